@@ -1,0 +1,146 @@
+"""Element types: HLO name, NumPy type, width and kind.
+
+A `DType` is a singleton: compare with `is`. Types narrower than a byte take one byte per element in memory.
+Tokens, opaque values and tuples are kinds of shape (`axla.core.shape`), not element types.
+"""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+
+# Kinds.
+BOOLEAN, SIGNED, UNSIGNED, FLOAT, COMPLEX = "pred", "signed", "unsigned", "float", "complex"
+
+
+class DType:
+    """An element type. `name` is HLO's; `bits` its logical width; `itemsize` its bytes in memory; `kind` one of five."""
+
+    __slots__ = ("name", "bits", "kind", "numpy", "itemsize", "_finfo")
+
+    name: str
+    bits: int
+    kind: str
+    numpy: np.dtype
+    itemsize: int
+
+    def __init__(self, name: str, bits: int, kind: str, numpy_type: object):
+        self.name = name
+        self.bits = bits
+        self.kind = kind
+        self.numpy = np.dtype(numpy_type)  # type: ignore[call-overload]
+        self.itemsize = self.numpy.itemsize
+        self._finfo = None
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind == FLOAT
+
+    @property
+    def is_complex(self) -> bool:
+        return self.kind == COMPLEX
+
+    @property
+    def is_inexact(self) -> bool:
+        return self.kind in (FLOAT, COMPLEX)
+
+    @property
+    def is_signed(self) -> bool:
+        return self.kind == SIGNED
+
+    @property
+    def is_unsigned(self) -> bool:
+        return self.kind == UNSIGNED
+
+    @property
+    def is_integer(self) -> bool:
+        return self.kind in (SIGNED, UNSIGNED)
+
+    @property
+    def is_pred(self) -> bool:
+        return self.kind == BOOLEAN
+
+    @property
+    def real(self) -> DType:
+        """The type of the parts of a complex type; any other type itself."""
+        return {"c64": F32, "c128": F64}.get(self.name, self)
+
+    @property
+    def finfo(self) -> ml_dtypes.finfo:
+        """Limits of a float type (of the parts, for complex)."""
+        if self._finfo is None:
+            self._finfo = ml_dtypes.finfo(self.real.numpy)
+        return self._finfo
+
+    @property
+    def has_infinity(self) -> bool:
+        """Whether a float type can hold an infinity (f8e4m3fn and f4e2m1fn, for instance, cannot)."""
+        return self.is_float and bool(np.isinf(np.asarray(np.inf, np.float64).astype(self.numpy).astype(np.float64)))
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def __reduce__(self):
+        return (dtype, (self.name,))
+
+
+def _ml(name: str) -> object:
+    return getattr(ml_dtypes, name)
+
+
+PRED = DType("pred", 8, BOOLEAN, np.bool_)
+S2 = DType("s2", 2, SIGNED, _ml("int2"))
+S4 = DType("s4", 4, SIGNED, _ml("int4"))
+S8 = DType("s8", 8, SIGNED, np.int8)
+S16 = DType("s16", 16, SIGNED, np.int16)
+S32 = DType("s32", 32, SIGNED, np.int32)
+S64 = DType("s64", 64, SIGNED, np.int64)
+U2 = DType("u2", 2, UNSIGNED, _ml("uint2"))
+U4 = DType("u4", 4, UNSIGNED, _ml("uint4"))
+U8 = DType("u8", 8, UNSIGNED, np.uint8)
+U16 = DType("u16", 16, UNSIGNED, np.uint16)
+U32 = DType("u32", 32, UNSIGNED, np.uint32)
+U64 = DType("u64", 64, UNSIGNED, np.uint64)
+F16 = DType("f16", 16, FLOAT, np.float16)
+BF16 = DType("bf16", 16, FLOAT, _ml("bfloat16"))
+F32 = DType("f32", 32, FLOAT, np.float32)
+F64 = DType("f64", 64, FLOAT, np.float64)
+F8E5M2 = DType("f8e5m2", 8, FLOAT, _ml("float8_e5m2"))
+F8E4M3 = DType("f8e4m3", 8, FLOAT, _ml("float8_e4m3"))
+F8E4M3FN = DType("f8e4m3fn", 8, FLOAT, _ml("float8_e4m3fn"))
+F8E4M3B11FNUZ = DType("f8e4m3b11fnuz", 8, FLOAT, _ml("float8_e4m3b11fnuz"))
+F8E3M4 = DType("f8e3m4", 8, FLOAT, _ml("float8_e3m4"))
+F8E5M2FNUZ = DType("f8e5m2fnuz", 8, FLOAT, _ml("float8_e5m2fnuz"))
+F8E4M3FNUZ = DType("f8e4m3fnuz", 8, FLOAT, _ml("float8_e4m3fnuz"))
+F8E8M0FNU = DType("f8e8m0fnu", 8, FLOAT, _ml("float8_e8m0fnu"))
+F6E2M3FN = DType("f6e2m3fn", 6, FLOAT, _ml("float6_e2m3fn"))
+F6E3M2FN = DType("f6e3m2fn", 6, FLOAT, _ml("float6_e3m2fn"))
+F4E2M1FN = DType("f4e2m1fn", 4, FLOAT, _ml("float4_e2m1fn"))
+C64 = DType("c64", 64, COMPLEX, np.complex64)
+C128 = DType("c128", 128, COMPLEX, np.complex128)
+
+ALL = (
+    PRED, S2, S4, S8, S16, S32, S64, U2, U4, U8, U16, U32, U64, F16, BF16, F32, F64,
+    F8E5M2, F8E4M3, F8E4M3FN, F8E4M3B11FNUZ, F8E3M4, F8E5M2FNUZ, F8E4M3FNUZ, F8E8M0FNU,
+    F6E2M3FN, F6E3M2FN, F4E2M1FN, C64, C128,
+)  # fmt: skip
+if hasattr(ml_dtypes, "int1"):
+    S1 = DType("s1", 1, SIGNED, _ml("int1"))
+    U1 = DType("u1", 1, UNSIGNED, _ml("uint1"))
+    ALL = (*ALL, S1, U1)
+
+BY_NAME: dict[str, DType] = {d.name: d for d in ALL}
+_BY_NUMPY: dict[np.dtype, DType] = {d.numpy: d for d in ALL}
+
+
+def dtype(name: str) -> DType:
+    """The element type of an HLO name; KeyError for an unknown one."""
+    return BY_NAME[name]
+
+
+def from_numpy(numpy_type: object) -> DType:
+    """The element type of a NumPy or ml_dtypes type; TypeError when HLO has none."""
+    found = np.dtype(numpy_type)  # type: ignore[call-overload]
+    if found not in _BY_NUMPY:
+        raise TypeError(f"NumPy dtype {found} has no HLO element type")
+    return _BY_NUMPY[found]
