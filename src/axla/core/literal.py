@@ -1,0 +1,106 @@
+"""Literals: constant values. An array literal holds a logical, row-major NumPy array that nobody may write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from hashlib import blake2b
+
+import numpy as np
+
+from axla.core.dtypes import DType, from_numpy
+from axla.core.errors import ShapeError
+from axla.core.shape import TOKEN, AnyShape, Shape, TupleShape
+
+
+class Literal:
+    """A constant: `shape` and either `array` (NumPy, read only) or `elements` (of a tuple); a token has neither.
+
+    Equality compares bits, so NaN equals the same NaN and 0.0 differs from -0.0.
+    """
+
+    __slots__ = ("shape", "array", "elements", "_hash")
+
+    shape: AnyShape
+    array: np.ndarray
+    elements: tuple[Literal, ...]
+
+    def __init__(self, shape: AnyShape, array: np.ndarray | None = None, elements: Sequence[Literal] = ()):
+        self.shape = shape
+        self.elements = tuple(elements)
+        self._hash: int | None = None
+        if isinstance(shape, Shape):
+            if array is None:
+                raise ShapeError(f"a literal of {shape} needs an array")
+            if array.shape != shape.dims or array.dtype != shape.dtype.numpy:
+                raise ShapeError(f"literal of {shape}: found an array {array.dtype}{list(array.shape)}")
+            if array.flags.writeable or not array.flags.c_contiguous:
+                array = np.array(array, order="C")
+                array.flags.writeable = False
+            self.array = array
+        else:
+            self.array = _NO_ARRAY
+
+    @classmethod
+    def of(cls, value: object, dtype: DType | None = None) -> Literal:
+        """The literal of a NumPy array or anything NumPy takes; tuples become tuple literals."""
+        if isinstance(value, Literal):
+            return value
+        if isinstance(value, tuple):
+            parts = [cls.of(v) for v in value]
+            return cls(TupleShape([p.shape for p in parts]), elements=parts)
+        array = np.asarray(value, None if dtype is None else dtype.numpy)
+        return cls(Shape(from_numpy(array.dtype), array.shape), array)
+
+    @classmethod
+    def scalar(cls, dtype: DType, value: object) -> Literal:
+        return cls(Shape(dtype), np.asarray(value).astype(dtype.numpy))
+
+    @classmethod
+    def full(cls, shape: Shape, value: object) -> Literal:
+        return cls(shape, np.full(shape.dims, np.asarray(value).astype(shape.dtype.numpy)))
+
+    @classmethod
+    def token(cls) -> Literal:
+        return cls(TOKEN)
+
+    def leaves(self) -> Iterator[Literal]:
+        if not self.shape.is_tuple:
+            yield self
+            return
+        stack = list(reversed(self.elements))
+        while stack:
+            literal = stack.pop()
+            if literal.shape.is_tuple:
+                stack.extend(reversed(literal.elements))
+            else:
+                yield literal
+
+    def item(self) -> object:
+        """The Python value of a literal with one element."""
+        return self.array.reshape(()).item() if self.array.dtype.kind != "V" else self.array.reshape(())[()]
+
+    def is_uniform(self) -> bool:
+        """Whether all elements have the same bits (false when there are none)."""
+        if not isinstance(self.shape, Shape) or self.array.size == 0:
+            return False
+        raw = np.ascontiguousarray(self.array).reshape(-1).view(np.uint8).reshape(self.array.size, -1)
+        return bool((raw == raw[0]).all())
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, Literal) or self.shape is not other.shape or hash(self) != hash(other):
+            return False
+        return self.elements == other.elements and self.array.tobytes() == other.array.tobytes()
+
+    def __hash__(self) -> int:
+        if self._hash is None:
+            digest = blake2b(self.array.tobytes(), digest_size=8).digest()
+            self._hash = hash((self.shape, digest, self.elements))
+        return self._hash
+
+    def __repr__(self) -> str:
+        return f"Literal({self.shape}, {self.array if self.shape.is_array else self.elements})"
+
+
+_NO_ARRAY = np.empty(0, np.uint8)

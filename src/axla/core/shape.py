@@ -1,0 +1,318 @@
+"""Shapes: what an array, a tuple or a token looks like. Immutable and interned: compare with `is`.
+
+    Shape(F32, (2, 3))                  f32[2,3]{1,0}
+    TupleShape((a, b))                  (f32[2,3]{1,0}, s32[])
+    TOKEN, OPAQUE                       token[], opaque[]
+An array shape always has a layout. `shape.logical` is the shape with the default layout (for tuples, of every leaf):
+`a.logical is b.logical` says that element type, sizes and dynamic bounds agree.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+
+from axla.core.dtypes import DType
+from axla.core.errors import ShapeError
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where the elements of an array lie: dimensions from minor (fastest varying) to major, tiles, padding, space."""
+
+    minor_to_major: tuple[int, ...]
+    tiles: tuple[tuple[int | None, ...], ...] = ()  # None: a combined dimension, printed as *
+    element_bits: int = 0
+    memory_space: int = 0
+    tail_padding: int = 1
+    dim_types: tuple[str, ...] = ()
+    index_type: str = ""
+    pointer_type: str = ""
+    split_configs: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    physical_shape: str = ""
+    metadata_prefix: int = 0
+
+    @property
+    def is_descending(self) -> bool:
+        """Row-major: the last dimension varies fastest (whatever else the layout says)."""
+        return self.minor_to_major == tuple(range(len(self.minor_to_major) - 1, -1, -1))
+
+    @property
+    def is_default(self) -> bool:
+        return self is default_layout(len(self.minor_to_major)) or self == default_layout(len(self.minor_to_major))
+
+    def __str__(self) -> str:
+        return "{" + ",".join(map(str, self.minor_to_major)) + self._suffix() + "}"
+
+    def _suffix(self) -> str:
+        parts = []
+        if self.dim_types:
+            parts.append(f"D({','.join(self.dim_types)})")
+        if self.tiles:
+            parts.append("T" + "".join(f"({','.join('*' if d is None else str(d) for d in t)})" for t in self.tiles))
+        if self.tail_padding != 1:
+            parts.append(f"L({self.tail_padding})")
+        if self.index_type:
+            parts.append(f"#({self.index_type})")
+        if self.pointer_type:
+            parts.append(f"*({self.pointer_type})")
+        if self.element_bits:
+            parts.append(f"E({self.element_bits})")
+        if self.memory_space:
+            parts.append(f"S({self.memory_space})")
+        if self.split_configs:
+            parts.append("SC" + "".join(f"({d}:{','.join(map(str, at))})" for d, at in self.split_configs))
+        if self.physical_shape:
+            parts.append(f"P({self.physical_shape})")
+        if self.metadata_prefix:
+            parts.append(f"M({self.metadata_prefix})")
+        return ":" + "".join(parts) if parts else ""
+
+
+_DEFAULT_LAYOUTS: dict[int, Layout] = {}
+
+
+def default_layout(rank: int) -> Layout:
+    """The row-major layout {rank-1,...,0}."""
+    found = _DEFAULT_LAYOUTS.get(rank)
+    if found is None:
+        found = _DEFAULT_LAYOUTS.setdefault(rank, Layout(tuple(range(rank - 1, -1, -1))))
+    return found
+
+
+_INTERNED: weakref.WeakValueDictionary[tuple, AnyShape] = weakref.WeakValueDictionary()
+
+
+class AnyShape:
+    """What shapes of all kinds share."""
+
+    __slots__ = ("__weakref__",)
+
+    is_array = False
+    is_tuple = False
+    is_token = False
+    is_opaque = False
+
+    @property
+    def logical(self) -> AnyShape:
+        return self
+
+    def leaves(self) -> Iterator[AnyShape]:
+        """The shapes inside, depth first; a shape that is not a tuple is its own only leaf."""
+        yield self
+
+    def to_string(self, *, layout: bool = True) -> str:
+        raise AssertionError
+
+    def __str__(self) -> str:
+        return self.to_string()
+
+    def __repr__(self) -> str:
+        return self.to_string()
+
+
+class Shape(AnyShape):
+    """An array: element type, sizes, which sizes are upper bounds only (`dynamic`), layout."""
+
+    __slots__ = ("dtype", "dims", "dynamic", "layout", "_logical")
+
+    dtype: DType
+    dims: tuple[int, ...]
+    dynamic: tuple[bool, ...]
+    layout: Layout
+    is_array = True
+
+    def __new__(
+        cls, dtype: DType, dims: Sequence[int] = (), dynamic: Sequence[bool] = (), layout: Layout | None = None
+    ) -> Shape:
+        dims = tuple(dims)
+        dynamic = tuple(dynamic) if any(dynamic) else ()
+        if layout is None:
+            layout = default_layout(len(dims))
+        key = (dtype, dims, dynamic, layout)
+        found = _INTERNED.get(key)
+        if found is not None:
+            return found  # type: ignore[return-value]
+        _check(dtype, dims, dynamic, layout)
+        self = object.__new__(cls)
+        self.dtype = dtype
+        self.dims = dims
+        self.dynamic = dynamic or (False,) * len(dims)
+        self.layout = layout
+        self._logical = self if layout.is_default else Shape(dtype, dims, dynamic)
+        return _INTERNED.setdefault(key, self)  # type: ignore[return-value]
+
+    @property
+    def rank(self) -> int:
+        return len(self.dims)
+
+    @property
+    def true_rank(self) -> int:
+        """The number of dimensions of size other than one."""
+        return sum(1 for d in self.dims if d != 1)
+
+    @property
+    def size(self) -> int:
+        """The number of elements (of the bounds, where dimensions are dynamic)."""
+        return prod(self.dims)
+
+    @property
+    def byte_size(self) -> int:
+        """Bytes in memory, without padding; types narrower than a byte take one."""
+        return prod(self.dims) * self.dtype.itemsize
+
+    @property
+    def is_scalar(self) -> bool:
+        return not self.dims
+
+    @property
+    def is_dynamic(self) -> bool:
+        return any(self.dynamic)
+
+    @property
+    def logical(self) -> Shape:
+        return self._logical
+
+    def with_dims(self, dims: Sequence[int], dynamic: Sequence[bool] = ()) -> Shape:
+        """The same element type with other sizes, in the default layout."""
+        return Shape(self.dtype, dims, dynamic)
+
+    def with_dtype(self, dtype: DType) -> Shape:
+        """The same sizes and minor-to-major order with another element type."""
+        layout = self.layout
+        if layout.element_bits:
+            layout = replace(layout, element_bits=dtype.bits if dtype.bits < 8 else 0)
+        return Shape(dtype, self.dims, self.dynamic, layout)
+
+    def with_layout(self, layout: Layout | None) -> Shape:
+        return Shape(self.dtype, self.dims, self.dynamic, layout)
+
+    def to_string(self, *, layout: bool = True) -> str:
+        sizes = ",".join(f"<={d}" if dyn else str(d) for d, dyn in zip(self.dims, self.dynamic, strict=True))
+        text = f"{self.dtype.name}[{sizes}]"
+        if layout and (self.dims or not self.layout.is_default):
+            text += str(self.layout)
+        return text
+
+    def __reduce__(self):
+        return (Shape, (self.dtype, self.dims, self.dynamic, self.layout))
+
+
+def _check(dtype: DType, dims: tuple[int, ...], dynamic: tuple[bool, ...], layout: Layout) -> None:
+    if not isinstance(dtype, DType):
+        raise ShapeError(f"an array shape needs an element type of axla.core.dtypes, found {dtype!r}")
+    for d in dims:
+        if d < 0:
+            raise ShapeError(f"{dtype}{list(dims)}: a dimension has size {d}; sizes are at least 0")
+    if dynamic and len(dynamic) != len(dims):
+        raise ShapeError(f"{dtype}{list(dims)}: {len(dynamic)} dynamic marks for {len(dims)} dimensions")
+    if sorted(layout.minor_to_major) != list(range(len(dims))):
+        raise ShapeError(
+            f"{dtype}{list(dims)}: layout {layout} is not a permutation of the dimensions 0..{len(dims) - 1}"
+        )
+
+
+class TupleShape(AnyShape):
+    """A tuple of shapes, which may be tuples themselves."""
+
+    __slots__ = ("elements", "_logical")
+
+    elements: tuple[AnyShape, ...]
+    is_tuple = True
+
+    def __new__(cls, elements: Sequence[AnyShape] = ()) -> TupleShape:
+        elements = tuple(elements)
+        key = (cls, elements)
+        found = _INTERNED.get(key)
+        if found is not None:
+            return found  # type: ignore[return-value]
+        self = object.__new__(cls)
+        self.elements = elements
+        logical = tuple(e.logical for e in elements)
+        same = all(a is b for a, b in zip(logical, elements, strict=True))
+        self._logical = None if same else TupleShape(logical)
+        return _INTERNED.setdefault(key, self)  # type: ignore[return-value]
+
+    @property
+    def logical(self) -> TupleShape:
+        return self._logical or self
+
+    def leaves(self) -> Iterator[AnyShape]:
+        stack = list(reversed(self.elements))
+        while stack:
+            shape = stack.pop()
+            if isinstance(shape, TupleShape):
+                stack.extend(reversed(shape.elements))
+            else:
+                yield shape
+
+    def to_string(self, *, layout: bool = True) -> str:
+        # XLA counts every fifth element for the reader.
+        parts = [
+            (f"/*index={i}*/" if i and i % 5 == 0 else "") + e.to_string(layout=layout) for i, e in enumerate(self.elements)
+        ]
+        return "(" + ", ".join(parts) + ")"
+
+    def __reduce__(self):
+        return (TupleShape, (self.elements,))
+
+
+class TokenShape(AnyShape):
+    """The shape of a token: no data, only order."""
+
+    __slots__ = ()
+    is_token = True
+
+    def to_string(self, *, layout: bool = True) -> str:
+        return "token[]"
+
+    def __reduce__(self):
+        return "TOKEN"
+
+
+class OpaqueShape(AnyShape):
+    """The shape of a value that only a custom call understands."""
+
+    __slots__ = ()
+    is_opaque = True
+
+    def to_string(self, *, layout: bool = True) -> str:
+        return "opaque[]"
+
+    def __reduce__(self):
+        return "OPAQUE"
+
+
+TOKEN = TokenShape()
+OPAQUE = OpaqueShape()
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramShape:
+    """The parameters and result of a computation."""
+
+    parameters: tuple[AnyShape, ...]
+    result: AnyShape
+    names: tuple[str, ...] = field(default=())
+
+    def __str__(self) -> str:
+        names = self.names or tuple(f"p{i}" for i in range(len(self.parameters)))
+        listed = ", ".join(f"{n}: {s.to_string(layout=False)}" for n, s in zip(names, self.parameters, strict=True))
+        return f"({listed}) -> {self.result.to_string(layout=False)}"
+
+
+def array(shape: AnyShape, what: str = "operand") -> Shape:
+    """`shape` as an array shape; ShapeError when it is a tuple, token or opaque."""
+    if not isinstance(shape, Shape):
+        raise ShapeError(f"{what} must be an array, found {shape.to_string(layout=False)}")
+    return shape
+
+
+def strides(dims: Sequence[int]) -> tuple[int, ...]:
+    """Row-major strides in elements."""
+    result = [1] * len(dims)
+    for i in range(len(dims) - 2, -1, -1):
+        result[i] = result[i + 1] * dims[i + 1]
+    return tuple(result)

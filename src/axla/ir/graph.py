@@ -1,0 +1,366 @@
+"""Instructions, computations, modules. The only code that changes them.
+
+Every mutator raises when it would break an invariant, and bumps `version` of computation and module; caches remember the
+version they were made for. Nodes are compared by identity. Sets are dicts, so that every order is deterministic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from axla.core.errors import InternalError
+from axla.core.shape import AnyShape, ProgramShape
+
+if TYPE_CHECKING:
+    from axla.ir.op import Op
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLocation:
+    """Where an instruction comes from: HLO's metadata={...}. `more` keeps entries we do not interpret, as text."""
+
+    op_type: str = ""
+    op_name: str = ""
+    source_file: str = ""
+    source_line: int = 0
+    more: tuple[tuple[str, str], ...] = ()
+
+    def __str__(self) -> str:
+        place = f"{self.source_file}:{self.source_line}" if self.source_file else ""
+        return ", in ".join(part for part in (place, self.op_name) if part)
+
+
+@dataclass(frozen=True, slots=True)
+class Extra:
+    """What an instruction may carry besides op and operands. None of it changes values."""
+
+    location: SourceLocation | None = None
+    sharding: str = ""  # text inside sharding={...}
+    frontend_attributes: tuple[tuple[str, str], ...] = ()
+    backend_config: str = ""
+    control_predecessors: tuple[Instruction, ...] = ()
+    more: tuple[tuple[str, str], ...] = ()  # other attributes (statistics, original_value...), as text
+
+
+NO_EXTRA = Extra()
+
+
+class Instruction:
+    """An op applied to operands. Fields are assigned in this file only."""
+
+    __slots__ = ("op", "operands", "shape", "users", "computation", "id", "name", "extra", "__weakref__")
+
+    op: Op
+    operands: tuple[Instruction, ...]
+    shape: AnyShape
+    users: dict[Instruction, None]
+    computation: Computation
+    id: int
+    name: str
+    extra: Extra
+
+    @property
+    def opcode(self) -> str:
+        return self.op.opcode
+
+    def __repr__(self) -> str:
+        operands = ", ".join(f"%{o.name}" for o in self.operands)
+        return f"%{self.name} = {self.shape.to_string(layout=False)} {self.op.opcode}({operands})"
+
+
+class Computation:
+    """A function: parameters, instructions, a root. Made by `Module.add_computation`."""
+
+    __slots__ = (
+        "module", "name", "id", "instructions", "parameters", "_root", "version", "extra",
+        "cached_order", "cached_order_version", "__weakref__",
+    )  # fmt: skip
+
+    module: Module
+    name: str
+    id: int
+    instructions: dict[Instruction, None]
+    parameters: list[Instruction]
+    version: int
+    extra: Extra
+
+    @property
+    def root(self) -> Instruction:
+        if self._root is None:
+            raise InternalError(f"computation {self.name} has no root")
+        return self._root
+
+    @property
+    def has_root(self) -> bool:
+        return self._root is not None
+
+    @property
+    def program_shape(self) -> ProgramShape:
+        parameters = self.parameters
+        return ProgramShape(tuple(p.shape for p in parameters), self.root.shape, tuple(p.name for p in parameters))
+
+    def add(
+        self, op: Op, operands: Sequence[Instruction] = (), shape: AnyShape | None = None, *,
+        name: str = "", extra: Extra = NO_EXTRA,
+    ) -> Instruction:  # fmt: skip
+        """A new instruction. Without `shape` it is inferred (and the operands checked)."""
+        operands = tuple(operands)
+        for operand in operands:
+            if operand.computation is not self:
+                raise InternalError(f"{op.opcode}: operand {operand!r} belongs to computation {operand.computation.name}")
+        if shape is None:
+            shape = op.infer(*[o.shape for o in operands])
+        inst = Instruction()
+        inst.op = op
+        inst.operands = operands
+        inst.shape = shape
+        inst.users = {}
+        inst.computation = self
+        inst.extra = extra
+        module = self.module
+        inst.id = module._new_id()
+        inst.name = module._new_name(name or op.opcode, fresh=not name)
+        for operand in operands:
+            operand.users[inst] = None
+        self.instructions[inst] = None
+        number = getattr(op, "parameter_number", None)
+        if number is not None:
+            self._add_parameter(inst, number)
+        self._changed(structure=True)
+        return inst
+
+    def _add_parameter(self, inst: Instruction, number: int) -> None:
+        # Parameters may come in any order in a text; holes are an error that the verifier reports.
+        self.parameters.append(inst)
+        self.parameters.sort(key=lambda p: p.op.parameter_number)  # type: ignore[attr-defined]
+        del number
+
+    def set_root(self, root: Instruction) -> None:
+        if root.computation is not self:
+            raise InternalError(f"root {root!r} belongs to computation {root.computation.name}, not {self.name}")
+        self._root = root
+        self._changed(structure=True)
+
+    def set_operand(self, user: Instruction, number: int, new: Instruction) -> None:
+        """Makes `new` operand `number` of `user`."""
+        if new.computation is not self or user.computation is not self:
+            raise InternalError(f"set_operand: {new!r} and {user!r} are not both in {self.name}")
+        old = user.operands[number]
+        if old is new:
+            return
+        user.operands = (*user.operands[:number], new, *user.operands[number + 1 :])
+        if old not in user.operands:
+            del old.users[user]
+        new.users[user] = None
+        self._changed(structure=True)
+
+    def set_operands(self, user: Instruction, operands: Sequence[Instruction]) -> None:
+        """Replaces all operands of `user`, whose number may change (with `set_op` for parameters of called code)."""
+        for operand in operands:
+            if operand.computation is not self:
+                raise InternalError(f"set_operands: {operand!r} is not in {self.name}")
+        for operand in user.operands:
+            operand.users.pop(user, None)
+        user.operands = tuple(operands)
+        for operand in user.operands:
+            operand.users[user] = None
+        self._changed(structure=True)
+
+    def set_op(self, inst: Instruction, op: Op, shape: AnyShape | None = None) -> None:
+        """Gives `inst` another op value (and shape) with the same operands."""
+        inst.op = op
+        if shape is not None:
+            inst.shape = shape
+        self._changed(structure=True)
+
+    def set_shape(self, inst: Instruction, shape: AnyShape) -> None:
+        """Changes the layout of an instruction's shape, or the sizes where its op holds the shape."""
+        inst.shape = shape
+        if inst.op.holds_shape:
+            inst.op = replace(inst.op, shape=shape)  # type: ignore[type-var]
+        self._changed(structure=False)
+
+    def set_extra(self, inst: Instruction, extra: Extra) -> None:
+        inst.extra = extra
+        self._changed(structure=True)
+
+    def set_name(self, inst: Instruction, name: str) -> None:
+        inst.name = self.module._new_name(name, fresh=False)
+        self._changed(structure=False)
+
+    def replace(self, old: Instruction, new: Instruction, users: Iterable[Instruction] | None = None) -> None:
+        """Redirects users of `old` to `new`: those given (all by default, but not `new` itself), and the root.
+
+        Shapes must agree up to layout. A rewrite passes the users `old` had before `new` was built, so that
+        `x => f(g(x))` makes no cycle.
+        """
+        if old.shape.logical is not new.shape.logical:
+            raise InternalError(f"replace {old!r} with {new!r}: shapes differ")
+        if new is old:
+            return
+        for user in list(old.users if users is None else users):
+            if user is new:
+                continue
+            user.operands = tuple(new if o is old else o for o in user.operands)
+            old.users.pop(user, None)
+            new.users[user] = None
+        if self._root is old:
+            self._root = new
+        self._changed(structure=True)
+
+    def remove(self, inst: Instruction) -> None:
+        """Takes an instruction without users out of the graph."""
+        if inst.users or inst is self._root:
+            raise InternalError(f"remove {inst!r}: it is still used")
+        for operand in inst.operands:
+            operand.users.pop(inst, None)
+        inst.operands = ()
+        del self.instructions[inst]
+        if getattr(inst.op, "parameter_number", None) is not None:
+            self.parameters.remove(inst)
+        self._changed(structure=True)
+
+    def _changed(self, *, structure: bool) -> None:
+        self.version += 1
+        module = self.module
+        module.version += 1
+        if structure and module.schedule is not None:
+            module.schedule.pop(self, None)
+
+    def __repr__(self) -> str:
+        return f"<computation {self.name}: {len(self.instructions)} instructions>"
+
+
+@dataclass(frozen=True, slots=True)
+class Alias:
+    """Result leaf `output` may (or must) share memory with leaf `index` of parameter `parameter`."""
+
+    output: tuple[int, ...]
+    parameter: int
+    index: tuple[int, ...]
+    must: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleConfig:
+    """The attributes of a module's header. `more` keeps those we do not interpret, as text, in order."""
+
+    entry_layout: ProgramShape | None = None  # entry_computation_layout, where it was written
+    is_scheduled: bool = False
+    aliases: tuple[Alias, ...] = ()
+    buffer_donors: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    replica_count: int = 1
+    num_partitions: int = 1
+    frontend_attributes: tuple[tuple[str, str], ...] = ()
+    more: tuple[tuple[str, str], ...] = field(default=())
+
+
+class Module:
+    """A program: computations, one of which is the entry."""
+
+    __slots__ = ("name", "computations", "_entry", "config", "schedule", "version", "_ids", "_names", "_counters", "__weakref__")
+
+    name: str
+    computations: dict[Computation, None]
+    config: ModuleConfig
+    schedule: dict[Computation, tuple[Instruction, ...]] | None
+    version: int
+
+    def __init__(self, name: str, config: ModuleConfig | None = None):
+        self.name = name
+        self.computations = {}
+        self._entry: Computation | None = None
+        self.config = config or ModuleConfig()
+        self.schedule = None
+        self.version = 0
+        self._ids = 0
+        self._names: dict[str, None] = {}
+        self._counters: dict[str, int] = {}
+
+    @property
+    def entry(self) -> Computation:
+        if self._entry is None:
+            raise InternalError(f"module {self.name} has no entry computation")
+        return self._entry
+
+    @property
+    def has_entry(self) -> bool:
+        return self._entry is not None
+
+    def add_computation(self, name: str, *, entry: bool = False) -> Computation:
+        """A new, empty computation with a name of its own."""
+        computation = Computation()
+        computation.module = self
+        computation.name = self._new_name(name, fresh=False)
+        computation.id = self._new_id()
+        computation.instructions = {}
+        computation.parameters = []
+        computation._root = None
+        computation.version = 0
+        computation.extra = NO_EXTRA
+        computation.cached_order = ()
+        computation.cached_order_version = -1
+        self.computations[computation] = None
+        self.version += 1
+        if entry:
+            self._entry = computation
+        return computation
+
+    def set_entry(self, computation: Computation) -> None:
+        if computation.module is not self:
+            raise InternalError(f"entry {computation.name} belongs to another module")
+        self._entry = computation
+        self.version += 1
+
+    def remove_computation(self, computation: Computation) -> None:
+        """Takes out a computation that nothing calls; the caller knows (dead code elimination counts callers)."""
+        if computation is self._entry:
+            raise InternalError(f"remove the entry computation {computation.name}")
+        del self.computations[computation]
+        self.version += 1
+
+    def set_config(self, **changes: Any) -> None:
+        """Changes attributes of the module's header."""
+        self.config = replace(self.config, **changes)
+        self.version += 1
+
+    def set_schedule(self, schedule: dict[Computation, tuple[Instruction, ...]] | None) -> None:
+        self.schedule = schedule
+        self.version += 1
+
+    def order_computations(self, key: Callable[[Computation], Any]) -> None:
+        self.computations = dict.fromkeys(sorted(self.computations, key=key))
+        self.version += 1
+
+    def to_string(self, **options: Any) -> str:
+        """HLO text, as XLA prints it."""
+        from axla.ir.printer import print_module
+
+        return print_module(self, **options)
+
+    def _new_id(self) -> int:
+        self._ids += 1
+        return self._ids
+
+    def _new_name(self, name: str, *, fresh: bool) -> str:
+        """`name`, or with a number behind it when it is taken (always, for names made up here)."""
+        if not fresh and name not in self._names:
+            self._names[name] = None
+            return name
+        base, dot, tail = name.rpartition(".")
+        if not (dot and tail.isdigit()):
+            base = name
+        number = self._counters.get(base, 0)
+        while True:
+            number += 1
+            candidate = f"{base}.{number}"
+            if candidate not in self._names:
+                break
+        self._counters[base] = number
+        self._names[candidate] = None
+        return candidate
+
+    def __repr__(self) -> str:
+        return f"<module {self.name}: {len(self.computations)} computations>"

@@ -1,0 +1,84 @@
+"""The four ops that the graph itself must know."""
+
+from __future__ import annotations
+
+from axla.core.literal import Literal
+from axla.core.shape import TOKEN, AnyShape, Shape, TupleShape
+from axla.core.dtypes import F32
+from axla.ir.op import Op, check, op
+
+
+@op("parameter")
+class Parameter(Op):
+    """The argument number `parameter_number` of its computation."""
+
+    shape: AnyShape
+    parameter_number: int
+
+    def infer(self) -> AnyShape:
+        return self.shape
+
+    @classmethod
+    def samples(cls):
+        return [(cls(Shape(F32, (2, 3)), 0), ())]
+
+
+@op("constant")
+class Constant(Op):
+    """The value of `literal`."""
+
+    shape: AnyShape
+    literal: Literal
+
+    def infer(self) -> AnyShape:
+        check(
+            self.shape.logical is self.literal.shape.logical, "constant_c1",
+            f"constant: a literal of {self.literal.shape} cannot be {self.shape}",
+        )  # fmt: skip
+        return self.shape
+
+    def evaluate(self):
+        return self.literal.array
+
+    @classmethod
+    def of(cls, value: object, dtype=None) -> Constant:
+        literal = Literal.of(value, dtype)
+        return cls(literal.shape, literal)
+
+    @classmethod
+    def samples(cls):
+        return [(cls.of(1.5, F32), ()), (cls.of([[1, 2], [3, 4]], F32), ())]
+
+
+@op("tuple", operands="*elements")
+class Tuple(Op):
+    """Its operands, as one value."""
+
+    def infer(self, *elements: AnyShape) -> TupleShape:
+        return TupleShape(elements)
+
+    @classmethod
+    def samples(cls):
+        return [(cls(), (Shape(F32, (2,)), Shape(F32))), (cls(), ())]
+
+
+@op("get-tuple-element", operands="operand")
+class GetTupleElement(Op):
+    """Element `index` of a tuple."""
+
+    index: int
+
+    def infer(self, operand: AnyShape) -> AnyShape:
+        if not isinstance(operand, TupleShape):
+            check(False, "get_tuple_element_c1", f"get-tuple-element takes a tuple, found {operand.to_string(layout=False)}")
+            return TOKEN
+        count = len(operand.elements)
+        check(
+            0 <= self.index < count, "get_tuple_element_c2",
+            f"get-tuple-element: index={self.index} is not one of the {count} elements of {operand.to_string(layout=False)}",
+        )  # fmt: skip
+        return operand.elements[self.index]
+
+    @classmethod
+    def samples(cls):
+        return [(cls(1), (TupleShape((Shape(F32, (2,)), Shape(F32))),))]
