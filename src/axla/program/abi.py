@@ -1,0 +1,195 @@
+"""Every struct and signature that crosses between Python, generated code and C, declared once.
+
+A `Struct` is a table of fields; `ctypes()`, `llvm()` and `c()` render it, `index` and `offset` locate a
+field. A test compiles the C rendering and compares sizes and offsets. `ERRORS` are the codes that generated
+code and the runtime share.
+
+The entry of a program is `i32 axla_entry(ptr frame)`, 0 meaning success. A kernel is
+`i32 kernel(ptr frame, ptr args, i64 begin, i64 end)`; `args` is private to it and whoever calls it, and
+`[begin, end)` a range of its outer index space. `frame->parallel_for(frame, kernel, args, count, grain)` runs
+the kernel on [0, grain), [grain, 2*grain), ... below count. The split never depends on the number of threads.
+It polls the cancel flag before each range, and returns the code of the lowest range that failed.
+"""
+
+from __future__ import annotations
+
+import ctypes as c
+from dataclasses import dataclass
+from functools import lru_cache
+
+FRAME_VERSION = 1
+
+# Type name: ctypes, LLVM, C, bytes. Pointers are 8 bytes: 32-bit targets have a frame of their own.
+_TYPES: dict[str, tuple[type, str, str, int]] = {
+    "i8": (c.c_int8, "i8", "int8_t", 1),
+    "i32": (c.c_int32, "i32", "int32_t", 4),
+    "i64": (c.c_int64, "i64", "int64_t", 8),
+    "u64": (c.c_uint64, "i64", "uint64_t", 8),
+    "ptr": (c.c_void_p, "ptr", "void *", 8),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of a boundary struct: an integer, a pointer, or `count` of them in a row."""
+
+    name: str
+    type: str
+    doc: str
+    c_type: str = ""  # a more telling C type of the same size
+    count: int = 1
+
+    @property
+    def size(self) -> int:
+        return _TYPES[self.type][3] * self.count
+
+    @property
+    def align(self) -> int:
+        return _TYPES[self.type][3]
+
+
+@dataclass(frozen=True, slots=True)
+class Struct:
+    """A boundary struct, laid out by the rules of C: each field at the next multiple of its alignment."""
+
+    name: str
+    doc: str
+    fields: tuple[Field, ...]
+
+    def index(self, name: str) -> int:
+        """The position of a field, as `getelementptr` counts."""
+        for i, field in enumerate(self.fields):
+            if field.name == name:
+                return i
+        raise KeyError(f"struct {self.name} has no field {name!r}")
+
+    def offset(self, name: str) -> int:
+        """The byte offset of a field."""
+        return _offsets(self)[self.index(name)]
+
+    @property
+    def size(self) -> int:
+        return _offsets(self)[-1]
+
+    def ctypes(self) -> type[c.Structure]:
+        """The ctypes class of the struct (one per struct)."""
+        return _ctypes(self)
+
+    def llvm(self) -> str:
+        """The LLVM definition: `%axla.frame = type { i32, ... }`."""
+        parts = (_TYPES[f.type][1] for f in self.fields)
+        inner = (t if f.count == 1 else f"[{f.count} x {t}]" for t, f in zip(parts, self.fields, strict=True))
+        return f"%{self.name.replace('_', '.', 1)} = type {{ {', '.join(inner)} }}"
+
+    @property
+    def llvm_name(self) -> str:
+        return f"%{self.name.replace('_', '.', 1)}"
+
+    def c(self) -> str:
+        """The C declaration with the documentation as comments."""
+        lines = [f"/* {self.doc} */", f"typedef struct {self.name} {{"]
+        for f in self.fields:
+            kind = f.c_type or _TYPES[f.type][2]
+            gap = "" if kind.endswith("*") else " "
+            array = "" if f.count == 1 else f"[{f.count}]"
+            lines.append(f"  {kind}{gap}{f.name}{array}; /* {f.doc} */")
+        return "\n".join([*lines, f"}} {self.name};"])
+
+    def gep(self, result: str, pointer: str, name: str) -> str:
+        """The LLVM instruction that gives a field's address."""
+        index = self.index(name)
+        return f"{result} = getelementptr inbounds {self.llvm_name}, ptr {pointer}, i32 0, i32 {index}"
+
+
+@lru_cache
+def _offsets(struct: Struct) -> tuple[int, ...]:
+    """The offset of every field, and the padded size at the end."""
+    offsets, at, widest = [], 0, 1
+    for f in struct.fields:
+        at = -(-at // f.align) * f.align
+        offsets.append(at)
+        at += f.size
+        widest = max(widest, f.align)
+    return (*offsets, -(-at // widest) * widest)
+
+
+@lru_cache
+def _ctypes(struct: Struct) -> type[c.Structure]:
+    kinds = ((f, _TYPES[f.type][0]) for f in struct.fields)
+    fields = [(f.name, kind if f.count == 1 else kind * f.count) for f, kind in kinds]
+    return type(struct.name, (c.Structure,), {"_fields_": fields, "__doc__": struct.doc})
+
+
+FRAME = Struct(
+    "axla_frame",
+    "What one run of a program sees; made by its caller, valid during the run, used by no other run.",
+    (
+        Field("version", "i32", "FRAME_VERSION; the entry refuses another one"),
+        Field("reserved", "i32", "0"),
+        Field("arguments", "ptr", "addresses of the parameter leaves", "void *const *"),
+        Field("results", "ptr", "addresses of the result leaves (aliased: of a parameter)", "void *const *"),
+        Field("constants", "ptr", "start of the constants segment, 64-byte aligned", "const void *"),
+        Field("workspace", "ptr", "scratch memory of this run, 64-byte aligned"),
+        Field("functions", "ptr", "the function table, in the order of the interface", "void *const *"),
+        Field("parallel_for", "ptr", "runs a kernel over ranges of its index space", "axla_parallel_for *"),
+        Field("pool", "ptr", "context of parallel_for"),
+        Field("cancel", "ptr", "stops the run when not 0; polled", "const volatile int32_t *"),
+        Field("run_id", "i64", "a number no other run of the process has; all replicas of a run share it"),
+        Field("replica", "i32", "replica id"),
+        Field("partition", "i32", "partition id"),
+        Field("rng_state", "u64", "state of the stateful random number ops", count=2),
+        Field("error_code", "i32", "set together with a non-zero return value"),
+        Field("error_step", "i32", "the step of the program that failed"),
+        Field("error_detail", "i64", "what the message of the code asks for"),
+    ),
+)
+
+STRUCTS = (FRAME,)
+
+# Error codes. A code from FIRST_MESSAGE on is an index into the message table of the program's interface.
+OK = 0
+CANCELLED = 1
+DEADLINE = 2
+INTERRUPTED = 3
+OUT_OF_MEMORY = 4
+CUSTOM_CALL = 5
+COLLECTIVE = 6
+WRONG_FRAME = 7
+INTERNAL = 8
+FIRST_MESSAGE = 1000
+
+ERRORS: dict[int, tuple[str, str]] = {
+    CANCELLED: ("cancelled", "the run was cancelled"),
+    DEADLINE: ("deadline", "the deadline passed before the program ended"),
+    INTERRUPTED: ("interrupted", "the run was stopped by a signal"),
+    OUT_OF_MEMORY: ("out_of_memory", "out of memory"),
+    CUSTOM_CALL: ("custom_call", "a custom call reported an error"),
+    COLLECTIVE: ("collective", "a collective did not meet its peers"),
+    WRONG_FRAME: ("wrong_frame", "the call frame has another version than the program"),
+    INTERNAL: ("internal", "the generated code met a state that cannot be"),
+}
+
+_SIGNATURES = """\
+typedef struct axla_frame axla_frame;
+typedef int32_t axla_entry_function(axla_frame *frame);
+typedef int32_t axla_kernel(axla_frame *frame, void *args, int64_t begin, int64_t end);
+typedef int32_t axla_parallel_for(axla_frame *frame, axla_kernel *kernel, void *args, int64_t count,
+                                  int64_t grain);
+/* An entry of the function table: operand and result addresses in the order of their leaves. */
+typedef int32_t axla_function(axla_frame *frame, void *const *operands, void *const *results,
+                              const char *opaque, int64_t opaque_length);"""
+
+
+def c_header() -> str:
+    """The C header with all structs, signatures and error codes."""
+    codes = [f"  AXLA_{name.upper()} = {code}, /* {text} */" for code, (name, text) in ERRORS.items()]
+    codes.append(f"  AXLA_FIRST_MESSAGE = {FIRST_MESSAGE} /* this and above: the program's own messages */")
+    parts = [
+        "#ifndef AXLA_ABI_H\n#define AXLA_ABI_H\n#include <stdint.h>",
+        f"#define AXLA_FRAME_VERSION {FRAME_VERSION}",
+        "enum {\n  AXLA_OK = 0,\n" + "\n".join(codes) + "\n};",
+        _SIGNATURES,
+        *(struct.c() for struct in STRUCTS),
+        "#endif\n",
+    ]
+    return "\n\n".join(parts)

@@ -1,0 +1,119 @@
+"""What a runtime must know of a compiled program to call it, without the graph that it came from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from axla.core.shape import Shape
+
+# A leaf index, or a tuple of trees: `(0, (1, 2))` is the shape of a result `(a, (b, c))`.
+Tree = int | tuple["Tree", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ValueSpec:
+    """An array that crosses the boundary; `bytes` is its size in memory (a sub-byte type takes one byte)."""
+
+    name: str
+    shape: Shape
+    bytes: int
+    alignment: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.shape.logical.to_string(layout=False)}, {self.bytes} bytes"
+
+
+@dataclass(frozen=True, slots=True)
+class Alias:
+    """Result leaf `result` is written in place of parameter leaf `parameter`.
+
+    The runtime passes one address for both: the caller's array, which it takes away from the caller, or a
+    copy. `must` is the program's own word (must-alias); memory that is shared or not ours is copied all the
+    same.
+    """
+
+    result: int
+    parameter: int
+    must: bool = False
+
+    def __str__(self) -> str:
+        return f"result {self.result} <- parameter {self.parameter} ({'must' if self.must else 'may'}-alias)"
+
+
+@dataclass(frozen=True, slots=True)
+class Interface:
+    """A compiled program as seen by its caller. Leaves are numbered in the order of their trees."""
+
+    name: str
+    parameters: tuple[ValueSpec, ...]
+    results: tuple[ValueSpec, ...]
+    result_tree: Tree = 0
+    parameter_trees: tuple[Tree, ...] | None = None  # None: every parameter is an array
+    aliases: tuple[Alias, ...] = ()
+    workspace_bytes: int = 0
+    constants_bytes: int = 0
+    messages: tuple[str, ...] = ()  # of the codes from abi.FIRST_MESSAGE on
+    functions: tuple[str, ...] = ()  # the function table: names of custom calls, in order
+    # True when a run may take more than some 20 us, may loop without a constant bound, or calls Python: it
+    # then releases the interpreter lock and can be interrupted. A short run keeps the lock, which is faster.
+    long_running: bool = True
+
+    def message(self, code: int) -> str:
+        """The program's own message for an error code; empty when it has none."""
+        from axla.program.abi import FIRST_MESSAGE
+
+        index = code - FIRST_MESSAGE
+        return self.messages[index] if 0 <= index < len(self.messages) else ""
+
+    def to_text(self) -> str:
+        """The interface as text, one fact a line."""
+        lines = [f"interface {self.name} {{"]
+        lines += [f"  parameter {i} {spec}" for i, spec in enumerate(self.parameters)]
+        lines += [f"  result {i} {spec}" for i, spec in enumerate(self.results)]
+        if self.parameter_trees is not None:
+            lines.append(f"  parameters {' '.join(map(tree_text, self.parameter_trees))}")
+        lines.append(f"  returns {tree_text(self.result_tree)}")
+        lines += [f"  alias {alias}" for alias in self.aliases]
+        lines.append(f"  workspace {self.workspace_bytes} bytes, constants {self.constants_bytes} bytes")
+        lines += [f"  function {i} {name}" for i, name in enumerate(self.functions)]
+        lines += [f"  message {i} {text!r}" for i, text in enumerate(self.messages)]
+        lines.append(f"  {'long' if self.long_running else 'short'} running")
+        return "\n".join([*lines, "}"])
+
+    __str__ = to_text
+
+
+def tree_text(tree: Tree) -> str:
+    """`(0, (1, 2))` as text; written without recursion, since a program may nest its tuples deeply."""
+    out: list[str] = []
+    stack: list[Tree | str] = [tree]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, tuple):
+            stack.append(")")
+            for i, child in enumerate(reversed(item)):
+                stack.append(child)
+                if i + 1 < len(item):
+                    stack.append(", ")
+            out.append("(")
+        else:
+            out.append(str(item))
+    return "".join(out)
+
+
+def tree_leaves(tree: Tree) -> list[int]:
+    """The leaf indices of a tree in order."""
+    leaves: list[int] = []
+    stack: list[Tree] = [tree]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, tuple):
+            stack.extend(reversed(item))
+        else:
+            leaves.append(item)
+    return leaves
+
+
+def is_flat(tree: Tree) -> bool:
+    """Whether a tree is a leaf 0, or a tuple of the leaves 0, 1, 2... without further nesting."""
+    return tree == 0 if not isinstance(tree, tuple) else tree == tuple(range(len(tree)))
