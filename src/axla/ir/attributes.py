@@ -1,0 +1,295 @@
+"""Value types of op attributes: immutable, hashable, compared by value. Their text forms are in `axla.ir.codec`.
+
+Plain attributes are Python's own types: int, float, bool, str (written in quotes), `Word` (written bare), tuples of int or
+bool, and these with `| None`, where None means that the text does not give the attribute.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from axla.core.errors import ShapeError
+
+
+class Word(str):
+    """A name that the text form writes without quotes."""
+
+    __slots__ = ()
+
+
+class RawText(str):
+    """The text of an attribute's value, kept as it was written."""
+
+    __slots__ = ()
+
+
+class Direction(enum.StrEnum):
+    """How `compare` compares."""
+
+    EQ = "EQ"
+    NE = "NE"
+    GE = "GE"
+    GT = "GT"
+    LE = "LE"
+    LT = "LT"
+
+
+class CompareType(enum.StrEnum):
+    """As what `compare` compares; the default follows from the operands' element type."""
+
+    FLOAT = "FLOAT"
+    TOTAL_ORDER = "TOTALORDER"
+    SIGNED = "SIGNED"
+    UNSIGNED = "UNSIGNED"
+
+
+class FusionKind(enum.StrEnum):
+    LOOP = "kLoop"
+    INPUT = "kInput"
+    OUTPUT = "kOutput"
+    CUSTOM = "kCustom"
+
+
+class Precision(enum.StrEnum):
+    """How exactly a dot or convolution reads an operand."""
+
+    DEFAULT = "default"
+    HIGH = "high"
+    HIGHEST = "highest"
+    PACKED_NIBBLE = "packed_nibble"
+
+
+class FftType(enum.StrEnum):
+    FFT = "FFT"
+    IFFT = "IFFT"
+    RFFT = "RFFT"
+    IRFFT = "IRFFT"
+
+
+class TransposeA(enum.StrEnum):
+    """What `triangular-solve` does to its matrix."""
+
+    NO_TRANSPOSE = "NO_TRANSPOSE"
+    TRANSPOSE = "TRANSPOSE"
+    ADJOINT = "ADJOINT"
+
+
+class RandomDistribution(enum.StrEnum):
+    UNIFORM = "rng_uniform"
+    NORMAL = "rng_normal"
+
+
+class RandomAlgorithm(enum.StrEnum):
+    DEFAULT = "rng_default"
+    THREE_FRY = "rng_three_fry"
+    PHILOX = "rng_philox"
+
+
+class ApiVersion(enum.StrEnum):
+    """The calling convention of a custom call."""
+
+    UNSPECIFIED = "API_VERSION_UNSPECIFIED"
+    ORIGINAL = "API_VERSION_ORIGINAL"
+    STATUS_RETURNING = "API_VERSION_STATUS_RETURNING"
+    STATUS_RETURNING_UNIFIED = "API_VERSION_STATUS_RETURNING_UNIFIED"
+    TYPED_FFI = "API_VERSION_TYPED_FFI"
+
+
+class CustomCallSchedule(enum.StrEnum):
+    NONE = "SCHEDULE_NONE"
+    LATEST = "SCHEDULE_LATEST"
+    EARLIEST = "SCHEDULE_EARLIEST"
+
+
+class PaddingType(enum.StrEnum):
+    INVALID = "PADDING_INVALID"
+    VALID = "PADDING_VALID"
+    SAME = "PADDING_SAME"
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A window moving over an array, one entry per dimension: {size=3x3 stride=2x2 pad=1_1x1_1}."""
+
+    size: tuple[int, ...]
+    stride: tuple[int, ...] = ()
+    low: tuple[int, ...] = ()
+    high: tuple[int, ...] = ()
+    base_dilation: tuple[int, ...] = ()
+    window_dilation: tuple[int, ...] = ()
+    reversal: tuple[bool, ...] = ()
+
+    def __post_init__(self) -> None:
+        rank = len(self.size)
+        for name, default in (
+            ("stride", 1), ("low", 0), ("high", 0), ("base_dilation", 1), ("window_dilation", 1), ("reversal", False),
+        ):  # fmt: skip
+            found = getattr(self, name)
+            if not found:
+                object.__setattr__(self, name, (default,) * rank)
+            elif len(found) != rank:
+                raise ShapeError(f"window: {len(found)} entries of {name} for {rank} dimensions of size")
+
+    @property
+    def rank(self) -> int:
+        return len(self.size)
+
+    @property
+    def dilated_size(self) -> tuple[int, ...]:
+        """How far the window reaches per dimension, holes included."""
+        return tuple((s - 1) * d + 1 if s else 0 for s, d in zip(self.size, self.window_dilation, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class PaddingConfig:
+    """Edge padding (negative: cut off) and holes between elements, per dimension: 1_2x0_0_3."""
+
+    low: tuple[int, ...]
+    high: tuple[int, ...]
+    interior: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.interior:
+            object.__setattr__(self, "interior", (0,) * len(self.low))
+        if not len(self.low) == len(self.high) == len(self.interior):
+            counts = f"{len(self.low)} low, {len(self.high)} high and {len(self.interior)} interior"
+            raise ShapeError(f"padding: {counts} entries; there must be one of each per dimension")
+
+    @property
+    def rank(self) -> int:
+        return len(self.low)
+
+
+@dataclass(frozen=True, slots=True)
+class SliceDims:
+    """Ranges start:limit:stride, per dimension: {[0:4], [1:9:2]}."""
+
+    starts: tuple[int, ...]
+    limits: tuple[int, ...]
+    strides: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.strides:
+            object.__setattr__(self, "strides", (1,) * len(self.starts))
+        if not len(self.starts) == len(self.limits) == len(self.strides):
+            counts = f"{len(self.starts)} starts, {len(self.limits)} limits and {len(self.strides)} strides"
+            raise ShapeError(f"slice: {counts}; there must be one of each per dimension")
+
+    @property
+    def rank(self) -> int:
+        return len(self.starts)
+
+
+@dataclass(frozen=True, slots=True)
+class ConvDims:
+    """Which dimension of a convolution's input, kernel and output means what: b01f_01io->b01f.
+
+    One character per dimension: b batch, f feature, i and o kernel input and output feature, digits spatial dimensions,
+    ? a dimension without a meaning.
+    """
+
+    input: str
+    kernel: str
+    output: str
+
+    @classmethod
+    def of(
+        cls, *,
+        input_batch: int, input_feature: int, input_spatial: Sequence[int],
+        kernel_input: int, kernel_output: int, kernel_spatial: Sequence[int],
+        output_batch: int, output_feature: int, output_spatial: Sequence[int],
+    ) -> ConvDims:  # fmt: skip
+        """From positions, as the builder and the protocol buffers give them."""
+        return cls(
+            _labels("b", input_batch, "f", input_feature, input_spatial),
+            _labels("i", kernel_input, "o", kernel_output, kernel_spatial),
+            _labels("b", output_batch, "f", output_feature, output_spatial),
+        )
+
+    @property
+    def spatial_rank(self) -> int:
+        return sum(c.isdigit() for c in self.input)
+
+    @property
+    def input_batch(self) -> int:
+        return self.input.index("b")
+
+    @property
+    def input_feature(self) -> int:
+        return self.input.index("f")
+
+    @property
+    def input_spatial(self) -> tuple[int, ...]:
+        return _spatial(self.input)
+
+    @property
+    def kernel_input(self) -> int:
+        return self.kernel.index("i")
+
+    @property
+    def kernel_output(self) -> int:
+        return self.kernel.index("o")
+
+    @property
+    def kernel_spatial(self) -> tuple[int, ...]:
+        return _spatial(self.kernel)
+
+    @property
+    def output_batch(self) -> int:
+        return self.output.index("b")
+
+    @property
+    def output_feature(self) -> int:
+        return self.output.index("f")
+
+    @property
+    def output_spatial(self) -> tuple[int, ...]:
+        return _spatial(self.output)
+
+
+def _labels(first: str, first_at: int, second: str, second_at: int, spatial: Sequence[int]) -> str:
+    places = {first_at: first, second_at: second} | {at: str(n) for n, at in enumerate(spatial)}
+    if len(places) != 2 + len(spatial) or min(places) < 0 or len(spatial) > 10:
+        raise ShapeError(f"convolution: {first}={first_at}, {second}={second_at}, spatial={list(spatial)} are not places")
+    return "".join(places.get(at, "?") for at in range(max(places) + 1))
+
+
+def _spatial(labels: str) -> tuple[int, ...]:
+    return tuple(labels.index(str(n)) for n in range(sum(c.isdigit() for c in labels)))
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaGroups:
+    """Who takes part together in a collective: {{0,1},{2,3}}. `text` keeps a compact form, [2,2]<=[4] or mesh[...]."""
+
+    groups: tuple[tuple[int, ...], ...] = ()
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceTargetPairs:
+    """Who sends to whom in a collective-permute: {{0,1},{1,0}}. `text` keeps a compact form."""
+
+    pairs: tuple[tuple[int, int], ...] = ()
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OutputAlias:
+    """Leaf `output` of the result lies in the memory of leaf `index` of operand `operand`."""
+
+    output: tuple[int, ...]
+    operand: int
+    index: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sparsity:
+    """Which operand dimension of a dot is stored sparse: L.1@2:4."""
+
+    operand: str  # L or R
+    dimension: int
+    kept: int
+    of: int
