@@ -1,0 +1,157 @@
+"""Questions about shapes, and literals as they lie in memory: dimension numbers, ranks, layouts with padding.
+
+A layout of HLO text has no padding. `Padding` is that of XLA's documents: widths to which the dimensions of
+an array are extended in memory, and the value between the elements. `pack` and `unpack` go between a literal
+and the linear memory that layout and padding describe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from axla.core.dtypes import DType
+from axla.core.errors import ShapeError
+from axla.core.literal import Literal
+from axla.core.shape import AnyShape, Layout, Shape, TupleShape, array
+
+
+@dataclass(frozen=True, slots=True)
+class Padding:
+    """The width of every dimension in memory, and what fills the places that hold no element."""
+
+    widths: tuple[int, ...]
+    value: object = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "widths", tuple(int(w) for w in self.widths))
+
+
+def make_shape(dtype: DType, dims: Sequence[int] = ()) -> Shape:
+    """An array shape in the default layout, dimension 0 major."""
+    return Shape(dtype, tuple(dims))
+
+
+def make_shape_with_layout(dtype: DType, dims: Sequence[int], minor_to_major: Sequence[int]) -> Shape:
+    return Shape(dtype, tuple(dims), layout=Layout(tuple(minor_to_major)))
+
+
+def make_tuple_shape(elements: Sequence[AnyShape]) -> TupleShape:
+    return TupleShape(tuple(elements))
+
+
+def rank(shape: AnyShape) -> int:
+    """The number of dimensions."""
+    return array(shape, "rank: the shape").rank
+
+
+def true_rank(shape: AnyShape) -> int:
+    """The number of dimensions that are not degenerate."""
+    return array(shape, "true_rank: the shape").true_rank
+
+
+def dimension_number(shape: AnyShape, number: int) -> int:
+    """The dimension from 0 to N-1 that `number` names; -1 is the last one, as in Python."""
+    n = rank(shape)
+    if not -n <= number < n:
+        raise ShapeError(
+            f"dimension {number} of {shape.to_string(layout=False)}: wanted a number from {-n} to {n - 1}"
+            if n
+            else f"dimension {number} of the scalar {shape.to_string(layout=False)}: it has no dimensions"
+        )
+    return number + n if number < 0 else number
+
+
+def dimension(shape: AnyShape, number: int) -> int:
+    """The size of a dimension; negative numbers count from the last."""
+    return array(shape).dims[dimension_number(shape, number)]
+
+
+def subshape(shape: AnyShape, index: Sequence[int]) -> AnyShape:
+    """The shape at a path through nested tuples; the empty path is the shape itself."""
+    found = shape
+    for depth, place in enumerate(index):
+        if not isinstance(found, TupleShape) or not 0 <= place < len(found.elements):
+            path = "{" + ",".join(map(str, index)) + "}"
+            raise ShapeError(
+                f"no subshape {path} in {shape.to_string(layout=False)}: entry {depth} is {place}, "
+                f"at {found.to_string(layout=False)}"
+            )
+        found = found.elements[place]
+    return found
+
+
+def same_dimensions(lhs: AnyShape, rhs: AnyShape) -> bool:
+    """Whether two arrays have the same sizes, whatever their element types and layouts."""
+    return isinstance(lhs, Shape) and isinstance(rhs, Shape) and lhs.dims == rhs.dims
+
+
+def compatible(lhs: AnyShape, rhs: AnyShape) -> bool:
+    """Whether two shapes differ in layout at most."""
+    return lhs.logical is rhs.logical
+
+
+def has_padding(shape: Shape, padding: Padding | None) -> bool:
+    """Whether memory holds more than the elements."""
+    return padding is not None and widths(shape, padding) != shape.dims
+
+
+def widths(shape: Shape, padding: Padding | None = None) -> tuple[int, ...]:
+    """The sizes of the dimensions in memory."""
+    if padding is None:
+        return shape.dims
+    if len(padding.widths) != shape.rank:
+        raise ShapeError(
+            f"padding of {shape}: found {len(padding.widths)} padded dimensions, "
+            f"wanted one per dimension, {shape.rank}"
+        )
+    for number, (size, width) in enumerate(zip(shape.dims, padding.widths, strict=True)):
+        if width < size:
+            raise ShapeError(
+                f"padding of {shape}: dimension {number} of size {size} cannot be padded to width {width}"
+            )
+    return padding.widths
+
+
+def elements_in_memory(shape: Shape, padding: Padding | None = None) -> int:
+    """The number of places in memory, padding included."""
+    return prod(widths(shape, padding))
+
+
+def bytes_in_memory(shape: Shape, padding: Padding | None = None) -> int:
+    return elements_in_memory(shape, padding) * shape.dtype.itemsize
+
+
+def pack(literal: Literal, layout: Layout | None = None, padding: Padding | None = None) -> np.ndarray:
+    """The linear memory of an array literal: its elements in the order of `layout`, else of its shape."""
+    shape = array(literal.shape, "pack: the literal")
+    if layout is not None:
+        shape = shape.with_layout(layout)
+    memory = np.asarray(literal.array)
+    padded = widths(shape, padding)
+    if padding is not None and padded != shape.dims:
+        wide = np.full(padded, np.asarray(padding.value).astype(shape.dtype.numpy))
+        wide[tuple(slice(size) for size in shape.dims)] = memory
+        memory = wide
+    return np.ascontiguousarray(memory.transpose(_major_to_minor(shape))).reshape(-1)
+
+
+def unpack(memory: np.ndarray, shape: Shape, padding: Padding | None = None) -> Literal:
+    """The literal of `shape` whose elements lie in `memory` in the order of the shape's layout."""
+    padded = widths(shape, padding)
+    if memory.dtype != shape.dtype.numpy or memory.size != prod(padded):
+        raise ShapeError(
+            f"unpack {shape}: found {memory.size} elements of {memory.dtype}, "
+            f"wanted {prod(padded)} of {shape.dtype.numpy}"
+        )
+    order = _major_to_minor(shape)
+    wide = memory.reshape(tuple(padded[d] for d in order))
+    wide = wide.transpose([order.index(d) for d in range(len(order))])
+    return Literal(shape, np.array(wide[tuple(slice(size) for size in shape.dims)], order="C"))
+
+
+def _major_to_minor(shape: Shape) -> tuple[int, ...]:
+    return tuple(reversed(shape.layout.minor_to_major))
