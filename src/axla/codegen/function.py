@@ -358,6 +358,12 @@ class Function:
             return self.effect(type_, text)
         return self._place(self._home((pointer,), self._stack[-1].load_floor), type_, text)
 
+    def read(self, type_: str, expression: str, operands: Sequence[Ssa], *, readonly: bool = False) -> Ssa:
+        """The value of an instruction that reads memory, placed as `load` places one."""
+        if not readonly:
+            return self.effect(type_, expression)
+        return self._place(self._home(operands, self._stack[-1].load_floor), type_, expression)
+
     def store(self, value: Ssa, pointer: Ssa, align: int, *, nontemporal: bool = False) -> None:
         hint = ", !nontemporal !0" if nontemporal else ""
         self.line(f"store {value.type} {value.text}, ptr {pointer.text}, align {align}{hint}")

@@ -1,0 +1,362 @@
+"""Machine arithmetic with operators: what vector math is written in.
+
+A `Reg` is an LLVM value of any lane count that knows the function it belongs to. `x * y + 1.0` writes two instructions;
+Python numbers become constants of the other operand's type. Nothing here knows HLO. What a target has no instruction
+for is lowered here: rounding, fused multiply-add, scaling by powers of two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from axla.codegen.function import Function, Ssa, element_type, lane_count, mangle, vector
+
+if TYPE_CHECKING:
+    from axla.codegen.target import Target
+
+_FLOATS = ("float", "double", "half", "bfloat")
+_INTEGER_OF = {"float": "i32", "double": "i64", "half": "i16", "bfloat": "i16", "i1": "i1"}
+_FLOAT_OF = {"i32": "float", "i64": "double"}
+
+# Bits of the fraction, and the bias of the exponent.
+FRACTION = {"float": 23, "double": 52}
+BIAS = {"float": 127, "double": 1023}
+
+
+class Reg:
+    """A value of one function, with operators. Integer right shift is arithmetic; see `Arithmetic` for the rest."""
+
+    __slots__ = ("m", "ssa")
+
+    def __init__(self, m: Arithmetic, ssa: Ssa):
+        self.m = m
+        self.ssa = ssa
+
+    @property
+    def type(self) -> str:
+        return self.ssa.type
+
+    @property
+    def element(self) -> str:
+        return element_type(self.ssa.type)
+
+    @property
+    def lanes(self) -> int:
+        return lane_count(self.ssa.type)
+
+    @property
+    def is_float(self) -> bool:
+        return self.element in _FLOATS
+
+    def _binary(self, floating: str | None, integer: str, other: Reg | float, swap: bool = False) -> Reg:
+        a, b = self.m.pair(self, other)
+        if swap:
+            a, b = b, a
+        opcode = floating if a.is_float else integer
+        assert opcode is not None, f"{integer} of floats"
+        return Reg(self.m, self.m.f.binary(opcode, a.ssa, b.ssa))
+
+    def __add__(self, other: Reg | float) -> Reg:
+        return self._binary("fadd", "add", other)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Reg | float) -> Reg:
+        return self._binary("fsub", "sub", other)
+
+    def __rsub__(self, other: Reg | float) -> Reg:
+        return self._binary("fsub", "sub", other, swap=True)
+
+    def __mul__(self, other: Reg | float) -> Reg:
+        return self._binary("fmul", "mul", other)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Reg | float) -> Reg:
+        return self._binary("fdiv", "sdiv", other)
+
+    def __rtruediv__(self, other: Reg | float) -> Reg:
+        return self._binary("fdiv", "sdiv", other, swap=True)
+
+    def __neg__(self) -> Reg:
+        return Reg(self.m, self.m.f.unary("fneg", self.ssa)) if self.is_float else 0 - self
+
+    def __and__(self, other: Reg | int) -> Reg:
+        return self._binary(None, "and", other)
+
+    def __or__(self, other: Reg | int) -> Reg:
+        return self._binary(None, "or", other)
+
+    def __xor__(self, other: Reg | int) -> Reg:
+        return self._binary(None, "xor", other)
+
+    def __invert__(self) -> Reg:
+        return self ^ (1 if self.element == "i1" else -1)
+
+    def __lshift__(self, other: Reg | int) -> Reg:
+        return self._binary(None, "shl", other)
+
+    def __rshift__(self, other: Reg | int) -> Reg:
+        return self._binary(None, "ashr", other)
+
+    def lshr(self, other: Reg | int) -> Reg:
+        return self._binary(None, "lshr", other)
+
+    def udiv(self, other: Reg | int) -> Reg:
+        return self._binary(None, "udiv", other)
+
+    def urem(self, other: Reg | int) -> Reg:
+        return self._binary(None, "urem", other)
+
+    def srem(self, other: Reg | int) -> Reg:
+        return self._binary(None, "srem", other)
+
+    def _compare(self, floating: str, integer: str, other: Reg | float) -> Reg:
+        a, b = self.m.pair(self, other)
+        f = self.m.f
+        return Reg(self.m, f.fcmp(floating, a.ssa, b.ssa) if a.is_float else f.icmp(integer, a.ssa, b.ssa))
+
+    # Comparisons are ordered: false when an operand is NaN (`ne`: true). Of integers they are signed.
+    def __lt__(self, other: Reg | float) -> Reg:
+        return self._compare("olt", "slt", other)
+
+    def __le__(self, other: Reg | float) -> Reg:
+        return self._compare("ole", "sle", other)
+
+    def __gt__(self, other: Reg | float) -> Reg:
+        return self._compare("ogt", "sgt", other)
+
+    def __ge__(self, other: Reg | float) -> Reg:
+        return self._compare("oge", "sge", other)
+
+    def eq(self, other: Reg | float) -> Reg:
+        return self._compare("oeq", "eq", other)
+
+    def ne(self, other: Reg | float) -> Reg:
+        return self._compare("une", "ne", other)
+
+    def ult(self, other: Reg | int) -> Reg:
+        """Unsigned less than; of floats, less than or unordered."""
+        return self._compare("ult", "ult", other)
+
+    def ugt(self, other: Reg | int) -> Reg:
+        """Unsigned greater than; of floats, greater than or unordered."""
+        return self._compare("ugt", "ugt", other)
+
+    def is_nan(self) -> Reg:
+        return self._compare("uno", "eq", self)
+
+    def cast(self, opcode: str, element: str) -> Reg:
+        return Reg(self.m, self.m.f.cast(opcode, self.ssa, vector(element, self.lanes)))
+
+    def bits(self) -> Reg:
+        """The bits of a float as an integer of its width."""
+        return self.cast("bitcast", _INTEGER_OF[self.element])
+
+    def floats(self) -> Reg:
+        """The float whose bits this integer holds."""
+        return self.cast("bitcast", _FLOAT_OF[self.element])
+
+
+class Arithmetic:
+    """Functions of registers of one function, as its target can do them."""
+
+    def __init__(self, f: Function, target: Target):
+        self.f = f
+        self.target = target
+
+    def reg(self, ssa: Ssa) -> Reg:
+        return Reg(self, ssa)
+
+    def number(self, like: Reg, value: float) -> Reg:
+        """A constant of the type of `like`."""
+        return Reg(self, self.f.const(like.type, value))
+
+    def pair(self, a: Reg | float, b: Reg | float) -> tuple[Reg, Reg]:
+        """Both operands as registers of one type: numbers become constants, single lanes are splatted."""
+        if not isinstance(a, Reg):
+            assert isinstance(b, Reg)
+            return self.number(b, a), b
+        if not isinstance(b, Reg):
+            return a, self.number(a, b)
+        if a.lanes != b.lanes:
+            lanes = max(a.lanes, b.lanes)
+            return self.splat(a, lanes), self.splat(b, lanes)
+        return a, b
+
+    def splat(self, a: Reg, lanes: int) -> Reg:
+        return Reg(self, self.f.splat(a.ssa, lanes))
+
+    def intrinsic(self, name: str, *args: Reg) -> Reg:
+        """An intrinsic overloaded on the type of its first operand, which is also that of its result."""
+        kind = args[0].type
+        return Reg(self, self.f.call(kind, f"llvm.{name}.{mangle(kind)}", [a.ssa for a in args]))
+
+    # -- multiply and add --------------------------------------------------------------------------------
+
+    def fma(self, a: Reg | float, b: Reg | float, c: Reg | float) -> Reg:
+        """a * b + c; rounded once where that is one instruction, else twice. Never a library call."""
+        like = next(v for v in (a, b, c) if isinstance(v, Reg))
+        lanes = max(v.lanes for v in (a, b, c) if isinstance(v, Reg))
+        x, y, z = (self.splat(v if isinstance(v, Reg) else self.number(like, v), lanes) for v in (a, b, c))
+        return self.intrinsic("fma", x, y, z) if self.target.has_fma else x * y + z
+
+    def horner(self, x: Reg, coefficients: Sequence[float]) -> Reg:
+        """The polynomial with the given coefficients, highest power first."""
+        total: Reg | float = coefficients[0]
+        for c in coefficients[1:]:
+            total = self.fma(total, x, c)
+        assert isinstance(total, Reg)
+        return total
+
+    def estrin(self, x: Reg, coefficients: Sequence[float]) -> Reg:
+        """The polynomial with the given coefficients, highest power first, as a tree: for long ones in one lane."""
+        terms: list[Reg | float] = list(reversed(coefficients))
+        power = x
+        while len(terms) > 1:
+            paired: list[Reg | float] = []
+            for k in range(0, len(terms) - 1, 2):
+                paired.append(self.fma(terms[k + 1], power, terms[k]))
+            if len(terms) % 2:
+                paired.append(terms[-1])
+            terms = paired
+            if len(terms) > 1:
+                power = power * power
+        assert isinstance(terms[0], Reg)
+        return terms[0]
+
+    def two_sum(self, a: Reg, b: Reg) -> tuple[Reg, Reg]:
+        """The rounded sum and its exact error."""
+        total = a + b
+        part = total - a
+        return total, (a - (total - part)) + (b - part)
+
+    def fast_two_sum(self, a: Reg, b: Reg) -> tuple[Reg, Reg]:
+        """The rounded sum and its exact error, for |a| >= |b|."""
+        total = a + b
+        return total, b - (total - a)
+
+    def split(self, a: Reg) -> tuple[Reg, Reg]:
+        """Two halves of the fraction whose sum is `a` and whose products are exact (Veltkamp)."""
+        wide = a * (4097.0 if a.element == "float" else 134217729.0)
+        high = wide - (wide - a)
+        return high, a - high
+
+    def two_product(self, a: Reg, b: Reg) -> tuple[Reg, Reg]:
+        """The rounded product and its exact error."""
+        product = a * b
+        if self.target.has_fma:
+            return product, self.fma(a, b, -product)
+        a1, a2 = self.split(a)
+        b1, b2 = self.split(b)
+        return product, ((a1 * b1 - product) + a1 * b2 + a2 * b1) + a2 * b2
+
+    # -- choice ------------------------------------------------------------------------------------------
+
+    def select(self, condition: Reg, a: Reg | float, b: Reg | float) -> Reg:
+        x, y = self.pair(a, b)
+        if condition.lanes > x.lanes:
+            x, y = self.splat(x, condition.lanes), self.splat(y, condition.lanes)
+        return Reg(self, self.f.select(condition.ssa, x.ssa, y.ssa))
+
+    def least(self, x: Reg, bound: Reg | float) -> Reg:
+        """The smaller one; x where either is NaN (one x86 instruction, unlike HLO's minimum)."""
+        a, b = self.pair(x, bound)
+        return self.select(b < a, b, a)
+
+    def most(self, x: Reg, bound: Reg | float) -> Reg:
+        """The larger one; x where either is NaN."""
+        a, b = self.pair(x, bound)
+        return self.select(b > a, b, a)
+
+    def any(self, mask: Reg) -> Reg:
+        """Whether a lane of a mask is set, as one i1."""
+        if mask.lanes == 1:
+            return mask
+        packed = Reg(self, self.f.cast("bitcast", mask.ssa, f"i{mask.lanes}"))
+        return packed.ne(0)
+
+    # -- sign, square root, rounding ---------------------------------------------------------------------
+
+    def abs(self, x: Reg) -> Reg:
+        return self.intrinsic("fabs", x)
+
+    def copysign(self, x: Reg | float, sign: Reg) -> Reg:
+        return self.intrinsic("copysign", x if isinstance(x, Reg) else self.number(sign, x), sign)
+
+    def sqrt(self, x: Reg) -> Reg:
+        return self.intrinsic("sqrt", x)
+
+    def magic(self, x: Reg) -> float:
+        """1.5 * 2**fraction: adding it rounds a small number to an integer and leaves that in the low bits."""
+        return 1.5 * 2.0 ** FRACTION[x.element]
+
+    def rint(self, x: Reg) -> Reg:
+        """To the nearest integer, ties to even."""
+        if self.target.has_rounding:
+            return self.intrinsic("roundeven", x)
+        limit = 2.0 ** FRACTION[x.element]
+        size = self.abs(x)
+        rounded = self.copysign((size + limit) - limit, x)
+        return self.select(size < limit, rounded, x)
+
+    def floor(self, x: Reg) -> Reg:
+        if self.target.has_rounding:
+            return self.intrinsic("floor", x)
+        near = self.rint(x)
+        return self.copysign(self.select(near > x, near - 1.0, near), x)
+
+    def ceil(self, x: Reg) -> Reg:
+        if self.target.has_rounding:
+            return self.intrinsic("ceil", x)
+        near = self.rint(x)
+        return self.copysign(self.select(near < x, near + 1.0, near), x)
+
+    def trunc(self, x: Reg) -> Reg:
+        if self.target.has_rounding:
+            return self.intrinsic("trunc", x)
+        size = self.abs(x)
+        near = self.rint(size)
+        return self.copysign(self.select(near > size, near - 1.0, near), x)
+
+    # -- powers of two -----------------------------------------------------------------------------------
+
+    def power_of_two(self, n: Reg) -> Reg:
+        """2**n of an integer register, for n of normal results."""
+        kind = _FLOAT_OF[n.element]
+        return ((n + BIAS[kind]) << FRACTION[kind]).floats()
+
+    def _scalef(self, p: Reg, n: Reg) -> Reg | None:
+        """AVX-512's p * 2**floor(n), where the target and the shape of the registers have it."""
+        single = p.element == "float"
+        bits = p.lanes * (32 if single else 64)
+        if not self.target.math.scalef or bits not in (128, 256, 512):
+            return None
+        name = f"llvm.x86.avx512.mask.scalef.{'ps' if single else 'pd'}.{bits}"
+        mask = f"i{max(8, p.lanes)}"
+        zero = self.f.zero(p.type)
+        args = [p.ssa, n.ssa, zero, self.f.const(mask, -1)]
+        if bits == 512:
+            args.append(self.f.const("i32", 4))  # the current rounding mode
+            self.f.module.declare(
+                name, f"declare {p.type} @{name}({p.type}, {p.type}, {p.type}, {mask}, i32 immarg)"
+            )
+        return Reg(self, self.f.call(p.type, name, args))
+
+    def scale(self, p: Reg, n: Reg, shifted: Reg) -> Reg:
+        """p * 2**n for p near 1 and integral n, with denormals and infinities right.
+
+        n is a float, `shifted` the same number as n + magic(p): its low bits are the integer. |n| stays below
+        1.25 times the exponent range.
+        """
+        found = self._scalef(p, n)
+        if found is not None:
+            return found
+        # In two steps: an exact one that stays inside the range, then a multiplication that rounds once.
+        fraction = FRACTION[p.element]
+        shift = 64 if p.element == "float" else 512
+        negative = n < 0.0
+        step = self.select(negative, self.number(p.bits(), shift << fraction), -(shift << fraction))
+        factor = self.select(negative, self.number(p, 2.0**-shift), 2.0**shift)
+        return (p.bits() + (shifted.bits() << fraction) + step).floats() * factor

@@ -1,0 +1,116 @@
+"""Conversion between element types, as HLO's convert does it."""
+
+from __future__ import annotations
+
+from axla.codegen import small_float
+from axla.codegen.arithmetic import Reg
+from axla.core.dtypes import F32, F64, DType
+
+
+def register_element(dtype: DType) -> str:
+    """The LLVM element type of a (real) element type in registers."""
+    if dtype.is_pred:
+        return "i1"
+    if dtype.is_float:
+        return "double" if dtype.bits == 64 else "float"
+    return f"i{max(8, dtype.bits)}"
+
+
+def memory_element(dtype: DType) -> str:
+    """The LLVM element type of a (real) element type in memory."""
+    if dtype.is_float and dtype.bits >= 32:
+        return register_element(dtype)
+    return f"i{8 * dtype.itemsize}"
+
+
+def wrap(x: Reg, dtype: DType) -> Reg:
+    """An integer register reduced to the width of its type: types under a byte live sign- or zero-extended in i8."""
+    if dtype.bits >= 8:
+        return x
+    if dtype.is_unsigned:
+        return x & ((1 << dtype.bits) - 1)
+    return (x << (8 - dtype.bits)) >> (8 - dtype.bits)
+
+
+def resize(x: Reg, dtype: DType, to: str) -> Reg:
+    """An integer register of type `dtype` in another integer width."""
+    have, want = int(x.element[1:]), int(to[1:])
+    if have == want:
+        return x
+    if have > want:
+        return x.cast("trunc", to)
+    return x.cast("sext" if dtype.is_signed else "zext", to)
+
+
+def convert(x: Reg, source: DType, target: DType) -> Reg:
+    """A real value in another real type."""
+    if source is target:
+        return x
+    if target.is_pred:
+        return x.ne(0)
+    if source.is_float:
+        return _from_float(x, source, target)
+    return _from_integer(x, source, target)
+
+
+def _from_integer(x: Reg, source: DType, target: DType) -> Reg:
+    """From pred or an integer."""
+    if not target.is_float:
+        return wrap(resize(x, source, register_element(target)), target)
+    # Through f32 to the smaller floats, rounding twice, as XLA and ml_dtypes do.
+    floating = x.cast("sitofp" if source.is_signed else "uitofp", register_element(target))
+    if target.bits >= 32 or source.is_pred or _exact(source, target):
+        return floating
+    return small_float.round_to(floating, target)
+
+
+def _exact(source: DType, target: DType) -> bool:
+    """Whether a small float type holds every value of an integer type."""
+    form = small_float.FORMATS[target.name]
+    return source.bits <= form.fraction + 1 and 2.0**source.bits <= form.largest
+
+
+def _from_float(x: Reg, source: DType, target: DType) -> Reg:
+    if not target.is_float:
+        return float_to_integer(x, target)
+    if target is F64:
+        return x.cast("fpext", "double")
+    if target is F32:
+        return x.cast("fptrunc", "float")  # the small types are f32 already
+    if source is F64:
+        x = small_float.narrow_double(x)
+    elif _contains(target, source):
+        return x
+    return small_float.round_to(x, target)
+
+
+def _contains(target: DType, source: DType) -> bool:
+    """Whether every value of a small float type is one of another."""
+    a, b = small_float.FORMATS.get(target.name), small_float.FORMATS.get(source.name)
+    if a is None or b is None or a.kind != small_float.IEEE or b.kind == small_float.SCALE:
+        return False
+    return a.fraction >= b.fraction and a.largest >= b.largest and a.bias - 1 + a.fraction >= b.bias - 1 + b.fraction
+
+
+def float_to_integer(x: Reg, target: DType) -> Reg:
+    """The integer part, saturated; NaN gives 0.
+
+    LLVM: fptosi and fptoui of values out of range are poison. A select whose other arm is taken does not mind.
+    """
+    m = x.m
+    register = register_element(target)
+    bits = target.bits
+    least = -(2 ** (bits - 1)) if target.is_signed else 0
+    most = (2 ** (bits - 1) if target.is_signed else 2**bits) - 1
+    precise = 24 if x.element == "float" else 53
+    opcode = "fptosi" if target.is_signed else "fptoui"
+    if most.bit_length() <= precise and bits < 32:
+        # Both bounds are floats: clamp first. i32 is what machines convert to.
+        clamped = m.most(m.least(x, float(most)), float(least))
+        whole = m.select(x.is_nan(), 0.0, clamped).cast("fptosi", "i32")
+        return whole.cast("trunc", register)
+    bounded = m.most(x, float(least))
+    whole = bounded.cast(opcode, register)
+    top = most if target.is_signed else -1
+    whole = m.select(x >= float(most + 1) if precise < bits else x >= float(most), top, whole)
+    return m.select(x.is_nan(), 0, whole)

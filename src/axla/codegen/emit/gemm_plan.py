@@ -1,0 +1,220 @@
+"""How a matrix multiplication of given sizes is cut up for a Target: a pure function of both.
+
+Tiles of the micro-kernel are grouped into blocks (of rows, columns and k), blocks into units that tasks take. The last
+tile of a dimension that the tile does not divide starts early and overlaps its neighbour: what is computed twice is stored
+once, so one micro-kernel serves all tiles.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass, replace
+
+from axla.codegen.emit.microkernel import Tile, part_bytes, part_count
+from axla.codegen.emit.pack import floor_power
+from axla.codegen.target import Target
+from axla.core.dtypes import DType
+
+ALIGNMENT = 64
+
+# Work (multiply-adds) below which cutting it for threads costs more than it gives: some 5 us of one core.
+_UNIT_WORK = 1 << 18
+_MOST_CALLS = 256
+
+
+@dataclass(frozen=True)
+class GemmSpec:
+    """out[b, m, n] = sum over k of lhs[b, m, k] * rhs[b, k, n].
+
+    A transposed lhs is stored [b, k, m], a transposed rhs [b, n, k]. Strides are in elements, None for dense; a batch
+    stride of 0 repeats one matrix.
+    """
+
+    dtype: DType
+    accumulator: DType
+    result: DType
+    batch: int
+    m: int
+    n: int
+    k: int
+    lhs_transposed: bool = False
+    rhs_transposed: bool = False
+    lhs_row: int | None = None
+    rhs_row: int | None = None
+    out_row: int | None = None
+    lhs_batch: int | None = None
+    rhs_batch: int | None = None
+    out_batch: int | None = None
+
+    def __post_init__(self) -> None:
+        rows = {"lhs": (self.k, self.m), "rhs": (self.n, self.k), "out": (self.m, self.n)}
+        if not self.lhs_transposed:
+            rows["lhs"] = (self.m, self.k)
+        if not self.rhs_transposed:
+            rows["rhs"] = (self.k, self.n)
+        for side, (count, width) in rows.items():
+            if getattr(self, f"{side}_row") is None:
+                object.__setattr__(self, f"{side}_row", width)
+            if getattr(self, f"{side}_batch") is None:
+                object.__setattr__(self, f"{side}_batch", count * getattr(self, f"{side}_row"))
+
+    def stride(self, name: str) -> int:
+        """`lhs_row`, `rhs_batch`... as a number."""
+        found = getattr(self, name)
+        assert isinstance(found, int)
+        return found
+
+
+@dataclass(frozen=True)
+class KernelCall:
+    """A kernel to run over [0, count) in pieces that are multiples of `grain`, after the calls before it."""
+
+    suffix: str
+    count: int
+    grain: int = 1
+
+
+@dataclass(frozen=True)
+class GemmPlan:
+    """How a multiplication is done. Sizes of blocks are in elements.
+
+    `method`: tile (blocks of micro-kernel tiles), tiny (unrolled, one matrix at a time), columns and rows (matrix times
+    vector, along contiguous result or contiguous k), fill (k is 0).
+    """
+
+    method: str
+    tile: Tile
+    depth: int
+    unit_rows: int
+    unit_columns: int
+    pack_lhs: bool
+    pack_rhs: bool
+    units: int
+    group: int
+    kernels: tuple[KernelCall, ...]
+    lhs_bytes: int = 0
+    rhs_bytes: int = 0
+    partial_bytes: int = 0
+
+    @property
+    def region_bytes(self) -> int:
+        """Scratch of one call: a call over [begin, end) uses region `begin`, so calls in flight never share one."""
+        return self.lhs_bytes + self.rhs_bytes + self.partial_bytes
+
+    @property
+    def scratch_bytes(self) -> int:
+        return self.region_bytes * self.kernels[0].count
+
+
+def aligned(size: int) -> int:
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+def ceil_to(value: int, multiple: int) -> int:
+    return -(-value // multiple) * multiple
+
+
+def _tile_cost(spec: GemmSpec, tile: Tile, parts: int, fused: bool) -> float:
+    """Estimated cycles of the whole product by such tiles, memory aside."""
+    multiplies = tile.rows * tile.vectors * parts * parts * (1 if fused else 2)
+    loads = (tile.rows + tile.vectors) * parts
+    # A vector multiply-add and two loads per cycle; one cycle of loop overhead, and a little for every load.
+    step = max(multiplies, loads / 2) + 1 + loads / 16
+    last = 20 + 2 * tile.rows * tile.vectors * parts
+    return math.ceil(spec.m / tile.rows) * math.ceil(spec.n / tile.columns) * (spec.k * step + last)
+
+
+@functools.lru_cache(maxsize=1024)
+def choose_tile(spec: GemmSpec, target: Target) -> Tile:
+    """The register tile with the least estimated time: it fits the registers and wastes little of m and n."""
+    parts = part_count(spec.accumulator)
+    widest = max(1, target.lanes(spec.accumulator))
+    # Scalars on integer or vector registers: more than a handful of sums is code size without speed.
+    registers = target.registers if widest > 1 else 12
+    best: tuple[float, Tile] | None = None
+    lanes = widest
+    while lanes >= 1:
+        for vectors in range(1, 7):
+            if vectors > 1 and (vectors - 1) * lanes >= spec.n:
+                break
+            # One register for the broadcast factor.
+            most = (registers - parts - vectors * parts) // (vectors * parts)
+            for rows in range(1, min(most, 14, spec.m) + 1):
+                tile = Tile(rows, vectors, lanes)
+                cost = _tile_cost(spec, tile, parts, target.has_fma or spec.accumulator.is_integer)
+                if best is None or cost < best[0]:
+                    best = (cost, tile)
+        if lanes == 1 or spec.n >= 4 * lanes:
+            break
+        lanes //= 2
+    assert best is not None
+    return best[1]
+
+
+def _blocks(total: int, most: int, multiple: int) -> int:
+    """The size of equal blocks of a `total`, at most about `most`, a multiple of `multiple` if there are several."""
+    count = max(1, -(-total // most))
+    return total if count == 1 else min(total, ceil_to(-(-total // count), multiple))
+
+
+def plan(spec: GemmSpec, target: Target, *, fused_store: bool = True) -> GemmPlan:
+    """How to do `spec` on `target`. `fused_store`: results go through a callback, not straight to `out`."""
+    return _plan_tiles(spec, target, fused_store)
+
+
+def _plan_tiles(spec: GemmSpec, target: Target, fused_store: bool) -> GemmPlan:
+    tile = choose_tile(spec, target)
+    size = part_bytes(spec.accumulator) * part_count(spec.accumulator)
+    converts = spec.dtype is not spec.accumulator
+    small = spec.m * spec.n * spec.k <= 128**3
+    reused = spec.m >= 4 * tile.rows
+    pack_rhs = converts or spec.rhs_transposed or spec.n < tile.columns or (reused and not small)
+    pack_lhs = converts or (not spec.accumulator.is_complex and _lhs_reuse(spec, tile) and (spec.lhs_transposed or not small))
+    depth = spec.k if small else _blocks(spec.k, 384, max(8, tile.lanes))
+    columns = max(1, min(target.caches.l2 // 2 // (depth * size) // tile.columns, -(-spec.n // tile.columns)))
+    unit_columns, unit_rows = _units(spec, tile, columns * tile.columns, pack_rhs)
+    units = spec.batch * -(-spec.m // unit_rows) * -(-spec.n // unit_columns)
+    group = max(-(-units // _MOST_CALLS), _UNIT_WORK // max(1, unit_rows * unit_columns * spec.k), 1)
+    count = -(-units // group)
+    direct = not fused_store and spec.accumulator is spec.result and not spec.accumulator.is_complex
+    found = GemmPlan("tile", tile, depth, unit_rows, unit_columns, pack_lhs, pack_rhs, units, group,
+                     (KernelCall("", count),))  # fmt: skip
+    return replace(
+        found,
+        lhs_bytes=aligned(tile.rows * lhs_stride(found) * size) if pack_lhs else 0,
+        rhs_bytes=aligned(unit_columns * depth * size) if pack_rhs else 0,
+        partial_bytes=aligned(unit_rows * unit_columns * size) if depth < spec.k and not direct else 0,
+    )
+
+
+def _lhs_reuse(spec: GemmSpec, tile: Tile) -> bool:
+    """Whether a packed tile of lhs is used by enough panels to pay for its copy."""
+    return spec.n >= 3 * tile.columns
+
+
+def lhs_stride(found: GemmPlan) -> int:
+    """Row stride of a packed tile of lhs: a line more than its length, lest rows fall on the same cache sets."""
+    return found.depth + 16
+
+
+def _units(spec: GemmSpec, tile: Tile, most_columns: int, pack_rhs: bool) -> tuple[int, int]:
+    """(columns, rows) of a unit: whole tiles, a good piece of work each, and at least eight of them if there is enough."""
+    work = spec.m * spec.n * spec.k * spec.batch
+    wanted = max(1, min(8, work // _UNIT_WORK))
+    panels, stripes = -(-spec.n // tile.columns), -(-spec.m // tile.rows)
+    columns = min(panels, most_columns // tile.columns)
+    rows = stripes
+    while -(-panels // columns) * -(-stripes // rows) * spec.batch < wanted:
+        # A packed block of rhs wants many rows to use it; an unpacked one costs nothing more when rows are cut.
+        long = rows * tile.rows > (512 if pack_rhs else tile.rows)
+        if columns > 1 and (pack_rhs or rows == 1) and not (long and columns * tile.columns <= 256):
+            columns = -(-columns // 2)
+        elif rows > 1:
+            rows = -(-rows // 2)
+        else:
+            break
+    return columns * tile.columns, rows * tile.rows
+
+
+__all__ = ["GemmPlan", "GemmSpec", "KernelCall", "choose_tile", "floor_power", "lhs_stride", "plan"]

@@ -1,0 +1,66 @@
+"""Transposition of a square block of elements held in vector registers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from axla.codegen.function import Function, Ssa, element_type, lane_count
+
+_BYTES = {"half": 2, "bfloat": 2, "float": 4, "double": 8}
+
+# Bytes inside which x86 and NEON interleave two registers in one instruction; wider registers are moved by such blocks.
+_BLOCK = 16
+
+
+def transpose_block(f: Function, rows: Sequence[Ssa]) -> list[Ssa]:
+    """The transpose of n vectors of n lanes, n a power of two: lane r of result c is lane c of row r.
+
+    It takes n/2 * 2 * log2(n) shuffles, each one instruction on SSE, AVX, AVX-512 and NEON.
+    """
+    count = len(rows)
+    if any(lane_count(row.type) != count for row in rows) or count & (count - 1):
+        raise AssertionError(f"{f.name}: transpose_block of {count} rows of type {rows[0].type}")
+    element = element_type(rows[0].type)
+    size = _BYTES.get(element) or max(1, int(element[1:]) // 8)
+    inside = min(count, max(1, _BLOCK // size))
+    # Number rows by bits r.., lanes by bits l... Interleaving rows that differ in bit x inside blocks moves the highest
+    # lane bit of the block to row bit x and shifts x in at the low end: from the highest bit down, that transposes
+    # blocks. Collecting even and odd blocks moves the lowest block bit to x and shifts x in at the high end.
+    found = list(rows)
+    bit = inside // 2
+    while bit:
+        found = _stage(f, found, bit, _interleave(count, inside))
+        bit //= 2
+    bit = inside
+    while bit < count:
+        found = _stage(f, found, bit, _alternate(count, inside))
+        bit *= 2
+    return found
+
+
+def _stage(f: Function, rows: list[Ssa], bit: int, masks: tuple[list[int], list[int]]) -> list[Ssa]:
+    """Replaces each pair of rows that differ in `bit` by its two shuffles."""
+    found = list(rows)
+    for low in range(len(rows)):
+        if not low & bit:
+            high = low | bit
+            found[low] = f.shuffle(rows[low], rows[high], masks[0])
+            found[high] = f.shuffle(rows[low], rows[high], masks[1])
+    return found
+
+
+def _interleave(lanes: int, inside: int) -> tuple[list[int], list[int]]:
+    """a0 b0 a1 b1... of the low halves, and of the high halves, of each block of `inside` lanes."""
+    low, high = [], []
+    for block in range(0, lanes, inside):
+        for lane in range(inside // 2):
+            low += [block + lane, lanes + block + lane]
+            high += [block + inside // 2 + lane, lanes + block + inside // 2 + lane]
+    return low, high
+
+
+def _alternate(lanes: int, inside: int) -> tuple[list[int], list[int]]:
+    """The even blocks of a, then those of b; and the odd blocks."""
+    pair = range(0, 2 * lanes, 2 * inside)
+    even = [block + lane for block in pair for lane in range(inside)]
+    return even, [lane + inside for lane in even]

@@ -1,0 +1,171 @@
+"""Integer and pred arithmetic with HLO's corners: division by zero, overflow, shifts past the width."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from axla.codegen.arithmetic import Reg
+from axla.codegen.convert import resize, wrap
+from axla.core.dtypes import DType
+
+
+def _magnitude(x: Reg, dtype: DType) -> Reg:
+    """The bits of a type under a byte without their sign extension."""
+    return x & ((1 << dtype.bits) - 1) if dtype.bits < 8 else x
+
+
+def _least(dtype: DType) -> int:
+    return -(1 << (dtype.bits - 1))
+
+
+def _quotient(a: Reg, b: Reg, dtype: DType) -> Reg:
+    """a / b towards zero, for b not zero and no overflow."""
+    if a.lanes > 1 and dtype.bits <= 32:
+        # Vectors have no integer division. f32 is exact for 16 bits, f64 for 32: the true quotient is further from the
+        # next integer than the rounding error.
+        element = "float" if dtype.bits <= 16 else "double"
+        to, back = ("sitofp", "fptosi") if dtype.is_signed else ("uitofp", "fptoui")
+        quotient = (a.cast(to, element) / b.cast(to, element)).cast(back, f"i{max(dtype.bits, 32)}")
+        return resize(quotient, dtype, a.element)
+    return a / b if dtype.is_signed else a.udiv(b)
+
+
+def divide(a: Reg, b: Reg, dtype: DType) -> Reg:
+    """Towards zero; by zero all ones; the least number by -1 itself."""
+    m = a.m
+    zero = b.eq(0)
+    special = zero
+    if dtype.is_signed:
+        special = zero | (a.eq(_least(dtype)) & b.eq(-1))
+    quotient = _quotient(a, m.select(special, 1, b), dtype)
+    return m.select(zero, wrap(m.number(a, -1), dtype), quotient)
+
+
+def remainder(a: Reg, b: Reg, dtype: DType) -> Reg:
+    """With the sign of the dividend; by zero the dividend; the least number by -1 is 0."""
+    m = a.m
+    zero = b.eq(0)
+    if not dtype.is_signed:
+        divisor = m.select(zero, 1, b)
+        rest = a - _quotient(a, divisor, dtype) * divisor if a.lanes > 1 else a.urem(divisor)
+        return m.select(zero, a, rest)
+    # Every number leaves 0 by 1 as by -1.
+    divisor = m.select(zero | b.eq(-1), 1, b)
+    rest = a - _quotient(a, divisor, dtype) * divisor if a.lanes > 1 else a.srem(divisor)
+    return m.select(zero, a, rest)
+
+
+def _ordered(a: Reg, b: Reg, dtype: DType) -> Reg:
+    """a < b."""
+    return a < b if dtype.is_signed else a.ult(b)
+
+
+def maximum(a: Reg, b: Reg, dtype: DType) -> Reg:
+    return a.m.intrinsic("smax" if dtype.is_signed else "umax", a, b)
+
+
+def minimum(a: Reg, b: Reg, dtype: DType) -> Reg:
+    return a.m.intrinsic("smin" if dtype.is_signed else "umin", a, b)
+
+
+def _in_range(amount: Reg, dtype: DType) -> Reg:
+    return amount.ult(dtype.bits)
+
+
+def shift_left(a: Reg, b: Reg, dtype: DType) -> Reg:
+    return a.m.select(_in_range(b, dtype), wrap(a << b, dtype), 0)
+
+
+def shift_right_logical(a: Reg, b: Reg, dtype: DType) -> Reg:
+    return a.m.select(_in_range(b, dtype), wrap(_magnitude(a, dtype).lshr(b), dtype), 0)
+
+
+def shift_right_arithmetic(a: Reg, b: Reg, dtype: DType) -> Reg:
+    """Fills with the sign bit, of unsigned types too."""
+    m = a.m
+    extended = (a << (8 - dtype.bits)) >> (8 - dtype.bits) if dtype.bits < 8 else a
+    amount = m.select(_in_range(b, dtype), b, dtype.bits - 1)
+    return wrap(extended >> amount, dtype)
+
+
+def absolute(x: Reg, dtype: DType) -> Reg:
+    return x if dtype.is_unsigned else wrap(x.m.select(x < 0, -x, x), dtype)
+
+
+def sign(x: Reg, dtype: DType) -> Reg:
+    m = x.m
+    if dtype.is_unsigned:
+        return m.select(x.eq(0), m.number(x, 0), 1)
+    return m.select(x > 0, m.number(x, 1), x >> (max(8, dtype.bits) - 1))
+
+
+def population_count(x: Reg, dtype: DType) -> Reg:
+    return wrap(x.m.intrinsic("ctpop", _magnitude(x, dtype)), dtype)
+
+
+def count_leading_zeros(x: Reg, dtype: DType) -> Reg:
+    m = x.m
+    kind = x.type
+    from axla.codegen.function import mangle
+
+    name = f"llvm.ctlz.{mangle(kind)}"
+    m.f.module.declare(name, f"declare {kind} @{name}({kind}, i1 immarg)")
+    count = m.reg(m.f.call(kind, name, [_magnitude(x, dtype).ssa, m.f.const("i1", 0)]))
+    return wrap(count - (8 - dtype.bits), dtype) if dtype.bits < 8 else count
+
+
+UNARY: dict[str, Callable[[Reg, DType], Reg]] = {
+    "abs": absolute,
+    "negate": lambda x, dtype: wrap(-x, dtype),
+    "not": lambda x, dtype: wrap(~x, dtype),
+    "sign": sign,
+    "popcnt": population_count,
+    "count-leading-zeros": count_leading_zeros,
+}
+
+BINARY: dict[str, Callable[[Reg, Reg, DType], Reg]] = {
+    "add": lambda a, b, dtype: wrap(a + b, dtype),
+    "subtract": lambda a, b, dtype: wrap(a - b, dtype),
+    "multiply": lambda a, b, dtype: wrap(a * b, dtype),
+    "divide": divide,
+    "remainder": remainder,
+    "maximum": maximum,
+    "minimum": minimum,
+    "and": lambda a, b, dtype: a & b,
+    "or": lambda a, b, dtype: a | b,
+    "xor": lambda a, b, dtype: a ^ b,
+    "shift-left": shift_left,
+    "shift-right-arithmetic": shift_right_arithmetic,
+    "shift-right-logical": shift_right_logical,
+}
+
+# Of pred: sum is or, product is and, as of numbers that saturate at 1.
+PRED: dict[str, Callable[[Reg, Reg], Reg]] = {
+    "add": lambda a, b: a | b,
+    "multiply": lambda a, b: a & b,
+    "maximum": lambda a, b: a | b,
+    "minimum": lambda a, b: a & b,
+    "subtract": lambda a, b: a ^ b,
+    "and": lambda a, b: a & b,
+    "or": lambda a, b: a | b,
+    "xor": lambda a, b: a ^ b,
+}
+
+
+def power(values: object, a: Reg, b: Reg, dtype: DType) -> Reg:
+    """a ** b by repeated squaring, wrapping; a negative exponent gives 0 but for bases 1 and -1."""
+    m = a.m
+    f = m.f
+    one = m.number(a, 1)
+    exponent = _magnitude(b, dtype)
+    with f.while_loop([one.ssa, a.ssa, exponent.ssa]) as loop:
+        total, base, left = (m.reg(v) for v in loop.carried)
+        loop.test(m.any(left.ne(0)).ssa)
+        total = m.select((left & 1).ne(0), wrap(total * base, dtype), total)
+        loop.yield_([total.ssa, (base * base).ssa, left.lshr(1).ssa])
+    result = m.reg(loop.results[0])
+    if not dtype.is_signed:
+        return result
+    odd = (b & 1).ne(0)
+    inverse = m.select(a.eq(1), m.number(a, 1), m.select(a.eq(-1), m.select(odd, m.number(a, -1), 1), 0))
+    return m.select(b < 0, inverse, result)

@@ -1,0 +1,106 @@
+"""The door to LLVM: text in, object code or assembly out, one thread at a time.
+
+No pass pipeline is run: what the function builder wrote is what is selected and scheduled. No process-global LLVM option
+is set, because other packages of the process share the library.
+"""
+
+from __future__ import annotations
+
+import functools
+import platform
+import threading
+from typing import TYPE_CHECKING
+
+import llvmlite.binding as binding
+
+from axla.core.errors import CompileError, InternalError
+
+if TYPE_CHECKING:
+    from axla.codegen.target import Target
+
+LOCK = threading.RLock()
+"""Held around every use of llvmlite; take it when you call the binding yourself."""
+
+_machines = threading.local()
+
+
+@functools.cache
+def initialise() -> None:
+    """Registers all targets and assembly printers, once."""
+    with LOCK:
+        binding.initialize_all_targets()
+        binding.initialize_all_asmprinters()
+
+
+def host_triple() -> str:
+    with LOCK:
+        return binding.get_process_triple()
+
+
+@functools.cache
+def host_cpu() -> str:
+    with LOCK:
+        return binding.get_host_cpu_name()
+
+
+@functools.cache
+def host_features() -> dict[str, bool]:
+    """The features LLVM finds on this machine; empty where it cannot tell."""
+    with LOCK:
+        try:
+            return dict(binding.get_host_cpu_features())
+        except RuntimeError:
+            return {}
+
+
+def machine(target: Target, *, code_model: str = "small", level: int = 2) -> binding.TargetMachine:
+    """The LLVM machine of a target: one per target, options and thread, always position independent."""
+    initialise()
+    features = ",".join(sorted(target.features))
+    key = (target.triple, target.cpu, features, code_model, level)
+    cache: dict[tuple, binding.TargetMachine] = _machines.__dict__.setdefault("cache", {})
+    if key not in cache:
+        with LOCK:
+            try:
+                found = binding.Target.from_triple(target.triple)
+            except RuntimeError as error:
+                raise CompileError(f"target {target.name}: LLVM has no target for {target.triple!r}: {error}") from error
+            jit = code_model == "jitdefault"
+            cache[key] = found.create_target_machine(
+                cpu=target.cpu, features=features, opt=level, reloc="pic", codemodel=code_model, jit=jit
+            )
+    return cache[key]
+
+
+def parse(text: str, target: Target, **options: object) -> tuple[binding.ModuleRef, binding.TargetMachine]:
+    """The verified LLVM module of `text`, laid out for `target`."""
+    found = machine(target, **options)  # type: ignore[arg-type]
+    with LOCK:
+        # A context of its own: types and constants of a module go away with it.
+        try:
+            module = binding.parse_assembly(text, binding.create_context())
+            module.triple = found.triple
+            module.data_layout = str(found.target_data)
+            module.verify()
+        except RuntimeError as error:
+            raise InternalError(f"LLVM rejects generated code: {error}") from error
+    return module, found
+
+
+def emit_object(text: str, target: Target, *, code_model: str = "small", level: int = 2) -> bytes:
+    """The object file of an LLVM module."""
+    with LOCK:
+        module, found = parse(text, target, code_model=code_model, level=level)
+        return found.emit_object(module)
+
+
+def emit_assembly(text: str, target: Target, *, code_model: str = "small", level: int = 2) -> str:
+    """The assembly text of an LLVM module; PTX for an NVPTX target."""
+    with LOCK:
+        module, found = parse(text, target, code_model=code_model, level=level)
+        return found.emit_assembly(module)
+
+
+def object_format() -> str:
+    """How objects of this machine are packed: elf, coff or macho."""
+    return {"Windows": "coff", "Darwin": "macho"}.get(platform.system(), "elf")

@@ -1,0 +1,29 @@
+"""Float operations that need no approximation."""
+
+from __future__ import annotations
+
+from axla.codegen.arithmetic import Reg
+
+
+def maximum(a: Reg, b: Reg) -> Reg:
+    """The larger; NaN if either is; +0 over -0."""
+    return a.m.intrinsic("maximum", a, b)
+
+
+def minimum(a: Reg, b: Reg) -> Reg:
+    """The smaller; NaN if either is; -0 under +0."""
+    return a.m.intrinsic("minimum", a, b)
+
+
+def sign(x: Reg) -> Reg:
+    """-1, 1, or x itself for zeros and NaN."""
+    m = x.m
+    return m.select(m.abs(x) > 0.0, m.copysign(1.0, x), x)
+
+
+def round_away(x: Reg) -> Reg:
+    """To the nearest integer, ties away from zero."""
+    m = x.m
+    # The number before 0.5: adding 0.5 itself would round 0.49999997 up to 1.
+    half = 0.5 - 2.0 ** (-25 if x.element == "float" else -54)
+    return m.trunc(x + m.copysign(half, x))

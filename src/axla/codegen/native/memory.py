@@ -1,0 +1,237 @@
+"""The caching allocator, emitted: 64-byte-aligned blocks in size classes, kept when freed.
+
+Fresh pages cost 2-3 times the work of an elementwise kernel that fills them, so reuse matters more than fit. A class is an eighth of a power of
+two, so at most an eighth is wasted. Free blocks are a list through their first word. A spin lock guards it: blocks come
+back from threads that do not hold the interpreter lock.
+
+    ptr axla_allocate(i64 bytes)          null: out of memory
+    void axla_free(ptr, i64 bytes)        bytes as asked for
+    void axla_trim()                      gives all cached blocks back to the system
+
+`memory_state` holds, in bytes: in use, cached, limit of both, limit of cached; then blocks taken from the system.
+"""
+
+from __future__ import annotations
+
+from axla.codegen.native.assembly import Function, Module, V
+from axla.program.abi import Field, Struct
+
+STATE = Struct(
+    "axla_memory",
+    "State of the allocator.",
+    (
+        Field("in_use", "i64", "bytes in blocks that are out"),
+        Field("cached", "i64", "bytes in free blocks"),
+        Field("limit", "i64", "in_use may not pass it"),
+        Field("cache_limit", "i64", "cached may not pass it"),
+        Field("fresh", "i64", "blocks taken from the system so far"),
+    ),
+)
+
+_CLASSES = 8 * 42 + 1
+_LARGEST = 1 << 47
+# Below: malloc, which packs small blocks. From here: pages of their own, given back to the system when trimmed.
+_MAPPED = 512 * 1024
+# From here: aligned to and advised for huge pages (a fault each 2 MB, not each 4 KB).
+_HUGE = 4 * 1024 * 1024
+_HUGE_PAGE = 2 * 1024 * 1024
+_PAGE = 4096
+_PROT_READ_WRITE, _MAP_PRIVATE_ANONYMOUS, _MADV_HUGEPAGE = 3, 0x22, 14
+
+
+def emit(m: Module) -> None:
+    """Adds the allocator to the module."""
+    m.variable("memory_state", f"[{STATE.size} x i8]")
+    m.variable("memory_lists", f"[{_CLASSES} x ptr]")
+    m.variable("memory_lock", "i32")
+    _lock(m)
+    _class_of(m)
+    _size_of_class(m)
+    _map(m)
+    _system(m)
+    _trim(m)
+    _fresh(m)
+    _allocate(m)
+    _free(m)
+
+
+def _lock(m: Module) -> None:
+    f = m.function("axla_memory_acquire", "void", exported=True)
+    with f.loop() as loop:
+        with f.when(f.glob("memory_lock").atomic("xchg", f.i32(1), "acquire").eq(0), likely=True):
+            loop.leave()
+        # The holder may have lost its core: let it run.
+        f.call("i32", "sched_yield")
+    f.ret()
+    f = m.function("axla_memory_release", "void", exported=True)
+    f.glob("memory_lock").store(f.i32(0), "release")
+    f.ret()
+
+
+def _class_of(m: Module) -> None:
+    """The class of a size, which is the index of its list: 64 bytes, then eight to a power of two."""
+    f = m.function("memory_class", "i64", "bytes:i64")
+    (size,) = f.parameters
+    with f.when(size.le(64)):
+        f.ret(f.i64(0))
+    last = size - 1
+    exponent = f.i64(63) - f.emit("i64", f"call i64 @llvm.ctlz.i64({last}, i1 true)")
+    m.externals["llvm.ctlz.i64"] = "declare i64 @llvm.ctlz.i64(i64, i1)"
+    step = (last >> (exponent - 3)) & 7
+    f.ret((exponent - 6) * 8 + step + 1)
+
+
+def _size_of_class(m: Module) -> None:
+    f = m.function("memory_class_bytes", "i64", "index:i64")
+    (index,) = f.parameters
+    with f.when(index.eq(0)):
+        f.ret(f.i64(64))
+    at = index - 1
+    f.ret(((at & 7) + 9) << ((at >> 3) + 3))
+
+
+def _map(m: Module) -> None:
+    """Pages from the system; null when there are none."""
+    f = m.function("memory_map", "ptr", "size:i64")
+    (size,) = f.parameters
+    length = (size + (_PAGE - 1)) & -_PAGE
+    huge = size.ge(_HUGE)
+    extra = f.select(huge, f.i64(_HUGE_PAGE), f.i64(0))
+    total = length + extra
+    none = f.i32(-1)
+    base = f.call("ptr", "mmap", f.null, total, f.i32(_PROT_READ_WRITE), f.i32(_MAP_PRIVATE_ANONYMOUS), none, f.i64(0))
+    address = base.cast("i64")
+    with f.when(address.eq(-1), likely=False):
+        f.ret(f.null)
+    with f.unless(huge):
+        f.ret(base)
+    start = (address + (_HUGE_PAGE - 1)) & -_HUGE_PAGE
+    head = start - address
+    with f.when(head.ne(0)):
+        f.call("i32", "munmap", base, head)
+    tail = extra - head
+    with f.when(tail.ne(0)):
+        f.call("i32", "munmap", (start + length).cast("ptr"), tail)
+    f.call("i32", "madvise", start.cast("ptr"), length, f.i32(_MADV_HUGEPAGE))
+    f.ret(start.cast("ptr"))
+
+
+def _system(m: Module) -> None:
+    f = m.function("memory_from_system", "ptr", "size:i64")
+    (size,) = f.parameters
+    with f.when(size.ge(_MAPPED)):
+        f.ret(f.call("ptr", "memory_map", size))
+    out = f.slot(f.null)
+    status = f.call("i32", "posix_memalign", out, f.i64(64), size)
+    f.ret(f.select(status.eq(0), out.load("ptr"), f.null))
+    f = m.function("memory_to_system", "void", "block:ptr, size:i64")
+    block, size = f.parameters
+    with f.when(size.lt(_MAPPED)):
+        f.call("void", "free", block)
+        f.ret()
+    f.call("i32", "munmap", block, (size + (_PAGE - 1)) & -_PAGE)
+    f.ret()
+
+
+def _trim(m: Module) -> None:
+    f = m.function("axla_trim", "void", exported=True)
+    state = f.glob("memory_state")
+    with f.each(f.i64(_CLASSES)) as (index, _):
+        size = f.call("i64", "memory_class_bytes", index)
+        head = f.glob("memory_lists").item(index)
+        f.call("void", "axla_memory_acquire")
+        block = f.slot(head.load("ptr"))
+        head.store(f.null)
+        f.call("void", "axla_memory_release")
+        freed = f.slot(f.i64(0))
+        freed.store(f.i64(0))
+        with f.loop() as loop:
+            first = block.load("ptr")
+            with f.when(first.eq(0)):
+                loop.leave()
+            block.store(first.load("ptr"))
+            f.call("void", "memory_to_system", first, size)
+            freed.store(freed.load("i64") + size)
+        f.call("void", "axla_memory_acquire")
+        state.set(STATE, "cached", state.get(STATE, "cached") - freed.load("i64"))
+        f.call("void", "axla_memory_release")
+    f.ret()
+
+
+def _fresh(m: Module) -> None:
+    """A block from the system, after the limit was looked at: nothing is touched when it would be passed."""
+    f = m.function("memory_fresh", "ptr", "size:i64")
+    (size,) = f.parameters
+    state = f.glob("memory_state")
+    limit = state.get(STATE, "limit")
+    f.call("void", "axla_memory_acquire")
+    wanted = state.get(STATE, "in_use") + size
+    with f.when(wanted.gt(limit), likely=False):
+        f.call("void", "axla_memory_release")
+        f.ret(f.null)
+    state.set(STATE, "in_use", wanted)
+    state.set(STATE, "fresh", state.get(STATE, "fresh") + 1)
+    crowded = (wanted + state.get(STATE, "cached")).gt(limit)
+    f.call("void", "axla_memory_release")
+    with f.when(crowded, likely=False):
+        f.call("void", "axla_trim")
+    block = f.call("ptr", "memory_from_system", size)
+    with f.when(block.ne(0), likely=True):
+        f.ret(block)
+    f.call("void", "axla_trim")
+    block = f.call("ptr", "memory_from_system", size)
+    with f.when(block.eq(0)):
+        f.call("void", "axla_memory_acquire")
+        state.set(STATE, "in_use", state.get(STATE, "in_use") - size)
+        f.call("void", "axla_memory_release")
+    f.ret(block)
+
+
+def _allocate(m: Module) -> None:
+    f = m.function("axla_allocate", "ptr", "bytes:i64", exported=True)
+    (size,) = f.parameters
+    with f.when(size.ugt(_LARGEST), likely=False):
+        f.ret(f.null)
+    index = f.call("i64", "memory_class", size)
+    block_size = f.call("i64", "memory_class_bytes", index)
+    head = f.glob("memory_lists").item(index)
+    f.call("void", "axla_memory_acquire")
+    block = head.load("ptr")
+    with f.when(block.ne(0), likely=True):
+        head.store(block.load("ptr"))
+        state = f.glob("memory_state")
+        state.set(STATE, "cached", state.get(STATE, "cached") - block_size)
+        state.set(STATE, "in_use", state.get(STATE, "in_use") + block_size)
+        f.call("void", "axla_memory_release")
+        f.ret(block)
+    f.call("void", "axla_memory_release")
+    f.ret(f.call("ptr", "memory_fresh", block_size))
+
+
+def _free(m: Module) -> None:
+    f = m.function("axla_free", "void", "block:ptr, bytes:i64", exported=True)
+    block, size = f.parameters
+    index = f.call("i64", "memory_class", size)
+    block_size = f.call("i64", "memory_class_bytes", index)
+    state = f.glob("memory_state")
+    f.call("void", "axla_memory_acquire")
+    state.set(STATE, "in_use", state.get(STATE, "in_use") - block_size)
+    with f.when((state.get(STATE, "cached") + block_size).gt(state.get(STATE, "cache_limit")), likely=False):
+        # The cache is full of other sizes: what was just freed is likelier to be asked for again.
+        f.call("void", "axla_memory_release")
+        f.call("void", "axla_trim")
+        with f.when(block_size.gt(state.get(STATE, "cache_limit"))):
+            f.call("void", "memory_to_system", block, block_size)
+            f.ret()
+        f.call("void", "axla_memory_acquire")
+    _push(f, block, index, block_size)
+    f.call("void", "axla_memory_release")
+    f.ret()
+
+
+def _push(f: Function, block: V, index: V, size: V) -> None:
+    head = f.glob("memory_lists").item(index)
+    block.store(head.load("ptr"))
+    head.store(block)
+    state = f.glob("memory_state")
+    state.set(STATE, "cached", state.get(STATE, "cached") + size)

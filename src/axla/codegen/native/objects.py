@@ -1,0 +1,222 @@
+"""Records and the Python object `axla.Array`, emitted: reference counts, destruction, the buffer protocol, DLPack's deleters.
+
+A record is memory with a count; it knows nothing of Python, so it can be released by any thread. The Array holds one
+count, each buffer view and each DLPack capsule one more, and each call that runs without the interpreter lock.
+"""
+
+from __future__ import annotations
+
+from axla.codegen.native.assembly import Function, Module, V
+from axla.codegen.native.structs import ARRAY, EXTERNAL, RECORD, SHAPE_INFO
+from axla.program.abi import Field, Struct
+
+BUFFER = Struct(
+    "py_buffer",
+    "Py_buffer of CPython.",
+    (
+        Field("buf", "ptr", ""),
+        Field("obj", "ptr", ""),
+        Field("len", "i64", ""),
+        Field("itemsize", "i64", ""),
+        Field("readonly", "i32", ""),
+        Field("ndim", "i32", ""),
+        Field("format", "ptr", ""),
+        Field("shape", "ptr", ""),
+        Field("strides", "ptr", ""),
+        Field("suboffsets", "ptr", ""),
+        Field("internal", "ptr", ""),
+    ),
+)
+_WRITABLE, _FORMAT, _ND, _STRIDES = 0x1, 0x4, 0x8, 0x18
+
+# The first field of DLManagedTensorVersioned is the version; the deleter's place differs between both structs.
+DLPACK_CONTEXT = {"legacy": 48, "versioned": 8}
+DLPACK_DELETER = {"legacy": 56, "versioned": 16}
+
+
+def emit(m: Module) -> None:
+    """Adds records and arrays to the module."""
+    m.variable("array_type", "ptr", "null")  # the heap type
+    m.variable("buffer_error", "ptr", "null")  # PyExc_BufferError
+    m.text_constant("no_writing", "axla.Array is read-only: copy it, as with np.array(x)")
+    m.text_constant("was_deleted", "axla.Array was deleted or donated")
+    m.text_constant("no_format", "the buffer protocol has no format for this element type: use np.asarray")
+    _record_new(m)
+    _record_release(m)
+    _wait(m)
+    _array_new(m)
+    _array_dealloc(m)
+    _array_delete(m)
+    _get_buffer(m)
+    _release_buffer(m)
+    for kind in DLPACK_CONTEXT:
+        _dlpack(m, kind)
+
+
+def _record_new(m: Module) -> None:
+    """A record over new memory, with one count; null when there is no memory."""
+    f = m.function("axla_record_new", "ptr", "bytes:i64", exported=True)
+    (size,) = f.parameters
+    block = f.call("ptr", "axla_allocate", size)
+    with f.when(block.eq(0), likely=False):
+        f.ret(f.null)
+    record = f.call("ptr", "axla_record_over", block, size)
+    with f.when(record.eq(0), likely=False):
+        f.call("void", "axla_free", block, size)
+    f.ret(record)
+
+    f = m.function("axla_record_over", "ptr", "address:ptr, bytes:i64", exported=True)
+    address, size = f.parameters
+    record = f.call("ptr", "axla_allocate", f.i64(RECORD.size))
+    with f.when(record.eq(0), likely=False):
+        f.ret(f.null)
+    values = {"refs": 1, "ready": 1, "address": address, "bytes": size}
+    for field in RECORD.fields:
+        record.set(RECORD, field.name, values.get(field.name, 0))
+    f.ret(record)
+
+
+def _record_release(m: Module) -> None:
+    f = m.function("axla_record_hold", "void", "record:ptr", exported=True)
+    f.parameters[0].atomic("add", f.i32(1), "monotonic")
+    f.ret()
+    f = m.function("axla_record_release", "void", "record:ptr", exported=True)
+    (record,) = f.parameters
+    with f.when(record.eq(0)):
+        f.ret()
+    with f.when(record.atomic("sub", f.i32(1), "acq_rel").eq(1)):
+        release = record.get(RECORD, "release")
+        with f.when(release.ne(0), likely=False):
+            f.call_pointer("void", release, record)
+        with f.when((record.get(RECORD, "flags") & EXTERNAL).eq(0), likely=True):
+            f.call("void", "axla_free", record.get(RECORD, "address"), record.get(RECORD, "bytes"))
+        f.call("void", "axla_free", record, f.i64(RECORD.size))
+    f.ret()
+
+
+def _wait(m: Module) -> None:
+    """Waits until the bytes of a record are there, without the interpreter lock (the caller holds it)."""
+    f = m.function("axla_record_wait", "void", "record:ptr", exported=True)
+    ready_at = f.parameters[0].at(RECORD.offset("ready"))
+    with f.when(ready_at.load("i32", "acquire").ne(0), likely=True):
+        f.ret()
+    f.call("void", "axla_record_hold", f.parameters[0])
+    state = f.call("ptr", "PyEval_SaveThread")
+    with f.loop() as loop:
+        with f.when(ready_at.load("i32", "acquire").ne(0)):
+            loop.leave()
+        f.call("void", "futex_wait", ready_at, f.i32(0))
+    f.call("void", "PyEval_RestoreThread", state)
+    f.call("void", "axla_record_release", f.parameters[0])
+    f.ret()
+
+
+def _array_new(m: Module) -> None:
+    """An Array over a record, whose count it takes; null with an exception set."""
+    f = m.function("axla_array_new", "ptr", "info:ptr, info_object:ptr, record:ptr", exported=True)
+    info, info_object, record = f.parameters
+    array = f.call("ptr", "_PyObject_New", f.glob("array_type").load("ptr"))
+    with f.when(array.ne(0), likely=True):
+        f.call("void", "Py_IncRef", info_object)
+        values = {"record": record, "info": info, "info_object": info_object, "retained": 0, "weakrefs": 0}
+        for name, value in values.items():
+            array.set(ARRAY, name, value)
+        f.ret(array)
+    f.call("void", "axla_record_release", record)
+    f.ret(f.null)
+
+
+def _array_dealloc(m: Module) -> None:
+    f = m.function("array_dealloc", "void", "array:ptr", exported=True)
+    (array,) = f.parameters
+    with f.when(array.get(ARRAY, "weakrefs").ne(0), likely=False):
+        f.call("void", "PyObject_ClearWeakRefs", array)
+    f.call("void", "axla_record_release", array.get(ARRAY, "record"))
+    f.call("void", "axla_record_release", array.get(ARRAY, "retained"))
+    f.call("void", "Py_DecRef", array.get(ARRAY, "info_object"))
+    kind = array.get(ARRAY, "type")
+    f.call("void", "PyObject_Free", array)
+    f.call("void", "Py_DecRef", kind)  # an object of a heap type owns a reference to it
+    f.ret()
+
+
+def _array_delete(m: Module) -> None:
+    """Takes the memory away from an Array; it goes back when no view and no run uses it any more."""
+    f = m.function("axla_array_delete", "void", "array:ptr", exported=True)
+    (array,) = f.parameters
+    record = array.get(ARRAY, "record")
+    array.set(ARRAY, "record", 0)
+    f.call("void", "axla_record_release", record)
+    f.ret()
+
+
+def _refuse(f: Function, view: V, text: str) -> None:
+    view.set(BUFFER, "obj", 0)
+    f.call("void", "PyErr_SetString", f.glob("buffer_error").load("ptr"), f.glob(text))
+    f.ret(f.i32(-1))
+
+
+def _get_buffer(m: Module) -> None:
+    f = m.function("array_get_buffer", "i32", "array:ptr, view:ptr, flags:i32", exported=True)
+    array, view, flags = f.parameters
+    record, info = array.get(ARRAY, "record"), array.get(ARRAY, "info")
+    with f.when(record.eq(0), likely=False):
+        _refuse(f, view, "was_deleted")
+    with f.when((flags & _WRITABLE).ne(0)):
+        _refuse(f, view, "no_writing")
+    text = info.get(SHAPE_INFO, "format")
+    wants_format = (flags & _FORMAT).ne(0)
+    with f.when(f.emit("i1", f"and {wants_format}, {text.eq(0).text}")):
+        _refuse(f, view, "no_format")
+    f.call("void", "axla_record_wait", record)
+    f.call("void", "axla_record_hold", record)
+    f.call("void", "Py_IncRef", array)
+    wants_dims, wants_strides = (flags & _ND).eq(_ND), (flags & _STRIDES).eq(_STRIDES)
+    values: dict[str, V | int] = {
+        "buf": record.get(RECORD, "address"),
+        "obj": array,
+        "len": info.get(SHAPE_INFO, "bytes"),
+        "itemsize": info.get(SHAPE_INFO, "item_bytes").cast("i64"),
+        "readonly": 1,
+        "ndim": f.select(wants_dims, info.get(SHAPE_INFO, "rank"), f.i32(1)),
+        "format": f.select(wants_format, text, f.null),
+        "shape": f.select(wants_dims, info.get(SHAPE_INFO, "dims"), f.null),
+        "strides": f.select(wants_strides, info.get(SHAPE_INFO, "strides"), f.null),
+        "suboffsets": 0,
+        "internal": record,
+    }
+    for name, value in values.items():
+        view.set(BUFFER, name, value)
+    f.ret(f.i32(0))
+
+
+def _release_buffer(m: Module) -> None:
+    f = m.function("array_release_buffer", "void", "array:ptr, view:ptr", exported=True)
+    # The view's own record: the array may have been deleted since.
+    f.call("void", "axla_record_release", f.parameters[1].get(BUFFER, "internal"))
+    f.ret()
+
+
+def _dlpack(m: Module, kind: str) -> None:
+    """For both DLPack structs: the deleter of what we export, and the release of what we import."""
+    f = m.function(f"dlpack_delete_{kind}", "void", "managed:ptr", exported=True)
+    (managed,) = f.parameters
+    f.call("void", "axla_record_release", managed.at(DLPACK_CONTEXT[kind]).load("ptr"))
+    f.call("void", "free", managed)
+    f.ret()
+
+    # A capsule that nobody took still has its name, and owns its tensor.
+    m.text_constant(f"dlpack_name_{kind}", "dltensor" if kind == "legacy" else "dltensor_versioned")
+    f = m.function(f"dlpack_capsule_{kind}", "void", "capsule:ptr", exported=True)
+    (capsule,) = f.parameters
+    name = f.glob(f"dlpack_name_{kind}")
+    with f.when(f.call("i32", "PyCapsule_IsValid", capsule, name).ne(0)):
+        f.call("void", f"dlpack_delete_{kind}", f.call("ptr", "PyCapsule_GetPointer", capsule, name))
+    f.ret()
+
+    f = m.function(f"dlpack_release_{kind}", "void", "record:ptr", exported=True)
+    managed = f.parameters[0].get(RECORD, "context")
+    deleter = managed.at(DLPACK_DELETER[kind]).load("ptr")
+    with f.when(deleter.ne(0), likely=True):
+        f.call_pointer("void", deleter, managed)
+    f.ret()

@@ -1,0 +1,249 @@
+"""The thread pool, emitted: `parallel_for` for Linux (futex).
+
+One pool a process, one parallel loop at a time. Its caller takes part: caller and workers claim ranges by an atomic add, so
+the caller finishes alone when the other cores are busy elsewhere. A loop inside a loop, or beside one of another
+thread, finds the pool taken and runs its ranges in order itself: nothing ever waits for a free pool.
+
+`pool_state` is one word: generation (high half), workers inside (from bit 1), open (bit 0). A worker enters only while it
+is open, by compare and swap; the caller closes it when no range is left and waits for those inside. So the job's
+fields, on the pool, are stable as long as somebody reads them, and a worker that comes late never sees them.
+Idle workers spin for a moment and then sleep on the generation.
+"""
+
+from __future__ import annotations
+
+from axla.codegen.native.assembly import Function, Module, V
+from axla.program.abi import CANCELLED, FRAME, Field, Struct
+
+JOB = Struct(
+    "axla_job",
+    "The parallel loop that the pool works on.",
+    (
+        Field("frame", "ptr", ""),
+        Field("kernel", "ptr", ""),
+        Field("args", "ptr", ""),
+        Field("count", "i64", ""),
+        Field("grain", "i64", ""),
+        Field("ranges", "i64", ""),
+    ),
+)
+
+# About 20 us on current cores: a wake-up through the kernel costs twice that, and spinning longer takes a core from
+# somebody else on a busy machine.
+_SPINS = 1000
+_FUTEX = {"x86_64": 202, "aarch64": 98}
+_WAIT, _WAKE = 128, 129  # private futexes
+_PAUSE = {"x86_64": "pause", "aarch64": "yield"}
+_NO_ERROR = -1
+_SIG_SETMASK = 2
+
+
+def emit(m: Module, machine: str) -> None:
+    """Adds the pool to the module."""
+    m.variable("pool_state", "i64")  # see above
+    m.variable("pool_owner", "i32")  # 1: a parallel loop is running
+    m.variable("pool_sleepers", "i32")
+    m.variable("pool_waiting", "i32")  # 1: the caller sleeps until the workers have left
+    m.variable("pool_next", "i64")  # the next range to claim
+    m.variable("pool_error", "i64")  # (range << 32 | code) of the lowest range that failed
+    m.variable("pool_job", f"[{JOB.size} x i8]")
+    m.variable("pool_threads", "i64", "1")  # the caller included
+    m.variable("pool_started", "i64")  # workers that exist
+    _system(m, machine)
+    _work(m)
+    _worker(m)
+    _start(m)
+    _serial(m)
+    _parallel_for(m)
+    _reset(m)
+
+
+def _system(m: Module, machine: str) -> None:
+    number = _FUTEX[machine]
+    f = m.function("futex_wait", "void", "address:ptr, value:i32")
+    address, value = f.parameters
+    f.call("i64", "syscall", f.i64(number), address, f.i64(_WAIT), value.cast("i64"), f.null, variadic=1)
+    f.ret()
+    f = m.function("futex_wake", "void", "address:ptr, count:i64")
+    address, count = f.parameters
+    f.call("i64", "syscall", f.i64(number), address, f.i64(_WAKE), count, variadic=1)
+    f.ret()
+    f = m.function("pause", "void")
+    f.line(f'call void asm sideeffect "{_PAUSE[machine]}", ""()')
+    f.ret()
+
+
+def _range(f: Function, frame: V, kernel: V, args: V, index: V, grain: V, count: V) -> V:
+    """Runs one range; gives its code, CANCELLED if the run was cancelled before."""
+    begin = index * grain
+    end = begin + grain
+    end = f.select(end.lt(count), end, count)
+    code = f.slot(f.i32(CANCELLED))
+    code.store(f.i32(CANCELLED))
+    with f.when(frame.get(FRAME, "cancel").load("i32", "monotonic").eq(0), likely=True):
+        code.store(f.call_pointer("i32", kernel, frame, args, begin, end))
+    return code.load("i32")
+
+
+def _work(m: Module) -> None:
+    """Claims and runs ranges until none is left or one has failed."""
+    f = m.function("pool_work", "void")
+    job = f.glob("pool_job")
+    frame, kernel, args, count, grain, ranges = (job.get(JOB, field.name) for field in JOB.fields)
+    with f.loop() as loop:
+        with f.when(f.glob("pool_error").load("i64", "monotonic").ne(_NO_ERROR), likely=False):
+            loop.leave()
+        index = f.glob("pool_next").atomic("add", f.i64(1), "monotonic")
+        with f.when(index.ge(ranges)):
+            loop.leave()
+        code = _range(f, frame, kernel, args, index, grain, count)
+        with f.when(code.ne(0), likely=False):
+            # Ranges are claimed in order, so all below a failed one run to their end: the lowest is always found.
+            f.glob("pool_error").atomic("umin", (index << 32) | code.cast("i64"))
+    f.ret()
+
+
+def _worker(m: Module) -> None:
+    """The life of a worker thread; `index` counts from 0."""
+    f = m.function("pool_worker", "ptr", "index:ptr")
+    index = f.parameters[0].cast("i64")
+    state_at = f.glob("pool_state")
+    generation_at = state_at.at(4)  # both supported machines are little endian
+    seen = f.slot(f.i64(0))
+    spins = f.slot(f.i64(0))
+    with f.loop() as loop:
+        state = state_at.load("i64", "acquire")
+        generation = state >> 32
+        fresh = generation.ne(seen.load("i64"))
+        with f.when(fresh):
+            spins.store(f.i64(0))
+            wanted = (index + 1).lt(f.glob("pool_threads").load("i64", "monotonic"))
+            enter = f.emit("i1", f"and {(state & 1).ne(0)}, {wanted.text}")
+            with f.when(enter):
+                with f.when(f.exchange(state_at, state, state + 2)):
+                    seen.store(generation)
+                    f.call("void", "pool_work")
+                    before = state_at.atomic("sub", f.i64(2))
+                    last = before.cast("i32").eq(2)  # closed, and no other worker inside
+                    sleeping = f.glob("pool_waiting").load("i32", "seq_cst").ne(0)
+                    with f.when(f.emit("i1", f"and {last}, {sleeping.text}")):
+                        f.call("void", "futex_wake", state_at, f.i64(1))
+                loop.again()
+            seen.store(generation)
+            loop.again()
+        tries = spins.load("i64")
+        with f.when(tries.lt(_SPINS)):
+            f.call("void", "pause")
+            spins.store(tries + 1)
+            loop.again()
+        # The opener raises the generation before it looks at `sleepers`, a sleeper does it the other way round: one of
+        # the two sees the other.
+        f.glob("pool_sleepers").atomic("add", f.i32(1))
+        f.call("void", "futex_wait", generation_at, generation.cast("i32"))
+        f.glob("pool_sleepers").atomic("sub", f.i32(1))
+        spins.store(f.i64(0))
+    f.ret(f.null)
+
+
+def _start(m: Module) -> None:
+    """Makes the workers that are missing. They take no signals: those belong to the threads of Python."""
+    f = m.function("pool_start", "void")
+    all_signals, old = f.space("[128 x i8]"), f.space("[128 x i8]")
+    thread = f.space("i64")
+    f.call("i32", "sigfillset", all_signals)
+    f.call("i32", "pthread_sigmask", f.i32(_SIG_SETMASK), all_signals, old)
+    started_at = f.glob("pool_started")
+    with f.loop() as loop:
+        started = started_at.load("i64")
+        with f.when((started + 1).ge(f.glob("pool_threads").load("i64"))):
+            loop.leave()
+        status = f.call("i32", "pthread_create", thread, f.null, f.glob("pool_worker"), started.cast("ptr"))
+        with f.when(status.ne(0), likely=False):
+            # No more threads to be had: go on with those there are, and do not ask again at every loop.
+            f.glob("pool_threads").store(started + 1)
+            loop.leave()
+        f.call("i32", "pthread_detach", thread.load("i64"))
+        started_at.store(started + 1)
+    f.call("i32", "pthread_sigmask", f.i32(_SIG_SETMASK), old, f.null)
+    f.ret()
+
+
+def _serial(m: Module) -> None:
+    f = m.function("pool_serial", "i32", "frame:ptr, kernel:ptr, args:ptr, count:i64, grain:i64, ranges:i64")
+    frame, kernel, args, count, grain, ranges = f.parameters
+    with f.each(ranges) as (index, _):
+        code = _range(f, frame, kernel, args, index, grain, count)
+        with f.when(code.ne(0), likely=False):
+            f.ret(code)
+    f.ret(f.i32(0))
+
+
+def _parallel_for(m: Module) -> None:
+    f = m.function(
+        "axla_parallel_for", "i32", "frame:ptr, kernel:ptr, args:ptr, count:i64, asked:i64", exported=True
+    )
+    frame, kernel, args, count, asked = f.parameters
+    with f.when(count.le(0), likely=False):
+        f.ret(f.i32(0))
+    whole = f.emit("i1", f"or {asked.le(0)}, {asked.ge(count).text}")
+    grain = f.select(whole, count, asked)
+    ranges = (count - 1).udiv(grain) + 1
+    serial = [frame, kernel, args, count, grain, ranges]
+    alone = f.emit("i1", f"or {ranges.le(1)}, {f.glob('pool_threads').load('i64', 'monotonic').le(1).text}")
+    with f.when(alone):
+        f.ret(f.call("i32", "pool_serial", *serial))
+    with f.unless(f.exchange(f.glob("pool_owner"), f.i32(0), f.i32(1))):
+        f.ret(f.call("i32", "pool_serial", *serial))
+    threads = f.glob("pool_threads").load("i64")
+    with f.when((f.glob("pool_started").load("i64") + 1).lt(threads), likely=False):
+        f.call("void", "pool_start")
+    for field, value in zip(JOB.fields, serial, strict=True):
+        f.glob("pool_job").set(JOB, field.name, value)
+    f.glob("pool_next").store(f.i64(0), "monotonic")
+    f.glob("pool_error").store(f.i64(_NO_ERROR), "monotonic")
+    _open(f, ranges, threads)
+    f.call("void", "pool_work")
+    _close(f)
+    error = f.glob("pool_error").load("i64", "monotonic")
+    f.glob("pool_owner").store(f.i32(0), "release")
+    f.ret(f.select(error.eq(_NO_ERROR), f.i32(0), error.cast("i32")))
+
+
+def _open(f: Function, ranges: V, threads: V) -> None:
+    """Lets workers in, and wakes as many sleepers as there is work for."""
+    state_at = f.glob("pool_state")
+    generation = (state_at.load("i64") >> 32) + 1
+    state_at.store((generation << 32) | 1, "seq_cst")
+    with f.when(f.glob("pool_sleepers").load("i32", "seq_cst").gt(0)):
+        wake = f.select(ranges.lt(threads), ranges, threads) - 1
+        f.call("void", "futex_wake", state_at.at(4), wake)
+
+
+def _close(f: Function) -> None:
+    """Lets nobody in any more and waits for those inside: a moment by spinning, then asleep."""
+    state_at = f.glob("pool_state")
+    state_at.atomic("and", f.i64(-2))
+    spins = f.slot(f.i64(0))
+    spins.store(f.i64(0))
+    with f.loop() as loop:
+        inside = state_at.load("i64", "seq_cst").cast("i32")
+        with f.when(inside.eq(0), likely=True):
+            loop.leave()
+        tries = spins.load("i64")
+        with f.when(tries.lt(_SPINS)):
+            f.call("void", "pause")
+            spins.store(tries + 1)
+            loop.again()
+        f.glob("pool_waiting").store(f.i32(1), "seq_cst")
+        f.call("void", "futex_wait", state_at, inside)
+        f.glob("pool_waiting").store(f.i32(0), "seq_cst")
+
+
+def _reset(m: Module) -> None:
+    """In a forked child, where only the forking thread lives: no workers, nothing running."""
+    f = m.function("axla_pool_reset", "void", exported=True)
+    for name in ("pool_state", "pool_started"):
+        f.glob(name).store(f.i64(0))
+    for name in ("pool_owner", "pool_sleepers", "pool_waiting"):
+        f.glob(name).store(f.i32(0))
+    f.ret()

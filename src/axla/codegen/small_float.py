@@ -1,0 +1,201 @@
+"""Floats under 32 bits: their formats, rounding to them, and their bits.
+
+In registers such a value is the equal f32. `round_to` makes any f32 representable, by integer arithmetic; `encode` and
+`decode` change between representable f32 and bits, and round nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from axla.codegen.arithmetic import Reg
+from axla.core.dtypes import DType
+
+IEEE, FINITE, UNSIGNED_ZERO, FINITE_ONLY, SCALE = "ieee", "fn", "fnuz", "no nan", "e8m0"
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """`exponent` and `fraction` bits, exponent bias, and which special values there are.
+
+    ieee: infinities and NaNs. fn: one NaN per sign, no infinity. fnuz: one NaN (the bits of -0), no infinity, no -0.
+    no nan: neither. e8m0: a power of two, no sign, no zero, one NaN.
+    """
+
+    exponent: int
+    fraction: int
+    bias: int
+    kind: str
+
+    @property
+    def least_normal(self) -> float:
+        return 2.0 ** (1 - self.bias)
+
+    @property
+    def largest(self) -> float:
+        """The largest finite value."""
+        top = (1 << self.exponent) - 1 - self.bias
+        if self.kind == IEEE:
+            top -= 1
+        fraction = 2.0 - 2.0**-self.fraction
+        if self.kind == FINITE:
+            fraction -= 2.0**-self.fraction
+        return fraction * 2.0**top
+
+
+FORMATS = {
+    "f16": Format(5, 10, 15, IEEE),
+    "bf16": Format(8, 7, 127, IEEE),
+    "f8e5m2": Format(5, 2, 15, IEEE),
+    "f8e4m3": Format(4, 3, 7, IEEE),
+    "f8e3m4": Format(3, 4, 3, IEEE),
+    "f8e4m3fn": Format(4, 3, 7, FINITE),
+    "f8e4m3b11fnuz": Format(4, 3, 11, UNSIGNED_ZERO),
+    "f8e5m2fnuz": Format(5, 2, 16, UNSIGNED_ZERO),
+    "f8e4m3fnuz": Format(4, 3, 8, UNSIGNED_ZERO),
+    "f8e8m0fnu": Format(8, 0, 127, SCALE),
+    "f6e2m3fn": Format(2, 3, 1, FINITE_ONLY),
+    "f6e3m2fn": Format(3, 2, 3, FINITE_ONLY),
+    "f4e2m1fn": Format(2, 1, 1, FINITE_ONLY),
+}
+
+_INFINITY = 0x7F800000
+_NAN = 0x7FC00000
+
+
+def _round_fraction(bits: Reg, drop: int) -> Reg:
+    """The bits of a float rounded to nearest even after dropping `drop` low bits of the fraction."""
+    odd = bits.lshr(drop) & 1
+    return (bits + (odd + ((1 << (drop - 1)) - 1))) & -(1 << drop)
+
+
+def round_to(x: Reg, dtype: DType) -> Reg:
+    """The value of the type nearest to the f32 x, ties to even; overflow and NaN as the type has them."""
+    m = x.m
+    form = FORMATS[dtype.name]
+    if dtype.name == "f16" and m.target.has_half_conversion:
+        return x.cast("fptrunc", "half").cast("fpext", "float")
+    if form.kind == SCALE:
+        return _round_scale(x)
+    rounded = _round_fraction(x.bits(), 23 - form.fraction).floats()
+    if form.exponent == 8:  # bf16: the exponents are f32's, overflow carries into infinity by itself
+        return m.select(x.is_nan(), x, rounded)
+    size = m.abs(x)
+    # Below the least normal the spacing is fixed: an addition rounds to it.
+    anchor = form.least_normal * 2.0 ** (23 - form.fraction)
+    small = m.copysign((size + anchor) - anchor, x)
+    rounded = m.select(size < form.least_normal, small, rounded)
+    if form.kind == FINITE_ONLY:
+        # ml_dtypes and XLA: NaN becomes -0.
+        clamped = m.copysign(m.least(m.abs(rounded), form.largest), x)
+        return m.select(x.is_nan(), -0.0, clamped)
+    if form.kind == UNSIGNED_ZERO:
+        rounded = rounded + 0.0  # -0 becomes +0
+    infinite = m.copysign(float("inf") if form.kind == IEEE else float("nan"), x)
+    rounded = m.select(m.abs(rounded) > form.largest, infinite, rounded)
+    return m.select(x.is_nan(), x, rounded)
+
+
+def _round_scale(x: Reg) -> Reg:
+    """The nearest power of two, ties to the even exponent; NaN for what has none."""
+    m = x.m
+    rounded = _round_scale_bits(x)
+    bad = (x.bits() < 0) | x.eq(0.0) | m.abs(x).ugt(1.5 * 2.0**127) | m.abs(x).eq(1.5 * 2.0**127)
+    return m.select(bad, float("nan"), rounded)
+
+
+def _round_scale_bits(x: Reg) -> Reg:
+    m = x.m
+    rounded = _round_fraction(x.bits(), 23).floats()
+    # 2**-127 is a denormal f32, with its bit in the fraction.
+    return m.select(x < 2.0**-126 * 0.75, 2.0**-127, m.select(x < 2.0**-126, 2.0**-126, rounded))
+
+
+def encode(x: Reg, dtype: DType) -> Reg:
+    """The bits, in i8 or i16, of an f32 that the type can represent."""
+    m = x.m
+    form = FORMATS[dtype.name]
+    narrow = "i16" if dtype.itemsize == 2 else "i8"
+    if dtype.name == "f16" and m.target.has_half_conversion:
+        return x.cast("fptrunc", "half").bits()
+    bits = x.bits()
+    if dtype.name == "bf16":
+        return bits.lshr(16).cast("trunc", narrow)
+    if form.kind == SCALE:
+        exponent = m.select(x.is_nan(), m.number(bits, 255), bits.lshr(23))
+        return exponent.cast("trunc", narrow)
+    width = 1 + form.exponent + form.fraction
+    # Scaled so that the type's denormals are f32's: then all exponents differ by the same shift.
+    size = (m.abs(x) * 2.0 ** (form.bias - 127)).bits().lshr(23 - form.fraction)
+    sign = bits.lshr(31) << (width - 1)
+    exponents = ((1 << form.exponent) - 1) << form.fraction
+    magnitude = bits & 0x7FFFFFFF
+    if form.kind == IEEE:
+        # A NaN keeps the upper bits of its payload and is quiet.
+        payload = m.number(bits, 1 << (form.fraction - 1)) | (magnitude.lshr(23 - form.fraction) & ((1 << form.fraction) - 1))
+        special = m.select(magnitude > _INFINITY, payload | exponents, exponents)
+        size = m.select(magnitude >= _INFINITY, special, size)
+    elif form.kind == FINITE:
+        size = m.select(magnitude > _INFINITY, (1 << (width - 1)) - 1, size)
+    elif form.kind == UNSIGNED_ZERO:
+        return m.select(magnitude > _INFINITY, 1 << (width - 1), size | sign).cast("trunc", narrow)
+    return (size | sign).cast("trunc", narrow)
+
+
+def decode(bits: Reg, dtype: DType) -> Reg:
+    """The f32 equal to the value with these bits (i8 or i16)."""
+    m = bits.m
+    form = FORMATS[dtype.name]
+    if dtype.name == "f16" and m.target.has_half_conversion:
+        return bits.cast("bitcast", "half").cast("fpext", "float")
+    wide = bits.cast("zext", "i32")
+    if dtype.name == "bf16":
+        return (wide << 16).floats()
+    if form.kind == SCALE:
+        normal = m.select(wide.eq(0), m.number(wide, 1 << 22), wide << 23).floats()
+        return m.select(wide.eq(255), float("nan"), normal)
+    width = 1 + form.exponent + form.fraction
+    low = (1 << (width - 1)) - 1
+    size = ((wide & low) << (23 - form.fraction)).floats() * 2.0 ** (127 - form.bias)
+    signed = (size.bits() | (wide << (32 - width)) & -0x80000000).floats()
+    if form.kind == IEEE:
+        first = ((1 << form.exponent) - 1) << form.fraction
+        payload = (wide << (23 - form.fraction)) & 0x007FFFFF
+        special = (payload | _INFINITY | (wide << (32 - width)) & -0x80000000).floats()
+        return m.select((wide & low) >= first, special, signed)
+    if form.kind == FINITE:
+        return m.select((wide & low).eq(low), float("nan"), signed)
+    if form.kind == UNSIGNED_ZERO:
+        return m.select((wide & ((1 << width) - 1)).eq(1 << (width - 1)), float("nan"), signed)
+    return signed
+
+
+def narrow_double(x: Reg) -> Reg:
+    """An f32 between x (f64) and its neighbours, rounded to odd: rounding it further gives what rounding x gives."""
+    m = x.m
+    near = x.cast("fptrunc", "float")
+    back = near.cast("fpext", "double")
+    bits = near.bits()
+    toward_zero = m.select(m.abs(back) > m.abs(x), bits - 1, bits)
+    return m.select(back.ne(x) & ~x.is_nan(), toward_zero | 1, bits).floats()
+
+
+def reduce_precision(x: Reg, exponent_bits: int, fraction_bits: int) -> Reg:
+    """x (f32 or f64) with fewer exponent and fraction bits, as HLO's reduce-precision: small results become zero."""
+    m = x.m
+    full, bias = (23, 127) if x.element == "float" else (52, 1023)
+    width = 8 if full == 23 else 11
+    bits = x.bits()
+    if fraction_bits < full:
+        drop = full - fraction_bits
+        odd = bits.lshr(drop) & 1
+        # A fraction of no bits has no last bit to be even: XLA rounds half away from zero to the next exponent.
+        bits = (bits + (odd + ((1 << (drop - 1)) - 1))) & -(1 << drop)
+    if exponent_bits < width:
+        top = (1 << (exponent_bits - 1)) - 1
+        exponent = bits & (((1 << width) - 1) << full)
+        sign = x.bits() & -(1 << (full + width))
+        infinite = sign | (((1 << width) - 1) << full)
+        bits = m.select(exponent > ((bias + top) << full), infinite, bits)
+        bits = m.select(exponent <= ((bias - top) << full), sign, bits)
+    return m.select(x.is_nan(), x, bits.floats())

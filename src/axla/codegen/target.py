@@ -1,0 +1,213 @@
+"""What code generation may assume about a machine.
+
+A `Target` answers questions; nobody asks it what it is. `CpuTarget` serves every CPU, the one-lane machine included.
+Targets are values: equal targets give equal code, and nothing in one is read from the running machine but the CPU's
+name and features (`host_target`).
+"""
+
+from __future__ import annotations
+
+import functools
+import platform
+from dataclasses import dataclass, field, replace
+from typing import Protocol, runtime_checkable
+
+from axla.codegen import llvm
+from axla.core.dtypes import DType
+
+
+@dataclass(frozen=True, slots=True)
+class MathKnobs:
+    """Machine instructions that vector math may use by the name of their intrinsic."""
+
+    scalef: bool = False  # AVX-512: p * 2**floor(n), all ranges right
+    rsqrt14: bool = False  # AVX-512: reciprocal square root to 14 bits, denormals kept
+    gpu_approximations: bool = False  # NVPTX: ex2.approx, rsqrt.approx and their like
+
+
+@dataclass(frozen=True, slots=True)
+class Caches:
+    """Bytes of the data caches a kernel is planned for; typical of the class of CPU, not read from the machine."""
+
+    l1: int = 32 << 10
+    l2: int = 1 << 20
+    l3: int = 16 << 20
+
+
+@runtime_checkable
+class Target(Protocol):
+    """Everything that emitters and `value.Values` ask about a machine."""
+
+    @property
+    def name(self) -> str:
+        """A short name, part of kernel keys and dump file names."""
+        ...
+
+    @property
+    def triple(self) -> str: ...
+
+    @property
+    def cpu(self) -> str: ...
+
+    @property
+    def features(self) -> frozenset[str]:
+        """LLVM features beyond those of `cpu`, each with its sign: `+avx2`, `-fma`."""
+        ...
+
+    @property
+    def index_type(self) -> str:
+        """The LLVM type of index arithmetic, `i64` or `i32`."""
+        ...
+
+    @property
+    def vector_bytes(self) -> int: ...
+
+    def lanes(self, widest: DType) -> int:
+        """How many lanes a kernel has whose widest element type is `widest`."""
+        ...
+
+    @property
+    def has_fma(self) -> bool:
+        """Whether `llvm.fma` is one fast instruction (else it is a library call: never emitted)."""
+        ...
+
+    @property
+    def has_rounding(self) -> bool:
+        """Whether floor, ceil, trunc and roundeven are instructions."""
+        ...
+
+    @property
+    def has_half_conversion(self) -> bool:
+        """Whether f32 <-> f16 conversions are instructions."""
+        ...
+
+    @property
+    def has_wide_division(self) -> bool:
+        """Whether 64-bit integer division is an instruction (32-bit machines call a library for it)."""
+        ...
+
+    @property
+    def has_fast_gather(self) -> bool: ...
+
+    @property
+    def has_masked(self) -> bool:
+        """Whether masked loads and stores cost about as much as plain ones (AVX-512, SVE)."""
+        ...
+
+    @property
+    def unroll(self) -> tuple[int, int]:
+        """Fewest and most independent chains worth keeping in flight."""
+        ...
+
+    @property
+    def registers(self) -> int:
+        """Vector registers of `vector_bytes`."""
+        ...
+
+    @property
+    def caches(self) -> Caches: ...
+
+    @property
+    def math(self) -> MathKnobs: ...
+
+
+@dataclass(frozen=True, slots=True)
+class CpuTarget:
+    """A CPU, described by LLVM's words for it and by what they imply."""
+
+    name: str
+    triple: str
+    cpu: str
+    features: frozenset[str] = frozenset()
+    index_type: str = "i64"
+    vector_bytes: int = 16
+    max_lanes: int = 64
+    has_fma: bool = False
+    has_rounding: bool = False
+    has_half_conversion: bool = False
+    has_wide_division: bool = True
+    has_fast_gather: bool = False
+    has_masked: bool = False
+    unroll: tuple[int, int] = (1, 4)
+    registers: int = 16
+    caches: Caches = Caches()
+    math: MathKnobs = field(default_factory=MathKnobs)
+
+    def lanes(self, widest: DType) -> int:
+        """Lanes of the element type's registers; floats under 32 bits are computed, hence counted, as f32."""
+        bits = widest.real.bits
+        width = max(bits, 32) if widest.is_inexact else max(bits, 8)
+        return max(1, min(self.max_lanes, self.vector_bytes * 8 // width))
+
+
+LINUX_X86 = "x86_64-unknown-linux-gnu"
+
+_SSE = CpuTarget("x86-64", LINUX_X86, "x86-64", caches=Caches(32 << 10, 256 << 10, 8 << 20))
+_SSE4 = replace(_SSE, name="x86-64-v2", cpu="x86-64-v2", has_rounding=True)
+_AVX2 = replace(
+    _SSE4, name="x86-64-v3", cpu="x86-64-v3", vector_bytes=32, has_fma=True, has_half_conversion=True,
+    unroll=(2, 8), caches=Caches(32 << 10, 512 << 10, 16 << 20),
+)  # fmt: skip
+_AVX512 = replace(
+    _AVX2, name="x86-64-v4", cpu="x86-64-v4", features=frozenset({"-prefer-256-bit"}), vector_bytes=64,
+    has_fast_gather=True, has_masked=True, registers=32, caches=Caches(32 << 10, 1 << 20, 16 << 20),
+    math=MathKnobs(scalef=True, rsqrt14=True),
+)  # fmt: skip
+X86_LEVELS = {target.cpu: target for target in (_SSE, _SSE4, _AVX2, _AVX512)}
+
+# Features that make a host of each level, by LLVM's names. A host gets the highest level all of whose features it has.
+_LEVEL_FEATURES = {
+    "x86-64-v4": ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"),
+    "x86-64-v3": ("avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe"),
+    "x86-64-v2": ("sse4.2", "popcnt", "cx16"),
+}
+
+AARCH64 = CpuTarget(
+    "aarch64", "aarch64-unknown-linux-gnu", "generic", has_fma=True, has_rounding=True, has_half_conversion=True,
+    unroll=(2, 8), registers=32, caches=Caches(64 << 10, 1 << 20, 16 << 20),
+)  # fmt: skip
+
+
+def _x86_level(features: dict[str, bool]) -> str:
+    """The highest x86-64 level whose features, and those of all lower ones, are present."""
+    level = "x86-64"
+    for name in ("x86-64-v2", "x86-64-v3", "x86-64-v4"):
+        if not all(features.get(feature, False) for feature in _LEVEL_FEATURES[name]):
+            break
+        level = name
+    return level
+
+
+def cpu_target(cpu: str = "x86-64-v3", triple: str | None = None) -> CpuTarget:
+    """The target of a CPU name: an x86-64 level, `generic` or `aarch64`; KeyError for one we have no table for."""
+    if cpu in ("aarch64", "generic"):
+        found = AARCH64
+    else:
+        found = X86_LEVELS[cpu]
+    return replace(found, triple=triple) if triple else found
+
+
+@functools.cache
+def host_target() -> CpuTarget:
+    """This machine: its level and its exact features.
+
+    The CPU's own name stands in `cpu` for scheduling; which instructions exist is said by `features` alone.
+    """
+    triple = llvm.host_triple()
+    if platform.machine().lower() in ("aarch64", "arm64"):
+        return replace(AARCH64, triple=triple)
+    features = llvm.host_features()
+    level = X86_LEVELS[_x86_level(features)]
+    # Sets a host may have that our code never asks for only make kernels of equal machines differ.
+    exact = {("+" if on else "-") + name for name, on in features.items()}
+    return replace(level, triple=triple, cpu=llvm.host_cpu(), features=frozenset(exact) | level.features)
+
+
+@functools.cache
+def one_lane_target() -> CpuTarget:
+    """The host, restricted to one lane, 32-bit indices and no masks: the shape of small devices and of GPU threads."""
+    host = host_target()
+    return replace(
+        host, name="one-lane", index_type="i32", max_lanes=1, has_fast_gather=False, has_masked=False,
+        math=MathKnobs(), unroll=(1, 1),
+    )  # fmt: skip

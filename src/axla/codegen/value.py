@@ -1,0 +1,442 @@
+"""Values of HLO in generated code: an element type, a number of lanes, and LLVM registers.
+
+How a type lies in registers and in memory:
+
+    pred                 i1             one byte, 0 or 1
+    s2 s4 u2 u4          i8, extended   one byte, the high bits are not looked at (written as zero)
+    s8 .. u64            i8 .. i64      the same
+    f16 bf16 f8* f6* f4  float          its bits; every register value is one that the type can represent
+    f32 f64              float double   the same
+    c64 c128             two of them    interleaved
+
+`Values` writes the semantics of one function. An operand of one lane meets one of many by being splatted, as late as
+possible: uniform values stay scalar.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from axla.codegen import integer, small_float
+from axla.codegen.arithmetic import Arithmetic, Reg
+from axla.codegen.convert import convert, memory_element, register_element, resize, wrap
+from axla.codegen.function import Function, Ssa, lane_count, mangle, vector
+from axla.codegen.math import complex as complex_math
+from axla.codegen.math import tables
+from axla.codegen.target import Target
+from axla.core.dtypes import C64, C128, F32, PRED, S32, S64, DType
+from axla.core.errors import UnsupportedError
+
+# Intrinsics that every LLVM back end turns into instructions, whatever the machine.
+_PORTABLE = frozenset({
+    "fabs", "copysign", "sqrt", "ctpop", "ctlz", "smin", "smax", "umin", "umax", "maximum", "minimum",
+})  # fmt: skip
+_ROUNDING = frozenset({"roundeven", "floor", "ceil", "trunc"})
+
+
+def allowed_intrinsics(target: Target) -> frozenset[str]:
+    """Names, without `llvm.` and without the type, of the intrinsics that stay instructions on a target."""
+    allowed = set(_PORTABLE)
+    if target.has_fma:
+        allowed.add("fma")
+    if target.has_rounding:
+        allowed |= _ROUNDING
+    if target.has_fast_gather:
+        allowed.add("masked.gather")
+    if target.has_masked:
+        allowed |= {"masked.load", "masked.store"}
+    if target.math.scalef:
+        allowed.add("x86.avx512.mask.scalef")
+    if target.math.rsqrt14:
+        allowed.add("x86.avx512.rsqrt14")
+    return frozenset(allowed)
+
+
+def forbidden_intrinsics(declared: Sequence[str], target: Target) -> list[str]:
+    """Those of the declared intrinsics (`llvm.fma.v16f32`) that may become library calls on a target."""
+    allowed = allowed_intrinsics(target)
+    names = (name.removeprefix("llvm.") for name in declared if name.startswith("llvm."))
+    return sorted(name for name in names if not any(name == a or name.startswith(a + ".") for a in allowed))
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """`lanes` elements of a type: one LLVM register, or two (real, imaginary) for a complex type."""
+
+    dtype: DType
+    lanes: int
+    parts: tuple[Ssa, ...]
+
+    @property
+    def ssa(self) -> Ssa:
+        """The register of a value that is not complex."""
+        (part,) = self.parts
+        return part
+
+
+def register_types(dtype: DType, lanes: int) -> tuple[str, ...]:
+    """The LLVM types of a value's parts."""
+    kind = vector(register_element(dtype.real), lanes)
+    return (kind, kind) if dtype.is_complex else (kind,)
+
+
+INDEX_TYPES = {"i32": S32, "i64": S64}
+"""The element type that an index register has."""
+
+_SIGNED_PREDICATE = {"EQ": "eq", "NE": "ne", "GE": "sge", "GT": "sgt", "LE": "sle", "LT": "slt"}
+_UNSIGNED_PREDICATE = {"EQ": "eq", "NE": "ne", "GE": "uge", "GT": "ugt", "LE": "ule", "LT": "ult"}
+_FLOAT_PREDICATE = {"EQ": "oeq", "NE": "une", "GE": "oge", "GT": "ogt", "LE": "ole", "LT": "olt"}
+
+
+class Values:
+    """Writes operations on values into one function, for one target."""
+
+    def __init__(self, f: Function, target: Target):
+        self.f = f
+        self.target = target
+        self.m = Arithmetic(f, target)
+        self._bits: dict[str, Reg] = {}  # register -> the bits it was decoded from, for stores that only move data
+
+    # -- making values -----------------------------------------------------------------------------------
+
+    def constant(self, dtype: DType, number: object, lanes: int = 1) -> Value:
+        """A Python, NumPy or ml_dtypes number in every lane, converted as NumPy converts."""
+        if dtype.is_complex:
+            part = dtype.real
+            both = complex(number)  # type: ignore[arg-type]
+            return Value(dtype, lanes, tuple(self._number(part, x, lanes) for x in (both.real, both.imag)))
+        return Value(dtype, lanes, (self._number(dtype, number, lanes),))
+
+    def _number(self, dtype: DType, number: object, lanes: int) -> Ssa:
+        kind = vector(register_element(dtype), lanes)
+        if dtype.is_float:
+            if dtype.bits < 32:
+                with np.errstate(over="ignore", invalid="ignore"):
+                    number = np.asarray(float(number)).astype(dtype.numpy)  # type: ignore[arg-type]
+            return self.f.const(kind, float(number))  # type: ignore[arg-type]
+        if dtype.is_pred:
+            return self.f.const(kind, bool(number))
+        whole = int(number) & ((1 << dtype.bits) - 1)  # type: ignore[call-overload]
+        # LLVM takes the signed reading of the register's bits; only unsigned types under a byte have room to spare.
+        if dtype.is_signed or dtype.bits >= 8:
+            whole -= (whole >> (dtype.bits - 1)) << dtype.bits
+        return self.f.const(kind, whole)
+
+    def wrap(self, dtype: DType, parts: Sequence[Ssa]) -> Value:
+        """A value of registers that are already in the form of its type."""
+        return Value(dtype, lane_count(parts[0].type), tuple(parts))
+
+    def splat(self, value: Value, lanes: int) -> Value:
+        """One lane in all lanes."""
+        if value.lanes == lanes:
+            return value
+        assert value.lanes == 1, f"splat of {value.lanes} lanes to {lanes}"
+        return Value(value.dtype, lanes, tuple(self.f.splat(part, lanes) for part in value.parts))
+
+    def together(self, *values: Value) -> tuple[Value, ...]:
+        """The values with one lane count: single lanes are splatted."""
+        lanes = max(value.lanes for value in values)
+        return tuple(self.splat(value, lanes) for value in values)
+
+    def complex(self, re: Value, im: Value) -> Value:
+        re, im = self.together(re, im)
+        return Value(C64 if re.dtype is F32 else C128, re.lanes, (*re.parts, *im.parts))
+
+    def to_index(self, value: Value) -> Ssa:
+        """An integer value in the index type of the target; unsigned types are extended with zeros."""
+        return resize(self.m.reg(value.ssa), value.dtype, self.f.module.index_type).ssa
+
+    def from_index(self, index: Ssa, dtype: DType) -> Value:
+        """An index as a number of any real type."""
+        wide = self.m.reg(index)
+        signed = INDEX_TYPES[wide.element]
+        return Value(dtype, wide.lanes, (convert(wide, signed, dtype).ssa,))
+
+    # -- lanes -------------------------------------------------------------------------------------------
+
+    def lane(self, value: Value, number: int) -> Value:
+        """One lane of a value."""
+        return Value(value.dtype, 1, tuple(self.f.extract(part, number) for part in value.parts))
+
+    def shuffle(self, a: Value, b: Value, order: Sequence[int]) -> Value:
+        """Lanes of a (0 to n-1) and b (n to 2n-1) in a new order."""
+        parts = zip(a.parts, b.parts, strict=True)
+        return Value(a.dtype, len(order), tuple(self.f.shuffle(x, y, order) for x, y in parts))
+
+    def join(self, lanes: Sequence[Value]) -> Value:
+        """One value of single lanes."""
+        count = len(lanes)
+        if count == 1:
+            return lanes[0]
+        parts = []
+        for position, first in enumerate(lanes[0].parts):
+            whole = self.f.undef(vector(first.type, count))
+            for number, one in enumerate(lanes):
+                whole = self.f.insert(whole, one.parts[position], number)
+            parts.append(whole)
+        return Value(lanes[0].dtype, count, tuple(parts))
+
+    def reduce_lanes(self, combine: str | Callable[[Value, Value], Value], value: Value) -> Value:
+        """All lanes combined into one, halves with halves: the same tree for the same lane count, always."""
+        join = (lambda a, b: self.binary(combine, a, b)) if isinstance(combine, str) else combine
+        while value.lanes > 1:
+            half = value.lanes // 2
+            low = self.shuffle(value, value, range(half)) if half > 1 else self.lane(value, 0)
+            high = self.shuffle(value, value, range(half, 2 * half)) if half > 1 else self.lane(value, 1)
+            joined = join(low, high)
+            if value.lanes % 2:
+                last = self.lane(value, value.lanes - 1)
+                joined = join(self.lane(joined, 0), last) if half == 1 else self._join_first(join, joined, last)
+            value = joined
+        return value
+
+    def _join_first(self, join: Callable[[Value, Value], Value], value: Value, last: Value) -> Value:
+        """`value` with `last` combined into lane 0."""
+        first = join(self.lane(value, 0), last)
+        parts = zip(value.parts, first.parts, strict=True)
+        return Value(value.dtype, value.lanes, tuple(self.f.insert(a, b, 0) for a, b in parts))
+
+    # -- memory ------------------------------------------------------------------------------------------
+
+    def load(self, dtype: DType, pointer: Ssa, lanes: int, readonly: bool = False, align: int | None = None) -> Value:
+        """`lanes` contiguous elements. `readonly`: nobody writes them while the function runs."""
+        kind = memory_element(dtype.real)
+        count = 2 * lanes if dtype.is_complex else lanes
+        raw = self.f.load(vector(kind, count), pointer, align or dtype.real.itemsize, readonly=readonly)
+        if dtype.is_complex:
+            if lanes == 1:
+                return Value(dtype, 1, (self.f.extract(raw, 0), self.f.extract(raw, 1)))
+            even, odd = range(0, count, 2), range(1, count, 2)
+            return Value(dtype, lanes, (self.f.shuffle(raw, raw, even), self.f.shuffle(raw, raw, odd)))
+        return self._from_memory(dtype, raw)
+
+    def _from_memory(self, dtype: DType, raw: Ssa) -> Value:
+        """The value of a real type whose memory form is in a register."""
+        bits = self.m.reg(raw)
+        if dtype.is_pred:
+            bits = bits.ne(0)
+        elif dtype.is_float and dtype.bits < 32:
+            decoded = small_float.decode(bits, dtype)
+            self._bits[decoded.ssa.text + dtype.name] = bits
+            bits = decoded
+        elif dtype.bits < 8:
+            bits = wrap(bits, dtype)
+        return Value(dtype, bits.lanes, (bits.ssa,))
+
+    def _to_memory(self, value: Value) -> Ssa:
+        """The memory form of a real value."""
+        dtype, x = value.dtype, self.m.reg(value.ssa)
+        if dtype.is_pred:
+            return x.cast("zext", "i8").ssa
+        if dtype.is_float and dtype.bits < 32:
+            return self._encode(x, dtype).ssa
+        if dtype.is_signed and dtype.bits < 8:
+            return (x & ((1 << dtype.bits) - 1)).ssa
+        return x.ssa
+
+    def _encode(self, x: Reg, dtype: DType) -> Reg:
+        known = self._bits.get(x.ssa.text + dtype.name)
+        return known if known is not None else small_float.encode(x, dtype)
+
+    def store(self, value: Value, pointer: Ssa, align: int | None = None, nontemporal: bool = False) -> None:
+        """Writes the lanes to contiguous elements."""
+        dtype = value.dtype
+        if not dtype.is_complex:
+            raw = self._to_memory(value)
+        elif value.lanes == 1:
+            pair = self.f.undef(vector(value.parts[0].type, 2))
+            raw = self.f.insert(self.f.insert(pair, value.parts[0], 0), value.parts[1], 1)
+        else:
+            order = [k for lane in range(value.lanes) for k in (lane, lane + value.lanes)]
+            raw = self.f.shuffle(value.parts[0], value.parts[1], order)
+        self.f.store(raw, pointer, align or dtype.real.itemsize, nontemporal=nontemporal)
+
+    def gather(self, dtype: DType, pointer: Ssa, index: Ssa, readonly: bool = False) -> Value:
+        """The elements at `index` (one element number per lane) of the array at `pointer`."""
+        lanes = lane_count(index.type)
+        if lanes == 1 or not self._gathers(dtype):
+            one = [self._element(dtype, pointer, self.f.extract(index, k), readonly) for k in range(lanes)]
+            return self.join(one)
+        kind = vector(memory_element(dtype), lanes)
+        addresses = self.f.gep(memory_element(dtype), pointer, index)
+        name = f"llvm.masked.gather.{mangle(kind)}.v{lanes}p0"
+        mask, pointers = vector("i1", lanes), addresses.type
+        self.f.module.declare(name, f"declare {kind} @{name}({pointers}, {mask}, {kind})")
+        text = (
+            f"call {kind} @{name}({pointers} align {dtype.itemsize} {addresses.text}, "
+            f"{mask} splat (i1 true), {kind} poison)"
+        )
+        return self._from_memory(dtype, self.f.read(kind, text, (addresses,), readonly=readonly))
+
+    def _gathers(self, dtype: DType) -> bool:
+        return self.target.has_fast_gather and not dtype.is_complex and dtype.itemsize in (4, 8)
+
+    def _element(self, dtype: DType, pointer: Ssa, index: Ssa, readonly: bool) -> Value:
+        step = f"[2 x {memory_element(dtype.real)}]" if dtype.is_complex else memory_element(dtype)
+        return self.load(dtype, self.f.gep(step, pointer, index), 1, readonly)
+
+    # -- conversions -------------------------------------------------------------------------------------
+
+    def convert(self, x: Value, dtype: DType) -> Value:
+        """HLO's convert: to integers saturating (NaN to 0), to pred != 0, to smaller floats to nearest even."""
+        if x.dtype is dtype:
+            return x
+        if x.dtype.is_complex and dtype.is_pred:
+            re, im = self.regs(x)
+            return Value(dtype, x.lanes, ((re.ne(0) | im.ne(0)).ssa,))
+        source, part = x.dtype.real, dtype.real
+        count = 2 if x.dtype.is_complex and dtype.is_complex else 1
+        parts = [convert(reg, source, part).ssa for reg in self.regs(x)[:count]]
+        if dtype.is_complex and count == 1:
+            parts.append(self._number(part, 0, x.lanes))
+        return Value(dtype, x.lanes, tuple(parts))
+
+    def bitcast_convert(self, x: Value, dtype: DType) -> Value:
+        """The same bits as another type of the same width."""
+        if x.dtype is dtype:
+            return x
+        if x.dtype.bits != dtype.bits or x.dtype.is_complex or dtype.is_complex:
+            raise UnsupportedError(
+                f"bitcast-convert: from {x.dtype} to {dtype} changes the width of elements; only equal widths are elementwise"
+            )
+        raw = self.m.reg(self._to_memory(x))
+        bits = raw.cast("bitcast", f"i{8 * x.dtype.itemsize}")
+        return self._from_memory(dtype, bits.cast("bitcast", memory_element(dtype)).ssa)
+
+    def reduce_precision(self, x: Value, exponent_bits: int, mantissa_bits: int) -> Value:
+        reduced = small_float.reduce_precision(self.m.reg(x.ssa), exponent_bits, mantissa_bits)
+        if x.dtype.bits < 32:
+            form = small_float.FORMATS[x.dtype.name]
+            wider = mantissa_bits > form.fraction or exponent_bits > form.exponent
+            reduced = small_float.round_to(reduced, x.dtype) if wider else reduced
+        return Value(x.dtype, x.lanes, (reduced.ssa,))
+
+    # -- operations --------------------------------------------------------------------------------------
+
+    def regs(self, x: Value) -> list[Reg]:
+        return [self.m.reg(part) for part in x.parts]
+
+    def _real(self, dtype: DType, result: Reg, exact: bool = False) -> Value:
+        """A result of a real type, rounded to it where it is a small float and the operation not exact."""
+        if dtype.is_float and dtype.bits < 32 and not exact:
+            result = small_float.round_to(result, dtype)
+        return Value(dtype, result.lanes, (result.ssa,))
+
+    def unary(self, opcode: str, x: Value, **attributes: object) -> Value:
+        """The elementwise operation with HLO's name for it."""
+        dtype = x.dtype
+        if opcode in _SHAPED:
+            return _SHAPED[opcode](self, x)
+        if opcode == "convert":
+            return self.convert(x, attributes["dtype"])  # type: ignore[arg-type]
+        if opcode == "reduce-precision":
+            return self.reduce_precision(x, attributes["exponent_bits"], attributes["mantissa_bits"])  # type: ignore[arg-type]
+        if dtype.is_complex:
+            if opcode in complex_math.UNARY:
+                re, im = complex_math.UNARY[opcode](*self.regs(x))
+                return Value(dtype, x.lanes, (re.ssa, im.ssa))
+        elif dtype.is_float:
+            if opcode in tables.UNARY:
+                return self._real(dtype, tables.UNARY[opcode](self.m.reg(x.ssa)), opcode in tables.EXACT)
+        elif dtype.is_pred:
+            if opcode == "not":
+                return Value(dtype, x.lanes, ((~self.m.reg(x.ssa)).ssa,))
+        elif opcode in integer.UNARY:
+            return Value(dtype, x.lanes, (integer.UNARY[opcode](self.m.reg(x.ssa), dtype).ssa,))
+        raise UnsupportedError(f"{opcode}: not defined for elements of type {dtype}")
+
+    def binary(self, opcode: str, a: Value, b: Value) -> Value:
+        """The elementwise operation of two values of one type."""
+        if a.dtype is not b.dtype:
+            raise UnsupportedError(f"{opcode}: operands of types {a.dtype} and {b.dtype}; both must have the same type")
+        if opcode == "complex":
+            return self.complex(a, b)
+        a, b = self.together(a, b)
+        dtype = a.dtype
+        x, y = self.m.reg(a.parts[0]), self.m.reg(b.parts[0])
+        if dtype.is_complex:
+            if opcode in complex_math.BINARY:
+                re, im = complex_math.BINARY[opcode](*self.regs(a), *self.regs(b))
+                return Value(dtype, a.lanes, (re.ssa, im.ssa))
+        elif dtype.is_float:
+            if opcode in tables.BINARY:
+                return self._real(dtype, tables.BINARY[opcode](x, y), opcode in tables.EXACT)
+        elif dtype.is_pred:
+            if opcode in integer.PRED:
+                return Value(dtype, a.lanes, (integer.PRED[opcode](x, y).ssa,))
+        elif opcode in integer.BINARY:
+            return Value(dtype, a.lanes, (integer.BINARY[opcode](x, y, dtype).ssa,))
+        raise UnsupportedError(f"{opcode}: not defined for elements of type {dtype}")
+
+    def compare(self, direction: str, a: Value, b: Value, total_order: bool = False) -> Value:
+        """EQ, NE, GE, GT, LE or LT as pred. Total order: -NaN < -inf < ... < -0 < +0 < ... < inf < NaN."""
+        a, b = self.together(a, b)
+        dtype = a.dtype
+        if dtype.is_complex:
+            if direction not in ("EQ", "NE"):
+                raise UnsupportedError(f"compare: direction {direction} is not defined for {dtype}; EQ and NE are")
+            re, im = (self._ordered(direction, x, y, dtype.real) for x, y in zip(a.parts, b.parts, strict=True))
+            both = re & im if direction == "EQ" else re | im
+            return Value(PRED, a.lanes, (both.ssa,))
+        x, y = a.ssa, b.ssa
+        if total_order and dtype.is_float:
+            ranks = (self._rank(self.m.reg(part)).ssa for part in (x, y))
+            x, y = ranks
+            return Value(PRED, a.lanes, (self.f.icmp(_SIGNED_PREDICATE[direction], x, y),))
+        return Value(PRED, a.lanes, (self._ordered(direction, x, y, dtype).ssa,))
+
+    def _ordered(self, direction: str, x: Ssa, y: Ssa, dtype: DType) -> Reg:
+        if dtype.is_float:
+            return self.m.reg(self.f.fcmp(_FLOAT_PREDICATE[direction], x, y))
+        predicates = _SIGNED_PREDICATE if dtype.is_signed else _UNSIGNED_PREDICATE
+        return self.m.reg(self.f.icmp(predicates[direction], x, y))
+
+    def _rank(self, x: Reg) -> Reg:
+        """The integer at whose place a float stands in the total order."""
+        bits = x.bits()
+        width = int(bits.element[1:])
+        return bits ^ (bits >> (width - 1)).lshr(1)
+
+    def select(self, pred: Value, a: Value, b: Value) -> Value:
+        """a where pred, else b. A pred of one lane chooses whole values."""
+        a, b = self.together(a, b)
+        if pred.lanes > a.lanes:
+            a, b = self.splat(a, pred.lanes), self.splat(b, pred.lanes)
+        pairs = zip(a.parts, b.parts, strict=True)
+        return Value(a.dtype, a.lanes, tuple(self.f.select(pred.ssa, x, y) for x, y in pairs))
+
+    def clamp(self, low: Value, x: Value, high: Value) -> Value:
+        """minimum(maximum(low, x), high)."""
+        return self.binary("minimum", self.binary("maximum", low, x), high)
+
+    def _is_finite(self, x: Value) -> Value:
+        if not x.dtype.is_float:
+            return self.constant(PRED, True, x.lanes)
+        return Value(PRED, x.lanes, ((self.m.abs(self.m.reg(x.ssa)) < float("inf")).ssa,))
+
+    def _part(self, x: Value, number: int) -> Value:
+        if x.dtype.is_complex:
+            return Value(x.dtype.real, x.lanes, (x.parts[number],))
+        return self.constant(x.dtype, 0, x.lanes) if number else x
+
+    def _abs(self, x: Value) -> Value:
+        if x.dtype.is_complex:
+            return Value(x.dtype.real, x.lanes, (complex_math.absolute(*self.regs(x)).ssa,))
+        if x.dtype.is_float:
+            return self._real(x.dtype, self.m.abs(self.m.reg(x.ssa)), exact=True)
+        if x.dtype.is_pred:
+            return x
+        return Value(x.dtype, x.lanes, (integer.absolute(self.m.reg(x.ssa), x.dtype).ssa,))
+
+
+# Operations whose result has another type than their operand, or that ask for the type themselves.
+_SHAPED: dict[str, Callable[[Values, Value], Value]] = {
+    "copy": lambda values, x: x,
+    "is-finite": Values._is_finite,
+    "real": lambda values, x: values._part(x, 0),
+    "imag": lambda values, x: values._part(x, 1),
+    "abs": Values._abs,
+}
