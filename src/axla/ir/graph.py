@@ -222,6 +222,13 @@ class Computation:
             self.parameters.remove(inst)
         self._changed(structure=True)
 
+    def reorder(self, order: Sequence[Instruction]) -> None:
+        """Lists the same instructions in another order; values do not depend on it."""
+        if len(order) != len(self.instructions) or any(i not in self.instructions for i in order):
+            raise InternalError(f"reorder {self.name}: not a permutation of its instructions")
+        self.instructions = dict.fromkeys(order)
+        self.cached_order_version = -1
+
     def _changed(self, *, structure: bool) -> None:
         self.version += 1
         module = self.module

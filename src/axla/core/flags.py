@@ -1,0 +1,272 @@
+"""Every option of axla, and the only place where the environment is read for them.
+
+A field of `Flags` is a flag. It is set, later ones winning, by
+
+    XLA_FLAGS="--xla_dump_to=/tmp/d ..."     XLA's spelling; the name of a file holding flags is taken too
+    AXLA_FLAGS="--axla_verify ..."           the same grammar
+    AXLA_VERIFY=1                            one variable per flag
+    with flags.override(verify=True): ...    in code
+
+An unknown flag is reported once, with the nearest known name, and otherwise ignored: programs share XLA_FLAGS with XLA,
+which has thousands. A bad value is an InvalidArgument.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import os
+import re
+import shlex
+import typing
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+from axla.core.errors import InvalidArgument
+
+ISAS = ("SSE4_2", "AVX", "AVX2", "AVX512", "AVX512_VNNI", "AVX512_BF16", "AMX", "AMX_FP16")
+
+
+def flag(
+    default: Any, *names: str, doc: str, check: Callable[[Any], str | None] | None = None
+) -> Any:  # fmt: skip
+    """A field of Flags: its spellings without dashes, what it does, and `check(value)`, which says what is wrong or None."""
+    return dataclasses.field(default=default, metadata={"names": names, "doc": doc, "check": check})
+
+
+def _regex(value: str) -> str | None:
+    try:
+        re.compile(value)
+    except re.error as error:
+        return f"a regular expression ({error})"
+    return None
+
+
+def _at_least(low: int, high: int | None = None) -> Callable[[int | None], str | None]:
+    def check(value: int | None) -> str | None:
+        if value is None or (value >= low and (high is None or value <= high)):
+            return None
+        return f"an integer of at least {low}" if high is None else f"an integer from {low} to {high}"
+
+    return check
+
+
+def _isa(value: str) -> str | None:
+    return None if not value or value.upper() in ISAS else f"one of {', '.join(ISAS)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Flags:
+    """The options of one compilation."""
+
+    dump_to: str = flag(
+        "", "xla_dump_to", "axla_dump",
+        doc="Directory for dumps of modules and generated code; `-` is standard output.",
+    )  # fmt: skip
+    dump_hlo_as_text: bool = flag(
+        False, "xla_dump_hlo_as_text", "axla_dump_hlo_as_text",
+        doc="Dump modules as HLO text. What a dump writes when no form is chosen.",
+    )  # fmt: skip
+    dump_hlo_as_dot: bool = flag(
+        False, "xla_dump_hlo_as_dot", "axla_dump_hlo_as_dot", doc="Dump modules as Graphviz graphs (`.dot`)."
+    )
+    dump_hlo_pass_re: str = flag(
+        "", "xla_dump_hlo_pass_re", "axla_dump_passes", check=_regex,
+        doc="Also dump around every pass whose name matches and that changed the module.",
+    )  # fmt: skip
+    dump_hlo_module_re: str = flag(
+        "", "xla_dump_hlo_module_re", "axla_dump_modules", check=_regex,
+        doc="Dump only modules whose name matches.",
+    )  # fmt: skip
+    disable_hlo_passes: tuple[str, ...] = flag(
+        (), "xla_disable_hlo_passes", "axla_disable",
+        doc="Passes and rewrite rules to skip, separated by commas. A required pass refuses.",
+    )  # fmt: skip
+    enable_hlo_passes_only: tuple[str, ...] = flag(
+        (), "xla_enable_hlo_passes_only", "axla_enable_only",
+        doc="Of the optional passes, run only these.",
+    )  # fmt: skip
+    fast_math: bool = flag(
+        False, "xla_cpu_enable_fast_math", "axla_fast_math",
+        doc="Allow rewrites that are exact for real numbers only (NaN, infinities, signed zeros and rounding may differ).",
+    )  # fmt: skip
+    optimization_level: int = flag(
+        3, "xla_backend_optimization_level", "axla_optimization_level", check=_at_least(0, 3),
+        doc="Effort of code generation, from 0 to 3.",
+    )  # fmt: skip
+    host_device_count: int = flag(
+        1, "xla_force_host_platform_device_count", "axla_host_device_count", check=_at_least(1, 4096),
+        doc="How many devices the host shows.",
+    )  # fmt: skip
+    cpu_max_isa: str = flag(
+        "", "xla_cpu_max_isa", "axla_cpu_max_isa", check=_isa,
+        doc=f"Use no instructions above this level: {', '.join(ISAS)}.",
+    )  # fmt: skip
+    verify: bool = flag(
+        False, "axla_verify", doc="Verify the module after every pass, whether it changed it or not."
+    )
+    shuffle: int | None = flag(
+        None, "axla_shuffle",
+        doc="Seed: before each pass, permute instructions within what data dependence allows.",
+    )  # fmt: skip
+    fuel: int | None = flag(
+        None, "axla_fuel", check=_at_least(0),
+        doc="Stop rewriting after this many rule firings and print the last one (bisects a miscompile).",
+    )  # fmt: skip
+    timings: bool = flag(
+        False,
+        "axla_timings",
+        doc="Print time, instructions before and after, and firings per rule of every pass.",
+    )
+    trace: str = flag(
+        "",
+        "axla_trace",
+        doc="File for a trace of passes, code generation and steps, in Chrome's JSON format.",
+    )
+
+
+FIELDS: dict[str, dataclasses.Field] = {f.name: f for f in dataclasses.fields(Flags)}
+SPELLINGS: dict[str, str] = {name: f.name for f in FIELDS.values() for name in f.metadata["names"]}
+"""Spelling without dashes -> field."""
+_TYPES: dict[str, Any] = typing.get_type_hints(Flags)
+_OVERRIDE: ContextVar[Flags | None] = ContextVar("flags", default=None)
+_reported: set[str] = set()
+_parsed: tuple[tuple[tuple[str, str], ...], Flags] | None = None
+
+
+def current() -> Flags:
+    """The flags in force: those of `override`, else those of the environment as it is now."""
+    overridden = _OVERRIDE.get()
+    if overridden is not None:
+        return overridden
+    global _parsed
+    key = tuple(sorted((k, v) for k, v in os.environ.items() if k == "XLA_FLAGS" or k.startswith("AXLA_")))
+    if _parsed is None or _parsed[0] != key:
+        _parsed = (key, from_environment(dict(key)))
+    return _parsed[1]
+
+
+@contextmanager
+def override(**changes: Any) -> Iterator[Flags]:
+    """Within the block (of this thread or task), `current()` has these fields changed."""
+    flags = replace(current(), **changes)
+    token = _OVERRIDE.set(flags)
+    try:
+        yield flags
+    finally:
+        _OVERRIDE.reset(token)
+
+
+def replace(flags: Flags, **changes: Any) -> Flags:
+    """`flags` with fields changed, and checked."""
+    for field, value in changes.items():
+        if field not in FIELDS:
+            raise InvalidArgument(f"there is no flag {field!r}{_nearest(field, FIELDS)}")
+        _validate(field, value, field)
+    return dataclasses.replace(flags, **changes)
+
+
+def from_environment(environment: typing.Mapping[str, str]) -> Flags:
+    """The flags that a process with these variables has."""
+    values: dict[str, Any] = {}
+    for variable in ("XLA_FLAGS", "AXLA_FLAGS"):
+        values.update(parse(environment.get(variable, ""), variable))
+    for variable, text in environment.items():
+        if not variable.startswith("AXLA_") or variable == "AXLA_FLAGS":
+            continue
+        field = SPELLINGS.get(variable.lower())
+        if field is None:
+            known = [name.upper() for name in SPELLINGS if name.startswith("axla_")]
+            _report(f"environment variable {variable} is not an option of axla{_nearest(variable, known)}")
+        else:
+            values[field] = _convert(field, text, variable)
+    return Flags(**values)
+
+
+def parse(text: str, where: str = "flags") -> dict[str, Any]:
+    """Field -> value of `--name=value ...`; text that does not begin with a dash names a file of flags."""
+    text = text.strip()
+    if text and not text.startswith("-"):
+        try:
+            with open(text, encoding="utf-8") as file:
+                text = file.read()
+        except (OSError, ValueError) as error:
+            raise InvalidArgument(
+                f"{where}: {text!r} is neither flags (--name=value) nor a readable file: {error}"
+            ) from None
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise InvalidArgument(f"{where}: {text!r}: {error}") from None
+    values: dict[str, Any] = {}
+    for word in words:
+        name, equals, value = word.lstrip("-").partition("=")
+        field = SPELLINGS.get(name)
+        if field is None:
+            _report(f"{where}: unknown flag --{name}{_nearest(name, SPELLINGS)}")
+            continue
+        values[field] = _convert(field, value if equals else None, f"--{name}")
+    return values
+
+
+def _convert(field: str, text: str | None, spelling: str) -> Any:
+    """The value that `text` (None: the flag stands alone) means for a field."""
+    wanted = _TYPES[field]
+    value: Any = text
+    if wanted is bool:
+        known = {None: True, "true": True, "1": True, "false": False, "0": False, "": False}
+        key = text.lower() if text is not None else None
+        if key not in known:
+            raise InvalidArgument(f"{spelling}={text}: wanted true or false")
+        value = known[key]
+    elif text is None:
+        raise InvalidArgument(f"{spelling} needs a value: {spelling}=...")
+    elif wanted in (int, int | None):
+        try:
+            value = int(text)
+        except ValueError:
+            raise InvalidArgument(f"{spelling}={text}: wanted an integer") from None
+    elif wanted == tuple[str, ...]:
+        value = tuple(part.strip() for part in text.split(",") if part.strip())
+    _validate(field, value, spelling)
+    return value
+
+
+def _validate(field: str, value: Any, spelling: str) -> None:
+    check = FIELDS[field].metadata["check"]
+    wrong = check(value) if check is not None else None
+    if wrong:
+        raise InvalidArgument(f"{spelling}={value}: wanted {wrong}")
+
+
+def _report(message: str) -> None:
+    if message not in _reported:
+        _reported.add(message)
+        warnings.warn(message, stacklevel=4)
+
+
+def _nearest(name: str, known: typing.Iterable[str]) -> str:
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def markdown() -> str:
+    """docs/flags.md."""
+    lines = [
+        "# Flags", "",
+        "Made by `scripts/flags` from `axla/core/flags.py`; do not edit.", "",
+        "Set them in `XLA_FLAGS` or `AXLA_FLAGS` (`--name=value`, separated by spaces), or by the variable in the last column.",
+        "", "| flag | default | what it does | variable |", "| --- | --- | --- | --- |",
+    ]  # fmt: skip
+    for field in FIELDS.values():
+        names = field.metadata["names"]
+        default = field.default
+        shown = {False: "false", True: "true", None: "", (): ""}.get(default, default) if default != 1 else 1
+        spelled = "<br>".join(f"`--{name}`" for name in names)
+        variable = next(name for name in names if name.startswith("axla_")).upper()
+        lines.append(f"| {spelled} | {shown} | {field.metadata['doc']} | `{variable}` |")
+    return "\n".join(lines) + "\n"

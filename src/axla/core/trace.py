@@ -1,0 +1,84 @@
+"""A trace of what the compiler and the runtime do, for chrome://tracing and Perfetto.
+
+    with trace.span("llvm", kernel="fusion.3"):
+        ...
+
+Spans are recorded while the flag `trace` names a file, or inside `with trace.recording() as events`. The file is written
+by `write`, which runs at exit.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from axla.core import flags
+
+_events: list[dict[str, Any]] = []
+_lock = threading.Lock()
+_recorders = 0
+_registered = False
+
+
+def enabled() -> bool:
+    """Whether spans are recorded now."""
+    return bool(_recorders or flags.current().trace)
+
+
+@contextmanager
+def span(name: str, category: str = "compile", **arguments: Any) -> Iterator[None]:
+    """Records the time the block takes under `name`; costs microseconds when nothing is recorded."""
+    if not enabled():
+        yield
+        return
+    start = time.perf_counter_ns()
+    try:
+        yield
+    finally:
+        add(name, start, time.perf_counter_ns(), category, **arguments)
+
+
+def add(name: str, start_ns: int, end_ns: int, category: str = "compile", **arguments: Any) -> None:
+    """Records a span that was measured elsewhere (perf_counter_ns)."""
+    event = {
+        "name": name, "cat": category, "ph": "X", "ts": start_ns / 1e3, "dur": (end_ns - start_ns) / 1e3,
+        "pid": os.getpid(), "tid": threading.get_native_id(), "args": arguments,
+    }  # fmt: skip
+    global _registered
+    with _lock:
+        _events.append(event)
+        if not _registered and flags.current().trace:
+            _registered = True
+            atexit.register(write, flags.current().trace)
+
+
+@contextmanager
+def recording() -> Iterator[list[dict[str, Any]]]:
+    """Records spans within the block; the list is complete when the block ends."""
+    global _recorders
+    found: list[dict[str, Any]] = []
+    with _lock:
+        _recorders += 1
+        first = len(_events)
+    try:
+        yield found
+    finally:
+        with _lock:
+            _recorders -= 1
+            found.extend(_events[first:])
+            if not _recorders and not _registered:
+                del _events[first:]
+
+
+def write(path: str) -> None:
+    """Writes all spans recorded so far."""
+    with _lock:
+        text = json.dumps({"displayTimeUnit": "ms", "traceEvents": _events})
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)

@@ -1,0 +1,72 @@
+"""Dumps: modules and generated code in files named as XLA names them.
+
+module_0000.NAME.before_optimizations.txt
+module_0000.NAME.0007.simplify.after_algsimp.before_cse.txt
+module_0000.NAME.cpu_after_optimizations.txt
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import sys
+from weakref import WeakKeyDictionary
+
+from axla.core import flags as flag_values
+from axla.core.errors import InvalidArgument
+from axla.core.flags import Flags
+from axla.ir.graph import Module
+
+_numbers: WeakKeyDictionary[Module, int] = WeakKeyDictionary()
+_counter = itertools.count()
+
+
+def wanted(module: Module, flags: Flags | None = None) -> bool:
+    """Whether this module is to be dumped at all."""
+    flags = flags or flag_values.current()
+    return bool(flags.dump_to) and re.search(flags.dump_hlo_module_re, module.name) is not None
+
+
+def path_of(module: Module, suffix: str, flags: Flags | None = None) -> str:
+    """The file for a dump of a module; `suffix` is what follows `module_0000.NAME.`."""
+    flags = flags or flag_values.current()
+    number = _numbers.get(module)
+    if number is None:
+        number = _numbers[module] = next(_counter)
+    # 200 bytes: most file systems take 255 in a name.
+    name = re.sub(r"[^A-Za-z0-9_.\-]", "_", module.name)[:200]
+    return os.path.join(flags.dump_to, f"module_{number:04d}.{name}.{suffix}")
+
+
+def write_text(module: Module, suffix: str, text: str, flags: Flags | None = None) -> str:
+    """Writes text of any kind (LLVM IR, assembly, Program) beside the dumps of a module; gives the path, or "" if not wanted."""
+    flags = flags or flag_values.current()
+    if not wanted(module, flags):
+        return ""
+    path = path_of(module, suffix, flags)
+    if flags.dump_to == "-":
+        sys.stdout.write(f"*** {os.path.basename(path)}\n{text}\n")
+        return ""
+    try:
+        os.makedirs(flags.dump_to, exist_ok=True)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise InvalidArgument(f"--xla_dump_to={flags.dump_to}: cannot write {path}: {error}") from None
+    return path
+
+
+def write_module(module: Module, stage: str, flags: Flags | None = None) -> str:
+    """Writes the module in the forms that the flags ask for; gives the path of the text, or ""."""
+    flags = flags or flag_values.current()
+    if not wanted(module, flags):
+        return ""
+    path = ""
+    if flags.dump_hlo_as_text or not flags.dump_hlo_as_dot:
+        path = write_text(module, f"{stage}.txt", module.to_string() + "\n", flags)
+    if flags.dump_hlo_as_dot:
+        from axla.ir.dot_graph import dot_graph
+
+        write_text(module, f"{stage}.dot", dot_graph(module), flags)
+    return path

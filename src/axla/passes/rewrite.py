@@ -1,0 +1,274 @@
+"""Rewriting by rules. The laws of rules:
+
+1. A rule keeps shape, element type, and every bit of the result that HLO defines (NaN stays NaN, -0.0 stays -0.0),
+   unless it asks `fast_math()` first. `x + 0.0 => x` is wrong for x = -0.0; `x + (-0.0) => x` is right.
+2. It never makes the program worse: fewer operations, or as many in a form that no rule turns back. So rewriting ends;
+   the driver allows ten firings per instruction, and then fails naming the last rules.
+3. Constants stand on the right of commutative ops (`constant_to_the_right`), so no rule has a mirror twin.
+4. One equation, one rule, one name, one test. The first line of its docstring is the equation. Above 25 lines it is a pass.
+5. It looks only down (operands, not users of the root), changes no existing instruction, and returns an instruction of
+   the root's computation to take the root's place, or None. It decides before it builds: what was built and not used is
+   swept, but in strict mode (tests) building and then returning None is an error.
+6. Replacements are made by calling op values, `Transpose(perm)(x)`; they get the root's source location.
+
+    @rule(Multiply)
+    def multiply_one(product: Instruction) -> Instruction | None:
+        '''x * 1 => x'''
+        x, one = product.operands
+        return x if is_constant(one, 1) else None
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from itertools import islice
+
+from axla.core.errors import InternalError
+from axla.ir.graph import NO_EXTRA, Computation, Extra, Instruction, Module
+from axla.ir.op import Op
+from axla.ir.structure import Parameter
+from axla.ir.traverse import computations_callees_first, post_order
+
+FIRINGS_PER_INSTRUCTION = 10
+FREE_FIRINGS = 1000  # small computations may unfold a lot (map bodies, loops)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rewrite: where `function(root)` gives an instruction, it takes the root's place."""
+
+    name: str
+    function: Callable[[Instruction], Instruction | None]
+    equation: str
+
+
+Rules = dict[type[Op], tuple[Rule, ...]]
+
+RULES: dict[str, Rules] = {}
+"""Pass name -> op class -> rules, in the order they are tried. Filled by `@rule`; the class `Op` stands for every op."""
+
+
+def rule(
+    *classes: type[Op], group: str = "algsimp"
+) -> Callable[[Callable[[Instruction], Instruction | None]], Callable[[Instruction], Instruction | None]]:
+    """Declares a function as a rule of the pass `group` for roots of these op classes."""
+
+    def declare(
+        function: Callable[[Instruction], Instruction | None],
+    ) -> Callable[[Instruction], Instruction | None]:
+        made = Rule(function.__name__, function, (function.__doc__ or "").strip().split("\n")[0])
+        table = RULES.setdefault(group, {})
+        for cls in classes:
+            table[cls] = (*table.get(cls, ()), made)
+        return function
+
+    return declare
+
+
+def rules_by_name() -> dict[str, Rule]:
+    """Every rule of every pass."""
+    return {r.name: r for table in RULES.values() for rules in table.values() for r in rules}
+
+
+@dataclass(slots=True)
+class Session:
+    """What one run of a pipeline allows rewriting to do, and a record of what it did."""
+
+    fuel: int | None = None
+    disabled: frozenset[str] = frozenset()
+    fast_math: bool = False
+    strict: bool = False
+    exhausted: bool = False
+    last: str = ""
+    firings: Counter[str] = field(default_factory=Counter)
+
+    def may_fire(self, name: str, inst: Instruction) -> bool:
+        """Burns a unit of fuel for one rewrite; False when there is none left."""
+        if self.fuel is not None:
+            if self.fuel <= 0:
+                self.exhausted = True
+                return False
+            self.fuel -= 1
+            self.last = f"{name} at {inst!r} in {inst.computation.name}"
+        self.firings[name] += 1
+        return True
+
+
+_SESSION: ContextVar[Session | None] = ContextVar("rewrite session", default=None)
+
+
+@contextmanager
+def session(new: Session) -> Iterator[None]:
+    token = _SESSION.set(new)
+    try:
+        yield
+    finally:
+        _SESSION.reset(token)
+
+
+def current_session() -> Session:
+    """The session of the running pipeline; a fresh one outside of any."""
+    return _SESSION.get() or Session()
+
+
+def fast_math() -> bool:
+    """Whether a rule may treat floats as real numbers."""
+    found = _SESSION.get()
+    return found is not None and found.fast_math
+
+
+def control_bound(computation: Computation) -> frozenset[Instruction]:
+    """Instructions with control edges in or out: they stay where and what they are."""
+    found: list[Instruction] = []
+    for inst in computation.instructions:
+        extra = inst.extra
+        if extra is not NO_EXTRA and extra.control_predecessors:
+            found.append(inst)
+            found.extend(extra.control_predecessors)
+    return frozenset(found)
+
+
+def sweep(
+    computation: Computation, candidates: Iterable[Instruction], bound: frozenset[Instruction] = frozenset()
+) -> None:
+    """Removes those candidates that nothing uses, and what only they used. Ops with effects or calls stay (dce knows them)."""
+    stack = list(candidates)
+    root = computation.root if computation.has_root else None
+    while stack:
+        inst = stack.pop()
+        if inst.users or inst is root or inst not in computation.instructions or inst in bound:
+            continue
+        op = inst.op
+        if op.side_effect or op.computation_fields or type(op) is Parameter:
+            continue
+        operands = inst.operands
+        computation.remove(inst)
+        stack.extend(operands)
+
+
+def rewrite(
+    module: Module, rules: Mapping[type[Op], tuple[Rule, ...]], *, is_layout_sensitive: bool = False
+) -> None:
+    """Applies rules everywhere until none fires."""
+    active = current_session()
+    everywhere = rules.get(Op, ())
+    table: Rules = {}
+    for cls in {*(c for c in rules if c is not Op), *(_classes(module) if everywhere else ())}:
+        table[cls] = tuple(r for r in (*rules.get(cls, ()), *everywhere) if r.name not in active.disabled)
+    for computation in computations_callees_first(module):
+        if computation in module.computations and not active.exhausted:
+            _Rewriter(computation, table, active, is_layout_sensitive).run()
+
+
+def _classes(module: Module) -> set[type[Op]]:
+    from axla.ir.op import OPS
+
+    del module
+    return set(OPS.values())
+
+
+class _Rewriter:
+    """The worklist of one computation."""
+
+    def __init__(self, computation: Computation, table: Rules, active: Session, layout_sensitive: bool):
+        self.computation = computation
+        self.table = table
+        self.session = active
+        self.layout_sensitive = layout_sensitive
+        self.bound = control_bound(computation)
+        self.work: deque[Instruction] = deque(post_order(computation))
+        self.queued: set[Instruction] = set(self.work)
+        self.limit = FIRINGS_PER_INSTRUCTION * len(self.work) + FREE_FIRINGS
+        self.recent: deque[str] = deque(maxlen=8)
+
+    def run(self) -> None:
+        work, queued, table = self.work, self.queued, self.table
+        instructions = self.computation.instructions
+        while work:
+            inst = work.popleft()
+            queued.discard(inst)
+            rules = table.get(type(inst.op))
+            if rules is None or inst not in instructions or inst in self.bound:
+                continue
+            for candidate in rules:
+                if self.apply(candidate, inst):
+                    break
+            if self.session.exhausted:
+                return
+
+    def apply(self, candidate: Rule, old: Instruction) -> bool:
+        """Tries a rule; whether `old` was replaced."""
+        computation = self.computation
+        instructions = computation.instructions
+        before = len(instructions)
+        users = tuple(old.users)
+        new = candidate.function(old)
+        made = (
+            list(islice(reversed(instructions), len(instructions) - before))
+            if len(instructions) != before
+            else []
+        )
+        if new is None or new is old:
+            if made:
+                sweep(computation, made, self.bound)
+                if self.session.strict:
+                    raise InternalError(
+                        f"rule {candidate.name} built instructions at {old!r} and gave nothing"
+                    )
+            return False
+        if not self.fits(candidate, old, new, made) or not self.session.may_fire(candidate.name, old):
+            sweep(computation, made, self.bound)
+            return False
+        self.describe(old, new, made)
+        computation.replace(old, new, users)
+        operands = old.operands
+        sweep(computation, (old, *made), self.bound)
+        self.enqueue(reversed(made))
+        self.enqueue((new, *users))
+        self.enqueue(o for o in operands if o in instructions)
+        self.recent.append(candidate.name)
+        self.limit -= 1
+        if self.limit < 0:
+            raise InternalError(
+                f"rewriting {computation.name} does not end; the last rules: {', '.join(self.recent)}"
+            )
+        return True
+
+    def fits(self, candidate: Rule, old: Instruction, new: Instruction, made: list[Instruction]) -> bool:
+        """Whether the replacement has the root's shape, layout included where that matters."""
+        if old.shape.logical is not new.shape.logical:
+            raise InternalError(f"rule {candidate.name}: {old!r} cannot become {new!r}: shapes differ")
+        if new.shape is old.shape:
+            return True
+        if new in made:  # ours to shape
+            self.computation.set_shape(new, old.shape)
+            return True
+        # An existing value in another layout: fine where layouts are to be assigned later. Not for the root, whose layout the
+        # caller sees, nor under ops that read bytes as they lie.
+        if self.layout_sensitive or old is self.computation.root:
+            return False
+        return not any(user.op.opcode == "bitcast" for user in old.users)
+
+    def describe(self, old: Instruction, new: Instruction, made: list[Instruction]) -> None:
+        """Gives new instructions the source location of the root they replace, and the last one all it carried."""
+        if old.extra is NO_EXTRA:
+            return
+        location = Extra(location=old.extra.location)
+        for inst in made:
+            if inst.extra is NO_EXTRA:
+                extra = (
+                    replace(old.extra, control_predecessors=(), backend_config="")
+                    if inst is new
+                    else location
+                )
+                self.computation.set_extra(inst, extra)
+
+    def enqueue(self, instructions: Iterable[Instruction]) -> None:
+        for inst in instructions:
+            if inst not in self.queued:
+                self.queued.add(inst)
+                self.work.append(inst)

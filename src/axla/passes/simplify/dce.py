@@ -1,0 +1,65 @@
+"""Dead code elimination, and the question it rests on: which instructions have effects."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+from axla.ir.graph import Computation, Instruction, Module
+from axla.ir.structure import Parameter
+from axla.ir.traverse import computations_callees_first
+from axla.passes import rewrite
+
+
+def effectful_computations(module: Module) -> frozenset[Computation]:
+    """Computations that, when called, do something besides giving a value."""
+    found: set[Computation] = set()
+    for computation in computations_callees_first(module):
+        if any(has_effect(inst, found) for inst in computation.instructions):
+            found.add(computation)
+    return frozenset(found)
+
+
+def has_effect(inst: Instruction, effectful: Container[Computation]) -> bool:
+    """Whether running an instruction matters even if its value is unused, given the computations that have effects."""
+    op = inst.op
+    if op.side_effect or getattr(op, "custom_call_has_side_effect", False):
+        return True
+    return bool(op.computation_fields) and any(c in effectful for c in op.computations())
+
+
+def dce(module: Module) -> None:
+    """Removes instructions whose value nobody uses and that have no effect, and computations nobody calls."""
+    effectful = effectful_computations(module)
+    for computation in module.computations:
+        _remove_dead(computation, effectful)
+    remove_dead_computations(module)
+
+
+def _remove_dead(computation: Computation, effectful: frozenset[Computation]) -> None:
+    root = computation.root
+    bound = rewrite.control_bound(computation)
+    stack = [i for i in reversed(computation.instructions) if not i.users]
+    while stack:
+        inst = stack.pop()
+        if inst.users or inst is root or inst not in computation.instructions or inst in bound:
+            continue
+        if type(inst.op) is Parameter or has_effect(inst, effectful):
+            continue
+        operands = inst.operands
+        computation.remove(inst)
+        stack.extend(operands)
+
+
+def remove_dead_computations(module: Module) -> None:
+    """Removes computations that cannot be reached from the entry."""
+    live: set[Computation] = {module.entry}
+    stack = [module.entry]
+    while stack:
+        for inst in stack.pop().instructions:
+            if inst.op.computation_fields:
+                for called in inst.op.computations():
+                    if called not in live:
+                        live.add(called)
+                        stack.append(called)
+    for computation in [c for c in module.computations if c not in live]:
+        module.remove_computation(computation)
