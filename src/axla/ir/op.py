@@ -21,7 +21,7 @@ from __future__ import annotations
 import dataclasses
 import typing
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from axla.core.errors import InternalError, ShapeError
 from axla.core.shape import AnyShape
@@ -153,3 +153,8 @@ def check(condition: object, label: str, message: str) -> None:
     """Raises ShapeError with the constraint's label when it does not hold."""
     if not condition:
         raise ShapeError(f"{message}  [{label}]")
+
+
+def reject(label: str, message: str) -> NoReturn:
+    """`check(False, ...)`, for messages that are worth building only when the check has failed."""
+    raise ShapeError(f"{message}  [{label}]")

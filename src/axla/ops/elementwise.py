@@ -1,0 +1,183 @@
+"""Elementwise ops: result[i] = f(operands[i]...)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from axla.core.dtypes import F32, F64, PRED, S32, U32, DType
+from axla.core.shape import AnyShape, Shape
+from axla.ir.attributes import CompareType, Direction
+from axla.ir.op import op, reject
+from axla.ops import numeric
+from axla.ops.family import (
+    ANY, ARITHMETIC, COMPLEX_OF, FLOAT, INEXACT, INTEGER, LOGICAL, PARTS, REAL, REAL_ARITHMETIC, SIGNED,
+    Elementwise, arrays, binary, same_dims, same_dtype, show, unary,
+)  # fmt: skip
+from axla.ops.numeric import rounded
+
+
+def _real_of(dtype: DType) -> DType:
+    return dtype.real
+
+
+def _pred_of(dtype: DType) -> DType:
+    return PRED
+
+
+# One operand
+
+Abs = unary("abs", numeric.absolute, SIGNED, "|x|; of a complex number its magnitude.", result=_real_of)
+Negate = unary("negate", numeric.negate, ARITHMETIC, "-x; integers wrap.")
+Sign = unary("sign", numeric.sign, SIGNED, "-1, 0 or 1 (x itself for zeros and NaN); of a complex number x / |x|.")
+Ceil = unary("ceil", rounded(np.ceil), FLOAT, "The smallest whole number >= x.")
+Floor = unary("floor", rounded(np.floor), FLOAT, "The largest whole number <= x.")
+RoundNearestAfz = unary("round-nearest-afz", numeric.round_away, FLOAT, "The nearest whole number, halves away from zero.")
+RoundNearestEven = unary("round-nearest-even", rounded(np.rint), FLOAT, "The nearest whole number, halves to even.")
+IsFinite = unary("is-finite", numeric.is_finite, FLOAT, "Whether x is neither infinite nor NaN.", result=_pred_of)
+Not = unary("not", rounded(np.invert), LOGICAL, "Every bit inverted; of pred the logical not.")
+Popcnt = unary("popcnt", numeric.population_count, INTEGER, "The number of one bits.")
+CountLeadingZeros = unary("count-leading-zeros", numeric.count_leading_zeros, INTEGER, "Zero bits above the highest one bit.")
+Real = unary("real", numeric.real, INEXACT, "The real part.", result=_real_of)
+Imag = unary("imag", numeric.imag, INEXACT, "The imaginary part; 0 for a real number.", result=_real_of)
+
+Sqrt = unary("sqrt", rounded(np.sqrt), INEXACT, "The square root.", expensive=True)
+Rsqrt = unary("rsqrt", numeric.reciprocal_sqrt, INEXACT, "1 / sqrt(x).", expensive=True)
+Cbrt = unary("cbrt", rounded(np.cbrt), FLOAT, "The real cube root.", expensive=True)
+Exponential = unary("exponential", rounded(np.exp), INEXACT, "e^x.", expensive=True)
+ExponentialMinusOne = unary("exponential-minus-one", numeric.expm1, INEXACT, "e^x - 1, exact near 0.", expensive=True)
+Log = unary("log", rounded(np.log), INEXACT, "The natural logarithm.", expensive=True)
+LogPlusOne = unary("log-plus-one", rounded(np.log1p), INEXACT, "log(1 + x), exact near 0.", expensive=True)
+Logistic = unary("logistic", numeric.logistic, INEXACT, "1 / (1 + e^-x).", expensive=True)
+Tanh = unary("tanh", rounded(np.tanh), INEXACT, "The hyperbolic tangent.", expensive=True)
+Sine = unary("sine", rounded(np.sin), INEXACT, "sin(x), x in radians.", expensive=True)
+Cosine = unary("cosine", rounded(np.cos), INEXACT, "cos(x), x in radians.", expensive=True)
+Tan = unary("tan", rounded(np.tan), INEXACT, "tan(x), x in radians.", expensive=True)
+Erf = unary("erf", numeric.erf, FLOAT, "The error function, 2/sqrt(pi) times the integral of e^-t^2 from 0 to x.", expensive=True)
+Acos = unary("acos", rounded(np.arccos), INEXACT, "The inverse cosine.", expensive=True)
+Acosh = unary("acosh", rounded(np.arccosh), INEXACT, "The inverse hyperbolic cosine.", expensive=True)
+Asin = unary("asin", rounded(np.arcsin), INEXACT, "The inverse sine.", expensive=True)
+Asinh = unary("asinh", rounded(np.arcsinh), INEXACT, "The inverse hyperbolic sine.", expensive=True)
+Atanh = unary("atanh", rounded(np.arctanh), INEXACT, "The inverse hyperbolic tangent.", expensive=True)
+Sinh = unary("sinh", rounded(np.sinh), INEXACT, "The hyperbolic sine.", expensive=True)
+Cosh = unary("cosh", rounded(np.cosh), INEXACT, "The hyperbolic cosine.", expensive=True)
+
+# Two operands
+
+Add = binary("add", rounded(np.add), ANY, "x + y; integers wrap; of pred the logical or.",
+             commutative=True, associative=True, identity=0)  # fmt: skip
+Subtract = binary("subtract", rounded(np.subtract), ARITHMETIC, "x - y; integers wrap.")
+Multiply = binary("multiply", rounded(np.multiply), ANY, "x * y; integers wrap; of pred the logical and.",
+                  commutative=True, associative=True, identity=1)  # fmt: skip
+Divide = binary("divide", numeric.divide, ARITHMETIC, "x / y; integers truncate; by zero an integer gives all ones.", expensive=True)
+Remainder = binary("remainder", numeric.remainder, REAL_ARITHMETIC, "x - y * trunc(x / y); of an integer by zero x.", expensive=True)
+Maximum = binary("maximum", numeric.maximum, REAL, "The larger; NaN if either is.", commutative=True, associative=True)
+Minimum = binary("minimum", numeric.minimum, REAL, "The smaller; NaN if either is.", commutative=True, associative=True)
+Power = binary("power", numeric.power, ARITHMETIC, "x to the power of y.", expensive=True)
+Atan2 = binary("atan2", numeric.arctan2, INEXACT, "The angle of the point (y, x): atan2(y, x).", expensive=True)
+And = binary("and", rounded(np.bitwise_and), LOGICAL, "Bitwise and.", commutative=True, associative=True, identity=-1)
+Or = binary("or", rounded(np.bitwise_or), LOGICAL, "Bitwise or.", commutative=True, associative=True, identity=0)
+Xor = binary("xor", rounded(np.bitwise_xor), LOGICAL, "Bitwise exclusive or.", commutative=True, associative=True, identity=0)
+ShiftLeft = binary("shift-left", numeric.shift_left, INTEGER, "x * 2^y, wrapping; 0 for y past the width.")
+ShiftRightLogical = binary(
+    "shift-right-logical", numeric.shift_right_logical, INTEGER, "Shifts right, filling with zeros; 0 for y past the width."
+)
+ShiftRightArithmetic = binary(
+    "shift-right-arithmetic", numeric.shift_right_arithmetic, INTEGER, "Shifts right, filling with the top bit."
+)
+Mulhi = binary("mulhi", numeric.multiply_high, INTEGER, "The upper half of the product of twice the width.", commutative=True)
+Complex = binary("complex", numeric.complex_of, PARTS, "x + iy.", result=COMPLEX_OF.__getitem__)
+
+# Irregular ones
+
+
+@op("compare", operands="lhs rhs")
+class Compare(Elementwise):
+    """pred: whether `lhs` stands in relation `direction` to `rhs`.
+
+    Comparisons with NaN are false, except NE. With type TOTALORDER: -NaN < -inf < ... < -0 < +0 < ... < inf < NaN.
+    """
+
+    direction: Direction
+    type: CompareType | None = None
+
+    def infer(self, lhs: AnyShape, rhs: AnyShape) -> Shape:
+        shapes = arrays(self, lhs, rhs)
+        dtype = same_dtype(self, shapes)
+        if dtype.is_complex and self.direction not in (Direction.EQ, Direction.NE):
+            reject("compare_c1", f"compare: complex numbers have no order, found direction={self.direction} of {show(shapes)}")
+        if self.type is not None and not _accepts_type(self.type, dtype):
+            reject("compare_c2", f"compare: type={self.type} does not fit operands {show(shapes)}")
+        return same_dims(self, shapes, PRED)
+
+    @property
+    def is_total_order(self) -> bool:
+        return self.type is CompareType.TOTAL_ORDER
+
+    def evaluate(self, lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
+        if self.is_total_order and numeric.kind(lhs) == "float":
+            lhs, rhs = numeric.total_order_key(lhs), numeric.total_order_key(rhs)
+        return np.asarray(_COMPARE[self.direction](numeric.widened(lhs), numeric.widened(rhs)), np.bool_)
+
+    @classmethod
+    def samples(cls):
+        total = CompareType.TOTAL_ORDER
+        return [(cls(d), (Shape(F32, (3, 4)),) * 2) for d in Direction] + [
+            (cls(Direction.LT), (Shape(S32),) * 2),
+            (cls(Direction.GE, CompareType.UNSIGNED), (Shape(U32),) * 2),
+            *[(cls(d, total), (Shape(F64, (5,)),) * 2) for d in Direction],
+        ]
+
+
+_COMPARE = {
+    Direction.EQ: np.equal, Direction.NE: np.not_equal, Direction.GE: np.greater_equal,
+    Direction.GT: np.greater, Direction.LE: np.less_equal, Direction.LT: np.less,
+}  # fmt: skip
+
+
+def _accepts_type(type_: CompareType, dtype: DType) -> bool:
+    if type_ is CompareType.SIGNED:
+        return dtype.is_signed
+    if type_ is CompareType.UNSIGNED:
+        return dtype.is_unsigned or dtype.is_pred
+    return dtype.is_inexact
+
+
+@op("select", operands="pred on_true on_false")
+class Select(Elementwise):
+    """`on_true[i]` where `pred[i]`, else `on_false[i]`; a scalar `pred` chooses for all."""
+
+    def infer(self, pred: AnyShape, on_true: AnyShape, on_false: AnyShape) -> Shape:
+        chooser, first, second = arrays(self, pred, on_true, on_false)
+        if not chooser.dtype.is_pred:
+            reject("select_c1", f"select: the first operand must be pred, found {show(chooser)}")
+        result = same_dims(self, (first, second), same_dtype(self, (first, second)))
+        if chooser.dims and chooser.dims != result.dims:
+            reject("select_c2", f"select: {show(chooser)} must be a scalar or have the dimensions of {show(result)}")
+        return result
+
+    def evaluate(self, pred: np.ndarray, on_true: np.ndarray, on_false: np.ndarray) -> np.ndarray:
+        return np.where(pred, on_true, on_false)
+
+    @classmethod
+    def samples(cls):
+        data = Shape(F32, (3, 4))
+        return [(cls(), (Shape(PRED, (3, 4)), data, data)), (cls(), (Shape(PRED), data, data)),
+                (cls(), (Shape(PRED), Shape(S32), Shape(S32)))]  # fmt: skip
+
+
+@op("clamp", operands="min operand max")
+class Clamp(Elementwise):
+    """minimum(maximum(min, operand), max); scalar bounds hold for all elements."""
+
+    def infer(self, low: AnyShape, operand: AnyShape, high: AnyShape) -> Shape:
+        shapes = arrays(self, low, operand, high)
+        dtype = same_dtype(self, shapes, REAL)
+        return same_dims(self, [shapes[1], *[s for s in (shapes[0], shapes[2]) if s.dims or not shapes[1].dims]], dtype)
+
+    def evaluate(self, low: np.ndarray, operand: np.ndarray, high: np.ndarray) -> np.ndarray:
+        return numeric.clamp(low, operand, high)
+
+    @classmethod
+    def samples(cls):
+        data = Shape(F32, (3, 4))
+        return [(cls(), (data, data, data)), (cls(), (Shape(F32), data, Shape(F32))), (cls(), (Shape(S32),) * 3)]

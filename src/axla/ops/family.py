@@ -1,0 +1,135 @@
+"""Families: what ops of a kind share, so that declaring one more takes a line.
+
+    Abs = unary("abs", numeric.absolute, SIGNED_OR_COMPLEX, "|x|; of a complex number its magnitude.", result=real_of)
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from axla.core.dtypes import BF16, C64, C128, F16, F32, F64, PRED, S8, S32, U8, U32, DType
+from axla.core.shape import AnyShape, Shape
+from axla.ir.op import Op, op, reject
+
+
+@dataclass(frozen=True, slots=True)
+class Accepts:
+    """A set of element types, with its name for error messages."""
+
+    test: Callable[[DType], bool]
+    wanted: str
+    samples: tuple[DType, ...]
+
+
+ANY = Accepts(lambda d: True, "any", (F32, S32, PRED))
+FLOAT = Accepts(lambda d: d.is_float, "floating-point", (F32, F64, BF16, F16))
+INEXACT = Accepts(lambda d: d.is_inexact, "floating-point or complex", (F32, F64, C64))
+INTEGER = Accepts(lambda d: d.is_integer, "integer", (S32, U8))
+LOGICAL = Accepts(lambda d: d.is_integer or d.is_pred, "integer or pred", (S32, U8, PRED))
+REAL = Accepts(lambda d: not d.is_complex, "not complex", (F32, S32, U8))
+ARITHMETIC = Accepts(lambda d: not d.is_pred, "not pred", (F32, S32, C64))
+REAL_ARITHMETIC = Accepts(lambda d: not d.is_complex and not d.is_pred, "integer or floating-point", (F32, S8, U32))
+SIGNED = Accepts(lambda d: d.is_signed or d.is_inexact, "signed integer, floating-point or complex", (F32, S32, C64))
+PARTS = Accepts(lambda d: d in (F32, F64), "f32 or f64", (F32, F64))
+
+COMPLEX_OF = {F32: C64, F64: C128}
+
+
+def show(shapes: Sequence[AnyShape] | AnyShape) -> str:
+    """Shapes as an error message shows them."""
+    if isinstance(shapes, AnyShape):
+        return shapes.to_string(layout=False)
+    return "(" + ", ".join(s.to_string(layout=False) for s in shapes) + ")"
+
+
+def arrays(self: Op, *operands: AnyShape) -> tuple[Shape, ...]:
+    """The operands as array shapes; ShapeError naming the op and operand that is not one."""
+    for number, operand in enumerate(operands):
+        if not isinstance(operand, Shape):
+            reject(f"{label(self)}_array", f"{self.opcode}: operand {number} must be an array, found {show(operand)}")
+    return operands  # type: ignore[return-value]
+
+
+def label(self: Op) -> str:
+    """The opcode as constraint labels spell it."""
+    return self.opcode.replace("-", "_")
+
+
+def same_dims(self: Op, operands: Sequence[Shape], dtype: DType) -> Shape:
+    """The common dimensions of operands, as a shape of `dtype`; a dimension is dynamic where any operand's is."""
+    first = operands[0]
+    dims, dynamic = first.dims, first.dynamic
+    for operand in operands[1:]:
+        if operand.dims != dims:
+            reject(f"{label(self)}_dims", f"{self.opcode}: operands must have the same dimensions, found {show(operands)}")
+        if operand.dynamic != dynamic:
+            dynamic = tuple(a or b for a, b in zip(dynamic, operand.dynamic, strict=True))
+    return Shape(dtype, dims, dynamic)
+
+
+def same_dtype(self: Op, operands: Sequence[Shape], accepts: Accepts = ANY) -> DType:
+    """The common element type of operands. Floating-point types may be mixed: the widest is taken."""
+    dtype = operands[0].dtype
+    for operand in operands[1:]:
+        if operand.dtype is not dtype:
+            if not (operand.dtype.is_float and dtype.is_float):
+                reject(f"{label(self)}_dtype", f"{self.opcode}: operands must have one element type, found {show(operands)}")
+            dtype = max(dtype, operand.dtype, key=lambda d: d.bits)
+    if not accepts.test(dtype):
+        wanted = f"{self.opcode} takes element types that are {accepts.wanted}" if accepts.wanted else ""
+        reject(f"{label(self)}_type", f"{wanted}, found {show(operands)}")
+    return dtype
+
+
+class Elementwise(Op):
+    """result[i] = function(operands[i]...)."""
+
+    __slots__ = ()
+    elementwise = True
+    accepts: Accepts = ANY
+    result: Callable[[DType], DType] | None = None
+    function: Callable[..., np.ndarray]
+
+    def infer(self, *operands: AnyShape) -> Shape:
+        shapes = arrays(self, *operands)
+        cls = type(self)
+        dtype = same_dtype(self, shapes, cls.accepts)
+        return same_dims(self, shapes, dtype if cls.result is None else cls.result(dtype))
+
+    def evaluate(self, *operands: np.ndarray) -> np.ndarray:
+        return type(self).function(*operands)
+
+    @classmethod
+    def samples(cls) -> list[tuple[Op, tuple[AnyShape, ...]]]:
+        count = len(cls.operand_names)
+        shapes = [Shape(d, dims) for d in cls.accepts.samples for dims in ((3, 4), ())]
+        return [(cls(), (shape,) * count) for shape in shapes]
+
+
+def _declare(opcode: str, operands: str, function: Callable, accepts: Accepts, doc: str, module: str, facts: dict[str, Any]) -> Any:
+    name = "".join(part.capitalize() for part in opcode.split("-"))
+    result = facts.pop("result", None)
+    body: dict[str, Any] = {
+        "__doc__": doc, "__module__": module, "__slots__": (), "function": staticmethod(function), "accepts": accepts,
+        "result": None if result is None else staticmethod(result), **facts,
+    }  # fmt: skip
+    return op(opcode, operands=operands)(type(name, (Elementwise,), body))
+
+
+def unary(opcode: str, function: Callable, accepts: Accepts, doc: str, **facts: Any) -> Any:
+    """Declares an elementwise op of one operand; `result` maps the operand's element type to the result's."""
+    return _declare(opcode, "operand", function, accepts, doc, _caller(), facts)
+
+
+def binary(opcode: str, function: Callable, accepts: Accepts, doc: str, **facts: Any) -> Any:
+    """Declares an elementwise op of two operands of one element type."""
+    return _declare(opcode, "lhs rhs", function, accepts, doc, _caller(), facts)
+
+
+def _caller() -> str:
+    return sys._getframe(2).f_globals["__name__"]

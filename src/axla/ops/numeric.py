@@ -1,0 +1,308 @@
+"""Arithmetic as HLO defines it, on NumPy arrays: what ufuncs would do differently.
+
+Narrow floats (f16, bf16, f8...) are computed in f32 and rounded once per operation; integers narrower than a byte in a byte,
+and wrap. Integer division by zero gives -1 (all ones), the remainder by zero the dividend; shifts past the width give zero,
+or the sign. Callers ignore floating-point warnings (`numpy.errstate`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from axla.core.dtypes import DType, from_numpy
+
+Array = np.ndarray
+_ERF = np.frompyfunc(math.erf, 1, 1)
+
+
+def kind(a: Array) -> str:
+    """pred, signed, unsigned, float or complex."""
+    return from_numpy(a.dtype).kind
+
+
+def _wide(dtype: np.dtype) -> np.dtype | None:
+    """The type to compute in, where NumPy should not compute in `dtype` itself."""
+    return _WIDE[dtype] if dtype in _WIDE else _WIDE.setdefault(dtype, _find_wide(from_numpy(dtype)))
+
+
+def _find_wide(dtype: DType) -> np.dtype | None:
+    if dtype.is_float and dtype.bits <= 16:
+        return np.dtype(np.float32)
+    if dtype.is_integer and dtype.bits < 8:
+        return np.dtype(np.int8 if dtype.is_signed else np.uint8)
+    return None
+
+
+_WIDE: dict[np.dtype, np.dtype | None] = {}
+
+
+def rounded(function: Callable[..., Array]) -> Callable[..., Array]:
+    """`function` computed in the wide type of narrow operands and rounded back."""
+
+    def compute(*operands: Array) -> Array:
+        dtype = operands[0].dtype
+        for operand in operands[1:]:
+            if operand.dtype != dtype:
+                dtype = max(dtype, operand.dtype, key=lambda d: from_numpy(d).bits)
+        wide = _wide(dtype)
+        if wide is None:
+            return np.asarray(function(*operands), dtype)
+        return np.asarray(function(*[o.astype(wide) for o in operands])).astype(dtype)
+
+    return compute
+
+
+def by_kind(**functions: Callable[..., Array]) -> Callable[..., Array]:
+    """Picks a function by kind of element type: `other` where none is given. All are computed `rounded`."""
+    table = {name: rounded(function) for name, function in functions.items()}
+
+    def compute(*operands: Array) -> Array:
+        function = table.get(kind(operands[0])) or table["other"]
+        return function(*operands)
+
+    return compute
+
+
+# Sign and magnitude
+
+
+def absolute(x: Array) -> Array:
+    return np.abs(x) if kind(x) == "complex" else rounded(np.abs)(x)
+
+
+def _sign_float(x: Array) -> Array:
+    return np.where((x == 0) | np.isnan(x), x, np.copysign(np.ones((), x.dtype), x))
+
+
+def _sign_complex(x: Array) -> Array:
+    size = np.abs(x)
+    return np.where(size == 0, x, x / np.where(size == 0, 1, size).astype(x.real.dtype))
+
+
+sign = by_kind(float=_sign_float, complex=_sign_complex, other=np.sign)
+
+
+def _negate(x: Array) -> Array:
+    return np.negative(x) if x.dtype.kind != "b" else x
+
+
+negate = rounded(_negate)
+
+# Rounding
+
+
+def _round_away(x: Array) -> Array:
+    # Not trunc(x + 0.5): 0.49999997 + 0.5 rounds up to 1.
+    whole = np.trunc(x)
+    return np.where(np.abs(x - whole) >= 0.5, whole + np.copysign(np.ones((), x.dtype), x), np.copysign(whole, x))
+
+
+round_away = rounded(_round_away)
+
+# Arithmetic
+
+
+def _divide_integers(x: Array, y: Array) -> Array:
+    """Truncated quotient; -1 (all ones) by zero; the smallest number by -1 is itself."""
+    if x.dtype.kind == "u":
+        return np.where(y == 0, np.iinfo(x.dtype).max, x // np.where(y == 0, 1, y)).astype(x.dtype)
+    safe = np.where((y == 0) | (y == -1), 1, y).astype(x.dtype)
+    floor, rest = np.divmod(x, safe)
+    quotient = floor + ((rest != 0) & ((x < 0) != (safe < 0)))
+    return np.where(y == 0, -1, np.where(y == -1, np.negative(x), quotient)).astype(x.dtype)
+
+
+def _remainder_integers(x: Array, y: Array) -> Array:
+    """With the sign of the dividend; the dividend itself by zero."""
+    if x.dtype.kind == "u":
+        return np.where(y == 0, x, x % np.where(y == 0, 1, y)).astype(x.dtype)
+    safe = np.where((y == 0) | (y == -1), 1, y).astype(x.dtype)
+    return np.where(y == 0, x, np.where(y == -1, 0, np.fmod(x, safe))).astype(x.dtype)
+
+
+divide = by_kind(signed=_divide_integers, unsigned=_divide_integers, other=np.divide)
+remainder = by_kind(signed=_remainder_integers, unsigned=_remainder_integers, other=np.fmod)
+
+
+def _maximum_float(x: Array, y: Array) -> Array:
+    # +0 is larger than -0, whatever the order of operands; a NaN operand gives NaN.
+    return np.where((x == 0) & (y == 0), x + y, np.maximum(x, y))
+
+
+def _minimum_float(x: Array, y: Array) -> Array:
+    return np.where((x == 0) & (y == 0), -(-x - y), np.minimum(x, y))
+
+
+maximum = by_kind(float=_maximum_float, other=np.maximum)
+minimum = by_kind(float=_minimum_float, other=np.minimum)
+
+
+def clamp(low: Array, x: Array, high: Array) -> Array:
+    return minimum(maximum(low, x), high)
+
+
+def _power_integers(x: Array, y: Array) -> Array:
+    """By squaring, wrapping; a negative exponent gives 0 except for bases 1 and -1."""
+    exponent = y.astype(np.uint64) if y.dtype.kind == "u" else np.where(y < 0, 0, y).astype(np.uint64)
+    base, result = x.copy(), np.ones(np.broadcast_shapes(x.shape, y.shape), x.dtype)
+    while exponent.any():
+        result = np.where(exponent & np.uint64(1), result * base, result).astype(x.dtype)
+        base = base * base
+        exponent = exponent >> np.uint64(1)
+    if y.dtype.kind != "u":
+        odd = np.where(y & 1, x, np.ones((), x.dtype))
+        result = np.where(y < 0, np.where(x == 1, 1, np.where(x == -1, odd, 0)), result).astype(x.dtype)
+    return result
+
+
+def _power_complex(x: Array, y: Array) -> Array:
+    power = np.power(x, y)
+    return np.where(y == 0, np.ones((), x.dtype), np.where((x == 0) & (y.real > 0), np.zeros((), x.dtype), power))
+
+
+power = by_kind(signed=_power_integers, unsigned=_power_integers, complex=_power_complex, other=np.power)
+
+
+def _arctan2_complex(y: Array, x: Array) -> Array:
+    i = np.asarray(1j, x.dtype)
+    return -i * np.log((x + i * y) / np.sqrt(x * x + y * y))
+
+
+arctan2 = by_kind(complex=_arctan2_complex, other=np.arctan2)
+
+# Bits
+
+
+def _unsigned(x: Array) -> Array:
+    return x.view(x.dtype.str.replace("i", "u"))
+
+
+def _bits(x: Array) -> int:
+    return from_numpy(x.dtype).bits
+
+
+def _narrow_bits(x: Array) -> Array:
+    """The bits of an integer as an unsigned one of at least a byte, zeros above."""
+    dtype = from_numpy(x.dtype)
+    if dtype.bits < 8:
+        return x.astype(np.int8).view(np.uint8) & np.uint8((1 << dtype.bits) - 1)
+    return _unsigned(x) if x.dtype.kind == "i" else x
+
+
+def _amount(x: Array, y: Array) -> tuple[Array, Array]:
+    """Shift amounts as u64 and which of them pass the width; a negative amount is a large unsigned one."""
+    amount = _narrow_bits(y).astype(np.uint64)
+    past = amount >= np.uint64(_bits(x))
+    return np.where(past, np.uint64(0), amount), past
+
+
+def shift_left(x: Array, y: Array) -> Array:
+    bits = _narrow_bits(x)
+    amount, past = _amount(x, y)
+    result = np.where(past, 0, bits << amount.astype(bits.dtype)).astype(bits.dtype)
+    return _from_bits(result, x.dtype)
+
+
+def shift_right_logical(x: Array, y: Array) -> Array:
+    bits = _narrow_bits(x)
+    amount, past = _amount(x, y)
+    result = np.where(past, 0, bits >> amount.astype(bits.dtype)).astype(bits.dtype)
+    return _from_bits(result, x.dtype)
+
+
+def shift_right_arithmetic(x: Array, y: Array) -> Array:
+    """Fills with the top bit, for unsigned types too."""
+    dtype = from_numpy(x.dtype)
+    bits = _narrow_bits(x)
+    if dtype.bits < 8:
+        signed = ((bits.astype(np.int16) ^ (1 << (dtype.bits - 1))) - (1 << (dtype.bits - 1))).astype(np.int8)
+    else:
+        signed = bits.view(bits.dtype.str.replace("u", "i"))
+    amount, past = _amount(x, y)
+    amount = np.where(past, np.uint64(dtype.bits - 1), amount)
+    return _from_bits((signed >> amount.astype(signed.dtype)).view(bits.dtype), x.dtype)
+
+
+def _from_bits(bits: Array, dtype: np.dtype) -> Array:
+    if from_numpy(dtype).bits < 8:
+        return bits.view(np.int8).astype(dtype)
+    return np.ascontiguousarray(bits).view(dtype).reshape(bits.shape)
+
+
+def population_count(x: Array) -> Array:
+    return np.bitwise_count(_narrow_bits(x)).astype(x.dtype)
+
+
+def count_leading_zeros(x: Array) -> Array:
+    smeared = _narrow_bits(x)
+    step = 1
+    while step < _bits(x):
+        smeared = smeared | (smeared >> np.asarray(step, smeared.dtype))
+        step *= 2
+    return (_bits(x) - np.bitwise_count(smeared).astype(np.int64)).astype(x.dtype)
+
+
+# Functions
+
+
+def _logistic(x: Array) -> Array:
+    one = np.ones((), x.dtype)
+    return one / (one + np.exp(-x))
+
+
+def _erf(x: Array) -> Array:
+    return np.asarray(_ERF(x.astype(np.float64)), np.float64).astype(x.dtype)
+
+
+logistic = rounded(_logistic)
+erf = rounded(_erf)
+
+
+def is_finite(x: Array) -> Array:
+    return np.isfinite(x.astype(_wide(x.dtype) or x.dtype))
+
+
+def real(x: Array) -> Array:
+    return np.ascontiguousarray(x.real) if kind(x) == "complex" else x
+
+
+def imag(x: Array) -> Array:
+    return np.ascontiguousarray(x.imag) if kind(x) == "complex" else np.zeros_like(x)
+
+
+def complex_of(x: Array, y: Array) -> Array:
+    result = np.empty(x.shape, np.result_type(x.dtype, np.complex64))
+    result.real, result.imag = x, y
+    return result
+
+
+def reciprocal_sqrt(x: Array) -> Array:
+    return rounded(lambda v: np.ones((), v.dtype) / np.sqrt(v))(x)
+
+
+expm1 = rounded(np.expm1)
+
+
+def multiply_high(x: Array, y: Array) -> Array:
+    """Exact by way of Python's integers: rare, and right for every width."""
+    bits = _bits(x)
+    product = x.astype(object) * y.astype(object)
+    wrapped = np.asarray((product >> bits) & ((1 << bits) - 1), object)
+    if kind(x) == "signed":
+        wrapped = np.asarray(wrapped - ((wrapped >> (bits - 1)) << bits), object)
+    return wrapped.astype(np.int64 if kind(x) == "signed" else np.uint64).astype(x.dtype)
+
+
+def widened(x: Array) -> Array:
+    """The same values in a type that NumPy compares natively."""
+    wide = _wide(x.dtype)
+    return x if wide is None else x.astype(wide)
+
+
+def total_order_key(x: Array) -> Array:
+    """Signed integers that are ordered as the floats are in the total order: -NaN < -inf < -0 < +0 < inf < NaN."""
+    bits = np.ascontiguousarray(x).reshape(-1).view(f"i{x.dtype.itemsize}").reshape(x.shape)
+    return np.where(bits < 0, bits ^ np.iinfo(bits.dtype).max, bits)
