@@ -7,8 +7,8 @@ A field of `Flags` is a flag. It is set, later ones winning, by
     AXLA_VERIFY=1                            one variable per flag
     with flags.override(verify=True): ...    in code
 
-An unknown flag is reported once, with the nearest known name, and otherwise ignored: programs share XLA_FLAGS with XLA,
-which has thousands. A bad value is an InvalidArgument.
+An unknown flag is reported once, with the nearest known name, and otherwise ignored: programs share XLA_FLAGS
+with XLA, which has thousands. A bad value is an InvalidArgument.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ISAS = ("SSE4_2", "AVX", "AVX2", "AVX512", "AVX512_VNNI", "AVX512_BF16", "AMX", 
 def flag(
     default: Any, *names: str, doc: str, check: Callable[[Any], str | None] | None = None
 ) -> Any:  # fmt: skip
-    """A field of Flags: its spellings without dashes, what it does, and `check(value)`, which says what is wrong or None."""
+    """A field of Flags: its spellings without dashes, what it does, and `check(value)`: what is wanted instead."""
     return dataclasses.field(default=default, metadata={"names": names, "doc": doc, "check": check})
 
 
@@ -92,7 +92,7 @@ class Flags:
     )  # fmt: skip
     fast_math: bool = flag(
         False, "xla_cpu_enable_fast_math", "axla_fast_math",
-        doc="Allow rewrites that are exact for real numbers only (NaN, infinities, signed zeros and rounding may differ).",
+        doc="Allow rewrites that are exact for real numbers only: NaN, infinities, signed zeros, rounding may differ.",
     )  # fmt: skip
     optimization_level: int = flag(
         3, "xla_backend_optimization_level", "axla_optimization_level", check=_at_least(0, 3),
@@ -259,7 +259,7 @@ def markdown() -> str:
     lines = [
         "# Flags", "",
         "Made by `scripts/flags` from `axla/core/flags.py`; do not edit.", "",
-        "Set them in `XLA_FLAGS` or `AXLA_FLAGS` (`--name=value`, separated by spaces), or by the variable in the last column.",
+        "Set them in `XLA_FLAGS` or `AXLA_FLAGS` (`--name=value`, separated by spaces), or by the last column's variable.",
         "", "| flag | default | what it does | variable |", "| --- | --- | --- | --- |",
     ]  # fmt: skip
     for field in FIELDS.values():

@@ -1,8 +1,8 @@
 """Runs passes. All common work is here, so that a pass does nothing but its rewriting.
 
-A pass is a function `(module, **options) -> None`, named by a `Pass`. A pipeline is data: a tuple of passes and of
-`fixpoint(name, *passes)` groups. Around every pass the driver dumps, verifies, shuffles, times and traces, as the flags
-say, and reports which pass failed on which module.
+A pass is a function `(module, **options) -> None`, named by a `Pass`. A pipeline is data: a tuple of passes and
+of `fixpoint(name, *passes)` groups. Around every pass the driver dumps, verifies, shuffles, times and traces, as
+the flags say, and reports which pass failed on which module.
 """
 
 from __future__ import annotations
@@ -132,8 +132,8 @@ class _Runner:
                 return
         names = ", ".join(p.name for p in group.passes)
         warnings.warn(
-            f"pipeline {self.pipeline}: {group.name} ({names}) still changes module {self.module.name!r} after "
-            f"{FIXPOINT_ROUNDS} rounds",
+            f"pipeline {self.pipeline}: {group.name} ({names}) still changes module {self.module.name!r} "
+            f"after {FIXPOINT_ROUNDS} rounds",
             stacklevel=3,
         )
 
@@ -188,7 +188,7 @@ class _Runner:
                 self.module, f"{self.steps_done:04d}.before_{step.name}.failed.txt", text, self.flags
             )
             where += f" (before it: {path})" if path else ""
-        # These two are refusals of a right program, for the user; everything else that leaves a pass is our bug.
+        # These two are refusals of a right program, for the user; all else that leaves a pass is our bug.
         if isinstance(error, (UnsupportedError, CompileError)):
             error.add_note(where)
             raise error
@@ -241,7 +241,7 @@ def instruction_count(module: Module) -> int:
 
 
 def shuffle(module: Module, generator: random.Random) -> None:
-    """Permutes the instructions of every computation in any way that keeps operands and control predecessors first."""
+    """Permutes the instructions of every computation, keeping operands and control predecessors first."""
     if module.schedule is not None or module.config.is_scheduled:
         return  # an order that was chosen
     for computation in module.computations:
@@ -274,7 +274,7 @@ _ITEM = re.compile(r"\s*([A-Za-z0-9_\-]+)\s*(?:\{([^{}]*)\})?\s*(,|$)")
 def parse_passes(
     text: str, passes: Mapping[str, Pass], pipelines: Mapping[str, Sequence[Step]]
 ) -> tuple[Step, ...]:
-    """The steps of `dce,algsimp{is_layout_sensitive=true}`; a name may also be that of a pipeline or of a group in one."""
+    """The steps of `dce,algsimp{is_layout_sensitive=true}`; a name may also be a pipeline's or a group's."""
     groups: dict[str, Sequence[Step]] = dict(pipelines)
     for steps in pipelines.values():
         groups.update({s.name: (s,) for s in steps if isinstance(s, Fixpoint)})

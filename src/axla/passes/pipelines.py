@@ -24,4 +24,4 @@ PIPELINES: dict[str, tuple[Step, ...]] = {"simplify-all": SIMPLIFY, "cpu": CPU}
 ORDER: tuple[tuple[Pass, Pass, str], ...] = (
     (cse, dce, "what cse replaced is dead"),
 )  # fmt: skip
-"""(earlier, later, why): holds for the last run of the earlier and the first of the later, in every pipeline that has both."""
+"""(earlier, later, why): the first run of the earlier is before the last of the later, wherever both are."""

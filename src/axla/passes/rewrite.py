@@ -1,14 +1,15 @@
 """Rewriting by rules. The laws of rules:
 
-1. A rule keeps shape, element type, and every bit of the result that HLO defines (NaN stays NaN, -0.0 stays -0.0),
-   unless it asks `fast_math()` first. `x + 0.0 => x` is wrong for x = -0.0; `x + (-0.0) => x` is right.
-2. It never makes the program worse: fewer operations, or as many in a form that no rule turns back. So rewriting ends;
-   the driver allows ten firings per instruction, and then fails naming the last rules.
+1. A rule keeps shape, element type, and every bit of the result that HLO defines (NaN stays NaN, -0.0 stays
+   -0.0), unless it asks `fast_math()` first. `x + 0.0 => x` is wrong for x = -0.0; `x + (-0.0) => x` is right.
+2. It never makes the program worse: fewer operations, or as many in a form that no rule turns back. So rewriting
+   ends; the driver allows ten firings per instruction, and then fails naming the last rules.
 3. Constants stand on the right of commutative ops (`constant_to_the_right`), so no rule has a mirror twin.
-4. One equation, one rule, one name, one test. The first line of its docstring is the equation. Above 25 lines it is a pass.
-5. It looks only down (operands, not users of the root), changes no existing instruction, and returns an instruction of
-   the root's computation to take the root's place, or None. It decides before it builds: what was built and not used is
-   swept, but in strict mode (tests) building and then returning None is an error.
+4. One equation, one rule, one name, one test. The first line of its docstring is the equation. Above 25 lines it
+   is a pass.
+5. It looks only down (operands, not users of the root), changes no existing instruction, and returns an
+   instruction of the root's computation to take the root's place, or None. It decides before it builds: what was
+   built and not used is swept, but in strict mode (tests) building and then returning None is an error.
 6. Replacements are made by calling op values, `Transpose(perm)(x)`; they get the root's source location.
 
     @rule(Multiply)
@@ -49,7 +50,7 @@ class Rule:
 Rules = dict[type[Op], tuple[Rule, ...]]
 
 RULES: dict[str, Rules] = {}
-"""Pass name -> op class -> rules, in the order they are tried. Filled by `@rule`; the class `Op` stands for every op."""
+"""Pass name -> op class -> rules, in the order they are tried. Filled by `@rule`; class `Op` stands for every op."""
 
 
 def rule(
@@ -135,7 +136,7 @@ def control_bound(computation: Computation) -> frozenset[Instruction]:
 def sweep(
     computation: Computation, candidates: Iterable[Instruction], bound: frozenset[Instruction] = frozenset()
 ) -> None:
-    """Removes those candidates that nothing uses, and what only they used. Ops with effects or calls stay (dce knows them)."""
+    """Removes those candidates that nothing uses, and what only they used. Effects and calls are left to dce."""
     stack = list(candidates)
     root = computation.root if computation.has_root else None
     while stack:
@@ -247,14 +248,14 @@ class _Rewriter:
         if new in made:  # ours to shape
             self.computation.set_shape(new, old.shape)
             return True
-        # An existing value in another layout: fine where layouts are to be assigned later. Not for the root, whose layout the
-        # caller sees, nor under ops that read bytes as they lie.
+        # An existing value in another layout: fine where layouts are to be assigned later. Not for the root,
+        # whose layout the caller sees, nor under ops that read bytes as they lie.
         if self.layout_sensitive or old is self.computation.root:
             return False
         return not any(user.op.opcode == "bitcast" for user in old.users)
 
     def describe(self, old: Instruction, new: Instruction, made: list[Instruction]) -> None:
-        """Gives new instructions the source location of the root they replace, and the last one all it carried."""
+        """Gives new instructions the source location of the root they replace, and the new root all it carried."""
         if old.extra is NO_EXTRA:
             return
         location = Extra(location=old.extra.location)

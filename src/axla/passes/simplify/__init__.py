@@ -1,4 +1,4 @@
 """Simplification: HLO in, smaller HLO out, the same values bit for bit.
 
-`algebra_*.py` hold the rules of algsimp, one file per family; `cse`, `dce`, `fold`, `inline`, `loops`, `calls`, `tuples` a pass or two each.
+`algebra_*.py` hold the rules of algsimp, one file per family of ops; the other files hold a pass or two each.
 """

@@ -20,7 +20,7 @@ def effectful_computations(module: Module) -> frozenset[Computation]:
 
 
 def has_effect(inst: Instruction, effectful: Container[Computation]) -> bool:
-    """Whether running an instruction matters even if its value is unused, given the computations that have effects."""
+    """Whether running an instruction matters even if its value is unused."""
     op = inst.op
     if op.side_effect or getattr(op, "custom_call_has_side_effect", False):
         return True

@@ -1,0 +1,191 @@
+"""Copies of computations, copies of bodies into their callers, and what tells equal structure: fingerprints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from hashlib import blake2b
+from typing import Any
+
+from axla.core.literal import Literal
+from axla.ir.graph import NO_EXTRA, Computation, Extra, Instruction, Module
+from axla.ir.structure import Parameter
+from axla.ir.traverse import computations_callees_first, post_order
+
+
+def clone_module(module: Module, name: str = "") -> Module:
+    """A copy of a module, with the same names."""
+    copy = Module(name or module.name, module.config)
+    mapping: dict[Computation, Computation] = {}
+    for computation in computations_callees_first(module):
+        _clone_into(copy, computation, mapping)
+    copy.set_entry(mapping[module.entry])
+    order = {mapping[c]: number for number, c in enumerate(module.computations)}
+    copy.order_computations(lambda c: order[c])
+    return copy
+
+
+def clone_computation(
+    source: Computation, module: Module | None = None, *, name: str = "",
+    mapping: dict[Computation, Computation] | None = None,
+) -> Computation:  # fmt: skip
+    """A copy of a computation, in its own module or another one.
+
+    Computations it calls are shared within a module and copied to another. `mapping` (source -> copy) says what is copied
+    already, and is filled.
+    """
+    module = module or source.module
+    mapping = {} if mapping is None else mapping
+    if module is not source.module:
+        for called in _called_first(source):
+            if called is not source and called not in mapping:
+                _clone_into(module, called, mapping)
+    return _clone_into(module, source, mapping, name)
+
+
+def _called_first(root: Computation) -> list[Computation]:
+    done: dict[Computation, None] = {}
+    stack = [(root, False)]
+    while stack:
+        computation, left = stack.pop()
+        if computation in done:
+            continue
+        if left:
+            done[computation] = None
+            continue
+        stack.append((computation, True))
+        for inst in computation.instructions:
+            if inst.op.computation_fields:
+                stack.extend((c, False) for c in inst.op.computations() if c not in done)
+    return list(done)
+
+
+def _clone_into(
+    module: Module, source: Computation, mapping: dict[Computation, Computation], name: str = ""
+) -> Computation:
+    target = module.add_computation(name or source.name)
+    mapping[source] = target
+    copies = copy_instructions(source, target, {}, lambda c: mapping.get(c, c))
+    # The order of parameters' declaration does not matter; the text order of all else is kept.
+    target.reorder([copies[i] for i in source.instructions])
+    target.set_root(copies[source.root])
+    target.extra = source.extra
+    return target
+
+
+def copy_instructions(
+    source: Computation, target: Computation, values: Mapping[Instruction, Instruction],
+    called: Callable[[Computation], Computation] = lambda c: c,
+) -> dict[Instruction, Instruction]:  # fmt: skip
+    """Copies the instructions of a computation into another, except those that `values` has a stand-in for."""
+    copies: dict[Instruction, Instruction] = dict(values)
+    for inst in post_order(source):
+        if inst in copies:
+            continue
+        op = inst.op
+        if op.computation_fields:
+            op = op.with_computations(called)
+        extra = inst.extra
+        if extra is not NO_EXTRA and extra.control_predecessors:
+            extra = replace(extra, control_predecessors=tuple(copies[p] for p in extra.control_predecessors))
+        operands = [copies[o] for o in inst.operands]
+        copies[inst] = target.add(op, operands, inst.shape, name=inst.name, extra=extra)
+    return copies
+
+
+def inline(caller: Instruction, body: Computation, operands: Sequence[Instruction]) -> Instruction:
+    """Copies `body` next to `caller`, its parameters being `operands`; gives the value of its root."""
+    target = caller.computation
+    values = dict(zip(body.parameters, operands, strict=True))
+    copies = copy_instructions(body, target, values)
+    location = caller.extra.location
+    before = caller.extra.control_predecessors
+    if location is not None or before:
+        for inst, copy in copies.items():
+            if inst in values:
+                continue
+            extra = copy.extra
+            if extra.location is None or before:
+                extra = replace(
+                    extra, location=extra.location or location,
+                    control_predecessors=(*extra.control_predecessors, *before),
+                )  # fmt: skip
+                target.set_extra(copy, extra)
+    return copies[body.root]
+
+
+def fingerprint(computation: Computation, *, max_constant_bytes: int | None = None) -> str:
+    """A digest of what a computation computes as written: ops, shapes with layouts, constants; not names, not text order.
+
+    Constants larger than `max_constant_bytes` count by their shape only.
+    """
+    done: dict[Computation, str] = {}
+    for called in _called_first(computation):
+        done[called] = _digest(called, done, max_constant_bytes)
+    return done[computation]
+
+
+def _digest(computation: Computation, called: Mapping[Computation, str], limit: int | None) -> str:
+    numbers: dict[Instruction, int] = {}
+    texts: dict[Any, str] = {}
+    lines: list[str] = []
+    for inst in (*_below(computation.root), *computation.parameters, *post_order(computation)):
+        if inst in numbers:
+            continue
+        numbers[inst] = len(numbers)
+        op = inst.op
+        text = texts.get(op)
+        if text is None:
+            text = texts[op] = op.opcode + _attributes_text(op, called, limit)
+        extra = inst.extra
+        if extra is not NO_EXTRA:
+            text += _extra_text(extra)
+        operands = ",".join([str(numbers[o]) for o in inst.operands])
+        lines.append(f"{text}({operands}){inst.shape}")
+    lines.append(str(numbers[computation.root]))
+    return blake2b("\n".join(lines).encode(), digest_size=16).hexdigest()
+
+
+def _extra_text(extra: Extra) -> str:
+    # What the back end reads; where an instruction comes from is not among it.
+    return f"{extra.backend_config}{extra.sharding}" if extra.backend_config or extra.sharding else ""
+
+
+def _below(root: Instruction) -> list[Instruction]:
+    """What the root needs, operands first, in an order that follows from the structure alone."""
+    order: dict[Instruction, None] = {}
+    stack = [(root, False)]
+    while stack:
+        inst, left = stack.pop()
+        if inst in order:
+            continue
+        if left or not inst.operands:
+            order[inst] = None
+            continue
+        stack.append((inst, True))
+        stack.extend([(o, False) for o in reversed(inst.operands) if o not in order])
+    return list(order)
+
+
+def _attributes_text(op: Any, called: Mapping[Computation, str], limit: int | None) -> str:
+    if type(op) is Parameter:
+        return str(op.parameter_number)
+    parts = []
+    for attribute in op.attributes:
+        value = getattr(op, attribute.name)
+        if isinstance(value, Literal):
+            value = _literal_text(value, limit)
+        elif attribute.name in op.computation_fields:
+            value = ",".join(
+                called[c] for c in (value if isinstance(value, tuple) else (value,)) if c is not None
+            )
+        parts.append(f"{attribute.name}={value}")
+    return "{" + ";".join(parts) + "}"
+
+
+def _literal_text(literal: Literal, limit: int | None) -> str:
+    parts = []
+    for leaf in literal.leaves():
+        raw = leaf.array.tobytes() if limit is None or leaf.array.nbytes <= limit else b""
+        parts.append(f"{leaf.shape}{blake2b(raw, digest_size=16).hexdigest() if raw else ''}")
+    return "/".join(parts)
