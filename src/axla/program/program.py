@@ -1,0 +1,64 @@
+"""What a backend produces: frozen data with a text form.
+
+Memory first: an `Allocation` is a piece of memory that a call is given or makes; a `BufferSlice` is a part of one.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+ALIGNMENT = 64  # one cache line, and what the widest vector store (AVX-512) needs
+
+
+class AllocationKind(enum.StrEnum):
+    PARAMETER = "parameter"  # leaf `number` of the parameters
+    RESULT = "result"  # leaf `number` of the results
+    CONSTANTS = "constants"  # the constants segment, read only
+    WORKSPACE = "workspace"  # one per call, contents undefined at its start
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """A piece of memory. A parameter is `writable` when it is donated: then `result` is the leaf that it becomes."""
+
+    kind: AllocationKind
+    number: int
+    size: int
+    writable: bool = True
+    result: int = -1
+
+    @property
+    def name(self) -> str:
+        if self.kind in (AllocationKind.CONSTANTS, AllocationKind.WORKSPACE):
+            return str(self.kind)
+        return f"{self.kind}{self.number}"
+
+    def __str__(self) -> str:
+        facts = [f"{self.size} bytes"]
+        if not self.writable:
+            facts.append("read only")
+        if self.result >= 0:
+            facts.append(f"becomes result{self.result}")
+        return f"{self.name}: {', '.join(facts)}"
+
+
+@dataclass(frozen=True, slots=True)
+class BufferSlice:
+    """`size` bytes of an allocation from `offset` on."""
+
+    allocation: Allocation
+    offset: int
+    size: int
+
+    def overlaps(self, other: BufferSlice) -> bool:
+        """Whether a byte belongs to both."""
+        same = self.allocation == other.allocation or (
+            self.allocation.kind is AllocationKind.PARAMETER
+            and other.allocation.kind is AllocationKind.RESULT
+            and self.allocation.result == other.allocation.number
+        )
+        return same and self.offset < other.offset + other.size and other.offset < self.offset + self.size
+
+    def __str__(self) -> str:
+        return f"{self.allocation.name}[{self.offset}:{self.offset + self.size}]"
