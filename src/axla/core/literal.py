@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
+from typing import NoReturn
 
 import numpy as np
 
 from axla.core.dtypes import DType, from_numpy
-from axla.core.errors import ShapeError
+from axla.core.errors import ShapeError, UnsupportedError
 from axla.core.shape import TOKEN, AnyShape, Shape, TupleShape
 
 
@@ -101,6 +102,45 @@ class Literal:
 
     def __repr__(self) -> str:
         return f"Literal({self.shape}, {self.array if self.shape.is_array else self.elements})"
+
+
+class ElidedLiteral(Literal):
+    """A constant whose values the text left out, {...}: it has a shape only, and equals nothing but itself."""
+
+    __slots__ = ()
+
+    def __init__(self, shape: AnyShape) -> None:
+        self.shape = shape
+        self._hash = id(self)
+
+    def _refuse(self) -> NoReturn:
+        raise UnsupportedError(f"the text leaves out the values of this constant, {self.shape} {{...}}: it cannot be evaluated")
+
+    @property
+    def array(self) -> np.ndarray:  # type: ignore[override]
+        self._refuse()
+
+    @property
+    def elements(self) -> tuple[Literal, ...]:  # type: ignore[override]
+        self._refuse()
+
+    def leaves(self) -> Iterator[Literal]:
+        self._refuse()
+
+    def is_uniform(self) -> bool:
+        return False
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __repr__(self) -> str:
+        return f"ElidedLiteral({self.shape})"
+
+    def __reduce__(self):
+        return (ElidedLiteral, (self.shape,))
 
 
 _NO_ARRAY = np.empty(0, np.uint8)

@@ -1,0 +1,229 @@
+"""Literals as text: {{1, 2}, {3, 4}}, (1.5, {true}), nan(0x1), {...}.
+
+Numbers are read in bulk, and the structure is checked against the shape before an array is made: a text never makes
+us allocate more than it is long.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from axla.core.dtypes import DType
+from axla.core.literal import ElidedLiteral, Literal
+from axla.core.shape import AnyShape, Shape, TupleShape
+from axla.text.lexer import BLANK
+from axla.text.shapes import ShapeCursor
+
+# A literal ends where its brackets close; the tokens are braces, complex numbers, and everything else between commas.
+_COMMENT = r"/\*[\s\S]*?\*/|//[^\n]*+"
+_TOKEN = re.compile(rf"[{{}}]|\((?:[^()]|\([^()]*+\))*+\)|nan\(\w*+\)|-nan\(\w*+\)|[^\s{{}}(),/]++|/|{_COMMENT}")
+_GAP = re.compile(rf"(?:[\s,]++|{_COMMENT})*+")
+_NUMBER = re.compile(r"-?(?:\d++\.?+\d*+|\.\d++)(?:[eE][+-]?\d++)?+")
+_INT = re.compile(r"-?\d++")
+_NAN = re.compile(r"(-?)nan(?:\(0x([0-9a-fA-F]++)\))?+")
+_ELIDED = re.compile(BLANK + r"\{" + BLANK + r"\.\.\." + BLANK + r"\}")
+
+
+def read_literal(cursor: ShapeCursor, shape: AnyShape) -> Literal:
+    """The literal of a shape at the cursor."""
+    if cursor.match(_ELIDED):
+        return ElidedLiteral(shape)
+    if isinstance(shape, TupleShape):
+        return _read_tuple(cursor, shape)
+    if not isinstance(shape, Shape):
+        cursor.fail(f"a constant cannot be {shape}")
+    texts, places = _read_elements(cursor, shape)
+    array = _array(cursor, shape.dtype, texts, places).reshape(shape.dims)
+    array.flags.writeable = False
+    return Literal(shape, array)
+
+
+def _read_tuple(cursor: ShapeCursor, shape: TupleShape) -> Literal:
+    cursor.expect("(", "to begin a tuple")
+    elements = []
+    for number, element in enumerate(shape.elements):
+        if number:
+            cursor.expect(",", "between the elements of a tuple")
+        elements.append(read_literal(cursor, element))
+    cursor.expect(")", "to end a tuple")
+    return Literal(shape, elements=elements)
+
+
+def _read_elements(cursor: ShapeCursor, shape: Shape) -> tuple[list[str], tuple[int, int]]:
+    """The texts of an array's elements, in row-major order, and where they stand. Checks braces against the sizes."""
+    start = cursor.skip()
+    text = cursor.text
+    rank, dims = shape.rank, shape.dims
+    if not cursor.peek("{"):
+        found = _TOKEN.match(text, start)
+        if found is None or found[0] == "}":
+            cursor.fail(f"expected a value of {shape.to_string(layout=False)}, found {cursor.saw()}")
+        if shape.size != 1 or rank > 1:
+            cursor.fail(f"expected '{{' to begin a literal of {shape.to_string(layout=False)}, found {cursor.saw()}")
+        cursor.pos = found.end()
+        return [found[0]], (start, found.end())
+    counts: list[int] = []
+    values: list[str] = []
+    pos = start
+    match_gap, match_token = _GAP.match, _TOKEN.match
+    while True:
+        pos = match_gap(text, pos).end()  # type: ignore[union-attr]
+        found = match_token(text, pos)
+        if found is None:
+            cursor.fail("the literal does not end", start)
+        token = found[0]
+        if token == "{":
+            if counts:
+                counts[-1] += 1
+            counts.append(0)
+            if len(counts) > rank:
+                cursor.fail(f"a literal of {shape.to_string(layout=False)} has {rank} levels of braces, found more", pos)
+        elif token == "}":
+            depth = len(counts)
+            # An array without elements may be written {} whatever its sizes are.
+            if counts[-1] != dims[depth - 1] and (counts[-1] or shape.size):
+                wanted = f"{dims[depth - 1]} elements at level {depth} of {shape.to_string(layout=False)}"
+                cursor.fail(f"expected {wanted}, found {counts[-1]}", pos)
+            counts.pop()
+            if not counts:
+                break
+        else:
+            if len(counts) != rank:
+                cursor.fail(
+                    f"a literal of {shape.to_string(layout=False)} has {rank} levels of braces, found {len(counts)}", pos
+                )
+            counts[-1] += 1
+            values.append(token)
+        pos = found.end()
+    cursor.pos = found.end()
+    return values, (start, cursor.pos)
+
+
+def _array(cursor: ShapeCursor, dtype: DType, texts: Sequence[str], place: tuple[int, int]) -> np.ndarray:
+    try:
+        if dtype.is_pred:
+            return np.array([_truth(t) for t in texts], np.bool_)
+        if dtype.is_integer:
+            return _integers(dtype, texts)
+        if dtype.is_complex:
+            return _complexes(dtype, texts)
+        return _floats(dtype, texts)
+    except _BadElement as bad:
+        _fail_at(cursor, bad, place)
+
+
+class _BadElement(Exception):
+    def __init__(self, text: str, why: str) -> None:
+        super().__init__()
+        self.text, self.why = text, why
+
+
+def _fail_at(cursor: ShapeCursor, bad: _BadElement, place: tuple[int, int]):
+    at = place[0]
+    while (pos := _GAP.match(cursor.text, at).end()) < place[1]:  # type: ignore[union-attr]
+        found = _TOKEN.match(cursor.text, pos)
+        if found is None or found[0] == bad.text:
+            break
+        at = found.end()
+    cursor.fail(f"{bad.text[:60]!r} {bad.why}", pos)
+
+
+def _truth(text: str) -> bool:
+    if text in ("true", "false"):
+        return text == "true"
+    if not _INT.fullmatch(text):
+        raise _BadElement(text, "is no value of pred: true or false is expected")
+    return text.strip("-0") != ""
+
+
+def integer_limits(dtype: DType) -> tuple[int, int]:
+    if dtype.is_signed:
+        return -(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1
+    return 0, (1 << dtype.bits) - 1
+
+
+def _integers(dtype: DType, texts: Sequence[str]) -> np.ndarray:
+    for t in texts:
+        if not _INT.fullmatch(t) or len(t) > 40:
+            raise _BadElement(t, f"is no integer, but the literal is of {dtype}")
+    values = list(map(int, texts))
+    low, high = integer_limits(dtype)
+    if values and not (low <= min(values) and max(values) <= high):
+        bad = next(n for n, v in enumerate(values) if not low <= v <= high)
+        raise _BadElement(texts[bad], f"is out of the range of {dtype}, {low} to {high}")
+    wide = np.array(values, np.uint64 if dtype.is_unsigned else np.int64)
+    return wide.astype(dtype.numpy)
+
+
+def _floats(dtype: DType, texts: Sequence[str]) -> np.ndarray:
+    values = np.empty(len(texts), np.float64)
+    finite = np.ones(len(texts), np.bool_)
+    nans: list[tuple[int, re.Match[str]]] = []
+    number = _NUMBER.fullmatch
+    for n, t in enumerate(texts):
+        if number(t):
+            values[n] = float(t)
+            continue
+        finite[n] = False
+        if t in ("inf", "-inf"):
+            values[n] = float(t)
+        elif (found := _NAN.fullmatch(t)) is not None:
+            values[n] = float("nan")
+            nans.append((n, found))
+        else:
+            raise _BadElement(t, f"is no number, but the literal is of {dtype}")
+    with np.errstate(all="ignore"):
+        array = values.astype(dtype.numpy)
+        bad = np.flatnonzero(finite & ~np.isfinite(array.astype(np.float64)))
+    if bad.size:
+        limit = float(dtype.finfo.max)
+        raise _BadElement(texts[bad[0]], f"is out of the range of {dtype}, {-limit:g} to {limit:g}")
+    if nans:
+        _set_nans(dtype, array, nans, texts)
+    return array
+
+
+MANTISSA_BITS = {"f64": 52, "f32": 23, "f16": 10, "bf16": 7, "f8e5m2": 2, "f8e4m3": 3, "f8e3m4": 4}
+"""Mantissa bits of the float types whose NaNs carry payloads."""
+
+
+def _set_nans(dtype: DType, array: np.ndarray, nans: list[tuple[int, re.Match[str]]], texts: Sequence[str]) -> None:
+    """Writes signs and payloads of NaNs as bits."""
+    mantissa = MANTISSA_BITS.get(dtype.name)
+    bits = array.view(f"u{array.dtype.itemsize}")
+    for n, found in nans:
+        if mantissa is None:
+            if found[2] is not None:
+                raise _BadElement(texts[n], f"has a payload, which NaNs of {dtype} cannot carry")
+            if dtype.finfo.bits == 8 and found[1] and not dtype.name.endswith("uz") and dtype.name != "f8e8m0fnu":
+                bits[n] |= 1 << (dtype.bits - 1)
+            continue
+        payload = 1 << (mantissa - 1) if found[2] is None else int(found[2][:20], 16)
+        if not 0 < payload < 1 << mantissa:
+            raise _BadElement(texts[n], f"has a payload that the {mantissa} mantissa bits of {dtype} do not hold")
+        exponent = ((1 << (dtype.bits - 1 - mantissa)) - 1) << mantissa
+        bits[n] = payload | exponent | ((1 << (dtype.bits - 1)) if found[1] else 0)
+
+
+_PART = r"((?:[^\s,()]++|\([^()]*+\))++)"
+_PAIR = re.compile(rf"\(\s*+{_PART}\s*+,\s*+{_PART}\s*+\)")
+
+
+def _complexes(dtype: DType, texts: Sequence[str]) -> np.ndarray:
+    parts: list[str] = []
+    for t in texts:
+        found = _PAIR.fullmatch(t)
+        if found is None:
+            raise _BadElement(t, f"is no complex number (real, imaginary), but the literal is of {dtype}")
+        parts += (found[1], found[2])
+    try:
+        flat = _floats(dtype.real, parts)
+    except _BadElement as bad:
+        whole = next(t for t in texts if bad.text in t)
+        raise _BadElement(whole, f"has a part {bad.text[:40]} that {bad.why}") from None
+    return flat.view(dtype.numpy)
+
+

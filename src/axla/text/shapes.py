@@ -1,0 +1,231 @@
+"""Shapes, layouts and program shapes as text.
+
+    f32[2,<=3]{1,0:T(8,128)S(1)}    (f32[], /*index=1*/token[])    (x: f32[2]) -> f32[]
+"""
+
+from __future__ import annotations
+
+import re
+
+from axla.core.dtypes import BY_NAME
+from axla.core.errors import ParseError, ShapeError, UnsupportedError
+from axla.core.shape import OPAQUE, TOKEN, AnyShape, Layout, ProgramShape, Shape, TupleShape
+from axla.text.lexer import BLANK, NAME, Cursor
+
+_ARRAY = r"[a-z]\w*+\[[^\[\]{}()/]*+\](?:\{[\d,:\s][^{}/]*+\})?+"
+SIMPLE_ARRAY = re.compile(BLANK + f"({_ARRAY})")
+"""An array shape without shapes in its layout; a brace opens a layout only before a digit or colon."""
+
+SIMPLE_TUPLE = re.compile(BLANK + r"(\((?:[^()%={}]++|\{[^{}=%]*+\}|\([^()%={}]*+\))*+\))")
+"""A flat or nested tuple with at most one level of brackets in it, as one string."""
+
+_KIND = re.compile(BLANK + r"([a-z]\w*+)" + BLANK + r"\[")
+_DIMENSION = re.compile(BLANK + r"(<=)?" + BLANK + r"(\d++)")
+_LAYOUT_START = re.compile(BLANK + r"\{" + BLANK + r"(?=[\d:])")
+_LAYOUT_KEY = re.compile(BLANK + r"(SC|[DTL#*ESPM])" + BLANK + r"(?=\()")
+_PLACE = re.compile(BLANK + r"([DC][+~]*+)")
+_BUFFER = re.compile(BLANK + r"b\(")
+
+
+def parse_shape(text: str) -> AnyShape:
+    """The shape that a text is; ParseError when it is something else or goes on."""
+    cursor = ShapeCursor(text)
+    shape = cursor.shape()
+    if not cursor.at_end():
+        cursor.fail(f"expected the end of the shape, found {cursor.saw()}")
+    return shape
+
+
+def parse_program_shape(text: str) -> ProgramShape:
+    """`(f32[2]{0}, s32[]) -> f32[]`, as in entry_computation_layout; the parameters may have names."""
+    cursor = ShapeCursor(text)
+    shape = cursor.program_shape()
+    if not cursor.at_end():
+        cursor.fail(f"expected the end of the program shape, found {cursor.saw()}")
+    return shape
+
+
+class ShapeCursor(Cursor):
+    """A cursor that reads shapes. Equal texts are read once."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._shapes: dict[str, AnyShape] = {"token[]": TOKEN, "opaque[]": OPAQUE}
+
+    def shape(self) -> AnyShape:
+        found = SIMPLE_ARRAY.match(self.text, self.pos) or SIMPLE_TUPLE.match(self.text, self.pos)
+        if found is not None:
+            known = self._shapes.get(found[1])
+            if known is not None:
+                self.pos = found.end()
+                return known
+        start = self.skip()
+        try:
+            shape = self._tuple() if self.peek("(") else self._array()
+        except ShapeError as error:
+            raise ParseError.at(error.message, self.text, start) from None
+        self._shapes[self.text[start : self.pos]] = shape
+        return shape
+
+    def looks_like_shape(self) -> bool:
+        return self.peek("(") or _KIND.match(self.text, self.pos) is not None or self._is_buffer()
+
+    def _is_buffer(self) -> bool:
+        return _BUFFER.match(self.text, self.pos) is not None
+
+    def _tuple(self) -> TupleShape:
+        self.deeper("tuple shapes")
+        elements = self.listed("(", self.shape, ")")
+        self.nesting -= 1
+        return TupleShape(elements)
+
+    def _array(self) -> AnyShape:
+        found = self.match(_KIND)
+        if found is None:
+            if self._is_buffer():
+                raise UnsupportedError("buffer shapes, b(...), are not supported yet")
+            self.fail(f"expected a shape, found {self.saw()}")
+        kind = found[1]
+        if kind in ("token", "opaque"):
+            self.expect("]", f"to end {kind}[]")
+            return TOKEN if kind == "token" else OPAQUE
+        dtype = BY_NAME.get(kind)
+        if dtype is None:
+            self.fail(f"'{kind}' is no element type", found.start(1))
+        dims, dynamic = self._dimensions()
+        layout = self.layout(len(dims)) if _LAYOUT_START.match(self.text, self.pos) else None
+        return Shape(dtype, dims, dynamic, layout)
+
+    def _dimensions(self) -> tuple[list[int], list[bool]]:
+        dims: list[int] = []
+        dynamic: list[bool] = []
+        if self.accept("]"):
+            return dims, dynamic
+        while True:
+            found = self.match(_DIMENSION)
+            if found is None:
+                if self.peek("?"):
+                    raise UnsupportedError("unbounded dimensions, [?], are not supported; bounded ones, [<=n], are")
+                self.fail(f"expected the size of a dimension, found {self.saw()}")
+            dims.append(self.as_int64(found[2], found.start(2)))
+            dynamic.append(found[1] is not None)
+            if not self.accept(","):
+                self.expect("]", "or ',' in the sizes of a shape")
+                return dims, dynamic
+
+    def layout(self, rank: int) -> Layout:
+        """{1,0:T(8,128)S(1)} of an array with so many dimensions."""
+        start = self.skip()
+        self.expect("{")
+        minor_to_major: list[int] = []
+        while not self.peek(":") and not self.peek("}"):
+            minor_to_major.append(self.integer("a dimension number"))
+            if not self.accept(","):
+                break
+        if len(minor_to_major) != rank:
+            self.fail(f"the layout has {len(minor_to_major)} dimensions, its shape {rank}", start)
+        fields: dict[str, object] = {}
+        if self.accept(":"):
+            self._layout_attributes(fields)
+        self.expect("}", "to end the layout")
+        return Layout(tuple(minor_to_major), **fields)  # type: ignore[arg-type]
+
+    def _layout_attributes(self, fields: dict[str, object]) -> None:
+        order = -1
+        while (found := self.match(_LAYOUT_KEY)) is not None:
+            key = found[1]
+            if _KEY_ORDER[key] <= order:
+                self.fail(f"{key}(...) stands behind its place in the layout", found.start(1))
+            order = _KEY_ORDER[key]
+            _LAYOUT_READERS[key](self, fields)
+
+
+    def _read_dim_types(self, fields: dict[str, object]) -> None:
+        types = tuple(self.listed("(", self._dim_type, ")"))
+        if any(t != "D" for t in types):
+            fields["dim_types"] = types
+
+    def _dim_type(self) -> str:
+        found = self.match(_PLACE)
+        if found is None:
+            self.fail(f"expected the kind of a dimension, D or C, found {self.saw()}")
+        return found[1]
+
+    def _read_tiles(self, fields: dict[str, object]) -> None:
+        tiles = []
+        while self.peek("("):
+            tiles.append(tuple(self.listed("(", self._tile_size, ")")))
+        fields["tiles"] = tuple(tiles)
+
+    def _tile_size(self) -> int | None:
+        return None if self.accept("*") else self.integer("a tile size or *")
+
+    def _read_number(self, name: str, fields: dict[str, object]) -> None:
+        self.expect("(")
+        fields[name] = self.integer()
+        self.expect(")")
+
+    def _read_type(self, name: str, fields: dict[str, object]) -> None:
+        self.expect("(")
+        at = self.skip()
+        word = self.word("an element type")
+        if word not in BY_NAME or not BY_NAME[word].is_unsigned:
+            self.fail(f"'{word}' is no unsigned integer type", at)
+        fields[name] = word
+        self.expect(")")
+
+    def _read_split_configs(self, fields: dict[str, object]) -> None:
+        configs = []
+        while self.accept("("):
+            dimension = self.integer("a dimension number")
+            self.expect(":")
+            indices = [self.integer()]
+            while self.accept(","):
+                indices.append(self.integer())
+            self.expect(")")
+            configs.append((dimension, tuple(indices)))
+        fields["split_configs"] = tuple(configs)
+
+    def _read_physical_shape(self, fields: dict[str, object]) -> None:
+        at = self.skip()
+        if "dim_types" not in fields:
+            self.fail("a physical shape belongs to the layout of a sparse array only", at)
+        self.expect("(")
+        self.deeper("physical shapes")
+        fields["physical_shape"] = self.shape().to_string()
+        self.nesting -= 1
+        self.expect(")")
+
+    def program_shape(self) -> ProgramShape:
+        """(a: f32[], b: f32[]) -> f32[]; names may be left out."""
+        names: list[str] = []
+        shapes: list[AnyShape] = []
+        self.expect("(", "to begin the parameters")
+        if not self.accept(")"):
+            while True:
+                named = self.match(_PARAMETER_NAME)
+                if named is not None:
+                    names.append(named[1])
+                shapes.append(self.shape())
+                if not self.accept(","):
+                    self.expect(")", "to end the parameters")
+                    break
+        self.expect("->")
+        result = self.shape()
+        return ProgramShape(tuple(shapes), result, tuple(names) if len(names) == len(shapes) else ())
+
+
+_PARAMETER_NAME = re.compile(BLANK + f"%?({NAME})" + BLANK + ":")
+_KEY_ORDER = {key: n for n, key in enumerate(("D", "T", "L", "#", "*", "E", "S", "SC", "P", "M"))}
+_LAYOUT_READERS = {
+    "D": ShapeCursor._read_dim_types,
+    "T": ShapeCursor._read_tiles,
+    "L": lambda c, fields: c._read_number("tail_padding", fields),
+    "#": lambda c, fields: c._read_type("index_type", fields),
+    "*": lambda c, fields: c._read_type("pointer_type", fields),
+    "E": lambda c, fields: c._read_number("element_bits", fields),
+    "S": lambda c, fields: c._read_number("memory_space", fields),
+    "SC": ShapeCursor._read_split_configs,
+    "P": ShapeCursor._read_physical_shape,
+    "M": lambda c, fields: c._read_number("metadata_prefix", fields),
+}
