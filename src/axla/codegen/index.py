@@ -3,6 +3,9 @@
 An `Index` is `base + lane * stride` (stride 0: the same for all lanes) or, where that does not hold, a vector. It knows an
 upper limit and a divisor of its base, so that `//` and `%` of a collapsed or reshaped index keep the affine form, which is
 how contiguous loads are found. `Op.source` computes with these as it does with Python ints and NumPy arrays.
+
+An index also remembers that it is `(x // divisor) % modulus` of another one: when the digits of a delinearized index meet
+again in `linear`, they become x, whatever happened to the shape in between.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ class Index:
     """An index into one dimension. Supports `+ - * // %` with ints and other indices; all values stay >= 0 unless
     something is subtracted."""
 
-    __slots__ = ("f", "base", "stride", "lanes", "vec", "multiple", "limit")
+    __slots__ = ("f", "base", "stride", "lanes", "vec", "multiple", "limit", "view")
 
     def __init__(
         self, f: Function, base: Ssa, stride: int = 0, lanes: int = 1, *,
@@ -30,6 +33,7 @@ class Index:
         self.vec = vec
         self.multiple = multiple  # divides base
         self.limit = limit  # every lane is below it
+        self.view: tuple[Index, int, int] | None = None  # (x, divisor, modulus; 0: no modulus)
 
     @property
     def uniform(self) -> bool:
@@ -65,6 +69,8 @@ class Index:
         f = self.f
         lanes = max(self.lanes, other.lanes if isinstance(other, Index) else 1)
         a = self.vector(lanes)
+        if opcode in ("udiv", "urem") and self.limit <= 1 << 31 and lanes > 1 and a.type.endswith("i64>"):
+            return Index(f, self.base, 0, lanes, vec=_magic(f, opcode, a, int(other)), limit=limit)  # type: ignore[arg-type]
         b = other.vector(lanes) if isinstance(other, Index) else f.const(a.type, other)
         made = f.pure(a.type, f"{opcode} {a.type} {a.text}, {b.text}", (a, b))
         return Index(f, self.base, 0, lanes, vec=made, limit=limit)
@@ -122,6 +128,13 @@ class Index:
             return self
         if self.limit <= divisor:
             return Index(self.f, self.f.const(self.base.type, 0), limit=1)
+        found = self._quotient(divisor)
+        x, d, m = self.view or (self, 1, 0)
+        if m == 0 or m % divisor == 0:
+            found.view = (x, d * divisor, m // divisor)
+        return found
+
+    def _quotient(self, divisor: int) -> Index:
         limit = -(-self.limit // divisor)
         kind = self._split_kind(divisor)
         if kind == "general":
@@ -134,6 +147,13 @@ class Index:
     def __mod__(self, divisor: int) -> Index:
         if self.limit <= divisor:
             return self
+        found = self._remainder(divisor)
+        x, d, m = self.view or (self, 1, 0)
+        if m == 0 or m % divisor == 0:
+            found.view = (x, d, divisor)
+        return found
+
+    def _remainder(self, divisor: int) -> Index:
         kind = self._split_kind(divisor)
         if kind == "general":
             return self._vec_binary("urem", divisor, divisor)
@@ -150,23 +170,59 @@ def _divisor(index: Index) -> int:
 AnyIndex = Index | int
 
 
-def linear(index: Sequence[AnyIndex], strides: Sequence[int]) -> AnyIndex:
-    """The offset of an element, in elements."""
+def _magic(f: Function, opcode: str, a: Ssa, divisor: int) -> Ssa:
+    """a // divisor or a % divisor of vectors below 2**31, by a multiplication (CPUs have no vector division)."""
+    shift = 31 + max(1, (divisor - 1).bit_length())
+    factor = -(-(1 << shift) // divisor)  # below 2**33: the product fits 64 bits; exact for all a < 2**31
+    product = f.binary("mul", a, f.const(a.type, factor))
+    quotient = f.binary("lshr", product, f.const(a.type, shift))
+    if opcode == "udiv":
+        return quotient
+    return f.binary("sub", a, f.binary("mul", quotient, f.const(a.type, divisor)))
+
+
+def linear(index: Sequence[AnyIndex], sizes: Sequence[int]) -> AnyIndex:
+    """The row-major offset of an element in an array of the given sizes."""
     offset: AnyIndex = 0
-    for i, stride in zip(index, strides, strict=True):
-        term = i * stride
-        offset = term if isinstance(offset, int) and offset == 0 else term + offset
-    return offset
+    stride = 1
+    tail: AnyIndex | None = None  # the digits of one x gathered so far, and the stride of the last
+    tail_stride = 1
+    for i, size in zip(reversed(index), reversed(sizes), strict=True):
+        joined = _join(i, tail, stride // tail_stride) if tail is not None else None
+        if joined is not None:
+            tail = joined
+        else:
+            if tail is not None:
+                offset = _add(offset, tail * tail_stride)
+            tail, tail_stride = i, stride
+        stride *= size
+    return _add(offset, tail * tail_stride) if tail is not None else offset
 
 
-def delinearize(offset: AnyIndex, dims: Sequence[int]) -> tuple[AnyIndex, ...]:
-    """The index of the element at a row-major offset."""
+def _add(a: AnyIndex, b: AnyIndex) -> AnyIndex:
+    return b if isinstance(a, int) and a == 0 else b + a
+
+
+def _join(high: AnyIndex, low: AnyIndex, size: int) -> Index | None:
+    """x // d % (m * size) from its digits x // (d * size) % m and x // d % size."""
+    if isinstance(high, int) or isinstance(low, int) or high.view is None or low.view is None:
+        return None
+    x, divisor, modulus = high.view
+    y, low_divisor, low_modulus = low.view
+    if x is not y or low_modulus != size or divisor != low_divisor * size:
+        return None
+    whole = x // low_divisor
+    return whole % (modulus * size) if modulus else whole
+
+
+def delinearize(offset: AnyIndex, sizes: Sequence[int]) -> tuple[AnyIndex, ...]:
+    """The index of the element at a row-major offset; every digit but the first is below its size."""
     found: list[AnyIndex] = []
-    for d in reversed(dims[1:]):
+    for d in reversed(sizes[1:]):
         found.append(offset % d if d > 1 else 0)
         offset = offset // d if d > 1 else offset
-    if dims:
-        found.append(offset)
+    if sizes:
+        found.append(offset if sizes[0] != 1 else 0)
     return tuple(reversed(found))
 
 

@@ -14,13 +14,23 @@ from dataclasses import dataclass, replace
 from axla.codegen.emit.microkernel import Tile, part_bytes, part_count
 from axla.codegen.emit.pack import floor_power
 from axla.codegen.target import Target
-from axla.core.dtypes import DType
+from axla.core.dtypes import F32, S16, U16, DType
 
 ALIGNMENT = 64
 
 # Work (multiply-adds) below which cutting it for threads costs more than it gives: some 5 us of one core.
 _UNIT_WORK = 1 << 18
 _MOST_CALLS = 256
+
+
+def _widened(dtype: DType) -> DType:
+    """The type that sums are kept in: small floats as f32, small integers as 16 bits, which wrap to the same low bits."""
+    if dtype.is_float and dtype.bits < 32:
+        return F32
+    if dtype.is_integer and dtype.bits < 16:
+        # No vector unit multiplies bytes in one instruction.
+        return S16 if dtype.is_signed else U16
+    return dtype
 
 
 @dataclass(frozen=True)
@@ -48,6 +58,7 @@ class GemmSpec:
     out_batch: int | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "accumulator", _widened(self.accumulator))
         rows = {"lhs": (self.k, self.m), "rhs": (self.n, self.k), "out": (self.m, self.n)}
         if not self.lhs_transposed:
             rows["lhs"] = (self.m, self.k)
@@ -93,6 +104,7 @@ class GemmPlan:
     units: int
     group: int
     kernels: tuple[KernelCall, ...]
+    prefetch: bool = False
     lhs_bytes: int = 0
     rhs_bytes: int = 0
     partial_bytes: int = 0
@@ -117,12 +129,13 @@ def ceil_to(value: int, multiple: int) -> int:
 
 def _tile_cost(spec: GemmSpec, tile: Tile, parts: int, fused: bool) -> float:
     """Estimated cycles of the whole product by such tiles, memory aside."""
-    multiplies = tile.rows * tile.vectors * parts * parts * (1 if fused else 2)
-    loads = (tile.rows + tile.vectors) * parts
-    # A vector multiply-add and two loads per cycle; one cycle of loop overhead, and a little for every load.
-    step = max(multiplies, loads / 2) + 1 + loads / 16
-    last = 20 + 2 * tile.rows * tile.vectors * parts
-    return math.ceil(spec.m / tile.rows) * math.ceil(spec.n / tile.columns) * (spec.k * step + last)
+    sums = tile.rows * tile.vectors * parts
+    # A vector multiply-add and two loads per cycle, a latency of four; vectors of rhs come from L2, factors from L1.
+    step = max(sums * parts * (1 if fused else 2), (tile.rows + tile.vectors) * parts / 2, 4)
+    step += 0.5 + tile.rows * parts / 32 + tile.vectors * parts / 8
+    last = 20 + 2 * sums
+    # Code grows with the tile: of equally good ones the small one.
+    return math.ceil(spec.m / tile.rows) * math.ceil(spec.n / tile.columns) * (spec.k * step + last) * (1 + 0.003 * sums)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -140,8 +153,11 @@ def choose_tile(spec: GemmSpec, target: Target) -> Tile:
                 break
             # One register for the broadcast factor.
             most = (registers - parts - vectors * parts) // (vectors * parts)
+            if spec.accumulator.is_integer and spec.accumulator.bits == 64:
+                # A 64-bit product is a dozen instructions where it is not one.
+                most = min(most, 8 // vectors)
             for rows in range(1, min(most, 14, spec.m) + 1):
-                tile = Tile(rows, vectors, lanes)
+                tile = Tile(rows, vectors, lanes, 2)
                 cost = _tile_cost(spec, tile, parts, target.has_fma or spec.accumulator.is_integer)
                 if best is None or cost < best[0]:
                     best = (cost, tile)
@@ -170,9 +186,9 @@ def _plan_tiles(spec: GemmSpec, target: Target, fused_store: bool) -> GemmPlan:
     small = spec.m * spec.n * spec.k <= 128**3
     reused = spec.m >= 4 * tile.rows
     pack_rhs = converts or spec.rhs_transposed or spec.n < tile.columns or (reused and not small)
-    pack_lhs = converts or (not spec.accumulator.is_complex and _lhs_reuse(spec, tile) and (spec.lhs_transposed or not small))
-    depth = spec.k if small else _blocks(spec.k, 384, max(8, tile.lanes))
-    columns = max(1, min(target.caches.l2 // 2 // (depth * size) // tile.columns, -(-spec.n // tile.columns)))
+    pack_lhs = converts or (not spec.accumulator.is_complex and spec.lhs_transposed and _lhs_reuse(spec, tile) and not small)
+    depth = spec.k if small else _blocks(spec.k, 256, max(8, tile.lanes))
+    columns = max(1, min(target.caches.l2 // 4 // (depth * size) // tile.columns, -(-spec.n // tile.columns)))
     unit_columns, unit_rows = _units(spec, tile, columns * tile.columns, pack_rhs)
     units = spec.batch * -(-spec.m // unit_rows) * -(-spec.n // unit_columns)
     group = max(-(-units // _MOST_CALLS), _UNIT_WORK // max(1, unit_rows * unit_columns * spec.k), 1)
@@ -184,6 +200,7 @@ def _plan_tiles(spec: GemmSpec, target: Target, fused_store: bool) -> GemmPlan:
         found,
         lhs_bytes=aligned(tile.rows * lhs_stride(found) * size) if pack_lhs else 0,
         rhs_bytes=aligned(unit_columns * depth * size) if pack_rhs else 0,
+        prefetch=pack_rhs and not small and not spec.rhs_transposed and tile.lanes > 1,
         partial_bytes=aligned(unit_rows * unit_columns * size) if depth < spec.k and not direct else 0,
     )
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from axla.codegen import small_float
-from axla.codegen.arithmetic import Arithmetic
-from axla.codegen.convert import convert, memory_element
-from axla.codegen.emit.microkernel import Parts, load_parts, part_bytes, part_count, part_type, split_parts, store_parts
+from axla.codegen.emit.microkernel import Parts, part_bytes, part_count, part_type, store_parts
 from axla.codegen.emit.transpose_registers import transpose_block
 from axla.codegen.function import Function, Ssa, vector
 from axla.codegen.target import Target
+from axla.codegen.value import Values
 from axla.core.dtypes import DType
+
+
+def element_address(f: Function, dtype: DType, pointer: Ssa, index: Ssa) -> Ssa:
+    """The address of element `index` of an array of `dtype`."""
+    return f.gep(f"[{dtype.itemsize} x i8]" if dtype.itemsize > 1 else "i8", pointer, index)
 
 
 @dataclass(frozen=True)
@@ -24,27 +27,9 @@ class Reader:
 
     def load(self, f: Function, pointer: Ssa, index: Ssa, lanes: int) -> Parts:
         """`lanes` elements from element `index` on."""
-        if self.source is self.to:
-            return load_parts(f, self.to, pointer, index, lanes)
-        source = self.source.real
-        m = Arithmetic(f, self.target)
-        found = []
-        for part in self._memory(f, pointer, index, lanes):
-            value = m.reg(part)
-            if source.is_float and source.bits < 32:
-                value = small_float.decode(value, source)
-            found.append(convert(value, source, self.to.real).ssa)
-        if part_count(self.to) > len(found):
-            found.append(f.zero(found[0].type))
-        return tuple(found[: part_count(self.to)])
-
-    def _memory(self, f: Function, pointer: Ssa, index: Ssa, lanes: int) -> Parts:
-        """The bits as they stand in memory, parts split."""
-        parts = part_count(self.source)
-        element = memory_element(self.source.real)
-        address = f.gep(element, pointer, f.mul(index, f.const(index.type, parts)))
-        both = f.load(vector(element, parts * lanes), address, self.source.real.itemsize)
-        return (both,) if parts == 1 else split_parts(f, both, lanes)
+        values = Values(f, self.target)
+        loaded = values.load(self.source, element_address(f, self.source, pointer, index), lanes)
+        return values.convert(loaded, self.to).parts
 
 
 @dataclass(frozen=True)

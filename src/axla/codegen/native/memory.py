@@ -144,7 +144,6 @@ def _trim(m: Module) -> None:
         head.store(f.null)
         f.call("void", "axla_memory_release")
         freed = f.slot(f.i64(0))
-        freed.store(f.i64(0))
         with f.loop() as loop:
             first = block.load("ptr")
             with f.when(first.eq(0)):

@@ -33,7 +33,7 @@ JOB = Struct(
 _SPINS = 1000
 _FUTEX = {"x86_64": 202, "aarch64": 98}
 _WAIT, _WAKE = 128, 129  # private futexes
-_PAUSE = {"x86_64": "pause", "aarch64": "yield"}
+_PAUSE = {"x86_64": ("llvm.x86.sse2.pause", ()), "aarch64": ("llvm.aarch64.hint", (1,))}
 _NO_ERROR = -1
 _SIG_SETMASK = 2
 
@@ -69,7 +69,8 @@ def _system(m: Module, machine: str) -> None:
     f.call("i64", "syscall", f.i64(number), address, f.i64(_WAKE), count, variadic=1)
     f.ret()
     f = m.function("pause", "void")
-    f.line(f'call void asm sideeffect "{_PAUSE[machine]}", ""()')
+    intrinsic, operands = _PAUSE[machine]
+    f.call("void", intrinsic, *map(f.i32, operands))
     f.ret()
 
 
@@ -79,7 +80,6 @@ def _range(f: Function, frame: V, kernel: V, args: V, index: V, grain: V, count:
     end = begin + grain
     end = f.select(end.lt(count), end, count)
     code = f.slot(f.i32(CANCELLED))
-    code.store(f.i32(CANCELLED))
     with f.when(frame.get(FRAME, "cancel").load("i32", "monotonic").eq(0), likely=True):
         code.store(f.call_pointer("i32", kernel, frame, args, begin, end))
     return code.load("i32")
@@ -224,7 +224,6 @@ def _close(f: Function) -> None:
     state_at = f.glob("pool_state")
     state_at.atomic("and", f.i64(-2))
     spins = f.slot(f.i64(0))
-    spins.store(f.i64(0))
     with f.loop() as loop:
         inside = state_at.load("i64", "seq_cst").cast("i32")
         with f.when(inside.eq(0), likely=True):

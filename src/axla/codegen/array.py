@@ -1,0 +1,71 @@
+"""Arrays in memory as kernels see them: a pointer, a shape, and how an index becomes an address."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from axla.codegen.function import Ssa
+from axla.codegen.index import AnyIndex, linear
+from axla.codegen.value import Value, Values
+from axla.core.dtypes import DType
+
+
+class Array:
+    """A dense row-major array at `pointer`. `readonly`: nobody writes it while the function runs."""
+
+    __slots__ = ("values", "pointer", "dtype", "dims", "readonly")
+
+    def __init__(
+        self, values: Values, pointer: Ssa, dtype: DType, dims: Sequence[int], *, readonly: bool = True
+    ):
+        self.values = values
+        self.pointer = pointer
+        self.dtype = dtype
+        self.dims = tuple(dims)
+        self.readonly = readonly
+
+    def load(self, index: Sequence[AnyIndex], lanes: int) -> Value:
+        """The elements at an index: one value where it is the same for all lanes, else one per lane."""
+        offset = linear(index, self.dims)
+        values, f = self.values, self.values.f
+        if isinstance(offset, int):
+            return values.load(self.dtype, self._address(f.index(offset)), 1, self.readonly)
+        if offset.vec is not None:
+            return values.gather(self.dtype, self.pointer, offset.vec, self.readonly)
+        if offset.stride == 0:
+            return values.load(self.dtype, self._address(offset.base), 1, self.readonly)
+        if offset.stride == 1:
+            return values.load(self.dtype, self._address(offset.base), offset.lanes, self.readonly)
+        if offset.stride == -1:
+            last = f.add(offset.base, f.const(offset.base.type, 1 - offset.lanes))
+            return reverse_lanes(values, values.load(self.dtype, self._address(last), offset.lanes, self.readonly))
+        return values.gather(self.dtype, self.pointer, offset.vector(offset.lanes), self.readonly)
+
+    def store(self, index: Sequence[AnyIndex], value: Value, *, nontemporal: bool = False) -> None:
+        """Writes a value: contiguous lanes as one vector, others lane by lane (in lane order)."""
+        values, f = self.values, self.values.f
+        offset = linear(index, self.dims)
+        if isinstance(offset, int):
+            values.store(value, self._address(f.index(offset)))
+        elif offset.vec is None and offset.stride == 1:
+            wide = values.splat(value, offset.lanes)
+            values.store(wide, self._address(offset.base), nontemporal=nontemporal)
+        elif offset.uniform:
+            values.store(value, self._address(offset.base))
+        else:
+            positions = offset.vector(offset.lanes)
+            for lane in range(offset.lanes):
+                values.store(values.lane(value, lane) if value.lanes > 1 else value, self._address(f.extract(positions, lane)))
+
+    def _address(self, offset: Ssa) -> Ssa:
+        return element_address(self.values, self.pointer, self.dtype, offset)
+
+
+def element_address(values: Values, pointer: Ssa, dtype: DType, offset: Ssa) -> Ssa:
+    """The address of element `offset` of an array of `dtype`."""
+    f = values.f
+    return f.gep(f"[{dtype.itemsize} x i8]" if dtype.itemsize > 1 else "i8", pointer, offset)
+
+
+def reverse_lanes(values: Values, value: Value) -> Value:
+    return values.shuffle(value, value, range(value.lanes - 1, -1, -1))

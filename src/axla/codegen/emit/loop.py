@@ -1,0 +1,221 @@
+"""The loop emitter: every root is computed element by element over one index space.
+
+The space is collapsed as far as the kernel's broadcasts allow, so that lanes run along the longest contiguous stretch.
+Where its size is no multiple of the lanes, the last vector overlaps the one before it; outputs that share memory with an
+input get one-lane code for the rest instead, since they must not be computed twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from axla.analysis.kernel_kinds import LoopKind
+from axla.codegen.element import Elements, reshape_index
+from axla.codegen.function import Module, Ssa
+from axla.codegen.index import AnyIndex, Index
+from axla.codegen.kernel import (
+    KernelTask,
+    KernelWriter,
+    Phase,
+    Plan,
+    Space,
+    body_cost,
+    cut,
+    dims_index,
+    grain_of,
+    outer_index,
+    widest,
+)
+from axla.codegen.target import Target
+from axla.core.shape import Shape
+from axla.ir.graph import Computation, Instruction
+
+SMALL_BODY = 12
+"""Instructions up to which a loop body is written twice per iteration."""
+
+Indices = tuple[AnyIndex, ...]
+
+
+def plan(task: KernelTask, target: Target) -> Plan:
+    """How a loop kernel is called."""
+    assert isinstance(task.kind, LoopKind)
+    space = loop_space(task, task.kind.dims, target)
+    return Plan((loop_phase(task.name, task.computation, space, task.kind),))
+
+
+def loop_phase(symbol: str, computation: Computation, space: Space, kind: LoopKind | None = None) -> Phase:
+    cost = body_cost(computation) * space.block
+    for inner in kind.inner if kind else ():
+        cost *= _inner_cost(inner)
+    grain, parallel = grain_of(space.count, cost)
+    return Phase(symbol, space.count, grain, parallel)
+
+
+def _inner_cost(inst: Instruction) -> int:
+    shape = inst.shape
+    result = max(1, sum(s.size for s in shape.leaves() if isinstance(s, Shape)))
+    operand = inst.operands[0].shape
+    assert isinstance(operand, Shape)
+    return max(1, operand.size // result) + 1
+
+
+def loop_space(task: KernelTask, dims: Sequence[int], target: Target) -> Space:
+    cost = body_cost(task.computation)
+    return cut(dims, target.lanes(widest(task.computation)), cost, mergeable(task.computation, dims))
+
+
+def emit(module: Module, task: KernelTask, target: Target) -> None:
+    """Writes the kernel of a `LoopKind`."""
+    kind = task.kind
+    assert isinstance(kind, LoopKind)
+    space = loop_space(task, kind.dims, target)
+    k = KernelWriter(module, task, target, task.name)
+    dims = kind.dims
+
+    def body(e: Elements, index: Indices) -> None:
+        values = []
+        for root in task.roots:
+            shape = root.shape
+            assert isinstance(shape, Shape)
+            at = index if shape.dims == tuple(dims) else reshape_index(index, dims, shape.dims)
+            values.append((at, e(root, at)))
+        # All is read before anything is written: an output may lie where an input lies.
+        for (at, value), output in zip(values, k.outputs, strict=True):
+            output.store(at, value)
+
+    walk(k, space, dims, body, once=bool(task.in_place))
+    k.finish()
+
+
+def walk(
+    k: KernelWriter, space: Space, dims: Sequence[int], body: Callable[[Elements, Indices], None], *, once: bool
+) -> None:
+    """Runs `body` at every index of the kernel's range; `once`: no index twice."""
+    f = k.f
+    with f.loop(k.begin, k.end, 1, nonempty=True) as step:
+        outer, block = outer_index(f, space, step.index)
+        if space.blocks == 1:
+            vectors(k, space, f.index(0), f.index(space.inner), lambda e, i: body(e, dims_index(space, dims, outer, i)), once)
+        else:
+            low = f.mul(block, f.index(space.block))
+            high = f.smin(f.add(low, f.index(space.block)), f.index(space.inner))
+            vectors(k, space, low, high, lambda e, i: body(e, dims_index(space, dims, outer, i)), once)
+
+
+def vectors(
+    k: KernelWriter, space: Space, low: Ssa, high: Ssa, body: Callable[[Elements, AnyIndex], None], once: bool
+) -> None:
+    """Runs `body` with vectors of indices that cover [low, high) of the space's inner dimension."""
+    f, lanes, inner = k.f, space.lanes, space.inner
+    rest = inner % lanes
+    e = k.elements(lanes)
+    if lanes == 1:
+        with f.loop(low, high, 1, nonempty=True) as loop:
+            body(e, Index(f, loop.index, limit=inner))
+        return
+    if rest and once:
+        _main_then_single(k, space, low, high, body)
+        return
+    if inner == lanes:
+        body(e, Index(f, f.index(0), 1, lanes, limit=inner))
+        return
+    unroll = 1 if rest else _unroll(k.task.computation, space)
+    with f.loop(low, high, lanes * unroll, nonempty=True) as loop:
+        for part in range(unroll):
+            base = f.add(loop.index, f.index(part * lanes))
+            multiple = lanes
+            if rest:
+                base = f.smin(base, f.index(inner - lanes))
+                multiple = 1
+            body(e, Index(f, base, 1, lanes, multiple=multiple, limit=inner))
+
+
+def _unroll(computation: Computation, space: Space) -> int:
+    size = space.inner if space.blocks == 1 else _common(space)
+    for unroll in (4, 2):
+        if size % (space.lanes * unroll) == 0 and len(computation.instructions) * unroll <= 2 * SMALL_BODY:
+            return unroll
+    return 1
+
+
+def _common(space: Space) -> int:
+    """A size of which both a full block and the last one are multiples."""
+    last = space.inner % space.block
+    size = space.block
+    while last:
+        size, last = last, size % last
+    return size
+
+
+def _main_then_single(
+    k: KernelWriter, space: Space, low: Ssa, high: Ssa, body: Callable[[Elements, AnyIndex], None]
+) -> None:
+    """Full vectors, then one element at a time."""
+    f, lanes, inner = k.f, space.lanes, space.inner
+    whole = inner - inner % lanes
+    with f.loop(low, f.smin(high, f.index(whole)), lanes) as loop:
+        body(k.elements(lanes), Index(f, loop.index, 1, lanes, multiple=lanes, limit=inner))
+    with f.loop(f.smax(low, f.index(whole)), high, 1) as loop:
+        body(k.elements(1), Index(f, loop.index, limit=inner))
+
+
+def mergeable(computation: Computation, dims: Sequence[int]) -> list[bool]:
+    """For each pair of neighbouring dimensions of `dims`: whether walking them as one keeps accesses simple."""
+    dims = tuple(dims)
+    found = [True] * max(0, len(dims) - 1)
+    for inst in computation.instructions:
+        shape = inst.shape
+        if not isinstance(shape, Shape) or shape.dims != dims or inst.op.elementwise:
+            continue
+        test = _MERGE.get(inst.op.opcode)
+        if test is not None:
+            for d in range(len(found)):
+                found[d] = found[d] and test(inst, d)
+    return found
+
+
+def _broadcast_merges(inst: Instruction, d: int) -> bool:
+    dimensions = inst.op.dimensions  # type: ignore[attr-defined]
+    first, second = d in dimensions, d + 1 in dimensions
+    if first != second:
+        return inst.shape.dims[d if not first else d + 1] == 1  # type: ignore[attr-defined]
+    return not first or dimensions.index(d + 1) == dimensions.index(d) + 1
+
+
+def _iota_merges(inst: Instruction, d: int) -> bool:
+    return inst.op.iota_dimension not in (d, d + 1)  # type: ignore[attr-defined]
+
+
+def _transpose_merges(inst: Instruction, d: int) -> bool:
+    dimensions = inst.op.dimensions  # type: ignore[attr-defined]
+    return dimensions[d + 1] == dimensions[d] + 1
+
+
+def _same_sizes(inst: Instruction, d: int) -> bool:
+    source = inst.operands[0].shape.dims  # type: ignore[attr-defined]
+    result = inst.shape.dims  # type: ignore[attr-defined]
+    return source[d] == result[d] and source[d + 1] == result[d + 1]
+
+
+def _reverse_merges(inst: Instruction, d: int) -> bool:
+    dimensions = inst.op.dimensions  # type: ignore[attr-defined]
+    return d not in dimensions and d + 1 not in dimensions
+
+
+def _concatenate_merges(inst: Instruction, d: int) -> bool:
+    return inst.op.dimension not in (d, d + 1)  # type: ignore[attr-defined]
+
+
+_MERGE: dict[str, Callable[[Instruction, int], bool]] = {
+    "broadcast": _broadcast_merges,
+    "iota": _iota_merges,
+    "transpose": _transpose_merges,
+    "slice": _same_sizes,
+    "dynamic-slice": _same_sizes,
+    "pad": _same_sizes,
+    "reverse": _reverse_merges,
+    "concatenate": _concatenate_merges,
+    "gather": lambda inst, d: False,
+    "reduce": lambda inst, d: False,
+    "dot": lambda inst, d: False,
+}

@@ -1,0 +1,241 @@
+"""Kernels: functions `i32 name(ptr frame, ptr args, i64 begin, i64 end)` that compute one fused computation.
+
+`args` points to the addresses of the inputs (the parameters of the computation, in order), the outputs (the leaves of its
+root) and, where a plan asks for it, scratch memory. A kernel is planned from its kind and the Target alone: `plan` says how
+many phases it has and how each phase's index space is cut, `emit` writes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+from axla.analysis.kernel_kinds import KernelKind
+from axla.codegen.array import Array
+from axla.codegen.element import Elements
+from axla.codegen.function import Function, Module, Ssa
+from axla.codegen.index import AnyIndex, Index, delinearize
+from axla.codegen.target import Target
+from axla.codegen.value import Values
+from axla.core.dtypes import DType
+from axla.core.shape import Shape, TupleShape
+from axla.ir.graph import Computation, Instruction
+
+PARALLEL_COST = 100_000
+"""Below so many element operations (some 20 us) a kernel is not worth waking another thread."""
+CHUNK_COST = 60_000
+"""Element operations of one piece of a parallel kernel."""
+EXPENSIVE = 12
+"""Element operations that exp, log, divide... count as."""
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """One call of a kernel function: `count` steps of its outer index space, handed out in pieces of `grain`.
+
+    `parallel`: worth several threads. All of a phase is done before the next begins.
+    """
+
+    symbol: str
+    count: int
+    grain: int
+    parallel: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How a kernel is called."""
+
+    phases: tuple[Phase, ...]
+    scratch_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class KernelTask:
+    """What is to be emitted: a computation of a kind, under a name. `in_place`: (output, input) pairs that share memory."""
+
+    name: str
+    computation: Computation
+    kind: KernelKind
+    in_place: tuple[tuple[int, int], ...] = field(default=())
+
+    @property
+    def roots(self) -> tuple[Instruction, ...]:
+        return kernel_roots(self.computation)
+
+
+def kernel_roots(computation: Computation) -> tuple[Instruction, ...]:
+    """The instructions whose values a kernel writes: its root, or the operands of a root tuple."""
+    root = computation.root
+    return root.operands if root.op.opcode == "tuple" else (root,)
+
+
+def output_shapes(computation: Computation) -> tuple[Shape, ...]:
+    """The shape of every output, in order."""
+    shape = computation.root.shape
+    return tuple(shape.leaves()) if isinstance(shape, TupleShape) else (shape,)  # type: ignore[return-value]
+
+
+def widest(computation: Computation) -> DType:
+    """The widest element type that the instructions of a kernel compute with."""
+    found: DType | None = None
+    for inst in computation.instructions:
+        shape = inst.shape
+        if isinstance(shape, Shape) and (found is None or _width(shape.dtype) > _width(found)):
+            found = shape.dtype
+    assert found is not None
+    return found
+
+
+def _width(dtype: DType) -> int:
+    return max(dtype.real.bits, 32) if dtype.is_inexact else dtype.bits
+
+
+def body_cost(computation: Computation) -> int:
+    """Element operations for one element of a kernel's index space."""
+    cost = 1
+    for inst in computation.instructions:
+        if inst.op.elementwise:
+            cost += EXPENSIVE if inst.op.expensive else 1
+        elif inst.op.opcode == "reduce":
+            cost += 2
+    return cost
+
+
+def grain_of(count: int, cost_per_step: int) -> tuple[int, bool]:
+    """(grain, parallel) of an index space. Depends on shapes only, so that results never depend on threads."""
+    total = count * cost_per_step
+    if total < PARALLEL_COST or count < 2:
+        return max(count, 1), False
+    grain = max(1, min(count // 2, CHUNK_COST // max(cost_per_step, 1)))
+    return grain, True
+
+
+class KernelWriter:
+    """One kernel function being written, with its arrays."""
+
+    def __init__(self, module: Module, task: KernelTask, target: Target, symbol: str, *, linkage: str = "internal"):
+        self.task = task
+        self.target = target
+        attributes = 'nounwind noinline "no-builtins"'
+        if target.vector_bytes == 64:
+            attributes += ' "prefer-vector-width"="512"'
+        self.f = Function(
+            module, symbol, "i32", [("ptr noalias", "frame"), ("ptr noalias", "args"), ("i64", "begin"), ("i64", "end")],
+            linkage=linkage, attributes=attributes,
+        )  # fmt: skip
+        f = self.f
+        self.values = Values(f, target)
+        computation = task.computation
+        shared = {i for _, i in task.in_place}
+        self.inputs = [
+            self._array(number, p.shape, number not in shared)  # type: ignore[arg-type]
+            for number, p in enumerate(computation.parameters)
+        ]
+        first = len(computation.parameters)
+        self.outputs = [self._array(first + k, s, False) for k, s in enumerate(output_shapes(computation))]
+        self._scratch_slot = first + len(self.outputs)
+
+    def _array(self, slot: int, shape: Shape, readonly: bool) -> Array:
+        return Array(self.values, self._pointer(slot), shape.dtype, shape.dims, readonly=readonly)
+
+    def _pointer(self, slot: int) -> Ssa:
+        f = self.f
+        return f.load("ptr", f.gep("ptr", f.params["args"], f.const("i64", slot)), 8, readonly=True)
+
+    def scratch(self, offset: int = 0) -> Ssa:
+        """The address of the kernel's scratch memory, `offset` bytes in."""
+        return self.f.gep("i8", self._pointer(self._scratch_slot), self.f.const("i64", offset))
+
+    @property
+    def begin(self) -> Ssa:
+        return self._range("begin")
+
+    @property
+    def end(self) -> Ssa:
+        return self._range("end")
+
+    def _range(self, name: str) -> Ssa:
+        return self.f.cast("trunc", self.f.params[name], self.f.module.index_type)
+
+    def elements(self, lanes: int) -> Elements:
+        """Element generators with the computation's parameters bound to the inputs."""
+        found = Elements(self.values, lanes)
+        for parameter, array in zip(self.task.computation.parameters, self.inputs, strict=True):
+            found.bind(parameter, array)
+        return found
+
+    def shares_memory(self, output: int) -> bool:
+        """Whether an output lies where an input lies."""
+        return any(o == output for o, _ in self.task.in_place)
+
+    def finish(self) -> None:
+        self.f.ret(self.f.const("i32", 0))
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """A row-major index space cut for a kernel: `outer` sizes, then `inner` elements that lanes run along, in `block`s.
+
+    The kernel's outer index counts blocks: (outer..., block number).
+    """
+
+    outer: tuple[int, ...]
+    inner: int
+    block: int
+    lanes: int
+
+    @property
+    def blocks(self) -> int:
+        return -(-self.inner // self.block)
+
+    @property
+    def count(self) -> int:
+        return prod(self.outer) * self.blocks
+
+
+def cut(dims: Sequence[int], lanes: int, cost: int, mergeable: Sequence[bool]) -> Space:
+    """The space for a loop over `dims`; mergeable[d] says that dimensions d and d+1 may become one at no price."""
+    groups: list[int] = []
+    for d, size in enumerate(dims):
+        if d and (mergeable[d - 1] or size == 1 or groups[-1] == 1):
+            groups[-1] *= size
+        else:
+            groups.append(size)
+    if not groups:
+        groups = [1]
+    inner = groups.pop()
+    if inner < lanes and groups:  # short rows: lanes run across them
+        inner *= prod(groups)
+        groups = []
+    while lanes > inner:
+        lanes //= 2
+    lanes = max(lanes, 1)
+    block = inner
+    step = max(lanes * 4, CHUNK_COST // max(cost, 1) // (lanes * 4) * (lanes * 4))
+    if inner > 2 * step:
+        block = step
+    return Space(tuple(groups), inner, block, lanes)
+
+
+def outer_index(f: Function, space: Space, position: Ssa) -> tuple[tuple[AnyIndex, ...], Ssa]:
+    """(outer indices, block number) of a step of the kernel's outer index space."""
+    here = Index(f, position, limit=space.count)
+    sizes = (*space.outer, space.blocks)
+    *outer, block = delinearize(here, sizes)
+    return tuple(outer), f.index(block) if isinstance(block, int) else block.base
+
+
+def dims_index(space: Space, dims: Sequence[int], outer: Sequence[AnyIndex], inner: AnyIndex) -> tuple[AnyIndex, ...]:
+    """The index into `dims` of a place in the space that was cut from them."""
+    found: list[AnyIndex] = []
+    d = 0
+    for size, index in zip((*space.outer, space.inner), (*outer, inner), strict=True):
+        start, product = d, 1
+        while d < len(dims) and (product < size or (product == size and dims[d] == 1)):
+            product *= dims[d]
+            d += 1
+        found.extend(delinearize(index, dims[start:d]))
+    found.extend(0 for _ in range(len(dims) - d))
+    return tuple(found)
