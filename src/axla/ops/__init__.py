@@ -5,6 +5,44 @@ Read `elementwise.py` first, with `family.py` (what families of ops share) and `
 
 from axla.ir.op import OPS
 from axla.ir.structure import Constant, GetTupleElement, Parameter, Tuple
-from axla.ops.elementwise import *  # noqa: F403
+from axla.ops.contraction import (
+    Dot,
+)  # fmt: skip
+from axla.ops.control import (
+    AddDependency, AfterAll, Call, Conditional, CustomCall, Fusion, OptBarrier, While,
+)  # fmt: skip
+from axla.ops.conversion import (
+    Bitcast, BitcastConvert, Convert, ReducePrecision, StochasticConvert,
+)  # fmt: skip
+from axla.ops.elementwise import (
+    Abs, Acos, Acosh, Add, And, Asin, Asinh, Atan2, Atanh, Cbrt, Ceil, Clamp, Compare, Complex, Cosh,
+    Cosine, CountLeadingZeros, Divide, Erf, Exponential, ExponentialMinusOne, Floor, Imag, IsFinite, Log,
+    LogPlusOne, Logistic, Maximum, Minimum, Mulhi, Multiply, Negate, Not, Or, Popcnt, Power, Real,
+    Remainder, RoundNearestAfz, RoundNearestEven, Rsqrt, Select, ShiftLeft, ShiftRightArithmetic,
+    ShiftRightLogical, Sign, Sine, Sinh, Sqrt, Subtract, Tan, Tanh, Xor,
+)  # fmt: skip
+from axla.ops.indexing import (
+    Gather, Scatter,
+)  # fmt: skip
+from axla.ops.movement import (
+    Broadcast, Concatenate, Copy, DynamicReshape, DynamicSlice, DynamicUpdateSlice, Iota, Pad, Reshape,
+    Reverse, Slice, Transpose,
+)  # fmt: skip
+from axla.ops.reduction import (
+    Map, Reduce, Sort,
+)  # fmt: skip
 
-__all__ = sorted(cls.__name__ for cls in OPS.values())
+__all__ = [
+    "OPS",
+    "Abs", "Acos", "Acosh", "Add", "AddDependency", "AfterAll", "And", "Asin", "Asinh", "Atan2", "Atanh",
+    "Bitcast", "BitcastConvert", "Broadcast", "Call", "Cbrt", "Ceil", "Clamp", "Compare", "Complex",
+    "Concatenate", "Conditional", "Constant", "Convert", "Copy", "Cosh", "Cosine", "CountLeadingZeros",
+    "CustomCall", "Divide", "Dot", "DynamicReshape", "DynamicSlice", "DynamicUpdateSlice", "Erf",
+    "Exponential", "ExponentialMinusOne", "Floor", "Fusion", "Gather", "GetTupleElement", "Imag", "Iota",
+    "IsFinite", "Log", "LogPlusOne", "Logistic", "Map", "Maximum", "Minimum", "Mulhi", "Multiply",
+    "Negate", "Not", "OptBarrier", "Or", "Pad", "Parameter", "Popcnt", "Power", "Real", "Reduce",
+    "ReducePrecision", "Remainder", "Reshape", "Reverse", "RoundNearestAfz", "RoundNearestEven", "Rsqrt",
+    "Scatter", "Select", "ShiftLeft", "ShiftRightArithmetic", "ShiftRightLogical", "Sign", "Sine", "Sinh",
+    "Slice", "Sort", "Sqrt", "StochasticConvert", "Subtract", "Tan", "Tanh", "Transpose", "Tuple",
+    "While", "Xor",
+]  # fmt: skip

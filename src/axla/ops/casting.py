@@ -1,0 +1,122 @@
+"""Changing element types of NumPy arrays as HLO does: saturating conversions, bits, reduced precision."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from axla.core.dtypes import DType, from_numpy
+from axla.core.errors import UnsupportedError
+from axla.core.shape import Shape
+from axla.ops.numeric import widened
+
+Array = np.ndarray
+
+
+def convert(x: Array, to: DType) -> Array:
+    """The same numbers as `to`: float to integer truncates and saturates (NaN gives 0), integers wrap, pred is `!= 0`."""
+    of = from_numpy(x.dtype)
+    if of is to:
+        return x
+    if to.is_pred:
+        return np.asarray(widened(x) != 0)
+    if of.is_float and to.is_integer:
+        return saturate(x, to)
+    if of.is_integer and of.bits < 8:
+        x = widened(x)
+    if to.is_float and to.bits == 16 and of.is_integer and to.numpy == np.float16:
+        x = x.astype(np.float64)  # NumPy would round twice, by way of f32
+    if to.is_complex and of.is_float:
+        x = x.astype(to.real.numpy)
+    return x.astype(to.numpy)
+
+
+def saturate(x: Array, to: DType) -> Array:
+    """Floats to integers: truncated, out of range to the nearest, NaN to 0."""
+    values = np.trunc(x.astype(np.float64))
+    low, high = (-(1 << (to.bits - 1)), 1 << (to.bits - 1)) if to.is_signed else (0, 1 << to.bits)
+    inside = (values >= low) & (values < float(high))
+    wide = np.int64 if to.is_signed else np.uint64
+    result = np.where(inside, values, 0).astype(wide)
+    result = np.where(values >= float(high), wide(high - 1), np.where(values < low, wide(low), result))
+    return result.astype(to.numpy)
+
+
+def to_bits(x: Array) -> Array:
+    """Shape (..., bits): the bits of each element, lowest first."""
+    of = from_numpy(x.dtype)
+    raw = np.ascontiguousarray(x).reshape(*x.shape, 1).view(np.uint8)
+    return np.unpackbits(raw, axis=-1, bitorder="little")[..., : of.bits]
+
+
+def from_bits(bits: Array, to: DType) -> Array:
+    """The inverse of `to_bits`, for any leading dimensions."""
+    missing = to.itemsize * 8 - bits.shape[-1]
+    if missing:
+        # Signed numbers are kept sign-extended, so that equal values have equal bytes.
+        top = bits[..., -1:] if to.is_signed else np.zeros_like(bits[..., -1:])
+        bits = np.concatenate([bits, np.repeat(top, missing, -1)], -1)
+    raw = np.packbits(bits, axis=-1, bitorder="little")
+    return np.ascontiguousarray(raw).view(to.numpy).reshape(raw.shape[:-1])
+
+
+def bitcast(x: Array, to: DType) -> Array:
+    """The same bits as `to`; between widths the last dimension holds the parts, lowest first."""
+    of = from_numpy(x.dtype)
+    if of.bits == to.bits and of.itemsize == to.itemsize and of.bits >= 8:
+        return np.ascontiguousarray(x).view(to.numpy).reshape(x.shape)
+    if of.bits >= 8 and to.bits >= 8:
+        x = np.ascontiguousarray(x)
+        if of.bits > to.bits:
+            return x.reshape(*x.shape, 1).view(to.numpy)
+        return x.view(to.numpy).reshape(x.shape[:-1])
+    bits = to_bits(x)
+    if of.bits > to.bits:
+        bits = bits.reshape(*x.shape, of.bits // to.bits, to.bits)
+    elif of.bits < to.bits:
+        bits = bits.reshape(*x.shape[:-1], to.bits)
+    return from_bits(bits, to)
+
+
+def reinterpret(x: Array, shape: Shape) -> Array:
+    """The row-major bits of `x` as an array of `shape`, row-major."""
+    if from_numpy(x.dtype) is shape.dtype:
+        return np.ascontiguousarray(x).reshape(shape.dims)
+    if shape.dtype.bits == 8 * shape.dtype.itemsize and from_numpy(x.dtype).bits == 8 * x.dtype.itemsize:
+        return np.ascontiguousarray(x).reshape(-1).view(np.uint8).view(shape.dtype.numpy).reshape(shape.dims)
+    return from_bits(to_bits(x).reshape(-1, shape.dtype.bits), shape.dtype).reshape(shape.dims)
+
+
+def reduce_precision(x: Array, exponent_bits: int, mantissa_bits: int) -> Array:
+    """Rounds to nearest even; too large gives infinity, too small a zero of the same sign; NaN stays."""
+    finfo = from_numpy(x.dtype).finfo
+    mantissa, exponent = finfo.nmant, finfo.nexp
+    kind = np.dtype(f"u{x.dtype.itemsize}")
+    bits = np.ascontiguousarray(x).reshape(-1).view(kind).reshape(x.shape)
+    sign = bits & kind.type(1 << (mantissa + exponent))
+    exponent_mask = kind.type(((1 << exponent) - 1) << mantissa)
+    result = bits
+    if mantissa_bits < mantissa:
+        cut = mantissa - mantissa_bits
+        last = (bits >> kind.type(cut)) & kind.type(1)
+        half = kind.type((1 << (cut - 1)) - 1)
+        everything = (1 << (8 * kind.itemsize)) - 1
+        result = (bits + half + last) & kind.type(everything ^ ((1 << cut) - 1))
+    if exponent_bits < exponent:
+        bias, reach = (1 << (exponent - 1)) - 1, (1 << (exponent_bits - 1)) - 1
+        found = (result & exponent_mask) >> kind.type(mantissa)
+        result = np.where(found > bias + reach, sign | exponent_mask, np.where(found <= bias - reach, sign, result))
+    nan = np.isnan(widened(x))
+    result = np.where(nan, bits if mantissa_bits > 0 else sign | exponent_mask, result).astype(kind)
+    return result.view(x.dtype).reshape(x.shape)
+
+
+def stochastic_convert(x: Array, random: Array, to: DType) -> Array:
+    """Rounds away from zero where the fraction cut off, as a fixed-point number, is larger than the random bits."""
+    if not to.is_integer:
+        raise UnsupportedError(f"stochastic-convert to {to} is not implemented; integer types are")
+    values = x.astype(np.float64)
+    size = np.abs(values)
+    whole = np.trunc(size)
+    threshold = (size - whole) * 2.0 ** (8 * x.dtype.itemsize)
+    up = random.astype(np.float64) < np.trunc(threshold)
+    return saturate(np.copysign(np.where(np.isfinite(size) & up, whole + 1, size), values), to)

@@ -1,0 +1,143 @@
+"""dot: products summed over contracting dimensions."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from axla.core.dtypes import BF16, F16, F32, S8, S32, DType
+from axla.core.shape import AnyShape, Shape
+from axla.ir.attributes import Precision, Sparsity, Word
+from axla.ir.op import Op, op, reject
+from axla.ops.family import arrays, show
+from axla.ops.numeric import widened
+
+
+@op("dot", operands="lhs rhs *metadata")
+class Dot(Op):
+    """result[batch, i, j] = sum over k of lhs[batch, i, k] * rhs[batch, j, k].
+
+    i and j are the dimensions of lhs and rhs that neither contract nor batch. The sum is exact in f32 or better for
+    narrow floats, and rounded once.
+    """
+
+    shape: Shape
+    lhs_batch_dims: tuple[int, ...] = ()
+    lhs_contracting_dims: tuple[int, ...] = ()
+    rhs_batch_dims: tuple[int, ...] = ()
+    rhs_contracting_dims: tuple[int, ...] = ()
+    operand_precision: tuple[Precision, ...] = ()
+    algorithm: Word | None = None
+    sparsity: tuple[Sparsity, ...] = ()
+
+    expensive = True
+
+    def infer(self, lhs: AnyShape, rhs: AnyShape, *metadata: AnyShape) -> Shape:
+        left, right, *_ = arrays(self, lhs, rhs, *metadata)
+        check_dimension_numbers(self, left, right, self.sparsity)
+        result = contracted(self, left, right, self.shape.dtype)
+        if left.dtype.is_complex is not right.dtype.is_complex or left.dtype.is_complex is not self.shape.dtype.is_complex:
+            reject("dot_c9", f"dot: complex and other element types cannot be mixed: {show((left, right, self.shape))}")
+        return result
+
+    @classmethod
+    def of(cls, lhs: Shape, rhs: Shape, dtype: DType | None = None, **numbers: tuple[int, ...]) -> Dot:
+        """The dot of these operands, its result shape computed; `dtype` is the element type of the result."""
+        draft = cls(lhs, **numbers)  # type: ignore[arg-type]
+        check_dimension_numbers(draft, lhs, rhs, ())
+        return cls(contracted(draft, lhs, rhs, dtype or max(lhs.dtype, rhs.dtype, key=lambda d: d.bits)), **numbers)  # type: ignore[arg-type]
+
+    def evaluate(self, lhs: np.ndarray, rhs: np.ndarray, *metadata: np.ndarray) -> np.ndarray:
+        if self.sparsity:
+            from axla.core.errors import UnsupportedError
+
+            raise UnsupportedError("dot with sparsity is not implemented by the interpreter")
+        return contract(
+            lhs, rhs, (self.lhs_batch_dims, self.lhs_contracting_dims), (self.rhs_batch_dims, self.rhs_contracting_dims), self.shape.dtype
+        )
+
+    @classmethod
+    def samples(cls):
+        def made(lhs: Shape, rhs: Shape, dtype: DType | None = None, **numbers: tuple[int, ...]):
+            return (cls.of(lhs, rhs, dtype, **numbers), (lhs, rhs))
+
+        plain = {"lhs_contracting_dims": (1,), "rhs_contracting_dims": (0,)}
+        batch = {"lhs_batch_dims": (0,), "lhs_contracting_dims": (2,), "rhs_batch_dims": (1,), "rhs_contracting_dims": (0,)}
+        return [
+            made(Shape(F32, (2, 3)), Shape(F32, (3, 4)), **plain),
+            made(Shape(F16, (2, 3)), Shape(F16, (3, 4)), **plain),
+            made(Shape(BF16, (2, 3)), Shape(BF16, (3, 4)), F32, **plain),
+            made(Shape(S8, (2, 3)), Shape(S8, (3, 4)), S32, **plain),
+            made(Shape(F32, (5, 2, 3)), Shape(F32, (3, 5, 4)), **batch),
+            made(Shape(F32, (2,)), Shape(F32, (3,))),
+            made(Shape(F32, (3,)), Shape(F32, (3,)), lhs_contracting_dims=(0,), rhs_contracting_dims=(0,)),
+        ]
+
+
+def check_dimension_numbers(self: Dot, lhs: Shape, rhs: Shape, sparsity: tuple[Sparsity, ...]) -> None:
+    """Rejects dimension numbers that are not there, repeated, or of different sizes on the two sides."""
+    name = self.opcode.replace("-", "_")
+    for side, shape, batch, contracting in (
+        ("lhs", lhs, self.lhs_batch_dims, self.lhs_contracting_dims),
+        ("rhs", rhs, self.rhs_batch_dims, self.rhs_contracting_dims),
+    ):
+        numbers = (*batch, *contracting)
+        if len(set(numbers)) != len(numbers) or not all(0 <= d < shape.rank for d in numbers):
+            found = f"{side}_batch_dims={batch}, {side}_contracting_dims={contracting}"
+            reject(f"{name}_c1", f"{self.opcode}: {found} are not different dimensions of {show(shape)}")
+    for what, left, right in (
+        ("batch", self.lhs_batch_dims, self.rhs_batch_dims),
+        ("contracting", self.lhs_contracting_dims, self.rhs_contracting_dims),
+    ):
+        if len(left) != len(right):
+            reject(f"{name}_c2", f"{self.opcode}: {len(left)} {what} dimensions of lhs, {len(right)} of rhs; there must be as many")
+        for a, b in zip(left, right, strict=True):
+            if _stored(lhs, "L", a, sparsity) != _stored(rhs, "R", b, sparsity):
+                found = f"{what} dimension {a} of {show(lhs)} and {b} of {show(rhs)}"
+                reject(f"{name}_c3", f"{self.opcode}: {found} must have one size")
+
+
+def _stored(shape: Shape, side: str, dimension: int, sparsity: tuple[Sparsity, ...]) -> int:
+    """The size of a dimension, as it would be without sparsity."""
+    for s in sparsity:
+        if s.operand == side and s.dimension == dimension:
+            return shape.dims[dimension] * s.of // s.kept
+    return shape.dims[dimension]
+
+
+def contracted(self: Dot, lhs: Shape, rhs: Shape, dtype: DType) -> Shape:
+    """batch dimensions, free dimensions of lhs, free dimensions of rhs."""
+    left = [d for d in range(lhs.rank) if d not in self.lhs_batch_dims and d not in self.lhs_contracting_dims]
+    right = [d for d in range(rhs.rank) if d not in self.rhs_batch_dims and d not in self.rhs_contracting_dims]
+    dims = [*(lhs.dims[d] for d in self.lhs_batch_dims), *(lhs.dims[d] for d in left), *(rhs.dims[d] for d in right)]
+    if not (lhs.is_dynamic or rhs.is_dynamic):
+        return Shape(dtype, dims)
+    batch = [lhs.dynamic[a] or rhs.dynamic[b] for a, b in zip(self.lhs_batch_dims, self.rhs_batch_dims, strict=True)]
+    return Shape(dtype, dims, [*batch, *(lhs.dynamic[d] for d in left), *(rhs.dynamic[d] for d in right)])
+
+
+def accumulator(dtype: DType) -> np.dtype:
+    """The type in which products are summed: exact enough, and one that NumPy multiplies quickly."""
+    if dtype.is_float and dtype.bits < 32:
+        return np.dtype(np.float32)
+    if dtype.is_pred or dtype.is_integer and dtype.bits < 8:
+        return np.dtype(np.int32)
+    return dtype.numpy
+
+
+def contract(lhs: np.ndarray, rhs: np.ndarray, left_numbers: tuple, right_numbers: tuple, dtype: DType) -> np.ndarray:
+    """The dot of two arrays; `*_numbers` are (batch dimensions, contracting dimensions)."""
+    wide = accumulator(dtype)
+    (left_batch, left_sum), (right_batch, right_sum) = left_numbers, right_numbers
+    left_free = [d for d in range(lhs.ndim) if d not in left_batch and d not in left_sum]
+    right_free = [d for d in range(rhs.ndim) if d not in right_batch and d not in right_sum]
+    batch = [lhs.shape[d] for d in left_batch]
+    rows, columns = [lhs.shape[d] for d in left_free], [rhs.shape[d] for d in right_free]
+    depth = math.prod(lhs.shape[d] for d in left_sum)
+    a = lhs.transpose([*left_batch, *left_free, *left_sum]).reshape(math.prod(batch), math.prod(rows), depth)
+    b = rhs.transpose([*right_batch, *right_sum, *right_free]).reshape(math.prod(batch), depth, math.prod(columns))
+    product = np.matmul(widened(a).astype(wide), widened(b).astype(wide))
+    if dtype.is_pred:
+        product = product != 0
+    return product.astype(dtype.numpy).reshape(*batch, *rows, *columns)

@@ -1,0 +1,209 @@
+"""Calls, loops, branches, effects."""
+
+from __future__ import annotations
+
+from axla.core.dtypes import F32, PRED, S32
+from axla.core.shape import TOKEN, AnyShape, Shape, TupleShape
+from axla.ir.attributes import (
+    ApiVersion, ConvDims, CustomCallSchedule, FusionKind, OutputAlias, PaddingType, Precision, RawText, Window,
+)  # fmt: skip
+from axla.ir.graph import Computation, Module
+from axla.ir.op import OPS, Op, attr, op, reject
+from axla.ir.structure import Constant, Parameter
+from axla.ops.family import show
+from axla.ops.signature import accepts, returns, sample_reducer
+
+
+@op("while", operands="init")
+class While(Op):
+    """Applies `body` to the value as long as `condition` of it is true, starting from the operand."""
+
+    condition: Computation
+    body: Computation
+
+    expensive = True
+
+    def infer(self, init: AnyShape) -> AnyShape:
+        returns(self, accepts(self, self.condition, [init], "condition"), Shape(PRED), "condition")
+        returns(self, accepts(self, self.body, [init], "body"), init, "body")
+        return init.logical
+
+    @classmethod
+    def samples(cls):
+        module = Module("samples")
+        condition, body = module.add_computation("condition"), module.add_computation("body", entry=True)
+        for computation, opcode in ((condition, "compare"), (body, "multiply")):
+            x = computation.add(Parameter(Shape(F32), 0), name="x")
+            limit = computation.add(Constant.of(5.0, F32))
+            op_value = OPS[opcode](*["LT"] * (opcode == "compare"))
+            computation.set_root(computation.add(op_value, (x, limit)))
+        return [(cls(condition, body), (Shape(F32),))]
+
+
+@op("conditional", operands="branch_index *branch_operands")
+class Conditional(Op):
+    """One of the branches, applied to its operand: by a pred (true, false), or by an s32 (the last one if out of range)."""
+
+    true_computation: Computation | None = None
+    false_computation: Computation | None = None
+    branch_computations: tuple[Computation, ...] = ()
+
+    expensive = True
+
+    @property
+    def branches(self) -> tuple[Computation, ...]:
+        """In the order of operands: (true, false), or by index."""
+        return self.computations()
+
+    def infer(self, index: AnyShape, *operands: AnyShape) -> AnyShape:
+        branches = self.branches
+        by_pred = index.logical is Shape(PRED)
+        if not by_pred and index.logical is not Shape(S32):
+            reject("conditional_c1", f"conditional: the branch index must be pred[] or s32[], found {show(index)}")
+        if not branches or (by_pred and len(branches) != 2):
+            reject("conditional_c2", f"conditional: {'two' if by_pred else 'one or more'} branches are wanted, found {len(branches)}")
+        if len(operands) != len(branches):
+            reject("conditional_c3", f"conditional: {len(branches)} branches take as many operands, found {len(operands)}")
+        for number, (branch, operand) in enumerate(zip(branches, operands, strict=True)):
+            found = accepts(self, branch, [operand], f"branch {number}")
+            returns(self, found, branches[0].root.shape, f"branch {number}")
+        return branches[0].root.shape.logical
+
+    @classmethod
+    def samples(cls):
+        double, half = _sample_unary("negate"), _sample_unary("abs")
+        value = Shape(F32)
+        return [(cls(double, half), (Shape(PRED), value, value)), (cls(None, None, (double, half)), (Shape(S32), value, value))]
+
+
+@op("call", operands="*operands")
+class Call(Op):
+    """`to_apply`, applied to the operands."""
+
+    to_apply: Computation
+    is_composite: bool = False
+
+    expensive = True
+
+    def infer(self, *operands: AnyShape) -> AnyShape:
+        return accepts(self, self.to_apply, operands).root.shape.logical
+
+    @classmethod
+    def samples(cls):
+        return [(cls(sample_reducer("add", F32)), (Shape(F32), Shape(F32)))]
+
+
+@op("fusion", operands="*operands")
+class Fusion(Op):
+    """`calls`, applied to the operands, and compiled as one kernel."""
+
+    kind: FusionKind
+    output_to_operand_aliasing: tuple[OutputAlias, ...] = ()
+    calls: Computation = attr(always=True, default=None)
+
+    expensive = True
+
+    def infer(self, *operands: AnyShape) -> AnyShape:
+        return accepts(self, self.calls, operands, "calls").root.shape.logical
+
+    @classmethod
+    def samples(cls):
+        return [(cls(FusionKind.LOOP, calls=sample_reducer("multiply", F32)), (Shape(F32), Shape(F32)))]
+
+
+@op("custom-call", operands="*operands")
+class CustomCall(Op):
+    """Whatever the function named `custom_call_target` computes from the operands."""
+
+    shape: AnyShape
+    window: Window | None = None
+    dim_labels: ConvDims | None = None
+    feature_group_count: int = 1
+    batch_group_count: int = 1
+    operand_precision: tuple[Precision, ...] = ()
+    padding_type: PaddingType | None = None
+    custom_call_target: str = attr(always=True, default="")
+    operand_layout_constraints: tuple[AnyShape, ...] | None = None
+    custom_call_has_side_effect: bool = False
+    literal: RawText | None = None
+    output_to_operand_aliasing: tuple[OutputAlias, ...] = ()
+    schedule: CustomCallSchedule = CustomCallSchedule.NONE
+    api_version: ApiVersion = ApiVersion.ORIGINAL
+    called_computations: tuple[Computation, ...] = ()
+
+    expensive = True
+
+    def infer(self, *operands: AnyShape) -> AnyShape:
+        wanted = self.operand_layout_constraints
+        if wanted is not None and len(wanted) != len(operands):
+            reject("custom_call_c1", f"custom-call: {len(wanted)} operand_layout_constraints for {len(operands)} operands")
+        return self.shape
+
+    @classmethod
+    def samples(cls):
+        return [(cls(Shape(F32, (3,)), custom_call_target="sample"), (Shape(F32, (3,)), Shape(S32)))]
+
+
+@op("opt-barrier", operands="operand")
+class OptBarrier(Op):
+    """The operand itself; nothing is moved across."""
+
+    def infer(self, operand: AnyShape) -> AnyShape:
+        return operand.logical
+
+    def evaluate(self, operand):
+        return operand
+
+    @classmethod
+    def samples(cls):
+        return [(cls(), (Shape(F32, (3,)),)), (cls(), (TupleShape((Shape(F32), Shape(S32, (2,)))),))]
+
+
+@op("after-all", operands="*tokens")
+class AfterAll(Op):
+    """A token that comes after all its operands."""
+
+    side_effect = True
+
+    def infer(self, *tokens: AnyShape) -> AnyShape:
+        if any(not t.is_token for t in tokens):
+            reject("after_all_c1", f"after-all: operands must be tokens, found {show(tokens)}")
+        return TOKEN
+
+    def evaluate(self, *tokens):
+        return None
+
+    @classmethod
+    def samples(cls):
+        return [(cls(), ()), (cls(), (TOKEN, TOKEN))]
+
+
+@op("add-dependency", operands="operand token")
+class AddDependency(Op):
+    """The operand itself, not before the token is there."""
+
+    side_effect = True
+
+    def infer(self, operand: AnyShape, token: AnyShape) -> AnyShape:
+        if not token.is_token:
+            reject("add_dependency_c1", f"add-dependency: the second operand must be a token, found {show(token)}")
+        return operand.logical
+
+    def evaluate(self, operand, token):
+        return operand
+
+    @classmethod
+    def samples(cls):
+        return [(cls(), (Shape(F32, (3,)), TOKEN))]
+
+
+def _sample_unary(opcode: str) -> Computation:
+    module = Module("samples")
+    computation = module.add_computation(opcode, entry=True)
+    computation.set_root(computation.add(OPS[opcode](), (computation.add(Parameter(Shape(F32), 0), name="x"),)))
+    return computation
+
+
+__all__ = [
+    "AddDependency", "AfterAll", "Call", "Conditional", "CustomCall", "Fusion", "OptBarrier", "While",
+]  # fmt: skip

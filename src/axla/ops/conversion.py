@@ -1,0 +1,139 @@
+"""Ops that change the element type: convert, bitcast-convert, bitcast, reduce-precision, stochastic-convert."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from axla.core.dtypes import BF16, C64, F16, F32, F64, PRED, S4, S8, S32, S64, U8, U16, U32
+from axla.core.shape import AnyShape, Shape
+from axla.ir.op import Op, op, reject
+from axla.ops import casting
+from axla.ops.family import Elementwise, arrays, show
+
+
+@op("convert", operands="operand")
+class Convert(Elementwise):
+    """The same number in another element type.
+
+    Floats to integers truncate, saturate, and take NaN to 0; integers to integers wrap; to pred: whether not 0.
+    """
+
+    shape: Shape
+
+    def infer(self, operand: AnyShape) -> Shape:
+        (source,) = arrays(self, operand)
+        if source.dims != self.shape.dims:
+            reject("convert_c1", f"convert: {show(source)} cannot become {show(self.shape)}: dimensions differ")
+        if source.dtype.is_complex and not self.shape.dtype.is_complex:
+            reject("convert_c2", f"convert: complex {show(source)} cannot become {show(self.shape)}; take real or imag first")
+        return self.shape
+
+    def evaluate(self, operand: np.ndarray) -> np.ndarray:
+        return casting.convert(operand, self.shape.dtype)
+
+    @classmethod
+    def samples(cls):
+        pairs = [(F32, S32), (S32, F32), (F32, BF16), (F64, F16), (F32, PRED), (PRED, F32), (F32, U8), (S32, S8), (F32, C64), (S4, S64)]
+        return [(cls(Shape(to, (3, 4))), (Shape(of, (3, 4)),)) for of, to in pairs]
+
+
+@op("bitcast-convert", operands="operand")
+class BitcastConvert(Op):
+    """The same bits as another element type; between widths the last dimension holds the parts, lowest first."""
+
+    shape: Shape
+
+    def infer(self, operand: AnyShape) -> Shape:
+        (source,) = arrays(self, operand)
+        result = self.shape
+        if source.dtype.is_complex is not result.dtype.is_complex:
+            reject("bitcast_convert_c1", f"bitcast-convert: {show(source)} cannot become {show(result)}: only one is complex")
+        of, to = source.dtype.bits, result.dtype.bits
+        wanted: tuple[int, ...] | None = source.dims
+        if of > to:
+            wanted = (*source.dims, of // to) if of % to == 0 else None
+        elif of < to:
+            wanted = source.dims[:-1] if source.rank and source.dims[-1] * of == to else None
+        if result.dims != wanted:
+            reject("bitcast_convert_c2", f"bitcast-convert: {show(source)} of {of} bits cannot become {show(result)} of {to} bits")
+        return result
+
+    def evaluate(self, operand: np.ndarray) -> np.ndarray:
+        return casting.bitcast(operand, self.shape.dtype)
+
+    @classmethod
+    def samples(cls):
+        cases = [(F32, (3,), S32, (3,)), (F32, (2,), U16, (2, 2)), (U8, (3, 4), F32, (3,)), (BF16, (), U16, ()), (S8, (3,), S4, (3, 2)),
+                 (S4, (3, 2), U8, (3,)), (F64, (2,), U32, (2, 2))]  # fmt: skip
+        return [(cls(Shape(to, to_dims)), (Shape(of, of_dims),)) for of, of_dims, to, to_dims in cases]
+
+
+@op("bitcast", operands="operand")
+class Bitcast(Op):
+    """The bytes of the operand, read as another shape and layout."""
+
+    shape: AnyShape
+
+    def infer(self, operand: AnyShape) -> AnyShape:
+        if isinstance(operand, Shape) and isinstance(self.shape, Shape):
+            of, to = operand.size * operand.dtype.bits, self.shape.size * self.shape.dtype.bits
+            if of != to:
+                reject("bitcast_c1", f"bitcast: {show(operand)} has {of} bits, {show(self.shape)} has {to}")
+        return self.shape
+
+    def evaluate(self, operand: np.ndarray) -> np.ndarray:
+        """For default layouts on both sides; others need the operand's layout, which arrays do not have."""
+        assert isinstance(self.shape, Shape)
+        return casting.reinterpret(operand, self.shape)
+
+    @classmethod
+    def samples(cls):
+        return [(cls(Shape(F32, (6,))), (Shape(F32, (2, 3)),)), (cls(Shape(S32, (4,))), (Shape(F32, (2, 2)),))]
+
+
+@op("reduce-precision", operands="operand")
+class ReducePrecision(Elementwise):
+    """The operand rounded to a float with `exponent_bits` and `mantissa_bits`, in its own type."""
+
+    exponent_bits: int
+    mantissa_bits: int
+
+    def infer(self, operand: AnyShape) -> Shape:
+        (source,) = arrays(self, operand)
+        if not source.dtype.is_float:
+            reject("reduce_precision_c1", f"reduce-precision: floating-point is wanted, found {show(source)}")
+        if self.exponent_bits < 1 or self.mantissa_bits < 0:
+            found = f"exponent_bits={self.exponent_bits}, mantissa_bits={self.mantissa_bits}"
+            reject("reduce_precision_c2", f"reduce-precision: at least 1 and 0 bits are wanted, found {found}")
+        return source.logical
+
+    def evaluate(self, operand: np.ndarray) -> np.ndarray:
+        return casting.reduce_precision(operand, self.exponent_bits, self.mantissa_bits)
+
+    @classmethod
+    def samples(cls):
+        return [(cls(8, 7), (Shape(F32, (3, 4)),)), (cls(5, 10), (Shape(F32, (7,)),)), (cls(4, 3), (Shape(BF16, (5,)),)), (cls(8, 23), (Shape(F64),))]
+
+
+@op("stochastic-convert", operands="operand random")
+class StochasticConvert(Elementwise):
+    """Converts a float, rounding up with the probability of the part cut off; `random` has as many bits as the operand."""
+
+    shape: Shape
+
+    def infer(self, operand: AnyShape, random: AnyShape) -> Shape:
+        source, bits = arrays(self, operand, random)
+        if not source.dtype.is_float:
+            reject("stochastic_convert_c1", f"stochastic-convert: floating-point is wanted, found {show(source)}")
+        if not bits.dtype.is_unsigned or bits.dtype.bits != source.dtype.bits:
+            reject("stochastic_convert_c2", f"stochastic-convert: unsigned random bits as wide as {show(source)} are wanted, found {show(bits)}")
+        if not source.dims == bits.dims == self.shape.dims:
+            reject("stochastic_convert_c3", f"stochastic-convert: dimensions must be the same, found {show((source, bits, self.shape))}")
+        return self.shape
+
+    def evaluate(self, operand: np.ndarray, random: np.ndarray) -> np.ndarray:
+        return casting.stochastic_convert(operand, random, self.shape.dtype)
+
+    @classmethod
+    def samples(cls):
+        return [(cls(Shape(S8, (3, 4))), (Shape(F32, (3, 4)), Shape(U32, (3, 4)))), (cls(Shape(S32, (4,))), (Shape(F16, (4,)), Shape(U16, (4,))))]

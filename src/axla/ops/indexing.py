@@ -1,0 +1,220 @@
+"""gather and scatter: windows of an array at places given by an array of indices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+import numpy as np
+
+from axla.core.dtypes import F32, S32
+from axla.core.shape import AnyShape, Shape, TupleShape
+from axla.ir.graph import Computation
+from axla.ir.op import Op, attr, op, reject
+from axla.ops.family import arrays, show
+from axla.ops.signature import accepts_scalars
+
+_SOMEWHERE_OUTSIDE = 1 << 62
+
+
+@op("gather", operands="operand start_indices")
+class Gather(Op):
+    """Windows of `slice_sizes` of the operand, one for each index vector of `start_indices`.
+
+    Dimension `index_vector_dim` of the indices holds vectors; component k is the start in dimension `start_index_map[k]`.
+    Starts are clamped so that the window lies inside. Result dimensions `offset_dims` run over the window without
+    `collapsed_slice_dims` and `operand_batching_dims` (of size 1 there); the others run over the index vectors.
+    """
+
+    offset_dims: tuple[int, ...]
+    collapsed_slice_dims: tuple[int, ...]
+    start_index_map: tuple[int, ...]
+    operand_batching_dims: tuple[int, ...] = ()
+    start_indices_batching_dims: tuple[int, ...] = ()
+    index_vector_dim: int = attr(always=True, default=0)
+    slice_sizes: tuple[int, ...] = attr(always=True, default=())
+    indices_are_sorted: bool = False
+
+    def infer(self, operand: AnyShape, start_indices: AnyShape) -> Shape:
+        source, indices = arrays(self, operand, start_indices)
+        dropped = (*self.collapsed_slice_dims, *self.operand_batching_dims)
+        batch = _check_indices(self, source, indices, self.start_index_map, self.operand_batching_dims, self.start_indices_batching_dims)
+        sizes = self.slice_sizes
+        if len(sizes) != source.rank or not all(0 <= n <= d for n, d in zip(sizes, source.dims, strict=False)):
+            reject("gather_c1", f"gather: slice_sizes={sizes} do not lie within {show(source)}")
+        if len(set(dropped)) != len(dropped) or not all(0 <= d < source.rank for d in dropped):
+            reject("gather_c2", f"gather: collapsed_slice_dims and operand_batching_dims {dropped} are not different dimensions")
+        if any(sizes[d] > 1 for d in dropped):
+            reject("gather_c3", f"gather: slice_sizes={sizes} must be 1 in the collapsed and batching dimensions {dropped}")
+        if list(self.collapsed_slice_dims) != sorted(self.collapsed_slice_dims):
+            reject("gather_c4", f"gather: collapsed_slice_dims={self.collapsed_slice_dims} must be sorted")
+        window = [d for d in range(source.rank) if d not in dropped]
+        rank = len(batch) + len(window)
+        offsets = self.offset_dims
+        if len(offsets) != len(window) or list(offsets) != sorted(set(offsets)) or not all(0 <= d < rank for d in offsets):
+            reject("gather_c5", f"gather: offset_dims={offsets} must be {len(window)} increasing dimensions of the {rank} of the result")
+        inner, outer = iter(window), iter(batch)
+        dims, dynamic = [], []
+        for at in range(rank):
+            if at in offsets:
+                d = next(inner)
+                dims.append(sizes[d])
+                dynamic.append(source.dynamic[d] and sizes[d] == source.dims[d])
+            else:
+                d = next(outer)
+                dims.append(indices.dims[d])
+                dynamic.append(indices.dynamic[d])
+        return source.with_dims(dims, dynamic)
+
+    def evaluate(self, operand: np.ndarray, start_indices: np.ndarray) -> np.ndarray:
+        sizes = [min(n, d) for n, d in zip(self.slice_sizes, operand.shape, strict=True)]
+        starts = window_starts(
+            start_indices, self.index_vector_dim, operand.ndim, self.start_index_map, self.operand_batching_dims,
+            self.start_indices_batching_dims,
+        )  # fmt: skip
+        batch = starts.shape[:-1]
+        places = []
+        for d, size in enumerate(sizes):
+            start = np.clip(starts[..., d], 0, operand.shape[d] - size)
+            run = np.arange(size).reshape([-1 if k == d else 1 for k in range(operand.ndim)])
+            places.append(start.reshape(*batch, *[1] * operand.ndim) + run)
+        taken = operand[tuple(places)] if places else np.broadcast_to(operand, batch)
+        dropped = (*self.collapsed_slice_dims, *self.operand_batching_dims)
+        taken = taken.reshape(*batch, *[n for d, n in enumerate(sizes) if d not in dropped])
+        return np.moveaxis(taken, range(len(batch), taken.ndim), self.offset_dims)
+
+    @classmethod
+    def samples(cls):
+        return [
+            (cls((1,), (0,), (0,), index_vector_dim=1, slice_sizes=(1, 4)), (Shape(F32, (5, 4)), Shape(S32, (3, 1)))),
+            (cls((0,), (0,), (0,), index_vector_dim=1, slice_sizes=(1, 4)), (Shape(F32, (5, 4)), Shape(S32, (3,)))),
+            (cls((1, 2), (), (0, 1), index_vector_dim=0, slice_sizes=(2, 3)), (Shape(F32, (5, 4)), Shape(S32, (2, 7)))),
+            (
+                cls((2,), (1,), (1,), (0,), (0,), index_vector_dim=2, slice_sizes=(1, 1, 3)),
+                (Shape(F32, (2, 5, 3)), Shape(S32, (2, 4, 1))),
+            ),
+        ]
+
+
+@op("scatter", operands="*operands")
+class Scatter(Op):
+    """The operands, with windows combined with `updates` by `to_apply` at the places that the indices give.
+
+    Operands: n arrays, the indices, n updates. Dimensions `update_window_dims` of an update run over the window, the others
+    over index vectors. A window that does not lie inside is skipped. Windows are applied in row-major order of index vectors.
+    """
+
+    update_window_dims: tuple[int, ...]
+    inserted_window_dims: tuple[int, ...]
+    scatter_dims_to_operand_dims: tuple[int, ...]
+    input_batching_dims: tuple[int, ...] = ()
+    scatter_indices_batching_dims: tuple[int, ...] = ()
+    index_vector_dim: int = attr(always=True, default=0)
+    indices_are_sorted: bool = False
+    unique_indices: bool = False
+    to_apply: Computation = attr(always=True, default=None)
+
+    expensive = True
+
+    def infer(self, *operands: AnyShape) -> AnyShape:
+        shapes = arrays(self, *operands)
+        count = len(shapes) // 2
+        if len(shapes) % 2 == 0 or not count:
+            reject("scatter_c1", f"scatter: n arrays, indices and n updates are wanted, found {len(shapes)} operands")
+        sources, indices, updates = shapes[:count], shapes[count], shapes[count + 1 :]
+        for source, update in zip(sources, updates, strict=True):
+            self._check_update(source, indices, update)
+            if source.dims != sources[0].dims or update.dims != updates[0].dims:
+                reject("scatter_c2", f"scatter: arrays and updates must have the same dimensions each, found {show(shapes)}")
+        accepts_scalars(self, self.to_apply, [s.dtype for s in (*sources, *updates)], [s.dtype for s in sources])
+        return sources[0].logical if count == 1 else TupleShape([s.logical for s in sources])
+
+    def _check_update(self, source: Shape, indices: Shape, update: Shape) -> None:
+        batch = _check_indices(
+            self, source, indices, self.scatter_dims_to_operand_dims, self.input_batching_dims, self.scatter_indices_batching_dims
+        )
+        dropped = (*self.inserted_window_dims, *self.input_batching_dims)
+        window = [d for d in range(source.rank) if d not in dropped]
+        if len(set(dropped)) != len(dropped) or not all(0 <= d < source.rank for d in dropped):
+            reject("scatter_c3", f"scatter: inserted_window_dims and input_batching_dims {dropped} are not different dimensions")
+        if list(self.inserted_window_dims) != sorted(self.inserted_window_dims):
+            reject("scatter_c4", f"scatter: inserted_window_dims={self.inserted_window_dims} must be sorted")
+        numbers = self.update_window_dims
+        if len(numbers) != len(window) or list(numbers) != sorted(set(numbers)) or not all(0 <= d < update.rank for d in numbers):
+            reject("scatter_c5", f"scatter: update_window_dims={numbers} must be {len(window)} increasing dimensions of {show(update)}")
+        if update.rank != len(window) + len(batch):
+            reject("scatter_c6", f"scatter: updates {show(update)} must have {len(window) + len(batch)} dimensions")
+        for number, d in zip(numbers, window, strict=True):
+            if update.dims[number] > source.dims[d]:
+                reject("scatter_c7", f"scatter: the window of updates {show(update)} does not fit in {show(source)}")
+        outer = [n for d, n in enumerate(update.dims) if d not in numbers]
+        if outer != [indices.dims[d] for d in batch]:
+            reject("scatter_c8", f"scatter: updates {show(update)} must have the batch dimensions of indices {show(indices)}")
+
+    def windows(self, dims: Sequence[int], indices: np.ndarray, update: np.ndarray) -> tuple[np.ndarray, np.ndarray, tuple[int, ...]]:
+        """Start of each window (row-major over index vectors), the windows' updates in the same order, sizes per dimension."""
+        starts = window_starts(
+            indices, self.index_vector_dim, len(dims), self.scatter_dims_to_operand_dims, self.input_batching_dims,
+            self.scatter_indices_batching_dims,
+        )  # fmt: skip
+        outer = [d for d in range(update.ndim) if d not in self.update_window_dims]
+        dropped = (*self.inserted_window_dims, *self.input_batching_dims)
+        inner = iter(self.update_window_dims)
+        sizes = tuple(1 if d in dropped else update.shape[next(inner)] for d in range(len(dims)))
+        count = prod(starts.shape[:-1])
+        ordered = update.transpose([*outer, *self.update_window_dims]).reshape(count, *sizes)
+        return starts.reshape(count, len(dims)), ordered, sizes
+
+    @classmethod
+    def samples(cls):
+        from axla.ops.signature import sample_reducer
+
+        add = sample_reducer("add", F32)
+        rows = cls((1,), (0,), (0,), index_vector_dim=1, to_apply=add)
+        whole = cls((0, 1), (), (0, 1), index_vector_dim=0, to_apply=add)
+        batched = cls((2,), (1,), (1,), (0,), (0,), index_vector_dim=2, to_apply=add)
+        return [
+            (rows, (Shape(F32, (5, 4)), Shape(S32, (3, 1)), Shape(F32, (3, 4)))),
+            (whole, (Shape(F32, (5, 4)), Shape(S32, (2,)), Shape(F32, (2, 3)))),
+            (batched, (Shape(F32, (2, 5, 3)), Shape(S32, (2, 4, 1)), Shape(F32, (2, 4, 3)))),
+        ]
+
+
+def _check_indices(
+    self: Gather | Scatter, source: Shape, indices: Shape, index_map: Sequence[int], source_batch: Sequence[int], indices_batch: Sequence[int]
+) -> list[int]:  # fmt: skip
+    """The dimensions of the indices that run over index vectors; rejects what does not fit together."""
+    name, at = self.opcode, self.index_vector_dim
+    if not indices.dtype.is_integer:
+        reject(f"{name}_i1", f"{name}: indices must be integers, found {show(indices)}")
+    if not 0 <= at <= indices.rank:
+        reject(f"{name}_i2", f"{name}: index_vector_dim={at} must be 0 to {indices.rank} for indices {show(indices)}")
+    length = indices.dims[at] if at < indices.rank else 1
+    if len(index_map) != length:
+        reject(f"{name}_i3", f"{name}: index vectors of {show(indices)} have {length} components, mapped to dimensions {tuple(index_map)}")
+    mapped = (*index_map, *source_batch)
+    if len(set(mapped)) != len(mapped) or not all(0 <= d < source.rank for d in mapped):
+        reject(f"{name}_i4", f"{name}: indexed dimensions {mapped} are not different dimensions of {show(source)}")
+    if len(source_batch) != len(indices_batch) or len(set(indices_batch)) != len(indices_batch):
+        reject(f"{name}_i5", f"{name}: batching dimensions {tuple(source_batch)} and {tuple(indices_batch)} must pair up")
+    for a, b in zip(source_batch, indices_batch, strict=True):
+        if not 0 <= b < indices.rank or b == at or source.dims[a] != indices.dims[b]:
+            reject(f"{name}_i6", f"{name}: batching dimension {a} of {show(source)} and {b} of {show(indices)} must have one size")
+    return [d for d in range(indices.rank) if d != at]
+
+
+def window_starts(
+    indices: np.ndarray, vector_dim: int, rank: int, index_map: Sequence[int], source_batch: Sequence[int], indices_batch: Sequence[int]
+) -> np.ndarray:  # fmt: skip
+    """Shape (*index vectors, rank): where each window starts, before any clamping."""
+    wide = np.minimum(indices.astype(np.uint64), _SOMEWHERE_OUTSIDE) if indices.dtype.kind == "u" else indices
+    vectors = np.asarray(wide).astype(np.int64)
+    vectors = np.moveaxis(vectors, vector_dim, -1) if vector_dim < indices.ndim else vectors[..., None]
+    batch = vectors.shape[:-1]
+    starts = np.zeros((*batch, rank), np.int64)
+    for component, d in enumerate(index_map):
+        starts[..., d] = vectors[..., component]
+    for d, of_indices in zip(source_batch, indices_batch, strict=True):
+        axis = of_indices - (of_indices > vector_dim)
+        starts[..., d] = np.arange(batch[axis]).reshape([-1 if k == axis else 1 for k in range(len(batch))])
+    return starts
