@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from axla.codegen.emit.gemm_plan import GemmPlan, GemmSpec, lhs_stride, plan
+from axla.codegen.emit.gemv import emit_gemv
 from axla.codegen.emit.microkernel import Accumulation, Operand, emit_microkernel, load_parts, store_parts
 from axla.codegen.emit.pack import (
     Packing, Reader, floor_power, least, pack_columns, pack_rows, pack_steps, pack_transposed, pieces,
@@ -36,7 +37,10 @@ def emit(
     `store(f, sum, batch, row, col, lanes)` is given each finished piece of the result, once, to do with as it likes; lanes
     run along columns, or along rows when n is 1. None stores to `out`, converted to the result type.
     """
-    _Tiles(module, name, spec, found, target, store).emit()
+    if found.method == "tile":
+        _Tiles(module, name, spec, found, target, store).emit()
+    else:
+        emit_gemv(module, name, spec, found, target, store or default_store(spec, target))
 
 
 @dataclass(frozen=True)

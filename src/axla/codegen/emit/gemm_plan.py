@@ -20,6 +20,7 @@ ALIGNMENT = 64
 
 # Work (multiply-adds) below which cutting it for threads costs more than it gives: some 5 us of one core.
 _UNIT_WORK = 1 << 18
+_VECTOR_WORK = 1 << 17
 _MOST_CALLS = 256
 
 
@@ -176,7 +177,35 @@ def _blocks(total: int, most: int, multiple: int) -> int:
 
 def plan(spec: GemmSpec, target: Target, *, fused_store: bool = True) -> GemmPlan:
     """How to do `spec` on `target`. `fused_store`: results go through a callback, not straight to `out`."""
-    return _plan_tiles(spec, target, fused_store)
+    vector = _plan_vector(spec, target)
+    return vector or _plan_tiles(spec, target, fused_store)
+
+
+def _plan_vector(spec: GemmSpec, target: Target) -> GemmPlan | None:
+    """The plan of a product with a vector, if it is one."""
+    if spec.m > 1 and (spec.n > 1 or spec.out_row != 1):
+        return None
+    tall = spec.m > 1
+    length = spec.m if tall else spec.n
+    along = not spec.lhs_transposed if tall else spec.rhs_transposed
+    if spec.m == spec.n == 1 and spec.rhs_row == 1:
+        along = True
+    lanes = floor_power(min(target.lanes(spec.accumulator), spec.k if along else length))
+    if along:
+        tile = Tile(min(4, length), 2 if spec.k >= 2 * lanes else 1, lanes)
+    else:
+        tile = Tile(8, 1, lanes)
+    # A strip of sums is at most half of L1; columns are cut so that the pieces of their rows stay a few lines long.
+    size = part_bytes(spec.accumulator) * part_count(spec.accumulator)
+    most = max(64, target.caches.l1 // 2 // size // 64 * 64)
+    wanted = max(1, min(16, spec.batch * length * spec.k // _VECTOR_WORK))
+    strip = min(most, ceil_to(-(-length // wanted), 256 if not along and length > 256 else 64))
+    units = spec.batch * -(-length // strip)
+    group = max(-(-units // _MOST_CALLS), _VECTOR_WORK // (strip * spec.k), 1)
+    return GemmPlan(
+        "rows" if along else "columns", tile, spec.k, 1, strip, False, False, units, group,
+        (KernelCall("", -(-units // group)),), partial_bytes=aligned((strip + tile.rows) * size),
+    )  # fmt: skip
 
 
 def _plan_tiles(spec: GemmSpec, target: Target, fused_store: bool) -> GemmPlan:
