@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from axla.codegen.emit.gemm_plan import GemmPlan, GemmSpec, lhs_stride, plan
 from axla.codegen.emit.gemv import emit_gemv
 from axla.codegen.emit.microkernel import Accumulation, Operand, emit_microkernel, load_parts, store_parts
+from axla.codegen.emit.narrow import emit_narrow
 from axla.codegen.emit.pack import (
     Packing, Reader, floor_power, least, pack_columns, pack_rows, pack_steps, pack_transposed, pieces,
 )  # fmt: skip
@@ -39,6 +40,8 @@ def emit(
     """
     if found.method == "tile":
         _Tiles(module, name, spec, found, target, store).emit()
+    elif found.method in ("narrow", "fill"):
+        emit_narrow(module, name, spec, found, target, store or default_store(spec, target))
     else:
         emit_gemv(module, name, spec, found, target, store or default_store(spec, target))
 

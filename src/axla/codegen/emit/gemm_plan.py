@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass, replace
 
 from axla.codegen.emit.microkernel import Tile, part_bytes, part_count
-from axla.codegen.emit.pack import floor_power
+from axla.codegen.emit.pack import floor_power, pieces
 from axla.codegen.target import Target
 from axla.core.dtypes import F32, S16, U16, DType
 
@@ -71,6 +71,9 @@ class GemmSpec:
             if getattr(self, f"{side}_batch") is None:
                 object.__setattr__(self, f"{side}_batch", count * getattr(self, f"{side}_row"))
 
+        if min(self.batch, self.m, self.n) < 1 or self.k < 0:
+            raise AssertionError(f"matrix product of {self.batch} x {self.m} x {self.n} x {self.k}: nothing to compute")
+
     def stride(self, name: str) -> int:
         """`lhs_row`, `rhs_batch`... as a number."""
         found = getattr(self, name)
@@ -91,8 +94,8 @@ class KernelCall:
 class GemmPlan:
     """How a multiplication is done. Sizes of blocks are in elements.
 
-    `method`: tile (blocks of micro-kernel tiles), tiny (unrolled, one matrix at a time), columns and rows (matrix times
-    vector, along contiguous result or contiguous k), fill (k is 0).
+    `method`: tile (blocks of micro-kernel tiles), narrow (all of rhs in registers), columns and rows (matrix times
+    vector, along a contiguous result or a contiguous k), fill (k is 0).
     """
 
     method: str
@@ -177,8 +180,27 @@ def _blocks(total: int, most: int, multiple: int) -> int:
 
 def plan(spec: GemmSpec, target: Target, *, fused_store: bool = True) -> GemmPlan:
     """How to do `spec` on `target`. `fused_store`: results go through a callback, not straight to `out`."""
-    vector = _plan_vector(spec, target)
-    return vector or _plan_tiles(spec, target, fused_store)
+    return _plan_narrow(spec, target) or _plan_vector(spec, target) or _plan_tiles(spec, target, fused_store)
+
+
+def _plan_narrow(spec: GemmSpec, target: Target) -> GemmPlan | None:
+    """The plan of a product whose rhs fits registers, or that has no k at all."""
+    lanes = floor_power(min(target.lanes(spec.accumulator), spec.n))
+    parts = part_count(spec.accumulator)
+    vectors = len(pieces(spec.n, lanes)) * spec.k * parts
+    # Half the registers: the rest are for factors and sums. One lane means scalar code, which grows with every element.
+    fits = vectors <= (min(24, target.registers * 3 // 4) if lanes > 1 else 16)
+    turns = not spec.rhs_transposed or spec.n == spec.k == lanes
+    if spec.k and not (fits and turns and spec.m > 1):
+        return None
+    work = spec.n * max(1, spec.k)
+    rows = min(spec.m, max(8, _UNIT_WORK // 4 // work))
+    units = spec.batch * -(-spec.m // rows)
+    group = max(-(-units // _MOST_CALLS), _UNIT_WORK // 4 // (rows * work), 1)
+    return GemmPlan(
+        "narrow" if spec.k else "fill", Tile(1, 1, lanes), spec.k, rows, spec.n, False, False, units, group,
+        (KernelCall("", -(-units // group)),),
+    )  # fmt: skip
 
 
 def _plan_vector(spec: GemmSpec, target: Target) -> GemmPlan | None:
