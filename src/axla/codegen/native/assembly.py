@@ -1,7 +1,8 @@
 """Writes LLVM IR text for the runtime glue: a function builder with structs, atomics and structured control.
 
-`codegen.function` builds numeric kernels and moves pure instructions; glue is the opposite, all memory and control, so it
-has this small writer, which keeps instructions where they are written. Variables that change are stack slots.
+`codegen.function` builds numeric kernels and moves pure instructions; glue is the opposite, all memory and
+control, so it has this small writer, which keeps instructions where they are written. Variables that change
+are stack slots.
 """
 
 from __future__ import annotations
@@ -141,7 +142,7 @@ class Module:
         self.triple = triple
 
     def function(self, name: str, result: str, parameters: str = "", *, exported: bool = False) -> Function:
-        """A new function; `parameters` reads `"frame:ptr, count:i64"`. Others of the module call it by name."""
+        """A new function; `parameters` reads `"frame:ptr, count:i64"`. Others call it by name."""
         f = Function(self, name, result, parameters, exported)
         self.functions.append(f)
         return f
@@ -201,7 +202,11 @@ class Function:
         return V(self, type, name)
 
     def const(self, type: str, value: int) -> V:
-        return V(self, type, ("null" if value == 0 else f"inttoptr (i64 {value} to ptr)") if type == "ptr" else str(value))
+        return V(
+            self,
+            type,
+            ("null" if value == 0 else f"inttoptr (i64 {value} to ptr)") if type == "ptr" else str(value),
+        )
 
     def i32(self, value: int) -> V:
         return V(self, "i32", str(value))
@@ -237,7 +242,7 @@ class Function:
         return self.emit(yes.type, f"select {condition}, {yes}, {no}")
 
     def call(self, result: str, name: str, *arguments: V, variadic: int = -1) -> V:
-        """Calls a function of the module or an external one by name; `variadic` counts its fixed parameters."""
+        """Calls a function by name, ours or an external one; `variadic` counts its fixed parameters."""
         kinds = [a.type for a in arguments]
         signature = ", ".join(kinds if variadic < 0 else [*kinds[:variadic], "..."])
         self.module.externals.setdefault(name, f"declare {result} @{name}({signature})")

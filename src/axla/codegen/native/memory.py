@@ -1,14 +1,15 @@
 """The caching allocator, emitted: 64-byte-aligned blocks in size classes, kept when freed.
 
-Fresh pages cost 2-3 times the work of an elementwise kernel that fills them, so reuse matters more than fit. A class is an eighth of a power of
-two, so at most an eighth is wasted. Free blocks are a list through their first word. A spin lock guards it: blocks come
-back from threads that do not hold the interpreter lock.
+Fresh pages cost 2-3 times the work of an elementwise kernel that fills them, so reuse matters more than fit.
+A class is an eighth of a power of two, so at most an eighth is wasted. Free blocks are a list through their
+first word. A spin lock guards it: blocks come back from threads that do not hold the interpreter lock.
 
     ptr axla_allocate(i64 bytes)          null: out of memory
     void axla_free(ptr, i64 bytes)        bytes as asked for
     void axla_trim()                      gives all cached blocks back to the system
 
-`memory_state` holds, in bytes: in use, cached, limit of both, limit of cached; then blocks taken from the system.
+`memory_state` holds, in bytes: in use, cached, limit of both, limit of cached; then blocks taken from the
+system.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ STATE = Struct(
 
 _CLASSES = 8 * 42 + 1
 _LARGEST = 1 << 47
-# Below: malloc, which packs small blocks. From here: pages of their own, given back to the system when trimmed.
+# Below: malloc, which packs small blocks. From here: pages of their own, given back to the system when
+# trimmed.
 _MAPPED = 512 * 1024
 # From here: aligned to and advised for huge pages (a fault each 2 MB, not each 4 KB).
 _HUGE = 4 * 1024 * 1024
@@ -99,7 +101,9 @@ def _map(m: Module) -> None:
     extra = f.select(huge, f.i64(_HUGE_PAGE), f.i64(0))
     total = length + extra
     none = f.i32(-1)
-    base = f.call("ptr", "mmap", f.null, total, f.i32(_PROT_READ_WRITE), f.i32(_MAP_PRIVATE_ANONYMOUS), none, f.i64(0))
+    base = f.call(
+        "ptr", "mmap", f.null, total, f.i32(_PROT_READ_WRITE), f.i32(_MAP_PRIVATE_ANONYMOUS), none, f.i64(0)
+    )
     address = base.cast("i64")
     with f.when(address.eq(-1), likely=False):
         f.ret(f.null)

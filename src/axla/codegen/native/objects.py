@@ -1,7 +1,8 @@
-"""Records and the Python object `axla.Array`, emitted: reference counts, destruction, the buffer protocol, DLPack's deleters.
+"""Records and the Python object `axla.Array`, emitted: counts, buffer protocol, DLPack's deleters.
 
-A record is memory with a count; it knows nothing of Python, so it can be released by any thread. The Array holds one
-count, each buffer view and each DLPack capsule one more, and each call that runs without the interpreter lock.
+A record is memory with a count; it knows nothing of Python, so it can be released by any thread. The Array
+holds one count, each buffer view and each DLPack capsule one more, and each call that runs without the
+interpreter lock.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ BUFFER = Struct(
 )
 _WRITABLE, _FORMAT, _ND, _STRIDES = 0x1, 0x4, 0x8, 0x18
 
-# The first field of DLManagedTensorVersioned is the version; the deleter's place differs between both structs.
+# The first field of DLManagedTensorVersioned is the version; the deleter's place differs between both
+# structs.
 DLPACK_CONTEXT = {"legacy": 48, "versioned": 8}
 DLPACK_DELETER = {"legacy": 56, "versioned": 16}
 
@@ -46,6 +48,7 @@ def emit(m: Module) -> None:
     _wait(m)
     _array_new(m)
     _array_dealloc(m)
+    _array_traverse(m)
     _array_delete(m)
     _get_buffer(m)
     _release_buffer(m)
@@ -138,6 +141,12 @@ def _array_dealloc(m: Module) -> None:
     f.call("void", "PyObject_Free", array)
     f.call("void", "Py_DecRef", kind)  # an object of a heap type owns a reference to it
     f.ret()
+
+
+def _array_traverse(m: Module) -> None:
+    """Visits nothing. Having it keeps arrays from being garbage collected, as their Python base class is."""
+    f = m.function("array_traverse", "i32", "array:ptr, visit:ptr, context:ptr", exported=True)
+    f.ret(f.i32(0))
 
 
 def _array_delete(m: Module) -> None:

@@ -1,13 +1,14 @@
 """The thread pool, emitted: `parallel_for` for Linux (futex).
 
-One pool a process, one parallel loop at a time. Its caller takes part: caller and workers claim ranges by an atomic add, so
-the caller finishes alone when the other cores are busy elsewhere. A loop inside a loop, or beside one of another
-thread, finds the pool taken and runs its ranges in order itself: nothing ever waits for a free pool.
+One pool a process, one parallel loop at a time. Its caller takes part: caller and workers claim ranges by an
+atomic add, so the caller finishes alone when the other cores are busy elsewhere. A loop inside a loop, or
+beside one of another thread, finds the pool taken and runs its ranges in order itself: nothing ever waits for
+a free pool.
 
-`pool_state` is one word: generation (high half), workers inside (from bit 1), open (bit 0). A worker enters only while it
-is open, by compare and swap; the caller closes it when no range is left and waits for those inside. So the job's
-fields, on the pool, are stable as long as somebody reads them, and a worker that comes late never sees them.
-Idle workers spin for a moment and then sleep on the generation.
+`pool_state` is one word: generation (high half), workers inside (from bit 1), open (bit 0). A worker enters
+only while it is open, by compare and swap; the caller closes it when no range is left and waits for those
+inside. So the job's fields, on the pool, are stable as long as somebody reads them, and a worker that comes
+late never sees them. Idle workers spin for a moment and then sleep on the generation.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ JOB = Struct(
     ),
 )
 
-# About 20 us on current cores: a wake-up through the kernel costs twice that, and spinning longer takes a core from
-# somebody else on a busy machine.
+# About 20 us on current cores: a wake-up through the kernel costs twice that, and spinning longer takes a
+# core from somebody else on a busy machine.
 _SPINS = 1000
 _FUTEX = {"x86_64": 202, "aarch64": 98}
 _WAIT, _WAKE = 128, 129  # private futexes
@@ -98,7 +99,8 @@ def _work(m: Module) -> None:
             loop.leave()
         code = _range(f, frame, kernel, args, index, grain, count)
         with f.when(code.ne(0), likely=False):
-            # Ranges are claimed in order, so all below a failed one run to their end: the lowest is always found.
+            # Ranges are claimed in order, so all below a failed one run to their end: the lowest is always
+            # found.
             f.glob("pool_error").atomic("umin", (index << 32) | code.cast("i64"))
     f.ret()
 
@@ -136,8 +138,8 @@ def _worker(m: Module) -> None:
             f.call("void", "pause")
             spins.store(tries + 1)
             loop.again()
-        # The opener raises the generation before it looks at `sleepers`, a sleeper does it the other way round: one of
-        # the two sees the other.
+        # The opener raises the generation before it looks at `sleepers`, a sleeper does it the other way
+        # round: one of the two sees the other.
         f.glob("pool_sleepers").atomic("add", f.i32(1))
         f.call("void", "futex_wait", generation_at, generation.cast("i32"))
         f.glob("pool_sleepers").atomic("sub", f.i32(1))

@@ -1,8 +1,9 @@
 """Ctrl-C during a long run, emitted.
 
-Python's own handler only notes the signal, and acts when the main thread next interprets bytecode: never, while that thread
-runs compiled code. So a long run of the main thread puts a handler before Python's that sets the run's cancel flag and
-calls Python's; the run then stops at its next poll. Where SIGINT is ignored or left to the system, so is it here.
+Python's own handler only notes the signal, and acts when the main thread next interprets bytecode: never,
+while that thread runs compiled code. So a long run of the main thread puts a handler before Python's that
+sets the run's cancel flag and calls Python's; the run then stops at its next poll. Where SIGINT is ignored or
+left to the system, so is it here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The structs shared by emitted glue and the Python runtime. They never leave the process, so they have no version."""
+"""The structs shared by emitted glue and the Python runtime. They never leave the process: no versions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DONATES = 4  # some result takes the place of a parameter
 
 RECORD = Struct(
     "axla_record",
-    "The memory of an array. `refs` counts the Array, running calls and exports; one means that nobody else looks.",
+    "The memory of an array. `refs` counts the Array, running calls and exports; one: nobody else looks.",
     (
         Field("refs", "i32", "changed atomically; at zero the memory goes back"),
         Field("ready", "i32", "1: the bytes are there; every reader looks here first"),
@@ -50,7 +50,11 @@ ARRAY = Struct(
         Field("record", "ptr", "null: deleted or donated"),
         Field("info", "ptr", "SHAPE_INFO"),
         Field("info_object", "ptr", "the Python object that owns it"),
-        Field("retained", "ptr", "a record whose address was told to somebody: freed with the object, not before"),
+        Field(
+            "retained",
+            "ptr",
+            "a record whose address was told to somebody: freed with the object, not before",
+        ),
         Field("weakrefs", "ptr", "list of weak references"),
     ),
 )

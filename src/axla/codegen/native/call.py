@@ -1,0 +1,492 @@
+"""The call of a program from Python, emitted: one function for all programs, which reads a PROGRAM struct.
+
+    bind             arguments -> addresses; anything unusual (a list, a strided array, a wrong shape,
+    keywords) goes to
+                     the Python function in `slow_call`, which converts it and calls again, or raises
+    take_results     memory for the results: an aliased one takes over its parameter's memory if nobody else
+    holds it,
+                     else a copy
+    execute          workspace, frame, entry; a long run releases the interpreter lock
+    finish           gives memory back, makes the result objects, or hands the error code to `failed_call`
+
+Donated arrays lose their memory when bound, and get it back only if the run does not begin.
+"""
+
+from __future__ import annotations
+
+from axla.codegen.native.assembly import Function, Module, V
+from axla.codegen.native.python_abi import NDARRAY
+from axla.codegen.native.structs import (
+    ARRAY,
+    CALLABLE,
+    DONATES,
+    EXTERNAL,
+    LONG_RUNNING,
+    PARAMETER,
+    PROGRAM,
+    RECORD,
+    RESULT,
+    RUN,
+    SHAPE_INFO,
+    SINGLE_RESULT,
+)
+from axla.program.abi import FRAME, FRAME_VERSION, OUT_OF_MEMORY
+
+# C-contiguous and aligned to its element.
+_PLAIN = 0x0001 | 0x0100
+_SMALL_CALL = 4096  # bytes of lists on the stack; more come from the allocator
+_SIGNALLED = -1  # a signal handler raised: the exception is set
+
+
+def emit(m: Module) -> None:
+    """Adds the call to the module."""
+    m.variable("ndarray_type", "ptr", "null")  # null: NumPy arrays go the slow way
+    m.variable(
+        "slow_call", "ptr", "null"
+    )  # Python: (callable, owner, flag address, keyword names, *arguments)
+    m.variable("failed_call", "ptr", "null")  # Python: (owner, code, step, detail, cancel flag), raises
+    m.variable("none", "ptr", "null")  # Py_None
+    m.variable("run_counter", "i64")
+    _bind_array(m)
+    _bind_numpy(m)
+    _unbind(m)
+    _bind(m)
+    _take_results(m)
+    _drop_results(m)
+    _run_entry(m)
+    _execute(m)
+    _result(m)
+    _fail(m)
+    _slow(m)
+    _release_arguments(m)
+    _call_bound(m)
+    _call(m)
+    _entries(m)
+    _cancel(m)
+    _callable_new(m)
+
+
+def _bind_array(m: Module) -> None:
+    """The record of an Array argument that fits its parameter, else null."""
+    f = m.function("bind_array", "ptr", "argument:ptr, info:ptr")
+    argument, info = f.parameters
+    with f.when(argument.get(ARRAY, "info").ne(info), likely=False):
+        f.ret(f.null)
+    record = argument.get(ARRAY, "record")
+    with f.when(record.ne(0), likely=True):
+        with f.when(record.get(RECORD, "ready").ne(0), likely=True):
+            f.ret(record)
+        # The wait lets other threads run, which may delete the array.
+        f.call("void", "axla_record_wait", record)
+        f.ret(argument.get(ARRAY, "record"))
+    f.ret(f.null)
+
+
+def _bind_numpy(m: Module) -> None:
+    """The data of a NumPy argument that can be used as it is, else null."""
+    f = m.function("bind_numpy", "ptr", "argument:ptr, info:ptr")
+    argument, info = f.parameters
+    descr = info.get(SHAPE_INFO, "descr")
+    flags = argument.get(NDARRAY, "flags") & _PLAIN
+    rank = info.get(SHAPE_INFO, "rank")
+    same = argument.get(NDARRAY, "descr").eq(descr)
+    same = f.emit("i1", f"and {same}, {flags.eq(_PLAIN).text}")
+    same = f.emit("i1", f"and {same}, {argument.get(NDARRAY, 'nd').eq(rank).text}")
+    with f.unless(same):
+        f.ret(f.null)
+    have, want = argument.get(NDARRAY, "dims"), info.get(SHAPE_INFO, "dims")
+    with (
+        f.each(rank.cast("i64")) as (index, _),
+        f.when(have.item(index).load("i64").ne(want.item(index).load("i64")), likely=False),
+    ):
+        f.ret(f.null)
+    f.ret(argument.get(NDARRAY, "data"))
+
+
+def _unbind(m: Module) -> None:
+    """Undoes `bind`: donated arrays get their memory back, held ones are let go."""
+    f = m.function("unbind", "void", "arguments:ptr, count:i64, claimed:ptr, held:ptr")
+    arguments, count, claimed, held = f.parameters
+    with f.each(count) as (index, _):
+        record = claimed.item(index).load("ptr")
+        with f.when(record.ne(0)):
+            arguments.item(index).load("ptr").set(ARRAY, "record", record)
+        f.call("void", "axla_record_release", held.item(index).load("ptr"))
+    f.ret()
+
+
+def _bind(m: Module) -> None:
+    """Fills `addresses`, and `claimed` and `held` with records; false (0) if some argument does not fit."""
+    f = m.function("bind", "i32", "program:ptr, arguments:ptr, addresses:ptr, claimed:ptr, held:ptr")
+    program, arguments, addresses, claimed, held = f.parameters
+    count, specs = program.get(PROGRAM, "parameter_count"), program.get(PROGRAM, "parameters")
+    array_type = f.glob("array_type").load("ptr")
+    flags = program.get(PROGRAM, "flags")
+    with f.each(count) as (index, _):
+        claimed.item(index).store(f.null)
+        held.item(index).store(f.null)
+
+    def refuse() -> None:
+        f.call("void", "unbind", arguments, count, claimed, held)
+        f.ret(f.i32(0))
+
+    # Donated ones first: an array that is given twice is then found deleted, whichever place comes first.
+    with f.when((flags & DONATES).ne(0)), f.each(count) as (index, loop):
+        spec, argument = specs.item(index, PARAMETER.size), arguments.item(index).load("ptr")
+        with f.when(spec.get(PARAMETER, "alias").lt(0)):
+            loop.again()
+        with f.when(argument.get(ARRAY, "type").ne(array_type)):
+            loop.again()
+        record = f.call("ptr", "bind_array", argument, spec.get(PARAMETER, "info"))
+        with f.when(record.eq(0), likely=False):
+            refuse()
+        argument.set(ARRAY, "record", 0)
+        claimed.item(index).store(record)
+        addresses.item(index).store(record.get(RECORD, "address"))
+    ndarray_type = f.glob("ndarray_type").load("ptr")
+    holds = (flags & LONG_RUNNING).ne(0)
+    with f.each(count) as (index, loop):
+        with f.when(claimed.item(index).load("ptr").ne(0)):
+            loop.again()
+        info = specs.item(index, PARAMETER.size).get(PARAMETER, "info")
+        argument = arguments.item(index).load("ptr")
+        kind = argument.get(ARRAY, "type")
+        with f.when(kind.eq(array_type)):
+            record = f.call("ptr", "bind_array", argument, info)
+            with f.when(record.eq(0), likely=False):
+                refuse()
+            addresses.item(index).store(record.get(RECORD, "address"))
+            with f.when(holds):  # another thread may delete it while we run
+                f.call("void", "axla_record_hold", record)
+                held.item(index).store(record)
+            loop.again()
+        with f.when(kind.ne(ndarray_type), likely=False):
+            refuse()
+        data = f.call("ptr", "bind_numpy", argument, info)
+        with f.when(data.eq(0), likely=False):
+            refuse()
+        addresses.item(index).store(data)
+    f.ret(f.i32(1))
+
+
+def _take_results(m: Module) -> None:
+    """Records for the results, one count each; gives 0, or the bytes that could not be had."""
+    f = m.function("take_results", "i64", "program:ptr, addresses:ptr, claimed:ptr, results:ptr, records:ptr")
+    program, addresses, claimed, results, records = f.parameters
+    count, specs = program.get(PROGRAM, "result_count"), program.get(PROGRAM, "results")
+    with f.each(count) as (index, loop):
+        spec = specs.item(index, RESULT.size)
+        size = spec.get(RESULT, "info").get(SHAPE_INFO, "bytes")
+        alias = spec.get(RESULT, "alias")
+        aliased = alias.ge(0)
+        with f.when(aliased):
+            donated = claimed.item(alias).load("ptr")
+            with f.when(donated.ne(0)):
+                shared = donated.at(RECORD.offset("refs")).load("i32", "acquire").ne(1)
+                foreign = (donated.get(RECORD, "flags") & EXTERNAL).ne(0)
+                with f.unless(f.emit("i1", f"or {shared}, {foreign.text}")):
+                    records.item(index).store(donated)
+                    results.item(index).store(donated.get(RECORD, "address"))
+                    loop.again()
+        record = f.call("ptr", "axla_record_new", size)
+        with f.when(record.eq(0), likely=False):
+            f.call("void", "drop_results", program, claimed, records, index)
+            f.ret(f.select(size.eq(0), f.i64(1), size))
+        address = record.get(RECORD, "address")
+        records.item(index).store(record)
+        results.item(index).store(address)
+        with f.when(aliased):
+            f.call("ptr", "memcpy", address, addresses.item(alias).load("ptr"), size)
+            addresses.item(alias).store(address)
+    f.ret(f.i64(0))
+
+
+def _drop_results(m: Module) -> None:
+    """Gives back the first `count` result records that are not a donated parameter's."""
+    f = m.function("drop_results", "void", "program:ptr, claimed:ptr, records:ptr, count:i64")
+    program, claimed, records, count = f.parameters
+    specs = program.get(PROGRAM, "results")
+    with f.each(count) as (index, loop):
+        record = records.item(index).load("ptr")
+        alias = specs.item(index, RESULT.size).get(RESULT, "alias")
+        with f.when(alias.ge(0)), f.when(claimed.item(alias).load("ptr").eq(record)):
+            loop.again()
+        f.call("void", "axla_record_release", record)
+    f.ret()
+
+
+def _run_entry(m: Module) -> None:
+    """Calls the entry without the interpreter lock, in the program's list of runs, stoppable by Ctrl-C."""
+    f = m.function("run_released", "i32", "program:ptr, frame:ptr, flag:ptr")
+    program, frame, flag = f.parameters
+    run = f.space(f"[{RUN.size} x i8]")
+    first_at = program.at(PROGRAM.offset("runs"))
+    first = first_at.load("ptr")
+    run.set(RUN, "flag", flag)
+    run.set(RUN, "next", first)
+    run.set(RUN, "previous", 0)
+    with f.when(first.ne(0)):
+        first.set(RUN, "previous", run)
+    first_at.store(run)
+    f.call("void", "interruptible_begin", run)
+    code = f.slot(f.i32(0))
+    # A signal that came before our handler was there waits in Python: nobody would ever look.
+    signalled = f.slot(f.i32(0))
+    with f.when(run.get(RUN, "installed").eq(1)):
+        signalled.store(f.call("i32", "PyErr_CheckSignals"))
+    with f.when(signalled.load("i32").ne(0), likely=False):
+        code.store(f.i32(_SIGNALLED))
+    with f.when(signalled.load("i32").eq(0), likely=True):
+        state = f.call("ptr", "PyEval_SaveThread")
+        code.store(f.call_pointer("i32", program.get(PROGRAM, "entry"), frame))
+        f.call("void", "PyEval_RestoreThread", state)
+    f.call("void", "interruptible_end", run)
+    after, before = run.get(RUN, "next"), run.get(RUN, "previous")
+    with f.when(after.ne(0)):
+        after.set(RUN, "previous", before)
+    with f.when(before.ne(0)):
+        before.set(RUN, "next", after)
+    with f.when(before.eq(0)):
+        first_at.store(after)
+    f.ret(code.load("i32"))
+
+
+def _execute(m: Module) -> None:
+    """Runs the entry once: makes workspace and frame; the frame stays readable for its error fields."""
+    f = m.function("execute", "i32", "program:ptr, frame:ptr, addresses:ptr, results:ptr, flag:ptr")
+    program, frame, addresses, results, flag = f.parameters
+    size = program.get(PROGRAM, "workspace_bytes")
+    workspace = f.slot(f.null)
+    with f.when(size.gt(0)):
+        block = f.call("ptr", "axla_allocate", size)
+        with f.when(block.eq(0), likely=False):
+            frame.set(FRAME, "error_step", 0)
+            frame.set(FRAME, "error_detail", size)
+            f.ret(f.i32(OUT_OF_MEMORY))
+        workspace.store(block)
+    values: dict[str, V | int] = {
+        "version": FRAME_VERSION,
+        "arguments": addresses,
+        "results": results,
+        "constants": program.get(PROGRAM, "constants"),
+        "workspace": workspace.load("ptr"),
+        "functions": program.get(PROGRAM, "functions"),
+        "parallel_for": f.glob("axla_parallel_for"),
+        "cancel": flag,
+        "run_id": f.glob("run_counter").atomic("add", f.i64(1), "monotonic"),
+    }
+    for field in FRAME.fields:
+        if field.name != "rng_state":
+            frame.set(FRAME, field.name, values.get(field.name, 0))
+    _copy_rng(f, program.at(PROGRAM.offset("rng_state")), frame.at(FRAME.offset("rng_state")))
+    code = f.slot(f.i32(0))
+    long = (program.get(PROGRAM, "flags") & LONG_RUNNING).ne(0)
+    with f.when(long):
+        code.store(f.call("i32", "run_released", program, frame, flag))
+    with f.unless(long):
+        code.store(f.call_pointer("i32", program.get(PROGRAM, "entry"), frame))
+    _copy_rng(f, frame.at(FRAME.offset("rng_state")), program.at(PROGRAM.offset("rng_state")))
+    with f.when(size.gt(0)):
+        f.call("void", "axla_free", workspace.load("ptr"), size)
+    f.ret(code.load("i32"))
+
+
+def _copy_rng(f: Function, source: V, target: V) -> None:
+    for offset in (0, 8):
+        target.at(offset).store(source.at(offset).load("i64"))
+
+
+def _result(m: Module) -> None:
+    """The result objects: an Array or a tuple of them. Takes the records' counts."""
+    f = m.function("make_result", "ptr", "program:ptr, records:ptr")
+    program, records = f.parameters
+    count, specs = program.get(PROGRAM, "result_count"), program.get(PROGRAM, "results")
+    with f.when((program.get(PROGRAM, "flags") & SINGLE_RESULT).ne(0), likely=True):
+        info, owner = specs.get(RESULT, "info"), specs.get(RESULT, "info_object")
+        f.ret(f.call("ptr", "axla_array_new", info, owner, records.load("ptr")))
+    result = f.call("ptr", "PyTuple_New", count)
+    with f.each(count) as (index, loop):
+        record = records.item(index).load("ptr")
+        spec = specs.item(index, RESULT.size)
+        with f.when(result.eq(0), likely=False):
+            f.call("void", "axla_record_release", record)
+            loop.again()
+        array = f.call(
+            "ptr", "axla_array_new", spec.get(RESULT, "info"), spec.get(RESULT, "info_object"), record
+        )
+        f.call("i32", "PyTuple_SetItem", result, index, array)
+    # An array that could not be made left a null in the tuple, and an exception.
+    with f.when(result.ne(0)), f.when(f.call("ptr", "PyErr_Occurred").ne(0), likely=False):
+        f.call("void", "Py_DecRef", result)
+        f.ret(f.null)
+    f.ret(result)
+
+
+def _fail(m: Module) -> None:
+    """Lets Python raise the exception of an error code; null."""
+    f = m.function("fail", "ptr", "owner:ptr, code:i32, frame:ptr, flag:ptr")
+    owner, code, frame, flag = f.parameters
+    with f.when(code.eq(_SIGNALLED)):
+        f.ret(f.null)
+    with f.when(f.call("i32", "PyErr_CheckSignals").ne(0)):
+        f.ret(f.null)
+    numbers = [code.cast("i64"), frame.get(FRAME, "error_step").cast("i64"), frame.get(FRAME, "error_detail")]
+    numbers.append(flag.load("i32").cast("i64"))
+    arguments = f.space("[5 x ptr]")
+    arguments.store(owner)
+    for i, number in enumerate(numbers):
+        arguments.at(8 * (i + 1)).store(f.call("ptr", "PyLong_FromLongLong", number))
+    made = f.call(
+        "ptr", "PyObject_Vectorcall", f.glob("failed_call").load("ptr"), arguments, f.i64(5), f.null
+    )
+    for i in range(len(numbers)):
+        f.call("void", "Py_DecRef", arguments.at(8 * (i + 1)).load("ptr"))
+    f.call("void", "Py_DecRef", made)  # it raises: this is null, which Py_DecRef accepts
+    f.ret(f.null)
+
+
+def _slow(m: Module) -> None:
+    """Calls the Python function for calls that do not fit."""
+    f = m.function("call_slowly", "ptr", "self:ptr, arguments:ptr, count:i64, names:ptr, flag:ptr")
+    this, arguments, count, names, flag = f.parameters
+    keywords = f.slot(f.i64(0))
+    with f.when(names.ne(0)):
+        keywords.store(f.call("i64", "PyTuple_Size", names))
+    total = count + keywords.load("i64")
+    # Not on the stack: a caller may pass a million arguments by mistake.
+    size = (total + 4) << 3
+    given = f.call("ptr", "axla_allocate", size)
+    with f.when(given.eq(0), likely=False):
+        f.ret(f.call("ptr", "PyErr_NoMemory"))
+    address = f.call("ptr", "PyLong_FromLongLong", flag.cast("i64"))
+    for i, value in enumerate((this, this.get(CALLABLE, "owner"), address, f.glob("none").load("ptr"))):
+        given.at(8 * i).store(value)
+    with f.when(names.ne(0)):
+        given.at(24).store(names)
+    with f.each(total) as (index, _):
+        given.item(index + 4).store(arguments.item(index).load("ptr"))
+    result = f.call("ptr", "PyObject_Vectorcall", f.glob("slow_call").load("ptr"), given, total + 4, f.null)
+    f.call("void", "Py_DecRef", address)
+    f.call("void", "axla_free", given, size)
+    f.ret(result)
+
+
+def _call(m: Module) -> None:
+    f = m.function("call_program", "ptr", "self:ptr, arguments:ptr, count:i64, names:ptr, flag:ptr")
+    this, arguments, count, names, flag = f.parameters
+    program = this.get(CALLABLE, "program")
+    parameters = program.get(PROGRAM, "parameter_count")
+    plain = f.emit("i1", f"and {count.eq(parameters)}, {names.eq(0).text}")
+    with f.unless(plain):
+        f.ret(f.call("ptr", "call_slowly", this, arguments, count, names, flag))
+    size = (parameters * 3 + program.get(PROGRAM, "result_count") * 2) << 3
+    result = f.slot(f.null)
+    small = size.le(_SMALL_CALL)
+    with f.when(small, likely=True):
+        lists = f.space(f"[{_SMALL_CALL} x i8]")
+        result.store(f.call("ptr", "call_bound", this, arguments, flag, lists))
+    with f.unless(small):
+        lists = f.call("ptr", "axla_allocate", size)
+        with f.when(lists.eq(0), likely=False):
+            f.ret(f.call("ptr", "PyErr_NoMemory"))
+        result.store(f.call("ptr", "call_bound", this, arguments, flag, lists))
+        f.call("void", "axla_free", lists, size)
+    f.ret(result.load("ptr"))
+
+
+def _call_bound(m: Module) -> None:
+    """A call with the right number of arguments; `lists` has room for all lists of addresses and records."""
+    f = m.function("call_bound", "ptr", "self:ptr, arguments:ptr, given_flag:ptr, lists:ptr")
+    this, arguments, given_flag, lists = f.parameters
+    program, owner = this.get(CALLABLE, "program"), this.get(CALLABLE, "owner")
+    count, result_count = program.get(PROGRAM, "parameter_count"), program.get(PROGRAM, "result_count")
+    addresses, claimed, held = lists, lists.item(count), lists.item(count * 2)
+    results = lists.item(count * 3)
+    records = results.item(result_count)
+    with f.when(f.call("i32", "bind", program, arguments, addresses, claimed, held).eq(0), likely=False):
+        f.ret(f.call("ptr", "call_slowly", this, arguments, count, f.null, given_flag))
+    frame = f.space(f"[{FRAME.size} x i8]", 16)
+    flag = f.select(given_flag.eq(0), f.slot(f.i32(0)), given_flag)
+    missing = f.call("i64", "take_results", program, addresses, claimed, results, records)
+    with f.when(missing.ne(0), likely=False):
+        f.call("void", "unbind", arguments, count, claimed, held)
+        frame.set(FRAME, "error_step", 0)
+        frame.set(FRAME, "error_detail", missing)
+        f.ret(f.call("ptr", "fail", owner, f.i32(OUT_OF_MEMORY), frame, flag))
+    code = f.call("i32", "execute", program, frame, addresses, results, flag)
+    with f.when((program.get(PROGRAM, "flags") & (LONG_RUNNING | DONATES)).ne(0)):
+        f.call("void", "release_arguments", program, records, claimed, held)
+    with f.when(code.ne(0), likely=False):
+        with f.each(result_count) as (index, _):
+            f.call("void", "axla_record_release", records.item(index).load("ptr"))
+        f.ret(f.call("ptr", "fail", owner, code, frame, flag))
+    f.ret(f.call("ptr", "make_result", program, records))
+
+
+def _release_arguments(m: Module) -> None:
+    """After the run: lets held arrays go, and donated ones whose memory no result took over."""
+    f = m.function("release_arguments", "void", "program:ptr, records:ptr, claimed:ptr, held:ptr")
+    program, records, claimed, held = f.parameters
+    specs = program.get(PROGRAM, "parameters")
+    with f.each(program.get(PROGRAM, "parameter_count")) as (index, loop):
+        f.call("void", "axla_record_release", held.item(index).load("ptr"))
+        record = claimed.item(index).load("ptr")
+        with f.when(record.eq(0)):
+            loop.again()
+        taken = records.item(specs.item(index, PARAMETER.size).get(PARAMETER, "alias")).load("ptr")
+        with f.when(taken.ne(record)):
+            f.call("void", "axla_record_release", record)
+    f.ret()
+
+
+def _entries(m: Module) -> None:
+    """What Python calls: the vectorcall slot, and a method that takes the address of a cancel flag first."""
+    f = m.function(
+        "callable_vectorcall", "ptr", "self:ptr, arguments:ptr, nargsf:i64, names:ptr", exported=True
+    )
+    this, arguments, nargsf, names = f.parameters
+    f.ret(f.call("ptr", "call_program", this, arguments, nargsf & ((1 << 63) - 1), names, f.null))
+    f = m.function("callable_with_flag", "ptr", "self:ptr, arguments:ptr, count:i64", exported=True)
+    this, arguments, count = f.parameters
+    with f.when(count.lt(1)):
+        f.ret(f.call("ptr", "call_slowly", this, arguments, count, f.null, f.null))
+    flag = f.call("ptr", "PyLong_AsVoidPtr", arguments.load("ptr"))
+    with f.when(f.call("ptr", "PyErr_Occurred").ne(0), likely=False):
+        f.ret(f.null)
+    f.ret(f.call("ptr", "call_program", this, arguments.at(8), count - 1, f.null, flag))
+    f = m.function("callable_dealloc", "void", "self:ptr", exported=True)
+    (this,) = f.parameters
+    owner, kind = this.get(CALLABLE, "owner"), this.get(CALLABLE, "type")
+    f.call("void", "PyObject_Free", this)
+    f.call("void", "Py_DecRef", owner)
+    f.call("void", "Py_DecRef", kind)
+    f.ret()
+
+
+def _cancel(m: Module) -> None:
+    """Sets the cancel flag of every run of a program. The list of runs is under the interpreter lock."""
+    f = m.function("axla_cancel", "i64", "program:ptr, value:i32", exported=True)
+    program, value = f.parameters
+    count = f.slot(f.i64(0))
+    run = f.slot(program.get(PROGRAM, "runs"))
+    with f.loop() as loop:
+        node = run.load("ptr")
+        with f.when(node.eq(0)):
+            loop.leave()
+        node.get(RUN, "flag").store(value, "seq_cst")
+        count.store(count.load("i64") + 1)
+        run.store(node.get(RUN, "next"))
+    f.ret(count.load("i64"))
+
+
+def _callable_new(m: Module) -> None:
+    m.variable("callable_type", "ptr", "null")
+    f = m.function("axla_callable_new", "ptr", "program:ptr, owner:ptr", exported=True)
+    program, owner = f.parameters
+    made = f.call("ptr", "_PyObject_New", f.glob("callable_type").load("ptr"))
+    with f.when(made.ne(0), likely=True):
+        f.call("void", "Py_IncRef", owner)
+        made.set(CALLABLE, "vectorcall", f.glob("callable_vectorcall"))
+        made.set(CALLABLE, "program", program)
+        made.set(CALLABLE, "owner", owner)
+    f.ret(made)

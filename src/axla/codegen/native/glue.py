@@ -1,0 +1,103 @@
+"""Compiles the emitted glue and loads it into the process, once, when the first array or program is made.
+
+`load()` gives `Glue`: addresses of functions and variables by name. The code is never unloaded: worker
+threads run in it, and objects made by it may be destroyed when the interpreter ends.
+"""
+
+from __future__ import annotations
+
+import ctypes as c
+import platform
+import threading
+from dataclasses import dataclass
+
+from axla.codegen.native import call, memory, objects, pool, python_abi, signals
+from axla.codegen.native.assembly import Module
+from axla.core.errors import UnsupportedError
+
+
+@dataclass(frozen=True, slots=True)
+class Glue:
+    """The loaded glue."""
+
+    addresses: dict[str, int]
+
+    def function(self, name: str, result: type | None, *parameters: type):
+        """A glue function as a ctypes function that keeps the interpreter lock (glue relies on it)."""
+        return c.PYFUNCTYPE(result, *parameters)(self.addresses[name])
+
+    def variable(self, name: str, kind: type = c.c_void_p):
+        """A glue variable, to read and to set through `.value`."""
+        return kind.from_address(self.addresses[name])  # type: ignore[attr-defined]
+
+
+_loaded: Glue | None = None
+_lock = threading.Lock()
+
+
+def load() -> Glue:
+    """The glue of this process; UnsupportedError where there is none."""
+    global _loaded
+    if _loaded is None:
+        with _lock:
+            if _loaded is None:
+                reason = python_abi.why_not()
+                if reason is not None:
+                    raise UnsupportedError(reason)
+                _loaded = Glue(_link(emit(platform.machine())))
+    return _loaded
+
+
+def emit(machine: str) -> Module:
+    """The glue as an LLVM module."""
+    m = Module()
+    memory.emit(m)
+    pool.emit(m, machine)
+    objects.emit(m)
+    signals.emit(m)
+    call.emit(m)
+    return m
+
+
+def _link(m: Module) -> dict[str, int]:
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    target = llvm.Target.from_default_triple()
+    # Cheapest passes and code generation: 30 ms instead of 260 ms at the first array of a process, and a call
+    # takes 230 ns instead of 165 ns (two arrays of 64 floats, on a Zen 4 at 3.7 GHz).
+    machine = target.create_target_machine(opt=0, jit=True, reloc="pic")
+    context = llvm.create_context()
+    module = llvm.parse_assembly(m.text(), context)
+    module.triple = llvm.get_process_triple()
+    module.verify()
+    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=2))
+    passes = llvm.create_new_module_pass_manager()
+    passes.add_always_inliner_pass()
+    passes.add_sroa_pass()
+    passes.add_simplify_cfg_pass()
+    passes.run(module, builder)
+    image = machine.emit_object(module)
+    library = llvm.JITLibraryBuilder().add_object_img(image).add_current_process()
+    for name, address in _imports(m).items():
+        library.import_symbol(name, address)
+    for name in m.exports:
+        library.export_symbol(name)
+    jit = llvm.create_lljit_compiler()
+    tracker = library.link(jit, "axla.glue")
+    addresses = {name: tracker[name] for name in m.exports}
+    tracker.detach()
+    jit.detach()
+    return addresses
+
+
+def _imports(m: Module) -> dict[str, int]:
+    """Addresses of what the glue calls in CPython and the C library."""
+    process = c.CDLL(None)
+    found = {}
+    for name in m.imports:
+        if not name.startswith("llvm."):
+            library = c.pythonapi if name.startswith(("Py", "_Py")) else process
+            found[name] = c.cast(getattr(library, name), c.c_void_p).value or 0
+    return found

@@ -1,0 +1,76 @@
+"""The layout of CPython and NumPy objects that the glue reads, and whether it holds in this process.
+
+`why_not` gives the reason why the glue cannot be used here, `numpy_matches` checks the offsets on live
+arrays: where they differ, NumPy arguments take the slower way through Python.
+"""
+
+from __future__ import annotations
+
+import ctypes as c
+import platform
+import sys
+import sysconfig
+
+import numpy as np
+
+from axla.program.abi import Field, Struct
+
+NDARRAY = Struct(
+    "numpy_array",
+    "The head of PyArrayObject (NumPy 1.26 to 2.x).",
+    (
+        Field("refcount", "i64", ""),
+        Field("type", "ptr", ""),
+        Field("data", "ptr", ""),
+        Field("nd", "i32", ""),
+        Field("dims", "ptr", ""),
+        Field("strides", "ptr", ""),
+        Field("base", "ptr", ""),
+        Field("descr", "ptr", ""),
+        Field("flags", "i32", ""),
+    ),
+)
+
+MACHINES = ("x86_64", "aarch64")
+
+
+def why_not() -> str | None:
+    """Why compiled programs cannot be called in this process, or None if they can."""
+    if sys.implementation.name != "cpython":
+        return f"the call glue needs CPython, this is {sys.implementation.name}"
+    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+        return "the call glue needs a CPython build with the interpreter lock (this one is free-threaded)"
+    if not sys.platform.startswith("linux"):
+        return (
+            f"the cpu backend runs on Linux only so far (this is {sys.platform}): use backend='interpreter'"
+        )
+    if platform.machine() not in MACHINES or sys.maxsize < 2**62:
+        return f"the cpu backend runs on {' and '.join(MACHINES)} only so far (this is {platform.machine()})"
+    return None if object.__basicsize__ == 16 else "this CPython build has another object head"
+
+
+def numpy_matches() -> bool:
+    """Whether arrays lie in memory as `NDARRAY` says."""
+    samples = [
+        np.zeros((2, 3, 5), np.float32),
+        np.zeros((7,), np.complex128),
+        np.zeros((4, 6), np.int8)[::2, 1:],
+        np.asfortranarray(np.zeros((3, 4), np.float64)),
+    ]
+    view = NDARRAY.ctypes()
+    if np.ndarray.__basicsize__ < NDARRAY.size:
+        return False
+    for a in samples:
+        head = view.from_address(id(a))
+        if (head.type, head.data, head.nd) != (id(np.ndarray), a.ctypes.data, a.ndim):
+            return False
+        if (head.descr, head.base or 0) != (id(a.dtype), 0 if a.base is None else id(a.base)):
+            return False
+        if tuple((c.c_int64 * a.ndim).from_address(head.dims)) != a.shape:
+            return False
+        if tuple((c.c_int64 * a.ndim).from_address(head.strides)) != a.strides:
+            return False
+        plain = a.flags.c_contiguous | a.flags.aligned << 8
+        if head.flags & 0x101 != plain:
+            return False
+    return True

@@ -1,0 +1,159 @@
+"""The slow half of a call: arguments that native code did not take as they are, and failed runs.
+
+Native code takes an Array or an aligned C-contiguous NumPy array of exactly the parameter's shape and type.
+Everything else comes here: it is converted and passed again, or named in an InvalidArgument.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from axla.core.errors import (
+    AxlaError,
+    Cancelled,
+    CollectiveFailure,
+    CustomCallFailure,
+    DeadlineExceeded,
+    InternalError,
+    InvalidArgument,
+    OutOfMemory,
+    RuntimeFailure,
+)
+from axla.program import abi
+from axla.program.interface import Interface, ValueSpec
+from axla.runtime.array import Array, device_put
+
+if TYPE_CHECKING:
+    from axla.runtime.native import Native
+    from axla.runtime.program import LoadedProgram
+
+_KINDS = {bool: "?", int: "iuf", float: "f", complex: "c"}
+
+
+def install(native: Native) -> None:
+    """Tells native code the two functions of this module."""
+    native.glue.variable("slow_call").value = id(slow_call)
+    native.glue.variable("failed_call").value = id(failed_call)
+
+
+def slow_call(
+    call: Any, loaded: LoadedProgram, flag: int, keywords: tuple[str, ...] | None, *arguments: object
+) -> Any:
+    """Converts the arguments and calls again."""
+    interface = loaded.interface
+    if keywords:
+        raise InvalidArgument(
+            f"{interface.name}: arguments are passed by position, found keyword {keywords[0]!r}"
+        )
+    check_count(interface, len(arguments))
+    donated = {alias.parameter for alias in interface.aliases}
+    check_donation(interface, arguments, donated)
+    converted = [
+        convert(interface, index, spec, argument)
+        for index, (spec, argument) in enumerate(zip(interface.parameters, arguments, strict=True))
+    ]
+    if all(a is b for a, b in zip(converted, arguments, strict=True)):
+        if loaded.native.glue.variable("ndarray_type").value:
+            raise InternalError(f"{interface.name}: native code refused arguments that fit")
+        converted = [a if isinstance(a, Array) else device_put(a) for a in converted]
+    return call.with_flag(flag, *converted) if flag else call(*converted)
+
+
+def check_count(interface: Interface, count: int) -> None:
+    wanted = len(interface.parameters)
+    if count == wanted:
+        return
+    names = [spec.name for spec in interface.parameters]
+    listed = ", ".join(names[:8]) + (", ..." if wanted > 8 else "")
+    if count < wanted:
+        detail = f"parameter {names[count]} is missing"
+    else:
+        detail = f"argument {wanted} is one too many"
+    raise InvalidArgument(f"{interface.name}: {count} arguments, wanted {wanted} ({listed}): {detail}")
+
+
+def check_donation(interface: Interface, arguments: Any, donated: set[int]) -> None:
+    """An array that is donated must not be passed twice: its memory becomes a result's while it is read."""
+    places: dict[int, int] = {}
+    for index in sorted(donated):
+        if isinstance(arguments[index], Array):
+            first = places.setdefault(id(arguments[index]), index)
+            if first != index:
+                place = _parameter(interface, first)
+                raise InvalidArgument(f"{_where(interface, index)}: donated twice, also as {place}")
+    for index, argument in enumerate(arguments):
+        if index not in donated and id(argument) in places:
+            first = _parameter(interface, places[id(argument)])
+            raise InvalidArgument(f"{_where(interface, index)}: the array is also donated, as {first}")
+
+
+def convert(interface: Interface, index: int, spec: ValueSpec, argument: object) -> object:
+    """The argument as native code takes it."""
+    shape = spec.shape.logical
+    if isinstance(argument, Array):
+        if argument.is_deleted:
+            raise InvalidArgument(f"{_where(interface, index)}: the array was deleted or donated")
+        if argument.xla_shape is not shape:
+            found = argument.xla_shape.to_string(layout=False)
+            raise InvalidArgument(
+                f"{_where(interface, index)}: wanted {shape.to_string(layout=False)}, found {found}"
+            )
+        return argument
+    wanted = shape.dtype.numpy
+    try:
+        value = np.asarray(argument)
+    except (AxlaError, TypeError, ValueError, OverflowError) as error:
+        raise InvalidArgument(f"{_where(interface, index)}: not an array: {error}") from error
+    kinds = _KINDS.get(type(argument), "")
+    if shape.dims == value.shape and value.dtype != wanted and _fits(value, wanted, kinds):
+        value = value.astype(wanted)
+    if value.shape != shape.dims or value.dtype != wanted:
+        found = f"{value.dtype}{list(value.shape)}"
+        raise InvalidArgument(
+            f"{_where(interface, index)}: wanted {shape.to_string(layout=False)}, found {found}"
+        )
+    return np.require(value, requirements=["C", "A", "E"]).view(wanted)
+
+
+def _fits(value: np.ndarray, wanted: np.dtype, kinds: str) -> bool:
+    """Whether a Python scalar, which has no width, can be of the wanted type."""
+    if value.dtype.kind not in "biufc" or not kinds:
+        return False
+    if wanted.kind in "iu":
+        limits = np.iinfo(wanted)
+        return wanted.kind in kinds and limits.min <= value.item() <= limits.max
+    return (wanted.kind if wanted.kind != "V" else "f") in kinds or (wanted.kind == "c" and "f" in kinds)
+
+
+def _parameter(interface: Interface, index: int) -> str:
+    return f"parameter {index} ({interface.parameters[index].name})"
+
+
+def _where(interface: Interface, index: int) -> str:
+    return f"{interface.name}, {_parameter(interface, index)}"
+
+
+_FAILURES: dict[int, type[RuntimeFailure]] = {
+    abi.CANCELLED: Cancelled,
+    abi.DEADLINE: DeadlineExceeded,
+    abi.INTERRUPTED: Cancelled,
+    abi.OUT_OF_MEMORY: OutOfMemory,
+    abi.CUSTOM_CALL: CustomCallFailure,
+    abi.COLLECTIVE: CollectiveFailure,
+}
+
+
+def failed_call(loaded: LoadedProgram, code: int, step: int, detail: int, flag: int) -> NoReturn:
+    """Raises the exception of an error code."""
+    if code == abi.CANCELLED and flag:
+        code = flag  # who set the flag knows why
+    interface = loaded.interface
+    text = interface.message(code)
+    if code == abi.OUT_OF_MEMORY and detail:
+        text = f"out of memory: {detail} bytes are not there"
+    elif not text and code in abi.ERRORS:
+        text = abi.ERRORS[code][1]
+    message = f"{interface.name}: {text or f'error code {code}'}"
+    raise _FAILURES.get(code, RuntimeFailure)(message.replace("{detail}", str(detail)), code, step, detail)

@@ -1,0 +1,292 @@
+"""`axla.Array`: an array in the memory of a device, immutable, shared with NumPy and others without copies.
+
+`Array` is what users see: all behaviour, no fields. Its instances are of a native type derived from it, made
+on first use (`native`), or of `HostArray` where there is no native code. NumPy reads an Array through the
+buffer protocol; element types without a format there (bf16, 8-bit floats, sub-byte types) go through
+`__array__`.
+"""
+
+from __future__ import annotations
+
+import ctypes as c
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from axla.codegen.native.structs import ARRAY, RECORD
+from axla.core import dtypes
+from axla.core.errors import InvalidArgument, OutOfMemory
+from axla.core.shape import Shape
+from axla.runtime.native import native, why_not
+from axla.runtime.shape_info import ShapeInfo, shape_info
+
+if TYPE_CHECKING:
+    from axla.runtime.native import Native
+
+_Record = RECORD.ctypes()
+
+
+class Array:
+    """An array on a device. Make one with `axla.device_put`; programs return them."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+        _record: int  # address of the RECORD, 0 when deleted
+        _info: ShapeInfo
+
+    def __new__(cls, *args: object, **kwargs: object) -> Array:
+        raise InvalidArgument("axla.Array has no constructor: use axla.device_put(array)")
+
+    # Facts.
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._info.dims
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The NumPy (or ml_dtypes) type."""
+        return self._info.dtype
+
+    @property
+    def xla_shape(self) -> Shape:
+        """The shape as axla's compiler has it."""
+        return self._info.shape
+
+    @property
+    def ndim(self) -> int:
+        return len(self._info.dims)
+
+    @property
+    def size(self) -> int:
+        return self._info.shape.size
+
+    @property
+    def nbytes(self) -> int:
+        return self._info.bytes
+
+    @property
+    def itemsize(self) -> int:
+        return self._info.dtype.itemsize
+
+    @property
+    def device(self) -> int:
+        """The ordinal of the device that holds the array."""
+        return self._head("device").device
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether the memory was taken away, by `delete` or by donating the array to a program."""
+        return not self._record
+
+    def _head(self, what: str) -> Any:
+        """The native record, for `what`; InvalidArgument when the array is deleted."""
+        record = self._record
+        if not record:
+            raise InvalidArgument(f"{what}: {self._text()} was deleted or donated")
+        return _Record.from_address(record)
+
+    def _text(self) -> str:
+        return f"Array {self._info.shape.to_string(layout=False)}"
+
+    # Life.
+
+    def block_until_ready(self) -> Array:
+        """Waits until the array's bytes are there; gives the array."""
+        self._head("block_until_ready")
+        native().record_wait(self._record)
+        return self
+
+    def delete(self) -> None:
+        """Deletes the array; its memory goes back as soon as no view and no running program uses it."""
+        native().array_delete(self)
+
+    # Contents.
+
+    def to_numpy(self) -> np.ndarray:
+        """The contents as a read-only NumPy array over the same memory."""
+        self._head("to_numpy")
+        if self._info.has_format:
+            return np.asarray(memoryview(self))  # type: ignore[arg-type]
+        return np.asarray(_Pinned(self)).view(self._info.dtype)
+
+    def __array__(self, dtype: object = None, copy: bool | None = None) -> np.ndarray:
+        view = self.to_numpy()
+        if dtype is not None and np.dtype(dtype) != view.dtype:  # type: ignore[call-overload]
+            if copy is False:
+                raise ValueError(f"{self._text()} to {dtype} needs a copy, which copy=False forbids")
+            return view.astype(dtype)  # type: ignore[call-overload]
+        return view.copy() if copy else view
+
+    @property
+    def __array_interface__(self) -> dict[str, object]:
+        head = self._head("__array_interface__")
+        if not self._info.has_format:
+            raise AttributeError("__array_interface__")  # NumPy then asks __array__
+        self.block_until_ready()
+        # Whoever asks keeps this object, but need not tell when it is done: the memory stays until the object
+        # goes.
+        _retain(self)
+        return {
+            "version": 3,
+            "shape": self._info.dims,
+            "typestr": self._info.dtype.str,
+            "data": (head.address, True),
+        }
+
+    def __dlpack__(
+        self,
+        *,
+        stream: object = None,
+        max_version: Any = None,
+        dl_device: Any = None,
+        copy: bool | None = None,
+    ) -> object:
+        from axla.runtime.dlpack import export
+
+        return export(self, max_version, dl_device, copy)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        from axla.runtime.dlpack import CPU
+
+        return (CPU, 0)
+
+    def item(self) -> Any:
+        """The only element as a Python scalar."""
+        return self.to_numpy().item()
+
+    def tolist(self) -> Any:
+        return self.to_numpy().tolist()
+
+    def __getitem__(self, key: Any) -> np.ndarray:
+        """A part as a NumPy array."""
+        return self.to_numpy()[key]
+
+    def __float__(self) -> float:
+        return float(self.to_numpy())
+
+    def __int__(self) -> int:
+        return int(self.to_numpy())
+
+    def __bool__(self) -> bool:
+        return bool(self.to_numpy())
+
+    def __complex__(self) -> complex:
+        return complex(self.to_numpy())
+
+    def __index__(self) -> int:
+        return self.to_numpy().__index__()
+
+    def __len__(self) -> int:
+        if not self._info.dims:
+            raise TypeError("len() of an array without dimensions")
+        return self._info.dims[0]
+
+    def __repr__(self) -> str:
+        if self.is_deleted:
+            return f"{self._text()} (deleted)"
+        return f"{self._text()}\n{self.to_numpy()}"
+
+    def __reduce__(self) -> tuple:
+        return device_put, (np.array(self.to_numpy()),)
+
+
+class _Pinned:
+    """Bytes of an array that NumPy may keep: holds a count of the record as long as it lives."""
+
+    def __init__(self, array: Array) -> None:
+        self._array = array
+        self._native = native()
+        self._record = array._record
+        self._native.record_hold(self._record)
+        item = array.itemsize
+        self.__array_interface__ = {
+            "version": 3,
+            "shape": array.shape,
+            "typestr": f"<u{item}" if item > 1 else "|u1",
+            "data": (_Record.from_address(self._record).address, True),
+        }
+
+    def __del__(self) -> None:
+        self._native.record_release(self._record)
+
+
+def _retain(array: Array) -> None:
+    """From now on the memory lives as long as the object, even when the array is deleted or donated."""
+    slot = c.c_void_p.from_address(id(array) + ARRAY.offset("retained"))
+    if not slot.value:
+        native().record_hold(array._record)
+        slot.value = array._record
+
+
+class HostArray(Array):
+    """An array where there is no native code: over a NumPy array of its own."""
+
+    __slots__ = ("_info", "_values")
+
+    def __new__(cls, values: np.ndarray) -> HostArray:
+        self = object.__new__(cls)
+        values.flags.writeable = False
+        self._info = shape_info(Shape(dtypes.from_numpy(values.dtype), values.shape))
+        self._values = values
+        return self
+
+    @property
+    def _record(self) -> int:  # type: ignore[override]
+        return 0 if self._values is None else 1
+
+    @property
+    def device(self) -> int:
+        return 0
+
+    def _head(self, what: str) -> Any:
+        if self._values is None:
+            raise InvalidArgument(f"{what}: {self._text()} was deleted or donated")
+        return None
+
+    def block_until_ready(self) -> HostArray:
+        self._head("block_until_ready")
+        return self
+
+    def delete(self) -> None:
+        self._values = None
+
+    def to_numpy(self) -> np.ndarray:
+        self._head("to_numpy")
+        return self._values  # type: ignore[return-value]
+
+    @property
+    def __array_interface__(self) -> dict[str, object]:
+        raise AttributeError("__array_interface__")
+
+    def __dlpack__(self, **options: Any) -> object:
+        return self.to_numpy().__dlpack__(**options)
+
+
+def device_put(array: Any) -> Array:
+    """A copy of an array-like (NumPy array, scalar, nested list, another Array) on the device."""
+    try:
+        source = array.to_numpy() if isinstance(array, Array) else np.asarray(array)
+        dtype = dtypes.from_numpy(source.dtype)
+    except (TypeError, ValueError) as error:
+        raise InvalidArgument(f"device_put: {error}") from error
+    if why_not() is not None:
+        return HostArray(np.array(source, dtype.numpy, order="C"))
+    n = native()
+    info = shape_info(Shape(dtype, source.shape))
+    result, address = new_array(n, info)
+    flat = np.ascontiguousarray(source, dtype.numpy)
+    c.memmove(address, flat.ctypes.data, info.bytes)
+    return result
+
+
+def new_array(n: Native, info: ShapeInfo) -> tuple[Array, int]:
+    """An array with uninitialised memory, and its address, to be filled before anybody else sees it."""
+    record = n.record_new(info.bytes)
+    if not record:
+        raise OutOfMemory(
+            f"{info.shape.to_string(layout=False)} needs {info.bytes} bytes, which are not there"
+        )
+    address = _Record.from_address(record).address
+    return n.array_new(info.address, info, record), address

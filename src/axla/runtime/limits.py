@@ -1,0 +1,62 @@
+"""How much of the machine a process may use: threads and memory."""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+
+from axla.core.errors import InvalidArgument
+
+_CGROUP = Path("/sys/fs/cgroup")
+_GIB = 1 << 30
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""
+
+
+def thread_count() -> int:
+    """`AXLA_NUM_THREADS`, else the cores that affinity and the container's quota leave to this process."""
+    text = os.environ.get("AXLA_NUM_THREADS", "")
+    if text:
+        if not text.isdigit() or not 1 <= int(text) <= 4096:
+            raise InvalidArgument(f"AXLA_NUM_THREADS={text!r}: wanted a number from 1 to 4096")
+        return int(text)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(cores, _quota()))
+
+
+def _quota() -> int:
+    """Cores by the quota of the control group, rounded up; version 2, then version 1."""
+    quota, _, period = _read(_CGROUP / "cpu.max").partition(" ")
+    if not quota:
+        quota, period = _read(_CGROUP / "cpu/cpu.cfs_quota_us"), _read(_CGROUP / "cpu/cpu.cfs_period_us")
+    if not (quota.isdigit() and period.isdigit() and int(period)):
+        return 1 << 30
+    return math.ceil(int(quota) / int(period))
+
+
+def memory_limit() -> int:
+    """Bytes that arrays and workspaces may take together: physical memory, or the container's limit."""
+    limits = [_physical()]
+    for name in ("memory.max", "memory/memory.limit_in_bytes"):
+        text = _read(_CGROUP / name)
+        if text.isdigit():
+            limits.append(int(text))
+    return min(limits)
+
+
+def cache_limit() -> int:
+    """Bytes of free blocks that are kept for reuse: an eighth of the memory, at most 4 GiB."""
+    return min(memory_limit() // 8, 4 * _GIB)
+
+
+def _physical() -> int:
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError, AttributeError):
+        return 1 << 46

@@ -1,0 +1,178 @@
+"""The native side of the runtime: the loaded glue, the Python types made from it, threads and limits.
+
+`native()` makes it on first use, which loads LLVM. Where it cannot be (`why_not`), arrays are plain Python
+over NumPy and programs cannot be run.
+"""
+
+from __future__ import annotations
+
+import ctypes as c
+import os
+import threading
+
+import numpy as np
+
+from axla.codegen.native import glue, python_abi
+from axla.codegen.native.memory import STATE
+from axla.codegen.native.structs import ARRAY, CALLABLE
+from axla.core.errors import InternalError
+from axla.runtime import limits
+
+why_not = python_abi.why_not
+
+_TP_CALL, _TP_DEALLOC, _TP_METHODS, _TP_TRAVERSE, _TP_MEMBERS = 50, 52, 64, 71, 72
+_IS_COLLECTED = 1 << 14
+_BF_GETBUFFER, _BF_RELEASEBUFFER = 1, 2
+_NO_INSTANCES, _HAS_VECTORCALL = 1 << 7, 1 << 11
+_T_OBJECT, _T_U64, _T_SSIZE, _READONLY = 16, 18, 19, 1
+_METH_FASTCALL = 0x80
+
+
+class _Slot(c.Structure):
+    _fields_ = [("slot", c.c_int), ("value", c.c_void_p)]
+
+
+class _Spec(c.Structure):
+    _fields_ = [
+        ("name", c.c_char_p),
+        ("basicsize", c.c_int),
+        ("itemsize", c.c_int),
+        ("flags", c.c_uint),
+        ("slots", c.POINTER(_Slot)),
+    ]
+
+
+class _Member(c.Structure):
+    _fields_ = [
+        ("name", c.c_char_p),
+        ("type", c.c_int),
+        ("offset", c.c_ssize_t),
+        ("flags", c.c_int),
+        ("doc", c.c_char_p),
+    ]
+
+
+class _Method(c.Structure):
+    _fields_ = [("name", c.c_char_p), ("function", c.c_void_p), ("flags", c.c_int), ("doc", c.c_char_p)]
+
+
+_keep: list[object] = []  # CPython keeps pointers into member and method tables
+
+
+def _table(kind: type[c.Structure], rows: list[tuple]) -> int:
+    table = (kind * (len(rows) + 1))(*rows)
+    _keep.append(table)
+    return c.addressof(table)
+
+
+def _make_type(name: str, size: int, flags: int, slots: list[tuple[int, int | None]], base: type) -> type:
+    """A heap type with native slots. It is never freed: its code is not either."""
+    rows = (_Slot * (len(slots) + 1))(*slots)
+    spec = _Spec(name.encode(), size, 0, flags, rows)
+    make = c.pythonapi.PyType_FromSpecWithBases
+    make.restype, make.argtypes = c.py_object, [c.c_void_p, c.py_object]
+    made = make(c.addressof(spec), (base,))
+    _keep.extend((rows, spec, made))
+    if made.__flags__ & _IS_COLLECTED:
+        raise InternalError(f"{name} became a garbage collected type: its objects have no room for that")
+    return made
+
+
+class Native:
+    """Functions of the glue for the rest of the runtime, and the native types."""
+
+    def __init__(self, array_base: type) -> None:
+        self.glue = g = glue.load()
+        self.array_type = self._array_type(array_base)
+        self.callable_type = self._callable_type()
+        g.variable("array_type").value = id(self.array_type)
+        g.variable("callable_type").value = id(self.callable_type)
+        g.variable("buffer_error").value = id(BufferError)
+        g.variable("none").value = id(None)
+        g.variable("ndarray_type").value = id(np.ndarray) if python_abi.numpy_matches() else None
+        self.memory = STATE.ctypes().from_address(g.addresses["memory_state"])
+        self.memory.limit, self.memory.cache_limit = limits.memory_limit(), limits.cache_limit()
+        self.threads = g.variable("pool_threads", c.c_int64)
+        self.threads.value = limits.thread_count()
+        self._main_thread = g.variable("main_thread", c.c_uint64)
+        self._main_thread.value = threading.main_thread().ident or 0
+        self._functions()
+        self._survive_fork()
+
+    def _functions(self) -> None:
+        f = self.glue.function
+        self.record_new = f("axla_record_new", c.c_void_p, c.c_int64)
+        self.record_over = f("axla_record_over", c.c_void_p, c.c_void_p, c.c_int64)
+        self.record_hold = f("axla_record_hold", None, c.c_void_p)
+        self.record_release = f("axla_record_release", None, c.c_void_p)
+        self.record_wait = f("axla_record_wait", None, c.c_void_p)
+        self.array_new = f("axla_array_new", c.py_object, c.c_void_p, c.py_object, c.c_void_p)
+        self.array_delete = f("axla_array_delete", None, c.py_object)
+        self.callable_new = f("axla_callable_new", c.py_object, c.c_void_p, c.py_object)
+        self.cancel = f("axla_cancel", c.c_int64, c.c_void_p, c.c_int32)
+        self.trim = f("axla_trim", None)
+        self._lock_memory = f("axla_memory_acquire", None)
+        self._unlock_memory = f("axla_memory_release", None)
+        self._reset_pool = f("axla_pool_reset", None)
+
+    def _array_type(self, base: type) -> type:
+        at = self.glue.addresses
+        if base.__basicsize__ != ARRAY.offset("record"):
+            raise InternalError("the Python base class of Array must not have fields")
+        rows = [
+            (b"__weaklistoffset__", _T_SSIZE, ARRAY.offset("weakrefs"), _READONLY, None),
+            (b"_record", _T_U64, ARRAY.offset("record"), _READONLY, None),
+            (b"_info", _T_OBJECT, ARRAY.offset("info_object"), _READONLY, None),
+        ]
+        slots = [
+            (_TP_DEALLOC, at["array_dealloc"]),
+            (_TP_TRAVERSE, at["array_traverse"]),
+            (_BF_GETBUFFER, at["array_get_buffer"]),
+            (_BF_RELEASEBUFFER, at["array_release_buffer"]),
+            (_TP_MEMBERS, _table(_Member, rows)),
+        ]
+        return _make_type("axla.Array", ARRAY.size, _NO_INSTANCES, slots, base)
+
+    def _callable_type(self) -> type:
+        at = self.glue.addresses
+        rows = [(b"__vectorcalloffset__", _T_SSIZE, CALLABLE.offset("vectorcall"), _READONLY, None)]
+        methods = [(b"with_flag", at["callable_with_flag"], _METH_FASTCALL, None)]
+        slots = [
+            (_TP_DEALLOC, at["callable_dealloc"]),
+            (_TP_CALL, c.cast(c.pythonapi.PyVectorcall_Call, c.c_void_p).value),
+            (_TP_MEMBERS, _table(_Member, rows)),
+            (_TP_METHODS, _table(_Method, methods)),
+        ]
+        flags = _NO_INSTANCES | _HAS_VECTORCALL
+        return _make_type("axla.runtime.Callable", CALLABLE.size, flags, slots, object)
+
+    def _survive_fork(self) -> None:
+        """A fork copies only its own thread: the lock must be free then, and the child has no workers."""
+
+        def child() -> None:
+            self._unlock_memory()
+            self._reset_pool()
+            self._main_thread.value = threading.get_ident()
+
+        os.register_at_fork(
+            before=self._lock_memory, after_in_parent=self._unlock_memory, after_in_child=child
+        )
+
+
+_native: Native | None = None
+_lock = threading.Lock()
+
+
+def native() -> Native:
+    """The native runtime of this process; UnsupportedError where there is none."""
+    global _native
+    if _native is None:
+        from axla.runtime import arguments
+        from axla.runtime.array import Array
+
+        with _lock:
+            if _native is None:
+                made = Native(Array)
+                arguments.install(made)
+                _native = made
+    return _native

@@ -1,0 +1,135 @@
+"""A program loaded into the process: its code, its constants, and the native description that calls read."""
+
+from __future__ import annotations
+
+import ctypes as c
+from collections.abc import Mapping, Sequence
+
+from axla.codegen.native.structs import (
+    DONATES,
+    LONG_RUNNING,
+    PARAMETER,
+    PROGRAM,
+    RECORD,
+    RESULT,
+    SINGLE_RESULT,
+)
+from axla.core.errors import InvalidArgument, OutOfMemory
+from axla.program.interface import Interface
+from axla.runtime import jit
+from axla.runtime.functions import resolve_functions
+from axla.runtime.native import Native, native
+from axla.runtime.shape_info import shape_info
+
+ENTRY = "axla_entry"
+_ADDRESSABLE = 1 << 47
+_RNG_SEED = (0x9E3779B97F4A7C15, 0xD1B54A32D192ED03)
+
+
+class LoadedProgram:
+    """Owns code and constants; freed with the last reference, which every call in progress holds."""
+
+    __slots__ = ("interface", "native", "address", "_constants", "_library", "_infos", "_keep", "__weakref__")
+
+    def __init__(
+        self,
+        images: Sequence[bytes],
+        interface: Interface,
+        constants: bytes | memoryview | None,
+        functions: Mapping[str, int] | None,
+    ) -> None:
+        self._constants = 0
+        _check(interface, constants)
+        self.interface = interface
+        self.native: Native = native()
+        table = resolve_functions(interface.functions, functions)
+        self._library = jit.load(images, [ENTRY])
+        self._constants = self._place(constants) if constants else 0
+        self._infos = [shape_info(spec.shape) for spec in (*interface.parameters, *interface.results)]
+        block = self._describe(table)
+        self.address = c.addressof(block)
+
+    def __del__(self) -> None:
+        if self._constants:
+            self.native.record_release(self._constants)
+
+    def constants(self) -> bytes | None:
+        """A copy of the constants segment."""
+        if not self._constants:
+            return None
+        head = RECORD.ctypes().from_address(self._constants)
+        return c.string_at(head.address, head.bytes)
+
+    def _place(self, constants: bytes | memoryview) -> int:
+        data = memoryview(constants).cast("B")
+        record = self.native.record_new(len(data))
+        if not record:
+            raise OutOfMemory(f"{self.interface.name}: {len(data)} bytes of constants are not there")
+        address = RECORD.ctypes().from_address(record).address
+        (c.c_char * len(data)).from_address(address)[:] = data  # type: ignore[index]
+        return record
+
+    def _describe(self, table: list[int]) -> c.Structure:
+        """The PROGRAM struct."""
+        interface, infos = self.interface, self._infos
+        parameter_alias = {a.parameter: a.result for a in interface.aliases}
+        result_alias = {a.result: a.parameter for a in interface.aliases}
+        count = len(interface.parameters)
+        parameters = (PARAMETER.ctypes() * max(count, 1))()
+        for i in range(count):
+            parameters[i].info, parameters[i].alias = infos[i].address, parameter_alias.get(i, -1)
+        results = (RESULT.ctypes() * max(len(interface.results), 1))()
+        for i, info in enumerate(infos[count:]):
+            results[i].info, results[i].info_object = info.address, id(info)
+            results[i].alias = result_alias.get(i, -1)
+        functions = (c.c_void_p * max(len(table), 1))(*table)
+        flags = LONG_RUNNING if interface.long_running else 0
+        flags |= 0 if isinstance(interface.result_tree, tuple) else SINGLE_RESULT
+        flags |= DONATES if interface.aliases else 0
+        block = PROGRAM.ctypes()(
+            entry=self._library.addresses[ENTRY],
+            parameter_count=count,
+            result_count=len(interface.results),
+            parameters=c.addressof(parameters),
+            results=c.addressof(results),
+            constants=RECORD.ctypes().from_address(self._constants).address if self._constants else None,
+            functions=c.addressof(functions),
+            workspace_bytes=interface.workspace_bytes,
+            flags=flags,
+            rng_state=_RNG_SEED,
+        )
+        self._keep = (block, parameters, results, functions)
+        return block
+
+
+def _check(interface: Interface, constants: bytes | memoryview | None) -> None:
+    """Refuses an interface that native code could not trust."""
+    name = interface.name
+    length = memoryview(constants).nbytes if constants else 0
+    if length != interface.constants_bytes:
+        raise InvalidArgument(
+            f"{name}: constants have {length} bytes, the interface says {interface.constants_bytes}"
+        )
+    if not isinstance(interface.result_tree, tuple) and len(interface.results) != 1:
+        raise InvalidArgument(f"{name}: {len(interface.results)} results for a result that is not a tuple")
+    for spec in (*interface.parameters, *interface.results):
+        if spec.bytes != spec.shape.byte_size:
+            raise InvalidArgument(f"{name}, {spec.name}: {spec.bytes} bytes, wanted {spec.shape.byte_size}")
+        if spec.bytes > _ADDRESSABLE:
+            raise OutOfMemory(f"{name}, {spec}: more than can be addressed")
+    if interface.workspace_bytes > _ADDRESSABLE:
+        raise OutOfMemory(
+            f"{name}: a workspace of {interface.workspace_bytes} bytes is more than can be addressed"
+        )
+    seen_results: set[int] = set()
+    seen_parameters: set[int] = set()
+    for alias in interface.aliases:
+        inside = alias.result in range(len(interface.results)) and alias.parameter in range(
+            len(interface.parameters)
+        )
+        if not inside or alias.result in seen_results or alias.parameter in seen_parameters:
+            raise InvalidArgument(f"{name}, {alias}: an index out of range or used twice")
+        if interface.results[alias.result].bytes != interface.parameters[alias.parameter].bytes:
+            raise InvalidArgument(f"{name}, {alias}: sizes differ")
+        seen_results.add(alias.result)
+        seen_parameters.add(alias.parameter)

@@ -1,0 +1,65 @@
+"""What native code knows of a shape: a block of memory per shape in use; shapes compare by address."""
+
+from __future__ import annotations
+
+import ctypes as c
+import threading
+import weakref
+
+import numpy as np
+
+from axla.codegen.native.structs import SHAPE_INFO
+from axla.core.shape import Shape, strides
+
+# Formats of the buffer protocol in native sizes and order. bf16, the 8-bit floats and sub-byte types have
+# none.
+_FORMATS = {
+    "pred": b"?", "s8": b"b", "u8": b"B", "s16": b"h", "u16": b"H", "s32": b"i", "u32": b"I", "s64": b"l",
+    "u64": b"L", "f16": b"e", "f32": b"f", "f64": b"d", "c64": b"Zf", "c128": b"Zd",
+}  # fmt: skip
+_Block = SHAPE_INFO.ctypes()
+
+
+class ShapeInfo:
+    """A shape with its native description. `address` is where native code finds it."""
+
+    __slots__ = ("shape", "dims", "dtype", "bytes", "address", "has_format", "_keep", "__weakref__")
+
+    def __init__(self, shape: Shape) -> None:
+        rank = len(shape.dims)
+        item = shape.dtype.itemsize
+        text = _FORMATS.get(shape.dtype.name)
+        dims = (c.c_int64 * max(rank, 1))(*shape.dims)
+        steps = (c.c_int64 * max(rank, 1))(*(s * item for s in strides(shape.dims)))
+        block = _Block(
+            rank=rank,
+            item_bytes=item,
+            bytes=shape.byte_size,
+            format=c.cast(c.c_char_p(text), c.c_void_p) if text else None,
+            descr=id(shape.dtype.numpy),
+            dims=c.addressof(dims),
+            strides=c.addressof(steps),
+        )
+        self.shape = shape
+        self.dims: tuple[int, ...] = shape.dims
+        self.dtype: np.dtype = shape.dtype.numpy
+        self.bytes: int = shape.byte_size
+        self.has_format = text is not None
+        self.address = c.addressof(block)
+        self._keep = (block, dims, steps)  # the formats are module constants
+
+
+_infos: weakref.WeakValueDictionary[Shape, ShapeInfo] = weakref.WeakValueDictionary()
+_lock = threading.Lock()
+
+
+def shape_info(shape: Shape) -> ShapeInfo:
+    """The description of a shape in its default layout; the same object as long as anybody holds it."""
+    shape = shape.logical
+    info = _infos.get(shape)
+    if info is None:
+        with _lock:
+            info = _infos.get(shape)
+            if info is None:
+                info = _infos[shape] = ShapeInfo(shape)
+    return info
