@@ -1,1 +1,8 @@
-""""""
+"""The definition of right: runs any module with NumPy. Takes a Module and arrays, gives a Literal.
+
+Read `evaluate.py` first (plans and the loop that runs them), then `regions.py` (ops that call computations).
+"""
+
+from axla.interpreter.evaluate import Interpreter, evaluate
+
+__all__ = ["Interpreter", "evaluate"]

@@ -65,10 +65,8 @@ def bitcast(x: Array, to: DType) -> Array:
     if of.bits == to.bits and of.itemsize == to.itemsize and of.bits >= 8:
         return np.ascontiguousarray(x).view(to.numpy).reshape(x.shape)
     if of.bits >= 8 and to.bits >= 8:
-        x = np.ascontiguousarray(x)
-        if of.bits > to.bits:
-            return x.reshape(*x.shape, 1).view(to.numpy)
-        return x.view(to.numpy).reshape(x.shape[:-1])
+        raw = np.ascontiguousarray(x).reshape(-1).view(to.numpy)
+        return raw.reshape([*x.shape, -1] if of.bits > to.bits else x.shape[:-1])
     bits = to_bits(x)
     if of.bits > to.bits:
         bits = bits.reshape(*x.shape, of.bits // to.bits, to.bits)

@@ -140,4 +140,4 @@ def contract(lhs: np.ndarray, rhs: np.ndarray, left_numbers: tuple, right_number
     product = np.matmul(widened(a).astype(wide), widened(b).astype(wide))
     if dtype.is_pred:
         product = product != 0
-    return product.astype(dtype.numpy).reshape(*batch, *rows, *columns)
+    return product.astype(dtype.numpy).reshape([*batch, *rows, *columns])

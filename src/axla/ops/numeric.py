@@ -266,15 +266,15 @@ def is_finite(x: Array) -> Array:
 
 
 def real(x: Array) -> Array:
-    return np.ascontiguousarray(x.real) if kind(x) == "complex" else x
+    return x.real.copy() if kind(x) == "complex" else x
 
 
 def imag(x: Array) -> Array:
-    return np.ascontiguousarray(x.imag) if kind(x) == "complex" else np.zeros_like(x)
+    return x.imag.copy() if kind(x) == "complex" else np.zeros_like(x)
 
 
 def complex_of(x: Array, y: Array) -> Array:
-    result = np.empty(x.shape, np.result_type(x.dtype, np.complex64))
+    result = np.empty(np.broadcast_shapes(x.shape, y.shape), np.result_type(x.dtype, np.complex64))
     result.real, result.imag = x, y
     return result
 

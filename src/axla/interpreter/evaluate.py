@@ -1,0 +1,299 @@
+"""Runs modules with NumPy: slow, and obviously right.
+
+A *value* is a NumPy array of the instruction's element type, a tuple of values, or None for a token. An array with dynamic
+dimensions has its actual sizes. Every computation is planned once: a list of steps over numbered slots, each with the slots
+that die after it. Ops without called computations evaluate themselves (`Op.evaluate`); the others are in the table
+`axla.interpreter.regions.REGIONS`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from axla.core.errors import AxlaError, DeadlineExceeded, InternalError, InvalidArgument, OutOfMemory, UnsupportedError
+from axla.core.literal import Literal
+from axla.core.shape import AnyShape, Shape, TupleShape
+from axla.ir.graph import Computation, Instruction, Module
+from axla.ir.op import Op
+from axla.ir.structure import Constant, Parameter, Tuple
+from axla.ir.traverse import schedule_of
+from axla.ops.casting import convert
+
+Value = Any
+"""numpy.ndarray | tuple[Value, ...] | None"""
+
+CALL_DEPTH = 100
+"""How deep computations may call each other: each level takes Python frames."""
+
+MEMORY_LIMIT = 1 << 34
+"""Bytes that one value may take, unless the caller says otherwise."""
+
+
+def evaluate(
+    module: Module, arguments: Sequence[Literal | np.ndarray | object] = (), *,
+    step_limit: int | None = None, deadline: float | None = None, memory_limit: int = MEMORY_LIMIT, seed: int = 0,
+) -> Literal:  # fmt: skip
+    """The result of the entry computation for these arguments, one per parameter.
+
+    Stops with DeadlineExceeded after `step_limit` instructions or `deadline` seconds; `seed` feeds `rng`.
+    """
+    interpreter = Interpreter(step_limit=step_limit, deadline=deadline, memory_limit=memory_limit, seed=seed)
+    entry = module.entry
+    if len(arguments) != len(entry.parameters):
+        raise InvalidArgument(f"{entry.name} takes {len(entry.parameters)} arguments, found {len(arguments)}")
+    pairs = zip(entry.parameters, arguments, strict=True)
+    values = [_argument(parameter, argument) for parameter, argument in pairs]
+    with np.errstate(all="ignore"):
+        result = interpreter.run(entry, values)
+    return as_literal(result, entry.root.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One instruction: takes values from slots, puts one into a slot, and names the slots not needed any more."""
+
+    evaluate: Callable[..., Value]
+    operands: tuple[int, ...]
+    result: int
+    dead: tuple[int, ...]
+    inst: Instruction
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How to run a computation: `values` holds constants in their slots, everything else empty."""
+
+    values: list[Value]
+    parameters: tuple[int, ...]
+    steps: tuple[Step, ...]
+    root: int
+
+
+class Interpreter:
+    """Runs computations. One run at a time; plans are kept between runs, so the graph must not change meanwhile."""
+
+    def __init__(
+        self, *, step_limit: int | None = None, deadline: float | None = None, memory_limit: int = MEMORY_LIMIT, seed: int = 0
+    ):  # fmt: skip
+        self.step_limit = float("inf") if step_limit is None else step_limit
+        self.stop_at = float("inf") if deadline is None else time.monotonic() + deadline
+        self.deadline = deadline
+        self.memory_limit = memory_limit
+        self.random = np.random.Generator(np.random.Philox(seed))
+        self.state = seed  # of rng-get-and-update-state
+        self.steps = 0
+        self.depth = 0
+        self._plans: dict[Computation, Plan] = {}
+        self._scalar_plans: dict[Computation, Plan | None] = {}
+
+    def run(self, computation: Computation, arguments: Sequence[Value]) -> Value:
+        """The value of the root for these arguments."""
+        plan = self._plans.get(computation)
+        if plan is None:
+            plan = self._plans[computation] = self._plan(computation)
+        return self.run_plan(plan, arguments)
+
+    def run_plan(self, plan: Plan, arguments: Sequence[Value]) -> Value:
+        if self.depth >= CALL_DEPTH:
+            raise UnsupportedError(f"the interpreter runs calls up to {CALL_DEPTH} deep")
+        values = plan.values.copy()
+        for slot, argument in zip(plan.parameters, arguments, strict=True):
+            values[slot] = argument
+        self.depth += 1
+        try:
+            for step in plan.steps:
+                self.tick()
+                values[step.result] = step.evaluate(*[values[slot] for slot in step.operands])
+                for slot in step.dead:
+                    values[slot] = None
+        except AxlaError:
+            raise
+        except MemoryError as error:
+            raise OutOfMemory(f"{step.inst!r}: out of memory") from error
+        except Exception as error:
+            raise InternalError(f"interpreter: {step.inst!r} failed: {type(error).__name__}: {error}") from error
+        finally:
+            self.depth -= 1
+        return values[plan.root]
+
+    def tick(self) -> None:
+        """Counts a step, and stops when there have been too many or it takes too long."""
+        self.steps += 1
+        if self.steps > self.step_limit:
+            raise DeadlineExceeded(f"the interpreter stopped after {self.steps - 1} steps, as it was told")
+        if self.steps & 15 == 0 and time.monotonic() > self.stop_at:
+            raise DeadlineExceeded(f"the interpreter stopped after {self.deadline} seconds, as it was told")
+
+    def on_scalars(self, computation: Computation, arguments: Sequence[np.ndarray], dims: Sequence[int]) -> list[np.ndarray]:
+        """A computation on scalars, applied to every element of arrays of these dimensions; one array per result.
+
+        Computations of elementwise ops only are applied to whole arrays, others to one element after the other.
+        """
+        dims = tuple(dims)
+        parameters = [p.shape for p in computation.parameters]
+        arguments = [convert(np.asarray(a), p.dtype) for a, p in zip(arguments, parameters, strict=True)]  # type: ignore[attr-defined]
+        root = computation.root.shape
+        shapes = list(root.elements) if isinstance(root, TupleShape) else [root]
+        plan = self._scalar_plan(computation)
+        if plan is not None:
+            found = self.run_plan(plan, arguments)
+            results = list(found) if isinstance(root, TupleShape) else [found]
+            return [np.broadcast_to(r, dims) for r in results]
+        arguments = [np.broadcast_to(a, dims) for a in arguments]
+        results = [np.empty(dims, s.dtype.numpy) for s in shapes]  # type: ignore[attr-defined]
+        for at in np.ndindex(*dims):
+            found = self.run(computation, [np.asarray(a[at]) for a in arguments])
+            for array, value in zip(results, found if isinstance(root, TupleShape) else (found,), strict=True):
+                array[at] = value
+        return results
+
+    def _plan(self, computation: Computation, evaluator: Callable[[Instruction], Callable] | None = None) -> Plan:
+        order = schedule_of(computation)
+        slots = {inst: number for number, inst in enumerate(order)}
+        root = slots[computation.root]
+        last_use: dict[int, int] = {}
+        for number, inst in enumerate(order):
+            for operand in inst.operands:
+                last_use[slots[operand]] = number
+        dying: dict[int, list[int]] = {}
+        for slot, number in last_use.items():
+            if slot != root:
+                dying.setdefault(number, []).append(slot)
+        values: list[Value] = [None] * len(order)
+        steps = []
+        for number, inst in enumerate(order):
+            if isinstance(inst.op, Parameter):
+                continue
+            if isinstance(inst.op, Constant):
+                values[number] = as_value(inst.op.literal)
+                continue
+            self._check_size(inst)
+            function = self._evaluator(inst) if evaluator is None else evaluator(inst)
+            operands = tuple(slots[o] for o in inst.operands)
+            dead = tuple(s for s in dying.get(number, ()) if not isinstance(order[s].op, Constant))
+            steps.append(Step(function, operands, number, dead, inst))
+        return Plan(values, tuple(slots[p] for p in computation.parameters), tuple(steps), root)
+
+    def _check_size(self, inst: Instruction) -> None:
+        for leaf in inst.shape.leaves():
+            if isinstance(leaf, Shape) and leaf.byte_size > self.memory_limit:
+                raise OutOfMemory(f"{inst!r}: {leaf.byte_size} bytes are more than the limit of {self.memory_limit}")
+
+    def _evaluator(self, inst: Instruction) -> Callable[..., Value]:
+        from axla.interpreter.regions import REGIONS
+
+        region = REGIONS.get(type(inst.op))
+        if region is not None:
+            return partial(region, self, inst)
+        function = getattr(inst.op, "evaluate", None)
+        if function is None:
+            raise UnsupportedError(f"the interpreter does not implement {inst.op.opcode}: {inst!r}")
+        if isinstance(inst.shape, Shape):
+            return partial(_checked, function, inst.shape.dtype.numpy, inst.shape.dtype)
+        return function
+
+    def _scalar_plan(self, computation: Computation) -> Plan | None:
+        """A plan that works on arrays for scalars; None when the computation is not elementwise throughout."""
+        if computation not in self._scalar_plans:
+            plan = self._plan(computation, self._scalar_evaluator) if is_elementwise(computation) else None
+            self._scalar_plans[computation] = plan
+        return self._scalar_plans[computation]
+
+    def _scalar_evaluator(self, inst: Instruction) -> Callable[..., Value]:
+        if inst.op.computation_fields:
+            plan = self._scalar_plan(inst.op.computations()[0])
+            assert plan is not None
+            return lambda *arguments: self.run_plan(plan, arguments)
+        if _moves_scalar(inst):
+            return _same
+        return self._evaluator(inst)
+
+
+def _checked(function: Callable[..., Value], wanted: np.dtype, dtype: Any, *operands: Value) -> Value:
+    """The result of an op, in the element type of the instruction (mixed precision, and NumPy's scalars)."""
+    result = np.asarray(function(*operands))
+    return result if result.dtype == wanted else convert(result, dtype)
+
+
+def _same(operand: Value) -> Value:
+    return operand
+
+
+def _moves_scalar(inst: Instruction) -> bool:
+    """Whether `inst` hands on a scalar as it is."""
+    if len(inst.operands) != 1 or not isinstance(inst.shape, Shape) or inst.shape.rank:
+        return False
+    operand = inst.operands[0].shape
+    moves = hasattr(inst.op, "source") or inst.op.opcode in ("bitcast", "opt-barrier")
+    return moves and isinstance(operand, Shape) and operand.logical is inst.shape.logical
+
+
+def is_elementwise(computation: Computation, depth: int = 0) -> bool:
+    """Whether all values are scalars, and all ops would do the same on arrays, element by element."""
+    if depth > CALL_DEPTH:
+        return False
+    for inst in computation.instructions:
+        op: Op = inst.op
+        if any(not isinstance(leaf, Shape) or leaf.rank for leaf in inst.shape.leaves()):
+            return False
+        if op.elementwise or isinstance(op, (Parameter, Constant, Tuple)) or op.opcode == "get-tuple-element":
+            continue
+        if op.opcode in ("call", "fusion") and is_elementwise(op.computations()[0], depth + 1):
+            continue
+        if not _moves_scalar(inst):
+            return False
+    return True
+
+
+def as_value(literal: Literal) -> Value:
+    """A literal as the interpreter's value."""
+    if literal.shape.is_tuple:
+        return tuple(as_value(e) for e in literal.elements)
+    return literal.array if literal.shape.is_array else None
+
+
+def as_literal(value: Value, shape: AnyShape) -> Literal:
+    """The interpreter's value as a literal of `shape`, in the default layout; dynamic dimensions take their actual size."""
+    if isinstance(shape, TupleShape):
+        parts = [as_literal(v, s) for v, s in zip(value, shape.elements, strict=True)]
+        return Literal(TupleShape([p.shape for p in parts]), elements=parts)
+    if not isinstance(shape, Shape):
+        return Literal(shape)
+    array = np.array(value, shape.dtype.numpy, order="C")
+    return Literal(Shape(shape.dtype, array.shape), array)
+
+
+def _argument(parameter: Instruction, argument: object) -> Value:
+    """An argument as a value of the parameter's shape; InvalidArgument naming the parameter when it does not fit."""
+    literal = argument if isinstance(argument, Literal) else None
+    if isinstance(parameter.shape, TupleShape):
+        parts = literal.elements if literal is not None else argument
+        if not isinstance(parts, (tuple, list)) or len(parts) != len(parameter.shape.elements):
+            wanted = parameter.shape.to_string(layout=False)
+            raise InvalidArgument(f"parameter {parameter.name}: a tuple {wanted} is wanted, found {argument!r:.200}")
+        return tuple(_leaf(parameter, s, p) for s, p in zip(parameter.shape.elements, parts, strict=True))
+    return _leaf(parameter, parameter.shape, argument)
+
+
+def _leaf(parameter: Instruction, shape: AnyShape, argument: object) -> Value:
+    if isinstance(shape, TupleShape):
+        parts = argument.elements if isinstance(argument, Literal) else argument
+        if not isinstance(parts, (tuple, list)) or len(parts) != len(shape.elements):
+            raise InvalidArgument(f"parameter {parameter.name}: a tuple {shape.to_string(layout=False)} is wanted")
+        return tuple(_leaf(parameter, s, p) for s, p in zip(shape.elements, parts, strict=True))
+    if not isinstance(shape, Shape):
+        return None
+    array = argument.array if isinstance(argument, Literal) else np.asarray(argument)
+    fits = array.ndim == shape.rank and all(
+        n <= bound if dynamic else n == bound for n, bound, dynamic in zip(array.shape, shape.dims, shape.dynamic, strict=True)
+    )
+    if array.dtype != shape.dtype.numpy or not fits:
+        found = f"{array.dtype}{list(array.shape)}"
+        raise InvalidArgument(f"parameter {parameter.name}: {shape.to_string(layout=False)} is wanted, found {found}")
+    return array

@@ -1,0 +1,260 @@
+"""Ops that call computations, and those that need more than arrays. One table: `REGIONS`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cmp_to_key
+from math import prod
+
+import numpy as np
+
+from axla.core.dtypes import DType
+from axla.core.errors import UnsupportedError
+from axla.core.shape import Shape, TupleShape
+from axla.interpreter.evaluate import Interpreter, Value
+from axla.ir.graph import Instruction
+from axla.ir.op import Op
+from axla.ir.structure import GetTupleElement, Tuple
+from axla.ops.casting import convert, reinterpret
+from axla.ops.control import Call, Conditional, CustomCall, Fusion, While
+from axla.ops.conversion import Bitcast
+from axla.ops.indexing import Scatter
+from axla.ops.reduction import Map, Reduce, Sort
+
+TREE_ABOVE = 1024
+"""Reductions over more elements are combined in a tree: `to_apply` is associative by contract, and a loop would take long."""
+
+
+# Structure and control
+
+
+def _tuple(interpreter: Interpreter, inst: Instruction, *elements: Value) -> Value:
+    return elements
+
+
+def _get_tuple_element(interpreter: Interpreter, inst: Instruction, operand: Value) -> Value:
+    return operand[inst.op.index]  # type: ignore[attr-defined]
+
+
+def _while(interpreter: Interpreter, inst: Instruction, value: Value) -> Value:
+    loop: While = inst.op  # type: ignore[assignment]
+    while interpreter.run(loop.condition, [value]):
+        interpreter.tick()
+        value = interpreter.run(loop.body, [value])
+    return value
+
+
+def _conditional(interpreter: Interpreter, inst: Instruction, index: Value, *operands: Value) -> Value:
+    branches = inst.op.branches  # type: ignore[attr-defined]
+    number = int(index)
+    if index.dtype == np.bool_:
+        number = 0 if number else 1
+    elif not 0 <= number < len(branches):
+        number = len(branches) - 1
+    return interpreter.run(branches[number], [operands[number]])
+
+
+def _call(interpreter: Interpreter, inst: Instruction, *operands: Value) -> Value:
+    return interpreter.run(inst.op.computations()[0], operands)
+
+
+def _custom_call(interpreter: Interpreter, inst: Instruction, *operands: Value) -> Value:
+    target = inst.op.custom_call_target  # type: ignore[attr-defined]
+    raise UnsupportedError(f"the interpreter has no custom call {target!r}: {inst!r}")
+
+
+def _bitcast(interpreter: Interpreter, inst: Instruction, operand: Value) -> Value:
+    """Elements in the order in which they lie in memory, read as the result's type and layout."""
+    of, to = inst.operands[0].shape, inst.shape
+    if not isinstance(of, Shape) or not isinstance(to, Shape):
+        return operand
+    major = of.layout.minor_to_major[::-1]
+    result_major = to.layout.minor_to_major[::-1]
+    flat = operand.transpose(major)
+    arranged = reinterpret(flat, to.with_dims([to.dims[d] for d in result_major]))
+    return arranged.transpose(np.argsort(result_major, kind="stable")) if result_major else arranged
+
+
+# Scalars over arrays
+
+
+def _map(interpreter: Interpreter, inst: Instruction, *operands: Value) -> Value:
+    return interpreter.on_scalars(inst.op.to_apply, operands, operands[0].shape)[0]  # type: ignore[attr-defined]
+
+
+def result_types(inst: Instruction) -> list[DType]:
+    shapes = inst.shape.elements if isinstance(inst.shape, TupleShape) else (inst.shape,)
+    return [s.dtype for s in shapes]  # type: ignore[attr-defined]
+
+
+def _as_result(inst: Instruction, results: Sequence[np.ndarray]) -> Value:
+    return tuple(results) if isinstance(inst.shape, TupleShape) else results[0]
+
+
+def _reduce(interpreter: Interpreter, inst: Instruction, *operands: Value) -> Value:
+    op: Reduce = inst.op  # type: ignore[assignment]
+    count = len(operands) // 2
+    data, inits = operands[:count], operands[count:]
+    kept = [d for d in range(data[0].ndim) if d not in op.dimensions]
+    dims = [data[0].shape[d] for d in kept]
+    length = prod(data[0].shape[d] for d in op.dimensions)
+    rows = [x.transpose([*sorted(op.dimensions), *kept]).reshape(length, *dims) for x in data]
+    total = [np.broadcast_to(convert(i, t), dims) for i, t in zip(inits, result_types(inst), strict=True)]
+    if length > TREE_ABOVE:
+        rows = _tree(interpreter, op, rows, result_types(inst))
+        length = 1
+    for k in range(length):
+        total = interpreter.on_scalars(op.to_apply, [*total, *[r[k] for r in rows]], dims)
+        interpreter.tick()
+    return _as_result(inst, total)
+
+
+def _tree(interpreter: Interpreter, op: Reduce, rows: list[np.ndarray], types: list[DType]) -> list[np.ndarray]:
+    """Neighbours combined, in order, until one row is left."""
+    rows = [convert(r, t) for r, t in zip(rows, types, strict=True)]
+    while len(rows[0]) > 1:
+        even = len(rows[0]) // 2 * 2
+        pairs = [*[r[0:even:2] for r in rows], *[r[1:even:2] for r in rows]]
+        combined = interpreter.on_scalars(op.to_apply, pairs, pairs[0].shape)
+        rows = [np.concatenate([c, r[even:]]) for c, r in zip(combined, rows, strict=True)]
+        interpreter.tick()
+    return rows
+
+
+def _scatter(interpreter: Interpreter, inst: Instruction, *operands: Value) -> Value:
+    op: Scatter = inst.op  # type: ignore[assignment]
+    count = len(operands) // 2
+    results = [o.copy() for o in operands[:count]]
+    indices, updates = operands[count], operands[count + 1 :]
+    dims = results[0].shape
+    starts, _, sizes = op.windows(dims, indices, updates[0])
+    windows = [op.windows(dims, indices, u)[1] for u in updates]
+    inside = ((starts >= 0) & (starts + np.array(sizes, np.int64) <= np.array(dims, np.int64))).all(axis=1)
+    starts, windows = starts[inside], [w[inside] for w in windows]
+    if all(size in (1, dim) for size, dim in zip(sizes, dims, strict=True)):
+        # Windows are the same or apart: the first ones for all places can be applied together, then the second ones...
+        for chosen in _rounds(starts):
+            _apply_windows(interpreter, op, results, windows, starts, sizes, chosen)
+    else:
+        for k in range(len(starts)):
+            _apply_windows(interpreter, op, results, windows, starts, sizes, np.array([k]))
+    return _as_result(inst, results)
+
+
+def _rounds(starts: np.ndarray) -> list[np.ndarray]:
+    """Positions of the first occurrence of every start, of the second, and so on."""
+    if not len(starts):
+        return []
+    if not starts.shape[1]:
+        return [np.array([k]) for k in range(len(starts))]
+    _, group = np.unique(starts, axis=0, return_inverse=True)
+    group = group.reshape(-1)
+    order = np.argsort(group, kind="stable")
+    first = np.searchsorted(group[order], group[order])
+    occurrence = np.arange(len(order)) - first
+    by_round = np.argsort(occurrence, kind="stable")
+    cuts = np.searchsorted(occurrence[by_round], np.arange(1, occurrence.max() + 1))
+    return [np.sort(order[part]) for part in np.split(by_round, cuts)]
+
+
+def _apply_windows(
+    interpreter: Interpreter, op: Scatter, results: list[np.ndarray], windows: list[np.ndarray], starts: np.ndarray,
+    sizes: tuple[int, ...], chosen: np.ndarray,
+) -> None:  # fmt: skip
+    """Combines the chosen windows, which do not overlap, with what is there."""
+    rank = len(sizes)
+    places = []
+    for d, size in enumerate(sizes):
+        run = np.arange(size).reshape([-1 if k == d else 1 for k in range(rank)])
+        places.append(starts[chosen, d].reshape(-1, *[1] * rank) + run)
+    at = tuple(places) if places else ()
+    old = [r[at] if places else r[None] for r in results]
+    new = interpreter.on_scalars(op.to_apply, [*old, *[w[chosen] for w in windows]], old[0].shape)
+    for result, value in zip(results, new, strict=True):
+        result[at] = convert(value, _dtype_of(result)) if places else value[0]
+    interpreter.tick()
+
+
+def _dtype_of(x: np.ndarray) -> DType:
+    from axla.core.dtypes import from_numpy
+
+    return from_numpy(x.dtype)
+
+
+def _sort(interpreter: Interpreter, inst: Instruction, *operands: Value) -> Value:
+    op: Sort = inst.op  # type: ignore[assignment]
+    if not operands[0].ndim:
+        return _as_result(inst, operands)
+    columns = [np.moveaxis(o, op.dimension, 0) for o in operands]
+    order = sorted_order(interpreter, op, columns)
+    results = [np.moveaxis(np.take_along_axis(c, order, 0), 0, op.dimension) for c in columns]
+    return _as_result(inst, results)
+
+
+def sorted_order(interpreter: Interpreter, op: Sort, columns: list[np.ndarray]) -> np.ndarray:
+    """For every line along axis 0 the positions of its elements in sorted order; equal elements stay in order."""
+    length, lines = columns[0].shape[0], columns[0].shape[1:]
+    order = np.broadcast_to(np.arange(length).reshape(-1, *[1] * len(lines)), columns[0].shape).copy()
+    if interpreter._scalar_plan(op.to_apply) is None:
+        _sort_lines(interpreter, op, columns, order)
+        return order
+    columns = [c.copy() for c in columns]
+    # Batcher's merge exchange (Knuth 5.2.2 M): a network, so that all lines are sorted at once. Positions break ties.
+    step = top = 1 << max(0, (length - 1).bit_length() - 1)
+    while step:
+        reach, offset, distance = top, 0, step
+        while True:
+            first = np.arange(max(0, length - distance))
+            first = first[(first & step) == offset]
+            if len(first):
+                _exchange(interpreter, op, columns, order, first, first + distance)
+            if reach == step:
+                break
+            distance, reach, offset = reach - step, reach // 2, step
+        step //= 2
+    return order
+
+
+def _exchange(
+    interpreter: Interpreter, op: Sort, columns: list[np.ndarray], order: np.ndarray, first: np.ndarray, second: np.ndarray
+) -> None:  # fmt: skip
+    """Swaps the elements at `first` and `second` that are in the wrong order."""
+    dims = (len(first), *order.shape[1:])
+    forward = [side for c in columns for side in (c[first], c[second])]
+    backward = [side for c in columns for side in (c[second], c[first])]
+    (in_order,) = interpreter.on_scalars(op.to_apply, forward, dims)
+    (out_of_order,) = interpreter.on_scalars(op.to_apply, backward, dims)
+    swap = out_of_order & ~in_order | (out_of_order == in_order) & (order[second] < order[first])
+    for c in (*columns, order):
+        low, high = c[first], c[second]
+        c[first], c[second] = np.where(swap, high, low), np.where(swap, low, high)
+    interpreter.tick()
+
+
+def _sort_lines(interpreter: Interpreter, op: Sort, columns: list[np.ndarray], order: np.ndarray) -> None:
+    for line in np.ndindex(*order.shape[1:]):
+        values = [c[(slice(None), *line)] for c in columns]
+
+        def before(a: int, b: int, values: list[np.ndarray] = values) -> int:
+            def asked(i: int, j: int) -> bool:
+                return bool(interpreter.run(op.to_apply, [np.asarray(v[k]) for v in values for k in (i, j)]))
+
+            return -1 if asked(a, b) else int(asked(b, a))
+
+        order[(slice(None), *line)] = sorted(range(len(order)), key=cmp_to_key(before))
+
+
+REGIONS: dict[type[Op], Callable[..., Value]] = {
+    Tuple: _tuple,
+    GetTupleElement: _get_tuple_element,
+    While: _while,
+    Conditional: _conditional,
+    Call: _call,
+    Fusion: _call,
+    CustomCall: _custom_call,
+    Bitcast: _bitcast,
+    Map: _map,
+    Reduce: _reduce,
+    Scatter: _scatter,
+    Sort: _sort,
+}
