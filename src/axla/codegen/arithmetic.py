@@ -7,7 +7,8 @@ for is lowered here: rounding, fused multiply-add, scaling by powers of two.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import struct
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from axla.codegen.function import Function, Ssa, element_type, lane_count, mangle, vector
@@ -327,7 +328,7 @@ class Arithmetic:
         kind = _FLOAT_OF[n.element]
         return ((n + BIAS[kind]) << FRACTION[kind]).floats()
 
-    def _scalef(self, p: Reg, n: Reg) -> Reg | None:
+    def scalef(self, p: Reg, n: Reg) -> Reg | None:
         """AVX-512's p * 2**floor(n), where the target and the shape of the registers have it."""
         single = p.element == "float"
         bits = p.lanes * (32 if single else 64)
@@ -344,13 +345,67 @@ class Arithmetic:
             )
         return Reg(self, self.f.call(p.type, name, args))
 
+    def small_integer(self, n: Reg) -> Reg:
+        """The float equal to an integer register of the same width and small magnitude (below 2**fraction / 2)."""
+        if n.element == "i32":
+            return n.cast("sitofp", "float")
+        # Vectors of 64-bit integers often have no conversion: put the integer under the magic number.
+        magic = 1.5 * 2.0**52
+        return (n + struct.unpack("<q", struct.pack("<d", magic))[0]).floats() - magic
+
+    def to_small_integer(self, n: Reg) -> Reg:
+        """The integer register of the same width equal to an integral float of small magnitude."""
+        if n.element == "float":
+            return n.cast("fptosi", "i32")
+        magic = 1.5 * 2.0**52
+        return (n + magic).bits() - struct.unpack("<q", struct.pack("<d", magic))[0]
+
+    def split_exponent(self, x: Reg) -> tuple[Reg, Reg]:
+        """(e, m) as floats with x = m * 2**e and 3/4 <= m < 3/2, for positive finite x.
+
+        Where the target has instructions for it: log of 0, infinities, NaN and negative numbers then follows from e
+        and m by the rules of arithmetic. `splits_all` says so.
+        """
+        if self.splits_all(x):
+            m = self._avx512("getmant", x, 0b1111)  # negative numbers give NaN, the interval is [3/4, 3/2)
+            return self._avx512("getexp", x) - self._avx512("getexp", m), m
+        fraction = FRACTION[x.element]
+        tiny = x < 2.0 ** (1 - BIAS[x.element])
+        bits = self.select(tiny, x * 2.0**fraction, x).bits()
+        offset = bits - ((BIAS[x.element] << fraction) - (1 << (fraction - 1)))  # the bits of 3/4
+        m = (bits - (offset & -(1 << fraction))).floats()
+        e = self.small_integer(offset >> fraction)
+        return self.select(tiny, e - float(fraction), e), m
+
+    def splits_all(self, x: Reg) -> bool:
+        """Whether `split_exponent` is right for every x, special ones included."""
+        return self.target.math.scalef and x.lanes * (32 if x.element == "float" else 64) in (128, 256, 512)
+
+    def _avx512(self, operation: str, x: Reg, immediate: int | None = None) -> Reg:
+        """An unmasked AVX-512 instruction of one operand, named as its intrinsic."""
+        single = x.element == "float"
+        bits = x.lanes * (32 if single else 64)
+        name = f"llvm.x86.avx512.mask.{operation}.{'ps' if single else 'pd'}.{bits}"
+        args, kinds = [x.ssa], [x.type]
+        if immediate is not None:
+            args.append(self.f.const("i32", immediate))
+            kinds.append("i32 immarg")
+        mask = f"i{max(8, x.lanes)}"
+        args += [self.f.zero(x.type), self.f.const(mask, -1)]
+        kinds += [x.type, mask]
+        if bits == 512:
+            args.append(self.f.const("i32", 4))  # the current rounding mode
+            kinds.append("i32 immarg")
+        self.f.module.declare(name, f"declare {x.type} @{name}({', '.join(kinds)})")
+        return Reg(self, self.f.call(x.type, name, args))
+
     def scale(self, p: Reg, n: Reg, shifted: Reg) -> Reg:
         """p * 2**n for p near 1 and integral n, with denormals and infinities right.
 
         n is a float, `shifted` the same number as n + magic(p): its low bits are the integer. |n| stays below
         1.25 times the exponent range.
         """
-        found = self._scalef(p, n)
+        found = self.scalef(p, n)
         if found is not None:
             return found
         # In two steps: an exact one that stays inside the range, then a multiplication that rounds once.
@@ -360,3 +415,50 @@ class Arithmetic:
         step = self.select(negative, self.number(p.bits(), shift << fraction), -(shift << fraction))
         factor = self.select(negative, self.number(p, 2.0**-shift), 2.0**shift)
         return (p.bits() + (shifted.bits() << fraction) + step).floats() * factor
+
+    # -- functions of the module -------------------------------------------------------------------------
+
+    def outlined(self, name: str, body: Callable[..., tuple[Reg, ...]], *args: Reg) -> tuple[Reg, ...]:
+        """`body(*args)`, as a call of a function of the module: written once per name and operand types.
+
+        For long or rare code. The body may have branches and loops; it must not depend on anything but its operands.
+        """
+        f = self.f
+        name = f"axla.{name}." + ".".join(mangle(arg.type) for arg in args)
+        known = f.module.outlined.get(name)
+        if known is None:
+            known = f.module.outlined[name] = self._outline(name, body, args)
+        whole = f.call(known, name, [arg.ssa for arg in args])
+        if known[0] != "{":
+            return (Reg(self, whole),)
+        kinds = enumerate(known[1:-1].split(", "))
+        return tuple(Reg(self, f.pure(t, f"extractvalue {known} {whole.text}, {k}", (whole,))) for k, t in kinds)
+
+    def _outline(self, name: str, body: Callable[..., tuple[Reg, ...]], args: Sequence[Reg]) -> str:
+        """Writes the internal function `name`; its result type."""
+        params = [(arg.type, f"p{k}") for k, arg in enumerate(args)]
+        inner = Function(self.f.module, name, "", params, linkage="internal", attributes="nounwind noinline")
+        arithmetic = Arithmetic(inner, self.target)
+        parts = body(*(arithmetic.reg(Ssa(f"%p{k}", arg.type, None)) for k, arg in enumerate(args)))
+        whole = parts[0].ssa
+        if len(parts) > 1:
+            kind = "{" + ", ".join(part.type for part in parts) + "}"
+            whole = inner.undef(kind)
+            for k, part in enumerate(parts):
+                text = f"insertvalue {kind} {whole.text}, {part.type} {part.ssa.text}, {k}"
+                whole = inner.pure(kind, text, (whole, part.ssa))
+        inner.result = whole.type
+        inner.ret(whole)
+        return whole.type
+
+    def table(self, name: str, words: Sequence[int], index: Reg) -> Reg:
+        """The words of a constant table of the module at `index`, one per lane."""
+        f = self.f
+        text = ", ".join(f"i32 {word - (word >> 31 << 32)}" for word in words)
+        f.module.globals.setdefault(name, f"@{name} = internal unnamed_addr constant [{len(words)} x i32] [{text}]")
+        base = Ssa(f"@{name}", "ptr", None)
+        whole = f.undef(vector("i32", index.lanes))
+        for lane in range(index.lanes):
+            one = f.load("i32", f.gep("i32", base, f.extract(index.ssa, lane)), 4, readonly=True)
+            whole = f.insert(whole, one, lane)
+        return Reg(self, whole)

@@ -191,6 +191,26 @@ class Elements:
             return known if known is not None else Index(self.f, element, limit=limit + 1)
         return Index(self.f, self.f.index(0), 0, value.lanes, vec=element, limit=limit + 1)
 
+    def window_start(self, starts: Sequence[Instruction], dims: Sequence[int], sizes: Sequence[int]) -> list[AnyIndex]:
+        """The clamped start of a window of `sizes` in an array of `dims`."""
+        if len(starts) == 1 and len(dims) != 1 or (starts and _dims(starts[0]) != ()):
+            found = [self(starts[0], (d,)) for d in range(len(dims))]  # the old form: one vector of starts
+        else:
+            found = [self(s, ()) for s in starts]
+        return [self.start_index(v, dim - size) for v, dim, size in zip(found, dims, sizes, strict=True)]
+
+    def checked_index(self, value: Value, limit: int) -> tuple[AnyIndex, Value | bool]:
+        """(an integer value clamped to [0, limit], whether it was inside already)."""
+        if limit < 0:
+            return 0, False
+        values, dtype = self.values, value.dtype
+        conditions: list[Value | bool] = []
+        if dtype.is_signed:
+            conditions.append(values.compare("GE", value, values.constant(dtype, 0)))
+        if limit < 1 << (dtype.bits - (1 if dtype.is_signed else 0)):
+            conditions.append(values.compare("LE", value, values.constant(dtype, limit)))
+        return self.start_index(value, limit), all_of(values, conditions)
+
     def in_range(self, index: AnyIndex, low: int, high: int) -> Value | bool:
         """Whether low <= index < high, as a pred value; a Python bool where everything is known."""
         known = index if isinstance(index, int) else index.constant
@@ -435,19 +455,10 @@ def _concatenate(e: Elements, inst: Instruction, index: Indices) -> Value:
     return found
 
 
-def _dynamic_starts(e: Elements, starts: Sequence[Instruction], dims: Sequence[int], sizes: Sequence[int]) -> list[AnyIndex]:
-    """The clamped start of a window of `sizes` in an array of `dims`."""
-    if len(starts) == 1 and starts[0].shape.rank == 1:  # type: ignore[attr-defined]
-        found = [e(starts[0], (d,)) for d in range(len(dims))]  # the old form: one vector of starts
-    else:
-        found = [e(s, ()) for s in starts]
-    return [e.start_index(v, dim - size) for v, dim, size in zip(found, dims, sizes, strict=True)]
-
-
 def _dynamic_slice(e: Elements, inst: Instruction, index: Indices) -> Value:
     operand, *starts = inst.operands
     dims, sizes = operand.shape.dims, inst.shape.dims  # type: ignore[attr-defined]
-    at = [s + i for s, i in zip(_dynamic_starts(e, starts, dims, sizes), index, strict=True)]
+    at = [s + i for s, i in zip(e.window_start(starts, dims, sizes), index, strict=True)]
     return e(operand, tuple(at))
 
 
@@ -456,7 +467,7 @@ def dynamic_update_slice(e: Elements, inst: Instruction, index: Indices) -> Valu
     dims, sizes = operand.shape.dims, update.shape.dims  # type: ignore[attr-defined]
     conditions: list[Value | bool] = []
     at: list[AnyIndex] = []
-    for start, i, size in zip(_dynamic_starts(e, starts, dims, sizes), index, sizes, strict=True):
+    for start, i, size in zip(e.window_start(starts, dims, sizes), index, sizes, strict=True):
         moved: AnyIndex = i - start if isinstance(start, int) else (start * -1) + i
         conditions.append(e.in_range(moved, 0, size))
         at.append(e.clamp_index(moved, max(size, 1)))

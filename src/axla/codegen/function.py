@@ -81,6 +81,7 @@ class Module:
         self.globals: dict[str, str] = {}
         self.functions: dict[str, str] = {}
         self.attributes: dict[str, int] = {}
+        self.outlined: dict[str, str] = {}  # shared internal functions and their result types
 
     def declare(self, name: str, signature: str) -> None:
         """Declares external symbol or intrinsic `name`; `signature` is the whole `declare` line."""
@@ -132,7 +133,7 @@ class Function:
         self.result = result
         self.linkage = linkage
         self.attributes = attributes
-        self.params = {p.split()[-1]: Ssa(f"%{p.split()[-1]}", t.split()[0], None) for t, p in params}
+        self.params = {p.split()[-1]: Ssa(f"%{p.split()[-1]}", t if t[0] in "<{[" else t.split()[0], None) for t, p in params}
         self._signature = ", ".join(f"{t} %{p}" for t, p in params)
         self._count = 0
         self._top = Region(0, "entry", 0, 0)

@@ -17,7 +17,15 @@ from axla.codegen.emit.gemv import emit_gemv
 from axla.codegen.emit.microkernel import Accumulation, Operand, emit_microkernel, load_parts, store_parts
 from axla.codegen.emit.narrow import emit_narrow
 from axla.codegen.emit.pack import (
-    Packing, Reader, floor_power, least, pack_columns, pack_rows, pack_steps, pack_transposed, pieces,
+    Packing,
+    Reader,
+    floor_power,
+    least,
+    pack_columns,
+    pack_rows,
+    pack_steps,
+    pack_transposed,
+    pieces,
 )  # fmt: skip
 from axla.codegen.emit.result import Store, default_store
 from axla.codegen.function import Function, Module, Ssa
@@ -140,17 +148,33 @@ class _Tiles:
         lhs = f.gep(*self._matrix(f, 0, batch))
         rhs = f.gep(*self._matrix(f, 1, batch))
         row_end = least(f, f.add(row, f.index(found.unit_rows)), spec.m, needed=spec.m % found.unit_rows != 0)
-        col_end = least(f, f.add(col, f.index(found.unit_columns)), spec.n, needed=spec.n % found.unit_columns != 0)
+        col_end = least(
+            f, f.add(col, f.index(found.unit_columns)), spec.n, needed=spec.n % found.unit_columns != 0
+        )
         if not self.split:
-            self._emit_block(f, (lhs, rhs), batch, (row, row_end), (col, col_end), (f.index(0), f.index(spec.k)), least_depth)
+            self._emit_block(
+                f,
+                (lhs, rhs),
+                batch,
+                (row, row_end),
+                (col, col_end),
+                (f.index(0), f.index(spec.k)),
+                least_depth,
+            )
             return
         with f.loop(0, spec.k, found.depth) as k:
             depth = f.smin(f.sub(f.index(spec.k), k.index), f.index(found.depth))
-            self._emit_block(f, (lhs, rhs), batch, (row, row_end), (col, col_end), (k.index, depth), least_depth)
+            self._emit_block(
+                f, (lhs, rhs), batch, (row, row_end), (col, col_end), (k.index, depth), least_depth
+            )
 
     def _matrix(self, f: Function, side: int, batch: Ssa) -> tuple[str, Ssa, Ssa]:
         """(element, pointer, index) of a matrix of the batch: the arguments of `gep`."""
-        name, dtype = (("lhs_batch", self.spec.dtype), ("rhs_batch", self.spec.dtype), ("out_batch", self.spec.result))[side]
+        name, dtype = (
+            ("lhs_batch", self.spec.dtype),
+            ("rhs_batch", self.spec.dtype),
+            ("out_batch", self.spec.result),
+        )[side]
         offset = f.mul(batch, f.index(self.spec.stride(name) * dtype.itemsize))
         return "i8", self.buffers[side], offset
 
@@ -185,7 +209,9 @@ class _Tiles:
         reader = Reader(self.spec.dtype, self.spec.accumulator, self.target)
         return Packing(reader, self.spec.stride(f"{side}_row"), self.target.lanes(self.spec.accumulator))
 
-    def _pack_rhs(self, f: Function, rhs: Ssa, cols: tuple[Ssa, Ssa], depths: tuple[Ssa, Ssa], least_depth: int) -> None:
+    def _pack_rhs(
+        self, f: Function, rhs: Ssa, cols: tuple[Ssa, Ssa], depths: tuple[Ssa, Ssa], least_depth: int
+    ) -> None:
         spec, found = self.spec, self.plan
         options = {
             "rows": depths[1], "first": (depths[0], cols[0]), "last": cols[1], "width": found.tile.columns,
@@ -222,7 +248,9 @@ class _Tiles:
         if found.pack_lhs:
             packing = self._packing("lhs")
             if spec.lhs_transposed:
-                pack_steps(f, packing, lhs, self.lhs_pack, depth=depth, first=(row, first), rows=found.tile.rows)
+                pack_steps(
+                    f, packing, lhs, self.lhs_pack, depth=depth, first=(row, first), rows=found.tile.rows
+                )
             else:
                 lanes = min(floor_power(least_depth), packing.lanes)
                 pack_rows(
@@ -304,7 +332,9 @@ class _Tiles:
                   (kind, "col"), (kind, "cols")]  # fmt: skip
         if self.split:
             params += [("ptr", "partial"), ("i1", "add"), ("i1", "done")]
-        f = Function(self.module, f"{self.name}.finish", "void", params, linkage="internal", attributes=OUTLINED)
+        f = Function(
+            self.module, f"{self.name}.finish", "void", params, linkage="internal", attributes=OUTLINED
+        )
         tile = self.plan.tile
         with f.loop(f.index(0), f.params["rows"], 1, nonempty=True) as r:
             if self.spec.n >= tile.lanes:

@@ -72,7 +72,9 @@ class GemmSpec:
                 object.__setattr__(self, f"{side}_batch", count * getattr(self, f"{side}_row"))
 
         if min(self.batch, self.m, self.n) < 1 or self.k < 0:
-            raise AssertionError(f"matrix product of {self.batch} x {self.m} x {self.n} x {self.k}: nothing to compute")
+            raise AssertionError(
+                f"matrix product of {self.batch} x {self.m} x {self.n} x {self.k}: nothing to compute"
+            )
 
     def stride(self, name: str) -> int:
         """`lhs_row`, `rhs_batch`... as a number."""
@@ -139,7 +141,12 @@ def _tile_cost(spec: GemmSpec, tile: Tile, parts: int, fused: bool) -> float:
     step += 0.5 + tile.rows * parts / 32 + tile.vectors * parts / 8
     last = 20 + 2 * sums
     # Code grows with the tile: of equally good ones the small one.
-    return math.ceil(spec.m / tile.rows) * math.ceil(spec.n / tile.columns) * (spec.k * step + last) * (1 + 0.003 * sums)
+    return (
+        math.ceil(spec.m / tile.rows)
+        * math.ceil(spec.n / tile.columns)
+        * (spec.k * step + last)
+        * (1 + 0.003 * sums)
+    )
 
 
 @functools.lru_cache(maxsize=1024)
@@ -221,7 +228,7 @@ def _plan_vector(spec: GemmSpec, target: Target) -> GemmPlan | None:
     size = part_bytes(spec.accumulator) * part_count(spec.accumulator)
     most = max(64, target.caches.l1 // 2 // size // 64 * 64)
     wanted = max(1, min(16, spec.batch * length * spec.k // _VECTOR_WORK))
-    strip = min(most, ceil_to(-(-length // wanted), 256 if not along and length > 256 else 64))
+    strip = min(most, ceil_to(-(-length // wanted), 512 if not along and length > 512 else 64))
     units = spec.batch * -(-length // strip)
     group = max(-(-units // _MOST_CALLS), _VECTOR_WORK // (strip * spec.k), 1)
     return GemmPlan(
@@ -237,7 +244,9 @@ def _plan_tiles(spec: GemmSpec, target: Target, fused_store: bool) -> GemmPlan:
     small = spec.m * spec.n * spec.k <= 128**3
     reused = spec.m >= 4 * tile.rows
     pack_rhs = converts or spec.rhs_transposed or spec.n < tile.columns or (reused and not small)
-    pack_lhs = converts or (not spec.accumulator.is_complex and spec.lhs_transposed and _lhs_reuse(spec, tile) and not small)
+    pack_lhs = converts or (
+        not spec.accumulator.is_complex and spec.lhs_transposed and _lhs_reuse(spec, tile) and not small
+    )
     depth = spec.k if small else _blocks(spec.k, 256, max(8, tile.lanes))
     columns = max(1, min(target.caches.l2 // 4 // (depth * size) // tile.columns, -(-spec.n // tile.columns)))
     unit_columns, unit_rows = _units(spec, tile, columns * tile.columns, pack_rhs)

@@ -152,7 +152,9 @@ class _Gemv:
             factor = self._vector(at)
             for r in range(count):
                 element = self._element(at, f.add(row, f.index(r)), self.lanes)
-                found[r * chains + chain] = self.rule.multiply_add(f, element, factor, found[r * chains + chain])
+                found[r * chains + chain] = self.rule.multiply_add(
+                    f, element, factor, found[r * chains + chain]
+                )
         return found
 
     def _vector(self, k: Ssa) -> Parts:

@@ -72,7 +72,9 @@ class Accumulation:
         return f.binary("fadd", f.binary("fmul", a, b), total)
 
 
-def load_parts(f: Function, dtype: DType, pointer: Ssa, index: Ssa, lanes: int, planes: Ssa | int = 0) -> Parts:
+def load_parts(
+    f: Function, dtype: DType, pointer: Ssa, index: Ssa, lanes: int, planes: Ssa | int = 0
+) -> Parts:
     """Element(s) `index` of an array of parts: complex parts stand `planes` apart, or side by side when that is 0."""
     element, size = part_type(dtype), part_bytes(dtype)
     if part_count(dtype) == 1:
@@ -151,7 +153,9 @@ def emit_microkernel(
               ("ptr noalias nocapture", "c"), (kind, "k"), (kind, "ldc")]  # fmt: skip
     if accumulates:
         params.append(("i1", "add"))
-    f = Function(module, name, "void", params, linkage="internal", attributes='nounwind noinline "no-builtins"')
+    f = Function(
+        module, name, "void", params, linkage="internal", attributes='nounwind noinline "no-builtins"'
+    )
     sums = _multiply(f, tile, rule, lhs, rhs, depths)
     if accumulates:
         branch = f.branch(f.params["add"])
@@ -177,7 +181,9 @@ def _multiply(
         element = rule.element
         width = 2 if parts == 2 and lhs.planes == 0 else 1
         a = f.gep(element, f.params["a"], f.mul(loop.index, f.index(lhs.step_k * width)))
-        b = f.gep(element, f.params["b"], f.mul(loop.index, f.index(rhs.step_k * (1 if rhs.planes else parts))))
+        b = f.gep(
+            element, f.params["b"], f.mul(loop.index, f.index(rhs.step_k * (1 if rhs.planes else parts)))
+        )
         sums = [tuple(loop.carried[n : n + parts]) for n in range(0, len(flat), parts)]
         for step in range(unroll):
             sums = _step(f, tile, rule, (lhs, a), (rhs, b), step, sums)
@@ -216,5 +222,3 @@ def _write(f: Function, tile: Tile, rule: Accumulation, sums: list[Parts], *, ad
             if add:
                 value = rule.add(f, load_parts(f, dtype, row, place, tile.lanes, planes), value)
             store_parts(f, dtype, value, row, place, planes)
-
-

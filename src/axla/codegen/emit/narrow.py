@@ -83,7 +83,9 @@ def _fill(
         whole = spec.n // lanes * lanes
         if whole:
             with f.loop(0, whole, lanes) as col:
-                store(f, Value(spec.accumulator, lanes, rule.zero(f, lanes)), batch, row.index, col.index, lanes)
+                store(
+                    f, Value(spec.accumulator, lanes, rule.zero(f, lanes)), batch, row.index, col.index, lanes
+                )
         for start, width in pieces(spec.n - whole, lanes):
             zero = Value(spec.accumulator, width, rule.zero(f, width))
             store(f, zero, batch, row.index, f.index(whole + start), width)

@@ -149,4 +149,6 @@ def pack_steps(
     with f.loop(f.index(0), depth, 1, nonempty=True) as k:
         for offset, lanes in pieces(rows, packing.lanes):
             value = packing.load(f, source, f.add(first[1], k.index), f.add(first[0], f.index(offset)), lanes)
-            store_parts(f, packing.packed, value, target, f.add(f.mul(k.index, f.index(rows)), f.index(offset)), 0)
+            store_parts(
+                f, packing.packed, value, target, f.add(f.mul(k.index, f.index(rows)), f.index(offset)), 0
+            )

@@ -21,7 +21,9 @@ def default_store(spec: GemmSpec, target: Target) -> Store:
         out = f.load("ptr", f.gep("ptr", f.params["args"], f.index(2)), 8, readonly=True)
         values = Values(f, target)
         # Lanes of a result of one column run along rows.
-        place = f.add(f.mul(batch, f.index(spec.stride("out_batch"))), f.mul(row, f.index(spec.stride("out_row"))))
+        place = f.add(
+            f.mul(batch, f.index(spec.stride("out_batch"))), f.mul(row, f.index(spec.stride("out_row")))
+        )
         address = element_address(f, spec.result, out, f.add(place, col))
         values.store(values.convert(value, spec.result), address)
 

@@ -1,0 +1,183 @@
+"""The column emitter: reductions over leading or middle dimensions, [outer, reduced, inner] -> [outer, inner].
+
+Lanes run along `inner`. Rows are taken a few at a time, and each column's partial result stays in the output (or in scratch
+memory) between them: all memory is read in long contiguous stretches, and the partial results stay in cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from axla.analysis.kernel_kinds import ColumnKind
+from axla.codegen.array import Array
+from axla.codegen.element import Elements, reshape_index
+from axla.codegen.emit.loop import vectors
+from axla.codegen.function import Module
+from axla.codegen.index import AnyIndex, Index
+from axla.codegen.kernel import KernelTask, KernelWriter, Phase, Plan, Space, body_cost, cut, grain_of, outer_index, widest
+from axla.codegen.reduction import Reduction
+from axla.codegen.target import Target
+from axla.codegen.value import Value
+from axla.core.shape import Shape
+
+ROWS = 8
+"""Rows combined in registers before a partial result is touched: so many streams a prefetcher follows."""
+BLOCK_BYTES = 4096
+"""Bytes of a row that one step covers: long enough for the prefetcher, partial results short enough for L1."""
+
+
+def _kind(task: KernelTask) -> ColumnKind:
+    assert isinstance(task.kind, ColumnKind)
+    return task.kind
+
+
+def _space(task: KernelTask, target: Target) -> Space:
+    kind = _kind(task)
+    dtype = widest(task.computation)
+    lanes = target.lanes(dtype)
+    space = cut((kind.outer, kind.inner), lanes, 1, (False,))
+    if kind.inner < space.lanes:
+        lanes = 1
+        while lanes * 2 <= kind.inner:
+            lanes *= 2
+    else:
+        lanes = space.lanes
+    block = max(lanes, min(kind.inner, BLOCK_BYTES // dtype.itemsize // lanes * lanes))
+    # At least two blocks where rows are long enough, for two threads.
+    if kind.outer == 1 and kind.inner >= 8 * lanes:
+        block = min(block, -(-kind.inner // 2 // lanes) * lanes)
+    return Space((kind.outer,), kind.inner, block, lanes)
+
+
+def plan(task: KernelTask, target: Target) -> Plan:
+    """How a column kernel is called: blocks of columns in parallel."""
+    kind, space = _kind(task), _space(task, target)
+    cost = (body_cost(task.computation) + 1) * kind.reduced * space.block
+    grain, parallel = grain_of(space.count, cost)
+    scratch = sum(d.itemsize for r in _kept_apart(task) for d in r.accumulators) * kind.outer * kind.inner
+    return Plan((Phase(task.name, space.count, grain, parallel),), scratch)
+
+
+def _in_output(task: KernelTask, r: Reduction) -> int:
+    """The output that can hold partial results of r: one whose root is r itself; -1 for none."""
+    if r.accumulators != r.results:
+        return -1
+    for number, root in enumerate(task.roots):
+        if root is r.inst and not any(o == number for o, _ in task.in_place):
+            return number
+    return -1
+
+
+def _kept_apart(task: KernelTask) -> list[Reduction]:
+    found = [Reduction(inst) for inst in _kind(task).reduces]
+    return [r for r in found if _in_output(task, r) < 0]
+
+
+def emit(module: Module, task: KernelTask, target: Target) -> None:
+    """Writes the kernel of a `ColumnKind`."""
+    kind, space = _kind(task), _space(task, target)
+    k = KernelWriter(module, task, target, task.name)
+    reductions = [Reduction(inst) for inst in kind.reduces]
+    partial = _partials(k, reductions)
+    f = k.f
+    with f.loop(k.begin, k.end, 1, nonempty=True) as step:
+        (outer,), block = outer_index(f, space, step.index)
+        low = f.mul(block, f.index(space.block))
+        high = f.smin(f.add(low, f.index(space.block)), f.index(space.inner))
+        if space.blocks == 1:
+            low, high = f.index(0), f.index(space.inner)
+
+        def start(e: Elements, column: AnyIndex) -> None:
+            for r, arrays in zip(reductions, partial, strict=True):
+                for array, value in zip(arrays, r.initial(e), strict=True):
+                    array.store((outer, column), value)
+
+        vectors(k, space, low, high, start, once=False)
+        whole = kind.reduced // ROWS * ROWS
+        for first, last, rows in ((0, whole, ROWS), (whole, kind.reduced, 1)):
+            if first >= last:
+                continue
+            with f.loop(first, last, rows) as loop:
+                row = Index(f, loop.index, limit=kind.reduced)
+
+                def add(e: Elements, column: AnyIndex, row: Index = row, rows: int = rows) -> None:
+                    _accumulate(k, e, reductions, partial, (outer, row, column), rows)
+
+                vectors(k, space, low, high, add, once=True)
+        _write(k, space, (low, high), reductions, partial, outer)
+    k.finish()
+
+
+def _partials(k: KernelWriter, reductions: Sequence[Reduction]) -> list[list[Array]]:
+    """Per reduction and accumulated value, the [outer, inner] array of partial results."""
+    kind, found, offset = _kind(k.task), [], 0
+    dims = (kind.outer, kind.inner)
+    for r in reductions:
+        number = _in_output(k.task, r)
+        if number >= 0:
+            output = k.outputs[number]
+            found.append([Array(k.values, output.pointer, output.dtype, dims, readonly=False)])
+            continue
+        here = []
+        for dtype in r.accumulators:
+            here.append(Array(k.values, k.scratch(offset), dtype, dims, readonly=False))
+            offset += dtype.itemsize * kind.outer * kind.inner
+        found.append(here)
+    return found
+
+
+def _accumulate(
+    k: KernelWriter, e: Elements, reductions: Sequence[Reduction], partial: Sequence[Sequence[Array]],
+    at: tuple[AnyIndex, Index, AnyIndex], rows: int,
+) -> None:  # fmt: skip
+    """Combines `rows` rows at a column into the partial results."""
+    kind = _kind(k.task)
+    outer, row, column = at
+    for r, arrays in zip(reductions, partial, strict=True):
+        groups: list[tuple[Value, ...]] = []
+        for number in range(rows):
+            place = (outer, row + number, column)
+            values = []
+            for x in r.inputs:
+                assert isinstance(x.shape, Shape)
+                index = reshape_index(place, (kind.outer, kind.reduced, kind.inner), x.shape.dims)
+                values.append(e.values.splat(e(x, index), e.lanes))
+            groups.append(r.lift(values, e.values))
+        old = tuple(array.load((outer, column), e.lanes) for array in arrays)
+        if r.any_order:
+            while len(groups) > 1:
+                groups = [r.combine(e, groups[i], groups[i + 1]) for i in range(0, len(groups), 2)]
+        new = old
+        for group in groups:
+            new = r.combine(e, new, group)
+        for array, value in zip(arrays, new, strict=True):
+            array.store((outer, column), value)
+
+
+def _write(
+    k: KernelWriter, space: Space, span: tuple, reductions: Sequence[Reduction], partial: Sequence[Sequence[Array]],
+    outer: AnyIndex,
+) -> None:  # fmt: skip
+    """Writes the outputs that are not themselves partial results."""
+    kind = _kind(k.task)
+    own = {n for r in reductions if (n := _in_output(k.task, r)) >= 0}
+    todo = [number for number in range(len(k.outputs)) if number not in own]
+    if not todo:
+        return
+
+    def body(e: Elements, column: AnyIndex) -> None:
+        bound = k.elements(e.lanes)
+        for r, arrays in zip(reductions, partial, strict=True):
+            loaded = tuple(array.load((outer, column), e.lanes) for array in arrays)
+            r.started = True
+            found = r.finish(bound, loaded)
+            bound.bind(r.inst, lambda index, found=found: found)
+        values = []
+        for number in todo:
+            output = k.outputs[number]
+            at = reshape_index((outer, column), (kind.outer, kind.inner), output.dims)
+            values.append((output, at, bound(k.task.roots[number], at)))
+        for output, at, value in values:
+            output.store(at, value)
+
+    vectors(k, space, span[0], span[1], body, once=bool(k.task.in_place))

@@ -1,0 +1,53 @@
+"""Which emitter serves which kind of kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from axla.analysis.kernel_kinds import (
+    ColumnKind,
+    ConcatKind,
+    CopyKind,
+    DotKind,
+    LoopKind,
+    RowKind,
+    ScatterKind,
+    TransposeKind,
+    UpdateKind,
+)
+from axla.codegen.emit import column, concat, dot, loop, row, transpose, update
+from axla.codegen.function import Module
+from axla.codegen.kernel import KernelTask, Plan
+from axla.codegen.target import Target
+
+Planner = Callable[[KernelTask, Target], Plan]
+Emitter = Callable[[Module, KernelTask, Target], None]
+
+EMITTERS: dict[type, tuple[Planner, Emitter]] = {
+    LoopKind: (loop.plan, loop.emit),
+    RowKind: (row.plan, row.emit),
+    ColumnKind: (column.plan, column.emit),
+    TransposeKind: (transpose.plan, transpose.emit),
+    DotKind: (dot.plan, dot.emit),
+    UpdateKind: (update.plan_update, update.emit_update),
+    ScatterKind: (update.plan_scatter, update.emit_scatter),
+    ConcatKind: (concat.plan, concat.emit),
+}
+
+
+def _loop_for_copy(task: KernelTask) -> KernelTask:
+    # A copy is the loop whose body is its operand.
+    return replace(task, kind=LoopKind(task.kind.dims)) if isinstance(task.kind, CopyKind) else task
+
+
+def plan_kernel(task: KernelTask, target: Target) -> Plan:
+    """How a kernel is called."""
+    task = _loop_for_copy(task)
+    return EMITTERS[type(task.kind)][0](task, target)
+
+
+def emit_kernel(module: Module, task: KernelTask, target: Target) -> None:
+    """Writes a kernel's functions into the module."""
+    task = _loop_for_copy(task)
+    EMITTERS[type(task.kind)][1](module, task, target)

@@ -1,0 +1,372 @@
+"""The row emitter: chains of reductions over the trailing dimensions, such as softmax and layer norm, row by row.
+
+A row is read from memory once and stays in cache while the stages pass over it: each stage's reduces in one pass, then one
+pass that writes. Expensive values of a row that a later pass needs again are kept where an output row will be written.
+A reduction of everything (or of a few long rows) is cut into pieces by shape: phase 0 reduces pieces into scratch memory,
+phase 1 combines them in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from axla.analysis.kernel_kinds import RowKind
+from axla.codegen.array import Array
+from axla.codegen.element import Elements, reshape_index
+from axla.codegen.function import Module, Ssa
+from axla.codegen.index import AnyIndex, Index, delinearize
+from axla.codegen.kernel import (
+    CHUNK_COST,
+    PARALLEL_COST,
+    KernelTask,
+    KernelWriter,
+    Phase,
+    Plan,
+    Space,
+    body_cost,
+    grain_of,
+    widest,
+)
+from axla.codegen.emit.loop import vectors
+from axla.codegen.reduction import Reduction, parts_of, unpack
+from axla.codegen.target import Target
+from axla.codegen.value import Value
+from axla.core.shape import Shape
+from axla.ir.graph import Instruction
+
+MAX_PIECES = 64
+
+
+def _kind(task: KernelTask) -> RowKind:
+    assert isinstance(task.kind, RowKind)
+    return task.kind
+
+
+def plan(task: KernelTask, target: Target) -> Plan:
+    """How a row kernel is called: rows in parallel, or pieces of the rows and then their combination."""
+    kind = _kind(task)
+    cost = body_cost(task.computation) * kind.row_size
+    pieces = _pieces(task, target)
+    if pieces > 1:
+        size = sum(d.itemsize for r in _reductions(kind) for d in r.accumulators)
+        parts = Phase(f"{task.name}_parts", pieces * kind.row_count, 1, True)
+        return Plan((parts, Phase(task.name, kind.row_count, kind.row_count, False)), size * pieces * kind.row_count)
+    grain, parallel = grain_of(kind.row_count, cost)
+    return Plan((Phase(task.name, kind.row_count, grain, parallel),))
+
+
+def _reductions(kind: RowKind) -> list[Reduction]:
+    return [Reduction(inst) for stage in kind.stages for inst in stage]
+
+
+def _pieces(task: KernelTask, target: Target) -> int:
+    """In how many pieces each row is reduced; 1: rows are short or many enough to be the parallel unit."""
+    kind = _kind(task)
+    cost = body_cost(task.computation) * kind.row_size
+    if kind.row_count > 8 or len(kind.stages) != 1 or kind.full_roots or cost < 2 * PARALLEL_COST:
+        return 1
+    if not all(r.any_order for r in _reductions(kind)):
+        return 1
+    lanes = target.lanes(widest(task.computation))
+    pieces = max(1, min(MAX_PIECES, cost // CHUNK_COST, kind.row_size // (lanes * 16)))
+    return -(-kind.row_size // _piece_size(kind, pieces, lanes))
+
+
+def _piece_size(kind: RowKind, pieces: int, lanes: int) -> int:
+    """Columns of a piece: whole vectors; the last piece may be shorter."""
+    return -(-kind.row_size // pieces // lanes) * lanes
+
+
+def emit(module: Module, task: KernelTask, target: Target) -> None:
+    """Writes the kernels of a `RowKind`."""
+    kind = _kind(task)
+    pieces = _pieces(task, target)
+    if pieces > 1:
+        _emit_parts(module, task, target, pieces)
+        _emit_combine(module, task, target, pieces)
+        return
+    k = KernelWriter(module, task, target, task.name)
+    f = k.f
+    lanes = _lanes(task, target)
+    with f.loop(k.begin, k.end, 1, nonempty=True) as loop:
+        row = _Row(k, kind, Index(f, loop.index, limit=kind.row_count), lanes)
+        for number, stage in enumerate(kind.stages):
+            row.reduce([Reduction(inst) for inst in stage], f.index(0), kind.row_size, row.stash_plan(number))
+        row.write_rows()
+        row.write_full()
+    k.finish()
+
+
+def _lanes(task: KernelTask, target: Target) -> int:
+    lanes = target.lanes(widest(task.computation))
+    size = _kind(task).row_size
+    while lanes > size:
+        lanes //= 2
+    return max(1, lanes)
+
+
+class _Row:
+    """The current row of a kernel: known reduction results and stashed values."""
+
+    def __init__(self, k: KernelWriter, kind: RowKind, row: Index, lanes: int):
+        self.k = k
+        self.kind = kind
+        self.row = row
+        self.lanes = lanes
+        self.known: dict[Instruction, tuple[Value, ...]] = {}
+        self.stashed: dict[Instruction, Array] = {}
+        self.row_index = delinearize(row, kind.rows) if kind.rows else ()
+
+    def elements(self, lanes: int) -> Elements:
+        e = self.k.elements(lanes)
+        for inst, values in self.known.items():
+            e.bind(inst, lambda index, values=values: values)
+        for inst, array in self.stashed.items():
+            e.bind(inst, lambda index, array=array: array.load(index, lanes))
+        return e
+
+    def index(self, column: AnyIndex, dims: Sequence[int]) -> tuple[AnyIndex, ...]:
+        """The index of a full value of `dims` at a column of this row."""
+        space = (*self.kind.rows, *self.kind.columns)
+        at = (*self.row_index, *delinearize(column, self.kind.columns))
+        return at if tuple(dims) == space else reshape_index(at, space, dims)
+
+    def stash_plan(self, stage: int) -> dict[Instruction, Array]:
+        """Expensive row values that stage `stage` computes and that later passes read again, with where to keep them.
+
+        Only an output that is written in the last pass, of the same type and shape, and that shares no memory, can hold one.
+        """
+        k, kind = self.k, self.kind
+        roots = k.task.roots
+        taken = set(map(id, self.stashed.values()))
+        free = [
+            k.outputs[number] for number in kind.full_roots
+            if not k.task.in_place and id(k.outputs[number]) not in taken
+        ]  # fmt: skip
+        if not free:
+            return {}
+        now = _below([x for inst in kind.stages[stage] for x in inst.operands], self.known)
+        later_roots = [x for s in kind.stages[stage + 1 :] for inst in s for x in inst.operands]
+        later = _below([*later_roots, *roots], {**self.known, **dict.fromkeys(kind.stages[stage], ())})
+        found: dict[Instruction, Array] = {}
+        for inst in now:
+            shape = inst.shape
+            if not inst.op.expensive or inst not in later or inst in self.stashed or not isinstance(shape, Shape):
+                continue
+            match = next((a for a in free if a.dtype is shape.dtype and a.dims == shape.dims), None)
+            if match is not None and shape.size == kind.row_count * kind.row_size:
+                found[inst] = match
+                free.remove(match)
+        return found
+
+    def reduce(
+        self, reductions: Sequence[Reduction], low: Ssa, size: int, stash: dict[Instruction, Array]
+    ) -> dict[Instruction, tuple[Value, ...]]:
+        """Reduces columns [low, low + size) of the row; the results are known afterwards."""
+        accumulated = self.accumulate(reductions, low, size, stash)
+        e = self.elements(1)
+        for r, values in zip(reductions, accumulated, strict=True):
+            self.known[r.inst] = r.finish(e, values)
+        self.stashed.update(stash)
+        return self.known
+
+    def accumulate(
+        self, reductions: Sequence[Reduction], low: Ssa, size: int, stash: dict[Instruction, Array]
+    ) -> list[tuple[Value, ...]]:
+        """The columns combined, without initial values (in order, and with them left to `finish`, for other combiners)."""
+        f, lanes = self.k.f, self.lanes
+        if not all(r.any_order for r in reductions):
+            return self._in_order(reductions, low, size, stash)
+        unroll = next((u for u in (4, 2) if size >= 2 * u * lanes), 1)
+        chunk = lanes * unroll
+        e = self.elements(lanes)
+        first = self._values(e, reductions, [self._column(low, part * lanes, lanes) for part in range(unroll)], stash)
+        whole = size // chunk * chunk
+        if whole > chunk:
+            start, stop = f.add(low, f.index(chunk)), f.add(low, f.index(whole))
+            with f.loop(start, stop, chunk, parts_of([v for copy in first for v in copy])) as loop:
+                carried = unpack(loop.carried, reductions, unroll, lanes)
+                columns = [self._column(loop.index, part * lanes, lanes) for part in range(unroll)]
+                new = self._values(e, reductions, columns, stash)
+                loop.yield_(parts_of([
+                    r.combine(e, a, b)
+                    for old_copy, new_copy in zip(carried, new, strict=True)
+                    for r, a, b in zip(reductions, old_copy, new_copy, strict=True)
+                ]))  # fmt: skip
+            first = unpack(loop.results, reductions, unroll, lanes)
+        copies = first
+        while len(copies) > 1:
+            copies = [
+                [r.combine(e, a, b) for r, a, b in zip(reductions, copies[i], copies[i + 1], strict=True)]
+                for i in range(0, len(copies), 2)
+            ]
+        current = self._rest_vectors(e, reductions, low, whole, size, copies[0], stash)
+        single = [r.across_lanes(e, v) for r, v in zip(reductions, current, strict=True)]
+        return self._rest_single(reductions, low, size // lanes * lanes, size, single, stash)
+
+    def _column(self, base: Ssa, offset: int, lanes: int) -> Index:
+        f = self.k.f
+        return Index(f, f.add(base, f.index(offset)), 1, lanes, multiple=lanes, limit=self.kind.row_size)
+
+    def _values(
+        self, e: Elements, reductions: Sequence[Reduction], columns: Sequence[Index], stash: dict[Instruction, Array]
+    ) -> list[list[tuple[Value, ...]]]:
+        """[column][reduction] -> the lifted inputs there; stashes on the way."""
+        found = []
+        for column in columns:
+            here = []
+            for r in reductions:
+                values = [e(x, self.index(column, x.shape.dims)) for x in r.inputs]  # type: ignore[attr-defined]
+                wide = [e.values.splat(v, e.lanes) for v in values]
+                here.append(r.lift(wide, e.values))
+            for inst, array in stash.items():
+                at = self.index(column, array.dims)
+                array.store(at, e(inst, at))
+            found.append(here)
+        return found
+
+    def _rest_vectors(self, e, reductions, low, start, size, current, stash):
+        f, lanes = self.k.f, self.lanes
+        stop = size // lanes * lanes
+        if start >= stop:
+            return current
+        first, last = f.add(low, f.index(start)), f.add(low, f.index(stop))
+        with f.loop(first, last, lanes, parts_of(current)) as loop:
+            (carried,) = unpack(loop.carried, reductions, 1, lanes)
+            (new,) = self._values(e, reductions, [self._column(loop.index, 0, lanes)], stash)
+            loop.yield_(parts_of([r.combine(e, a, b) for r, a, b in zip(reductions, carried, new, strict=True)]))
+        return unpack(loop.results, reductions, 1, lanes)[0]
+
+    def _rest_single(self, reductions, low, start, size, current, stash):
+        if start >= size:
+            return current
+        f = self.k.f
+        e = self.elements(1)
+        first, last = f.add(low, f.index(start)), f.add(low, f.index(size))
+        with f.loop(first, last, 1, parts_of(current)) as loop:
+            (carried,) = unpack(loop.carried, reductions, 1, 1)
+            (new,) = self._values(e, reductions, [self._column(loop.index, 0, 1)], stash)
+            loop.yield_(parts_of([r.combine(e, a, b) for r, a, b in zip(reductions, carried, new, strict=True)]))
+        return unpack(loop.results, reductions, 1, 1)[0]
+
+    def _in_order(self, reductions, low, size, stash):
+        """Element by element from the first column on. The first element stands for the start of the accumulation."""
+        e = self.elements(1)
+        ((*first,),) = self._values(e, reductions, [self._column(low, 0, 1)], stash)
+        first = [r.combine(e, r.initial(e), v) for r, v in zip(reductions, first, strict=True)]
+        for r in reductions:
+            r.started = True
+        return self._rest_single(reductions, low, 1, size, first, stash)
+
+    def write_rows(self) -> None:
+        """Writes the outputs that have one value per row."""
+        e = self.elements(1)
+        for number in self.kind.row_roots:
+            root, output = self.k.task.roots[number], self.k.outputs[number]
+            at = self.row_index if output.dims == self.kind.rows else delinearize(self.row, output.dims)
+            output.store(at, e(root, at))
+
+    def write_full(self) -> None:
+        """Writes the outputs that have a value per element, in one pass over the row."""
+        kind, k = self.kind, self.k
+        if not kind.full_roots:
+            return
+
+        def body(e: Elements, column: AnyIndex) -> None:
+            bound = self.elements(e.lanes)
+            values = []
+            for number in kind.full_roots:
+                output = k.outputs[number]
+                at = self.index(column, output.dims)
+                values.append((output, at, bound(k.task.roots[number], at)))
+            for output, at, value in values:
+                output.store(at, value)
+
+        space = Space((), kind.row_size, kind.row_size, self.lanes)
+        once = bool(k.task.in_place) or bool(self.stashed)
+        vectors(k, space, k.f.index(0), k.f.index(kind.row_size), body, once)
+
+
+def _below(roots: Sequence[Instruction], known: dict[Instruction, object]) -> dict[Instruction, None]:
+    """Everything that has to be computed for `roots`, `known` values aside."""
+    found: dict[Instruction, None] = {}
+    stack = list(roots)
+    while stack:
+        inst = stack.pop()
+        if inst in found or inst in known:
+            continue
+        found[inst] = None
+        stack.extend(inst.operands)
+    return found
+
+
+def _piece_arrays(k: KernelWriter, reductions: Sequence[Reduction], count: int) -> list[list[Array]]:
+    """Per reduction and accumulated value, the scratch array of all pieces' results."""
+    found, offset = [], 0
+    for r in reductions:
+        here = []
+        for dtype in r.accumulators:
+            here.append(Array(k.values, k.scratch(offset), dtype, (count,), readonly=False))
+            offset += count * dtype.itemsize
+        found.append(here)
+    return found
+
+
+def _emit_parts(module: Module, task: KernelTask, target: Target, pieces: int) -> None:
+    """Phase 0: step s reduces piece s % pieces of row s // pieces. All pieces but the last have one size."""
+    kind = _kind(task)
+    k = KernelWriter(module, task, target, f"{task.name}_parts")
+    f = k.f
+    lanes = _lanes(task, target)
+    size = _piece_size(kind, pieces, lanes)
+    reductions = _reductions(kind)
+    arrays = _piece_arrays(k, reductions, pieces * kind.row_count)
+    with f.loop(k.begin, k.end, 1, nonempty=True) as loop:
+        here = Index(f, loop.index, limit=pieces * kind.row_count)
+        row, piece = here // pieces, here % pieces
+        part = _Row(k, kind, row, lanes)
+        low = f.mul(piece.base, f.index(size))
+        last = kind.row_size - (pieces - 1) * size
+
+        def store(count: int) -> None:
+            found = part.accumulate(reductions, low, count, {})
+            for group, values in zip(arrays, found, strict=True):
+                for array, value in zip(group, values, strict=True):
+                    array.store((here,), value)
+
+        if last == size:
+            store(size)
+        else:
+            branch = f.branch(f.icmp("slt", piece.base, f.index(pieces - 1)))
+            with branch.then():
+                store(size)
+            with branch.otherwise():
+                store(last)
+            branch.merge([])
+    k.finish()
+
+
+def _emit_combine(module: Module, task: KernelTask, target: Target, pieces: int) -> None:
+    """Phase 1: the pieces of each row in order, then what follows the reduction."""
+    kind = _kind(task)
+    k = KernelWriter(module, task, target, task.name)
+    f = k.f
+    reductions = _reductions(kind)
+    arrays = _piece_arrays(k, reductions, pieces * kind.row_count)
+    with f.loop(k.begin, k.end, 1, nonempty=True) as loop:
+        row = Index(f, loop.index, limit=kind.row_count)
+        start = row * pieces
+        here = _Row(k, kind, row, 1)
+        e = here.elements(1)
+        first = [tuple(a.load((start,), 1) for a in group) for group in arrays]
+        with f.loop(1, pieces, 1, parts_of(first)) as inner:
+            (carried,) = unpack(inner.carried, reductions, 1, 1)
+            at = start + Index(f, inner.index, limit=pieces)
+            new = [tuple(a.load((at,), 1) for a in group) for group in arrays]
+            inner.yield_(parts_of([r.combine(e, a, b) for r, a, b in zip(reductions, carried, new, strict=True)]))
+        (total,) = unpack(inner.results, reductions, 1, 1)
+        for r, values in zip(reductions, total, strict=True):
+            here.known[r.inst] = r.finish(e, values)
+        here.write_rows()
+    k.finish()
+

@@ -1,0 +1,92 @@
+"""exp, expm1 and logistic.
+
+x = n ln 2 + r with |r| <= ln 2 / 2: exp(x) = 2**n exp(r). Adding the magic number rounds x / ln 2 to n and leaves n in
+the low bits as an integer, which saves two conversions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from axla.codegen.arithmetic import FRACTION, Reg
+
+LOG2_E = 1.4426950408889634
+
+
+@dataclass(frozen=True, slots=True)
+class _Constants:
+    """ln 2 in two parts, the first with so few bits that n * high is exact; fits of the tail of the exponential."""
+
+    high: float
+    low: float
+    least: float  # below, exp is 0
+    most: float  # above, exp is infinite
+    exp: tuple[float, ...]  # (exp(r) - 1 - r) / r**2, highest power first; least error relative to exp(r)
+    expm1: tuple[float, ...]  # the same, least error relative to expm1(r)
+    minus_one: float  # below, expm1 is -1
+
+
+_CONSTANTS = {
+    "float": _Constants(
+        high=0.693145751953125, low=1.4286068203094173e-06, least=-104.0, most=89.0,
+        exp=(0.0013950727, 0.008369025, 0.041666202, 0.16666518, 0.5),
+        expm1=(0.00019914447, 0.0013941206, 0.008333272, 0.04166635, 0.16666667, 0.5),
+        minus_one=-20.0,
+    ),
+    "double": _Constants(
+        high=0.6931471803691238, low=1.9082149292705877e-10, least=-746.0, most=710.0,
+        exp=(
+            2.5118111317017412e-08, 2.763156201214393e-07, 2.755721551598579e-06, 2.4801489199489947e-05,
+            0.00019841269918256213, 0.0013888888947682257, 0.008333333333306804, 0.0416666666665131, 0.166666666666667,
+            0.5000000000000013,
+        ),
+        expm1=(
+            2.092462490983233e-09, 2.5109261787585204e-08, 2.7557242176081677e-07, 2.755724360926027e-06,
+            2.4801587361232875e-05, 0.000198412698866733, 0.0013888888888866498, 0.008333333333321436,
+            0.0416666666666667, 0.16666666666666677, 0.5,
+        ),
+        minus_one=-40.0,
+    ),
+}  # fmt: skip
+
+
+def reduce(x: Reg) -> tuple[Reg, Reg, Reg]:
+    """(n, n + magic, r) with x = n ln 2 + r, for x in the range of exp."""
+    m, k = x.m, _CONSTANTS[x.element]
+    magic = m.magic(x)
+    shifted = m.fma(x, LOG2_E, magic)
+    n = shifted - magic
+    r = m.fma(n, -k.low, m.fma(n, -k.high, x))
+    return n, shifted, r
+
+
+def exp(x: Reg) -> Reg:
+    m, k = x.m, _CONSTANTS[x.element]
+    n, shifted, r = reduce(m.most(m.least(x, k.most), k.least))
+    return m.scale(m.horner(r, (*k.exp, 1.0, 1.0)), n, shifted)
+
+
+def half_exp(x: Reg) -> Reg:
+    """exp(x) / 2, which is finite wherever sinh and cosh are; for x >= 0."""
+    m, k = x.m, _CONSTANTS[x.element]
+    n, shifted, r = reduce(m.least(x, k.most + 0.8))
+    return m.scale(m.horner(r, (*k.exp, 1.0, 1.0)), n - 1.0, shifted - 1.0)
+
+
+def expm1(x: Reg) -> Reg:
+    """exp(x) - 1 without cancellation near 0."""
+    m, k = x.m, _CONSTANTS[x.element]
+    n, shifted, r = reduce(m.most(m.least(x, k.most), k.minus_one))
+    p = m.fma(r * r, m.horner(r, k.expm1), r)
+    # 2**n p + (2**n - 1), all at half size so that 2**n does not overflow.
+    half = m.number(x, 0.5)
+    scale = (half.bits() + (shifted.bits() << FRACTION[x.element])).floats()
+    far = m.fma(scale, p, scale - 0.5)
+    return m.copysign(m.select(n.eq(0.0), p, far + far), x)
+
+
+def logistic(x: Reg) -> Reg:
+    """1 / (1 + exp(-x)); of negative x as exp(x) / (1 + exp(x)), which keeps small results."""
+    m = x.m
+    e = exp(-m.abs(x))
+    return m.select(x < 0.0, e, m.number(x, 1.0)) / (e + 1.0)

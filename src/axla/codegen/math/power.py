@@ -1,0 +1,113 @@
+"""x ** y."""
+
+from __future__ import annotations
+
+from axla.codegen.arithmetic import FRACTION, Reg
+from axla.codegen.math.exponential import exp
+
+INFINITY = float("inf")
+
+# log2((1 + s) / (1 - s)) / s of s**2, and 2**r for |r| <= 1/2: for results of f32
+_LOG2 = (0.2829542602023705, 0.31990204346922985, 0.412209338023691, 0.5770779415534053, 0.9617966941160011, 2.8853900817778486)
+_EXP2 = (
+    1.5316719106164942e-05, 0.00015469997220461654, 0.0013333421548903988, 0.00961802477261339, 0.05550410977442752,
+    0.24022651219832983, 0.693147180534621, 0.9999999999588977,
+)  # fmt: skip
+# (2 atanh(s) - 2 s - 2/3 s**3) / s**5 of s**2
+_TAIL = (
+    0.13204694738846165, 0.13255940779750153, 0.1538679385736102, 0.18181783600964518, 0.22222222528345126,
+    0.2857142857005444, 0.40000000000002345,
+)  # fmt: skip
+_TWO_THIRDS = (0.6666666666666666, 3.700743415417188e-17)
+_LN2 = (0.6931471805599453, 2.3190468138462996e-17)
+
+
+def power(x: Reg, y: Reg) -> Reg:
+    """C's pow: 1 for y = 0 and for x = 1 even beside NaN; NaN for negative x and fractional y."""
+    body = _power_single if x.element == "float" else _power_double
+    (result,) = x.m.outlined("power", body, x, y)
+    return result
+
+
+def _power_single(x: Reg, y: Reg) -> tuple[Reg, ...]:
+    """In f64, where the logarithm needs no second part."""
+    m = x.m
+    size = m.abs(x).cast("fpext", "double")
+    e, fraction = m.split_exponent(size)
+    s = (fraction - 1.0) / (fraction + 1.0)
+    logarithm = m.fma(s, m.horner(s * s, _LOG2), e)
+    logarithm = m.select(size.eq(0.0), -INFINITY, m.select(size.eq(INFINITY), INFINITY, logarithm))
+    product = m.most(m.least(logarithm * y.cast("fpext", "double"), 200.0), -200.0)
+    shifted = product + m.magic(product)
+    n = shifted - m.magic(product)
+    p = m.horner(product - n, _EXP2)
+    result = (p.bits() + (shifted.bits() << FRACTION["double"])).floats().cast("fptrunc", "float")
+    return (_special(x, y, result),)
+
+
+def _special(x: Reg, y: Reg, result: Reg) -> Reg:
+    """|x| ** y made x ** y, with what C says of zeros, infinities and NaN."""
+    m = x.m
+    whole = m.rint(y).eq(y)
+    half = y * 0.5
+    odd = whole & m.rint(half).ne(half)
+    negative = x.bits() < 0
+    result = m.select(m.abs(x).eq(1.0), 1.0, result)  # whatever the size of y
+    result = m.select(negative & odd, -result, result)
+    lost = (x < 0.0) & (x > -INFINITY) & ~whole
+    lost = lost | x.is_nan() | y.is_nan()
+    result = m.select(lost, float("nan"), result)
+    return m.select(x.eq(1.0) | y.eq(0.0), 1.0, result)
+
+
+def _log_parts(size: Reg) -> tuple[Reg, Reg]:
+    """log(size) as a sum of two numbers, right to about 2**-67, for finite positive size."""
+    m = size.m
+    e, fraction = m.split_exponent(size)
+    # s = (m - 1) / (m + 1) in two parts
+    top, bottom = fraction - 1.0, fraction + 1.0
+    bottom_low = fraction - (bottom - 1.0)
+    s = top / bottom
+    product, error = m.two_product(s, bottom)
+    s_low = ((top - product) - error - s * bottom_low) / bottom
+    # z = s**2 and s**3 in two parts
+    z, z_low = m.two_product(s, s)
+    z_low = m.fma(s * 2.0, s_low, z_low)
+    # 2/3 + z P(z), in two parts
+    rest = z * m.horner(z, _TAIL)
+    c, c_low = m.fast_two_sum(m.number(z, _TWO_THIRDS[0]), rest)
+    c_low = c_low + _TWO_THIRDS[1]
+    cube, cube_low = m.two_product(s, z)
+    cube_low = m.fma(s, z_low, m.fma(s_low, z, cube_low))
+    term, term_low = m.two_product(cube, c)
+    term_low = m.fma(cube, c_low, m.fma(cube_low, c, term_low))
+    # e ln 2 + 2 s + s**3 (...): the largest first
+    head, head_low = m.two_product(e, m.number(e, _LN2[0]))
+    head_low = m.fma(e, _LN2[1], head_low)
+    total, low1 = m.two_sum(head, s + s)
+    total, low2 = m.two_sum(total, term)
+    return m.fast_two_sum(total, (low1 + low2) + (head_low + (term_low + (s_low + s_low))))
+
+
+def _power_double(x: Reg, y: Reg) -> tuple[Reg, ...]:
+    m = x.m
+    size = m.abs(x)
+    usual = (size > 0.0) & (size < INFINITY)
+    high, low = _log_parts(m.select(usual, size, 1.0))
+    # y log(x): a y so large that the product is far out of range would give NaN parts.
+    bounded = m.most(m.least(y, 2.0**80), -(2.0**80))
+    product, error = m.two_product(high, bounded)
+    error = m.fma(low, bounded, error)
+    inside = m.abs(product) < 800.0
+    error = m.select(inside, error, 0.0)
+    product = m.select(inside, product, m.most(m.least(product, 800.0), -800.0))
+    base = exp(product)
+    result = m.fma(base, error, base)
+    # An infinite base must not meet the correction; 0 is right as it is.
+    result = m.select(base < INFINITY, result, base)
+    grows = y > 0.0
+    result = m.select(size.eq(0.0), m.select(grows, m.number(x, 0.0), INFINITY), result)
+    result = m.select(size.eq(INFINITY), m.select(grows, m.number(x, INFINITY), 0.0), result)
+    return (_special(x, y, result),)
+
+

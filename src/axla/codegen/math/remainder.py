@@ -1,0 +1,64 @@
+"""The remainder of a division that rounds towards zero, exactly."""
+
+from __future__ import annotations
+
+from axla.codegen.arithmetic import FRACTION, Reg
+
+
+def remainder(x: Reg, y: Reg) -> Reg:
+    """x - trunc(x / y) y: exact, with the sign of x; NaN for infinite x or zero y."""
+    (result,) = x.m.outlined("remainder", _remainder, x, y)
+    return result
+
+
+def _remainder(x: Reg, y: Reg) -> tuple[Reg, ...]:
+    if x.element == "float":
+        # f64 holds products of 24-bit divisors with 29-bit quotients exactly; all denormals are normal there.
+        rest = _long_division(x.cast("fpext", "double"), y.cast("fpext", "double"), 24)
+        return (rest.cast("fptrunc", "float"),)
+    return (_long_division(x, y, 53),)
+
+
+def _long_division(x: Reg, y: Reg, digits: int) -> Reg:
+    """The remainder of numbers of `digits` bits: as many bits of the quotient at a time as are exact."""
+    m, f = x.m, x.m.f
+    infinity = float("inf")
+    size, divisor = m.abs(x), m.abs(y)
+    bad = size.eq(infinity) | y.eq(0.0) | x.is_nan() | y.is_nan()
+    size = m.select(bad, m.number(x, 0.0), size)
+    divisor = m.select(bad, 1.0, divisor)
+    with f.while_loop([size.ssa]) as loop:
+        (rest,) = (m.reg(v) for v in loop.carried)
+        loop.test(m.any(rest >= divisor).ssa)
+        loop.yield_([_step(rest, divisor, digits).ssa])
+    rest = m.reg(loop.results[0])
+    return m.select(bad, float("nan"), m.copysign(rest, x))
+
+
+def _step(rest: Reg, divisor: Reg, digits: int) -> Reg:
+    """rest less a multiple of the divisor: less than the divisor, or at least 2**20 times smaller."""
+    m = rest.m
+    fraction = FRACTION["double"]
+    mask = 2047 << fraction
+    # divisor * 2**k with rest / 2**24 <= divisor * 2**k, k >= 0; a denormal divisor is as good as the least normal
+    # one for choosing k.
+    least = m.number(rest.bits(), 1 << fraction)
+    low = divisor.bits() & mask
+    low = m.select(low < least, least, low)
+    gap = ((rest.bits() & mask) - low) - (22 << fraction)
+    gap = m.select(gap < 0, m.number(gap, 0), gap).lshr(fraction)
+    multiple = _times_power(divisor, gap)
+    quotient = m.trunc(rest / multiple)
+    # quotient is below 2**25. Splitting the divisor in two makes both products exact, so no fused instruction is needed.
+    high = (multiple.bits() & -(1 << 27)).floats()
+    left = (rest - quotient * high) - quotient * (multiple - high)
+    # The quotient may have been rounded up: once more, then.
+    left = m.select(left < 0.0, left + multiple, left)
+    return m.select(rest >= divisor, left, rest)
+
+
+def _times_power(x: Reg, k: Reg) -> Reg:
+    """x * 2**k, 0 <= k < 2100, where the result is finite."""
+    m = x.m
+    half = k.lshr(1)
+    return x * m.power_of_two(half) * m.power_of_two(k - half)

@@ -1,0 +1,68 @@
+"""sin, cos and tan."""
+
+from __future__ import annotations
+
+from axla.codegen.arithmetic import Reg
+from axla.codegen.math.reduction import reduce
+
+# (sin(r) - r) / r**3 and (cos(r) - 1 + r**2 / 2) / r**4 of r**2, for |r| <= pi / 4
+_SIN = {
+    "float": (-0.00019516656, 0.008332173, -0.16666655),
+    "double": (
+        1.5896504914295736e-10, -2.5050753263997933e-08, 2.7557313662054396e-06, -0.00019841269829725197,
+        0.008333333333322316, -0.16666666666666632,
+    ),
+}  # fmt: skip
+_COS = {
+    "float": (2.443773e-05, -0.0013887362, 0.041666646),
+    "double": (
+        -1.1359448652710992e-11, 2.0875719558168133e-09, -2.75573143260267e-07, 2.4801587289394913e-05,
+        -0.001388888888887399, 0.0416666666666666,
+    ),
+}  # fmt: skip
+
+
+def _both(r: Reg) -> tuple[Reg, Reg]:
+    """sin and cos of a reduced argument."""
+    m = r.m
+    z = r * r
+    sine = m.fma(z * r, m.horner(z, _SIN[r.element]), r)
+    cosine = m.fma(z * z, m.horner(z, _COS[r.element]), m.fma(z, -0.5, 1.0))
+    return sine, cosine
+
+
+def _turned(r: Reg, q: Reg) -> Reg:
+    """sin(q pi / 2 + r)."""
+    m = r.m
+    sine, cosine = _both(r)
+    value = m.select((q & 1).ne(0), cosine, sine)
+    sign_bit = 31 if r.element == "float" else 63
+    return (value.bits() ^ ((q & 2) << (sign_bit - 1))).floats()
+
+
+def sin(x: Reg) -> Reg:
+    m = x.m
+    r, q = reduce(x)
+    # sin(-0) is -0; the reduction gives +0 for it.
+    return m.select(x.eq(0.0), x, _turned(r, q))
+
+
+def cos(x: Reg) -> Reg:
+    r, q = reduce(x)
+    return _turned(r, q + 1)
+
+
+def sincos(x: Reg) -> tuple[Reg, Reg]:
+    """sin and cos, of one reduction."""
+    m = x.m
+    r, q = reduce(x)
+    return m.select(x.eq(0.0), x, _turned(r, q)), _turned(r, q + 1)
+
+
+def tan(x: Reg) -> Reg:
+    m = x.m
+    r, q = reduce(x)
+    sine, cosine = _both(r)
+    odd = (q & 1).ne(0)
+    value = m.select(odd, -cosine, sine) / m.select(odd, sine, cosine)
+    return m.select(x.eq(0.0), x, value)

@@ -1,0 +1,100 @@
+"""Reductions as code: what is accumulated, and whether lanes may accumulate apart.
+
+XLA leaves the order of a reduction open. Combiners that are known to be associative and commutative (a sum, a maximum, an
+argmax...) run in several vector accumulators and are combined in a fixed tree; others run element by element, in order.
+Sums of f16 and bf16 are kept in f32 and rounded once. The initial value is combined exactly once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from axla.codegen.element import Elements, accumulation_type
+from axla.codegen.function import Ssa
+from axla.codegen.value import Value, Values, register_types
+from axla.core.dtypes import DType
+from axla.core.shape import Shape
+from axla.ir.graph import Computation, Instruction
+
+_ORDER_FREE = frozenset({
+    "parameter", "constant", "tuple", "get-tuple-element", "compare", "select", "and", "or", "maximum", "minimum", "add",
+    "multiply", "convert", "not", "is-finite", "xor",
+})  # fmt: skip
+_SUMS = frozenset({"add", "multiply"})
+
+
+class Reduction:
+    """One reduce instruction in a kernel."""
+
+    def __init__(self, inst: Instruction):
+        self.inst = inst
+        self.count = len(inst.operands) // 2
+        self.inputs = inst.operands[: self.count]
+        self.inits = inst.operands[self.count :]
+        self.computation: Computation = inst.op.to_apply  # type: ignore[attr-defined]
+        self.any_order = _any_order(self.computation)
+        root = self.computation.root
+        wide = self.count == 1 and root.op.opcode in _SUMS
+        self.started = False  # what is accumulated has the initial value in it
+        self.results: tuple[DType, ...] = tuple(_dtype(x) for x in self.inits)
+        self.accumulators = tuple(accumulation_type(d) if wide else d for d in self.results)
+
+    def lift(self, values: Sequence[Value], emit: Values) -> tuple[Value, ...]:
+        """Values in the types that are accumulated."""
+        return tuple(emit.convert(v, d) for v, d in zip(values, self.accumulators, strict=True))
+
+    def combine(self, e: Elements, a: Sequence[Value], b: Sequence[Value]) -> tuple[Value, ...]:
+        return e.apply(self.computation, (*a, *b))
+
+    def finish(self, e: Elements, accumulated: Sequence[Value]) -> tuple[Value, ...]:
+        """The result: the initial values combined with what was accumulated, in the types of the result."""
+        found = accumulated if self.started else self.combine(e, self.initial(e), accumulated)
+        return tuple(e.values.convert(v, d) for v, d in zip(found, self.results, strict=True))
+
+    def initial(self, e: Elements) -> tuple[Value, ...]:
+        return self.lift([e(x, ()) for x in self.inits], e.values)
+
+    def across_lanes(self, e: Elements, accumulated: Sequence[Value]) -> tuple[Value, ...]:
+        """All lanes combined into one: halves with halves, a fixed tree."""
+        values = e.values
+        current = tuple(accumulated)
+        while current[0].lanes > 1:
+            half = current[0].lanes // 2
+            low = tuple(values.shuffle(v, v, range(half)) if half > 1 else values.lane(v, 0) for v in current)
+            high = tuple(values.shuffle(v, v, range(half, 2 * half)) if half > 1 else values.lane(v, 1) for v in current)
+            current = self.combine(e, low, high)
+        return current
+
+
+def _dtype(inst: Instruction) -> DType:
+    assert isinstance(inst.shape, Shape)
+    return inst.shape.dtype
+
+
+def _any_order(computation: Computation) -> bool:
+    root = computation.root
+    if root.op.associative and root.op.commutative and all(o.op.opcode == "parameter" for o in root.operands):
+        return True
+    if root.op.opcode == "tuple":
+        return all(inst.op.opcode in _ORDER_FREE for inst in computation.instructions)
+    return False
+
+
+def parts_of(groups: Sequence[Sequence[Value]]) -> list[Ssa]:
+    """The registers of groups of values, in order: what a loop carries."""
+    return [p for group in groups for v in group for p in v.parts]
+
+
+def unpack(parts: Sequence[Ssa], reductions: Sequence[Reduction], copies: int, lanes: int) -> list[list[tuple[Value, ...]]]:
+    """[copy][reduction] -> accumulated values, from the registers a loop carries."""
+    rest = iter(parts)
+    return [
+        [
+            tuple(Value(d, lanes, tuple(next(rest) for _ in register_types(d, lanes))) for d in r.accumulators)
+            for r in reductions
+        ]
+        for _ in range(copies)
+    ]
+
+
+
