@@ -1,0 +1,91 @@
+"""Shapes of reductions, transposes and broadcasts after what does not matter is taken away.
+
+Dimensions of size 1 go, and neighbours that behave alike are one dimension.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from axla.core.shape import Shape
+from axla.ir.graph import Instruction
+from axla.ops import Broadcast, Reduce, Transpose
+
+
+@dataclass(frozen=True, slots=True)
+class ReduceGeometry:
+    """A reduce over [outer, reduced, inner]; None from `reduce_geometry` where the reduced dimensions are not neighbours.
+
+    `split` is the number of leading dimensions of the operand that are `outer`.
+    """
+
+    outer: int
+    reduced: int
+    inner: int
+    split: int
+
+    @property
+    def is_row(self) -> bool:
+        """Whether the minor dimension is reduced."""
+        return self.inner == 1
+
+
+def reduce_geometry(reduce: Instruction) -> ReduceGeometry | None:
+    assert isinstance(reduce.op, Reduce)
+    shape = reduce.operands[0].shape
+    assert isinstance(shape, Shape)
+    reduced = frozenset(reduce.op.dimensions)
+    sizes = [1, 1, 1]
+    part = split = 0
+    for d, size in enumerate(shape.dims):
+        if size == 1:
+            continue
+        if d in reduced:
+            if part == 2:
+                return None
+            if part == 0:
+                split = d
+            part = 1
+        elif part == 1:
+            part = 2
+        sizes[part] *= size
+    if part == 0:
+        split = len(shape.dims)
+    return ReduceGeometry(sizes[0], sizes[1], sizes[2], split)
+
+
+def collapsed_transpose(transpose: Instruction) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """(input dims, permutation) of the smallest transpose that does the same; ((n,), (0,)) where nothing moves."""
+    assert isinstance(transpose.op, Transpose)
+    shape = transpose.operands[0].shape
+    assert isinstance(shape, Shape)
+    dims = shape.dims
+    order = [d for d in transpose.op.dimensions if dims[d] != 1]
+    rank = {d: number for number, d in enumerate(sorted(order))}
+    groups: list[list[int]] = []  # in output order, of neighbours that stay neighbours
+    for d in order:
+        if groups and rank[d] == rank[groups[-1][-1]] + 1:
+            groups[-1].append(d)
+        else:
+            groups.append([d])
+    by_input = sorted(range(len(groups)), key=lambda g: groups[g][0])
+    place = {g: number for number, g in enumerate(by_input)}
+    sizes = tuple(prod(dims[d] for d in groups[g]) for g in by_input)
+    return sizes or (1,), tuple(place[g] for g in range(len(groups))) or (0,)
+
+
+def moves_minor(permutation: Sequence[int]) -> bool:
+    """Whether the dimension that varies fastest changes."""
+    return bool(permutation) and permutation[-1] != len(permutation) - 1
+
+
+def is_leading_broadcast(broadcast: Instruction) -> bool:
+    """Whether the operand's dimensions are the leading ones of the result in order: each element repeats in a row."""
+    op = broadcast.op
+    assert isinstance(op, Broadcast)
+    source = broadcast.operands[0].shape
+    assert isinstance(source, Shape)
+    mapped = [at for at, size in zip(op.dimensions, source.dims, strict=True) if size != 1]
+    return mapped == [d for d, size in enumerate(op.shape.dims) if size != 1][: len(mapped)]

@@ -1,0 +1,146 @@
+"""Tiny values and scalar regions: what the entry computes in registers instead of in kernels.
+
+An instruction is *tiny* when every array it gives has at most 16 elements and computing it costs no more than a few
+operations per element: it becomes straight-line code. A *scalar region* is a computation of tiny instructions only, so a
+loop over one is a machine loop without memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from weakref import WeakKeyDictionary
+
+from axla.core.shape import AnyShape, Shape
+from axla.ir.graph import Computation, Instruction
+from axla.ir.op import Op
+from axla.ops import (
+    AddDependency, AfterAll, Bitcast, BitcastConvert, Broadcast, Call, Concatenate, Conditional, Constant, Copy, Dot,
+    DynamicSlice, DynamicUpdateSlice, Gather, GetTupleElement, Iota, Map, OptBarrier, Pad, Parameter, Reduce, Reshape,
+    Reverse, Scatter, Select, Slice, Transpose, Tuple, While,
+)  # fmt: skip
+
+TINY = 16
+TINY_WORK = 256  # products of a tiny dot, elements of tiny reduce inputs: what stays straight-line code
+REGION_LIMIT = 4000  # a basic block of 8,000 operations takes LLVM 0.5 s, one of 32,000 takes 3.7 s
+
+_PLAIN = {
+    Parameter, Constant, Tuple, GetTupleElement, Iota, BitcastConvert, Bitcast, Broadcast, Reshape, Transpose, Reverse,
+    Slice, DynamicSlice, DynamicUpdateSlice, Pad, Concatenate, Select, Gather, Copy, OptBarrier, AfterAll, AddDependency,
+}  # fmt: skip
+_FREE = {Parameter, Constant, Tuple, GetTupleElement, OptBarrier, AfterAll, AddDependency, Bitcast, Reshape}
+CONTROL: tuple[type[Op], ...] = (While, Conditional, Call)
+
+
+def is_tiny_shape(shape: AnyShape) -> bool:
+    """Whether every array in a shape has at most 16 elements."""
+    if isinstance(shape, Shape):
+        return shape.size <= TINY
+    return all(leaf.size <= TINY for leaf in shape.leaves() if isinstance(leaf, Shape))
+
+
+def is_tiny(inst: Instruction) -> bool:
+    """Whether an instruction is computed in registers."""
+    cost = _cost(inst)
+    if cost is None:
+        return False
+    if isinstance(inst.op, CONTROL):
+        return all(is_scalar_region(c) for c in inst.op.computations())
+    return True
+
+
+def is_tiny_store(inst: Instruction) -> bool:
+    """Whether an instruction writes at most 16 elements into a bigger array, in place: a store in the entry."""
+    return isinstance(inst.op, DynamicUpdateSlice) and not is_tiny(inst) and is_tiny_shape(inst.operands[1].shape)
+
+
+def cost(computation: Computation) -> int | None:
+    """The operations on elements that a scalar region emits, those of the regions it calls included; None if it is none."""
+    total = 0
+    for region in _reachable(computation):
+        own = _own_cost(region)
+        if own is None:
+            return None
+        total += own
+    return total
+
+
+def is_scalar_region(computation: Computation) -> bool:
+    """Whether all of a computation, and all it calls, can be computed in registers, in bounded code."""
+    found = cost(computation)
+    return found is not None and found <= REGION_LIMIT
+
+
+def _reachable(computation: Computation) -> Iterator[Computation]:
+    """The computation and those that its control ops call, once per call: each is emitted where it is called."""
+    stack = [computation]
+    budget = REGION_LIMIT
+    while stack and budget:
+        region = stack.pop()
+        budget -= 1
+        yield region
+        for inst in _calls(region):
+            stack.extend(inst.op.computations())
+
+
+_OWN: WeakKeyDictionary[Computation, tuple[int, int | None, tuple[Instruction, ...]]] = WeakKeyDictionary()
+"""Computation -> (version, cost without called regions, control instructions)."""
+
+
+def _summary(computation: Computation) -> tuple[int, int | None, tuple[Instruction, ...]]:
+    found = _OWN.get(computation)
+    if found is None or found[0] != computation.version:
+        total: int | None = 0
+        calls = []
+        for inst in computation.instructions:
+            if isinstance(inst.op, CONTROL):
+                calls.append(inst)
+            one = _cost(inst)
+            total = None if total is None or one is None else total + one
+        found = _OWN[computation] = (computation.version, total, tuple(calls))
+    return found
+
+
+def _own_cost(computation: Computation) -> int | None:
+    return _summary(computation)[1]
+
+
+def _calls(computation: Computation) -> tuple[Instruction, ...]:
+    return _summary(computation)[2]
+
+
+def _cost(inst: Instruction) -> int | None:
+    """Operations on elements for one instruction, called regions not counted; None when it is not tiny by itself."""
+    op = inst.op
+    cls = type(op)
+    if not is_tiny_shape(inst.shape):
+        return None
+    if op.side_effect:
+        return None
+    if cls in _FREE:
+        return 0
+    shape = inst.shape
+    size = shape.size if isinstance(shape, Shape) else sum(s.size for s in shape.leaves() if isinstance(s, Shape))
+    if op.elementwise or cls in _PLAIN:
+        return size
+    if not all(is_tiny_shape(o.shape) for o in inst.operands):
+        return None
+    if cls in CONTROL:
+        return 1
+    if cls is Dot:
+        return _dot_cost(inst)
+    if cls in (Reduce, Map, Scatter):
+        called = len(op.to_apply.instructions)  # type: ignore[attr-defined]
+        work = called * max(o.shape.size for o in inst.operands if isinstance(o.shape, Shape))
+        return work if work <= TINY_WORK else None
+    return None
+
+
+def _dot_cost(inst: Instruction) -> int | None:
+    op = inst.op
+    assert isinstance(op, Dot)
+    lhs, shape = inst.operands[0].shape, inst.shape
+    assert isinstance(lhs, Shape) and isinstance(shape, Shape)
+    work = shape.size
+    for d in op.lhs_contracting_dims:
+        work *= lhs.dims[d]
+    return work if work <= TINY_WORK and not op.sparsity else None
