@@ -1,0 +1,142 @@
+"""Implicit broadcasting: how operands of different sizes become operands of one size.
+
+Scalars fit every shape. Arrays of different rank need `broadcast_dimensions`, which says for each dimension
+of the lower-rank operand which dimension of the other one it is; dimensions of size 1 then stretch. Nothing
+else is implicit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from axla.builder.xla_builder import XlaOp
+from axla.core.errors import ShapeError
+from axla.core.shape import Shape
+from axla.ir.op import reject
+from axla.ops import Broadcast, Reshape
+
+Sizes = tuple[tuple[int, bool], ...]  # per dimension: size, whether it is dynamic
+
+
+def common_dims(lhs: Shape, rhs: Shape, broadcast_dimensions: Sequence[int] | None = None) -> tuple[int, ...]:
+    """The sizes of `lhs op rhs`; ShapeError when the two do not go together."""
+    return tuple(size for size, _ in _common(lhs, rhs, _expansion(lhs, rhs, broadcast_dimensions)))
+
+
+def broadcast_pair(
+    what: str, lhs: XlaOp, rhs: XlaOp, broadcast_dimensions: Sequence[int] | None
+) -> tuple[XlaOp, XlaOp]:
+    """Both operands in the sizes of the result."""
+    a, b = lhs.shape, rhs.shape
+    if not isinstance(a, Shape) or not isinstance(b, Shape):
+        return lhs, rhs  # the op says that it wants arrays
+    if a.dims == b.dims and not broadcast_dimensions:
+        return lhs, rhs
+    try:
+        expansion = _expansion(a, b, broadcast_dimensions)
+        sizes = _common(a, b, expansion)
+    except ShapeError as error:
+        lhs.builder.fail(what, (lhs, rhs), error.message)
+    left = stretch(lhs, sizes, expansion if a.rank <= b.rank else range(a.rank))
+    right = stretch(rhs, sizes, expansion if b.rank <= a.rank else range(b.rank))
+    return left, right
+
+
+def scalars_to(sizes_of: XlaOp, operand: XlaOp) -> XlaOp:
+    """A scalar operand in the sizes of another one; any other operand as it is."""
+    shape, wanted = operand.shape, sizes_of.shape
+    if not isinstance(shape, Shape) or not isinstance(wanted, Shape) or shape.dims or not wanted.dims:
+        return operand
+    return stretch(operand, tuple(zip(wanted.dims, wanted.dynamic, strict=True)), ())
+
+
+def _expansion(a: Shape, b: Shape, broadcast_dimensions: Sequence[int] | None) -> tuple[int, ...]:
+    """Which dimension of the result each dimension of the lower-rank operand is."""
+    low, high = (a, b) if a.rank <= b.rank else (b, a)
+    found = tuple(int(d) for d in broadcast_dimensions or ())
+    if low.rank == high.rank:
+        if found and found != tuple(range(low.rank)):
+            reject(
+                "broadcast_same_rank",
+                f"broadcast_dimensions={list(found)}: operands of the same rank {low.rank} take none "
+                f"(or {list(range(low.rank))})",
+            )
+        return tuple(range(low.rank))
+    if low.rank == 0:
+        if found:
+            reject(
+                "broadcast_scalar",
+                f"broadcast_dimensions={list(found)}: a scalar has no dimensions, it takes none",
+            )
+        return ()
+    if not found:
+        reject(
+            "broadcast_needed",
+            f"ranks {a.rank} and {b.rank} differ: broadcast_dimensions must say which dimensions of "
+            f"{_show(high)} those of {_show(low)} are",
+        )
+    if len(found) != low.rank:
+        reject(
+            "broadcast_count",
+            f"broadcast_dimensions={list(found)}: found {len(found)} entries, wanted one per dimension of "
+            f"{_show(low)}",
+        )
+    if any(not 0 <= d < high.rank for d in found):
+        reject(
+            "broadcast_range",
+            f"broadcast_dimensions={list(found)}: wanted dimensions of {_show(high)}, 0 to {high.rank - 1}",
+        )
+    if any(p >= q for p, q in zip(found, found[1:], strict=False)):
+        reject("broadcast_order", f"broadcast_dimensions={list(found)} must be strictly increasing")
+    for number, dim in enumerate(found):
+        small, large = low.dims[number], high.dims[dim]
+        if small != large and small != 1 and large != 1:
+            reject(
+                "broadcast_size",
+                f"broadcast_dimensions={list(found)}: dimension {number} of {_show(low)} has size {small}, "
+                f"dimension {dim} of {_show(high)} has size {large}",
+            )
+    return found
+
+
+def _common(a: Shape, b: Shape, expansion: Sequence[int]) -> Sizes:
+    """Sizes of the result: per dimension the one that is not 1."""
+    low, high = (a, b) if a.rank <= b.rank else (b, a)
+    sizes = list(zip(high.dims, high.dynamic, strict=True))
+    for number, dim in enumerate(expansion):
+        size, dynamic = low.dims[number], low.dynamic[number]
+        other, other_dynamic = sizes[dim]
+        if size == other:
+            sizes[dim] = (size, dynamic or other_dynamic)
+        elif other == 1 and not other_dynamic:
+            sizes[dim] = (size, dynamic)
+        elif size != 1 or dynamic:
+            reject(
+                "broadcast_compatible",
+                f"{_show(a)} and {_show(b)} do not go together: dimension {dim} has sizes {size} and "
+                f"{other}; "
+                "they must be equal, or one of them 1",
+            )
+    return tuple(sizes)
+
+
+def stretch(operand: XlaOp, sizes: Sizes, dimensions: Sequence[int]) -> XlaOp:
+    """The operand in the given sizes, its dimension k being dimension `dimensions[k]`; sizes 1 are
+    repeated.
+    """
+    shape = operand.shape
+    assert isinstance(shape, Shape)
+    dims = tuple(size for size, _ in sizes)
+    if shape.dims == dims:
+        return operand
+    # HLO's broadcast repeats along new dimensions only: a dimension of size 1 that grows is dropped first.
+    kept = [k for k, d in enumerate(dimensions) if shape.dims[k] == dims[d]]
+    if len(kept) != shape.rank:
+        flat = shape.with_dims([shape.dims[k] for k in kept], [shape.dynamic[k] for k in kept])
+        operand = operand.builder.add(Reshape(flat), (operand,))
+    result = Shape(shape.dtype, dims, tuple(mark for _, mark in sizes))
+    return operand.builder.add(Broadcast(result, tuple(dimensions[k] for k in kept)), (operand,))
+
+
+def _show(shape: Shape) -> str:
+    return shape.to_string(layout=False)

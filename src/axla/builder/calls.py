@@ -1,0 +1,304 @@
+"""Functions of the builder that call computations, make tuples and order effects."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import axla.ops as hlo
+from axla.builder.coerce import as_op, builder_of, integers, operands
+from axla.builder.elementwise import GtTotalOrder, LtTotalOrder
+from axla.builder.movement import Iota, Slice
+from axla.builder.records import CustomCallApiVersion, CustomCallSchedule
+from axla.builder.xla_builder import XlaBuilder, XlaOp
+from axla.core.dtypes import PRED, S32
+from axla.core.errors import InvalidArgument, UnsupportedError
+from axla.core.shape import AnyShape, Shape
+from axla.core.shape_util import dimension_number
+from axla.ir.attributes import ApiVersion, OutputAlias
+from axla.ir.attributes import CustomCallSchedule as Schedule
+
+
+def Tuple(builder: XlaBuilder, elements: Sequence[object]) -> XlaOp:
+    """The elements as one value."""
+    return builder.add(hlo.Tuple(), [as_op("Tuple", builder, element) for element in elements])
+
+
+def GetTupleElement(tuple_data: XlaOp, index: int) -> XlaOp:
+    """Element `index` of a tuple; negative numbers count from the last."""
+    (value,) = operands("GetTupleElement", tuple_data)
+    try:
+        number = index.__index__()
+    except AttributeError:
+        raise InvalidArgument(f"GetTupleElement: found the index {index!r}, wanted an integer") from None
+    count = len(value.shape.elements) if value.shape.is_tuple else 0  # type: ignore[attr-defined]
+    return value.builder.add(hlo.GetTupleElement(number + count if number < 0 else number), (value,))
+
+
+def Call(builder: XlaBuilder, computation: object, operands: Sequence[object]) -> XlaOp:
+    """The computation applied to the operands."""
+    values = [as_op("Call", builder, value) for value in operands]
+    return builder.add(hlo.Call(builder.callee(computation, "Call: computation")), values)
+
+
+def While(condition: object, body: object, init: object) -> XlaOp:
+    """Applies `body` as long as `condition` holds, starting from `init`."""
+    (value,) = operands("While", init)
+    builder = value.builder
+    op = hlo.While(builder.callee(condition, "While: condition"), builder.callee(body, "While: body"))
+    return builder.add(op, (value,))
+
+
+def Conditional(selector: object, *rest: Any, **named: Any) -> XlaOp:
+    """Conditional(pred, true_operand, true_computation, false_operand, false_computation), or
+    Conditional(branch_index, branch_computations, branch_operands): the last branch when out of range.
+    """
+    by_index = ("branch_computations", "branch_operands")
+    by_pred = ("true_operand", "true_computation", "false_operand", "false_computation")
+    names = by_index if len(rest) + len(named) == len(by_index) else by_pred
+    given = dict(zip(names, rest, strict=False)) | named
+    if set(given) != set(names):
+        raise InvalidArgument(
+            f"Conditional: found {sorted(given)}, wanted {list(by_index)} or {list(by_pred)}"
+        )
+    if names is by_index:
+        branches, values = list(given["branch_computations"]), list(given["branch_operands"])
+    else:
+        branches = [given["true_computation"], given["false_computation"]]
+        values = [given["true_operand"], given["false_operand"]]
+    builder = builder_of("Conditional", (selector, *values))
+    chooser, *ops = [as_op("Conditional", builder, value) for value in (selector, *values)]
+    called = tuple(builder.callee(branch, f"Conditional: branch {n}") for n, branch in enumerate(branches))
+    if chooser.shape.logical is Shape(PRED) and len(called) == 2:
+        return builder.add(hlo.Conditional(*called), (chooser, *ops))
+    return builder.add(hlo.Conditional(branch_computations=called), (chooser, *ops))
+
+
+def Map(
+    builder: XlaBuilder, operands: Sequence[object], computation: object, dimensions: Sequence[int],
+    static_operands: Sequence[object] = (),
+) -> XlaOp:  # fmt: skip
+    """The computation applied element by element; scalars as static operands are the same for all
+    elements.
+    """
+    from axla.builder.broadcasting import scalars_to
+
+    values = [as_op("Map", builder, value) for value in operands]
+    for static in static_operands:
+        value = as_op("Map", builder, static)
+        if not isinstance(value.shape, Shape) or value.shape.rank or not values:
+            raise UnsupportedError(f"Map: static operand {value!r}; HLO's map takes scalars only")
+        values.append(scalars_to(values[0], value))
+    op = hlo.Map(integers(dimensions, "Map: dimensions"), builder.callee(computation, "Map: computation"))
+    return builder.add(op, values)
+
+
+def Reduce(*arguments: Any, **named: Any) -> XlaOp:
+    """Combines elements along dimensions.
+
+    Reduce(builder, operands, init_values, computation, dimensions_to_reduce), or for one array
+    Reduce(operand, init_value, computation, dimensions_to_reduce).
+    """
+    builder, arrays, inits, computation, dimensions = _reduce_arguments(arguments, named)
+    values = operands("Reduce", *arrays, *inits)
+    builder = builder or values[0].builder
+    shape = values[0].shape
+    places = integers(dimensions, "Reduce: dimensions_to_reduce")
+    if isinstance(shape, Shape):
+        with builder.checking("reduce", values):
+            places = tuple(dimension_number(shape, d) for d in places)
+    op = hlo.Reduce(places, builder.callee(computation, "Reduce: computation"))
+    return builder.add(op, values)
+
+
+def _reduce_arguments(
+    arguments: tuple, named: dict[str, Any]
+) -> tuple[XlaBuilder | None, list, list, Any, Any]:
+    single = not (arguments and isinstance(arguments[0], XlaBuilder) or "builder" in named)
+    names = ("operand", "init_value") if single else ("builder", "operands", "init_values")
+    names = (*names, "computation", "dimensions_to_reduce")
+    given = dict(zip(names, arguments, strict=False)) | named
+    if set(given) != set(names) or len(arguments) > len(names):
+        raise InvalidArgument(f"Reduce: found {sorted(given)}, wanted {list(names)}")
+    if single:
+        return (
+            None,
+            [given["operand"]],
+            [given["init_value"]],
+            given["computation"],
+            given["dimensions_to_reduce"],
+        )
+    arrays, inits = given["operands"], given["init_values"]
+    arrays = [arrays] if isinstance(arrays, XlaOp) else list(arrays)
+    inits = [inits] if isinstance(inits, XlaOp) else list(inits)
+    return given["builder"], arrays, inits, given["computation"], given["dimensions_to_reduce"]
+
+
+def ReduceAll(operand: object, init_value: object, computation: object) -> XlaOp:
+    """Combines all elements into a scalar."""
+    value, init = operands("ReduceAll", operand, init_value)
+    rank = value.shape.rank if isinstance(value.shape, Shape) else 0
+    return Reduce(value, init, computation, range(rank))
+
+
+def Sort(
+    builder: XlaBuilder, operands: Sequence[object], comparator: object = None, dimension: int = -1,
+    is_stable: bool = False,
+) -> XlaOp:  # fmt: skip
+    """The operands, permuted alike along the dimension; ascending in the order of the first without a
+    comparator.
+    """
+    values = [as_op("Sort", builder, value) for value in operands]
+    if not values or not isinstance(values[0].shape, Shape):
+        raise InvalidArgument("Sort: wanted at least one array")
+    if comparator is None:
+        comparator = _comparator(builder, values, LtTotalOrder)
+    called = builder.callee(comparator, "Sort: comparator")
+    with builder.checking("sort", values):
+        place = dimension_number(values[0].shape, dimension)
+    return builder.add(hlo.Sort((place,), bool(is_stable), called), values)
+
+
+def _comparator(builder: XlaBuilder, values: Sequence[XlaOp], relation: Any) -> object:
+    sub = builder.sub_builder("comparator")
+    first = [Shape(v.dtype) for v in values]
+    parameters = [sub.parameter(n, first[n // 2], f"{'lr'[n % 2]}{n // 2}") for n in range(2 * len(values))]
+    return sub.build(relation(parameters[0], parameters[1]))
+
+
+def TopK(input: object, k: int) -> XlaOp:
+    """A tuple of the `k` largest elements of every row, in descending order, and their places in it (s32)."""
+    (value,) = operands("TopK", input)
+    builder, shape = value.builder, value.shape
+    if not isinstance(shape, Shape) or not shape.rank or not 0 <= k <= shape.dims[-1]:
+        raise InvalidArgument(
+            f"TopK: found {shape.to_string(layout=False)} and k={k}, wanted rows of at least k elements"
+        )
+    places = Iota(builder, Shape(S32, shape.dims), shape.rank - 1)
+    ordered = Sort(builder, [value, places], _comparator(builder, [value, places], GtTotalOrder), -1, True)
+    limits = (*shape.dims[:-1], k)
+    return Tuple(builder, [Slice(GetTupleElement(ordered, n), [0] * shape.rank, limits) for n in range(2)])
+
+
+def OptimizationBarrier(operand: XlaOp) -> XlaOp:
+    """The operand; nothing is moved across."""
+    (value,) = operands("OptimizationBarrier", operand)
+    return value.builder.add(hlo.OptBarrier(), (value,))
+
+
+def AfterAll(builder: XlaBuilder, tokens: Sequence[XlaOp]) -> XlaOp:
+    """A token that comes after all of `tokens`."""
+    return builder.add(hlo.AfterAll(), list(tokens))
+
+
+def CreateToken(builder: XlaBuilder) -> XlaOp:
+    """A token that comes after nothing."""
+    return AfterAll(builder, [])
+
+
+def DynamicReshape(
+    operand: object,
+    dim_sizes: Sequence[object],
+    new_size_bounds: Sequence[int],
+    dims_are_dynamic: Sequence[bool],
+) -> XlaOp:
+    """Reshapes to sizes that the program computes, within bounds."""
+    (value,) = operands("DynamicReshape", operand)
+    sizes = [
+        as_op("DynamicReshape", value.builder, np.int32(s) if isinstance(s, int) else s) for s in dim_sizes
+    ]
+    with value.builder.checking("dynamic-reshape", (value, *sizes)):
+        result = Shape(
+            value.dtype, integers(new_size_bounds, "new_size_bounds"), [bool(d) for d in dims_are_dynamic]
+        )
+    return value.builder.add(hlo.DynamicReshape(result), (value, *sizes))
+
+
+def CustomCall(
+    builder: XlaBuilder, call_target_name: bytes | str, operands: Sequence[object], shape: AnyShape,
+    opaque: bytes | str = b"", has_side_effect: bool = False,
+    schedule: CustomCallSchedule = CustomCallSchedule.SCHEDULE_NONE,
+    api_version: CustomCallApiVersion = CustomCallApiVersion.API_VERSION_ORIGINAL,
+) -> XlaOp:  # fmt: skip
+    """What the function named `call_target_name` computes from the operands."""
+    return _custom_call(
+        builder, call_target_name, operands, shape, opaque, has_side_effect, schedule, api_version
+    )
+
+
+def CustomCallWithLayout(
+    builder: XlaBuilder, call_target_name: bytes | str, operands: Sequence[object], shape_with_layout:
+    AnyShape, operand_shapes_with_layout: Sequence[AnyShape], opaque: bytes | str = b"", has_side_effect: bool
+    = False, schedule: CustomCallSchedule = CustomCallSchedule.SCHEDULE_NONE,
+    api_version: CustomCallApiVersion = CustomCallApiVersion.API_VERSION_ORIGINAL,
+) -> XlaOp:  # fmt: skip
+    """A custom call that sees its operands and result in the layouts of the given shapes."""
+    return _custom_call(
+        builder, call_target_name, operands, shape_with_layout, opaque, has_side_effect, schedule,
+        api_version, operand_layout_constraints=tuple(operand_shapes_with_layout),
+    )  # fmt: skip
+
+
+def CustomCallWithAliasing(
+    builder: XlaBuilder, call_target_name: bytes | str, operands: Sequence[object], shape_with_layout:
+    AnyShape, operand_shapes_with_layout: Sequence[AnyShape], opaque: bytes | str = b"", has_side_effect: bool
+    = False, output_operand_aliasing: Sequence[tuple[Any, tuple[int, Any]]] = (), literal: object = None,
+    schedule: CustomCallSchedule = CustomCallSchedule.SCHEDULE_NONE,
+    api_version: CustomCallApiVersion = CustomCallApiVersion.API_VERSION_ORIGINAL,
+) -> XlaOp:  # fmt: skip
+    """A custom call with layouts, some of whose results lie in the memory of operands."""
+    _no_literal(literal)
+    return _custom_call(
+        builder, call_target_name, operands, shape_with_layout, opaque, has_side_effect, schedule,
+        api_version, operand_layout_constraints=tuple(operand_shapes_with_layout),
+        output_to_operand_aliasing=_aliases(output_operand_aliasing),
+    )  # fmt: skip
+
+
+def CustomCallWithComputation(
+    builder: XlaBuilder, call_target_name: bytes | str, operands: Sequence[object], computation: object,
+    shape: AnyShape, opaque: bytes | str = b"", has_side_effect: bool = False,
+    output_operand_aliasing: Sequence[tuple[Any, tuple[int, Any]]] = (), literal: object = None,
+    schedule: CustomCallSchedule = CustomCallSchedule.SCHEDULE_NONE,
+    api_version: CustomCallApiVersion = CustomCallApiVersion.API_VERSION_ORIGINAL,
+) -> XlaOp:  # fmt: skip
+    """A custom call that is given a computation."""
+    _no_literal(literal)
+    return _custom_call(
+        builder, call_target_name, operands, shape, opaque, has_side_effect, schedule, api_version,
+        output_to_operand_aliasing=_aliases(output_operand_aliasing),
+        called_computations=(builder.callee(computation, "CustomCall: computation"),),
+    )  # fmt: skip
+
+
+def _custom_call(
+    builder: XlaBuilder, target: bytes | str, operands: Sequence[object], shape: AnyShape, opaque: bytes |
+    str, has_side_effect: bool, schedule: CustomCallSchedule, api_version: CustomCallApiVersion, **more: Any,
+) -> XlaOp:  # fmt: skip
+    if not isinstance(shape, AnyShape):
+        raise InvalidArgument(f"CustomCall: the result shape is {shape!r}, wanted a shape")
+    op = hlo.CustomCall(
+        shape,
+        custom_call_target=_text(target),
+        custom_call_has_side_effect=bool(has_side_effect),
+        schedule=Schedule(schedule.name),
+        api_version=ApiVersion(CustomCallApiVersion(api_version).name),
+        **more,
+    )
+    values = [as_op("CustomCall", builder, value) for value in operands]
+    return builder.add(op, values, backend_config=_text(opaque))
+
+
+def _text(value: bytes | str) -> str:
+    return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value
+
+
+def _no_literal(literal: object) -> None:
+    if literal is not None:
+        raise UnsupportedError("CustomCall: literal is not implemented; pass it as a constant operand")
+
+
+def _aliases(pairs: Sequence[tuple[Any, tuple[int, Any]]]) -> tuple[OutputAlias, ...]:
+    return tuple(OutputAlias(tuple(output), int(operand), tuple(index)) for output, (operand, index) in pairs)

@@ -1,0 +1,97 @@
+"""Arguments of builder functions as ops: what may stand where an `XlaOp` or an element type is wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from axla.builder.xla_builder import XlaBuilder, XlaOp
+from axla.core.dtypes import BY_NAME, DType, from_numpy
+from axla.core.errors import InvalidArgument
+from axla.core.shape import Shape
+
+_PYTHON_NUMBERS = (bool, int, float, complex)  # exactly these types are weak; NumPy's scalars are not
+
+
+def builder_of(what: str, values: Iterable[object]) -> XlaBuilder:
+    """The builder of the first operand that is an op."""
+    for value in values:
+        if isinstance(value, XlaOp):
+            return value.builder
+    raise InvalidArgument(f"{what}: at least one operand must be an XlaOp")
+
+
+def operands(what: str, *values: object) -> list[XlaOp]:
+    """The operands as ops of one builder; a Python number takes the element type of the first operand that
+    has one.
+    """
+    builder = builder_of(what, values)
+    weak = [type(value) in _PYTHON_NUMBERS for value in values]
+    ops = [None if w else as_op(what, builder, v) for w, v in zip(weak, values, strict=True)]
+    if not any(weak):
+        return ops  # type: ignore[return-value]
+    shapes = [op.shape for op in ops if op is not None]
+    like = next((s.dtype for s in shapes if isinstance(s, Shape)), None)
+    return [number(what, builder, v, like) if op is None else op for op, v in zip(ops, values, strict=True)]
+
+
+def as_op(what: str, builder: XlaBuilder, value: object) -> XlaOp:
+    """An op as it is, a literal or NumPy value as a constant."""
+    if isinstance(value, XlaOp):
+        return value
+    if type(value) in _PYTHON_NUMBERS:
+        return number(what, builder, value, None)
+    try:
+        return builder.constant(value)
+    except InvalidArgument as error:
+        raise InvalidArgument(
+            f"{what}: an operand is a {type(value).__name__}, wanted an XlaOp or what NumPy takes "
+            f"({error.message})"
+        ) from None
+
+
+def number(what: str, builder: XlaBuilder, value: Any, like: DType | None) -> XlaOp:
+    """A Python number as a scalar constant of type `like`, which must hold it."""
+    if like is None:
+        raise InvalidArgument(f"{what}: {value!r} needs an array beside it to take the element type from")
+    if not _holds(like, value):
+        raise InvalidArgument(
+            f"{what}: the Python number {value!r} is not a value of {like}; "
+            "give a NumPy scalar or convert the array"
+        )
+    return builder.constant(np.asarray(value).astype(like.numpy))
+
+
+def _holds(dtype: DType, value: Any) -> bool:
+    if isinstance(value, bool):
+        return True
+    if isinstance(value, int):
+        if not dtype.is_integer:
+            return not dtype.is_pred
+        low = -(1 << (dtype.bits - 1)) if dtype.is_signed else 0
+        return low <= value < low + (1 << dtype.bits)
+    return dtype.is_inexact if isinstance(value, float) else dtype.is_complex
+
+
+def element_type(value: object, what: str = "element type") -> DType:
+    """The element type that an HLO name, a NumPy type or an element type names."""
+    if isinstance(value, DType):
+        return value
+    if isinstance(value, str) and value.lower() in BY_NAME:
+        return BY_NAME[value.lower()]
+    try:
+        return from_numpy(value)
+    except TypeError:
+        raise InvalidArgument(
+            f"{what}: found {value!r}, wanted an element type such as 'f32' or np.float32"
+        ) from None
+
+
+def integers(values: Sequence[int] | np.ndarray, what: str) -> tuple[int, ...]:
+    """A tuple of Python ints."""
+    try:
+        return tuple(int(v.__index__()) for v in values)
+    except (TypeError, AttributeError):
+        raise InvalidArgument(f"{what}: found {values!r}, wanted a sequence of integers") from None

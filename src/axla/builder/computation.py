@@ -1,0 +1,68 @@
+"""A built computation: what a builder gives, and what ops that call code take."""
+
+from __future__ import annotations
+
+from axla.core.errors import InvalidArgument
+from axla.core.shape import ProgramShape
+from axla.ir.graph import Computation, Module
+
+
+class XlaComputation:
+    """A finished program. It may be compiled, or called by an op of any builder; its module must not be
+    changed then.
+    """
+
+    __slots__ = ("_module", "__weakref__")
+
+    def __init__(self, module: Module | None = None) -> None:
+        self._module = module
+
+    @property
+    def is_null(self) -> bool:
+        """Whether this is the empty computation that stands for one that could not be built."""
+        return self._module is None
+
+    @property
+    def module(self) -> Module:
+        if self._module is None:
+            raise InvalidArgument(
+                "computation: this one is empty: building it failed, see the builder's first error"
+            )
+        return self._module
+
+    @property
+    def entry(self) -> Computation:
+        return self.module.entry
+
+    @property
+    def name(self) -> str:
+        return self.module.name
+
+    @property
+    def program_shape(self) -> ProgramShape:
+        return self.entry.program_shape
+
+    def get_program_shape(self) -> ProgramShape:
+        return self.program_shape
+
+    def get_hlo_module(self) -> Module:
+        return self.module
+
+    def as_hlo_text(self) -> str:
+        return self.module.to_string()
+
+    def __repr__(self) -> str:
+        return (
+            "XlaComputation()"
+            if self._module is None
+            else f"XlaComputation({self.name}: {self.program_shape})"
+        )
+
+
+def computation_of(value: object, what: str) -> Computation:
+    """The entry computation of an argument that must be a computation."""
+    if isinstance(value, XlaComputation):
+        return value.entry
+    if isinstance(value, Module):
+        return value.entry
+    raise InvalidArgument(f"{what}: found {type(value).__name__}, wanted an XlaComputation")

@@ -1,0 +1,211 @@
+"""Elementwise functions of the builder, with XLA's names and argument order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import axla.ops as hlo
+from axla.builder.broadcasting import broadcast_pair, scalars_to
+from axla.builder.coerce import element_type, operands
+from axla.builder.xla_builder import XlaOp
+from axla.core.errors import InvalidArgument, UnsupportedError
+from axla.core.shape import Shape
+from axla.ir.attributes import CompareType, Direction
+from axla.ir.op import Op
+
+Unary = Callable[..., XlaOp]
+Binary = Callable[..., XlaOp]
+
+
+def _unary(name: str, op: Op) -> Unary:
+    def function(operand: object, result_accuracy: object = None) -> XlaOp:
+        if result_accuracy is not None and getattr(result_accuracy, "mode", None) != "DEFAULT":
+            raise UnsupportedError(
+                f"{name}: result_accuracy={result_accuracy!r}; only the default accuracy is implemented"
+            )
+        (value,) = operands(name, operand)
+        return value.builder.add(op, (value,))
+
+    return _named(function, name, op)
+
+
+def _binary(name: str, op: Op) -> Binary:
+    def function(lhs: object, rhs: object, broadcast_dimensions: Sequence[int] | None = None) -> XlaOp:
+        left, right = operands(name, lhs, rhs)
+        return left.builder.add(op, broadcast_pair(op.opcode, left, right, broadcast_dimensions))
+
+    return _named(function, name, op)
+
+
+def _named(function: Any, name: str, op: Op) -> Any:
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = type(op).__doc__
+    return function
+
+
+Abs = _unary("Abs", hlo.Abs())
+Neg = _unary("Neg", hlo.Negate())
+Sign = _unary("Sign", hlo.Sign())
+Ceil = _unary("Ceil", hlo.Ceil())
+Floor = _unary("Floor", hlo.Floor())
+Round = _unary("Round", hlo.RoundNearestAfz())
+RoundNearestEven = _unary("RoundNearestEven", hlo.RoundNearestEven())
+IsFinite = _unary("IsFinite", hlo.IsFinite())
+Not = _unary("Not", hlo.Not())
+PopulationCount = _unary("PopulationCount", hlo.Popcnt())
+Clz = _unary("Clz", hlo.CountLeadingZeros())
+Real = _unary("Real", hlo.Real())
+Imag = _unary("Imag", hlo.Imag())
+Sqrt = _unary("Sqrt", hlo.Sqrt())
+Rsqrt = _unary("Rsqrt", hlo.Rsqrt())
+Cbrt = _unary("Cbrt", hlo.Cbrt())
+Exp = _unary("Exp", hlo.Exponential())
+Expm1 = _unary("Expm1", hlo.ExponentialMinusOne())
+Log = _unary("Log", hlo.Log())
+Log1p = _unary("Log1p", hlo.LogPlusOne())
+Logistic = _unary("Logistic", hlo.Logistic())
+Tanh = _unary("Tanh", hlo.Tanh())
+Sin = _unary("Sin", hlo.Sine())
+Cos = _unary("Cos", hlo.Cosine())
+Tan = _unary("Tan", hlo.Tan())
+Erf = _unary("Erf", hlo.Erf())
+
+Add = _binary("Add", hlo.Add())
+Sub = _binary("Sub", hlo.Subtract())
+Mul = _binary("Mul", hlo.Multiply())
+Div = _binary("Div", hlo.Divide())
+Rem = _binary("Rem", hlo.Remainder())
+Max = _binary("Max", hlo.Maximum())
+Min = _binary("Min", hlo.Minimum())
+Pow = _binary("Pow", hlo.Power())
+Atan2 = _binary("Atan2", hlo.Atan2())
+And = _binary("And", hlo.And())
+Or = _binary("Or", hlo.Or())
+Xor = _binary("Xor", hlo.Xor())
+ShiftLeft = _binary("ShiftLeft", hlo.ShiftLeft())
+ShiftRightArithmetic = _binary("ShiftRightArithmetic", hlo.ShiftRightArithmetic())
+ShiftRightLogical = _binary("ShiftRightLogical", hlo.ShiftRightLogical())
+Complex = _binary("Complex", hlo.Complex())
+
+Eq = _binary("Eq", hlo.Compare(Direction.EQ))
+Ne = _binary("Ne", hlo.Compare(Direction.NE))
+Ge = _binary("Ge", hlo.Compare(Direction.GE))
+Gt = _binary("Gt", hlo.Compare(Direction.GT))
+Le = _binary("Le", hlo.Compare(Direction.LE))
+Lt = _binary("Lt", hlo.Compare(Direction.LT))
+
+
+def _total_order(name: str, direction: Direction) -> Binary:
+    floats = hlo.Compare(direction, CompareType.TOTAL_ORDER)
+    others = hlo.Compare(direction)
+
+    def function(lhs: object, rhs: object, broadcast_dimensions: Sequence[int] | None = None) -> XlaOp:
+        left, right = operands(name, lhs, rhs)
+        op = floats if isinstance(left.shape, Shape) and left.shape.dtype.is_float else others
+        return left.builder.add(op, broadcast_pair("compare", left, right, broadcast_dimensions))
+
+    return _named(function, name, floats)
+
+
+EqTotalOrder = _total_order("EqTotalOrder", Direction.EQ)
+NeTotalOrder = _total_order("NeTotalOrder", Direction.NE)
+GeTotalOrder = _total_order("GeTotalOrder", Direction.GE)
+GtTotalOrder = _total_order("GtTotalOrder", Direction.GT)
+LeTotalOrder = _total_order("LeTotalOrder", Direction.LE)
+LtTotalOrder = _total_order("LtTotalOrder", Direction.LT)
+
+
+def ShiftRight(lhs: object, rhs: object, broadcast_dimensions: Sequence[int] | None = None) -> XlaOp:
+    """Shifts right, keeping the sign of signed integers."""
+    left, right = operands("ShiftRight", lhs, rhs)
+    signed = isinstance(left.shape, Shape) and left.shape.dtype.is_signed
+    return (ShiftRightArithmetic if signed else ShiftRightLogical)(left, right, broadcast_dimensions)
+
+
+def Compare(
+    lhs: object, rhs: object, broadcast_dimensions: Sequence[int] | None, direction: Direction | str,
+    compare_type: CompareType | str | None = None,
+) -> XlaOp:  # fmt: skip
+    """pred: whether `lhs` stands in relation `direction` to `rhs`."""
+    left, right = operands("Compare", lhs, rhs)
+    op = hlo.Compare(Direction(direction), None if compare_type is None else CompareType(compare_type))
+    return left.builder.add(op, broadcast_pair("compare", left, right, broadcast_dimensions))
+
+
+def Select(pred: object, on_true: object, on_false: object) -> XlaOp:
+    """`on_true` where `pred` holds, else `on_false`; scalars fit every shape, tuples are chosen whole."""
+    first, second = (
+        operands("Select", on_true, on_false) if not _both_plain(on_true, on_false) else (on_true, on_false)
+    )
+    if not isinstance(first, XlaOp) or not isinstance(second, XlaOp):
+        raise InvalidArgument("Select: on_true or on_false must be an XlaOp")
+    (chooser, *_) = operands("Select", pred, first)
+    if first.shape.is_tuple:
+        return _select_tuple(chooser, first, second)
+    sized = next((v for v in (first, second, chooser) if getattr(v.shape, "dims", ())), first)
+    values = [scalars_to(sized, v) for v in (chooser, first, second)]
+    return chooser.builder.add(hlo.Select(), values)
+
+
+def _both_plain(on_true: object, on_false: object) -> bool:
+    return not isinstance(on_true, XlaOp) and not isinstance(on_false, XlaOp)
+
+
+def _select_tuple(pred: XlaOp, on_true: XlaOp, on_false: XlaOp) -> XlaOp:
+    """HLO's select takes arrays: a tuple is chosen element by element."""
+    builder = pred.builder
+    if on_true.shape.logical is not on_false.shape.logical or getattr(pred.shape, "dims", None) != ():
+        builder.fail(
+            "select",
+            (pred, on_true, on_false),
+            "select of tuples: wanted a scalar pred and one shape  [select_tuple]",
+        )
+    elements = []
+    for k in range(len(on_true)):
+        a, b = on_true[k], on_false[k]
+        elements.append(Select(pred, a, b))
+    return builder.add(hlo.Tuple(), elements)
+
+
+def Clamp(min: object, operand: object, max: object) -> XlaOp:
+    """minimum(maximum(min, operand), max); scalar bounds hold for all elements."""
+    value, low, high = operands("Clamp", operand, min, max)
+    return value.builder.add(hlo.Clamp(), (scalars_to(value, low), value, scalars_to(value, high)))
+
+
+def ConvertElementType(operand: object, new_element_type: Any) -> XlaOp:
+    """The same numbers in another element type."""
+    (value,) = operands("ConvertElementType", operand)
+    shape = _array(value, "convert")
+    dtype = element_type(new_element_type, "ConvertElementType: new_element_type")
+    if shape.dtype.is_complex and not dtype.is_complex:
+        value = Real(value)
+    return value.builder.add(hlo.Convert(Shape(dtype, shape.dims, shape.dynamic)), (value,))
+
+
+def BitcastConvertType(operand: object, new_element_type: Any) -> XlaOp:
+    """The same bits in another element type; between widths the last dimension holds the parts."""
+    (value,) = operands("BitcastConvertType", operand)
+    shape = _array(value, "bitcast-convert")
+    dtype = element_type(new_element_type, "BitcastConvertType: new_element_type")
+    dims, dynamic = shape.dims, shape.dynamic
+    if dtype.bits < shape.dtype.bits:
+        dims, dynamic = (*dims, shape.dtype.bits // dtype.bits), (*dynamic, False)
+    elif dtype.bits > shape.dtype.bits:
+        dims, dynamic = dims[:-1], dynamic[:-1]
+    return value.builder.add(hlo.BitcastConvert(Shape(dtype, dims, dynamic)), (value,))
+
+
+def ReducePrecision(operand: object, exponent_bits: int, mantissa_bits: int) -> XlaOp:
+    """The operand rounded to a float of fewer bits, in its own type."""
+    (value,) = operands("ReducePrecision", operand)
+    return value.builder.add(hlo.ReducePrecision(int(exponent_bits), int(mantissa_bits)), (value,))
+
+
+def _array(value: XlaOp, what: str) -> Shape:
+    if not isinstance(value.shape, Shape):
+        value.builder.fail(
+            what, (value,), f"{what}: the operand must be an array  [{what.replace('-', '_')}_array]"
+        )
+    return value.shape

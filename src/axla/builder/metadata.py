@@ -1,0 +1,41 @@
+"""What a builder notes on instructions: where the user's program made them."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from os.path import dirname
+
+from axla.ir.graph import SourceLocation
+
+_PACKAGE = dirname(dirname(__file__))
+
+
+@dataclass(frozen=True, slots=True)
+class OpMetadata:
+    """Where an op comes from: the framework's op type and name, and the line of the program."""
+
+    op_type: str = ""
+    op_name: str = ""
+    source_file: str = ""
+    source_line: int = 0
+
+
+def user_line() -> tuple[str, int]:
+    """File and line of the nearest caller outside this package."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        if not code.co_filename.startswith(_PACKAGE):
+            return code.co_filename, frame.f_lineno
+        frame = frame.f_back  # type: ignore[assignment]
+    return "", 0
+
+
+def location(metadata: OpMetadata | None, file: str, line: int) -> SourceLocation:
+    """The location of an op made at `file:line`; what the user's metadata gives wins."""
+    if metadata is None:
+        return SourceLocation(source_file=file, source_line=line)
+    if metadata.source_file or metadata.source_line:
+        file, line = metadata.source_file, metadata.source_line
+    return SourceLocation(metadata.op_type, metadata.op_name, file, line)

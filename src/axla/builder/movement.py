@@ -1,0 +1,360 @@
+"""Functions of the builder that move, cut and make elements without computing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+import axla.ops as hlo
+from axla.builder.broadcasting import stretch
+from axla.builder.coerce import as_op, element_type, integers, operands
+from axla.builder.records import padding_config
+from axla.builder.xla_builder import XlaBuilder, XlaOp
+from axla.core.dtypes import S32, DType
+from axla.core.errors import InvalidArgument
+from axla.core.shape import AnyShape, Shape
+from axla.core.shape_util import dimension_number
+from axla.ir.attributes import SliceDims
+from axla.ir.op import reject
+
+
+def _array(what: str, operand: object) -> tuple[XlaOp, Shape]:
+    (value,) = operands(what, operand)
+    if not isinstance(value.shape, Shape):
+        value.builder.fail(what, (value,), f"{what}: the operand must be an array  [operand_array]")
+    return value, value.shape
+
+
+def Parameter(
+    builder: XlaBuilder, parameter_number: int, shape: AnyShape, name: str = "",
+    replicated_at_leaf_buffers: Sequence[bool] = (),
+) -> XlaOp:  # fmt: skip
+    """The argument `parameter_number` of the computation."""
+    return builder.parameter(parameter_number, shape, name)
+
+
+def Constant(builder: XlaBuilder, literal: object) -> XlaOp:
+    """A constant: a literal, or anything NumPy takes."""
+    return builder.constant(literal)
+
+
+ConstantLiteral = Constant
+
+
+def Broadcast(operand: object, sizes: Sequence[int]) -> XlaOp:
+    """Adds dimensions of the given sizes on the left and repeats the operand along them."""
+    value, shape = _array("Broadcast", operand)
+    new = integers(sizes, "Broadcast: sizes")
+    result = Shape(shape.dtype, (*new, *shape.dims), (*(False,) * len(new), *shape.dynamic))
+    return value.builder.add(hlo.Broadcast(result, tuple(range(len(new), result.rank))), (value,))
+
+
+def BroadcastInDim(operand: object, shape: Sequence[int], broadcast_dimensions: Sequence[int]) -> XlaOp:
+    """The operand in the sizes `shape`, its dimension k being dimension `broadcast_dimensions[k]`; sizes 1
+    stretch.
+    """
+    value, source = _array("BroadcastInDim", operand)
+    dims = integers(shape, "BroadcastInDim: shape")
+    places = integers(broadcast_dimensions, "BroadcastInDim: broadcast_dimensions")
+    with value.builder.checking("broadcast-in-dim", (value,)):
+        _check_in_dim(source, dims, places)
+    dynamic = [False] * len(dims)
+    for k, place in enumerate(places):
+        dynamic[place] = source.dynamic[k]
+    if source.dims == dims and places == tuple(range(len(dims))):
+        return value.builder.add(hlo.Broadcast(Shape(source.dtype, dims, dynamic), places), (value,))
+    return stretch(value, tuple(zip(dims, dynamic, strict=True)), places)
+
+
+def _check_in_dim(source: Shape, dims: tuple[int, ...], places: tuple[int, ...]) -> None:
+    if len(places) != source.rank:
+        reject(
+            "broadcast_in_dim_count",
+            f"broadcast_dimensions={list(places)}: wanted one entry per dimension of {source}",
+        )
+    if any(not 0 <= p < len(dims) for p in places):
+        reject(
+            "broadcast_in_dim_range",
+            f"broadcast_dimensions={list(places)}: wanted dimensions of {list(dims)}",
+        )
+    if any(p >= q for p, q in zip(places, places[1:], strict=False)):
+        reject("broadcast_in_dim_order", f"broadcast_dimensions={list(places)} must be strictly increasing")
+    for k, place in enumerate(places):
+        if source.dims[k] not in (1, dims[place]):
+            reject(
+                "broadcast_in_dim_size",
+                f"dimension {k} has size {source.dims[k]}, dimension {place} of {list(dims)} has "
+                f"{dims[place]}: wanted the same size, or 1",
+            )
+
+
+def Reshape(operand: object, new_sizes: Sequence[int], *more: Sequence[int]) -> XlaOp:
+    """The same elements in row-major order in other sizes; `Reshape(x, dimensions, sizes)` transposes
+    first.
+    """
+    value, shape = _array("Reshape", operand)
+    if more:
+        value = Transpose(value, new_sizes)
+        new_sizes = more[0]
+        shape = _array("Reshape", value)[1]
+    dims = integers(new_sizes, "Reshape: new_sizes")
+    return value.builder.add(hlo.Reshape(Shape(shape.dtype, dims, _kept_dynamic(shape, dims))), (value,))
+
+
+def _kept_dynamic(shape: Shape, dims: tuple[int, ...]) -> tuple[bool, ...]:
+    """Which dimensions of the result stay dynamic: those that reshape leaves whole."""
+    if not shape.is_dynamic:
+        return ()
+    marks = [False] * len(dims)
+    for d, dynamic in enumerate(shape.dynamic):
+        before = prod(shape.dims[:d])
+        found = [e for e in range(len(dims)) if dims[e] == shape.dims[d] and prod(dims[:e]) == before]
+        if dynamic and not found:
+            reject(
+                "reshape_dynamic",
+                f"reshape: dynamic dimension {d} of {shape} must stay whole in {list(dims)}",
+            )
+        if dynamic:
+            marks[found[-1]] = True
+    return tuple(marks)
+
+
+def Collapse(operand: object, dimensions: Sequence[int]) -> XlaOp:
+    """Merges consecutive dimensions into one."""
+    value, shape = _array("Collapse", operand)
+    merged = integers(dimensions, "Collapse: dimensions")
+    if any(q != p + 1 for p, q in zip(merged, merged[1:], strict=False)) or any(
+        not 0 <= d < shape.rank for d in merged
+    ):
+        value.builder.fail(
+            "collapse", (value,),
+            f"collapse: dimensions={list(merged)} are not consecutive dimensions of "
+            f"{shape.to_string(layout=False)}  [collapse_c1]",
+        )  # fmt: skip
+    if len(merged) <= 1:
+        return value
+    size = prod(shape.dims[merged[0] : merged[-1] + 1])
+    return Reshape(value, (*shape.dims[: merged[0]], size, *shape.dims[merged[-1] + 1 :]))
+
+
+def Transpose(operand: object, permutation: Sequence[int]) -> XlaOp:
+    """Permutes dimensions: dimension k of the result is dimension `permutation[k]` of the operand."""
+    value, _ = _array("Transpose", operand)
+    return value.builder.add(hlo.Transpose(integers(permutation, "Transpose: permutation")), (value,))
+
+
+def Rev(operand: object, dimensions: Sequence[int]) -> XlaOp:
+    """Turns the order of elements around along `dimensions`."""
+    value, _ = _array("Rev", operand)
+    return value.builder.add(hlo.Reverse(integers(dimensions, "Rev: dimensions")), (value,))
+
+
+def Slice(
+    operand: object,
+    start_indices: Sequence[int],
+    limit_indices: Sequence[int],
+    strides: Sequence[int] | None = None,
+) -> XlaOp:
+    """The elements from start up to limit with a stride, per dimension."""
+    value, _ = _array("Slice", operand)
+    starts = integers(start_indices, "Slice: start_indices")
+    limits = integers(limit_indices, "Slice: limit_indices")
+    steps = (1,) * len(starts) if strides is None else integers(strides, "Slice: strides")
+    return value.builder.add(hlo.Slice(SliceDims(starts, limits, steps)), (value,))
+
+
+def SliceInDim(operand: object, start_index: int, limit_index: int, stride: int, dimno: int) -> XlaOp:
+    """A slice along one dimension, the others whole."""
+    value, shape = _array("SliceInDim", operand)
+    dim = dimension_number(shape, dimno)
+    starts, limits, steps = [0] * shape.rank, list(shape.dims), [1] * shape.rank
+    starts[dim], limits[dim], steps[dim] = start_index, limit_index, stride
+    return Slice(value, starts, limits, steps)
+
+
+def DynamicSlice(operand: object, start_indices: Any, slice_sizes: Sequence[int]) -> XlaOp:
+    """The window of `slice_sizes` at `start_indices`, clamped so that it lies inside."""
+    value, _ = _array("DynamicSlice", operand)
+    starts = _start_indices("DynamicSlice", value, start_indices)
+    return value.builder.add(
+        hlo.DynamicSlice(integers(slice_sizes, "DynamicSlice: slice_sizes")), (value, *starts)
+    )
+
+
+def DynamicSliceInDim(operand: object, start: object, size: int, dimno: int) -> XlaOp:
+    """A window along one dimension, the others whole."""
+    value, shape = _array("DynamicSliceInDim", operand)
+    dim = dimension_number(shape, dimno)
+    sizes = list(shape.dims)
+    sizes[dim] = size
+    return DynamicSlice(value, [start if d == dim else 0 for d in range(shape.rank)], sizes)
+
+
+def DynamicUpdateSlice(operand: object, update: object, start_indices: Any) -> XlaOp:
+    """`operand` with the window at `start_indices` replaced by `update`."""
+    value, window = operands("DynamicUpdateSlice", operand, update)
+    starts = _start_indices("DynamicUpdateSlice", value, start_indices)
+    return value.builder.add(hlo.DynamicUpdateSlice(), (value, window, *starts))
+
+
+def _start_indices(what: str, operand: XlaOp, indices: Any) -> list[XlaOp]:
+    """Scalars of one integer type: a vector is cut into them, Python numbers take the type of the others (or
+    s32).
+    """
+    builder = operand.builder
+    if isinstance(indices, XlaOp):
+        shape = indices.shape
+        if not isinstance(shape, Shape) or shape.rank != 1:
+            builder.fail(
+                what,
+                (operand, indices),
+                f"{what}: start indices must be scalars or one vector  [start_indices]",
+            )
+        return [Reshape(Slice(indices, [k], [k + 1]), ()) for k in range(shape.dims[0])]
+    found = [i if isinstance(i, XlaOp) else np.asarray(i) for i in indices]
+    types = [i.shape.dtype for i in found if isinstance(i, XlaOp) and isinstance(i.shape, Shape)]
+    like = types[0] if types else S32
+    return [i if isinstance(i, XlaOp) else builder.constant(i.astype(like.numpy)) for i in found]
+
+
+def Pad(operand: object, padding_value: object, padding_config_: Any) -> XlaOp:
+    """Puts `padding_value` around the operand and between its elements; negative edges cut off."""
+    value, fill = operands("Pad", operand, padding_value)
+    return value.builder.add(hlo.Pad(padding_config(padding_config_)), (value, fill))
+
+
+def PadInDim(operand: object, padding_value: object, dimno: int, pad_lo: int, pad_hi: int) -> XlaOp:
+    """Pads both ends of one dimension."""
+    value, shape = _array("PadInDim", operand)
+    dim = dimension_number(shape, dimno)
+    return Pad(
+        value, padding_value, [(pad_lo, pad_hi, 0) if d == dim else (0, 0, 0) for d in range(shape.rank)]
+    )
+
+
+def ConcatInDim(builder: XlaBuilder, operands: Sequence[object], dimension: int) -> XlaOp:
+    """The operands one behind the other along the dimension."""
+    values = [as_op("ConcatInDim", builder, value) for value in operands]
+    return builder.add(hlo.Concatenate((int(dimension),)), values)
+
+
+def Iota(builder: XlaBuilder, *arguments: Any, **named: Any) -> XlaOp:
+    """Iota(builder, shape, iota_dimension): the index along a dimension; Iota(builder, type, size): 0, 1,
+    2...
+    """
+    given = [*arguments, *(named[k] for k in ("shape", "type", "iota_dimension", "size") if k in named)]
+    if len(given) != 2:
+        raise InvalidArgument(
+            f"Iota: found {len(given)} arguments, wanted (shape, iota_dimension) or (type, size)"
+        )
+    first, second = given
+    if isinstance(first, Shape):
+        return builder.add(hlo.Iota(first, int(second)))
+    return builder.add(hlo.Iota(Shape(element_type(first, "Iota: type"), (int(second),)), 0))
+
+
+def ZerosLike(operand: object) -> XlaOp:
+    value, shape = _array("ZerosLike", operand)
+    return Broadcast(Zero(value.builder, shape.dtype), shape.dims)
+
+
+def Zero(builder: XlaBuilder, dtype: Any) -> XlaOp:
+    return builder.constant(np.zeros((), element_type(dtype).numpy))
+
+
+def One(builder: XlaBuilder, dtype: Any) -> XlaOp:
+    return builder.constant(np.ones((), element_type(dtype).numpy))
+
+
+def Index(operand: object, index: Any) -> XlaOp:
+    """NumPy's basic indexing: ints, slices, `...`, None; scalars of the program are clamped start indices."""
+    value, shape = _array("Index", operand)
+    entries = _expanded(index if isinstance(index, tuple) else (index,), shape)
+    starts, limits, steps, reversed_, dims, dynamic = [], [], [], [], [], {}
+    for entry in entries:
+        if entry is None:
+            dims.append(1)
+            continue
+        dim = len(starts)
+        size = shape.dims[dim]
+        if isinstance(entry, slice):
+            start, limit, step, count = _range(entry, size)
+            dims.append(count)
+            if step < 0:
+                reversed_.append(dim)
+            starts.append(start), limits.append(limit), steps.append(abs(step))
+        elif isinstance(entry, XlaOp):
+            dynamic[dim] = entry
+            starts.append(0), limits.append(size), steps.append(1)
+        else:
+            place = _place(entry, size, dim, shape)
+            starts.append(place), limits.append(place + 1), steps.append(1)
+    return _indexed(value, (starts, limits, steps), reversed_, dynamic, dims)
+
+
+def _expanded(entries: tuple, shape: Shape) -> list[Any]:
+    """Index entries with `...` and missing ones written out."""
+    given = sum(1 for e in entries if e is not None and e is not Ellipsis)
+    dots = sum(1 for e in entries if e is Ellipsis)
+    if given > shape.rank or dots > 1:
+        raise InvalidArgument(f"index {entries!r}: too many entries for {shape.to_string(layout=False)}")
+    rest = [slice(None)] * (shape.rank - given)
+    found: list[Any] = []
+    for entry in entries:
+        found.extend(rest) if entry is Ellipsis else found.append(entry)
+    return found if dots else [*found, *rest]
+
+
+def _range(entry: slice, size: int) -> tuple[int, int, int, int]:
+    """Start, limit, step and number of elements, the start being the lowest element also for negative
+    steps.
+    """
+    elements = range(*entry.indices(size))
+    if not elements:
+        return 0, 0, 1, 0
+    if elements.step < 0:
+        return elements[-1], elements[0] + 1, elements.step, len(elements)
+    return elements.start, elements.stop, elements.step, len(elements)
+
+
+def _place(entry: Any, size: int, dim: int, shape: Shape) -> int:
+    try:
+        place = entry.__index__()
+    except AttributeError:
+        raise InvalidArgument(
+            f"index: found {entry!r}, wanted ints, slices, None, ... or scalars of the program; "
+            "use Gather for arrays"
+        ) from None
+    if not -size <= place < size:
+        raise IndexError(f"index {place} is outside dimension {dim} of {shape.to_string(layout=False)}")
+    return place + size if place < 0 else place
+
+
+def _indexed(
+    value: XlaOp, ranges: Any, reversed_: list[int], dynamic: dict[int, XlaOp], dims: list[int]
+) -> XlaOp:
+    shape = value.shape
+    assert isinstance(shape, Shape)
+    if ranges != ([0] * shape.rank, list(shape.dims), [1] * shape.rank):
+        value = Slice(value, *ranges)
+    if reversed_:
+        value = Rev(value, reversed_)
+    if dynamic:
+        value = _dynamic_index(value, dynamic)
+    return value if _array("Index", value)[1].dims == tuple(dims) else Reshape(value, dims)
+
+
+def _dynamic_index(value: XlaOp, dynamic: dict[int, XlaOp]) -> XlaOp:
+    shape = _array("Index", value)[1]
+    kinds = {i.shape.dtype if isinstance(i.shape, Shape) else None for i in dynamic.values()}
+    like: DType = next(iter(kinds)) or S32 if len(kinds) == 1 else S32
+    zero = Zero(value.builder, like)
+    starts = []
+    for d in range(shape.rank):
+        index = dynamic.get(d, zero)
+        same = isinstance(index.shape, Shape) and index.shape.dtype is like
+        starts.append(index if same else value.builder.add(hlo.Convert(Shape(like)), (index,)))
+    return DynamicSlice(value, starts, [1 if d in dynamic else size for d, size in enumerate(shape.dims)])

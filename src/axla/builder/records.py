@@ -1,0 +1,190 @@
+"""Records that builder functions take, with the field names of XLA's protocol buffers."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from axla.core.errors import InvalidArgument
+from axla.ir import attributes
+
+
+@dataclass(slots=True)
+class PaddingConfigDimension:
+    edge_padding_low: int = 0
+    edge_padding_high: int = 0
+    interior_padding: int = 0
+
+
+@dataclass(slots=True)
+class PaddingConfig:
+    dimensions: list[PaddingConfigDimension] = field(default_factory=list)
+
+
+def make_padding_config(padding: Iterable[tuple[int, int, int]]) -> PaddingConfig:
+    """From (low, high, interior) per dimension."""
+    return PaddingConfig([PaddingConfigDimension(*triple) for triple in padding])
+
+
+def padding_config(value: Any) -> attributes.PaddingConfig:
+    """The op attribute for a PaddingConfig, or for (low, high, interior) per dimension."""
+    if isinstance(value, attributes.PaddingConfig):
+        return value
+    if isinstance(value, PaddingConfig):
+        value = [(d.edge_padding_low, d.edge_padding_high, d.interior_padding) for d in value.dimensions]
+    try:
+        triples = [(int(low), int(high), int(interior)) for low, high, interior in value]
+    except (TypeError, ValueError):
+        raise InvalidArgument(
+            f"padding_config: found {value!r}, wanted (low, high, interior) per dimension"
+        ) from None
+    low, high, interior = ([t[k] for t in triples] for k in range(3))
+    return attributes.PaddingConfig(tuple(low), tuple(high), tuple(interior))
+
+
+@dataclass(slots=True)
+class DotDimensionNumbers:
+    lhs_contracting_dimensions: list[int] = field(default_factory=list)
+    rhs_contracting_dimensions: list[int] = field(default_factory=list)
+    lhs_batch_dimensions: list[int] = field(default_factory=list)
+    rhs_batch_dimensions: list[int] = field(default_factory=list)
+
+
+def make_dot_dimension_numbers(numbers: Any) -> DotDimensionNumbers:
+    """From ((lhs contracting, rhs contracting), (lhs batch, rhs batch)), or a record as it is."""
+    if isinstance(numbers, DotDimensionNumbers):
+        return numbers
+    try:
+        (lhs, rhs), (lhs_batch, rhs_batch) = numbers
+    except (TypeError, ValueError):
+        raise InvalidArgument(
+            f"dimension_numbers: found {numbers!r}, wanted DotDimensionNumbers or "
+            "((lhs_contracting, rhs_contracting), (lhs_batch, rhs_batch))"
+        ) from None
+    return DotDimensionNumbers(list(lhs), list(rhs), list(lhs_batch), list(rhs_batch))
+
+
+@dataclass(slots=True)
+class GatherDimensionNumbers:
+    offset_dims: Sequence[int] = ()
+    collapsed_slice_dims: Sequence[int] = ()
+    start_index_map: Sequence[int] = ()
+    index_vector_dim: int = 0
+    operand_batching_dims: Sequence[int] = ()
+    start_indices_batching_dims: Sequence[int] = ()
+
+
+@dataclass(slots=True)
+class ScatterDimensionNumbers:
+    update_window_dims: Sequence[int] = ()
+    inserted_window_dims: Sequence[int] = ()
+    scatter_dims_to_operand_dims: Sequence[int] = ()
+    index_vector_dim: int = 0
+    input_batching_dims: Sequence[int] = ()
+    scatter_indices_batching_dims: Sequence[int] = ()
+
+
+@dataclass(slots=True)
+class ConvolutionDimensionNumbers:
+    input_batch_dimension: int = 0
+    input_feature_dimension: int = 1
+    input_spatial_dimensions: list[int] = field(default_factory=list)
+    kernel_output_feature_dimension: int = 0
+    kernel_input_feature_dimension: int = 1
+    kernel_spatial_dimensions: list[int] = field(default_factory=list)
+    output_batch_dimension: int = 0
+    output_feature_dimension: int = 1
+    output_spatial_dimensions: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class ReplicaGroup:
+    replica_ids: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class ChannelHandle:
+    handle: int = 0
+    type: int = 0
+
+
+class PrecisionConfig_Precision(enum.Enum):
+    DEFAULT = 0
+    HIGH = 1
+    HIGHEST = 2
+
+
+@dataclass(slots=True)
+class PrecisionConfig:
+    Precision = PrecisionConfig_Precision
+    operand_precision: list[PrecisionConfig_Precision] = field(default_factory=list)
+
+
+def operand_precision(config: PrecisionConfig | None) -> tuple[attributes.Precision, ...]:
+    """The op attribute; empty when every operand has the default."""
+    found = [attributes.Precision[p.name] for p in config.operand_precision] if config is not None else []
+    return () if all(p is attributes.Precision.DEFAULT for p in found) else tuple(found)
+
+
+class ResultAccuracy_Mode(enum.Enum):
+    DEFAULT = 0
+    HIGHEST = 1
+
+
+@dataclass(slots=True)
+class ResultAccuracy:
+    mode: ResultAccuracy_Mode | str = "DEFAULT"
+
+
+class FftType(enum.Enum):
+    FFT = 0
+    IFFT = 1
+    RFFT = 2
+    IRFFT = 3
+
+
+class TriangularSolveOptions_Transpose(enum.Enum):
+    TRANSPOSE_INVALID = 0
+    NO_TRANSPOSE = 1
+    TRANSPOSE = 2
+    ADJOINT = 3
+
+
+class RandomAlgorithm(enum.IntEnum):
+    RNG_DEFAULT = 0
+    RNG_THREE_FRY = 1
+    RNG_PHILOX = 2
+
+
+class CustomCallSchedule(enum.Enum):
+    SCHEDULE_NONE = 0
+    SCHEDULE_LATEST = 1
+    SCHEDULE_EARLIEST = 2
+
+
+class CustomCallApiVersion(enum.IntEnum):
+    API_VERSION_ORIGINAL = 1
+    API_VERSION_STATUS_RETURNING = 2
+    API_VERSION_STATUS_RETURNING_UNIFIED = 3
+    API_VERSION_TYPED_FFI = 4
+
+
+class ShapeIndex(tuple[int, ...]):
+    """A path into nested tuples."""
+
+    __slots__ = ()
+
+
+class PaddingType(enum.Enum):
+    """How a window op pads: so that the result has as many positions as the operand has elements, or not at
+    all.
+    """
+
+    SAME = 1
+    VALID = 2
+
+
+class FrontendAttributes(dict[str, str]):
+    """Attributes that a front end puts on ops."""

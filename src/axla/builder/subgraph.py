@@ -1,0 +1,47 @@
+"""The part of a computation that makes a value, as a program by itself."""
+
+from __future__ import annotations
+
+from axla.ir.clone import clone_computation
+from axla.ir.graph import Computation, Instruction, Module
+
+
+def why_not_constant(root: Instruction) -> Instruction | None:
+    """A parameter or op with a side effect that `root` depends on; None when it is a constant."""
+    return _needed(root)[1]
+
+
+def constant_module(root: Instruction, name: str) -> Module:
+    """A program without parameters that computes `root`, which must be a constant."""
+    needed, _ = _needed(root)
+    module = Module(name)
+    entry = module.add_computation(name, entry=True)
+    copies: dict[Instruction, Instruction] = {}
+    done: dict[Computation, Computation] = {}
+    for inst in root.computation.instructions:  # a builder adds operands before their users
+        if inst not in needed:
+            continue
+        op = inst.op
+        for callee in op.computations():
+            if callee not in done:
+                done[callee] = clone_computation(callee, module, mapping=done)
+        if op.computation_fields:
+            op = op.with_computations(done.__getitem__)
+        copies[inst] = entry.add(op, [copies[o] for o in inst.operands], inst.shape, name=inst.name)
+    entry.set_root(copies[root])
+    module.order_computations(lambda computation: computation is entry)
+    return module
+
+
+def _needed(root: Instruction) -> tuple[dict[Instruction, None], Instruction | None]:
+    needed: dict[Instruction, None] = {}
+    stack = [root]
+    while stack:
+        inst = stack.pop()
+        if inst in needed:
+            continue
+        if inst.opcode == "parameter" or inst.op.side_effect:
+            return needed, inst
+        needed[inst] = None
+        stack.extend(inst.operands)
+    return needed, None

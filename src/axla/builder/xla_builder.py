@@ -1,0 +1,335 @@
+"""`XlaBuilder` collects the ops of one computation; `XlaOp` is a value in it.
+
+An op is checked when it is added: a mistake raises at the user's line, and that line is kept as metadata of
+the instruction. `build` hands the finished module over and leaves the builder empty.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import NoReturn
+
+from axla.builder.computation import XlaComputation, computation_of
+from axla.builder.metadata import OpMetadata, location, user_line
+from axla.builder.operators import Operators
+from axla.builder.subgraph import constant_module, why_not_constant
+from axla.core.dtypes import DType
+from axla.core.errors import InvalidArgument, ShapeError
+from axla.core.literal import Literal
+from axla.core.shape import AnyShape, ProgramShape
+from axla.core.shape_util import subshape
+from axla.ir.clone import clone_computation
+from axla.ir.graph import NO_EXTRA, Alias, Computation, Extra, Instruction, Module
+from axla.ir.op import Op
+from axla.ir.structure import Constant, Parameter
+
+_NOT_A_NAME = re.compile(r"[^A-Za-z0-9_.\-]")
+
+
+class XlaOp(Operators):
+    """A value of the computation that `builder` builds; see `Operators` for what Python's operators mean."""
+
+    __slots__ = ("builder", "instruction")
+
+    builder: XlaBuilder
+    instruction: Instruction
+
+    def __init__(self, builder: XlaBuilder, instruction: Instruction) -> None:
+        self.builder = builder
+        self.instruction = instruction
+
+    @property
+    def shape(self) -> AnyShape:
+        return self.instruction.shape
+
+    def __repr__(self) -> str:
+        return f"XlaOp({self.instruction!r})"
+
+
+class XlaBuilder:
+    """Builds a computation op by op. A sub-builder makes a computation for the ops of its parent to call."""
+
+    def __init__(self, name: str, parent: XlaBuilder | None = None) -> None:
+        self.name = name
+        self.parent = parent
+        self._metadata: OpMetadata | None = None
+        self._next_metadata: OpMetadata | None = None
+        self._sharding = ""
+        self._frontend_attributes: tuple[tuple[str, str], ...] = ()
+        self._extras: dict[tuple[str, int], Extra] = {}
+        self._start()
+
+    def _start(self) -> None:
+        identifier = identifier_of(self.name)
+        self._module = Module(identifier)
+        self._entry = self._module.add_computation(identifier, entry=True)
+        self._last: Instruction | None = None
+        self._parameters: dict[int, Instruction] = {}
+        self._embedded: dict[Computation, Computation] = {}
+        self._aliases: list[Alias] = []
+        self._donors: list[tuple[int, tuple[int, ...]]] = []
+
+    # Adding ops.
+
+    def add(
+        self, op: Op, operands: Sequence[XlaOp] = (), *, shape: AnyShape | None = None, name: str = "",
+        backend_config: str = "",
+    ) -> XlaOp:  # fmt: skip
+        """The value of `op` applied to `operands`; ShapeError when it does not accept them."""
+        instructions = []
+        for operand in operands:
+            if operand.builder is not self or operand.instruction.computation is not self._entry:
+                self._foreign(op.opcode, operand)
+            instructions.append(operand.instruction)
+        try:
+            if shape is None:
+                shape = op.infer(*[i.shape for i in instructions])
+        except ShapeError as error:
+            self.fail(op.opcode, operands, error.message)
+        extra = self._extra()
+        if backend_config:
+            extra = replace(extra, backend_config=backend_config)
+        inst = self._entry.add(op, instructions, shape, name=name, extra=extra)
+        self._last = inst
+        return XlaOp(self, inst)
+
+    def _foreign(self, opcode: str, operand: XlaOp) -> NoReturn:
+        if operand.builder is self:
+            raise InvalidArgument(
+                f"{opcode}: operand {operand.instruction!r} belongs to a computation that builder "
+                f"'{self.name}' "
+                "has finished; its values are gone with build()"
+            )
+        raise InvalidArgument(
+            f"{opcode}: operand {operand.instruction!r} belongs to builder '{operand.builder.name}', "
+            f"wanted one of builder '{self.name}'"
+        )
+
+    def fail(self, what: str, operands: Sequence[XlaOp], message: str) -> NoReturn:
+        """Raises ShapeError for an op, with its operands and the user's line."""
+        listed = ", ".join(f"{o.shape.to_string(layout=False)} %{o.instruction.name}" for o in operands)
+        file, line = user_line()
+        place = f"\n  at {file}:{line}" if file else ""
+        raise ShapeError(f"{what}({listed})\n  {message}{place}") from None
+
+    @contextmanager
+    def checking(self, what: str, operands: Sequence[XlaOp]) -> Iterator[None]:
+        """Gives ShapeErrors raised inside the operands and the user's line."""
+        try:
+            yield
+        except ShapeError as error:
+            self.fail(what, operands, error.message)
+
+    def _extra(self) -> Extra:
+        key = user_line()
+        if self._next_metadata is not None:
+            extra = self._new_extra(self._next_metadata, *key)
+            self._next_metadata = None
+            return extra
+        extra = self._extras.get(key, NO_EXTRA)
+        if extra is NO_EXTRA:
+            extra = self._extras[key] = self._new_extra(self._metadata, *key)
+        return extra
+
+    def _new_extra(self, metadata: OpMetadata | None, file: str, line: int) -> Extra:
+        return Extra(location(metadata, file, line), self._sharding, self._frontend_attributes)
+
+    def parameter(self, number: int, shape: AnyShape, name: str = "") -> XlaOp:
+        """The argument `number` of the computation."""
+        if number < 0:
+            raise InvalidArgument(f"parameter: found the number {number}, wanted one from 0 on")
+        if number in self._parameters:
+            raise InvalidArgument(
+                f"parameter: number {number} of builder '{self.name}' is already {self._parameters[number]!r}"
+            )
+        if not isinstance(shape, AnyShape):
+            raise InvalidArgument(f"parameter {number}: found {type(shape).__name__}, wanted a shape")
+        op = self.add(Parameter(shape, number), shape=shape, name=identifier_of(name) if name else "")
+        self._parameters[number] = op.instruction
+        return op
+
+    def constant(self, value: object, dtype: DType | None = None) -> XlaOp:
+        """A constant: a Literal, or anything NumPy takes; a tuple literal becomes a tuple of constants."""
+        try:
+            literal = Literal.of(value, dtype)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise InvalidArgument(f"constant: {error}") from None
+        if literal.shape.is_tuple:
+            raise InvalidArgument(
+                "constant: found a tuple literal, wanted an array; make a Tuple of constants"
+            )
+        return self.add(Constant(literal.shape, literal), shape=literal.shape)
+
+    def callee(self, computation: object, what: str) -> Computation:
+        """The computation inside this builder's module that stands for a built one."""
+        source = computation_of(computation, what)
+        if source not in self._embedded:
+            self._embedded[source] = clone_computation(source, self._module, mapping=self._embedded)
+        return self._embedded[source]
+
+    # Questions.
+
+    def get_shape(self, op: XlaOp) -> AnyShape:
+        return op.shape
+
+    def get_program_shape(self, root: XlaOp | None = None) -> ProgramShape:
+        """Parameters and result of what `build(root)` would give."""
+        parameters = self._contiguous_parameters()
+        shapes = tuple(p.shape for p in parameters)
+        return ProgramShape(shapes, self._root(root).shape, tuple(p.name for p in parameters))
+
+    def is_constant(self, op: XlaOp) -> bool:
+        """Whether the value depends on neither parameters nor ops with side effects."""
+        return why_not_constant(op.instruction) is None
+
+    def build_constant_subgraph(self, op: XlaOp) -> XlaComputation:
+        """The computation of a constant value, by itself."""
+        reason = why_not_constant(op.instruction)
+        if reason is not None:
+            raise InvalidArgument(f"{op.instruction!r} is not a constant: it depends on {reason!r}")
+        return XlaComputation(constant_module(op.instruction, f"{identifier_of(self.name)}_constant"))
+
+    # What the next ops carry.
+
+    def set_op_metadata(self, metadata: OpMetadata) -> None:
+        """Metadata for the ops added from now on; without a source line, the caller's is noted."""
+        self._metadata = metadata
+        self._extras.clear()
+
+    def set_one_shot_op_metadata(self, metadata: OpMetadata) -> None:
+        """Metadata for the next op only."""
+        self._next_metadata = metadata
+
+    def clear_op_metadata(self) -> None:
+        self._metadata = None
+        self._extras.clear()
+
+    def set_sharding(self, sharding: object) -> None:
+        """The sharding of the ops added from now on, as it stands inside sharding={...}."""
+        self._sharding = str(sharding).strip().removeprefix("{").removesuffix("}")
+        self._extras.clear()
+
+    def clear_sharding(self) -> None:
+        self._sharding = ""
+        self._extras.clear()
+
+    @property
+    def sharding(self) -> str:
+        return self._sharding
+
+    def set_frontend_attributes(self, attributes: Mapping[str, str]) -> Mapping[str, str]:
+        """Attributes of the ops added from now on; gives those that held before."""
+        before = dict(self._frontend_attributes)
+        self._frontend_attributes = tuple(sorted((str(k), str(v)) for k, v in attributes.items()))
+        self._extras.clear()
+        return before
+
+    def clear_frontend_attributes(self) -> None:
+        self.set_frontend_attributes({})
+
+    def set_instruction_frontend_attribute(self, op: XlaOp, key: str, value: str) -> None:
+        """Gives one op an attribute, besides those it has."""
+        inst = op.instruction
+        attributes = dict(inst.extra.frontend_attributes) | {key: value}
+        changed = replace(inst.extra, frontend_attributes=tuple(sorted(attributes.items())))
+        inst.computation.set_extra(inst, changed)
+
+    def setup_alias(
+        self, output_index: Sequence[int], param_number: int, param_index: Sequence[int], kind: str = "may"
+    ) -> None:
+        """Lets a leaf of the result lie in the memory of a leaf of a parameter; `kind` is "may" or "must"."""
+        if kind not in ("may", "must"):
+            raise InvalidArgument(f"setup_alias: kind is {kind!r}, wanted 'may' or 'must'")
+        alias = Alias(tuple(output_index), int(param_number), tuple(param_index), kind == "must")
+        self._aliases.append(alias)
+
+    def add_buffer_donor(self, param_number: int, param_index: Sequence[int]) -> None:
+        """Gives a leaf of a parameter to the program, for whatever result fits."""
+        self._donors.append((int(param_number), tuple(param_index)))
+
+    # The end.
+
+    def sub_builder(self, name: str) -> XlaBuilder:
+        """A builder for a computation that ops of this one call."""
+        return XlaBuilder(name, parent=self)
+
+    def build(self, root: XlaOp | None = None) -> XlaComputation:
+        """The computation whose result is `root` (the op added last, by default). The builder is empty
+        afterwards.
+        """
+        result = self._root(root)
+        self._contiguous_parameters()
+        self._entry.set_root(result)
+        module, entry = self._module, self._entry
+        aliases, donors = self._checked_aliases(result), self._checked_donors()
+        if aliases or donors:
+            module.set_config(aliases=aliases, buffer_donors=donors)
+        # XLA prints callees first and the entry last; callees were added in that order.
+        module.order_computations(lambda computation: computation is entry)
+        self._start()
+        return XlaComputation(module)
+
+    def _root(self, root: XlaOp | None) -> Instruction:
+        if root is None:
+            if self._last is None:
+                raise InvalidArgument(
+                    f"build: builder '{self.name}' has no ops; a computation needs a result"
+                )
+            return self._last
+        if root.builder is not self or root.instruction.computation is not self._entry:
+            self._foreign("build", root)
+        return root.instruction
+
+    def _contiguous_parameters(self) -> list[Instruction]:
+        count = len(self._parameters)
+        missing = [str(n) for n in range(count) if n not in self._parameters]
+        if missing:
+            raise InvalidArgument(
+                f"build: builder '{self.name}' has parameters {sorted(self._parameters)}, "
+                f"but not {', '.join(missing)}; parameters are numbered from 0 without holes"
+            )
+        return [self._parameters[n] for n in range(count)]
+
+    def _checked_aliases(self, root: Instruction) -> tuple[Alias, ...]:
+        for alias in self._aliases:
+            output = subshape(root.shape, alias.output)
+            given = self._parameter_leaf("setup_alias", alias.parameter, alias.index)
+            if output.logical is not given.logical:
+                raise ShapeError(
+                    f"setup_alias: output {list(alias.output)} is {output.to_string(layout=False)}, "
+                    f"but parameter {alias.parameter}{list(alias.index)} is {given.to_string(layout=False)}"
+                )
+        return tuple(self._aliases)
+
+    def _checked_donors(self) -> tuple[tuple[int, tuple[int, ...]], ...]:
+        for number, index in self._donors:
+            self._parameter_leaf("add_buffer_donor", number, index)
+        return tuple(self._donors)
+
+    def _parameter_leaf(self, what: str, number: int, index: tuple[int, ...]) -> AnyShape:
+        if number not in self._parameters:
+            raise InvalidArgument(
+                f"{what}: there is no parameter {number}; there are {len(self._parameters)}"
+            )
+        return subshape(self._parameters[number].shape, index)
+
+    # XLA's C++ and older Python spellings.
+    Build = build
+    GetShape = get_shape
+    GetProgramShape = get_program_shape
+    IsConstant = is_constant
+    CreateSubBuilder = sub_builder
+    SetOpMetadata = set_op_metadata
+    ClearOpMetadata = clear_op_metadata
+    SetSharding = set_sharding
+    ClearSharding = clear_sharding
+    SetUpAlias = setup_alias
+
+
+def identifier_of(name: str) -> str:
+    """A name that HLO text accepts: other characters become underscores."""
+    cleaned = _NOT_A_NAME.sub("_", name)
+    return cleaned if cleaned and not (cleaned[0].isdigit() or cleaned[0] in ".-") else f"_{cleaned}"
