@@ -6,6 +6,7 @@ version they were made for. Nodes are compared by identity. Sets are dicts, so t
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -127,15 +128,10 @@ class Computation:
         self.instructions[inst] = None
         number = getattr(op, "parameter_number", None)
         if number is not None:
-            self._add_parameter(inst, number)
+            # Parameters may come in any order in a text; holes are an error that the verifier reports.
+            insort(self.parameters, inst, key=lambda p: p.op.parameter_number)
         self._changed(structure=True)
         return inst
-
-    def _add_parameter(self, inst: Instruction, number: int) -> None:
-        # Parameters may come in any order in a text; holes are an error that the verifier reports.
-        self.parameters.append(inst)
-        self.parameters.sort(key=lambda p: p.op.parameter_number)  # type: ignore[attr-defined]
-        del number
 
     def set_root(self, root: Instruction) -> None:
         if root.computation is not self:
@@ -185,6 +181,11 @@ class Computation:
     def set_extra(self, inst: Instruction, extra: Extra) -> None:
         inst.extra = extra
         self._changed(structure=True)
+
+    def set_own_extra(self, extra: Extra) -> None:
+        """Changes what the computation itself carries (its execution thread)."""
+        self.extra = extra
+        self._changed(structure=False)
 
     def set_name(self, inst: Instruction, name: str) -> None:
         inst.name = self.module._new_name(name, fresh=False)

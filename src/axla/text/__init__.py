@@ -1,1 +1,6 @@
-""""""
+"""HLO text in: `parse_hlo(text)` gives a Module. The printer is `axla.ir.printer`."""
+
+from axla.text.parser import looks_like_hlo, parse_hlo
+from axla.text.shapes import parse_program_shape, parse_shape
+
+__all__ = ["looks_like_hlo", "parse_hlo", "parse_program_shape", "parse_shape"]

@@ -29,7 +29,7 @@ _NAME = re.compile(BLANK + f"({NAME})")
 _PERCENT_NAME = re.compile(BLANK + f"%?({NAME})")
 _STRING = re.compile(BLANK + f"({STRING})")
 _INTEGERS = re.compile(BLANK + r"\{\s*+(?:(-?\d++\s*+(?:,\s*+-?\d++\s*+)*+))?\}")
-_NESTING = re.compile(rf"{STRING}|[{{}}()\[\],]|->|[^{{}}()\[\],\"\s]++|\s++")
+_NESTING = re.compile(rf"{STRING}|[{{}}()\[\],]|->|//[^\n]*+|/\*[\s\S]*?\*/|[^{{}}()\[\],\"\s/]++|/|\s++")
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 MAX_NESTING = 64
@@ -182,7 +182,7 @@ class Cursor:
                     break
                 if open_.pop() != token:
                     self.fail(f"'{token}' closes what it did not open", end)
-            elif not open_ and (token == "," or (token.isspace() and not _raw_goes_on(text, found.end()))):
+            elif not open_ and (token == "," or "\n" in token or token.startswith("//")):
                 break
             end = found.end()
         if open_:
@@ -191,11 +191,6 @@ class Cursor:
             self.fail(f"expected a value, found {self.saw()}")
         self.pos = end
         return text[start:end].rstrip()
-
-
-def _raw_goes_on(text: str, at: int) -> bool:
-    """Whether a value goes on behind a blank: mesh['x'=2] {'x'}, f32[] add."""
-    return text.startswith(("{'", "{}"), at)
 
 
 _UNESCAPE = re.compile(r"\\([0-7]{1,3}|[xX][0-9a-fA-F]+|[\s\S])")

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from axla.core.dtypes import DType
+from axla.core.errors import UnsupportedError
 from axla.core.literal import ElidedLiteral, Literal
 from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.text.lexer import BLANK
@@ -24,6 +25,9 @@ _GAP = re.compile(rf"(?:[\s,]++|{_COMMENT})*+")
 _NUMBER = re.compile(r"-?(?:\d++\.?+\d*+|\.\d++)(?:[eE][+-]?\d++)?+")
 _INT = re.compile(r"-?\d++")
 _NAN = re.compile(r"(-?)nan(?:\(0x([0-9a-fA-F]++)\))?+")
+MAX_SPLAT = 1 << 28
+"""How many bytes one value may fill: `f32[1024] constant(0)` gives all elements the value."""
+
 _ELIDED = re.compile(BLANK + r"\{" + BLANK + r"\.\.\." + BLANK + r"\}")
 
 
@@ -36,7 +40,10 @@ def read_literal(cursor: ShapeCursor, shape: AnyShape) -> Literal:
     if not isinstance(shape, Shape):
         cursor.fail(f"a constant cannot be {shape}")
     texts, places = _read_elements(cursor, shape)
-    array = _array(cursor, shape.dtype, texts, places).reshape(shape.dims)
+    array = _array(cursor, shape.dtype, texts, places)
+    if array.size == 1 != shape.size:
+        array = np.full(shape.dims, array[0])
+    array = array.reshape(shape.dims)
     array.flags.writeable = False
     return Literal(shape, array)
 
@@ -61,8 +68,9 @@ def _read_elements(cursor: ShapeCursor, shape: Shape) -> tuple[list[str], tuple[
         found = _TOKEN.match(text, start)
         if found is None or found[0] == "}":
             cursor.fail(f"expected a value of {shape.to_string(layout=False)}, found {cursor.saw()}")
-        if shape.size != 1 or rank > 1:
-            cursor.fail(f"expected '{{' to begin a literal of {shape.to_string(layout=False)}, found {cursor.saw()}")
+        if shape.byte_size > MAX_SPLAT:
+            size = f"{shape.byte_size} bytes of {shape.to_string(layout=False)}"
+            raise UnsupportedError(f"one value for {size}: above {MAX_SPLAT} bytes, a broadcast must be written")
         cursor.pos = found.end()
         return [found[0]], (start, found.end())
     counts: list[int] = []

@@ -36,6 +36,16 @@ def parse_shape(text: str) -> AnyShape:
     return shape
 
 
+def compatible(a: AnyShape, b: AnyShape) -> bool:
+    """Whether two shapes agree in all but layouts and in which sizes are dynamic."""
+    if a.logical is b.logical:
+        return True
+    if isinstance(a, TupleShape) and isinstance(b, TupleShape):
+        pairs = zip(a.leaves(), b.leaves(), strict=False)
+        return len(list(a.leaves())) == len(list(b.leaves())) and all(compatible(x, y) for x, y in pairs)
+    return isinstance(a, Shape) and isinstance(b, Shape) and a.dtype is b.dtype and a.dims == b.dims
+
+
 def parse_program_shape(text: str) -> ProgramShape:
     """`(f32[2]{0}, s32[]) -> f32[]`, as in entry_computation_layout; the parameters may have names."""
     cursor = ShapeCursor(text)
@@ -215,7 +225,7 @@ class ShapeCursor(Cursor):
         return ProgramShape(tuple(shapes), result, tuple(names) if len(names) == len(shapes) else ())
 
 
-_PARAMETER_NAME = re.compile(BLANK + f"%?({NAME})" + BLANK + ":")
+_PARAMETER_NAME = re.compile(BLANK + f"%?({NAME})" + BLANK + r"(?::|(?=[a-z(]))")
 _KEY_ORDER = {key: n for n, key in enumerate(("D", "T", "L", "#", "*", "E", "S", "SC", "P", "M"))}
 _LAYOUT_READERS = {
     "D": ShapeCursor._read_dim_types,

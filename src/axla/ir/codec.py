@@ -1,0 +1,427 @@
+"""Attribute type <-> text: one pair of functions per type.
+
+`codec_of(type)` gives the pair for the annotation of an op's field; `X | None` has the codec of X. Decoders read from a
+`Reader`, which the parser's cursor is; encoders give the text that XLA prints.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+import types
+import typing
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NoReturn, Protocol
+
+from axla.core.errors import InternalError, ShapeError
+from axla.core.shape import AnyShape, Shape
+from axla.ir.attributes import (
+    ConvDims,
+    OutputAlias,
+    PaddingConfig,
+    Precision,
+    RawText,
+    ReplicaGroups,
+    SliceDims,
+    SourceTargetPairs,
+    Sparsity,
+    Window,
+    Word,
+)
+from axla.ir.graph import Computation
+from axla.ir.strings import named_values, quote
+
+
+class Reader(Protocol):
+    """What decoders need of a parser. Each method reads one thing or raises ParseError at its place."""
+
+    def fail(self, message: str, at: int | None = None) -> NoReturn: ...
+    def skip(self) -> int: ...
+    def peek(self, mark: str) -> bool: ...
+    def accept(self, mark: str) -> bool: ...
+    def expect(self, mark: str, where: str = "") -> None: ...
+    def match(self, pattern: re.Pattern[str]) -> re.Match[str] | None: ...
+    def saw(self) -> str: ...
+    def word(self, what: str = ...) -> str: ...
+    def integer(self, what: str = ...) -> int: ...
+    def as_int64(self, digits: str, at: int) -> int: ...
+    def real(self) -> float: ...
+    def boolean(self) -> bool: ...
+    def quoted(self) -> str: ...
+    def integers(self) -> tuple[int, ...]: ...
+    def raw(self) -> str: ...
+    def shape(self) -> AnyShape: ...
+    def computation(self) -> Computation: ...
+    def named_values(self) -> tuple[tuple[str, str], ...]: ...
+    def listed(self, opening: str, item: Callable[[], Any], closing: str) -> list[Any]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Codec:
+    decode: Callable[[Any], Any]
+    encode: Callable[[Any], str]
+
+
+def codec_of(type_: Any) -> Codec:
+    """The codec of an annotation; InternalError when the type has none."""
+    found = CODECS.get(type_)
+    if found is not None:
+        return found
+    if isinstance(type_, types.UnionType) or typing.get_origin(type_) is typing.Union:
+        inner = [t for t in typing.get_args(type_) if t is not type(None)]
+        if len(inner) == 1:
+            found = codec_of(inner[0])
+    elif isinstance(type_, type) and issubclass(type_, enum.StrEnum):
+        found = Codec(lambda reader: _read_choice(reader, type_), str)
+    if found is None:
+        raise InternalError(f"no text form for attributes of type {type_}")
+    CODECS[type_] = found
+    return found
+
+
+def _read_choice(reader: Reader, choices: type[enum.StrEnum]) -> enum.StrEnum:
+    at = reader.skip()
+    word = reader.word()
+    try:
+        return choices(word.lower() if choices is Precision else word)
+    except ValueError:
+        reader.fail(f"expected one of {', '.join(choices)}, found '{word}'", at)
+
+
+# Numbers, names and lists of them.
+
+
+def write_integers(values: tuple[int, ...]) -> str:
+    return "{" + ",".join(map(str, values)) + "}"
+
+
+def _read_booleans(reader: Reader) -> tuple[bool, ...]:
+    return tuple(reader.listed("{", reader.boolean, "}"))
+
+
+def _write_booleans(values: tuple[bool, ...]) -> str:
+    return "{" + ",".join("true" if v else "false" for v in values) + "}"
+
+
+def _read_word(reader: Reader) -> Word:
+    return Word(reader.word())
+
+
+def _read_groups(reader: Reader) -> tuple[tuple[int, ...], ...]:
+    return tuple(reader.listed("{", reader.integers, "}"))
+
+
+def _write_groups(groups: tuple[tuple[int, ...], ...]) -> str:
+    return "{" + ",".join(map(write_integers, groups)) + "}"
+
+
+def _read_precisions(reader: Reader) -> tuple[Precision, ...]:
+    found = tuple(reader.listed("{", lambda: _read_choice(reader, Precision), "}"))
+    return found if any(p is not Precision.DEFAULT for p in found) else ()  # type: ignore[return-value]
+
+
+def _write_precisions(values: tuple[Precision, ...]) -> str:
+    return "{" + ",".join(values) + "}"
+
+
+def _read_shapes(reader: Reader) -> tuple[AnyShape, ...]:
+    return tuple(reader.listed("{", reader.shape, "}"))
+
+
+def _write_shapes(shapes: tuple[AnyShape, ...]) -> str:
+    return "{" + ", ".join(map(str, shapes)) + "}"
+
+
+def _read_computations(reader: Reader) -> tuple[Computation, ...]:
+    return tuple(reader.listed("{", reader.computation, "}"))
+
+
+def _write_computation(computation: Computation) -> str:
+    return f"%{computation.name}"
+
+
+def _write_computations(computations: tuple[Computation, ...]) -> str:
+    return "{" + ", ".join(map(_write_computation, computations)) + "}"
+
+
+# Windows, padding, slices.
+
+_BLANK = r"\s*+"
+_SIZES = re.compile(_BLANK + r"(-?\d++(?:x-?\d++)*+)")
+_PADS = re.compile(_BLANK + r"(-?\d++_-?\d++(?:_\d++)?(?:x-?\d++_-?\d++(?:_\d++)?+)*+)")
+_WINDOW_FIELDS = {
+    "size": "size", "stride": "stride", "lhs_dilate": "base_dilation", "rhs_dilate": "window_dilation",
+    "rhs_reversal": "reversal",
+}  # fmt: skip
+
+
+def _read_sizes(reader: Reader) -> tuple[int, ...]:
+    found = reader.match(_SIZES)
+    if found is None:
+        reader.fail(f"expected sizes such as 3x3, found {reader.saw()}")
+    return tuple(reader.as_int64(part, found.start(1)) for part in found[1].split("x"))
+
+
+def _read_pads(reader: Reader) -> list[tuple[int, ...]]:
+    found = reader.match(_PADS)
+    if found is None:
+        reader.fail(f"expected padding such as 0_1x1_0, found {reader.saw()}")
+    return [tuple(reader.as_int64(n, found.start(1)) for n in part.split("_")) for part in found[1].split("x")]
+
+
+def _read_window(reader: Reader) -> Window:
+    start = reader.skip()
+    reader.expect("{", "to begin the window")
+    fields: dict[str, tuple] = {}
+    while not reader.accept("}"):
+        at = reader.skip()
+        key = reader.word("a field of the window, such as size or stride")
+        reader.expect("=")
+        if key in fields or (key == "pad" and "low" in fields):
+            reader.fail(f"the window has two fields '{key}'", at)
+        if key == "pad":
+            pads = _read_pads(reader)
+            if any(len(p) != 2 for p in pads):
+                reader.fail("pad of a window takes two numbers per dimension", at)
+            fields["low"], fields["high"] = (tuple(p[n] for p in pads) for n in (0, 1))
+        elif key in _WINDOW_FIELDS:
+            fields[_WINDOW_FIELDS[key]] = _read_sizes(reader)
+        else:
+            reader.fail(f"'{key}' is no field of a window", at)
+    if "reversal" in fields:
+        fields["reversal"] = tuple(map(bool, fields["reversal"]))
+    if fields and "size" not in fields:
+        reader.fail("the window has no size", start)
+    return _checked(reader, start, lambda: Window(fields.pop("size", ()), **fields))
+
+
+def _write_window(window: Window) -> str:
+    def sizes(name: str, values: tuple[int, ...], default: int) -> str:
+        return f"{name}={'x'.join(str(int(v)) for v in values)}" if any(v != default for v in values) else ""
+
+    parts = [f"size={'x'.join(map(str, window.size))}" if window.size else "", sizes("stride", window.stride, 1)]
+    if any(window.low) or any(window.high):
+        pads = zip(window.low, window.high, strict=True)
+        parts.append("pad=" + "x".join(f"{low}_{high}" for low, high in pads))
+    parts.append(sizes("lhs_dilate", window.base_dilation, 1))
+    parts.append(sizes("rhs_dilate", window.window_dilation, 1))
+    parts.append(sizes("rhs_reversal", window.reversal, False))
+    return "{" + " ".join(p for p in parts if p) + "}"
+
+
+def _checked(reader: Reader, at: int, make: Callable[[], Any]) -> Any:
+    try:
+        return make()
+    except ShapeError as error:
+        reader.fail(error.message, at)
+
+
+def _read_padding(reader: Reader) -> PaddingConfig:
+    if re_empty := reader.match(_NO_PADS):
+        del re_empty
+        return PaddingConfig((), ())
+    pads = _read_pads(reader)
+    interior = tuple(p[2] if len(p) == 3 else 0 for p in pads)
+    return PaddingConfig(tuple(p[0] for p in pads), tuple(p[1] for p in pads), interior)
+
+
+_NO_PADS = re.compile(_BLANK + r'(?:""|\{\})')
+
+
+def _write_padding(padding: PaddingConfig) -> str:
+    # XLA writes the interior of all dimensions or of none.
+    columns = [padding.low, padding.high] + ([padding.interior] if any(padding.interior) else [])
+    return "x".join("_".join(map(str, entry)) for entry in zip(*columns, strict=True))
+
+
+def _read_slice(reader: Reader) -> SliceDims:
+    def one() -> tuple[int, int, int]:
+        reader.expect("[")
+        start = reader.integer()
+        reader.expect(":")
+        limit = reader.integer()
+        stride = reader.integer() if reader.accept(":") else 1
+        reader.expect("]")
+        return start, limit, stride
+
+    ranges = reader.listed("{", one, "}")
+    return SliceDims(*(tuple(r[n] for r in ranges) for n in range(3)))
+
+
+def _write_slice(dims: SliceDims) -> str:
+    ranges = zip(dims.starts, dims.limits, dims.strides, strict=True)
+    # The stride of one is left out where all strides are one.
+    if all(stride == 1 for stride in dims.strides):
+        return "{" + ", ".join(f"[{a}:{b}]" for a, b, _ in ranges) + "}"
+    return "{" + ", ".join(f"[{a}:{b}:{c}]" for a, b, c in ranges) + "}"
+
+
+# Convolution dimensions.
+
+_CONV_DIMS = re.compile(_BLANK + r"([0-9bf?]++)_([0-9io?]++)->([0-9bf?]++)")
+
+
+def _read_conv_dims(reader: Reader) -> ConvDims:
+    found = reader.match(_CONV_DIMS)
+    if found is None:
+        reader.fail(f"expected dimension labels such as b01f_01io->b01f, found {reader.saw()}")
+    at = found.start(1)
+    for labels, letters in ((found[1], "bf"), (found[2], "io"), (found[3], "bf")):
+        named = labels.replace("?", "")
+        spatial = sorted(c for c in named if c.isdigit())
+        if sorted(c for c in named if c.isalpha()) != sorted(letters):
+            reader.fail(f"dimension labels '{labels}' must have each of {letters[0]} and {letters[1]} once", at)
+        if spatial != [str(n) for n in range(len(spatial))]:
+            reader.fail(f"dimension labels '{labels}' must number the spatial dimensions 0, 1, 2, ...", at)
+    counts = [sum(c.isdigit() for c in found[n]) for n in (1, 2, 3)]
+    if len(set(counts)) > 1:
+        reader.fail(
+            "input, kernel and output must have the same number of spatial dimensions, "
+            f"found {counts[0]}, {counts[1]} and {counts[2]}", at,
+        )  # fmt: skip
+    return ConvDims(found[1], found[2], found[3])
+
+
+def _write_conv_dims(dims: ConvDims) -> str:
+    return f"{dims.input}_{dims.kernel}->{dims.output}"
+
+
+# Collectives.
+
+_IOTA = re.compile(
+    _BLANK + r"\[\s*+(\d++(?:\s*+,\s*+\d++)*+)\s*+\]\s*+<=\s*+\[\s*+(\d++(?:\s*+,\s*+\d++)*+)\s*+\]"
+    r"(?:\s*+T\(\s*+(\d++(?:\s*+,\s*+\d++)*+)\s*+\))?+"
+)
+MAX_DEVICES = 1 << 17
+
+
+def _read_replica_groups(reader: Reader) -> ReplicaGroups:
+    if reader.peek("{"):
+        return ReplicaGroups(_read_groups(reader))
+    found = reader.match(_IOTA)
+    if found is None:
+        return ReplicaGroups((), reader.raw())
+    at = found.start(1)
+
+    def numbers(n: int) -> tuple[int, ...]:
+        return tuple(reader.as_int64(d.strip(), at) for d in found[n].split(",")) if found[n] else ()
+
+    dims, reshape, transpose = numbers(1), numbers(2), numbers(3)
+    groups = iota_groups(dims, reshape, transpose)
+    if groups is None:
+        reader.fail(f"{found[0].strip()} does not spread at most {MAX_DEVICES} devices over groups", at)
+    text = f"[{','.join(map(str, dims))}]<=[{','.join(map(str, reshape))}]"
+    if transpose and transpose != tuple(range(len(transpose))):
+        text += f"T({','.join(map(str, transpose))})"
+    return ReplicaGroups(groups, text)
+
+
+def iota_groups(
+    dims: tuple[int, ...], reshape: tuple[int, ...], transpose: tuple[int, ...]
+) -> tuple[tuple[int, ...], ...] | None:
+    """The groups of [dims]<=[reshape]T(transpose): 0, 1, 2, ... reshaped, transposed and reshaped; None if it fails."""
+    import numpy as np
+
+    total = 1
+    for size in reshape:
+        total *= size
+    if len(dims) != 2 or dims[0] * dims[1] != total or not 0 < total <= MAX_DEVICES or len(reshape) > 32:
+        return None
+    ids = np.arange(total).reshape(reshape)
+    if transpose:
+        if sorted(transpose) != list(range(len(reshape))):
+            return None
+        ids = ids.transpose(transpose)
+    return tuple(map(tuple, ids.reshape(dims).tolist()))
+
+
+def _write_replica_groups(groups: ReplicaGroups) -> str:
+    return groups.text or _write_groups(groups.groups)
+
+
+def _read_pairs(reader: Reader) -> SourceTargetPairs:
+    if not reader.peek("{"):
+        return SourceTargetPairs((), reader.raw())
+    at = reader.skip()
+    pairs = _read_groups(reader)
+    if any(len(p) != 2 for p in pairs):
+        reader.fail("source_target_pairs takes pairs {source,target}", at)
+    return SourceTargetPairs(pairs)  # type: ignore[arg-type]
+
+
+def _write_pairs(pairs: SourceTargetPairs) -> str:
+    return pairs.text or _write_groups(pairs.pairs)
+
+
+# Calls out of the program.
+
+
+def _read_output_aliases(reader: Reader) -> tuple[OutputAlias, ...]:
+    def one() -> OutputAlias:
+        output = reader.integers()
+        reader.expect(":")
+        reader.expect("(")
+        operand = reader.integer()
+        reader.expect(",")
+        index = reader.integers()
+        reader.expect(")")
+        return OutputAlias(output, operand, index)
+
+    return tuple(reader.listed("{", one, "}"))
+
+
+def _write_output_aliases(aliases: tuple[OutputAlias, ...]) -> str:
+    def index(path: tuple[int, ...]) -> str:
+        return "{" + ", ".join(map(str, path)) + "}"
+
+    return "{" + ", ".join(f"{index(a.output)}: ({a.operand}, {index(a.index)})" for a in aliases) + "}"
+
+
+_SPARSITY = re.compile(_BLANK + r"([LR])\.(\d++)@(\d++):(\d++)")
+
+
+def _read_sparsity(reader: Reader) -> tuple[Sparsity, ...]:
+    found: list[Sparsity] = []
+    while not found or reader.match(_UNDERSCORE):
+        one = reader.match(_SPARSITY)
+        if one is None:
+            reader.fail(f"expected a sparsity such as L.1@2:4, found {reader.saw()}")
+        found.append(Sparsity(one[1], *(reader.as_int64(one[n], one.start(n)) for n in (2, 3, 4))))
+    return tuple(found)
+
+
+_UNDERSCORE = re.compile("_")
+
+
+def _write_sparsity(values: tuple[Sparsity, ...]) -> str:
+    return "_".join(f"{v.operand}.{v.dimension}@{v.kept}:{v.of}" for v in values)
+
+
+CODECS: dict[Any, Codec] = {
+    int: Codec(lambda r: r.integer(), str),
+    float: Codec(lambda r: r.real(), lambda v: format(v, "g")),
+    bool: Codec(lambda r: r.boolean(), lambda v: "true" if v else "false"),
+    str: Codec(lambda r: r.quoted(), quote),
+    Word: Codec(_read_word, str),
+    RawText: Codec(lambda r: RawText(r.raw()), str),
+    tuple[int, ...]: Codec(lambda r: r.integers(), write_integers),
+    tuple[bool, ...]: Codec(_read_booleans, _write_booleans),
+    tuple[tuple[int, ...], ...]: Codec(_read_groups, _write_groups),
+    tuple[Precision, ...]: Codec(_read_precisions, _write_precisions),
+    tuple[tuple[str, str], ...]: Codec(lambda r: r.named_values(), named_values),
+    AnyShape: Codec(lambda r: r.shape(), str),
+    Shape: Codec(lambda r: r.shape(), str),
+    tuple[AnyShape, ...]: Codec(_read_shapes, _write_shapes),
+    Computation: Codec(lambda r: r.computation(), _write_computation),
+    tuple[Computation, ...]: Codec(_read_computations, _write_computations),
+    Window: Codec(_read_window, _write_window),
+    PaddingConfig: Codec(_read_padding, _write_padding),
+    SliceDims: Codec(_read_slice, _write_slice),
+    ConvDims: Codec(_read_conv_dims, _write_conv_dims),
+    ReplicaGroups: Codec(_read_replica_groups, _write_replica_groups),
+    SourceTargetPairs: Codec(_read_pairs, _write_pairs),
+    tuple[OutputAlias, ...]: Codec(_read_output_aliases, _write_output_aliases),
+    tuple[Sparsity, ...]: Codec(_read_sparsity, _write_sparsity),
+}
+"""Every type that an attribute of an op may have; enumerations are added when they are asked for."""

@@ -1,0 +1,53 @@
+"""Strings and numbers as HLO text writes them."""
+
+from __future__ import annotations
+
+import re
+
+_NEEDS_ESCAPE = re.compile(r"[^ !#-&(-\[\]-~]")
+_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t", '"': '\\"', "'": "\\'", "\\": "\\\\"}
+
+
+def escape(text: str) -> str:
+    """C's escapes for what is not printable ASCII, byte by byte in UTF-8."""
+    return _NEEDS_ESCAPE.sub(_escaped, text)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    char = found[0]
+    known = _ESCAPES.get(char)
+    if known is not None:
+        return known
+    return "".join(f"\\{byte:03o}" for byte in char.encode("utf-8", "surrogateescape"))
+
+
+def quote(text: str) -> str:
+    return f'"{escape(text)}"'
+
+
+_JSON_PART = re.compile(r'"(?:[^"\\]|\\[\s\S])*+"|[{}]|[^"{}]++')
+
+
+def is_braced(text: str) -> bool:
+    """Whether a text is one balanced {...}: such values are written without quotes."""
+    if not text.startswith("{") or not text.endswith("}"):
+        return False
+    depth = pos = 0
+    while (found := _JSON_PART.match(text, pos)) is not None:
+        if found[0] == "{":
+            depth += 1
+        elif found[0] == "}":
+            depth -= 1
+            if depth == 0:
+                return found.end() == len(text)
+        pos = found.end()
+    return False
+
+
+def quote_unless_braced(text: str) -> str:
+    return text if is_braced(text) else quote(text)
+
+
+def named_values(pairs: tuple[tuple[str, str], ...]) -> str:
+    """{a="x",b={"json": 1}}"""
+    return "{" + ",".join(f"{name}={quote_unless_braced(value)}" for name, value in pairs) + "}"

@@ -1,0 +1,141 @@
+"""The header of a module: HloModule name, attribute=value, ... and the tables of stack frames that may follow it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from axla.ir.graph import Alias, ModuleConfig
+from axla.text.instructions import InstructionCursor
+from axla.text.lexer import BLANK, NAME, STRING
+
+_HEADER = re.compile(BLANK + r"HloModule\b")
+_ATTRIBUTE = re.compile(BLANK + "," + BLANK + f"({NAME})" + BLANK + "=")
+_TABLE = re.compile(BLANK + r"(FileNames|FunctionNames|FileLocations|StackFrames)\b")
+_ENTRY = re.compile(BLANK + rf"(\d++)[ \t]*+({STRING}|\{{[^{{}}]*+\}})")
+
+
+def read_header(cursor: InstructionCursor) -> tuple[str, ModuleConfig] | None:
+    """Name and attributes of the module; None where the text has no header."""
+    if cursor.match(_HEADER) is None:
+        return None
+    name = cursor.name("the name of the module")
+    cursor.accept(":")
+    fields: dict[str, Any] = {}
+    more: dict[str, str] = {}
+    while (found := cursor.match(_ATTRIBUTE)) is not None:
+        key, at = found[1], found.start(1)
+        known = _FIELDS.get(key)
+        if (known[0] if known else key) in (fields if known else more):
+            cursor.fail(f"the header has two attributes {key}", at)
+        if known is not None:
+            fields[known[0]] = known[1](cursor)
+        elif key in OTHER_ATTRIBUTES:
+            more[key] = OTHER_ATTRIBUTES[key](cursor)
+        else:
+            cursor.fail(f"a module has no attribute '{key}'", at)
+    more |= _read_tables(cursor)
+    return name, replace(ModuleConfig(), **fields, more=tuple(more.items()))
+
+
+def _read_tables(cursor: InstructionCursor) -> dict[str, str]:
+    """FileNames, FunctionNames, FileLocations and StackFrames: numbered entries, kept as lines of text."""
+    tables: dict[str, str] = {}
+    while (found := cursor.match(_TABLE)) is not None:
+        lines = []
+        while (entry := cursor.match(_ENTRY)) is not None:
+            lines.append(f"{entry[1]} {entry[2]}")
+        if found[1] in tables:
+            cursor.fail(f"the module has two tables {found[1]}", found.start(1))
+        tables[found[1]] = "\n".join(lines)
+    return tables
+
+
+def _path(cursor: InstructionCursor) -> tuple[int, ...]:
+    if not cursor.peek("{"):
+        cursor.fail(f"expected '{{' to begin the index of a leaf, found {cursor.saw()}")
+    return cursor.integers()
+
+
+def _read_aliases(cursor: InstructionCursor) -> tuple[Alias, ...]:
+    """{ {0}: (1, {}, may-alias), ... }: result leaf, parameter, its leaf."""
+
+    def one() -> Alias:
+        output = _path(cursor)
+        cursor.expect(":")
+        cursor.expect("(")
+        parameter = cursor.integer("the number of a parameter")
+        cursor.expect(",")
+        index = _path(cursor)
+        must = False
+        if cursor.accept(","):
+            at = cursor.skip()
+            kind = cursor.word("may-alias or must-alias")
+            if kind not in ("may-alias", "must-alias"):
+                cursor.fail(f"expected may-alias or must-alias, found '{kind}'", at)
+            must = kind == "must-alias"
+        cursor.expect(")", "to end the description of an alias")
+        return Alias(output, parameter, index, must)
+
+    return tuple(cursor.listed("{", one, "}"))
+
+
+def _read_donors(cursor: InstructionCursor) -> tuple[tuple[int, tuple[int, ...]], ...]:
+    """{ (0, {}), (1, {2}) }: parameters and their leaves."""
+
+    def one() -> tuple[int, tuple[int, ...]]:
+        cursor.expect("(")
+        parameter = cursor.integer("the number of a parameter")
+        cursor.expect(",")
+        index = _path(cursor)
+        cursor.expect(")")
+        return parameter, index
+
+    return tuple(cursor.listed("{", one, "}"))
+
+
+def _read_entry_layout(cursor: InstructionCursor) -> Any:
+    cursor.expect("{")
+    shape = cursor.program_shape()
+    cursor.expect("}", "to end entry_computation_layout")
+    return shape
+
+
+def _positive(cursor: InstructionCursor) -> int:
+    at = cursor.skip()
+    value = cursor.integer()
+    if value < 1:
+        cursor.fail(f"expected at least 1, found {value}", at)
+    return value
+
+
+def _booleans(cursor: InstructionCursor) -> str:
+    values = cursor.listed("{", cursor.boolean, "}") if cursor.peek("{") else [cursor.boolean()]
+    return "{" + ",".join("true" if v else "false" for v in values) + "}"
+
+
+def _boolean(cursor: InstructionCursor) -> str:
+    return "true" if cursor.boolean() else "false"
+
+
+_FIELDS: dict[str, tuple[str, Callable[[InstructionCursor], Any]]] = {
+    "is_scheduled": ("is_scheduled", InstructionCursor.boolean),
+    "input_output_alias": ("aliases", _read_aliases),
+    "buffer_donor": ("buffer_donors", _read_donors),
+    "entry_computation_layout": ("entry_layout", _read_entry_layout),
+    "replica_count": ("replica_count", _positive),
+    "num_partitions": ("num_partitions", _positive),
+    "frontend_attributes": ("frontend_attributes", InstructionCursor.named_values),
+}
+
+OTHER_ATTRIBUTES: dict[str, Callable[[InstructionCursor], str]] = {
+    "alias_passthrough_params": _boolean,
+    "allow_spmd_sharding_propagation_to_parameters": _booleans,
+    "allow_spmd_sharding_propagation_to_output": _booleans,
+    "origin_recovery_table": InstructionCursor.raw,
+    "stack_frames": InstructionCursor.raw,
+    "profile_version": InstructionCursor.raw,
+}
+"""Attributes that are kept as text."""

@@ -1,0 +1,482 @@
+"""Instructions as text: [ROOT] %name = shape opcode(operands), attribute=value, ...
+
+Driven by the op declarations: `OPS[opcode].attributes` say which attributes there are and of what type, the type picks
+the codec. What every instruction may carry (metadata, sharding, ...) is read by the table COMMON.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, replace
+from functools import cache
+from typing import Any
+
+from axla.core.dtypes import PRED, S32
+from axla.core.errors import InvalidArgument, ShapeError, UnsupportedError
+from axla.core.shape import AnyShape, Shape, TupleShape
+from axla.ir.attributes import CompareType
+from axla.ir.codec import codec_of
+from axla.ir.graph import NO_EXTRA, Computation, Extra, Instruction, Module, SourceLocation
+from axla.ir.op import OPS, Op
+from axla.ir.structure import Constant, GetTupleElement, Parameter
+from axla.text.lexer import BLANK, NAME, STRING
+from axla.text.literals import read_literal
+from axla.text.opcodes import COMPUTATION_ATTRIBUTES, VALUE_ATTRIBUTES, is_opcode
+from axla.text.shapes import ShapeCursor, compatible
+from axla.text.sharding import canonical_sharding
+
+_ARRAY = r"[a-z]\w*+\[[^\[\]{}()/]*+\](?:\{[\d,:\s][^{}/]*+\})?+"
+_TUPLE = r"\((?:[^()%={}]++|\{[^{}=%]*+\}|\([^()%={}]*+\))*+\)"
+_OPCODE = r"[a-z][\w\-]*+"
+_START = re.compile(BLANK + rf"(ROOT\b)?+{BLANK}%?+({NAME}){BLANK}={BLANK}")
+_FAST = re.compile(_START.pattern + rf"({_ARRAY}|{_TUPLE}){BLANK}({_OPCODE}){BLANK}\(")
+_OPERANDS = re.compile(rf"{BLANK}(%?+{NAME}(?:{BLANK},{BLANK}%?+{NAME})*+)?+{BLANK}\)")
+_OPERAND = re.compile(BLANK + rf"(%?+)({NAME}(?:#\d++)*+)")
+_OPERAND_NAME = re.compile(rf"/\*[\s\S]*?\*/|//[^\n]*+|({NAME})")
+_WORD_BEFORE_PAREN = re.compile(BLANK + rf"({_OPCODE}){BLANK}\(")
+_ATTRIBUTE = re.compile(BLANK + "," + BLANK + f"({NAME})" + BLANK + "=")
+_METADATA = re.compile(BLANK + rf'(\{{(?:[^{{}}"]++|{STRING}|\{{[^{{}}"]*+\}})*+\}})')
+_METADATA_ENTRY = re.compile(BLANK + rf",?+{BLANK}({NAME}){BLANK}={BLANK}({STRING}|-?\d++|\{{[^{{}}\"]*+\}}|{NAME})")
+
+
+class Undeclared(Op):
+    """Stands for an op that HLO has and axla does not, until the whole text is known to be HLO."""
+
+    __slots__ = ("text_opcode",)
+
+    def __init__(self, text_opcode: str) -> None:
+        self.text_opcode = text_opcode
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """What the parser needs of an op class, in the form it needs it."""
+
+    op: type[Op]
+    readers: dict[str, tuple[str, Callable[[Any], Any]]]  # attribute's text name -> field, decoder
+    required: tuple[tuple[str, str], ...]  # field, text name
+    least: int  # operands
+    most: int
+
+
+@cache
+def schema_of(op: type[Op]) -> Schema:
+    readers = {a.text: (a.name, codec_of(a.type).decode) for a in op.attributes if op is not Constant}
+    if op.opcode == "custom-call" and "called_computations" in readers:
+        readers["to_apply"] = ("called_computations", lambda reader: (reader.computation(),))
+    # A field that stands behind one with a default has one too, but no value that the text could mean.
+    required = [a for a in op.attributes if a.default is MISSING or (a.always and a.default in (None, ""))]
+    count = len(op.operand_names)
+    least = count - op.optional - (1 if op.variadic else 0)
+    needed = tuple((a.name, a.text) for a in required)
+    return Schema(op, readers, needed, least, 1 << 62 if op.variadic else count)
+
+
+class InstructionCursor(ShapeCursor):
+    """A cursor that reads instructions into a computation of a module."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.module = Module("")
+        self.computations: dict[str, Computation] = {}
+        self.target: Computation | None = None  # the computation that is being read
+        self.scope: dict[str, Instruction] = {}  # its instructions, by their names in the text
+        self.undeclared = ""  # the first opcode that is HLO, but not implemented
+        self.invents_operands = False  # a text of one instruction: unknown operands are parameters
+        self._locations: dict[str, SourceLocation] = {}
+
+    # One instruction.
+
+    def instruction(self) -> tuple[Instruction, bool]:
+        """Reads an instruction into the target; gives it and whether it is marked as ROOT."""
+        found = self.match(_FAST)
+        if found is not None:
+            shape = self._shapes.get(found[3])
+            if shape is None:
+                end, self.pos = self.pos, found.start(3)
+                shape = self.shape()
+                if self.pos != found.end(3):
+                    self.fail(f"expected an opcode, found {self.saw()}")
+                self.pos = end
+            opcode, opcode_at = found[4], found.start(4)
+        else:
+            found = self.match(_START)
+            if found is None:
+                self._fail_at_start()
+            shape = self.shape() if self.looks_like_shape() else None
+            opcode, opcode_at = self._opcode()
+        name, at = found[2], found.start(2)
+        if name in self.scope:
+            self.fail(f"there is an instruction '{name}' already in this computation", at)
+        inst = self._apply(name, shape, opcode, opcode_at)
+        self.scope[name] = inst
+        return inst, found[1] is not None
+
+    def _fail_at_start(self):
+        if self.match(re.compile(BLANK + r"(?:ROOT\b)?" + BLANK + f"%?{NAME}")) is None:
+            self.fail(f"expected the name of an instruction, found {self.saw()}")
+        self.fail(f"expected '=' behind the name of an instruction, found {self.saw()}")
+
+    def _opcode(self) -> tuple[str, int]:
+        at = self.skip()
+        found = self.match(_WORD_BEFORE_PAREN)
+        if found is None:
+            word = self.word("an opcode")
+            if not is_opcode(word):
+                self.fail(f"'{word}' is no opcode", at)
+            self.fail(f"expected '(' to begin the operands of {word}, found {self.saw()}")
+        return found[1], found.start(1)
+
+    def _apply(self, name: str, shape: AnyShape | None, opcode: str, at: int) -> Instruction:
+        """Reads operands and attributes, behind `opcode(`, and adds the instruction."""
+        cls = OPS.get(opcode)
+        if cls is None:
+            return self._undeclared_op(name, shape, opcode, at)
+        fields: dict[str, Any] = {}
+        operands: tuple[Instruction, ...] = ()
+        if cls is Constant:
+            if shape is None:
+                self.fail("the shape of a constant must be written", at)
+            fields["literal"] = read_literal(self, shape)
+            self.expect(")", "to end the constant")
+        elif cls is Parameter:
+            fields["parameter_number"] = self._parameter_number()
+        else:
+            operands = self.operands()
+        schema = schema_of(cls)
+        if not schema.least <= len(operands) <= schema.most:
+            self.fail(f"{opcode} takes {_count(schema)}, found {len(operands)}", at)
+        extra = self._attributes(schema, fields, opcode)
+        if cls.opcode == "map" and operands and isinstance(operands[0].shape, Shape):
+            fields.setdefault("dimensions", tuple(range(operands[0].shape.rank)))
+        for field, text in schema.required:
+            if field not in fields:
+                self.fail(f"{opcode} needs the attribute {text}", at)
+        return self._build(schema, fields, operands, shape, name, extra, at)
+
+    def _build(
+        self, schema: Schema, fields: dict[str, Any], operands: tuple[Instruction, ...], shape: AnyShape | None,
+        name: str, extra: Extra, at: int,
+    ) -> Instruction:  # fmt: skip
+        cls = schema.op
+        if cls.holds_shape:
+            if shape is None:
+                shape = self._inferred_shape(cls, fields, operands, at)
+            fields["shape"] = shape
+        try:
+            op = cls(**fields)
+            plain = _PLAIN_FORMS.get(cls.opcode)
+            if plain is not None:
+                op = plain(self, op, operands, at)
+            if shape is None:
+                shape = op.infer(*[o.shape for o in operands])
+        except ShapeError as error:
+            self.fail(error.message, at)
+        return self.target.add(op, operands, shape, name=name, extra=extra)  # type: ignore[union-attr]
+
+    def _inferred_shape(
+        self, cls: type[Op], fields: dict[str, Any], operands: tuple[Instruction, ...], at: int
+    ) -> AnyShape:
+        """The shape of an op that holds it, where the text leaves it out."""
+        infer = UNWRITTEN_SHAPES.get(cls.opcode)
+        if infer is None or not all(isinstance(o.shape, Shape) for o in operands):
+            self.fail(f"the shape of {cls.opcode} does not follow from its operands: it must be written", at)
+        return infer(fields, *[o.shape for o in operands])
+
+    def _parameter_number(self) -> int:
+        at = self.skip()
+        number = self.integer("the number of the parameter")
+        if number < 0:
+            self.fail("the number of a parameter is at least 0", at)
+        self.expect(")", "behind the number of the parameter")
+        if any(p.op.parameter_number == number for p in self.target.parameters[-1:]):  # type: ignore[union-attr]
+            self.fail(f"there is a parameter {number} already in this computation", at)
+        return number
+
+    def _undeclared_op(self, name: str, shape: AnyShape | None, opcode: str, at: int) -> Instruction:
+        """Reads an instruction that has no declaration, to find what else is wrong with the text first."""
+        if not is_opcode(opcode):
+            self.fail(f"'{opcode}' is no opcode", at)
+        operands = self.operands()
+        extra = self._attributes(None, {}, opcode)
+        self.undeclared = self.undeclared or opcode
+        if shape is None:
+            raise UnsupportedError(f"the op {opcode} is not implemented")
+        return self.target.add(Undeclared(opcode), operands, shape, name=name, extra=extra)  # type: ignore[union-attr]
+
+    # Operands.
+
+    def operands(self) -> tuple[Instruction, ...]:
+        """Operands up to and with the closing parenthesis."""
+        found = _OPERANDS.match(self.text, self.pos)
+        if found is not None:
+            inside = found[1]
+            if inside is None:
+                self.pos = found.end()
+                return ()
+            if "/" in inside:
+                names = [n for n in _OPERAND_NAME.findall(inside) if n]
+            else:
+                names = [n.strip().lstrip("%") for n in inside.split(",")]
+            scope = self.scope
+            try:
+                operands = tuple([scope[n] for n in names])
+            except KeyError:
+                pass  # the slow way finds the place, or a parameter of a lone instruction
+            else:
+                self.pos = found.end()
+                return operands
+        if self.accept(")"):
+            return ()
+        result = [self._operand()]
+        while self.accept(","):
+            result.append(self._operand())
+        self.expect(")", "or ',' behind an operand")
+        return tuple(result)
+
+    def _operand(self) -> Instruction:
+        """[shape] %name, or an instruction in place of the name."""
+        at = self.skip()
+        shape = self.shape() if self.looks_like_shape() else None
+        if _WORD_BEFORE_PAREN.match(self.text, self.pos):
+            opcode, opcode_at = self._opcode()
+            self.deeper("inline instructions")
+            inst = self._apply("", shape, opcode, opcode_at)
+            self.nesting -= 1
+            self.scope[inst.name] = inst
+            return inst
+        found = self.match(_OPERAND)
+        if found is None:
+            self.fail(f"expected an operand, found {self.saw()}")
+        name, *path = found[2].split("#")
+        inst = self.scope.get(name)
+        if inst is None:
+            inst = self._missing_operand(name, shape, found.start(2))
+        for index in path:
+            inst = self._element(inst, self.as_int64(index, found.start(2)), found.start(2))
+        if shape is not None and not compatible(shape, inst.shape):
+            declared = f"{name} as an operand has the shape {shape.to_string(layout=False)}"
+            self.fail(f"{declared}, but is {inst.shape.to_string(layout=False)}", at)
+        return inst
+
+    def _missing_operand(self, name: str, shape: AnyShape | None, at: int) -> Instruction:
+        if not self.invents_operands or shape is None:
+            self.fail(f"there is no instruction '{name}' before this one", at)
+        computation = self.target
+        inst = computation.add(Parameter(shape, len(computation.parameters)), name=name)  # type: ignore[union-attr]
+        self.scope[name] = inst
+        return inst
+
+    def _element(self, inst: Instruction, index: int, at: int) -> Instruction:
+        """%name#2: the element of a tuple."""
+        if not isinstance(inst.shape, TupleShape):
+            self.fail(f"{inst.name}#{index}: {inst.name} is no tuple", at)
+        if index >= len(inst.shape.elements):
+            self.fail(f"{inst.name}#{index}: the tuple has {len(inst.shape.elements)} elements", at)
+        return self.target.add(GetTupleElement(index), (inst,))  # type: ignore[union-attr]
+
+    # Attributes.
+
+    def _attributes(self, schema: Schema | None, fields: dict[str, Any], opcode: str) -> Extra:
+        """Reads `, name=value` as often as they come, into `fields` and what every instruction may carry."""
+        readers = schema.readers if schema is not None else {}
+        common: dict[str, Any] = {}
+        more: dict[str, str] = {}
+        while (found := self.match(_ATTRIBUTE)) is not None:
+            text = found[1]
+            known = readers.get(text)
+            if known is not None:
+                field = known[0]
+                if field in fields:
+                    self.fail(f"{opcode} has two attributes {text}", found.start(1))
+                fields[field] = known[1](self)
+                continue
+            reader = COMMON.get(text)
+            if reader is not None:
+                field, read = reader
+                if field in common:
+                    self.fail(f"{opcode} has two attributes {text}", found.start(1))
+                common[field] = read(self)
+                continue
+            if text in more:
+                self.fail(f"{opcode} has two attributes {text}", found.start(1))
+            more[text] = self._other_attribute(text, opcode, schema is None, found.start(1))
+        if more:
+            common["more"] = tuple(more.items())
+        return Extra(**common) if common else NO_EXTRA
+
+    def _other_attribute(self, text: str, opcode: str, undeclared: bool, at: int) -> str:
+        """The text of an attribute without a codec."""
+        if text in COMPUTATION_ATTRIBUTES and undeclared:
+            self.listed("{", self.computation, "}") if self.peek("{%") else self.computation()
+            return ""
+        if text in COMPUTATION_ATTRIBUTES or text not in VALUE_ATTRIBUTES:
+            self.fail(f"{opcode} has no attribute '{text}'", at)
+        return self.raw()
+
+    def computation(self) -> Computation:
+        """A computation by name, or written out in braces."""
+        at = self.skip()
+        if self.text.startswith("{", at):
+            return self.inline_computation()
+        name = self.name("a computation")
+        found = self.computations.get(name)
+        if found is None:
+            self.fail(f"there is no computation '{name}' before this one", at)
+        return found
+
+    def inline_computation(self) -> Computation:
+        raise NotImplementedError
+
+    def location(self) -> SourceLocation:
+        """metadata={op_type="..." op_name="..." source_file="..." source_line=3 ...}"""
+        found = self.match(_METADATA)
+        if found is None:
+            self.expect("{", "to begin the metadata")
+            self.raw()
+            self.fail("the metadata do not end")
+        text = found[1]
+        known = self._locations.get(text)
+        if known is None:
+            end, self.pos = self.pos, found.start(1) + 1
+            known = self._locations[text] = self._read_location(end - 1)
+            self.pos = end
+        return known
+
+    def _read_location(self, end: int) -> SourceLocation:
+        fields: dict[str, Any] = {}
+        more: dict[str, str] = {}
+        while (found := self.match(_METADATA_ENTRY)) is not None and self.pos <= end:
+            key, value, at = found[1], found[2], found.start(1)
+            if key not in METADATA_KEYS:
+                self.fail(f"metadata have no '{key}'", at)
+            if key in fields or key in more:
+                self.fail(f"metadata have two '{key}'", at)
+            kind = METADATA_KEYS[key]
+            if kind is not None and (value[0] == '"') != (kind is str):
+                self.fail(f"{key} must be {'a string' if kind is str else 'a number'}, found {value[:40]}", found.start(2))
+            if key in _PLAIN_KEYS:
+                self.pos = found.start(2)
+                fields[key] = self.quoted() if kind is str else self.integer()
+            else:
+                more[key] = value
+        self.pos = min(self.pos, end)
+        if self.skip() != end:
+            self.fail(f"expected name=value in metadata, found {self.saw()}")
+        ordered = tuple((k, more[k]) for k in METADATA_KEYS if k in more)
+        return SourceLocation(**fields, more=ordered)
+
+    def sharding(self) -> str:
+        at = self.skip()
+        text = self.raw()
+        if not text.startswith("{"):
+            self.fail("expected '{' to begin the sharding", at)
+        try:
+            return canonical_sharding(text[1:-1])
+        except InvalidArgument as error:
+            self.fail(error.message, at)
+
+    def named_values(self) -> tuple[tuple[str, str], ...]:
+        """{name="value", other={...}}: sorted by name, as XLA keeps them."""
+        pairs: dict[str, str] = {}
+
+        def one() -> None:
+            name = self.word("the name of a frontend attribute")
+            self.expect("=")
+            pairs[name] = self.quoted_or_braced()
+
+        self.listed("{", one, "}")
+        return tuple(sorted(pairs.items()))
+
+    def quoted_or_braced(self) -> str:
+        """A string, or the text of a value in braces."""
+        if self.peek('"'):
+            return self.quoted()
+        if not self.peek("{"):
+            self.fail(f"expected a string or a value in braces, found {self.saw()}")
+        return self.raw()
+
+    def control_predecessors(self) -> tuple[Instruction, ...]:
+        def one() -> Instruction:
+            at = self.skip()
+            name = self.name("an instruction")
+            if name not in self.scope:
+                self.fail(f"there is no instruction '{name}' before this one", at)
+            return self.scope[name]
+
+        return tuple(self.listed("{", one, "}"))
+
+
+COMMON: dict[str, tuple[str, Callable[[InstructionCursor], Any]]] = {
+    "metadata": ("location", InstructionCursor.location),
+    "sharding": ("sharding", InstructionCursor.sharding),
+    "frontend_attributes": ("frontend_attributes", InstructionCursor.named_values),
+    "backend_config": ("backend_config", InstructionCursor.quoted_or_braced),
+    "control-predecessors": ("control_predecessors", InstructionCursor.control_predecessors),
+}
+"""Attributes of every instruction: field of Extra, reader."""
+
+METADATA_KEYS: dict[str, type | None] = {
+    "op_type": str, "op_name": str, "source_file": str, "source_line": int, "source_end_line": int,
+    "source_column": int, "source_end_column": int, "profile_type": None, "deduplicated_name": str,
+    "metadata_payload": None, "stack_frame_id": int, "scheduling_name": str,
+}  # fmt: skip
+"""Entries of metadata, in the order in which they are printed, and their types."""
+
+_PLAIN_KEYS = ("op_type", "op_name", "source_file", "source_line")
+
+
+def _count(schema: Schema) -> str:
+    if schema.most > 1 << 60:
+        return f"at least {schema.least} operands"
+    if schema.least != schema.most:
+        return f"{schema.least} to {schema.most} operands"
+    return f"{schema.least} operand{'' if schema.least == 1 else 's'}"
+
+
+def _plain_compare(cursor: InstructionCursor, op: Any, operands: tuple[Instruction, ...], at: int) -> Op:
+    """Leaves out a compare's `type` where it is what the operands' element type implies."""
+    if op.type is None or not operands[0].shape.is_array:
+        return op
+    dtype = operands[0].shape.dtype  # type: ignore[attr-defined]
+    if dtype.is_inexact:
+        implied = CompareType.FLOAT
+    else:
+        implied = CompareType.SIGNED if dtype.is_signed else CompareType.UNSIGNED
+    return replace(op, type=None) if op.type is implied else op
+
+
+def _plain_conditional(cursor: InstructionCursor, op: Any, operands: tuple[Instruction, ...], at: int) -> Op:
+    """Two branches chosen by a pred are true_computation and false_computation, others branch_computations."""
+    index = operands[0].shape.logical
+    by_pred = index is Shape(PRED)
+    if not by_pred and index is not Shape(S32):
+        cursor.fail(f"the first operand of a conditional is a scalar of pred or s32, found {index}", at)
+    branches = op.computations()
+    named = op.true_computation is not None, op.false_computation is not None
+    if (any(named) and (op.branch_computations or not all(named))) or not branches:
+        cursor.fail("a conditional has true_computation and false_computation, or branch_computations", at)
+    if by_pred and len(branches) == 2:
+        return replace(op, true_computation=branches[0], false_computation=branches[1], branch_computations=())
+    return replace(op, true_computation=None, false_computation=None, branch_computations=branches)
+
+
+def _dot_shape(fields: dict[str, Any], lhs: Shape, rhs: Shape, *metadata: Shape) -> Shape:
+    """Batch dimensions, then what is left of lhs, then of rhs, in the wider of the element types."""
+    batch = fields.get("lhs_batch_dims", ())
+    used = (
+        (lhs, {*batch, *fields.get("lhs_contracting_dims", ())}),
+        (rhs, {*fields.get("rhs_batch_dims", ()), *fields.get("rhs_contracting_dims", ())}),
+    )
+    dims = [lhs.dims[d] for d in batch if 0 <= d < lhs.rank]
+    for shape, gone in used:
+        dims += [size for d, size in enumerate(shape.dims) if d not in gone]
+    return Shape(lhs.dtype if lhs.dtype.bits >= rhs.dtype.bits else rhs.dtype, dims)
+
+
+UNWRITTEN_SHAPES: dict[str, Callable[..., Shape]] = {"dot": _dot_shape}
+"""Ops that hold their shape, and yet have one by default."""
+
+_PLAIN_FORMS = {"compare": _plain_compare, "conditional": _plain_conditional}
+"""Ops of which a text can say the same in two ways: gives the one that is kept."""

@@ -1,0 +1,147 @@
+"""HLO text -> Module: the header, computations, inline computations."""
+
+from __future__ import annotations
+
+import re
+
+from axla.core.errors import UnsupportedError
+from axla.core.shape import ProgramShape
+from axla.ir.graph import Computation, Extra, Instruction, Module
+from axla.text.header import read_header
+from axla.text.instructions import InstructionCursor
+from axla.text.lexer import BLANK, NAME
+from axla.text.shapes import compatible
+
+_ENTRY = re.compile(BLANK + r"ENTRY\b")
+_COMPUTATION = re.compile(BLANK + f"(?:ENTRY{BLANK})?%?{NAME}{BLANK}[({{]")
+_INSTRUCTION = re.compile(BLANK + f"(?:ROOT{BLANK})?%?{NAME}{BLANK}=")
+_EXECUTION_THREAD = re.compile(BLANK + "," + BLANK + "execution_thread" + BLANK + "=")
+
+
+def parse_hlo(text: str) -> Module:
+    """The module that a text describes.
+
+    The text may lack the HloModule line, or be instructions only, without a computation around them. ParseError says
+    where it is wrong; UnsupportedError names an op of HLO that axla does not have.
+    """
+    parser = Parser(text)
+    module = parser.parse()
+    if parser.undeclared:
+        raise UnsupportedError(f"the op {parser.undeclared} is not implemented")
+    return module
+
+
+def looks_like_hlo(text: str) -> bool:
+    """Whether a text begins as HLO does: with a header, a computation or an instruction."""
+    if re.match(BLANK + r"HloModule\b", text):
+        return True
+    if re.match(BLANK + r"(?:module|func|builtin\.module|#|!)", text):
+        return False
+    return _COMPUTATION.match(text) is not None or _INSTRUCTION.match(text) is not None
+
+
+class Parser(InstructionCursor):
+    """Reads one module."""
+
+    def parse(self) -> Module:
+        header = read_header(self)
+        if header is not None:
+            self.module = Module(header[0], header[1])
+        entry: Computation | None = None
+        if header is None and _INSTRUCTION.match(self.text, self.pos):
+            entry = self._lone_instructions()
+        else:
+            entry = self._computations()
+        self.module.set_entry(entry)
+        if header is None:
+            self.module.name = f"module_{entry.name}" if entry.name != "_" else "_"
+        if self.module.config.is_scheduled:
+            self._schedule()
+        return self.module
+
+    def _computations(self) -> Computation:
+        """All computations up to the end; gives the entry: the one marked so, else the last."""
+        entry: Computation | None = None
+        marked = False
+        while not self.at_end():
+            at = self.skip()
+            is_entry = self.match(_ENTRY) is not None
+            if is_entry and marked:
+                self.fail("a module has only one ENTRY", at)
+            computation = self._named_computation()
+            if is_entry or not marked:
+                entry = computation
+            marked = marked or is_entry
+        if entry is None:
+            self.fail(f"expected a computation, found {self.saw()}")
+        return entry
+
+    def _lone_instructions(self) -> Computation:
+        """A text of instructions only: the entry, whose last instruction is the root if none is marked."""
+        self.invents_operands = True
+        return self._body("_", at_end=lambda: self.at_end())
+
+    def _named_computation(self) -> Computation:
+        at = self.skip()
+        name = self.name("the name of a computation")
+        if name in self.computations:
+            self.fail(f"there is a computation '{name}' already", at)
+        shape = self.program_shape() if self.peek("(") else None
+        self.expect("{", "to begin the instructions of a computation")
+        computation = self._body(name, shape=shape, shape_at=at)
+        self.computations[name] = computation
+        if self.match(_EXECUTION_THREAD):
+            computation.set_own_extra(Extra(more=(("execution_thread", self.quoted()),)))
+        return computation
+
+    def inline_computation(self) -> Computation:
+        """{ instructions }, in place of the name of a computation."""
+        self.deeper("inline computations")
+        target, scope = self.target, self.scope
+        self.expect("{")
+        computation = self._body("_")
+        self.target, self.scope = target, scope
+        self.nesting -= 1
+        return computation
+
+    def _body(self, name: str, at_end=None, shape: ProgramShape | None = None, shape_at: int = 0) -> Computation:
+        """Instructions up to and with the closing brace (or the end of the text)."""
+        computation = self.module.add_computation(name)
+        self.target, self.scope = computation, {}
+        root: Instruction | None = None
+        last: Instruction | None = None
+        begin = self.skip()
+        while not (self.accept("}") if at_end is None else at_end()):
+            last, is_root = self.instruction()
+            if is_root and root is not None:
+                self.fail(f"computation {name} has two roots, {root.name} and {last.name}", begin)
+            if is_root:
+                root = last
+            begin = self.skip()
+        if last is None:
+            self.fail(f"computation {name} has no instructions", begin)
+        computation.set_root(root or last)
+        self._check_parameters(computation, begin)
+        if shape is not None and not compatible(shape.result, computation.root.shape):
+            found = computation.root.shape.to_string(layout=False)
+            self.fail(f"computation {name} gives {shape.result.to_string(layout=False)}, but its root is {found}", shape_at)
+        return computation
+
+    def _check_parameters(self, computation: Computation, at: int) -> None:
+        for number, parameter in enumerate(computation.parameters):
+            found = parameter.op.parameter_number  # type: ignore[attr-defined]
+            if found != number:
+                problem = f"two parameters {found}" if found < number else f"no parameter {number}"
+                self.fail(f"computation {computation.name} has {problem}", at)
+
+    def _schedule(self) -> None:
+        """A scheduled module runs in the order of the text; what is fused has no order."""
+        fused = {
+            called
+            for computation in self.module.computations
+            for inst in computation.instructions
+            if inst.opcode == "fusion"
+            for called in inst.op.computations()
+        }
+        order = {c: tuple(c.instructions) for c in self.module.computations if c not in fused}
+        self.module.set_schedule(order)
