@@ -332,7 +332,7 @@ class Arithmetic:
         """AVX-512's p * 2**floor(n), where the target and the shape of the registers have it."""
         single = p.element == "float"
         bits = p.lanes * (32 if single else 64)
-        if not self.target.math.scalef or bits not in (128, 256, 512):
+        if not self.has_avx512(p):
             return None
         name = f"llvm.x86.avx512.mask.scalef.{'ps' if single else 'pd'}.{bits}"
         mask = f"i{max(8, p.lanes)}"
@@ -379,7 +379,11 @@ class Arithmetic:
 
     def splits_all(self, x: Reg) -> bool:
         """Whether `split_exponent` is right for every x, special ones included."""
-        return self.target.math.scalef and x.lanes * (32 if x.element == "float" else 64) in (128, 256, 512)
+        return self.has_avx512(x)
+
+    def has_avx512(self, x: Reg) -> bool:
+        """Whether AVX-512's instructions on float formats apply to registers like x."""
+        return self.target.math.avx512 and x.lanes * (32 if x.element == "float" else 64) in (128, 256, 512)
 
     def _avx512(self, operation: str, x: Reg, immediate: int | None = None) -> Reg:
         """An unmasked AVX-512 instruction of one operand, named as its intrinsic."""

@@ -100,7 +100,8 @@ def sign(x: Reg, dtype: DType) -> Reg:
 
 
 def population_count(x: Reg, dtype: DType) -> Reg:
-    return wrap(x.m.intrinsic("ctpop", _magnitude(x, dtype)), dtype)
+    # XLA counts the sign-extended bits of s2 and s4: -1 has eight.
+    return wrap(x.m.intrinsic("ctpop", x), dtype)
 
 
 def count_leading_zeros(x: Reg, dtype: DType) -> Reg:
@@ -112,6 +113,27 @@ def count_leading_zeros(x: Reg, dtype: DType) -> Reg:
     m.f.module.declare(name, f"declare {kind} @{name}({kind}, i1 immarg)")
     count = m.reg(m.f.call(kind, name, [_magnitude(x, dtype).ssa, m.f.const("i1", 0)]))
     return wrap(count - (8 - dtype.bits), dtype) if dtype.bits < 8 else count
+
+
+def power(a: Reg, b: Reg, dtype: DType) -> Reg:
+    """a ** b by repeated squaring, wrapping; a negative exponent gives 0 but for bases 1 and -1.
+
+    XLA looks at six bits of the exponent, and takes an unsigned one with its highest bit set for negative. Larger
+    exponents overflow for every base but 0, 1 and -1, so the six bits decide nothing that a program could rely on;
+    agreeing costs nothing.
+    """
+    m = a.m
+    result, base = m.number(a, 1), a
+    exponent = _magnitude(b, dtype)
+    for bit in range(min(6, dtype.bits)):
+        used = ((exponent >> bit) & 1).ne(0) if bit else (exponent & 1).ne(0)
+        result = m.select(used, wrap(result * base, dtype), result)
+        base = base * base
+    minus_one = wrap(m.number(a, -1), dtype)
+    sign = m.select((b & 1).ne(0), minus_one, 1)
+    inverse = m.select(a.eq(1), m.number(a, 1), m.select(a.eq(minus_one), sign, 0))
+    top = ((b << (8 - dtype.bits)) if dtype.bits < 8 else b) < 0
+    return m.select(top, inverse, result)
 
 
 UNARY: dict[str, Callable[[Reg, DType], Reg]] = {
@@ -135,6 +157,7 @@ BINARY: dict[str, Callable[[Reg, Reg, DType], Reg]] = {
     "or": lambda a, b, dtype: a | b,
     "xor": lambda a, b, dtype: a ^ b,
     "shift-left": shift_left,
+    "power": power,
     "shift-right-arithmetic": shift_right_arithmetic,
     "shift-right-logical": shift_right_logical,
 }
@@ -150,22 +173,3 @@ PRED: dict[str, Callable[[Reg, Reg], Reg]] = {
     "or": lambda a, b: a | b,
     "xor": lambda a, b: a ^ b,
 }
-
-
-def power(values: object, a: Reg, b: Reg, dtype: DType) -> Reg:
-    """a ** b by repeated squaring, wrapping; a negative exponent gives 0 but for bases 1 and -1."""
-    m = a.m
-    f = m.f
-    one = m.number(a, 1)
-    exponent = _magnitude(b, dtype)
-    with f.while_loop([one.ssa, a.ssa, exponent.ssa]) as loop:
-        total, base, left = (m.reg(v) for v in loop.carried)
-        loop.test(m.any(left.ne(0)).ssa)
-        total = m.select((left & 1).ne(0), wrap(total * base, dtype), total)
-        loop.yield_([total.ssa, (base * base).ssa, left.lshr(1).ssa])
-    result = m.reg(loop.results[0])
-    if not dtype.is_signed:
-        return result
-    odd = (b & 1).ne(0)
-    inverse = m.select(a.eq(1), m.number(a, 1), m.select(a.eq(-1), m.select(odd, m.number(a, -1), 1), 0))
-    return m.select(b < 0, inverse, result)

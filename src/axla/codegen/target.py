@@ -20,8 +20,7 @@ from axla.core.dtypes import DType
 class MathKnobs:
     """Machine instructions that vector math may use by the name of their intrinsic."""
 
-    scalef: bool = False  # AVX-512: p * 2**floor(n), all ranges right
-    rsqrt14: bool = False  # AVX-512: reciprocal square root to 14 bits, denormals kept
+    avx512: bool = False  # scalef, getexp, getmant, rsqrt14 on 128, 256 and 512 bits
     gpu_approximations: bool = False  # NVPTX: ex2.approx, rsqrt.approx and their like
 
 
@@ -151,7 +150,7 @@ _AVX2 = replace(
 _AVX512 = replace(
     _AVX2, name="x86-64-v4", cpu="x86-64-v4", features=frozenset({"-prefer-256-bit"}), vector_bytes=64,
     has_fast_gather=True, has_masked=True, registers=32, caches=Caches(32 << 10, 1 << 20, 16 << 20),
-    math=MathKnobs(scalef=True, rsqrt14=True),
+    math=MathKnobs(avx512=True),
 )  # fmt: skip
 X86_LEVELS = {target.cpu: target for target in (_SSE, _SSE4, _AVX2, _AVX512)}
 

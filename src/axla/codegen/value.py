@@ -48,10 +48,8 @@ def allowed_intrinsics(target: Target) -> frozenset[str]:
         allowed.add("masked.gather")
     if target.has_masked:
         allowed |= {"masked.load", "masked.store"}
-    if target.math.scalef:
-        allowed.add("x86.avx512.mask.scalef")
-    if target.math.rsqrt14:
-        allowed.add("x86.avx512.rsqrt14")
+    if target.math.avx512:
+        allowed |= {f"x86.avx512.{name}" for name in ("mask.scalef", "mask.getexp", "mask.getmant", "rsqrt14")}
     return frozenset(allowed)
 
 
@@ -321,7 +319,8 @@ class Values:
 
     def _real(self, dtype: DType, result: Reg, exact: bool = False) -> Value:
         """A result of a real type, rounded to it where it is a small float and the operation not exact."""
-        if dtype.is_float and dtype.bits < 32 and not exact:
+        # Types under 16 bits may lack the result's sign of zero, or a rounded-up largest number.
+        if dtype.is_float and dtype.bits < 32 and not (exact and dtype.bits == 16):
             result = small_float.round_to(result, dtype)
         return Value(dtype, result.lanes, (result.ssa,))
 
@@ -426,7 +425,7 @@ class Values:
         if x.dtype.is_complex:
             return Value(x.dtype.real, x.lanes, (complex_math.absolute(*self.regs(x)).ssa,))
         if x.dtype.is_float:
-            return self._real(x.dtype, self.m.abs(self.m.reg(x.ssa)), exact=True)
+            return Value(x.dtype, x.lanes, (self.m.abs(self.m.reg(x.ssa)).ssa,))
         if x.dtype.is_pred:
             return x
         return Value(x.dtype, x.lanes, (integer.absolute(self.m.reg(x.ssa), x.dtype).ssa,))

@@ -46,12 +46,13 @@ def reduce(x: Reg) -> tuple[Reg, Reg]:
     for part in (_FUSED if fused else _SPLIT)[x.element]:
         r = m.fma(n, -part, r)
     limit = (_LIMIT_FUSED if fused else _LIMIT_SPLIT)[x.element]
-    large = m.any(m.abs(x) > limit)
-    branch = m.f.branch(large.ssa)
+    quotient = shifted.bits()
+    large = m.abs(x) > limit
+    branch = m.f.branch(m.any(large).ssa)
     with branch.then():
-        far = m.outlined("reduce_large", _reduce_single if x.element == "float" else _reduce_double, x)
-    pairs = [(far[0].ssa, r.ssa), (far[1].ssa, shifted.bits().ssa)]
-    merged = branch.merge(pairs)
+        far_r, far_q = m.outlined("reduce_large", _reduce_single if x.element == "float" else _reduce_double, x)
+        far_r, far_q = m.select(large, far_r, r), m.select(large, far_q, quotient)
+    merged = branch.merge([(far_r.ssa, r.ssa), (far_q.ssa, quotient.ssa)])
     return m.reg(merged[0]), m.reg(merged[1])
 
 

@@ -7,11 +7,10 @@ from axla.codegen.arithmetic import BIAS, FRACTION, Reg
 
 def rsqrt(x: Reg) -> Reg:
     m = x.m
-    bits = x.lanes * 32
-    if x.element != "float" or not m.target.math.rsqrt14 or bits not in (128, 256, 512):
+    if x.element != "float" or not m.has_avx512(x):
         return 1.0 / m.sqrt(x)
     # 14 bits, denormals right, and one Newton step.
-    name = f"llvm.x86.avx512.rsqrt14.ps.{bits}"
+    name = f"llvm.x86.avx512.rsqrt14.ps.{x.lanes * 32}"
     mask = f"i{max(8, x.lanes)}"
     y = m.reg(m.f.call(x.type, name, [x.ssa, m.f.zero(x.type), m.f.const(mask, -1)]))
     product = x * y
