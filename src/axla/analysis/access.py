@@ -19,7 +19,7 @@ from collections.abc import Hashable, Iterable
 from axla.analysis.geometry import collapsed_transpose, is_leading_broadcast, reduce_geometry
 from axla.core.shape import AnyShape, Shape
 from axla.ir.graph import Instruction
-from axla.ops import (
+from axla.hlo import (
     Bitcast, BitcastConvert, Broadcast, Concatenate, Copy, Dot, GetTupleElement, Map, Reduce, Reshape, Transpose,
 )  # fmt: skip
 

@@ -11,7 +11,7 @@ from math import prod
 
 from axla.core.shape import Shape
 from axla.ir.graph import Instruction
-from axla.ops import Broadcast, Reduce, Transpose
+from axla.hlo import Broadcast, Reduce, Transpose
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from axla.core.errors import InternalError
 from axla.core.shape import Shape
 from axla.ir.graph import Computation, Instruction
 from axla.ir.traverse import post_order
-from axla.ops import (
+from axla.hlo import (
     Concatenate, Copy, Dot, DynamicUpdateSlice, Fusion, Parameter, Reduce, Scatter, Transpose, Tuple,
 )  # fmt: skip
 

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 from axla.core.shape import AnyShape, Shape
 from axla.ir.graph import Computation, Instruction
 from axla.ir.op import Op
-from axla.ops import (
+from axla.hlo import (
     AddDependency, AfterAll, Bitcast, BitcastConvert, Broadcast, Call, Concatenate, Conditional, Constant, Copy, Dot,
     DynamicSlice, DynamicUpdateSlice, Gather, GetTupleElement, Iota, Map, OptBarrier, Pad, Parameter, Reduce, Reshape,
     Reverse, Scatter, Select, Slice, Transpose, Tuple, While,
@@ -56,9 +56,9 @@ def is_tiny_store(inst: Instruction) -> bool:
 def cost(computation: Computation) -> int | None:
     """The operations on elements that a scalar region emits, those of the regions it calls included; None if it is none."""
     total = 0
-    for region in _reachable(computation):
+    for number, region in enumerate(_reachable(computation)):
         own = _own_cost(region)
-        if own is None:
+        if own is None or number >= REGION_LIMIT:
             return None
         total += own
     return total
@@ -73,10 +73,8 @@ def is_scalar_region(computation: Computation) -> bool:
 def _reachable(computation: Computation) -> Iterator[Computation]:
     """The computation and those that its control ops call, once per call: each is emitted where it is called."""
     stack = [computation]
-    budget = REGION_LIMIT
-    while stack and budget:
+    while stack:
         region = stack.pop()
-        budget -= 1
         yield region
         for inst in _calls(region):
             stack.extend(inst.op.computations())

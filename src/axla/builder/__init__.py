@@ -12,7 +12,16 @@ Build.
 
 from axla.builder import ops
 from axla.builder.computation import XlaComputation
+from axla.builder.computation_builder import ComputationBuilder, ComputationDataHandle
 from axla.builder.metadata import OpMetadata
 from axla.builder.xla_builder import XlaBuilder, XlaOp
 
-__all__ = ["OpMetadata", "XlaBuilder", "XlaComputation", "XlaOp", "ops"]
+__all__ = [
+    "ComputationBuilder",
+    "ComputationDataHandle",
+    "OpMetadata",
+    "XlaBuilder",
+    "XlaComputation",
+    "XlaOp",
+    "ops",
+]

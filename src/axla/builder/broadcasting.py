@@ -13,7 +13,7 @@ from axla.builder.xla_builder import XlaOp
 from axla.core.errors import ShapeError
 from axla.core.shape import Shape
 from axla.ir.op import reject
-from axla.ops import Broadcast, Reshape
+from axla.hlo import Broadcast, Reshape
 
 Sizes = tuple[tuple[int, bool], ...]  # per dimension: size, whether it is dynamic
 

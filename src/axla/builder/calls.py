@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-import axla.ops as hlo
+import axla.hlo as hlo
 from axla.builder.coerce import as_op, builder_of, integers, operands
 from axla.builder.elementwise import GtTotalOrder, LtTotalOrder
 from axla.builder.movement import Iota, Slice

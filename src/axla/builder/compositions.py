@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-import axla.ops as hlo
+import axla.hlo as hlo
 from axla.builder import elementwise as e
 from axla.builder.coerce import operands
 from axla.builder.xla_builder import XlaOp

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import axla.ops as hlo
+import axla.hlo as hlo
 from axla.builder.coerce import element_type, integers, operands
 from axla.builder.records import (
     GatherDimensionNumbers,

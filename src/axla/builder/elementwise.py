@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import axla.ops as hlo
+import axla.hlo as hlo
 from axla.builder.broadcasting import broadcast_pair, scalars_to
 from axla.builder.coerce import element_type, operands
 from axla.builder.xla_builder import XlaOp

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-import axla.ops as hlo
+import axla.hlo as hlo
 from axla.builder.broadcasting import stretch
 from axla.builder.coerce import as_op, element_type, integers, operands
 from axla.builder.records import padding_config

@@ -418,7 +418,9 @@ class Arithmetic:
         negative = n < 0.0
         step = self.select(negative, self.number(p.bits(), shift << fraction), -(shift << fraction))
         factor = self.select(negative, self.number(p, 2.0**-shift), 2.0**shift)
-        return (p.bits() + (shifted.bits() << fraction) + step).floats() * factor
+        scaled = (p.bits() + (shifted.bits() << fraction) + step).floats() * factor
+        # Integer addition turns some NaNs into numbers.
+        return self.select(p.is_nan(), p, scaled)
 
     # -- functions of the module -------------------------------------------------------------------------
 

@@ -119,7 +119,8 @@ class Elements:
         generator = ELEMENT.get(type(op))
         if generator is None:
             if hasattr(op, "source"):
-                return (self(inst.operands[0], tuple(op.source(index))),)  # type: ignore[attr-defined]
+                operand = inst.operands[0]
+                return (self(operand, tuple(op.source(index, operand.shape))),)  # type: ignore[attr-defined]
             raise UnsupportedError(f"{inst!r}: the cpu backend has no element generator for {op.opcode}; "
                                    f"the interpreter runs it (backend='interpreter')")  # fmt: skip
         found = generator(self, inst, index)
@@ -425,11 +426,12 @@ def _pad(e: Elements, inst: Instruction, index: Indices) -> Value:
 
 def pad_dims(inst: Instruction) -> list[tuple[int, int, int]]:
     """(low, high, interior) of each dimension of a pad."""
-    return [(d.low, d.high, d.interior) for d in inst.op.padding.dims]  # type: ignore[attr-defined]
+    padding = inst.op.padding  # type: ignore[attr-defined]
+    return list(zip(padding.low, padding.high, padding.interior, strict=True))
 
 
 def _concatenate(e: Elements, inst: Instruction, index: Indices) -> Value:
-    dimension = inst.op.dimension  # type: ignore[attr-defined]
+    dimension = inst.op.dimensions[0]  # type: ignore[attr-defined]
     position = index[dimension]
     pieces, offset = [], 0
     for operand in inst.operands:

@@ -23,7 +23,7 @@ from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.op import Op
 from axla.ir.structure import Constant, Parameter, Tuple
 from axla.ir.traverse import schedule_of
-from axla.ops.casting import convert
+from axla.hlo.casting import convert
 
 Value = Any
 """numpy.ndarray | tuple[Value, ...] | None"""

@@ -15,11 +15,11 @@ from axla.interpreter.evaluate import Interpreter, Value
 from axla.ir.graph import Instruction
 from axla.ir.op import Op
 from axla.ir.structure import GetTupleElement, Tuple
-from axla.ops.casting import convert, reinterpret
-from axla.ops.control import Call, Conditional, CustomCall, Fusion, While
-from axla.ops.conversion import Bitcast
-from axla.ops.indexing import Scatter
-from axla.ops.reduction import Map, Reduce, Sort
+from axla.hlo.casting import convert, reinterpret
+from axla.hlo.control import Call, Conditional, CustomCall, Fusion, While
+from axla.hlo.conversion import Bitcast
+from axla.hlo.indexing import Scatter
+from axla.hlo.reduction import Map, Reduce, Sort
 
 TREE_ABOVE = 1024
 """Reductions over more elements are combined in a tree: `to_apply` is associative by contract, and a loop would take long."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
 from typing import Any
 
-from axla.core.literal import Literal
+from axla.core.literal import ElidedLiteral, Literal
 from axla.ir.graph import NO_EXTRA, Computation, Extra, Instruction, Module
 from axla.ir.structure import Parameter
 from axla.ir.traverse import computations_callees_first, post_order
@@ -65,7 +65,7 @@ def _clone_into(
 ) -> Computation:
     target = module.add_computation(name or source.name)
     mapping[source] = target
-    copies = copy_instructions(source, target, {}, lambda c: mapping.get(c, c))
+    copies = copy_instructions(source, target, {}, called=lambda c: mapping.get(c, c))
     # The order of parameters' declaration does not matter; the text order of all else is kept.
     target.reorder([copies[i] for i in source.instructions])
     target.set_root(copies[source.root])
@@ -75,12 +75,12 @@ def _clone_into(
 
 def copy_instructions(
     source: Computation, target: Computation, values: Mapping[Instruction, Instruction],
-    called: Callable[[Computation], Computation] = lambda c: c,
+    wanted: Container[Instruction] | None = None, called: Callable[[Computation], Computation] = lambda c: c,
 ) -> dict[Instruction, Instruction]:  # fmt: skip
-    """Copies the instructions of a computation into another, except those that `values` has a stand-in for."""
+    """Copies instructions (`wanted`, or all) into another computation, except those that `values` has a stand-in for."""
     copies: dict[Instruction, Instruction] = dict(values)
     for inst in post_order(source):
-        if inst in copies:
+        if inst in copies or (wanted is not None and inst not in wanted):
             continue
         op = inst.op
         if op.computation_fields:
@@ -184,6 +184,8 @@ def _attributes_text(op: Any, called: Mapping[Computation, str], limit: int | No
 
 
 def _literal_text(literal: Literal, limit: int | None) -> str:
+    if isinstance(literal, ElidedLiteral):
+        return f"{literal.shape}#{id(literal)}"  # unknown values equal nothing
     parts = []
     for leaf in literal.leaves():
         raw = leaf.array.tobytes() if limit is None or leaf.array.nbytes <= limit else b""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from axla.core.dtypes import F32
 from axla.core.literal import Literal
 from axla.core.shape import TOKEN, AnyShape, Shape, TupleShape
-from axla.core.dtypes import F32
 from axla.ir.op import Op, check, op
 
 

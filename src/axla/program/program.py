@@ -1,6 +1,7 @@
 """What a backend produces: frozen data with a text form.
 
-Memory first: an `Allocation` is a piece of memory that a call is given or makes; a `BufferSlice` is a part of one.
+Memory first: an `Allocation` is a piece of memory that a call is given or makes; a `BufferSlice` is a part of
+one.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from axla.core.errors import CompileError
+from axla.runtime.elf import symbols, undefined_symbols
 
 # 110 KB for an LLJIT, 9 KB for a library: what one live library can keep from being freed is then 0.4 MB.
 _LIBRARIES = 32
@@ -47,8 +48,23 @@ def load(images: Sequence[bytes], exports: Sequence[str]) -> Library:
         try:
             tracker = builder.link(_jit(llvm), f"axla.{next(_numbers)}")
         except RuntimeError as error:
-            raise CompileError(f"the object does not load: {error}") from error
+            raise CompileError(_reason(images, exports, error)) from error
     return Library(tracker, {name: tracker[name] for name in exports})
+
+
+def _reason(images: Sequence[bytes], exports: Sequence[str], error: RuntimeError) -> str:
+    """Why images did not load; LLVM says only that it failed."""
+    try:
+        missing = undefined_symbols(*images)
+        defined = set().union(*(symbols(image)[0] for image in images))
+    except ValueError as damage:
+        return f"the object does not load: {damage}"
+    if missing:
+        return f"the object does not load: it needs {', '.join(sorted(missing))}"
+    absent = [name for name in exports if name not in defined]
+    if absent:
+        return f"the object does not load: it does not define {', '.join(absent)}"
+    return f"the object does not load: {error}"
 
 
 def _jit(llvm: Any) -> Any:

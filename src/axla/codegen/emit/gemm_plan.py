@@ -1,8 +1,8 @@
 """How a matrix multiplication of given sizes is cut up for a Target: a pure function of both.
 
-Tiles of the micro-kernel are grouped into blocks (of rows, columns and k), blocks into units that tasks take. The last
-tile of a dimension that the tile does not divide starts early and overlaps its neighbour: what is computed twice is stored
-once, so one micro-kernel serves all tiles.
+Tiles of the micro-kernel are grouped into blocks (of rows, columns and k), blocks into units that tasks take.
+The last tile of a dimension that the tile does not divide starts early and overlaps its neighbour: what is
+computed twice is stored once, so one micro-kernel serves all tiles.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MOST_CALLS = 256
 
 
 def _widened(dtype: DType) -> DType:
-    """The type that sums are kept in: small floats as f32, small integers as 16 bits, which wrap to the same low bits."""
+    """The type of sums: small floats as f32, bytes as 16 bits, which wrap to the same low bits."""
     if dtype.is_float and dtype.bits < 32:
         return F32
     if dtype.is_integer and dtype.bits < 16:
@@ -38,8 +38,8 @@ def _widened(dtype: DType) -> DType:
 class GemmSpec:
     """out[b, m, n] = sum over k of lhs[b, m, k] * rhs[b, k, n].
 
-    A transposed lhs is stored [b, k, m], a transposed rhs [b, n, k]. Strides are in elements, None for dense; a batch
-    stride of 0 repeats one matrix.
+    A transposed lhs is stored [b, k, m], a transposed rhs [b, n, k]. Strides are in elements, None for dense;
+    a batch stride of 0 repeats one matrix.
     """
 
     dtype: DType
@@ -96,8 +96,8 @@ class KernelCall:
 class GemmPlan:
     """How a multiplication is done. Sizes of blocks are in elements.
 
-    `method`: tile (blocks of micro-kernel tiles), narrow (all of rhs in registers), columns and rows (matrix times
-    vector, along a contiguous result or a contiguous k), fill (k is 0).
+    `method`: tile (blocks of micro-kernel tiles), narrow (all of rhs in registers), columns and rows (matrix
+    times vector, along a contiguous result or a contiguous k), fill (k is 0).
     """
 
     method: str
@@ -117,7 +117,7 @@ class GemmPlan:
 
     @property
     def region_bytes(self) -> int:
-        """Scratch of one call: a call over [begin, end) uses region `begin`, so calls in flight never share one."""
+        """Scratch of one call: a call over [begin, end) uses region `begin`, so no two calls share one."""
         return self.lhs_bytes + self.rhs_bytes + self.partial_bytes
 
     @property
@@ -136,7 +136,8 @@ def ceil_to(value: int, multiple: int) -> int:
 def _tile_cost(spec: GemmSpec, tile: Tile, parts: int, fused: bool) -> float:
     """Estimated cycles of the whole product by such tiles, memory aside."""
     sums = tile.rows * tile.vectors * parts
-    # A vector multiply-add and two loads per cycle, a latency of four; vectors of rhs come from L2, factors from L1.
+    # A vector multiply-add and two loads per cycle, a latency of four; vectors of rhs come from L2, factors
+    # from L1.
     step = max(sums * parts * (1 if fused else 2), (tile.rows + tile.vectors) * parts / 2, 4)
     step += 0.5 + tile.rows * parts / 32 + tile.vectors * parts / 8
     last = 20 + 2 * sums
@@ -186,7 +187,7 @@ def _blocks(total: int, most: int, multiple: int) -> int:
 
 
 def plan(spec: GemmSpec, target: Target, *, fused_store: bool = True) -> GemmPlan:
-    """How to do `spec` on `target`. `fused_store`: results go through a callback, not straight to `out`."""
+    """How to do `spec` on `target`. `fused_store`: results go through a callback, not to `out`."""
     return _plan_narrow(spec, target) or _plan_vector(spec, target) or _plan_tiles(spec, target, fused_store)
 
 
@@ -195,7 +196,8 @@ def _plan_narrow(spec: GemmSpec, target: Target) -> GemmPlan | None:
     lanes = floor_power(min(target.lanes(spec.accumulator), spec.n))
     parts = part_count(spec.accumulator)
     vectors = len(pieces(spec.n, lanes)) * spec.k * parts
-    # Half the registers: the rest are for factors and sums. One lane means scalar code, which grows with every element.
+    # Half the registers: the rest are for factors and sums. One lane means scalar code, which grows with
+    # every element.
     fits = vectors <= (min(24, target.registers * 3 // 4) if lanes > 1 else 16)
     turns = not spec.rhs_transposed or spec.n == spec.k == lanes
     if spec.k and not (fits and turns and spec.m > 1):
@@ -220,11 +222,10 @@ def _plan_vector(spec: GemmSpec, target: Target) -> GemmPlan | None:
     if spec.m == spec.n == 1 and spec.rhs_row == 1:
         along = True
     lanes = floor_power(min(target.lanes(spec.accumulator), spec.k if along else length))
-    if along:
-        tile = Tile(min(4, length), 2 if spec.k >= 2 * lanes else 1, lanes)
-    else:
-        tile = Tile(8, 1, lanes)
-    # A strip of sums is at most half of L1; columns are cut so that the pieces of their rows stay a few lines long.
+    chains = 2 if spec.k >= 2 * lanes else 1
+    tile = Tile(min(4, length), chains, lanes) if along else Tile(8, 1, lanes)
+    # A strip of sums is at most half of L1; columns are cut so that the pieces of their rows stay a few lines
+    # long.
     size = part_bytes(spec.accumulator) * part_count(spec.accumulator)
     most = max(64, target.caches.l1 // 2 // size // 64 * 64)
     wanted = max(1, min(16, spec.batch * length * spec.k // _VECTOR_WORK))
@@ -271,19 +272,20 @@ def _lhs_reuse(spec: GemmSpec, tile: Tile) -> bool:
 
 
 def lhs_stride(found: GemmPlan) -> int:
-    """Row stride of a packed tile of lhs: a line more than its length, lest rows fall on the same cache sets."""
+    """Row stride of a packed tile of lhs: longer than a row, lest all fall on the same cache sets."""
     return found.depth + 16
 
 
 def _units(spec: GemmSpec, tile: Tile, most_columns: int, pack_rhs: bool) -> tuple[int, int]:
-    """(columns, rows) of a unit: whole tiles, a good piece of work each, and at least eight of them if there is enough."""
+    """(columns, rows) of a unit: whole tiles, a good piece of work each, eight units if there is enough."""
     work = spec.m * spec.n * spec.k * spec.batch
     wanted = max(1, min(8, work // _UNIT_WORK))
     panels, stripes = -(-spec.n // tile.columns), -(-spec.m // tile.rows)
     columns = min(panels, most_columns // tile.columns)
     rows = stripes
     while -(-panels // columns) * -(-stripes // rows) * spec.batch < wanted:
-        # A packed block of rhs wants many rows to use it; an unpacked one costs nothing more when rows are cut.
+        # A packed block of rhs wants many rows to use it; an unpacked one costs nothing more when rows are
+        # cut.
         long = rows * tile.rows > (512 if pack_rhs else tile.rows)
         if columns > 1 and (pack_rhs or rows == 1) and not (long and columns * tile.columns <= 256):
             columns = -(-columns // 2)

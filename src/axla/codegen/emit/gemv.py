@@ -1,4 +1,4 @@
-"""Matrix times vector: out[l] = sum over k of x[k] * matrix(k, l), where either side of a product has one row or column.
+"""Matrix times vector: out[l] = sum over k of x[k] * matrix(k, l), for a product with one row or one column.
 
 Both ways read the matrix once, in the order in which it lies in memory:
 
@@ -31,7 +31,7 @@ def emit_gemv(
 
 
 class _Gemv:
-    """The kernel being written, with the product seen as x times a matrix, whichever side the vector is on."""
+    """The kernel being written: x times a matrix, whichever side the vector is on."""
 
     def __init__(self, f: Function, spec: GemmSpec, found: GemmPlan, target: Target, store: Store):
         self.f, self.spec, self.plan, self.store = f, spec, found, store
@@ -88,7 +88,7 @@ class _Gemv:
     # -- l contiguous ---------------------------------------------------------------------------------------
 
     def _columns(self, first: Ssa, end: Ssa) -> None:
-        """Sums of columns [first, end): slot j of the strip is column first + j, but for the last vector of the matrix.
+        """Sums of columns [first, end): slot j is column first + j, but for the matrix's last vector.
 
         That one starts early enough to be whole, so its new columns stand at its end.
         """
@@ -139,7 +139,8 @@ class _Gemv:
                 sums = [tuple(k.results[n : n + parts]) for n in range(0, len(flat), parts)]
             totals = self._tail(sums, row, whole)
             for r, total in enumerate(totals):
-                # A tile that was moved back rewrites what stands there; the strip has room for one in front of it.
+                # A tile that was moved back rewrites what stands there; the strip has room for one in front
+                # of it.
                 slot = f.add(f.sub(f.add(row, f.index(r)), first), f.index(count))
                 store_parts(f, spec.accumulator, total, self.sums, slot, self._planes())
 

@@ -203,7 +203,7 @@ def _reverse_merges(inst: Instruction, d: int) -> bool:
 
 
 def _concatenate_merges(inst: Instruction, d: int) -> bool:
-    return inst.op.dimension not in (d, d + 1)  # type: ignore[attr-defined]
+    return inst.op.dimensions[0] not in (d, d + 1)  # type: ignore[attr-defined]
 
 
 _MERGE: dict[str, Callable[[Instruction, int], bool]] = {

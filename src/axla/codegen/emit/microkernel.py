@@ -1,9 +1,10 @@
-"""The register tile of a matrix multiplication: MR rows by NV vectors of sums that stay in registers over all of k.
+"""The register tile of a matrix multiplication: MR rows by NV vectors of sums, in registers over all of k.
 
     C[0:MR, 0:NV*lanes] (+)= A[0:MR, 0:k] * B[0:k, 0:NV*lanes]
 
-Everything but k, the row stride of C and whether to add to C is static. One loop iteration is NV loads of B, MR broadcast
-loads of A and MR*NV multiply-adds: LLVM keeps that order and all sums in registers without a single optimisation pass.
+Everything but k, the row stride of C and whether to add to C is static. One loop iteration is NV loads of B,
+MR broadcast loads of A and MR*NV multiply-adds: LLVM keeps that order and all sums in registers without a
+single optimisation pass.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ class Accumulation:
 def load_parts(
     f: Function, dtype: DType, pointer: Ssa, index: Ssa, lanes: int, planes: Ssa | int = 0
 ) -> Parts:
-    """Element(s) `index` of an array of parts: complex parts stand `planes` apart, or side by side when that is 0."""
+    """Elements from `index` on: complex parts stand `planes` apart, or side by side when that is 0."""
     element, size = part_type(dtype), part_bytes(dtype)
     if part_count(dtype) == 1:
         return (f.load(vector(element, lanes), f.gep(element, pointer, index), size),)
@@ -127,7 +128,7 @@ class Operand:
 
 @dataclass(frozen=True)
 class Tile:
-    """The shape of a micro-kernel: rows, vectors per row, lanes per vector, k-steps written out per iteration."""
+    """The shape of a micro-kernel: rows, vectors per row, lanes per vector, k-steps per iteration."""
 
     rows: int
     vectors: int
@@ -140,13 +141,13 @@ class Tile:
 
 
 def emit_microkernel(
-    module: Module, name: str, tile: Tile, rule: Accumulation, lhs: Operand, rhs: Operand, depths: Sequence[int],
-    accumulates: bool,
+    module: Module, name: str, tile: Tile, rule: Accumulation, lhs: Operand, rhs: Operand,
+    depths: Sequence[int], accumulates: bool,
 ) -> None:  # fmt: skip
     """Adds `void @name(ptr A, ptr B, ptr C, index k, index ldc [, i1 add])` to the module.
 
-    `depths` are the values that k takes. C is row-major with stride `ldc`, in parts; parts of one row stand a tile's width
-    apart. With `accumulates`, the sums are added to C where `add` is set; else C is overwritten.
+    `depths` are the values that k takes. C is row-major with stride `ldc`, in parts; parts of one row stand a
+    tile's width apart. With `accumulates`, the sums are added to C where `add` is set; else C is overwritten.
     """
     kind = module.index_type
     params = [("ptr noalias nocapture readonly", "a"), ("ptr noalias nocapture readonly", "b"),
@@ -192,8 +193,8 @@ def _multiply(
 
 
 def _step(
-    f: Function, tile: Tile, rule: Accumulation, lhs: tuple[Operand, Ssa], rhs: tuple[Operand, Ssa], step: int,
-    sums: list[Parts],
+    f: Function, tile: Tile, rule: Accumulation, lhs: tuple[Operand, Ssa], rhs: tuple[Operand, Ssa],
+    step: int, sums: list[Parts],
 ) -> list[Parts]:  # fmt: skip
     """One step of k: all products of a column of A and a row of B added to the sums."""
     dtype = rule.dtype

@@ -1,6 +1,7 @@
 """Products with few columns and few steps of k: all of rhs stays in registers while rows go by.
 
-Meant for batches of small matrices and for tall, narrow ones. Also writes the zeros of products without any k.
+Meant for batches of small matrices and for tall, narrow ones. Also writes the zeros of products without any
+k.
 """
 
 from __future__ import annotations

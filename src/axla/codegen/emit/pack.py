@@ -1,4 +1,4 @@
-"""Packing of matrix operands: copies in the order in which the micro-kernel reads, converted to the accumulator type."""
+"""Packing of matrix operands: copies in the order of the micro-kernel's reads, in the accumulator type."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def pieces(count: int, lanes: int) -> list[tuple[int, int]]:
 
 
 def least(f: Function, index: Ssa, limit: int, *, needed: bool = True) -> Ssa:
-    """`index`, moved back to `limit` where it is above: the last piece of a row then overlaps the one before."""
+    """`index`, at most `limit`: the last piece of a row then overlaps the one before."""
     return f.smin(index, f.index(limit)) if needed else index
 
 
@@ -78,9 +78,9 @@ def pack_columns(
 ) -> None:  # fmt: skip
     """Copies rows [k0, k0+rows) and columns [c0, last) of a [k, n] array into panels of `width` columns.
 
-    `first` is (k0, c0), `total` is n, `depth` the rows a panel has room for. A panel is [depth][parts][width]. Rows are the
-    outer loop: memory is read in order. The last panel starts early enough to be full; a matrix narrower than a panel gets
-    zeros.
+    `first` is (k0, c0), `total` is n, `depth` the rows a panel has room for. A panel is
+    [depth][parts][width]. Rows are the outer loop: memory is read in order. The last panel starts early
+    enough to be full; a matrix narrower than a panel gets zeros.
     """
     element, size = part_type(packing.packed), part_bytes(packing.packed)
     parts = packing.parts
@@ -106,8 +106,8 @@ def pack_transposed(
 ) -> None:  # fmt: skip
     """`pack_columns` from an [n, k] array, by blocks of `block` x `block` transposed in registers.
 
-    `block` is a power of two that divides `width` and is not above `rows`. Columns that a matrix narrower than a panel
-    lacks are copies of its last one.
+    `block` is a power of two that divides `width` and is not above `rows`. Columns that a matrix narrower
+    than a panel lacks are copies of its last one.
     """
     parts = packing.parts
     with (
@@ -135,7 +135,7 @@ def pack_rows(
     f: Function, packing: Packing, source: Ssa, target: Ssa, *, depth: Ssa, first: tuple[Ssa, Ssa], rows: int,
     stride: int, lanes: int,
 ) -> None:  # fmt: skip
-    """Copies rows [i0, i0+rows), elements [k0, k0+depth) of an [m, k] array to rows `stride` apart. Real types only."""
+    """Copies rows [i0, i0+rows), elements [k0, k0+depth) of an [m, k] array to rows `stride` apart."""
     with f.loop(0, rows) as r, f.loop(f.index(0), depth, lanes, nonempty=True) as k:
         step = f.smin(k.index, f.sub(depth, f.index(lanes))) if lanes > 1 else k.index
         value = packing.load(f, source, f.add(first[0], r.index), f.add(first[1], step), lanes)
@@ -145,7 +145,7 @@ def pack_rows(
 def pack_steps(
     f: Function, packing: Packing, source: Ssa, target: Ssa, *, depth: Ssa, first: tuple[Ssa, Ssa], rows: int
 ) -> None:
-    """Copies rows [k0, k0+depth), columns [i0, i0+rows) of a [k, m] array to a dense [depth, rows]. Real types only."""
+    """Copies rows [k0, k0+depth), columns [i0, i0+rows) of a [k, m] array to a dense [depth, rows]."""
     with f.loop(f.index(0), depth, 1, nonempty=True) as k:
         for offset, lanes in pieces(rows, packing.lanes):
             value = packing.load(f, source, f.add(first[1], k.index), f.add(first[0], f.index(offset)), lanes)

@@ -11,7 +11,7 @@ from axla.codegen.target import Target
 from axla.codegen.value import Value, Values
 
 Store = Callable[[Function, Value, Ssa, Ssa, Ssa, int], None]
-"""`store(f, sum, batch, row, col, lanes)`: takes a finished piece of the result. `f` has parameters frame and args."""
+"""`store(f, sum, batch, row, col, lanes)` takes a finished piece of the result; `f` has frame and args."""
 
 
 def default_store(spec: GemmSpec, target: Target) -> Store:

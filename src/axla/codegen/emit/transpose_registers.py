@@ -8,7 +8,8 @@ from axla.codegen.function import Function, Ssa, element_type, lane_count
 
 _BYTES = {"half": 2, "bfloat": 2, "float": 4, "double": 8}
 
-# Bytes inside which x86 and NEON interleave two registers in one instruction; wider registers are moved by such blocks.
+# Bytes inside which x86 and NEON interleave two registers in one instruction; wider registers are moved by
+# such blocks.
 _BLOCK = 16
 
 
@@ -23,9 +24,10 @@ def transpose_block(f: Function, rows: Sequence[Ssa]) -> list[Ssa]:
     element = element_type(rows[0].type)
     size = _BYTES.get(element) or max(1, int(element[1:]) // 8)
     inside = min(count, max(1, _BLOCK // size))
-    # Number rows by bits r.., lanes by bits l... Interleaving rows that differ in bit x inside blocks moves the highest
-    # lane bit of the block to row bit x and shifts x in at the low end: from the highest bit down, that transposes
-    # blocks. Collecting even and odd blocks moves the lowest block bit to x and shifts x in at the high end.
+    # Number rows by bits r.., lanes by bits l... Interleaving rows that differ in bit x inside blocks moves
+    # the highest lane bit of the block to row bit x and shifts x in at the low end: from the highest bit
+    # down, that transposes blocks. Collecting even and odd blocks moves the lowest block bit to x and shifts
+    # x in at the high end.
     found = list(rows)
     bit = inside // 2
     while bit:

@@ -41,7 +41,7 @@ def _log1p_far(x: Reg, near: Reg) -> Reg:
     """log1p(near), or log(2 x) for x so large that its square is not needed (and might overflow)."""
     m = x.m
     far = x > 2.0**28
-    return log1p(m.select(far, x, near)) + m.select(far, m.number(x, LN2), 0.0)
+    return log1p(m.select(far, x - 1.0, near)) + m.select(far, m.number(x, LN2), 0.0)
 
 
 def asinh(x: Reg) -> Reg:

@@ -25,9 +25,9 @@ _SPLIT = {
 _LIMIT_FUSED = {"float": 100000.0, "double": 1000000.0}
 _LIMIT_SPLIT = {"float": 6000.0, "double": 1000000.0}
 
-# The bits of 2 / pi, 32 to a word, after 32 zero bits.
+# The bits of 2 / pi, 32 to a word, after 64 zero bits.
 _BITS = (
-    0x00000000, 0xA2F9836E, 0x4E441529, 0xFC2757D1, 0xF534DDC0, 0xDB629599, 0x3C439041, 0xFE5163AB, 0xDEBBC561,
+    0x00000000, 0x00000000, 0xA2F9836E, 0x4E441529, 0xFC2757D1, 0xF534DDC0, 0xDB629599, 0x3C439041, 0xFE5163AB, 0xDEBBC561,
     0xB7246E3A, 0x424DD2E0, 0x06492EEA, 0x09D1921C, 0xFE1DEB1C, 0xB129A73E, 0xE88235F5, 0x2EBB4484, 0xE99C7026,
     0xB45F7E41, 0x3991D639, 0x835339F4, 0x9C845F8B, 0xBDF9283B, 0x1FF897FF, 0xDE05980F, 0xEF2F118B, 0x5A0A6D1F,
     0x6D367ECF, 0x27CB09B7, 0x4F463F66, 0x9E5FEA2D, 0x7527BAC7, 0xEBE5F17B, 0x3D0739F7, 0x8A5292EA, 0x6BFB5FB1,
@@ -62,7 +62,9 @@ def _window(exponent: Reg, words: int) -> list[Reg]:
     More significant bits give multiples of 4.
     """
     m = exponent.m
-    first = exponent + 30  # bits are counted from the 32 zeros on; the one of weight 2**-k is number 31 + k
+    # Bits are counted from the zeros on: the one of weight 2**-k is number 63 + k. Lanes too small to be here would
+    # start before the zeros; their results are not used.
+    first = exponent + 62
     first = m.select(first < 0, m.number(first, 0), first)
     index, shift = first >> 5, (first & 31).cast("zext", "i64")
     raw = [m.table("axla.two_over_pi", _BITS, index + k).cast("zext", "i64") for k in range(words + 1)]

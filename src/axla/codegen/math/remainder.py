@@ -40,11 +40,10 @@ def _step(rest: Reg, divisor: Reg, digits: int) -> Reg:
     m = rest.m
     fraction = FRACTION["double"]
     mask = 2047 << fraction
-    # divisor * 2**k with rest / 2**24 <= divisor * 2**k, k >= 0; a denormal divisor is as good as the least normal
-    # one for choosing k.
-    least = m.number(rest.bits(), 1 << fraction)
-    low = divisor.bits() & mask
-    low = m.select(low < least, least, low)
+    # divisor * 2**k, k >= 0, whose exponent is 22 less than that of the rest.
+    tiny = divisor < 2.0**-1022
+    low = m.select(tiny, divisor * 2.0**54, divisor).bits() & mask
+    low = m.select(tiny, low - (54 << fraction), low)
     gap = ((rest.bits() & mask) - low) - (22 << fraction)
     gap = m.select(gap < 0, m.number(gap, 0), gap).lshr(fraction)
     multiple = _times_power(divisor, gap)
@@ -58,7 +57,8 @@ def _step(rest: Reg, divisor: Reg, digits: int) -> Reg:
 
 
 def _times_power(x: Reg, k: Reg) -> Reg:
-    """x * 2**k, 0 <= k < 2100, where the result is finite."""
+    """x * 2**k, 0 <= k < 4000, where the result is finite."""
     m = x.m
-    half = k.lshr(1)
-    return x * m.power_of_two(half) * m.power_of_two(k - half)
+    quarter = k.lshr(2)
+    step = m.power_of_two(quarter)
+    return x * step * step * step * m.power_of_two(k - quarter * 3)

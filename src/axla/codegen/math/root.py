@@ -25,9 +25,12 @@ def cbrt(x: Reg) -> Reg:
     single = x.element == "float"
     fraction = FRACTION[x.element]
     size = m.abs(x)
-    tiny = size < 2.0 ** (1 - BIAS[x.element])
-    grow = 24 if single else 54
-    a = m.select(tiny, size * 2.0**grow, size)
+    # Denormals grow to normal numbers. Near the largest number the cube below might overflow before it is subtracted.
+    shift = 24 if single else 54
+    tiny, huge = size < 2.0 ** (1 - BIAS[x.element]), size > 2.0 ** (BIAS[x.element] - 10)
+    factor = m.select(tiny, m.number(x, 2.0**shift), m.select(huge, m.number(x, 2.0**-shift), 1.0))
+    back = m.select(tiny, m.number(x, 2.0 ** -(shift // 3)), m.select(huge, m.number(x, 2.0 ** (shift // 3)), 1.0))
+    a = size * factor
     # The exponent bits over -3, computed as a float: the guess is good to 4 %.
     top = a.bits() if single else a.bits().lshr(32)
     upper = fraction if single else fraction - 32
@@ -36,13 +39,12 @@ def cbrt(x: Reg) -> Reg:
     bits = m.to_small_integer(guess)
     r = (bits if single else bits << 32).floats()
     for _ in range(2):
-        h = 1.0 - a * (r * r * r)
+        h = 1.0 - (a * r) * (r * r)
         r = m.fma(r * h, m.fma(h, m.fma(h, 14.0 / 81.0, 2.0 / 9.0), 1.0 / 3.0), r)
     y = a * (r * r)
     square, low = m.two_product(y, y)
     cube = m.fma(square, -y, a) - low * y
-    y = m.fma(cube * (r * r), 1.0 / 3.0, y)
-    y = m.select(tiny, y * 2.0 ** (-grow // 3), y)
+    y = m.fma(cube * (r * r), 1.0 / 3.0, y) * back
     return m.copysign(m.select(x.eq(0.0) | size.eq(float("inf")) | x.is_nan(), size, y), x)
 
 

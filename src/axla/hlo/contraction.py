@@ -10,8 +10,8 @@ from axla.core.dtypes import BF16, F16, F32, S8, S32, DType
 from axla.core.shape import AnyShape, Shape
 from axla.ir.attributes import Precision, Sparsity, Word
 from axla.ir.op import Op, op, reject
-from axla.ops.family import arrays, show
-from axla.ops.numeric import widened
+from axla.hlo.family import arrays, show
+from axla.hlo.numeric import widened
 
 
 @op("dot", operands="lhs rhs *metadata")

@@ -8,12 +8,12 @@ from axla.core.dtypes import F32, F64, PRED, S32, U32, DType
 from axla.core.shape import AnyShape, Shape
 from axla.ir.attributes import CompareType, Direction
 from axla.ir.op import op, reject
-from axla.ops import numeric
-from axla.ops.family import (
+from axla.hlo import numeric
+from axla.hlo.family import (
     ANY, ARITHMETIC, COMPLEX_OF, FLOAT, INEXACT, INTEGER, LOGICAL, PARTS, REAL, REAL_ARITHMETIC, SIGNED,
     Elementwise, arrays, binary, same_dims, same_dtype, show, unary,
 )  # fmt: skip
-from axla.ops.numeric import rounded
+from axla.hlo.numeric import rounded
 
 
 def _real_of(dtype: DType) -> DType:

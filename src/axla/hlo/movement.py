@@ -16,7 +16,7 @@ from axla.core.dtypes import BF16, F32, F64, PRED, S8, S32
 from axla.core.shape import AnyShape, Layout, Shape, strides
 from axla.ir.attributes import PaddingConfig, SliceDims
 from axla.ir.op import Op, attr, op, reject
-from axla.ops.family import arrays, same_dtype, show
+from axla.hlo.family import arrays, same_dtype, show
 
 
 @op("broadcast", operands="operand")

@@ -8,9 +8,9 @@ from axla.ir.attributes import Direction
 from axla.ir.graph import Computation, Module
 from axla.ir.op import Op, attr, op, reject
 from axla.ir.structure import Parameter
-from axla.ops.elementwise import Compare
-from axla.ops.family import arrays, label, show
-from axla.ops.signature import accepts_scalars, compatible, require_computation, returns, sample_reducer
+from axla.hlo.elementwise import Compare
+from axla.hlo.family import arrays, label, show
+from axla.hlo.signature import accepts_scalars, compatible, require_computation, returns, sample_reducer
 
 
 def data_and_inits(self: Op, operands: tuple[AnyShape, ...]) -> tuple[tuple[Shape, ...], tuple[Shape, ...]]:

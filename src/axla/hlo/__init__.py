@@ -5,30 +5,30 @@ Read `elementwise.py` first, with `family.py` (what families of ops share) and `
 
 from axla.ir.op import OPS
 from axla.ir.structure import Constant, GetTupleElement, Parameter, Tuple
-from axla.ops.contraction import (
+from axla.hlo.contraction import (
     Dot,
 )  # fmt: skip
-from axla.ops.control import (
+from axla.hlo.control import (
     AddDependency, AfterAll, Call, Conditional, CustomCall, Fusion, OptBarrier, While,
 )  # fmt: skip
-from axla.ops.conversion import (
+from axla.hlo.conversion import (
     Bitcast, BitcastConvert, Convert, ReducePrecision, StochasticConvert,
 )  # fmt: skip
-from axla.ops.elementwise import (
+from axla.hlo.elementwise import (
     Abs, Acos, Acosh, Add, And, Asin, Asinh, Atan2, Atanh, Cbrt, Ceil, Clamp, Compare, Complex, Cosh,
     Cosine, CountLeadingZeros, Divide, Erf, Exponential, ExponentialMinusOne, Floor, Imag, IsFinite, Log,
     LogPlusOne, Logistic, Maximum, Minimum, Mulhi, Multiply, Negate, Not, Or, Popcnt, Power, Real,
     Remainder, RoundNearestAfz, RoundNearestEven, Rsqrt, Select, ShiftLeft, ShiftRightArithmetic,
     ShiftRightLogical, Sign, Sine, Sinh, Sqrt, Subtract, Tan, Tanh, Xor,
 )  # fmt: skip
-from axla.ops.indexing import (
+from axla.hlo.indexing import (
     Gather, Scatter,
 )  # fmt: skip
-from axla.ops.movement import (
+from axla.hlo.movement import (
     Broadcast, Concatenate, Copy, DynamicReshape, DynamicSlice, DynamicUpdateSlice, Iota, Pad, Reshape,
     Reverse, Slice, Transpose,
 )  # fmt: skip
-from axla.ops.reduction import (
+from axla.hlo.reduction import (
     Map, Reduce, Sort,
 )  # fmt: skip
 

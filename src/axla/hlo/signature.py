@@ -9,7 +9,7 @@ from axla.core.shape import AnyShape, Shape
 from axla.ir.graph import Computation, Module
 from axla.ir.op import OPS, Op, reject
 from axla.ir.structure import Parameter
-from axla.ops.family import label, show
+from axla.hlo.family import label, show
 
 
 def require_computation(self: Op, called: Computation | None, what: str = "to_apply") -> Computation:

@@ -7,7 +7,7 @@ import numpy as np
 from axla.core.dtypes import DType, from_numpy
 from axla.core.errors import UnsupportedError
 from axla.core.shape import Shape
-from axla.ops.numeric import widened
+from axla.hlo.numeric import widened
 
 Array = np.ndarray
 

@@ -11,8 +11,8 @@ from axla.core.dtypes import F32, S32
 from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.ir.graph import Computation
 from axla.ir.op import Op, attr, op, reject
-from axla.ops.family import arrays, show
-from axla.ops.signature import accepts_scalars
+from axla.hlo.family import arrays, show
+from axla.hlo.signature import accepts_scalars
 
 _SOMEWHERE_OUTSIDE = 1 << 62
 
@@ -167,7 +167,7 @@ class Scatter(Op):
 
     @classmethod
     def samples(cls):
-        from axla.ops.signature import sample_reducer
+        from axla.hlo.signature import sample_reducer
 
         add = sample_reducer("add", F32)
         rows = cls((1,), (0,), (0,), index_vector_dim=1, to_apply=add)

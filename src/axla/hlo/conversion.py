@@ -7,8 +7,8 @@ import numpy as np
 from axla.core.dtypes import BF16, C64, F16, F32, F64, PRED, S4, S8, S32, S64, U8, U16, U32
 from axla.core.shape import AnyShape, Shape
 from axla.ir.op import Op, op, reject
-from axla.ops import casting
-from axla.ops.family import Elementwise, arrays, show
+from axla.hlo import casting
+from axla.hlo.family import Elementwise, arrays, show
 
 
 @op("convert", operands="operand")

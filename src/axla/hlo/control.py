@@ -10,8 +10,8 @@ from axla.ir.attributes import (
 from axla.ir.graph import Computation, Module
 from axla.ir.op import OPS, Op, attr, op, reject
 from axla.ir.structure import Constant, Parameter
-from axla.ops.family import show
-from axla.ops.signature import accepts, returns, sample_reducer
+from axla.hlo.family import show
+from axla.hlo.signature import accepts, returns, sample_reducer
 
 
 @op("while", operands="init")

@@ -1,0 +1,424 @@
+"""Values: what flows where, when it is needed, and which values want one place in memory.
+
+A `Value` is one array leaf that some instruction computes. Tuples, get-tuple-element, reshape, bitcast and the borders of
+computations only pass values on. Time is one line: every instruction of every scheduled computation gets a tick, those of
+called computations right before their caller (condition before body, branch after branch).
+
+What must or may lie in one place is an `Edge`: a conceptual copy `source -> target` that vanishes when both can share
+memory, and that copy insertion makes real when they cannot. A value of at most 16 elements lives in registers and has no
+edges of that kind.
+
+Needs a schedule, and called computations that have one caller each (`flatten-call-graph`).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from axla.analysis.inplace import overwritable
+from axla.analysis.kernel_kinds import ScatterKind, UpdateKind
+from axla.analysis.kernels import kernel_body, kernel_kind
+from axla.analysis.regions import TINY, is_tiny, is_tiny_store
+from axla.core.errors import InternalError
+from axla.core.shape import AnyShape, Shape, TupleShape
+from axla.ir.graph import Computation, Instruction, Module
+from axla.ir.structure import Constant, GetTupleElement, Parameter, Tuple
+from axla.ir.traverse import schedule_of
+from axla.hlo import (
+    AddDependency, AfterAll, Bitcast, Call, Conditional, CustomCall, DynamicUpdateSlice, Fusion, OptBarrier, Reshape,
+    Scatter, While,
+)  # fmt: skip
+
+
+class Value:
+    """An array leaf and the ticks from its definition to its last use."""
+
+    __slots__ = ("number", "inst", "leaf", "shape", "start", "end", "over", "same_as", "in_memory")
+
+    def __init__(self, number: int, inst: Instruction, leaf: int, shape: Shape, start: int):
+        self.number = number
+        self.inst = inst
+        self.leaf = leaf
+        self.shape = shape
+        self.start = start
+        self.end = start
+        self.over: tuple[Value, ...] = ()  # values that its definition reads element by element: it may overwrite them
+        self.same_as: Value | None = None  # a loop passes this value on unchanged
+        self.in_memory = shape.size > TINY  # or a kernel reads or writes it
+
+    @property
+    def is_tiny(self) -> bool:
+        return self.shape.size <= TINY
+
+    def __repr__(self) -> str:
+        return f"<{self.inst.name}#{self.leaf} {self.start}..{self.end}>"
+
+
+class Place(enum.IntEnum):
+    """Where an edge's copy would go."""
+
+    OPERAND = 1  # before an instruction that writes in place
+    INIT = 2  # before a loop
+    BACK = 3  # at the end of a loop's body
+    BRANCH = 4  # at the end of a branch
+    RESULT = 5  # at the end of the entry
+
+
+@dataclass(slots=True, eq=False)
+class Edge:
+    """A conceptual copy. `at` is the instruction whose operand 0 (or `operand`) holds the source at leaf `leaf`."""
+
+    place: Place
+    source: Value
+    target: Value
+    at: Instruction
+    operand: int
+    leaf: int  # of that operand
+    depth: int  # how many loops are around
+
+
+@dataclass(slots=True)
+class Dataflow:
+    module: Module
+    values: list[Value] = field(default_factory=list)
+    leaves: dict[Instruction, tuple[Value | None, ...]] = field(default_factory=dict)  # None: a token
+    edges: list[Edge] = field(default_factory=list)
+    parameters: list[Value | None] = field(default_factory=list)  # of the entry, by leaf
+    results: list[Value | None] = field(default_factory=list)  # by leaf: what the entry's root holds
+    slots: list[Value | None] = field(default_factory=list)  # by leaf: the value that stands for the result's memory
+    time: dict[Instruction, int] = field(default_factory=dict)
+    end: int = 0
+
+
+def leaf_count(shape: AnyShape) -> int:
+    return sum(1 for _ in shape.leaves()) if isinstance(shape, TupleShape) else 1
+
+
+def find(value: Value) -> Value:
+    """The value itself, behind loops that pass it on."""
+    while value.same_as is not None:
+        if value.same_as.same_as is not None:
+            value.same_as = value.same_as.same_as
+        value = value.same_as
+    return value
+
+
+def dataflow(module: Module) -> Dataflow:
+    """Follows all values of a module."""
+    walk = _Walk(module)
+    walk.run()
+    return walk.flow
+
+
+_FORWARD_ONE = (Reshape, Bitcast, OptBarrier)
+
+
+class _Walk:
+    def __init__(self, module: Module):
+        self.module = module
+        self.flow = Dataflow(module)
+        self.tick = 0
+        self.seen: dict[Computation, Instruction | None] = {}
+
+    def run(self) -> None:
+        flow, entry = self.flow, self.module.entry
+        self.enter(entry, None)
+        for parameter in entry.parameters:
+            made = self.define(parameter)
+            flow.parameters.extend(made)
+            for value in made:
+                if value is not None:
+                    value.in_memory = True
+        # An explicit stack of generators: loops nest deeper than Python's own stack allows.
+        stack = [self.computation(entry, 0)]
+        while stack:
+            nested = next(stack[-1], None)
+            if nested is None:
+                stack.pop()
+            else:
+                stack.append(nested)
+        self.finish()
+
+    def finish(self) -> None:
+        flow, entry = self.flow, self.module.entry
+        self.tick += 1
+        read = self.tick
+        flow.results = list(flow.leaves[entry.root])
+        self.tick += 1
+        for leaf, value in enumerate(flow.results):
+            if value is None:
+                flow.slots.append(None)
+                continue
+            self.use(value, read)
+            slot = self.value(entry.root, leaf, value.shape)
+            slot.in_memory = True
+            flow.slots.append(slot)
+            flow.edges.append(Edge(Place.RESULT, value, slot, entry.root, -1, leaf, 0))
+        self.tick += 1
+        flow.end = self.tick
+        for slot in flow.slots:
+            if slot is not None:
+                slot.end = flow.end
+        for value in flow.values:
+            if value.same_as is not None:
+                target = find(value)
+                target.end = max(target.end, value.end)
+                target.in_memory = target.in_memory or value.in_memory
+        flow.results = [v and find(v) for v in flow.results]
+
+    def enter(self, computation: Computation, caller: Instruction | None) -> None:
+        if computation in self.seen:
+            raise InternalError(f"buffers: computation {computation.name} has more than one caller; flatten-call-graph first")
+        self.seen[computation] = caller
+
+    def computation(self, computation: Computation, depth: int) -> Iterator[Iterator]:
+        """Walks a computation whose parameters have their values; yields the walks of those it calls."""
+        flow = self.flow
+        for inst in schedule_of(computation):
+            self.tick += 1
+            op = inst.op
+            cls = type(op)
+            if cls is Parameter:
+                pass
+            elif cls is Tuple:
+                flow.leaves[inst] = tuple(v for o in inst.operands for v in flow.leaves[o])
+            elif cls is GetTupleElement:
+                flow.leaves[inst] = self.element(inst)
+            elif cls in _FORWARD_ONE and self.forwards(inst):
+                flow.leaves[inst] = flow.leaves[inst.operands[0]]
+            elif cls is AddDependency:
+                flow.leaves[inst] = flow.leaves[inst.operands[0]]
+            elif cls is AfterAll:
+                flow.leaves[inst] = (None,)
+            elif cls is While:
+                yield from self.loop(inst, depth)
+            elif cls is Conditional:
+                yield from self.conditional(inst, depth)
+            elif cls is Call:
+                yield from self.call(inst, depth)
+            else:
+                self.plain(inst, depth)
+            flow.time[inst] = self.tick
+
+    def value(self, inst: Instruction, leaf: int, shape: Shape) -> Value:
+        made = Value(len(self.flow.values), inst, leaf, shape, self.tick)
+        self.flow.values.append(made)
+        return made
+
+    def define(self, inst: Instruction) -> tuple[Value | None, ...]:
+        """New values for the leaves of an instruction's result."""
+        leaves = tuple(
+            self.value(inst, leaf, shape) if isinstance(shape, Shape) else None
+            for leaf, shape in enumerate(inst.shape.leaves())
+        )
+        self.flow.leaves[inst] = leaves
+        return leaves
+
+    def use(self, value: Value | None, tick: int) -> None:
+        if value is not None and value.end < tick:
+            value.end = tick
+
+    def element(self, inst: Instruction) -> tuple[Value | None, ...]:
+        op, tuple_ = inst.op, inst.operands[0]
+        assert isinstance(op, GetTupleElement) and isinstance(tuple_.shape, TupleShape)
+        elements = tuple_.shape.elements
+        leaves = self.flow.leaves[tuple_]
+        if len(leaves) == len(elements):
+            first = op.index
+        else:
+            first = sum(leaf_count(s) for s in elements[: op.index])
+        return leaves[first : first + leaf_count(inst.shape)]
+
+    def forwards(self, inst: Instruction) -> bool:
+        of, to = inst.operands[0].shape, inst.shape
+        if isinstance(of, Shape) and isinstance(to, Shape):
+            return of.byte_size == to.byte_size
+        return of.logical is to.logical
+
+    def plain(self, inst: Instruction, depth: int) -> None:
+        """An instruction that reads its operands and makes its results."""
+        flow, op = self.flow, inst.op
+        in_place = in_place_operands(inst)
+        guarded = {operand for operand, _ in in_place.values()}
+        self.tick += 3  # room for the copies of operands that are overwritten
+        now = self.tick
+        kernel = not is_tiny(inst)
+        read_in_memory = kernel and not is_tiny_store(inst)
+        for number, operand in enumerate(inst.operands):
+            for value in flow.leaves[operand]:
+                if value is not None:
+                    self.use(value, now - 2 if number in guarded else now)
+                    value.in_memory = value.in_memory or read_in_memory
+        made = self.define(inst)
+        for value in made:
+            if value is not None and kernel:
+                value.in_memory = True
+        for leaf, (number, source_leaf) in in_place.items():
+            value, source = made[leaf], flow.leaves[inst.operands[number]][source_leaf]
+            if value is None or source is None or value.is_tiny:
+                if source is not None:
+                    self.use(source, now)
+                continue
+            copy = self.value(inst, leaf, value.shape)
+            copy.start = now - 1
+            value.over = (copy,)
+            flow.edges.append(Edge(Place.OPERAND, source, copy, inst, number, source_leaf, depth))
+        if not in_place and not isinstance(op, Constant):
+            for leaf, numbers in overwritable(inst).items():
+                value = made[leaf]
+                if value is not None and not value.is_tiny:
+                    value.over = self.elementwise_operands(inst, numbers)
+
+    def elementwise_operands(self, inst: Instruction, numbers: Sequence[int]) -> tuple[Value, ...]:
+        """The values of those operands, less those that other operands read too."""
+        leaves = self.flow.leaves
+        others = {v for n, o in enumerate(inst.operands) if n not in numbers for v in leaves[o]}
+        found = dict.fromkeys(v for n in numbers for v in leaves[inst.operands[n]])
+        return tuple(v for v in found if v is not None and v not in others)
+
+    def loop(self, inst: Instruction, depth: int) -> Iterator[Iterator]:
+        flow, op = self.flow, inst.op
+        assert isinstance(op, While)
+        init = flow.leaves[inst.operands[0]]
+        read = self.tick
+        for value in init:
+            self.use(value, read)
+        self.tick += 2  # init copies are written in between
+        copies = self.placeholders(inst, init)
+        self.tick += 1
+        carried = tuple(v and self.value(op.body.parameters[0], n, v.shape) for n, v in enumerate(init))
+        for computation in (op.condition, op.body):
+            self.enter(computation, inst)
+            flow.leaves[computation.parameters[0]] = carried
+        yield self.computation(op.condition, depth + 1)
+        self.tick += 1
+        for value in (*carried, *flow.leaves[op.condition.root]):
+            self.use(value, self.tick)
+        yield self.computation(op.body, depth + 1)
+        self.tick += 1
+        back_read = self.tick
+        root = flow.leaves[op.body.root]
+        self.tick += 1
+        backs = self.placeholders(inst, root)
+        self.tick += 1
+        results: list[Value | None] = []
+        for n, (first, parameter, last) in enumerate(zip(init, carried, root, strict=True)):
+            if first is None or parameter is None or last is None:
+                results.append(None)
+                continue
+            copy, back = copies[n], backs[n]
+            assert copy is not None and back is not None
+            if find(last) is parameter:  # passed on
+                parameter.same_as = first
+                self.use(first, self.tick)
+                results.append(first)
+                continue
+            self.use(last, back_read)
+            back.end = self.tick
+            copy.end = parameter.start
+            result = self.value(inst, n, last.shape)
+            results.append(result)
+            if not result.is_tiny:
+                parameter.over, result.over = (copy,), (back,)
+                self.adopt(copy)
+                self.adopt(back)
+                flow.edges.append(Edge(Place.INIT, first, copy, inst, 0, n, depth))
+                flow.edges.append(Edge(Place.BACK, last, back, inst, -1, n, depth + 1))
+        flow.leaves[inst] = tuple(results)
+
+    def placeholders(self, inst: Instruction, leaves: Sequence[Value | None]) -> list[Value | None]:
+        """Targets of edges, not listed among the values before it is known that they are needed."""
+        return [v and Value(-1, inst, n, v.shape, self.tick) for n, v in enumerate(leaves)]
+
+    def adopt(self, value: Value) -> None:
+        value.number = len(self.flow.values)
+        self.flow.values.append(value)
+
+    def conditional(self, inst: Instruction, depth: int) -> Iterator[Iterator]:
+        flow, op = self.flow, inst.op
+        assert isinstance(op, Conditional)
+        self.use(flow.leaves[inst.operands[0]][0], self.tick)
+        ends: list[tuple[Computation, Sequence[Value | None], list[Value | None]]] = []
+        for branch, operand in zip(op.branches, inst.operands[1:], strict=True):
+            self.enter(branch, inst)
+            flow.leaves[branch.parameters[0]] = flow.leaves[operand]
+            yield self.computation(branch, depth)
+            self.tick += 1
+            root = flow.leaves[branch.root]
+            for value in root:
+                self.use(value, self.tick)
+            self.tick += 1
+            copies = self.placeholders(inst, root)
+            ends.append((branch, root, copies))
+            self.tick += 1
+        results: list[Value | None] = []
+        for n, shape in enumerate(inst.shape.leaves()):
+            sources = [root[n] for _, root, _ in ends]
+            if sources[0] is None or not isinstance(shape, Shape):
+                results.append(None)
+                continue
+            if all(v is not None and find(v) is find(sources[0]) for v in sources):
+                self.use(sources[0], self.tick)
+                results.append(sources[0])
+                continue
+            result = self.value(inst, n, shape)
+            results.append(result)
+            if result.is_tiny:
+                continue
+            for branch, root, copies in ends:
+                copy, source = copies[n], root[n]
+                assert copy is not None and source is not None
+                self.adopt(copy)
+                flow.edges.append(Edge(Place.BRANCH, source, copy, branch.root, -1, n, depth))
+        flow.leaves[inst] = tuple(results)
+
+    def call(self, inst: Instruction, depth: int) -> Iterator[Iterator]:
+        flow, op = self.flow, inst.op
+        assert isinstance(op, Call)
+        self.enter(op.to_apply, inst)
+        for parameter, operand in zip(op.to_apply.parameters, inst.operands, strict=True):
+            flow.leaves[parameter] = flow.leaves[operand]
+        yield self.computation(op.to_apply, depth)
+        flow.leaves[inst] = flow.leaves[op.to_apply.root]
+
+
+def in_place_operands(inst: Instruction) -> dict[int, tuple[int, int]]:
+    """Result leaf -> (operand, leaf of it) whose memory the instruction must write in place."""
+    op = inst.op
+    if isinstance(op, DynamicUpdateSlice):
+        return {0: (0, 0)}
+    if isinstance(op, Scatter):
+        return {n: (n, 0) for n in range(len(inst.operands) // 2)}
+    if isinstance(op, CustomCall) and op.output_to_operand_aliasing:
+        return {
+            _leaf_at(inst.shape, a.output): (a.operand, _leaf_at(inst.operands[a.operand].shape, a.index))
+            for a in op.output_to_operand_aliasing
+        }
+    if isinstance(op, Fusion):
+        kind = kernel_kind(inst)
+        if isinstance(kind, UpdateKind):
+            return {0: (_parameter_number(kind.hero.operands[0]), 0)}
+        if isinstance(kind, ScatterKind):
+            half = len(kind.hero.operands) // 2
+            roots = kernel_body(inst).roots
+            if roots == (kind.hero,):
+                return {n: (_parameter_number(o), 0) for n, o in enumerate(kind.hero.operands[:half])}
+    return {}
+
+
+def _parameter_number(inst: Instruction) -> int:
+    if not isinstance(inst.op, Parameter):
+        raise InternalError(f"{inst!r} is updated in place and must be a parameter of its fusion")
+    return inst.op.parameter_number
+
+
+def _leaf_at(shape: AnyShape, index: Sequence[int]) -> int:
+    """The number of the leaf at a tuple index."""
+    first = 0
+    for i in index:
+        assert isinstance(shape, TupleShape)
+        first += sum(leaf_count(s) for s in shape.elements[:i])
+        shape = shape.elements[i]
+    return first

@@ -1,0 +1,465 @@
+"""`ComputationBuilder`, the builder of XLA's first documents: ops are methods, errors wait until Build.
+
+Every method has its CamelCase name and a snake_case one. By default the first mistake is kept: the methods
+called after it do nothing, and Build raises it. After `set_die_immediately_on_error(True)` mistakes raise
+where they are made. Ops that axla does not have yet raise UnsupportedError at once in both modes.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from axla.builder import ops
+from axla.builder.computation import XlaComputation
+from axla.builder.later import LATER, unsupported
+from axla.builder.records import ConvolutionDimensionNumbers
+from axla.builder.xla_builder import XlaBuilder, XlaOp
+from axla.core.dtypes import F32, DType
+from axla.core.errors import AxlaError, InvalidArgument, ShapeError, UnsupportedError
+from axla.core.literal import Literal
+from axla.core.shape import AnyShape, Layout, Shape
+from axla.interpreter import evaluate
+
+ComputationDataHandle = XlaOp
+
+
+class _Failed(XlaOp):
+    """What methods give after a mistake; to look at it raises that mistake."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, builder: XlaBuilder, error: AxlaError) -> None:
+        self.builder = builder
+        self.error = error
+
+    @property
+    def instruction(self) -> Any:  # type: ignore[override]
+        raise self.error
+
+    def __repr__(self) -> str:
+        return f"<failed: {self.error.message}>"
+
+
+def _deferred(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A method that notes mistakes instead of raising them, unless the builder is to die at once."""
+
+    @functools.wraps(function)
+    def method(self: ComputationBuilder, *arguments: Any, **named: Any) -> Any:
+        if self._error is not None:
+            return _Failed(self._builder, self._error)
+        try:
+            return function(self, *arguments, **named)
+        except UnsupportedError:
+            raise
+        except AxlaError as error:
+            if self._die_immediately:
+                raise
+            self._error = error
+            return _Failed(self._builder, error)
+
+    return method
+
+
+class ComputationBuilder:
+    """Builds a computation for a client; see the module's docstring."""
+
+    kConvBatchDimension: ClassVar[int] = 0
+    kConvFeatureDimension: ClassVar[int] = 1
+    kConvFirstSpatialDimension: ClassVar[int] = 2
+    kConvSecondSpatialDimension: ClassVar[int] = 3
+    kConvKernelOutputDimension: ClassVar[int] = 0
+    kConvKernelInputDimension: ClassVar[int] = 1
+    kConvKernelFirstSpatialDimension: ClassVar[int] = 2
+    kConvKernelSecondSpatialDimension: ClassVar[int] = 3
+
+    def __init__(
+        self, client: Any, computation_name: str, parent: ComputationBuilder | None = None
+    ) -> None:  # fmt: skip
+        self._client = client
+        self._parent = parent
+        self._builder = XlaBuilder(computation_name)
+        self._die_immediately = parent._die_immediately if parent is not None else False
+        self._error: AxlaError | None = None
+        self._return_value: XlaOp | None = None
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Callable[..., Any]: ...
+
+    def client(self) -> Any:
+        """The client the builder was made with."""
+        return self._client
+
+    def name(self) -> str:
+        """The name of the computation."""
+        return self._builder.name
+
+    def set_die_immediately_on_error(self, enabled: bool) -> None:
+        """Whether a mistake raises where it is made, rather than from Build."""
+        self._die_immediately = bool(enabled)
+
+    SetDieImmediatelyOnError = set_die_immediately_on_error
+
+    # Shapes.
+
+    def GetShape(self, operand: XlaOp) -> AnyShape:
+        """The inferred shape of a value; raises the first mistake, when there was one."""
+        self._raise_noted()
+        return operand.shape
+
+    def CheckShape(self, operand: XlaOp, expected_shape: AnyShape) -> XlaOp:
+        """The operand itself, when it has this shape (up to layout); raises ShapeError at once otherwise."""
+        if self._error is None and operand.shape.logical is not expected_shape.logical:
+            raise ShapeError(
+                f"CheckShape: {operand.instruction!r}: wanted {expected_shape.to_string(layout=False)}"
+            )
+        return operand
+
+    def CheckSameShape(self, lhs: XlaOp, rhs: XlaOp) -> None:
+        """Raises ShapeError at once when two values have different shapes."""
+        if self._error is None and lhs.shape.logical is not rhs.shape.logical:
+            raise ShapeError(f"CheckSameShape: {lhs.instruction!r} and {rhs.instruction!r} differ")
+
+    # Parameters and constants.
+
+    @_deferred
+    def Parameter(self, parameter_number: int, shape: AnyShape, name: str = "") -> XlaOp:
+        """The argument `parameter_number` of the computation."""
+        return self._builder.parameter(parameter_number, shape, name)
+
+    @_deferred
+    def ConstantLiteral(self, literal: object) -> XlaOp:
+        """A constant with the value of a literal."""
+        return self._builder.constant(literal)
+
+    @_deferred
+    def ConstantR0(self, value: object, native_type: Any = None) -> XlaOp:
+        """A scalar; Python's bool is pred, int s32, float f32, complex c64, and NumPy's scalars are what
+        they are.
+        """
+        return self._constant(value, 0, native_type)
+
+    @_deferred
+    def ConstantR1(self, values: Any, value: Any = None, native_type: Any = None) -> XlaOp:
+        """A vector of values, or ConstantR1(length, value): a vector of one value."""
+        if value is not None:
+            one = _native(value, native_type)
+            return self._builder.constant(np.full(int(values), one))
+        return self._constant(values, 1, native_type)
+
+    @_deferred
+    def ConstantR2(self, values: Any, native_type: Any = None) -> XlaOp:
+        """A matrix."""
+        return self._constant(values, 2, native_type)
+
+    @_deferred
+    def ConstantR2FromArray2D(self, values: Any, native_type: Any = None) -> XlaOp:
+        """A matrix."""
+        return self._constant(values, 2, native_type)
+
+    @_deferred
+    def ConstantR3FromArray3D(self, values: Any, native_type: Any = None) -> XlaOp:
+        """An array of three dimensions."""
+        return self._constant(values, 3, native_type)
+
+    @_deferred
+    def ConstantR4FromArray4D(self, values: Any, native_type: Any = None) -> XlaOp:
+        """An array of four dimensions."""
+        return self._constant(values, 4, native_type)
+
+    def _constant(self, values: Any, rank: int, native_type: Any) -> XlaOp:
+        array = _native(values, native_type)
+        if array.ndim != rank:
+            raise ShapeError(f"ConstantR{rank}: found {array.ndim} dimensions, wanted {rank}")
+        return self._builder.constant(array)
+
+    # Ops whose methods differ from the functions of `ops`.
+
+    @_deferred
+    def Reshape(
+        self, operand: XlaOp, dimensions: Sequence[int], new_sizes: Sequence[int] | None = None
+    ) -> XlaOp:
+        """Flattens in the order of `dimensions`, slowest first, then takes `new_sizes`.
+
+        Reshape(operand, new_sizes) keeps the order.
+        """
+        if new_sizes is None:
+            return ops.Reshape(operand, dimensions)
+        return ops.Reshape(operand, dimensions, new_sizes)
+
+    @_deferred
+    def Slice(
+        self, operand: XlaOp, start_indices: Sequence[int], limit_indices: Sequence[int],
+        strides: Sequence[int] | None = None,
+    ) -> XlaOp:  # fmt: skip
+        """The elements from the start indices up to the limits."""
+        return ops.Slice(operand, start_indices, limit_indices, strides)
+
+    @_deferred
+    def Dot(self, lhs: Any, rhs: Any) -> XlaOp:
+        """Contracts the last dimension of `lhs` with the last but one of `rhs`; scalars multiply."""
+        left, right = lhs.shape, rhs.shape
+        if not isinstance(left, Shape) or not isinstance(right, Shape) or not left.rank or not right.rank:
+            return ops.Mul(lhs, rhs)
+        numbers = (([left.rank - 1], [max(0, right.rank - 2)]), ([], []))
+        return ops.DotGeneral(lhs, rhs, numbers)
+
+    @_deferred
+    def Trans(self, operand: XlaOp) -> XlaOp:
+        """The transpose of a matrix."""
+        shape = operand.shape
+        if not isinstance(shape, Shape) or shape.rank != 2:
+            self._builder.fail("Trans", (operand,), "the operand must have rank 2  [trans_rank]")
+        return ops.Transpose(operand, (1, 0))
+
+    @_deferred
+    def SqrtF32(self, operand: XlaOp) -> XlaOp:
+        """The square root of an f32 array."""
+        return ops.Sqrt(self._f32("SqrtF32", operand))
+
+    @_deferred
+    def SquareF32(self, operand: XlaOp) -> XlaOp:
+        """The square of an f32 array."""
+        return ops.Square(self._f32("SquareF32", operand))
+
+    @_deferred
+    def ReciprocalF32(self, operand: XlaOp) -> XlaOp:
+        """The reciprocal of an f32 array."""
+        return ops.Reciprocal(self._f32("ReciprocalF32", operand))
+
+    def _f32(self, what: str, operand: XlaOp) -> XlaOp:
+        if not isinstance(operand.shape, Shape) or operand.shape.dtype is not F32:
+            self._builder.fail(what, (operand,), "the operand must be f32  [f32_only]")
+        return operand
+
+    @_deferred
+    def Sort(self, operand: XlaOp) -> XlaOp:
+        """The elements in ascending order (of every row, where there are more dimensions)."""
+        return ops.Sort(self._builder, [operand])
+
+    @_deferred
+    def Map(
+        self, operands: Sequence[XlaOp], computation: XlaComputation, static_operands: Sequence[XlaOp] = ()
+    ) -> XlaOp:
+        """The computation applied element by element; scalar static operands are the same for all
+        elements.
+        """
+        dims = getattr(operands[0].shape, "dims", ()) if operands else ()
+        return ops.Map(self._builder, operands, computation, range(len(dims)), static_operands)
+
+    @_deferred
+    def Reduce(
+        self,
+        operand: XlaOp,
+        init_value: XlaOp,
+        computation: XlaComputation,
+        dimensions_to_reduce: Sequence[int],
+    ) -> XlaOp:
+        """Combines the elements along dimensions by a computation of two scalars."""
+        return ops.Reduce(operand, init_value, computation, dimensions_to_reduce)
+
+    @_deferred
+    def CustomCallOp(self, call_target_name: str, operands: Sequence[XlaOp], shape: AnyShape) -> XlaOp:
+        """What the function of that name computes from the operands."""
+        return ops.CustomCall(self._builder, call_target_name, operands, shape)
+
+    def Trace(self, tag: str, operand: XlaOp) -> None:
+        """Raises UnsupportedError: tracing a value while the program runs needs host callbacks."""
+        raise UnsupportedError(f"Trace of '{tag}': axla has no trace op yet; give the value as a result")
+
+    # Convolutions.
+
+    @staticmethod
+    def CreateDefaultConvDimensionNumbers() -> ConvolutionDimensionNumbers:
+        """Input {batch, feature, height, width}, kernel {output feature, input feature, height, width}."""
+        return ComputationBuilder.CreateConvDimensionNumbers(0, 1, 2, 3, 0, 1, 2, 3)
+
+    @staticmethod
+    def CreateConvDimensionNumbers(
+        batch: int, feature: int, first_spatial: int, second_spatial: int,
+        kernel_output_feature: int, kernel_input_feature: int, kernel_first_spatial: int,
+        kernel_second_spatial: int,
+    ) -> ConvolutionDimensionNumbers:  # fmt: skip
+        """The places of dimensions; InvalidArgument when two of an operand are the same."""
+        for what, places in (
+            ("input", (batch, feature, first_spatial, second_spatial)),
+            (
+                "kernel",
+                (kernel_output_feature, kernel_input_feature, kernel_first_spatial, kernel_second_spatial),
+            ),
+        ):
+            if len(set(places)) != 4:
+                raise InvalidArgument(
+                    f"convolution: the {what} dimensions {places} are not four different ones"
+                )
+        return ConvolutionDimensionNumbers(
+            batch, feature, [first_spatial, second_spatial],
+            kernel_output_feature, kernel_input_feature, [kernel_first_spatial, kernel_second_spatial],
+            batch, feature, [first_spatial, second_spatial],
+        )  # fmt: skip
+
+    # The end.
+
+    def IsConstant(self, operand: XlaOp) -> bool:
+        """Whether a value does not depend on parameters."""
+        self._raise_noted()
+        return self._builder.is_constant(operand)
+
+    def ComputeConstant(self, handle: XlaOp, output_layout: Layout | None = None) -> Any:
+        """The value of a handle that depends on no parameter, as data of the client (a Literal without a
+        client).
+        """
+        self._raise_noted()
+        computation = self._builder.build_constant_subgraph(handle)
+        literal = evaluate(computation.module, [])
+        if output_layout is not None and isinstance(literal.shape, Shape):
+            literal = Literal(literal.shape.with_layout(output_layout), literal.array)
+        return literal if self._client is None else self._client.TransferToServer(literal)
+
+    def CreateSubBuilder(self, computation_name: str) -> ComputationBuilder:
+        """A builder for a computation that only this builder uses; it dies at once when this one does."""
+        return ComputationBuilder(self._client, computation_name, parent=self)
+
+    def SetReturnValue(self, operand: XlaOp) -> None:
+        """Makes `operand` the result, rather than the op added last."""
+        self._raise_noted()
+        if operand.builder is not self._builder:
+            raise InvalidArgument("SetReturnValue: the operand belongs to another builder")
+        self._return_value = operand
+
+    def Build(self) -> XlaComputation:
+        """The computation; raises the first mistake, when there was one."""
+        error, self._error = self._error, None
+        result, self._return_value = self._return_value, None
+        if error is not None:
+            self._builder = XlaBuilder(self._builder.name)
+            raise error
+        return self._builder.build(result)
+
+    def BuildAndNoteError(self) -> XlaComputation:
+        """As Build, but a mistake is noted in the parent, and the computation given is empty then."""
+        if self._parent is None:
+            raise InvalidArgument(f"BuildAndNoteError: builder '{self.name()}' has no parent; use Build")
+        try:
+            return self.Build()
+        except AxlaError as error:
+            if self._parent._die_immediately:
+                raise
+            if self._parent._error is None:
+                self._parent._error = error
+            return XlaComputation()
+
+    def first_error(self) -> AxlaError | None:
+        """The mistake that Build will raise."""
+        return self._error
+
+    def _raise_noted(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+
+_NATIVE = {bool: np.bool_, int: np.int32, float: np.float32, complex: np.complex64}
+
+
+def _native(values: Any, native_type: Any) -> np.ndarray:
+    """An array in the element type of the document's table of native types."""
+    if native_type is not None:
+        native_type = (
+            native_type.numpy if isinstance(native_type, DType) else _NATIVE.get(native_type, native_type)
+        )
+        return np.asarray(values, native_type)
+    if isinstance(values, (np.ndarray, np.generic)):
+        return np.asarray(values)
+    if isinstance(values, Literal):
+        return values.array
+    array = np.asarray(values)
+    wanted = {"b": np.bool_, "i": np.int32, "f": np.float32, "c": np.complex64}.get(array.dtype.kind)
+    if wanted is None:
+        raise InvalidArgument(f"constant: found {array.dtype} values, wanted bool, int, float or complex")
+    if array.dtype.kind == "i" and array.size and not -(2**31) <= array.min() <= array.max() < 2**31:
+        raise InvalidArgument("constant: the values do not fit in s32; give native_type=np.int64")
+    first = np.ravel(np.asarray(values, object))
+    # A list of NumPy scalars keeps their type.
+    if first.size and isinstance(first[0], np.generic):
+        return np.asarray(values, first[0].dtype)
+    return array.astype(wanted)
+
+
+# Methods that are functions of `ops`, without and with the builder as first argument.
+_FUNCTIONS = (
+    "Abs", "Add", "And", "Atan2", "BitcastConvertType", "Broadcast", "BroadcastInDim", "Cbrt", "Ceil",
+    "Clamp", "Clz",
+    "Collapse", "Complex", "Conditional", "ConvertElementType", "Cos", "Div", "DotGeneral", "DynamicSlice",
+    "DynamicUpdateSlice", "Eq", "Erf", "Exp", "Expm1", "Floor", "Gather", "Ge", "GetTupleElement", "Gt",
+    "Imag",
+    "IsFinite", "Le", "Log", "Log1p", "Logistic", "Lt", "Max", "Min", "Mul", "Ne", "Neg", "Not",
+    "OptimizationBarrier", "Or", "Pad", "PopulationCount", "Pow", "Real", "ReduceAll", "ReducePrecision",
+    "Rem",
+    "Rev", "Round", "RoundNearestEven", "Rsqrt", "Scatter", "Select", "ShiftLeft", "ShiftRightArithmetic",
+    "ShiftRightLogical", "Sign", "Sin", "SliceInDim", "Sqrt", "Square", "Reciprocal", "Sub", "Tan", "Tanh",
+    "Transpose",
+    "While", "Xor",
+)  # fmt: skip
+_WITH_BUILDER = ("AfterAll", "Call", "ConcatInDim", "Iota", "Tuple")
+_LATER = (
+    "BatchNormGrad", "BatchNormInference", "BatchNormTraining", "Conv", "ConvGeneral",
+    "ConvWithGeneralDimensions",
+    "ConvWithGeneralPadding", "CrossReplicaSum", "Infeed", "Outfeed", "Recv", "ReduceWindow",
+    "ReduceWindowWithGeneralPadding", "RngBernoulli", "RngNormal", "RngUniform", "SelectAndScatter",
+    "SelectAndScatterWithGeneralPadding", "Send",
+)  # fmt: skip
+
+
+def _function_method(name: str) -> Callable[..., Any]:
+    function = getattr(ops, name)
+
+    @functools.wraps(function)
+    def method(self: ComputationBuilder, *arguments: Any, **named: Any) -> Any:
+        return function(*arguments, **named)
+
+    return _deferred(method)
+
+
+def _builder_method(name: str) -> Callable[..., Any]:
+    function = getattr(ops, name)
+
+    @functools.wraps(function)
+    def method(self: ComputationBuilder, *arguments: Any, **named: Any) -> Any:
+        return function(self._builder, *arguments, **named)
+
+    return _deferred(method)
+
+
+def _later_method(name: str) -> Callable[..., Any]:
+    def method(self: ComputationBuilder, *arguments: Any, **named: Any) -> Any:
+        unsupported(name)
+
+    method.__name__ = name
+    method.__doc__ = f"Raises UnsupportedError: {LATER[name]} comes later."
+    return method
+
+
+def snake_case(name: str) -> str:
+    """ConstantR2FromArray2D -> constant_r2_from_array2d."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[0-9])(?=[A-Z][a-z])", "_", name).lower()
+
+
+def _install() -> None:
+    for names, make in (
+        (_FUNCTIONS, _function_method),
+        (_WITH_BUILDER, _builder_method),
+        (_LATER, _later_method),
+    ):
+        for name in names:
+            setattr(ComputationBuilder, name, make(name))
+    for name, method in list(vars(ComputationBuilder).items()):
+        if name[0].isupper() and snake_case(name) not in vars(ComputationBuilder):
+            setattr(ComputationBuilder, snake_case(name), method)
+
+
+_install()

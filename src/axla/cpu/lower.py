@@ -1,0 +1,215 @@
+"""Module -> Program: a scheduled, fused module with buffers becomes kernels and steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from axla.analysis.buffers import Buffers
+from axla.analysis.kernels import kernel_kind
+from axla.analysis.regions import is_tiny, is_tiny_store
+from axla.analysis.trip_count import trip_count
+from axla.codegen.emit.kinds import plan_kernel
+from axla.codegen.kernel import KernelTask, Plan
+from axla.codegen.target import Target
+from axla.core.errors import UnsupportedError
+from axla.core.shape import AnyShape, Shape, TupleShape
+from axla.hlo import (
+    AddDependency, AfterAll, Bitcast, Call, Conditional, Constant, CustomCall, Fusion, GetTupleElement, OptBarrier,
+    Parameter, Reshape, Tuple, While,
+)  # fmt: skip
+from axla.ir.clone import fingerprint
+from axla.ir.graph import Computation, Instruction, Module
+from axla.ir.printer import print_computation
+from axla.ir.traverse import schedule_of
+from axla.program.interface import Alias, Interface, Tree, ValueSpec
+from axla.program.program import ALIGNMENT, AllocationKind, BufferSlice
+from axla.program.steps import (
+    BranchStep, CallStep, CustomCallStep, KernelSpec, KernelStep, LoopStep, Program, ScalarStep, Step, StoreStep,
+)  # fmt: skip
+
+# What passes values on without work: the entry binds names, no code.
+FORWARDS = (Parameter, Constant, Tuple, GetTupleElement, Bitcast, OptBarrier, AfterAll, AddDependency)
+
+
+@dataclass(frozen=True, slots=True)
+class KernelSource:
+    """What the emitter of a kernel needs."""
+
+    task: KernelTask
+    plan: Plan
+
+
+def lower(module: Module, buffers: Buffers, target: Target) -> Program:
+    """The program of a module after the CPU pipeline."""
+    return _Lowering(module, buffers, target).program()
+
+
+class _Lowering:
+    def __init__(self, module: Module, buffers: Buffers, target: Target):
+        self.module = module
+        self.buffers = buffers
+        self.target = target
+        self.kernels: dict[str, KernelSpec] = {}
+        self.functions: dict[str, int] = {}
+        self.singles = Module(module.name + ".kernels")  # computations of kernels that are one instruction
+        self.long_running = False
+
+    def program(self) -> Program:
+        buffers = self.buffers
+        entry = self.module.entry
+        steps = self.steps(entry)
+        workspace = -(-buffers.workspace_bytes // ALIGNMENT) * ALIGNMENT
+        scratch = max((k.scratch_bytes for k in self.kernels.values()), default=0)
+        interface = self.interface(workspace + scratch)
+        return Program(
+            self.module.name, interface, tuple(buffers.allocations), tuple(self.kernels.values()), steps, workspace,
+            buffers.constants, source=self.module,
+        )  # fmt: skip
+
+    # -- steps -------------------------------------------------------------------------------------------
+
+    def steps(self, computation: Computation) -> tuple[Step, ...]:
+        found: list[Step] = []
+        tiny: list[Instruction] = []
+
+        def flush() -> None:
+            if tiny:
+                found.append(ScalarStep(tuple(map(repr, tiny)), source=tuple(tiny)))
+                tiny.clear()
+
+        for inst in schedule_of(computation):
+            if self._forwards(inst):
+                tiny.append(inst)  # binds a name where the order of steps needs it
+            elif is_tiny(inst):
+                tiny.append(inst)
+                self.long_running |= isinstance(inst.op, While)
+            else:
+                flush()
+                found.append(self.step(inst))
+        flush()
+        return tuple(found)
+
+    def _forwards(self, inst: Instruction) -> bool:
+        return isinstance(inst.op, FORWARDS) or (isinstance(inst.op, Reshape) and not is_tiny(inst))
+
+    def step(self, inst: Instruction) -> Step:
+        op = inst.op
+        if isinstance(op, While):
+            self.long_running = True
+            count = trip_count(inst)
+            return LoopStep(inst.name, self.steps(op.condition), self.steps(op.body), count, source=inst)
+        if isinstance(op, Conditional):
+            return BranchStep(inst.name, tuple(self.steps(c) for c in op.computations()), source=inst)
+        if isinstance(op, Call):
+            return CallStep(inst.name, self.steps(op.to_apply), source=inst)
+        if isinstance(op, CustomCall):
+            return self.custom_call(inst, op)
+        if is_tiny_store(inst):
+            return StoreStep(inst.name, self.slice(inst, 0), repr(inst), source=inst)
+        return self.kernel_step(inst)
+
+    def custom_call(self, inst: Instruction, op: CustomCall) -> Step:
+        number = self.functions.setdefault(op.custom_call_target, len(self.functions))
+        self.long_running = True
+        operands = tuple(self.maybe_slice(o, leaf) for o in inst.operands for leaf in _arrays(o.shape))
+        results = tuple(self.maybe_slice(inst, leaf) for leaf in _arrays(inst.shape))
+        return CustomCallStep(inst.name, op.custom_call_target, number, operands, results, source=inst)
+
+    def slice(self, inst: Instruction, leaf: int) -> BufferSlice:
+        return self.buffers.slice(inst, leaf)
+
+    def maybe_slice(self, inst: Instruction, leaf: int) -> BufferSlice | None:
+        return self.buffers.slice(inst, leaf)
+
+    # -- kernels -----------------------------------------------------------------------------------------
+
+    def kernel_step(self, inst: Instruction) -> Step:
+        computation = self.kernel_computation(inst)
+        operands = tuple(self.slice(o, 0) for o in inst.operands)
+        results = tuple(self.slice(inst, leaf) for leaf in _arrays(inst.shape))
+        shared = tuple(
+            (number, k)
+            for number, result in enumerate(results)
+            for k, operand in enumerate(operands)
+            if result.size and result.overlaps(operand)
+        )
+        name = self.kernel(computation, shared, inst)
+        return KernelStep(inst.name, name, operands, results, source=inst)
+
+    def kernel_computation(self, inst: Instruction) -> Computation:
+        if isinstance(inst.op, Fusion):
+            return inst.op.calls
+        if not inst.shape.is_array and not isinstance(inst.shape, TupleShape):
+            raise UnsupportedError(f"{inst!r}: the cpu backend cannot run {inst.op.opcode} outside of the interpreter")
+        computation = self.singles.add_computation(inst.name)
+        parameters = [
+            computation.add(Parameter(o.shape.logical, n), name=f"p{n}") for n, o in enumerate(inst.operands)
+        ]
+        computation.set_root(computation.add(inst.op, parameters, inst.shape.logical, name=inst.name))
+        return computation
+
+    def kernel(self, computation: Computation, shared: tuple[tuple[int, int], ...], inst: Instruction) -> str:
+        """The name of the kernel for a computation; equal computations get one kernel."""
+        kind = kernel_kind(computation)
+        key = f"{fingerprint(computation)}{shared}"
+        found = self.kernels.get(key)
+        if found is None:
+            name = f"k{len(self.kernels)}_{_symbol(inst.name)}"
+            task = KernelTask(name, computation, kind, shared)
+            plan = plan_kernel(task, self.target)
+            phases = tuple(
+                f"{p.symbol}: {p.count} steps by {p.grain}{', parallel' if p.parallel else ''}" for p in plan.phases
+            )
+            text = print_computation(computation)
+            found = KernelSpec(name, str(kind), phases, plan.scratch_bytes, text, source=KernelSource(task, plan))
+            self.kernels[key] = found
+        self.long_running |= any(p.parallel for p in found.source.plan.phases)
+        return found.name
+
+    # -- interface ---------------------------------------------------------------------------------------
+
+    def interface(self, workspace: int) -> Interface:
+        entry, config = self.module.entry, self.module.config
+        layout = config.entry_layout
+        shapes = [p.shape for p in entry.parameters]
+        result = entry.root.shape
+        if layout is not None:
+            shapes, result = list(layout.parameters), layout.result
+        parameters, trees = _specs(shapes, [p.name for p in entry.parameters])
+        results, (tree,) = _specs([result], ["result"])
+        flat = all(not isinstance(t, tuple) for t in trees)
+        aliases = tuple(
+            Alias(a.result, a.number)
+            for a in self.buffers.allocations
+            if a.kind is AllocationKind.PARAMETER and a.result >= 0
+        )
+        return Interface(
+            self.module.name, parameters, results, tree, None if flat else tuple(trees), aliases, workspace,
+            len(self.buffers.constants), (), tuple(self.functions), self.long_running,
+        )  # fmt: skip
+
+
+def _arrays(shape: AnyShape) -> list[int]:
+    """The numbers of the leaves that are arrays."""
+    return [n for n, s in enumerate(shape.leaves()) if isinstance(s, Shape)]
+
+
+def _symbol(name: str) -> str:
+    return "".join(c if c.isalnum() else "_" for c in name)[:40]
+
+
+def _specs(shapes: Sequence[AnyShape], names: Sequence[str]) -> tuple[tuple[ValueSpec, ...], list[Tree]]:
+    """Leaf specifications, and the tree of leaf numbers of each shape. Tokens take no leaf."""
+    specs: list[ValueSpec] = []
+
+    def tree(shape: AnyShape, name: str) -> Tree:
+        if isinstance(shape, Shape):
+            specs.append(ValueSpec(name, shape, shape.byte_size))
+            return len(specs) - 1
+        if isinstance(shape, TupleShape):
+            return tuple(tree(s, f"{name}.{k}") for k, s in enumerate(shape.elements) if s.is_array or s.is_tuple)
+        return ()
+
+    trees = [tree(shape, name) for shape, name in zip(shapes, names, strict=True)]
+    return tuple(specs), trees

@@ -1,0 +1,7 @@
+"""Builder functions with XLA's names: `ops.Add(lhs, rhs, broadcast_dimensions)`. See `axla.builder`.
+
+(The declarations of the ops themselves are in `axla.hlo`.)
+"""
+
+from axla.builder.ops import *  # noqa: F403
+from axla.builder.ops import __all__ as __all__

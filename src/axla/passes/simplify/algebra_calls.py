@@ -1,0 +1,119 @@
+"""Rules for tuples, branches, loops and maps whose outcome is known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from axla.core.shape import Shape
+from axla.ir.graph import Computation, Instruction
+from axla.ir.structure import Constant, GetTupleElement, Parameter, Tuple
+from axla.ir.traverse import post_order
+from axla.hlo import Broadcast, Call, Conditional, Convert, Map, OptBarrier, While
+from axla.passes.rewrite import rule
+from axla.passes.simplify.match import array, dtype_of, is_all, uniform
+
+
+@rule(GetTupleElement)
+@rule(GetTupleElement, group="tuple-simplifier")
+def element_of_tuple(root: Instruction) -> Instruction | None:
+    """get-tuple-element(tuple(..., x, ...)) => x"""
+    (of,) = root.operands
+    assert isinstance(root.op, GetTupleElement)
+    return of.operands[root.op.index] if type(of.op) is Tuple else None
+
+
+@rule(Tuple)
+@rule(Tuple, group="tuple-simplifier")
+def tuple_of_elements(root: Instruction) -> Instruction | None:
+    """tuple(get-tuple-element(t, 0), get-tuple-element(t, 1), ...) => t, of all its elements"""
+    if not root.operands or type(root.operands[0].op) is not GetTupleElement:
+        return None
+    whole = root.operands[0].operands[0]
+    if whole.shape.logical is not root.shape.logical:
+        return None
+    for number, element in enumerate(root.operands):
+        op = element.op
+        if not isinstance(op, GetTupleElement) or op.index != number or element.operands[0] is not whole:
+            return None
+    return whole
+
+
+@rule(While)
+def while_false(root: Instruction) -> Instruction | None:
+    """while(x), condition false => x"""
+    assert isinstance(root.op, While)
+    test = root.op.condition.root
+    return root.operands[0] if type(test.op) is Constant and is_all(test, 0) else None
+
+
+@rule(Conditional)
+def conditional_known(root: Instruction) -> Instruction | None:
+    """conditional(constant, x, y) => call(x)"""
+    index, *operands = root.operands
+    op = root.op
+    assert isinstance(op, Conditional)
+    value = uniform(index)
+    if len(op.branches) == 1:
+        chosen = 0
+    elif value is None:
+        return None
+    elif dtype_of(index).is_pred:
+        chosen = 0 if value else 1
+    else:
+        chosen = int(value) if 0 <= int(value) < len(operands) else len(operands) - 1
+    return Call(op.branches[chosen])(operands[chosen])
+
+
+@rule(Map, group="map-inliner")
+@rule(Map)
+def map_of_elementwise(root: Instruction) -> Instruction | None:
+    """map(x, y), to_apply=f => f(x, y), when f is made of elementwise ops"""
+    assert isinstance(root.op, Map)
+    body = root.op.to_apply
+    if why_not_elementwise(body, root.operands) is not None:
+        return None
+    return over_arrays(body, root.operands, array(root))
+
+
+def why_not_elementwise(body: Computation, operands: Sequence[Instruction]) -> str | None:
+    """The reason why a computation on scalars cannot be written over arrays; None if it can."""
+    for inst in body.instructions:
+        if not isinstance(inst.shape, Shape) or inst.shape.rank:
+            return f"{inst!r} is not a scalar"
+        if not inst.op.elementwise and type(inst.op) not in (Constant, Parameter):
+            return f"{inst!r} is not elementwise"
+        if inst.extra.control_predecessors:
+            return f"{inst!r} has control predecessors"
+    for parameter, operand in zip(body.parameters, operands, strict=True):
+        if dtype_of(parameter).is_complex is not dtype_of(operand).is_complex:
+            return f"{parameter!r} takes {operand!r}"
+    return None
+
+
+def over_arrays(body: Computation, operands: Sequence[Instruction], result: Shape) -> Instruction:
+    """A computation on scalars made of elementwise ops, applied to arrays element by element."""
+    values: dict[Instruction, Instruction] = {}
+    target = operands[0].computation
+    for parameter, operand in zip(body.parameters, operands, strict=True):
+        same = dtype_of(parameter) is dtype_of(operand)
+        values[parameter] = operand if same else Convert(result.with_dtype(dtype_of(parameter)).logical)(operand)
+    for inst in post_order(body):
+        if inst in values:
+            continue
+        op, shape = inst.op, result.with_dtype(dtype_of(inst)).logical
+        if type(op) is Constant:
+            scalar = target.add(op)
+            values[inst] = Broadcast(shape, ())(scalar) if shape.rank else scalar
+        else:
+            if op.holds_shape:
+                op = replace(op, shape=shape)  # type: ignore[type-var]
+            values[inst] = target.add(op, [values[o] for o in inst.operands], shape)
+    return values[body.root]
+
+
+@rule(OptBarrier, group="optimization-barrier-expander")
+def barrier(root: Instruction) -> Instruction | None:
+    """opt-barrier(x) => x, when nothing is left to be kept apart"""
+    return root.operands[0]
+

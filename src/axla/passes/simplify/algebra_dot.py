@@ -1,0 +1,136 @@
+"""Rules of algsimp for dot."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
+
+from axla.core.shape import Shape
+from axla.ir.graph import Instruction
+from axla.hlo import Broadcast, Dot, Multiply, Reshape, Transpose
+from axla.passes.rewrite import rule
+from axla.passes.simplify.algebra_movement import reshaped
+from axla.passes.simplify.algebra_reduce import renumbered, without
+from axla.passes.simplify.match import array, dtype_of, full
+
+
+def plain(root: Instruction) -> tuple[Instruction, Instruction, Dot] | None:
+    """Operands and op of a dot without sparsity."""
+    op = root.op
+    if not isinstance(op, Dot) or op.sparsity or len(root.operands) != 2:
+        return None
+    return root.operands[0], root.operands[1], op
+
+
+def free_dims(shape: Shape, batch: Sequence[int], contracting: Sequence[int]) -> tuple[int, ...]:
+    return tuple(d for d in range(shape.rank) if d not in batch and d not in contracting)
+
+
+@rule(Dot)
+def dot_of_no_products(root: Instruction) -> Instruction | None:
+    """dot(x, y) => 0, contracting a dimension without elements"""
+    found = plain(root)
+    if found is None:
+        return None
+    lhs, _, op = found
+    return full(root, 0) if any(array(lhs).dims[d] == 0 for d in op.lhs_contracting_dims) else None
+
+
+@rule(Dot)
+def dot_of_transpose_left(root: Instruction) -> Instruction | None:
+    """dot(transpose(x), y) => dot(x, y), contracting other dimensions"""
+    found = plain(root)
+    if found is None or not isinstance(found[0].op, Transpose):
+        return None
+    lhs, rhs, op = found
+    numbers = through(found[0].op, op.lhs_batch_dims, op.lhs_contracting_dims)
+    if numbers is None:
+        return None
+    return replace(op, lhs_batch_dims=numbers[0], lhs_contracting_dims=numbers[1])(lhs.operands[0], rhs)
+
+
+@rule(Dot)
+def dot_of_transpose_right(root: Instruction) -> Instruction | None:
+    """dot(x, transpose(y)) => dot(x, y), contracting other dimensions"""
+    found = plain(root)
+    if found is None or not isinstance(found[1].op, Transpose):
+        return None
+    lhs, rhs, op = found
+    numbers = through(found[1].op, op.rhs_batch_dims, op.rhs_contracting_dims)
+    if numbers is None:
+        return None
+    return replace(op, rhs_batch_dims=numbers[0], rhs_contracting_dims=numbers[1])(lhs, rhs.operands[0])
+
+
+def through(
+    transpose: Transpose, batch: Sequence[int], contracting: Sequence[int]
+) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """Dimension numbers below a transpose, if the dimensions of the result keep their order."""
+    permutation = transpose.dimensions
+    free = [permutation[d] for d in range(len(permutation)) if d not in batch and d not in contracting]
+    if free != sorted(free):
+        return None
+    return tuple(permutation[d] for d in batch), tuple(permutation[d] for d in contracting)
+
+
+@rule(Dot)
+def dot_outer_product(root: Instruction) -> Instruction | None:
+    """dot(x, y) => x * y, broadcast, when there is one product for each element"""
+    found = plain(root)
+    if found is None or not array(root).size:
+        return None
+    lhs, rhs, op = found
+    if prod(array(lhs).dims[d] for d in op.lhs_contracting_dims) != 1:
+        return None
+    if not dtype_of(lhs) is dtype_of(rhs) is dtype_of(root):
+        return None
+    result = array(root).logical
+    batch = tuple(range(len(op.lhs_batch_dims)))
+    left = free_dims(array(lhs), op.lhs_batch_dims, op.lhs_contracting_dims)
+    right = free_dims(array(rhs), op.rhs_batch_dims, op.rhs_contracting_dims)
+    places = range(len(batch), result.rank)
+    a = flattened(lhs, op.lhs_batch_dims, left, op.lhs_contracting_dims)
+    b = flattened(rhs, op.rhs_batch_dims, right, op.rhs_contracting_dims)
+    a = Broadcast(result, (*batch, *places[: len(left)]))(a)
+    b = Broadcast(result, (*batch, *places[len(left) :]))(b)
+    return Multiply()(a, b)
+
+
+def flattened(x: Instruction, batch: Sequence[int], free: Sequence[int], contracting: Sequence[int]) -> Instruction:
+    """`x` with its batch dimensions first, then the free ones; the contracting ones, of size 1, are gone."""
+    order = (*batch, *free, *contracting)
+    moved = x if order == tuple(range(len(order))) else Transpose(order)(x)
+    return reshaped(moved, [array(x).dims[d] for d in (*batch, *free)])
+
+
+@rule(Dot)
+def dot_drops_unit_dims(root: Instruction) -> Instruction | None:
+    """dot(x, y) => dot(reshape(x), reshape(y)), without batch and contracting dimensions of size 1"""
+    found = plain(root)
+    if found is None or not array(root).size:
+        return None
+    lhs, rhs, op = found
+    pairs = zip(
+        (*op.lhs_batch_dims, *op.lhs_contracting_dims), (*op.rhs_batch_dims, *op.rhs_contracting_dims), strict=True
+    )
+    units = [(a, b) for a, b in pairs if array(lhs).dims[a] == 1]
+    left, right = [a for a, _ in units], [b for _, b in units]
+    kept = [d for d in op.lhs_contracting_dims if d not in left]
+    if not units or (op.lhs_contracting_dims and not kept):
+        return None
+    smaller = replace(
+        op, shape=array(root).logical.with_dims(without(array(root).dims, gone(op.lhs_batch_dims, left))),
+        lhs_batch_dims=renumbered(op.lhs_batch_dims, left), rhs_batch_dims=renumbered(op.rhs_batch_dims, right),
+        lhs_contracting_dims=renumbered(op.lhs_contracting_dims, left),
+        rhs_contracting_dims=renumbered(op.rhs_contracting_dims, right),
+    )  # fmt: skip
+    x = reshaped(lhs, without(array(lhs).dims, left))
+    y = reshaped(rhs, without(array(rhs).dims, right))
+    product = smaller(x, y)
+    return product if product.shape is array(root).logical else Reshape(array(root))(product)
+
+
+def gone(batch: Sequence[int], units: Sequence[int]) -> list[int]:
+    """Which dimensions of the result, batch dimensions first, go with those of the operand."""
+    return [place for place, d in enumerate(batch) if d in units]

@@ -1,0 +1,225 @@
+"""Rules of algsimp for comparisons, choices and conversions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from axla.core.dtypes import BF16, F16, F32, F64, DType
+from axla.ir.attributes import Direction
+from axla.ir.graph import Instruction
+from axla.hlo import (
+    And, BitcastConvert, Broadcast, Compare, Convert, Not, Or, ReducePrecision, Select,
+)  # fmt: skip
+from axla.passes.rewrite import rule
+from axla.passes.simplify.match import (
+    array, dtype_of, full, is_all, is_all_ones, is_constant, is_exact, same_shape,
+)  # fmt: skip
+
+MIRRORED = {
+    Direction.EQ: Direction.EQ, Direction.NE: Direction.NE, Direction.LT: Direction.GT, Direction.GT: Direction.LT,
+    Direction.LE: Direction.GE, Direction.GE: Direction.LE,
+}  # fmt: skip
+NEGATED = {
+    Direction.EQ: Direction.NE, Direction.NE: Direction.EQ, Direction.LT: Direction.GE, Direction.GE: Direction.LT,
+    Direction.GT: Direction.LE, Direction.LE: Direction.GT,
+}  # fmt: skip
+REFLEXIVE = (Direction.EQ, Direction.GE, Direction.LE)
+
+
+@rule(Compare)
+def compare_constant_to_the_right(root: Instruction) -> Instruction | None:
+    """c < x => x > c"""
+    lhs, rhs = root.operands
+    if not is_constant(lhs) or is_constant(rhs):
+        return None
+    op = root.op
+    assert isinstance(op, Compare)
+    return replace(op, direction=MIRRORED[op.direction])(rhs, lhs)
+
+
+@rule(Compare)
+def compare_self(root: Instruction) -> Instruction | None:
+    """x <= x => true, x < x => false (floats: in total order only, NaN is not equal to itself)"""
+    lhs, rhs = root.operands
+    op = root.op
+    assert isinstance(op, Compare)
+    if lhs is not rhs or not (is_exact(lhs) or op.is_total_order):
+        return None
+    return full(root, op.direction in REFLEXIVE)
+
+
+@rule(Compare)
+def compare_unsigned_zero(root: Instruction) -> Instruction | None:
+    """x < 0 => false, x >= 0 => true (unsigned)"""
+    x, zero = root.operands
+    op = root.op
+    assert isinstance(op, Compare)
+    if not dtype_of(x).is_unsigned or op.direction not in (Direction.LT, Direction.GE) or not is_all(zero, 0):
+        return None
+    return full(root, op.direction is Direction.GE)
+
+
+@rule(Compare)
+def compare_pred(root: Instruction) -> Instruction | None:
+    """p == true => p, p != true => not p, p == false => not p, p != false => p"""
+    p, truth = root.operands
+    op = root.op
+    assert isinstance(op, Compare)
+    if not dtype_of(p).is_pred or op.direction not in (Direction.EQ, Direction.NE):
+        return None
+    is_true = is_all_ones(truth)
+    if not is_true and not is_all(truth, 0):
+        return None
+    return p if is_true is (op.direction is Direction.EQ) else Not()(p)
+
+
+@rule(Not)
+def not_compare(root: Instruction) -> Instruction | None:
+    """not (x < y) => x >= y (floats: only == and !=, or in total order: with NaN both orders are false)"""
+    (test,) = root.operands
+    op = test.op
+    if not isinstance(op, Compare):
+        return None
+    exact = is_exact(test.operands[0]) or op.is_total_order or op.direction in (Direction.EQ, Direction.NE)
+    return replace(op, direction=NEGATED[op.direction])(*test.operands) if exact else None
+
+
+@rule(Select)
+def select_true(root: Instruction) -> Instruction | None:
+    """select(true, a, b) => a"""
+    test, a, _ = root.operands
+    return a if is_all_ones(test) and same_shape(a, root) else None
+
+
+@rule(Select)
+def select_false(root: Instruction) -> Instruction | None:
+    """select(false, a, b) => b"""
+    test, _, b = root.operands
+    return b if is_all(test, 0) and same_shape(b, root) else None
+
+
+@rule(Select)
+def select_same(root: Instruction) -> Instruction | None:
+    """select(p, x, x) => x"""
+    _, a, b = root.operands
+    return a if a is b else None
+
+
+@rule(Select)
+def select_not(root: Instruction) -> Instruction | None:
+    """select(not p, a, b) => select(p, b, a)"""
+    test, a, b = root.operands
+    return Select()(test.operands[0], b, a) if type(test.op) is Not else None
+
+
+@rule(Select)
+def select_truth(root: Instruction) -> Instruction | None:
+    """select(p, true, false) => p, select(p, false, true) => not p"""
+    test, a, b = root.operands
+    if not same_shape(test, root):
+        return None
+    if is_all_ones(a) and is_all(b, 0):
+        return test
+    return Not()(test) if is_all(a, 0) and is_all_ones(b) else None
+
+
+@rule(Select)
+def select_select(root: Instruction) -> Instruction | None:
+    """select(p, select(p, a, b), c) => select(p, a, c), select(p, a, select(p, b, c)) => select(p, a, c)"""
+    test, a, b = root.operands
+    if type(a.op) is Select and a.operands[0] is test:
+        return Select()(test, a.operands[1], b)
+    return Select()(test, a, b.operands[2]) if type(b.op) is Select and b.operands[0] is test else None
+
+
+@rule(And, Or)
+def absorb(root: Instruction) -> Instruction | None:
+    """x & (x | y) => x, x | (x & y) => x"""
+    dual = Or if type(root.op) is And else And
+    for x, other in (root.operands, root.operands[::-1]):
+        if type(other.op) is dual and x in other.operands:
+            return x
+    return None
+
+
+@rule(Convert)
+def convert_same_type(root: Instruction) -> Instruction | None:
+    """convert(x) => x, to its own type"""
+    (x,) = root.operands
+    return x if same_shape(x, root) else None
+
+
+WIDER_FLOATS = {F16: (F32, F64), BF16: (F32, F64), F32: (F64,)}
+
+
+def is_lossless(source: DType, target: DType) -> bool:
+    """Whether every value of `source` is a value of `target`, so that converting further starts from the same number."""
+    if source.is_pred:
+        return target.is_integer or target in (F16, BF16, F32, F64)
+    if source.is_float:
+        return target in WIDER_FLOATS.get(source, ())
+    if source.is_integer and target.is_integer:
+        fits = source.bits <= target.bits if source.is_signed is target.is_signed else source.bits < target.bits
+        return fits and (target.is_signed or source.is_unsigned)
+    return False
+
+
+@rule(Convert)
+def convert_convert(root: Instruction) -> Instruction | None:
+    """convert(convert(x)) => convert(x), if the inner one loses nothing"""
+    (inner,) = root.operands
+    if type(inner.op) is not Convert:
+        return None
+    x = inner.operands[0]
+    source, target = dtype_of(x), dtype_of(root)
+    # Integers wrap on the way to integers and floats saturate: so integer => float => integer stays as it is.
+    if not is_lossless(source, dtype_of(inner)) or target.is_pred or target.bits < 8:
+        return None
+    return Convert(array(root))(x)
+
+
+@rule(Convert)
+def convert_of_broadcast(root: Instruction) -> Instruction | None:
+    """convert(broadcast(x)) => broadcast(convert(x))"""
+    (spread,) = root.operands
+    op = spread.op
+    if not isinstance(op, Broadcast) or array(spread).size <= array(spread.operands[0]).size:
+        return None
+    x = spread.operands[0]
+    return Broadcast(array(root), op.dimensions)(Convert(array(x).with_dtype(dtype_of(root)))(x))
+
+
+@rule(BitcastConvert)
+def bitcast_convert_same_type(root: Instruction) -> Instruction | None:
+    """bitcast-convert(x) => x, to its own type"""
+    (x,) = root.operands
+    return x if same_shape(x, root) else None
+
+
+@rule(BitcastConvert)
+def bitcast_convert_twice(root: Instruction) -> Instruction | None:
+    """bitcast-convert(bitcast-convert(x)) => bitcast-convert(x), between types of one width"""
+    (inner,) = root.operands
+    if type(inner.op) is not BitcastConvert:
+        return None
+    x = inner.operands[0]
+    widths = {dtype_of(i).bits for i in (x, inner, root)}
+    is_pred = any(dtype_of(i).is_pred for i in (x, inner, root))
+    return BitcastConvert(array(root))(x) if len(widths) == 1 and not is_pred else None
+
+
+@rule(ReducePrecision)
+def reduce_precision_to_own(root: Instruction) -> Instruction | None:
+    """reduce-precision(x) => x, to the precision it has"""
+    (x,) = root.operands
+    op, dtype = root.op, dtype_of(root)
+    assert isinstance(op, ReducePrecision)
+    own = {F16: (5, 10), BF16: (8, 7), F32: (8, 23), F64: (11, 52)}.get(dtype)
+    return x if own is not None and (op.exponent_bits, op.mantissa_bits) == own else None
+
+
+@rule(ReducePrecision)
+def reduce_precision_twice(root: Instruction) -> Instruction | None:
+    """reduce-precision(reduce-precision(x)) => reduce-precision(x), to the same precision"""
+    (inner,) = root.operands
+    return inner if inner.op == root.op else None

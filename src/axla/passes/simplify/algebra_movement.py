@@ -1,0 +1,303 @@
+"""Rules of algsimp for ops that move elements: broadcast, reshape, transpose, reverse, copies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from axla.core.literal import Literal
+from axla.core.shape import Shape
+from axla.ir.graph import Instruction
+from axla.ir.op import Op
+from axla.ir.structure import Constant, Parameter
+from axla.hlo import Bitcast, Broadcast, Copy, Iota, Reshape, Reverse, Transpose
+from axla.passes.rewrite import rule
+from axla.passes.simplify.match import array, constant, full, same_shape, uniform, values_of
+
+
+def reshaped(x: Instruction, dims: Sequence[int]) -> Instruction:
+    """`x` with other dimensions of the same size."""
+    shape = array(x)
+    return x if shape.dims == tuple(dims) else Reshape(Shape(shape.dtype, dims))(x)
+
+
+@rule(Op)
+def no_elements(root: Instruction) -> Instruction | None:
+    """x => a constant without elements, for any x without elements"""
+    shape, op = root.shape, root.op
+    if not isinstance(shape, Shape) or 0 not in shape.dims or type(op) in (Constant, Parameter):
+        return None
+    if op.side_effect or op.computation_fields or op.opcode == "custom-call":
+        return None  # what it does besides may matter
+    return constant(root.computation, Literal(shape, np.empty(shape.dims, shape.dtype.numpy)))
+
+
+@rule(Constant)
+def uniform_constant(root: Instruction) -> Instruction | None:
+    """constant({c, c, ...}) => broadcast(constant(c))"""
+    values = values_of(root)
+    if values is None or values.size < 2 or values.nbytes <= 8:
+        return None
+    value = uniform(root)
+    return None if value is None else full(root, value)
+
+
+@rule(Broadcast)
+def broadcast_identity(root: Instruction) -> Instruction | None:
+    """broadcast(x) => x, to its own shape"""
+    (x,) = root.operands
+    op = root.op
+    assert isinstance(op, Broadcast)
+    return x if same_shape(x, root) and op.dimensions == tuple(range(array(x).rank)) else None
+
+
+@rule(Broadcast)
+def broadcast_broadcast(root: Instruction) -> Instruction | None:
+    """broadcast(broadcast(x)) => broadcast(x)"""
+    (inner,) = root.operands
+    outer_op, inner_op = root.op, inner.op
+    if not isinstance(inner_op, Broadcast):
+        return None
+    assert isinstance(outer_op, Broadcast)
+    dimensions = tuple(outer_op.dimensions[d] for d in inner_op.dimensions)
+    return Broadcast(array(root), dimensions)(inner.operands[0])
+
+
+@rule(Broadcast)
+def broadcast_of_one_element(root: Instruction) -> Instruction | None:
+    """broadcast(x[1,1]) => broadcast(reshape(x))"""
+    (x,) = root.operands
+    shape = array(x)
+    if not shape.rank or shape.size != 1 or array(root).size == 1:
+        return None
+    return Broadcast(array(root), ())(reshaped(x, ()))
+
+
+@rule(Broadcast)
+def broadcast_adds_unit_dims(root: Instruction) -> Instruction | None:
+    """broadcast(x) => reshape(x), when it repeats nothing"""
+    (x,) = root.operands
+    op, shape = root.op, array(root)
+    assert isinstance(op, Broadcast)
+    if shape.size != array(x).size or shape.size == 0 or list(op.dimensions) != sorted(op.dimensions):
+        return None
+    return Reshape(shape)(x)
+
+
+@rule(Broadcast)
+def broadcast_of_wider_reshape(root: Instruction) -> Instruction | None:
+    """broadcast(reshape(x)) => broadcast(x), when the reshape only adds dimensions of size 1"""
+    (inner,) = root.operands
+    op = root.op
+    assert isinstance(op, Broadcast)
+    if type(inner.op) is not Reshape:
+        return None
+    x = inner.operands[0]
+    kept = kept_dims(array(x).dims, array(inner).dims)
+    return None if kept is None else Broadcast(array(root), tuple(op.dimensions[d] for d in kept))(x)
+
+
+def kept_dims(small: Sequence[int], large: Sequence[int]) -> list[int] | None:
+    """Which dimensions of `large` those of `small` are, if all others have size 1; None if it is not so."""
+    kept: list[int] = []
+    at = 0
+    for size in small:
+        while at < len(large) and large[at] != size:
+            if large[at] != 1:
+                return None
+            at += 1
+        if at == len(large):
+            return None
+        kept.append(at)
+        at += 1
+    return kept if all(size == 1 for size in large[at:]) else None
+
+
+@rule(Reshape)
+def reshape_identity(root: Instruction) -> Instruction | None:
+    """reshape(x) => x, to its own dimensions"""
+    (x,) = root.operands
+    return x if same_shape(x, root) else None
+
+
+@rule(Reshape)
+def reshape_reshape(root: Instruction) -> Instruction | None:
+    """reshape(reshape(x)) => reshape(x)"""
+    (inner,) = root.operands
+    return Reshape(array(root))(inner.operands[0]) if type(inner.op) is Reshape else None
+
+
+@rule(Reshape)
+def reshape_of_scalar_broadcast(root: Instruction) -> Instruction | None:
+    """reshape(broadcast(s)) => broadcast(s), for scalar s"""
+    (inner,) = root.operands
+    if type(inner.op) is not Broadcast or array(inner.operands[0]).rank:
+        return None
+    s = inner.operands[0]
+    return Broadcast(array(root), ())(s) if array(root).rank else s
+
+
+@rule(Reshape)
+def reshape_of_broadcast(root: Instruction) -> Instruction | None:
+    """reshape(broadcast(x)) => broadcast(x), when the reshape only adds or drops dimensions of size 1"""
+    (inner,) = root.operands
+    op = inner.op
+    if not isinstance(op, Broadcast) or 1 in array(inner.operands[0]).dims or not op.dimensions:
+        return None
+    before = [d for d, size in enumerate(op.shape.dims) if size != 1]
+    after = [d for d, size in enumerate(array(root).dims) if size != 1]
+    if [op.shape.dims[d] for d in before] != [array(root).dims[d] for d in after]:
+        return None
+    place = dict(zip(before, after, strict=True))
+    return Broadcast(array(root), tuple(place[d] for d in op.dimensions))(inner.operands[0])
+
+
+@rule(Reshape)
+def reshape_of_constant(root: Instruction) -> Instruction | None:
+    """reshape(constant) => constant"""
+    values = values_of(root.operands[0])
+    if values is None:
+        return None
+    shape = array(root).logical
+    return constant(root.computation, Literal(shape, values.reshape(shape.dims)))
+
+
+@rule(Transpose)
+def transpose_identity(root: Instruction) -> Instruction | None:
+    """transpose(x) => x, with the dimensions in order"""
+    op = root.op
+    assert isinstance(op, Transpose)
+    return root.operands[0] if op.dimensions == tuple(range(len(op.dimensions))) else None
+
+
+@rule(Transpose)
+def transpose_transpose(root: Instruction) -> Instruction | None:
+    """transpose(transpose(x)) => transpose(x)"""
+    (inner,) = root.operands
+    outer_op, inner_op = root.op, inner.op
+    if not isinstance(inner_op, Transpose):
+        return None
+    assert isinstance(outer_op, Transpose)
+    return Transpose(tuple(inner_op.dimensions[d] for d in outer_op.dimensions))(inner.operands[0])
+
+
+@rule(Transpose)
+def transpose_moves_unit_dims(root: Instruction) -> Instruction | None:
+    """transpose(x) => reshape(x), when only dimensions of size 1 move"""
+    (x,) = root.operands
+    op = root.op
+    assert isinstance(op, Transpose)
+    moved = [d for d in op.dimensions if array(x).dims[d] != 1]
+    return reshaped(x, array(root).dims) if moved == sorted(moved) and len(moved) < len(op.dimensions) else None
+
+
+@rule(Transpose)
+def transpose_of_broadcast(root: Instruction) -> Instruction | None:
+    """transpose(broadcast(x)) => broadcast(transpose(x))"""
+    (inner,) = root.operands
+    outer_op, inner_op = root.op, inner.op
+    if not isinstance(inner_op, Broadcast):
+        return None
+    assert isinstance(outer_op, Transpose)
+    x = inner.operands[0]
+    places = [outer_op.dimensions.index(d) for d in inner_op.dimensions]
+    if places == sorted(places):
+        return Broadcast(array(root), tuple(places))(x)
+    if array(x).size == array(root).size:
+        return None  # as many elements to move as before
+    order = sorted(range(len(places)), key=places.__getitem__)
+    return Broadcast(array(root), tuple(sorted(places)))(Transpose(tuple(order))(x))
+
+
+@rule(Broadcast)
+def broadcast_in_order(root: Instruction) -> Instruction | None:
+    """broadcast(x), dimensions={1,0} => broadcast(transpose(x)), dimensions={0,1}"""
+    (x,) = root.operands
+    op = root.op
+    assert isinstance(op, Broadcast)
+    if list(op.dimensions) == sorted(op.dimensions):
+        return None
+    order = sorted(range(len(op.dimensions)), key=op.dimensions.__getitem__)
+    return Broadcast(array(root), tuple(sorted(op.dimensions)))(Transpose(tuple(order))(x))
+
+
+@rule(Reverse)
+def reverse_unit_dims(root: Instruction) -> Instruction | None:
+    """reverse(x) => x along dimensions of size 1"""
+    (x,) = root.operands
+    op = root.op
+    assert isinstance(op, Reverse)
+    needed = tuple(d for d in op.dimensions if array(x).dims[d] != 1)
+    if needed == op.dimensions:
+        return x if not needed else None
+    return Reverse(needed)(x) if needed else x
+
+
+@rule(Reverse)
+def reverse_reverse(root: Instruction) -> Instruction | None:
+    """reverse(reverse(x)) => reverse(x), along the dimensions of only one of them"""
+    (inner,) = root.operands
+    outer_op, inner_op = root.op, inner.op
+    if not isinstance(inner_op, Reverse):
+        return None
+    assert isinstance(outer_op, Reverse)
+    left = tuple(sorted(set(outer_op.dimensions) ^ set(inner_op.dimensions)))
+    return Reverse(left)(inner.operands[0]) if left else inner.operands[0]
+
+
+@rule(Reverse)
+def reverse_of_broadcast(root: Instruction) -> Instruction | None:
+    """reverse(broadcast(x)) => broadcast(x), along dimensions that repeat x"""
+    (inner,) = root.operands
+    outer_op, inner_op = root.op, inner.op
+    if not isinstance(inner_op, Broadcast):
+        return None
+    assert isinstance(outer_op, Reverse)
+    needed = tuple(d for d in outer_op.dimensions if d in inner_op.dimensions)
+    if needed == outer_op.dimensions:
+        return None
+    return Reverse(needed)(inner) if needed else inner
+
+
+@rule(Copy)
+def copy_same_layout(root: Instruction) -> Instruction | None:
+    """copy(x) => x, in the same layout (copies that keep values apart are inserted later)"""
+    (x,) = root.operands
+    return x if x.shape is root.shape else None
+
+
+@rule(Bitcast)
+def bitcast_identity(root: Instruction) -> Instruction | None:
+    """bitcast(x) => x, to its own shape and layout"""
+    (x,) = root.operands
+    return x if x.shape is root.shape else None
+
+
+@rule(Iota)
+def iota_of_unit_dim(root: Instruction) -> Instruction | None:
+    """iota() => 0, along a dimension of size 1"""
+    op = root.op
+    assert isinstance(op, Iota)
+    return full(root, 0) if array(root).dims[op.iota_dimension] == 1 else None
+
+
+@rule(Transpose)
+def transpose_of_iota(root: Instruction) -> Instruction | None:
+    """transpose(iota()) => iota()"""
+    (x,) = root.operands
+    outer_op, inner_op = root.op, x.op
+    if not isinstance(inner_op, Iota):
+        return None
+    assert isinstance(outer_op, Transpose)
+    return root.computation.add(Iota(array(root), outer_op.dimensions.index(inner_op.iota_dimension)))
+
+
+@rule(Transpose)
+def transpose_of_constant(root: Instruction) -> Instruction | None:
+    """transpose(constant) => constant, for small constants"""
+    values = values_of(root.operands[0])
+    if values is None or values.nbytes > 1 << 20:
+        return None
+    assert isinstance(root.op, Transpose)
+    return constant(root.computation, Literal(array(root).logical, values.transpose(root.op.dimensions)))

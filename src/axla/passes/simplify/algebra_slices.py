@@ -1,0 +1,271 @@
+"""Rules of algsimp for parts of arrays: slice, pad, concatenate, dynamic-slice, dynamic-update-slice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from axla.ir.attributes import PaddingConfig, SliceDims
+from axla.ir.graph import Instruction
+from axla.hlo import Broadcast, Concatenate, DynamicSlice, DynamicUpdateSlice, Pad, Reshape, Slice
+from axla.passes.rewrite import rule
+from axla.passes.simplify.algebra_movement import kept_dims, reshaped
+from axla.passes.simplify.match import array, same_shape, values_of
+
+
+def ranges_of(inst: Instruction) -> SliceDims:
+    assert isinstance(inst.op, Slice)
+    return inst.op.slice
+
+
+@rule(Slice)
+def slice_identity(root: Instruction) -> Instruction | None:
+    """slice(x) => x, when it takes everything"""
+    (x,) = root.operands
+    return x if same_shape(x, root) else None
+
+
+@rule(Slice)
+def slice_slice(root: Instruction) -> Instruction | None:
+    """slice(slice(x)) => slice(x)"""
+    (inner,) = root.operands
+    if type(inner.op) is not Slice:
+        return None
+    a, b = ranges_of(inner), ranges_of(root)
+    starts = [s + t * n for s, n, t in zip(a.starts, a.strides, b.starts, strict=True)]
+    strides = [n * m for n, m in zip(a.strides, b.strides, strict=True)]
+    # One past the last element taken; nothing taken ends where it starts.
+    sizes = array(root).dims
+    limits = [s + (n - 1) * step + 1 if n else s for s, n, step in zip(starts, sizes, strides, strict=True)]
+    return Slice(SliceDims(tuple(starts), tuple(limits), tuple(strides)))(inner.operands[0])
+
+
+@rule(Slice)
+def slice_of_broadcast(root: Instruction) -> Instruction | None:
+    """slice(broadcast(x)) => broadcast(slice(x))"""
+    (inner,) = root.operands
+    op = inner.op
+    if not isinstance(op, Broadcast):
+        return None
+    x, ranges = inner.operands[0], ranges_of(root)
+
+    def of_operand(values: Sequence[int]) -> tuple[int, ...]:
+        return tuple(values[d] for d in op.dimensions)
+
+    if any(array(root).dims[d] != op.shape.dims[d] for d in op.dimensions):
+        x = Slice(SliceDims(of_operand(ranges.starts), of_operand(ranges.limits), of_operand(ranges.strides)))(x)
+    return Broadcast(array(root), op.dimensions)(x)
+
+
+@rule(Slice)
+def slice_of_concatenate(root: Instruction) -> Instruction | None:
+    """slice(concatenate(..., x, ...)) => slice(x), when it lies within one operand"""
+    (inner,) = root.operands
+    op, ranges = inner.op, ranges_of(root)
+    if not isinstance(op, Concatenate) or not array(root).size:
+        return None
+    at = op.dimension
+    start, limit = ranges.starts[at], ranges.limits[at]
+    begin = 0
+    for x in inner.operands:
+        end = begin + array(x).dims[at]
+        if begin <= start and limit <= end:
+            starts = (*ranges.starts[:at], start - begin, *ranges.starts[at + 1 :])
+            limits = (*ranges.limits[:at], limit - begin, *ranges.limits[at + 1 :])
+            return Slice(SliceDims(starts, limits, ranges.strides))(x) if same_type(x, root) else None
+        begin = end
+    return None
+
+
+def same_type(x: Instruction, root: Instruction) -> bool:
+    return array(x).dtype is array(root).dtype
+
+
+@rule(Slice)
+def slice_of_pad(root: Instruction) -> Instruction | None:
+    """slice(pad(x)) => slice(x), when it takes nothing of the padding"""
+    (inner,) = root.operands
+    op, ranges = inner.op, ranges_of(root)
+    if not isinstance(op, Pad) or any(op.padding.interior) or not array(root).size:
+        return None
+    x = inner.operands[0]
+    starts = tuple(s - low for s, low in zip(ranges.starts, op.padding.low, strict=True))
+    limits = tuple(s - low for s, low in zip(ranges.limits, op.padding.low, strict=True))
+    if min(starts) < 0 or any(n > size for n, size in zip(limits, array(x).dims, strict=True)):
+        return None
+    return Slice(SliceDims(starts, limits, ranges.strides))(x) if same_type(x, root) else None
+
+
+@rule(Pad)
+def pad_nothing(root: Instruction) -> Instruction | None:
+    """pad(x) => x, without padding"""
+    x, _ = root.operands
+    op = root.op
+    assert isinstance(op, Pad)
+    nothing = not any((*op.padding.low, *op.padding.high, *op.padding.interior))
+    return x if nothing and same_shape(x, root) else None
+
+
+@rule(Pad)
+def pad_negative(root: Instruction) -> Instruction | None:
+    """pad(x) => slice(x), when no edge is positive"""
+    x, _ = root.operands
+    op = root.op
+    assert isinstance(op, Pad)
+    low, high = op.padding.low, op.padding.high
+    if any(op.padding.interior) or max((*low, *high), default=1) > 0 or not any((*low, *high)):
+        return None
+    limits = tuple(n + edge for n, edge in zip(array(x).dims, high, strict=True))
+    if any(-edge > limit for edge, limit in zip(low, limits, strict=True)) or not same_type(x, root):
+        return None
+    return Slice(SliceDims(tuple(-edge for edge in low), limits))(x)
+
+
+@rule(Pad)
+def pad_of_nothing(root: Instruction) -> Instruction | None:
+    """pad(x, v) => broadcast(v), for x without elements"""
+    x, value = root.operands
+    return Broadcast(array(root), ())(value) if not array(x).size and same_type(value, root) else None
+
+
+@rule(Pad)
+def pad_pad(root: Instruction) -> Instruction | None:
+    """pad(pad(x, v), v) => pad(x, v), when no edge is negative and only the inner one pads between"""
+    inner, value = root.operands
+    outer_op, inner_op = root.op, inner.op
+    if not isinstance(inner_op, Pad) or inner.operands[1] is not value:
+        return None
+    assert isinstance(outer_op, Pad)
+    a, b = inner_op.padding, outer_op.padding
+    if any(b.interior) or min((*a.low, *a.high, *b.low, *b.high), default=0) < 0:
+        return None
+    low = tuple(m + n for m, n in zip(a.low, b.low, strict=True))
+    high = tuple(m + n for m, n in zip(a.high, b.high, strict=True))
+    return Pad(PaddingConfig(low, high, a.interior))(inner.operands[0], value)
+
+
+@rule(Concatenate)
+def concatenate_one(root: Instruction) -> Instruction | None:
+    """concatenate(x) => x"""
+    return root.operands[0] if len(root.operands) == 1 else None
+
+
+@rule(Concatenate)
+def concatenate_empty(root: Instruction) -> Instruction | None:
+    """concatenate(x, y) => concatenate(x), for y without elements"""
+    filled = [x for x in root.operands if array(x).size]
+    if len(filled) == len(root.operands) or not filled or not any(same_type(x, root) for x in filled):
+        return None
+    return root.op(*filled)
+
+
+@rule(Concatenate)
+def concatenate_nested(root: Instruction) -> Instruction | None:
+    """concatenate(concatenate(x, y), z) => concatenate(x, y, z), along one dimension"""
+
+    def opens(x: Instruction) -> bool:
+        return x.op == root.op and len(x.users) == 1 and same_type(x, root)
+
+    if not any(opens(x) for x in root.operands):
+        return None
+    operands: list[Instruction] = []
+    for x in root.operands:
+        operands.extend(x.operands if opens(x) else (x,))
+    return root.op(*operands)
+
+
+@rule(Concatenate)
+def concatenate_adjacent_slices(root: Instruction) -> Instruction | None:
+    """concatenate(x[a:b], x[b:c]) => x[a:c]"""
+    op = root.op
+    assert isinstance(op, Concatenate)
+    at = op.dimension
+    operands: list[Instruction] = [root.operands[0]]
+    joined: dict[int, SliceDims] = {}  # place in operands -> the range to take instead
+    for x in root.operands[1:]:
+        last = operands[-1]
+        before = joined.get(len(operands) - 1) or (ranges_of(last) if type(last.op) is Slice else None)
+        if before is not None and type(x.op) is Slice and x.operands[0] is last.operands[0]:
+            after = ranges_of(x)
+            if adjacent(before, after, at):
+                limits = (*before.limits[:at], after.limits[at], *before.limits[at + 1 :])
+                joined[len(operands) - 1] = SliceDims(before.starts, limits, before.strides)
+                continue
+        operands.append(x)
+    if not joined:
+        return None
+    for place, ranges in joined.items():
+        operands[place] = Slice(ranges)(operands[place].operands[0])
+    return operands[0] if len(operands) == 1 else root.op(*operands)
+
+
+def adjacent(before: SliceDims, after: SliceDims, at: int) -> bool:
+    """Whether the second range begins where the first ends along a dimension, and is the same along all others."""
+
+    def others(ranges: SliceDims) -> tuple:
+        lists = (ranges.starts, ranges.limits, ranges.strides)
+        return tuple(values[:at] + values[at + 1 :] for values in lists)
+
+    touching = before.limits[at] == after.starts[at] and before.strides[at] == after.strides[at] == 1
+    return touching and others(before) == others(after)
+
+
+def constant_starts(indices: Sequence[Instruction]) -> list[int] | None:
+    """The start indices if all are constant scalars (or one constant vector)."""
+    starts: list[int] = []
+    for index in indices:
+        values = values_of(index)
+        if values is None:
+            return None
+        starts.extend(int(i) for i in values.reshape(-1))
+    return starts
+
+
+@rule(DynamicSlice)
+def dynamic_slice_full(root: Instruction) -> Instruction | None:
+    """dynamic-slice(x) => x, of the whole of x: the start is clamped to 0"""
+    x = root.operands[0]
+    return x if same_shape(x, root) else None
+
+
+@rule(DynamicSlice)
+def dynamic_slice_constant(root: Instruction) -> Instruction | None:
+    """dynamic-slice(x, constants) => slice(x)"""
+    x, *indices = root.operands
+    starts = constant_starts(indices)
+    if starts is None:
+        return None
+    sizes = array(root).dims
+    dims = zip(starts, array(x).dims, sizes, strict=True)
+    starts = [max(0, min(start, dim - size)) for start, dim, size in dims]
+    limits = tuple(s + n for s, n in zip(starts, sizes, strict=True))
+    return Slice(SliceDims(tuple(starts), limits))(x)
+
+
+@rule(DynamicUpdateSlice)
+def dynamic_update_slice_full(root: Instruction) -> Instruction | None:
+    """dynamic-update-slice(x, u) => u, when u is as large as x"""
+    u = root.operands[1]
+    return u if same_shape(u, root) else None
+
+
+@rule(DynamicUpdateSlice)
+def dynamic_update_slice_of_nothing(root: Instruction) -> Instruction | None:
+    """dynamic-update-slice(x, u) => x, when u has no elements"""
+    x, u, *_ = root.operands
+    return x if not array(u).size and same_shape(x, root) else None
+
+
+@rule(Slice)
+def slice_of_unit_reshape(root: Instruction) -> Instruction | None:
+    """slice(reshape(x)) => reshape(slice(x)), when the reshape only adds dimensions of size 1"""
+    (inner,) = root.operands
+    if type(inner.op) is not Reshape or not array(root).size:
+        return None
+    x, ranges = inner.operands[0], ranges_of(root)
+    kept = kept_dims(array(x).dims, array(inner).dims)
+    if kept is None:
+        return None
+    starts, limits, strides = (
+        tuple(values[d] for d in kept) for values in (ranges.starts, ranges.limits, ranges.strides)
+    )
+    return reshaped(Slice(SliceDims(starts, limits, strides))(x), array(root).dims)

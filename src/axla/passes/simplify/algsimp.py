@@ -1,0 +1,31 @@
+"""The passes that are made of rules."""
+
+from __future__ import annotations
+
+from axla.ir.graph import Module
+from axla.passes.rewrite import RULES, rewrite
+
+# Importing a file of rules fills RULES.
+from axla.passes.simplify import (  # noqa: F401
+    algebra_arithmetic, algebra_calls, algebra_dot, algebra_logic, algebra_movement, algebra_reduce, algebra_slices,
+)  # fmt: skip
+
+
+def algsimp(module: Module, *, is_layout_sensitive: bool = False) -> None:
+    """Replaces instructions by cheaper ones with the same value (`axla opt --list-rules`)."""
+    rewrite(module, RULES["algsimp"], is_layout_sensitive=is_layout_sensitive)
+
+
+def tuple_simplifier(module: Module) -> None:
+    """Removes tuples that are only taken apart, and elements that are only put together again."""
+    rewrite(module, RULES["tuple-simplifier"])
+
+
+def map_inliner(module: Module) -> None:
+    """Replaces maps of elementwise computations by elementwise instructions."""
+    rewrite(module, RULES["map-inliner"])
+
+
+def expand_barriers(module: Module) -> None:
+    """Removes optimization barriers: after it, nothing may simplify across what they kept apart."""
+    rewrite(module, RULES["optimization-barrier-expander"])

@@ -1,0 +1,127 @@
+"""Constant folding, bounded in the size of results and in work."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from axla.core.errors import AxlaError
+from axla.core.literal import Literal
+from axla.core.shape import Shape
+from axla.interpreter.evaluate import Interpreter
+from axla.interpreter.regions import REGIONS
+from axla.ir.graph import Computation, Instruction, Module
+from axla.ir.op import Op
+from axla.ir.structure import Constant, GetTupleElement, Parameter, Tuple
+from axla.ir.traverse import post_order
+from axla.hlo import Broadcast, Call, Conditional, CustomCall, Dot, Fusion, Iota, OptBarrier, Reduce, While
+from axla.hlo.casting import convert
+from axla.passes import rewrite
+from axla.passes.simplify.match import constant, values_of
+
+SMALL = 4096
+"""Bytes a result may always have. Larger ones are folded only if they are no larger than the constants they come from."""
+
+LARGEST = 1 << 22
+"""Bytes of the largest constant that is made."""
+
+WORK = 1 << 24
+"""Elements computed per module: some tenths of a second."""
+
+# Cheap to make from nothing, of unknown length, or not ours to decide.
+NEVER: frozenset[type[Op]] = frozenset((
+    Parameter, Constant, Tuple, GetTupleElement, Broadcast, Iota, While, Conditional, Call, Fusion, CustomCall, OptBarrier,
+))  # fmt: skip
+
+
+def constant_folding(module: Module) -> None:
+    """Replaces instructions of constants by their value, where that is small and quickly computed."""
+    folder = _Folder()
+    for computation in module.computations:
+        folder.fold(computation)
+
+
+class _Folder:
+    def __init__(self) -> None:
+        self.left = WORK
+        self.session = rewrite.current_session()
+        self.interpreter = Interpreter(memory_limit=LARGEST)
+
+    def fold(self, computation: Computation) -> None:
+        bound = rewrite.control_bound(computation)
+        for inst in post_order(computation):
+            if type(inst.op) in NEVER or not inst.operands or inst in bound or why_not_fold(inst) is not None:
+                continue
+            cost = work(inst)
+            if cost > self.left or not self.session.may_fire("constant-folding", inst):
+                continue
+            self.left -= cost
+            literal = self.value(inst)
+            if literal is None:
+                continue
+            users = tuple(inst.users)
+            folded = constant(computation, literal)
+            if folded.shape is not inst.shape:
+                computation.set_shape(folded, inst.shape)
+            computation.replace(inst, folded, users)
+            rewrite.sweep(computation, (inst,))
+
+    def value(self, inst: Instruction) -> Literal | None:
+        """The value of an instruction of constants; None when it cannot be computed after all."""
+        shape = inst.shape
+        assert isinstance(shape, Shape)
+        operands = [_array(o) for o in inst.operands]
+        region = REGIONS.get(type(inst.op))
+        try:
+            with np.errstate(all="ignore"):
+                if region is not None:
+                    result = region(self.interpreter, inst, *operands)
+                else:
+                    result = inst.op.evaluate(*operands)  # type: ignore[attr-defined]
+                return Literal(shape.logical, np.ascontiguousarray(convert(np.asarray(result), shape.dtype)).reshape(shape.dims))
+        except (AxlaError, MemoryError):
+            return None  # the same error, if it is one, comes when the program runs
+
+
+def why_not_fold(inst: Instruction) -> str | None:
+    """The reason not to fold an instruction of operands; None if it may be."""
+    op, shape = inst.op, inst.shape
+    if not isinstance(shape, Shape) or shape.is_dynamic:
+        return "its value is not an array of known size"
+    known = 0
+    for operand in inst.operands:
+        values = values_of(operand)
+        if values is None and isinstance(operand.op, Broadcast):
+            values = values_of(operand.operands[0])
+        if values is None:
+            return f"{operand!r} is not constant"
+        known += values.nbytes
+    if op.side_effect or (not hasattr(op, "evaluate") and type(op) not in REGIONS):
+        return f"{op.opcode} has no value of its own"
+    if shape.byte_size > min(LARGEST, max(SMALL, known)):
+        return f"{shape.byte_size} bytes are more than the operands' {known}"
+    return None
+
+
+def work(inst: Instruction) -> int:
+    """About how many elements are computed to get the value."""
+    result = inst.shape.size  # type: ignore[attr-defined]
+    read = sum(o.shape.size for o in inst.operands)  # type: ignore[attr-defined]
+    op = inst.op
+    if isinstance(op, Dot):
+        lhs = inst.operands[0].shape
+        return result * prod(lhs.dims[d] for d in op.lhs_contracting_dims) + read  # type: ignore[attr-defined]
+    if op.computation_fields:
+        # Computations on scalars may be run element by element in Python.
+        return 1000 * (result + read) if not isinstance(op, Reduce) else 100 * read
+    return result + read
+
+
+def _array(operand: Instruction) -> np.ndarray:
+    values = values_of(operand)
+    if values is None:
+        inner = values_of(operand.operands[0])
+        assert inner is not None
+        return operand.op.evaluate(inner)  # type: ignore[attr-defined]
+    return values

@@ -1,0 +1,120 @@
+"""Calls: inlining them, and giving each its own computation."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from axla.core.errors import CompileError
+from axla.core.shape import AnyShape
+from axla.ir.clone import clone_computation, inline
+from axla.ir.graph import NO_EXTRA, Computation, Instruction, Module
+from axla.ir.op import Op
+from axla.ir.traverse import computations_callees_first
+from axla.hlo import Call, Conditional, Copy, Fusion, While
+from axla.passes.rewrite import current_session
+from axla.passes.simplify.dce import remove_dead_computations
+
+GROWTH = 200_000
+"""Instructions that inlining may add. Calls nested n deep can stand for 2^n instructions."""
+
+CLONES = 500_000
+"""Instructions that making computations unique may add."""
+
+
+def call_inliner(module: Module) -> None:
+    """Replaces calls by the instructions of what they call, as far as the module stays of a sensible size."""
+    _inline_all(module, Call, "to_apply", "call-inliner")
+
+
+def defuse(module: Module) -> None:
+    """Replaces fusions that came with the program by their instructions: what to fuse is decided here."""
+    _inline_all(module, Fusion, "calls", "defuse")
+
+
+def _inline_all(module: Module, kind: type[Op], field: str, name: str) -> None:
+    session = current_session()
+    left = GROWTH
+    for computation in computations_callees_first(module):
+        found = [i for i in computation.instructions if type(i.op) is kind and may_inline(i)]
+        if not found:
+            continue
+        successors = control_successors(computation)
+        for call in found:
+            body: Computation = getattr(call.op, field)
+            left -= len(body.instructions)
+            if left < 0 or not session.may_fire(name, call):
+                break
+            _inline(call, body, successors.get(call, []))
+    remove_dead_computations(module)
+
+
+def may_inline(call: Instruction) -> bool:
+    """Whether the program does not forbid it: frontend_attributes={inlineable="false"}."""
+    return ("inlineable", "false") not in call.extra.frontend_attributes
+
+
+def control_successors(computation: Computation) -> dict[Instruction, list[Instruction]]:
+    """Who waits for an instruction by a control edge."""
+    found: dict[Instruction, list[Instruction]] = {}
+    for inst in computation.instructions:
+        if inst.extra is not NO_EXTRA:
+            for before in inst.extra.control_predecessors:
+                found.setdefault(before, []).append(inst)
+    return found
+
+
+def _inline(call: Instruction, body: Computation, successors: list[Instruction]) -> None:
+    computation = call.computation
+    last = next(reversed(computation.instructions))
+    pairs = zip(body.parameters, call.operands, strict=True)
+    root = inline(call, body, [in_layout(operand, parameter.shape) for parameter, operand in pairs])
+    computation.replace(call, in_layout(root, call.shape))
+    if successors:
+        made: list[Instruction] = []
+        for inst in reversed(computation.instructions):
+            if inst is last:
+                break
+            made.append(inst)
+        made.reverse()
+        for waiting in successors:
+            before = [p for p in waiting.extra.control_predecessors if p is not call]
+            computation.set_extra(waiting, replace(waiting.extra, control_predecessors=(*before, *made)))
+    computation.remove(call)
+
+
+def in_layout(inst: Instruction, shape: AnyShape) -> Instruction:
+    """`inst`, or a copy of it in the layout of `shape`: a bitcast that reads it depends on the layout."""
+    if inst.shape is shape or not shape.is_array:
+        return inst
+    return inst.computation.add(Copy(), (inst,), shape)
+
+
+def flatten_call_graph(module: Module) -> None:
+    """Gives every while, conditional and call computations of its own, so that their buffers can be its own."""
+    # Computations applied to scalars inside a kernel (reduce, map, sort, scatter, fusion) own no buffers and stay shared.
+    claimed: set[Computation] = {module.entry}
+    stack = [module.entry]
+    left = CLONES
+
+    def own(called: Computation) -> Computation:
+        nonlocal left
+        if called in claimed:
+            left -= len(called.instructions)
+            if left < 0:
+                raise CompileError(
+                    f"computation {called.name} is called from so many places that copies of it take more than "
+                    f"{CLONES} instructions"
+                )
+            called = clone_computation(called)
+        claimed.add(called)
+        stack.append(called)
+        return called
+
+    while stack:
+        computation = stack.pop()
+        for inst in list(computation.instructions):
+            if type(inst.op) in (While, Conditional, Call):
+                changed = inst.op.with_computations(own)
+                if changed.computations() != inst.op.computations():
+                    computation.set_op(inst, changed)
+    remove_dead_computations(module)

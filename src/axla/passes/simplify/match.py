@@ -1,0 +1,129 @@
+"""Questions that rules ask about operands, and the few things they all build."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from axla.core.dtypes import DType
+from axla.core.literal import ElidedLiteral, Literal
+from axla.core.shape import Shape
+from axla.ir.graph import Computation, Instruction
+from axla.ir.op import Op
+from axla.ir.structure import Constant, Parameter
+from axla.hlo import Broadcast
+
+
+def same_shape(x: Instruction, root: Instruction) -> bool:
+    """Whether `x` can stand for `root`: element type and sizes agree. (Elementwise ops mix float types.)"""
+    return x.shape.logical is root.shape.logical
+
+
+def is_constant(inst: Instruction) -> bool:
+    """Whether an instruction is a constant, or a scalar constant repeated."""
+    op = inst.op
+    return type(op) is Constant or (type(op) is Broadcast and type(inst.operands[0].op) is Constant)
+
+
+def values_of(inst: Instruction) -> np.ndarray | None:
+    """The array of a constant; None for anything else, and for a constant whose values the text left out."""
+    op = inst.op
+    if type(op) is not Constant or isinstance(op.literal, ElidedLiteral) or not op.literal.shape.is_array:
+        return None
+    return op.literal.array
+
+
+def uniform(inst: Instruction) -> np.ndarray | None:
+    """The one value (an array of rank 0) of all elements of a constant or of a broadcast constant; None otherwise."""
+    op = inst.op
+    if type(op) is Broadcast:
+        inst = inst.operands[0]
+    values = values_of(inst)
+    if values is None or values.size == 0:
+        return None
+    flat = values.reshape(-1)
+    # The ends first: a constant that is not uniform is mostly seen at once, however large.
+    if flat.size > 1 and not (flat[0].tobytes() == flat[-1].tobytes() and inst.op.literal.is_uniform()):  # type: ignore[attr-defined]
+        return None
+    return flat[0:1].reshape(())
+
+
+def is_all(inst: Instruction, number: float) -> bool:
+    """Whether every element is exactly `number`: for floats the sign of zero counts."""
+    value = uniform(inst)
+    if value is None:
+        return False
+    if value.dtype.kind == "c":
+        return bool(value == number) and not np.signbit(value.real) and not np.signbit(value.imag)
+    if value.dtype.kind in "biu" or value.dtype.name.startswith(("int", "uint")):
+        return int(value) == number
+    with np.errstate(all="ignore"):
+        wanted = np.asarray(number).astype(value.dtype)
+    return value.tobytes() == wanted.tobytes() and float(value) == number
+
+
+def is_all_ones(inst: Instruction) -> bool:
+    """Whether every bit of every element is set (of pred: true)."""
+    value = uniform(inst)
+    if value is None:
+        return False
+    return bool(value) if value.dtype == np.bool_ else bool(value == ~np.zeros((), value.dtype))
+
+
+def limits(dtype: DType) -> tuple[Any, Any]:
+    """The smallest and largest values of a type that has an order: infinities where it has them."""
+    if dtype.is_pred:
+        return False, True
+    if dtype.is_integer:
+        low = -(2 ** (dtype.bits - 1)) if dtype.is_signed else 0
+        return low, 2 ** (dtype.bits - int(dtype.is_signed)) - 1
+    if dtype.has_infinity:
+        return -np.inf, np.inf
+    return float(dtype.finfo.min), float(dtype.finfo.max)
+
+
+def array(inst: Instruction) -> Shape:
+    """The shape of an instruction that is known to give an array."""
+    shape = inst.shape
+    assert isinstance(shape, Shape)
+    return shape
+
+
+def dtype_of(inst: Instruction) -> DType:
+    return array(inst).dtype
+
+
+def is_float(inst: Instruction) -> bool:
+    shape = inst.shape
+    return isinstance(shape, Shape) and shape.dtype.is_float
+
+
+def is_exact(inst: Instruction) -> bool:
+    """Whether its elements are integers or pred, whose arithmetic does not round and has no NaN."""
+    shape = inst.shape
+    return isinstance(shape, Shape) and not shape.dtype.is_inexact
+
+
+def constant(computation: Computation, literal: Literal) -> Instruction:
+    return computation.add(Constant(literal.shape, literal))
+
+
+def full(root: Instruction, value: object) -> Instruction:
+    """An array like `root` of which every element is `value`."""
+    shape = array(root)
+    scalar = constant(root.computation, Literal.scalar(shape.dtype, value))
+    return scalar if not shape.dims else Broadcast(shape, ())(scalar)
+
+
+def combiner(body: Computation) -> type[Op] | None:
+    """The class of op when a computation of two parameters is that op of the two, in either order if it commutes."""
+    root = body.root
+    if len(body.parameters) != 2 or len(root.operands) != 2 or not root.op.elementwise:
+        return None
+    if any(type(o.op) is not Parameter for o in root.operands):
+        return None
+    numbers = tuple(o.op.parameter_number for o in root.operands)  # type: ignore[attr-defined]
+    if numbers == (0, 1) or (numbers == (1, 0) and root.op.commutative):
+        return type(root.op)
+    return None
