@@ -2,26 +2,69 @@
 
 from __future__ import annotations
 
+from axla.ir.graph import Module
+from axla.passes import driver, dump
 from axla.passes.driver import Pass, Step, fixpoint
-from axla.passes.simplify.cse import cse as _cse
-from axla.passes.simplify.dce import dce as _dce
+from axla.passes.simplify import algsimp as rules
+from axla.passes.simplify import cse as cse_file
+from axla.passes.simplify import dce as dce_file
+from axla.passes.simplify import fold, inline, loops
 
-dce = Pass("dce", _dce)
-cse = Pass("cse", _cse)
+# Structure
+call_inliner = Pass("call-inliner", inline.call_inliner)
+defuse = Pass("defuse", inline.defuse, required="kernels are decided by our own fusion pass")
+flatten_call_graph = Pass("flatten-call-graph", inline.flatten_call_graph, required="each call has buffers of its own")
+map_inliner = Pass("map-inliner", rules.map_inliner)
+tuple_simplifier = Pass("tuple-simplifier", rules.tuple_simplifier)
+while_loop_simplifier = Pass("while-loop-simplifier", loops.while_loop_simplifier)
+conditional_simplifier = Pass("conditional-simplifier", loops.conditional_simplifier)
+expand_barriers = Pass(
+    "optimization-barrier-expander", rules.expand_barriers, required="no emitter knows opt-barrier"
+)
+
+# Values
+algsimp = Pass("algsimp", rules.algsimp)
+constant_folding = Pass("constant-folding", fold.constant_folding)
+cse = Pass("cse", cse_file.cse)
+dce = Pass("dce", dce_file.dce)
 
 PASSES: dict[str, Pass] = {p.name: p for p in (
-    cse,
-    dce,
+    algsimp, call_inliner, conditional_simplifier, constant_folding, cse, dce, defuse, expand_barriers,
+    flatten_call_graph, map_inliner, tuple_simplifier, while_loop_simplifier,
 )}  # fmt: skip
 """Every pass. Where XLA has the pass, the name is XLA's."""
 
-SIMPLIFY: tuple[Step, ...] = (fixpoint("simplify", cse, dce),)
+IMPORT: tuple[Step, ...] = (defuse, call_inliner, map_inliner)
 
-CPU: tuple[Step, ...] = (*SIMPLIFY,)
+SIMPLIFY: tuple[Step, ...] = (
+    fixpoint(
+        "simplification", tuple_simplifier, algsimp, call_inliner, constant_folding, while_loop_simplifier,
+        conditional_simplifier, cse, dce,
+    ),
+)  # fmt: skip
 
-PIPELINES: dict[str, tuple[Step, ...]] = {"simplify-all": SIMPLIFY, "cpu": CPU}
+LOWER: tuple[Step, ...] = (expand_barriers, flatten_call_graph, dce)
+
+CPU: tuple[Step, ...] = (*IMPORT, *SIMPLIFY, *LOWER)
+
+PIPELINES: dict[str, tuple[Step, ...]] = {"import": IMPORT, "simplify": SIMPLIFY, "lower": LOWER, "cpu": CPU}
 
 ORDER: tuple[tuple[Pass, Pass, str], ...] = (
-    (cse, dce, "what cse replaced is dead"),
+    (defuse, algsimp, "rules do not look into fusions"),
+    (call_inliner, algsimp, "rules do not look through calls"),
+    (algsimp, constant_folding, "constants are on the right and uniform ones are broadcasts"),
+    (constant_folding, while_loop_simplifier, "constants that a loop carries are known"),
+    (cse, dce, "what cse leaves unused is dead"),
+    (algsimp, expand_barriers, "barriers hold until nothing is simplified any more"),
+    (cse, expand_barriers, "barriers keep equal values apart until then"),
+    (call_inliner, flatten_call_graph, "calls that are inlined need no computation of their own"),
+    (flatten_call_graph, dce, "computations that were copied for each caller may be unused"),
 )  # fmt: skip
 """(earlier, later, why): the first run of the earlier is before the last of the later, wherever both are."""
+
+
+def run_cpu(module: Module) -> None:
+    """Runs the CPU pipeline, with the dumps before and after it that XLA makes."""
+    dump.write_module(module, "before_optimizations")
+    driver.run(module, CPU, name="cpu")
+    dump.write_module(module, "cpu_after_optimizations")
