@@ -57,12 +57,16 @@ def test_c_header_has_the_declared_layout(tmp_path):
         prints.append(f'printf("{struct.name} %zu\\n", sizeof({struct.name}));')
         for f in struct.fields:
             prints.append(f'printf("{struct.name}.{f.name} %zu\\n", offsetof({struct.name}, {f.name}));')
-    program = "#include <stdio.h>\n#include <stddef.h>\n#include \"axla_abi.h\"\n"
+    program = '#include <stdio.h>\n#include <stddef.h>\n#include "axla_abi.h"\n'
     program += "static int32_t entry(axla_frame *f) { return f->cancel[0]; }\n"
-    program += "int main(void) { axla_entry_function *e = entry; (void)e;\n" + "\n".join(prints) + "\nreturn 0; }\n"
+    program += (
+        "int main(void) { axla_entry_function *e = entry; (void)e;\n" + "\n".join(prints) + "\nreturn 0; }\n"
+    )
     (tmp_path / "layout.c").write_text(program)
     binary = tmp_path / "layout"
-    subprocess.run([compiler, "-std=c11", "-Wall", "-Werror", "-o", binary, tmp_path / "layout.c"], check=True)
+    subprocess.run(
+        [compiler, "-std=c11", "-Wall", "-Werror", "-o", binary, tmp_path / "layout.c"], check=True
+    )
     printed = dict(line.split() for line in subprocess.check_output([binary], text=True).splitlines())
     expected = {}
     for struct in abi.STRUCTS:

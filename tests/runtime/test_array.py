@@ -42,7 +42,12 @@ def test_round_trip(value):
         value.shape, value.dtype, value.ndim, value.size, value.nbytes, value.itemsize,
     )  # fmt: skip
     assert array.xla_shape is Shape(dtypes.from_numpy(value.dtype), value.shape)
-    for back in (np.asarray(array), array.to_numpy(), np.array(array), pickle.loads(pickle.dumps(array)).to_numpy()):
+    for back in (
+        np.asarray(array),
+        array.to_numpy(),
+        np.array(array),
+        pickle.loads(pickle.dumps(array)).to_numpy(),
+    ):
         assert back.dtype == value.dtype and back.shape == value.shape
         assert back.tobytes() == value.tobytes()
     assert str(value.dtype) not in repr(array) or "Array" in repr(array)
@@ -69,7 +74,9 @@ def test_device_put_copies():
     assert device_put(device_put(2.5)).item() == 2.5
 
 
-@pytest.mark.parametrize("value", ["text", object(), [[1], [2, 3]], np.array(["a"]), np.datetime64("2026-01-01")])
+@pytest.mark.parametrize(
+    "value", ["text", object(), [[1], [2, 3]], np.array(["a"]), np.datetime64("2026-01-01")]
+)
 def test_device_put_refuses(value):
     with pytest.raises(InvalidArgument, match="device_put"):
         device_put(value)
@@ -99,7 +106,7 @@ def test_buffer():
     view = memoryview(array)
     assert (view.shape, view.strides, view.format, view.readonly) == ((2, 3), (12, 4), "i", True)
     assert view[1, 2] == 5 and bytes(array) == np.arange(6, dtype=np.int32).tobytes()
-    with pytest.raises(TypeError, match="read-write|read-only"):
+    with pytest.raises(TypeError, match="not writable"):
         c.c_int.from_buffer(array)
 
 
@@ -123,7 +130,13 @@ def test_views_outlive_deletion(value):
     del fill
     assert array.is_deleted and "deleted" in repr(array)
     assert array.shape == value.shape
-    for use in (array.to_numpy, array.block_until_ready, array.item, array.__dlpack__, lambda: np.asarray(array)):
+    for use in (
+        array.to_numpy,
+        array.block_until_ready,
+        array.item,
+        array.__dlpack__,
+        lambda: np.asarray(array),
+    ):
         with pytest.raises((InvalidArgument, BufferError), match="deleted"):
             use()
 
@@ -165,7 +178,9 @@ def test_memory_comes_back():
     assert n.memory.cached == 0
 
 
-@pytest.mark.parametrize("size", [1, 63, 64, 65, 72, 127, 129, 1000, 4097, 524_288, 524_289, 4_194_304, 4_300_000])
+@pytest.mark.parametrize(
+    "size", [1, 63, 64, 65, 72, 127, 129, 1000, 4097, 524_288, 524_289, 4_194_304, 4_300_000]
+)
 def test_blocks_are_aligned_and_apart(size):
     n = native()
     allocate = n.glue.function("axla_allocate", c.c_void_p, c.c_int64)
@@ -206,14 +221,16 @@ def test_allocator_keeps_its_limits():
 # DLPack.
 
 
-@pytest.mark.parametrize("value", [v for v in SAMPLES if v.dtype.kind != "V"], ids=lambda a: f"{a.dtype}{list(a.shape)}")
+@pytest.mark.parametrize(
+    "value", [v for v in SAMPLES if v.dtype.kind != "V"], ids=lambda a: f"{a.dtype}{list(a.shape)}"
+)
 def test_dlpack_with_numpy(value):
     array = device_put(value)
     view = np.from_dlpack(array)
     assert view.dtype == value.dtype and view.tobytes() == np.ascontiguousarray(value).tobytes()
     assert value.size == 0 or np.shares_memory(view, np.asarray(array))
     assert not view.flags.writeable
-    back = from_dlpack(np.ascontiguousarray(value))
+    back = from_dlpack(value.copy())
     assert back.dtype == value.dtype and back.shape == value.shape
     assert np.asarray(back).tobytes() == value.tobytes()
 

@@ -138,9 +138,9 @@ def test_zero_sized_arrays():
 
 def test_nested_results_and_arguments():
     pair = programs.add(4)
-    interface = Interface(
-        "nested", pair.interface.parameters, pair.interface.results, result_tree=((), (0,)), parameter_trees=((0, (1,)),)
-    )  # fmt: skip
+    facts = pair.interface
+    trees = {"result_tree": ((), (0,)), "parameter_trees": ((0, (1,)),)}
+    interface = Interface("nested", facts.parameters, facts.results, **trees)
     nested = Executable(pair._images, interface)
     x = np.ones(4, np.float32)
     empty, (inner,) = nested((x, [x]))
@@ -202,7 +202,9 @@ def test_error_codes_become_exceptions(code, kind, text, long_running):
 
     source = FAIL.format(code=code, step=FRAME.offset("error_step"), detail=FRAME.offset("error_detail"))
     messages = ("unused", "index {detail} is out of range")
-    interface = Interface("failing", (), (programs.spec("x", 3),), messages=messages, long_running=long_running)
+    interface = Interface(
+        "failing", (), (programs.spec("x", 3),), messages=messages, long_running=long_running
+    )
     failing = Executable(programs.image(source), interface)
     with pytest.raises(kind) as caught:
         failing()

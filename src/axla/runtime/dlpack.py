@@ -98,8 +98,8 @@ def export(array: Array, max_version: Any, dl_device: Any, copy: bool | None) ->
         from axla.runtime.array import device_put
 
         array = device_put(array)
-    code, bits = _type_code(array._info.shape.dtype)
     array.block_until_ready()
+    code, bits = _type_code(array._info.shape.dtype)
     n = native()
     kind = "versioned" if max_version is not None and tuple(max_version)[0] >= 1 else "legacy"
     rank = len(array.shape)

@@ -8,7 +8,7 @@ _SYMTAB = 2
 
 
 def symbols(image: bytes) -> tuple[set[str], set[str]]:
-    """The names that an object defines for others and those that it needs; ValueError if it is no such object."""
+    """The names that an object defines for others, and those that it needs; ValueError for other images."""
     if image[:6] != b"\x7fELF\x02\x01":
         raise ValueError("not a 64-bit little-endian ELF image")
     defined: set[str] = set()

@@ -10,6 +10,7 @@ import ctypes as c
 import platform
 import sys
 import sysconfig
+from functools import lru_cache
 
 import numpy as np
 
@@ -34,6 +35,7 @@ NDARRAY = Struct(
 MACHINES = ("x86_64", "aarch64")
 
 
+@lru_cache
 def why_not() -> str | None:
     """Why compiled programs cannot be called in this process, or None if they can."""
     if sys.implementation.name != "cpython":

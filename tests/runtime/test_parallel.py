@@ -1,0 +1,163 @@
+"""parallel_for, threads, fork."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+from pathlib import Path
+
+import native_programs as programs
+import numpy as np
+import pytest
+
+from axla.core.errors import InvalidArgument, RuntimeFailure
+from axla.runtime import limits
+from axla.runtime.array import device_put
+from axla.runtime.native import native
+
+X = np.random.default_rng(0).standard_normal(10_000, np.float32)
+
+
+@pytest.fixture
+def threads():
+    """Sets the number of threads; the old one comes back."""
+    n = native()
+    before = n.threads.value
+    yield lambda count: setattr(n.threads, "value", count)
+    n.threads.value = before
+
+
+def run_script(text: str, **environment: str) -> subprocess.CompletedProcess:
+    here = Path(__file__).parent
+    path = os.pathsep.join([str(here), str(here.parents[1] / "src")])
+    code = textwrap.dedent(text)
+    env = {**os.environ, "PYTHONPATH": path, **environment}
+    return subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.parametrize("grain", [1, 7, 64, 9999, 10_000, 1 << 40])
+def test_ranges_do_not_depend_on_threads(threads, grain):
+    sums = programs.parallel_sum(len(X), grain)
+    starts = range(0, len(X), grain)
+    expected = np.array([np.cumsum(X[i : i + grain], dtype=np.float32)[-1] for i in starts])
+    for count in (1, 2, 5):
+        threads(count)
+        for _ in range(3):
+            np.testing.assert_array_equal(np.asarray(sums(X)), expected)
+
+
+def test_the_lowest_failing_range_is_reported(threads):
+    failing = programs.parallel_sum(2000, 10, fail_from=500)
+    for count in (1, 4):
+        threads(count)
+        for _ in range(30):
+            with pytest.raises(RuntimeFailure, match="range at 500 failed"):
+                failing(X[:2000])
+
+
+def test_calls_from_many_threads(threads):
+    threads(3)
+    sums = programs.parallel_sum(len(X), 100)
+    add = programs.add(len(X), long_running=True)
+    expected = np.asarray(sums(X)).copy()
+    x = device_put(X)
+    errors: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            for i in range(100):
+                argument = X if i % 2 else x
+                np.testing.assert_array_equal(np.asarray(sums(argument)), expected)
+                np.testing.assert_array_equal(np.asarray(add(argument, X)), X + X)
+        except BaseException as error:  # noqa: BLE001
+            errors.append(error)
+
+    workers = [threading.Thread(target=work) for _ in range(8)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(60)
+    assert not errors and not any(worker.is_alive() for worker in workers)
+
+
+def test_an_array_deleted_during_a_run_stays_readable():
+    n = native()
+    spin = programs.increment(1 << 20, aliased=False, long_running=True)
+    values = np.zeros(1 << 20, np.float32)
+    for _ in range(5):
+        x, y = device_put(values), device_put(values)
+        runner = threading.Thread(target=spin, args=(x, y))
+        runner.start()
+        x.delete()
+        y.delete()
+        runner.join()
+    assert n.memory.in_use < 1 << 31
+
+
+def test_fork_rebuilds_the_pool():
+    done = run_script("""
+        import os, sys, threading, numpy as np
+        import native_programs as programs
+        from axla.runtime.native import native
+        sums = programs.parallel_sum(10_000, 10)
+        x = np.ones(10_000, np.float32)
+        native().threads.value = 4
+        assert np.asarray(sums(x)).sum() == 10_000
+        stop = False
+        def busy():
+            while not stop:
+                sums(x)
+        other = threading.Thread(target=busy)
+        other.start()
+        for _ in range(10):
+            child = os.fork()
+            if child == 0:
+                good = all(np.asarray(sums(x)).sum() == 10_000 for _ in range(20))
+                started = native().glue.variable("pool_started", __import__("ctypes").c_int64).value
+                os._exit(0 if good and started == 3 else 1)
+            assert os.waitpid(child, 0)[1] == 0
+        stop = True
+        other.join()
+        print("done")
+    """)
+    assert done.stdout == "done\n", done.stderr
+
+
+def test_oversubscribed_machines_make_progress(threads):
+    threads(32)
+    sums = programs.parallel_sum(len(X), 50)
+    expected = np.asarray(sums(X)).copy()
+    for _ in range(50):
+        np.testing.assert_array_equal(np.asarray(sums(X)), expected)
+
+
+def test_thread_count(monkeypatch):
+    monkeypatch.delenv("AXLA_NUM_THREADS", raising=False)
+    assert 1 <= limits.thread_count() <= len(os.sched_getaffinity(0))
+    monkeypatch.setenv("AXLA_NUM_THREADS", "3")
+    assert limits.thread_count() == 3
+    for text in ("0", "-1", "many", "99999"):
+        monkeypatch.setenv("AXLA_NUM_THREADS", text)
+        with pytest.raises(InvalidArgument, match="AXLA_NUM_THREADS"):
+            limits.thread_count()
+
+
+@pytest.mark.parametrize(
+    "files, cores",
+    [
+        ({"cpu.max": "150000 100000"}, 2),
+        ({"cpu.max": "max 100000"}, 1 << 30),
+        ({"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, 1 << 30),
+        ({"cpu/cpu.cfs_quota_us": "50000", "cpu/cpu.cfs_period_us": "100000"}, 1),
+        ({}, 1 << 30),
+    ],
+)
+def test_container_quota(tmp_path, monkeypatch, files, cores):
+    (tmp_path / "cpu").mkdir()
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr(limits, "_CGROUP", tmp_path)
+    assert limits._quota() == cores
