@@ -181,7 +181,7 @@ def choose_tile(spec: GemmSpec, target: Target) -> Tile:
 
 
 def _blocks(total: int, most: int, multiple: int) -> int:
-    """The size of equal blocks of a `total`, at most about `most`, a multiple of `multiple` if there are several."""
+    """The size of equal blocks of a `total`: at most about `most`, multiples of `multiple` if several."""
     count = max(1, -(-total // most))
     return total if count == 1 else min(total, ceil_to(-(-total // count), multiple))
 
