@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from axla.core import dtypes
-from axla.core.errors import InvalidArgument
+from axla.core.errors import InvalidArgument, OutOfMemory
 from axla.core.shape import Shape
 from axla.runtime.array import Array, HostArray, device_put
 from axla.runtime.dlpack import from_dlpack
@@ -297,3 +297,15 @@ def test_host_arrays_behave_alike():
     assert array.is_deleted and "deleted" in repr(array)
     with pytest.raises(InvalidArgument, match="deleted"):
         array.to_numpy()
+
+
+def test_device_put_without_memory():
+    n = native()
+    limit = n.memory.limit
+    n.trim()
+    n.memory.limit = n.memory.in_use
+    try:
+        with pytest.raises(OutOfMemory, match=r"device_put: f64\[1000\] needs 8000 bytes"):
+            device_put(np.zeros(1000))
+    finally:
+        n.memory.limit = limit

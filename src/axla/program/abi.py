@@ -16,6 +16,7 @@ from __future__ import annotations
 import ctypes as c
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 FRAME_VERSION = 1
 
@@ -115,7 +116,7 @@ def _offsets(struct: Struct) -> tuple[int, ...]:
 
 @lru_cache
 def _ctypes(struct: Struct) -> type[c.Structure]:
-    kinds = ((f, _TYPES[f.type][0]) for f in struct.fields)
+    kinds: list[tuple[Field, Any]] = [(f, _TYPES[f.type][0]) for f in struct.fields]
     fields = [(f.name, kind if f.count == 1 else kind * f.count) for f, kind in kinds]
     return type(struct.name, (c.Structure,), {"_fields_": fields, "__doc__": struct.doc})
 

@@ -20,9 +20,6 @@ from axla.core.shape import Shape
 from axla.runtime.native import native, why_not
 from axla.runtime.shape_info import ShapeInfo, shape_info
 
-if TYPE_CHECKING:
-    from axla.runtime.native import Native
-
 _Record = RECORD.ctypes()
 
 
@@ -273,20 +270,10 @@ def device_put(array: Any) -> Array:
         raise InvalidArgument(f"device_put: {error}") from error
     if why_not() is not None:
         return HostArray(np.array(source, dtype.numpy, order="C"))
-    n = native()
     info = shape_info(Shape(dtype, source.shape))
-    result, address = new_array(n, info)
     flat = np.ascontiguousarray(source, dtype.numpy)
-    c.memmove(address, flat.ctypes.data, info.bytes)
-    return result
-
-
-def new_array(n: Native, info: ShapeInfo) -> tuple[Array, int]:
-    """An array with uninitialised memory, and its address, to be filled before anybody else sees it."""
-    record = n.record_new(info.bytes)
-    if not record:
-        raise OutOfMemory(
-            f"{info.shape.to_string(layout=False)} needs {info.bytes} bytes, which are not there"
-        )
-    address = _Record.from_address(record).address
-    return n.array_new(info.address, info, record), address
+    try:
+        return native().array_copy(info.address, info, flat.__array_interface__["data"][0])
+    except MemoryError:
+        text = info.shape.to_string(layout=False)
+        raise OutOfMemory(f"device_put: {text} needs {info.bytes} bytes, which are not there") from None

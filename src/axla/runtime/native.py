@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes as c
 import os
 import threading
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -65,7 +66,7 @@ def _table(kind: type[c.Structure], rows: list[tuple]) -> int:
     return c.addressof(table)
 
 
-def _make_type(name: str, size: int, flags: int, slots: list[tuple[int, int | None]], base: type) -> type:
+def _make_type(name: str, size: int, flags: int, slots: Sequence[tuple[int, int | None]], base: type) -> type:
     """A heap type with native slots. It is never freed: its code is not either."""
     rows = (_Slot * (len(slots) + 1))(*slots)
     spec = _Spec(name.encode(), size, 0, flags, rows)
@@ -107,6 +108,7 @@ class Native:
         self.record_release = f("axla_record_release", None, c.c_void_p)
         self.record_wait = f("axla_record_wait", None, c.c_void_p)
         self.array_new = f("axla_array_new", c.py_object, c.c_void_p, c.py_object, c.c_void_p)
+        self.array_copy = f("axla_array_copy", c.py_object, c.c_void_p, c.py_object, c.c_void_p)
         self.array_delete = f("axla_array_delete", None, c.py_object)
         self.callable_new = f("axla_callable_new", c.py_object, c.c_void_p, c.py_object)
         self.cancel = f("axla_cancel", c.c_int64, c.c_void_p, c.c_int32)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes as c
 import threading
 import weakref
+from functools import lru_cache
 
 import numpy as np
 
@@ -53,6 +54,8 @@ _infos: weakref.WeakValueDictionary[Shape, ShapeInfo] = weakref.WeakValueDiction
 _lock = threading.Lock()
 
 
+# The cache only keeps recent ones from being made anew: the table above makes them unique.
+@lru_cache(maxsize=256)
 def shape_info(shape: Shape) -> ShapeInfo:
     """The description of a shape in its default layout; the same object as long as anybody holds it."""
     shape = shape.logical

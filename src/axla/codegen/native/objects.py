@@ -47,6 +47,7 @@ def emit(m: Module) -> None:
     _record_release(m)
     _wait(m)
     _array_new(m)
+    _array_copy(m)
     _array_dealloc(m)
     _array_traverse(m)
     _array_delete(m)
@@ -127,6 +128,18 @@ def _array_new(m: Module) -> None:
         f.ret(array)
     f.call("void", "axla_record_release", record)
     f.ret(f.null)
+
+
+def _array_copy(m: Module) -> None:
+    """An Array with a copy of the bytes at an address; null with an exception set (MemoryError)."""
+    f = m.function("axla_array_copy", "ptr", "info:ptr, info_object:ptr, source:ptr", exported=True)
+    info, info_object, source = f.parameters
+    size = info.get(SHAPE_INFO, "bytes")
+    record = f.call("ptr", "axla_record_new", size)
+    with f.when(record.eq(0), likely=False):
+        f.ret(f.call("ptr", "PyErr_NoMemory"))
+    f.call("ptr", "memcpy", record.get(RECORD, "address"), source, size)
+    f.ret(f.call("ptr", "axla_array_new", info, info_object, record))
 
 
 def _array_dealloc(m: Module) -> None:
