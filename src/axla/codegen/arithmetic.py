@@ -328,23 +328,6 @@ class Arithmetic:
         kind = _FLOAT_OF[n.element]
         return ((n + BIAS[kind]) << FRACTION[kind]).floats()
 
-    def scalef(self, p: Reg, n: Reg) -> Reg | None:
-        """AVX-512's p * 2**floor(n), where the target and the shape of the registers have it."""
-        single = p.element == "float"
-        bits = p.lanes * (32 if single else 64)
-        if not self.has_avx512(p):
-            return None
-        name = f"llvm.x86.avx512.mask.scalef.{'ps' if single else 'pd'}.{bits}"
-        mask = f"i{max(8, p.lanes)}"
-        zero = self.f.zero(p.type)
-        args = [p.ssa, n.ssa, zero, self.f.const(mask, -1)]
-        if bits == 512:
-            args.append(self.f.const("i32", 4))  # the current rounding mode
-            self.f.module.declare(
-                name, f"declare {p.type} @{name}({p.type}, {p.type}, {p.type}, {mask}, i32 immarg)"
-            )
-        return Reg(self, self.f.call(p.type, name, args))
-
     def small_integer(self, n: Reg) -> Reg:
         """The float equal to an integer register of the same width and small magnitude (below 2**fraction / 2)."""
         if n.element == "i32":
@@ -359,68 +342,6 @@ class Arithmetic:
             return n.cast("fptosi", "i32")
         magic = 1.5 * 2.0**52
         return (n + magic).bits() - struct.unpack("<q", struct.pack("<d", magic))[0]
-
-    def split_exponent(self, x: Reg) -> tuple[Reg, Reg]:
-        """(e, m) as floats with x = m * 2**e and 3/4 <= m < 3/2, for positive finite x.
-
-        Where the target has instructions for it: log of 0, infinities, NaN and negative numbers then follows from e
-        and m by the rules of arithmetic. `splits_all` says so.
-        """
-        if self.splits_all(x):
-            m = self._avx512("getmant", x, 0b1111)  # negative numbers give NaN, the interval is [3/4, 3/2)
-            return self._avx512("getexp", x) - self._avx512("getexp", m), m
-        fraction = FRACTION[x.element]
-        tiny = x < 2.0 ** (1 - BIAS[x.element])
-        bits = self.select(tiny, x * 2.0**fraction, x).bits()
-        offset = bits - ((BIAS[x.element] << fraction) - (1 << (fraction - 1)))  # the bits of 3/4
-        m = (bits - (offset & -(1 << fraction))).floats()
-        e = self.small_integer(offset >> fraction)
-        return self.select(tiny, e - float(fraction), e), m
-
-    def splits_all(self, x: Reg) -> bool:
-        """Whether `split_exponent` is right for every x, special ones included."""
-        return self.has_avx512(x)
-
-    def has_avx512(self, x: Reg) -> bool:
-        """Whether AVX-512's instructions on float formats apply to registers like x."""
-        return self.target.math.avx512 and x.lanes * (32 if x.element == "float" else 64) in (128, 256, 512)
-
-    def _avx512(self, operation: str, x: Reg, immediate: int | None = None) -> Reg:
-        """An unmasked AVX-512 instruction of one operand, named as its intrinsic."""
-        single = x.element == "float"
-        bits = x.lanes * (32 if single else 64)
-        name = f"llvm.x86.avx512.mask.{operation}.{'ps' if single else 'pd'}.{bits}"
-        args, kinds = [x.ssa], [x.type]
-        if immediate is not None:
-            args.append(self.f.const("i32", immediate))
-            kinds.append("i32 immarg")
-        mask = f"i{max(8, x.lanes)}"
-        args += [self.f.zero(x.type), self.f.const(mask, -1)]
-        kinds += [x.type, mask]
-        if bits == 512:
-            args.append(self.f.const("i32", 4))  # the current rounding mode
-            kinds.append("i32 immarg")
-        self.f.module.declare(name, f"declare {x.type} @{name}({', '.join(kinds)})")
-        return Reg(self, self.f.call(x.type, name, args))
-
-    def scale(self, p: Reg, n: Reg, shifted: Reg) -> Reg:
-        """p * 2**n for p near 1 and integral n, with denormals and infinities right.
-
-        n is a float, `shifted` the same number as n + magic(p): its low bits are the integer. |n| stays below
-        1.25 times the exponent range.
-        """
-        found = self.scalef(p, n)
-        if found is not None:
-            return found
-        # In two steps: an exact one that stays inside the range, then a multiplication that rounds once.
-        fraction = FRACTION[p.element]
-        shift = 64 if p.element == "float" else 512
-        negative = n < 0.0
-        step = self.select(negative, self.number(p.bits(), shift << fraction), -(shift << fraction))
-        factor = self.select(negative, self.number(p, 2.0**-shift), 2.0**shift)
-        scaled = (p.bits() + (shifted.bits() << fraction) + step).floats() * factor
-        # Integer addition turns some NaNs into numbers.
-        return self.select(p.is_nan(), p, scaled)
 
     # -- functions of the module -------------------------------------------------------------------------
 

@@ -87,6 +87,10 @@ class Module:
         """Declares external symbol or intrinsic `name`; `signature` is the whole `declare` line."""
         self.declared.setdefault(name, signature)
 
+    def publish(self, name: str) -> None:
+        """Makes an internal function of this module visible to the modules it is linked with, and to no others."""
+        self.functions[name] = self.functions[name].replace("define internal ", "define hidden ", 1)
+
     def attribute_group(self, text: str) -> int:
         return self.attributes.setdefault(text, len(self.attributes))
 
@@ -136,6 +140,7 @@ class Function:
         self.params = {p.split()[-1]: Ssa(f"%{p.split()[-1]}", t if t[0] in "<{[" else t.split()[0], None) for t, p in params}
         self._signature = ", ".join(f"{t} %{p}" for t, p in params)
         self._count = 0
+        self._slots: dict[int, tuple[int, Ssa]] = {}
         self._top = Region(0, "entry", 0, 0)
         self._stack = [self._top]
 
@@ -365,6 +370,13 @@ class Function:
             return self.effect(type_, expression)
         return self._place(self._home(operands, self._stack[-1].load_floor), type_, expression)
 
+    def stack(self, type_: str, count: int, *, slot: int = 0) -> Ssa:
+        """The address of `count` elements on the stack, aligned to 8: the same memory for every use of a slot number."""
+        used, address = self._slots.get(slot, (0, Ssa(f"%stack{slot}", "ptr", None)))
+        size = count * (8 if type_ in ("ptr", "i64", "double") else 16)
+        self._slots[slot] = (max(used, size, 1), address)
+        return address
+
     def store(self, value: Ssa, pointer: Ssa, align: int, *, nontemporal: bool = False) -> None:
         hint = ", !nontemporal !0" if nontemporal else ""
         self.line(f"store {value.type} {value.text}, ptr {pointer.text}, align {align}{hint}")
@@ -493,6 +505,7 @@ class Function:
         group = self.module.attribute_group(self.attributes)
         linkage = self.linkage + " " if self.linkage else ""
         head = f"define {linkage}{self.result} @{self.name}({self._signature}) #{group} {{\nentry:\n"
+        head += "".join(f"  {a.text} = alloca [{size} x i8], align 8\n" for size, a in self._slots.values())
         self.module.functions[self.name] = head + "\n".join(self._top.lines) + "\n}"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 
 from axla.analysis.buffers import Buffers
 from axla.analysis.kernels import kernel_kind
@@ -23,7 +24,7 @@ from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.printer import print_computation
 from axla.ir.traverse import schedule_of
 from axla.program.interface import Alias, Interface, Tree, ValueSpec
-from axla.program.program import ALIGNMENT, AllocationKind, BufferSlice
+from axla.program.program import ALIGNMENT, BufferSlice
 from axla.program.steps import (
     BranchStep, CallStep, CustomCallStep, KernelSpec, KernelStep, LoopStep, Program, ScalarStep, Step, StoreStep,
 )  # fmt: skip
@@ -38,6 +39,18 @@ class KernelSource:
 
     task: KernelTask
     plan: Plan
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(p.symbol for p in self.plan.phases))
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramSource:
+    """What the entry needs besides steps."""
+
+    module: Module
+    buffers: Buffers
 
 
 def lower(module: Module, buffers: Buffers, target: Target) -> Program:
@@ -62,9 +75,11 @@ class _Lowering:
         workspace = -(-buffers.workspace_bytes // ALIGNMENT) * ALIGNMENT
         scratch = max((k.scratch_bytes for k in self.kernels.values()), default=0)
         interface = self.interface(workspace + scratch)
+        places = (*buffers.parameters, *buffers.results)
+        allocations = dict.fromkeys(p.allocation for p in places if p is not None)
         return Program(
-            self.module.name, interface, tuple(buffers.allocations), tuple(self.kernels.values()), steps, workspace,
-            buffers.constants, source=self.module,
+            self.module.name, interface, tuple(allocations), tuple(self.kernels.values()), steps, workspace,
+            constants_segment(buffers), source=ProgramSource(self.module, buffers),
         )  # fmt: skip
 
     # -- steps -------------------------------------------------------------------------------------------
@@ -112,14 +127,11 @@ class _Lowering:
     def custom_call(self, inst: Instruction, op: CustomCall) -> Step:
         number = self.functions.setdefault(op.custom_call_target, len(self.functions))
         self.long_running = True
-        operands = tuple(self.maybe_slice(o, leaf) for o in inst.operands for leaf in _arrays(o.shape))
-        results = tuple(self.maybe_slice(inst, leaf) for leaf in _arrays(inst.shape))
+        operands = tuple(self.slice(o, leaf) for o in inst.operands for leaf in _arrays(o.shape))
+        results = tuple(self.slice(inst, leaf) for leaf in _arrays(inst.shape))
         return CustomCallStep(inst.name, op.custom_call_target, number, operands, results, source=inst)
 
     def slice(self, inst: Instruction, leaf: int) -> BufferSlice:
-        return self.buffers.slice(inst, leaf)
-
-    def maybe_slice(self, inst: Instruction, leaf: int) -> BufferSlice | None:
         return self.buffers.slice(inst, leaf)
 
     # -- kernels -----------------------------------------------------------------------------------------
@@ -155,7 +167,8 @@ class _Lowering:
         key = f"{fingerprint(computation)}{shared}"
         found = self.kernels.get(key)
         if found is None:
-            name = f"k{len(self.kernels)}_{_symbol(inst.name)}"
+            # Named by what it is, so that equal kernels of different programs have equal code.
+            name = f"k{blake2b(key.encode(), digest_size=8).hexdigest()}"
             task = KernelTask(name, computation, kind, shared)
             plan = plan_kernel(task, self.target)
             phases = tuple(
@@ -179,24 +192,32 @@ class _Lowering:
         parameters, trees = _specs(shapes, [p.name for p in entry.parameters])
         results, (tree,) = _specs([result], ["result"])
         flat = all(not isinstance(t, tuple) for t in trees)
-        aliases = tuple(
-            Alias(a.result, a.number)
-            for a in self.buffers.allocations
-            if a.kind is AllocationKind.PARAMETER and a.result >= 0
-        )
+        into, out = leaf_numbers(self.buffers.parameters), leaf_numbers(self.buffers.results)
+        aliases = tuple(Alias(out[result], into[parameter]) for result, parameter in self.buffers.aliases)
         return Interface(
             self.module.name, parameters, results, tree, None if flat else tuple(trees), aliases, workspace,
-            len(self.buffers.constants), (), tuple(self.functions), self.long_running,
+            self.buffers.constants_bytes, (), tuple(self.functions), self.long_running,
         )  # fmt: skip
+
+
+def constants_segment(buffers: Buffers) -> bytes:
+    """The contents of the constants segment."""
+    segment = bytearray(buffers.constants_bytes)
+    for offset, literal in buffers.constants:
+        data = literal.array.tobytes()
+        segment[offset : offset + len(data)] = data
+    return bytes(segment)
+
+
+def leaf_numbers(places: Sequence[BufferSlice | None]) -> dict[int, int]:
+    """Leaf number -> number among the arrays, which is what callers count (tokens are no arguments)."""
+    arrays = [leaf for leaf, place in enumerate(places) if place is not None]
+    return {leaf: number for number, leaf in enumerate(arrays)}
 
 
 def _arrays(shape: AnyShape) -> list[int]:
     """The numbers of the leaves that are arrays."""
     return [n for n, s in enumerate(shape.leaves()) if isinstance(s, Shape)]
-
-
-def _symbol(name: str) -> str:
-    return "".join(c if c.isalnum() else "_" for c in name)[:40]
 
 
 def _specs(shapes: Sequence[AnyShape], names: Sequence[str]) -> tuple[tuple[ValueSpec, ...], list[Tree]]:

@@ -248,7 +248,10 @@ def _plan_tiles(spec: GemmSpec, target: Target, fused_store: bool) -> GemmPlan:
     pack_lhs = converts or (
         not spec.accumulator.is_complex and spec.lhs_transposed and _lhs_reuse(spec, tile) and not small
     )
-    depth = spec.k if small else _blocks(spec.k, 256, max(8, tile.lanes))
+    # Every block of k reads and writes the sums again, which weighs more the more rows there are. Few rows want a
+    # small block: it is packed, and its successor fetched, beside little arithmetic.
+    most = 512 if spec.m >= 512 else 256
+    depth = spec.k if small else _blocks(spec.k, most * 4 // min(size, 8), max(8, tile.lanes))
     columns = max(1, min(target.caches.l2 // 4 // (depth * size) // tile.columns, -(-spec.n // tile.columns)))
     unit_columns, unit_rows = _units(spec, tile, columns * tile.columns, pack_rhs)
     units = spec.batch * -(-spec.m // unit_rows) * -(-spec.n // unit_columns)

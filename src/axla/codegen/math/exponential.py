@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from axla.codegen.arithmetic import FRACTION, Reg
+from axla.codegen.math.exponent import scale
 
 LOG2_E = 1.4426950408889634
 
@@ -63,14 +64,14 @@ def reduce(x: Reg) -> tuple[Reg, Reg, Reg]:
 def exp(x: Reg) -> Reg:
     m, k = x.m, _CONSTANTS[x.element]
     n, shifted, r = reduce(m.most(m.least(x, k.most), k.least))
-    return m.scale(m.horner(r, (*k.exp, 1.0, 1.0)), n, shifted)
+    return scale(m.horner(r, (*k.exp, 1.0, 1.0)), n, shifted)
 
 
 def half_exp(x: Reg) -> Reg:
     """exp(x) / 2, which is finite wherever sinh and cosh are; for x >= 0."""
     m, k = x.m, _CONSTANTS[x.element]
     n, shifted, r = reduce(m.least(x, k.most + 0.8))
-    return m.scale(m.horner(r, (*k.exp, 1.0, 1.0)), n - 1.0, shifted - 1.0)
+    return scale(m.horner(r, (*k.exp, 1.0, 1.0)), n - 1.0, shifted - 1.0)
 
 
 def expm1(x: Reg) -> Reg:
@@ -80,8 +81,8 @@ def expm1(x: Reg) -> Reg:
     p = m.fma(r * r, m.horner(r, k.expm1), r)
     # 2**n p + (2**n - 1), all at half size so that 2**n does not overflow.
     half = m.number(x, 0.5)
-    scale = (half.bits() + (shifted.bits() << FRACTION[x.element])).floats()
-    far = m.fma(scale, p, scale - 0.5)
+    size = (half.bits() + (shifted.bits() << FRACTION[x.element])).floats()
+    far = m.fma(size, p, size - 0.5)
     return m.copysign(m.select(n.eq(0.0), p, far + far), x)
 
 

@@ -5,7 +5,9 @@ x = 2**e m with 3/4 <= m < 3/2, f = m - 1: log x = e ln 2 + log(1 + f).
 
 from __future__ import annotations
 
+from axla.codegen import avx512
 from axla.codegen.arithmetic import BIAS, Reg
+from axla.codegen.math.exponent import split_exponent
 
 # (log(1 + f) - f + f**2 / 2) / f**3 on [-1/4, 1/2], highest power first
 _LOG_F32 = (
@@ -41,9 +43,9 @@ def log_of_parts(e: Reg, f: Reg) -> Reg:
 
 def log(x: Reg) -> Reg:
     m = x.m
-    e, fraction = m.split_exponent(x)
+    e, fraction = split_exponent(x)
     result = log_of_parts(e, fraction - 1.0)
-    if m.splits_all(x):
+    if avx512.applies(x):
         return result
     infinity = float("inf")
     result = m.select(x.eq(infinity), infinity, result)
@@ -55,12 +57,10 @@ def log1p(x: Reg) -> Reg:
     """log(1 + x): the rounding error of 1 + x, scaled like its fraction, is added back."""
     m = x.m
     total, error = m.two_sum(m.number(x, 1.0), x)
-    e, fraction = m.split_exponent(total)
+    e, fraction = split_exponent(total)
     infinity = float("inf")
-    if m.splits_all(x):
-        scaled = m.scalef(error, -e)
-        assert scaled is not None
-        scaled = m.select(m.abs(e) < infinity, scaled, 0.0)
+    if avx512.applies(x):
+        scaled = m.select(m.abs(e) < infinity, avx512.scalef(error, -e), 0.0)
         return m.copysign(log_of_parts(e, (fraction - 1.0) + scaled), x)
     # Past 2**(bias - 1) the error does not matter, and 2**-e would not be normal.
     inverse = m.power_of_two(-m.to_small_integer(m.least(e, float(BIAS[x.element] - 1))))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from axla.codegen.arithmetic import FRACTION, Reg
+from axla.codegen.math.exponent import split_exponent
 from axla.codegen.math.exponential import exp
 
 INFINITY = float("inf")
@@ -36,7 +37,7 @@ def _power_single(x: Reg, y: Reg) -> tuple[Reg, ...]:
     """In f64, where the logarithm needs no second part."""
     m = x.m
     size = m.abs(x).cast("fpext", "double")
-    e, fraction = m.split_exponent(size)
+    e, fraction = split_exponent(size)
     s = (fraction - 1.0) / (fraction + 1.0)
     logarithm = m.fma(s, m.horner(s * s, _LOG2), e)
     logarithm = m.select(size.eq(0.0), -INFINITY, m.select(size.eq(INFINITY), INFINITY, logarithm))
@@ -66,7 +67,7 @@ def _special(x: Reg, y: Reg, result: Reg) -> Reg:
 def _log_parts(size: Reg) -> tuple[Reg, Reg]:
     """log(size) as a sum of two numbers, right to about 2**-67, for finite positive size."""
     m = size.m
-    e, fraction = m.split_exponent(size)
+    e, fraction = split_exponent(size)
     # s = (m - 1) / (m + 1) in two parts
     top, bottom = fraction - 1.0, fraction + 1.0
     bottom_low = fraction - (bottom - 1.0)

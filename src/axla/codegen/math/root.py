@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+from axla.codegen import avx512
 from axla.codegen.arithmetic import BIAS, FRACTION, Reg
 
 
 def rsqrt(x: Reg) -> Reg:
     m = x.m
-    if x.element != "float" or not m.has_avx512(x):
+    if x.element != "float" or not avx512.applies(x):
         return 1.0 / m.sqrt(x)
     # 14 bits, denormals right, and one Newton step.
-    name = f"llvm.x86.avx512.rsqrt14.ps.{x.lanes * 32}"
-    mask = f"i{max(8, x.lanes)}"
-    y = m.reg(m.f.call(x.type, name, [x.ssa, m.f.zero(x.type), m.f.const(mask, -1)]))
+    y = avx512.rsqrt14(x)
     product = x * y
     better = m.fma(m.fma(product, y * -0.5, 0.5), y, y)
     # 0 and infinity: y is right, x * y is NaN.

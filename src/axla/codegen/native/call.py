@@ -232,7 +232,7 @@ def _run_entry(m: Module) -> None:
     code = f.slot(f.i32(0))
     # A signal that came before our handler was there waits in Python: nobody would ever look.
     signalled = f.slot(f.i32(0))
-    with f.when(run.get(RUN, "installed").eq(1)):
+    with f.when(run.get(RUN, "interruptible").ne(0)):
         signalled.store(f.call("i32", "PyErr_CheckSignals"))
     with f.when(signalled.load("i32").ne(0), likely=False):
         code.store(f.i32(_SIGNALLED))

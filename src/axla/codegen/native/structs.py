@@ -104,7 +104,7 @@ RUN = Struct(
         Field("previous", "ptr", ""),
         Field("flag", "ptr", "the cancel flag of the run"),
         Field("outer_flag", "ptr", "flag of the run around this one, for the signal handler"),
-        Field("installed", "i64", "whether this run installed the signal handler"),
+        Field("interruptible", "i64", "1: on the main thread, which takes signals"),
     ),
 )
 

@@ -1,0 +1,80 @@
+"""Instructions of AVX-512 that work on the parts of floats. They are right for every operand, special ones included.
+
+They exist on 128, 256 and 512 bits. A narrower value is the low part of a wider register, which costs nothing: that is
+where scalars live anyway.
+"""
+
+from __future__ import annotations
+
+from axla.codegen.arithmetic import Reg
+from axla.codegen.function import element_type, lane_count, vector
+
+_WIDTH = {"float": 32, "double": 64}
+
+
+def applies(x: Reg) -> bool:
+    """Whether the target has these instructions for registers like x."""
+    bits = x.lanes * _WIDTH.get(x.element, 0)
+    return x.m.target.math.avx512 and 0 < bits <= 512 and bits & (bits - 1) == 0
+
+
+def scalef(p: Reg, n: Reg) -> Reg:
+    """p * 2**floor(n), rounded once."""
+    return _masked("scalef", [p, n])
+
+
+def getexp(x: Reg) -> Reg:
+    """floor(log2 |x|); -inf for 0, inf for infinities."""
+    return _masked("getexp", [x])
+
+
+def getmant(x: Reg) -> Reg:
+    """x * 2**-e in [3/4, 3/2) for an integer e; 1 for 0 and infinity, NaN for negative x."""
+    return _masked("getmant", [x], 0b1111)
+
+
+def rsqrt14(x: Reg) -> Reg:
+    """1 / sqrt(x) to 14 bits."""
+    return _call("rsqrt14", [x], None, masked=False)
+
+
+def _masked(operation: str, operands: list[Reg], immediate: int | None = None) -> Reg:
+    return _call("mask." + operation, operands, immediate, masked=True)
+
+
+def _call(operation: str, operands: list[Reg], immediate: int | None, masked: bool) -> Reg:
+    """The intrinsic on whole registers, all lanes, with the current rounding mode."""
+    m, lanes = operands[0].m, operands[0].lanes
+    args = [_widened(operand).ssa for operand in operands]
+    kind = args[0].type
+    element, count = element_type(kind), lane_count(kind)
+    bits = count * _WIDTH[element]
+    if immediate is not None:
+        args.append(m.f.const("i32", immediate))
+    args += [m.f.zero(kind), m.f.const(f"i{max(8, count)}", -1)]
+    if bits == 512 and masked:
+        args.append(m.f.const("i32", 4))
+    name = f"llvm.x86.avx512.{operation}.{'ps' if element == 'float' else 'pd'}.{bits}"
+    types = ", ".join("i32 immarg" if arg.type == "i32" else arg.type for arg in args)
+    m.f.module.declare(name, f"declare {kind} @{name}({types})")
+    return _narrowed(m.reg(m.f.call(kind, name, args)), lanes)
+
+
+def _widened(x: Reg) -> Reg:
+    """x as the low lanes of 128 bits, where it has fewer."""
+    f = x.m.f
+    count = 128 // _WIDTH[x.element]
+    if x.lanes >= count:
+        return x
+    kind = vector(x.element, count)
+    if x.lanes == 1:
+        return x.m.reg(f.insert(f.undef(kind), x.ssa, 0))
+    order = [k if k < x.lanes else -1 for k in range(count)]
+    return x.m.reg(f.shuffle(x.ssa, x.ssa, order))
+
+
+def _narrowed(x: Reg, lanes: int) -> Reg:
+    f = x.m.f
+    if x.lanes == lanes:
+        return x
+    return x.m.reg(f.extract(x.ssa, 0) if lanes == 1 else f.shuffle(x.ssa, x.ssa, range(lanes)))

@@ -1,0 +1,88 @@
+"""Module -> object code for a CPU: passes, buffers, program, LLVM, in one place and in order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from axla.analysis.buffers import assign_buffers
+from axla.codegen import llvm
+from axla.codegen.emit.kinds import emit_kernel
+from axla.codegen.function import Module as LlvmModule
+from axla.codegen.target import Target, host_target
+from axla.codegen.value import forbidden_intrinsics
+from axla.core import trace
+from axla.core.errors import InternalError
+from axla.cpu.entry import emit_entry
+from axla.cpu.lower import lower
+from axla.ir.graph import Module
+from axla.passes.pipelines import run_cpu
+from axla.program.interface import Interface
+from axla.program.steps import KernelSpec, Program
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """Object code and what a runtime must know to call it."""
+
+    images: tuple[bytes, ...]
+    interface: Interface
+    constants: bytes
+
+
+def optimize(module: Module) -> None:
+    """Runs the CPU pipeline on a module: simplified, fused, scheduled, ready for buffers."""
+    run_cpu(module)
+
+
+def program_of(module: Module, target: Target | None = None) -> Program:
+    """The program of a module that `optimize` has been run on."""
+    target = target or host_target()
+    with trace.span("assign-buffers"):
+        buffers = assign_buffers(module)
+    with trace.span("lower"):
+        return lower(module, buffers, target)
+
+
+def llvm_modules(program: Program, target: Target, *, parts: int = 0) -> list[str]:
+    """The program's LLVM modules as text: one (parts=1), or the entry and each kernel apart (parts=0)."""
+    entry = LlvmModule(target.index_type)
+    emit_entry(entry, program, target)
+    if parts == 1:
+        for kernel in program.kernels:
+            emit_kernel(entry, kernel.source.task, target)
+        return [_checked(entry, target)]
+    texts = []
+    for kernel in program.kernels:
+        texts.append(kernel_text(kernel, target))
+        for symbol in kernel.source.symbols:
+            entry.declare(symbol, f"declare hidden i32 @{symbol}(ptr, ptr, i64, i64)")
+    return [_checked(entry, target), *texts]
+
+
+def kernel_text(kernel: KernelSpec, target: Target) -> str:
+    """The LLVM module of one kernel: its phases are hidden symbols."""
+    module = LlvmModule(target.index_type)
+    emit_kernel(module, kernel.source.task, target)
+    for symbol in kernel.source.symbols:
+        module.publish(symbol)
+    return _checked(module, target)
+
+
+def _checked(module: LlvmModule, target: Target) -> str:
+    wrong = forbidden_intrinsics(list(module.declared), target)
+    if wrong:
+        raise InternalError(f"{target.name}: intrinsics {wrong} may become library calls")
+    return module.text()
+
+
+def compile_module(module: Module, target: Target | None = None, *, parts: int = 0) -> Compiled:
+    """Object code for a module, which is changed on the way (pass a clone to keep it)."""
+    target = target or host_target()
+    with trace.span("passes"):
+        optimize(module)
+    program = program_of(module, target)
+    with trace.span("emit"):
+        texts = llvm_modules(program, target, parts=parts)
+    with trace.span("llvm"):
+        images = tuple(llvm.emit_object(text, target) for text in texts)
+    return Compiled(images, program.interface, program.constants)

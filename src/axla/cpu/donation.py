@@ -1,0 +1,40 @@
+"""Donation asked for at compile time: parameters whose memory results may take over."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from axla.core.errors import InvalidArgument
+from axla.core.shape import AnyShape, Shape, TupleShape
+from axla.ir.graph import Alias, Module
+
+
+def _leaves(shape: AnyShape, index: tuple[int, ...] = ()) -> list[tuple[tuple[int, ...], Shape]]:
+    if isinstance(shape, TupleShape):
+        return [leaf for k, s in enumerate(shape.elements) for leaf in _leaves(s, (*index, k))]
+    return [(index, shape)] if isinstance(shape, Shape) else []
+
+
+def donate_parameters(module: Module, donate: Sequence[int]) -> None:
+    """Pairs each donated parameter leaf with the first free result leaf of its shape, as a may-alias.
+
+    `donate` counts the array leaves of the parameters. A donated leaf that fits no result is left alone.
+    """
+    entry = module.entry
+    leaves = [(p, *leaf) for p, inst in enumerate(entry.parameters) for leaf in _leaves(inst.shape)]
+    results = _leaves(entry.root.shape)
+    aliases = list(module.config.aliases)
+    taken = {a.output for a in aliases}
+    given = {(a.parameter, a.index) for a in aliases}
+    for number in dict.fromkeys(donate):
+        if not 0 <= number < len(leaves):
+            raise InvalidArgument(f"compile: donate names parameter {number}; there are {len(leaves)}")
+        parameter, index, shape = leaves[number]
+        if (parameter, index) in given:
+            continue
+        for output, result in results:
+            if output not in taken and result.logical is shape.logical:
+                aliases.append(Alias(output, parameter, index))
+                taken.add(output)
+                break
+    module.set_config(aliases=tuple(aliases))

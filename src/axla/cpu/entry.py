@@ -1,0 +1,550 @@
+"""Writes the entry of a program: `i32 axla_entry(ptr frame)`.
+
+It runs the steps in order. Small values are registers, one per element, and loops carry them as phis; arrays are slices of
+the frame's memory, updated in place. A small value is written to its slice only where a kernel is about to read it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+
+from axla.analysis.regions import TINY
+from axla.codegen.array import Array
+from axla.codegen.element import Elements, Indices
+from axla.codegen.function import Function, Module, Ssa
+from axla.codegen.index import Index
+from axla.codegen.scatter import scatter_elements
+from axla.codegen.target import Target
+from axla.codegen.value import Value, Values, register_types
+from axla.core.shape import AnyShape, Shape, TupleShape
+from axla.cpu.lower import FORWARDS, leaf_numbers
+from axla.hlo import (
+    Call, Conditional, Constant, Fusion, GetTupleElement, Parameter, Reshape, Scatter, Tuple, While,
+)  # fmt: skip
+from axla.ir.graph import Computation, Instruction
+from axla.ir.traverse import schedule_of
+from axla.program import abi
+from axla.program.program import AllocationKind, BufferSlice
+from axla.program.steps import (
+    BranchStep, CallStep, CustomCallStep, KernelStep, LoopStep, Program, ScalarStep, Step, StoreStep,
+)  # fmt: skip
+
+ENTRY = "axla_entry"
+
+
+class Leaf:
+    """Where an array leaf of a value is: elements in registers, or a slice of memory."""
+
+    __slots__ = ("shape", "read", "slice")
+
+    def __init__(self, shape: Shape, read: Callable[[Indices], Value], slice_: BufferSlice | None = None):
+        self.shape = shape
+        self.read = read
+        self.slice = slice_  # None: registers only
+
+    @property
+    def is_memory(self) -> bool:
+        return self.slice is not None
+
+
+def emit_entry(module: Module, program: Program, target: Target) -> None:
+    """Adds the entry function to the module; the kernels are in it, or linked to it."""
+    _Entry(module, program, target).emit()
+
+
+class _Entry:
+    def __init__(self, module: Module, program: Program, target: Target):
+        self.program = program
+        self.target = target
+        self.f = Function(module, ENTRY, "i32", [("ptr", "frame")], attributes='nounwind "no-builtins"')
+        self.values = Values(self.f, target)
+        self.e = Elements(self.values, 1, scalar=True)
+        self.where: dict[Instruction, list[Leaf | None]] = {}  # leaves in order; None: a token
+        self.spilled: dict[tuple[Instruction, int], object] = {}
+        self.kernels = {k.name: k for k in program.kernels}
+        self.buffers = program.source.buffers
+        self.numbers = {
+            AllocationKind.PARAMETER: leaf_numbers(self.buffers.parameters),
+            AllocationKind.RESULT: leaf_numbers(self.buffers.results),
+        }
+
+    # -- frame -------------------------------------------------------------------------------------------
+
+    def field(self, name: str, type_: str = "ptr") -> Ssa:
+        """A field of the frame."""
+        f = self.f
+        address = f.gep("i8", f.params["frame"], f.const("i64", abi.FRAME.offset(name)))
+        return f.load(type_, address, 8 if type_ == "ptr" else 4, readonly=True)
+
+    def pointer(self, slice_: BufferSlice) -> Ssa:
+        """The address of a slice."""
+        f, allocation = self.f, slice_.allocation
+        if allocation.kind in (AllocationKind.PARAMETER, AllocationKind.RESULT):
+            table = self.field("arguments" if allocation.kind is AllocationKind.PARAMETER else "results")
+            number = self.numbers[allocation.kind][allocation.number]
+            base = f.load("ptr", f.gep("ptr", table, f.const("i64", number)), 8, readonly=True)
+        else:
+            base = self.field("constants" if allocation.kind is AllocationKind.CONSTANTS else "workspace")
+        return f.gep("i8", base, f.const("i64", slice_.offset))
+
+    def array(self, slice_: BufferSlice, shape: Shape) -> Array:
+        return Array(self.values, self.pointer(slice_), shape.dtype, shape.dims, readonly=False)
+
+    def emit(self) -> None:
+        f = self.f
+        version = self.field("version", "i32")
+        f.guard(f.icmp("ne", version, f.const("i32", abi.FRAME_VERSION)), f.const("i32", abi.WRONG_FRAME))
+        entry = self.program.source.module.entry
+        for parameter in entry.parameters:
+            self.bind_memory(parameter)
+        self.steps(self.program.steps)
+        self.results(entry.root)
+        f.ret(f.const("i32", 0))
+
+    def results(self, root: Instruction) -> None:
+        """Writes result leaves that are not in their place yet."""
+        for leaf, place in zip(self.where[root], self.buffers.results, strict=True):
+            if leaf is not None and place is not None and leaf.slice != place:
+                self.write(place, leaf)
+
+    # -- places ------------------------------------------------------------------------------------------
+
+    def bind(self, inst: Instruction, leaves: list[Leaf | None]) -> None:
+        self.where[inst] = leaves
+        if isinstance(inst.shape, Shape):
+            leaf = leaves[0]
+            assert leaf is not None
+            self.e.bind(inst, leaf.read)
+
+    def bind_memory(self, inst: Instruction) -> None:
+        """The value of `inst` is in its slices."""
+        leaves: list[Leaf | None] = []
+        for number, shape in enumerate(inst.shape.leaves()):
+            leaves.append(self.memory_leaf(inst, number, shape) if isinstance(shape, Shape) else None)
+        self.bind(inst, leaves)
+
+    def memory_leaf(self, inst: Instruction, number: int, shape: Shape) -> Leaf:
+        place = self.buffers.slice(inst, number)
+        array = self.array(place, shape)
+        return Leaf(shape, lambda index: array.load(index, 1), place)
+
+    def register_leaf(self, inst: Instruction) -> Leaf:
+        """An instruction whose elements are (or will be) registers: read through the element generators."""
+        shape = inst.shape
+        assert isinstance(shape, Shape)
+        return Leaf(shape, lambda index: self.e(inst, index))
+
+    def elements_of(self, leaf: Leaf) -> list[Value]:
+        return [leaf.read(index) for index in _indices(leaf.shape)]
+
+    def held(self, shape: Shape, elements: Sequence[Value]) -> Leaf:
+        """A leaf of known registers, in row-major order."""
+        table = dict(zip(_indices(shape), elements, strict=True))
+
+        def read(index: Indices) -> Value:
+            if all(isinstance(i, int) for i in index):
+                return table[index]  # type: ignore[index]
+            return self.e.pick(shape.dims, lambda at: (table[at],), index)[0]  # type: ignore[index]
+
+        return Leaf(shape, read)
+
+    def write(self, place: BufferSlice, leaf: Leaf) -> None:
+        """Puts a leaf's elements into a slice."""
+        if leaf.slice is None or leaf.shape.size <= TINY:
+            array = self.array(place, leaf.shape)
+            elements = self.elements_of(leaf)
+            for index, value in zip(_indices(leaf.shape), elements, strict=True):
+                array.store(index, value)
+        elif leaf.slice != place:
+            self.copy_bytes(self.pointer(place), self.pointer(leaf.slice), leaf.shape.byte_size)
+
+    def copy_bytes(self, target: Ssa, source: Ssa, count: int) -> None:
+        """Copies bytes between slices that do not overlap."""
+        f = self.f
+        width = min(self.target.vector_bytes, 64)
+        wide = f"<{width} x i8>"
+        whole = count // width * width
+        if whole:
+            with f.loop(0, whole, width) as loop:
+                value = f.load(wide, f.gep("i8", source, loop.index), 1)
+                f.store(value, f.gep("i8", target, loop.index), 1)
+        for at in range(whole, count):
+            offset = f.index(at)
+            f.store(f.load("i8", f.gep("i8", source, offset), 1), f.gep("i8", target, offset), 1)
+
+    def in_memory(self, inst: Instruction, number: int, place: BufferSlice) -> Ssa:
+        """The address of a leaf that a kernel reads; registers are written to `place` first."""
+        leaf = self.where[inst][number]
+        assert leaf is not None
+        if leaf.slice is not None:
+            return self.pointer(leaf.slice)
+        key = (inst, number)
+        region = self.spilled.get(key)
+        if region is None or not region.open:  # type: ignore[attr-defined]
+            self.write(place, leaf)
+            self.spilled[key] = self.f.region
+        return self.pointer(place)
+
+    # -- steps -------------------------------------------------------------------------------------------
+
+    def steps(self, steps: Sequence[Step]) -> None:
+        for step in steps:
+            STEPS[type(step)](self, step)
+
+    def scalar_step(self, step: ScalarStep) -> None:
+        for inst in step.source:
+            self.instruction(inst)
+
+    def instruction(self, inst: Instruction) -> None:
+        """A register instruction, or one that only passes values on."""
+        op = inst.op
+        if isinstance(op, FORWARDS) or (isinstance(op, Reshape) and self._is_memory(inst.operands[0])):
+            self.forward(inst)
+        elif isinstance(op, While):
+            self.while_(inst, lambda: self.region(op.condition), lambda: self.region(op.body), None)
+        elif isinstance(op, Conditional):
+            self.conditional(inst, [lambda c=c: self.region(c) for c in op.computations()])
+        elif isinstance(op, Call | Fusion):
+            (computation,) = op.computations()
+            self.call(inst, computation, lambda: self.region(computation))
+        elif isinstance(op, Scatter):
+            self.scatter(inst)
+        else:
+            self.compute(inst)
+
+    def _is_memory(self, inst: Instruction) -> bool:
+        leaf = self.where[inst][0]
+        return leaf is not None and leaf.is_memory
+
+    def compute(self, inst: Instruction) -> None:
+        """All elements of an instruction, here and now: what it reads may be overwritten later."""
+        shape = inst.shape
+        if isinstance(shape, Shape):
+            elements = [self.e(inst, index) for index in _indices(shape)]
+            self.bind(inst, [self.held(shape, elements)])
+            return
+        assert isinstance(shape, TupleShape)  # a variadic reduce or the like: leaves of equal dimensions
+        leaves = [s for s in shape.leaves() if isinstance(s, Shape)]
+        table = [self.e.all(inst, index) for index in _indices(leaves[0])]
+        self.bind(inst, [self.held(s, [row[n] for row in table]) for n, s in enumerate(leaves)])
+
+    def forward(self, inst: Instruction) -> None:
+        op = inst.op
+        if isinstance(op, Parameter):
+            if inst not in self.where:  # of a called computation: bound by its caller
+                raise AssertionError(f"{inst!r} is not bound")
+            return
+        if isinstance(op, Constant):
+            self.constant(inst)
+            return
+        if isinstance(op, Tuple):
+            self.where[inst] = [leaf for o in inst.operands for leaf in self.where[o]]
+            return
+        if isinstance(op, GetTupleElement):
+            self.bind_part(inst, op.index)
+            return
+        if not inst.operands or not (inst.shape.is_array or inst.shape.is_tuple):
+            self.where[inst] = [None for _ in inst.shape.leaves()]
+            return
+        source = self.where[inst.operands[0]]
+        if isinstance(inst.shape, Shape) and source[0] is not None and source[0].shape is not inst.shape:
+            self.reshaped(inst, source[0])
+        else:
+            self.bind(inst, list(source)) if isinstance(inst.shape, Shape) else self.where.update({inst: list(source)})
+
+    def reshaped(self, inst: Instruction, leaf: Leaf) -> None:
+        """The same bytes under another shape."""
+        shape = inst.shape
+        assert isinstance(shape, Shape)
+        if leaf.slice is not None:
+            array = self.array(leaf.slice, shape)
+            self.bind(inst, [Leaf(shape, lambda index: array.load(index, 1), leaf.slice)])
+        else:
+            self.bind(inst, [self.held(shape, self.elements_of(leaf))])
+
+    def constant(self, inst: Instruction) -> None:
+        leaves: list[Leaf | None] = []
+        for number, literal in enumerate(inst.op.literal.leaves()):  # type: ignore[attr-defined]
+            shape = literal.shape
+            if not isinstance(shape, Shape):
+                leaves.append(None)
+            elif shape.size <= TINY:
+                leaves.append(self.held(shape, [
+                    self.values.constant(shape.dtype, literal.array[index]) for index in _indices(shape)
+                ]))  # fmt: skip
+            else:
+                leaves.append(self.memory_leaf(inst, number, shape))
+        if isinstance(inst.shape, Shape):
+            self.bind(inst, leaves)
+        else:
+            self.where[inst] = leaves
+
+    def bind_part(self, inst: Instruction, index: int) -> None:
+        operand = inst.operands[0]
+        shape = operand.shape
+        assert isinstance(shape, TupleShape)
+        first = sum(_leaf_count(s) for s in shape.elements[:index])
+        part = self.where[operand][first : first + _leaf_count(shape.elements[index])]
+        if isinstance(inst.shape, Shape):
+            self.bind(inst, part)
+        else:
+            self.where[inst] = part
+
+    def region(self, computation: Computation) -> None:
+        """A computation that is all registers."""
+        for inst in schedule_of(computation):
+            self.instruction(inst)
+
+    # -- control -----------------------------------------------------------------------------------------
+
+    def loop_step(self, step: LoopStep) -> None:
+        self.while_(
+            step.source, lambda: self.steps(step.condition), lambda: self.steps(step.body), step.trip_count
+        )
+
+    def while_(
+        self, inst: Instruction, condition: Callable[[], None], body: Callable[[], None], trip_count: int | None
+    ) -> None:
+        op, f = inst.op, self.f
+        assert isinstance(op, While)
+        shapes = list(inst.shape.leaves())
+        init = self.where[inst.operands[0]]
+        small = [isinstance(s, Shape) and s.size <= TINY for s in shapes]
+        # Arrays lie where the loop has them; buffer assignment has put them there, or they are copied now.
+        places: list[BufferSlice | None] = []
+        for number, (leaf, is_small) in enumerate(zip(init, small, strict=True)):
+            place = None
+            if leaf is not None and not is_small:
+                place = self.buffers.slice(inst, number)
+                self.write(place, leaf)
+            places.append(place)
+        first = [self.elements_of(leaf) if ok and leaf is not None else [] for leaf, ok in zip(init, small, strict=True)]
+        parts = [p for elements in first for v in elements for p in v.parts]
+        with f.while_loop(parts) as loop:
+            leaves = self._carried(shapes, small, places, loop.carried)
+            self._bind_tree(op.condition.parameters[0], leaves)
+            condition()
+            root = op.condition.root
+            loop.test(self.e(root, ()).ssa)
+            if trip_count is None:
+                self.poll()
+            self._bind_tree(op.body.parameters[0], leaves)
+            body()
+            following = self.where[op.body.root]
+            new: list[Ssa] = []
+            for leaf, is_small, place in zip(following, small, places, strict=True):
+                if leaf is None:
+                    continue
+                if is_small:
+                    new.extend(p for v in self.elements_of(leaf) for p in v.parts)
+                else:
+                    assert place is not None
+                    self.write(place, leaf)
+            loop.yield_(new)
+        self._bind_tree(inst, self._carried(shapes, small, places, loop.results))
+
+    def _carried(
+        self, shapes: Sequence[AnyShape], small: Sequence[bool], places: Sequence[BufferSlice | None], parts: Sequence[Ssa]
+    ) -> list[Leaf | None]:
+        """The leaves of a loop's state, from the registers it carries and the slices it updates."""
+        rest = iter(parts)
+        leaves: list[Leaf | None] = []
+        for shape, is_small, place in zip(shapes, small, places, strict=True):
+            if not isinstance(shape, Shape):
+                leaves.append(None)
+            elif is_small:
+                elements = [
+                    Value(shape.dtype, 1, tuple(next(rest) for _ in register_types(shape.dtype, 1)))
+                    for _ in range(shape.size)
+                ]
+                leaves.append(self.held(shape, elements))
+            else:
+                assert place is not None
+                array = self.array(place, shape)
+                leaves.append(Leaf(shape, lambda index, array=array: array.load(index, 1), place))
+        return leaves
+
+    def _bind_tree(self, inst: Instruction, leaves: list[Leaf | None]) -> None:
+        if isinstance(inst.shape, Shape):
+            self.bind(inst, leaves)
+        else:
+            self.where[inst] = leaves
+
+    def branch_step(self, step: BranchStep) -> None:
+        self.conditional(step.source, [lambda b=b: self.steps(b) for b in step.branches])
+
+    def conditional(self, inst: Instruction, branches: Sequence[Callable[[], None]]) -> None:
+        computations = inst.op.computations()
+        shapes = list(inst.shape.leaves())
+        small = [isinstance(s, Shape) and s.size <= TINY for s in shapes]
+        places = [
+            self.buffers.slice(inst, n) if isinstance(s, Shape) and not ok else None
+            for n, (s, ok) in enumerate(zip(shapes, small, strict=True))
+        ]
+        selector = self.e(inst.operands[0], ())
+
+        def side(number: int) -> list[Ssa]:
+            computation = computations[number]
+            operand = inst.operands[number + 1]
+            self._bind_tree(computation.parameters[0], self.where[operand])
+            branches[number]()
+            parts: list[Ssa] = []
+            for leaf, ok, place in zip(self.where[computation.root], small, places, strict=True):
+                if leaf is None:
+                    continue
+                if ok:
+                    parts.extend(p for v in self.elements_of(leaf) for p in v.parts)
+                elif place is not None:
+                    self.write(place, leaf)
+            return parts
+
+        def choose(first: int, last: int) -> list[Ssa]:
+            """Code for branches first..last, picked by halving."""
+            if first == last:
+                return side(first)
+            middle = (first + last) // 2
+            if selector.dtype.is_pred:
+                condition = selector.ssa  # branch 0 is the true one
+            else:
+                condition = self.f.icmp("sle", position, self.f.const(position.type, middle))
+            branch = self.f.branch(condition)
+            with branch.then():
+                a = choose(first, middle)
+            with branch.otherwise():
+                b = choose(middle + 1, last)
+            return branch.merge(list(zip(a, b, strict=True)))
+
+        if not selector.dtype.is_pred:
+            # Out of range, negative included, means the last branch.
+            inside = self.e.in_range(Index(self.f, self.values.to_index(selector)), 0, len(computations))
+            last = self.f.index(len(computations) - 1)
+            known = self.values.to_index(selector)
+            position = self.f.select(inside.ssa, known, last) if isinstance(inside, Value) else (known if inside else last)
+        parts = choose(0, len(computations) - 1)
+        self._bind_tree(inst, self._carried(shapes, small, places, parts))
+
+    def call_step(self, step: CallStep) -> None:
+        (computation,) = step.source.op.computations()
+        self.call(step.source, computation, lambda: self.steps(step.body))
+
+    def call(self, inst: Instruction, computation: Computation, body: Callable[[], None]) -> None:
+        for parameter, operand in zip(computation.parameters, inst.operands, strict=True):
+            self._bind_tree(parameter, self.where[operand])
+        body()
+        self._bind_tree(inst, self.where[computation.root])
+
+    def poll(self) -> None:
+        """Leaves the program when it has been cancelled."""
+        f = self.f
+        flag = f.effect("i32", f"load volatile i32, ptr {self.field('cancel').text}, align 4")
+        f.guard(f.icmp("ne", flag, f.const("i32", 0)), flag)
+
+    # -- memory ------------------------------------------------------------------------------------------
+
+    def kernel_step(self, step: KernelStep) -> None:
+        f, inst = self.f, step.source
+        kernel = self.kernels[step.kernel]
+        pointers = [self.in_memory(o, 0, place) for o, place in zip(inst.operands, step.operands, strict=True)]
+        pointers += [self.pointer(place) for place in step.results]
+        if kernel.scratch_bytes:
+            offset = f.const("i64", self.program.scratch_offset)
+            pointers.append(f.gep("i8", self.field("workspace"), offset))
+        args = self.arguments(pointers)
+        for phase in kernel.source.plan.phases:
+            if phase.count == 0:
+                continue
+            self.run_phase(phase, args)
+        self.bind_memory(inst)
+
+    def arguments(self, pointers: Sequence[Ssa]) -> Ssa:
+        """An array of pointers on the stack; the same memory serves all calls, one after the other."""
+        f = self.f
+        args = f.stack("ptr", len(pointers))
+        for number, pointer in enumerate(pointers):
+            f.store(pointer, f.gep("ptr", args, f.const("i64", number)), 8)
+        return args
+
+    def run_phase(self, phase, args: Ssa) -> None:
+        f = self.f
+        frame = f.params["frame"]
+        if not phase.parallel:
+            zero, count = f.const("i64", 0), f.const("i64", phase.count)
+            f.call("i32", phase.symbol, (frame, args, zero, count), effect=True)
+            return
+        count, grain = f.const("i64", phase.count), f.const("i64", phase.grain)
+        kernel = Ssa(f"@{phase.symbol}", "ptr", None)
+        code = f.call_pointer("i32", self.field("parallel_for"), (frame, kernel, args, count, grain))
+        f.guard(f.icmp("ne", code, f.const("i32", 0)), code)
+
+    def store_step(self, step: StoreStep) -> None:
+        inst = step.source
+        operand, update, *starts = inst.operands
+        source = self.where[operand][0]
+        assert source is not None and source.slice is not None
+        if source.slice != step.target:
+            self.write(step.target, source)
+        shape, small = inst.shape, update.shape
+        begin = self.e.window_start(starts, shape.dims, small.dims)
+        elements = [self.e(update, index) for index in _indices(small)]
+        array = self.array(step.target, shape)
+        for index, value in zip(_indices(small), elements, strict=True):
+            array.store(tuple(s + i for s, i in zip(begin, index, strict=True)), value)
+        self.bind_memory(inst)
+
+    def scatter(self, inst: Instruction) -> None:
+        """A scatter into a small array in registers: each update goes, by comparison, to where it belongs."""
+        leaves = scatter_elements(self.e, inst)
+        shapes = [s for s in inst.shape.leaves() if isinstance(s, Shape)]
+        self._bind_tree(inst, [self.held(s, v) for s, v in zip(shapes, leaves, strict=True)])
+
+    def custom_call_step(self, step: CustomCallStep) -> None:
+        f, inst = self.f, step.source
+        operands: list[Ssa] = []
+        places = iter(step.operands)
+        for operand in inst.operands:
+            for number, shape in enumerate(operand.shape.leaves()):
+                if isinstance(shape, Shape):
+                    place = next(places)
+                    assert place is not None
+                    operands.append(self.in_memory(operand, number, place))
+        results = [self.pointer(place) for place in step.results if place is not None]
+        table = f.gep("ptr", self.field("functions"), f.const("i64", step.function))
+        function = f.load("ptr", table, 8, readonly=True)
+        ins, outs = f.stack("ptr", len(operands), slot=1), f.stack("ptr", len(results), slot=2)
+        for array, pointers in ((ins, operands), (outs, results)):
+            for number, pointer in enumerate(pointers):
+                f.store(pointer, f.gep("ptr", array, f.const("i64", number)), 8)
+        opaque = inst.extra.backend_config.encode()
+        text = self.text(opaque)
+        code = f.call_pointer(
+            "i32", function, (f.params["frame"], ins, outs, text, f.const("i64", len(opaque)))
+        )
+        f.guard(f.icmp("ne", code, f.const("i32", 0)), code)
+        self.bind_memory(inst)
+
+    def text(self, data: bytes) -> Ssa:
+        """The address of constant bytes, with a zero behind them."""
+        name = f"text{len(self.f.module.globals)}"
+        body = "".join(f"\\{byte:02X}" for byte in (*data, 0))
+        self.f.module.globals[name] = f'@{name} = private unnamed_addr constant [{len(data) + 1} x i8] c"{body}"'
+        return Ssa(f"@{name}", "ptr", None)
+
+
+STEPS: dict[type, Callable] = {
+    KernelStep: _Entry.kernel_step,
+    ScalarStep: _Entry.scalar_step,
+    StoreStep: _Entry.store_step,
+    LoopStep: _Entry.loop_step,
+    BranchStep: _Entry.branch_step,
+    CallStep: _Entry.call_step,
+    CustomCallStep: _Entry.custom_call_step,
+}
+
+
+def _leaf_count(shape: AnyShape) -> int:
+    return sum(1 for _ in shape.leaves())
+
+
+def _indices(shape: Shape) -> list[tuple[int, ...]]:
+    return list(itertools.product(*map(range, shape.dims)))

@@ -1,0 +1,74 @@
+"""A module that the interpreter runs, behind the interface of a compiled program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from axla.core.errors import InvalidArgument
+from axla.core.literal import Literal
+from axla.core.shape import AnyShape, Shape, TupleShape
+from axla.interpreter.evaluate import evaluate
+from axla.ir.graph import Module
+
+
+class InterpretedExecutable:
+    """Calls `evaluate`. Takes NumPy arrays (or what converts to them), gives NumPy arrays."""
+
+    def __init__(self, module: Module):
+        self.module = module
+        self.name = module.name
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Runs the program; arguments and result are nested as the program's parameters and result are."""
+        parameters = self.module.entry.parameters
+        if len(arguments) != len(parameters):
+            raise InvalidArgument(f"{self.name}: {len(arguments)} arguments, wanted {len(parameters)}")
+        literals = [
+            self._literal(argument, p.shape, p.name) for argument, p in zip(arguments, parameters, strict=True)
+        ]
+        return _arrays(evaluate(self.module, literals))
+
+    def execute(self, inputs: Iterable[Any], *, deadline: float | None = None) -> list[np.ndarray]:
+        """Runs the program on its parameter leaves; gives its result leaves."""
+        leaves = list(inputs)
+        parameters = self.module.entry.parameters
+        wanted = sum(1 for p in parameters for s in p.shape.leaves() if s.is_array)
+        if len(leaves) != wanted:
+            raise InvalidArgument(f"{self.name}: {len(leaves)} inputs, wanted {wanted}")
+        rest = iter(leaves)
+        literals = [self._tree(p.shape, rest, p.name) for p in parameters]
+        result = evaluate(self.module, literals, deadline=deadline)
+        return [leaf.array for leaf in result.leaves() if leaf.shape.is_array]
+
+    def _tree(self, shape: AnyShape, rest: Any, name: str) -> Literal:
+        if isinstance(shape, TupleShape):
+            parts = [self._tree(s, rest, f"{name}.{k}") for k, s in enumerate(shape.elements)]
+            return Literal(shape.logical, elements=parts)
+        if not isinstance(shape, Shape):
+            return Literal(shape)
+        return self._literal(next(rest), shape, name)
+
+    def _literal(self, argument: Any, shape: AnyShape, name: str) -> Literal:
+        if isinstance(shape, TupleShape):
+            if not isinstance(argument, tuple | list) or len(argument) != len(shape.elements):
+                raise InvalidArgument(f"{self.name}, parameter {name}: wanted a tuple of {len(shape.elements)}")
+            parts = [self._literal(a, s, name) for a, s in zip(argument, shape.elements, strict=True)]
+            return Literal(shape.logical, elements=parts)
+        if not isinstance(shape, Shape):
+            return Literal(shape)
+        array = np.asarray(argument)
+        if array.dtype != shape.dtype.numpy or array.shape != shape.dims:
+            found = f"{array.dtype}{list(array.shape)}"
+            raise InvalidArgument(
+                f"{self.name}, parameter {name}: found {found}, wanted {shape.logical.to_string(layout=False)}"
+            )
+        return Literal(shape.logical, array)
+
+
+def _arrays(literal: Literal) -> Any:
+    if literal.shape.is_tuple:
+        return tuple(_arrays(e) for e in literal.elements)
+    return literal.array if literal.shape.is_array else None
