@@ -85,6 +85,7 @@ class Dataflow:
     values: list[Value] = field(default_factory=list)
     leaves: dict[Instruction, tuple[Value | None, ...]] = field(default_factory=dict)  # None: a token
     edges: list[Edge] = field(default_factory=list)
+    groups: list[tuple[Value, ...]] = field(default_factory=list)  # values that are one place by definition
     parameters: list[Value | None] = field(default_factory=list)  # of the entry, by leaf
     results: list[Value | None] = field(default_factory=list)  # by leaf: what the entry's root holds
     slots: list[Value | None] = field(default_factory=list)  # by leaf: the value that stands for the result's memory
@@ -264,6 +265,7 @@ class _Walk:
             copy = self.value(inst, leaf, value.shape)
             copy.start = now - 1
             value.over = (copy,)
+            flow.groups.append((copy, value))
             flow.edges.append(Edge(Place.OPERAND, source, copy, inst, number, source_leaf, depth))
         if not in_place and not isinstance(op, Constant):
             for leaf, numbers in overwritable(inst).items():
@@ -324,6 +326,7 @@ class _Walk:
                 parameter.over, result.over = (copy,), (back,)
                 self.adopt(copy)
                 self.adopt(back)
+                flow.groups.append((copy, parameter, back, result))
                 flow.edges.append(Edge(Place.INIT, first, copy, inst, 0, n, depth))
                 flow.edges.append(Edge(Place.BACK, last, back, inst, -1, n, depth + 1))
         flow.leaves[inst] = tuple(results)
@@ -367,6 +370,7 @@ class _Walk:
             results.append(result)
             if result.is_tiny:
                 continue
+            flow.groups.append((*(c for _, _, copies in ends if (c := copies[n]) is not None), result))
             for branch, root, copies in ends:
                 copy, source = copies[n], root[n]
                 assert copy is not None and source is not None

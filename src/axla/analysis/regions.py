@@ -112,10 +112,10 @@ def _cost(inst: Instruction) -> int | None:
     cls = type(op)
     if not is_tiny_shape(inst.shape):
         return None
-    if op.side_effect:
-        return None
     if cls in _FREE:
         return 0
+    if op.side_effect:
+        return None
     shape = inst.shape
     size = shape.size if isinstance(shape, Shape) else sum(s.size for s in shape.leaves() if isinstance(s, Shape))
     if op.elementwise or cls in _PLAIN:

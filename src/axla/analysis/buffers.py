@@ -1,0 +1,169 @@
+"""Memory: gives every array of a scheduled module a slice of an allocation.
+
+The allocations are the leaves of the entry's parameters and results, one segment of constants and one workspace. Two arrays
+share bytes only if they are never live together. Needs what `copy-insertion` establishes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from axla.analysis.coalesce import Coalesced, PlaceOf, coalesce
+from axla.analysis.dataflow import Dataflow, Value, dataflow
+from axla.analysis.workspace import Interval, pack
+from axla.core.errors import InternalError
+from axla.core.literal import Literal
+from axla.core.shape import Shape
+from axla.hlo import Constant
+from axla.ir.graph import Instruction, Module
+from axla.ir.traverse import schedule_of
+from axla.program.program import ALIGNMENT, Allocation, AllocationKind, BufferSlice
+
+
+@dataclass(slots=True)
+class Buffers:
+    """Where every value lies.
+
+    Leaves count the arrays and tokens of a shape, depth first. A value of at most 16 elements that no kernel reads or writes
+    has no slice: it lives in registers only. A result of at most 16 elements may lie elsewhere than in its result's memory;
+    the entry stores it there at the end (compare `slice(root, leaf)` with `results[leaf]`).
+    """
+
+    module: Module
+    parameters: tuple[BufferSlice | None, ...]  # by leaf of the entry's parameters, in order; None: a token
+    results: tuple[BufferSlice | None, ...]  # by leaf of the entry's result
+    workspace_bytes: int
+    constants_bytes: int
+    constants: tuple[tuple[int, Literal], ...]  # (offset, literal): the contents of the constants segment
+    aliases: tuple[tuple[int, int], ...]  # (result leaf, parameter leaf) that are one memory
+    flow: Dataflow
+    _slices: dict[PlaceOf, BufferSlice] = field(repr=False)
+    _places: Coalesced = field(repr=False)
+
+    def slices(self, inst: Instruction) -> tuple[BufferSlice | None, ...]:
+        """The slice of every leaf of an instruction's result; None for tokens and for what lives in registers only."""
+        return tuple(None if v is None else self._slices.get(self._places.place(v)) for v in self.flow.leaves[inst])
+
+    def slice(self, inst: Instruction, leaf: int = 0) -> BufferSlice:
+        """The slice of one leaf; InternalError where there is none."""
+        value = self.flow.leaves[inst][leaf]
+        found = None if value is None else self._slices.get(self._places.place(value))
+        if found is None:
+            raise InternalError(f"{inst!r}, leaf {leaf}, has no place in memory")
+        return found
+
+    def same_value(self, a: Instruction, leaf_a: int, b: Instruction, leaf_b: int) -> bool:
+        """Whether two leaves are one value: passed on unchanged, not computed anew."""
+        first, second = self.flow.leaves[a][leaf_a], self.flow.leaves[b][leaf_b]
+        return first is not None and second is not None and _found(first) is _found(second)
+
+    def in_place(self, inst: Instruction) -> tuple[tuple[int, int], ...]:
+        """(result leaf, operand) pairs of an instruction that share memory."""
+        made = self.slices(inst)
+        found = []
+        for number, operand in enumerate(inst.operands):
+            for place in self.slices(operand):
+                found.extend((leaf, number) for leaf, out in enumerate(made) if out is not None and out == place)
+        return tuple(found)
+
+    def to_text(self) -> str:
+        """The assignment, one computation after the other, one instruction a line."""
+        lines = [f"buffers {self.module.name} {{"]
+        lines += [f"  parameter {n} {s}" for n, s in enumerate(self.parameters)]
+        lines += [f"  result {n} {s}" for n, s in enumerate(self.results)]
+        lines += [f"  constant at {offset}: {c.shape.to_string(layout=False)}" for offset, c in self.constants]
+        lines.append(f"  workspace {self.workspace_bytes} bytes, constants {self.constants_bytes} bytes")
+        for computation in self._computations():
+            lines.append(f"  {computation.name} {{")
+            for inst in schedule_of(computation):
+                places = [str(s) if s is not None else "-" for s in self.slices(inst)]
+                lines.append(f"    %{inst.name}: {', '.join(places)}")
+            lines.append("  }")
+        return "\n".join([*lines, "}"])
+
+    __str__ = to_text
+
+    def _computations(self) -> Iterator:
+        return iter(dict.fromkeys(inst.computation for inst in self.flow.time))
+
+
+def _found(value: Value) -> Value:
+    from axla.analysis.dataflow import find
+
+    return find(value)
+
+
+def assign_buffers(module: Module) -> Buffers:
+    """Gives every array a slice of an allocation; two arrays share bytes only if they are never live together."""
+    flow = dataflow(module)
+    places = coalesce(flow)
+    if places.failed:
+        edge = places.failed[0]
+        raise InternalError(f"buffers: a copy is missing at {edge.at!r}, leaf {edge.leaf} ({edge.place.name}); copy-insertion first")
+    slices: dict[PlaceOf, BufferSlice] = {}
+    parameters = tuple(None if v is None else _parameter(n, v, places) for n, v in enumerate(flow.parameters))
+    results = tuple(None if v is None else _result(n, v, places) for n, v in enumerate(flow.slots))
+    constants: dict[Literal, int] = {}
+    constant_places: list[tuple[PlaceOf, Literal]] = []
+    work: list[PlaceOf] = []
+    for place in places.places():
+        if place.parameter >= 0:
+            slices[place] = parameters[place.parameter]  # type: ignore[assignment]
+        elif place.result >= 0:
+            slices[place] = results[place.result]  # type: ignore[assignment]
+        elif not place.in_memory:
+            continue
+        elif place.constant:
+            literal = _literal(place.values[0])
+            constants.setdefault(literal, 0)
+            constant_places.append((place, literal))
+        else:
+            work.append(place)
+    offset = 0
+    for literal in constants:
+        constants[literal] = offset
+        offset += aligned(_bytes(literal))
+    segment = Allocation(AllocationKind.CONSTANTS, 0, offset, writable=False)
+    for place, literal in constant_places:
+        slices[place] = BufferSlice(segment, constants[literal], _bytes(literal))
+    offsets, total = pack([Interval(p.start, p.end, aligned(p.size)) for p in work])
+    workspace = Allocation(AllocationKind.WORKSPACE, 0, total)
+    for place, start in zip(work, offsets, strict=True):
+        slices[place] = BufferSlice(workspace, start, place.size)
+    return Buffers(
+        module, parameters, results, total, offset, tuple((o, c) for c, o in constants.items()),
+        tuple(places.donated.items()), flow, slices, places,
+    )  # fmt: skip
+
+
+def aligned(size: int) -> int:
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+def _parameter(leaf: int, value: Value, places: Coalesced) -> BufferSlice:
+    place = places.place(value)
+    size = value.shape.byte_size
+    return BufferSlice(Allocation(AllocationKind.PARAMETER, leaf, size, place.writable, place.result), 0, size)
+
+
+def _result(leaf: int, slot: Value, places: Coalesced) -> BufferSlice:
+    place = places.place(slot)
+    size = slot.shape.byte_size
+    if place.parameter >= 0:  # one memory, named by the parameter
+        return BufferSlice(Allocation(AllocationKind.PARAMETER, place.parameter, size, True, leaf), 0, size)
+    return BufferSlice(Allocation(AllocationKind.RESULT, leaf, size), 0, size)
+
+
+def _bytes(literal: Literal) -> int:
+    assert isinstance(literal.shape, Shape)
+    return literal.shape.byte_size
+
+
+def _literal(value: Value) -> Literal:
+    op = value.inst.op
+    assert isinstance(op, Constant)
+    literal = list(op.literal.leaves())[value.leaf]
+    shape = literal.shape
+    # Equal contents in another layout are the same bytes here: a literal's array is logical and row-major.
+    return literal if shape.logical is shape else Literal(shape.logical, literal.array)

@@ -1,0 +1,204 @@
+"""Puts values into places: which values share one piece of memory because an edge joins them.
+
+A place holds values that are never live together. Edges are tried in an order that leaves the copies that cannot be avoided
+where they run least often; what cannot be joined is in `failed`, and needs a real copy.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from dataclasses import dataclass, field
+
+from axla.analysis.dataflow import Dataflow, Edge, Value, find
+from axla.core.errors import InvalidArgument
+from axla.core.shape import AnyShape, TupleShape
+from axla.ir.graph import Module
+from axla.ir.structure import Constant
+from axla.hlo import Copy
+
+
+class PlaceOf:
+    """One piece of memory: its values by start, and what memory it must be."""
+
+    __slots__ = ("values", "size", "parameter", "result", "constant", "merged", "writable")
+
+    def __init__(self, value: Value):
+        self.values: list[Value] = [value]
+        self.size = value.shape.byte_size
+        self.parameter = -1  # leaf of the parameters
+        self.result = -1  # leaf of the results
+        self.constant = False
+        self.writable = True
+        self.merged: PlaceOf | None = None
+
+    @property
+    def start(self) -> int:
+        return self.values[0].start
+
+    @property
+    def end(self) -> int:
+        return max(v.end for v in self.values)
+
+    @property
+    def in_memory(self) -> bool:
+        return any(v.in_memory for v in self.values)
+
+
+@dataclass(slots=True)
+class Coalesced:
+    flow: Dataflow
+    of: dict[Value, PlaceOf]
+    failed: list[Edge] = field(default_factory=list)
+    donated: dict[int, int] = field(default_factory=dict)  # result leaf -> parameter leaf
+
+    def place(self, value: Value) -> PlaceOf:
+        return root_of(self.of[find(value)])
+
+    def places(self) -> list[PlaceOf]:
+        """Every place, by its first definition."""
+        found = dict.fromkeys(root_of(p) for p in self.of.values())
+        return sorted(found, key=lambda p: (p.start, p.values[0].number))
+
+
+def root_of(place: PlaceOf) -> PlaceOf:
+    while place.merged is not None:
+        if place.merged.merged is not None:
+            place.merged = place.merged.merged
+        place = place.merged
+    return place
+
+
+def coalesce(flow: Dataflow) -> Coalesced:
+    """Joins what can be joined."""
+    done = Coalesced(flow, {v: PlaceOf(v) for v in flow.values if v.same_as is None})
+    _fix_memory(done)
+    for group in flow.groups:
+        for value in group[1:]:
+            _merge(done.place(group[0]), done.place(value))
+    order = sorted(range(len(flow.edges)), key=lambda n: (*_rank(flow.edges[n]), n))
+    for number in order:
+        edge = flow.edges[number]
+        joined = try_join(done.place(edge.source), done.place(edge.target))
+        if not joined and not edge.target.is_tiny:
+            done.failed.append(edge)
+    for value in flow.values:  # not needed, but saves memory and traffic
+        if value.over and value.same_as is None:
+            for other in value.over:
+                if find(other).end == value.start and try_join(done.place(other), done.place(value)):
+                    break
+    return done
+
+
+def _rank(edge: Edge) -> tuple[int, int]:
+    # A copy that copy insertion made has nothing else to do than to be joined; after it, inner loops first.
+    return (0 if isinstance(find(edge.source).inst.op, Copy) else 1, -edge.depth)
+
+
+def _fix_memory(done: Coalesced) -> None:
+    """Says which places are parameters, results and constants, and joins donated parameters with their results."""
+    flow = done.flow
+    for leaf, value in enumerate(flow.parameters):
+        if value is not None:
+            place = done.place(value)
+            place.parameter, place.writable = leaf, False
+    for leaf, slot in enumerate(flow.slots):
+        if slot is not None:
+            done.place(slot).result = leaf
+    for value, place in done.of.items():
+        if isinstance(value.inst.op, Constant):
+            place.constant, place.writable = True, False
+    for result, parameter in alias_leaves(flow.module):
+        source, slot = flow.parameters[parameter], flow.slots[result]
+        if source is not None and slot is not None:
+            done.donated[result] = parameter
+            place = done.place(source)
+            place.writable = True
+            _merge(place, done.place(slot))
+
+
+def alias_leaves(module: Module) -> list[tuple[int, int]]:
+    """The module's input_output_alias as pairs (result leaf, parameter leaf), those of unequal size left out."""
+    entry = module.entry
+    starts = [0]
+    for parameter in entry.parameters:
+        starts.append(starts[-1] + sum(1 for _ in parameter.shape.leaves()))
+    found: dict[int, int] = {}
+    for alias in module.config.aliases:
+        if not 0 <= alias.parameter < len(entry.parameters):
+            raise InvalidArgument(f"input_output_alias: there is no parameter {alias.parameter}")
+        result = leaf_number(entry.root.shape, alias.output, "input_output_alias: result")
+        parameter = entry.parameters[alias.parameter]
+        leaf = leaf_number(parameter.shape, alias.index, f"input_output_alias: parameter {alias.parameter}")
+        sizes = [getattr(list(s.leaves())[n], "byte_size", -1) for s, n in ((entry.root.shape, result), (parameter.shape, leaf))]
+        if sizes[0] == sizes[1] and result not in found and starts[alias.parameter] + leaf not in found.values():
+            found[result] = starts[alias.parameter] + leaf
+        elif alias.must:
+            raise InvalidArgument(f"input_output_alias: result {alias.output} cannot lie in parameter {alias.parameter}")
+    return list(found.items())
+
+
+def leaf_number(shape: AnyShape, index: tuple[int, ...], what: str) -> int:
+    """The number of the leaf at a tuple index; InvalidArgument when there is none."""
+    first = 0
+    for i in index:
+        if not isinstance(shape, TupleShape) or not 0 <= i < len(shape.elements):
+            raise InvalidArgument(f"{what} has no element {index}")
+        first += sum(sum(1 for _ in s.leaves()) for s in shape.elements[:i])
+        shape = shape.elements[i]
+    if isinstance(shape, TupleShape):
+        raise InvalidArgument(f"{what}{index} is a tuple; an array is wanted")
+    return first
+
+
+def try_join(a: PlaceOf, b: PlaceOf) -> bool:
+    """Makes two places one if no two of their values are live together and both can be the same memory."""
+    if a is b:
+        return True
+    if a.size != b.size or not (a.writable and b.writable):
+        return False
+    if a.parameter >= 0 and b.parameter >= 0 or a.result >= 0 and b.result >= 0:
+        return False
+    # A place that is both a parameter and a result is so by donation; no other combination has one address.
+    if (a.parameter >= 0 and b.result >= 0) or (b.parameter >= 0 and a.result >= 0):
+        return False
+    if len(a.values) > len(b.values):
+        a, b = b, a
+    if any(_in_the_way(value, b.values) for value in a.values):
+        return False
+    _merge(b, a)
+    return True
+
+
+def _start(value: Value) -> int:
+    return value.start
+
+
+def _in_the_way(value: Value, values: list[Value]) -> bool:
+    """Whether a value is live together with one of `values`, which are sorted and never live together themselves."""
+    at = bisect_left(values, value.start, key=_start)
+    for other in values[max(0, at - 2) : at]:
+        if other.end > value.start or other.end == value.start and not _may_overwrite(value, other):
+            return True
+    for number in range(at, len(values)):
+        other = values[number]
+        if other.start > value.end:
+            break
+        if other.start < value.end or not _may_overwrite(other, value):
+            return True
+    return False
+
+
+def _may_overwrite(new: Value, old: Value) -> bool:
+    return new.start == old.end and any(find(v) is old for v in new.over)
+
+
+def _merge(into: PlaceOf, other: PlaceOf) -> None:
+    if into is other:
+        return
+    for value in other.values:
+        insort(into.values, value, key=_start)
+    other.merged = into
+    other.values = []
+    into.parameter = max(into.parameter, other.parameter)
+    into.result = max(into.result, other.result)
+    into.constant = into.constant or other.constant

@@ -1,0 +1,211 @@
+"""Proves a buffer assignment right by playing it: no instruction may read memory that holds something else by then.
+
+Runs every loop zero and two times and every branch, and remembers for each slice of memory which value was written last.
+Knows nothing of live ranges. For tests: its time grows with the square of the number of slices in use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from axla.analysis.buffers import Buffers
+from axla.analysis.dataflow import in_place_operands, leaf_count
+from axla.analysis.inplace import overwritable
+from axla.analysis.regions import TINY, is_tiny, is_tiny_store
+from axla.core.errors import InternalError
+from axla.core.shape import Shape, TupleShape
+from axla.hlo import (
+    AddDependency, AfterAll, Bitcast, Call, Conditional, Constant, GetTupleElement, OptBarrier, Parameter, Reshape, Tuple,
+    While,
+)  # fmt: skip
+from axla.ir.graph import Computation, Instruction
+from axla.ir.traverse import schedule_of
+from axla.program.program import AllocationKind, BufferSlice
+
+Tag = int
+
+
+def check(buffers: Buffers) -> None:
+    """Raises InternalError naming the first instruction that would read or write the wrong memory."""
+    _Play(buffers).run()
+
+
+class _Play:
+    def __init__(self, buffers: Buffers):
+        self.buffers = buffers
+        self.memory: list[tuple[BufferSlice, Tag]] = []
+        self.tags: dict[Instruction, tuple[Tag, ...]] = {}
+        self.next = 0
+
+    def run(self) -> None:
+        buffers, entry = self.buffers, self.buffers.module.entry
+        self._distinct_results()
+        for parameter in entry.parameters:
+            self.tags[parameter] = self.new(parameter)
+            for place, tag in zip(buffers.slices(parameter), self.tags[parameter], strict=True):
+                if place is not None:
+                    self.memory.append((place, tag))
+        stack = [self.computation(entry)]
+        while stack:
+            nested = next(stack[-1], None)
+            if nested is None:
+                stack.pop()
+            else:
+                stack.append(nested)
+        for leaf, shape in enumerate(entry.root.shape.leaves()):
+            if isinstance(shape, Shape) and shape.size > TINY:
+                place = buffers.results[leaf]
+                assert place is not None
+                self.read(entry.root, place, self.tags[entry.root][leaf], "the result")
+
+    def _distinct_results(self) -> None:
+        results = [r for r in self.buffers.results if r is not None and r.size]
+        for n, one in enumerate(results):
+            if any(one.overlaps(other) for other in results[:n]):
+                raise InternalError(f"buffers: two results share {one}")
+
+    def new(self, inst: Instruction) -> tuple[Tag, ...]:
+        count = leaf_count(inst.shape)
+        self.next += count
+        return tuple(range(self.next - count, self.next))
+
+    def computation(self, computation: Computation) -> Iterator[Iterator]:
+        tags = self.tags
+        for inst in schedule_of(computation):
+            op = inst.op
+            cls = type(op)
+            if cls is Parameter:
+                continue
+            if cls is Tuple:
+                tags[inst] = tuple(t for o in inst.operands for t in tags[o])
+            elif cls is GetTupleElement:
+                tuple_ = inst.operands[0].shape
+                assert isinstance(tuple_, TupleShape)
+                first = sum(leaf_count(s) for s in tuple_.elements[: op.index])
+                tags[inst] = tags[inst.operands[0]][first : first + leaf_count(inst.shape)]
+            elif cls in (OptBarrier, AddDependency) or cls in (Reshape, Bitcast) and self._same_bytes(inst):
+                tags[inst] = tags[inst.operands[0]]
+            elif cls is AfterAll:
+                tags[inst] = self.new(inst)
+            elif cls is While:
+                yield from self.loop(inst)
+            elif cls is Conditional:
+                yield from self.conditional(inst)
+            elif cls is Call:
+                for parameter, operand in zip(op.to_apply.parameters, inst.operands, strict=True):
+                    tags[parameter] = tags[operand]
+                yield self.computation(op.to_apply)
+                tags[inst] = tags[op.to_apply.root]
+            else:
+                self.plain(inst)
+
+    def _same_bytes(self, inst: Instruction) -> bool:
+        of, to = inst.operands[0].shape, inst.shape
+        return not isinstance(of, Shape) or not isinstance(to, Shape) or of.byte_size == to.byte_size
+
+    def read(self, inst: Instruction, place: BufferSlice, tag: Tag, what: str) -> None:
+        if place.size and (place, tag) not in self.memory:
+            held = [t for s, t in self.memory if s.overlaps(place)]
+            raise InternalError(f"buffers: {inst!r} finds {held} and not {tag} in {place} ({what})")
+
+    def write(self, inst: Instruction, place: BufferSlice, tag: Tag) -> None:
+        kind = place.allocation.kind
+        if kind is AllocationKind.CONSTANTS or kind is AllocationKind.PARAMETER and not place.allocation.writable:
+            raise InternalError(f"buffers: {inst!r} writes {place}, which is read only")
+        self.memory = [(s, t) for s, t in self.memory if not s.overlaps(place)]
+        self.memory.append((place, tag))
+
+    def plain(self, inst: Instruction) -> None:
+        buffers = self.buffers
+        made = self.tags[inst] = self.new(inst)
+        outputs = buffers.slices(inst)
+        if isinstance(inst.op, Constant):
+            self.memory.extend((s, t) for s, t in zip(outputs, made, strict=True) if s is not None)
+            return
+        self.read_operands(inst)
+        if not is_tiny(inst) and not is_tiny_store(inst):
+            self.check_overlap(inst, outputs)
+        for leaf, (number, source) in in_place_operands(inst).items():
+            place = outputs[leaf]
+            if place is not None and place != buffers.slices(inst.operands[number])[source] and not is_tiny(inst):
+                raise InternalError(f"buffers: {inst!r} must be in place, found {place}")
+        for place, tag in zip(outputs, made, strict=True):
+            if place is not None:
+                self.write(inst, place, tag)
+
+    def read_operands(self, inst: Instruction) -> None:
+        for operand in inst.operands:
+            shapes = operand.shape.leaves()
+            for shape, place, tag in zip(shapes, self.buffers.slices(operand), self.tags[operand], strict=True):
+                in_registers = isinstance(shape, Shape) and shape.size <= TINY and (is_tiny(inst) or is_tiny_store(inst))
+                if place is not None and not in_registers:
+                    self.read(inst, place, tag, f"operand %{operand.name}")
+
+    def check_overlap(self, inst: Instruction, outputs: Sequence[BufferSlice | None]) -> None:
+        """A kernel may write over an operand only exactly, and only where it reads it element by element."""
+        forced = {(leaf, number) for leaf, (number, _) in in_place_operands(inst).items()}
+        allowed = {(leaf, number) for leaf, numbers in overwritable(inst).items() for number in numbers}
+        for leaf, out in enumerate(outputs):
+            if out is None or not out.size:
+                continue
+            for number, operand in enumerate(inst.operands):
+                for place in self.buffers.slices(operand):
+                    if place is None or not place.overlaps(out):
+                        continue
+                    if place != out or (leaf, number) not in forced | allowed:
+                        raise InternalError(f"buffers: {inst!r} overwrites operand {number} in {place} with {out}")
+            if any(other is not None and n != leaf and out.overlaps(other) for n, other in enumerate(outputs)):
+                raise InternalError(f"buffers: two results of {inst!r} share {out}")
+
+    def store_registers(self, inst: Instruction, like: Instruction) -> None:
+        """What lives in registers is written to its slot where it is defined."""
+        for shape, place, tag in zip(like.shape.leaves(), self.buffers.slices(inst), self.tags[inst], strict=True):
+            if isinstance(shape, Shape) and shape.size <= TINY and place is not None and (place, tag) not in self.memory:
+                self.write(inst, place, tag)
+
+    def expect(self, inst: Instruction, what: str) -> None:
+        """All arrays of a value that crosses a border are in its slices."""
+        for shape, place, tag in zip(inst.shape.leaves(), self.buffers.slices(inst), self.tags[inst], strict=True):
+            if place is not None and isinstance(shape, Shape) and shape.size > TINY:
+                self.read(inst, place, tag, what)
+
+    def loop(self, inst: Instruction) -> Iterator[Iterator]:
+        op, tags = inst.op, self.tags
+        assert isinstance(op, While)
+        state = tags[inst.operands[0]]
+        for trip in range(3):
+            for computation in (op.condition, op.body):
+                parameter = computation.parameters[0]
+                tags[parameter] = state
+                self.expect(parameter, f"loop, trip {trip}")
+                self.store_registers(parameter, inst)
+                if computation is op.condition:
+                    yield self.computation(computation)
+                    tags[inst] = state
+                    self.expect(inst, f"loop result after trip {trip}")
+                elif trip < 2:
+                    yield self.computation(computation)
+                    state = tags[computation.root]
+        self.store_registers(inst, inst)
+
+    def conditional(self, inst: Instruction) -> Iterator[Iterator]:
+        op, tags = inst.op, self.tags
+        assert isinstance(op, Conditional)
+        before = self.memory
+        ends: list[list[tuple[BufferSlice, Tag]]] = []
+        for branch, operand in zip(op.branches, inst.operands[1:], strict=True):
+            self.memory = list(before)
+            tags[branch.parameters[0]] = tags[operand]
+            yield self.computation(branch)
+            tags[inst] = tags[branch.root]
+            self.expect(inst, f"branch {branch.name}")
+            ends.append(self.memory)
+        # From here on a result is known by one name, whichever branch ran, unless all branches pass on one value.
+        roots = [tags[b.root] for b in op.branches]
+        made = self.new(inst)
+        tags[inst] = tuple(r[0] if len(set(r)) == 1 else new for *r, new in zip(*roots, made, strict=True))
+        for place, tag, new in zip(self.buffers.slices(inst), tags[inst], made, strict=True):
+            if place is not None and tag == new:
+                ends = [[*((s, t) for s, t in end if not s.overlaps(place)), (place, new)] for end in ends]
+        self.memory = [item for item in ends[0] if all(item in end for end in ends[1:])]
+        self.store_registers(inst, inst)

@@ -1,0 +1,238 @@
+"""Layout normalization: afterwards every value inside of a module has the default layout.
+
+A layout says where bytes lie, not what values mean. The entry keeps its layouts in `config.entry_layout`; inside, an array
+that comes or goes in another order is a default-layout array of permuted dimensions next to a transpose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from axla.core.errors import UnsupportedError
+from axla.core.shape import AnyShape, Layout, ProgramShape, Shape, TupleShape
+from axla.hlo import Bitcast, BitcastConvert, Constant, Copy, CustomCall, Reshape, Transpose, Tuple
+from axla.ir.graph import NO_EXTRA, Computation, Extra, Instruction, Module
+from axla.ir.traverse import post_order
+from axla.passes.schedule.copies import assemble, explode
+
+
+def layout_normalization(module: Module) -> None:
+    """Gives every value the default layout; arrays that cross the entry's border in another one are transposed there."""
+    entry = module.entry
+    if module.config.entry_layout is None:
+        module.set_config(entry_layout=entry.program_shape)
+    boundary = module.config.entry_layout
+    assert boundary is not None
+    for parameter, shape in zip(entry.parameters, boundary.parameters, strict=True):
+        for leaf in shape.leaves():
+            check_layout(leaf, f"parameter {parameter.name}")
+    for leaf in boundary.result.leaves():
+        check_layout(leaf, "the result")
+    for computation in module.computations:
+        _normalize(computation)
+    _enter(entry, boundary)
+    _leave(entry, boundary)
+
+
+def is_plain(module: Module) -> bool:
+    """Whether every value of a module has the default layout."""
+    return all(i.shape.logical is i.shape for c in module.computations for i in c.instructions)
+
+
+def check_layout(shape: AnyShape, what: str) -> None:
+    """UnsupportedError for an array whose bytes do not lie densely in some order of its dimensions."""
+    if not isinstance(shape, Shape):
+        return
+    layout = shape.layout
+    physical = physical_dims(shape)
+    dense = not layout.split_configs and not layout.dim_types and not layout.physical_shape and not layout.metadata_prefix
+    dense = dense and shape.size % max(1, layout.tail_padding) == 0
+    if layout.tiles:
+        tile = layout.tiles[0]
+        at = len(physical) - len(tile)
+        dense = dense and len(layout.tiles) == 1 and at >= 0 and bool(tile) and None not in tile
+        dense = dense and tuple(tile[1:]) == physical[at + 1 :] and physical[at] % (tile[0] or 1) == 0
+    if not dense:
+        raise UnsupportedError(
+            f"{what}: the layout of {shape} is not supported on cpu: its bytes are tiled or padded; "
+            f"{shape.with_layout(Layout(layout.minor_to_major))} would work"
+        )
+
+
+def major_to_minor(shape: Shape) -> tuple[int, ...]:
+    return tuple(reversed(shape.layout.minor_to_major))
+
+
+def physical_dims(shape: Shape) -> tuple[int, ...]:
+    """The sizes in the order in which they lie in memory, major first."""
+    return tuple(shape.dims[d] for d in major_to_minor(shape))
+
+
+def physical_shape(shape: AnyShape) -> AnyShape:
+    """The default-layout shape with the same bytes."""
+    if isinstance(shape, TupleShape):
+        return TupleShape([physical_shape(s) for s in shape.elements])
+    if not isinstance(shape, Shape):
+        return shape
+    order = major_to_minor(shape)
+    return Shape(shape.dtype, [shape.dims[d] for d in order], [shape.dynamic[d] for d in order])
+
+
+def _location(inst: Instruction) -> Extra:
+    return inst.extra if inst.extra is NO_EXTRA else Extra(location=inst.extra.location)
+
+
+def to_physical(inst: Instruction, shape: Shape) -> Instruction:
+    """The bytes of `inst` as they lie in the layout of `shape`, as a default-layout array."""
+    order = major_to_minor(shape)
+    if order == tuple(range(shape.rank)):
+        return inst
+    return inst.computation.add(Transpose(order), [inst], extra=_location(inst))
+
+
+def to_logical(inst: Instruction, shape: Shape) -> Instruction:
+    """The inverse: the array of `shape.dims` whose bytes in that layout are those of `inst`."""
+    order = major_to_minor(shape)
+    if order == tuple(range(shape.rank)):
+        return inst
+    inverse = sorted(range(len(order)), key=order.__getitem__)
+    return inst.computation.add(Transpose(tuple(inverse)), [inst], extra=_location(inst))
+
+
+def _normalize(computation: Computation) -> None:
+    """Drops layouts inside of a computation; turns bitcasts into ops on values; removes copies."""
+    order = post_order(computation)
+    old = {inst: inst.shape for inst in order}
+    for inst in order:
+        op = inst.op
+        if isinstance(op, CustomCall):
+            _check_custom_call(inst, op)
+        if inst.shape is not inst.shape.logical:
+            computation.set_shape(inst, inst.shape.logical)
+        if isinstance(op, Constant) and op.literal.shape is not op.literal.shape.logical:
+            _normalize_constant(computation, inst)
+    for inst in order:
+        if isinstance(inst.op, Bitcast):
+            new = _bitcast(inst, old[inst.operands[0]], old[inst])
+        elif isinstance(inst.op, Copy):
+            new = inst.operands[0]
+        else:
+            continue
+        old.setdefault(new, old[inst])
+        computation.replace(inst, new)
+        _forget_control(inst, new)
+        computation.remove(inst)
+
+
+def _forget_control(inst: Instruction, new: Instruction) -> None:
+    """Whoever had to wait for a removed instruction waits for what it waited for, and for its stand-in."""
+    for other in list(inst.computation.instructions):
+        before = other.extra.control_predecessors
+        if inst in before:
+            after = dict.fromkeys((*(p for p in before if p is not inst), new, *inst.extra.control_predecessors))
+            after.pop(other, None)
+            other.computation.set_extra(other, replace(other.extra, control_predecessors=tuple(after)))
+
+
+def _normalize_constant(computation: Computation, inst: Instruction) -> None:
+    from axla.core.literal import Literal
+
+    op = inst.op
+    assert isinstance(op, Constant)
+    literal = op.literal
+    if isinstance(literal.shape, Shape):
+        plain = Literal(literal.shape.logical, literal.array)
+        computation.set_op(inst, Constant(plain.shape, plain))
+
+
+def _check_custom_call(inst: Instruction, op: CustomCall) -> None:
+    shapes = [inst.shape, *(o.shape for o in inst.operands), *(op.operand_layout_constraints or ())]
+    for shape in shapes:
+        for leaf in shape.leaves():
+            if isinstance(leaf, Shape) and not leaf.layout.is_descending:
+                raise UnsupportedError(
+                    f"custom-call {op.custom_call_target!r} ({inst.name}) wants the layout of {leaf}; "
+                    f"only default layouts are passed to custom calls on cpu"
+                )
+
+
+def _bitcast(inst: Instruction, of: AnyShape, to: AnyShape) -> Instruction:
+    """A bitcast as an op on values, given the layouts of both sides."""
+    source = inst.operands[0]
+    if not isinstance(of, Shape) or not isinstance(to, Shape):
+        if of.logical is to.logical:
+            return source
+        raise UnsupportedError(f"{inst!r}: a bitcast of {of} to {to} is not supported on cpu; both must be arrays")
+    for shape in (of, to):
+        check_layout(shape, f"%{inst.name}")
+    if of.dtype.is_complex is not to.dtype.is_complex:
+        raise UnsupportedError(f"{inst!r}: a bitcast between complex and other types is not supported on cpu")
+    value = to_physical(source, of)
+    value = reinterpret(value, Shape(to.dtype, physical_dims(to)))
+    return to_logical(value, to)
+
+
+def reinterpret(value: Instruction, to: Shape) -> Instruction:
+    """The bits of a default-layout array as those of another."""
+    of = value.shape
+    assert isinstance(of, Shape)
+    if of.dtype is not to.dtype:
+        wide, narrow = of.dtype.bits, to.dtype.bits
+        if wide >= narrow:
+            dims = (*of.dims, wide // narrow) if wide > narrow else of.dims
+        else:
+            parts = narrow // wide
+            value = reshaped(value, (of.size // parts, parts))
+            dims = (of.size // parts,)
+        value = value.computation.add(BitcastConvert(Shape(to.dtype, dims)), [value], extra=_location(value))
+    return reshaped(value, to.dims)
+
+
+def reshaped(value: Instruction, dims: Sequence[int]) -> Instruction:
+    shape = value.shape
+    assert isinstance(shape, Shape)
+    if shape.dims == tuple(dims):
+        return value
+    return value.computation.add(Reshape(Shape(shape.dtype, dims)), [value], extra=_location(value))
+
+
+def _enter(entry: Computation, boundary: ProgramShape) -> None:
+    """Parameters become arrays of the sizes in which they lie."""
+    for parameter, shape in zip(entry.parameters, boundary.parameters, strict=True):
+        plain = physical_shape(shape)
+        if plain is shape.logical:
+            continue
+        users = tuple(parameter.users)
+        was_root = entry.root is parameter
+        logical = parameter.shape
+        entry.set_shape(parameter, plain)
+        made: list[Instruction] = []
+        wanted = list(shape.leaves())
+        leaves = [
+            to_logical(leaf, s) if isinstance(s, Shape) else leaf
+            for leaf, s in zip(explode(parameter, made), wanted, strict=True)
+        ]
+        new = assemble(entry, logical, leaves, made)
+        for user in users:
+            for number, operand in enumerate(user.operands):
+                if operand is parameter:
+                    entry.set_operand(user, number, new)
+        if was_root:
+            entry.set_root(new)
+
+
+def _leave(entry: Computation, boundary: ProgramShape) -> None:
+    """The result becomes an array of the sizes in which it lies."""
+    if physical_shape(boundary.result) is boundary.result.logical:
+        return
+    made: list[Instruction] = []
+    wanted = list(boundary.result.leaves())
+    leaves = [
+        to_physical(leaf, s) if isinstance(s, Shape) else leaf
+        for leaf, s in zip(explode(entry.root, made), wanted, strict=True)
+    ]
+    old = entry.root
+    entry.set_root(assemble(entry, physical_shape(boundary.result), leaves, made))
+    if isinstance(old.op, Tuple) and not old.users:
+        entry.remove(old)

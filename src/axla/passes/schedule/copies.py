@@ -1,0 +1,184 @@
+"""Copy insertion: after it, everything that must be in place can be.
+
+A loop keeps each carried array in one place, updates write in place, results are written where they belong. Where two
+values that are needed at the same time would have one place, a copy goes in, as far out of loops as it can. Keeps the
+schedule, with the copies in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from axla.analysis.coalesce import Coalesced, coalesce
+from axla.analysis.dataflow import Edge, Place, dataflow
+from axla.core.errors import InternalError
+from axla.core.shape import AnyShape, TupleShape
+from axla.hlo import Copy, GetTupleElement, Tuple, While
+from axla.ir.graph import Computation, Instruction, Module
+from axla.ir.traverse import schedule_of
+from axla.passes.schedule.order import running_computations
+
+ROUNDS = 4  # the first makes the copies; the second finds that they suffice
+
+
+def copy_insertion(module: Module) -> None:
+    """Adds the copies without which two arrays that are live together would have to share memory."""
+    for _ in range(ROUNDS):
+        places = coalesce(dataflow(module))
+        if not places.failed:
+            return
+        _Inserter(module, places).run()
+    edge = places.failed[0]
+    raise InternalError(f"copy-insertion: {edge.at!r}, leaf {edge.leaf}, still needs a copy after {ROUNDS} rounds")
+
+
+class _Inserter:
+    def __init__(self, module: Module, places: Coalesced):
+        self.module = module
+        self.places = places
+        self.orders: dict[Computation, tuple[Instruction, ...]] = {
+            c: schedule_of(c) for c in running_computations(module)
+        }
+        self.before: dict[Instruction | Computation, list[Instruction]] = {}  # what to run before it, or at the end
+
+    def run(self) -> None:
+        groups: dict[tuple[Place, Instruction], list[Edge]] = {}
+        for edge in self.places.failed:
+            groups.setdefault((edge.place, edge.at), []).append(edge)
+        for (place, at), edges in groups.items():
+            if place is Place.OPERAND:
+                for edge in edges:
+                    self.copy_operand(edge)
+            elif place is Place.INIT:
+                operand = at.operands[0]
+                new, made = self.copied(operand, edges)
+                at.computation.set_operand(at, 0, new)
+                self.before.setdefault(at, []).extend(made)
+                self.drop(operand)
+            else:
+                computation = at.op.body if place is Place.BACK and isinstance(at.op, While) else at.computation
+                root = computation.root
+                new, made = self.copied(root, edges)
+                computation.set_root(new)
+                self.before.setdefault(computation, []).extend(made)
+                self.drop(root)
+        self.write_schedule()
+
+    def copy_operand(self, edge: Edge) -> None:
+        inst = edge.at
+        operand = inst.operands[edge.operand]
+        new, made = self.copied(operand, [edge])
+        inst.computation.set_operand(inst, edge.operand, new)
+        self.before.setdefault(inst, []).extend(made)
+        self.drop(operand)
+
+    def drop(self, inst: Instruction) -> None:
+        """Takes out a tuple that only the replaced use needed."""
+        computation = inst.computation
+        if isinstance(inst.op, Tuple) and not inst.users and computation.root is not inst:
+            computation.remove(inst)
+
+    def copied(self, inst: Instruction, edges: Iterable[Edge]) -> tuple[Instruction, list[Instruction]]:
+        """`inst` with copies at the leaves of the edges, and the new instructions in order.
+
+        The copies happen as if at once: one that overwrites what another reads comes after it, and a ring of such copies is
+        broken by a copy to another place.
+        """
+        made: list[Instruction] = []
+        leaves = list(explode(inst, made))
+        computation = inst.computation
+        wanted = {edge.leaf: edge for edge in edges}
+        place = self.places.place
+        by_target = {place(edge.target): leaf for leaf, edge in wanted.items()}
+        # reader -> the copy that overwrites what it reads
+        spoils = {
+            leaf: by_target[place(edge.source)]
+            for leaf, edge in wanted.items()
+            if place(edge.source) in by_target and by_target[place(edge.source)] != leaf
+        }
+        for leaf in in_order(list(wanted), spoils):
+            if leaf < 0:  # breaks a ring: read now what would be overwritten
+                leaf = ~leaf
+            leaves[leaf] = computation.add(Copy(), [leaves[leaf]])
+            made.append(leaves[leaf])
+        return assemble(computation, inst.shape, leaves, made), made
+
+    def write_schedule(self) -> None:
+        found: dict[Computation, tuple[Instruction, ...]] = {}
+        for computation, order in self.orders.items():
+            new: list[Instruction] = []
+            for inst in order:
+                new.extend(self.before.get(inst, ()))
+                if inst in computation.instructions:
+                    new.append(inst)
+            new.extend(self.before.get(computation, ()))
+            found[computation] = tuple(new)
+        self.module.set_schedule(found)
+
+
+def in_order(copies: list[int], spoils: dict[int, int]) -> list[int]:
+    """Copies so that each comes before the one that spoils what it reads. `~n` reads for copy n early, to break a ring."""
+    spoilers: dict[int, list[int]] = {}
+    for reader, spoiler in spoils.items():
+        spoilers.setdefault(spoiler, []).append(reader)
+    waiting = {n: len(spoilers.get(n, ())) for n in copies}
+    ready = [n for n in copies if not waiting[n]]
+    result: list[int] = []
+    left = dict.fromkeys(copies)
+    while left:
+        if not ready:  # only rings are left
+            first = next(n for n in left if n in spoils)
+            result.append(~first)
+            spoiler = spoils.pop(first)
+            waiting[spoiler] -= 1
+            if not waiting[spoiler]:
+                ready.append(spoiler)
+            continue
+        n = ready.pop(0)
+        del left[n]
+        result.append(n)
+        spoiler = spoils.get(n)
+        if spoiler is not None:
+            waiting[spoiler] -= 1
+            if not waiting[spoiler]:
+                ready.append(spoiler)
+    return result
+
+
+def explode(inst: Instruction, made: list[Instruction]) -> Iterator[Instruction]:
+    """The leaves of a value, one instruction each; appends the get-tuple-elements this takes to `made`."""
+    stack = [inst]
+    while stack:
+        one = stack.pop()
+        if not isinstance(one.shape, TupleShape):
+            yield one
+        elif isinstance(one.op, Tuple):
+            stack.extend(reversed(one.operands))
+        else:
+            parts = [one.computation.add(GetTupleElement(n), [one]) for n in range(len(one.shape.elements))]
+            made.extend(parts)
+            stack.extend(reversed(parts))
+
+
+def assemble(
+    computation: Computation, shape: AnyShape, leaves: list[Instruction], made: list[Instruction]
+) -> Instruction:
+    """A value of `shape` from its leaves; appends the tuples this takes to `made`."""
+    if not isinstance(shape, TupleShape):
+        return leaves[0]
+    rest = iter(leaves)
+    open_: list[tuple[Iterator[AnyShape], list[Instruction]]] = [(iter(shape.elements), [])]
+    while True:
+        elements, parts = open_[-1]
+        element = next(elements, None)
+        if isinstance(element, TupleShape):
+            open_.append((iter(element.elements), []))
+        elif element is not None:
+            parts.append(next(rest))
+        else:
+            built = computation.add(Tuple(), parts)
+            made.append(built)
+            open_.pop()
+            if not open_:
+                return built
+            open_[-1][1].append(built)

@@ -1,0 +1,208 @@
+"""Chooses the order in which every computation runs: little memory, effects as written, readers before overwriters."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from axla.analysis.dataflow import in_place_operands, leaf_count
+from axla.analysis.regions import TINY
+from axla.core.shape import Shape, TupleShape
+from axla.hlo import (
+    AddDependency, Bitcast, Call, Conditional, GetTupleElement, OptBarrier, Parameter, Reshape, Tuple, While,
+)  # fmt: skip
+from axla.ir.graph import Computation, Instruction, Module
+from axla.ir.traverse import computations_callees_first, post_order
+from axla.passes.simplify.dce import effectful_computations, has_effect
+
+Leaf = tuple[Instruction, int]  # the instruction that computes an array, and which of its leaves
+
+
+def schedule(module: Module) -> None:
+    """Gives every computation that runs by itself (entry, loops, branches, calls) an order of execution."""
+    effectful = effectful_computations(module)
+    found = {c: order(c, effectful) for c in running_computations(module)}
+    module.set_schedule(found)
+
+
+def running_computations(module: Module) -> list[Computation]:
+    """The entry and what control ops call, callees first; not what kernels, reducers and comparators are made of."""
+    running = {module.entry}
+    for computation in reversed(computations_callees_first(module)):
+        if computation in running:
+            for inst in computation.instructions:
+                if isinstance(inst.op, While | Conditional | Call):
+                    running.update(inst.op.computations())
+    return [c for c in computations_callees_first(module) if c in running]
+
+
+def order(computation: Computation, effectful: Iterable[Computation] = ()) -> tuple[Instruction, ...]:
+    """The order of one computation."""
+    graph = _graph(computation, frozenset(effectful))
+    small = _list_schedule(graph, lambda inst, bytes_: bytes_)
+    plain = _list_schedule(graph, lambda inst, bytes_: 0)
+    return small if _peak(graph, small) < _peak(graph, plain) else plain
+
+
+@dataclass(slots=True)
+class _Graph:
+    position: dict[Instruction, int] = field(default_factory=dict)
+    successors: dict[Instruction, list[Instruction]] = field(default_factory=dict)
+    waiting: dict[Instruction, int] = field(default_factory=dict)
+    reads: dict[Instruction, tuple[Leaf, ...]] = field(default_factory=dict)  # arrays that an instruction reads
+    readers: dict[Leaf, list[Instruction]] = field(default_factory=dict)
+    made: dict[Instruction, int] = field(default_factory=dict)  # bytes of new arrays
+    kept: set[Leaf] = field(default_factory=set)  # parameters, and what the root holds
+    overwrites: dict[Instruction, list[Leaf]] = field(default_factory=dict)
+
+
+_PASS_ON = (Reshape, Bitcast, OptBarrier, AddDependency)
+
+
+def _graph(computation: Computation, effectful: frozenset[Computation]) -> _Graph:
+    graph = _Graph()
+    leaves: dict[Instruction, tuple[Leaf, ...]] = {}
+    instructions = post_order(computation)
+    graph.position = {inst: n for n, inst in enumerate(instructions)}
+    for inst in instructions:
+        before = dict.fromkeys((*inst.operands, *inst.extra.control_predecessors))
+        graph.waiting[inst] = len(before)
+        for one in before:
+            graph.successors.setdefault(one, []).append(inst)
+        leaves[inst] = _leaves(inst, leaves)
+        if isinstance(inst.op, Tuple | GetTupleElement | Parameter | _PASS_ON):
+            continue
+        read = dict.fromkeys(leaf for o in inst.operands for leaf in leaves[o])
+        graph.reads[inst] = tuple(read)
+        for leaf in read:
+            graph.readers.setdefault(leaf, []).append(inst)
+        graph.made[inst] = sum(map(_bytes, leaves[inst]))
+        for number, source in in_place_operands(inst).values():
+            graph.overwrites.setdefault(inst, []).append(leaves[inst.operands[number]][source])
+    for parameter in computation.parameters:
+        graph.kept.update(leaves[parameter])
+    graph.kept.update(leaves[computation.root])
+    _chain_effects(computation, graph, effectful)
+    _carried(computation, graph, leaves)
+    return graph
+
+
+def _leaves(inst: Instruction, leaves: dict[Instruction, tuple[Leaf, ...]]) -> tuple[Leaf, ...]:
+    op = inst.op
+    if isinstance(op, Tuple):
+        return tuple(leaf for o in inst.operands for leaf in leaves[o])
+    if isinstance(op, _PASS_ON):
+        return leaves[inst.operands[0]]
+    if isinstance(op, GetTupleElement):
+        shape = inst.operands[0].shape
+        assert isinstance(shape, TupleShape)
+        of = leaves[inst.operands[0]]
+        first = op.index if len(of) == len(shape.elements) else sum(map(leaf_count, shape.elements[: op.index]))
+        return of[first : first + leaf_count(inst.shape)]
+    return tuple((inst, n) for n in range(leaf_count(inst.shape)))
+
+
+def _bytes(leaf: Leaf) -> int:
+    inst, number = leaf
+    shape = inst.shape
+    if not isinstance(shape, Shape):
+        shape = list(shape.leaves())[number]
+    return shape.byte_size if isinstance(shape, Shape) and shape.size > TINY else 0
+
+
+def _chain_effects(computation: Computation, graph: _Graph, effectful: frozenset[Computation]) -> None:
+    """Effects happen in the order of the text, where that order is possible at all."""
+    seen: set[Instruction] = set()
+    in_text_order = True
+    for inst in computation.instructions:
+        in_text_order = in_text_order and all(o in seen for o in (*inst.operands, *inst.extra.control_predecessors))
+        seen.add(inst)
+    listed = computation.instructions if in_text_order else graph.position
+    last: Instruction | None = None
+    for inst in listed:
+        if has_effect(inst, effectful):
+            if last is not None:
+                graph.successors.setdefault(last, []).append(inst)
+                graph.waiting[inst] += 1
+            last = inst
+
+
+def _carried(computation: Computation, graph: _Graph, leaves: dict[Instruction, tuple[Leaf, ...]]) -> None:
+    """In a loop's body the new value of a carried array takes the place of the old one: it, too, comes after its readers."""
+    if len(computation.parameters) != 1:
+        return
+    old, new = leaves[computation.parameters[0]], leaves[computation.root]
+    if computation.parameters[0].shape.logical is not computation.root.shape.logical:
+        return
+    for before, after in zip(old, new, strict=True):
+        if after[0] in graph.made and before != after and _bytes(after):
+            graph.overwrites.setdefault(after[0], []).append(before)
+
+
+def _list_schedule(graph: _Graph, weight: Callable[[Instruction, int], int]) -> tuple[Instruction, ...]:
+    """Takes ready instructions by weight (of the bytes they take less those they free), then by position.
+
+    Who overwrites an array waits for its other readers, as long as anything else can run.
+    """
+    waiting = dict(graph.waiting)
+    left = {leaf: len(readers) for leaf, readers in graph.readers.items()}
+    blocked = {
+        inst: sum(len(graph.readers.get(leaf, ())) - (leaf in graph.reads[inst]) for leaf in over)
+        for inst, over in graph.overwrites.items()
+    }
+    overwriters: dict[Leaf, list[Instruction]] = {}
+    for inst, over in graph.overwrites.items():
+        for leaf in over:
+            overwriters.setdefault(leaf, []).append(inst)
+    done: set[Instruction] = set()
+    ready: list[tuple[int, int, Instruction]] = []
+    held: list[tuple[int, Instruction]] = []
+    result: list[Instruction] = []
+
+    def push(inst: Instruction) -> None:
+        if blocked.get(inst, 0) > 0:
+            heapq.heappush(held, (graph.position[inst], inst))
+            return
+        freed = sum(_bytes(leaf) for leaf in graph.reads.get(inst, ()) if left[leaf] == 1 and leaf not in graph.kept)
+        heapq.heappush(ready, (weight(inst, graph.made.get(inst, 0) - freed), graph.position[inst], inst))
+
+    for inst, count in waiting.items():
+        if not count:
+            push(inst)
+    while ready or held:
+        inst = heapq.heappop(ready)[2] if ready else heapq.heappop(held)[1]
+        if inst in done:
+            continue
+        done.add(inst)
+        result.append(inst)
+        for leaf in graph.reads.get(inst, ()):
+            left[leaf] -= 1
+            if left[leaf] == 1:  # its last reader frees it now
+                last = next(r for r in graph.readers[leaf] if r not in done)
+                if not waiting[last] and not blocked.get(last, 0):
+                    push(last)
+            for other in overwriters.get(leaf, ()):
+                if other is not inst:
+                    blocked[other] -= 1
+                    if not blocked[other] and not waiting[other] and other not in done:
+                        push(other)
+        for user in graph.successors.get(inst, ()):
+            waiting[user] -= 1
+            if not waiting[user]:
+                push(user)
+    return tuple(result)
+
+
+def _peak(graph: _Graph, instructions: Iterable[Instruction]) -> int:
+    """The most bytes live at once."""
+    left = {leaf: len(readers) for leaf, readers in graph.readers.items()}
+    live = most = 0
+    for inst in instructions:
+        live += graph.made.get(inst, 0)
+        most = max(most, live)
+        for leaf in graph.reads.get(inst, ()):
+            left[leaf] -= 1
+            if not left[leaf] and leaf not in graph.kept:
+                live -= _bytes(leaf)
+    return most
