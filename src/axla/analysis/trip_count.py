@@ -1,0 +1,148 @@
+"""How often a loop runs, where that is plain to see."""
+
+from __future__ import annotations
+
+from axla.core.shape import Shape
+from axla.hlo import (
+    Add, Bitcast, Compare, Constant, Convert, Copy, GetTupleElement, Parameter, Reshape, Subtract, Tuple, While,
+)  # fmt: skip
+from axla.ir.attributes import Direction
+from axla.ir.graph import Instruction
+
+_MIRRORED = {
+    Direction.LT: Direction.GT, Direction.GT: Direction.LT, Direction.LE: Direction.GE, Direction.GE: Direction.LE,
+    Direction.EQ: Direction.EQ, Direction.NE: Direction.NE,
+}  # fmt: skip
+
+
+def trip_count(loop: Instruction) -> int | None:
+    """The number of trips of a while that counts by a constant step from one constant to another; None if not known."""
+    op = loop.op
+    assert isinstance(op, While)
+    root = _plain(op.condition.root)
+    if not isinstance(root.op, Compare) or len(root.operands) != 2:
+        return None
+    direction = root.op.direction
+    counter, bound = (_plain(o) for o in root.operands)
+    limit = _known(bound, loop)
+    if limit is None:
+        counter, bound, direction = bound, counter, _MIRRORED[direction]
+        limit = _known(bound, loop)
+    at = _carry(counter)
+    if limit is None or at is None or not _is_index(counter):
+        return None
+    start = _initial(loop, at)
+    step = _step(loop, at)
+    if start is None or step is None:
+        return None
+    shape = counter.shape
+    assert isinstance(shape, Shape)
+    return _trips(start, step, limit, direction, shape.dtype.bits, shape.dtype.is_signed)
+
+
+def induction_step(loop: Instruction, at: int) -> int | None:
+    """The constant that a loop adds to its carry `at` each trip; None if it does something else."""
+    return _step(loop, at)
+
+
+def _plain(inst: Instruction) -> Instruction:
+    """What is behind copies and reshapes of one element."""
+    while isinstance(inst.op, Copy | Reshape | Bitcast) and isinstance(inst.operands[0].shape, Shape):
+        source, shape = inst.operands[0].shape, inst.shape
+        if not isinstance(shape, Shape) or source.dtype is not shape.dtype or source.size != 1:
+            break
+        inst = inst.operands[0]
+    return inst
+
+
+def _is_index(inst: Instruction) -> bool:
+    shape = inst.shape
+    return isinstance(shape, Shape) and shape.size == 1 and shape.dtype.is_integer
+
+
+def _carry(inst: Instruction) -> int | None:
+    """Which carry of the loop a value is: -1 for a loop that carries a single array."""
+    if isinstance(inst.op, Parameter) and isinstance(inst.shape, Shape):
+        return -1
+    if isinstance(inst.op, GetTupleElement) and isinstance(inst.operands[0].op, Parameter):
+        return inst.op.index
+    return None
+
+
+def _constant(inst: Instruction) -> int | None:
+    inst = _plain(inst)
+    if isinstance(inst.op, Convert) and _is_index(inst) and _is_index(inst.operands[0]):
+        value = _constant(inst.operands[0])
+        shape = inst.shape
+        assert isinstance(shape, Shape)
+        low = -(1 << shape.dtype.bits - 1) if shape.dtype.is_signed else 0
+        return value if value is not None and low <= value < low + (1 << shape.dtype.bits) else None
+    if not isinstance(inst.op, Constant) or not _is_index(inst):
+        return None
+    return int(inst.op.literal.array.reshape(())[()])
+
+
+def _element(inst: Instruction, at: int) -> Instruction | None:
+    if at < 0:
+        return inst
+    return inst.operands[at] if isinstance(inst.op, Tuple) and at < len(inst.operands) else None
+
+
+def _initial(loop: Instruction, at: int) -> int | None:
+    found = _element(loop.operands[0], at)
+    return None if found is None else _constant(found)
+
+
+def _known(inst: Instruction, loop: Instruction) -> int | None:
+    """A constant, or a carry that starts as one and that the body passes on."""
+    value = _constant(inst)
+    at = _carry(inst)
+    if value is not None or at is None or not _is_index(inst):
+        return value
+    return _initial(loop, at) if _step(loop, at) == 0 else None
+
+
+def _step(loop: Instruction, at: int) -> int | None:
+    op = loop.op
+    assert isinstance(op, While)
+    last = _element(op.body.root, at)
+    if last is None:
+        return None
+    last = _plain(last)
+    if _carry(last) == at:
+        return 0
+    if not isinstance(last.op, Add | Subtract):
+        return None
+    left, right = (_plain(o) for o in last.operands)
+    if _carry(left) == at:
+        step = _constant(right)
+    elif isinstance(last.op, Add) and _carry(right) == at:
+        step = _constant(left)
+    else:
+        return None
+    if step is None:
+        return None
+    return -step if isinstance(last.op, Subtract) else step
+
+
+def _trips(start: int, step: int, limit: int, direction: Direction, bits: int, signed: bool) -> int | None:
+    """How many i = start, start + step, ... come before `i direction limit` fails, if none of them wraps around."""
+    if direction is Direction.EQ:
+        return 0 if start != limit else (1 if step else None)
+    if direction is Direction.NE:
+        if start == limit:
+            return 0
+        return (limit - start) // step if step and (limit - start) % step == 0 and (limit - start) // step > 0 else None
+    if direction in (Direction.LE, Direction.GE):
+        limit += 1 if direction is Direction.LE else -1
+    distance = limit - start
+    if direction in (Direction.GT, Direction.GE):
+        distance, step = -distance, -step
+    if distance <= 0:
+        return 0
+    if step <= 0:
+        return None
+    trips = -(-distance // step)
+    last = start + trips * (step if direction in (Direction.LT, Direction.LE) else -step)
+    low = -(1 << bits - 1) if signed else 0
+    return trips if low <= last < low + (1 << bits) else None
