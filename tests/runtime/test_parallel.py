@@ -16,7 +16,7 @@ import pytest
 from axla.core.errors import InvalidArgument, RuntimeFailure
 from axla.runtime import limits
 from axla.runtime.array import device_put
-from axla.runtime.native import native
+from axla.runtime.native import native, num_threads, set_num_threads
 
 X = np.random.default_rng(0).standard_normal(10_000, np.float32)
 
@@ -24,10 +24,9 @@ X = np.random.default_rng(0).standard_normal(10_000, np.float32)
 @pytest.fixture
 def threads():
     """Sets the number of threads; the old one comes back."""
-    n = native()
-    before = n.threads.value
-    yield lambda count: setattr(n.threads, "value", count)
-    n.threads.value = before
+    before = num_threads()
+    yield set_num_threads
+    set_num_threads(before)
 
 
 def run_script(text: str, **environment: str) -> subprocess.CompletedProcess:
@@ -132,6 +131,12 @@ def test_oversubscribed_machines_make_progress(threads):
     expected = np.asarray(sums(X)).copy()
     for _ in range(50):
         np.testing.assert_array_equal(np.asarray(sums(X)), expected)
+
+
+@pytest.mark.parametrize("count", [0, -1, 5000, 2.0, "2"])
+def test_set_num_threads_refuses(count):
+    with pytest.raises(InvalidArgument, match="set_num_threads: wanted 1 to 4096"):
+        set_num_threads(count)
 
 
 def test_thread_count(monkeypatch):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
+from dataclasses import replace
 
 import native_programs as programs
 import numpy as np
@@ -13,6 +14,7 @@ from test_parallel import run_script
 
 from axla.core.errors import Cancelled, DeadlineExceeded
 from axla.runtime.array import device_put
+from axla.runtime.executable import Executable
 
 
 def test_deadline():
@@ -33,6 +35,13 @@ def test_a_run_within_its_deadline():
     assert result.tolist() == [2, 2, 2, 2]
     (result,) = add.execute([np.asarray(x), x], deadline=1e300)
     assert result.tolist() == [2, 2, 2, 2]
+
+
+def test_a_deadline_stops_programs_thought_short():
+    spin = programs.spin()
+    short = Executable(spin._images, replace(spin.interface, long_running=False))
+    with pytest.raises(DeadlineExceeded):
+        short.execute([], deadline=0.05)
 
 
 def test_cancel_stops_all_runs():
@@ -81,7 +90,7 @@ def test_ctrl_c_stops_a_run(call):
     assert done.stdout.split("\n")[:2] == ["KeyboardInterrupt ", "default_int_handler"], done.stderr
 
 
-def test_ctrl_c_twice_and_the_handler_is_restored():
+def test_ctrl_c_twice():
     text = INTERRUPTED.format(setup="", call="()")
     again = text.replace("threading.Timer", "for _ in range(2):\n      threading.Timer", 1)
     again = again.replace("    try:", "      try:").replace("        spin", "          spin")
@@ -126,3 +135,44 @@ def test_signals_in_other_threads_leave_runs_alone():
     finally:
         signal.signal(signal.SIGINT, before)
     assert seen.is_set() and caught == [DeadlineExceeded]
+
+
+def test_a_handler_set_later_is_called_too():
+    done = run_script("""
+        import os, signal, threading
+        import native_programs as programs
+        from axla.core.errors import AxlaError
+        spin = programs.spin()
+
+        def interrupt(note):
+            if note:
+                signal.signal(signal.SIGINT, lambda *_: print(note))
+            threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+            try:
+                spin()
+            except (AxlaError, KeyboardInterrupt) as error:
+                print(type(error).__name__)
+
+        for note in ("", "first", "second"):
+            interrupt(note)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        interrupt("")
+    """)
+    assert done.stdout.split() == [
+        "KeyboardInterrupt", "first", "Cancelled", "second", "Cancelled", "KeyboardInterrupt",
+    ], done.stderr  # fmt: skip
+
+
+def test_ctrl_c_between_runs_is_pythons():
+    done = run_script("""
+        import os, signal, numpy as np
+        import native_programs as programs
+        add = programs.add(4, long_running=True)
+        add(np.zeros(4, np.float32), np.zeros(4, np.float32))
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+            for _ in range(10): pass
+        except KeyboardInterrupt:
+            print("here")
+    """)
+    assert done.stdout == "here\n", done.stderr

@@ -35,7 +35,7 @@ class Executable:
         functions: Mapping[str, int] | None = None,
     ) -> None:
         self.interface = interface
-        self._images = (image,) if isinstance(image, bytes) else tuple(image)
+        self._images = (bytes(image),) if isinstance(image, bytes | bytearray | memoryview) else tuple(image)
         self._loaded = LoadedProgram(self._images, interface, constants, functions)
         self._native_call: Any = native().callable_new(self._loaded.address, self._loaded)
         trees = interface.parameter_trees

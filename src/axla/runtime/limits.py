@@ -10,6 +10,7 @@ from axla.core.errors import InvalidArgument
 
 _CGROUP = Path("/sys/fs/cgroup")
 _GIB = 1 << 30
+MOST_THREADS = 4096
 
 
 def _read(path: Path) -> str:
@@ -23,8 +24,8 @@ def thread_count() -> int:
     """`AXLA_NUM_THREADS`, else the cores that affinity and the container's quota leave to this process."""
     text = os.environ.get("AXLA_NUM_THREADS", "")
     if text:
-        if not text.isdigit() or not 1 <= int(text) <= 4096:
-            raise InvalidArgument(f"AXLA_NUM_THREADS={text!r}: wanted a number from 1 to 4096")
+        if not text.isdigit() or not 1 <= int(text) <= MOST_THREADS:
+            raise InvalidArgument(f"AXLA_NUM_THREADS={text!r}: wanted a number from 1 to {MOST_THREADS}")
         return int(text)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(cores, _quota()))

@@ -16,7 +16,7 @@ import numpy as np
 from axla.codegen.native import glue, python_abi
 from axla.codegen.native.memory import STATE
 from axla.codegen.native.structs import ARRAY, CALLABLE
-from axla.core.errors import InternalError
+from axla.core.errors import InternalError, InvalidArgument
 from axla.runtime import limits
 
 why_not = python_abi.why_not
@@ -159,6 +159,18 @@ class Native:
         os.register_at_fork(
             before=self._lock_memory, after_in_parent=self._unlock_memory, after_in_child=child
         )
+
+
+def set_num_threads(count: int) -> None:
+    """Sets how many threads a parallel loop may use, its caller included; results do not depend on it."""
+    if not isinstance(count, int) or not 1 <= count <= limits.MOST_THREADS:
+        raise InvalidArgument(f"set_num_threads: wanted 1 to {limits.MOST_THREADS}, found {count!r}")
+    native().threads.value = count
+
+
+def num_threads() -> int:
+    """How many threads a parallel loop may use."""
+    return native().threads.value
 
 
 _native: Native | None = None

@@ -117,8 +117,9 @@ def _unbind(m: Module) -> None:
 
 def _bind(m: Module) -> None:
     """Fills `addresses`, and `claimed` and `held` with records; false (0) if some argument does not fit."""
-    f = m.function("bind", "i32", "program:ptr, arguments:ptr, addresses:ptr, claimed:ptr, held:ptr")
-    program, arguments, addresses, claimed, held = f.parameters
+    names = "program:ptr, arguments:ptr, addresses:ptr, claimed:ptr, held:ptr, released:i1"
+    f = m.function("bind", "i32", names)
+    program, arguments, addresses, claimed, held, holds = f.parameters
     count, specs = program.get(PROGRAM, "parameter_count"), program.get(PROGRAM, "parameters")
     array_type = f.glob("array_type").load("ptr")
     flags = program.get(PROGRAM, "flags")
@@ -144,7 +145,6 @@ def _bind(m: Module) -> None:
         claimed.item(index).store(record)
         addresses.item(index).store(record.get(RECORD, "address"))
     ndarray_type = f.glob("ndarray_type").load("ptr")
-    holds = (flags & LONG_RUNNING).ne(0)
     with f.each(count) as (index, loop):
         with f.when(claimed.item(index).load("ptr").ne(0)):
             loop.again()
@@ -253,8 +253,9 @@ def _run_entry(m: Module) -> None:
 
 def _execute(m: Module) -> None:
     """Runs the entry once: makes workspace and frame; the frame stays readable for its error fields."""
-    f = m.function("execute", "i32", "program:ptr, frame:ptr, addresses:ptr, results:ptr, flag:ptr")
-    program, frame, addresses, results, flag = f.parameters
+    names = "program:ptr, frame:ptr, addresses:ptr, results:ptr, flag:ptr, released:i1"
+    f = m.function("execute", "i32", names)
+    program, frame, addresses, results, flag, released = f.parameters
     size = program.get(PROGRAM, "workspace_bytes")
     workspace = f.slot(f.null)
     with f.when(size.gt(0)):
@@ -280,10 +281,9 @@ def _execute(m: Module) -> None:
             frame.set(FRAME, field.name, values.get(field.name, 0))
     _copy_rng(f, program.at(PROGRAM.offset("rng_state")), frame.at(FRAME.offset("rng_state")))
     code = f.slot(f.i32(0))
-    long = (program.get(PROGRAM, "flags") & LONG_RUNNING).ne(0)
-    with f.when(long):
+    with f.when(released):
         code.store(f.call("i32", "run_released", program, frame, flag))
-    with f.unless(long):
+    with f.when(f.emit("i1", f"xor {released}, 1")):
         code.store(f.call_pointer("i32", program.get(PROGRAM, "entry"), frame))
     _copy_rng(f, frame.at(FRAME.offset("rng_state")), program.at(PROGRAM.offset("rng_state")))
     with f.when(size.gt(0)):
@@ -403,7 +403,11 @@ def _call_bound(m: Module) -> None:
     addresses, claimed, held = lists, lists.item(count), lists.item(count * 2)
     results = lists.item(count * 3)
     records = results.item(result_count)
-    with f.when(f.call("i32", "bind", program, arguments, addresses, claimed, held).eq(0), likely=False):
+    # A deadline needs the interpreter lock free, to expire.
+    flags = program.get(PROGRAM, "flags")
+    released = f.emit("i1", f"or {(flags & LONG_RUNNING).ne(0)}, {given_flag.ne(0).text}")
+    bound = f.call("i32", "bind", program, arguments, addresses, claimed, held, released)
+    with f.when(bound.eq(0), likely=False):
         f.ret(f.call("ptr", "call_slowly", this, arguments, count, f.null, given_flag))
     frame = f.space(f"[{FRAME.size} x i8]", 16)
     flag = f.select(given_flag.eq(0), f.slot(f.i32(0)), given_flag)
@@ -413,8 +417,8 @@ def _call_bound(m: Module) -> None:
         frame.set(FRAME, "error_step", 0)
         frame.set(FRAME, "error_detail", missing)
         f.ret(f.call("ptr", "fail", owner, f.i32(OUT_OF_MEMORY), frame, flag))
-    code = f.call("i32", "execute", program, frame, addresses, results, flag)
-    with f.when((program.get(PROGRAM, "flags") & (LONG_RUNNING | DONATES)).ne(0)):
+    code = f.call("i32", "execute", program, frame, addresses, results, flag, released)
+    with f.when(f.emit("i1", f"or {released}, {(flags & DONATES).ne(0).text}")):
         f.call("void", "release_arguments", program, records, claimed, held)
     with f.when(code.ne(0), likely=False):
         with f.each(result_count) as (index, _):

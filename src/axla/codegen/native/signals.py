@@ -1,9 +1,10 @@
 """Ctrl-C during a long run, emitted.
 
-Python's own handler only notes the signal, and acts when the main thread next interprets bytecode: never, while that
-thread runs compiled code. So a long run of the main thread puts a handler before the one that is there: it sets the
-run's cancel flag and calls the other; the run then stops at its next poll. It stays until somebody sets another, which
-is found at the next run. Where SIGINT is ignored or left to the system, so is it here.
+Python's own handler only notes the signal, and acts when the main thread next interprets bytecode: never,
+while that thread runs compiled code. So a long run of the main thread puts a handler before the one that is
+there: it sets the run's cancel flag and calls the other; the run then stops at its next poll. It stays
+until somebody sets another, which is found at the next run. Where SIGINT is ignored or left to the system,
+so is it here.
 """
 
 from __future__ import annotations
