@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from axla.builder.xla_builder import XlaOp
 from axla.core.errors import ShapeError
 from axla.core.shape import Shape
-from axla.ir.op import reject
 from axla.hlo import Broadcast, Reshape
+from axla.ir.op import reject
 
 Sizes = tuple[tuple[int, bool], ...]  # per dimension: size, whether it is dynamic
 
@@ -30,7 +30,7 @@ def broadcast_pair(
     a, b = lhs.shape, rhs.shape
     if not isinstance(a, Shape) or not isinstance(b, Shape):
         return lhs, rhs  # the op says that it wants arrays
-    if a.dims == b.dims and not broadcast_dimensions:
+    if a.dims == b.dims and (broadcast_dimensions is None or len(broadcast_dimensions) == 0):
         return lhs, rhs
     try:
         expansion = _expansion(a, b, broadcast_dimensions)
@@ -53,7 +53,7 @@ def scalars_to(sizes_of: XlaOp, operand: XlaOp) -> XlaOp:
 def _expansion(a: Shape, b: Shape, broadcast_dimensions: Sequence[int] | None) -> tuple[int, ...]:
     """Which dimension of the result each dimension of the lower-rank operand is."""
     low, high = (a, b) if a.rank <= b.rank else (b, a)
-    found = tuple(int(d) for d in broadcast_dimensions or ())
+    found = () if broadcast_dimensions is None else tuple(int(d) for d in broadcast_dimensions)
     if low.rank == high.rank:
         if found and found != tuple(range(low.rank)):
             reject(

@@ -102,8 +102,8 @@ def Reduce(*arguments: Any, **named: Any) -> XlaOp:
     Reduce(operand, init_value, computation, dimensions_to_reduce).
     """
     builder, arrays, inits, computation, dimensions = _reduce_arguments(arguments, named)
-    values = operands("Reduce", *arrays, *inits)
-    builder = builder or values[0].builder
+    values = operands("Reduce", *arrays, *inits, builder=builder)
+    builder = values[0].builder
     shape = values[0].shape
     places = integers(dimensions, "Reduce: dimensions_to_reduce")
     if isinstance(shape, Shape):

@@ -23,11 +23,11 @@ def builder_of(what: str, values: Iterable[object]) -> XlaBuilder:
     raise InvalidArgument(f"{what}: at least one operand must be an XlaOp")
 
 
-def operands(what: str, *values: object) -> list[XlaOp]:
+def operands(what: str, *values: object, builder: XlaBuilder | None = None) -> list[XlaOp]:
     """The operands as ops of one builder; a Python number takes the element type of the first operand that
     has one.
     """
-    builder = builder_of(what, values)
+    builder = builder or builder_of(what, values)
     weak = [type(value) in _PYTHON_NUMBERS for value in values]
     ops = [None if w else as_op(what, builder, v) for w, v in zip(weak, values, strict=True)]
     if not any(weak):

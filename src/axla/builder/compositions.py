@@ -125,7 +125,7 @@ _S = (
 @_floats
 def Erfc(x: XlaOp) -> XlaOp:
     """1 - erf(x), without losing the small values at large x."""
-    size = e.Max(abs(x), 1.0)
+    size = e.Clamp(1.0, abs(x), 40.0)  # above, the result is 0 in every type
     tail = e.Select(
         size < 8.0, polynomial(size, _P) / polynomial(size, _Q), polynomial(size, _R) / polynomial(size, _S)
     )
@@ -138,7 +138,6 @@ def _exp_of_minus_square(x: XlaOp) -> XlaOp:
     bits = (np.int32, 12) if x.dtype is F32 else (np.int64, 27)
     mask = np.array(-(1 << bits[1]), bits[0])
     high = e.BitcastConvertType(e.BitcastConvertType(x, bits[0]) & mask, x.dtype)
-    # Where x^2 is far past underflow, high * high may be too: both factors are 0 then, never NaN.
     return e.Exp(-(high * high)) * e.Exp(-((x - high) * (x + high)))
 
 
@@ -158,7 +157,7 @@ _TAIL = (
 @_floats
 def ErfInv(x: XlaOp) -> XlaOp:
     """The y with erf(y) = x; infinite at -1 and 1."""
-    w = -e.Log1p(-(x * x))
+    w = -e.Log((1.0 - x) * (1.0 + x))  # exact near 1, where x * x would be rounded
     guess = x * e.Select(w < 5.0, polynomial(w - 2.5, _CENTRAL), polynomial(e.Sqrt(w) - 3.0, _TAIL))
     if x.dtype is F64:
         for _ in range(2):  # the guess has 7 digits, each of Halley's steps triples them
@@ -171,7 +170,8 @@ def _erf_inv_step(x: XlaOp, y: XlaOp) -> XlaOp:
     size = abs(y)
     error = e.Select(abs(x) < 0.5, e.Erf(size) - abs(x), (1.0 - abs(x)) - Erfc(size))
     step = error / ((2.0 / math.sqrt(math.pi)) * _exp_of_minus_square(size))
-    return e.Select(x < 0.0, -1.0, 1.0) * (size - step / (1.0 + size * step))
+    refined = size - step / (1.0 + size * step)
+    return e.Select(x < 0.0, -refined, refined)
 
 
 _LANCZOS = (

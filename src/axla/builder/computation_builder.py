@@ -377,16 +377,20 @@ def _native(values: Any, native_type: Any) -> np.ndarray:
         return np.asarray(values)
     if isinstance(values, Literal):
         return values.array
-    array = np.asarray(values)
-    wanted = {"b": np.bool_, "i": np.int32, "f": np.float32, "c": np.complex64}.get(array.dtype.kind)
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise InvalidArgument(f"constant: {error}") from None
+    first = values
+    while isinstance(first, (list, tuple)) and first:
+        first = first[0]
+    if isinstance(first, np.generic):
+        return array  # NumPy's scalars are what they are
+    wanted = _NATIVE.get({"b": bool, "i": int, "f": float, "c": complex}.get(array.dtype.kind))  # type: ignore[arg-type]
     if wanted is None:
         raise InvalidArgument(f"constant: found {array.dtype} values, wanted bool, int, float or complex")
-    if array.dtype.kind == "i" and array.size and not -(2**31) <= array.min() <= array.max() < 2**31:
+    if wanted is np.int32 and array.size and not -(2**31) <= array.min() <= array.max() < 2**31:
         raise InvalidArgument("constant: the values do not fit in s32; give native_type=np.int64")
-    first = np.ravel(np.asarray(values, object))
-    # A list of NumPy scalars keeps their type.
-    if first.size and isinstance(first[0], np.generic):
-        return np.asarray(values, first[0].dtype)
     return array.astype(wanted)
 
 

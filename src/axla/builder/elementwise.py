@@ -7,9 +7,9 @@ from typing import Any
 
 import axla.hlo as hlo
 from axla.builder.broadcasting import broadcast_pair, scalars_to
-from axla.builder.coerce import element_type, operands
+from axla.builder.coerce import as_op, builder_of, element_type, operands
 from axla.builder.xla_builder import XlaOp
-from axla.core.errors import InvalidArgument, UnsupportedError
+from axla.core.errors import UnsupportedError
 from axla.core.shape import Shape
 from axla.ir.attributes import CompareType, Direction
 from axla.ir.op import Op
@@ -135,21 +135,14 @@ def Compare(
 
 def Select(pred: object, on_true: object, on_false: object) -> XlaOp:
     """`on_true` where `pred` holds, else `on_false`; scalars fit every shape, tuples are chosen whole."""
-    first, second = (
-        operands("Select", on_true, on_false) if not _both_plain(on_true, on_false) else (on_true, on_false)
-    )
-    if not isinstance(first, XlaOp) or not isinstance(second, XlaOp):
-        raise InvalidArgument("Select: on_true or on_false must be an XlaOp")
-    (chooser, *_) = operands("Select", pred, first)
+    builder = builder_of("Select", (pred, on_true, on_false))
+    first, second = operands("Select", on_true, on_false, builder=builder)
+    chooser = as_op("Select", builder, pred)
     if first.shape.is_tuple:
         return _select_tuple(chooser, first, second)
     sized = next((v for v in (first, second, chooser) if getattr(v.shape, "dims", ())), first)
     values = [scalars_to(sized, v) for v in (chooser, first, second)]
     return chooser.builder.add(hlo.Select(), values)
-
-
-def _both_plain(on_true: object, on_false: object) -> bool:
-    return not isinstance(on_true, XlaOp) and not isinstance(on_false, XlaOp)
 
 
 def _select_tuple(pred: XlaOp, on_true: XlaOp, on_false: XlaOp) -> XlaOp:

@@ -111,6 +111,8 @@ class ChannelHandle:
 
 
 class PrecisionConfig_Precision(enum.Enum):
+    """How exactly a dot or convolution reads an operand."""
+
     DEFAULT = 0
     HIGH = 1
     HIGHEST = 2
@@ -129,6 +131,8 @@ def operand_precision(config: PrecisionConfig | None) -> tuple[attributes.Precis
 
 
 class ResultAccuracy_Mode(enum.Enum):
+    """How exact a function is to be."""
+
     DEFAULT = 0
     HIGHEST = 1
 
@@ -139,6 +143,8 @@ class ResultAccuracy:
 
 
 class FftType(enum.Enum):
+    """Which Fourier transform."""
+
     FFT = 0
     IFFT = 1
     RFFT = 2
@@ -146,6 +152,8 @@ class FftType(enum.Enum):
 
 
 class TriangularSolveOptions_Transpose(enum.Enum):
+    """What a triangular solve does to its matrix first."""
+
     TRANSPOSE_INVALID = 0
     NO_TRANSPOSE = 1
     TRANSPOSE = 2
@@ -153,18 +161,24 @@ class TriangularSolveOptions_Transpose(enum.Enum):
 
 
 class RandomAlgorithm(enum.IntEnum):
+    """Which generator makes random bits."""
+
     RNG_DEFAULT = 0
     RNG_THREE_FRY = 1
     RNG_PHILOX = 2
 
 
 class CustomCallSchedule(enum.Enum):
+    """Where a custom call stands in the order of execution."""
+
     SCHEDULE_NONE = 0
     SCHEDULE_LATEST = 1
     SCHEDULE_EARLIEST = 2
 
 
 class CustomCallApiVersion(enum.IntEnum):
+    """The calling convention of a custom call."""
+
     API_VERSION_ORIGINAL = 1
     API_VERSION_STATUS_RETURNING = 2
     API_VERSION_STATUS_RETURNING_UNIFIED = 3
