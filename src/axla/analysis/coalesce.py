@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from dataclasses import dataclass, field
 
-from axla.analysis.dataflow import Dataflow, Edge, Value, find
+from axla.analysis.dataflow import Dataflow, Edge, Place, Value, find
 from axla.core.errors import InvalidArgument
 from axla.core.shape import AnyShape, TupleShape
 from axla.ir.graph import Module
@@ -79,7 +79,7 @@ def coalesce(flow: Dataflow) -> Coalesced:
     for number in order:
         edge = flow.edges[number]
         joined = try_join(done.place(edge.source), done.place(edge.target))
-        if not joined and not edge.target.is_tiny:
+        if not joined and (edge.place is Place.OPERAND or not edge.target.is_tiny):
             done.failed.append(edge)
     for value in flow.values:  # not needed, but saves memory and traffic
         if value.over and value.same_as is None:

@@ -258,7 +258,7 @@ class _Walk:
                 value.in_memory = True
         for leaf, (number, source_leaf) in in_place.items():
             value, source = made[leaf], flow.leaves[inst.operands[number]][source_leaf]
-            if value is None or source is None or value.is_tiny:
+            if value is None or source is None or not kernel:
                 if source is not None:
                     self.use(source, now)
                 continue

@@ -30,7 +30,7 @@ from collections.abc import Iterator
 from typing import NoReturn
 
 from axla.core.errors import AxlaError, ShapeError, VerifyError
-from axla.core.shape import AnyShape, TupleShape
+from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.ir.graph import Alias, Computation, Instruction, Module
 
 
@@ -186,6 +186,25 @@ def _called(computation: Computation) -> Iterator[Computation]:
                 yield called
 
 
+def _same_array(wanted: AnyShape, found: AnyShape) -> bool:
+    """Whether shapes agree up to layout, or after layout normalization: the dimensions as they lie in memory."""
+    if wanted.logical is found.logical:
+        return True
+    if wanted.is_tuple is not found.is_tuple:
+        return False
+    theirs, ours = list(wanted.leaves()), list(found.leaves())
+    if len(theirs) != len(ours):
+        return False
+    for one, other in zip(theirs, ours, strict=True):
+        if isinstance(one, Shape) and isinstance(other, Shape):
+            dims = tuple(one.dims[d] for d in reversed(one.layout.minor_to_major))
+            if one.dtype is not other.dtype or other.dims not in (one.dims, dims):
+                return False
+        elif one is not other:
+            return False
+    return True
+
+
 def _verify_entry_layout(module: Module) -> None:
     layout, entry = module.config.entry_layout, module.entry
     if layout is None:
@@ -194,9 +213,9 @@ def _verify_entry_layout(module: Module) -> None:
         found = f"entry_computation_layout has {len(layout.parameters)} parameters"
         _fail("module_layout", f"{found}, {entry.name} has {len(entry.parameters)}")
     for number, (wanted, parameter) in enumerate(zip(layout.parameters, entry.parameters, strict=True)):
-        if wanted.logical is not parameter.shape.logical:
+        if not _same_array(wanted, parameter.shape):
             _fail("module_layout", f"entry_computation_layout: parameter {number} is {wanted}, {parameter!r} is not")
-    if layout.result.logical is not entry.root.shape.logical:
+    if not _same_array(layout.result, entry.root.shape):
         _fail("module_layout", f"entry_computation_layout: the result is {layout.result}, the root {entry.root!r} is not")
 
 

@@ -41,22 +41,14 @@ def is_plain(module: Module) -> bool:
 
 
 def check_layout(shape: AnyShape, what: str) -> None:
-    """UnsupportedError for an array whose bytes do not lie densely in some order of its dimensions."""
-    if not isinstance(shape, Shape):
-        return
-    layout = shape.layout
-    physical = physical_dims(shape)
-    dense = not layout.split_configs and not layout.dim_types and not layout.physical_shape and not layout.metadata_prefix
-    dense = dense and shape.size % max(1, layout.tail_padding) == 0
-    if layout.tiles:
-        tile = layout.tiles[0]
-        at = len(physical) - len(tile)
-        dense = dense and len(layout.tiles) == 1 and at >= 0 and bool(tile) and None not in tile
-        dense = dense and tuple(tile[1:]) == physical[at + 1 :] and physical[at] % (tile[0] or 1) == 0
-    if not dense:
+    """UnsupportedError for an array that no order of dimensions describes.
+
+    On cpu an array lies densely in minor-to-major order: tiles, padding and memory spaces describe other devices.
+    """
+    if isinstance(shape, Shape) and any(t not in ("D", "") for t in shape.layout.dim_types):
         raise UnsupportedError(
-            f"{what}: the layout of {shape} is not supported on cpu: its bytes are tiled or padded; "
-            f"{shape.with_layout(Layout(layout.minor_to_major))} would work"
+            f"{what}: the layout of {shape} is not supported on cpu: a dimension is sparse; "
+            f"{shape.with_layout(Layout(shape.layout.minor_to_major))} would work"
         )
 
 

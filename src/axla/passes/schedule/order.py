@@ -71,7 +71,7 @@ def _graph(computation: Computation, effectful: frozenset[Computation]) -> _Grap
         for one in before:
             graph.successors.setdefault(one, []).append(inst)
         leaves[inst] = _leaves(inst, leaves)
-        if isinstance(inst.op, Tuple | GetTupleElement | Parameter | _PASS_ON):
+        if isinstance(inst.op, (Tuple, GetTupleElement, Parameter, *_PASS_ON)):
             continue
         read = dict.fromkeys(leaf for o in inst.operands for leaf in leaves[o])
         graph.reads[inst] = tuple(read)
