@@ -245,14 +245,14 @@ def _plan_tiles(spec: GemmSpec, target: Target, fused_store: bool) -> GemmPlan:
     small = spec.m * spec.n * spec.k <= 128**3
     reused = spec.m >= 4 * tile.rows
     pack_rhs = converts or spec.rhs_transposed or spec.n < tile.columns or (reused and not small)
-    pack_lhs = converts or (
-        not spec.accumulator.is_complex and spec.lhs_transposed and _lhs_reuse(spec, tile) and not small
-    )
-    # Every block of k reads and writes the sums again, which weighs more the more rows there are. Few rows want a
-    # small block: it is packed, and its successor fetched, beside little arithmetic.
-    most = 512 if spec.m >= 512 else 256
+    # Rows of lhs are read as they lie, transposed or not: copying a tile costs more than it saves.
+    pack_lhs = converts
+    # Every block of k reads and writes the sums again, which weighs more the more rows there are. Few rows want
+    # small blocks: one is packed, and its successor fetched, beside little arithmetic.
+    most = 512 if spec.m >= 512 and not spec.lhs_transposed else 256
     depth = spec.k if small else _blocks(spec.k, most * 4 // min(size, 8), max(8, tile.lanes))
-    columns = max(1, min(target.caches.l2 // 4 // (depth * size) // tile.columns, -(-spec.n // tile.columns)))
+    fitting = target.caches.l2 // 4 // (depth * size) // tile.columns
+    columns = max(1, min(fitting, -(-spec.n // tile.columns)))
     unit_columns, unit_rows = _units(spec, tile, columns * tile.columns, pack_rhs)
     units = spec.batch * -(-spec.m // unit_rows) * -(-spec.n // unit_columns)
     group = max(-(-units // _MOST_CALLS), _UNIT_WORK // max(1, unit_rows * unit_columns * spec.k), 1)
@@ -267,11 +267,6 @@ def _plan_tiles(spec: GemmSpec, target: Target, fused_store: bool) -> GemmPlan:
         prefetch=pack_rhs and not small and not spec.rhs_transposed and tile.lanes > 1,
         partial_bytes=aligned(unit_rows * unit_columns * size) if depth < spec.k and not direct else 0,
     )
-
-
-def _lhs_reuse(spec: GemmSpec, tile: Tile) -> bool:
-    """Whether a packed tile of lhs is used by enough panels to pay for its copy."""
-    return spec.n >= 3 * tile.columns
 
 
 def lhs_stride(found: GemmPlan) -> int:
