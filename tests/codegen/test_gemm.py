@@ -18,7 +18,7 @@ from axla.codegen.emit.pack import element_address
 from axla.codegen.emit.transpose_registers import transpose_block
 from axla.codegen.function import Function, Module, vector
 from axla.codegen.target import AARCH64, X86_LEVELS, host_target, one_lane_target
-from axla.codegen.value import Value, Values
+from axla.codegen.value import Value, Values, forbidden_intrinsics
 from axla.core.dtypes import (
     BF16,
     C64,
@@ -227,6 +227,7 @@ def test_no_library_calls():
     ]
     for target in (X86_LEVELS["x86-64"], X86_LEVELS["x86-64-v3"], X86_LEVELS["x86-64-v4"], AARCH64):
         module = module_of([Product(spec) for spec in specs], target)
+        assert forbidden_intrinsics(list(module.declared), target) == []
         image = llvm.emit_object(module.text(), target)
         assert undefined_symbols(image) == [], target.name
 

@@ -247,8 +247,8 @@ def _plan_tiles(spec: GemmSpec, target: Target, fused_store: bool) -> GemmPlan:
     pack_rhs = converts or spec.rhs_transposed or spec.n < tile.columns or (reused and not small)
     # Rows of lhs are read as they lie, transposed or not: copying a tile costs more than it saves.
     pack_lhs = converts
-    # Every block of k reads and writes the sums again, which weighs more the more rows there are. Few rows want
-    # small blocks: one is packed, and its successor fetched, beside little arithmetic.
+    # Every block of k reads and writes the sums again, which weighs more the more rows there are. Few rows
+    # want small blocks: one is packed, and its successor fetched, beside little arithmetic.
     most = 512 if spec.m >= 512 and not spec.lhs_transposed else 256
     depth = spec.k if small else _blocks(spec.k, most * 4 // min(size, 8), max(8, tile.lanes))
     fitting = target.caches.l2 // 4 // (depth * size) // tile.columns
