@@ -8,7 +8,7 @@ from axla.core.dtypes import F32, F64, PRED, S32, U32, DType
 from axla.core.shape import AnyShape, Shape
 from axla.ir.attributes import CompareType, Direction
 from axla.ir.op import op, reject
-from axla.hlo import numeric
+from axla.hlo import complex, numeric
 from axla.hlo.family import (
     ANY, ARITHMETIC, COMPLEX_OF, FLOAT, INEXACT, INTEGER, LOGICAL, PARTS, REAL, REAL_ARITHMETIC, SIGNED,
     Elementwise, arrays, binary, same_dims, same_dtype, show, unary,
@@ -40,13 +40,13 @@ CountLeadingZeros = unary("count-leading-zeros", numeric.count_leading_zeros, IN
 Real = unary("real", numeric.real, INEXACT, "The real part.", result=_real_of)
 Imag = unary("imag", numeric.imag, INEXACT, "The imaginary part; 0 for a real number.", result=_real_of)
 
-Sqrt = unary("sqrt", rounded(np.sqrt), INEXACT, "The square root.", expensive=True)
+Sqrt = unary("sqrt", numeric.sqrt, INEXACT, "The square root.", expensive=True)
 Rsqrt = unary("rsqrt", numeric.reciprocal_sqrt, INEXACT, "1 / sqrt(x).", expensive=True)
 Cbrt = unary("cbrt", rounded(np.cbrt), FLOAT, "The real cube root.", expensive=True)
 Exponential = unary("exponential", rounded(np.exp), INEXACT, "e^x.", expensive=True)
 ExponentialMinusOne = unary("exponential-minus-one", numeric.expm1, INEXACT, "e^x - 1, exact near 0.", expensive=True)
-Log = unary("log", rounded(np.log), INEXACT, "The natural logarithm.", expensive=True)
-LogPlusOne = unary("log-plus-one", rounded(np.log1p), INEXACT, "log(1 + x), exact near 0.", expensive=True)
+Log = unary("log", numeric.log, INEXACT, "The natural logarithm.", expensive=True)
+LogPlusOne = unary("log-plus-one", numeric.log1p, INEXACT, "log(1 + x), exact near 0.", expensive=True)
 Logistic = unary("logistic", numeric.logistic, INEXACT, "1 / (1 + e^-x).", expensive=True)
 Tanh = unary("tanh", rounded(np.tanh), INEXACT, "The hyperbolic tangent.", expensive=True)
 Sine = unary("sine", rounded(np.sin), INEXACT, "sin(x), x in radians.", expensive=True)
@@ -85,7 +85,7 @@ ShiftRightArithmetic = binary(
     "shift-right-arithmetic", numeric.shift_right_arithmetic, INTEGER, "Shifts right, filling with the top bit."
 )
 Mulhi = binary("mulhi", numeric.multiply_high, INTEGER, "The upper half of the product of twice the width.", commutative=True)
-Complex = binary("complex", numeric.complex_of, PARTS, "x + iy.", result=COMPLEX_OF.__getitem__)
+Complex = binary("complex", complex.joined, PARTS, "x + iy.", result=COMPLEX_OF.__getitem__)
 
 # Irregular ones
 

@@ -77,10 +77,10 @@ class Gather(Op):
         for d, size in enumerate(sizes):
             start = np.clip(starts[..., d], 0, operand.shape[d] - size)
             run = np.arange(size).reshape([-1 if k == d else 1 for k in range(operand.ndim)])
-            places.append(start.reshape(*batch, *[1] * operand.ndim) + run)
+            places.append(start.reshape([*batch, *[1] * operand.ndim]) + run)
         taken = operand[tuple(places)] if places else np.broadcast_to(operand, batch)
         dropped = (*self.collapsed_slice_dims, *self.operand_batching_dims)
-        taken = taken.reshape(*batch, *[n for d, n in enumerate(sizes) if d not in dropped])
+        taken = taken.reshape([*batch, *[n for d, n in enumerate(sizes) if d not in dropped]])
         return np.moveaxis(taken, range(len(batch), taken.ndim), self.offset_dims)
 
     @classmethod

@@ -413,6 +413,8 @@ class Iota(Op):
 
     def evaluate(self) -> np.ndarray:
         dims, at = self.shape.dims, self.iota_dimension
+        if not self.shape.size:
+            return np.zeros(dims, self.shape.dtype.numpy)
         line = np.arange(dims[at]).astype(self.shape.dtype.numpy)
         return np.broadcast_to(line.reshape([-1 if d == at else 1 for d in range(len(dims))]), dims)
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 import numpy as np
 
 from axla.core.dtypes import DType, from_numpy
+from axla.hlo import complex as complex_functions
 
 Array = np.ndarray
 _ERF = np.frompyfunc(math.erf, 1, 1)
@@ -77,12 +78,7 @@ def _sign_float(x: Array) -> Array:
     return np.where((x == 0) | np.isnan(x), x, np.copysign(np.ones((), x.dtype), x))
 
 
-def _sign_complex(x: Array) -> Array:
-    size = np.abs(x)
-    return np.where(size == 0, x, x / np.where(size == 0, 1, size).astype(x.real.dtype))
-
-
-sign = by_kind(float=_sign_float, complex=_sign_complex, other=np.sign)
+sign = by_kind(float=_sign_float, complex=complex_functions.sign, other=np.sign)
 
 
 def _negate(x: Array) -> Array:
@@ -123,7 +119,9 @@ def _remainder_integers(x: Array, y: Array) -> Array:
     return np.where(y == 0, x, np.where(y == -1, 0, np.fmod(x, safe))).astype(x.dtype)
 
 
-divide = by_kind(signed=_divide_integers, unsigned=_divide_integers, other=np.divide)
+divide = by_kind(
+    signed=_divide_integers, unsigned=_divide_integers, complex=complex_functions.divide, other=np.divide
+)
 remainder = by_kind(signed=_remainder_integers, unsigned=_remainder_integers, other=np.fmod)
 
 
@@ -144,34 +142,30 @@ def clamp(low: Array, x: Array, high: Array) -> Array:
     return minimum(maximum(low, x), high)
 
 
-def _power_integers(x: Array, y: Array) -> Array:
-    """By squaring, wrapping; a negative exponent gives 0 except for bases 1 and -1."""
-    exponent = y.astype(np.uint64) if y.dtype.kind == "u" else np.where(y < 0, 0, y).astype(np.uint64)
-    base, result = x.copy(), np.ones(np.broadcast_shapes(x.shape, y.shape), x.dtype)
-    while exponent.any():
-        result = np.where(exponent & np.uint64(1), result * base, result).astype(x.dtype)
+def _power_signed(x: Array, y: Array) -> Array:
+    """Wrapping; a negative exponent gives 0 except for bases 1 and -1.
+
+    As on XLA:CPU only the low six bits of an exponent count: larger powers of anything but 0, 1 and -1 overflow anyway.
+    """
+    exponent = (y & y.dtype.type(63)).astype(np.uint8)
+    base, result = x, np.ones(np.broadcast_shapes(x.shape, y.shape), x.dtype)
+    for bit in range(6):
+        result = np.where((exponent >> bit) & 1, result * base, result).astype(x.dtype)
         base = base * base
-        exponent = exponent >> np.uint64(1)
-    if y.dtype.kind != "u":
-        odd = np.where(y & 1, x, np.ones((), x.dtype))
-        result = np.where(y < 0, np.where(x == 1, 1, np.where(x == -1, odd, 0)), result).astype(x.dtype)
-    return result
+    odd = np.where(y & 1, x, np.ones((), x.dtype))
+    return np.where(y < 0, np.where(x == 1, 1, np.where(x == -1, odd, 0)), result).astype(x.dtype)
 
 
-def _power_complex(x: Array, y: Array) -> Array:
-    power = np.power(x, y)
-    return np.where(y == 0, np.ones((), x.dtype), np.where((x == 0) & (y.real > 0), np.zeros((), x.dtype), power))
+def _power_unsigned(x: Array, y: Array) -> Array:
+    """As of signed numbers of the same bits: that is what XLA:CPU does with exponents of the upper half."""
+    signed = x.dtype.str.replace("u", "i")
+    return _power_signed(x.view(signed), y.view(signed)).view(x.dtype)
 
 
-power = by_kind(signed=_power_integers, unsigned=_power_integers, complex=_power_complex, other=np.power)
-
-
-def _arctan2_complex(y: Array, x: Array) -> Array:
-    i = np.asarray(1j, x.dtype)
-    return -i * np.log((x + i * y) / np.sqrt(x * x + y * y))
-
-
-arctan2 = by_kind(complex=_arctan2_complex, other=np.arctan2)
+power = by_kind(
+    signed=_power_signed, unsigned=_power_unsigned, complex=complex_functions.power, other=np.power
+)
+arctan2 = by_kind(complex=complex_functions.arctan2, other=np.arctan2)
 
 # Bits
 
@@ -257,7 +251,10 @@ def _erf(x: Array) -> Array:
     return np.asarray(_ERF(x.astype(np.float64)), np.float64).astype(x.dtype)
 
 
-logistic = rounded(_logistic)
+logistic = by_kind(complex=complex_functions.logistic, other=_logistic)
+log = by_kind(complex=complex_functions.log, other=np.log)
+log1p = by_kind(complex=complex_functions.log1p, other=np.log1p)
+sqrt = by_kind(complex=complex_functions.sqrt, other=np.sqrt)
 erf = rounded(_erf)
 
 
@@ -271,12 +268,6 @@ def real(x: Array) -> Array:
 
 def imag(x: Array) -> Array:
     return x.imag.copy() if kind(x) == "complex" else np.zeros_like(x)
-
-
-def complex_of(x: Array, y: Array) -> Array:
-    result = np.empty(np.broadcast_shapes(x.shape, y.shape), np.result_type(x.dtype, np.complex64))
-    result.real, result.imag = x, y
-    return result
 
 
 def reciprocal_sqrt(x: Array) -> Array:

@@ -71,8 +71,8 @@ class Map(Op):
             reject("map_c1", "map: at least one operand is wanted, found none")
         if any(s.dims != shapes[0].dims for s in shapes):
             reject("map_c2", f"map: operands must have the same dimensions, found {show(shapes)}")
-        if self.dimensions != tuple(range(shapes[0].rank)):
-            reject("map_c3", f"map: dimensions={self.dimensions} must be all of {show(shapes[0])}, in order")
+        if self.dimensions and self.dimensions != tuple(range(shapes[0].rank)):
+            reject("map_c3", f"map: dimensions={self.dimensions} must be all of {show(shapes[0])}, in order, or none")
         called = require_computation(self, self.to_apply)
         root = called.root.shape
         if not isinstance(root, Shape) or root.rank:

@@ -1,0 +1,87 @@
+"""Complex functions where XLA:CPU and NumPy differ on infinities and NaN."""
+
+from __future__ import annotations
+
+import numpy as np
+
+Array = np.ndarray
+
+
+def joined(real: Array, imag: Array) -> Array:
+    """real + i imag, without arithmetic that would make NaN of infinities."""
+    result = np.empty(np.broadcast_shapes(real.shape, imag.shape), np.result_type(real.dtype, np.complex64))
+    result.real, result.imag = real, imag
+    return result
+
+
+def divide(x: Array, y: Array) -> Array:
+    """As annex G of C11: infinities and zeros give infinities and zeros rather than NaN."""
+    a, b, c, d = x.real, x.imag, y.real, y.imag
+    quotient = np.asarray(np.divide(x, y))
+    lost = np.isnan(quotient.real) & np.isnan(quotient.imag)
+    if not lost.any():
+        return quotient
+    zero = lost & (c == 0) & (d == 0) & ~(np.isnan(a) & np.isnan(b))
+    infinite = lost & ~zero & (np.isinf(a) | np.isinf(b)) & np.isfinite(c) & np.isfinite(d)
+    vanishing = lost & ~zero & (np.isinf(c) | np.isinf(d)) & np.isfinite(a) & np.isfinite(b)
+    inf = a.dtype.type(np.inf)
+    real, imag = quotient.real, quotient.imag
+    real = np.where(zero, np.copysign(inf, c) * a, real)
+    imag = np.where(zero, np.copysign(inf, c) * b, imag)
+    u, v = _directions(a, b)
+    real = np.where(infinite, inf * (u * c + v * d), real)
+    imag = np.where(infinite, inf * (v * c - u * d), imag)
+    u, v = _directions(c, d)
+    real = np.where(vanishing, 0 * (a * u + b * v), real)
+    imag = np.where(vanishing, 0 * (b * u - a * v), imag)
+    return joined(real.astype(a.dtype), imag.astype(a.dtype))
+
+
+def _directions(a: Array, b: Array) -> tuple[Array, Array]:
+    """1 for an infinity, 0 for what is finite, with the signs kept."""
+    return np.copysign(np.isinf(a).astype(a.dtype), a), np.copysign(np.isinf(b).astype(b.dtype), b)
+
+
+def _poisoned(x: Array, result: Array) -> Array:
+    """A NaN in either part makes both parts NaN."""
+    return np.where(np.isnan(x.real) | np.isnan(x.imag), np.asarray(complex(np.nan, np.nan), x.dtype), result)
+
+
+def log(x: Array) -> Array:
+    return _poisoned(x, np.log(x))
+
+
+def log1p(x: Array) -> Array:
+    return _poisoned(x, np.log1p(x))
+
+
+def sqrt(x: Array) -> Array:
+    return _poisoned(x, np.sqrt(x))
+
+
+def sign(x: Array) -> Array:
+    """x / |x|, part by part; x itself where it is 0."""
+    size = np.abs(x)
+    safe = np.where(size == 0, size.dtype.type(1), size)
+    return np.where(size == 0, x, joined(x.real / safe, x.imag / safe))
+
+
+def power(x: Array, y: Array) -> Array:
+    """|x|^c e^(-d arg x) (cos q + i sin q), q = c arg x + d log |x|, for y = c + id."""
+    size, angle, c, d = np.abs(x), np.angle(x), y.real, y.imag
+    scale = np.power(size, c) * np.exp(-d * angle)
+    turn = c * angle + d * np.log(size)
+    result = joined(np.asarray(scale * np.cos(turn)), np.asarray(scale * np.sin(turn)))
+    one, zero = np.ones((), x.dtype), np.zeros((), x.dtype)
+    return np.where(y == 0, one, np.where((x == 0) & (c > 0), zero, result))
+
+
+def arctan2(y: Array, x: Array) -> Array:
+    """-i log((x + iy) / sqrt(x^2 + y^2))."""
+    i = np.asarray(1j, x.dtype)
+    return -i * np.log((x + i * y) / np.sqrt(x * x + y * y))
+
+
+def logistic(x: Array) -> Array:
+    one = np.ones((), x.dtype)
+    return divide(one, one + np.exp(-x))
