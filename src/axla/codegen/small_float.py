@@ -60,7 +60,7 @@ FORMATS = {
 }
 
 _INFINITY = 0x7F800000
-_NAN = 0x7FC00000
+_QUIET = 0x00400000
 
 
 def _round_fraction(bits: Reg, drop: int) -> Reg:
@@ -79,16 +79,16 @@ def round_to(x: Reg, dtype: DType) -> Reg:
         return _round_scale(x)
     rounded = _round_fraction(x.bits(), 23 - form.fraction).floats()
     if form.exponent == 8:  # bf16: the exponents are f32's, overflow carries into infinity by itself
-        return m.select(x.is_nan(), x, rounded)
+        return m.select(x.is_nan(), (x.bits() | _QUIET).floats(), rounded)
     size = m.abs(x)
     # Below the least normal the spacing is fixed: an addition rounds to it.
     anchor = form.least_normal * 2.0 ** (23 - form.fraction)
     small = m.copysign((size + anchor) - anchor, x)
     rounded = m.select(size < form.least_normal, small, rounded)
     if form.kind == FINITE_ONLY:
-        # ml_dtypes and XLA: NaN becomes -0.
+        # ml_dtypes: NaN becomes the zero of the other sign.
         clamped = m.copysign(m.least(m.abs(rounded), form.largest), x)
-        return m.select(x.is_nan(), -0.0, clamped)
+        return m.select(x.is_nan(), m.copysign(0.0, -x), clamped)
     if form.kind == UNSIGNED_ZERO:
         rounded = rounded + 0.0  # -0 becomes +0
     infinite = m.copysign(float("inf") if form.kind == IEEE else float("nan"), x)
@@ -97,18 +97,12 @@ def round_to(x: Reg, dtype: DType) -> Reg:
 
 
 def _round_scale(x: Reg) -> Reg:
-    """The nearest power of two, ties to the even exponent; NaN for what has none."""
+    """The nearest power of two, ties to the larger; NaN for what has none."""
     m = x.m
-    rounded = _round_scale_bits(x)
-    bad = (x.bits() < 0) | x.eq(0.0) | m.abs(x).ugt(1.5 * 2.0**127) | m.abs(x).eq(1.5 * 2.0**127)
-    return m.select(bad, float("nan"), rounded)
-
-
-def _round_scale_bits(x: Reg) -> Reg:
-    m = x.m
-    rounded = _round_fraction(x.bits(), 23).floats()
-    # 2**-127 is a denormal f32, with its bit in the fraction.
-    return m.select(x < 2.0**-126 * 0.75, 2.0**-127, m.select(x < 2.0**-126, 2.0**-126, rounded))
+    rounded = ((x.bits() + (1 << 22)) & -(1 << 23)).floats()
+    # The least, 2**-127, is a denormal f32: its bit is in the fraction, and what is above it goes up (in ml_dtypes too).
+    rounded = m.select(x <= 2.0**-127, 2.0**-127, rounded)
+    return m.select((x > 0.0) & (x < 1.5 * 2.0**127), rounded, float("nan"))
 
 
 def encode(x: Reg, dtype: DType) -> Reg:
@@ -164,9 +158,9 @@ def decode(bits: Reg, dtype: DType) -> Reg:
         special = (payload | _INFINITY | (wide << (32 - width)) & -0x80000000).floats()
         return m.select((wide & low) >= first, special, signed)
     if form.kind == FINITE:
-        return m.select((wide & low).eq(low), float("nan"), signed)
+        return m.select((wide & low).eq(low), m.copysign(float("nan"), signed), signed)
     if form.kind == UNSIGNED_ZERO:
-        return m.select((wide & ((1 << width) - 1)).eq(1 << (width - 1)), float("nan"), signed)
+        return m.select((wide & ((1 << width) - 1)).eq(1 << (width - 1)), m.copysign(float("nan"), signed), signed)
     return signed
 
 
