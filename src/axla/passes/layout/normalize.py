@@ -20,6 +20,9 @@ from axla.passes.schedule.copies import assemble, explode
 def layout_normalization(module: Module) -> None:
     """Gives every value the default layout; arrays that cross the entry's border in another one are transposed there."""
     entry = module.entry
+    if module.schedule is not None or module.config.is_scheduled:
+        module.set_schedule(None)  # an imported order is of a program that is not yet ours
+        module.set_config(is_scheduled=False)
     if module.config.entry_layout is None:
         module.set_config(entry_layout=entry.program_shape)
     boundary = module.config.entry_layout

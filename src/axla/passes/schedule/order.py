@@ -24,6 +24,7 @@ def schedule(module: Module) -> None:
     effectful = effectful_computations(module)
     found = {c: order(c, effectful) for c in running_computations(module)}
     module.set_schedule(found)
+    module.set_config(is_scheduled=True)
 
 
 def running_computations(module: Module) -> list[Computation]:

@@ -1,0 +1,126 @@
+"""Dots take one form: [batch, m, k] x [batch, k, n], either operand possibly with its last two dimensions exchanged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from axla.analysis.geometry import collapsed_transpose
+from axla.analysis.kernels import dot_sizes
+from axla.analysis.regions import is_tiny
+from axla.core.shape import Shape
+from axla.hlo import Dot, Reshape, Transpose
+from axla.ir.graph import NO_EXTRA, Extra, Instruction, Module
+from axla.ir.traverse import post_order
+from axla.passes.rewrite import current_session
+
+
+def dot_canonicalize(module: Module) -> None:
+    """Gives every dot that becomes a kernel at most one batch, one free and one contracting dimension per operand."""
+    session = current_session()
+    for computation in module.computations:
+        for inst in post_order(computation):
+            if not isinstance(inst.op, Dot) or inst.op.sparsity or len(inst.operands) != 2 or is_tiny(inst):
+                continue
+            if _is_canonical(inst) or not session.may_fire("dot-canonicalize", inst):
+                continue
+            computation.replace(inst, _canonical(inst))
+            computation.remove(inst)
+
+
+def _is_canonical(dot: Instruction) -> bool:
+    sizes = dot_sizes(dot)
+    assert isinstance(dot.op, Dot)
+    return sizes is not None and not (dot.op.lhs_batch_dims and sizes[0] == 1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """An operand and what its dimensions are for, in the order of the result (batch, free) and of the sum (contracting)."""
+
+    inst: Instruction
+    batch: tuple[int, ...]
+    contracting: tuple[int, ...]
+    free: tuple[int, ...]
+
+    def cost(self, order: Sequence[int]) -> int:
+        """0 when bringing the dimensions into this order moves nothing in memory, else the number of elements moved."""
+        shape = self.inst.shape
+        assert isinstance(shape, Shape)
+        kept = [d for d in order if shape.dims[d] != 1]
+        return 0 if kept == sorted(kept) else shape.size
+
+    def orders(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        return (*self.batch, *self.free, *self.contracting), (*self.batch, *self.contracting, *self.free)
+
+
+def _sides(dot: Instruction) -> tuple[_Side, _Side]:
+    op = dot.op
+    assert isinstance(op, Dot)
+    found = []
+    pairs = [*zip(op.lhs_contracting_dims, op.rhs_contracting_dims, strict=True)]
+    options = []
+    for key in (0, 1):  # the order of the sum is free: as it lies in one operand, or in the other
+        pairs.sort(key=lambda pair: pair[key])
+        found = []
+        for side, (operand, batch) in enumerate(zip(dot.operands, (op.lhs_batch_dims, op.rhs_batch_dims), strict=True)):
+            contracting = tuple(pair[side] for pair in pairs)
+            rank = operand.shape.rank  # type: ignore[union-attr]
+            free = tuple(d for d in range(rank) if d not in batch and d not in contracting)
+            found.append(_Side(operand, batch, contracting, free))
+        options.append((found[0], found[1]))
+    return min(options, key=lambda sides: sum(min(map(s.cost, s.orders())) for s in sides))
+
+
+def _canonical(dot: Instruction) -> Instruction:
+    op = dot.op
+    assert isinstance(op, Dot) and isinstance(dot.shape, Shape)
+    lhs, rhs = _sides(dot)
+    batch = prod(_sizes(lhs, lhs.batch))
+    m, n, k = prod(_sizes(lhs, lhs.free)), prod(_sizes(rhs, rhs.free)), prod(_sizes(lhs, lhs.contracting))
+    lead = (batch,) if batch != 1 else ()
+    at = len(lead)
+    plain, turned = lhs.orders()
+    left_turned = lhs.cost(turned) < lhs.cost(plain)
+    left = _arranged(lhs.inst, turned if left_turned else plain, (*lead, k, m) if left_turned else (*lead, m, k))
+    turned_back, straight = rhs.orders()  # for the right side, contracting first is the plain form
+    right_turned = rhs.cost(turned_back) < rhs.cost(straight)
+    right = _arranged(rhs.inst, turned_back if right_turned else straight, (*lead, n, k) if right_turned else (*lead, k, n))
+    batches = (0,) if lead else ()
+    new = Dot(
+        Shape(dot.shape.dtype, (*lead, m, n)), lhs_batch_dims=batches, lhs_contracting_dims=(at if left_turned else at + 1,),
+        rhs_batch_dims=batches, rhs_contracting_dims=(at + 1 if right_turned else at,),
+        operand_precision=op.operand_precision, algorithm=op.algorithm,
+    )  # fmt: skip
+    made = dot.computation.add(new, [left, right], extra=dot.extra)
+    return _reshaped(made, dot.shape.dims)
+
+
+def _sizes(side: _Side, dims: Sequence[int]) -> list[int]:
+    shape = side.inst.shape
+    assert isinstance(shape, Shape)
+    return [shape.dims[d] for d in dims]
+
+
+def _arranged(inst: Instruction, order: Sequence[int], dims: Sequence[int]) -> Instruction:
+    """The operand with its dimensions in this order, collapsed to `dims`."""
+    if tuple(order) != tuple(range(len(order))):
+        turned = inst.computation.add(Transpose(tuple(order)), [inst], extra=_location(inst))
+        if len(collapsed_transpose(turned)[0]) > 1:
+            inst = turned
+        else:
+            inst.computation.remove(turned)
+    return _reshaped(inst, dims)
+
+
+def _reshaped(inst: Instruction, dims: Sequence[int]) -> Instruction:
+    shape = inst.shape
+    assert isinstance(shape, Shape)
+    if shape.dims == tuple(dims):
+        return inst
+    return inst.computation.add(Reshape(Shape(shape.dtype, dims)), [inst], extra=_location(inst))
+
+
+def _location(inst: Instruction) -> Extra:
+    return NO_EXTRA if inst.extra is NO_EXTRA else Extra(location=inst.extra.location)
