@@ -21,7 +21,8 @@ ALIGNMENT = 64
 # Work (multiply-adds) below which cutting it for threads costs more than it gives: some 5 us of one core.
 _UNIT_WORK = 1 << 18
 _VECTOR_WORK = 1 << 17
-_MOST_CALLS = 256
+# Calls of a kernel, each with scratch of its own.
+_MOST_CALLS = 64
 
 
 def _widened(dtype: DType) -> DType:
@@ -275,9 +276,9 @@ def lhs_stride(found: GemmPlan) -> int:
 
 
 def _units(spec: GemmSpec, tile: Tile, most_columns: int, pack_rhs: bool) -> tuple[int, int]:
-    """(columns, rows) of a unit: whole tiles, a good piece of work each, eight units if there is enough."""
+    """(columns, rows) of a unit: whole tiles, a good piece of work, eight units or more if there is enough."""
     work = spec.m * spec.n * spec.k * spec.batch
-    wanted = max(1, min(8, work // _UNIT_WORK))
+    wanted = max(1, min(8, work // _UNIT_WORK), min(_MOST_CALLS, work >> 27))
     panels, stripes = -(-spec.n // tile.columns), -(-spec.m // tile.rows)
     columns = min(panels, most_columns // tile.columns)
     rows = stripes
