@@ -3,17 +3,11 @@
 Read `elementwise.py` first, with `family.py` (what families of ops share) and `numeric.py` (arithmetic as HLO defines it).
 """
 
-from axla.ir.op import OPS
-from axla.ir.structure import Constant, GetTupleElement, Parameter, Tuple
-from axla.hlo.contraction import (
-    Dot,
-)  # fmt: skip
+from axla.hlo.contraction import Dot
 from axla.hlo.control import (
     AddDependency, AfterAll, Call, Conditional, CustomCall, Fusion, OptBarrier, While,
 )  # fmt: skip
-from axla.hlo.conversion import (
-    Bitcast, BitcastConvert, Convert, ReducePrecision, StochasticConvert,
-)  # fmt: skip
+from axla.hlo.conversion import Bitcast, BitcastConvert, Convert, ReducePrecision, StochasticConvert
 from axla.hlo.elementwise import (
     Abs, Acos, Acosh, Add, And, Asin, Asinh, Atan2, Atanh, Cbrt, Ceil, Clamp, Compare, Complex, Cosh,
     Cosine, CountLeadingZeros, Divide, Erf, Exponential, ExponentialMinusOne, Floor, Imag, IsFinite, Log,
@@ -21,16 +15,15 @@ from axla.hlo.elementwise import (
     Remainder, RoundNearestAfz, RoundNearestEven, Rsqrt, Select, ShiftLeft, ShiftRightArithmetic,
     ShiftRightLogical, Sign, Sine, Sinh, Sqrt, Subtract, Tan, Tanh, Xor,
 )  # fmt: skip
-from axla.hlo.indexing import (
-    Gather, Scatter,
-)  # fmt: skip
+from axla.hlo.indexing import Gather, Scatter
 from axla.hlo.movement import (
     Broadcast, Concatenate, Copy, DynamicReshape, DynamicSlice, DynamicUpdateSlice, Iota, Pad, Reshape,
     Reverse, Slice, Transpose,
 )  # fmt: skip
-from axla.hlo.reduction import (
-    Map, Reduce, Sort,
-)  # fmt: skip
+from axla.hlo.reduction import Map, Reduce, Sort
+from axla.hlo.sorting import TopK
+from axla.ir.op import OPS
+from axla.ir.structure import Constant, GetTupleElement, Parameter, Tuple
 
 __all__ = [
     "OPS",
@@ -43,6 +36,6 @@ __all__ = [
     "Negate", "Not", "OptBarrier", "Or", "Pad", "Parameter", "Popcnt", "Power", "Real", "Reduce",
     "ReducePrecision", "Remainder", "Reshape", "Reverse", "RoundNearestAfz", "RoundNearestEven", "Rsqrt",
     "Scatter", "Select", "ShiftLeft", "ShiftRightArithmetic", "ShiftRightLogical", "Sign", "Sine", "Sinh",
-    "Slice", "Sort", "Sqrt", "StochasticConvert", "Subtract", "Tan", "Tanh", "Transpose", "Tuple",
+    "Slice", "Sort", "Sqrt", "StochasticConvert", "Subtract", "Tan", "Tanh", "TopK", "Transpose", "Tuple",
     "While", "Xor",
 ]  # fmt: skip

@@ -11,6 +11,7 @@ import numpy as np
 from axla.core.dtypes import DType
 from axla.core.errors import UnsupportedError
 from axla.core.shape import Shape, TupleShape
+from axla.interpreter.custom_calls import CUSTOM_CALLS
 from axla.interpreter.evaluate import Interpreter, Value
 from axla.ir.graph import Instruction
 from axla.ir.op import Op
@@ -60,7 +61,10 @@ def _call(interpreter: Interpreter, inst: Instruction, *operands: Value) -> Valu
 
 def _custom_call(interpreter: Interpreter, inst: Instruction, *operands: Value) -> Value:
     target = inst.op.custom_call_target  # type: ignore[attr-defined]
-    raise UnsupportedError(f"the interpreter has no custom call {target!r}: {inst!r}")
+    function = CUSTOM_CALLS.get(target)
+    if function is None:
+        raise UnsupportedError(f"the interpreter has no custom call {target!r}: {inst!r}; it knows {', '.join(CUSTOM_CALLS)}")
+    return function(inst, *operands)
 
 
 def _bitcast(interpreter: Interpreter, inst: Instruction, operand: Value) -> Value:

@@ -1,0 +1,50 @@
+"""topk, and the order that it and sorting custom calls use."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from axla.core.dtypes import F32, S32
+from axla.core.shape import AnyShape, Shape, TupleShape
+from axla.ir.op import Op, attr, op, reject
+from axla.hlo import numeric
+from axla.hlo.family import REAL, arrays, same_dtype, show
+
+
+def largest_first(x: np.ndarray) -> np.ndarray:
+    """Positions along the last axis in descending order; equal elements stay in order, NaN counts as largest."""
+    key = numeric.total_order_key(x) if numeric.kind(x) == "float" else numeric.widened(x)
+    key = key.astype(np.uint8) if key.dtype == np.bool_ else key
+    return np.argsort(np.invert(key), axis=-1, kind="stable")  # ~key falls where key rises
+
+
+def smallest_first(x: np.ndarray) -> np.ndarray:
+    """Positions along the last axis in ascending order; equal elements stay in order."""
+    key = numeric.total_order_key(x) if numeric.kind(x) == "float" else numeric.widened(x)
+    return np.argsort(key, axis=-1, kind="stable")
+
+
+@op("topk", operands="operand")
+class TopK(Op):
+    """The k largest (or smallest) elements along the last dimension, in order, and their positions as s32."""
+
+    k: int
+    largest: bool = attr(always=True, default=True)
+
+    expensive = True
+
+    def infer(self, operand: AnyShape) -> TupleShape:
+        (source,) = arrays(self, operand)
+        same_dtype(self, (source,), REAL)
+        if not source.rank or not 0 <= self.k <= source.dims[-1]:
+            reject("topk_c1", f"topk: k={self.k} is not within the last dimension of {show(source)}")
+        dims = (*source.dims[:-1], self.k)
+        return TupleShape((source.with_dims(dims), Shape(S32, dims)))
+
+    def evaluate(self, operand: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        order = (largest_first if self.largest else smallest_first)(operand)[..., : self.k]
+        return np.take_along_axis(operand, order, -1), order.astype(np.int32)
+
+    @classmethod
+    def samples(cls):
+        return [(cls(2), (Shape(F32, (3, 5)),)), (cls(3, False), (Shape(S32, (4,)),))]
