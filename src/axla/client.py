@@ -1,0 +1,262 @@
+"""The client of XLA's documents: data goes to a device, computations run on it, literals come back.
+
+    client = ClientLibrary.ClientLibraryOrDie()
+    builder = ComputationBuilder(client, "axpy")
+    ...
+    data = client.TransferToServer(literal)
+    result = client.ExecuteAndTransfer(builder.Build(), [data])
+
+Server and client are one process here. Methods have their documented CamelCase names and snake_case ones; where C++ gives
+a StatusOr, they give the value or raise an AxlaError.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from axla.api import BACKENDS, compile, device_put
+from axla.builder.computation import XlaComputation
+from axla.builder.computation_builder import snake_case
+from axla.core.errors import InvalidArgument, ShapeError
+from axla.core.literal import Literal
+from axla.core.shape import AnyShape, ProgramShape, Shape, TupleShape
+from axla.ir.graph import Module
+
+Computation = XlaComputation
+
+
+class GlobalData:
+    """Data on a device: a shape and one array per leaf of it. Released when the last reference goes, or by `Unregister`."""
+
+    __slots__ = ("_shape", "_leaves")
+
+    def __init__(self, shape: AnyShape, leaves: Sequence[Any]) -> None:
+        self._shape = shape
+        self._leaves: list[Any] | None = list(leaves)
+
+    @property
+    def shape(self) -> AnyShape:
+        return self._shape
+
+    @property
+    def leaves(self) -> list[Any]:
+        """The arrays, in the order of the shape's leaves."""
+        if self._leaves is None:
+            raise InvalidArgument(f"global data of {self._shape.to_string(layout=False)} was unregistered")
+        return self._leaves
+
+    def release(self) -> None:
+        """Drops the arrays; using the data afterwards is an error."""
+        self._leaves = None
+
+    def __repr__(self) -> str:
+        gone = ", unregistered" if self._leaves is None else ""
+        return f"<GlobalData {self._shape.to_string(layout=False)}{gone}>"
+
+
+class Client:
+    """Runs computations on one backend; compiles each of them once."""
+
+    def __init__(self, backend: str = "cpu") -> None:
+        if backend not in BACKENDS:
+            raise InvalidArgument(f"Client: backend={backend!r}; there are {', '.join(BACKENDS)}")
+        self.backend = backend
+        self._compiled: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+        self._lock = threading.Lock()
+
+    # Data.
+
+    def TransferToServer(self, literal: object) -> GlobalData:
+        """A copy of a literal (or of what NumPy takes) on the device."""
+        value = _literal(literal)
+        put = np.array if self.backend == "interpreter" else device_put
+        return GlobalData(value.shape.logical, [put(leaf.array) for leaf in value.leaves() if leaf.shape.is_array])
+
+    def TransferInProcess(self, value: object) -> Any:
+        """Shares memory instead of copying: a literal becomes data of the device, data of the device a literal.
+
+        Whoever shares NumPy memory with the device must not write to it as long as the data is used.
+        """
+        if isinstance(value, GlobalData):
+            return _joined(value.shape, iter([_view(leaf) for leaf in value.leaves]))
+        shared = _literal(value)
+        return GlobalData(shared.shape.logical, [leaf.array for leaf in shared.leaves() if leaf.shape.is_array])
+
+    TransferToServerInProcess = TransferInProcess
+    TransferFromServerInProcess = TransferInProcess
+
+    def Transfer(self, data: GlobalData, shape_with_layout: AnyShape | None = None) -> Literal:
+        """A copy of the data, as a literal; in the layout of a shape, when one is given."""
+        copies = iter([np.array(leaf) for leaf in data.leaves])
+        return _with_layout(_joined(data.shape, copies), shape_with_layout)
+
+    def GetShape(self, data: GlobalData) -> AnyShape:
+        return data.shape
+
+    def Unregister(self, data: GlobalData) -> None:
+        """Releases the data at once."""
+        data.release()
+
+    def DeconstructTuple(self, data: GlobalData) -> list[GlobalData]:
+        """The elements of a tuple, which share its memory."""
+        if not isinstance(data.shape, TupleShape):
+            raise InvalidArgument(f"DeconstructTuple: found {data!r}, wanted a tuple")
+        leaves = iter(data.leaves)
+        parts = []
+        for shape in data.shape.elements:
+            count = sum(1 for leaf in shape.leaves() if leaf.is_array)
+            parts.append(GlobalData(shape, [next(leaves) for _ in range(count)]))
+        return parts
+
+    # Computations.
+
+    def GetComputationShape(self, computation: XlaComputation) -> ProgramShape:
+        return computation.program_shape
+
+    def Compile(self, computation: XlaComputation | Module) -> Any:
+        """The executable of a computation; made once as long as the computation lives."""
+        with self._lock:
+            found = self._compiled.get(computation)
+            if found is None:
+                module = computation.module if isinstance(computation, XlaComputation) else computation
+                if not isinstance(module, Module):
+                    raise InvalidArgument(
+                        f"Compile: found {type(computation).__name__}, wanted what a builder's Build gives"
+                    )
+                found = self._compiled[computation] = compile(module, backend=self.backend)
+            return found
+
+    def Execute(
+        self, computation: XlaComputation, arguments: Sequence[GlobalData] = (),
+        shape_with_output_layout: AnyShape | None = None,
+    ) -> GlobalData:  # fmt: skip
+        """Runs a computation on data of the device; the result stays there."""
+        shape = computation.program_shape
+        self._check(computation, shape, arguments)
+        if shape_with_output_layout is not None and shape_with_output_layout.logical is not shape.result.logical:
+            raise ShapeError(
+                f"Execute: the result is {shape.result.to_string(layout=False)}, "
+                f"not {shape_with_output_layout.to_string(layout=False)}"
+            )
+        leaves = self.Compile(computation).execute([leaf for data in arguments for leaf in data.leaves])
+        return GlobalData((shape_with_output_layout or shape.result.logical), leaves)
+
+    def _check(
+        self, computation: XlaComputation, shape: ProgramShape, arguments: Sequence[GlobalData]
+    ) -> None:  # fmt: skip
+        name, wanted = computation.name, shape.parameters
+        if len(arguments) != len(wanted):
+            raise InvalidArgument(f"Execute {name}: found {len(arguments)} arguments, wanted {len(wanted)}")
+        for number, (data, parameter) in enumerate(zip(arguments, wanted, strict=True)):
+            label = f"Execute {name}, parameter {number} ({shape.names[number]})"
+            if not isinstance(data, GlobalData):
+                raise InvalidArgument(f"{label}: found {type(data).__name__}, wanted GlobalData; use TransferToServer")
+            if data.shape.logical is not parameter.logical:
+                found = data.shape.to_string(layout=False)
+                raise InvalidArgument(f"{label}: found {found}, wanted {parameter.to_string(layout=False)}")
+
+    def ExecuteAndTransfer(
+        self, computation: XlaComputation, arguments: Sequence[GlobalData] = (),
+        shape_with_layout: AnyShape | None = None,
+    ) -> Literal:  # fmt: skip
+        """Runs a computation and gives its result as a literal."""
+        data = self.Execute(computation, arguments)
+        # Nobody else has the result: its memory becomes the literal's.
+        return _with_layout(self.TransferInProcess(data), shape_with_layout)
+
+    def ExecuteParallel(self, computations: Sequence[tuple[XlaComputation, Sequence[GlobalData]]]) -> list[GlobalData]:
+        """Runs several computations; gives their results in order."""
+        return [self.Execute(computation, arguments) for computation, arguments in computations]
+
+    def ComputeConstant(self, computation: XlaComputation) -> Literal:
+        """The result of a computation without parameters."""
+        return self.ExecuteAndTransfer(computation)
+
+    def __repr__(self) -> str:
+        return f"Client({self.backend!r})"
+
+
+class LocalClient(Client):
+    """A client whose device is in this process; all of them are."""
+
+    def platform(self) -> str:
+        """The name of the backend."""
+        return self.backend
+
+    def device_count(self) -> int:
+        return 1
+
+
+class ClientLibrary:
+    """Clients, one per backend."""
+
+    _clients: dict[str, LocalClient] = {}
+    _lock = threading.Lock()
+
+    @classmethod
+    def GetOrCreateLocalClient(cls, backend: str = "cpu") -> LocalClient:
+        """The client of a backend, the same one every time."""
+        with cls._lock:
+            if backend not in cls._clients:
+                cls._clients[backend] = LocalClient(backend)
+            return cls._clients[backend]
+
+    @classmethod
+    def LocalClientOrDie(cls, backend: str = "cpu") -> LocalClient:
+        """The client of a backend."""
+        return cls.GetOrCreateLocalClient(backend)
+
+    @classmethod
+    def ClientLibraryOrDie(cls, backend: str = "cpu") -> LocalClient:
+        """The client of a backend, under the name of XLA's first documents."""
+        return cls.GetOrCreateLocalClient(backend)
+
+    @classmethod
+    def DestroyLocalInstances(cls) -> None:
+        """Forgets all clients; programs they compiled go with the last reference to them."""
+        with cls._lock:
+            cls._clients.clear()
+
+
+def _literal(value: object) -> Literal:
+    try:
+        return Literal.of(value)
+    except (TypeError, ValueError) as error:
+        raise InvalidArgument(f"TransferToServer: found {type(value).__name__}, wanted a literal ({error})") from None
+
+
+def _view(leaf: Any) -> np.ndarray:
+    view = np.asarray(leaf).view()
+    view.flags.writeable = False
+    return view
+
+
+def _joined(shape: AnyShape, leaves: Any) -> Literal:
+    """The literal of a shape whose array leaves come one by one. Tuples nest a few levels only."""
+    if isinstance(shape, TupleShape):
+        return Literal(shape, elements=[_joined(element, leaves) for element in shape.elements])
+    return Literal(shape, next(leaves)) if isinstance(shape, Shape) else Literal(shape)
+
+
+def _with_layout(literal: Literal, shape: AnyShape | None) -> Literal:
+    if shape is None:
+        return literal
+    if shape.logical is not literal.shape.logical:
+        raise ShapeError(
+            f"Transfer: the data is {literal.shape.to_string(layout=False)}, not {shape.to_string(layout=False)}"
+        )
+    if isinstance(shape, TupleShape):
+        parts = [_with_layout(part, s) for part, s in zip(literal.elements, shape.elements, strict=True)]
+        return Literal(shape, elements=parts)
+    return Literal(shape, literal.array) if isinstance(shape, Shape) else literal
+
+
+for _class in (Client, LocalClient, ClientLibrary):
+    for _name, _method in list(vars(_class).items()):
+        if _name[0].isupper():
+            setattr(_class, snake_case(_name), _method)
