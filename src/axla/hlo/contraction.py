@@ -9,7 +9,7 @@ import numpy as np
 from axla.core.dtypes import BF16, F16, F32, S8, S32, DType
 from axla.core.shape import AnyShape, Shape
 from axla.ir.attributes import Precision, Sparsity, Word
-from axla.ir.op import Op, op, reject
+from axla.ir.op import Op, attr, op, reject
 from axla.hlo.family import arrays, show
 from axla.hlo.numeric import widened
 
@@ -24,9 +24,9 @@ class Dot(Op):
 
     shape: Shape
     lhs_batch_dims: tuple[int, ...] = ()
-    lhs_contracting_dims: tuple[int, ...] = ()
+    lhs_contracting_dims: tuple[int, ...] = attr(always=True, default=())
     rhs_batch_dims: tuple[int, ...] = ()
-    rhs_contracting_dims: tuple[int, ...] = ()
+    rhs_contracting_dims: tuple[int, ...] = attr(always=True, default=())
     operand_precision: tuple[Precision, ...] = ()
     algorithm: Word | None = None
     sparsity: tuple[Sparsity, ...] = ()

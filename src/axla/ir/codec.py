@@ -280,7 +280,7 @@ def _read_conv_dims(reader: Reader) -> ConvDims:
             "input, kernel and output must have the same number of spatial dimensions, "
             f"found {counts[0]}, {counts[1]} and {counts[2]}", at,
         )  # fmt: skip
-    return ConvDims(found[1], found[2], found[3])
+    return ConvDims(*(found[n].rstrip("?") for n in (1, 2, 3)))
 
 
 def _write_conv_dims(dims: ConvDims) -> str:
@@ -372,10 +372,8 @@ def _read_output_aliases(reader: Reader) -> tuple[OutputAlias, ...]:
 
 
 def _write_output_aliases(aliases: tuple[OutputAlias, ...]) -> str:
-    def index(path: tuple[int, ...]) -> str:
-        return "{" + ", ".join(map(str, path)) + "}"
-
-    return "{" + ", ".join(f"{index(a.output)}: ({a.operand}, {index(a.index)})" for a in aliases) + "}"
+    entries = (f"{write_integers(a.output)}: ({a.operand}, {write_integers(a.index)})" for a in aliases)
+    return "{" + ", ".join(entries) + "}"
 
 
 _SPARSITY = re.compile(_BLANK + r"([LR])\.(\d++)@(\d++):(\d++)")

@@ -122,7 +122,7 @@ class Computation:
         inst.extra = extra
         module = self.module
         inst.id = module._new_id()
-        inst.name = module._new_name(name or op.opcode, fresh=not name)
+        inst.name = module._instruction_names.claim(name) if name else module._instruction_names.fresh(op.opcode)
         for operand in operands:
             operand.users[inst] = None
         self.instructions[inst] = None
@@ -188,7 +188,7 @@ class Computation:
         self._changed(structure=False)
 
     def set_name(self, inst: Instruction, name: str) -> None:
-        inst.name = self.module._new_name(name, fresh=False)
+        inst.name = self.module._instruction_names.claim(name)
         self._changed(structure=False)
 
     def replace(self, old: Instruction, new: Instruction, users: Iterable[Instruction] | None = None) -> None:
@@ -241,6 +241,52 @@ class Computation:
         return f"<computation {self.name}: {len(self.instructions)} instructions>"
 
 
+class Names:
+    """Names in use. A name is a root and a number, `add.3` or `add` (number 0); each pair is given out once.
+
+    Gives the names that XLA gives: of two equal names the second one gets the lowest free number.
+    """
+
+    __slots__ = ("_used", "_next")
+
+    def __init__(self) -> None:
+        self._used: dict[str, set[int]] = {}
+        self._next: dict[str, int] = {}
+
+    def claim(self, name: str) -> str:
+        """`name`, or, where it is taken, its root with another number."""
+        root, number, written = _split_name(name)
+        used = self._used.get(root)
+        if used is None:
+            used = self._used[root] = set()
+        if number not in used:
+            used.add(number)
+            return name
+        number = self._lowest(root, used, 0)
+        return f"{root}.{number}" if number or written else root
+
+    def fresh(self, root: str) -> str:
+        """A name made up here: the root with a number of at least 1."""
+        root = _split_name(root)[0]
+        return f"{root}.{self._lowest(root, self._used.setdefault(root, set()), 1)}"
+
+    def _lowest(self, root: str, used: set[int], least: int) -> int:
+        number = max(self._next.get(root, 0), least)
+        while number in used:
+            number += 1
+        used.add(number)
+        self._next[root] = number + 1
+        return number
+
+
+def _split_name(name: str) -> tuple[str, int, bool]:
+    """Root, number, and whether the number was written."""
+    root, dot, tail = name.rpartition(".")
+    if root and tail.isdigit() and len(tail) < 19:
+        return root, int(tail), True
+    return name, 0, False
+
+
 @dataclass(frozen=True, slots=True)
 class Alias:
     """Result leaf `output` may (or must) share memory with leaf `index` of parameter `parameter`."""
@@ -268,7 +314,10 @@ class ModuleConfig:
 class Module:
     """A program: computations, one of which is the entry."""
 
-    __slots__ = ("name", "computations", "_entry", "config", "schedule", "version", "_ids", "_names", "_counters", "__weakref__")
+    __slots__ = (
+        "name", "computations", "_entry", "config", "schedule", "version",
+        "_ids", "_instruction_names", "_computation_names", "__weakref__",
+    )  # fmt: skip
 
     name: str
     computations: dict[Computation, None]
@@ -284,8 +333,8 @@ class Module:
         self.schedule = None
         self.version = 0
         self._ids = 0
-        self._names: dict[str, None] = {}
-        self._counters: dict[str, int] = {}
+        self._instruction_names = Names()
+        self._computation_names = Names()
 
     @property
     def entry(self) -> Computation:
@@ -301,7 +350,7 @@ class Module:
         """A new, empty computation with a name of its own."""
         computation = Computation()
         computation.module = self
-        computation.name = self._new_name(name, fresh=False)
+        computation.name = self._computation_names.claim(name)
         computation.id = self._new_id()
         computation.instructions = {}
         computation.parameters = []
@@ -351,24 +400,6 @@ class Module:
     def _new_id(self) -> int:
         self._ids += 1
         return self._ids
-
-    def _new_name(self, name: str, *, fresh: bool) -> str:
-        """`name`, or with a number behind it when it is taken (always, for names made up here)."""
-        if not fresh and name not in self._names:
-            self._names[name] = None
-            return name
-        base, dot, tail = name.rpartition(".")
-        if not (dot and tail.isdigit()):
-            base = name
-        number = self._counters.get(base, 0)
-        while True:
-            number += 1
-            candidate = f"{base}.{number}"
-            if candidate not in self._names:
-                break
-        self._counters[base] = number
-        self._names[candidate] = None
-        return candidate
 
     def __repr__(self) -> str:
         return f"<module {self.name}: {len(self.computations)} computations>"

@@ -66,22 +66,36 @@ def callers(module: Module) -> dict[Computation, list[Instruction]]:
 
 
 def computations_callees_first(module: Module) -> tuple[Computation, ...]:
-    """All computations, each after those it calls."""
+    """All computations, each after those it calls, in the order in which XLA prints them.
+
+    Depth first from the computations that nothing calls, along the instructions in the order they are printed.
+    """
+    called = {c for computation in module.computations for c in _calls(computation)}
     done: dict[Computation, None] = {}
-    for root in module.computations:
-        stack: list[tuple[Computation, bool]] = [(root, False)]
-        on_path: set[Computation] = set()
-        while stack:
-            computation, left = stack.pop()
-            if left:
-                on_path.discard(computation)
-                done.setdefault(computation)
-                continue
-            if computation in done or computation in on_path:
-                continue
-            on_path.add(computation)
-            stack.append((computation, True))
-            for inst in computation.instructions:
-                if inst.op.computation_fields:
-                    stack.extend((c, False) for c in reversed(inst.op.computations()))
+    roots = [c for c in module.computations if c not in called]
+    for root in (*roots, *module.computations):  # all of them again: cycles, which the verifier reports, have no root
+        if root not in done:
+            _callees_first(root, done)
     return tuple(done)
+
+
+def _callees_first(root: Computation, done: dict[Computation, None]) -> None:
+    seen: set[Computation] = {root}
+    stack = [(root, _calls(root))]
+    while stack:
+        computation, calls = stack[-1]
+        callee = next(calls, None)
+        if callee is None:
+            stack.pop()
+            done.setdefault(computation)
+        elif callee not in seen and callee not in done:
+            seen.add(callee)
+            stack.append((callee, _calls(callee)))
+
+
+def _calls(computation: Computation) -> Iterator[Computation]:
+    """The computations that a computation calls, the body of a loop before its condition."""
+    for inst in schedule_of(computation):
+        if inst.op.computation_fields:
+            found = inst.op.computations()
+            yield from found[::-1] if inst.op.opcode == "while" else found

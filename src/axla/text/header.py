@@ -37,6 +37,7 @@ def read_header(cursor: InstructionCursor) -> tuple[str, ModuleConfig] | None:
         else:
             cursor.fail(f"a module has no attribute '{key}'", at)
     more |= _read_tables(cursor)
+    cursor.has_stack_frames = "StackFrames" in more
     return name, replace(ModuleConfig(), **fields, more=tuple(more.items()))
 
 

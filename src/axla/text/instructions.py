@@ -12,6 +12,7 @@ from dataclasses import MISSING, dataclass, replace
 from functools import cache
 from typing import Any
 
+import axla.hlo  # noqa: F401  fills OPS
 from axla.core.dtypes import PRED, S32
 from axla.core.errors import InvalidArgument, ShapeError, UnsupportedError
 from axla.core.shape import AnyShape, Shape, TupleShape
@@ -20,11 +21,12 @@ from axla.ir.codec import codec_of
 from axla.ir.graph import NO_EXTRA, Computation, Extra, Instruction, Module, SourceLocation
 from axla.ir.op import OPS, Op
 from axla.ir.structure import Constant, GetTupleElement, Parameter
+from axla.text.inference import UNWRITTEN_SHAPES, with_natural_layout
 from axla.text.lexer import BLANK, NAME, STRING
 from axla.text.literals import read_literal
 from axla.text.opcodes import COMPUTATION_ATTRIBUTES, VALUE_ATTRIBUTES, is_opcode
 from axla.text.shapes import ShapeCursor, compatible
-from axla.text.sharding import canonical_sharding
+from axla.text.sharding import canonical_sharding, for_leaves
 
 _ARRAY = r"[a-z]\w*+\[[^\[\]{}()/]*+\](?:\{[\d,:\s][^{}/]*+\})?+"
 _TUPLE = r"\((?:[^()%={}]++|\{[^{}=%]*+\}|\([^()%={}]*+\))*+\)"
@@ -38,6 +40,9 @@ _WORD_BEFORE_PAREN = re.compile(BLANK + rf"({_OPCODE}){BLANK}\(")
 _ATTRIBUTE = re.compile(BLANK + "," + BLANK + f"({NAME})" + BLANK + "=")
 _METADATA = re.compile(BLANK + rf'(\{{(?:[^{{}}"]++|{STRING}|\{{[^{{}}"]*+\}})*+\}})')
 _METADATA_ENTRY = re.compile(BLANK + rf",?+{BLANK}({NAME}){BLANK}={BLANK}({STRING}|-?\d++|\{{[^{{}}\"]*+\}}|{NAME})")
+
+
+_BETWEEN_BRACES = re.compile(r"\}\s*+,\s*+\{")
 
 
 class Undeclared(Op):
@@ -84,7 +89,8 @@ class InstructionCursor(ShapeCursor):
         self.scope: dict[str, Instruction] = {}  # its instructions, by their names in the text
         self.undeclared = ""  # the first opcode that is HLO, but not implemented
         self.invents_operands = False  # a text of one instruction: unknown operands are parameters
-        self._locations: dict[str, SourceLocation] = {}
+        self.has_stack_frames = False  # without the table, ids of frames mean nothing
+        self._locations: dict[str, SourceLocation | None] = {}
 
     # One instruction.
 
@@ -138,6 +144,7 @@ class InstructionCursor(ShapeCursor):
         if cls is Constant:
             if shape is None:
                 self.fail("the shape of a constant must be written", at)
+            shape = _unpacked(shape)
             fields["literal"] = read_literal(self, shape)
             self.expect(")", "to end the constant")
         elif cls is Parameter:
@@ -149,7 +156,7 @@ class InstructionCursor(ShapeCursor):
             self.fail(f"{opcode} takes {_count(schema)}, found {len(operands)}", at)
         extra = self._attributes(schema, fields, opcode)
         if cls.opcode == "map" and operands and isinstance(operands[0].shape, Shape):
-            fields.setdefault("dimensions", tuple(range(operands[0].shape.rank)))
+            fields["dimensions"] = tuple(range(operands[0].shape.rank))  # what else may stand there means this
         for field, text in schema.required:
             if field not in fields:
                 self.fail(f"{opcode} needs the attribute {text}", at)
@@ -170,9 +177,12 @@ class InstructionCursor(ShapeCursor):
             if plain is not None:
                 op = plain(self, op, operands, at)
             if shape is None:
-                shape = op.infer(*[o.shape for o in operands])
+                shape = with_natural_layout(op, operands, op.infer(*[o.shape for o in operands]))
         except ShapeError as error:
             self.fail(error.message, at)
+        if extra.sharding and isinstance(shape, TupleShape):
+            leaves = sum(1 for _ in shape.leaves())
+            extra = replace(extra, sharding=for_leaves(extra.sharding, leaves))
         return self.target.add(op, operands, shape, name=name, extra=extra)  # type: ignore[union-attr]
 
     def _inferred_shape(
@@ -238,11 +248,14 @@ class InstructionCursor(ShapeCursor):
     def _operand(self) -> Instruction:
         """[shape] %name, or an instruction in place of the name."""
         at = self.skip()
-        shape = self.shape() if self.looks_like_shape() else None
+        shape = None
+        if self.looks_like_shape():
+            shape = self.shape()
+            self.accept(",")  # XLA takes a comma behind the shape, too
         if _WORD_BEFORE_PAREN.match(self.text, self.pos):
             opcode, opcode_at = self._opcode()
             self.deeper("inline instructions")
-            inst = self._apply("", shape, opcode, opcode_at)
+            inst = self._apply(f"{opcode}.anon", shape, opcode, opcode_at)
             self.nesting -= 1
             self.scope[inst.name] = inst
             return inst
@@ -313,7 +326,7 @@ class InstructionCursor(ShapeCursor):
             return ""
         if text in COMPUTATION_ATTRIBUTES or text not in VALUE_ATTRIBUTES:
             self.fail(f"{opcode} has no attribute '{text}'", at)
-        return self.raw()
+        return _BETWEEN_BRACES.sub("}, {", self.raw())
 
     def computation(self) -> Computation:
         """A computation by name, or written out in braces."""
@@ -329,7 +342,7 @@ class InstructionCursor(ShapeCursor):
     def inline_computation(self) -> Computation:
         raise NotImplementedError
 
-    def location(self) -> SourceLocation:
+    def location(self) -> SourceLocation | None:
         """metadata={op_type="..." op_name="..." source_file="..." source_line=3 ...}"""
         found = self.match(_METADATA)
         if found is None:
@@ -337,14 +350,13 @@ class InstructionCursor(ShapeCursor):
             self.raw()
             self.fail("the metadata do not end")
         text = found[1]
-        known = self._locations.get(text)
-        if known is None:
+        if text not in self._locations:
             end, self.pos = self.pos, found.start(1) + 1
-            known = self._locations[text] = self._read_location(end - 1)
+            self._locations[text] = self._read_location(end - 1)
             self.pos = end
-        return known
+        return self._locations[text]
 
-    def _read_location(self, end: int) -> SourceLocation:
+    def _read_location(self, end: int) -> SourceLocation | None:
         fields: dict[str, Any] = {}
         more: dict[str, str] = {}
         while (found := self.match(_METADATA_ENTRY)) is not None and self.pos <= end:
@@ -360,12 +372,13 @@ class InstructionCursor(ShapeCursor):
                 self.pos = found.start(2)
                 fields[key] = self.quoted() if kind is str else self.integer()
             else:
-                more[key] = value
+                if key != "stack_frame_id" or self.has_stack_frames:
+                    more[key] = value
         self.pos = min(self.pos, end)
         if self.skip() != end:
             self.fail(f"expected name=value in metadata, found {self.saw()}")
         ordered = tuple((k, more[k]) for k in METADATA_KEYS if k in more)
-        return SourceLocation(**fields, more=ordered)
+        return SourceLocation(**fields, more=ordered) if fields or ordered else None
 
     def sharding(self) -> str:
         at = self.skip()
@@ -427,6 +440,13 @@ METADATA_KEYS: dict[str, type | None] = {
 _PLAIN_KEYS = ("op_type", "op_name", "source_file", "source_line")
 
 
+def _unpacked(shape: AnyShape) -> AnyShape:
+    """The shape of a constant: it has no packed elements, whatever the text says of E(4)."""
+    if isinstance(shape, Shape) and shape.layout.element_bits:
+        return shape.with_layout(replace(shape.layout, element_bits=0))
+    return shape
+
+
 def _count(schema: Schema) -> str:
     if schema.most > 1 << 60:
         return f"at least {schema.least} operands"
@@ -461,22 +481,6 @@ def _plain_conditional(cursor: InstructionCursor, op: Any, operands: tuple[Instr
         return replace(op, true_computation=branches[0], false_computation=branches[1], branch_computations=())
     return replace(op, true_computation=None, false_computation=None, branch_computations=branches)
 
-
-def _dot_shape(fields: dict[str, Any], lhs: Shape, rhs: Shape, *metadata: Shape) -> Shape:
-    """Batch dimensions, then what is left of lhs, then of rhs, in the wider of the element types."""
-    batch = fields.get("lhs_batch_dims", ())
-    used = (
-        (lhs, {*batch, *fields.get("lhs_contracting_dims", ())}),
-        (rhs, {*fields.get("rhs_batch_dims", ()), *fields.get("rhs_contracting_dims", ())}),
-    )
-    dims = [lhs.dims[d] for d in batch if 0 <= d < lhs.rank]
-    for shape, gone in used:
-        dims += [size for d, size in enumerate(shape.dims) if d not in gone]
-    return Shape(lhs.dtype if lhs.dtype.bits >= rhs.dtype.bits else rhs.dtype, dims)
-
-
-UNWRITTEN_SHAPES: dict[str, Callable[..., Shape]] = {"dot": _dot_shape}
-"""Ops that hold their shape, and yet have one by default."""
 
 _PLAIN_FORMS = {"compare": _plain_compare, "conditional": _plain_conditional}
 """Ops of which a text can say the same in two ways: gives the one that is kept."""

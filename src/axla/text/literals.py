@@ -15,6 +15,7 @@ from axla.core.dtypes import DType
 from axla.core.errors import UnsupportedError
 from axla.core.literal import ElidedLiteral, Literal
 from axla.core.shape import AnyShape, Shape, TupleShape
+from axla.ir.literal_text import PAYLOAD_BITS
 from axla.text.lexer import BLANK
 from axla.text.shapes import ShapeCursor
 
@@ -41,9 +42,10 @@ def read_literal(cursor: ShapeCursor, shape: AnyShape) -> Literal:
         cursor.fail(f"a constant cannot be {shape}")
     texts, places = _read_elements(cursor, shape)
     array = _array(cursor, shape.dtype, texts, places)
-    if array.size == 1 != shape.size:
-        array = np.full(shape.dims, array[0])
-    array = array.reshape(shape.dims)
+    try:
+        array = np.full(shape.dims, array[0]) if array.size == 1 != shape.size else array.reshape(shape.dims)
+    except ValueError as error:
+        raise UnsupportedError(f"a literal of {shape.to_string(layout=False)}: NumPy says, {error}") from None
     array.flags.writeable = False
     return Literal(shape, array)
 
@@ -194,13 +196,9 @@ def _floats(dtype: DType, texts: Sequence[str]) -> np.ndarray:
     return array
 
 
-MANTISSA_BITS = {"f64": 52, "f32": 23, "f16": 10, "bf16": 7, "f8e5m2": 2, "f8e4m3": 3, "f8e3m4": 4}
-"""Mantissa bits of the float types whose NaNs carry payloads."""
-
-
 def _set_nans(dtype: DType, array: np.ndarray, nans: list[tuple[int, re.Match[str]]], texts: Sequence[str]) -> None:
     """Writes signs and payloads of NaNs as bits."""
-    mantissa = MANTISSA_BITS.get(dtype.name)
+    mantissa = PAYLOAD_BITS.get(dtype.name)
     bits = array.view(f"u{array.dtype.itemsize}")
     for n, found in nans:
         if mantissa is None:
@@ -232,6 +230,8 @@ def _complexes(dtype: DType, texts: Sequence[str]) -> np.ndarray:
     except _BadElement as bad:
         whole = next(t for t in texts if bad.text in t)
         raise _BadElement(whole, f"has a part {bad.text[:40]} that {bad.why}") from None
+    # XLA reads a number whose real part is NaN as NaN in both parts; so do we, to compute what it computes.
+    flat[1::2][np.isnan(flat[::2])] = np.nan
     return flat.view(dtype.numpy)
 
 

@@ -1,0 +1,55 @@
+"""Shapes that a text leaves out, with the layouts that XLA gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from axla.core.shape import AnyShape, Shape
+from axla.ir.graph import Instruction
+from axla.ir.op import Op
+
+
+def dot_shape(fields: dict[str, Any], lhs: Shape, rhs: Shape, *metadata: Shape) -> Shape:
+    """Batch dimensions, then what is left of lhs, then of rhs, in the wider of the element types."""
+    batch = fields.get("lhs_batch_dims", ())
+    used = (
+        (lhs, {*batch, *fields.get("lhs_contracting_dims", ())}),
+        (rhs, {*fields.get("rhs_batch_dims", ()), *fields.get("rhs_contracting_dims", ())}),
+    )
+    dims = [lhs.dims[d] for d in batch if 0 <= d < lhs.rank]
+    for shape, gone in used:
+        dims += [size for d, size in enumerate(shape.dims) if d not in gone]
+    return Shape(lhs.dtype if lhs.dtype.bits >= rhs.dtype.bits else rhs.dtype, dims)
+
+
+UNWRITTEN_SHAPES: dict[str, Callable[..., Shape]] = {"dot": dot_shape}
+"""Ops that hold their shape, and yet have one by default."""
+
+
+def with_natural_layout(op: Op, operands: tuple[Instruction, ...], shape: AnyShape) -> AnyShape:
+    """The inferred shape in the layout that follows from the operands' layouts."""
+    candidate = _natural(op, operands, shape)
+    return candidate if candidate is not None and candidate.logical is shape.logical else shape
+
+
+def _natural(op: Op, operands: tuple[Instruction, ...], shape: AnyShape) -> AnyShape | None:
+    called = op.computations()
+    if op.opcode == "while":
+        return operands[0].shape
+    if called and op.opcode in ("call", "fusion", "conditional"):
+        return called[0].root.shape
+    if not operands or not isinstance(shape, Shape):
+        return None
+    first = operands[0].shape
+    if op.opcode == "transpose" and isinstance(first, Shape):
+        places = {d: n for n, d in enumerate(op.dimensions)}  # type: ignore[attr-defined]
+        minor_to_major = tuple(places[d] for d in first.layout.minor_to_major)
+        return Shape(shape.dtype, shape.dims, shape.dynamic, replace(first.layout, minor_to_major=minor_to_major))
+    if op.elementwise:
+        alike = [o.shape for o in operands if isinstance(o.shape, Shape) and o.shape.dims == shape.dims]
+        for like in sorted(alike, key=lambda s: s.dtype is not shape.dtype):  # the element type's own first
+            layout = like.layout if like.dtype is shape.dtype else like.with_dtype(shape.dtype).layout
+            return Shape(shape.dtype, shape.dims, shape.dynamic, layout)
+    return None
