@@ -8,7 +8,7 @@ from axla.core.dtypes import F32, F64, PRED, S32, U32, DType
 from axla.core.shape import AnyShape, Shape
 from axla.ir.attributes import CompareType, Direction
 from axla.ir.op import op, reject
-from axla.hlo import complex, numeric
+from axla.hlo import bits, complex, numeric
 from axla.hlo.family import (
     ANY, ARITHMETIC, COMPLEX_OF, FLOAT, INEXACT, INTEGER, LOGICAL, PARTS, REAL, REAL_ARITHMETIC, SIGNED,
     Elementwise, arrays, binary, same_dims, same_dtype, show, unary,
@@ -35,8 +35,8 @@ RoundNearestAfz = unary("round-nearest-afz", numeric.round_away, FLOAT, "The nea
 RoundNearestEven = unary("round-nearest-even", rounded(np.rint), FLOAT, "The nearest whole number, halves to even.")
 IsFinite = unary("is-finite", numeric.is_finite, FLOAT, "Whether x is neither infinite nor NaN.", result=_pred_of)
 Not = unary("not", rounded(np.invert), LOGICAL, "Every bit inverted; of pred the logical not.")
-Popcnt = unary("popcnt", numeric.population_count, INTEGER, "The number of one bits.")
-CountLeadingZeros = unary("count-leading-zeros", numeric.count_leading_zeros, INTEGER, "Zero bits above the highest one bit.")
+Popcnt = unary("popcnt", bits.population_count, INTEGER, "The number of one bits.")
+CountLeadingZeros = unary("count-leading-zeros", bits.count_leading_zeros, INTEGER, "Zero bits above the highest one bit.")
 Real = unary("real", numeric.real, INEXACT, "The real part.", result=_real_of)
 Imag = unary("imag", numeric.imag, INEXACT, "The imaginary part; 0 for a real number.", result=_real_of)
 
@@ -77,14 +77,14 @@ Atan2 = binary("atan2", numeric.arctan2, INEXACT, "The angle of the point (y, x)
 And = binary("and", rounded(np.bitwise_and), LOGICAL, "Bitwise and.", commutative=True, associative=True, identity=-1)
 Or = binary("or", rounded(np.bitwise_or), LOGICAL, "Bitwise or.", commutative=True, associative=True, identity=0)
 Xor = binary("xor", rounded(np.bitwise_xor), LOGICAL, "Bitwise exclusive or.", commutative=True, associative=True, identity=0)
-ShiftLeft = binary("shift-left", numeric.shift_left, INTEGER, "x * 2^y, wrapping; 0 for y past the width.")
+ShiftLeft = binary("shift-left", bits.shift_left, INTEGER, "x * 2^y, wrapping; 0 for y past the width.")
 ShiftRightLogical = binary(
-    "shift-right-logical", numeric.shift_right_logical, INTEGER, "Shifts right, filling with zeros; 0 for y past the width."
+    "shift-right-logical", bits.shift_right_logical, INTEGER, "Shifts right, filling with zeros; 0 for y past the width."
 )
 ShiftRightArithmetic = binary(
-    "shift-right-arithmetic", numeric.shift_right_arithmetic, INTEGER, "Shifts right, filling with the top bit."
+    "shift-right-arithmetic", bits.shift_right_arithmetic, INTEGER, "Shifts right, filling with the top bit."
 )
-Mulhi = binary("mulhi", numeric.multiply_high, INTEGER, "The upper half of the product of twice the width.", commutative=True)
+Mulhi = binary("mulhi", bits.multiply_high, INTEGER, "The upper half of the product of twice the width.", commutative=True)
 Complex = binary("complex", complex.joined, PARTS, "x + iy.", result=COMPLEX_OF.__getitem__)
 
 # Irregular ones

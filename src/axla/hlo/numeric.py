@@ -40,31 +40,41 @@ def _find_wide(dtype: DType) -> np.dtype | None:
 _WIDE: dict[np.dtype, np.dtype | None] = {}
 
 
-def rounded(function: Callable[..., Array]) -> Callable[..., Array]:
-    """`function` computed in the wide type of narrow operands and rounded back."""
+class Kernel:
+    """A function of arrays, one per kind of element type; narrow operands are computed wide, and the result rounded back."""
 
-    def compute(*operands: Array) -> Array:
+    __slots__ = ("table",)
+
+    def __init__(self, table: dict[str, Callable[..., Array]]) -> None:
+        self.table = table
+
+    def of(self, dtype: np.dtype) -> Callable[..., Array]:
+        """The function for operands of this type, without the rounding."""
+        return self.table.get(from_numpy(dtype).kind) or self.table["other"]
+
+    def native(self, dtype: np.dtype) -> Callable[..., Array] | None:
+        """The function that computes in this very type, where there is one."""
+        return self.of(dtype) if _wide(dtype) is None else None
+
+    def __call__(self, *operands: Array) -> Array:
         dtype = operands[0].dtype
         for operand in operands[1:]:
             if operand.dtype != dtype:
                 dtype = max(dtype, operand.dtype, key=lambda d: from_numpy(d).bits)
-        wide = _wide(dtype)
+        wide, function = _wide(dtype), self.of(dtype)
         if wide is None:
             return np.asarray(function(*operands), dtype)
         return np.asarray(function(*[o.astype(wide) for o in operands])).astype(dtype)
 
-    return compute
+
+def rounded(function: Callable[..., Array]) -> Kernel:
+    """The same function for all kinds."""
+    return Kernel({"other": function})
 
 
-def by_kind(**functions: Callable[..., Array]) -> Callable[..., Array]:
-    """Picks a function by kind of element type: `other` where none is given. All are computed `rounded`."""
-    table = {name: rounded(function) for name, function in functions.items()}
-
-    def compute(*operands: Array) -> Array:
-        function = table.get(kind(operands[0])) or table["other"]
-        return function(*operands)
-
-    return compute
+def by_kind(**functions: Callable[..., Array]) -> Kernel:
+    """A function per kind; `other` where none is given."""
+    return Kernel(functions)
 
 
 # Sign and magnitude
@@ -167,78 +177,6 @@ power = by_kind(
 )
 arctan2 = by_kind(complex=complex_functions.arctan2, other=np.arctan2)
 
-# Bits
-
-
-def _unsigned(x: Array) -> Array:
-    return x.view(x.dtype.str.replace("i", "u"))
-
-
-def _bits(x: Array) -> int:
-    return from_numpy(x.dtype).bits
-
-
-def _narrow_bits(x: Array) -> Array:
-    """The bits of an integer as an unsigned one of at least a byte, zeros above."""
-    dtype = from_numpy(x.dtype)
-    if dtype.bits < 8:
-        return x.astype(np.int8).view(np.uint8) & np.uint8((1 << dtype.bits) - 1)
-    return _unsigned(x) if x.dtype.kind == "i" else x
-
-
-def _amount(x: Array, y: Array) -> tuple[Array, Array]:
-    """Shift amounts as u64 and which of them pass the width; a negative amount is a large unsigned one."""
-    amount = _narrow_bits(y).astype(np.uint64)
-    past = amount >= np.uint64(_bits(x))
-    return np.where(past, np.uint64(0), amount), past
-
-
-def shift_left(x: Array, y: Array) -> Array:
-    bits = _narrow_bits(x)
-    amount, past = _amount(x, y)
-    result = np.where(past, 0, bits << amount.astype(bits.dtype)).astype(bits.dtype)
-    return _from_bits(result, x.dtype)
-
-
-def shift_right_logical(x: Array, y: Array) -> Array:
-    bits = _narrow_bits(x)
-    amount, past = _amount(x, y)
-    result = np.where(past, 0, bits >> amount.astype(bits.dtype)).astype(bits.dtype)
-    return _from_bits(result, x.dtype)
-
-
-def shift_right_arithmetic(x: Array, y: Array) -> Array:
-    """Fills with the top bit, for unsigned types too."""
-    dtype = from_numpy(x.dtype)
-    bits = _narrow_bits(x)
-    if dtype.bits < 8:
-        signed = ((bits.astype(np.int16) ^ (1 << (dtype.bits - 1))) - (1 << (dtype.bits - 1))).astype(np.int8)
-    else:
-        signed = bits.view(bits.dtype.str.replace("u", "i"))
-    amount, past = _amount(x, y)
-    amount = np.where(past, np.uint64(dtype.bits - 1), amount)
-    return _from_bits((signed >> amount.astype(signed.dtype)).view(bits.dtype), x.dtype)
-
-
-def _from_bits(bits: Array, dtype: np.dtype) -> Array:
-    if from_numpy(dtype).bits < 8:
-        return bits.view(np.int8).astype(dtype)
-    return np.ascontiguousarray(bits).view(dtype).reshape(bits.shape)
-
-
-def population_count(x: Array) -> Array:
-    return np.bitwise_count(_narrow_bits(x)).astype(x.dtype)
-
-
-def count_leading_zeros(x: Array) -> Array:
-    smeared = _narrow_bits(x)
-    step = 1
-    while step < _bits(x):
-        smeared = smeared | (smeared >> np.asarray(step, smeared.dtype))
-        step *= 2
-    return (_bits(x) - np.bitwise_count(smeared).astype(np.int64)).astype(x.dtype)
-
-
 # Functions
 
 
@@ -275,16 +213,6 @@ def reciprocal_sqrt(x: Array) -> Array:
 
 
 expm1 = rounded(np.expm1)
-
-
-def multiply_high(x: Array, y: Array) -> Array:
-    """Exact by way of Python's integers: rare, and right for every width."""
-    bits = _bits(x)
-    product = x.astype(object) * y.astype(object)
-    wrapped = np.asarray((product >> bits) & ((1 << bits) - 1), object)
-    if kind(x) == "signed":
-        wrapped = np.asarray(wrapped - ((wrapped >> (bits - 1)) << bits), object)
-    return wrapped.astype(np.int64 if kind(x) == "signed" else np.uint64).astype(x.dtype)
 
 
 def widened(x: Array) -> Array:

@@ -24,6 +24,7 @@ from axla.ir.op import Op
 from axla.ir.structure import Constant, Parameter, Tuple
 from axla.ir.traverse import schedule_of
 from axla.hlo.casting import convert
+from axla.hlo.numeric import Kernel
 
 Value = Any
 """numpy.ndarray | tuple[Value, ...] | None"""
@@ -54,15 +55,11 @@ def evaluate(
     return as_literal(result, entry.root.shape)
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One instruction: takes values from slots, puts one into a slot, and names the slots not needed any more."""
+Step = tuple[Callable[..., Value], tuple[int, ...], int, tuple[int, ...], Instruction]
+"""One instruction: a function, the slots of its operands and of its result, the slots not needed afterwards."""
 
-    evaluate: Callable[..., Value]
-    operands: tuple[int, ...]
-    result: int
-    dead: tuple[int, ...]
-    inst: Instruction
+CHUNK = 32
+"""After how many steps the clock is looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +68,7 @@ class Plan:
 
     values: list[Value]
     parameters: tuple[int, ...]
-    steps: tuple[Step, ...]
+    chunks: tuple[tuple[Step, ...], ...]
     root: int
 
 
@@ -84,6 +81,7 @@ class Interpreter:
         self.step_limit = float("inf") if step_limit is None else step_limit
         self.stop_at = float("inf") if deadline is None else time.monotonic() + deadline
         self.deadline = deadline
+        self.timed = deadline is not None
         self.memory_limit = memory_limit
         self.random = np.random.Generator(np.random.Philox(seed))
         self.state = seed  # of rng-get-and-update-state
@@ -106,28 +104,30 @@ class Interpreter:
         for slot, argument in zip(plan.parameters, arguments, strict=True):
             values[slot] = argument
         self.depth += 1
+        inst: Instruction | None = None
         try:
-            for step in plan.steps:
-                self.tick()
-                values[step.result] = step.evaluate(*[values[slot] for slot in step.operands])
-                for slot in step.dead:
-                    values[slot] = None
+            for chunk in plan.chunks:
+                self.tick(len(chunk))
+                for function, operands, result, dead, inst in chunk:  # noqa: B007
+                    values[result] = function(*[values[slot] for slot in operands])
+                    for slot in dead:
+                        values[slot] = None
         except AxlaError:
             raise
         except MemoryError as error:
-            raise OutOfMemory(f"{step.inst!r}: out of memory") from error
+            raise OutOfMemory(f"{inst!r}: out of memory") from error
         except Exception as error:
-            raise InternalError(f"interpreter: {step.inst!r} failed: {type(error).__name__}: {error}") from error
+            raise InternalError(f"interpreter: {inst!r} failed: {type(error).__name__}: {error}") from error
         finally:
             self.depth -= 1
         return values[plan.root]
 
-    def tick(self) -> None:
-        """Counts a step, and stops when there have been too many or it takes too long."""
-        self.steps += 1
+    def tick(self, steps: int = 1) -> None:
+        """Counts steps, and stops when there have been too many or it takes too long."""
+        self.steps += steps
         if self.steps > self.step_limit:
-            raise DeadlineExceeded(f"the interpreter stopped after {self.steps - 1} steps, as it was told")
-        if self.steps & 15 == 0 and time.monotonic() > self.stop_at:
+            raise DeadlineExceeded(f"the interpreter stopped after {self.step_limit} steps, as it was told")
+        if self.timed and time.monotonic() > self.stop_at:
             raise DeadlineExceeded(f"the interpreter stopped after {self.deadline} seconds, as it was told")
 
     def on_scalars(self, computation: Computation, arguments: Sequence[np.ndarray], dims: Sequence[int]) -> list[np.ndarray]:
@@ -166,7 +166,7 @@ class Interpreter:
             if slot != root:
                 dying.setdefault(number, []).append(slot)
         values: list[Value] = [None] * len(order)
-        steps = []
+        steps: list[Step] = []
         for number, inst in enumerate(order):
             if isinstance(inst.op, Parameter):
                 continue
@@ -177,8 +177,9 @@ class Interpreter:
             function = self._evaluator(inst) if evaluator is None else evaluator(inst)
             operands = tuple(slots[o] for o in inst.operands)
             dead = tuple(s for s in dying.get(number, ()) if not isinstance(order[s].op, Constant))
-            steps.append(Step(function, operands, number, dead, inst))
-        return Plan(values, tuple(slots[p] for p in computation.parameters), tuple(steps), root)
+            steps.append((function, operands, number, dead, inst))
+        chunks = tuple(tuple(steps[k : k + CHUNK]) for k in range(0, len(steps), CHUNK))
+        return Plan(values, tuple(slots[p] for p in computation.parameters), chunks, root)
 
     def _check_size(self, inst: Instruction) -> None:
         for leaf in inst.shape.leaves():
@@ -194,6 +195,9 @@ class Interpreter:
         function = getattr(inst.op, "evaluate", None)
         if function is None:
             raise UnsupportedError(f"the interpreter does not implement {inst.op.opcode}: {inst!r}")
+        native = _native_function(inst)
+        if native is not None:
+            return partial(_native, native)
         if isinstance(inst.shape, Shape):
             return partial(_checked, function, inst.shape.dtype.numpy, inst.shape.dtype)
         return function
@@ -213,6 +217,19 @@ class Interpreter:
         if _moves_scalar(inst):
             return _same
         return self._evaluator(inst)
+
+
+def _native_function(inst: Instruction) -> Callable[..., Value] | None:
+    """The bare NumPy function of an elementwise op, where all operands have one type that it computes in."""
+    kernel = getattr(type(inst.op), "function", None)
+    types = {o.shape.dtype.numpy for o in inst.operands if isinstance(o.shape, Shape)}
+    if not isinstance(kernel, Kernel) or len(types) != 1 or not inst.op.elementwise:
+        return None
+    return kernel.native(types.pop())
+
+
+def _native(function: Callable[..., Value], *operands: Value) -> Value:
+    return np.asarray(function(*operands))
 
 
 def _checked(function: Callable[..., Value], wanted: np.dtype, dtype: Any, *operands: Value) -> Value:

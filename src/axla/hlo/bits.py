@@ -1,0 +1,81 @@
+"""Bit operations on integer arrays, as HLO defines them: shifts past the width, bits of types narrower than a byte."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from axla.core.dtypes import from_numpy
+
+Array = np.ndarray
+
+
+def width(x: Array) -> int:
+    return from_numpy(x.dtype).bits
+
+
+def unsigned(x: Array) -> Array:
+    """The bits as unsigned numbers of at least a byte, zeros above."""
+    if width(x) < 8:
+        return x.astype(np.int8).view(np.uint8) & np.uint8((1 << width(x)) - 1)
+    return x.view(_UNSIGNED[x.dtype]) if x.dtype.kind == "i" else x
+
+
+_UNSIGNED = {np.dtype(f"i{n}"): np.dtype(f"u{n}") for n in (1, 2, 4, 8)}
+_SIGNED = {u: i for i, u in _UNSIGNED.items()}
+
+
+def signed(x: Array) -> Array:
+    """The bits as signed numbers of at least a byte, the top bit repeated above."""
+    if width(x) < 8:
+        top = 1 << (width(x) - 1)
+        return ((unsigned(x).astype(np.int8) ^ np.int8(top)) - np.int8(top)).astype(np.int8) if top < 128 else x
+    return x.view(_SIGNED[x.dtype]) if x.dtype.kind == "u" else x
+
+
+def as_type(bits: Array, dtype: np.dtype) -> Array:
+    """The inverse of `unsigned` and `signed`; what is above the width is dropped."""
+    if from_numpy(dtype).bits < 8:
+        return bits.view(np.int8).astype(dtype)
+    return bits.view(dtype)
+
+
+def shift_left(x: Array, y: Array) -> Array:
+    # NumPy gives 0 for amounts of at least the width of the array's type; of narrower types the result wraps.
+    amount = unsigned(y)
+    result = np.left_shift(unsigned(x), amount)
+    return as_type(np.asarray(result), x.dtype)
+
+
+def shift_right_logical(x: Array, y: Array) -> Array:
+    return as_type(np.asarray(np.right_shift(unsigned(x), unsigned(y))), x.dtype)
+
+
+def shift_right_arithmetic(x: Array, y: Array) -> Array:
+    """Fills with the top bit, for unsigned types too."""
+    value = signed(x)
+    amount = np.minimum(unsigned(y), unsigned(y).dtype.type(8 * value.itemsize - 1)).astype(value.dtype)
+    return as_type(np.asarray(np.right_shift(value, amount)), x.dtype)
+
+
+def population_count(x: Array) -> Array:
+    return np.bitwise_count(unsigned(x)).astype(x.dtype)
+
+
+def count_leading_zeros(x: Array) -> Array:
+    smeared = unsigned(x)
+    step = 1
+    while step < width(x):
+        smeared = smeared | (smeared >> smeared.dtype.type(step))
+        step *= 2
+    return (width(x) - np.bitwise_count(smeared).astype(np.int64)).astype(x.dtype)
+
+
+def multiply_high(x: Array, y: Array) -> Array:
+    """Exact by way of Python's integers: rare, and right for every width."""
+    bits = width(x)
+    product = x.astype(object) * y.astype(object)
+    wrapped = np.asarray((product >> bits) & ((1 << bits) - 1), object)
+    if from_numpy(x.dtype).is_signed:
+        wrapped = np.asarray(wrapped - ((wrapped >> (bits - 1)) << bits), object)
+        return wrapped.astype(np.int64).astype(x.dtype)
+    return wrapped.astype(np.uint64).astype(x.dtype)
