@@ -276,7 +276,7 @@ def lhs_stride(found: GemmPlan) -> int:
 
 
 def _units(spec: GemmSpec, tile: Tile, most_columns: int, pack_rhs: bool) -> tuple[int, int]:
-    """(columns, rows) of a unit: whole tiles, a good piece of work, eight units or more if there is enough."""
+    """(columns, rows) of a unit: whole tiles, a good piece of work, eight units or more if it lasts."""
     work = spec.m * spec.n * spec.k * spec.batch
     wanted = max(1, min(8, work // _UNIT_WORK), min(_MOST_CALLS, work >> 27))
     panels, stripes = -(-spec.n // tile.columns), -(-spec.m // tile.rows)
