@@ -163,8 +163,6 @@ class OptBarrier(Op):
 class AfterAll(Op):
     """A token that comes after all its operands."""
 
-    side_effect = True
-
     def infer(self, *tokens: AnyShape) -> AnyShape:
         if any(not t.is_token for t in tokens):
             reject("after_all_c1", f"after-all: operands must be tokens, found {show(tokens)}")
@@ -181,8 +179,6 @@ class AfterAll(Op):
 @op("add-dependency", operands="operand token")
 class AddDependency(Op):
     """The operand itself, not before the token is there."""
-
-    side_effect = True
 
     def infer(self, operand: AnyShape, token: AnyShape) -> AnyShape:
         if not token.is_token:

@@ -21,9 +21,11 @@ from axla.core.literal import Literal
 from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.op import Op
-from axla.ir.structure import Constant, Parameter, Tuple
+from axla.ir.structure import Constant, GetTupleElement, Parameter, Tuple
 from axla.ir.traverse import schedule_of
 from axla.hlo.casting import convert
+from axla.hlo.control import Call, Fusion, OptBarrier
+from axla.hlo.conversion import Bitcast
 from axla.hlo.numeric import Kernel
 
 Value = Any
@@ -87,6 +89,8 @@ class Interpreter:
         self.state = seed  # of rng-get-and-update-state
         self.steps = 0
         self.depth = 0
+        self._effects: dict[Computation, bool] = {}
+        self._elementwise: dict[Computation, bool] = {}
         self._plans: dict[Computation, Plan] = {}
         self._scalar_plans: dict[Computation, Plan | None] = {}
 
@@ -154,7 +158,7 @@ class Interpreter:
         return results
 
     def _plan(self, computation: Computation, evaluator: Callable[[Instruction], Callable] | None = None) -> Plan:
-        order = schedule_of(computation)
+        order = self._needed(computation)
         slots = {inst: number for number, inst in enumerate(order)}
         root = slots[computation.root]
         last_use: dict[int, int] = {}
@@ -179,7 +183,56 @@ class Interpreter:
             dead = tuple(s for s in dying.get(number, ()) if not isinstance(order[s].op, Constant))
             steps.append((function, operands, number, dead, inst))
         chunks = tuple(tuple(steps[k : k + CHUNK]) for k in range(0, len(steps), CHUNK))
-        return Plan(values, tuple(slots[p] for p in computation.parameters), chunks, root)
+        # Parameters that nothing needs go into a slot behind the others.
+        values.append(None)
+        return Plan(values, tuple(slots.get(p, len(order)) for p in computation.parameters), chunks, root)
+
+    def _needed(self, computation: Computation) -> list[Instruction]:
+        """What the root depends on and what has effects, in the order to run it. Dead code may even be a loop without end."""
+        order = schedule_of(computation)
+        needed: set[Instruction] = set()
+        for inst in reversed(order):
+            if inst is computation.root or inst in needed or self.has_effect(inst):
+                needed.add(inst)
+                needed.update(inst.operands)
+                needed.update(inst.extra.control_predecessors)
+        return [inst for inst in order if inst in needed]
+
+    def has_effect(self, inst: Instruction) -> bool:
+        """Whether an instruction does more than give its value, or calls a computation in which one does."""
+        if inst.op.side_effect or getattr(inst.op, "custom_call_has_side_effect", False):
+            return True
+        return any([self._asked(self._effects, c, self._any_effect) for c in inst.op.computations()])
+
+    def is_elementwise(self, computation: Computation) -> bool:
+        """Whether all values are scalars, and all ops would do the same on arrays, element by element."""
+        return self._asked(self._elementwise, computation, self._all_elementwise)
+
+    def _asked(self, known: dict[Computation, bool], c: Computation, ask: Callable[[Computation], bool]) -> bool:
+        """A fact of a computation, found once."""
+        if c not in known:
+            if self.depth >= CALL_DEPTH:
+                raise UnsupportedError(f"the interpreter runs calls up to {CALL_DEPTH} deep")
+            self.depth += 1
+            try:
+                known[c] = ask(c)
+            finally:
+                self.depth -= 1
+        return known[c]
+
+    def _any_effect(self, computation: Computation) -> bool:
+        return any(self.has_effect(inst) for inst in computation.instructions)
+
+    def _all_elementwise(self, computation: Computation) -> bool:
+        for inst in computation.instructions:
+            op: Op = inst.op
+            if any(not isinstance(leaf, Shape) or leaf.rank for leaf in inst.shape.leaves()):
+                return False
+            if op.elementwise or isinstance(op, (Parameter, Constant, Tuple, GetTupleElement)) or _moves_scalar(inst):
+                continue
+            if not isinstance(op, (Call, Fusion)) or not self.is_elementwise(op.computations()[0]):
+                return False
+        return True
 
     def _check_size(self, inst: Instruction) -> None:
         for leaf in inst.shape.leaves():
@@ -205,7 +258,7 @@ class Interpreter:
     def _scalar_plan(self, computation: Computation) -> Plan | None:
         """A plan that works on arrays for scalars; None when the computation is not elementwise throughout."""
         if computation not in self._scalar_plans:
-            plan = self._plan(computation, self._scalar_evaluator) if is_elementwise(computation) else None
+            plan = self._plan(computation, self._scalar_evaluator) if self.is_elementwise(computation) else None
             self._scalar_plans[computation] = plan
         return self._scalar_plans[computation]
 
@@ -247,25 +300,8 @@ def _moves_scalar(inst: Instruction) -> bool:
     if len(inst.operands) != 1 or not isinstance(inst.shape, Shape) or inst.shape.rank:
         return False
     operand = inst.operands[0].shape
-    moves = hasattr(inst.op, "source") or inst.op.opcode in ("bitcast", "opt-barrier")
+    moves = hasattr(inst.op, "source") or isinstance(inst.op, (Bitcast, OptBarrier))
     return moves and isinstance(operand, Shape) and operand.logical is inst.shape.logical
-
-
-def is_elementwise(computation: Computation, depth: int = 0) -> bool:
-    """Whether all values are scalars, and all ops would do the same on arrays, element by element."""
-    if depth > CALL_DEPTH:
-        return False
-    for inst in computation.instructions:
-        op: Op = inst.op
-        if any(not isinstance(leaf, Shape) or leaf.rank for leaf in inst.shape.leaves()):
-            return False
-        if op.elementwise or isinstance(op, (Parameter, Constant, Tuple)) or op.opcode == "get-tuple-element":
-            continue
-        if op.opcode in ("call", "fusion") and is_elementwise(op.computations()[0], depth + 1):
-            continue
-        if not _moves_scalar(inst):
-            return False
-    return True
 
 
 def as_value(literal: Literal) -> Value:

@@ -9,7 +9,7 @@ from math import prod
 import numpy as np
 
 from axla.core.dtypes import DType
-from axla.core.errors import UnsupportedError
+from axla.core.errors import RuntimeFailure, UnsupportedError
 from axla.core.shape import Shape, TupleShape
 from axla.interpreter.custom_calls import CUSTOM_CALLS
 from axla.interpreter.evaluate import Interpreter, Value
@@ -39,10 +39,23 @@ def _get_tuple_element(interpreter: Interpreter, inst: Instruction, operand: Val
 
 def _while(interpreter: Interpreter, inst: Instruction, value: Value) -> Value:
     loop: While = inst.op  # type: ignore[assignment]
+    look_at = 64
+    iteration = 0
     while interpreter.run(loop.condition, [value]):
         interpreter.tick()
-        value = interpreter.run(loop.body, [value])
+        before, value = value, interpreter.run(loop.body, [value])
+        iteration += 1
+        if iteration == look_at:
+            look_at *= 2
+            if _same_bits(before, value) and not interpreter.has_effect(inst):
+                raise RuntimeFailure(f"{inst!r} never ends: iteration {iteration} changed nothing")
     return value
+
+
+def _same_bits(a: Value, b: Value) -> bool:
+    if isinstance(a, tuple):
+        return all(_same_bits(x, y) for x, y in zip(a, b, strict=True))
+    return a is b or a.tobytes() == b.tobytes()
 
 
 def _conditional(interpreter: Interpreter, inst: Instruction, index: Value, *operands: Value) -> Value:
