@@ -1,6 +1,6 @@
 """alpha * x + y, as in XLA's first tutorial: with the inputs as parameters, and with the inputs as constants.
 
-    python examples/axpy.py [--backend cpu|interpreter]
+python examples/axpy.py [--backend cpu|interpreter]
 """
 
 import argparse
@@ -47,7 +47,9 @@ def compute_axpy_constants(alpha: float, x: list[float], y: list[float], backend
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("--backend", default="cpu")
     backend = options.parse_args().backend
     x, y = np.arange(10, dtype=np.float32), np.ones(10, np.float32)

@@ -1,10 +1,11 @@
-"""Trains softmax regression and a small neural network on handwritten digits, with programs made by the builder.
+"""Trains softmax regression and a small neural network on handwritten digits, with programs made by the
+builder.
 
     python examples/digits.py [--epochs 30] [--backend cpu|interpreter] [--out digits-out]
 
-The 1,797 digits of 8 x 8 pixels come with scikit-learn. One call of the compiled program is one epoch: a while loop over
-mini-batches, in the order that an argument gives. The gradients are written out by hand below. Parameters and momentum stay
-on the device: each call takes over the arrays of the last one.
+The 1,797 digits of 8 x 8 pixels come with scikit-learn. One call of the compiled program is one epoch: a
+while loop over mini-batches, in the order that an argument gives. The gradients are written out by hand
+below. Parameters and momentum stay on the device: each call takes over the arrays of the last one.
 
 Needs: pip install axla[examples]
 """
@@ -24,7 +25,7 @@ from axla import ops
 from axla.api import compile, device_put
 from axla.builder import XlaBuilder, XlaComputation, XlaOp
 from axla.builder.records import GatherDimensionNumbers
-from axla.core.dtypes import F32, S32
+from axla.core.dtypes import F32, S32, DType
 from axla.core.shape import Shape, TupleShape
 
 PIXELS, CLASSES, BATCH = 64, 10, 50
@@ -46,7 +47,9 @@ def parameter_shapes(layers: Layers) -> list[Shape]:
 def initial_parameters(layers: Layers, rng: np.random.Generator) -> list[np.ndarray]:
     """Weights drawn so that every layer keeps the variance of its input; biases zero."""
     return [
-        rng.normal(0, np.sqrt(2 / s.dims[0]), s.dims).astype(np.float32) if s.rank == 2 else np.zeros(s.dims, np.float32)
+        rng.normal(0, np.sqrt(2 / s.dims[0]), s.dims).astype(np.float32)
+        if s.rank == 2
+        else np.zeros(s.dims, np.float32)
         for s in parameter_shapes(layers)
     ]
 
@@ -62,10 +65,12 @@ def forward(x: XlaOp, parameters: Sequence[XlaOp]) -> tuple[XlaOp, list[XlaOp]]:
     return x, inputs
 
 
-def reduction(b: XlaBuilder, function: Any) -> XlaComputation:
-    """(x, y) -> function(x, y) on f32 scalars."""
+def reduction(b: XlaBuilder, function: Any, dtype: DType = F32) -> XlaComputation:
+    """(x, y) -> function(x, y) on scalars."""
     sub = b.sub_builder("reduction")
-    return sub.build(function(ops.Parameter(sub, 0, Shape(F32), "x"), ops.Parameter(sub, 1, Shape(F32), "y")))
+    return sub.build(
+        function(ops.Parameter(sub, 0, Shape(dtype), "x"), ops.Parameter(sub, 1, Shape(dtype), "y"))
+    )
 
 
 def log_softmax(b: XlaBuilder, logits: XlaOp) -> XlaOp:
@@ -103,7 +108,9 @@ def loss_and_gradients(
 
 def rows(table: XlaOp, index: XlaOp) -> XlaOp:
     """table[index]"""
-    numbers = GatherDimensionNumbers(offset_dims=[1], collapsed_slice_dims=[0], start_index_map=[0], index_vector_dim=1)
+    numbers = GatherDimensionNumbers(
+        offset_dims=[1], collapsed_slice_dims=[0], start_index_map=[0], index_vector_dim=1
+    )
     return ops.Gather(table, index, numbers, [1, table.dims[1]])
 
 
@@ -118,7 +125,15 @@ def build_epoch(layers: Layers, count: int) -> XlaComputation:
     weights = [ops.Parameter(b, 4 + k, s, f"w{k}") for k, s in enumerate(shapes + shapes)]
 
     # The loop's state: number of the batch, sum of losses, parameters and momenta, and what does not change.
-    init = [ops.Constant(b, np.int32(0)), ops.Constant(b, np.float32(0)), *weights, images, targets, order, rate]
+    init = [
+        ops.Constant(b, np.int32(0)),
+        ops.Constant(b, np.float32(0)),
+        *weights,
+        images,
+        targets,
+        order,
+        rate,
+    ]
     state = TupleShape([op.shape for op in init])
     batches = count // BATCH
 
@@ -149,14 +164,11 @@ def build_predict(layers: Layers, count: int) -> XlaComputation:
     images = ops.Parameter(b, 0, Shape(F32, (count, layers[0])), "images")
     parameters = [ops.Parameter(b, 1 + k, s, f"w{k}") for k, s in enumerate(parameter_shapes(layers))]
     logits, _ = forward(images, parameters)
+    # The smallest digit whose logit is the largest of its row.
+    best = ops.Reduce(logits, -np.inf, reduction(b, ops.Max), [1])
     digits = ops.Iota(b, Shape(S32, logits.dims), 1)
-
-    sub = b.sub_builder("larger")
-    best, best_digit, value, digit = (ops.Parameter(sub, n, Shape([F32, S32][n % 2])) for n in range(4))
-    first = ops.Or(best > value, ops.And(ops.Eq(best, value), best_digit < digit))
-    larger = sub.build(ops.Tuple(sub, [ops.Select(first, best, value), ops.Select(first, best_digit, digit)]))
-    found = ops.Reduce(b, [logits, digits], [np.float32(-np.inf), np.int32(0)], larger, [1])
-    return b.build(ops.GetTupleElement(found, 1))
+    candidates = ops.Select(ops.Eq(logits, best, [0]), digits, CLASSES)
+    return b.build(ops.Reduce(candidates, CLASSES, reduction(b, ops.Min, S32), [1]))
 
 
 # Training.
@@ -174,7 +186,9 @@ class Data:
 
 @dataclass
 class Trained:
-    """What training gives: parameters, the mean loss of every epoch, and the accuracy on both sets after each."""
+    """What training gives: parameters, the mean loss of every epoch, and the accuracy on both sets after
+    each.
+    """
 
     parameters: list[Any]
     losses: list[float] = field(default_factory=list)
@@ -191,13 +205,17 @@ def load(seed: int = 0, test_size: int = 297) -> Data:
     return Data(images[test_size:], labels[test_size:], images[:test_size], labels[:test_size])
 
 
-def train(name: str, layers: Layers, data: Data, epochs: int, rate: float, backend: str, seed: int = 0) -> Trained:
+def train(
+    name: str, layers: Layers, data: Data, epochs: int, rate: float, backend: str, seed: int = 0
+) -> Trained:
     rng = np.random.default_rng(seed)
     put = device_put if backend != "interpreter" else np.asarray
     count = len(data.train_digits)
     start = time.perf_counter()
     epoch = compile(build_epoch(layers, count).module, backend=backend)
-    predict = [compile(build_predict(layers, n).module, backend=backend) for n in (count, len(data.test_digits))]
+    predict = [
+        compile(build_predict(layers, n).module, backend=backend) for n in (count, len(data.test_digits))
+    ]
     print(f"{name}: compiled for {backend} in {time.perf_counter() - start:.2f} s")
 
     images, targets = put(data.train_images), put(np.eye(CLASSES, dtype=np.float32)[data.train_digits])
@@ -220,7 +238,8 @@ def train(name: str, layers: Layers, data: Data, epochs: int, rate: float, backe
             accuracy.append(float(np.mean(np.asarray(found) == digits)))
         print(
             f"{name}: epoch {number:3}/{epochs}  loss {trained.losses[-1]:.4f}  "
-            f"train {trained.train_accuracy[-1]:6.1%}  test {trained.test_accuracy[-1]:6.1%}  {seconds * 1e3:7.1f} ms",
+            f"train {trained.train_accuracy[-1]:6.1%}  test {trained.test_accuracy[-1]:6.1%}  "
+            f"{seconds * 1e3:7.1f} ms",
             flush=True,
         )
     return trained
@@ -235,7 +254,9 @@ def predictions(layers: Layers, trained: Trained, images: np.ndarray, backend: s
 
 
 def picture(path: Path, data: Data, guesses: np.ndarray, models: dict[str, Trained]) -> None:
-    """Digits of the test set with what the network says (mistakes first, in red), and the course of training."""
+    """Digits of the test set with what the network says (mistakes first, in red), and the course of
+    training.
+    """
     import matplotlib
 
     matplotlib.use("Agg")
@@ -271,7 +292,9 @@ def picture(path: Path, data: Data, guesses: np.ndarray, models: dict[str, Train
 
 
 def main(arguments: Sequence[str] | None = None) -> dict[str, Trained]:
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("--epochs", type=int, default=30)
     options.add_argument("--backend", default="cpu", choices=("cpu", "one-lane", "interpreter"))
     options.add_argument("--out", type=Path, default=Path("digits-out"), help="folder of the picture")
@@ -279,7 +302,8 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Trained]:
     data = load()
     models = {"softmax": ((PIXELS, CLASSES), 0.1), "network": ((PIXELS, 64, CLASSES), 0.05)}
     trained = {
-        name: train(name, layers, data, given.epochs, rate, given.backend) for name, (layers, rate) in models.items()
+        name: train(name, layers, data, given.epochs, rate, given.backend)
+        for name, (layers, rate) in models.items()
     }
     guesses = predictions(models["network"][0], trained["network"], data.test_images, given.backend)
     path = given.out / "digits.png"

@@ -6,8 +6,8 @@
     data = client.TransferToServer(literal)
     result = client.ExecuteAndTransfer(builder.Build(), [data])
 
-Server and client are one process here. Methods have their documented CamelCase names and snake_case ones; where C++ gives
-a StatusOr, they give the value or raise an AxlaError.
+Server and client are one process here. Methods have their documented CamelCase names and snake_case ones;
+where C++ gives a StatusOr, they give the value or raise an AxlaError.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ Computation = XlaComputation
 
 
 class GlobalData:
-    """Data on a device: a shape and one array per leaf of it. Released when the last reference goes, or by `Unregister`."""
+    """Data on a device: a shape and one array per leaf of it. Released when the last reference goes, or by
+    `Unregister`.
+    """
 
     __slots__ = ("_shape", "_leaves")
 
@@ -75,17 +77,22 @@ class Client:
         """A copy of a literal (or of what NumPy takes) on the device."""
         value = _literal(literal)
         put = np.array if self.backend == "interpreter" else device_put
-        return GlobalData(value.shape.logical, [put(leaf.array) for leaf in value.leaves() if leaf.shape.is_array])
+        return GlobalData(
+            value.shape.logical, [put(leaf.array) for leaf in value.leaves() if leaf.shape.is_array]
+        )
 
     def TransferInProcess(self, value: object) -> Any:
-        """Shares memory instead of copying: a literal becomes data of the device, data of the device a literal.
+        """Shares memory instead of copying: a literal becomes data of the device, data of the device a
+        literal.
 
         Whoever shares NumPy memory with the device must not write to it as long as the data is used.
         """
         if isinstance(value, GlobalData):
             return _joined(value.shape, iter([_view(leaf) for leaf in value.leaves]))
         shared = _literal(value)
-        return GlobalData(shared.shape.logical, [leaf.array for leaf in shared.leaves() if leaf.shape.is_array])
+        return GlobalData(
+            shared.shape.logical, [leaf.array for leaf in shared.leaves() if leaf.shape.is_array]
+        )
 
     TransferToServerInProcess = TransferInProcess
     TransferFromServerInProcess = TransferInProcess
@@ -138,7 +145,10 @@ class Client:
         """Runs a computation on data of the device; the result stays there."""
         shape = computation.program_shape
         self._check(computation, shape, arguments)
-        if shape_with_output_layout is not None and shape_with_output_layout.logical is not shape.result.logical:
+        if (
+            shape_with_output_layout is not None
+            and shape_with_output_layout.logical is not shape.result.logical
+        ):
             raise ShapeError(
                 f"Execute: the result is {shape.result.to_string(layout=False)}, "
                 f"not {shape_with_output_layout.to_string(layout=False)}"
@@ -155,7 +165,9 @@ class Client:
         for number, (data, parameter) in enumerate(zip(arguments, wanted, strict=True)):
             label = f"Execute {name}, parameter {number} ({shape.names[number]})"
             if not isinstance(data, GlobalData):
-                raise InvalidArgument(f"{label}: found {type(data).__name__}, wanted GlobalData; use TransferToServer")
+                raise InvalidArgument(
+                    f"{label}: found {type(data).__name__}, wanted GlobalData; use TransferToServer"
+                )
             if data.shape.logical is not parameter.logical:
                 found = data.shape.to_string(layout=False)
                 raise InvalidArgument(f"{label}: found {found}, wanted {parameter.to_string(layout=False)}")
@@ -169,7 +181,9 @@ class Client:
         # Nobody else has the result: its memory becomes the literal's.
         return _with_layout(self.TransferInProcess(data), shape_with_layout)
 
-    def ExecuteParallel(self, computations: Sequence[tuple[XlaComputation, Sequence[GlobalData]]]) -> list[GlobalData]:
+    def ExecuteParallel(
+        self, computations: Sequence[tuple[XlaComputation, Sequence[GlobalData]]]
+    ) -> list[GlobalData]:
         """Runs several computations; gives their results in order."""
         return [self.Execute(computation, arguments) for computation, arguments in computations]
 
@@ -227,7 +241,9 @@ def _literal(value: object) -> Literal:
     try:
         return Literal.of(value)
     except (TypeError, ValueError) as error:
-        raise InvalidArgument(f"TransferToServer: found {type(value).__name__}, wanted a literal ({error})") from None
+        raise InvalidArgument(
+            f"TransferToServer: found {type(value).__name__}, wanted a literal ({error})"
+        ) from None
 
 
 def _view(leaf: Any) -> np.ndarray:
@@ -248,7 +264,8 @@ def _with_layout(literal: Literal, shape: AnyShape | None) -> Literal:
         return literal
     if shape.logical is not literal.shape.logical:
         raise ShapeError(
-            f"Transfer: the data is {literal.shape.to_string(layout=False)}, not {shape.to_string(layout=False)}"
+            f"Transfer: the data is {literal.shape.to_string(layout=False)}, not "
+            f"{shape.to_string(layout=False)}"
         )
     if isinstance(shape, TupleShape):
         parts = [_with_layout(part, s) for part, s in zip(literal.elements, shape.elements, strict=True)]

@@ -1,10 +1,10 @@
 """The names of the Python module `xla_client` that XLA once had, for programs and tutorials written for it.
 
-    from axla import xla_client as xc
-    b = xc.XlaBuilder("f")
-    x = xc.ops.Parameter(b, 0, xc.Shape.array_shape(np.dtype(np.float32), (3,)))
-    executable = xc.make_cpu_client().compile(b.build(xc.ops.Sin(x)))
-    [y] = xc.execute_with_python_values(executable, [np.float32([1, 2, 3])])
+from axla import xla_client as xc
+b = xc.XlaBuilder("f")
+x = xc.ops.Parameter(b, 0, xc.Shape.array_shape(np.dtype(np.float32), (3,)))
+executable = xc.make_cpu_client().compile(b.build(xc.ops.Sin(x)))
+[y] = xc.execute_with_python_values(executable, [np.float32([1, 2, 3])])
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ HloModule = Module
 
 
 class PrimitiveType:
-    """Element types under their names in XLA; TUPLE, OPAQUE_TYPE and TOKEN are kinds of shape and have none."""
+    """Element types under their names in XLA; TUPLE, OPAQUE_TYPE and TOKEN are kinds of shape and have
+    none.
+    """
 
     PRED = dtypes.PRED
     S2, S4, S8, S16, S32, S64 = dtypes.S2, dtypes.S4, dtypes.S8, dtypes.S16, dtypes.S32, dtypes.S64
@@ -71,7 +73,9 @@ def dtype_to_etype(dtype: Any) -> DType:
 
 
 class Shape:
-    """Makes shapes: `Shape("f32[2,3]{1,0}")` from text, and the factories of XLA's class. They are `axla.core.shape`'s."""
+    """Makes shapes: `Shape("f32[2,3]{1,0}")` from text, and the factories of XLA's class. They are
+    `axla.core.shape`'s.
+    """
 
     def __new__(cls, text: str) -> AnyShape:
         from axla.text.shapes import parse_shape
@@ -80,7 +84,10 @@ class Shape:
 
     @staticmethod
     def array_shape(
-        type: Any, dims: Sequence[int], layout: Sequence[int] | None = None, dynamic_dimensions: Sequence[bool] = ()
+        type: Any,
+        dims: Sequence[int],
+        layout: Sequence[int] | None = None,
+        dynamic_dimensions: Sequence[bool] = (),
     ) -> ArrayShape:
         """An array; `layout` is minor to major."""
         order = None if layout is None else Layout(tuple(layout))
@@ -118,7 +125,9 @@ def window_padding_type_to_pad_values(
     if padding_type is PaddingType.VALID:
         return [(0, 0)] * len(window_strides)
     if padding_type is not PaddingType.SAME:
-        raise InvalidArgument(f"padding_type: found {padding_type!r}, wanted PaddingType.SAME or PaddingType.VALID")
+        raise InvalidArgument(
+            f"padding_type: found {padding_type!r}, wanted PaddingType.SAME or PaddingType.VALID"
+        )
     pads = []
     for size, window, stride in zip(lhs_dims, rhs_dims, window_strides, strict=True):
         total = max((-(-size // stride) - 1) * stride + window - size, 0)
@@ -155,7 +164,9 @@ class CpuClient:
     def device_count(self) -> int:
         return 1
 
-    def compile(self, computation: XlaComputation | Module, compile_options: object = None) -> LoadedExecutable:
+    def compile(
+        self, computation: XlaComputation | Module, compile_options: object = None
+    ) -> LoadedExecutable:
         """Compiles; there are no options so far."""
         wrapped = computation if isinstance(computation, XlaComputation) else XlaComputation(computation)
         return LoadedExecutable(self, wrapped)
@@ -177,11 +188,17 @@ def execute_with_python_values(
 
 
 __all__ = [
-    "ChannelHandle", "Client", "ClientLibrary", "ComputationBuilder", "ConvolutionDimensionNumbers", "CpuClient",
-    "DotDimensionNumbers", "FftType", "FrontendAttributes", "GatherDimensionNumbers", "GlobalData", "HloModule",
-    "Layout", "Literal", "LoadedExecutable", "LocalClient", "OpMetadata", "PaddingConfig", "PaddingConfigDimension",
+    "ChannelHandle", "Client", "ClientLibrary", "ComputationBuilder", "ConvolutionDimensionNumbers",
+    "CpuClient",
+    "DotDimensionNumbers", "FftType", "FrontendAttributes", "GatherDimensionNumbers", "GlobalData",
+    "HloModule",
+    "Layout", "Literal", "LoadedExecutable", "LocalClient", "OpMetadata", "PaddingConfig",
+    "PaddingConfigDimension",
     "PaddingType", "PrecisionConfig", "PrimitiveType", "ProgramShape", "RandomAlgorithm", "ReplicaGroup",
-    "ResultAccuracy", "ScatterDimensionNumbers", "Shape", "ShapeIndex", "XLA_ELEMENT_TYPE_TO_DTYPE", "XlaBuilder",
-    "XlaComputation", "XlaOp", "XlaRuntimeError", "dtype_to_etype", "execute_with_python_values", "make_cpu_client",
-    "make_dot_dimension_numbers", "make_padding_config", "ops", "shape_from_pyval", "window_padding_type_to_pad_values",
+    "ResultAccuracy", "ScatterDimensionNumbers", "Shape", "ShapeIndex", "XLA_ELEMENT_TYPE_TO_DTYPE",
+    "XlaBuilder",
+    "XlaComputation", "XlaOp", "XlaRuntimeError", "dtype_to_etype", "execute_with_python_values",
+    "make_cpu_client",
+    "make_dot_dimension_numbers", "make_padding_config", "ops", "shape_from_pyval",
+    "window_padding_type_to_pad_values",
 ]  # fmt: skip
