@@ -73,16 +73,14 @@ def same_dims(self: Op, operands: Sequence[Shape], dtype: DType) -> Shape:
 
 
 def same_dtype(self: Op, operands: Sequence[Shape], accepts: Accepts = ANY) -> DType:
-    """The common element type of operands. Floating-point types may be mixed: the widest is taken."""
+    """The common element type of operands."""
     dtype = operands[0].dtype
     for operand in operands[1:]:
         if operand.dtype is not dtype:
-            if not (operand.dtype.is_float and dtype.is_float):
-                reject(f"{label(self)}_dtype", f"{self.opcode}: operands must have one element type, found {show(operands)}")
-            dtype = max(dtype, operand.dtype, key=lambda d: d.bits)
+            reject(f"{label(self)}_dtype", f"{self.opcode}: operands must have one element type, found {show(operands)}")
     if not accepts.test(dtype):
-        wanted = f"{self.opcode} takes element types that are {accepts.wanted}" if accepts.wanted else ""
-        reject(f"{label(self)}_type", f"{wanted}, found {show(operands)}")
+        found = f"{self.opcode} takes element types that are {accepts.wanted}, found {show(operands)}"
+        reject(f"{label(self)}_type", found)
     return dtype
 
 

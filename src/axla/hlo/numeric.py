@@ -58,9 +58,6 @@ class Kernel:
 
     def __call__(self, *operands: Array) -> Array:
         dtype = operands[0].dtype
-        for operand in operands[1:]:
-            if operand.dtype != dtype:
-                dtype = max(dtype, operand.dtype, key=lambda d: from_numpy(d).bits)
         wide, function = _wide(dtype), self.of(dtype)
         if wide is None:
             return np.asarray(function(*operands), dtype)

@@ -10,7 +10,7 @@ from axla.ir.op import Op, attr, op, reject
 from axla.ir.structure import Parameter
 from axla.hlo.elementwise import Compare
 from axla.hlo.family import arrays, label, show
-from axla.hlo.signature import accepts_scalars, compatible, require_computation, returns, sample_reducer
+from axla.hlo.signature import accepts, accepts_scalars, compatible, require_computation, returns, sample_reducer
 
 
 def data_and_inits(self: Op, operands: tuple[AnyShape, ...]) -> tuple[tuple[Shape, ...], tuple[Shape, ...]]:
@@ -77,7 +77,7 @@ class Map(Op):
         root = called.root.shape
         if not isinstance(root, Shape) or root.rank:
             reject("map_c4", f"map: to_apply {called.name} must return a scalar, found {show(root)}")
-        accepts_scalars(self, called, [s.dtype for s in shapes], [root.dtype])
+        accepts(self, called, [Shape(s.dtype) for s in shapes])
         return Shape(root.dtype, shapes[0].dims, shapes[0].dynamic)
 
     @classmethod
