@@ -8,7 +8,7 @@ import pytest
 
 from axla.builder import XlaBuilder, ops
 from axla.core.dtypes import BF16, F32, S32, U32
-from axla.core.errors import InvalidArgument
+from axla.core.errors import InvalidArgument, ShapeError
 from axla.core.shape import Shape
 
 X = np.array([[1.5, -2.0, 3.0], [0.5, 4.0, -1.0]], np.float32)
@@ -69,9 +69,14 @@ def test_python_numbers_take_the_other_type(b):
     for dtype in (BF16, F32, S32, U32):
         x = ops.Parameter(XlaBuilder("p"), 0, Shape(dtype, (2,)))
         assert (x + 1).dtype is dtype and (1 - x).dtype is dtype
+
+
+def test_numpy_scalars_keep_their_type(b):
     x = ops.Parameter(b, 0, Shape(F32, (2,)))
-    assert (x + np.float64(1)).dtype.name == "f64", "NumPy scalars keep their type; HLO takes the wider float"
-    assert (x * ml_dtypes.bfloat16(1)).dtype is F32
+    assert (x + np.float32(1)).dtype is F32
+    for other in (np.float64(1), ml_dtypes.bfloat16(1), np.int32(1)):
+        with pytest.raises(ShapeError, match="add_dtype"):
+            x + other
 
 
 @pytest.mark.parametrize(

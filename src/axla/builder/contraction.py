@@ -58,22 +58,21 @@ def _dot(
     rhs_batch: tuple[int, ...], precision: PrecisionConfig | None, dtype: Any,
 ) -> XlaOp:  # fmt: skip
     builder = left.builder
+    numbers: dict[str, Any] = {
+        "lhs_contracting_dims": lhs,
+        "rhs_contracting_dims": rhs,
+        "lhs_batch_dims": lhs_batch,
+        "rhs_batch_dims": rhs_batch,
+        "operand_precision": operand_precision(precision),
+    }
     with builder.checking("dot", (left, right)):
-        for value in (left, right):
-            if not isinstance(value.shape, Shape):
-                reject("dot_array", "dot: the operands must be arrays")
-        if (
-            left.dtype is not right.dtype
-            and not (left.dtype.is_float and right.dtype.is_float)
-            and dtype is None
-        ):
-            reject("dot_types", f"dot of {left.dtype} and {right.dtype} needs a preferred_element_type")
-        op = hlo.Dot.of(
-            left.shape, right.shape, None if dtype is None else element_type(dtype, "preferred_element_type"),
-            lhs_contracting_dims=lhs, rhs_contracting_dims=rhs, lhs_batch_dims=lhs_batch,
-            rhs_batch_dims=rhs_batch,
-            operand_precision=operand_precision(precision),
-        )  # fmt: skip
+        a, b = left.shape, right.shape
+        if not isinstance(a, Shape) or not isinstance(b, Shape):
+            reject("dot_array", "dot: the operands must be arrays")
+        if a.dtype is not b.dtype and not (a.dtype.is_float and b.dtype.is_float) and dtype is None:
+            reject("dot_types", f"dot of {a.dtype} and {b.dtype} needs a preferred_element_type")
+        wanted = None if dtype is None else element_type(dtype, "preferred_element_type")
+        op = hlo.Dot.of(a, b, wanted, **numbers)
     return builder.add(op, (left, right))
 
 

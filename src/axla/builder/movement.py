@@ -273,7 +273,12 @@ def Index(operand: object, index: Any) -> XlaOp:
     """NumPy's basic indexing: ints, slices, `...`, None; scalars of the program are clamped start indices."""
     value, shape = _array("Index", operand)
     entries = _expanded(index if isinstance(index, tuple) else (index,), shape)
-    starts, limits, steps, reversed_, dims, dynamic = [], [], [], [], [], {}
+    starts: list[int] = []
+    limits: list[int] = []
+    steps: list[int] = []
+    reversed_: list[int] = []  # dimensions with a negative step
+    dims: list[int] = []  # sizes of the result
+    dynamic: dict[int, XlaOp] = {}
     for entry in entries:
         if entry is None:
             dims.append(1)
@@ -285,13 +290,16 @@ def Index(operand: object, index: Any) -> XlaOp:
             dims.append(count)
             if step < 0:
                 reversed_.append(dim)
-            starts.append(start), limits.append(limit), steps.append(abs(step))
+            step = abs(step)
         elif isinstance(entry, XlaOp):
             dynamic[dim] = entry
-            starts.append(0), limits.append(size), steps.append(1)
+            start, limit, step = 0, size, 1
         else:
-            place = _place(entry, size, dim, shape)
-            starts.append(place), limits.append(place + 1), steps.append(1)
+            start = _place(entry, size, dim, shape)
+            limit, step = start + 1, 1
+        starts.append(start)
+        limits.append(limit)
+        steps.append(step)
     return _indexed(value, (starts, limits, steps), reversed_, dynamic, dims)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from axla.hlo import CustomCall
 from axla.ir.clone import clone_computation
 from axla.ir.graph import Computation, Instruction, Module
+from axla.ir.structure import Parameter
 
 
 def why_not_constant(root: Instruction) -> Instruction | None:
@@ -35,13 +37,31 @@ def constant_module(root: Instruction, name: str) -> Module:
 
 def _needed(root: Instruction) -> tuple[dict[Instruction, None], Instruction | None]:
     needed: dict[Instruction, None] = {}
+    pure: set[Computation] = set()
     stack = [root]
     while stack:
         inst = stack.pop()
         if inst in needed:
             continue
-        if inst.opcode == "parameter" or inst.op.side_effect:
+        if isinstance(inst.op, Parameter):
             return needed, inst
+        reason = _effect(inst, pure)
+        if reason is not None:
+            return needed, reason
         needed[inst] = None
         stack.extend(inst.operands)
     return needed, None
+
+
+def _effect(inst: Instruction, pure: set[Computation]) -> Instruction | None:
+    """An op with an effect, or one that only a running program knows: `inst`, or what it calls."""
+    stack = [inst]
+    while stack:
+        found = stack.pop()
+        if found.op.side_effect or isinstance(found.op, CustomCall):
+            return found
+        for callee in found.op.computations():
+            if callee not in pure:
+                pure.add(callee)
+                stack.extend(callee.instructions)
+    return None

@@ -109,6 +109,7 @@ def attr(text: str = "", *, always: bool = False, **kw: Any) -> Any:
 OpClass = typing.TypeVar("OpClass", bound=type[Op])
 
 
+@typing.dataclass_transform(frozen_default=True, field_specifiers=(attr,))
 def op(opcode: str, *, operands: str = "") -> Callable[[OpClass], OpClass]:
     """Declares a class as the op `opcode`. `operands` names them: `"a b"`, `"*rest"` for any number, `"c?"` optional."""
 
