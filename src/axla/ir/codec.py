@@ -12,6 +12,7 @@ import types
 import typing
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NoReturn, Protocol
 
 from axla.core.errors import InternalError, ShapeError
@@ -30,7 +31,7 @@ from axla.ir.attributes import (
     Word,
 )
 from axla.ir.graph import Computation
-from axla.ir.strings import named_values, quote
+from axla.ir.strings import named_values, pattern, quote
 
 
 class Reader(Protocol):
@@ -148,8 +149,8 @@ def _write_computations(computations: tuple[Computation, ...]) -> str:
 # Windows, padding, slices.
 
 _BLANK = r"\s*+"
-_SIZES = re.compile(_BLANK + r"(-?\d++(?:x-?\d++)*+)")
-_PADS = re.compile(_BLANK + r"(-?\d++_-?\d++(?:_\d++)?(?:x-?\d++_-?\d++(?:_\d++)?+)*+)")
+_SIZES = pattern(_BLANK + r"(-?\d++(?:x-?\d++)*+)")
+_PADS = pattern(_BLANK + r"(-?\d++_-?\d++(?:_\d++)?(?:x-?\d++_-?\d++(?:_\d++)?+)*+)")
 _WINDOW_FIELDS = {
     "size": "size", "stride": "stride", "lhs_dilate": "base_dilation", "rhs_dilate": "window_dilation",
     "rhs_reversal": "reversal",
@@ -226,7 +227,7 @@ def _read_padding(reader: Reader) -> PaddingConfig:
     return PaddingConfig(tuple(p[0] for p in pads), tuple(p[1] for p in pads), interior)
 
 
-_NO_PADS = re.compile(_BLANK + r'(?:""|\{\})')
+_NO_PADS = pattern(_BLANK + r'(?:""|\{\})')
 
 
 def _write_padding(padding: PaddingConfig) -> str:
@@ -259,7 +260,7 @@ def _write_slice(dims: SliceDims) -> str:
 
 # Convolution dimensions.
 
-_CONV_DIMS = re.compile(_BLANK + r"([0-9bf?]++)_([0-9io?]++)->([0-9bf?]++)")
+_CONV_DIMS = pattern(_BLANK + r"([0-9bf?]++)_([0-9io?]++)->([0-9bf?]++)")
 
 
 def _read_conv_dims(reader: Reader) -> ConvDims:
@@ -289,11 +290,11 @@ def _write_conv_dims(dims: ConvDims) -> str:
 
 # Collectives.
 
-_IOTA = re.compile(
+_IOTA = pattern(
     _BLANK + r"\[\s*+(\d++(?:\s*+,\s*+\d++)*+)\s*+\]\s*+<=\s*+\[\s*+(\d++(?:\s*+,\s*+\d++)*+)\s*+\]"
     r"(?:\s*+T\(\s*+(\d++(?:\s*+,\s*+\d++)*+)\s*+\))?+"
 )
-MAX_DEVICES = 1 << 17
+MAX_DEVICES = 1 << 16
 
 
 def _read_replica_groups(reader: Reader) -> ReplicaGroups:
@@ -317,6 +318,7 @@ def _read_replica_groups(reader: Reader) -> ReplicaGroups:
     return ReplicaGroups(groups, text)
 
 
+@lru_cache(maxsize=64)
 def iota_groups(
     dims: tuple[int, ...], reshape: tuple[int, ...], transpose: tuple[int, ...]
 ) -> tuple[tuple[int, ...], ...] | None:
@@ -376,7 +378,7 @@ def _write_output_aliases(aliases: tuple[OutputAlias, ...]) -> str:
     return "{" + ", ".join(entries) + "}"
 
 
-_SPARSITY = re.compile(_BLANK + r"([LR])\.(\d++)@(\d++):(\d++)")
+_SPARSITY = pattern(_BLANK + r"([LR])\.(\d++)@(\d++):(\d++)")
 
 
 def _read_sparsity(reader: Reader) -> tuple[Sparsity, ...]:
@@ -389,7 +391,7 @@ def _read_sparsity(reader: Reader) -> tuple[Sparsity, ...]:
     return tuple(found)
 
 
-_UNDERSCORE = re.compile("_")
+_UNDERSCORE = pattern("_")
 
 
 def _write_sparsity(values: tuple[Sparsity, ...]) -> str:

@@ -13,6 +13,9 @@ from axla.core.shape import Shape
 SHORT = 10
 """Longer constants are written {...} unless values are asked for."""
 
+SPLAT = 1024
+"""Of longer constants with equal elements the element is written once."""
+
 _MANTISSA = {
     "f64": 52, "f32": 23, "f16": 10, "bf16": 7, "f8e5m2": 2, "f8e4m3": 3, "f8e3m4": 4, "f8e4m3fn": 3,
     "f8e4m3b11fnuz": 3, "f8e5m2fnuz": 2, "f8e4m3fnuz": 3, "f8e8m0fnu": 0, "f6e2m3fn": 3, "f6e3m2fn": 2, "f4e2m1fn": 1,
@@ -40,11 +43,12 @@ def literal_text(literal: Literal) -> str:
     if not isinstance(shape, Shape):
         # Not deeper than the parser lets tuple shapes be.
         return "( " + ", ".join(map(literal_text, literal.elements)) + " )"
-    if shape.dtype.is_pred:
-        words = ("false", "true") if not shape.dims else ("0", "1")
-        texts = [words[int(v)] for v in literal.array.reshape(-1).tolist()]
-    else:
-        texts = element_texts(shape.dtype, literal.array.reshape(-1))
+    if shape.size > SPLAT and literal.is_uniform():
+        # One value for all elements reads back as the same literal, in XLA too.
+        return element_texts(shape.dtype, literal.array.reshape(-1)[:1])[0]
+    if shape.dtype.is_pred and not shape.dims:
+        return "true" if literal.array else "false"
+    texts = element_texts(shape.dtype, literal.array.reshape(-1))
     return _braced(texts, shape.dims)
 
 
@@ -81,6 +85,8 @@ def element_texts(dtype: DType, flat: np.ndarray) -> list[str]:
     if dtype.is_complex:
         parts = element_texts(dtype.real, flat.view(dtype.real.numpy))
         return [f"({re}, {im})" for re, im in zip(parts[::2], parts[1::2], strict=True)]
+    if dtype.is_pred:
+        return ["1" if v else "0" for v in flat.tolist()]
     if not dtype.is_float:
         return list(map(str, flat.astype(np.int64 if dtype.is_signed else np.uint64).tolist()))
     with np.errstate(all="ignore"):

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 import re
 
+
+def pattern(text: str) -> re.Pattern[str]:
+    """A compiled regex in which letters, digits and blanks are ASCII's, as they are in HLO."""
+    return re.compile(text, re.ASCII)
+
+
 _NEEDS_ESCAPE = re.compile(r"[^ !#-&(-\[\]-~]")
 _ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t", '"': '\\"', "'": "\\'", "\\": "\\\\"}
 

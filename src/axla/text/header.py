@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from axla.ir.graph import Alias, ModuleConfig
 from axla.text.instructions import InstructionCursor
-from axla.text.lexer import BLANK, NAME, STRING
+from axla.text.lexer import BLANK, NAME, STRING, pattern
 
-_HEADER = re.compile(BLANK + r"HloModule\b")
-_ATTRIBUTE = re.compile(BLANK + "," + BLANK + f"({NAME})" + BLANK + "=")
-_TABLE = re.compile(BLANK + r"(FileNames|FunctionNames|FileLocations|StackFrames)\b")
-_ENTRY = re.compile(BLANK + rf"(\d++)[ \t]*+({STRING}|\{{[^{{}}]*+\}})")
+_HEADER = pattern(BLANK + r"HloModule\b")
+_ATTRIBUTE = pattern(BLANK + "," + BLANK + f"({NAME})" + BLANK + "=")
+_TABLE = pattern(BLANK + r"(FileNames|FunctionNames|FileLocations|StackFrames)\b")
+_ENTRY = pattern(BLANK + rf"(\d++)[ \t]*+({STRING}|\{{[^{{}}]*+\}})")
 
 
 def read_header(cursor: InstructionCursor) -> tuple[str, ModuleConfig] | None:

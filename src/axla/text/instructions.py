@@ -6,7 +6,6 @@ the codec. What every instruction may carry (metadata, sharding, ...) is read by
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, replace
 from functools import cache
@@ -16,13 +15,13 @@ import axla.hlo  # noqa: F401  fills OPS
 from axla.core.dtypes import PRED, S32
 from axla.core.errors import InvalidArgument, ShapeError, UnsupportedError
 from axla.core.shape import AnyShape, Shape, TupleShape
-from axla.ir.attributes import CompareType
+from axla.ir.attributes import CompareType, ConvDims, Window
 from axla.ir.codec import codec_of
 from axla.ir.graph import NO_EXTRA, Computation, Extra, Instruction, Module, SourceLocation
 from axla.ir.op import OPS, Op
 from axla.ir.structure import Constant, GetTupleElement, Parameter
 from axla.text.inference import UNWRITTEN_SHAPES, with_natural_layout
-from axla.text.lexer import BLANK, NAME, STRING
+from axla.text.lexer import BLANK, NAME, STRING, pattern, unescape
 from axla.text.literals import read_literal
 from axla.text.opcodes import COMPUTATION_ATTRIBUTES, VALUE_ATTRIBUTES, is_opcode
 from axla.text.shapes import ShapeCursor, compatible
@@ -31,18 +30,19 @@ from axla.text.sharding import canonical_sharding, for_leaves
 _ARRAY = r"[a-z]\w*+\[[^\[\]{}()/]*+\](?:\{[\d,:\s][^{}/]*+\})?+"
 _TUPLE = r"\((?:[^()%={}]++|\{[^{}=%]*+\}|\([^()%={}]*+\))*+\)"
 _OPCODE = r"[a-z][\w\-]*+"
-_START = re.compile(BLANK + rf"(ROOT\b)?+{BLANK}%?+({NAME}){BLANK}={BLANK}")
-_FAST = re.compile(_START.pattern + rf"({_ARRAY}|{_TUPLE}){BLANK}({_OPCODE}){BLANK}\(")
-_OPERANDS = re.compile(rf"{BLANK}(%?+{NAME}(?:{BLANK},{BLANK}%?+{NAME})*+)?+{BLANK}\)")
-_OPERAND = re.compile(BLANK + rf"(%?+)({NAME}(?:#\d++)*+)")
-_OPERAND_NAME = re.compile(rf"/\*[\s\S]*?\*/|//[^\n]*+|({NAME})")
-_WORD_BEFORE_PAREN = re.compile(BLANK + rf"({_OPCODE}){BLANK}\(")
-_ATTRIBUTE = re.compile(BLANK + "," + BLANK + f"({NAME})" + BLANK + "=")
-_METADATA = re.compile(BLANK + rf'(\{{(?:[^{{}}"]++|{STRING}|\{{[^{{}}"]*+\}})*+\}})')
-_METADATA_ENTRY = re.compile(BLANK + rf",?+{BLANK}({NAME}){BLANK}={BLANK}({STRING}|-?\d++|\{{[^{{}}\"]*+\}}|{NAME})")
+_START = pattern(BLANK + rf"(ROOT\b)?+{BLANK}%?+({NAME}){BLANK}={BLANK}")
+_FAST = pattern(_START.pattern + rf"({_ARRAY}|{_TUPLE}){BLANK}({_OPCODE}){BLANK}\(")
+_OPERANDS = pattern(rf"{BLANK}(%?+{NAME}(?:{BLANK},{BLANK}%?+{NAME})*+)?+{BLANK}\)")
+_OPERAND = pattern(BLANK + rf"(%?+)({NAME}(?:#\d++)*+)")
+_OPERAND_NAME = pattern(rf"/\*[\s\S]*?\*/|//[^\n]*+|({NAME})")
+_WORD_BEFORE_PAREN = pattern(BLANK + rf"({_OPCODE}){BLANK}\(")
+_ATTRIBUTE = pattern(BLANK + "," + BLANK + f"({NAME})" + BLANK + "=")
+_METADATA = pattern(BLANK + rf'(\{{(?:[^{{}}"]++|{STRING}|\{{[^{{}}"]*+\}})*+\}})')
+_METADATA_ENTRY = pattern(BLANK + rf",?+{BLANK}({NAME}){BLANK}={BLANK}({STRING}|-?\d++|\{{[^{{}}\"]*+\}}|{NAME})")
 
 
-_BETWEEN_BRACES = re.compile(r"\}\s*+,\s*+\{")
+_ACCURACY = pattern(r"\{\s*+(?:mode\s*+=\s*+\w++|tolerance\s*+=\s*+\{[^{}]*+\})\s*+\}")
+_BETWEEN_BRACES = pattern(r"\}\s*+,\s*+\{")
 
 
 class Undeclared(Op):
@@ -120,7 +120,7 @@ class InstructionCursor(ShapeCursor):
         return inst, found[1] is not None
 
     def _fail_at_start(self):
-        if self.match(re.compile(BLANK + r"(?:ROOT\b)?" + BLANK + f"%?{NAME}")) is None:
+        if self.match(pattern(BLANK + r"(?:ROOT\b)?" + BLANK + f"%?{NAME}")) is None:
             self.fail(f"expected the name of an instruction, found {self.saw()}")
         self.fail(f"expected '=' behind the name of an instruction, found {self.saw()}")
 
@@ -326,7 +326,14 @@ class InstructionCursor(ShapeCursor):
             return ""
         if text in COMPUTATION_ATTRIBUTES or text not in VALUE_ATTRIBUTES:
             self.fail(f"{opcode} has no attribute '{text}'", at)
-        return _BETWEEN_BRACES.sub("}, {", self.raw())
+        at = self.skip()
+        if undeclared and text in _TYPED:
+            codec_of(_TYPED[text]).decode(self)
+            return ""
+        value = self.raw()
+        if text == "result_accuracy" and not _ACCURACY.fullmatch(value):
+            self.fail("expected a mode, or tolerance={atol=..., rtol=..., ulps=...}", at)
+        return _BETWEEN_BRACES.sub("}, {", value)
 
     def computation(self) -> Computation:
         """A computation by name, or written out in braces."""
@@ -369,8 +376,7 @@ class InstructionCursor(ShapeCursor):
             if kind is not None and (value[0] == '"') != (kind is str):
                 self.fail(f"{key} must be {'a string' if kind is str else 'a number'}, found {value[:40]}", found.start(2))
             if key in _PLAIN_KEYS:
-                self.pos = found.start(2)
-                fields[key] = self.quoted() if kind is str else self.integer()
+                fields[key] = unescape(value[1:-1]) if kind is str else self.as_int64(value, found.start(2))
             else:
                 if key != "stack_frame_id" or self.has_stack_frames:
                     more[key] = value
@@ -437,6 +443,9 @@ METADATA_KEYS: dict[str, type | None] = {
 }  # fmt: skip
 """Entries of metadata, in the order in which they are printed, and their types."""
 
+_TYPED = {"window": Window, "dim_labels": ConvDims, "dimensions": tuple[int, ...]}
+"""Types of attributes of ops that are not declared, where a text is wrong more often than not."""
+
 _PLAIN_KEYS = ("op_type", "op_name", "source_file", "source_line")
 
 
@@ -482,5 +491,11 @@ def _plain_conditional(cursor: InstructionCursor, op: Any, operands: tuple[Instr
     return replace(op, true_computation=None, false_computation=None, branch_computations=branches)
 
 
-_PLAIN_FORMS = {"compare": _plain_compare, "conditional": _plain_conditional}
+def _plain_broadcast(cursor: InstructionCursor, op: Any, operands: tuple[Instruction, ...], at: int) -> Op:
+    if not op.dimensions and isinstance(operands[0].shape, Shape) and operands[0].shape.rank:
+        cursor.fail(f"broadcast of {operands[0].shape.to_string(layout=False)} needs the attribute dimensions", at)
+    return op
+
+
+_PLAIN_FORMS = {"broadcast": _plain_broadcast, "compare": _plain_compare, "conditional": _plain_conditional}
 """Ops of which a text can say the same in two ways: gives the one that is kept."""

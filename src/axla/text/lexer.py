@@ -10,26 +10,27 @@ import re
 from typing import NoReturn
 
 from axla.core.errors import ParseError
+from axla.ir.strings import pattern
 
 BLANK = r"\s*+(?:(?:/\*[\s\S]*?\*/|//[^\n]*+)\s*+)*+"
 NAME = r"[A-Za-z_][\w.\-]*+"
 STRING = r'"(?:[^"\\]|\\[\s\S])*+"'
 
-TOKEN = re.compile(
+TOKEN = pattern(
     BLANK
     + rf"""(?:(?P<string>{STRING})
     |(?P<name>%?{NAME})
     |(?P<number>-?(?:\d++\.?+\d*+|\.\d++)(?:[eE][+-]?\d++)?+|-inf\b|-nan\b)
     |(?P<mark>->|<=|[^\s"]))""".replace("\n", "").replace("    ", "")
 )
-_BLANK = re.compile(BLANK)
-_INTEGER = re.compile(BLANK + r"(-?\d++)")
-_REAL = re.compile(BLANK + r"(-?(?:\d++\.?+\d*+|\.\d++)(?:[eE][+-]?\d++)?+|-?inf\b|-?nan\b)")
-_NAME = re.compile(BLANK + f"({NAME})")
-_PERCENT_NAME = re.compile(BLANK + f"%?({NAME})")
-_STRING = re.compile(BLANK + f"({STRING})")
-_INTEGERS = re.compile(BLANK + r"\{\s*+(?:(-?\d++\s*+(?:,\s*+-?\d++\s*+)*+))?\}")
-_NESTING = re.compile(rf"{STRING}|[{{}}()\[\],]|->|//[^\n]*+|/\*[\s\S]*?\*/|[^{{}}()\[\],\"\s/]++|/|\s++")
+_BLANK = pattern(BLANK)
+_INTEGER = pattern(BLANK + r"(-?\d++)")
+_REAL = pattern(BLANK + r"(-?(?:\d++\.?+\d*+|\.\d++)(?:[eE][+-]?\d++)?+|-?inf\b|-?nan\b)")
+_NAME = pattern(BLANK + f"({NAME})")
+_PERCENT_NAME = pattern(BLANK + f"%?({NAME})")
+_STRING = pattern(BLANK + f"({STRING})")
+_INTEGERS = pattern(BLANK + r"\{\s*+(?:(-?\d++\s*+(?:,\s*+-?\d++\s*+)*+))?\}")
+_NESTING = pattern(rf"{STRING}|[{{}}()\[\],]|->|//[^\n]*+|/\*[\s\S]*?\*/|[^{{}}()\[\],\"\s/]++|/|\s++")
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 MAX_NESTING = 64
@@ -120,6 +121,8 @@ class Cursor:
 
     def as_int64(self, digits: str, at: int) -> int:
         # The length is looked at first: int() of a long text takes quadratic time, and Python refuses it.
+        if not digits.removeprefix("-").isdigit():
+            self.fail(f"expected an integer, found '{digits[:40]}'", at)
         value = int(digits) if len(digits) < 40 else INT64_MAX + 1
         if not INT64_MIN <= value <= INT64_MAX:
             self.fail(f"{digits[:40]} does not fit in 64 bits", at)
@@ -193,7 +196,7 @@ class Cursor:
         return text[start:end].rstrip()
 
 
-_UNESCAPE = re.compile(r"\\([0-7]{1,3}|[xX][0-9a-fA-F]+|[\s\S])")
+_UNESCAPE = pattern(r"\\([0-7]{1,3}|[xX][0-9a-fA-F]+|[\s\S])")
 _SIMPLE = {"n": "\n", "r": "\r", "t": "\t", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
 
 
@@ -208,7 +211,7 @@ def unescape(text: str) -> str:
     return found
 
 
-_BYTES = re.compile("[\udc80-\udcff]")
+_BYTES = pattern("[\udc80-\udcff]")
 
 
 def _unescaped(found: re.Match[str]) -> str:

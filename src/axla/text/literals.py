@@ -16,20 +16,20 @@ from axla.core.errors import UnsupportedError
 from axla.core.literal import ElidedLiteral, Literal
 from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.ir.literal_text import PAYLOAD_BITS
-from axla.text.lexer import BLANK
+from axla.text.lexer import BLANK, pattern
 from axla.text.shapes import ShapeCursor
 
 # A literal ends where its brackets close; the tokens are braces, complex numbers, and everything else between commas.
 _COMMENT = r"/\*[\s\S]*?\*/|//[^\n]*+"
-_TOKEN = re.compile(rf"[{{}}]|\((?:[^()]|\([^()]*+\))*+\)|nan\(\w*+\)|-nan\(\w*+\)|[^\s{{}}(),/]++|/|{_COMMENT}")
-_GAP = re.compile(rf"(?:[\s,]++|{_COMMENT})*+")
-_NUMBER = re.compile(r"-?(?:\d++\.?+\d*+|\.\d++)(?:[eE][+-]?\d++)?+")
-_INT = re.compile(r"-?\d++")
-_NAN = re.compile(r"(-?)nan(?:\(0x([0-9a-fA-F]++)\))?+")
-MAX_SPLAT = 1 << 28
-"""How many bytes one value may fill: `f32[1024] constant(0)` gives all elements the value."""
+_TOKEN = pattern(rf"[{{}}]|\((?:[^()]|\([^()]*+\))*+\)|nan\(\w*+\)|-nan\(\w*+\)|[^\s{{}}(),/]++|/|{_COMMENT}")
+_GAP = pattern(rf"(?:[\s,]++|{_COMMENT})*+")
+_NUMBER = pattern(r"-?(?:\d++\.?+\d*+|\.\d++)(?:[eE][+-]?\d++)?+")
+_INT = pattern(r"-?\d++")
+_NAN = pattern(r"(-?)nan(?:\(0x([0-9a-fA-F]++)\))?+")
+MAX_SPLATS = 1 << 29
+"""How many bytes single values may fill in a text: `f32[1024] constant(0)` gives all elements the value."""
 
-_ELIDED = re.compile(BLANK + r"\{" + BLANK + r"\.\.\." + BLANK + r"\}")
+_ELIDED = pattern(BLANK + r"\{" + BLANK + r"\.\.\." + BLANK + r"\}")
 
 
 def read_literal(cursor: ShapeCursor, shape: AnyShape) -> Literal:
@@ -70,9 +70,10 @@ def _read_elements(cursor: ShapeCursor, shape: Shape) -> tuple[list[str], tuple[
         found = _TOKEN.match(text, start)
         if found is None or found[0] == "}":
             cursor.fail(f"expected a value of {shape.to_string(layout=False)}, found {cursor.saw()}")
-        if shape.byte_size > MAX_SPLAT:
-            size = f"{shape.byte_size} bytes of {shape.to_string(layout=False)}"
-            raise UnsupportedError(f"one value for {size}: above {MAX_SPLAT} bytes, a broadcast must be written")
+        cursor.splat_bytes += shape.byte_size
+        if cursor.splat_bytes > MAX_SPLATS:
+            found = f"a constant of {shape.to_string(layout=False)} with one value for all elements"
+            raise UnsupportedError(f"{found}: more than {MAX_SPLATS} bytes of such constants; use broadcast")
         cursor.pos = found.end()
         return [found[0]], (start, found.end())
     counts: list[int] = []
@@ -215,7 +216,7 @@ def _set_nans(dtype: DType, array: np.ndarray, nans: list[tuple[int, re.Match[st
 
 
 _PART = r"((?:[^\s,()]++|\([^()]*+\))++)"
-_PAIR = re.compile(rf"\(\s*+{_PART}\s*+,\s*+{_PART}\s*+\)")
+_PAIR = pattern(rf"\(\s*+{_PART}\s*+,\s*+{_PART}\s*+\)")
 
 
 def _complexes(dtype: DType, texts: Sequence[str]) -> np.ndarray:

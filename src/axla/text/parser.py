@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import gc
 import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from axla.core.errors import UnsupportedError
 from axla.core.shape import ProgramShape
 from axla.ir.graph import Computation, Extra, Instruction, Module
 from axla.text.header import read_header
 from axla.text.instructions import InstructionCursor
-from axla.text.lexer import BLANK, NAME
+from axla.text.lexer import BLANK, NAME, pattern
 from axla.text.shapes import compatible
 
-_ENTRY = re.compile(BLANK + r"ENTRY\b")
-_COMPUTATION = re.compile(BLANK + f"(?:ENTRY{BLANK})?%?{NAME}{BLANK}[({{]")
-_INSTRUCTION = re.compile(BLANK + f"(?:ROOT{BLANK})?%?{NAME}{BLANK}=")
-_EXECUTION_THREAD = re.compile(BLANK + "," + BLANK + "execution_thread" + BLANK + "=")
+_ENTRY = pattern(BLANK + r"ENTRY\b")
+_COMPUTATION = pattern(BLANK + f"(?:ENTRY{BLANK})?%?{NAME}{BLANK}[({{]")
+_INSTRUCTION = pattern(BLANK + f"(?:ROOT{BLANK})?%?{NAME}{BLANK}=")
+_EXECUTION_THREAD = pattern(BLANK + "," + BLANK + "execution_thread" + BLANK + "=")
 
 
 def parse_hlo(text: str) -> Module:
@@ -25,10 +28,27 @@ def parse_hlo(text: str) -> Module:
     where it is wrong; UnsupportedError names an op of HLO that axla does not have.
     """
     parser = Parser(text)
-    module = parser.parse()
+    with _collector_paused():
+        try:
+            module = parser.parse()
+        except RecursionError:
+            # Nesting is bounded; the caller's own stack was nearly full.
+            parser.fail("nested too deeply for what is left of Python's stack")
     if parser.undeclared:
         raise UnsupportedError(f"the op {parser.undeclared} is not implemented")
     return module
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Keeps the cyclic garbage collector from walking the growing graph again and again: half the time otherwise."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def looks_like_hlo(text: str) -> bool:
@@ -79,7 +99,7 @@ class Parser(InstructionCursor):
     def _lone_instructions(self) -> Computation:
         """A text of instructions only: the entry, whose last instruction is the root if none is marked."""
         self.invents_operands = True
-        return self._body("_", at_end=lambda: self.at_end())
+        return self._body("_", self.at_end)
 
     def _named_computation(self) -> Computation:
         at = self.skip()
@@ -104,7 +124,10 @@ class Parser(InstructionCursor):
         self.nesting -= 1
         return computation
 
-    def _body(self, name: str, at_end=None, shape: ProgramShape | None = None, shape_at: int = 0) -> Computation:
+    def _body(
+        self, name: str, at_end: Callable[[], bool] | None = None,
+        shape: ProgramShape | None = None, shape_at: int = 0,
+    ) -> Computation:  # fmt: skip
         """Instructions up to and with the closing brace (or the end of the text)."""
         computation = self.module.add_computation(name)
         self.target, self.scope = computation, {}

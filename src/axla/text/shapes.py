@@ -5,26 +5,24 @@
 
 from __future__ import annotations
 
-import re
-
 from axla.core.dtypes import BY_NAME
 from axla.core.errors import ParseError, ShapeError, UnsupportedError
 from axla.core.shape import OPAQUE, TOKEN, AnyShape, Layout, ProgramShape, Shape, TupleShape
-from axla.text.lexer import BLANK, NAME, Cursor
+from axla.text.lexer import BLANK, NAME, Cursor, pattern
 
 _ARRAY = r"[a-z]\w*+\[[^\[\]{}()/]*+\](?:\{[\d,:\s][^{}/]*+\})?+"
-SIMPLE_ARRAY = re.compile(BLANK + f"({_ARRAY})")
+SIMPLE_ARRAY = pattern(BLANK + f"({_ARRAY})")
 """An array shape without shapes in its layout; a brace opens a layout only before a digit or colon."""
 
-SIMPLE_TUPLE = re.compile(BLANK + r"(\((?:[^()%={}]++|\{[^{}=%]*+\}|\([^()%={}]*+\))*+\))")
+SIMPLE_TUPLE = pattern(BLANK + r"(\((?:[^()%={}]++|\{[^{}=%]*+\}|\([^()%={}]*+\))*+\))")
 """A flat or nested tuple with at most one level of brackets in it, as one string."""
 
-_KIND = re.compile(BLANK + r"([a-z]\w*+)" + BLANK + r"\[")
-_DIMENSION = re.compile(BLANK + r"(<=)?" + BLANK + r"(\d++)")
-_LAYOUT_START = re.compile(BLANK + r"\{" + BLANK + r"(?=[\d:])")
-_LAYOUT_KEY = re.compile(BLANK + r"(SC|[DTL#*ESPM])" + BLANK + r"(?=\()")
-_PLACE = re.compile(BLANK + r"([DC][+~]*+)")
-_BUFFER = re.compile(BLANK + r"b\(")
+_KIND = pattern(BLANK + r"([a-z]\w*+)" + BLANK + r"\[")
+_DIMENSION = pattern(BLANK + r"(<=)?" + BLANK + r"(\d++)")
+_LAYOUT_START = pattern(BLANK + r"\{" + BLANK + r"(?=[\d:])")
+_LAYOUT_KEY = pattern(BLANK + r"(SC|[DTL#*ESPM])" + BLANK + r"(?=\()")
+_PLACE = pattern(BLANK + r"([DC][+~]*+)")
+_BUFFER = pattern(BLANK + r"b\(")
 
 
 def parse_shape(text: str) -> AnyShape:
@@ -60,6 +58,7 @@ class ShapeCursor(Cursor):
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
+        self.splat_bytes = 0  # what constants of one value take, so far
         self._shapes: dict[str, AnyShape] = {"token[]": TOKEN, "opaque[]": OPAQUE}
 
     def shape(self) -> AnyShape:
@@ -225,7 +224,7 @@ class ShapeCursor(Cursor):
         return ProgramShape(tuple(shapes), result, tuple(names) if len(names) == len(shapes) else ())
 
 
-_PARAMETER_NAME = re.compile(BLANK + f"%?({NAME})" + BLANK + r"(?::|(?=[a-z(]))")
+_PARAMETER_NAME = pattern(BLANK + f"%?({NAME})" + BLANK + r"(?::|(?=[a-z(]))")
 _KEY_ORDER = {key: n for n, key in enumerate(("D", "T", "L", "#", "*", "E", "S", "SC", "P", "M"))}
 _LAYOUT_READERS = {
     "D": ShapeCursor._read_dim_types,

@@ -11,18 +11,18 @@ from math import prod
 import numpy as np
 
 from axla.core.errors import InvalidArgument
-from axla.text.lexer import BLANK, Cursor
+from axla.text.lexer import BLANK, Cursor, pattern
 
-_WORD = re.compile(BLANK + r"(replicated|manual|unknown|unreduced|maximal|shard_as|shard_like)\b")
-_DEVICES = re.compile(BLANK + r"devices\s*+=\s*+\[([\d\s,]*+)\]")
-_IOTA = re.compile(BLANK + r"<=\s*+\[([\d\s,]*+)\]")
-_TRANSPOSE = re.compile(BLANK + r"T\(([\d\s,]*+)\)")
-_DEVICE = re.compile(BLANK + r"device\s*+=")
-_LIST = re.compile(BLANK + r"(\d++(?:\s*+,\s*+\d++)*+)")
-_LAST_REPLICATE = re.compile(BLANK + r"last_tile_dim_replicate\b")
-_LAST = re.compile(BLANK + r"last_tile_dims\s*+=")
-_METADATA = re.compile(BLANK + r"metadata\s*+=")
-_MESH = re.compile(BLANK + r"(mesh|\w*+\[)")
+_WORD = pattern(BLANK + r"(replicated|manual|unknown|unreduced|maximal|shard_as|shard_like)\b")
+_DEVICES = pattern(BLANK + r"devices\s*+=\s*+\[([\d\s,]*+)\]")
+_IOTA = pattern(BLANK + r"<=\s*+\[([\d\s,]*+)\]")
+_TRANSPOSE = pattern(BLANK + r"T\(([\d\s,]*+)\)")
+_DEVICE = pattern(BLANK + r"device\s*+=")
+_LIST = pattern(BLANK + r"(\d++(?:\s*+,\s*+\d++)*+)")
+_LAST_REPLICATE = pattern(BLANK + r"last_tile_dim_replicate\b")
+_LAST = pattern(BLANK + r"last_tile_dims\s*+=")
+_METADATA = pattern(BLANK + r"metadata\s*+=")
+_MESH = pattern(BLANK + r"(mesh|\w*+\[)")
 _KINDS = ("manual", "replicated", "unreduced")
 MAX_DEVICES = 1 << 17
 
