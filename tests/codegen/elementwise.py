@@ -32,7 +32,10 @@ class Case:
 
 
 def module_of(cases: Sequence[Case], target: Target) -> Module:
-    """A module with a function `name(ptr in..., ptr out, i64 count)` per case; count is a multiple of the lanes."""
+    """A module with a function `name(ptr in..., ptr out, i64 count)` per case.
+
+    Count is a multiple of the lanes.
+    """
     module = Module(target.index_type)
     for case in cases:
         params = [("ptr", f"in{k}") for k in range(len(case.operands))]

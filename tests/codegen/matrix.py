@@ -37,7 +37,9 @@ class Program:
         if self.opcode == "bitcast-convert":
             return values.bitcast_convert(*operands, self.result)
         if self.opcode == "reduce-precision":
-            bits = [int(re.search(rf"{name}_bits=(\d+)", self.attributes)[1]) for name in ("exponent", "mantissa")]
+            bits = [
+                int(re.search(rf"{name}_bits=(\d+)", self.attributes)[1]) for name in ("exponent", "mantissa")
+            ]
             return values.reduce_precision(*operands, *bits)
         if len(operands) == 3:
             return getattr(values, self.opcode)(*operands)
@@ -65,11 +67,20 @@ def programs() -> list[Program]:
 def _program(name: str, text: str, arrays: dict[str, np.ndarray]) -> Program:
     kinds = [dtype(kind) for kind in re.findall(r"= (\w+)\[\d+\](?:\{0\})? parameter\(", text)]
     root = re.search(r"ROOT \S+ = (\w+)\[\d+\](?:\{0\})? ([\w-]+)\(([^)]*)\)(.*)", text)
-    order = [int(re.search(rf"{operand.strip().lstrip('%')} = \S+ parameter\((\d+)\)", text)[1]) for operand in root[3].split(",")]
+    order = [
+        int(re.search(rf"{operand.strip().lstrip('%')} = \S+ parameter\((\d+)\)", text)[1])
+        for operand in root[3].split(",")
+    ]
     inputs = [_decode(arrays[f"in{k}"], kinds[k]) for k in order]
     result = dtype(root[1])
     return Program(
-        name, root[2], tuple(kinds[k] for k in order), result, root[4], tuple(inputs), _decode(arrays["out0"], result)
+        name,
+        root[2],
+        tuple(kinds[k] for k in order),
+        result,
+        root[4],
+        tuple(inputs),
+        _decode(arrays["out0"], result),
     )
 
 

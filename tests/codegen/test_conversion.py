@@ -26,9 +26,24 @@ def every_bit_pattern(kind: D.DType) -> np.ndarray:
 
 
 def hard_floats(kind: np.dtype) -> np.ndarray:
-    """Special values, numbers near all values of the small formats and halfway between them, and random bits."""
+    """Special values, numbers near those of the small formats and halfway between them, random bits."""
     rng = np.random.default_rng(7)
-    special = [0.0, -0.0, np.inf, -np.inf, np.nan, 1e-45, -1e-45, 1e38, -3e38, 448.0, 464.0, 465.0, 57344.0, 61440.0]
+    special = [
+        0.0,
+        -0.0,
+        np.inf,
+        -np.inf,
+        np.nan,
+        1e-45,
+        -1e-45,
+        1e38,
+        -3e38,
+        448.0,
+        464.0,
+        465.0,
+        57344.0,
+        61440.0,
+    ]
     near = []
     for small in SMALL:
         with np.errstate(invalid="ignore"):
@@ -43,7 +58,10 @@ def hard_floats(kind: np.dtype) -> np.ndarray:
 
 
 def odd_singles(x: np.ndarray) -> np.ndarray:
-    """f64 as f32 that round to small floats as x does. ml_dtypes itself goes through the nearest f32: twice rounded."""
+    """f64 as f32 that round to small floats as x does.
+
+    ml_dtypes itself goes through the nearest f32: twice rounded.
+    """
     near = x.astype(np.float32)
     away = abs(near.astype(np.float64)) > abs(x)
     bits = near.view(np.uint32) - away
@@ -61,11 +79,18 @@ def compiled(request):
     """All conversions among floats, from floats to integers and back, one module per target."""
     target = TARGETS[request.param]()
     floats = [*SMALL, D.F32, D.F64]
-    pairs = [*itertools.product(floats, floats), *itertools.product([D.F32, D.F64, D.BF16], [D.PRED, *INTEGERS])]
+    pairs = [
+        *itertools.product(floats, floats),
+        *itertools.product([D.F32, D.F64, D.BF16], [D.PRED, *INTEGERS]),
+    ]
     pairs += [*itertools.product([D.S4, D.U2, D.S8, D.U16, D.S32, D.U32, D.S64, D.U64], [*floats, *INTEGERS])]
     cases = [
         elementwise.Case(
-            f"{a}_{b}", (a,), b, min(target.lanes(a), target.lanes(b)), lambda values, x, b=b: values.convert(x, b)
+            f"{a}_{b}",
+            (a,),
+            b,
+            min(target.lanes(a), target.lanes(b)),
+            lambda values, x, b=b: values.convert(x, b),
         )
         for a, b in pairs
     ]
@@ -110,12 +135,26 @@ def test_between_small_floats(compiled, source):
 def test_float_to_integer_saturates(compiled, source, target):
     with np.errstate(over="ignore", invalid="ignore"):
         x = np.array(
-            [0.0, -0.0, 0.99, -0.99, 1.5, -1.5, np.nan, np.inf, -np.inf, *(s * 2.0**k for k in range(70) for s in (1, -1))]
+            [
+                0.0,
+                -0.0,
+                0.99,
+                -0.99,
+                1.5,
+                -1.5,
+                np.nan,
+                np.inf,
+                -np.inf,
+                *(s * 2.0**k for k in range(70) for s in (1, -1)),
+            ]
             + [s * (2.0**k - 0.5) for k in range(1, 40) for s in (1, -1)],
         ).astype(source.numpy)
     low = -(2 ** (target.bits - 1)) if target.is_signed else 0
     high = (2 ** (target.bits - 1) if target.is_signed else 2**target.bits) - 1
-    want = [0 if v != v else high if v >= high else low if v <= low else int(v) for v in x.astype(np.float64).tolist()]
+    want = [
+        0 if v != v else high if v >= high else low if v <= low else int(v)
+        for v in x.astype(np.float64).tolist()
+    ]
     got = compiled.run(f"{source}_{target}", [x])
     assert [int(v) for v in got] == want
 
@@ -125,7 +164,17 @@ def test_from_integers(compiled, source):
     rng = np.random.default_rng(3)
     low = -(2 ** (source.bits - 1)) if source.is_signed else 0
     high = low + 2**source.bits - 1
-    numbers = [low, low + 1, high, high - 1, 0, *(int(v) for v in rng.integers(low, high, 50, dtype=np.dtype(f"{'i' if source.is_signed else 'u'}8")))]
+    numbers = [
+        low,
+        low + 1,
+        high,
+        high - 1,
+        0,
+        *(
+            int(v)
+            for v in rng.integers(low, high, 50, dtype=np.dtype(f"{'i' if source.is_signed else 'u'}8"))
+        ),
+    ]
     x = np.array(numbers, np.int64 if source.is_signed else np.uint64).astype(source.numpy)
     for target in INTEGERS:
         mask = (1 << target.bits) - 1
@@ -159,7 +208,8 @@ def test_stores_that_only_move_data_keep_all_bits():
     target = host_target()
     kinds = [small for small in SMALL if small.bits in (8, 16)]
     cases = [
-        elementwise.Case(f"copy_{kind}", (kind,), kind, target.lanes(kind), lambda values, x: x) for kind in kinds
+        elementwise.Case(f"copy_{kind}", (kind,), kind, target.lanes(kind), lambda values, x: x)
+        for kind in kinds
     ]
     compiled = elementwise.Compiled(cases, target)
     for kind in kinds:

@@ -1,8 +1,8 @@
 """Machine arithmetic with operators: what vector math is written in.
 
-A `Reg` is an LLVM value of any lane count that knows the function it belongs to. `x * y + 1.0` writes two instructions;
-Python numbers become constants of the other operand's type. Nothing here knows HLO. What a target has no instruction
-for is lowered here: rounding, fused multiply-add, scaling by powers of two.
+A `Reg` is an LLVM value of any lane count that knows the function it belongs to. `x * y + 1.0` writes two
+instructions; Python numbers become constants of the other operand's type. Nothing here knows HLO. What a
+target has no instruction for is lowered here: rounding, fused multiply-add, scaling by powers of two.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ BIAS = {"float": 127, "double": 1023}
 
 
 class Reg:
-    """A value of one function, with operators. Integer right shift is arithmetic; see `Arithmetic` for the rest."""
+    """A value of one function, with operators.
+
+    Integer right shift is arithmetic; see `Arithmetic` for the rest.
+    """
 
     __slots__ = ("m", "ssa")
 
@@ -138,11 +141,11 @@ class Reg:
         return self._compare("une", "ne", other)
 
     def ult(self, other: Reg | int) -> Reg:
-        """Unsigned less than; of floats, less than or unordered."""
+        """Unsigned less than, of integers."""
         return self._compare("ult", "ult", other)
 
     def ugt(self, other: Reg | int) -> Reg:
-        """Unsigned greater than; of floats, greater than or unordered."""
+        """Unsigned greater than, of integers."""
         return self._compare("ugt", "ugt", other)
 
     def is_nan(self) -> Reg:
@@ -212,7 +215,10 @@ class Arithmetic:
         return total
 
     def estrin(self, x: Reg, coefficients: Sequence[float]) -> Reg:
-        """The polynomial with the given coefficients, highest power first, as a tree: for long ones in one lane."""
+        """The polynomial with the given coefficients, highest power first, as a tree.
+
+        For long ones in one lane.
+        """
         terms: list[Reg | float] = list(reversed(coefficients))
         power = x
         while len(terms) > 1:
@@ -290,7 +296,10 @@ class Arithmetic:
         return self.intrinsic("sqrt", x)
 
     def magic(self, x: Reg) -> float:
-        """1.5 * 2**fraction: adding it rounds a small number to an integer and leaves that in the low bits."""
+        """1.5 * 2**fraction.
+
+        Adding it rounds a small number to an integer and leaves that in the low bits.
+        """
         return 1.5 * 2.0 ** FRACTION[x.element]
 
     def rint(self, x: Reg) -> Reg:
@@ -329,7 +338,7 @@ class Arithmetic:
         return ((n + BIAS[kind]) << FRACTION[kind]).floats()
 
     def small_integer(self, n: Reg) -> Reg:
-        """The float equal to an integer register of the same width and small magnitude (below 2**fraction / 2)."""
+        """The float equal to an integer register of its width and of magnitude below 2**fraction / 2."""
         if n.element == "i32":
             return n.cast("sitofp", "float")
         # Vectors of 64-bit integers often have no conversion: put the integer under the magic number.
@@ -348,7 +357,8 @@ class Arithmetic:
     def outlined(self, name: str, body: Callable[..., tuple[Reg, ...]], *args: Reg) -> tuple[Reg, ...]:
         """`body(*args)`, as a call of a function of the module: written once per name and operand types.
 
-        For long or rare code. The body may have branches and loops; it must not depend on anything but its operands.
+        For long or rare code. The body may have branches and loops; it must not depend on anything but its
+        operands.
         """
         f = self.f
         name = f"axla.{name}." + ".".join(mangle(arg.type) for arg in args)
@@ -359,7 +369,9 @@ class Arithmetic:
         if known[0] != "{":
             return (Reg(self, whole),)
         kinds = enumerate(known[1:-1].split(", "))
-        return tuple(Reg(self, f.pure(t, f"extractvalue {known} {whole.text}, {k}", (whole,))) for k, t in kinds)
+        return tuple(
+            Reg(self, f.pure(t, f"extractvalue {known} {whole.text}, {k}", (whole,))) for k, t in kinds
+        )
 
     def _outline(self, name: str, body: Callable[..., tuple[Reg, ...]], args: Sequence[Reg]) -> str:
         """Writes the internal function `name`; its result type."""
@@ -382,7 +394,9 @@ class Arithmetic:
         """The words of a constant table of the module at `index`, one per lane."""
         f = self.f
         text = ", ".join(f"i32 {word - (word >> 31 << 32)}" for word in words)
-        f.module.globals.setdefault(name, f"@{name} = internal unnamed_addr constant [{len(words)} x i32] [{text}]")
+        f.module.globals.setdefault(
+            name, f"@{name} = internal unnamed_addr constant [{len(words)} x i32] [{text}]"
+        )
         base = Ssa(f"@{name}", "ptr", None)
         whole = f.undef(vector("i32", index.lanes))
         for lane in range(index.lanes):

@@ -24,7 +24,10 @@ def memory_element(dtype: DType) -> str:
 
 
 def wrap(x: Reg, dtype: DType) -> Reg:
-    """An integer register reduced to the width of its type: types under a byte live sign- or zero-extended in i8."""
+    """An integer register reduced to the width of its type.
+
+    Types under a byte live sign- or zero-extended in i8.
+    """
     if dtype.bits >= 8:
         return x
     if dtype.is_unsigned:
@@ -89,13 +92,18 @@ def _contains(target: DType, source: DType) -> bool:
     a, b = small_float.FORMATS.get(target.name), small_float.FORMATS.get(source.name)
     if a is None or b is None or a.kind != small_float.IEEE or b.kind == small_float.SCALE:
         return False
-    return a.fraction >= b.fraction and a.largest >= b.largest and a.bias - 1 + a.fraction >= b.bias - 1 + b.fraction
+    return (
+        a.fraction >= b.fraction
+        and a.largest >= b.largest
+        and a.bias - 1 + a.fraction >= b.bias - 1 + b.fraction
+    )
 
 
 def float_to_integer(x: Reg, target: DType) -> Reg:
     """The integer part, saturated; NaN gives 0.
 
-    LLVM: fptosi and fptoui of values out of range are poison. A select whose other arm is taken does not mind.
+    LLVM: fptosi and fptoui of values out of range are poison. A select whose other arm is taken does not
+    mind.
     """
     m = x.m
     register = register_element(target)

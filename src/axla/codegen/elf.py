@@ -23,7 +23,10 @@ def undefined_symbols(image: bytes) -> list[str]:
         strings = sections[link][4]
         for at in range(offset, offset + size, step):
             # Symbol 0 is the null symbol: it has no name.
-            name, home = struct.unpack_from("<I", image, at)[0], struct.unpack_from("<H", image, at + (6 if wide else 14))[0]
+            name, home = (
+                struct.unpack_from("<I", image, at)[0],
+                struct.unpack_from("<H", image, at + (6 if wide else 14))[0],
+            )
             if home == _UNDEFINED and name:
                 names.add(image[strings + name : image.index(b"\0", strings + name)].decode())
     return sorted(names)

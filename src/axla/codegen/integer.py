@@ -21,8 +21,8 @@ def _least(dtype: DType) -> int:
 def _quotient(a: Reg, b: Reg, dtype: DType) -> Reg:
     """a / b towards zero, for b not zero and no overflow."""
     if a.lanes > 1 and dtype.bits <= 32:
-        # Vectors have no integer division. f32 is exact for 16 bits, f64 for 32: the true quotient is further from the
-        # next integer than the rounding error.
+        # Vectors have no integer division. f32 is exact for 16 bits, f64 for 32: the true quotient is
+        # further from the next integer than the rounding error.
         element = "float" if dtype.bits <= 16 else "double"
         to, back = ("sitofp", "fptosi") if dtype.is_signed else ("uitofp", "fptoui")
         quotient = (a.cast(to, element) / b.cast(to, element)).cast(back, f"i{max(dtype.bits, 32)}")
@@ -118,9 +118,9 @@ def count_leading_zeros(x: Reg, dtype: DType) -> Reg:
 def power(a: Reg, b: Reg, dtype: DType) -> Reg:
     """a ** b by repeated squaring, wrapping; a negative exponent gives 0 but for bases 1 and -1.
 
-    XLA looks at six bits of the exponent, and takes an unsigned one with its highest bit set for negative. Larger
-    exponents overflow for every base but 0, 1 and -1, so the six bits decide nothing that a program could rely on;
-    agreeing costs nothing.
+    XLA looks at six bits of the exponent, and takes an unsigned one with its highest bit set for negative.
+    Larger exponents overflow for every base but 0, 1 and -1, so the six bits decide nothing that a program
+    could rely on; agreeing costs nothing.
     """
     m = a.m
     result, base = m.number(a, 1), a

@@ -1,7 +1,7 @@
 """The door to LLVM: text in, object code or assembly out, one thread at a time.
 
-No pass pipeline is run: what the function builder wrote is what is selected and scheduled. No process-global LLVM option
-is set, because other packages of the process share the library.
+No pass pipeline is run: what the function builder wrote is what is selected and scheduled. No process-
+global LLVM option is set, because other packages of the process share the library.
 """
 
 from __future__ import annotations
@@ -64,7 +64,9 @@ def machine(target: Target, *, code_model: str = "small", level: int = 2) -> bin
             try:
                 found = binding.Target.from_triple(target.triple)
             except RuntimeError as error:
-                raise CompileError(f"target {target.name}: LLVM has no target for {target.triple!r}: {error}") from error
+                raise CompileError(
+                    f"target {target.name}: LLVM has no target for {target.triple!r}: {error}"
+                ) from error
             jit = code_model == "jitdefault"
             cache[key] = found.create_target_machine(
                 cpu=target.cpu, features=features, opt=level, reloc="pic", codemodel=code_model, jit=jit

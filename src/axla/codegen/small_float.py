@@ -1,7 +1,7 @@
 """Floats under 32 bits: their formats, rounding to them, and their bits.
 
-In registers such a value is the equal f32. `round_to` makes any f32 representable, by integer arithmetic; `encode` and
-`decode` change between representable f32 and bits, and round nothing.
+In registers such a value is the equal f32. `round_to` makes any f32 representable, by integer arithmetic;
+`encode` and `decode` change between representable f32 and bits, and round nothing.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ IEEE, FINITE, UNSIGNED_ZERO, FINITE_ONLY, SCALE = "ieee", "fn", "fnuz", "no nan"
 class Format:
     """`exponent` and `fraction` bits, exponent bias, and which special values there are.
 
-    ieee: infinities and NaNs. fn: one NaN per sign, no infinity. fnuz: one NaN (the bits of -0), no infinity, no -0.
-    no nan: neither. e8m0: a power of two, no sign, no zero, one NaN.
+    ieee: infinities and NaNs. fn: one NaN per sign, no infinity. fnuz: one NaN (the bits of -0), no
+    infinity, no -0. no nan: neither. e8m0: a power of two, no sign, no zero, one NaN.
     """
 
     exponent: int
@@ -100,7 +100,8 @@ def _round_scale(x: Reg) -> Reg:
     """The nearest power of two, ties to the larger; NaN for what has none."""
     m = x.m
     rounded = ((x.bits() + (1 << 22)) & -(1 << 23)).floats()
-    # The least, 2**-127, is a denormal f32: its bit is in the fraction, and what is above it goes up (in ml_dtypes too).
+    # The least, 2**-127, is a denormal f32: its bit is in the fraction, and what is above it goes up (in
+    # ml_dtypes too).
     rounded = m.select(x <= 2.0**-127, 2.0**-127, rounded)
     return m.select((x > 0.0) & (x < 1.5 * 2.0**127), rounded, float("nan"))
 
@@ -126,7 +127,9 @@ def encode(x: Reg, dtype: DType) -> Reg:
     magnitude = bits & 0x7FFFFFFF
     if form.kind == IEEE:
         # A NaN keeps the upper bits of its payload and is quiet.
-        payload = m.number(bits, 1 << (form.fraction - 1)) | (magnitude.lshr(23 - form.fraction) & ((1 << form.fraction) - 1))
+        payload = m.number(bits, 1 << (form.fraction - 1)) | (
+            magnitude.lshr(23 - form.fraction) & ((1 << form.fraction) - 1)
+        )
         special = m.select(magnitude > _INFINITY, payload | exponents, exponents)
         size = m.select(magnitude >= _INFINITY, special, size)
     elif form.kind == FINITE:
@@ -160,12 +163,17 @@ def decode(bits: Reg, dtype: DType) -> Reg:
     if form.kind == FINITE:
         return m.select((wide & low).eq(low), m.copysign(float("nan"), signed), signed)
     if form.kind == UNSIGNED_ZERO:
-        return m.select((wide & ((1 << width) - 1)).eq(1 << (width - 1)), m.copysign(float("nan"), signed), signed)
+        return m.select(
+            (wide & ((1 << width) - 1)).eq(1 << (width - 1)), m.copysign(float("nan"), signed), signed
+        )
     return signed
 
 
 def narrow_double(x: Reg) -> Reg:
-    """An f32 between x (f64) and its neighbours, rounded to odd: rounding it further gives what rounding x gives."""
+    """An f32 between x (f64) and its neighbours, rounded to odd.
+
+    Rounding it further gives what rounding x gives.
+    """
     m = x.m
     near = x.cast("fptrunc", "float")
     back = near.cast("fpext", "double")
@@ -175,7 +183,10 @@ def narrow_double(x: Reg) -> Reg:
 
 
 def reduce_precision(x: Reg, exponent_bits: int, fraction_bits: int) -> Reg:
-    """x (f32 or f64) with fewer exponent and fraction bits, as HLO's reduce-precision: small results become zero."""
+    """x (f32 or f64) with fewer exponent and fraction bits, as HLO's reduce-precision.
+
+    Small results become zero.
+    """
     m = x.m
     full, bias = (23, 127) if x.element == "float" else (52, 1023)
     width = 8 if full == 23 else 11
@@ -183,7 +194,8 @@ def reduce_precision(x: Reg, exponent_bits: int, fraction_bits: int) -> Reg:
     if fraction_bits < full:
         drop = full - fraction_bits
         odd = bits.lshr(drop) & 1
-        # A fraction of no bits has no last bit to be even: XLA rounds half away from zero to the next exponent.
+        # A fraction of no bits has no last bit to be even: XLA rounds half away from zero to the next
+        # exponent.
         bits = (bits + (odd + ((1 << (drop - 1)) - 1))) & -(1 << drop)
     if exponent_bits < width:
         top = (1 << (exponent_bits - 1)) - 1

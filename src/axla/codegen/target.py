@@ -1,8 +1,8 @@
 """What code generation may assume about a machine.
 
-A `Target` answers questions; nobody asks it what it is. `CpuTarget` serves every CPU, the one-lane machine included.
-Targets are values: equal targets give equal code, and nothing in one is read from the running machine but the CPU's
-name and features (`host_target`).
+A `Target` answers questions; nobody asks it what it is. `CpuTarget` serves every CPU, the one-lane machine
+included. Targets are values: equal targets give equal code, and nothing in one is read from the running
+machine but the CPU's name and features (`host_target`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class MathKnobs:
 
 @dataclass(frozen=True, slots=True)
 class Caches:
-    """Bytes of the data caches a kernel is planned for; typical of the class of CPU, not read from the machine."""
+    """Bytes of the data caches a kernel is planned for: typical of the class of CPU, not read from it."""
 
     l1: int = 32 << 10
     l2: int = 1 << 20
@@ -154,7 +154,8 @@ _AVX512 = replace(
 )  # fmt: skip
 X86_LEVELS = {target.cpu: target for target in (_SSE, _SSE4, _AVX2, _AVX512)}
 
-# Features that make a host of each level, by LLVM's names. A host gets the highest level all of whose features it has.
+# Features that make a host of each level, by LLVM's names. A host gets the highest level all of whose
+# features it has.
 _LEVEL_FEATURES = {
     "x86-64-v4": ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"),
     "x86-64-v3": ("avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe"),
@@ -162,8 +163,8 @@ _LEVEL_FEATURES = {
 }
 
 AARCH64 = CpuTarget(
-    "aarch64", "aarch64-unknown-linux-gnu", "generic", has_fma=True, has_rounding=True, has_half_conversion=True,
-    unroll=(2, 8), registers=32, caches=Caches(64 << 10, 1 << 20, 16 << 20),
+    "aarch64", "aarch64-unknown-linux-gnu", "generic", has_fma=True, has_rounding=True,
+    has_half_conversion=True, unroll=(2, 8), registers=32, caches=Caches(64 << 10, 1 << 20, 16 << 20),
 )  # fmt: skip
 
 
@@ -178,11 +179,8 @@ def _x86_level(features: dict[str, bool]) -> str:
 
 
 def cpu_target(cpu: str = "x86-64-v3", triple: str | None = None) -> CpuTarget:
-    """The target of a CPU name: an x86-64 level, `generic` or `aarch64`; KeyError for one we have no table for."""
-    if cpu in ("aarch64", "generic"):
-        found = AARCH64
-    else:
-        found = X86_LEVELS[cpu]
+    """The target of an x86-64 level, `generic` or `aarch64`; KeyError for a CPU we have no table for."""
+    found = AARCH64 if cpu in ("aarch64", "generic") else X86_LEVELS[cpu]
     return replace(found, triple=triple) if triple else found
 
 
@@ -204,7 +202,7 @@ def host_target() -> CpuTarget:
 
 @functools.cache
 def one_lane_target() -> CpuTarget:
-    """The host, restricted to one lane, 32-bit indices and no masks: the shape of small devices and of GPU threads."""
+    """The host with one lane, 32-bit indices and no masks: the shape of small devices and GPU threads."""
     host = host_target()
     return replace(
         host, name="one-lane", index_type="i32", max_lanes=1, has_fast_gather=False, has_masked=False,

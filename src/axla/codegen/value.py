@@ -9,8 +9,8 @@ How a type lies in registers and in memory:
     f32 f64              float double   the same
     c64 c128             two of them    interleaved
 
-`Values` writes the semantics of one function. An operand of one lane meets one of many by being splatted, as late as
-possible: uniform values stay scalar.
+`Values` writes the semantics of one function. An operand of one lane meets one of many by being splatted,
+as late as possible: uniform values stay scalar.
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ def allowed_intrinsics(target: Target) -> frozenset[str]:
     if target.has_masked:
         allowed |= {"masked.load", "masked.store"}
     if target.math.avx512:
-        allowed |= {f"x86.avx512.{name}" for name in ("mask.scalef", "mask.getexp", "mask.getmant", "rsqrt14")}
+        allowed |= {
+            f"x86.avx512.{name}" for name in ("mask.scalef", "mask.getexp", "mask.getmant", "rsqrt14")
+        }
     return frozenset(allowed)
 
 
@@ -97,7 +99,8 @@ class Values:
         self.f = f
         self.target = target
         self.m = Arithmetic(f, target)
-        self._bits: dict[str, Reg] = {}  # register -> the bits it was decoded from, for stores that only move data
+        # Register -> the bits it was decoded from, for stores that only move data.
+        self._bits: dict[str, Reg] = {}
 
     # -- making values -----------------------------------------------------------------------------------
 
@@ -119,7 +122,8 @@ class Values:
         if dtype.is_pred:
             return self.f.const(kind, bool(number))
         whole = int(number) & ((1 << dtype.bits) - 1)  # type: ignore[call-overload]
-        # LLVM takes the signed reading of the register's bits; only unsigned types under a byte have room to spare.
+        # LLVM takes the signed reading of the register's bits; only unsigned types under a byte have room
+        # to spare.
         if dtype.is_signed or dtype.bits >= 8:
             whole -= (whole >> (dtype.bits - 1)) << dtype.bits
         return self.f.const(kind, whole)
@@ -188,7 +192,9 @@ class Values:
             joined = join(low, high)
             if value.lanes % 2:
                 last = self.lane(value, value.lanes - 1)
-                joined = join(self.lane(joined, 0), last) if half == 1 else self._join_first(join, joined, last)
+                joined = (
+                    join(self.lane(joined, 0), last) if half == 1 else self._join_first(join, joined, last)
+                )
             value = joined
         return value
 
@@ -200,7 +206,9 @@ class Values:
 
     # -- memory ------------------------------------------------------------------------------------------
 
-    def load(self, dtype: DType, pointer: Ssa, lanes: int, readonly: bool = False, align: int | None = None) -> Value:
+    def load(
+        self, dtype: DType, pointer: Ssa, lanes: int, readonly: bool = False, align: int | None = None
+    ) -> Value:
         """`lanes` contiguous elements. `readonly`: nobody writes them while the function runs."""
         kind = memory_element(dtype.real)
         count = 2 * lanes if dtype.is_complex else lanes
@@ -280,7 +288,10 @@ class Values:
     # -- conversions -------------------------------------------------------------------------------------
 
     def convert(self, x: Value, dtype: DType) -> Value:
-        """HLO's convert: to integers saturating (NaN to 0), to pred != 0, to smaller floats to nearest even."""
+        """HLO's convert.
+
+        To integers saturating (NaN to 0), to pred != 0, to smaller floats to nearest even.
+        """
         if x.dtype is dtype:
             return x
         if x.dtype.is_complex and dtype.is_pred:
@@ -299,7 +310,8 @@ class Values:
             return x
         if x.dtype.bits != dtype.bits or x.dtype.is_complex or dtype.is_complex:
             raise UnsupportedError(
-                f"bitcast-convert: from {x.dtype} to {dtype} changes the width of elements; only equal widths are elementwise"
+                f"bitcast-convert: {x.dtype} to {dtype} changes the width of elements; "
+                "only equal widths are elementwise"
             )
         raw = self.m.reg(self._to_memory(x))
         bits = raw.cast("bitcast", f"i{8 * x.dtype.itemsize}")
@@ -351,7 +363,9 @@ class Values:
     def binary(self, opcode: str, a: Value, b: Value) -> Value:
         """The elementwise operation of two values of one type."""
         if a.dtype is not b.dtype:
-            raise UnsupportedError(f"{opcode}: operands of types {a.dtype} and {b.dtype}; both must have the same type")
+            raise UnsupportedError(
+                f"{opcode}: operands of types {a.dtype} and {b.dtype}; both must have the same type"
+            )
         if opcode == "complex":
             return self.complex(a, b)
         a, b = self.together(a, b)
@@ -377,8 +391,12 @@ class Values:
         dtype = a.dtype
         if dtype.is_complex:
             if direction not in ("EQ", "NE"):
-                raise UnsupportedError(f"compare: direction {direction} is not defined for {dtype}; EQ and NE are")
-            re, im = (self._ordered(direction, x, y, dtype.real) for x, y in zip(a.parts, b.parts, strict=True))
+                raise UnsupportedError(
+                    f"compare: direction {direction} is not defined for {dtype}; EQ and NE are"
+                )
+            re, im = (
+                self._ordered(direction, x, y, dtype.real) for x, y in zip(a.parts, b.parts, strict=True)
+            )
             both = re & im if direction == "EQ" else re | im
             return Value(PRED, a.lanes, (both.ssa,))
         x, y = a.ssa, b.ssa

@@ -1,6 +1,7 @@
 """Complex arithmetic on pairs of registers.
 
-Results agree with XLA's for finite numbers; for infinities and NaN they follow C's annex G where that is cheap.
+Results agree with XLA's for finite numbers; for infinities and NaN they follow C's annex G where that is
+cheap.
 """
 
 from __future__ import annotations
@@ -107,16 +108,23 @@ def exponential_minus_one(re: Reg, im: Reg) -> Pair:
     return m.select(real_axis, minus_one, a), m.select(real_axis, im, exp(re) * sine)
 
 
+def _product_and_square(a: Reg, b: Reg, c: float, d: Reg) -> Reg:
+    """a (b + c) + d**2, with all rounding errors made good: the two may cancel."""
+    m = a.m
+    total, total_low = m.two_sum(b, m.number(b, c))
+    p, p_low = m.two_product(a, total)
+    q, q_low = m.two_product(d, d)
+    result, low = m.two_sum(p, q)
+    return result + (low + (p_low + q_low + a * total_low))
+
+
 def _log_modulus(re: Reg, im: Reg) -> Reg:
     """log |z|, without cancellation near |z| = 1."""
     m = re.m
     large, small = _sorted(re, im)
     near = (large > 0.5) & (large < 2.0)
-    # |z|**2 - 1 = (large - 1)(large + 1) + small**2, with the rounding errors of the products
-    p, p_low = m.two_product(large - 1.0, large + 1.0)
-    q, q_low = m.two_product(small, small)
-    total, low = m.two_sum(p, q)
-    excess = total + (low + (p_low + q_low))
+    # |z|**2 - 1 = (large - 1)(large + 1) + small**2
+    excess = _product_and_square(large - 1.0, large, 1.0, small)
     ratio = small / large
     ratio = m.select(large.eq(0.0) | large.eq(INFINITY), 0.0, ratio)
     tail = log1p(m.select(near, excess, ratio * ratio)) * 0.5
@@ -137,10 +145,7 @@ def log_plus_one(re: Reg, im: Reg) -> Pair:
     """log |1 + z| through |1 + z|**2 - 1 = x (x + 2) + y**2 for small z."""
     m = re.m
     near = (m.abs(re) < 0.5) & (m.abs(im) < 0.5)
-    p, p_low = m.two_product(re, re + 2.0)
-    q, q_low = m.two_product(im, im)
-    total, low = m.two_sum(p, q)
-    small = log1p(total + (low + (p_low + q_low))) * 0.5
+    small = log1p(_product_and_square(re, re, 2.0, im)) * 0.5
     size = m.select(near, small, _log_modulus(re + 1.0, im))
     return _unless_nan(re, im, size), atan2(im, re + 1.0)
 
@@ -275,7 +280,6 @@ def power(a: Reg, b: Reg, c: Reg, d: Reg) -> Pair:
 
 def atan2_complex(a: Reg, b: Reg, c: Reg, d: Reg) -> Pair:
     """-i log((x + i y) / sqrt(x**2 + y**2)) with y = a + b i, x = c + d i."""
-    m = a.m
     top = c - b, d + a
     xx, yy = multiply(c, d, c, d), multiply(a, b, a, b)
     root = square_root(xx[0] + yy[0], xx[1] + yy[1])

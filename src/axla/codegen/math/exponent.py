@@ -9,8 +9,8 @@ from axla.codegen.arithmetic import BIAS, FRACTION, Reg
 def split_exponent(x: Reg) -> tuple[Reg, Reg]:
     """(e, f) as floats with x = f * 2**e and 3/4 <= f < 3/2, for positive finite x.
 
-    Where `avx512.applies`, e and f are such that the logarithm of every x, special ones included, follows from them
-    by the rules of arithmetic.
+    Where `avx512.applies`, e and f are such that the logarithm of every x, special ones included, follows
+    from them by the rules of arithmetic.
     """
     m = x.m
     if avx512.applies(x):
@@ -29,8 +29,8 @@ def split_exponent(x: Reg) -> tuple[Reg, Reg]:
 def scale(p: Reg, n: Reg, shifted: Reg) -> Reg:
     """p * 2**n for p near 1 and integral n, with denormals, infinities and NaN right.
 
-    n is a float, `shifted` the same number as n + magic(p): its low bits are the integer. |n| stays below 1.25 times
-    the exponent range.
+    n is a float, `shifted` the same number as n + magic(p): its low bits are the integer. |n| stays below
+    1.25 times the exponent range.
     """
     m = p.m
     if avx512.applies(p):

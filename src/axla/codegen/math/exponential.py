@@ -1,7 +1,7 @@
 """exp, expm1 and logistic.
 
-x = n ln 2 + r with |r| <= ln 2 / 2: exp(x) = 2**n exp(r). Adding the magic number rounds x / ln 2 to n and leaves n in
-the low bits as an integer, which saves two conversions.
+x = n ln 2 + r with |r| <= ln 2 / 2: exp(x) = 2**n exp(r). Adding the magic number rounds x / ln 2 to n and
+leaves n in the low bits as an integer, which saves two conversions.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ LOG2_E = 1.4426950408889634
 
 @dataclass(frozen=True, slots=True)
 class _Constants:
-    """ln 2 in two parts, the first with so few bits that n * high is exact; fits of the tail of the exponential."""
+    """ln 2 in two parts, the first with so few bits that n * high is exact.
+
+    Fits of the tail of the exponential.
+    """
 
     high: float
     low: float
@@ -38,7 +41,8 @@ _CONSTANTS = {
         high=0.6931471803691238, low=1.9082149292705877e-10, least=-746.0, most=710.0,
         exp=(
             2.5118111317017412e-08, 2.763156201214393e-07, 2.755721551598579e-06, 2.4801489199489947e-05,
-            0.00019841269918256213, 0.0013888888947682257, 0.008333333333306804, 0.0416666666665131, 0.166666666666667,
+            0.00019841269918256213, 0.0013888888947682257, 0.008333333333306804, 0.0416666666665131,
+            0.166666666666667,
             0.5000000000000013,
         ),
         expm1=(

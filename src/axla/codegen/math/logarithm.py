@@ -50,7 +50,7 @@ def log(x: Reg) -> Reg:
     infinity = float("inf")
     result = m.select(x.eq(infinity), infinity, result)
     result = m.select(x.eq(0.0), -infinity, result)
-    return m.select(x.ult(0.0), float("nan"), result)
+    return m.select(~(x >= 0.0), float("nan"), result)
 
 
 def log1p(x: Reg) -> Reg:
@@ -67,4 +67,4 @@ def log1p(x: Reg) -> Reg:
     result = m.copysign(log_of_parts(e, (fraction - 1.0) + error * inverse), x)
     result = m.select(x.eq(infinity), infinity, result)
     result = m.select(x.eq(-1.0), -infinity, result)
-    return m.select(x.ult(-1.0), float("nan"), result)
+    return m.select(~(x >= -1.0), float("nan"), result)

@@ -14,7 +14,8 @@ _LOG2 = (
     0.961796693914985, 2.885390081777931,
 )  # fmt: skip
 _EXP2 = (
-    1.5316719106164942e-05, 0.00015469997220461654, 0.0013333421548903988, 0.00961802477261339, 0.05550410977442752,
+    1.5316719106164942e-05, 0.00015469997220461654, 0.0013333421548903988, 0.00961802477261339,
+    0.05550410977442752,
     0.24022651219832983, 0.693147180534621, 0.9999999999588977,
 )  # fmt: skip
 # (2 atanh(s) - 2 s - 2/3 s**3) / s**5 of s**2
@@ -113,5 +114,3 @@ def _power_double(x: Reg, y: Reg) -> tuple[Reg, ...]:
     result = m.select(size.eq(0.0), m.select(grows, m.number(x, 0.0), INFINITY), result)
     result = m.select(size.eq(INFINITY), m.select(grows, m.number(x, INFINITY), 0.0), result)
     return (_special(x, y, result),)
-
-

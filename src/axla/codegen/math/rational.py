@@ -10,7 +10,8 @@ from axla.codegen.arithmetic import Reg
 def odd_rational(x: Reg, p: Sequence[float], q: Sequence[float], end: float) -> Reg:
     """x P(z) / Q(z), z = x**2 at most end**2, and no further from 0 than 1.
 
-    Beyond `end` the quotient is a constant, so the product grows past 1 and is cut there: infinities need no care.
+    Beyond `end` the quotient is a constant, so the product grows past 1 and is cut there: infinities need
+    no care.
     """
     m = x.m
     z = m.least(x * x, end * end)

@@ -1,8 +1,8 @@
 """Arguments of trigonometric functions: x = q pi / 2 + r with |r| <= pi / 4, for every finite x.
 
-Small arguments subtract multiples of pi / 2, written as a sum of three or four numbers. When a lane is too large for
-that, a function of the module multiplies the integer fraction of x with the bits of 2 / pi that matter for its
-exponent, exactly, and keeps what is left modulo 4.
+Small arguments subtract multiples of pi / 2, written as a sum of three or four numbers. When a lane is too
+large for that, a function of the module multiplies the integer fraction of x with the bits of 2 / pi that
+matter for its exponent, exactly, and keeps what is left modulo 4.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ _LIMIT_SPLIT = {"float": 6000.0, "double": 1000000.0}
 
 # The bits of 2 / pi, 32 to a word, after 64 zero bits.
 _BITS = (
-    0x00000000, 0x00000000, 0xA2F9836E, 0x4E441529, 0xFC2757D1, 0xF534DDC0, 0xDB629599, 0x3C439041, 0xFE5163AB, 0xDEBBC561,
-    0xB7246E3A, 0x424DD2E0, 0x06492EEA, 0x09D1921C, 0xFE1DEB1C, 0xB129A73E, 0xE88235F5, 0x2EBB4484, 0xE99C7026,
-    0xB45F7E41, 0x3991D639, 0x835339F4, 0x9C845F8B, 0xBDF9283B, 0x1FF897FF, 0xDE05980F, 0xEF2F118B, 0x5A0A6D1F,
-    0x6D367ECF, 0x27CB09B7, 0x4F463F66, 0x9E5FEA2D, 0x7527BAC7, 0xEBE5F17B, 0x3D0739F7, 0x8A5292EA, 0x6BFB5FB1,
-    0x1F8D5D08, 0x56033046, 0xFC7B6BAB, 0xF0CFBC20,
+    0x00000000, 0x00000000, 0xA2F9836E, 0x4E441529, 0xFC2757D1, 0xF534DDC0, 0xDB629599, 0x3C439041,
+    0xFE5163AB, 0xDEBBC561, 0xB7246E3A, 0x424DD2E0, 0x06492EEA, 0x09D1921C, 0xFE1DEB1C, 0xB129A73E,
+    0xE88235F5, 0x2EBB4484, 0xE99C7026, 0xB45F7E41, 0x3991D639, 0x835339F4, 0x9C845F8B, 0xBDF9283B,
+    0x1FF897FF, 0xDE05980F, 0xEF2F118B, 0x5A0A6D1F, 0x6D367ECF, 0x27CB09B7, 0x4F463F66, 0x9E5FEA2D,
+    0x7527BAC7, 0xEBE5F17B, 0x3D0739F7, 0x8A5292EA, 0x6BFB5FB1, 0x1F8D5D08, 0x56033046, 0xFC7B6BAB,
+    0xF0CFBC20,
 )  # fmt: skip
 _LOW = 0xFFFFFFFF
 
@@ -50,7 +51,9 @@ def reduce(x: Reg) -> tuple[Reg, Reg]:
     large = m.abs(x) > limit
     branch = m.f.branch(m.any(large).ssa)
     with branch.then():
-        far_r, far_q = m.outlined("reduce_large", _reduce_single if x.element == "float" else _reduce_double, x)
+        far_r, far_q = m.outlined(
+            "reduce_large", _reduce_single if x.element == "float" else _reduce_double, x
+        )
         far_r, far_q = m.select(large, far_r, r), m.select(large, far_q, quotient)
     merged = branch.merge([(far_r.ssa, r.ssa), (far_q.ssa, quotient.ssa)])
     return m.reg(merged[0]), m.reg(merged[1])
@@ -62,8 +65,8 @@ def _window(exponent: Reg, words: int) -> list[Reg]:
     More significant bits give multiples of 4.
     """
     m = exponent.m
-    # Bits are counted from the zeros on: the one of weight 2**-k is number 63 + k. Lanes too small to be here would
-    # start before the zeros; their results are not used.
+    # Bits are counted from the zeros on: the one of weight 2**-k is number 63 + k. Lanes too small to be
+    # here would start before the zeros; their results are not used.
     first = exponent + 62
     first = m.select(first < 0, m.number(first, 0), first)
     index, shift = first >> 5, (first & 31).cast("zext", "i64")

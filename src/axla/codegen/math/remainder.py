@@ -48,7 +48,8 @@ def _step(rest: Reg, divisor: Reg, digits: int) -> Reg:
     gap = m.select(gap < 0, m.number(gap, 0), gap).lshr(fraction)
     multiple = _times_power(divisor, gap)
     quotient = m.trunc(rest / multiple)
-    # quotient is below 2**25. Splitting the divisor in two makes both products exact, so no fused instruction is needed.
+    # quotient is below 2**25. Splitting the divisor in two makes both products exact, so no fused
+    # instruction is needed.
     high = (multiple.bits() & -(1 << 27)).floats()
     left = (rest - quotient * high) - quotient * (multiple - high)
     # The quotient may have been rounded up: once more, then.

@@ -19,16 +19,22 @@ def rsqrt(x: Reg) -> Reg:
 
 
 def cbrt(x: Reg) -> Reg:
-    """Through r = |x|**(-1/3): a guess from the bits, two steps without division, and one for the cube root itself."""
+    """Through r = |x|**(-1/3).
+
+    A guess from the bits, two steps without division, and one for the cube root itself.
+    """
     m = x.m
     single = x.element == "float"
     fraction = FRACTION[x.element]
     size = m.abs(x)
-    # Denormals grow to normal numbers. Near the largest number the cube below might overflow before it is subtracted.
+    # Denormals grow to normal numbers. Near the largest number the cube below might overflow before it is
+    # subtracted.
     shift = 24 if single else 54
     tiny, huge = size < 2.0 ** (1 - BIAS[x.element]), size > 2.0 ** (BIAS[x.element] - 10)
     factor = m.select(tiny, m.number(x, 2.0**shift), m.select(huge, m.number(x, 2.0**-shift), 1.0))
-    back = m.select(tiny, m.number(x, 2.0 ** -(shift // 3)), m.select(huge, m.number(x, 2.0 ** (shift // 3)), 1.0))
+    back = m.select(
+        tiny, m.number(x, 2.0 ** -(shift // 3)), m.select(huge, m.number(x, 2.0 ** (shift // 3)), 1.0)
+    )
     a = size * factor
     # The exponent bits over -3, computed as a float: the guess is good to 4 %.
     top = a.bits() if single else a.bits().lshr(32)
@@ -45,5 +51,3 @@ def cbrt(x: Reg) -> Reg:
     cube = m.fma(square, -y, a) - low * y
     y = m.fma(cube * (r * r), 1.0 / 3.0, y) * back
     return m.copysign(m.select(x.eq(0.0) | size.eq(float("inf")) | x.is_nan(), size, y), x)
-
-

@@ -53,5 +53,6 @@ BINARY: dict[str, Callable[[Reg, Reg], Reg]] = {
 
 # Results that a small float type represents whenever it represents the operands.
 EXACT = frozenset({
-    "negate", "ceil", "floor", "round-nearest-even", "round-nearest-afz", "sign", "maximum", "minimum", "remainder",
+    "negate", "ceil", "floor", "round-nearest-even", "round-nearest-afz", "sign", "maximum", "minimum",
+    "remainder",
 })  # fmt: skip

@@ -1,0 +1,177 @@
+"""Vector math stays within its documented errors, special values included, on every kind of target."""
+
+from __future__ import annotations
+
+import accuracy
+import elementwise
+import numpy as np
+import pytest
+
+from axla.codegen.target import cpu_target, host_target, one_lane_target
+from axla.core import dtypes as D
+
+pytest.importorskip("mpmath")
+pytest.importorskip("scipy")
+
+TARGETS = {"host": host_target, "one-lane": one_lane_target, "x86-64": lambda: cpu_target("x86-64")}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_errors_are_as_documented(target):
+    found = list(accuracy.measure(TARGETS[target](), 6000))
+    assert len(found) >= len(accuracy.BOUNDS)
+    bound = {D.F32: 0, D.F64: 1}
+    wrong = [m for m in found if not m.worst <= accuracy.BOUNDS[m.opcode][bound[m.kind]]]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("kind", [D.F32, D.F64], ids=str)
+@pytest.mark.parametrize("target", TARGETS)
+def test_trigonometry_of_multiples_of_a_quarter_turn(target, kind):
+    """Where most digits of the argument cancel: near k pi / 2 for k of all sizes."""
+    import mpmath
+
+    target = TARGETS[target]()
+    rng = np.random.default_rng(5)
+    top = 120 if kind is D.F32 else 1000
+    with mpmath.workprec(1300):
+        near = [float(mpmath.pi / 2 * int(2 ** float(p))) for p in rng.uniform(0, top, 300)]
+        x = np.array(near).astype(kind.numpy)
+        true = {
+            "sine": [float(mpmath.sin(mpmath.mpf(float(v)))) for v in x],
+            "cosine": [float(mpmath.cos(mpmath.mpf(float(v)))) for v in x],
+        }
+    cases = [
+        elementwise.Case(op, (kind,), kind, target.lanes(kind), lambda values, x, op=op: values.unary(op, x))
+        for op in true
+    ]
+    compiled = elementwise.Compiled(cases, target)
+    for op, want in true.items():
+        error = accuracy.ulps(compiled.run(op, [x]), np.array(want, accuracy.WIDE))
+        assert error.max() <= 3.0, (op, x[np.argmax(error)])
+
+
+def test_power_at_special_operands():
+    """C's table.
+
+    Every pair of zeros, ones, infinities, NaN, odd, even and fractional numbers, of both signs.
+    """
+    special = [0.0, 1.0, np.inf, np.nan, 0.5, 2.0, 3.0, 1e30, 1e-30]
+    special += [-v for v in special]
+    for kind in (D.F32, D.F64):
+        x = np.repeat(np.array(special, kind.numpy), len(special))
+        y = np.tile(np.array(special, kind.numpy), len(special))
+        for target in (host_target(), cpu_target("x86-64")):
+            case = elementwise.Case(
+                "pow",
+                (kind, kind),
+                kind,
+                target.lanes(kind),
+                lambda values, a, b: values.binary("power", a, b),
+            )
+            got = elementwise.Compiled([case], target).run("pow", [x, y])
+            with np.errstate(all="ignore"):
+                want = np.power(x, y)
+            same = (np.isnan(got) & np.isnan(want)) | (
+                np.isclose(got, want, rtol=1e-6) & (np.signbit(got) == np.signbit(want))
+            )
+            assert same.all(), [(x[k], y[k], got[k], want[k]) for k in np.flatnonzero(~same)[:5]]
+
+
+def test_signed_zeros_and_denormals_survive():
+    """Odd functions keep -0 and tiny numbers, which they equal there."""
+    odd = [
+        "exponential-minus-one",
+        "log-plus-one",
+        "tanh",
+        "sine",
+        "tan",
+        "cbrt",
+        "sinh",
+        "asinh",
+        "atanh",
+        "asin",
+        "erf",
+    ]
+    for target in (host_target(), one_lane_target()):
+        cases = [
+            elementwise.Case(
+                f"{op}_{kind}",
+                (kind,),
+                kind,
+                target.lanes(kind),
+                lambda values, x, op=op: values.unary(op, x),
+            )
+            for op in odd
+            for kind in (D.F32, D.F64)
+        ]
+        compiled = elementwise.Compiled(cases, target)
+        for kind in (D.F32, D.F64):
+            tiny = np.finfo(kind.numpy).smallest_subnormal
+            x = np.array([-0.0, 0.0, tiny, -tiny, 5 * tiny], kind.numpy)
+            for op in odd:
+                got = compiled.run(f"{op}_{kind}", [x])
+                assert (np.signbit(got) == np.signbit(x)).all(), (op, kind)
+                assert (got[:2] == 0).all(), (op, kind)
+                if op not in ("cbrt", "erf"):
+                    assert (got == x).all(), (op, kind, got)
+
+
+def test_complex_functions_against_numpy():
+    rng = np.random.default_rng(2)
+    z = (rng.normal(size=200) * 3 + 1j * rng.normal(size=200) * 3).astype(np.complex128)
+    w = (rng.normal(size=200) + 1j * rng.normal(size=200)).astype(np.complex128)
+    unary = {
+        "exponential": np.exp,
+        "log": np.log,
+        "sqrt": np.sqrt,
+        "rsqrt": lambda v: 1 / np.sqrt(v),
+        "sine": np.sin,
+        "cosine": np.cos,
+        "tan": np.tan,
+        "tanh": np.tanh,
+        "sinh": np.sinh,
+        "cosh": np.cosh,
+        "sign": lambda v: v / abs(v),
+        "exponential-minus-one": np.expm1,
+        "log-plus-one": np.log1p,
+        "logistic": lambda v: 1 / (1 + np.exp(-v)),
+        "cbrt": lambda v: np.exp(np.log(v) / 3),
+    }
+    binary = {"divide": np.divide, "multiply": np.multiply, "power": np.power}
+    for target in (host_target(), cpu_target("x86-64")):
+        lanes = target.lanes(D.C128)
+        cases = [
+            elementwise.Case(op, (D.C128,), D.C128, lanes, lambda v, x, op=op: v.unary(op, x)) for op in unary
+        ]
+        cases += [
+            elementwise.Case(op, (D.C128, D.C128), D.C128, lanes, lambda v, x, y, op=op: v.binary(op, x, y))
+            for op in binary
+        ]
+        cases.append(elementwise.Case("abs", (D.C128,), D.F64, lanes, lambda v, x: v.unary("abs", x)))
+        compiled = elementwise.Compiled(cases, target)
+        for op, want in unary.items():
+            np.testing.assert_allclose(compiled.run(op, [z]), want(z), rtol=2e-13, err_msg=op)
+        for op, want in binary.items():
+            np.testing.assert_allclose(compiled.run(op, [z, w]), want(z, w), rtol=2e-13, err_msg=op)
+        np.testing.assert_allclose(compiled.run("abs", [z]), abs(z), rtol=1e-15)
+
+
+def test_complex_modulus_and_root_do_not_overflow():
+    target = host_target()
+    cases = [
+        elementwise.Case("abs", (D.C64,), D.F32, 8, lambda v, x: v.unary("abs", x)),
+        elementwise.Case("sqrt", (D.C64,), D.C64, 8, lambda v, x: v.unary("sqrt", x)),
+        elementwise.Case("log", (D.C64,), D.C64, 8, lambda v, x: v.unary("log", x)),
+    ]
+    compiled = elementwise.Compiled(cases, target)
+    z = np.array(
+        [2e38 + 2e38j, 3e-45 - 4e-45j, 1e-30 + 1e-30j, 0.6 + 0.8j, 3.4e38 - 3.4e38j, -1e-40 + 0j],
+        np.complex64,
+    )
+    wide = z.astype(np.complex128)
+    np.testing.assert_allclose(compiled.run("abs", [z]), np.abs(wide).astype(np.float32), rtol=3e-7)
+    np.testing.assert_allclose(compiled.run("sqrt", [z]), np.sqrt(wide).astype(np.complex64), rtol=5e-7)
+    log = compiled.run("log", [z])
+    np.testing.assert_allclose(log.real, np.log(abs(wide)), rtol=1e-6)
+    np.testing.assert_allclose(log.imag, np.angle(wide), rtol=5e-7)

@@ -1,0 +1,127 @@
+"""Targets, the door to LLVM and the reader of its objects."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from axla.codegen import elf, llvm
+from axla.codegen.function import Function, Module
+from axla.codegen.target import (
+    AARCH64,
+    X86_LEVELS,
+    Target,
+    _x86_level,
+    cpu_target,
+    host_target,
+    one_lane_target,
+)
+from axla.codegen.value import allowed_intrinsics, forbidden_intrinsics
+from axla.core import dtypes as D
+from axla.core.errors import AxlaError, CompileError
+
+TEXT = """
+declare float @expf(float)
+define <8 x float> @f(<8 x float> %x, float %y) {
+  %a = extractelement <8 x float> %x, i32 0
+  %b = call float @expf(float %a)
+  %c = insertelement <8 x float> %x, float %b, i32 1
+  ret <8 x float> %c
+}
+"""
+
+
+def test_targets_are_values_of_the_protocol():
+    for target in (host_target(), one_lane_target(), AARCH64, *X86_LEVELS.values()):
+        assert isinstance(target, Target)
+        assert target == dataclasses.replace(target)
+        assert hash(target) == hash(dataclasses.replace(target))
+
+
+def test_lanes_follow_the_widest_type():
+    wide, narrow = cpu_target("x86-64-v4"), cpu_target("x86-64")
+    assert [wide.lanes(kind) for kind in (D.F32, D.F64, D.C64, D.C128, D.S8, D.PRED, D.S64)] == [
+        16,
+        8,
+        16,
+        8,
+        64,
+        64,
+        8,
+    ]
+    assert wide.lanes(D.BF16) == wide.lanes(D.F8E5M2) == wide.lanes(D.F32)  # computed as f32
+    assert [narrow.lanes(kind) for kind in (D.F32, D.F64, D.S8)] == [4, 2, 16]
+    assert {one_lane_target().lanes(kind) for kind in D.ALL} == {1}
+    assert one_lane_target().index_type == "i32"
+
+
+def test_a_host_gets_the_highest_level_it_has_all_of():
+    v2 = dict.fromkeys(("sse4.2", "popcnt", "cx16"), True)
+    v3 = v2 | dict.fromkeys(("avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe"), True)
+    v4 = v3 | dict.fromkeys(("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"), True)
+    assert [_x86_level(features) for features in ({}, v2, v3, v4)] == [
+        "x86-64",
+        "x86-64-v2",
+        "x86-64-v3",
+        "x86-64-v4",
+    ]
+    assert _x86_level(v4 | {"avx512bw": False}) == "x86-64-v3"
+    assert _x86_level(v4 | {"fma": False}) == "x86-64-v2"
+
+
+def test_undefined_symbols_are_found():
+    assert elf.undefined_symbols(llvm.emit_object(TEXT, cpu_target("x86-64"))) == ["expf"]
+    assert elf.undefined_symbols(llvm.emit_object(TEXT, cpu_target("aarch64"))) == ["expf"]
+    small = cpu_target("x86-64", triple="i686-unknown-linux-gnu")
+    small = dataclasses.replace(small, cpu="i686")
+    assert "expf" in elf.undefined_symbols(llvm.emit_object(TEXT, small))
+    with pytest.raises(ValueError, match="ELF"):
+        elf.undefined_symbols(b"MZ not an object")
+
+
+def test_the_same_text_gives_the_same_object():
+    target = cpu_target("x86-64-v3")
+    assert llvm.emit_object(TEXT, target) == llvm.emit_object(TEXT, target)
+    assert "ymm0" in llvm.emit_assembly(TEXT, target)
+
+
+def test_machines_are_kept():
+    target = cpu_target("x86-64-v3")
+    assert llvm.machine(target) is llvm.machine(dataclasses.replace(target))
+    assert llvm.machine(target) is not llvm.machine(target, level=0)
+
+
+def test_bad_text_and_bad_triples_are_our_errors():
+    with pytest.raises(AxlaError, match="LLVM rejects"):
+        llvm.emit_object("define void @f() { ret i32 0 }", cpu_target("x86-64"))
+    with pytest.raises(CompileError, match="pdp11"):
+        llvm.machine(cpu_target("x86-64", triple="pdp11-unknown-unknown"))
+
+
+def test_intrinsics_that_may_become_calls_are_forbidden():
+    plain, fused = cpu_target("x86-64"), cpu_target("x86-64-v3")
+    assert forbidden_intrinsics(["llvm.fma.v4f32", "llvm.floor.f32", "llvm.fabs.f64"], plain) == [
+        "floor.f32",
+        "fma.v4f32",
+    ]
+    assert forbidden_intrinsics(["llvm.fma.v8f32", "llvm.floor.f32"], fused) == []
+    assert forbidden_intrinsics(["llvm.exp.f32", "llvm.ldexp.f32.i32", "malloc"], fused) == [
+        "exp.f32",
+        "ldexp.f32.i32",
+    ]
+    assert not {"exp", "ldexp", "maxnum", "powi", "frem"} & allowed_intrinsics(cpu_target("x86-64-v4"))
+
+
+def test_an_outlined_function_is_written_once():
+    from axla.codegen.value import Values
+
+    module = Module()
+    for name in ("f", "g"):
+        f = Function(module, name, "void", [("ptr", "p")])
+        values = Values(f, cpu_target("x86-64-v3"))
+        x = values.load(D.F32, f.params["p"], 8)
+        values.store(values.binary("power", x, x), f.params["p"])
+        f.ret()
+    assert sorted(module.functions) == ["axla.power.v8f32.v8f32", "f", "g"]
+    assert elf.undefined_symbols(llvm.emit_object(module.text(), cpu_target("x86-64-v3"))) == []
