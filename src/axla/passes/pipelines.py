@@ -5,6 +5,8 @@ from __future__ import annotations
 from axla.ir.graph import Module
 from axla.passes import driver, dump
 from axla.passes.driver import Pass, Step, fixpoint
+from axla.passes.layout import dots, normalize
+from axla.passes.schedule import copies, order
 from axla.passes.simplify import algsimp as rules
 from axla.passes.simplify import cse as cse_file
 from axla.passes.simplify import dce as dce_file
@@ -28,13 +30,24 @@ constant_folding = Pass("constant-folding", fold.constant_folding)
 cse = Pass("cse", cse_file.cse)
 dce = Pass("dce", dce_file.dce)
 
+# Kernels and memory
+layout_normalization = Pass(
+    "layout-normalization", normalize.layout_normalization, required="no emitter knows layouts"
+)
+dot_canonicalize = Pass("dot-canonicalize", dots.dot_canonicalize, required="the dot emitter knows one form")
+schedule = Pass("schedule", order.schedule, required="buffers need an order of execution")
+copy_insertion = Pass(
+    "copy-insertion", copies.copy_insertion, required="without copies, values needed later are overwritten"
+)
+
 PASSES: dict[str, Pass] = {p.name: p for p in (
-    algsimp, call_inliner, conditional_simplifier, constant_folding, cse, dce, defuse, expand_barriers,
-    flatten_call_graph, map_inliner, tuple_simplifier, while_loop_simplifier,
+    algsimp, call_inliner, conditional_simplifier, constant_folding, copy_insertion, cse, dce, defuse,
+    dot_canonicalize, expand_barriers, flatten_call_graph, layout_normalization, map_inliner, schedule,
+    tuple_simplifier, while_loop_simplifier,
 )}  # fmt: skip
 """Every pass. Where XLA has the pass, the name is XLA's."""
 
-IMPORT: tuple[Step, ...] = (defuse, call_inliner, map_inliner)
+IMPORT: tuple[Step, ...] = (layout_normalization, defuse, call_inliner, map_inliner)
 
 SIMPLIFY: tuple[Step, ...] = (
     fixpoint(
@@ -45,9 +58,13 @@ SIMPLIFY: tuple[Step, ...] = (
 
 LOWER: tuple[Step, ...] = (expand_barriers, flatten_call_graph, dce)
 
-CPU: tuple[Step, ...] = (*IMPORT, *SIMPLIFY, *LOWER)
+KERNELS: tuple[Step, ...] = (dot_canonicalize, cse, dce, schedule, copy_insertion)
 
-PIPELINES: dict[str, tuple[Step, ...]] = {"import": IMPORT, "simplify": SIMPLIFY, "lower": LOWER, "cpu": CPU}
+CPU: tuple[Step, ...] = (*IMPORT, *SIMPLIFY, *LOWER, *KERNELS)
+
+PIPELINES: dict[str, tuple[Step, ...]] = {
+    "import": IMPORT, "simplify": SIMPLIFY, "lower": LOWER, "kernels": KERNELS, "cpu": CPU,
+}  # fmt: skip
 
 ORDER: tuple[tuple[Pass, Pass, str], ...] = (
     (defuse, algsimp, "rules do not look into fusions"),
@@ -58,6 +75,10 @@ ORDER: tuple[tuple[Pass, Pass, str], ...] = (
     (algsimp, expand_barriers, "barriers hold until nothing is simplified any more"),
     (cse, expand_barriers, "barriers keep equal values apart until then"),
     (call_inliner, flatten_call_graph, "calls that are inlined need no computation of their own"),
+    (layout_normalization, algsimp, "rules need not keep layouts"),
+    (algsimp, dot_canonicalize, "transposes fold into dots of any form"),
+    (flatten_call_graph, schedule, "each computation that runs has one caller and one order"),
+    (schedule, copy_insertion, "what must be copied follows from the order; copies are put into it"),
     (flatten_call_graph, dce, "computations that were copied for each caller may be unused"),
 )  # fmt: skip
 """(earlier, later, why): the first run of the earlier is before the last of the later, wherever both are."""
