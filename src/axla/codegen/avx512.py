@@ -1,7 +1,7 @@
 """Instructions of AVX-512 that work on the parts of floats.
 
-They are right for every operand, special ones included. They exist on 128, 256 and 512 bits. A narrower value is
-the low part of a wider register, which costs nothing: that is where scalars live anyway.
+They are right for every operand, special ones included. They exist on 128, 256 and 512 bits. A narrower
+value is the low part of a wider register, which costs nothing: that is where scalars live anyway.
 """
 
 from __future__ import annotations

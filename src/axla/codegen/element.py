@@ -19,7 +19,7 @@ from axla.codegen.array import Array
 from axla.codegen.function import Ssa, vector
 from axla.codegen.index import AnyIndex, Index, delinearize, index_key, linear
 from axla.codegen.value import Value, Values
-from axla.core.dtypes import F32, PRED, S64, DType
+from axla.core.dtypes import BY_NAME, F32, PRED, S64, U32, DType
 from axla.core.errors import UnsupportedError
 from axla.core.literal import Literal
 from axla.core.shape import Shape, TupleShape
@@ -306,6 +306,8 @@ def _iota(e: Elements, inst: Instruction, index: Indices) -> Value:
 
 def index_value(e: Elements, position: AnyIndex, dtype: DType) -> Value:
     """An index as a value of `dtype`."""
+    if dtype.is_complex:
+        return e.values.convert(index_value(e, position, dtype.real), dtype)
     if isinstance(position, int):
         return e.values.convert(e.values.constant(S64, position), dtype)
     if position.uniform:
@@ -391,18 +393,32 @@ def _bitcast_convert(e: Elements, inst: Instruction, index: Indices) -> Value:
     if source.bits == target.bits:
         return e.values.bitcast_convert(e(operand, index), target)
     if source.bits > target.bits:  # one element becomes several: the last index picks bits, low ones first
-        return e.values.pick_bits(e(operand, index[:-1]), target, _last_index(e, index[-1]))
+        return _pick_bits(e, e(operand, index[:-1]), target, index[-1])
     parts = [e(operand, (*index, k)) for k in range(target.bits // source.bits)]
-    return e.values.join_bits(parts, target)
+    return _join_bits(e, parts, target)
 
 
-def _last_index(e: Elements, index: AnyIndex) -> int | Ssa:
-    if isinstance(index, int):
-        return index
-    constant = index.constant
-    if constant is not None:
-        return constant
-    return index.base if index.uniform else index.vector(index.lanes)
+def _pick_bits(e: Elements, value: Value, target: DType, position: AnyIndex) -> Value:
+    """Piece `position` (0: the lowest) of a value's bits, as an element of a narrower type."""
+    values = e.values
+    whole = values.bitcast_convert(value, BY_NAME[f"u{value.dtype.bits}"])
+    place = values.convert(index_value(e, position, U32), whole.dtype)
+    amount = values.binary("multiply", place, values.constant(whole.dtype, target.bits))
+    shifted = values.binary("shift-right-logical", whole, amount)
+    narrow = values.binary("and", shifted, values.constant(whole.dtype, (1 << target.bits) - 1))
+    return values.bitcast_convert(values.convert(narrow, BY_NAME[f"u{target.bits}"]), target)
+
+
+def _join_bits(e: Elements, pieces: Sequence[Value], target: DType) -> Value:
+    """An element of a wider type from its pieces, the lowest bits first."""
+    values = e.values
+    wide = BY_NAME[f"u{target.bits}"]
+    total = values.constant(wide, 0)
+    for number, piece in enumerate(pieces):
+        bits = values.convert(values.bitcast_convert(piece, BY_NAME[f"u{piece.dtype.bits}"]), wide)
+        amount = values.constant(wide, number * piece.dtype.bits)
+        total = values.binary("or", total, values.binary("shift-left", bits, amount))
+    return values.bitcast_convert(total, target)
 
 
 def _pad(e: Elements, inst: Instruction, index: Indices) -> Value:
@@ -611,6 +627,52 @@ def _call(e: Elements, inst: Instruction, index: Indices) -> tuple[Value, ...]:
     return e.inline(computation, inst.operands).results(computation, index)
 
 
+def _conditional(e: Elements, inst: Instruction, index: Indices) -> tuple[Value, ...]:
+    """A conditional inside a kernel or a combiner: one side of a branch where lanes agree, both sides and a choice else."""
+    selector = e(inst.operands[0], ())
+    computations = inst.op.computations()
+    results = [
+        lambda c=c, o=o: e.inline(c, (o,)).results(c, index) for c, o in zip(computations, inst.operands[1:], strict=True)
+    ]
+
+    def pick(condition: Value | bool, a: Callable[[], tuple[Value, ...]], b: Callable[[], tuple[Value, ...]]):
+        if isinstance(condition, bool):
+            return a() if condition else b()
+        if condition.lanes == 1:
+            return either(e, condition, a, b)
+        pairs = zip(a(), b(), strict=True)
+        return tuple(e.values.select(condition, x, y) for x, y in pairs)
+
+    if selector.dtype.is_pred:
+        return pick(selector, results[0], results[1])
+
+    def among(first: int) -> tuple[Value, ...]:
+        if first == len(results) - 1:  # also for selectors out of range
+            return results[first]()
+        condition = e.values.compare("EQ", selector, e.values.constant(selector.dtype, first))
+        return pick(condition, results[first], lambda: among(first + 1))
+
+    return among(0)
+
+
+def either(
+    e: Elements, condition: Value, a: Callable[[], tuple[Value, ...]], b: Callable[[], tuple[Value, ...]]
+) -> tuple[Value, ...]:
+    """Values of one of two sides, of which only the chosen one runs."""
+    branch = e.f.branch(condition.ssa)
+    with branch.then():
+        x = a()
+        lanes = [v.lanes for v in x]
+    with branch.otherwise():
+        y = b()
+        wide = [max(n, v.lanes) for n, v in zip(lanes, y, strict=True)]
+        y = tuple(e.values.splat(v, n) for v, n in zip(y, wide, strict=True))
+    if wide != lanes:
+        raise UnsupportedError("conditional: its sides have different lane counts here; the interpreter runs it")
+    merged = iter(branch.merge([(p, q) for v, w in zip(x, y, strict=True) for p, q in zip(v.parts, w.parts, strict=True)]))
+    return tuple(Value(v.dtype, v.lanes, tuple(next(merged) for _ in v.parts)) for v in x)
+
+
 ELEMENT: dict[type[Op], Callable[[Elements, Instruction, Indices], Value | tuple[Value, ...]]] = {
     OPS[opcode]: generator
     for opcode, generator in {
@@ -638,6 +700,7 @@ ELEMENT: dict[type[Op], Callable[[Elements, Instruction, Indices], Value | tuple
         "map": _map,
         "call": _call,
         "fusion": _call,
+        "conditional": _conditional,
     }.items()
 }
 """How each op that is neither elementwise nor pure movement makes an element."""

@@ -7,7 +7,7 @@ many phases it has and how each phase's index space is cut, `emit` writes them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
@@ -17,7 +17,7 @@ from axla.codegen.element import Elements
 from axla.codegen.function import Function, Module, Ssa
 from axla.codegen.index import AnyIndex, Index, delinearize
 from axla.codegen.target import Target
-from axla.codegen.value import Values
+from axla.codegen.value import Value, Values
 from axla.core.dtypes import DType
 from axla.core.shape import Shape, TupleShape
 from axla.ir.graph import Computation, Instruction
@@ -71,6 +71,13 @@ def kernel_roots(computation: Computation) -> tuple[Instruction, ...]:
     return root.operands if root.op.opcode == "tuple" else (root,)
 
 
+def root_shape(root: Instruction) -> Shape:
+    """The shape of a root; of one with several results, which have equal dimensions, that of the first."""
+    shape = next(iter(root.shape.leaves()))
+    assert isinstance(shape, Shape)
+    return shape
+
+
 def output_shapes(computation: Computation) -> tuple[Shape, ...]:
     """The shape of every output, in order."""
     shape = computation.root.shape
@@ -81,9 +88,9 @@ def widest(computation: Computation) -> DType:
     """The widest element type that the instructions of a kernel compute with."""
     found: DType | None = None
     for inst in computation.instructions:
-        shape = inst.shape
-        if isinstance(shape, Shape) and (found is None or _width(shape.dtype) > _width(found)):
-            found = shape.dtype
+        for shape in inst.shape.leaves():
+            if isinstance(shape, Shape) and (found is None or _width(shape.dtype) > _width(found)):
+                found = shape.dtype
     assert found is not None
     return found
 
@@ -165,6 +172,27 @@ class KernelWriter:
         for parameter, array in zip(self.task.computation.parameters, self.inputs, strict=True):
             found.bind(parameter, array)
         return found
+
+    def write(self, e: Elements, index_of: Callable[[Shape], tuple[AnyIndex, ...]], only: Sequence[int] | None = None) -> None:
+        """Computes roots (those numbered in `only`, or all) at `index_of(shape)` and stores them.
+
+        All is read before anything is written: an output may lie where an input lies.
+        """
+        found: list[tuple[Array, tuple[AnyIndex, ...], Value]] = []
+        for number, root in enumerate(self.task.roots):
+            if only is not None and number not in only:
+                continue
+            outputs = self.outputs_of(number)
+            at = index_of(root_shape(root))
+            found.extend((o, at, v) for o, v in zip(outputs, e.all(root, at), strict=True))
+        for output, at, value in found:
+            output.store(at, value)
+
+    def outputs_of(self, number: int) -> list[Array]:
+        """The outputs of a root: several for a variadic reduce and its like."""
+        counts = [sum(1 for _ in root.shape.leaves()) for root in self.task.roots]
+        first = sum(counts[:number])
+        return self.outputs[first : first + counts[number]]
 
     def shares_memory(self, output: int) -> bool:
         """Whether an output lies where an input lies."""

@@ -59,11 +59,11 @@ def plan(task: KernelTask, target: Target) -> Plan:
 
 
 def _in_output(task: KernelTask, r: Reduction) -> int:
-    """The output that can hold partial results of r: one whose root is r itself; -1 for none."""
-    if r.accumulators != r.results:
+    """The root that is r itself, whose outputs can hold its partial results; -1 for none."""
+    if r.accumulators != r.results or task.in_place:
         return -1
     for number, root in enumerate(task.roots):
-        if root is r.inst and not any(o == number for o, _ in task.in_place):
+        if root is r.inst:
             return number
     return -1
 
@@ -115,8 +115,8 @@ def _partials(k: KernelWriter, reductions: Sequence[Reduction]) -> list[list[Arr
     for r in reductions:
         number = _in_output(k.task, r)
         if number >= 0:
-            output = k.outputs[number]
-            found.append([Array(k.values, output.pointer, output.dtype, dims, readonly=False)])
+            outputs = k.outputs_of(number)
+            found.append([Array(k.values, o.pointer, o.dtype, dims, readonly=False) for o in outputs])
             continue
         here = []
         for dtype in r.accumulators:
@@ -161,7 +161,7 @@ def _write(
     """Writes the outputs that are not themselves partial results."""
     kind = _kind(k.task)
     own = {n for r in reductions if (n := _in_output(k.task, r)) >= 0}
-    todo = [number for number in range(len(k.outputs)) if number not in own]
+    todo = [number for number in range(len(k.task.roots)) if number not in own]
     if not todo:
         return
 
@@ -172,12 +172,6 @@ def _write(
             r.started = True
             found = r.finish(bound, loaded)
             bound.bind(r.inst, lambda index, found=found: found)
-        values = []
-        for number in todo:
-            output = k.outputs[number]
-            at = reshape_index((outer, column), (kind.outer, kind.inner), output.dims)
-            values.append((output, at, bound(k.task.roots[number], at)))
-        for output, at, value in values:
-            output.store(at, value)
+        k.write(bound, lambda s: reshape_index((outer, column), (kind.outer, kind.inner), s.dims), todo)
 
     vectors(k, space, span[0], span[1], body, once=bool(k.task.in_place))

@@ -56,12 +56,7 @@ def emit(module: Module, task: KernelTask, target: Target) -> None:
             value = e(piece, index)
             bound.bind(kind.hero, value)
             at = (*index[:d], index[d] + start, *index[d + 1 :])
-            values = []
-            for root, output in zip(k.task.roots, k.outputs, strict=True):
-                here = at if output.dims == tuple(kind.dims) else reshape_index(at, kind.dims, output.dims)
-                values.append((output, here, bound(root, here)))
-            for output, here, found in values:
-                output.store(here, found)
+            k.write(bound, lambda s: at if s.dims == tuple(kind.dims) else reshape_index(at, kind.dims, s.dims))
 
         walk(k, space, dims, body, once=bool(task.in_place))
         k.finish()

@@ -19,6 +19,15 @@ def _kind(task: KernelTask) -> DotKind:
     return task.kind
 
 
+def multiplies(kind: DotKind) -> bool:
+    """Whether the multiplication generator takes a dot: numbers of one type; others are loops."""
+    lhs, rhs = (o.shape for o in kind.hero.operands)
+    result = kind.hero.shape
+    assert isinstance(lhs, Shape) and isinstance(rhs, Shape) and isinstance(result, Shape)
+    small_integer = result.dtype.is_integer and result.dtype.bits < 8
+    return lhs.dtype is rhs.dtype and not lhs.dtype.is_pred and not small_integer and not result.dtype.is_pred
+
+
 def _spec(task: KernelTask) -> gemm.GemmSpec:
     kind = _kind(task)
     lhs, rhs = (o.shape for o in kind.hero.operands)

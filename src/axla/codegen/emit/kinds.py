@@ -18,7 +18,7 @@ from axla.analysis.kernel_kinds import (
 )
 from axla.codegen.emit import column, concat, dot, loop, row, transpose, update
 from axla.codegen.function import Module
-from axla.codegen.kernel import KernelTask, Plan
+from axla.codegen.kernel import KernelTask, Plan, root_shape
 from axla.codegen.target import Target
 
 Planner = Callable[[KernelTask, Target], Plan]
@@ -36,18 +36,23 @@ EMITTERS: dict[type, tuple[Planner, Emitter]] = {
 }
 
 
-def _loop_for_copy(task: KernelTask) -> KernelTask:
-    # A copy is the loop whose body is its operand.
-    return replace(task, kind=LoopKind(task.kind.dims)) if isinstance(task.kind, CopyKind) else task
+def _served(task: KernelTask) -> KernelTask:
+    """The task as an emitter takes it."""
+    kind = task.kind
+    if isinstance(kind, CopyKind):
+        return replace(task, kind=LoopKind(kind.dims))  # the loop whose body is its operand
+    if isinstance(kind, DotKind) and not dot.multiplies(kind):
+        return replace(task, kind=LoopKind(root_shape(kind.hero).dims, (kind.hero,)))
+    return task
 
 
 def plan_kernel(task: KernelTask, target: Target) -> Plan:
     """How a kernel is called."""
-    task = _loop_for_copy(task)
+    task = _served(task)
     return EMITTERS[type(task.kind)][0](task, target)
 
 
 def emit_kernel(module: Module, task: KernelTask, target: Target) -> None:
     """Writes a kernel's functions into the module."""
-    task = _loop_for_copy(task)
+    task = _served(task)
     EMITTERS[type(task.kind)][1](module, task, target)

@@ -73,15 +73,7 @@ def emit(module: Module, task: KernelTask, target: Target) -> None:
     dims = kind.dims
 
     def body(e: Elements, index: Indices) -> None:
-        values = []
-        for root in task.roots:
-            shape = root.shape
-            assert isinstance(shape, Shape)
-            at = index if shape.dims == tuple(dims) else reshape_index(index, dims, shape.dims)
-            values.append((at, e(root, at)))
-        # All is read before anything is written: an output may lie where an input lies.
-        for (at, value), output in zip(values, k.outputs, strict=True):
-            output.store(at, value)
+        k.write(e, lambda s: index if s.dims == tuple(dims) else reshape_index(index, dims, s.dims))
 
     walk(k, space, dims, body, once=bool(task.in_place))
     k.finish()

@@ -139,10 +139,8 @@ class _Row:
         k, kind = self.k, self.kind
         roots = k.task.roots
         taken = set(map(id, self.stashed.values()))
-        free = [
-            k.outputs[number] for number in kind.full_roots
-            if not k.task.in_place and id(k.outputs[number]) not in taken
-        ]  # fmt: skip
+        outputs = [output for number in kind.full_roots for output in k.outputs_of(number)]
+        free = [output for output in outputs if not k.task.in_place and id(output) not in taken]
         if not free:
             return {}
         now = _below([x for inst in kind.stages[stage] for x in inst.operands], self.known)
@@ -260,11 +258,12 @@ class _Row:
 
     def write_rows(self) -> None:
         """Writes the outputs that have one value per row."""
-        e = self.elements(1)
-        for number in self.kind.row_roots:
-            root, output = self.k.task.roots[number], self.k.outputs[number]
-            at = self.row_index if output.dims == self.kind.rows else delinearize(self.row, output.dims)
-            output.store(at, e(root, at))
+        rows = self.kind.rows
+        k = self.k
+        k.write(
+            self.elements(1), lambda s: self.row_index if s.dims == rows else delinearize(self.row, s.dims),
+            self.kind.row_roots,
+        )  # fmt: skip
 
     def write_full(self) -> None:
         """Writes the outputs that have a value per element, in one pass over the row."""
@@ -273,14 +272,7 @@ class _Row:
             return
 
         def body(e: Elements, column: AnyIndex) -> None:
-            bound = self.elements(e.lanes)
-            values = []
-            for number in kind.full_roots:
-                output = k.outputs[number]
-                at = self.index(column, output.dims)
-                values.append((output, at, bound(k.task.roots[number], at)))
-            for output, at, value in values:
-                output.store(at, value)
+            k.write(self.elements(e.lanes), lambda s: self.index(column, s.dims), kind.full_roots)
 
         space = Space((), kind.row_size, kind.row_size, self.lanes)
         once = bool(k.task.in_place) or bool(self.stashed)

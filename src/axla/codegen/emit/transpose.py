@@ -133,12 +133,7 @@ def _below(e: Elements, g: _Geometry, hero, at: tuple[AnyIndex, ...]) -> Value:
 
 
 def _store(k: KernelWriter, e: Elements, g: _Geometry, at: tuple[AnyIndex, ...]) -> None:
-    values = []
-    for root, output in zip(k.task.roots, k.outputs, strict=True):
-        here = reshape_index(at, g.output_dims, output.dims)
-        values.append((output, here, e(root, here)))
-    for output, here, value in values:
-        output.store(here, value)
+    k.write(e, lambda s: reshape_index(at, g.output_dims, s.dims))
 
 
 def _singles(
