@@ -21,9 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from axla import ops
-from axla.api import compile, device_put
-from axla.builder import XlaBuilder, XlaComputation, XlaOp
+import axla
+from axla import XlaBuilder, XlaComputation, XlaOp, ops
 from axla.builder.records import GatherDimensionNumbers
 from axla.core.dtypes import F32, S32, DType
 from axla.core.shape import Shape, TupleShape
@@ -209,12 +208,12 @@ def train(
     name: str, layers: Layers, data: Data, epochs: int, rate: float, backend: str, seed: int = 0
 ) -> Trained:
     rng = np.random.default_rng(seed)
-    put = device_put if backend != "interpreter" else np.asarray
+    put = axla.device_put if backend != "interpreter" else np.asarray
     count = len(data.train_digits)
     start = time.perf_counter()
-    epoch = compile(build_epoch(layers, count).module, backend=backend)
+    epoch = axla.compile(build_epoch(layers, count).module, backend=backend)
     predict = [
-        compile(build_predict(layers, n).module, backend=backend) for n in (count, len(data.test_digits))
+        axla.compile(build_predict(layers, n).module, backend=backend) for n in (count, len(data.test_digits))
     ]
     print(f"{name}: compiled for {backend} in {time.perf_counter() - start:.2f} s")
 
@@ -246,7 +245,7 @@ def train(
 
 
 def predictions(layers: Layers, trained: Trained, images: np.ndarray, backend: str) -> np.ndarray:
-    program = compile(build_predict(layers, len(images)).module, backend=backend)
+    program = axla.compile(build_predict(layers, len(images)).module, backend=backend)
     return np.asarray(program.execute([images, *trained.parameters])[0])
 
 

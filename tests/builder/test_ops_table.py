@@ -19,6 +19,9 @@ from axla.core.dtypes import C64, F32, PRED, S32, U32
 from axla.core.errors import InvalidArgument, ShapeError, UnsupportedError
 from axla.core.shape import Layout, Shape, TupleShape
 from axla.ir.attributes import OutputAlias, Precision
+from axla.ir.op import OPS
+from axla.ir.verify import verify
+from axla.text import parse_hlo
 
 FUNCTIONS = [
     "AfterAll", "AllGather", "AllReduce", "ReduceScatter", "AllToAll", "ApproxTopK", "ApproxTopKFallback",
@@ -216,6 +219,10 @@ def test_later(name):
     assert name in dir(axla.ops)
 
 
+def test_functions_of_declared_ops_do_not_come_later():
+    assert [name for name, op in LATER.items() if op in OPS] == []
+
+
 def test_unknown_name():
     with pytest.raises(AttributeError):
         _ = ops.NoSuchOp
@@ -226,7 +233,11 @@ def test_call(b, name):
     make, shape = CALLS[name]
     op = make(b)
     assert op.shape.to_string(layout=False) == shape
-    assert b.build(op).program_shape.result is op.shape
+    computation = b.build(op)
+    assert computation.program_shape.result is op.shape
+    verify(computation.module)
+    text = computation.as_hlo_text()
+    assert parse_hlo(text).to_string() == text
 
 
 @pytest.mark.parametrize("name", UNARY_FLOAT)

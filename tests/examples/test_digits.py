@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from axla.api import compile, device_put
-from axla.builder import XlaBuilder, ops
+import axla
+from axla import XlaBuilder, ops
 from axla.core.dtypes import F32
 from axla.core.shape import Shape
 from axla.interpreter import evaluate
@@ -50,8 +50,8 @@ def test_an_epoch_is_the_same_on_cpu_and_interpreter(example, layers):
     order = rng.permutation(100).astype(np.int32)
     arguments = [images, targets, order, np.float32(0.1), *weights, *[np.zeros_like(w) for w in weights]]
     module = digits.build_epoch(layers, 100).module
-    found = compile(module).execute([device_put(a) for a in arguments])
-    expected = compile(module, backend="interpreter").execute(arguments)
+    found = axla.compile(module).execute([axla.device_put(a) for a in arguments])
+    expected = axla.compile(module, backend="interpreter").execute(arguments)
     assert len(found) == 2 * len(weights) + 1
     for a, b in zip(found, expected, strict=True):
         assert np.allclose(np.asarray(a), b, rtol=1e-4, atol=1e-6)
@@ -65,7 +65,7 @@ def test_predict_is_the_argmax(example):
     module = digits.build_predict((64, 10), 7).module
     expected = (images @ weights[0] + weights[1]).argmax(1)
     for backend in ("interpreter", "cpu"):
-        [found] = compile(module, backend=backend).execute([images, *weights])
+        [found] = axla.compile(module, backend=backend).execute([images, *weights])
         assert np.asarray(found).tolist() == expected.tolist()
 
 
