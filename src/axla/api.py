@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from axla.core.errors import InvalidArgument, UnsupportedError
+from axla.core.shape import ProgramShape
 from axla.ir.graph import Module
 
 if TYPE_CHECKING:
@@ -67,6 +68,11 @@ def compile(  # noqa: A001
     from axla.runtime.executable import Executable
 
     work = clone_module(module)
+    # Arrays of the runtime are row-major; an entry layout says how bytes lie in a program that C calls.
+    shape = work.entry.program_shape
+    work.set_config(
+        entry_layout=ProgramShape(tuple(s.logical for s in shape.parameters), shape.result.logical, shape.names)
+    )
     if donate:
         donate_parameters(work, donate)
     target = one_lane_target() if backend == "one-lane" else host_target()
