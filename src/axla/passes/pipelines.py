@@ -10,12 +10,13 @@ from axla.passes.schedule import copies, order
 from axla.passes.simplify import algsimp as rules
 from axla.passes.simplify import cse as cse_file
 from axla.passes.simplify import dce as dce_file
-from axla.passes.simplify import fold, inline, loops
+from axla.passes.simplify import annotations, fold, inline, loops
 
 # Structure
 call_inliner = Pass("call-inliner", inline.call_inliner)
 defuse = Pass("defuse", inline.defuse, required="kernels are decided by our own fusion pass")
 flatten_call_graph = Pass("flatten-call-graph", inline.flatten_call_graph, required="each call has buffers of its own")
+marker_removal = Pass("marker-removal", annotations.marker_removal, required="no library has these custom calls")
 map_inliner = Pass("map-inliner", rules.map_inliner)
 tuple_simplifier = Pass("tuple-simplifier", rules.tuple_simplifier)
 while_loop_simplifier = Pass("while-loop-simplifier", loops.while_loop_simplifier)
@@ -42,12 +43,12 @@ copy_insertion = Pass(
 
 PASSES: dict[str, Pass] = {p.name: p for p in (
     algsimp, call_inliner, conditional_simplifier, constant_folding, copy_insertion, cse, dce, defuse,
-    dot_canonicalize, expand_barriers, flatten_call_graph, layout_normalization, map_inliner, schedule,
+    dot_canonicalize, expand_barriers, flatten_call_graph, layout_normalization, map_inliner, marker_removal, schedule,
     tuple_simplifier, while_loop_simplifier,
 )}  # fmt: skip
 """Every pass. Where XLA has the pass, the name is XLA's."""
 
-IMPORT: tuple[Step, ...] = (layout_normalization, defuse, call_inliner, map_inliner)
+IMPORT: tuple[Step, ...] = (layout_normalization, marker_removal, defuse, call_inliner, map_inliner)
 
 SIMPLIFY: tuple[Step, ...] = (
     fixpoint(
