@@ -21,8 +21,8 @@ def convert(x: Array, to: DType) -> Array:
         return np.asarray(widened(x) != 0)
     if of.is_float and to.is_integer:
         return saturate(x, to)
-    if of.is_integer and of.bits < 8:
-        x = widened(x)
+    if of.bits < 8 and of.is_integer or of.bits <= 8 and of.is_float:
+        x = widened(x)  # exact; ml_dtypes does not convert between all pairs of its types
     if to.is_float and to.bits == 16 and of.is_integer and to.numpy == np.float16:
         x = x.astype(np.float64)  # NumPy would round twice, by way of f32
     if to.is_complex and of.is_float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from axla.core.dtypes import F32, F64, PRED, S32, U32, DType
+from axla.core.dtypes import F32, F64, PRED, S32, DType
 from axla.core.shape import AnyShape, Shape
 from axla.ir.attributes import CompareType, Direction
 from axla.ir.op import op, reject
@@ -123,7 +123,6 @@ class Compare(Elementwise):
         total = CompareType.TOTAL_ORDER
         return [(cls(d), (Shape(F32, (3, 4)),) * 2) for d in Direction] + [
             (cls(Direction.LT), (Shape(S32),) * 2),
-            (cls(Direction.GE, CompareType.UNSIGNED), (Shape(U32),) * 2),
             *[(cls(d, total), (Shape(F64, (5,)),) * 2) for d in Direction],
         ]
 

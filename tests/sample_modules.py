@@ -1,0 +1,53 @@
+"""One-op modules from the samples that op declarations give."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from axla.core.literal import Literal
+from axla.core.shape import AnyShape, Shape, TupleShape
+from axla.ir.clone import clone_computation
+from axla.ir.graph import Module
+from axla.ir.op import Op
+from axla.ir.structure import Parameter
+
+# Ops with operands that must have certain values to mean anything.
+VALUES = {"dynamic-reshape": {1: 3, 2: 2}, "set-dimension-size": {1: 2}}
+
+
+def sample_module(op: Op, shapes: tuple[AnyShape, ...]) -> Module:
+    """A module whose entry applies the op to its parameters, called computations included."""
+    module = Module("sample")
+    copies = {}
+
+    def copy(computation):
+        if computation not in copies:
+            copies[computation] = clone_computation(computation, module)
+        return copies[computation]
+
+    entry = module.add_computation("main")
+    operands = [entry.add(Parameter(shape, n)) for n, shape in enumerate(shapes)]
+    root = entry.add(op.with_computations(copy), operands)
+    entry.set_root(root)
+    module.set_entry(entry)
+    return module
+
+
+def sample_arguments(op: Op, shapes: tuple[AnyShape, ...], seed: int = 0) -> list[Literal]:
+    """Arguments of these shapes: small numbers, of both signs where the type has them."""
+    rng = np.random.default_rng(seed)
+    fixed = VALUES.get(op.opcode, {})
+    return [_literal(rng, s, fixed.get(n)) for n, s in enumerate(shapes)]
+
+
+def _literal(rng: np.random.Generator, shape: AnyShape, value: int | None) -> Literal:
+    if isinstance(shape, TupleShape):
+        return Literal(shape.logical, elements=[_literal(rng, e, None) for e in shape.elements])
+    if not isinstance(shape, Shape):
+        return Literal(shape)
+    numbers = rng.random(shape.dims) * 6 - (2 if not shape.dtype.is_unsigned else 0)
+    if value is not None:
+        numbers = np.full(shape.dims, value)
+    if shape.dtype.is_pred:
+        numbers = numbers > 0
+    return Literal(shape.logical, np.asarray(numbers).astype(shape.dtype.numpy))
