@@ -184,7 +184,7 @@ class Arithmetic:
             return self.number(b, a), b
         if not isinstance(b, Reg):
             return a, self.number(a, b)
-        if a.lanes != b.lanes:
+        if a.type != b.type and a.lanes != b.lanes:
             lanes = max(a.lanes, b.lanes)
             return self.splat(a, lanes), self.splat(b, lanes)
         return a, b
@@ -201,9 +201,14 @@ class Arithmetic:
 
     def fma(self, a: Reg | float, b: Reg | float, c: Reg | float) -> Reg:
         """a * b + c; rounded once where that is one instruction, else twice. Never a library call."""
-        like = next(v for v in (a, b, c) if isinstance(v, Reg))
-        lanes = max(v.lanes for v in (a, b, c) if isinstance(v, Reg))
-        x, y, z = (self.splat(v if isinstance(v, Reg) else self.number(like, v), lanes) for v in (a, b, c))
+        like = a if isinstance(a, Reg) else b if isinstance(b, Reg) else c
+        assert isinstance(like, Reg)
+        x = a if isinstance(a, Reg) else self.number(like, a)
+        y = b if isinstance(b, Reg) else self.number(like, b)
+        z = c if isinstance(c, Reg) else self.number(like, c)
+        if not x.type == y.type == z.type:
+            lanes = max(x.lanes, y.lanes, z.lanes)
+            x, y, z = self.splat(x, lanes), self.splat(y, lanes), self.splat(z, lanes)
         return self.intrinsic("fma", x, y, z) if self.target.has_fma else x * y + z
 
     def horner(self, x: Reg, coefficients: Sequence[float]) -> Reg:

@@ -14,6 +14,7 @@ of a region that is still open is not written twice. These two replace the LLVM 
 from __future__ import annotations
 
 import contextlib
+import functools
 import struct
 from collections.abc import Iterator, Sequence
 
@@ -102,21 +103,30 @@ class Module:
         return "\n".join(line for part in parts for line in part) + "\n"
 
 
+@functools.cache
 def vector(element: str, lanes: int) -> str:
     """The LLVM type of `lanes` elements: a plain scalar for one lane."""
     return element if lanes == 1 else f"<{lanes} x {element}>"
 
 
+@functools.cache
 def element_type(type_: str) -> str:
     return type_[type_.index("x") + 2 : -1] if type_[0] == "<" else type_
 
 
+@functools.cache
 def lane_count(type_: str) -> int:
     return int(type_[1 : type_.index("x") - 1]) if type_[0] == "<" else 1
 
 
 def float_text(element: str, value: float) -> str:
     """A float constant exactly as LLVM reads it (hex; f32 is written as the double it equals)."""
+    # Not through the cache: 0.0 equals -0.0 there, and no NaN equals another.
+    return _float_text(element, value) if value else _float_text.__wrapped__(element, value)
+
+
+@functools.lru_cache(maxsize=4096)
+def _float_text(element: str, value: float) -> str:
     if element == "half":
         return f"0xH{struct.unpack('<H', struct.pack('<e', value))[0]:04X}"
     if element == "float":
@@ -249,7 +259,7 @@ class Function:
 
     def call(self, type_: str, name: str, args: Sequence[Ssa], *, effect: bool = False, flags: str = "") -> Ssa:
         """Calls `@name`, declared on the way when it is an intrinsic. Pure unless `effect`; a void call needs it."""
-        if name.startswith("llvm."):
+        if name.startswith("llvm.") and name not in self.module.declared:
             self.module.declare(name, f"declare {type_} @{name}({', '.join(a.type for a in args)})")
         flags = flags + " " if flags else ""
         text = f"call {flags}{type_} @{name}({', '.join(f'{a.type} {a.text}' for a in args)})"
@@ -589,6 +599,7 @@ class Branch:
 _MANGLED = {"float": "f32", "double": "f64", "half": "f16", "bfloat": "bf16", "ptr": "p0"}
 
 
+@functools.cache
 def mangle(type_: str) -> str:
     """The suffix of overloaded intrinsics: `v16f32` for <16 x float>."""
     element = element_type(type_)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from axla.codegen.arithmetic import Reg
 from axla.codegen.convert import resize, wrap
+from axla.codegen.function import mangle
 from axla.core.dtypes import DType
 
 
@@ -107,8 +108,6 @@ def population_count(x: Reg, dtype: DType) -> Reg:
 def count_leading_zeros(x: Reg, dtype: DType) -> Reg:
     m = x.m
     kind = x.type
-    from axla.codegen.function import mangle
-
     name = f"llvm.ctlz.{mangle(kind)}"
     m.f.module.declare(name, f"declare {kind} @{name}({kind}, i1 immarg)")
     count = m.reg(m.f.call(kind, name, [_magnitude(x, dtype).ssa, m.f.const("i1", 0)]))

@@ -109,6 +109,11 @@ class Target(Protocol):
     @property
     def math(self) -> MathKnobs: ...
 
+    @property
+    def intrinsics(self) -> frozenset[str]:
+        """Names, without `llvm.`, of intrinsics that are instructions here and nowhere else."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class CpuTarget:
@@ -131,6 +136,7 @@ class CpuTarget:
     registers: int = 16
     caches: Caches = Caches()
     math: MathKnobs = field(default_factory=MathKnobs)
+    intrinsics: frozenset[str] = frozenset()
 
     def lanes(self, widest: DType) -> int:
         """Lanes of the element type's registers; floats under 32 bits are computed, hence counted, as f32."""

@@ -40,7 +40,7 @@ _ROUNDING = frozenset({"roundeven", "floor", "ceil", "trunc"})
 
 def allowed_intrinsics(target: Target) -> frozenset[str]:
     """Names, without `llvm.` and without the type, of the intrinsics that stay instructions on a target."""
-    allowed = set(_PORTABLE)
+    allowed = set(_PORTABLE | target.intrinsics)
     if target.has_fma:
         allowed.add("fma")
     if target.has_rounding:
