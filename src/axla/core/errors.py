@@ -13,6 +13,7 @@
         Cancelled           `cancel()` was called, or another replica failed
         CustomCallFailure   a custom call reported an error
         CollectiveFailure   a collective could not meet its peers
+      Mismatch              `check`: two backends give different results
       InternalError         a bug of ours
 
 A user's mistake is never an `InternalError`, and never a bare Python exception.
@@ -129,6 +130,10 @@ class CustomCallFailure(RuntimeFailure):
 
 class CollectiveFailure(RuntimeFailure):
     """A collective could not meet its peers."""
+
+
+class Mismatch(AxlaError):
+    """Two backends give different results; the message names the first output that differs."""
 
 
 class InternalError(AxlaError):

@@ -28,6 +28,9 @@ from typing import Any
 
 from axla.core.errors import InvalidArgument
 
+NOT_FLAGS = ("AXLA_NUM_THREADS", "AXLA_CONFORMANCE")
+"""Variables that are read elsewhere: by the thread pool, at any time, and by scripts."""
+
 ISAS = ("SSE4_2", "AVX", "AVX2", "AVX512", "AVX512_VNNI", "AVX512_BF16", "AMX", "AMX_FP16")
 
 
@@ -176,7 +179,7 @@ def from_environment(environment: typing.Mapping[str, str]) -> Flags:
     for variable in ("XLA_FLAGS", "AXLA_FLAGS"):
         values.update(parse(environment.get(variable, ""), variable))
     for variable, text in environment.items():
-        if not variable.startswith("AXLA_") or variable == "AXLA_FLAGS":
+        if not variable.startswith("AXLA_") or variable == "AXLA_FLAGS" or variable in NOT_FLAGS:
             continue
         field = SPELLINGS.get(variable.lower())
         if field is None:

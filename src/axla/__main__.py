@@ -1,0 +1,8 @@
+"""`python -m axla` is the command `axla`."""
+
+import sys
+
+from axla.tools.main import main
+
+if __name__ == "__main__":
+    sys.exit(main())

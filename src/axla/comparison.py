@@ -1,0 +1,190 @@
+"""`check`: whether a backend gives what the reference interpreter gives, on random inputs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from axla.api import compile, parse
+from axla.core.errors import Mismatch, UnsupportedError
+from axla.core.shape import AnyShape, Shape
+from axla.ir.graph import Module
+
+# (relative, absolute) tolerance of an element type. The absolute one counts in units of the largest finite
+# element of the output, and at least 1: what is left after large terms cancel has their error, not its own.
+# f32 and f64 leave room for another order of summation, the narrow types for one rounding more or less.
+TOLERANCES: dict[str, tuple[float, float]] = {
+    "f64": (1e-9, 1e-10),
+    "f32": (1e-4, 1e-5),
+    "f16": (5e-3, 2e-3),
+    "bf16": (2e-2, 1e-2),
+}
+NARROW = (0.13, 0.07)  # 8 bits and less: a unit in the last place of a 3-bit mantissa is an eighth
+
+
+@dataclass(frozen=True, slots=True)
+class OutputReport:
+    """One output: its shape, the largest absolute difference found, and why it differs ("" if it agrees)."""
+
+    number: int
+    shape: Shape
+    largest: float
+    problem: str
+
+    def __str__(self) -> str:
+        name = f"output {self.number}, {self.shape.to_string(layout=False)}"
+        return f"{name}: {self.problem or f'agrees, largest difference {self.largest:.3g}'}"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckReport:
+    """What `check` found: one entry per output leaf."""
+
+    name: str
+    backend: str
+    reference: str
+    outputs: tuple[OutputReport, ...]
+
+    @property
+    def ok(self) -> bool:
+        return not any(output.problem for output in self.outputs)
+
+    def raise_if_different(self) -> None:
+        """Mismatch for the first output that differs."""
+        for output in self.outputs:
+            if output.problem:
+                raise Mismatch(f"{self.name}: {self.backend} and {self.reference} differ: {output}")
+
+    def __str__(self) -> str:
+        head = f"{self.name}: {self.backend} {'agrees' if self.ok else 'DISAGREES'} with {self.reference}"
+        return "\n".join([head, *(f"  {output}" for output in self.outputs)])
+
+
+def check(
+    source: Module | str | bytes | os.PathLike[str], backend: str = "cpu", *, reference: str = "interpreter",
+    inputs: Sequence[Any] | None = None, seed: int = 0, deadline: float | None = None,
+) -> CheckReport:  # fmt: skip
+    """Runs a program on two backends, with `inputs` or random ones, and compares all outputs.
+
+    Raises Mismatch where they differ; otherwise the report says how close they are.
+    """
+    module = source if isinstance(source, Module) else parse(source)
+    values = random_inputs(module, seed) if inputs is None else list(inputs)
+    found, wanted = (run_flat(module, values, name, deadline) for name in (backend, reference))
+    report = compare(module, found, wanted, backend, reference)
+    report.raise_if_different()
+    return report
+
+
+def run_flat(
+    module: Module, inputs: Sequence[Any], backend: str, deadline: float | None = None
+) -> list[np.ndarray]:
+    """The result leaves of a module as NumPy arrays."""
+    return [np.asarray(a) for a in compile(module, backend=backend).execute(inputs, deadline=deadline)]
+
+
+def parameter_leaves(module: Module) -> list[tuple[str, Shape]]:
+    """Name and shape of each array among the parameters, in order; tuples are taken apart."""
+    leaves: list[tuple[str, Shape]] = []
+    for parameter in module.entry.parameters:
+        arrays = array_leaves(parameter.shape)
+        for number, shape in enumerate(arrays):
+            leaves.append(
+                (parameter.name if shape is parameter.shape else f"{parameter.name}.{number}", shape)
+            )
+    return leaves
+
+
+def array_leaves(shape: AnyShape) -> list[Shape]:
+    return [leaf for leaf in shape.leaves() if isinstance(leaf, Shape)]
+
+
+def random_inputs(module: Module, seed: int = 0) -> list[np.ndarray]:
+    """An array for each parameter leaf; the same for the same seed, leaf number and shape."""
+    return [random_array(shape, seed, k) for k, (_, shape) in enumerate(parameter_leaves(module))]
+
+
+def random_array(shape: Shape, seed: int, leaf: int = 0) -> np.ndarray:
+    """Small numbers: floats in [-2, 2), integers in [-2, 8) or [0, 10), scalars in [0, 4).
+
+    Integer scalars are mostly trip counts and offsets, hence never negative.
+    """
+    if shape.byte_size > 1 << 33:
+        raise UnsupportedError(
+            f"random input of {shape.to_string(layout=False)}: {shape.byte_size} bytes are too many"
+        )
+    rng = np.random.Generator(np.random.PCG64([seed, leaf]))
+    dtype, dims = shape.dtype, shape.dims
+    if dtype.is_pred:
+        return rng.random(dims) < 0.5
+    if dtype.is_integer:
+        low, high = (-2, 8) if dtype.is_signed else (0, 10)
+        if not dims:
+            low, high = 0, 4
+        half = 1 << (dtype.bits - 1)
+        smallest, largest = (-half, half) if dtype.is_signed else (0, 2 * half)
+        return rng.integers(max(low, smallest), min(high, largest), dims).astype(dtype.numpy)
+    values = rng.uniform(-2, 2, dims)
+    if dtype.is_complex:
+        return (values + 1j * rng.uniform(-2, 2, dims)).astype(dtype.numpy)
+    if dtype.name == "f8e8m0fnu":  # powers of two only
+        values = np.exp2(np.floor(values))
+    return np.asarray(values).astype(dtype.numpy)
+
+
+def compare(
+    module: Module, found: Sequence[np.ndarray], wanted: Sequence[np.ndarray], backend: str, reference: str
+) -> CheckReport:
+    """The report on the outputs of two backends."""
+    shapes = array_leaves(module.entry.root.shape)
+    if not len(found) == len(wanted) == len(shapes):
+        raise Mismatch(
+            f"{module.name}: {len(shapes)} outputs are declared, "
+            f"{backend} gives {len(found)}, {reference} {len(wanted)}"
+        )
+    outputs = tuple(
+        compare_output(k, shape, a, e)
+        for k, (shape, a, e) in enumerate(zip(shapes, found, wanted, strict=True))
+    )
+    return CheckReport(module.name, backend, reference, outputs)
+
+
+def compare_output(number: int, shape: Shape, found: np.ndarray, wanted: np.ndarray) -> OutputReport:
+    """Integers and pred must be equal. NaN agrees with NaN, an infinity with itself, zeros of both signs."""
+    if found.shape != wanted.shape or found.dtype != wanted.dtype:
+        problem = f"found {found.dtype}{list(found.shape)}, wanted {wanted.dtype}{list(wanted.shape)}"
+        return OutputReport(number, shape, 0.0, problem)
+    dtype = shape.dtype
+    with np.errstate(all="ignore"):
+        if dtype.is_inexact:
+            parts = [(found, wanted)]
+            if dtype.is_complex:
+                parts = [(found.real, wanted.real), (found.imag, wanted.imag)]
+            checked = [_close(a.astype(np.float64), e.astype(np.float64), dtype.real.name) for a, e in parts]
+            same = np.logical_and.reduce([same for same, _ in checked])
+            largest = max(largest for _, largest in checked)
+        else:
+            same = np.asarray(found == wanted)
+            gaps = np.abs(found.astype(np.float64) - wanted.astype(np.float64))
+            largest = float(gaps.max(initial=0.0))
+    if same.all():
+        return OutputReport(number, shape, largest, "")
+    at = tuple(map(int, np.argwhere(~same)[0]))
+    counted = f"{int((~same).sum())} of {same.size} elements differ"
+    problem = f"{counted}, first at {list(at)}: found {found[at]}, wanted {wanted[at]}"
+    return OutputReport(number, shape, largest, problem)
+
+
+def _close(found: np.ndarray, wanted: np.ndarray, dtype: str) -> tuple[np.ndarray, float]:
+    """Which elements agree within the tolerance, and the largest difference of finite ones."""
+    relative, absolute = TOLERANCES.get(dtype, NARROW)
+    finite = np.isfinite(wanted)
+    scale = max(1.0, float(np.abs(wanted[finite]).max(initial=0.0)))
+    gaps = np.abs(found - wanted)
+    near = np.isfinite(found) & finite & (gaps <= absolute * scale + relative * np.abs(wanted))
+    same = (found == wanted) | (np.isnan(found) & np.isnan(wanted)) | near
+    return np.asarray(same), float(gaps[np.isfinite(found) & finite].max(initial=0.0))

@@ -1,0 +1,74 @@
+"""`axla <verb>`: finds the verb, and turns errors into a line of text and an exit code."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+import warnings
+from collections.abc import Sequence
+
+import axla
+from axla.core.errors import AxlaError
+from axla.tools import check, compile, opt, run
+
+VERBS = {"run": run, "opt": opt, "compile": compile, "check": check}
+
+FAILED, USAGE, INTERRUPTED = 1, 2, 130  # as shells and argparse have them
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser of the whole command line."""
+    whole = argparse.ArgumentParser(prog="axla", description="XLA, the compiler for linear algebra.")
+    whole.add_argument("--version", action="version", version=f"axla {axla.__version__}")
+    verbs = whole.add_subparsers(dest="verb", metavar="VERB", required=True)
+    for name, module in VERBS.items():
+        description = module.__doc__.partition("\n\n")[2] or module.HELP
+        verb = verbs.add_parser(
+            name, help=module.HELP, description=description,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )  # fmt: skip
+        module.add_arguments(verb)
+        verb.set_defaults(execute=module.execute)
+    return whole
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line; gives its exit code (argparse exits with 2 by itself when usage is wrong)."""
+    options = parser().parse_args(arguments)
+    with warnings.catch_warnings():
+        warnings.showwarning = _show_warning
+        try:
+            code = options.execute(options)
+            sys.stdout.flush()
+            return code
+        except BrokenPipeError:
+            # Whoever reads has seen enough (`axla opt f | head`). Python would complain again at its flush.
+            _discard_output()
+            return FAILED
+        except (AxlaError, OSError) as error:
+            return _complain(error)
+        except KeyboardInterrupt:
+            return INTERRUPTED
+
+
+def _complain(error: Exception) -> int:
+    text = str(error)
+    if isinstance(error, OSError) and error.filename:
+        text = f"{error.filename}: {error.strerror}"
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
+    print(f"axla: error: {text or type(error).__name__}", file=sys.stderr)
+    for note in getattr(error, "__notes__", ()):
+        print(f"axla: note: {note}", file=sys.stderr)
+    return FAILED
+
+
+def _discard_output() -> None:
+    with contextlib.suppress(OSError, ValueError):  # ValueError: a stream without a descriptor
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _show_warning(message: Warning | str, *rest: object, **more: object) -> None:
+    print(f"axla: warning: {message}", file=sys.stderr)

@@ -1,0 +1,124 @@
+"""axla opt: prints a program after passes, or at a stage of the compiler.
+
+axla opt f.hlo --passes=algsimp,dce          the module after these passes
+axla opt f.hlo --stage=hlo                   ... after the CPU pipeline (what is printed by default)
+axla opt f.hlo --stage=llvm --target-cpu=x86-64-v3
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from axla.ir.graph import Module
+from axla.tools.source import add_file, add_target, read_module, target_of
+
+HELP = "print a program after passes or at a stage of the compiler"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_file(parser, nargs="?")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--passes", metavar="P,Q{x=1},...", help="run these passes or pipelines, in order")
+    what.add_argument("--stage", choices=STAGES, help="compile up to this stage")
+    what.add_argument("--list-passes", action="store_true", help="name all passes and pipelines")
+    what.add_argument("--list-rules", action="store_true", help="name all rewrite rules and their equations")
+    what.add_argument("--list-stages", action="store_true", help="name all stages")
+    parser.add_argument("-o", "--output", metavar="FILE", help="write there instead of standard output")
+    add_target(parser)
+    parser.set_defaults(usage_error=parser.error)
+
+
+def execute(options: argparse.Namespace) -> int:
+    if options.list_passes:
+        text = pass_list()
+    elif options.list_rules:
+        text = rule_list()
+    elif options.list_stages:
+        text = "".join(f"{name:8} {function.__doc__}\n" for name, function in STAGES.items())
+    elif options.file is None:
+        return options.usage_error("a FILE is wanted (`-` is standard input)")
+    elif options.passes is not None:
+        text = after_passes(read_module(options.file), options.passes)
+    else:
+        text = STAGES[options.stage or "hlo"](read_module(options.file), options.target_cpu)
+    if options.output is None:
+        sys.stdout.write(text if text.endswith("\n") else text + "\n")
+    else:
+        Path(options.output).write_text(text, encoding="utf-8")
+    return 0
+
+
+def pass_list() -> str:
+    """One line per pass (with its options) and per pipeline."""
+    from axla.passes.driver import flat, option_types
+    from axla.passes.pipelines import PASSES, PIPELINES
+
+    lines = []
+    for name, step in sorted(PASSES.items()):
+        takes = ",".join(f"{k}={getattr(v, '__name__', v)}" for k, v in option_types(step).items())
+        about = (step.function.__doc__ or "").strip().partition("\n")[0]
+        lines.append(f"{name + (f'{{{takes}}}' if takes else ''):32} {about}".rstrip())
+    for name, steps in PIPELINES.items():
+        lines.append(f"{name:32} pipeline: {', '.join(step.name for _, step in flat(steps))}")
+    return "\n".join(lines)
+
+
+def rule_list() -> str:
+    """One line per rewrite rule."""
+    from axla.passes import pipelines  # noqa: F401  (declares the rules)
+    from axla.passes.rewrite import rules_by_name
+
+    rules = sorted(rules_by_name().items())
+    return "\n".join(f"{name:32} {rule.equation}" for name, rule in rules)
+
+
+def after_passes(module: Module, passes: str) -> str:
+    from axla.passes import driver
+    from axla.passes.pipelines import PASSES, PIPELINES
+
+    driver.run(module, driver.parse_passes(passes, PASSES, PIPELINES), name="opt")
+    return module.to_string()
+
+
+def hlo(module: Module, cpu: str | None) -> str:
+    """The module after all passes of the CPU pipeline."""
+    from axla.cpu.compiler import optimize
+
+    optimize(module)
+    return module.to_string()
+
+
+def program(module: Module, cpu: str | None) -> str:
+    """The program: memory, kernels and steps."""
+    from axla.cpu.compiler import optimize, program_of
+
+    optimize(module)
+    return program_of(module, target_of(cpu)).to_text()
+
+
+def llvm(module: Module, cpu: str | None) -> str:
+    """The LLVM module, entry and kernels together."""
+    from axla.cpu.compiler import llvm_modules, optimize, program_of
+
+    optimize(module)
+    target = target_of(cpu)
+    [text] = llvm_modules(program_of(module, target), target, parts=1)
+    return text
+
+
+def asm(module: Module, cpu: str | None) -> str:
+    """The assembly of the LLVM module."""
+    from axla.codegen.llvm import emit_assembly
+
+    return emit_assembly(llvm(module, cpu), target_of(cpu))
+
+
+STAGES: dict[str, Callable[[Module, str | None], str]] = {
+    "hlo": hlo,
+    "program": program,
+    "llvm": llvm,
+    "asm": asm,
+}

@@ -1,0 +1,78 @@
+"""axla run: runs a program and prints its results.
+
+Parameters are taken from .npy files, one --input per array in the order of the parameters (tuples taken
+apart); without --input they are random. With --reference the program runs there too, and the first output
+that differs is an error.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import numpy as np
+
+from axla.comparison import compare, parameter_leaves, random_inputs, run_flat
+from axla.core.errors import InvalidArgument
+from axla.core.shape import Shape
+from axla.ir.graph import Module
+from axla.tools.source import add_backend, add_file, read_module
+
+HELP = "run a program, and compare backends"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_file(parser)
+    inputs = parser.add_mutually_exclusive_group()
+    inputs.add_argument(
+        "--input", metavar="X.npy", action="append", default=[], help="an array; once per parameter"
+    )
+    inputs.add_argument("--random", metavar="SEED", type=int, default=0, help="seed of the random inputs (0)")
+    add_backend(parser, "--backend", "cpu", "cpu (default), one-lane or interpreter")
+    add_backend(parser, "--reference", None, "compare with what this backend gives")
+    parser.add_argument("--deadline", metavar="SECONDS", type=float, help="stop the run after this time")
+
+
+def execute(options: argparse.Namespace) -> int:
+    module = read_module(options.file)
+    inputs = load_inputs(module, options.input) if options.input else random_inputs(module, options.random)
+    found = run_flat(module, inputs, options.backend, options.deadline)
+    for number, array in enumerate(found):
+        print(f"output {number}: {array.dtype}{list(array.shape)}")
+        print(np.array2string(array, threshold=100, separator=", "))
+    if options.reference is not None:
+        wanted = run_flat(module, inputs, options.reference, options.deadline)
+        report = compare(module, found, wanted, options.backend, options.reference)
+        report.raise_if_different()
+        print(report)
+    return 0
+
+
+def load_inputs(module: Module, paths: list[str]) -> list[np.ndarray]:
+    """The arrays of the files, checked against the parameters."""
+    leaves = parameter_leaves(module)
+    if len(paths) != len(leaves):
+        listed = ", ".join(f"{name} {shape.to_string(layout=False)}" for name, shape in leaves) or "none"
+        raise InvalidArgument(f"{len(paths)} --input, wanted {len(leaves)}: {listed}")
+    return [load_input(path, shape, name) for path, (name, shape) in zip(paths, leaves, strict=True)]
+
+
+def load_input(path: str, shape: Shape, name: str) -> np.ndarray:
+    """The array of an .npy file, as the parameter leaf `name` wants it.
+
+    Types that NumPy itself does not have (bf16, f8...) come as raw items of the same size.
+    """
+    try:
+        array = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise InvalidArgument(f"--input {path}: not an .npy file that can be read: {error}") from None
+    if not isinstance(array, np.ndarray):
+        raise InvalidArgument(f"--input {path}: wanted one array (.npy), found an archive")
+    wanted = shape.dtype.numpy
+    if array.dtype != wanted and array.dtype.kind == "V" and array.dtype.itemsize == wanted.itemsize:
+        array = array.view(wanted)
+    if array.dtype != wanted or array.shape != shape.dims:
+        raise InvalidArgument(
+            f"--input {path}: found {array.dtype}{list(array.shape)}, "
+            f"parameter {name} wants {shape.to_string(layout=False)}"
+        )
+    return array

@@ -1,0 +1,139 @@
+"""The names that `import axla` gives, and what it costs."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import axla
+
+ROOT = Path(axla.__file__).parent
+TEXT = """
+HloModule axpy
+ENTRY axpy {
+  a = f32[] parameter(0)
+  x = f32[4] parameter(1)
+  y = f32[4] parameter(2)
+  s = f32[4] broadcast(a), dimensions={}
+  m = f32[4] multiply(s, x)
+  ROOT r = f32[4] add(m, y)
+}
+"""
+
+
+def test_all_names_are_there_and_documented():
+    for name in axla.__all__:
+        value = getattr(axla, name)
+        if inspect.isclass(value) or inspect.isfunction(value):
+            assert (value.__doc__ or "").strip(), f"{name} has no docstring"
+
+
+def test_nothing_public_is_left_out():
+    """Whatever `axla/__init__.py` binds is in __all__ or is a submodule that an import brought along."""
+    extra = {
+        name
+        for name, value in vars(axla).items()
+        if not name.startswith("_") and name not in axla.__all__ and not isinstance(value, types.ModuleType)
+    }
+    assert extra == set()
+
+
+def test_all_errors_are_public():
+    from axla.core import errors
+
+    declared = {name for name, value in vars(errors).items() if inspect.isclass(value)}
+    assert declared <= set(axla.__all__)
+
+
+def test_import_loads_no_backend_and_is_quick():
+    code = (
+        "import sys, time; t = time.process_time(); import axla; t = time.process_time() - t\n"
+        "import json; print(json.dumps([t, [m for m in ('llvmlite', 'jax', 'scipy') if m in sys.modules]]))"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT.parent)}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    seconds, loaded = [], set()
+    for _ in range(3):  # the first may have to compile the sources to byte code
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
+        )
+        time, modules = json.loads(done.stdout)
+        seconds.append(time)
+        loaded.update(modules)
+    assert not loaded
+    assert min(seconds) < 0.5, seconds  # processor time, so that a busy machine does not matter
+
+
+def test_version_is_that_of_the_package():
+    assert axla.__version__.count(".") >= 2
+
+
+def test_verbs_from_text_to_result():
+    x, y = np.arange(4, dtype=np.float32), np.ones(4, np.float32)
+    program = axla.compile(axla.parse(TEXT))
+    result = program(np.float32(2), axla.device_put(x), y)
+    assert isinstance(result, axla.Array)
+    np.testing.assert_array_equal(np.asarray(result), 2 * x + y)
+
+
+def test_parse_takes_text_bytes_and_paths(tmp_path):
+    path = tmp_path / "axpy.hlo"
+    path.write_text(TEXT)
+    texts = {axla.parse(source).to_string() for source in (TEXT, TEXT.encode(), path)}
+    assert len(texts) == 1
+
+
+@pytest.mark.parametrize("source", [3, None, b"\xff\xfe\x00", "no such text"])
+def test_parse_refuses_what_is_no_text(source):
+    with pytest.raises(axla.AxlaError):
+        axla.parse(source)
+
+
+def test_check_reports_each_output():
+    report = axla.check(TEXT)
+    assert report.ok and report.reference == "interpreter"
+    assert [output.problem for output in report.outputs] == [""]
+    assert "axpy: cpu agrees with interpreter" in str(report)
+
+
+def test_check_names_the_output_that_differs():
+    from axla.comparison import compare
+
+    module = axla.parse(TEXT)
+    right = np.array([1, 2, 3, np.nan], np.float32)
+    wrong = np.array([1, 2, 3.01, np.nan], np.float32)
+    assert compare(module, [right], [right], "a", "b").ok
+    report = compare(module, [wrong], [right], "a", "b")
+    with pytest.raises(
+        axla.Mismatch, match=r"output 0, f32\[4\]: 1 of 4 .* at \[2\]: found 3.00999.*, wanted 3"
+    ):
+        report.raise_if_different()
+
+
+@pytest.mark.parametrize("dtype", axla.dtypes.ALL, ids=str)
+def test_comparison_separates_equal_and_different(dtype):
+    """Random values of each type agree with themselves, and not when one is replaced by the largest."""
+    from axla.comparison import compare_output, random_array
+
+    shape = axla.Shape(dtype, (5, 3))
+    values = random_array(shape, seed=1)
+    assert values.dtype == dtype.numpy and values.shape == shape.dims
+    assert not compare_output(0, shape, values, values).problem
+    other = values.copy()
+    if dtype.is_pred:
+        other[2, 1] = not other[2, 1]
+    elif dtype.bits == 1:
+        other[2, 1] = 0 if other[2, 1] else (-1 if dtype.is_signed else 1)
+    else:
+        other[2, 1] = 3 if dtype.name not in ("s2",) else -2 if values[2, 1] != -2 else 1
+        if other[2, 1] == values[2, 1]:
+            other[2, 1] = 1
+    assert "1 of 15 elements differ, first at [2, 1]" in compare_output(0, shape, other, values).problem

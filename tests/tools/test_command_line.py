@@ -1,0 +1,229 @@
+"""The verbs of `axla`, called in this process; one test starts it for real."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import axla
+from axla.tools import main as command
+
+TEXT = """HloModule scaled
+ENTRY main {
+  x = f32[2,3] parameter(0)
+  c = f32[] constant(2)
+  b = f32[2,3] broadcast(c), dimensions={}
+  ROOT m = f32[2,3] multiply(x, b)
+}
+"""
+UNUSED = TEXT.replace("  ROOT", "  dead = f32[2,3] add(x, x)\n  ROOT")
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "scaled.hlo"
+    path.write_text(TEXT)
+    return str(path)
+
+
+def test_run_prints_results_of_given_inputs(file, tmp_path, capsys):
+    np.save(tmp_path / "x.npy", np.arange(6, dtype=np.float32).reshape(2, 3))
+    assert command.main(["run", file, "--input", str(tmp_path / "x.npy")]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("output 0: float32[2, 3]\n")
+    assert "[ 6.,  8., 10.]" in out
+
+
+def test_run_takes_types_that_numpy_stores_raw(tmp_path, capsys):
+    path = tmp_path / "b.hlo"
+    path.write_text(TEXT.replace("f32", "bf16"))
+    np.save(tmp_path / "x.npy", np.full((2, 3), 1.5, ml_dtypes.bfloat16))
+    assert (
+        command.main(["run", str(path), "--input", str(tmp_path / "x.npy"), "--backend", "interpreter"]) == 0
+    )
+    assert "bfloat16[2, 3]\n[[3, 3, 3]" in capsys.readouterr().out
+
+
+def test_run_compares_with_a_reference(file, capsys):
+    assert command.main(["run", file, "--random", "7", "--reference", "interpreter"]) == 0
+    assert "scaled: cpu agrees with interpreter" in capsys.readouterr().out
+
+
+def test_run_with_equal_seeds_is_equal(file, capsys):
+    outputs = []
+    for seed in ("1", "1", "2"):
+        assert command.main(["run", file, "--random", seed, "--backend", "interpreter"]) == 0
+        outputs.append(capsys.readouterr().out)
+    assert outputs[0] == outputs[1] != outputs[2]
+
+
+def test_run_names_the_output_that_differs(file, capsys, monkeypatch):
+    from axla.tools import run
+
+    right = run.run_flat
+
+    def wrong_on_cpu(module, inputs, backend, deadline=None):
+        found = right(module, inputs, "interpreter", deadline)
+        return [a + 1 for a in found] if backend == "cpu" else found
+
+    monkeypatch.setattr(run, "run_flat", wrong_on_cpu)
+    assert command.main(["run", file, "--reference", "interpreter"]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("axla: error: scaled: cpu and interpreter differ: output 0, f32[2,3]: 6 of 6")
+
+
+@pytest.mark.parametrize(
+    "array, message",
+    [
+        (np.zeros((2, 2), np.float32), "found float32[2, 2], parameter x wants f32[2,3]"),
+        (np.zeros((2, 3), np.float64), "found float64[2, 3], parameter x wants f32[2,3]"),
+    ],
+)
+def test_run_names_the_input_that_does_not_fit(file, tmp_path, capsys, array, message):
+    np.save(tmp_path / "x.npy", array)
+    assert command.main(["run", file, "--input", str(tmp_path / "x.npy")]) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_run_wants_an_input_for_each_parameter(file, tmp_path, capsys):
+    np.save(tmp_path / "x.npy", np.zeros((2, 3), np.float32))
+    name = str(tmp_path / "x.npy")
+    assert command.main(["run", file, "--input", name, "--input", name]) == 1
+    assert capsys.readouterr().err == "axla: error: 2 --input, wanted 1: x f32[2,3]\n"
+
+
+def test_run_refuses_files_that_are_no_arrays(file, capsys):
+    assert command.main(["run", file, "--input", file]) == 1
+    assert "not an .npy file" in capsys.readouterr().err
+
+
+def test_check_agrees(file, capsys):
+    assert command.main(["check", file]) == 0
+    assert capsys.readouterr().out.startswith("scaled: cpu agrees with interpreter\n  output 0, f32[2,3]")
+
+
+def test_opt_runs_the_named_passes(tmp_path, capsys):
+    path = tmp_path / "u.hlo"
+    path.write_text(UNUSED)
+    assert command.main(["opt", str(path), "--passes=cse"]) == 0
+    assert "add(" in capsys.readouterr().out
+    assert command.main(["opt", str(path), "--passes=cse,dce"]) == 0
+    out = capsys.readouterr().out
+    assert "add(" not in out and out.startswith("HloModule scaled")
+    assert axla.parse(out).to_string() == out.rstrip("\n") or axla.parse(out).to_string() == out
+
+
+def test_opt_reads_standard_input_and_writes_a_file(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(TEXT.encode())))
+    target = tmp_path / "out.hlo"
+    assert command.main(["opt", "-", "--passes=dce", "-o", str(target)]) == 0
+    assert capsys.readouterr().out == ""
+    assert target.read_text().startswith("HloModule scaled")
+
+
+@pytest.mark.parametrize(
+    "stage, holds",
+    [
+        ("hlo", "HloModule scaled"),
+        ("program", "interface scaled {"),
+        ("llvm", "define i32 @axla_entry(ptr"),
+        ("asm", "axla_entry:"),
+    ],
+)
+def test_opt_prints_each_stage(file, capsys, stage, holds):
+    assert command.main(["opt", file, f"--stage={stage}", "--target-cpu=x86-64-v3"]) == 0
+    assert holds in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "option, names",
+    [
+        ("--list-passes", ["algsimp{is_layout_sensitive=bool}", "dce"]),
+        ("--list-stages", ["hlo", "program", "llvm", "asm"]),
+        ("--list-rules", ["x + 0 => x"]),
+    ],
+)
+def test_opt_lists(capsys, option, names):
+    assert command.main(["opt", option]) == 0
+    out = capsys.readouterr().out
+    assert all(name in out for name in names)
+
+
+def test_compile_writes_object_and_header(file, tmp_path, capsys):
+    path = tmp_path / "scaled.o"
+    assert command.main(["compile", file, "--emit-object", str(path), "--header", "--target-cpu=x86-64"]) == 0
+    assert path.read_bytes()[:4] == b"\x7fELF"
+    header = (tmp_path / "scaled.h").read_text()
+    assert "axla_entry_function axla_entry;" in header
+    assert "#define AXLA_PROGRAM_SCALED_PARAMETERS 1" in header
+    assert "parameter 0 x: f32[2,3], 24 bytes" in header
+    assert str(path) in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("HloModule m\nENTRY e {", "line 2"),
+        (TEXT.replace("multiply(x, b)", "multiply(x, c)"), "multiply"),
+        ("\ufeff???", "line 1"),
+    ],
+)
+@pytest.mark.parametrize("verb", ["run", "opt", "check"])
+def test_bad_programs_are_one_error(tmp_path, capsys, text, message, verb):
+    path = tmp_path / "bad.hlo"
+    path.write_text(text)
+    assert command.main([verb, str(path)]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("axla: error: ") and message in error and "Traceback" not in error
+
+
+def test_missing_files_are_errors(capsys, tmp_path):
+    assert command.main(["opt", str(tmp_path / "none.hlo")]) == 1
+    assert capsys.readouterr().err == f"axla: error: {tmp_path}/none.hlo: No such file or directory\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["fly"], ["run"], ["opt"], ["compile", "f.hlo"], ["run", "f.hlo", "--backend", "abacus"],
+     ["opt", "f.hlo", "--stage=hlo", "--passes=dce"], ["run", "f.hlo", "--random", "x"]],
+)  # fmt: skip
+def test_wrong_usage_exits_with_2(arguments, capsys):
+    with pytest.raises(SystemExit) as exit_:
+        command.main(arguments)
+    assert exit_.value.code == 2
+    assert "usage: axla" in capsys.readouterr().err
+
+
+def test_unknown_target_is_an_error(file, tmp_path, capsys):
+    arguments = ["compile", file, "--emit-object", str(tmp_path / "o.o"), "--target-cpu=z80"]
+    assert command.main(arguments) == 1
+    assert "--target-cpu=z80: wanted one of x86-64" in capsys.readouterr().err
+
+
+def test_interrupt_ends_quietly(file, monkeypatch, capsys):
+    def interrupt(options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command.VERBS["check"], "execute", interrupt)
+    assert command.main(["check", file]) == 130
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pipes as POSIX has them")
+def test_a_closed_pipe_is_quiet(file):
+    environment = {**os.environ, "PYTHONPATH": str(Path(axla.__file__).parents[1])}
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [sys.executable, "-m", "axla", "opt", file, "--passes=cse"],
+        stdout=writer, stderr=subprocess.PIPE, env=environment,
+    )  # fmt: skip
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (1, b"")
