@@ -214,12 +214,19 @@ def _check(dtype: DType, dims: tuple[int, ...], dynamic: tuple[bool, ...], layou
         )
 
 
+MAX_LEAVES, MAX_DEPTH = 1 << 16, 100
+"""Limits of a tuple shape. Tuples of one value twice, nested, double in size with every level: a short program can
+describe a shape that no memory holds."""
+
+
 class TupleShape(AnyShape):
     """A tuple of shapes, which may be tuples themselves."""
 
-    __slots__ = ("elements", "_logical")
+    __slots__ = ("elements", "leaf_count", "depth", "_logical")
 
     elements: tuple[AnyShape, ...]
+    leaf_count: int
+    depth: int
     is_tuple = True
 
     def __new__(cls, elements: Sequence[AnyShape] = ()) -> TupleShape:
@@ -230,6 +237,11 @@ class TupleShape(AnyShape):
             return found  # type: ignore[return-value]
         self = object.__new__(cls)
         self.elements = elements
+        self.leaf_count = sum(e.leaf_count if isinstance(e, TupleShape) else 1 for e in elements)
+        self.depth = 1 + max((e.depth for e in elements if isinstance(e, TupleShape)), default=0)
+        if self.leaf_count > MAX_LEAVES or self.depth > MAX_DEPTH:
+            found = f"{self.leaf_count} leaves and {self.depth} levels"
+            raise ShapeError(f"a tuple shape has at most {MAX_LEAVES} leaves and {MAX_DEPTH} levels, found {found}")
         logical = tuple(e.logical for e in elements)
         same = all(a is b for a, b in zip(logical, elements, strict=True))
         self._logical = None if same else TupleShape(logical)

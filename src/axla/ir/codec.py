@@ -191,7 +191,8 @@ def _read_window(reader: Reader) -> Window:
         else:
             reader.fail(f"'{key}' is no field of a window", at)
     if "reversal" in fields:
-        fields["reversal"] = tuple(map(bool, fields["reversal"]))
+        missing = len(fields.get("size", ())) - len(fields["reversal"])  # XLA lets the last ones be left out
+        fields["reversal"] = tuple(map(bool, fields["reversal"])) + (False,) * missing
     if fields and "size" not in fields:
         reader.fail("the window has no size", start)
     return _checked(reader, start, lambda: Window(fields.pop("size", ()), **fields))

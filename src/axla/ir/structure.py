@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from axla.core.dtypes import F32
 from axla.core.literal import Literal
-from axla.core.shape import TOKEN, AnyShape, Shape, TupleShape
-from axla.ir.op import Op, check, op
+from axla.core.shape import AnyShape, Shape, TupleShape
+from axla.ir.op import Op, check, op, reject
 
 
 @op("parameter")
@@ -70,13 +70,15 @@ class GetTupleElement(Op):
 
     def infer(self, operand: AnyShape) -> AnyShape:
         if not isinstance(operand, TupleShape):
-            check(False, "get_tuple_element_c1", f"get-tuple-element takes a tuple, found {operand.to_string(layout=False)}")
-            return TOKEN
+            found = operand.to_string(layout=False)
+            reject("get_tuple_element_c1", f"get-tuple-element takes a tuple, found {found}")
         count = len(operand.elements)
-        check(
-            0 <= self.index < count, "get_tuple_element_c2",
-            f"get-tuple-element: index={self.index} is not one of the {count} elements of {operand.to_string(layout=False)}",
-        )  # fmt: skip
+        if not 0 <= self.index < count:
+            found = operand.to_string(layout=False)
+            reject(
+                "get_tuple_element_c2",
+                f"get-tuple-element: index={self.index} is not one of the {count} elements of {found}",
+            )
         return operand.elements[self.index]
 
     @classmethod

@@ -155,12 +155,19 @@ class InstructionCursor(ShapeCursor):
         if not schema.least <= len(operands) <= schema.most:
             self.fail(f"{opcode} takes {_count(schema)}, found {len(operands)}", at)
         extra = self._attributes(schema, fields, opcode)
-        if cls.opcode == "map" and operands and isinstance(operands[0].shape, Shape):
-            fields["dimensions"] = tuple(range(operands[0].shape.rank))  # what else may stand there means this
+        if operands and cls.opcode in _UNWRITTEN_DIMENSIONS:
+            self._unwritten_dimensions(opcode, fields, operands[0].shape, at)
         for field, text in schema.required:
             if field not in fields:
                 self.fail(f"{opcode} needs the attribute {text}", at)
         return self._build(schema, fields, operands, shape, name, extra, at)
+
+    def _unwritten_dimensions(self, opcode: str, fields: dict[str, Any], operand: AnyShape, at: int) -> None:
+        rank = operand.rank if isinstance(operand, Shape) else 0
+        if opcode == "map":
+            fields["dimensions"] = tuple(range(rank))  # whatever the text says
+        elif rank and "dimensions" not in fields:
+            self.fail(f"broadcast of {operand.to_string(layout=False)} needs the attribute dimensions", at)
 
     def _build(
         self, schema: Schema, fields: dict[str, Any], operands: tuple[Instruction, ...], shape: AnyShape | None,
@@ -446,6 +453,7 @@ METADATA_KEYS: dict[str, type | None] = {
 _TYPED = {"window": Window, "dim_labels": ConvDims, "dimensions": tuple[int, ...]}
 """Types of attributes of ops that are not declared, where a text is wrong more often than not."""
 
+_UNWRITTEN_DIMENSIONS = ("map", "broadcast")
 _PLAIN_KEYS = ("op_type", "op_name", "source_file", "source_line")
 
 
@@ -491,11 +499,5 @@ def _plain_conditional(cursor: InstructionCursor, op: Any, operands: tuple[Instr
     return replace(op, true_computation=None, false_computation=None, branch_computations=branches)
 
 
-def _plain_broadcast(cursor: InstructionCursor, op: Any, operands: tuple[Instruction, ...], at: int) -> Op:
-    if not op.dimensions and isinstance(operands[0].shape, Shape) and operands[0].shape.rank:
-        cursor.fail(f"broadcast of {operands[0].shape.to_string(layout=False)} needs the attribute dimensions", at)
-    return op
-
-
-_PLAIN_FORMS = {"broadcast": _plain_broadcast, "compare": _plain_compare, "conditional": _plain_conditional}
+_PLAIN_FORMS = {"compare": _plain_compare, "conditional": _plain_conditional}
 """Ops of which a text can say the same in two ways: gives the one that is kept."""
