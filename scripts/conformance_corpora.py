@@ -1,4 +1,5 @@
-"""Where the conformance corpora are: unpacked once from ../shared/conformance into the temporary directory."""
+"""Where the conformance corpora are: unpacked once from ../shared/conformance into the temporary directory.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +30,11 @@ def corpus(name: str) -> Path | None:
         with tempfile.TemporaryDirectory(dir=home) as aside:
             with tarfile.open(archive) as tar:
                 tar.extractall(aside, filter="data")
-            found = next(p for p in Path(aside).rglob(name) if p.is_dir()) if not (Path(aside) / name).is_dir() else Path(aside) / name
+            found = (
+                next(p for p in Path(aside).rglob(name) if p.is_dir())
+                if not (Path(aside) / name).is_dir()
+                else Path(aside) / name
+            )
             try:
                 found.rename(target)
             except OSError:

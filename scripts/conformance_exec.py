@@ -22,10 +22,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import axla.hlo  # noqa: F401  (declares the ops)
 import numpy as np
 from conformance_corpora import corpus
 
+import axla.hlo  # noqa: F401  (declares the ops)
 from axla.core.errors import AxlaError, UnsupportedError
 
 Runner = Callable[[object, list[np.ndarray]], list[np.ndarray]]
@@ -84,7 +84,9 @@ def arguments(module, inputs: Sequence[np.ndarray]) -> list[object]:
     return [take(p.shape) for p in module.entry.parameters]
 
 
-def attempt(name: str, text: str, inputs: Callable[[], list[np.ndarray]], check: Callable, run: Runner) -> Outcome:
+def attempt(
+    name: str, text: str, inputs: Callable[[], list[np.ndarray]], check: Callable, run: Runner
+) -> Outcome:
     """Parses, verifies and runs one case, and compares."""
     from axla.ir.verify import verify
     from axla.text import parse_hlo
@@ -122,7 +124,9 @@ def exec_cases(root: Path, run: Runner, only: str) -> Iterator[Outcome]:
         def inputs(row: dict[str, str] = row) -> list[np.ndarray]:
             leaves = [re.fullmatch(r"(\w+)\[([\d,<=]*)\]", p) for p in row["params"].split(";") if p]
             made = [
-                recipe.make_input(int(row["seed"]), k, m[1], [d.strip("<=") for d in m[2].split(",") if d]) for k, m in enumerate(leaves) if m
+                recipe.make_input(int(row["seed"]), k, m[1], [d.strip("<=") for d in m[2].split(",") if d])
+                for k, m in enumerate(leaves)
+                if m
             ]
             digest = hashlib.sha256(b"".join(a.tobytes() for a in made)).hexdigest()[:16]
             if digest != row["inputs_sha256_16"]:
@@ -133,7 +137,9 @@ def exec_cases(root: Path, run: Runner, only: str) -> Iterator[Outcome]:
             with np.load(root / "expected" / f"{row['id']}.npz") as data:
                 wanted = [data[f"out{k}"] for k in range(len(data.files))]
             types = re.split(r"[;,\s]+", row["out_dtypes"].strip())
-            return differences(compare, found, [compare.decode(w, t.strip()) for w, t in zip(wanted, types, strict=False)])
+            return differences(
+                compare, found, [compare.decode(w, t.strip()) for w, t in zip(wanted, types, strict=False)]
+            )
 
         outcome = attempt(name, (root / "exec" / f"{name}.hlo").read_text(), inputs, check, run)
         if outcome.kind == "differs" and row["stability"].startswith("sensitive"):
@@ -152,13 +158,27 @@ def differences(compare, found: list[np.ndarray], wanted: list[np.ndarray]) -> s
     return ""
 
 
-TOLERANCE = {"float64": 1e-12, "complex128": 1e-12, "float32": 1e-5, "complex64": 1e-5, "float16": 2e-3, "bfloat16": 1.6e-2}
+TOLERANCE = {
+    "float64": 1e-12,
+    "complex128": 1e-12,
+    "float32": 1e-5,
+    "complex64": 1e-5,
+    "float16": 2e-3,
+    "bfloat16": 1.6e-2,
+}
 
 
 def matrix_cases(root: Path, run: Runner, only: str) -> Iterator[Outcome]:
     """One-op modules on special values."""
     compare = tool(root, "compare")
-    names = {"pred": "bool", "bf16": "bfloat16", "f8e5m2": "float8_e5m2", "f8e4m3fn": "float8_e4m3fn", "s4": "int4", "u4": "uint4"}
+    names = {
+        "pred": "bool",
+        "bf16": "bfloat16",
+        "f8e5m2": "float8_e5m2",
+        "f8e4m3fn": "float8_e4m3fn",
+        "s4": "int4",
+        "u4": "uint4",
+    }
     for line in (root / "matrix.jsonl").read_text().splitlines():
         row = json.loads(line)
         name = row["id"]
@@ -166,13 +186,18 @@ def matrix_cases(root: Path, run: Runner, only: str) -> Iterator[Outcome]:
             continue
         with np.load(root / "matrix" / f"{name}.npz") as data:
             raw = {key: data[key] for key in data.files}
-        inputs = [compare.decode(raw[f"in{k}"], names.get(t, raw[f"in{k}"].dtype.name)) for k, t in enumerate(row["ins"])]
+        inputs = [
+            compare.decode(raw[f"in{k}"], names.get(t, raw[f"in{k}"].dtype.name))
+            for k, t in enumerate(row["ins"])
+        ]
         wanted = compare.decode(raw["out0"], names.get(row["res"], raw["out0"].dtype.name))
 
         def check(found: list[np.ndarray], wanted: np.ndarray = wanted) -> str:
             return special(found[0], wanted)
 
-        yield attempt(name, (root / "matrix" / f"{name}.hlo").read_text(), lambda inputs=inputs: inputs, check, run)
+        yield attempt(
+            name, (root / "matrix" / f"{name}.hlo").read_text(), lambda inputs=inputs: inputs, check, run
+        )
 
 
 def special(found: np.ndarray, wanted: np.ndarray) -> str:
@@ -209,11 +234,23 @@ def model_cases(root: Path, run: Runner, only: str) -> Iterator[Outcome]:
         inputs = [compare.decode(arrays[f"in{k}"], a["dtype"]) for k, a in enumerate(meta["args"])]
         wanted = [compare.decode(arrays[f"out{k}"], r["dtype"]) for k, r in enumerate(meta["results"])]
 
-        def check(found: list[np.ndarray], meta: dict = meta, inputs: list = inputs, wanted: list = wanted, folder: Path = folder) -> str:
+        def check(
+            found: list[np.ndarray],
+            meta: dict = meta,
+            inputs: list = inputs,
+            wanted: list = wanted,
+            folder: Path = folder,
+        ) -> str:
             problem = differences(compare, found, wanted)
             return problem or trace_differs(meta, list(inputs), (folder / "module.hlo.txt").read_text(), run)
 
-        yield attempt(folder.name, (folder / "module.hlo.txt").read_text(), lambda inputs=inputs: list(inputs), check, run)
+        yield attempt(
+            folder.name,
+            (folder / "module.hlo.txt").read_text(),
+            lambda inputs=inputs: list(inputs),
+            check,
+            run,
+        )
 
 
 def trace_differs(meta: dict, state: list[np.ndarray], text: str, run: Runner) -> str:
@@ -231,7 +268,11 @@ def trace_differs(meta: dict, state: list[np.ndarray], text: str, run: Runner) -
     return ""
 
 
-SECTIONS = {"exec": ("hlo-open", exec_cases), "matrix": ("hlo-open", matrix_cases), "models": ("models-open", model_cases)}
+SECTIONS = {
+    "exec": ("hlo-open", exec_cases),
+    "matrix": ("hlo-open", matrix_cases),
+    "models": ("models-open", model_cases),
+}
 
 
 def main(section: str, options: list[str]) -> int:
@@ -263,5 +304,8 @@ def report(section: str, outcomes: list[Outcome], chosen: argparse.Namespace) ->
     ran = len(outcomes) - counts["undeclared"]
     share = 100 * counts["ok"] / ran if ran else 0.0
     listed = ", ".join(f"{n} {kind}" for kind, n in counts.most_common())
-    print(f"{section} on {chosen.backend}: {counts['ok']} of {ran} agree ({share:.1f} %); {len(outcomes)} cases: {listed}")
+    print(
+        f"{section} on {chosen.backend}: {counts['ok']} of {ran} agree ({share:.1f} %); "
+        f"{len(outcomes)} cases: {listed}"
+    )
     return 0 if counts["ok"] == ran else 1

@@ -1,10 +1,11 @@
-"""What every declared op must have: a docstring, samples, a text form, and evaluation that agrees with its declarations."""
+"""What every declared op must have: a docstring, samples, a text form, and evaluation that agrees with its
+declarations.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from sample_modules import sample_arguments, sample_module
 
 import axla.hlo  # noqa: F401  (declares the ops)
 from axla.core.errors import ShapeError
@@ -13,6 +14,7 @@ from axla.interpreter import evaluate
 from axla.ir.op import OPS
 from axla.ir.verify import verify
 from axla.text import parse_hlo
+from sample_modules import sample_arguments, sample_module
 
 # Ops whose samples the interpreter cannot run, with the reason.
 NOT_EVALUATED = {
@@ -50,7 +52,9 @@ def test_evaluation_has_the_inferred_shape(op, shapes):
     if op.opcode in NOT_EVALUATED:
         pytest.skip(NOT_EVALUATED[op.opcode])
     module = sample_module(op, shapes)
-    arguments = sample_arguments(op, shapes) if op.opcode != "parameter" else sample_arguments(op, (op.shape,))
+    arguments = (
+        sample_arguments(op, shapes) if op.opcode != "parameter" else sample_arguments(op, (op.shape,))
+    )
     result = evaluate(module, arguments)
     assert result.shape.logical is module.entry.root.shape.logical or module.entry.root.shape.is_dynamic
 

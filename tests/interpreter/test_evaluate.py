@@ -7,7 +7,12 @@ import pytest
 
 import axla.hlo  # noqa: F401  (declares the ops)
 from axla.core.errors import (
-    AxlaError, DeadlineExceeded, InvalidArgument, OutOfMemory, RuntimeFailure, UnsupportedError,
+    AxlaError,
+    DeadlineExceeded,
+    InvalidArgument,
+    OutOfMemory,
+    RuntimeFailure,
+    UnsupportedError,
 )  # fmt: skip
 from axla.interpreter import evaluate
 from axla.text import parse_hlo
@@ -22,8 +27,10 @@ ADD = "add { x = s32[] parameter(0) y = s32[] parameter(1) ROOT r = s32[] add(x,
 LOOP = """
 cond {{ p = (s32[], s32[]) parameter(0)  i = s32[] get-tuple-element(p), index=0
   n = s32[] constant({n})  ROOT r = pred[] compare(i, n), direction=LT }}
-body {{ p = (s32[], s32[]) parameter(0)  i = s32[] get-tuple-element(p), index=0  a = s32[] get-tuple-element(p), index=1
-  one = s32[] constant({step})  j = s32[] add(i, one)  b = s32[] add(a, i)  ROOT t = (s32[], s32[]) tuple(j, b) }}
+body {{ p = (s32[], s32[]) parameter(0)  i = s32[] get-tuple-element(p), index=0  a = s32[]
+get-tuple-element(p), index=1
+  one = s32[] constant({step})  j = s32[] add(i, one)  b = s32[] add(a, i)  ROOT t = (s32[], s32[]) tuple(j,
+  b) }}
 ENTRY e {{ z = s32[] constant(0)  t = (s32[], s32[]) tuple(z, z)
   w = (s32[], s32[]) while(t), condition=cond, body=body  ROOT r = s32[] get-tuple-element(w), index=1 }}
 """
@@ -51,15 +58,25 @@ def test_a_loop_that_changes_nothing_is_found_out():
 
 
 def test_dead_code_is_not_run():
-    assert run(LOOP.format(n=3, step=0).replace("ROOT r = s32[] get-tuple-element(w), index=1", "ROOT k = s32[] constant(7)")) == 7
+    assert (
+        run(
+            LOOP.format(n=3, step=0).replace(
+                "ROOT r = s32[] get-tuple-element(w), index=1", "ROOT k = s32[] constant(7)"
+            )
+        )
+        == 7
+    )
 
 
 @pytest.mark.parametrize(("index", "wanted"), [(-1, 30), (0, 10), (1, 20), (2, 30), (5, 30)])
 def test_conditional_by_index(index, wanted):
     branches = "".join(
-        f"b{k} {{ x = s32[] parameter(0) c = s32[] constant({10 * (k + 1)}) ROOT r = s32[] multiply(x, c) }}\n" for k in range(3)
+        f"b{k} "
+        f"{{ x = s32[] parameter(0) c = s32[] constant({10 * (k + 1)}) ROOT r = s32[] multiply(x, c) }}\n"
+        for k in range(3)
     )
-    entry = "ENTRY e { i = s32[] parameter(0) x = s32[] constant(1) ROOT r = s32[] conditional(i, x, x, x), branch_computations={b0,b1,b2} }"
+    entry = """ENTRY e { i = s32[] parameter(0) x = s32[] constant(1)
+      ROOT r = s32[] conditional(i, x, x, x), branch_computations={b0,b1,b2} }"""
     assert run(branches + entry, np.int32(index)) == wanted
 
 
@@ -74,7 +91,11 @@ def test_conditional_by_pred():
 
 @pytest.mark.parametrize("length", [0, 1, 5, 1025, 3000])
 def test_reduce_over_any_length(length):
-    text = ADD + f"ENTRY e {{ x = s32[{length},2] parameter(0) z = s32[] constant(5) ROOT r = s32[2] reduce(x, z), dimensions={{0}}, to_apply=add }}"
+    text = (
+        ADD
+        + f"ENTRY e {{ x = s32[{length},2] parameter(0) z = s32[] constant(5) "
+        + "ROOT r = s32[2] reduce(x, z), dimensions={0}, to_apply=add }"
+    )
     x = np.arange(2 * length, dtype=np.int32).reshape(length, 2)
     assert run(text, x).tolist() == (x.sum(0) + 5).tolist()
 
@@ -82,8 +103,10 @@ def test_reduce_over_any_length(length):
 def test_reduce_keeps_order_and_combines_several_arrays():
     text = """
     argmax { v = f32[] parameter(0) i = s32[] parameter(1) w = f32[] parameter(2) j = s32[] parameter(3)
-      g = pred[] compare(v, w), direction=GE  m = f32[] select(g, v, w)  k = s32[] select(g, i, j)  ROOT t = (f32[], s32[]) tuple(m, k) }
-    ENTRY e { x = f32[6] parameter(0) i = s32[6] iota(), iota_dimension=0 l = f32[] constant(-inf) z = s32[] constant(0)
+      g = pred[] compare(v, w), direction=GE  m = f32[] select(g, v, w)  k = s32[] select(g, i, j)  ROOT t =
+      (f32[], s32[]) tuple(m, k) }
+    ENTRY e { x = f32[6] parameter(0) i = s32[6] iota(), iota_dimension=0 l = f32[] constant(-inf) z = s32[]
+    constant(0)
       ROOT r = (f32[], s32[]) reduce(x, i, l, z), dimensions={0}, to_apply=argmax }"""
     value, at = run(text, np.array([1, 5, 2, 5, 0, 5], np.float32))
     assert (value, at) == (5, 1)
@@ -93,9 +116,11 @@ def test_reducer_that_is_not_elementwise_runs_element_by_element():
     text = """
     big { ROOT x = s32[] parameter(0) }
     small { x = s32[] parameter(0) ROOT n = s32[] negate(x) }
-    pick { x = s32[] parameter(0) y = s32[] parameter(1) g = pred[] compare(x, y), direction=GT s = s32[] add(x, y)
+    pick { x = s32[] parameter(0) y = s32[] parameter(1) g = pred[] compare(x, y), direction=GT s = s32[]
+    add(x, y)
       ROOT r = s32[] conditional(g, s, s), true_computation=big, false_computation=small }
-    ENTRY e { a = s32[2] parameter(0) b = s32[2] parameter(1) ROOT r = s32[2] map(a, b), dimensions={0}, to_apply=pick }"""
+    ENTRY e { a = s32[2] parameter(0) b = s32[2] parameter(1) ROOT r = s32[2] map(a, b), dimensions={0},
+    to_apply=pick }"""
     assert run(text, np.array([3, 1], np.int32), np.array([1, 3], np.int32)).tolist() == [4, -4]
 
 
@@ -130,7 +155,8 @@ def test_sort_is_stable_for_any_length(length, direction):
     before {{ a = s32[] parameter(0) b = s32[] parameter(1) i = s32[] parameter(2) j = s32[] parameter(3)
       ROOT r = pred[] compare(a, b), direction={direction} }}
     ENTRY e {{ x = s32[{length},3] parameter(0) i = s32[{length},3] iota(), iota_dimension=0
-      ROOT r = (s32[{length},3], s32[{length},3]) sort(x, i), dimensions={{0}}, is_stable=true, to_apply=before }}"""
+      ROOT r = (s32[{length},3], s32[{length},3]) sort(x, i), dimensions={{0}}, is_stable=true,
+      to_apply=before }}"""
     x = np.random.default_rng(length).integers(0, 4, (length, 3)).astype(np.int32)
     order = np.argsort(x if direction == "LT" else -x, axis=0, kind="stable")
     keys, positions = run(text, x)
@@ -144,7 +170,8 @@ def test_bitcast_reads_memory_in_the_order_of_layouts():
 
 
 def test_custom_calls():
-    text = 'ENTRY e { x = f32[2,4] parameter(0) ROOT r = (f32[2,2], s32[2,2]) custom-call(x), custom_call_target="TopK" }'
+    text = """ENTRY e { x = f32[2,4] parameter(0)
+      ROOT r = (f32[2,2], s32[2,2]) custom-call(x), custom_call_target="TopK" }"""
     values, places = run(text, np.array([[1, 3, 3, 2], [np.nan, -1, 5, -np.inf]], np.float32))
     assert values[0].tolist() == [3, 3] and places.tolist() == [[1, 2], [0, 2]]
     with pytest.raises(UnsupportedError, match="'Nobody'"):
@@ -152,9 +179,12 @@ def test_custom_calls():
 
 
 def test_tuples_and_tokens_pass_through():
-    text = """ENTRY e { p = (f32[2], (s32[], f32[2])) parameter(0)  q = (s32[], f32[2]) get-tuple-element(p), index=1
+    text = """
+    ENTRY e { p = (f32[2], (s32[], f32[2])) parameter(0)
+      q = (s32[], f32[2]) get-tuple-element(p), index=1
       x = f32[2] get-tuple-element(q), index=1  t = token[] after-all()  y = f32[2] add-dependency(x, t)
-      b = (s32[], f32[2]) opt-barrier(q)  i = s32[] get-tuple-element(b), index=0  ROOT r = (f32[2], s32[], token[]) tuple(y, i, t) }"""
+      b = (s32[], f32[2]) opt-barrier(q)  i = s32[] get-tuple-element(b), index=0  ROOT r = (f32[2], s32[],
+      token[]) tuple(y, i, t) }"""
     x = np.array([1, 2], np.float32)
     result = evaluate(parse_hlo(text), [(x, (np.int32(7), x + 1))])
     assert result.elements[0].array.tolist() == [2, 3] and result.elements[1].array == 7
@@ -175,18 +205,32 @@ def test_wrong_arguments(arguments, message):
 
 
 def test_memory_is_refused_before_it_is_taken():
-    text = "ENTRY e { i = f32[1000000,1000000] iota(), iota_dimension=0 ROOT r = f32[1000000,1000000] add(i, i) }"
+    huge = "f32[1000000,1000000]"
+    text = f"ENTRY e {{ i = {huge} iota(), iota_dimension=0 ROOT r = {huge} add(i, i) }}"
     with pytest.raises(OutOfMemory, match="4000000000000 bytes"):
         run(text)
 
 
 def test_deep_calls_are_an_error_not_a_crash():
     head = "c0 { ROOT x = f32[] parameter(0) }\n"
-    calls = "".join(f"c{k} {{ x = f32[] parameter(0) ROOT r = f32[] call(x), to_apply=c{k - 1} }}\n" for k in range(1, 300))
+    calls = "".join(
+        f"c{k} {{ x = f32[] parameter(0) ROOT r = f32[] call(x), to_apply=c{k - 1} }}\n"
+        for k in range(1, 300)
+    )
     with pytest.raises(AxlaError, match="deep"):
-        run(head + calls + "ENTRY e { x = f32[] parameter(0) ROOT r = f32[] call(x), to_apply=c299 }", np.float32(1))
+        run(
+            head + calls + "ENTRY e { x = f32[] parameter(0) ROOT r = f32[] call(x), to_apply=c299 }",
+            np.float32(1),
+        )
 
 
 def test_a_long_chain_takes_no_recursion():
     chain = "".join(f"a{k} = s32[] add(a{k - 1}, one)\n" for k in range(1, 5000))
-    assert run(f"ENTRY e {{ a0 = s32[] parameter(0) one = s32[] constant(1)\n{chain} ROOT r = s32[] add(a4999, one) }}", np.int32(0)) == 5000
+    assert (
+        run(
+            "ENTRY e "
+            f"{{ a0 = s32[] parameter(0) one = s32[] constant(1)\n{chain} ROOT r = s32[] add(a4999, one) }}",
+            np.int32(0),
+        )
+        == 5000
+    )

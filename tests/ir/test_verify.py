@@ -161,7 +161,8 @@ BAD = {
         ROOT w = f32[] conditional(p, x, x), true_computation=t, false_computation=f }""",
     "reduce_called": """
       a { p = s32[] parameter(0) q = s32[] parameter(1) ROOT r = s32[] add(p, q) }
-      ENTRY e { x = f32[4] parameter(0) z = f32[] constant(0) ROOT r = f32[] reduce(x, z), dimensions={0}, to_apply=a }""",
+      ENTRY e { x = f32[4] parameter(0) z = f32[] constant(0) ROOT r = f32[] reduce(x, z), dimensions={0},
+      to_apply=a }""",
     "fusion_called": """
       f { p = f32[4] parameter(0) ROOT r = f32[4] negate(p) }
       ENTRY e { x = f32[3] parameter(0) ROOT r = f32[3] fusion(x), kind=kLoop, calls=f }""",

@@ -71,7 +71,9 @@ def test_bitcast():
     assert bitcast(np.array([-1], ml_dtypes.int4), U4).astype(int).tolist() == [15]
 
 
-@pytest.mark.parametrize(("of", "to"), [(F32, S32), (F64, U8), (U8, S4), (BF16, U4), (S8, dtypes.F8E5M2), (F16, dtypes.S2)])
+@pytest.mark.parametrize(
+    ("of", "to"), [(F32, S32), (F64, U8), (U8, S4), (BF16, U4), (S8, dtypes.F8E5M2), (F16, dtypes.S2)]
+)
 def test_bitcast_there_and_back(of, to):
     raw = np.random.default_rng(1).integers(0, 256, 4 * of.itemsize, np.uint8).view(of.numpy)
     there = hlo.BitcastConvert(Shape(to, (4,) if of.bits == to.bits else (4, of.bits // to.bits)))
@@ -100,7 +102,9 @@ def test_rejects(op, shape, label):
 @pytest.mark.parametrize(("to", "exponent", "mantissa"), [(np.float16, 5, 10), (ml_dtypes.bfloat16, 8, 7)])
 def test_reduce_precision_is_a_conversion_there_and_back(to, exponent, mantissa):
     bits = np.random.default_rng(2).integers(0, 2**32, 4000, np.uint32)
-    x = np.concatenate([bits.view(np.float32), np.array([0, -0.0, INF, -INF, NAN, 65519, 65520, 1 + 2**-11], np.float32)])
+    x = np.concatenate(
+        [bits.view(np.float32), np.array([0, -0.0, INF, -INF, NAN, 65519, 65520, 1 + 2**-11], np.float32)]
+    )
     found, wanted = reduce_precision(x, exponent, mantissa), x.astype(to).astype(np.float32)
     smallest = float(ml_dtypes.finfo(to).smallest_normal)
     normal = ~(np.abs(x) < smallest)

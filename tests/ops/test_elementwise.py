@@ -37,7 +37,12 @@ def same(found, wanted):
 @pytest.mark.parametrize(
     ("op", "x", "y", "wanted"),
     [
-        (hlo.Divide(), [7, -7, 7, -7, 5, INT_MIN, 0], [2, 2, -2, -2, 0, -1, 0], [3, -3, -3, 3, -1, INT_MIN, -1]),
+        (
+            hlo.Divide(),
+            [7, -7, 7, -7, 5, INT_MIN, 0],
+            [2, 2, -2, -2, 0, -1, 0],
+            [3, -3, -3, 3, -1, INT_MIN, -1],
+        ),
         (hlo.Remainder(), [7, -7, 7, -7, 5, INT_MIN, 0], [2, 2, -2, -2, 0, -1, 0], [1, -1, 1, -1, 5, 0, 0]),
         (hlo.ShiftLeft(), [1, 1, 1, -1], [31, 32, -1, 4], [INT_MIN, 0, 0, -16]),
         (hlo.ShiftRightLogical(), [-1, -1, -1, 8], [31, 32, -1, 2], [1, 0, 0, 2]),
@@ -94,7 +99,9 @@ def test_narrow_integers_agree_with_exact_arithmetic(name, low, high):
 
     for op, function in exact.items():
         found = op().evaluate(x, y).astype(int).ravel().tolist()
-        assert found == [function(int(a), int(b)) for a, b in zip(x.ravel(), y.ravel(), strict=True)], op.opcode
+        assert found == [function(int(a), int(b)) for a, b in zip(x.ravel(), y.ravel(), strict=True)], (
+            op.opcode
+        )
 
 
 def test_bits():
@@ -114,14 +121,20 @@ def test_minimum_maximum_and_clamp():
 
 def test_sign_and_rounding():
     same(run(hlo.Sign(), [-2, -0.0, 0.0, INF, NAN], of=np.float32), [-1, -0.0, 0.0, 1, NAN])
-    same(run(hlo.RoundNearestAfz(), [0.5, -0.5, 2.5, 0.49999997, -0.2, INF], of=np.float32), [1, -1, 3, 0, -0.0, INF])
+    same(
+        run(hlo.RoundNearestAfz(), [0.5, -0.5, 2.5, 0.49999997, -0.2, INF], of=np.float32),
+        [1, -1, 3, 0, -0.0, INF],
+    )
     same(run(hlo.RoundNearestEven(), [0.5, 1.5, 2.5, -0.5], of=np.float32), [0, 2, 2, -0.0])
     same(run(hlo.Ceil(), [-0.5, 0.5], of=np.float16), [-0.0, 1])
     same(run(hlo.Remainder(), [5.5, -5.5, 1, 1], [2, 2, 0, INF], of=np.float32), [1.5, -1.5, NAN, 1])
 
 
 def test_float_powers():
-    same(run(hlo.Power(), [0, -8, NAN, 1, -2, 0], [0, 1 / 3, 0, NAN, 3, -1], of=np.float64), [1, NAN, 1, 1, -8, INF])
+    same(
+        run(hlo.Power(), [0, -8, NAN, 1, -2, 0], [0, 1 / 3, 0, NAN, 3, -1], of=np.float64),
+        [1, NAN, 1, 1, -8, INF],
+    )
     same(run(hlo.Atan2(), [0.0, -0.0, 0.0], [-1, -1, 1], of=np.float64), [np.pi, -np.pi, 0])
 
 
@@ -192,7 +205,9 @@ def test_dynamic_dimensions_stay():
 
 def test_facts():
     for op in (hlo.Add, hlo.Multiply, hlo.And, hlo.Or, hlo.Xor):
-        for type_ in (S32, U8, PRED) if op in (hlo.And, hlo.Or, hlo.Xor) else (S32, F32, F64, BF16, S4, U4, S8):
+        for type_ in (
+            (S32, U8, PRED) if op in (hlo.And, hlo.Or, hlo.Xor) else (S32, F32, F64, BF16, S4, U4, S8)
+        ):
             x = np.array([0, 1], type_.numpy)
             identity = np.array([op.identity] * 2).astype(type_.numpy)
             assert np.array_equal(op().evaluate(x, identity), x), (op, type_)

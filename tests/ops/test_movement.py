@@ -39,7 +39,13 @@ def test_dynamic_slice_clamps():
     for start, wanted in ((-7, [0, 1, 2]), (1, [1, 2, 3]), (4, [2, 3, 4]), (2**31 - 1, [2, 3, 4])):
         assert op.evaluate(x, np.int32(start)).tolist() == wanted
     assert op.evaluate(x, np.uint32(2**32 - 1)).tolist() == [2, 3, 4]
-    assert hlo.DynamicUpdateSlice().evaluate(x, np.array([8, 9], np.int32), np.int32(9)).tolist() == [0, 1, 2, 8, 9]
+    assert hlo.DynamicUpdateSlice().evaluate(x, np.array([8, 9], np.int32), np.int32(9)).tolist() == [
+        0,
+        1,
+        2,
+        8,
+        9,
+    ]
     assert x.tolist() == [0, 1, 2, 3, 4]
 
 
@@ -58,7 +64,9 @@ def test_reshape_source_keeps_dimensions_that_stay():
 def test_gather_clamps_and_moves_offsets():
     operand = np.arange(20, dtype=np.int32).reshape(5, 4)
     rows = hlo.Gather((1,), (0,), (0,), index_vector_dim=1, slice_sizes=(1, 4))
-    assert rows.evaluate(operand, np.array([[4], [-3], [99]], np.int32)).tolist() == operand[[4, 0, 4]].tolist()
+    assert (
+        rows.evaluate(operand, np.array([[4], [-3], [99]], np.int32)).tolist() == operand[[4, 0, 4]].tolist()
+    )
     first = hlo.Gather((0,), (0,), (0,), index_vector_dim=1, slice_sizes=(1, 4))
     assert first.evaluate(operand, np.array([1, 2], np.int64)).tolist() == operand[[1, 2]].T.tolist()
     huge = np.array([[2**64 - 1]], np.uint64)
@@ -98,7 +106,11 @@ X = Shape(F32, (2, 3))
         (hlo.DynamicSlice((3, 3)), (X, Shape(S32), Shape(S32)), "dynamic_slice_c1"),
         (hlo.DynamicSlice((1, 1)), (X, Shape(S32)), "dynamic_slice_indices"),
         (hlo.DynamicSlice((1, 1)), (X, Shape(S32), Shape(U32)), "dynamic_slice_indices"),
-        (hlo.DynamicUpdateSlice(), (X, Shape(F32, (3, 3)), Shape(S32), Shape(S32)), "dynamic_update_slice_c1"),
+        (
+            hlo.DynamicUpdateSlice(),
+            (X, Shape(F32, (3, 3)), Shape(S32), Shape(S32)),
+            "dynamic_update_slice_c1",
+        ),
         (hlo.Pad(PaddingConfig((1,), (1,))), (X, Shape(F32)), "pad_c2"),
         (hlo.Pad(PaddingConfig((1, 1), (1, 1))), (X, Shape(F32, (1,))), "pad_c1"),
         (hlo.Pad(PaddingConfig((1, 1), (1, 1), (0, -1))), (X, Shape(F32)), "pad_c3"),
@@ -106,11 +118,31 @@ X = Shape(F32, (2, 3))
         (hlo.Concatenate((0,)), (X, Shape(F32, (2, 4))), "concatenate_c3"),
         (hlo.Concatenate((0,)), (), "concatenate_c1"),
         (hlo.Iota(X, 2), (), "iota_c1"),
-        (hlo.Gather((1,), (0,), (0,), index_vector_dim=1, slice_sizes=(3, 3)), (X, Shape(S32, (4, 1))), "gather_c1"),
-        (hlo.Gather((1,), (0,), (0,), index_vector_dim=1, slice_sizes=(2, 3)), (X, Shape(S32, (4, 1))), "gather_c3"),
-        (hlo.Gather((1,), (0,), (0,), index_vector_dim=1, slice_sizes=(1, 3)), (X, Shape(F32, (4, 1))), "gather_i1"),
-        (hlo.Gather((1,), (0,), (0, 1), index_vector_dim=1, slice_sizes=(1, 3)), (X, Shape(S32, (4, 1))), "gather_i3"),
-        (hlo.Gather((5,), (0,), (0,), index_vector_dim=1, slice_sizes=(1, 3)), (X, Shape(S32, (4, 1))), "gather_c5"),
+        (
+            hlo.Gather((1,), (0,), (0,), index_vector_dim=1, slice_sizes=(3, 3)),
+            (X, Shape(S32, (4, 1))),
+            "gather_c1",
+        ),
+        (
+            hlo.Gather((1,), (0,), (0,), index_vector_dim=1, slice_sizes=(2, 3)),
+            (X, Shape(S32, (4, 1))),
+            "gather_c3",
+        ),
+        (
+            hlo.Gather((1,), (0,), (0,), index_vector_dim=1, slice_sizes=(1, 3)),
+            (X, Shape(F32, (4, 1))),
+            "gather_i1",
+        ),
+        (
+            hlo.Gather((1,), (0,), (0, 1), index_vector_dim=1, slice_sizes=(1, 3)),
+            (X, Shape(S32, (4, 1))),
+            "gather_i3",
+        ),
+        (
+            hlo.Gather((5,), (0,), (0,), index_vector_dim=1, slice_sizes=(1, 3)),
+            (X, Shape(S32, (4, 1))),
+            "gather_c5",
+        ),
     ],
 )
 def test_rejects(op, shapes, label):
@@ -127,7 +159,12 @@ def test_dynamic_dimensions_propagate():
 
 def test_dot_shapes_and_rejections():
     lhs, rhs = Shape(F32, (5, 2, 3)), Shape(F32, (3, 5, 4))
-    numbers = {"lhs_batch_dims": (0,), "lhs_contracting_dims": (2,), "rhs_batch_dims": (1,), "rhs_contracting_dims": (0,)}
+    numbers = {
+        "lhs_batch_dims": (0,),
+        "lhs_contracting_dims": (2,),
+        "rhs_batch_dims": (1,),
+        "rhs_contracting_dims": (0,),
+    }
     assert hlo.Dot.of(lhs, rhs, **numbers).shape is Shape(F32, (5, 2, 4))
     for change, label in (
         ({"lhs_contracting_dims": (1,)}, "dot_c3"),

@@ -1,4 +1,6 @@
-"""Bit operations on integer arrays, as HLO defines them: shifts past the width, bits of types narrower than a byte."""
+"""Bit operations on integer arrays, as HLO defines them: shifts past the width, bits of types narrower than a
+byte.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ def signed(x: Array) -> Array:
     """The bits as signed numbers of at least a byte, the top bit repeated above."""
     if width(x) < 8:
         top = 1 << (width(x) - 1)
-        return ((unsigned(x).astype(np.int8) ^ np.int8(top)) - np.int8(top)).astype(np.int8) if top < 128 else x
+        return (
+            ((unsigned(x).astype(np.int8) ^ np.int8(top)) - np.int8(top)).astype(np.int8) if top < 128 else x
+        )
     return x.view(_SIGNED[x.dtype]) if x.dtype.kind == "u" else x
 
 

@@ -13,7 +13,9 @@ Array = np.ndarray
 
 
 def convert(x: Array, to: DType) -> Array:
-    """The same numbers as `to`: float to integer truncates and saturates (NaN gives 0), integers wrap, pred is `!= 0`."""
+    """The same numbers as `to`: float to integer truncates and saturates (NaN gives 0), integers wrap, pred
+    is `!= 0`.
+    """
     of = from_numpy(x.dtype)
     if of is to:
         return x
@@ -102,14 +104,18 @@ def reduce_precision(x: Array, exponent_bits: int, mantissa_bits: int) -> Array:
     if exponent_bits < exponent:
         bias, reach = (1 << (exponent - 1)) - 1, (1 << (exponent_bits - 1)) - 1
         found = (result & exponent_mask) >> kind.type(mantissa)
-        result = np.where(found > bias + reach, sign | exponent_mask, np.where(found <= bias - reach, sign, result))
+        result = np.where(
+            found > bias + reach, sign | exponent_mask, np.where(found <= bias - reach, sign, result)
+        )
     nan = np.isnan(widened(x))
     result = np.where(nan, bits if mantissa_bits > 0 else sign | exponent_mask, result).astype(kind)
     return result.view(x.dtype).reshape(x.shape)
 
 
 def stochastic_convert(x: Array, random: Array, to: DType) -> Array:
-    """Rounds away from zero where the fraction cut off, as a fixed-point number, is larger than the random bits."""
+    """Rounds away from zero where the fraction cut off, as a fixed-point number, is larger than the random
+    bits.
+    """
     if not to.is_integer:
         raise UnsupportedError(f"stochastic-convert to {to} is not implemented; integer types are")
     values = x.astype(np.float64)

@@ -8,18 +8,18 @@ import numpy as np
 
 from axla.core.dtypes import BF16, F16, F32, S8, S32, DType
 from axla.core.shape import AnyShape, Shape
-from axla.ir.attributes import Precision, Sparsity, Word
-from axla.ir.op import Op, attr, op, reject
 from axla.hlo.family import arrays, show
 from axla.hlo.numeric import widened
+from axla.ir.attributes import Precision, Sparsity, Word
+from axla.ir.op import Op, attr, op, reject
 
 
 @op("dot", operands="lhs rhs *metadata")
 class Dot(Op):
     """result[batch, i, j] = sum over k of lhs[batch, i, k] * rhs[batch, j, k].
 
-    i and j are the dimensions of lhs and rhs that neither contract nor batch. The sum is exact in f32 or better for
-    narrow floats, and rounded once.
+    i and j are the dimensions of lhs and rhs that neither contract nor batch. The sum is exact in f32 or
+    better for narrow floats, and rounded once.
     """
 
     shape: Shape
@@ -37,8 +37,14 @@ class Dot(Op):
         left, right, *_ = arrays(self, lhs, rhs, *metadata)
         check_dimension_numbers(self, left, right, self.sparsity)
         result = contracted(self, left, right, self.shape.dtype)
-        if left.dtype.is_complex is not right.dtype.is_complex or left.dtype.is_complex is not self.shape.dtype.is_complex:
-            reject("dot_c9", f"dot: complex and other element types cannot be mixed: {show((left, right, self.shape))}")
+        if (
+            left.dtype.is_complex is not right.dtype.is_complex
+            or left.dtype.is_complex is not self.shape.dtype.is_complex
+        ):
+            reject(
+                "dot_c9",
+                f"dot: complex and other element types cannot be mixed: {show((left, right, self.shape))}",
+            )
         return result
 
     @classmethod
@@ -46,7 +52,9 @@ class Dot(Op):
         """The dot of these operands, its result shape computed; `dtype` is the element type of the result."""
         draft = cls(lhs, **numbers)  # type: ignore[arg-type]
         check_dimension_numbers(draft, lhs, rhs, ())
-        return cls(contracted(draft, lhs, rhs, dtype or max(lhs.dtype, rhs.dtype, key=lambda d: d.bits)), **numbers)  # type: ignore[arg-type]
+        return cls(
+            contracted(draft, lhs, rhs, dtype or max(lhs.dtype, rhs.dtype, key=lambda d: d.bits)), **numbers
+        )  # type: ignore[arg-type]
 
     def evaluate(self, lhs: np.ndarray, rhs: np.ndarray, *metadata: np.ndarray) -> np.ndarray:
         if self.sparsity:
@@ -54,7 +62,11 @@ class Dot(Op):
 
             raise UnsupportedError("dot with sparsity is not implemented by the interpreter")
         return contract(
-            lhs, rhs, (self.lhs_batch_dims, self.lhs_contracting_dims), (self.rhs_batch_dims, self.rhs_contracting_dims), self.shape.dtype
+            lhs,
+            rhs,
+            (self.lhs_batch_dims, self.lhs_contracting_dims),
+            (self.rhs_batch_dims, self.rhs_contracting_dims),
+            self.shape.dtype,
         )
 
     @classmethod
@@ -63,7 +75,12 @@ class Dot(Op):
             return (cls.of(lhs, rhs, dtype, **numbers), (lhs, rhs))
 
         plain = {"lhs_contracting_dims": (1,), "rhs_contracting_dims": (0,)}
-        batch = {"lhs_batch_dims": (0,), "lhs_contracting_dims": (2,), "rhs_batch_dims": (1,), "rhs_contracting_dims": (0,)}
+        batch = {
+            "lhs_batch_dims": (0,),
+            "lhs_contracting_dims": (2,),
+            "rhs_batch_dims": (1,),
+            "rhs_contracting_dims": (0,),
+        }
         return [
             made(Shape(F32, (2, 3)), Shape(F32, (3, 4)), **plain),
             made(Shape(F16, (2, 3)), Shape(F16, (3, 4)), **plain),
@@ -91,7 +108,11 @@ def check_dimension_numbers(self: Dot, lhs: Shape, rhs: Shape, sparsity: tuple[S
         ("contracting", self.lhs_contracting_dims, self.rhs_contracting_dims),
     ):
         if len(left) != len(right):
-            reject(f"{name}_c2", f"{self.opcode}: {len(left)} {what} dimensions of lhs, {len(right)} of rhs; there must be as many")
+            reject(
+                f"{name}_c2",
+                f"{self.opcode}: {len(left)} {what} dimensions of lhs, {len(right)} of rhs; there "
+                "must be as many",
+            )
         for a, b in zip(left, right, strict=True):
             if _stored(lhs, "L", a, sparsity) != _stored(rhs, "R", b, sparsity):
                 found = f"{what} dimension {a} of {show(lhs)} and {b} of {show(rhs)}"
@@ -109,11 +130,20 @@ def _stored(shape: Shape, side: str, dimension: int, sparsity: tuple[Sparsity, .
 def contracted(self: Dot, lhs: Shape, rhs: Shape, dtype: DType) -> Shape:
     """batch dimensions, free dimensions of lhs, free dimensions of rhs."""
     left = [d for d in range(lhs.rank) if d not in self.lhs_batch_dims and d not in self.lhs_contracting_dims]
-    right = [d for d in range(rhs.rank) if d not in self.rhs_batch_dims and d not in self.rhs_contracting_dims]
-    dims = [*(lhs.dims[d] for d in self.lhs_batch_dims), *(lhs.dims[d] for d in left), *(rhs.dims[d] for d in right)]
+    right = [
+        d for d in range(rhs.rank) if d not in self.rhs_batch_dims and d not in self.rhs_contracting_dims
+    ]
+    dims = [
+        *(lhs.dims[d] for d in self.lhs_batch_dims),
+        *(lhs.dims[d] for d in left),
+        *(rhs.dims[d] for d in right),
+    ]
     if not (lhs.is_dynamic or rhs.is_dynamic):
         return Shape(dtype, dims)
-    batch = [lhs.dynamic[a] or rhs.dynamic[b] for a, b in zip(self.lhs_batch_dims, self.rhs_batch_dims, strict=True)]
+    batch = [
+        lhs.dynamic[a] or rhs.dynamic[b]
+        for a, b in zip(self.lhs_batch_dims, self.rhs_batch_dims, strict=True)
+    ]
     return Shape(dtype, dims, [*batch, *(lhs.dynamic[d] for d in left), *(rhs.dynamic[d] for d in right)])
 
 
@@ -126,7 +156,9 @@ def accumulator(dtype: DType) -> np.dtype:
     return dtype.numpy
 
 
-def contract(lhs: np.ndarray, rhs: np.ndarray, left_numbers: tuple, right_numbers: tuple, dtype: DType) -> np.ndarray:
+def contract(
+    lhs: np.ndarray, rhs: np.ndarray, left_numbers: tuple, right_numbers: tuple, dtype: DType
+) -> np.ndarray:
     """The dot of two arrays; `*_numbers` are (batch dimensions, contracting dimensions)."""
     wide = accumulator(dtype)
     (left_batch, left_sum), (right_batch, right_sum) = left_numbers, right_numbers
@@ -136,7 +168,9 @@ def contract(lhs: np.ndarray, rhs: np.ndarray, left_numbers: tuple, right_number
     rows, columns = [lhs.shape[d] for d in left_free], [rhs.shape[d] for d in right_free]
     depth = math.prod(lhs.shape[d] for d in left_sum)
     a = lhs.transpose([*left_batch, *left_free, *left_sum]).reshape(math.prod(batch), math.prod(rows), depth)
-    b = rhs.transpose([*right_batch, *right_sum, *right_free]).reshape(math.prod(batch), depth, math.prod(columns))
+    b = rhs.transpose([*right_batch, *right_sum, *right_free]).reshape(
+        math.prod(batch), depth, math.prod(columns)
+    )
     product = np.matmul(widened(a).astype(wide), widened(b).astype(wide))
     if dtype.is_pred:
         product = product != 0

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from axla.core.dtypes import F32, PRED, S32
 from axla.core.shape import TOKEN, AnyShape, Shape, TupleShape
+from axla.hlo.family import show
+from axla.hlo.signature import accepts, returns, sample_reducer
 from axla.ir.attributes import (
-    ApiVersion, ConvDims, CustomCallSchedule, FusionKind, OutputAlias, PaddingType, Precision, RawText, Window,
+    ApiVersion,
+    ConvDims,
+    CustomCallSchedule,
+    FusionKind,
+    OutputAlias,
+    PaddingType,
+    Precision,
+    RawText,
+    Window,
 )  # fmt: skip
 from axla.ir.graph import Computation, Module
 from axla.ir.op import OPS, Op, attr, op, reject
 from axla.ir.structure import Constant, Parameter
-from axla.hlo.family import show
-from axla.hlo.signature import accepts, returns, sample_reducer
 
 
 @op("while", operands="init")
@@ -42,7 +50,9 @@ class While(Op):
 
 @op("conditional", operands="branch_index *branch_operands")
 class Conditional(Op):
-    """One of the branches, applied to its operand: by a pred (true, false), or by an s32 (the last one if out of range)."""
+    """One of the branches, applied to its operand: by a pred (true, false), or by an s32 (the last one if out
+    of range).
+    """
 
     true_computation: Computation | None = None
     false_computation: Computation | None = None
@@ -59,11 +69,21 @@ class Conditional(Op):
         branches = self.branches
         by_pred = index.logical is Shape(PRED)
         if not by_pred and index.logical is not Shape(S32):
-            reject("conditional_c1", f"conditional: the branch index must be pred[] or s32[], found {show(index)}")
+            reject(
+                "conditional_c1",
+                f"conditional: the branch index must be pred[] or s32[], found {show(index)}",
+            )
         if not branches or (by_pred and len(branches) != 2):
-            reject("conditional_c2", f"conditional: {'two' if by_pred else 'one or more'} branches are wanted, found {len(branches)}")
+            reject(
+                "conditional_c2",
+                f"conditional: {'two' if by_pred else 'one or more'} branches are wanted, found "
+                f"{len(branches)}",
+            )
         if len(operands) != len(branches):
-            reject("conditional_c3", f"conditional: {len(branches)} branches take as many operands, found {len(operands)}")
+            reject(
+                "conditional_c3",
+                f"conditional: {len(branches)} branches take as many operands, found {len(operands)}",
+            )
         for number, (branch, operand) in enumerate(zip(branches, operands, strict=True)):
             found = accepts(self, branch, [operand], f"branch {number}")
             returns(self, found, branches[0].root.shape, f"branch {number}")
@@ -73,7 +93,10 @@ class Conditional(Op):
     def samples(cls):
         double, half = _sample_unary("negate"), _sample_unary("abs")
         value = Shape(F32)
-        return [(cls(double, half), (Shape(PRED), value, value)), (cls(None, None, (double, half)), (Shape(S32), value, value))]
+        return [
+            (cls(double, half), (Shape(PRED), value, value)),
+            (cls(None, None, (double, half)), (Shape(S32), value, value)),
+        ]
 
 
 @op("call", operands="*operands")
@@ -136,7 +159,10 @@ class CustomCall(Op):
     def infer(self, *operands: AnyShape) -> AnyShape:
         wanted = self.operand_layout_constraints
         if wanted is not None and len(wanted) != len(operands):
-            reject("custom_call_c1", f"custom-call: {len(wanted)} operand_layout_constraints for {len(operands)} operands")
+            reject(
+                "custom_call_c1",
+                f"custom-call: {len(wanted)} operand_layout_constraints for {len(operands)} operands",
+            )
         return self.shape
 
     @classmethod
@@ -182,7 +208,10 @@ class AddDependency(Op):
 
     def infer(self, operand: AnyShape, token: AnyShape) -> AnyShape:
         if not token.is_token:
-            reject("add_dependency_c1", f"add-dependency: the second operand must be a token, found {show(token)}")
+            reject(
+                "add_dependency_c1",
+                f"add-dependency: the second operand must be a token, found {show(token)}",
+            )
         return operand.logical
 
     def evaluate(self, operand, token):
@@ -196,7 +225,9 @@ class AddDependency(Op):
 def _sample_unary(opcode: str) -> Computation:
     module = Module("samples")
     computation = module.add_computation(opcode, entry=True)
-    computation.set_root(computation.add(OPS[opcode](), (computation.add(Parameter(Shape(F32), 0), name="x"),)))
+    computation.set_root(
+        computation.add(OPS[opcode](), (computation.add(Parameter(Shape(F32), 0), name="x"),))
+    )
     return computation
 
 

@@ -1,4 +1,5 @@
-"""Ops that change the element type: convert, bitcast-convert, bitcast, reduce-precision, stochastic-convert."""
+"""Ops that change the element type: convert, bitcast-convert, bitcast, reduce-precision, stochastic-convert.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +7,17 @@ import numpy as np
 
 from axla.core.dtypes import BF16, C64, F16, F32, F64, PRED, S4, S8, S32, S64, U8, U16, U32
 from axla.core.shape import AnyShape, Shape
-from axla.ir.op import Op, op, reject
 from axla.hlo import casting
 from axla.hlo.family import Elementwise, arrays, show
+from axla.ir.op import Op, op, reject
 
 
 @op("convert", operands="operand")
 class Convert(Elementwise):
     """The same number in another element type.
 
-    Floats to integers truncate, saturate, and take NaN to 0; integers to integers wrap; to pred: whether not 0.
+    Floats to integers truncate, saturate, and take NaN to 0; integers to integers wrap; to pred: whether not
+    0.
     """
 
     shape: Shape
@@ -23,9 +25,14 @@ class Convert(Elementwise):
     def infer(self, operand: AnyShape) -> Shape:
         (source,) = arrays(self, operand)
         if source.dims != self.shape.dims:
-            reject("convert_c1", f"convert: {show(source)} cannot become {show(self.shape)}: dimensions differ")
+            reject(
+                "convert_c1", f"convert: {show(source)} cannot become {show(self.shape)}: dimensions differ"
+            )
         if source.dtype.is_complex and not self.shape.dtype.is_complex:
-            reject("convert_c2", f"convert: complex {show(source)} cannot become {show(self.shape)}; take real or imag first")
+            reject(
+                "convert_c2",
+                f"convert: complex {show(source)} cannot become {show(self.shape)}; take real or imag first",
+            )
         return self.shape
 
     def evaluate(self, operand: np.ndarray) -> np.ndarray:
@@ -33,13 +40,25 @@ class Convert(Elementwise):
 
     @classmethod
     def samples(cls):
-        pairs = [(F32, S32), (S32, F32), (F32, BF16), (F64, F16), (F32, PRED), (PRED, F32), (F32, U8), (S32, S8), (F32, C64), (S4, S64)]
+        pairs = [
+            (F32, S32),
+            (S32, F32),
+            (F32, BF16),
+            (F64, F16),
+            (F32, PRED),
+            (PRED, F32),
+            (F32, U8),
+            (S32, S8),
+            (F32, C64),
+            (S4, S64),
+        ]
         return [(cls(Shape(to, (3, 4))), (Shape(of, (3, 4)),)) for of, to in pairs]
 
 
 @op("bitcast-convert", operands="operand")
 class BitcastConvert(Op):
-    """The same bits as another element type; between widths the last dimension holds the parts, lowest first."""
+    """The same bits as another element type; between widths the last dimension holds the parts, lowest first.
+    """
 
     shape: Shape
 
@@ -47,7 +66,10 @@ class BitcastConvert(Op):
         (source,) = arrays(self, operand)
         result = self.shape
         if source.dtype.is_complex is not result.dtype.is_complex:
-            reject("bitcast_convert_c1", f"bitcast-convert: {show(source)} cannot become {show(result)}: only one is complex")
+            reject(
+                "bitcast_convert_c1",
+                f"bitcast-convert: {show(source)} cannot become {show(result)}: only one is complex",
+            )
         of, to = source.dtype.bits, result.dtype.bits
         wanted: tuple[int, ...] | None = source.dims
         if of > to:
@@ -55,7 +77,10 @@ class BitcastConvert(Op):
         elif of < to:
             wanted = source.dims[:-1] if source.rank and source.dims[-1] * of == to else None
         if result.dims != wanted:
-            reject("bitcast_convert_c2", f"bitcast-convert: {show(source)} of {of} bits cannot become {show(result)} of {to} bits")
+            reject(
+                "bitcast_convert_c2",
+                f"bitcast-convert: {show(source)} of {of} bits cannot become {show(result)} of {to} bits",
+            )
         return result
 
     def evaluate(self, operand: np.ndarray) -> np.ndarray:
@@ -63,8 +88,15 @@ class BitcastConvert(Op):
 
     @classmethod
     def samples(cls):
-        cases = [(F32, (3,), S32, (3,)), (F32, (2,), U16, (2, 2)), (U8, (3, 4), F32, (3,)), (BF16, (), U16, ()), (S8, (3,), S4, (3, 2)),
-                 (S4, (3, 2), U8, (3,)), (F64, (2,), U32, (2, 2))]  # fmt: skip
+        cases = [
+            (F32, (3,), S32, (3,)),
+            (F32, (2,), U16, (2, 2)),
+            (U8, (3, 4), F32, (3,)),
+            (BF16, (), U16, ()),
+            (S8, (3,), S4, (3, 2)),
+            (S4, (3, 2), U8, (3,)),
+            (F64, (2,), U32, (2, 2)),
+        ]
         return [(cls(Shape(to, to_dims)), (Shape(of, of_dims),)) for of, of_dims, to, to_dims in cases]
 
 
@@ -88,7 +120,10 @@ class Bitcast(Op):
 
     @classmethod
     def samples(cls):
-        return [(cls(Shape(F32, (6,))), (Shape(F32, (2, 3)),)), (cls(Shape(S32, (4,))), (Shape(F32, (2, 2)),))]
+        return [
+            (cls(Shape(F32, (6,))), (Shape(F32, (2, 3)),)),
+            (cls(Shape(S32, (4,))), (Shape(F32, (2, 2)),)),
+        ]
 
 
 @op("reduce-precision", operands="operand")
@@ -104,7 +139,9 @@ class ReducePrecision(Elementwise):
             reject("reduce_precision_c1", f"reduce-precision: floating-point is wanted, found {show(source)}")
         if self.exponent_bits < 1 or self.mantissa_bits < 0:
             found = f"exponent_bits={self.exponent_bits}, mantissa_bits={self.mantissa_bits}"
-            reject("reduce_precision_c2", f"reduce-precision: at least 1 and 0 bits are wanted, found {found}")
+            reject(
+                "reduce_precision_c2", f"reduce-precision: at least 1 and 0 bits are wanted, found {found}"
+            )
         return source.logical
 
     def evaluate(self, operand: np.ndarray) -> np.ndarray:
@@ -112,23 +149,39 @@ class ReducePrecision(Elementwise):
 
     @classmethod
     def samples(cls):
-        return [(cls(8, 7), (Shape(F32, (3, 4)),)), (cls(5, 10), (Shape(F32, (7,)),)), (cls(4, 3), (Shape(BF16, (5,)),)), (cls(8, 23), (Shape(F64),))]
+        return [
+            (cls(8, 7), (Shape(F32, (3, 4)),)),
+            (cls(5, 10), (Shape(F32, (7,)),)),
+            (cls(4, 3), (Shape(BF16, (5,)),)),
+            (cls(8, 23), (Shape(F64),)),
+        ]
 
 
 @op("stochastic-convert", operands="operand random")
 class StochasticConvert(Elementwise):
-    """Converts a float, rounding up with the probability of the part cut off; `random` has as many bits as the operand."""
+    """Converts a float, rounding up with the probability of the part cut off; `random` has as many bits as
+    the operand.
+    """
 
     shape: Shape
 
     def infer(self, operand: AnyShape, random: AnyShape) -> Shape:
         source, bits = arrays(self, operand, random)
         if not source.dtype.is_float:
-            reject("stochastic_convert_c1", f"stochastic-convert: floating-point is wanted, found {show(source)}")
+            reject(
+                "stochastic_convert_c1", f"stochastic-convert: floating-point is wanted, found {show(source)}"
+            )
         if not bits.dtype.is_unsigned or bits.dtype.bits != source.dtype.bits:
-            reject("stochastic_convert_c2", f"stochastic-convert: unsigned random bits as wide as {show(source)} are wanted, found {show(bits)}")
+            reject(
+                "stochastic_convert_c2",
+                f"stochastic-convert: unsigned random bits as wide as {show(source)} are wanted, "
+                f"found {show(bits)}",
+            )
         if not source.dims == bits.dims == self.shape.dims:
-            reject("stochastic_convert_c3", f"stochastic-convert: dimensions must be the same, found {show((source, bits, self.shape))}")
+            reject(
+                "stochastic_convert_c3",
+                f"stochastic-convert: dimensions must be the same, found {show((source, bits, self.shape))}",
+            )
         return self.shape
 
     def evaluate(self, operand: np.ndarray, random: np.ndarray) -> np.ndarray:
@@ -136,4 +189,7 @@ class StochasticConvert(Elementwise):
 
     @classmethod
     def samples(cls):
-        return [(cls(Shape(S8, (3, 4))), (Shape(F32, (3, 4)), Shape(U32, (3, 4)))), (cls(Shape(S32, (4,))), (Shape(F16, (4,)), Shape(U16, (4,))))]
+        return [
+            (cls(Shape(S8, (3, 4))), (Shape(F32, (3, 4)), Shape(U32, (3, 4)))),
+            (cls(Shape(S32, (4,))), (Shape(F16, (4,)), Shape(U16, (4,)))),
+        ]

@@ -6,14 +6,30 @@ import numpy as np
 
 from axla.core.dtypes import F32, F64, PRED, S32, DType
 from axla.core.shape import AnyShape, Shape
-from axla.ir.attributes import CompareType, Direction
-from axla.ir.op import op, reject
 from axla.hlo import bits, complex, numeric
 from axla.hlo.family import (
-    ANY, ARITHMETIC, COMPLEX_OF, FLOAT, INEXACT, INTEGER, LOGICAL, PARTS, REAL, REAL_ARITHMETIC, SIGNED,
-    Elementwise, arrays, binary, same_dims, same_dtype, show, unary,
+    ANY,
+    ARITHMETIC,
+    COMPLEX_OF,
+    FLOAT,
+    INEXACT,
+    INTEGER,
+    LOGICAL,
+    PARTS,
+    REAL,
+    REAL_ARITHMETIC,
+    SIGNED,
+    Elementwise,
+    arrays,
+    binary,
+    same_dims,
+    same_dtype,
+    show,
+    unary,
 )  # fmt: skip
 from axla.hlo.numeric import rounded
+from axla.ir.attributes import CompareType, Direction
+from axla.ir.op import op, reject
 
 
 def _real_of(dtype: DType) -> DType:
@@ -28,15 +44,25 @@ def _pred_of(dtype: DType) -> DType:
 
 Abs = unary("abs", numeric.absolute, SIGNED, "|x|; of a complex number its magnitude.", result=_real_of)
 Negate = unary("negate", numeric.negate, ARITHMETIC, "-x; integers wrap.")
-Sign = unary("sign", numeric.sign, SIGNED, "-1, 0 or 1 (x itself for zeros and NaN); of a complex number x / |x|.")
+Sign = unary(
+    "sign", numeric.sign, SIGNED, "-1, 0 or 1 (x itself for zeros and NaN); of a complex number x / |x|."
+)
 Ceil = unary("ceil", rounded(np.ceil), FLOAT, "The smallest whole number >= x.")
 Floor = unary("floor", rounded(np.floor), FLOAT, "The largest whole number <= x.")
-RoundNearestAfz = unary("round-nearest-afz", numeric.round_away, FLOAT, "The nearest whole number, halves away from zero.")
-RoundNearestEven = unary("round-nearest-even", rounded(np.rint), FLOAT, "The nearest whole number, halves to even.")
-IsFinite = unary("is-finite", numeric.is_finite, FLOAT, "Whether x is neither infinite nor NaN.", result=_pred_of)
+RoundNearestAfz = unary(
+    "round-nearest-afz", numeric.round_away, FLOAT, "The nearest whole number, halves away from zero."
+)
+RoundNearestEven = unary(
+    "round-nearest-even", rounded(np.rint), FLOAT, "The nearest whole number, halves to even."
+)
+IsFinite = unary(
+    "is-finite", numeric.is_finite, FLOAT, "Whether x is neither infinite nor NaN.", result=_pred_of
+)
 Not = unary("not", rounded(np.invert), LOGICAL, "Every bit inverted; of pred the logical not.")
 Popcnt = unary("popcnt", bits.population_count, INTEGER, "The number of one bits.")
-CountLeadingZeros = unary("count-leading-zeros", bits.count_leading_zeros, INTEGER, "Zero bits above the highest one bit.")
+CountLeadingZeros = unary(
+    "count-leading-zeros", bits.count_leading_zeros, INTEGER, "Zero bits above the highest one bit."
+)
 Real = unary("real", numeric.real, INEXACT, "The real part.", result=_real_of)
 Imag = unary("imag", numeric.imag, INEXACT, "The imaginary part; 0 for a real number.", result=_real_of)
 
@@ -44,7 +70,9 @@ Sqrt = unary("sqrt", numeric.sqrt, INEXACT, "The square root.", expensive=True)
 Rsqrt = unary("rsqrt", numeric.reciprocal_sqrt, INEXACT, "1 / sqrt(x).", expensive=True)
 Cbrt = unary("cbrt", rounded(np.cbrt), FLOAT, "The real cube root.", expensive=True)
 Exponential = unary("exponential", rounded(np.exp), INEXACT, "e^x.", expensive=True)
-ExponentialMinusOne = unary("exponential-minus-one", numeric.expm1, INEXACT, "e^x - 1, exact near 0.", expensive=True)
+ExponentialMinusOne = unary(
+    "exponential-minus-one", numeric.expm1, INEXACT, "e^x - 1, exact near 0.", expensive=True
+)
 Log = unary("log", numeric.log, INEXACT, "The natural logarithm.", expensive=True)
 LogPlusOne = unary("log-plus-one", numeric.log1p, INEXACT, "log(1 + x), exact near 0.", expensive=True)
 Logistic = unary("logistic", numeric.logistic, INEXACT, "1 / (1 + e^-x).", expensive=True)
@@ -52,7 +80,13 @@ Tanh = unary("tanh", rounded(np.tanh), INEXACT, "The hyperbolic tangent.", expen
 Sine = unary("sine", rounded(np.sin), INEXACT, "sin(x), x in radians.", expensive=True)
 Cosine = unary("cosine", rounded(np.cos), INEXACT, "cos(x), x in radians.", expensive=True)
 Tan = unary("tan", rounded(np.tan), INEXACT, "tan(x), x in radians.", expensive=True)
-Erf = unary("erf", numeric.erf, FLOAT, "The error function, 2/sqrt(pi) times the integral of e^-t^2 from 0 to x.", expensive=True)
+Erf = unary(
+    "erf",
+    numeric.erf,
+    FLOAT,
+    "The error function, 2/sqrt(pi) times the integral of e^-t^2 from 0 to x.",
+    expensive=True,
+)
 Acos = unary("acos", rounded(np.arccos), INEXACT, "The inverse cosine.", expensive=True)
 Acosh = unary("acosh", rounded(np.arccosh), INEXACT, "The inverse hyperbolic cosine.", expensive=True)
 Asin = unary("asin", rounded(np.arcsin), INEXACT, "The inverse sine.", expensive=True)
@@ -68,23 +102,62 @@ Add = binary("add", rounded(np.add), ANY, "x + y; integers wrap; of pred the log
 Subtract = binary("subtract", rounded(np.subtract), ARITHMETIC, "x - y; integers wrap.")
 Multiply = binary("multiply", rounded(np.multiply), ANY, "x * y; integers wrap; of pred the logical and.",
                   commutative=True, associative=True, identity=1)  # fmt: skip
-Divide = binary("divide", numeric.divide, ARITHMETIC, "x / y; integers truncate; by zero an integer gives all ones.", expensive=True)
-Remainder = binary("remainder", numeric.remainder, REAL_ARITHMETIC, "x - y * trunc(x / y); of an integer by zero x.", expensive=True)
-Maximum = binary("maximum", numeric.maximum, REAL, "The larger; NaN if either is.", commutative=True, associative=True)
-Minimum = binary("minimum", numeric.minimum, REAL, "The smaller; NaN if either is.", commutative=True, associative=True)
+Divide = binary(
+    "divide",
+    numeric.divide,
+    ARITHMETIC,
+    "x / y; integers truncate; by zero an integer gives all ones.",
+    expensive=True,
+)
+Remainder = binary(
+    "remainder",
+    numeric.remainder,
+    REAL_ARITHMETIC,
+    "x - y * trunc(x / y); of an integer by zero x.",
+    expensive=True,
+)
+Maximum = binary(
+    "maximum", numeric.maximum, REAL, "The larger; NaN if either is.", commutative=True, associative=True
+)
+Minimum = binary(
+    "minimum", numeric.minimum, REAL, "The smaller; NaN if either is.", commutative=True, associative=True
+)
 Power = binary("power", numeric.power, ARITHMETIC, "x to the power of y.", expensive=True)
-Atan2 = binary("atan2", numeric.arctan2, INEXACT, "The angle of the point (y, x): atan2(y, x).", expensive=True)
-And = binary("and", rounded(np.bitwise_and), LOGICAL, "Bitwise and.", commutative=True, associative=True, identity=-1)
-Or = binary("or", rounded(np.bitwise_or), LOGICAL, "Bitwise or.", commutative=True, associative=True, identity=0)
-Xor = binary("xor", rounded(np.bitwise_xor), LOGICAL, "Bitwise exclusive or.", commutative=True, associative=True, identity=0)
+Atan2 = binary(
+    "atan2", numeric.arctan2, INEXACT, "The angle of the point (y, x): atan2(y, x).", expensive=True
+)
+And = binary(
+    "and", rounded(np.bitwise_and), LOGICAL, "Bitwise and.", commutative=True, associative=True, identity=-1
+)
+Or = binary(
+    "or", rounded(np.bitwise_or), LOGICAL, "Bitwise or.", commutative=True, associative=True, identity=0
+)
+Xor = binary(
+    "xor",
+    rounded(np.bitwise_xor),
+    LOGICAL,
+    "Bitwise exclusive or.",
+    commutative=True,
+    associative=True,
+    identity=0,
+)
 ShiftLeft = binary("shift-left", bits.shift_left, INTEGER, "x * 2^y, wrapping; 0 for y past the width.")
 ShiftRightLogical = binary(
-    "shift-right-logical", bits.shift_right_logical, INTEGER, "Shifts right, filling with zeros; 0 for y past the width."
+    "shift-right-logical",
+    bits.shift_right_logical,
+    INTEGER,
+    "Shifts right, filling with zeros; 0 for y past the width.",
 )
 ShiftRightArithmetic = binary(
     "shift-right-arithmetic", bits.shift_right_arithmetic, INTEGER, "Shifts right, filling with the top bit."
 )
-Mulhi = binary("mulhi", bits.multiply_high, INTEGER, "The upper half of the product of twice the width.", commutative=True)
+Mulhi = binary(
+    "mulhi",
+    bits.multiply_high,
+    INTEGER,
+    "The upper half of the product of twice the width.",
+    commutative=True,
+)
 Complex = binary("complex", complex.joined, PARTS, "x + iy.", result=COMPLEX_OF.__getitem__)
 
 # Irregular ones
@@ -94,7 +167,8 @@ Complex = binary("complex", complex.joined, PARTS, "x + iy.", result=COMPLEX_OF.
 class Compare(Elementwise):
     """pred: whether `lhs` stands in relation `direction` to `rhs`.
 
-    Comparisons with NaN are false, except NE. With type TOTALORDER: -NaN < -inf < ... < -0 < +0 < ... < inf < NaN.
+    Comparisons with NaN are false, except NE. With type TOTALORDER: -NaN < -inf < ... < -0 < +0 < ... < inf <
+    NaN.
     """
 
     direction: Direction
@@ -104,7 +178,10 @@ class Compare(Elementwise):
         shapes = arrays(self, lhs, rhs)
         dtype = same_dtype(self, shapes)
         if dtype.is_complex and self.direction not in (Direction.EQ, Direction.NE):
-            reject("compare_c1", f"compare: complex numbers have no order, found direction={self.direction} of {show(shapes)}")
+            reject(
+                "compare_c1",
+                f"compare: complex numbers have no order, found direction={self.direction} of {show(shapes)}",
+            )
         if self.type is not None and not _accepts_type(self.type, dtype):
             reject("compare_c2", f"compare: type={self.type} does not fit operands {show(shapes)}")
         return same_dims(self, shapes, PRED)
@@ -151,7 +228,10 @@ class Select(Elementwise):
             reject("select_c1", f"select: the first operand must be pred, found {show(chooser)}")
         result = same_dims(self, (first, second), same_dtype(self, (first, second)))
         if chooser.dims and chooser.dims != result.dims:
-            reject("select_c2", f"select: {show(chooser)} must be a scalar or have the dimensions of {show(result)}")
+            reject(
+                "select_c2",
+                f"select: {show(chooser)} must be a scalar or have the dimensions of {show(result)}",
+            )
         return result
 
     def evaluate(self, pred: np.ndarray, on_true: np.ndarray, on_false: np.ndarray) -> np.ndarray:
@@ -171,7 +251,9 @@ class Clamp(Elementwise):
     def infer(self, low: AnyShape, operand: AnyShape, high: AnyShape) -> Shape:
         shapes = arrays(self, low, operand, high)
         dtype = same_dtype(self, shapes, REAL)
-        return same_dims(self, [shapes[1], *[s for s in (shapes[0], shapes[2]) if s.dims or not shapes[1].dims]], dtype)
+        return same_dims(
+            self, [shapes[1], *[s for s in (shapes[0], shapes[2]) if s.dims or not shapes[1].dims]], dtype
+        )
 
     def evaluate(self, low: np.ndarray, operand: np.ndarray, high: np.ndarray) -> np.ndarray:
         return numeric.clamp(low, operand, high)
@@ -179,4 +261,8 @@ class Clamp(Elementwise):
     @classmethod
     def samples(cls):
         data = Shape(F32, (3, 4))
-        return [(cls(), (data, data, data)), (cls(), (Shape(F32), data, Shape(F32))), (cls(), (Shape(S32),) * 3)]
+        return [
+            (cls(), (data, data, data)),
+            (cls(), (Shape(F32), data, Shape(F32))),
+            (cls(), (Shape(S32),) * 3),
+        ]

@@ -1,6 +1,7 @@
 """Families: what ops of a kind share, so that declaring one more takes a line.
 
-    Abs = unary("abs", numeric.absolute, SIGNED_OR_COMPLEX, "|x|; of a complex number its magnitude.", result=real_of)
+Abs = unary("abs", numeric.absolute, SIGNED_OR_COMPLEX, "|x|; of a complex number its magnitude.",
+result=real_of)
 """
 
 from __future__ import annotations
@@ -33,8 +34,12 @@ INTEGER = Accepts(lambda d: d.is_integer, "integer", (S32, U8))
 LOGICAL = Accepts(lambda d: d.is_integer or d.is_pred, "integer or pred", (S32, U8, PRED))
 REAL = Accepts(lambda d: not d.is_complex, "not complex", (F32, S32, U8))
 ARITHMETIC = Accepts(lambda d: not d.is_pred, "not pred", (F32, S32, C64))
-REAL_ARITHMETIC = Accepts(lambda d: not d.is_complex and not d.is_pred, "integer or floating-point", (F32, S8, U32))
-SIGNED = Accepts(lambda d: d.is_signed or d.is_inexact, "signed integer, floating-point or complex", (F32, S32, C64))
+REAL_ARITHMETIC = Accepts(
+    lambda d: not d.is_complex and not d.is_pred, "integer or floating-point", (F32, S8, U32)
+)
+SIGNED = Accepts(
+    lambda d: d.is_signed or d.is_inexact, "signed integer, floating-point or complex", (F32, S32, C64)
+)
 PARTS = Accepts(lambda d: d in (F32, F64), "f32 or f64", (F32, F64))
 
 COMPLEX_OF = {F32: C64, F64: C128}
@@ -51,7 +56,10 @@ def arrays(self: Op, *operands: AnyShape) -> tuple[Shape, ...]:
     """The operands as array shapes; ShapeError naming the op and operand that is not one."""
     for number, operand in enumerate(operands):
         if not isinstance(operand, Shape):
-            reject(f"{label(self)}_array", f"{self.opcode}: operand {number} must be an array, found {show(operand)}")
+            reject(
+                f"{label(self)}_array",
+                f"{self.opcode}: operand {number} must be an array, found {show(operand)}",
+            )
     return operands  # type: ignore[return-value]
 
 
@@ -61,12 +69,17 @@ def label(self: Op) -> str:
 
 
 def same_dims(self: Op, operands: Sequence[Shape], dtype: DType) -> Shape:
-    """The common dimensions of operands, as a shape of `dtype`; a dimension is dynamic where any operand's is."""
+    """The common dimensions of operands, as a shape of `dtype`; a dimension is dynamic where any operand's
+    is.
+    """
     first = operands[0]
     dims, dynamic = first.dims, first.dynamic
     for operand in operands[1:]:
         if operand.dims != dims:
-            reject(f"{label(self)}_dims", f"{self.opcode}: operands must have the same dimensions, found {show(operands)}")
+            reject(
+                f"{label(self)}_dims",
+                f"{self.opcode}: operands must have the same dimensions, found {show(operands)}",
+            )
         if operand.dynamic != dynamic:
             dynamic = tuple(a or b for a, b in zip(dynamic, operand.dynamic, strict=True))
     return Shape(dtype, dims, dynamic)
@@ -77,7 +90,10 @@ def same_dtype(self: Op, operands: Sequence[Shape], accepts: Accepts = ANY) -> D
     dtype = operands[0].dtype
     for operand in operands[1:]:
         if operand.dtype is not dtype:
-            reject(f"{label(self)}_dtype", f"{self.opcode}: operands must have one element type, found {show(operands)}")
+            reject(
+                f"{label(self)}_dtype",
+                f"{self.opcode}: operands must have one element type, found {show(operands)}",
+            )
     if not accepts.test(dtype):
         found = f"{self.opcode} takes element types that are {accepts.wanted}, found {show(operands)}"
         reject(f"{label(self)}_type", found)
@@ -109,13 +125,26 @@ class Elementwise(Op):
         return [(cls(), (shape,) * count) for shape in shapes]
 
 
-def _declare(opcode: str, operands: str, function: Callable, accepts: Accepts, doc: str, module: str, facts: dict[str, Any]) -> Any:
+def _declare(
+    opcode: str,
+    operands: str,
+    function: Callable,
+    accepts: Accepts,
+    doc: str,
+    module: str,
+    facts: dict[str, Any],
+) -> Any:
     name = "".join(part.capitalize() for part in opcode.split("-"))
     result = facts.pop("result", None)
     body: dict[str, Any] = {
-        "__doc__": doc, "__module__": module, "__slots__": (), "function": staticmethod(function), "accepts": accepts,
-        "result": None if result is None else staticmethod(result), **facts,
-    }  # fmt: skip
+        "__doc__": doc,
+        "__module__": module,
+        "__slots__": (),
+        "function": staticmethod(function),
+        "accepts": accepts,
+        "result": None if result is None else staticmethod(result),
+        **facts,
+    }
     return op(opcode, operands=operands)(type(name, (Elementwise,), body))
 
 

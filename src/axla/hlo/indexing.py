@@ -9,10 +9,10 @@ import numpy as np
 
 from axla.core.dtypes import F32, S32
 from axla.core.shape import AnyShape, Shape, TupleShape
-from axla.ir.graph import Computation
-from axla.ir.op import Op, attr, op, reject
 from axla.hlo.family import arrays, show
 from axla.hlo.signature import accepts_scalars
+from axla.ir.graph import Computation
+from axla.ir.op import Op, attr, op, reject
 
 _SOMEWHERE_OUTSIDE = 1 << 62
 
@@ -21,9 +21,12 @@ _SOMEWHERE_OUTSIDE = 1 << 62
 class Gather(Op):
     """Windows of `slice_sizes` of the operand, one for each index vector of `start_indices`.
 
-    Dimension `index_vector_dim` of the indices holds vectors; component k is the start in dimension `start_index_map[k]`.
-    Starts are clamped so that the window lies inside. Result dimensions `offset_dims` run over the window without
-    `collapsed_slice_dims` and `operand_batching_dims` (of size 1 there); the others run over the index vectors.
+    Dimension `index_vector_dim` of the indices holds vectors; component k is the start in dimension
+    `start_index_map[k]`.
+    Starts are clamped so that the window lies inside. Result dimensions `offset_dims` run over the window
+    without
+    `collapsed_slice_dims` and `operand_batching_dims` (of size 1 there); the others run over the index
+    vectors.
     """
 
     offset_dims: tuple[int, ...]
@@ -38,21 +41,45 @@ class Gather(Op):
     def infer(self, operand: AnyShape, start_indices: AnyShape) -> Shape:
         source, indices = arrays(self, operand, start_indices)
         dropped = (*self.collapsed_slice_dims, *self.operand_batching_dims)
-        batch = _check_indices(self, source, indices, self.start_index_map, self.operand_batching_dims, self.start_indices_batching_dims)
+        batch = _check_indices(
+            self,
+            source,
+            indices,
+            self.start_index_map,
+            self.operand_batching_dims,
+            self.start_indices_batching_dims,
+        )
         sizes = self.slice_sizes
-        if len(sizes) != source.rank or not all(0 <= n <= d for n, d in zip(sizes, source.dims, strict=False)):
+        if len(sizes) != source.rank or not all(
+            0 <= n <= d for n, d in zip(sizes, source.dims, strict=False)
+        ):
             reject("gather_c1", f"gather: slice_sizes={sizes} do not lie within {show(source)}")
         if len(set(dropped)) != len(dropped) or not all(0 <= d < source.rank for d in dropped):
-            reject("gather_c2", f"gather: collapsed_slice_dims and operand_batching_dims {dropped} are not different dimensions")
+            reject(
+                "gather_c2",
+                f"gather: collapsed_slice_dims and operand_batching_dims {dropped} are not "
+                "different dimensions",
+            )
         if any(sizes[d] > 1 for d in dropped):
-            reject("gather_c3", f"gather: slice_sizes={sizes} must be 1 in the collapsed and batching dimensions {dropped}")
+            reject(
+                "gather_c3",
+                f"gather: slice_sizes={sizes} must be 1 in the collapsed and batching dimensions {dropped}",
+            )
         if list(self.collapsed_slice_dims) != sorted(self.collapsed_slice_dims):
             reject("gather_c4", f"gather: collapsed_slice_dims={self.collapsed_slice_dims} must be sorted")
         window = [d for d in range(source.rank) if d not in dropped]
         rank = len(batch) + len(window)
         offsets = self.offset_dims
-        if len(offsets) != len(window) or list(offsets) != sorted(set(offsets)) or not all(0 <= d < rank for d in offsets):
-            reject("gather_c5", f"gather: offset_dims={offsets} must be {len(window)} increasing dimensions of the {rank} of the result")
+        if (
+            len(offsets) != len(window)
+            or list(offsets) != sorted(set(offsets))
+            or not all(0 <= d < rank for d in offsets)
+        ):
+            reject(
+                "gather_c5",
+                f"gather: offset_dims={offsets} must be {len(window)} increasing dimensions of the "
+                f"{rank} of the result",
+            )
         inner, outer = iter(window), iter(batch)
         dims, dynamic = [], []
         for at in range(rank):
@@ -69,9 +96,13 @@ class Gather(Op):
     def evaluate(self, operand: np.ndarray, start_indices: np.ndarray) -> np.ndarray:
         sizes = [min(n, d) for n, d in zip(self.slice_sizes, operand.shape, strict=True)]
         starts = window_starts(
-            start_indices, self.index_vector_dim, operand.ndim, self.start_index_map, self.operand_batching_dims,
+            start_indices,
+            self.index_vector_dim,
+            operand.ndim,
+            self.start_index_map,
+            self.operand_batching_dims,
             self.start_indices_batching_dims,
-        )  # fmt: skip
+        )
         batch = starts.shape[:-1]
         places = []
         for d, size in enumerate(sizes):
@@ -86,9 +117,18 @@ class Gather(Op):
     @classmethod
     def samples(cls):
         return [
-            (cls((1,), (0,), (0,), index_vector_dim=1, slice_sizes=(1, 4)), (Shape(F32, (5, 4)), Shape(S32, (3, 1)))),
-            (cls((0,), (0,), (0,), index_vector_dim=1, slice_sizes=(1, 4)), (Shape(F32, (5, 4)), Shape(S32, (3,)))),
-            (cls((1, 2), (), (0, 1), index_vector_dim=0, slice_sizes=(2, 3)), (Shape(F32, (5, 4)), Shape(S32, (2, 7)))),
+            (
+                cls((1,), (0,), (0,), index_vector_dim=1, slice_sizes=(1, 4)),
+                (Shape(F32, (5, 4)), Shape(S32, (3, 1))),
+            ),
+            (
+                cls((0,), (0,), (0,), index_vector_dim=1, slice_sizes=(1, 4)),
+                (Shape(F32, (5, 4)), Shape(S32, (3,))),
+            ),
+            (
+                cls((1, 2), (), (0, 1), index_vector_dim=0, slice_sizes=(2, 3)),
+                (Shape(F32, (5, 4)), Shape(S32, (2, 7))),
+            ),
             (
                 cls((2,), (1,), (1,), (0,), (0,), index_vector_dim=2, slice_sizes=(1, 1, 3)),
                 (Shape(F32, (2, 5, 3)), Shape(S32, (2, 4, 1))),
@@ -100,8 +140,10 @@ class Gather(Op):
 class Scatter(Op):
     """The operands, with windows combined with `updates` by `to_apply` at the places that the indices give.
 
-    Operands: n arrays, the indices, n updates. Dimensions `update_window_dims` of an update run over the window, the others
-    over index vectors. A window that does not lie inside is skipped. Windows are applied in row-major order of index vectors.
+    Operands: n arrays, the indices, n updates. Dimensions `update_window_dims` of an update run over the
+    window, the others
+    over index vectors. A window that does not lie inside is skipped. Windows are applied in row-major order
+    of index vectors.
     """
 
     update_window_dims: tuple[int, ...]
@@ -120,43 +162,85 @@ class Scatter(Op):
         shapes = arrays(self, *operands)
         count = len(shapes) // 2
         if len(shapes) % 2 == 0 or not count:
-            reject("scatter_c1", f"scatter: n arrays, indices and n updates are wanted, found {len(shapes)} operands")
+            reject(
+                "scatter_c1",
+                f"scatter: n arrays, indices and n updates are wanted, found {len(shapes)} operands",
+            )
         sources, indices, updates = shapes[:count], shapes[count], shapes[count + 1 :]
         for source, update in zip(sources, updates, strict=True):
             self._check_update(source, indices, update)
             if source.dims != sources[0].dims or update.dims != updates[0].dims:
-                reject("scatter_c2", f"scatter: arrays and updates must have the same dimensions each, found {show(shapes)}")
-        accepts_scalars(self, self.to_apply, [s.dtype for s in (*sources, *updates)], [s.dtype for s in sources])
+                reject(
+                    "scatter_c2",
+                    f"scatter: arrays and updates must have the same dimensions each, found {show(shapes)}",
+                )
+        accepts_scalars(
+            self, self.to_apply, [s.dtype for s in (*sources, *updates)], [s.dtype for s in sources]
+        )
         return sources[0].logical if count == 1 else TupleShape([s.logical for s in sources])
 
     def _check_update(self, source: Shape, indices: Shape, update: Shape) -> None:
         batch = _check_indices(
-            self, source, indices, self.scatter_dims_to_operand_dims, self.input_batching_dims, self.scatter_indices_batching_dims
+            self,
+            source,
+            indices,
+            self.scatter_dims_to_operand_dims,
+            self.input_batching_dims,
+            self.scatter_indices_batching_dims,
         )
         dropped = (*self.inserted_window_dims, *self.input_batching_dims)
         window = [d for d in range(source.rank) if d not in dropped]
         if len(set(dropped)) != len(dropped) or not all(0 <= d < source.rank for d in dropped):
-            reject("scatter_c3", f"scatter: inserted_window_dims and input_batching_dims {dropped} are not different dimensions")
+            reject(
+                "scatter_c3",
+                f"scatter: inserted_window_dims and input_batching_dims {dropped} are not different "
+                "dimensions",
+            )
         if list(self.inserted_window_dims) != sorted(self.inserted_window_dims):
             reject("scatter_c4", f"scatter: inserted_window_dims={self.inserted_window_dims} must be sorted")
         numbers = self.update_window_dims
-        if len(numbers) != len(window) or list(numbers) != sorted(set(numbers)) or not all(0 <= d < update.rank for d in numbers):
-            reject("scatter_c5", f"scatter: update_window_dims={numbers} must be {len(window)} increasing dimensions of {show(update)}")
+        if (
+            len(numbers) != len(window)
+            or list(numbers) != sorted(set(numbers))
+            or not all(0 <= d < update.rank for d in numbers)
+        ):
+            reject(
+                "scatter_c5",
+                f"scatter: update_window_dims={numbers} must be {len(window)} increasing dimensions "
+                f"of {show(update)}",
+            )
         if update.rank != len(window) + len(batch):
-            reject("scatter_c6", f"scatter: updates {show(update)} must have {len(window) + len(batch)} dimensions")
+            reject(
+                "scatter_c6",
+                f"scatter: updates {show(update)} must have {len(window) + len(batch)} dimensions",
+            )
         for number, d in zip(numbers, window, strict=True):
             if update.dims[number] > source.dims[d]:
-                reject("scatter_c7", f"scatter: the window of updates {show(update)} does not fit in {show(source)}")
+                reject(
+                    "scatter_c7",
+                    f"scatter: the window of updates {show(update)} does not fit in {show(source)}",
+                )
         outer = [n for d, n in enumerate(update.dims) if d not in numbers]
         if outer != [indices.dims[d] for d in batch]:
-            reject("scatter_c8", f"scatter: updates {show(update)} must have the batch dimensions of indices {show(indices)}")
+            reject(
+                "scatter_c8",
+                f"scatter: updates {show(update)} must have the batch dimensions of indices {show(indices)}",
+            )
 
-    def windows(self, dims: Sequence[int], indices: np.ndarray, update: np.ndarray) -> tuple[np.ndarray, np.ndarray, tuple[int, ...]]:
-        """Start of each window (row-major over index vectors), the windows' updates in the same order, sizes per dimension."""
+    def windows(
+        self, dims: Sequence[int], indices: np.ndarray, update: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, tuple[int, ...]]:
+        """Start of each window (row-major over index vectors), the windows' updates in the same order, sizes
+        per dimension.
+        """
         starts = window_starts(
-            indices, self.index_vector_dim, len(dims), self.scatter_dims_to_operand_dims, self.input_batching_dims,
+            indices,
+            self.index_vector_dim,
+            len(dims),
+            self.scatter_dims_to_operand_dims,
+            self.input_batching_dims,
             self.scatter_indices_batching_dims,
-        )  # fmt: skip
+        )
         outer = [d for d in range(update.ndim) if d not in self.update_window_dims]
         dropped = (*self.inserted_window_dims, *self.input_batching_dims)
         inner = iter(self.update_window_dims)
@@ -181,31 +265,58 @@ class Scatter(Op):
 
 
 def _check_indices(
-    self: Gather | Scatter, source: Shape, indices: Shape, index_map: Sequence[int], source_batch: Sequence[int], indices_batch: Sequence[int]
-) -> list[int]:  # fmt: skip
+    self: Gather | Scatter,
+    source: Shape,
+    indices: Shape,
+    index_map: Sequence[int],
+    source_batch: Sequence[int],
+    indices_batch: Sequence[int],
+) -> list[int]:
     """The dimensions of the indices that run over index vectors; rejects what does not fit together."""
     name, at = self.opcode, self.index_vector_dim
     if not indices.dtype.is_integer:
         reject(f"{name}_i1", f"{name}: indices must be integers, found {show(indices)}")
     if not 0 <= at <= indices.rank:
-        reject(f"{name}_i2", f"{name}: index_vector_dim={at} must be 0 to {indices.rank} for indices {show(indices)}")
+        reject(
+            f"{name}_i2",
+            f"{name}: index_vector_dim={at} must be 0 to {indices.rank} for indices {show(indices)}",
+        )
     length = indices.dims[at] if at < indices.rank else 1
     if len(index_map) != length:
-        reject(f"{name}_i3", f"{name}: index vectors of {show(indices)} have {length} components, mapped to dimensions {tuple(index_map)}")
+        reject(
+            f"{name}_i3",
+            f"{name}: index vectors of {show(indices)} have {length} components, mapped to "
+            f"dimensions {tuple(index_map)}",
+        )
     mapped = (*index_map, *source_batch)
     if len(set(mapped)) != len(mapped) or not all(0 <= d < source.rank for d in mapped):
-        reject(f"{name}_i4", f"{name}: indexed dimensions {mapped} are not different dimensions of {show(source)}")
+        reject(
+            f"{name}_i4",
+            f"{name}: indexed dimensions {mapped} are not different dimensions of {show(source)}",
+        )
     if len(source_batch) != len(indices_batch) or len(set(indices_batch)) != len(indices_batch):
-        reject(f"{name}_i5", f"{name}: batching dimensions {tuple(source_batch)} and {tuple(indices_batch)} must pair up")
+        reject(
+            f"{name}_i5",
+            f"{name}: batching dimensions {tuple(source_batch)} and {tuple(indices_batch)} must pair up",
+        )
     for a, b in zip(source_batch, indices_batch, strict=True):
         if not 0 <= b < indices.rank or b == at or source.dims[a] != indices.dims[b]:
-            reject(f"{name}_i6", f"{name}: batching dimension {a} of {show(source)} and {b} of {show(indices)} must have one size")
+            reject(
+                f"{name}_i6",
+                f"{name}: batching dimension {a} of {show(source)} and {b} of {show(indices)} must "
+                "have one size",
+            )
     return [d for d in range(indices.rank) if d != at]
 
 
 def window_starts(
-    indices: np.ndarray, vector_dim: int, rank: int, index_map: Sequence[int], source_batch: Sequence[int], indices_batch: Sequence[int]
-) -> np.ndarray:  # fmt: skip
+    indices: np.ndarray,
+    vector_dim: int,
+    rank: int,
+    index_map: Sequence[int],
+    source_batch: Sequence[int],
+    indices_batch: Sequence[int],
+) -> np.ndarray:
     """Shape (*index vectors, rank): where each window starts, before any clamping."""
     wide = np.minimum(indices.astype(np.uint64), _SOMEWHERE_OUTSIDE) if indices.dtype.kind == "u" else indices
     vectors = np.asarray(wide).astype(np.int64)

@@ -1,8 +1,9 @@
 """Arithmetic as HLO defines it, on NumPy arrays: what ufuncs would do differently.
 
-Narrow floats (f16, bf16, f8...) are computed in f32 and rounded once per operation; integers narrower than a byte in a byte,
-and wrap. Integer division by zero gives -1 (all ones), the remainder by zero the dividend; shifts past the width give zero,
-or the sign. Callers ignore floating-point warnings (`numpy.errstate`).
+Narrow floats (f16, bf16, f8...) are computed in f32 and rounded once per operation; integers narrower than a
+byte in a byte,
+and wrap. Integer division by zero gives -1 (all ones), the remainder by zero the dividend; shifts past the
+width give zero, or the sign. Callers ignore floating-point warnings (`numpy.errstate`).
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ _WIDE: dict[np.dtype, np.dtype | None] = {}
 
 
 class Kernel:
-    """A function of arrays, one per kind of element type; narrow operands are computed wide, and the result rounded back."""
+    """A function of arrays, one per kind of element type; narrow operands are computed wide, and the result
+    rounded back.
+    """
 
     __slots__ = ("table",)
 
@@ -100,7 +103,9 @@ negate = rounded(_negate)
 def _round_away(x: Array) -> Array:
     # Not trunc(x + 0.5): 0.49999997 + 0.5 rounds up to 1.
     whole = np.trunc(x)
-    return np.where(np.abs(x - whole) >= 0.5, whole + np.copysign(np.ones((), x.dtype), x), np.copysign(whole, x))
+    return np.where(
+        np.abs(x - whole) >= 0.5, whole + np.copysign(np.ones((), x.dtype), x), np.copysign(whole, x)
+    )
 
 
 round_away = rounded(_round_away)
@@ -152,7 +157,8 @@ def clamp(low: Array, x: Array, high: Array) -> Array:
 def _power_signed(x: Array, y: Array) -> Array:
     """Wrapping; a negative exponent gives 0 except for bases 1 and -1.
 
-    As on XLA:CPU only the low six bits of an exponent count: larger powers of anything but 0, 1 and -1 overflow anyway.
+    As on XLA:CPU only the low six bits of an exponent count: larger powers of anything but 0, 1 and -1
+    overflow anyway.
     """
     exponent = (y & y.dtype.type(63)).astype(np.uint8)
     base, result = x, np.ones(np.broadcast_shapes(x.shape, y.shape), x.dtype)
@@ -219,6 +225,8 @@ def widened(x: Array) -> Array:
 
 
 def total_order_key(x: Array) -> Array:
-    """Signed integers that are ordered as the floats are in the total order: -NaN < -inf < -0 < +0 < inf < NaN."""
+    """Signed integers that are ordered as the floats are in the total order: -NaN < -inf < -0 < +0 < inf <
+    NaN.
+    """
     bits = np.ascontiguousarray(x).reshape(-1).view(f"i{x.dtype.itemsize}").reshape(x.shape)
     return np.where(bits < 0, bits ^ np.iinfo(bits.dtype).max, bits)

@@ -4,32 +4,50 @@ from __future__ import annotations
 
 from axla.core.dtypes import F32, PRED, S32
 from axla.core.shape import AnyShape, Shape, TupleShape
+from axla.hlo.elementwise import Compare
+from axla.hlo.family import arrays, label, show
+from axla.hlo.signature import (
+    accepts,
+    accepts_scalars,
+    compatible,
+    require_computation,
+    returns,
+    sample_reducer,
+)
 from axla.ir.attributes import Direction
 from axla.ir.graph import Computation, Module
 from axla.ir.op import Op, attr, op, reject
 from axla.ir.structure import Parameter
-from axla.hlo.elementwise import Compare
-from axla.hlo.family import arrays, label, show
-from axla.hlo.signature import accepts, accepts_scalars, compatible, require_computation, returns, sample_reducer
 
 
 def data_and_inits(self: Op, operands: tuple[AnyShape, ...]) -> tuple[tuple[Shape, ...], tuple[Shape, ...]]:
     """Splits n arrays of the same dimensions and n scalars to start from."""
     shapes = arrays(self, *operands)
     if not shapes or len(shapes) % 2:
-        reject(f"{label(self)}_c1", f"{self.opcode}: n arrays and n initial values are wanted, found {len(shapes)} operands")
+        reject(
+            f"{label(self)}_c1",
+            f"{self.opcode}: n arrays and n initial values are wanted, found {len(shapes)} operands",
+        )
     data, inits = shapes[: len(shapes) // 2], shapes[len(shapes) // 2 :]
     for array, init in zip(data, inits, strict=True):
         if init.rank or not compatible(init.dtype, array.dtype):
-            reject(f"{label(self)}_c2", f"{self.opcode}: the initial value of {show(array)} must be a scalar of its type, found {show(init)}")
+            reject(
+                f"{label(self)}_c2",
+                f"{self.opcode}: the initial value of {show(array)} must be a scalar of its type, "
+                f"found {show(init)}",
+            )
         if array.dims != data[0].dims:
-            reject(f"{label(self)}_c3", f"{self.opcode}: arrays must have the same dimensions, found {show(data)}")
+            reject(
+                f"{label(self)}_c3",
+                f"{self.opcode}: arrays must have the same dimensions, found {show(data)}",
+            )
     return data, inits
 
 
 @op("reduce", operands="*operands")
 class Reduce(Op):
-    """Combines all elements along `dimensions` by `to_apply`, starting from the initial values: n arrays, n initial values.
+    """Combines all elements along `dimensions` by `to_apply`, starting from the initial values: n arrays, n
+    initial values.
 
     `to_apply` takes n accumulators and n elements and must be associative: the order of combination is free.
     """
@@ -43,8 +61,12 @@ class Reduce(Op):
         data, inits = data_and_inits(self, operands)
         first, dimensions = data[0], self.dimensions
         if len(set(dimensions)) != len(dimensions) or not all(0 <= d < first.rank for d in dimensions):
-            reject("reduce_c4", f"reduce: dimensions={dimensions} are not different dimensions of {show(first)}")
-        types = accepts_scalars(self, self.to_apply, [s.dtype for s in (*inits, *data)], [s.dtype for s in inits])
+            reject(
+                "reduce_c4", f"reduce: dimensions={dimensions} are not different dimensions of {show(first)}"
+            )
+        types = accepts_scalars(
+            self, self.to_apply, [s.dtype for s in (*inits, *data)], [s.dtype for s in inits]
+        )
         kept = [d for d in range(first.rank) if d not in dimensions]
         dims = [first.dims[d] for d in kept]
         dynamic = [first.dynamic[d] for d in kept] if first.is_dynamic else ()
@@ -54,8 +76,12 @@ class Reduce(Op):
     @classmethod
     def samples(cls):
         add, largest = sample_reducer("add", F32), sample_reducer("maximum", S32)
-        return [(cls((1,), add), (Shape(F32, (3, 4)), Shape(F32))), (cls((0, 2), largest), (Shape(S32, (3, 4, 2)), Shape(S32))),
-                (cls((), add), (Shape(F32, (3,)), Shape(F32))), (cls((0,), add), (Shape(F32, (0, 2)), Shape(F32)))]  # fmt: skip
+        return [
+            (cls((1,), add), (Shape(F32, (3, 4)), Shape(F32))),
+            (cls((0, 2), largest), (Shape(S32, (3, 4, 2)), Shape(S32))),
+            (cls((), add), (Shape(F32, (3,)), Shape(F32))),
+            (cls((0,), add), (Shape(F32, (0, 2)), Shape(F32))),
+        ]
 
 
 @op("map", operands="*operands")
@@ -72,7 +98,10 @@ class Map(Op):
         if any(s.dims != shapes[0].dims for s in shapes):
             reject("map_c2", f"map: operands must have the same dimensions, found {show(shapes)}")
         if self.dimensions and self.dimensions != tuple(range(shapes[0].rank)):
-            reject("map_c3", f"map: dimensions={self.dimensions} must be all of {show(shapes[0])}, in order, or none")
+            reject(
+                "map_c3",
+                f"map: dimensions={self.dimensions} must be all of {show(shapes[0])}, in order, or none",
+            )
         called = require_computation(self, self.to_apply)
         root = called.root.shape
         if not isinstance(root, Shape) or root.rank:
@@ -107,7 +136,9 @@ class Sort(Op):
         if not shapes or any(s.dims != shapes[0].dims for s in shapes):
             reject("sort_c1", f"sort: operands must have the same dimensions, found {show(shapes)}")
         if len(self.dimensions) != 1 or not 0 <= self.dimensions[0] < max(1, shapes[0].rank):
-            reject("sort_c2", f"sort: dimensions={self.dimensions} must be one dimension of {show(shapes[0])}")
+            reject(
+                "sort_c2", f"sort: dimensions={self.dimensions} must be one dimension of {show(shapes[0])}"
+            )
         called = require_computation(self, self.to_apply)
         accepts_scalars(self, called, [s.dtype for s in shapes for _ in range(2)], [PRED])
         returns(self, called, Shape(PRED))

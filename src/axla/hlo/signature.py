@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from axla.core.dtypes import DType
 from axla.core.shape import AnyShape, Shape
+from axla.hlo.family import label, show
 from axla.ir.graph import Computation, Module
 from axla.ir.op import OPS, Op, reject
 from axla.ir.structure import Parameter
-from axla.hlo.family import label, show
 
 
 def require_computation(self: Op, called: Computation | None, what: str = "to_apply") -> Computation:
@@ -19,30 +19,46 @@ def require_computation(self: Op, called: Computation | None, what: str = "to_ap
     return called
 
 
-def accepts(self: Op, called: Computation | None, parameters: Sequence[AnyShape], what: str = "to_apply") -> Computation:
+def accepts(
+    self: Op, called: Computation | None, parameters: Sequence[AnyShape], what: str = "to_apply"
+) -> Computation:
     """Rejects a computation whose parameters are not exactly these, up to layout."""
     found = require_computation(self, called, what)
     shapes = [p.shape for p in found.parameters]
     if len(shapes) != len(parameters):
-        reject(f"{label(self)}_called", f"{self.opcode}: {what} {found.name} has {len(shapes)} parameters, {len(parameters)} are wanted")
+        reject(
+            f"{label(self)}_called",
+            f"{self.opcode}: {what} {found.name} has {len(shapes)} parameters, {len(parameters)} are wanted",
+        )
     for number, (shape, wanted) in enumerate(zip(shapes, parameters, strict=True)):
         if shape.logical is not wanted.logical:
-            reject(f"{label(self)}_called", f"{self.opcode}: parameter {number} of {what} {found.name} is {show(shape)}, {show(wanted)} is wanted")
+            reject(
+                f"{label(self)}_called",
+                f"{self.opcode}: parameter {number} of {what} {found.name} is {show(shape)}, "
+                f"{show(wanted)} is wanted",
+            )
     return found
 
 
 def returns(self: Op, called: Computation, result: AnyShape, what: str = "to_apply") -> None:
     """Rejects a computation with another result, up to layout."""
     if called.root.shape.logical is not result.logical:
-        reject(f"{label(self)}_called", f"{self.opcode}: {what} {called.name} returns {show(called.root.shape)}, {show(result)} is wanted")
+        reject(
+            f"{label(self)}_called",
+            f"{self.opcode}: {what} {called.name} returns {show(called.root.shape)}, {show(result)} "
+            "is wanted",
+        )
 
 
 def compatible(a: DType, b: DType) -> bool:
-    """The same type, or both floats or both integers of one sign: reductions may accumulate in another width."""
+    """The same type, or both floats or both integers of one sign: reductions may accumulate in another width.
+    """
     return a is b or (a.is_float and b.is_float) or (a.kind == b.kind and a.is_integer)
 
 
-def accepts_scalars(self: Op, called: Computation | None, parameters: Sequence[DType], results: Sequence[DType]) -> list[DType]:
+def accepts_scalars(
+    self: Op, called: Computation | None, parameters: Sequence[DType], results: Sequence[DType]
+) -> list[DType]:
     """The element types a computation on scalars returns; rejects one that does not take and return these.
 
     Widths may differ (an accumulator wider than the data), kinds may not.
@@ -50,18 +66,30 @@ def accepts_scalars(self: Op, called: Computation | None, parameters: Sequence[D
     found = require_computation(self, called)
     shapes = [p.shape for p in found.parameters]
     if len(shapes) != len(parameters):
-        reject(f"{label(self)}_called", f"{self.opcode}: to_apply {found.name} has {len(shapes)} parameters, {len(parameters)} are wanted")
+        reject(
+            f"{label(self)}_called",
+            f"{self.opcode}: to_apply {found.name} has {len(shapes)} parameters, {len(parameters)} "
+            "are wanted",
+        )
     for number, (shape, wanted) in enumerate(zip(shapes, parameters, strict=True)):
         if not isinstance(shape, Shape) or shape.rank or not compatible(shape.dtype, wanted):
-            reject(f"{label(self)}_called", f"{self.opcode}: parameter {number} of to_apply {found.name} is {show(shape)}, {wanted}[] is wanted")
+            reject(
+                f"{label(self)}_called",
+                f"{self.opcode}: parameter {number} of to_apply {found.name} is {show(shape)}, "
+                f"{wanted}[] is wanted",
+            )
     root = found.root.shape
     parts = list(root.elements) if root.is_tuple else [root]  # type: ignore[attr-defined]
     right = len(parts) == len(results) and all(
-        isinstance(p, Shape) and not p.rank and compatible(p.dtype, wanted) for p, wanted in zip(parts, results, strict=True)
+        isinstance(p, Shape) and not p.rank and compatible(p.dtype, wanted)
+        for p, wanted in zip(parts, results, strict=True)
     )
     if not right:
         wanted = ", ".join(f"{d}[]" for d in results)
-        reject(f"{label(self)}_called", f"{self.opcode}: to_apply {found.name} returns {show(root)}, ({wanted}) is wanted")
+        reject(
+            f"{label(self)}_called",
+            f"{self.opcode}: to_apply {found.name} returns {show(root)}, ({wanted}) is wanted",
+        )
     return [p.dtype for p in parts]  # type: ignore[attr-defined]
 
 

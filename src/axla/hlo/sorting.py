@@ -6,13 +6,14 @@ import numpy as np
 
 from axla.core.dtypes import F32, S32
 from axla.core.shape import AnyShape, Shape, TupleShape
-from axla.ir.op import Op, attr, op, reject
 from axla.hlo import numeric
 from axla.hlo.family import REAL, arrays, same_dtype, show
+from axla.ir.op import Op, attr, op, reject
 
 
 def largest_first(x: np.ndarray) -> np.ndarray:
-    """Positions along the last axis in descending order; equal elements stay in order, NaN counts as largest."""
+    """Positions along the last axis in descending order; equal elements stay in order, NaN counts as largest.
+    """
     key = numeric.total_order_key(x) if numeric.kind(x) == "float" else numeric.widened(x)
     key = key.astype(np.uint8) if key.dtype == np.bool_ else key
     return np.argsort(np.invert(key), axis=-1, kind="stable")  # ~key falls where key rises

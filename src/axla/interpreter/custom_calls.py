@@ -1,4 +1,6 @@
-"""Custom calls that the interpreter knows, by target. Most of them only mark places for passes: they give their operand."""
+"""Custom calls that the interpreter knows, by target. Most of them only mark places for passes: they give
+their operand.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from axla.core.shape import Shape, TupleShape
-from axla.ir.graph import Instruction
 from axla.hlo.sorting import largest_first
+from axla.ir.graph import Instruction
 
 Value = Any
 
@@ -19,7 +21,9 @@ def _operand(inst: Instruction, operand: Value, *rest: Value) -> Value:
 
 
 def _top_k(inst: Instruction, operand: np.ndarray) -> Value:
-    """The k largest elements of every row, largest first, and where they were; k is the result's last dimension."""
+    """The k largest elements of every row, largest first, and where they were; k is the result's last
+    dimension.
+    """
     assert isinstance(inst.shape, TupleShape)
     values = inst.shape.elements[0]
     assert isinstance(values, Shape)

@@ -1,9 +1,11 @@
 """Runs modules with NumPy: slow, and obviously right.
 
-A *value* is a NumPy array of the instruction's element type, a tuple of values, or None for a token. An array with dynamic
-dimensions has its actual sizes. Every computation is planned once: a list of steps over numbered slots, each with the slots
-that die after it. Ops without called computations evaluate themselves (`Op.evaluate`); the others are in the table
-`axla.interpreter.regions.REGIONS`.
+A *value* is a NumPy array of the instruction's element type, a tuple of values, or None for a token. An array
+with dynamic
+dimensions has its actual sizes. Every computation is planned once: a list of steps over numbered slots, each
+with the slots
+that die after it. Ops without called computations evaluate themselves (`Op.evaluate`); the others are in the
+table `axla.interpreter.regions.REGIONS`.
 """
 
 from __future__ import annotations
@@ -16,17 +18,24 @@ from typing import Any
 
 import numpy as np
 
-from axla.core.errors import AxlaError, DeadlineExceeded, InternalError, InvalidArgument, OutOfMemory, UnsupportedError
+from axla.core.errors import (
+    AxlaError,
+    DeadlineExceeded,
+    InternalError,
+    InvalidArgument,
+    OutOfMemory,
+    UnsupportedError,
+)
 from axla.core.literal import Literal
 from axla.core.shape import AnyShape, Shape, TupleShape
-from axla.ir.graph import Computation, Instruction, Module
-from axla.ir.op import Op
-from axla.ir.structure import Constant, GetTupleElement, Parameter, Tuple
-from axla.ir.traverse import schedule_of
 from axla.hlo.casting import convert
 from axla.hlo.control import Call, Fusion, OptBarrier
 from axla.hlo.conversion import Bitcast
 from axla.hlo.numeric import Kernel
+from axla.ir.graph import Computation, Instruction, Module
+from axla.ir.op import Op
+from axla.ir.structure import Constant, GetTupleElement, Parameter, Tuple
+from axla.ir.traverse import schedule_of
 
 Value = Any
 """numpy.ndarray | tuple[Value, ...] | None"""
@@ -39,9 +48,14 @@ MEMORY_LIMIT = 1 << 34
 
 
 def evaluate(
-    module: Module, arguments: Sequence[Literal | np.ndarray | object] = (), *,
-    step_limit: int | None = None, deadline: float | None = None, memory_limit: int = MEMORY_LIMIT, seed: int = 0,
-) -> Literal:  # fmt: skip
+    module: Module,
+    arguments: Sequence[Literal | np.ndarray | object] = (),
+    *,
+    step_limit: int | None = None,
+    deadline: float | None = None,
+    memory_limit: int = MEMORY_LIMIT,
+    seed: int = 0,
+) -> Literal:
     """The result of the entry computation for these arguments, one per parameter.
 
     Stops with DeadlineExceeded after `step_limit` instructions or `deadline` seconds; `seed` feeds `rng`.
@@ -58,7 +72,8 @@ def evaluate(
 
 
 Step = tuple[Callable[..., Value], tuple[int, ...], int, tuple[int, ...], Instruction]
-"""One instruction: a function, the slots of its operands and of its result, the slots not needed afterwards."""
+"""One instruction: a function, the slots of its operands and of its result, the slots not needed afterwards.
+"""
 
 CHUNK = 32
 """After how many steps the clock is looked at."""
@@ -75,11 +90,18 @@ class Plan:
 
 
 class Interpreter:
-    """Runs computations. One run at a time; plans are kept between runs, so the graph must not change meanwhile."""
+    """Runs computations. One run at a time; plans are kept between runs, so the graph must not change
+    meanwhile.
+    """
 
     def __init__(
-        self, *, step_limit: int | None = None, deadline: float | None = None, memory_limit: int = MEMORY_LIMIT, seed: int = 0
-    ):  # fmt: skip
+        self,
+        *,
+        step_limit: int | None = None,
+        deadline: float | None = None,
+        memory_limit: int = MEMORY_LIMIT,
+        seed: int = 0,
+    ):
         self.step_limit = float("inf") if step_limit is None else step_limit
         self.stop_at = float("inf") if deadline is None else time.monotonic() + deadline
         self.deadline = deadline
@@ -134,10 +156,14 @@ class Interpreter:
         if self.timed and time.monotonic() > self.stop_at:
             raise DeadlineExceeded(f"the interpreter stopped after {self.deadline} seconds, as it was told")
 
-    def on_scalars(self, computation: Computation, arguments: Sequence[np.ndarray], dims: Sequence[int]) -> list[np.ndarray]:
-        """A computation on scalars, applied to every element of arrays of these dimensions; one array per result.
+    def on_scalars(
+        self, computation: Computation, arguments: Sequence[np.ndarray], dims: Sequence[int]
+    ) -> list[np.ndarray]:
+        """A computation on scalars, applied to every element of arrays of these dimensions; one array per
+        result.
 
-        Computations of elementwise ops only are applied to whole arrays, others to one element after the other.
+        Computations of elementwise ops only are applied to whole arrays, others to one element after the
+        other.
         """
         dims = tuple(dims)
         parameters = [p.shape for p in computation.parameters]
@@ -153,11 +179,15 @@ class Interpreter:
         results = [np.empty(dims, s.dtype.numpy) for s in shapes]  # type: ignore[attr-defined]
         for at in np.ndindex(*dims):
             found = self.run(computation, [np.asarray(a[at]) for a in arguments])
-            for array, value in zip(results, found if isinstance(root, TupleShape) else (found,), strict=True):
+            for array, value in zip(
+                results, found if isinstance(root, TupleShape) else (found,), strict=True
+            ):
                 array[at] = value
         return results
 
-    def _plan(self, computation: Computation, evaluator: Callable[[Instruction], Callable] | None = None) -> Plan:
+    def _plan(
+        self, computation: Computation, evaluator: Callable[[Instruction], Callable] | None = None
+    ) -> Plan:
         order = self._needed(computation)
         slots = {inst: number for number, inst in enumerate(order)}
         root = slots[computation.root]
@@ -188,7 +218,9 @@ class Interpreter:
         return Plan(values, tuple(slots.get(p, len(order)) for p in computation.parameters), chunks, root)
 
     def _needed(self, computation: Computation) -> list[Instruction]:
-        """What the root depends on and what has effects, in the order to run it. Dead code may even be a loop without end."""
+        """What the root depends on and what has effects, in the order to run it. Dead code may even be a loop
+        without end.
+        """
         order = schedule_of(computation)
         needed: set[Instruction] = set()
         for inst in reversed(order):
@@ -208,7 +240,9 @@ class Interpreter:
         """Whether all values are scalars, and all ops would do the same on arrays, element by element."""
         return self._asked(self._elementwise, computation, self._all_elementwise)
 
-    def _asked(self, known: dict[Computation, bool], c: Computation, ask: Callable[[Computation], bool]) -> bool:
+    def _asked(
+        self, known: dict[Computation, bool], c: Computation, ask: Callable[[Computation], bool]
+    ) -> bool:
         """A fact of a computation, found once."""
         if c not in known:
             if self.depth >= CALL_DEPTH:
@@ -228,7 +262,11 @@ class Interpreter:
             op: Op = inst.op
             if any(not isinstance(leaf, Shape) or leaf.rank for leaf in inst.shape.leaves()):
                 return False
-            if op.elementwise or isinstance(op, (Parameter, Constant, Tuple, GetTupleElement)) or _moves_scalar(inst):
+            if (
+                op.elementwise
+                or isinstance(op, (Parameter, Constant, Tuple, GetTupleElement))
+                or _moves_scalar(inst)
+            ):
                 continue
             if not isinstance(op, (Call, Fusion)) or not self.is_elementwise(op.computations()[0]):
                 return False
@@ -237,7 +275,9 @@ class Interpreter:
     def _check_size(self, inst: Instruction) -> None:
         for leaf in inst.shape.leaves():
             if isinstance(leaf, Shape) and leaf.byte_size > self.memory_limit:
-                raise OutOfMemory(f"{inst!r}: {leaf.byte_size} bytes are more than the limit of {self.memory_limit}")
+                raise OutOfMemory(
+                    f"{inst!r}: {leaf.byte_size} bytes are more than the limit of {self.memory_limit}"
+                )
 
     def _evaluator(self, inst: Instruction) -> Callable[..., Value]:
         from axla.interpreter.regions import REGIONS
@@ -256,9 +296,12 @@ class Interpreter:
         return function
 
     def _scalar_plan(self, computation: Computation) -> Plan | None:
-        """A plan that works on arrays for scalars; None when the computation is not elementwise throughout."""
+        """A plan that works on arrays for scalars; None when the computation is not elementwise throughout.
+        """
         if computation not in self._scalar_plans:
-            plan = self._plan(computation, self._scalar_evaluator) if self.is_elementwise(computation) else None
+            plan = (
+                self._plan(computation, self._scalar_evaluator) if self.is_elementwise(computation) else None
+            )
             self._scalar_plans[computation] = plan
         return self._scalar_plans[computation]
 
@@ -312,7 +355,9 @@ def as_value(literal: Literal) -> Value:
 
 
 def as_literal(value: Value, shape: AnyShape) -> Literal:
-    """The interpreter's value as a literal of `shape`, in the default layout; dynamic dimensions take their actual size."""
+    """The interpreter's value as a literal of `shape`, in the default layout; dynamic dimensions take their
+    actual size.
+    """
     if isinstance(shape, TupleShape):
         parts = [as_literal(v, s) for v, s in zip(value, shape.elements, strict=True)]
         return Literal(TupleShape([p.shape for p in parts]), elements=parts)
@@ -323,13 +368,17 @@ def as_literal(value: Value, shape: AnyShape) -> Literal:
 
 
 def _argument(parameter: Instruction, argument: object) -> Value:
-    """An argument as a value of the parameter's shape; InvalidArgument naming the parameter when it does not fit."""
+    """An argument as a value of the parameter's shape; InvalidArgument naming the parameter when it does not
+    fit.
+    """
     literal = argument if isinstance(argument, Literal) else None
     if isinstance(parameter.shape, TupleShape):
         parts = literal.elements if literal is not None else argument
         if not isinstance(parts, (tuple, list)) or len(parts) != len(parameter.shape.elements):
             wanted = parameter.shape.to_string(layout=False)
-            raise InvalidArgument(f"parameter {parameter.name}: a tuple {wanted} is wanted, found {argument!r:.200}")
+            raise InvalidArgument(
+                f"parameter {parameter.name}: a tuple {wanted} is wanted, found {argument!r:.200}"
+            )
         return tuple(_leaf(parameter, s, p) for s, p in zip(parameter.shape.elements, parts, strict=True))
     return _leaf(parameter, parameter.shape, argument)
 
@@ -338,15 +387,20 @@ def _leaf(parameter: Instruction, shape: AnyShape, argument: object) -> Value:
     if isinstance(shape, TupleShape):
         parts = argument.elements if isinstance(argument, Literal) else argument
         if not isinstance(parts, (tuple, list)) or len(parts) != len(shape.elements):
-            raise InvalidArgument(f"parameter {parameter.name}: a tuple {shape.to_string(layout=False)} is wanted")
+            raise InvalidArgument(
+                f"parameter {parameter.name}: a tuple {shape.to_string(layout=False)} is wanted"
+            )
         return tuple(_leaf(parameter, s, p) for s, p in zip(shape.elements, parts, strict=True))
     if not isinstance(shape, Shape):
         return None
     array = argument.array if isinstance(argument, Literal) else np.asarray(argument)
     fits = array.ndim == shape.rank and all(
-        n <= bound if dynamic else n == bound for n, bound, dynamic in zip(array.shape, shape.dims, shape.dynamic, strict=True)
+        n <= bound if dynamic else n == bound
+        for n, bound, dynamic in zip(array.shape, shape.dims, shape.dynamic, strict=True)
     )
     if array.dtype != shape.dtype.numpy or not fits:
         found = f"{array.dtype}{list(array.shape)}"
-        raise InvalidArgument(f"parameter {parameter.name}: {shape.to_string(layout=False)} is wanted, found {found}")
+        raise InvalidArgument(
+            f"parameter {parameter.name}: {shape.to_string(layout=False)} is wanted, found {found}"
+        )
     return array

@@ -27,7 +27,8 @@ class InterpretedExecutable:
         if len(arguments) != len(parameters):
             raise InvalidArgument(f"{self.name}: {len(arguments)} arguments, wanted {len(parameters)}")
         literals = [
-            self._literal(argument, p.shape, p.name) for argument, p in zip(arguments, parameters, strict=True)
+            self._literal(argument, p.shape, p.name)
+            for argument, p in zip(arguments, parameters, strict=True)
         ]
         return _arrays(evaluate(self.module, literals))
 
@@ -54,7 +55,9 @@ class InterpretedExecutable:
     def _literal(self, argument: Any, shape: AnyShape, name: str) -> Literal:
         if isinstance(shape, TupleShape):
             if not isinstance(argument, tuple | list) or len(argument) != len(shape.elements):
-                raise InvalidArgument(f"{self.name}, parameter {name}: wanted a tuple of {len(shape.elements)}")
+                raise InvalidArgument(
+                    f"{self.name}, parameter {name}: wanted a tuple of {len(shape.elements)}"
+                )
             parts = [self._literal(a, s, name) for a, s in zip(argument, shape.elements, strict=True)]
             return Literal(shape.logical, elements=parts)
         if not isinstance(shape, Shape):
@@ -63,7 +66,8 @@ class InterpretedExecutable:
         if array.dtype != shape.dtype.numpy or array.shape != shape.dims:
             found = f"{array.dtype}{list(array.shape)}"
             raise InvalidArgument(
-                f"{self.name}, parameter {name}: found {found}, wanted {shape.logical.to_string(layout=False)}"
+                f"{self.name}, parameter {name}: found {found}, wanted "
+                f"{shape.logical.to_string(layout=False)}"
             )
         return Literal(shape.logical, array)
 

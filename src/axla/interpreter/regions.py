@@ -11,19 +11,21 @@ import numpy as np
 from axla.core.dtypes import DType
 from axla.core.errors import RuntimeFailure, UnsupportedError
 from axla.core.shape import Shape, TupleShape
-from axla.interpreter.custom_calls import CUSTOM_CALLS
-from axla.interpreter.evaluate import Interpreter, Value
-from axla.ir.graph import Instruction
-from axla.ir.op import Op
-from axla.ir.structure import GetTupleElement, Tuple
 from axla.hlo.casting import convert, reinterpret
 from axla.hlo.control import Call, Conditional, CustomCall, Fusion, While
 from axla.hlo.conversion import Bitcast
 from axla.hlo.indexing import Scatter
 from axla.hlo.reduction import Map, Reduce, Sort
+from axla.interpreter.custom_calls import CUSTOM_CALLS
+from axla.interpreter.evaluate import Interpreter, Value
+from axla.ir.graph import Instruction
+from axla.ir.op import Op
+from axla.ir.structure import GetTupleElement, Tuple
 
 TREE_ABOVE = 1024
-"""Reductions over more elements are combined in a tree: `to_apply` is associative by contract, and a loop would take long."""
+"""Reductions over more elements are combined in a tree: `to_apply` is associative by contract, and a loop
+would take long.
+"""
 
 
 # Structure and control
@@ -76,7 +78,9 @@ def _custom_call(interpreter: Interpreter, inst: Instruction, *operands: Value) 
     target = inst.op.custom_call_target  # type: ignore[attr-defined]
     function = CUSTOM_CALLS.get(target)
     if function is None:
-        raise UnsupportedError(f"the interpreter has no custom call {target!r}: {inst!r}; it knows {', '.join(CUSTOM_CALLS)}")
+        raise UnsupportedError(
+            f"the interpreter has no custom call {target!r}: {inst!r}; it knows {', '.join(CUSTOM_CALLS)}"
+        )
     return function(inst, *operands)
 
 
@@ -126,7 +130,9 @@ def _reduce(interpreter: Interpreter, inst: Instruction, *operands: Value) -> Va
     return _as_result(inst, total)
 
 
-def _tree(interpreter: Interpreter, op: Reduce, rows: list[np.ndarray], types: list[DType]) -> list[np.ndarray]:
+def _tree(
+    interpreter: Interpreter, op: Reduce, rows: list[np.ndarray], types: list[DType]
+) -> list[np.ndarray]:
     """Neighbours combined, in order, until one row is left."""
     rows = [convert(r, t) for r, t in zip(rows, types, strict=True)]
     while len(rows[0]) > 1:
@@ -149,7 +155,8 @@ def _scatter(interpreter: Interpreter, inst: Instruction, *operands: Value) -> V
     inside = ((starts >= 0) & (starts + np.array(sizes, np.int64) <= np.array(dims, np.int64))).all(axis=1)
     starts, windows = starts[inside], [w[inside] for w in windows]
     if all(size in (1, dim) for size, dim in zip(sizes, dims, strict=True)):
-        # Windows are the same or apart: the first ones for all places can be applied together, then the second ones...
+        # Windows are the same or apart: the first ones for all places can be applied together, then the
+        # second ones...
         for chosen in _rounds(starts):
             _apply_windows(interpreter, op, results, windows, starts, sizes, chosen)
     else:
@@ -175,9 +182,14 @@ def _rounds(starts: np.ndarray) -> list[np.ndarray]:
 
 
 def _apply_windows(
-    interpreter: Interpreter, op: Scatter, results: list[np.ndarray], windows: list[np.ndarray], starts: np.ndarray,
-    sizes: tuple[int, ...], chosen: np.ndarray,
-) -> None:  # fmt: skip
+    interpreter: Interpreter,
+    op: Scatter,
+    results: list[np.ndarray],
+    windows: list[np.ndarray],
+    starts: np.ndarray,
+    sizes: tuple[int, ...],
+    chosen: np.ndarray,
+) -> None:
     """Combines the chosen windows, which do not overlap, with what is there."""
     rank = len(sizes)
     places = []
@@ -209,14 +221,17 @@ def _sort(interpreter: Interpreter, inst: Instruction, *operands: Value) -> Valu
 
 
 def sorted_order(interpreter: Interpreter, op: Sort, columns: list[np.ndarray]) -> np.ndarray:
-    """For every line along axis 0 the positions of its elements in sorted order; equal elements stay in order."""
+    """For every line along axis 0 the positions of its elements in sorted order; equal elements stay in
+    order.
+    """
     length, lines = columns[0].shape[0], columns[0].shape[1:]
     order = np.broadcast_to(np.arange(length).reshape(-1, *[1] * len(lines)), columns[0].shape).copy()
     if interpreter._scalar_plan(op.to_apply) is None:
         _sort_lines(interpreter, op, columns, order)
         return order
     columns = [c.copy() for c in columns]
-    # Batcher's merge exchange (Knuth 5.2.2 M): a network, so that all lines are sorted at once. Positions break ties.
+    # Batcher's merge exchange (Knuth 5.2.2 M): a network, so that all lines are sorted at once. Positions
+    # break ties.
     step = top = 1 << max(0, (length - 1).bit_length() - 1)
     while step:
         reach, offset, distance = top, 0, step
@@ -233,8 +248,13 @@ def sorted_order(interpreter: Interpreter, op: Sort, columns: list[np.ndarray]) 
 
 
 def _exchange(
-    interpreter: Interpreter, op: Sort, columns: list[np.ndarray], order: np.ndarray, first: np.ndarray, second: np.ndarray
-) -> None:  # fmt: skip
+    interpreter: Interpreter,
+    op: Sort,
+    columns: list[np.ndarray],
+    order: np.ndarray,
+    first: np.ndarray,
+    second: np.ndarray,
+) -> None:
     """Swaps the elements at `first` and `second` that are in the wrong order."""
     dims = (len(first), *order.shape[1:])
     forward = [side for c in columns for side in (c[first], c[second])]

@@ -15,8 +15,8 @@ Computation
 
 Instruction
   instruction_place     the instruction knows the computation that holds it
-  instruction_operands  operands are instructions of the same computation; users are those that have it as an operand
-  instruction_arity     as many operands as the op declares
+  instruction_operands  operands are instructions of the same computation; users are those that have it as an
+  operand instruction_arity     as many operands as the op declares
   instruction_control   control predecessors are in the same computation
   instruction_shape     the shape is the one that the op infers, up to layout
   ...                   and the labels of the op's own `infer`
@@ -35,7 +35,9 @@ from axla.ir.graph import Alias, Computation, Instruction, Module
 
 
 def verify(module: Module) -> None:
-    """Raises VerifyError for the first thing that is wrong, naming the instruction, what was found and what was wanted."""
+    """Raises VerifyError for the first thing that is wrong, naming the instruction, what was found and what
+    was wanted.
+    """
     if not module.has_entry or module.entry not in module.computations:
         _fail("module_entry", f"module {module.name} has no entry computation of its own")
     names: set[str] = set()
@@ -59,7 +61,10 @@ def verify_computation(computation: Computation) -> None:
     uses = 0
     for inst in instructions:
         if inst.computation is not computation:
-            _fail("instruction_place", f"{inst!r} is held by {computation.name} but says {inst.computation.name}")
+            _fail(
+                "instruction_place",
+                f"{inst!r} is held by {computation.name} but says {inst.computation.name}",
+            )
         if inst.name in names:
             _fail("module_names", f"two instructions of {computation.name} are called {inst.name}")
         names.add(inst.name)
@@ -86,7 +91,10 @@ def _verify_operands(inst: Instruction) -> None:
             _fail("instruction_operands", f"{inst!r} is not among the users of its operand {operand!r}")
     for before in inst.extra.control_predecessors:
         if before.computation is not computation or before not in computation.instructions:
-            _fail("instruction_control", f"{inst!r}: control predecessor {before!r} is not in {computation.name}")
+            _fail(
+                "instruction_control",
+                f"{inst!r}: control predecessor {before!r} is not in {computation.name}",
+            )
     op, count = inst.op, len(inst.operands)
     wanted = len(op.operand_names)
     least = wanted - op.optional - (1 if op.variadic else 0)
@@ -106,9 +114,16 @@ def _wrong_user(computation: Computation) -> str:
 def _verify_parameters(computation: Computation) -> None:
     found = [i for i in computation.instructions if getattr(i.op, "parameter_number", None) is not None]
     numbers = [p.op.parameter_number for p in computation.parameters]  # type: ignore[attr-defined]
-    if len(found) != len(numbers) or set(found) != set(computation.parameters) or numbers != list(range(len(numbers))):
+    if (
+        len(found) != len(numbers)
+        or set(found) != set(computation.parameters)
+        or numbers != list(range(len(numbers)))
+    ):
         listed = ", ".join(f"{p.name}: {p.op.parameter_number}" for p in computation.parameters)  # type: ignore[attr-defined]
-        _fail("computation_parameters", f"parameters of {computation.name} must be numbered from 0 without holes, found {listed}")
+        _fail(
+            "computation_parameters",
+            f"parameters of {computation.name} must be numbered from 0 without holes, found {listed}",
+        )
 
 
 def _predecessors(inst: Instruction) -> set[Instruction]:
@@ -138,7 +153,10 @@ def _verify_acyclic(computation: Computation) -> None:
                 ready.append(after)
     if done != len(missing):
         stuck = [f"%{i.name}" for i, n in missing.items() if n > 0][:8]
-        _fail("computation_acyclic", f"computation {computation.name} has a cycle among or above {', '.join(stuck)}")
+        _fail(
+            "computation_acyclic",
+            f"computation {computation.name} has a cycle among or above {', '.join(stuck)}",
+        )
 
 
 def _verify_shape(inst: Instruction) -> None:
@@ -150,7 +168,9 @@ def _verify_shape(inst: Instruction) -> None:
         raise
     except (ValueError, IndexError, TypeError, ArithmeticError, AttributeError) as error:
         # Attributes that fit nothing, such as two slice sizes for three dimensions.
-        raise VerifyError(f"{inst!r}: attributes do not fit the operands: {error}  [instruction_shape]") from error
+        raise VerifyError(
+            f"{inst!r}: attributes do not fit the operands: {error}  [instruction_shape]"
+        ) from error
     if inferred.logical is not inst.shape.logical:
         found, wanted = inst.shape.to_string(layout=False), inferred.to_string(layout=False)
         _fail("instruction_shape", f"{inst!r}: the shape is {found}, {inst.op.opcode} gives {wanted}")
@@ -182,12 +202,16 @@ def _called(computation: Computation) -> Iterator[Computation]:
         if inst.op.computation_fields:
             for called in inst.op.computations():
                 if called not in computations:
-                    _fail("module_calls", f"{inst!r} calls {called.name}, which is not in module {computation.module.name}")
+                    _fail(
+                        "module_calls",
+                        f"{inst!r} calls {called.name}, which is not in module {computation.module.name}",
+                    )
                 yield called
 
 
 def _same_array(wanted: AnyShape, found: AnyShape) -> bool:
-    """Whether shapes agree up to layout, or after layout normalization: the dimensions as they lie in memory."""
+    """Whether shapes agree up to layout, or after layout normalization: the dimensions as they lie in memory.
+    """
     if wanted.logical is found.logical:
         return True
     if wanted.is_tuple is not found.is_tuple:
@@ -214,9 +238,15 @@ def _verify_entry_layout(module: Module) -> None:
         _fail("module_layout", f"{found}, {entry.name} has {len(entry.parameters)}")
     for number, (wanted, parameter) in enumerate(zip(layout.parameters, entry.parameters, strict=True)):
         if not _same_array(wanted, parameter.shape):
-            _fail("module_layout", f"entry_computation_layout: parameter {number} is {wanted}, {parameter!r} is not")
+            _fail(
+                "module_layout",
+                f"entry_computation_layout: parameter {number} is {wanted}, {parameter!r} is not",
+            )
     if not _same_array(layout.result, entry.root.shape):
-        _fail("module_layout", f"entry_computation_layout: the result is {layout.result}, the root {entry.root!r} is not")
+        _fail(
+            "module_layout",
+            f"entry_computation_layout: the result is {layout.result}, the root {entry.root!r} is not",
+        )
 
 
 def _leaf(shape: AnyShape, index: tuple[int, ...]) -> AnyShape | None:
@@ -234,11 +264,18 @@ def _verify_aliases(module: Module) -> None:
     for alias in module.config.aliases:
         _verify_alias(entry, alias)
         if alias.output in outputs or (alias.parameter, alias.index) in inputs:
-            _fail("module_aliases", f"alias of result {alias.output} and parameter {alias.parameter}: one of them is aliased already")
+            _fail(
+                "module_aliases",
+                f"alias of result {alias.output} and parameter {alias.parameter}: one of them is "
+                "aliased already",
+            )
         outputs.add(alias.output)
         inputs.add((alias.parameter, alias.index))
     for parameter, index in module.config.buffer_donors:
-        if not 0 <= parameter < len(entry.parameters) or _leaf(entry.parameters[parameter].shape, index) is None:
+        if (
+            not 0 <= parameter < len(entry.parameters)
+            or _leaf(entry.parameters[parameter].shape, index) is None
+        ):
             _fail("module_aliases", f"buffer donor: there is no leaf {index} of parameter {parameter}")
 
 
@@ -252,7 +289,11 @@ def _verify_alias(entry: Computation, alias: Alias) -> None:
     if parameter is None:
         _fail("module_aliases", f"alias: parameter {alias.parameter} has no leaf {alias.index}")
     if parameter.is_array and result.is_array and _bytes(parameter) != _bytes(result):
-        _fail("module_aliases", f"alias: result {alias.output} is {result}, parameter {alias.parameter} {alias.index} is {parameter}")
+        _fail(
+            "module_aliases",
+            f"alias: result {alias.output} is {result}, parameter {alias.parameter} {alias.index} "
+            f"is {parameter}",
+        )
 
 
 def _bytes(shape: AnyShape) -> int:
@@ -262,15 +303,22 @@ def _bytes(shape: AnyShape) -> int:
 def _verify_schedule(module: Module) -> None:
     for computation, order in (module.schedule or {}).items():
         if computation not in module.computations:
-            _fail("module_schedule", f"the schedule has computation {computation.name}, which is not in the module")
+            _fail(
+                "module_schedule",
+                f"the schedule has computation {computation.name}, which is not in the module",
+            )
         if len(order) != len(computation.instructions) or set(order) != set(computation.instructions):
             found = f"{len(order)} entries for {len(computation.instructions)} instructions"
-            _fail("module_schedule", f"the schedule of {computation.name} must have every instruction once, found {found}")
+            _fail(
+                "module_schedule",
+                f"the schedule of {computation.name} must have every instruction once, found {found}",
+            )
         seen: set[Instruction] = set()
         for inst in order:
             for before in _predecessors(inst):
                 if before not in seen:
-                    _fail("module_schedule", f"the schedule of {computation.name} has {inst!r} before {before!r}")
+                    _fail(
+                        "module_schedule",
+                        f"the schedule of {computation.name} has {inst!r} before {before!r}",
+                    )
             seen.add(inst)
-
-
