@@ -1,22 +1,75 @@
 """Every op of HLO, one declaration each. Importing this package fills `axla.ir.op.OPS`.
 
-Read `elementwise.py` first, with `family.py` (what families of ops share) and `numeric.py` (arithmetic as HLO
-defines it).
+Read `elementwise.py` first, with `family.py` (what families of ops share) and `numeric.py` (arithmetic as HLO defines it).
 """
 
 from axla.hlo.contraction import Dot
 from axla.hlo.control import (
-    AddDependency, AfterAll, Call, Conditional, CustomCall, Fusion, OptBarrier, While,
+    AddDependency,
+    AfterAll,
+    Call,
+    Conditional,
+    CustomCall,
+    Fusion,
+    OptBarrier,
+    While,
 )  # fmt: skip
 from axla.hlo.conversion import Bitcast, BitcastConvert, Convert, ReducePrecision, StochasticConvert
 from axla.hlo.elementwise import (
-    Abs, Acos, Acosh, Add, And, Asin, Asinh, Atan2, Atanh, Cbrt, Ceil, Clamp, Compare, Complex, Cosh,
-    Cosine, CountLeadingZeros, Divide, Erf, Exponential, ExponentialMinusOne, Floor, Imag, IsFinite, Log,
-    LogPlusOne, Logistic, Maximum, Minimum, Mulhi, Multiply, Negate, Not, Or, Popcnt, Power, Real,
-    Remainder, RoundNearestAfz, RoundNearestEven, Rsqrt, Select, ShiftLeft, ShiftRightArithmetic,
-    ShiftRightLogical, Sign, Sine, Sinh, Sqrt, Subtract, Tan, Tanh, Xor,
+    Abs,
+    Acos,
+    Acosh,
+    Add,
+    And,
+    Asin,
+    Asinh,
+    Atan2,
+    Atanh,
+    Cbrt,
+    Ceil,
+    Clamp,
+    Compare,
+    Complex,
+    Cosh,
+    Cosine,
+    CountLeadingZeros,
+    Divide,
+    Erf,
+    Exponential,
+    ExponentialMinusOne,
+    Floor,
+    Imag,
+    IsFinite,
+    Log,
+    Logistic,
+    LogPlusOne,
+    Maximum,
+    Minimum,
+    Mulhi,
+    Multiply,
+    Negate,
+    Not,
+    Or,
+    Popcnt,
+    Power,
+    Real,
+    Remainder,
+    RoundNearestAfz,
+    RoundNearestEven,
+    Rsqrt,
+    Select,
+    ShiftLeft,
+    ShiftRightArithmetic,
+    ShiftRightLogical,
+    Sign,
+    Sine,
+    Sinh,
+    Sqrt,
+    Subtract,
+    Tan,
+    Tanh,
+    Xor,
 )  # fmt: skip
-from axla.hlo.family import Abs
 from axla.hlo.indexing import Gather, Scatter
 from axla.hlo.movement import Broadcast, Copy, DynamicReshape, Iota, Reshape, Reverse, Transpose
 from axla.hlo.reduction import Map, Reduce, Sort
@@ -27,15 +80,15 @@ from axla.ir.structure import Constant, GetTupleElement, Parameter, Tuple
 
 __all__ = [
     "OPS",
-    "Abs", "Abs", "Acos", "Acosh", "Add", "AddDependency", "AfterAll", "And", "Asin", "Asinh", "Atan2",
-    "Atanh", "Bitcast", "BitcastConvert", "Broadcast", "Call", "Cbrt", "Ceil", "Clamp", "Compare",
-    "Complex", "Concatenate", "Conditional", "Constant", "Convert", "Copy", "Cosh", "Cosine",
-    "CountLeadingZeros", "CustomCall", "Divide", "Dot", "DynamicReshape", "DynamicSlice",
-    "DynamicUpdateSlice", "Erf", "Exponential", "ExponentialMinusOne", "Floor", "Fusion", "Gather",
-    "GetTupleElement", "Imag", "Iota", "IsFinite", "Log", "LogPlusOne", "Logistic", "Map", "Maximum",
-    "Minimum", "Mulhi", "Multiply", "Negate", "Not", "OptBarrier", "Or", "Pad", "Parameter", "Popcnt",
-    "Power", "Real", "Reduce", "ReducePrecision", "Remainder", "Reshape", "Reverse", "RoundNearestAfz",
-    "RoundNearestEven", "Rsqrt", "Scatter", "Select", "ShiftLeft", "ShiftRightArithmetic",
-    "ShiftRightLogical", "Sign", "Sine", "Sinh", "Slice", "Sort", "Sqrt", "StochasticConvert", "Subtract",
-    "Tan", "Tanh", "TopK", "Transpose", "Tuple", "While", "Xor",
+    "Abs", "Acos", "Acosh", "Add", "AddDependency", "AfterAll", "And", "Asin", "Asinh", "Atan2", "Atanh",
+    "Bitcast", "BitcastConvert", "Broadcast", "Call", "Cbrt", "Ceil", "Clamp", "Compare", "Complex",
+    "Concatenate", "Conditional", "Constant", "Convert", "Copy", "Cosh", "Cosine", "CountLeadingZeros",
+    "CustomCall", "Divide", "Dot", "DynamicReshape", "DynamicSlice", "DynamicUpdateSlice", "Erf",
+    "Exponential", "ExponentialMinusOne", "Floor", "Fusion", "Gather", "GetTupleElement", "Imag", "Iota",
+    "IsFinite", "Log", "LogPlusOne", "Logistic", "Map", "Maximum", "Minimum", "Mulhi", "Multiply",
+    "Negate", "Not", "OptBarrier", "Or", "Pad", "Parameter", "Popcnt", "Power", "Real", "Reduce",
+    "ReducePrecision", "Remainder", "Reshape", "Reverse", "RoundNearestAfz", "RoundNearestEven", "Rsqrt",
+    "Scatter", "Select", "ShiftLeft", "ShiftRightArithmetic", "ShiftRightLogical", "Sign", "Sine", "Sinh",
+    "Slice", "Sort", "Sqrt", "StochasticConvert", "Subtract", "Tan", "Tanh", "TopK", "Transpose", "Tuple",
+    "While", "Xor",
 ]  # fmt: skip
