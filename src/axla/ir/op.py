@@ -110,6 +110,7 @@ OpClass = typing.TypeVar("OpClass", bound=type[Op])
 
 
 @typing.dataclass_transform(frozen_default=True, field_specifiers=(attr,))
+@typing.dataclass_transform(frozen_default=True, field_specifiers=(attr, dataclasses.field))
 def op(opcode: str, *, operands: str = "") -> Callable[[OpClass], OpClass]:
     """Declares a class as the op `opcode`. `operands` names them: `"a b"`, `"*rest"` for any number, `"c?"` optional."""
 
