@@ -5,6 +5,7 @@ from __future__ import annotations
 from axla.ir.graph import Module
 from axla.passes import driver, dump
 from axla.passes.driver import Pass, Step, fixpoint
+from axla.passes.fuse import fuse
 from axla.passes.layout import dots, normalize
 from axla.passes.schedule import copies, order
 from axla.passes.simplify import algsimp as rules
@@ -36,6 +37,7 @@ layout_normalization = Pass(
     "layout-normalization", normalize.layout_normalization, required="no emitter knows layouts"
 )
 dot_canonicalize = Pass("dot-canonicalize", dots.dot_canonicalize, required="the dot emitter knows one form")
+fusion = Pass("fusion", fuse.fusion)
 schedule = Pass("schedule", order.schedule, required="buffers need an order of execution")
 copy_insertion = Pass(
     "copy-insertion", copies.copy_insertion, required="without copies, values needed later are overwritten"
@@ -43,7 +45,7 @@ copy_insertion = Pass(
 
 PASSES: dict[str, Pass] = {p.name: p for p in (
     algsimp, call_inliner, conditional_simplifier, constant_folding, copy_insertion, cse, dce, defuse,
-    dot_canonicalize, expand_barriers, flatten_call_graph, layout_normalization, map_inliner, marker_removal, schedule,
+    dot_canonicalize, expand_barriers, flatten_call_graph, fusion, layout_normalization, map_inliner, marker_removal, schedule,
     tuple_simplifier, while_loop_simplifier,
 )}  # fmt: skip
 """Every pass. Where XLA has the pass, the name is XLA's."""
@@ -59,7 +61,7 @@ SIMPLIFY: tuple[Step, ...] = (
 
 LOWER: tuple[Step, ...] = (expand_barriers, flatten_call_graph, dce)
 
-KERNELS: tuple[Step, ...] = (dot_canonicalize, cse, dce, schedule, copy_insertion)
+KERNELS: tuple[Step, ...] = (dot_canonicalize, cse, dce, fusion, schedule, copy_insertion)
 
 CPU: tuple[Step, ...] = (*IMPORT, *SIMPLIFY, *LOWER, *KERNELS)
 
@@ -78,6 +80,10 @@ ORDER: tuple[tuple[Pass, Pass, str], ...] = (
     (call_inliner, flatten_call_graph, "calls that are inlined need no computation of their own"),
     (layout_normalization, algsimp, "rules need not keep layouts"),
     (algsimp, dot_canonicalize, "transposes fold into dots of any form"),
+    (dot_canonicalize, fusion, "a dot takes its epilogue in its own form"),
+    (layout_normalization, fusion, "access patterns are those of default layouts"),
+    (fusion, schedule, "kernels are what is scheduled"),
+    (fusion, copy_insertion, "fusion removes values that would have needed a copy"),
     (flatten_call_graph, schedule, "each computation that runs has one caller and one order"),
     (schedule, copy_insertion, "what must be copied follows from the order; copies are put into it"),
     (flatten_call_graph, dce, "computations that were copied for each caller may be unused"),

@@ -1,0 +1,377 @@
+"""Decides what becomes one kernel, without changing anything.
+
+Instructions are visited from the results back to the parameters. One whose users are all in kernels goes into them, if the
+rules allow; one that others need too may become a further root of a kernel that reads it; all else starts a kernel. At the
+end, kernels that read the same big array in the same way are put together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from axla.analysis.access import AccessKeys, elements
+from axla.analysis.kernels import is_hero_reduce
+from axla.analysis.geometry import reduce_geometry
+from axla.analysis.regions import TINY, is_tiny
+from axla.core.shape import Shape
+from axla.hlo import Constant, Copy, Fusion, GetTupleElement, Map, Reduce, Reshape
+from axla.ir.graph import Computation, Instruction
+from axla.ir.traverse import post_order
+from axla.passes.fuse.rules import (
+    FREE, LOOP, MAX_MEMBERS, MAX_OPERANDS, MAX_ROOTS, PASSING, WHOLE_ROW, Cluster, Form, form_of, hero_form,
+    is_register, keys_in, may_copy, why_never, why_not_join,
+)  # fmt: skip
+
+Readers = dict[Cluster, list[Instruction]]  # kernel -> its members that read a value
+
+ATTEMPTS = 4  # kernels that are asked to take a further root
+REACH = 300  # kernels and instructions looked at before a possible cycle counts as one
+BUCKET = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A producer and the root of a kernel that reads it: together (reason None), or not."""
+
+    producer: Instruction
+    consumer: Instruction
+    reason: str | None
+
+    def __str__(self) -> str:
+        return f"%{self.producer.name} into %{self.consumer.name}: {self.reason or 'fused'}"
+
+
+@dataclass(slots=True)
+class Plan:
+    computation: Computation
+    clusters: list[Cluster] = field(default_factory=list)
+    decisions: list[Decision] = field(default_factory=list)
+
+
+def plan(computation: Computation) -> Plan:
+    """The kernels of a computation."""
+    planner = _Planner(computation)
+    planner.visit_all()
+    planner.merge_siblings()
+    planner.trim()
+    return Plan(computation, planner.live_clusters(), planner.decisions)
+
+
+class _Planner:
+    def __init__(self, computation: Computation):
+        self.computation = computation
+        self.order = post_order(computation)
+        self.position = {inst: n for n, inst in enumerate(self.order)}
+        self.keys = AccessKeys()
+        self.clusters: list[Cluster] = []
+        self.member_of: dict[Instruction, list[Cluster]] = {}
+        self.decisions: list[Decision] = []
+        self.row_fed = _row_fed(self.order)
+        self.crossing = [0] * (len(self.order) // BUCKET + 2)  # by place in the order: kernels with several roots there
+
+    def live_clusters(self) -> list[Cluster]:
+        return [c for c in dict.fromkeys(self.clusters) if not c.gone]
+
+    def of(self, inst: Instruction) -> list[Cluster]:
+        return self.member_of.get(inst, [])
+
+    # -- from results to parameters --
+
+    def visit_all(self) -> None:
+        for inst in reversed(self.order):
+            if is_register(inst, self.row_fed) or why_never(inst) is not None:
+                continue
+            self.visit(inst)
+
+    def visit(self, inst: Instruction) -> None:
+        readers: Readers = {}
+        outside = inst is self.computation.root
+        for user in inst.users:
+            clusters = self.of(user)
+            outside = outside or not clusters
+            for cluster in clusters:
+                readers.setdefault(cluster, []).append(user)
+        if readers and not outside and self.fuse_into_all(inst, readers):
+            return
+        if isinstance(inst.op, FREE):
+            self.copy_where_possible(inst, readers, outside)
+            return
+        if isinstance(inst.op, Reduce) and not isinstance(inst.shape, Shape):
+            self.leave_elements(inst)
+            readers = {}
+        if is_tiny(inst) or isinstance(inst.op, (*PASSING, Copy)):
+            return
+        if readers and self.add_root(inst, readers):
+            return
+        if inst.users or inst is self.computation.root:
+            self.start(inst)
+
+    def fuse_into_all(self, inst: Instruction, readers: Readers) -> bool:
+        """Computes `inst` in every kernel that reads it, if the rules allow all of them."""
+        if len(readers) > 1 and not may_copy(inst, len(readers)):
+            for cluster in readers:
+                self.decide(inst, cluster, f"{len(readers)} kernels read it")
+            return False
+        wanted: list[tuple[Cluster, dict[int, None]]] = []
+        for cluster, users in readers.items():
+            found = keys_in(self.keys, inst, cluster, users)
+            reason = why_not_join(self.keys, inst, cluster, users, found) or self.why_not_row(inst, cluster)
+            self.decide(inst, cluster, reason)
+            if reason is not None:
+                return False
+            wanted.append((cluster, found))
+        for cluster, found in wanted:
+            self.join(inst, cluster, found)
+        return True
+
+    def copy_where_possible(self, inst: Instruction, readers: Readers, outside: bool) -> None:
+        """Something free goes into the kernels that take it; the others read it from memory."""
+        for cluster, users in readers.items():
+            found = keys_in(self.keys, inst, cluster, users)
+            reason = why_not_join(self.keys, inst, cluster, users, found)
+            self.decide(inst, cluster, reason)
+            if reason is None:
+                self.join(inst, cluster, found)
+            else:
+                outside = True
+        if outside and not isinstance(inst.op, (*PASSING, Constant)) and not is_tiny(inst):
+            self.start(inst)
+
+    def why_not_row(self, inst: Instruction, cluster: Cluster) -> str | None:
+        """Row scalars of a few elements go into a kernel only if the reduce they come from will be there."""
+        if not is_tiny(inst) or isinstance(inst.op, FREE) or inst not in self.row_fed:
+            return None
+        rows, columns = self.row_fed[inst]
+        if cluster.form not in (LOOP, ("row", rows, columns)) or rows == 1 and columns > WHOLE_ROW:
+            return "a few elements, computed in registers"
+        sizes = {elements(r.shape) for r in cluster.roots}
+        return None if sizes <= {rows, rows * columns} else "a few elements, computed in registers"
+
+    def decide(self, inst: Instruction, cluster: Cluster, reason: str | None) -> None:
+        self.decisions.append(Decision(inst, cluster.root, reason))
+
+    def join(self, inst: Instruction, cluster: Cluster, found: dict[int, None]) -> None:
+        form = hero_form(inst)
+        if form is not None and cluster.form == LOOP:
+            cluster.form = form
+        cluster.members[inst] = found
+        cluster.emitted += len(found)
+        cluster.operands.pop(inst, None)
+        for operand in inst.operands:
+            if operand not in cluster.members:
+                cluster.operands[operand] = None
+        self.member_of.setdefault(inst, []).append(cluster)
+        position = self.position[inst]
+        cluster.first, cluster.last = min(cluster.first, position), max(cluster.last, position)
+
+    def start(self, inst: Instruction) -> None:
+        position = self.position[inst]
+        cluster = Cluster(len(self.clusters), form_of(inst), first=position, last=position)
+        self.clusters.append(cluster)
+        cluster.roots[inst] = None
+        self.join(inst, cluster, {self.keys.root(inst): None})
+
+    def leave_elements(self, reduce: Instruction) -> None:
+        """A reduce of several arrays that stays outside takes its get-tuple-elements out of the kernels they joined."""
+        for user in reduce.users:
+            if isinstance(user.op, GetTupleElement):
+                for cluster in self.member_of.pop(user, []):
+                    del cluster.members[user]
+                    cluster.operands[user] = None
+
+    # -- several roots --
+
+    def add_root(self, inst: Instruction, readers: Readers) -> bool:
+        """Makes `inst`, which is needed in memory anyway, a further result of the first kernel that reads it."""
+        for cluster in sorted(readers, key=lambda c: c.last)[:ATTEMPTS]:
+            users = readers[cluster]
+            found = keys_in(self.keys, inst, cluster, users)
+            reason = (
+                self.why_not_root(inst, cluster, found)
+                or why_not_join(self.keys, inst, cluster, users, found)
+                or self.why_cyclic(inst, cluster)
+            )
+            self.decide(inst, cluster, reason and f"as a further result: {reason}")
+            if reason is None:
+                self.join(inst, cluster, found)
+                cluster.roots[inst] = None
+                self.crosses(cluster)
+                return True
+        return False
+
+    def why_not_root(self, inst: Instruction, cluster: Cluster, found: dict[int, None]) -> str | None:
+        if not isinstance(inst.shape, Shape):
+            return "gives a tuple"
+        if cluster.form[0] in ("update", "scatter", "pieces"):
+            return f"a {cluster.form[0]} kernel has one result"
+        if len(cluster.roots) >= MAX_ROOTS:
+            return f"the kernel has {MAX_ROOTS} results"
+        if list(found) != [self.keys.root(inst)]:
+            return "not read element by element"
+        if any(not isinstance(r.shape, Shape) for r in cluster.roots):
+            return "the kernel's result is a tuple"
+        form = hero_form(inst) if cluster.form == LOOP else cluster.form
+        return None if _fits_root(inst, form or LOOP, cluster) else "results of other sizes"
+
+    def crosses(self, cluster: Cluster) -> None:
+        for bucket in range(cluster.first // BUCKET, cluster.last // BUCKET + 1):
+            self.crossing[bucket] += 1
+
+    def why_cyclic(self, inst: Instruction, cluster: Cluster) -> str | None:
+        """Whether another user of `inst` leads back to the kernel, which then could not run before or after it."""
+        start = [unit for user in inst.users for unit in self.units(user) if unit is not cluster]
+        return self.why_reaches(start, cluster)
+
+    def units(self, inst: Instruction) -> list[Cluster | Instruction]:
+        return list(self.of(inst)) or [inst]
+
+    def why_reaches(self, start: Iterable[Cluster | Instruction], goal: Cluster) -> str | None:
+        seen: set[Cluster | Instruction] = set()
+        stack = list(start)
+        last = goal.last
+        prune = not self.crossing[last // BUCKET] or len(goal.roots) > 1 and self.crossing[last // BUCKET] == 1
+        while stack:
+            unit = stack.pop()
+            if unit is goal:
+                return "another reader of it leads to this kernel"
+            if unit in seen:
+                continue
+            seen.add(unit)
+            if len(seen) > REACH:
+                return "too many kernels in between"
+            first = unit.first if isinstance(unit, Cluster) else self.position[unit]
+            if prune and first > last:
+                continue  # what comes later leads back only through a kernel with results on both sides
+            roots = unit.roots if isinstance(unit, Cluster) else (unit,)
+            for root in roots:
+                for user in root.users:
+                    stack.extend(self.units(user))
+        return None
+
+    # -- kernels that read the same --
+
+    def merge_siblings(self) -> None:
+        for operand in self.order:
+            if elements(operand.shape) <= TINY:
+                continue
+            readers: Readers = {}
+            for user in operand.users:
+                for cluster in self.of(user):
+                    if operand not in cluster.members:
+                        readers.setdefault(cluster, []).append(user)
+            if len(readers) < 2:
+                continue
+            groups: dict[tuple, list[Cluster]] = {}
+            for cluster, users in readers.items():
+                signature = self.signature(cluster, operand, users)
+                if signature is not None:
+                    groups.setdefault(signature, []).append(cluster)
+            for group in groups.values():
+                self.merge_group(group)
+
+    def signature(self, cluster: Cluster, operand: Instruction, users: Iterable[Instruction]) -> tuple | None:
+        """Kernels with one signature may be one kernel; None for those that stay alone."""
+        if cluster.form[0] not in ("loop", "row", "column"):
+            return None
+        if any(not isinstance(r.shape, Shape) for r in cluster.roots):
+            return None
+        found = keys_in(self.keys, operand, cluster, users)
+        if len(found) != 1:
+            return None
+        key = next(iter(found))
+        if cluster.form != LOOP:
+            return (*cluster.form, key)
+        root = cluster.root.shape
+        assert isinstance(root, Shape)
+        return (*LOOP, key, root.dims) if self.keys.linear.get(key) == root.size else None
+
+    def merge_group(self, group: list[Cluster]) -> None:
+        group.sort(key=lambda c: c.first)
+        kept = group[0]
+        for other in group[1:]:
+            reason = self.why_not_merge(kept, other)
+            self.decisions.append(Decision(other.root, kept.root, reason and f"side by side: {reason}"))
+            if reason is None:
+                self.merge(kept, other)
+            else:
+                kept = other
+
+    def why_not_merge(self, one: Cluster, other: Cluster) -> str | None:
+        members = len(one.members) + sum(1 for m in other.members if m not in one.members)
+        if members > MAX_MEMBERS:
+            return f"more than {MAX_MEMBERS} instructions"
+        operands = dict.fromkeys((*one.operands, *other.operands))
+        if len(operands) > MAX_OPERANDS:
+            return f"more than {MAX_OPERANDS} operands"
+        if len(one.roots) + len(other.roots) > MAX_ROOTS:
+            return f"more than {MAX_ROOTS} results"
+        for here, there in ((one, other), (other, one)):
+            start = [unit for root in here.roots for user in root.users for unit in self.units(user)]
+            reason = self.why_reaches(start, there)
+            if reason is not None:
+                return "one needs the other's result" if "leads" in reason else reason
+        return None
+
+    def merge(self, kept: Cluster, other: Cluster) -> None:
+        for inst, found in other.members.items():
+            mine = kept.members.get(inst)
+            if mine is None:
+                kept.members[inst] = dict(found)
+            else:
+                mine.update(found)
+            clusters = self.member_of[inst]
+            clusters.remove(other)
+            if kept not in clusters:
+                clusters.append(kept)
+        kept.roots.update(other.roots)
+        kept.operands = {
+            o: None for o in dict.fromkeys((*kept.operands, *other.operands)) if o not in kept.members
+        }
+        kept.emitted = sum(map(len, kept.members.values()))
+        kept.first, kept.last = min(kept.first, other.first), max(kept.last, other.last)
+        other.gone = True
+        self.clusters[other.number] = kept
+        self.crosses(kept)
+
+    # -- what is better read than computed --
+
+    def trim(self) -> None:
+        """Takes views of operands out of kernels: the kernel reads the view, which costs nothing outside."""
+        for cluster in self.live_clusters():
+            for inst in sorted(cluster.members, key=self.position.__getitem__):
+                if isinstance(inst.op, Reshape) and inst.operands[0] not in cluster.members and inst not in cluster.roots:
+                    del cluster.members[inst]
+                    cluster.operands[inst] = None
+            used = {o for m in cluster.members for o in m.operands}
+            cluster.operands = {o: None for o in cluster.operands if o in used}
+
+
+def _fits_root(inst: Instruction, form: Form, cluster: Cluster) -> bool:
+    shape, own = cluster.root.shape, inst.shape
+    assert isinstance(shape, Shape) and isinstance(own, Shape)
+    if form[0] == "row":
+        sizes = {form[1], form[1] * form[2]}
+    elif form[0] == "column":
+        sizes = {form[1] * form[3]}
+    else:
+        return own.dims == shape.dims
+    return own.size in sizes
+
+
+def _row_fed(order: Iterable[Instruction]) -> dict[Instruction, tuple[int, int]]:
+    """Small values that come from rows reduced: instruction -> (rows, columns) of the reduce."""
+    found: dict[Instruction, tuple[int, int]] = {}
+    for inst in order:
+        if isinstance(inst.op, Reduce):
+            geometry = reduce_geometry(inst)
+            if geometry is not None and geometry.is_row and is_hero_reduce(inst):
+                found[inst] = (geometry.outer, geometry.reduced)
+        elif inst.op.elementwise or isinstance(inst.op, PASSING) and not isinstance(inst.op, Fusion | Map):
+            size = elements(inst.shape)
+            fed = {found[o] for o in inst.operands if o in found}
+            if len(fed) == 1:
+                rows, columns = next(iter(fed))
+                if size == rows:
+                    found[inst] = (rows, columns)
+    return found

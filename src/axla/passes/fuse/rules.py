@@ -1,0 +1,274 @@
+"""Why an instruction does not go into a kernel: the rules of fusion, each a reason in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from axla.analysis.access import AccessKeys, elements
+from axla.analysis.geometry import collapsed_transpose, reduce_geometry
+from axla.analysis.kernels import (
+    dot_sizes, hero_operand_keys, is_hero_concatenate, is_hero_reduce, is_hero_transpose,
+    is_inner_reduce,
+)  # fmt: skip
+from axla.analysis.regions import is_tiny, is_tiny_shape, is_tiny_store
+from axla.core.shape import Shape
+from axla.hlo import (
+    Bitcast, BitcastConvert, Broadcast, Concatenate, Constant, Dot, DynamicSlice, DynamicUpdateSlice, Gather,
+    GetTupleElement, Iota, Map, Pad, Parameter, Reduce, Reshape, Reverse, Scatter, Slice, Transpose,
+)  # fmt: skip
+from axla.ir.graph import NO_EXTRA, Instruction
+from axla.ir.op import Op
+
+MAX_MEMBERS = 200  # instructions of a kernel: LLVM's time grows faster than linearly beyond
+MAX_OPERANDS = 24  # pointers that a loop keeps in registers or close
+MAX_EMITTED = 400  # (instruction, index) pairs: what is really emitted
+MAX_ROOTS = 12
+CONSTANT_BYTES = 256  # bigger constants never stand in code (design 2)
+WHOLE_ROW = 8192  # elements; a longer single row is reduced by all threads, in a kernel of its own
+CHEAP_WORK = 4  # times that something cheap may be computed rather than stored
+COSTLY_WORK = 1.5  # the same for something costly: overlapping windows at most
+
+Form = tuple  # what a kernel is built around: ("row", rows, columns), ("column", o, r, i), ("turned", dims, permutation)...
+LOOP: Form = ("loop",)
+
+MOVEMENT: tuple[type[Op], ...] = (
+    Broadcast, Reshape, Bitcast, Transpose, Reverse, Slice, DynamicSlice, Pad, Concatenate, Gather, BitcastConvert,
+)
+FREE: tuple[type[Op], ...] = (Broadcast, Iota, Constant, Reshape, Bitcast)
+PASSING: tuple[type[Op], ...] = (Reshape, Bitcast, GetTupleElement)  # never a kernel of their own
+
+
+@dataclass(eq=False, slots=True)
+class Cluster:
+    """A kernel in the making: members with the keys under which they are evaluated."""
+
+    number: int
+    form: Form
+    members: dict[Instruction, dict[int, None]] = field(default_factory=dict)
+    roots: dict[Instruction, None] = field(default_factory=dict)
+    operands: dict[Instruction, None] = field(default_factory=dict)
+    emitted: int = 0
+    first: int = 0  # positions of members
+    last: int = 0
+    gone: bool = False  # merged into another
+
+    @property
+    def root(self) -> Instruction:
+        return next(iter(self.roots))
+
+
+def why_never(inst: Instruction) -> str | None:
+    """The reason why an instruction is in no kernel with others, whatever they are."""
+    op = inst.op
+    cls = type(op)
+    if cls is Parameter:
+        return "a parameter"
+    if cls is Constant:
+        shape = inst.shape
+        if not isinstance(shape, Shape) or shape.byte_size > CONSTANT_BYTES:
+            return f"a constant of more than {CONSTANT_BYTES} bytes"
+        return None
+    if op.side_effect:
+        return "has an effect"
+    if inst.extra is not NO_EXTRA and inst.extra.control_predecessors:
+        return "has control predecessors"
+    if not isinstance(inst.shape, Shape) and cls is not Reduce:
+        return "gives a tuple"
+    if cls is GetTupleElement:
+        return None if isinstance(inst.operands[0].op, Reduce) else "an element of a tuple"
+    if is_tiny_store(inst):
+        return "a store of a few elements"
+    if op.elementwise or cls in _FUSIBLE:
+        if any(not isinstance(o.shape, Shape) for o in inst.operands):
+            return "reads a tuple"
+        return None
+    return f"{op.opcode} has no emitter inside of kernels"
+
+
+_FUSIBLE = {*MOVEMENT, Iota, Reduce, Dot, DynamicUpdateSlice, Scatter, Map, Constant}
+
+
+def form_of(inst: Instruction) -> Form:
+    """What a kernel with this root is built around."""
+    op = inst.op
+    if isinstance(op, DynamicUpdateSlice):
+        return ("update", inst.id)
+    if isinstance(op, Scatter):
+        return ("scatter", inst.id)
+    return hero_form(inst) or LOOP
+
+
+def hero_form(inst: Instruction) -> Form | None:
+    """What an instruction makes of a loop that it joins; None when it is an ordinary op there."""
+    op = inst.op
+    if isinstance(op, Reduce):
+        geometry = reduce_geometry(inst)
+        if geometry is None or not is_hero_reduce(inst):
+            return None
+        if geometry.is_row:
+            return ("row", geometry.outer, geometry.reduced)
+        return ("column", geometry.outer, geometry.reduced, geometry.inner)
+    if isinstance(op, Dot):
+        return ("dot", inst.id) if dot_sizes(inst) is not None else None
+    if isinstance(op, Transpose):
+        return ("turned", *collapsed_transpose(inst)) if is_hero_transpose(inst) else None
+    if isinstance(op, Concatenate):
+        return ("pieces", inst.id) if is_hero_concatenate(inst) else None
+    return None
+
+
+def is_costly(inst: Instruction) -> bool:
+    return inst.op.expensive or isinstance(inst.op, Gather | Map)
+
+
+def keys_in(keys: AccessKeys, inst: Instruction, cluster: Cluster, readers: Iterable[Instruction]) -> dict[int, None]:
+    """The keys under which members of a cluster, the `readers`, would read an instruction."""
+    found: dict[int, None] = {}
+    for user in readers:
+        mine = cluster.members[user]
+        special = hero_operand_keys(keys, user, mine) if _is_hero(cluster, user) else None
+        for number, operand in enumerate(user.operands):
+            if operand is not inst:
+                continue
+            if special is not None:
+                found[special[number]] = None
+            else:
+                for key in mine:
+                    found[keys.of_operand(user, number, key)] = None
+    return found
+
+
+def _is_hero(cluster: Cluster, inst: Instruction) -> bool:
+    if isinstance(inst.op, DynamicUpdateSlice | Scatter):
+        return True
+    return cluster.form != LOOP and hero_form(inst) == cluster.form
+
+
+def why_not_join(
+    keys: AccessKeys, inst: Instruction, cluster: Cluster, readers: Iterable[Instruction], found: dict[int, None]
+) -> str | None:
+    """The reason why a producer read by `readers` under the keys `found` is not computed inside of a cluster."""
+    if len(cluster.members) >= MAX_MEMBERS:
+        return f"the kernel has {MAX_MEMBERS} instructions"
+    new = sum(1 for o in dict.fromkeys(inst.operands) if o not in cluster.operands and not _is_inlined(o))
+    if len(cluster.operands) + new - (inst in cluster.operands) > MAX_OPERANDS:
+        return f"the kernel would have more than {MAX_OPERANDS} operands"
+    if cluster.emitted + len(found) > MAX_EMITTED:
+        return f"the kernel would compute more than {MAX_EMITTED} values"
+    return (
+        _why_not_place(inst, readers)
+        or why_not_hero(keys, inst, cluster, found)
+        or _why_not_overwritten(keys, inst, cluster, found)
+        or _why_not_work(keys, inst, found)
+    )
+
+
+def _is_inlined(inst: Instruction) -> bool:
+    return isinstance(inst.op, Constant | Iota) and why_never(inst) is None
+
+
+def _why_not_place(inst: Instruction, readers: Iterable[Instruction]) -> str | None:
+    for user in readers:
+        numbers = [n for n, o in enumerate(user.operands) if o is inst]
+        if isinstance(user.op, Dot):
+            return "operands of a dot are read many times and packed as they lie"
+        if isinstance(user.op, DynamicUpdateSlice) and 0 in numbers:
+            return "updated in place, so it must be in memory"
+        if isinstance(user.op, Scatter):
+            count = len(user.operands) // 2
+            if any(n < count for n in numbers):
+                return "updated in place, so it must be in memory"
+            if count in numbers and not isinstance(inst.op, FREE):
+                return "indices of a scatter are read many times"
+        if isinstance(user.op, Gather) and 1 in numbers and not isinstance(inst.op, FREE) and is_costly(inst):
+            return "indices of a gather are read for every element"
+    return None
+
+
+def why_not_hero(keys: AccessKeys, inst: Instruction, cluster: Cluster, found: dict[int, None]) -> str | None:
+    """The reason why an instruction that a kernel is built around does not fit a cluster; None for ordinary ones."""
+    if isinstance(inst.op, DynamicUpdateSlice | Scatter):
+        return f"{inst.opcode} works in place, in a kernel of its own"
+    form = hero_form(inst)
+    if form is None:
+        if isinstance(inst.op, Dot):
+            return "a dot is a kernel of its own"
+        if isinstance(inst.op, Reduce) and not is_inner_reduce(inst):
+            return "reduces dimensions that are not neighbours"
+        return None
+    if cluster.form not in (LOOP, form) or form[0] in ("dot", "pieces") and cluster.form != LOOP:
+        return f"a {_name(form)} kernel cannot be part of a {_name(cluster.form)} kernel"
+    if list(found) != [keys.root(inst)]:
+        return f"its {inst.opcode} is not read once, element by element"
+    sizes = {elements(r.shape) for r in cluster.roots}
+    own = elements(inst.shape)
+    if form[0] == "row":
+        _, rows, columns = form
+        if not sizes <= {rows, rows * columns}:
+            return f"the kernel's results have neither {rows} nor {rows * columns} elements"
+        if rows == 1 and columns > WHOLE_ROW:
+            return "a reduction of everything is shared by all threads, in a kernel of its own"
+    elif sizes != {own}:
+        return f"the kernel's results do not all have its {own} elements"
+    return None
+
+
+def _name(form: Form) -> str:
+    return {"turned": "transpose", "pieces": "concatenate"}.get(form[0], form[0])
+
+
+def chased(inst: Instruction) -> Instruction:
+    """What an array is a view of."""
+    while isinstance(inst.op, Reshape | Bitcast):
+        inst = inst.operands[0]
+    return inst
+
+
+def _why_not_overwritten(keys: AccessKeys, inst: Instruction, cluster: Cluster, found: dict[int, None]) -> str | None:
+    """An in-place kernel must not read what it has already overwritten."""
+    if cluster.form[0] not in ("update", "scatter"):
+        return None
+    hero = cluster.root
+    count = 1 if isinstance(hero.op, DynamicUpdateSlice) else len(hero.operands) // 2
+    targets = {chased(o) for o in hero.operands[:count]}
+    if not any(chased(o) in targets for o in inst.operands):
+        return None
+    if isinstance(inst.op, DynamicSlice) and isinstance(hero.op, DynamicUpdateSlice):
+        same_window = inst.operands[1:] == hero.operands[2:] and inst.shape is hero.operands[1].shape
+        update = keys.special(("update", hero.id), elements(hero.operands[1].shape))
+        if same_window and inst.operands[0] is hero.operands[0] and list(found) == [update]:
+            return None
+    return "reads what the kernel updates in place"
+
+
+def _why_not_work(keys: AccessKeys, inst: Instruction, found: dict[int, None]) -> str | None:
+    if isinstance(inst.op, (*FREE, *PASSING)):
+        return None
+    work = sum(keys.count[k] for k in found)
+    size = max(1, elements(inst.shape))
+    times = work / size
+    if is_costly(inst) and times > COSTLY_WORK:
+        return f"would be computed {times:.3g} times, and is costly"
+    if times > CHEAP_WORK:
+        return f"would be computed {times:.3g} times"
+    if is_costly(inst) and len(found) > 2 or len(found) > 8:
+        return f"would be written out {len(found)} times"
+    return None
+
+
+def may_copy(inst: Instruction, clusters: int) -> bool:
+    """Whether an instruction with users in several kernels is computed in each of them."""
+    if isinstance(inst.op, FREE):
+        return True
+    if is_costly(inst) or clusters > 3 or hero_form(inst) is not None:
+        return False
+    big = {o for o in inst.operands if not is_tiny_shape(o.shape) and not isinstance(o.op, FREE)}
+    return len(big) <= 1 and (inst.op.elementwise or isinstance(inst.op, MOVEMENT))
+
+
+def is_register(inst: Instruction, row_fed: dict[Instruction, tuple[int, int]]) -> bool:
+    """Whether an instruction is computed by the entry in registers, not in a kernel."""
+    if isinstance(inst.op, Constant | Iota | Broadcast):
+        return False
+    return is_tiny(inst) and inst not in row_fed
