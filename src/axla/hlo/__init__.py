@@ -1,6 +1,7 @@
 """Every op of HLO, one declaration each. Importing this package fills `axla.ir.op.OPS`.
 
-Read `elementwise.py` first, with `family.py` (what families of ops share) and `numeric.py` (arithmetic as HLO defines it).
+Read `elementwise.py` first, with `family.py` (what families of ops share) and `numeric.py` (arithmetic as HLO
+defines it).
 """
 
 from axla.hlo.contraction import Dot

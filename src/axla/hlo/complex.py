@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-Array = np.ndarray
+Array = Any  # numpy.ndarray, whose stubs have no real and imag for an unknown element type
 
 
 def joined(real: Array, imag: Array) -> Array:
     """real + i imag, without arithmetic that would make NaN of infinities."""
-    result = np.empty(np.broadcast_shapes(real.shape, imag.shape), np.result_type(real.dtype, np.complex64))
+    result: Array = np.empty(np.broadcast_shapes(real.shape, imag.shape), np.result_type(real.dtype, np.complex64))
     result.real, result.imag = real, imag
     return result
 
@@ -17,7 +19,7 @@ def joined(real: Array, imag: Array) -> Array:
 def divide(x: Array, y: Array) -> Array:
     """As annex G of C11: infinities and zeros give infinities and zeros rather than NaN."""
     a, b, c, d = x.real, x.imag, y.real, y.imag
-    quotient = np.asarray(np.divide(x, y))
+    quotient: Array = np.asarray(np.divide(x, y))
     lost = np.isnan(quotient.real) & np.isnan(quotient.imag)
     if not lost.any():
         return quotient

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -48,13 +49,13 @@ class Dot(Op):
         return result
 
     @classmethod
-    def of(cls, lhs: Shape, rhs: Shape, dtype: DType | None = None, **numbers: tuple[int, ...]) -> Dot:
+    def of(cls, lhs: Shape, rhs: Shape, dtype: DType | None = None, **numbers: Any) -> Dot:
         """The dot of these operands, its result shape computed; `dtype` is the element type of the result."""
-        draft = cls(lhs, **numbers)  # type: ignore[arg-type]
+        draft = cls(lhs, **numbers)
         check_dimension_numbers(draft, lhs, rhs, ())
         return cls(
             contracted(draft, lhs, rhs, dtype or max(lhs.dtype, rhs.dtype, key=lambda d: d.bits)), **numbers
-        )  # type: ignore[arg-type]
+        )
 
     def evaluate(self, lhs: np.ndarray, rhs: np.ndarray, *metadata: np.ndarray) -> np.ndarray:
         if self.sparsity:
@@ -71,7 +72,7 @@ class Dot(Op):
 
     @classmethod
     def samples(cls):
-        def made(lhs: Shape, rhs: Shape, dtype: DType | None = None, **numbers: tuple[int, ...]):
+        def made(lhs: Shape, rhs: Shape, dtype: Any = None, **numbers: Any):
             return (cls.of(lhs, rhs, dtype, **numbers), (lhs, rhs))
 
         plain = {"lhs_contracting_dims": (1,), "rhs_contracting_dims": (0,)}

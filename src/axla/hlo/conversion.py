@@ -1,4 +1,4 @@
-"""Ops that change the element type: convert, bitcast-convert, bitcast, reduce-precision, stochastic-convert."""
+"""Ops that change the element type: convert, bitcasts, reduce-precision, stochastic-convert."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Convert(Elementwise):
 
 @op("bitcast-convert", operands="operand")
 class BitcastConvert(Op):
-    """The same bits as another element type; between widths the last dimension holds the parts, lowest first."""
+    """The same bits as another element type; between widths the last dimension holds parts, lowest first."""
 
     shape: Shape
 

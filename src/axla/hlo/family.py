@@ -1,7 +1,6 @@
 """Families: what ops of a kind share, so that declaring one more takes a line.
 
-Abs = unary("abs", numeric.absolute, SIGNED_OR_COMPLEX, "|x|; of a complex number its magnitude.",
-result=real_of)
+Abs = unary("abs", numeric.absolute, SIGNED, "|x|; of a complex number its magnitude.", result=real_of)
 """
 
 from __future__ import annotations

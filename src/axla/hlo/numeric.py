@@ -1,22 +1,22 @@
 """Arithmetic as HLO defines it, on NumPy arrays: what ufuncs would do differently.
 
 Narrow floats (f16, bf16, f8...) are computed in f32 and rounded once per operation; integers narrower than a
-byte in a byte,
-and wrap. Integer division by zero gives -1 (all ones), the remainder by zero the dividend; shifts past the
-width give zero, or the sign. Callers ignore floating-point warnings (`numpy.errstate`).
+byte in a byte, and wrap. Integer division by zero gives -1 (all ones), the remainder by zero the dividend.
+Callers ignore floating-point warnings (`numpy.errstate`).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from axla.core.dtypes import DType, from_numpy
 from axla.hlo import complex as complex_functions
 
-Array = np.ndarray
+Array = Any  # numpy.ndarray, whose stubs have no real and imag for an unknown element type
 _ERF = np.frompyfunc(math.erf, 1, 1)
 
 

@@ -51,7 +51,7 @@ def returns(self: Op, called: Computation, result: AnyShape, what: str = "to_app
 
 
 def compatible(a: DType, b: DType) -> bool:
-    """The same type, or both floats or both integers of one sign: reductions may accumulate in another width."""
+    """The same type, or both floats or integers of one sign: reductions may accumulate in another width."""
     return a is b or (a.is_float and b.is_float) or (a.kind == b.kind and a.is_integer)
 
 

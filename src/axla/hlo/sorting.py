@@ -12,7 +12,7 @@ from axla.ir.op import Op, attr, op, reject
 
 
 def largest_first(x: np.ndarray) -> np.ndarray:
-    """Positions along the last axis in descending order; equal elements stay in order, NaN counts as largest."""
+    """Positions along the last axis, largest first; equal elements stay in order, NaN counts as largest."""
     key = numeric.total_order_key(x) if numeric.kind(x) == "float" else numeric.widened(x)
     key = key.astype(np.uint8) if key.dtype == np.bool_ else key
     return np.argsort(np.invert(key), axis=-1, kind="stable")  # ~key falls where key rises
