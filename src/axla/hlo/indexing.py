@@ -22,11 +22,9 @@ class Gather(Op):
     """Windows of `slice_sizes` of the operand, one for each index vector of `start_indices`.
 
     Dimension `index_vector_dim` of the indices holds vectors; component k is the start in dimension
-    `start_index_map[k]`.
-    Starts are clamped so that the window lies inside. Result dimensions `offset_dims` run over the window
-    without
-    `collapsed_slice_dims` and `operand_batching_dims` (of size 1 there); the others run over the index
-    vectors.
+    `start_index_map[k]`. Starts are clamped so that the window lies inside. Result dimensions `offset_dims`
+    run over the window without `collapsed_slice_dims` and `operand_batching_dims` (of size 1 there); the
+    others run over the index vectors.
     """
 
     offset_dims: tuple[int, ...]
@@ -141,9 +139,8 @@ class Scatter(Op):
     """The operands, with windows combined with `updates` by `to_apply` at the places that the indices give.
 
     Operands: n arrays, the indices, n updates. Dimensions `update_window_dims` of an update run over the
-    window, the others
-    over index vectors. A window that does not lie inside is skipped. Windows are applied in row-major order
-    of index vectors.
+    window, the others over index vectors. A window that does not lie inside is skipped. Windows are applied
+    in row-major order of index vectors.
     """
 
     update_window_dims: tuple[int, ...]

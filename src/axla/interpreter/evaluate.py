@@ -1,11 +1,9 @@
 """Runs modules with NumPy: slow, and obviously right.
 
 A *value* is a NumPy array of the instruction's element type, a tuple of values, or None for a token. An array
-with dynamic
-dimensions has its actual sizes. Every computation is planned once: a list of steps over numbered slots, each
-with the slots
-that die after it. Ops without called computations evaluate themselves (`Op.evaluate`); the others are in the
-table `axla.interpreter.regions.REGIONS`.
+with dynamic dimensions has its actual sizes. Every computation is planned once: a list of steps over numbered
+slots, each with the slots that die after it. Ops without called computations evaluate themselves
+(`Op.evaluate`); the others are in the table `axla.interpreter.regions.REGIONS`.
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ Computation
 
 Instruction
   instruction_place     the instruction knows the computation that holds it
-  instruction_operands  operands are instructions of the same computation; users are those that have it as an
-  operand instruction_arity     as many operands as the op declares
+  instruction_operands  operands are in the same computation; users are those that have it as an operand
+  instruction_arity     as many operands as the op declares
   instruction_control   control predecessors are in the same computation
   instruction_shape     the shape is the one that the op infers, up to layout
   ...                   and the labels of the op's own `infer`
