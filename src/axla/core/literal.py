@@ -1,4 +1,6 @@
-"""Literals: constant values. An array literal holds a logical, row-major NumPy array that nobody may write."""
+"""Literals: constant values. An array literal holds a logical, row-major NumPy array that nobody may
+write.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ from axla.core.shape import TOKEN, AnyShape, Shape, TupleShape
 
 
 class Literal:
-    """A constant: `shape` and either `array` (NumPy, read only) or `elements` (of a tuple); a token has neither.
+    """A constant: `shape` and either `array` (NumPy, read only) or `elements` (of a tuple); a token has
+    neither.
 
     Equality compares bits, so NaN equals the same NaN and 0.0 differs from -0.0.
     """
@@ -105,7 +108,9 @@ class Literal:
 
 
 class ElidedLiteral(Literal):
-    """A constant whose values the text left out, {...}: it has a shape only, and equals nothing but itself."""
+    """A constant whose values the text left out, {...}: it has a shape only, and equals nothing but
+    itself.
+    """
 
     __slots__ = ()
 
@@ -114,7 +119,9 @@ class ElidedLiteral(Literal):
         self._hash = id(self)
 
     def _refuse(self) -> NoReturn:
-        raise UnsupportedError(f"the text leaves out the values of this constant, {self.shape} {{...}}: it cannot be evaluated")
+        raise UnsupportedError(
+            f"the text leaves out the values of this constant, {self.shape} {{...}}: it cannot be evaluated"
+        )
 
     @property
     def array(self) -> np.ndarray:  # type: ignore[override]

@@ -1,7 +1,9 @@
-"""Value types of op attributes: immutable, hashable, compared by value. Their text forms are in `axla.ir.codec`.
+"""Value types of op attributes: immutable, hashable, compared by value. Their text forms are in
+`axla.ir.codec`.
 
-Plain attributes are Python's own types: int, float, bool, str (written in quotes), `Word` (written bare), tuples of int or
-bool, and these with `| None`, where None means that the text does not give the attribute.
+Plain attributes are Python's own types: int, float, bool, str (written in quotes), `Word` (written bare),
+tuples of int or bool, and these with `| None`, where None means that the text does not give the
+attribute.
 """
 
 from __future__ import annotations
@@ -123,9 +125,15 @@ class Window:
 
     def __post_init__(self) -> None:
         rank = len(self.size)
-        for name, default in (
-            ("stride", 1), ("low", 0), ("high", 0), ("base_dilation", 1), ("window_dilation", 1), ("reversal", False),
-        ):  # fmt: skip
+        defaults = {
+            "stride": 1,
+            "low": 0,
+            "high": 0,
+            "base_dilation": 1,
+            "window_dilation": 1,
+            "reversal": False,
+        }
+        for name, default in defaults.items():
             found = getattr(self, name)
             if not found:
                 object.__setattr__(self, name, (default,) * rank)
@@ -139,7 +147,9 @@ class Window:
     @property
     def dilated_size(self) -> tuple[int, ...]:
         """How far the window reaches per dimension, holes included."""
-        return tuple((s - 1) * d + 1 if s else 0 for s, d in zip(self.size, self.window_dilation, strict=True))
+        return tuple(
+            (s - 1) * d + 1 if s else 0 for s, d in zip(self.size, self.window_dilation, strict=True)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +196,8 @@ class SliceDims:
 class ConvDims:
     """Which dimension of a convolution's input, kernel and output means what: b01f_01io->b01f.
 
-    One character per dimension: b batch, f feature, i and o kernel input and output feature, digits spatial dimensions,
+    One character per dimension: b batch, f feature, i and o kernel input and output feature, digits
+    spatial dimensions,
     ? a dimension without a meaning.
     """
 
@@ -252,7 +263,9 @@ class ConvDims:
 def _labels(first: str, first_at: int, second: str, second_at: int, spatial: Sequence[int]) -> str:
     places = {first_at: first, second_at: second} | {at: str(n) for n, at in enumerate(spatial)}
     if len(places) != 2 + len(spatial) or min(places) < 0 or len(spatial) > 10:
-        raise ShapeError(f"convolution: {first}={first_at}, {second}={second_at}, spatial={list(spatial)} are not places")
+        raise ShapeError(
+            f"convolution: {first}={first_at}, {second}={second_at}, spatial={list(spatial)} are not places"
+        )
     return "".join(places.get(at, "?") for at in range(max(places) + 1))
 
 
@@ -262,7 +275,9 @@ def _spatial(labels: str) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaGroups:
-    """Who takes part together in a collective: {{0,1},{2,3}}. `text` keeps a compact form, [2,2]<=[4] or mesh[...]."""
+    """Who takes part together in a collective: {{0,1},{2,3}}. `text` keeps a compact form, [2,2]<=[4] or
+    mesh[...].
+    """
 
     groups: tuple[tuple[int, ...], ...] = ()
     text: str = ""

@@ -1,7 +1,7 @@
 """Attribute type <-> text: one pair of functions per type.
 
-`codec_of(type)` gives the pair for the annotation of an op's field; `X | None` has the codec of X. Decoders read from a
-`Reader`, which the parser's cursor is; encoders give the text that XLA prints.
+`codec_of(type)` gives the pair for the annotation of an op's field; `X | None` has the codec of X.
+Decoders read from a `Reader`, which the parser's cursor is; encoders give the text that XLA prints.
 """
 
 from __future__ import annotations
@@ -168,7 +168,9 @@ def _read_pads(reader: Reader) -> list[tuple[int, ...]]:
     found = reader.match(_PADS)
     if found is None:
         reader.fail(f"expected padding such as 0_1x1_0, found {reader.saw()}")
-    return [tuple(reader.as_int64(n, found.start(1)) for n in part.split("_")) for part in found[1].split("x")]
+    return [
+        tuple(reader.as_int64(n, found.start(1)) for n in part.split("_")) for part in found[1].split("x")
+    ]
 
 
 def _read_window(reader: Reader) -> Window:
@@ -202,7 +204,10 @@ def _write_window(window: Window) -> str:
     def sizes(name: str, values: tuple[int, ...], default: int) -> str:
         return f"{name}={'x'.join(str(int(v)) for v in values)}" if any(v != default for v in values) else ""
 
-    parts = [f"size={'x'.join(map(str, window.size))}" if window.size else "", sizes("stride", window.stride, 1)]
+    parts = [
+        f"size={'x'.join(map(str, window.size))}" if window.size else "",
+        sizes("stride", window.stride, 1),
+    ]
     if any(window.low) or any(window.high):
         pads = zip(window.low, window.high, strict=True)
         parts.append("pad=" + "x".join(f"{low}_{high}" for low, high in pads))
@@ -273,7 +278,9 @@ def _read_conv_dims(reader: Reader) -> ConvDims:
         named = labels.replace("?", "")
         spatial = sorted(c for c in named if c.isdigit())
         if sorted(c for c in named if c.isalpha()) != sorted(letters):
-            reader.fail(f"dimension labels '{labels}' must have each of {letters[0]} and {letters[1]} once", at)
+            reader.fail(
+                f"dimension labels '{labels}' must have each of {letters[0]} and {letters[1]} once", at
+            )
         if spatial != [str(n) for n in range(len(spatial))]:
             reader.fail(f"dimension labels '{labels}' must number the spatial dimensions 0, 1, 2, ...", at)
     counts = [sum(c.isdigit() for c in found[n]) for n in (1, 2, 3)]
@@ -323,7 +330,9 @@ def _read_replica_groups(reader: Reader) -> ReplicaGroups:
 def iota_groups(
     dims: tuple[int, ...], reshape: tuple[int, ...], transpose: tuple[int, ...]
 ) -> tuple[tuple[int, ...], ...] | None:
-    """The groups of [dims]<=[reshape]T(transpose): 0, 1, 2, ... reshaped, transposed and reshaped; None if it fails."""
+    """The groups of [dims]<=[reshape]T(transpose): 0, 1, 2, ... reshaped, transposed and reshaped; None
+    if it fails.
+    """
     import numpy as np
 
     total = 1

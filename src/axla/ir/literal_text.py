@@ -18,7 +18,8 @@ SPLAT = 1024
 
 _MANTISSA = {
     "f64": 52, "f32": 23, "f16": 10, "bf16": 7, "f8e5m2": 2, "f8e4m3": 3, "f8e3m4": 4, "f8e4m3fn": 3,
-    "f8e4m3b11fnuz": 3, "f8e5m2fnuz": 2, "f8e4m3fnuz": 3, "f8e8m0fnu": 0, "f6e2m3fn": 3, "f6e3m2fn": 2, "f4e2m1fn": 1,
+    "f8e4m3b11fnuz": 3, "f8e5m2fnuz": 2, "f8e4m3fnuz": 3, "f8e8m0fnu": 0, "f6e2m3fn": 3, "f6e3m2fn": 2,
+    "f4e2m1fn": 1,
 }  # fmt: skip
 PAYLOAD_BITS = {name: _MANTISSA[name] for name in ("f64", "f32", "f16", "bf16", "f8e5m2", "f8e4m3", "f8e3m4")}
 """Mantissa bits of the float types whose NaNs carry payloads."""
@@ -28,7 +29,7 @@ _SHORTEST = {"f64": 15, "f32": 6}
 
 
 def constant_text(literal: Literal, *, values: bool) -> str:
-    """What stands between the parentheses of `constant(...)`; `values` asks for long and tuple constants in full."""
+    """What stands between the parentheses of `constant(...)`; `values` asks for all values."""
     if isinstance(literal, ElidedLiteral):
         return "{...}"
     if not values and (not isinstance(literal.shape, Shape) or literal.shape.size > SHORT):
@@ -67,9 +68,10 @@ def _braced(texts: list[str], dims: tuple[int, ...]) -> str:
         if level and rank > 3:
             # XLA numbers the planes of arrays of four and more dimensions.
             count = dims[level - 1]
+            numbers = [f"/*i{level - 1}={n % count}*/" for n in range(len(rows))]
             items = [
-                f"{{ /*i{level - 1}={n % count}*/ {', '.join(row)} }}" if row else f"{{ /*i{level - 1}={n % count}*/ }}"
-                for n, row in enumerate(rows)
+                " ".join(("{", n, ", ".join(row), "}") if row else ("{", n, "}"))
+                for n, row in zip(numbers, rows, strict=True)
             ]
         else:
             items = ["{ " + ", ".join(row) + " }" for row in rows]
@@ -81,7 +83,7 @@ def _rows(items: list[str], count: int, width: int) -> list[list[str]]:
 
 
 def element_texts(dtype: DType, flat: np.ndarray) -> list[str]:
-    """The texts of the elements of a one-dimensional array; each reads back as the same value, NaN payloads included."""
+    """The texts of the elements of a one-dimensional array; each reads back as the same value."""
     if dtype.is_complex:
         parts = element_texts(dtype.real, flat.view(dtype.real.numpy))
         return [f"({re}, {im})" for re, im in zip(parts[::2], parts[1::2], strict=True)]

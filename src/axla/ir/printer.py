@@ -1,8 +1,8 @@
 """Modules as HLO text, as XLA prints them.
 
-`print_module(module)` gives what XLA's default options give: results with layouts, operands as names, constants of more
-than ten elements (and all tuples) as {...}. With `print_large_constants=True` the text holds all values and reads back
-as the same module.
+`print_module(module)` gives what XLA's default options give: results with layouts, operands as names,
+constants of more than ten elements (and all tuples) as {...}. With `print_large_constants=True` the text
+holds all values and reads back as the same module.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ def _options(options: dict[str, Any]) -> PrintOptions:
         return DEFAULT
     unknown = [name for name in options if name not in PrintOptions.__slots__]
     if unknown:
-        raise InvalidArgument(f"unknown print option {unknown[0]}; known are {', '.join(PrintOptions.__slots__)}")
+        raise InvalidArgument(
+            f"unknown print option {unknown[0]}; known are {', '.join(PrintOptions.__slots__)}"
+        )
     return PrintOptions(**options)
 
 
@@ -193,9 +195,10 @@ class _Printer:
 
 
 HEADER_ORDER = (
-    "is_scheduled", "input_output_alias", "buffer_donor", "alias_passthrough_params", "entry_computation_layout",
-    "allow_spmd_sharding_propagation_to_parameters", "allow_spmd_sharding_propagation_to_output", "replica_count",
-    "num_partitions", "frontend_attributes", "origin_recovery_table",
+    "is_scheduled", "input_output_alias", "buffer_donor", "alias_passthrough_params",
+    "entry_computation_layout", "allow_spmd_sharding_propagation_to_parameters",
+    "allow_spmd_sharding_propagation_to_output", "replica_count", "num_partitions", "frontend_attributes",
+    "origin_recovery_table",
 )  # fmt: skip
 TABLES = ("FileNames", "FunctionNames", "FileLocations", "StackFrames")
 """Tables of text behind the header, kept in `ModuleConfig.more`."""

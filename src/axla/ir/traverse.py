@@ -8,7 +8,9 @@ from axla.ir.graph import Computation, Instruction, Module
 
 
 def post_order(computation: Computation) -> tuple[Instruction, ...]:
-    """Every instruction after its operands and control predecessors; deterministic; cached until the graph changes."""
+    """Every instruction after its operands and control predecessors; deterministic; cached until the
+    graph changes.
+    """
     if computation.cached_order_version != computation.version:
         order = tuple(_depth_first(computation.instructions))
         computation.cached_order = order
@@ -68,12 +70,16 @@ def callers(module: Module) -> dict[Computation, list[Instruction]]:
 def computations_callees_first(module: Module) -> tuple[Computation, ...]:
     """All computations, each after those it calls, in the order in which XLA prints them.
 
-    Depth first from the computations that nothing calls, along the instructions in the order they are printed.
+    Depth first from the computations that nothing calls, along the instructions in the order they are
+    printed.
     """
     called = {c for computation in module.computations for c in _calls(computation)}
     done: dict[Computation, None] = {}
     roots = [c for c in module.computations if c not in called]
-    for root in (*roots, *module.computations):  # all of them again: cycles, which the verifier reports, have no root
+    for root in (
+        *roots,
+        *module.computations,
+    ):  # all of them again: cycles, which the verifier reports, have no root
         if root not in done:
             _callees_first(root, done)
     return tuple(done)

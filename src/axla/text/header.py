@@ -1,4 +1,6 @@
-"""The header of a module: HloModule name, attribute=value, ... and the tables of stack frames that may follow it."""
+"""The header of a module: HloModule name, attribute=value, ... and the tables of stack frames that may
+follow it.
+"""
 
 from __future__ import annotations
 

@@ -46,7 +46,9 @@ def _natural(op: Op, operands: tuple[Instruction, ...], shape: AnyShape) -> AnyS
     if op.opcode == "transpose" and isinstance(first, Shape):
         places = {d: n for n, d in enumerate(op.dimensions)}  # type: ignore[attr-defined]
         minor_to_major = tuple(places[d] for d in first.layout.minor_to_major)
-        return Shape(shape.dtype, shape.dims, shape.dynamic, replace(first.layout, minor_to_major=minor_to_major))
+        return Shape(
+            shape.dtype, shape.dims, shape.dynamic, replace(first.layout, minor_to_major=minor_to_major)
+        )
     if op.elementwise:
         alike = [o.shape for o in operands if isinstance(o.shape, Shape) and o.shape.dims == shape.dims]
         for like in sorted(alike, key=lambda s: s.dtype is not shape.dtype):  # the element type's own first

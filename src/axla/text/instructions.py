@@ -1,7 +1,8 @@
 """Instructions as text: [ROOT] %name = shape opcode(operands), attribute=value, ...
 
-Driven by the op declarations: `OPS[opcode].attributes` say which attributes there are and of what type, the type picks
-the codec. What every instruction may carry (metadata, sharding, ...) is read by the table COMMON.
+Driven by the op declarations: `OPS[opcode].attributes` say which attributes there are and of what type,
+the type picks the codec. What every instruction may carry (metadata, sharding, ...) is read by the table
+COMMON.
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ from functools import cache
 from typing import Any
 
 import axla.hlo  # noqa: F401  fills OPS
-from axla.core.dtypes import PRED, S32
 from axla.core.errors import InvalidArgument, ShapeError, UnsupportedError
 from axla.core.shape import AnyShape, Shape, TupleShape
-from axla.ir.attributes import CompareType, ConvDims, Window
+from axla.ir.attributes import ConvDims, Window
 from axla.ir.codec import codec_of
 from axla.ir.graph import NO_EXTRA, Computation, Extra, Instruction, Module, SourceLocation
 from axla.ir.op import OPS, Op
 from axla.ir.structure import Constant, GetTupleElement, Parameter
+from axla.text.forms import PLAIN_FORMS, unpacked
 from axla.text.inference import UNWRITTEN_SHAPES, with_natural_layout
 from axla.text.lexer import BLANK, NAME, STRING, pattern, unescape
 from axla.text.literals import read_literal
@@ -38,7 +39,9 @@ _OPERAND_NAME = pattern(rf"/\*[\s\S]*?\*/|//[^\n]*+|({NAME})")
 _WORD_BEFORE_PAREN = pattern(BLANK + rf"({_OPCODE}){BLANK}\(")
 _ATTRIBUTE = pattern(BLANK + "," + BLANK + f"({NAME})" + BLANK + "=")
 _METADATA = pattern(BLANK + rf'(\{{(?:[^{{}}"]++|{STRING}|\{{[^{{}}"]*+\}})*+\}})')
-_METADATA_ENTRY = pattern(BLANK + rf",?+{BLANK}({NAME}){BLANK}={BLANK}({STRING}|-?\d++|\{{[^{{}}\"]*+\}}|{NAME})")
+_METADATA_ENTRY = pattern(
+    BLANK + rf",?+{BLANK}({NAME}){BLANK}={BLANK}({STRING}|-?\d++|\{{[^{{}}\"]*+\}}|{NAME})"
+)
 
 
 _ACCURACY = pattern(r"\{\s*+(?:mode\s*+=\s*+\w++|tolerance\s*+=\s*+\{[^{}]*+\})\s*+\}")
@@ -144,7 +147,7 @@ class InstructionCursor(ShapeCursor):
         if cls is Constant:
             if shape is None:
                 self.fail("the shape of a constant must be written", at)
-            shape = _unpacked(shape)
+            shape = unpacked(shape)
             fields["literal"] = read_literal(self, shape)
             self.expect(")", "to end the constant")
         elif cls is Parameter:
@@ -170,8 +173,8 @@ class InstructionCursor(ShapeCursor):
             self.fail(f"broadcast of {operand.to_string(layout=False)} needs the attribute dimensions", at)
 
     def _build(
-        self, schema: Schema, fields: dict[str, Any], operands: tuple[Instruction, ...], shape: AnyShape | None,
-        name: str, extra: Extra, at: int,
+        self, schema: Schema, fields: dict[str, Any], operands: tuple[Instruction, ...],
+        shape: AnyShape | None, name: str, extra: Extra, at: int,
     ) -> Instruction:  # fmt: skip
         cls = schema.op
         if cls.holds_shape:
@@ -180,7 +183,7 @@ class InstructionCursor(ShapeCursor):
             fields["shape"] = shape
         try:
             op = cls(**fields)
-            plain = _PLAIN_FORMS.get(cls.opcode)
+            plain = PLAIN_FORMS.get(cls.opcode)
             if plain is not None:
                 op = plain(self, op, operands, at)
             if shape is None:
@@ -381,7 +384,10 @@ class InstructionCursor(ShapeCursor):
                 self.fail(f"metadata have two '{key}'", at)
             kind = METADATA_KEYS[key]
             if kind is not None and (value[0] == '"') != (kind is str):
-                self.fail(f"{key} must be {'a string' if kind is str else 'a number'}, found {value[:40]}", found.start(2))
+                self.fail(
+                    f"{key} must be {'a string' if kind is str else 'a number'}, found {value[:40]}",
+                    found.start(2),
+                )
             if key in _PLAIN_KEYS:
                 fields[key] = unescape(value[1:-1]) if kind is str else self.as_int64(value, found.start(2))
             else:
@@ -457,47 +463,9 @@ _UNWRITTEN_DIMENSIONS = ("map", "broadcast")
 _PLAIN_KEYS = ("op_type", "op_name", "source_file", "source_line")
 
 
-def _unpacked(shape: AnyShape) -> AnyShape:
-    """The shape of a constant: it has no packed elements, whatever the text says of E(4)."""
-    if isinstance(shape, Shape) and shape.layout.element_bits:
-        return shape.with_layout(replace(shape.layout, element_bits=0))
-    return shape
-
-
 def _count(schema: Schema) -> str:
     if schema.most > 1 << 60:
         return f"at least {schema.least} operands"
     if schema.least != schema.most:
         return f"{schema.least} to {schema.most} operands"
     return f"{schema.least} operand{'' if schema.least == 1 else 's'}"
-
-
-def _plain_compare(cursor: InstructionCursor, op: Any, operands: tuple[Instruction, ...], at: int) -> Op:
-    """Leaves out a compare's `type` where it is what the operands' element type implies."""
-    if op.type is None or not operands[0].shape.is_array:
-        return op
-    dtype = operands[0].shape.dtype  # type: ignore[attr-defined]
-    if dtype.is_inexact:
-        implied = CompareType.FLOAT
-    else:
-        implied = CompareType.SIGNED if dtype.is_signed else CompareType.UNSIGNED
-    return replace(op, type=None) if op.type is implied else op
-
-
-def _plain_conditional(cursor: InstructionCursor, op: Any, operands: tuple[Instruction, ...], at: int) -> Op:
-    """Two branches chosen by a pred are true_computation and false_computation, others branch_computations."""
-    index = operands[0].shape.logical
-    by_pred = index is Shape(PRED)
-    if not by_pred and index is not Shape(S32):
-        cursor.fail(f"the first operand of a conditional is a scalar of pred or s32, found {index}", at)
-    branches = op.computations()
-    named = op.true_computation is not None, op.false_computation is not None
-    if (any(named) and (op.branch_computations or not all(named))) or not branches:
-        cursor.fail("a conditional has true_computation and false_computation, or branch_computations", at)
-    if by_pred and len(branches) == 2:
-        return replace(op, true_computation=branches[0], false_computation=branches[1], branch_computations=())
-    return replace(op, true_computation=None, false_computation=None, branch_computations=branches)
-
-
-_PLAIN_FORMS = {"compare": _plain_compare, "conditional": _plain_conditional}
-"""Ops of which a text can say the same in two ways: gives the one that is kept."""

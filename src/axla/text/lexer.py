@@ -1,7 +1,7 @@
 """Reading HLO text: one compiled regex splits it into tokens, a `Cursor` walks over it.
 
-Blanks and comments may stand between any two tokens. The regexes use possessive repeats, so every match takes time
-linear in what it consumes.
+Blanks and comments may stand between any two tokens. The regexes use possessive repeats, so every match
+takes time linear in what it consumes.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ _CLOSING = {"{": "}", "(": ")", "[": "]"}
 
 
 class Cursor:
-    """A place in a text. The methods read one thing each, and raise ParseError at the place when it is not there."""
+    """A place in a text. The methods read one thing each, and raise ParseError at the place when it is
+    not there.
+    """
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -172,7 +174,9 @@ class Cursor:
                 return items
 
     def raw(self) -> str:
-        """An attribute's value of any form, as it stands: up to a comma, or the end of line, outside brackets."""
+        """An attribute's value of any form, as it stands: up to a comma, or the end of line, outside
+        brackets.
+        """
         start = end = self.skip()
         text = self.text
         open_: list[str] = []
@@ -201,7 +205,9 @@ _SIMPLE = {"n": "\n", "r": "\r", "t": "\t", "a": "\a", "b": "\b", "f": "\f", "v"
 
 
 def unescape(text: str) -> str:
-    """The text behind C's escapes. A byte above 127 given as an escape is read as UTF-8 together with its neighbours."""
+    """The text behind C's escapes. A byte above 127 given as an escape is read as UTF-8 together with its
+    neighbours.
+    """
     if "\\" not in text:
         return text
     found = _UNESCAPE.sub(_unescaped, text)

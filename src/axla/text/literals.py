@@ -1,7 +1,7 @@
 """Literals as text: {{1, 2}, {3, 4}}, (1.5, {true}), nan(0x1), {...}.
 
-Numbers are read in bulk, and the structure is checked against the shape before an array is made: a text never makes
-us allocate more than it is long.
+Numbers are read in bulk, and the structure is checked against the shape before an array is made: a text
+never makes us allocate more than it is long.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from axla.ir.literal_text import PAYLOAD_BITS
 from axla.text.lexer import BLANK, pattern
 from axla.text.shapes import ShapeCursor
 
-# A literal ends where its brackets close; the tokens are braces, complex numbers, and everything else between commas.
+# Tokens are braces, complex numbers, and everything else between commas and blanks.
 _COMMENT = r"/\*[\s\S]*?\*/|//[^\n]*+"
 _TOKEN = pattern(rf"[{{}}]|\((?:[^()]|\([^()]*+\))*+\)|nan\(\w*+\)|-nan\(\w*+\)|[^\s{{}}(),/]++|/|{_COMMENT}")
 _GAP = pattern(rf"(?:[\s,]++|{_COMMENT})*+")
@@ -62,7 +62,9 @@ def _read_tuple(cursor: ShapeCursor, shape: TupleShape) -> Literal:
 
 
 def _read_elements(cursor: ShapeCursor, shape: Shape) -> tuple[list[str], tuple[int, int]]:
-    """The texts of an array's elements, in row-major order, and where they stand. Checks braces against the sizes."""
+    """The texts of an array's elements, in row-major order, and where they stand. Checks braces against
+    the sizes.
+    """
     start = cursor.skip()
     text = cursor.text
     rank, dims = shape.rank, shape.dims
@@ -91,7 +93,10 @@ def _read_elements(cursor: ShapeCursor, shape: Shape) -> tuple[list[str], tuple[
                 counts[-1] += 1
             counts.append(0)
             if len(counts) > rank:
-                cursor.fail(f"a literal of {shape.to_string(layout=False)} has {rank} levels of braces, found more", pos)
+                cursor.fail(
+                    f"a literal of {shape.to_string(layout=False)} has {rank} levels of braces, found more",
+                    pos,
+                )
         elif token == "}":
             depth = len(counts)
             # An array without elements may be written {} whatever its sizes are.
@@ -103,9 +108,8 @@ def _read_elements(cursor: ShapeCursor, shape: Shape) -> tuple[list[str], tuple[
                 break
         else:
             if len(counts) != rank:
-                cursor.fail(
-                    f"a literal of {shape.to_string(layout=False)} has {rank} levels of braces, found {len(counts)}", pos
-                )
+                levels = f"{rank} levels of braces, found {len(counts)}"
+                cursor.fail(f"a literal of {shape.to_string(layout=False)} has {levels}", pos)
             counts[-1] += 1
             values.append(token)
         pos = found.end()
@@ -120,7 +124,7 @@ def _array(cursor: ShapeCursor, dtype: DType, texts: Sequence[str], place: tuple
         if dtype.is_integer:
             return _integers(dtype, texts)
         if dtype.is_complex:
-            return _complexes(dtype, texts)
+            return _complexes(dtype, texts, cursor.exact)
         return _floats(dtype, texts)
     except _BadElement as bad:
         _fail_at(cursor, bad, place)
@@ -197,7 +201,9 @@ def _floats(dtype: DType, texts: Sequence[str]) -> np.ndarray:
     return array
 
 
-def _set_nans(dtype: DType, array: np.ndarray, nans: list[tuple[int, re.Match[str]]], texts: Sequence[str]) -> None:
+def _set_nans(
+    dtype: DType, array: np.ndarray, nans: list[tuple[int, re.Match[str]]], texts: Sequence[str]
+) -> None:
     """Writes signs and payloads of NaNs as bits."""
     mantissa = PAYLOAD_BITS.get(dtype.name)
     bits = array.view(f"u{array.dtype.itemsize}")
@@ -205,12 +211,19 @@ def _set_nans(dtype: DType, array: np.ndarray, nans: list[tuple[int, re.Match[st
         if mantissa is None:
             if found[2] is not None:
                 raise _BadElement(texts[n], f"has a payload, which NaNs of {dtype} cannot carry")
-            if dtype.finfo.bits == 8 and found[1] and not dtype.name.endswith("uz") and dtype.name != "f8e8m0fnu":
+            if (
+                dtype.finfo.bits == 8
+                and found[1]
+                and not dtype.name.endswith("uz")
+                and dtype.name != "f8e8m0fnu"
+            ):
                 bits[n] |= 1 << (dtype.bits - 1)
             continue
         payload = 1 << (mantissa - 1) if found[2] is None else int(found[2][:20], 16)
         if not 0 < payload < 1 << mantissa:
-            raise _BadElement(texts[n], f"has a payload that the {mantissa} mantissa bits of {dtype} do not hold")
+            raise _BadElement(
+                texts[n], f"has a payload that the {mantissa} mantissa bits of {dtype} do not hold"
+            )
         exponent = ((1 << (dtype.bits - 1 - mantissa)) - 1) << mantissa
         bits[n] = payload | exponent | ((1 << (dtype.bits - 1)) if found[1] else 0)
 
@@ -219,7 +232,7 @@ _PART = r"((?:[^\s,()]++|\([^()]*+\))++)"
 _PAIR = pattern(rf"\(\s*+{_PART}\s*+,\s*+{_PART}\s*+\)")
 
 
-def _complexes(dtype: DType, texts: Sequence[str]) -> np.ndarray:
+def _complexes(dtype: DType, texts: Sequence[str], exact: bool) -> np.ndarray:
     parts: list[str] = []
     for t in texts:
         found = _PAIR.fullmatch(t)
@@ -232,7 +245,6 @@ def _complexes(dtype: DType, texts: Sequence[str]) -> np.ndarray:
         whole = next(t for t in texts if bad.text in t)
         raise _BadElement(whole, f"has a part {bad.text[:40]} that {bad.why}") from None
     # XLA reads a number whose real part is NaN as NaN in both parts; so do we, to compute what it computes.
-    flat[1::2][np.isnan(flat[::2])] = np.nan
+    if not exact:
+        flat[1::2][np.isnan(flat[::2])] = np.nan
     return flat.view(dtype.numpy)
-
-

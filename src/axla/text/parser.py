@@ -21,13 +21,15 @@ _INSTRUCTION = pattern(BLANK + f"(?:ROOT{BLANK})?%?{NAME}{BLANK}=")
 _EXECUTION_THREAD = pattern(BLANK + "," + BLANK + "execution_thread" + BLANK + "=")
 
 
-def parse_hlo(text: str) -> Module:
+def parse_hlo(text: str, *, exact: bool = False) -> Module:
     """The module that a text describes.
 
-    The text may lack the HloModule line, or be instructions only, without a computation around them. ParseError says
+    The text may lack the HloModule line, or be instructions only, without a computation around them.
+    ParseError says
     where it is wrong; UnsupportedError names an op of HLO that axla does not have.
     """
     parser = Parser(text)
+    parser.exact = exact
     with _collector_paused():
         try:
             module = parser.parse()
@@ -41,7 +43,9 @@ def parse_hlo(text: str) -> Module:
 
 @contextmanager
 def _collector_paused() -> Iterator[None]:
-    """Keeps the cyclic garbage collector from walking the growing graph again and again: half the time otherwise."""
+    """Keeps the cyclic garbage collector from walking the growing graph again and again: half the time
+    otherwise.
+    """
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -147,7 +151,10 @@ class Parser(InstructionCursor):
         self._check_parameters(computation, begin)
         if shape is not None and not compatible(shape.result, computation.root.shape):
             found = computation.root.shape.to_string(layout=False)
-            self.fail(f"computation {name} gives {shape.result.to_string(layout=False)}, but its root is {found}", shape_at)
+            self.fail(
+                f"computation {name} gives {shape.result.to_string(layout=False)}, but its root is {found}",
+                shape_at,
+            )
         return computation
 
     def _check_parameters(self, computation: Computation, at: int) -> None:

@@ -1,6 +1,6 @@
 """Shapes, layouts and program shapes as text.
 
-    f32[2,<=3]{1,0:T(8,128)S(1)}    (f32[], /*index=1*/token[])    (x: f32[2]) -> f32[]
+f32[2,<=3]{1,0:T(8,128)S(1)} (f32[], /*index=1*/token[]) (x: f32[2]) -> f32[]
 """
 
 from __future__ import annotations
@@ -58,6 +58,7 @@ class ShapeCursor(Cursor):
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
+        self.exact = False  # a text of our own: complex numbers are what they say
         self.splat_bytes = 0  # what constants of one value take, so far
         self._shapes: dict[str, AnyShape] = {"token[]": TOKEN, "opaque[]": OPAQUE}
 
@@ -114,7 +115,9 @@ class ShapeCursor(Cursor):
             found = self.match(_DIMENSION)
             if found is None:
                 if self.peek("?"):
-                    raise UnsupportedError("unbounded dimensions, [?], are not supported; bounded ones, [<=n], are")
+                    raise UnsupportedError(
+                        "unbounded dimensions, [?], are not supported; bounded ones, [<=n], are"
+                    )
                 self.fail(f"expected the size of a dimension, found {self.saw()}")
             dims.append(self.as_int64(found[2], found.start(2)))
             dynamic.append(found[1] is not None)
@@ -147,7 +150,6 @@ class ShapeCursor(Cursor):
                 self.fail(f"{key}(...) stands behind its place in the layout", found.start(1))
             order = _KEY_ORDER[key]
             _LAYOUT_READERS[key](self, fields)
-
 
     def _read_dim_types(self, fields: dict[str, object]) -> None:
         types = tuple(self.listed("(", self._dim_type, ")"))

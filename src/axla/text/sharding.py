@@ -1,6 +1,8 @@
-"""Shardings as text. axla keeps them as text; this brings equal shardings to equal texts, those that XLA prints.
+"""Shardings as text. axla keeps them as text; this brings equal shardings to equal texts, those that XLA
+prints.
 
-    {replicated}    {devices=[2,1]<=[2]}    {devices=[2,1,2]<=[2,2]T(1,0) last_tile_dim_replicate}    {{manual}, {replicated}}
+{replicated} {devices=[2,1]<=[2]} {devices=[2,1,2]<=[2,2]T(1,0) last_tile_dim_replicate} {{manual},
+{replicated}}
 """
 
 from __future__ import annotations
@@ -96,7 +98,9 @@ class _ShardingCursor(Cursor):
             if transpose := self.match(_TRANSPOSE):
                 order = self._numbers(transpose[1])
             if sorted(order) != list(range(len(reshape))):
-                self.fail(f"T({','.join(map(str, order))}) is no order of the {len(reshape)} dimensions of devices")
+                self.fail(
+                    f"T({','.join(map(str, order))}) is no order of the {len(reshape)} dimensions of devices"
+                )
         elif found := self.match(_LIST):
             numbers = self._numbers(found[1])
             listed = ",".join(map(str, numbers))
@@ -147,7 +151,9 @@ def _tile_text(
 def _kinds_text(names: list[str]) -> str:
     if not names:
         return ""
-    return " last_tile_dim_replicate" if names == ["replicated"] else f" last_tile_dims={{{', '.join(names)}}}"
+    return (
+        " last_tile_dim_replicate" if names == ["replicated"] else f" last_tile_dims={{{', '.join(names)}}}"
+    )
 
 
 def _iota_text(reshape: tuple[int, ...], order: tuple[int, ...]) -> str:
@@ -193,8 +199,17 @@ def _regrouped(
 def _permuted_iota(
     dims: tuple[int, ...], permutation: tuple[int, ...], reshape: tuple[int, ...], order: tuple[int, ...]
 ) -> str:
-    """The devices of an iota after its tiles were permuted: an iota again, where the sizes line up, else a list."""
+    """The devices of an iota after its tiles were permuted: an iota again, where the sizes line up, else
+    a list.
+    """
     if order == tuple(range(len(order))):
         return _iota_text(dims, permutation)
-    ids = np.arange(prod(reshape)).reshape(reshape).transpose(order).reshape(dims).transpose(permutation).reshape(-1)
+    ids = (
+        np.arange(prod(reshape))
+        .reshape(reshape)
+        .transpose(order)
+        .reshape(dims)
+        .transpose(permutation)
+        .reshape(-1)
+    )
     return ",".join(map(str, ids.tolist()))

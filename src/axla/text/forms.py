@@ -1,0 +1,59 @@
+"""The one form of what a text can say in several ways."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from axla.core.dtypes import PRED, S32
+from axla.core.shape import AnyShape, Shape
+from axla.ir.attributes import CompareType
+from axla.ir.graph import Instruction
+from axla.ir.op import Op
+from axla.text.lexer import Cursor
+
+
+def unpacked(shape: AnyShape) -> AnyShape:
+    """The shape of a constant: it has no packed elements, whatever the text says of E(4)."""
+    if isinstance(shape, Shape) and shape.layout.element_bits:
+        return shape.with_layout(replace(shape.layout, element_bits=0))
+    return shape
+
+
+def _plain_compare(cursor: Cursor, op: Any, operands: tuple[Instruction, ...], at: int) -> Op:
+    """Leaves out a compare's `type` where it is what the operands' element type implies."""
+    if op.type is None or not operands[0].shape.is_array:
+        return op
+    dtype = operands[0].shape.dtype  # type: ignore[attr-defined]
+    if dtype.is_inexact:
+        implied = CompareType.FLOAT
+    else:
+        implied = CompareType.SIGNED if dtype.is_signed else CompareType.UNSIGNED
+    return replace(op, type=None) if op.type is implied else op
+
+
+def _plain_conditional(cursor: Cursor, op: Any, operands: tuple[Instruction, ...], at: int) -> Op:
+    """Two branches chosen by a pred are true_computation and false_computation, others
+    branch_computations.
+    """
+    index = operands[0].shape.logical
+    by_pred = index is Shape(PRED)
+    if not by_pred and index is not Shape(S32):
+        cursor.fail(f"the first operand of a conditional is a scalar of pred or s32, found {index}", at)
+    branches = op.computations()
+    named = op.true_computation is not None, op.false_computation is not None
+    if (any(named) and (op.branch_computations or not all(named))) or not branches:
+        cursor.fail("a conditional has true_computation and false_computation, or branch_computations", at)
+    if by_pred and len(branches) == 2:
+        return replace(
+            op, true_computation=branches[0], false_computation=branches[1], branch_computations=()
+        )
+    return replace(op, true_computation=None, false_computation=None, branch_computations=branches)
+
+
+PLAIN_FORMS: dict[str, Callable[[Cursor, Any, tuple[Instruction, ...], int], Op]] = {
+    "compare": _plain_compare,
+    "conditional": _plain_conditional,
+}
+"""Ops of which a text can say the same in two ways: gives the one that is kept."""

@@ -1,0 +1,19 @@
+"""Modules pickle as text with all values; importing this makes it so."""
+
+from __future__ import annotations
+
+import copyreg
+
+from axla.ir.graph import Module
+from axla.text.parser import parse_hlo
+
+
+def _restored(text: str) -> Module:
+    return parse_hlo(text, exact=True)
+
+
+def _reduce(module: Module) -> tuple:
+    return _restored, (module.to_string(print_large_constants=True),)
+
+
+copyreg.pickle(Module, _reduce)  # type: ignore[arg-type]
