@@ -6,9 +6,10 @@ from axla.analysis.kernel_kinds import ColumnKind, DotKind, RowKind
 from axla.analysis.kernels import kernel_kind
 from axla.hlo import Fusion, GetTupleElement, Parameter, Tuple
 from axla.ir.attributes import FusionKind
-from axla.ir.graph import Computation, Extra, Instruction, Module
+from axla.ir.graph import NO_EXTRA, Computation, Extra, Instruction, Module
+from axla.ir.traverse import post_order
 from axla.passes.fuse.plan import Plan, plan
-from axla.passes.fuse.rules import Cluster
+from axla.passes.fuse.rules import Cluster, why_never
 from axla.passes.rewrite import current_session
 from axla.passes.schedule.order import running_computations
 
@@ -23,34 +24,33 @@ def apply(decided: Plan) -> None:
     """Replaces the members of each cluster by a fusion."""
     session = current_session()
     computation = decided.computation
-    position = {inst: n for n, inst in enumerate(computation.instructions)}
+    made = [
+        (cluster, *_body(computation, cluster))
+        for cluster in decided.clusters
+        if len(cluster.members) > 1 and session.may_fire("fusion", cluster.root)
+    ]
+    # All bodies are made before anything is replaced: they refer to the instructions of the plan.
+    position = {inst: n for n, inst in enumerate(post_order(computation))}
+    instead: dict[Instruction, Instruction] = {}
     stale: dict[Instruction, None] = {}
-    for cluster in decided.clusters:
-        if len(cluster.members) < 2 or not session.may_fire("fusion", cluster.root):
-            continue
-        build(computation, cluster)
+    for cluster, body, operands in made:
+        location = Extra(location=cluster.root.extra.location) if cluster.root.extra.location else NO_EXTRA
+        operands = [instead.get(o, o) for o in operands]
+        fused = computation.add(Fusion(_kind(body), calls=body), operands, extra=location)
+        several = len(cluster.roots) > 1
+        for number, root in enumerate(cluster.roots):
+            new = computation.add(GetTupleElement(number), [fused]) if several else fused
+            instead[root] = new
+            computation.replace(root, new)
         stale.update(dict.fromkeys(cluster.members))
     for inst in sorted(stale, key=position.__getitem__, reverse=True):
-        _remove_dead(computation, inst)
+        if not inst.users and inst is not computation.root:
+            computation.remove(inst)
 
 
-def _remove_dead(computation: Computation, inst: Instruction) -> None:
-    stack = [inst]
-    while stack:
-        one = stack.pop()
-        if one.users or one is computation.root or one not in computation.instructions:
-            continue
-        if isinstance(one.op, Parameter) or one.op.side_effect or isinstance(one.op, Fusion):
-            continue
-        operands = one.operands
-        computation.remove(one)
-        stack.extend(operands)
-
-
-def build(computation: Computation, cluster: Cluster) -> Instruction:
-    """A fusion of the members, which takes the place of the roots."""
-    module = computation.module
-    body = module.add_computation("fused_computation")
+def _body(computation: Computation, cluster: Cluster) -> tuple[Computation, list[Instruction]]:
+    """A fused computation of the members, and the operands for its parameters."""
+    body = computation.module.add_computation("fused_computation")
     members = _in_order(cluster)
     operands = list(dict.fromkeys(o for m in members for o in m.operands if o not in cluster.members))
     copies: dict[Instruction, Instruction] = {
@@ -58,20 +58,11 @@ def build(computation: Computation, cluster: Cluster) -> Instruction:
         for number, operand in enumerate(operands)
     }
     for member in members:
-        extra = Extra(location=member.extra.location) if member.extra.location else Extra()
+        extra = Extra(location=member.extra.location) if member.extra.location else NO_EXTRA
         copies[member] = body.add(member.op, [copies[o] for o in member.operands], member.shape, extra=extra)
-    roots = sorted(cluster.roots, key=members.index) if len(cluster.roots) > 1 else list(cluster.roots)
-    if len(roots) > 1:
-        body.set_root(body.add(Tuple(), [copies[r] for r in roots]))
-    else:
-        body.set_root(copies[roots[0]])
-    made = computation.add(Fusion(_kind(body), calls=body), operands, extra=Extra(location=roots[-1].extra.location))
-    inside = set(members)
-    for number, root in enumerate(roots):
-        new = made if len(roots) == 1 else computation.add(GetTupleElement(number), [made])
-        users = [u for u in root.users if u not in inside]
-        computation.replace(root, new, users)
-    return made
+    roots = [copies[r] for r in cluster.roots]
+    body.set_root(body.add(Tuple(), roots) if len(roots) > 1 else roots[0])
+    return body, operands
 
 
 def _in_order(cluster: Cluster) -> list[Instruction]:
@@ -107,8 +98,6 @@ def why_not_fuse(producer: Instruction, consumer: Instruction) -> str | None:
     for decision in reversed(decided.decisions):
         if decision.producer is producer and decision.reason is not None:
             return decision.reason
-    from axla.passes.fuse.rules import why_never
-
     return why_never(producer) or why_never(consumer) or "computed in registers, or in another kernel"
 
 

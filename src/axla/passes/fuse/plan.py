@@ -20,7 +20,7 @@ from axla.ir.graph import Computation, Instruction
 from axla.ir.traverse import post_order
 from axla.passes.fuse.rules import (
     FREE, LOOP, MAX_MEMBERS, MAX_OPERANDS, MAX_ROOTS, PASSING, WHOLE_ROW, Cluster, Form, form_of, hero_form,
-    is_register, keys_in, may_copy, why_never, why_not_join,
+    is_epilogue, is_register, keys_in, may_copy, why_never, why_not_join,
 )  # fmt: skip
 
 Readers = dict[Cluster, list[Instruction]]  # kernel -> its members that read a value
@@ -205,6 +205,8 @@ class _Planner:
             return "gives a tuple"
         if cluster.form[0] in ("update", "scatter", "pieces"):
             return f"a {cluster.form[0]} kernel has one result"
+        if cluster.form[0] not in ("loop", "dot") and is_epilogue(inst):
+            return "better in the kernel of the dot that it reads"
         if len(cluster.roots) >= MAX_ROOTS:
             return f"the kernel has {MAX_ROOTS} results"
         if list(found) != [self.keys.root(inst)]:

@@ -257,11 +257,18 @@ def _why_not_work(keys: AccessKeys, inst: Instruction, found: dict[int, None]) -
     return None
 
 
+def is_epilogue(inst: Instruction) -> bool:
+    """Whether an instruction is best computed where a dot has just been: it is the only reader of the dot."""
+    if not inst.op.elementwise:
+        return False
+    return any(isinstance(o.op, Dot) and list(o.users) == [inst] for o in map(chased, inst.operands))
+
+
 def may_copy(inst: Instruction, clusters: int) -> bool:
     """Whether an instruction with users in several kernels is computed in each of them."""
     if isinstance(inst.op, FREE):
         return True
-    if is_costly(inst) or clusters > 3 or hero_form(inst) is not None:
+    if is_costly(inst) or clusters > 3 or hero_form(inst) is not None or is_epilogue(inst):
         return False
     big = {o for o in inst.operands if not is_tiny_shape(o.shape) and not isinstance(o.op, FREE)}
     return len(big) <= 1 and (inst.op.elementwise or isinstance(inst.op, MOVEMENT))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from axla.analysis.geometry import collapsed_transpose
@@ -21,12 +21,46 @@ def dot_canonicalize(module: Module) -> None:
     session = current_session()
     for computation in module.computations:
         for inst in post_order(computation):
+            if isinstance(inst.op, Transpose) and _is_dot_turned(inst) and session.may_fire("dot-canonicalize", inst):
+                turned = inst.operands[0]
+                computation.replace(inst, _exchanged(turned))
+                computation.remove(inst)
+                computation.remove(turned)
+        for inst in post_order(computation):
             if not isinstance(inst.op, Dot) or inst.op.sparsity or len(inst.operands) != 2 or is_tiny(inst):
                 continue
             if _is_canonical(inst) or not session.may_fire("dot-canonicalize", inst):
                 continue
             computation.replace(inst, _canonical(inst))
             computation.remove(inst)
+
+
+def _is_dot_turned(inst: Instruction) -> bool:
+    """Whether a transpose exchanges the two sides of a dot that nothing else reads."""
+    dot = inst.operands[0]
+    op = dot.op
+    assert isinstance(inst.op, Transpose)
+    if not isinstance(op, Dot) or op.sparsity or len(dot.operands) != 2 or len(dot.users) != 1:
+        return False
+    batches = len(op.lhs_batch_dims)
+    left = dot.operands[0].shape.rank - batches - len(op.lhs_contracting_dims)  # type: ignore[union-attr]
+    rank = len(inst.op.dimensions)
+    first, second = range(batches, batches + left), range(batches + left, rank)
+    return inst.op.dimensions == (*range(batches), *second, *first) and len(first) > 0 and len(second) > 0
+
+
+def _exchanged(dot: Instruction) -> Instruction:
+    """The dot with its operands exchanged: the same products, the result's two sides exchanged."""
+    op, (lhs, rhs) = dot.op, dot.operands
+    assert isinstance(op, Dot)
+    precision = tuple(reversed(op.operand_precision)) if len(op.operand_precision) == 2 else op.operand_precision
+    new = Dot.of(
+        lhs=rhs.shape, rhs=lhs.shape, dtype=dot.shape.dtype, lhs_batch_dims=op.rhs_batch_dims,  # type: ignore[union-attr]
+        lhs_contracting_dims=op.rhs_contracting_dims, rhs_batch_dims=op.lhs_batch_dims,
+        rhs_contracting_dims=op.lhs_contracting_dims,
+    )  # fmt: skip
+    new = replace(new, operand_precision=precision, algorithm=op.algorithm)
+    return dot.computation.add(new, [rhs, lhs], extra=dot.extra)
 
 
 def _is_canonical(dot: Instruction) -> bool:
