@@ -108,9 +108,10 @@ def divide_power_of_two(root: Instruction) -> Instruction | None:
     value = uniform(divisor) if is_float(root) and same_shape(divisor, root) else None
     if value is None or not np.isfinite(value) or frexp(float(value))[0] not in (0.5, -0.5):
         return None
-    inverse = np.asarray(1.0 / float(value)).astype(value.dtype)
-    if float(inverse) * float(value) != 1.0:
-        return None  # 2^-k is too small or too large for the type
+    with np.errstate(over="ignore"):
+        inverse = np.asarray(1.0 / float(value)).astype(value.dtype)
+    if float(inverse) * float(value) != 1.0 or inverse == value:
+        return None  # 2^-k is too small or too large for the type; 1 is divide_one's
     return Multiply()(x, full(root, inverse))
 
 

@@ -1,0 +1,23 @@
+"""What all tests share: passes are verified one by one, and `tests/hlo/**/*.hlo` are tests."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+os.environ.setdefault("AXLA_VERIFY", "1")
+
+
+def pytest_addoption(parser):
+    parser.addoption("--bless", action="store_true", help="rewrite the expected output of exact-output tests")
+
+
+def pytest_collect_file(parent, file_path):
+    if file_path.suffix != ".hlo" or HERE / "hlo" not in file_path.parents:
+        return None
+    from hlo_tests import HloFile
+
+    return HloFile.from_parent(parent, path=file_path)
