@@ -1,6 +1,4 @@
-"""Literals: constant values. An array literal holds a logical, row-major NumPy array that nobody may
-write.
-"""
+"""Literals: constant values. An array literal holds a row-major NumPy array that nobody may write."""
 
 from __future__ import annotations
 
@@ -108,9 +106,7 @@ class Literal:
 
 
 class ElidedLiteral(Literal):
-    """A constant whose values the text left out, {...}: it has a shape only, and equals nothing but
-    itself.
-    """
+    """A constant whose values the text left out, {...}: it has a shape, and equals only itself."""
 
     __slots__ = ()
 

@@ -196,9 +196,8 @@ class SliceDims:
 class ConvDims:
     """Which dimension of a convolution's input, kernel and output means what: b01f_01io->b01f.
 
-    One character per dimension: b batch, f feature, i and o kernel input and output feature, digits
-    spatial dimensions,
-    ? a dimension without a meaning.
+    One character per dimension: b batch, f feature, i and o kernel input and output feature, digits spatial
+    dimensions, ? a dimension without a meaning.
     """
 
     input: str
@@ -275,9 +274,7 @@ def _spatial(labels: str) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaGroups:
-    """Who takes part together in a collective: {{0,1},{2,3}}. `text` keeps a compact form, [2,2]<=[4] or
-    mesh[...].
-    """
+    """Who takes part together in a collective: {{0,1},{2,3}}. `text` keeps a compact form, [2,2]<=[4]."""
 
     groups: tuple[tuple[int, ...], ...] = ()
     text: str = ""

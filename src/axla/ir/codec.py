@@ -330,9 +330,7 @@ def _read_replica_groups(reader: Reader) -> ReplicaGroups:
 def iota_groups(
     dims: tuple[int, ...], reshape: tuple[int, ...], transpose: tuple[int, ...]
 ) -> tuple[tuple[int, ...], ...] | None:
-    """The groups of [dims]<=[reshape]T(transpose): 0, 1, 2, ... reshaped, transposed and reshaped; None
-    if it fails.
-    """
+    """The groups of [dims]<=[reshape]T(transpose): 0, 1, 2, ... moved around; None if it fails."""
     import numpy as np
 
     total = 1

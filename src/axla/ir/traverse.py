@@ -8,9 +8,7 @@ from axla.ir.graph import Computation, Instruction, Module
 
 
 def post_order(computation: Computation) -> tuple[Instruction, ...]:
-    """Every instruction after its operands and control predecessors; deterministic; cached until the
-    graph changes.
-    """
+    """Every instruction after its operands and control predecessors; cached until the graph changes."""
     if computation.cached_order_version != computation.version:
         order = tuple(_depth_first(computation.instructions))
         computation.cached_order = order
@@ -70,8 +68,7 @@ def callers(module: Module) -> dict[Computation, list[Instruction]]:
 def computations_callees_first(module: Module) -> tuple[Computation, ...]:
     """All computations, each after those it calls, in the order in which XLA prints them.
 
-    Depth first from the computations that nothing calls, along the instructions in the order they are
-    printed.
+    Depth first from the computations that nothing calls, along the instructions as they are printed.
     """
     called = {c for computation in module.computations for c in _calls(computation)}
     done: dict[Computation, None] = {}

@@ -1,6 +1,4 @@
-"""The header of a module: HloModule name, attribute=value, ... and the tables of stack frames that may
-follow it.
-"""
+"""The header of a module: HloModule name, attribute=value, ..., and the tables of stack frames behind it."""
 
 from __future__ import annotations
 

@@ -40,9 +40,7 @@ _CLOSING = {"{": "}", "(": ")", "[": "]"}
 
 
 class Cursor:
-    """A place in a text. The methods read one thing each, and raise ParseError at the place when it is
-    not there.
-    """
+    """A place in a text. The methods read one thing each, or raise ParseError at the place."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -174,9 +172,7 @@ class Cursor:
                 return items
 
     def raw(self) -> str:
-        """An attribute's value of any form, as it stands: up to a comma, or the end of line, outside
-        brackets.
-        """
+        """An attribute's value of any form, as it stands: up to a comma or line end outside brackets."""
         start = end = self.skip()
         text = self.text
         open_: list[str] = []
@@ -205,9 +201,7 @@ _SIMPLE = {"n": "\n", "r": "\r", "t": "\t", "a": "\a", "b": "\b", "f": "\f", "v"
 
 
 def unescape(text: str) -> str:
-    """The text behind C's escapes. A byte above 127 given as an escape is read as UTF-8 together with its
-    neighbours.
-    """
+    """The text behind C's escapes; escaped bytes above 127 are read as UTF-8."""
     if "\\" not in text:
         return text
     found = _UNESCAPE.sub(_unescaped, text)

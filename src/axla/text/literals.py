@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from axla.core.dtypes import DType
+from axla.core.dtypes import F8E8M0FNU, DType
 from axla.core.errors import UnsupportedError
 from axla.core.literal import ElidedLiteral, Literal
 from axla.core.shape import AnyShape, Shape, TupleShape
@@ -62,9 +62,7 @@ def _read_tuple(cursor: ShapeCursor, shape: TupleShape) -> Literal:
 
 
 def _read_elements(cursor: ShapeCursor, shape: Shape) -> tuple[list[str], tuple[int, int]]:
-    """The texts of an array's elements, in row-major order, and where they stand. Checks braces against
-    the sizes.
-    """
+    """The texts of an array's elements and where they stand. Checks braces against the sizes."""
     start = cursor.skip()
     text = cursor.text
     rank, dims = shape.rank, shape.dims
@@ -192,6 +190,8 @@ def _floats(dtype: DType, texts: Sequence[str]) -> np.ndarray:
             raise _BadElement(t, f"is no number, but the literal is of {dtype}")
     with np.errstate(all="ignore"):
         array = values.astype(dtype.numpy)
+        if dtype is F8E8M0FNU:  # ml_dtypes rounds what is just above the least value away from it
+            array.view(np.uint8)[(values >= 2.0**-128) & (values < 1.5 * 2.0**-127)] = 0
         bad = np.flatnonzero(finite & ~np.isfinite(array.astype(np.float64)))
     if bad.size:
         limit = float(dtype.finfo.max)

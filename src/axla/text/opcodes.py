@@ -26,9 +26,7 @@ _NEVER_ASYNC = frozenset(["all-gather", "all-reduce", "collective-permute", "cop
 
 
 def is_opcode(name: str) -> bool:
-    """Whether a name is an opcode of HLO, or the short form of an asynchronous one: negate-start,
-    call-done.
-    """
+    """Whether a name is an opcode of HLO, or the short form of an asynchronous one: call-done."""
     if name in HLO_OPCODES:
         return True
     for suffix in _ASYNC:

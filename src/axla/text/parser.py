@@ -25,8 +25,8 @@ def parse_hlo(text: str, *, exact: bool = False) -> Module:
     """The module that a text describes.
 
     The text may lack the HloModule line, or be instructions only, without a computation around them.
-    ParseError says
-    where it is wrong; UnsupportedError names an op of HLO that axla does not have.
+    ParseError says where it is wrong; UnsupportedError names an op of HLO that axla does not have.
+    `exact` is for text that axla printed: complex numbers are then what they say (see literals).
     """
     parser = Parser(text)
     parser.exact = exact
@@ -43,9 +43,7 @@ def parse_hlo(text: str, *, exact: bool = False) -> Module:
 
 @contextmanager
 def _collector_paused() -> Iterator[None]:
-    """Keeps the cyclic garbage collector from walking the growing graph again and again: half the time
-    otherwise.
-    """
+    """Keeps the cyclic collector from walking the growing graph again and again (half the time)."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

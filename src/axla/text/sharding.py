@@ -199,9 +199,7 @@ def _regrouped(
 def _permuted_iota(
     dims: tuple[int, ...], permutation: tuple[int, ...], reshape: tuple[int, ...], order: tuple[int, ...]
 ) -> str:
-    """The devices of an iota after its tiles were permuted: an iota again, where the sizes line up, else
-    a list.
-    """
+    """The devices of an iota whose tiles were permuted: an iota again if the sizes line up, else a list."""
     if order == tuple(range(len(order))):
         return _iota_text(dims, permutation)
     ids = (
