@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import NoReturn
 
 import numpy as np
 
@@ -134,7 +135,7 @@ class _BadElement(Exception):
         self.text, self.why = text, why
 
 
-def _fail_at(cursor: ShapeCursor, bad: _BadElement, place: tuple[int, int]):
+def _fail_at(cursor: ShapeCursor, bad: _BadElement, place: tuple[int, int]) -> NoReturn:
     at = place[0]
     while (pos := _GAP.match(cursor.text, at).end()) < place[1]:  # type: ignore[union-attr]
         found = _TOKEN.match(cursor.text, pos)
@@ -195,7 +196,7 @@ def _floats(dtype: DType, texts: Sequence[str]) -> np.ndarray:
         bad = np.flatnonzero(finite & ~np.isfinite(array.astype(np.float64)))
     if bad.size:
         limit = float(dtype.finfo.max)
-        raise _BadElement(texts[bad[0]], f"is out of the range of {dtype}, {-limit:g} to {limit:g}")
+        raise _BadElement(texts[int(bad[0])], f"is out of the range of {dtype}, {-limit:g} to {limit:g}")
     if nans:
         _set_nans(dtype, array, nans, texts)
     return array
