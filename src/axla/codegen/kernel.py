@@ -1,46 +1,51 @@
-"""Kernels: functions `i32 name(ptr frame, ptr args, i64 begin, i64 end)` that compute one fused computation.
+"""Kernels: functions that compute one fused computation, called as the target's `Distribution` says.
 
-`args` points to the addresses of the inputs (the parameters of the computation, in order), the outputs (the leaves of its
-root) and, where a plan asks for it, scratch memory. A kernel is planned from its kind and the Target alone: `plan` says how
-many phases it has and how each phase's index space is cut, `emit` writes them.
+Their buffers are the inputs (the parameters of the computation, in order), the outputs (the leaves of its
+root) and, where a plan asks for it, scratch memory. A kernel is planned from its kind and the Target alone:
+`plan` says how many phases it has and how each phase's index space is cut, `emit` writes them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from math import prod
 
 from axla.analysis.kernel_kinds import KernelKind
 from axla.codegen.array import Array
+from axla.codegen.distribute import team_size
 from axla.codegen.element import Elements
-from axla.codegen.function import Function, Module, Ssa
+from axla.codegen.function import Function, Loop, Module, Ssa
 from axla.codegen.index import AnyIndex, Index, delinearize
-from axla.codegen.target import Target
+from axla.codegen.target import CHUNK_COST, Target
 from axla.codegen.value import Value, Values
 from axla.core.dtypes import DType
+from axla.core.errors import UnsupportedError
 from axla.core.shape import Shape, TupleShape
 from axla.ir.graph import Computation, Instruction
 
 PARALLEL_COST = 100_000
 """Below so many element operations (some 20 us) a kernel is not worth waking another thread."""
-CHUNK_COST = 60_000
-"""Element operations of one piece of a parallel kernel."""
 EXPENSIVE = 12
 """Element operations that exp, log, divide... count as."""
+LARGEST_32_BIT = (1 << 31) - (1 << 16)
+"""Elements of an array where indices have 32 bits: an index one step behind the end must not overflow."""
 
 
 @dataclass(frozen=True, slots=True)
 class Phase:
     """One call of a kernel function: `count` steps of its outer index space, handed out in pieces of `grain`.
 
-    `parallel`: worth several threads. All of a phase is done before the next begins.
+    `parallel`: worth several threads. All of a phase is done before the next begins. `threads` run each step
+    together.
     """
 
     symbol: str
     count: int
     grain: int
     parallel: bool
+    threads: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,49 +127,57 @@ def grain_of(count: int, cost_per_step: int) -> tuple[int, bool]:
 class KernelWriter:
     """One kernel function being written, with its arrays."""
 
-    def __init__(self, module: Module, task: KernelTask, target: Target, symbol: str, *, linkage: str = "internal"):
+    def __init__(self, module: Module, task: KernelTask, target: Target, symbol: str, *, threads: int = 1):
         self.task = task
         self.target = target
-        attributes = 'nounwind noinline "no-builtins"'
-        if target.vector_bytes == 64:
-            attributes += ' "prefer-vector-width"="512"'
-        self.f = Function(
-            module, symbol, "i32", [("ptr noalias", "frame"), ("ptr noalias", "args"), ("i64", "begin"), ("i64", "end")],
-            linkage=linkage, attributes=attributes,
-        )  # fmt: skip
-        f = self.f
-        self.values = Values(f, target)
         computation = task.computation
         shared = {i for _, i in task.in_place}
+        first = len(computation.parameters)
+        outputs = output_shapes(computation)
+        read_only = [*(number not in shared for number in range(first)), *(False for _ in outputs)]
+        self.share = target.distribution(module, symbol, read_only, threads)
+        self.f = self.share.f
+        self.values = Values(self.f, target)
         self.inputs = [
-            self._array(number, p.shape, number not in shared)  # type: ignore[arg-type]
+            self._array(number, p.shape, read_only[number])  # type: ignore[arg-type]
             for number, p in enumerate(computation.parameters)
         ]
-        first = len(computation.parameters)
-        self.outputs = [self._array(first + k, s, False) for k, s in enumerate(output_shapes(computation))]
+        self.outputs = [self._array(first + k, s, False) for k, s in enumerate(outputs)]
         self._scratch_slot = first + len(self.outputs)
 
     def _array(self, slot: int, shape: Shape, readonly: bool) -> Array:
-        return Array(self.values, self._pointer(slot), shape.dtype, shape.dims, readonly=readonly)
-
-    def _pointer(self, slot: int) -> Ssa:
-        f = self.f
-        return f.load("ptr", f.gep("ptr", f.params["args"], f.const("i64", slot)), 8, readonly=True)
+        if shape.size > LARGEST_32_BIT and self.f.module.index_type == "i32":
+            raise UnsupportedError(
+                f"{self.task.name}: {shape} has {shape.size} elements; indices on {self.target.name} have "
+                f"32 bits, for at most {LARGEST_32_BIT}"
+            )
+        return Array(self.values, self.share.argument(slot), shape.dtype, shape.dims, readonly=readonly)
 
     def scratch(self, offset: int = 0) -> Ssa:
         """The address of the kernel's scratch memory, `offset` bytes in."""
-        return self.f.gep("i8", self._pointer(self._scratch_slot), self.f.const("i64", offset))
+        return self.f.gep("i8", self.share.argument(self._scratch_slot), self.f.const("i64", offset))
 
     @property
     def begin(self) -> Ssa:
-        return self._range("begin")
+        return self.share.begin
 
     @property
     def end(self) -> Ssa:
-        return self._range("end")
+        return self.share.end
 
-    def _range(self, name: str) -> Ssa:
-        return self.f.cast("trunc", self.f.params[name], self.f.module.index_type)
+    def walk(
+        self, low: Ssa, high: Ssa, step: int, carry: Sequence[Ssa] = (), *, nonempty: bool = False
+    ) -> AbstractContextManager[Loop]:
+        """A loop over [low, high) that the threads of a step share, in stretches of `step` indices each.
+
+        `nonempty` promises that the range is not empty (of one thread's part nothing is promised).
+        """
+        threads = self.share.threads
+        all_work = threads == 1
+        if low.constant is not None and high.constant is not None:
+            all_work = high.constant - low.constant > step * (threads - 1)
+        start = self.share.start(low, step)
+        return self.f.loop(start, high, step * threads, carry, nonempty=nonempty and all_work)
 
     def elements(self, lanes: int) -> Elements:
         """Element generators with the computation's parameters bound to the inputs."""
@@ -199,20 +212,21 @@ class KernelWriter:
         return any(o == output for o, _ in self.task.in_place)
 
     def finish(self) -> None:
-        self.f.ret(self.f.const("i32", 0))
+        self.share.finish()
 
 
 @dataclass(frozen=True, slots=True)
 class Space:
     """A row-major index space cut for a kernel: `outer` sizes, then `inner` elements that lanes run along, in `block`s.
 
-    The kernel's outer index counts blocks: (outer..., block number).
+    The kernel's outer index counts blocks: (outer..., block number). `threads` share the elements of a step.
     """
 
     outer: tuple[int, ...]
     inner: int
     block: int
     lanes: int
+    threads: int = 1
 
     @property
     def blocks(self) -> int:
@@ -223,8 +237,14 @@ class Space:
         return prod(self.outer) * self.blocks
 
 
-def cut(dims: Sequence[int], lanes: int, cost: int, mergeable: Sequence[bool]) -> Space:
-    """The space for a loop over `dims`; mergeable[d] says that dimensions d and d+1 may become one at no price."""
+def cut(
+    dims: Sequence[int], lanes: int, cost: int, mergeable: Sequence[bool], target: Target | None = None
+) -> Space:
+    """The space for a loop over `dims`; mergeable[d]: dimensions d and d+1 may become one at no price.
+
+    Threads of `target` share each step; without one, steps are run by one thread each.
+    """
+    threads, chunk_cost = (target.threads, target.chunk_cost) if target else (1, CHUNK_COST)
     groups: list[int] = []
     for d, size in enumerate(dims):
         if d and (mergeable[d - 1] or size == 1 or groups[-1] == 1):
@@ -234,17 +254,18 @@ def cut(dims: Sequence[int], lanes: int, cost: int, mergeable: Sequence[bool]) -
     if not groups:
         groups = [1]
     inner = groups.pop()
-    if inner < lanes and groups:  # short rows: lanes run across them
+    if inner < lanes * threads and groups:  # short rows: lanes and threads run across them
         inner *= prod(groups)
         groups = []
     while lanes > inner:
         lanes //= 2
     lanes = max(lanes, 1)
     block = inner
-    step = max(lanes * 4, CHUNK_COST // max(cost, 1) // (lanes * 4) * (lanes * 4))
+    least = lanes * threads * 4
+    step = max(least, chunk_cost // max(cost, 1) // least * least)
     if inner > 2 * step:
         block = step
-    return Space(tuple(groups), inner, block, lanes)
+    return Space(tuple(groups), inner, block, lanes, team_size(target, block // lanes) if target else 1)
 
 
 def outer_index(f: Function, space: Space, position: Ssa) -> tuple[tuple[AnyIndex, ...], Ssa]:

@@ -9,11 +9,17 @@ from __future__ import annotations
 
 import functools
 import platform
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol, runtime_checkable
 
 from axla.codegen import llvm
+from axla.codegen.distribute import Alone, Distribution
+from axla.codegen.function import Module
 from axla.core.dtypes import DType
+
+CHUNK_COST = 60_000
+"""Element operations of one piece of a parallel kernel on a CPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +120,22 @@ class Target(Protocol):
         """Names, without `llvm.`, of intrinsics that are instructions here and nowhere else."""
         ...
 
+    @property
+    def threads(self) -> int:
+        """Most threads that run one step of a kernel together: a power of two."""
+        ...
+
+    @property
+    def chunk_cost(self) -> int:
+        """Element operations that one step of a parallel kernel should have, to be worth handing out."""
+        ...
+
+    def distribution(
+        self, module: Module, name: str, read_only: Sequence[bool], threads: int
+    ) -> Distribution:
+        """Opens a kernel function; `read_only` says of each buffer whether its memory is only read."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class CpuTarget:
@@ -137,12 +159,19 @@ class CpuTarget:
     caches: Caches = Caches()
     math: MathKnobs = field(default_factory=MathKnobs)
     intrinsics: frozenset[str] = frozenset()
+    threads: int = 1
+    chunk_cost: int = CHUNK_COST
 
     def lanes(self, widest: DType) -> int:
         """Lanes of the element type's registers; floats under 32 bits are computed, hence counted, as f32."""
         bits = widest.real.bits
         width = max(bits, 32) if widest.is_inexact else max(bits, 8)
         return max(1, min(self.max_lanes, self.vector_bytes * 8 // width))
+
+    def distribution(
+        self, module: Module, name: str, read_only: Sequence[bool], threads: int
+    ) -> Distribution:
+        return Alone(module, name, self)
 
 
 LINUX_X86 = "x86_64-unknown-linux-gnu"

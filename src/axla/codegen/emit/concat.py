@@ -28,7 +28,7 @@ def _pieces(task: KernelTask, target: Target) -> list[tuple[Instruction, int, tu
         if piece.shape.size:
             # Along the dimension of the concatenation a piece is one stretch of the result.
             joined = [m or d == kind.dimension for d, m in enumerate(merge)]
-            found.append((piece, start, dims, cut(dims, lanes, body_cost(task.computation), joined)))
+            found.append((piece, start, dims, cut(dims, lanes, body_cost(task.computation), joined, target)))
         start += dims[kind.dimension]
     return found
 
@@ -39,7 +39,7 @@ def plan(task: KernelTask, target: Target) -> Plan:
     cost = body_cost(task.computation)
     for number, (_, _, _, space) in enumerate(_pieces(task, target)):
         grain, parallel = grain_of(space.count, cost * space.block)
-        phases.append(Phase(f"{task.name}_{number}", space.count, grain, parallel))
+        phases.append(Phase(f"{task.name}_{number}", space.count, grain, parallel, space.threads))
     return Plan(tuple(phases))
 
 
@@ -48,7 +48,7 @@ def emit(module: Module, task: KernelTask, target: Target) -> None:
     kind = task.kind
     assert isinstance(kind, ConcatKind)
     for number, (piece, start, dims, space) in enumerate(_pieces(task, target)):
-        k = KernelWriter(module, task, target, f"{task.name}_{number}")
+        k = KernelWriter(module, task, target, f"{task.name}_{number}", threads=space.threads)
 
         def body(e: Elements, index: Indices, k=k, piece=piece, start=start) -> None:
             d = kind.dimension

@@ -48,7 +48,7 @@ def loop_phase(symbol: str, computation: Computation, space: Space, kind: LoopKi
     for inner in kind.inner if kind else ():
         cost *= _inner_cost(inner)
     grain, parallel = grain_of(space.count, cost)
-    return Phase(symbol, space.count, grain, parallel)
+    return Phase(symbol, space.count, grain, parallel, space.threads)
 
 
 def _inner_cost(inst: Instruction) -> int:
@@ -61,7 +61,7 @@ def _inner_cost(inst: Instruction) -> int:
 
 def loop_space(task: KernelTask, dims: Sequence[int], target: Target) -> Space:
     cost = body_cost(task.computation)
-    return cut(dims, target.lanes(widest(task.computation)), cost, mergeable(task.computation, dims))
+    return cut(dims, target.lanes(widest(task.computation)), cost, mergeable(task.computation, dims), target)
 
 
 def emit(module: Module, task: KernelTask, target: Target) -> None:
@@ -69,7 +69,7 @@ def emit(module: Module, task: KernelTask, target: Target) -> None:
     kind = task.kind
     assert isinstance(kind, LoopKind)
     space = loop_space(task, kind.dims, target)
-    k = KernelWriter(module, task, target, task.name)
+    k = KernelWriter(module, task, target, task.name, threads=space.threads)
     dims = kind.dims
 
     def body(e: Elements, index: Indices) -> None:
@@ -102,7 +102,7 @@ def vectors(
     rest = inner % lanes
     e = k.elements(lanes)
     if lanes == 1:
-        with f.loop(low, high, 1, nonempty=True) as loop:
+        with k.walk(low, high, 1, nonempty=True) as loop:
             body(e, Index(f, loop.index, limit=inner))
         return
     if rest and once:
@@ -112,7 +112,7 @@ def vectors(
         body(e, Index(f, f.index(0), 1, lanes, limit=inner))
         return
     unroll = 1 if rest else _unroll(k.task.computation, space)
-    with f.loop(low, high, lanes * unroll, nonempty=True) as loop:
+    with k.walk(low, high, lanes * unroll, nonempty=True) as loop:
         for part in range(unroll):
             base = f.add(loop.index, f.index(part * lanes))
             multiple = lanes
@@ -145,9 +145,9 @@ def _main_then_single(
     """Full vectors, then one element at a time."""
     f, lanes, inner = k.f, space.lanes, space.inner
     whole = inner - inner % lanes
-    with f.loop(low, f.smin(high, f.index(whole)), lanes) as loop:
+    with k.walk(low, f.smin(high, f.index(whole)), lanes) as loop:
         body(k.elements(lanes), Index(f, loop.index, 1, lanes, multiple=lanes, limit=inner))
-    with f.loop(f.smax(low, f.index(whole)), high, 1) as loop:
+    with k.walk(f.smax(low, f.index(whole)), high, 1) as loop:
         body(k.elements(1), Index(f, loop.index, limit=inner))
 
 

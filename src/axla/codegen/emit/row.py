@@ -12,11 +12,12 @@ from collections.abc import Sequence
 
 from axla.analysis.kernel_kinds import RowKind
 from axla.codegen.array import Array
+from axla.codegen.distribute import team_size
 from axla.codegen.element import Elements, reshape_index
+from axla.codegen.emit.loop import vectors
 from axla.codegen.function import Module, Ssa
 from axla.codegen.index import AnyIndex, Index, delinearize
 from axla.codegen.kernel import (
-    CHUNK_COST,
     PARALLEL_COST,
     KernelTask,
     KernelWriter,
@@ -27,9 +28,8 @@ from axla.codegen.kernel import (
     grain_of,
     widest,
 )
-from axla.codegen.emit.loop import vectors
 from axla.codegen.reduction import Reduction, parts_of, unpack
-from axla.codegen.target import Target
+from axla.codegen.target import CHUNK_COST, Target
 from axla.codegen.value import Value
 from axla.core.shape import Shape
 from axla.ir.graph import Instruction
@@ -46,46 +46,46 @@ def plan(task: KernelTask, target: Target) -> Plan:
     """How a row kernel is called: rows in parallel, or pieces of the rows and then their combination."""
     kind = _kind(task)
     cost = body_cost(task.computation) * kind.row_size
-    pieces = _pieces(task, target)
+    pieces, _ = _pieces(task, target)
     if pieces > 1:
         size = sum(d.itemsize for r in _reductions(kind) for d in r.accumulators)
-        parts = Phase(f"{task.name}_parts", pieces * kind.row_count, 1, True)
+        parts = Phase(f"{task.name}_parts", pieces * kind.row_count, 1, True, target.threads)
         return Plan((parts, Phase(task.name, kind.row_count, kind.row_count, False)), size * pieces * kind.row_count)
     grain, parallel = grain_of(kind.row_count, cost)
-    return Plan((Phase(task.name, kind.row_count, grain, parallel),))
+    return Plan((Phase(task.name, kind.row_count, grain, parallel, _threads(task, target)),))
 
 
 def _reductions(kind: RowKind) -> list[Reduction]:
     return [Reduction(inst) for stage in kind.stages for inst in stage]
 
 
-def _pieces(task: KernelTask, target: Target) -> int:
-    """In how many pieces each row is reduced; 1: rows are short or many enough to be the parallel unit."""
+def _pieces(task: KernelTask, target: Target) -> tuple[int, int]:
+    """In how many pieces each row is reduced, and the columns of all but the last.
+
+    One piece: rows are short or many enough to be the parallel unit.
+    """
     kind = _kind(task)
     cost = body_cost(task.computation) * kind.row_size
     if kind.row_count > 8 or len(kind.stages) != 1 or kind.full_roots or cost < 2 * PARALLEL_COST:
-        return 1
+        return 1, kind.row_size
     if not all(r.any_order for r in _reductions(kind)):
-        return 1
-    lanes = target.lanes(widest(task.computation))
-    pieces = max(1, min(MAX_PIECES, cost // CHUNK_COST, kind.row_size // (lanes * 16)))
-    return -(-kind.row_size // _piece_size(kind, pieces, lanes))
-
-
-def _piece_size(kind: RowKind, pieces: int, lanes: int) -> int:
-    """Columns of a piece: whole vectors; the last piece may be shorter."""
-    return -(-kind.row_size // pieces // lanes) * lanes
+        return 1, kind.row_size
+    together = target.lanes(widest(task.computation)) * target.threads
+    pieces = max(1, min(MAX_PIECES, cost // CHUNK_COST, kind.row_size // (together * 16)))
+    size = -(-kind.row_size // pieces // together) * together
+    # The last piece is what is left: shorter, or longer by less than `together`, but never shorter than that.
+    return max(1, (kind.row_size + size - together) // size), size
 
 
 def emit(module: Module, task: KernelTask, target: Target) -> None:
     """Writes the kernels of a `RowKind`."""
     kind = _kind(task)
-    pieces = _pieces(task, target)
+    pieces, size = _pieces(task, target)
     if pieces > 1:
-        _emit_parts(module, task, target, pieces)
+        _emit_parts(module, task, target, pieces, size)
         _emit_combine(module, task, target, pieces)
         return
-    k = KernelWriter(module, task, target, task.name)
+    k = KernelWriter(module, task, target, task.name, threads=_threads(task, target))
     f = k.f
     lanes = _lanes(task, target)
     with f.loop(k.begin, k.end, 1, nonempty=True) as loop:
@@ -103,6 +103,11 @@ def _lanes(task: KernelTask, target: Target) -> int:
     while lanes > size:
         lanes //= 2
     return max(1, lanes)
+
+
+def _threads(task: KernelTask, target: Target) -> int:
+    """The threads that share a row: each has a vector of it at least."""
+    return team_size(target, _kind(task).row_size // _lanes(task, target))
 
 
 class _Row:
@@ -172,19 +177,23 @@ class _Row:
         self, reductions: Sequence[Reduction], low: Ssa, size: int, stash: dict[Instruction, Array]
     ) -> list[tuple[Value, ...]]:
         """The columns combined, without initial values (in order, and with them left to `finish`, for other combiners)."""
-        f, lanes = self.k.f, self.lanes
+        f, lanes, share = self.k.f, self.lanes, self.k.share
         if not all(r.any_order for r in reductions):
             return self._in_order(reductions, low, size, stash)
-        unroll = next((u for u in (4, 2) if size >= 2 * u * lanes), 1)
-        chunk = lanes * unroll
+        together = lanes * share.threads  # columns that are read at once
+        unroll = next((u for u in (4, 2) if size >= 2 * u * together), 1)
+        chunk = together * unroll
         e = self.elements(lanes)
-        first = self._values(e, reductions, [self._column(low, part * lanes, lanes) for part in range(unroll)], stash)
+        own = share.start(low, lanes)
+        columns = [self._column(own, part * together, lanes) for part in range(unroll)]
+        first = self._values(e, reductions, columns, stash)
         whole = size // chunk * chunk
         if whole > chunk:
-            start, stop = f.add(low, f.index(chunk)), f.add(low, f.index(whole))
-            with f.loop(start, stop, chunk, parts_of([v for copy in first for v in copy])) as loop:
+            start, stop = f.add(own, f.index(chunk)), f.add(own, f.index(whole))
+            carry = parts_of([v for copy in first for v in copy])
+            with f.loop(start, stop, chunk, carry, nonempty=True) as loop:
                 carried = unpack(loop.carried, reductions, unroll, lanes)
-                columns = [self._column(loop.index, part * lanes, lanes) for part in range(unroll)]
+                columns = [self._column(loop.index, part * together, lanes) for part in range(unroll)]
                 new = self._values(e, reductions, columns, stash)
                 loop.yield_(parts_of([
                     r.combine(e, a, b)
@@ -200,6 +209,11 @@ class _Row:
             ]
         current = self._rest_vectors(e, reductions, low, whole, size, copies[0], stash)
         single = [r.across_lanes(e, v) for r, v in zip(reductions, current, strict=True)]
+        e = self.elements(1)
+        single = [
+            share.combine(v, lambda a, b, r=r: r.combine(e, a, b))
+            for r, v in zip(reductions, single, strict=True)
+        ]
         return self._rest_single(reductions, low, size // lanes * lanes, size, single, stash)
 
     def _column(self, base: Ssa, offset: int, lanes: int) -> Index:
@@ -229,7 +243,7 @@ class _Row:
         if start >= stop:
             return current
         first, last = f.add(low, f.index(start)), f.add(low, f.index(stop))
-        with f.loop(first, last, lanes, parts_of(current)) as loop:
+        with self.k.walk(first, last, lanes, parts_of(current)) as loop:
             (carried,) = unpack(loop.carried, reductions, 1, lanes)
             (new,) = self._values(e, reductions, [self._column(loop.index, 0, lanes)], stash)
             loop.yield_(parts_of([r.combine(e, a, b) for r, a, b in zip(reductions, carried, new, strict=True)]))
@@ -260,10 +274,14 @@ class _Row:
         """Writes the outputs that have one value per row."""
         rows = self.kind.rows
         k = self.k
-        k.write(
-            self.elements(1), lambda s: self.row_index if s.dims == rows else delinearize(self.row, s.dims),
-            self.kind.row_roots,
-        )  # fmt: skip
+        if not self.kind.row_roots:
+            return
+        with k.share.once():
+            k.write(
+                self.elements(1),
+                lambda s: self.row_index if s.dims == rows else delinearize(self.row, s.dims),
+                self.kind.row_roots,
+            )
 
     def write_full(self) -> None:
         """Writes the outputs that have a value per element, in one pass over the row."""
@@ -304,13 +322,12 @@ def _piece_arrays(k: KernelWriter, reductions: Sequence[Reduction], count: int) 
     return found
 
 
-def _emit_parts(module: Module, task: KernelTask, target: Target, pieces: int) -> None:
+def _emit_parts(module: Module, task: KernelTask, target: Target, pieces: int, size: int) -> None:
     """Phase 0: step s reduces piece s % pieces of row s // pieces. All pieces but the last have one size."""
     kind = _kind(task)
-    k = KernelWriter(module, task, target, f"{task.name}_parts")
+    k = KernelWriter(module, task, target, f"{task.name}_parts", threads=target.threads)
     f = k.f
     lanes = _lanes(task, target)
-    size = _piece_size(kind, pieces, lanes)
     reductions = _reductions(kind)
     arrays = _piece_arrays(k, reductions, pieces * kind.row_count)
     with f.loop(k.begin, k.end, 1, nonempty=True) as loop:
@@ -322,9 +339,10 @@ def _emit_parts(module: Module, task: KernelTask, target: Target, pieces: int) -
 
         def store(count: int) -> None:
             found = part.accumulate(reductions, low, count, {})
-            for group, values in zip(arrays, found, strict=True):
-                for array, value in zip(group, values, strict=True):
-                    array.store((here,), value)
+            with k.share.once():
+                for group, values in zip(arrays, found, strict=True):
+                    for array, value in zip(group, values, strict=True):
+                        array.store((here,), value)
 
         if last == size:
             store(size)

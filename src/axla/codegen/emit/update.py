@@ -26,7 +26,8 @@ def emit_update(module: Module, task: KernelTask, target: Target) -> None:
     """Writes the kernel of an `UpdateKind`."""
     kind = task.kind
     assert isinstance(kind, UpdateKind)
-    k = KernelWriter(module, task, target, task.name)
+    space = loop_space(task, kind.dims, target)
+    k = KernelWriter(module, task, target, task.name, threads=space.threads)
     _, update, *starts = kind.hero.operands
     dims = kind.hero.shape.dims  # type: ignore[attr-defined]
 
@@ -36,7 +37,7 @@ def emit_update(module: Module, task: KernelTask, target: Target) -> None:
         k.outputs[0].store(tuple(i + s for i, s in zip(index, begin, strict=True)), value)
 
     # Not twice: where the update reads the element it writes, a second pass would read the new one.
-    walk(k, loop_space(task, kind.dims, target), kind.dims, body, once=True)
+    walk(k, space, kind.dims, body, once=True)
     k.finish()
 
 

@@ -1,0 +1,120 @@
+"""How a kernel function is called, and how the threads that run it share its work.
+
+A kernel's work is a range of *steps* of its outer index space. A CPU thread is called with such a range and
+runs it alone (`Alone`). Elsewhere several threads may run a step together: emitters let each walk every
+`threads`th stretch of an inner dimension, combine what the threads have accumulated, and write single values
+once. They ask this of every `Distribution`, and never what machine they are on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from axla.codegen.function import Function, Module, Ssa
+
+if TYPE_CHECKING:
+    from axla.codegen.target import Target
+    from axla.codegen.value import Value
+
+Group = tuple["Value", ...]
+Join = Callable[[Group, Group], Group]
+
+
+class Distribution(Protocol):
+    """One kernel function being written, as its callers see it and as its threads share it."""
+
+    f: Function
+
+    @property
+    def threads(self) -> int:
+        """Threads that run a step together: a power of two."""
+        ...
+
+    @property
+    def begin(self) -> Ssa:
+        """The first step of this call, in the index type."""
+        ...
+
+    @property
+    def end(self) -> Ssa:
+        """The step after the last; a call has at least one."""
+        ...
+
+    def argument(self, slot: int) -> Ssa:
+        """The address of a buffer: inputs, then outputs, then scratch memory."""
+        ...
+
+    def start(self, low: Ssa, step: int) -> Ssa:
+        """Where this thread begins in indices from `low` on of which each thread takes `step` in turn."""
+        ...
+
+    def combine(self, values: Group, join: Join) -> Group:
+        """What all threads of a step hold (of one lane), joined in a fixed tree; every thread gets the same.
+
+        All threads of the step come here, or none does.
+        """
+        ...
+
+    def once(self) -> contextlib.AbstractContextManager[None]:
+        """Code that one thread of a step runs."""
+        ...
+
+    def finish(self) -> None:
+        """Ends the function."""
+        ...
+
+
+class Alone:
+    """`i32 name(ptr frame, ptr args, i64 begin, i64 end)`: one thread runs a range of steps; 0 is success.
+
+    `args` points to the addresses of the buffers.
+    """
+
+    threads = 1
+
+    def __init__(self, module: Module, name: str, target: Target):
+        attributes = 'nounwind noinline "no-builtins"'
+        if target.vector_bytes == 64:
+            attributes += ' "prefer-vector-width"="512"'
+        self.f = Function(
+            module,
+            name,
+            "i32",
+            [("ptr noalias", "frame"), ("ptr noalias", "args"), ("i64", "begin"), ("i64", "end")],
+            linkage="internal",
+            attributes=attributes,
+        )
+
+    @property
+    def begin(self) -> Ssa:
+        return self._range("begin")
+
+    @property
+    def end(self) -> Ssa:
+        return self._range("end")
+
+    def _range(self, name: str) -> Ssa:
+        return self.f.cast("trunc", self.f.params[name], self.f.module.index_type)
+
+    def argument(self, slot: int) -> Ssa:
+        f = self.f
+        return f.load("ptr", f.gep("ptr", f.params["args"], f.const("i64", slot)), 8, readonly=True)
+
+    def start(self, low: Ssa, step: int) -> Ssa:
+        return low
+
+    def combine(self, values: Group, join: Join) -> Group:
+        return values
+
+    def once(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
+    def finish(self) -> None:
+        self.f.ret(self.f.const("i32", 0))
+
+
+def team_size(target: Target, stretches: int) -> int:
+    """How many threads share `stretches` stretches of work so that each has one: a power of two."""
+    return 1 << (max(1, min(target.threads, stretches)).bit_length() - 1)
