@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from axla.core.shape import ProgramShape
 from axla.ir.graph import Module
 
 if TYPE_CHECKING:
+    from axla.codegen.target import CpuTarget
     from axla.interpreter.executable import InterpretedExecutable
     from axla.runtime.executable import Executable
 
@@ -40,29 +42,35 @@ def parse(source: str | bytes | os.PathLike[str]) -> Module:
 
 
 def compile(  # noqa: A001
-    module: Module, *, backend: str = "cpu", target_cpu: str | None = None, target_features: Sequence[str] | None = None,
+    module: Module, *, backend: str = "cpu", target_cpu: str | None = None,
+    target_features: Sequence[str] | None = None,
     donate: Sequence[int] = (), num_replicas: int = 1, num_partitions: int = 1, device_assignment: Any = None,
     arg_types: Any = None, dim_args: Any = None,
 ) -> Executable | InterpretedExecutable:  # fmt: skip
-    """A callable program. `module` is not changed. `donate`: parameter leaves whose memory results may take over.
+    """A callable program. `module` is not changed. `donate`: parameter leaves whose memory results may take.
 
     Raises VerifyError for an invalid module, UnsupportedError for what the backend does not do.
     """
     from axla.ir.clone import clone_module
     from axla.ir.verify import verify
 
+    if not isinstance(module, Module):
+        raise InvalidArgument(
+            f"compile: wanted a Module (axla.parse gives one), found {type(module).__name__}"
+        )
     if backend not in BACKENDS:
         raise InvalidArgument(f"compile: backend={backend!r}; there are {', '.join(BACKENDS)}")
     if num_replicas != 1 or num_partitions != 1 or device_assignment is not None:
         raise UnsupportedError("compile: one replica and one partition is what runs so far")
     if arg_types is not None or dim_args is not None:
-        raise UnsupportedError("compile: arg_types and dim_args belong to StableHLO with symbolic sizes, not read so far")
+        raise UnsupportedError(
+            "compile: arg_types and dim_args belong to StableHLO with symbolic sizes, not read so far"
+        )
     verify(module)
     if backend == "interpreter":
         from axla.interpreter.executable import InterpretedExecutable
 
         return InterpretedExecutable(module)
-    from axla.codegen.target import cpu_target, host_target, one_lane_target
     from axla.cpu.compiler import compile_module
     from axla.cpu.donation import donate_parameters
     from axla.runtime.executable import Executable
@@ -71,19 +79,42 @@ def compile(  # noqa: A001
     # Arrays of the runtime are row-major; an entry layout says how bytes lie in a program that C calls.
     shape = work.entry.program_shape
     work.set_config(
-        entry_layout=ProgramShape(tuple(s.logical for s in shape.parameters), shape.result.logical, shape.names)
+        entry_layout=ProgramShape(
+            tuple(s.logical for s in shape.parameters), shape.result.logical, shape.names
+        )
     )
     if donate:
         donate_parameters(work, donate)
-    target = one_lane_target() if backend == "one-lane" else host_target()
-    if target_cpu is not None:
-        target = cpu_target(target_cpu, target.triple)
-    if target_features is not None:
-        from dataclasses import replace
-
-        target = replace(target, features=frozenset(target_features))
-    compiled = compile_module(work, target)
+    compiled = compile_module(work, _target(backend, target_cpu, target_features))
     return Executable(compiled.images, compiled.interface, compiled.constants)
+
+
+def _target(backend: str, cpu: str | None, features: Sequence[str] | None) -> CpuTarget:
+    """What to generate code for, which this machine must be able to run."""
+    from axla.codegen.llvm import host_features
+    from axla.codegen.target import X86_LEVELS, cpu_target, host_target, one_lane_target
+
+    host = host_target()
+    target = one_lane_target() if backend == "one-lane" else host
+    if cpu is not None:
+        names = [*X86_LEVELS] if host.name in X86_LEVELS else [host.name]
+        if cpu not in names:
+            raise InvalidArgument(f"compile: target_cpu={cpu!r}; here there are {', '.join(names)}")
+        if names.index(cpu) > names.index(host.name):
+            raise UnsupportedError(f"compile: target_cpu={cpu!r}, but this machine is of level {host.name}")
+        if backend == "one-lane":
+            raise InvalidArgument(f"compile: the backend one-lane takes no target_cpu, found {cpu!r}")
+        target = cpu_target(cpu, host.triple)
+    if features is not None:
+        for feature in features:
+            if feature[:1] not in ("+", "-") or feature[1:] not in host_features():
+                raise InvalidArgument(
+                    f"compile: target_features has {feature!r}; wanted + or - and one of LLVM's features"
+                )
+            if feature[0] == "+" and not host_features()[feature[1:]]:
+                raise UnsupportedError(f"compile: target_features has {feature!r}, which this machine lacks")
+        target = replace(target, features=frozenset(features))
+    return target
 
 
 def device_put(array: Any) -> Any:

@@ -62,7 +62,10 @@ class InterpretedExecutable:
             return Literal(shape.logical, elements=parts)
         if not isinstance(shape, Shape):
             return Literal(shape)
-        array = np.asarray(argument)
+        try:
+            array = np.asarray(argument)
+        except (TypeError, ValueError) as error:
+            raise InvalidArgument(f"{self.name}, parameter {name}: not an array: {error}") from error
         if array.dtype != shape.dtype.numpy or array.shape != shape.dims:
             found = f"{array.dtype}{list(array.shape)}"
             raise InvalidArgument(

@@ -1,0 +1,266 @@
+"""Mutated program texts, and what becomes of each in a child process with limits. See scripts/fuzz_text.
+
+A case must end as a result, an AxlaError or a DeadlineExceeded. A dead or hanging child is a failure, so is
+an exception that is not axla's. An InternalError is a bug too, but one that kept to the rules: it is counted
+apart.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import resource
+import selectors
+import signal
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from conformance_corpora import corpus
+
+ROOT = Path(__file__).resolve().parents[1]
+ADDRESS_SPACE = 4 << 30
+COMPILE_SECONDS = 20.0
+DEADLINE = 5.0
+GRACE = 10.0  # what a run may take after its deadline before it counts as hanging: the machine may be busy
+INPUT_BYTES = 64 << 20  # programs with larger parameters are compiled, not run
+
+# Ways a case may end.
+RESULT, ERROR, COMPILED, INTERNAL, BARE, CRASH, HANG = (
+    "result", "error", "compiled", "internal", "bare", "crash", "hang",
+)  # fmt: skip
+FAILURES = (BARE, CRASH, HANG)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A text to try."""
+
+    name: str
+    text: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    case: Case
+    kind: str
+    detail: str
+    seconds: float
+
+    @property
+    def signature(self) -> str:
+        """Equal for failures that are likely the same: numbers and names are left out."""
+        last = self.detail.strip().splitlines()[-1] if self.detail.strip() else ""
+        return f"{self.kind} {re.sub(r'%?[-a-z_.A-Z0-9]*[0-9][-a-z_.A-Z0-9]*', '#', last)[:90]}"
+
+
+# Texts.
+
+
+def repository_texts() -> list[Case]:
+    """The programs of tests/hlo, by their sections."""
+    found = []
+    for path in sorted((ROOT / "tests" / "hlo").rglob("*.hlo")):
+        for number, part in enumerate(re.split(r"^// -----.*$", path.read_text(), flags=re.M)):
+            code = "\n".join(line for line in part.splitlines() if not line.lstrip().startswith("//"))
+            if re.search(r"\bparameter\(|\bconstant\(", code):
+                found.append(Case(f"{path.stem}.{number}", code.encode()))
+    return found
+
+
+def source_texts() -> list[Case]:
+    """The texts of the conformance corpus where it is at hand, otherwise those of the repository."""
+    root = corpus("hlo-open")
+    if root is None:
+        return repository_texts()
+    found = []
+    # Many of the second folder use ops of other hardware: the first counts double, so that enough get to run.
+    for folder, times in (("exec", 2), ("parse", 1)):
+        for path in sorted((root / folder).glob("*.hlo")):
+            if path.stat().st_size < 20_000:
+                found += [Case(path.stem, path.read_bytes())] * times
+    return found
+
+
+def flip_bytes(text: bytearray, rng: random.Random) -> None:
+    """One to three bytes become others; mostly printable ones, which get further."""
+    for _ in range(rng.randint(1, 3)):
+        at = rng.randrange(len(text))
+        text[at] = text[at] ^ (1 << rng.randrange(8)) if rng.random() < 0.3 else rng.choice(PRINTABLE)
+
+
+def change_lines(text: bytearray, rng: random.Random) -> None:
+    """A line is dropped, doubled or swapped with another."""
+    lines = bytes(text).split(b"\n")
+    at, other = rng.randrange(len(lines)), rng.randrange(len(lines))
+    way = rng.choice(("drop", "drop", "double", "swap"))
+    if way == "drop":
+        del lines[at]
+    elif way == "double":
+        lines.insert(other, lines[at])
+    else:
+        lines[at], lines[other] = lines[other], lines[at]
+    text[:] = b"\n".join(lines)
+
+
+def change_numbers(text: bytearray, rng: random.Random) -> None:
+    """One to three numbers become others: near, small, or at the limits of integer types."""
+    for _ in range(rng.randint(1, 3)):
+        numbers = list(re.finditer(rb"\d+", bytes(text)))
+        if not numbers:
+            return
+        match = rng.choice(numbers)
+        old = int(match[0]) if len(match[0]) < 20 else 1
+        near = (0, 1, 2, old + 1, old - 1, old * 2, -old, rng.randrange(10), rng.randrange(100))
+        far = (1 << 31, (1 << 31) - 1, (1 << 63) - 1, 1 << 63, 1 << 64, 10**18, 100_000, "nan", "-0", "1e999")
+        new = rng.choice(near if rng.random() < 0.8 else far)
+        text[match.start() : match.end()] = str(new).encode()
+
+
+PRINTABLE = bytes(range(32, 127)) + b"\n"
+MUTATIONS: tuple[Callable[[bytearray, random.Random], None], ...] = (flip_bytes, change_lines, change_numbers)
+
+
+def mutated(sources: Sequence[Case], count: int, seed: int) -> Iterator[Case]:
+    """`count` cases, the same for the same seed and sources; every third for each mutation."""
+    for number in range(count):
+        rng = random.Random(f"{seed}/{number}")
+        source = rng.choice(sources)
+        text = bytearray(source.text)
+        MUTATIONS[number % len(MUTATIONS)](text, rng)
+        yield Case(f"{number}.{source.name}", bytes(text))
+
+
+# Children.
+
+
+def attempt(text: bytes, backend: str, compiled: Callable[[], None]) -> tuple[str, str]:
+    """Parses, verifies, compiles and runs; calls `compiled` in between."""
+    import axla
+    from axla.comparison import parameter_leaves, random_inputs
+
+    try:
+        module = axla.parse(text)
+        executable = axla.compile(module, backend=backend)
+        compiled()
+        size = sum(shape.byte_size for _, shape in parameter_leaves(module))
+        if size > INPUT_BYTES:
+            return COMPILED, f"{size} bytes of parameters"
+        results = executable.execute(random_inputs(module), deadline=DEADLINE)
+        return RESULT, f"{len(results)} results"
+    except axla.InternalError as error:
+        return INTERNAL, f"{error}\n{error.__cause__!r}"
+    except axla.AxlaError as error:
+        return ERROR, type(error).__name__
+    except BaseException:  # the very thing that is looked for
+        return BARE, traceback.format_exc()
+
+
+def in_child(text: bytes, backend: str, pipe: int) -> None:
+    """The life of a child: limits, the attempt, a report; it never returns."""
+    code = 1
+    try:
+        resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        quiet = os.open(os.devnull, os.O_RDWR)
+        for stream in (0, 1, 2):
+            os.dup2(quiet, stream)
+        kind, detail = attempt(text, backend, lambda: (os.write(pipe, b"C"), None)[1])
+        os.write(
+            pipe,
+            f"{kind}\t{detail}"[-60_000:].encode(errors="replace") if len(detail) < 60_000 else kind.encode(),
+        )
+        code = 0
+    finally:
+        os._exit(code)
+
+
+@dataclass(slots=True)
+class Child:
+    case: Case
+    pid: int
+    pipe: int
+    begin: float
+    stop_at: float
+    heard: bytes = b""
+
+
+def start(case: Case, backend: str) -> Child:
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(reader)
+        in_child(case.text, backend, writer)
+    os.close(writer)
+    now = time.monotonic()
+    return Child(case, pid, reader, now, now + COMPILE_SECONDS)
+
+
+def finished(child: Child, hanging: bool) -> Outcome:
+    """The outcome of a child that closed its pipe, or of one that is to be killed."""
+    if hanging:
+        os.kill(child.pid, signal.SIGKILL)
+    os.close(child.pipe)
+    _, status = os.waitpid(child.pid, 0)
+    seconds = time.monotonic() - child.begin
+    stage = "run" if child.heard.startswith(b"C") else "parsing or compiling"
+    if hanging:
+        return Outcome(child.case, HANG, f"no end while {stage}", seconds)
+    if os.WIFSIGNALED(status):
+        name = signal.Signals(os.WTERMSIG(status)).name
+        return Outcome(child.case, CRASH, f"{name} while {stage}", seconds)
+    kind, _, detail = child.heard.removeprefix(b"C").decode(errors="replace").partition("\t")
+    if os.WEXITSTATUS(status) or kind not in (RESULT, ERROR, COMPILED, INTERNAL, BARE):
+        return Outcome(child.case, CRASH, f"exit code {os.WEXITSTATUS(status)} while {stage}", seconds)
+    return Outcome(child.case, kind, detail, seconds)
+
+
+def run_cases(cases: Iterator[Case], backend: str = "cpu", jobs: int = 2) -> Iterator[Outcome]:
+    """The outcomes, in the order in which children end. The caller's process must have one thread only."""
+    selector = selectors.DefaultSelector()
+    children: dict[int, Child] = {}
+    waiting = True
+    while waiting or children:
+        while waiting and len(children) < jobs:
+            case = next(cases, None)
+            if case is None:
+                waiting = False
+                break
+            child = start(case, backend)
+            children[child.pipe] = child
+            selector.register(child.pipe, selectors.EVENT_READ)
+        for key, _ in selector.select(timeout=0.5):
+            child = children[key.fd]
+            data = os.read(key.fd, 65536)
+            if data and not child.heard.startswith(b"C") and data.startswith(b"C"):
+                child.stop_at = time.monotonic() + DEADLINE + GRACE
+            child.heard += data
+            if not data:
+                selector.unregister(key.fd)
+                yield finished(children.pop(key.fd), hanging=False)
+        now = time.monotonic()
+        for child in [c for c in children.values() if now > c.stop_at]:
+            selector.unregister(child.pipe)
+            yield finished(children.pop(child.pipe), hanging=True)
+
+
+def reduced(outcome: Outcome, backend: str, seconds: float = 60.0) -> bytes:
+    """A shorter text with a failure of the same signature: lines are dropped as long as it stays."""
+    lines = outcome.case.text.split(b"\n")
+    stop_at = time.monotonic() + seconds
+    size = max(1, len(lines) // 2)
+    while size:
+        at = 0
+        while at < len(lines) and time.monotonic() < stop_at:
+            shorter = lines[:at] + lines[at + size :]
+            case = Case(outcome.case.name, b"\n".join(shorter))
+            [again] = run_cases(iter([case]), backend, 1)
+            if again.signature == outcome.signature:
+                lines = shorter
+            else:
+                at += size
+        size //= 2
+    return b"\n".join(lines)
