@@ -73,9 +73,10 @@ from axla.hlo.elementwise import (
 )  # fmt: skip
 from axla.hlo.indexing import Gather, Scatter
 from axla.hlo.movement import Broadcast, Copy, DynamicReshape, Iota, Reshape, Reverse, Transpose
-from axla.hlo.reduction import Map, Reduce, Sort
+from axla.hlo.reduction import Map, Reduce, Scan, Sort
 from axla.hlo.slicing import Concatenate, DynamicSlice, DynamicUpdateSlice, Pad, Slice
 from axla.hlo.sorting import TopK
+from axla.hlo.window import Convolution, ReduceWindow, SelectAndScatter
 from axla.ir.op import OPS
 from axla.ir.structure import Constant, GetTupleElement, Parameter, Tuple
 
@@ -83,13 +84,13 @@ __all__ = [
     "OPS",
     "Abs", "Acos", "Acosh", "Add", "AddDependency", "AfterAll", "And", "Asin", "Asinh", "Atan2", "Atanh",
     "Bitcast", "BitcastConvert", "Broadcast", "Call", "Cbrt", "Ceil", "Clamp", "Compare", "Complex",
-    "Concatenate", "Conditional", "Constant", "Convert", "Copy", "Cosh", "Cosine", "CountLeadingZeros",
-    "CustomCall", "Divide", "Dot", "DynamicReshape", "DynamicSlice", "DynamicUpdateSlice", "Erf",
-    "Exponential", "ExponentialMinusOne", "Floor", "Fusion", "Gather", "GetTupleElement", "Imag", "Iota",
-    "IsFinite", "Log", "LogPlusOne", "Logistic", "Map", "Maximum", "Minimum", "Mulhi", "Multiply",
-    "Negate", "Not", "OptBarrier", "Or", "Pad", "Parameter", "Popcnt", "Power", "Real", "Reduce",
-    "ReducePrecision", "Remainder", "Reshape", "Reverse", "RoundNearestAfz", "RoundNearestEven", "Rsqrt",
-    "Scatter", "Select", "ShiftLeft", "ShiftRightArithmetic", "ShiftRightLogical", "Sign", "Sine", "Sinh",
-    "Slice", "Sort", "Sqrt", "StochasticConvert", "Subtract", "Tan", "Tanh", "TopK", "Transpose", "Tuple",
-    "While", "Xor",
+    "Concatenate", "Conditional", "Constant", "Convert", "Convolution", "Copy", "Cosh", "Cosine",
+    "CountLeadingZeros", "CustomCall", "Divide", "Dot", "DynamicReshape", "DynamicSlice",
+    "DynamicUpdateSlice", "Erf", "Exponential", "ExponentialMinusOne", "Floor", "Fusion", "Gather",
+    "GetTupleElement", "Imag", "Iota", "IsFinite", "Log", "LogPlusOne", "Logistic", "Map", "Maximum",
+    "Minimum", "Mulhi", "Multiply", "Negate", "Not", "OptBarrier", "Or", "Pad", "Parameter", "Popcnt",
+    "Power", "Real", "Reduce", "ReducePrecision", "ReduceWindow", "Remainder", "Reshape", "Reverse",
+    "RoundNearestAfz", "RoundNearestEven", "Rsqrt", "Scan", "Scatter", "Select", "SelectAndScatter",
+    "ShiftLeft", "ShiftRightArithmetic", "ShiftRightLogical", "Sign", "Sine", "Sinh", "Slice", "Sort",
+    "Sqrt", "StochasticConvert", "Subtract", "Tan", "Tanh", "TopK", "Transpose", "Tuple", "While", "Xor",
 ]  # fmt: skip

@@ -11,7 +11,8 @@ Array = Any  # numpy.ndarray, whose stubs have no real and imag for an unknown e
 
 def joined(real: Array, imag: Array) -> Array:
     """real + i imag, without arithmetic that would make NaN of infinities."""
-    result: Array = np.empty(np.broadcast_shapes(real.shape, imag.shape), np.result_type(real.dtype, np.complex64))
+    dims = np.broadcast_shapes(real.shape, imag.shape)
+    result: Array = np.empty(dims, np.result_type(real.dtype, np.complex64))
     result.real, result.imag = real, imag
     return result
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from axla.core.dtypes import F32, PRED, S32
 from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.hlo.elementwise import Compare
@@ -16,8 +18,8 @@ from axla.hlo.signature import (
 )
 from axla.ir.attributes import Direction
 from axla.ir.graph import Computation, Module
-from axla.ir.op import Op, attr, op, reject
-from axla.ir.structure import Parameter
+from axla.ir.op import OPS, Op, attr, op, reject
+from axla.ir.structure import Parameter, Tuple
 
 
 def data_and_inits(self: Op, operands: tuple[AnyShape, ...]) -> tuple[tuple[Shape, ...], tuple[Shape, ...]]:
@@ -112,6 +114,61 @@ class Map(Op):
     @classmethod
     def samples(cls):
         return [(cls((0, 1), sample_reducer("add", F32)), (Shape(F32, (3, 4)),) * 2)]
+
+
+@op("scan", operands="*operands")
+class Scan(Op):
+    """Applies `to_apply` to slices of the inputs along the dimension and to carries, in order.
+
+    Operands are inputs and `num_carries` initial carries; `to_apply` takes one slice of each input and the carries and gives
+    a slice of each output and the new carries. The result is the outputs, stacked, and the last carries.
+    """
+
+    dimensions: tuple[int, ...]
+    num_carries: int = attr(always=True, default=0)
+    is_reverse: bool = False
+    is_associative: bool | None = None
+    to_apply: Computation = attr(always=True, default=None)
+
+    expensive = True
+
+    def length(self, operands: Sequence[AnyShape]) -> int:
+        """How many slices there are."""
+        first = operands[0]
+        return first.dims[self.dimensions[0]] if isinstance(first, Shape) and len(operands) > self.num_carries else 0
+
+    def infer(self, *operands: AnyShape) -> AnyShape:
+        shapes = arrays(self, *operands)
+        count = len(shapes) - self.num_carries
+        if count < 1 or self.num_carries < 0:
+            reject("scan_c1", f"scan: at least one input and {self.num_carries} carries are wanted, found {len(shapes)} operands")
+        if len(self.dimensions) != 1 or not all(0 <= self.dimensions[0] < s.rank for s in shapes[:count]):
+            reject("scan_c2", f"scan: dimensions={self.dimensions} must be one dimension of {show(shapes[:count])}")
+        at = self.dimensions[0]
+        if any(s.dims[at] != shapes[0].dims[at] for s in shapes[:count]):
+            reject("scan_c3", f"scan: inputs must have one size in dimension {at}, found {show(shapes[:count])}")
+        slices = [s.with_dims((*s.dims[:at], *s.dims[at + 1 :])) for s in shapes[:count]]
+        called = accepts(self, self.to_apply, [*slices, *shapes[count:]])
+        root = called.root.shape
+        parts = root.elements if isinstance(root, TupleShape) else (root,)
+        outputs, carries = parts[: len(parts) - self.num_carries], parts[len(parts) - self.num_carries :]
+        if [c.logical for c in carries] != [s.logical for s in shapes[count:]]:
+            reject("scan_c4", f"scan: to_apply returns carries {show(carries)}, {show(shapes[count:])} are wanted")
+        if any(o.rank < at for o in arrays(self, *outputs)):
+            reject("scan_c5", f"scan: outputs {show(outputs)} cannot be stacked along dimension {at}")
+        length = shapes[0].dims[at]
+        stacked = [o.with_dims((*o.dims[:at], length, *o.dims[at:])) for o in arrays(self, *outputs)]
+        return TupleShape([*stacked, *[c.logical for c in carries]])
+
+    @classmethod
+    def samples(cls):
+        module = Module("samples")
+        step = module.add_computation("step", entry=True)
+        x, carry = (step.add(Parameter(Shape(F32, (3,)), n), name=("x", "carry")[n]) for n in range(2))
+        total = step.add(OPS["add"](), (x, carry))
+        step.set_root(step.add(Tuple(), (total, total)))
+        operands = (Shape(F32, (3, 4)), Shape(F32, (3,)))
+        return [(cls((1,), 1, to_apply=step), operands), (cls((1,), 1, True, True, step), operands)]
 
 
 @op("sort", operands="*operands")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from axla.core.dtypes import DType
 from axla.core.shape import AnyShape, Shape
 from axla.hlo.family import label, show
+from axla.ir.attributes import Direction
 from axla.ir.graph import Computation, Module
 from axla.ir.op import OPS, Op, reject
 from axla.ir.structure import Parameter
@@ -98,4 +99,13 @@ def sample_reducer(opcode: str, dtype: DType) -> Computation:
     computation = module.add_computation(opcode, entry=True)
     x, y = (computation.add(Parameter(Shape(dtype), n), name="xy"[n]) for n in range(2))
     computation.set_root(computation.add(OPS[opcode](), (x, y)))
+    return computation
+
+
+def sample_comparison(direction: str, dtype: DType) -> Computation:
+    """A computation of two scalars comparing them, in a module of its own."""
+    module = Module("samples")
+    computation = module.add_computation("compare", entry=True)
+    x, y = (computation.add(Parameter(Shape(dtype), n), name="xy"[n]) for n in range(2))
+    computation.set_root(computation.add(OPS["compare"](Direction(direction)), (x, y)))  # type: ignore[call-arg]
     return computation

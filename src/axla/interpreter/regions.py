@@ -15,7 +15,8 @@ from axla.hlo.casting import convert, reinterpret
 from axla.hlo.control import Call, Conditional, CustomCall, Fusion, While
 from axla.hlo.conversion import Bitcast
 from axla.hlo.indexing import Scatter
-from axla.hlo.reduction import Map, Reduce, Sort
+from axla.hlo.reduction import Map, Reduce, Scan, Sort
+from axla.hlo.window import ReduceWindow, SelectAndScatter, offsets, padded, places
 from axla.interpreter.custom_calls import CUSTOM_CALLS
 from axla.interpreter.evaluate import Interpreter, Value
 from axla.ir.graph import Instruction
@@ -204,6 +205,69 @@ def _apply_windows(
     interpreter.tick()
 
 
+def _reduce_window(interpreter: Interpreter, inst: Instruction, *operands: Value) -> Value:
+    """Position by position in the window, for all its places at once; what lies outside is left out."""
+    op: ReduceWindow = inst.op  # type: ignore[assignment]
+    count = len(operands) // 2
+    data, inits = operands[:count], operands[count:]
+    dims = places(op, data[0].shape, op.window)
+    total = [np.broadcast_to(convert(i, t), dims) for i, t in zip(inits, result_types(inst), strict=True)]
+    if not prod(dims):
+        return _as_result(inst, total)
+    edges = [padded(x, op.window, 0) for x in data]
+    inside = padded(np.ones(data[0].shape, np.bool_), op.window, False)
+    for _, where in offsets(op.window, dims):
+        seen = inside[where]
+        if seen.any():
+            new = interpreter.on_scalars(op.to_apply, [*total, *[x[where] for x in edges]], dims)
+            total = [np.where(seen, n, t) for n, t in zip(new, total, strict=True)]
+            interpreter.tick()
+    return _as_result(inst, total)
+
+
+def _select_and_scatter(
+    interpreter: Interpreter, inst: Instruction, operand: Value, source: Value, init: Value
+) -> Value:
+    op: SelectAndScatter = inst.op  # type: ignore[assignment]
+    dims = source.shape
+    result = np.full(operand.shape, init, source.dtype)
+    if not source.size:
+        return result
+    edges = padded(operand, op.window, 0)
+    inside = padded(np.ones(operand.shape, np.bool_), op.window, False)
+    number = padded(np.arange(operand.size).reshape(operand.shape), op.window, 0)
+    chosen, at, any_yet = np.zeros(dims, operand.dtype), np.zeros(dims, np.int64), np.zeros(dims, np.bool_)
+    for _, where in offsets(op.window, dims):
+        (keep,) = interpreter.on_scalars(op.select, [chosen, edges[where]], dims)
+        taken = inside[where] & ~(any_yet & keep)
+        chosen, at = np.where(taken, edges[where], chosen), np.where(taken, number[where], at)
+        any_yet = any_yet | inside[where]
+    flat, values, where_to = result.reshape(-1), source[any_yet], at[any_yet]
+    for round_ in _rounds(where_to.reshape(-1, 1)):
+        places_now = where_to[round_]
+        (flat[places_now],) = interpreter.on_scalars(op.scatter, [flat[places_now], values[round_]], (len(round_),))
+    return result
+
+
+def _scan(interpreter: Interpreter, inst: Instruction, *operands: Value) -> Value:
+    op: Scan = inst.op  # type: ignore[assignment]
+    inputs, carries = operands[: len(operands) - op.num_carries], list(operands[len(operands) - op.num_carries :])
+    at = op.dimensions[0]
+    length = op.length([o.shape for o in inst.operands])  # type: ignore[attr-defined]
+    assert isinstance(inst.shape, TupleShape)
+    outputs = inst.shape.elements[: len(inst.shape.elements) - op.num_carries]
+    results = [np.zeros(s.dims, s.dtype.numpy) for s in outputs]  # type: ignore[attr-defined]
+    for k in reversed(range(length)) if op.is_reverse else range(length):
+        interpreter.tick()
+        slices = [x.take(k, axis=at) for x in inputs]
+        found = interpreter.run(op.to_apply, [*slices, *carries])
+        found = found if isinstance(found, tuple) else (found,)
+        carries = list(found[len(results) :])
+        for result, value in zip(results, found, strict=False):
+            result[(slice(None),) * at + (k,)] = value
+    return (*results, *carries)
+
+
 def _dtype_of(x: np.ndarray) -> DType:
     from axla.core.dtypes import from_numpy
 
@@ -292,6 +356,9 @@ REGIONS: dict[type[Op], Callable[..., Value]] = {
     Bitcast: _bitcast,
     Map: _map,
     Reduce: _reduce,
+    ReduceWindow: _reduce_window,
+    Scan: _scan,
     Scatter: _scatter,
+    SelectAndScatter: _select_and_scatter,
     Sort: _sort,
 }

@@ -1,0 +1,220 @@
+"""Windows moving over arrays: reduce-window, select-and-scatter, convolution."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from axla.core.dtypes import BF16, F32, PRED, S32, DType
+from axla.core.errors import ShapeError
+from axla.core.shape import AnyShape, Shape, TupleShape
+from axla.hlo.contraction import accumulator
+from axla.hlo.family import arrays, label, same_dtype, show
+from axla.hlo.numeric import widened
+from axla.hlo.reduction import data_and_inits
+from axla.hlo.signature import accepts, accepts_scalars, returns, sample_comparison, sample_reducer
+from axla.ir.attributes import ConvDims, PaddingConfig, Precision, Window, Word
+from axla.ir.graph import Computation
+from axla.ir.op import Op, op, reject
+
+
+def _places(size: int, window: Window, d: int) -> int:
+    """How many places a window has along a dimension of `size` elements."""
+    spread = (size - 1) * window.base_dilation[d] + 1 if size else 0
+    padded = spread + window.low[d] + window.high[d]
+    reach = window.dilated_size[d]
+    return (padded - reach) // window.stride[d] + 1 if padded >= reach and padded > 0 else 0
+
+
+def places(self: Op, dims: Sequence[int], window: Window) -> tuple[int, ...]:
+    """The places of a window over an array; rejects windows that are no windows."""
+    if window.rank != len(dims):
+        reject(f"{label(self)}_w1", f"{self.opcode}: a window of {window.rank} dimensions for {len(dims)}")
+    for name in ("size", "stride", "base_dilation", "window_dilation"):
+        if any(n < 1 for n in getattr(window, name)):
+            found = getattr(window, name)
+            reject(f"{label(self)}_w2", f"{self.opcode}: {name} of a window is at least 1, found {found}")
+    sizes = [_places(n, window, d) for d, n in enumerate(dims)]
+    for d, n in enumerate(dims):
+        if n and (n - 1) * window.base_dilation[d] + 1 + window.low[d] + window.high[d] < 0:
+            reject(f"{label(self)}_w3", f"{self.opcode}: the padding of dimension {d} cuts off more than there is")
+    return tuple(sizes)
+
+
+def padded(x: np.ndarray, window: Window, fill: Any) -> np.ndarray:
+    """The array with its padding and the holes of its dilation."""
+    from axla.hlo.slicing import Pad
+
+    config = PaddingConfig(window.low, window.high, tuple(d - 1 for d in window.base_dilation))
+    return Pad(config).evaluate(x, np.asarray(fill, x.dtype))
+
+
+def offsets(window: Window, dims: Sequence[int]) -> Iterator[tuple[tuple[int, ...], tuple[slice, ...]]]:
+    """Every position in the window, with the slice of the padded array that all places see there."""
+    for at in np.ndindex(*window.size):
+        where = []
+        for d, k in enumerate(at):
+            start = k * window.window_dilation[d]
+            where.append(slice(start, start + (dims[d] - 1) * window.stride[d] + 1 if dims[d] else start, window.stride[d]))
+        yield at, tuple(where)
+
+
+@op("reduce-window", operands="*operands")
+class ReduceWindow(Op):
+    """Combines the elements in each place of a window by `to_apply`: n arrays, n initial values."""
+
+    window: Window
+    to_apply: Computation
+
+    expensive = True
+
+    def infer(self, *operands: AnyShape) -> AnyShape:
+        data, inits = data_and_inits(self, operands)
+        dims = places(self, data[0].dims, self.window)
+        kinds = accepts_scalars(self, self.to_apply, [s.dtype for s in (*inits, *data)], [s.dtype for s in inits])
+        results = [Shape(dtype, dims, data[0].dynamic) for dtype in kinds]
+        return TupleShape(results) if self.to_apply.root.shape.is_tuple else results[0]
+
+    @classmethod
+    def samples(cls):
+        add = sample_reducer("add", F32)
+        return [
+            (cls(Window((2, 2), (1, 2), (0, 1), (1, 0)), add), (Shape(F32, (4, 6)), Shape(F32))),
+            (cls(Window((3,), (1,), (-1,), (2,), (2,), (2,)), add), (Shape(F32, (5,)), Shape(F32))),
+        ]
+
+
+@op("select-and-scatter", operands="operand source init")
+class SelectAndScatter(Op):
+    """Adds each element of `source` (by `scatter`) to the element that `select` chooses in its place of the window.
+
+    The chosen element is the first one that no later one replaces: a later one does where `select` is false.
+    """
+
+    window: Window
+    select: Computation
+    scatter: Computation
+
+    expensive = True
+
+    def infer(self, operand: AnyShape, source: AnyShape, init: AnyShape) -> Shape:
+        data, values, start = arrays(self, operand, source, init)
+        dims = places(self, data.dims, self.window)
+        if values.dims != dims:
+            wanted = show(values.with_dims(dims))
+            reject("select_and_scatter_c1", f"select-and-scatter: the source is {show(values)}, {wanted} is wanted")
+        same_dtype(self, (values, start))
+        scalar = Shape(data.dtype)
+        returns(self, accepts(self, self.select, [scalar, scalar], "select"), Shape(PRED), "select")
+        accepts_scalars(self, self.scatter, [values.dtype] * 2, [values.dtype])
+        return data.logical
+
+    @classmethod
+    def samples(cls):
+        greater, add = sample_comparison("GE", F32), sample_reducer("add", F32)
+        op_value = cls(Window((2, 2), (2, 2)), greater, add)
+        return [(op_value, (Shape(F32, (4, 6)), Shape(F32, (2, 3)), Shape(F32)))]
+
+
+@op("convolution", operands="lhs rhs")
+class Convolution(Op):
+    """Products of `rhs` (the kernel) with the places of a window over `lhs`, summed over window and input features.
+
+    Features (or the batch) may be split into groups that do not see each other.
+    """
+
+    shape: Shape
+    window: Window = Window(())
+    dim_labels: ConvDims = ConvDims("", "", "")
+    feature_group_count: int = 1
+    batch_group_count: int = 1
+    operand_precision: tuple[Precision, ...] = ()
+    convolution_kind: Word | None = None
+
+    expensive = True
+
+    def infer(self, lhs: AnyShape, rhs: AnyShape) -> Shape:
+        left, right = arrays(self, lhs, rhs)
+        return Shape(self.shape.dtype, self._dims(left, right))
+
+    @classmethod
+    def of(cls, lhs: Shape, rhs: Shape, dtype: DType | None = None, **attributes: Any) -> Convolution:
+        """The convolution of these operands, its result shape computed."""
+        draft = cls(lhs, **attributes)
+        return cls(Shape(dtype or lhs.dtype, draft._dims(lhs, rhs)), **attributes)
+
+    def _dims(self, lhs: Shape, rhs: Shape) -> list[int]:
+        labels, window = self.dim_labels, self.window
+        if not len(labels.input) == len(labels.kernel) == len(labels.output) == lhs.rank == rhs.rank == window.rank + 2:
+            found = f"{labels.input}_{labels.kernel}->{labels.output} and {window.rank} window dimensions"
+            reject("convolution_c1", f"convolution: dim_labels={found} do not fit {show((lhs, rhs))}")
+        try:
+            spatial = [lhs.dims[d] for d in labels.input_spatial]
+            kernel = tuple(rhs.dims[d] for d in labels.kernel_spatial)
+            batch, features = lhs.dims[labels.input_batch], lhs.dims[labels.input_feature]
+            inputs, outputs = rhs.dims[labels.kernel_input], rhs.dims[labels.kernel_output]
+        except ValueError:
+            raise ShapeError(f"convolution: dim_labels={labels} do not name every dimension  [convolution_c1]") from None
+        if kernel != window.size:
+            reject("convolution_c2", f"convolution: the kernel {show(rhs)} must have the window's size {window.size}")
+        groups, batches = self.feature_group_count, self.batch_group_count
+        if groups < 1 or batches < 1 or groups > 1 and batches > 1:
+            found = f"feature_group_count={groups}, batch_group_count={batches}"
+            reject("convolution_c3", f"convolution: {found}; both are at least 1, and only one may be more")
+        if features != inputs * groups:
+            reject("convolution_c4", f"convolution: {features} input features are wanted {groups} times {inputs} of the kernel")
+        if outputs % groups or outputs % batches or batch % batches:
+            found = f"{outputs} output features and batch {batch}"
+            reject("convolution_c5", f"convolution: {found} do not divide into {groups} and {batches} groups")
+        dims = [0] * lhs.rank
+        dims[labels.output_batch], dims[labels.output_feature] = batch // batches, outputs
+        for d, n in zip(labels.output_spatial, places(self, spatial, window), strict=True):
+            dims[d] = n
+        return dims
+
+    def evaluate(self, lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
+        labels, window, wide = self.dim_labels, self.window, accumulator(self.shape.dtype)
+        x = widened(lhs).astype(wide).transpose(labels.input_batch, labels.input_feature, *labels.input_spatial)
+        k = widened(rhs).astype(wide).transpose(labels.kernel_output, labels.kernel_input, *labels.kernel_spatial)
+        groups = self.feature_group_count
+        if self.batch_group_count > 1:
+            # Groups of the batch are groups of features of a smaller batch.
+            groups = self.batch_group_count
+            batch, features, *spatial = x.shape
+            x = x.reshape(groups, batch // groups, features, *spatial).swapaxes(0, 1)
+            x = x.reshape(batch // groups, groups * features, *spatial)
+        k = np.flip(k, [d + 2 for d in range(window.rank) if window.reversal[d]])
+        edges = Window(
+            (1, 1, *window.size), (1, 1, *window.stride), (0, 0, *window.low), (0, 0, *window.high),
+            (1, 1, *window.base_dilation),
+        )  # fmt: skip
+        dims = tuple(self.shape.dims[d] for d in labels.output_spatial)
+        x = padded(x, edges, 0)
+        batch, outputs, inputs = x.shape[0], k.shape[0], k.shape[1]
+        total = np.zeros((groups, batch * prod(dims), outputs // groups), wide)
+        for at, where in offsets(window, dims) if prod(dims) else ():
+            seen = x[(slice(None), slice(None), *where)].reshape(batch, groups, inputs, prod(dims))
+            seen = seen.transpose(1, 0, 3, 2).reshape(groups, batch * prod(dims), inputs)
+            weights = k[(slice(None), slice(None), *at)].reshape(groups, outputs // groups, inputs)
+            total += np.matmul(seen, weights.transpose(0, 2, 1))
+        result = total.reshape(groups, batch, *dims, outputs // groups)
+        result = np.moveaxis(result, 0, -2).reshape(batch, *dims, outputs)
+        order = [labels.output_batch, *labels.output_spatial, labels.output_feature]
+        return result.transpose(np.argsort(order)).astype(self.shape.dtype.numpy)
+
+    @classmethod
+    def samples(cls):
+        def made(lhs: Shape, rhs: Shape, labels: tuple[str, str, str], window: Window, **more: Any):
+            return (cls.of(lhs, rhs, window=window, dim_labels=ConvDims(*labels), **more), (lhs, rhs))
+
+        plain, one = ("b01f", "01io", "b01f"), ("b0f", "0io", "b0f")
+        return [
+            made(Shape(F32, (2, 5, 6, 3)), Shape(F32, (3, 3, 3, 4)), plain, Window((3, 3), (2, 1), (1, 1), (1, 1))),
+            made(Shape(F32, (2, 7, 4)), Shape(F32, (3, 2, 6)), one, Window((3,)), feature_group_count=2),
+            made(Shape(F32, (4, 7, 2)), Shape(F32, (3, 2, 6)), one, Window((3,)), batch_group_count=2),
+            made(Shape(BF16, (1, 5, 2)), Shape(BF16, (2, 2, 3)), one, Window((2,), (1,), (-1,), (2,), (2,), (3,), (True,))),
+            made(Shape(S32, (2, 3)), Shape(S32, (3, 4)), ("bf", "io", "bf"), Window(())),
+        ]
