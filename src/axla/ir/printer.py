@@ -13,6 +13,7 @@ from typing import Any
 
 from axla.core.errors import InvalidArgument
 from axla.core.shape import AnyShape, ProgramShape
+from axla.ir.attributes import Window
 from axla.ir.codec import Codec, codec_of
 from axla.ir.graph import Alias, Computation, Extra, Instruction, Module, SourceLocation
 from axla.ir.literal_text import constant_text
@@ -164,6 +165,8 @@ class _Printer:
         for attribute, codec in _attributes_of(type(op)):
             value = getattr(op, attribute.name)
             if value is None or (value == attribute.default and not attribute.always):
+                continue
+            if isinstance(value, Window) and not value.size:
                 continue
             text = codec.encode(value)
             if not self.options.print_percent and attribute.name in op.computation_fields:

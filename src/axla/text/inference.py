@@ -8,7 +8,7 @@ from typing import Any
 
 from axla.core.shape import AnyShape, Shape
 from axla.ir.graph import Instruction
-from axla.ir.op import Op
+from axla.ir.op import OPS, Op
 
 
 def dot_shape(fields: dict[str, Any], lhs: Shape, rhs: Shape, *metadata: Shape) -> Shape:
@@ -24,7 +24,11 @@ def dot_shape(fields: dict[str, Any], lhs: Shape, rhs: Shape, *metadata: Shape) 
     return Shape(lhs.dtype if lhs.dtype.bits >= rhs.dtype.bits else rhs.dtype, dims)
 
 
-UNWRITTEN_SHAPES: dict[str, Callable[..., Shape]] = {"dot": dot_shape}
+def convolution_shape(fields: dict[str, Any], *operands: Shape) -> Shape:
+    return OPS["convolution"].of(*operands, **fields).shape  # type: ignore[attr-defined]
+
+
+UNWRITTEN_SHAPES: dict[str, Callable[..., Shape]] = {"dot": dot_shape, "convolution": convolution_shape}
 """Ops that hold their shape, and yet have one by default."""
 
 

@@ -158,17 +158,20 @@ class InstructionCursor(ShapeCursor):
         if not schema.least <= len(operands) <= schema.most:
             self.fail(f"{opcode} takes {_count(schema)}, found {len(operands)}", at)
         extra = self._attributes(schema, fields, opcode)
-        if operands and cls.opcode in _UNWRITTEN_DIMENSIONS:
-            self._unwritten_dimensions(opcode, fields, operands[0].shape, at)
+        if operands and cls.opcode in _UNWRITTEN_ATTRIBUTES:
+            self._unwritten_attributes(opcode, fields, operands[0].shape, at)
         for field, text in schema.required:
             if field not in fields:
                 self.fail(f"{opcode} needs the attribute {text}", at)
         return self._build(schema, fields, operands, shape, name, extra, at)
 
-    def _unwritten_dimensions(self, opcode: str, fields: dict[str, Any], operand: AnyShape, at: int) -> None:
+    def _unwritten_attributes(self, opcode: str, fields: dict[str, Any], operand: AnyShape, at: int) -> None:
         rank = operand.rank if isinstance(operand, Shape) else 0
         if opcode == "map":
             fields["dimensions"] = tuple(range(rank))  # whatever the text says
+        elif opcode != "broadcast":
+            if not rank:
+                fields.setdefault("window", Window(()))
         elif rank and "dimensions" not in fields:
             self.fail(f"broadcast of {operand.to_string(layout=False)} needs the attribute dimensions", at)
 
@@ -202,7 +205,10 @@ class InstructionCursor(ShapeCursor):
         infer = UNWRITTEN_SHAPES.get(cls.opcode)
         if infer is None or not all(isinstance(o.shape, Shape) for o in operands):
             self.fail(f"the shape of {cls.opcode} does not follow from its operands: it must be written", at)
-        return infer(fields, *[o.shape for o in operands])
+        try:
+            return infer(fields, *[o.shape for o in operands])
+        except ShapeError as error:
+            self.fail(error.message, at)
 
     def _parameter_number(self) -> int:
         at = self.skip()
@@ -459,7 +465,7 @@ METADATA_KEYS: dict[str, type | None] = {
 _TYPED = {"window": Window, "dim_labels": ConvDims, "dimensions": tuple[int, ...]}
 """Types of attributes of ops that are not declared, where a text is wrong more often than not."""
 
-_UNWRITTEN_DIMENSIONS = ("map", "broadcast")
+_UNWRITTEN_ATTRIBUTES = ("map", "broadcast", "reduce-window", "select-and-scatter")
 _PLAIN_KEYS = ("op_type", "op_name", "source_file", "source_line")
 
 
