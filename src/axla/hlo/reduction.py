@@ -127,7 +127,7 @@ class Scan(Op):
     dimensions: tuple[int, ...]
     num_carries: int = attr(always=True, default=0)
     is_reverse: bool = False
-    is_associative: bool | None = None
+    is_associative: bool = attr(always=True, default=False)
     to_apply: Computation = attr(always=True, default=None)
 
     expensive = True
