@@ -106,3 +106,11 @@ def emit_assembly(text: str, target: Target, *, code_model: str = "small", level
 def object_format() -> str:
     """How objects of this machine are packed: elf, coff or macho."""
     return {"Windows": "coff", "Darwin": "macho"}.get(platform.system(), "elf")
+
+
+@functools.cache
+def version() -> str:
+    """The versions that object code depends on."""
+    import llvmlite
+
+    return f"llvmlite {llvmlite.__version__}, LLVM {'.'.join(map(str, binding.llvm_version_info))}"

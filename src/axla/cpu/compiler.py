@@ -12,6 +12,7 @@ from axla.codegen.target import Target, host_target
 from axla.codegen.value import forbidden_intrinsics
 from axla.core import trace
 from axla.core.errors import InternalError
+from axla.cpu.cache import object_for
 from axla.cpu.entry import emit_entry
 from axla.cpu.lower import lower
 from axla.ir.graph import Module
@@ -84,5 +85,5 @@ def compile_module(module: Module, target: Target | None = None, *, parts: int =
     with trace.span("emit"):
         texts = llvm_modules(program, target, parts=parts)
     with trace.span("llvm"):
-        images = tuple(llvm.emit_object(text, target) for text in texts)
+        images = tuple(object_for(text, target, llvm.emit_object) for text in texts)
     return Compiled(images, program.interface, program.constants)
