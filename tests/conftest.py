@@ -9,6 +9,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 os.environ.setdefault("AXLA_VERIFY", "1")
+os.environ["AXLA_CACHE_DIR"] = ""  # tests compile what they test
 
 
 def pytest_addoption(parser):
