@@ -9,7 +9,7 @@ once. They ask this of every `Distribution`, and never what machine they are on.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from axla.codegen.function import Function, Module, Ssa
@@ -40,6 +40,10 @@ class Distribution(Protocol):
     @property
     def end(self) -> Ssa:
         """The step after the last; a call has at least one."""
+        ...
+
+    def steps(self) -> contextlib.AbstractContextManager[Ssa]:
+        """Code for every step of this call; gives the step's number."""
         ...
 
     def argument(self, slot: int) -> Ssa:
@@ -97,6 +101,11 @@ class Alone:
 
     def _range(self, name: str) -> Ssa:
         return self.f.cast("trunc", self.f.params[name], self.f.module.index_type)
+
+    @contextlib.contextmanager
+    def steps(self) -> Iterator[Ssa]:
+        with self.f.loop(self.begin, self.end, 1, nonempty=True) as loop:
+            yield loop.index
 
     def argument(self, slot: int) -> Ssa:
         f = self.f

@@ -165,6 +165,10 @@ class KernelWriter:
     def end(self) -> Ssa:
         return self.share.end
 
+    def steps(self) -> AbstractContextManager[Ssa]:
+        """Code for every step of the outer index space that a call is given; gives the step's number."""
+        return self.share.steps()
+
     def walk(
         self, low: Ssa, high: Ssa, step: int, carry: Sequence[Ssa] = (), *, nonempty: bool = False
     ) -> AbstractContextManager[Loop]:

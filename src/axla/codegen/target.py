@@ -100,6 +100,11 @@ class Target(Protocol):
         ...
 
     @property
+    def blocks_products(self) -> bool:
+        """Whether the matrix multiplication generator serves the machine; elsewhere a dot is a loop."""
+        ...
+
+    @property
     def unroll(self) -> tuple[int, int]:
         """Fewest and most independent chains worth keeping in flight."""
         ...
@@ -154,6 +159,7 @@ class CpuTarget:
     has_wide_division: bool = True
     has_fast_gather: bool = False
     has_masked: bool = False
+    blocks_products: bool = True
     unroll: tuple[int, int] = (1, 4)
     registers: int = 16
     caches: Caches = Caches()

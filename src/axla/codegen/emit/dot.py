@@ -19,8 +19,10 @@ def _kind(task: KernelTask) -> DotKind:
     return task.kind
 
 
-def multiplies(kind: DotKind) -> bool:
+def multiplies(kind: DotKind, target: Target) -> bool:
     """Whether the multiplication generator takes a dot: numbers of one type; others are loops."""
+    if not target.blocks_products:
+        return False
     lhs, rhs = (o.shape for o in kind.hero.operands)
     result = kind.hero.shape
     assert isinstance(lhs, Shape) and isinstance(rhs, Shape) and isinstance(result, Shape)

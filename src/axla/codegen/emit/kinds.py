@@ -36,23 +36,23 @@ EMITTERS: dict[type, tuple[Planner, Emitter]] = {
 }
 
 
-def _served(task: KernelTask) -> KernelTask:
+def _served(task: KernelTask, target: Target) -> KernelTask:
     """The task as an emitter takes it."""
     kind = task.kind
     if isinstance(kind, CopyKind):
         return replace(task, kind=LoopKind(kind.dims))  # the loop whose body is its operand
-    if isinstance(kind, DotKind) and not dot.multiplies(kind):
+    if isinstance(kind, DotKind) and not dot.multiplies(kind, target):
         return replace(task, kind=LoopKind(root_shape(kind.hero).dims, (kind.hero,)))
     return task
 
 
 def plan_kernel(task: KernelTask, target: Target) -> Plan:
     """How a kernel is called."""
-    task = _served(task)
+    task = _served(task, target)
     return EMITTERS[type(task.kind)][0](task, target)
 
 
 def emit_kernel(module: Module, task: KernelTask, target: Target) -> None:
     """Writes a kernel's functions into the module."""
-    task = _served(task)
+    task = _served(task, target)
     EMITTERS[type(task.kind)][1](module, task, target)

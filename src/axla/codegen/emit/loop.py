@@ -84,8 +84,8 @@ def walk(
 ) -> None:
     """Runs `body` at every index of the kernel's range; `once`: no index twice."""
     f = k.f
-    with f.loop(k.begin, k.end, 1, nonempty=True) as step:
-        outer, block = outer_index(f, space, step.index)
+    with k.steps() as step:
+        outer, block = outer_index(f, space, step)
         if space.blocks == 1:
             vectors(k, space, f.index(0), f.index(space.inner), lambda e, i: body(e, dims_index(space, dims, outer, i)), once)
         else:

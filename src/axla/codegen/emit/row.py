@@ -88,8 +88,8 @@ def emit(module: Module, task: KernelTask, target: Target) -> None:
     k = KernelWriter(module, task, target, task.name, threads=_threads(task, target))
     f = k.f
     lanes = _lanes(task, target)
-    with f.loop(k.begin, k.end, 1, nonempty=True) as loop:
-        row = _Row(k, kind, Index(f, loop.index, limit=kind.row_count), lanes)
+    with k.steps() as step:
+        row = _Row(k, kind, Index(f, step, limit=kind.row_count), lanes)
         for number, stage in enumerate(kind.stages):
             row.reduce([Reduction(inst) for inst in stage], f.index(0), kind.row_size, row.stash_plan(number))
         row.write_rows()
@@ -330,8 +330,8 @@ def _emit_parts(module: Module, task: KernelTask, target: Target, pieces: int, s
     lanes = _lanes(task, target)
     reductions = _reductions(kind)
     arrays = _piece_arrays(k, reductions, pieces * kind.row_count)
-    with f.loop(k.begin, k.end, 1, nonempty=True) as loop:
-        here = Index(f, loop.index, limit=pieces * kind.row_count)
+    with k.steps() as step:
+        here = Index(f, step, limit=pieces * kind.row_count)
         row, piece = here // pieces, here % pieces
         part = _Row(k, kind, row, lanes)
         low = f.mul(piece.base, f.index(size))
@@ -363,8 +363,8 @@ def _emit_combine(module: Module, task: KernelTask, target: Target, pieces: int)
     f = k.f
     reductions = _reductions(kind)
     arrays = _piece_arrays(k, reductions, pieces * kind.row_count)
-    with f.loop(k.begin, k.end, 1, nonempty=True) as loop:
-        row = Index(f, loop.index, limit=kind.row_count)
+    with k.steps() as step:
+        row = Index(f, step, limit=kind.row_count)
         start = row * pieces
         here = _Row(k, kind, row, 1)
         e = here.elements(1)

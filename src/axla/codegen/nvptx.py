@@ -1,0 +1,187 @@
+"""NVIDIA GPUs: what emitters may assume about one, and how a block of threads runs a step of a kernel.
+
+A thread has one lane. A block runs one step of the kernel's outer index space, the one of its number; the grid
+of a phase is `Phase.count` blocks of `Phase.threads`. PTX text comes from `llvm.emit_assembly`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from axla.codegen.distribute import Distribution, Group, Join
+from axla.codegen.function import Function, Module, Ssa
+from axla.codegen.target import Caches, MathKnobs
+from axla.codegen.value import Value
+from axla.core.dtypes import DType
+
+WARP = 32
+_INTEGER_OF = {"float": "i32", "double": "i64"}
+
+
+class Block:
+    """`void name(ptr buffers..., ptr scratch)`: block b runs step b."""
+
+    def __init__(self, module: Module, name: str, read_only: Sequence[bool], threads: int):
+        self.threads = threads
+        # What no thread writes may be read through the cache for constants: that is what the words are for.
+        kinds = ["ptr noalias readonly" if only else "ptr" for only in read_only]
+        buffers = [(kind, f"buffer{slot}") for slot, kind in enumerate(kinds)]
+        self._slots = [name for _, name in buffers] + ["scratch"]
+        self.f = Function(
+            module, name, "void", [*buffers, ("ptr", "scratch")], linkage="ptx_kernel",
+            attributes=f'nounwind "no-builtins" "nvvm.reqntid"="{threads}"',
+        )  # fmt: skip
+        self.begin = self._special("ctaid.x")
+        self.end = self.f.add(self.begin, self.f.index(1))
+        self.thread = self._special("tid.x")
+        self._shared = 0
+
+    def _special(self, register: str) -> Ssa:
+        found = self.f.call("i32", f"llvm.nvvm.read.ptx.sreg.{register}", ())
+        return self.f.cast("zext", found, self.f.module.index_type)
+
+    def steps(self) -> contextlib.AbstractContextManager[Ssa]:
+        return contextlib.nullcontext(self.begin)
+
+    def argument(self, slot: int) -> Ssa:
+        return self.f.params[self._slots[slot]]
+
+    def start(self, low: Ssa, step: int) -> Ssa:
+        if self.threads == 1:
+            return low
+        return self.f.add(low, self.f.mul(self.thread, self.f.index(step)))
+
+    def once(self) -> contextlib.AbstractContextManager[None]:
+        if self.threads == 1:
+            return contextlib.nullcontext()
+        return self.f.if_(self.f.icmp("eq", self.thread, self.f.index(0)))
+
+    def finish(self) -> None:
+        self.f.ret()
+
+    # -- what threads hold, combined -----------------------------------------------------------------------
+
+    def combine(self, values: Group, join: Join) -> Group:
+        """Halves of a warp with halves, by shuffles; then the warps' results, through shared memory."""
+        distance = min(self.threads, WARP) // 2
+        while distance:
+            values = join(values, self._shuffled(values, "down", distance))
+            distance //= 2
+        if self.threads > WARP:
+            return self._across_warps(values, join)
+        # Only the first thread has joined all of them.
+        return self._shuffled(values, "idx", 0) if self.threads > 1 else values
+
+    def _shuffled(self, values: Group, mode: str, lane: int) -> Group:
+        """The values of the thread `lane` threads on (down), or of thread `lane` of the warp (idx)."""
+        f = self.f
+        width = min(self.threads, WARP)
+        members = f.const("i32", -1 if width == WARP else (1 << width) - 1)
+        bounds = f.const("i32", (WARP - width) << 8 | (WARP - 1))  # sources stay within `width` threads
+
+        def word(x: Ssa) -> Ssa:
+            args = (members, x, f.const("i32", lane), bounds)
+            return f.call("i32", f"llvm.nvvm.shfl.sync.{mode}.i32", args, effect=True)
+
+        return tuple(Value(v.dtype, 1, tuple(self._by_words(x, word) for x in v.parts)) for v in values)
+
+    def _by_words(self, x: Ssa, move: Callable[[Ssa], Ssa]) -> Ssa:
+        """A register of any type moved 32 bits at a time."""
+        f = self.f
+        kind = _INTEGER_OF.get(x.type, x.type)
+        whole = f.cast("bitcast", x, kind)
+        if kind != "i64":
+            moved = move(f.cast("zext", whole, "i32"))
+            return f.cast("bitcast", f.cast("trunc", moved, kind), x.type)
+        shift = f.const("i64", 32)
+        low = move(f.cast("trunc", whole, "i32"))
+        high = move(f.cast("trunc", f.binary("lshr", whole, shift), "i32"))
+        upper = f.binary("shl", f.cast("zext", high, "i64"), shift)
+        return f.cast("bitcast", f.binary("or", upper, f.cast("zext", low, "i64")), x.type)
+
+    def _across_warps(self, values: Group, join: Join) -> Group:
+        """The first threads' values of all warps, joined by every thread: neighbours with neighbours."""
+        f = self.f
+        warps = self.threads // WARP
+        places = [[(x, self._shared_array(x.type, warps)) for x in v.parts] for v in values]
+        with f.if_(f.icmp("eq", f.urem(self.thread, WARP), f.index(0))):
+            for x, array in (pair for part in places for pair in part):
+                kind = _memory(x.type)
+                f.store(f.cast("zext", x, kind), f.gep(kind, array, f.udiv(self.thread, WARP)), _bytes(kind))
+        # Nobody writes this memory again, in this step or another: one barrier is enough.
+        f.call("void", "llvm.nvvm.barrier.cta.sync.aligned.all", (f.const("i32", 0),))
+        held = [
+            tuple(
+                Value(v.dtype, 1, tuple(self._shared_load(array, x.type, warp) for x, array in part))
+                for v, part in zip(values, places, strict=True)
+            )
+            for warp in range(warps)
+        ]
+        while len(held) > 1:
+            held = [join(held[n], held[n + 1]) for n in range(0, len(held), 2)]
+        return held[0]
+
+    def _shared_array(self, kind: str, count: int) -> Ssa:
+        """The address of `count` elements in the block's shared memory, of their own."""
+        name = f"{self.f.name}_shared{self._shared}"
+        self._shared += 1
+        kind = _memory(kind)
+        self.f.module.globals[name] = (
+            f"@{name} = internal addrspace(3) global [{count} x {kind}] poison, align {_bytes(kind)}"
+        )
+        return Ssa(f"addrspacecast (ptr addrspace(3) @{name} to ptr)", "ptr", None)
+
+    def _shared_load(self, array: Ssa, kind: str, number: int) -> Ssa:
+        f, stored = self.f, _memory(kind)
+        found = f.load(stored, f.gep(stored, array, f.index(number)), _bytes(stored))
+        return f.cast("trunc", found, kind)
+
+
+def _memory(kind: str) -> str:
+    """How a register lies in shared memory."""
+    return "i8" if kind == "i1" else kind
+
+
+def _bytes(kind: str) -> int:
+    return int(_INTEGER_OF.get(kind, kind)[1:]) // 8
+
+
+@dataclass(frozen=True, slots=True)
+class NvptxTarget:
+    """An NVIDIA GPU, by the name of its architecture."""
+
+    cpu: str = "sm_90"
+    triple: str = "nvptx64-nvidia-cuda"
+    features: frozenset[str] = frozenset()
+    index_type: str = "i32"  # 64-bit integers are two registers and many instructions
+    vector_bytes: int = 4
+    threads: int = 256
+    chunk_cost: int = 0  # blocks cost nothing: a step has a few elements per thread
+    has_fma: bool = True
+    has_rounding: bool = True
+    has_half_conversion: bool = True
+    has_wide_division: bool = True
+    has_fast_gather: bool = False
+    has_masked: bool = False
+    blocks_products: bool = False
+    unroll: tuple[int, int] = (1, 4)
+    registers: int = 64
+    caches: Caches = Caches(128 << 10, 32 << 20, 32 << 20)
+    math: MathKnobs = MathKnobs()
+    intrinsics: frozenset[str] = frozenset(
+        {"nvvm.read.ptx.sreg", "nvvm.shfl.sync", "nvvm.barrier.cta.sync.aligned.all"}
+    )
+
+    @property
+    def name(self) -> str:
+        return self.cpu
+
+    def lanes(self, widest: DType) -> int:
+        return 1
+
+    def distribution(
+        self, module: Module, name: str, read_only: Sequence[bool], threads: int
+    ) -> Distribution:
+        return Block(module, name, read_only, threads)
