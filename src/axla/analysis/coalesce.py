@@ -68,8 +68,8 @@ def root_of(place: PlaceOf) -> PlaceOf:
     return place
 
 
-def coalesce(flow: Dataflow) -> Coalesced:
-    """Joins what can be joined."""
+def coalesce(flow: Dataflow, *, reuse: bool = True) -> Coalesced:
+    """Joins what edges join. With `reuse`, elementwise kernels also write over operands that nobody needs any more."""
     done = Coalesced(flow, {v: PlaceOf(v) for v in flow.values if v.same_as is None})
     _fix_memory(done)
     for group in flow.groups:
@@ -81,7 +81,7 @@ def coalesce(flow: Dataflow) -> Coalesced:
         joined = try_join(done.place(edge.source), done.place(edge.target))
         if not joined and (edge.place is Place.OPERAND or not edge.target.is_tiny):
             done.failed.append(edge)
-    for value in flow.values:  # not needed, but saves memory and traffic
+    for value in flow.values if reuse else ():  # not needed, but saves memory and traffic
         if value.over and value.same_as is None:
             for other in value.over:
                 if find(other).end == value.start and try_join(done.place(other), done.place(value)):

@@ -6,7 +6,7 @@ from axla.ir.graph import Module
 from axla.passes import driver, dump
 from axla.passes.driver import Pass, Step, fixpoint
 from axla.passes.fuse import fuse
-from axla.passes.layout import dots, normalize
+from axla.passes.layout import dots, normalize, reductions
 from axla.passes.schedule import copies, order
 from axla.passes.simplify import algsimp as rules
 from axla.passes.simplify import cse as cse_file
@@ -37,6 +37,7 @@ layout_normalization = Pass(
     "layout-normalization", normalize.layout_normalization, required="no emitter knows layouts"
 )
 dot_canonicalize = Pass("dot-canonicalize", dots.dot_canonicalize, required="the dot emitter knows one form")
+reduce_canonicalize = Pass("reduce-canonicalize", reductions.reduce_canonicalize)
 fusion = Pass("fusion", fuse.fusion)
 schedule = Pass("schedule", order.schedule, required="buffers need an order of execution")
 copy_insertion = Pass(
@@ -45,12 +46,13 @@ copy_insertion = Pass(
 
 PASSES: dict[str, Pass] = {p.name: p for p in (
     algsimp, call_inliner, conditional_simplifier, constant_folding, copy_insertion, cse, dce, defuse,
-    dot_canonicalize, expand_barriers, flatten_call_graph, fusion, layout_normalization, map_inliner, marker_removal, schedule,
+    dot_canonicalize, expand_barriers, flatten_call_graph, fusion, layout_normalization, map_inliner,
+    marker_removal, reduce_canonicalize, schedule,
     tuple_simplifier, while_loop_simplifier,
 )}  # fmt: skip
 """Every pass. Where XLA has the pass, the name is XLA's."""
 
-IMPORT: tuple[Step, ...] = (layout_normalization, marker_removal, defuse, call_inliner, map_inliner)
+IMPORT: tuple[Step, ...] = (marker_removal, layout_normalization, defuse, call_inliner, map_inliner)
 
 SIMPLIFY: tuple[Step, ...] = (
     fixpoint(
@@ -61,7 +63,7 @@ SIMPLIFY: tuple[Step, ...] = (
 
 LOWER: tuple[Step, ...] = (expand_barriers, flatten_call_graph, dce)
 
-KERNELS: tuple[Step, ...] = (dot_canonicalize, cse, dce, fusion, schedule, copy_insertion)
+KERNELS: tuple[Step, ...] = (dot_canonicalize, reduce_canonicalize, cse, dce, fusion, schedule, copy_insertion)
 
 CPU: tuple[Step, ...] = (*IMPORT, *SIMPLIFY, *LOWER, *KERNELS)
 
@@ -81,6 +83,7 @@ ORDER: tuple[tuple[Pass, Pass, str], ...] = (
     (layout_normalization, algsimp, "rules need not keep layouts"),
     (algsimp, dot_canonicalize, "transposes fold into dots of any form"),
     (dot_canonicalize, fusion, "a dot takes its epilogue in its own form"),
+    (reduce_canonicalize, fusion, "rows and columns take what computes their operands"),
     (layout_normalization, fusion, "access patterns are those of default layouts"),
     (fusion, schedule, "kernels are what is scheduled"),
     (fusion, copy_insertion, "fusion removes values that would have needed a copy"),

@@ -79,11 +79,13 @@ class _Side:
     free: tuple[int, ...]
 
     def cost(self, order: Sequence[int]) -> int:
-        """0 when bringing the dimensions into this order moves nothing in memory, else the number of elements moved."""
+        """0 when bringing the dimensions into this order moves nothing in memory; twice as much when single elements move."""
         shape = self.inst.shape
         assert isinstance(shape, Shape)
         kept = [d for d in order if shape.dims[d] != 1]
-        return 0 if kept == sorted(kept) else shape.size
+        if kept == sorted(kept):
+            return 0
+        return shape.size if kept[-1] == max(kept) else 2 * shape.size
 
     def orders(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         return (*self.batch, *self.free, *self.contracting), (*self.batch, *self.contracting, *self.free)

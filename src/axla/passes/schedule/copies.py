@@ -24,7 +24,7 @@ ROUNDS = 4  # the first makes the copies; the second finds that they suffice
 def copy_insertion(module: Module) -> None:
     """Adds the copies without which two arrays that are live together would have to share memory."""
     for _ in range(ROUNDS):
-        places = coalesce(dataflow(module))
+        places = coalesce(dataflow(module), reuse=False)
         if not places.failed:
             return
         _Inserter(module, places).run()

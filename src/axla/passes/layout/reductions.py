@@ -1,0 +1,94 @@
+"""Reductions of dimensions that are not neighbours become reductions of neighbours, which have emitters."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from axla.analysis.geometry import reduce_geometry
+from axla.analysis.kernels import is_inner_reduce
+from axla.analysis.regions import is_tiny
+from axla.core.dtypes import DType
+from axla.core.shape import Shape
+from axla.hlo import Add, And, Constant, Maximum, Minimum, Multiply, Or, Reduce, Transpose
+from axla.ir.graph import Computation, Instruction, Module
+from axla.ir.traverse import post_order
+from axla.passes.rewrite import current_session
+
+
+def reduce_canonicalize(module: Module) -> None:
+    """Leaves no long reduce of dimensions that have others between them: it is cut in two, or its operands are turned."""
+    session = current_session()
+    for computation in module.computations:
+        for inst in post_order(computation):
+            if not isinstance(inst.op, Reduce) or is_tiny(inst) or is_inner_reduce(inst):
+                continue
+            while reduce_geometry(inst) is None and session.may_fire("reduce-canonicalize", inst):
+                new = cut(inst) if may_start_twice(inst) else turned(inst)
+                computation.replace(inst, new)
+                computation.remove(inst)
+                inst = new
+
+
+def may_start_twice(reduce: Instruction) -> bool:
+    """Whether the initial value may take part any number of times without changing the result."""
+    op = reduce.op
+    assert isinstance(op, Reduce)
+    if len(reduce.operands) != 2:
+        return False
+    combiner = _combiner(op.to_apply)
+    if combiner in (Maximum, Minimum, And, Or):
+        return True
+    init, shape = reduce.operands[1], reduce.shape
+    if combiner not in (Add, Multiply) or not isinstance(init.op, Constant) or not isinstance(shape, Shape):
+        return False
+    return bool(init.op.literal.array.reshape(()) == _one(combiner, shape.dtype))
+
+
+def _one(combiner: type, dtype: DType) -> np.ndarray:
+    return np.asarray(0 if combiner is Add else 1).astype(dtype.numpy)
+
+
+def _combiner(computation: Computation) -> type | None:
+    """The op of a computation that applies one op to its two parameters."""
+    root = computation.root
+    if len(root.operands) == 2 and set(root.operands) == set(computation.parameters) and len(computation.parameters) == 2:
+        return type(root.op)
+    return None
+
+
+def cut(reduce: Instruction) -> Instruction:
+    """The reduce of the minor-most run of reduced dimensions, and a reduce of its result along the others."""
+    op = reduce.op
+    assert isinstance(op, Reduce)
+    value, init = reduce.operands
+    shape = value.shape
+    assert isinstance(shape, Shape)
+    reduced = set(op.dimensions)
+    wide = [d for d in range(shape.rank) if shape.dims[d] != 1]
+    run: list[int] = []
+    for d in reversed(wide):
+        if d in reduced:
+            run.append(d)
+        elif run:
+            break
+    first = sorted(run)
+    left = [d for d in sorted(reduced) if d not in run]
+    computation = reduce.computation
+    inner = computation.add(Reduce(tuple(first), op.to_apply), [value, init], extra=reduce.extra)
+    rest = tuple(d - sum(1 for f in first if f < d) for d in left)
+    return computation.add(Reduce(rest, op.to_apply), [inner, init], extra=reduce.extra)
+
+
+def turned(reduce: Instruction) -> Instruction:
+    """The same reduce of operands whose reduced dimensions have been moved to the end."""
+    op = reduce.op
+    assert isinstance(op, Reduce)
+    count = len(reduce.operands) // 2
+    shape = reduce.operands[0].shape
+    assert isinstance(shape, Shape)
+    kept = [d for d in range(shape.rank) if d not in op.dimensions]
+    order = (*kept, *sorted(op.dimensions))
+    computation = reduce.computation
+    values = [computation.add(Transpose(order), [o], extra=reduce.extra) for o in reduce.operands[:count]]
+    dimensions = tuple(range(len(kept), shape.rank))
+    return computation.add(Reduce(dimensions, op.to_apply), [*values, *reduce.operands[count:]], extra=reduce.extra)
