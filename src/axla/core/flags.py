@@ -28,8 +28,8 @@ from typing import Any
 
 from axla.core.errors import InvalidArgument
 
-NOT_FLAGS = ("AXLA_NUM_THREADS", "AXLA_CONFORMANCE")
-"""Variables that are read elsewhere: by the thread pool, at any time, and by scripts."""
+NOT_FLAGS = ("AXLA_CONFORMANCE",)
+"""Variables of scripts and tests."""
 
 ISAS = ("SSE4_2", "AVX", "AVX2", "AVX512", "AVX512_VNNI", "AVX512_BF16", "AMX", "AMX_FP16")
 
@@ -108,6 +108,14 @@ class Flags:
     cpu_max_isa: str = flag(
         "", "xla_cpu_max_isa", "axla_cpu_max_isa", check=_isa,
         doc=f"Use no instructions above this level: {', '.join(ISAS)}.",
+    )  # fmt: skip
+    num_threads: int | None = flag(
+        None, "axla_num_threads", check=_at_least(1, 4096),
+        doc="Threads that parallel loops use; by default the cores that this process may use.",
+    )  # fmt: skip
+    cache_dir: str | None = flag(
+        None, "axla_cache_dir",
+        doc="Folder of the cache of compiled kernels; empty for none. By default in the user's cache folder.",
     )  # fmt: skip
     verify: bool = flag(
         False, "axla_verify", doc="Verify the module after every pass, whether it changed it or not."
@@ -230,7 +238,7 @@ def _convert(field: str, text: str | None, spelling: str) -> Any:
         raise InvalidArgument(f"{spelling} needs a value: {spelling}=...")
     elif wanted in (int, int | None):
         try:
-            value = int(text)
+            value = int(text) if text or wanted is int else None
         except ValueError:
             raise InvalidArgument(f"{spelling}={text}: wanted an integer") from None
     elif wanted == tuple[str, ...]:

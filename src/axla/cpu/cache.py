@@ -18,6 +18,7 @@ from pathlib import Path
 
 from axla.codegen import llvm
 from axla.codegen.target import Target
+from axla.core import flags
 
 MEMORY_BYTES = 64 << 20
 DISK_BYTES = 512 << 20
@@ -48,7 +49,7 @@ def object_for(text: str, target: Target, compile_: Callable[[str, Target], byte
 
 def directory() -> Path | None:
     """The folder of the cache on disk; None when there is none."""
-    chosen = os.environ.get("AXLA_CACHE_DIR")
+    chosen = flags.current().cache_dir
     if chosen is not None:
         return Path(chosen) / "kernels" if chosen else None
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")

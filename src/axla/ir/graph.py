@@ -376,6 +376,8 @@ class Module:
         if computation is self._entry:
             raise InternalError(f"remove the entry computation {computation.name}")
         del self.computations[computation]
+        if self.schedule is not None:
+            self.schedule.pop(computation, None)
         self.version += 1
 
     def set_config(self, **changes: Any) -> None:

@@ -6,7 +6,7 @@ import math
 import os
 from pathlib import Path
 
-from axla.core.errors import InvalidArgument
+from axla.core import flags
 
 _CGROUP = Path("/sys/fs/cgroup")
 _GIB = 1 << 30
@@ -21,12 +21,10 @@ def _read(path: Path) -> str:
 
 
 def thread_count() -> int:
-    """`AXLA_NUM_THREADS`, else the cores that affinity and the container's quota leave to this process."""
-    text = os.environ.get("AXLA_NUM_THREADS", "")
-    if text:
-        if not text.isdigit() or not 1 <= int(text) <= MOST_THREADS:
-            raise InvalidArgument(f"AXLA_NUM_THREADS={text!r}: wanted a number from 1 to {MOST_THREADS}")
-        return int(text)
+    """The flag `num_threads`, else the cores that affinity and the container's quota leave to this process."""
+    chosen = flags.current().num_threads
+    if chosen is not None:
+        return chosen
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(cores, _quota()))
 

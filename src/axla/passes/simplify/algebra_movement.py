@@ -80,7 +80,7 @@ def broadcast_adds_unit_dims(root: Instruction) -> Instruction | None:
     (x,) = root.operands
     op, shape = root.op, array(root)
     assert isinstance(op, Broadcast)
-    if shape.size != array(x).size or shape.size == 0 or list(op.dimensions) != sorted(op.dimensions):
+    if shape.size != array(x).size or same_shape(x, root) or list(op.dimensions) != sorted(op.dimensions):
         return None
     return Reshape(shape)(x)
 
