@@ -144,6 +144,16 @@ class ScatterKind:
 
 
 @dataclass(frozen=True, slots=True)
+class SortKind:
+    """A sort of parameters, line by line."""
+
+    hero: Instruction
+
+    def __str__(self) -> str:
+        return f"sort of {len(self.hero.operands)}"
+
+
+@dataclass(frozen=True, slots=True)
 class ConcatKind:
     """A concatenation, piece by piece; every piece may be computed, and elementwise work may follow it."""
 
@@ -166,5 +176,5 @@ class CopyKind:
 
 
 KernelKind = (
-    LoopKind | RowKind | ColumnKind | TransposeKind | DotKind | UpdateKind | ScatterKind | ConcatKind | CopyKind
+    LoopKind | RowKind | ColumnKind | TransposeKind | DotKind | UpdateKind | ScatterKind | SortKind | ConcatKind | CopyKind
 )  # fmt: skip

@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from axla.analysis.access import AccessKeys, elements
 from axla.analysis.geometry import ReduceGeometry, collapsed_transpose, moves_minor, reduce_geometry
 from axla.analysis.kernel_kinds import (
-    ColumnKind, ConcatKind, CopyKind, DotKind, KernelKind, LoopKind, RowKind, ScatterKind, TransposeKind, UpdateKind,
+    ColumnKind, ConcatKind, CopyKind, DotKind, KernelKind, LoopKind, RowKind, ScatterKind, SortKind,
+    TransposeKind, UpdateKind,
 )  # fmt: skip
 from axla.core.errors import InternalError
 from axla.core.shape import Shape
 from axla.ir.graph import Computation, Instruction
 from axla.ir.traverse import post_order
 from axla.hlo import (
-    Concatenate, Copy, Dot, DynamicUpdateSlice, Fusion, Parameter, Reduce, Scatter, Transpose, Tuple,
+    Concatenate, Copy, Dot, DynamicUpdateSlice, Fusion, Parameter, Reduce, Scatter, Sort, Transpose, Tuple,
 )  # fmt: skip
 
 INNER_ROW = 8  # a row this short is one strided load per lane of neighbouring rows; longer rows fill vectors of their own
@@ -174,6 +175,8 @@ def kernel_kind(kernel: Instruction | Computation) -> KernelKind:
             return UpdateKind(update.dims, root)
         if isinstance(root.op, Scatter):
             return ScatterKind(root)
+        if isinstance(root.op, Sort) and len(body.order) == 1:
+            return SortKind(root)
         if isinstance(root.op, Copy) and len(body.order) == 1:
             return CopyKind(_dims(root))
     for attempt in (_dot, _reduces, _concatenate, _transpose):

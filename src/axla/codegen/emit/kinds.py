@@ -13,10 +13,11 @@ from axla.analysis.kernel_kinds import (
     LoopKind,
     RowKind,
     ScatterKind,
+    SortKind,
     TransposeKind,
     UpdateKind,
 )
-from axla.codegen.emit import column, concat, dot, loop, row, transpose, update
+from axla.codegen.emit import column, concat, dot, loop, row, sort, transpose, update
 from axla.codegen.function import Module
 from axla.codegen.kernel import KernelTask, Plan, root_shape
 from axla.codegen.target import Target
@@ -32,6 +33,7 @@ EMITTERS: dict[type, tuple[Planner, Emitter]] = {
     DotKind: (dot.plan, dot.emit),
     UpdateKind: (update.plan_update, update.emit_update),
     ScatterKind: (update.plan_scatter, update.emit_scatter),
+    SortKind: (sort.plan, sort.emit),
     ConcatKind: (concat.plan, concat.emit),
 }
 

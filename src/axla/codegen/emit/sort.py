@@ -1,0 +1,358 @@
+"""Sorts: every line along a dimension, by merging or, where the comparator compares keys, by their digits.
+
+A line is sorted in two buffers of contiguous elements: the output itself, where the dimension is the minor
+one, and scratch memory. Runs of a few elements are sorted by insertion and merged in pairs, back and forth
+between the buffers. Equal elements keep their order, always.
+
+    for each line of the piece:  count digits, then one pass per digit;  or runs, then passes of merges
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from axla.analysis.kernel_kinds import SortKind
+from axla.codegen.array import Array, element_address
+from axla.codegen.element import Elements
+from axla.codegen.emit.sort_key import SortKey, key_bits, sort_key
+from axla.codegen.function import Function, Module, Ssa
+from axla.codegen.kernel import PARALLEL_COST, KernelTask, KernelWriter, Phase, Plan
+from axla.codegen.target import Target
+from axla.codegen.value import Value, Values
+from axla.core.dtypes import DType
+from axla.core.shape import Shape
+from axla.hlo import Compare
+
+RUN = 8
+"""Elements of the runs that insertion makes."""
+ONE_RUN = 20
+"""Lines up to this length are one run."""
+PIECES = 64
+"""Pieces of the lines, each with scratch memory of its own."""
+DIGIT = 8
+"""Bits of a digit: the counts of its 256 values stay in the nearest cache."""
+ALIGNMENT = 64
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """The lines of a sort, how they are cut into pieces, and what scratch memory a piece has."""
+
+    length: int
+    lines: int
+    stride: int  # between elements of a line
+    per_piece: int
+    key: SortKey | None  # None: lines are merged
+    dtypes: tuple[DType, ...]
+
+    @property
+    def pieces(self) -> int:
+        return -(-self.lines // self.per_piece) if self.lines and self.length else 0
+
+    @property
+    def digits(self) -> int:
+        return -(-self.key.dtype.bits // DIGIT) if self.key else 0
+
+    @property
+    def buffers(self) -> int:
+        """Buffers in scratch memory: the output is one where lines are contiguous."""
+        return 1 if self.stride == 1 else 2
+
+    @property
+    def counts_bytes(self) -> int:
+        return self.digits * 4 << DIGIT
+
+    def buffer_offsets(self) -> list[list[int]]:
+        """Where in a piece's scratch memory the buffers of each operand lie: [buffer][operand]."""
+        at, found = self.counts_bytes, []
+        for _ in range(self.buffers):
+            here = []
+            for dtype in self.dtypes:
+                here.append(at)
+                at += -(-self.length * dtype.itemsize // ALIGNMENT) * ALIGNMENT
+            found.append(here)
+        return found
+
+    @property
+    def piece_bytes(self) -> int:
+        size = sum(-(-self.length * d.itemsize // ALIGNMENT) * ALIGNMENT for d in self.dtypes)
+        return self.counts_bytes + self.buffers * size
+
+
+def _layout(task: KernelTask) -> _Layout:
+    kind = task.kind
+    assert isinstance(kind, SortKind)
+    hero = kind.hero
+    shapes = [o.shape for o in hero.operands]
+    dims = shapes[0].dims or (1,)  # type: ignore[union-attr]
+    dimension = hero.op.dimensions[0]  # type: ignore[attr-defined]
+    length = dims[dimension]
+    lines = prod(dims) // length if length else 0
+    key = sort_key(hero.op.to_apply)  # type: ignore[attr-defined]
+    if key is not None and not _digits_pay(key, length):
+        key = None
+    cost = length * max(1, length.bit_length()) * 4
+    per_piece = max(1, lines)
+    if lines * cost >= PARALLEL_COST and lines > 1:
+        per_piece = max(1, min(lines // 2, PARALLEL_COST // 2 // cost), -(-lines // PIECES))
+    dtypes = tuple(s.dtype for s in shapes if isinstance(s, Shape))
+    return _Layout(length, lines, prod(dims[dimension + 1 :]), per_piece, key, dtypes)
+
+
+def _digits_pay(key: SortKey, length: int) -> bool:
+    """Whether passes over digits cost less than merges; 32 bits count the elements."""
+    return (64 << (key.dtype.bits // DIGIT).bit_length()) <= length < 1 << 31
+
+
+def plan(task: KernelTask, target: Target) -> Plan:
+    """How a sort is called: its lines in pieces."""
+    del target
+    found = _layout(task)
+    return Plan((Phase(task.name, found.pieces, 1, found.pieces > 1),), found.pieces * found.piece_bytes)
+
+
+def emit(module: Module, task: KernelTask, target: Target) -> None:
+    """Writes the kernel of a `SortKind`."""
+    found = _layout(task)
+    k = KernelWriter(module, task, target, task.name)
+    if found.pieces:
+        _Sort(k, task, found).emit()
+    k.finish()
+
+
+class _Line:
+    """The elements of a line in each operand: `stride` elements apart, from `pointers` on."""
+
+    def __init__(
+        self, values: Values, dtypes: Sequence[DType], pointers: Sequence[Ssa], stride: int = 1
+    ):  # fmt: skip
+        self.values = values
+        self.dtypes = dtypes
+        self.pointers = list(pointers)
+        self.stride = stride
+
+    def _addresses(self, position: Ssa) -> list[Ssa]:
+        f = self.values.f
+        offset = f.mul(position, f.index(self.stride))
+        return [
+            element_address(self.values, p, d, offset)
+            for p, d in zip(self.pointers, self.dtypes, strict=True)
+        ]
+
+    def load(self, position: Ssa) -> tuple[Value, ...]:
+        pairs = zip(self._addresses(position), self.dtypes, strict=True)
+        return tuple(self.values.load(d, a, 1) for a, d in pairs)
+
+    def store(self, position: Ssa, elements: Sequence[Value]) -> None:
+        for address, value in zip(self._addresses(position), elements, strict=True):
+            self.values.store(value, address)
+
+    def at(self, pointers: Sequence[Ssa]) -> _Line:
+        """The same, elsewhere, and contiguous."""
+        return _Line(self.values, self.dtypes, pointers)
+
+
+class _Sort:
+    """Writes the kernel."""
+
+    def __init__(self, k: KernelWriter, task: KernelTask, found: _Layout):
+        self.k = k
+        self.f: Function = k.f
+        self.e: Elements = k.elements(1)
+        self.layout = found
+        kind = task.kind
+        assert isinstance(kind, SortKind)
+        self.computation = kind.hero.op.to_apply  # type: ignore[attr-defined]
+        root = self.computation.root.op
+        self.ties = isinstance(root, Compare) and root.direction in ("LE", "GE")  # says yes of equal elements
+        self.length = self.f.index(found.length)
+
+    def before(self, a: Sequence[Value], b: Sequence[Value]) -> Ssa:
+        """Whether elements a come before elements b, and are not equal."""
+        if self.ties:
+            a, b = b, a
+        both = [v for pair in zip(a, b, strict=True) for v in pair]
+        found = self.e.apply(self.computation, both)[0]
+        return self.k.values.unary("not", found).ssa if self.ties else found.ssa
+
+    def emit(self) -> None:
+        f, k, found = self.f, self.k, self.layout
+        per = f.index(found.per_piece)
+        scratch = f.gep("i8", k.scratch(), f.mul(k.begin, f.index(found.piece_bytes)))
+        last = f.smin(f.mul(k.end, per), f.index(found.lines))
+        with f.loop(f.mul(k.begin, per), last, 1, nonempty=True) as line:
+            stripe, column = f.udiv(line.index, found.stride), f.urem(line.index, found.stride)
+            base = f.add(f.mul(stripe, f.index(found.length * found.stride)), column)
+
+            def whole(arrays: Sequence[Array]) -> _Line:
+                pointers = [element_address(k.values, a.pointer, a.dtype, base) for a in arrays]
+                return _Line(k.values, found.dtypes, pointers, found.stride)
+
+            source, target = whole(k.inputs), whole(k.outputs)
+            buffers = [
+                _Line(k.values, found.dtypes, [f.gep("i8", scratch, f.index(o)) for o in offsets])
+                for offsets in found.buffer_offsets()
+            ]
+            if found.stride == 1:
+                buffers.insert(0, target)
+            if found.key is not None:
+                self.by_digits(source, target, buffers, scratch, found.key)
+            else:
+                self.by_merging(source, target, buffers)
+
+    # -- merging -----------------------------------------------------------------------------------------
+
+    def by_merging(self, source: _Line, target: _Line, buffers: list[_Line]) -> None:
+        length = self.layout.length
+        run = length if length <= ONE_RUN else RUN
+        passes, width = 0, run
+        while width < length:
+            width, passes = 2 * width, passes + 1
+        if passes % 2 and self.layout.stride == 1:  # so that the last pass writes the output
+            buffers = buffers[::-1]
+        self.runs(source, buffers[0], run)
+        if passes:
+            self.passes(buffers, run, passes)
+        if self.layout.stride != 1:
+            self.copy(buffers[passes % 2], target, self.f.index(0), self.length)
+
+    def runs(self, source: _Line, target: _Line, run: int) -> None:
+        """Every stretch of `run` elements, sorted by insertion."""
+        f = self.f
+        with f.loop(0, self.length, run, nonempty=True) as runs:
+            first = runs.index
+            last = f.smin(f.add(first, f.index(run)), self.length)
+            with f.loop(first, last, 1, nonempty=True) as loop:
+                new = source.load(loop.index)
+                with f.while_loop([loop.index]) as search:
+                    (place,) = search.carried
+                    previous = f.sub(place, f.index(1))
+                    inside = f.branch(f.icmp("sgt", place, first))
+                    with inside.then():
+                        earlier = self.before(new, target.load(previous))
+                    (go_on,) = inside.merge([(earlier, f.const("i1", False))])
+                    search.test(go_on)
+                    target.store(place, target.load(previous))
+                    search.yield_([previous])
+                target.store(search.results[0], new)
+
+    def passes(self, buffers: list[_Line], run: int, passes: int) -> None:
+        """Merges neighbouring runs, twice as long in each pass, from one buffer to the other and back."""
+        f = self.f
+        count = len(self.layout.dtypes)
+        state = [f.index(run), *buffers[0].pointers, *buffers[1].pointers]
+        with f.loop(0, passes, 1, state) as steps:
+            width, *pointers = steps.carried
+            a, b = buffers[0].at(pointers[:count]), buffers[1].at(pointers[count:])
+            with f.while_loop([f.index(0)]) as pairs:
+                (first,) = pairs.carried
+                pairs.test(f.icmp("slt", first, self.length))
+                middle = f.smin(f.add(first, width), self.length)
+                last = f.smin(f.add(middle, width), self.length)
+                self.merge(a, b, first, middle, last)
+                pairs.yield_([last])
+            steps.yield_([f.add(width, width), *b.pointers, *a.pointers])
+
+    def merge(self, source: _Line, target: _Line, first: Ssa, middle: Ssa, last: Ssa) -> None:
+        """Merges the sorted [first, middle) and [middle, last)."""
+        f = self.f
+        one = f.index(1)
+        with f.while_loop([first, middle, first]) as loop:
+            low, high, place = loop.carried
+            both = f.binary("and", f.icmp("slt", low, middle), f.icmp("slt", high, last))
+            loop.test(both)
+            a, b = source.load(low), source.load(high)
+            take = self.before(b, a)
+            chosen = Value(self.pred, 1, (take,))
+            target.store(place, [self.k.values.select(chosen, y, x) for x, y in zip(a, b, strict=True)])
+            step = f.cast("zext", take, f.module.index_type)
+            loop.yield_([f.add(low, f.sub(one, step)), f.add(high, step), f.add(place, one)])
+        low, high, place = loop.results
+        self.copy(source, target, low, middle, place)
+        self.copy(source, target, high, last, f.add(place, f.sub(middle, low)))
+
+    @property
+    def pred(self) -> DType:
+        return self.computation.root.shape.dtype  # type: ignore[attr-defined]
+
+    def copy(self, source: _Line, target: _Line, first: Ssa, last: Ssa, place: Ssa | None = None) -> None:
+        """Elements [first, last) of the source, to `place` and on."""
+        f = self.f
+        shift = f.index(0) if place is None else f.sub(place, first)
+        with f.loop(first, last, 1) as loop:
+            target.store(f.add(loop.index, shift), source.load(loop.index))
+
+    # -- digits ------------------------------------------------------------------------------------------
+
+    def by_digits(
+        self, source: _Line, target: _Line, buffers: list[_Line], counts: Ssa, key: SortKey
+    ) -> None:
+        """Sorts by the lowest digit, then by the next, ...; a digit that all elements share needs no pass."""
+        f, digits = self.f, self.layout.digits
+        self.count_digits(source, buffers[0], counts, key)
+        state = [*buffers[0].pointers, *buffers[1].pointers]
+        half = len(state) // 2
+        for digit in range(digits):
+            table = f.gep("i8", counts, f.index(digit * 4 << DIGIT))
+            common = self.starts(table)
+            branch = f.branch(common)
+            with branch.otherwise():
+                self.distribute(buffers[0].at(state[:half]), buffers[0].at(state[half:]), table, key, digit)
+            state = branch.merge(list(zip(state, [*state[half:], *state[:half]], strict=True)))
+        here = buffers[0].at(state[:half])
+        if self.layout.stride != 1:
+            self.copy(here, target, f.index(0), self.length)
+            return
+        now, wanted = state[0], target.pointers[0]
+        elsewhere = f.pure("i1", f"icmp ne ptr {now.text}, {wanted.text}", (now, wanted))
+        with f.if_(elsewhere):
+            self.copy(here, target, f.index(0), self.length)
+
+    def digit_of(self, bits: Value, digit: int) -> Ssa:
+        values = self.k.values
+        if digit:
+            bits = values.binary("shift-right-logical", bits, values.constant(bits.dtype, digit * DIGIT))
+        if bits.dtype.bits > DIGIT:
+            bits = values.binary("and", bits, values.constant(bits.dtype, (1 << DIGIT) - 1))
+        return values.to_index(bits)
+
+    def count_digits(self, source: _Line, target: _Line, counts: Ssa, key: SortKey) -> None:
+        """Copies the line, and counts how often each value of each digit occurs."""
+        f, digits = self.f, self.layout.digits
+        with f.loop(0, digits << DIGIT, 16) as loop:
+            f.store(f.zero("<16 x i32>"), f.gep("i32", counts, loop.index), 4)
+        with f.loop(0, self.length, 1, nonempty=True) as loop:
+            element = source.load(loop.index)
+            target.store(loop.index, element)
+            bits = key_bits(self.e, key, element)
+            for digit in range(digits):
+                place = f.gep("i32", counts, f.add(self.digit_of(bits, digit), f.index(digit << DIGIT)))
+                count = f.load("i32", place, 4)
+                f.store(f.add(count, f.const("i32", 1)), place, 4)
+
+    def starts(self, table: Ssa) -> Ssa:
+        """Turns counts into the positions where the elements of each value begin.
+
+        Gives whether one value has all elements.
+        """
+        f = self.f
+        total = f.const("i32", self.layout.length)
+        with f.loop(0, 1 << DIGIT, 1, [f.const("i32", 0), f.const("i1", False)]) as loop:
+            position, common = loop.carried
+            place = f.gep("i32", table, loop.index)
+            count = f.load("i32", place, 4)
+            f.store(position, place, 4)
+            loop.yield_([f.add(position, count), f.binary("or", common, f.icmp("eq", count, total))])
+        return loop.results[1]
+
+    def distribute(self, source: _Line, target: _Line, table: Ssa, key: SortKey, digit: int) -> None:
+        """Puts each element where its digit's next one goes."""
+        f = self.f
+        with f.loop(0, self.length, 1, nonempty=True) as loop:
+            element = source.load(loop.index)
+            place = f.gep("i32", table, self.digit_of(key_bits(self.e, key, element), digit))
+            position = f.load("i32", place, 4)
+            f.store(f.add(position, f.const("i32", 1)), place, 4)
+            target.store(f.cast("zext", position, f.module.index_type), element)

@@ -1,0 +1,108 @@
+"""Sorts in generated code against the interpreter: both ways, all strides, several operands."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import axla
+
+TYPES = {
+    "f32": np.float32, "s32": np.int32, "u8": np.uint8, "f64": np.float64, "s64": np.int64, "s8": np.int8,
+    "f16": np.float16, "u64": np.uint64, "s16": np.int16, "pred": np.bool_,
+}  # fmt: skip
+LESS = "ROOT c = pred[] compare(a0, b0), direction=LT"
+TOTAL = "ROOT c = pred[] compare(a0, b0), direction=LT, type=TOTALORDER"
+GREATER = "ROOT c = pred[] compare(b0, a0), direction=LT"
+NOT_GREATER = "ROOT c = pred[] compare(a0, b0), direction=LE"
+OF_NEGATED = "n = s32[] negate(a0)\n  m = s32[] negate(b0)\n  ROOT c = pred[] compare(n, m), direction=LT"
+OF_SECOND = "ROOT c = pred[] compare(a1, b1), direction=GT"
+TWO_KEYS = """l = pred[] compare(a0, b0), direction=LT
+  q = pred[] compare(a0, b0), direction=EQ
+  r = pred[] compare(a1, b1), direction=GT
+  t = pred[] and(q, r)
+  ROOT c = pred[] or(l, t)"""
+CASES = [
+    (("f32",), LESS), (("f32",), TOTAL), (("s32",), GREATER), (("f32", "s32"), LESS),
+    (("s32", "f32"), TWO_KEYS), (("u8", "f64", "s8"), NOT_GREATER), (("pred", "s64"), GREATER),
+    (("f16", "u8"), TOTAL), (("u64", "s16"), LESS), (("s32", "u8"), OF_NEGATED), (("u8", "s8"), OF_SECOND),
+]  # fmt: skip
+DIMS = [
+    ((5,), 0),
+    ((3, 300), 1),
+    ((40, 3), 0),
+    ((2, 300, 3), 1),
+    ((1,), 0),
+    ((4, 0), 0),
+    ((2, 3, 21), 2),
+    ((), 0),
+    ((600, 40), 1),
+]
+
+
+def sort_text(types: tuple[str, ...], comparator: str, dims: tuple[int, ...], dimension: int) -> str:
+    size = ",".join(map(str, dims))
+    arrays = [f"{t}[{size}]" for t in types]
+    result = arrays[0] if len(arrays) == 1 else f"({', '.join(arrays)})"
+    scalars = "\n".join(
+        f"  a{k} = {t}[] parameter({2 * k})\n  b{k} = {t}[] parameter({2 * k + 1})"
+        for k, t in enumerate(types)
+    )
+    parameters = "\n".join(f"  p{k} = {a} parameter({k})" for k, a in enumerate(arrays))
+    names = ", ".join(f"p{k}" for k in range(len(arrays)))
+    return f"""HloModule sorts
+before {{
+{scalars}
+  {comparator}
+}}
+ENTRY main {{
+{parameters}
+  ROOT s = {result} sort({names}), dimensions={{{dimension}}}, is_stable=true, to_apply=before
+}}"""
+
+
+def numbers(rng: np.random.Generator, name: str, dims: tuple[int, ...], few: bool) -> np.ndarray:
+    dtype = np.dtype(TYPES[name])
+    if dtype.kind == "b":
+        return rng.integers(0, 2, dims).astype(dtype)
+    if dtype.kind == "f":
+        x = np.asarray(rng.standard_normal(dims)).astype(dtype)
+        zero = np.copysign(np.zeros(dims, dtype), x)
+        return np.where(rng.random(dims) < (0.8 if few else 0.1), zero, x).astype(dtype)
+    low, high = (0, 5) if few else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    return np.asarray(rng.integers(low, high, dims, dtype, endpoint=True))
+
+
+def check(text: str, arguments: list[np.ndarray]) -> None:
+    wanted = axla.compile(axla.parse(text), backend="interpreter").execute(arguments)
+    for backend in ("cpu", "one-lane"):
+        found = axla.compile(axla.parse(text), backend=backend).execute(arguments)
+        for a, b in zip(found, wanted, strict=True):
+            assert np.asarray(a).tobytes() == np.asarray(b).tobytes(), backend
+
+
+@pytest.mark.parametrize(("types", "comparator"), CASES)
+def test_sorts_as_the_interpreter(types, comparator):
+    rng = np.random.default_rng(0)
+    for number, (dims, dimension) in enumerate(DIMS):
+        check(
+            sort_text(types, comparator, dims, dimension),
+            [numbers(rng, t, dims, few=number % 2 == 0) for t in types],
+        )
+
+
+def test_total_order_places_every_nan():
+    x = np.array([np.nan, 1, -np.inf, -0.0, 0.0, -np.nan, np.inf, -1] * 70, np.float32)
+    x[8:16] *= -1
+    check(sort_text(("f32",), TOTAL, (560,), 0), [x])
+    check(sort_text(("f32",), TOTAL, (56, 10), 1), [x.reshape(56, 10)])
+
+
+def test_a_comparator_that_orders_nothing_loses_nothing():
+    x = np.where(np.arange(1000) % 3 == 0, np.nan, np.arange(1000)[::-1]).astype(np.float32)
+    text = sort_text(("f32", "s32"), LESS.replace("LT", "NE"), (1000,), 0)
+    for backend in ("cpu", "one-lane"):
+        executable = axla.compile(axla.parse(text), backend=backend)
+        values, places = map(np.asarray, executable.execute([x, np.arange(1000, dtype=np.int32)]))
+        np.testing.assert_array_equal(np.sort(places), np.arange(1000))
+        np.testing.assert_array_equal(values, x[places])
