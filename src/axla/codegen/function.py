@@ -92,6 +92,10 @@ class Module:
         """Makes an internal function of this module visible to the modules it is linked with, and to no others."""
         self.functions[name] = self.functions[name].replace("define internal ", "define hidden ", 1)
 
+    def enclose(self, name: str) -> None:
+        """Makes a function of this module invisible to all others."""
+        self.functions[name] = self.functions[name].replace("define ", "define internal ", 1)
+
     def attribute_group(self, text: str) -> int:
         return self.attributes.setdefault(text, len(self.attributes))
 

@@ -58,6 +58,7 @@ def emit(module: Module, task: KernelTask, target: Target) -> None:
     only_dot = len(task.roots) == 1 and task.roots[0] is _kind(task).hero
     gemm.emit(module, inner, spec, found, target, None if only_dot else _Epilogue(task, target))
     for call in found.kernels:
+        module.enclose(inner + call.suffix)
         _door(module, task, target, task.name + call.suffix, inner + call.suffix)
 
 
