@@ -2,8 +2,8 @@
 
     python scripts/conformance objects [--target x86-64-v3] [--only REGEX]
 
-Each text is compiled ahead of time, as one object, for every --target (x86-64-v3 and x86-64 if none is named).
-Texts whose ops are not declared, and those that the backend does not do, are counted apart.
+Each text is compiled ahead of time, as one object, for every --target (x86-64-v3 and x86-64 if none is
+named). Texts whose ops are not declared, and those that the backend does not do, are counted apart.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 
 from conformance_corpora import corpus
 
@@ -28,7 +27,13 @@ from axla.ir.verify import verify
 from axla.runtime.elf import symbols
 
 TARGETS = ("x86-64-v3", "x86-64")
-OK, UNDEFINED, FAILED, UNSUPPORTED, UNDECLARED = "ok", "undefined symbols", "failed", "unsupported", "undeclared"
+OK, UNDEFINED, FAILED, UNSUPPORTED, UNDECLARED = (
+    "ok",
+    "undefined symbols",
+    "failed",
+    "unsupported",
+    "undeclared",
+)
 
 
 def texts() -> Iterator[tuple[str, str]]:

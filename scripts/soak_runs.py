@@ -1,0 +1,189 @@
+"""What scripts/soak does: see there. Each function gives a line about what it measured, or raises Failed."""
+
+from __future__ import annotations
+
+import faulthandler
+import gc
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+
+import axla
+from axla.cpu import cache
+
+
+class Failed(Exception):
+    """A soak found what it looks for."""
+
+
+def program_text(number: int) -> str:
+    """A program unlike its neighbours: the number decides sizes, a chain of ops and constants."""
+    n, m = number % 13 + 2, number % 7 + 3
+    lines = [
+        "add_ { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }",
+        f"ENTRY main {{ x0 = f32[{n},{m}] parameter(0)",
+        f"  k = f32[] constant({number}.5)  ks = f32[{n},{m}] broadcast(k), dimensions={{}}",
+    ]
+    for step in range(number % 3 + 1):
+        op = ("add", "multiply", "maximum", "subtract")[(number + step) % 4]
+        lines.append(f"  x{step + 1} = f32[{n},{m}] {op}(x{step}, ks)")
+    lines.append("  zero = f32[] constant(0)")
+    last = f"x{number % 3 + 1}"
+    lines.append(f"  sums = f32[{n}] reduce({last}, zero), dimensions={{1}}, to_apply=add_")
+    lines.append(f"  ROOT out = (f32[{n},{m}], f32[{n}]) tuple({last}, sums) }}")
+    return "\n".join(lines)
+
+
+def expected(number: int, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    k = np.float32(number + 0.5)
+    for step in range(number % 3 + 1):
+        x = (np.add, np.multiply, np.maximum, np.subtract)[(number + step) % 4](x, k)
+    return x, x.sum(axis=1)
+
+
+def compile_and_check(number: int) -> None:
+    """Compiles the program of a number, runs it once and compares."""
+    program = axla.compile(axla.parse(program_text(number)))
+    n, m = number % 13 + 2, number % 7 + 3
+    x = np.linspace(-1, 1, n * m, dtype=np.float32).reshape(n, m)
+    found = program(x)
+    for a, e in zip(found, expected(number, x), strict=True):
+        if not np.allclose(np.asarray(a), e, rtol=1e-4, atol=1e-3):
+            raise Failed(f"program {number} gives {np.asarray(a)}, wanted {e}")
+
+
+def memory() -> tuple[float, int]:
+    """Resident MiB and the number of memory mappings."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / (1 << 20), Path("/proc/self/maps").read_text().count("\n")
+
+
+def compile_and_drop(count: int = 2000, settle: int = 200, kib: float = 1.5) -> str:
+    """Compiles, runs and drops programs: memory and mappings must not grow once `settle` are through."""
+    os.environ["AXLA_CACHE_DIR"] = ""  # compile each for real
+    kept, cache.MEMORY_BYTES = cache.MEMORY_BYTES, 128 << 10  # a cache that is full from the beginning
+    samples = []
+    begin = time.monotonic()
+    for number in range(count):
+        compile_and_check(number)
+        if (number + 1) % settle == 0:
+            gc.collect()
+            samples.append(memory())
+            print(f"  {number + 1:6} programs: {samples[-1][0]:7.1f} MiB, {samples[-1][1]} mappings")
+    cache.MEMORY_BYTES = kept
+    seconds = time.monotonic() - begin
+    # Freed memory comes and goes with the generations of the linker: the least of the first samples against
+    # the least of the last ones shows what is kept for good.
+    early, late = samples[: len(samples) // 2 or 1], samples[len(samples) // 2 :]
+    grown = min(s[0] for s in late) - min(s[0] for s in early)
+    mapped = min(s[1] for s in late) - min(s[1] for s in early)
+    per_program = grown * 1024 / max(1, count - settle)
+    line = (
+        f"{count} programs, {seconds / count * 1e3:.1f} ms each: "
+        f"{grown:+.1f} MiB ({per_program:.2f} KiB each), "
+        f"{mapped:+} mappings between the halves"
+    )
+    # 1.5 KiB a program is below what one forgotten object file would add.
+    if per_program > kib or mapped > 8:
+        raise Failed(line)
+    return line
+
+
+def call_and_compile(seconds: float = 60.0, threads: int = 8) -> str:
+    """Threads call one program and compile others at the same time: right results, no deadlock."""
+    faulthandler.dump_traceback_later(seconds + 60, exit=True)  # a deadlock ends here, with all stacks
+    n = 1000  # large enough for several pieces
+    shared = axla.compile(
+        axla.parse(
+            f"ENTRY e {{ x = f32[{n},{n}] parameter(0)  y = f32[{n},{n}] parameter(1)\n"
+            f"  z = f32[{n},{n}] multiply(x, y)  ROOT r = f32[{n},{n}] exponential(z) }}"
+        )
+    )
+    stop_at = time.monotonic() + seconds
+    calls, compiled = [0] * threads, [0] * threads
+    errors: list[str] = []
+
+    def work(k: int) -> None:
+        rng = np.random.default_rng(k)
+        x, y = (rng.uniform(-1, 1, (n, n)).astype(np.float32) for _ in range(2))
+        wanted = np.exp(x * y)
+        first = None
+        try:
+            while time.monotonic() < stop_at and not errors:
+                found = np.asarray(shared(x, y))
+                first = found.copy() if first is None else first
+                if not np.array_equal(found, first) or not np.allclose(found, wanted, rtol=1e-5):
+                    errors.append(f"thread {k}, call {calls[k]}: a wrong result")
+                calls[k] += 1
+                if calls[k] % 4 == 0:
+                    compile_and_check(k * 100_003 + compiled[k])
+                    compiled[k] += 1
+        except BaseException as error:
+            errors.append(f"thread {k}: {error!r}")
+
+    workers = [threading.Thread(target=work, args=(k,)) for k in range(threads)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    faulthandler.cancel_dump_traceback_later()
+    if errors:
+        raise Failed("; ".join(errors[:3]))
+    if min(calls) == 0 or sum(compiled) == 0:
+        raise Failed(f"not all threads came to work: {calls} calls, {compiled} programs")
+    return (
+        f"{threads} threads, {seconds:.0f} s: {sum(calls)} calls and {sum(compiled)} compilations, all right"
+    )
+
+
+LONG_LOOP = """
+HloModule forever
+body { t = (s64[], f32[]) parameter(0)
+  i = s64[] get-tuple-element(t), index=0
+  x = f32[] get-tuple-element(t), index=1
+  one = s64[] constant(1)
+  next = s64[] add(i, one)
+  y = f32[] sine(x)
+  ROOT r = (s64[], f32[]) tuple(next, y) }
+condition { t = (s64[], f32[]) parameter(0)
+  i = s64[] get-tuple-element(t), index=0
+  n = s64[] constant(4611686018427387904)
+  ROOT r = pred[] compare(i, n), direction=LT }
+ENTRY main { x = f32[] parameter(0)
+  zero = s64[] constant(0)
+  t = (s64[], f32[]) tuple(zero, x)
+  w = (s64[], f32[]) while(t), condition=condition, body=body
+  ROOT r = f32[] get-tuple-element(w), index=1 }
+"""
+
+
+def interrupt(after: float = 1.0) -> str:
+    """Ctrl-C stops a loop that would take years; the program can be called again."""
+    program = axla.compile(axla.parse(LONG_LOOP))
+    for _ in range(2):
+        sender = threading.Timer(after, os.kill, (os.getpid(), signal.SIGINT))
+        sender.start()
+        begin = time.monotonic()
+        try:
+            program(np.float32(1))
+        except KeyboardInterrupt:
+            seconds = time.monotonic() - begin
+        else:
+            raise Failed("the loop ended by itself")
+        finally:
+            sender.join()
+        if seconds > after + 1:
+            raise Failed(f"the signal came after {after} s, the loop stopped after {seconds:.2f} s")
+    begin = time.monotonic()
+    try:
+        program.execute([np.float32(1)], deadline=0.2)
+    except axla.DeadlineExceeded:
+        late = time.monotonic() - begin - 0.2
+    else:
+        raise Failed("the deadline did not stop the loop")
+    stopped = (seconds - after) * 1e3
+    return f"Ctrl-C stops a loop {stopped:.1f} ms after it is sent, a deadline is {late * 1e3:.1f} ms late"
