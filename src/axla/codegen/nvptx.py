@@ -1,7 +1,7 @@
 """NVIDIA GPUs: what emitters may assume about one, and how a block of threads runs a step of a kernel.
 
-A thread has one lane. A block runs one step of the kernel's outer index space, the one of its number; the grid
-of a phase is `Phase.count` blocks of `Phase.threads`. PTX text comes from `llvm.emit_assembly`.
+A thread has one lane. A block runs one step of the kernel's outer index space, the one of its number; the
+grid of a phase is `Phase.count` blocks of `Phase.threads`. PTX text comes from `llvm.emit_assembly`.
 """
 
 from __future__ import annotations
