@@ -2,9 +2,9 @@
 
 The LLVM text is the target's own. Only the words that exist on a GPU alone are replaced: the calling
 convention, the address space of shared memory, and the intrinsics, which become calls of the functions below.
-They follow the PTX manual's definition of `shfl.sync`; a shuffle or barrier that not all
-They follow the PTX manual's definition of `shfl.sync`; a shuffle or barrier that not all threads reach fails by
-its timeout.
+They follow the PTX manual's definition of `shfl.sync`; a shuffle or barrier that not all threads reach fails
+by its timeout.
+"""
 
 from __future__ import annotations
 
