@@ -1,5 +1,4 @@
-"""Where the conformance corpora are: unpacked once from ../shared/conformance into the temporary directory.
-"""
+"""Where the conformance corpora are: unpacked once from ../shared/conformance into the temporary directory."""
 
 from __future__ import annotations
 

@@ -6,8 +6,8 @@
     // CHECK: ...                see filecheck.py; or
     // OUTPUT                    the whole output, in comments, which `pytest --bless` rewrites
 
-Every module that passes rewrite is also run by the interpreter before and after, with special values among its
-arguments, and must give the same bits (NaN is NaN). RUN options for that: `--ulps=N`, `--no-run`.
+Every module that passes rewrite is also run by the interpreter before and after, with special values among
+its arguments, and must give the same bits (NaN is NaN). RUN options for that: `--ulps=N`, `--no-run`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from filecheck import Check, CheckFailed, checks_of, run_checks
 
 import axla.hlo  # noqa: F401  (the ops)
 from axla.core import flags
@@ -34,6 +33,7 @@ from axla.ir.verify import verify
 from axla.passes import driver, pipelines
 from axla.passes.rewrite import rules_by_name
 from axla.text.parser import parse_hlo
+from filecheck import Check, CheckFailed, checks_of, run_checks
 
 ERROR = re.compile(r"//\s*error:\s*(.*?)\s*$")
 DIVIDER = re.compile(r"^// -----.*$", re.M)

@@ -16,20 +16,23 @@ def test_the_last_piece_of_a_row_is_whole(extra):
     """63 pieces of 608 columns and a few more columns, fewer than a vector has lanes."""
     size = 63 * 608 + extra
     chain = [
-        f"  a{n} = f32[2,{size}] {'sine' if n % 2 else 'tanh'}({f'a{n - 1}' if n else 'p'})" for n in range(CHAIN)
+        f"  a{n} = f32[2,{size}] {'sine' if n % 2 else 'tanh'}({f'a{n - 1}' if n else 'p'})"
+        for n in range(CHAIN)
     ]
-    text = "\n".join([
-        "HloModule pieces",
-        "add { x = f32[] parameter(0)",
-        "  y = f32[] parameter(1)",
-        "  ROOT s = f32[] add(x, y) }",
-        "ENTRY e {",
-        f"  p = f32[2,{size}] parameter(0)",
-        *chain,
-        "  z = f32[] constant(0)",
-        f"  ROOT r = f32[2] reduce(a{CHAIN - 1}, z), dimensions={{1}}, to_apply=add",
-        "}",
-    ])
+    text = "\n".join(
+        [
+            "HloModule pieces",
+            "add { x = f32[] parameter(0)",
+            "  y = f32[] parameter(1)",
+            "  ROOT s = f32[] add(x, y) }",
+            "ENTRY e {",
+            f"  p = f32[2,{size}] parameter(0)",
+            *chain,
+            "  z = f32[] constant(0)",
+            f"  ROOT r = f32[2] reduce(a{CHAIN - 1}, z), dimensions={{1}}, to_apply=add",
+            "}",
+        ]
+    )
     x = np.ones((2, size), np.float32)
     x[1] = 2
     want = axla.compile(axla.parse(text), backend="interpreter").execute([x])[0]

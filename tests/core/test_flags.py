@@ -1,4 +1,6 @@
-"""Flags: spellings, values, and that docs/flags.md is up to date. That a flag does something is tested by its owner."""
+"""Flags: spellings, values, and that docs/flags.md is up to date. That a flag does something is tested by its
+owner.
+"""
 
 import dataclasses
 import threading
@@ -19,7 +21,11 @@ def test_xla_spelling():
 
 
 def test_later_sources_win():
-    environment = {"XLA_FLAGS": "--axla_fuel=1", "AXLA_FLAGS": "--axla_fuel=2 --axla_shuffle=7", "AXLA_SHUFFLE": "8"}
+    environment = {
+        "XLA_FLAGS": "--axla_fuel=1",
+        "AXLA_FLAGS": "--axla_fuel=2 --axla_shuffle=7",
+        "AXLA_SHUFFLE": "8",
+    }
     found = flags.from_environment(environment)
     assert (found.fuel, found.shuffle) == (2, 8)
 
@@ -94,7 +100,9 @@ def test_environment_is_read_again_when_it_changes(monkeypatch):
 
 
 def test_every_flag_has_a_variable_and_a_doc():
-    assert len(flags.SPELLINGS) == sum(len(f.metadata["names"]) for f in flags.FIELDS.values()), "a spelling is taken twice"
+    assert len(flags.SPELLINGS) == sum(len(f.metadata["names"]) for f in flags.FIELDS.values()), (
+        "a spelling is taken twice"
+    )
     for field in dataclasses.fields(flags.Flags):
         assert field.metadata["doc"].endswith(".")
         assert any(name.startswith("axla_") for name in field.metadata["names"])

@@ -1,15 +1,17 @@
 """Where in a kernel each value is read, as seen from the kernel's roots.
 
-A *key* stands for "the index at which a value is evaluated", as one number. Values that are evaluated at the same place
-share a key; a value with two keys is computed twice. The keys with a meaning:
+A *key* stands for "the index at which a value is evaluated", as one number. Values that are evaluated at the
+same place share a key; a value with two keys is computed twice. The keys with a meaning:
 
-    lin(n)     element i of a value of n elements, i the linear index in a space of n elements that all roots of that size
-               share. Row values have lin(rows), full values lin(rows * columns), anything of one element lin(1).
+    lin(n)     element i of a value of n elements, i the linear index in a space of n elements that all roots
+    of that size
+               share. Row values have lin(rows), full values lin(rows * columns), anything of one element
+               lin(1).
     special    the index space of a hero's operand, e.g. ("mid", o, r, i)
     via        derived from another key through an op that moves elements (slice, gather, ...)
 
-`count` says how often the value is evaluated under a key. The code generator hoists what does not vary in the inner loop,
-so lin(n) counts n.
+`count` says how often the value is evaluated under a key. The code generator hoists what does not vary in the
+inner loop, so lin(n) counts n.
 """
 
 from __future__ import annotations
@@ -18,10 +20,20 @@ from collections.abc import Hashable, Iterable
 
 from axla.analysis.geometry import collapsed_transpose, is_leading_broadcast, reduce_geometry
 from axla.core.shape import AnyShape, Shape
-from axla.ir.graph import Instruction
 from axla.hlo import (
-    Bitcast, BitcastConvert, Broadcast, Concatenate, Copy, Dot, GetTupleElement, Map, Reduce, Reshape, Transpose,
+    Bitcast,
+    BitcastConvert,
+    Broadcast,
+    Concatenate,
+    Copy,
+    Dot,
+    GetTupleElement,
+    Map,
+    Reduce,
+    Reshape,
+    Transpose,
 )  # fmt: skip
+from axla.ir.graph import Instruction
 
 
 def elements(shape: AnyShape) -> int:

@@ -1,7 +1,8 @@
 """Memory: gives every array of a scheduled module a slice of an allocation.
 
-The allocations are the leaves of the entry's parameters and results, one segment of constants and one workspace. Two arrays
-share bytes only if they are never live together. Needs what `copy-insertion` establishes.
+The allocations are the leaves of the entry's parameters and results, one segment of constants and one
+workspace. Two arrays share bytes only if they are never live together. Needs what `copy-insertion`
+establishes.
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ from axla.program.program import ALIGNMENT, Allocation, AllocationKind, BufferSl
 class Buffers:
     """Where every value lies.
 
-    Leaves count the arrays and tokens of a shape, depth first. A value of at most 16 elements that no kernel reads or writes
-    has no slice: it lives in registers only. A result of at most 16 elements may lie elsewhere than in its result's memory;
-    the entry stores it there at the end (compare `slice(root, leaf)` with `results[leaf]`).
+    Leaves count the arrays and tokens of a shape, depth first. A value of at most 16 elements that no kernel
+    reads or writes has no slice: it lives in registers only. A result of at most 16 elements may lie
+    elsewhere than in its result's memory; the entry stores it there at the end (compare `slice(root, leaf)`
+    with `results[leaf]`).
     """
 
     module: Module
@@ -42,8 +44,12 @@ class Buffers:
     _places: Coalesced = field(repr=False)
 
     def slices(self, inst: Instruction) -> tuple[BufferSlice | None, ...]:
-        """The slice of every leaf of an instruction's result; None for tokens and for what lives in registers only."""
-        return tuple(None if v is None else self._slices.get(self._places.place(v)) for v in self.flow.leaves[inst])
+        """The slice of every leaf of an instruction's result; None for tokens and for what lives in registers
+        only.
+        """
+        return tuple(
+            None if v is None else self._slices.get(self._places.place(v)) for v in self.flow.leaves[inst]
+        )
 
     def slice(self, inst: Instruction, leaf: int = 0) -> BufferSlice:
         """The slice of one leaf; InternalError where there is none."""
@@ -64,7 +70,9 @@ class Buffers:
         found = []
         for number, operand in enumerate(inst.operands):
             for place in self.slices(operand):
-                found.extend((leaf, number) for leaf, out in enumerate(made) if out is not None and out == place)
+                found.extend(
+                    (leaf, number) for leaf, out in enumerate(made) if out is not None and out == place
+                )
         return tuple(found)
 
     def to_text(self) -> str:
@@ -72,7 +80,9 @@ class Buffers:
         lines = [f"buffers {self.module.name} {{"]
         lines += [f"  parameter {n} {s}" for n, s in enumerate(self.parameters)]
         lines += [f"  result {n} {s}" for n, s in enumerate(self.results)]
-        lines += [f"  constant at {offset}: {c.shape.to_string(layout=False)}" for offset, c in self.constants]
+        lines += [
+            f"  constant at {offset}: {c.shape.to_string(layout=False)}" for offset, c in self.constants
+        ]
         lines.append(f"  workspace {self.workspace_bytes} bytes, constants {self.constants_bytes} bytes")
         for computation in self._computations():
             lines.append(f"  {computation.name} {{")
@@ -95,12 +105,16 @@ def _found(value: Value) -> Value:
 
 
 def assign_buffers(module: Module) -> Buffers:
-    """Gives every array a slice of an allocation; two arrays share bytes only if they are never live together."""
+    """Gives every array a slice of an allocation; two arrays share bytes only if they are never live
+    together.
+    """
     flow = dataflow(module)
     places = coalesce(flow)
     if places.failed:
         edge = places.failed[0]
-        raise InternalError(f"buffers: a copy is missing at {edge.at!r}, leaf {edge.leaf} ({edge.place.name}); copy-insertion first")
+        raise InternalError(
+            f"buffers: a copy is missing at {edge.at!r}, leaf {edge.leaf} ({edge.place.name}); copy-insertion first"
+        )
     slices: dict[PlaceOf, BufferSlice] = {}
     parameters = tuple(None if v is None else _parameter(n, v, places) for n, v in enumerate(flow.parameters))
     results = tuple(None if v is None else _result(n, v, places) for n, v in enumerate(flow.slots))
@@ -144,7 +158,9 @@ def aligned(size: int) -> int:
 def _parameter(leaf: int, value: Value, places: Coalesced) -> BufferSlice:
     place = places.place(value)
     size = value.shape.byte_size
-    return BufferSlice(Allocation(AllocationKind.PARAMETER, leaf, size, place.writable, place.result), 0, size)
+    return BufferSlice(
+        Allocation(AllocationKind.PARAMETER, leaf, size, place.writable, place.result), 0, size
+    )
 
 
 def _result(leaf: int, slot: Value, places: Coalesced) -> BufferSlice:

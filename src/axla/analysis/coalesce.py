@@ -1,7 +1,7 @@
 """Puts values into places: which values share one piece of memory because an edge joins them.
 
-A place holds values that are never live together. Edges are tried in an order that leaves the copies that cannot be avoided
-where they run least often; what cannot be joined is in `failed`, and needs a real copy.
+A place holds values that are never live together. Edges are tried in an order that leaves the copies that
+cannot be avoided where they run least often; what cannot be joined is in `failed`, and needs a real copy.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from axla.analysis.dataflow import Dataflow, Edge, Place, Value, find
 from axla.core.errors import InvalidArgument
 from axla.core.shape import AnyShape, TupleShape
+from axla.hlo import Copy
 from axla.ir.graph import Module
 from axla.ir.structure import Constant
-from axla.hlo import Copy
 
 
 class PlaceOf:
@@ -69,7 +69,9 @@ def root_of(place: PlaceOf) -> PlaceOf:
 
 
 def coalesce(flow: Dataflow, *, reuse: bool = True) -> Coalesced:
-    """Joins what edges join. With `reuse`, elementwise kernels also write over operands that nobody needs any more."""
+    """Joins what edges join. With `reuse`, elementwise kernels also write over operands that nobody needs any
+    more.
+    """
     done = Coalesced(flow, {v: PlaceOf(v) for v in flow.values if v.same_as is None})
     _fix_memory(done)
     for group in flow.groups:
@@ -95,7 +97,9 @@ def _rank(edge: Edge) -> tuple[int, int]:
 
 
 def _fix_memory(done: Coalesced) -> None:
-    """Says which places are parameters, results and constants, and joins donated parameters with their results."""
+    """Says which places are parameters, results and constants, and joins donated parameters with their
+    results.
+    """
     flow = done.flow
     for leaf, value in enumerate(flow.parameters):
         if value is not None:
@@ -129,11 +133,20 @@ def alias_leaves(module: Module) -> list[tuple[int, int]]:
         result = leaf_number(entry.root.shape, alias.output, "input_output_alias: result")
         parameter = entry.parameters[alias.parameter]
         leaf = leaf_number(parameter.shape, alias.index, f"input_output_alias: parameter {alias.parameter}")
-        sizes = [getattr(list(s.leaves())[n], "byte_size", -1) for s, n in ((entry.root.shape, result), (parameter.shape, leaf))]
-        if sizes[0] == sizes[1] and result not in found and starts[alias.parameter] + leaf not in found.values():
+        sizes = [
+            getattr(list(s.leaves())[n], "byte_size", -1)
+            for s, n in ((entry.root.shape, result), (parameter.shape, leaf))
+        ]
+        if (
+            sizes[0] == sizes[1]
+            and result not in found
+            and starts[alias.parameter] + leaf not in found.values()
+        ):
             found[result] = starts[alias.parameter] + leaf
         elif alias.must:
-            raise InvalidArgument(f"input_output_alias: result {alias.output} cannot lie in parameter {alias.parameter}")
+            raise InvalidArgument(
+                f"input_output_alias: result {alias.output} cannot lie in parameter {alias.parameter}"
+            )
     return list(found.items())
 
 
@@ -174,7 +187,9 @@ def _start(value: Value) -> int:
 
 
 def _in_the_way(value: Value, values: list[Value]) -> bool:
-    """Whether a value is live together with one of `values`, which are sorted and never live together themselves."""
+    """Whether a value is live together with one of `values`, which are sorted and never live together
+    themselves.
+    """
     at = bisect_left(values, value.start, key=_start)
     for other in values[max(0, at - 2) : at]:
         if other.end > value.start or other.end == value.start and not _may_overwrite(value, other):

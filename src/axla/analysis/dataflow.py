@@ -1,12 +1,13 @@
 """Values: what flows where, when it is needed, and which values want one place in memory.
 
-A `Value` is one array leaf that some instruction computes. Tuples, get-tuple-element, reshape, bitcast and the borders of
-computations only pass values on. Time is one line: every instruction of every scheduled computation gets a tick, those of
-called computations right before their caller (condition before body, branch after branch).
+A `Value` is one array leaf that some instruction computes. Tuples, get-tuple-element, reshape, bitcast and
+the borders of computations only pass values on. Time is one line: every instruction of every scheduled
+computation gets a tick, those of called computations right before their caller (condition before body, branch
+after branch).
 
-What must or may lie in one place is an `Edge`: a conceptual copy `source -> target` that vanishes when both can share
-memory, and that copy insertion makes real when they cannot. A value of at most 16 elements lives in registers and has no
-edges of that kind.
+What must or may lie in one place is an `Edge`: a conceptual copy `source -> target` that vanishes when both
+can share memory, and that copy insertion makes real when they cannot. A value of at most 16 elements lives in
+registers and has no edges of that kind.
 
 Needs a schedule, and called computations that have one caller each (`flatten-call-graph`).
 """
@@ -23,13 +24,23 @@ from axla.analysis.kernels import kernel_body, kernel_kind
 from axla.analysis.regions import TINY, is_tiny, is_tiny_store
 from axla.core.errors import InternalError
 from axla.core.shape import AnyShape, Shape, TupleShape
+from axla.hlo import (
+    AddDependency,
+    AfterAll,
+    Bitcast,
+    Call,
+    Conditional,
+    CustomCall,
+    DynamicUpdateSlice,
+    Fusion,
+    OptBarrier,
+    Reshape,
+    Scatter,
+    While,
+)  # fmt: skip
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.structure import Constant, GetTupleElement, Parameter, Tuple
 from axla.ir.traverse import schedule_of
-from axla.hlo import (
-    AddDependency, AfterAll, Bitcast, Call, Conditional, CustomCall, DynamicUpdateSlice, Fusion, OptBarrier, Reshape,
-    Scatter, While,
-)  # fmt: skip
 
 
 class Value:
@@ -44,7 +55,9 @@ class Value:
         self.shape = shape
         self.start = start
         self.end = start
-        self.over: tuple[Value, ...] = ()  # values that its definition reads element by element: it may overwrite them
+        self.over: tuple[
+            Value, ...
+        ] = ()  # values that its definition reads element by element: it may overwrite them
         self.same_as: Value | None = None  # a loop passes this value on unchanged
         self.in_memory = shape.size > TINY  # or a kernel reads or writes it
 
@@ -68,7 +81,9 @@ class Place(enum.IntEnum):
 
 @dataclass(slots=True, eq=False)
 class Edge:
-    """A conceptual copy. `at` is the instruction whose operand 0 (or `operand`) holds the source at leaf `leaf`."""
+    """A conceptual copy. `at` is the instruction whose operand 0 (or `operand`) holds the source at leaf
+    `leaf`.
+    """
 
     place: Place
     source: Value
@@ -88,7 +103,9 @@ class Dataflow:
     groups: list[tuple[Value, ...]] = field(default_factory=list)  # values that are one place by definition
     parameters: list[Value | None] = field(default_factory=list)  # of the entry, by leaf
     results: list[Value | None] = field(default_factory=list)  # by leaf: what the entry's root holds
-    slots: list[Value | None] = field(default_factory=list)  # by leaf: the value that stands for the result's memory
+    slots: list[Value | None] = field(
+        default_factory=list
+    )  # by leaf: the value that stands for the result's memory
     time: dict[Instruction, int] = field(default_factory=dict)
     end: int = 0
 
@@ -171,7 +188,9 @@ class _Walk:
 
     def enter(self, computation: Computation, caller: Instruction | None) -> None:
         if computation in self.seen:
-            raise InternalError(f"buffers: computation {computation.name} has more than one caller; flatten-call-graph first")
+            raise InternalError(
+                f"buffers: computation {computation.name} has more than one caller; flatten-call-graph first"
+            )
         self.seen[computation] = caller
 
     def computation(self, computation: Computation, depth: int) -> Iterator[Iterator]:

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from math import prod
 
 from axla.core.shape import Shape
-from axla.ir.graph import Instruction
 from axla.hlo import Broadcast, Reduce, Transpose
+from axla.ir.graph import Instruction
 
 
 @dataclass(frozen=True, slots=True)
 class ReduceGeometry:
-    """A reduce over [outer, reduced, inner]; None from `reduce_geometry` where the reduced dimensions are not neighbours.
+    """A reduce over [outer, reduced, inner]; None from `reduce_geometry` where the reduced dimensions are not
+    neighbours.
 
     `split` is the number of leading dimensions of the operand that are `outer`.
     """
@@ -57,7 +58,9 @@ def reduce_geometry(reduce: Instruction) -> ReduceGeometry | None:
 
 
 def collapsed_transpose(transpose: Instruction) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """(input dims, permutation) of the smallest transpose that does the same; ((n,), (0,)) where nothing moves."""
+    """(input dims, permutation) of the smallest transpose that does the same; ((n,), (0,)) where nothing
+    moves.
+    """
     assert isinstance(transpose.op, Transpose)
     shape = transpose.operands[0].shape
     assert isinstance(shape, Shape)
@@ -82,7 +85,9 @@ def moves_minor(permutation: Sequence[int]) -> bool:
 
 
 def is_leading_broadcast(broadcast: Instruction) -> bool:
-    """Whether the operand's dimensions are the leading ones of the result in order: each element repeats in a row."""
+    """Whether the operand's dimensions are the leading ones of the result in order: each element repeats in a
+    row.
+    """
     op = broadcast.op
     assert isinstance(op, Broadcast)
     source = broadcast.operands[0].shape

@@ -5,12 +5,13 @@ from __future__ import annotations
 from axla.analysis.kernel_kinds import LoopKind
 from axla.analysis.kernels import accesses, kernel_body, kernel_kind
 from axla.core.shape import Shape
-from axla.ir.graph import Instruction
 from axla.hlo import Fusion, Parameter
+from axla.ir.graph import Instruction
 
 
 def overwritable(inst: Instruction) -> dict[int, tuple[int, ...]]:
-    """Result leaf -> operands that are read at the very element that is written, so that sharing memory is safe.
+    """Result leaf -> operands that are read at the very element that is written, so that sharing memory is
+    safe.
 
     Only loops qualify: other kernels read in another order than they write.
     """
@@ -40,5 +41,3 @@ def overwritable(inst: Instruction) -> dict[int, tuple[int, ...]]:
 def _fits(operand: Instruction, result: Shape) -> bool:
     shape = operand.shape
     return isinstance(shape, Shape) and shape.byte_size == result.byte_size and shape.size == result.size
-
-

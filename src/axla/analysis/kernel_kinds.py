@@ -1,7 +1,9 @@
 """The kinds of kernels: what the fusion pass builds and what the code generator has an emitter for.
 
-A kernel is an unfused instruction or a fused computation. Its *roots* are its result, or the elements of its root tuple.
-`axla.analysis.kernels.kernel_kind` finds the kind from the structure alone, so that text is enough to reproduce it.
+A kernel is an unfused instruction or a fused computation. Its *roots* are its result, or the elements of its
+root tuple.
+`axla.analysis.kernels.kernel_kind` finds the kind from the structure alone, so that text is enough to
+reproduce it.
 A kind names instructions of the kernel (its heroes) by identity; sizes are those of the heroes.
 """
 
@@ -17,8 +19,8 @@ from axla.ir.graph import Instruction
 class LoopKind:
     """All roots have `dims` elements (up to reshapes) and are computed element by element.
 
-    `inner` are the reduces and dots inside, which every element computes by a loop of its own (short ones, and those that
-    no other kind takes).
+    `inner` are the reduces and dots inside, which every element computes by a loop of its own (short ones,
+    and those that no other kind takes).
     """
 
     dims: tuple[int, ...]
@@ -34,12 +36,14 @@ class LoopKind:
 
 @dataclass(frozen=True, slots=True)
 class RowKind:
-    """Rows are independent: reductions over the trailing dimensions, elementwise work on rows and on row scalars.
+    """Rows are independent: reductions over the trailing dimensions, elementwise work on rows and on row
+    scalars.
 
-    The index space is `rows` x `columns`. A value of the kernel is *full* (row-major linear index row * row_size + column),
-    a *row value* (linear index row), or something else that no reduce feeds and that is read at any index. `stages` are the
-    reduces; those of stage k need results of stages before k only. Every reduce is read at its own row only, so it may be
-    bound to the scalar of the current row. `full_roots` and `row_roots` are numbers of roots; each may be empty.
+    The index space is `rows` x `columns`. A value of the kernel is *full* (row-major linear index row *
+    row_size + column), a *row value* (linear index row), or something else that no reduce feeds and that is
+    read at any index. `stages` are the reduces; those of stage k need results of stages before k only. Every
+    reduce is read at its own row only, so it may be bound to the scalar of the current row. `full_roots` and
+    `row_roots` are numbers of roots; each may be empty.
     A reduction of everything is the case rows == ().
     """
 
@@ -64,10 +68,11 @@ class RowKind:
 
 @dataclass(frozen=True, slots=True)
 class ColumnKind:
-    """Reductions of a space [outer, reduced, inner] over its middle dimension; roots have outer * inner elements.
+    """Reductions of a space [outer, reduced, inner] over its middle dimension; roots have outer * inner
+    elements.
 
-    `reduces` share the space and do not feed each other. Values before them are read at (o, r, i) or at any index; values
-    after them at (o, i).
+    `reduces` share the space and do not feed each other. Values before them are read at (o, r, i) or at any
+    index; values after them at (o, i).
     """
 
     outer: int
@@ -83,9 +88,9 @@ class ColumnKind:
 class TransposeKind:
     """A loop over `dims` whose `heroes`, equal transposes of computed values, move the minor dimension.
 
-    In the collapsed form the heroes turn `input_dims` (adjacent dimensions that stay together are one, sizes of 1 are gone)
-    by `permutation`: output dimension k is input dimension permutation[k]. Values below a hero are read at the hero's input
-    index, values above it at its output index.
+    In the collapsed form the heroes turn `input_dims` (adjacent dimensions that stay together are one, sizes
+    of 1 are gone) by `permutation`: output dimension k is input dimension permutation[k]. Values below a hero
+    are read at the hero's input index, values above it at its output index.
     """
 
     dims: tuple[int, ...]
@@ -101,8 +106,8 @@ class TransposeKind:
 class DotKind:
     """One canonical dot, [batch, m, k] x [batch, k, n], and elementwise work at its result's linear index.
 
-    `lhs_transposed`: the left operand lies as [batch, k, m]; `rhs_transposed`: the right one as [batch, n, k]. `batch` is 1
-    for a dot of matrices. The operands of the hero are parameters of the kernel.
+    `lhs_transposed`: the left operand lies as [batch, k, m]; `rhs_transposed`: the right one as [batch, n,
+    k]. `batch` is 1 for a dot of matrices. The operands of the hero are parameters of the kernel.
     """
 
     batch: int
@@ -122,8 +127,8 @@ class DotKind:
 class UpdateKind:
     """A dynamic-update-slice in place: writes the update, of `dims` elements, into the memory of operand 0.
 
-    Operand 0 of the hero is a parameter of the kernel that shares memory with the result. The update and the start indices
-    may be computed; what they read of operand 0 is at most the very element that is written.
+    Operand 0 of the hero is a parameter of the kernel that shares memory with the result. The update and the
+    start indices may be computed; what they read of operand 0 is at most the very element that is written.
     """
 
     dims: tuple[int, ...]

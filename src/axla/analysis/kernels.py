@@ -1,4 +1,6 @@
-"""Finds the kind of a kernel from its structure. The fusion pass and the code generator ask the same function."""
+"""Finds the kind of a kernel from its structure. The fusion pass and the code generator ask the same
+function.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +10,35 @@ from dataclasses import dataclass
 from axla.analysis.access import AccessKeys, elements
 from axla.analysis.geometry import ReduceGeometry, collapsed_transpose, moves_minor, reduce_geometry
 from axla.analysis.kernel_kinds import (
-    ColumnKind, ConcatKind, CopyKind, DotKind, KernelKind, LoopKind, RowKind, ScatterKind, SortKind,
-    TransposeKind, UpdateKind,
+    ColumnKind,
+    ConcatKind,
+    CopyKind,
+    DotKind,
+    KernelKind,
+    LoopKind,
+    RowKind,
+    ScatterKind,
+    SortKind,
+    TransposeKind,
+    UpdateKind,
 )  # fmt: skip
 from axla.core.errors import InternalError
 from axla.core.shape import Shape
+from axla.hlo import (
+    Concatenate,
+    Copy,
+    Dot,
+    DynamicUpdateSlice,
+    Fusion,
+    Parameter,
+    Reduce,
+    Scatter,
+    Sort,
+    Transpose,
+    Tuple,
+)  # fmt: skip
 from axla.ir.graph import Computation, Instruction
 from axla.ir.traverse import post_order
-from axla.hlo import (
-    Concatenate, Copy, Dot, DynamicUpdateSlice, Fusion, Parameter, Reduce, Scatter, Sort, Transpose, Tuple,
-)  # fmt: skip
 
 INNER_ROW = 8  # a row this short is one strided load per lane of neighbouring rows; longer rows fill vectors of their own
 INNER_COLUMN = 32  # a column this short is unrolled in registers
@@ -42,7 +63,11 @@ def kernel_body(kernel: Instruction | Computation) -> KernelBody:
         kernel = kernel.op.calls
     root = kernel.root
     roots = root.operands if isinstance(root.op, Tuple) else (root,)
-    order = tuple(i for i in post_order(kernel) if not isinstance(i.op, Parameter) and not (i is root and roots != (root,)))
+    order = tuple(
+        i
+        for i in post_order(kernel)
+        if not isinstance(i.op, Parameter) and not (i is root and roots != (root,))
+    )
     return KernelBody(order, roots)
 
 
@@ -125,7 +150,10 @@ def hero_operand_keys(keys: AccessKeys, hero: Instruction, mine: Iterable[int]) 
         count = len(hero.operands) // 2
         indices, updates = hero.operands[count], hero.operands[count + 1]
         return [
-            *(keys.special(("whole", hero.id, n), elements(o.shape)) for n, o in enumerate(hero.operands[:count])),
+            *(
+                keys.special(("whole", hero.id, n), elements(o.shape))
+                for n, o in enumerate(hero.operands[:count])
+            ),
             keys.special(("indices", hero.id), elements(indices.shape)),
             *[keys.special(("update", hero.id), elements(updates.shape))] * count,
         ]
@@ -134,7 +162,9 @@ def hero_operand_keys(keys: AccessKeys, hero: Instruction, mine: Iterable[int]) 
 
 @dataclass(frozen=True, slots=True)
 class Accesses:
-    """Keys of every instruction that a kernel's roots need, parameters included, given which instructions are heroes."""
+    """Keys of every instruction that a kernel's roots need, parameters included, given which instructions are
+    heroes.
+    """
 
     keys: AccessKeys
     of: dict[Instruction, dict[int, None]]
@@ -142,7 +172,9 @@ class Accesses:
 
 
 def accesses(body: KernelBody, heroes: Sequence[Instruction]) -> Accesses:
-    """Walks from the roots to what they read. A hero that is read anywhere but in a root's space is taken as an ordinary op."""
+    """Walks from the roots to what they read. A hero that is read anywhere but in a root's space is taken as
+    an ordinary op.
+    """
     keys = AccessKeys()
     of: dict[Instruction, dict[int, None]] = {}
     candidates = set(heroes)

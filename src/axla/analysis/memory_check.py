@@ -1,6 +1,8 @@
-"""Proves a buffer assignment right by playing it: no instruction may read memory that holds something else by then.
+"""Proves a buffer assignment right by playing it: no instruction may read memory that holds something else by
+then.
 
-Runs every loop zero and two times and every branch, and remembers for each slice of memory which value was written last.
+Runs every loop zero and two times and every branch, and remembers for each slice of memory which value was
+written last.
 Knows nothing of live ranges. For tests: its time grows with the square of the number of slices in use.
 """
 
@@ -15,7 +17,17 @@ from axla.analysis.regions import TINY, is_tiny, is_tiny_store
 from axla.core.errors import InternalError
 from axla.core.shape import Shape, TupleShape
 from axla.hlo import (
-    AddDependency, AfterAll, Bitcast, Call, Conditional, Constant, GetTupleElement, OptBarrier, Parameter, Reshape, Tuple,
+    AddDependency,
+    AfterAll,
+    Bitcast,
+    Call,
+    Conditional,
+    Constant,
+    GetTupleElement,
+    OptBarrier,
+    Parameter,
+    Reshape,
+    Tuple,
     While,
 )  # fmt: skip
 from axla.ir.graph import Computation, Instruction
@@ -110,7 +122,11 @@ class _Play:
 
     def write(self, inst: Instruction, place: BufferSlice, tag: Tag) -> None:
         kind = place.allocation.kind
-        if kind is AllocationKind.CONSTANTS or kind is AllocationKind.PARAMETER and not place.allocation.writable:
+        if (
+            kind is AllocationKind.CONSTANTS
+            or kind is AllocationKind.PARAMETER
+            and not place.allocation.writable
+        ):
             raise InternalError(f"buffers: {inst!r} writes {place}, which is read only")
         self.memory = [(s, t) for s, t in self.memory if not s.overlaps(place)]
         self.memory.append((place, tag))
@@ -127,7 +143,11 @@ class _Play:
             self.check_overlap(inst, outputs)
         for leaf, (number, source) in in_place_operands(inst).items():
             place = outputs[leaf]
-            if place is not None and place != buffers.slices(inst.operands[number])[source] and not is_tiny(inst):
+            if (
+                place is not None
+                and place != buffers.slices(inst.operands[number])[source]
+                and not is_tiny(inst)
+            ):
                 raise InternalError(f"buffers: {inst!r} must be in place, found {place}")
         for place, tag in zip(outputs, made, strict=True):
             if place is not None:
@@ -136,8 +156,12 @@ class _Play:
     def read_operands(self, inst: Instruction) -> None:
         for operand in inst.operands:
             shapes = operand.shape.leaves()
-            for shape, place, tag in zip(shapes, self.buffers.slices(operand), self.tags[operand], strict=True):
-                in_registers = isinstance(shape, Shape) and shape.size <= TINY and (is_tiny(inst) or is_tiny_store(inst))
+            for shape, place, tag in zip(
+                shapes, self.buffers.slices(operand), self.tags[operand], strict=True
+            ):
+                in_registers = (
+                    isinstance(shape, Shape) and shape.size <= TINY and (is_tiny(inst) or is_tiny_store(inst))
+                )
                 if place is not None and not in_registers:
                     self.read(inst, place, tag, f"operand %{operand.name}")
 
@@ -153,19 +177,32 @@ class _Play:
                     if place is None or not place.overlaps(out):
                         continue
                     if place != out or (leaf, number) not in forced | allowed:
-                        raise InternalError(f"buffers: {inst!r} overwrites operand {number} in {place} with {out}")
-            if any(other is not None and n != leaf and out.overlaps(other) for n, other in enumerate(outputs)):
+                        raise InternalError(
+                            f"buffers: {inst!r} overwrites operand {number} in {place} with {out}"
+                        )
+            if any(
+                other is not None and n != leaf and out.overlaps(other) for n, other in enumerate(outputs)
+            ):
                 raise InternalError(f"buffers: two results of {inst!r} share {out}")
 
     def store_registers(self, inst: Instruction, like: Instruction) -> None:
         """What lives in registers is written to its slot where it is defined."""
-        for shape, place, tag in zip(like.shape.leaves(), self.buffers.slices(inst), self.tags[inst], strict=True):
-            if isinstance(shape, Shape) and shape.size <= TINY and place is not None and (place, tag) not in self.memory:
+        for shape, place, tag in zip(
+            like.shape.leaves(), self.buffers.slices(inst), self.tags[inst], strict=True
+        ):
+            if (
+                isinstance(shape, Shape)
+                and shape.size <= TINY
+                and place is not None
+                and (place, tag) not in self.memory
+            ):
                 self.write(inst, place, tag)
 
     def expect(self, inst: Instruction, what: str) -> None:
         """All arrays of a value that crosses a border are in its slices."""
-        for shape, place, tag in zip(inst.shape.leaves(), self.buffers.slices(inst), self.tags[inst], strict=True):
+        for shape, place, tag in zip(
+            inst.shape.leaves(), self.buffers.slices(inst), self.tags[inst], strict=True
+        ):
             if place is not None and isinstance(shape, Shape) and shape.size > TINY:
                 self.read(inst, place, tag, what)
 
@@ -200,7 +237,8 @@ class _Play:
             tags[inst] = tags[branch.root]
             self.expect(inst, f"branch {branch.name}")
             ends.append(self.memory)
-        # From here on a result is known by one name, whichever branch ran, unless all branches pass on one value.
+        # From here on a result is known by one name, whichever branch ran, unless all branches pass on one
+        # value.
         roots = [tags[b.root] for b in op.branches]
         made = self.new(inst)
         tags[inst] = tuple(r[0] if len(set(r)) == 1 else new for *r, new in zip(*roots, made, strict=True))

@@ -1,8 +1,8 @@
 """Tiny values and scalar regions: what the entry computes in registers instead of in kernels.
 
-An instruction is *tiny* when every array it gives has at most 16 elements and computing it costs no more than a few
-operations per element: it becomes straight-line code. A *scalar region* is a computation of tiny instructions only, so a
-loop over one is a machine loop without memory.
+An instruction is *tiny* when every array it gives has at most 16 elements and computing it costs no more than
+a few operations per element: it becomes straight-line code. A *scalar region* is a computation of tiny
+instructions only, so a loop over one is a machine loop without memory.
 """
 
 from __future__ import annotations
@@ -11,13 +11,39 @@ from collections.abc import Iterator
 from weakref import WeakKeyDictionary
 
 from axla.core.shape import AnyShape, Shape
+from axla.hlo import (
+    AddDependency,
+    AfterAll,
+    Bitcast,
+    BitcastConvert,
+    Broadcast,
+    Call,
+    Concatenate,
+    Conditional,
+    Constant,
+    Copy,
+    Dot,
+    DynamicSlice,
+    DynamicUpdateSlice,
+    Gather,
+    GetTupleElement,
+    Iota,
+    Map,
+    OptBarrier,
+    Pad,
+    Parameter,
+    Reduce,
+    Reshape,
+    Reverse,
+    Scatter,
+    Select,
+    Slice,
+    Transpose,
+    Tuple,
+    While,
+)  # fmt: skip
 from axla.ir.graph import Computation, Instruction
 from axla.ir.op import Op
-from axla.hlo import (
-    AddDependency, AfterAll, Bitcast, BitcastConvert, Broadcast, Call, Concatenate, Conditional, Constant, Copy, Dot,
-    DynamicSlice, DynamicUpdateSlice, Gather, GetTupleElement, Iota, Map, OptBarrier, Pad, Parameter, Reduce, Reshape,
-    Reverse, Scatter, Select, Slice, Transpose, Tuple, While,
-)  # fmt: skip
 
 TINY = 16
 TINY_WORK = 256  # products of a tiny dot, elements of tiny reduce inputs: what stays straight-line code
@@ -50,11 +76,17 @@ def is_tiny(inst: Instruction) -> bool:
 
 def is_tiny_store(inst: Instruction) -> bool:
     """Whether an instruction writes at most 16 elements into a bigger array, in place: a store in the entry."""
-    return isinstance(inst.op, DynamicUpdateSlice) and not is_tiny(inst) and is_tiny_shape(inst.operands[1].shape)
+    return (
+        isinstance(inst.op, DynamicUpdateSlice)
+        and not is_tiny(inst)
+        and is_tiny_shape(inst.operands[1].shape)
+    )
 
 
 def cost(computation: Computation) -> int | None:
-    """The operations on elements that a scalar region emits, those of the regions it calls included; None if it is none."""
+    """The operations on elements that a scalar region emits, those of the regions it calls included; None if
+    it is none.
+    """
     total = 0
     for number, region in enumerate(_reachable(computation)):
         own = _own_cost(region)
@@ -107,7 +139,9 @@ def _calls(computation: Computation) -> tuple[Instruction, ...]:
 
 
 def _cost(inst: Instruction) -> int | None:
-    """Operations on elements for one instruction, called regions not counted; None when it is not tiny by itself."""
+    """Operations on elements for one instruction, called regions not counted; None when it is not tiny by
+    itself.
+    """
     op = inst.op
     cls = type(op)
     if not is_tiny_shape(inst.shape):
@@ -117,7 +151,11 @@ def _cost(inst: Instruction) -> int | None:
     if op.side_effect:
         return None
     shape = inst.shape
-    size = shape.size if isinstance(shape, Shape) else sum(s.size for s in shape.leaves() if isinstance(s, Shape))
+    size = (
+        shape.size
+        if isinstance(shape, Shape)
+        else sum(s.size for s in shape.leaves() if isinstance(s, Shape))
+    )
     if op.elementwise or cls in _PLAIN:
         return size
     if not all(is_tiny_shape(o.shape) for o in inst.operands):

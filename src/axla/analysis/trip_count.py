@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from axla.core.shape import Shape
 from axla.hlo import (
-    Add, Bitcast, Compare, Constant, Convert, Copy, GetTupleElement, Parameter, Reshape, Subtract, Tuple, While,
+    Add,
+    Bitcast,
+    Compare,
+    Constant,
+    Convert,
+    Copy,
+    GetTupleElement,
+    Parameter,
+    Reshape,
+    Subtract,
+    Tuple,
+    While,
 )  # fmt: skip
 from axla.ir.attributes import Direction
 from axla.ir.graph import Instruction
@@ -16,7 +27,9 @@ _MIRRORED = {
 
 
 def trip_count(loop: Instruction) -> int | None:
-    """The number of trips of a while that counts by a constant step from one constant to another; None if not known."""
+    """The number of trips of a while that counts by a constant step from one constant to another; None if not
+    known.
+    """
     op = loop.op
     assert isinstance(op, While)
     root = _plain(op.condition.root)
@@ -126,13 +139,19 @@ def _step(loop: Instruction, at: int) -> int | None:
 
 
 def _trips(start: int, step: int, limit: int, direction: Direction, bits: int, signed: bool) -> int | None:
-    """How many i = start, start + step, ... come before `i direction limit` fails, if none of them wraps around."""
+    """How many i = start, start + step, ... come before `i direction limit` fails, if none of them wraps
+    around.
+    """
     if direction is Direction.EQ:
         return 0 if start != limit else (1 if step else None)
     if direction is Direction.NE:
         if start == limit:
             return 0
-        return (limit - start) // step if step and (limit - start) % step == 0 and (limit - start) // step > 0 else None
+        return (
+            (limit - start) // step
+            if step and (limit - start) % step == 0 and (limit - start) // step > 0
+            else None
+        )
     if direction in (Direction.LE, Direction.GE):
         limit += 1 if direction is Direction.LE else -1
     distance = limit - start

@@ -1,4 +1,6 @@
-"""Packs intervals of time with sizes into one address range, so that what overlaps in time does not overlap in space."""
+"""Packs intervals of time with sizes into one address range, so that what overlaps in time does not overlap
+in space.
+"""
 
 from __future__ import annotations
 

@@ -38,7 +38,9 @@ class Array:
             return values.load(self.dtype, self._address(offset.base), offset.lanes, self.readonly)
         if offset.stride == -1:
             last = f.add(offset.base, f.const(offset.base.type, 1 - offset.lanes))
-            return reverse_lanes(values, values.load(self.dtype, self._address(last), offset.lanes, self.readonly))
+            return reverse_lanes(
+                values, values.load(self.dtype, self._address(last), offset.lanes, self.readonly)
+            )
         return values.gather(self.dtype, self.pointer, offset.vector(offset.lanes), self.readonly)
 
     def store(self, index: Sequence[AnyIndex], value: Value, *, nontemporal: bool = False) -> None:
@@ -55,7 +57,10 @@ class Array:
         else:
             positions = offset.vector(offset.lanes)
             for lane in range(offset.lanes):
-                values.store(values.lane(value, lane) if value.lanes > 1 else value, self._address(f.extract(positions, lane)))
+                values.store(
+                    values.lane(value, lane) if value.lanes > 1 else value,
+                    self._address(f.extract(positions, lane)),
+                )
 
     def _address(self, offset: Ssa) -> Ssa:
         return element_address(self.values, self.pointer, self.dtype, offset)

@@ -1,11 +1,13 @@
 """Element generators: the value of any instruction at any index.
 
-`Elements` walks a computation from a root at an index towards its parameters and emits what is on the way. Elementwise
-ops combine the values of their operands; movement ops ask for their operand at `op.source(index)`; the rest have a
-function below. Emitted values are remembered per (instruction, index) while the region that holds them is open, so a value
-used twice is computed once and, through the function builder, outside of every loop it does not depend on.
+`Elements` walks a computation from a root at an index towards its parameters and emits what is on the way.
+Elementwise ops combine the values of their operands; movement ops ask for their operand at
+`op.source(index)`; the rest have a function below. Emitted values are remembered per (instruction, index)
+while the region that holds them is open, so a value used twice is computed once and, through the function
+builder, outside of every loop it does not depend on.
 
-The same code serves kernels (an index of many lanes), scalar regions (indices are Python ints) and one-lane targets.
+The same code serves kernels (an index of many lanes), scalar regions (indices are Python ints) and one-lane
+targets.
 """
 
 from __future__ import annotations
@@ -40,7 +42,8 @@ class Elements:
         self.values = values
         self.f = values.f
         self.lanes = lanes
-        # In a scalar region every element of every array is a register, and instructions are visited in order.
+        # In a scalar region every element of every array is a register, and instructions are visited in
+        # order.
         self.scalar = scalar
         self.leaves: dict[Instruction, Leaf] = {}
         self._memo: dict[tuple, tuple[Value, ...]] = {}
@@ -101,7 +104,12 @@ class Elements:
             if left:
                 order.append(node)
                 continue
-            if node in seen or node in self.leaves or not _plain_elementwise(node) or self._known(node, index):
+            if (
+                node in seen
+                or node in self.leaves
+                or not _plain_elementwise(node)
+                or self._known(node, index)
+            ):
                 continue
             seen.add(node)
             stack.append((node, True))
@@ -136,7 +144,9 @@ class Elements:
             a, b = self.values.convert(a, widest), self.values.convert(b, widest)
         return self.values.binary(inst.op.opcode, a, b)
 
-    def pick(self, dims: Sequence[int], element: Callable[[Indices], tuple[Value, ...]], index: Indices) -> tuple[Value, ...]:
+    def pick(
+        self, dims: Sequence[int], element: Callable[[Indices], tuple[Value, ...]], index: Indices
+    ) -> tuple[Value, ...]:
         """The element at an index known only at run time, chosen among all (few) elements."""
         offset = linear(index, dims)
         found: tuple[Value, ...] | None = None
@@ -147,7 +157,8 @@ class Elements:
                 continue
             condition = self.in_range(offset, number, number + 1)
             found = tuple(
-                choose(self.values, condition, lambda a=a: a, lambda b=b: b) for a, b in zip(here, found, strict=True)
+                choose(self.values, condition, lambda a=a: a, lambda b=b: b)
+                for a, b in zip(here, found, strict=True)
             )
         assert found is not None
         return found
@@ -192,7 +203,9 @@ class Elements:
             return known if known is not None else Index(self.f, element, limit=limit + 1)
         return Index(self.f, self.f.index(0), 0, value.lanes, vec=element, limit=limit + 1)
 
-    def window_start(self, starts: Sequence[Instruction], dims: Sequence[int], sizes: Sequence[int]) -> list[AnyIndex]:
+    def window_start(
+        self, starts: Sequence[Instruction], dims: Sequence[int], sizes: Sequence[int]
+    ) -> list[AnyIndex]:
         """The clamped start of a window of `sizes` in an array of `dims`."""
         if len(starts) == 1 and len(dims) != 1 or (starts and _dims(starts[0]) != ()):
             found = [self(starts[0], (d,)) for d in range(len(dims))]  # the old form: one vector of starts
@@ -330,7 +343,9 @@ def _reshape(e: Elements, inst: Instruction, index: Indices) -> Value:
 
 
 def reshape_index(index: Indices, result: Sequence[int], operand: Sequence[int]) -> Indices:
-    """The operand's index for an index of the reshaped result: group by group, so that what is kept stays simple."""
+    """The operand's index for an index of the reshaped result: group by group, so that what is kept stays
+    simple.
+    """
     found: list[AnyIndex] = []
     r = o = 0
     while r < len(result) or o < len(operand):
@@ -589,8 +604,12 @@ def _dot(e: Elements, inst: Instruction, index: Indices) -> Value:
     op = inst.op
     out: DType = inst.shape.dtype  # type: ignore[attr-defined]
     batch = list(index[: len(op.lhs_batch_dims)])  # type: ignore[attr-defined]
-    lhs_free = [d for d in range(lhs.shape.rank) if d not in op.lhs_batch_dims and d not in op.lhs_contracting_dims]  # type: ignore[attr-defined]
-    rhs_free = [d for d in range(rhs.shape.rank) if d not in op.rhs_batch_dims and d not in op.rhs_contracting_dims]  # type: ignore[attr-defined]
+    lhs_free = [
+        d for d in range(lhs.shape.rank) if d not in op.lhs_batch_dims and d not in op.lhs_contracting_dims
+    ]  # type: ignore[attr-defined]
+    rhs_free = [
+        d for d in range(rhs.shape.rank) if d not in op.rhs_batch_dims and d not in op.rhs_contracting_dims
+    ]  # type: ignore[attr-defined]
     free = list(index[len(batch) :])
     accumulator = accumulation_type(out)
 
@@ -628,11 +647,14 @@ def _call(e: Elements, inst: Instruction, index: Indices) -> tuple[Value, ...]:
 
 
 def _conditional(e: Elements, inst: Instruction, index: Indices) -> tuple[Value, ...]:
-    """A conditional inside a kernel or a combiner: one side of a branch where lanes agree, both sides and a choice else."""
+    """A conditional inside a kernel or a combiner: one side of a branch where lanes agree, both sides and a
+    choice else.
+    """
     selector = e(inst.operands[0], ())
     computations = inst.op.computations()
     results = [
-        lambda c=c, o=o: e.inline(c, (o,)).results(c, index) for c, o in zip(computations, inst.operands[1:], strict=True)
+        lambda c=c, o=o: e.inline(c, (o,)).results(c, index)
+        for c, o in zip(computations, inst.operands[1:], strict=True)
     ]
 
     def pick(condition: Value | bool, a: Callable[[], tuple[Value, ...]], b: Callable[[], tuple[Value, ...]]):
@@ -668,8 +690,14 @@ def either(
         wide = [max(n, v.lanes) for n, v in zip(lanes, y, strict=True)]
         y = tuple(e.values.splat(v, n) for v, n in zip(y, wide, strict=True))
     if wide != lanes:
-        raise UnsupportedError("conditional: its sides have different lane counts here; the interpreter runs it")
-    merged = iter(branch.merge([(p, q) for v, w in zip(x, y, strict=True) for p, q in zip(v.parts, w.parts, strict=True)]))
+        raise UnsupportedError(
+            "conditional: its sides have different lane counts here; the interpreter runs it"
+        )
+    merged = iter(
+        branch.merge(
+            [(p, q) for v, w in zip(x, y, strict=True) for p, q in zip(v.parts, w.parts, strict=True)]
+        )
+    )
     return tuple(Value(v.dtype, v.lanes, tuple(next(merged) for _ in v.parts)) for v in x)
 
 

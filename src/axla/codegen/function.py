@@ -1,8 +1,9 @@
 """Writes LLVM IR as text: one function at a time, structured, hoisted and numbered as it is written.
 
-Code is a tree of regions: the function body, loop bodies, branches. A *pure* instruction goes into the outermost open
-region where all its operands exist (loop-invariant code is hoisted while it is written), and an equal pure instruction
-of a region that is still open is not written twice. These two replace the LLVM passes that axla does not run.
+Code is a tree of regions: the function body, loop bodies, branches. A *pure* instruction goes into the
+outermost open region where all its operands exist (loop-invariant code is hoisted while it is written), and
+an equal pure instruction of a region that is still open is not written twice. These two replace the LLVM
+passes that axla does not run.
 
     f = Function(module, "kernel", "i32", [("ptr", "frame"), ("ptr", "args")])
     with f.loop(0, 128, 16) as i:
@@ -33,8 +34,8 @@ class Region:
         self.label = label  # of the basic block being written, for phis
         self.known: dict[str, Ssa] = {}
         self.open = True
-        # The outermost depth that pure code written here may move to. Branches keep all their code (it may be dear);
-        # loops that may not run at all keep only their loads (the address may not exist).
+        # The outermost depth that pure code written here may move to. Branches keep all their code (it may be
+        # dear); loops that may not run at all keep only their loads (the address may not exist).
         self.arithmetic_floor = arithmetic_floor
         self.load_floor = load_floor
 
@@ -89,7 +90,9 @@ class Module:
         self.declared.setdefault(name, signature)
 
     def publish(self, name: str) -> None:
-        """Makes an internal function of this module visible to the modules it is linked with, and to no others."""
+        """Makes an internal function of this module visible to the modules it is linked with, and to no
+        others.
+        """
         self.functions[name] = self.functions[name].replace("define internal ", "define hidden ", 1)
 
     def enclose(self, name: str) -> None:
@@ -102,7 +105,9 @@ class Module:
     def text(self) -> str:
         declared = (line for name, line in self.declared.items() if name not in self.functions)
         groups = (f"attributes #{number} = {{ {text} }}" for text, number in self.attributes.items())
-        metadata = ("!0 = !{i32 1}",) if any("!nontemporal !0" in body for body in self.functions.values()) else ()
+        metadata = (
+            ("!0 = !{i32 1}",) if any("!nontemporal !0" in body for body in self.functions.values()) else ()
+        )
         parts = (declared, self.globals.values(), self.functions.values(), groups, metadata)
         return "\n".join(line for part in parts for line in part) + "\n"
 
@@ -140,7 +145,9 @@ def _float_text(element: str, value: float) -> str:
 
 
 class Function:
-    """One function being written. Methods return `Ssa` values; see the module's docstring for how they are placed."""
+    """One function being written. Methods return `Ssa` values; see the module's docstring for how they are
+    placed.
+    """
 
     def __init__(
         self, module: Module, name: str, result: str, params: Sequence[tuple[str, str]], *,
@@ -151,7 +158,10 @@ class Function:
         self.result = result
         self.linkage = linkage
         self.attributes = attributes
-        self.params = {p.split()[-1]: Ssa(f"%{p.split()[-1]}", t if t[0] in "<{[" else t.split()[0], None) for t, p in params}
+        self.params = {
+            p.split()[-1]: Ssa(f"%{p.split()[-1]}", t if t[0] in "<{[" else t.split()[0], None)
+            for t, p in params
+        }
         self._signature = ", ".join(f"{t} %{p}" for t, p in params)
         self._count = 0
         self._slots: dict[int, tuple[int, Ssa]] = {}
@@ -170,7 +180,9 @@ class Function:
             region = operand.region
             if region is not None:
                 if not region.open:
-                    raise AssertionError(f"{self.name}: {operand!r} is used outside the region that defines it")
+                    raise AssertionError(
+                        f"{self.name}: {operand!r} is used outside the region that defines it"
+                    )
                 if region.depth > depth:
                     depth = region.depth
         return self._stack[depth]
@@ -180,7 +192,9 @@ class Function:
         return f"%v{self._count}"
 
     def pure(self, type_: str, expression: str, operands: Sequence[Ssa]) -> Ssa:
-        """The value of an instruction without effects, hoisted and numbered; `operands` say where it may stand."""
+        """The value of an instruction without effects, hoisted and numbered; `operands` say where it may
+        stand.
+        """
         return self._place(self._home(operands, self._stack[-1].arithmetic_floor), type_, expression)
 
     def _place(self, home: Region, type_: str, expression: str) -> Ssa:
@@ -232,20 +246,30 @@ class Function:
         return Ssa("zeroinitializer", type_, None) if type_[0] in "<[{" else self.const(type_, 0)
 
     def binary(self, opcode: str, a: Ssa, b: Ssa, flags: str = "") -> Ssa:
-        return self.pure(a.type, f"{opcode}{' ' + flags if flags else ''} {a.type} {a.text}, {b.text}", (a, b))
+        return self.pure(
+            a.type, f"{opcode}{' ' + flags if flags else ''} {a.type} {a.text}, {b.text}", (a, b)
+        )
 
     def unary(self, opcode: str, a: Ssa) -> Ssa:
         return self.pure(a.type, f"{opcode} {a.type} {a.text}", (a,))
 
     def icmp(self, predicate: str, a: Ssa, b: Ssa) -> Ssa:
-        if a.constant is not None and b.constant is not None and predicate in ("eq", "ne", "slt", "sle", "sgt", "sge"):
+        if (
+            a.constant is not None
+            and b.constant is not None
+            and predicate in ("eq", "ne", "slt", "sle", "sgt", "sge")
+        ):
             x, y = a.constant, b.constant
             table = {"eq": x == y, "ne": x != y, "slt": x < y, "sle": x <= y, "sgt": x > y, "sge": x >= y}
             return self.const("i1", table[predicate])
-        return self.pure(vector("i1", lane_count(a.type)), f"icmp {predicate} {a.type} {a.text}, {b.text}", (a, b))
+        return self.pure(
+            vector("i1", lane_count(a.type)), f"icmp {predicate} {a.type} {a.text}, {b.text}", (a, b)
+        )
 
     def fcmp(self, predicate: str, a: Ssa, b: Ssa) -> Ssa:
-        return self.pure(vector("i1", lane_count(a.type)), f"fcmp {predicate} {a.type} {a.text}, {b.text}", (a, b))
+        return self.pure(
+            vector("i1", lane_count(a.type)), f"fcmp {predicate} {a.type} {a.text}, {b.text}", (a, b)
+        )
 
     def select(self, condition: Ssa, a: Ssa, b: Ssa) -> Ssa:
         if a.text == b.text:
@@ -256,13 +280,19 @@ class Function:
         return self.pure(a.type, text, (condition, a, b))
 
     def cast(self, opcode: str, a: Ssa, type_: str) -> Ssa:
-        """`opcode` is trunc, zext, sext, fptrunc, fpext, fptosi, sitofp, bitcast, ptrtoint...; same type: `a`."""
+        """`opcode` is trunc, zext, sext, fptrunc, fpext, fptosi, sitofp, bitcast, ptrtoint...; same type:
+        `a`.
+        """
         if a.type == type_:
             return a
         return self.pure(type_, f"{opcode} {a.type} {a.text} to {type_}", (a,))
 
-    def call(self, type_: str, name: str, args: Sequence[Ssa], *, effect: bool = False, flags: str = "") -> Ssa:
-        """Calls `@name`, declared on the way when it is an intrinsic. Pure unless `effect`; a void call needs it."""
+    def call(
+        self, type_: str, name: str, args: Sequence[Ssa], *, effect: bool = False, flags: str = ""
+    ) -> Ssa:
+        """Calls `@name`, declared on the way when it is an intrinsic. Pure unless `effect`; a void call needs
+        it.
+        """
         if name.startswith("llvm.") and name not in self.module.declared:
             self.module.declare(name, f"declare {type_} @{name}({', '.join(a.type for a in args)})")
         flags = flags + " " if flags else ""
@@ -289,19 +319,35 @@ class Function:
         if a.region is None and a.text[0] not in "%@":
             return Ssa(f"splat ({a.type} {a.text})", type_, None)
         first = self.pure(type_, f"insertelement {type_} poison, {a.type} {a.text}, i32 0", (a,))
-        return self.pure(type_, f"shufflevector {type_} {first.text}, {type_} poison, <{lanes} x i32> zeroinitializer", (first,))
+        return self.pure(
+            type_,
+            f"shufflevector {type_} {first.text}, {type_} poison, <{lanes} x i32> zeroinitializer",
+            (first,),
+        )
 
     def extract(self, a: Ssa, lane: int) -> Ssa:
-        return self.pure(element_type(a.type), f"extractelement {a.type} {a.text}, i32 {lane}", (a,)) if a.type[0] == "<" else a
+        return (
+            self.pure(element_type(a.type), f"extractelement {a.type} {a.text}, i32 {lane}", (a,))
+            if a.type[0] == "<"
+            else a
+        )
 
     def insert(self, a: Ssa, b: Ssa, lane: int) -> Ssa:
-        return self.pure(a.type, f"insertelement {a.type} {a.text}, {b.type} {b.text}, i32 {lane}", (a, b)) if a.type[0] == "<" else b
+        return (
+            self.pure(a.type, f"insertelement {a.type} {a.text}, {b.type} {b.text}, i32 {lane}", (a, b))
+            if a.type[0] == "<"
+            else b
+        )
 
     def shuffle(self, a: Ssa, b: Ssa, lanes: Sequence[int]) -> Ssa:
         """Lanes of a (0..n-1) and b (n..2n-1) in a new order; -1 is any."""
         mask = ", ".join("i32 poison" if k < 0 else f"i32 {k}" for k in lanes)
         type_ = vector(element_type(a.type), len(lanes))
-        return self.pure(type_, f"shufflevector {a.type} {a.text}, {b.type} {b.text}, <{len(lanes)} x i32> <{mask}>", (a, b))
+        return self.pure(
+            type_,
+            f"shufflevector {a.type} {a.text}, {b.type} {b.text}, <{len(lanes)} x i32> <{mask}>",
+            (a, b),
+        )
 
     def lanes_constant(self, type_: str, values: Sequence[int]) -> Ssa:
         element = element_type(type_)
@@ -369,10 +415,14 @@ class Function:
         if index.constant == 0:
             return pointer
         text = f"getelementptr inbounds {element}, ptr {pointer.text}, {index.type} {index.text}"
-        return self.pure("ptr" if index.type[0] != "<" else vector("ptr", lane_count(index.type)), text, (pointer, index))
+        return self.pure(
+            "ptr" if index.type[0] != "<" else vector("ptr", lane_count(index.type)), text, (pointer, index)
+        )
 
     def load(self, type_: str, pointer: Ssa, align: int, *, readonly: bool = False) -> Ssa:
-        """Loads here; `readonly` memory (not written while this function runs) may be read earlier and only once."""
+        """Loads here; `readonly` memory (not written while this function runs) may be read earlier and only
+        once.
+        """
         text = f"load {type_}, ptr {pointer.text}, align {align}"
         if not readonly:
             return self.effect(type_, text)
@@ -385,7 +435,9 @@ class Function:
         return self._place(self._home(operands, self._stack[-1].load_floor), type_, expression)
 
     def stack(self, type_: str, count: int, *, slot: int = 0) -> Ssa:
-        """The address of `count` elements on the stack, aligned to 8: the same memory for every use of a slot number."""
+        """The address of `count` elements on the stack, aligned to 8: the same memory for every use of a slot
+        number.
+        """
         used, address = self._slots.get(slot, (0, Ssa(f"%stack{slot}", "ptr", None)))
         size = count * (8 if type_ in ("ptr", "i64", "double") else 16)
         self._slots[slot] = (max(used, size, 1), address)
@@ -416,9 +468,16 @@ class Function:
 
     @contextlib.contextmanager
     def loop(
-        self, start: Ssa | int, stop: Ssa | int, step: int = 1, carry: Sequence[Ssa] = (), *, nonempty: bool = False
+        self,
+        start: Ssa | int,
+        stop: Ssa | int,
+        step: int = 1,
+        carry: Sequence[Ssa] = (),
+        *,
+        nonempty: bool = False,
     ) -> Iterator[Loop]:
-        """`for index in range(start, stop, step)` with carried values. Yields a `Loop`; call `loop.yield_(next)` inside.
+        """`for index in range(start, stop, step)` with carried values. Yields a `Loop`; call
+        `loop.yield_(next)` inside.
 
         `nonempty` promises at least one iteration: no guard, and loads may be hoisted out.
         """
@@ -450,9 +509,13 @@ class Function:
             out.append(f"  br i1 {guard.text}, label %{head}, label %{done}")
         out.append(f"{head}:")
         latch = body.label
-        out.append(f"  {index.text} = phi {begin.type} [ {begin.text}, %{entry} ], [ {following.text}, %{latch} ]")
+        out.append(
+            f"  {index.text} = phi {begin.type} [ {begin.text}, %{entry} ], [ {following.text}, %{latch} ]"
+        )
         for value, first, later in zip(carried, carry, loop.next, strict=True):
-            out.append(f"  {value.text} = phi {value.type} [ {first.text}, %{entry} ], [ {later.text}, %{latch} ]")
+            out.append(
+                f"  {value.text} = phi {value.type} [ {first.text}, %{entry} ], [ {later.text}, %{latch} ]"
+            )
         out.extend(body.lines)
         out.append(f"  br i1 {again.text}, label %{head}, label %{done}")
         out.append(f"{done}:")
@@ -468,7 +531,9 @@ class Function:
 
     @contextlib.contextmanager
     def while_loop(self, carry: Sequence[Ssa]) -> Iterator[WhileLoop]:
-        """A loop with its test on top. Inside: compute the condition, call `test(condition)`, then the body, then `yield_`."""
+        """A loop with its test on top. Inside: compute the condition, call `test(condition)`, then the body,
+        then `yield_`.
+        """
         head, body_label, done = self._labels("while", "body", "end")
         parent = self.region
         region = self._push(head, may_not_run=True)
@@ -481,7 +546,9 @@ class Function:
         out.append(f"  br label %{head}")
         out.append(f"{head}:")
         for value, first, later in zip(carried, carry, loop.next, strict=True):
-            out.append(f"  {value.text} = phi {value.type} [ {first.text}, %{entry} ], [ {later.text}, %{latch} ]")
+            out.append(
+                f"  {value.text} = phi {value.type} [ {first.text}, %{entry} ], [ {later.text}, %{latch} ]"
+            )
         out.extend(region.lines)
         out.append(f"  br label %{head}")
         out.append(f"{done}:")
@@ -578,7 +645,10 @@ class Branch:
         f = self._function
         parent = f.region
         join = self._labels[2]
-        targets = [label if side is not None else join for label, side in zip(self._labels, self._sides, strict=False)]
+        targets = [
+            label if side is not None else join
+            for label, side in zip(self._labels, self._sides, strict=False)
+        ]
         out = parent.lines
         out.append(f"  br i1 {self._condition.text}, label %{targets[0]}, label %{targets[1]}")
         sources = []
@@ -595,7 +665,9 @@ class Branch:
         results = []
         for a, b in pairs:
             result = Ssa(f.fresh(), a.type, parent)
-            out.append(f"  {result.text} = phi {a.type} [ {a.text}, %{sources[0]} ], [ {b.text}, %{sources[1]} ]")
+            out.append(
+                f"  {result.text} = phi {a.type} [ {a.text}, %{sources[0]} ], [ {b.text}, %{sources[1]} ]"
+            )
             results.append(result)
         return results
 

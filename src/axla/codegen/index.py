@@ -1,11 +1,12 @@
 """Index values: where in an array each lane of a value comes from.
 
-An `Index` is `base + lane * stride` (stride 0: the same for all lanes) or, where that does not hold, a vector. It knows an
-upper limit and a divisor of its base, so that `//` and `%` of a collapsed or reshaped index keep the affine form, which is
-how contiguous loads are found. `Op.source` computes with these as it does with Python ints and NumPy arrays.
+An `Index` is `base + lane * stride` (stride 0: the same for all lanes) or, where that does not hold, a
+vector. It knows an upper limit and a divisor of its base, so that `//` and `%` of a collapsed or reshaped
+index keep the affine form, which is how contiguous loads are found. `Op.source` computes with these as it
+does with Python ints and NumPy arrays.
 
-An index also remembers that it is `(x // divisor) % modulus` of another one: when the digits of a delinearized index meet
-again in `linear`, they become x, whatever happened to the shape in between.
+An index also remembers that it is `(x // divisor) % modulus` of another one: when the digits of a
+delinearized index meet again in `linear`, they become x, whatever happened to the shape in between.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from axla.codegen.function import Function, Ssa, vector
 
 
 class Index:
-    """An index into one dimension. Supports `+ - * // %` with ints and other indices; all values stay >= 0 unless
-    something is subtracted."""
+    """An index into one dimension. Supports `+ - * // %` with ints and other indices; all values stay >= 0
+    unless something is subtracted."""
 
     __slots__ = ("f", "base", "stride", "lanes", "vec", "multiple", "limit", "view")
 
@@ -113,7 +114,9 @@ class Index:
     __rmul__ = __mul__
 
     def _split_kind(self, divisor: int) -> str:
-        """How `//` and `%` by `divisor` treat the lanes: none in another quotient, one quotient step per lane, or any."""
+        """How `//` and `%` by `divisor` treat the lanes: none in another quotient, one quotient step per
+        lane, or any.
+        """
         if self.vec is not None:
             return "general"
         span = abs(self.stride) * (self.lanes - 1)

@@ -58,7 +58,9 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class KernelTask:
-    """What is to be emitted: a computation of a kind, under a name. `in_place`: (output, input) pairs that share memory."""
+    """What is to be emitted: a computation of a kind, under a name. `in_place`: (output, input) pairs that
+    share memory.
+    """
 
     name: str
     computation: Computation
@@ -190,7 +192,12 @@ class KernelWriter:
             found.bind(parameter, array)
         return found
 
-    def write(self, e: Elements, index_of: Callable[[Shape], tuple[AnyIndex, ...]], only: Sequence[int] | None = None) -> None:
+    def write(
+        self,
+        e: Elements,
+        index_of: Callable[[Shape], tuple[AnyIndex, ...]],
+        only: Sequence[int] | None = None,
+    ) -> None:
         """Computes roots (those numbered in `only`, or all) at `index_of(shape)` and stores them.
 
         All is read before anything is written: an output may lie where an input lies.
@@ -221,7 +228,8 @@ class KernelWriter:
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """A row-major index space cut for a kernel: `outer` sizes, then `inner` elements that lanes run along, in `block`s.
+    """A row-major index space cut for a kernel: `outer` sizes, then `inner` elements that lanes run along, in
+    `block`s.
 
     The kernel's outer index counts blocks: (outer..., block number). `threads` share the elements of a step.
     """
@@ -280,7 +288,9 @@ def outer_index(f: Function, space: Space, position: Ssa) -> tuple[tuple[AnyInde
     return tuple(outer), f.index(block) if isinstance(block, int) else block.base
 
 
-def dims_index(space: Space, dims: Sequence[int], outer: Sequence[AnyIndex], inner: AnyIndex) -> tuple[AnyIndex, ...]:
+def dims_index(
+    space: Space, dims: Sequence[int], outer: Sequence[AnyIndex], inner: AnyIndex
+) -> tuple[AnyIndex, ...]:
     """The index into `dims` of a place in the space that was cut from them."""
     found: list[AnyIndex] = []
     d = 0

@@ -1,7 +1,8 @@
 """Reductions as code: what is accumulated, and whether lanes may accumulate apart.
 
-XLA leaves the order of a reduction open. Combiners that are known to be associative and commutative (a sum, a maximum, an
-argmax...) run in several vector accumulators and are combined in a fixed tree; others run element by element, in order.
+XLA leaves the order of a reduction open. Combiners that are known to be associative and commutative (a sum, a
+maximum, an argmax...) run in several vector accumulators and are combined in a fixed tree; others run element
+by element, in order.
 Sums of f16 and bf16 are kept in f32 and rounded once. The initial value is combined exactly once.
 """
 
@@ -61,7 +62,10 @@ class Reduction:
         while current[0].lanes > 1:
             half = current[0].lanes // 2
             low = tuple(values.shuffle(v, v, range(half)) if half > 1 else values.lane(v, 0) for v in current)
-            high = tuple(values.shuffle(v, v, range(half, 2 * half)) if half > 1 else values.lane(v, 1) for v in current)
+            high = tuple(
+                values.shuffle(v, v, range(half, 2 * half)) if half > 1 else values.lane(v, 1)
+                for v in current
+            )
             current = self.combine(e, low, high)
         return current
 
@@ -85,16 +89,17 @@ def parts_of(groups: Sequence[Sequence[Value]]) -> list[Ssa]:
     return [p for group in groups for v in group for p in v.parts]
 
 
-def unpack(parts: Sequence[Ssa], reductions: Sequence[Reduction], copies: int, lanes: int) -> list[list[tuple[Value, ...]]]:
+def unpack(
+    parts: Sequence[Ssa], reductions: Sequence[Reduction], copies: int, lanes: int
+) -> list[list[tuple[Value, ...]]]:
     """[copy][reduction] -> accumulated values, from the registers a loop carries."""
     rest = iter(parts)
     return [
         [
-            tuple(Value(d, lanes, tuple(next(rest) for _ in register_types(d, lanes))) for d in r.accumulators)
+            tuple(
+                Value(d, lanes, tuple(next(rest) for _ in register_types(d, lanes))) for d in r.accumulators
+            )
             for r in reductions
         ]
         for _ in range(copies)
     ]
-
-
-

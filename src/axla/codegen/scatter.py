@@ -1,4 +1,6 @@
-"""What a scatter does, for its two emitters: where each update's window starts, and which operand element it meets."""
+"""What a scatter does, for its two emitters: where each update's window starts, and which operand element it
+meets.
+"""
 
 from __future__ import annotations
 
@@ -83,7 +85,9 @@ class ScatterGeometry:
 
 
 def scatter_elements(e: Elements, inst: Instruction) -> list[list[Value]]:
-    """The elements of each result of a small scatter, in registers: every update goes, by comparison, where it belongs."""
+    """The elements of each result of a small scatter, in registers: every update goes, by comparison, where
+    it belongs.
+    """
     g = ScatterGeometry(inst)
     everywhere = list(itertools.product(*map(range, g.dims)))
     current = [[e(operand, at) for at in everywhere] for operand in g.operands]

@@ -14,7 +14,9 @@ BOOLEAN, SIGNED, UNSIGNED, FLOAT, COMPLEX = "pred", "signed", "unsigned", "float
 
 
 class DType:
-    """An element type. `name` is HLO's; `bits` its logical width; `itemsize` its bytes in memory; `kind` one of five."""
+    """An element type. `name` is HLO's; `bits` its logical width; `itemsize` its bytes in memory; `kind` one
+    of five.
+    """
 
     __slots__ = ("name", "bits", "kind", "numpy", "itemsize", "_finfo")
 
@@ -75,7 +77,9 @@ class DType:
     @property
     def has_infinity(self) -> bool:
         """Whether a float type can hold an infinity (f8e4m3fn and f4e2m1fn, for instance, cannot)."""
-        return self.is_float and bool(np.isinf(np.asarray(np.inf, np.float64).astype(self.numpy).astype(np.float64)))
+        return self.is_float and bool(
+            np.isinf(np.asarray(np.inf, np.float64).astype(self.numpy).astype(np.float64))
+        )
 
     def __repr__(self) -> str:
         return self.name

@@ -37,7 +37,9 @@ ISAS = ("SSE4_2", "AVX", "AVX2", "AVX512", "AVX512_VNNI", "AVX512_BF16", "AMX", 
 def flag(
     default: Any, *names: str, doc: str, check: Callable[[Any], str | None] | None = None
 ) -> Any:  # fmt: skip
-    """A field of Flags: its spellings without dashes, what it does, and `check(value)`: what is wanted instead."""
+    """A field of Flags: its spellings without dashes, what it does, and `check(value)`: what is wanted
+    instead.
+    """
     return dataclasses.field(default=default, metadata={"names": names, "doc": doc, "check": check})
 
 

@@ -3,7 +3,8 @@
     Shape(F32, (2, 3))                  f32[2,3]{1,0}
     TupleShape((a, b))                  (f32[2,3]{1,0}, s32[])
     TOKEN, OPAQUE                       token[], opaque[]
-An array shape always has a layout. `shape.logical` is the shape with the default layout (for tuples, of every leaf):
+An array shape always has a layout. `shape.logical` is the shape with the default layout (for tuples, of every
+leaf):
 `a.logical is b.logical` says that element type, sizes and dynamic bounds agree.
 """
 
@@ -20,7 +21,9 @@ from axla.core.errors import ShapeError
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where the elements of an array lie: dimensions from minor (fastest varying) to major, tiles, padding, space."""
+    """Where the elements of an array lie: dimensions from minor (fastest varying) to major, tiles, padding,
+    space.
+    """
 
     minor_to_major: tuple[int, ...]
     tiles: tuple[tuple[int | None, ...], ...] = ()  # None: a combined dimension, printed as *
@@ -41,7 +44,9 @@ class Layout:
 
     @property
     def is_default(self) -> bool:
-        return self is default_layout(len(self.minor_to_major)) or self == default_layout(len(self.minor_to_major))
+        return self is default_layout(len(self.minor_to_major)) or self == default_layout(
+            len(self.minor_to_major)
+        )
 
     def __str__(self) -> str:
         return "{" + ",".join(map(str, self.minor_to_major)) + self._suffix() + "}"
@@ -51,7 +56,9 @@ class Layout:
         if self.dim_types:
             parts.append(f"D({','.join(self.dim_types)})")
         if self.tiles:
-            parts.append("T" + "".join(f"({','.join('*' if d is None else str(d) for d in t)})" for t in self.tiles))
+            parts.append(
+                "T" + "".join(f"({','.join('*' if d is None else str(d) for d in t)})" for t in self.tiles)
+            )
         if self.tail_padding != 1:
             parts.append(f"L({self.tail_padding})")
         if self.index_type:
@@ -125,7 +132,11 @@ class Shape(AnyShape):
     is_array = True
 
     def __new__(
-        cls, dtype: DType, dims: Sequence[int] = (), dynamic: Sequence[bool] = (), layout: Layout | None = None
+        cls,
+        dtype: DType,
+        dims: Sequence[int] = (),
+        dynamic: Sequence[bool] = (),
+        layout: Layout | None = None,
     ) -> Shape:
         dims = tuple(dims)
         dynamic = tuple(dynamic) if any(dynamic) else ()
@@ -215,8 +226,8 @@ def _check(dtype: DType, dims: tuple[int, ...], dynamic: tuple[bool, ...], layou
 
 
 MAX_LEAVES, MAX_DEPTH = 1 << 16, 100
-"""Limits of a tuple shape. Tuples of one value twice, nested, double in size with every level: a short program can
-describe a shape that no memory holds."""
+"""Limits of a tuple shape. Tuples of one value twice, nested, double in size with every level: a short
+program can describe a shape that no memory holds."""
 
 
 class TupleShape(AnyShape):
@@ -241,7 +252,9 @@ class TupleShape(AnyShape):
         self.depth = 1 + max((e.depth for e in elements if isinstance(e, TupleShape)), default=0)
         if self.leaf_count > MAX_LEAVES or self.depth > MAX_DEPTH:
             found = f"{self.leaf_count} leaves and {self.depth} levels"
-            raise ShapeError(f"a tuple shape has at most {MAX_LEAVES} leaves and {MAX_DEPTH} levels, found {found}")
+            raise ShapeError(
+                f"a tuple shape has at most {MAX_LEAVES} leaves and {MAX_DEPTH} levels, found {found}"
+            )
         logical = tuple(e.logical for e in elements)
         same = all(a is b for a, b in zip(logical, elements, strict=True))
         self._logical = None if same else TupleShape(logical)
@@ -263,7 +276,8 @@ class TupleShape(AnyShape):
     def to_string(self, *, layout: bool = True) -> str:
         # XLA counts every fifth element for the reader.
         parts = [
-            (f"/*index={i}*/" if i and i % 5 == 0 else "") + e.to_string(layout=layout) for i, e in enumerate(self.elements)
+            (f"/*index={i}*/" if i and i % 5 == 0 else "") + e.to_string(layout=layout)
+            for i, e in enumerate(self.elements)
         ]
         return "(" + ", ".join(parts) + ")"
 
@@ -311,7 +325,9 @@ class ProgramShape:
 
     def __str__(self) -> str:
         names = self.names or tuple(f"p{i}" for i in range(len(self.parameters)))
-        listed = ", ".join(f"{n}: {s.to_string(layout=False)}" for n, s in zip(names, self.parameters, strict=True))
+        listed = ", ".join(
+            f"{n}: {s.to_string(layout=False)}" for n, s in zip(names, self.parameters, strict=True)
+        )
         return f"({listed}) -> {self.result.to_string(layout=False)}"
 
 

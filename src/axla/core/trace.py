@@ -3,8 +3,8 @@
     with trace.span("llvm", kernel="fusion.3"):
         ...
 
-Spans are recorded while the flag `trace` names a file, or inside `with trace.recording() as events`. The file is
-written by `write`, which runs at exit.
+Spans are recorded while the flag `trace` names a file, or inside `with trace.recording() as events`. The file
+is written by `write`, which runs at exit.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
-"""A cache of compiled kernels: LLVM text and machine in, object code out. In memory, and on disk between processes.
+"""A cache of compiled kernels: LLVM text and machine in, object code out. In memory, and on disk between
+processes.
 
-The key is the text itself with the machine's description and our and LLVM's versions, so an entry can never be stale. A file
-is `digest of the rest | object`; one that does not match its digest is dropped and compiled again. Failures to read or
-write (a full disk, no permission) only cost time. `AXLA_CACHE_DIR` names the folder; set to nothing, there is none on disk.
+The key is the text itself with the machine's description and our and LLVM's versions, so an entry can never
+be stale. A file is `digest of the rest | object`; one that does not match its digest is dropped and compiled
+again. Failures to read or write (a full disk, no permission) only cost time. `AXLA_CACHE_DIR` names the
+folder; set to nothing, there is none on disk.
 """
 
 from __future__ import annotations

@@ -16,8 +16,20 @@ from axla.codegen.target import Target
 from axla.core.errors import UnsupportedError
 from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.hlo import (
-    AddDependency, AfterAll, Bitcast, Call, Conditional, Constant, CustomCall, Fusion, GetTupleElement, OptBarrier,
-    Parameter, Reshape, Tuple, While,
+    AddDependency,
+    AfterAll,
+    Bitcast,
+    Call,
+    Conditional,
+    Constant,
+    CustomCall,
+    Fusion,
+    GetTupleElement,
+    OptBarrier,
+    Parameter,
+    Reshape,
+    Tuple,
+    While,
 )  # fmt: skip
 from axla.ir.clone import fingerprint
 from axla.ir.graph import Computation, Instruction, Module
@@ -26,7 +38,16 @@ from axla.ir.traverse import schedule_of
 from axla.program.interface import Alias, Interface, Tree, ValueSpec
 from axla.program.program import ALIGNMENT, BufferSlice
 from axla.program.steps import (
-    BranchStep, CallStep, CustomCallStep, KernelSpec, KernelStep, LoopStep, Program, ScalarStep, Step, StoreStep,
+    BranchStep,
+    CallStep,
+    CustomCallStep,
+    KernelSpec,
+    KernelStep,
+    LoopStep,
+    Program,
+    ScalarStep,
+    Step,
+    StoreStep,
 )  # fmt: skip
 
 # What passes values on without work: the entry binds names, no code.
@@ -153,7 +174,9 @@ class _Lowering:
         if isinstance(inst.op, Fusion):
             return inst.op.calls
         if not inst.shape.is_array and not isinstance(inst.shape, TupleShape):
-            raise UnsupportedError(f"{inst!r}: the cpu backend cannot run {inst.op.opcode} outside of the interpreter")
+            raise UnsupportedError(
+                f"{inst!r}: the cpu backend cannot run {inst.op.opcode} outside of the interpreter"
+            )
         computation = self.singles.add_computation(inst.name)
         parameters = [
             computation.add(Parameter(o.shape.logical, n), name=f"p{n}") for n, o in enumerate(inst.operands)
@@ -172,10 +195,13 @@ class _Lowering:
             task = KernelTask(name, computation, kind, shared)
             plan = plan_kernel(task, self.target)
             phases = tuple(
-                f"{p.symbol}: {p.count} steps by {p.grain}{', parallel' if p.parallel else ''}" for p in plan.phases
+                f"{p.symbol}: {p.count} steps by {p.grain}{', parallel' if p.parallel else ''}"
+                for p in plan.phases
             )
             text = print_computation(computation)
-            found = KernelSpec(name, str(kind), phases, plan.scratch_bytes, text, source=KernelSource(task, plan))
+            found = KernelSpec(
+                name, str(kind), phases, plan.scratch_bytes, text, source=KernelSource(task, plan)
+            )
             self.kernels[key] = found
         self.long_running |= any(p.parallel for p in found.source.plan.phases)
         return found.name
@@ -229,7 +255,9 @@ def _specs(shapes: Sequence[AnyShape], names: Sequence[str]) -> tuple[tuple[Valu
             specs.append(ValueSpec(name, shape, shape.byte_size))
             return len(specs) - 1
         if isinstance(shape, TupleShape):
-            return tuple(tree(s, f"{name}.{k}") for k, s in enumerate(shape.elements) if s.is_array or s.is_tuple)
+            return tuple(
+                tree(s, f"{name}.{k}") for k, s in enumerate(shape.elements) if s.is_array or s.is_tuple
+            )
         return ()
 
     trees = [tree(shape, name) for shape, name in zip(shapes, names, strict=True)]

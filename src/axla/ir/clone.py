@@ -31,8 +31,8 @@ def clone_computation(
 ) -> Computation:  # fmt: skip
     """A copy of a computation, in its own module or another one.
 
-    Computations it calls are shared within a module and copied to another. `mapping` (source -> copy) says what is copied
-    already, and is filled.
+    Computations it calls are shared within a module and copied to another. `mapping` (source -> copy) says
+    what is copied already, and is filled.
     """
     module = module or source.module
     mapping = {} if mapping is None else mapping
@@ -77,7 +77,9 @@ def copy_instructions(
     source: Computation, target: Computation, values: Mapping[Instruction, Instruction],
     wanted: Container[Instruction] | None = None, called: Callable[[Computation], Computation] = lambda c: c,
 ) -> dict[Instruction, Instruction]:  # fmt: skip
-    """Copies instructions (`wanted`, or all) into another computation, except those that `values` has a stand-in for."""
+    """Copies instructions (`wanted`, or all) into another computation, except those that `values` has a
+    stand-in for.
+    """
     copies: dict[Instruction, Instruction] = dict(values)
     for inst in post_order(source):
         if inst in copies or (wanted is not None and inst not in wanted):
@@ -115,7 +117,8 @@ def inline(caller: Instruction, body: Computation, operands: Sequence[Instructio
 
 
 def fingerprint(computation: Computation, *, max_constant_bytes: int | None = None) -> str:
-    """A digest of what a computation computes as written: ops, shapes with layouts, constants; not names, not text order.
+    """A digest of what a computation computes as written: ops, shapes with layouts, constants; not names, not
+    text order.
 
     Constants larger than `max_constant_bytes` count by their shape only.
     """

@@ -1,7 +1,8 @@
 """Instructions, computations, modules. The only code that changes them.
 
-Every mutator raises when it would break an invariant, and bumps `version` of computation and module; caches remember the
-version they were made for. Nodes are compared by identity. Sets are dicts, so that every order is deterministic.
+Every mutator raises when it would break an invariant, and bumps `version` of computation and module; caches
+remember the version they were made for. Nodes are compared by identity. Sets are dicts, so that every order
+is deterministic.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SourceLocation:
-    """Where an instruction comes from: HLO's metadata={...}. `more` keeps entries we do not interpret, as text."""
+    """Where an instruction comes from: HLO's metadata={...}. `more` keeps entries we do not interpret, as
+    text.
+    """
 
     op_type: str = ""
     op_name: str = ""
@@ -100,7 +103,9 @@ class Computation:
     @property
     def program_shape(self) -> ProgramShape:
         parameters = self.parameters
-        return ProgramShape(tuple(p.shape for p in parameters), self.root.shape, tuple(p.name for p in parameters))
+        return ProgramShape(
+            tuple(p.shape for p in parameters), self.root.shape, tuple(p.name for p in parameters)
+        )
 
     def add(
         self, op: Op, operands: Sequence[Instruction] = (), shape: AnyShape | None = None, *,
@@ -110,7 +115,9 @@ class Computation:
         operands = tuple(operands)
         for operand in operands:
             if operand.computation is not self:
-                raise InternalError(f"{op.opcode}: operand {operand!r} belongs to computation {operand.computation.name}")
+                raise InternalError(
+                    f"{op.opcode}: operand {operand!r} belongs to computation {operand.computation.name}"
+                )
         if shape is None:
             shape = op.infer(*[o.shape for o in operands])
         inst = Instruction()
@@ -122,7 +129,9 @@ class Computation:
         inst.extra = extra
         module = self.module
         inst.id = module._new_id()
-        inst.name = module._instruction_names.claim(name) if name else module._instruction_names.fresh(op.opcode)
+        inst.name = (
+            module._instruction_names.claim(name) if name else module._instruction_names.fresh(op.opcode)
+        )
         for operand in operands:
             operand.users[inst] = None
         self.instructions[inst] = None
@@ -135,7 +144,9 @@ class Computation:
 
     def set_root(self, root: Instruction) -> None:
         if root.computation is not self:
-            raise InternalError(f"root {root!r} belongs to computation {root.computation.name}, not {self.name}")
+            raise InternalError(
+                f"root {root!r} belongs to computation {root.computation.name}, not {self.name}"
+            )
         self._root = root
         self._changed(structure=True)
 
@@ -153,7 +164,9 @@ class Computation:
         self._changed(structure=True)
 
     def set_operands(self, user: Instruction, operands: Sequence[Instruction]) -> None:
-        """Replaces all operands of `user`, whose number may change (with `set_op` for parameters of called code)."""
+        """Replaces all operands of `user`, whose number may change (with `set_op` for parameters of called
+        code).
+        """
         for operand in operands:
             if operand.computation is not self:
                 raise InternalError(f"set_operands: {operand!r} is not in {self.name}")
@@ -192,7 +205,8 @@ class Computation:
         self._changed(structure=False)
 
     def replace(self, old: Instruction, new: Instruction, users: Iterable[Instruction] | None = None) -> None:
-        """Redirects users of `old` to `new`: those given (all by default, but not `new` itself), and the root.
+        """Redirects users of `old` to `new`: those given (all by default, but not `new` itself), and the
+        root.
 
         Shapes must agree up to layout. A rewrite passes the users `old` had before `new` was built, so that
         `x => f(g(x))` makes no cycle.
@@ -372,7 +386,9 @@ class Module:
         self.version += 1
 
     def remove_computation(self, computation: Computation) -> None:
-        """Takes out a computation that nothing calls; the caller knows (dead code elimination counts callers)."""
+        """Takes out a computation that nothing calls; the caller knows (dead code elimination counts
+        callers).
+        """
         if computation is self._entry:
             raise InternalError(f"remove the entry computation {computation.name}")
         del self.computations[computation]

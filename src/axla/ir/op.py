@@ -1,7 +1,7 @@
 """What an op is, and the table of all ops.
 
-An op value is an opcode with attributes: a frozen dataclass instance. One class declares everything about an op; parser,
-printer, builder, verifier, interpreter and code generator read the declaration.
+An op value is an opcode with attributes: a frozen dataclass instance. One class declares everything about an
+op; parser, printer, builder, verifier, interpreter and code generator read the declaration.
 
     @op("transpose", operands="operand")
     class Transpose(Op):
@@ -12,8 +12,8 @@ printer, builder, verifier, interpreter and code generator read the declaration.
         def source(self, index): ...       # pure data movement: index of the result -> index of the operand
         def evaluate(self, operand): ...   # NumPy arrays in and out
 
-An op whose result shape does not follow from operands and attributes has a first field `shape: Shape`, which the text
-form writes as the instruction's shape and not among the attributes.
+An op whose result shape does not follow from operands and attributes has a first field `shape: Shape`, which
+the text form writes as the instruction's shape and not among the attributes.
 """
 
 from __future__ import annotations
@@ -55,7 +55,9 @@ class Op:
     optional: ClassVar[int] = 0  # how many of the last operands may be missing
     attributes: ClassVar[tuple[Attribute, ...]] = ()
     holds_shape: ClassVar[bool] = False  # the first field is the result shape
-    computation_fields: ClassVar[tuple[str, ...]] = ()  # fields of type Computation or tuple[Computation, ...]
+    computation_fields: ClassVar[
+        tuple[str, ...]
+    ] = ()  # fields of type Computation or tuple[Computation, ...]
 
     # Facts that passes read.
     elementwise: ClassVar[bool] = False  # result[i] depends on operands at [i] only
@@ -112,7 +114,9 @@ OpClass = typing.TypeVar("OpClass", bound=type[Op])
 @typing.dataclass_transform(frozen_default=True, field_specifiers=(attr,))
 @typing.dataclass_transform(frozen_default=True, field_specifiers=(attr, dataclasses.field))
 def op(opcode: str, *, operands: str = "") -> Callable[[OpClass], OpClass]:
-    """Declares a class as the op `opcode`. `operands` names them: `"a b"`, `"*rest"` for any number, `"c?"` optional."""
+    """Declares a class as the op `opcode`. `operands` names them: `"a b"`, `"*rest"` for any number, `"c?"`
+    optional.
+    """
 
     def declare(cls: OpClass) -> OpClass:
         names = operands.split()
@@ -132,7 +136,9 @@ def op(opcode: str, *, operands: str = "") -> Callable[[OpClass], OpClass]:
             if field.default_factory is not dataclasses.MISSING:
                 default = field.default_factory()
             text = field.metadata.get("text") or field.name
-            attributes.append(Attribute(field.name, text, type_, default, field.metadata.get("always", False)))
+            attributes.append(
+                Attribute(field.name, text, type_, default, field.metadata.get("always", False))
+            )
             if "Computation" in str(type_):
                 computations.append(field.name)
         made.attributes = tuple(attributes)

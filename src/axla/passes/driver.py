@@ -1,8 +1,8 @@
 """Runs passes. All common work is here, so that a pass does nothing but its rewriting.
 
-A pass is a function `(module, **options) -> None`, named by a `Pass`. A pipeline is data: a tuple of passes and
-of `fixpoint(name, *passes)` groups. Around every pass the driver dumps, verifies, shuffles, times and traces, as
-the flags say, and reports which pass failed on which module.
+A pass is a function `(module, **options) -> None`, named by a `Pass`. A pipeline is data: a tuple of passes
+and of `fixpoint(name, *passes)` groups. Around every pass the driver dumps, verifies, shuffles, times and
+traces, as the flags say, and reports which pass failed on which module.
 """
 
 from __future__ import annotations

@@ -40,7 +40,9 @@ def path_of(module: Module, suffix: str, flags: Flags | None = None) -> str:
 
 
 def write_text(module: Module, suffix: str, text: str, flags: Flags | None = None) -> str:
-    """Writes text of any kind (LLVM IR, assembly, Program) beside a module's dumps; the path, or "" if not wanted."""
+    """Writes text of any kind (LLVM IR, assembly, Program) beside a module's dumps; the path, or "" if not
+    wanted.
+    """
     flags = flags or flag_values.current()
     if not wanted(module, flags):
         return ""

@@ -21,7 +21,9 @@ class AllocationKind(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """A piece of memory. A parameter is `writable` when it is donated: then `result` is the leaf that it becomes."""
+    """A piece of memory. A parameter is `writable` when it is donated: then `result` is the leaf that it
+    becomes.
+    """
 
     kind: AllocationKind
     number: int

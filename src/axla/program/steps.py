@@ -1,6 +1,8 @@
-"""A compiled program before code generation: ordered steps over buffer slices. Frozen, printable, without llvmlite.
+"""A compiled program before code generation: ordered steps over buffer slices. Frozen, printable, without
+llvmlite.
 
-`source` fields hold the instructions that code generation reads; they are not part of the text form or of equality.
+`source` fields hold the instructions that code generation reads; they are not part of the text form or of
+equality.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ class KernelSpec:
 
 @dataclass(frozen=True, slots=True)
 class KernelStep:
-    """Calls a kernel. `operands` and `results` are its arguments in order; `reads`/`writes` follow from their place."""
+    """Calls a kernel. `operands` and `results` are its arguments in order; `reads`/`writes` follow from their
+    place.
+    """
 
     name: str
     kernel: str

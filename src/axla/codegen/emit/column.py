@@ -1,7 +1,9 @@
-"""The column emitter: reductions over leading or middle dimensions, [outer, reduced, inner] -> [outer, inner].
+"""The column emitter: reductions over leading or middle dimensions, [outer, reduced, inner] -> [outer,
+inner].
 
-Lanes run along `inner`. Rows are taken a few at a time, and each column's partial result stays in the output (or in scratch
-memory) between them: all memory is read in long contiguous stretches, and the partial results stay in cache.
+Lanes run along `inner`. Rows are taken a few at a time, and each column's partial result stays in the output
+(or in scratch memory) between them: all memory is read in long contiguous stretches, and the partial results
+stay in cache.
 """
 
 from __future__ import annotations
@@ -14,7 +16,18 @@ from axla.codegen.element import Elements, reshape_index
 from axla.codegen.emit.loop import vectors
 from axla.codegen.function import Module
 from axla.codegen.index import AnyIndex, Index
-from axla.codegen.kernel import KernelTask, KernelWriter, Phase, Plan, Space, body_cost, cut, grain_of, outer_index, widest
+from axla.codegen.kernel import (
+    KernelTask,
+    KernelWriter,
+    Phase,
+    Plan,
+    Space,
+    body_cost,
+    cut,
+    grain_of,
+    outer_index,
+    widest,
+)
 from axla.codegen.reduction import Reduction
 from axla.codegen.target import Target
 from axla.codegen.value import Value
@@ -23,7 +36,8 @@ from axla.core.shape import Shape
 ROWS = 8
 """Rows combined in registers before a partial result is touched: so many streams a prefetcher follows."""
 BLOCK_BYTES = 4096
-"""Bytes of a row that one step covers: long enough for the prefetcher, partial results short enough for L1."""
+"""Bytes of a row that one step covers: long enough for the prefetcher, partial results short enough for L1.
+"""
 
 
 def _kind(task: KernelTask) -> ColumnKind:

@@ -56,7 +56,9 @@ def emit(module: Module, task: KernelTask, target: Target) -> None:
             value = e(piece, index)
             bound.bind(kind.hero, value)
             at = (*index[:d], index[d] + start, *index[d + 1 :])
-            k.write(bound, lambda s: at if s.dims == tuple(kind.dims) else reshape_index(at, kind.dims, s.dims))
+            k.write(
+                bound, lambda s: at if s.dims == tuple(kind.dims) else reshape_index(at, kind.dims, s.dims)
+            )
 
         walk(k, space, dims, body, once=bool(task.in_place))
         k.finish()

@@ -45,13 +45,16 @@ def plan(task: KernelTask, target: Target) -> Plan:
     """How a dot kernel is called: the calls of the multiplication's plan."""
     found = gemm.plan(_spec(task), target)
     phases = tuple(
-        Phase(task.name + call.suffix, call.count, call.grain, call.count > call.grain) for call in found.kernels
+        Phase(task.name + call.suffix, call.count, call.grain, call.count > call.grain)
+        for call in found.kernels
     )
     return Plan(phases, found.scratch_bytes)
 
 
 def emit(module: Module, task: KernelTask, target: Target) -> None:
-    """Writes the kernels of a `DotKind`: the multiplication's own, and for each a door that orders its arguments."""
+    """Writes the kernels of a `DotKind`: the multiplication's own, and for each a door that orders its
+    arguments.
+    """
     spec = _spec(task)
     found = gemm.plan(spec, target)
     inner = f"{task.name}.gemm"
@@ -118,4 +121,6 @@ class _Epilogue:
 
     def _array(self, f: Function, values: Values, slot: int, shape: Shape, readonly: bool) -> Array:
         address = f.gep("ptr", f.params["args"], f.const("i64", _FIRST + slot))
-        return Array(values, f.load("ptr", address, 8, readonly=True), shape.dtype, shape.dims, readonly=readonly)
+        return Array(
+            values, f.load("ptr", address, 8, readonly=True), shape.dtype, shape.dims, readonly=readonly
+        )

@@ -1,8 +1,9 @@
 """The loop emitter: every root is computed element by element over one index space.
 
-The space is collapsed as far as the kernel's broadcasts allow, so that lanes run along the longest contiguous stretch.
-Where its size is no multiple of the lanes, the last vector overlaps the one before it; outputs that share memory with an
-input get one-lane code for the rest instead, since they must not be computed twice.
+The space is collapsed as far as the kernel's broadcasts allow, so that lanes run along the longest contiguous
+stretch.
+Where its size is no multiple of the lanes, the last vector overlaps the one before it; outputs that share
+memory with an input get one-lane code for the rest instead, since they must not be computed twice.
 """
 
 from __future__ import annotations
@@ -80,14 +81,26 @@ def emit(module: Module, task: KernelTask, target: Target) -> None:
 
 
 def walk(
-    k: KernelWriter, space: Space, dims: Sequence[int], body: Callable[[Elements, Indices], None], *, once: bool
+    k: KernelWriter,
+    space: Space,
+    dims: Sequence[int],
+    body: Callable[[Elements, Indices], None],
+    *,
+    once: bool,
 ) -> None:
     """Runs `body` at every index of the kernel's range; `once`: no index twice."""
     f = k.f
     with k.steps() as step:
         outer, block = outer_index(f, space, step)
         if space.blocks == 1:
-            vectors(k, space, f.index(0), f.index(space.inner), lambda e, i: body(e, dims_index(space, dims, outer, i)), once)
+            vectors(
+                k,
+                space,
+                f.index(0),
+                f.index(space.inner),
+                lambda e, i: body(e, dims_index(space, dims, outer, i)),
+                once,
+            )
         else:
             low = f.mul(block, f.index(space.block))
             high = f.smin(f.add(low, f.index(space.block)), f.index(space.inner))

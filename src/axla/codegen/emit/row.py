@@ -1,9 +1,11 @@
-"""The row emitter: chains of reductions over the trailing dimensions, such as softmax and layer norm, row by row.
+"""The row emitter: chains of reductions over the trailing dimensions, such as softmax and layer norm, row by
+row.
 
-A row is read from memory once and stays in cache while the stages pass over it: each stage's reduces in one pass, then one
-pass that writes. Expensive values of a row that a later pass needs again are kept where an output row will be written.
-A reduction of everything (or of a few long rows) is cut into pieces by shape: phase 0 reduces pieces into scratch memory,
-phase 1 combines them in order.
+A row is read from memory once and stays in cache while the stages pass over it: each stage's reduces in one
+pass, then one pass that writes. Expensive values of a row that a later pass needs again are kept where an
+output row will be written.
+A reduction of everything (or of a few long rows) is cut into pieces by shape: phase 0 reduces pieces into
+scratch memory, phase 1 combines them in order.
 """
 
 from __future__ import annotations
@@ -50,7 +52,9 @@ def plan(task: KernelTask, target: Target) -> Plan:
     if pieces > 1:
         size = sum(d.itemsize for r in _reductions(kind) for d in r.accumulators)
         parts = Phase(f"{task.name}_parts", pieces * kind.row_count, 1, True, target.threads)
-        return Plan((parts, Phase(task.name, kind.row_count, kind.row_count, False)), size * pieces * kind.row_count)
+        return Plan(
+            (parts, Phase(task.name, kind.row_count, kind.row_count, False)), size * pieces * kind.row_count
+        )
     grain, parallel = grain_of(kind.row_count, cost)
     return Plan((Phase(task.name, kind.row_count, grain, parallel, _threads(task, target)),))
 
@@ -137,9 +141,11 @@ class _Row:
         return at if tuple(dims) == space else reshape_index(at, space, dims)
 
     def stash_plan(self, stage: int) -> dict[Instruction, Array]:
-        """Expensive row values that stage `stage` computes and that later passes read again, with where to keep them.
+        """Expensive row values that stage `stage` computes and that later passes read again, with where to
+        keep them.
 
-        Only an output that is written in the last pass, of the same type and shape, and that shares no memory, can hold one.
+        Only an output that is written in the last pass, of the same type and shape, and that shares no
+        memory, can hold one.
         """
         k, kind = self.k, self.kind
         roots = k.task.roots
@@ -154,7 +160,12 @@ class _Row:
         found: dict[Instruction, Array] = {}
         for inst in now:
             shape = inst.shape
-            if not inst.op.expensive or inst not in later or inst in self.stashed or not isinstance(shape, Shape):
+            if (
+                not inst.op.expensive
+                or inst not in later
+                or inst in self.stashed
+                or not isinstance(shape, Shape)
+            ):
                 continue
             match = next((a for a in free if a.dtype is shape.dtype and a.dims == shape.dims), None)
             if match is not None and shape.size == kind.row_count * kind.row_size:
@@ -176,7 +187,9 @@ class _Row:
     def accumulate(
         self, reductions: Sequence[Reduction], low: Ssa, size: int, stash: dict[Instruction, Array]
     ) -> list[tuple[Value, ...]]:
-        """The columns combined, without initial values (in order, and with them left to `finish`, for other combiners)."""
+        """The columns combined, without initial values (in order, and with them left to `finish`, for other
+        combiners).
+        """
         f, lanes, share = self.k.f, self.lanes, self.k.share
         if not all(r.any_order for r in reductions):
             return self._in_order(reductions, low, size, stash)
@@ -221,7 +234,11 @@ class _Row:
         return Index(f, f.add(base, f.index(offset)), 1, lanes, multiple=lanes, limit=self.kind.row_size)
 
     def _values(
-        self, e: Elements, reductions: Sequence[Reduction], columns: Sequence[Index], stash: dict[Instruction, Array]
+        self,
+        e: Elements,
+        reductions: Sequence[Reduction],
+        columns: Sequence[Index],
+        stash: dict[Instruction, Array],
     ) -> list[list[tuple[Value, ...]]]:
         """[column][reduction] -> the lifted inputs there; stashes on the way."""
         found = []
@@ -246,7 +263,9 @@ class _Row:
         with self.k.walk(first, last, lanes, parts_of(current)) as loop:
             (carried,) = unpack(loop.carried, reductions, 1, lanes)
             (new,) = self._values(e, reductions, [self._column(loop.index, 0, lanes)], stash)
-            loop.yield_(parts_of([r.combine(e, a, b) for r, a, b in zip(reductions, carried, new, strict=True)]))
+            loop.yield_(
+                parts_of([r.combine(e, a, b) for r, a, b in zip(reductions, carried, new, strict=True)])
+            )
         return unpack(loop.results, reductions, 1, lanes)[0]
 
     def _rest_single(self, reductions, low, start, size, current, stash):
@@ -258,11 +277,15 @@ class _Row:
         with f.loop(first, last, 1, parts_of(current)) as loop:
             (carried,) = unpack(loop.carried, reductions, 1, 1)
             (new,) = self._values(e, reductions, [self._column(loop.index, 0, 1)], stash)
-            loop.yield_(parts_of([r.combine(e, a, b) for r, a, b in zip(reductions, carried, new, strict=True)]))
+            loop.yield_(
+                parts_of([r.combine(e, a, b) for r, a, b in zip(reductions, carried, new, strict=True)])
+            )
         return unpack(loop.results, reductions, 1, 1)[0]
 
     def _in_order(self, reductions, low, size, stash):
-        """Element by element from the first column on. The first element stands for the start of the accumulation."""
+        """Element by element from the first column on. The first element stands for the start of the
+        accumulation.
+        """
         e = self.elements(1)
         ((*first,),) = self._values(e, reductions, [self._column(low, 0, 1)], stash)
         first = [r.combine(e, r.initial(e), v) for r, v in zip(reductions, first, strict=True)]
@@ -373,10 +396,11 @@ def _emit_combine(module: Module, task: KernelTask, target: Target, pieces: int)
             (carried,) = unpack(inner.carried, reductions, 1, 1)
             at = start + Index(f, inner.index, limit=pieces)
             new = [tuple(a.load((at,), 1) for a in group) for group in arrays]
-            inner.yield_(parts_of([r.combine(e, a, b) for r, a, b in zip(reductions, carried, new, strict=True)]))
+            inner.yield_(
+                parts_of([r.combine(e, a, b) for r, a, b in zip(reductions, carried, new, strict=True)])
+            )
         (total,) = unpack(inner.results, reductions, 1, 1)
         for r, values in zip(reductions, total, strict=True):
             here.known[r.inst] = r.finish(e, values)
         here.write_rows()
     k.finish()
-

@@ -1,6 +1,7 @@
 """The transpose emitter: square blocks go through registers, so that both reads and writes are contiguous.
 
-Blocks of rows of the output are the parallel unit. What the sizes leave over beyond whole blocks is done element by element.
+Blocks of rows of the output are the parallel unit. What the sizes leave over beyond whole blocks is done
+element by element.
 """
 
 from __future__ import annotations
@@ -95,12 +96,16 @@ def emit(module: Module, task: KernelTask, target: Target) -> None:
         if columns % lanes:
             _singles(k, g, outer, (low, high), (f.index(whole_columns), f.index(columns)))
         if rows % lanes:
-            _singles(k, g, outer, (f.smax(low, f.index(whole_rows)), high), (f.index(0), f.index(whole_columns)))
+            _singles(
+                k, g, outer, (f.smax(low, f.index(whole_rows)), high), (f.index(0), f.index(whole_columns))
+            )
     k.finish()
 
 
 def _tile(k: KernelWriter, g: _Geometry, outer: Sequence[AnyIndex], p: Ssa, q: Ssa) -> None:
-    """lanes x lanes elements: rows of the input are loaded, turned in registers, and written as rows of the output."""
+    """lanes x lanes elements: rows of the input are loaded, turned in registers, and written as rows of the
+    output.
+    """
     f, lanes = k.f, g.lanes
     wide = k.elements(lanes)
     loaded: list[list[Value]] = []

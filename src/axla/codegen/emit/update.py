@@ -1,4 +1,6 @@
-"""Writes in place: dynamic-update-slice and scatter. The operand's memory is the result's; only what changes is written."""
+"""Writes in place: dynamic-update-slice and scatter. The operand's memory is the result's; only what changes
+is written.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ def plan_scatter(task: KernelTask, target: Target) -> Plan:
 
 
 def emit_scatter(module: Module, task: KernelTask, target: Target) -> None:
-    """Writes the kernel of a `ScatterKind`: for each scatter index, and each element of its window, combine and store."""
+    """Writes the kernel of a `ScatterKind`: for each scatter index, and each element of its window, combine
+    and store.
+    """
     kind = task.kind
     assert isinstance(kind, ScatterKind)
     k = KernelWriter(module, task, target, task.name)

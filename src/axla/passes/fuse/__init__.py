@@ -1,1 +1,3 @@
-"""Fusion: which instructions become one kernel (`plan.py`, the rules in `rules.py`), and making it so (`fuse.py`)."""
+"""Fusion: which instructions become one kernel (`plan.py`, the rules in `rules.py`), and making it so
+(`fuse.py`).
+"""

@@ -78,7 +78,9 @@ def _in_order(cluster: Cluster) -> list[Instruction]:
                 order[inst] = None
                 continue
             stack.append((inst, True))
-            stack.extend((o, False) for o in reversed(inst.operands) if o in cluster.members and o not in order)
+            stack.extend(
+                (o, False) for o in reversed(inst.operands) if o in cluster.members and o not in order
+            )
     return list(order)
 
 

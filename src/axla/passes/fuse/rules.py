@@ -8,14 +8,36 @@ from dataclasses import dataclass, field
 from axla.analysis.access import AccessKeys, elements
 from axla.analysis.geometry import collapsed_transpose, reduce_geometry
 from axla.analysis.kernels import (
-    dot_sizes, hero_operand_keys, is_hero_concatenate, is_hero_reduce, is_hero_transpose,
+    dot_sizes,
+    hero_operand_keys,
+    is_hero_concatenate,
+    is_hero_reduce,
+    is_hero_transpose,
     is_inner_reduce,
 )  # fmt: skip
 from axla.analysis.regions import is_tiny, is_tiny_shape, is_tiny_store
 from axla.core.shape import Shape
 from axla.hlo import (
-    Bitcast, BitcastConvert, Broadcast, Concatenate, Constant, Dot, DynamicSlice, DynamicUpdateSlice, Gather,
-    GetTupleElement, Iota, Map, Pad, Parameter, Reduce, Reshape, Reverse, Scatter, Slice, Transpose,
+    Bitcast,
+    BitcastConvert,
+    Broadcast,
+    Concatenate,
+    Constant,
+    Dot,
+    DynamicSlice,
+    DynamicUpdateSlice,
+    Gather,
+    GetTupleElement,
+    Iota,
+    Map,
+    Pad,
+    Parameter,
+    Reduce,
+    Reshape,
+    Reverse,
+    Scatter,
+    Slice,
+    Transpose,
 )  # fmt: skip
 from axla.ir.graph import NO_EXTRA, Instruction
 from axla.ir.op import Op
@@ -33,7 +55,17 @@ Form = tuple  # what a kernel is built around: ("row", rows, columns), ("column"
 LOOP: Form = ("loop",)
 
 MOVEMENT: tuple[type[Op], ...] = (
-    Broadcast, Reshape, Bitcast, Transpose, Reverse, Slice, DynamicSlice, Pad, Concatenate, Gather, BitcastConvert,
+    Broadcast,
+    Reshape,
+    Bitcast,
+    Transpose,
+    Reverse,
+    Slice,
+    DynamicSlice,
+    Pad,
+    Concatenate,
+    Gather,
+    BitcastConvert,
 )
 FREE: tuple[type[Op], ...] = (Broadcast, Iota, Constant, Reshape, Bitcast)
 PASSING: tuple[type[Op], ...] = (Reshape, Bitcast, GetTupleElement)  # never a kernel of their own
@@ -122,7 +154,9 @@ def is_costly(inst: Instruction) -> bool:
     return inst.op.expensive or isinstance(inst.op, Gather | Map)
 
 
-def keys_in(keys: AccessKeys, inst: Instruction, cluster: Cluster, readers: Iterable[Instruction]) -> dict[int, None]:
+def keys_in(
+    keys: AccessKeys, inst: Instruction, cluster: Cluster, readers: Iterable[Instruction]
+) -> dict[int, None]:
     """The keys under which members of a cluster, the `readers`, would read an instruction."""
     found: dict[int, None] = {}
     for user in readers:
@@ -146,7 +180,11 @@ def _is_hero(cluster: Cluster, inst: Instruction) -> bool:
 
 
 def why_not_join(
-    keys: AccessKeys, inst: Instruction, cluster: Cluster, readers: Iterable[Instruction], found: dict[int, None]
+    keys: AccessKeys,
+    inst: Instruction,
+    cluster: Cluster,
+    readers: Iterable[Instruction],
+    found: dict[int, None],
 ) -> str | None:
     """The reason why a producer read by `readers` under the keys `found` is not computed inside of a cluster."""
     if len(cluster.members) >= MAX_MEMBERS:
@@ -187,7 +225,9 @@ def _why_not_place(inst: Instruction, readers: Iterable[Instruction]) -> str | N
 
 
 def why_not_hero(keys: AccessKeys, inst: Instruction, cluster: Cluster, found: dict[int, None]) -> str | None:
-    """The reason why an instruction that a kernel is built around does not fit a cluster; None for ordinary ones."""
+    """The reason why an instruction that a kernel is built around does not fit a cluster; None for ordinary
+    ones.
+    """
     if isinstance(inst.op, DynamicUpdateSlice | Scatter):
         return f"{inst.opcode} works in place, in a kernel of its own"
     form = hero_form(inst)
@@ -225,7 +265,9 @@ def chased(inst: Instruction) -> Instruction:
     return inst
 
 
-def _why_not_overwritten(keys: AccessKeys, inst: Instruction, cluster: Cluster, found: dict[int, None]) -> str | None:
+def _why_not_overwritten(
+    keys: AccessKeys, inst: Instruction, cluster: Cluster, found: dict[int, None]
+) -> str | None:
     """An in-place kernel must not read what it has already overwritten."""
     if cluster.form[0] not in ("update", "scatter"):
         return None

@@ -1,4 +1,6 @@
-"""Dots take one form: [batch, m, k] x [batch, k, n], either operand possibly with its last two dimensions exchanged."""
+"""Dots take one form: [batch, m, k] x [batch, k, n], either operand possibly with its last two dimensions
+exchanged.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +19,17 @@ from axla.passes.rewrite import current_session
 
 
 def dot_canonicalize(module: Module) -> None:
-    """Gives every dot that becomes a kernel at most one batch, one free and one contracting dimension per operand."""
+    """Gives every dot that becomes a kernel at most one batch, one free and one contracting dimension per
+    operand.
+    """
     session = current_session()
     for computation in module.computations:
         for inst in post_order(computation):
-            if isinstance(inst.op, Transpose) and _is_dot_turned(inst) and session.may_fire("dot-canonicalize", inst):
+            if (
+                isinstance(inst.op, Transpose)
+                and _is_dot_turned(inst)
+                and session.may_fire("dot-canonicalize", inst)
+            ):
                 turned = inst.operands[0]
                 computation.replace(inst, _exchanged(turned))
                 computation.remove(inst)
@@ -53,7 +61,9 @@ def _exchanged(dot: Instruction) -> Instruction:
     """The dot with its operands exchanged: the same products, the result's two sides exchanged."""
     op, (lhs, rhs) = dot.op, dot.operands
     assert isinstance(op, Dot)
-    precision = tuple(reversed(op.operand_precision)) if len(op.operand_precision) == 2 else op.operand_precision
+    precision = (
+        tuple(reversed(op.operand_precision)) if len(op.operand_precision) == 2 else op.operand_precision
+    )
     new = Dot.of(
         lhs=rhs.shape, rhs=lhs.shape, dtype=dot.shape.dtype, lhs_batch_dims=op.rhs_batch_dims,  # type: ignore[union-attr]
         lhs_contracting_dims=op.rhs_contracting_dims, rhs_batch_dims=op.lhs_batch_dims,
@@ -71,7 +81,9 @@ def _is_canonical(dot: Instruction) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """An operand and what its dimensions are for, in the order of the result (batch, free) and of the sum (contracting)."""
+    """An operand and what its dimensions are for, in the order of the result (batch, free) and of the sum
+    (contracting).
+    """
 
     inst: Instruction
     batch: tuple[int, ...]
@@ -79,7 +91,9 @@ class _Side:
     free: tuple[int, ...]
 
     def cost(self, order: Sequence[int]) -> int:
-        """0 when bringing the dimensions into this order moves nothing in memory; twice as much when single elements move."""
+        """0 when bringing the dimensions into this order moves nothing in memory; twice as much when single
+        elements move.
+        """
         shape = self.inst.shape
         assert isinstance(shape, Shape)
         kept = [d for d in order if shape.dims[d] != 1]
@@ -100,7 +114,9 @@ def _sides(dot: Instruction) -> tuple[_Side, _Side]:
     for key in (0, 1):  # the order of the sum is free: as it lies in one operand, or in the other
         pairs.sort(key=lambda pair: pair[key])
         found = []
-        for side, (operand, batch) in enumerate(zip(dot.operands, (op.lhs_batch_dims, op.rhs_batch_dims), strict=True)):
+        for side, (operand, batch) in enumerate(
+            zip(dot.operands, (op.lhs_batch_dims, op.rhs_batch_dims), strict=True)
+        ):
             contracting = tuple(pair[side] for pair in pairs)
             rank = operand.shape.rank  # type: ignore[union-attr]
             free = tuple(d for d in range(rank) if d not in batch and d not in contracting)
@@ -119,10 +135,14 @@ def _canonical(dot: Instruction) -> Instruction:
     at = len(lead)
     plain, turned = lhs.orders()
     left_turned = lhs.cost(turned) < lhs.cost(plain)
-    left = _arranged(lhs.inst, turned if left_turned else plain, (*lead, k, m) if left_turned else (*lead, m, k))
+    left = _arranged(
+        lhs.inst, turned if left_turned else plain, (*lead, k, m) if left_turned else (*lead, m, k)
+    )
     turned_back, straight = rhs.orders()  # for the right side, contracting first is the plain form
     right_turned = rhs.cost(turned_back) < rhs.cost(straight)
-    right = _arranged(rhs.inst, turned_back if right_turned else straight, (*lead, n, k) if right_turned else (*lead, k, n))
+    right = _arranged(
+        rhs.inst, turned_back if right_turned else straight, (*lead, n, k) if right_turned else (*lead, k, n)
+    )
     batches = (0,) if lead else ()
     new = Dot(
         Shape(dot.shape.dtype, (*lead, m, n)), lhs_batch_dims=batches, lhs_contracting_dims=(at if left_turned else at + 1,),

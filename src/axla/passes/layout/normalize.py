@@ -1,7 +1,8 @@
 """Layout normalization: afterwards every value inside of a module has the default layout.
 
-A layout says where bytes lie, not what values mean. The entry keeps its layouts in `config.entry_layout`; inside, an array
-that comes or goes in another order is a default-layout array of permuted dimensions next to a transpose.
+A layout says where bytes lie, not what values mean. The entry keeps its layouts in `config.entry_layout`;
+inside, an array that comes or goes in another order is a default-layout array of permuted dimensions next to
+a transpose.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from axla.passes.schedule.copies import assemble, explode
 
 
 def layout_normalization(module: Module) -> None:
-    """Gives every value the default layout; arrays that cross the entry's border in another one are transposed there."""
+    """Gives every value the default layout; arrays that cross the entry's border in another one are
+    transposed there.
+    """
     entry = module.entry
     if module.schedule is not None or module.config.is_scheduled:
         module.set_schedule(None)  # an imported order is of a program that is not yet ours
@@ -46,7 +49,8 @@ def is_plain(module: Module) -> bool:
 def check_layout(shape: AnyShape, what: str) -> None:
     """UnsupportedError for an array that no order of dimensions describes.
 
-    On cpu an array lies densely in minor-to-major order: tiles, padding and memory spaces describe other devices.
+    On cpu an array lies densely in minor-to-major order: tiles, padding and memory spaces describe other
+    devices.
     """
     if isinstance(shape, Shape) and any(t not in ("D", "") for t in shape.layout.dim_types):
         raise UnsupportedError(
@@ -125,7 +129,9 @@ def _forget_control(inst: Instruction, new: Instruction) -> None:
     for other in list(inst.computation.instructions):
         before = other.extra.control_predecessors
         if inst in before:
-            after = dict.fromkeys((*(p for p in before if p is not inst), new, *inst.extra.control_predecessors))
+            after = dict.fromkeys(
+                (*(p for p in before if p is not inst), new, *inst.extra.control_predecessors)
+            )
             after.pop(other, None)
             other.computation.set_extra(other, replace(other.extra, control_predecessors=tuple(after)))
 
@@ -158,7 +164,9 @@ def _bitcast(inst: Instruction, of: AnyShape, to: AnyShape) -> Instruction:
     if not isinstance(of, Shape) or not isinstance(to, Shape):
         if of.logical is to.logical:
             return source
-        raise UnsupportedError(f"{inst!r}: a bitcast of {of} to {to} is not supported on cpu; both must be arrays")
+        raise UnsupportedError(
+            f"{inst!r}: a bitcast of {of} to {to} is not supported on cpu; both must be arrays"
+        )
     for shape in (of, to):
         check_layout(shape, f"%{inst.name}")
     if of.dtype.is_complex is not to.dtype.is_complex:

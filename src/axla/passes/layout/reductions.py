@@ -16,7 +16,9 @@ from axla.passes.rewrite import current_session
 
 
 def reduce_canonicalize(module: Module) -> None:
-    """Leaves no long reduce of dimensions that have others between them: it is cut in two, or its operands are turned."""
+    """Leaves no long reduce of dimensions that have others between them: it is cut in two, or its operands
+    are turned.
+    """
     session = current_session()
     for computation in module.computations:
         for inst in post_order(computation):
@@ -51,7 +53,11 @@ def _one(combiner: type, dtype: DType) -> np.ndarray:
 def _combiner(computation: Computation) -> type | None:
     """The op of a computation that applies one op to its two parameters."""
     root = computation.root
-    if len(root.operands) == 2 and set(root.operands) == set(computation.parameters) and len(computation.parameters) == 2:
+    if (
+        len(root.operands) == 2
+        and set(root.operands) == set(computation.parameters)
+        and len(computation.parameters) == 2
+    ):
         return type(root.op)
     return None
 
@@ -91,4 +97,6 @@ def turned(reduce: Instruction) -> Instruction:
     computation = reduce.computation
     values = [computation.add(Transpose(order), [o], extra=reduce.extra) for o in reduce.operands[:count]]
     dimensions = tuple(range(len(kept), shape.rank))
-    return computation.add(Reduce(dimensions, op.to_apply), [*values, *reduce.operands[count:]], extra=reduce.extra)
+    return computation.add(
+        Reduce(dimensions, op.to_apply), [*values, *reduce.operands[count:]], extra=reduce.extra
+    )

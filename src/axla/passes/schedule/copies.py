@@ -1,8 +1,8 @@
 """Copy insertion: after it, everything that must be in place can be.
 
-A loop keeps each carried array in one place, updates write in place, results are written where they belong. Where two
-values that are needed at the same time would have one place, a copy goes in, as far out of loops as it can. Keeps the
-schedule, with the copies in it.
+A loop keeps each carried array in one place, updates write in place, results are written where they belong.
+Where two values that are needed at the same time would have one place, a copy goes in, as far out of loops as
+it can. Keeps the schedule, with the copies in it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ def copy_insertion(module: Module) -> None:
             return
         _Inserter(module, places).run()
     edge = places.failed[0]
-    raise InternalError(f"copy-insertion: {edge.at!r}, leaf {edge.leaf}, still needs a copy after {ROUNDS} rounds")
+    raise InternalError(
+        f"copy-insertion: {edge.at!r}, leaf {edge.leaf}, still needs a copy after {ROUNDS} rounds"
+    )
 
 
 class _Inserter:
@@ -39,7 +41,9 @@ class _Inserter:
         self.orders: dict[Computation, tuple[Instruction, ...]] = {
             c: schedule_of(c) for c in running_computations(module)
         }
-        self.before: dict[Instruction | Computation, list[Instruction]] = {}  # what to run before it, or at the end
+        self.before: dict[
+            Instruction | Computation, list[Instruction]
+        ] = {}  # what to run before it, or at the end
 
     def run(self) -> None:
         groups: dict[tuple[Place, Instruction], list[Edge]] = {}
@@ -56,7 +60,9 @@ class _Inserter:
                 self.before.setdefault(at, []).extend(made)
                 self.drop(operand)
             else:
-                computation = at.op.body if place is Place.BACK and isinstance(at.op, While) else at.computation
+                computation = (
+                    at.op.body if place is Place.BACK and isinstance(at.op, While) else at.computation
+                )
                 root = computation.root
                 new, made = self.copied(root, edges)
                 computation.set_root(new)
@@ -81,8 +87,8 @@ class _Inserter:
     def copied(self, inst: Instruction, edges: Iterable[Edge]) -> tuple[Instruction, list[Instruction]]:
         """`inst` with copies at the leaves of the edges, and the new instructions in order.
 
-        The copies happen as if at once: one that overwrites what another reads comes after it, and a ring of such copies is
-        broken by a copy to another place.
+        The copies happen as if at once: one that overwrites what another reads comes after it, and a ring of
+        such copies is broken by a copy to another place.
         """
         made: list[Instruction] = []
         leaves = list(explode(inst, made))
@@ -117,7 +123,9 @@ class _Inserter:
 
 
 def in_order(copies: list[int], spoils: dict[int, int]) -> list[int]:
-    """Copies so that each comes before the one that spoils what it reads. `~n` reads for copy n early, to break a ring."""
+    """Copies so that each comes before the one that spoils what it reads. `~n` reads for copy n early, to
+    break a ring.
+    """
     spoilers: dict[int, list[int]] = {}
     for reader, spoiler in spoils.items():
         spoilers.setdefault(spoiler, []).append(reader)

@@ -1,4 +1,6 @@
-"""Chooses the order in which every computation runs: little memory, effects as written, readers before overwriters."""
+"""Chooses the order in which every computation runs: little memory, effects as written, readers before
+overwriters.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,16 @@ from axla.analysis.dataflow import in_place_operands, leaf_count
 from axla.analysis.regions import TINY
 from axla.core.shape import Shape, TupleShape
 from axla.hlo import (
-    AddDependency, Bitcast, Call, Conditional, GetTupleElement, OptBarrier, Parameter, Reshape, Tuple, While,
+    AddDependency,
+    Bitcast,
+    Call,
+    Conditional,
+    GetTupleElement,
+    OptBarrier,
+    Parameter,
+    Reshape,
+    Tuple,
+    While,
 )  # fmt: skip
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.traverse import computations_callees_first, post_order
@@ -28,7 +39,9 @@ def schedule(module: Module) -> None:
 
 
 def running_computations(module: Module) -> list[Computation]:
-    """The entry and what control ops call, callees first; not what kernels, reducers and comparators are made of."""
+    """The entry and what control ops call, callees first; not what kernels, reducers and comparators are made
+    of.
+    """
     running = {module.entry}
     for computation in reversed(computations_callees_first(module)):
         if computation in running:
@@ -51,7 +64,9 @@ class _Graph:
     position: dict[Instruction, int] = field(default_factory=dict)
     successors: dict[Instruction, list[Instruction]] = field(default_factory=dict)
     waiting: dict[Instruction, int] = field(default_factory=dict)
-    reads: dict[Instruction, tuple[Leaf, ...]] = field(default_factory=dict)  # arrays that an instruction reads
+    reads: dict[Instruction, tuple[Leaf, ...]] = field(
+        default_factory=dict
+    )  # arrays that an instruction reads
     readers: dict[Leaf, list[Instruction]] = field(default_factory=dict)
     made: dict[Instruction, int] = field(default_factory=dict)  # bytes of new arrays
     kept: set[Leaf] = field(default_factory=set)  # parameters, and what the root holds
@@ -99,7 +114,9 @@ def _leaves(inst: Instruction, leaves: dict[Instruction, tuple[Leaf, ...]]) -> t
         shape = inst.operands[0].shape
         assert isinstance(shape, TupleShape)
         of = leaves[inst.operands[0]]
-        first = op.index if len(of) == len(shape.elements) else sum(map(leaf_count, shape.elements[: op.index]))
+        first = (
+            op.index if len(of) == len(shape.elements) else sum(map(leaf_count, shape.elements[: op.index]))
+        )
         return of[first : first + leaf_count(inst.shape)]
     return tuple((inst, n) for n in range(leaf_count(inst.shape)))
 
@@ -117,7 +134,9 @@ def _chain_effects(computation: Computation, graph: _Graph, effectful: frozenset
     seen: set[Instruction] = set()
     in_text_order = True
     for inst in computation.instructions:
-        in_text_order = in_text_order and all(o in seen for o in (*inst.operands, *inst.extra.control_predecessors))
+        in_text_order = in_text_order and all(
+            o in seen for o in (*inst.operands, *inst.extra.control_predecessors)
+        )
         seen.add(inst)
     listed = computation.instructions if in_text_order else graph.position
     last: Instruction | None = None
@@ -130,7 +149,9 @@ def _chain_effects(computation: Computation, graph: _Graph, effectful: frozenset
 
 
 def _carried(computation: Computation, graph: _Graph, leaves: dict[Instruction, tuple[Leaf, ...]]) -> None:
-    """In a loop's body the new value of a carried array takes the place of the old one: it, too, comes after its readers."""
+    """In a loop's body the new value of a carried array takes the place of the old one: it, too, comes after
+    its readers.
+    """
     if len(computation.parameters) != 1:
         return
     old, new = leaves[computation.parameters[0]], leaves[computation.root]
@@ -165,7 +186,9 @@ def _list_schedule(graph: _Graph, weight: Callable[[Instruction, int], int]) -> 
         if blocked.get(inst, 0) > 0:
             heapq.heappush(held, (graph.position[inst], inst))
             return
-        freed = sum(_bytes(leaf) for leaf in graph.reads.get(inst, ()) if left[leaf] == 1 and leaf not in graph.kept)
+        freed = sum(
+            _bytes(leaf) for leaf in graph.reads.get(inst, ()) if left[leaf] == 1 and leaf not in graph.kept
+        )
         heapq.heappush(ready, (weight(inst, graph.made.get(inst, 0) - freed), graph.position[inst], inst))
 
     for inst, count in waiting.items():

@@ -1,4 +1,6 @@
-"""Rules of algsimp for arithmetic. Floats are not numbers here: each rule says why NaN and signed zeros come out the same."""
+"""Rules of algsimp for arithmetic. Floats are not numbers here: each rule says why NaN and signed zeros come
+out the same.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +8,49 @@ from math import frexp
 
 import numpy as np
 
+from axla.hlo import (
+    Abs,
+    Add,
+    And,
+    Broadcast,
+    Ceil,
+    Clamp,
+    Complex,
+    Divide,
+    Floor,
+    Imag,
+    Maximum,
+    Minimum,
+    Multiply,
+    Negate,
+    Not,
+    Or,
+    Power,
+    Real,
+    Remainder,
+    RoundNearestAfz,
+    RoundNearestEven,
+    ShiftLeft,
+    ShiftRightArithmetic,
+    ShiftRightLogical,
+    Subtract,
+    Xor,
+)  # fmt: skip
 from axla.ir.graph import Instruction
 from axla.ir.op import OPS
-from axla.hlo import (
-    Abs, Add, And, Broadcast, Ceil, Clamp, Complex, Divide, Floor, Imag, Maximum, Minimum, Multiply, Negate, Not, Or,
-    Power, Real, Remainder, RoundNearestAfz, RoundNearestEven, ShiftLeft, ShiftRightArithmetic, ShiftRightLogical,
-    Subtract, Xor,
-)  # fmt: skip
 from axla.passes.rewrite import fast_math, rule
 from axla.passes.simplify.match import (
-    array, dtype_of, full, is_all, is_all_ones, is_constant, is_exact, is_float, limits, same_shape, uniform,
+    array,
+    dtype_of,
+    full,
+    is_all,
+    is_all_ones,
+    is_constant,
+    is_exact,
+    is_float,
+    limits,
+    same_shape,
+    uniform,
 )  # fmt: skip
 
 COMMUTATIVE = tuple(cls for cls in OPS.values() if cls.commutative and len(cls.operand_names) == 2)
@@ -321,7 +356,9 @@ def complex_of_parts(root: Instruction) -> Instruction | None:
     return a.operands[0] if same_shape(a.operands[0], root) else None
 
 
-ELEMENTWISE = tuple(cls for cls in OPS.values() if cls.elementwise and not cls.holds_shape and not cls.side_effect)
+ELEMENTWISE = tuple(
+    cls for cls in OPS.values() if cls.elementwise and not cls.holds_shape and not cls.side_effect
+)
 
 
 @rule(*ELEMENTWISE)

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from axla.core.shape import Shape
+from axla.hlo import Broadcast, Call, Conditional, Convert, Map, OptBarrier, While
 from axla.ir.graph import Computation, Instruction
 from axla.ir.structure import Constant, GetTupleElement, Parameter, Tuple
 from axla.ir.traverse import post_order
-from axla.hlo import Broadcast, Call, Conditional, Convert, Map, OptBarrier, While
 from axla.passes.rewrite import rule
 from axla.passes.simplify.match import array, dtype_of, is_all, uniform
 
@@ -97,7 +97,9 @@ def over_arrays(body: Computation, operands: Sequence[Instruction], result: Shap
     target = operands[0].computation
     for parameter, operand in zip(body.parameters, operands, strict=True):
         same = dtype_of(parameter) is dtype_of(operand)
-        values[parameter] = operand if same else Convert(result.with_dtype(dtype_of(parameter)).logical)(operand)
+        values[parameter] = (
+            operand if same else Convert(result.with_dtype(dtype_of(parameter)).logical)(operand)
+        )
     for inst in post_order(body):
         if inst in values:
             continue
@@ -116,4 +118,3 @@ def over_arrays(body: Computation, operands: Sequence[Instruction], result: Shap
 def barrier(root: Instruction) -> Instruction | None:
     """opt-barrier(x) => x, when nothing is left to be kept apart"""
     return root.operands[0]
-

@@ -7,8 +7,8 @@ from dataclasses import replace
 from math import prod
 
 from axla.core.shape import Shape
-from axla.ir.graph import Instruction
 from axla.hlo import Broadcast, Dot, Multiply, Reshape, Transpose
+from axla.ir.graph import Instruction
 from axla.passes.rewrite import rule
 from axla.passes.simplify.algebra_movement import reshaped
 from axla.passes.simplify.algebra_reduce import renumbered, without
@@ -97,7 +97,9 @@ def dot_outer_product(root: Instruction) -> Instruction | None:
     return Multiply()(a, b)
 
 
-def flattened(x: Instruction, batch: Sequence[int], free: Sequence[int], contracting: Sequence[int]) -> Instruction:
+def flattened(
+    x: Instruction, batch: Sequence[int], free: Sequence[int], contracting: Sequence[int]
+) -> Instruction:
     """`x` with its batch dimensions first, then the free ones; the contracting ones, of size 1, are gone."""
     order = (*batch, *free, *contracting)
     moved = x if order == tuple(range(len(order))) else Transpose(order)(x)
@@ -112,7 +114,9 @@ def dot_drops_unit_dims(root: Instruction) -> Instruction | None:
         return None
     lhs, rhs, op = found
     pairs = zip(
-        (*op.lhs_batch_dims, *op.lhs_contracting_dims), (*op.rhs_batch_dims, *op.rhs_contracting_dims), strict=True
+        (*op.lhs_batch_dims, *op.lhs_contracting_dims),
+        (*op.rhs_batch_dims, *op.rhs_contracting_dims),
+        strict=True,
     )
     units = [(a, b) for a, b in pairs if array(lhs).dims[a] == 1]
     left, right = [a for a, _ in units], [b for _, b in units]

@@ -5,14 +5,29 @@ from __future__ import annotations
 from dataclasses import replace
 
 from axla.core.dtypes import BF16, F16, F32, F64, DType
+from axla.hlo import (
+    And,
+    BitcastConvert,
+    Broadcast,
+    Compare,
+    Convert,
+    Not,
+    Or,
+    ReducePrecision,
+    Select,
+)  # fmt: skip
 from axla.ir.attributes import Direction
 from axla.ir.graph import Instruction
-from axla.hlo import (
-    And, BitcastConvert, Broadcast, Compare, Convert, Not, Or, ReducePrecision, Select,
-)  # fmt: skip
 from axla.passes.rewrite import rule
 from axla.passes.simplify.match import (
-    array, dtype_of, full, is_all, is_all_ones, is_constant, is_exact, same_shape,
+    array,
+    dtype_of,
+    full,
+    is_all,
+    is_all_ones,
+    is_constant,
+    is_exact,
+    same_shape,
 )  # fmt: skip
 
 MIRRORED = {
@@ -153,13 +168,17 @@ WIDER_FLOATS = {F16: (F32, F64), BF16: (F32, F64), F32: (F64,)}
 
 
 def is_lossless(source: DType, target: DType) -> bool:
-    """Whether every value of `source` is a value of `target`, so that converting further starts from the same number."""
+    """Whether every value of `source` is a value of `target`, so that converting further starts from the same
+    number.
+    """
     if source.is_pred:
         return target.is_integer or target in (F16, BF16, F32, F64)
     if source.is_float:
         return target in WIDER_FLOATS.get(source, ())
     if source.is_integer and target.is_integer:
-        fits = source.bits <= target.bits if source.is_signed is target.is_signed else source.bits < target.bits
+        fits = (
+            source.bits <= target.bits if source.is_signed is target.is_signed else source.bits < target.bits
+        )
         return fits and (target.is_signed or source.is_unsigned)
     return False
 

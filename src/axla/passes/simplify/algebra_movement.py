@@ -8,10 +8,10 @@ import numpy as np
 
 from axla.core.literal import Literal
 from axla.core.shape import Shape
+from axla.hlo import Bitcast, Broadcast, Copy, Iota, Reshape, Reverse, Transpose
 from axla.ir.graph import Instruction
 from axla.ir.op import Op
 from axla.ir.structure import Constant, Parameter
-from axla.hlo import Bitcast, Broadcast, Copy, Iota, Reshape, Reverse, Transpose
 from axla.passes.rewrite import rule
 from axla.passes.simplify.match import array, constant, full, same_shape, uniform, values_of
 
@@ -189,7 +189,9 @@ def transpose_moves_unit_dims(root: Instruction) -> Instruction | None:
     op = root.op
     assert isinstance(op, Transpose)
     moved = [d for d in op.dimensions if array(x).dims[d] != 1]
-    return reshaped(x, array(root).dims) if moved == sorted(moved) and len(moved) < len(op.dimensions) else None
+    return (
+        reshaped(x, array(root).dims) if moved == sorted(moved) and len(moved) < len(op.dimensions) else None
+    )
 
 
 @rule(Transpose)

@@ -1,12 +1,14 @@
-"""Rules of algsimp for reduce. The order of combination is free, and an initial value that is the identity is no element."""
+"""Rules of algsimp for reduce. The order of combination is free, and an initial value that is the identity is
+no element.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from axla.hlo import Add, And, Broadcast, Map, Maximum, Minimum, Multiply, Or, Reduce, Transpose, Xor
 from axla.ir.graph import Instruction
 from axla.ir.op import Op
-from axla.hlo import Add, And, Broadcast, Map, Maximum, Minimum, Multiply, Or, Reduce, Transpose, Xor
 from axla.passes.rewrite import rule
 from axla.passes.simplify.algebra_movement import reshaped
 from axla.passes.simplify.match import array, combiner, dtype_of, is_all, is_all_ones, limits
@@ -93,7 +95,12 @@ def reduce_reduce(root: Instruction) -> Instruction | None:
         return None
     x, start, inner_op = inner
     by = combiner(inner_op.to_apply)
-    if by is None or by is not combiner(outer[2].to_apply) or not by.associative or not is_identity(outer[1], by):
+    if (
+        by is None
+        or by is not combiner(outer[2].to_apply)
+        or not by.associative
+        or not is_identity(outer[1], by)
+    ):
         return None
     kept = [d for d in range(array(x).rank) if d not in inner_op.dimensions]
     dimensions = sorted((*inner_op.dimensions, *(kept[d] for d in outer[2].dimensions)))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from axla.hlo import Broadcast, Concatenate, DynamicSlice, DynamicUpdateSlice, Pad, Reshape, Slice
 from axla.ir.attributes import PaddingConfig, SliceDims
 from axla.ir.graph import Instruction
-from axla.hlo import Broadcast, Concatenate, DynamicSlice, DynamicUpdateSlice, Pad, Reshape, Slice
 from axla.passes.rewrite import rule
 from axla.passes.simplify.algebra_movement import kept_dims, reshaped
 from axla.passes.simplify.match import array, same_shape, values_of
@@ -52,7 +52,9 @@ def slice_of_broadcast(root: Instruction) -> Instruction | None:
         return tuple(values[d] for d in op.dimensions)
 
     if any(array(root).dims[d] != op.shape.dims[d] for d in op.dimensions):
-        x = Slice(SliceDims(of_operand(ranges.starts), of_operand(ranges.limits), of_operand(ranges.strides)))(x)
+        x = Slice(
+            SliceDims(of_operand(ranges.starts), of_operand(ranges.limits), of_operand(ranges.strides))
+        )(x)
     return Broadcast(array(root), op.dimensions)(x)
 
 
@@ -199,7 +201,9 @@ def concatenate_adjacent_slices(root: Instruction) -> Instruction | None:
 
 
 def adjacent(before: SliceDims, after: SliceDims, at: int) -> bool:
-    """Whether the second range begins where the first ends along a dimension, and is the same along all others."""
+    """Whether the second range begins where the first ends along a dimension, and is the same along all
+    others.
+    """
 
     def others(ranges: SliceDims) -> tuple:
         lists = (ranges.starts, ranges.limits, ranges.strides)

@@ -7,7 +7,13 @@ from axla.passes.rewrite import RULES, rewrite
 
 # Importing a file of rules fills RULES.
 from axla.passes.simplify import (  # noqa: F401
-    algebra_arithmetic, algebra_calls, algebra_dot, algebra_logic, algebra_movement, algebra_reduce, algebra_slices,
+    algebra_arithmetic,
+    algebra_calls,
+    algebra_dot,
+    algebra_logic,
+    algebra_movement,
+    algebra_reduce,
+    algebra_slices,
 )  # fmt: skip
 
 

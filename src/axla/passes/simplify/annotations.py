@@ -1,4 +1,6 @@
-"""Custom calls that only mark a place for passes of other backends (sharding, host offload): they give their operand."""
+"""Custom calls that only mark a place for passes of other backends (sharding, host offload): they give their
+operand.
+"""
 
 from __future__ import annotations
 

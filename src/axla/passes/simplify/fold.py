@@ -9,19 +9,21 @@ import numpy as np
 from axla.core.errors import AxlaError
 from axla.core.literal import Literal
 from axla.core.shape import Shape
+from axla.hlo import Broadcast, Call, Conditional, CustomCall, Dot, Fusion, Iota, OptBarrier, Reduce, While
+from axla.hlo.casting import convert
 from axla.interpreter.evaluate import Interpreter
 from axla.interpreter.regions import REGIONS
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.op import Op
 from axla.ir.structure import Constant, GetTupleElement, Parameter, Tuple
 from axla.ir.traverse import post_order
-from axla.hlo import Broadcast, Call, Conditional, CustomCall, Dot, Fusion, Iota, OptBarrier, Reduce, While
-from axla.hlo.casting import convert
 from axla.passes import rewrite
 from axla.passes.simplify.match import constant, values_of
 
 SMALL = 4096
-"""Bytes a result may always have. Larger ones are folded only if they are no larger than the constants they come from."""
+"""Bytes a result may always have. Larger ones are folded only if they are no larger than the constants they
+come from.
+"""
 
 LARGEST = 1 << 22
 """Bytes of the largest constant that is made."""
@@ -79,7 +81,10 @@ class _Folder:
                     result = region(self.interpreter, inst, *operands)
                 else:
                     result = inst.op.evaluate(*operands)  # type: ignore[attr-defined]
-                return Literal(shape.logical, np.ascontiguousarray(convert(np.asarray(result), shape.dtype)).reshape(shape.dims))
+                return Literal(
+                    shape.logical,
+                    np.ascontiguousarray(convert(np.asarray(result), shape.dtype)).reshape(shape.dims),
+                )
         except (AxlaError, MemoryError):
             return None  # the same error, if it is one, comes when the program runs
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from axla.core.errors import CompileError
 from axla.core.shape import AnyShape
+from axla.hlo import Call, Conditional, Copy, Fusion, While
 from axla.ir.clone import clone_computation, inline
 from axla.ir.graph import NO_EXTRA, Computation, Instruction, Module
 from axla.ir.op import Op
 from axla.ir.traverse import computations_callees_first
-from axla.hlo import Call, Conditional, Copy, Fusion, While
 from axla.passes.rewrite import current_session
 from axla.passes.simplify.dce import remove_dead_computations
 
@@ -91,7 +91,8 @@ def in_layout(inst: Instruction, shape: AnyShape) -> Instruction:
 
 def flatten_call_graph(module: Module) -> None:
     """Gives every while, conditional and call computations of its own, so that their buffers can be its own."""
-    # Computations applied to scalars inside a kernel (reduce, map, sort, scatter, fusion) own no buffers and stay shared.
+    # Computations applied to scalars inside a kernel (reduce, map, sort, scatter, fusion) own no buffers and
+    # stay shared.
     claimed: set[Computation] = {module.entry}
     stack = [module.entry]
     left = CLONES

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from axla.core.shape import TupleShape
+from axla.hlo import Broadcast, Conditional, While
 from axla.ir.clone import copy_instructions
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.structure import Constant, GetTupleElement, Parameter, Tuple
 from axla.ir.traverse import computations_callees_first
-from axla.hlo import Broadcast, Conditional, While
 from axla.passes import rewrite
 from axla.passes.simplify.dce import effectful_computations, has_effect, remove_dead_computations
 
@@ -62,7 +62,9 @@ class _Loop:
             number for number, value in enumerate(root.operands)
             if type(value.op) is GetTupleElement and value.operands[0] is parameter and value.op.index == number
         ]  # fmt: skip
-        return cls(inst, op.condition, op.body, start.operands, root.operands, len(root.operands), tuple(same))
+        return cls(
+            inst, op.condition, op.body, start.operands, root.operands, len(root.operands), tuple(same)
+        )
 
 
 def _elements(of: Instruction) -> list[tuple[int, Instruction]]:

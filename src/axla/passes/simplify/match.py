@@ -9,10 +9,10 @@ import numpy as np
 from axla.core.dtypes import DType
 from axla.core.literal import ElidedLiteral, Literal
 from axla.core.shape import Shape
+from axla.hlo import Broadcast
 from axla.ir.graph import Computation, Instruction
 from axla.ir.op import Op
 from axla.ir.structure import Constant, Parameter
-from axla.hlo import Broadcast
 
 
 def same_shape(x: Instruction, root: Instruction) -> bool:
@@ -35,7 +35,9 @@ def values_of(inst: Instruction) -> np.ndarray | None:
 
 
 def uniform(inst: Instruction) -> np.ndarray | None:
-    """The one value (an array of rank 0) of all elements of a constant or of a broadcast constant; None otherwise."""
+    """The one value (an array of rank 0) of all elements of a constant or of a broadcast constant; None
+    otherwise.
+    """
     op = inst.op
     if type(op) is Broadcast:
         inst = inst.operands[0]
@@ -117,7 +119,9 @@ def full(root: Instruction, value: object) -> Instruction:
 
 
 def combiner(body: Computation) -> type[Op] | None:
-    """The class of op when a computation of two parameters is that op of the two, in either order if it commutes."""
+    """The class of op when a computation of two parameters is that op of the two, in either order if it
+    commutes.
+    """
     root = body.root
     if len(body.parameters) != 2 or len(root.operands) != 2 or not root.op.elementwise:
         return None
