@@ -25,9 +25,10 @@ from axla.passes.fuse.rules import (
 
 Readers = dict[Cluster, list[Instruction]]  # kernel -> its members that read a value
 
-ATTEMPTS = 4  # kernels that are asked to take a further root
-REACH = 300  # kernels and instructions looked at before a possible cycle counts as one
-BUCKET = 64
+ATTEMPTS = 3  # kernels that are asked to take a further root
+REACH = 64  # kernels looked at; a longer search would make the pass quadratic, and rarely ends well
+SEARCH = 10  # the same for all searches of a computation together, per instruction
+SPAN = 2000  # positions between the results of one kernel: further apart they would only keep memory in use
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,8 @@ class _Planner:
         self.member_of: dict[Instruction, list[Cluster]] = {}
         self.decisions: list[Decision] = []
         self.row_fed = _row_fed(self.order)
-        self.crossing = [0] * (len(self.order) // BUCKET + 2)  # by place in the order: kernels with several roots there
+        self.crossing = [0] * (len(self.order) + 1)  # by position: kernels with several roots and members before and after
+        self.budget = SEARCH * len(self.order) + 1000
 
     def live_clusters(self) -> list[Cluster]:
         return [c for c in dict.fromkeys(self.clusters) if not c.gone]
@@ -162,7 +164,12 @@ class _Planner:
             if operand not in cluster.members:
                 cluster.operands[operand] = None
         self.member_of.setdefault(inst, []).append(cluster)
-        position = self.position[inst]
+        self.extend(cluster, self.position[inst])
+
+    def extend(self, cluster: Cluster, position: int) -> None:
+        if len(cluster.roots) > 1:
+            self.crosses(position, cluster.first)
+            self.crosses(cluster.last, position)
         cluster.first, cluster.last = min(cluster.first, position), max(cluster.last, position)
 
     def start(self, inst: Instruction) -> None:
@@ -196,7 +203,7 @@ class _Planner:
             if reason is None:
                 self.join(inst, cluster, found)
                 cluster.roots[inst] = None
-                self.crosses(cluster)
+                self.crosses(cluster.first, cluster.last)
                 return True
         return False
 
@@ -213,26 +220,37 @@ class _Planner:
             return "not read element by element"
         if any(not isinstance(r.shape, Shape) for r in cluster.roots):
             return "the kernel's result is a tuple"
+        if cluster.last - self.position[inst] > SPAN:
+            return "too far from the other results"
         form = hero_form(inst) if cluster.form == LOOP else cluster.form
         return None if _fits_root(inst, form or LOOP, cluster) else "results of other sizes"
 
-    def crosses(self, cluster: Cluster) -> None:
-        for bucket in range(cluster.first // BUCKET, cluster.last // BUCKET + 1):
-            self.crossing[bucket] += 1
+    def crosses(self, first: int, last: int) -> None:
+        """Notes that a kernel with several results has members on both sides of these places in the order."""
+        for position in range(first, last):
+            self.crossing[position] += 1
 
     def why_cyclic(self, inst: Instruction, cluster: Cluster) -> str | None:
         """Whether another user of `inst` leads back to the kernel, which then could not run before or after it."""
         start = [unit for user in inst.users for unit in self.units(user) if unit is not cluster]
         return self.why_reaches(start, cluster)
 
-    def units(self, inst: Instruction) -> list[Cluster | Instruction]:
-        return list(self.of(inst)) or [inst]
+    def units(self, inst: Instruction) -> list[Cluster] | tuple[Instruction]:
+        return self.member_of.get(inst) or (inst,)
 
     def why_reaches(self, start: Iterable[Cluster | Instruction], goal: Cluster) -> str | None:
+        """Whether the goal needs what one of `start` gives. The search is bounded; giving up counts as yes."""
+        # Uses come after definitions, so a path leads back in the order only through a kernel with several results that
+        # has members on both sides. Behind `beyond` no kernel reaches back to the goal.
+        beyond = goal.last
+        while self.crossing[beyond] and beyond < goal.last + SPAN:
+            beyond += 1
+        if self.crossing[beyond]:
+            beyond = len(self.order)
         seen: set[Cluster | Instruction] = set()
         stack = list(start)
-        last = goal.last
-        prune = not self.crossing[last // BUCKET] or len(goal.roots) > 1 and self.crossing[last // BUCKET] == 1
+        position, member_of = self.position, self.member_of
+        left = min(REACH, self.budget)
         while stack:
             unit = stack.pop()
             if unit is goal:
@@ -240,16 +258,21 @@ class _Planner:
             if unit in seen:
                 continue
             seen.add(unit)
-            if len(seen) > REACH:
-                return "too many kernels in between"
-            first = unit.first if isinstance(unit, Cluster) else self.position[unit]
-            if prune and first > last:
-                continue  # what comes later leads back only through a kernel with results on both sides
-            roots = unit.roots if isinstance(unit, Cluster) else (unit,)
-            for root in roots:
+            left -= 1
+            if left < 0:
+                break
+            cluster = isinstance(unit, Cluster)
+            if (unit.first if cluster else position[unit]) > beyond:
+                continue
+            for root in unit.roots if cluster else (unit,):
                 for user in root.users:
-                    stack.extend(self.units(user))
-        return None
+                    units = member_of.get(user)
+                    if units:
+                        stack.extend(units)
+                    else:
+                        stack.append(user)
+        self.budget -= len(seen)
+        return "too many kernels in between" if left < 0 else None
 
     # -- kernels that read the same --
 
@@ -308,6 +331,8 @@ class _Planner:
             return f"more than {MAX_OPERANDS} operands"
         if len(one.roots) + len(other.roots) > MAX_ROOTS:
             return f"more than {MAX_ROOTS} results"
+        if max(one.last, other.last) - min(one.first, other.first) > SPAN:
+            return "too far apart"
         for here, there in ((one, other), (other, one)):
             start = [unit for root in here.roots for user in root.users for unit in self.units(user)]
             reason = self.why_reaches(start, there)
@@ -334,7 +359,7 @@ class _Planner:
         kept.first, kept.last = min(kept.first, other.first), max(kept.last, other.last)
         other.gone = True
         self.clusters[other.number] = kept
-        self.crosses(kept)
+        self.crosses(kept.first, kept.last)
 
     # -- what is better read than computed --
 
