@@ -1,4 +1,6 @@
-"""Where the conformance corpora are: unpacked once from ../shared/conformance into the temporary directory."""
+"""Where the conformance corpora are: unpacked once from ../shared/conformance into the temporary
+directory.
+"""
 
 from __future__ import annotations
 

@@ -17,7 +17,8 @@ WRONG = [
     ("HloModule m\nENTRY e { a = f32[] add(b) }", 2, 25, "no instruction 'b'"),
     ("ENTRY e { a = f32[] parameter(0)\n b = f32[] add(a) }", 2, 12, "add takes 2 operands, found 1"),
     ("ENTRY e { a = f32[] parameter(0)\n a = f32[] negate(a) }", 2, 2, "an instruction 'a' already"),
-    ("ENTRY e { a = f32[] parameter(0)\n b = f32[] negate(f32[2] a) }", 2, 19, "has the shape f32[2], but is f32[]"),
+    ("ENTRY e { a = f32[] parameter(0)\n b = f32[] negate(f32[2] a) }", 2, 19,
+    "has the shape f32[2], but is f32[]"),
     ("ENTRY e { a = f32[2] iota() }", 1, 22, "needs the attribute iota_dimension"),
     ("ENTRY e { a = f32[2] iota(), iota_dimension=0, iota_dimension=0 }", 1, 48, "two attributes"),
     ("ENTRY e { a = f32[2] iota(), iota_dimension={0} }", 1, 45, "expected an integer"),
@@ -32,8 +33,10 @@ WRONG = [
     ("ENTRY e { }", 1, 11, "no instructions"),
     ("ENTRY e { a = f32[] parameter(0) }\nENTRY f { a = f32[] parameter(0) }", 2, 1, "only one ENTRY"),
     ("e { a = f32[] parameter(0) }\ne { a = f32[] parameter(0) }", 2, 1, "a computation 'e' already"),
-    ("ENTRY e (x: f32[3]) -> f32[3] { a = f32[2] parameter(0) }", 1, 7, "gives f32[3], but its root is f32[2]"),
-    ("ENTRY e { a = f32[] parameter(0)\n b = f32[] call(a), to_apply=f }\nf { a = f32[] parameter(0) }", 2, 30,
+    ("ENTRY e (x: f32[3]) -> f32[3] { a = f32[2] parameter(0) }", 1, 7,
+    "gives f32[3], but its root is f32[2]"),
+    ("ENTRY e { a = f32[] parameter(0)\n b = f32[] call(a), to_apply=f }\nf { a = f32[] parameter(0) }", 2,
+    30,
      "no computation 'f' before"),
     ("ENTRY e { a = f32[] parameter(0) } trailing", 1, 44, "expected '{'"),
     ("HloModule m, foo=3\nENTRY e { a = f32[] parameter(0) }", 1, 14, "a module has no attribute 'foo'"),
@@ -46,9 +49,12 @@ WRONG = [
     ("ENTRY e { a = f32[] parameter(0), metadata={op_name=1} }", 1, 53, "must be a string"),
     ("ENTRY e { a = f32[] parameter(0), sharding={foo} }", 1, 44, "sharding {foo}"),
     ("ENTRY e { a = f32[] parameter(0), backend_config=\"open }", 1, 50, "not closed"),
-    ("ENTRY e { p = pred[2] parameter(0)\n c = pred[2] compare(p, p), direction=lt }", 2, 39, "EQ, NE, GE, GT, LE, LT"),
-    ("ENTRY e { p = (f32[2], s32[]) parameter(0)\n r = f32[2] negate(f32[2] %p#2) }", 2, 28, "has 2 elements"),
-    ("ENTRY e { p = f32[2] parameter(0)\n r = s32[] conditional(p, p, p), true_computation=p }", 2, 51, "computation"),
+    ("ENTRY e { p = pred[2] parameter(0)\n c = pred[2] compare(p, p), direction=lt }", 2, 39,
+    "EQ, NE, GE, GT, LE, LT"),
+    ("ENTRY e { p = (f32[2], s32[]) parameter(0)\n r = f32[2] negate(f32[2] %p#2) }", 2, 28,
+    "has 2 elements"),
+    ("ENTRY e { p = f32[2] parameter(0)\n r = s32[] conditional(p, p, p), true_computation=p }", 2, 51,
+    "computation"),
 ]  # fmt: skip
 
 
@@ -69,7 +75,8 @@ MANY = 5_000
 DEEP = {
     "instructions": repeated("ROOT a = f32[] ", "negate(", MANY, "f32[] parameter(0)" + ")" * MANY),
     "shapes": repeated("ROOT a = ", "(", MANY, "f32[]" + ")" * MANY + " parameter(0)"),
-    "computations": repeated("ENTRY e { ROOT a = f32[] call(), to_apply=", "{ ROOT a = f32[] call(), to_apply=", MANY),
+    "computations": repeated("ENTRY e { ROOT a = f32[] call(), to_apply=", "{ ROOT a = f32[] call(), "
+                                                                           "to_apply=", MANY),
     "braces": repeated("ENTRY e { ROOT a = f32[2] constant({", "{", MANY),
     "brackets": repeated("ENTRY e { ROOT a = f32[2] parameter(0), statistics=", "{[(", MANY),
     "tuples of tuples": "ENTRY e { p0 = f32[] parameter(0)\n"
@@ -79,7 +86,8 @@ DEEP = {
     "comments": repeated("ENTRY e { a = f32[] ", "/* ", MANY),
     "quotes": repeated('ENTRY e { a = f32[] parameter(0), metadata={op_name="', '\\"', MANY),
     "blanks": repeated("ENTRY e { a = f32[2] ", " \n", 100_000, "x"),
-    "devices": "ENTRY e { ROOT a = f32[2] parameter(0), sharding={devices=[4,3,9]<=[4,9223372036854775807]T(5)} }",
+    "devices": "ENTRY e { ROOT a = f32[2] parameter(0), "
+               "sharding={devices=[4,3,9]<=[4,9223372036854775807]T(5)} }",
 }  # fmt: skip
 
 

@@ -73,7 +73,8 @@ def test_lone_instructions():
 
 def test_inline_instructions_and_computations():
     lines = entry(
-        "ROOT r = f32[2] call(f32[2] negate(f32[2] parameter(0))), to_apply={ x = f32[2] parameter(0) ROOT y = abs(x) }"
+        "ROOT r = f32[2] call(f32[2] negate(f32[2] parameter(0))), to_apply={ x = f32[2] parameter(0) ROOT "
+        "y = abs(x) }"
     )
     assert lines[1:] == ["%negate.anon = f32[2]{0} negate(%parameter.anon)",
                          "ROOT %r = f32[2]{0} call(%negate.anon), to_apply=%_"]  # fmt: skip
@@ -113,16 +114,20 @@ INSTRUCTIONS = [
     "%c = f32[5]{0} pad(%x, %s), padding=1_2",
     "%c = f32[6]{0} pad(%x, %s), padding=1_2_1",
     "%c = f32[4]{0} concatenate(%x, %y), dimensions={0}",
-    "%c = f32[2]{0} add(%x, %y), metadata={op_type=\"add\" op_name=\"a\\\"b\" source_file=\"f.py\" source_line=3}",
-    "%c = f32[2]{0} add(%x, %y), metadata={op_name=\"n\" source_end_line=4 profile_type={1} scheduling_name=\"s\"}",
+    "%c = f32[2]{0} add(%x, %y), metadata={op_type=\"add\" op_name=\"a\\\"b\" source_file=\"f.py\" "
+    "source_line=3}",
+    "%c = f32[2]{0} add(%x, %y), metadata={op_name=\"n\" source_end_line=4 profile_type={1} "
+    "scheduling_name=\"s\"}",
     "%c = f32[2]{0} add(%x, %y), sharding={devices=[2]<=[2]}",
     "%c = f32[2]{0} add(%x, %y), frontend_attributes={a=\"1\",b={\"x\": [1, 2]}}",
     "%c = f32[2]{0} add(%x, %y), control-predecessors={%x, %s}",
     "%c = f32[2]{0} add(%x, %y), backend_config={\"k\":{\"v\":\"}\"}}",
     "%c = f32[2]{0} add(%x, %y), backend_config=\"plain \\303\\251\"",
     "%c = f32[2]{0} add(%x, %y), statistics={visualizing_index=1,stat-1=33}, origin={{\"a\"}}",
-    "%c = f32[] dot(%x, %y), lhs_contracting_dims={0}, rhs_contracting_dims={0}, operand_precision={high,default}",
-    "%c = f32[2]{0} custom-call(%x, %s), custom_call_target=\"t\", operand_layout_constraints={f32[2]{0}, f32[]}, "
+    "%c = f32[] dot(%x, %y), lhs_contracting_dims={0}, rhs_contracting_dims={0}, "
+    "operand_precision={high,default}",
+    "%c = f32[2]{0} custom-call(%x, %s), custom_call_target=\"t\", operand_layout_constraints={f32[2]{0}, "
+    "f32[]}, "
     "output_to_operand_aliasing={{}: (0, {})}, api_version=API_VERSION_TYPED_FFI",
 ]  # fmt: skip
 
@@ -145,8 +150,10 @@ def test_one_form_of_what_can_be_written_in_two_ways():
 
 
 HEADER = (
-    "HloModule m, is_scheduled=true, input_output_alias={ {0}: (0, {}, may-alias), {1}: (1, {}, must-alias) }, "
-    "buffer_donor={ (2, {}) }, entry_computation_layout={(f32[2]{0}, f32[2]{0}, s32[])->(f32[2]{0}, f32[2]{0})}, "
+    "HloModule m, is_scheduled=true, input_output_alias={ {0}: (0, {}, may-alias), {1}: (1, {}, must-alias) "
+    "}, "
+    "buffer_donor={ (2, {}) }, entry_computation_layout={(f32[2]{0}, f32[2]{0}, s32[])->(f32[2]{0}, "
+    "f32[2]{0})}, "
     "allow_spmd_sharding_propagation_to_output={true,false}, replica_count=2, num_partitions=4, "
     'frontend_attributes={a="b"}'
 )  # fmt: skip

@@ -113,7 +113,8 @@ def assign_buffers(module: Module) -> Buffers:
     if places.failed:
         edge = places.failed[0]
         raise InternalError(
-            f"buffers: a copy is missing at {edge.at!r}, leaf {edge.leaf} ({edge.place.name}); copy-insertion first"
+            f"buffers: a copy is missing at {edge.at!r}, leaf {edge.leaf} ({edge.place.name}); "
+            "copy-insertion first"
         )
     slices: dict[PlaceOf, BufferSlice] = {}
     parameters = tuple(None if v is None else _parameter(n, v, places) for n, v in enumerate(flow.parameters))

@@ -40,7 +40,8 @@ from axla.hlo import (
 from axla.ir.graph import Computation, Instruction
 from axla.ir.traverse import post_order
 
-INNER_ROW = 8  # a row this short is one strided load per lane of neighbouring rows; longer rows fill vectors of their own
+# a row this short is one strided load per lane of neighbouring rows; longer rows fill vectors of their own
+INNER_ROW = 8
 INNER_COLUMN = 32  # a column this short is unrolled in registers
 HERO_PIECE = 64  # pieces of a concatenation below this are cheaper to select from than to loop over
 HERO_TRANSPOSE = 256  # elements; below, blocks do not pay
@@ -144,7 +145,8 @@ def hero_operand_keys(keys: AccessKeys, hero: Instruction, mine: Iterable[int]) 
         whole, update, *starts = hero.operands
         return [
             keys.special(("whole", hero.id, 0), elements(whole.shape)),
-            keys.special(("update", hero.id), elements(update.shape)), *(keys.lin(elements(s.shape)) for s in starts),
+            keys.special(("update", hero.id), elements(update.shape)),
+            *(keys.lin(elements(s.shape)) for s in starts),
         ]  # fmt: skip
     if isinstance(op, Scatter):
         count = len(hero.operands) // 2
@@ -285,7 +287,8 @@ def _row(body: KernelBody, heroes: Sequence[Instruction], geometry: ReduceGeomet
     dims = heroes[0].operands[0].shape.dims  # type: ignore[union-attr]
     return RowKind(
         dims[: geometry.split], dims[geometry.split :], tuple(tuple(s) for s in stages),
-        tuple(n for n, s in enumerate(sizes) if s == full), tuple(n for n, s in enumerate(sizes) if s == rows),
+        tuple(n for n, s in enumerate(sizes) if s == full),
+        tuple(n for n, s in enumerate(sizes) if s == rows),
     )  # fmt: skip
 
 

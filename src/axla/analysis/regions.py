@@ -50,8 +50,10 @@ TINY_WORK = 256  # products of a tiny dot, elements of tiny reduce inputs: what 
 REGION_LIMIT = 4000  # a basic block of 8,000 operations takes LLVM 0.5 s, one of 32,000 takes 3.7 s
 
 _PLAIN = {
-    Parameter, Constant, Tuple, GetTupleElement, Iota, BitcastConvert, Bitcast, Broadcast, Reshape, Transpose, Reverse,
-    Slice, DynamicSlice, DynamicUpdateSlice, Pad, Concatenate, Select, Gather, Copy, OptBarrier, AfterAll, AddDependency,
+    Parameter, Constant, Tuple, GetTupleElement, Iota, BitcastConvert, Bitcast, Broadcast, Reshape, Transpose,
+    Reverse,
+    Slice, DynamicSlice, DynamicUpdateSlice, Pad, Concatenate, Select, Gather, Copy, OptBarrier, AfterAll,
+    AddDependency,
 }  # fmt: skip
 _FREE = {Parameter, Constant, Tuple, GetTupleElement, OptBarrier, AfterAll, AddDependency, Bitcast, Reshape}
 CONTROL: tuple[type[Op], ...] = (While, Conditional, Call)

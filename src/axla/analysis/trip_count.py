@@ -21,7 +21,8 @@ from axla.ir.attributes import Direction
 from axla.ir.graph import Instruction
 
 _MIRRORED = {
-    Direction.LT: Direction.GT, Direction.GT: Direction.LT, Direction.LE: Direction.GE, Direction.GE: Direction.LE,
+    Direction.LT: Direction.GT, Direction.GT: Direction.LT, Direction.LE: Direction.GE,
+    Direction.GE: Direction.LE,
     Direction.EQ: Direction.EQ, Direction.NE: Direction.NE,
 }  # fmt: skip
 

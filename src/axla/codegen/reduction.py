@@ -18,7 +18,8 @@ from axla.core.shape import Shape
 from axla.ir.graph import Computation, Instruction
 
 _ORDER_FREE = frozenset({
-    "parameter", "constant", "tuple", "get-tuple-element", "compare", "select", "and", "or", "maximum", "minimum", "add",
+    "parameter", "constant", "tuple", "get-tuple-element", "compare", "select", "and", "or", "maximum",
+    "minimum", "add",
     "multiply", "convert", "not", "is-finite", "xor",
 })  # fmt: skip
 _SUMS = frozenset({"add", "multiply"})

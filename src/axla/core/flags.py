@@ -97,7 +97,8 @@ class Flags:
     )  # fmt: skip
     fast_math: bool = flag(
         False, "xla_cpu_enable_fast_math", "axla_fast_math",
-        doc="Allow rewrites that are exact for real numbers only: NaN, infinities, signed zeros, rounding may differ.",
+        doc="Allow rewrites that are exact for real numbers only: NaN, infinities, signed zeros, rounding "
+            "may differ.",
     )  # fmt: skip
     optimization_level: int = flag(
         3, "xla_backend_optimization_level", "axla_optimization_level", check=_at_least(0, 3),
@@ -272,7 +273,8 @@ def markdown() -> str:
     lines = [
         "# Flags", "",
         "Made by `scripts/flags` from `axla/core/flags.py`; do not edit.", "",
-        "Set them in `XLA_FLAGS` or `AXLA_FLAGS` (`--name=value`, separated by spaces), or by the last column's variable.",
+        "Set them in `XLA_FLAGS` or `AXLA_FLAGS` (`--name=value`, separated by spaces), or by the last "
+        "column's variable.",
         "", "| flag | default | what it does | variable |", "| --- | --- | --- | --- |",
     ]  # fmt: skip
     for field in FIELDS.values():

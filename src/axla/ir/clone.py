@@ -1,4 +1,6 @@
-"""Copies of computations, copies of bodies into their callers, and what tells equal structure: fingerprints."""
+"""Copies of computations, copies of bodies into their callers, and what tells equal structure:
+fingerprints.
+"""
 
 from __future__ import annotations
 

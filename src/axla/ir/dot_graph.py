@@ -6,8 +6,10 @@ from axla.ir.graph import Computation, Instruction, Module
 
 _COLORS = {
     "parameter": "#f2c57c", "constant": "#d9d9d9", "tuple": "#ffffff", "get-tuple-element": "#ffffff",
-    "dot": "#9ecae1", "convolution": "#9ecae1", "fusion": "#a1d99b", "while": "#fdae6b", "conditional": "#fdae6b",
-    "call": "#fdae6b", "reduce": "#c6b4e3", "scatter": "#c6b4e3", "gather": "#c6b4e3", "custom-call": "#fc9272",
+    "dot": "#9ecae1", "convolution": "#9ecae1", "fusion": "#a1d99b", "while": "#fdae6b",
+    "conditional": "#fdae6b",
+    "call": "#fdae6b", "reduce": "#c6b4e3", "scatter": "#c6b4e3", "gather": "#c6b4e3",
+    "custom-call": "#fc9272",
 }  # fmt: skip
 
 

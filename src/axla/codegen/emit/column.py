@@ -169,7 +169,8 @@ def _accumulate(
 
 
 def _write(
-    k: KernelWriter, space: Space, span: tuple, reductions: Sequence[Reduction], partial: Sequence[Sequence[Array]],
+    k: KernelWriter, space: Space, span: tuple, reductions: Sequence[Reduction],
+    partial: Sequence[Sequence[Array]],
     outer: AnyIndex,
 ) -> None:  # fmt: skip
     """Writes the outputs that are not themselves partial results."""

@@ -36,7 +36,8 @@ def _spec(task: KernelTask) -> gemm.GemmSpec:
     result = kind.hero.shape
     assert isinstance(lhs, Shape) and isinstance(rhs, Shape) and isinstance(result, Shape)
     return gemm.GemmSpec(
-        dtype=lhs.dtype, accumulator=accumulation_type(result.dtype), result=result.dtype, batch=kind.batch, m=kind.m,
+        dtype=lhs.dtype, accumulator=accumulation_type(result.dtype), result=result.dtype, batch=kind.batch,
+        m=kind.m,
         n=kind.n, k=kind.k, lhs_transposed=kind.lhs_transposed, rhs_transposed=kind.rhs_transposed,
     )  # fmt: skip
 

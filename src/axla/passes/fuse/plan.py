@@ -69,7 +69,8 @@ class _Planner:
         self.member_of: dict[Instruction, list[Cluster]] = {}
         self.decisions: list[Decision] = []
         self.row_fed = _row_fed(self.order)
-        self.crossing = [0] * (len(self.order) + 1)  # by position: kernels with several roots and members before and after
+        # by position: kernels with several roots and members before and after
+        self.crossing = [0] * (len(self.order) + 1)
         self.budget = SEARCH * len(self.order) + 1000
 
     def live_clusters(self) -> list[Cluster]:
@@ -367,7 +368,11 @@ class _Planner:
         """Takes views of operands out of kernels: the kernel reads the view, which costs nothing outside."""
         for cluster in self.live_clusters():
             for inst in sorted(cluster.members, key=self.position.__getitem__):
-                if isinstance(inst.op, Reshape) and inst.operands[0] not in cluster.members and inst not in cluster.roots:
+                if (
+                    isinstance(inst.op, Reshape)
+                    and inst.operands[0] not in cluster.members
+                    and inst not in cluster.roots
+                ):
                     del cluster.members[inst]
                     cluster.operands[inst] = None
             used = {o for m in cluster.members for o in m.operands}

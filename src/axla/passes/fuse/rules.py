@@ -51,7 +51,8 @@ WHOLE_ROW = 8192  # elements; a longer single row is reduced by all threads, in 
 CHEAP_WORK = 4  # times that something cheap may be computed rather than stored
 COSTLY_WORK = 1.5  # the same for something costly: overlapping windows at most
 
-Form = tuple  # what a kernel is built around: ("row", rows, columns), ("column", o, r, i), ("turned", dims, permutation)...
+# what a kernel is built around: ("row", rows, columns), ("column", o, r, i), ("turned", dims, permutation)...
+Form = tuple
 LOOP: Form = ("loop",)
 
 MOVEMENT: tuple[type[Op], ...] = (

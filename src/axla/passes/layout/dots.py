@@ -145,7 +145,8 @@ def _canonical(dot: Instruction) -> Instruction:
     )
     batches = (0,) if lead else ()
     new = Dot(
-        Shape(dot.shape.dtype, (*lead, m, n)), lhs_batch_dims=batches, lhs_contracting_dims=(at if left_turned else at + 1,),
+        Shape(dot.shape.dtype, (*lead, m, n)), lhs_batch_dims=batches,
+        lhs_contracting_dims=(at if left_turned else at + 1,),
         rhs_batch_dims=batches, rhs_contracting_dims=(at + 1 if right_turned else at,),
         operand_precision=op.operand_precision, algorithm=op.algorithm,
     )  # fmt: skip

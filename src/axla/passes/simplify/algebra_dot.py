@@ -125,7 +125,8 @@ def dot_drops_unit_dims(root: Instruction) -> Instruction | None:
         return None
     smaller = replace(
         op, shape=array(root).logical.with_dims(without(array(root).dims, gone(op.lhs_batch_dims, left))),
-        lhs_batch_dims=renumbered(op.lhs_batch_dims, left), rhs_batch_dims=renumbered(op.rhs_batch_dims, right),
+        lhs_batch_dims=renumbered(op.lhs_batch_dims, left),
+        rhs_batch_dims=renumbered(op.rhs_batch_dims, right),
         lhs_contracting_dims=renumbered(op.lhs_contracting_dims, left),
         rhs_contracting_dims=renumbered(op.rhs_contracting_dims, right),
     )  # fmt: skip

@@ -31,11 +31,13 @@ from axla.passes.simplify.match import (
 )  # fmt: skip
 
 MIRRORED = {
-    Direction.EQ: Direction.EQ, Direction.NE: Direction.NE, Direction.LT: Direction.GT, Direction.GT: Direction.LT,
+    Direction.EQ: Direction.EQ, Direction.NE: Direction.NE, Direction.LT: Direction.GT,
+    Direction.GT: Direction.LT,
     Direction.LE: Direction.GE, Direction.GE: Direction.LE,
 }  # fmt: skip
 NEGATED = {
-    Direction.EQ: Direction.NE, Direction.NE: Direction.EQ, Direction.LT: Direction.GE, Direction.GE: Direction.LT,
+    Direction.EQ: Direction.NE, Direction.NE: Direction.EQ, Direction.LT: Direction.GE,
+    Direction.GE: Direction.LT,
     Direction.GT: Direction.LE, Direction.LE: Direction.GT,
 }  # fmt: skip
 REFLEXIVE = (Direction.EQ, Direction.GE, Direction.LE)

@@ -8,7 +8,8 @@ from axla.hlo import CustomCall
 from axla.ir.graph import Module
 
 MARKERS = frozenset({
-    "annotate_device_placement", "LayoutConstraint", "MoveToDevice", "MoveToHost", "Sharding", "SPMDFullToShardShape",
+    "annotate_device_placement", "LayoutConstraint", "MoveToDevice", "MoveToHost", "Sharding",
+    "SPMDFullToShardShape",
     "SPMDShardToFullShape",
 })  # fmt: skip
 

@@ -33,7 +33,8 @@ WORK = 1 << 24
 
 # Cheap to make from nothing, of unknown length, or not ours to decide.
 NEVER: frozenset[type[Op]] = frozenset((
-    Parameter, Constant, Tuple, GetTupleElement, Broadcast, Iota, While, Conditional, Call, Fusion, CustomCall, OptBarrier,
+    Parameter, Constant, Tuple, GetTupleElement, Broadcast, Iota, While, Conditional, Call, Fusion,
+    CustomCall, OptBarrier,
 ))  # fmt: skip
 
 

@@ -103,7 +103,8 @@ def flatten_call_graph(module: Module) -> None:
             left -= len(called.instructions)
             if left < 0:
                 raise CompileError(
-                    f"computation {called.name} is called from so many places that copies of it take more than "
+                    f"computation {called.name} is called from so many places that copies of it take more "
+                    "than "
                     f"{CLONES} instructions"
                 )
             called = clone_computation(called)
