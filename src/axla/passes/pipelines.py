@@ -5,6 +5,7 @@ from __future__ import annotations
 from axla.ir.graph import Module
 from axla.passes import driver, dump
 from axla.passes.driver import Pass, Step, fixpoint
+from axla.passes.expand.expanders import EXPANDERS
 from axla.passes.fuse import fuse
 from axla.passes.layout import dots, normalize, reductions
 from axla.passes.schedule import copies, order
@@ -48,15 +49,17 @@ PASSES: dict[str, Pass] = {p.name: p for p in (
     algsimp, call_inliner, conditional_simplifier, constant_folding, copy_insertion, cse, dce, defuse,
     dot_canonicalize, expand_barriers, flatten_call_graph, fusion, layout_normalization, map_inliner,
     marker_removal, reduce_canonicalize, schedule,
-    tuple_simplifier, while_loop_simplifier,
+    tuple_simplifier, while_loop_simplifier, *EXPANDERS,
 )}  # fmt: skip
 """Every pass. Where XLA has the pass, the name is XLA's."""
 
-IMPORT: tuple[Step, ...] = (marker_removal, layout_normalization, defuse, call_inliner, map_inliner)
+EXPAND: tuple[Step, ...] = EXPANDERS
+
+IMPORT: tuple[Step, ...] = (marker_removal, layout_normalization, defuse, *EXPAND, call_inliner, map_inliner)
 
 SIMPLIFY: tuple[Step, ...] = (
     fixpoint(
-        "simplification", tuple_simplifier, algsimp, call_inliner, constant_folding, while_loop_simplifier,
+        "simplification", tuple_simplifier, call_inliner, algsimp, constant_folding, while_loop_simplifier,
         conditional_simplifier, cse, dce,
     ),
 )  # fmt: skip
@@ -68,7 +71,7 @@ KERNELS: tuple[Step, ...] = (dot_canonicalize, reduce_canonicalize, cse, dce, fu
 CPU: tuple[Step, ...] = (*IMPORT, *SIMPLIFY, *LOWER, *KERNELS)
 
 PIPELINES: dict[str, tuple[Step, ...]] = {
-    "import": IMPORT, "simplify": SIMPLIFY, "lower": LOWER, "kernels": KERNELS, "cpu": CPU,
+    "expand": EXPAND, "import": IMPORT, "simplify": SIMPLIFY, "lower": LOWER, "kernels": KERNELS, "cpu": CPU,
 }  # fmt: skip
 
 ORDER: tuple[tuple[Pass, Pass, str], ...] = (

@@ -1,0 +1,112 @@
+"""What expansions share: running one over a module, constants, and computations on scalars."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import islice
+
+from axla.core.dtypes import DType
+from axla.core.literal import Literal
+from axla.core.shape import Shape
+from axla.hlo import Broadcast, Compare, Constant, Convert, Parameter
+from axla.ir.attributes import CompareType, Direction
+from axla.ir.graph import NO_EXTRA, Computation, Extra, Instruction, Module
+from axla.ir.op import OPS, Op
+from axla.passes.rewrite import current_session
+from axla.passes.simplify.inline import control_successors
+
+Expansion = Callable[[Instruction], Instruction | None]
+
+
+def expand(module: Module, name: str, kinds: dict[type[Op], Expansion]) -> None:
+    """Puts what `kinds` gives in the place of every instruction of these ops; None leaves one as it is."""
+    session = current_session()
+    for computation in list(module.computations):
+        found = [inst for inst in computation.instructions if type(inst.op) in kinds]
+        for inst in found:
+            count = len(computation.instructions)
+            users = tuple(inst.users)
+            new = kinds[type(inst.op)](inst)
+            if new is None or not session.may_fire(name, inst):
+                continue
+            made = list(islice(reversed(computation.instructions), len(computation.instructions) - count))
+            _describe(inst, made)
+            _move_control_edges(inst, new, made)
+            computation.replace(inst, new, users)
+            computation.remove(inst)
+
+
+def _describe(old: Instruction, made: Sequence[Instruction]) -> None:
+    """Gives new instructions the source location of the one they replace."""
+    if old.extra is NO_EXTRA or old.extra.location is None:
+        return
+    location = Extra(location=old.extra.location)
+    for inst in made:
+        if inst.extra is NO_EXTRA:
+            inst.computation.set_extra(inst, location)
+
+
+def _move_control_edges(old: Instruction, new: Instruction, made: Sequence[Instruction]) -> None:
+    """Whoever waited for the old instruction waits for the new one; all of what is new waits as it did."""
+    computation = old.computation
+    if old.extra.control_predecessors:
+        for inst in made:
+            found = (*inst.extra.control_predecessors, *old.extra.control_predecessors)
+            computation.set_extra(inst, replace(inst.extra, control_predecessors=found))
+    for waiting in control_successors(computation).get(old, ()):
+        found = tuple(new if p is old else p for p in waiting.extra.control_predecessors)
+        computation.set_extra(waiting, replace(waiting.extra, control_predecessors=found))
+
+
+# What expansions build
+
+
+def shape_of(inst: Instruction) -> Shape:
+    """The shape of an instruction that gives an array."""
+    shape = inst.shape
+    assert isinstance(shape, Shape)
+    return shape
+
+
+def scalar(computation: Computation, dtype: DType, value: object) -> Instruction:
+    """A constant of rank 0."""
+    return computation.add(Constant.of(Literal.scalar(dtype, value).array, dtype))
+
+
+def full(computation: Computation, shape: Shape, value: object) -> Instruction:
+    """An array of which every element is `value`."""
+    return spread(scalar(computation, shape.dtype, value), shape)
+
+
+def spread(x: Instruction, shape: Shape, dimensions: Sequence[int] = ()) -> Instruction:
+    """`x` in the dimensions of `shape`: its dimension k is dimension `dimensions[k]` of the result."""
+    wanted = shape.with_dtype(shape_of(x).dtype).logical
+    return x if shape_of(x).dims == wanted.dims else Broadcast(wanted, tuple(dimensions))(x)
+
+
+def converted(x: Instruction, dtype: DType) -> Instruction:
+    """`x` with another element type."""
+    shape = shape_of(x)
+    return x if shape.dtype is dtype else Convert(shape.with_dtype(dtype).logical)(x)
+
+
+def binary_computation(module: Module, opcode: str, dtype: DType) -> Computation:
+    """A computation that applies an elementwise op to two scalars."""
+    computation = module.add_computation(opcode)
+    x, y = (computation.add(Parameter(Shape(dtype), n), name="xy"[n]) for n in range(2))
+    computation.set_root(computation.add(OPS[opcode](), (x, y)))
+    return computation
+
+
+def key_comparator(module: Module, dtypes: Sequence[DType], direction: Direction) -> Computation:
+    """A comparator for `sort` that looks at the first operand only; floats are in total order."""
+    computation = module.add_computation("compare")
+    sides = [
+        computation.add(Parameter(Shape(dtype), 2 * k + side), name=("lhs", "rhs")[side])
+        for k, dtype in enumerate(dtypes)
+        for side in range(2)
+    ]
+    order = CompareType.TOTAL_ORDER if dtypes[0].is_float else None
+    computation.set_root(computation.add(Compare(direction, order), sides[:2]))
+    return computation

@@ -1,0 +1,44 @@
+"""topk, and the custom call of that name, as a sort of the elements with their positions."""
+
+from __future__ import annotations
+
+from axla.core.dtypes import S32
+from axla.core.shape import Shape, TupleShape
+from axla.hlo import CustomCall, GetTupleElement, Iota, Slice, Sort, TopK, Tuple
+from axla.ir.attributes import Direction, SliceDims
+from axla.ir.graph import Instruction, Module
+from axla.passes.expand.expander import expand, key_comparator, shape_of
+
+
+def topk_decomposer(module: Module) -> None:
+    """Writes every topk as a stable sort and slices."""
+    expand(module, "topk-decomposer", {TopK: _topk, CustomCall: _custom_call})
+
+
+def _topk(inst: Instruction) -> Instruction:
+    assert isinstance(inst.op, TopK)
+    return _sorted(inst, inst.op.k, inst.op.largest)
+
+
+def _custom_call(inst: Instruction) -> Instruction | None:
+    assert isinstance(inst.op, CustomCall)
+    if inst.op.custom_call_target != "TopK" or len(inst.operands) != 1:
+        return None
+    assert isinstance(inst.shape, TupleShape)
+    values = inst.shape.elements[0]
+    assert isinstance(values, Shape)
+    return _sorted(inst, values.dims[-1], True)
+
+
+def _sorted(inst: Instruction, k: int, largest: bool) -> Instruction:
+    """The first k of the elements, the largest (or smallest) first, and of their positions."""
+    (x,) = inst.operands
+    shape, computation = shape_of(x), inst.computation
+    positions = shape.with_dtype(S32).logical
+    last = shape.rank - 1
+    places = computation.add(Iota(positions, last))
+    before = key_comparator(computation.module, [shape.dtype, S32], Direction.GT if largest else Direction.LT)
+    both = Sort((last,), True, before)(x, places)
+    window = SliceDims((0,) * shape.rank, (*shape.dims[:-1], k))
+    parts = [Slice(window)(GetTupleElement(n)(both)) for n in range(2)]
+    return computation.add(Tuple(), parts)
