@@ -53,7 +53,7 @@ def interpreter(module, inputs: list[np.ndarray]) -> list[np.ndarray]:
     """Runs a module whose parameters, flattened, are `inputs`; gives the flattened result."""
     from axla.interpreter import evaluate
 
-    result = evaluate(module, arguments(module, inputs), deadline=60)
+    result = evaluate(module, arguments(module, inputs), deadline=20)
     return [leaf.array for leaf in result.leaves() if leaf.shape.is_array]
 
 

@@ -121,7 +121,7 @@ class Scan(Op):
     """Applies `to_apply` to slices of the inputs along the dimension and to carries, in order.
 
     Operands are inputs and `num_carries` initial carries; `to_apply` takes one slice of each input and the carries and gives
-    a slice of each output and the new carries. The result is the outputs, stacked, and the last carries.
+    a slice of each output and the new carries. The result is the outputs, stacked, and the last carries (no tuple when there is only one).
     """
 
     dimensions: tuple[int, ...]
@@ -158,7 +158,8 @@ class Scan(Op):
             reject("scan_c5", f"scan: outputs {show(outputs)} cannot be stacked along dimension {at}")
         length = shapes[0].dims[at]
         stacked = [o.with_dims((*o.dims[:at], length, *o.dims[at:])) for o in arrays(self, *outputs)]
-        return TupleShape([*stacked, *[c.logical for c in carries]])
+        results = [*stacked, *[c.logical for c in carries]]
+        return TupleShape(results) if len(results) > 1 else results[0]
 
     @classmethod
     def samples(cls):

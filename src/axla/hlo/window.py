@@ -119,6 +119,25 @@ class SelectAndScatter(Op):
         return [(op_value, (Shape(F32, (4, 6)), Shape(F32, (2, 3)), Shape(F32)))]
 
 
+def _reached(window: Window, d: int, size: int, places: int) -> list[tuple[slice, slice]]:
+    """For every tap of the window along a dimension: the places where it sees an element, and which one."""
+    found = []
+    for tap in range(window.size[d]):
+        place = np.arange(places)
+        at = place * window.stride[d] + tap * window.window_dilation[d] - window.low[d]
+        seen = (at >= 0) & (at % window.base_dilation[d] == 0) & (at // window.base_dilation[d] < size)
+        found.append((_run(place[seen]), _run(at[seen] // window.base_dilation[d])))
+    return found
+
+
+def _run(numbers: np.ndarray) -> slice:
+    """The slice that takes these evenly spaced positions."""
+    if not len(numbers):
+        return slice(0, 0)
+    step = int(numbers[1] - numbers[0]) if len(numbers) > 1 else 1
+    return slice(int(numbers[0]), int(numbers[-1]) + 1, step)
+
+
 @op("convolution", operands="lhs rhs")
 class Convolution(Op):
     """Products of `rhs` (the kernel) with the places of a window over `lhs`, summed over window and input features.
@@ -177,31 +196,27 @@ class Convolution(Op):
 
     def evaluate(self, lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
         labels, window, wide = self.dim_labels, self.window, accumulator(self.shape.dtype)
-        x = widened(lhs).astype(wide).transpose(labels.input_batch, labels.input_feature, *labels.input_spatial)
-        k = widened(rhs).astype(wide).transpose(labels.kernel_output, labels.kernel_input, *labels.kernel_spatial)
+        x = widened(lhs).astype(wide).transpose(labels.input_batch, *labels.input_spatial, labels.input_feature)
+        k = widened(rhs).astype(wide).transpose(*labels.kernel_spatial, labels.kernel_input, labels.kernel_output)
+        k = np.flip(k, [d for d in range(window.rank) if window.reversal[d]])
         groups = self.feature_group_count
         if self.batch_group_count > 1:
             # Groups of the batch are groups of features of a smaller batch.
             groups = self.batch_group_count
-            batch, features, *spatial = x.shape
-            x = x.reshape(groups, batch // groups, features, *spatial).swapaxes(0, 1)
-            x = x.reshape(batch // groups, groups * features, *spatial)
-        k = np.flip(k, [d + 2 for d in range(window.rank) if window.reversal[d]])
-        edges = Window(
-            (1, 1, *window.size), (1, 1, *window.stride), (0, 0, *window.low), (0, 0, *window.high),
-            (1, 1, *window.base_dilation),
-        )  # fmt: skip
+            x = np.concatenate(np.split(x, groups), axis=-1)
         dims = tuple(self.shape.dims[d] for d in labels.output_spatial)
-        x = padded(x, edges, 0)
-        batch, outputs, inputs = x.shape[0], k.shape[0], k.shape[1]
-        total = np.zeros((groups, batch * prod(dims), outputs // groups), wide)
-        for at, where in offsets(window, dims) if prod(dims) else ():
-            seen = x[(slice(None), slice(None), *where)].reshape(batch, groups, inputs, prod(dims))
-            seen = seen.transpose(1, 0, 3, 2).reshape(groups, batch * prod(dims), inputs)
-            weights = k[(slice(None), slice(None), *at)].reshape(groups, outputs // groups, inputs)
-            total += np.matmul(seen, weights.transpose(0, 2, 1))
-        result = total.reshape(groups, batch, *dims, outputs // groups)
-        result = np.moveaxis(result, 0, -2).reshape(batch, *dims, outputs)
+        batch, inputs, outputs = x.shape[0], k.shape[-2], k.shape[-1]
+        x = np.stack(np.split(x, groups, axis=-1))
+        k = np.moveaxis(k.reshape(*k.shape[:-1], groups, outputs // groups), -2, 0)
+        total = np.zeros((groups, batch, *dims, outputs // groups), wide)
+        reached = [_reached(window, d, x.shape[d + 2], n) for d, n in enumerate(dims)]
+        for at in np.ndindex(*window.size):
+            seen = x[(slice(None), slice(None), *[reached[d][tap][1] for d, tap in enumerate(at)])]
+            if seen.size:
+                product = np.matmul(seen.reshape(groups, -1, inputs), k[(slice(None), *at)])
+                where = (slice(None), slice(None), *[reached[d][tap][0] for d, tap in enumerate(at)])
+                total[where] += product.reshape(*seen.shape[:-1], outputs // groups)
+        result = np.moveaxis(total, 0, -2).reshape(batch, *dims, outputs)
         order = [labels.output_batch, *labels.output_spatial, labels.output_feature]
         return result.transpose(np.argsort(order)).astype(self.shape.dtype.numpy)
 

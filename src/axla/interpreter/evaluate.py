@@ -294,7 +294,7 @@ class Interpreter:
         return function
 
     def _scalar_plan(self, computation: Computation) -> Plan | None:
-        """A plan that works on arrays for scalars; None when the computation is not elementwise throughout."""
+        """A plan that works on arrays for scalars; None when the computation is not all elementwise."""
         if computation not in self._scalar_plans:
             plan = (
                 self._plan(computation, self._scalar_evaluator) if self.is_elementwise(computation) else None

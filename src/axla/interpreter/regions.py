@@ -254,8 +254,8 @@ def _scan(interpreter: Interpreter, inst: Instruction, *operands: Value) -> Valu
     inputs, carries = operands[: len(operands) - op.num_carries], list(operands[len(operands) - op.num_carries :])
     at = op.dimensions[0]
     length = op.length([o.shape for o in inst.operands])  # type: ignore[attr-defined]
-    assert isinstance(inst.shape, TupleShape)
-    outputs = inst.shape.elements[: len(inst.shape.elements) - op.num_carries]
+    shapes = inst.shape.elements if isinstance(inst.shape, TupleShape) else (inst.shape,)
+    outputs = shapes[: len(shapes) - op.num_carries]
     results = [np.zeros(s.dims, s.dtype.numpy) for s in outputs]  # type: ignore[attr-defined]
     for k in reversed(range(length)) if op.is_reverse else range(length):
         interpreter.tick()
@@ -265,7 +265,7 @@ def _scan(interpreter: Interpreter, inst: Instruction, *operands: Value) -> Valu
         carries = list(found[len(results) :])
         for result, value in zip(results, found, strict=False):
             result[(slice(None),) * at + (k,)] = value
-    return (*results, *carries)
+    return _as_result(inst, [*results, *carries])
 
 
 def _dtype_of(x: np.ndarray) -> DType:
