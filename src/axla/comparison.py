@@ -163,7 +163,7 @@ def compare_output(number: int, shape: Shape, found: np.ndarray, wanted: np.ndar
         if dtype.is_inexact:
             parts = [(found, wanted)]
             if dtype.is_complex:
-                parts = [(found.real, wanted.real), (found.imag, wanted.imag)]
+                parts = [(part(found), part(wanted)) for part in (np.real, np.imag)]
             checked = [_close(a.astype(np.float64), e.astype(np.float64), dtype.real.name) for a, e in parts]
             same = np.logical_and.reduce([same for same, _ in checked])
             largest = max(largest for _, largest in checked)

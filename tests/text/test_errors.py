@@ -75,8 +75,9 @@ MANY = 5_000
 DEEP = {
     "instructions": repeated("ROOT a = f32[] ", "negate(", MANY, "f32[] parameter(0)" + ")" * MANY),
     "shapes": repeated("ROOT a = ", "(", MANY, "f32[]" + ")" * MANY + " parameter(0)"),
-    "computations": repeated("ENTRY e { ROOT a = f32[] call(), to_apply=", "{ ROOT a = f32[] call(), "
-                                                                           "to_apply=", MANY),
+    "computations": repeated(
+        "ENTRY e { ROOT a = f32[] call(), to_apply=", "{ ROOT a = f32[] call(), to_apply=", MANY
+    ),
     "braces": repeated("ENTRY e { ROOT a = f32[2] constant({", "{", MANY),
     "brackets": repeated("ENTRY e { ROOT a = f32[2] parameter(0), statistics=", "{[(", MANY),
     "tuples of tuples": "ENTRY e { p0 = f32[] parameter(0)\n"

@@ -121,7 +121,7 @@ def _fix_memory(done: Coalesced) -> None:
 
 
 def alias_leaves(module: Module) -> list[tuple[int, int]]:
-    """The module's input_output_alias as pairs (result leaf, parameter leaf), those of unequal size left out."""
+    """The module's input_output_alias as pairs (result leaf, parameter leaf); not those of unequal size."""
     entry = module.entry
     starts = [0]
     for parameter in entry.parameters:

@@ -206,9 +206,7 @@ class _Walk:
                 flow.leaves[inst] = tuple(v for o in inst.operands for v in flow.leaves[o])
             elif cls is GetTupleElement:
                 flow.leaves[inst] = self.element(inst)
-            elif cls in _FORWARD_ONE and self.forwards(inst):
-                flow.leaves[inst] = flow.leaves[inst.operands[0]]
-            elif cls is AddDependency:
+            elif cls is AddDependency or (cls in _FORWARD_ONE and self.forwards(inst)):
                 flow.leaves[inst] = flow.leaves[inst.operands[0]]
             elif cls is AfterAll:
                 flow.leaves[inst] = (None,)
@@ -245,9 +243,8 @@ class _Walk:
         assert isinstance(op, GetTupleElement) and isinstance(tuple_.shape, TupleShape)
         elements = tuple_.shape.elements
         leaves = self.flow.leaves[tuple_]
-        if len(leaves) == len(elements):
-            first = op.index
-        else:
+        first = op.index
+        if len(leaves) != len(elements):  # tuples among the elements
             first = sum(leaf_count(s) for s in elements[: op.index])
         return leaves[first : first + leaf_count(inst.shape)]
 

@@ -181,5 +181,6 @@ class CopyKind:
 
 
 KernelKind = (
-    LoopKind | RowKind | ColumnKind | TransposeKind | DotKind | UpdateKind | ScatterKind | SortKind | ConcatKind | CopyKind
+    LoopKind | RowKind | ColumnKind | TransposeKind | DotKind | UpdateKind | ScatterKind | SortKind
+    | ConcatKind | CopyKind
 )  # fmt: skip

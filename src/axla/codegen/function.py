@@ -24,7 +24,7 @@ INDEX = "i64"
 
 
 class Region:
-    """A stretch of code with one entry: function body, loop body or branch. `lines` grow until it is closed."""
+    """Code with one entry: body of a function or loop, branch. `lines` grow until it is closed."""
 
     __slots__ = ("depth", "lines", "label", "known", "open", "arithmetic_floor", "load_floor")
 

@@ -118,7 +118,7 @@ def body_cost(computation: Computation) -> int:
 
 
 def grain_of(count: int, cost_per_step: int) -> tuple[int, bool]:
-    """(grain, parallel) of an index space. Depends on shapes only, so that results never depend on threads."""
+    """(grain, parallel) of an index space. Depends on shapes only: results never depend on threads."""
     total = count * cost_per_step
     if total < PARALLEL_COST or count < 2:
         return max(count, 1), False

@@ -45,7 +45,7 @@ class Attribute:
 
 
 class Op:
-    """An opcode and its attributes. Subclasses are declarations, made by `@op`; see the module's docstring."""
+    """An opcode and its attributes. Subclasses are declarations, made by `@op`: see the top of this file."""
 
     __slots__ = ()
 

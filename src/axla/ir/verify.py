@@ -210,7 +210,7 @@ def _called(computation: Computation) -> Iterator[Computation]:
 
 
 def _same_array(wanted: AnyShape, found: AnyShape) -> bool:
-    """Whether shapes agree up to layout, or after layout normalization: the dimensions as they lie in memory."""
+    """Whether shapes agree up to layout, or after layout normalization: dimensions as they lie in memory."""
     if wanted.logical is found.logical:
         return True
     if wanted.is_tuple is not found.is_tuple:

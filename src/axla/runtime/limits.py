@@ -21,7 +21,7 @@ def _read(path: Path) -> str:
 
 
 def thread_count() -> int:
-    """The flag `num_threads`, else the cores that affinity and the container's quota leave to this process."""
+    """The flag `num_threads`, else the cores that affinity and the container's quota leave."""
     chosen = flags.current().num_threads
     if chosen is not None:
         return chosen

@@ -24,7 +24,7 @@ def parser() -> argparse.ArgumentParser:
     whole.add_argument("--version", action="version", version=f"axla {axla.__version__}")
     verbs = whole.add_subparsers(dest="verb", metavar="VERB", required=True)
     for name, module in VERBS.items():
-        description = module.__doc__.partition("\n\n")[2] or module.HELP
+        description = (module.__doc__ or "").partition("\n\n")[2] or module.HELP
         verb = verbs.add_parser(
             name, help=module.HELP, description=description,
             formatter_class=argparse.RawDescriptionHelpFormatter,

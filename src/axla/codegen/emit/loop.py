@@ -165,7 +165,7 @@ def _main_then_single(
 
 
 def mergeable(computation: Computation, dims: Sequence[int]) -> list[bool]:
-    """For each pair of neighbouring dimensions of `dims`: whether walking them as one keeps accesses simple."""
+    """For each pair of neighbouring dimensions of `dims`: whether accesses stay simple with both as one."""
     dims = tuple(dims)
     found = [True] * max(0, len(dims) - 1)
     for inst in computation.instructions:

@@ -187,7 +187,7 @@ def why_not_join(
     readers: Iterable[Instruction],
     found: dict[int, None],
 ) -> str | None:
-    """The reason why a producer read by `readers` under the keys `found` is not computed inside of a cluster."""
+    """Why a producer read by `readers` under the keys `found` is not computed inside of a cluster."""
     if len(cluster.members) >= MAX_MEMBERS:
         return f"the kernel has {MAX_MEMBERS} instructions"
     new = sum(1 for o in dict.fromkeys(inst.operands) if o not in cluster.operands and not _is_inlined(o))

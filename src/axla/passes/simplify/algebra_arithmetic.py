@@ -290,7 +290,7 @@ def extremum_of_limit(root: Instruction) -> Instruction | None:
 
 @rule(*(cls for cls in COMMUTATIVE if cls.associative))
 def associate_constants(root: Instruction) -> Instruction | None:
-    """op(op(x, a), b) => op(x, op(a, b)) for constants (floats: only maximum and minimum, which do not round)"""
+    """op(op(x, a), b) => op(x, op(a, b)) for constants (floats: only maximum and minimum: no rounding)"""
     inner, b = root.operands
     if type(inner.op) is not type(root.op) or not is_constant(b) or not is_constant(inner.operands[1]):
         return None

@@ -90,7 +90,7 @@ def in_layout(inst: Instruction, shape: AnyShape) -> Instruction:
 
 
 def flatten_call_graph(module: Module) -> None:
-    """Gives every while, conditional and call computations of its own, so that their buffers can be its own."""
+    """Gives every while, conditional and call computations of its own, so that buffers can be its own."""
     # Computations applied to scalars inside a kernel (reduce, map, sort, scatter, fusion) own no buffers and
     # stay shared.
     claimed: set[Computation] = {module.entry}

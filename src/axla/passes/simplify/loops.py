@@ -60,7 +60,8 @@ class _Loop:
         parameter = op.body.parameters[0]
         same = [
             number for number, value in enumerate(root.operands)
-            if type(value.op) is GetTupleElement and value.operands[0] is parameter and value.op.index == number
+            if type(value.op) is GetTupleElement
+            and value.operands[0] is parameter and value.op.index == number
         ]  # fmt: skip
         return cls(
             inst, op.condition, op.body, start.operands, root.operands, len(root.operands), tuple(same)
