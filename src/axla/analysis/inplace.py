@@ -5,13 +5,13 @@ from __future__ import annotations
 from axla.analysis.kernel_kinds import LoopKind
 from axla.analysis.kernels import accesses, kernel_body, kernel_kind
 from axla.core.shape import Shape
-from axla.hlo import Fusion, Parameter
-from axla.ir.graph import Instruction
+from axla.hlo import Fusion
+from axla.ir.graph import Computation, Instruction
 
 
 def overwritable(inst: Instruction) -> dict[int, tuple[int, ...]]:
-    """Result leaf -> operands that are read at the very element that is written, so that sharing memory is
-    safe.
+    """Result leaf -> operands that are read at the very element that is written, so that they
+    may share memory.
 
     Only loops qualify: other kernels read in another order than they write.
     """
@@ -23,18 +23,20 @@ def overwritable(inst: Instruction) -> dict[int, tuple[int, ...]]:
         return {0: tuple(n for n, o in enumerate(inst.operands) if _fits(o, shape))}
     if not isinstance(kernel_kind(inst), LoopKind):
         return {}
-    body = kernel_body(inst)
+    return op.calls.fact("overwritable", _overwritable)
+
+
+def _overwritable(computation: Computation) -> dict[int, tuple[int, ...]]:
+    body = kernel_body(computation)
     found = accesses(body, ())
-    size = found.keys.root(body.roots[0])
-    same = []
-    for parameter in op.calls.parameters:
-        assert isinstance(parameter.op, Parameter)
-        if list(found.of.get(parameter, ())) == [size]:
-            same.append(parameter)
-    leaves = [s for s in inst.shape.leaves()]
+    here = found.keys.root(body.roots[0])
+    same = [p for p in computation.parameters if list(found.of.get(p, ())) == [here]]
     return {
-        leaf: tuple(p.op.parameter_number for p in same if isinstance(shape, Shape) and _fits(p, shape))
-        for leaf, shape in enumerate(leaves)
+        leaf: tuple(
+            number for number, p in enumerate(computation.parameters)
+            if p in same and isinstance(shape, Shape) and _fits(p, shape)
+        )
+        for leaf, shape in enumerate(computation.root.shape.leaves())
     }  # fmt: skip
 
 

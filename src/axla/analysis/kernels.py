@@ -50,7 +50,7 @@ HERO_MINOR = 4  # a minor dimension below this fits no block
 
 @dataclass(frozen=True, slots=True)
 class KernelBody:
-    """What runs in a kernel: `order` without parameters and root tuple, and the roots, which are in `order`."""
+    """What runs in a kernel: `order` without parameters and root tuple, and the roots, all in `order`."""
 
     order: tuple[Instruction, ...]
     roots: tuple[Instruction, ...]
@@ -200,7 +200,14 @@ def accesses(body: KernelBody, heroes: Sequence[Instruction]) -> Accesses:
 
 def kernel_kind(kernel: Instruction | Computation) -> KernelKind:
     """The kind of an unfused instruction, a fusion, or a fused computation."""
-    body = kernel_body(kernel)
+    if isinstance(kernel, Instruction) and isinstance(kernel.op, Fusion):
+        kernel = kernel.op.calls
+    if isinstance(kernel, Computation):
+        return kernel.fact("kernel kind", lambda c: _kind_of(kernel_body(c)))
+    return _kind_of(kernel_body(kernel))
+
+
+def _kind_of(body: KernelBody) -> KernelKind:
     root = body.roots[0]
     if len(body.roots) == 1:
         if isinstance(root.op, DynamicUpdateSlice):
@@ -265,7 +272,7 @@ def _reduces(body: KernelBody) -> RowKind | ColumnKind | None:
 
 
 def stages_of(body: KernelBody, heroes: Sequence[Instruction]) -> dict[Instruction, int]:
-    """For every instruction that needs a hero: how many heroes are on the longest way to it, itself included."""
+    """For every instruction that needs a hero: how many heroes are on the longest way to it, itself too."""
     chosen = set(heroes)
     level: dict[Instruction, int] = {}
     for inst in body.order:

@@ -8,7 +8,6 @@ instructions only, so a loop over one is a machine loop without memory.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from weakref import WeakKeyDictionary
 
 from axla.core.shape import AnyShape, Shape
 from axla.hlo import (
@@ -77,7 +76,7 @@ def is_tiny(inst: Instruction) -> bool:
 
 
 def is_tiny_store(inst: Instruction) -> bool:
-    """Whether an instruction writes at most 16 elements into a bigger array, in place: a store in the entry."""
+    """Whether an instruction writes at most 16 elements into a bigger array in place: a store."""
     return (
         isinstance(inst.op, DynamicUpdateSlice)
         and not is_tiny(inst)
@@ -105,7 +104,7 @@ def is_scalar_region(computation: Computation) -> bool:
 
 
 def _reachable(computation: Computation) -> Iterator[Computation]:
-    """The computation and those that its control ops call, once per call: each is emitted where it is called."""
+    """The computation and those that its control ops call, once per call: each is emitted there."""
     stack = [computation]
     while stack:
         region = stack.pop()
@@ -114,30 +113,24 @@ def _reachable(computation: Computation) -> Iterator[Computation]:
             stack.extend(inst.op.computations())
 
 
-_OWN: WeakKeyDictionary[Computation, tuple[int, int | None, tuple[Instruction, ...]]] = WeakKeyDictionary()
-"""Computation -> (version, cost without called regions, control instructions)."""
-
-
-def _summary(computation: Computation) -> tuple[int, int | None, tuple[Instruction, ...]]:
-    found = _OWN.get(computation)
-    if found is None or found[0] != computation.version:
-        total: int | None = 0
-        calls = []
-        for inst in computation.instructions:
-            if isinstance(inst.op, CONTROL):
-                calls.append(inst)
-            one = _cost(inst)
-            total = None if total is None or one is None else total + one
-        found = _OWN[computation] = (computation.version, total, tuple(calls))
-    return found
+def _summary(computation: Computation) -> tuple[int | None, tuple[Instruction, ...]]:
+    """The cost without called regions, and the control instructions."""
+    total: int | None = 0
+    calls = []
+    for inst in computation.instructions:
+        if isinstance(inst.op, CONTROL):
+            calls.append(inst)
+        one = _cost(inst)
+        total = None if total is None or one is None else total + one
+    return total, tuple(calls)
 
 
 def _own_cost(computation: Computation) -> int | None:
-    return _summary(computation)[1]
+    return computation.fact("region cost", _summary)[0]
 
 
 def _calls(computation: Computation) -> tuple[Instruction, ...]:
-    return _summary(computation)[2]
+    return computation.fact("region cost", _summary)[1]
 
 
 def _cost(inst: Instruction) -> int | None:

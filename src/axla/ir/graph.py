@@ -79,7 +79,7 @@ class Computation:
 
     __slots__ = (
         "module", "name", "id", "instructions", "parameters", "_root", "version", "extra",
-        "cached_order", "cached_order_version", "__weakref__",
+        "cached_order", "cached_order_version", "facts", "__weakref__",
     )  # fmt: skip
 
     module: Module
@@ -89,6 +89,14 @@ class Computation:
     parameters: list[Instruction]
     version: int
     extra: Extra
+    facts: dict[str, tuple[int, Any]]  # what analyses found, with the version they found it for (`fact`)
+
+    def fact(self, name: str, find: Callable[[Computation], Any]) -> Any:
+        """What `find` says of the computation as it is now, remembered until it changes."""
+        found = self.facts.get(name)
+        if found is None or found[0] != self.version:
+            found = self.facts[name] = (self.version, find(self))
+        return found[1]
 
     @property
     def root(self) -> Instruction:
@@ -373,6 +381,7 @@ class Module:
         computation.extra = NO_EXTRA
         computation.cached_order = ()
         computation.cached_order_version = -1
+        computation.facts = {}
         self.computations[computation] = None
         self.version += 1
         if entry:
