@@ -88,7 +88,7 @@ class _Matcher:
 
     def reject(self, end: int) -> None:
         for check in self.forbidden:
-            found = re.compile(self.regex(check)).search(self.text, self.at, end)
+            found = re.compile(self.regex(check), re.M).search(self.text, self.at, end)
             if found:
                 raise CheckFailed(
                     f"line {check.line}: CHECK-NOT: {check.pattern}\nfound: {found[0]!r}\n{self.shown(self.at)}"
@@ -96,7 +96,7 @@ class _Matcher:
         self.forbidden = []
 
     def search(self, check: Check, start: int, end: int) -> re.Match:
-        found = re.compile(self.regex(check)).search(self.text, start, end)
+        found = re.compile(self.regex(check), re.M).search(self.text, start, end)
         if found is None:
             raise CheckFailed(
                 f"line {check.line}: CHECK{check.kind}: {check.pattern}\nnot found in:\n{self.shown(start)}"
@@ -105,7 +105,7 @@ class _Matcher:
         return found
 
     def regex(self, check: Check) -> str:
-        parts, at = [], 0
+        parts, own, at = [], set(), 0
         pattern = re.sub(r"[ \t]+", " ", check.pattern)
         for piece in PIECE.finditer(pattern):
             parts.append(re.escape(pattern[at : piece.start()]))
@@ -115,6 +115,9 @@ class _Matcher:
                 parts.append(f"(?:{plain})")
             elif name is not None:
                 parts.append(f"(?P<{name}>{named})")
+                own.add(name)
+            elif used in own:
+                parts.append(f"(?P={used})")
             elif used in self.names:
                 parts.append(re.escape(self.names[used]))
             else:

@@ -29,6 +29,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from axla.core.errors import InternalError
+from axla.core.shape import Shape
 from axla.ir.graph import NO_EXTRA, Computation, Extra, Instruction, Module
 from axla.ir.op import Op
 from axla.ir.structure import Parameter
@@ -181,6 +182,7 @@ class _Rewriter:
         self.session = active
         self.layout_sensitive = layout_sensitive
         self.bound = control_bound(computation)
+        self.dynamic = {i for i in computation.instructions if isinstance(i.shape, Shape) and i.shape.is_dynamic}
         self.work: deque[Instruction] = deque(post_order(computation))
         self.queued: set[Instruction] = set(self.work)
         self.limit = FIRINGS_PER_INSTRUCTION * len(self.work) + FREE_FIRINGS
@@ -195,6 +197,10 @@ class _Rewriter:
             rules = table.get(type(inst.op))
             if rules is None or inst not in instructions or inst in self.bound:
                 continue
+            if not inst.users and inst is not self.computation.root:
+                continue  # dead: rewriting it would change the module and gain nothing
+            if self.dynamic and self.dynamic.intersection((inst, *inst.operands)):
+                continue  # sizes that differ from the bounds are not known to rules
             for candidate in rules:
                 if self.apply(candidate, inst):
                     break
