@@ -4,6 +4,23 @@ Read `elementwise.py` first, with `family.py` (what families of ops share) and `
 defines it).
 """
 
+from axla.hlo.collective import (
+    AllGather,
+    AllGatherDone,
+    AllGatherStart,
+    AllReduce,
+    AllReduceDone,
+    AllReduceStart,
+    AllToAll,
+    CollectiveBroadcast,
+    CollectivePermute,
+    CollectivePermuteDone,
+    CollectivePermuteStart,
+    PartitionId,
+    RaggedAllToAll,
+    ReduceScatter,
+    ReplicaId,
+)  # fmt: skip
 from axla.hlo.contraction import Dot
 from axla.hlo.control import (
     AddDependency,
@@ -16,6 +33,7 @@ from axla.hlo.control import (
     While,
 )  # fmt: skip
 from axla.hlo.conversion import Bitcast, BitcastConvert, Convert, ReducePrecision, StochasticConvert
+from axla.hlo.dynamic_size import GetDimensionSize, SetDimensionSize
 from axla.hlo.elementwise import (
     Abs,
     Acos,
@@ -72,6 +90,14 @@ from axla.hlo.elementwise import (
     Xor,
 )  # fmt: skip
 from axla.hlo.indexing import Gather, Scatter
+from axla.hlo.linear_algebra import (
+    BatchNormGrad,
+    BatchNormInference,
+    BatchNormTraining,
+    Cholesky,
+    Fft,
+    TriangularSolve,
+)  # fmt: skip
 from axla.hlo.movement import Broadcast, Copy, DynamicReshape, Iota, Reshape, Reverse, Transpose
 from axla.hlo.reduction import Map, Reduce, Scan, Sort
 from axla.hlo.slicing import Concatenate, DynamicSlice, DynamicUpdateSlice, Pad, Slice
@@ -82,15 +108,20 @@ from axla.ir.structure import Constant, GetTupleElement, Parameter, Tuple
 
 __all__ = [
     "OPS",
-    "Abs", "Acos", "Acosh", "Add", "AddDependency", "AfterAll", "And", "Asin", "Asinh", "Atan2", "Atanh",
-    "Bitcast", "BitcastConvert", "Broadcast", "Call", "Cbrt", "Ceil", "Clamp", "Compare", "Complex",
+    "Abs", "Acos", "Acosh", "Add", "AddDependency", "AfterAll", "AllGather", "AllGatherDone",
+    "AllGatherStart", "AllReduce", "AllReduceDone", "AllReduceStart", "AllToAll", "And", "Asin", "Asinh",
+    "Atan2", "Atanh", "BatchNormGrad", "BatchNormInference", "BatchNormTraining", "Bitcast",
+    "BitcastConvert", "Broadcast", "Call", "Cbrt", "Ceil", "Cholesky", "Clamp", "CollectiveBroadcast",
+    "CollectivePermute", "CollectivePermuteDone", "CollectivePermuteStart", "Compare", "Complex",
     "Concatenate", "Conditional", "Constant", "Convert", "Convolution", "Copy", "Cosh", "Cosine",
     "CountLeadingZeros", "CustomCall", "Divide", "Dot", "DynamicReshape", "DynamicSlice",
-    "DynamicUpdateSlice", "Erf", "Exponential", "ExponentialMinusOne", "Floor", "Fusion", "Gather",
-    "GetTupleElement", "Imag", "Iota", "IsFinite", "Log", "LogPlusOne", "Logistic", "Map", "Maximum",
-    "Minimum", "Mulhi", "Multiply", "Negate", "Not", "OptBarrier", "Or", "Pad", "Parameter", "Popcnt",
-    "Power", "Real", "Reduce", "ReducePrecision", "ReduceWindow", "Remainder", "Reshape", "Reverse",
-    "RoundNearestAfz", "RoundNearestEven", "Rsqrt", "Scan", "Scatter", "Select", "SelectAndScatter",
+    "DynamicUpdateSlice", "Erf", "Exponential", "ExponentialMinusOne", "Fft", "Floor", "Fusion", "Gather",
+    "GetDimensionSize", "GetTupleElement", "Imag", "Iota", "IsFinite", "Log", "LogPlusOne", "Logistic",
+    "Map", "Maximum", "Minimum", "Mulhi", "Multiply", "Negate", "Not", "OptBarrier", "Or", "Pad",
+    "Parameter", "PartitionId", "Popcnt", "Power", "RaggedAllToAll", "Real", "Reduce", "ReducePrecision",
+    "ReduceScatter", "ReduceWindow", "Remainder", "ReplicaId", "Reshape", "Reverse", "RoundNearestAfz",
+    "RoundNearestEven", "Rsqrt", "Scan", "Scatter", "Select", "SelectAndScatter", "SetDimensionSize",
     "ShiftLeft", "ShiftRightArithmetic", "ShiftRightLogical", "Sign", "Sine", "Sinh", "Slice", "Sort",
-    "Sqrt", "StochasticConvert", "Subtract", "Tan", "Tanh", "TopK", "Transpose", "Tuple", "While", "Xor",
+    "Sqrt", "StochasticConvert", "Subtract", "Tan", "Tanh", "TopK", "Transpose", "TriangularSolve",
+    "Tuple", "While", "Xor",
 ]  # fmt: skip

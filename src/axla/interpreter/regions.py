@@ -17,6 +17,7 @@ from axla.hlo.conversion import Bitcast
 from axla.hlo.indexing import Scatter
 from axla.hlo.reduction import Map, Reduce, Scan, Sort
 from axla.hlo.window import ReduceWindow, SelectAndScatter, offsets, padded, places
+from axla.interpreter.collectives import COLLECTIVES
 from axla.interpreter.custom_calls import CUSTOM_CALLS
 from axla.interpreter.evaluate import Interpreter, Value
 from axla.ir.graph import Instruction
@@ -346,6 +347,7 @@ def _sort_lines(interpreter: Interpreter, op: Sort, columns: list[np.ndarray], o
 
 
 REGIONS: dict[type[Op], Callable[..., Value]] = {
+    **COLLECTIVES,
     Tuple: _tuple,
     GetTupleElement: _get_tuple_element,
     While: _while,

@@ -1,0 +1,346 @@
+"""Collectives: what replicas and partitions compute together, at once or in two steps (start, done)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from axla.core.dtypes import F32, S32, U32
+from axla.core.shape import AnyShape, Shape, TupleShape
+from axla.hlo.family import arrays, label, show
+from axla.hlo.signature import accepts_scalars, sample_reducer
+from axla.ir.attributes import ReplicaGroups, SourceTargetPairs
+from axla.ir.graph import Computation
+from axla.ir.op import Op, attr, op, reject
+
+ALL = ReplicaGroups()
+
+
+def joined(shapes: Sequence[AnyShape]) -> AnyShape:
+    """One shape as it is, several as a tuple."""
+    return shapes[0].logical if len(shapes) == 1 else TupleShape([s.logical for s in shapes])
+
+
+def elements(shape: AnyShape) -> tuple[AnyShape, ...]:
+    return shape.elements if isinstance(shape, TupleShape) else (shape,)
+
+
+def group_size(self: Op, groups: ReplicaGroups) -> int | None:
+    """How many take part; None where that depends on the run. Rejects groups of different sizes."""
+    sizes = {len(g) for g in groups.groups}
+    if len(sizes) > 1:
+        reject(f"{label(self)}_groups", f"{self.opcode}: replica groups must be of one size, found {groups.groups}")
+    members = [m for g in groups.groups for m in g]
+    if len(set(members)) != len(members):
+        reject(f"{label(self)}_groups", f"{self.opcode}: replica groups must not share members, found {groups.groups}")
+    return sizes.pop() if sizes else None
+
+
+def scaled(self: Op, operands: Sequence[AnyShape], result: AnyShape, at: int, *, grows: bool, groups: ReplicaGroups) -> None:
+    """Rejects results that are not the operands with dimension `at` multiplied or divided by the group's size."""
+    sources, results = arrays(self, *operands), elements(result)
+    size = group_size(self, groups)
+    if len(sources) != len(results):
+        reject(f"{label(self)}_c1", f"{self.opcode}: {len(sources)} operands give as many results, found {show(result)}")
+    for source, target in zip(sources, arrays(self, *results), strict=True):
+        small, large = (source, target) if grows else (target, source)
+        if not 0 <= at < source.rank or target.rank != source.rank or source.dtype is not target.dtype:
+            reject(f"{label(self)}_c2", f"{self.opcode}: {show(source)} cannot give {show(target)} along dimension {at}")
+        factor = size or (large.dims[at] // small.dims[at] if small.dims[at] else 1)
+        wanted = [n * factor if d == at else n for d, n in enumerate(small.dims)]
+        if list(large.dims) != wanted:
+            by = f"a group of {size}" if size else "a whole number"
+            reject(f"{label(self)}_c3", f"{self.opcode}: dimension {at} of {show(large)} must be that of {show(small)} times {by}")
+
+
+class _Collective(Op):
+    """Facts of all collectives."""
+
+    __slots__ = ()
+    side_effect = True
+    expensive = True
+
+
+@op("all-reduce", operands="*operands")
+class AllReduce(_Collective):
+    """The operands of all members of a group, combined by `to_apply`; every member gets the result."""
+
+    channel_id: int | None = None
+    replica_groups: ReplicaGroups = attr(always=True, default=ALL)
+    constrain_layout: bool = False
+    use_global_device_ids: bool = False
+    to_apply: Computation = attr(always=True, default=None)
+
+    def infer(self, *operands: AnyShape) -> AnyShape:
+        shapes = arrays(self, *operands)
+        if not shapes:
+            reject("all_reduce_c1", f"{self.opcode}: at least one operand is wanted, found none")
+        group_size(self, self.replica_groups)
+        _check_global_ids(self, self.use_global_device_ids, self.channel_id, self.replica_groups)
+        if len(self.to_apply.parameters) == 2 and not self.to_apply.root.shape.is_tuple:
+            for s in shapes:
+                accepts_scalars(self, self.to_apply, [s.dtype] * 2, [s.dtype])
+        return joined(shapes)
+
+    @classmethod
+    def samples(cls):
+        return [(cls(1, to_apply=sample_reducer("add", F32)), (Shape(F32, (3,)),))]
+
+
+def _check_global_ids(self: Op, globally: bool, channel: int | None, groups: ReplicaGroups) -> None:
+    if globally and (channel is None or not (groups.groups or groups.text)):
+        reject(f"{label(self)}_ids", f"{self.opcode}: use_global_device_ids needs a channel_id and replica_groups")
+
+
+@op("all-reduce-start", operands="*operands")
+class AllReduceStart(_Collective):
+    """Begins an all-reduce; the value is there after all-reduce-done."""
+
+    channel_id: int | None = None
+    replica_groups: ReplicaGroups = attr(always=True, default=ALL)
+    constrain_layout: bool = False
+    use_global_device_ids: bool = False
+    to_apply: Computation = attr(always=True, default=None)
+
+    infer = AllReduce.infer
+    samples = classmethod(AllReduce.samples.__func__)  # type: ignore[attr-defined]
+
+
+@op("all-reduce-done", operands="operand")
+class AllReduceDone(_Collective):
+    """The result of an all-reduce-start."""
+
+    def infer(self, operand: AnyShape) -> AnyShape:
+        return operand.logical
+
+    @classmethod
+    def samples(cls):
+        return [(cls(), (Shape(F32, (3,)),))]
+
+
+@op("all-gather", operands="*operands")
+class AllGather(_Collective):
+    """The operands of all members of a group, one behind the other along the dimension."""
+
+    shape: AnyShape
+    channel_id: int | None = None
+    replica_groups: ReplicaGroups = attr(always=True, default=ALL)
+    constrain_layout: bool = False
+    dimensions: tuple[int, ...] = attr(always=True, default=(0,))
+    use_global_device_ids: bool = False
+
+    def infer(self, *operands: AnyShape) -> AnyShape:
+        _check_global_ids(self, self.use_global_device_ids, self.channel_id, self.replica_groups)
+        scaled(self, operands, self.shape, self.dimensions[0], grows=True, groups=self.replica_groups)
+        return self.shape
+
+    @classmethod
+    def samples(cls):
+        return [(cls(Shape(F32, (3, 2)), 1, ReplicaGroups(((0,),))), (Shape(F32, (3, 2)),)), (cls(Shape(F32, (3,))), (Shape(F32, (3,)),))]
+
+
+@op("all-gather-start", operands="*operands")
+class AllGatherStart(_Collective):
+    """Begins an all-gather: the value is a tuple of operand and result."""
+
+    shape: AnyShape
+    channel_id: int | None = None
+    replica_groups: ReplicaGroups = attr(always=True, default=ALL)
+    constrain_layout: bool = False
+    dimensions: tuple[int, ...] = attr(always=True, default=(0,))
+    use_global_device_ids: bool = False
+
+    def infer(self, *operands: AnyShape) -> AnyShape:
+        parts = elements(self.shape)
+        if len(parts) < 2 or parts[0].logical is not joined(operands):
+            reject("all_gather_start_c0", f"all-gather-start: (operands, results) are wanted, found {show(self.shape)}")
+        scaled(self, operands, parts[1], self.dimensions[0], grows=True, groups=self.replica_groups)
+        return self.shape
+
+    @classmethod
+    def samples(cls):
+        small = Shape(F32, (3,))
+        return [(cls(TupleShape((small, small))), (small,))]
+
+
+@op("all-gather-done", operands="operand")
+class AllGatherDone(_Collective):
+    """The result of an all-gather-start."""
+
+    def infer(self, operand: AnyShape) -> AnyShape:
+        return started(self, operand)
+
+    @classmethod
+    def samples(cls):
+        small = Shape(F32, (3,))
+        return [(cls(), (TupleShape((small, small)),))]
+
+
+def started(self: Op, operand: AnyShape, at: int = 1) -> AnyShape:
+    """Element `at` of what a start gives."""
+    parts = elements(operand)
+    if not isinstance(operand, TupleShape) or len(parts) <= at:
+        reject(f"{label(self)}_c1", f"{self.opcode}: the tuple of a start is wanted, found {show(operand)}")
+    return parts[at].logical
+
+
+@op("reduce-scatter", operands="*operands")
+class ReduceScatter(_Collective):
+    """The operands of all members combined by `to_apply`; each member gets its part along the dimension."""
+
+    shape: AnyShape
+    channel_id: int | None = None
+    replica_groups: ReplicaGroups = attr(always=True, default=ALL)
+    constrain_layout: bool = False
+    use_global_device_ids: bool = False
+    dimensions: tuple[int, ...] = attr(always=True, default=(0,))
+    to_apply: Computation = attr(always=True, default=None)
+
+    def infer(self, *operands: AnyShape) -> AnyShape:
+        _check_global_ids(self, self.use_global_device_ids, self.channel_id, self.replica_groups)
+        scaled(self, operands, self.shape, self.dimensions[0], grows=False, groups=self.replica_groups)
+        return self.shape
+
+    @classmethod
+    def samples(cls):
+        add = sample_reducer("add", F32)
+        return [(cls(Shape(F32, (6,)), 1, ReplicaGroups(((0,),)), to_apply=add), (Shape(F32, (6,)),)),
+                (cls(Shape(F32, (3,)), to_apply=add), (Shape(F32, (3,)),))]  # fmt: skip
+
+
+@op("all-to-all", operands="*operands")
+class AllToAll(_Collective):
+    """Every member sends a part of its operand to every other: parts along the dimension, or one operand for each."""
+
+    channel_id: int | None = None
+    replica_groups: ReplicaGroups = attr(always=True, default=ALL)
+    constrain_layout: bool = False
+    dimensions: tuple[int, ...] | None = None
+
+    def infer(self, *operands: AnyShape) -> AnyShape:
+        shapes, size = arrays(self, *operands), group_size(self, self.replica_groups)
+        if not shapes:
+            reject("all_to_all_c1", "all-to-all: at least one operand is wanted, found none")
+        if self.dimensions is None:
+            return TupleShape([s.logical for s in shapes])
+        at = self.dimensions[0] if len(self.dimensions) == 1 else -1
+        if not 0 <= at < shapes[0].rank or (size and shapes[0].dims[at] % size):
+            reject("all_to_all_c2", f"all-to-all: dimension {at} of {show(shapes[0])} must divide into groups of {size}")
+        return joined(shapes)
+
+    @classmethod
+    def samples(cls):
+        return [(cls(dimensions=(0,)), (Shape(F32, (4,)),)), (cls(), (Shape(F32, (4,)),))]
+
+
+@op("collective-broadcast", operands="*operands")
+class CollectiveBroadcast(_Collective):
+    """Every member of a group gets the operand of its first one."""
+
+    channel_id: int | None = None
+    replica_groups: ReplicaGroups = attr(always=True, default=ALL)
+
+    def infer(self, *operands: AnyShape) -> AnyShape:
+        return joined(arrays(self, *operands))
+
+    @classmethod
+    def samples(cls):
+        return [(cls(), (Shape(F32, (4,)),))]
+
+
+@op("collective-permute", operands="operand output? input_offset? output_offset?")
+class CollectivePermute(_Collective):
+    """Each source's operand goes to its target; who is no target gets zeros. With an output: slices of it are replaced."""
+
+    channel_id: int | None = None
+    source_target_pairs: SourceTargetPairs = attr(always=True, default=SourceTargetPairs())
+    slice_sizes: tuple[tuple[int, ...], ...] = ()
+
+    def infer(self, operand: AnyShape, *rest: AnyShape) -> AnyShape:
+        for side in zip(*self.source_target_pairs.pairs, strict=True):
+            if not rest and len(set(side)) != len(side):
+                reject("collective_permute_c1", f"collective-permute: sources and targets must differ, found {self.source_target_pairs.pairs}")
+        return (rest[0] if rest else operand).logical
+
+    @classmethod
+    def samples(cls):
+        return [(cls(1, SourceTargetPairs(((0, 0),))), (Shape(F32, (4,)),))]
+
+
+@op("collective-permute-start", operands="*operands")
+class CollectivePermuteStart(_Collective):
+    """Begins a collective-permute: the value is a tuple of operands, results and contexts."""
+
+    shape: AnyShape
+    channel_id: int | None = None
+    source_target_pairs: SourceTargetPairs = attr(always=True, default=SourceTargetPairs())
+    slice_sizes: tuple[tuple[int, ...], ...] = ()
+
+    def infer(self, *operands: AnyShape) -> AnyShape:
+        if not isinstance(self.shape, TupleShape) or len(self.shape.elements) < 2:
+            found = show(self.shape)
+            reject("collective_permute_start_c1", f"collective-permute-start: (operands, results, ...) are wanted, found {found}")
+        return self.shape
+
+    @classmethod
+    def samples(cls):
+        data = Shape(F32, (4,))
+        shape = TupleShape((data, data, Shape(U32), Shape(U32)))
+        return [(cls(shape, 1, SourceTargetPairs(((0, 0),))), (data,))]
+
+
+@op("collective-permute-done", operands="operand")
+class CollectivePermuteDone(_Collective):
+    """The result of a collective-permute-start."""
+
+    def infer(self, operand: AnyShape) -> AnyShape:
+        return started(self, operand)
+
+    @classmethod
+    def samples(cls):
+        data = Shape(F32, (4,))
+        return [(cls(), (TupleShape((data, data)),))]
+
+
+@op("ragged-all-to-all", operands="input output input_offsets send_sizes output_offsets recv_sizes")
+class RaggedAllToAll(_Collective):
+    """Slices of different lengths of the input go to places in the outputs of the members."""
+
+    channel_id: int | None = None
+    replica_groups: ReplicaGroups = attr(always=True, default=ALL)
+
+    def infer(self, data: AnyShape, output: AnyShape, *numbers: AnyShape) -> AnyShape:
+        arrays(self, data, output)
+        for number, s in enumerate(arrays(self, *numbers)):
+            if not s.dtype.is_integer or s.rank not in (1, 2):
+                reject("ragged_all_to_all_c1", f"ragged-all-to-all: operand {number + 2} must be integers of rank 1 or 2, found {show(s)}")
+        return output.logical
+
+    @classmethod
+    def samples(cls):
+        return [(cls(), (Shape(F32, (4,)), Shape(F32, (4,)), *[Shape(S32, (1,))] * 4))]
+
+
+@op("replica-id")
+class ReplicaId(Op):
+    """The number of the replica that runs this."""
+
+    def infer(self) -> AnyShape:
+        return Shape(U32)
+
+    @classmethod
+    def samples(cls):
+        return [(cls(), ())]
+
+
+@op("partition-id")
+class PartitionId(Op):
+    """The number of the partition that runs this."""
+
+    def infer(self) -> AnyShape:
+        return Shape(U32)
+
+    @classmethod
+    def samples(cls):
+        return [(cls(), ())]
+
+

@@ -1,0 +1,67 @@
+"""Sizes of dynamic dimensions, as values."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from axla.core.dtypes import F32, S32
+from axla.core.shape import AnyShape, Shape
+from axla.hlo.family import arrays, show
+from axla.ir.op import Op, attr, op, reject
+
+
+def _one_dimension(self: Op, dimensions: tuple[int, ...], source: Shape) -> int:
+    if len(dimensions) != 1 or not 0 <= dimensions[0] < source.rank:
+        name = self.opcode.replace("-", "_")
+        reject(f"{name}_c1", f"{self.opcode}: dimensions={dimensions} must be one dimension of {show(source)}")
+    return dimensions[0]
+
+
+@op("get-dimension-size", operands="operand")
+class GetDimensionSize(Op):
+    """The size of a dimension, as s32: the actual one, where it is dynamic."""
+
+    dimensions: tuple[int, ...]
+
+    def infer(self, operand: AnyShape) -> Shape:
+        (source,) = arrays(self, operand)
+        _one_dimension(self, self.dimensions, source)
+        return Shape(S32)
+
+    def evaluate(self, operand: np.ndarray) -> np.ndarray:
+        return np.asarray(operand.shape[self.dimensions[0]], np.int32)
+
+    @classmethod
+    def samples(cls):
+        return [(cls((1,)), (Shape(F32, (2, 3)),))]
+
+
+@op("set-dimension-size", operands="operand size")
+class SetDimensionSize(Op):
+    """The operand with the size of a dimension set, up to its bound; the dimension becomes dynamic (or static, at its bound)."""
+
+    shape: Shape
+    dimensions: tuple[int, ...] = attr(always=True, default=())
+
+    def infer(self, operand: AnyShape, size: AnyShape) -> Shape:
+        source, scalar = arrays(self, operand, size)
+        _one_dimension(self, self.dimensions, source)
+        if scalar.logical is not Shape(S32):
+            reject("set_dimension_size_c2", f"set-dimension-size: the size must be s32[], found {show(scalar)}")
+        if self.shape.dims != source.dims or self.shape.dtype is not source.dtype:
+            wanted = show(source)
+            reject("set_dimension_size_c3", f"set-dimension-size: the result is {show(self.shape)}, bounds {wanted} are wanted")
+        return self.shape
+
+    def evaluate(self, operand: np.ndarray, size: np.ndarray) -> np.ndarray:
+        at = self.dimensions[0]
+        count = max(0, min(int(size), self.shape.dims[at]))
+        if count > operand.shape[at]:
+            # What lies behind the actual size is not defined; zeros are as good as anything.
+            widths = [(0, count - n if d == at else 0) for d, n in enumerate(operand.shape)]
+            return np.pad(operand, widths)
+        return operand[(slice(None),) * at + (slice(0, count),)]
+
+    @classmethod
+    def samples(cls):
+        return [(cls(Shape(F32, (2, 3), (False, True)), (1,)), (Shape(F32, (2, 3)), Shape(S32)))]

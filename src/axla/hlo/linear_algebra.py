@@ -1,0 +1,274 @@
+"""fft, cholesky, triangular-solve, batch normalisation."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from axla.core.dtypes import C64, C128, F32, F64, DType
+from axla.core.shape import AnyShape, Shape, TupleShape
+from axla.hlo.family import COMPLEX_OF, FLOAT, INEXACT, arrays, label, same_dtype, show
+from axla.hlo.numeric import widened
+from axla.ir.attributes import FftType, TransposeA
+from axla.ir.op import Op, attr, op, reject
+
+
+@op("fft", operands="operand")
+class Fft(Op):
+    """The discrete Fourier transform over the last dimensions, forward or inverse, of complex or of real numbers.
+
+    RFFT keeps the non-redundant half of the last dimension, IRFFT takes it.
+    """
+
+    fft_type: FftType
+    fft_length: tuple[int, ...]
+
+    expensive = True
+
+    def infer(self, operand: AnyShape) -> Shape:
+        (source,) = arrays(self, operand)
+        lengths, rank = self.fft_length, len(self.fft_length)
+        real = self.fft_type is FftType.RFFT
+        if not 1 <= rank <= 3 or rank > source.rank or any(n < 0 for n in lengths):
+            reject("fft_c1", f"fft: fft_length={lengths} must be one to three lengths of {show(source)}")
+        if source.dtype not in ((F32, F64) if real else (C64, C128)):
+            reject("fft_c2", f"fft: {self.fft_type} takes {'f32 or f64' if real else 'c64 or c128'}, found {show(source)}")
+        halved = (*lengths[:-1], lengths[-1] // 2 + 1 if lengths[-1] else 0)
+        wanted = halved if self.fft_type is FftType.IRFFT else lengths
+        if source.dims[source.rank - rank :] != wanted and source.size:
+            reject("fft_c3", f"fft: {self.fft_type} of fft_length={lengths} takes last dimensions {wanted}, found {show(source)}")
+        dtype, dims = source.dtype, lengths
+        if real:
+            dtype, dims = COMPLEX_OF[dtype], halved
+        elif self.fft_type is FftType.IRFFT:
+            dtype = dtype.real
+        if not source.size:
+            dims = source.dims[source.rank - rank :]
+        return Shape(dtype, (*source.dims[: source.rank - rank], *dims))
+
+    def evaluate(self, operand: np.ndarray) -> np.ndarray:
+        axes = tuple(range(operand.ndim - len(self.fft_length), operand.ndim))
+        wanted = self.infer(Shape(_dtype(operand), operand.shape))
+        if not operand.size or not wanted.size:
+            return np.zeros(wanted.dims, wanted.dtype.numpy)
+        result = _FFT[self.fft_type](operand, self.fft_length, axes)
+        return np.asarray(result).astype(wanted.dtype.numpy)
+
+    @classmethod
+    def samples(cls):
+        return [
+            (cls(FftType.FFT, (4,)), (Shape(C64, (2, 4)),)),
+            (cls(FftType.IFFT, (3, 4)), (Shape(C128, (3, 4)),)),
+            (cls(FftType.RFFT, (5,)), (Shape(F32, (2, 5)),)),
+            (cls(FftType.IRFFT, (3, 6)), (Shape(C64, (3, 4)),)),
+        ]
+
+
+_FFT = {FftType.FFT: np.fft.fftn, FftType.IFFT: np.fft.ifftn, FftType.RFFT: np.fft.rfftn, FftType.IRFFT: np.fft.irfftn}
+
+
+def _dtype(x: np.ndarray) -> DType:
+    from axla.core.dtypes import from_numpy
+
+    return from_numpy(x.dtype)
+
+
+def _matrices(self: Op, source: Shape) -> None:
+    same_dtype(self, (source,), INEXACT)
+    if source.rank < 2 or source.dims[-1] != source.dims[-2]:
+        reject(f"{label(self)}_square", f"{self.opcode}: square matrices are wanted, found {show(source)}")
+
+
+@op("cholesky", operands="operand")
+class Cholesky(Op):
+    """The triangular factor L of a = L L^H (or U of U^H U), per matrix; all NaN where there is none."""
+
+    lower: bool = False
+
+    expensive = True
+
+    def infer(self, operand: AnyShape) -> Shape:
+        (source,) = arrays(self, operand)
+        _matrices(self, source)
+        return source.logical
+
+    def evaluate(self, operand: np.ndarray) -> np.ndarray:
+        a = widened(operand)
+        lower = np.tril(a) if self.lower else np.conj(np.swapaxes(np.triu(a), -1, -2))
+        # NumPy reads the lower triangle only; what is above does not count.
+        result = np.empty_like(lower)
+        for at in np.ndindex(*lower.shape[:-2]):
+            try:
+                result[at] = np.linalg.cholesky(lower[at])
+            except np.linalg.LinAlgError:
+                result[at] = np.nan
+        return (result if self.lower else np.conj(np.swapaxes(result, -1, -2))).astype(operand.dtype)
+
+    @classmethod
+    def samples(cls):
+        return [(cls(True), (Shape(F32, (3, 3)),)), (cls(), (Shape(F64, (2, 3, 3)),))]
+
+
+@op("triangular-solve", operands="a b")
+class TriangularSolve(Op):
+    """x with op(a) x = b (or x op(a) = b), a triangular: only its one half is read; `unit_diagonal` takes ones on it."""
+
+    left_side: bool = False
+    lower: bool = False
+    unit_diagonal: bool = False
+    transpose_a: TransposeA = attr(always=True, default=TransposeA.NO_TRANSPOSE)
+
+    expensive = True
+
+    def infer(self, a: AnyShape, b: AnyShape) -> Shape:
+        left, right = arrays(self, a, b)
+        _matrices(self, left)
+        same_dtype(self, (left, right))
+        if right.rank != left.rank or left.dims[:-2] != right.dims[:-2]:
+            reject("triangular_solve_c1", f"triangular-solve: batches must agree, found {show((left, right))}")
+        if right.dims[-2 if self.left_side else -1] != left.dims[-1]:
+            reject("triangular_solve_c2", f"triangular-solve: {show(right)} does not fit the matrix {show(left)}")
+        return right.logical
+
+    def evaluate(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        matrix = np.tril(widened(a)) if self.lower else np.triu(widened(a))
+        if self.unit_diagonal:
+            size = matrix.shape[-1]
+            matrix[..., np.arange(size), np.arange(size)] = 1
+        if self.transpose_a is not TransposeA.NO_TRANSPOSE:
+            matrix = np.swapaxes(matrix, -1, -2)
+        if self.transpose_a is TransposeA.ADJOINT:
+            matrix = np.conj(matrix)
+        lower = self.lower == (self.transpose_a is TransposeA.NO_TRANSPOSE)
+        right = widened(b)
+        if self.left_side:
+            return substitute(matrix, right, lower).astype(b.dtype)
+        solved = substitute(np.swapaxes(matrix, -1, -2), np.swapaxes(right, -1, -2), not lower)
+        return np.swapaxes(solved, -1, -2).astype(b.dtype)
+
+    @classmethod
+    def samples(cls):
+        return [
+            (cls(True, True), (Shape(F32, (3, 3)), Shape(F32, (3, 2)))),
+            (cls(False, False, True, TransposeA.TRANSPOSE), (Shape(F64, (2, 3, 3)), Shape(F64, (2, 4, 3)))),
+            (cls(True, False, False, TransposeA.ADJOINT), (Shape(C64, (3, 3)), Shape(C64, (3, 2)))),
+        ]
+
+
+def substitute(matrix: np.ndarray, b: np.ndarray, lower: bool) -> np.ndarray:
+    """Solves matrix x = b row by row."""
+    x = np.zeros_like(b)
+    size = matrix.shape[-1]
+    for row in range(size) if lower else reversed(range(size)):
+        known = slice(0, row) if lower else slice(row + 1, size)
+        rest = b[..., row, :] - np.einsum("...k,...kj->...j", matrix[..., row, known], x[..., known, :])
+        x[..., row, :] = rest / matrix[..., row, row, None]
+    return x
+
+
+class _BatchNorm(Op):
+    """What the three have in common: scale and offset per feature, statistics over the other dimensions."""
+
+    __slots__ = ()
+
+    def _check(self, operand: AnyShape, features: tuple[AnyShape, ...]) -> tuple[Shape, Shape]:
+        (source, *others) = arrays(self, operand, *features)
+        index = self.feature_index  # type: ignore[attr-defined]
+        same_dtype(self, (source,), FLOAT)
+        if not 0 <= index < source.rank:
+            reject(f"{label(self)}_c1", f"{self.opcode}: feature_index={index} is not a dimension of {show(source)}")
+        wanted = Shape(others[0].dtype, (source.dims[index],))
+        if any(o.logical is not wanted for o in others) or not wanted.dtype.is_float:
+            reject(f"{label(self)}_c2", f"{self.opcode}: one number per feature of {show(source)} is wanted, found {show(others)}")
+        return source, wanted
+
+    def _along(self, x: np.ndarray, rank: int) -> np.ndarray:
+        """Numbers per feature, to combine with the whole array."""
+        index = self.feature_index  # type: ignore[attr-defined]
+        return widened(x).reshape([-1 if d == index else 1 for d in range(rank)])
+
+    def _others(self, rank: int) -> tuple[int, ...]:
+        return tuple(d for d in range(rank) if d != self.feature_index)  # type: ignore[attr-defined]
+
+
+@op("batch-norm-inference", operands="operand scale offset mean variance")
+class BatchNormInference(_BatchNorm):
+    """scale * (x - mean) / sqrt(variance + epsilon) + offset, per feature."""
+
+    epsilon: float
+    feature_index: int
+
+    expensive = True
+
+    def infer(self, operand: AnyShape, *features: AnyShape) -> Shape:
+        return self._check(operand, features)[0].logical
+
+    def evaluate(self, operand: np.ndarray, *features: np.ndarray) -> np.ndarray:
+        scale, offset, mean, variance = (self._along(f, operand.ndim) for f in features)
+        x = widened(operand)
+        epsilon = x.dtype.type(self.epsilon)
+        return ((x - mean) / np.sqrt(variance + epsilon) * scale + offset).astype(operand.dtype)
+
+    @classmethod
+    def samples(cls):
+        return [(cls(0.001, 1), (Shape(F32, (4, 3)), *[Shape(F32, (3,))] * 4))]
+
+
+@op("batch-norm-training", operands="operand scale offset")
+class BatchNormTraining(_BatchNorm):
+    """Normalises by the mean and variance of the batch itself; gives the result, the mean and the variance."""
+
+    epsilon: float
+    feature_index: int
+
+    expensive = True
+
+    def infer(self, operand: AnyShape, *features: AnyShape) -> TupleShape:
+        source, feature = self._check(operand, features)
+        return TupleShape((source.logical, feature, feature))
+
+    def evaluate(self, operand: np.ndarray, scale: np.ndarray, offset: np.ndarray) -> tuple[np.ndarray, ...]:
+        x, others = widened(operand), self._others(operand.ndim)
+        mean, variance = x.mean(others, x.dtype), x.var(others, x.dtype)
+        mean, variance = mean.astype(scale.dtype), variance.astype(scale.dtype)
+        inference = BatchNormInference(self.epsilon, self.feature_index)
+        return inference.evaluate(operand, scale, offset, mean, variance), mean, variance
+
+    @classmethod
+    def samples(cls):
+        return [(cls(0.001, 1), (Shape(F32, (4, 3, 2)), *[Shape(F32, (3,))] * 2))]
+
+
+@op("batch-norm-grad", operands="operand scale mean variance grad_output")
+class BatchNormGrad(_BatchNorm):
+    """The gradients of batch-norm-training: of the operand, of scale and of offset."""
+
+    epsilon: float
+    feature_index: int
+
+    expensive = True
+
+    def infer(self, operand: AnyShape, *rest: AnyShape) -> TupleShape:
+        source, feature = self._check(operand, rest[:-1])
+        if rest[-1].logical is not source.logical:
+            reject("batch_norm_grad_c3", f"batch-norm-grad: grad_output must be {show(source)}, found {show(rest[-1])}")
+        return TupleShape((source.logical, feature, feature))
+
+    def evaluate(self, operand: np.ndarray, *rest: np.ndarray) -> tuple[np.ndarray, ...]:
+        rank, others = operand.ndim, self._others(operand.ndim)
+        scale, mean, variance = (self._along(f, rank) for f in rest[:3])
+        x, grad = widened(operand), widened(rest[3])
+        count = x.dtype.type(max(1, x.size // max(1, x.shape[self.feature_index])))
+        deviation = 1 / np.sqrt(variance + x.dtype.type(self.epsilon))
+        centred = x - mean
+        of_scale = (grad * centred * deviation).sum(others)
+        of_offset = grad.sum(others)
+        correlated = self._along((grad * centred).sum(others), rank) / (variance + x.dtype.type(self.epsilon))
+        inner = count * grad - self._along(of_offset, rank) - centred * correlated
+        of_operand = scale * deviation / count * inner
+        kind = rest[0].dtype
+        return of_operand.astype(operand.dtype), of_scale.astype(kind), of_offset.astype(kind)
+
+    @classmethod
+    def samples(cls):
+        data = Shape(F32, (4, 3, 2))
+        return [(cls(0.001, 1), (data, *[Shape(F32, (3,))] * 3, data))]

@@ -1,0 +1,85 @@
+"""Collectives as a run of one replica sees them: its own operands are all there are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from axla.core.errors import UnsupportedError
+from axla.core.shape import Shape, TupleShape
+from axla.hlo.collective import (
+    AllGather, AllGatherDone, AllGatherStart, AllReduce, AllReduceDone, AllReduceStart, AllToAll, CollectiveBroadcast,
+    CollectivePermute, CollectivePermuteDone, CollectivePermuteStart, PartitionId, ReduceScatter, ReplicaId,
+)  # fmt: skip
+from axla.ir.graph import Instruction
+from axla.ir.op import Op
+
+Value = Any
+
+
+def _alone(inst: Instruction) -> None:
+    groups = inst.op.replica_groups.groups  # type: ignore[attr-defined]
+    if any(g != (0,) for g in groups):
+        raise UnsupportedError(f"the interpreter runs one replica; {inst!r} asks for groups {groups}")
+
+
+def _operands(interpreter: object, inst: Instruction, *operands: Value) -> Value:
+    _alone(inst)
+    return operands if isinstance(inst.shape, TupleShape) else operands[0]
+
+
+def _gather_start(interpreter: object, inst: Instruction, *operands: Value) -> Value:
+    _alone(inst)
+    own = operands if len(operands) > 1 else operands[0]
+    return (own, own)
+
+
+def _permuted(inst: Instruction, operand: Value) -> Value:
+    pairs = inst.op.source_target_pairs.pairs  # type: ignore[attr-defined]
+    return operand if (0, 0) in pairs else np.zeros_like(operand)
+
+
+def _permute(interpreter: object, inst: Instruction, *operands: Value) -> Value:
+    if len(operands) != 1:
+        raise UnsupportedError(f"the interpreter does not permute slices in place: {inst!r}")
+    return _permuted(inst, operands[0])
+
+
+def _permute_start(interpreter: object, inst: Instruction, *operands: Value) -> Value:
+    if len(operands) != 1:
+        raise UnsupportedError(f"the interpreter does not permute slices in place: {inst!r}")
+    assert isinstance(inst.shape, TupleShape)
+    contexts = [np.zeros(s.dims, s.dtype.numpy) for s in inst.shape.elements[2:] if isinstance(s, Shape)]
+    return (operands[0], _permuted(inst, operands[0]), *contexts)
+
+
+def _done(interpreter: object, inst: Instruction, operand: Value) -> Value:
+    return operand[1]
+
+
+def _same(interpreter: object, inst: Instruction, operand: Value) -> Value:
+    return operand
+
+
+def _zero(interpreter: object, inst: Instruction) -> Value:
+    return np.zeros((), np.uint32)
+
+
+COLLECTIVES: dict[type[Op], Callable[..., Value]] = {
+    AllReduce: _operands,
+    AllReduceStart: _operands,
+    AllReduceDone: _same,
+    AllGather: _operands,
+    AllGatherStart: _gather_start,
+    AllGatherDone: _done,
+    ReduceScatter: _operands,
+    AllToAll: _operands,
+    CollectiveBroadcast: _operands,
+    CollectivePermute: _permute,
+    CollectivePermuteStart: _permute_start,
+    CollectivePermuteDone: _done,
+    ReplicaId: _zero,
+    PartitionId: _zero,
+}
