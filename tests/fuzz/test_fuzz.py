@@ -1,0 +1,19 @@
+"""Random modules: cpu and one lane against the interpreter. `scripts/fuzz_backends` runs as many seeds as wanted."""
+
+from __future__ import annotations
+
+import pytest
+from fuzz.oracle import differences
+from fuzz.random_modules import Generator
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_backends_agree(seed):
+    text = Generator(seed).text()
+    assert differences(text, seed) == [], text
+
+
+@pytest.mark.parametrize("seed", range(1000, 1006))
+def test_long_modules_agree(seed):
+    text = Generator(seed, length=60).text()
+    assert differences(text, seed) == [], text
