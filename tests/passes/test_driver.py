@@ -67,7 +67,9 @@ def test_fixpoint_runs_until_nothing_changes_and_not_once_more(module):
 
 def test_fixpoint_does_not_repeat_a_pass_that_left_this_very_module_alone(module):
     runs = []
-    driver.run(module, [fixpoint("g", Pass("once", add_negation), Pass("quiet", lambda m: runs.append(m.version)))])
+    driver.run(
+        module, [fixpoint("g", Pass("once", add_negation), Pass("quiet", lambda m: runs.append(m.version)))]
+    )
     assert len(runs) == len(set(runs))
 
 
@@ -120,7 +122,10 @@ def test_disabled_rule_is_skipped(module):
 
 
 def test_required_pass_refuses(module):
-    with flags.override(disable_hlo_passes=("flatten-call-graph",)), pytest.raises(InvalidArgument, match="buffers"):
+    with (
+        flags.override(disable_hlo_passes=("flatten-call-graph",)),
+        pytest.raises(InvalidArgument, match="buffers"),
+    ):
         driver.run(module, pipelines.LOWER)
 
 
@@ -184,7 +189,10 @@ def names_in(folder):
 def test_dump_before_and_after(module, tmp_path):
     with flags.override(dump_to=str(tmp_path)):
         pipelines.run_cpu(module)
-    assert names_in(tmp_path) == ["module_N.f.before_optimizations.txt", "module_N.f.cpu_after_optimizations.txt"]
+    assert names_in(tmp_path) == [
+        "module_N.f.before_optimizations.txt",
+        "module_N.f.cpu_after_optimizations.txt",
+    ]
     before = next(tmp_path.glob("*before_opt*")).read_text()
     assert parse_hlo(before).to_string() == parse_hlo(TEXT).to_string()
 
@@ -192,7 +200,10 @@ def test_dump_before_and_after(module, tmp_path):
 def test_dump_of_passes_that_changed_something(module, tmp_path):
     simplify(module, dump_to=str(tmp_path), dump_hlo_pass_re="algsimp")
     found = names_in(tmp_path)
-    assert any(re.fullmatch(r"module_N\.f\.0003\.simplification\.after_algsimp\.before_constant-folding\.txt", n) for n in found)
+    assert any(
+        re.fullmatch(r"module_N\.f\.0003\.simplification\.after_algsimp\.before_constant-folding\.txt", n)
+        for n in found
+    )
     assert not any("after_dce" in n for n in found)
 
 
@@ -206,7 +217,10 @@ def test_dump_numbers_differ_by_module(tmp_path):
 def test_dump_as_dot(module, tmp_path):
     with flags.override(dump_to=str(tmp_path), dump_hlo_as_dot=True):
         pipelines.run_cpu(module)
-    assert names_in(tmp_path) == ["module_N.f.before_optimizations.dot", "module_N.f.cpu_after_optimizations.dot"]
+    assert names_in(tmp_path) == [
+        "module_N.f.before_optimizations.dot",
+        "module_N.f.cpu_after_optimizations.dot",
+    ]
     with flags.override(dump_to=str(tmp_path), dump_hlo_as_dot=True, dump_hlo_as_text=True):
         pipelines.run_cpu(parse_hlo(TEXT))
     assert "module_N.f.before_optimizations.txt" in names_in(tmp_path)
@@ -229,7 +243,10 @@ def test_dump_of_the_module_before_a_failing_pass(module, tmp_path):
         add_negation(m)
         raise ValueError("half done")
 
-    with flags.override(dump_to=str(tmp_path)), pytest.raises(InternalError, match=r"\(before it: (.*failed\.txt)\)") as e:
+    with (
+        flags.override(dump_to=str(tmp_path)),
+        pytest.raises(InternalError, match=r"\(before it: (.*failed\.txt)\)") as e,
+    ):
         driver.run(module, [Pass("p", fail)])
     path = re.search(r"before it: (.*?)\)", str(e.value))[1]
     with open(path) as file:
@@ -298,7 +315,10 @@ def test_parse_pipelines_and_groups():
     [
         ("algsim", "there is no pass 'algsim'; did you mean algsimp?"),
         ("zzz", "there is no pass 'zzz'; known: algsimp"),
-        ("algsimp{is_layout=true}", "pass algsimp has no option 'is_layout'; did you mean is_layout_sensitive?"),
+        (
+            "algsimp{is_layout=true}",
+            "pass algsimp has no option 'is_layout'; did you mean is_layout_sensitive?",
+        ),
         ("dce{x=1}", "pass dce has no option 'x'; it has: none"),
         ("algsimp{is_layout_sensitive=2}", "wanted true or false"),
         ("dce;cse", "cannot read 'dce;cse'"),

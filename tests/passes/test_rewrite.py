@@ -55,7 +55,9 @@ def test_leftovers_are_swept():
 
 
 def test_what_only_the_replaced_used_is_swept():
-    assert apply(module_of(Tanh, Exponential, Negate), lambda root: root.operands[0].operands[0].operands[0]) == ["parameter"]
+    assert apply(
+        module_of(Tanh, Exponential, Negate), lambda root: root.operands[0].operands[0].operands[0]
+    ) == ["parameter"]
 
 
 def test_building_and_giving_nothing():
@@ -163,7 +165,10 @@ def big_module(size):
     for k in range(size // 5):
         a = Add()(values[-1], values[-2])
         b = Negate()(Negate()(a)) if k % 3 == 0 else Tanh()(Exponential()(a))
-        c = entry.add(Dot.of(shape, shape, lhs_contracting_dims=(1,), rhs_contracting_dims=(0,)), (b, values[k % len(values)]))
+        c = entry.add(
+            Dot.of(shape, shape, lhs_contracting_dims=(1,), rhs_contracting_dims=(0,)),
+            (b, values[k % len(values)]),
+        )
         values = [*values[-20:], Abs()(c)]
     entry.set_root(values[-1])
     return module

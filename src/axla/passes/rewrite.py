@@ -22,7 +22,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -36,6 +36,7 @@ from axla.ir.structure import Parameter
 from axla.ir.traverse import computations_callees_first, post_order
 
 FIRINGS_PER_INSTRUCTION = 10
+WIDE = 32  # operands
 FREE_FIRINGS = 1000  # small computations may unfold a lot (map bodies, loops)
 
 
@@ -135,14 +136,21 @@ def control_bound(computation: Computation) -> frozenset[Instruction]:
 
 
 def sweep(
-    computation: Computation, candidates: Iterable[Instruction], bound: frozenset[Instruction] = frozenset()
-) -> None:
+    computation: Computation, candidates: Iterable[Instruction],
+    bound: Container[Instruction] = (), held: Container[Instruction] = (),
+) -> None:  # fmt: skip
     """Removes those candidates that nothing uses, and what only they used. Effects and calls are left to dce."""
     stack = list(candidates)
     root = computation.root if computation.has_root else None
     while stack:
         inst = stack.pop()
-        if inst.users or inst is root or inst not in computation.instructions or inst in bound:
+        if (
+            inst.users
+            or inst is root
+            or inst not in computation.instructions
+            or inst in bound
+            or inst in held
+        ):
             continue
         op = inst.op
         if op.side_effect or op.computation_fields or type(op) is Parameter:
@@ -150,6 +158,31 @@ def sweep(
         operands = inst.operands
         computation.remove(inst)
         stack.extend(operands)
+
+
+def resolved(inst: Instruction, forward: dict[Instruction, Instruction]) -> Instruction:
+    """The last one in a chain of replacements; the chain is shortened on the way."""
+    found = forward.get(inst)
+    if found is None:
+        return inst
+    while (further := forward.get(found)) is not None:
+        found = further
+    while inst is not found:
+        following = forward[inst]
+        forward[inst] = found
+        inst = following
+    return found
+
+
+def replace_all(computation: Computation, forward: dict[Instruction, Instruction]) -> None:
+    """Redirects the users of every key to its value, which may itself be a key. Linear: each user is changed once."""
+    for old, new in forward.items():
+        if old.shape.logical is not new.shape.logical:
+            raise InternalError(f"replace {old!r} with {new!r}: shapes differ")
+    for user in dict.fromkeys(u for old in forward for u in old.users):
+        computation.set_operands(user, [resolved(o, forward) for o in user.operands])
+    if computation.root in forward:
+        computation.set_root(resolved(computation.root, forward))
 
 
 def rewrite(
@@ -182,7 +215,14 @@ class _Rewriter:
         self.session = active
         self.layout_sensitive = layout_sensitive
         self.bound = control_bound(computation)
-        self.dynamic = {i for i in computation.instructions if isinstance(i.shape, Shape) and i.shape.is_dynamic}
+        # Replacing one operand takes as long as an instruction is wide. So wide users are changed later, for all
+        # their operands at once; until then `forward` knows what replaces what, and `held` what they will use.
+        self.wide: dict[Instruction, None] = {}
+        self.forward: dict[Instruction, Instruction] = {}
+        self.held: dict[Instruction, None] = {}
+        self.dynamic = {
+            i for i in computation.instructions if type(i.shape) is Shape and True in i.shape.dynamic
+        }
         self.work: deque[Instruction] = deque(post_order(computation))
         self.queued: set[Instruction] = set(self.work)
         self.limit = FIRINGS_PER_INSTRUCTION * len(self.work) + FREE_FIRINGS
@@ -194,10 +234,12 @@ class _Rewriter:
         while work:
             inst = work.popleft()
             queued.discard(inst)
+            if inst in self.wide:
+                self.catch_up(inst)
             rules = table.get(type(inst.op))
             if rules is None or inst not in instructions or inst in self.bound:
                 continue
-            if not inst.users and inst is not self.computation.root:
+            if not inst.users and inst is not self.computation.root and inst not in self.held:
                 continue  # dead: rewriting it would change the module and gain nothing
             if self.dynamic and self.dynamic.intersection((inst, *inst.operands)):
                 continue  # sizes that differ from the bounds are not known to rules
@@ -205,35 +247,47 @@ class _Rewriter:
                 if self.apply(candidate, inst):
                     break
             if self.session.exhausted:
-                return
+                break
+        for user in list(self.wide):
+            self.catch_up(user)
+        sweep(self.computation, self.held, self.bound)
+
+    def catch_up(self, user: Instruction) -> None:
+        """Gives a wide user its new operands."""
+        del self.wide[user]
+        if user in self.computation.instructions:
+            before = user.operands
+            self.computation.set_operands(user, [resolved(o, self.forward) for o in before])
+            self.clean(o for o in before if o in self.forward)
+
+    def clean(self, candidates: Iterable[Instruction]) -> None:
+        sweep(self.computation, candidates, self.bound, self.held)
 
     def apply(self, candidate: Rule, old: Instruction) -> bool:
         """Tries a rule; whether `old` was replaced."""
         computation = self.computation
         instructions = computation.instructions
         before = len(instructions)
-        users = tuple(old.users)
         new = candidate.function(old)
-        made = (
-            list(islice(reversed(instructions), len(instructions) - before))
-            if len(instructions) != before
-            else []
-        )
+        count = len(instructions) - before
+        made = list(islice(reversed(instructions), count)) if count else []
         if new is None or new is old:
             if made:
-                sweep(computation, made, self.bound)
+                self.clean(made)
                 if self.session.strict:
                     raise InternalError(
                         f"rule {candidate.name} built instructions at {old!r} and gave nothing"
                     )
             return False
         if not self.fits(candidate, old, new, made) or not self.session.may_fire(candidate.name, old):
-            sweep(computation, made, self.bound)
+            self.clean(made)
             return False
         self.describe(old, new, made)
-        computation.replace(old, new, users)
+        own = set(made)
+        users = [u for u in old.users if u not in own]
         operands = old.operands
-        sweep(computation, (old, *made), self.bound)
+        self.replace(old, new, users)
+        self.clean((old, *made))
         self.enqueue(reversed(made))
         self.enqueue((new, *users))
         self.enqueue(o for o in operands if o in instructions)
@@ -244,6 +298,16 @@ class _Rewriter:
                 f"rewriting {computation.name} does not end; the last rules: {', '.join(self.recent)}"
             )
         return True
+
+    def replace(self, old: Instruction, new: Instruction, users: list[Instruction]) -> None:
+        """Makes narrow users of `old` use `new`, and notes that wide ones are to."""
+        wide = [u for u in users if len(u.operands) > WIDE]
+        if wide or old in self.held:
+            self.wide.update(dict.fromkeys(wide))
+            self.forward[old] = new
+            self.held.pop(old, None)
+            self.held[new] = None
+        self.computation.replace(old, new, [u for u in users if len(u.operands) <= WIDE] if wide else users)
 
     def fits(self, candidate: Rule, old: Instruction, new: Instruction, made: list[Instruction]) -> bool:
         """Whether the replacement has the root's shape, layout included where that matters."""

@@ -25,6 +25,7 @@ def _one_of_each(computation: Computation, effectful: frozenset[Computation]) ->
     session = rewrite.current_session()
     bound = rewrite.control_bound(computation)
     seen: dict[Key, Instruction] = {}
+    forward: dict[Instruction, Instruction] = {}
     for inst in post_order(computation):
         op = inst.op
         if type(op) is Parameter or inst in bound or has_effect(inst, effectful):
@@ -33,13 +34,15 @@ def _one_of_each(computation: Computation, effectful: frozenset[Computation]) ->
         if type(op) is Constant:
             key = (op.literal, (), inst.shape)  # its hash is kept in the literal
         else:
-            operands = [o.id for o in inst.operands]
+            operands = [forward.get(o, o).id for o in inst.operands]
             if op.commutative and len(operands) == 2:
                 operands.sort()
             key = (op, tuple(operands), inst.shape)
         first = seen.setdefault(key, inst)
         if first is inst or not session.may_fire("cse", inst):
             continue
-        # The later one goes, now: those above it then find the operand of the first in their key.
-        computation.replace(inst, first)
-        computation.remove(inst)
+        forward[inst] = first
+    if forward:
+        rewrite.replace_all(computation, forward)
+        for inst in reversed(forward):
+            computation.remove(inst)

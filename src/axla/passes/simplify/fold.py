@@ -49,37 +49,41 @@ class _Folder:
     def __init__(self) -> None:
         self.left = WORK
         self.session = rewrite.current_session()
-        self.interpreter = Interpreter(memory_limit=LARGEST)
 
     def fold(self, computation: Computation) -> None:
         bound = rewrite.control_bound(computation)
+        forward: dict[Instruction, Instruction] = {}
         for inst in post_order(computation):
-            if type(inst.op) in NEVER or not inst.operands or inst in bound or why_not_fold(inst) is not None:
+            if type(inst.op) in NEVER or not inst.operands or inst in bound:
+                continue
+            operands = [forward.get(o, o) for o in inst.operands]
+            if why_not_fold(inst, operands) is not None:
                 continue
             cost = work(inst)
             if cost > self.left or not self.session.may_fire("constant-folding", inst):
                 continue
             self.left -= cost
-            literal = self.value(inst)
+            literal = self.value(inst, operands)
             if literal is None:
                 continue
-            users = tuple(inst.users)
             folded = constant(computation, literal)
             if folded.shape is not inst.shape:
                 computation.set_shape(folded, inst.shape)
-            computation.replace(inst, folded, users)
-            rewrite.sweep(computation, (inst,))
+            forward[inst] = folded
+        if forward:
+            rewrite.replace_all(computation, forward)
+            rewrite.sweep(computation, forward)
 
-    def value(self, inst: Instruction) -> Literal | None:
+    def value(self, inst: Instruction, constants: list[Instruction]) -> Literal | None:
         """The value of an instruction of constants; None when it cannot be computed after all."""
         shape = inst.shape
         assert isinstance(shape, Shape)
-        operands = [_array(o) for o in inst.operands]
+        operands = [_array(o) for o in constants]
         region = REGIONS.get(type(inst.op))
         try:
             with np.errstate(all="ignore"):
                 if region is not None:
-                    result = region(self.interpreter, inst, *operands)
+                    result = region(Interpreter(memory_limit=LARGEST), inst, *operands)
                 else:
                     result = inst.op.evaluate(*operands)  # type: ignore[attr-defined]
                 return Literal(
@@ -90,18 +94,18 @@ class _Folder:
             return None  # the same error, if it is one, comes when the program runs
 
 
-def why_not_fold(inst: Instruction) -> str | None:
-    """The reason not to fold an instruction of operands; None if it may be."""
+def why_not_fold(inst: Instruction, operands: list[Instruction]) -> str | None:
+    """The reason not to fold an instruction of these operands; None if it may be."""
     op, shape = inst.op, inst.shape
     if not isinstance(shape, Shape) or shape.is_dynamic:
         return "its value is not an array of known size"
     known = 0
-    for operand in inst.operands:
+    for operand in operands:
         values = values_of(operand)
-        if values is None and isinstance(operand.op, Broadcast):
+        if values is None and type(operand.op) is Broadcast:
             values = values_of(operand.operands[0])
         if values is None:
-            return f"{operand!r} is not constant"
+            return "an operand is not constant"
         known += values.nbytes
     if op.side_effect or (not hasattr(op, "evaluate") and type(op) not in REGIONS):
         return f"{op.opcode} has no value of its own"

@@ -57,7 +57,7 @@ def is_all(inst: Instruction, number: float) -> bool:
     if value is None:
         return False
     if value.dtype.kind == "c":
-        return bool(value == number) and not np.signbit(value.real) and not np.signbit(value.imag)
+        return bool(value == number) and not np.signbit(np.real(value)) and not np.signbit(np.imag(value))
     if value.dtype.kind in "biu" or value.dtype.name.startswith(("int", "uint")):
         return int(value) == number
     with np.errstate(all="ignore"):
