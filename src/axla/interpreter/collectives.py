@@ -1,8 +1,11 @@
-"""Collectives as a run of one replica sees them: its own operands are all there are."""
+"""Collectives as the only replica of a run sees them: its own operands are all there are.
+
+As on XLA:CPU, members that a group names and that do not exist contribute nothing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,19 +22,32 @@ from axla.ir.op import Op
 Value = Any
 
 
-def _alone(inst: Instruction) -> None:
-    groups = inst.op.replica_groups.groups  # type: ignore[attr-defined]
-    if any(g != (0,) for g in groups):
-        raise UnsupportedError(f"the interpreter runs one replica; {inst!r} asks for groups {groups}")
+def _alone(inst: Instruction, groups: tuple[tuple[int, ...], ...]) -> None:
+    if any(len(g) > 1 for g in groups):
+        raise UnsupportedError(f"the interpreter runs one replica; {inst!r} moves data between members of {groups}")
 
 
-def _operands(interpreter: object, inst: Instruction, *operands: Value) -> Value:
-    _alone(inst)
-    return operands if isinstance(inst.shape, TupleShape) else operands[0]
+def _joined(inst: Instruction, values: Sequence[Value]) -> Value:
+    return tuple(values) if isinstance(inst.shape, TupleShape) else values[0]
+
+
+def _reduced(interpreter: object, inst: Instruction, *operands: Value) -> Value:
+    return _joined(inst, operands)
+
+
+def _scattered(interpreter: object, inst: Instruction, *operands: Value) -> Value:
+    """The first part of every operand."""
+    shapes = inst.shape.elements if isinstance(inst.shape, TupleShape) else (inst.shape,)
+    return _joined(inst, [x[tuple(map(slice, s.dims))] for x, s in zip(operands, shapes, strict=True)])  # type: ignore[attr-defined]
+
+
+def _exchanged(interpreter: object, inst: Instruction, *operands: Value) -> Value:
+    _alone(inst, inst.op.replica_groups.groups)  # type: ignore[attr-defined]
+    return _joined(inst, operands)
 
 
 def _gather_start(interpreter: object, inst: Instruction, *operands: Value) -> Value:
-    _alone(inst)
+    _alone(inst, inst.op.replica_groups.groups)  # type: ignore[attr-defined]
     own = operands if len(operands) > 1 else operands[0]
     return (own, own)
 
@@ -68,15 +84,15 @@ def _zero(interpreter: object, inst: Instruction) -> Value:
 
 
 COLLECTIVES: dict[type[Op], Callable[..., Value]] = {
-    AllReduce: _operands,
-    AllReduceStart: _operands,
+    AllReduce: _reduced,
+    AllReduceStart: _reduced,
     AllReduceDone: _same,
-    AllGather: _operands,
+    AllGather: _exchanged,
     AllGatherStart: _gather_start,
     AllGatherDone: _done,
-    ReduceScatter: _operands,
-    AllToAll: _operands,
-    CollectiveBroadcast: _operands,
+    ReduceScatter: _scattered,
+    AllToAll: _exchanged,
+    CollectiveBroadcast: _exchanged,
     CollectivePermute: _permute,
     CollectivePermuteStart: _permute_start,
     CollectivePermuteDone: _done,
