@@ -1,0 +1,81 @@
+"""What was found, as a table and as a picture."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench_lib.sections import Row
+
+HEADER = f"{'':34} {'threads':>7} {'axla':>10} {'peer':>16} {'ratio':>6} {'best':>6} {'goal':>5}"
+
+
+def line(row: Row) -> str:
+    """A row of the table; a ratio above its goal is marked."""
+    peer = f"{row.peer_name} {duration(row.peer)}" if row.peer is not None else ""
+    over = row.ratio is not None and row.goal is not None and row.ratio > row.goal
+    parts = [
+        f"{row.name:34} {row.threads:7} {duration(row.ours):>10} {peer:>16}",
+        *(f"{x:6.2f}" if x is not None else " " * 6 for x in (row.ratio, row.best_ratio)),
+        f"{row.goal:5.1f}" if row.goal is not None else " " * 5,
+        "<<" if over else "", row.note,
+    ]  # fmt: skip
+    return " ".join(parts).rstrip()
+
+
+def duration(seconds: float | None) -> str:
+    if seconds is None:
+        return ""
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds * 1e9:.3g} ns"
+
+
+def summary(rows: Sequence[Row]) -> list[str]:
+    """Per section and number of threads: the geometric mean of the ratios to XLA and the worst."""
+    found = []
+    for section in dict.fromkeys(r.section for r in rows):
+        for threads in sorted({r.threads for r in rows}):
+            those = [
+                r
+                for r in rows
+                if (r.section, r.threads, r.peer_name) == (section, threads, "XLA") and r.ratio
+            ]
+            if those:
+                mean = statistics.geometric_mean([r.ratio for r in those if r.ratio])
+                worst = max(those, key=lambda r: r.ratio or 0)
+                found.append(
+                    f"{section}, {threads} thread(s): geometric mean of axla/XLA {mean:.2f}, "
+                    f"worst {worst.ratio:.2f} ({worst.name})"
+                )
+    return found
+
+
+def chart(rows: Sequence[Row], path: Path) -> None:
+    """Bars of the ratios to XLA, one colour per number of threads."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    rows = [r for r in rows if r.peer_name == "XLA" and r.ratio]
+    names = list(dict.fromkeys(r.name for r in rows))
+    counts = sorted({r.threads for r in rows})
+    figure, axes = plt.subplots(figsize=(9, 1 + 0.38 * len(names)))
+    height = 0.8 / max(1, len(counts))
+    for number, threads in enumerate(counts):
+        those = [(names.index(r.name), r.ratio) for r in rows if r.threads == threads]
+        places = [place + (number - (len(counts) - 1) / 2) * height for place, _ in those]
+        axes.barh(
+            places, [ratio for _, ratio in those], height, label=f"{threads} thread{'s' * (threads > 1)}"
+        )
+    axes.axvline(1, color="black", linewidth=0.8)
+    axes.set_yticks(range(len(names)), names)
+    axes.invert_yaxis()
+    axes.set_xscale("log", base=2)
+    axes.set_xlabel("time of axla / time of XLA:CPU (shorter is faster)")
+    axes.legend()
+    figure.tight_layout()
+    figure.savefig(path, dpi=120)

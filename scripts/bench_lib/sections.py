@@ -1,0 +1,200 @@
+"""The sections of the benchmark: each gives rows, one per program and peer."""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from bench_lib import peers, programs
+from bench_lib.timing import Times, compare
+
+
+@dataclass(frozen=True)
+class Row:
+    """What was found for a program: seconds of axla and of a peer, their ratio, and the ratio to reach."""
+
+    section: str
+    name: str
+    threads: int
+    ours: float
+    peer_name: str = ""
+    peer: float | None = None
+    ratio: float | None = None
+    best_ratio: float | None = None
+    goal: float | None = None
+    note: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long to measure."""
+
+    threads: int
+    rounds: int
+    seconds: float
+    only: str = ""
+
+
+def _row(effort: Effort, section: str, name: str, times: Times, peer: str, **more: Any) -> Row:
+    return Row(
+        section, name, effort.threads, times.median("axla"), peer, times.median(peer),
+        times.ratio("axla", peer), times.best_ratio("axla", peer), **more,
+    )  # fmt: skip
+
+
+def kernels(effort: Effort) -> Iterator[Row]:
+    """Programs on arrays of common sizes."""
+    for program in programs.kernels():
+        if effort.only not in program.name:
+            continue
+        inputs = program.inputs()
+        ours = peers.axla_call(peers.axla_function(program.text), inputs)
+        function = peers.xla_function(program.text)
+        theirs = peers.xla_call(function, inputs)
+        peers.check(program.name, ours(), theirs(), program.tolerance)
+        times = compare({"axla": ours, "XLA": theirs}, effort.rounds, effort.seconds)
+        yield _row(effort, "kernels", program.name, times, "XLA", goal=1.2)
+
+
+def loops(effort: Effort) -> Iterator[Row]:
+    """Loops of scalars. Seconds are those of one trip."""
+    for name, text, inputs, goal in (
+        ("8 carries, xorshift and f32", programs.mixed_loop(), _mixed_state(), 1.5),
+        (
+            "60 carries, exp and tanh",
+            programs.exp_tanh_loop(60),
+            [np.float32(0.01 * k) for k in range(60)],
+            0.3,
+        ),
+    ):
+        if effort.only not in name:
+            continue
+        ours, theirs = peers.axla_function(text), peers.xla_function(text)
+        few = np.int32(100)
+        checked = ours(few, *inputs), theirs(few, *inputs)
+        peers.check(name, *checked, 1e-4)
+        mixed = name.startswith("8")
+        sides = {
+            "axla": (peers.axla_call(ours, [np.int32(trips := 200_000 if mixed else 5_000), *inputs]), trips),
+            "XLA": (peers.xla_call(theirs, [few * np.int32(5), *inputs]), 500),
+        }
+        if mixed and (c := _c_loop(1_000_000, ours, inputs)) is not None:
+            sides["C -O2"] = (c, 1_000_000)
+        times = compare({side: call for side, (call, _) in sides.items()}, effort.rounds, effort.seconds)
+        per_trip = Times({side: [t / sides[side][1] for t in times.rounds[side]] for side in sides})
+        for peer in list(sides)[1:]:
+            yield _row(effort, "loops", name, per_trip, peer, goal=goal if (peer == "XLA") != mixed else None)
+
+
+def _mixed_state() -> list[Any]:
+    return [
+        *(np.uint32(0x9E3779B9 * (k + 1) & 0xFFFFFFFF) for k in range(4)),
+        *(np.float32(0.1 * k) for k in range(4)),
+    ]
+
+
+def _c_loop(trips: int, ours: Callable, inputs: list[Any]) -> Callable[[], Any] | None:
+    function = peers.c_function(programs.LOOP_C, "loop")
+    if function is None:
+        return None
+    u, f = np.array(inputs[:4], np.uint32), np.array(inputs[4:], np.float32)
+    few_u, few_f = u.copy(), f.copy()
+    pointers = [ctypes.c_void_p(x.ctypes.data) for x in (few_u, few_f)]
+    function(100, *pointers)
+    peers.check("C", [np.asarray(x) for x in ours(np.int32(100), *inputs)], [*few_u, *few_f], 1e-4)
+    places = [ctypes.c_void_p(x.ctypes.data) for x in (u, f)]
+    keep = (u, f, few_u, few_f)
+    return lambda keep=keep: function(trips, *places)
+
+
+def calls(effort: Effort) -> Iterator[Row]:
+    """A call of a compiled addition of 64 floats, from Python to Python."""
+    program = programs.add(64)
+    inputs = program.inputs()
+    function = peers.axla_function(program.text)
+    theirs = peers.xla_call(peers.xla_function(program.text), inputs)
+    arrays = peers.axla_call(function, inputs)
+    peers.check("add", arrays(), theirs(), 0)
+    for name, ours, goal in (("axla.Array", arrays, 1e-6), ("NumPy arrays", lambda: function(*inputs), 2e-6)):
+        times = compare({"axla": ours, "XLA": theirs}, effort.rounds, min(0.05, effort.seconds))
+        yield _row(effort, "calls", f"add of f32[64], {name}", times, "XLA", note=f"goal {goal * 1e6:.0f} us")
+
+
+def compiling(effort: Effort) -> Iterator[Row]:
+    """Cold compilation: text to callable, nothing taken from a cache; XLA's time begins after its parsing."""
+    names = [b.name for b in programs.kernels() if effort.only in b.name]
+    loops_ = [("loop, 8 carries", programs.mixed_loop()), ("loop, 60 carries", programs.exp_tanh_loop(60))]
+    texts = [(b.name, b.text) for b in programs.kernels() if b.name in names]
+    texts += [(name, text) for name, text in loops_ if effort.only in name]
+    _compile_row(effort, "", programs.add(7).text, 0)  # starts both compilers
+    for name, text in texts:
+        yield _compile_row(effort, name, text, 1.5)
+
+
+def large(effort: Effort) -> Iterator[Row]:
+    """A module of 10,000 instructions, and one of twice the size."""
+    import axla
+    from axla.cpu.compiler import optimize
+
+    small = programs.large(10_000)
+    _compile_row(effort, "", programs.add(9).text, 0)
+    start = time.perf_counter()
+    module = axla.parse(small.text)
+    optimize(module)
+    yield Row(
+        "large",
+        "10,000 instructions: parse and passes",
+        effort.threads,
+        time.perf_counter() - start,
+        note="goal 2 s",
+    )
+    first = _compile_row(effort, small.name, small.text, 1.5)
+    yield first
+    twice = programs.large(20_000)
+    seconds, size = _cold_axla(twice.text)
+    yield Row(
+        "large", "twice the size", effort.threads, seconds, "10,000:", first.ours, seconds / first.ours,
+        goal=2.4, note=_size(size),
+    )  # fmt: skip
+
+
+def _compile_row(effort: Effort, name: str, text: str, goal: float) -> Row:
+    ours, theirs, size = [], [], 0
+    for _ in range(min(5, effort.rounds) if len(text) < 1 << 18 else 1):
+        mine, size = _cold_axla(text)
+        ours.append(mine)
+        stablehlo = peers.stablehlo_of(peers.xla_module(text))
+        start = time.perf_counter()
+        peers.xla_compile(stablehlo)
+        theirs.append(time.perf_counter() - start)
+    times = Times({"axla": ours, "XLA": theirs})
+    section = "large" if "instructions" in name else "compile"
+    return _row(effort, section, name, times, "XLA", goal=goal, note=_size(size))
+
+
+def _cold_axla(text: str) -> tuple[float, int]:
+    """Seconds from a text to an executable, and the bytes of its object code."""
+    import axla
+    from axla.cpu import cache
+
+    cache.clear()
+    start = time.perf_counter()
+    made = axla.compile(axla.parse(text))
+    return time.perf_counter() - start, sum(map(len, made.__reduce__()[1][0]))
+
+
+def _size(size: int) -> str:
+    return f"object {size / 1024:.0f} KiB"
+
+
+SECTIONS: dict[str, Callable[[Effort], Iterator[Row]]] = {
+    "kernels": kernels, "loops": loops, "calls": calls, "compile": compiling, "large": large,
+}  # fmt: skip
