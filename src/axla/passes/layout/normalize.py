@@ -102,7 +102,8 @@ def to_logical(inst: Instruction, shape: Shape) -> Instruction:
 def _normalize(computation: Computation) -> None:
     """Drops layouts inside of a computation; turns bitcasts into ops on values; removes copies."""
     order = post_order(computation)
-    old = {inst: inst.shape for inst in order}
+    # What a bitcast reads, as it lay before copies to other layouts go away.
+    bits = {inst: (inst.operands[0].shape, inst.shape) for inst in order if isinstance(inst.op, Bitcast)}
     for inst in order:
         op = inst.op
         if isinstance(op, CustomCall):
@@ -113,12 +114,11 @@ def _normalize(computation: Computation) -> None:
             _normalize_constant(computation, inst)
     for inst in order:
         if isinstance(inst.op, Bitcast):
-            new = _bitcast(inst, old[inst.operands[0]], old[inst])
+            new = _bitcast(inst, *bits[inst])
         elif isinstance(inst.op, Copy):
             new = inst.operands[0]
         else:
             continue
-        old.setdefault(new, old[inst])
         computation.replace(inst, new)
         _forget_control(inst, new)
         computation.remove(inst)

@@ -43,7 +43,7 @@ def may_start_twice(reduce: Instruction) -> bool:
     init, shape = reduce.operands[1], reduce.shape
     if combiner not in (Add, Multiply) or not isinstance(init.op, Constant) or not isinstance(shape, Shape):
         return False
-    return bool(init.op.literal.array.reshape(()) == _one(combiner, shape.dtype))
+    return bool(init.op.literal.array.reshape(()) == _one(combiner, shape.dtype))  # type: ignore[arg-type]
 
 
 def _one(combiner: type, dtype: DType) -> np.ndarray:
