@@ -93,7 +93,7 @@ class _Play:
             elif cls is GetTupleElement:
                 tuple_ = inst.operands[0].shape
                 assert isinstance(tuple_, TupleShape)
-                first = sum(leaf_count(s) for s in tuple_.elements[: op.index])
+                first = sum(leaf_count(s) for s in tuple_.elements[: op.index])  # type: ignore[attr-defined]
                 tags[inst] = tags[inst.operands[0]][first : first + leaf_count(inst.shape)]
             elif cls in (OptBarrier, AddDependency) or cls in (Reshape, Bitcast) and self._same_bytes(inst):
                 tags[inst] = tags[inst.operands[0]]
@@ -104,10 +104,11 @@ class _Play:
             elif cls is Conditional:
                 yield from self.conditional(inst)
             elif cls is Call:
-                for parameter, operand in zip(op.to_apply.parameters, inst.operands, strict=True):
+                called: Computation = op.to_apply  # type: ignore[attr-defined]
+                for parameter, operand in zip(called.parameters, inst.operands, strict=True):
                     tags[parameter] = tags[operand]
-                yield self.computation(op.to_apply)
-                tags[inst] = tags[op.to_apply.root]
+                yield self.computation(called)
+                tags[inst] = tags[called.root]
             else:
                 self.plain(inst)
 

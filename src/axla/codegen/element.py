@@ -604,12 +604,10 @@ def _dot(e: Elements, inst: Instruction, index: Indices) -> Value:
     op = inst.op
     out: DType = inst.shape.dtype  # type: ignore[attr-defined]
     batch = list(index[: len(op.lhs_batch_dims)])  # type: ignore[attr-defined]
-    lhs_free = [
-        d for d in range(lhs.shape.rank) if d not in op.lhs_batch_dims and d not in op.lhs_contracting_dims
-    ]  # type: ignore[attr-defined]
-    rhs_free = [
-        d for d in range(rhs.shape.rank) if d not in op.rhs_batch_dims and d not in op.rhs_contracting_dims
-    ]  # type: ignore[attr-defined]
+    lhs_used = (*op.lhs_batch_dims, *op.lhs_contracting_dims)  # type: ignore[attr-defined]
+    rhs_used = (*op.rhs_batch_dims, *op.rhs_contracting_dims)  # type: ignore[attr-defined]
+    lhs_free = [d for d in range(lhs.shape.rank) if d not in lhs_used]  # type: ignore[attr-defined]
+    rhs_free = [d for d in range(rhs.shape.rank) if d not in rhs_used]  # type: ignore[attr-defined]
     free = list(index[len(batch) :])
     accumulator = accumulation_type(out)
 

@@ -72,7 +72,7 @@ class DType:
         """Limits of a float type (of the parts, for complex)."""
         if self._finfo is None:
             self._finfo = ml_dtypes.finfo(self.real.numpy)
-        return self._finfo
+        return self._finfo  # type: ignore[return-value]
 
     @property
     def has_infinity(self) -> bool:

@@ -146,7 +146,7 @@ class Computation:
         number = getattr(op, "parameter_number", None)
         if number is not None:
             # Parameters may come in any order in a text; holes are an error that the verifier reports.
-            insort(self.parameters, inst, key=lambda p: p.op.parameter_number)
+            insort(self.parameters, inst, key=lambda p: p.op.parameter_number)  # type: ignore[attr-defined]
         self._changed(structure=True)
         return inst
 
@@ -376,7 +376,7 @@ class Module:
         computation.id = self._new_id()
         computation.instructions = {}
         computation.parameters = []
-        computation._root = None
+        computation._root = None  # type: ignore[assignment]
         computation.version = 0
         computation.extra = NO_EXTRA
         computation.cached_order = ()

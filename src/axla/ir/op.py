@@ -127,7 +127,7 @@ def op(opcode: str, *, operands: str = "") -> Callable[[OpClass], OpClass]:
         made = dataclasses.dataclass(frozen=True, repr=True)(cls)
         hints = typing.get_type_hints(cls, localns=_hint_names())
         attributes, computations = [], []
-        for field in dataclasses.fields(made):
+        for field in dataclasses.fields(made):  # type: ignore[arg-type]
             type_ = hints[field.name]
             if field.name == "shape":
                 made.holds_shape = True

@@ -10,7 +10,7 @@ scratch memory, phase 1 combines them in order.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from axla.analysis.kernel_kinds import RowKind
 from axla.codegen.array import Array
@@ -320,7 +320,7 @@ class _Row:
         vectors(k, space, k.f.index(0), k.f.index(kind.row_size), body, once)
 
 
-def _below(roots: Sequence[Instruction], known: dict[Instruction, object]) -> dict[Instruction, None]:
+def _below(roots: Sequence[Instruction], known: Mapping[Instruction, object]) -> dict[Instruction, None]:
     """Everything that has to be computed for `roots`, `known` values aside."""
     found: dict[Instruction, None] = {}
     stack = list(roots)

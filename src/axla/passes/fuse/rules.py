@@ -256,7 +256,7 @@ def why_not_hero(keys: AccessKeys, inst: Instruction, cluster: Cluster, found: d
 
 
 def _name(form: Form) -> str:
-    return {"turned": "transpose", "pieces": "concatenate"}.get(form[0], form[0])
+    return {"turned": "transpose", "pieces": "concatenate"}.get(form[0]) or form[0]
 
 
 def chased(inst: Instruction) -> Instruction:

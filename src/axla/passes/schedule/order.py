@@ -162,6 +162,17 @@ def _carried(computation: Computation, graph: _Graph, leaves: dict[Instruction, 
             graph.overwrites.setdefault(after[0], []).append(before)
 
 
+def _overwriters(graph: _Graph) -> tuple[dict[Instruction, int], dict[Leaf, list[Instruction]]]:
+    """How many other readers each instruction that overwrites arrays waits for; who overwrites each array."""
+    blocked: dict[Instruction, int] = {}
+    overwriters: dict[Leaf, list[Instruction]] = {}
+    for inst, over in graph.overwrites.items():
+        blocked[inst] = sum(len(graph.readers.get(leaf, ())) - (leaf in graph.reads[inst]) for leaf in over)
+        for leaf in over:
+            overwriters.setdefault(leaf, []).append(inst)
+    return blocked, overwriters
+
+
 def _list_schedule(graph: _Graph, weight: Callable[[Instruction, int], int]) -> tuple[Instruction, ...]:
     """Takes ready instructions by weight (of the bytes they take less those they free), then by position.
 
@@ -169,14 +180,7 @@ def _list_schedule(graph: _Graph, weight: Callable[[Instruction, int], int]) -> 
     """
     waiting = dict(graph.waiting)
     left = {leaf: len(readers) for leaf, readers in graph.readers.items()}
-    blocked = {
-        inst: sum(len(graph.readers.get(leaf, ())) - (leaf in graph.reads[inst]) for leaf in over)
-        for inst, over in graph.overwrites.items()
-    }
-    overwriters: dict[Leaf, list[Instruction]] = {}
-    for inst, over in graph.overwrites.items():
-        for leaf in over:
-            overwriters.setdefault(leaf, []).append(inst)
+    blocked, overwriters = _overwriters(graph)
     done: set[Instruction] = set()
     ready: list[tuple[int, int, Instruction]] = []
     held: list[tuple[int, Instruction]] = []
