@@ -32,6 +32,9 @@ from axla.program.steps import (
 
 ENTRY = "axla_entry"
 
+UNPOLLED = 1000
+"""Iterations that a loop may make without looking whether the run was cancelled."""
+
 
 class Leaf:
     """Where an array leaf of a value is: elements in registers, or a slice of memory."""
@@ -327,7 +330,7 @@ class _Entry:
             condition()
             root = op.condition.root
             loop.test(self.e(root, ()).ssa)
-            if trip_count is None:
+            if trip_count is None or trip_count > UNPOLLED:
                 self.poll()
             self._bind_tree(op.body.parameters[0], leaves)
             body()
@@ -547,4 +550,4 @@ def _leaf_count(shape: AnyShape) -> int:
 
 
 def _indices(shape: Shape) -> list[tuple[int, ...]]:
-    return list(itertools.product(*map(range, shape.dims)))
+    return list(itertools.product(*map(range, shape.dims))) if shape.size else []
