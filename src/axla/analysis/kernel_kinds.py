@@ -159,6 +159,16 @@ class SortKind:
 
 
 @dataclass(frozen=True, slots=True)
+class ConvolutionKind:
+    """A convolution of parameters, in a form that the pass `convolution-canonicalize` leaves."""
+
+    hero: Instruction
+
+    def __str__(self) -> str:
+        return f"convolution of {self.hero.operands[0].shape} by {self.hero.operands[1].shape}"
+
+
+@dataclass(frozen=True, slots=True)
 class ConcatKind:
     """A concatenation, piece by piece; every piece may be computed, and elementwise work may follow it."""
 
@@ -182,5 +192,5 @@ class CopyKind:
 
 KernelKind = (
     LoopKind | RowKind | ColumnKind | TransposeKind | DotKind | UpdateKind | ScatterKind | SortKind
-    | ConcatKind | CopyKind
+    | ConvolutionKind | ConcatKind | CopyKind
 )  # fmt: skip

@@ -12,6 +12,7 @@ from axla.analysis.geometry import ReduceGeometry, collapsed_transpose, moves_mi
 from axla.analysis.kernel_kinds import (
     ColumnKind,
     ConcatKind,
+    ConvolutionKind,
     CopyKind,
     DotKind,
     KernelKind,
@@ -26,6 +27,7 @@ from axla.core.errors import InternalError
 from axla.core.shape import Shape
 from axla.hlo import (
     Concatenate,
+    Convolution,
     Copy,
     Dot,
     DynamicUpdateSlice,
@@ -218,6 +220,8 @@ def _kind_of(body: KernelBody) -> KernelKind:
             return ScatterKind(root)
         if isinstance(root.op, Sort) and len(body.order) == 1:
             return SortKind(root)
+        if isinstance(root.op, Convolution) and len(body.order) == 1:
+            return ConvolutionKind(root)
         if isinstance(root.op, Copy) and len(body.order) == 1:
             return CopyKind(_dims(root))
     for attempt in (_dot, _reduces, _concatenate, _transpose):

@@ -8,6 +8,7 @@ from dataclasses import replace
 from axla.analysis.kernel_kinds import (
     ColumnKind,
     ConcatKind,
+    ConvolutionKind,
     CopyKind,
     DotKind,
     LoopKind,
@@ -17,7 +18,7 @@ from axla.analysis.kernel_kinds import (
     TransposeKind,
     UpdateKind,
 )
-from axla.codegen.emit import column, concat, dot, loop, row, sort, transpose, update
+from axla.codegen.emit import column, concat, convolution, dot, loop, row, sort, transpose, update
 from axla.codegen.function import Module
 from axla.codegen.kernel import KernelTask, Plan, root_shape
 from axla.codegen.target import Target
@@ -34,6 +35,7 @@ EMITTERS: dict[type, tuple[Planner, Emitter]] = {
     UpdateKind: (update.plan_update, update.emit_update),
     ScatterKind: (update.plan_scatter, update.emit_scatter),
     SortKind: (sort.plan, sort.emit),
+    ConvolutionKind: (convolution.plan, convolution.emit),
     ConcatKind: (concat.plan, concat.emit),
 }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from axla.passes.driver import Pass
-from axla.passes.expand import scan, stochastic_convert, topk
+from axla.passes.expand import convolution, scan, stochastic_convert, topk
 
 _WHY = "no emitter knows the op"
 
@@ -11,4 +11,5 @@ EXPANDERS: tuple[Pass, ...] = (
     Pass("topk-decomposer", topk.topk_decomposer, required=_WHY),
     Pass("stochastic-convert-decomposer", stochastic_convert.stochastic_convert_decomposer, required=_WHY),
     Pass("scan-expander", scan.scan_expander, required=_WHY),
+    Pass("convolution-canonicalize", convolution.convolution_canonicalize, required=_WHY),
 )

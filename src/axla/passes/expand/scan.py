@@ -7,8 +7,18 @@ from collections.abc import Sequence
 from axla.core.dtypes import S32, S64
 from axla.core.shape import Shape, TupleShape
 from axla.hlo import (
-    Add, Call, Compare, DynamicSlice, DynamicUpdateSlice, GetTupleElement, Parameter, Reshape, Scan,
-    Subtract, Tuple, While,
+    Add,
+    Call,
+    Compare,
+    DynamicSlice,
+    DynamicUpdateSlice,
+    GetTupleElement,
+    Parameter,
+    Reshape,
+    Scan,
+    Subtract,
+    Tuple,
+    While,
 )  # fmt: skip
 from axla.ir.attributes import Direction
 from axla.ir.graph import Computation, Instruction, Module

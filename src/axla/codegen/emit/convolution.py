@@ -1,0 +1,317 @@
+"""Direct convolution: register tiles of sums over the window and the input features.
+
+The convolution has one of the forms of the pass `convolution-canonicalize`, so every place of its window lies
+inside of it. A tile is `vectors` along one axis of the result times `singles` along another:
+
+    features    vectors of output features (the kernel's), singles of the last spatial dimension (the input's)
+    pixels      vectors of the last spatial dimension (the input's), singles of output features (the kernel's)
+    channels    vectors of groups of one feature each (of both), singles of the last spatial dimension
+
+    step (batch, spatial dimensions but the last, group, vectors of the tile):  for each tile of singles:
+        for each place in the window and input feature: load, multiply, add to the tile's sums
+        store the tile
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from axla.analysis.kernel_kinds import ConvolutionKind
+from axla.codegen.array import Array
+from axla.codegen.function import Module
+from axla.codegen.index import AnyIndex, Index, delinearize
+from axla.codegen.kernel import KernelTask, KernelWriter, Phase, Plan, grain_of
+from axla.codegen.target import Target
+from axla.codegen.value import Value, Values
+from axla.core.dtypes import F32, S32, DType
+from axla.core.errors import InternalError
+from axla.core.shape import Shape
+from axla.hlo import Convolution
+
+UNROLL = 8
+"""Steps of the sum that are written out, at most."""
+
+Places = tuple[AnyIndex, ...]
+Load = Callable[[AnyIndex, AnyIndex, Places, AnyIndex], Value]
+"""(vector index, single index, place in the window, input feature) -> an operand."""
+
+
+@dataclass(frozen=True)
+class _Form:
+    """The sizes of a convolution and of its tiles."""
+
+    mode: str
+    batch: int
+    groups: int
+    inputs: int  # per group
+    outputs: int
+    places: tuple[int, ...]
+    window: tuple[int, ...]
+    stride: tuple[int, ...]
+    dilation: tuple[int, ...]
+    accumulator: DType
+    lanes: int
+    vectors: int
+    singles: int
+
+    @property
+    def vector_axis(self) -> int:
+        return {"features": self.outputs, "pixels": self.places[-1], "channels": self.groups}[self.mode]
+
+    @property
+    def single_axis(self) -> int:
+        return self.outputs if self.mode == "pixels" else self.places[-1]
+
+    @property
+    def tiles(self) -> int:
+        return -(-self.vector_axis // (self.vectors * self.lanes))
+
+    @property
+    def outer(self) -> tuple[int, ...]:
+        """The kernel's outer index space."""
+        groups = 1 if self.mode == "channels" else self.groups
+        return (self.batch, *self.places[:-1], groups, self.tiles)
+
+    @property
+    def terms(self) -> int:
+        return prod(self.window) * self.inputs
+
+
+def accumulator(dtype: DType) -> DType:
+    """The type of the sums."""
+    if dtype.is_float and dtype.bits < 32:
+        return F32
+    return S32 if dtype.is_pred or dtype.is_integer and dtype.bits < 8 else dtype
+
+
+def _form(task: KernelTask, target: Target) -> _Form:
+    kind = task.kind
+    assert isinstance(kind, ConvolutionKind)
+    op, (lhs, rhs) = kind.hero.op, (o.shape for o in kind.hero.operands)
+    shape = kind.hero.shape
+    assert (
+        isinstance(op, Convolution)
+        and isinstance(lhs, Shape)
+        and isinstance(rhs, Shape)
+        and isinstance(shape, Shape)
+    )
+    labels, window = op.dim_labels, op.window
+    if any(window.low + window.high + window.reversal) or set(window.base_dilation) > {1}:
+        raise InternalError(f"{kind.hero!r}: the window has edges, dilates its input or runs backwards")
+    places = tuple(shape.dims[d] for d in labels.output_spatial)
+    inputs, groups = rhs.dims[-2], op.feature_group_count
+    outputs = rhs.dims[-1] // groups
+    mode = "features"
+    if labels.input_feature == 1 and window.rank:
+        mode = "pixels"
+    elif inputs == outputs == 1 and groups > 1:
+        mode = "channels"
+    total = accumulator(shape.dtype)
+    along = {"features": outputs, "pixels": places[-1], "channels": groups}[mode]
+    lanes = target.lanes(total)
+    while lanes > along:
+        lanes //= 2
+    vectors, singles = _tile(
+        target, along // lanes, outputs if mode == "pixels" else places[-1], 1 + total.is_complex
+    )
+    return _Form(
+        mode, shape.dims[0], groups, inputs, outputs, places, window.size, window.stride,
+        window.window_dilation, total, lanes, vectors, singles,
+    )  # fmt: skip
+
+
+def _tile(target: Target, vectors: int, singles: int, parts: int) -> tuple[int, int]:
+    """(vectors, singles) of a tile whose sums fit the registers, next to the operands of one step."""
+    room = target.registers // parts
+    width = min(vectors, 2 if singles > room // 4 else 4)
+    most = max(1, (room - width - 2) // width)
+    count = -(-singles // most)
+    return width, -(-singles // count)
+
+
+def plan(task: KernelTask, target: Target) -> Plan:
+    """How a convolution is called: a step per row of places and stretch of features."""
+    form = _form(task, target)
+    count = prod(form.outer)
+    cost = max(1, form.single_axis * form.vectors * form.lanes * form.terms // 4)
+    grain, parallel = grain_of(count, cost)
+    return Plan((Phase(task.name, count, grain, parallel),))
+
+
+def emit(module: Module, task: KernelTask, target: Target) -> None:
+    """Writes the kernel of a `ConvolutionKind`."""
+    k = KernelWriter(module, task, target, task.name)
+    _Convolution(k, _form(task, target)).emit()
+    k.finish()
+
+
+class _Convolution:
+    """Writes the kernel."""
+
+    def __init__(self, k: KernelWriter, form: _Form):
+        self.k = k
+        self.f = k.f
+        self.form = form
+        self.lhs, self.rhs = k.inputs
+        (self.out,) = k.outputs
+
+    def emit(self) -> None:
+        f, form = self.f, self.form
+        with f.loop(self.k.begin, self.k.end, 1, nonempty=True) as step:
+            here = Index(f, step.index, limit=prod(form.outer))
+            batch, *rows, group, tile = delinearize(here, form.outer)
+            first = self.first(tile, form.vectors * form.lanes, form.vector_axis)
+            vectors = [self.lanes_from(first, n) for n in range(form.vectors)]
+            tiles = -(-form.single_axis // form.singles)
+            if tiles == 1:
+                self.tile(batch, rows, group, vectors, 0)
+            else:
+                with f.loop(0, tiles, 1) as loop:
+                    start = self.first(Index(f, loop.index, limit=tiles), form.singles, form.single_axis)
+                    self.tile(batch, rows, group, vectors, start)
+
+    def first(self, tile: AnyIndex, size: int, axis: int) -> AnyIndex:
+        """Where a tile begins: the last one overlaps the one before it."""
+        f = self.f
+        if isinstance(tile, int):
+            return min(tile * size, axis - size)
+        start = tile * size
+        if axis % size == 0:
+            return start
+        return Index(f, f.smin(start.base, f.index(axis - size)), limit=axis)
+
+    def lanes_from(self, first: AnyIndex, number: int) -> AnyIndex:
+        """Vector `number` of a tile."""
+        f, form = self.f, self.form
+        start = first + number * form.lanes
+        if form.lanes == 1:
+            return start
+        base = f.index(start) if isinstance(start, int) else start.base
+        return Index(f, base, 1, form.lanes, limit=form.vector_axis)
+
+    def tile(
+        self,
+        batch: AnyIndex,
+        rows: list[AnyIndex],
+        group: AnyIndex,
+        vectors: Sequence[AnyIndex],
+        start: AnyIndex,
+    ) -> None:
+        """The sums of a tile, and their storage."""
+        form, values = self.form, self.k.values
+        zero = values.splat(values.constant(form.accumulator, 0), form.lanes)
+        singles = [start + n for n in range(form.singles)]
+        wide, narrow = self.operands(batch, rows, group)
+
+        def step(sums: list[Value], place: Places, feature: AnyIndex) -> list[Value]:
+            columns = [wide(v, 0, place, feature) for v in vectors]
+            found = []
+            for number, single in enumerate(singles):
+                for column, vector in enumerate(vectors):
+                    other = narrow(vector, single, place, feature)
+                    found.append(
+                        multiply_add(values, columns[column], other, sums[number * form.vectors + column])
+                    )
+            return found
+
+        sums = self.accumulate([zero] * (form.singles * form.vectors), step)
+        for number, single in enumerate(singles):
+            for column, vector in enumerate(vectors):
+                value = values.convert(sums[number * form.vectors + column], self.out.dtype)
+                self.out.store(self.result_index(batch, rows, group, vector, single), value)
+
+    def operands(self, batch: AnyIndex, rows: list[AnyIndex], group: AnyIndex) -> tuple[Load, Load]:
+        """What a tile loads once per vector, and once per single (and vector, of channels)."""
+        form = self.form
+
+        def place_of(row: Sequence[AnyIndex], window: Places) -> list[AnyIndex]:
+            steps = zip(row, form.stride, window, form.dilation, strict=True)
+            return [added(r * s, w * d) for r, s, w, d in steps]
+
+        def feature_of(feature: AnyIndex) -> AnyIndex:
+            return added(group * form.inputs, feature)
+
+        def output_of(index: AnyIndex) -> AnyIndex:
+            return added(group * form.outputs, index)
+
+        def kernel(vector: AnyIndex, single: AnyIndex, window: Places, feature: AnyIndex) -> Value:
+            of = vector if form.mode == "channels" else output_of(single if form.mode == "pixels" else vector)
+            return self.load(self.rhs, (*window, feature, of))
+
+        def image(vector: AnyIndex, single: AnyIndex, window: Places, feature: AnyIndex) -> Value:
+            if form.mode == "pixels":
+                return self.load(self.lhs, (batch, feature_of(feature), *place_of([*rows, vector], window)))
+            of = vector if form.mode == "channels" else feature_of(feature)
+            return self.load(self.lhs, (batch, *place_of([*rows, single], window), of))
+
+        return (image, kernel) if form.mode == "pixels" else (kernel, image)
+
+    def result_index(
+        self, batch: AnyIndex, rows: list[AnyIndex], group: AnyIndex, vector: AnyIndex, single: AnyIndex
+    ) -> Places:
+        form = self.form
+        if form.mode == "pixels":
+            return (batch, added(group * form.outputs, single), *rows, vector)
+        of = vector if form.mode == "channels" else added(group * form.outputs, vector)
+        return (batch, *rows, single, of)
+
+    def load(self, array: Array, index: Places) -> Value:
+        return self.k.values.convert(array.load(index, self.form.lanes), self.form.accumulator)
+
+    def accumulate(
+        self, sums: list[Value], step: Callable[[list[Value], Places, AnyIndex], list[Value]]
+    ) -> list[Value]:
+        """Folds `step` over the window and the input features; the innermost steps are written out."""
+        form = self.form
+        sizes = (*form.window, form.inputs)
+        cut = len(sizes)
+        unrolled = 1
+        while cut and unrolled * sizes[cut - 1] <= UNROLL:
+            cut -= 1
+            unrolled *= sizes[cut]
+
+        def nest(depth: int, at: Places, sums: list[Value]) -> list[Value]:
+            if depth == len(sizes):
+                return step(sums, at[:-1], at[-1])
+            size = sizes[depth]
+            if depth >= cut:
+                for n in range(size):
+                    sums = nest(depth + 1, (*at, n), sums)
+                return sums
+            unroll = next((u for u in (4, 2) if size % u == 0), 1) if depth == len(sizes) - 1 else 1
+            return self.loop(size, unroll, sums, lambda index, inner: nest(depth + 1, (*at, index), inner))
+
+        return nest(0, (), sums)
+
+    def loop(
+        self, size: int, unroll: int, sums: list[Value], body: Callable[[AnyIndex, list[Value]], list[Value]]
+    ) -> list[Value]:
+        f = self.f
+        with f.loop(0, size, unroll, [p for v in sums for p in v.parts]) as loop:
+            inner = _rebuilt(sums, loop.carried)
+            index = Index(f, loop.index, multiple=unroll, limit=size)
+            for n in range(unroll):
+                inner = body(index + n, inner)
+            loop.yield_([p for v in inner for p in v.parts])
+        return _rebuilt(sums, loop.results)
+
+
+def _rebuilt(like: Sequence[Value], parts: Sequence) -> list[Value]:
+    rest = iter(parts)
+    return [Value(v.dtype, v.lanes, tuple(next(rest) for _ in v.parts)) for v in like]
+
+
+def added(a: AnyIndex, b: AnyIndex) -> AnyIndex:
+    """a + b, where either may be a number."""
+    return b + a if isinstance(a, int) else a + b
+
+
+def multiply_add(values: Values, a: Value, b: Value, total: Value) -> Value:
+    """total + a * b, in one rounding where the machine has it."""
+    a, b, total = values.together(a, b, total)
+    if a.dtype.is_float:
+        x, y, z = (values.m.reg(v.ssa) for v in (a, b, total))
+        return Value(a.dtype, a.lanes, (values.m.fma(x, y, z).ssa,))
+    return values.binary("add", total, values.binary("multiply", a, b))

@@ -1,0 +1,181 @@
+"""Convolutions take one of two forms that have an emitter, or become dots.
+
+Padding, dilation of the input, reversal and batch groups are written as pad, reverse and reshape. What is
+left is a window with strides and dilation of its own, which lies inside of the input everywhere:
+
+    features last    b01f_01io->b01f    lanes run along features: of the result, or of groups of one feature
+    features first   bf01_01io->bf01    lanes run along the last spatial dimension
+
+A window that sees one element, or all of them, is a dot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+from axla.core.shape import Shape
+from axla.hlo import Convolution, Dot, Pad, Reshape, Reverse, Slice, Transpose
+from axla.ir.attributes import ConvDims, PaddingConfig, SliceDims, Window
+from axla.ir.graph import Instruction, Module
+from axla.passes.expand.expander import expand, full, scalar, shape_of
+
+FEATURES = 8
+"""Output features of a group below this leave lanes empty: lanes go along the last spatial dimension."""
+
+
+def convolution_canonicalize(module: Module) -> None:
+    """Leaves convolutions of the two forms, and dots."""
+    expand(module, "convolution-canonicalize", {Convolution: _canonical})
+
+
+def spatial_labels(rank: int) -> str:
+    """The labels of so many spatial dimensions, in order."""
+    return "".join(chr(ord("0") + d) for d in range(rank))
+
+
+def canonical_labels(rank: int, features_first: bool) -> ConvDims:
+    """The labels of the two forms."""
+    spatial = spatial_labels(rank)
+    data = f"bf{spatial}" if features_first else f"b{spatial}f"
+    return ConvDims(data, f"{spatial}io", data)
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """[batch, spatial..., features] x [spatial..., inputs, outputs], with a window that has no edges."""
+
+    x: Instruction
+    kernel: Instruction
+    window: Window
+    groups: int
+    result: Shape  # [batch, spatial..., features]
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        return self.result.dims[1:-1]
+
+
+def _canonical(inst: Instruction) -> Instruction:
+    op = inst.op
+    assert isinstance(op, Convolution)
+    shape = inst.shape
+    assert isinstance(shape, Shape)
+    labels = op.dim_labels
+    order = [labels.output_batch, *labels.output_spatial, labels.output_feature]
+    result = shape.with_dims([shape.dims[d] for d in order]).logical
+    if not result.size or not shape_of(inst.operands[1]).size:
+        return full(inst.computation, shape.logical, 0)
+    found = _convolved(inst, _parts(inst, result))
+    return turned(found, [order.index(d) for d in range(shape.rank)])
+
+
+def _parts(inst: Instruction, result: Shape) -> _Parts:
+    op, (x, kernel) = inst.op, inst.operands
+    assert isinstance(op, Convolution)
+    labels, window = op.dim_labels, op.window
+    x = turned(x, [labels.input_batch, *labels.input_spatial, labels.input_feature])
+    kernel = turned(kernel, [*labels.kernel_spatial, labels.kernel_input, labels.kernel_output])
+    groups = op.feature_group_count
+    if op.batch_group_count > 1:
+        groups = op.batch_group_count
+        x = _groups_to_features(x, groups)
+    backwards = tuple(d for d in range(window.rank) if window.reversal[d] and window.size[d] > 1)
+    if backwards:
+        kernel = Reverse(backwards)(kernel)
+    holes = tuple(d - 1 for d in window.base_dilation)
+    if any(window.low) or any(window.high) or any(holes):
+        config = PaddingConfig((0, *window.low, 0), (0, *window.high, 0), (0, *holes, 0))
+        x = Pad(config)(x, scalar(x.computation, shape_of(x).dtype, 0))
+    inside = Window(window.size, window.stride, window_dilation=window.window_dilation)
+    return _Parts(x, kernel, inside, groups, result)
+
+
+def turned(x: Instruction, order: Sequence[int]) -> Instruction:
+    """Dimension k of the result is dimension order[k] of x."""
+    return x if list(order) == sorted(order) else Transpose(tuple(order))(x)
+
+
+def reshaped(x: Instruction, dims: Sequence[int]) -> Instruction:
+    """The same elements in other dimensions."""
+    shape = shape_of(x)
+    return x if tuple(dims) == shape.dims else Reshape(shape.with_dims(dims).logical)(x)
+
+
+def _groups_to_features(x: Instruction, groups: int) -> Instruction:
+    """[groups * batch, spatial..., features] as [batch, spatial..., groups * features]."""
+    batch, *spatial, features = shape_of(x).dims
+    split = reshaped(x, [groups, batch // groups, *spatial, features])
+    last = len(spatial) + 2
+    moved = turned(split, [*range(1, last), 0, last])
+    return reshaped(moved, [batch // groups, *spatial, groups * features])
+
+
+def _is_dot(window: Window) -> bool:
+    return all(n == 1 for n in window.size)
+
+
+def _convolved(inst: Instruction, parts: _Parts) -> Instruction:
+    sizes = shape_of(parts.x).dims[1:-1]
+    if _is_dot(parts.window):
+        inputs, outputs = shape_of(parts.kernel).dims[-2:]
+        return _dot(parts, _places_of(parts), (inputs, outputs))
+    whole = all(n == 1 for n in parts.places) and parts.window.size == sizes
+    if whole and parts.groups == 1:
+        inputs, outputs = prod(shape_of(parts.kernel).dims[:-1]), shape_of(parts.kernel).dims[-1]
+        x = reshaped(parts.x, [parts.result.dims[0], inputs])
+        return _dot(parts, x, (inputs, outputs))
+    return _window(inst, parts)
+
+
+def _places_of(parts: _Parts) -> Instruction:
+    """The elements that a window of one element sees."""
+    dims, window = shape_of(parts.x).dims, parts.window
+    limits = [(n - 1) * s + 1 for n, s in zip(parts.places, window.stride, strict=True)]
+    if list(parts.places) == list(dims[1:-1]):
+        return parts.x
+    bounds = SliceDims((0,) * len(dims), (dims[0], *limits, dims[-1]), (1, *window.stride, 1))
+    return Slice(bounds)(parts.x)
+
+
+def _dot(parts: _Parts, x: Instruction, matrix: tuple[int, int]) -> Instruction:
+    """A product per group: [places, groups * inputs] x [inputs, groups * outputs]."""
+    inputs, outputs = matrix
+    groups, rows = parts.groups, shape_of(x).size // (parts.groups * inputs)
+    dtype = parts.result.dtype
+    if groups == 1:
+        left, right = reshaped(x, [rows, inputs]), reshaped(parts.kernel, [inputs, outputs])
+        batch: tuple[int, ...] = ()
+    else:
+        left = turned(reshaped(x, [rows, groups, inputs]), [1, 0, 2])
+        right = turned(reshaped(parts.kernel, [inputs, groups, outputs // groups]), [1, 0, 2])
+        batch = (0,)
+    op = Dot.of(
+        lhs=shape_of(left), rhs=shape_of(right), dtype=dtype, lhs_batch_dims=batch, rhs_batch_dims=batch,
+        lhs_contracting_dims=(len(batch) + 1,), rhs_contracting_dims=(len(batch),),
+    )  # fmt: skip
+    product = op(left, right)
+    if groups > 1:
+        product = turned(product, [1, 0, 2])
+    return reshaped(product, parts.result.dims)
+
+
+def _window(inst: Instruction, parts: _Parts) -> Instruction:
+    op = inst.op
+    assert isinstance(op, Convolution)
+    rank = parts.window.rank
+    features = shape_of(parts.kernel).dims[-1] // parts.groups
+    by_channel = features == 1 and shape_of(parts.kernel).dims[-2] == 1 and parts.groups > 1
+    first = not by_channel and features < FEATURES and parts.places[-1] > features
+    x, result = parts.x, parts.result
+    if first:
+        order = [0, rank + 1, *range(1, rank + 1)]
+        x = turned(x, order)
+        result = result.with_dims([result.dims[d] for d in order]).logical
+    new = replace(
+        op, shape=result, window=parts.window, dim_labels=canonical_labels(rank, first),
+        feature_group_count=parts.groups, batch_group_count=1,
+    )  # fmt: skip
+    found = new(x, parts.kernel)
+    return turned(found, [0, *range(2, rank + 2), 1]) if first else found
