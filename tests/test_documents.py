@@ -1,0 +1,49 @@
+"""The Python of the README and of docs/*.md runs; the shell commands they show exist."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from axla.tools import main as command
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+WITH_PYTHON = [page for page in PAGES if "```python" in page.read_text()]
+
+
+@pytest.mark.parametrize("page", WITH_PYTHON, ids=lambda page: page.stem)
+def test_python_runs(page, tmp_path):
+    """All blocks of a page in turn, in a process of their own: they may declare rules and passes."""
+    code = "\n".join(re.findall(r"^```python\n(.*?)^```", page.read_text(), re.M | re.S))
+    path = tmp_path / "page.py"
+    path.write_text(code)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "AXLA_CACHE_DIR": ""}
+    done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    if page.stem == "debugging-a-miscompile":
+        assert "last: wrong_on_purpose" in done.stderr
+
+
+def commands() -> list[str]:
+    lines = [line for page in PAGES for line in page.read_text().splitlines()]
+    found = [re.sub(r"^(?:[A-Z_]+=\S* )*", "", line) for line in lines]
+    return sorted({re.sub(r"\s+#.*", "", line) for line in found if line.startswith("axla ")})
+
+
+@pytest.mark.parametrize("line", commands())
+def test_commands_parse(line):
+    options = command.parser().parse_args(shlex.split(line)[1:])
+    assert options.verb in command.VERBS
+
+
+def test_links_lead_somewhere():
+    for page in PAGES:
+        for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
