@@ -1,8 +1,8 @@
 """Decides what becomes one kernel, without changing anything.
 
-Instructions are visited from the results back to the parameters. One whose users are all in kernels goes into them, if the
-rules allow; one that others need too may become a further root of a kernel that reads it; all else starts a kernel. At the
-end, kernels that read the same big array in the same way are put together.
+Instructions are visited from the results back to the parameters. One whose users are all in kernels goes into
+them, if the rules allow; one that others need too may become a further root of a kernel that reads it; all
+else starts a kernel. At the end, kernels that read the same big array in the same way are put together.
 """
 
 from __future__ import annotations
@@ -11,16 +11,31 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from axla.analysis.access import AccessKeys, elements
-from axla.analysis.kernels import is_hero_reduce
 from axla.analysis.geometry import reduce_geometry
+from axla.analysis.kernels import is_hero_reduce
 from axla.analysis.regions import TINY, is_tiny
 from axla.core.shape import Shape
 from axla.hlo import Constant, Copy, Fusion, GetTupleElement, Map, Reduce, Reshape
 from axla.ir.graph import Computation, Instruction
 from axla.ir.traverse import post_order
 from axla.passes.fuse.rules import (
-    FREE, LOOP, MAX_MEMBERS, MAX_OPERANDS, MAX_ROOTS, PASSING, WHOLE_ROW, Cluster, Form, form_of, hero_form,
-    is_epilogue, is_register, keys_in, may_copy, why_never, why_not_join,
+    FREE,
+    LOOP,
+    MAX_MEMBERS,
+    MAX_OPERANDS,
+    MAX_ROOTS,
+    PASSING,
+    WHOLE_ROW,
+    Cluster,
+    Form,
+    form_of,
+    hero_form,
+    is_epilogue,
+    is_register,
+    keys_in,
+    may_copy,
+    why_never,
+    why_not_join,
 )  # fmt: skip
 
 Readers = dict[Cluster, list[Instruction]]  # kernel -> its members that read a value
@@ -181,7 +196,7 @@ class _Planner:
         self.join(inst, cluster, {self.keys.root(inst): None})
 
     def leave_elements(self, reduce: Instruction) -> None:
-        """A reduce of several arrays that stays outside takes its get-tuple-elements out of the kernels they joined."""
+        """A reduce of several arrays that stays outside takes its elements out of the kernels they joined."""
         for user in reduce.users:
             if isinstance(user.op, GetTupleElement):
                 for cluster in self.member_of.pop(user, []):
@@ -191,7 +206,7 @@ class _Planner:
     # -- several roots --
 
     def add_root(self, inst: Instruction, readers: Readers) -> bool:
-        """Makes `inst`, which is needed in memory anyway, a further result of the first kernel that reads it."""
+        """Makes `inst`, which is needed in memory anyway, a further result of a kernel that reads it."""
         for cluster in sorted(readers, key=lambda c: c.last)[:ATTEMPTS]:
             users = readers[cluster]
             found = keys_in(self.keys, inst, cluster, users)
@@ -232,7 +247,7 @@ class _Planner:
             self.crossing[position] += 1
 
     def why_cyclic(self, inst: Instruction, cluster: Cluster) -> str | None:
-        """Whether another user of `inst` leads back to the kernel, which then could not run before or after it."""
+        """Whether another user of `inst` leads back to the kernel: then it could not run before or after."""
         start = [unit for user in inst.users for unit in self.units(user) if unit is not cluster]
         return self.why_reaches(start, cluster)
 
@@ -240,9 +255,9 @@ class _Planner:
         return self.member_of.get(inst) or (inst,)
 
     def why_reaches(self, start: Iterable[Cluster | Instruction], goal: Cluster) -> str | None:
-        """Whether the goal needs what one of `start` gives. The search is bounded; giving up counts as yes."""
-        # Uses come after definitions, so a path leads back in the order only through a kernel with several results that
-        # has members on both sides. Behind `beyond` no kernel reaches back to the goal.
+        """Whether the goal needs what one of `start` gives. The search is bounded; giving up means yes."""
+        # Uses come after definitions, so a path leads back in the order only through a kernel with several
+        # results that has members on both sides. Behind `beyond` no kernel reaches back to the goal.
         beyond = goal.last
         while self.crossing[beyond] and beyond < goal.last + SPAN:
             beyond += 1

@@ -1,0 +1,78 @@
+"""What is computed in registers."""
+
+import pytest
+
+from axla.analysis.regions import REGION_LIMIT, cost, is_scalar_region, is_tiny, is_tiny_store
+from axla.text.parser import parse_hlo
+
+
+def root_of(text):
+    return parse_hlo(
+        "add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }\n" + text
+    ).entry.root
+
+
+@pytest.mark.parametrize(
+    ("text", "tiny"),
+    [
+        ("ENTRY e { x = f32[16] parameter(0) ROOT r = f32[16] tanh(x) }", True),
+        ("ENTRY e { x = f32[17] parameter(0) ROOT r = f32[17] tanh(x) }", False),
+        ("ENTRY e { x = f32[99] parameter(0) ROOT r = f32[4] slice(x), slice={[3:7]} }", True),
+        ("ENTRY e { x = f32[99] parameter(0) i = s32[] parameter(1)"
+         " ROOT r = f32[4] dynamic-slice(x, i), dynamic_slice_sizes={4} }", True),
+        ("ENTRY e { x = f32[4,4] parameter(0) ROOT r = f32[4,4] dot(x, x),"
+         " lhs_contracting_dims={1}, rhs_contracting_dims={0} }", True),
+        ("ENTRY e { x = f32[4,99] parameter(0) ROOT r = f32[4,4] dot(x, x),"
+         " lhs_contracting_dims={1}, rhs_contracting_dims={1} }", False),
+        ("ENTRY e { x = f32[8] parameter(0) z = f32[] constant(0)"
+         " ROOT r = f32[] reduce(x, z), dimensions={0}, to_apply=add }", True),
+        ("ENTRY e { x = f32[80] parameter(0) z = f32[] constant(0)"
+         " ROOT r = f32[] reduce(x, z), dimensions={0}, to_apply=add }", False),
+        ("ENTRY e { x = f32[4] parameter(0) ROOT r = f32[4] custom-call(x),"
+         " custom_call_target=\"f\" }", False),
+        ("ENTRY e { x = f32[0,99] parameter(0) ROOT r = f32[0,99] tanh(x) }", True),
+    ],
+)  # fmt: skip
+def test_tiny(text, tiny):
+    assert is_tiny(root_of(text)) is tiny
+
+
+def test_tiny_store():
+    text = "ENTRY e {{ x = f32[{0}] parameter(0) u = f32[{1}] parameter(1) i = s32[] parameter(2)" \
+        " ROOT r = f32[{0}] dynamic-update-slice(x, u, i) }}"  # fmt: skip
+    assert is_tiny_store(root_of(text.format(99, 4)))
+    assert not is_tiny_store(root_of(text.format(99, 40)))
+    assert not is_tiny_store(root_of(text.format(9, 4)))  # all in registers
+
+
+LOOP = """
+body {{ p = (s32[], f32[{0}]) parameter(0) i = s32[] get-tuple-element(p), index=0
+  x = f32[{0}] get-tuple-element(p), index=1
+  one = s32[] constant(1) j = s32[] add(i, one) {1} ROOT t = (s32[], f32[{0}]) tuple(j, y) }}
+cond {{ p = (s32[], f32[{0}]) parameter(0) i = s32[] get-tuple-element(p), index=0 n = s32[] constant(9)
+  ROOT c = pred[] compare(i, n), direction=LT }}
+ENTRY e {{ t = (s32[], f32[{0}]) parameter(0)
+  ROOT w = (s32[], f32[{0}]) while(t), condition=cond, body=body }}
+"""
+
+
+def test_loops():
+    assert is_tiny(root_of(LOOP.format(4, "y = f32[4] tanh(x)")))
+    assert not is_tiny(root_of(LOOP.format(40, "y = f32[40] tanh(x)")))
+    chain = "y0 = f32[16] tanh(x) " + " ".join(f"y{n + 1} = f32[16] tanh(y{n})" for n in range(300))
+    long = root_of(LOOP.format(16, chain + " y = f32[16] negate(y300)"))
+    assert not is_tiny(long) and cost(long.op.body) > REGION_LIMIT
+    assert not is_scalar_region(long.op.body) and is_scalar_region(long.op.condition)
+
+
+def test_the_answer_follows_the_graph():
+    loop = root_of(LOOP.format(4, "y = f32[4] tanh(x)"))
+    assert is_tiny(loop)
+    body = loop.op.body
+    from axla.core.dtypes import F32
+    from axla.core.shape import Shape
+    from axla.hlo import Broadcast, Constant
+
+    scalar = body.add(Constant.of(1.0, F32))
+    body.add(Broadcast(Shape(F32, (99,)), ()), [scalar])
+    assert not is_tiny(loop)
