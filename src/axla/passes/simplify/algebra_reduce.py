@@ -88,23 +88,23 @@ def reduce_drops_unit_dims(root: Instruction) -> Instruction | None:
 
 @rule(Reduce)
 def reduce_reduce(root: Instruction) -> Instruction | None:
-    """reduce(reduce(x, v, a), identity, b) => reduce(x, v, a and b), by one op"""
+    """reduce(reduce(x, identity, a), v, b) => reduce(x, v, a and b), by one op"""
     outer = single(root)
     inner = single(outer[0]) if outer is not None and len(outer[0].users) == 1 else None
     if outer is None or inner is None:
         return None
-    x, start, inner_op = inner
+    x, neutral, inner_op = inner
     by = combiner(inner_op.to_apply)
     if (
         by is None
         or by is not combiner(outer[2].to_apply)
         or not by.associative
-        or not is_identity(outer[1], by)
+        or not is_identity(neutral, by)
     ):
         return None
     kept = [d for d in range(array(x).rank) if d not in inner_op.dimensions]
     dimensions = sorted((*inner_op.dimensions, *(kept[d] for d in outer[2].dimensions)))
-    return Reduce(tuple(dimensions), inner_op.to_apply)(x, start)
+    return Reduce(tuple(dimensions), inner_op.to_apply)(x, outer[1])
 
 
 @rule(Reduce)

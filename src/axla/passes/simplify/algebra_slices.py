@@ -28,14 +28,13 @@ def slice_identity(root: Instruction) -> Instruction | None:
 def slice_slice(root: Instruction) -> Instruction | None:
     """slice(slice(x)) => slice(x)"""
     (inner,) = root.operands
-    if type(inner.op) is not Slice:
+    if type(inner.op) is not Slice or not array(root).size:
         return None
     a, b = ranges_of(inner), ranges_of(root)
     starts = [s + t * n for s, n, t in zip(a.starts, a.strides, b.starts, strict=True)]
     strides = [n * m for n, m in zip(a.strides, b.strides, strict=True)]
-    # One past the last element taken; nothing taken ends where it starts.
-    sizes = array(root).dims
-    limits = [s + (n - 1) * step + 1 if n else s for s, n, step in zip(starts, sizes, strides, strict=True)]
+    # One past the last element taken.
+    limits = [s + (n - 1) * step + 1 for s, n, step in zip(starts, array(root).dims, strides, strict=True)]
     return Slice(SliceDims(tuple(starts), tuple(limits), tuple(strides)))(inner.operands[0])
 
 
