@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from axla.core.dtypes import S32
+from axla.core.errors import UnsupportedError
 from axla.core.shape import Shape, TupleShape
 from axla.hlo import CustomCall, GetTupleElement, Iota, Slice, Sort, TopK, Tuple
 from axla.ir.attributes import Direction, SliceDims
@@ -24,10 +25,13 @@ def _custom_call(inst: Instruction) -> Instruction | None:
     assert isinstance(inst.op, CustomCall)
     if inst.op.custom_call_target != "TopK" or len(inst.operands) != 1:
         return None
-    assert isinstance(inst.shape, TupleShape)
-    values = inst.shape.elements[0]
-    assert isinstance(values, Shape)
-    return _sorted(inst, values.dims[-1], True)
+    x, parts = inst.operands[0].shape, list(inst.shape.leaves())
+    values = parts[0] if parts else None
+    if isinstance(x, Shape) and isinstance(values, Shape) and x.dims and values.dims:
+        wanted = x.logical.with_dims((*x.dims[:-1], min(values.dims[-1], x.dims[-1])))
+        if inst.shape.logical is TupleShape((wanted, wanted.with_dtype(S32))):
+            return _sorted(inst, values.dims[-1], True)
+    raise UnsupportedError(f"{inst}: TopK of x[..., n] gives (x[..., k], s32[..., k]), k at most n")
 
 
 def _sorted(inst: Instruction, k: int, largest: bool) -> Instruction:
