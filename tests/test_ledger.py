@@ -19,6 +19,13 @@ from sample_modules import sample_arguments, sample_module
 # Ops whose samples the interpreter cannot run, with the reason.
 NOT_EVALUATED = {
     "custom-call": "what it computes depends on its target",
+    "infeed": "there is no queue to read from",
+    "outfeed": "there is no queue to write to",
+    "recv": "there is no one to receive from",
+    "recv-done": "there is no one to receive from",
+    "send": "there is no one to send to",
+    "send-done": "there is no one to send to",
+    "rng-bit-generator": "its algorithms are not written yet",
     "ragged-all-to-all": "means something between several members only",
 }
 

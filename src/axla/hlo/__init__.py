@@ -99,9 +99,11 @@ from axla.hlo.linear_algebra import (
     TriangularSolve,
 )  # fmt: skip
 from axla.hlo.movement import Broadcast, Copy, DynamicReshape, Iota, Reshape, Reverse, Transpose
+from axla.hlo.random import Rng, RngBitGenerator, RngGetAndUpdateState
 from axla.hlo.reduction import Map, Reduce, Scan, Sort
 from axla.hlo.slicing import Concatenate, DynamicSlice, DynamicUpdateSlice, Pad, Slice
 from axla.hlo.sorting import TopK
+from axla.hlo.transfer import CopyDone, CopyStart, Domain, Infeed, Outfeed, Recv, RecvDone, Send, SendDone
 from axla.hlo.window import Convolution, ReduceWindow, SelectAndScatter
 from axla.ir.op import OPS
 from axla.ir.structure import Constant, GetTupleElement, Parameter, Tuple
@@ -113,15 +115,16 @@ __all__ = [
     "Atan2", "Atanh", "BatchNormGrad", "BatchNormInference", "BatchNormTraining", "Bitcast",
     "BitcastConvert", "Broadcast", "Call", "Cbrt", "Ceil", "Cholesky", "Clamp", "CollectiveBroadcast",
     "CollectivePermute", "CollectivePermuteDone", "CollectivePermuteStart", "Compare", "Complex",
-    "Concatenate", "Conditional", "Constant", "Convert", "Convolution", "Copy", "Cosh", "Cosine",
-    "CountLeadingZeros", "CustomCall", "Divide", "Dot", "DynamicReshape", "DynamicSlice",
-    "DynamicUpdateSlice", "Erf", "Exponential", "ExponentialMinusOne", "Fft", "Floor", "Fusion", "Gather",
-    "GetDimensionSize", "GetTupleElement", "Imag", "Iota", "IsFinite", "Log", "LogPlusOne", "Logistic",
-    "Map", "Maximum", "Minimum", "Mulhi", "Multiply", "Negate", "Not", "OptBarrier", "Or", "Pad",
-    "Parameter", "PartitionId", "Popcnt", "Power", "RaggedAllToAll", "Real", "Reduce", "ReducePrecision",
-    "ReduceScatter", "ReduceWindow", "Remainder", "ReplicaId", "Reshape", "Reverse", "RoundNearestAfz",
-    "RoundNearestEven", "Rsqrt", "Scan", "Scatter", "Select", "SelectAndScatter", "SetDimensionSize",
-    "ShiftLeft", "ShiftRightArithmetic", "ShiftRightLogical", "Sign", "Sine", "Sinh", "Slice", "Sort",
-    "Sqrt", "StochasticConvert", "Subtract", "Tan", "Tanh", "TopK", "Transpose", "TriangularSolve",
-    "Tuple", "While", "Xor",
+    "Concatenate", "Conditional", "Constant", "Convert", "Convolution", "Copy", "CopyDone", "CopyStart",
+    "Cosh", "Cosine", "CountLeadingZeros", "CustomCall", "Divide", "Domain", "Dot", "DynamicReshape",
+    "DynamicSlice", "DynamicUpdateSlice", "Erf", "Exponential", "ExponentialMinusOne", "Fft", "Floor",
+    "Fusion", "Gather", "GetDimensionSize", "GetTupleElement", "Imag", "Infeed", "Iota", "IsFinite",
+    "Log", "LogPlusOne", "Logistic", "Map", "Maximum", "Minimum", "Mulhi", "Multiply", "Negate", "Not",
+    "OptBarrier", "Or", "Outfeed", "Pad", "Parameter", "PartitionId", "Popcnt", "Power", "RaggedAllToAll",
+    "Real", "Recv", "RecvDone", "Reduce", "ReducePrecision", "ReduceScatter", "ReduceWindow", "Remainder",
+    "ReplicaId", "Reshape", "Reverse", "Rng", "RngBitGenerator", "RngGetAndUpdateState",
+    "RoundNearestAfz", "RoundNearestEven", "Rsqrt", "Scan", "Scatter", "Select", "SelectAndScatter",
+    "Send", "SendDone", "SetDimensionSize", "ShiftLeft", "ShiftRightArithmetic", "ShiftRightLogical",
+    "Sign", "Sine", "Sinh", "Slice", "Sort", "Sqrt", "StochasticConvert", "Subtract", "Tan", "Tanh",
+    "TopK", "Transpose", "TriangularSolve", "Tuple", "While", "Xor",
 ]  # fmt: skip

@@ -1,6 +1,4 @@
-"""Bit operations on integer arrays, as HLO defines them: shifts past the width, bits of types narrower than a
-byte.
-"""
+"""Bits of integer arrays, as HLO defines them: shifts past the width, types narrower than a byte."""
 
 from __future__ import annotations
 

@@ -113,9 +113,7 @@ def reduce_precision(x: Array, exponent_bits: int, mantissa_bits: int) -> Array:
 
 
 def stochastic_convert(x: Array, random: Array, to: DType) -> Array:
-    """Rounds away from zero where the fraction cut off, as a fixed-point number, is larger than the random
-    bits.
-    """
+    """Rounds away from zero where the fraction cut off, as bits, is larger than the random bits."""
     if not to.is_integer:
         raise UnsupportedError(f"stochastic-convert to {to} is not implemented; integer types are")
     values = x.astype(np.float64)

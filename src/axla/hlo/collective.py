@@ -28,28 +28,46 @@ def group_size(self: Op, groups: ReplicaGroups) -> int | None:
     """How many take part; None where that depends on the run. Rejects groups of different sizes."""
     sizes = {len(g) for g in groups.groups}
     if len(sizes) > 1:
-        reject(f"{label(self)}_groups", f"{self.opcode}: replica groups must be of one size, found {groups.groups}")
+        reject(
+            f"{label(self)}_groups",
+            f"{self.opcode}: replica groups must be of one size, found {groups.groups}",
+        )
     members = [m for g in groups.groups for m in g]
     if len(set(members)) != len(members):
-        reject(f"{label(self)}_groups", f"{self.opcode}: replica groups must not share members, found {groups.groups}")
+        reject(
+            f"{label(self)}_groups",
+            f"{self.opcode}: replica groups must not share members, found {groups.groups}",
+        )
     return sizes.pop() if sizes else None
 
 
-def scaled(self: Op, operands: Sequence[AnyShape], result: AnyShape, at: int, *, grows: bool, groups: ReplicaGroups) -> None:
-    """Rejects results that are not the operands with dimension `at` multiplied or divided by the group's size."""
+def scaled(self: Op, operands: Sequence[AnyShape], result: AnyShape, at: int, *, grows: bool) -> None:
+    """Rejects results that are not the operands with dimension `at` multiplied (or divided) by the members.
+
+    Their number is known at run time only: groups of replicas may hold all partitions.
+    """
     sources, results = arrays(self, *operands), elements(result)
-    size = group_size(self, groups)
+    size = group_size(self, self.replica_groups)  # type: ignore[attr-defined]
     if len(sources) != len(results):
-        reject(f"{label(self)}_c1", f"{self.opcode}: {len(sources)} operands give as many results, found {show(result)}")
+        reject(
+            f"{label(self)}_c1",
+            f"{self.opcode}: {len(sources)} operands give as many results, found {show(result)}",
+        )
     for source, target in zip(sources, arrays(self, *results), strict=True):
         small, large = (source, target) if grows else (target, source)
         if not 0 <= at < source.rank or target.rank != source.rank or source.dtype is not target.dtype:
-            reject(f"{label(self)}_c2", f"{self.opcode}: {show(source)} cannot give {show(target)} along dimension {at}")
-        factor = size or (large.dims[at] // small.dims[at] if small.dims[at] else 1)
+            reject(
+                f"{label(self)}_c2",
+                f"{self.opcode}: {show(source)} cannot give {show(target)} along dimension {at}",
+            )
+        factor = large.dims[at] // small.dims[at] if small.dims[at] else 1
         wanted = [n * factor if d == at else n for d, n in enumerate(small.dims)]
-        if list(large.dims) != wanted:
-            by = f"a group of {size}" if size else "a whole number"
-            reject(f"{label(self)}_c3", f"{self.opcode}: dimension {at} of {show(large)} must be that of {show(small)} times {by}")
+        if list(large.dims) != wanted or factor % (size or 1):
+            by = f"a multiple of the {size} of a group" if size else "a whole number"
+            reject(
+                f"{label(self)}_c3",
+                f"{self.opcode}: dimension {at} of {show(large)} must be that of {show(small)} times {by}",
+            )
 
 
 class _Collective(Op):
@@ -88,7 +106,10 @@ class AllReduce(_Collective):
 
 def _check_global_ids(self: Op, globally: bool, channel: int | None, groups: ReplicaGroups) -> None:
     if globally and (channel is None or not (groups.groups or groups.text)):
-        reject(f"{label(self)}_ids", f"{self.opcode}: use_global_device_ids needs a channel_id and replica_groups")
+        reject(
+            f"{label(self)}_ids",
+            f"{self.opcode}: use_global_device_ids needs a channel_id and replica_groups",
+        )
 
 
 @op("all-reduce-start", operands="*operands")
@@ -130,12 +151,15 @@ class AllGather(_Collective):
 
     def infer(self, *operands: AnyShape) -> AnyShape:
         _check_global_ids(self, self.use_global_device_ids, self.channel_id, self.replica_groups)
-        scaled(self, operands, self.shape, self.dimensions[0], grows=True, groups=self.replica_groups)
+        scaled(self, operands, self.shape, self.dimensions[0], grows=True)
         return self.shape
 
     @classmethod
     def samples(cls):
-        return [(cls(Shape(F32, (3, 2)), 1, ReplicaGroups(((0,),))), (Shape(F32, (3, 2)),)), (cls(Shape(F32, (3,))), (Shape(F32, (3,)),))]
+        return [
+            (cls(Shape(F32, (3, 2)), 1, ReplicaGroups(((0,),))), (Shape(F32, (3, 2)),)),
+            (cls(Shape(F32, (3,))), (Shape(F32, (3,)),)),
+        ]
 
 
 @op("all-gather-start", operands="*operands")
@@ -152,8 +176,11 @@ class AllGatherStart(_Collective):
     def infer(self, *operands: AnyShape) -> AnyShape:
         parts = elements(self.shape)
         if len(parts) < 2 or parts[0].logical is not joined(operands):
-            reject("all_gather_start_c0", f"all-gather-start: (operands, results) are wanted, found {show(self.shape)}")
-        scaled(self, operands, parts[1], self.dimensions[0], grows=True, groups=self.replica_groups)
+            reject(
+                "all_gather_start_c0",
+                f"all-gather-start: (operands, results) are wanted, found {show(self.shape)}",
+            )
+        scaled(self, operands, parts[1], self.dimensions[0], grows=True)
         return self.shape
 
     @classmethod
@@ -197,7 +224,7 @@ class ReduceScatter(_Collective):
 
     def infer(self, *operands: AnyShape) -> AnyShape:
         _check_global_ids(self, self.use_global_device_ids, self.channel_id, self.replica_groups)
-        scaled(self, operands, self.shape, self.dimensions[0], grows=False, groups=self.replica_groups)
+        scaled(self, operands, self.shape, self.dimensions[0], grows=False)
         return self.shape
 
     @classmethod
@@ -209,7 +236,7 @@ class ReduceScatter(_Collective):
 
 @op("all-to-all", operands="*operands")
 class AllToAll(_Collective):
-    """Every member sends a part of its operand to every other: parts along the dimension, or one operand for each."""
+    """Every member sends a part to every other: a part along the dimension, or one of the operands."""
 
     channel_id: int | None = None
     replica_groups: ReplicaGroups = attr(always=True, default=ALL)
@@ -224,7 +251,10 @@ class AllToAll(_Collective):
             return TupleShape([s.logical for s in shapes])
         at = self.dimensions[0] if len(self.dimensions) == 1 else -1
         if not 0 <= at < shapes[0].rank or (size and shapes[0].dims[at] % size):
-            reject("all_to_all_c2", f"all-to-all: dimension {at} of {show(shapes[0])} must divide into groups of {size}")
+            reject(
+                "all_to_all_c2",
+                f"all-to-all: dimension {at} of {show(shapes[0])} must divide into groups of {size}",
+            )
         return joined(shapes)
 
     @classmethod
@@ -247,19 +277,33 @@ class CollectiveBroadcast(_Collective):
         return [(cls(), (Shape(F32, (4,)),))]
 
 
-@op("collective-permute", operands="operand output? input_offset? output_offset?")
+@op("collective-permute", operands="*operands")
 class CollectivePermute(_Collective):
-    """Each source's operand goes to its target; who is no target gets zeros. With an output: slices of it are replaced."""
+    """Each source's operands go to its target; who is no target gets zeros.
+
+    With `slice_sizes` the operands are input, output and their offsets: slices of the output are replaced.
+    """
 
     channel_id: int | None = None
     source_target_pairs: SourceTargetPairs = attr(always=True, default=SourceTargetPairs())
     slice_sizes: tuple[tuple[int, ...], ...] = ()
 
-    def infer(self, operand: AnyShape, *rest: AnyShape) -> AnyShape:
+    def infer(self, *operands: AnyShape) -> AnyShape:
+        in_place = bool(self.slice_sizes)
+        if not operands or in_place and len(operands) != 4:
+            reject(
+                "collective_permute_c2",
+                "collective-permute: operands, or four of them with slice_sizes, are wanted, found "
+                f"{len(operands)}",
+            )
         for side in zip(*self.source_target_pairs.pairs, strict=True):
-            if not rest and len(set(side)) != len(side):
-                reject("collective_permute_c1", f"collective-permute: sources and targets must differ, found {self.source_target_pairs.pairs}")
-        return (rest[0] if rest else operand).logical
+            if not in_place and len(set(side)) != len(side):
+                reject(
+                    "collective_permute_c1",
+                    "collective-permute: sources and targets must differ, found "
+                    f"{self.source_target_pairs.pairs}",
+                )
+        return operands[1].logical if in_place else joined(arrays(self, *operands))
 
     @classmethod
     def samples(cls):
@@ -278,7 +322,10 @@ class CollectivePermuteStart(_Collective):
     def infer(self, *operands: AnyShape) -> AnyShape:
         if not isinstance(self.shape, TupleShape) or len(self.shape.elements) < 2:
             found = show(self.shape)
-            reject("collective_permute_start_c1", f"collective-permute-start: (operands, results, ...) are wanted, found {found}")
+            reject(
+                "collective_permute_start_c1",
+                f"collective-permute-start: (operands, results, ...) are wanted, found {found}",
+            )
         return self.shape
 
     @classmethod
@@ -312,7 +359,11 @@ class RaggedAllToAll(_Collective):
         arrays(self, data, output)
         for number, s in enumerate(arrays(self, *numbers)):
             if not s.dtype.is_integer or s.rank not in (1, 2):
-                reject("ragged_all_to_all_c1", f"ragged-all-to-all: operand {number + 2} must be integers of rank 1 or 2, found {show(s)}")
+                reject(
+                    "ragged_all_to_all_c1",
+                    f"ragged-all-to-all: operand {number + 2} must be integers of rank 1 or 2, "
+                    f"found {show(s)}",
+                )
         return output.logical
 
     @classmethod
@@ -342,5 +393,3 @@ class PartitionId(Op):
     @classmethod
     def samples(cls):
         return [(cls(), ())]
-
-

@@ -13,7 +13,9 @@ from axla.ir.op import Op, attr, op, reject
 def _one_dimension(self: Op, dimensions: tuple[int, ...], source: Shape) -> int:
     if len(dimensions) != 1 or not 0 <= dimensions[0] < source.rank:
         name = self.opcode.replace("-", "_")
-        reject(f"{name}_c1", f"{self.opcode}: dimensions={dimensions} must be one dimension of {show(source)}")
+        reject(
+            f"{name}_c1", f"{self.opcode}: dimensions={dimensions} must be one dimension of {show(source)}"
+        )
     return dimensions[0]
 
 
@@ -38,7 +40,7 @@ class GetDimensionSize(Op):
 
 @op("set-dimension-size", operands="operand size")
 class SetDimensionSize(Op):
-    """The operand with the size of a dimension set, up to its bound; the dimension becomes dynamic (or static, at its bound)."""
+    """The operand with a dimension's size set: dynamic, up to its bound, or static at its bound."""
 
     shape: Shape
     dimensions: tuple[int, ...] = attr(always=True, default=())
@@ -47,10 +49,15 @@ class SetDimensionSize(Op):
         source, scalar = arrays(self, operand, size)
         _one_dimension(self, self.dimensions, source)
         if scalar.logical is not Shape(S32):
-            reject("set_dimension_size_c2", f"set-dimension-size: the size must be s32[], found {show(scalar)}")
+            reject(
+                "set_dimension_size_c2", f"set-dimension-size: the size must be s32[], found {show(scalar)}"
+            )
         if self.shape.dims != source.dims or self.shape.dtype is not source.dtype:
             wanted = show(source)
-            reject("set_dimension_size_c3", f"set-dimension-size: the result is {show(self.shape)}, bounds {wanted} are wanted")
+            reject(
+                "set_dimension_size_c3",
+                f"set-dimension-size: the result is {show(self.shape)}, bounds {wanted} are wanted",
+            )
         return self.shape
 
     def evaluate(self, operand: np.ndarray, size: np.ndarray) -> np.ndarray:

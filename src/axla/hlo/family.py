@@ -68,9 +68,7 @@ def label(self: Op) -> str:
 
 
 def same_dims(self: Op, operands: Sequence[Shape], dtype: DType) -> Shape:
-    """The common dimensions of operands, as a shape of `dtype`; a dimension is dynamic where any operand's
-    is.
-    """
+    """The common dimensions of operands, as a shape of `dtype`; dynamic where any operand's is."""
     first = operands[0]
     dims, dynamic = first.dims, first.dynamic
     for operand in operands[1:]:

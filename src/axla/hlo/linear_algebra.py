@@ -14,7 +14,7 @@ from axla.ir.op import Op, attr, op, reject
 
 @op("fft", operands="operand")
 class Fft(Op):
-    """The discrete Fourier transform over the last dimensions, forward or inverse, of complex or of real numbers.
+    """The discrete Fourier transform over the last dimensions, forward or inverse, complex or real.
 
     RFFT keeps the non-redundant half of the last dimension, IRFFT takes it.
     """
@@ -31,11 +31,18 @@ class Fft(Op):
         if not 1 <= rank <= 3 or rank > source.rank or any(n < 0 for n in lengths):
             reject("fft_c1", f"fft: fft_length={lengths} must be one to three lengths of {show(source)}")
         if source.dtype not in ((F32, F64) if real else (C64, C128)):
-            reject("fft_c2", f"fft: {self.fft_type} takes {'f32 or f64' if real else 'c64 or c128'}, found {show(source)}")
+            reject(
+                "fft_c2",
+                f"fft: {self.fft_type} takes {'f32 or f64' if real else 'c64 or c128'}, found {show(source)}",
+            )
         halved = (*lengths[:-1], lengths[-1] // 2 + 1 if lengths[-1] else 0)
         wanted = halved if self.fft_type is FftType.IRFFT else lengths
         if source.dims[source.rank - rank :] != wanted and source.size:
-            reject("fft_c3", f"fft: {self.fft_type} of fft_length={lengths} takes last dimensions {wanted}, found {show(source)}")
+            reject(
+                "fft_c3",
+                f"fft: {self.fft_type} of fft_length={lengths} takes last dimensions {wanted}, "
+                f"found {show(source)}",
+            )
         dtype, dims = source.dtype, lengths
         if real:
             dtype, dims = COMPLEX_OF[dtype], halved
@@ -63,7 +70,12 @@ class Fft(Op):
         ]
 
 
-_FFT = {FftType.FFT: np.fft.fftn, FftType.IFFT: np.fft.ifftn, FftType.RFFT: np.fft.rfftn, FftType.IRFFT: np.fft.irfftn}
+_FFT = {
+    FftType.FFT: np.fft.fftn,
+    FftType.IFFT: np.fft.ifftn,
+    FftType.RFFT: np.fft.rfftn,
+    FftType.IRFFT: np.fft.irfftn,
+}
 
 
 def _dtype(x: np.ndarray) -> DType:
@@ -110,7 +122,10 @@ class Cholesky(Op):
 
 @op("triangular-solve", operands="a b")
 class TriangularSolve(Op):
-    """x with op(a) x = b (or x op(a) = b), a triangular: only its one half is read; `unit_diagonal` takes ones on it."""
+    """x with op(a) x = b (or x op(a) = b), a triangular.
+
+    Only its one half is read; `unit_diagonal` takes ones on the diagonal.
+    """
 
     left_side: bool = False
     lower: bool = False
@@ -124,9 +139,13 @@ class TriangularSolve(Op):
         _matrices(self, left)
         same_dtype(self, (left, right))
         if right.rank != left.rank or left.dims[:-2] != right.dims[:-2]:
-            reject("triangular_solve_c1", f"triangular-solve: batches must agree, found {show((left, right))}")
+            reject(
+                "triangular_solve_c1", f"triangular-solve: batches must agree, found {show((left, right))}"
+            )
         if right.dims[-2 if self.left_side else -1] != left.dims[-1]:
-            reject("triangular_solve_c2", f"triangular-solve: {show(right)} does not fit the matrix {show(left)}")
+            reject(
+                "triangular_solve_c2", f"triangular-solve: {show(right)} does not fit the matrix {show(left)}"
+            )
         return right.logical
 
     def evaluate(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -175,10 +194,16 @@ class _BatchNorm(Op):
         index = self.feature_index  # type: ignore[attr-defined]
         same_dtype(self, (source,), FLOAT)
         if not 0 <= index < source.rank:
-            reject(f"{label(self)}_c1", f"{self.opcode}: feature_index={index} is not a dimension of {show(source)}")
+            reject(
+                f"{label(self)}_c1",
+                f"{self.opcode}: feature_index={index} is not a dimension of {show(source)}",
+            )
         wanted = Shape(others[0].dtype, (source.dims[index],))
         if any(o.logical is not wanted for o in others) or not wanted.dtype.is_float:
-            reject(f"{label(self)}_c2", f"{self.opcode}: one number per feature of {show(source)} is wanted, found {show(others)}")
+            reject(
+                f"{label(self)}_c2",
+                f"{self.opcode}: one number per feature of {show(source)} is wanted, found {show(others)}",
+            )
         return source, wanted
 
     def _along(self, x: np.ndarray, rank: int) -> np.ndarray:
@@ -215,7 +240,7 @@ class BatchNormInference(_BatchNorm):
 
 @op("batch-norm-training", operands="operand scale offset")
 class BatchNormTraining(_BatchNorm):
-    """Normalises by the mean and variance of the batch itself; gives the result, the mean and the variance."""
+    """Normalises by mean and variance of the batch itself; gives the result, the mean and the variance."""
 
     epsilon: float
     feature_index: int
@@ -250,7 +275,10 @@ class BatchNormGrad(_BatchNorm):
     def infer(self, operand: AnyShape, *rest: AnyShape) -> TupleShape:
         source, feature = self._check(operand, rest[:-1])
         if rest[-1].logical is not source.logical:
-            reject("batch_norm_grad_c3", f"batch-norm-grad: grad_output must be {show(source)}, found {show(rest[-1])}")
+            reject(
+                "batch_norm_grad_c3",
+                f"batch-norm-grad: grad_output must be {show(source)}, found {show(rest[-1])}",
+            )
         return TupleShape((source.logical, feature, feature))
 
     def evaluate(self, operand: np.ndarray, *rest: np.ndarray) -> tuple[np.ndarray, ...]:

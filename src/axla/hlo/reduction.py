@@ -120,8 +120,10 @@ class Map(Op):
 class Scan(Op):
     """Applies `to_apply` to slices of the inputs along the dimension and to carries, in order.
 
-    Operands are inputs and `num_carries` initial carries; `to_apply` takes one slice of each input and the carries and gives
-    a slice of each output and the new carries. The result is the outputs, stacked, and the last carries (no tuple when there is only one).
+    Operands are inputs and `num_carries` initial carries; `to_apply` takes one slice of each input and the
+    carries and gives
+    a slice of each output and the new carries. The result is the outputs, stacked, and the last carries (no
+    tuple when there is only one).
     """
 
     dimensions: tuple[int, ...]
@@ -135,25 +137,41 @@ class Scan(Op):
     def length(self, operands: Sequence[AnyShape]) -> int:
         """How many slices there are."""
         first = operands[0]
-        return first.dims[self.dimensions[0]] if isinstance(first, Shape) and len(operands) > self.num_carries else 0
+        return (
+            first.dims[self.dimensions[0]]
+            if isinstance(first, Shape) and len(operands) > self.num_carries
+            else 0
+        )
 
     def infer(self, *operands: AnyShape) -> AnyShape:
         shapes = arrays(self, *operands)
         count = len(shapes) - self.num_carries
         if count < 1 or self.num_carries < 0:
-            reject("scan_c1", f"scan: at least one input and {self.num_carries} carries are wanted, found {len(shapes)} operands")
+            reject(
+                "scan_c1",
+                f"scan: at least one input and {self.num_carries} carries are wanted, found "
+                f"{len(shapes)} operands",
+            )
         if len(self.dimensions) != 1 or not all(0 <= self.dimensions[0] < s.rank for s in shapes[:count]):
-            reject("scan_c2", f"scan: dimensions={self.dimensions} must be one dimension of {show(shapes[:count])}")
+            reject(
+                "scan_c2",
+                f"scan: dimensions={self.dimensions} must be one dimension of {show(shapes[:count])}",
+            )
         at = self.dimensions[0]
         if any(s.dims[at] != shapes[0].dims[at] for s in shapes[:count]):
-            reject("scan_c3", f"scan: inputs must have one size in dimension {at}, found {show(shapes[:count])}")
+            reject(
+                "scan_c3", f"scan: inputs must have one size in dimension {at}, found {show(shapes[:count])}"
+            )
         slices = [s.with_dims((*s.dims[:at], *s.dims[at + 1 :])) for s in shapes[:count]]
         called = accepts(self, self.to_apply, [*slices, *shapes[count:]])
         root = called.root.shape
         parts = root.elements if isinstance(root, TupleShape) else (root,)
         outputs, carries = parts[: len(parts) - self.num_carries], parts[len(parts) - self.num_carries :]
         if [c.logical for c in carries] != [s.logical for s in shapes[count:]]:
-            reject("scan_c4", f"scan: to_apply returns carries {show(carries)}, {show(shapes[count:])} are wanted")
+            reject(
+                "scan_c4",
+                f"scan: to_apply returns carries {show(carries)}, {show(shapes[count:])} are wanted",
+            )
         if any(o.rank < at for o in arrays(self, *outputs)):
             reject("scan_c5", f"scan: outputs {show(outputs)} cannot be stacked along dimension {at}")
         length = shapes[0].dims[at]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -40,7 +39,10 @@ def places(self: Op, dims: Sequence[int], window: Window) -> tuple[int, ...]:
     sizes = [_places(n, window, d) for d, n in enumerate(dims)]
     for d, n in enumerate(dims):
         if n and (n - 1) * window.base_dilation[d] + 1 + window.low[d] + window.high[d] < 0:
-            reject(f"{label(self)}_w3", f"{self.opcode}: the padding of dimension {d} cuts off more than there is")
+            reject(
+                f"{label(self)}_w3",
+                f"{self.opcode}: the padding of dimension {d} cuts off more than there is",
+            )
     return tuple(sizes)
 
 
@@ -58,7 +60,13 @@ def offsets(window: Window, dims: Sequence[int]) -> Iterator[tuple[tuple[int, ..
         where = []
         for d, k in enumerate(at):
             start = k * window.window_dilation[d]
-            where.append(slice(start, start + (dims[d] - 1) * window.stride[d] + 1 if dims[d] else start, window.stride[d]))
+            where.append(
+                slice(
+                    start,
+                    start + (dims[d] - 1) * window.stride[d] + 1 if dims[d] else start,
+                    window.stride[d],
+                )
+            )
         yield at, tuple(where)
 
 
@@ -74,7 +82,9 @@ class ReduceWindow(Op):
     def infer(self, *operands: AnyShape) -> AnyShape:
         data, inits = data_and_inits(self, operands)
         dims = places(self, data[0].dims, self.window)
-        kinds = accepts_scalars(self, self.to_apply, [s.dtype for s in (*inits, *data)], [s.dtype for s in inits])
+        kinds = accepts_scalars(
+            self, self.to_apply, [s.dtype for s in (*inits, *data)], [s.dtype for s in inits]
+        )
         results = [Shape(dtype, dims, data[0].dynamic) for dtype in kinds]
         return TupleShape(results) if self.to_apply.root.shape.is_tuple else results[0]
 
@@ -89,7 +99,7 @@ class ReduceWindow(Op):
 
 @op("select-and-scatter", operands="operand source init")
 class SelectAndScatter(Op):
-    """Adds each element of `source` (by `scatter`) to the element that `select` chooses in its place of the window.
+    """Adds each element of `source` (by `scatter`) to the element that `select` chooses in its place.
 
     The chosen element is the first one that no later one replaces: a later one does where `select` is false.
     """
@@ -105,7 +115,10 @@ class SelectAndScatter(Op):
         dims = places(self, data.dims, self.window)
         if values.dims != dims:
             wanted = show(values.with_dims(dims))
-            reject("select_and_scatter_c1", f"select-and-scatter: the source is {show(values)}, {wanted} is wanted")
+            reject(
+                "select_and_scatter_c1",
+                f"select-and-scatter: the source is {show(values)}, {wanted} is wanted",
+            )
         same_dtype(self, (values, start))
         scalar = Shape(data.dtype)
         returns(self, accepts(self, self.select, [scalar, scalar], "select"), Shape(PRED), "select")
@@ -140,7 +153,7 @@ def _run(numbers: np.ndarray) -> slice:
 
 @op("convolution", operands="lhs rhs")
 class Convolution(Op):
-    """Products of `rhs` (the kernel) with the places of a window over `lhs`, summed over window and input features.
+    """Products of `rhs` (the kernel) with the places of a window over `lhs`, summed over window and features.
 
     Features (or the batch) may be split into groups that do not see each other.
     """
@@ -167,7 +180,14 @@ class Convolution(Op):
 
     def _dims(self, lhs: Shape, rhs: Shape) -> list[int]:
         labels, window = self.dim_labels, self.window
-        if not len(labels.input) == len(labels.kernel) == len(labels.output) == lhs.rank == rhs.rank == window.rank + 2:
+        if (
+            not len(labels.input)
+            == len(labels.kernel)
+            == len(labels.output)
+            == lhs.rank
+            == rhs.rank
+            == window.rank + 2
+        ):
             found = f"{labels.input}_{labels.kernel}->{labels.output} and {window.rank} window dimensions"
             reject("convolution_c1", f"convolution: dim_labels={found} do not fit {show((lhs, rhs))}")
         try:
@@ -176,15 +196,23 @@ class Convolution(Op):
             batch, features = lhs.dims[labels.input_batch], lhs.dims[labels.input_feature]
             inputs, outputs = rhs.dims[labels.kernel_input], rhs.dims[labels.kernel_output]
         except ValueError:
-            raise ShapeError(f"convolution: dim_labels={labels} do not name every dimension  [convolution_c1]") from None
+            raise ShapeError(
+                f"convolution: dim_labels={labels} do not name every dimension  [convolution_c1]"
+            ) from None
         if kernel != window.size:
-            reject("convolution_c2", f"convolution: the kernel {show(rhs)} must have the window's size {window.size}")
+            reject(
+                "convolution_c2",
+                f"convolution: the kernel {show(rhs)} must have the window's size {window.size}",
+            )
         groups, batches = self.feature_group_count, self.batch_group_count
         if groups < 1 or batches < 1 or groups > 1 and batches > 1:
             found = f"feature_group_count={groups}, batch_group_count={batches}"
             reject("convolution_c3", f"convolution: {found}; both are at least 1, and only one may be more")
         if features != inputs * groups:
-            reject("convolution_c4", f"convolution: {features} input features are wanted {groups} times {inputs} of the kernel")
+            reject(
+                "convolution_c4",
+                f"convolution: {features} input features are wanted {groups} times {inputs} of the kernel",
+            )
         if outputs % groups or outputs % batches or batch % batches:
             found = f"{outputs} output features and batch {batch}"
             reject("convolution_c5", f"convolution: {found} do not divide into {groups} and {batches} groups")
@@ -196,9 +224,17 @@ class Convolution(Op):
 
     def evaluate(self, lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
         labels, window, wide = self.dim_labels, self.window, accumulator(self.shape.dtype)
-        x = widened(lhs).astype(wide).transpose(labels.input_batch, *labels.input_spatial, labels.input_feature)
-        k = widened(rhs).astype(wide).transpose(*labels.kernel_spatial, labels.kernel_input, labels.kernel_output)
-        k = np.flip(k, [d for d in range(window.rank) if window.reversal[d]])
+        x = (
+            widened(lhs)
+            .astype(wide)
+            .transpose(labels.input_batch, *labels.input_spatial, labels.input_feature)
+        )
+        k = (
+            widened(rhs)
+            .astype(wide)
+            .transpose(*labels.kernel_spatial, labels.kernel_input, labels.kernel_output)
+        )
+        k = np.flip(k, tuple(d for d in range(window.rank) if window.reversal[d]))
         groups = self.feature_group_count
         if self.batch_group_count > 1:
             # Groups of the batch are groups of features of a smaller batch.
@@ -227,9 +263,19 @@ class Convolution(Op):
 
         plain, one = ("b01f", "01io", "b01f"), ("b0f", "0io", "b0f")
         return [
-            made(Shape(F32, (2, 5, 6, 3)), Shape(F32, (3, 3, 3, 4)), plain, Window((3, 3), (2, 1), (1, 1), (1, 1))),
+            made(
+                Shape(F32, (2, 5, 6, 3)),
+                Shape(F32, (3, 3, 3, 4)),
+                plain,
+                Window((3, 3), (2, 1), (1, 1), (1, 1)),
+            ),
             made(Shape(F32, (2, 7, 4)), Shape(F32, (3, 2, 6)), one, Window((3,)), feature_group_count=2),
             made(Shape(F32, (4, 7, 2)), Shape(F32, (3, 2, 6)), one, Window((3,)), batch_group_count=2),
-            made(Shape(BF16, (1, 5, 2)), Shape(BF16, (2, 2, 3)), one, Window((2,), (1,), (-1,), (2,), (2,), (3,), (True,))),
+            made(
+                Shape(BF16, (1, 5, 2)),
+                Shape(BF16, (2, 2, 3)),
+                one,
+                Window((2,), (1,), (-1,), (2,), (2,), (3,), (True,)),
+            ),
             made(Shape(S32, (2, 3)), Shape(S32, (3, 4)), ("bf", "io", "bf"), Window(())),
         ]

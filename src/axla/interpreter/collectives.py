@@ -13,8 +13,20 @@ import numpy as np
 from axla.core.errors import UnsupportedError
 from axla.core.shape import Shape, TupleShape
 from axla.hlo.collective import (
-    AllGather, AllGatherDone, AllGatherStart, AllReduce, AllReduceDone, AllReduceStart, AllToAll, CollectiveBroadcast,
-    CollectivePermute, CollectivePermuteDone, CollectivePermuteStart, PartitionId, ReduceScatter, ReplicaId,
+    AllGather,
+    AllGatherDone,
+    AllGatherStart,
+    AllReduce,
+    AllReduceDone,
+    AllReduceStart,
+    AllToAll,
+    CollectiveBroadcast,
+    CollectivePermute,
+    CollectivePermuteDone,
+    CollectivePermuteStart,
+    PartitionId,
+    ReduceScatter,
+    ReplicaId,
 )  # fmt: skip
 from axla.ir.graph import Instruction
 from axla.ir.op import Op
@@ -24,7 +36,9 @@ Value = Any
 
 def _alone(inst: Instruction, groups: tuple[tuple[int, ...], ...]) -> None:
     if any(len(g) > 1 for g in groups):
-        raise UnsupportedError(f"the interpreter runs one replica; {inst!r} moves data between members of {groups}")
+        raise UnsupportedError(
+            f"the interpreter runs one replica; {inst!r} moves data between members of {groups}"
+        )
 
 
 def _joined(inst: Instruction, values: Sequence[Value]) -> Value:
@@ -48,7 +62,7 @@ def _exchanged(interpreter: object, inst: Instruction, *operands: Value) -> Valu
 
 def _gather_start(interpreter: object, inst: Instruction, *operands: Value) -> Value:
     _alone(inst, inst.op.replica_groups.groups)  # type: ignore[attr-defined]
-    own = operands if len(operands) > 1 else operands[0]
+    own: Value = operands[0] if len(operands) == 1 else operands
     return (own, own)
 
 
@@ -58,9 +72,9 @@ def _permuted(inst: Instruction, operand: Value) -> Value:
 
 
 def _permute(interpreter: object, inst: Instruction, *operands: Value) -> Value:
-    if len(operands) != 1:
+    if inst.op.slice_sizes:  # type: ignore[attr-defined]
         raise UnsupportedError(f"the interpreter does not permute slices in place: {inst!r}")
-    return _permuted(inst, operands[0])
+    return _joined(inst, [_permuted(inst, operand) for operand in operands])
 
 
 def _permute_start(interpreter: object, inst: Instruction, *operands: Value) -> Value:

@@ -15,11 +15,13 @@ from axla.hlo.casting import convert, reinterpret
 from axla.hlo.control import Call, Conditional, CustomCall, Fusion, While
 from axla.hlo.conversion import Bitcast
 from axla.hlo.indexing import Scatter
+from axla.hlo.random import Rng, RngGetAndUpdateState
 from axla.hlo.reduction import Map, Reduce, Scan, Sort
 from axla.hlo.window import ReduceWindow, SelectAndScatter, offsets, padded, places
 from axla.interpreter.collectives import COLLECTIVES
 from axla.interpreter.custom_calls import CUSTOM_CALLS
 from axla.interpreter.evaluate import Interpreter, Value
+from axla.ir.attributes import RandomDistribution
 from axla.ir.graph import Instruction
 from axla.ir.op import Op
 from axla.ir.structure import GetTupleElement, Tuple
@@ -74,6 +76,21 @@ def _conditional(interpreter: Interpreter, inst: Instruction, index: Value, *ope
 
 def _call(interpreter: Interpreter, inst: Instruction, *operands: Value) -> Value:
     return interpreter.run(inst.op.computations()[0], operands)
+
+
+def _rng(interpreter: Interpreter, inst: Instruction, first: Value, second: Value) -> Value:
+    op: Rng = inst.op  # type: ignore[assignment]
+    dims, low, high = op.shape.dims, first.astype(np.float64), second.astype(np.float64)
+    if op.distribution is RandomDistribution.NORMAL:
+        return convert(low + high * interpreter.random.standard_normal(dims), op.shape.dtype)
+    numbers = low + interpreter.random.random(dims) * (high - low)
+    return convert(np.floor(numbers) if op.shape.dtype.is_integer else numbers, op.shape.dtype)
+
+
+def _rng_state(interpreter: Interpreter, inst: Instruction) -> Value:
+    state = interpreter.state
+    interpreter.state += inst.op.delta  # type: ignore[attr-defined]
+    return np.array([state & (2**64 - 1), state >> 64], np.uint64)
 
 
 def _custom_call(interpreter: Interpreter, inst: Instruction, *operands: Value) -> Value:
@@ -246,13 +263,18 @@ def _select_and_scatter(
     flat, values, where_to = result.reshape(-1), source[any_yet], at[any_yet]
     for round_ in _rounds(where_to.reshape(-1, 1)):
         places_now = where_to[round_]
-        (flat[places_now],) = interpreter.on_scalars(op.scatter, [flat[places_now], values[round_]], (len(round_),))
+        (flat[places_now],) = interpreter.on_scalars(
+            op.scatter, [flat[places_now], values[round_]], (len(round_),)
+        )
     return result
 
 
 def _scan(interpreter: Interpreter, inst: Instruction, *operands: Value) -> Value:
     op: Scan = inst.op  # type: ignore[assignment]
-    inputs, carries = operands[: len(operands) - op.num_carries], list(operands[len(operands) - op.num_carries :])
+    inputs, carries = (
+        operands[: len(operands) - op.num_carries],
+        list(operands[len(operands) - op.num_carries :]),
+    )
     at = op.dimensions[0]
     length = op.length([o.shape for o in inst.operands])  # type: ignore[attr-defined]
     shapes = inst.shape.elements if isinstance(inst.shape, TupleShape) else (inst.shape,)
@@ -348,6 +370,8 @@ def _sort_lines(interpreter: Interpreter, op: Sort, columns: list[np.ndarray], o
 
 REGIONS: dict[type[Op], Callable[..., Value]] = {
     **COLLECTIVES,
+    Rng: _rng,
+    RngGetAndUpdateState: _rng_state,
     Tuple: _tuple,
     GetTupleElement: _get_tuple_element,
     While: _while,

@@ -305,12 +305,19 @@ _IOTA = pattern(
 MAX_DEVICES = 1 << 16
 
 
+_MESH = re.compile(r"mesh\['\w+'=\d+(?:,\s*'\w+'=\d+)*\]\s*(?:,\s*device_ids=\([^()]*\)\s*)?\{.*\}", re.S)
+
+
 def _read_replica_groups(reader: Reader) -> ReplicaGroups:
     if reader.peek("{"):
         return ReplicaGroups(_read_groups(reader))
     found = reader.match(_IOTA)
     if found is None:
-        return ReplicaGroups((), reader.raw())
+        at = reader.skip()
+        text = reader.raw()
+        if not _MESH.fullmatch(text):
+            reader.fail("expected groups: {{0,1},...}, [n,m]<=[...] or mesh['axis'=n,...] {'axis'}", at)
+        return ReplicaGroups((), text)
     at = found.start(1)
 
     def numbers(n: int) -> tuple[int, ...]:

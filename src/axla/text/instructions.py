@@ -167,7 +167,9 @@ class InstructionCursor(ShapeCursor):
 
     def _unwritten_attributes(self, opcode: str, fields: dict[str, Any], operand: AnyShape, at: int) -> None:
         rank = operand.rank if isinstance(operand, Shape) else 0
-        if opcode == "map":
+        if opcode == "outfeed":
+            fields.setdefault("outfeed_shape", operand)
+        elif opcode == "map":
             fields["dimensions"] = tuple(range(rank))  # whatever the text says
         elif opcode != "broadcast":
             if not rank:
@@ -465,7 +467,7 @@ METADATA_KEYS: dict[str, type | None] = {
 _TYPED = {"window": Window, "dim_labels": ConvDims, "dimensions": tuple[int, ...]}
 """Types of attributes of ops that are not declared, where a text is wrong more often than not."""
 
-_UNWRITTEN_ATTRIBUTES = ("map", "broadcast", "reduce-window", "select-and-scatter")
+_UNWRITTEN_ATTRIBUTES = ("map", "broadcast", "reduce-window", "select-and-scatter", "outfeed")
 _PLAIN_KEYS = ("op_type", "op_name", "source_file", "source_line")
 
 

@@ -1,0 +1,84 @@
+"""Random numbers."""
+
+from __future__ import annotations
+
+from axla.core.dtypes import F32, S32, U32, U64
+from axla.core.shape import AnyShape, Shape, TupleShape
+from axla.hlo.family import arrays, show
+from axla.ir.attributes import RandomAlgorithm, RandomDistribution
+from axla.ir.op import Op, attr, op, reject
+
+
+@op("rng", operands="first second")
+class Rng(Op):
+    """Random numbers: uniform from `first` up to `second`, or normal with that mean and deviation."""
+
+    shape: Shape
+    distribution: RandomDistribution = attr(always=True, default=RandomDistribution.UNIFORM)
+
+    side_effect = True
+    expensive = True
+
+    def infer(self, first: AnyShape, second: AnyShape) -> Shape:
+        for number, s in enumerate(arrays(self, first, second)):
+            if s.rank or s.dtype is not self.shape.dtype:
+                reject(
+                    "rng_c1", f"rng: operand {number} must be a scalar of {self.shape.dtype}, found {show(s)}"
+                )
+        dtype = self.shape.dtype
+        if dtype.is_complex or (self.distribution is RandomDistribution.NORMAL and not dtype.is_float):
+            reject("rng_c2", f"rng: {self.distribution} has no numbers of {dtype}")
+        return self.shape
+
+    @classmethod
+    def samples(cls):
+        return [
+            (cls(Shape(F32, (3,)), RandomDistribution.NORMAL), (Shape(F32), Shape(F32))),
+            (cls(Shape(S32, (3,))), (Shape(S32), Shape(S32))),
+        ]
+
+
+@op("rng-bit-generator", operands="state")
+class RngBitGenerator(Op):
+    """Random bits and the next state, by a counter-based algorithm."""
+
+    shape: AnyShape
+    algorithm: RandomAlgorithm = attr(always=True, default=RandomAlgorithm.DEFAULT)
+
+    expensive = True
+
+    def infer(self, state: AnyShape) -> AnyShape:
+        (source,) = arrays(self, state)
+        parts = self.shape.elements if isinstance(self.shape, TupleShape) else ()
+        if len(parts) != 2 or parts[0].logical is not source.logical or not isinstance(parts[1], Shape):
+            reject(
+                "rng_bit_generator_c1",
+                f"rng-bit-generator: ({show(state)}, bits) is wanted, found {show(self.shape)}",
+            )
+        return self.shape
+
+    @classmethod
+    def samples(cls):
+        return [(cls(TupleShape((Shape(U64, (2,)), Shape(U32, (3, 4))))), (Shape(U64, (2,)),))]
+
+
+@op("rng-get-and-update-state")
+class RngGetAndUpdateState(Op):
+    """The state of the device's random numbers, which moves on by `delta`."""
+
+    shape: Shape
+    delta: int = attr(always=True, default=0)
+
+    side_effect = True
+
+    def infer(self) -> Shape:
+        if self.shape.logical is not Shape(U64, (2,)):
+            reject(
+                "rng_get_and_update_state_c1",
+                f"rng-get-and-update-state: u64[2] is wanted, found {show(self.shape)}",
+            )
+        return self.shape
+
+    @classmethod
+    def samples(cls):
+        return [(cls(Shape(U64, (2,)), 1), ())]

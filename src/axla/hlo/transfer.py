@@ -1,0 +1,195 @@
+"""Asynchronous copies, transfers between host, replicas and device, domains."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from axla.core.dtypes import F32, U32
+from axla.core.shape import TOKEN, AnyShape, Shape, TupleShape
+from axla.hlo.collective import elements, started
+from axla.hlo.family import label, show
+from axla.ir.attributes import RawText
+from axla.ir.op import Op, attr, op, reject
+
+
+@op("copy-start", operands="operand")
+class CopyStart(Op):
+    """Begins a copy: the value is a tuple of the copy, the operand and a context."""
+
+    shape: AnyShape
+    cross_program_prefetch_index: int | None = None
+
+    def infer(self, operand: AnyShape) -> AnyShape:
+        wanted = TupleShape((operand.logical, operand.logical, Shape(U32)))
+        if self.shape.logical is not wanted:
+            reject(
+                "copy_start_c1", f"copy-start: the shape {show(wanted)} is wanted, found {show(self.shape)}"
+            )
+        return self.shape
+
+    def evaluate(self, operand):
+        return (operand, operand, np.zeros((), np.uint32))
+
+    @classmethod
+    def samples(cls):
+        x = Shape(F32, (3,))
+        return [(cls(TupleShape((x, x, Shape(U32)))), (x,))]
+
+
+@op("copy-done", operands="operand")
+class CopyDone(Op):
+    """The result of a copy-start."""
+
+    def infer(self, operand: AnyShape) -> AnyShape:
+        return started(self, operand, 0)
+
+    def evaluate(self, operand):
+        return operand[0]
+
+    @classmethod
+    def samples(cls):
+        x = Shape(F32, (3,))
+        return [(cls(), (TupleShape((x, x, Shape(U32))),))]
+
+
+class _Transfer(Op):
+    """What the four halves of host and device transfers have in common."""
+
+    __slots__ = ()
+    side_effect = True
+
+    def _token(self, token: AnyShape) -> None:
+        if not token.is_token:
+            reject(f"{label(self)}_c1", f"{self.opcode}: a token is wanted, found {show(token)}")
+
+
+@op("send", operands="data token")
+class Send(_Transfer):
+    """Begins sending data on a channel: the value is a tuple of the data, a context and a token."""
+
+    shape: AnyShape
+    channel_id: int | None = None
+    is_host_transfer: bool = False
+
+    def infer(self, data: AnyShape, token: AnyShape) -> AnyShape:
+        self._token(token)
+        if self.shape.logical is not TupleShape((data.logical, Shape(U32), TOKEN)):
+            reject("send_c2", f"send: ({show(data)}, u32[], token[]) is wanted, found {show(self.shape)}")
+        return self.shape
+
+    @classmethod
+    def samples(cls):
+        x = Shape(F32, (3,))
+        return [(cls(TupleShape((x, Shape(U32), TOKEN)), 1), (x, TOKEN))]
+
+
+@op("send-done", operands="operand")
+class SendDone(_Transfer):
+    """A token, when what was sent has left."""
+
+    channel_id: int | None = None
+    is_host_transfer: bool = False
+
+    def infer(self, operand: AnyShape) -> AnyShape:
+        return started(self, operand, 2)
+
+    @classmethod
+    def samples(cls):
+        return [(cls(1), (TupleShape((Shape(F32, (3,)), Shape(U32), TOKEN)),))]
+
+
+@op("recv", operands="token")
+class Recv(_Transfer):
+    """Begins receiving from a channel: the value is a tuple of the data to come, a context and a token."""
+
+    shape: AnyShape
+    channel_id: int | None = None
+    is_host_transfer: bool = False
+
+    def infer(self, token: AnyShape) -> AnyShape:
+        self._token(token)
+        parts = elements(self.shape)
+        if len(parts) != 3 or parts[1].logical is not Shape(U32) or not parts[2].is_token:
+            reject("recv_c2", f"recv: (data, u32[], token[]) is wanted, found {show(self.shape)}")
+        return self.shape
+
+    @classmethod
+    def samples(cls):
+        return [(cls(TupleShape((Shape(F32, (3,)), Shape(U32), TOKEN)), 1), (TOKEN,))]
+
+
+@op("recv-done", operands="operand")
+class RecvDone(_Transfer):
+    """The data received, and a token."""
+
+    channel_id: int | None = None
+    is_host_transfer: bool = False
+
+    def infer(self, operand: AnyShape) -> AnyShape:
+        started(self, operand, 2)
+        parts = elements(operand)
+        return TupleShape((parts[0].logical, TOKEN))
+
+    @classmethod
+    def samples(cls):
+        return [(cls(1), (TupleShape((Shape(F32, (3,)), Shape(U32), TOKEN)),))]
+
+
+@op("infeed", operands="token")
+class Infeed(_Transfer):
+    """The next value of the infeed queue, and a token."""
+
+    shape: AnyShape
+    infeed_config: str = ""
+
+    def __post_init__(self) -> None:
+        parts = elements(self.shape)
+        if len(parts) != 2 or not parts[1].is_token:
+            reject("infeed_c2", f"infeed: (data, token[]) is wanted, found {show(self.shape)}")
+
+    def infer(self, token: AnyShape) -> AnyShape:
+        self._token(token)
+        return self.shape
+
+    @classmethod
+    def samples(cls):
+        return [(cls(TupleShape((Shape(F32, (3,)), TOKEN))), (TOKEN,))]
+
+
+@op("outfeed", operands="data token")
+class Outfeed(_Transfer):
+    """Puts the data into the outfeed queue, as `outfeed_shape`; gives a token."""
+
+    outfeed_shape: AnyShape
+    outfeed_config: str = ""
+
+    def infer(self, data: AnyShape, token: AnyShape) -> AnyShape:
+        self._token(token)
+        if self.outfeed_shape.logical is not data.logical:
+            reject(
+                "outfeed_c2",
+                f"outfeed: outfeed_shape={show(self.outfeed_shape)} must be that of the data, {show(data)}",
+            )
+        return TOKEN
+
+    @classmethod
+    def samples(cls):
+        return [(cls(Shape(F32, (3,))), (Shape(F32, (3,)), TOKEN))]
+
+
+@op("domain", operands="operand")
+class Domain(Op):
+    """The operand itself, at the border between two shardings."""
+
+    domain: RawText = attr(always=True, default=RawText("{}"))
+
+    def infer(self, operand: AnyShape) -> AnyShape:
+        return operand.logical
+
+    def evaluate(self, operand):
+        return operand
+
+    @classmethod
+    def samples(cls):
+        text = RawText('{kind="sharding", entry={maximal device=0}, exit={maximal device=1}}')
+        return [(cls(text), (Shape(F32, (3,)),))]
