@@ -1,7 +1,7 @@
 """Reductions as code: what is accumulated, and whether lanes may accumulate apart.
 
 XLA leaves the order of a reduction open. Combiners that are known to be associative and commutative (a sum, a
-maximum, an argmax...) run in several vector accumulators and are combined in a fixed tree; others run element
+maximum, an two sums...) run in several vector accumulators and are combined in a fixed tree; others run element
 by element, in order.
 Sums of f16 and bf16 are kept in f32 and rounded once. The initial value is combined exactly once.
 """
@@ -17,11 +17,6 @@ from axla.core.dtypes import DType
 from axla.core.shape import Shape
 from axla.ir.graph import Computation, Instruction
 
-_ORDER_FREE = frozenset({
-    "parameter", "constant", "tuple", "get-tuple-element", "compare", "select", "and", "or", "maximum",
-    "minimum", "add",
-    "multiply", "convert", "not", "is-finite", "xor",
-})  # fmt: skip
 _SUMS = frozenset({"add", "multiply"})
 
 
@@ -77,12 +72,20 @@ def _dtype(inst: Instruction) -> DType:
 
 
 def _any_order(computation: Computation) -> bool:
+    """Whether every result combines its own two values by an associative, commutative op.
+
+    Combiners that compare, such as an argmax, depend on the order where values tie or are NaN.
+    """
     root = computation.root
-    if root.op.associative and root.op.commutative and all(o.op.opcode == "parameter" for o in root.operands):
-        return True
-    if root.op.opcode == "tuple":
-        return all(inst.op.opcode in _ORDER_FREE for inst in computation.instructions)
-    return False
+    found = root.operands if root.op.opcode == "tuple" else (root,)
+    count = len(found)
+    for number, inst in enumerate(found):
+        if not (inst.op.associative and inst.op.commutative):
+            return False
+        numbers = sorted(getattr(o.op, "parameter_number", -1) for o in inst.operands)
+        if numbers != [number, number + count]:
+            return False
+    return True
 
 
 def parts_of(groups: Sequence[Sequence[Value]]) -> list[Ssa]:
