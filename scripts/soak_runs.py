@@ -26,7 +26,7 @@ def program_text(number: int) -> str:
     lines = [
         "add_ { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }",
         f"ENTRY main {{ x0 = f32[{n},{m}] parameter(0)",
-        f"  k = f32[] constant({number}.5)  ks = f32[{n},{m}] broadcast(k), dimensions={{}}",
+        f"  k = f32[] constant({number}.5e-4)  ks = f32[{n},{m}] broadcast(k), dimensions={{}}",
     ]
     for step in range(number % 3 + 1):
         op = ("add", "multiply", "maximum", "subtract")[(number + step) % 4]
@@ -39,7 +39,7 @@ def program_text(number: int) -> str:
 
 
 def expected(number: int, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    k = np.float32(number + 0.5)
+    k = np.float32(f"{number}.5e-4")
     for step in range(number % 3 + 1):
         x = (np.add, np.multiply, np.maximum, np.subtract)[(number + step) % 4](x, k)
     return x, x.sum(axis=1)
