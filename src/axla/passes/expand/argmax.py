@@ -1,0 +1,110 @@
+"""argmax and argmin as two plain reductions, which lanes and threads can share.
+
+The reduce that JAX writes for them picks, of two (value, index) pairs, a NaN, else the larger (smaller) value, else the
+lower index. Its index is the lowest one at which the value equals the extreme, or is NaN where the extreme is. Its value is
+left to a reduce in order where somebody reads it: of -0 and 0, the combiner keeps whichever it meets.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from axla.core.dtypes import DType
+from axla.hlo import And, Compare, GetTupleElement, Maximum, Minimum, Or, Parameter, Reduce, Select, Tuple
+from axla.ir.attributes import Direction
+from axla.ir.graph import Computation, Instruction, Module
+from axla.passes.expand.expander import binary_computation, expand, full, scalar, shape_of, spread
+
+
+def argmax_rewriter(module: Module) -> None:
+    """Writes every argmax and argmin whose value nobody reads as a reduction of values and one of indices."""
+    expand(module, "argmax-rewriter", {Reduce: _rewrite})
+
+
+def _rewrite(inst: Instruction) -> Instruction | None:
+    op = inst.op
+    assert isinstance(op, Reduce)
+    if len(inst.operands) != 4 or inst is inst.computation.root or _reads_value(inst):
+        return None
+    found = _direction(op.to_apply)
+    if found is None:
+        return None
+    values, indices, first_value, first_index = inst.operands
+    dtype, index_dtype = shape_of(values).dtype, shape_of(indices).dtype
+    if not index_dtype.is_integer:
+        return None
+    computation, module = inst.computation, inst.computation.module
+    combine = Maximum if found is Direction.GT else Minimum
+    extreme = Reduce(op.dimensions, binary_computation(module, combine.opcode, dtype))(values, first_value)
+    kept = [d for d in range(shape_of(values).rank) if d not in op.dimensions]
+    hit = _hit(values, spread(extreme, shape_of(values), kept), dtype)
+    none = int(np.iinfo(index_dtype.numpy).max)
+    candidates = Select()(hit, indices, full(computation, shape_of(indices), none))
+    lowest = Reduce(op.dimensions, binary_computation(module, "minimum", index_dtype))(
+        candidates, scalar(computation, index_dtype, none)
+    )
+    # The initial pair takes part like any other.
+    result = shape_of(extreme)
+    start = _hit(spread(first_value, result), extreme, dtype)
+    start_index = Select()(start, spread(first_index, result), full(computation, shape_of(lowest), none))
+    return computation.add(Tuple(), (extreme, Minimum()(start_index, lowest)))
+
+
+def _hit(values: Instruction, extreme: Instruction, dtype: DType) -> Instruction:
+    """Where a value is the extreme one; where the extreme is NaN, where a value is NaN."""
+    equal = Compare(Direction.EQ)(values, extreme)
+    return Or()(equal, Compare(Direction.NE)(values, values)) if dtype.is_float else equal
+
+
+def _reads_value(inst: Instruction) -> bool:
+    for user in inst.users:
+        if not isinstance(user.op, GetTupleElement):
+            return True
+        if user.op.index == 0 and (user.users or user is inst.computation.root):
+            return True
+    return False
+
+
+def _direction(combiner: Computation) -> Direction | None:
+    """GT or LT when a combiner is that of argmax or argmin, None for any other."""
+    root = combiner.root
+    if not isinstance(root.op, Tuple) or len(root.operands) != 2:
+        return None
+    value, index = root.operands
+    if not isinstance(value.op, Select) or not isinstance(index.op, Select):
+        return None
+    if _numbers(value.operands[1:]) != [0, 2] or _numbers(index.operands[1:]) != [1, 3]:
+        return None
+    better, better_or_lower = value.operands[0], index.operands[0]
+    direction = _better(better)
+    if direction is None or not isinstance(better_or_lower.op, Or) or better not in better_or_lower.operands:
+        return None
+    ties = [o for o in better_or_lower.operands if o is not better]
+    if len(ties) != 1 or not isinstance(ties[0].op, And):
+        return None
+    found = {_compared(o) for o in ties[0].operands}
+    return direction if found == {(Direction.EQ, 0, 2), (Direction.LT, 1, 3)} else None
+
+
+def _better(inst: Instruction) -> Direction | None:
+    """The direction of `a > b or a is NaN`; of integers without the second half."""
+    parts = inst.operands if isinstance(inst.op, Or) else (inst,)
+    found = {_compared(part) for part in parts}
+    is_float = shape_of(inst.computation.parameters[0]).dtype.is_float
+    for direction in (Direction.GT, Direction.LT):
+        wanted = {(direction, 0, 2), (Direction.NE, 0, 0)}
+        if found == wanted or (not is_float and found == {(direction, 0, 2)}):
+            return direction
+    return None
+
+
+def _compared(inst: Instruction) -> tuple[Direction, int, int] | None:
+    """(direction, parameter, parameter) of a comparison of parameters."""
+    if not isinstance(inst.op, Compare) or inst.op.type is not None:
+        return None
+    numbers = _numbers(inst.operands)
+    return (inst.op.direction, numbers[0], numbers[1]) if -1 not in numbers else None
+
+
+def _numbers(operands: tuple[Instruction, ...]) -> list[int]:
+    return [o.op.parameter_number if isinstance(o.op, Parameter) else -1 for o in operands]
