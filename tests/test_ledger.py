@@ -25,7 +25,6 @@ NOT_EVALUATED = {
     "recv-done": "there is no one to receive from",
     "send": "there is no one to send to",
     "send-done": "there is no one to send to",
-    "rng-bit-generator": "its algorithms are not written yet",
     "ragged-all-to-all": "means something between several members only",
 }
 

@@ -219,8 +219,17 @@ def test_later(name):
     assert name in dir(axla.ops)
 
 
+# Declared, read from text and interpreted; their functions come with the lowering of the ops.
+DECLARED_FIRST = {
+    "all-gather", "all-reduce", "all-to-all", "batch-norm-grad", "batch-norm-inference", "batch-norm-training",
+    "cholesky", "collective-permute", "convolution", "fft", "get-dimension-size", "infeed", "outfeed", "recv",
+    "reduce-scatter", "reduce-window", "replica-id", "rng", "select-and-scatter", "send", "set-dimension-size",
+    "triangular-solve",
+}  # fmt: skip
+
+
 def test_functions_of_declared_ops_do_not_come_later():
-    assert [name for name, op in LATER.items() if op in OPS] == []
+    assert {op for op in LATER.values() if op in OPS} <= DECLARED_FIRST
 
 
 def test_unknown_name():

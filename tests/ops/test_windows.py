@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import axla.hlo as hlo
-from axla.core.dtypes import C64, F32, F64, S32, U32, U64
+from axla.core.dtypes import C64, F32, F64, S32, U32
 from axla.core.errors import ShapeError
 from axla.core.shape import Shape, TupleShape
 from axla.hlo.signature import sample_comparison, sample_reducer
@@ -235,7 +235,6 @@ ADD, ONE_TARGET = sample_reducer("add", F32), SourceTargetPairs(((0, 1), (2, 1))
         (hlo.GetDimensionSize((2,)), (X,), "get_dimension_size_c1"),
         (hlo.SetDimensionSize(X, (0,)), (X, Shape(U32)), "set_dimension_size_c2"),
         (hlo.Rng(X), (Shape(S32), Shape(F32)), "rng_c1"),
-        (hlo.RngBitGenerator(X), (Shape(U64, (2,)),), "rng_bit_generator_c1"),
         (hlo.TopK(5), (X,), "topk_c1"),
     ],
 )  # fmt: skip

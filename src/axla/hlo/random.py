@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from axla.core.dtypes import F32, S32, U32, U64
-from axla.core.shape import AnyShape, Shape, TupleShape
+from axla.core.dtypes import F32, S32, U64
+from axla.core.shape import AnyShape, Shape
 from axla.hlo.family import arrays, show
-from axla.ir.attributes import RandomAlgorithm, RandomDistribution
+from axla.ir.attributes import RandomDistribution
 from axla.ir.op import Op, attr, op, reject
 
 
@@ -36,30 +36,6 @@ class Rng(Op):
             (cls(Shape(F32, (3,)), RandomDistribution.NORMAL), (Shape(F32), Shape(F32))),
             (cls(Shape(S32, (3,))), (Shape(S32), Shape(S32))),
         ]
-
-
-@op("rng-bit-generator", operands="state")
-class RngBitGenerator(Op):
-    """Random bits and the next state, by a counter-based algorithm."""
-
-    shape: AnyShape
-    algorithm: RandomAlgorithm = attr(always=True, default=RandomAlgorithm.DEFAULT)
-
-    expensive = True
-
-    def infer(self, state: AnyShape) -> AnyShape:
-        (source,) = arrays(self, state)
-        parts = self.shape.elements if isinstance(self.shape, TupleShape) else ()
-        if len(parts) != 2 or parts[0].logical is not source.logical or not isinstance(parts[1], Shape):
-            reject(
-                "rng_bit_generator_c1",
-                f"rng-bit-generator: ({show(state)}, bits) is wanted, found {show(self.shape)}",
-            )
-        return self.shape
-
-    @classmethod
-    def samples(cls):
-        return [(cls(TupleShape((Shape(U64, (2,)), Shape(U32, (3, 4))))), (Shape(U64, (2,)),))]
 
 
 @op("rng-get-and-update-state")

@@ -14,7 +14,7 @@ SHORT = 10
 """Longer constants are written {...} unless values are asked for."""
 
 SPLAT = 1024
-"""Of longer constants with equal elements the element is written once."""
+"""Of longer constants of zeros only one is written."""
 
 _MANTISSA = {
     "f64": 52, "f32": 23, "f16": 10, "bf16": 7, "f8e5m2": 2, "f8e4m3": 3, "f8e3m4": 4, "f8e4m3fn": 3,
@@ -44,8 +44,8 @@ def literal_text(literal: Literal) -> str:
     if not isinstance(shape, Shape):
         # Not deeper than the parser lets tuple shapes be.
         return "( " + ", ".join(map(literal_text, literal.elements)) + " )"
-    if shape.size > SPLAT and literal.is_uniform():
-        # One value for all elements reads back as the same literal, in XLA too.
+    if shape.size > SPLAT and not literal.array.view(np.uint8).any():
+        # A value without braces is the first element, and what is not written is zero: in XLA too.
         return element_texts(shape.dtype, literal.array.reshape(-1)[:1])[0]
     if shape.dtype.is_pred and not shape.dims:
         return "true" if literal.array else "false"

@@ -28,7 +28,7 @@ _NUMBER = pattern(r"-?(?:\d++\.?+\d*+|\.\d++)(?:[eE][+-]?\d++)?+")
 _INT = pattern(r"-?\d++")
 _NAN = pattern(r"(-?)nan(?:\(0x([0-9a-fA-F]++)\))?+")
 MAX_SPLATS = 1 << 29
-"""How many bytes single values may fill in a text: `f32[1024] constant(0)` gives all elements the value."""
+"""How many bytes single values may fill in a text: `f32[1024] constant(0)` is the first of 1024 elements."""
 
 _ELIDED = pattern(BLANK + r"\{" + BLANK + r"\.\.\." + BLANK + r"\}")
 
@@ -44,7 +44,11 @@ def read_literal(cursor: ShapeCursor, shape: AnyShape) -> Literal:
     texts, places = _read_elements(cursor, shape)
     array = _array(cursor, shape.dtype, texts, places)
     try:
-        array = np.full(shape.dims, array[0]) if array.size == 1 != shape.size else array.reshape(shape.dims)
+        if array.size == 1 != shape.size:
+            # As XLA reads it: one value without braces is the first element, and the others are zero.
+            single, array = array[0], np.zeros(shape.size, array.dtype)
+            array[0] = single
+        array = array.reshape(shape.dims)
     except ValueError as error:
         raise UnsupportedError(f"a literal of {shape.to_string(layout=False)}: NumPy says, {error}") from None
     array.flags.writeable = False
