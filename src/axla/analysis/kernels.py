@@ -34,6 +34,7 @@ from axla.hlo import (
     Fusion,
     Parameter,
     Reduce,
+    ReduceWindow,
     Scatter,
     Sort,
     Transpose,
@@ -231,7 +232,7 @@ def _kind_of(body: KernelBody) -> KernelKind:
     if any(elements(r.shape) != elements(root.shape) for r in body.roots):
         found = ", ".join(r.shape.to_string(layout=False) for r in body.roots)
         raise InternalError(f"no kernel has the roots {found}: their sizes differ")
-    inner = tuple(i for i in body.order if isinstance(i.op, Reduce | Dot))
+    inner = tuple(i for i in body.order if isinstance(i.op, Reduce | ReduceWindow | Dot))
     return LoopKind(_dims(root), inner)
 
 

@@ -28,7 +28,9 @@ from axla.codegen.kernel import (
     widest,
 )
 from axla.codegen.target import Target
+from axla.codegen.window import window_cost
 from axla.core.shape import Shape
+from axla.hlo import ReduceWindow
 from axla.ir.graph import Computation, Instruction
 
 SMALL_BODY = 12
@@ -53,6 +55,8 @@ def loop_phase(symbol: str, computation: Computation, space: Space, kind: LoopKi
 
 
 def _inner_cost(inst: Instruction) -> int:
+    if isinstance(inst.op, ReduceWindow):
+        return window_cost(inst) + 1
     shape = inst.shape
     result = max(1, sum(s.size for s in shape.leaves() if isinstance(s, Shape)))
     operand = inst.operands[0].shape
@@ -211,6 +215,13 @@ def _concatenate_merges(inst: Instruction, d: int) -> bool:
     return inst.op.dimensions[0] not in (d, d + 1)  # type: ignore[attr-defined]
 
 
+def _window_merges(inst: Instruction, d: int) -> bool:
+    window = inst.op.window  # type: ignore[attr-defined]
+    steps = zip(window.size, window.stride, window.base_dilation, strict=True)
+    still = [size == stride == dilation == 1 for size, stride, dilation in steps]
+    return all(still[k] and not window.low[k] and not window.high[k] for k in (d, d + 1))
+
+
 _MERGE: dict[str, Callable[[Instruction, int], bool]] = {
     "broadcast": _broadcast_merges,
     "iota": _iota_merges,
@@ -222,5 +233,6 @@ _MERGE: dict[str, Callable[[Instruction, int], bool]] = {
     "concatenate": _concatenate_merges,
     "gather": lambda inst, d: False,
     "reduce": lambda inst, d: False,
+    "reduce-window": _window_merges,
     "dot": lambda inst, d: False,
 }

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 from axla.passes.driver import Pass
-from axla.passes.expand import batch_norm, convolution, scan, stochastic_convert, topk
+from axla.passes.expand import (
+    argmax,
+    batch_norm,
+    convolution,
+    reduce_window,
+    scan,
+    select_and_scatter,
+    stochastic_convert,
+    topk,
+)
 
 _WHY = "no emitter knows the op"
 
 EXPANDERS: tuple[Pass, ...] = (
+    Pass("argmax-rewriter", argmax.argmax_rewriter),
     Pass("batchnorm-expander", batch_norm.batchnorm_expander, required=_WHY),
     Pass("topk-decomposer", topk.topk_decomposer, required=_WHY),
     Pass("stochastic-convert-decomposer", stochastic_convert.stochastic_convert_decomposer, required=_WHY),
     Pass("scan-expander", scan.scan_expander, required=_WHY),
+    Pass("select-and-scatter-expander", select_and_scatter.select_and_scatter_expander, required=_WHY),
+    Pass("reduce-window-rewriter", reduce_window.reduce_window_rewriter),
     Pass("convolution-canonicalize", convolution.convolution_canonicalize, required=_WHY),
 )

@@ -1,0 +1,162 @@
+"""Windows made cheap: edges become padding that changes nothing, long windows are combined by doubling.
+
+A place that reaches over an edge has to ask where it is at every step. So the operand is padded with what
+changes nothing (zero for a sum). A window of n elements along one dimension takes about 2 log2(n) combinations
+of whole arrays, [x(i) x(i+1)] from x, [x(i) ... x(i+3)] from these, and so on; dimensions are independent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from axla.core.dtypes import DType
+from axla.core.shape import Shape
+from axla.hlo import (
+    Add,
+    And,
+    Maximum,
+    Minimum,
+    Multiply,
+    Or,
+    Pad,
+    Reduce,
+    ReduceWindow,
+    Reshape,
+    Slice,
+    Tuple,
+)
+from axla.ir.attributes import PaddingConfig, SliceDims, Window
+from axla.ir.graph import Instruction, Module
+from axla.ir.op import Op
+from axla.passes.expand.expander import expand, full, scalar, shape_of, spread
+from axla.passes.simplify.match import combiner, limits, uniform
+
+LONG = 16
+"""Elements of a window from which on its dimensions are taken one by one."""
+
+
+def reduce_window_rewriter(module: Module) -> None:
+    """Pads windows with edges, makes windows over everything reduces, and cuts long ones apart."""
+    expand(module, "reduce-window-rewriter", {ReduceWindow: _rewritten})
+
+
+@dataclass(frozen=True)
+class _Window:
+    """A window without edges over `x`, combined by `op`, whose neutral element is `neutral`."""
+
+    x: Instruction
+    window: Window
+    op: type[Op]
+    neutral: Any
+
+
+def _rewritten(inst: Instruction) -> Instruction | None:
+    op = inst.op
+    assert isinstance(op, ReduceWindow)
+    shape = inst.shape
+    if not all(s.size for s in shape.leaves() if isinstance(s, Shape)):
+        return _empty(inst)
+    found = combiner(op.to_apply)
+    if len(inst.operands) != 2 or not isinstance(shape, Shape) or found is None:
+        return None
+    x, init = inst.operands
+    if (
+        shape_of(x).dtype is not shape.dtype
+        or shape_of(init).dtype is not shape.dtype
+        or not shape_of(x).size
+    ):
+        return None
+    neutral = _neutral(found, shape.dtype)
+    value = uniform(init)
+    if neutral is None:
+        return None
+    starts_neutral = value is not None and bool(value == neutral)
+    window = op.window
+    if _has_edges(window):
+        x = _padded(x, window, neutral)
+        window = Window(window.size, window.stride, window_dilation=window.window_dilation)
+    elif prod(window.size) < LONG:
+        return None  # the loop emitter does it
+    if _sees_all(x, window, shape):
+        whole = Reduce(tuple(range(window.rank)), op.to_apply)(x, init)
+        return Reshape(shape.logical)(whole) if shape.rank else whole
+    if prod(window.size) < LONG:
+        return ReduceWindow(window, op.to_apply)(x, init)
+    total = _by_dimensions(_Window(x, window, found, neutral), shape)
+    return total if starts_neutral else found()(spread(init, shape.logical), total)
+
+
+def _empty(inst: Instruction) -> Instruction:
+    """The results of a window that has no place."""
+    shapes = [s for s in inst.shape.leaves() if isinstance(s, Shape)]
+    parts = [full(inst.computation, s.logical, 0) for s in shapes]
+    return inst.computation.add(Tuple(), parts) if inst.shape.is_tuple else parts[0]
+
+
+def _neutral(op: type[Op], dtype: DType) -> Any:
+    """The element that changes nothing; None where there is none, or where order matters."""
+    if dtype.is_complex and op not in (Add, Multiply):
+        return None
+    if op is Maximum:
+        return limits(dtype)[0]
+    if op is Minimum:
+        return limits(dtype)[1]
+    if op is And:
+        return True if dtype.is_pred else (-1 if dtype.is_signed else 2**dtype.bits - 1)
+    return {Add: 0, Multiply: 1, Or: 0}.get(op) if not (dtype.is_pred and op in (Add, Multiply)) else None
+
+
+def _has_edges(window: Window) -> bool:
+    return any(window.low) or any(window.high) or any(n > 1 for n in window.base_dilation)
+
+
+def _padded(x: Instruction, window: Window, neutral: Any) -> Instruction:
+    config = PaddingConfig(window.low, window.high, tuple(n - 1 for n in window.base_dilation))
+    return Pad(config)(x, scalar(x.computation, shape_of(x).dtype, neutral))
+
+
+def _sees_all(x: Instruction, window: Window, result: Shape) -> bool:
+    """Whether the one place of the window is the whole array."""
+    dense = all(n == 1 or size == 1 for n, size in zip(window.window_dilation, window.size, strict=True))
+    return dense and result.size == 1 and window.size == shape_of(x).dims
+
+
+def _by_dimensions(whole: _Window, result: Shape) -> Instruction:
+    """The window one dimension after the other."""
+    x, window = whole.x, whole.window
+    for d in range(window.rank):
+        x = _line(whole, x, d, result.dims[d])
+    return x
+
+
+def _line(whole: _Window, x: Instruction, d: int, places: int) -> Instruction:
+    """x, every element combined with those that follow in dimension d and the window; at its places only."""
+    window = whole.window
+    size, step, stride = window.size[d], window.window_dilation[d], window.stride[d]
+    total: Instruction | None = None
+    start, length = 0, 1  # total is of `start` elements, x of `length`
+    reach = (places - 1) * stride + 1
+    while True:
+        if size & length:
+            part = _slice(x, d, start * step, reach, stride)
+            total = part if total is None else whole.op()(total, part)
+            start += length
+        length *= 2
+        if length > size:
+            break
+        count = shape_of(x).dims[d] - length // 2 * step
+        x = whole.op()(_slice(x, d, 0, count, 1), _slice(x, d, length // 2 * step, count, 1))
+    assert total is not None
+    return total
+
+
+def _slice(x: Instruction, d: int, start: int, reach: int, stride: int) -> Instruction:
+    """Elements start, start + stride, ... below start + reach of dimension d."""
+    dims = shape_of(x).dims
+    if start == 0 and reach == dims[d] and stride == 1:
+        return x
+    starts = tuple(start if k == d else 0 for k in range(len(dims)))
+    ends = tuple(start + reach if k == d else n for k, n in enumerate(dims))
+    return Slice(SliceDims(starts, ends, tuple(stride if k == d else 1 for k in range(len(dims)))))(x)
