@@ -494,7 +494,7 @@ class Function:
         carried = [Ssa(self.fresh(), value.type, body) for value in carry]
         loop = Loop(index, carried)
         yield loop
-        following = self.effect(begin.type, f"add nsw {begin.type} {index.text}, {step}")
+        following = self._opaque(self.effect(begin.type, f"add nsw {begin.type} {index.text}, {step}"))
         again = self.effect("i1", f"icmp slt {begin.type} {following.text}, {end.text}")
         self._pop()
         if len(loop.next) != len(carried):
@@ -528,6 +528,15 @@ class Function:
             result = Ssa(self.fresh(), later.type, parent)
             out.append(f"  {result.text} = phi {later.type} {incoming}")
             loop.results.append(result)
+
+    def _opaque(self, value: Ssa) -> Ssa:
+        """The same value, about which LLVM knows nothing. It costs no instruction.
+
+        A loop index made so is no induction variable to loop strength reduction, a third of LLVM's time, which does
+        not make our loops faster: what is invariant is hoisted already, and addresses fold into loads and stores.
+        """
+        zero = self.const(value.type, 0)
+        return self.call(value.type, f"llvm.expect.{value.type}", (value, zero), effect=True)
 
     @contextlib.contextmanager
     def while_loop(self, carry: Sequence[Ssa]) -> Iterator[WhileLoop]:

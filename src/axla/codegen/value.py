@@ -33,7 +33,7 @@ from axla.core.errors import UnsupportedError
 # Intrinsics that every LLVM back end turns into instructions, whatever the machine.
 _PORTABLE = frozenset({
     "fabs", "copysign", "sqrt", "ctpop", "ctlz", "smin", "smax", "umin", "umax", "maximum", "minimum",
-    "prefetch",
+    "prefetch", "expect",
 })  # fmt: skip
 _ROUNDING = frozenset({"roundeven", "floor", "ceil", "trunc"})
 
