@@ -5,7 +5,8 @@
     // CHECK-SAME: text    later on the line of the last match
     // CHECK-NOT: text     nowhere between the matches around it
     // CHECK-DAG: text     somewhere; a run of these may match in any order
-Text is taken literally, with spaces and tabs being alike, except {{regex}}, [[NAME:regex]], which names what it matched, and [[NAME]].
+Text is taken literally (runs of spaces are one space), except {{regex}}, [[NAME:regex]], which names what it
+matched, and [[NAME]].
 """
 
 from __future__ import annotations
@@ -90,9 +91,8 @@ class _Matcher:
         for check in self.forbidden:
             found = re.compile(self.regex(check), re.M).search(self.text, self.at, end)
             if found:
-                raise CheckFailed(
-                    f"line {check.line}: CHECK-NOT: {check.pattern}\nfound: {found[0]!r}\n{self.shown(self.at)}"
-                )
+                what = f"line {check.line}: CHECK-NOT: {check.pattern}"
+                raise CheckFailed(f"{what}\nfound: {found[0]!r}\n{self.shown(self.at)}")
         self.forbidden = []
 
     def search(self, check: Check, start: int, end: int) -> re.Match:

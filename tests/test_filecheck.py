@@ -1,6 +1,7 @@
 """FileCheck itself: checks that must hold hold, and checks that must fail fail."""
 
 import pytest
+
 from filecheck import CheckFailed, checks_of, run_checks
 
 TEXT = "alpha beta\ngamma   delta\nepsilon 12 12\n"
@@ -53,7 +54,8 @@ def test_bless_rewrites_exact_output(tmp_path):
     from hlo_tests import run_section, sections_of
 
     file = tmp_path / "x.hlo"
-    body = "// RUN: --passes=dce\nENTRY e { x = f32[] parameter(0) y = f32[] abs(x) ROOT r = f32[] negate(x) }\n// OUTPUT\n"
+    code = "ENTRY e { x = f32[] parameter(0) y = f32[] abs(x) ROOT r = f32[] negate(x) }"
+    body = f"// RUN: --passes=dce\n{code}\n// OUTPUT\n"
     file.write_text(body + "// stale\n// -----\n" + body)
     for number in range(2):
         with pytest.raises(CheckFailed, match="pytest --bless"):

@@ -1,15 +1,15 @@
 """Copies of modules, bodies inlined into callers, and fingerprints."""
 
-from hlo_tests import same_values
-
 from axla.ir.clone import clone_computation, clone_module, fingerprint, inline
 from axla.ir.dot_graph import dot_graph
 from axla.ir.verify import verify
 from axla.text.parser import parse_hlo
+from hlo_tests import same_values
 
 TEXT = """HloModule m, input_output_alias={ {0}: (0, {}, may-alias) }
 add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }
-sum { x = f32[4] parameter(0) z = f32[] constant(0) ROOT r = f32[] reduce(x, z), dimensions={0}, to_apply=add }
+sum { x = f32[4] parameter(0) z = f32[] constant(0)
+  ROOT r = f32[] reduce(x, z), dimensions={0}, to_apply=add }
 ENTRY e {
   x = f32[4] parameter(0)
   n = f32[4] negate(x), metadata={op_name="n"}
@@ -70,7 +70,8 @@ def entry(body, head=""):
 
 def test_fingerprint_ignores_names_order_and_locations():
     a = entry(
-        "x = f32[2] parameter(0) y = f32[2] parameter(1) a = f32[2] abs(x) b = f32[2] negate(y) ROOT r = f32[2] add(a, b)"
+        "x = f32[2] parameter(0) y = f32[2] parameter(1) "
+        "a = f32[2] abs(x) b = f32[2] negate(y) ROOT r = f32[2] add(a, b)"
     )
     b = entry(
         "v = f32[2] parameter(1) u = f32[2] parameter(0) q = f32[2] negate(v) "
@@ -99,7 +100,8 @@ def test_fingerprint_tells_structure():
 def test_fingerprint_sees_what_is_called():
     def reduce_by(op, name):
         head = f"{name} {{ a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] {op}(a, b) }}"
-        body = f"x = f32[4] parameter(0) z = f32[] constant(0) ROOT r = f32[] reduce(x, z), dimensions={{0}}, to_apply={name}"
+        body = "x = f32[4] parameter(0) z = f32[] constant(0) "
+        body += f"ROOT r = f32[] reduce(x, z), dimensions={{0}}, to_apply={name}"
         return fingerprint(entry(body, head))
 
     assert reduce_by("add", "f") == reduce_by("add", "g") != reduce_by("multiply", "f")

@@ -3,13 +3,13 @@
 from pathlib import Path
 
 import pytest
-from hlo_tests import same_values, sections_of
 
 from axla.core import flags
 from axla.passes import driver, pipelines
 from axla.passes.driver import flat
 from axla.passes.rewrite import RULES, rules_by_name
 from axla.text.parser import parse_hlo
+from hlo_tests import same_values, sections_of
 
 HLO = Path(__file__).parents[1] / "hlo"
 

@@ -3,7 +3,6 @@
 import time
 
 import pytest
-from hlo_tests import same_values
 
 from axla.core import flags
 from axla.core.dtypes import F32
@@ -15,6 +14,7 @@ from axla.ir.structure import Constant, Parameter, Tuple
 from axla.passes import driver, pipelines
 from axla.passes.rewrite import RULES, Rule, Session, rewrite, session
 from axla.text.parser import parse_hlo
+from hlo_tests import same_values
 
 
 def module_of(*ops):
@@ -90,7 +90,8 @@ def test_location_and_attributes_go_to_the_replacement():
       x = f32[] parameter(0)
       n = f32[] negate(x)
       y = f32[] parameter(1)
-      ROOT r = f32[] add(y, n), metadata={op_name="f/add" source_file="a.py" source_line=3}, frontend_attributes={k="v"}
+      ROOT r = f32[] add(y, n), frontend_attributes={k="v"},
+        metadata={op_name="f/add" source_file="a.py" source_line=3}
     }"""
     module = parse_hlo(text)
     driver.run(module, [pipelines.algsimp])

@@ -10,15 +10,19 @@ from axla.passes.fuse import fuse
 from axla.passes.layout import dots, normalize, reductions
 from axla.passes.schedule import copies, order
 from axla.passes.simplify import algsimp as rules
+from axla.passes.simplify import annotations, fold, inline, loops
 from axla.passes.simplify import cse as cse_file
 from axla.passes.simplify import dce as dce_file
-from axla.passes.simplify import annotations, fold, inline, loops
 
 # Structure
 call_inliner = Pass("call-inliner", inline.call_inliner)
 defuse = Pass("defuse", inline.defuse, required="kernels are decided by our own fusion pass")
-flatten_call_graph = Pass("flatten-call-graph", inline.flatten_call_graph, required="each call has buffers of its own")
-marker_removal = Pass("marker-removal", annotations.marker_removal, required="no library has these custom calls")
+flatten_call_graph = Pass(
+    "flatten-call-graph", inline.flatten_call_graph, required="each call has buffers of its own"
+)
+marker_removal = Pass(
+    "marker-removal", annotations.marker_removal, required="no library has these custom calls"
+)
 map_inliner = Pass("map-inliner", rules.map_inliner)
 tuple_simplifier = Pass("tuple-simplifier", rules.tuple_simplifier)
 while_loop_simplifier = Pass("while-loop-simplifier", loops.while_loop_simplifier)
@@ -66,7 +70,15 @@ SIMPLIFY: tuple[Step, ...] = (
 
 LOWER: tuple[Step, ...] = (expand_barriers, flatten_call_graph, dce)
 
-KERNELS: tuple[Step, ...] = (dot_canonicalize, reduce_canonicalize, cse, dce, fusion, schedule, copy_insertion)
+KERNELS: tuple[Step, ...] = (
+    dot_canonicalize,
+    reduce_canonicalize,
+    cse,
+    dce,
+    fusion,
+    schedule,
+    copy_insertion,
+)
 
 CPU: tuple[Step, ...] = (*IMPORT, *SIMPLIFY, *LOWER, *KERNELS)
 

@@ -1,15 +1,15 @@
 """Rewriting by rules. The laws of rules:
 
 1. A rule keeps shape, element type, and every bit of the result that HLO defines (NaN stays NaN, -0.0 stays
-   -0.0), unless it asks `fast_math()` first. `x + 0.0 => x` is wrong for x = -0.0; `x + (-0.0) => x` is right.
-2. It never makes the program worse: fewer operations, or as many in a form that no rule turns back. So rewriting
-   ends; the driver allows ten firings per instruction, and then fails naming the last rules.
+   -0.0), unless it asks `fast_math()` first. `x + 0.0 => x` is wrong for x = -0.0, `x + -0.0 => x` is right.
+2. It never makes the program worse: fewer operations, or as many in a form that no rule turns back. So
+   rewriting ends; the driver allows ten firings per instruction, and then fails naming the last rules.
 3. Constants stand on the right of commutative ops (`constant_to_the_right`), so no rule has a mirror twin.
-4. One equation, one rule, one name, one test. The first line of its docstring is the equation. Above 25 lines it
-   is a pass.
+4. One equation, one rule, one name, one test. The first line of its docstring is the equation. Above 25 lines
+   it is a pass.
 5. It looks only down (operands, not users of the root), changes no existing instruction, and returns an
-   instruction of the root's computation to take the root's place, or None. It decides before it builds: what was
-   built and not used is swept, but in strict mode (tests) building and then returning None is an error.
+   instruction of the root's computation to take the root's place, or None. It decides before it builds: what
+   was built and not used is swept, but in strict mode (tests) building and then returning None is an error.
 6. Replacements are made by calling op values, `Transpose(perm)(x)`; they get the root's source location.
 
     @rule(Multiply)
@@ -52,7 +52,7 @@ class Rule:
 Rules = dict[type[Op], tuple[Rule, ...]]
 
 RULES: dict[str, Rules] = {}
-"""Pass name -> op class -> rules, in the order they are tried. Filled by `@rule`; class `Op` stands for every op."""
+"""Pass name -> op class -> rules, in the order tried. Filled by `@rule`; class `Op` stands for every op."""
 
 
 def rule(
@@ -139,7 +139,7 @@ def sweep(
     computation: Computation, candidates: Iterable[Instruction],
     bound: Container[Instruction] = (), held: Container[Instruction] = (),
 ) -> None:  # fmt: skip
-    """Removes those candidates that nothing uses, and what only they used. Effects and calls are left to dce."""
+    """Removes candidates that nothing uses, and what only they used. Effects and calls are left to dce."""
     stack = list(candidates)
     root = computation.root if computation.has_root else None
     while stack:
@@ -175,7 +175,7 @@ def resolved(inst: Instruction, forward: dict[Instruction, Instruction]) -> Inst
 
 
 def replace_all(computation: Computation, forward: dict[Instruction, Instruction]) -> None:
-    """Redirects the users of every key to its value, which may itself be a key. Linear: each user is changed once."""
+    """Redirects users of a key to its value, which may be a key too. Linear: each user is changed once."""
     for old, new in forward.items():
         if old.shape.logical is not new.shape.logical:
             raise InternalError(f"replace {old!r} with {new!r}: shapes differ")
@@ -215,8 +215,8 @@ class _Rewriter:
         self.session = active
         self.layout_sensitive = layout_sensitive
         self.bound = control_bound(computation)
-        # Replacing one operand takes as long as an instruction is wide. So wide users are changed later, for all
-        # their operands at once; until then `forward` knows what replaces what, and `held` what they will use.
+        # Replacing one operand takes as long as an instruction is wide. So wide users are changed later, all
+        # their operands at once; until then `forward` knows what replaces what, `held` what they will use.
         self.wide: dict[Instruction, None] = {}
         self.forward: dict[Instruction, Instruction] = {}
         self.held: dict[Instruction, None] = {}
@@ -325,7 +325,7 @@ class _Rewriter:
         return not any(user.op.opcode == "bitcast" for user in old.users)
 
     def describe(self, old: Instruction, new: Instruction, made: list[Instruction]) -> None:
-        """Gives new instructions the source location of the root they replace, and the new root all it carried."""
+        """Gives new instructions the location of the root they replace, and the new root all it carried."""
         if old.extra is NO_EXTRA:
             return
         location = Extra(location=old.extra.location)

@@ -14,10 +14,10 @@ from axla.ir.traverse import computations_callees_first
 from axla.passes.rewrite import current_session
 from axla.passes.simplify.dce import remove_dead_computations
 
-GROWTH = 200_000
+GROWTH = 100_000
 """Instructions that inlining may add. Calls nested n deep can stand for 2^n instructions."""
 
-CLONES = 500_000
+CLONES = 200_000
 """Instructions that making computations unique may add."""
 
 

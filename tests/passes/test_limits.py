@@ -1,0 +1,104 @@
+"""Programs made to blow up passes: they stay of a sensible size, or are refused."""
+
+import time
+
+import pytest
+
+from axla.core import flags
+from axla.core.errors import CompileError
+from axla.passes import driver, pipelines
+from axla.passes.simplify import fold, inline
+from axla.text.parser import parse_hlo
+
+
+def nested(depth, call):
+    """Computations each calling the next one twice: 2^depth instructions when all calls are inlined."""
+    parts = ["f0 { x = f32[4] parameter(0) ROOT r = f32[4] exponential(x) }"]
+    for k in range(1, depth):
+        parts.append(f"f{k} {{ x = f32[4] parameter(0) a = {call('x', k - 1)} ROOT b = {call('a', k - 1)} }}")
+    parts.append(f"ENTRY e {{ x = f32[4] parameter(0) ROOT r = {call('x', depth - 1)} }}")
+    return parse_hlo("\n".join(parts))
+
+
+def test_inlining_stops_growing(monkeypatch):
+    monkeypatch.setattr(inline, "GROWTH", 5_000)
+    module = nested(60, lambda x, k: f"f32[4] call({x}), to_apply=f{k}")
+    driver.run(module, [pipelines.call_inliner])
+    assert driver.instruction_count(module) < 20_000
+
+
+def test_copies_for_each_caller_have_a_limit(monkeypatch):
+    monkeypatch.setattr(inline, "CLONES", 5_000)
+    module = nested(60, lambda x, k: f"f32[4] call({x}), to_apply=f{k}")
+    with pytest.raises(CompileError, match="copies of it take more than 5000 instructions") as raised:
+        driver.run(module, [pipelines.flatten_call_graph])
+    assert "flatten-call-graph" in raised.value.__notes__[0]
+
+
+def test_folding_does_bounded_work(monkeypatch):
+    monkeypatch.setattr(fold, "WORK", 100_000)
+    text = """ENTRY e {
+      c = f32[64,64] constant({...})
+      i = f32[64,64] iota(), iota_dimension=0
+      k = f32[1024] constant({NUMBERS})
+      s = f32[1024] sine(k)
+      t = f32[1024] cosine(s)
+      ROOT r = (f32[64,64], f32[64,64], f32[1024]) tuple(c, i, t)
+    }""".replace("NUMBERS", ",".join(str(n) for n in range(1024)))
+    module = parse_hlo(text)
+    driver.run(module, [pipelines.constant_folding])
+    assert [i.opcode for i in module.entry.instructions].count("constant") == 2
+    monkeypatch.setattr(fold, "WORK", 2_000)
+    module = parse_hlo(text)
+    driver.run(module, [pipelines.constant_folding])
+    assert [i.opcode for i in module.entry.instructions].count("cosine") + [
+        i.opcode for i in module.entry.instructions
+    ].count("sine") >= 1
+
+
+def test_huge_results_are_not_materialised():
+    module = parse_hlo("""ENTRY e {
+      c = f32[] constant(2)
+      z = f32[0] constant({})
+      p = f32[1000000000] pad(z, c), padding=500000000_500000000
+      b = f32[1000000000] broadcast(c), dimensions={}
+      m = f32[1000000000] multiply(b, p)
+      ROOT r = f32[1000000000] power(m, b)
+    }""")
+    start = time.perf_counter()
+    with flags.override(verify=True):
+        driver.run(module, pipelines.SIMPLIFY)
+    assert time.perf_counter() - start < 2
+    # What is left is one number, repeated.
+    assert module.entry.root.opcode == "broadcast" and module.entry.root.operands[0].opcode == "constant"
+    assert module.entry.root.operands[0].op.literal.array == 16.0
+
+
+def test_elided_constants_are_not_looked_into():
+    module = parse_hlo("""ENTRY e {
+      c = f32[4] constant({...})
+      d = f32[4] constant({...})
+      r = f32[2,2] reshape(c)
+      t = f32[2,2] transpose(r), dimensions={1,0}
+      s = f32[4] add(c, d)
+      ROOT q = (f32[2,2], f32[4]) tuple(t, s)
+    }""")
+    with flags.override(verify=True):
+        driver.run(module, pipelines.SIMPLIFY)
+    assert [i.opcode for i in module.entry.instructions].count("constant") == 2
+
+
+def test_long_chains_of_calls_are_linear():
+    depth = 1500
+    parts = ["f0 { x = f32[] parameter(0) ROOT r = f32[] negate(x) }"]
+    parts += [
+        f"f{k} {{ x = f32[] parameter(0) ROOT r = f32[] call(x), to_apply=f{k - 1} }}"
+        for k in range(1, depth)
+    ]
+    parts.append(f"ENTRY e {{ x = f32[] parameter(0) ROOT r = f32[] call(x), to_apply=f{depth - 1} }}")
+    module = parse_hlo("\n".join(parts))
+    start = time.perf_counter()
+    with flags.override(verify=False):
+        driver.run(module, pipelines.SIMPLIFY)
+    assert time.perf_counter() - start < 5
+    assert driver.instruction_count(module) == 2
