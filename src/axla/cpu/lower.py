@@ -158,6 +158,13 @@ class _Lowering:
     # -- kernels -----------------------------------------------------------------------------------------
 
     def kernel_step(self, inst: Instruction) -> Step:
+        given = inst.shape.elements if isinstance(inst.shape, TupleShape) else (inst.shape,)
+        for shape in (*(o.shape for o in inst.operands), *given):
+            if not shape.is_array:
+                raise UnsupportedError(
+                    f"{inst!r}: the cpu backend has no kernels with {shape.to_string(layout=False)} among "
+                    "operands or results; the interpreter may run it (backend='interpreter')"
+                )
         computation = self.kernel_computation(inst)
         operands = tuple(self.slice(o, 0) for o in inst.operands)
         results = tuple(self.slice(inst, leaf) for leaf in _arrays(inst.shape))
@@ -173,10 +180,6 @@ class _Lowering:
     def kernel_computation(self, inst: Instruction) -> Computation:
         if isinstance(inst.op, Fusion):
             return inst.op.calls
-        if not inst.shape.is_array and not isinstance(inst.shape, TupleShape):
-            raise UnsupportedError(
-                f"{inst!r}: the cpu backend cannot run {inst.op.opcode} outside of the interpreter"
-            )
         computation = self.singles.add_computation(inst.name)
         parameters = [
             computation.add(Parameter(o.shape.logical, n), name=f"p{n}") for n, o in enumerate(inst.operands)

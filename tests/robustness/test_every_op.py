@@ -1,0 +1,40 @@
+"""Samples of every op on the compiled backends: right, or an error that says what is not supported."""
+
+from __future__ import annotations
+
+import pytest
+
+import axla
+from axla.ir.op import OPS
+from sample_modules import sample_arguments, sample_module
+
+CASES = [
+    pytest.param(op, shapes, id=f"{opcode}-{number}")
+    for opcode, cls in OPS.items()
+    for number, (op, shapes) in enumerate(cls.samples())
+]
+
+
+@pytest.mark.parametrize(("op", "shapes"), CASES)
+def test_right_or_unsupported(op, shapes):
+    module = sample_module(op, shapes)
+    literals = sample_arguments(op, shapes if op.opcode != "parameter" else (op.shape,))
+    inputs = [leaf.array for literal in literals for leaf in literal.leaves() if leaf.shape.is_array]
+    for backend in ("cpu", "one-lane"):
+        try:
+            assert axla.check(module, backend, inputs=inputs).ok
+        except axla.UnsupportedError as error:
+            assert op.opcode in str(error) or "custom call target" in str(error), error
+
+
+def test_most_ops_are_compiled():
+    """So that the test above cannot come to mean nothing."""
+    done = set()
+    for opcode, cls in OPS.items():
+        for op, shapes in cls.samples()[:1]:
+            try:
+                axla.compile(sample_module(op, shapes))
+                done.add(opcode)
+            except axla.UnsupportedError:
+                pass
+    assert len(done) >= 90, sorted(set(OPS) - done)
