@@ -221,10 +221,10 @@ def test_later(name):
 
 # Declared, read from text and interpreted; their functions come with the lowering of the ops.
 DECLARED_FIRST = {
-    "all-gather", "all-reduce", "all-to-all", "batch-norm-grad", "batch-norm-inference", "batch-norm-training",
-    "cholesky", "collective-permute", "convolution", "fft", "get-dimension-size", "infeed", "outfeed", "recv",
-    "reduce-scatter", "reduce-window", "replica-id", "rng", "select-and-scatter", "send", "set-dimension-size",
-    "triangular-solve",
+    "all-gather", "all-reduce", "all-to-all", "batch-norm-grad", "batch-norm-inference",
+    "batch-norm-training", "cholesky", "collective-permute", "convolution", "fft", "get-dimension-size",
+    "infeed", "outfeed", "recv", "reduce-scatter", "reduce-window", "replica-id", "rng",
+    "select-and-scatter", "send", "set-dimension-size", "triangular-solve",
 }  # fmt: skip
 
 
