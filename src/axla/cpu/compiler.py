@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from axla.analysis.buffers import assign_buffers
 from axla.codegen import llvm
@@ -18,7 +19,16 @@ from axla.cpu.lower import lower
 from axla.ir.graph import Module
 from axla.passes.pipelines import run_cpu
 from axla.program.interface import Interface
-from axla.program.steps import KernelSpec, Program
+from axla.program.steps import (
+    BranchStep,
+    CallStep,
+    KernelSpec,
+    KernelStep,
+    LoopStep,
+    Program,
+    ScalarStep,
+    Step,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +86,31 @@ def _checked(module: LlvmModule, target: Target) -> str:
     return module.text()
 
 
+def entry_level(program: Program) -> int:
+    """How hard LLVM is to try on the entry: not at all (a fifth of the time) where it mostly calls kernels.
+
+    A loop whose work is done in registers, and an entry that is all scalars, deserve the effort.
+    """
+    steps: list[Step] = list(program.steps)
+    calls = False
+    while steps:
+        step = steps.pop()
+        if isinstance(step, KernelStep):
+            calls = True
+        elif isinstance(step, LoopStep):
+            inside = (*step.condition, *step.body)
+            if not any(isinstance(s, KernelStep) for s in inside):
+                return 2
+            steps.extend(inside)
+        elif isinstance(step, BranchStep):
+            steps.extend(s for branch in step.branches for s in branch)
+        elif isinstance(step, CallStep):
+            steps.extend(step.body)
+        elif isinstance(step, ScalarStep) and any(inst.op.computations() for inst in step.source):
+            return 2
+    return 0 if calls else 2
+
+
 def compile_module(module: Module, target: Target | None = None, *, parts: int = 0) -> Compiled:
     """Object code for a module, which is changed on the way (pass a clone to keep it)."""
     target = target or host_target()
@@ -85,5 +120,7 @@ def compile_module(module: Module, target: Target | None = None, *, parts: int =
     with trace.span("emit"):
         texts = llvm_modules(program, target, parts=parts)
     with trace.span("llvm"):
-        images = tuple(object_for(text, target, llvm.emit_object) for text in texts)
+        level = 2 if parts == 1 else entry_level(program)
+        entry = object_for(texts[0], target, partial(llvm.emit_object, level=level))
+        images = (entry, *(object_for(text, target, llvm.emit_object) for text in texts[1:]))
     return Compiled(images, program.interface, program.constants)
