@@ -19,6 +19,7 @@ from axla.codegen.target import (
 )
 from axla.codegen.value import allowed_intrinsics, forbidden_intrinsics
 from axla.core import dtypes as D
+from axla.core import flags
 from axla.core.errors import AxlaError, CompileError
 
 TEXT = """
@@ -125,3 +126,13 @@ def test_an_outlined_function_is_written_once():
         f.ret()
     assert sorted(module.functions) == ["axla.power.v8f32.v8f32", "f", "g"]
     assert elf.undefined_symbols(llvm.emit_object(module.text(), cpu_target("x86-64-v3"))) == []
+
+
+@pytest.mark.parametrize("isa, level", [("SSE4_2", "x86-64-v2"), ("avx2", "x86-64-v3"), ("AVX", "x86-64-v2")])
+def test_flag_cpu_max_isa(isa, level):
+    if host_target().name not in X86_LEVELS:
+        pytest.skip("levels are x86-64's")
+    names = list(X86_LEVELS)
+    with flags.override(cpu_max_isa=isa):
+        found = host_target()
+    assert names.index(found.name) == min(names.index(level), names.index(host_target().name))

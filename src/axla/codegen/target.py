@@ -16,6 +16,7 @@ from typing import Protocol, runtime_checkable
 from axla.codegen import llvm
 from axla.codegen.distribute import Alone, Distribution
 from axla.codegen.function import Module
+from axla.core import flags
 from axla.core.dtypes import DType
 
 CHUNK_COST = 60_000
@@ -225,26 +226,40 @@ def cpu_target(cpu: str = "x86-64-v3", triple: str | None = None) -> CpuTarget:
     return replace(found, triple=triple) if triple else found
 
 
-@functools.cache
+# The x86-64 level that the flag `cpu_max_isa` allows; there is no level for AVX alone.
+_LEVEL_OF_ISA = {"SSE4_2": "x86-64-v2", "AVX": "x86-64-v2", "AVX2": "x86-64-v3"}
+
+
 def host_target() -> CpuTarget:
-    """This machine: its level and its exact features.
+    """This machine: its level and its exact features, or the level that the flag `cpu_max_isa` limits it to.
 
     The CPU's own name stands in `cpu` for scheduling; which instructions exist is said by `features` alone.
     """
+    return _host_target(_LEVEL_OF_ISA.get(flags.current().cpu_max_isa.upper(), ""))
+
+
+@functools.cache
+def _host_target(limit: str) -> CpuTarget:
     triple = llvm.host_triple()
     if platform.machine().lower() in ("aarch64", "arm64"):
         return replace(AARCH64, triple=triple)
     features = llvm.host_features()
     level = X86_LEVELS[_x86_level(features)]
+    names = list(X86_LEVELS)
+    if limit and names.index(limit) < names.index(level.name):
+        return replace(X86_LEVELS[limit], triple=triple)
     # Sets a host may have that our code never asks for only make kernels of equal machines differ.
     exact = {("+" if on else "-") + name for name, on in features.items()}
     return replace(level, triple=triple, cpu=llvm.host_cpu(), features=frozenset(exact) | level.features)
 
 
-@functools.cache
 def one_lane_target() -> CpuTarget:
     """The host with one lane, 32-bit indices and no masks: the shape of small devices and GPU threads."""
-    host = host_target()
+    return _one_lane_target(host_target())
+
+
+@functools.cache
+def _one_lane_target(host: CpuTarget) -> CpuTarget:
     return replace(
         host, name="one-lane", index_type="i32", max_lanes=1, has_fast_gather=False, has_masked=False,
         math=MathKnobs(), unroll=(1, 1),
