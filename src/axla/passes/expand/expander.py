@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
@@ -19,7 +19,7 @@ from axla.passes.simplify.inline import control_successors
 Expansion = Callable[[Instruction], Instruction | None]
 
 
-def expand(module: Module, name: str, kinds: dict[type[Op], Expansion]) -> None:
+def expand(module: Module, name: str, kinds: Mapping[type[Op], Expansion]) -> None:
     """Puts what `kinds` gives in the place of every instruction of these ops; None leaves one as it is."""
     session = current_session()
     for computation in list(module.computations):
