@@ -6,12 +6,14 @@ from axla.passes.driver import Pass
 from axla.passes.expand import (
     argmax,
     batch_norm,
+    cholesky,
     convolution,
     reduce_window,
     scan,
     select_and_scatter,
     stochastic_convert,
     topk,
+    triangular,
 )
 
 _WHY = "no emitter knows the op"
@@ -19,6 +21,8 @@ _WHY = "no emitter knows the op"
 EXPANDERS: tuple[Pass, ...] = (
     Pass("argmax-rewriter", argmax.argmax_rewriter),
     Pass("batchnorm-expander", batch_norm.batchnorm_expander, required=_WHY),
+    Pass("cholesky-expander", cholesky.cholesky_expander, required=_WHY),
+    Pass("triangular-solve-expander", triangular.triangular_solve_expander, required=_WHY),
     Pass("topk-decomposer", topk.topk_decomposer, required=_WHY),
     Pass("stochastic-convert-decomposer", stochastic_convert.stochastic_convert_decomposer, required=_WHY),
     Pass("scan-expander", scan.scan_expander, required=_WHY),
