@@ -53,17 +53,21 @@ def plan(task: KernelTask, target: Target) -> Plan:
 
 
 def emit(module: Module, task: KernelTask, target: Target) -> None:
-    """Writes the kernels of a `DotKind`: the multiplication's own, and for each a door that orders its
-    arguments.
+    """Writes the kernels of a `DotKind`: the multiplication's own, and where they need it, for each a door
+    that orders its arguments.
     """
     spec = _spec(task)
     found = gemm.plan(spec, target)
-    inner = f"{task.name}.gemm"
-    only_dot = len(task.roots) == 1 and task.roots[0] is _kind(task).hero
+    hero = _kind(task).hero
+    only_dot = len(task.roots) == 1 and task.roots[0] is hero
+    # The kernel of a dot of its parameters in their order already has the multiplication's arguments.
+    needs_door = not only_dot or hero.operands != tuple(task.computation.parameters)
+    inner = f"{task.name}.gemm" if needs_door else task.name
     gemm.emit(module, inner, spec, found, target, None if only_dot else _Epilogue(task, target))
     for call in found.kernels:
         module.enclose(inner + call.suffix)
-        _door(module, task, target, task.name + call.suffix, inner + call.suffix)
+        if needs_door:
+            _door(module, task, target, task.name + call.suffix, inner + call.suffix)
 
 
 _FIRST = 4
