@@ -60,7 +60,9 @@ def shift_right_arithmetic(x: Array, y: Array) -> Array:
 
 
 def population_count(x: Array) -> Array:
-    return np.bitwise_count(unsigned(x)).astype(x.dtype)
+    # Signed elements of less than a byte are counted as the byte that they are extended to, as XLA:CPU does.
+    small = width(x) < 8 and from_numpy(x.dtype).is_signed
+    return np.bitwise_count(signed(x).view(np.uint8) if small else unsigned(x)).astype(x.dtype)
 
 
 def count_leading_zeros(x: Array) -> Array:
