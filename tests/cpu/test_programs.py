@@ -1,4 +1,6 @@
-"""Whole programs: control flow, memory in place, tuples, custom calls, on cpu and one lane against the interpreter."""
+"""Whole programs: control flow, memory in place, tuples, custom calls, on cpu and one lane against the
+interpreter.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +8,10 @@ import ctypes
 
 import numpy as np
 import pytest
-from fuzz.oracle import compare
 
 import axla.api as axla
 from axla.core.errors import AxlaError, DeadlineExceeded, UnsupportedError
+from fuzz.oracle import compare
 
 ADD = """
 add { a = f32[] parameter(0)
@@ -178,14 +180,14 @@ ENTRY main { a = f32[6] parameter(0)
   ROOT r = (f32[6], f32[50,3]) tuple(s, t) }
 """,
     "a big constant": """
-ENTRY main { a = f32[100] parameter(0)
+ENTRY main {{ a = f32[100] parameter(0)
   i = f32[100] iota(), iota_dimension=0
-  c = s32[70] constant({%s})
+  c = s32[70] constant({{{}}})
   f = f32[70] convert(c)
-  p = f32[70] slice(a), slice={[3:73]}
+  p = f32[70] slice(a), slice={{[3:73]}}
   m = f32[70] multiply(f, p)
-  ROOT t = (f32[70], f32[100]) tuple(m, i) }
-""" % ",".join(str(k * k % 11) for k in range(70)),
+  ROOT t = (f32[70], f32[100]) tuple(m, i) }}
+""".format(",".join(str(k * k % 11) for k in range(70))),
     "calls": """
 inner { x = f32[33] parameter(0)
   y = f32[] parameter(1)
@@ -201,7 +203,10 @@ ENTRY main { x = f32[33] parameter(0)
 
 def arguments(module) -> list[np.ndarray]:
     rng = np.random.default_rng(1)
-    return [np.asarray(rng.random(p.shape.dims) - 0.3).astype(p.shape.dtype.numpy) for p in module.entry.parameters]
+    return [
+        np.asarray(rng.random(p.shape.dims) - 0.3).astype(p.shape.dtype.numpy)
+        for p in module.entry.parameters
+    ]
 
 
 @pytest.mark.parametrize("backend", ["cpu", "one-lane"])
@@ -302,12 +307,15 @@ def test_equal_kernels_are_compiled_once():
     text = "ENTRY main {\n  a = f32[64,64] parameter(0)\n"
     previous = "a"
     for k in range(10):
-        text += f"  d{k} = f32[64,64] dot({previous}, a), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}\n"
+        text += f"  d{k} = f32[64,64] dot({previous}, a), "
+        text += "lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
         previous = f"d{k}"
     module = axla.parse(text + f"  ROOT r = f32[64,64] copy({previous})\n}}")
     compiler.optimize(module)
     program = compiler.program_of(module)
-    assert len(program.kernels) == 1 and sum("kernel" in line for s in program.steps for line in s.lines()) == 10
+    assert (
+        len(program.kernels) == 1 and sum("kernel" in line for s in program.steps for line in s.lines()) == 10
+    )
 
 
 def test_donated_parameter_is_updated_in_place():

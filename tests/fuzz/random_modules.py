@@ -45,7 +45,9 @@ class Generator:
         shapes = ", ".join(shape(t, d) for _, t, d in outputs)
         body = "\n".join("  " + line for line in self.lines)
         called = "\n".join(self.combiners.values())
-        return f"HloModule fuzz\n{called}\nENTRY main {{\n{body}\n  ROOT out = ({shapes}) tuple({names})\n}}\n"
+        return (
+            f"HloModule fuzz\n{called}\nENTRY main {{\n{body}\n  ROOT out = ({shapes}) tuple({names})\n}}\n"
+        )
 
     def dims(self) -> tuple[int, ...]:
         while True:
@@ -84,7 +86,8 @@ class Generator:
     def combiner(self, opcode: str, dtype: str) -> str:
         name = f"{opcode}_{dtype}"
         self.combiners[opcode, dtype] = (
-            f"{name} {{\n  a = {dtype}[] parameter(0)\n  b = {dtype}[] parameter(1)\n  ROOT c = {dtype}[] {opcode}(a, b)\n}}"
+            f"{name} {{\n  a = {dtype}[] parameter(0)\n  b = {dtype}[] parameter(1)\n"
+            f"  ROOT c = {dtype}[] {opcode}(a, b)\n}}"
         )
         return name
 
@@ -249,7 +252,11 @@ def dynamic_slice(g: Generator) -> None:
     starts = [g.like("s32", ()) for _ in d]
     sizes = tuple(g.r.randint(1, size) for size in d)
     if d:
-        g.emit(t, sizes, f"dynamic-slice({x}, {', '.join(starts)}), dynamic_slice_sizes={{{','.join(map(str, sizes))}}}")
+        g.emit(
+            t,
+            sizes,
+            f"dynamic-slice({x}, {', '.join(starts)}), dynamic_slice_sizes={{{','.join(map(str, sizes))}}}",
+        )
 
 
 def dynamic_update_slice(g: Generator) -> None:
@@ -272,12 +279,14 @@ def gather(g: Generator) -> None:
     sizes = ",".join(map(str, (1, *rest)))
     if count * prod(rest) <= 20_000:
         g.emit(t, (count, *rest), (
-            f"gather({x}, {indices}), offset_dims={{{offsets}}}, collapsed_slice_dims={{0}}, start_index_map={{0}}, "
+            f"gather({x}, {indices}), offset_dims={{{offsets}}}, collapsed_slice_dims={{0}}, "
+            f"start_index_map={{0}}, "
             f"index_vector_dim=1, slice_sizes={{{sizes}}}"
         ))  # fmt: skip
 
 
 STEPS = (
-    unary, unary, binary, binary, binary, select, convert, broadcast, broadcast, reshape, transpose, transpose, slice_,
+    unary, unary, binary, binary, binary, select, convert, broadcast, broadcast, reshape, transpose,
+    transpose, slice_,
     pad, reverse, concatenate, reduce, reduce, reduce, dot, iota, dynamic_slice, dynamic_update_slice, gather,
 )  # fmt: skip

@@ -1,8 +1,11 @@
-"""Random modules: cpu and one lane against the interpreter. `scripts/fuzz_backends` runs as many seeds as wanted."""
+"""Random modules: cpu and one lane against the interpreter. `scripts/fuzz_backends` runs as many seeds as
+wanted.
+"""
 
 from __future__ import annotations
 
 import pytest
+
 from fuzz.oracle import differences
 from fuzz.random_modules import Generator
 

@@ -532,8 +532,9 @@ class Function:
     def _opaque(self, value: Ssa) -> Ssa:
         """The same value, about which LLVM knows nothing. It costs no instruction.
 
-        A loop index made so is no induction variable to loop strength reduction, a third of LLVM's time, which does
-        not make our loops faster: what is invariant is hoisted already, and addresses fold into loads and stores.
+        A loop index made so is no induction variable to loop strength reduction, a third of LLVM's time,
+        which does not make our loops faster: what is invariant is hoisted already, and addresses fold into
+        loads and stores.
         """
         zero = self.const(value.type, 0)
         return self.call(value.type, f"llvm.expect.{value.type}", (value, zero), effect=True)

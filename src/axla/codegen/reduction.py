@@ -1,8 +1,8 @@
 """Reductions as code: what is accumulated, and whether lanes may accumulate apart.
 
 XLA leaves the order of a reduction open. Combiners that are known to be associative and commutative (a sum, a
-maximum, two sums at once) run in several vector accumulators and are combined in a fixed tree; others run element
-by element, in order.
+maximum, two sums at once) run in several vector accumulators and are combined in a fixed tree; others run
+element by element, in order.
 Sums of f16 and bf16 are kept in f32 and rounded once. The initial value is combined exactly once.
 """
 

@@ -163,10 +163,11 @@ def current() -> Flags:
     data = getattr(os.environ, "_data", None)
     if data is not None and data == _seen and _parsed is not None:
         return _parsed[1]
-    _seen = dict(data) if data is not None else None
+    seen = dict(data) if data is not None else None
     key = tuple(sorted((k, v) for k, v in os.environ.items() if k == "XLA_FLAGS" or k.startswith("AXLA_")))
     if _parsed is None or _parsed[0] != key:
         _parsed = (key, from_environment(dict(key)))
+    _seen = seen  # only now: a bad value is an error every time
     return _parsed[1]
 
 

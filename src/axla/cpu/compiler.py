@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -11,12 +12,13 @@ from axla.codegen.emit.kinds import emit_kernel
 from axla.codegen.function import Module as LlvmModule
 from axla.codegen.target import Target, host_target
 from axla.codegen.value import forbidden_intrinsics
-from axla.core import trace
+from axla.core import flags, trace
 from axla.core.errors import InternalError
 from axla.cpu.cache import object_for
 from axla.cpu.entry import emit_entry
 from axla.cpu.lower import lower
 from axla.ir.graph import Module
+from axla.passes import dump
 from axla.passes.pipelines import run_cpu
 from axla.program.interface import Interface
 from axla.program.steps import (
@@ -29,6 +31,8 @@ from axla.program.steps import (
     ScalarStep,
     Step,
 )
+
+KERNEL_LEVEL = 2  # LLVM's effort on kernels
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +115,16 @@ def entry_level(program: Program) -> int:
     return 0 if calls else 2
 
 
+def dump_code(
+    module: Module, program: Program, texts: Sequence[str], target: Target, levels: Sequence[int]
+) -> None:
+    """Writes program, LLVM IR and assembly beside the dumps of a module."""
+    dump.write_text(module, "program.txt", program.to_text())
+    dump.write_text(module, "ir.ll", "\n".join(texts))
+    assembly = [llvm.emit_assembly(text, target, level=n) for text, n in zip(texts, levels, strict=True)]
+    dump.write_text(module, "s", "\n".join(assembly))
+
+
 def compile_module(module: Module, target: Target | None = None, *, parts: int = 0) -> Compiled:
     """Object code for a module, which is changed on the way (pass a clone to keep it)."""
     target = target or host_target()
@@ -119,8 +133,14 @@ def compile_module(module: Module, target: Target | None = None, *, parts: int =
     program = program_of(module, target)
     with trace.span("emit"):
         texts = llvm_modules(program, target, parts=parts)
+    most = flags.current().optimization_level
+    kernels = min(KERNEL_LEVEL, most)
+    levels = [kernels if parts == 1 else min(entry_level(program), most), *[kernels] * (len(texts) - 1)]
+    if dump.wanted(module):
+        dump_code(module, program, texts, target, levels)
+    if kernels < KERNEL_LEVEL:  # the cache tells objects by their text
+        texts = [f"; level {kernels}\n{text}" for text in texts]
     with trace.span("llvm"):
-        level = 2 if parts == 1 else entry_level(program)
-        entry = object_for(texts[0], target, partial(llvm.emit_object, level=level))
-        images = (entry, *(object_for(text, target, llvm.emit_object) for text in texts[1:]))
+        emitters = [partial(llvm.emit_object, level=level) for level in levels]
+        images = tuple(object_for(text, target, emit) for text, emit in zip(texts, emitters, strict=True))
     return Compiled(images, program.interface, program.constants)

@@ -1,7 +1,8 @@
 """Writes the entry of a program: `i32 axla_entry(ptr frame)`.
 
-It runs the steps in order. Small values are registers, one per element, and loops carry them as phis; arrays are slices of
-the frame's memory, updated in place. A small value is written to its slice only where a kernel is about to read it.
+It runs the steps in order. Small values are registers, one per element, and loops carry them as phis; arrays
+are slices of the frame's memory, updated in place. A small value is written to its slice only where a kernel
+is about to read it.
 """
 
 from __future__ import annotations
@@ -20,14 +21,31 @@ from axla.codegen.value import Value, Values, register_types
 from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.cpu.lower import FORWARDS, leaf_numbers
 from axla.hlo import (
-    Call, Conditional, Constant, Fusion, GetTupleElement, Parameter, Reshape, Scatter, Tuple, While,
+    Call,
+    Conditional,
+    Constant,
+    Fusion,
+    GetTupleElement,
+    Parameter,
+    Reshape,
+    Scatter,
+    Tuple,
+    While,
 )  # fmt: skip
 from axla.ir.graph import Computation, Instruction
 from axla.ir.traverse import schedule_of
 from axla.program import abi
 from axla.program.program import AllocationKind, BufferSlice
 from axla.program.steps import (
-    BranchStep, CallStep, CustomCallStep, KernelStep, LoopStep, Program, ScalarStep, Step, StoreStep,
+    BranchStep,
+    CallStep,
+    CustomCallStep,
+    KernelStep,
+    LoopStep,
+    Program,
+    ScalarStep,
+    Step,
+    StoreStep,
 )  # fmt: skip
 
 ENTRY = "axla_entry"
@@ -254,7 +272,9 @@ class _Entry:
         if isinstance(inst.shape, Shape) and source[0] is not None and source[0].shape is not inst.shape:
             self.reshaped(inst, source[0])
         else:
-            self.bind(inst, list(source)) if isinstance(inst.shape, Shape) else self.where.update({inst: list(source)})
+            self.bind(inst, list(source)) if isinstance(inst.shape, Shape) else self.where.update(
+                {inst: list(source)}
+            )
 
     def reshaped(self, inst: Instruction, leaf: Leaf) -> None:
         """The same bytes under another shape."""
@@ -307,7 +327,11 @@ class _Entry:
         )
 
     def while_(
-        self, inst: Instruction, condition: Callable[[], None], body: Callable[[], None], trip_count: int | None
+        self,
+        inst: Instruction,
+        condition: Callable[[], None],
+        body: Callable[[], None],
+        trip_count: int | None,
     ) -> None:
         op, f = inst.op, self.f
         assert isinstance(op, While)
@@ -322,7 +346,10 @@ class _Entry:
                 place = self.buffers.slice(inst, number)
                 self.write(place, leaf)
             places.append(place)
-        first = [self.elements_of(leaf) if ok and leaf is not None else [] for leaf, ok in zip(init, small, strict=True)]
+        first = [
+            self.elements_of(leaf) if ok and leaf is not None else []
+            for leaf, ok in zip(init, small, strict=True)
+        ]
         parts = [p for elements in first for v in elements for p in v.parts]
         with f.while_loop(parts) as loop:
             leaves = self._carried(shapes, small, places, loop.carried)
@@ -348,7 +375,11 @@ class _Entry:
         self._bind_tree(inst, self._carried(shapes, small, places, loop.results))
 
     def _carried(
-        self, shapes: Sequence[AnyShape], small: Sequence[bool], places: Sequence[BufferSlice | None], parts: Sequence[Ssa]
+        self,
+        shapes: Sequence[AnyShape],
+        small: Sequence[bool],
+        places: Sequence[BufferSlice | None],
+        parts: Sequence[Ssa],
     ) -> list[Leaf | None]:
         """The leaves of a loop's state, from the registers it carries and the slices it updates."""
         rest = iter(parts)
@@ -423,7 +454,11 @@ class _Entry:
             inside = self.e.in_range(Index(self.f, self.values.to_index(selector)), 0, len(computations))
             last = self.f.index(len(computations) - 1)
             known = self.values.to_index(selector)
-            position = self.f.select(inside.ssa, known, last) if isinstance(inside, Value) else (known if inside else last)
+            position = (
+                self.f.select(inside.ssa, known, last)
+                if isinstance(inside, Value)
+                else (known if inside else last)
+            )
         parts = choose(0, len(computations) - 1)
         self._bind_tree(inst, self._carried(shapes, small, places, parts))
 
@@ -448,7 +483,9 @@ class _Entry:
     def kernel_step(self, step: KernelStep) -> None:
         f, inst = self.f, step.source
         kernel = self.kernels[step.kernel]
-        pointers = [self.in_memory(o, 0, place) for o, place in zip(inst.operands, step.operands, strict=True)]
+        pointers = [
+            self.in_memory(o, 0, place) for o, place in zip(inst.operands, step.operands, strict=True)
+        ]
         pointers += [self.pointer(place) for place in step.results]
         if kernel.scratch_bytes:
             offset = f.const("i64", self.program.scratch_offset)
@@ -530,7 +567,9 @@ class _Entry:
         """The address of constant bytes, with a zero behind them."""
         name = f"text{len(self.f.module.globals)}"
         body = "".join(f"\\{byte:02X}" for byte in (*data, 0))
-        self.f.module.globals[name] = f'@{name} = private unnamed_addr constant [{len(data) + 1} x i8] c"{body}"'
+        self.f.module.globals[name] = (
+            f'@{name} = private unnamed_addr constant [{len(data) + 1} x i8] c"{body}"'
+        )
         return Ssa(f"@{name}", "ptr", None)
 
 

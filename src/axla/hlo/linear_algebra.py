@@ -113,7 +113,7 @@ class Cholesky(Op):
                 result[at] = np.linalg.cholesky(lower[at])
             except np.linalg.LinAlgError:
                 result[at] = np.nan
-            if not (np.diagonal(result[at]).real > 0).all():  # NumPy does not look for NaN
+            if not (np.real(np.diagonal(result[at])) > 0).all():  # NumPy does not look for NaN
                 result[at] = np.nan
         return (result if self.lower else np.conj(np.swapaxes(result, -1, -2))).astype(operand.dtype)
 

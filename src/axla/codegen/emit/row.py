@@ -37,6 +37,7 @@ from axla.core.shape import Shape
 from axla.ir.graph import Instruction
 
 MAX_PIECES = 64
+COSTLY_UNROLLS: tuple[int, ...] = (2,)
 
 
 def _kind(task: KernelTask) -> RowKind:
@@ -194,7 +195,7 @@ class _Row:
         if not all(r.any_order for r in reductions):
             return self._in_order(reductions, low, size, stash)
         together = lanes * share.threads  # columns that are read at once
-        unroll = next((u for u in (4, 2) if size >= 2 * u * together), 1)
+        unroll = next((u for u in self._unrolls(reductions) if size >= 2 * u * together), 1)
         chunk = together * unroll
         e = self.elements(lanes)
         own = share.start(low, lanes)
@@ -228,6 +229,12 @@ class _Row:
             for r, v in zip(reductions, single, strict=True)
         ]
         return self._rest_single(reductions, low, size // lanes * lanes, size, single, stash)
+
+    def _unrolls(self, reductions: Sequence[Reduction]) -> tuple[int, ...]:
+        """How many vectors to combine at a time: several hide the latency of adding, an exp or so hides it too."""
+        below = _below([x for r in reductions for x in r.inputs], self.known)
+        costly = sum(1 for inst in below if inst.op.expensive and inst not in self.stashed)
+        return COSTLY_UNROLLS if costly else (4, 2)
 
     def _column(self, base: Ssa, offset: int, lanes: int) -> Index:
         f = self.k.f

@@ -1,8 +1,9 @@
 """argmax and argmin as two plain reductions, which lanes and threads can share.
 
-The reduce that JAX writes for them picks, of two (value, index) pairs, a NaN, else the larger (smaller) value, else the
-lower index. Its index is the lowest one at which the value equals the extreme, or is NaN where the extreme is. Its value is
-left to a reduce in order where somebody reads it: of -0 and 0, the combiner keeps whichever it meets.
+The reduce that JAX writes for them picks, of two (value, index) pairs, a NaN, else the larger (smaller)
+value, else the lower index. Its index is the lowest one at which the value equals the extreme, or is NaN
+where the extreme is. Its value is left to a reduce in order where somebody reads it: of -0 and 0, the
+combiner keeps whichever it meets.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Windows made cheap: edges become padding that changes nothing, long windows are combined by doubling.
 
 A place that reaches over an edge has to ask where it is at every step. So the operand is padded with what
-changes nothing (zero for a sum). A window of n elements along one dimension takes about 2 log2(n) combinations
-of whole arrays, [x(i) x(i+1)] from x, [x(i) ... x(i+3)] from these, and so on; dimensions are independent.
+changes nothing (zero for a sum). A window of n elements along one dimension takes about 2 log2(n)
+combinations of whole arrays, [x(i) x(i+1)] from x, [x(i) ... x(i+3)] from these, and so on; dimensions are
+independent.
 """
 
 from __future__ import annotations
