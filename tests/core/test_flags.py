@@ -99,6 +99,13 @@ def test_environment_is_read_again_when_it_changes(monkeypatch):
     assert flags.current().fuel == 4
 
 
+def test_a_bad_variable_is_an_error_every_time(monkeypatch):
+    monkeypatch.setenv("AXLA_FUEL", "much")
+    for _ in range(2):
+        with pytest.raises(InvalidArgument, match="AXLA_FUEL=much: wanted an integer"):
+            flags.current()
+
+
 def test_every_flag_has_a_variable_and_a_doc():
     assert len(flags.SPELLINGS) == sum(len(f.metadata["names"]) for f in flags.FIELDS.values()), (
         "a spelling is taken twice"
