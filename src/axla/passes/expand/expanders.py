@@ -11,6 +11,7 @@ from axla.passes.expand import (
     reduce_window,
     scan,
     select_and_scatter,
+    single_replica,
     stochastic_convert,
     topk,
     triangular,
@@ -19,6 +20,7 @@ from axla.passes.expand import (
 _WHY = "no emitter knows the op"
 
 EXPANDERS: tuple[Pass, ...] = (
+    Pass("single-replica-collectives", single_replica.collectives_removal, required=_WHY),
     Pass("argmax-rewriter", argmax.argmax_rewriter),
     Pass("batchnorm-expander", batch_norm.batchnorm_expander, required=_WHY),
     Pass("cholesky-expander", cholesky.cholesky_expander, required=_WHY),

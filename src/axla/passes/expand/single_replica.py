@@ -1,0 +1,147 @@
+"""Collectives when one replica runs alone, and what else means nothing on one device.
+
+Members that a group names and that do not exist contribute nothing, as on XLA:CPU. Operations that would need
+another member are left as they are, for the code generator to refuse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from axla.core.shape import AnyShape, Shape, TupleShape
+from axla.hlo import GetTupleElement, Slice, Tuple
+from axla.hlo.collective import (
+    AllGather,
+    AllGatherDone,
+    AllGatherStart,
+    AllReduce,
+    AllReduceDone,
+    AllReduceStart,
+    AllToAll,
+    CollectiveBroadcast,
+    CollectivePermute,
+    CollectivePermuteDone,
+    CollectivePermuteStart,
+    PartitionId,
+    ReduceScatter,
+    ReplicaId,
+)  # fmt: skip
+from axla.hlo.transfer import CopyDone, CopyStart, Domain
+from axla.ir.attributes import SliceDims
+from axla.ir.graph import Instruction, Module
+from axla.ir.op import Op
+from axla.passes.expand.expander import Expansion, expand, full, scalar, shape_of
+
+
+def collectives_removal(module: Module) -> None:
+    """Leaves no collective, no copy in two steps, no domain."""
+    expand(module, "single-replica-collectives", _EXPANSIONS)
+
+
+def _operands(inst: Instruction) -> Instruction:
+    """The operands themselves."""
+    return _joined(inst, inst.operands)
+
+
+def _joined(inst: Instruction, values: Sequence[Instruction]) -> Instruction:
+    return inst.computation.add(Tuple(), values) if isinstance(inst.shape, TupleShape) else values[0]
+
+
+def _first_part(inst: Instruction) -> Instruction:
+    """The first part of every operand, in the size of the result."""
+    shapes = inst.shape.elements if isinstance(inst.shape, TupleShape) else (inst.shape,)
+    parts = []
+    for x, shape in zip(inst.operands, shapes, strict=True):
+        assert isinstance(shape, Shape)
+        same = shape.dims == shape_of(x).dims
+        parts.append(x if same else Slice(SliceDims((0,) * shape.rank, shape.dims))(x))
+    return _joined(inst, parts)
+
+
+def _exchanged(inst: Instruction) -> Instruction | None:
+    return _operands(inst) if _alone(inst) and _same(inst.shape, inst.operands) else None
+
+
+def _alone(inst: Instruction) -> bool:
+    return all(len(group) <= 1 for group in inst.op.replica_groups.groups)  # type: ignore[attr-defined]
+
+
+def _same(shape: AnyShape, operands: Sequence[Instruction]) -> bool:
+    shapes = shape.elements if isinstance(shape, TupleShape) else (shape,)
+    return [s.logical for s in shapes] == [o.shape.logical for o in operands]
+
+
+def _gather_start(inst: Instruction) -> Instruction | None:
+    assert isinstance(inst.shape, TupleShape)
+    own, result, *rest = inst.shape.elements
+    if not _alone(inst) or rest or own.logical is not result.logical:
+        return None
+    if len(inst.operands) == 1:
+        return inst.computation.add(Tuple(), [inst.operands[0]] * 2)
+    both = inst.computation.add(Tuple(), inst.operands)
+    return inst.computation.add(Tuple(), [both, both])
+
+
+def _permuted(inst: Instruction) -> Instruction | None:
+    if inst.op.slice_sizes:  # type: ignore[attr-defined]
+        return None
+    return _joined(inst, [_sent(inst, x) for x in inst.operands])
+
+
+def _sent(inst: Instruction, x: Instruction) -> Instruction:
+    """What the only replica gets: its own operand, where it sends to itself."""
+    pairs = inst.op.source_target_pairs.pairs  # type: ignore[attr-defined]
+    return x if (0, 0) in pairs else full(inst.computation, shape_of(x), 0)
+
+
+def _permute_start(inst: Instruction) -> Instruction | None:
+    if len(inst.operands) != 1 or inst.op.slice_sizes:  # type: ignore[attr-defined]
+        return None
+    assert isinstance(inst.shape, TupleShape)
+    (x,) = inst.operands
+    contexts = [full(inst.computation, s, 0) for s in inst.shape.elements[2:] if isinstance(s, Shape)]
+    return inst.computation.add(Tuple(), [x, _sent(inst, x), *contexts])
+
+
+def _copy_start(inst: Instruction) -> Instruction:
+    assert isinstance(inst.shape, TupleShape)
+    (x,), context = inst.operands, inst.shape.elements[2]
+    assert isinstance(context, Shape)
+    return inst.computation.add(Tuple(), [x, x, full(inst.computation, context, 0)])
+
+
+def _operand(inst: Instruction) -> Instruction:
+    return inst.operands[0]
+
+
+def _copied(inst: Instruction) -> Instruction:
+    return GetTupleElement(0)(inst.operands[0])
+
+
+def _result(inst: Instruction) -> Instruction:
+    return GetTupleElement(1)(inst.operands[0])
+
+
+def _first(inst: Instruction) -> Instruction:
+    return scalar(inst.computation, shape_of(inst).dtype, 0)
+
+
+_EXPANSIONS: dict[type[Op], Expansion] = {
+    AllReduce: _operands,
+    AllReduceStart: _operands,
+    AllReduceDone: _operand,
+    AllGather: _exchanged,
+    AllGatherStart: _gather_start,
+    AllGatherDone: _result,
+    ReduceScatter: _first_part,
+    AllToAll: _exchanged,
+    CollectiveBroadcast: _exchanged,
+    CollectivePermute: _permuted,
+    CollectivePermuteStart: _permute_start,
+    CollectivePermuteDone: _result,
+    CopyStart: _copy_start,
+    CopyDone: _copied,
+    Domain: _operand,
+    ReplicaId: _first,
+    PartitionId: _first,
+}
