@@ -37,7 +37,6 @@ from axla.core.shape import Shape
 from axla.ir.graph import Instruction
 
 MAX_PIECES = 64
-COSTLY_UNROLLS: tuple[int, ...] = (2,)
 
 
 def _kind(task: KernelTask) -> RowKind:
@@ -231,10 +230,10 @@ class _Row:
         return self._rest_single(reductions, low, size // lanes * lanes, size, single, stash)
 
     def _unrolls(self, reductions: Sequence[Reduction]) -> tuple[int, ...]:
-        """How many vectors to combine at a time: several hide the latency of adding, an exp or so hides it too."""
+        """How many vectors to combine at a time: several hide the latency of adding, as one exp does."""
         below = _below([x for r in reductions for x in r.inputs], self.known)
-        costly = sum(1 for inst in below if inst.op.expensive and inst not in self.stashed)
-        return COSTLY_UNROLLS if costly else (4, 2)
+        costly = any(inst.op.expensive and inst not in self.stashed for inst in below)
+        return () if costly else (4, 2)
 
     def _column(self, base: Ssa, offset: int, lanes: int) -> Index:
         f = self.k.f
