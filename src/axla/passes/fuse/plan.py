@@ -37,6 +37,7 @@ from axla.passes.fuse.rules import (
     why_never,
     why_not_join,
 )  # fmt: skip
+from axla.passes.rewrite import control_bound
 
 Readers = dict[Cluster, list[Instruction]]  # kernel -> its members that read a value
 
@@ -78,6 +79,7 @@ class _Planner:
     def __init__(self, computation: Computation):
         self.computation = computation
         self.order = post_order(computation)
+        self.bound = control_bound(computation)
         self.position = {inst: n for n, inst in enumerate(self.order)}
         self.keys = AccessKeys()
         self.clusters: list[Cluster] = []
@@ -98,7 +100,7 @@ class _Planner:
 
     def visit_all(self) -> None:
         for inst in reversed(self.order):
-            if is_register(inst, self.row_fed) or why_never(inst) is not None:
+            if inst in self.bound or is_register(inst, self.row_fed) or why_never(inst) is not None:
                 continue
             self.visit(inst)
 
