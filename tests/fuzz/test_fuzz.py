@@ -7,6 +7,7 @@ from __future__ import annotations
 import pytest
 
 from fuzz.oracle import differences
+from fuzz.random_control_flow import ControlFlow
 from fuzz.random_modules import Generator
 
 
@@ -19,4 +20,10 @@ def test_backends_agree(seed):
 @pytest.mark.parametrize("seed", range(1000, 1006))
 def test_long_modules_agree(seed):
     text = Generator(seed, length=60).text()
+    assert differences(text, seed) == [], text
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_control_flow_agrees(seed):
+    text = ControlFlow(seed, length=20).text()
     assert differences(text, seed) == [], text

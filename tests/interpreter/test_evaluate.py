@@ -140,6 +140,13 @@ def test_scatter_applies_updates_in_order_and_skips_windows_outside():
     assert run(scatter("add(y, y)"), operand, indices, updates).tolist() == [[0, 0], [10, 12], [0, 0]]
 
 
+def test_scatter_skips_windows_that_begin_at_the_largest_index():
+    text = scatter("add(x, y)", "f32[4,2,2]", "{1,2}", "{}").replace("s32[4,1]", "s64[4,1]")
+    indices = np.array([[2**63 - 1], [-(2**63)], [1], [2**62]])
+    result = run(text, np.zeros((3, 2), np.float32), indices, np.ones((4, 2, 2), np.float32))
+    assert result.tolist() == [[0, 0], [1, 1], [1, 1]]
+
+
 def test_scatter_of_overlapping_windows():
     operand = np.zeros((3, 2), np.float32)
     updates = np.ones((4, 2, 2), np.float32)

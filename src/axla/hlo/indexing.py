@@ -316,7 +316,7 @@ def window_starts(
 ) -> np.ndarray:
     """Shape (*index vectors, rank): where each window starts, before any clamping."""
     wide = np.minimum(indices.astype(np.uint64), _SOMEWHERE_OUTSIDE) if indices.dtype.kind == "u" else indices
-    vectors = np.asarray(wide).astype(np.int64)
+    vectors = np.minimum(np.asarray(wide).astype(np.int64), _SOMEWHERE_OUTSIDE)
     vectors = np.moveaxis(vectors, vector_dim, -1) if vector_dim < indices.ndim else vectors[..., None]
     batch = vectors.shape[:-1]
     starts = np.zeros((*batch, rank), np.int64)
