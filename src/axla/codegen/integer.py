@@ -69,6 +69,25 @@ def minimum(a: Reg, b: Reg, dtype: DType) -> Reg:
     return a.m.intrinsic("smin" if dtype.is_signed else "umin", a, b)
 
 
+def multiply_high(a: Reg, b: Reg, dtype: DType) -> Reg:
+    """The upper half of the product of twice the width."""
+    bits = dtype.bits
+    if bits < 64:
+        wide = f"i{2 * max(8, bits)}"
+        product = resize(a, dtype, wide) * resize(b, dtype, wide)
+        high = product >> bits if dtype.is_signed else product.lshr(bits)
+        return wrap(high.cast("trunc", a.element), dtype)
+    # In halves of 32 bits; no integer of 128 bits, which some targets only have in a library.
+    a_low, a_high, b_low, b_high = a & 0xFFFFFFFF, a.lshr(32), b & 0xFFFFFFFF, b.lshr(32)
+    first, second = a_low * b_high, a_high * b_low
+    middle = (a_low * b_low).lshr(32) + (first & 0xFFFFFFFF) + (second & 0xFFFFFFFF)
+    high = a_high * b_high + first.lshr(32) + second.lshr(32) + middle.lshr(32)
+    if dtype.is_unsigned:
+        return high
+    # A negative number is 2**64 less than its bits say.
+    return high - ((a >> 63) & b) - ((b >> 63) & a)
+
+
 def _in_range(amount: Reg, dtype: DType) -> Reg:
     return amount.ult(dtype.bits)
 
@@ -148,6 +167,7 @@ BINARY: dict[str, Callable[[Reg, Reg, DType], Reg]] = {
     "add": lambda a, b, dtype: wrap(a + b, dtype),
     "subtract": lambda a, b, dtype: wrap(a - b, dtype),
     "multiply": lambda a, b, dtype: wrap(a * b, dtype),
+    "mulhi": multiply_high,
     "divide": divide,
     "remainder": remainder,
     "maximum": maximum,

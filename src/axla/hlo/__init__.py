@@ -100,6 +100,7 @@ from axla.hlo.linear_algebra import (
 )  # fmt: skip
 from axla.hlo.movement import Broadcast, Copy, DynamicReshape, Iota, Reshape, Reverse, Transpose
 from axla.hlo.random import Rng, RngGetAndUpdateState
+from axla.hlo.random_bits import RngBitGenerator
 from axla.hlo.reduction import Map, Reduce, Scan, Sort
 from axla.hlo.slicing import Concatenate, DynamicSlice, DynamicUpdateSlice, Pad, Slice
 from axla.hlo.sorting import TopK
@@ -122,7 +123,7 @@ __all__ = [
     "Log", "LogPlusOne", "Logistic", "Map", "Maximum", "Minimum", "Mulhi", "Multiply", "Negate", "Not",
     "OptBarrier", "Or", "Outfeed", "Pad", "Parameter", "PartitionId", "Popcnt", "Power", "RaggedAllToAll",
     "Real", "Recv", "RecvDone", "Reduce", "ReducePrecision", "ReduceScatter", "ReduceWindow", "Remainder",
-    "ReplicaId", "Reshape", "Reverse", "Rng", "RngGetAndUpdateState", "RoundNearestAfz",
+    "ReplicaId", "Reshape", "Reverse", "Rng", "RngBitGenerator", "RngGetAndUpdateState", "RoundNearestAfz",
     "RoundNearestEven", "Rsqrt", "Scan", "Scatter", "Select", "SelectAndScatter", "Send", "SendDone",
     "SetDimensionSize", "ShiftLeft", "ShiftRightArithmetic", "ShiftRightLogical", "Sign", "Sine", "Sinh",
     "Slice", "Sort", "Sqrt", "StochasticConvert", "Subtract", "Tan", "Tanh", "TopK", "Transpose",

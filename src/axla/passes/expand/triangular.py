@@ -3,7 +3,7 @@
     [a 0] [x]   [p]         x = solve(a, p)
     [b c] [y] = [q]         y = solve(c, q - b x)
 
-so that nearly all of the work is products of matrices. The halves are powers of two times BLOCK: few different
+so that nearly all of the work is products of matrices. Halves are powers of two times BLOCK: few different
 shapes, so few kernels.
 """
 

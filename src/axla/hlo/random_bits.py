@@ -1,0 +1,167 @@
+"""rng-bit-generator: ThreeFry 2x32 and Philox 4x32 (Salmon et al., 2011), in the order of XLA:CPU.
+
+The state is a key and a counter: u64[2], or u64[3] for Philox: a counter of 128 bits, low word first. With
+u64[2] the counter of Philox has 128 bits too: the key is its high word.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from axla.core.dtypes import F32, PRED, S16, U8, U32, U64
+from axla.core.errors import UnsupportedError
+from axla.core.shape import AnyShape, Shape, TupleShape
+from axla.hlo.bits import as_type
+from axla.hlo.family import arrays, show
+from axla.ir.attributes import RandomAlgorithm
+from axla.ir.op import Op, attr, op, reject
+
+Words = np.ndarray
+
+PARITY = 0x1BD11BDA
+ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+PHILOX_FACTORS = (0xD2511F53, 0xCD9E8D57)
+PHILOX_STEPS = (0x9E3779B9, 0xBB67AE85)
+THREE_FRY_GROUPS = 5  # of four rounds
+PHILOX_ROUNDS = 10
+
+
+@op("rng-bit-generator", operands="state")
+class RngBitGenerator(Op):
+    """The next state, and random bits, which follow from the state alone."""
+
+    shape: AnyShape
+    algorithm: RandomAlgorithm = attr(always=True, default=RandomAlgorithm.DEFAULT)
+
+    expensive = True
+
+    def infer(self, state: AnyShape) -> AnyShape:
+        (source,) = arrays(self, state)
+        parts = self.shape.elements if isinstance(self.shape, TupleShape) else ()
+        if len(parts) != 2 or parts[0].logical is not source.logical or not isinstance(parts[1], Shape):
+            reject(
+                "rng_bit_generator_c1",
+                f"rng-bit-generator: ({show(state)}, bits) is wanted, found {show(self.shape)}",
+            )
+        if parts[1].dtype is PRED or parts[1].dtype.is_complex:
+            found = show(parts[1])
+            reject("rng_bit_generator_c2", f"rng-bit-generator: bits are integers or floats, found {found}")
+        return self.shape
+
+    @property
+    def data(self) -> Shape:
+        """The shape of the bits."""
+        assert isinstance(self.shape, TupleShape) and isinstance(self.shape.elements[1], Shape)
+        return self.shape.elements[1]
+
+    def why_not(self, state: Shape) -> str | None:
+        """Why there is no such generator, which a program may name as long as it does not use it."""
+        lengths = (2,) if self.algorithm is RandomAlgorithm.THREE_FRY else (2, 3)
+        if state.dtype is not U64 or state.rank != 1 or state.dims[0] not in lengths:
+            wanted = " or ".join(f"u64[{n}]" for n in lengths)
+            return f"rng-bit-generator: {self.algorithm} has the state {wanted}, found {show(state)}"
+        return None
+
+    def evaluate(self, state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        shape = self.shape.elements[0]  # type: ignore[attr-defined]
+        why = self.why_not(shape)
+        if why:
+            raise UnsupportedError(why)
+        data = self.data
+        wide = data.dtype.bits == 64
+        generator = _three_fry if self.algorithm is RandomAlgorithm.THREE_FRY else _philox
+        words, following = generator(state, data.dims, wide)
+        if data.dtype.bits < 8:
+            return following, as_type(words.astype(np.uint8), data.dtype.numpy)
+        return following, words.astype(f"u{data.dtype.bits // 8}").view(data.dtype.numpy)
+
+    @classmethod
+    def samples(cls):
+        x = Shape(U64, (2,))
+        return [
+            (cls(TupleShape((x, Shape(U32, (3, 5)))), RandomAlgorithm.THREE_FRY), (x,)),
+            (cls(TupleShape((x, Shape(F32, (4, 2)))), RandomAlgorithm.THREE_FRY), (x,)),
+            (cls(TupleShape((x, Shape(U64, (5,)))), RandomAlgorithm.PHILOX), (x,)),
+            (cls(TupleShape((Shape(U64, (3,)), Shape(S16, (7,))))), (Shape(U64, (3,)),)),
+            (cls(TupleShape((Shape(U64, (3,)), Shape(U8))), RandomAlgorithm.PHILOX), (Shape(U64, (3,)),)),
+        ]
+
+
+def halved_dimension(dims: tuple[int, ...]) -> int:
+    """The dimension whose neighbours ThreeFry's two words fill: the first even one, else the longest."""
+    even = [d for d, n in enumerate(dims) if n % 2 == 0]
+    return even[0] if even else max(range(len(dims)), key=lambda d: dims[d])
+
+
+def _halves(x: Words) -> tuple[Words, Words]:
+    """The low and the high words."""
+    return x.astype(np.uint32), (x >> np.uint64(32)).astype(np.uint32)
+
+
+def _whole(low: Words, high: Words) -> Words:
+    return low.astype(np.uint64) | high.astype(np.uint64) << np.uint64(32)
+
+
+def _three_fry(state: Words, dims: tuple[int, ...], wide: bool) -> tuple[Words, Words]:
+    key = _halves(state[:1])
+    half = dims
+    if not wide:
+        at = halved_dimension(dims) if dims else 0
+        half = tuple(-(-n // 2) if d == at else n for d, n in enumerate(dims))
+    count = prod(half)
+    counters = state[1] + np.arange(count, dtype=np.uint64)
+    low, high = (x.reshape(half) for x in three_fry(_halves(counters), key))
+    following = np.array([state[0], state[1] + np.uint64(count)])
+    if wide:
+        return _whole(low, high), following
+    if not dims:
+        return low, following
+    both = np.stack([low, high], at + 1)
+    joined = both.reshape([2 * n if d == at else n for d, n in enumerate(half)])
+    return joined[tuple(map(slice, dims))], following
+
+
+def three_fry(counter: tuple[Words, Words], key: tuple[Words, Words]) -> tuple[Words, Words]:
+    """The random words of ThreeFry 2x32 with 20 rounds."""
+    keys = (*key, key[0] ^ key[1] ^ np.uint32(PARITY))
+    x, y = counter[0] + keys[0], counter[1] + keys[1]
+    for group in range(THREE_FRY_GROUPS):
+        for by in ROTATIONS[group % 2]:
+            x = x + y
+            y = (y << np.uint32(by) | y >> np.uint32(32 - by)) ^ x
+        x = x + keys[(group + 1) % 3]
+        y = y + keys[(group + 2) % 3] + np.uint32(group + 1)
+    return x, y
+
+
+def _philox(state: Words, dims: tuple[int, ...], wide: bool) -> tuple[Words, Words]:
+    low, high = (state[1], state[2]) if len(state) == 3 else (state[1], state[0])
+    size = prod(dims)
+    count = -(-size * (2 if wide else 1) // 4)
+
+    def advanced(by: Words) -> tuple[Words, Words]:
+        moved = low + by
+        return moved, high + (moved < low).astype(np.uint64)
+
+    counters = advanced(np.arange(count, dtype=np.uint64))
+    words = philox((*_halves(counters[0]), *_halves(counters[1])), _halves(state[:1]))
+    if wide:
+        words = (_whole(*words[:2]), _whole(*words[2:]))
+    last = [np.asarray(x) for x in advanced(np.uint64(count))]
+    following = np.stack([state[0], *last]) if len(state) == 3 else np.stack([state[0], last[0]])
+    return np.stack(words, 1).reshape(-1)[:size].reshape(dims), following
+
+
+def philox(counter: tuple[Words, ...], key: tuple[Words, ...]) -> tuple[Words, ...]:
+    """The random words of Philox 4x32 with 10 rounds."""
+    words, keys = counter, key
+    for _ in range(PHILOX_ROUNDS):
+        first, second = (
+            _halves(words[n].astype(np.uint64) * np.uint64(factor))
+            for n, factor in zip((0, 2), PHILOX_FACTORS, strict=True)
+        )
+        words = (second[1] ^ words[1] ^ keys[0], second[0], first[1] ^ words[3] ^ keys[1], first[0])
+        keys = tuple(k + np.uint32(step) for k, step in zip(keys, PHILOX_STEPS, strict=True))
+    return words
