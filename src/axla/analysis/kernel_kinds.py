@@ -169,6 +169,16 @@ class ConvolutionKind:
 
 
 @dataclass(frozen=True, slots=True)
+class FftKind:
+    """A Fourier transform of a parameter."""
+
+    hero: Instruction
+
+    def __str__(self) -> str:
+        return f"fft of {self.hero.operands[0].shape}"
+
+
+@dataclass(frozen=True, slots=True)
 class ConcatKind:
     """A concatenation, piece by piece; every piece may be computed, and elementwise work may follow it."""
 
@@ -192,5 +202,5 @@ class CopyKind:
 
 KernelKind = (
     LoopKind | RowKind | ColumnKind | TransposeKind | DotKind | UpdateKind | ScatterKind | SortKind
-    | ConvolutionKind | ConcatKind | CopyKind
+    | ConvolutionKind | FftKind | ConcatKind | CopyKind
 )  # fmt: skip

@@ -15,6 +15,7 @@ from axla.analysis.kernel_kinds import (
     ConvolutionKind,
     CopyKind,
     DotKind,
+    FftKind,
     KernelKind,
     LoopKind,
     RowKind,
@@ -31,6 +32,7 @@ from axla.hlo import (
     Copy,
     Dot,
     DynamicUpdateSlice,
+    Fft,
     Fusion,
     Parameter,
     Reduce,
@@ -223,6 +225,8 @@ def _kind_of(body: KernelBody) -> KernelKind:
             return SortKind(root)
         if isinstance(root.op, Convolution) and len(body.order) == 1:
             return ConvolutionKind(root)
+        if isinstance(root.op, Fft) and len(body.order) == 1:
+            return FftKind(root)
         if isinstance(root.op, Copy) and len(body.order) == 1:
             return CopyKind(_dims(root))
     for attempt in (_dot, _reduces, _concatenate, _transpose):

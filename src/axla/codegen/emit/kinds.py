@@ -11,6 +11,7 @@ from axla.analysis.kernel_kinds import (
     ConvolutionKind,
     CopyKind,
     DotKind,
+    FftKind,
     LoopKind,
     RowKind,
     ScatterKind,
@@ -18,7 +19,7 @@ from axla.analysis.kernel_kinds import (
     TransposeKind,
     UpdateKind,
 )
-from axla.codegen.emit import column, concat, convolution, dot, loop, row, sort, transpose, update
+from axla.codegen.emit import column, concat, convolution, dot, fft, loop, row, sort, transpose, update
 from axla.codegen.function import Module
 from axla.codegen.kernel import KernelTask, Plan, root_shape
 from axla.codegen.target import Target
@@ -36,6 +37,7 @@ EMITTERS: dict[type, tuple[Planner, Emitter]] = {
     ScatterKind: (update.plan_scatter, update.emit_scatter),
     SortKind: (sort.plan, sort.emit),
     ConvolutionKind: (convolution.plan, convolution.emit),
+    FftKind: (fft.plan, fft.emit),
     ConcatKind: (concat.plan, concat.emit),
 }
 

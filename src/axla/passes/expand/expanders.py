@@ -8,7 +8,7 @@ from axla.passes.expand import (
     batch_norm,
     cholesky,
     convolution,
-    random_bits,
+    fourier,
     reduce_window,
     scan,
     select_and_scatter,
@@ -23,7 +23,6 @@ _WHY = "no emitter knows the op"
 EXPANDERS: tuple[Pass, ...] = (
     Pass("single-replica-collectives", single_replica.collectives_removal, required=_WHY),
     Pass("argmax-rewriter", argmax.argmax_rewriter),
-    Pass("rng-bit-generator-expander", random_bits.rng_bit_generator_expander, required=_WHY),
     Pass("batchnorm-expander", batch_norm.batchnorm_expander, required=_WHY),
     Pass("cholesky-expander", cholesky.cholesky_expander, required=_WHY),
     Pass("triangular-solve-expander", triangular.triangular_solve_expander, required=_WHY),
@@ -31,6 +30,7 @@ EXPANDERS: tuple[Pass, ...] = (
     Pass("stochastic-convert-decomposer", stochastic_convert.stochastic_convert_decomposer, required=_WHY),
     Pass("scan-expander", scan.scan_expander, required=_WHY),
     Pass("select-and-scatter-expander", select_and_scatter.select_and_scatter_expander, required=_WHY),
+    Pass("fft-expander", fourier.fft_expander, required=_WHY),
     Pass("reduce-window-rewriter", reduce_window.reduce_window_rewriter),
     Pass("convolution-canonicalize", convolution.convolution_canonicalize, required=_WHY),
 )

@@ -1,0 +1,388 @@
+"""Fourier transforms: a phase that makes tables, then one phase per axis.
+
+A step of an axis copies one line (or a strip of neighbouring lines) into two planes of scratch memory, real
+and imaginary parts apart, transforms it in stages from one buffer to the other, and copies it out. The
+inverse is the same transform of exchanged parts. Real lines of even length n are complex ones of n/2 values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import pi
+
+from axla.codegen.array import element_address, reverse_lanes
+from axla.codegen.element import index_value
+from axla.codegen.emit.butterfly import Complex, butterfly, minus, plus, times
+from axla.codegen.emit.fft_plan import Axis, FftPlan, Stage, plan_fft
+from axla.codegen.function import Module, Ssa
+from axla.codegen.index import Index
+from axla.codegen.kernel import KernelTask, KernelWriter, Phase, Plan
+from axla.codegen.target import Target
+from axla.codegen.value import Value
+from axla.core.dtypes import C64, C128, F32, F64, DType
+
+
+def plan(task: KernelTask, target: Target) -> Plan:
+    """How a transform is called."""
+    found = plan_fft(task, target)
+    phases = [Phase(f"{task.name}.tables", 1, 1, False)] if found.table_bytes else []
+    phases += [
+        Phase(f"{task.name}.axis{n}", axis.pieces, 1, axis.pieces > 1) for n, axis in enumerate(found.axes)
+    ]
+    return Plan(tuple(phases), found.scratch_bytes)
+
+
+def emit(module: Module, task: KernelTask, target: Target) -> None:
+    """Writes the kernels of an `FftKind`."""
+    found = plan_fft(task, target)
+    if found.table_bytes:
+        k = KernelWriter(module, task, target, f"{task.name}.tables")
+        done: set[int] = set()
+        for axis in found.axes:
+            for stage in (*axis.stages, *([axis.ends] if axis.ends else [])):
+                if stage.count > 1 and stage.table not in done:
+                    done.add(stage.table)
+                    _table(k, found, stage)
+        k.finish()
+    for number, axis in enumerate(found.axes):
+        k = KernelWriter(module, task, target, f"{task.name}.axis{number}")
+        if axis.steps and axis.length:
+            _Lines(k, found, number).emit()
+        k.finish()
+
+
+def _table(k: KernelWriter, found: FftPlan, stage: Stage) -> None:
+    """Writes exp(-2 pi i j p / (radix * count)), computed in f64: for each j real parts, then imaginary
+    parts.
+    """
+    f, values = k.f, k.values
+    lanes = lanes_for(k.target, F64, stage.count)
+    with f.loop(0, stage.count, lanes, nonempty=True) as loop:
+        first = f.smin(loop.index, f.index(stage.count - lanes))
+        place = Index(f, first, 1, lanes, limit=stage.count)
+        number = index_value(k.elements(lanes), place, F64)
+        for j in range(1, stage.radix):
+            factor = -2 * pi * j / (stage.radix * stage.count)
+            angle = values.binary("multiply", number, values.constant(F64, factor))
+            for part, opcode in enumerate(("cosine", "sine")):
+                value = values.convert(values.unary(opcode, angle), found.dtype)
+                start = stage.table + ((j - 1) * 2 + part) * stage.count * found.dtype.itemsize
+                values.store(value, element_address(values, k.scratch(start), found.dtype, first))
+
+
+def lanes_for(target: Target, dtype: DType, count: int) -> int:
+    """Lanes of a type, no more than there are elements."""
+    lanes = target.lanes(dtype)
+    while lanes > count:
+        lanes //= 2
+    return max(1, lanes)
+
+
+class _Lines:
+    """Writes the phase of one axis."""
+
+    def __init__(self, k: KernelWriter, found: FftPlan, number: int):
+        self.k, self.f, self.found = k, k.f, found
+        self.axis: Axis = found.axes[number]
+        self.dtype = found.dtype
+        self.whole = C64 if self.dtype is F32 else C128
+        self.first, self.last = number == 0, number == len(found.axes) - 1
+        self.plane = found.plane_bytes(self.axis)
+
+    def emit(self) -> None:
+        f, k, axis = self.f, self.k, self.axis
+        self.buffer = k.scratch(axis.buffers)
+        self.buffer = f.gep("i8", self.buffer, f.mul(k.begin, f.index(self.found.piece_bytes(axis))))
+        per = f.index(axis.per_piece)
+        last = f.smin(f.mul(k.end, per), f.index(axis.steps))
+        with f.loop(f.mul(k.begin, per), last, 1, nonempty=True) as step:
+            outer, strip = f.udiv(step.index, axis.strips), f.urem(step.index, axis.strips)
+            column = f.mul(strip, f.index(axis.width))
+            self.read(outer, column)
+            for number, stage in enumerate(axis.stages):
+                self.stage(stage, number % 2, last=stage.count == 1)
+            self.write(outer, column, len(axis.stages) % 2)
+
+    # -- memory ------------------------------------------------------------------------------------------
+
+    def planes(self, side: int, *, exchanged: bool = False) -> tuple[Ssa, Ssa]:
+        """The addresses of real and imaginary parts in a buffer."""
+        f = self.f
+        found = [f.gep("i8", self.buffer, f.index((2 * side + part) * self.plane)) for part in range(2)]
+        return (found[1], found[0]) if exchanged else (found[0], found[1])
+
+    def load(self, planes: tuple[Ssa, Ssa], at: Ssa, lanes: int) -> Complex:
+        values = self.k.values
+        a, b = (values.load(self.dtype, element_address(values, p, self.dtype, at), lanes) for p in planes)
+        return values.m.reg(a.ssa), values.m.reg(b.ssa)
+
+    def store(self, planes: tuple[Ssa, Ssa], at: Ssa, value: Complex) -> None:
+        values = self.k.values
+        for plane, part in zip(planes, value, strict=True):
+            address = element_address(values, plane, self.dtype, at)
+            values.store(Value(self.dtype, part.lanes, (part.ssa,)), address)
+
+    def array(self, *, result: bool) -> Ssa:
+        """The array that this axis reads, or the one that it writes."""
+        half = self.found.axes[-1].kind == "half" and len(self.found.axes) > 1
+        if half and (not self.last if result else not self.first):
+            return self.k.scratch(self.found.middle)
+        return self.k.outputs[0].pointer if result or not self.first else self.k.inputs[0].pointer
+
+    def complex_at(self, pointer: Ssa, at: Ssa, lanes: int) -> Complex:
+        values = self.k.values
+        value = values.load(self.whole, element_address(values, pointer, self.whole, at), lanes)
+        return values.m.reg(value.parts[0]), values.m.reg(value.parts[1])
+
+    def put_complex(self, pointer: Ssa, at: Ssa, value: Complex) -> None:
+        values = self.k.values
+        both = Value(self.whole, value[0].lanes, (value[0].ssa, value[1].ssa))
+        values.store(both, element_address(values, pointer, self.whole, at))
+
+    def run(self, count: int, body: Callable[[Ssa, int], None], first: int = 0) -> None:
+        """`body(start, lanes)` for vectors that cover [first, first + count); the last one may overlap."""
+        f = self.f
+        if count <= 0:
+            return
+        lanes = lanes_for(self.k.target, self.dtype, count)
+        with f.loop(first, first + count, lanes) as loop:
+            start = loop.index
+            body(f.smin(start, f.index(first + count - lanes)) if count % lanes else start, lanes)
+
+    def columns(self, column: Ssa, body: Callable[[Ssa, int], None]) -> None:
+        """`body(column of the strip, lanes)` for the columns that there are; never twice for one."""
+        f, axis = self.f, self.axis
+        lanes = lanes_for(self.k.target, self.dtype, axis.width)
+        count = f.smin(f.sub(f.index(axis.inner), column), f.index(axis.width))
+        whole = f.mul(f.udiv(count, lanes), f.index(lanes))
+        with f.loop(0, whole, lanes) as loop:
+            body(loop.index, lanes)
+        if axis.width % lanes or axis.inner % axis.width:
+            with f.loop(whole, count, 1) as loop:
+                body(loop.index, 1)
+
+    # -- lines in and out --------------------------------------------------------------------------------
+
+    def read(self, outer: Ssa, column: Ssa) -> None:
+        f, axis = self.f, self.axis
+        source, target = self.array(result=False), self.planes(0, exchanged=self.found.inverse)
+        if axis.kind == "half":
+            base = f.mul(outer, f.index(axis.length // 2 + 1))
+            self.read_half(source, base, target)
+        elif axis.kind == "real" and axis.ends is None:
+            self.read_real(source, f.mul(outer, f.index(axis.length)), target)
+        elif axis.inner == 1:
+            base = f.mul(outer, f.index(axis.points))
+            self.run(
+                axis.points, lambda at, n: self.store(target, at, self.complex_at(source, f.add(base, at), n))
+            )
+        else:
+            self.strip(
+                outer,
+                column,
+                lambda here, there, n: self.store(target, here, self.complex_at(source, there, n)),
+            )
+
+    def strip(self, outer: Ssa, column: Ssa, move: Callable[[Ssa, Ssa, int], None]) -> None:
+        """`move(place in the buffer, place in the array, lanes)` for the columns of a strip, row by row."""
+        f, axis = self.f, self.axis
+        with f.loop(0, axis.length, 1) as row:
+            line = f.add(f.mul(outer, f.index(axis.length)), row.index)
+            there = f.add(f.mul(line, f.index(axis.inner)), column)
+            here = f.mul(row.index, f.index(axis.width))
+            self.columns(column, lambda at, n: move(f.add(here, at), f.add(there, at), n))
+
+    def read_real(self, source: Ssa, base: Ssa, target: tuple[Ssa, Ssa]) -> None:
+        """A real line, with imaginary parts of zero."""
+        f, values = self.f, self.k.values
+
+        def body(at: Ssa, lanes: int) -> None:
+            address = element_address(values, source, self.dtype, f.add(base, at))
+            value = values.m.reg(values.load(self.dtype, address, lanes).ssa)
+            self.store(target, at, (value, values.m.number(value, 0.0)))
+
+        self.run(self.axis.length, body)
+
+    def read_half(self, source: Ssa, base: Ssa, target: tuple[Ssa, Ssa]) -> None:
+        """The half of a line that determines a real result: all of the line, or a line of half as many
+        values.
+        """
+        f, m, axis = self.f, self.k.values.m, self.axis
+        half = axis.length // 2
+
+        def mirrored(at: Ssa, lanes: int, end: int) -> Complex:
+            start = f.sub(f.index(end - lanes + 1), at)
+            return self.backwards(self.complex_at(source, f.add(base, start), lanes))
+
+        if axis.ends is None:
+            first = self.complex_at(source, base, 1)
+            self.store(target, f.index(0), (first[0], m.number(first[0], 0.0)))
+            self.run(
+                half, lambda at, n: self.store(target, at, self.complex_at(source, f.add(base, at), n)), 1
+            )
+            end = axis.length
+
+            def other(at: Ssa, lanes: int) -> None:
+                x = mirrored(at, lanes, end)
+                self.store(target, at, (x[0], -x[1]))
+
+            self.run(half, other, half + 1)
+            return
+        low = self.complex_at(source, base, 1)[0]
+        high = self.complex_at(source, f.add(base, f.index(half)), 1)[0]
+        self.store(target, f.index(0), ((low + high) * 0.5, (low - high) * 0.5))
+
+        def body(at: Ssa, lanes: int) -> None:
+            x, y = self.complex_at(source, f.add(base, at), lanes), mirrored(at, lanes, half)
+            y = y[0], -y[1]
+            even, odd = plus(x, y), minus(x, y)
+            w = self.factor(axis.ends, 1, at, lanes)
+            odd = times(m, odd, (w[0], -w[1]))
+            self.store(target, at, ((even[0] - odd[1]) * 0.5, (even[1] + odd[0]) * 0.5))
+
+        self.run(half - 1, body, 1)
+
+    def backwards(self, x: Complex) -> Complex:
+        values = self.k.values
+        if x[0].lanes == 1:
+            return x
+        a, b = (reverse_lanes(values, Value(self.dtype, part.lanes, (part.ssa,))) for part in x)
+        return values.m.reg(a.ssa), values.m.reg(b.ssa)
+
+    def write(self, outer: Ssa, column: Ssa, side: int) -> None:
+        f, axis = self.f, self.axis
+        target, source = self.array(result=True), self.planes(side, exchanged=self.found.inverse)
+        scale = self.found.scale if self.last else 1.0
+        if axis.ends is not None and axis.kind == "half":
+            scale *= 2.0  # the transform has half the values
+
+        def scaled(x: Complex) -> Complex:
+            return (x[0] * scale, x[1] * scale) if scale != 1.0 else x
+
+        if axis.kind == "real":
+            self.write_half(target, f.mul(outer, f.index(axis.length // 2 + 1)), source)
+        elif axis.kind == "half" and axis.ends is None:
+            base, values = f.mul(outer, f.index(axis.length)), self.k.values
+
+            def real(at: Ssa, lanes: int) -> None:
+                part = scaled(self.load(source, at, lanes))[0]
+                address = element_address(values, target, self.dtype, f.add(base, at))
+                values.store(Value(self.dtype, part.lanes, (part.ssa,)), address)
+
+            self.run(axis.length, real)
+        elif axis.inner == 1:
+            base = f.mul(outer, f.index(axis.points))
+            self.run(
+                axis.points,
+                lambda at, n: self.put_complex(target, f.add(base, at), scaled(self.load(source, at, n))),
+            )
+        else:
+            self.strip(
+                outer, column,
+                lambda here, there, n: self.put_complex(target, there, scaled(self.load(source, here, n))),
+            )  # fmt: skip
+
+    def write_half(self, target: Ssa, base: Ssa, source: tuple[Ssa, Ssa]) -> None:
+        """The half of a transform of real values that is not redundant."""
+        f, m, axis = self.f, self.k.values.m, self.axis
+        half = axis.length // 2
+        if axis.ends is None:
+            self.run(
+                half + 1, lambda at, n: self.put_complex(target, f.add(base, at), self.load(source, at, n))
+            )
+            return
+        first = self.load(source, f.index(0), 1)
+        zero = m.number(first[0], 0.0)
+        self.put_complex(target, base, (first[0] + first[1], zero))
+        self.put_complex(target, f.add(base, f.index(half)), (first[0] - first[1], zero))
+
+        def body(at: Ssa, lanes: int) -> None:
+            x = self.load(source, at, lanes)
+            y = self.backwards(self.load(source, f.sub(f.index(half - lanes + 1), at), lanes))
+            y = y[0], -y[1]
+            even, odd = plus(x, y), minus(x, y)
+            odd = times(m, (odd[1], -odd[0]), self.factor(axis.ends, 1, at, lanes))
+            self.put_complex(target, f.add(base, at), ((even[0] + odd[0]) * 0.5, (even[1] + odd[1]) * 0.5))
+
+        self.run(half - 1, body, 1)
+
+    # -- stages ------------------------------------------------------------------------------------------
+
+    def factor(self, stage: Stage | None, j: int, at: Ssa, lanes: int) -> Complex:
+        """Factors of a stage's table, for p = at and on."""
+        assert stage is not None
+        values, size = self.k.values, self.dtype.itemsize
+        parts = []
+        for part in range(2):
+            start = self.k.scratch(stage.table + ((j - 1) * 2 + part) * stage.count * size)
+            value = values.load(self.dtype, element_address(values, start, self.dtype, at), lanes, True)
+            parts.append(values.m.reg(value.ssa))
+        return parts[0], parts[1]
+
+    def stage(self, stage: Stage, side: int, *, last: bool) -> None:
+        f = self.f
+        source, target = self.planes(side), self.planes(1 - side)
+        if stage.stride == 1 and stage.count > 1:
+            self.run(stage.count, lambda p, lanes: self.together(stage, source, target, p, lanes))
+            return
+        with f.loop(0, stage.count, 1) as loop:
+            p = loop.index
+            begin = f.mul(p, f.index(stage.stride))
+            result = f.mul(p, f.index(stage.stride * stage.radix))
+            w = [] if last else [self.factor(stage, j, p, 1) for j in range(1, stage.radix)]
+            step = stage.count * stage.stride
+
+            def body(q: Ssa, lanes: int) -> None:
+                x = [
+                    self.load(source, f.add(f.add(begin, q), f.index(step * k)), lanes)
+                    for k in range(stage.radix)
+                ]
+                y = self.products(butterfly(self.k.values.m, x), w)
+                for j, value in enumerate(y):
+                    self.store(target, f.add(f.add(result, q), f.index(stage.stride * j)), value)
+
+            self.run(stage.stride, body)
+
+    def products(self, y: list[Complex], w: Sequence[Complex]) -> list[Complex]:
+        m = self.k.values.m
+        return [y[0], *(times(m, v, f) for v, f in zip(y[1:], w, strict=True))] if w else y
+
+    def together(
+        self, stage: Stage, source: tuple[Ssa, Ssa], target: tuple[Ssa, Ssa], p: Ssa, lanes: int
+    ) -> None:
+        """The first stage of a single line: lanes are neighbouring p, and results lie interleaved."""
+        f = self.f
+        x = [self.load(source, f.add(p, f.index(stage.count * k)), lanes) for k in range(stage.radix)]
+        w = [self.factor(stage, j, p, lanes) for j in range(1, stage.radix)]
+        y = self.products(butterfly(self.k.values.m, x), w)
+        begin = f.mul(p, f.index(stage.radix))
+        values = self.k.values
+        for part in range(2):
+            columns = [Value(self.dtype, lanes, (v[part].ssa,)) for v in y]
+            for number, piece in enumerate(self.interleaved(columns)):
+                at = f.add(begin, f.index(number * piece.lanes))
+                values.store(piece, element_address(values, target[part], self.dtype, at))
+
+    def interleaved(self, columns: list[Value]) -> list[Value]:
+        """Lane 0 of all columns, then lane 1 of all...: as many values as there are columns."""
+        values, radix, lanes = self.k.values, len(columns), columns[0].lanes
+        if lanes == 1:
+            return columns
+        if radix == 2:
+            a, b = columns
+            order = [k // 2 + lanes * (k % 2) for k in range(2 * lanes)]
+            return [values.shuffle(a, b, order[:lanes]), values.shuffle(a, b, order[lanes:])]
+        if radix == 4:
+            even, odd = self.interleaved(columns[0::2]), self.interleaved(columns[1::2])
+            return [v for pair in zip(even, odd, strict=True) for v in self.interleaved(list(pair))]
+        found = []
+        for number in range(radix):
+            wanted = [divmod(number * lanes + k, radix) for k in range(lanes)]  # (lane, column)
+            piece = columns[wanted[0][1]]
+            for column in range(radix):
+                order = [lane if which == column else -1 for lane, which in wanted]
+                turned = values.shuffle(columns[column], columns[column], order)
+                mask = [k + lanes if which == column else k for k, (_, which) in enumerate(wanted)]
+                piece = values.shuffle(piece, turned, mask) if column else turned
+            found.append(piece)
+        return found

@@ -1,0 +1,182 @@
+"""How a Fourier transform is cut: axes into stages, lines into pieces, scratch memory into tables and
+buffers.
+
+A line of n = r1 * r2 * ... values is transformed in stages (Stockham's form, which needs no reordering). A
+stage of radix r at stride s reads x[q + s * (p + m * k)] for k < r, with r * m * s = n * width and q < s, p <
+m, and writes y[q + s * (r * p + j)] for j < r. Along an axis that is not the minor one a line is `width`
+neighbouring columns: the first stride is the width.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from axla.analysis.fourier import factors
+from axla.analysis.kernel_kinds import FftKind
+from axla.codegen.kernel import PARALLEL_COST, KernelTask
+from axla.codegen.target import Target
+from axla.core.dtypes import DType
+from axla.core.shape import Shape
+from axla.hlo.linear_algebra import Fft
+from axla.ir.attributes import FftType
+
+PIECES = 64
+"""Pieces of an axis, each with scratch memory of its own."""
+COLUMNS = 32
+"""Columns that are transformed together."""
+ALIGNMENT = 64
+STAGE_COST = 4
+"""Element operations of a stage for each of its values."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage: radix, stride, and where its factors exp(-2 pi i j p / (radix * count)) are in the table."""
+
+    radix: int
+    stride: int
+    count: int  # m: values of p
+    table: int  # of j = 1, p = 0; each j has `count`; bytes, of the real parts
+
+
+@dataclass(frozen=True)
+class Axis:
+    """The transform of one axis of an array [outer, length, inner]."""
+
+    kind: str  # complex, real (to complex), half (complex to real)
+    length: int  # of the transform as it is seen
+    outer: int
+    inner: int
+    width: int  # columns of a step
+    stages: tuple[Stage, ...]  # of the complex transform that is done
+    ends: Stage | None  # the factors of a real transform of even length
+    per_piece: int
+    buffers: int  # bytes of scratch memory where the buffers of the pieces begin
+
+    @property
+    def points(self) -> int:
+        """The length of the complex transform that is done."""
+        return self.length // 2 if self.ends is not None else self.length
+
+    @property
+    def strips(self) -> int:
+        return -(-self.inner // self.width)
+
+    @property
+    def steps(self) -> int:
+        return self.outer * self.strips
+
+    @property
+    def pieces(self) -> int:
+        return -(-self.steps // self.per_piece)
+
+
+@dataclass(frozen=True)
+class FftPlan:
+    """All of a transform: its axes in order, its tables and how much scratch memory it takes."""
+
+    dtype: DType  # of the parts
+    inverse: bool
+    axes: tuple[Axis, ...]
+    table_bytes: int
+    middle: int  # where in scratch memory the array between the axes of a complex-to-real transform is
+    scratch_bytes: int
+    scale: float
+
+    def plane_bytes(self, axis: Axis) -> int:
+        """One part of all values of a line."""
+        return rounded(axis.points * axis.width * self.dtype.itemsize)
+
+    def piece_bytes(self, axis: Axis) -> int:
+        """Two buffers of two planes."""
+        return 4 * self.plane_bytes(axis)
+
+
+def rounded(size: int) -> int:
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+class _Tables:
+    """Gives every stage its place in the table; equal stages share one."""
+
+    def __init__(self, itemsize: int):
+        self.itemsize = itemsize
+        self.size = 0
+        self.places: dict[tuple[int, int], int] = {}
+
+    def stage(self, radix: int, stride: int, count: int) -> Stage:
+        key = (radix, count)
+        if key not in self.places and count > 1:
+            self.places[key] = self.size
+            self.size += rounded(2 * (radix - 1) * count * self.itemsize)
+        return Stage(radix, stride, count, self.places.get(key, 0))
+
+    def stages(self, points: int, width: int) -> tuple[Stage, ...]:
+        radices = factors(points)
+        assert radices is not None
+        found, stride, left = [], width, points
+        for radix in radices:
+            left //= radix
+            found.append(self.stage(radix, stride, left))
+            stride *= radix
+        return tuple(found)
+
+
+def plan_fft(task: KernelTask, target: Target) -> FftPlan:
+    """The plan of a transform all of whose lengths have factors that there are butterflies for."""
+    del target  # the same on all: results do not depend on the machine's vectors
+    kind = task.kind
+    assert isinstance(kind, FftKind)
+    op, operand, result = kind.hero.op, kind.hero.operands[0].shape, kind.hero.shape
+    assert isinstance(op, Fft) and isinstance(operand, Shape) and isinstance(result, Shape)
+    lengths, rank = op.fft_length, len(op.fft_length)
+    dtype = (operand if operand.dtype.is_complex else result).dtype.real
+    tables = _Tables(dtype.itemsize)
+    # The array that the axes before the last one see: the complex one.
+    dims = (operand if operand.dtype.is_complex else result).dims
+    axes: list[Axis] = []
+    for number in range(rank):
+        d = len(dims) - rank + number
+        last = number == rank - 1
+        kind_of = (
+            {FftType.RFFT: "real", FftType.IRFFT: "half"}.get(op.fft_type, "complex") if last else "complex"
+        )
+        inner = 1 if last else prod(dims[d + 1 :])
+        if not last and lengths[number] == 1:
+            continue
+        axes.append(_axis(tables, kind_of, lengths[number], prod(dims[:d]), inner))
+    if op.fft_type is not FftType.IRFFT:
+        axes.reverse()  # the last axis first: it alone reads the operand
+    return _placed(axes, tables, dtype, op, prod(dims))
+
+
+def _axis(tables: _Tables, kind: str, length: int, outer: int, inner: int) -> Axis:
+    width = min(inner, COLUMNS)
+    halves = kind != "complex" and length % 2 == 0
+    points = length // 2 if halves else length
+    stages = tables.stages(points, width)
+    # exp(-2 pi i k / length) for k < points: what a stage of radix 2 has.
+    ends = tables.stage(2, 1, points) if halves else None
+    steps = outer * -(-inner // width)
+    cost = points * width * (len(stages) + 2) * STAGE_COST
+    per_piece = max(1, steps)
+    if steps > 1 and steps * cost >= PARALLEL_COST:
+        per_piece = max(1, min(steps // 2, PARALLEL_COST // 2 // cost), -(-steps // PIECES))
+    return Axis(kind, length, outer, inner, width, stages, ends, per_piece, 0)
+
+
+def _placed(axes: list[Axis], tables: _Tables, dtype: DType, op: Fft, size: int) -> FftPlan:
+    inverse = op.fft_type in (FftType.IFFT, FftType.IRFFT)
+    middle = rounded(tables.size)
+    begin = middle
+    if op.fft_type is FftType.IRFFT and len(axes) > 1:
+        begin += rounded(2 * size * dtype.itemsize)
+    placed = []
+    total = begin
+    for a in axes:
+        placed.append(Axis(a.kind, a.length, a.outer, a.inner, a.width, a.stages, a.ends, a.per_piece, begin))
+        plane = rounded(a.points * a.width * dtype.itemsize)
+        total = max(total, begin + a.pieces * 4 * plane)
+    scale = 1.0 / prod(op.fft_length) if inverse else 1.0
+    return FftPlan(dtype, inverse, tuple(placed), tables.size, middle, total, scale)
