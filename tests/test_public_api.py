@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 import os
 import subprocess
 import sys
@@ -53,23 +52,13 @@ def test_all_errors_are_public():
     assert declared <= set(axla.__all__)
 
 
-def test_import_loads_no_backend_and_is_quick():
-    code = (
-        "import sys, time; t = time.process_time(); import axla; t = time.process_time() - t\n"
-        "import json; print(json.dumps([t, [m for m in ('llvmlite', 'jax', 'scipy') if m in sys.modules]]))"
-    )
+def test_import_loads_no_backend():
+    code = "import sys, axla; print([m for m in ('llvmlite', 'jax', 'scipy') if m in sys.modules])"
     environment = {**os.environ, "PYTHONPATH": str(ROOT.parent)}
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)
-    seconds, loaded = [], set()
-    for _ in range(3):  # the first may have to compile the sources to byte code
-        done = subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
-        )
-        time, modules = json.loads(done.stdout)
-        seconds.append(time)
-        loaded.update(modules)
-    assert not loaded
-    assert min(seconds) < 0.5, seconds  # processor time, so that a busy machine does not matter
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
+    )
+    assert done.stdout.strip() == "[]"
 
 
 def test_version_is_that_of_the_package():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 import axla.hlo as hlo
@@ -13,6 +11,7 @@ from axla.core.shape import ProgramShape, Shape
 from axla.ir.graph import Alias, Extra, Module, ModuleConfig
 from axla.ir.verify import verify
 from axla.text import parse_hlo
+from work import calls
 
 VECTOR = Shape(F32, (4,))
 
@@ -191,14 +190,7 @@ def chain(length: int) -> Module:
     return module
 
 
-def test_time_is_linear_in_the_size():
-    def seconds(module: Module) -> float:
-        def once() -> float:
-            begin = time.process_time()
-            verify(module)
-            return time.process_time() - begin
-
-        return min(once() for _ in range(3))
-
-    small, large = seconds(chain(2_500)), seconds(chain(20_000))
-    assert large < 20 * small  # eight times the size; quadratic time would be 64 times
+def test_work_is_linear_in_the_size():
+    small, large = (chain(n) for n in (1_000, 8_000))
+    few, many = calls(lambda: verify(small)), calls(lambda: verify(large))
+    assert many < 10 * few  # eight times the size; quadratic work would be 64 times

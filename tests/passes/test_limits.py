@@ -1,7 +1,5 @@
 """Programs made to blow up passes: they stay of a sensible size, or are refused."""
 
-import time
-
 import pytest
 
 from axla.core import flags
@@ -9,6 +7,7 @@ from axla.core.errors import CompileError
 from axla.passes import driver, pipelines
 from axla.passes.simplify import fold, inline
 from axla.text.parser import parse_hlo
+from work import calls
 
 
 def nested(depth, call):
@@ -65,10 +64,8 @@ def test_huge_results_are_not_materialised():
       m = f32[1000000000] multiply(b, p)
       ROOT r = f32[1000000000] power(m, b)
     }""")
-    start = time.perf_counter()
     with flags.override(verify=True):
         driver.run(module, pipelines.SIMPLIFY)
-    assert time.perf_counter() - start < 2
     # What is left is one number, repeated.
     assert module.entry.root.opcode == "broadcast" and module.entry.root.operands[0].opcode == "constant"
     assert module.entry.root.operands[0].op.literal.array == 16.0
@@ -88,17 +85,22 @@ def test_elided_constants_are_not_looked_into():
     assert [i.opcode for i in module.entry.instructions].count("constant") == 2
 
 
-def test_long_chains_of_calls_are_linear():
-    depth = 1500
+def chain_of_calls(depth):
     parts = ["f0 { x = f32[] parameter(0) ROOT r = f32[] negate(x) }"]
     parts += [
         f"f{k} {{ x = f32[] parameter(0) ROOT r = f32[] call(x), to_apply=f{k - 1} }}"
         for k in range(1, depth)
     ]
     parts.append(f"ENTRY e {{ x = f32[] parameter(0) ROOT r = f32[] call(x), to_apply=f{depth - 1} }}")
-    module = parse_hlo("\n".join(parts))
-    start = time.perf_counter()
-    with flags.override(verify=False):
-        driver.run(module, pipelines.SIMPLIFY)
-    assert time.perf_counter() - start < 5
-    assert driver.instruction_count(module) == 2
+    return parse_hlo("\n".join(parts))
+
+
+def test_long_chains_of_calls_are_linear():
+    def simplify(module):
+        with flags.override(verify=False):
+            driver.run(module, pipelines.SIMPLIFY)
+
+    small, large = chain_of_calls(300), chain_of_calls(1_200)
+    few, many = calls(lambda: simplify(small)), calls(lambda: simplify(large))
+    assert many < 6 * few, f"{few} and {many} calls"
+    assert driver.instruction_count(large) == 2
