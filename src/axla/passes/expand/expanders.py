@@ -9,6 +9,7 @@ from axla.passes.expand import (
     cholesky,
     convolution,
     fourier,
+    random_bits,
     reduce_window,
     scan,
     select_and_scatter,
@@ -23,6 +24,7 @@ _WHY = "no emitter knows the op"
 EXPANDERS: tuple[Pass, ...] = (
     Pass("single-replica-collectives", single_replica.collectives_removal, required=_WHY),
     Pass("argmax-rewriter", argmax.argmax_rewriter),
+    Pass("rng-bit-generator-expander", random_bits.rng_bit_generator_expander, required=_WHY),
     Pass("batchnorm-expander", batch_norm.batchnorm_expander, required=_WHY),
     Pass("cholesky-expander", cholesky.cholesky_expander, required=_WHY),
     Pass("triangular-solve-expander", triangular.triangular_solve_expander, required=_WHY),
