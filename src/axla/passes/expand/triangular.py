@@ -9,7 +9,8 @@ shapes, so few kernels.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -38,8 +39,13 @@ from axla.passes.expand.matrices import (
 BLOCK = 64
 """Rows of a block that is solved row by row."""
 
+INVERTED = 128
+"""Rows of a part whose inverse is made, once, when there are enough right sides.
+
+XLA does so too: results near the largest number overflow in both or in neither."""
+
 ENOUGH = 16
-"""From this many right sides on, a block is inverted and multiplied."""
+"""Right sides that are enough."""
 
 
 @dataclass(slots=True)
@@ -48,7 +54,7 @@ class Block:
 
     matrix: Instruction
     unit: bool = False
-    inverse: Instruction | None = field(default=None)
+    inverse: Instruction | None = None
 
     @property
     def size(self) -> int:
@@ -62,6 +68,7 @@ class Halves:
     first: Triangle
     below: Instruction
     last: Triangle
+    inverse: Instruction | None = None
 
     @property
     def size(self) -> int:
@@ -69,6 +76,7 @@ class Halves:
 
 
 Triangle = Block | Halves
+Solver = Callable[[Triangle, Instruction], Instruction]
 
 
 def triangular_solve_expander(module: Module) -> None:
@@ -94,23 +102,28 @@ def lower_triangle(a: Instruction, unit: bool) -> Triangle:
 
 def solve(a: Triangle, b: Instruction) -> Instruction:
     """x with a x = b."""
-    if isinstance(a, Block):
-        return _solve_block(a, b)
-    columns, cut = shape_of(b).dims[2], a.first.size
-    x = solve(a.first, part(b, (0, cut), (0, columns)))
-    rest = Subtract()(part(b, (cut, a.size), (0, columns)), product(a.below, x))
-    return stacked([x, solve(a.last, rest)], 1)
-
-
-def _solve_block(a: Block, b: Instruction) -> Instruction:
-    if shape_of(b).dims[2] < ENOUGH or a.size == 1:
-        return _by_rows(a, b)
+    if shape_of(b).dims[2] < ENOUGH or a.size > INVERTED or a.size == 1:
+        return _substituted(a, b, solve)
     if a.inverse is None:
-        shape = shape_of(a.matrix)
+        shape = shape_of(b).with_dims((shape_of(b).dims[0], a.size, a.size)).logical
         ones = np.broadcast_to(np.eye(a.size), shape.dims).astype(shape.dtype.numpy)
-        identity = a.matrix.computation.add(Constant(shape.logical, Literal(shape.logical, ones)))
-        a.inverse = _by_rows(a, identity)
+        identity = b.computation.add(Constant(shape, Literal(shape, ones)))
+        a.inverse = _by_substitution(a, identity)
     return product(a.inverse, b)
+
+
+def _by_substitution(a: Triangle, b: Instruction) -> Instruction:
+    """The same without inverses."""
+    return _substituted(a, b, _by_substitution)
+
+
+def _substituted(a: Triangle, b: Instruction, solve_part: Solver) -> Instruction:
+    if isinstance(a, Block):
+        return _by_rows(a, b)
+    columns, cut = shape_of(b).dims[2], a.first.size
+    x = solve_part(a.first, part(b, (0, cut), (0, columns)))
+    rest = Subtract()(part(b, (cut, a.size), (0, columns)), product(a.below, x))
+    return stacked([x, solve_part(a.last, rest)], 1)
 
 
 def _by_rows(a: Block, b: Instruction) -> Instruction:
