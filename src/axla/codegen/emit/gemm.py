@@ -36,6 +36,8 @@ __all__ = ["GemmPlan", "GemmSpec", "KernelCall", "Store", "emit", "plan"]
 
 # LLVM would turn loops that copy and clear into calls of memcpy and memset.
 ATTRIBUTES = 'nounwind "no-builtins"'
+LOOPS = f"{ATTRIBUTES} noinline optnone"
+"""Of the loops around the micro-kernel, where LLVM would spend more time than on it and gain nothing."""
 
 
 def emit(
@@ -116,7 +118,7 @@ class _Tiles:
         if self.finishes:
             self._emit_finish()
         params = [("ptr", "frame"), ("ptr", "args"), ("i64", "begin"), ("i64", "end")]
-        f = Function(self.module, self.name, "i32", params, attributes=ATTRIBUTES)
+        f = Function(self.module, self.name, "i32", params, attributes=LOOPS)
         begin, end = (f.cast("trunc", f.params[p], self.module.index_type) for p in ("begin", "end"))
         self.buffers = [f.load("ptr", f.gep("ptr", f.params["args"], f.index(n)), 8) for n in range(4)]
         self.lhs_pack = f.gep("i8", self.buffers[3], f.mul(begin, f.index(found.region_bytes)))
