@@ -69,7 +69,11 @@ def compiled(**options) -> Runner:
     return run
 
 
-BACKENDS: dict[str, Runner] = {"interpreter": interpreter, "cpu": compiled(backend="cpu")}
+BACKENDS: dict[str, Runner] = {
+    "interpreter": interpreter,
+    "cpu": compiled(backend="cpu"),
+    "one-lane": compiled(backend="one-lane"),
+}
 
 
 def arguments(module, inputs: Sequence[np.ndarray]) -> list[object]:
