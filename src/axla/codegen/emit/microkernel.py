@@ -9,7 +9,7 @@ single optimisation pass.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from axla.codegen.function import Function, Module, Ssa, mangle, vector
@@ -147,7 +147,7 @@ def emit_microkernel(
     """Adds `void @name(ptr A, ptr B, ptr C, index k, index ldc [, i1 add])` to the module.
 
     `depths` are the values that k takes. C is row-major with stride `ldc`, in parts; parts of one row stand a
-    tile's width apart. With `accumulates`, the sums are added to C where `add` is set; else C is overwritten.
+    tile's width apart. With `accumulates`, the sums begin with C where `add` is set; else with zero.
     """
     kind = module.index_type
     params = [("ptr noalias nocapture readonly", "a"), ("ptr noalias nocapture readonly", "b"),
@@ -157,39 +157,36 @@ def emit_microkernel(
     f = Function(
         module, name, "void", params, linkage="internal", attributes='nounwind noinline "no-builtins"'
     )
-    sums = _multiply(f, tile, rule, lhs, rhs, depths)
+    start = [part for _ in range(tile.rows * tile.vectors) for part in rule.zero(f, tile.lanes)]
     if accumulates:
         branch = f.branch(f.params["add"])
         with branch.then():
-            _write(f, tile, rule, sums, add=True)
-        with branch.otherwise():
-            _write(f, tile, rule, sums, add=False)
-        branch.merge([])
-    else:
-        _write(f, tile, rule, sums, add=False)
+            found = _read(f, tile, rule)
+        start = branch.merge(list(zip(found, start, strict=True)))
+    _write(f, tile, rule, _multiply(f, tile, rule, lhs, rhs, depths, start))
     f.ret()
 
 
 def _multiply(
-    f: Function, tile: Tile, rule: Accumulation, lhs: Operand, rhs: Operand, depths: Sequence[int]
-) -> list[Parts]:
-    """The sums of the tile, rows outermost, after the loop over k."""
+    f: Function, tile: Tile, rule: Accumulation, lhs: Operand, rhs: Operand, depths: Sequence[int],
+    start: Sequence[Ssa],
+) -> list[Parts]:  # fmt: skip
+    """The sums of the tile, rows outermost, after the loop over k. `start`: what they begin with."""
     parts = rule.parts
     unroll = next(u for u in (tile.unroll, 2, 1) if all(depth % u == 0 for depth in depths))
     stop = f.index(depths[0]) if len(set(depths)) == 1 else f.params["k"]
-    flat = [part for _ in range(tile.rows * tile.vectors) for part in rule.zero(f, tile.lanes)]
-    with f.loop(0, stop, unroll, flat, nonempty=True) as loop:
+    with f.loop(0, stop, unroll, start, nonempty=True) as loop:
         element = rule.element
         width = 2 if parts == 2 and lhs.planes == 0 else 1
         a = f.gep(element, f.params["a"], f.mul(loop.index, f.index(lhs.step_k * width)))
         b = f.gep(
             element, f.params["b"], f.mul(loop.index, f.index(rhs.step_k * (1 if rhs.planes else parts)))
         )
-        sums = [tuple(loop.carried[n : n + parts]) for n in range(0, len(flat), parts)]
+        sums = [tuple(loop.carried[n : n + parts]) for n in range(0, len(start), parts)]
         for step in range(unroll):
             sums = _step(f, tile, rule, (lhs, a), (rhs, b), step, sums)
         loop.yield_([part for value in sums for part in value])
-    return [tuple(loop.results[n : n + parts]) for n in range(0, len(flat), parts)]
+    return [tuple(loop.results[n : n + parts]) for n in range(0, len(start), parts)]
 
 
 def _step(
@@ -212,14 +209,22 @@ def _step(
     return found
 
 
-def _write(f: Function, tile: Tile, rule: Accumulation, sums: list[Parts], *, add: bool) -> None:
-    dtype, planes = rule.dtype, tile.columns
-    element = rule.element
+def _places(f: Function, tile: Tile, rule: Accumulation) -> Iterator[tuple[Ssa, Ssa]]:
+    """The row of C and the column in it of every vector of the tile."""
     for i in range(tile.rows):
-        row = f.gep(element, f.params["c"], f.mul(f.params["ldc"], f.index(i)))
+        row = f.gep(rule.element, f.params["c"], f.mul(f.params["ldc"], f.index(i)))
         for v in range(tile.vectors):
-            place = f.index(v * tile.lanes)
-            value = sums[i * tile.vectors + v]
-            if add:
-                value = rule.add(f, load_parts(f, dtype, row, place, tile.lanes, planes), value)
-            store_parts(f, dtype, value, row, place, planes)
+            yield row, f.index(v * tile.lanes)
+
+
+def _read(f: Function, tile: Tile, rule: Accumulation) -> list[Ssa]:
+    """The tile of C, part by part."""
+    found: list[Ssa] = []
+    for row, place in _places(f, tile, rule):
+        found.extend(load_parts(f, rule.dtype, row, place, tile.lanes, tile.columns))
+    return found
+
+
+def _write(f: Function, tile: Tile, rule: Accumulation, sums: list[Parts]) -> None:
+    for value, (row, place) in zip(sums, _places(f, tile, rule), strict=True):
+        store_parts(f, rule.dtype, value, row, place, tile.columns)
