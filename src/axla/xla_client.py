@@ -35,10 +35,11 @@ from axla.builder.records import (
     make_dot_dimension_numbers,
     make_padding_config,
 )
+from axla.builder.windows import window_padding_type_to_pad_values
 from axla.client import Client, ClientLibrary, GlobalData, LocalClient
 from axla.core import dtypes
 from axla.core.dtypes import DType
-from axla.core.errors import AxlaError, InvalidArgument
+from axla.core.errors import AxlaError
 from axla.core.literal import Literal
 from axla.core.shape import OPAQUE, TOKEN, AnyShape, Layout, ProgramShape, TupleShape
 from axla.core.shape import Shape as ArrayShape
@@ -116,23 +117,6 @@ def shape_from_pyval(pyval: Any, layout: Sequence[int] | None = None) -> AnyShap
         return TupleShape([shape_from_pyval(value) for value in pyval])
     array = np.asarray(pyval)
     return Shape.array_shape(array.dtype, array.shape, layout)
-
-
-def window_padding_type_to_pad_values(
-    padding_type: PaddingType, lhs_dims: Sequence[int], rhs_dims: Sequence[int], window_strides: Sequence[int]
-) -> list[tuple[int, int]]:
-    """(low, high) per dimension for SAME or VALID padding of a window `rhs_dims` over `lhs_dims`."""
-    if padding_type is PaddingType.VALID:
-        return [(0, 0)] * len(window_strides)
-    if padding_type is not PaddingType.SAME:
-        raise InvalidArgument(
-            f"padding_type: found {padding_type!r}, wanted PaddingType.SAME or PaddingType.VALID"
-        )
-    pads = []
-    for size, window, stride in zip(lhs_dims, rhs_dims, window_strides, strict=True):
-        total = max((-(-size // stride) - 1) * stride + window - size, 0)
-        pads.append((total // 2, total - total // 2))
-    return pads
 
 
 class LoadedExecutable:

@@ -2,7 +2,7 @@
 
 Every method has its CamelCase name and a snake_case one. By default the first mistake is kept: the methods
 called after it do nothing, and Build raises it. After `set_die_immediately_on_error(True)` mistakes raise
-where they are made. Ops that axla does not have yet raise UnsupportedError at once in both modes.
+where they are made. What axla does not do raises UnsupportedError at once in both modes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import numpy as np
 
 from axla.builder import ops
 from axla.builder.computation import XlaComputation
-from axla.builder.later import LATER, unsupported
 from axla.builder.records import ConvolutionDimensionNumbers
 from axla.builder.xla_builder import XlaBuilder, XlaOp
 from axla.core.dtypes import F32, DType
@@ -264,6 +263,16 @@ class ComputationBuilder:
         return ops.Reduce(operand, init_value, computation, dimensions_to_reduce)
 
     @_deferred
+    def ReduceWindowWithGeneralPadding(
+        self, operand: XlaOp, init_value: XlaOp, computation: XlaComputation,
+        window_dimensions: Sequence[int], window_strides: Sequence[int], padding: Sequence[tuple[int, int]],
+    ) -> XlaOp:  # fmt: skip
+        """Combines the elements in each place of a window, with (low, high) padding per dimension."""
+        return ops.ReduceWindowWithGeneralPadding(
+            operand, init_value, computation, window_dimensions, window_strides, (), (), padding
+        )
+
+    @_deferred
     def CustomCallOp(self, call_target_name: str, operands: Sequence[XlaOp], shape: AnyShape) -> XlaOp:
         """What the function of that name computes from the operands."""
         return ops.CustomCall(self._builder, call_target_name, operands, shape)
@@ -396,26 +405,21 @@ def _native(values: Any, native_type: Any) -> np.ndarray:
 
 # Methods that are functions of `ops`, without and with the builder as first argument.
 _FUNCTIONS = (
-    "Abs", "Add", "And", "Atan2", "BitcastConvertType", "Broadcast", "BroadcastInDim", "Cbrt", "Ceil",
-    "Clamp", "Clz",
-    "Collapse", "Complex", "Conditional", "ConvertElementType", "Cos", "Div", "DotGeneral", "DynamicSlice",
-    "DynamicUpdateSlice", "Eq", "Erf", "Exp", "Expm1", "Floor", "Gather", "Ge", "GetTupleElement", "Gt",
-    "Imag",
-    "IsFinite", "Le", "Log", "Log1p", "Logistic", "Lt", "Max", "Min", "Mul", "Ne", "Neg", "Not",
-    "OptimizationBarrier", "Or", "Pad", "PopulationCount", "Pow", "Real", "ReduceAll", "ReducePrecision",
-    "Rem",
-    "Rev", "Round", "RoundNearestEven", "Rsqrt", "Scatter", "Select", "ShiftLeft", "ShiftRightArithmetic",
-    "ShiftRightLogical", "Sign", "Sin", "SliceInDim", "Sqrt", "Square", "Reciprocal", "Sub", "Tan", "Tanh",
-    "Transpose",
-    "While", "Xor",
+    "Abs", "Add", "AllReduce", "And", "Atan2", "BatchNormGrad", "BatchNormInference", "BatchNormTraining",
+    "BitcastConvertType", "Broadcast", "BroadcastInDim", "Cbrt", "Ceil", "Cholesky", "Clamp", "Clz",
+    "Collapse", "Complex", "Conditional", "Conv", "ConvGeneral", "ConvGeneralDilated",
+    "ConvWithGeneralDimensions", "ConvWithGeneralPadding", "ConvertElementType", "Cos", "CrossReplicaSum",
+    "Div", "DotGeneral", "DynamicSlice", "DynamicUpdateSlice", "Eq", "Erf", "Exp", "Expm1", "Fft", "Floor",
+    "Gather", "Ge", "GetDimensionSize", "GetTupleElement", "Gt", "Imag", "IsFinite", "Le", "Log", "Log1p",
+    "Logistic", "Lt", "Max", "Min", "Mul", "Ne", "Neg", "Not", "OptimizationBarrier", "Or", "Outfeed", "Pad",
+    "PopulationCount", "Pow", "Real", "Reciprocal", "ReduceAll", "ReducePrecision", "ReduceWindow", "Rem",
+    "Rev", "RngBernoulli", "RngNormal", "RngUniform", "Round", "RoundNearestEven", "Rsqrt", "Scatter",
+    "Select", "SelectAndScatter", "SelectAndScatterWithGeneralPadding", "Send", "SetDimensionSize",
+    "ShiftLeft", "ShiftRightArithmetic", "ShiftRightLogical", "Sign", "Sin", "SliceInDim", "Sqrt", "Square",
+    "Sub", "Tan", "Tanh", "Transpose", "TriangularSolve", "While", "Xor",
 )  # fmt: skip
-_WITH_BUILDER = ("AfterAll", "Call", "ConcatInDim", "Iota", "Tuple")
-_LATER = (
-    "BatchNormGrad", "BatchNormInference", "BatchNormTraining", "Conv", "ConvGeneral",
-    "ConvWithGeneralDimensions",
-    "ConvWithGeneralPadding", "CrossReplicaSum", "Infeed", "Outfeed", "Recv", "ReduceWindow",
-    "ReduceWindowWithGeneralPadding", "RngBernoulli", "RngNormal", "RngUniform", "SelectAndScatter",
-    "SelectAndScatterWithGeneralPadding", "Send",
+_WITH_BUILDER = (
+    "AfterAll", "Call", "ConcatInDim", "Infeed", "Iota", "PartitionId", "Recv", "ReplicaId", "Tuple",
 )  # fmt: skip
 
 
@@ -439,15 +443,6 @@ def _builder_method(name: str) -> Callable[..., Any]:
     return _deferred(method)
 
 
-def _later_method(name: str) -> Callable[..., Any]:
-    def method(self: ComputationBuilder, *arguments: Any, **named: Any) -> Any:
-        unsupported(name)
-
-    method.__name__ = name
-    method.__doc__ = f"Raises UnsupportedError: {LATER[name]} comes later."
-    return method
-
-
 def snake_case(name: str) -> str:
     """ConstantR2FromArray2D -> constant_r2_from_array2d."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[0-9])(?=[A-Z][a-z])", "_", name).lower()
@@ -457,7 +452,6 @@ def _install() -> None:
     for names, make in (
         (_FUNCTIONS, _function_method),
         (_WITH_BUILDER, _builder_method),
-        (_LATER, _later_method),
     ):
         for name in names:
             setattr(ComputationBuilder, name, make(name))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from dataclasses import dataclass
 from os.path import dirname
@@ -26,7 +27,8 @@ def user_line() -> tuple[str, int]:
     frame = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
-        if not code.co_filename.startswith(_PACKAGE):
+        # Between a `with builder.checking(...)` and its error is contextlib, which is no user either.
+        if not code.co_filename.startswith((_PACKAGE, contextlib.__file__)):
             return code.co_filename, frame.f_lineno
         frame = frame.f_back  # type: ignore[assignment]
     return "", 0

@@ -8,8 +8,6 @@ ops axla does not have yet are here too and raise UnsupportedError.
 
 from __future__ import annotations
 
-from typing import Any
-
 from axla.builder.calls import (
     AfterAll,
     Call,
@@ -29,6 +27,17 @@ from axla.builder.calls import (
     TopK,
     Tuple,
     While,
+)
+from axla.builder.collective import (
+    AllGather,
+    AllReduce,
+    AllToAll,
+    CollectivePermute,
+    CrossReplicaSum,
+    MultiCollectivePermute,
+    PartitionId,
+    ReduceScatter,
+    ReplicaId,
 )
 from axla.builder.compositions import (
     Acos,
@@ -112,7 +121,33 @@ from axla.builder.elementwise import (
     Tanh,
     Xor,
 )
-from axla.builder.later import LATER, later
+from axla.builder.later import (
+    LU,
+    QR,
+    SVD,
+    ApproxTopK,
+    ApproxTopKFallback,
+    ApproxTopKReductionOutputSize,
+    BesselI0e,
+    BesselI1e,
+    Eigh,
+    Igamma,
+    Igammac,
+    IgammaGradA,
+    ProductOfElementaryHouseholderReflectors,
+    QrDecomposition,
+    RandomGammaGrad,
+    RegularizedIncompleteBeta,
+    Zeta,
+)
+from axla.builder.linear_algebra import (
+    BatchNormGrad,
+    BatchNormInference,
+    BatchNormTraining,
+    Cholesky,
+    Fft,
+    TriangularSolve,
+)
 from axla.builder.movement import (
     Broadcast,
     BroadcastInDim,
@@ -137,6 +172,12 @@ from axla.builder.movement import (
     Zero,
     ZerosLike,
 )
+from axla.builder.random import (
+    RngBernoulli,
+    RngBitGenerator,
+    RngNormal,
+    RngUniform,
+)
 from axla.builder.records import (
     CustomCallApiVersion,
     CustomCallSchedule,
@@ -147,33 +188,56 @@ from axla.builder.records import (
     ShapeIndex,
     TriangularSolveOptions_Transpose,
 )
+from axla.builder.transfer import (
+    GetDimensionSize,
+    Infeed,
+    InfeedWithToken,
+    Outfeed,
+    OutfeedWithToken,
+    Recv,
+    RecvFromHost,
+    RemoveDynamicDimension,
+    Send,
+    SendToHost,
+    SetDimensionSize,
+)
+from axla.builder.windows import (
+    Conv,
+    ConvGeneral,
+    ConvGeneralDilated,
+    ConvWithGeneralDimensions,
+    ConvWithGeneralPadding,
+    ReduceWindow,
+    ReduceWindowWithGeneralPadding,
+    SelectAndScatter,
+    SelectAndScatterWithGeneralPadding,
+)
 
 __all__ = [
-    "Abs", "Acos", "Acosh", "Add", "AfterAll", "And", "Asin", "Asinh", "Atan", "Atan2", "Atanh",
-    "BitcastConvertType", "Broadcast", "BroadcastInDim", "Call", "Cbrt", "Ceil", "Clamp", "Clz", "Collapse",
-    "Compare", "Complex", "ConcatInDim", "Conditional", "Conj", "Constant", "ConstantLiteral",
-    "ConvertElementType", "Cos", "Cosh", "CreateToken", "CustomCall", "CustomCallApiVersion",
-    "CustomCallSchedule", "CustomCallWithAliasing", "CustomCallWithComputation", "CustomCallWithLayout",
-    "Digamma", "Div", "Dot", "DotGeneral", "DynamicReshape", "DynamicSlice", "DynamicSliceInDim",
-    "DynamicUpdateSlice", "Eq", "EqTotalOrder", "Erf", "ErfInv", "Erfc", "Exp", "Expm1", "FftType", "Floor",
-    "Gather", "Ge", "GeTotalOrder", "GetTupleElement", "Gt", "GtTotalOrder", "Imag", "Index", "Iota",
-    "IsFinite", "Le", "LeTotalOrder", "Lgamma", "Log", "Log1p", "Logistic", "Lt", "LtTotalOrder", "Map",
-    "Max",
-    "Min", "Mul", "Ne", "NeTotalOrder", "Neg", "NextAfter", "Not", "One", "OptimizationBarrier", "Or", "Pad",
-    "PadInDim", "Parameter", "PopulationCount", "Pow", "PrecisionConfig_Precision", "RandomAlgorithm", "Real",
-    "Reciprocal", "Reduce", "ReduceAll", "ReducePrecision", "Rem", "Reshape", "ResultAccuracy_Mode", "Rev",
-    "Round", "RoundNearestEven", "Rsqrt", "Scatter", "Select", "ShapeIndex", "ShiftLeft", "ShiftRight",
-    "ShiftRightArithmetic", "ShiftRightLogical", "Sign", "Sin", "Sinh", "Slice", "SliceInDim", "Sort", "Sqrt",
-    "Square", "Sub", "Tan", "Tanh", "TopK", "Transpose", "TriangularSolveOptions_Transpose", "Tuple", "While",
-    "Xor", "Zero", "ZerosLike",
+    "Abs", "Acos", "Acosh", "Add", "AfterAll", "AllGather", "AllReduce", "AllToAll", "And", "ApproxTopK",
+    "ApproxTopKFallback", "ApproxTopKReductionOutputSize", "Asin", "Asinh", "Atan", "Atan2", "Atanh",
+    "BatchNormGrad", "BatchNormInference", "BatchNormTraining", "BesselI0e", "BesselI1e",
+    "BitcastConvertType", "Broadcast", "BroadcastInDim", "Call", "Cbrt", "Ceil", "Cholesky", "Clamp", "Clz",
+    "Collapse", "CollectivePermute", "Compare", "Complex", "ConcatInDim", "Conditional", "Conj", "Constant",
+    "ConstantLiteral", "Conv", "ConvGeneral", "ConvGeneralDilated", "ConvWithGeneralDimensions",
+    "ConvWithGeneralPadding", "ConvertElementType", "Cos", "Cosh", "CreateToken", "CrossReplicaSum",
+    "CustomCall", "CustomCallApiVersion", "CustomCallSchedule", "CustomCallWithAliasing",
+    "CustomCallWithComputation", "CustomCallWithLayout", "Digamma", "Div", "Dot", "DotGeneral",
+    "DynamicReshape", "DynamicSlice", "DynamicSliceInDim", "DynamicUpdateSlice", "Eigh", "Eq",
+    "EqTotalOrder", "Erf", "ErfInv", "Erfc", "Exp", "Expm1", "Fft", "FftType", "Floor", "Gather", "Ge",
+    "GeTotalOrder", "GetDimensionSize", "GetTupleElement", "Gt", "GtTotalOrder", "Igamma", "IgammaGradA",
+    "Igammac", "Imag", "Index", "Infeed", "InfeedWithToken", "Iota", "IsFinite", "LU", "Le", "LeTotalOrder",
+    "Lgamma", "Log", "Log1p", "Logistic", "Lt", "LtTotalOrder", "Map", "Max", "Min", "Mul",
+    "MultiCollectivePermute", "Ne", "NeTotalOrder", "Neg", "NextAfter", "Not", "One", "OptimizationBarrier",
+    "Or", "Outfeed", "OutfeedWithToken", "Pad", "PadInDim", "Parameter", "PartitionId", "PopulationCount",
+    "Pow", "PrecisionConfig_Precision", "ProductOfElementaryHouseholderReflectors", "QR", "QrDecomposition",
+    "RandomAlgorithm", "RandomGammaGrad", "Real", "Reciprocal", "Recv", "RecvFromHost", "Reduce",
+    "ReduceAll", "ReducePrecision", "ReduceScatter", "ReduceWindow", "ReduceWindowWithGeneralPadding",
+    "RegularizedIncompleteBeta", "Rem", "RemoveDynamicDimension", "ReplicaId", "Reshape",
+    "ResultAccuracy_Mode", "Rev", "RngBernoulli", "RngBitGenerator", "RngNormal", "RngUniform", "Round",
+    "RoundNearestEven", "Rsqrt", "SVD", "Scatter", "Select", "SelectAndScatter",
+    "SelectAndScatterWithGeneralPadding", "Send", "SendToHost", "SetDimensionSize", "ShapeIndex",
+    "ShiftLeft", "ShiftRight", "ShiftRightArithmetic", "ShiftRightLogical", "Sign", "Sin", "Sinh", "Slice",
+    "SliceInDim", "Sort", "Sqrt", "Square", "Sub", "Tan", "Tanh", "TopK", "Transpose", "TriangularSolve",
+    "TriangularSolveOptions_Transpose", "Tuple", "While", "Xor", "Zero", "ZerosLike", "Zeta",
 ]  # fmt: skip
-
-
-def __getattr__(name: str) -> Any:
-    if name in LATER:
-        return later(name)
-    raise AttributeError(f"axla.builder.ops has no {name}")
-
-
-def __dir__() -> list[str]:
-    return sorted([*__all__, *LATER])

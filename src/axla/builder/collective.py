@@ -1,0 +1,202 @@
+"""Functions of the builder that replicas compute together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import axla.hlo as hlo
+from axla.builder.calls import GetTupleElement, Tuple
+from axla.builder.coerce import operands
+from axla.builder.elementwise import Add, Or
+from axla.builder.movement import Reshape, Transpose
+from axla.builder.records import ChannelHandle, ReplicaGroup
+from axla.builder.xla_builder import XlaBuilder, XlaOp
+from axla.core.errors import InvalidArgument, UnsupportedError
+from axla.core.shape import Shape, TupleShape
+from axla.ir.attributes import ReplicaGroups, SourceTargetPairs
+from axla.ir.op import reject
+
+
+def _groups(groups: Sequence[Any] | None) -> ReplicaGroups:
+    """The op attribute for ReplicaGroups, or for sequences of ids."""
+    try:
+        found = [g.replica_ids if isinstance(g, ReplicaGroup) else g for g in groups or ()]
+        return ReplicaGroups(tuple(tuple(int(member) for member in group) for group in found))
+    except (TypeError, ValueError):
+        raise InvalidArgument(f"replica_groups: found {groups!r}, wanted ReplicaGroups") from None
+
+
+def channel(handle: Any) -> int | None:
+    """The number of a channel; None for none."""
+    if handle is None or isinstance(handle, int):
+        return handle
+    if isinstance(handle, ChannelHandle):
+        return handle.handle
+    raise InvalidArgument(f"channel_id: found {handle!r}, wanted a ChannelHandle")
+
+
+def _common(
+    what: str, groups: Sequence[Any] | None, channel_id: Any, layout: object, globally: bool | None = None
+) -> dict[str, Any]:
+    if layout is not None:
+        raise UnsupportedError(f"{what}: a layout for the exchange is not supported; give none")
+    attributes: dict[str, Any] = {"replica_groups": _groups(groups), "channel_id": channel(channel_id)}
+    return attributes | ({"use_global_device_ids": True} if globally else {})
+
+
+def _arrays(what: str, operand: XlaOp) -> list[XlaOp]:
+    """The operand, or the elements of a tuple."""
+    (value,) = operands(what, operand)
+    if not isinstance(value.shape, TupleShape):
+        return [value]
+    return [GetTupleElement(value, n) for n in range(len(value.shape.elements))]
+
+
+def _like(operand: XlaOp, result: XlaOp) -> XlaOp:
+    """A tuple for a tuple, also of one element."""
+    return Tuple(result.builder, [result]) if operand.shape.is_tuple and not result.shape.is_tuple else result
+
+
+def AllReduce(
+    operand: XlaOp, computation: object, replica_groups: Sequence[Any] = (), channel_id: Any = None,
+    shape_with_layout: object = None, use_global_device_ids: bool | None = None,
+) -> XlaOp:  # fmt: skip
+    """The operands of all members of a group combined; of a tuple, every element."""
+    values = _arrays("AllReduce", operand)
+    common = _common("AllReduce", replica_groups, channel_id, shape_with_layout, use_global_device_ids)
+    builder = operand.builder
+    op = hlo.AllReduce(to_apply=builder.callee(computation, "AllReduce: computation"), **common)
+    return _like(operand, builder.add(op, values))
+
+
+def CrossReplicaSum(operand: XlaOp, replica_groups: Sequence[Any] = ()) -> XlaOp:
+    """The sum of the operands of all members of a group; of pred, whether any is true."""
+    (value,) = operands("CrossReplicaSum", operand)
+    shape = value.shape
+    if not isinstance(shape, Shape):
+        value.builder.fail("CrossReplicaSum", (value,), "the operand must be an array  [cross_replica_sum]")
+    sub = value.builder.sub_builder("sum")
+    x, y = (sub.parameter(n, Shape(shape.dtype), "xy"[n]) for n in range(2))
+    return AllReduce(value, sub.build((Or if shape.dtype.is_pred else Add)(x, y)), replica_groups)
+
+
+def AllGather(
+    operand: XlaOp, all_gather_dimension: int, shard_count: int, replica_groups: Sequence[Any] = (),
+    channel_id: Any = None, shape_with_layout: object = None, use_global_device_ids: bool | None = None,
+) -> XlaOp:  # fmt: skip
+    """The operands of the `shard_count` members of a group, one behind the other along the dimension."""
+    values = _arrays("AllGather", operand)
+    common = _common("AllGather", replica_groups, channel_id, shape_with_layout, use_global_device_ids)
+    at = all_gather_dimension
+    with operand.builder.checking("all-gather", values):
+        results = [_resized("all_gather", v, at, lambda size: size * int(shard_count)) for v in values]
+        op = hlo.AllGather(_joined(results), dimensions=(at,), **common)
+    return _like(operand, operand.builder.add(op, values))
+
+
+def ReduceScatter(
+    operand: XlaOp, computation: object, scatter_dimension: int, shard_count: int,
+    replica_groups: Sequence[Any] = (), channel_id: Any = None, layout: object = None,
+    use_global_device_ids: bool | None = None,
+) -> XlaOp:  # fmt: skip
+    """The operands of all members combined; each of the `shard_count` members gets its part."""
+    values = _arrays("ReduceScatter", operand)
+    common = _common("ReduceScatter", replica_groups, channel_id, layout, use_global_device_ids)
+    builder, at = operand.builder, scatter_dimension
+
+    def part(size: int) -> int:
+        if shard_count < 1 or size % shard_count:
+            reject(
+                "reduce_scatter_count", f"reduce-scatter: {size} does not divide into {shard_count} shards"
+            )
+        return size // shard_count
+
+    with builder.checking("reduce-scatter", values):
+        shape = _joined([_resized("reduce_scatter", v, at, part) for v in values])
+    called = builder.callee(computation, "ReduceScatter: computation")
+    op = hlo.ReduceScatter(shape, dimensions=(at,), to_apply=called, **common)
+    return _like(operand, builder.add(op, values))
+
+
+def _resized(label: str, value: XlaOp, at: int, size: Any) -> Shape:
+    shape = value.shape
+    if not isinstance(shape, Shape) or not 0 <= at < shape.rank:
+        found = shape.to_string(layout=False)
+        reject(f"{label}_dimension", f"dimension {at} is not one of {found}")
+    return shape.with_dims([size(n) if d == at else n for d, n in enumerate(shape.dims)])
+
+
+def _joined(shapes: Sequence[Shape]) -> Shape | TupleShape:
+    return shapes[0] if len(shapes) == 1 else TupleShape(shapes)
+
+
+def AllToAll(
+    operand: XlaOp, split_dimension: int, concat_dimension: int, split_count: int,
+    replica_groups: Sequence[Any] = (), layout: object = None, channel_id: Any = None,
+) -> XlaOp:  # fmt: skip
+    """Every member sends part n along `split_dimension` to member n, and joins the `split_count` parts that
+    it gets along `concat_dimension`.
+    """
+    (value,) = operands("AllToAll", operand)
+    builder, shape = value.builder, value.shape
+    common = _common("AllToAll", replica_groups, channel_id, layout)
+    with builder.checking("all-to-all", (value,)):
+        for at in (split_dimension, concat_dimension):
+            _resized("all_to_all", value, at, int)
+        assert isinstance(shape, Shape)
+        size = shape.dims[split_dimension]
+        if split_count < 1 or size % split_count:
+            reject("all_to_all_count", f"all-to-all: {size} does not divide into {split_count} parts")
+        members = {len(g) for g in common["replica_groups"].groups}
+        if members and members != {split_count}:
+            reject("all_to_all_count", f"all-to-all: {split_count} parts for groups of {sorted(members)}")
+    exchanged = builder.add(hlo.AllToAll(dimensions=(split_dimension,), **common), (value,))
+    if split_dimension == concat_dimension:
+        return exchanged
+    # The op joins the parts where it split; take the number of the sender out and put it where it belongs.
+    dims = list(shape.dims)
+    parts = [*dims[:split_dimension], split_count, size // split_count, *dims[split_dimension + 1 :]]
+    order = [d for d in range(len(parts)) if d != split_dimension]
+    order.insert(concat_dimension, split_dimension)
+    dims[split_dimension] //= split_count
+    dims[concat_dimension] *= split_count
+    return Reshape(Transpose(Reshape(exchanged, parts), order), dims)
+
+
+def CollectivePermute(
+    operand: XlaOp, source_target_pairs: Sequence[tuple[int, int]], channel_id: Any = None,
+    inplace: bool = False,
+) -> XlaOp:  # fmt: skip
+    """Each source's operand goes to its target; who is no target gets zeros."""
+    return MultiCollectivePermute([operand], source_target_pairs, channel_id, inplace)
+
+
+def MultiCollectivePermute(
+    operands: Sequence[XlaOp], source_target_pairs: Sequence[tuple[int, int]], channel_id: Any = None,
+    inplace: bool = False,
+) -> XlaOp:  # fmt: skip
+    """As CollectivePermute, of several operands at once."""
+    if inplace:
+        raise UnsupportedError("CollectivePermute: slices in place are not supported; inplace must be False")
+    try:
+        pairs = tuple((int(source), int(target)) for source, target in source_target_pairs)
+    except (TypeError, ValueError):
+        raise InvalidArgument(
+            f"source_target_pairs: found {source_target_pairs!r}, wanted pairs of numbers"
+        ) from None
+    values = [v for operand in operands for v in _arrays("CollectivePermute", operand)]
+    if not values:
+        raise InvalidArgument("CollectivePermute: wanted at least one operand")
+    op = hlo.CollectivePermute(channel(channel_id), SourceTargetPairs(pairs))
+    return values[0].builder.add(op, values)
+
+
+def ReplicaId(builder: XlaBuilder) -> XlaOp:
+    """The number of the replica that runs this, as u32."""
+    return builder.add(hlo.ReplicaId())
+
+
+def PartitionId(builder: XlaBuilder) -> XlaOp:
+    """The number of the partition that runs this, as u32."""
+    return builder.add(hlo.PartitionId())

@@ -1,0 +1,134 @@
+"""Functions of the builder for transfers with the host, and for sizes that only a running program knows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import axla.hlo as hlo
+from axla.builder.calls import CreateToken, GetTupleElement, Tuple
+from axla.builder.coerce import as_op, operands
+from axla.builder.collective import channel
+from axla.builder.movement import Constant
+from axla.builder.xla_builder import XlaBuilder, XlaOp
+from axla.core.dtypes import U32
+from axla.core.errors import InvalidArgument
+from axla.core.shape import TOKEN, AnyShape, Shape, TupleShape
+from axla.core.shape_util import dimension_number
+from axla.ir.op import reject
+from axla.ir.structure import Constant as ConstantOp
+
+
+def _text(config: str | bytes) -> str:
+    return config.decode("utf-8", "surrogateescape") if isinstance(config, bytes) else config
+
+
+def _shape(what: str, shape: object) -> AnyShape:
+    if not isinstance(shape, AnyShape):
+        raise InvalidArgument(f"{what}: found the shape {shape!r}, wanted a shape")
+    return shape
+
+
+def InfeedWithToken(token: XlaOp, shape: AnyShape, config: str = "") -> XlaOp:
+    """A tuple: the next value of the infeed queue, and a token."""
+    (before,) = operands("InfeedWithToken", token)
+    result = TupleShape((_shape("InfeedWithToken", shape), TOKEN))
+    return before.builder.add(hlo.Infeed(result, _text(config)), (before,))
+
+
+def Infeed(builder: XlaBuilder, shape: AnyShape, config: str = "") -> XlaOp:
+    """The next value of the infeed queue."""
+    return GetTupleElement(InfeedWithToken(CreateToken(builder), shape, config), 0)
+
+
+def OutfeedWithToken(
+    operand: object, token: XlaOp, shape_with_layout: AnyShape, outfeed_config: str = ""
+) -> XlaOp:
+    """A token, when the operand is in the outfeed queue."""
+    values = operands("OutfeedWithToken", operand, token)
+    op = hlo.Outfeed(_shape("OutfeedWithToken", shape_with_layout), _text(outfeed_config))
+    return values[0].builder.add(op, values)
+
+
+def Outfeed(operand: object, shape_with_layout: AnyShape, outfeed_config: str = "") -> XlaOp:
+    """Puts the operand into the outfeed queue; the value is an empty tuple."""
+    (value,) = operands("Outfeed", operand)
+    OutfeedWithToken(value, CreateToken(value.builder), shape_with_layout, outfeed_config)
+    return Tuple(value.builder, [])
+
+
+def Send(operand: object, handle: Any) -> XlaOp:
+    """Sends the operand on a channel to another program; the value is an empty tuple."""
+    (value,) = operands("Send", operand)
+    _send(value, CreateToken(value.builder), value.shape, handle, False)
+    return Tuple(value.builder, [])
+
+
+def SendToHost(operand: object, token: XlaOp, shape_with_layout: AnyShape, handle: Any) -> XlaOp:
+    """A token, when the operand has gone to the host."""
+    value, before = operands("SendToHost", operand, token)
+    return _send(value, before, _shape("SendToHost", shape_with_layout), handle, True)
+
+
+def _send(value: XlaOp, token: XlaOp, shape: AnyShape, handle: Any, host: bool) -> XlaOp:
+    number = channel(handle)
+    begun = value.builder.add(hlo.Send(TupleShape((shape, Shape(U32), TOKEN)), number, host), (value, token))
+    return value.builder.add(hlo.SendDone(number, host), (begun,))
+
+
+def Recv(builder: XlaBuilder, shape: AnyShape, handle: Any) -> XlaOp:
+    """What another program sends on a channel."""
+    return GetTupleElement(_receive(CreateToken(builder), _shape("Recv", shape), handle, False), 0)
+
+
+def RecvFromHost(token: XlaOp, shape: AnyShape, handle: Any) -> XlaOp:
+    """A tuple: what the host sends on a channel, and a token."""
+    (before,) = operands("RecvFromHost", token)
+    return _receive(before, _shape("RecvFromHost", shape), handle, True)
+
+
+def _receive(token: XlaOp, shape: AnyShape, handle: Any, host: bool) -> XlaOp:
+    number = channel(handle)
+    result = TupleShape((shape, Shape(U32), TOKEN))
+    begun = token.builder.add(hlo.Recv(result, number, host), (token,))
+    return token.builder.add(hlo.RecvDone(number, host), (begun,))
+
+
+# Sizes of dynamic dimensions.
+
+
+def _dimension(what: str, value: XlaOp, dimension: int) -> tuple[Shape, int]:
+    shape = value.shape
+    with value.builder.checking(what, (value,)):
+        if not isinstance(shape, Shape):
+            reject(f"{what.replace('-', '_')}_array", f"{what}: the operand must be an array")
+        return shape, dimension_number(shape, dimension)
+
+
+def GetDimensionSize(operand: object, dimension: int) -> XlaOp:
+    """The size of a dimension as s32; a constant, where it is static."""
+    (value,) = operands("GetDimensionSize", operand)
+    shape, at = _dimension("get-dimension-size", value, dimension)
+    if not shape.dynamic[at]:
+        return Constant(value.builder, np.int32(shape.dims[at]))
+    return value.builder.add(hlo.GetDimensionSize((at,)), (value,))
+
+
+def SetDimensionSize(operand: object, val: object, dimension: int) -> XlaOp:
+    """The operand with a dimension of `val` elements (s32); static when that is a constant, the bound."""
+    (value,) = operands("SetDimensionSize", operand)
+    shape, at = _dimension("set-dimension-size", value, dimension)
+    size = as_op("SetDimensionSize", value.builder, np.int32(val) if type(val) is int else val)
+    known = size.instruction.op
+    whole = isinstance(known, ConstantOp) and known.literal.array.tolist() == shape.dims[at]
+    dynamic = [not whole if d == at else flag for d, flag in enumerate(shape.dynamic)]
+    op = hlo.SetDimensionSize(Shape(shape.dtype, shape.dims, dynamic), (at,))
+    return value.builder.add(op, (value, size))
+
+
+def RemoveDynamicDimension(operand: object, dimension: int) -> XlaOp:
+    """The operand with a dimension static, of the size of its bound."""
+    (value,) = operands("RemoveDynamicDimension", operand)
+    shape, at = _dimension("set-dimension-size", value, dimension)
+    return SetDimensionSize(value, np.int32(shape.dims[at]), at)

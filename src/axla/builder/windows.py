@@ -1,0 +1,264 @@
+"""Functions of the builder that move windows over arrays: convolutions, reduce-window, select-and-scatter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import axla.hlo as hlo
+from axla.builder.coerce import element_type, integers, operands
+from axla.builder.records import (
+    ConvolutionDimensionNumbers,
+    PaddingType,
+    PrecisionConfig,
+    operand_precision,
+)
+from axla.builder.xla_builder import XlaOp
+from axla.core.errors import InvalidArgument
+from axla.core.shape import Shape
+from axla.ir.attributes import ConvDims, Window
+from axla.ir.op import reject
+
+Padding = Sequence[tuple[int, int]]
+
+
+def window_padding_type_to_pad_values(
+    padding_type: PaddingType | str, lhs_dims: Sequence[int], rhs_dims: Sequence[int],
+    window_strides: Sequence[int],
+) -> list[tuple[int, int]]:  # fmt: skip
+    """(low, high) per dimension for SAME or VALID padding of a window `rhs_dims` over `lhs_dims`."""
+    name = padding_type.upper() if isinstance(padding_type, str) else getattr(padding_type, "name", "")
+    if name == "VALID":
+        return [(0, 0)] * len(rhs_dims)
+    if name != "SAME":
+        raise InvalidArgument(
+            f"padding: found {padding_type!r}, wanted PaddingType.SAME or PaddingType.VALID"
+        )
+    strides = tuple(window_strides) or (1,) * len(rhs_dims)
+    if not len(lhs_dims) == len(rhs_dims) == len(strides) or any(n < 1 for n in strides):
+        found = f"window {list(rhs_dims)}, strides {list(strides)} for {list(lhs_dims)}"
+        reject(
+            "same_padding", f"SAME padding wants a size and a stride from 1 on per dimension, found {found}"
+        )
+    pads = []
+    for size, window, stride in zip(lhs_dims, rhs_dims, strides, strict=True):
+        total = max((-(-size // stride) - 1) * stride + window - size, 0)
+        pads.append((total // 2, total - total // 2))
+    return pads
+
+
+def _pairs(padding: Any) -> list[tuple[int, int]]:
+    try:
+        return [(int(low), int(high)) for low, high in padding]
+    except (TypeError, ValueError):
+        raise InvalidArgument(f"padding: found {padding!r}, wanted (low, high) per dimension") from None
+
+
+def _window(
+    size: Sequence[int], strides: Sequence[int], padding: Padding, base_dilations: Sequence[int] = (),
+    window_dilations: Sequence[int] = (), reversal: Sequence[bool] | None = None,
+) -> Window:  # fmt: skip
+    pads = _pairs(padding)
+    if len(pads) != len(size):
+        reject("window_padding", f"window: {len(pads)} entries of padding for {len(size)} dimensions of size")
+    return Window(
+        integers(size, "window_dimensions"),
+        integers(strides, "window_strides"),
+        tuple(low for low, _ in pads),
+        tuple(high for _, high in pads),
+        integers(base_dilations, "base_dilations"),
+        integers(window_dilations, "window_dilations"),
+        tuple(bool(r) for r in reversal or ()),
+    )
+
+
+# Convolutions.
+
+
+def ConvGeneralDilated(
+    lhs: object, rhs: object, window_strides: Sequence[int], padding: Padding, lhs_dilation: Sequence[int],
+    rhs_dilation: Sequence[int], dimension_numbers: ConvolutionDimensionNumbers,
+    feature_group_count: int = 1, batch_group_count: int = 1, precision_config: PrecisionConfig | None = None,
+    preferred_element_type: Any = None, window_reversal: Sequence[bool] | None = None,
+) -> XlaOp:  # fmt: skip
+    """The convolution of `lhs` with the kernel `rhs`, both of which may have holes between their elements."""
+
+    def window(spatial: Sequence[int], kernel: Sequence[int]) -> Window:
+        return _window(kernel, window_strides, padding, lhs_dilation, rhs_dilation, window_reversal)
+
+    groups = (int(feature_group_count), int(batch_group_count))
+    return _convolution(lhs, rhs, window, dimension_numbers, groups, precision_config, preferred_element_type)
+
+
+def ConvGeneral(
+    lhs: object, rhs: object, window_strides: Sequence[int], padding: Padding,
+    dimension_numbers: ConvolutionDimensionNumbers, feature_group_count: int = 1, batch_group_count: int = 1,
+    precision_config: PrecisionConfig | None = None, preferred_element_type: Any = None,
+) -> XlaOp:  # fmt: skip
+    """A convolution without holes."""
+    return ConvGeneralDilated(
+        lhs, rhs, window_strides, padding, (), (), dimension_numbers, feature_group_count, batch_group_count,
+        precision_config, preferred_element_type,
+    )  # fmt: skip
+
+
+def ConvWithGeneralPadding(
+    lhs: object, rhs: object, window_strides: Sequence[int], padding: Padding, feature_group_count: int = 1,
+    batch_group_count: int = 1, precision_config: PrecisionConfig | None = None,
+    preferred_element_type: Any = None,
+) -> XlaOp:  # fmt: skip
+    """A convolution of {batch, feature, space...} with {output feature, input feature, space...}."""
+    left, right = operands("Conv", lhs, rhs)
+    return ConvGeneral(
+        left, right, window_strides, padding, _default_numbers(left), feature_group_count, batch_group_count,
+        precision_config, preferred_element_type,
+    )  # fmt: skip
+
+
+def ConvWithGeneralDimensions(
+    lhs: object, rhs: object, window_strides: Sequence[int], padding: PaddingType | str,
+    dimension_numbers: ConvolutionDimensionNumbers, feature_group_count: int = 1, batch_group_count: int = 1,
+    precision_config: PrecisionConfig | None = None, preferred_element_type: Any = None,
+) -> XlaOp:  # fmt: skip
+    """A convolution with SAME or VALID padding."""
+
+    def window(spatial: Sequence[int], kernel: Sequence[int]) -> Window:
+        pads = window_padding_type_to_pad_values(padding, spatial, kernel, window_strides)
+        return _window(kernel, window_strides, pads)
+
+    groups = (int(feature_group_count), int(batch_group_count))
+    return _convolution(lhs, rhs, window, dimension_numbers, groups, precision_config, preferred_element_type)
+
+
+def Conv(
+    lhs: object, rhs: object, window_strides: Sequence[int], padding: PaddingType | str,
+    feature_group_count: int = 1, batch_group_count: int = 1, precision_config: PrecisionConfig | None = None,
+    preferred_element_type: Any = None,
+) -> XlaOp:  # fmt: skip
+    """As ConvWithGeneralPadding, with SAME or VALID padding."""
+    left, right = operands("Conv", lhs, rhs)
+    return ConvWithGeneralDimensions(
+        left, right, window_strides, padding, _default_numbers(left), feature_group_count, batch_group_count,
+        precision_config, preferred_element_type,
+    )  # fmt: skip
+
+
+def _default_numbers(lhs: XlaOp) -> ConvolutionDimensionNumbers:
+    spatial = list(range(2, lhs.shape.rank)) if isinstance(lhs.shape, Shape) else []
+    return ConvolutionDimensionNumbers(0, 1, spatial, 0, 1, spatial, 0, 1, spatial)
+
+
+def _convolution(
+    lhs: object, rhs: object, window: Callable[[Sequence[int], Sequence[int]], Window],
+    numbers: ConvolutionDimensionNumbers, groups: tuple[int, int], precision: PrecisionConfig | None,
+    dtype: Any,
+) -> XlaOp:  # fmt: skip
+    """`window` makes the window, given the sizes of the spatial dimensions of `lhs` and of the kernel."""
+    left, right = operands("convolution", lhs, rhs)
+    a, b = left.shape, right.shape
+    with left.builder.checking("convolution", (left, right)):
+        if not isinstance(a, Shape) or not isinstance(b, Shape):
+            reject("convolution_array", "convolution: the operands must be arrays")
+        if a.dtype is not b.dtype and dtype is None:
+            reject(
+                "convolution_types", f"convolution of {a.dtype} and {b.dtype} needs a preferred_element_type"
+            )
+        labels = ConvDims.of(
+            input_batch=numbers.input_batch_dimension,
+            input_feature=numbers.input_feature_dimension,
+            input_spatial=numbers.input_spatial_dimensions,
+            kernel_input=numbers.kernel_input_feature_dimension,
+            kernel_output=numbers.kernel_output_feature_dimension,
+            kernel_spatial=numbers.kernel_spatial_dimensions,
+            output_batch=numbers.output_batch_dimension,
+            output_feature=numbers.output_feature_dimension,
+            output_spatial=numbers.output_spatial_dimensions,
+        )
+        if len(labels.input) != a.rank or len(labels.kernel) != b.rank:
+            found = f"{labels.input}_{labels.kernel}->{labels.output}"
+            reject("convolution_c1", f"convolution: dimension numbers {found} do not fit the operands' ranks")
+        op = hlo.Convolution.of(
+            a, b, None if dtype is None else element_type(dtype, "preferred_element_type"),
+            window=window(
+                [a.dims[d] for d in labels.input_spatial], [b.dims[d] for d in labels.kernel_spatial]
+            ),
+            dim_labels=labels,
+            feature_group_count=groups[0],
+            batch_group_count=groups[1],
+            operand_precision=operand_precision(precision),
+        )  # fmt: skip
+    return left.builder.add(op, (left, right))
+
+
+# reduce-window and select-and-scatter.
+
+
+def ReduceWindow(
+    operand: Any, init_value: Any, computation: object, window_dimensions: Sequence[int],
+    window_strides: Sequence[int], padding: PaddingType | str,
+) -> XlaOp:  # fmt: skip
+    """Combines the elements in each place of a window, with SAME or VALID padding by the initial value."""
+    values, count = _data_and_inits(operand, init_value)
+    with values[0].builder.checking("reduce-window", values):
+        dims = getattr(values[0].shape, "dims", ())
+        pads = window_padding_type_to_pad_values(padding, dims, window_dimensions, window_strides)
+    return ReduceWindowWithGeneralPadding(
+        values[:count], values[count:], computation, window_dimensions, window_strides, (), (), pads
+    )
+
+
+def ReduceWindowWithGeneralPadding(
+    operand: Any, init_value: Any, computation: object, window_dimensions: Sequence[int],
+    window_strides: Sequence[int], base_dilations: Sequence[int], window_dilations: Sequence[int],
+    padding: Padding,
+) -> XlaOp:  # fmt: skip
+    """Combines the elements in each place of a window over one array, or over a list of arrays at once."""
+    values, _ = _data_and_inits(operand, init_value)
+    builder = values[0].builder
+    with builder.checking("reduce-window", values):
+        window = _window(window_dimensions, window_strides, padding, base_dilations, window_dilations)
+    return builder.add(
+        hlo.ReduceWindow(window, builder.callee(computation, "ReduceWindow: computation")), values
+    )
+
+
+def _data_and_inits(operand: Any, init_value: Any) -> tuple[list[XlaOp], int]:
+    """The arrays and behind them their initial values, and how many arrays there are."""
+    several = isinstance(operand, (list, tuple))
+    if several != isinstance(init_value, (list, tuple)) or several and len(operand) != len(init_value):
+        raise InvalidArgument(
+            "ReduceWindow: wanted as many initial values as operands, both lists or both single"
+        )
+    arrays, inits = (list(operand), list(init_value)) if several else ([operand], [init_value])
+    return operands("ReduceWindow", *arrays, *inits), len(arrays)
+
+
+def SelectAndScatter(
+    operand: object, select: object, window_dimensions: Sequence[int], window_strides: Sequence[int],
+    padding: PaddingType | str, source: object, init_value: object, scatter: object,
+) -> XlaOp:  # fmt: skip
+    """As SelectAndScatterWithGeneralPadding, with SAME or VALID padding."""
+    (value,) = operands("SelectAndScatter", operand)
+    with value.builder.checking("select-and-scatter", (value,)):
+        dims = getattr(value.shape, "dims", ())
+        pads = window_padding_type_to_pad_values(padding, dims, window_dimensions, window_strides)
+    return SelectAndScatterWithGeneralPadding(
+        value, select, window_dimensions, window_strides, pads, source, init_value, scatter
+    )
+
+
+def SelectAndScatterWithGeneralPadding(
+    operand: object, select: object, window_dimensions: Sequence[int], window_strides: Sequence[int],
+    padding: Padding, source: object, init_value: object, scatter: object,
+) -> XlaOp:  # fmt: skip
+    """Combines each element of `source` into the element that `select` chooses in its place of the window."""
+    values = operands("SelectAndScatter", operand, source, init_value)
+    builder = values[0].builder
+    with builder.checking("select-and-scatter", values):
+        window = _window(window_dimensions, window_strides, padding)
+    op = hlo.SelectAndScatter(
+        window,
+        builder.callee(select, "SelectAndScatter: select"),
+        builder.callee(scatter, "SelectAndScatter: scatter"),
+    )
+    return builder.add(op, values)
