@@ -56,14 +56,16 @@ def test_convolution(b):
 
 def test_reduce_window(b):
     x = random(4, 6)
-    op = ops.ReduceWindow(parameter(b, x), -np.inf, scalars(b, ops.Max), [2, 3], [2, 3], "VALID")
+    op = ops.ReduceWindow(parameter(b, x), -np.inf, scalars(b, ops.Max), [2, 3], [2, 3], PaddingType.VALID)
     assert np.array_equal(both(op, x)[0], x.reshape(2, 2, 2, 3).max((1, 3)))
 
 
 def test_select_and_scatter(b):
     x, source = random(4, 6), np.ones((2, 3), np.float32)
     ge, add = scalars(b, ops.Ge), scalars(b, ops.Add)
-    (found,) = both(ops.SelectAndScatter(parameter(b, x), ge, [2, 2], [2, 2], "VALID", source, 0, add), x)
+    (found,) = both(
+        ops.SelectAndScatter(parameter(b, x), ge, [2, 2], [2, 2], PaddingType.VALID, source, 0, add), x
+    )
     tiles = x.reshape(2, 2, 3, 2)
     assert np.array_equal(found.reshape(2, 2, 3, 2) != 0, tiles == tiles.max((1, 3), keepdims=True))
 
@@ -155,9 +157,11 @@ def test_dimension_sizes(b, value):
 
 
 MISTAKES = {
-    "same_padding": lambda x: ops.ReduceWindow(x, 0, scalars(x.builder, ops.Add), [2, 2], [0, 1], "SAME"),
+    "same_padding": lambda x: ops.ReduceWindow(
+        x, 0, scalars(x.builder, ops.Add), [2, 2], [0, 1], PaddingType.SAME
+    ),
     "reduce_window_w2": lambda x: ops.ReduceWindow(
-        x, 0, scalars(x.builder, ops.Add), [2, 0], [1, 1], "VALID"
+        x, 0, scalars(x.builder, ops.Add), [2, 0], [1, 1], PaddingType.VALID
     ),
     "window_padding": lambda x: ops.ReduceWindowWithGeneralPadding(
         x, 0, scalars(x.builder, ops.Add), [2, 2], [1, 1], [], [], [(0, 0)]
@@ -165,7 +169,7 @@ MISTAKES = {
     "entries of stride": lambda x: ops.ConvWithGeneralPadding(
         x, random(3, 2), [1], [], preferred_element_type=F32
     ),
-    "convolution_types": lambda x: ops.Conv(x, np.ones((3, 2)), [], "VALID"),
+    "convolution_types": lambda x: ops.Conv(x, np.ones((3, 2)), [], PaddingType.VALID),
     "convolution_c1": lambda x: ops.ConvGeneral(
         x, random(3, 2), [1], [], ConvolutionDimensionNumbers(0, 2, [], 0, 1, [], 0, 1, [])
     ),
@@ -187,7 +191,7 @@ def test_mistakes_of_shape(b, message):
 
 def test_a_mistake_names_the_line_of_the_program(b):
     with pytest.raises(ShapeError, match="at .*test_numeric_ops.py"):
-        ops.Conv(ops.Constant(b, random(2, 3)), np.ones((3, 2)), [], "VALID")
+        ops.Conv(ops.Constant(b, random(2, 3)), np.ones((3, 2)), [], PaddingType.VALID)
 
 
 def test_mistakes_of_arguments(b):
@@ -197,7 +201,7 @@ def test_mistakes_of_arguments(b):
         lambda: ops.RngBitGenerator(7, x, Shape(U32)),
         lambda: ops.RngUniform(x, x, F32),
         lambda: ops.TriangularSolve(x, x, True, True, False, "NO_TRANSPOSE"),
-        lambda: ops.ReduceWindow([x], x, scalars(b, ops.Add), [1], [1], "SAME"),
+        lambda: ops.ReduceWindow([x], x, scalars(b, ops.Add), [1], [1], PaddingType.SAME),
         lambda: ops.Conv(x, x, [], "FULL"),
         lambda: ops.AllGather(x, 0, 2, replica_groups=[0, 1]),
         lambda: ops.AllGather(x, 0, 2, channel_id="one"),

@@ -211,7 +211,7 @@ CALLS = {
 
 # The same for windows, linear algebra, random numbers, collectives and transfers.
 CALLS |= {
-    "Conv": (lambda b: ops.Conv(c(b, IMAGE), KERNEL, [2, 1], "SAME"), "f32[2,4,4,9]"),
+    "Conv": (lambda b: ops.Conv(c(b, IMAGE), KERNEL, [2, 1], PaddingType.SAME), "f32[2,4,4,9]"),
     "ConvWithGeneralPadding": (
         lambda b: ops.ConvWithGeneralPadding(c(b, IMAGE), KERNEL, [1, 1], PAIRS), "f32[2,4,9,9]"
     ),
@@ -235,7 +235,9 @@ CALLS |= {
         "f64[2,16,7,3]",
     ),
     "ReduceWindow": (
-        lambda b: ops.ReduceWindow(c(b, F), 0, scalar_computation(b, ops.Add), [2, 2], [1, 2], "SAME"),
+        lambda b: ops.ReduceWindow(
+            c(b, F), 0, scalar_computation(b, ops.Add), [2, 2], [1, 2], PaddingType.SAME
+        ),
         "f32[2,2]",
     ),
     "ReduceWindowWithGeneralPadding": (
@@ -246,7 +248,7 @@ CALLS |= {
         "(f32[4,4], f32[4,4])",
     ),
     "SelectAndScatter": (
-        lambda b: _scatter_windows(b, ops.SelectAndScatter, "VALID", np.ones((2, 3), np.float32)),
+        lambda b: _scatter_windows(b, ops.SelectAndScatter, PaddingType.VALID, np.ones((2, 3), np.float32)),
         "f32[4,6]",
     ),
     "SelectAndScatterWithGeneralPadding": (

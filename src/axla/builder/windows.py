@@ -23,16 +23,15 @@ Padding = Sequence[tuple[int, int]]
 
 
 def window_padding_type_to_pad_values(
-    padding_type: PaddingType | str, lhs_dims: Sequence[int], rhs_dims: Sequence[int],
+    padding_type: PaddingType, lhs_dims: Sequence[int], rhs_dims: Sequence[int],
     window_strides: Sequence[int],
 ) -> list[tuple[int, int]]:  # fmt: skip
     """(low, high) per dimension for SAME or VALID padding of a window `rhs_dims` over `lhs_dims`."""
-    name = padding_type.upper() if isinstance(padding_type, str) else getattr(padding_type, "name", "")
-    if name == "VALID":
+    if padding_type is PaddingType.VALID:
         return [(0, 0)] * len(rhs_dims)
-    if name != "SAME":
+    if padding_type is not PaddingType.SAME:
         raise InvalidArgument(
-            f"padding: found {padding_type!r}, wanted PaddingType.SAME or PaddingType.VALID"
+            f"padding_type: found {padding_type!r}, wanted PaddingType.SAME or PaddingType.VALID"
         )
     strides = tuple(window_strides) or (1,) * len(rhs_dims)
     if not len(lhs_dims) == len(rhs_dims) == len(strides) or any(n < 1 for n in strides):
@@ -116,7 +115,7 @@ def ConvWithGeneralPadding(
 
 
 def ConvWithGeneralDimensions(
-    lhs: object, rhs: object, window_strides: Sequence[int], padding: PaddingType | str,
+    lhs: object, rhs: object, window_strides: Sequence[int], padding: PaddingType,
     dimension_numbers: ConvolutionDimensionNumbers, feature_group_count: int = 1, batch_group_count: int = 1,
     precision_config: PrecisionConfig | None = None, preferred_element_type: Any = None,
 ) -> XlaOp:  # fmt: skip
@@ -131,7 +130,7 @@ def ConvWithGeneralDimensions(
 
 
 def Conv(
-    lhs: object, rhs: object, window_strides: Sequence[int], padding: PaddingType | str,
+    lhs: object, rhs: object, window_strides: Sequence[int], padding: PaddingType,
     feature_group_count: int = 1, batch_group_count: int = 1, precision_config: PrecisionConfig | None = None,
     preferred_element_type: Any = None,
 ) -> XlaOp:  # fmt: skip
@@ -195,7 +194,7 @@ def _convolution(
 
 def ReduceWindow(
     operand: Any, init_value: Any, computation: object, window_dimensions: Sequence[int],
-    window_strides: Sequence[int], padding: PaddingType | str,
+    window_strides: Sequence[int], padding: PaddingType,
 ) -> XlaOp:  # fmt: skip
     """Combines the elements in each place of a window, with SAME or VALID padding by the initial value."""
     values, count = _data_and_inits(operand, init_value)
@@ -235,7 +234,7 @@ def _data_and_inits(operand: Any, init_value: Any) -> tuple[list[XlaOp], int]:
 
 def SelectAndScatter(
     operand: object, select: object, window_dimensions: Sequence[int], window_strides: Sequence[int],
-    padding: PaddingType | str, source: object, init_value: object, scatter: object,
+    padding: PaddingType, source: object, init_value: object, scatter: object,
 ) -> XlaOp:  # fmt: skip
     """As SelectAndScatterWithGeneralPadding, with SAME or VALID padding."""
     (value,) = operands("SelectAndScatter", operand)
