@@ -117,7 +117,8 @@ def emit(module: Module, task: KernelTask, target: Target) -> None:
                 def add(e: Elements, column: AnyIndex, row: Index = row, rows: int = rows) -> None:
                     _accumulate(k, e, reductions, partial, (outer, row, column), rows)
 
-                vectors(k, space, low, high, add, once=True)
+                # Several rows are work enough for an iteration.
+                vectors(k, space, low, high, add, once=True, copies=1 if rows > 1 else 4)
         _write(k, space, (low, high), reductions, partial, outer)
     k.finish()
 

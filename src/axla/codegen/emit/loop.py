@@ -112,9 +112,13 @@ def walk(
 
 
 def vectors(
-    k: KernelWriter, space: Space, low: Ssa, high: Ssa, body: Callable[[Elements, AnyIndex], None], once: bool
-) -> None:
-    """Runs `body` with vectors of indices that cover [low, high) of the space's inner dimension."""
+    k: KernelWriter, space: Space, low: Ssa, high: Ssa, body: Callable[[Elements, AnyIndex], None],
+    once: bool, copies: int = 4,
+) -> None:  # fmt: skip
+    """Runs `body` with vectors of indices that cover [low, high) of the space's inner dimension.
+
+    `copies`: how often it may stand in a loop.
+    """
     f, lanes, inner = k.f, space.lanes, space.inner
     rest = inner % lanes
     e = k.elements(lanes)
@@ -128,7 +132,7 @@ def vectors(
     if inner == lanes:
         body(e, Index(f, f.index(0), 1, lanes, limit=inner))
         return
-    unroll = 1 if rest else _unroll(k.task.computation, space)
+    unroll = 1 if rest else min(copies, _unroll(k.task.computation, space))
     with k.walk(low, high, lanes * unroll, nonempty=True) as loop:
         for part in range(unroll):
             base = f.add(loop.index, f.index(part * lanes))
