@@ -111,7 +111,7 @@ class Dataflow:
 
 
 def leaf_count(shape: AnyShape) -> int:
-    return sum(1 for _ in shape.leaves()) if isinstance(shape, TupleShape) else 1
+    return shape.leaf_count if isinstance(shape, TupleShape) else 1
 
 
 def find(value: Value) -> Value:
@@ -241,12 +241,8 @@ class _Walk:
     def element(self, inst: Instruction) -> tuple[Value | None, ...]:
         op, tuple_ = inst.op, inst.operands[0]
         assert isinstance(op, GetTupleElement) and isinstance(tuple_.shape, TupleShape)
-        elements = tuple_.shape.elements
-        leaves = self.flow.leaves[tuple_]
-        first = op.index
-        if len(leaves) != len(elements):  # tuples among the elements
-            first = sum(leaf_count(s) for s in elements[: op.index])
-        return leaves[first : first + leaf_count(inst.shape)]
+        first = tuple_.shape.leaf_starts[op.index]
+        return self.flow.leaves[tuple_][first : first + leaf_count(inst.shape)]
 
     def forwards(self, inst: Instruction) -> bool:
         of, to = inst.operands[0].shape, inst.shape
@@ -439,6 +435,6 @@ def _leaf_at(shape: AnyShape, index: Sequence[int]) -> int:
     first = 0
     for i in index:
         assert isinstance(shape, TupleShape)
-        first += sum(leaf_count(s) for s in shape.elements[:i])
+        first += shape.leaf_starts[i]
         shape = shape.elements[i]
     return first

@@ -93,7 +93,7 @@ class _Play:
             elif cls is GetTupleElement:
                 tuple_ = inst.operands[0].shape
                 assert isinstance(tuple_, TupleShape)
-                first = sum(leaf_count(s) for s in tuple_.elements[: op.index])  # type: ignore[attr-defined]
+                first = tuple_.leaf_starts[op.index]  # type: ignore[attr-defined]
                 tags[inst] = tags[inst.operands[0]][first : first + leaf_count(inst.shape)]
             elif cls in (OptBarrier, AddDependency) or cls in (Reshape, Bitcast) and self._same_bytes(inst):
                 tags[inst] = tags[inst.operands[0]]

@@ -13,6 +13,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from math import prod
 
 from axla.core.dtypes import DType
@@ -233,9 +234,10 @@ program can describe a shape that no memory holds."""
 class TupleShape(AnyShape):
     """A tuple of shapes, which may be tuples themselves."""
 
-    __slots__ = ("elements", "leaf_count", "depth", "_logical")
+    __slots__ = ("elements", "leaf_starts", "leaf_count", "depth", "_logical")
 
     elements: tuple[AnyShape, ...]
+    leaf_starts: tuple[int, ...]  # by element: the number of its first leaf
     leaf_count: int
     depth: int
     is_tuple = True
@@ -248,7 +250,9 @@ class TupleShape(AnyShape):
             return found  # type: ignore[return-value]
         self = object.__new__(cls)
         self.elements = elements
-        self.leaf_count = sum(e.leaf_count if isinstance(e, TupleShape) else 1 for e in elements)
+        counts = (e.leaf_count if isinstance(e, TupleShape) else 1 for e in elements)
+        *starts, self.leaf_count = accumulate(counts, initial=0)
+        self.leaf_starts = tuple(starts)
         self.depth = 1 + max((e.depth for e in elements if isinstance(e, TupleShape)), default=0)
         if self.leaf_count > MAX_LEAVES or self.depth > MAX_DEPTH:
             found = f"{self.leaf_count} leaves and {self.depth} levels"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 
+from axla.analysis.dataflow import leaf_count
 from axla.analysis.regions import TINY
 from axla.codegen.array import Array
 from axla.codegen.element import Elements, Indices
@@ -146,9 +147,9 @@ class _Entry:
         self.bind(inst, leaves)
 
     def memory_leaf(self, inst: Instruction, number: int, shape: Shape) -> Leaf:
+        # Its address is computed where it is read: a program may have many parameters that it hardly uses.
         place = self.buffers.slice(inst, number)
-        array = self.array(place, shape)
-        return Leaf(shape, lambda index: array.load(index, 1), place)
+        return Leaf(shape, lambda index: self.array(place, shape).load(index, 1), place)
 
     def register_leaf(self, inst: Instruction) -> Leaf:
         """An instruction whose elements are (or will be) registers: read through the element generators."""
@@ -307,8 +308,8 @@ class _Entry:
         operand = inst.operands[0]
         shape = operand.shape
         assert isinstance(shape, TupleShape)
-        first = sum(_leaf_count(s) for s in shape.elements[:index])
-        part = self.where[operand][first : first + _leaf_count(shape.elements[index])]
+        first = shape.leaf_starts[index]
+        part = self.where[operand][first : first + leaf_count(shape.elements[index])]
         if isinstance(inst.shape, Shape):
             self.bind(inst, part)
         else:
@@ -582,10 +583,6 @@ STEPS: dict[type, Callable] = {
     CallStep: _Entry.call_step,
     CustomCallStep: _Entry.custom_call_step,
 }
-
-
-def _leaf_count(shape: AnyShape) -> int:
-    return sum(1 for _ in shape.leaves())
 
 
 def _indices(shape: Shape) -> list[tuple[int, ...]]:

@@ -34,7 +34,7 @@ from axla.hlo import (
 from axla.ir.clone import fingerprint
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.printer import print_computation
-from axla.ir.traverse import schedule_of
+from axla.ir.traverse import computations_callees_first, schedule_of
 from axla.program.interface import Alias, Interface, Tree, ValueSpec
 from axla.program.program import ALIGNMENT, BufferSlice
 from axla.program.steps import (
@@ -49,6 +49,9 @@ from axla.program.steps import (
     Step,
     StoreStep,
 )  # fmt: skip
+
+MOST_NESTED = 100
+"""Computations that call each other: writing code for them recurses. The interpreter has the same limit."""
 
 # What passes values on without work: the entry binds names, no code.
 FORWARDS = (Parameter, Constant, Tuple, GetTupleElement, Bitcast, OptBarrier, AfterAll, AddDependency)
@@ -76,7 +79,19 @@ class ProgramSource:
 
 def lower(module: Module, buffers: Buffers, target: Target) -> Program:
     """The program of a module after the CPU pipeline."""
+    _check_nesting(module)
     return _Lowering(module, buffers, target).program()
+
+
+def _check_nesting(module: Module) -> None:
+    depth: dict[Computation, int] = {}
+    for computation in computations_callees_first(module):
+        called = (c for inst in computation.instructions for c in inst.op.computations())
+        depth[computation] = 1 + max((depth[c] for c in called), default=0)
+    if depth[module.entry] > MOST_NESTED:
+        raise UnsupportedError(
+            f"loops, branches and calls are nested {depth[module.entry]} deep, {MOST_NESTED} can be compiled"
+        )
 
 
 class _Lowering:

@@ -113,11 +113,8 @@ def _leaves(inst: Instruction, leaves: dict[Instruction, tuple[Leaf, ...]]) -> t
     if isinstance(op, GetTupleElement):
         shape = inst.operands[0].shape
         assert isinstance(shape, TupleShape)
-        of = leaves[inst.operands[0]]
-        first = (
-            op.index if len(of) == len(shape.elements) else sum(map(leaf_count, shape.elements[: op.index]))
-        )
-        return of[first : first + leaf_count(inst.shape)]
+        first = shape.leaf_starts[op.index]
+        return leaves[inst.operands[0]][first : first + leaf_count(inst.shape)]
     return tuple((inst, n) for n in range(leaf_count(inst.shape)))
 
 

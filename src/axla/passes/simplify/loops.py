@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from axla.core.shape import TupleShape
@@ -18,18 +18,23 @@ from axla.passes.simplify.dce import effectful_computations, has_effect, remove_
 def while_loop_simplifier(module: Module) -> None:
     """Removes from loops the elements that are not needed or do not change, and constants that they carry."""
     session = rewrite.current_session()
+    effectful = set(effectful_computations(module))
     for computation in computations_callees_first(module):
-        for inst in [i for i in computation.instructions if isinstance(i.op, While)]:
-            loop = _Loop.of(inst)
+        loops = [i for i in computation.instructions if isinstance(i.op, While)]
+        bound = rewrite.control_bound(computation) if loops else frozenset()
+        for inst in loops:
+            loop = None if inst in bound else _Loop.of(inst)
             if loop is None:
                 continue
             _forward_unchanged(loop, session)
-            effectful = effectful_computations(module)
             elements, wanted = _needed(loop, effectful)
             dead = [i for i in range(loop.size) if i not in elements]
             constants = {i: loop.init[i] for i in loop.unchanged if _is_small_constant(loop.init[i])}
             if (dead or constants) and session.may_fire("while-loop-simplifier", inst):
-                _carry_less(loop, {*dead, *constants}, constants, wanted)
+                made = _carry_less(loop, {*dead, *constants}, constants, wanted)
+                for new, old in ((made.condition, loop.condition), (made.body, loop.body)):
+                    if old in effectful:
+                        effectful.add(new)
     remove_dead_computations(module)
 
 
@@ -53,9 +58,7 @@ class _Loop:
         if type(start.op) is not Tuple or type(root.op) is not Tuple or inst is inst.computation.root:
             return None
         users = (*inst.users, *op.body.parameters[0].users, *op.condition.parameters[0].users)
-        if any(type(u.op) is not GetTupleElement for u in users) or inst.extra.control_predecessors:
-            return None
-        if inst in rewrite.control_bound(inst.computation):
+        if any(type(u.op) is not GetTupleElement for u in users):
             return None
         parameter = op.body.parameters[0]
         same = [
@@ -84,7 +87,7 @@ def _forward_unchanged(loop: _Loop, session: rewrite.Session) -> None:
             rewrite.sweep(computation, (user,))
 
 
-def _needed(loop: _Loop, effectful: frozenset[Computation]) -> tuple[set[int], set[Instruction]]:
+def _needed(loop: _Loop, effectful: Container[Computation]) -> tuple[set[int], set[Instruction]]:
     """Elements that are read by the condition or after the loop, or that those or effects depend on.
 
     With them the instructions of the body that make them, or have effects.
@@ -120,7 +123,7 @@ def _is_small_constant(inst: Instruction) -> bool:
 
 def _carry_less(
     loop: _Loop, dropped: set[int], constants: dict[int, Instruction], wanted: set[Instruction]
-) -> None:
+) -> While:
     """Rebuilds the loop without some elements, those in `constants` being made in condition and body."""
     computation = loop.inst.computation
     module = computation.module
@@ -142,7 +145,7 @@ def _carry_less(
 
     extra = loop.inst.extra
     start = computation.add(Tuple(), [loop.init[i] for i in kept], extra=extra)
-    op = replace(loop.inst.op, condition=condition, body=body)  # type: ignore[type-var]
+    op = While(condition=condition, body=body)
     new = computation.add(op, (start,), name=loop.inst.name, extra=replace(extra, sharding=""))
     for index, user in _elements(loop.inst):
         if index in place:
@@ -152,6 +155,7 @@ def _carry_less(
         computation.remove(user)
     computation.remove(loop.inst)
     rewrite.sweep(computation, (*loop.init,))
+    return op
 
 
 def _stand_ins(
@@ -181,8 +185,10 @@ def conditional_simplifier(module: Module) -> None:
     """Removes results of conditionals that nobody reads, and conditionals whose branches are all the same."""
     session = rewrite.current_session()
     for computation in computations_callees_first(module):
-        for inst in [i for i in computation.instructions if isinstance(i.op, Conditional)]:
-            unread = _unread(inst)
+        found = [i for i in computation.instructions if isinstance(i.op, Conditional)]
+        bound = rewrite.control_bound(computation) if found else frozenset()
+        for inst in found:
+            unread = set() if inst in bound else _unread(inst)
             if unread and session.may_fire("conditional-simplifier", inst):
                 _return_less(inst, unread)
     remove_dead_computations(module)
@@ -193,8 +199,6 @@ def _unread(inst: Instruction) -> set[int]:
     op, shape = inst.op, inst.shape
     assert isinstance(op, Conditional)
     if not isinstance(shape, TupleShape) or inst is inst.computation.root or not inst.users:
-        return set()
-    if inst in rewrite.control_bound(inst.computation):
         return set()
     if any(type(u.op) is not GetTupleElement for u in inst.users):
         return set()
