@@ -159,6 +159,16 @@ class SortKind:
 
 
 @dataclass(frozen=True, slots=True)
+class TopKKind:
+    """A topk of a parameter whose k is small, and whose elements have 32 bits at most."""
+
+    hero: Instruction
+
+    def __str__(self) -> str:
+        return f"{self.hero.op.k} of {self.hero.operands[0].shape}"  # type: ignore[attr-defined]
+
+
+@dataclass(frozen=True, slots=True)
 class ConvolutionKind:
     """A convolution of parameters, in a form that the pass `convolution-canonicalize` leaves."""
 
@@ -202,5 +212,5 @@ class CopyKind:
 
 KernelKind = (
     LoopKind | RowKind | ColumnKind | TransposeKind | DotKind | UpdateKind | ScatterKind | SortKind
-    | ConvolutionKind | FftKind | ConcatKind | CopyKind
+    | ConvolutionKind | FftKind | TopKKind | ConcatKind | CopyKind
 )  # fmt: skip

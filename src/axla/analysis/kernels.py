@@ -21,6 +21,7 @@ from axla.analysis.kernel_kinds import (
     RowKind,
     ScatterKind,
     SortKind,
+    TopKKind,
     TransposeKind,
     UpdateKind,
 )  # fmt: skip
@@ -39,6 +40,7 @@ from axla.hlo import (
     ReduceWindow,
     Scatter,
     Sort,
+    TopK,
     Transpose,
     Tuple,
 )  # fmt: skip
@@ -223,6 +225,8 @@ def _kind_of(body: KernelBody) -> KernelKind:
             return ScatterKind(root)
         if isinstance(root.op, Sort) and len(body.order) == 1:
             return SortKind(root)
+        if isinstance(root.op, TopK) and len(body.order) == 1:
+            return TopKKind(root)
         if isinstance(root.op, Convolution) and len(body.order) == 1:
             return ConvolutionKind(root)
         if isinstance(root.op, Fft) and len(body.order) == 1:

@@ -16,10 +16,11 @@ from axla.analysis.kernel_kinds import (
     RowKind,
     ScatterKind,
     SortKind,
+    TopKKind,
     TransposeKind,
     UpdateKind,
 )
-from axla.codegen.emit import column, concat, convolution, dot, fft, loop, row, sort, transpose, update
+from axla.codegen.emit import column, concat, convolution, dot, fft, loop, row, sort, topk, transpose, update
 from axla.codegen.function import Module
 from axla.codegen.kernel import KernelTask, Plan, root_shape
 from axla.codegen.target import Target
@@ -38,6 +39,7 @@ EMITTERS: dict[type, tuple[Planner, Emitter]] = {
     SortKind: (sort.plan, sort.emit),
     ConvolutionKind: (convolution.plan, convolution.emit),
     FftKind: (fft.plan, fft.emit),
+    TopKKind: (topk.plan, topk.emit),
     ConcatKind: (concat.plan, concat.emit),
 }
 

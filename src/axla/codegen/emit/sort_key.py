@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from axla.codegen.element import Elements
-from axla.codegen.value import Value
+from axla.codegen.value import Value, Values
 from axla.core.dtypes import BY_NAME, DType
 from axla.core.shape import Shape
 from axla.hlo import Compare, Constant, Parameter
@@ -73,30 +73,32 @@ def key_bits(e: Elements, key: SortKey, element: Sequence[Value]) -> Value:
         number = parameter.op.parameter_number  # type: ignore[attr-defined]
         if number % 2 == key.side:
             inner.bind(parameter, element[number // 2])
-    return _ordered_bits(e, key, inner(key.of, ()))
+    value = inner(key.of, ())
+    return ordered_bits(e.values, value, total_order=key.total_order, descending=key.descending)
 
 
-def _ordered_bits(e: Elements, key: SortKey, value: Value) -> Value:
-    values, dtype = e.values, value.dtype
+def ordered_bits(values: Values, value: Value, *, total_order: bool, descending: bool) -> Value:
+    """Unsigned integers in the order of the values, or in the opposite one."""
+    dtype = value.dtype
     if dtype.is_pred:
         bits = values.convert(value, BY_NAME["u8"])
     elif dtype.is_float:
-        if not key.total_order:  # -0 is equal to +0
+        if not total_order:  # -0 is equal to +0
             zero = values.constant(dtype, 0)
             value = values.select(values.compare("EQ", value, zero), zero, value)
-        bits = _float_bits(e, value)
+        bits = _float_bits(values, value)
     else:
         bits = values.convert(value, BY_NAME[f"{'s' if dtype.is_signed else 'u'}{max(8, dtype.bits)}"])
         if dtype.is_signed:
             unsigned = BY_NAME[f"u{bits.dtype.bits}"]
             bits = values.bitcast_convert(bits, unsigned)
             bits = values.binary("xor", bits, values.constant(unsigned, 1 << (unsigned.bits - 1)))
-    return values.unary("not", bits) if key.descending else bits
+    return values.unary("not", bits) if descending else bits
 
 
-def _float_bits(e: Elements, value: Value) -> Value:
+def _float_bits(values: Values, value: Value) -> Value:
     """Negative floats fall as their bits rise: all their bits are turned; of the others the sign is."""
-    values, width = e.values, value.dtype.bits
+    width = value.dtype.bits
     signed, unsigned = BY_NAME[f"s{width}"], BY_NAME[f"u{width}"]
     bits = values.bitcast_convert(value, signed)
     sign = values.binary("shift-right-arithmetic", bits, values.constant(signed, width - 1))

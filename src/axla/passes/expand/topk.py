@@ -10,15 +10,25 @@ from axla.ir.attributes import Direction, SliceDims
 from axla.ir.graph import Instruction, Module
 from axla.passes.expand.expander import expand, key_comparator, shape_of
 
+SMALL = 8
+"""How many times as long as k a line must be for a heap to beat a sort."""
+
 
 def topk_decomposer(module: Module) -> None:
-    """Writes every topk as a stable sort and slices."""
+    """Writes every topk of many elements as a stable sort and slices."""
     expand(module, "topk-decomposer", {TopK: _topk, CustomCall: _custom_call})
 
 
-def _topk(inst: Instruction) -> Instruction:
+def _topk(inst: Instruction) -> Instruction | None:
     assert isinstance(inst.op, TopK)
-    return _sorted(inst, inst.op.k, inst.op.largest)
+    return None if _has_emitter(inst.operands[0], inst.op.k) else _sorted(inst, inst.op.k, inst.op.largest)
+
+
+def _has_emitter(x: Instruction, k: int) -> bool:
+    """Whether keeping the best so far is cheaper than sorting all, and done by an emitter of its own."""
+    shape = shape_of(x)
+    length = shape.dims[-1]
+    return shape.dtype.bits <= 32 and SMALL * k <= length < 1 << 31
 
 
 def _custom_call(inst: Instruction) -> Instruction | None:
@@ -30,7 +40,8 @@ def _custom_call(inst: Instruction) -> Instruction | None:
     if isinstance(x, Shape) and isinstance(values, Shape) and x.dims and values.dims:
         wanted = x.logical.with_dims((*x.dims[:-1], min(values.dims[-1], x.dims[-1])))
         if inst.shape.logical is TupleShape((wanted, wanted.with_dtype(S32))):
-            return _sorted(inst, values.dims[-1], True)
+            k = values.dims[-1]
+            return TopK(k)(inst.operands[0]) if _has_emitter(inst.operands[0], k) else _sorted(inst, k, True)
     raise UnsupportedError(f"{inst}: TopK of x[..., n] gives (x[..., k], s32[..., k]), k at most n")
 
 
