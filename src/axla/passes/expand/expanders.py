@@ -8,6 +8,7 @@ from axla.passes.expand import (
     batch_norm,
     cholesky,
     convolution,
+    dynamic_padder,
     fourier,
     random_bits,
     reduce_window,
@@ -22,6 +23,7 @@ from axla.passes.expand import (
 _WHY = "no emitter knows the op"
 
 EXPANDERS: tuple[Pass, ...] = (
+    Pass("dynamic-padder", dynamic_padder.dynamic_padder, required="generated code knows static shapes"),
     Pass("single-replica-collectives", single_replica.collectives_removal, required=_WHY),
     Pass("argmax-rewriter", argmax.argmax_rewriter),
     Pass("rng-bit-generator-expander", random_bits.rng_bit_generator_expander, required=_WHY),

@@ -1,0 +1,210 @@
+"""Dynamic dimensions: what lies behind the actual size never counts, in generated code and interpreter."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from three_ways import agree
+
+import axla.api as axla
+from axla.core.errors import UnsupportedError
+
+COMPUTATIONS = """
+add { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT r = f32[] add(a, b) }
+two { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  c = f32[] parameter(2)
+  d = f32[] parameter(3)
+  e = f32[] add(a, c)
+  f = f32[] maximum(b, d)
+  ROOT r = (f32[], f32[]) tuple(e, f) }
+second { a = f32[] parameter(0)
+  ROOT b = f32[] parameter(1) }
+twice { a = f32[] parameter(0)
+  ROOT b = f32[] add(a, a) }
+less { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT r = pred[] compare(a, b), direction=LT }
+less2 { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  c = f32[] parameter(2)
+  d = f32[] parameter(3)
+  ROOT r = pred[] compare(a, b), direction=GT }
+branch1 { p = (f32[<=4,6]) parameter(0)
+  x = f32[<=4,6] get-tuple-element(p), index=0
+  y = f32[<=4,6] add(x, x)
+  ROOT r = (f32[<=4,6], f32[<=4,6]) tuple(y, x) }
+branch2 { p = (f32[<=4,6]) parameter(0)
+  x = f32[<=4,6] get-tuple-element(p), index=0
+  ROOT r = (f32[<=4,6], f32[<=4,6]) tuple(x, x) }
+called { x = f32[<=4,6] parameter(0)
+  ROOT r = f32[<=4,6] negate(x) }
+condition { s = (s32[], f32[<=4,6]) parameter(0)
+  n = s32[] get-tuple-element(s), index=0
+  c = s32[] constant(3)
+  ROOT r = pred[] compare(n, c), direction=LT }
+body { s = (s32[], f32[<=4,6]) parameter(0)
+  n = s32[] get-tuple-element(s), index=0
+  one = s32[] constant(1)
+  m = s32[] add(n, one)
+  x = f32[<=4,6] get-tuple-element(s), index=1
+  y = f32[<=4,6] add(x, x)
+  z = s32[] get-dimension-size(y), dimensions={0}
+  w = s32[] subtract(z, one)
+  v = f32[<=4,6] set-dimension-size(y, w), dimensions={0}
+  ROOT r = (s32[], f32[<=4,6]) tuple(m, v) }
+"""
+
+HEAD = """
+ENTRY e {
+  p = f32[4,6] parameter(0)
+  n = s32[] parameter(1)
+  m = s32[] parameter(2)
+  zero = f32[] constant(0)
+  low = f32[] constant(-1e9)
+  k = s32[] constant(0)
+  r = f32[<=4,6] set-dimension-size(p, n), dimensions={0}
+  c = f32[4,<=6] set-dimension-size(p, m), dimensions={1}
+"""
+
+# From r, of n rows, and c, of m columns; everything reduced to what the sizes leave.
+PROGRAMS = {
+    "sum of rows": "ROOT s = f32[6] reduce(r, zero), dimensions={0}, to_apply=add",
+    "sum of both": "ROOT s = f32[] reduce(c, zero), dimensions={0,1}, to_apply=add",
+    "two results": """t = (f32[4], f32[4]) reduce(c, c, zero, low), dimensions={1}, to_apply=two
+  ROOT s = f32[4] get-tuple-element(t), index=1""",
+    "sizes are common": """a = f32[<=4,<=6] add(r, c)
+  ROOT s = f32[] reduce(a, zero), dimensions={0,1}, to_apply=add""",
+    "size of a sum": """a = f32[<=4,6] add(r, p)
+  ROOT s = s32[] get-dimension-size(a), dimensions={0}""",
+    "size of a static dimension": "ROOT s = s32[] get-dimension-size(p), dimensions={1}",
+    "broadcast": """t = f32[<=4] reduce(r, zero), dimensions={1}, to_apply=add
+  b = f32[3,<=4] broadcast(t), dimensions={1}
+  ROOT s = f32[3] reduce(b, zero), dimensions={1}, to_apply=add""",
+    "transpose": """t = f32[6,<=4] transpose(r), dimensions={1,0}
+  ROOT s = f32[6] reduce(t, zero), dimensions={1}, to_apply=add""",
+    "reverse": """t = f32[<=4,6] reverse(r), dimensions={0,1}
+  ROOT s = f32[1,6] slice(t), slice={[0:1], [0:6]}""",
+    "slice": """t = f32[<=4,2] slice(r), slice={[0:4], [1:3]}
+  ROOT s = f32[2] reduce(t, zero), dimensions={0}, to_apply=add""",
+    "dynamic slice": """t = f32[<=4,2] dynamic-slice(r, k, n), dynamic_slice_sizes={4,2}
+  ROOT s = f32[2] reduce(t, zero), dimensions={0}, to_apply=add""",
+    "update": """q = f32[4,6] negate(p)
+  ROOT s = f32[4,6] dynamic-update-slice(q, r, k, k)""",
+    "pad": """t = f32[<=9,6] pad(r, low), padding=1_1_1x0_0
+  ROOT s = f32[6] reduce(t, zero), dimensions={0}, to_apply=add""",
+    "pad, its size": """t = f32[<=9,6] pad(r, low), padding=1_1_1x0_0
+  ROOT s = s32[] get-dimension-size(t), dimensions={0}""",
+    "concatenate": """t = f32[<=12,6] concatenate(r, p, r), dimensions={0}
+  i = s32[12,6] iota(), iota_dimension=0
+  f = f32[12,6] convert(i)
+  w = f32[<=12,6] multiply(t, f)
+  ROOT s = f32[6] reduce(w, zero), dimensions={0}, to_apply=add""",
+    "reshape that merges": """t = f32[<=24] reshape(c)
+  f = f32[24] iota(), iota_dimension=0
+  w = f32[<=24] multiply(t, f)
+  ROOT s = f32[] reduce(w, zero), dimensions={0}, to_apply=add""",
+    "reshape that splits": """t = f32[<=4,2,3] reshape(r)
+  ROOT s = f32[2,3] reduce(t, zero), dimensions={0}, to_apply=add""",
+    "reshape that splits a dynamic dimension": """e = s32[] constant(2)
+  d = s32[] multiply(e, e)
+  q = f32[4,<=6] set-dimension-size(p, d), dimensions={1}
+  t = f32[4,2,<=3] reshape(q), inferred_dimension=2
+  ROOT s = f32[4,2] reduce(t, zero), dimensions={2}, to_apply=add""",
+    "dynamic reshape": """a = s32[] constant(6)
+  t = f32[<=6,<=4] dynamic-reshape(r, a, n)
+  f = f32[6,4] iota(), iota_dimension=1
+  w = f32[<=6,<=4] multiply(t, f)
+  ROOT s = f32[] reduce(w, zero), dimensions={0,1}, to_apply=add""",
+    "window": """t = f32[<=2,6] reduce-window(r, zero), window={size=2x1 stride=2x1}, to_apply=add
+  ROOT s = f32[6] reduce(t, low), dimensions={0}, to_apply=add""",
+    "padded window, its size": """t = f32[<=3,6] reduce-window(r, zero),
+    window={size=3x1 stride=2x1 pad=1_2x0_0}, to_apply=add
+  ROOT s = s32[] get-dimension-size(t), dimensions={0}""",
+    "dot that contracts": """t = f32[6,6] dot(r, r), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+  ROOT s = f32[6,6] add(t, t)""",
+    "dot that keeps": """t = f32[<=4,4] dot(r, p), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+  ROOT s = f32[4] reduce(t, zero), dimensions={0}, to_apply=add""",
+    "sort": """t = f32[4,<=6] sort(c), dimensions={1}, to_apply=less
+  ROOT s = f32[4,1] slice(t), slice={[0:4], [0:1]}""",
+    "sort of two": """t = (f32[4,<=6], f32[4,<=6]) sort(c, c), dimensions={1}, is_stable=true, to_apply=less2
+  u = f32[4,<=6] get-tuple-element(t), index=1
+  f = f32[4,6] iota(), iota_dimension=1
+  w = f32[4,<=6] multiply(u, f)
+  ROOT s = f32[4] reduce(w, zero), dimensions={1}, to_apply=add""",
+    "gather": """i = s32[3] constant({0, 2, 0})
+  j = s32[<=3] set-dimension-size(i, n), dimensions={0}
+  t = f32[<=3,6] gather(p, j), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0},
+    index_vector_dim=1, slice_sizes={1,6}
+  ROOT s = f32[6] reduce(t, zero), dimensions={0}, to_apply=add""",
+    "scatter": """i = s32[4] constant({3, 1, 0, 2})
+  j = s32[<=4] set-dimension-size(i, n), dimensions={0}
+  ROOT s = f32[4,6] scatter(p, j, r), to_apply=second, update_window_dims={1},
+    inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1""",
+    "map": """t = f32[<=4,6] map(r), dimensions={0,1}, to_apply=twice
+  ROOT s = f32[6] reduce(t, zero), dimensions={0}, to_apply=add""",
+    "conditional": """b = pred[] compare(n, k), direction=GT
+  t = (f32[<=4,6]) tuple(r)
+  u = (f32[<=4,6], f32[<=4,6]) conditional(b, t, t), true_computation=branch1, false_computation=branch2
+  v = f32[<=4,6] get-tuple-element(u), index=0
+  ROOT s = f32[6] reduce(v, zero), dimensions={0}, to_apply=add""",
+    "call": """t = f32[<=4,6] call(r), to_apply=called
+  ROOT s = f32[6] reduce(t, zero), dimensions={0}, to_apply=add""",
+    "loop that shrinks": """t = (s32[], f32[<=4,6]) tuple(k, r)
+  u = (s32[], f32[<=4,6]) while(t), condition=condition, body=body
+  v = f32[<=4,6] get-tuple-element(u), index=1
+  ROOT s = f32[6] reduce(v, zero), dimensions={0}, to_apply=add""",
+}
+# Where these sizes leave something to look at.
+SIZES = {
+    "reverse": ((1, 2), (3, 6), (4, 1)),
+    "sort": ((1, 2), (3, 6), (4, 1)),
+    "dynamic reshape": ((0, 0), (3, 0), (4, 0)),
+}
+SIZES["loop that shrinks"] = ((4, 0), (3, 0))
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_backends_agree(name):
+    x = (np.arange(24, dtype=np.float32).reshape(4, 6) * 5 % 17) - 4
+    x[3, 5] = np.float32(1e30)
+    text = "HloModule m\n" + COMPUTATIONS + HEAD + "  " + PROGRAMS[name] + "\n}"
+    for sizes in SIZES.get(name, ((0, 6), (1, 2), (3, 5), (4, 1), (9, -1))):
+        agree(text, [x, *(np.int32(n) for n in sizes)], 1e-6)
+
+
+def test_what_is_behind_the_size_does_not_count():
+    x = np.arange(24, dtype=np.float32).reshape(4, 6)
+    text = "HloModule m\n" + COMPUTATIONS + HEAD + "  " + PROGRAMS["sum of rows"] + "\n}"
+    (found,) = agree(text, [x, np.int32(2), np.int32(0)])
+    assert found.tolist() == x[:2].sum(0).tolist()
+    text = text.replace(PROGRAMS["sum of rows"], PROGRAMS["reshape that merges"])
+    (found,) = agree(text, [x, np.int32(0), np.int32(3)])
+    assert found == (x[:, :3].ravel() * np.arange(12)).sum()
+
+
+@pytest.mark.parametrize("dtype", ["u8", "s8", "pred"])
+@pytest.mark.parametrize("opcode", ["add", "multiply", "maximum", "minimum", "and", "or"])
+def test_what_is_left_out_of_a_reduction(opcode, dtype):
+    """The initial value counts once, however many elements do not."""
+    text = f"""HloModule m
+f {{ a = {dtype}[] parameter(0)
+  b = {dtype}[] parameter(1)
+  ROOT r = {dtype}[] {opcode}(a, b) }}
+ENTRY e {{ p = {dtype}[4] parameter(0)
+  n = s32[] parameter(1)
+  i = {dtype}[] parameter(2)
+  r = {dtype}[<=4] set-dimension-size(p, n), dimensions={{0}}
+  ROOT s = {dtype}[] reduce(r, i), dimensions={{0}}, to_apply=f }}"""
+    kind = axla.parse(text).entry.parameters[0].shape.dtype.numpy
+    for n in (0, 2):
+        agree(text, [np.array([3, 1, 0, 1]).astype(kind), np.int32(n), np.array(1).astype(kind)])
+
+
+@pytest.mark.parametrize("root", ["ROOT s = f32[<=4,6] add(r, r)", "ROOT s = (f32[<=4,6]) tuple(r)"])
+def test_results_of_dynamic_size_are_refused(root):
+    module = axla.parse("HloModule m\n" + COMPUTATIONS + HEAD + "  " + root + "\n}")
+    with pytest.raises(UnsupportedError, match="fixed sizes"):
+        axla.compile(module)
