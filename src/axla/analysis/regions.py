@@ -34,6 +34,7 @@ from axla.hlo import (
     Reduce,
     Reshape,
     Reverse,
+    RngGetAndUpdateState,
     Scatter,
     Select,
     Slice,
@@ -52,7 +53,7 @@ _PLAIN = {
     Parameter, Constant, Tuple, GetTupleElement, Iota, BitcastConvert, Bitcast, Broadcast, Reshape, Transpose,
     Reverse,
     Slice, DynamicSlice, DynamicUpdateSlice, Pad, Concatenate, Select, Gather, Copy, OptBarrier, AfterAll,
-    AddDependency,
+    AddDependency, RngGetAndUpdateState,
 }  # fmt: skip
 _FREE = {Parameter, Constant, Tuple, GetTupleElement, OptBarrier, AfterAll, AddDependency, Bitcast, Reshape}
 CONTROL: tuple[type[Op], ...] = (While, Conditional, Call)
@@ -143,7 +144,7 @@ def _cost(inst: Instruction) -> int | None:
         return None
     if cls in _FREE:
         return 0
-    if op.side_effect:
+    if op.side_effect and cls is not RngGetAndUpdateState:
         return None
     shape = inst.shape
     size = (

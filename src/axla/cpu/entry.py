@@ -29,6 +29,7 @@ from axla.hlo import (
     GetTupleElement,
     Parameter,
     Reshape,
+    RngGetAndUpdateState,
     Scatter,
     Tuple,
     While,
@@ -232,6 +233,8 @@ class _Entry:
             self.call(inst, computation, lambda: self.region(computation))
         elif isinstance(op, Scatter):
             self.scatter(inst)
+        elif isinstance(op, RngGetAndUpdateState):
+            self.random_state(inst)
         else:
             self.compute(inst)
 
@@ -538,6 +541,21 @@ class _Entry:
         leaves = scatter_elements(self.e, inst)
         shapes = [s for s in inst.shape.leaves() if isinstance(s, Shape)]
         self._bind_tree(inst, [self.held(s, v) for s, v in zip(shapes, leaves, strict=True)])
+
+    def random_state(self, inst: Instruction) -> None:
+        """The 128 bits of the frame's state, which moves on."""
+        f, shape = self.f, inst.shape
+        assert isinstance(shape, Shape)
+        frame, offset = f.params["frame"], abi.FRAME.offset("rng_state")
+        addresses = [f.gep("i8", frame, f.const("i64", offset + 8 * n)) for n in range(2)]
+        low, high = (f.load("i64", address, 8) for address in addresses)
+        delta = inst.op.delta  # type: ignore[attr-defined]
+        moved = f.add(low, f.const("i64", delta % (1 << 64)))
+        carry = f.cast("zext", f.icmp("ult", moved, low), "i64")
+        above = f.add(high, f.const("i64", (delta >> 64) % (1 << 64)))
+        f.store(moved, addresses[0], 8)
+        f.store(f.add(above, carry), addresses[1], 8)
+        self.bind(inst, [self.held(shape, [Value(shape.dtype, 1, (word,)) for word in (low, high)])])
 
     def custom_call_step(self, step: CustomCallStep) -> None:
         f, inst = self.f, step.source

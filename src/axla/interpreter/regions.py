@@ -83,8 +83,12 @@ def _rng(interpreter: Interpreter, inst: Instruction, first: Value, second: Valu
     dims, low, high = op.shape.dims, first.astype(np.float64), second.astype(np.float64)
     if op.distribution is RandomDistribution.NORMAL:
         return convert(low + high * interpreter.random.standard_normal(dims), op.shape.dtype)
-    numbers = low + interpreter.random.random(dims) * (high - low)
-    return convert(np.floor(numbers) if op.shape.dtype.is_integer else numbers, op.shape.dtype)
+    unit = interpreter.random.random(dims)
+    if op.shape.dtype.is_pred:
+        return np.where(unit < 0.5, first, second)
+    numbers = low + unit * (high - low)
+    found = convert(np.floor(numbers) if op.shape.dtype.is_integer else numbers, op.shape.dtype)
+    return np.where(found < second, found, first)  # rounding may reach the end, which is left out
 
 
 def _rng_state(interpreter: Interpreter, inst: Instruction) -> Value:

@@ -65,11 +65,12 @@ def as_dtype(bits: Instruction, dtype: DType) -> Instruction:
     return bits if shape.dtype is dtype else BitcastConvert(shape.with_dtype(dtype).logical)(bits)
 
 
-def _element(state: Instruction, at: int) -> Instruction:
+def element(state: Instruction, at: int) -> Instruction:
+    """A word of the state, as a scalar."""
     return Reshape(Shape(U64))(Slice(SliceDims((at,), (at + 1,)))(state))
 
 
-def _halves(x: Instruction) -> Words:
+def halves(x: Instruction) -> Words:
     """The low and the high words."""
     high = ShiftRightLogical()(x, full(x.computation, shape_of(x), 32))
     return converted(x, U32), converted(high, U32)
@@ -87,7 +88,7 @@ def _counters(first: Words, count: int) -> Words:
     if count < 1 << 32:
         places = computation.add(Iota(line, 0))
     else:
-        places, more = _halves(computation.add(Iota(line.with_dtype(U64), 0)))
+        places, more = halves(computation.add(Iota(line.with_dtype(U64), 0)))
         return _counters_of(places, more, first)
     return _counters_of(places, None, first)
 
@@ -113,12 +114,12 @@ def _counters_of(places: Instruction, more: Instruction | None, first: Words) ->
 
 def three_fry_bits(state: Instruction, dims: Sequence[int], wide: bool) -> tuple[Instruction, Instruction]:
     """Words of 32 (or 64) bits of ThreeFry, and the next state."""
-    key, counter = _element(state, 0), _element(state, 1)
+    key, counter = element(state, 0), element(state, 1)
     half, at = list(dims) or [1], 0
     if not wide:
         at = halved_dimension(tuple(half))
         half[at] = -(-half[at] // 2)
-    low, high = _three_fry(_counters(_halves(counter), prod(half)), _halves(key))
+    low, high = _three_fry(_counters(halves(counter), prod(half)), halves(key))
     following = _advanced(state, [1], prod(half))
     if wide:
         return reshaped(_whole(low, high), dims), following
@@ -151,16 +152,26 @@ def philox_bits(state: Instruction, dims: Sequence[int], wide: bool) -> tuple[In
     """Words of 32 (or 64) bits of Philox, and the next state."""
     long = shape_of(state).dims[0] == 3
     order = [1, 2] if long else [1, 0]
-    size = prod(dims)
-    count = -(-size * (2 if wide else 1) // 4)
-    first = [word for n in order for word in _halves(_element(state, n))]
-    words = _philox(_counters(tuple(first), count), _halves(_element(state, 0)))
+    counter = [word for n in order for word in halves(element(state, n))]
+    key, size = halves(element(state, 0)), prod(dims)
+    bits = reshaped(philox_line(tuple(counter), key, size, wide), dims)
+    return bits, _advanced(state, order if long else [1], philox_counters(size, wide))
+
+
+def philox_counters(size: int, wide: bool) -> int:
+    """How many numbers of 128 bits so many words take."""
+    return -(-size * (2 if wide else 1) // 4)
+
+
+def philox_line(counter: Words, key: Words, size: int, wide: bool) -> Instruction:
+    """So many words of Philox, from four scalar words of a counter on, the lowest first."""
+    count = philox_counters(size, wide)
+    words = _philox(_counters(counter, count), key)
     if wide:
         words = (_whole(*words[:2]), _whole(*words[2:]))
     both = stacked([reshaped(x, (count, 1)) for x in words], 1)
     line = reshaped(both, (count * len(words),))
-    bits = line if size == count * len(words) else Slice(SliceDims((0,), (size,)))(line)
-    return reshaped(bits, dims), _advanced(state, order if long else [1], count)
+    return line if size == count * len(words) else Slice(SliceDims((0,), (size,)))(line)
 
 
 def _philox(words: Words, keys: Words) -> Words:
@@ -182,7 +193,7 @@ def _philox(words: Words, keys: Words) -> Words:
 def _advanced(state: Instruction, order: Sequence[int], by: int) -> Instruction:
     """The state with a number moved on, whose words are at `order`, the lowest first."""
     computation = state.computation
-    parts = [_element(state, n) for n in range(shape_of(state).dims[0])]
+    parts = [element(state, n) for n in range(shape_of(state).dims[0])]
     old = parts[order[0]]
     parts[order[0]] = Add()(old, scalar(computation, U64, by))
     if len(order) > 1:
