@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from axla.core.shape import AnyShape, Shape, TupleShape
-from axla.hlo import GetTupleElement, Slice, Tuple
+from axla.hlo import GetTupleElement, Pad, Slice, Tuple
 from axla.hlo.collective import (
     AllGather,
     AllGatherDone,
@@ -27,7 +27,7 @@ from axla.hlo.collective import (
     ReplicaId,
 )  # fmt: skip
 from axla.hlo.transfer import CopyDone, CopyStart, Domain
-from axla.ir.attributes import SliceDims
+from axla.ir.attributes import PaddingConfig, SliceDims
 from axla.ir.graph import Instruction, Module
 from axla.ir.op import Op
 from axla.passes.expand.expander import Expansion, expand, full, scalar, shape_of
@@ -71,15 +71,34 @@ def _same(shape: AnyShape, operands: Sequence[Instruction]) -> bool:
     return [s.logical for s in shapes] == [o.shape.logical for o in operands]
 
 
+def _gathered(inst: Instruction) -> Instruction:
+    """The own parts first, zeros for members that do not exist."""
+    return _widened(inst, inst.shape)
+
+
+def _widened(inst: Instruction, result: AnyShape) -> Instruction:
+    shapes = result.elements if isinstance(result, TupleShape) else (result,)
+    parts = []
+    for x, shape in zip(inst.operands, shapes, strict=True):
+        assert isinstance(shape, Shape)
+        own = shape_of(x)
+        high = tuple(n - m for n, m in zip(shape.dims, own.dims, strict=True))
+        if any(high):
+            zero = scalar(inst.computation, own.dtype, 0)
+            x = Pad(PaddingConfig((0,) * own.rank, high))(x, zero)
+        parts.append(x)
+    return inst.computation.add(Tuple(), parts) if isinstance(result, TupleShape) else parts[0]
+
+
 def _gather_start(inst: Instruction) -> Instruction | None:
     assert isinstance(inst.shape, TupleShape)
-    own, result, *rest = inst.shape.elements
-    if not _alone(inst) or rest or own.logical is not result.logical:
+    _, result, *rest = inst.shape.elements
+    if rest:
         return None
-    if len(inst.operands) == 1:
-        return inst.computation.add(Tuple(), [inst.operands[0]] * 2)
-    both = inst.computation.add(Tuple(), inst.operands)
-    return inst.computation.add(Tuple(), [both, both])
+    own = inst.operands[0]
+    if len(inst.operands) > 1:
+        own = inst.computation.add(Tuple(), inst.operands)
+    return inst.computation.add(Tuple(), [own, _widened(inst, result)])
 
 
 def _permuted(inst: Instruction) -> Instruction | None:
@@ -130,7 +149,7 @@ _EXPANSIONS: dict[type[Op], Expansion] = {
     AllReduce: _operands,
     AllReduceStart: _operands,
     AllReduceDone: _operand,
-    AllGather: _exchanged,
+    AllGather: _gathered,
     AllGatherStart: _gather_start,
     AllGatherDone: _result,
     ReduceScatter: _first_part,
