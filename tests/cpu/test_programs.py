@@ -318,6 +318,14 @@ def test_equal_kernels_are_compiled_once():
     )
 
 
+def test_small_results_in_the_memory_of_small_parameters():
+    text = """HloModule m, input_output_alias={ {0}: (0, {}), {1}: (1, {}) }
+    ENTRY e { x = f32[] parameter(0)  y = f32[] parameter(1)  n = f32[] negate(x)
+      ROOT t = (f32[], f32[], f32[], f32[]) tuple(y, x, n, y) }"""
+    results = axla.compile(axla.parse(text)).execute([np.float32(3), np.float32(5)])
+    assert [float(r) for r in results] == [5, 3, -3, 5]
+
+
 def test_donated_parameter_is_updated_in_place():
     text = "ENTRY main {\n  a = f32[1000] parameter(0)\n  ROOT b = f32[1000] add(a, a)\n}"
     program = axla.compile(axla.parse(text), donate=(0,))

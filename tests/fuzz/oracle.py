@@ -24,6 +24,27 @@ def inputs_of(module, seed: int) -> list[np.ndarray]:
     return found
 
 
+def differences_donated(text: str, seed: int) -> list[str]:
+    """What differs when every parameter is donated: to memory that is taken, and to memory that is kept."""
+    module = axla.parse(text)
+    inputs = inputs_of(module, seed)
+    wanted = axla.compile(module, backend="interpreter").execute(inputs)
+    program = axla.compile(module, donate=range(len(inputs)))
+    found = []
+    for kept in (False, True):
+        arrays = [axla.device_put(x) for x in inputs]
+        views = [np.asarray(a) for a in arrays] if kept else []
+        results = program.execute(arrays)
+        for number, (a, b) in enumerate(zip(results, wanted, strict=True)):
+            message = compare(np.asarray(a), b)
+            if message:
+                found.append(f"{'kept' if kept else 'taken'} memory, output {number}: {message}")
+        for number, (view, x) in enumerate(zip(views, inputs, strict=False)):
+            if not np.array_equal(view, x):
+                found.append(f"parameter {number} was changed under a view of it")
+    return found
+
+
 def differences(text: str, seed: int, backends=("cpu", "one-lane")) -> list[str]:
     """What differs from the interpreter, as text; empty when all agree."""
     module = axla.parse(text)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from fuzz.oracle import differences
+from fuzz.oracle import differences, differences_donated
 from fuzz.random_control_flow import ControlFlow
 from fuzz.random_modules import Generator
 
@@ -27,3 +27,9 @@ def test_long_modules_agree(seed):
 def test_control_flow_agrees(seed):
     text = ControlFlow(seed, length=20).text()
     assert differences(text, seed) == [], text
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_donated_parameters(seed):
+    text = ControlFlow(seed, length=14).text()
+    assert differences_donated(text, seed) == [], text

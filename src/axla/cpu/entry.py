@@ -127,9 +127,16 @@ class _Entry:
 
     def results(self, root: Instruction) -> None:
         """Writes result leaves that are not in their place yet."""
+        waiting: list[tuple[BufferSlice, Leaf]] = []
         for leaf, place in zip(self.where[root], self.buffers.results, strict=True):
-            if leaf is not None and place is not None and leaf.slice != place:
-                self.write(place, leaf)
+            if leaf is None or place is None or leaf.slice == place:
+                continue
+            # Small ones are read before any is written: a result may lie where a parameter is that another
+            # result is.
+            small = leaf.shape.size <= TINY
+            waiting.append((place, self.held(leaf.shape, self.elements_of(leaf)) if small else leaf))
+        for place, leaf in waiting:
+            self.write(place, leaf)
 
     # -- places ------------------------------------------------------------------------------------------
 
