@@ -1,4 +1,4 @@
-"""rng-bit-generator: known answers of the generators, what XLA:CPU gives, backends against the interpreter."""
+"""rng-bit-generator: known answers, what XLA:CPU gives, backends against the interpreter."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import axla.api as axla
 from axla.core.errors import AxlaError
 from axla.hlo.random_bits import philox, three_fry
 
-TYPES = "f32 s16 bf16 u8 s4 u64 f64".split()
+TYPES = ["f32", "s16", "bf16", "u8", "s4", "u64", "f64"]
 GENERATORS = [("rng_three_fry", 2), ("rng_philox", 2), ("rng_philox", 3), ("rng_default", 3)]
 ONES = 0xFFFFFFFF
 

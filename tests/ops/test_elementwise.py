@@ -108,7 +108,7 @@ def test_bits():
     same(run(hlo.Popcnt(), [0, -1, INT_MIN, 7]), [0, 32, 1, 3])
     same(run(hlo.CountLeadingZeros(), [0, -1, 1, 2**30]), [32, 0, 31, 1])
     same(run(hlo.CountLeadingZeros(), [0, 1, 255], of=np.uint8), [8, 7, 0])
-    # XLA:CPU counts the byte that a signed element is extended to (recorded in the matrix corpus): 5, and 8 in 4 bits.
+    # XLA:CPU counts the byte that a signed element is extended to (as the corpus has it): 5, and 8 in 4 bits.
     assert hlo.Popcnt().evaluate(np.array([-8, -1], ml_dtypes.int4)).astype(int).tolist() == [5, -8]
     assert hlo.Popcnt().evaluate(np.array([8, 15], ml_dtypes.uint4)).astype(int).tolist() == [1, 4]
 

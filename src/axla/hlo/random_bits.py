@@ -149,7 +149,7 @@ def _philox(state: Words, dims: tuple[int, ...], wide: bool) -> tuple[Words, Wor
     words = philox((*_halves(counters[0]), *_halves(counters[1])), _halves(state[:1]))
     if wide:
         words = (_whole(*words[:2]), _whole(*words[2:]))
-    last = [np.asarray(x) for x in advanced(np.uint64(count))]
+    last = [x.reshape(()) for x in advanced(np.full(1, count, np.uint64))]
     following = np.stack([state[0], *last]) if len(state) == 3 else np.stack([state[0], last[0]])
     return np.stack(words, 1).reshape(-1)[:size].reshape(dims), following
 

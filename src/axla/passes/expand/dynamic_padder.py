@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from axla.core.dtypes import S32
 from axla.core.errors import UnsupportedError
@@ -117,7 +118,8 @@ class _Padder:
             new = self.computation.add(op, [self.packed(v, o.shape) for v, o in given])
             return self.unpacked(new, inst.shape)
         arrays = [self.array(v, inst) for v in operands]
-        return applied(inst, arrays)
+        found: Any = applied(inst, arrays)
+        return found
 
     def same(self, inst: Instruction, operands: Sequence[Value]) -> Value:
         """An instruction that knows of no dynamic size; its operands may have been made anew."""

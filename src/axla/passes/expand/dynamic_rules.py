@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
+from typing import Any
 
 from axla.core.dtypes import S32, S64, DType
 from axla.core.errors import UnsupportedError
@@ -117,10 +118,10 @@ def applied(inst: Instruction, operands: Sequence[Sized]) -> Result:
 
 def _again(inst: Instruction, operands: Sequence[Instruction], op: Op | None = None) -> Instruction:
     """The same op on other operands, its shape static."""
-    op = op or inst.op
-    if op.holds_shape:
-        op = replace(op, shape=static(op.shape))  # type: ignore[type-var,attr-defined]
-    return inst.computation.add(op, operands, extra=Extra(location=inst.extra.location))
+    found: Any = op or inst.op
+    if found.holds_shape:
+        found = replace(found, shape=static(found.shape))
+    return inst.computation.add(found, operands, extra=Extra(location=inst.extra.location))
 
 
 def _below(shape: Shape, dimension: int, size: Instruction) -> Instruction:
