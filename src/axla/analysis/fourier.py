@@ -17,6 +17,6 @@ def factors(length: int) -> list[int] | None:
 
 
 def transformed_lengths(kind: str, lengths: tuple[int, ...]) -> list[int]:
-    """The lengths of the complex transforms that are done, by fft_type: real lines of even length count half."""
+    """The lengths of the complex transforms that are done: real lines of even length count half."""
     last = lengths[-1] // 2 if kind in ("RFFT", "IRFFT") and lengths[-1] % 2 == 0 else lengths[-1]
     return [*lengths[:-1], last]
