@@ -70,7 +70,7 @@ class ControlFlow:
         self.r.shuffle(names)
         shape = "(" + ", ".join(s for _, s in names) + ")"
         main = entry.closed(f"tuple({', '.join(n for n, _ in names)})", shape, entry=True)
-        return "\n\n".join(["HloModule control_flow", *self.computations, main]) + "\n"
+        return "\n\n".join(["HloModule control_flow", HELPERS, *self.computations, main]) + "\n"
 
     def fill(self, scope: Scope, length: int) -> None:
         for _ in range(length):
@@ -242,17 +242,71 @@ def column(scope: Scope) -> None:
     scope.add("f32[40,9]", f"broadcast({scope.pick('f32[40]')}), dimensions={{0}}")
 
 
+def total(scope: Scope) -> None:
+    scope.add(
+        "f32[]", f"reduce({scope.pick('f32[40]')}, {scope.pick('f32[]')}), dimensions={{0}}, to_apply=larger"
+    )
+
+
+def rows(scope: Scope) -> None:
+    operands = f"{scope.pick('f32[40,9]')}, {scope.pick('f32[]')}"
+    scope.add("f32[40]", f"reduce({operands}), dimensions={{1}}, to_apply=larger")
+
+
+def scattered(scope: Scope) -> None:
+    """Updates of an array at places that may repeat or lie outside."""
+    places = scope.add("s32[3,1]", f"broadcast({scope.pick('s32[]')}), dimensions={{}}", listed=False)
+    steps = scope.add("s32[3,1]", "iota(), iota_dimension=0", listed=False)
+    places = scope.add("s32[3,1]", f"add({places}, {steps})", listed=False)
+    scope.add("f32[40]", (
+        f"scatter({scope.pick('f32[40]')}, {places}, {scope.pick('f32[3]')}), update_window_dims={{}}, "
+        "inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=larger"
+    ))  # fmt: skip
+
+
+def ordered(scope: Scope) -> None:
+    """Two arrays sorted together."""
+    sort = f"sort({scope.pick('s32[24]')}, {scope.pick('s32[24]')}), dimensions={{0}}, is_stable=true"
+    both = scope.add("(s32[24], s32[24])", f"{sort}, to_apply=first", listed=False)
+    for n in range(2):
+        scope.add("s32[24]", f"get-tuple-element({both}), index={n}")
+
+
+def largest(scope: Scope) -> None:
+    """Two results of one reduction."""
+    numbers = scope.add("s32[40]", "iota(), iota_dimension=0", listed=False)
+    operands = f"{scope.pick('f32[40]')}, {numbers}, {scope.pick('f32[]')}, {scope.pick('s32[]')}"
+    both = scope.add("(f32[], s32[])", f"reduce({operands}), dimensions={{0}}, to_apply=where", listed=False)
+    scope.add("f32[]", f"get-tuple-element({both}), index=0")
+    scope.add("s32[]", f"get-tuple-element({both}), index=1")
+
+
+HELPERS = """larger {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT r = f32[] maximum(a, b)
+}
+
+first {
+  a = s32[] parameter(0)
+  b = s32[] parameter(1)
+  c = s32[] parameter(2)
+  d = s32[] parameter(3)
+  ROOT r = pred[] compare(a, b), direction=LT
+}
+
+where {
+  a = f32[] parameter(0)
+  i = s32[] parameter(1)
+  b = f32[] parameter(2)
+  j = s32[] parameter(3)
+  p = pred[] compare(a, b), direction=GE
+  x = f32[] select(p, a, b)
+  y = s32[] select(p, i, j)
+  ROOT r = (f32[], s32[]) tuple(x, y)
+}"""
+
 STEPS = (
-    elementwise,
-    elementwise,
-    elementwise,
-    update,
-    update,
-    row_update,
-    read,
-    element,
-    reshape,
-    turned,
-    copy,
-    column,
-)
+    elementwise, elementwise, elementwise, update, update, row_update, read, element, reshape, turned, copy, column,
+    total, rows, scattered, ordered, largest,
+)  # fmt: skip
