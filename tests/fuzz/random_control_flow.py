@@ -307,6 +307,6 @@ where {
 }"""
 
 STEPS = (
-    elementwise, elementwise, elementwise, update, update, row_update, read, element, reshape, turned, copy, column,
-    total, rows, scattered, ordered, largest,
+    elementwise, elementwise, elementwise, update, update, row_update, read, element, reshape, turned, copy,
+    column, total, rows, scattered, ordered, largest,
 )  # fmt: skip
