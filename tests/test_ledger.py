@@ -28,6 +28,9 @@ NOT_EVALUATED = {
     "ragged-all-to-all": "means something between several members only",
 }
 
+# Ops whose samples stand alone, where a text has them behind another one only.
+NOT_ALONE = {"async-update": "continues an async-start", "async-done": "ends an async-start"}
+
 CASES = [
     pytest.param(op, shapes, id=f"{opcode}-{number}")
     for opcode, cls in OPS.items()
@@ -47,6 +50,8 @@ def test_has_docstring_and_samples(opcode):
 def test_sample_verifies_and_reads_back(op, shapes):
     module = sample_module(op, shapes)
     verify(module)
+    if op.opcode in NOT_ALONE:
+        pytest.skip(NOT_ALONE[op.opcode])
     text = module.to_string(print_large_constants=True)
     again = parse_hlo(text)
     verify(again)

@@ -4,6 +4,7 @@ Read `elementwise.py` first, with `family.py` (what families of ops share) and `
 defines it).
 """
 
+from axla.hlo.asynchronous import AsyncDone, AsyncStart, AsyncUpdate
 from axla.hlo.collective import (
     AllGather,
     AllGatherDone,
@@ -113,19 +114,20 @@ __all__ = [
     "OPS",
     "Abs", "Acos", "Acosh", "Add", "AddDependency", "AfterAll", "AllGather", "AllGatherDone",
     "AllGatherStart", "AllReduce", "AllReduceDone", "AllReduceStart", "AllToAll", "And", "Asin", "Asinh",
-    "Atan2", "Atanh", "BatchNormGrad", "BatchNormInference", "BatchNormTraining", "Bitcast",
-    "BitcastConvert", "Broadcast", "Call", "Cbrt", "Ceil", "Cholesky", "Clamp", "CollectiveBroadcast",
-    "CollectivePermute", "CollectivePermuteDone", "CollectivePermuteStart", "Compare", "Complex",
-    "Concatenate", "Conditional", "Constant", "Convert", "Convolution", "Copy", "CopyDone", "CopyStart",
-    "Cosh", "Cosine", "CountLeadingZeros", "CustomCall", "Divide", "Domain", "Dot", "DynamicReshape",
-    "DynamicSlice", "DynamicUpdateSlice", "Erf", "Exponential", "ExponentialMinusOne", "Fft", "Floor",
-    "Fusion", "Gather", "GetDimensionSize", "GetTupleElement", "Imag", "Infeed", "Iota", "IsFinite",
-    "Log", "LogPlusOne", "Logistic", "Map", "Maximum", "Minimum", "Mulhi", "Multiply", "Negate", "Not",
-    "OptBarrier", "Or", "Outfeed", "Pad", "Parameter", "PartitionId", "Popcnt", "Power", "RaggedAllToAll",
-    "Real", "Recv", "RecvDone", "Reduce", "ReducePrecision", "ReduceScatter", "ReduceWindow", "Remainder",
-    "ReplicaId", "Reshape", "Reverse", "Rng", "RngBitGenerator", "RngGetAndUpdateState", "RoundNearestAfz",
-    "RoundNearestEven", "Rsqrt", "Scan", "Scatter", "Select", "SelectAndScatter", "Send", "SendDone",
-    "SetDimensionSize", "ShiftLeft", "ShiftRightArithmetic", "ShiftRightLogical", "Sign", "Sine", "Sinh",
-    "Slice", "Sort", "Sqrt", "StochasticConvert", "Subtract", "Tan", "Tanh", "TopK", "Transpose",
-    "TriangularSolve", "Tuple", "While", "Xor",
+    "AsyncDone", "AsyncStart", "AsyncUpdate", "Atan2", "Atanh", "BatchNormGrad", "BatchNormInference",
+    "BatchNormTraining", "Bitcast", "BitcastConvert", "Broadcast", "Call", "Cbrt", "Ceil", "Cholesky",
+    "Clamp", "CollectiveBroadcast", "CollectivePermute", "CollectivePermuteDone",
+    "CollectivePermuteStart", "Compare", "Complex", "Concatenate", "Conditional", "Constant", "Convert",
+    "Convolution", "Copy", "CopyDone", "CopyStart", "Cosh", "Cosine", "CountLeadingZeros", "CustomCall",
+    "Divide", "Domain", "Dot", "DynamicReshape", "DynamicSlice", "DynamicUpdateSlice", "Erf",
+    "Exponential", "ExponentialMinusOne", "Fft", "Floor", "Fusion", "Gather", "GetDimensionSize",
+    "GetTupleElement", "Imag", "Infeed", "Iota", "IsFinite", "Log", "LogPlusOne", "Logistic", "Map",
+    "Maximum", "Minimum", "Mulhi", "Multiply", "Negate", "Not", "OptBarrier", "Or", "Outfeed", "Pad",
+    "Parameter", "PartitionId", "Popcnt", "Power", "RaggedAllToAll", "Real", "Recv", "RecvDone", "Reduce",
+    "ReducePrecision", "ReduceScatter", "ReduceWindow", "Remainder", "ReplicaId", "Reshape", "Reverse",
+    "Rng", "RngBitGenerator", "RngGetAndUpdateState", "RoundNearestAfz", "RoundNearestEven", "Rsqrt",
+    "Scan", "Scatter", "Select", "SelectAndScatter", "Send", "SendDone", "SetDimensionSize", "ShiftLeft",
+    "ShiftRightArithmetic", "ShiftRightLogical", "Sign", "Sine", "Sinh", "Slice", "Sort", "Sqrt",
+    "StochasticConvert", "Subtract", "Tan", "Tanh", "TopK", "Transpose", "TriangularSolve", "Tuple",
+    "While", "Xor",
 ]  # fmt: skip

@@ -11,6 +11,7 @@ import numpy as np
 from axla.core.dtypes import DType
 from axla.core.errors import RuntimeFailure, UnsupportedError
 from axla.core.shape import Shape, TupleShape
+from axla.hlo.asynchronous import AsyncStart
 from axla.hlo.casting import convert, reinterpret
 from axla.hlo.control import Call, Conditional, CustomCall, Fusion, While
 from axla.hlo.conversion import Bitcast
@@ -76,6 +77,12 @@ def _conditional(interpreter: Interpreter, inst: Instruction, index: Value, *ope
 
 def _call(interpreter: Interpreter, inst: Instruction, *operands: Value) -> Value:
     return interpreter.run(inst.op.computations()[0], operands)
+
+
+def _async_start(interpreter: Interpreter, inst: Instruction, *operands: Value) -> Value:
+    assert isinstance(inst.shape, TupleShape)
+    contexts = [np.zeros(s.dims, s.dtype.numpy) for s in inst.shape.elements[2:] if isinstance(s, Shape)]
+    return (operands, _call(interpreter, inst, *operands), *contexts)
 
 
 def _rng(interpreter: Interpreter, inst: Instruction, first: Value, second: Value) -> Value:
@@ -374,6 +381,7 @@ def _sort_lines(interpreter: Interpreter, op: Sort, columns: list[np.ndarray], o
 
 REGIONS: dict[type[Op], Callable[..., Value]] = {
     **COLLECTIVES,
+    AsyncStart: _async_start,
     Rng: _rng,
     RngGetAndUpdateState: _rng_state,
     Tuple: _tuple,

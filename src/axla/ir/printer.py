@@ -79,7 +79,11 @@ class _Printer:
             yield f"{name}\n{text}\n\n"
         if tables:
             yield "\n"
+        starts = (i for c in module.computations for i in c.instructions if i.opcode == ASYNC[0])
+        hidden = {wrapped(start) for start in starts}
         for computation in computations_callees_first(module):
+            if computation in hidden:
+                continue
             if module.has_entry and computation is module.entry:
                 yield "ENTRY "
             yield from self.computation(computation, "")
@@ -136,11 +140,32 @@ class _Printer:
 
     def instruction(self, inst: Instruction) -> str:
         percent = "%" if self.options.print_percent else ""
-        head = f"{percent}{inst.name} = {self.shape(inst.shape)} {inst.op.opcode}({self.operands(inst)})"
-        parts = self.attributes(inst.op) if self.options.print_extra_attributes else []
+        opcode, parts = inst.op.opcode, []
+        if opcode in ASYNC:
+            opcode, parts = self.asynchronous(inst)
+        elif self.options.print_extra_attributes:
+            parts = self.attributes(inst.op)
+        head = f"{percent}{inst.name} = {self.shape(inst.shape)} {opcode}({self.operands(inst)})"
         if inst.extra is not None:
             parts += self.extra(inst.extra)
         return ", ".join((head, *parts)) if parts else head
+
+    def asynchronous(self, inst: Instruction) -> tuple[str, list[str]]:
+        """Opcode and attributes of a part of an asynchronous call: of one instruction, under its name."""
+        stage = inst.op.opcode
+        parts = self.attributes(inst.op) if self.options.print_extra_attributes else []
+        start = inst
+        while start.opcode in ASYNC[1:]:
+            start = start.operands[0]
+        inside = wrapped(start) if start.opcode == ASYNC[0] else None
+        if inside is None:
+            return stage, parts
+        if start is inst:
+            own = self.attributes(inside.root.op) if self.options.print_extra_attributes else []
+            parts = [p for p in parts if p.startswith("async_execution_thread=")] + own
+            if not inst.extra.frontend_attributes:
+                parts += self.extra(Extra(frontend_attributes=inside.root.extra.frontend_attributes))
+        return f"{inside.root.opcode}-{stage.removeprefix('async-')}", parts
 
     def shape(self, shape: AnyShape) -> str:
         found = self.shapes.get(shape)
@@ -196,6 +221,15 @@ class _Printer:
             parts.append(f"backend_config={quote_unless_braced(extra.backend_config)}")
         return parts
 
+
+def wrapped(start: Instruction) -> Computation | None:
+    """The computation of an asynchronous call, when it applies one instruction to the operands."""
+    (called,) = start.op.computations()
+    plain = len(called.instructions) == len(called.parameters) + 1
+    return called if plain and called.root.operands == tuple(called.parameters) else None
+
+
+ASYNC = ("async-start", "async-update", "async-done")
 
 HEADER_ORDER = (
     "is_scheduled", "input_output_alias", "buffer_donor", "alias_passthrough_params",

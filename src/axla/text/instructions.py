@@ -20,6 +20,7 @@ from axla.ir.codec import codec_of
 from axla.ir.graph import NO_EXTRA, Computation, Extra, Instruction, Module, SourceLocation
 from axla.ir.op import OPS, Op
 from axla.ir.structure import Constant, GetTupleElement, Parameter
+from axla.text import asynchronous
 from axla.text.forms import PLAIN_FORMS, unpacked
 from axla.text.inference import UNWRITTEN_SHAPES, with_natural_layout
 from axla.text.lexer import BLANK, NAME, STRING, pattern, unescape
@@ -84,6 +85,8 @@ def schema_of(op: type[Op]) -> Schema:
 class InstructionCursor(ShapeCursor):
     """A cursor that reads instructions into a computation of a module."""
 
+    schema_of = staticmethod(schema_of)
+
     def __init__(self, text: str) -> None:
         super().__init__(text)
         self.module = Module("")
@@ -141,6 +144,8 @@ class InstructionCursor(ShapeCursor):
         """Reads operands and attributes, behind `opcode(`, and adds the instruction."""
         cls = OPS.get(opcode)
         if cls is None:
+            if is_opcode(opcode) and asynchronous.is_short_form(opcode):
+                return asynchronous.read_short_form(self, name, shape, opcode, at)
             return self._undeclared_op(name, shape, opcode, at)
         fields: dict[str, Any] = {}
         operands: tuple[Instruction, ...] = ()
@@ -155,15 +160,26 @@ class InstructionCursor(ShapeCursor):
         else:
             operands = self.operands()
         schema = schema_of(cls)
+        extra = self.attributes(schema, fields, opcode)
+        inst = self.checked(schema, fields, operands, shape, name, extra, at)
+        if cls is asynchronous.AsyncStart:
+            asynchronous.share_with_called(inst)
+        return inst
+
+    def checked(
+        self, schema: Schema, fields: dict[str, Any], operands: tuple[Instruction, ...],
+        shape: AnyShape | None, name: str, extra: Extra, at: int,
+    ) -> Instruction:  # fmt: skip
+        """Adds an instruction that has all it needs; says what is missing, if it has not."""
+        opcode = schema.op.opcode
         if not schema.least <= len(operands) <= schema.most:
             self.fail(f"{opcode} takes {_count(schema)}, found {len(operands)}", at)
-        extra = self._attributes(schema, fields, opcode)
-        if operands and cls.opcode in _UNWRITTEN_ATTRIBUTES:
+        if operands and opcode in _UNWRITTEN_ATTRIBUTES:
             self._unwritten_attributes(opcode, fields, operands[0].shape, at)
         for field, text in schema.required:
             if field not in fields:
                 self.fail(f"{opcode} needs the attribute {text}", at)
-        return self._build(schema, fields, operands, shape, name, extra, at)
+        return self.build(schema, fields, operands, shape, name, extra, at)
 
     def _unwritten_attributes(self, opcode: str, fields: dict[str, Any], operand: AnyShape, at: int) -> None:
         rank = operand.rank if isinstance(operand, Shape) else 0
@@ -177,7 +193,7 @@ class InstructionCursor(ShapeCursor):
         elif rank and "dimensions" not in fields:
             self.fail(f"broadcast of {operand.to_string(layout=False)} needs the attribute dimensions", at)
 
-    def _build(
+    def build(
         self, schema: Schema, fields: dict[str, Any], operands: tuple[Instruction, ...],
         shape: AnyShape | None, name: str, extra: Extra, at: int,
     ) -> Instruction:  # fmt: skip
@@ -227,7 +243,7 @@ class InstructionCursor(ShapeCursor):
         if not is_opcode(opcode):
             self.fail(f"'{opcode}' is no opcode", at)
         operands = self.operands()
-        extra = self._attributes(None, {}, opcode)
+        extra = self.attributes(None, {}, opcode)
         self.undeclared = self.undeclared or opcode
         if shape is None:
             raise UnsupportedError(f"the op {opcode} is not implemented")
@@ -309,7 +325,7 @@ class InstructionCursor(ShapeCursor):
 
     # Attributes.
 
-    def _attributes(self, schema: Schema | None, fields: dict[str, Any], opcode: str) -> Extra:
+    def attributes(self, schema: Schema | None, fields: dict[str, Any], opcode: str) -> Extra:
         """Reads `, name=value` as often as they come, into `fields` and what every instruction may carry."""
         readers = schema.readers if schema is not None else {}
         common: dict[str, Any] = {}

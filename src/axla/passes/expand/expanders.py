@@ -5,6 +5,7 @@ from __future__ import annotations
 from axla.passes.driver import Pass
 from axla.passes.expand import (
     argmax,
+    asynchronous,
     batch_norm,
     cholesky,
     convolution,
@@ -24,6 +25,7 @@ from axla.passes.expand import (
 _WHY = "no emitter knows the op"
 
 EXPANDERS: tuple[Pass, ...] = (
+    Pass("async-unwrapper", asynchronous.async_unwrapper, required=_WHY),
     Pass("dynamic-padder", dynamic_padder.dynamic_padder, required="generated code knows static shapes"),
     Pass("single-replica-collectives", single_replica.collectives_removal, required=_WHY),
     Pass("argmax-rewriter", argmax.argmax_rewriter),

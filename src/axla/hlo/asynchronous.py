@@ -1,0 +1,101 @@
+"""Asynchronous calls: any computation in two steps, start and done, with updates between them.
+
+HLO text writes a call of one instruction under the name of that instruction: add-start, add-update, add-done.
+"""
+
+from __future__ import annotations
+
+from axla.core.dtypes import F32, U32
+from axla.core.shape import AnyShape, Shape, TupleShape
+from axla.hlo.collective import elements, started
+from axla.hlo.family import show
+from axla.hlo.signature import accepts, sample_reducer
+from axla.ir.attributes import OutputAlias
+from axla.ir.graph import Computation
+from axla.ir.op import Op, attr, op, reject
+
+MAIN = "main"
+"""The thread of an entry."""
+
+
+@op("async-start", operands="*operands")
+class AsyncStart(Op):
+    """Begins `calls` on the operands: the value is a tuple of operands (a tuple), result and contexts."""
+
+    shape: AnyShape
+    async_execution_thread: str = MAIN
+    calls: Computation = attr(always=True, default=None)
+    output_to_operand_aliasing: tuple[OutputAlias, ...] = ()
+
+    expensive = True
+
+    def infer(self, *operands: AnyShape) -> AnyShape:
+        parts = elements(self.shape)
+        wanted = TupleShape([o.logical for o in operands])
+        if len(parts) < 2 or not isinstance(parts[0], TupleShape) or parts[0].logical is not wanted:
+            reject(
+                "async_start_c1",
+                f"async-start: ({show(wanted)}, result, ...) is wanted, found {show(self.shape)}",
+            )
+        called = accepts(self, self.calls, operands, "calls").root.shape
+        if parts[1].logical is not called.logical:
+            reject(
+                "async_start_c2", f"async-start: {show(parts[1])} is not {show(called)}, which calls gives"
+            )
+        root = self.calls.root
+        if len(self.calls.instructions) > 1 + len(self.calls.parameters) and not _is_group(self.calls):
+            reject(
+                "async_start_c3",
+                f"async-start: {self.calls.name} may have parameters and a root only, or a root marked "
+                f"_collectives_group; found {len(self.calls.instructions)} instructions up to {root!r}",
+            )
+        return self.shape
+
+    @classmethod
+    def samples(cls):
+        x = Shape(F32)
+        shape = TupleShape((TupleShape((x, x)), x, Shape(U32)))
+        return [(cls(shape, calls=sample_reducer("add", F32)), (x, x))]
+
+
+def _is_group(computation: Computation) -> bool:
+    return any(name == "_collectives_group" for name, _ in computation.root.extra.frontend_attributes)
+
+
+@op("async-update", operands="operand")
+class AsyncUpdate(Op):
+    """A step between the start and the end of an asynchronous call; its attributes repeat the start's."""
+
+    async_execution_thread: str | None = None
+    calls: Computation | None = None
+
+    def infer(self, operand: AnyShape) -> AnyShape:
+        started(self, operand)
+        return operand.logical
+
+    def evaluate(self, operand):
+        return operand
+
+    @classmethod
+    def samples(cls):
+        x = Shape(F32)
+        return [(cls(), (TupleShape((TupleShape((x,)), x)),))]
+
+
+@op("async-done", operands="operand")
+class AsyncDone(Op):
+    """The result of an asynchronous call; its attributes repeat the start's."""
+
+    async_execution_thread: str | None = None
+    calls: Computation | None = None
+
+    def infer(self, operand: AnyShape) -> AnyShape:
+        return started(self, operand)
+
+    def evaluate(self, operand):
+        return operand[1]
+
+    @classmethod
+    def samples(cls):
+        x = Shape(F32)
+        return [(cls(), (TupleShape((TupleShape((x,)), x)),))]
