@@ -48,23 +48,6 @@ def test_gather_reverses_every_type(target):
         assert got.tobytes() == x[::-1].tobytes(), kind
 
 
-@pytest.mark.parametrize("lanes", [1, 2, 3, 5, 8, 12, 16, 64])
-def test_reduce_lanes_takes_every_lane_once(lanes):
-    target = host_target()
-    cases = [
-        elementwise.Case("sum", (D.S32,), D.S32, lanes, lambda values, x: values.reduce_lanes("add", x)),
-        elementwise.Case(
-            "complex_sum", (D.C64,), D.C64, lanes,
-            lambda values, x: values.reduce_lanes(lambda a, b: values.binary("add", a, b), x),
-        ),
-    ]  # fmt: skip
-    compiled = elementwise.Compiled(cases, target)
-    x = 1 << np.arange(lanes, dtype=np.int32) % 31
-    assert compiled.run("sum", [x])[0] == x.sum(dtype=np.int32)
-    z = (np.arange(lanes) + 1j).astype(np.complex64)
-    assert compiled.run("complex_sum", [z])[0] == z.sum()
-
-
 def test_join_lane_and_shuffle_are_inverse():
     target = host_target()
 

@@ -59,11 +59,6 @@ class Buffers:
             raise InternalError(f"{inst!r}, leaf {leaf}, has no place in memory")
         return found
 
-    def same_value(self, a: Instruction, leaf_a: int, b: Instruction, leaf_b: int) -> bool:
-        """Whether two leaves are one value: passed on unchanged, not computed anew."""
-        first, second = self.flow.leaves[a][leaf_a], self.flow.leaves[b][leaf_b]
-        return first is not None and second is not None and _found(first) is _found(second)
-
     def in_place(self, inst: Instruction) -> tuple[tuple[int, int], ...]:
         """(result leaf, operand) pairs of an instruction that share memory."""
         made = self.slices(inst)
@@ -96,12 +91,6 @@ class Buffers:
 
     def _computations(self) -> Iterator:
         return iter(dict.fromkeys(inst.computation for inst in self.flow.time))
-
-
-def _found(value: Value) -> Value:
-    from axla.analysis.dataflow import find
-
-    return find(value)
 
 
 def assign_buffers(module: Module) -> Buffers:

@@ -54,11 +54,6 @@ def trip_count(loop: Instruction) -> int | None:
     return _trips(start, step, limit, direction, shape.dtype.bits, shape.dtype.is_signed)
 
 
-def induction_step(loop: Instruction, at: int) -> int | None:
-    """The constant that a loop adds to its carry `at` each trip; None if it does something else."""
-    return _step(loop, at)
-
-
 def _plain(inst: Instruction) -> Instruction:
     """What is behind copies and reshapes of one element."""
     while isinstance(inst.op, Copy | Reshape | Bitcast) and isinstance(inst.operands[0].shape, Shape):

@@ -219,25 +219,6 @@ class Arithmetic:
         assert isinstance(total, Reg)
         return total
 
-    def estrin(self, x: Reg, coefficients: Sequence[float]) -> Reg:
-        """The polynomial with the given coefficients, highest power first, as a tree.
-
-        For long ones in one lane.
-        """
-        terms: list[Reg | float] = list(reversed(coefficients))
-        power = x
-        while len(terms) > 1:
-            paired: list[Reg | float] = []
-            for k in range(0, len(terms) - 1, 2):
-                paired.append(self.fma(terms[k + 1], power, terms[k]))
-            if len(terms) % 2:
-                paired.append(terms[-1])
-            terms = paired
-            if len(terms) > 1:
-                power = power * power
-        assert isinstance(terms[0], Reg)
-        return terms[0]
-
     def two_sum(self, a: Reg, b: Reg) -> tuple[Reg, Reg]:
         """The rounded sum and its exact error."""
         total = a + b

@@ -63,9 +63,6 @@ class Index:
     def _new(self, base: Ssa, stride: int, multiple: int, limit: int) -> Index:
         return Index(self.f, base, stride, self.lanes, multiple=max(1, multiple), limit=limit)
 
-    def _from_vec(self, vec: Ssa, limit: int) -> Index:
-        return Index(self.f, self.base, 0, self.lanes, vec=vec, limit=limit)
-
     def _vec_binary(self, opcode: str, other: Index | int, limit: int) -> Index:
         f = self.f
         lanes = max(self.lanes, other.lanes if isinstance(other, Index) else 1)

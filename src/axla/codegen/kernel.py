@@ -218,10 +218,6 @@ class KernelWriter:
         first = sum(counts[:number])
         return self.outputs[first : first + counts[number]]
 
-    def shares_memory(self, output: int) -> bool:
-        """Whether an output lies where an input lies."""
-        return any(o == output for o, _ in self.task.in_place)
-
     def finish(self) -> None:
         self.share.finish()
 

@@ -7,7 +7,6 @@ global LLVM option is set, because other packages of the process share the libra
 from __future__ import annotations
 
 import functools
-import platform
 import threading
 from typing import TYPE_CHECKING
 
@@ -101,11 +100,6 @@ def emit_assembly(text: str, target: Target, *, code_model: str = "small", level
     with LOCK:
         module, found = parse(text, target, code_model=code_model, level=level)
         return found.emit_assembly(module)
-
-
-def object_format() -> str:
-    """How objects of this machine are packed: elf, coff or macho."""
-    return {"Windows": "coff", "Darwin": "macho"}.get(platform.system(), "elf")
 
 
 @functools.cache

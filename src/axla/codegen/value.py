@@ -182,28 +182,6 @@ class Values:
             parts.append(whole)
         return Value(lanes[0].dtype, count, tuple(parts))
 
-    def reduce_lanes(self, combine: str | Callable[[Value, Value], Value], value: Value) -> Value:
-        """All lanes combined into one, halves with halves: the same tree for the same lane count, always."""
-        join = (lambda a, b: self.binary(combine, a, b)) if isinstance(combine, str) else combine
-        while value.lanes > 1:
-            half = value.lanes // 2
-            low = self.shuffle(value, value, range(half)) if half > 1 else self.lane(value, 0)
-            high = self.shuffle(value, value, range(half, 2 * half)) if half > 1 else self.lane(value, 1)
-            joined = join(low, high)
-            if value.lanes % 2:
-                last = self.lane(value, value.lanes - 1)
-                joined = (
-                    join(self.lane(joined, 0), last) if half == 1 else self._join_first(join, joined, last)
-                )
-            value = joined
-        return value
-
-    def _join_first(self, join: Callable[[Value, Value], Value], value: Value, last: Value) -> Value:
-        """`value` with `last` combined into lane 0."""
-        first = join(self.lane(value, 0), last)
-        parts = zip(value.parts, first.parts, strict=True)
-        return Value(value.dtype, value.lanes, tuple(self.f.insert(a, b, 0) for a, b in parts))
-
     # -- memory ------------------------------------------------------------------------------------------
 
     def load(

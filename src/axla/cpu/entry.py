@@ -159,12 +159,6 @@ class _Entry:
         place = self.buffers.slice(inst, number)
         return Leaf(shape, lambda index: self.array(place, shape).load(index, 1), place)
 
-    def register_leaf(self, inst: Instruction) -> Leaf:
-        """An instruction whose elements are (or will be) registers: read through the element generators."""
-        shape = inst.shape
-        assert isinstance(shape, Shape)
-        return Leaf(shape, lambda index: self.e(inst, index))
-
     def elements_of(self, leaf: Leaf) -> list[Value]:
         return [leaf.read(index) for index in _indices(leaf.shape)]
 

@@ -189,7 +189,7 @@ class _Lowering:
             for k, operand in enumerate(operands)
             if result.size and result.overlaps(operand)
         )
-        name = self.kernel(computation, shared, inst)
+        name = self.kernel(computation, shared)
         return KernelStep(inst.name, name, operands, results, source=inst)
 
     def kernel_computation(self, inst: Instruction) -> Computation:
@@ -202,7 +202,7 @@ class _Lowering:
         computation.set_root(computation.add(inst.op, parameters, inst.shape.logical, name=inst.name))
         return computation
 
-    def kernel(self, computation: Computation, shared: tuple[tuple[int, int], ...], inst: Instruction) -> str:
+    def kernel(self, computation: Computation, shared: tuple[tuple[int, int], ...]) -> str:
         """The name of the kernel for a computation; equal computations get one kernel."""
         kind = kernel_kind(computation)
         key = f"{fingerprint(computation)}{shared}"

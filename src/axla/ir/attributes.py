@@ -219,10 +219,6 @@ class ConvDims:
         )
 
     @property
-    def spatial_rank(self) -> int:
-        return sum(c.isdigit() for c in self.input)
-
-    @property
     def input_batch(self) -> int:
         return self.input.index("b")
 

@@ -208,10 +208,6 @@ class Computation:
         self.extra = extra
         self._changed(structure=False)
 
-    def set_name(self, inst: Instruction, name: str) -> None:
-        inst.name = self.module._instruction_names.claim(name)
-        self._changed(structure=False)
-
     def replace(self, old: Instruction, new: Instruction, users: Iterable[Instruction] | None = None) -> None:
         """Redirects users of `old` to `new`: those given (all by default, but not `new` itself), and the
         root.

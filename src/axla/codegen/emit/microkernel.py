@@ -96,16 +96,6 @@ def split_parts(f: Function, both: Ssa, lanes: int) -> Parts:
     return (f.shuffle(both, both, range(0, 2 * lanes, 2)), f.shuffle(both, both, range(1, 2 * lanes, 2)))
 
 
-def join_parts(f: Function, parts: Parts, lanes: int) -> Ssa:
-    """Parts as they stand in memory: a real vector itself, complex parts interleaved."""
-    if len(parts) == 1:
-        return parts[0]
-    if lanes == 1:
-        pair = f.undef(vector(parts[0].type, 2))
-        return f.insert(f.insert(pair, parts[0], 0), parts[1], 1)
-    return f.shuffle(parts[0], parts[1], [lane // 2 + lanes * (lane % 2) for lane in range(2 * lanes)])
-
-
 def store_parts(f: Function, dtype: DType, parts: Parts, pointer: Ssa, index: Ssa, planes: Ssa | int) -> None:
     """Stores part k at `index` + k * `planes`."""
     element, size = part_type(dtype), part_bytes(dtype)

@@ -94,12 +94,18 @@ def _kind(body: Computation) -> FusionKind:
 def why_not_fuse(producer: Instruction, consumer: Instruction) -> str | None:
     """The reason why an instruction is not computed in the kernel of another that reads it; None if it is."""
     decided = plan(consumer.computation)
+    readers = {consumer}
     for cluster in decided.clusters:
-        if consumer in cluster.members and producer in cluster.members:
-            return None
-    for decision in reversed(decided.decisions):
-        if decision.producer is producer and decision.reason is not None:
-            return decision.reason
+        if consumer in cluster.members:
+            if producer in cluster.members:
+                return None
+            readers |= set(cluster.members)
+    refused = [d for d in decided.decisions if d.producer is producer and d.reason is not None]
+    refused.sort(
+        key=lambda d: d.consumer not in readers
+    )  # what was said of this consumer's kernel comes first
+    if refused:
+        return refused[0].reason
     return why_never(producer) or why_never(consumer) or "computed in registers, or in another kernel"
 
 

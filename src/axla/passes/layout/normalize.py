@@ -41,11 +41,6 @@ def layout_normalization(module: Module) -> None:
     _leave(entry, boundary)
 
 
-def is_plain(module: Module) -> bool:
-    """Whether every value of a module has the default layout."""
-    return all(i.shape.logical is i.shape for c in module.computations for i in c.instructions)
-
-
 def check_layout(shape: AnyShape, what: str) -> None:
     """UnsupportedError for an array that no order of dimensions describes.
 
