@@ -1,4 +1,4 @@
-"""Asynchronous calls; those of one instruction are written under its name: add-start, add-update, add-done."""
+"""Asynchronous calls; those of one instruction are written under its name: add-start, add-done."""
 
 from __future__ import annotations
 
@@ -88,6 +88,14 @@ def start_of(inst: Instruction) -> Instruction | None:
     while isinstance(inst.op, AsyncUpdate):
         inst = inst.operands[0]
     return inst if isinstance(inst.op, AsyncStart) else None
+
+
+def plain_start(cursor: Cursor, op: Any, operands: tuple[Instruction, ...], at: int) -> Op:
+    """A start whose shape has the form that starts have."""
+    parts = op.shape.elements if isinstance(op.shape, TupleShape) else ()
+    if len(parts) < 2 or not isinstance(parts[0], TupleShape):
+        cursor.fail(f"the shape of async-start must be ((operands), result, ...), found {op.shape}", at)
+    return op
 
 
 def plain_later(cursor: Cursor, op: Any, operands: tuple[Instruction, ...], at: int) -> Op:

@@ -11,7 +11,7 @@ from axla.core.shape import AnyShape, Shape
 from axla.ir.attributes import CompareType
 from axla.ir.graph import Instruction
 from axla.ir.op import Op
-from axla.text.asynchronous import plain_later
+from axla.text.asynchronous import plain_later, plain_start
 from axla.text.lexer import Cursor
 
 
@@ -55,6 +55,7 @@ def _plain_conditional(cursor: Cursor, op: Any, operands: tuple[Instruction, ...
 
 PLAIN_FORMS: dict[str, Callable[[Cursor, Any, tuple[Instruction, ...], int], Op]] = {
     "async-done": plain_later,
+    "async-start": plain_start,
     "async-update": plain_later,
     "compare": _plain_compare,
     "conditional": _plain_conditional,
