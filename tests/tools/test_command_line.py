@@ -120,6 +120,16 @@ def test_opt_runs_the_named_passes(tmp_path, capsys):
     assert axla.parse(out).to_string() == out.rstrip("\n") or axla.parse(out).to_string() == out
 
 
+@pytest.mark.parametrize("options", [["--passes=dce"], ["--stage=hlo"]])
+def test_what_opt_prints_runs(tmp_path, capsys, options):
+    values = ", ".join(map(str, range(40)))
+    path, target = tmp_path / "c.hlo", tmp_path / "out.hlo"
+    path.write_text(f"ENTRY e {{ x = s32[40] parameter(0)  c = s32[40] constant({{{values}}})\n"
+                    "  ROOT r = s32[40] add(x, c) }")  # fmt: skip
+    assert command.main(["opt", str(path), *options, "-o", str(target)]) == 0
+    assert command.main(["check", str(target)]) == 0
+
+
 def test_opt_reads_standard_input_and_writes_a_file(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(TEXT.encode())))
     target = tmp_path / "out.hlo"

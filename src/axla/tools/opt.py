@@ -3,6 +3,8 @@
 axla opt f.hlo --passes=algsimp,dce          the module after these passes
 axla opt f.hlo --stage=hlo                   ... after the CPU pipeline (what is printed by default)
 axla opt f.hlo --stage=llvm --target-cpu=x86-64-v3
+
+HLO is printed with all values of constants, so that it can be run.
 """
 
 from __future__ import annotations
@@ -80,7 +82,7 @@ def after_passes(module: Module, passes: str) -> str:
     from axla.passes.pipelines import PASSES, PIPELINES
 
     driver.run(module, driver.parse_passes(passes, PASSES, PIPELINES), name="opt")
-    return module.to_string()
+    return module.to_string(print_large_constants=True)
 
 
 def hlo(module: Module, cpu: str | None) -> str:
@@ -88,7 +90,7 @@ def hlo(module: Module, cpu: str | None) -> str:
     from axla.cpu.compiler import optimize
 
     optimize(module)
-    return module.to_string()
+    return module.to_string(print_large_constants=True)
 
 
 def program(module: Module, cpu: str | None) -> str:
