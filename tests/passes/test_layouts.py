@@ -19,9 +19,10 @@ def physical(array, shape):
     return np.ascontiguousarray(array.transpose(major_to_minor(shape)))
 
 
+@pytest.mark.parametrize("dims", [(2, 3, 4), (3, 3, 3), (2, 3, 2)])
 @pytest.mark.parametrize("inner", list(itertools.permutations(range(3))))
 @pytest.mark.parametrize("outer", [(2, 1, 0), (0, 1, 2), (1, 0, 2)])
-def test_same_bytes(outer, inner):
+def test_same_bytes(outer, inner, dims):
     a, b = (",".join(map(str, order)) for order in (outer, inner))
     text = f"""HloModule m, entry_computation_layout={{\
 (f32[2,3,4]{{{a}}}, f32[2,3,4]{{{b}}})->(f32[2,3,4]{{{b}}}, f32[4,3,2]{{{a}}})}}
@@ -35,11 +36,13 @@ ENTRY e {{
   t = f32[4,3,2]{{{a}}} transpose(c), dimensions={{2,1,0}}
   ROOT r = (f32[2,3,4]{{{b}}}, f32[4,3,2]{{{a}}}) tuple(s, t)
 }}"""
+    sizes = ",".join(map(str, dims))
+    text = text.replace("2,3,4", sizes).replace("4,3,2", ",".join(sizes.split(",")[::-1]))
     before, after = parse_hlo(text), parse_hlo(text)
     layout_normalization(after)
     boundary = after.config.entry_layout
     rng = np.random.default_rng(0)
-    given = [rng.normal(size=(2, 3, 4)).astype(np.float32) for _ in range(2)]
+    given = [rng.normal(size=dims).astype(np.float32) for _ in range(2)]
     wanted = [leaf.array for leaf in evaluate(before, [Literal.of(g) for g in given]).leaves()]
     lying = [Literal.of(physical(g, s)) for g, s in zip(given, boundary.parameters, strict=True)]
     found = [leaf.array for leaf in evaluate(after, lying).leaves()]

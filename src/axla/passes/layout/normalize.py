@@ -73,6 +73,11 @@ def physical_shape(shape: AnyShape) -> AnyShape:
     return Shape(shape.dtype, [shape.dims[d] for d in order], [shape.dynamic[d] for d in order])
 
 
+def lies_as_written(shape: AnyShape) -> bool:
+    """Whether every array lies in the default order. Equal sizes do not tell: think of a square."""
+    return all(leaf.layout.is_descending for leaf in shape.leaves() if isinstance(leaf, Shape))
+
+
 def _location(inst: Instruction) -> Extra:
     return inst.extra if inst.extra is NO_EXTRA else Extra(location=inst.extra.location)
 
@@ -198,13 +203,12 @@ def reshaped(value: Instruction, dims: Sequence[int]) -> Instruction:
 def _enter(entry: Computation, boundary: ProgramShape) -> None:
     """Parameters become arrays of the sizes in which they lie."""
     for parameter, shape in zip(entry.parameters, boundary.parameters, strict=True):
-        plain = physical_shape(shape)
-        if plain is shape.logical:
+        if lies_as_written(shape):
             continue
         users = tuple(parameter.users)
         was_root = entry.root is parameter
         logical = parameter.shape
-        entry.set_shape(parameter, plain)
+        entry.set_shape(parameter, physical_shape(shape))
         made: list[Instruction] = []
         wanted = list(shape.leaves())
         leaves = [
@@ -222,7 +226,7 @@ def _enter(entry: Computation, boundary: ProgramShape) -> None:
 
 def _leave(entry: Computation, boundary: ProgramShape) -> None:
     """The result becomes an array of the sizes in which it lies."""
-    if physical_shape(boundary.result) is boundary.result.logical:
+    if lies_as_written(boundary.result):
         return
     made: list[Instruction] = []
     wanted = list(boundary.result.leaves())
