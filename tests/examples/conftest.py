@@ -1,8 +1,14 @@
+"""What the examples share: programs of examples/ as modules, and values of the documents' examples."""
+
 import importlib.util
 import sys
 from pathlib import Path
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from worked import Document  # noqa: E402
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -20,3 +26,8 @@ def example():
         return sys.modules[full]
 
     return load
+
+
+@pytest.fixture
+def doc() -> Document:
+    return Document()
