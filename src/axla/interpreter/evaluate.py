@@ -191,7 +191,7 @@ class Interpreter:
         root = slots[computation.root]
         last_use: dict[int, int] = {}
         for number, inst in enumerate(order):
-            for operand in inst.operands:
+            for operand in _inputs(inst):
                 last_use[slots[operand]] = number
         dying: dict[int, list[int]] = {}
         for slot, number in last_use.items():
@@ -206,8 +206,9 @@ class Interpreter:
                 values[number] = as_value(inst.op.literal)
                 continue
             self._check_size(inst)
-            function = self._evaluator(inst) if evaluator is None else evaluator(inst)
-            operands = tuple(slots[o] for o in inst.operands)
+            inputs = _inputs(inst)
+            function = (evaluator or self._evaluator)(inst) if inputs is inst.operands else _same
+            operands = tuple(slots[o] for o in inputs)
             dead = tuple(s for s in dying.get(number, ()) if not isinstance(order[s].op, Constant))
             steps.append((function, operands, number, dead, inst))
         chunks = tuple(tuple(steps[k : k + CHUNK]) for k in range(0, len(steps), CHUNK))
@@ -224,7 +225,7 @@ class Interpreter:
         for inst in reversed(order):
             if inst is computation.root or inst in needed or self.has_effect(inst):
                 needed.add(inst)
-                needed.update(inst.operands)
+                needed.update(_inputs(inst))
                 needed.update(inst.extra.control_predecessors)
         return [inst for inst in order if inst in needed]
 
@@ -312,6 +313,14 @@ class Interpreter:
         if _moves_scalar(inst):
             return _same
         return self._evaluator(inst)
+
+
+def _inputs(inst: Instruction) -> tuple[Instruction, ...]:
+    """What an instruction is computed from: of a tuple's element, not the tuple, which may hold dead values."""
+    operands = inst.operands
+    if isinstance(inst.op, GetTupleElement) and isinstance(operands[0].op, Tuple):
+        return (operands[0].operands[inst.op.index],)
+    return operands
 
 
 def _native_function(inst: Instruction) -> Callable[..., Value] | None:

@@ -23,7 +23,11 @@ def while_loop_simplifier(module: Module) -> None:
         loops = [i for i in computation.instructions if isinstance(i.op, While)]
         bound = rewrite.control_bound(computation) if loops else frozenset()
         for inst in loops:
-            loop = None if inst in bound else _Loop.of(inst)
+            if inst in bound or _is_removed(inst, effectful, session):
+                continue
+            if inst is computation.root:
+                _spread_root(inst, session)
+            loop = _Loop.of(inst)
             if loop is None:
                 continue
             _forward_unchanged(loop, session)
@@ -60,15 +64,48 @@ class _Loop:
         users = (*inst.users, *op.body.parameters[0].users, *op.condition.parameters[0].users)
         if any(type(u.op) is not GetTupleElement for u in users):
             return None
-        parameter = op.body.parameters[0]
-        same = [
-            number for number, value in enumerate(root.operands)
-            if type(value.op) is GetTupleElement
-            and value.operands[0] is parameter and value.op.index == number
-        ]  # fmt: skip
-        return cls(
-            inst, op.condition, op.body, start.operands, root.operands, len(root.operands), tuple(same)
-        )
+        same = tuple(n for n in range(len(root.operands)) if _is_passed(inst, n))
+        return cls(inst, op.condition, op.body, start.operands, root.operands, len(root.operands), same)
+
+
+def _is_passed(inst: Instruction, number: int) -> bool:
+    """Whether the body passes on an element of the tuple: it has after the loop the value of before."""
+    op = inst.op
+    assert isinstance(op, While)
+    value, first = op.body.root.operands[number], inst.operands[0].operands[number]
+    if type(value.op) is GetTupleElement:
+        return value.operands[0] is op.body.parameters[0] and value.op.index == number
+    return _equal_constants(value, first)
+
+
+def _equal_constants(a: Instruction, b: Instruction) -> bool:
+    return type(a.op) is Constant and type(b.op) is Constant and a.shape is b.shape and a.op == b.op
+
+
+def _is_removed(inst: Instruction, effectful: Container[Computation], session: rewrite.Session) -> bool:
+    """Replaces a loop whose body gives what it takes by that. As in XLA, a loop without effects ends."""
+    op = inst.op
+    assert isinstance(op, While)
+    unchanged = op.body.root is op.body.parameters[0] and inst.shape is inst.operands[0].shape
+    if not unchanged or has_effect(inst, effectful) or not session.may_fire("while-removed", inst):
+        return False
+    inst.computation.replace(inst, inst.operands[0])
+    inst.computation.remove(inst)
+    return True
+
+
+def _spread_root(inst: Instruction, session: rewrite.Session) -> None:
+    """Puts a tuple of its elements in the place of a loop that is a root, if one of them does not change."""
+    op, (start,), shape = inst.op, inst.operands, inst.shape
+    assert isinstance(op, While)
+    if type(start.op) is not Tuple or type(op.body.root.op) is not Tuple or shape is not start.shape:
+        return
+    assert isinstance(shape, TupleShape)
+    places = range(len(shape.elements))
+    if not any(_is_passed(inst, n) for n in places) or not session.may_fire("while-spread", inst):
+        return
+    parts = [GetTupleElement(n)(inst) for n in places]
+    inst.computation.set_root(Tuple()(*parts))
 
 
 def _elements(of: Instruction) -> list[tuple[int, Instruction]]:
