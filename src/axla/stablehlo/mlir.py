@@ -1,0 +1,328 @@
+"""MLIR as axla holds it: operations, regions and values; types and attributes as immutable values.
+
+Every reader (text in pretty or generic form, bytecode of any version) gives the same operations: names and
+attributes are those of StableHLO's current generic form, inherent and discardable ones in one dictionary. What a
+plain Python value says is a plain Python value: BoolAttr is `bool`, StringAttr `str`, ArrayAttr `tuple`,
+DictionaryAttr `dict`, TypeAttr a Type, UnitAttr `UNIT`. Nothing here knows what an operation means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+import numpy as np
+
+# ---- Types
+
+
+@dataclass(frozen=True, slots=True)
+class IntegerType:
+    """`i32` (sign ""), `si32` ("s") or `ui32` ("u"). StableHLO's signed integers are signless."""
+
+    width: int
+    sign: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FloatType:
+    """By MLIR's name: f32, bf16, f8E4M3FN, tf32..."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class IndexType:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class NoneType:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class ComplexType:
+    element: Type
+
+
+@dataclass(frozen=True, slots=True)
+class QuantizedType:
+    """`!quant.uniform<storage<min:max>:expressed, ...>`.
+
+    `axes` is () per tensor, (d,) per axis; with `block_sizes`, one for each axis, it is a sub-channel type and
+    scales and zero points are row-major over the blocks (`blocks` is their shape).
+    """
+
+    storage: IntegerType
+    expressed: FloatType
+    scales: tuple[float, ...]
+    zero_points: tuple[int, ...]
+    axes: tuple[int, ...]
+    storage_min: int
+    storage_max: int
+    block_sizes: tuple[int, ...] = ()
+    blocks: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TensorType:
+    """`shape` holds sizes, None for `?`; it is None itself for an unranked tensor `tensor<*xf32>`."""
+
+    shape: tuple[int | None, ...] | None
+    element: Type
+    encoding: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class MemRefType:
+    shape: tuple[int | None, ...]
+    element: Type
+
+
+@dataclass(frozen=True, slots=True)
+class TupleType:
+    elements: tuple[Type, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionType:
+    inputs: tuple[Type, ...]
+    results: tuple[Type, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TokenType:
+    """`!stablehlo.token`."""
+
+
+@dataclass(frozen=True, slots=True)
+class FutureType:
+    """`!stablehlo.future<...>`, what async_start gives."""
+
+    types: tuple[Type, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OpaqueType:
+    """A type of another dialect, kept as its text without the leading `!`."""
+
+    text: str
+
+
+Type = (
+    IntegerType | FloatType | IndexType | NoneType | ComplexType | QuantizedType | TensorType | MemRefType
+    | TupleType | FunctionType | TokenType | FutureType | OpaqueType
+)  # fmt: skip
+
+# ---- Attributes (beside bool, str, tuple, dict and types)
+
+
+class Unit(Enum):
+    UNIT = "unit"
+
+
+UNIT = Unit.UNIT
+
+
+@dataclass(frozen=True, slots=True)
+class IntegerAttr:
+    value: int
+    type: Type  # IntegerType or IndexType
+
+
+@dataclass(frozen=True, slots=True)
+class FloatAttr:
+    """`value` is a NumPy scalar or 0-d array of the type's own format, so that every bit is kept."""
+
+    value: Any
+    type: FloatType
+
+
+@dataclass(frozen=True, slots=True)
+class SymbolRef:
+    """`@root::@nested`."""
+
+    root: str
+    nested: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DenseArray:
+    """`array<i64: 1, 2>`; element values are bool, int or float."""
+
+    element: Type
+    values: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DenseElements:
+    """`dense<...> : tensor<...>`. `values` has the tensor's shape, or () for a splat; its NumPy type is
+    `numpy_type` of the element (the storage type of a quantized one).
+    """
+
+    type: TensorType
+    values: np.ndarray
+
+
+@dataclass(frozen=True, slots=True)
+class DenseStrings:
+    """`dense<["a", "b"]> : tensor<2x!tf.string>`."""
+
+    type: TensorType
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DenseResource:
+    """`dense_resource<name> : tensor<...>`: the blob stands under `name` in the file's resources."""
+
+    name: str
+    type: TensorType
+
+
+@dataclass(frozen=True, slots=True)
+class EnumAttr:
+    """`#stablehlo<comparison_direction LT>`: mnemonic "comparison_direction", value "LT"."""
+
+    mnemonic: str
+    value: str
+    dialect: str = "stablehlo"
+
+
+@dataclass(frozen=True, slots=True)
+class StructAttr:
+    """A structured attribute of StableHLO by mnemonic: dot, gather, scatter, conv, channel_handle, bounds...
+
+    `fields` has every parameter under its name in StableHLO's attribute definitions; dimension lists are tuples
+    of int, `bounds` has None for `?`.
+    """
+
+    mnemonic: str
+    fields: dict[str, Any]
+    dialect: str = "stablehlo"
+
+
+@dataclass(frozen=True, slots=True)
+class OpaqueAttr:
+    """An attribute of another dialect (sdy, mhlo...), kept as its text without the leading `#`."""
+
+    text: str
+
+
+Attribute = Any  # one of the above, bool, str, tuple, dict or a Type
+
+# ---- Locations
+
+
+@dataclass(frozen=True, slots=True)
+class FileLocation:
+    file: str
+    line: int
+    column: int
+
+
+@dataclass(frozen=True, slots=True)
+class NameLocation:
+    name: str
+    child: Location | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CallSiteLocation:
+    callee: Location
+    caller: Location
+
+
+@dataclass(frozen=True, slots=True)
+class FusedLocation:
+    parts: tuple[Location, ...]
+    metadata: Any = None
+
+
+Location = FileLocation | NameLocation | CallSiteLocation | FusedLocation
+
+# ---- The graph
+
+
+class Value:
+    """A result of an operation or an argument of a block: `owner` and its `index` there."""
+
+    __slots__ = ("type", "owner", "index")
+
+    def __init__(self, type: Type, owner: Operation | Block, index: int):  # noqa: A002
+        self.type = type
+        self.owner = owner
+        self.index = index
+
+    def __repr__(self) -> str:
+        return f"<{self.index} of {self.owner!r}: {self.type}>"
+
+
+class Operation:
+    """`position` is where it stands in the source (line, column; (0, 0) for bytecode), for error messages;
+    `location` is what the source says of where it came from.
+    """
+
+    __slots__ = ("name", "operands", "results", "attributes", "regions", "location", "position")
+
+    def __init__(
+        self, name: str, operands: list[Value], result_types: list[Type] | tuple[Type, ...],
+        attributes: dict[str, Attribute] | None = None, regions: list[Region] | None = None,
+        location: Location | None = None, position: tuple[int, int] = (0, 0),
+    ):  # fmt: skip
+        self.name = name
+        self.operands = operands
+        self.results = [Value(t, self, i) for i, t in enumerate(result_types)]
+        self.attributes = attributes if attributes is not None else {}
+        self.regions = regions if regions is not None else []
+        self.location = location
+        self.position = position
+
+    def __repr__(self) -> str:
+        return f"<{self.name}>"
+
+
+class Block:
+    __slots__ = ("arguments", "operations", "locations")
+
+    def __init__(
+        self, argument_types: list[Type] | tuple[Type, ...] = (), locations: list[Any] | None = None
+    ):
+        self.arguments = [Value(t, self, i) for i, t in enumerate(argument_types)]
+        self.operations: list[Operation] = []
+        self.locations = locations  # of the arguments, or None
+
+    @property
+    def terminator(self) -> Operation:
+        return self.operations[-1]
+
+    def __repr__(self) -> str:
+        return f"<block of {len(self.operations)}>"
+
+
+@dataclass(slots=True)
+class Region:
+    blocks: list[Block] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Source:
+    """What a reader gives: the `builtin.module` operation and the blobs that `dense_resource` names."""
+
+    module: Operation
+    resources: dict[str, bytes] = field(default_factory=dict)
+    text: str = ""  # of a text source, for messages
+    version: str = ""  # producer or VHLO version of an artifact
+
+    @property
+    def body(self) -> list[Operation]:
+        return self.module.regions[0].blocks[0].operations
+
+    def functions(self) -> Iterator[tuple[str, Operation]]:
+        """The `func.func` operations of the module by name."""
+        for operation in self.body:
+            if operation.name == "func.func":
+                yield operation.attributes["sym_name"], operation
