@@ -69,8 +69,11 @@ def compile(  # noqa: A001
     verify(module)
     if backend == "interpreter":
         from axla.interpreter.executable import InterpretedExecutable
+        from axla.passes import driver, pipelines
 
-        return InterpretedExecutable(module)
+        work = clone_module(module)
+        driver.run(work, pipelines.PREPARE, name="prepare")
+        return InterpretedExecutable(work)
     from axla.cpu.compiler import compile_module
     from axla.cpu.donation import donate_parameters
     from axla.runtime.executable import Executable

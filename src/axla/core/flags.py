@@ -100,6 +100,10 @@ class Flags:
         doc="Allow rewrites that are exact for real numbers only: NaN, infinities, signed zeros, rounding "
             "may differ.",
     )  # fmt: skip
+    allow_excess_precision: bool = flag(
+        True, "xla_allow_excess_precision", "axla_allow_excess_precision",
+        doc="Leave out a rounding to bf16 whose result is converted back to f32.",
+    )  # fmt: skip
     optimization_level: int = flag(
         3, "xla_backend_optimization_level", "axla_optimization_level", check=_at_least(0, 3),
         doc="Effort of code generation, from 0 to 3.",

@@ -316,7 +316,7 @@ class Interpreter:
 
 
 def _inputs(inst: Instruction) -> tuple[Instruction, ...]:
-    """What an instruction is computed from: of a tuple's element, not the tuple, which may hold dead values."""
+    """What an instruction is computed from: an element of a tuple is not from the tuple's other values."""
     operands = inst.operands
     if isinstance(inst.op, GetTupleElement) and isinstance(operands[0].op, Tuple):
         return (operands[0].operands[inst.op.index],)

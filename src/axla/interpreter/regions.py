@@ -45,7 +45,7 @@ def _get_tuple_element(interpreter: Interpreter, inst: Instruction, operand: Val
 
 
 def _while(interpreter: Interpreter, inst: Instruction, value: Value) -> Value:
-    """Runs until the condition fails. As in XLA, a loop without effects may be taken to end: an iteration that
+    """Runs until the condition fails. As in XLA, a loop without effects is taken to end: an iteration that
     changes nothing has made the result, whatever the condition says.
     """
     loop: While = inst.op  # type: ignore[assignment]

@@ -10,7 +10,7 @@ from axla.passes.fuse import fuse
 from axla.passes.layout import dots, normalize, reductions
 from axla.passes.schedule import copies, order
 from axla.passes.simplify import algsimp as rules
-from axla.passes.simplify import annotations, fold, inline, loops
+from axla.passes.simplify import annotations, excess_precision, fold, inline, loops
 from axla.passes.simplify import cse as cse_file
 from axla.passes.simplify import dce as dce_file
 
@@ -32,6 +32,7 @@ expand_barriers = Pass(
 )
 
 # Values
+float_normalization = Pass("float-normalization-bf16", excess_precision.float_normalization)
 algsimp = Pass("algsimp", rules.algsimp)
 constant_folding = Pass("constant-folding", fold.constant_folding)
 cse = Pass("cse", cse_file.cse)
@@ -51,15 +52,20 @@ copy_insertion = Pass(
 
 PASSES: dict[str, Pass] = {p.name: p for p in (
     algsimp, call_inliner, conditional_simplifier, constant_folding, copy_insertion, cse, dce, defuse,
-    dot_canonicalize, expand_barriers, flatten_call_graph, fusion, layout_normalization, map_inliner,
-    marker_removal, reduce_canonicalize, schedule,
+    dot_canonicalize, expand_barriers, flatten_call_graph, float_normalization, fusion, layout_normalization,
+    map_inliner, marker_removal, reduce_canonicalize, schedule,
     tuple_simplifier, while_loop_simplifier, *EXPANDERS,
 )}  # fmt: skip
 """Every pass. Where XLA has the pass, the name is XLA's."""
 
 EXPAND: tuple[Step, ...] = EXPANDERS
 
-IMPORT: tuple[Step, ...] = (marker_removal, layout_normalization, defuse, *EXPAND, call_inliner, map_inliner)
+PREPARE: tuple[Step, ...] = (float_normalization,)
+"""What decides values: every backend runs it, on the module as it is."""
+
+IMPORT: tuple[Step, ...] = (
+    *PREPARE, marker_removal, layout_normalization, defuse, *EXPAND, call_inliner, map_inliner,
+)  # fmt: skip
 
 SIMPLIFY: tuple[Step, ...] = (
     fixpoint(
@@ -83,10 +89,12 @@ KERNELS: tuple[Step, ...] = (
 CPU: tuple[Step, ...] = (*IMPORT, *SIMPLIFY, *LOWER, *KERNELS)
 
 PIPELINES: dict[str, tuple[Step, ...]] = {
-    "expand": EXPAND, "import": IMPORT, "simplify": SIMPLIFY, "lower": LOWER, "kernels": KERNELS, "cpu": CPU,
+    "prepare": PREPARE, "expand": EXPAND, "import": IMPORT, "simplify": SIMPLIFY, "lower": LOWER,
+    "kernels": KERNELS, "cpu": CPU,
 }  # fmt: skip
 
 ORDER: tuple[tuple[Pass, Pass, str], ...] = (
+    (float_normalization, layout_normalization, "which roundings go does not depend on what follows"),
     (defuse, algsimp, "rules do not look into fusions"),
     (call_inliner, algsimp, "rules do not look through calls"),
     (algsimp, constant_folding, "constants are on the right and uniform ones are broadcasts"),

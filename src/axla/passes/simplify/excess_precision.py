@@ -1,0 +1,68 @@
+"""Results of bf16 that are read as f32, without the rounding between (xla_allow_excess_precision)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from axla.core import flags
+from axla.core.dtypes import BF16, F32
+from axla.core.shape import Shape
+from axla.hlo import Convert, Convolution, Dot, StochasticConvert
+from axla.ir.graph import Instruction, Module
+from axla.passes import rewrite
+
+
+def float_normalization(module: Module) -> None:
+    """Computes in f32 what is bf16 and converted to f32 next: an elementwise op, dot or convolution.
+
+    XLA computes every bf16 op in f32 and rounds behind it. Where it then finds that rounding converted back,
+    it leaves both out; it does so for no other type, and for no pair of converts that a program writes.
+    """
+    if not flags.current().allow_excess_precision:
+        return
+    session = rewrite.current_session()
+    for computation in module.computations:
+        bound = rewrite.control_bound(computation)
+        for inst in list(computation.instructions):
+            if inst in bound or not _is_computed(inst):
+                continue
+            readers = [u for u in inst.users if type(u.op) is Convert and _dtype(u) is F32 and u not in bound]
+            if readers and session.may_fire("float-normalization-bf16", inst):
+                _widen(inst, readers)
+
+
+def _dtype(inst: Instruction) -> object:
+    return inst.shape.dtype if isinstance(inst.shape, Shape) else None
+
+
+def _is_computed(inst: Instruction) -> bool:
+    op = inst.op
+    if _dtype(inst) is not BF16 or type(op) in (Convert, StochasticConvert):
+        return False
+    return op.elementwise or (isinstance(op, Dot) and not op.sparsity) or isinstance(op, Convolution)
+
+
+def _widen(inst: Instruction, readers: list[Instruction]) -> None:
+    computation, op = inst.computation, inst.op
+    assert isinstance(inst.shape, Shape)
+    shape = inst.shape.with_dtype(F32)
+    operands = inst.operands
+    if isinstance(op, Dot | Convolution):  # their narrow operands are multiplied exactly
+        op = replace(op, shape=shape)
+    else:
+        wide = {o: _wide(o) if _dtype(o) is BF16 else o for o in dict.fromkeys(operands)}
+        operands = tuple(wide[o] for o in operands)
+    new = computation.add(op, operands, shape, name=inst.name, extra=inst.extra)
+    for reader in readers:
+        computation.replace(reader, new)
+        computation.remove(reader)
+    if inst.users or inst is computation.root:
+        rounded = computation.add(Convert(inst.shape.logical), (new,), inst.shape)
+        computation.replace(inst, rounded)
+    computation.remove(inst)
+
+
+def _wide(x: Instruction) -> Instruction:
+    assert isinstance(x.shape, Shape)
+    shape = x.shape.with_dtype(F32)
+    return x.computation.add(Convert(shape.logical), (x,), shape)
