@@ -9,8 +9,9 @@ from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.hlo.family import arrays, label, show
 from axla.hlo.signature import accepts_scalars, sample_reducer
 from axla.ir.attributes import ReplicaGroups, SourceTargetPairs
-from axla.ir.graph import Computation
+from axla.ir.graph import Computation, Instruction
 from axla.ir.op import Op, attr, op, reject
+from axla.ir.structure import Constant
 
 ALL = ReplicaGroups()
 
@@ -68,6 +69,23 @@ def scaled(self: Op, operands: Sequence[AnyShape], result: AnyShape, at: int, *,
                 f"{label(self)}_c3",
                 f"{self.opcode}: dimension {at} of {show(large)} must be that of {show(small)} times {by}",
             )
+
+
+def equal_addends(inst: Instruction) -> int:
+    """How often a reduction adds the same constant up: once for each member of a group, as XLA has it.
+
+    1 for other operands and combiners: what members that do not exist would give is not known.
+    """
+    op: AllReduce = inst.op  # type: ignore[assignment]
+    root, sizes = op.to_apply.root, {len(g) for g in op.replica_groups.groups}
+    addends = [o.operands[0] if o.opcode == "broadcast" else o for o in inst.operands]
+    if len(sizes) != 1 or root.opcode != "add" or set(root.operands) != set(op.to_apply.parameters):
+        return 1
+    if not isinstance(root.shape, Shape) or root.shape.dtype.is_pred:
+        return 1
+    if not all(isinstance(a.op, Constant) for a in addends):
+        return 1
+    return max(sizes)
 
 
 class _Collective(Op):

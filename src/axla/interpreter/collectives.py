@@ -1,6 +1,6 @@
 """Collectives as the only replica of a run sees them: its own operands are all there are.
 
-As on XLA:CPU, members that a group names and that do not exist contribute nothing.
+As on XLA:CPU, members that a group names and that do not exist contribute nothing, but constants.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from axla.hlo.collective import (
     PartitionId,
     ReduceScatter,
     ReplicaId,
+    equal_addends,
 )  # fmt: skip
 from axla.ir.graph import Instruction
 from axla.ir.op import Op
@@ -46,13 +47,20 @@ def _joined(inst: Instruction, values: Sequence[Value]) -> Value:
 
 
 def _reduced(interpreter: object, inst: Instruction, *operands: Value) -> Value:
-    return _joined(inst, operands)
+    return _joined(inst, _added(inst, operands))
+
+
+def _added(inst: Instruction, operands: Sequence[Value]) -> Sequence[Value]:
+    count = equal_addends(inst)
+    return operands if count == 1 else [x * x.dtype.type(count) for x in operands]
 
 
 def _scattered(interpreter: object, inst: Instruction, *operands: Value) -> Value:
     """The first part of every operand."""
     shapes = inst.shape.elements if isinstance(inst.shape, TupleShape) else (inst.shape,)
-    return _joined(inst, [x[tuple(map(slice, s.dims))] for x, s in zip(operands, shapes, strict=True)])  # type: ignore[attr-defined]
+    return _joined(
+        inst, [x[tuple(map(slice, s.dims))] for x, s in zip(_added(inst, operands), shapes, strict=True)]
+    )  # type: ignore[attr-defined]
 
 
 def _exchanged(interpreter: object, inst: Instruction, *operands: Value) -> Value:

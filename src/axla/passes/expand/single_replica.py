@@ -1,7 +1,7 @@
 """Collectives when one replica runs alone, and what else means nothing on one device.
 
-Members that a group names and that do not exist contribute nothing, as on XLA:CPU. Operations that would need
-another member are left as they are, for the code generator to refuse.
+Members that a group names and that do not exist contribute nothing, but constants, as on XLA:CPU. Operations
+that would need another member are left as they are, for the code generator to refuse.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from axla.core.shape import AnyShape, Shape, TupleShape
-from axla.hlo import GetTupleElement, Pad, Slice, Tuple
+from axla.hlo import GetTupleElement, Multiply, Pad, Slice, Tuple
 from axla.hlo.collective import (
     AllGather,
     AllGatherDone,
@@ -25,6 +25,7 @@ from axla.hlo.collective import (
     PartitionId,
     ReduceScatter,
     ReplicaId,
+    equal_addends,
 )  # fmt: skip
 from axla.hlo.transfer import CopyDone, CopyStart, Domain
 from axla.ir.attributes import PaddingConfig, SliceDims
@@ -43,6 +44,19 @@ def _operands(inst: Instruction) -> Instruction:
     return _joined(inst, inst.operands)
 
 
+def _reduced(inst: Instruction) -> Instruction:
+    return _joined(inst, _added(inst))
+
+
+def _added(inst: Instruction) -> Sequence[Instruction]:
+    """The operands, or what members with the same constants give."""
+    count = equal_addends(inst)
+    if count == 1:
+        return inst.operands
+    factors = [full(inst.computation, shape_of(x), count) for x in inst.operands]
+    return [Multiply()(x, factor) for x, factor in zip(inst.operands, factors, strict=True)]
+
+
 def _joined(inst: Instruction, values: Sequence[Instruction]) -> Instruction:
     return inst.computation.add(Tuple(), values) if isinstance(inst.shape, TupleShape) else values[0]
 
@@ -51,7 +65,7 @@ def _first_part(inst: Instruction) -> Instruction:
     """The first part of every operand, in the size of the result."""
     shapes = inst.shape.elements if isinstance(inst.shape, TupleShape) else (inst.shape,)
     parts = []
-    for x, shape in zip(inst.operands, shapes, strict=True):
+    for x, shape in zip(_added(inst), shapes, strict=True):
         assert isinstance(shape, Shape)
         same = shape.dims == shape_of(x).dims
         parts.append(x if same else Slice(SliceDims((0,) * shape.rank, shape.dims))(x))
@@ -146,8 +160,8 @@ def _first(inst: Instruction) -> Instruction:
 
 
 _EXPANSIONS: dict[type[Op], Expansion] = {
-    AllReduce: _operands,
-    AllReduceStart: _operands,
+    AllReduce: _reduced,
+    AllReduceStart: _reduced,
     AllReduceDone: _operand,
     AllGather: _gathered,
     AllGatherStart: _gather_start,
