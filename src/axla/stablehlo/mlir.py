@@ -1,9 +1,9 @@
 """MLIR as axla holds it: operations, regions and values; types and attributes as immutable values.
 
 Every reader (text in pretty or generic form, bytecode of any version) gives the same operations: names and
-attributes are those of StableHLO's current generic form, inherent and discardable ones in one dictionary. What a
-plain Python value says is a plain Python value: BoolAttr is `bool`, StringAttr `str`, ArrayAttr `tuple`,
-DictionaryAttr `dict`, TypeAttr a Type, UnitAttr `UNIT`. Nothing here knows what an operation means.
+attributes are those of StableHLO's current generic form, inherent and discardable ones in one dictionary.
+What a plain Python value says is a plain Python value: BoolAttr is `bool`, StringAttr `str`, ArrayAttr
+`tuple`, DictionaryAttr `dict`, TypeAttr a Type, UnitAttr `UNIT`. Nothing here knows what an operation means.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class ComplexType:
 class QuantizedType:
     """`!quant.uniform<storage<min:max>:expressed, ...>`.
 
-    `axes` is () per tensor, (d,) per axis; with `block_sizes`, one for each axis, it is a sub-channel type and
-    scales and zero points are row-major over the blocks (`blocks` is their shape).
+    `axes` is () per tensor, (d,) per axis; with `block_sizes`, one for each axis, it is a sub-channel type
+    and scales and zero points are row-major over the blocks (`blocks` is their shape).
     """
 
     storage: IntegerType
@@ -196,8 +196,8 @@ class EnumAttr:
 class StructAttr:
     """A structured attribute of StableHLO by mnemonic: dot, gather, scatter, conv, channel_handle, bounds...
 
-    `fields` has every parameter under its name in StableHLO's attribute definitions; dimension lists are tuples
-    of int, `bounds` has None for `?`.
+    `fields` has every parameter under its name in StableHLO's attribute definitions; dimension lists are
+    tuples of int, `bounds` has None for `?`.
     """
 
     mnemonic: str
