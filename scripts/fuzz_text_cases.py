@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from conformance_corpora import corpus
+from conformance_lib.corpora import corpus
 
 ROOT = Path(__file__).resolve().parents[1]
 ADDRESS_SPACE = 4 << 30

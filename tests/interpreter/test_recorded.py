@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -9,7 +10,9 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
 
-from conformance_corpora import corpus  # noqa: E402
+from conformance_lib.corpora import NotAtHand  # noqa: E402
+from conformance_lib.programs import Exec, Matrix, Models  # noqa: E402
+from conformance_lib.section import OK, UNSUPPORTED  # noqa: E402
 
 pytestmark = pytest.mark.corpus
 
@@ -23,37 +26,28 @@ MATRIX_DIFFERS = {
 }
 
 
-def root(name: str) -> Path:
-    found = corpus(name)
-    if found is None:
-        pytest.skip(f"the corpus {name} is not at hand")
-    return found
+def outcomes(section: type, only: str):
+    try:
+        cases = section()
+    except NotAtHand as error:
+        pytest.skip(str(error))
+    return [cases.run(case, "interpreter") for case in cases.cases() if re.search(only, case)]
 
 
 def test_matrix():
-    from conformance_exec import interpreter, matrix_cases
-
-    outcomes = list(matrix_cases(root("hlo-open"), interpreter, ""))
-    assert len(outcomes) > 400
-    wrong = {o.case: o for o in outcomes if o.kind != "ok"}
+    found = outcomes(Matrix, "")
+    assert len(found) > 400
+    wrong = {o.case: o for o in found if o.kind != OK}
     assert set(wrong) <= set(MATRIX_DIFFERS), wrong
 
 
 def test_sample_of_executable_texts():
-    from conformance_exec import exec_cases, interpreter
-
-    outcomes = list(
-        exec_cases(
-            root("hlo-open"), interpreter, "^(conditional|dot|gather|scatter|dynamic_slice|sort|transpose)"
-        )
-    )
-    assert len(outcomes) > 20
-    assert not [o for o in outcomes if o.kind not in ("ok", "undeclared")]
+    found = outcomes(Exec, "^(conditional|dot|gather|scatter|dynamic_slice|sort|transpose)")
+    assert len(found) > 20
+    assert not [o for o in found if o.kind not in (OK, UNSUPPORTED)]
 
 
 @pytest.mark.parametrize("name", ["mnist_softmax_train", "lstm_forward", "gpt_forward"])
 def test_model(name):
-    from conformance_exec import interpreter, model_cases
-
-    (outcome,) = model_cases(root("models-open"), interpreter, f"^{name}$")
-    assert outcome.kind == "ok", outcome
+    (outcome,) = outcomes(Models, f"^{name}$")
+    assert outcome.kind == OK, outcome

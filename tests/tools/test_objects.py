@@ -16,9 +16,10 @@ from axla.runtime.elf import undefined_symbols
 from axla.tools.compile import emit
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
-import conformance_objects as objects  # noqa: E402
 import fuzz_text_cases  # noqa: E402
-from conformance_corpora import corpus  # noqa: E402
+from conformance_lib import objects  # noqa: E402
+from conformance_lib.corpora import NotAtHand, corpus  # noqa: E402
+from conformance_lib.section import OK  # noqa: E402
 
 TARGETS = ("x86-64-v3", "x86-64", "aarch64")
 
@@ -98,22 +99,21 @@ def test_objects_need_no_symbols(tmp_path, name, target):
 
 
 def sample() -> list[tuple[str, str]]:
-    if corpus("hlo-open") is not None:
-        return list(objects.texts())[::90]
-    return [(case.name, case.text.decode()) for case in fuzz_text_cases.repository_texts()[::12]]
+    try:
+        section = objects.Objects()
+    except NotAtHand:
+        return [(case.name, case.text.decode()) for case in fuzz_text_cases.repository_texts()[::12]]
+    return [(name, section.paths[name].read_text()) for name in section.cases()[::90]]
 
 
 @pytest.mark.parametrize("name, text", sample(), ids=lambda value: value if len(value) < 60 else "")
 def test_objects_of_a_sample_stand_alone(name, text):
-    module, kind, detail = objects.loaded(text)
-    if kind == objects.UNDECLARED:
-        pytest.skip(detail)
     for target in TARGETS:
-        if module is not None:
-            kind, detail, _ = objects.object_outcome(module, target)
-        if kind == objects.UNSUPPORTED:
-            pytest.skip(detail)
-        assert (kind, detail) == (objects.OK, ""), target
+        try:
+            kind, detail = objects.object_outcome(axla.parse(text), target)
+        except axla.UnsupportedError as error:
+            pytest.skip(error.message)
+        assert kind == OK, f"{target}: {detail}"
 
 
 def test_a_call_of_the_library_would_be_seen():

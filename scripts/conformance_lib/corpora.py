@@ -9,7 +9,7 @@ import tarfile
 import tempfile
 from pathlib import Path
 
-ARCHIVES = Path(__file__).resolve().parents[2] / "shared" / "conformance"
+ARCHIVES = Path(__file__).resolve().parents[3] / "shared" / "conformance"
 
 
 def corpus(name: str) -> Path | None:
@@ -42,3 +42,15 @@ def corpus(name: str) -> Path | None:
                 if not target.is_dir():
                     raise
     return target
+
+
+class NotAtHand(Exception):
+    """A corpus is missing."""
+
+
+def require(name: str) -> Path:
+    """The folder of a corpus; NotAtHand when there is none."""
+    found = corpus(name)
+    if found is None:
+        raise NotAtHand(f"the corpus {name} is not at hand: ../shared/conformance/{name}.tar.gz")
+    return found

@@ -1,0 +1,55 @@
+"""Objects of the executable texts and models, ahead of time: none may need a symbol from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from axla.api import parse
+from axla.codegen.target import cpu_target
+from axla.core.errors import AxlaError, UnsupportedError
+from axla.cpu.compiler import compile_module
+from axla.ir.graph import Module
+from axla.ir.verify import verify
+from axla.runtime.elf import symbols
+from conformance_lib.corpora import require
+from conformance_lib.section import FAILED, OK, UNSUPPORTED, Outcome, said
+
+TARGETS = ("x86-64-v3", "x86-64")
+UNDEFINED = "undefined symbols"
+
+
+class Objects:
+    """Every text as one object per target; the backends of this section are targets."""
+
+    name = "objects"
+    backends = TARGETS
+    good = frozenset({OK})
+
+    def __init__(self) -> None:
+        texts = sorted((require("hlo-open") / "exec").glob("*.hlo"))
+        models = sorted(require("models-open").glob("*/module.hlo.txt"))
+        self.paths = {p.stem: p for p in texts} | {p.parent.name: p for p in models}
+
+    def cases(self) -> Sequence[str]:
+        return list(self.paths)
+
+    def run(self, case: str, backend: str) -> Outcome:
+        try:
+            module = parse(self.paths[case].read_text())
+            verify(module)
+            return Outcome(self.name, case, backend, *object_outcome(module, backend))
+        except UnsupportedError as error:
+            return Outcome(self.name, case, backend, UNSUPPORTED, error.message)
+        except AxlaError as error:
+            return Outcome(self.name, case, backend, FAILED, said(error))
+
+
+def object_outcome(module: Module, target: str) -> tuple[str, str]:
+    """How the object of a module comes out for a target: kind and detail. The module is used up."""
+    [image] = compile_module(module, cpu_target(target), parts=1).images
+    defined, needed = symbols(image)
+    if needed:
+        return UNDEFINED, ", ".join(sorted(needed))
+    if defined != {"axla_entry"}:
+        return UNDEFINED, f"defines {', '.join(sorted(defined))}, wanted axla_entry alone"
+    return OK, f"{len(image)} bytes"

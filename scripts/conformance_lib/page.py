@@ -1,0 +1,183 @@
+"""docs/conformance.md, from the outcomes of a whole run."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+
+from axla.core.dtypes import ALL
+from axla.ir.op import OPS
+from conformance_lib.reasons import reason
+from conformance_lib.report import is_good, totals
+from conformance_lib.samples import NOT_TAKEN, UNTYPED
+from conformance_lib.section import UNSUPPORTED, Outcome
+
+BACKENDS = ("interpreter", "cpu", "one-lane")
+NARROW = "f8 f6 f4"
+SMALL = "s1 s2 u1 u2"
+COLUMNS = [
+    "pred", "s4", "s8", "s16", "s32", "s64", "u4", "u8", "u16", "u32", "u64", SMALL, NARROW, "bf16", "f16",
+    "f32", "f64", "c64", "c128", "",
+]  # fmt: skip
+
+WHAT = {
+    "text": "texts that XLA parses are parsed; their print parses to the same print",
+    "print": "the print is XLA's own, where that is a fixed point of XLA",
+    "invalid": "texts are refused, by a place in the text or a named rule",
+    "exec": "texts give XLA:CPU's results",
+    "matrix": "one-op modules give XLA:CPU's results on special values",
+    "models": "whole programs give the recorded results and training losses",
+    "objects": "objects ahead of time need no symbol from outside",
+    "samples": "op and element type: what the interpreter gives (its own: that it runs)",
+}
+
+HEAD = """\
+# Conformance
+
+Made by `python scripts/conformance`; do not edit.
+
+The corpora hold XLA's own tests as HLO text, with results recorded from XLA:CPU (jaxlib 0.10.2), one-op
+modules on special values, and whole programs. Tolerances are those of the corpora. Everything runs on the
+reference interpreter, on `cpu`, and on `one-lane`, the same compiler with one lane and 32-bit indices.
+
+## Totals
+
+"""
+
+TABLE = (
+    """
+## Ops and element types
+
+The element type is that of the data an op is about: of its first operand, or of its result when it has none.
+
+| mark | meaning |
+| --- | --- |
+| a number | so many cases of the corpora run the op at this type, and all agree on all three backends |
+| `3/5` | three of five do; the others are among the exceptions |
+| `+` | no case, but the op's samples run, and compiled code gives what the interpreter gives |
+| `i` | only the interpreter runs it |
+| `-` | no backend runs it |
+| `!` | no case, and compiled code differs from the interpreter on the op's samples |
+| nothing | the op does not take this type |
+
+`"""
+    + SMALL
+    + "` and `"
+    + NARROW
+    + """` show the worst of their types.
+
+"""
+)
+
+
+def column(dtype: str) -> str:
+    """The column of an element type; the last one is for tokens and empty tuples."""
+    if dtype in COLUMNS:
+        return dtype
+    return SMALL if dtype[0] in "su" else NARROW
+
+
+def markdown(outcomes: Sequence[Outcome]) -> str:
+    return "".join(
+        [HEAD, _totals(outcomes), TABLE, _table(outcomes), *_exceptions(outcomes), _refused(outcomes)]
+    )
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join("| " + " | ".join(line) + " |\n" for line in lines)
+
+
+def _totals(outcomes: Sequence[Outcome]) -> str:
+    rows = []
+    for t in totals(outcomes):
+        rows.append([t.section, WHAT[t.section], t.backend or "-", f"{t.good} of {t.cases}", t.share, t.rest])
+    return table(["section", "what", "backend", "as wanted", "share", "rest"], rows)
+
+
+def _table(outcomes: Sequence[Outcome]) -> str:
+    """The cell of an op and a column: corpora where they have cases, samples elsewhere."""
+    ran: dict[tuple[str, str], dict[str, bool]] = defaultdict(dict)
+    for o in outcomes:
+        if o.section in ("exec", "matrix", "models"):
+            for pair in o.pairs:
+                opcode, _, dtype = pair.partition(" ")
+                cases = ran[opcode, column(dtype)]
+                key = f"{o.section} {o.case}"
+                cases[key] = cases.get(key, True) and is_good(o)
+    kinds: dict[tuple[str, str], dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for o in outcomes:
+        if o.section == "samples":
+            opcode, dtype = o.case.split()
+            dtype = "" if opcode in UNTYPED else dtype
+            kinds[opcode, column(dtype)][o.backend].add(o.kind)
+    rows = []
+    for opcode in sorted(OPS):
+        cells = [_cell(ran.get((opcode, c), {}), kinds.get((opcode, c), {})) for c in COLUMNS]
+        rows.append([f"[{opcode}](ops/{opcode}.md)", *cells])
+    return table(["op", *COLUMNS[:-1], "none"], rows)
+
+
+def _cell(ran: dict[str, bool], kinds: dict[str, set[str]]) -> str:
+    if ran:
+        good = sum(ran.values())
+        return str(good) if good == len(ran) else f"{good}/{len(ran)}"
+    found = {backend: kinds.get(backend, set()) - {NOT_TAKEN} for backend in BACKENDS}
+    if not any(found.values()):
+        return ""
+    if all(kind == {"ok"} for kind in found.values()):
+        return "+"
+    if "differs" in found["cpu"] | found["one-lane"]:
+        return "!"
+    return "i" if found["interpreter"] == {"ok"} else "-"
+
+
+def _exceptions(outcomes: Sequence[Outcome]) -> Iterable[str]:
+    """Cases of the corpora that are not as they should be, by reason."""
+    groups: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for o in outcomes:
+        if o.section != "samples" and not is_good(o):
+            groups[reason(o)][f"`{o.case}`"].add(o.backend)
+    yield "\n## Exceptions\n"
+    if not groups:
+        yield "\nNone.\n"
+    for why in sorted(groups, key=lambda why: (-len(groups[why]), why)):
+        cases = groups[why]
+        yield f"\n### {why}\n\n"
+        listed = []
+        for case in sorted(cases):
+            on = ", ".join(sorted(cases[case] - {""}))
+            listed.append(f"{case} ({on})" if on else case)
+        yield ",\n".join(listed) + "\n"
+
+
+def _refused(outcomes: Sequence[Outcome]) -> str:
+    """What samples are refused with, as it is said, names of shapes and types left out."""
+    said: dict[str, set[str]] = defaultdict(set)
+    where: dict[str, Counter[str]] = defaultdict(Counter)
+    for o in outcomes:
+        if o.section == "samples" and not is_good(o):
+            opcode, dtype = o.case.split()
+            message = _general(o.detail if o.kind == UNSUPPORTED else f"{o.kind}: {o.detail}", opcode)
+            said[message].add(f"{opcode} {dtype}")
+            where[message][o.backend] += 1
+    rows = []
+    for message in sorted(said, key=lambda m: (-len(said[m]), m)):
+        by_op: dict[str, list[str]] = defaultdict(list)
+        for pair in sorted(said[message]):
+            opcode, dtype = pair.split()
+            by_op[opcode].append(dtype)
+        shown = "; ".join(
+            f"{opcode} ({'all' if len(types) > len(ALL) // 2 else ', '.join(types)})"
+            for opcode, types in by_op.items()
+        )
+        rows.append([message.replace("|", "\\|"), ", ".join(sorted(where[message])), shown])
+    text = "\n## What samples are refused with\n\n"
+    return text + (table(["message", "backend", "ops (element types)"], rows) if rows else "Nothing.\n")
+
+
+def _general(message: str, opcode: str) -> str:
+    message = re.sub(r"%?[\w.-]+ = .*?(?=: )", "...", message)
+    message = re.sub(r"\b(?:pred|token|[subfc]+\d+\w*)(?:\[[^\]]*\])?(?:\{[^}]*\})?", "T", message)
+    return message.replace(opcode, "OP")[:200]

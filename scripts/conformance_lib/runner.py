@@ -1,0 +1,153 @@
+"""Runs cases in processes of their own, so that none can take the others along: a crash is an outcome, and so
+is a case that does not end.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+from conformance_lib.section import BROKEN, CRASHED, LATE, Outcome
+
+Task = tuple[str, str, str]
+"""Section, case, backend."""
+
+_SPAWN = multiprocessing.get_context("spawn")  # never fork: LLVM's state is not to be shared
+
+
+def serve(pipe: Connection) -> None:
+    """What a worker does: it takes tasks and gives outcomes until the pipe closes."""
+    from conformance_lib.sections import section
+
+    while True:
+        try:
+            task: Task = pipe.recv()
+        except (EOFError, KeyboardInterrupt):
+            return
+        name, case, backend = task
+        try:
+            outcome = section(name).run(case, backend)
+        except KeyboardInterrupt:
+            return
+        except Exception as error:
+            outcome = Outcome(name, case, backend, BROKEN, f"{type(error).__name__}: {error}"[:400])
+        pipe.send(outcome)
+
+
+@dataclass
+class Worker:
+    process: Any
+    pipe: Connection
+    task: Task | None = None
+    since: float = 0.0
+
+    @classmethod
+    def start(cls) -> Worker:
+        ours, theirs = _SPAWN.Pipe()
+        process = _SPAWN.Process(target=serve, args=(theirs,), daemon=True)
+        process.start()
+        theirs.close()
+        return cls(process, ours)
+
+    def give(self, task: Task) -> None:
+        self.task, self.since = task, time.monotonic()
+        self.pipe.send(task)
+
+    def stop(self) -> None:
+        self.pipe.close()
+        self.process.terminate()
+        self.process.join(5)
+        if self.process.is_alive():
+            self.process.kill()
+            self.process.join()
+
+
+@dataclass
+class Pool:
+    """Workers and what they have not done yet."""
+
+    tasks: list[Task]  # the last one is next
+    limit: float
+    workers: list[Worker] = field(default_factory=list)
+
+    def outcomes(self, jobs: int) -> Iterator[Outcome]:
+        self.workers = [Worker.start() for _ in range(min(jobs, len(self.tasks)))]
+        try:
+            while True:
+                for worker in self.workers:
+                    if worker.task is None and self.tasks:
+                        worker.give(self.tasks.pop())
+                busy = [w for w in self.workers if w.task is not None]
+                if not busy:
+                    return
+                ready = wait([w.pipe for w in busy], timeout=1)
+                for worker in busy:
+                    found = self.look(worker, worker.pipe in ready)
+                    if found is not None:
+                        yield found
+        finally:
+            for worker in self.workers:
+                worker.stop()
+
+    def look(self, worker: Worker, ready: bool) -> Outcome | None:
+        """The outcome of a worker's task, if there is one by now. One that died or hangs is replaced."""
+        assert worker.task is not None
+        seconds = time.monotonic() - worker.since
+        if ready:
+            try:
+                found: Outcome = worker.pipe.recv()
+                worker.task = None
+                return found
+            except (EOFError, OSError):
+                worker.process.join(5)
+                return self.lost(worker, CRASHED, f"exit code {worker.process.exitcode}", seconds)
+        if seconds > self.limit:
+            return self.lost(worker, LATE, f"not done after {self.limit:.0f} s", seconds)
+        return None
+
+    def lost(self, worker: Worker, kind: str, detail: str, seconds: float) -> Outcome:
+        assert worker.task is not None
+        worker.stop()
+        self.workers[self.workers.index(worker)] = Worker.start()
+        return Outcome(*worker.task, kind, detail, seconds)
+
+
+def run(
+    tasks: Sequence[Task], *, jobs: int = 0, limit: float = 120, progress: Callable[[str], None] | None = None
+) -> list[Outcome]:
+    """The outcomes of all tasks. Ctrl-C ends it with those that there are, after all workers have gone."""
+    done: list[Outcome] = []
+    begin = time.monotonic()
+    try:
+        for outcome in Pool(list(reversed(tasks)), limit).outcomes(jobs or available()):
+            done.append(outcome)
+            if progress is not None:
+                progress(bar(len(done), len(tasks), time.monotonic() - begin, outcome))
+    except KeyboardInterrupt:
+        print(f"\nstopped after {len(done)} of {len(tasks)} cases", file=sys.stderr)
+    return done
+
+
+def available() -> int:
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def bar(done: int, all_of_them: int, seconds: float, last: Outcome) -> str:
+    width = 30
+    full = width * done // all_of_them
+    left = seconds * (all_of_them - done) / done
+    what = f"{last.section} {last.backend}".strip()
+    return f"[{'#' * full}{'.' * (width - full)}] {done}/{all_of_them}  {left:4.0f} s left  {what}"
+
+
+def on_terminal(text: str) -> None:
+    """A line that the next one takes the place of; nothing where standard error is no terminal."""
+    if sys.stderr.isatty():
+        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)

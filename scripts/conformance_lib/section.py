@@ -1,0 +1,116 @@
+"""What the sections of scripts/conformance have in common: cases by name, run on backends, with outcomes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from axla.core.errors import AxlaError, UnsupportedError
+from axla.core.shape import AnyShape, Shape, TupleShape
+from axla.ir.graph import Instruction, Module
+
+OK = "ok"
+UNSUPPORTED = "unsupported"
+REFUSED = "refused"  # an error of the text, where there should be none
+DIFFERS = "differs"
+FAILED = "failed"  # another error of ours
+BROKEN = "broken"  # an exception that is no AxlaError
+CRASHED = "crashed"
+LATE = "too late"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a case on a backend ("" where a section has none). `good` kinds are what is wanted.
+
+    `pairs` are the (op, element type) that the case runs, written `add f32`.
+    """
+
+    section: str
+    case: str
+    backend: str
+    kind: str
+    detail: str = ""
+    seconds: float = 0.0
+    pairs: tuple[str, ...] = ()
+
+
+class Section(Protocol):
+    """A set of cases. Made anew in every process, so that it may hold what it has read."""
+
+    name: str
+    backends: tuple[str, ...]
+    good: frozenset[str]
+    """Kinds of outcomes that are as they should be."""
+
+    def cases(self) -> Sequence[str]: ...
+
+    def run(self, case: str, backend: str) -> Outcome: ...
+
+
+def run_flat(module: Module, inputs: Sequence[np.ndarray], backend: str) -> list[np.ndarray]:
+    """The flattened result of a module whose parameters, flattened, are `inputs`."""
+    import axla
+
+    return [np.asarray(a) for a in axla.compile(module, backend=backend).execute(list(inputs))]
+
+
+def kind_of(error: Exception) -> str:
+    """How an error at run or compile time counts."""
+    if isinstance(error, UnsupportedError):
+        return UNSUPPORTED
+    return FAILED if isinstance(error, AxlaError) else BROKEN
+
+
+def said(error: Exception) -> str:
+    text = error.message if isinstance(error, UnsupportedError) else f"{type(error).__name__}: {error}"
+    return " ".join(text.split())[:400]
+
+
+# Which op and element type an instruction stands for.
+
+_STRUCTURE = {
+    "parameter", "tuple", "get-tuple-element", "call", "fusion", "while", "conditional", "after-all",
+    "opt-barrier",
+}  # fmt: skip
+
+
+def pairs_of(module: Module) -> tuple[str, ...]:
+    """Every op of a module with the element type of its data."""
+    found = {
+        f"{inst.opcode} {dtype}"
+        for c in module.computations
+        for inst in c.instructions
+        for dtype in _types(inst)
+    }
+    return tuple(sorted(found))
+
+
+def _types(inst: Instruction) -> list[str]:
+    """Of the operand that an op is about, or of the result; of structure, of all arrays that pass."""
+    if inst.opcode in _STRUCTURE:
+        return _leaves(inst.shape)
+    if inst.opcode == "rng-bit-generator":
+        return _leaves(inst.shape)[-1:]
+    operands = inst.operands[1:] if inst.opcode == "select" else inst.operands
+    return _leaves(operands[0].shape)[:1] if operands else _leaves(inst.shape)[:1]
+
+
+def _leaves(shape: AnyShape) -> list[str]:
+    if isinstance(shape, TupleShape):
+        return [leaf.dtype.name for leaf in shape.leaves() if isinstance(leaf, Shape)]
+    return [shape.dtype.name] if isinstance(shape, Shape) else [""]
+
+
+def load_module(path: Any, name: str) -> Any:
+    """A Python file as a module: the corpora's own tools."""
+    import importlib.util
+
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

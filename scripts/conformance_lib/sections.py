@@ -1,0 +1,21 @@
+"""The table of sections."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from conformance_lib.objects import Objects
+from conformance_lib.programs import Exec, Matrix, Models
+from conformance_lib.samples import Samples
+from conformance_lib.section import Section
+from conformance_lib.texts import Invalid, Print, Text
+
+# In the order in which they are run: those with the longest cases first, so that no worker is alone at the
+# end.
+SECTIONS = {cls.name: cls for cls in (Models, Exec, Objects, Matrix, Samples, Text, Print, Invalid)}
+
+
+@cache
+def section(name: str) -> Section:
+    """The section of that name, made once per process; NotAtHand when its corpus is missing."""
+    return SECTIONS[name]()
