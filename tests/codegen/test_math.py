@@ -7,6 +7,7 @@ import elementwise
 import numpy as np
 import pytest
 
+import axla
 from axla.codegen.target import cpu_target, host_target, one_lane_target
 from axla.core import dtypes as D
 
@@ -175,3 +176,37 @@ def test_complex_modulus_and_root_do_not_overflow():
     log = compiled.run("log", [z])
     np.testing.assert_allclose(log.real, np.log(abs(wide)), rtol=1e-6)
     np.testing.assert_allclose(log.imag, np.angle(wide), rtol=5e-7)
+
+
+INF, NAN = float("inf"), float("nan")
+# What XLA:CPU (jaxlib 0.10.2) gives. A NaN in a part: that part is NaN, or the other one.
+COMPLEX_CORNERS = [
+    ("power", (0j, 1 + 1j), complex(NAN, NAN)),
+    ("power", (0j, 2 + 0j), 0j),
+    ("power", (1 + 0j, complex(INF, NAN)), 1 + 0j),
+    ("power", (complex(INF, 0), -2 + 0j), 0j),
+    ("power", (complex(INF, 0), 0.5 + 0j), complex(INF, 0)),
+    ("divide", (complex(1, INF), 0j), complex(INF, INF)),
+    ("divide", (complex(INF, 1), complex(-0.0, 0.0)), complex(-INF, -INF)),
+    ("atan2", (1e30 + 0j, 0j), complex(NAN, INF)),
+    ("exponential", (complex(-INF, INF),), complex(NAN, NAN)),
+    ("exponential", (complex(-INF, 1),), 0j),
+    ("exponential-minus-one", (complex(INF, 0),), complex(INF, 0)),
+    ("rsqrt", (complex(INF, NAN),), 0j),
+]
+
+
+@pytest.mark.parametrize(("opcode", "operands", "wanted"), COMPLEX_CORNERS)
+@pytest.mark.parametrize("backend", ["cpu", "interpreter"])
+def test_complex_functions_at_infinities(backend, opcode, operands, wanted):
+    names = [f"p{k}" for k in range(len(operands))]
+    parameters = "".join(f"{n} = c64[1] parameter({k})\n" for k, n in enumerate(names))
+    program = axla.compile(
+        axla.parse(f"ENTRY e {{\n{parameters}ROOT r = c64[1] {opcode}({', '.join(names)})\n}}"),
+        backend=backend,
+    )
+    found = np.asarray(program.execute([np.array([z], np.complex64) for z in operands])[0])[0]
+    if np.isnan(wanted.real) or np.isnan(wanted.imag):
+        assert np.isnan(found.real) or np.isnan(found.imag)
+    else:
+        assert (found.real, found.imag) == (wanted.real, wanted.imag)

@@ -21,7 +21,8 @@ def divide(x: Array, y: Array) -> Array:
     """As annex G of C11: infinities and zeros give infinities and zeros rather than NaN."""
     a, b, c, d = x.real, x.imag, y.real, y.imag
     quotient: Array = np.asarray(np.divide(x, y))
-    lost = np.isnan(quotient.real) & np.isnan(quotient.imag)
+    # Of a division by zero NumPy does not look at the zero's sign.
+    lost = (np.isnan(quotient.real) & np.isnan(quotient.imag)) | (y == 0)
     if not lost.any():
         return quotient
     zero = lost & (c == 0) & (d == 0) & ~(np.isnan(a) & np.isnan(b))
@@ -62,6 +63,25 @@ def sqrt(x: Array) -> Array:
     return _poisoned(x, np.sqrt(x))
 
 
+def reciprocal_sqrt(x: Array) -> Array:
+    """1 / sqrt(x); zeros for infinities, even beside NaN."""
+    far = np.isinf(x.real) | np.isinf(x.imag)
+    zeros = joined(np.zeros_like(x.real), np.copysign(np.zeros_like(x.imag), -x.imag))
+    return np.where(far, zeros, np.ones((), x.dtype) / np.sqrt(x))
+
+
+def exp(x: Array) -> Array:
+    """NaN where the angle is not finite, whatever the size."""
+    lost = np.isneginf(x.real) & ~np.isfinite(x.imag)
+    return np.where(lost, np.asarray(complex(np.nan, np.nan), x.dtype), np.exp(x))
+
+
+def expm1(x: Array) -> Array:
+    """The imaginary part of a real number stays 0 where the real part overflows."""
+    result: Array = np.expm1(x)
+    return joined(result.real, np.where(x.imag == 0, x.imag, result.imag))
+
+
 def sign(x: Array) -> Array:
     """x / |x|, part by part; x itself where it is 0."""
     size = np.abs(x)
@@ -75,8 +95,10 @@ def power(x: Array, y: Array) -> Array:
     scale = np.power(size, c) * np.exp(-d * angle)
     turn = c * angle + d * np.log(size)
     result = joined(np.asarray(scale * np.cos(turn)), np.asarray(scale * np.sin(turn)))
-    one, zero = np.ones((), x.dtype), np.zeros((), x.dtype)
-    return np.where(y == 0, one, np.where((x == 0) & (c > 0), zero, result))
+    one = np.ones((), x.dtype)
+    on_axis = (d == 0) & (((x == 0) & (c > 0)) | ((x.real == np.inf) & (x.imag == 0)))
+    result = np.where(on_axis, joined(np.asarray(np.power(size, c)), np.zeros_like(d)), result)
+    return np.where((y == 0) | (x == 1), one, result)
 
 
 def arctan2(y: Array, x: Array) -> Array:
@@ -87,4 +109,4 @@ def arctan2(y: Array, x: Array) -> Array:
 
 def logistic(x: Array) -> Array:
     one = np.ones((), x.dtype)
-    return divide(one, one + np.exp(-x))
+    return divide(one, one + exp(-x))

@@ -69,7 +69,7 @@ Imag = unary("imag", numeric.imag, INEXACT, "The imaginary part; 0 for a real nu
 Sqrt = unary("sqrt", numeric.sqrt, INEXACT, "The square root.", expensive=True)
 Rsqrt = unary("rsqrt", numeric.reciprocal_sqrt, INEXACT, "1 / sqrt(x).", expensive=True)
 Cbrt = unary("cbrt", rounded(np.cbrt), FLOAT, "The real cube root.", expensive=True)
-Exponential = unary("exponential", rounded(np.exp), INEXACT, "e^x.", expensive=True)
+Exponential = unary("exponential", numeric.exp, INEXACT, "e^x.", expensive=True)
 ExponentialMinusOne = unary(
     "exponential-minus-one", numeric.expm1, INEXACT, "e^x - 1, exact near 0.", expensive=True
 )

@@ -211,11 +211,13 @@ def imag(x: Array) -> Array:
     return x.imag.copy() if kind(x) == "complex" else np.zeros_like(x)
 
 
-def reciprocal_sqrt(x: Array) -> Array:
-    return rounded(lambda v: np.ones((), v.dtype) / np.sqrt(v))(x)
+def _reciprocal_sqrt(x: Array) -> Array:
+    return np.ones((), x.dtype) / np.sqrt(x)
 
 
-expm1 = rounded(np.expm1)
+reciprocal_sqrt = by_kind(complex=complex_functions.reciprocal_sqrt, other=_reciprocal_sqrt)
+exp = by_kind(complex=complex_functions.exp, other=np.exp)
+expm1 = by_kind(complex=complex_functions.expm1, other=np.expm1)
 
 
 def widened(x: Array) -> Array:

@@ -13,6 +13,7 @@ from axla.codegen.math.exponential import exp, expm1
 from axla.codegen.math.hyperbolic import cosh, sinh
 from axla.codegen.math.inverse_trigonometry import atan2
 from axla.codegen.math.logarithm import log, log1p
+from axla.codegen.math.power import power as real_power
 from axla.codegen.math.root import cbrt
 from axla.codegen.math.trigonometry import sincos, tan
 
@@ -61,7 +62,7 @@ def divide(a: Reg, b: Reg, c: Reg, d: Reg) -> Pair:
     infinite_dividend = m.abs(a).eq(INFINITY) | m.abs(b).eq(INFINITY)
     infinite_divisor = m.abs(c).eq(INFINITY) | m.abs(d).eq(INFINITY)
     a1, b1, c1, d1 = (_boxed(x) for x in (a, b, c, d))
-    grows = lost & infinite_dividend & finite_divisor
+    grows = lost & ~zero & infinite_dividend & finite_divisor
     re = m.select(grows, (a1 * c + b1 * d) * INFINITY, re)
     im = m.select(grows, (b1 * c - a1 * d) * INFINITY, im)
     vanishes = lost & infinite_divisor & finite_dividend
@@ -91,7 +92,7 @@ def exponential(re: Reg, im: Reg) -> Pair:
     half = exp(re * 0.5)
     a, b = half * cosine * half, half * sine * half
     real_axis = im.eq(0.0)
-    vanishes = re.eq(-INFINITY)
+    vanishes = re.eq(-INFINITY) & (m.abs(im) < INFINITY)
     a = m.select(real_axis, exp(re), m.select(vanishes, 0.0, a))
     b = m.select(real_axis, im, m.select(vanishes, 0.0, b))
     return m.select(re.eq(INFINITY) & ~(m.abs(im) < INFINITY), INFINITY, a), b
@@ -194,7 +195,9 @@ def reciprocal_square_root(re: Reg, im: Reg) -> Pair:
     zero, infinite = large.eq(0.0), large.eq(INFINITY)
     x = m.select(zero, INFINITY, m.select(infinite, 0.0, x))
     y = m.select(zero, float("nan"), m.select(infinite, m.copysign(0.0, -b), y))
-    return m.select(re.is_nan() | im.is_nan(), float("nan"), x), y
+    x = m.select(re.is_nan() | im.is_nan(), float("nan"), x)
+    far = m.abs(re).eq(INFINITY) | m.abs(im).eq(INFINITY)  # in XLA also where the other part is NaN
+    return m.select(far, 0.0, x), m.select(far, m.copysign(0.0, -im), y)
 
 
 def cube_root(re: Reg, im: Reg) -> Pair:
@@ -263,28 +266,34 @@ def tangent(re: Reg, im: Reg) -> Pair:
 
 
 def power(a: Reg, b: Reg, c: Reg, d: Reg) -> Pair:
-    """exp(w log z): with |z| = r and the angle t, r**c exp(-d t) at the angle c t + d log r; 0**0 is 1."""
+    """exp(w log z): with |z| = r and the angle t, r**c exp(-d t) at the angle c t + d log r; 0**0 is 1.
+
+    The steps are XLA's, rounded as there: with large exponents the angle is all rounding.
+    """
     m = a.m
-    log_size, angle = _log_modulus(a, b), atan2(b, a)
-    x = m.fma(c, log_size, -(d * angle))
-    y = m.fma(c, angle, d * log_size)
-    sine, cosine = sincos(y)
-    size = exp(x)
+    modulus, angle = absolute(a, b), atan2(b, a)
+    sine, cosine = sincos(c * angle + d * log(modulus))
+    size = real_power(modulus, c) * exp(-(d * angle))
     re, im = size * cosine, size * sine
     zero = a.eq(0.0) & b.eq(0.0)
-    still = c.eq(0.0) & d.eq(0.0)
-    # 0**w is 0 to the right of the imaginary axis; elsewhere it has no limit, and XLA says infinity or NaN.
-    re, im = m.select(zero & (c > 0.0), 0.0, re), m.select(zero & (c > 0.0), 0.0, im)
-    return m.select(still, 1.0, re), m.select(still, 0.0, im)
+    one = (c.eq(0.0) & d.eq(0.0)) | (a.eq(1.0) & b.eq(0.0))
+    # 0**w is 0 for w > 0; elsewhere XLA says infinity or NaN.
+    vanishes = zero & (c > 0.0) & d.eq(0.0)
+    real_axis = vanishes | (a.eq(INFINITY) & b.eq(0.0) & d.eq(0.0))
+    re, im = m.select(real_axis, real_power(a, c), re), m.select(real_axis, 0.0, im)
+    return m.select(one, 1.0, re), m.select(one, 0.0, im)
 
 
 def atan2_complex(a: Reg, b: Reg, c: Reg, d: Reg) -> Pair:
     """-i log((x + i y) / sqrt(x**2 + y**2)) with y = a + b i, x = c + d i."""
+    m = a.m
     top = c - b, d + a
     xx, yy = multiply(c, d, c, d), multiply(a, b, a, b)
     root = square_root(xx[0] + yy[0], xx[1] + yy[1])
     re, im = logarithm(*divide(*top, *root))
-    return im, -re
+    # Where the squares overflow the quotient has no angle. Its parts are zeros, whose signs mean nothing.
+    lost = m.abs(xx[0] + yy[0]).eq(INFINITY) | m.abs(xx[1] + yy[1]).eq(INFINITY)
+    return m.select(lost, float("nan"), im), -re
 
 
 def _outlined(name: str, body: Callable[..., Pair]) -> Callable[..., Pair]:
