@@ -33,11 +33,11 @@ from axla.core.errors import (
 )
 from axla.core.literal import Literal
 from axla.core.shape import OPAQUE, TOKEN, Layout, ProgramShape, Shape, TupleShape
+from axla.custom.registry import register_custom_call, unregister_custom_call
 from axla.ir.graph import Module
 from axla.runtime.array import Array
 from axla.runtime.dlpack import from_dlpack
 from axla.runtime.executable import Executable
-from axla.runtime.functions import register_function
 from axla.runtime.native import num_threads, set_num_threads
 
 __version__ = "0.1.0.dev0"
@@ -82,6 +82,7 @@ __all__ = [
     "num_threads",
     "ops",
     "parse",
-    "register_function",
+    "register_custom_call",
     "set_num_threads",
+    "unregister_custom_call",
 ]

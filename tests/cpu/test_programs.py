@@ -247,8 +247,6 @@ ENTRY main { a = f32[4] parameter(0)
 
 
 def test_custom_call_by_the_function_table():
-    from axla.runtime.functions import register_function
-
     seen = []
     signature = ctypes.CFUNCTYPE(
         ctypes.c_int32, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_void_p),
@@ -264,7 +262,7 @@ def test_custom_call_by_the_function_table():
                 target[k] = 2 * source[k]
         return 0
 
-    register_function("test_double", signature(double))
+    axla.register_custom_call("test_double", signature(double), api="axla")
     program = axla.compile(axla.parse(CUSTOM % "test_double"))
     a, b = np.arange(4, dtype=np.float32), np.arange(100, dtype=np.float32)
     x, y = program(a, b)
@@ -278,12 +276,10 @@ def test_unknown_custom_call_fails_at_compile():
 
 
 def test_failing_custom_call_is_an_error():
-    from axla.runtime.functions import register_function
-
     signature = ctypes.CFUNCTYPE(
         ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int64
     )
-    register_function("test_fails", signature(lambda *args: 5))
+    axla.register_custom_call("test_fails", signature(lambda *args: 5), api="axla")
     program = axla.compile(axla.parse(CUSTOM % "test_fails"))
     with pytest.raises(AxlaError):
         program(np.zeros(4, np.float32), np.zeros(100, np.float32))

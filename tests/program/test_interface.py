@@ -6,12 +6,13 @@ import pytest
 
 from axla.core import dtypes
 from axla.core.shape import Shape
+from axla.custom.site import Function
 from axla.program.interface import Alias, Interface, ValueSpec, is_flat, tree_leaves, tree_text
 
 X = ValueSpec("x", Shape(dtypes.F32, (2, 3)), 24, 4)
 STEP = Interface(
     "step", (X,), (X, X), result_tree=(1, (0,)), aliases=(Alias(1, 0, must=True),), workspace_bytes=640,
-    messages=("%d = s32[] divide: by zero",), functions=("host_log",), long_running=False,
+    messages=("%d = s32[] divide: by zero",), functions=(Function("host_log"),), long_running=False,
 )  # fmt: skip
 
 
@@ -24,7 +25,7 @@ def test_text():
         "  returns (1, (0))\n"
         "  alias result 1 <- parameter 0 (must-alias)\n"
         "  workspace 640 bytes, constants 0 bytes\n"
-        "  function 0 host_log\n"
+        "  function 0 axla host_log\n"
         "  message 0 '%d = s32[] divide: by zero'\n"
         "  short running\n"
         "}"

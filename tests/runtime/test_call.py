@@ -13,6 +13,8 @@ import pytest
 from axla.core import dtypes
 from axla.core.errors import CompileError, InvalidArgument, OutOfMemory, RuntimeFailure, UnsupportedError
 from axla.core.shape import Shape
+from axla.custom.registry import register_custom_call
+from axla.custom.site import Function
 from axla.program.interface import Interface, ValueSpec
 from axla.runtime.array import Array, device_put
 from axla.runtime.executable import Executable
@@ -249,8 +251,6 @@ define i32 @axla_entry(ptr %frame) {{
 def test_functions_are_found_by_name():
     import ctypes as c
 
-    from axla.runtime.functions import register_function
-
     source = f"""
 define i32 @axla_entry(ptr %frame) {{
 {programs.field("functions")}
@@ -262,7 +262,8 @@ define i32 @axla_entry(ptr %frame) {{
   ret i32 %r
 }}
 """.replace(programs.addresses("x", of="arguments") + "\n", "")
-    interface = Interface("calls", (programs.spec("x"),), (programs.spec("y"),), functions=("test.double",))
+    functions = (Function("test.double"),)
+    interface = Interface("calls", (programs.spec("x"),), (programs.spec("y"),), functions=functions)
     with pytest.raises(UnsupportedError, match="'test.double' is not known"):
         Executable(programs.image(source), interface)
 
@@ -272,7 +273,7 @@ define i32 @axla_entry(ptr %frame) {{
         c.c_float.from_address(c.c_void_p.from_address(results).value).value = 2 * x.value
         return 0 if x.value >= 0 else 5
 
-    register_function("test.double", double)
+    register_custom_call("test.double", double, api="axla")
     program = Executable(programs.image(source), interface)
     assert float(program(4.0)) == 8.0
     from axla.core.errors import CustomCallFailure

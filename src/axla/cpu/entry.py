@@ -20,6 +20,7 @@ from axla.codegen.scatter import scatter_elements
 from axla.codegen.target import Target
 from axla.codegen.value import Value, Values, register_types
 from axla.core.shape import AnyShape, Shape, TupleShape
+from axla.cpu.custom_call import emit_custom_call
 from axla.cpu.lower import FORWARDS, leaf_numbers
 from axla.hlo import (
     Call,
@@ -559,38 +560,8 @@ class _Entry:
         self.bind(inst, [self.held(shape, [Value(shape.dtype, 1, (word,)) for word in (low, high)])])
 
     def custom_call_step(self, step: CustomCallStep) -> None:
-        f, inst = self.f, step.source
-        operands: list[Ssa] = []
-        places = iter(step.operands)
-        for operand in inst.operands:
-            for number, shape in enumerate(operand.shape.leaves()):
-                if isinstance(shape, Shape):
-                    place = next(places)
-                    assert place is not None
-                    operands.append(self.in_memory(operand, number, place))
-        results = [self.pointer(place) for place in step.results if place is not None]
-        table = f.gep("ptr", self.field("functions"), f.const("i64", step.function))
-        function = f.load("ptr", table, 8, readonly=True)
-        ins, outs = f.stack("ptr", len(operands), slot=1), f.stack("ptr", len(results), slot=2)
-        for array, pointers in ((ins, operands), (outs, results)):
-            for number, pointer in enumerate(pointers):
-                f.store(pointer, f.gep("ptr", array, f.const("i64", number)), 8)
-        opaque = inst.extra.backend_config.encode()
-        text = self.text(opaque)
-        code = f.call_pointer(
-            "i32", function, (f.params["frame"], ins, outs, text, f.const("i64", len(opaque)))
-        )
-        f.guard(f.icmp("ne", code, f.const("i32", 0)), code)
-        self.bind_memory(inst)
-
-    def text(self, data: bytes) -> Ssa:
-        """The address of constant bytes, with a zero behind them."""
-        name = f"text{len(self.f.module.globals)}"
-        body = "".join(f"\\{byte:02X}" for byte in (*data, 0))
-        self.f.module.globals[name] = (
-            f'@{name} = private unnamed_addr constant [{len(data) + 1} x i8] c"{body}"'
-        )
-        return Ssa(f"@{name}", "ptr", None)
+        emit_custom_call(self, step)
+        self.bind_memory(step.source)
 
 
 STEPS: dict[type, Callable] = {

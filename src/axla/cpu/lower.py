@@ -15,6 +15,9 @@ from axla.codegen.kernel import KernelTask, Plan
 from axla.codegen.target import Target
 from axla.core.errors import UnsupportedError
 from axla.core.shape import AnyShape, Shape, TupleShape
+from axla.custom.registry import find_target
+from axla.custom.routines import plan_of
+from axla.custom.site import LIBRARY, REPORT, STATUS, UNIFIED, Function
 from axla.hlo import (
     AddDependency,
     AfterAll,
@@ -30,6 +33,7 @@ from axla.hlo import (
     Reshape,
     Tuple,
     While,
+    call_site,
 )  # fmt: skip
 from axla.ir.clone import fingerprint
 from axla.ir.graph import Computation, Instruction, Module
@@ -100,7 +104,8 @@ class _Lowering:
         self.buffers = buffers
         self.target = target
         self.kernels: dict[str, KernelSpec] = {}
-        self.functions: dict[str, int] = {}
+        self.functions: dict[Function, int] = {}
+        self.call_scratch = 0  # bytes that library calls need
         self.singles = Module(module.name + ".kernels")  # computations of kernels that are one instruction
         self.long_running = False
 
@@ -110,6 +115,7 @@ class _Lowering:
         steps = self.steps(entry)
         workspace = -(-buffers.workspace_bytes // ALIGNMENT) * ALIGNMENT
         scratch = max((k.scratch_bytes for k in self.kernels.values()), default=0)
+        scratch = max(scratch, self.call_scratch)
         interface = self.interface(workspace + scratch)
         places = (*buffers.parameters, *buffers.results)
         allocations = dict.fromkeys(p.allocation for p in places if p is not None)
@@ -161,11 +167,31 @@ class _Lowering:
         return self.kernel_step(inst)
 
     def custom_call(self, inst: Instruction, op: CustomCall) -> Step:
-        number = self.functions.setdefault(op.custom_call_target, len(self.functions))
         self.long_running = True
-        operands = tuple(self.slice(o, leaf) for o in inst.operands for leaf in _arrays(o.shape))
-        results = tuple(self.slice(inst, leaf) for leaf in _arrays(inst.shape))
-        return CustomCallStep(inst.name, op.custom_call_target, number, operands, results, source=inst)
+        site = call_site(inst)
+        target, plan, report = find_target(site), None, -1
+        name = target.name
+        if target.api == LIBRARY:
+            plan = plan_of(site)
+            name = plan.symbol
+            self.call_scratch = max(self.call_scratch, plan.scratch_bytes)
+        elif target.api in (STATUS, UNIFIED):
+            report = self.function(Function(name, REPORT, site))
+        number = self.function(Function(name, target.api, None if plan is not None else site))
+        operands = tuple(place for o in inst.operands for place in self.leaf_slices(o))
+        return CustomCallStep(
+            inst.name, site, target.api, number, operands, self.leaf_slices(inst), report, plan, source=inst
+        )
+
+    def function(self, function: Function) -> int:
+        """The place of a function in the function table."""
+        return self.functions.setdefault(function, len(self.functions))
+
+    def leaf_slices(self, inst: Instruction) -> tuple[BufferSlice | None, ...]:
+        return tuple(
+            self.slice(inst, number) if isinstance(shape, Shape) else None
+            for number, shape in enumerate(inst.shape.leaves())
+        )
 
     def slice(self, inst: Instruction, leaf: int) -> BufferSlice:
         return self.buffers.slice(inst, leaf)

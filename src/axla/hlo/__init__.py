@@ -32,6 +32,7 @@ from axla.hlo.control import (
     Fusion,
     OptBarrier,
     While,
+    call_site,
 )  # fmt: skip
 from axla.hlo.conversion import Bitcast, BitcastConvert, Convert, ReducePrecision, StochasticConvert
 from axla.hlo.dynamic_size import GetDimensionSize, SetDimensionSize
@@ -129,5 +130,5 @@ __all__ = [
     "Scan", "Scatter", "Select", "SelectAndScatter", "Send", "SendDone", "SetDimensionSize", "ShiftLeft",
     "ShiftRightArithmetic", "ShiftRightLogical", "Sign", "Sine", "Sinh", "Slice", "Sort", "Sqrt",
     "StochasticConvert", "Subtract", "Tan", "Tanh", "TopK", "Transpose", "TriangularSolve", "Tuple",
-    "While", "Xor",
+    "While", "Xor", "call_site",
 ]  # fmt: skip

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from axla.core.dtypes import F32, PRED, S32
 from axla.core.shape import TOKEN, AnyShape, Shape, TupleShape
+from axla.core.shape_util import subshape
+from axla.custom.site import CallSite, leaf_number
 from axla.hlo.family import show
 from axla.hlo.signature import accepts, returns, sample_reducer
 from axla.ir.attributes import (
@@ -17,7 +19,7 @@ from axla.ir.attributes import (
     RawText,
     Window,
 )  # fmt: skip
-from axla.ir.graph import Computation, Module
+from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.op import OPS, Op, attr, op, reject
 from axla.ir.structure import Constant, Parameter
 
@@ -153,8 +155,15 @@ class CustomCall(Op):
     schedule: CustomCallSchedule = CustomCallSchedule.NONE
     api_version: ApiVersion = ApiVersion.ORIGINAL
     called_computations: tuple[Computation, ...] = ()
+    # Of axla, not of XLA: layout-normalization sets it. Operands and result are then arrays of the sizes in
+    # which they lie; the constraints are what the call declared, here the shape of its result.
+    result_layout_constraints: tuple[AnyShape, ...] | None = None
 
     expensive = True
+
+    @property
+    def side_effect(self) -> bool:  # type: ignore[override]
+        return self.custom_call_has_side_effect
 
     def infer(self, *operands: AnyShape) -> AnyShape:
         wanted = self.operand_layout_constraints
@@ -163,11 +172,63 @@ class CustomCall(Op):
                 "custom_call_c1",
                 f"custom-call: {len(wanted)} operand_layout_constraints for {len(operands)} operands",
             )
+        if self.result_layout_constraints is None:
+            for number, (shape, operand) in enumerate(zip(wanted or operands, operands, strict=True)):
+                if shape.logical is not operand.logical:
+                    reject(
+                        "custom_call_c2",
+                        f"custom-call: operand {number} is {show(operand)}, its layout constraint is of "
+                        f"{show(shape)}",
+                    )
+            for alias in self.output_to_operand_aliasing:
+                self._check_alias(alias, operands)
         return self.shape
+
+    def _check_alias(self, alias: OutputAlias, operands: tuple[AnyShape, ...]) -> None:
+        """What lies in one memory is of one shape."""
+        if not 0 <= alias.operand < len(operands):
+            reject("custom_call_c3", f"custom-call: aliases operand {alias.operand} of {len(operands)}")
+        result = subshape(self.shape, alias.output)
+        operand = subshape(operands[alias.operand], alias.index)
+        if result.logical is not operand.logical:
+            reject(
+                "custom_call_c3",
+                f"custom-call: result {alias.output} is {show(result)} and cannot lie in operand "
+                f"{alias.operand} {alias.index}, {show(operand)}",
+            )
 
     @classmethod
     def samples(cls):
         return [(cls(Shape(F32, (3,)), custom_call_target="sample"), (Shape(F32, (3,)), Shape(S32)))]
+
+
+def call_site(inst: Instruction) -> CallSite:
+    """A custom call as data. Without layout constraints a call sees arrays in the default layout."""
+    op = inst.op
+    assert isinstance(op, CustomCall)
+    operands, result = tuple(o.shape.logical for o in inst.operands), inst.shape.logical
+    if op.operand_layout_constraints is not None:
+        operands, result = op.operand_layout_constraints, inst.shape
+        if op.result_layout_constraints is not None:
+            (result,) = op.result_layout_constraints
+    starts = [0]
+    for shape in operands:
+        starts.append(starts[-1] + sum(1 for _ in shape.leaves()))
+    aliases = tuple(
+        (leaf_number(result, a.output), starts[a.operand] + leaf_number(operands[a.operand], a.index))
+        for a in op.output_to_operand_aliasing
+    )
+    location = inst.extra.location
+    where = ", ".join(filter(None, (f"%{inst.name}", str(location or ""))))
+    return CallSite(
+        op.custom_call_target,
+        operands,
+        result,
+        str(op.api_version),
+        inst.extra.backend_config,
+        aliases,
+        where,
+    )
 
 
 @op("opt-barrier", operands="operand")
@@ -233,4 +294,5 @@ def _sample_unary(opcode: str) -> Computation:
 
 __all__ = [
     "AddDependency", "AfterAll", "Call", "Conditional", "CustomCall", "Fusion", "OptBarrier", "While",
+    "call_site",
 ]  # fmt: skip

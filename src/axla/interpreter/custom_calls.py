@@ -1,17 +1,39 @@
-"""Custom calls that the interpreter knows, by target. Most of them only mark places for passes: they give
-their operand.
-"""
+"""Custom calls: those whose meaning is known, mostly marks for passes, and those that users register."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import ctypes as c
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from axla.core.shape import Shape, TupleShape
+from axla.core.errors import CustomCallFailure, UnsupportedError
+from axla.core.shape import AnyShape, Shape, TupleShape
+from axla.custom.callables import PythonCall
+from axla.custom.library import run_library_call
+from axla.custom.registry import Target, find_target
+from axla.custom.routines import plan_of
+from axla.custom.site import (
+    AXLA,
+    LIBRARY,
+    ORIGINAL,
+    PYTHON,
+    STATUS,
+    UNIFIED,
+    CallSite,
+    flatten,
+    from_memory_order,
+    in_memory_order,
+    nest,
+)  # fmt: skip
+from axla.hlo.control import CustomCall, call_site
 from axla.hlo.sorting import largest_first
 from axla.ir.graph import Instruction
+from axla.program import abi
+
+if TYPE_CHECKING:
+    from axla.interpreter.evaluate import Interpreter
 
 Value = Any
 
@@ -41,3 +63,106 @@ CUSTOM_CALLS: dict[str, Callable[..., Value]] = {
     "SPMDShardToFullShape": _operand,
     "TopK": _top_k,
 }
+
+
+def check_custom_call(inst: Instruction) -> None:
+    """UnsupportedError for a call that nobody is registered for, or that its target cannot take."""
+    op = inst.op
+    if isinstance(op, CustomCall) and op.custom_call_target not in CUSTOM_CALLS:
+        site = call_site(inst)
+        if find_target(site).api == LIBRARY:
+            plan_of(site)
+
+
+def custom_call(interpreter: Interpreter, inst: Instruction, *operands: Value) -> Value:
+    """The value of a custom call."""
+    op = inst.op
+    assert isinstance(op, CustomCall)
+    known = CUSTOM_CALLS.get(op.custom_call_target)
+    if known is not None:
+        return known(inst, *operands)
+    site = call_site(inst)
+    target = find_target(site)
+    # After layout normalization, arrays are of the sizes in which they lie.
+    physical = op.result_layout_constraints is not None
+    given: list[Value] = []
+    for shape, operand in zip(site.operands, operands, strict=True):
+        given += [
+            _checked(site, s, v, physical)
+            for s, v in zip(shape.leaves(), flatten(shape, operand), strict=True)
+        ]
+    found = _run(site, target, given)
+    results: Iterator[Value] = iter(
+        in_memory_order(v, s) if physical and isinstance(s, Shape) else v
+        for s, v in zip(site.result_leaves, found, strict=True)
+    )
+    return nest(inst.shape, results)
+
+
+def _checked(site: CallSite, shape: AnyShape, value: Value, physical: bool) -> Value:
+    if not isinstance(shape, Shape):
+        return value
+    logical = from_memory_order(value, shape) if physical else value
+    if logical.shape != shape.dims:
+        raise UnsupportedError(
+            f"{site}: an operand has the sizes {list(logical.shape)}, the call takes "
+            f"{shape.to_string(layout=False)}; arrays of dynamic sizes are not passed to custom calls"
+        )
+    return logical
+
+
+def _run(site: CallSite, target: Target, operands: list[Value]) -> list[Value]:
+    if target.api == LIBRARY:
+        return list(run_library_call(site, operands))
+    if target.api == PYTHON:
+        assert target.function is not None
+        found = PythonCall(target.function, site)(operands)
+        # What the function gives it may keep, and change.
+        return [None if v is None else np.array(v) for v in found]
+    return _run_native(site, target, operands)
+
+
+def _run_native(site: CallSite, target: Target, operands: list[Value]) -> list[Value]:
+    """Calls a function at an address with copies of the operands, which lie as it wants them."""
+    inputs = [
+        np.array(in_memory_order(v, s), order="C") if isinstance(s, Shape) else None
+        for s, v in zip(site.operand_leaves, operands, strict=True)
+    ]
+    outputs = [
+        np.zeros([s.dims[d] for d in reversed(s.layout.minor_to_major)], s.dtype.numpy)
+        if isinstance(s, Shape)
+        else None
+        for s in site.result_leaves
+    ]
+    for result, operand in site.aliases:
+        outputs[result] = inputs[operand]
+    ins, outs = _pointers(inputs), _pointers(outputs)
+    opaque = site.config.encode("utf-8", "surrogateescape")
+    if target.api == AXLA:
+        frame = abi.FRAME.ctypes()(version=abi.FRAME_VERSION)
+        kind = c.CFUNCTYPE(c.c_int32, c.c_void_p, c.c_void_p, c.c_void_p, c.c_char_p, c.c_int64)
+        code = kind(target.address)(
+            c.addressof(frame), c.addressof(ins), c.addressof(outs), opaque, len(opaque)
+        )
+        if code:
+            raise CustomCallFailure(f"{site}: it returned the error code {code}", code)
+    else:
+        out = c.addressof(outs) if site.result.is_tuple else outs[0]
+        arguments: list[Any] = [out, c.addressof(ins)]
+        status = abi.STATUS.ctypes()()
+        if target.api == UNIFIED:
+            arguments += [c.cast(c.c_char_p(opaque), c.c_void_p), c.c_size_t(len(opaque))]
+        if target.api in (STATUS, UNIFIED):
+            arguments.append(c.addressof(status))
+        types = {ORIGINAL: 2, STATUS: 3, UNIFIED: 5}[target.api]
+        c.CFUNCTYPE(None, *[c.c_void_p] * types)(target.address)(*arguments)
+        if status.failed:
+            raise CustomCallFailure(f"{site}: {abi.status_message(c.addressof(status))}", abi.CUSTOM_CALL)
+    return [
+        from_memory_order(a, s) if isinstance(s, Shape) else None
+        for a, s in zip(outputs, site.result_leaves, strict=True)
+    ]
+
+
+def _pointers(arrays: list[np.ndarray | None]) -> Any:
+    return (c.c_void_p * max(len(arrays), 1))(*[None if a is None else a.ctypes.data for a in arrays])

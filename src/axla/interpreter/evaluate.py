@@ -9,7 +9,7 @@ slots, each with the slots that die after it. Ops without called computations ev
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -229,9 +229,20 @@ class Interpreter:
                 needed.update(inst.extra.control_predecessors)
         return [inst for inst in order if inst in needed]
 
+    def needed(self, computation: Computation) -> Iterator[Instruction]:
+        """What would run, that of called computations included."""
+        seen, stack = {computation}, [computation]
+        while stack:
+            for inst in self._needed(stack.pop()):
+                yield inst
+                for called in inst.op.computations():
+                    if called not in seen:
+                        seen.add(called)
+                        stack.append(called)
+
     def has_effect(self, inst: Instruction) -> bool:
         """Whether an instruction does more than give its value, or calls a computation in which one does."""
-        if inst.op.side_effect or getattr(inst.op, "custom_call_has_side_effect", False):
+        if inst.op.side_effect:
             return True
         return any([self._asked(self._effects, c, self._any_effect) for c in inst.op.computations()])
 

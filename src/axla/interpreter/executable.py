@@ -10,7 +10,8 @@ import numpy as np
 from axla.core.errors import InvalidArgument
 from axla.core.literal import Literal
 from axla.core.shape import AnyShape, Shape, TupleShape
-from axla.interpreter.evaluate import evaluate
+from axla.interpreter.custom_calls import check_custom_call
+from axla.interpreter.evaluate import Interpreter, evaluate
 from axla.ir.graph import Module
 
 
@@ -20,6 +21,8 @@ class InterpretedExecutable:
     def __init__(self, module: Module):
         self.module = module
         self.name = module.name
+        for inst in Interpreter().needed(module.entry):
+            check_custom_call(inst)
 
     def __call__(self, *arguments: Any) -> Any:
         """Runs the program; arguments and result are nested as the program's parameters and result are."""

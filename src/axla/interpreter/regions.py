@@ -9,7 +9,6 @@ from math import prod
 import numpy as np
 
 from axla.core.dtypes import DType
-from axla.core.errors import UnsupportedError
 from axla.core.shape import Shape, TupleShape
 from axla.hlo.asynchronous import AsyncStart
 from axla.hlo.casting import convert, reinterpret
@@ -20,7 +19,7 @@ from axla.hlo.random import Rng, RngGetAndUpdateState
 from axla.hlo.reduction import Map, Reduce, Scan, Sort
 from axla.hlo.window import ReduceWindow, SelectAndScatter, offsets, padded, places
 from axla.interpreter.collectives import COLLECTIVES
-from axla.interpreter.custom_calls import CUSTOM_CALLS
+from axla.interpreter.custom_calls import custom_call
 from axla.interpreter.evaluate import Interpreter, Value
 from axla.ir.attributes import RandomDistribution
 from axla.ir.graph import Instruction
@@ -105,16 +104,6 @@ def _rng_state(interpreter: Interpreter, inst: Instruction) -> Value:
     state = interpreter.state
     interpreter.state += inst.op.delta  # type: ignore[attr-defined]
     return np.array([state & (2**64 - 1), state >> 64], np.uint64)
-
-
-def _custom_call(interpreter: Interpreter, inst: Instruction, *operands: Value) -> Value:
-    target = inst.op.custom_call_target  # type: ignore[attr-defined]
-    function = CUSTOM_CALLS.get(target)
-    if function is None:
-        raise UnsupportedError(
-            f"the interpreter has no custom call {target!r}: {inst!r}; it knows {', '.join(CUSTOM_CALLS)}"
-        )
-    return function(inst, *operands)
 
 
 def _bitcast(interpreter: Interpreter, inst: Instruction, operand: Value) -> Value:
@@ -393,7 +382,7 @@ REGIONS: dict[type[Op], Callable[..., Value]] = {
     Conditional: _conditional,
     Call: _call,
     Fusion: _call,
-    CustomCall: _custom_call,
+    CustomCall: custom_call,
     Bitcast: _bitcast,
     Map: _map,
     Reduce: _reduce,

@@ -145,7 +145,27 @@ FRAME = Struct(
     ),
 )
 
-STRUCTS = (FRAME,)
+STATUS_TEXT = 1000
+
+STATUS = Struct(
+    "axla_status",
+    "How a custom call of XLA's status-returning conventions ended; zero before the call.",
+    (
+        Field("failed", "i32", "not 0: the call failed"),
+        Field("length", "i32", "bytes of the message"),
+        Field("message", "i8", "what went wrong, UTF-8", "char", count=STATUS_TEXT),
+    ),
+)
+
+
+def status_message(address: int) -> str:
+    """The message of a failed status."""
+    status = STATUS.ctypes().from_address(address)
+    length = min(max(status.length, 0), STATUS_TEXT)
+    return c.string_at(address + STATUS.offset("message"), length).decode("utf-8", "replace")
+
+
+STRUCTS = (FRAME, STATUS)
 
 # Error codes. A code from FIRST_MESSAGE on is an index into the message table of the program's interface.
 OK = 0
@@ -181,16 +201,30 @@ typedef int32_t axla_function(axla_frame *frame, void *const *operands, void *co
                               const char *opaque, int64_t opaque_length);"""
 
 
+# XLA's functions for a status, for sources that were written for it.
+_STATUS_FUNCTIONS = """\
+typedef axla_status XlaCustomCallStatus;
+static inline void XlaCustomCallStatusSetSuccess(XlaCustomCallStatus *status) { status->failed = 0; }
+static inline void XlaCustomCallStatusSetFailure(XlaCustomCallStatus *status, const char *message,
+                                                 size_t length) {
+  size_t most = sizeof status->message, count = length < most ? length : most;
+  status->failed = 1;
+  status->length = (int32_t)count;
+  for (size_t i = 0; i < count; i++) status->message[i] = message[i];
+}"""
+
+
 def c_header() -> str:
     """The C header with all structs, signatures and error codes."""
     codes = [f"  AXLA_{name.upper()} = {code}, /* {text} */" for code, (name, text) in ERRORS.items()]
     codes.append(f"  AXLA_FIRST_MESSAGE = {FIRST_MESSAGE} /* this and above: the program's own messages */")
     parts = [
-        "#ifndef AXLA_ABI_H\n#define AXLA_ABI_H\n#include <stdint.h>",
+        "#ifndef AXLA_ABI_H\n#define AXLA_ABI_H\n#include <stddef.h>\n#include <stdint.h>",
         f"#define AXLA_FRAME_VERSION {FRAME_VERSION}",
         "enum {\n  AXLA_OK = 0,\n" + "\n".join(codes) + "\n};",
         _SIGNATURES,
         *(struct.c() for struct in STRUCTS),
+        _STATUS_FUNCTIONS,
         "#endif\n",
     ]
     return "\n\n".join(parts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from axla.core.shape import Shape
+from axla.custom.site import Function
 
 # A leaf index, or a tuple of trees: `(0, (1, 2))` is the shape of a result `(a, (b, c))`.
 Tree = int | tuple["Tree", ...]
@@ -53,7 +54,7 @@ class Interface:
     workspace_bytes: int = 0
     constants_bytes: int = 0
     messages: tuple[str, ...] = ()  # of the codes from abi.FIRST_MESSAGE on
-    functions: tuple[str, ...] = ()  # the function table: names of custom calls, in order
+    functions: tuple[Function, ...] = ()  # the function table, in order
     # True when a run may take more than some 20 us, may loop without a constant bound, or calls Python: it
     # then releases the interpreter lock and can be interrupted. A short run keeps the lock, which is faster.
     long_running: bool = True
@@ -75,7 +76,7 @@ class Interface:
         lines.append(f"  returns {tree_text(self.result_tree)}")
         lines += [f"  alias {alias}" for alias in self.aliases]
         lines.append(f"  workspace {self.workspace_bytes} bytes, constants {self.constants_bytes} bytes")
-        lines += [f"  function {i} {name}" for i, name in enumerate(self.functions)]
+        lines += [f"  function {i} {function}" for i, function in enumerate(self.functions)]
         lines += [f"  message {i} {text!r}" for i, text in enumerate(self.messages)]
         lines.append(f"  {'long' if self.long_running else 'short'} running")
         return "\n".join([*lines, "}"])

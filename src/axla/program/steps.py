@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from axla.custom.routines import Plan
+from axla.custom.site import CallSite
 from axla.program.interface import Interface
 from axla.program.program import Allocation, BufferSlice
 
@@ -120,18 +122,22 @@ class CallStep:
 
 @dataclass(frozen=True, slots=True)
 class CustomCallStep:
-    """Calls entry `function` of the function table."""
+    """Calls entry `function` of the function table. Operands and results are leaves; None is a token."""
 
     name: str
-    target: str
+    site: CallSite
+    api: str
     function: int
     operands: tuple[BufferSlice | None, ...]
     results: tuple[BufferSlice | None, ...]
+    report: int = -1  # the function that takes note of a failed status
+    plan: Plan | None = None  # of a library's routine
     source: Any = field(default=None, compare=False, repr=False)
 
     def lines(self) -> Iterator[str]:
         results = ", ".join(map(str, self.results))
-        yield f"{results} = custom-call {self.target}({', '.join(map(str, self.operands))})  # {self.name}"
+        operands = ", ".join(map(str, self.operands))
+        yield f"{results} = custom-call {self.site.target}({operands})  # {self.name}"
 
 
 Step = KernelStep | ScalarStep | StoreStep | LoopStep | BranchStep | CallStep | CustomCallStep

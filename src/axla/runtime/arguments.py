@@ -24,6 +24,7 @@ from axla.core.errors import (
 from axla.program import abi
 from axla.program.interface import Interface, ValueSpec
 from axla.runtime.array import Array, device_put
+from axla.runtime.functions import take_raised
 
 if TYPE_CHECKING:
     from axla.runtime.native import Native
@@ -135,6 +136,20 @@ def _where(interface: Interface, index: int) -> str:
     return f"{interface.name}, {_parameter(interface, index)}"
 
 
+def _raise_custom_call(loaded: LoadedProgram, code: int, step: int, detail: int) -> None:
+    """Raises what the function of a custom call raised; else, that it gave an error code of its own."""
+    raised = take_raised()
+    if isinstance(raised, RuntimeFailure):
+        raised.code, raised.step, raised.detail = code, step, detail
+    if raised is not None:
+        raise raised
+    if code not in _FAILURES or code == abi.CUSTOM_CALL:
+        function = loaded.interface.functions[step - 1]
+        what = str(function.site) if function.site is not None else f"custom-call {function.name!r}"
+        message = f"{loaded.interface.name}: {what}: it returned the error code {code}"
+        raise CustomCallFailure(message, code, step, detail)
+
+
 _FAILURES: dict[int, type[RuntimeFailure]] = {
     abi.CANCELLED: Cancelled,
     abi.DEADLINE: DeadlineExceeded,
@@ -150,6 +165,8 @@ def failed_call(loaded: LoadedProgram, code: int, step: int, detail: int, flag: 
     if code == abi.CANCELLED and flag:
         code = flag  # who set the flag knows why
     interface = loaded.interface
+    if step and step <= len(interface.functions):  # a custom call: steps count from 1
+        _raise_custom_call(loaded, code, step, detail)
     text = interface.message(code)
     if code == abi.OUT_OF_MEMORY and detail:
         text = f"out of memory: {detail} bytes are not there"

@@ -1,47 +1,151 @@
-"""Functions that compiled programs call by name: the targets of custom calls, at addresses in this process.
+"""The function table of a loaded program: what its custom calls call, as addresses of this process.
 
-A function has the C type `axla_function` of the ABI header. One that calls Python must take the interpreter
-lock itself, as ctypes callbacks do.
+A native function is its own address. A Python function gets an address for each call of it: a callback that
+makes arrays of the addresses, and takes the interpreter lock. What it raises is kept for the thread until the
+program has stopped with an error code, and is raised then.
 """
 
 from __future__ import annotations
 
 import ctypes as c
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from axla.core.errors import InvalidArgument, UnsupportedError
+import numpy as np
 
-_registered: dict[str, tuple[int, Any]] = {}
+from axla.core.errors import CustomCallFailure, UnsupportedError
+from axla.core.shape import AnyShape, Shape
+from axla.custom.callables import PythonCall
+from axla.custom.lapack import routine_address
+from axla.custom.registry import Target, find_target, registered
+from axla.custom.site import (
+    LIBRARY,
+    PYTHON,
+    REPORT,
+    CallSite,
+    Function,
+    from_memory_order,
+    in_memory_order,
+)  # fmt: skip
+from axla.program import abi
+
+_CALLBACK = c.CFUNCTYPE(
+    c.c_int32, c.c_void_p, c.POINTER(c.c_void_p), c.POINTER(c.c_void_p), c.c_void_p, c.c_int64
+)
 
 
-def register_function(name: str, function: Any) -> None:
-    """Makes a function known to programs loaded from now on: a ctypes function (kept alive) or an address."""
-    if isinstance(function, int):
-        address = function
-    else:
+class _Raised(threading.local):
+    """What a callback of this thread raised last."""
+
+    error: BaseException | None = None
+
+
+_raised = _Raised()
+
+
+def take_raised() -> BaseException | None:
+    """What the custom call that just failed in this thread raised, once; None for a native function."""
+    error, _raised.error = _raised.error, None
+    return error
+
+
+def resolve_functions(
+    functions: Sequence[Function], given: Mapping[str, int] | None
+) -> tuple[list[int], list[Any]]:
+    """The addresses of a program's function table, and what must live as long as they are called."""
+    addresses: list[int] = []
+    keep: list[Any] = []
+    for function in functions:
+        address, owner = _resolve(function, given or {})
+        addresses.append(address)
+        keep.append(owner)
+    return addresses, keep
+
+
+def _resolve(function: Function, given: Mapping[str, int]) -> tuple[int, Any]:
+    if function.api == LIBRARY:
+        return routine_address(function.name), None
+    if function.api == REPORT:
+        assert function.site is not None
+        return _callback(_reporter(function.site))
+    if function.name in given:
+        return given[function.name], None
+    target = _target(function)
+    if target.api != function.api:
+        raise UnsupportedError(
+            f"custom call target {function.name!r} is registered with api={target.api!r}; the program was "
+            f"compiled for api={function.api!r}"
+        )
+    if target.api == PYTHON:
+        assert target.function is not None and function.site is not None
+        return _callback(_caller(PythonCall(target.function, function.site)))
+    return target.address, target
+
+
+def _target(function: Function) -> Target:
+    if function.site is not None:
+        return find_target(function.site)
+    found = registered(function.name)
+    if found is None:
+        raise UnsupportedError(
+            f"custom call target {function.name!r} is not known: axla.register_custom_call makes it so"
+        )
+    return found
+
+
+def _callback(function: Callable[..., int]) -> tuple[int, Any]:
+    made = _CALLBACK(function)
+    address = c.cast(made, c.c_void_p).value
+    assert address is not None
+    return address, made
+
+
+def _caller(call: PythonCall) -> Callable[..., int]:
+    """The callback of a Python function at one call site."""
+    operands, results = call.site.operand_leaves, call.site.result_leaves
+
+    def called(frame: int, ins: Any, outs: Any, opaque: int, length: int) -> int:
         try:
-            address = c.cast(function, c.c_void_p).value or 0
-        except c.ArgumentError as error:
-            raise InvalidArgument(
-                f"register_function({name!r}): wanted an address or a ctypes function, found {function!r}"
-            ) from error
-    if not address:
-        raise InvalidArgument(f"register_function({name!r}): the address is null")
-    _registered[name] = (address, function)
+            # Copies: the function may keep its arguments, this memory is the program's.
+            found = call([
+                from_memory_order(_array(ins[n], s).copy(), s) if isinstance(s, Shape) else None
+                for n, s in enumerate(operands)
+            ])  # fmt: skip
+            for n, (shape, value) in enumerate(zip(results, found, strict=True)):
+                if isinstance(shape, Shape):
+                    assert value is not None
+                    _array(outs[n], shape)[...] = in_memory_order(value, shape)
+            return abi.OK
+        except BaseException as error:  # noqa: BLE001  (C code cannot pass it on)
+            _raised.error = error
+            return abi.CUSTOM_CALL
+
+    return called
 
 
-def resolve_functions(names: Sequence[str], given: Mapping[str, int] | None) -> list[int]:
-    """The addresses of a program's function table; UnsupportedError names what is missing."""
-    addresses = []
-    for name in names:
-        if given is not None and name in given:
-            addresses.append(given[name])
-        elif name in _registered:
-            addresses.append(_registered[name][0])
-        else:
-            known = ", ".join(sorted({*_registered, *(given or ())})) or "none"
-            raise UnsupportedError(
-                f"custom call target {name!r} is not known: register_function makes it so (known: {known})"
-            )
-    return addresses
+def _array(address: int | None, shape: AnyShape) -> np.ndarray:
+    """The array at an address, of the sizes in which `shape` lies."""
+    assert isinstance(shape, Shape)
+    dims = [shape.dims[d] for d in reversed(shape.layout.minor_to_major)]
+    if not shape.byte_size:
+        return np.empty(dims, shape.dtype.numpy)
+    assert address
+    memory: Any = (c.c_char * shape.byte_size).from_address(address)
+    return np.ndarray(dims, shape.dtype.numpy, buffer=memory)
+
+
+def _reporter(site: CallSite) -> Callable[..., int]:
+    """The callback that is given a failed status in place of operands."""
+
+    def called(frame: int, status: Any, outs: Any, opaque: int, length: int) -> int:
+        try:
+            address = c.cast(status, c.c_void_p).value
+            assert address
+            message = abi.status_message(address)
+            _raised.error = CustomCallFailure(f"{site}: {message}", abi.CUSTOM_CALL)
+        except BaseException as error:  # noqa: BLE001
+            _raised.error = error
+        return abi.CUSTOM_CALL
+
+    return called

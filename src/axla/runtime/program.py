@@ -29,7 +29,17 @@ _RNG_SEED = (0x9E3779B97F4A7C15, 0xD1B54A32D192ED03)
 class LoadedProgram:
     """Owns code and constants; freed with the last reference, which every call in progress holds."""
 
-    __slots__ = ("interface", "native", "address", "_constants", "_library", "_infos", "_keep", "__weakref__")
+    __slots__ = (
+        "interface",
+        "native",
+        "address",
+        "_constants",
+        "_library",
+        "_infos",
+        "_functions",
+        "_keep",
+        "__weakref__",
+    )
 
     def __init__(
         self,
@@ -42,7 +52,7 @@ class LoadedProgram:
         _check(interface, constants)
         self.interface = interface
         self.native: Native = native()
-        table = resolve_functions(interface.functions, functions)
+        table, self._functions = resolve_functions(interface.functions, functions)
         self._library = jit.load(images, [ENTRY])
         self._constants = self._place(constants) if constants else 0
         self._infos = [shape_info(spec.shape) for spec in (*interface.parameters, *interface.results)]

@@ -7,12 +7,12 @@ a transpose.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from axla.core.errors import UnsupportedError
 from axla.core.shape import AnyShape, Layout, ProgramShape, Shape, TupleShape
-from axla.hlo import Bitcast, BitcastConvert, Constant, Copy, CustomCall, Reshape, Transpose, Tuple
+from axla.hlo import Bitcast, BitcastConvert, Constant, Copy, CustomCall, Reshape, Transpose, Tuple, call_site
 from axla.ir.graph import NO_EXTRA, Computation, Extra, Instruction, Module
 from axla.ir.traverse import post_order
 from axla.passes.schedule.copies import assemble, explode
@@ -104,14 +104,18 @@ def _normalize(computation: Computation) -> None:
     order = post_order(computation)
     # What a bitcast reads, as it lay before copies to other layouts go away.
     bits = {inst: (inst.operands[0].shape, inst.shape) for inst in order if isinstance(inst.op, Bitcast)}
+    calls: list[Instruction] = []
     for inst in order:
         op = inst.op
-        if isinstance(op, CustomCall):
-            _check_custom_call(inst, op)
+        if isinstance(op, CustomCall) and op.result_layout_constraints is None:
+            calls.append(inst)
+            continue
         if inst.shape is not inst.shape.logical:
             computation.set_shape(inst, inst.shape.logical)
         if isinstance(op, Constant) and op.literal.shape is not op.literal.shape.logical:
             _normalize_constant(computation, inst)
+    for inst in calls:
+        _custom_call(inst)
     for inst in order:
         if isinstance(inst.op, Bitcast):
             new = _bitcast(inst, *bits[inst])
@@ -147,15 +151,53 @@ def _normalize_constant(computation: Computation, inst: Instruction) -> None:
         computation.set_op(inst, Constant(plain.shape, plain))
 
 
-def _check_custom_call(inst: Instruction, op: CustomCall) -> None:
-    shapes = [inst.shape, *(o.shape for o in inst.operands), *(op.operand_layout_constraints or ())]
-    for shape in shapes:
-        for leaf in shape.leaves():
-            if isinstance(leaf, Shape) and not leaf.layout.is_descending:
-                raise UnsupportedError(
-                    f"custom-call {op.custom_call_target!r} ({inst.name}) wants the layout of {leaf}; "
-                    f"only default layouts are passed to custom calls on cpu"
-                )
+def _custom_call(inst: Instruction) -> None:
+    """A call whose values lie in other orders sees arrays of the sizes in which they lie; the op keeps the
+    shapes that it declared.
+    """
+    op, computation = inst.op, inst.computation
+    assert isinstance(op, CustomCall)
+    site = call_site(inst)
+    for shape in (*site.operand_leaves, *site.result_leaves):
+        check_layout(shape, str(site))
+    logical = inst.shape.logical
+    if lies_as_written(site.result) and all(map(lies_as_written, site.operands)):
+        computation.set_shape(inst, logical)
+        return
+    made: list[Instruction] = []
+    for number, (operand, shape) in enumerate(zip(inst.operands, site.operands, strict=True)):
+        if not lies_as_written(shape):
+            leaves = _each(to_physical, explode(operand, made), shape)
+            computation.set_operand(inst, number, assemble(computation, physical_shape(shape), leaves, made))
+    computation.set_op(
+        inst,
+        replace(op, operand_layout_constraints=site.operands, result_layout_constraints=(site.result,)),
+    )
+    users, was_root = tuple(inst.users), computation.root is inst
+    computation.set_shape(inst, physical_shape(site.result))
+    value = assemble(computation, logical, _each(to_logical, explode(inst, made), site.result), made)
+    _redirect(inst, users, was_root, value)
+
+
+def _each(
+    move: Callable[[Instruction, Shape], Instruction], leaves: Iterable[Instruction], shape: AnyShape
+) -> list[Instruction]:
+    """Every array among the leaves moved to, or from, how it lies in `shape`."""
+    return [
+        move(leaf, s) if isinstance(s, Shape) else leaf
+        for leaf, s in zip(leaves, shape.leaves(), strict=True)
+    ]
+
+
+def _redirect(old: Instruction, users: Sequence[Instruction], was_root: bool, new: Instruction) -> None:
+    """Lets the given users take `new`."""
+    computation = old.computation
+    for user in users:
+        for number, operand in enumerate(user.operands):
+            if operand is old:
+                computation.set_operand(user, number, new)
+    if was_root:
+        computation.set_root(new)
 
 
 def _bitcast(inst: Instruction, of: AnyShape, to: AnyShape) -> Instruction:
@@ -210,18 +252,8 @@ def _enter(entry: Computation, boundary: ProgramShape) -> None:
         logical = parameter.shape
         entry.set_shape(parameter, physical_shape(shape))
         made: list[Instruction] = []
-        wanted = list(shape.leaves())
-        leaves = [
-            to_logical(leaf, s) if isinstance(s, Shape) else leaf
-            for leaf, s in zip(explode(parameter, made), wanted, strict=True)
-        ]
-        new = assemble(entry, logical, leaves, made)
-        for user in users:
-            for number, operand in enumerate(user.operands):
-                if operand is parameter:
-                    entry.set_operand(user, number, new)
-        if was_root:
-            entry.set_root(new)
+        leaves = _each(to_logical, explode(parameter, made), shape)
+        _redirect(parameter, users, was_root, assemble(entry, logical, leaves, made))
 
 
 def _leave(entry: Computation, boundary: ProgramShape) -> None:
@@ -229,11 +261,7 @@ def _leave(entry: Computation, boundary: ProgramShape) -> None:
     if lies_as_written(boundary.result):
         return
     made: list[Instruction] = []
-    wanted = list(boundary.result.leaves())
-    leaves = [
-        to_physical(leaf, s) if isinstance(s, Shape) else leaf
-        for leaf, s in zip(explode(entry.root, made), wanted, strict=True)
-    ]
+    leaves = _each(to_physical, explode(entry.root, made), boundary.result)
     old = entry.root
     entry.set_root(assemble(entry, physical_shape(boundary.result), leaves, made))
     if isinstance(old.op, Tuple) and not old.users:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from axla.core.literal import Literal
 from axla.core.shape import AnyShape
+from axla.hlo import CustomCall
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.op import Op
 from axla.ir.structure import Constant, Parameter
@@ -11,7 +12,7 @@ from axla.ir.traverse import post_order
 from axla.passes import rewrite
 from axla.passes.simplify.dce import effectful_computations, has_effect
 
-Key = tuple[Op | Literal, tuple[int, ...], AnyShape]
+Key = tuple[Op | Literal, tuple[int, ...], AnyShape, str]
 
 
 def cse(module: Module) -> None:
@@ -32,12 +33,14 @@ def _one_of_each(computation: Computation, effectful: frozenset[Computation]) ->
             continue
         key: Key
         if type(op) is Constant:
-            key = (op.literal, (), inst.shape)  # its hash is kept in the literal
+            key = (op.literal, (), inst.shape, "")  # its hash is kept in the literal
         else:
             operands = [forward.get(o, o).id for o in inst.operands]
             if op.commutative and len(operands) == 2:
                 operands.sort()
-            key = (op, tuple(operands), inst.shape)
+            # What a custom call does depends on its configuration, which its op does not hold.
+            more = inst.extra.backend_config if type(op) is CustomCall else ""
+            key = (op, tuple(operands), inst.shape, more)
         first = seen.setdefault(key, inst)
         if first is inst or not session.may_fire("cse", inst):
             continue

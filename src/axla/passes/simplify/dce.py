@@ -22,7 +22,7 @@ def effectful_computations(module: Module) -> frozenset[Computation]:
 def has_effect(inst: Instruction, effectful: Container[Computation]) -> bool:
     """Whether running an instruction matters even if its value is unused."""
     op = inst.op
-    if op.side_effect or getattr(op, "custom_call_has_side_effect", False):
+    if op.side_effect:
         return True
     return bool(op.computation_fields) and any(c in effectful for c in op.computations())
 

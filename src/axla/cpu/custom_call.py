@@ -1,0 +1,243 @@
+"""Writes custom calls into the entry of a program: of functions at addresses, and of library routines."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from axla.codegen.function import Ssa
+from axla.core.shape import Shape
+from axla.custom.routines import NULL, OPERAND, RESULT, Place, Plan, Vectors
+from axla.custom.site import AXLA, ORIGINAL, PYTHON, STATUS, UNIFIED
+from axla.program import abi
+from axla.program.steps import CustomCallStep
+
+if TYPE_CHECKING:
+    from axla.cpu.entry import _Entry
+
+_NOT_FINITE = -4  # `info` of a routine that is not called
+
+
+def emit_custom_call(entry: _Entry, step: CustomCallStep) -> None:
+    """The call; its results are in their slices then."""
+    operands = _operand_pointers(entry, step)
+    results = [entry.pointer(place) if place is not None else entry.f.null() for place in step.results]
+    for result, operand in step.site.aliases:
+        _copy(entry, step, operand, result, operands, results)
+        operands[operand] = results[result]
+    if step.plan is not None:
+        _LibraryCall(entry, step, step.plan, operands, results).emit()
+    else:
+        _native(entry, step, operands, results)
+
+
+def _operand_pointers(entry: _Entry, step: CustomCallStep) -> list[Ssa]:
+    pointers: list[Ssa] = []
+    places = iter(step.operands)
+    for operand in step.source.operands:
+        for number in range(sum(1 for _ in operand.shape.leaves())):
+            place = next(places)
+            pointers.append(entry.in_memory(operand, number, place) if place is not None else entry.f.null())
+    return pointers
+
+
+def _copy(
+    entry: _Entry, step: CustomCallStep, operand: int, result: int, ins: Sequence[Ssa], outs: Sequence[Ssa]
+) -> None:
+    """Puts an operand into the memory of a result, where buffer assignment has not done so."""
+    shape = step.site.result_leaves[result]
+    if isinstance(shape, Shape) and step.operands[operand] != step.results[result]:
+        entry.copy_bytes(outs[result], ins[operand], shape.byte_size)
+
+
+def _function(entry: _Entry, number: int) -> Ssa:
+    f = entry.f
+    return f.load("ptr", f.gep("ptr", entry.field("functions"), f.const("i64", number)), 8, readonly=True)
+
+
+def _pointers(entry: _Entry, values: Sequence[Ssa], slot: int) -> Ssa:
+    """An array of pointers on the stack."""
+    f = entry.f
+    array = f.stack("ptr", max(len(values), 1), slot=slot)
+    for number, value in enumerate(values):
+        f.store(value, f.gep("ptr", array, f.const("i64", number)), 8)
+    return array
+
+
+def _native(entry: _Entry, step: CustomCallStep, operands: list[Ssa], results: list[Ssa]) -> None:
+    f, site = entry.f, step.site
+    function = _function(entry, step.function)
+    ins = _pointers(entry, operands, 1)
+    opaque = site.config.encode("utf-8", "surrogateescape")
+    if step.api in (AXLA, PYTHON):
+        outs = _pointers(entry, results, 2)
+        text = _text(entry, opaque)
+        code = f.call_pointer(
+            "i32", function, (f.params["frame"], ins, outs, text, f.const("i64", len(opaque)))
+        )
+        _stop_when_failed(entry, step, code)
+        return
+    out = _pointers(entry, results, 2) if site.result.is_tuple else results[0]
+    if step.api == ORIGINAL:
+        f.call_pointer("void", function, (out, ins))
+        return
+    status = f.stack("i64", -(-abi.STATUS.size // 8), slot=3)
+    for offset in range(0, 8, 4):
+        f.store(f.const("i32", 0), f.gep("i8", status, f.const("i64", offset)), 4)
+    if step.api == STATUS:
+        f.call_pointer("void", function, (out, ins, status))
+    else:
+        assert step.api == UNIFIED
+        f.call_pointer(
+            "void", function, (out, ins, _text(entry, opaque), f.const("i64", len(opaque)), status)
+        )
+    failed = f.load("i32", status, 4)
+    with f.if_(f.icmp("ne", failed, f.const("i32", 0))):
+        report = _function(entry, step.report)
+        code = f.call_pointer("i32", report, (f.params["frame"], status, status, status, f.const("i64", 0)))
+        _stop_when_failed(entry, step, code)
+
+
+def _stop_when_failed(entry: _Entry, step: CustomCallStep, code: Ssa) -> None:
+    """Leaves the program with an error code, and says which call gave it."""
+    f = entry.f
+    failed = f.icmp("ne", code, f.const("i32", 0))
+    with f.if_(failed):
+        place = f.gep("i8", f.params["frame"], f.const("i64", abi.FRAME.offset("error_step")))
+        f.store(f.const("i32", step.function + 1), place, 4)
+    f.guard(failed, code)
+
+
+def _text(entry: _Entry, data: bytes) -> Ssa:
+    """The address of constant bytes, with a zero behind them."""
+    texts = entry.f.module.globals
+    body = "".join(f"\\{byte:02X}" for byte in (*data, 0))
+    value = f'private unnamed_addr constant [{len(data) + 1} x i8] c"{body}"'
+    name = next((n for n, line in texts.items() if line == f"@{n} = {value}"), f"text{len(texts)}")
+    texts[name] = f"@{name} = {value}"
+    return Ssa(f"@{name}", "ptr", None)
+
+
+class _LibraryCall:
+    """A routine of LAPACK, called for each matrix of a batch."""
+
+    def __init__(
+        self, entry: _Entry, step: CustomCallStep, plan: Plan, operands: list[Ssa], results: list[Ssa]
+    ) -> None:
+        self.entry, self.step, self.plan = entry, step, plan
+        self.f = entry.f
+        self.bases = {OPERAND: operands, RESULT: results}
+        self.float = "float" if plan.symbol[0] in "sc" else "double"
+        self.width = 4 if self.float == "float" else 8
+
+    def emit(self) -> None:
+        plan, f = self.plan, self.f
+        aliased = set(self.step.site.aliases)
+        for operand, result in plan.copies:
+            if (result, operand) not in aliased:
+                _copy(self.entry, self.step, operand, result, self.bases[OPERAND], self.bases[RESULT])
+        for result in plan.zeroed:
+            self.clear(result)
+        if not plan.batch:
+            return
+        offset = f.const("i64", self.entry.program.scratch_offset)
+        self.scratch = f.gep("i8", self.entry.field("workspace"), offset)
+        for at, data in plan.stores:
+            self.store(at, data)
+        self.function = _function(self.entry, self.step.function)
+        if plan.batch == 1:
+            self.one(f.index(0))
+            return
+        with f.loop(0, plan.batch) as loop:
+            self.entry.poll()
+            self.one(loop.index)
+
+    def clear(self, result: int) -> None:
+        shape = self.step.site.result_leaves[result]
+        assert isinstance(shape, Shape)
+        f, start = self.f, self.bases[RESULT][result]
+        width = min(self.entry.target.vector_bytes, 64)
+        whole = shape.byte_size // width * width
+        if whole:
+            with f.loop(0, whole, width) as loop:
+                f.store(f.zero(f"<{width} x i8>"), f.gep("i8", start, loop.index), 1)
+        for at in range(whole, shape.byte_size):
+            f.store(f.const("i8", 0), f.gep("i8", start, f.index(at)), 1)
+
+    def store(self, at: int, data: bytes) -> None:
+        """Numbers and letters that the routine reads, at their place in the scratch."""
+        f = self.f
+        for k in range(0, len(data), 4):
+            word, place = data[k : k + 4], f.gep("i8", self.scratch, f.const("i64", at + k))
+            if len(word) == 4:
+                f.store(f.const("i32", struct.unpack("<i", word)[0]), place, 4)
+            else:
+                for n, byte in enumerate(word):
+                    f.store(f.const("i8", byte), f.gep("i8", place, f.const("i64", n)), 1)
+
+    def address(self, place: Place, index: Ssa) -> Ssa:
+        """Where a place lies for matrix `index`."""
+        f = self.f
+        if place.base == NULL:
+            return f.null()
+        base = self.bases[place.base][place.leaf] if place.base in self.bases else self.scratch
+        offset = f.add(f.mul(index, f.index(place.stride)), f.index(place.offset))
+        return f.gep("i8", base, offset)
+
+    def one(self, index: Ssa) -> None:
+        """The call for one matrix."""
+        plan, f = self.plan, self.f
+        for source, target, size in plan.copied:
+            if size:
+                self.entry.copy_bytes(self.address(target, index), self.address(source, index), size)
+        if plan.finite is None or not plan.finite[1]:
+            self.call(index)
+            return
+        place, count = plan.finite
+        assert plan.info is not None
+        branch = f.branch(self.all_finite(self.address(place, index), count))
+        with branch.then():
+            self.call(index)
+        with branch.otherwise():
+            f.store(f.const("i32", _NOT_FINITE), self.address(plan.info, index), 4)
+        branch.merge([])
+
+    def call(self, index: Ssa) -> None:
+        self.f.call_pointer("void", self.function, [self.address(a, index) for a in self.plan.arguments])
+        for vectors in self.plan.vectors:
+            if self.plan.order:
+                self.unpack(vectors, index)
+
+    def all_finite(self, start: Ssa, count: int) -> Ssa:
+        """Whether `count` numbers are: x - x is zero for them, NaN for all others."""
+        f = self.f
+        with f.loop(0, count, carry=[f.const("i1", True)]) as loop:
+            value = f.load(self.float, f.gep(self.float, start, loop.index), self.width)
+            zero = f.binary("fsub", value, value)
+            fine = f.fcmp("oeq", zero, f.const(self.float, 0.0))
+            loop.yield_([f.binary("and", loop.carried[0], fine)])
+        return loop.results[0]
+
+    def unpack(self, vectors: Vectors, index: Ssa) -> None:
+        """Complex eigenvectors of a real matrix, column after column."""
+        f, n, real = self.f, self.plan.order, self.float
+        packed, values = self.address(vectors.packed, index), self.address(vectors.imaginary, index)
+        result = self.address(vectors.result, index)
+        zero = f.const(real, 0.0)
+        with f.loop(0, n) as column:
+            k = column.index
+            value = f.load(real, f.gep(real, values, k), self.width)
+            first, second = f.fcmp("ogt", value, zero), f.fcmp("olt", value, zero)  # of a conjugate pair
+            before = f.smax(f.add(k, f.index(-1)), f.index(0))
+            after = f.smin(f.add(k, f.index(1)), f.index(n - 1))
+            real_column = f.mul(f.select(second, before, k), f.index(n))
+            other_column = f.mul(f.select(first, after, k), f.index(n))
+            own_column = f.mul(k, f.index(n))
+            with f.loop(0, n) as row:
+                re = f.load(real, f.gep(real, packed, f.add(real_column, row.index)), self.width)
+                im = f.load(real, f.gep(real, packed, f.add(other_column, row.index)), self.width)
+                im = f.select(first, im, f.select(second, f.unary("fneg", im), zero))
+                place = f.mul(f.add(own_column, row.index), f.index(2))
+                f.store(re, f.gep(real, result, place), self.width)
+                f.store(im, f.gep(real, result, f.add(place, f.index(1))), self.width)

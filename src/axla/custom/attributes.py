@@ -1,0 +1,202 @@
+"""The attributes of a typed custom call: a dictionary of MLIR, `{mode = 86 : ui8, names = ["a", "b"]}`."""
+
+from __future__ import annotations
+
+import re
+import struct
+from typing import Any, NoReturn
+
+import ml_dtypes
+import numpy as np
+
+from axla.core.errors import ParseError
+
+_TOKEN = re.compile(
+    r"""\s*(?:
+    (?P<hex>-?0x[0-9a-fA-F]+)
+    | (?P<number>[-+]?[0-9]+(?:\.[0-9]*(?:[eE][-+]?[0-9]+)?)?)
+    | (?P<string>"(?:[^"\\]|\\.)*")
+    | (?P<word>[A-Za-z_][\w.$-]*)
+    | (?P<mark>[{}\[\]<>=,:@])
+    )""",
+    re.VERBOSE,
+)
+_TYPES: dict[str, Any] = {
+    "i1": np.bool_, "i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64, "index": np.int64,
+    "si8": np.int8, "si16": np.int16, "si32": np.int32, "si64": np.int64,
+    "ui8": np.uint8, "ui16": np.uint16, "ui32": np.uint32, "ui64": np.uint64,
+    "f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64,
+}  # fmt: skip
+_BITS = {"f16": "<H", "bf16": "<H", "f32": "<I", "f64": "<Q"}
+_DEEPEST = 50  # dictionaries and lists in one another
+_ESCAPE = re.compile(r'\\(?:([0-9a-fA-F]{2})|(["\\nt]))')
+
+
+def parse_attributes(text: str) -> dict[str, Any]:
+    """The dictionary as Python values: bool, str, NumPy scalars by their type, arrays, lists, dictionaries.
+
+    An empty text is an empty dictionary. Raises ParseError.
+    """
+    if not text.strip():
+        return {}
+    reader = _Reader(text)
+    found = reader.dictionary(0)
+    if reader.peek():
+        reader.fail("nothing more")
+    return found
+
+
+class _Reader:
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 0
+        self.kind, self.token = "", ""
+        self.advance()
+
+    def advance(self) -> str:
+        """The token read before; the next one is looked at."""
+        before = self.token
+        match = _TOKEN.match(self.text, self.at)
+        if match is None:
+            if self.text[self.at :].strip():
+                self.kind = "other"
+                self.token = self.text[self.at :].strip()[:1]
+                self.fail("an attribute")
+            self.kind, self.token = "", ""
+        else:
+            self.at = match.end()
+            self.kind = match.lastgroup or ""
+            self.token = match[self.kind]
+        return before
+
+    def peek(self) -> str:
+        return self.token
+
+    def fail(self, wanted: str) -> NoReturn:
+        found = repr(self.token) if self.token else "the end"
+        text = self.text[:200]
+        raise ParseError(
+            f"backend_config: expected {wanted}, found {found} before character {self.at}: {text}"
+        )
+
+    def expect(self, mark: str) -> None:
+        if self.token != mark or self.kind not in ("mark", "word"):
+            self.fail(repr(mark))
+        self.advance()
+
+    def accept(self, mark: str) -> bool:
+        if self.kind != "mark" or self.token != mark:
+            return False
+        self.advance()
+        return True
+
+    def dictionary(self, depth: int) -> dict[str, Any]:
+        self.expect("{")
+        found: dict[str, Any] = {}
+        while not self.accept("}"):
+            if found:
+                self.expect(",")
+            if self.kind not in ("word", "string"):
+                self.fail("the name of an attribute")
+            quoted = self.kind == "string"
+            name = self.advance()
+            # A name alone is a unit attribute: it is there.
+            found[_unquoted(name) if quoted else name] = self.value(depth + 1) if self.accept("=") else True
+        return found
+
+    def value(self, depth: int) -> Any:
+        if depth > _DEEPEST:
+            self.fail(f"at most {_DEEPEST} levels")
+        if self.token == "{":
+            return self.dictionary(depth)
+        if self.accept("["):
+            return self.listed(depth)
+        if self.kind == "string":
+            return _unquoted(self.advance())
+        if self.accept("@"):
+            return _unquoted(self.advance()) if self.kind == "string" else self.advance()
+        if self.kind == "word":
+            word = self.advance()
+            if word in ("true", "false"):
+                return word == "true"
+            if word == "unit":
+                return True
+            if word in ("array", "dense"):
+                return self.array(word, depth)
+            self.fail(f"a value, not {word!r}, before")
+        if self.kind in ("number", "hex"):
+            return self.number()
+        self.fail("a value")
+
+    def listed(self, depth: int) -> list[Any]:
+        found: list[Any] = []
+        while not self.accept("]"):
+            if found:
+                self.expect(",")
+            found.append(self.value(depth + 1))
+        return found
+
+    def number(self) -> Any:
+        is_hex = self.kind == "hex"
+        text = self.advance()
+        type_ = ""
+        if self.accept(":"):
+            type_ = self.advance()
+        elif not is_hex:
+            type_ = "f64" if "." in text else "i64"
+        return self.convert(text, type_)
+
+    def convert(self, text: str, type_: str) -> Any:
+        if type_ not in _TYPES:
+            self.fail(f"one of the types {', '.join(_TYPES)}, not {type_!r}, before")
+        dtype = _TYPES[type_]
+        is_hex = "0x" in text
+        try:
+            if is_hex and type_ in _BITS:
+                return np.frombuffer(struct.pack(_BITS[type_], int(text, 16)), dtype)[0]
+            if np.dtype(dtype).kind in "iub":
+                return dtype(int(text, 16 if is_hex else 10))
+            return dtype(float(text))
+        except (ValueError, OverflowError, struct.error):
+            self.fail(f"a number of type {type_}, not {text}, before")
+
+    def array(self, word: str, depth: int) -> np.ndarray:
+        """`array<i64: 1, 2>`, or `dense<[1, 2]> : tensor<2xi64>`."""
+        self.expect("<")
+        if word == "array":
+            type_ = self.advance()
+            found: list[Any] = []
+            if self.accept(":"):
+                while self.kind in ("number", "hex", "word"):
+                    text = self.advance()
+                    text = str(int(text == "true")) if text in ("true", "false") else text
+                    found.append(self.convert(text, type_))
+                    if not self.accept(","):
+                        break
+            self.expect(">")
+            return np.array(found, _TYPES.get(type_))
+        value = self.value(depth + 1)
+        for mark in (">", ":", "tensor", "<"):
+            self.expect(mark)
+        # `2x3xi64` reads as a number and a word.
+        shape = ""
+        while self.token not in (">", ""):
+            shape += self.advance()
+        self.expect(">")
+        *sizes, type_ = shape.split("x")
+        if type_ not in _TYPES or not all(size.isdigit() for size in sizes):
+            self.fail(f"a tensor type, not {shape!r}, before")
+        dims = tuple(map(int, sizes))
+        try:
+            return np.broadcast_to(np.array(value, _TYPES[type_]), dims).copy()
+        except (ValueError, MemoryError):
+            self.fail(f"elements for tensor<{shape}> before")
+
+
+def _unquoted(text: str) -> str:
+    def one(match: re.Match[str]) -> str:
+        if match[1]:
+            return chr(int(match[1], 16))
+        return {"n": "\n", "t": "\t"}.get(match[2], match[2])
+
+    return _ESCAPE.sub(one, text[1:-1])

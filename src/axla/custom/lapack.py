@@ -1,0 +1,52 @@
+"""The routines of LAPACK and BLAS that SciPy carries: their addresses, and calls of them through ctypes.
+
+SciPy exports them in capsules, as functions of pointers only: what Fortran takes, less the lengths of texts.
+"""
+
+from __future__ import annotations
+
+import ctypes as c
+import functools
+import importlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from axla.core.errors import UnsupportedError
+
+_BLAS = ("trsm",)
+
+
+def routine_address(symbol: str) -> int:
+    """The address of a routine (`spotrf`); UnsupportedError when there is no SciPy, or no such routine."""
+    return _capsule(symbol)[0]
+
+
+@functools.cache
+def routine(symbol: str, count: int) -> Callable[..., None]:
+    """A routine of `count` pointers, to be called from Python. Calls give up the interpreter lock."""
+    return c.CFUNCTYPE(None, *[c.c_void_p] * count)(routine_address(symbol))
+
+
+@functools.cache
+def _capsule(symbol: str) -> tuple[int, object]:
+    """The address of a routine, and the capsule that holds it."""
+    part = "cython_blas" if symbol[1:] in _BLAS else "cython_lapack"
+    try:
+        module: Any = importlib.import_module(f"scipy.linalg.{part}")
+    except ImportError as error:
+        raise UnsupportedError(
+            f"the LAPACK routine {symbol} comes with SciPy, which is not installed: "
+            "`pip install axla[linalg]` brings it"
+        ) from error
+    capsule = module.__pyx_capi__.get(symbol)
+    if capsule is None:
+        raise UnsupportedError(f"SciPy's {part} has no routine {symbol}")
+    name, pointer = c.pythonapi.PyCapsule_GetName, c.pythonapi.PyCapsule_GetPointer
+    name.restype, name.argtypes = c.c_char_p, [c.py_object]
+    pointer.restype, pointer.argtypes = c.c_void_p, [c.py_object, c.c_char_p]
+    return pointer(capsule, name(capsule)), capsule
+
+
+def call(symbol: str, arguments: Sequence[int]) -> None:
+    """Calls a routine once with addresses; 0 is a null pointer."""
+    routine(symbol, len(arguments))(*arguments)

@@ -1,0 +1,206 @@
+"""The functions that programs may call by name: `register_custom_call`, and how a call finds its target."""
+
+from __future__ import annotations
+
+import ctypes as c
+import difflib
+import inspect
+import os
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from axla.core.errors import AxlaError, InvalidArgument, UnsupportedError
+from axla.custom.attributes import parse_attributes
+from axla.custom.site import AXLA, LIBRARY, NATIVE, ORIGINAL, PYTHON, STATUS, UNIFIED, CallSite
+
+_VERSIONS = {
+    "API_VERSION_ORIGINAL": ORIGINAL,
+    "API_VERSION_UNSPECIFIED": ORIGINAL,
+    "API_VERSION_STATUS_RETURNING": STATUS,
+    "API_VERSION_STATUS_RETURNING_UNIFIED": UNIFIED,
+}
+_SIGNATURES = {
+    ORIGINAL: "void f(void *out, void **in)",
+    STATUS: "void f(void *out, void **in, axla_status *)",
+    UNIFIED: "void f(void *out, void **in, const char *opaque, size_t length, axla_status *)",
+    AXLA: "int32_t f(axla_frame *, void **operands, void **results, const char *opaque, int64_t length)",
+}
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a name stands for. `keep` is whatever must live as long as the address."""
+
+    name: str
+    api: str
+    address: int = 0
+    function: Callable[..., Any] | None = None
+    keep: Any = None
+
+
+_lock = threading.Lock()
+_targets: dict[str, Target] = {}
+
+
+def register_custom_call(
+    name: str, target: Any = None, *, symbol: str | None = None, api: str | None = None
+) -> Any:
+    """Makes a function known to the programs that are compiled from now on, on every backend.
+
+    `target` is the path of a shared library or a `ctypes.CDLL` (`symbol` is the function in it, `name` unless
+    it is given); the address of a native function as an int, a ctypes or cffi function or callback, or a
+    Numba `cfunc`; or a Python function. A name that is registered again means the new target from then on.
+
+    `api` says how a native function is called: "original", `void f(void *out, void **in)`, unless given;
+    "status_returning", "status_returning_unified" or "axla" (docs/custom-calls.md). A Python function takes
+    read-only NumPy arrays and gives arrays of exactly the declared shapes and types.
+
+    Without `target` it is a decorator. Gives the function that was registered.
+    """
+    if not isinstance(name, str) or not name:
+        raise InvalidArgument(f"register_custom_call: name={name!r}; wanted a string that is not empty")
+    if target is None:
+        return lambda function: register_custom_call(name, function, symbol=symbol, api=api)
+    made = _target(name, target, symbol, api)
+    with _lock:
+        _targets[name] = made
+    return target
+
+
+def unregister_custom_call(name: str) -> None:
+    """Forgets a name. Programs that are compiled already go on."""
+    with _lock:
+        if _targets.pop(name, None) is None:
+            raise InvalidArgument(f"unregister_custom_call: {name!r} is not registered")
+
+
+def registered(name: str) -> Target | None:
+    """What a name stands for now."""
+    return _targets.get(name)
+
+
+def _target(name: str, target: Any, symbol: str | None, api: str | None) -> Target:
+    where = f"register_custom_call({name!r})"
+    if api is not None and api not in (*NATIVE, PYTHON):
+        raise InvalidArgument(f"{where}: api={api!r}; there are {', '.join((*NATIVE, PYTHON))}")
+    if isinstance(target, str | os.PathLike | c.CDLL):
+        target = _symbol(where, target, symbol or name)
+    elif symbol is not None:
+        raise InvalidArgument(f"{where}: symbol={symbol!r} names a function of a library, found {target!r}")
+    address = _address(target)
+    if address is None:
+        if not callable(target):
+            raise InvalidArgument(
+                f"{where}: wanted a library, an address, a native or a Python function, found {target!r}"
+            )
+        if api not in (None, PYTHON):
+            raise InvalidArgument(f"{where}: api={api!r} is of native functions, found {target!r}")
+        return Target(name, PYTHON, function=target)
+    if api == PYTHON:
+        raise InvalidArgument(f"{where}: api='python' is of Python functions, found {target!r}")
+    if not 0 < address < 1 << 64:
+        raise InvalidArgument(f"{where}: {address:#x} is not the address of a function")
+    return Target(name, api or ORIGINAL, address=address, keep=target)
+
+
+def _symbol(where: str, library: Any, symbol: str) -> Any:
+    try:
+        loaded = library if isinstance(library, c.CDLL) else c.CDLL(os.fspath(library))
+    except OSError as error:
+        raise InvalidArgument(f"{where}: the library does not load: {error}") from error
+    try:
+        return loaded[symbol]
+    except AttributeError as error:
+        raise InvalidArgument(f"{where}: {loaded._name} has no symbol {symbol!r}") from error
+
+
+def _address(target: Any) -> int | None:
+    """The address of a native function; None for what is none."""
+    if isinstance(target, int) and not isinstance(target, bool):
+        return target
+    if isinstance(target, c._CFuncPtr | c.c_void_p):  # type: ignore[attr-defined]
+        return c.cast(target, c.c_void_p).value or 0
+    backend = sys.modules.get("_cffi_backend")
+    if backend is not None and isinstance(target, backend._CDataBase):
+        return int(backend.FFI().cast("uintptr_t", target))
+    address = getattr(target, "address", None)  # Numba's cfunc
+    return address if callable(target) and isinstance(address, int) else None
+
+
+def find_target(site: CallSite) -> Target:
+    """The target of a call, checked to take calls of its kind; UnsupportedError says why there is none."""
+    found = _targets.get(site.target)
+    if found is None:
+        from axla.custom.routines import is_routine
+
+        if is_routine(site.target):
+            return Target(site.target, LIBRARY)
+        raise UnsupportedError(f"{site}: {_unknown(site.target)}")
+    if found.api == PYTHON:
+        _check_python(site, found)
+    elif found.api != AXLA:
+        wanted = _VERSIONS.get(site.version)
+        if wanted is None:
+            raise UnsupportedError(
+                f"{site}: the call is of {site.version}, whose handlers take a call frame of XLA; a function "
+                "registered with api='axla', or a Python function, can be called so"
+            )
+        if wanted != found.api:
+            raise UnsupportedError(
+                f"{site}: the call is of {site.version}, {_SIGNATURES[wanted]}, but the target was "
+                f"registered with api={found.api!r}, {_SIGNATURES[found.api]}"
+            )
+    return found
+
+
+def _unknown(name: str) -> str:
+    from axla.custom.routines import routine_names
+
+    own = sorted(_targets)
+    near = difflib.get_close_matches(name, [*own, *routine_names()], n=3, cutoff=0.6)
+    text = "no such target is registered; axla.register_custom_call makes one known"
+    if near:
+        return f"{text}. Did you mean {' or '.join(map(repr, near))}?"
+    listed = ", ".join(own[:8]) + (", ..." if len(own) > 8 else "")
+    return f"{text} (registered: {listed or 'none'})"
+
+
+def _check_python(site: CallSite, target: Target) -> None:
+    """Refuses a Python function that cannot take the operands and attributes of a call."""
+    assert target.function is not None
+    try:
+        signature = inspect.signature(target.function)
+    except (TypeError, ValueError):
+        return  # a builtin: only calling it tells
+    try:
+        signature.bind(*site.operands, **keywords_of(target.function, site))
+    except TypeError as error:
+        raise UnsupportedError(
+            f"{site}: {_name(target.function)}{signature} does not take the call: {error}"
+        ) from error
+
+
+def _name(function: Any) -> str:
+    return getattr(function, "__qualname__", type(function).__qualname__)
+
+
+def keywords_of(function: Callable[..., Any], site: CallSite) -> dict[str, Any]:
+    """What a Python function gets besides the operands: the attributes of a typed call; of another one the
+    opaque text, if the function has a parameter `opaque`.
+    """
+    if site.version == "API_VERSION_TYPED_FFI":
+        try:
+            return parse_attributes(site.config)
+        except AxlaError as error:
+            raise UnsupportedError(f"{site}: {error}") from error
+    try:
+        parameters: Sequence[inspect.Parameter] = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return {}
+    wanted = any(
+        p.name == "opaque" and p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters
+    )
+    return {"opaque": site.config.encode("utf-8", "surrogateescape")} if wanted else {}

@@ -1,0 +1,511 @@
+"""The linear algebra targets that JAX emits for CPUs, `lapack_<type><routine>_ffi`, as plans.
+
+A plan is data: a routine of SciPy's LAPACK, and for each of its arguments (all are pointers) where it lies:
+in an operand, in a result or in scratch memory, and how far on for each matrix of a batch. Generated code and
+the interpreter run the same plan. Matrices are taken as column-major, which is what LAPACK wants, whatever
+the layouts say: it is the layouts of the call that bring them into this order.
+
+An operand that a routine overwrites is copied into the result first; `info` results are the routine's. What a
+routine may leave undefined is zero.
+"""
+
+from __future__ import annotations
+
+import ctypes as c
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from math import prod
+from typing import Any, NoReturn
+
+import numpy as np
+
+from axla.core.dtypes import C64, C128, F32, F64, S32, DType
+from axla.core.errors import AxlaError, UnsupportedError
+from axla.core.shape import Shape
+from axla.custom import lapack
+from axla.custom.attributes import parse_attributes
+from axla.custom.site import CallSite
+
+_TYPES: dict[str, DType] = {"s": F32, "d": F64, "c": C64, "z": C128}
+_REAL = {"s": F32, "d": F64, "c": F32, "z": F64}
+_LARGEST = (1 << 31) - 1
+
+OPERAND, RESULT, SCRATCH, NULL = "operand", "result", "scratch", "null"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Memory: `offset` bytes into leaf `leaf` of operands or results, or into the scratch; `stride` bytes on
+    for each matrix.
+    """
+
+    base: str
+    leaf: int = 0
+    offset: int = 0
+    stride: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Vectors:
+    """Eigenvectors of a real matrix as LAPACK gives them, to be written as complex ones: where eigenvalue k
+    has an imaginary part, columns k and k+1 are the real and imaginary parts of a conjugate pair.
+    """
+
+    packed: Place
+    imaginary: Place  # of the eigenvalues
+    result: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How to run a call of a library routine."""
+
+    symbol: str
+    dtype: DType
+    batch: int
+    arguments: tuple[Place, ...]
+    copies: tuple[tuple[int, int], ...]  # (operand leaf, result leaf): the whole array
+    copied: tuple[tuple[Place, Place, int], ...]  # (from, to, bytes), for each matrix
+    zeroed: tuple[int, ...]  # result leaves
+    stores: tuple[tuple[int, bytes], ...]  # what the scratch holds at the start: (offset, contents)
+    scratch_bytes: int
+    finite: tuple[Place, int] | None = (
+        None  # real numbers that must be finite, else `info` is -4, and no call
+    )
+    info: Place | None = None
+    vectors: tuple[Vectors, ...] = ()
+    order: int = 0  # of the eigenvectors' matrix
+
+
+def is_routine(target: str) -> bool:
+    """Whether a name is one of the linear algebra targets."""
+    return target in _names()
+
+
+def routine_names() -> list[str]:
+    return list(_names())
+
+
+@lru_cache(maxsize=1)
+def _names() -> dict[str, tuple[str, str]]:
+    """Target -> (type letter, routine)."""
+    found = {}
+    for routine, letters in _LETTERS.items():
+        for letter in letters:
+            found[f"lapack_{letter}{routine}_ffi"] = (letter, routine)
+    return found
+
+
+@lru_cache(maxsize=256)
+def plan_of(site: CallSite) -> Plan:
+    """The plan of a call; UnsupportedError for shapes, types or attributes that the target does not take."""
+    letter, name = _names()[site.target]
+    if site.version != "API_VERSION_TYPED_FFI":
+        raise UnsupportedError(f"{site}: the call is of {site.version}, wanted API_VERSION_TYPED_FFI")
+    try:
+        attributes = parse_attributes(site.config)
+    except AxlaError as error:
+        raise UnsupportedError(f"{site}: {error}") from error
+    build = _Builder(site, letter, name, attributes)
+    _ROUTINES[name](build)
+    return build.plan()
+
+
+@dataclass
+class _Builder:
+    """Collects what a plan is made of; refuses what does not fit."""
+
+    site: CallSite
+    letter: str
+    name: str
+    attributes: dict[str, Any]
+    symbol: str = ""
+    arguments: list[Place] = field(default_factory=list)
+    copies: list[tuple[int, int]] = field(default_factory=list)
+    copied: list[tuple[Place, Place, int]] = field(default_factory=list)
+    zeroed: list[int] = field(default_factory=list)
+    stores: list[tuple[int, bytes]] = field(default_factory=list)
+    scratch_bytes: int = 0
+    finite: tuple[Place, int] | None = None
+    info: Place | None = None
+    vectors: list[Vectors] = field(default_factory=list)
+    order: int = 0
+    batch_dims: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        self.dtype, self.real = _TYPES[self.letter], _REAL[self.letter]
+        self.symbol = self.letter + self.name
+        self.operands, self.results = self.site.operand_leaves, self.site.result_leaves
+
+    def plan(self) -> Plan:
+        return Plan(
+            self.symbol, self.dtype, prod(self.batch_dims), tuple(self.arguments), tuple(self.copies),
+            tuple(self.copied), tuple(self.zeroed), tuple(self.stores), self.scratch_bytes, self.finite,
+            self.info, tuple(self.vectors), self.order,
+        )  # fmt: skip
+
+    # -- what the call gives -----------------------------------------------------------------------------
+
+    def fail(self, message: str) -> NoReturn:
+        raise UnsupportedError(f"{self.site}: {message}")
+
+    def count(self, operands: int, results: int) -> None:
+        if len(self.operands) != operands or len(self.results) != results:
+            self.fail(
+                f"{len(self.operands)} operands and {len(self.results)} results, wanted {operands} and "
+                f"{results}"
+            )
+
+    def matrix(self, number: int = 0) -> tuple[int, int]:
+        """Rows and columns of an operand; what comes before them is the batch."""
+        shape = self.operands[number]
+        if not isinstance(shape, Shape) or shape.rank < 2 or shape.dtype is not self.dtype:
+            found = shape.to_string(layout=False)
+            self.fail(f"operand {number} is {found}, wanted matrices of {self.dtype.name}")
+        if number == 0:
+            self.batch_dims = shape.dims[:-2]
+        self.expect(f"operand {number}", shape, self.dtype, shape.dims[-2:])
+        return shape.dims[-2], shape.dims[-1]
+
+    def square(self, number: int = 0) -> int:
+        rows, columns = self.matrix(number)
+        if rows != columns:
+            self.fail(f"operand {number} is of {rows} x {columns}, wanted a square matrix")
+        return rows
+
+    def expect(self, what: str, shape: Any, dtype: DType, dims: Sequence[int]) -> None:
+        wanted = Shape(dtype, (*self.batch_dims, *dims))
+        if not isinstance(shape, Shape) or shape.logical is not wanted:
+            self.fail(f"{what} is {shape.to_string(layout=False)}, wanted {wanted.to_string(layout=False)}")
+        if any(size > _LARGEST for size in dims):
+            self.fail(f"{what} has more than {_LARGEST} rows or columns, which LAPACK does not count")
+
+    def letters(self, name: str, wanted: str) -> str:
+        """A character attribute: its code, as JAX gives it."""
+        value = self.attributes.get(name)
+        found = chr(value) if isinstance(value, np.integer) and 0 < value < 128 else ""
+        if not found or found not in wanted:
+            choices = ", ".join(f"{ord(w)} ({w})" for w in wanted)
+            self.fail(f"attribute {name} is {value!r}, wanted {choices}")
+        return found
+
+    def number(self, name: str) -> int:
+        value = self.attributes.get(name)
+        if not isinstance(value, bool | np.integer):
+            self.fail(f"attribute {name} is {value!r}, wanted a number")
+        return int(value)
+
+    # -- places ------------------------------------------------------------------------------------------
+
+    def operand(self, number: int, dtype: DType, *dims: int) -> Place:
+        self.expect(f"operand {number}", self.operands[number], dtype, dims)
+        return Place(OPERAND, number, stride=prod(dims) * dtype.itemsize)
+
+    def result(self, number: int, dtype: DType, *dims: int) -> Place:
+        self.expect(f"result {number}", self.results[number], dtype, dims)
+        return Place(RESULT, number, stride=prod(dims) * dtype.itemsize)
+
+    def over(self, operand: int, number: int, dtype: DType, *dims: int) -> Place:
+        """A result that starts as an operand."""
+        self.operand(operand, dtype, *dims)
+        self.copies.append((operand, number))
+        return self.result(number, dtype, *dims)
+
+    def cleared(self, number: int, dtype: DType, *dims: int) -> Place:
+        """A result that the routine may leave undefined."""
+        self.zeroed.append(number)
+        return self.result(number, dtype, *dims)
+
+    def scratch(self, size: int) -> Place:
+        place = Place(SCRATCH, 0, self.scratch_bytes)
+        self.scratch_bytes += -(-max(size, 1) // 16) * 16
+        return place
+
+    def stored(self, data: bytes) -> Place:
+        place = self.scratch(len(data))
+        self.stores.append((place.offset, data))
+        return place
+
+    def int(self, value: int) -> Place:
+        if not -_LARGEST <= value <= _LARGEST:
+            self.fail(f"{value} is more than LAPACK counts to")
+        return self.stored(struct.pack("<i", value))
+
+    def text(self, letter: str) -> Place:
+        return self.stored(letter.encode() + b"\0")
+
+    def status(self, number: int) -> Place:
+        self.info = self.result(number, S32)
+        return self.info
+
+    # -- the routine -------------------------------------------------------------------------------------
+
+    def call(self, *arguments: Place | str) -> None:
+        """Sets the arguments. The texts stand for work space: "work", "rwork", "iwork" of the sizes that the
+        routine asks for, which follow as "size".
+        """
+        kinds = {"work": self.dtype, "rwork": self.real, "iwork": S32}
+        asked = [kinds[a] for a in arguments if isinstance(a, str) and a != "size"]
+        sizes = iter(self._sizes(arguments, asked) if asked else [])
+        made: list[Place] = []
+        pending = 0
+        for argument in arguments:
+            if isinstance(argument, Place):
+                made.append(argument)
+            elif argument == "size":
+                made.append(self.int(pending))
+            else:
+                pending = next(sizes)
+                made.append(self.scratch(pending * kinds[argument].itemsize))
+        self.arguments = made
+
+    def _sizes(self, arguments: Sequence[Place | str], kinds: Sequence[DType]) -> list[int]:
+        """The sizes of work space: the routine is called with -1 for them, and writes what it wants."""
+        # It looks at nothing but the sizes then; each array is some bytes of its own all the same.
+        room = [c.create_string_buffer(64) for _ in arguments]
+        stored = dict(self.stores)
+        for buffer, argument in zip(room, arguments, strict=True):
+            if isinstance(argument, Place) and argument.base == SCRATCH and argument.offset in stored:
+                data = stored[argument.offset]
+            else:
+                data = struct.pack("<i", -1) if argument == "size" else b""
+            buffer[: len(data)] = data  # type: ignore[assignment]
+        null = [isinstance(a, Place) and a.base == NULL for a in arguments]
+        lapack.call(self.symbol, [0 if none else c.addressof(b) for none, b in zip(null, room, strict=True)])
+        found = []
+        spaces = [b for b, a in zip(room, arguments, strict=True) if isinstance(a, str) and a != "size"]
+        for buffer, kind in zip(spaces, kinds, strict=True):
+            format_ = {F32: "<f", C64: "<f", S32: "<i"}.get(kind, "<d")
+            found.append(max(int(struct.unpack_from(format_, buffer)[0]), 1))
+        return found
+
+
+NOTHING = Place(NULL)
+
+
+def _least(n: int) -> int:
+    return max(n, 1)
+
+
+def _potrf(b: _Builder) -> None:
+    b.count(1, 2)
+    n = b.square()
+    a, uplo = b.over(0, 0, b.dtype, n, n), b.text(b.letters("uplo", "LU"))
+    b.call(uplo, b.int(n), a, b.int(_least(n)), b.status(1))
+
+
+def _trsm(b: _Builder) -> None:
+    b.count(2, 1)
+    rows = b.square()
+    m, n = b.matrix(1)
+    side = b.letters("side", "LR")
+    if rows != (m if side == "L" else n):
+        b.fail(f"operand 0 is of {rows} x {rows}, operand 1 of {m} x {n}, and side is {side}")
+    one = {F32: "<f", F64: "<d", C64: "<2f", C128: "<2d"}[b.dtype]
+    one_data = struct.pack(one, *([1.0] if one[1] != "2" else [1.0, 0.0]))
+    x = b.over(1, 0, b.dtype, m, n)
+    texts = [side, b.letters("uplo", "LU"), b.letters("trans_x", "NTC"), b.letters("diag", "NU")]
+    b.call(
+        *map(b.text, texts), b.int(m), b.int(n), b.stored(one_data), b.operand(0, b.dtype, rows, rows),
+        b.int(_least(rows)), x, b.int(_least(m)),
+    )  # fmt: skip
+
+
+def _getrf(b: _Builder) -> None:
+    b.count(1, 3)
+    m, n = b.matrix()
+    a, pivots = b.over(0, 0, b.dtype, m, n), b.result(1, S32, min(m, n))
+    b.call(b.int(m), b.int(n), a, b.int(_least(m)), pivots, b.status(2))
+
+
+def _geqrf(b: _Builder) -> None:
+    b.count(1, 2)
+    m, n = b.matrix()
+    a, tau = b.over(0, 0, b.dtype, m, n), b.result(1, b.dtype, min(m, n))
+    b.call(b.int(m), b.int(n), a, b.int(_least(m)), tau, "work", "size", b.scratch(4))
+
+
+def _geqp3(b: _Builder) -> None:
+    b.count(2, 3)
+    m, n = b.matrix()
+    a, pivots, tau = b.over(0, 0, b.dtype, m, n), b.over(1, 1, S32, n), b.result(2, b.dtype, min(m, n))
+    real = [b.scratch(2 * n * b.real.itemsize)] if b.dtype.is_complex else []
+    b.call(b.int(m), b.int(n), a, b.int(_least(m)), pivots, tau, "work", "size", *real, b.scratch(4))
+
+
+def _orgqr(b: _Builder) -> None:
+    b.count(2, 1)
+    m, n = b.matrix()
+    k = _last_size(b, 1)
+    if not m >= n >= k:
+        b.fail(f"{k} reflectors of {m} elements for {n} columns")
+    a, tau = b.over(0, 0, b.dtype, m, n), b.operand(1, b.dtype, k)
+    b.call(b.int(m), b.int(n), b.int(k), a, b.int(_least(m)), tau, "work", "size", b.scratch(4))
+
+
+def _ormqr(b: _Builder) -> None:
+    b.count(3, 1)
+    rows, columns = b.matrix()
+    m, n = b.matrix(2)
+    k = _last_size(b, 1)
+    left, transposed = bool(b.number("left")), bool(b.number("transpose"))
+    if rows != (m if left else n) or not rows >= columns >= k:
+        b.fail(f"{k} reflectors in {rows} x {columns}, applied to {m} x {n}")
+    texts = ("L" if left else "R", ("C" if b.dtype.is_complex else "T") if transposed else "N")
+    product = b.over(2, 0, b.dtype, m, n)
+    b.call(
+        *map(b.text, texts), b.int(m), b.int(n), b.int(k), b.operand(0, b.dtype, rows, columns),
+        b.int(_least(rows)), b.operand(1, b.dtype, k), product, b.int(_least(m)), "work", "size",
+        b.scratch(4),
+    )  # fmt: skip
+
+
+def _last_size(b: _Builder, number: int) -> int:
+    shape = b.operands[number]
+    if not isinstance(shape, Shape) or not shape.rank:
+        b.fail(f"operand {number} is {shape.to_string(layout=False)}, wanted vectors")
+    return shape.dims[-1]
+
+
+def _evd(b: _Builder) -> None:
+    """syevd and heevd: eigenvalues, and eigenvectors in the place of the matrix."""
+    b.count(1, 3)
+    n = b.square()
+    a, w = b.over(0, 0, b.dtype, n, n), b.result(1, b.real, n)
+    texts = (b.letters("mode", "NV"), b.letters("uplo", "LU"))
+    real = ["rwork", "size"] if b.dtype.is_complex else []
+    b.call(
+        *map(b.text, texts), b.int(n), a, b.int(_least(n)), w, "work", "size", *real, "iwork", "size",
+        b.status(2),
+    )  # fmt: skip
+
+
+def _svd_places(b: _Builder) -> tuple[str, int, int, tuple[Place | str, ...]]:
+    """Of gesdd and gesvd: mode, sizes, and the arguments between them and the work space."""
+    b.count(1, 5)
+    m, n = b.matrix()
+    mode, k = b.letters("mode", "ASN"), min(m, n)
+    u, v = b.results[2], b.results[3]
+    full = isinstance(u, Shape) and isinstance(v, Shape) and u.dims[-1:] == (m,) and v.dims[-2:-1] == (n,)
+    columns, rows = (m, n) if mode == "A" or (mode == "N" and full) else (k, k)
+    a, s = b.over(0, 0, b.dtype, m, n), b.cleared(1, b.real, k)
+    left, right = b.cleared(2, b.dtype, m, columns), b.cleared(3, b.dtype, rows, n)
+    places = (
+        b.int(m), b.int(n), a, b.int(_least(m)), s, left, b.int(_least(m)), right, b.int(_least(rows)),
+    )  # fmt: skip
+    return mode, m, n, places
+
+
+def _gesdd(b: _Builder) -> None:
+    mode, m, n, places = _svd_places(b)
+    k, larger = min(m, n), max(m, n)
+    # Of the real work space the routine does not say the size; its documentation does.
+    size = 7 * k if mode == "N" else max(5 * k * k + 5 * k, 2 * larger * k + 2 * k * k + k)
+    real = [b.scratch(size * b.real.itemsize)] if b.dtype.is_complex else []
+    b.call(b.text(mode), *places, "work", "size", *real, b.scratch(8 * k * 4), b.status(4))
+
+
+def _gesvd(b: _Builder) -> None:
+    mode, m, n, places = _svd_places(b)
+    real = [b.scratch(5 * min(m, n) * b.real.itemsize)] if b.dtype.is_complex else []
+    b.call(b.text(mode), b.text(mode), *places, "work", "size", *real, b.status(4))
+
+
+def _geev(b: _Builder) -> None:
+    """Of a real matrix, the eigenvalues are two vectors, and the eigenvectors are packed."""
+    complex_ = b.dtype.is_complex
+    b.count(1, 4 if complex_ else 5)
+    n = b.square()
+    modes = [b.letters("compute_left", "NV"), b.letters("compute_right", "NV")]
+    first = 1 if complex_ else 2
+    values = [b.cleared(k, b.dtype, n) for k in range(first)]
+    results = [b.cleared(first + k, b.dtype if complex_ else _complex(b.dtype), n, n) for k in range(2)]
+    size = n * n * b.dtype.itemsize
+    given, a = b.operand(0, b.dtype, n, n), b.scratch(size)
+    b.copied.append((given, a, size))
+    b.finite = (a, n * n * (2 if complex_ else 1))
+    vectors = results
+    if not complex_:
+        vectors = [b.scratch(size) for _ in modes]
+        b.vectors = [
+            Vectors(packed, values[1], result)
+            for packed, result, mode in zip(vectors, results, modes, strict=True)
+            if mode == "V"
+        ]
+        b.order = n
+    real = [b.scratch(2 * n * b.real.itemsize)] if complex_ else []
+    ld = b.int(_least(n))
+    b.call(
+        *map(b.text, modes), b.int(n), a, ld, *values, vectors[0], ld, vectors[1], ld, "work", "size", *real,
+        b.status(first + 2),
+    )  # fmt: skip
+
+
+def _complex(dtype: DType) -> DType:
+    return C64 if dtype is F32 else C128
+
+
+def _gees(b: _Builder) -> None:
+    complex_ = b.dtype.is_complex
+    count = 1 if complex_ else 2
+    b.count(1, 4 + count)
+    n = b.square()
+    mode, sort = b.letters("mode", "NV"), b.letters("sort", "N")
+    a, vectors = b.over(0, 0, b.dtype, n, n), b.cleared(1, b.dtype, n, n)
+    values = [b.cleared(2 + k, b.dtype, n) for k in range(count)]
+    selected = b.result(2 + count, S32)
+    real = [b.scratch(n * b.real.itemsize)] if complex_ else []
+    b.call(
+        b.text(mode), b.text(sort), NOTHING, b.int(n), a, b.int(_least(n)), selected, *values, vectors,
+        b.int(_least(n)), "work", "size", *real, b.scratch(4 * n), b.status(3 + count),
+    )  # fmt: skip
+
+
+def _gehrd(b: _Builder) -> None:
+    b.count(1, 3)
+    n = b.square()
+    low, high = b.number("low"), b.number("high")
+    if not (1 <= low <= high <= n if n else (low, high) == (1, 0)):
+        b.fail(f"attributes low = {low} and high = {high} for a matrix of {n} rows")
+    a, tau = b.over(0, 0, b.dtype, n, n), b.result(1, b.dtype, max(n - 1, 0))
+    b.call(b.int(n), b.int(low), b.int(high), a, b.int(_least(n)), tau, "work", "size", b.status(2))
+
+
+def _trd(b: _Builder) -> None:
+    """sytrd and hetrd."""
+    b.count(1, 5)
+    n = b.square()
+    less = max(n - 1, 0)
+    a, d = b.over(0, 0, b.dtype, n, n), b.result(1, b.real, n)
+    e, tau = b.result(2, b.real, less), b.result(3, b.dtype, less)
+    uplo = b.text(b.letters("uplo", "LU"))
+    b.call(uplo, b.int(n), a, b.int(_least(n)), d, e, tau, "work", "size", b.status(4))
+
+
+def _gtsv(b: _Builder) -> None:
+    """The first element of the lower diagonal and the last of the upper one are padding."""
+    b.count(4, 5)
+    shape = b.operands[3]
+    if isinstance(shape, Shape):
+        b.batch_dims = shape.dims[:-2]
+    n, columns = b.matrix(3)
+    lower, middle, upper = (b.over(k, k, b.dtype, n) for k in range(3))
+    after_padding = Place(lower.base, lower.leaf, b.dtype.itemsize if n else 0, lower.stride)
+    x = b.over(3, 3, b.dtype, n, columns)
+    b.call(b.int(n), b.int(columns), after_padding, middle, upper, x, b.int(_least(n)), b.status(4))
+
+
+_ROUTINES: dict[str, Callable[[_Builder], None]] = {
+    "potrf": _potrf, "trsm": _trsm, "getrf": _getrf, "geqrf": _geqrf, "geqp3": _geqp3,
+    "orgqr": _orgqr, "ungqr": _orgqr, "ormqr": _ormqr, "unmqr": _ormqr, "syevd": _evd, "heevd": _evd,
+    "gesdd": _gesdd, "gesvd": _gesvd, "geev": _geev, "gees": _gees, "gehrd": _gehrd,
+    "sytrd": _trd, "hetrd": _trd, "gtsv": _gtsv,
+}  # fmt: skip
+_LETTERS = {
+    name: "sd" if name in ("orgqr", "ormqr", "syevd", "sytrd")
+    else "cz" if name in ("ungqr", "unmqr", "heevd", "hetrd")
+    else "sdcz"
+    for name in _ROUTINES
+}  # fmt: skip

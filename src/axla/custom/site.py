@@ -1,0 +1,136 @@
+"""A custom call as data: what whoever runs it must know, without the graph that it came from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from axla.core.shape import AnyShape, Shape, TupleShape
+
+# Conventions by which a function is called. The first three are the versions of XLA's untyped interface.
+ORIGINAL = "original"  # void f(void *out, void **in)
+STATUS = "status_returning"  # void f(void *out, void **in, status *)
+UNIFIED = (
+    "status_returning_unified"  # void f(void *out, void **in, const char *opaque, size_t length, status *)
+)
+AXLA = "axla"  # int32_t f(axla_frame *, void **operands, void **results, const char *opaque, int64_t length)
+PYTHON = "python"  # a Python function of NumPy arrays
+LIBRARY = "library"  # a routine of LAPACK or BLAS, as its plan says
+REPORT = "report"  # the runtime's own: takes note of the message of a failed status
+
+NATIVE = (ORIGINAL, STATUS, UNIFIED, AXLA)
+
+
+@dataclass(frozen=True, slots=True)
+class CallSite:
+    """One custom call: its target, the shapes in the layouts in which it sees its values, its configuration.
+
+    Leaves of operands and results are counted depth first, over all operands; tokens are leaves too.
+    """
+
+    target: str
+    operands: tuple[AnyShape, ...]
+    result: AnyShape
+    version: str = "API_VERSION_ORIGINAL"
+    config: str = ""
+    aliases: tuple[tuple[int, int], ...] = ()  # (result leaf, operand leaf) that are one memory
+    where: str = ""  # the instruction and its source, for messages
+
+    def __str__(self) -> str:
+        return f"custom-call {self.target!r}" + (f" ({self.where})" if self.where else "")
+
+    @property
+    def operand_leaves(self) -> tuple[AnyShape, ...]:
+        return tuple(leaf for shape in self.operands for leaf in shape.leaves())
+
+    @property
+    def result_leaves(self) -> tuple[AnyShape, ...]:
+        return tuple(self.result.leaves())
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """An entry of a program's function table: `name` is a registered target, or a routine of a library.
+
+    `site` is there for a function that is made for one call (of Python), and for messages.
+    """
+
+    name: str
+    api: str = AXLA
+    site: CallSite | None = None
+
+    def __str__(self) -> str:
+        return f"{self.api} {self.name}" + (f" for {self.site.where}" if self.site is not None else "")
+
+
+def major_to_minor(shape: Shape) -> tuple[int, ...]:
+    return tuple(reversed(shape.layout.minor_to_major))
+
+
+def in_memory_order(array: Any, shape: Shape) -> Any:
+    """A NumPy array of `shape.dims` with its dimensions as they lie in memory, major first."""
+    return array.transpose(major_to_minor(shape))
+
+
+def from_memory_order(array: Any, shape: Shape) -> Any:
+    """The inverse: an array of the sizes in which `shape` lies, as one of `shape.dims`."""
+    order = major_to_minor(shape)
+    return array.transpose(sorted(range(len(order)), key=order.__getitem__))
+
+
+def nest(shape: AnyShape, leaves: Iterator[Any]) -> Any:
+    """Leaves as nested tuples; without recursion."""
+    if not isinstance(shape, TupleShape):
+        return next(leaves)
+    open_: list[tuple[Iterator[AnyShape], list[Any]]] = [(iter(shape.elements), [])]
+    while True:
+        elements, made = open_[-1]
+        element = next(elements, None)
+        if isinstance(element, TupleShape):
+            open_.append((iter(element.elements), []))
+        elif element is not None:
+            made.append(next(leaves))
+        else:
+            open_.pop()
+            if not open_:
+                return tuple(made)
+            open_[-1][1].append(tuple(made))
+
+
+def flatten(shape: AnyShape, value: Any) -> list[Any]:
+    """The leaves of nested tuples; ValueError that says where the nesting is not that of `shape`."""
+    leaves: list[Any] = []
+    stack: list[tuple[AnyShape, Any, str]] = [(shape, value, "the result")]
+    while stack:
+        wanted, found, place = stack.pop()
+        if not isinstance(wanted, TupleShape):
+            leaves.append(found)
+            continue
+        if found is None and not wanted.elements:
+            found = ()
+        if not isinstance(found, tuple | list) or len(found) != len(wanted.elements):
+            raise ValueError(
+                f"{place} is {_described(found)}, wanted a tuple of {len(wanted.elements)}: "
+                f"{wanted.to_string(layout=False)}"
+            )
+        inner = "result" if place == "the result" else place
+        parts = [(s, v, f"{inner}[{k}]") for k, (s, v) in enumerate(zip(wanted.elements, found, strict=True))]
+        stack.extend(reversed(parts))
+    return leaves
+
+
+def _described(value: Any) -> str:
+    if isinstance(value, tuple | list):
+        return f"a {type(value).__name__} of {len(value)}"
+    return f"of type {type(value).__name__}"
+
+
+def leaf_number(shape: AnyShape, index: Sequence[int]) -> int:
+    """The number of the leaf at a tuple index; of a tuple, that of its first one."""
+    first = 0
+    for i in index:
+        assert isinstance(shape, TupleShape)
+        first += shape.leaf_starts[i]
+        shape = shape.elements[i]
+    return first
