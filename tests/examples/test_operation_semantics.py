@@ -396,7 +396,6 @@ def test_cross_replica_sum_is_an_all_reduce(doc):
     assert doc.value(result) == [1.0, 2.5]
 
 
-@pytest.mark.xfail(reason="custom calls do not have the document's C interface yet")
 def test_custom_call(doc):
     """The document's myfunc, called at an address."""
     seen = []
@@ -412,7 +411,7 @@ def test_custom_call(doc):
         z[:] = 0
         z[0, 0] = x[1] + y[1, 0]
 
-    axla.register_function("test_examples_myfunc", myfunc)
+    axla.register_custom_call("test_examples_myfunc", myfunc)
     x, y = np.float32([1, 2]), np.float32([[10, 20, 30], [40, 50, 60]])
     operands = [doc.given(x), doc.given(y)]
     root = ops.CustomCall(doc.builder, "test_examples_myfunc", operands, Shape(F32, (3, 3)))
