@@ -91,6 +91,7 @@ from axla.hlo.elementwise import (
     Tanh,
     Xor,
 )  # fmt: skip
+from axla.hlo.grouped_dot import RaggedDot, ScaledDot
 from axla.hlo.indexing import Gather, Scatter
 from axla.hlo.linear_algebra import (
     BatchNormGrad,
@@ -124,11 +125,11 @@ __all__ = [
     "Exponential", "ExponentialMinusOne", "Fft", "Floor", "Fusion", "Gather", "GetDimensionSize",
     "GetTupleElement", "Imag", "Infeed", "Iota", "IsFinite", "Log", "LogPlusOne", "Logistic", "Map",
     "Maximum", "Minimum", "Mulhi", "Multiply", "Negate", "Not", "OptBarrier", "Or", "Outfeed", "Pad",
-    "Parameter", "PartitionId", "Popcnt", "Power", "RaggedAllToAll", "Real", "Recv", "RecvDone", "Reduce",
-    "ReducePrecision", "ReduceScatter", "ReduceWindow", "Remainder", "ReplicaId", "Reshape", "Reverse",
-    "Rng", "RngBitGenerator", "RngGetAndUpdateState", "RoundNearestAfz", "RoundNearestEven", "Rsqrt",
-    "Scan", "Scatter", "Select", "SelectAndScatter", "Send", "SendDone", "SetDimensionSize", "ShiftLeft",
-    "ShiftRightArithmetic", "ShiftRightLogical", "Sign", "Sine", "Sinh", "Slice", "Sort", "Sqrt",
-    "StochasticConvert", "Subtract", "Tan", "Tanh", "TopK", "Transpose", "TriangularSolve", "Tuple",
-    "While", "Xor", "call_site",
+    "Parameter", "PartitionId", "Popcnt", "Power", "RaggedAllToAll", "RaggedDot", "Real", "Recv",
+    "RecvDone", "Reduce", "ReducePrecision", "ReduceScatter", "ReduceWindow", "Remainder", "ReplicaId",
+    "Reshape", "Reverse", "Rng", "RngBitGenerator", "RngGetAndUpdateState", "RoundNearestAfz",
+    "RoundNearestEven", "Rsqrt", "ScaledDot", "Scan", "Scatter", "Select", "SelectAndScatter", "Send",
+    "SendDone", "SetDimensionSize", "ShiftLeft", "ShiftRightArithmetic", "ShiftRightLogical", "Sign",
+    "Sine", "Sinh", "Slice", "Sort", "Sqrt", "StochasticConvert", "Subtract", "Tan", "Tanh", "TopK",
+    "Transpose", "TriangularSolve", "Tuple", "While", "Xor", "call_site",
 ]  # fmt: skip

@@ -151,7 +151,7 @@ def _run_native(site: CallSite, target: Target, operands: list[Value]) -> list[V
         arguments: list[Any] = [out, c.addressof(ins)]
         status = abi.STATUS.ctypes()()
         if target.api == UNIFIED:
-            arguments += [c.cast(c.c_char_p(opaque), c.c_void_p), c.c_size_t(len(opaque))]
+            arguments += [c.cast(c.c_char_p(opaque), c.c_void_p), len(opaque)]
         if target.api in (STATUS, UNIFIED):
             arguments.append(c.addressof(status))
         types = {ORIGINAL: 2, STATUS: 3, UNIFIED: 5}[target.api]
