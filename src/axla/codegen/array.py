@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from axla.codegen.function import Ssa
-from axla.codegen.index import AnyIndex, linear
+from axla.codegen.index import AnyIndex, Index, linear
 from axla.codegen.value import Value, Values
 from axla.core.dtypes import DType
 
@@ -33,14 +33,12 @@ class Array:
         if offset.vec is not None:
             return values.gather(self.dtype, self.pointer, offset.vec, self.readonly)
         if offset.stride == 0:
-            return values.load(self.dtype, self._address(offset.base), 1, self.readonly)
+            return values.load(self.dtype, self._address(*_place(offset)), 1, self.readonly)
         if offset.stride == 1:
-            return values.load(self.dtype, self._address(offset.base), offset.lanes, self.readonly)
+            return values.load(self.dtype, self._address(*_place(offset)), offset.lanes, self.readonly)
         if offset.stride == -1:
-            last = f.add(offset.base, f.const(offset.base.type, 1 - offset.lanes))
-            return reverse_lanes(
-                values, values.load(self.dtype, self._address(last), offset.lanes, self.readonly)
-            )
+            address = self._address(offset.origin, offset.offset + 1 - offset.lanes)
+            return reverse_lanes(values, values.load(self.dtype, address, offset.lanes, self.readonly))
         return values.gather(self.dtype, self.pointer, offset.vector(offset.lanes), self.readonly)
 
     def store(self, index: Sequence[AnyIndex], value: Value, *, nontemporal: bool = False) -> None:
@@ -51,9 +49,9 @@ class Array:
             values.store(value, self._address(f.index(offset)))
         elif offset.vec is None and offset.stride == 1:
             wide = values.splat(value, offset.lanes)
-            values.store(wide, self._address(offset.base), nontemporal=nontemporal)
+            values.store(wide, self._address(*_place(offset)), nontemporal=nontemporal)
         elif offset.uniform:
-            values.store(value, self._address(offset.base))
+            values.store(value, self._address(*_place(offset)))
         else:
             positions = offset.vector(offset.lanes)
             for lane in range(offset.lanes):
@@ -62,14 +60,25 @@ class Array:
                     self._address(f.extract(positions, lane)),
                 )
 
-    def _address(self, offset: Ssa) -> Ssa:
-        return element_address(self.values, self.pointer, self.dtype, offset)
+    def _address(self, origin: Ssa, offset: int = 0) -> Ssa:
+        """Of element `origin + offset`: the number becomes a displacement."""
+        if not offset:
+            return element_address(self.values, self.pointer, self.dtype, origin)
+        base = element_address(self.values, self.pointer, self.dtype, origin, inbounds=False)
+        step = self.values.f.const(origin.type, offset)
+        return element_address(self.values, base, self.dtype, step, inbounds=False)
 
 
-def element_address(values: Values, pointer: Ssa, dtype: DType, offset: Ssa) -> Ssa:
+def _place(index: Index) -> tuple[Ssa, int]:
+    return index.origin, index.offset
+
+
+def element_address(
+    values: Values, pointer: Ssa, dtype: DType, offset: Ssa, *, inbounds: bool = True
+) -> Ssa:  # fmt: skip
     """The address of element `offset` of an array of `dtype`."""
-    f = values.f
-    return f.gep(f"[{dtype.itemsize} x i8]" if dtype.itemsize > 1 else "i8", pointer, offset)
+    element = f"[{dtype.itemsize} x i8]" if dtype.itemsize > 1 else "i8"
+    return values.f.gep(element, pointer, offset, inbounds=inbounds)
 
 
 def reverse_lanes(values: Values, value: Value) -> Value:

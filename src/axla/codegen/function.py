@@ -410,11 +410,14 @@ class Function:
 
     # -- memory ------------------------------------------------------------------------------------------
 
-    def gep(self, element: str, pointer: Ssa, index: Ssa) -> Ssa:
-        """The address of element `index` of an array of `element` at `pointer`."""
+    def gep(self, element: str, pointer: Ssa, index: Ssa, *, inbounds: bool = True) -> Ssa:
+        """The address of element `index` of an array of `element` at `pointer`; not `inbounds`: it may lie
+        outside of the array.
+        """
         if index.constant == 0:
             return pointer
-        text = f"getelementptr inbounds {element}, ptr {pointer.text}, {index.type} {index.text}"
+        kind = "getelementptr inbounds" if inbounds else "getelementptr"
+        text = f"{kind} {element}, ptr {pointer.text}, {index.type} {index.text}"
         return self.pure(
             "ptr" if index.type[0] != "<" else vector("ptr", lane_count(index.type)), text, (pointer, index)
         )

@@ -19,16 +19,22 @@ from axla.codegen.function import Function, Ssa, vector
 
 class Index:
     """An index into one dimension. Supports `+ - * // %` with ints and other indices; all values stay >= 0
-    unless something is subtracted."""
+    unless something is subtracted.
 
-    __slots__ = ("f", "base", "stride", "lanes", "vec", "multiple", "limit", "view")
+    Its base is `origin + offset`: what is added as a number stays one, so that neighbours share an origin.
+    """
+
+    __slots__ = ("f", "origin", "offset", "stride", "lanes", "vec", "multiple", "limit", "view")
 
     def __init__(
         self, f: Function, base: Ssa, stride: int = 0, lanes: int = 1, *,
-        vec: Ssa | None = None, multiple: int = 1, limit: int = 1 << 62,
+        vec: Ssa | None = None, multiple: int = 1, limit: int = 1 << 62, offset: int = 0,
     ):  # fmt: skip
         self.f = f
-        self.base = base
+        if base.constant is not None:
+            base, offset = f.const(base.type, base.constant + offset), 0
+        self.origin = base
+        self.offset = offset
         self.stride = stride if lanes > 1 else 0
         self.lanes = lanes if self.stride or vec is not None else 1
         self.vec = vec
@@ -37,17 +43,22 @@ class Index:
         self.view: tuple[Index, int, int] | None = None  # (x, divisor, modulus; 0: no modulus)
 
     @property
+    def base(self) -> Ssa:
+        """The index of the first lane."""
+        return self.f.add(self.origin, self.f.const(self.origin.type, self.offset))
+
+    @property
     def uniform(self) -> bool:
         """The same in every lane."""
         return self.vec is None and self.stride == 0
 
     @property
-    def key(self) -> tuple[str, int, str]:
-        return (self.base.text, self.stride, self.vec.text if self.vec is not None else "")
+    def key(self) -> tuple[str, int, int, str]:
+        return (self.origin.text, self.offset, self.stride, self.vec.text if self.vec is not None else "")
 
     @property
     def constant(self) -> int | None:
-        return self.base.constant if self.uniform else None
+        return self.origin.constant if self.uniform else None
 
     def vector(self, lanes: int) -> Ssa:
         """The index of each lane."""
@@ -60,8 +71,9 @@ class Index:
         steps = f.lanes_constant(vector(self.base.type, lanes), [k * self.stride for k in range(lanes)])
         return f.pure(base.type, f"add nsw {base.type} {base.text}, {steps.text}", (base,))
 
-    def _new(self, base: Ssa, stride: int, multiple: int, limit: int) -> Index:
-        return Index(self.f, base, stride, self.lanes, multiple=max(1, multiple), limit=limit)
+    def _new(self, base: Ssa, stride: int, multiple: int, limit: int, offset: int = 0) -> Index:
+        multiple = max(1, multiple)
+        return Index(self.f, base, stride, self.lanes, multiple=multiple, limit=limit, offset=offset)
 
     def _vec_binary(self, opcode: str, other: Index | int, limit: int) -> Index:
         f = self.f
@@ -79,15 +91,16 @@ class Index:
                 return self
             if self.vec is not None:
                 return self._vec_binary("add nsw", other, self.limit + other)
-            base = self.f.add(self.base, self.f.const(self.base.type, other))
-            return self._new(base, self.stride, gcd(self.multiple, other), self.limit + other)
+            multiple, limit = gcd(self.multiple, other), self.limit + other
+            return self._new(self.origin, self.stride, multiple, limit, self.offset + other)
         limit = self.limit + other.limit
         if self.vec is not None or other.vec is not None:
             return self._vec_binary("add nsw", other, limit)
-        base = self.f.add(self.base, other.base)
+        origin, offset = self.f.add(self.origin, other.origin), self.offset + other.offset
         lanes = max(self.lanes, other.lanes)
-        multiple = gcd(_divisor(self), _divisor(other))
-        return Index(self.f, base, self.stride + other.stride, lanes, multiple=max(1, multiple), limit=limit)
+        multiple = max(1, gcd(_divisor(self), _divisor(other)))
+        stride = self.stride + other.stride
+        return Index(self.f, origin, stride, lanes, multiple=multiple, limit=limit, offset=offset)
 
     __radd__ = __add__
 
@@ -105,8 +118,8 @@ class Index:
         limit = (self.limit - 1) * factor + 1 if factor > 0 else 1
         if self.vec is not None:
             return self._vec_binary("mul nsw", factor, limit)
-        base = self.f.mul(self.base, self.f.const(self.base.type, factor))
-        return self._new(base, self.stride * factor, _divisor(self) * abs(factor), limit)
+        origin, multiple = self.f.mul(self.origin, self.f.const(self.origin.type, factor)), _divisor(self)
+        return self._new(origin, self.stride * factor, multiple * abs(factor), limit, self.offset * factor)
 
     __rmul__ = __mul__
 
@@ -127,7 +140,7 @@ class Index:
         if divisor == 1:
             return self
         if self.limit <= divisor:
-            return Index(self.f, self.f.const(self.base.type, 0), limit=1)
+            return Index(self.f, self.f.const(self.origin.type, 0), limit=1)
         found = self._quotient(divisor)
         x, d, m = self.view or (self, 1, 0)
         if m == 0 or m % divisor == 0:
@@ -163,7 +176,7 @@ class Index:
 
 def _divisor(index: Index) -> int:
     """A number that divides the base; of a constant, the constant itself (0: divisible by all)."""
-    constant = index.base.constant
+    constant = index.origin.constant
     return index.multiple if constant is None else abs(constant)
 
 
