@@ -93,8 +93,11 @@ class Dot(Op):
         ]
 
 
-def check_dimension_numbers(self: Dot, lhs: Shape, rhs: Shape, sparsity: tuple[Sparsity, ...]) -> None:
-    """Rejects dimension numbers that are not there, repeated, or of different sizes on the two sides."""
+def check_dimension_numbers(self: Any, lhs: Shape, rhs: Shape, sparsity: tuple[Sparsity, ...]) -> None:
+    """Rejects dimension numbers that are not there, repeated, or of different sizes on the two sides.
+
+    `self` is a dot of any kind.
+    """
     name = self.opcode.replace("-", "_")
     for side, shape, batch, contracting in (
         ("lhs", lhs, self.lhs_batch_dims, self.lhs_contracting_dims),
@@ -128,7 +131,7 @@ def _stored(shape: Shape, side: str, dimension: int, sparsity: tuple[Sparsity, .
     return shape.dims[dimension]
 
 
-def contracted(self: Dot, lhs: Shape, rhs: Shape, dtype: DType) -> Shape:
+def contracted(self: Any, lhs: Shape, rhs: Shape, dtype: DType) -> Shape:
     """batch dimensions, free dimensions of lhs, free dimensions of rhs."""
     left = [d for d in range(lhs.rank) if d not in self.lhs_batch_dims and d not in self.lhs_contracting_dims]
     right = [

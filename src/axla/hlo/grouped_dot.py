@@ -1,0 +1,273 @@
+"""Dots of more than two operands: ragged-dot with the sizes of groups, scaled-dot with scales of blocks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from axla.core.dtypes import BF16, F8E4M3FN, F32, F64, S32, DType
+from axla.core.shape import AnyShape, Shape
+from axla.hlo.casting import convert
+from axla.hlo.contraction import Dot, check_dimension_numbers, contract, contracted
+from axla.hlo.family import arrays, show
+from axla.hlo.numeric import widened
+from axla.ir.attributes import Precision
+from axla.ir.op import Op, attr, op, reject
+
+
+@op("ragged-dot", operands="lhs rhs group_sizes")
+class RaggedDot(Op):
+    """A dot whose ragged dimension of lhs is cut into groups, the sizes of which are data.
+
+    ragged free:        [b, m, k], [g, b, k, n], [b, x, g] -> [b, m, n]   each group of rows has its own rhs
+    ragged contracting: [b, m, k], [b, k, n], [b, x, g] -> [g, b, m, n]   each group is summed by itself
+    ragged batch:       [b, m, k], [b, k, n], [x, g] -> [b, m, n]         a dot
+    x are the dimensions of the ragged one's kind that stand before it; group sizes may also be [g] for all.
+    What lies behind the last group gives 0, or is not summed.
+    """
+
+    shape: Shape
+    lhs_batch_dims: tuple[int, ...] = ()
+    lhs_contracting_dims: tuple[int, ...] = attr(always=True, default=())
+    rhs_batch_dims: tuple[int, ...] = ()
+    rhs_contracting_dims: tuple[int, ...] = attr(always=True, default=())
+    lhs_ragged_dims: tuple[int, ...] = ()
+    rhs_group_dims: tuple[int, ...] = ()
+    operand_precision: tuple[Precision, ...] = ()
+
+    expensive = True
+
+    @property
+    def dot(self) -> Dot:
+        """The same dimension numbers; what is free in rhs may be the groups."""
+        return Dot(
+            self.shape, self.lhs_batch_dims, self.lhs_contracting_dims, self.rhs_batch_dims,
+            self.rhs_contracting_dims, self.operand_precision,
+        )  # fmt: skip
+
+    @property
+    def is_ragged_free(self) -> bool:
+        return self.lhs_ragged_dims[0] not in (*self.lhs_batch_dims, *self.lhs_contracting_dims)
+
+    @property
+    def is_ragged_contracting(self) -> bool:
+        return self.lhs_ragged_dims[0] in self.lhs_contracting_dims
+
+    def prefix(self, rank: int) -> tuple[int, ...]:
+        """The dimensions of lhs, of this rank, along which group sizes may differ."""
+        (ragged,) = self.lhs_ragged_dims
+        batch, contracting = self.lhs_batch_dims, self.lhs_contracting_dims
+        if ragged in batch:
+            return batch[: batch.index(ragged)]
+        if ragged in contracting:
+            return (*batch, *contracting[: contracting.index(ragged)])
+        return (*batch, *(d for d in range(ragged) if d not in batch and d not in contracting))
+
+    def infer(self, lhs: AnyShape, rhs: AnyShape, group_sizes: AnyShape) -> Shape:
+        left, right, sizes = arrays(self, lhs, rhs, group_sizes)
+        if len(self.lhs_ragged_dims) != 1 or not 0 <= self.lhs_ragged_dims[0] < left.rank:
+            reject("ragged_dot_c1", f"ragged-dot: lhs_ragged_dims={self.lhs_ragged_dims} is not one of lhs'")
+        check_dimension_numbers(self, left, right, ())
+        if not sizes.dtype.is_integer or not sizes.rank:
+            reject("ragged_dot_c4", f"ragged-dot: group sizes are integers, an array, found {show(sizes)}")
+        wanted = tuple(left.dims[d] for d in self.prefix(left.rank))
+        if sizes.rank > 1 and sizes.dims[:-1] != wanted:
+            reject(
+                "ragged_dot_c5",
+                f"ragged-dot: group sizes have the dimensions [groups] or {[*wanted]} and groups, "
+                f"found {show(sizes)}",
+            )
+        self._check_groups(right, sizes.dims[-1])
+        rest = [d for d in range(right.rank) if d not in self.rhs_group_dims]
+        dims = [*_free(left, self.lhs_batch_dims, self.lhs_contracting_dims)]
+        batch = [left.dims[d] for d in self.lhs_batch_dims]
+        used = (*self.rhs_batch_dims, *self.rhs_contracting_dims)
+        result = [*batch, *dims, *(right.dims[d] for d in rest if d not in used)]
+        if self.is_ragged_contracting:
+            result = [sizes.dims[-1], *result]
+        return Shape(self.shape.dtype, result)
+
+    def _check_groups(self, rhs: Shape, groups: int) -> None:
+        used = (*self.rhs_batch_dims, *self.rhs_contracting_dims)
+        if len(self.rhs_group_dims) != (1 if self.is_ragged_free else 0):
+            wanted = "one" if self.is_ragged_free else "no"
+            found = f"rhs_group_dims={self.rhs_group_dims}"
+            reject("ragged_dot_c6", f"ragged-dot: {wanted} group dimension is wanted here, found {found}")
+        for d in self.rhs_group_dims:
+            if not 0 <= d < rhs.rank or d in used or rhs.dims[d] != groups:
+                reject(
+                    "ragged_dot_c7",
+                    f"ragged-dot: rhs_group_dims={{{d}}} must be a free dimension of {show(rhs)} "
+                    f"of size {groups}",
+                )
+
+    def evaluate(self, lhs: np.ndarray, rhs: np.ndarray, group_sizes: np.ndarray) -> np.ndarray:
+        dtype = self.shape.dtype
+        left = (self.lhs_batch_dims, self.lhs_contracting_dims)
+        right = (self.rhs_batch_dims, self.rhs_contracting_dims)
+        if not self.is_ragged_free and not self.is_ragged_contracting:
+            return contract(lhs, rhs, left, right, dtype)
+        groups = group_sizes.shape[-1]
+        members = self._members(lhs, group_sizes.astype(np.int64))
+        zero = np.zeros((), lhs.dtype)
+        found = []
+        for g in range(groups):
+            own = np.where(members == g, lhs, zero)
+            if self.is_ragged_contracting:
+                found.append(contract(own, self._masked(rhs, members, g), left, right, dtype))
+                continue
+            (at,) = self.rhs_group_dims
+            below = tuple(tuple(d - (d > at) for d in dims) for dims in right)
+            product = contract(lhs, np.take(rhs, g, at), left, below, dtype)
+            found.append(
+                np.where(self._as_result(members == g, product.ndim), product, product.dtype.type(0))
+            )
+        if self.is_ragged_contracting:
+            return np.stack(found) if found else np.zeros(self.shape.dims, dtype.numpy)
+        total = np.zeros(self.shape.dims, dtype.numpy)
+        for product in found:  # at most one of them is not 0
+            total = np.where(product == 0, total, product)
+        return total
+
+    def _members(self, lhs: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+        """The group of each element, in an array that broadcasts to lhs; groups.. where it is in none."""
+        (ragged,) = self.lhs_ragged_dims
+        prefix = self.prefix(lhs.ndim)
+        dims = tuple(lhs.shape[d] for d in prefix)
+        ends = np.broadcast_to(np.cumsum(sizes, axis=-1), (*dims, sizes.shape[-1]))
+        number = (np.arange(lhs.shape[ragged])[:, None] >= ends[..., None, :]).sum(-1)
+        order = np.argsort([*prefix, ragged], kind="stable")
+        kept = [lhs.shape[d] if d in prefix or d == ragged else 1 for d in range(lhs.ndim)]
+        return number.transpose(order).reshape(kept)
+
+    def _masked(self, rhs: np.ndarray, members: np.ndarray, group: int) -> np.ndarray:
+        """rhs, of the contracted only what belongs to a group."""
+        place = dict(zip(self.lhs_contracting_dims, self.rhs_contracting_dims, strict=True))
+        place |= dict(zip(self.lhs_batch_dims, self.rhs_batch_dims, strict=True))
+        order = sorted(place, key=lambda d: place[d])
+        free = [d for d in range(members.ndim) if d not in place]
+        inside = members.transpose([*order, *free]).reshape([members.shape[d] for d in order])
+        dims = [1] * rhs.ndim
+        for d, size in zip(order, inside.shape, strict=True):
+            dims[place[d]] = size
+        return np.where(inside.reshape(dims) == group, rhs, np.zeros((), rhs.dtype))
+
+    def _as_result(self, inside: np.ndarray, rank: int) -> np.ndarray:
+        """A mask over lhs, the same along what is contracted, as one over the result."""
+        free = [
+            d for d in range(inside.ndim)
+            if d not in self.lhs_batch_dims and d not in self.lhs_contracting_dims
+        ]  # fmt: skip
+        order = [*self.lhs_batch_dims, *free]
+        moved = inside.transpose([*order, *self.lhs_contracting_dims])
+        return moved.reshape([*moved.shape[: len(order)], *[1] * (rank - len(order))])
+
+    @classmethod
+    def samples(cls):
+        def made(result: tuple[int, ...], shapes: list[tuple[int, ...]], **numbers: Any):
+            lhs, rhs, sizes = shapes
+            return (cls(Shape(F32, result), **numbers), (Shape(F32, lhs), Shape(F32, rhs), Shape(S32, sizes)))
+
+        batch: dict[str, Any] = {"lhs_batch_dims": (0,), "rhs_batch_dims": (0,), "lhs_contracting_dims": (2,)}
+        return [
+            made(
+                (6, 5), [(6, 4), (3, 4, 5), (3,)],
+                lhs_contracting_dims=(1,), rhs_contracting_dims=(1,), lhs_ragged_dims=(0,),
+                rhs_group_dims=(0,),
+            ),
+            made(
+                (2, 6, 5), [(2, 6, 4), (2, 3, 4, 5), (2, 3)],
+                **batch, rhs_contracting_dims=(2,), lhs_ragged_dims=(1,), rhs_group_dims=(1,),
+            ),
+            made(
+                (3, 2, 6, 5), [(2, 6, 4), (2, 4, 5), (2, 3)],
+                **batch, rhs_contracting_dims=(1,), lhs_ragged_dims=(2,),
+            ),
+            made(
+                (4, 6, 5), [(4, 6, 3), (4, 3, 5), (2,)],
+                **batch, rhs_contracting_dims=(1,), lhs_ragged_dims=(0,),
+            ),
+        ]  # fmt: skip
+
+
+def _free(shape: Shape, batch: tuple[int, ...], contracting: tuple[int, ...]) -> list[int]:
+    return [n for d, n in enumerate(shape.dims) if d not in batch and d not in contracting]
+
+
+@op("scaled-dot", operands="lhs rhs lhs_scale rhs_scale")
+class ScaledDot(Op):
+    """A dot of operands that are first multiplied by scales, one for each block of elements.
+
+    A scale has the rank of its operand, and sizes that divide the operand's: along a dimension of size n, a
+    scale of size m holds for n / m neighbours. One of the two may be a scalar.
+    """
+
+    shape: Shape
+    lhs_batch_dims: tuple[int, ...] = ()
+    lhs_contracting_dims: tuple[int, ...] = attr(always=True, default=())
+    rhs_batch_dims: tuple[int, ...] = ()
+    rhs_contracting_dims: tuple[int, ...] = attr(always=True, default=())
+    operand_precision: tuple[Precision, ...] = ()
+
+    expensive = True
+
+    @property
+    def dot(self) -> Dot:
+        """The dot of the scaled operands."""
+        return Dot(
+            self.shape, self.lhs_batch_dims, self.lhs_contracting_dims, self.rhs_batch_dims,
+            self.rhs_contracting_dims, self.operand_precision,
+        )  # fmt: skip
+
+    @property
+    def wide(self) -> DType:
+        """The element type of scaled operands, and of the sum."""
+        return F64 if self.shape.dtype is F64 else F32
+
+    def infer(self, lhs: AnyShape, rhs: AnyShape, lhs_scale: AnyShape, rhs_scale: AnyShape) -> Shape:
+        left, right, *scales = arrays(self, lhs, rhs, lhs_scale, rhs_scale)
+        check_dimension_numbers(self, left, right, ())
+        result = contracted(self, left, right, self.shape.dtype)
+        if all(s.is_scalar for s in scales):
+            reject("scaled_dot_c1", "scaled-dot: at least one of the scales should be not a scalar")
+        for side, shape, scale in zip(("lhs", "rhs"), (left, right), scales, strict=True):
+            if scale.is_scalar:
+                continue
+            if scale.rank != shape.rank:
+                found = f"found {show(scale)} for {show(shape)}"
+                reject("scaled_dot_c2", f"scaled-dot: {side}_scale has the rank of {side}, {found}")
+            for d, (n, m) in enumerate(zip(shape.dims, scale.dims, strict=True)):
+                if m == 0 and n or m and n % m:
+                    found = f"{show(shape)} should be a multiple of dimension {d} of {show(scale)}"
+                    reject("scaled_dot_c3", f"scaled-dot: dimension {d} of {side} {found}")
+        return result
+
+    def evaluate(
+        self, lhs: np.ndarray, rhs: np.ndarray, lhs_scale: np.ndarray, rhs_scale: np.ndarray
+    ) -> np.ndarray:
+        wide = self.wide
+        a, b = (_scaled(x, s, wide) for x, s in ((lhs, lhs_scale), (rhs, rhs_scale)))
+        left = (self.lhs_batch_dims, self.lhs_contracting_dims)
+        product = contract(a, b, left, (self.rhs_batch_dims, self.rhs_contracting_dims), wide)
+        return convert(product, self.shape.dtype)
+
+    @classmethod
+    def samples(cls):
+        numbers: dict[str, Any] = {"lhs_contracting_dims": (1,), "rhs_contracting_dims": (1,)}
+        small, scale = Shape(F8E4M3FN, (2, 8)), Shape(F32, (2, 2))
+        return [
+            (cls(Shape(F32, (2, 2)), **numbers), (small, small, scale, scale)),
+            (
+                cls(Shape(BF16, (2, 2)), **numbers),
+                (Shape(BF16, (2, 8)), small, Shape(F32), Shape(F32, (1, 4))),
+            ),
+        ]
+
+
+def _scaled(x: np.ndarray, scale: np.ndarray, wide: DType) -> np.ndarray:
+    x = widened(x).astype(wide.numpy)
+    scale = widened(scale).astype(wide.numpy)
+    for d, (n, m) in enumerate(zip(x.shape, scale.shape, strict=False)):
+        scale = np.repeat(scale, n // m if m else 0, axis=d)
+    return x * scale
