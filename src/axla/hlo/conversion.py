@@ -56,7 +56,11 @@ class Convert(Elementwise):
 
 @op("bitcast-convert", operands="operand")
 class BitcastConvert(Op):
-    """The same bits as another element type; between widths the last dimension holds parts, lowest first."""
+    """The same bits as another element type.
+
+    Between different widths the last dimension holds the parts of an element, the lowest first: f32[3]
+    becomes u8[3,4], and u8[3,4] becomes f32[3]. Complex numbers become complex ones only.
+    """
 
     shape: Shape
 
@@ -100,7 +104,11 @@ class BitcastConvert(Op):
 
 @op("bitcast", operands="operand")
 class Bitcast(Op):
-    """The bytes of the operand, read as another shape and layout."""
+    """The memory of the operand, read as another shape and layout of the same number of bits.
+
+    Compilers make it, for reshapes and transposes that move nothing. Unlike bitcast-convert it is about
+    memory: the result depends on both layouts.
+    """
 
     shape: AnyShape
 
@@ -126,7 +134,11 @@ class Bitcast(Op):
 
 @op("reduce-precision", operands="operand")
 class ReducePrecision(Elementwise):
-    """The operand rounded to a float with `exponent_bits` and `mantissa_bits`, in its own type."""
+    """The operand rounded to a float with `exponent_bits` and `mantissa_bits`, in its own type.
+
+    Rounds to nearest, ties to even. What is too large becomes an infinity, what is below the normal numbers
+    of that format a zero of the same sign; NaN stays. More bits than the type has change nothing.
+    """
 
     exponent_bits: int
     mantissa_bits: int
@@ -157,8 +169,10 @@ class ReducePrecision(Elementwise):
 
 @op("stochastic-convert", operands="operand random")
 class StochasticConvert(Elementwise):
-    """Converts a float, rounding up with the probability of the part cut off; `random` has as many bits as
-    the operand.
+    """Converts floats to integers, rounding away from zero with the probability of the part cut off.
+
+    `random` holds unsigned bits of the operand's width: an element is rounded away from zero where its
+    fraction, as such a number, is larger. Out of range saturates, NaN gives 0.
     """
 
     shape: Shape

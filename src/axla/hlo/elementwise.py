@@ -42,44 +42,77 @@ def _pred_of(dtype: DType) -> DType:
 
 # One operand
 
-Abs = unary("abs", numeric.absolute, SIGNED, "|x|; of a complex number its magnitude.", result=_real_of)
-Negate = unary("negate", numeric.negate, ARITHMETIC, "-x; integers wrap.")
-Sign = unary(
-    "sign", numeric.sign, SIGNED, "-1, 0 or 1 (x itself for zeros and NaN); of a complex number x / |x|."
+Abs = unary(
+    "abs",
+    numeric.absolute,
+    SIGNED,
+    "The magnitude |x|, without the sign of zeros; the smallest integer stays. Of a complex number its real "
+    "modulus.",
+    result=_real_of,
 )
-Ceil = unary("ceil", rounded(np.ceil), FLOAT, "The smallest whole number >= x.")
-Floor = unary("floor", rounded(np.floor), FLOAT, "The largest whole number <= x.")
+Negate = unary(
+    "negate", numeric.negate, ARITHMETIC, "-x: turns the sign, of zeros and NaN too; integers wrap."
+)
+Sign = unary(
+    "sign", numeric.sign, SIGNED, "-1, 0 or 1; zeros of both signs and NaN stay. Of a complex number x / |x|."
+)
+Ceil = unary(
+    "ceil",
+    rounded(np.ceil),
+    FLOAT,
+    "The smallest whole number >= x; between -1 and 0 it is -0. Infinities and NaN stay.",
+)
+Floor = unary(
+    "floor", rounded(np.floor), FLOAT, "The largest whole number <= x. -0, infinities and NaN stay."
+)
 RoundNearestAfz = unary(
-    "round-nearest-afz", numeric.round_away, FLOAT, "The nearest whole number, halves away from zero."
+    "round-nearest-afz",
+    numeric.round_away,
+    FLOAT,
+    "The nearest whole number, halves away from zero; the sign stays.",
 )
 RoundNearestEven = unary(
-    "round-nearest-even", rounded(np.rint), FLOAT, "The nearest whole number, halves to even."
+    "round-nearest-even",
+    rounded(np.rint),
+    FLOAT,
+    "The nearest whole number, halves to the even one; the sign stays.",
 )
 IsFinite = unary(
     "is-finite", numeric.is_finite, FLOAT, "Whether x is neither infinite nor NaN.", result=_pred_of
 )
-Not = unary("not", rounded(np.invert), LOGICAL, "Every bit inverted; of pred the logical not.")
-Popcnt = unary("popcnt", bits.population_count, INTEGER, "The number of one bits.")
+Not = unary("not", rounded(np.invert), LOGICAL, "Every bit turned; of pred the logical not.")
+Popcnt = unary("popcnt", bits.population_count, INTEGER, "The number of bits that are one.")
 CountLeadingZeros = unary(
-    "count-leading-zeros", bits.count_leading_zeros, INTEGER, "Zero bits above the highest one bit."
+    "count-leading-zeros",
+    bits.count_leading_zeros,
+    INTEGER,
+    "Zero bits above the highest one; of 0 the width.",
 )
-Real = unary("real", numeric.real, INEXACT, "The real part.", result=_real_of)
+Real = unary("real", numeric.real, INEXACT, "The real part; a real number itself.", result=_real_of)
 Imag = unary("imag", numeric.imag, INEXACT, "The imaginary part; 0 for a real number.", result=_real_of)
 
-Sqrt = unary("sqrt", numeric.sqrt, INEXACT, "The square root.", expensive=True)
-Rsqrt = unary("rsqrt", numeric.reciprocal_sqrt, INEXACT, "1 / sqrt(x).", expensive=True)
-Cbrt = unary("cbrt", rounded(np.cbrt), FLOAT, "The real cube root.", expensive=True)
-Exponential = unary("exponential", numeric.exp, INEXACT, "e^x.", expensive=True)
-ExponentialMinusOne = unary(
-    "exponential-minus-one", numeric.expm1, INEXACT, "e^x - 1, exact near 0.", expensive=True
+Sqrt = unary("sqrt", numeric.sqrt, INEXACT, "The square root; -0 stays, NaN below 0.", expensive=True)
+Rsqrt = unary(
+    "rsqrt",
+    numeric.reciprocal_sqrt,
+    INEXACT,
+    "1 / sqrt(x); at zeros infinite with their sign, NaN below 0.",
+    expensive=True,
 )
-Log = unary("log", numeric.log, INEXACT, "The natural logarithm.", expensive=True)
-LogPlusOne = unary("log-plus-one", numeric.log1p, INEXACT, "log(1 + x), exact near 0.", expensive=True)
-Logistic = unary("logistic", numeric.logistic, INEXACT, "1 / (1 + e^-x).", expensive=True)
-Tanh = unary("tanh", rounded(np.tanh), INEXACT, "The hyperbolic tangent.", expensive=True)
-Sine = unary("sine", rounded(np.sin), INEXACT, "sin(x), x in radians.", expensive=True)
-Cosine = unary("cosine", rounded(np.cos), INEXACT, "cos(x), x in radians.", expensive=True)
-Tan = unary("tan", rounded(np.tan), INEXACT, "tan(x), x in radians.", expensive=True)
+Cbrt = unary("cbrt", rounded(np.cbrt), FLOAT, "The cube root, of negative numbers too.", expensive=True)
+Exponential = unary("exponential", numeric.exp, INEXACT, "e to the power x.", expensive=True)
+ExponentialMinusOne = unary(
+    "exponential-minus-one", numeric.expm1, INEXACT, "e^x - 1, without loss of digits near 0.", expensive=True
+)
+Log = unary("log", numeric.log, INEXACT, "The natural logarithm; -inf at zeros, NaN below.", expensive=True)
+LogPlusOne = unary(
+    "log-plus-one", numeric.log1p, INEXACT, "log(1 + x), exact near 0; -inf at -1.", expensive=True
+)
+Logistic = unary("logistic", numeric.logistic, INEXACT, "1 / (1 + e^-x), from 0 to 1.", expensive=True)
+Tanh = unary("tanh", rounded(np.tanh), INEXACT, "The hyperbolic tangent, from -1 to 1.", expensive=True)
+Sine = unary("sine", rounded(np.sin), INEXACT, "sin(x), x in radians, of any size.", expensive=True)
+Cosine = unary("cosine", rounded(np.cos), INEXACT, "cos(x), x in radians, of any size.", expensive=True)
+Tan = unary("tan", rounded(np.tan), INEXACT, "tan(x), x in radians, of any size.", expensive=True)
 Erf = unary(
     "erf",
     numeric.erf,
@@ -87,11 +120,23 @@ Erf = unary(
     "The error function, 2/sqrt(pi) times the integral of e^-t^2 from 0 to x.",
     expensive=True,
 )
-Acos = unary("acos", rounded(np.arccos), INEXACT, "The inverse cosine.", expensive=True)
-Acosh = unary("acosh", rounded(np.arccosh), INEXACT, "The inverse hyperbolic cosine.", expensive=True)
-Asin = unary("asin", rounded(np.arcsin), INEXACT, "The inverse sine.", expensive=True)
+Acos = unary(
+    "acos", rounded(np.arccos), INEXACT, "The inverse cosine, from 0 to pi; NaN beyond 1.", expensive=True
+)
+Acosh = unary(
+    "acosh", rounded(np.arccosh), INEXACT, "The inverse hyperbolic cosine; NaN below 1.", expensive=True
+)
+Asin = unary(
+    "asin", rounded(np.arcsin), INEXACT, "The inverse sine, -pi/2 to pi/2; NaN beyond 1.", expensive=True
+)
 Asinh = unary("asinh", rounded(np.arcsinh), INEXACT, "The inverse hyperbolic sine.", expensive=True)
-Atanh = unary("atanh", rounded(np.arctanh), INEXACT, "The inverse hyperbolic tangent.", expensive=True)
+Atanh = unary(
+    "atanh",
+    rounded(np.arctanh),
+    INEXACT,
+    "The inverse hyperbolic tangent; infinite at -1 and 1, NaN beyond.",
+    expensive=True,
+)
 Sinh = unary("sinh", rounded(np.sinh), INEXACT, "The hyperbolic sine.", expensive=True)
 Cosh = unary("cosh", rounded(np.cosh), INEXACT, "The hyperbolic cosine.", expensive=True)
 
@@ -106,69 +151,103 @@ Divide = binary(
     "divide",
     numeric.divide,
     ARITHMETIC,
-    "x / y; integers truncate; by zero an integer gives all ones.",
+    "x / y. Integers are cut towards zero; by zero all bits are one, and the smallest by -1 is itself.",
     expensive=True,
 )
 Remainder = binary(
     "remainder",
     numeric.remainder,
     REAL_ARITHMETIC,
-    "x - y * trunc(x / y); of an integer by zero x.",
+    "x - y * trunc(x / y), with the sign of x; NaN by zero and of infinities, of an integer by zero x.",
     expensive=True,
 )
 Maximum = binary(
-    "maximum", numeric.maximum, REAL, "The larger; NaN if either is.", commutative=True, associative=True
+    "maximum",
+    numeric.maximum,
+    REAL,
+    "The larger one; NaN if either is NaN.",
+    commutative=True,
+    associative=True,
 )
 Minimum = binary(
-    "minimum", numeric.minimum, REAL, "The smaller; NaN if either is.", commutative=True, associative=True
+    "minimum",
+    numeric.minimum,
+    REAL,
+    "The smaller one; NaN if either is NaN.",
+    commutative=True,
+    associative=True,
 )
-Power = binary("power", numeric.power, ARITHMETIC, "x to the power of y.", expensive=True)
+Power = binary(
+    "power",
+    numeric.power,
+    ARITHMETIC,
+    "x to the power y; 1 for y = 0, NaN for negative x unless y is whole. Integers wrap; to a negative power "
+    "they are 0 except for 1 and -1.",
+    expensive=True,
+)
 Atan2 = binary(
-    "atan2", numeric.arctan2, INEXACT, "The angle of the point (y, x): atan2(y, x).", expensive=True
+    "atan2", numeric.arctan2, INEXACT, "The angle of the point (rhs, lhs), -pi to pi.", expensive=True
 )
 And = binary(
-    "and", rounded(np.bitwise_and), LOGICAL, "Bitwise and.", commutative=True, associative=True, identity=-1
+    "and",
+    rounded(np.bitwise_and),
+    LOGICAL,
+    "x and y, bit by bit.",
+    commutative=True,
+    associative=True,
+    identity=-1,
 )
 Or = binary(
-    "or", rounded(np.bitwise_or), LOGICAL, "Bitwise or.", commutative=True, associative=True, identity=0
+    "or",
+    rounded(np.bitwise_or),
+    LOGICAL,
+    "x or y, bit by bit.",
+    commutative=True,
+    associative=True,
+    identity=0,
 )
 Xor = binary(
     "xor",
     rounded(np.bitwise_xor),
     LOGICAL,
-    "Bitwise exclusive or.",
+    "x exclusive or y, bit by bit.",
     commutative=True,
     associative=True,
     identity=0,
 )
-ShiftLeft = binary("shift-left", bits.shift_left, INTEGER, "x * 2^y, wrapping; 0 for y past the width.")
+ShiftLeft = binary("shift-left", bits.shift_left, INTEGER, "x * 2^y, wrapping; 0 for y not below the width.")
 ShiftRightLogical = binary(
     "shift-right-logical",
     bits.shift_right_logical,
     INTEGER,
-    "Shifts right, filling with zeros; 0 for y past the width.",
+    "x moved right by y bits, zeros coming in; 0 for y not below the width.",
 )
 ShiftRightArithmetic = binary(
-    "shift-right-arithmetic", bits.shift_right_arithmetic, INTEGER, "Shifts right, filling with the top bit."
+    "shift-right-arithmetic",
+    bits.shift_right_arithmetic,
+    INTEGER,
+    "x moved right by y bits, the top bit coming in.",
 )
 Mulhi = binary(
     "mulhi",
     bits.multiply_high,
     INTEGER,
-    "The upper half of the product of twice the width.",
+    "The upper half of x * y, computed in twice the width.",
     commutative=True,
 )
-Complex = binary("complex", complex.joined, PARTS, "x + iy.", result=COMPLEX_OF.__getitem__)
+Complex = binary(
+    "complex", complex.joined, PARTS, "The complex number lhs + i rhs.", result=COMPLEX_OF.__getitem__
+)
 
 # Irregular ones
 
 
 @op("compare", operands="lhs rhs")
 class Compare(Elementwise):
-    """pred: whether `lhs` stands in relation `direction` to `rhs`.
+    """Whether `lhs` stands in relation `direction` to `rhs`, as pred.
 
-    Comparisons with NaN are false, except NE. With type TOTALORDER: -NaN < -inf < ... < -0 < +0 < ... < inf <
-    NaN.
+    Comparisons with NaN are false, except NE; -0 equals 0. With type TOTALORDER floats are ordered by their
+    bits: -NaN < -inf < ... < -0 < 0 < ... < inf < NaN. Complex numbers have EQ and NE only.
     """
 
     direction: Direction
@@ -246,7 +325,10 @@ class Select(Elementwise):
 
 @op("clamp", operands="min operand max")
 class Clamp(Elementwise):
-    """minimum(maximum(min, operand), max); scalar bounds hold for all elements."""
+    """minimum(maximum(min, operand), max).
+
+    Scalar bounds hold for all elements. NaN in any of the three gives NaN; where min is above max, max wins.
+    """
 
     def infer(self, low: AnyShape, operand: AnyShape, high: AnyShape) -> Shape:
         shapes = arrays(self, low, operand, high)

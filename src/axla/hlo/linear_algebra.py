@@ -16,7 +16,9 @@ from axla.ir.op import Op, attr, op, reject
 class Fft(Op):
     """The discrete Fourier transform over the last dimensions, forward or inverse, complex or real.
 
-    RFFT keeps the non-redundant half of the last dimension, IRFFT takes it.
+    RFFT keeps the first n / 2 + 1 frequencies of the last dimension, IRFFT takes these and must be told n:
+    `fft_length` has the lengths of the signal, for up to three dimensions. Inverse transforms divide by the
+    number of elements.
     """
 
     fft_type: FftType
@@ -92,7 +94,11 @@ def _matrices(self: Op, source: Shape) -> None:
 
 @op("cholesky", operands="operand")
 class Cholesky(Op):
-    """The triangular factor L of a = L L^H (or U of U^H U), per matrix; all NaN where there is none."""
+    """The lower triangular L with a = L L^H, or the upper triangular U with a = U^H U, of every matrix.
+
+    Only the lower (or upper) half of a is read; the other half of the result is 0. Where a is not positive
+    definite the whole matrix is NaN.
+    """
 
     lower: bool = False
 
@@ -124,9 +130,11 @@ class Cholesky(Op):
 
 @op("triangular-solve", operands="a b")
 class TriangularSolve(Op):
-    """x with op(a) x = b (or x op(a) = b), a triangular.
+    """The x with op(a) x = b (left_side), or x op(a) = b, for a triangular a.
 
-    Only its one half is read; `unit_diagonal` takes ones on the diagonal.
+    Only the half of a that `lower` says is read; with `unit_diagonal` its diagonal is taken as ones. op is
+    nothing, the transpose or the adjoint. Leading dimensions are batches. A zero on the diagonal divides by
+    zero: infinities and NaN, no error.
     """
 
     left_side: bool = False

@@ -20,8 +20,10 @@ from axla.ir.op import Op, attr, op, reject
 
 @op("broadcast", operands="operand")
 class Broadcast(Op):
-    """Adds dimensions: dimension k of the operand becomes dimension `dimensions[k]` of the result; others
-    repeat it.
+    """Repeats the operand along new dimensions.
+
+    Dimension k of the operand becomes dimension `dimensions[k]` of the result and must have its size; along
+    the others the operand is repeated. Dimensions need not be in order: then it is transposed as well.
     """
 
     shape: Shape
@@ -106,7 +108,10 @@ def regroup(
 
 @op("reshape", operands="operand")
 class Reshape(Op):
-    """The same elements in row-major order, with other dimensions."""
+    """The same elements in row-major order, with other dimensions of the same product.
+
+    `inferred_dimension` says which dimension takes what is left of a dynamic size.
+    """
 
     shape: Shape
     inferred_dimension: int = -1
@@ -170,8 +175,10 @@ class Reshape(Op):
 
 @op("dynamic-reshape", operands="operand *sizes")
 class DynamicReshape(Op):
-    """Reshapes a dynamic array to the sizes given as scalars, one per dimension, within the bounds of
-    `shape`.
+    """The elements of an array with dynamic sizes, with other dimensions.
+
+    The sizes are s32 scalars, one per dimension, within the bounds of the result's shape; their product must
+    be the number of elements that are there.
     """
 
     shape: Shape
@@ -233,7 +240,7 @@ class Transpose(Op):
 
 @op("reverse", operands="operand")
 class Reverse(Op):
-    """Turns the order of elements around along `dimensions`."""
+    """The operand with the order of its elements turned around along `dimensions`."""
 
     dimensions: tuple[int, ...]
 
@@ -265,7 +272,10 @@ class Reverse(Op):
 
 @op("iota")
 class Iota(Op):
-    """The index along `iota_dimension`."""
+    """An array whose elements are their own index along `iota_dimension`.
+
+    In floating-point it is the nearest number to the index; in narrow integers it wraps.
+    """
 
     shape: Shape
     iota_dimension: int = attr(always=True)

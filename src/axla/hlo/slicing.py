@@ -16,7 +16,10 @@ from axla.ir.op import Op, op, reject
 
 @op("slice", operands="operand")
 class Slice(Op):
-    """The elements from start up to limit with a stride, per dimension."""
+    """The elements from start up to limit (exclusive), every stride-th one, per dimension.
+
+    Ranges must lie inside the operand; they are written `[start:limit:stride]`.
+    """
 
     slice: SliceDims
 
@@ -94,7 +97,11 @@ def clamped_starts(indices: Sequence[np.ndarray], dims: Sequence[int], sizes: Se
 
 @op("dynamic-slice", operands="operand *start_indices")
 class DynamicSlice(Op):
-    """The window of `dynamic_slice_sizes` at `start_indices`, which are clamped so that it lies inside."""
+    """The window of `dynamic_slice_sizes` at `start_indices`.
+
+    The starts are integer scalars, one per dimension. They are clamped so that the window lies inside:
+    nothing is read outside, and no start is an error.
+    """
 
     dynamic_slice_sizes: tuple[int, ...]
 
@@ -128,8 +135,9 @@ class DynamicSlice(Op):
 
 @op("dynamic-update-slice", operands="operand update *start_indices")
 class DynamicUpdateSlice(Op):
-    """`operand` with the window at `start_indices` replaced by `update`; the start is clamped so that it
-    fits.
+    """`operand` with the window at `start_indices` replaced by `update`.
+
+    The starts are clamped so that the update lies inside, as in dynamic-slice.
     """
 
     def infer(self, operand: AnyShape, update: AnyShape, *indices: AnyShape) -> Shape:
@@ -161,7 +169,11 @@ class DynamicUpdateSlice(Op):
 
 @op("pad", operands="operand padding_value")
 class Pad(Op):
-    """Puts `padding_value` around the operand and between its elements; negative edges cut off."""
+    """Puts `padding_value` around the operand and between its elements.
+
+    `low_high_interior` per dimension, as 1_2_1. Interior padding comes first, between any two elements; then
+    edges are added, or cut off where they are negative.
+    """
 
     padding: PaddingConfig
 
@@ -222,7 +234,7 @@ class Pad(Op):
 
 @op("concatenate", operands="*operands")
 class Concatenate(Op):
-    """Its operands one behind the other along the dimension."""
+    """Its operands one behind the other along the dimension; all other sizes must be equal."""
 
     dimensions: tuple[int, ...]
 

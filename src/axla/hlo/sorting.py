@@ -26,7 +26,10 @@ def smallest_first(x: np.ndarray) -> np.ndarray:
 
 @op("topk", operands="operand")
 class TopK(Op):
-    """The k largest (or smallest) elements along the last dimension, in order, and their positions as s32."""
+    """The k largest (or smallest) elements along the last dimension, in order, and their positions as s32.
+
+    Equal elements keep their order. NaN counts as larger than everything, -0 as smaller than 0.
+    """
 
     k: int
     largest: bool = attr(always=True, default=True)
