@@ -19,8 +19,9 @@ from axla.ir.op import Op, attr, op, reject
 class Dot(Op):
     """result[batch, i, j] = sum over k of lhs[batch, i, k] * rhs[batch, j, k].
 
-    i and j are the dimensions of lhs and rhs that neither contract nor batch. The sum is exact in f32 or
-    better for narrow floats, and rounded once.
+    i and j are the dimensions of lhs and rhs that neither contract nor batch; the result has the batch
+    dimensions first, then i, then j. Narrow floats are summed in f32 and rounded once, integers wrap, of pred
+    it is an or of ands. The result's element type may be wider than the operands'.
     """
 
     shape: Shape

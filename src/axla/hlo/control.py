@@ -26,7 +26,11 @@ from axla.ir.structure import Constant, Parameter
 
 @op("while", operands="init")
 class While(Op):
-    """Applies `body` to the value as long as `condition` of it is true, starting from the operand."""
+    """Applies `body` to the value as long as `condition` of it is true, starting from the operand.
+
+    All three have one shape, which does not change from one iteration to the next. The result is what the
+    body gave last, or the operand when the condition is false at once.
+    """
 
     condition: Computation
     body: Computation
@@ -52,8 +56,10 @@ class While(Op):
 
 @op("conditional", operands="branch_index *branch_operands")
 class Conditional(Op):
-    """One of the branches, applied to its operand: by a pred (true, false), or by an s32 (the last one if out
-    of range).
+    """One of the branches, applied to its own operand; only that one runs.
+
+    A pred chooses between the first branch (true) and the second; an s32 chooses by number, where what is
+    below 0 or past the end means the last one.
     """
 
     true_computation: Computation | None = None
@@ -103,7 +109,11 @@ class Conditional(Op):
 
 @op("call", operands="*operands")
 class Call(Op):
-    """`to_apply`, applied to the operands."""
+    """`to_apply`, applied to the operands.
+
+    With `is_composite` it stands for an op of a frontend, named in the frontend attributes, which the
+    computation defines.
+    """
 
     to_apply: Computation
     is_composite: bool = False
@@ -120,7 +130,10 @@ class Call(Op):
 
 @op("fusion", operands="*operands")
 class Fusion(Op):
-    """`calls`, applied to the operands, and compiled as one kernel."""
+    """`calls`, applied to the operands: one kernel, as a compiler decided before.
+
+    axla takes fusions of imported modules apart and decides anew.
+    """
 
     kind: FusionKind
     output_to_operand_aliasing: tuple[OutputAlias, ...] = ()
@@ -233,7 +246,7 @@ def call_site(inst: Instruction) -> CallSite:
 
 @op("opt-barrier", operands="operand")
 class OptBarrier(Op):
-    """The operand itself; nothing is moved across."""
+    """The operand itself, all its elements at once: no optimisation looks or moves anything across."""
 
     def infer(self, operand: AnyShape) -> AnyShape:
         return operand.logical
@@ -248,7 +261,10 @@ class OptBarrier(Op):
 
 @op("after-all", operands="*tokens")
 class AfterAll(Op):
-    """A token that comes after all its operands."""
+    """A token that is there when all operands are; with none, at once.
+
+    Tokens order effects: what takes a token runs after what gave it.
+    """
 
     def infer(self, *tokens: AnyShape) -> AnyShape:
         if any(not t.is_token for t in tokens):
@@ -265,7 +281,7 @@ class AfterAll(Op):
 
 @op("add-dependency", operands="operand token")
 class AddDependency(Op):
-    """The operand itself, not before the token is there."""
+    """The operand itself, available not before the token is there."""
 
     def infer(self, operand: AnyShape, token: AnyShape) -> AnyShape:
         if not token.is_token:

@@ -40,7 +40,11 @@ class GetDimensionSize(Op):
 
 @op("set-dimension-size", operands="operand size")
 class SetDimensionSize(Op):
-    """The operand with a dimension's size set: dynamic, up to its bound, or static at its bound."""
+    """The operand with a dimension's size set: dynamic, up to its bound, or static at its bound.
+
+    What lies behind the size is no part of the value: later ops do not see it. Sizes beyond the bound are the
+    bound, negative ones 0; a dimension made longer again has undefined elements there.
+    """
 
     shape: Shape
     dimensions: tuple[int, ...] = attr(always=True, default=())

@@ -21,10 +21,12 @@ _SOMEWHERE_OUTSIDE = 1 << 62
 class Gather(Op):
     """Windows of `slice_sizes` of the operand, one for each index vector of `start_indices`.
 
-    Dimension `index_vector_dim` of the indices holds vectors; component k is the start in dimension
-    `start_index_map[k]`. Starts are clamped so that the window lies inside. Result dimensions `offset_dims`
-    run over the window without `collapsed_slice_dims` and `operand_batching_dims` (of size 1 there); the
-    others run over the index vectors.
+    Dimension `index_vector_dim` of the indices holds vectors (at the rank of the indices: each number is a
+    vector of its own); component k is the start in dimension `start_index_map[k]`, and other dimensions start
+    at 0. Starts are clamped so that the window lies inside. Result dimensions `offset_dims` run over the
+    window without `collapsed_slice_dims` and `operand_batching_dims` (of size 1 there); the others run over
+    the index vectors. In a batching dimension the window starts at the index vector's own place along the
+    dimension of the indices that is paired with it. `indices_are_sorted` is a promise that changes no result.
     """
 
     offset_dims: tuple[int, ...]
@@ -139,8 +141,10 @@ class Scatter(Op):
     """The operands, with windows combined with `updates` by `to_apply` at the places that the indices give.
 
     Operands: n arrays, the indices, n updates. Dimensions `update_window_dims` of an update run over the
-    window, the others over index vectors. A window that does not lie inside is skipped. Windows are applied
-    in row-major order of index vectors.
+    window, the others over index vectors. The attributes are those of gather under other names. A window that
+    does not lie inside as a whole is skipped. Windows are applied in row-major order of index vectors;
+    `to_apply` takes the n elements that are there and the n updates. `unique_indices` and
+    `indices_are_sorted` are promises.
     """
 
     update_window_dims: tuple[int, ...]

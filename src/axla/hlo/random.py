@@ -11,7 +11,10 @@ from axla.ir.op import Op, attr, op, reject
 
 @op("rng", operands="first second")
 class Rng(Op):
-    """Random numbers: uniform from `first` up to `second`, or normal with that mean and deviation."""
+    """Random numbers: uniform from `first` up to `second`, or normal with that mean and deviation.
+
+    `second` itself does not come; numbers differ from call to call. Where the lower bound is not below the upper one, anything may come.
+    """
 
     shape: Shape
     distribution: RandomDistribution = attr(always=True, default=RandomDistribution.UNIFORM)

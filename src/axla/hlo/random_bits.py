@@ -30,7 +30,11 @@ PHILOX_ROUNDS = 10
 
 @op("rng-bit-generator", operands="state")
 class RngBitGenerator(Op):
-    """The next state, and random bits, which follow from the state alone."""
+    """The next state, and random bits, which follow from the state alone.
+
+    rng_three_fry takes u64[2] (key, counter), rng_philox u64[3] (key and a counter of 128 bits) or u64[2];
+    both give XLA:CPU's bits. rng_default is Philox.
+    """
 
     shape: AnyShape
     algorithm: RandomAlgorithm = attr(always=True, default=RandomAlgorithm.DEFAULT)

@@ -51,7 +51,8 @@ class Reduce(Op):
     """Combines all elements along `dimensions` by `to_apply`, starting from the initial values: n arrays, n
     initial values.
 
-    `to_apply` takes n accumulators and n elements and must be associative: the order of combination is free.
+    `to_apply` takes n accumulators and n elements and must be associative: the order of combination is free,
+    but the same in every run. The initial values count once for each result; a result of no elements is them.
     """
 
     dimensions: tuple[int, ...]
@@ -88,7 +89,10 @@ class Reduce(Op):
 
 @op("map", operands="*operands")
 class Map(Op):
-    """result[i] = to_apply(operands[i]...)."""
+    """result[i] = to_apply(operands[i]...), for a computation on scalars.
+
+    `dimensions` are all dimensions in order. Operands may have different element types.
+    """
 
     dimensions: tuple[int, ...]
     to_apply: Computation
@@ -195,6 +199,8 @@ class Sort(Op):
     """The operands, permuted alike along the dimension into the order of `to_apply`.
 
     `to_apply` takes two elements of each operand and gives whether the first comes before the second.
+    Elements of which neither does are equal; with `is_stable` they stay in order. A comparison that is no
+    order gives some permutation.
     """
 
     dimensions: tuple[int, ...]

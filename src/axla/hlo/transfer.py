@@ -179,7 +179,7 @@ class Outfeed(_Transfer):
 
 @op("domain", operands="operand")
 class Domain(Op):
-    """The operand itself, at the border between two shardings."""
+    """The operand itself, at the border between two domains, such as shardings; `domain` says which."""
 
     domain: RawText = attr(always=True, default=RawText("{}"))
 

@@ -72,7 +72,11 @@ def offsets(window: Window, dims: Sequence[int]) -> Iterator[tuple[tuple[int, ..
 
 @op("reduce-window", operands="*operands")
 class ReduceWindow(Op):
-    """Combines the elements in each place of a window by `to_apply`: n arrays, n initial values."""
+    """Combines the elements in each place of a window by `to_apply`: n arrays, n initial values.
+
+    The window moves by `stride`; `pad` adds initial values at the edges (or cuts off), `lhs_dilate` puts them
+    between elements, `rhs_dilate` spreads the window. `to_apply` must be associative, as in reduce.
+    """
 
     window: Window
     to_apply: Computation
@@ -155,7 +159,11 @@ def _run(numbers: np.ndarray) -> slice:
 class Convolution(Op):
     """Products of `rhs` (the kernel) with the places of a window over `lhs`, summed over window and features.
 
-    Features (or the batch) may be split into groups that do not see each other.
+    `dim_labels` names the dimensions: b batch, f feature, 0, 1... spatial; of the kernel i input and o output
+    features. The window has strides, padding (negative cuts off), dilation of the input (`lhs_dilate`) and of
+    the kernel (`rhs_dilate`), and may be reversed (`rhs_reversal`). Features (or the batch) may be split into
+    groups that do not see each other. Any number of spatial dimensions, none too. Narrow floats are summed in
+    f32 and rounded once.
     """
 
     shape: Shape
