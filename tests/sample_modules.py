@@ -2,17 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from axla.core.literal import Literal
 from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.ir.clone import clone_computation
 from axla.ir.graph import Module
-from axla.ir.op import Op
+from axla.ir.op import OPS, Op
 from axla.ir.structure import Parameter
 
 # Ops with operands that must have certain values to mean anything.
 VALUES = {"dynamic-reshape": {1: 3, 2: 2}, "set-dimension-size": {1: 2}}
+
+
+# What a start needs behind it; the ends have no meaning alone, and are tried with their starts.
+ENDS = {
+    "all-gather-start": ["all-gather-done"],
+    "all-reduce-start": ["all-reduce-done"],
+    "async-start": ["async-update", "async-done"],
+    "collective-permute-start": ["collective-permute-done"],
+    "copy-start": ["copy-done"],
+    "recv": ["recv-done"],
+    "send": ["send-done"],
+}
+
+
+def sample_cases() -> Iterator[tuple[str, Op, tuple[AnyShape, ...]]]:
+    """Every sample of every op that can stand alone, with a name."""
+    behind = {end for ends in ENDS.values() for end in ends}
+    for opcode, cls in OPS.items():
+        if opcode not in behind:
+            for number, (op, shapes) in enumerate(cls.samples()):
+                yield f"{opcode}-{number}", op, shapes
 
 
 def sample_module(op: Op, shapes: tuple[AnyShape, ...]) -> Module:
@@ -28,6 +51,9 @@ def sample_module(op: Op, shapes: tuple[AnyShape, ...]) -> Module:
     entry = module.add_computation("main")
     operands = [entry.add(Parameter(shape, n)) for n, shape in enumerate(shapes)]
     root = entry.add(op.with_computations(copy), operands)
+    for end in ENDS.get(op.opcode, ()):
+        channel = {"channel_id": getattr(op, "channel_id")} if end in ("send-done", "recv-done") else {}  # noqa: B009
+        root = entry.add(OPS[end](**channel), [root])
     entry.set_root(root)
     module.set_entry(entry)
     return module

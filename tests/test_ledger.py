@@ -14,7 +14,7 @@ from axla.interpreter import evaluate
 from axla.ir.op import OPS
 from axla.ir.verify import verify
 from axla.text import parse_hlo
-from sample_modules import sample_arguments, sample_module
+from sample_modules import sample_arguments, sample_cases, sample_module
 
 # Ops whose samples the interpreter cannot run, with the reason.
 NOT_EVALUATED = {
@@ -22,20 +22,11 @@ NOT_EVALUATED = {
     "infeed": "there is no queue to read from",
     "outfeed": "there is no queue to write to",
     "recv": "there is no one to receive from",
-    "recv-done": "there is no one to receive from",
     "send": "there is no one to send to",
-    "send-done": "there is no one to send to",
     "ragged-all-to-all": "means something between several members only",
 }
 
-# Ops whose samples stand alone, where a text has them behind another one only.
-NOT_ALONE = {"async-update": "continues an async-start", "async-done": "ends an async-start"}
-
-CASES = [
-    pytest.param(op, shapes, id=f"{opcode}-{number}")
-    for opcode, cls in OPS.items()
-    for number, (op, shapes) in enumerate(cls.samples())
-]
+CASES = [pytest.param(op, shapes, id=name) for name, op, shapes in sample_cases()]
 
 
 @pytest.mark.parametrize("opcode", sorted(OPS))
@@ -50,8 +41,6 @@ def test_has_docstring_and_samples(opcode):
 def test_sample_verifies_and_reads_back(op, shapes):
     module = sample_module(op, shapes)
     verify(module)
-    if op.opcode in NOT_ALONE:
-        pytest.skip(NOT_ALONE[op.opcode])
     text = module.to_string(print_large_constants=True)
     again = parse_hlo(text)
     verify(again)

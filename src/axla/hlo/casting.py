@@ -32,6 +32,21 @@ def convert(x: Array, to: DType) -> Array:
     return x.astype(to.numpy)
 
 
+def keeps_values(of: DType, to: DType) -> bool:
+    """Whether `to` has every value of `of`."""
+    if of is to or of.is_pred:
+        return True
+    if to.is_pred or (of.is_inexact and to.is_integer) or (of.is_complex and not to.is_complex):
+        return False
+    if of.is_integer:
+        digits = of.bits - of.is_signed
+        if to.is_integer:
+            return digits <= to.bits - to.is_signed and (to.is_signed or not of.is_signed)
+        return digits <= to.real.finfo.nmant + 1
+    small, large = of.real.finfo, to.real.finfo
+    return small.nmant <= large.nmant and small.maxexp <= large.maxexp and small.minexp >= large.minexp
+
+
 def saturate(x: Array, to: DType) -> Array:
     """Floats to integers: truncated, out of range to the nearest, NaN to 0."""
     values = np.trunc(x.astype(np.float64))

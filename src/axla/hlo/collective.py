@@ -25,19 +25,23 @@ def elements(shape: AnyShape) -> tuple[AnyShape, ...]:
     return shape.elements if isinstance(shape, TupleShape) else (shape,)
 
 
-def group_size(self: Op, groups: ReplicaGroups) -> int | None:
-    """How many take part; None where that depends on the run. Rejects groups of different sizes."""
+def group_size(self: Op, groups: ReplicaGroups, *, uniform: bool = True) -> int | None:
+    """How many take part; None where that depends on the run. Rejects groups without members, that share
+    members, and if `uniform`, of different sizes.
+    """
     sizes = {len(g) for g in groups.groups}
-    if len(sizes) > 1:
+    if 0 in sizes:
+        reject(f"{label(self)}_groups", f"{self.opcode}: a replica group has no members: {groups.groups}")
+    if uniform and len(sizes) > 1:
         reject(
             f"{label(self)}_groups",
             f"{self.opcode}: replica groups must be of one size, found {groups.groups}",
         )
     members = [m for g in groups.groups for m in g]
-    if len(set(members)) != len(members):
+    if len(set(members)) != len(members) or min(members, default=0) < 0:
         reject(
             f"{label(self)}_groups",
-            f"{self.opcode}: replica groups must not share members, found {groups.groups}",
+            f"{self.opcode}: members must be at least 0 and different, found {groups.groups}",
         )
     return sizes.pop() if sizes else None
 
@@ -110,7 +114,7 @@ class AllReduce(_Collective):
         shapes = arrays(self, *operands)
         if not shapes:
             reject("all_reduce_c1", f"{self.opcode}: at least one operand is wanted, found none")
-        group_size(self, self.replica_groups)
+        group_size(self, self.replica_groups, uniform=False)
         _check_global_ids(self, self.use_global_device_ids, self.channel_id, self.replica_groups)
         if len(self.to_apply.parameters) == 2 and not self.to_apply.root.shape.is_tuple:
             for s in shapes:
@@ -164,7 +168,7 @@ class AllGather(_Collective):
     channel_id: int | None = None
     replica_groups: ReplicaGroups = attr(always=True, default=ALL)
     constrain_layout: bool = False
-    dimensions: tuple[int, ...] = attr(always=True, default=(0,))
+    dimensions: tuple[int, ...] = attr(required=True, default=(0,))
     use_global_device_ids: bool = False
 
     def infer(self, *operands: AnyShape) -> AnyShape:
@@ -188,7 +192,7 @@ class AllGatherStart(_Collective):
     channel_id: int | None = None
     replica_groups: ReplicaGroups = attr(always=True, default=ALL)
     constrain_layout: bool = False
-    dimensions: tuple[int, ...] = attr(always=True, default=(0,))
+    dimensions: tuple[int, ...] = attr(required=True, default=(0,))
     use_global_device_ids: bool = False
 
     def infer(self, *operands: AnyShape) -> AnyShape:
@@ -237,7 +241,7 @@ class ReduceScatter(_Collective):
     replica_groups: ReplicaGroups = attr(always=True, default=ALL)
     constrain_layout: bool = False
     use_global_device_ids: bool = False
-    dimensions: tuple[int, ...] = attr(always=True, default=(0,))
+    dimensions: tuple[int, ...] = attr(required=True, default=(0,))
     to_apply: Computation = attr(always=True, default=None)
 
     def infer(self, *operands: AnyShape) -> AnyShape:
@@ -288,11 +292,22 @@ class CollectiveBroadcast(_Collective):
     replica_groups: ReplicaGroups = attr(always=True, default=ALL)
 
     def infer(self, *operands: AnyShape) -> AnyShape:
+        group_size(self, self.replica_groups)
         return joined(arrays(self, *operands))
 
     @classmethod
     def samples(cls):
         return [(cls(), (Shape(F32, (4,)),))]
+
+
+def check_pairs(self: Op, pairs: Sequence[tuple[int, int]], *, repeated: bool) -> None:
+    """Rejects members that are not, and unless `repeated`, a source or target that is one twice."""
+    for side in zip(*pairs, strict=True):
+        if min(side) < 0 or (not repeated and len(set(side)) != len(side)):
+            reject(
+                f"{label(self)}_c1",
+                f"{self.opcode}: sources must be different and at least 0, targets too, found {pairs}",
+            )
 
 
 @op("collective-permute", operands="*operands")
@@ -303,7 +318,7 @@ class CollectivePermute(_Collective):
     """
 
     channel_id: int | None = None
-    source_target_pairs: SourceTargetPairs = attr(always=True, default=SourceTargetPairs())
+    source_target_pairs: SourceTargetPairs = attr(required=True, default=SourceTargetPairs())
     slice_sizes: tuple[tuple[int, ...], ...] = ()
 
     def infer(self, *operands: AnyShape) -> AnyShape:
@@ -314,13 +329,7 @@ class CollectivePermute(_Collective):
                 "collective-permute: operands, or four of them with slice_sizes, are wanted, found "
                 f"{len(operands)}",
             )
-        for side in zip(*self.source_target_pairs.pairs, strict=True):
-            if not in_place and len(set(side)) != len(side):
-                reject(
-                    "collective_permute_c1",
-                    "collective-permute: sources and targets must differ, found "
-                    f"{self.source_target_pairs.pairs}",
-                )
+        check_pairs(self, self.source_target_pairs.pairs, repeated=in_place)
         return operands[1].logical if in_place else joined(arrays(self, *operands))
 
     @classmethod
@@ -334,7 +343,7 @@ class CollectivePermuteStart(_Collective):
 
     shape: AnyShape
     channel_id: int | None = None
-    source_target_pairs: SourceTargetPairs = attr(always=True, default=SourceTargetPairs())
+    source_target_pairs: SourceTargetPairs = attr(required=True, default=SourceTargetPairs())
     slice_sizes: tuple[tuple[int, ...], ...] = ()
 
     def infer(self, *operands: AnyShape) -> AnyShape:
@@ -344,6 +353,16 @@ class CollectivePermuteStart(_Collective):
                 "collective_permute_start_c1",
                 f"collective-permute-start: (operands, results, ...) are wanted, found {found}",
             )
+        check_pairs(self, self.source_target_pairs.pairs, repeated=bool(self.slice_sizes))
+        given = operands[0] if len(operands) == 1 else TupleShape(operands)
+        for number, part in enumerate(self.shape.elements[:2]):
+            wanted = operands[number] if self.slice_sizes and len(operands) == 4 else given
+            if part.logical is not wanted.logical:
+                reject(
+                    "collective_permute_start_c2",
+                    f"collective-permute-start: element {number} of the shape must be {show(wanted)}, found "
+                    f"{show(part)}",
+                )
         return self.shape
 
     @classmethod
@@ -374,6 +393,7 @@ class RaggedAllToAll(_Collective):
     replica_groups: ReplicaGroups = attr(always=True, default=ALL)
 
     def infer(self, data: AnyShape, output: AnyShape, *numbers: AnyShape) -> AnyShape:
+        group_size(self, self.replica_groups)
         arrays(self, data, output)
         for number, s in enumerate(arrays(self, *numbers)):
             if not s.dtype.is_integer or s.rank not in (1, 2):

@@ -47,7 +47,7 @@ class SetDimensionSize(Op):
     """
 
     shape: Shape
-    dimensions: tuple[int, ...] = attr(always=True, default=())
+    dimensions: tuple[int, ...] = attr(required=True, default=())
 
     def infer(self, operand: AnyShape, size: AnyShape) -> Shape:
         source, scalar = arrays(self, operand, size)

@@ -34,8 +34,8 @@ class Gather(Op):
     start_index_map: tuple[int, ...]
     operand_batching_dims: tuple[int, ...] = ()
     start_indices_batching_dims: tuple[int, ...] = ()
-    index_vector_dim: int = attr(always=True, default=0)
-    slice_sizes: tuple[int, ...] = attr(always=True, default=())
+    index_vector_dim: int = attr(required=True, default=0)
+    slice_sizes: tuple[int, ...] = attr(required=True, default=())
     indices_are_sorted: bool = False
 
     def infer(self, operand: AnyShape, start_indices: AnyShape) -> Shape:
@@ -152,7 +152,7 @@ class Scatter(Op):
     scatter_dims_to_operand_dims: tuple[int, ...]
     input_batching_dims: tuple[int, ...] = ()
     scatter_indices_batching_dims: tuple[int, ...] = ()
-    index_vector_dim: int = attr(always=True, default=0)
+    index_vector_dim: int = attr(required=True, default=0)
     indices_are_sorted: bool = False
     unique_indices: bool = False
     to_apply: Computation = attr(always=True, default=None)

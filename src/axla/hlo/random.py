@@ -17,7 +17,7 @@ class Rng(Op):
     """
 
     shape: Shape
-    distribution: RandomDistribution = attr(always=True, default=RandomDistribution.UNIFORM)
+    distribution: RandomDistribution = attr(required=True, default=RandomDistribution.UNIFORM)
 
     side_effect = True
     expensive = True
@@ -46,7 +46,7 @@ class RngGetAndUpdateState(Op):
     """The state of the device's random numbers, which moves on by `delta`."""
 
     shape: Shape
-    delta: int = attr(always=True, default=0)
+    delta: int = attr(required=True, default=0)
 
     side_effect = True
 

@@ -37,7 +37,7 @@ class RngBitGenerator(Op):
     """
 
     shape: AnyShape
-    algorithm: RandomAlgorithm = attr(always=True, default=RandomAlgorithm.DEFAULT)
+    algorithm: RandomAlgorithm = attr(required=True, default=RandomAlgorithm.DEFAULT)
 
     expensive = True
 

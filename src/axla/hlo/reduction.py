@@ -131,7 +131,7 @@ class Scan(Op):
     """
 
     dimensions: tuple[int, ...]
-    num_carries: int = attr(always=True, default=0)
+    num_carries: int = attr(required=True, default=0)
     is_reverse: bool = False
     is_associative: bool = attr(always=True, default=False)
     to_apply: Computation = attr(always=True, default=None)
@@ -199,6 +199,8 @@ class Sort(Op):
     """The operands, permuted alike along the dimension into the order of `to_apply`.
 
     `to_apply` takes two elements of each operand and gives whether the first comes before the second.
+    Elements of which neither does are equal; with `is_stable` they stay in order. A comparison that is no
+    order gives some permutation.
     Elements of which neither does are equal; with `is_stable` they stay in order. A comparison that is no
     order gives some permutation.
     """

@@ -52,8 +52,8 @@ def returns(self: Op, called: Computation, result: AnyShape, what: str = "to_app
 
 
 def compatible(a: DType, b: DType) -> bool:
-    """The same type, or both floats or integers of one sign: reductions may accumulate in another width."""
-    return a is b or (a.is_float and b.is_float) or (a.kind == b.kind and a.is_integer)
+    """The same type, or both floats."""
+    return a is b or (a.is_float and b.is_float)
 
 
 def accepts_scalars(
@@ -61,7 +61,7 @@ def accepts_scalars(
 ) -> list[DType]:
     """The element types a computation on scalars returns; rejects one that does not take and return these.
 
-    Widths may differ (an accumulator wider than the data), kinds may not.
+    One float type may stand for another, as far as shapes go (the verifier is stricter where XLA's is).
     """
     found = require_computation(self, called)
     shapes = [p.shape for p in found.parameters]

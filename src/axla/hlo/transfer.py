@@ -181,7 +181,12 @@ class Outfeed(_Transfer):
 class Domain(Op):
     """The operand itself, at the border between two domains, such as shardings; `domain` says which."""
 
-    domain: RawText = attr(always=True, default=RawText("{}"))
+    domain: RawText = attr(required=True, default=RawText("{}"))
+
+    def __post_init__(self) -> None:
+        for part in ("kind=", "entry=", "exit="):
+            if part not in self.domain.replace(" ", ""):
+                reject("domain_c1", f"domain: the attribute must have {part}, found {self.domain}")
 
     def infer(self, operand: AnyShape) -> AnyShape:
         return operand.logical

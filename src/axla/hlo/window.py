@@ -10,6 +10,7 @@ import numpy as np
 from axla.core.dtypes import BF16, F32, PRED, S32, DType
 from axla.core.errors import ShapeError
 from axla.core.shape import AnyShape, Shape, TupleShape
+from axla.hlo.casting import keeps_values
 from axla.hlo.contraction import accumulator
 from axla.hlo.family import arrays, label, same_dtype, show
 from axla.hlo.numeric import widened
@@ -17,7 +18,7 @@ from axla.hlo.reduction import data_and_inits
 from axla.hlo.signature import accepts, accepts_scalars, returns, sample_comparison, sample_reducer
 from axla.ir.attributes import ConvDims, PaddingConfig, Precision, Window, Word
 from axla.ir.graph import Computation
-from axla.ir.op import Op, op, reject
+from axla.ir.op import Op, attr, op, reject
 
 
 def _places(size: int, window: Window, d: int) -> int:
@@ -168,7 +169,7 @@ class Convolution(Op):
 
     shape: Shape
     window: Window = Window(())
-    dim_labels: ConvDims = ConvDims("", "", "")
+    dim_labels: ConvDims = attr(required=True, default=ConvDims("", "", ""))
     feature_group_count: int = 1
     batch_group_count: int = 1
     operand_precision: tuple[Precision, ...] = ()
@@ -178,13 +179,29 @@ class Convolution(Op):
 
     def infer(self, lhs: AnyShape, rhs: AnyShape) -> Shape:
         left, right = arrays(self, lhs, rhs)
-        return Shape(self.shape.dtype, self._dims(left, right))
+        return self._result(left, right, self.shape.dtype)
 
     @classmethod
     def of(cls, lhs: Shape, rhs: Shape, dtype: DType | None = None, **attributes: Any) -> Convolution:
         """The convolution of these operands, its result shape computed."""
         draft = cls(lhs, **attributes)
-        return cls(Shape(dtype or lhs.dtype, draft._dims(lhs, rhs)), **attributes)
+        return cls(draft._result(lhs, rhs, dtype or lhs.dtype), **attributes)
+
+    def _result(self, lhs: Shape, rhs: Shape, dtype: DType) -> Shape:
+        dims, labels = self._dims(lhs, rhs), self.dim_labels
+        if not (keeps_values(lhs.dtype, rhs.dtype) or keeps_values(rhs.dtype, lhs.dtype)):
+            reject(
+                "convolution_c6",
+                f"convolution: one operand's element type must hold the other's values, found "
+                f"{show((lhs, rhs))}",
+            )
+        if rhs.dynamic[labels.kernel_output]:
+            reject("convolution_c7", f"convolution: the kernel's output features are dynamic: {show(rhs)}")
+        dynamic = [False] * len(dims)
+        dynamic[labels.output_batch] = lhs.dynamic[labels.input_batch]
+        for source, target in zip(labels.input_spatial, labels.output_spatial, strict=True):
+            dynamic[target] = lhs.dynamic[source]
+        return Shape(dtype, dims, dynamic)
 
     def _dims(self, lhs: Shape, rhs: Shape) -> list[int]:
         labels, window = self.dim_labels, self.window
@@ -248,7 +265,7 @@ class Convolution(Op):
             # Groups of the batch are groups of features of a smaller batch.
             groups = self.batch_group_count
             x = np.concatenate(np.split(x, groups), axis=-1)
-        dims = tuple(self.shape.dims[d] for d in labels.output_spatial)
+        dims = tuple(_places(lhs.shape[d], window, n) for n, d in enumerate(labels.input_spatial))
         batch, inputs, outputs = x.shape[0], k.shape[-2], k.shape[-1]
         x = np.stack(np.split(x, groups, axis=-1))
         k = np.moveaxis(k.reshape(*k.shape[:-1], groups, outputs // groups), -2, 0)

@@ -103,9 +103,11 @@ class Op:
         return []
 
 
-def attr(text: str = "", *, always: bool = False, **kw: Any) -> Any:
-    """A dataclass field with a text name of its own, or printed even when it has its default."""
-    return dataclasses.field(metadata={"text": text, "always": always}, **kw)
+def attr(text: str = "", *, always: bool = False, required: bool = False, **kw: Any) -> Any:
+    """A dataclass field: with a text name of its own, printed though it has its default, or one that a text
+    must have.
+    """
+    return dataclasses.field(metadata={"text": text, "always": always, "required": required}, **kw)
 
 
 OpClass = typing.TypeVar("OpClass", bound=type[Op])
@@ -136,9 +138,11 @@ def op(opcode: str, *, operands: str = "") -> Callable[[OpClass], OpClass]:
             if field.default_factory is not dataclasses.MISSING:
                 default = field.default_factory()
             text = field.metadata.get("text") or field.name
-            attributes.append(
-                Attribute(field.name, text, type_, default, field.metadata.get("always", False))
-            )
+            required = field.metadata.get("required", False)
+            if required:
+                default = dataclasses.MISSING
+            always = required or field.metadata.get("always", False)
+            attributes.append(Attribute(field.name, text, type_, default, always))
             if "Computation" in str(type_):
                 computations.append(field.name)
         made.attributes = tuple(attributes)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from axla.core.shape import Shape, TupleShape
 from axla.hlo import AsyncDone, AsyncStart, AsyncUpdate, Call, GetTupleElement, Tuple
 from axla.ir.graph import Instruction, Module
@@ -12,13 +14,20 @@ def async_unwrapper(module: Module) -> None:
     """Writes every asynchronous call as a call."""
     kinds = {AsyncStart: _start, AsyncUpdate: _update, AsyncDone: _done}
     expand(module, "async-unwrapper", kinds)
+    if any(_is_asynchronous(inst) for c in module.computations for inst in c.instructions):
+        return
+    for computation in module.computations:
+        if computation.extra.more:  # nothing runs on a thread of its own any more
+            kept = tuple(item for item in computation.extra.more if item[0] != "execution_thread")
+            computation.set_own_extra(replace(computation.extra, more=kept))
 
 
 def _start(inst: Instruction) -> Instruction | None:
     op, computation = inst.op, inst.computation
     assert isinstance(op, AsyncStart) and isinstance(inst.shape, TupleShape)
     contexts = inst.shape.elements[2:]
-    if not all(isinstance(s, Shape) for s in contexts):
+    whole = inst.shape.elements[1].logical is op.calls.root.shape.logical
+    if not whole or not all(isinstance(s, Shape) for s in contexts):
         return None
     operands = computation.add(Tuple(), inst.operands)
     result = computation.add(Call(op.calls), inst.operands)
@@ -26,9 +35,13 @@ def _start(inst: Instruction) -> Instruction | None:
     return computation.add(Tuple(), [operands, result, *zeros])
 
 
-def _update(inst: Instruction) -> Instruction:
-    return inst.operands[0]
+def _is_asynchronous(inst: Instruction) -> bool:
+    return isinstance(inst.op, AsyncStart | AsyncUpdate | AsyncDone)
 
 
-def _done(inst: Instruction) -> Instruction:
-    return GetTupleElement(1)(inst.operands[0])
+def _update(inst: Instruction) -> Instruction | None:
+    return None if _is_asynchronous(inst.operands[0]) else inst.operands[0]
+
+
+def _done(inst: Instruction) -> Instruction | None:
+    return None if _is_asynchronous(inst.operands[0]) else GetTupleElement(1)(inst.operands[0])

@@ -1,0 +1,118 @@
+"""Checks that a module is right. What is verified, with the label that an error ends with:
+
+Module
+  module_entry       there is an entry computation, it is one of the module's, and no fusion calls it
+  module_names       computations have different names, and instructions have, within their computation
+  module_calls       called computations belong to the module; no computation calls itself, directly or not
+  module_layout      entry_computation_layout agrees with the entry's parameters and result, up to layout
+  module_aliases     aliased results and parameters are arrays that exist and have the same shape; no leaf is
+                     aliased twice, or aliased and donated
+  module_schedule    a schedule has every instruction of a computation exactly once, after what it needs
+  module_constrained_layouts  all-reduces say constrain_layout all, or none
+
+Computation
+  computation_root        there is a root, and it is in the computation
+  computation_parameters  parameters are numbered from 0 without holes, and listed in order
+  computation_acyclic     operands and control edges make no cycle
+
+Instruction
+  instruction_place     the instruction knows the computation that holds it
+  instruction_operands  operands are in the same computation; users are those that have it as an operand
+  instruction_arity     as many operands as the op declares
+  instruction_control   control predecessors are in the same computation
+  instruction_precision  operands that are floats have one element type, but for ops that say otherwise
+  instruction_shape     the shape is the one that the op infers, up to layout
+  ...                   and the labels of the op's own `infer`
+
+Instructions among others, in a module each that begins with its labels: `pairs` (what starts is done, once),
+`channels` (who sends and receives on them, and that nobody waits for ever), `groups` (members of collectives,
+against the header), `calls` (what is fused, threads, composites, aliased operands), `placement` (layouts,
+memory spaces, shardings).
+
+All of it takes time linear in the size of the module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from axla.ir.graph import Computation, Instruction, Module
+from axla.ir.traverse import callers
+from axla.ir.verify import calls, channels, groups, pairs, placement
+from axla.ir.verify.failure import fail
+from axla.ir.verify.graph import (
+    verify_acyclic,
+    verify_calls,
+    verify_operands,
+    verify_parameters,
+    verify_shape,
+    wrong_user,
+)
+from axla.ir.verify.header import verify_aliases, verify_entry_layout, verify_schedule
+
+
+def verify(module: Module) -> None:
+    """Raises VerifyError for the first thing that is wrong, naming the instruction, what was found and what
+    was wanted.
+    """
+    if not module.has_entry or module.entry not in module.computations:
+        fail("module_entry", f"module {module.name} has no entry computation of its own")
+    names: set[str] = set()
+    for computation in module.computations:
+        if computation.name in names:
+            fail("module_names", f"two computations are called {computation.name}")
+        names.add(computation.name)
+        _verify_computation(computation)
+    verify_calls(module)
+    called_by = callers(module)
+    for computation in module.computations:
+        for inst in computation.instructions:
+            for rule in _RULES.get(inst.op.opcode, ()):
+                rule(inst)
+            if inst.extra.sharding:
+                placement.verify_sharding(inst)
+    calls.verify_called(module, called_by)
+    pairs.verify_pairs(module, called_by)
+    channels.verify_channels(module)
+    verify_entry_layout(module)
+    verify_aliases(module)
+    verify_schedule(module)
+    channels.verify_order(module)
+
+
+def _verify_computation(computation: Computation) -> None:
+    """The invariants of one computation and its instructions."""
+    instructions = computation.instructions
+    if not computation.has_root or computation.root not in instructions:
+        fail("computation_root", f"computation {computation.name} has no root of its own")
+    names: set[str] = set()
+    uses = 0
+    for inst in instructions:
+        if inst.computation is not computation:
+            fail(
+                "instruction_place",
+                f"{inst!r} is held by {computation.name} but says {inst.computation.name}",
+            )
+        if inst.name in names:
+            fail("module_names", f"two instructions of {computation.name} are called {inst.name}")
+        names.add(inst.name)
+        verify_operands(inst)
+        uses += len(inst.users)
+    if uses != sum(len(set(inst.operands)) for inst in instructions):
+        fail("instruction_operands", f"computation {computation.name}: {wrong_user(computation)}")
+    verify_parameters(computation)
+    verify_acyclic(computation)
+    for inst in instructions:
+        verify_shape(inst)
+
+
+def _by_opcode(*tables: dict[str, Callable[[Instruction], None]]) -> dict[str, list]:
+    rules: dict[str, list[Callable[[Instruction], None]]] = {}
+    for table in tables:
+        for opcode, rule in table.items():
+            rules.setdefault(opcode, []).append(rule)
+    return rules
+
+
+_RULES = _by_opcode(groups.RULES, calls.RULES, placement.RULES)
+"""What is asked of an instruction beyond its shape, by opcode."""

@@ -1,0 +1,139 @@
+"""Calls: what is fused, who runs on which thread, composites, aliased operands. In this module:
+
+fusion_called     one fusion calls a fused computation; its root has no users, everything else has
+call_thread       called computations run on the caller's thread, or on the one an async-start names
+call_sharding     a loop and its body, a branch and its branches say the same sharding
+call_precision    a reduction's computation has the element types of what is reduced
+call_composite    a composite call has frontend attributes: composite.name, not empty, a
+                  composite.version that is a number of at least 0, composite.attributes not empty
+operand_aliasing  output_to_operand_aliasing of a fusion names leaves that exist, and are of one shape
+custom_call_seed  GetRngSeed takes nothing and gives a u64
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from axla.core.dtypes import U64
+from axla.core.shape import Shape
+from axla.ir.graph import Computation, Instruction, Module
+from axla.ir.verify.failure import fail
+from axla.ir.verify.header import leaf
+
+MAIN = "main"
+
+
+def thread_of(computation: Computation) -> str:
+    return dict(computation.extra.more).get("execution_thread", MAIN) if computation.extra.more else MAIN
+
+
+def verify_called(module: Module, callers: Mapping[Computation, list[Instruction]]) -> None:
+    """Every call, seen from the computation that is called."""
+    for computation, calls in callers.items():
+        if any(c.opcode == "fusion" for c in calls):
+            _verify_fused(module, computation, calls)
+        thread = thread_of(computation)
+        for call in calls:
+            wanted = thread_of(call.computation)
+            if call.opcode == "async-start":
+                wanted = call.op.async_execution_thread  # type: ignore[attr-defined]
+            elif call.opcode in ("async-update", "async-done"):
+                continue
+            if thread != wanted:
+                fail(
+                    "call_thread",
+                    f"{call!r}: {computation.name} runs on the thread {thread}, {wanted} is wanted",
+                )
+
+
+def _verify_fused(module: Module, computation: Computation, calls: list[Instruction]) -> None:
+    if computation is module.entry:
+        fail("module_entry", f"{calls[0]!r} calls the entry computation {computation.name}")
+    if len(calls) > 1:
+        fail(
+            "fusion_called",
+            f"{calls[1]!r}: what is fused, {computation.name}, is called by {calls[0]!r} too",
+        )
+    for inst in computation.instructions:
+        if inst is computation.root:
+            if inst.users:
+                fail("fusion_called", f"{inst!r} is the root of {computation.name} and must have no users")
+        elif not inst.users:
+            fail("fusion_called", f"{inst!r} of the fused computation {computation.name} must have users")
+
+
+def _verify_same_sharding(call: Instruction) -> None:
+    op: Any = call.op
+    if call.opcode == "while":
+        others = [op.body.root, op.body.parameters[0], op.condition.parameters[0]]
+    else:
+        others = [branch.root for branch in op.computations()]
+    said = [inst for inst in (call, *others) if inst.extra.sharding]
+    for inst in said[1:]:
+        if inst.extra.sharding != said[0].extra.sharding:
+            one, other = inst.extra.sharding, said[0].extra.sharding
+            fail("call_sharding", f"{inst!r}: the sharding is {{{one}}}, that of {said[0]!r} {{{other}}}")
+
+
+def _verify_composite(call: Instruction) -> None:
+    op: Any = call.op
+    if not op.is_composite:
+        return
+    found = dict(call.extra.frontend_attributes)
+    version = found.get("composite.version", "0").strip()
+    if not found.get("composite.name"):
+        problem = "composite.name is wanted, not empty"
+    elif found.get("composite.attributes") == "":
+        problem = "composite.attributes must not be empty"
+    elif not version.isdecimal():
+        problem = f"composite.version must be a number of at least 0, found {version!r}"
+    else:
+        return
+    fail("call_composite", f"{call!r}: among the frontend attributes of a composite {problem}")
+
+
+def _verify_aliasing(call: Instruction) -> None:
+    op: Any = call.op
+    for alias in op.output_to_operand_aliasing:
+        if not 0 <= alias.operand < len(call.operands):
+            found = f"operand {alias.operand} of {len(call.operands)}"
+            fail("operand_aliasing", f"{call!r}: output_to_operand_aliasing names {found}")
+        source = leaf(call.operands[alias.operand].shape, alias.index)
+        target = leaf(call.shape, alias.output)
+        if source is None or target is None:
+            where = f"leaf {alias.index} of operand {alias.operand} or {alias.output} of the result"
+            fail("operand_aliasing", f"{call!r}: output_to_operand_aliasing: there is no {where}")
+        if source.logical is not target.logical:
+            fail(
+                "operand_aliasing",
+                f"{call!r}: output_to_operand_aliasing: {source} of operand {alias.operand} is not {target}",
+            )
+
+
+def _verify_custom_call(call: Instruction) -> None:
+    op: Any = call.op
+    if op.custom_call_target == "GetRngSeed" and (call.operands or call.shape.logical is not Shape(U64)):
+        fail("custom_call_seed", f"{call!r}: GetRngSeed takes no operands and gives u64[]")
+
+
+def _verify_reduction(inst: Instruction) -> None:
+    op: Any = inst.op
+    for number, (parameter, operand) in enumerate(zip(op.to_apply.parameters, inst.operands, strict=True)):
+        if parameter.shape.dtype is not operand.shape.dtype:  # type: ignore[attr-defined]
+            found, wanted = parameter.shape.to_string(layout=False), operand.shape.to_string(layout=False)
+            fail(
+                "call_precision",
+                f"{inst!r}: parameter {number} of {op.to_apply.name} is {found}, the operand {wanted}",
+            )
+
+
+RULES: dict[str, Callable[[Instruction], None]] = {
+    "call": _verify_composite,
+    "conditional": _verify_same_sharding,
+    "custom-call": _verify_custom_call,
+    "fusion": _verify_aliasing,
+    "reduce": _verify_reduction,
+    "reduce-window": _verify_reduction,
+    "while": _verify_same_sharding,
+}

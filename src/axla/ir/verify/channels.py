@@ -1,0 +1,172 @@
+"""Channels, and transfers that wait for each other. In this module:
+
+channel_id     a number of at least 1 for an all-reduce; the same for both halves of a transfer
+channel_kind   a channel has transfers, or collectives of one opcode; is_host_transfer of both halves agree
+channel_pairs  source and target pairs of transfers: no source twice, no target twice; no cycle of members
+               that wait for the one half before they begin the other
+channel_order  in a scheduled module a send is followed by its recv (or the other way round), with the same
+               pairs, and by no collective before that: it would wait for ever
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from axla.ir.graph import Computation, Instruction, Module
+from axla.ir.verify.failure import fail
+
+_TRANSFERS = {"send", "send-done", "recv", "recv-done"}
+_HALVES = {"send": "send-done", "recv": "recv-done"}
+_COLLECTIVES = {
+    "all-gather", "all-gather-start", "all-reduce", "all-reduce-start", "all-to-all", "collective-broadcast",
+    "collective-permute", "collective-permute-start", "ragged-all-to-all", "reduce-scatter",
+}  # fmt: skip
+_PAIRS = "_xla_send_recv_source_target_pairs"
+_NUMBERS = re.compile(r"\{\s*(-?\d+)\s*,\s*(-?\d+)\s*\}")
+
+
+def verify_channels(module: Module) -> None:
+    """Numbers and kinds of channels; that all-reduces agree about layouts."""
+    first: dict[int, Instruction] = {}
+    reduction: Instruction | None = None
+    for computation in module.computations:
+        for inst in computation.instructions:
+            channel = getattr(inst.op, "channel_id", None)
+            if channel is not None:
+                _verify_channel(inst, channel, first.setdefault(channel, inst))
+            if inst.opcode in ("all-reduce", "all-reduce-start"):
+                reduction = reduction or inst
+                if reduction.op.constrain_layout != inst.op.constrain_layout:  # type: ignore[attr-defined]
+                    fail(
+                        "module_constrained_layouts",
+                        f"{inst!r}: constrain_layout must be the same for all, found another in "
+                        f"{reduction!r}",
+                    )
+
+
+def _verify_channel(inst: Instruction, channel: int, first: Instruction) -> None:
+    opcode = inst.opcode
+    if opcode == "all-reduce" and channel < 1:
+        fail("channel_id", f"{inst!r}: channel_id must be at least 1, found {channel}")
+    if (first.opcode in _TRANSFERS) != (opcode in _TRANSFERS) or (
+        opcode not in _TRANSFERS and first.opcode != opcode
+    ):
+        fail("channel_kind", f"{inst!r}: channel_id={channel} is used by another kind too, {first!r}")
+    done = next(iter(inst.users), None) if opcode in _HALVES else None
+    if done is not None and done.opcode == _HALVES[opcode]:
+        begun, ended = inst.op, done.op
+        if begun.channel_id != ended.channel_id:  # type: ignore[attr-defined]
+            found = f"{begun.channel_id} and {ended.channel_id}"  # type: ignore[attr-defined]
+            fail("channel_id", f"{inst!r}: channel_id must be the same for {done!r}, found {found}")
+        if begun.is_host_transfer != ended.is_host_transfer:  # type: ignore[attr-defined]
+            fail("channel_kind", f"{inst!r}: is_host_transfer must be the same for {done!r}")
+
+
+Waiting = tuple[Instruction, bool] | None
+"""A transfer whose other half has not begun, and whether the program waits for it already."""
+
+
+def verify_order(module: Module) -> None:
+    """That transfers of a scheduled module meet. Calls are followed, each computation once per transfer that
+    is open when it is called.
+    """
+    schedule = module.schedule
+    if not module.config.is_scheduled or schedule is None:
+        return
+    events = {c: [i for i in order if _matters(i)] for c, order in schedule.items()}
+    if not any(_pairs_of(i) for order in events.values() for i in order):
+        return
+    done: dict[tuple[Computation, Waiting], Waiting] = {}
+    stack: list[tuple[tuple[Computation, Waiting], Iterator[object]]] = []
+    waiting: Waiting = None
+
+    def enter(computation: Computation) -> None:
+        nonlocal waiting
+        key = (computation, waiting)
+        if key in done:
+            waiting = done[key]
+        else:
+            parts = (p for i in events.get(computation, ()) for p in _parts(i))
+            stack.append((key, iter(parts)))
+
+    enter(module.entry)
+    while stack:
+        key, rest = stack[-1]
+        part = next(rest, None)
+        if part is None:
+            done[key] = waiting
+            stack.pop()
+        elif isinstance(part, Computation):
+            enter(part)
+        else:
+            assert isinstance(part, Instruction)
+            waiting = _after(part, waiting)
+
+
+def _matters(inst: Instruction) -> bool:
+    return inst.opcode in _COLLECTIVES or inst.opcode in _TRANSFERS or bool(inst.op.computation_fields)
+
+
+def _parts(inst: Instruction) -> Iterator[Computation | Instruction]:
+    """What happens at an instruction: a transfer or collective, or what a loop, branch or call does."""
+    if inst.opcode in _COLLECTIVES or inst.opcode in _TRANSFERS:
+        yield inst
+    elif inst.opcode in ("while", "conditional", "call", "async-start"):
+        yield from inst.op.computations()
+
+
+def _after(inst: Instruction, waiting: Waiting) -> Waiting:
+    """What waits for its other half after `inst`, when `waiting` did before."""
+    if inst.opcode in _HALVES.values():
+        if waiting is None or inst.operands[0] is not waiting[0]:
+            return waiting
+        return waiting[0], True
+    if inst.opcode in _COLLECTIVES:
+        if waiting is not None:
+            fail("channel_order", f"{inst!r} waits for members that wait in {waiting[0]!r}")
+        return None
+    pairs = _pairs_of(inst)
+    if not pairs:
+        return waiting
+    _verify_different(inst, pairs)
+    if waiting is None:
+        return inst, False
+    first = waiting[0]
+    other = "recv" if first.opcode == "send" else "send"
+    if inst.opcode != other:
+        fail("channel_order", f"{first!r} must be followed by its {other}, found {inst!r}")
+    if pairs != _pairs_of(first):
+        wanted = f"those of {first!r}, {_pairs_of(first)}"
+        fail("channel_order", f"{inst!r}: source and target pairs must be {wanted}, found {pairs}")
+    if waiting[1]:
+        _verify_no_cycle(inst, pairs)
+    return None
+
+
+def _pairs_of(inst: Instruction) -> tuple[tuple[int, int], ...]:
+    """The pairs that a transfer between replicas says in its frontend attributes."""
+    if inst.opcode not in _HALVES:
+        return ()
+    text = dict(inst.extra.frontend_attributes).get(_PAIRS, "")
+    return tuple((int(a), int(b)) for a, b in _NUMBERS.findall(text))
+
+
+def _verify_different(inst: Instruction, pairs: tuple[tuple[int, int], ...]) -> None:
+    for side in zip(*pairs, strict=True):
+        if len(set(side)) != len(side):
+            fail("channel_pairs", f"{inst!r}: sources and targets must be different, found {pairs}")
+
+
+def _verify_no_cycle(inst: Instruction, pairs: tuple[tuple[int, int], ...]) -> None:
+    """Who waits for one half before beginning the other must not wait for itself. With different sources and
+    targets the pairs are chains and cycles; a chain begins at a source that is no target.
+    """
+    left = dict(pairs)
+    for start in set(left) - set(left.values()):
+        at = start
+        while at in left:
+            at = left.pop(at)
+    if left:
+        found = sorted(left.items())
+        fail("channel_pairs", f"{inst!r}: source and target pairs make a cycle that waits, {found}")

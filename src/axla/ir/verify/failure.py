@@ -1,0 +1,12 @@
+"""How a check fails."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from axla.core.errors import VerifyError
+
+
+def fail(rule: str, message: str) -> NoReturn:
+    """Raises VerifyError; `rule` is the stable name of what is broken, and ends the message."""
+    raise VerifyError(f"{message}  [{rule}]")

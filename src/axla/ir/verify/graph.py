@@ -1,0 +1,166 @@
+"""That computations hold together: operands and users, parameters, no cycles, calls that end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from axla.core.errors import AxlaError, ShapeError, VerifyError
+from axla.core.shape import Shape
+from axla.ir.graph import Computation, Instruction, Module
+from axla.ir.verify.failure import fail
+
+
+def verify_operands(inst: Instruction) -> None:
+    computation = inst.computation
+    for operand in inst.operands:
+        if operand.computation is not computation or operand not in computation.instructions:
+            fail("instruction_operands", f"{inst!r}: operand {operand!r} is not in {computation.name}")
+        if inst not in operand.users:
+            fail("instruction_operands", f"{inst!r} is not among the users of its operand {operand!r}")
+    for before in inst.extra.control_predecessors:
+        if before.computation is not computation or before not in computation.instructions:
+            fail(
+                "instruction_control",
+                f"{inst!r}: control predecessor {before!r} is not in {computation.name}",
+            )
+    op, count = inst.op, len(inst.operands)
+    wanted = len(op.operand_names)
+    least = wanted - op.optional - (1 if op.variadic else 0)
+    if count < least or (count > wanted and not op.variadic):
+        exactly = "at least " if op.variadic or op.optional else ""
+        fail("instruction_arity", f"{inst!r}: {op.opcode} expects {exactly}{least} operands, found {count}")
+
+
+def wrong_user(computation: Computation) -> str:
+    for inst in computation.instructions:
+        for user in inst.users:
+            if user not in computation.instructions or inst not in user.operands:
+                return f"{inst!r} has a user {user!r} that does not use it"
+    return "users and operands do not agree"
+
+
+def verify_parameters(computation: Computation) -> None:
+    found = [i for i in computation.instructions if getattr(i.op, "parameter_number", None) is not None]
+    numbers = [p.op.parameter_number for p in computation.parameters]  # type: ignore[attr-defined]
+    if (
+        len(found) != len(numbers)
+        or set(found) != set(computation.parameters)
+        or numbers != list(range(len(numbers)))
+    ):
+        listed = ", ".join(f"{p.name}: {p.op.parameter_number}" for p in computation.parameters)  # type: ignore[attr-defined]
+        fail(
+            "computation_parameters",
+            f"parameters of {computation.name} must be numbered from 0 without holes, found {listed}",
+        )
+
+
+def predecessors(inst: Instruction) -> set[Instruction]:
+    control = inst.extra.control_predecessors
+    return {*inst.operands, *control} if control else set(inst.operands)
+
+
+def verify_acyclic(computation: Computation) -> None:
+    missing: dict[Instruction, int] = {}
+    successors: dict[Instruction, list[Instruction]] = {}
+    ready: list[Instruction] = []
+    for inst in computation.instructions:
+        before = predecessors(inst)
+        missing[inst] = len(before)
+        if not before:
+            ready.append(inst)
+        for control in inst.extra.control_predecessors:
+            if control not in inst.operands:
+                successors.setdefault(control, []).append(inst)
+    done = 0
+    while ready:
+        inst = ready.pop()
+        done += 1
+        for after in (*inst.users, *successors.get(inst, ())) if inst in successors else inst.users:
+            missing[after] -= 1
+            if not missing[after]:
+                ready.append(after)
+    if done != len(missing):
+        stuck = [f"%{i.name}" for i, n in missing.items() if n > 0][:8]
+        fail(
+            "computation_acyclic",
+            f"computation {computation.name} has a cycle among or above {', '.join(stuck)}",
+        )
+
+
+_MIXED = {
+    "all-gather", "all-gather-start", "all-reduce", "all-reduce-start", "all-to-all", "async-start",
+    "batch-norm-grad", "batch-norm-inference", "batch-norm-training", "call",
+    "collective-broadcast", "collective-permute", "collective-permute-start", "conditional", "convolution",
+    "custom-call", "dot", "fusion", "outfeed", "ragged-dot", "reduce-scatter", "reduce-window", "scaled-dot",
+    "send", "sort", "stochastic-convert", "tuple",
+}  # fmt: skip
+"""Ops whose operands may be floats of different types: independent values, or products summed in another."""
+
+
+def _verify_precision(inst: Instruction) -> None:
+    shapes = [operand.shape for operand in inst.operands]
+    if inst.op.opcode in ("scatter", "reduce"):
+        # Arrays, with updates or initial values behind them: each is of one type with its own.
+        count = len(shapes) // 2
+        groups = list(zip(shapes[:count], shapes[-count:], strict=True))
+    else:
+        groups = [tuple(shapes)]
+    for group in groups:
+        floats = [s for s in group if isinstance(s, Shape) and s.dtype.is_float]
+        if len({s.dtype for s in floats}) > 1:
+            found = ", ".join(s.to_string(layout=False) for s in floats)
+            fail("instruction_precision", f"{inst!r}: floats must have one element type, found {found}")
+
+
+def verify_shape(inst: Instruction) -> None:
+    try:
+        inferred = inst.op.infer(*[o.shape for o in inst.operands])
+    except ShapeError as error:
+        raise VerifyError(f"{inst!r}: {error.message}") from error
+    except AxlaError:
+        raise
+    except (ValueError, IndexError, TypeError, ArithmeticError, AttributeError) as error:
+        # Attributes that fit nothing, such as two slice sizes for three dimensions.
+        raise VerifyError(
+            f"{inst!r}: attributes do not fit the operands: {error}  [instruction_shape]"
+        ) from error
+    if len(inst.operands) > 1 and inst.op.opcode not in _MIXED:
+        _verify_precision(inst)
+    if inst.op.opcode == "async-done":
+        return  # a start may say part of the result: `pairs` looks at what is called
+    if inferred.logical is not inst.shape.logical:
+        found, wanted = inst.shape.to_string(layout=False), inferred.to_string(layout=False)
+        fail("instruction_shape", f"{inst!r}: the shape is {found}, {inst.op.opcode} gives {wanted}")
+
+
+def verify_calls(module: Module) -> None:
+    """No recursion: depth first with an explicit path."""
+    calls = {c: dict.fromkeys(_called(c)) for c in module.computations}
+    done: set[Computation] = set()
+    for root in calls:
+        if root in done:
+            continue
+        path: dict[Computation, Iterator[Computation]] = {root: iter(calls[root])}
+        while path:
+            current = next(reversed(path))
+            following = next(path[current], None)
+            if following is None:
+                done.add(current)
+                del path[current]
+            elif following in path:
+                fail("module_calls", f"computation {following.name} calls itself, by way of {current.name}")
+            elif following not in done:
+                path[following] = iter(calls[following])
+
+
+def _called(computation: Computation) -> Iterator[Computation]:
+    computations = computation.module.computations
+    for inst in computation.instructions:
+        if inst.op.computation_fields:
+            for called in inst.op.computations():
+                if called not in computations:
+                    fail(
+                        "module_calls",
+                        f"{inst!r} calls {called.name}, which is not in module {computation.module.name}",
+                    )
+                yield called

@@ -1,0 +1,125 @@
+"""What the header of a module says of its entry, and schedules."""
+
+from __future__ import annotations
+
+from axla.core.shape import AnyShape, Shape, TupleShape
+from axla.ir.graph import Alias, Computation, Instruction, Module
+from axla.ir.verify.failure import fail
+from axla.ir.verify.graph import predecessors
+
+
+def _same_array(wanted: AnyShape, found: AnyShape) -> bool:
+    """Whether shapes agree up to layout, or after layout normalization: dimensions as they lie in memory."""
+    if wanted.logical is found.logical:
+        return True
+    if wanted.is_tuple is not found.is_tuple:
+        return False
+    theirs, ours = list(wanted.leaves()), list(found.leaves())
+    if len(theirs) != len(ours):
+        return False
+    for one, other in zip(theirs, ours, strict=True):
+        if isinstance(one, Shape) and isinstance(other, Shape):
+            dims = tuple(one.dims[d] for d in reversed(one.layout.minor_to_major))
+            if one.dtype is not other.dtype or other.dims not in (one.dims, dims):
+                return False
+        elif one is not other:
+            return False
+    return True
+
+
+def verify_entry_layout(module: Module) -> None:
+    layout, entry = module.config.entry_layout, module.entry
+    if layout is None:
+        return
+    if len(layout.parameters) != len(entry.parameters):
+        found = f"entry_computation_layout has {len(layout.parameters)} parameters"
+        fail("module_layout", f"{found}, {entry.name} has {len(entry.parameters)}")
+    for number, (wanted, parameter) in enumerate(zip(layout.parameters, entry.parameters, strict=True)):
+        if not _same_array(wanted, parameter.shape):
+            fail(
+                "module_layout",
+                f"entry_computation_layout: parameter {number} is {wanted}, {parameter!r} is not",
+            )
+    if not _same_array(layout.result, entry.root.shape):
+        fail(
+            "module_layout",
+            f"entry_computation_layout: the result is {layout.result}, the root {entry.root!r} is not",
+        )
+
+
+def leaf(shape: AnyShape, index: tuple[int, ...]) -> AnyShape | None:
+    for i in index:
+        if not isinstance(shape, TupleShape) or not 0 <= i < len(shape.elements):
+            return None
+        shape = shape.elements[i]
+    return shape
+
+
+def verify_aliases(module: Module) -> None:
+    """Aliased results and parameters, and parameters given away."""
+    entry = module.entry
+    outputs: set[tuple[int, ...]] = set()
+    inputs: set[tuple[int, tuple[int, ...]]] = set()
+    for alias in module.config.aliases:
+        _verify_alias(entry, alias)
+        if alias.output in outputs or (alias.parameter, alias.index) in inputs:
+            fail(
+                "module_aliases",
+                f"alias of result {alias.output} and parameter {alias.parameter}: one of them is "
+                "aliased already",
+            )
+        outputs.add(alias.output)
+        inputs.add((alias.parameter, alias.index))
+    for parameter, index in module.config.buffer_donors:
+        if (
+            not 0 <= parameter < len(entry.parameters)
+            or leaf(entry.parameters[parameter].shape, index) is None
+        ):
+            fail("module_aliases", f"buffer donor: there is no leaf {index} of parameter {parameter}")
+        if (parameter, index) in inputs:
+            fail("module_aliases", f"buffer donor: leaf {index} of parameter {parameter} is aliased already")
+
+
+def _verify_alias(entry: Computation, alias: Alias) -> None:
+    result = leaf(entry.root.shape, alias.output)
+    if result is None:
+        fail("module_aliases", f"alias: the result {entry.root.shape} has no leaf {alias.output}")
+    if not 0 <= alias.parameter < len(entry.parameters):
+        fail("module_aliases", f"alias: {entry.name} has no parameter {alias.parameter}")
+    parameter = leaf(entry.parameters[alias.parameter].shape, alias.index)
+    if parameter is None:
+        fail("module_aliases", f"alias: parameter {alias.parameter} has no leaf {alias.index}")
+    if parameter.is_array and result.is_array and _bytes(parameter) != _bytes(result):
+        fail(
+            "module_aliases",
+            f"alias: result {alias.output} is {result}, parameter {alias.parameter} {alias.index} "
+            f"is {parameter}",
+        )
+
+
+def _bytes(shape: AnyShape) -> int:
+    return shape.byte_size  # type: ignore[attr-defined]
+
+
+def verify_schedule(module: Module) -> None:
+    for computation, order in (module.schedule or {}).items():
+        if computation not in module.computations:
+            fail(
+                "module_schedule",
+                f"the schedule has computation {computation.name}, which is not in the module",
+            )
+        if len(order) != len(computation.instructions) or set(order) != set(computation.instructions):
+            found = f"{len(order)} entries for {len(computation.instructions)} instructions"
+            fail(
+                "module_schedule",
+                f"the schedule of {computation.name} must have every instruction once, found {found}",
+            )
+        seen: set[Instruction] = set()
+        for inst in order:
+            for before in predecessors(inst):
+                if before not in seen:
+                    fail(
+                        "module_schedule",
+                        f"the schedule of {computation.name} has {inst!r} before {before!r}",
+                    )
+            seen.add(inst)

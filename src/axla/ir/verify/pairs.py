@@ -1,0 +1,107 @@
+"""What is started is done: two instructions that belong together. In this module:
+
+pair_user      a start has one user, which goes on with it or ends it
+pair_operand   a done (or update) has such a start as its operand
+pair_result    the end of an asynchronous call gives what is called gives
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from axla.ir.graph import Computation, Instruction, Module
+from axla.ir.traverse import post_order
+from axla.ir.verify.failure import fail
+
+_USERS = {
+    "all-reduce-start": ("all-reduce-done",),
+    "all-gather-start": ("all-gather-done",),
+    "collective-permute-start": ("collective-permute-done",),
+    "copy-start": ("copy-done",),
+    "send": ("send-done", "tuple"),
+    "recv": ("recv-done", "tuple"),
+}
+"""Who may be the one user. A transfer that goes on in a loop's next iteration travels in a tuple."""
+
+_OPERANDS = {
+    "all-reduce-done": ("all-reduce-start",),
+    "all-gather-done": ("all-gather-start",),
+    "collective-permute-done": ("collective-permute-start",),
+    "copy-done": ("copy-start",),
+    "send-done": ("send", "get-tuple-element"),
+    "recv-done": ("recv", "get-tuple-element"),
+}
+_BEGUN = ("async-start", "async-update")
+_GOES_ON = ("async-update", "async-done")
+_CARRIES = ("tuple", "while", "conditional", "call", "opt-barrier")
+"""An asynchronous call may travel through these, to its end elsewhere."""
+
+
+def verify_pairs(module: Module, callers: Mapping[Computation, list[Instruction]]) -> None:
+    """Both ends of every pair. In what an async-start calls, a transfer may be the root."""
+    for computation in module.computations:
+        called = any(c.opcode == "async-start" for c in callers.get(computation, ()))
+        begun = False
+        for inst in computation.instructions:
+            opcode = inst.op.opcode
+            users, operands = _USERS.get(opcode), _OPERANDS.get(opcode)
+            if users is not None and not (called and opcode in ("send", "recv")):
+                _verify_user(inst, users)
+            if operands is not None:
+                _verify_operand(inst, operands)
+            if opcode in _BEGUN:
+                begun = True
+                _verify_goes_on(inst, computation is not module.entry)
+            elif opcode == "async-done":
+                _verify_operand(inst, _BEGUN)
+        if begun:
+            _verify_results(computation)
+
+
+def _verify_operand(inst: Instruction, wanted: tuple[str, ...]) -> None:
+    if inst.operands[0].opcode not in wanted:
+        one, found = " or ".join(wanted), inst.operands[0]
+        fail("pair_operand", f"{inst!r}: the operand of {inst.opcode} must be {one}, found {found!r}")
+
+
+def _verify_user(inst: Instruction, wanted: tuple[str, ...]) -> None:
+    one = " or ".join(wanted)
+    if len(inst.users) != 1:
+        fail("pair_user", f"{inst!r}: {inst.opcode} needs one user, {one}; found {_listed(inst)}")
+    user = next(iter(inst.users))
+    if user.opcode not in wanted:
+        fail("pair_user", f"{inst!r}: the user of {inst.opcode} must be {one}, found {user!r}")
+
+
+def _listed(inst: Instruction) -> str:
+    found = ", ".join(f"%{u.name}" for u in list(inst.users)[:4])
+    return f"{len(inst.users)}: {found}" if found else "none"
+
+
+def _verify_goes_on(inst: Instruction, may_leave: bool) -> None:
+    """An asynchronous call has one update or end, or is carried on, at last by the root of a loop's body."""
+    next_steps = [u for u in inst.users if u.opcode in _GOES_ON]
+    carriers = [u for u in inst.users if u.opcode in _CARRIES]
+    carried = bool(carriers) or (may_leave and inst is inst.computation.root)
+    wrong = len(next_steps) + len(carriers) != len(inst.users)
+    if wrong or len(next_steps) > 1 or not (next_steps or carried):
+        one = " or ".join(_GOES_ON)
+        fail("pair_user", f"{inst!r}: {inst.opcode} needs one user, {one}; found {_listed(inst)}")
+
+
+def _verify_results(computation: Computation) -> None:
+    """Ends give the result of what was called, also where the start says only part of it."""
+    starts: dict[Instruction, Instruction] = {}
+    for inst in post_order(computation):
+        if inst.opcode == "async-start":
+            starts[inst] = inst
+        elif inst.opcode in _GOES_ON:
+            if inst.opcode == "async-update":
+                _verify_operand(inst, _BEGUN)
+            start = starts[inst] = starts[inst.operands[0]]
+            op: Any = start.op
+            result = op.calls.root.shape
+            if inst.opcode == "async-done" and inst.shape.logical is not result.logical:
+                found, wanted = inst.shape.to_string(layout=False), result.to_string(layout=False)
+                fail("pair_result", f"{inst!r}: {op.calls.name} gives {wanted}, found {found}")

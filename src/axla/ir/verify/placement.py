@@ -1,0 +1,126 @@
+"""Where values lie: layouts, memory spaces, devices. In this module:
+
+layout_copy       a copy in two steps keeps the order of dimensions of what it copies
+layout_called     an asynchronous call takes and gives arrays in the layouts of what it calls
+memory_space      a dynamic-slice does not move from device to host, a dynamic-update-slice not from host
+sharding_devices  devices of a sharding are at least 0 and named once
+sharding_shape    a sharding has a tile size for every dimension; a tuple has one sharding per leaf
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from math import prod
+
+from axla.core.shape import AnyShape, Shape, TupleShape
+from axla.ir.graph import Instruction
+from axla.ir.verify.failure import fail
+
+HOST = 5
+"""The memory space of the host, in layouts: S(5)."""
+
+
+def _same_order(one: AnyShape, other: AnyShape) -> bool:
+    """Whether shapes of one structure (as far as `one` goes) have the same order of dimensions in memory."""
+    return all(
+        a.layout.minor_to_major == b.layout.minor_to_major
+        for a, b in zip(one.leaves(), other.leaves(), strict=False)
+        if isinstance(a, Shape) and isinstance(b, Shape)
+    )
+
+
+def _verify_called(inst: Instruction) -> None:
+    assert isinstance(inst.shape, TupleShape)
+    called = inst.op.calls  # type: ignore[attr-defined]
+    taken = TupleShape([p.shape for p in called.parameters])
+    for number, wanted in enumerate((taken, called.root.shape)):
+        found = inst.shape.elements[number]
+        if not _same_order(found, wanted):
+            fail("layout_called", f"{inst!r}: element {number} is {found}, but {called.name} has {wanted}")
+
+
+def _verify_copy(inst: Instruction) -> None:
+    assert isinstance(inst.shape, TupleShape)
+    wanted = inst.operands[0].shape
+    for number, found in enumerate(inst.shape.elements[:2]):
+        if not _same_order(found, wanted):
+            fail(
+                "layout_copy",
+                f"{inst!r}: element {number} is {found}, the operand {wanted}: copy-start keeps the order of "
+                "dimensions",
+            )
+
+
+def _verify_memory_space(inst: Instruction) -> None:
+    source, target = inst.operands[0].shape, inst.shape
+    if not isinstance(source, Shape) or not isinstance(target, Shape):
+        return
+    before, after = source.layout.memory_space, target.layout.memory_space
+    wrong = (0, HOST) if inst.opcode == "dynamic-slice" else (HOST, 0)
+    if (before, after) == wrong:
+        found = f"{source} and {target}"
+        fail("memory_space", f"{inst!r}: {inst.opcode} must not move between host and device, found {found}")
+
+
+_DEVICES = re.compile(r"devices=\[([\d,]*)\](?:(<=)|((?:-?\d+,?)*))")
+_MAXIMAL = re.compile(r"maximal device=(-?\d+)")
+_IOTA = re.compile(r"<=\[([\d,]*)\]")
+_LAST = re.compile(r"last_tile_dims=\{([^}]*)\}")
+
+
+def _product(numbers: str) -> int:
+    return prod(int(n) for n in numbers.split(",") if n)
+
+
+def verify_sharding(inst: Instruction) -> None:
+    """What its text says, against the shape."""
+    text = inst.extra.sharding
+    if inst.opcode == "outfeed":  # says where the data are, not the token
+        return
+    if text.startswith("{"):
+        _verify_tuple(inst, text)
+        return
+    maximal = _MAXIMAL.match(text)
+    if maximal is not None and int(maximal[1]) < 0:
+        fail("sharding_devices", f"{inst!r}: the device of a sharding is at least 0, found {{{text}}}")
+    found = _DEVICES.match(text)
+    if found is None:
+        return
+    if found[3]:
+        devices = [int(d) for d in found[3].split(",") if d]
+        count = _product(found[1])
+        if min(devices) < 0 or len(set(devices)) != len(devices) or len(devices) != count:
+            fail(
+                "sharding_devices",
+                f"{inst!r}: one device per tile is wanted, each once, found {{{text}}}",
+            )
+    iota = _IOTA.search(text)
+    if iota is not None and _product(iota[1]) != _product(found[1]):
+        fail("sharding_devices", f"{inst!r}: as many devices as tiles are wanted, found {{{text}}}")
+    last = _LAST.search(text)
+    extra = last[1].count(",") + 1 if last else int("last_tile_dim_replicate" in text)
+    tiles = found[1].count(",") + 1 - extra
+    if isinstance(inst.shape, Shape) and tiles != inst.shape.rank:
+        wanted = f"tiles for {inst.shape.rank} dimensions"
+        fail("sharding_shape", f"{inst!r}: the sharding needs {wanted}, found {{{text}}}")
+
+
+def _verify_tuple(inst: Instruction, text: str) -> None:
+    depth = count = 0
+    for mark in re.findall(r"[{}]", text):
+        depth += 1 if mark == "{" else -1
+        count += mark == "{" and depth == 1
+    if not isinstance(inst.shape, TupleShape):
+        fail("sharding_shape", f"{inst!r}: one sharding is wanted, found {count}: {text}")
+    leaves = max(1, sum(1 for _ in inst.shape.leaves()))
+    if count != leaves:
+        fail("sharding_shape", f"{inst!r}: {leaves} shardings, one per leaf, are wanted, found {text}")
+
+
+RULES: dict[str, Callable[[Instruction], None]] = {
+    "async-start": _verify_called,
+    "copy-start": _verify_copy,
+    "dynamic-slice": _verify_memory_space,
+    "dynamic-update-slice": _verify_memory_space,
+}
