@@ -13,7 +13,8 @@ from axla.ir.op import Op, attr, op, reject
 class Rng(Op):
     """Random numbers: uniform from `first` up to `second`, or normal with that mean and deviation.
 
-    `second` itself does not come; numbers differ from call to call. Where the lower bound is not below the upper one, anything may come.
+    `second` itself does not come; numbers differ from call to call. Where the lower bound is not below the
+    upper one, anything may come.
     """
 
     shape: Shape
