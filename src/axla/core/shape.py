@@ -3,6 +3,7 @@
     Shape(F32, (2, 3))                  f32[2,3]{1,0}
     TupleShape((a, b))                  (f32[2,3]{1,0}, s32[])
     TOKEN, OPAQUE                       token[], opaque[]
+    BufferShape(a)                      b(f32[2,3]{1,0})
 An array shape always has a layout. `shape.logical` is the shape with the default layout (for tuples, of every
 leaf):
 `a.logical is b.logical` says that element type, sizes and dynamic bounds agree.
@@ -313,6 +314,34 @@ class OpaqueShape(AnyShape):
 
     def __reduce__(self):
         return "OPAQUE"
+
+
+class BufferShape(AnyShape):
+    """Memory that holds an array, which custom calls write in place: no value, but a place."""
+
+    __slots__ = ("array", "_logical")
+
+    array: Shape
+
+    def __new__(cls, array: Shape) -> BufferShape:
+        key = (cls, array)
+        found = _INTERNED.get(key)
+        if found is not None:
+            return found  # type: ignore[return-value]
+        self = object.__new__(cls)
+        self.array = array
+        self._logical = self if array.logical is array else BufferShape(array.logical)
+        return _INTERNED.setdefault(key, self)  # type: ignore[return-value]
+
+    @property
+    def logical(self) -> BufferShape:
+        return self._logical
+
+    def to_string(self, *, layout: bool = True) -> str:
+        return f"b({self.array.to_string(layout=layout)})"
+
+    def __reduce__(self):
+        return (BufferShape, (self.array,))
 
 
 TOKEN = TokenShape()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from axla.core.dtypes import F32, PRED, S32
-from axla.core.shape import TOKEN, AnyShape, Shape, TupleShape
+from axla.core.shape import TOKEN, AnyShape, BufferShape, Shape, TupleShape
 from axla.core.shape_util import subshape
 from axla.custom.site import CallSite, leaf_number
 from axla.hlo.family import show
@@ -198,12 +198,13 @@ class CustomCall(Op):
         return self.shape
 
     def _check_alias(self, alias: OutputAlias, operands: tuple[AnyShape, ...]) -> None:
-        """What lies in one memory is of one shape."""
+        """What lies in one memory is of one shape; as a buffer or as a value."""
         if not 0 <= alias.operand < len(operands):
             reject("custom_call_c3", f"custom-call: aliases operand {alias.operand} of {len(operands)}")
         result = subshape(self.shape, alias.output)
         operand = subshape(operands[alias.operand], alias.index)
-        if result.logical is not operand.logical:
+        places = [s.array if isinstance(s, BufferShape) else s for s in (result, operand)]
+        if places[0].logical is not places[1].logical:
             reject(
                 "custom_call_c3",
                 f"custom-call: result {alias.output} is {show(result)} and cannot lie in operand "

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from axla.core.dtypes import BY_NAME
 from axla.core.errors import ParseError, ShapeError, UnsupportedError
-from axla.core.shape import OPAQUE, TOKEN, AnyShape, Layout, ProgramShape, Shape, TupleShape
+from axla.core.shape import OPAQUE, TOKEN, AnyShape, BufferShape, Layout, ProgramShape, Shape, TupleShape
 from axla.text.lexer import BLANK, NAME, Cursor, pattern
 
 _ARRAY = r"[a-z]\w*+\[[^\[\]{}()/]*+\](?:\{[\d,:\s][^{}/]*+\})?+"
@@ -38,6 +38,8 @@ def compatible(a: AnyShape, b: AnyShape) -> bool:
     """Whether two shapes agree in all but layouts and in which sizes are dynamic."""
     if a.logical is b.logical:
         return True
+    if isinstance(a, BufferShape) and isinstance(b, BufferShape):
+        return compatible(a.array, b.array)
     if isinstance(a, TupleShape) and isinstance(b, TupleShape):
         pairs = zip(a.leaves(), b.leaves(), strict=False)
         return len(list(a.leaves())) == len(list(b.leaves())) and all(compatible(x, y) for x, y in pairs)
@@ -78,10 +80,9 @@ class ShapeCursor(Cursor):
         return shape
 
     def looks_like_shape(self) -> bool:
-        return self.peek("(") or _KIND.match(self.text, self.pos) is not None or self._is_buffer()
-
-    def _is_buffer(self) -> bool:
-        return _BUFFER.match(self.text, self.pos) is not None
+        if self.peek("("):
+            return True
+        return any(p.match(self.text, self.pos) is not None for p in (_KIND, _BUFFER))
 
     def _tuple(self) -> TupleShape:
         self.deeper("tuple shapes")
@@ -92,8 +93,8 @@ class ShapeCursor(Cursor):
     def _array(self) -> AnyShape:
         found = self.match(_KIND)
         if found is None:
-            if self._is_buffer():
-                raise UnsupportedError("buffer shapes, b(...), are not supported yet")
+            if self.match(_BUFFER) is not None:
+                return self._buffer()
             self.fail(f"expected a shape, found {self.saw()}")
         kind = found[1]
         if kind in ("token", "opaque"):
@@ -105,6 +106,15 @@ class ShapeCursor(Cursor):
         dims, dynamic = self._dimensions()
         layout = self.layout(len(dims)) if _LAYOUT_START.match(self.text, self.pos) else None
         return Shape(dtype, dims, dynamic, layout)
+
+    def _buffer(self) -> BufferShape:
+        """b(f32[2]{0}), behind b("""
+        at = self.skip()
+        array = None if self.peek("(") or self.match(_BUFFER) else self._array()
+        if not isinstance(array, Shape):
+            self.fail("a buffer holds an array", at)
+        self.expect(")", "to end the shape of a buffer")
+        return BufferShape(array)
 
     def _dimensions(self) -> tuple[list[int], list[bool]]:
         dims: list[int] = []

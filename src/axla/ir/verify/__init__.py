@@ -27,7 +27,7 @@ Instruction
 Instructions among others, in a module each that begins with its labels: `pairs` (what starts is done, once),
 `channels` (who sends and receives on them, and that nobody waits for ever), `groups` (members of collectives,
 against the header), `calls` (what is fused, threads, composites, aliased operands), `placement` (layouts,
-memory spaces, shardings).
+memory spaces, shardings), `buffers` (each has one writer).
 
 All of it takes time linear in the size of the module.
 """
@@ -39,6 +39,7 @@ from collections.abc import Callable
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.traverse import callers
 from axla.ir.verify import calls, channels, groups, pairs, placement
+from axla.ir.verify.buffers import verify_buffers
 from axla.ir.verify.failure import fail
 from axla.ir.verify.graph import (
     verify_acyclic,
@@ -74,6 +75,7 @@ def verify(module: Module) -> None:
     calls.verify_called(module, called_by)
     pairs.verify_pairs(module, called_by)
     channels.verify_channels(module)
+    verify_buffers(module)
     verify_entry_layout(module)
     verify_aliases(module)
     verify_schedule(module)

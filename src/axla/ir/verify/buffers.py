@@ -1,0 +1,114 @@
+"""Buffers, b(f32[2]): memory of which each state has one writer. Labels:
+
+buffer_entry   the entry takes and gives no buffers
+buffer_pin     Pin makes a buffer of an array, and Unpin an array of a buffer, in the same memory
+buffer_result  a buffer that a custom call gives is one of its operands, each once, but for new ones
+buffer_lost    a custom call gives back the buffers that it takes
+buffer_writer  a buffer is passed on once
+"""
+
+from __future__ import annotations
+
+from axla.core.shape import AnyShape, BufferShape, TupleShape
+from axla.ir.graph import Computation, Instruction, Module
+from axla.ir.structure import GetTupleElement, Parameter, Tuple
+from axla.ir.traverse import post_order
+from axla.ir.verify.failure import fail
+
+Place = tuple[Instruction, int]
+"""An instruction that makes buffers, and the number of the leaf."""
+
+PINS = ("Pin", "Unpin")
+
+
+def verify_buffers(module: Module) -> None:
+    """Raises VerifyError where a buffer is lost, doubled, or written by two."""
+    found = [c for c in module.computations if any(_makes_buffers(i) for i in c.instructions)]
+    if not found:
+        return
+    for inst in (*module.entry.parameters, module.entry.root):
+        if _has_buffers(inst.shape):
+            fail("buffer_entry", f"{inst!r}: buffers aren't allowed in this context, the entry's interface")
+    for computation in found:
+        for inst in computation.instructions:
+            if inst.opcode == "custom-call":
+                _verify_custom_call(inst)
+        _verify_writers(computation)
+
+
+def _has_buffers(shape: AnyShape) -> bool:
+    return any(isinstance(leaf, BufferShape) for leaf in shape.leaves())
+
+
+def _makes_buffers(inst: Instruction) -> bool:
+    return (isinstance(inst.op, Parameter) or inst.opcode == "custom-call") and _has_buffers(inst.shape)
+
+
+def _verify_custom_call(inst: Instruction) -> None:
+    aliases, target = inst.op.output_to_operand_aliasing, inst.op.custom_call_target  # type: ignore[attr-defined]
+    if target in PINS:
+        if len(aliases) != 1 or len(inst.operands) != 1:
+            fail("buffer_pin", f"{inst!r}: custom-call to {target} must have one output-to-operand aliasing")
+        return
+    taken = [
+        (number, index) for number, operand in enumerate(inst.operands) for index in _places(operand.shape)
+    ]
+    given = [(a.operand, tuple(a.index)) for a in aliases]
+    for place in taken:
+        if given.count(place) > 1:
+            fail("buffer_result", f"{inst!r}: buffer is used in results multiple times: operand {place}")
+        if place not in given:
+            fail("buffer_lost", f"{inst!r}: buffer is used in operands but not in results: operand {place}")
+    made = {tuple(a.output) for a in aliases}
+    for index in _places(inst.shape):
+        if index not in made and inst.operands:
+            fail("buffer_result", f"{inst!r}: buffer is used in results but not in operands: result {index}")
+
+
+def _places(shape: AnyShape) -> list[tuple[int, ...]]:
+    """The indices of the buffers in a shape."""
+    found: list[tuple[int, ...]] = []
+    stack: list[tuple[tuple[int, ...], AnyShape]] = [((), shape)]
+    while stack:
+        index, part = stack.pop()
+        if isinstance(part, TupleShape):
+            stack.extend(((*index, n), e) for n, e in enumerate(part.elements))
+        elif isinstance(part, BufferShape):
+            found.append(index)
+    return sorted(found)
+
+
+def _verify_writers(computation: Computation) -> None:
+    """Each buffer goes to one instruction, or to the caller. Tuples and their elements only pass it on."""
+    made: dict[Instruction, list[Place | None]] = {}
+    writers: dict[Place, Instruction] = {}
+    for inst in post_order(computation):
+        made[inst] = _sources(inst, made)
+        if not isinstance(inst.op, Tuple | GetTupleElement):
+            for operand in inst.operands:
+                _count(made[operand], inst, writers)
+    _count(made[computation.root], computation.root, writers)
+
+
+def _sources(inst: Instruction, made: dict[Instruction, list[Place | None]]) -> list[Place | None]:
+    """Who made each leaf, where it is a buffer."""
+    if isinstance(inst.op, Tuple):
+        return [place for operand in inst.operands for place in made[operand]]
+    if isinstance(inst.op, GetTupleElement):
+        whole = inst.operands[0].shape
+        assert isinstance(whole, TupleShape)
+        start = whole.leaf_starts[inst.op.index]
+        return made[inst.operands[0]][start : start + sum(1 for _ in inst.shape.leaves())]
+    leaves = enumerate(inst.shape.leaves())
+    return [(inst, n) if isinstance(leaf, BufferShape) else None for n, leaf in leaves]
+
+
+def _count(places: list[Place | None], user: Instruction, writers: dict[Place, Instruction]) -> None:
+    for place in places:
+        if place is None:
+            continue
+        if place in writers:
+            other = writers[place]
+            what = f"a buffer of {place[0]!r} has more than one writer, {other!r} and {user!r}"
+            fail("buffer_writer", f"an HLO buffer value has more than one writers: {what}")
+        writers[place] = user
