@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from axla.core import dtypes
+
 # ---- Types
 
 
@@ -116,6 +118,25 @@ Type = (
     IntegerType | FloatType | IndexType | NoneType | ComplexType | QuantizedType | TensorType | MemRefType
     | TupleType | FunctionType | TokenType | FutureType | OpaqueType
 )  # fmt: skip
+
+
+def numpy_type(element: Type) -> np.dtype:
+    """The NumPy type that holds elements (of a quantized type its storage); ValueError when there is none."""
+    if isinstance(element, QuantizedType):
+        element = element.storage
+    name = ""
+    if isinstance(element, IntegerType):
+        name = "pred" if element.width == 1 else f"{'u' if element.sign == 'u' else 's'}{element.width}"
+    elif isinstance(element, FloatType):
+        name = element.name.lower()
+    elif isinstance(element, IndexType):
+        name = "s64"
+    elif isinstance(element, ComplexType) and isinstance(element.element, FloatType):
+        name = {"f32": "c64", "f64": "c128"}.get(element.element.name, "")
+    if name not in dtypes.BY_NAME:
+        raise ValueError(f"there is no array of elements of the type {element}")
+    return dtypes.BY_NAME[name].numpy
+
 
 # ---- Attributes (beside bool, str, tuple, dict and types)
 

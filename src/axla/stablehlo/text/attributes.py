@@ -1,0 +1,532 @@
+"""Attributes and locations in MLIR text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from axla.stablehlo import mlir
+from axla.stablehlo.text import dense
+from axla.stablehlo.text.types import Types
+
+# Structured attributes: mnemonic -> fields with the kind of their values; a field with / need not be there.
+# i integer, l list of integers, t type, b true or false, f float, s string, a attribute.
+_STRUCTURES = {
+    "channel_handle": "handle:i type:i",
+    "dot": "lhs_batching_dimensions:l/ rhs_batching_dimensions:l/ lhs_contracting_dimensions:l/"
+    " rhs_contracting_dimensions:l/",
+    "dot_algorithm": "lhs_precision_type:t rhs_precision_type:t accumulation_type:t lhs_component_count:i"
+    " rhs_component_count:i num_primitive_operations:i allow_imprecise_accumulation:b",
+    "gather": "offset_dims:l/ collapsed_slice_dims:l/ operand_batching_dims:l/ start_indices_batching_dims:l/"
+    " start_index_map:l/ index_vector_dim:i/",
+    "scatter": "update_window_dims:l/ inserted_window_dims:l/ input_batching_dims:l/"
+    " scatter_indices_batching_dims:l/ scatter_dims_to_operand_dims:l/ index_vector_dim:i/",
+    "conv": "input_batch_dimension:i/ input_feature_dimension:i/ input_spatial_dimensions:l/"
+    " kernel_input_feature_dimension:i/ kernel_output_feature_dimension:i/ kernel_spatial_dimensions:l/"
+    " output_batch_dimension:i/ output_feature_dimension:i/ output_spatial_dimensions:l/",
+    "ragged_dot": "lhs_batching_dimensions:l/ rhs_batching_dimensions:l/ lhs_contracting_dimensions:l/"
+    " rhs_contracting_dimensions:l/ lhs_ragged_dimensions:l/ rhs_group_dimensions:l/",
+    "output_operand_alias": "output_tuple_indices:l operand_index:i operand_tuple_indices:l",
+    "result_accuracy": "atol:f/ rtol:f/ ulps:i/ mode:a",
+    "type_extensions": "bounds:l",
+    "replica_group_mesh_axes": "mesh:a axes:a",
+    "axis_ref": "name:s sub_axis_info:x/",
+    "mesh_axis": "name:s size:i",
+    "mesh": "axes:m device_ids:a/",
+}
+STRUCTURES: dict[str, dict[str, str]] = {
+    mnemonic: dict(field.split(":") for field in fields.split()) for mnemonic, fields in _STRUCTURES.items()
+}
+_ABSENT: dict[str, Any] = {"i/": 0, "l/": (), "f/": 0.0, "a/": None, "x/": None}
+
+# Enumerations: mnemonic -> values.
+ENUMERATIONS = {
+    "comparison_direction": "EQ NE GE GT LE LT",
+    "comparison_type": "NOTYPE FLOAT TOTALORDER SIGNED UNSIGNED",
+    "fft_type": "FFT IFFT RFFT IRFFT",
+    "precision": "DEFAULT HIGH HIGHEST",
+    "rng_algorithm": "DEFAULT THREE_FRY PHILOX",
+    "rng_distribution": "UNIFORM NORMAL",
+    "transpose": "TRANSPOSE_INVALID NO_TRANSPOSE TRANSPOSE ADJOINT",
+    "result_accuracy_mode": "DEFAULT HIGHEST TOLERANCE",
+}
+_VALUES = {mnemonic: frozenset(values.split()) for mnemonic, values in ENUMERATIONS.items()}
+_I64 = mlir.IntegerType(64)
+_F64 = mlir.FloatType("f64")
+
+
+class Attributes(Types):
+    """Reads attributes and locations. `location_places` has where aliases of locations are defined, which
+    may be after their use.
+    """
+
+    __slots__ = ("aliases", "locations", "location_places")
+
+    def __init__(self, text: str, at: int = 0) -> None:
+        self.aliases: dict[str, Any] = {}
+        self.locations: dict[str, mlir.Location | None] = {}
+        self.location_places: dict[str, int] = {}
+        super().__init__(text, at)
+
+    def attribute(self, kind: mlir.Type | None = None) -> Any:
+        """An attribute at the cursor. With `kind`, a number has that type and no `: type` follows it."""
+        token = self.kind
+        if token == "number":
+            return self.number(kind)
+        if token == "string":
+            found: Any = self.string()
+            if kind is None and self.accept(":"):
+                self.type()
+            return found
+        if token == "symbol":
+            return self._symbol_reference()
+        if token in ("type", "bang"):
+            return self.type()
+        self.deeper()
+        if token == "bare":
+            reader = _BY_WORD.get(self.token)
+            found = self.type() if reader is None else reader(self)
+        elif self.token == "[":
+            self.advance()
+            found = () if self.token == "]" else self._attributes()
+            self.expect("]")
+        elif self.token == "{":
+            found = self.dictionary()
+        elif token == "hash":
+            found = self._of_dialect()
+        elif self.token == "(":
+            found = self.type()
+        else:
+            self.fail(f"expected an attribute, found {self.saw()}")
+        self.depth -= 1
+        return found
+
+    def _attributes(self) -> tuple[Any, ...]:
+        found = [self.attribute()]
+        while self.accept(","):
+            found.append(self.attribute())
+        return tuple(found)
+
+    def dictionary(self) -> dict[str, Any]:
+        """`{name = value, "other name", ...}`."""
+        self.expect("{")
+        found: dict[str, Any] = {}
+        if self.accept("}"):
+            return found
+        while True:
+            at = self.start
+            name = self.string() if self.kind == "string" else self.word("the name of an attribute")
+            if name in found:
+                self.fail(f"attribute {name!r} stands twice in a dictionary", at)
+            found[name] = self.attribute() if self.accept("=") else mlir.UNIT
+            if not self.accept(","):
+                break
+        self.expect("}")
+        return found
+
+    def number(self, kind: mlir.Type | None = None) -> Any:
+        """A number with its type, by default i64 or f64."""
+        at, token = self.start, self.take("number", "a number")
+        is_float = "." in token
+        if kind is None:
+            kind = self.type() if self.accept(":") else (_F64 if is_float else _I64)
+        try:
+            if isinstance(kind, mlir.FloatType):
+                if not is_float and "x" not in token:
+                    self.fail(f"expected a floating-point number, found {token!r}", at)
+                name = kind.name.lower()
+                wanted = np.dtype(np.float64) if name in ("tf32", "f80", "f128") else mlir.numpy_type(kind)
+                return mlir.FloatAttr(dense.float_of(token, wanted), kind)
+        except ValueError as error:
+            self.fail(str(error), at)
+        if is_float:
+            self.fail(f"expected an integer, found {token!r}", at)
+        return self._integer_of(token, kind, at)
+
+    def _integer_of(self, token: str, kind: mlir.Type, at: int) -> Any:
+        if not isinstance(kind, mlir.IntegerType | mlir.IndexType):
+            self.fail(f"{token!r} has a type that numbers cannot have", at)
+        if len(token) > 4000:
+            self.fail("a number of more than 4000 digits", at)
+        value = int(token, 16 if "x" in token else 10)
+        width, sign = (kind.width, kind.sign) if isinstance(kind, mlir.IntegerType) else (64, "s")
+        low = 0 if sign == "u" else -(1 << width - 1)
+        high = (1 << (width - 1 if sign == "s" and "x" not in token else width)) - 1
+        if not low <= value <= high:
+            self.fail(f"{token} has more bits than its type", at)
+        if width == 1 and not sign:
+            return bool(value)
+        # The sign bit may be used: 255 : i8 is -1.
+        return mlir.IntegerAttr(
+            value - (1 << width) if sign != "u" and value >> width - 1 > 0 else value, kind
+        )
+
+    def _symbol_reference(self) -> mlir.SymbolRef:
+        root = self.symbol()
+        nested = []
+        while self.accept("::"):
+            nested.append(self.symbol())
+        return mlir.SymbolRef(root, tuple(nested))
+
+    def integers(self) -> tuple[int, ...]:
+        """`[1, 2]`."""
+        self.expect("[")
+        found: list[int] = []
+        if self.token != "]":
+            found.append(self.integer())
+            while self.accept(","):
+                found.append(self.integer())
+        self.expect("]")
+        return tuple(found)
+
+    def sizes(self) -> tuple[int | None, ...]:
+        """`[1, ?]`, or the same in angle brackets."""
+        close = "]" if self.token == "[" else ">"
+        self.expect("[" if close == "]" else "<")
+        found: list[int | None] = []
+        while self.token != close:
+            found.append(None if self.accept("?") else self.integer())
+            if not self.accept(","):
+                break
+        self.expect(close)
+        return tuple(found)
+
+    # ---- Attributes that begin with a word
+
+    def _array(self) -> mlir.DenseArray:
+        """`array<i64: 1, 2>`."""
+        self.advance()
+        self.expect("<")
+        at = self.start
+        element = self.type()
+        if not isinstance(element, mlir.IntegerType | mlir.FloatType):
+            self.fail("an array of neither integers nor floats", at)
+        found: list[Any] = []
+        if self.accept(":"):
+            while True:
+                if self.token in ("true", "false") and element == mlir.IntegerType(1):
+                    found.append(self.advance() == "true")
+                else:
+                    value = self.number(element)
+                    found.append(value if isinstance(value, bool) else _plain(value))
+                if not self.accept(","):
+                    break
+        self.expect(">")
+        return mlir.DenseArray(element, tuple(found))
+
+    def dense(self) -> mlir.DenseElements | mlir.DenseStrings:
+        """`dense<...> : type`, from the word on."""
+        self.advance()
+        if self.token != "<":
+            self.fail(f"expected '<' after dense, found {self.saw()}")
+        begin, text = self.end, self.text
+        end = text.find(">", begin)
+        if end < 0:
+            self.fail("a dense<...> that is not closed")
+        if not text.startswith('"0x', begin) and text.find('"', begin, end) >= 0:
+            end = begin + len(self.balanced(begin)) - 1
+        payload = text[begin:end]
+        if "//" in payload:
+            payload = "\n".join(line.split("//")[0] for line in payload.split("\n"))
+        payload = payload.strip()
+        self.seek(end + 1)
+        self.expect(":")
+        at = self.start
+        kind = self.type()
+        if not isinstance(kind, mlir.TensorType) or kind.shape is None or None in kind.shape:
+            self.fail("the type of dense elements is a tensor of static shape", at)
+        try:
+            if isinstance(kind.element, mlir.OpaqueType):
+                return self._dense_strings(payload, kind, begin)
+            return mlir.DenseElements(kind, dense.decode(payload, kind))
+        except (ValueError, OverflowError, MemoryError) as error:
+            self.fail(str(error) or "elements that do not fit their type", begin)
+
+    def _dense_strings(self, payload: str, kind: mlir.TensorType, begin: int) -> mlir.DenseStrings:
+        assert kind.shape is not None
+        found = dense.string_list(payload, math.prod(kind.shape))  # type: ignore[arg-type]
+        inner = Attributes("")
+        strings = []
+        for token in found:
+            inner.text = token
+            inner.seek(0)
+            strings.append(inner.string())
+        return mlir.DenseStrings(kind, tuple(strings))
+
+    def _resource(self) -> mlir.DenseResource:
+        self.advance()
+        self.expect("<")
+        name = self.string() if self.kind == "string" else self.word("the name of a resource")
+        self.expect(">")
+        self.expect(":")
+        at, kind = self.start, self.type()
+        if not isinstance(kind, mlir.TensorType):
+            self.fail("the type of a resource is a tensor", at)
+        return mlir.DenseResource(name, kind)
+
+    def _word(self) -> Any:
+        return {"true": True, "false": False, "unit": mlir.UNIT}[self.advance()]
+
+    def _location_attribute(self) -> Any:
+        return self.location()
+
+    def _opaque(self) -> mlir.OpaqueAttr:
+        begin = self.start
+        self.advance()
+        return mlir.OpaqueAttr(self._brackets(begin))
+
+    def _brackets(self, begin: int) -> str:
+        if self.token not in ("<", "["):
+            self.fail(f"expected '<', found {self.saw()}")
+        text = self.balanced(begin)
+        if self.token == "<" and text.endswith("]"):  # distinct[0]<...>
+            text = self.balanced(begin)
+        return text
+
+    # ---- Attributes of dialects
+
+    def _of_dialect(self) -> Any:
+        at = self.start
+        name = self.advance()[1:]
+        follows = self.token == "<" and self.start == at + len(name) + 1
+        if not follows:
+            if name in self.aliases:
+                return self.aliases[name]
+            if name in self.location_places:
+                return self._location_alias(name, at)
+            if "." not in name:
+                self.fail(f"attribute alias #{name} is not defined", at)
+            return mlir.OpaqueAttr(name)
+        if name in ("stablehlo", "chlo"):
+            self.advance()
+            found = self._enumeration(name)
+            self.expect(">")
+            return found
+        dialect, _, mnemonic = name.partition(".")
+        if dialect in ("stablehlo", "chlo"):
+            return self.structure(mnemonic, dialect)
+        return mlir.OpaqueAttr(self.balanced(at + 1))
+
+    def _enumeration(self, dialect: str) -> mlir.EnumAttr:
+        at, mnemonic = self.start, self.word("the name of an attribute")
+        if mnemonic not in _VALUES:
+            self.fail(f"unknown {dialect} attribute: {mnemonic}", at)
+        return self.enumerated(mnemonic, dialect)
+
+    def enumerated(self, mnemonic: str, dialect: str = "stablehlo") -> mlir.EnumAttr:
+        """The value of an enumeration, by its name alone."""
+        at, value = self.start, self.word(f"a {mnemonic}")
+        if value not in _VALUES[mnemonic]:
+            self.fail(f"{value!r} is no {mnemonic}: expected one of {ENUMERATIONS[mnemonic]}", at)
+        return mlir.EnumAttr(mnemonic, value, dialect)
+
+    def structure(self, mnemonic: str, dialect: str = "stablehlo") -> Any:
+        """What follows `#stablehlo.mnemonic`, from `<` on."""
+        at = self.start
+        if mnemonic in ("bounds", "type_extensions"):
+            bounds = self.sizes() if mnemonic == "bounds" else self._fields(STRUCTURES[mnemonic])["bounds"]
+            return mlir.StructAttr("bounds", {"bounds": bounds}, dialect)
+        if mnemonic in _VALUES:
+            self.expect("<")
+            found = self.enumerated(mnemonic, dialect)
+            self.expect(">")
+            return found
+        if mnemonic not in STRUCTURES:
+            self.fail(f"unknown {dialect} attribute: {mnemonic}", at)
+        if mnemonic == "conv":
+            self.expect("<")
+            if not self.accept("raw"):
+                fields = self.convolution_dimensions()
+                self.expect(">")
+                return mlir.StructAttr(mnemonic, fields, dialect)
+            return mlir.StructAttr(mnemonic, self._fields(STRUCTURES[mnemonic], opened=True), dialect)
+        return mlir.StructAttr(mnemonic, self._fields(STRUCTURES[mnemonic]), dialect)
+
+    def _fields(self, kinds: dict[str, str], opened: bool = False) -> dict[str, Any]:
+        if not opened:
+            self.expect("<")
+        found: dict[str, Any] = {}
+        while self.token != ">":
+            at = self.start
+            name = self.word("the name of a field")
+            if name not in kinds:
+                self.fail(f"expected one of: {', '.join(kinds)}; found {name!r}", at)
+            if name in found:
+                self.fail(f"field {name} stands twice", at)
+            self.expect("=")
+            found[name] = self._field(kinds[name][0])
+            if not self.accept(","):
+                break
+        at = self.start
+        self.expect(">")
+        for name, kind in kinds.items():
+            if name not in found:
+                if kind not in _ABSENT:
+                    self.fail(f"field {name} is missing", at)
+                found[name] = _ABSENT[kind]
+        return {name: found[name] for name in kinds}
+
+    def _field(self, kind: str) -> Any:
+        if kind == "i":
+            return self.integer()
+        if kind == "l":
+            return self.sizes()
+        if kind == "t":
+            return self.type()
+        if kind == "s":
+            return self.string()
+        if kind == "f":
+            return float(self.number(_F64).value)
+        if kind == "b":
+            at, word = self.start, self.word("true or false")
+            if word not in ("true", "false"):
+                self.fail("expected true or false", at)
+            return word == "true"
+        if kind == "x":
+            return self._sub_axis()
+        if kind == "m":
+            return self._mesh_axes()
+        return self.attribute()
+
+    def _sub_axis(self) -> mlir.StructAttr:
+        """`(1)2`."""
+        self.expect("(")
+        before = self.integer()
+        self.expect(")")
+        return mlir.StructAttr("sub_axis_info", {"pre_size": before, "size": self.integer()})
+
+    def _mesh_axes(self) -> tuple[mlir.StructAttr, ...]:
+        found = []
+        self.expect("[")
+        while self.token != "]":
+            found.append(self.attribute() if self.kind == "hash" else self.structure("mesh_axis"))
+            if not self.accept(","):
+                break
+        self.expect("]")
+        return tuple(found)
+
+    def convolution_dimensions(self) -> dict[str, Any]:
+        """`[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]`."""
+        found: dict[str, Any] = {}
+        for part, letters in (
+            ("input", {"b": "batch", "f": "feature"}),
+            ("kernel", {"i": "input_feature", "o": "output_feature"}),
+            ("output", {"b": "batch", "f": "feature"}),
+        ):
+            if part != "input":
+                self.expect("x" if part == "kernel" else "->")
+            places = self._dimension_places(letters)
+            for letter, name in letters.items():
+                found[f"{part}_{name}_dimension"] = places[letter]
+            spatial = len(places) - len(letters)
+            found[f"{part}_spatial_dimensions"] = tuple([places[i] for i in range(spatial)])
+        return found
+
+    def _dimension_places(self, letters: dict[str, str]) -> dict[str | int, int]:
+        self.expect("[")
+        places: dict[str | int, int] = {}
+        while True:
+            at = self.start
+            key: str | int = self.integer() if self.kind == "number" else self.word("a dimension")
+            if isinstance(key, str) and key not in letters or isinstance(key, int) and key < 0:
+                self.fail(f"unexpected dimension {key}", at)
+            if key in places:
+                self.fail(f"dimension {key} stands twice", at)
+            places[key] = len(places)
+            if not self.accept(","):
+                break
+        for wanted in (*letters, *range(len(places) - len(letters))):
+            if wanted not in places:
+                self.fail(f"dimension {wanted} is missing")
+        self.expect("]")
+        return places
+
+    # ---- Locations
+
+    def optional_location(self) -> mlir.Location | None:
+        return self.location() if self.token == "loc" else None
+
+    def location(self) -> mlir.Location | None:
+        """`loc(...)`; None when it is unknown."""
+        self.advance()
+        self.expect("(")
+        found = self._location()
+        self.expect(")")
+        return found
+
+    def _location(self) -> mlir.Location | None:
+        """What stands in `loc(...)` or in another location."""
+        if self.kind == "hash":
+            at, name = self.start, self.advance()[1:]
+            return self._location_alias(name, at)
+        self.deeper()
+        at = self.start
+        found: mlir.Location | None = None
+        if self.kind == "string":
+            name = self.string()
+            if self.accept(":"):
+                found = self._file_location(name)
+            elif self.accept("("):
+                found = mlir.NameLocation(name, self._location())
+                self.expect(")")
+            else:
+                found = mlir.NameLocation(name)
+        elif self.accept("callsite"):
+            self.expect("(")
+            callee = self._part()
+            self.expect("at")
+            found = mlir.CallSiteLocation(callee, self._part())
+            self.expect(")")
+        elif self.accept("fused"):
+            found = self._fused()
+        elif not self.accept("unknown"):
+            self.fail(f"expected a location, found {self.saw()}", at)
+        self.depth -= 1
+        return found
+
+    def _part(self) -> mlir.Location:
+        return self._location() or mlir.NameLocation("unknown")
+
+    def _file_location(self, name: str) -> mlir.FileLocation:
+        """`line:column`, of a range only its begin."""
+        line = self.integer()
+        self.expect(":")
+        column = self.integer()
+        if self.accept("to"):
+            if self.kind == "number":
+                self.integer()
+            self.expect(":")
+            self.integer()
+        return mlir.FileLocation(name, line, column)
+
+    def _fused(self) -> mlir.Location:
+        metadata = None
+        if self.accept("<"):
+            metadata = self.attribute()
+            self.expect(">")
+        self.expect("[")
+        parts = [self._part()]
+        while self.accept(","):
+            parts.append(self._part())
+        self.expect("]")
+        return mlir.FusedLocation(tuple(parts), metadata)
+
+    def _location_alias(self, name: str, at: int) -> mlir.Location | None:
+        """The location that `#name` stands for."""
+        self.fail(f"location alias #{name} is not defined", at)
+
+
+def _plain(value: Any) -> Any:
+    return value.value if isinstance(value, mlir.IntegerAttr) else float(value.value)
+
+
+_BY_WORD: dict[str, Callable[[Attributes], Any]] = {
+    "true": Attributes._word, "false": Attributes._word, "unit": Attributes._word,
+    "dense": Attributes.dense, "dense_resource": Attributes._resource, "array": Attributes._array,
+    "loc": Attributes._location_attribute, "affine_map": Attributes._opaque, "affine_set": Attributes._opaque,
+    "opaque": Attributes._opaque, "sparse": Attributes._opaque, "strided": Attributes._opaque,
+    "distinct": Attributes._opaque,
+}  # fmt: skip

@@ -1,0 +1,166 @@
+"""Splitting MLIR text: one compiled regex reads the token at a place, a `Cursor` holds it.
+
+Kinds of token: type (a `tensor<...>` with at most one `<...>` inside), value (`%0#1`), bare (a word), symbol (`@main`),
+number (with its sign), string, hash (`#name`), bang (`!name`), caret (`^bb0`), mark, and end.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NoReturn
+
+from axla.core.errors import ParseError
+from axla.ir.strings import pattern
+
+BLANK = r"\s*+(?://[^\n]*+\s*+)*+"
+STRING = r'"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"'
+
+_TOKEN = pattern(
+    BLANK
+    + rf"""(?:(?P<type>tensor<[^<>"/]*+(?:<[^<>"/]*+>)?+>)
+    |(?P<value>%[\w$.\-]++(?:\#\d++)?+)
+    |(?P<bare>[A-Za-z_][\w$.]*+)
+    |(?P<number>-?(?:0x[0-9a-fA-F]++|\d++(?:\.\d*+(?:[eE][+-]?\d++)?+)?+))
+    |(?P<symbol>@(?:[A-Za-z_$.\-][\w$.\-]*+|{STRING}))
+    |(?P<string>{STRING})
+    |(?P<hash>\#[\w$.\-]++)
+    |(?P<bang>![A-Za-z_][\w$.\-]*+)
+    |(?P<caret>\^[\w$.\-]++)
+    |(?P<end>\Z)
+    |(?P<mark>->|::|\{{-\#|\#-\}}|\S))""".replace("\n", "").replace("    ", "")
+)
+_NESTING = pattern(rf"{STRING}|->|[<>()\[\]{{}}]|//[^\n]*+|[^<>()\[\]{{}}\"/\-]++|[/\-]")
+_ESCAPE = re.compile(r'\\(?:([nt"\\])|([0-9A-Fa-f]{2})|(.))')
+_CLOSING = {"<": ">", "(": ")", "[": "]", "{": "}"}
+MAX_DEPTH = 100
+"""How deep regions, types and attributes may stand within each other."""
+
+
+def unescape(token: str) -> str:
+    """The text of a string token; raises ValueError. Bytes that are not UTF-8 become surrogates."""
+    if "\\" not in token:
+        return token[1:-1]
+
+    def plain(found: re.Match[str]) -> str:
+        if found[3] is not None:
+            raise ValueError(f"unknown escape \\{found[3]} in a string")
+        if found[2] is not None:
+            return bytes.fromhex(found[2]).decode("latin-1")
+        return {"n": "\n", "t": "\t"}.get(found[1], found[1])
+
+    raw = token[1:-1]
+    if not re.search(r"\\[0-9A-Fa-f]{2}", raw):
+        return _ESCAPE.sub(plain, raw)
+    # Escapes stand for bytes: the text is taken as bytes, one character each, then decoded again.
+    data = raw.encode("utf-8", "surrogateescape").decode("latin-1")
+    return _ESCAPE.sub(plain, data).encode("latin-1").decode("utf-8", "surrogateescape")
+
+
+class Cursor:
+    """The token at a place in a text: `kind`, `token`, and its offsets `start` and `end`."""
+
+    __slots__ = ("text", "kind", "token", "start", "end", "depth")
+
+    def __init__(self, text: str, at: int = 0) -> None:
+        self.text = text
+        self.depth = 0
+        self.seek(at)
+
+    def seek(self, at: int) -> None:
+        """Goes to the first token at or after an offset."""
+        found = _TOKEN.match(self.text, at)
+        assert found is not None  # the last alternatives take anything
+        self.kind: str = found.lastgroup  # type: ignore[assignment]
+        self.token: str = found[self.kind]
+        self.start, self.end = found.span(self.kind)
+
+    def advance(self) -> str:
+        """Goes to the next token; gives the one passed."""
+        token = self.token
+        found = _TOKEN.match(self.text, self.end)
+        kind = self.kind = found.lastgroup  # type: ignore[assignment, union-attr]
+        self.token = found[kind]  # type: ignore[index]
+        self.start, self.end = found.span(kind)  # type: ignore[union-attr, arg-type]
+        return token
+
+    def fail(self, message: str, at: int | None = None) -> NoReturn:
+        raise ParseError.at(message, self.text, self.start if at is None else at)
+
+    def saw(self) -> str:
+        """The token, for messages."""
+        if self.kind == "end":
+            return "the end of the text"
+        return repr(self.token if len(self.token) <= 40 else self.token[:37] + "...")
+
+    def expect(self, token: str) -> None:
+        if self.token != token:
+            self.fail(f"expected {token!r}, found {self.saw()}")
+        self.advance()
+
+    def accept(self, token: str) -> bool:
+        if self.token != token:
+            return False
+        self.advance()
+        return True
+
+    def take(self, kind: str, what: str) -> str:
+        """The token, which must be of a kind; `what` names it in the message."""
+        if self.kind != kind:
+            self.fail(f"expected {what}, found {self.saw()}")
+        return self.advance()
+
+    def deeper(self) -> None:
+        """Counts a level of nesting; the caller counts it down again."""
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            self.fail(f"regions, types or attributes nested more than {MAX_DEPTH} deep")
+
+    def string(self, what: str = "a string") -> str:
+        at = self.start
+        token = self.take("string", what)
+        try:
+            return unescape(token)
+        except ValueError as error:
+            self.fail(str(error), at)
+
+    def symbol(self) -> str:
+        """`@name` or `@"name"`, without the @."""
+        at = self.start
+        token = self.take("symbol", "a symbol such as @name")
+        if token[1] != '"':
+            return token[1:]
+        try:
+            return unescape(token[1:])
+        except ValueError as error:
+            self.fail(str(error), at)
+
+    def word(self, what: str = "a word") -> str:
+        return self.take("bare", what)
+
+    def integer(self) -> int:
+        """A decimal or hexadecimal integer, as in lists of sizes."""
+        at = self.start
+        token = self.take("number", "an integer")
+        if len(token) > 4000:
+            self.fail("a number of more than 4000 digits", at)
+        try:
+            return int(token, 16 if "x" in token else 10)
+        except ValueError:
+            self.fail(f"expected an integer, found {token!r}", at)
+
+    def balanced(self, begin: int) -> str:
+        """The text from an offset to the end of the bracket that opens at the current token."""
+        opened: list[str] = []
+        at = self.start
+        while found := _NESTING.match(self.text, at):
+            part = found[0]
+            if part in _CLOSING:
+                opened.append(_CLOSING[part])
+            elif part in ">)]}":
+                if opened.pop() != part:
+                    self.fail(f"{part!r} closes no bracket", at)
+                if not opened:
+                    self.seek(found.end())
+                    return self.text[begin : found.end()]
+            at = found.end()
+        self.fail(f"the bracket {self.token!r} is not closed")

@@ -1,0 +1,282 @@
+"""Types in MLIR text."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from axla.ir.strings import pattern
+from axla.stablehlo import mlir
+from axla.stablehlo.text.lexer import BLANK, Cursor
+
+_DIMS = pattern(BLANK + r"((?:(?:\d++|\?)\s*+x\s*+)*+)")
+_UNRANKED = pattern(BLANK + r"\*\s*+x\s*+")
+_INTEGER = pattern(r"(|s|u)i([1-9]\d{0,7})")
+FLOATS = (
+    "f32 f64 f16 bf16 tf32 f80 f128 f8E5M2 f8E4M3 f8E4M3FN f8E5M2FNUZ f8E4M3FNUZ f8E4M3B11FNUZ f8E3M4 f8E8M0FNU"
+    " f6E3M2FN f6E2M3FN f4E2M1FN"
+).split()
+_SIMPLE: dict[str, mlir.Type] = {
+    "index": mlir.IndexType(), "none": mlir.NoneType(), **{name: mlir.FloatType(name) for name in FLOATS}
+}  # fmt: skip
+MAX_INTEGER_WIDTH = (1 << 24) - 1
+MAX_DIMENSION = (1 << 63) - 1
+
+
+class Types(Cursor):
+    """Reads types. `known` has every type by its text, so that equal ones are mostly one object."""
+
+    __slots__ = ("known", "type_aliases")
+
+    def __init__(self, text: str, at: int = 0) -> None:
+        self.known: dict[str, mlir.Type] = dict(_SIMPLE)
+        self.type_aliases: dict[str, mlir.Type] = {}
+        super().__init__(text, at)
+
+    def attribute(self) -> Any:
+        raise NotImplementedError  # of Attributes, which stand in types as encodings
+
+    def type(self) -> mlir.Type:
+        """A type at the cursor."""
+        found = self.known.get(self.token)
+        if found is not None:
+            self.advance()
+            return found
+        kind, token, at = self.kind, self.token, self.start
+        self.deeper()
+        if kind == "type":
+            self.seek(at + 6)
+            found = self._tensor()
+            self.known[token] = found
+        elif kind == "bare":
+            found = self._named()
+        elif kind == "bang":
+            found = self._dialect()
+        elif token == "(":
+            found = self._function()
+        else:
+            self.fail(f"expected a type, found {self.saw()}")
+        self.depth -= 1
+        return found
+
+    def types(self) -> list[mlir.Type]:
+        """Types with commas between."""
+        found = [self.type()]
+        while self.accept(","):
+            found.append(self.type())
+        return found
+
+    def type_list(self) -> list[mlir.Type]:
+        """`()` or `(type, ...)`."""
+        self.expect("(")
+        found = [] if self.token == ")" else self.types()
+        self.expect(")")
+        return found
+
+    def results(self) -> list[mlir.Type]:
+        """What follows `->`: one type or a list in parentheses."""
+        if self.token != "(":
+            return [self.type()]
+        at = self.start
+        found = self.type_list()
+        if self.token == "->":  # the only result is a function
+            self.seek(at)
+            return [self.type()]
+        return found
+
+    def _function(self) -> mlir.Type:
+        inputs = self.type_list()
+        self.expect("->")
+        return mlir.FunctionType(tuple(inputs), tuple(self.results()))
+
+    def _named(self) -> mlir.Type:
+        token, at = self.token, self.start
+        integer = _INTEGER.fullmatch(token)
+        if integer:
+            self.advance()
+            width = int(integer[2])
+            if width > MAX_INTEGER_WIDTH:
+                self.fail(f"integers have at most {MAX_INTEGER_WIDTH} bits", at)
+            return self.known.setdefault(token, mlir.IntegerType(width, integer[1]))
+        if token not in ("tensor", "complex", "tuple", "memref", "vector"):
+            self.fail(f"expected a type, found {self.saw()}")
+        self.advance()
+        if token in ("vector", "memref"):
+            return self._memory(token, at)
+        if self.token != "<":
+            self.fail(f"expected '<' after {token}, found {self.saw()}")
+        if token == "tensor":
+            return self._tensor()
+        self.advance()
+        if token == "complex":
+            found: mlir.Type = mlir.ComplexType(self.type())
+        else:
+            found = mlir.TupleType(() if self.token == ">" else tuple(self.types()))
+        self.expect(">")
+        return found
+
+    def shape(self) -> tuple[int | None, ...]:
+        """Sizes, each with an x after it, from the end of the current token on."""
+        found = _DIMS.match(self.text, self.end)
+        assert found is not None
+        self.seek(found.end())
+        sizes = re.sub(r"\s", "", found[1])
+        shape = tuple([None if size == "?" else int(size[:20]) for size in sizes.split("x")[:-1]])
+        if any(size is not None and size > MAX_DIMENSION for size in shape):
+            self.fail("a size of more than 64 bits", found.start(1))
+        return shape
+
+    def _tensor(self) -> mlir.TensorType:
+        """What follows `tensor`, from `<` on."""
+        unranked = _UNRANKED.match(self.text, self.end)
+        if unranked:
+            self.seek(unranked.end())
+        shape = None if unranked else self.shape()
+        at = self.start
+        element = self.type()
+        if isinstance(element, mlir.TensorType | mlir.TupleType | mlir.FunctionType | mlir.TokenType):
+            self.fail("not a type that elements of a tensor can have", at)
+        encoding = self.attribute() if self.accept(",") else None
+        self.expect(">")
+        return mlir.TensorType(shape, element, encoding)
+
+    def _memory(self, word: str, begin: int) -> mlir.Type:
+        """`memref<4xf32>`; with layouts or memory spaces, and vectors, as text."""
+        if self.token != "<":
+            self.fail(f"expected '<' after {word}, found {self.saw()}")
+        at = self.start
+        if word == "memref" and not _UNRANKED.match(self.text, self.end):
+            shape = self.shape()
+            element = self.type()
+            if self.accept(">"):
+                return mlir.MemRefType(shape, element)
+        self.seek(at)
+        return mlir.OpaqueType(self.balanced(begin))
+
+    def _dialect(self) -> mlir.Type:
+        at, name = self.start, self.advance()[1:]
+        if self.token != "<" or self.start != at + len(name) + 1:
+            if name in self.type_aliases:
+                return self.type_aliases[name]
+            if name == "stablehlo.token":
+                return mlir.TokenType()
+            if "." not in name:
+                self.fail(f"type alias !{name} is not defined", at)
+            if name.startswith(("stablehlo.", "chlo.", "quant.")):
+                self.fail(f"unknown {name.split('.')[0]} type: {name.split('.', 1)[1]}", at)
+            return mlir.OpaqueType(name)
+        if name == "stablehlo.future":
+            return self._future()
+        if name == "quant.uniform":
+            return self._quantized()
+        if name.startswith("stablehlo."):
+            self.fail(f"unknown stablehlo type: {name.split('.', 1)[1]}", at)
+        return mlir.OpaqueType(self.balanced(at + 1))
+
+    def _future(self) -> mlir.Type:
+        self.expect("<")
+        at = self.start
+        found = tuple(self.types())
+        for kind in found:
+            if not isinstance(kind, mlir.TensorType) or kind.shape is None:
+                self.fail("a future holds ranked tensors", at)
+        self.expect(">")
+        return mlir.FutureType(found)
+
+    # ---- Quantized types
+
+    def _quantized(self) -> mlir.Type:
+        """`<i8<-127:127>:f32:0, {0.1:1, 0.2}>`: storage, its range, expressed type, axes, scales and zeros."""
+        self.expect("<")
+        at = self.start
+        unsigned = re.fullmatch(r"u(\d{1,3})", self.token)
+        if unsigned:
+            self.advance()
+        storage = mlir.IntegerType(int(unsigned[1]), "u") if unsigned else self.type()
+        if not isinstance(storage, mlir.IntegerType) or storage.width > 32:
+            self.fail("the storage type is an integer of at most 32 bits", at)
+        # `i8` is signed, as `si8`; `u8` and `ui8` are not.
+        bits = storage.width if storage.sign == "u" else storage.width - 1
+        low, high = (0 if storage.sign == "u" else -(1 << bits)), (1 << bits) - 1
+        least, greatest = low, high
+        if self.accept("<"):
+            least, greatest = self._pair_of_integers()
+            self.expect(">")
+            if not low <= least < greatest <= high:
+                self.fail(f"a storage range {least}:{greatest} outside of {low}:{high} or empty", at)
+        self.expect(":")
+        at = self.start
+        expressed = self.type()
+        if not isinstance(expressed, mlir.FloatType):
+            self.fail("the expressed type is a float", at)
+        axes, block_sizes = self._quantized_axes()
+        self.expect(",")
+        scales: list[float] = []
+        zeros: list[int] = []
+        blocks: tuple[int, ...] = ()
+        at = self.start
+        if self.token == "{":
+            blocks = self._parameters(scales, zeros)
+            if len(axes) == 0:
+                self.fail("several scales need an axis", at)
+            if not block_sizes:
+                if len(blocks) != 1:
+                    self.fail("scales along one axis stand in one list", at)
+                blocks = ()
+        else:
+            if axes:
+                self.fail("expected scales in braces for a type with axes", at)
+            self._parameter(scales, zeros)
+        self.expect(">")
+        return mlir.QuantizedType(
+            storage, expressed, tuple(scales), tuple(zeros), axes, least, greatest, block_sizes, blocks
+        )
+
+    def _pair_of_integers(self) -> tuple[int, int]:
+        first = self.integer()
+        self.expect(":")
+        return first, self.integer()
+
+    def _quantized_axes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Nothing, `:1` or `:{0:4, 1:2}` (axes with the sizes of their blocks)."""
+        if not self.accept(":"):
+            return (), ()
+        if not self.accept("{"):
+            return (self.integer(),), ()
+        pairs = [self._pair_of_integers()]
+        while self.accept(","):
+            pairs.append(self._pair_of_integers())
+        self.expect("}")
+        return tuple([axis for axis, _ in pairs]), tuple([size for _, size in pairs])
+
+    def _parameter(self, scales: list[float], zeros: list[int]) -> None:
+        """`scale` or `scale:zero point`."""
+        at = self.start
+        token = self.take("number", "a scale")
+        try:
+            scales.append(float(token))
+        except ValueError:
+            self.fail(f"expected a scale, found {token!r}", at)
+        zeros.append(self.integer() if self.accept(":") else 0)
+
+    def _parameters(self, scales: list[float], zeros: list[int]) -> tuple[int, ...]:
+        """Scales in nested braces, row-major; gives the shape."""
+        at = self.start
+        self.deeper()
+        self.expect("{")
+        inner: set[tuple[int, ...]] = set()
+        count = 0
+        while True:
+            if self.token == "{":
+                inner.add(self._parameters(scales, zeros))
+            else:
+                inner.add(())
+                self._parameter(scales, zeros)
+            count += 1
+            if not self.accept(","):
+                break
+        self.expect("}")
+        self.depth -= 1
+        if len(inner) != 1:
+            self.fail("scales in lists of unequal lengths", at)
+        return (count, *inner.pop())
