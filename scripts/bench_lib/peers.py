@@ -40,13 +40,24 @@ def xla_compile(stablehlo: Any) -> Any:
     import jax
     import jaxlib._jax as jaxlib
 
+    start_lapack()
+
     device = jax.devices("cpu")[0]
     return device.client.compile_and_load(stablehlo, jaxlib.DeviceList((device,)), jaxlib.CompileOptions())
+
+
+def start_lapack() -> None:
+    """Lets XLA find the functions of LAPACK: its custom calls crash without."""
+    from jaxlib import lapack
+
+    lapack._lapack.initialize()
 
 
 def xla_function(text: str) -> Function:
     """The program as a jitted function of device arrays: XLA's fastest way to be called. Gives a list."""
     import jax
+
+    start_lapack()
     from jax._src import core
     from jax._src.interpreters import mlir
     from jaxlib.mlir import ir

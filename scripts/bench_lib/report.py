@@ -6,17 +6,18 @@ import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench_lib.sections import Row
+from bench_lib.row import Row
 
-HEADER = f"{'':34} {'threads':>7} {'axla':>10} {'peer':>16} {'ratio':>6} {'best':>6} {'goal':>5}"
+HEADER = f"{'':45} {'threads':>7} {'axla':>10} {'peer':>16} {'ratio':>6} {'best':>6} {'goal':>5}"
 
 
 def line(row: Row) -> str:
     """A row of the table; a ratio above its goal is marked."""
-    peer = f"{row.peer_name} {duration(row.peer)}" if row.peer is not None else ""
+    show = duration if row.unit == "s" else size
+    peer = f"{row.peer_name} {show(row.peer)}" if row.peer is not None else ""
     over = row.ratio is not None and row.goal is not None and row.ratio > row.goal
     parts = [
-        f"{row.name:34} {row.threads:7} {duration(row.ours):>10} {peer:>16}",
+        f"{row.name:45} {row.threads:7} {show(row.ours):>10} {peer:>16}",
         *(f"{x:6.2f}" if x is not None else " " * 6 for x in (row.ratio, row.best_ratio)),
         f"{row.goal:5.1f}" if row.goal is not None else " " * 5,
         "<<" if over else "", row.note,
@@ -31,6 +32,14 @@ def duration(seconds: float | None) -> str:
         if seconds >= size:
             return f"{seconds / size:.3g} {unit}"
     return f"{seconds * 1e9:.3g} ns"
+
+
+def size(count: float | None) -> str:
+    """Bytes, for a table."""
+    if count is None:
+        return ""
+    unit, scale = next(((u, k) for u, k in (("MiB", 1 << 20), ("KiB", 1 << 10)) if count >= k), ("B", 1))
+    return f"{count / scale:.3g} {unit}"
 
 
 def summary(rows: Sequence[Row]) -> list[str]:

@@ -5,49 +5,15 @@ from __future__ import annotations
 import ctypes
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from bench_lib import peers, programs
+from bench_lib.models import models
+from bench_lib.op_section import every_op
+from bench_lib.row import Effort, Row, timed
 from bench_lib.timing import Times, compare
-
-
-@dataclass(frozen=True)
-class Row:
-    """What was found for a program: seconds of axla and of a peer, their ratio, and the ratio to reach."""
-
-    section: str
-    name: str
-    threads: int
-    ours: float
-    peer_name: str = ""
-    peer: float | None = None
-    ratio: float | None = None
-    best_ratio: float | None = None
-    goal: float | None = None
-    note: str = ""
-
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-
-@dataclass(frozen=True)
-class Effort:
-    """How long to measure."""
-
-    threads: int
-    rounds: int
-    seconds: float
-    only: str = ""
-
-
-def _row(effort: Effort, section: str, name: str, times: Times, peer: str, **more: Any) -> Row:
-    return Row(
-        section, name, effort.threads, times.median("axla"), peer, times.median(peer),
-        times.ratio("axla", peer), times.best_ratio("axla", peer), **more,
-    )  # fmt: skip
 
 
 def kernels(effort: Effort) -> Iterator[Row]:
@@ -61,7 +27,7 @@ def kernels(effort: Effort) -> Iterator[Row]:
         theirs = peers.xla_call(function, inputs)
         peers.check(program.name, ours(), theirs(), program.tolerance)
         times = compare({"axla": ours, "XLA": theirs}, effort.rounds, effort.seconds)
-        yield _row(effort, "kernels", program.name, times, "XLA", goal=1.2)
+        yield timed(effort, "kernels", program.name, times, "XLA", goal=1.2)
 
 
 def loops(effort: Effort) -> Iterator[Row]:
@@ -91,7 +57,8 @@ def loops(effort: Effort) -> Iterator[Row]:
         times = compare({side: call for side, (call, _) in sides.items()}, effort.rounds, effort.seconds)
         per_trip = Times({side: [t / sides[side][1] for t in times.rounds[side]] for side in sides})
         for peer in list(sides)[1:]:
-            yield _row(effort, "loops", name, per_trip, peer, goal=goal if (peer == "XLA") != mixed else None)
+            wanted = goal if (peer == "XLA") != mixed else None
+            yield timed(effort, "loops", name, per_trip, peer, goal=wanted)
 
 
 def _mixed_state() -> list[Any]:
@@ -125,7 +92,8 @@ def calls(effort: Effort) -> Iterator[Row]:
     peers.check("add", arrays(), theirs(), 0)
     for name, ours, goal in (("axla.Array", arrays, 1e-6), ("NumPy arrays", lambda: function(*inputs), 2e-6)):
         times = compare({"axla": ours, "XLA": theirs}, effort.rounds, min(0.05, effort.seconds))
-        yield _row(effort, "calls", f"add of f32[64], {name}", times, "XLA", note=f"goal {goal * 1e6:.0f} us")
+        note = f"goal {goal * 1e6:.0f} us"
+        yield timed(effort, "calls", f"add of f32[64], {name}", times, "XLA", note=note)
 
 
 def compiling(effort: Effort) -> Iterator[Row]:
@@ -161,8 +129,8 @@ def large(effort: Effort) -> Iterator[Row]:
     twice = programs.large(20_000)
     seconds, size = _cold_axla(twice.text)
     yield Row(
-        "large", "twice the size", effort.threads, seconds, "10,000:", first.ours, seconds / first.ours,
-        goal=2.4, note=_size(size),
+        "large", "twice the size", effort.threads, seconds, "10,000:", first.ours,
+        seconds / (first.ours or 1), goal=2.4, note=_size(size),
     )  # fmt: skip
 
 
@@ -177,7 +145,7 @@ def _compile_row(effort: Effort, name: str, text: str, goal: float) -> Row:
         theirs.append(time.perf_counter() - start)
     times = Times({"axla": ours, "XLA": theirs})
     section = "large" if "instructions" in name else "compile"
-    return _row(effort, section, name, times, "XLA", goal=goal, note=_size(size))
+    return timed(effort, section, name, times, "XLA", goal=goal, note=_size(size))
 
 
 def _cold_axla(text: str) -> tuple[float, int]:
@@ -197,4 +165,5 @@ def _size(size: int) -> str:
 
 SECTIONS: dict[str, Callable[[Effort], Iterator[Row]]] = {
     "kernels": kernels, "loops": loops, "calls": calls, "compile": compiling, "large": large,
+    "ops": every_op, "models": models,
 }  # fmt: skip
