@@ -255,3 +255,62 @@ def test_ops_that_are_hlo_but_not_implemented():
 def test_parameters_keep_their_order():
     module = parse_hlo("ENTRY e { b = s32[] parameter(1) a = f32[] parameter(0) ROOT t = tuple(a, b) }")
     assert [p.shape for p in module.entry.parameters] == [Shape(F32), Shape(S32)]
+
+
+NAMES = """HloModule m
+ENTRY e {
+  a = s32[] parameter(0)
+  b = s32[] call(a), to_apply={
+    a = s32[] parameter(0)
+    ROOT c = s32[] call(a), to_apply={
+      a = s32[] parameter(0)
+      ROOT n = s32[] negate(a)
+    }
+  }
+  s = ((s32[]), s32[], s32[]) custom-call-start(b), custom_call_target="f"
+  d = s32[] custom-call-done(s)
+  ROOT custom-call = s32[] custom-call(d), custom_call_target="g"
+}
+"""
+
+
+def test_the_computation_that_ends_first_keeps_its_names():
+    """Also what is called asynchronously, which has the name of its opcode."""
+    module = parse_hlo(NAMES)
+    text = module.to_string()
+    assert "%_ (a: s32[]) -> s32[] {" in text and "%_.1 (a.1: s32[]) -> s32[] {" in text
+    assert "ENTRY %e (a.2: s32[]) -> s32[] {" in text
+    assert "%b = s32[] call(%a.2), to_apply=%_.1" in text and "%c = s32[] call(%a.1), to_apply=%_\n" in text
+    assert "ROOT %custom-call.1 = s32[] custom-call(%d)" in text
+    assert parse_hlo(text, exact=True).to_string() == text
+
+
+def test_shapes_of_transfers_are_made_of_the_data():
+    text = """ENTRY e { x = f32[2] parameter(0)  k = token[] after-all()
+      s = f32[2] send(x, k), channel_id=1  t = (f32[2], token[]) send-done(s), channel_id=1
+      r = (f32[3], s32[], token[]) recv(k), channel_id=2
+      ROOT o = token[] recv-done(r), channel_id=2 }"""
+    printed = parse_hlo(text).to_string()
+    for line in (
+        "%s = (f32[2]{0}, u32[], token[]) send(%x, %k)", "%t = token[] send-done(%s)",
+        "%r = (f32[3]{0}, u32[], token[]) recv(%k)", "%o = (f32[3]{0}, token[]) recv-done(%r)",
+    ):  # fmt: skip
+        assert line in printed
+
+
+def test_attributes_that_xla_prints_its_own_way():
+    text = """ENTRY e { x = f32[2] parameter(0)
+      d = f32[2] domain(x), domain={kind="sharding", entry={maximal device=0},
+          exit={maximal device=1}}
+      s = ((f32[2]), f32[2], s32[]) async-start(d), calls={ p = f32[2] parameter(0)
+          ROOT c = f32[2] custom-call(p), custom_call_target="f" },
+        async_execution_thread="t", output_to_operand_aliasing={{1}: (0, {})}
+      a = f32[2] async-done(s)
+      ROOT r = f32[2] custom-call(a), custom_call_target="g", window={}, dim_labels=bf_io->bf }"""
+    module = parse_hlo(text)
+    printed = module.to_string()
+    assert 'domain={kind="sharding", entry={maximal device=0}, exit={maximal device=1}}' in printed
+    wanted = 'async_execution_thread="t", custom_call_target="f", output_to_operand_aliasing={{1}: (0, {})}'
+    assert wanted in printed
+    assert "custom-call(%a), window={}, dim_labels=bf_io->bf" in printed
+    assert parse_hlo(printed, exact=True).to_string() == printed

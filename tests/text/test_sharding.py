@@ -23,6 +23,13 @@ FORMS = [
     ("devices=[1,1,8]<=[8] last_tile_dim_replicate", "replicated"),
     ("devices=[2,1,2,2]<=[8] last_tile_dims={replicated,manual}",
      "devices=[2,1,2,2]<=[2,2,2]T(0,2,1) last_tile_dims={manual, replicated}"),
+    # Devices that hold the same are in ascending order.
+    ("devices=[1,2,2]1,0,3,2 last_tile_dim_replicate", "devices=[1,2,2]0,1,2,3 last_tile_dim_replicate"),
+    ("devices=[2,2]1,2,3,0 last_tile_dim_replicate", "devices=[2,2]1,2,0,3 last_tile_dim_replicate"),
+    ("devices=[4,1,4]<=[2,2,4]T(2,1,0) last_tile_dim_replicate",
+     "devices=[4,1,4]<=[4,4]T(1,0) last_tile_dim_replicate"),
+    ("devices=[1,1,2,4]<=[2,4]T(1,0) last_tile_dim_replicate",
+     "devices=[1,1,2,4]<=[2,2,2]T(1,0,2) last_tile_dim_replicate"),
     ("replicated shard_as 1", "replicated shard_as 1"),
     ('replicated metadata={op_name="a"}', 'replicated metadata={op_name="a"}'),
     ("{replicated},{devices=[2,1]<=[2]}", "{replicated}, {devices=[2,1]<=[2]}"),

@@ -283,6 +283,12 @@ class Names:
         number = self._lowest(root, used, 0)
         return f"{root}.{number}" if number or written else root
 
+    def release(self, name: str) -> None:
+        """Makes a name free that was given out."""
+        root, number, _ = _split_name(name)
+        self._used[root].discard(number)
+        self._next[root] = min(self._next.get(root, 0), number)
+
     def fresh(self, root: str) -> str:
         """A name made up here: the root with a number of at least 1."""
         root = _split_name(root)[0]
@@ -399,6 +405,20 @@ class Module:
         del self.computations[computation]
         if self.schedule is not None:
             self.schedule.pop(computation, None)
+        self.version += 1
+
+    def rename(
+        self, instructions: Sequence[tuple[Instruction, str]], computations: Sequence[tuple[Computation, str]]
+    ) -> None:
+        """Gives these names, as far as they are free, as if all of this had been added in this order."""
+        for names, wanted in (
+            (self._instruction_names, instructions),
+            (self._computation_names, computations),
+        ):
+            for named, _ in wanted:
+                names.release(named.name)
+            for named, name in wanted:
+                named.name = names.claim(name)
         self.version += 1
 
     def set_config(self, **changes: Any) -> None:

@@ -162,7 +162,9 @@ class _Printer:
             return stage, parts
         if start is inst:
             own = self.attributes(inside.root.op) if self.options.print_extra_attributes else []
-            parts = [p for p in parts if p.startswith("async_execution_thread=")] + own
+            thread = [p for p in parts if p.startswith("async_execution_thread=")]
+            aliases = [p for p in parts if p.startswith("output_to_operand_aliasing=")]
+            parts = [*thread, *own, *aliases]
             if not inst.extra.frontend_attributes:
                 parts += self.extra(Extra(frontend_attributes=inside.root.extra.frontend_attributes))
         return f"{inside.root.opcode}-{stage.removeprefix('async-')}", parts
@@ -191,8 +193,8 @@ class _Printer:
             value = getattr(op, attribute.name)
             if value is None or (value == attribute.default and not attribute.always):
                 continue
-            if isinstance(value, Window) and not value.size:
-                continue
+            if isinstance(value, Window) and not value.size and attribute.default is not None:
+                continue  # of a custom call it is written
             text = codec.encode(value)
             if not self.options.print_percent and attribute.name in op.computation_fields:
                 text = text.replace("%", "")

@@ -62,8 +62,10 @@ def _read_start(
     inner = cursor.module.add_computation("async_computation")
     given = [inner.add(Parameter(s, n)) for n, s in enumerate(parts[0].elements)]
     cursor.target = inner
-    # A name that no text has: the instruction is not printed, and must not take the name of another.
-    inner.set_root(cursor.checked(schema, fields, tuple(given), parts[1], "async_wrapped", NO_EXTRA, at))
+    root = cursor.checked(schema, fields, tuple(given), parts[1], "async_wrapped", NO_EXTRA, at)
+    inner.set_root(root)
+    # It is not printed, and yet takes its name: the opcode.
+    cursor.inlined.append((inner, "async_computation", {base: root}))
     cursor.target = outer
     start_fields["calls"] = inner
     start = cursor.build(cursor.schema_of(AsyncStart), start_fields, operands, shape, name, extra, at)

@@ -8,7 +8,7 @@ from typing import Any
 
 from axla.core.dtypes import PRED, S32
 from axla.core.shape import AnyShape, Shape
-from axla.ir.attributes import CompareType
+from axla.ir.attributes import CompareType, RawText
 from axla.ir.graph import Instruction
 from axla.ir.op import Op
 from axla.text.asynchronous import plain_later, plain_start
@@ -53,11 +53,17 @@ def _plain_conditional(cursor: Cursor, op: Any, operands: tuple[Instruction, ...
     return replace(op, true_computation=None, false_computation=None, branch_computations=branches)
 
 
+def _plain_domain(cursor: Cursor, op: Any, operands: tuple[Instruction, ...], at: int) -> Op:
+    """A domain on one line."""
+    return replace(op, domain=RawText(" ".join(op.domain.split())))
+
+
 PLAIN_FORMS: dict[str, Callable[[Cursor, Any, tuple[Instruction, ...], int], Op]] = {
     "async-done": plain_later,
     "async-start": plain_start,
     "async-update": plain_later,
     "compare": _plain_compare,
     "conditional": _plain_conditional,
+    "domain": _plain_domain,
 }
 """Ops of which a text can say the same in two ways: gives the one that is kept."""

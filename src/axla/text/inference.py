@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from axla.core.shape import AnyShape, Shape
+from axla.core.dtypes import U32
+from axla.core.shape import TOKEN, AnyShape, Shape, TupleShape
 from axla.ir.graph import Instruction
 from axla.ir.op import OPS, Op
 
@@ -27,6 +28,21 @@ def dot_shape(fields: dict[str, Any], lhs: Shape, rhs: Shape, *metadata: Shape) 
 def convolution_shape(fields: dict[str, Any], *operands: Shape) -> Shape:
     return OPS["convolution"].of(*operands, **fields).shape  # type: ignore[attr-defined]
 
+
+def transfer_shape(opcode: str, operands: tuple[Instruction, ...], written: AnyShape) -> AnyShape:
+    """The shape of a send, recv or the end of one: XLA makes it of the data, whatever a text says."""
+    first = operands[0].shape if operands else written
+    if opcode == "send":
+        return TupleShape((first, Shape(U32), TOKEN))
+    if opcode == "send-done":
+        return TOKEN
+    data = written if opcode == "recv" else first
+    if not isinstance(data, TupleShape) or not data.elements:
+        return written
+    return TupleShape((data.elements[0], *((Shape(U32), TOKEN) if opcode == "recv" else (TOKEN,))))
+
+
+TRANSFERS = frozenset(["send", "send-done", "recv", "recv-done"])
 
 UNWRITTEN_SHAPES: dict[str, Callable[..., Shape]] = {"dot": dot_shape, "convolution": convolution_shape}
 """Ops that hold their shape, and yet have one by default."""

@@ -22,7 +22,7 @@ from axla.ir.op import OPS, Op
 from axla.ir.structure import Constant, GetTupleElement, Parameter
 from axla.text import asynchronous
 from axla.text.forms import PLAIN_FORMS, unpacked
-from axla.text.inference import UNWRITTEN_SHAPES, with_natural_layout
+from axla.text.inference import TRANSFERS, UNWRITTEN_SHAPES, transfer_shape, with_natural_layout
 from axla.text.lexer import BLANK, NAME, STRING, pattern, unescape
 from axla.text.literals import read_literal
 from axla.text.opcodes import COMPUTATION_ATTRIBUTES, VALUE_ATTRIBUTES, is_opcode
@@ -93,6 +93,9 @@ class InstructionCursor(ShapeCursor):
         self.computations: dict[str, Computation] = {}
         self.target: Computation | None = None  # the computation that is being read
         self.scope: dict[str, Instruction] = {}  # its instructions, by their names in the text
+        self.inlined: list[tuple[Computation, str, dict[str, Instruction]]] = []
+        # Computations without a name inside the one that is read: their names and their instructions' in
+        # the text.
         self.undeclared = ""  # the first opcode that is HLO, but not implemented
         self.invents_operands = False  # a text of one instruction: unknown operands are parameters
         self.has_stack_frames = False  # without the table, ids of frames mean nothing
@@ -198,6 +201,8 @@ class InstructionCursor(ShapeCursor):
         shape: AnyShape | None, name: str, extra: Extra, at: int,
     ) -> Instruction:  # fmt: skip
         cls = schema.op
+        if cls.opcode in TRANSFERS and shape is not None:
+            shape = transfer_shape(cls.opcode, operands, shape)
         if cls.holds_shape:
             if shape is None:
                 shape = self._inferred_shape(cls, fields, operands, at)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from axla.core.errors import UnsupportedError
@@ -18,6 +18,7 @@ from axla.text.shapes import compatible
 _ENTRY = pattern(BLANK + r"ENTRY\b")
 _COMPUTATION = pattern(BLANK + f"(?:ENTRY{BLANK})?%?{NAME}{BLANK}[({{]")
 _INSTRUCTION = pattern(BLANK + f"(?:ROOT{BLANK})?%?{NAME}{BLANK}=")
+_ANONYMOUS = re.compile(r"\.anon(?:\.\d+)?$")
 _EXECUTION_THREAD = pattern(BLANK + "," + BLANK + "execution_thread" + BLANK + "=")
 
 
@@ -110,7 +111,10 @@ class Parser(InstructionCursor):
             self.fail(f"there is a computation '{name}' already", at)
         shape = self.program_shape() if self.peek("(") else None
         self.expect("{", "to begin the instructions of a computation")
+        self.inlined = []
         computation = self._body(name, shape=shape, shape_at=at)
+        if self.inlined:
+            self._rename([*self.inlined, (computation, name, self.scope)])
         self.computations[name] = computation
         if self.match(_EXECUTION_THREAD):
             computation.set_own_extra(Extra(more=(("execution_thread", self.quoted()),)))
@@ -122,9 +126,17 @@ class Parser(InstructionCursor):
         target, scope = self.target, self.scope
         self.expect("{")
         computation = self._body("_")
+        self.inlined.append((computation, "_", self.scope))
         self.target, self.scope = target, scope
         self.nesting -= 1
         return computation
+
+    def _rename(self, read: Sequence[tuple[Computation, str, dict[str, Instruction]]]) -> None:
+        """Of equal names the first one stays: in XLA, that of the computation that ends first."""
+        instructions = [
+            (inst, _ANONYMOUS.sub(".anon", name)) for _, _, scope in read for name, inst in scope.items()
+        ]
+        self.module.rename(instructions, [(computation, name) for computation, name, _ in read])
 
     def _body(
         self, name: str, at_end: Callable[[], bool] | None = None,

@@ -144,8 +144,39 @@ def _tile_text(
     if names and set(names) == {"replicated"} and all(d == 1 for d in dims[:own]):
         return "replicated"
     shown = (*dims[:own], *(dims[n] for n in kept))
+    if names == ["replicated"]:
+        listed, reshape, order = _sorted_groups(shown[-1], listed, reshape, order)
     where = listed or _iota_text(reshape, order)
     return f"devices=[{','.join(map(str, shown))}]{where}{_kinds_text(names)}"
+
+
+def _sorted_groups(
+    size: int, listed: str, reshape: tuple[int, ...], order: tuple[int, ...]
+) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
+    """The devices that hold the same, `size` after each other, in ascending order."""
+    if listed:
+        ids = np.array([int(n) for n in listed.split(",")])
+        if ids.size % size == 0:
+            listed = ",".join(map(str, np.sort(ids.reshape(-1, size), axis=1).reshape(-1).tolist()))
+        return listed, reshape, order
+    left, inside = size, 0
+    while inside < len(order) and left > 1:
+        inside += 1
+        d = order[-inside]
+        if reshape[d] > left:  # the group is a part of this dimension, which becomes two
+            if reshape[d] % left:
+                return listed, reshape, order
+            reshape = (*reshape[:d], reshape[d] // left, left, *reshape[d + 1 :])
+            moved = [n + (n > d) for n in order]
+            at = len(order) - inside
+            order = (*moved[:at], d, d + 1, *moved[at + 1 :])
+            left = 1
+        elif left % reshape[d]:
+            return listed, reshape, order
+        else:
+            left //= reshape[d]
+    at = len(order) - inside
+    return listed, reshape, (*order[:at], *sorted(order[at:]))
 
 
 def _kinds_text(names: list[str]) -> str:
