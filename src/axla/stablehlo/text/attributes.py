@@ -227,7 +227,8 @@ class Attributes(Types):
         if end < 0:
             self.fail("a dense<...> that is not closed")
         if not text.startswith('"0x', begin) and text.find('"', begin, end) >= 0:
-            end = begin + len(self.balanced(begin)) - 1
+            self.balanced(begin)
+            end = text.rindex(">", begin, self.start)
         payload = text[begin:end]
         if "//" in payload:
             payload = "\n".join(line.split("//")[0] for line in payload.split("\n"))

@@ -1,7 +1,7 @@
 """Splitting MLIR text: one compiled regex reads the token at a place, a `Cursor` holds it.
 
-Kinds of token: type (a `tensor<...>` with at most one `<...>` inside), value (`%0#1`), bare (a word), symbol (`@main`),
-number (with its sign), string, hash (`#name`), bang (`!name`), caret (`^bb0`), mark, and end.
+Kinds of token: type (a `tensor<...>` with at most one `<...>` inside), value (`%0#1`), bare (a word), symbol
+(`@main`), number (with its sign), string, hash (`#name`), bang (`!name`), caret (`^bb0`), mark, and end.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ _TOKEN = pattern(
     |(?P<mark>->|::|\{{-\#|\#-\}}|\S))""".replace("\n", "").replace("    ", "")
 )
 _NESTING = pattern(rf"{STRING}|->|[<>()\[\]{{}}]|//[^\n]*+|[^<>()\[\]{{}}\"/\-]++|[/\-]")
+_BLANKS = pattern(rf"{STRING}|(?:\s|//[^\n]*+)*+,(?:\s|//[^\n]*+)*+|(?:\s|//[^\n]*+)++")
 _ESCAPE = re.compile(r'\\(?:([nt"\\])|([0-9A-Fa-f]{2})|(.))')
 _CLOSING = {"<": ">", "(": ")", "[": "]", "{": "}"}
 MAX_DEPTH = 100
@@ -54,6 +55,16 @@ def unescape(token: str) -> str:
     # Escapes stand for bytes: the text is taken as bytes, one character each, then decoded again.
     data = raw.encode("utf-8", "surrogateescape").decode("latin-1")
     return _ESCAPE.sub(plain, data).encode("latin-1").decode("utf-8", "surrogateescape")
+
+
+def tidy(text: str) -> str:
+    """A text with its blanks and comments as MLIR prints them, outside of strings: one after a comma."""
+
+    def plain(found: re.Match[str]) -> str:
+        part = found[0]
+        return part if part[0] == '"' else ", " if "," in part else " "
+
+    return _BLANKS.sub(plain, text)
 
 
 class Cursor:
@@ -161,6 +172,6 @@ class Cursor:
                     self.fail(f"{part!r} closes no bracket", at)
                 if not opened:
                     self.seek(found.end())
-                    return self.text[begin : found.end()]
+                    return tidy(self.text[begin : found.end()])
             at = found.end()
         self.fail(f"the bracket {self.token!r} is not closed")

@@ -13,9 +13,9 @@ _DIMS = pattern(BLANK + r"((?:(?:\d++|\?)\s*+x\s*+)*+)")
 _UNRANKED = pattern(BLANK + r"\*\s*+x\s*+")
 _INTEGER = pattern(r"(|s|u)i([1-9]\d{0,7})")
 FLOATS = (
-    "f32 f64 f16 bf16 tf32 f80 f128 f8E5M2 f8E4M3 f8E4M3FN f8E5M2FNUZ f8E4M3FNUZ f8E4M3B11FNUZ f8E3M4 f8E8M0FNU"
-    " f6E3M2FN f6E2M3FN f4E2M1FN"
-).split()
+    "f32", "f64", "f16", "bf16", "tf32", "f80", "f128", "f8E5M2", "f8E4M3", "f8E4M3FN", "f8E5M2FNUZ",
+    "f8E4M3FNUZ", "f8E4M3B11FNUZ", "f8E3M4", "f8E8M0FNU", "f6E3M2FN", "f6E2M3FN", "f4E2M1FN",
+)  # fmt: skip
 _SIMPLE: dict[str, mlir.Type] = {
     "index": mlir.IndexType(), "none": mlir.NoneType(), **{name: mlir.FloatType(name) for name in FLOATS}
 }  # fmt: skip
@@ -186,7 +186,7 @@ class Types(Cursor):
     # ---- Quantized types
 
     def _quantized(self) -> mlir.Type:
-        """`<i8<-127:127>:f32:0, {0.1:1, 0.2}>`: storage, its range, expressed type, axes, scales and zeros."""
+        """`<i8<-127:127>:f32:0, {0.1:1, 0.2}>`: storage, range, expressed type, axes, scales and zeros."""
         self.expect("<")
         at = self.start
         unsigned = re.fullmatch(r"u(\d{1,3})", self.token)
