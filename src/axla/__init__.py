@@ -33,6 +33,7 @@ from axla.core.errors import (
 )
 from axla.core.literal import Literal
 from axla.core.shape import OPAQUE, TOKEN, Layout, ProgramShape, Shape, TupleShape
+from axla.custom.feeds import feeds
 from axla.custom.registry import register_custom_call, unregister_custom_call
 from axla.ir.graph import Module
 from axla.runtime.array import Array
@@ -78,6 +79,7 @@ __all__ = [
     "compile",
     "device_put",
     "dtypes",
+    "feeds",
     "from_dlpack",
     "num_threads",
     "ops",

@@ -215,9 +215,7 @@ def test_frame_and_error_code(backend, library):
     axla.register_custom_call("framed", library, api="axla")
     text = 'a = f32[] parameter(0)\nROOT r = f32[] custom-call(a), custom_call_target="framed"'
     assert run(text, backend, np.float32(2)) == [4]
-    with pytest.raises(
-        CustomCallFailure, match=r"custom-call 'framed' \(%r\): it returned the error code 42"
-    ):
+    with pytest.raises(CustomCallFailure, match=r"'framed' \(%r\): it returned the error code 42"):
         run(text + ', backend_config="fail"', backend, np.float32(2))
 
 
@@ -272,14 +270,10 @@ def test_versions_are_honoured_or_refused(backend):
     wanted = r"API_VERSION_STATUS_RETURNING, void f\(.*registered with api='original', void f\("
     with pytest.raises(UnsupportedError, match=wanted):
         run(text + STATUS, backend, np.float32(0))
-    with pytest.raises(
-        UnsupportedError, match="API_VERSION_TYPED_FFI, whose handlers take a call frame of XLA"
-    ):
+    with pytest.raises(UnsupportedError, match="TYPED_FFI, whose handlers take a call frame"):
         run(text + ", api_version=API_VERSION_TYPED_FFI", backend, np.float32(0))
     axla.register_custom_call("f", function, api="status_returning")
-    with pytest.raises(
-        UnsupportedError, match="API_VERSION_ORIGINAL, .*registered with api='status_returning'"
-    ):
+    with pytest.raises(UnsupportedError, match="ORIGINAL, .*registered with api='status_returning'"):
         run(text, backend, np.float32(0))
 
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from axla.core.errors import CustomCallFailure
+from axla.core.errors import Cancelled, CustomCallFailure, DeadlineExceeded
 from axla.core.shape import AnyShape, Shape
+from axla.custom.feeds import BUILT_IN
 from axla.custom.registry import keywords_of
 from axla.custom.site import CallSite, flatten, nest
 
@@ -30,7 +31,11 @@ class PythonCall:
         arguments = [nest(shape, rest) for shape in self.site.operands]
         try:
             found = self.function(*arguments, **self.keywords)
+        except (Cancelled, DeadlineExceeded):
+            raise
         except Exception as error:
+            if self.function in BUILT_IN.values():
+                raise
             raise CustomCallFailure(f"{self.site}: {type(error).__name__}: {error}") from error
         try:
             values = flatten(self.site.result, found)

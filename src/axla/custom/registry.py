@@ -14,6 +14,7 @@ from typing import Any
 
 from axla.core.errors import AxlaError, InvalidArgument, UnsupportedError
 from axla.custom.attributes import parse_attributes
+from axla.custom.feeds import BUILT_IN
 from axla.custom.site import AXLA, LIBRARY, NATIVE, ORIGINAL, PYTHON, STATUS, UNIFIED, CallSite
 
 _VERSIONS = {
@@ -133,6 +134,8 @@ def _address(target: Any) -> int | None:
 def find_target(site: CallSite) -> Target:
     """The target of a call, checked to take calls of its kind; UnsupportedError says why there is none."""
     found = _targets.get(site.target)
+    if found is None and site.target in BUILT_IN:
+        return Target(site.target, PYTHON, function=BUILT_IN[site.target])
     if found is None:
         from axla.custom.routines import is_routine
 
@@ -191,6 +194,8 @@ def keywords_of(function: Callable[..., Any], site: CallSite) -> dict[str, Any]:
     """What a Python function gets besides the operands: the attributes of a typed call; of another one the
     opaque text, if the function has a parameter `opaque`.
     """
+    if function in BUILT_IN.values():
+        return {"site": site}
     if site.version == "API_VERSION_TYPED_FFI":
         try:
             return parse_attributes(site.config)

@@ -11,6 +11,7 @@ import numpy as np
 from axla.core.errors import CustomCallFailure, UnsupportedError
 from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.custom.callables import PythonCall
+from axla.custom.lapack import routine_address
 from axla.custom.library import run_library_call
 from axla.custom.registry import Target, find_target
 from axla.custom.routines import plan_of
@@ -71,7 +72,7 @@ def check_custom_call(inst: Instruction) -> None:
     if isinstance(op, CustomCall) and op.custom_call_target not in CUSTOM_CALLS:
         site = call_site(inst)
         if find_target(site).api == LIBRARY:
-            plan_of(site)
+            routine_address(plan_of(site).symbol)
 
 
 def custom_call(interpreter: Interpreter, inst: Instruction, *operands: Value) -> Value:

@@ -9,6 +9,7 @@ slots, each with the slots that die after it. Ops without called computations ev
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -30,6 +31,7 @@ from axla.hlo.casting import convert
 from axla.hlo.control import Call, Fusion, OptBarrier
 from axla.hlo.conversion import Bitcast
 from axla.hlo.numeric import Kernel
+from axla.interpreter.transfers import receives_last
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.op import Op
 from axla.ir.structure import Constant, GetTupleElement, Parameter, Tuple
@@ -107,6 +109,7 @@ class Interpreter:
         self.memory_limit = memory_limit
         self.random = np.random.Generator(np.random.Philox(seed))
         self.state = seed  # of rng-get-and-update-state
+        self.mail: dict[int | None, deque[Value]] = {}  # what was sent on a channel, and not received so far
         self.steps = 0
         self.depth = 0
         self._effects: dict[Computation, bool] = {}
@@ -220,7 +223,7 @@ class Interpreter:
         """What the root depends on and what has effects, in the order to run it. Dead code may even be a loop
         without end.
         """
-        order = schedule_of(computation)
+        order = receives_last(schedule_of(computation))
         needed: set[Instruction] = set()
         for inst in reversed(order):
             if inst is computation.root or inst in needed or self.has_effect(inst):

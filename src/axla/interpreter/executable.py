@@ -12,6 +12,7 @@ from axla.core.literal import Literal
 from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.interpreter.custom_calls import check_custom_call
 from axla.interpreter.evaluate import Interpreter, evaluate
+from axla.interpreter.transfers import check_transfer
 from axla.ir.graph import Module
 
 
@@ -23,6 +24,7 @@ class InterpretedExecutable:
         self.name = module.name
         for inst in Interpreter().needed(module.entry):
             check_custom_call(inst)
+            check_transfer(inst)
 
     def __call__(self, *arguments: Any) -> Any:
         """Runs the program; arguments and result are nested as the program's parameters and result are."""

@@ -21,6 +21,7 @@ from axla.hlo.window import ReduceWindow, SelectAndScatter, offsets, padded, pla
 from axla.interpreter.collectives import COLLECTIVES
 from axla.interpreter.custom_calls import custom_call
 from axla.interpreter.evaluate import Interpreter, Value
+from axla.interpreter.transfers import TRANSFERS
 from axla.ir.attributes import RandomDistribution
 from axla.ir.graph import Instruction
 from axla.ir.op import Op
@@ -373,6 +374,7 @@ def _sort_lines(interpreter: Interpreter, op: Sort, columns: list[np.ndarray], o
 
 REGIONS: dict[type[Op], Callable[..., Value]] = {
     **COLLECTIVES,
+    **TRANSFERS,
     AsyncStart: _async_start,
     Rng: _rng,
     RngGetAndUpdateState: _rng_state,

@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from axla.core.errors import CustomCallFailure, UnsupportedError
+from axla.core.errors import Cancelled, CustomCallFailure, UnsupportedError
 from axla.core.shape import AnyShape, Shape
 from axla.custom.callables import PythonCall
+from axla.custom.feeds import BUILT_IN, current
 from axla.custom.lapack import routine_address
 from axla.custom.registry import Target, find_target, registered
 from axla.custom.site import (
@@ -33,6 +34,9 @@ from axla.program import abi
 _CALLBACK = c.CFUNCTYPE(
     c.c_int32, c.c_void_p, c.POINTER(c.c_void_p), c.POINTER(c.c_void_p), c.c_void_p, c.c_int64
 )
+
+
+_FRAME: Any = abi.FRAME.ctypes()
 
 
 class _Raised(threading.local):
@@ -104,9 +108,12 @@ def _callback(function: Callable[..., int]) -> tuple[int, Any]:
 def _caller(call: PythonCall) -> Callable[..., int]:
     """The callback of a Python function at one call site."""
     operands, results = call.site.operand_leaves, call.site.result_leaves
+    waits = call.function in BUILT_IN.values()
 
     def called(frame: int, ins: Any, outs: Any, opaque: int, length: int) -> int:
         try:
+            if waits:
+                _enter(frame)
             # Copies: the function may keep its arguments, this memory is the program's.
             found = call([
                 from_memory_order(_array(ins[n], s).copy(), s) if isinstance(s, Shape) else None
@@ -117,11 +124,29 @@ def _caller(call: PythonCall) -> Callable[..., int]:
                     assert value is not None
                     _array(outs[n], shape)[...] = in_memory_order(value, shape)
             return abi.OK
+        except _Stopped as stopped:
+            return stopped.code
         except BaseException as error:  # noqa: BLE001  (C code cannot pass it on)
             _raised.error = error
             return abi.CUSTOM_CALL
 
     return called
+
+
+class _Stopped(Cancelled):
+    """The run was to stop while a call waited; `code` says why."""
+
+
+def _enter(frame: int) -> None:
+    """Lets what this thread calls know the run of a frame."""
+    head = _FRAME.from_address(frame)
+    flag = c.c_int32.from_address(head.cancel) if head.cancel else c.c_int32(0)
+
+    def check() -> None:
+        if flag.value:
+            raise _Stopped("the run was to stop", flag.value)
+
+    current.replica, current.check = head.replica, check
 
 
 def _array(address: int | None, shape: AnyShape) -> np.ndarray:

@@ -1,0 +1,166 @@
+"""Infeed and outfeed: values that wait, in order, between running programs of a device and the host.
+
+    feeds(0).infeed.put(batch)           # the host: nested tuples of arrays
+    executable(...)                      # the program: infeed takes them, outfeed gives
+    loss = feeds(0).outfeed.get()
+
+A device has one pair of queues, which all programs on it share; replica n of a run uses device n's. Whoever
+waits stops when its run does (deadline, cancel, Ctrl-C), and after `timeout` seconds in any case.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from axla.core.errors import DeadlineExceeded, InvalidArgument
+from axla.core.shape import AnyShape, Shape
+from axla.custom.site import CallSite, flatten, nest
+
+Value = Any
+"""Nested tuples of NumPy arrays; None for a token."""
+
+TIMEOUT = 60.0
+"""Seconds that a program waits for the host, and the host for a program, when they do not say otherwise."""
+
+_POLL = 0.02
+
+
+class Feed:
+    """A queue of values in one direction."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.timeout = TIMEOUT
+        self._values: deque[Value] = deque()
+        self._changed = threading.Condition()
+
+    def put(self, value: Value) -> None:
+        """Adds a copy of the value: nested tuples of what NumPy takes."""
+        self._add(_copied(value))
+
+    def get(self, timeout: float | None = None) -> Value:
+        """The oldest value, as nested tuples of arrays; waits for one. DeadlineExceeded when none comes."""
+        if timeout is not None and not timeout >= 0:
+            raise InvalidArgument(f"{self.name}: timeout={timeout!r}, wanted seconds of at least 0")
+        return self._take(self.timeout if timeout is None else timeout, _go_on)
+
+    def clear(self) -> None:
+        """Drops what waits."""
+        with self._changed:
+            self._values.clear()
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def _add(self, value: Value) -> None:
+        with self._changed:
+            self._values.append(value)
+            self._changed.notify()
+
+    def _take(self, timeout: float, check: Callable[[], None]) -> Value:
+        """The oldest value; `check` raises when waiting has no point any more."""
+        end = time.monotonic() + timeout
+        with self._changed:
+            while not self._values:
+                check()
+                left = end - time.monotonic()
+                if left <= 0:
+                    raise DeadlineExceeded(f"{self.name}: nothing came for {timeout:g} s")
+                self._changed.wait(min(left, _POLL))
+            return self._values.popleft()
+
+    def __repr__(self) -> str:
+        return f"<{self.name}: {len(self)} values>"
+
+
+class Feeds:
+    """The two queues of a device."""
+
+    def __init__(self, device: int) -> None:
+        self.infeed = Feed(f"infeed of device {device}")
+        self.outfeed = Feed(f"outfeed of device {device}")
+
+
+_devices: dict[int, Feeds] = {}
+_lock = threading.Lock()
+
+
+def feeds(device: int = 0) -> Feeds:
+    """The queues of a device, made when they are first asked for."""
+    if type(device) is not int or device < 0:
+        raise InvalidArgument(f"feeds: device={device!r}, wanted a number of at least 0")
+    with _lock:
+        return _devices.setdefault(device, Feeds(device))
+
+
+def _go_on() -> None:
+    """For who has no run that could be stopped."""
+
+
+class _Current(threading.local):
+    """What the run that this thread is in says: its replica, and whether it is to stop."""
+
+    replica = 0
+    check: Callable[[], None] = staticmethod(_go_on)
+
+
+current = _Current()
+
+
+def take_infeed(shape: AnyShape, check: Callable[[], None], device: int = 0) -> Value:
+    """The next value of the infeed, which must be of this shape."""
+    feed = feeds(device).infeed
+    value = feed._take(feed.timeout, check)
+    return nest(shape, iter(leaves_of(feed.name, shape, value)))
+
+
+def leaves_of(what: str, shape: AnyShape, value: Value) -> list[Any]:
+    """The arrays of a value, which must be of this shape."""
+    wanted = shape.to_string(layout=False)
+    try:
+        leaves = flatten(shape, value)
+    except ValueError as error:
+        raise InvalidArgument(f"{what}: wanted {wanted}, but {error}") from None
+    for number, (leaf, one) in enumerate(zip(shape.leaves(), leaves, strict=True)):
+        if isinstance(one, tuple) or not isinstance(leaf, Shape):
+            raise InvalidArgument(f"{what}: wanted {wanted}, found a tuple or a token at array {number}")
+        if one.dtype != leaf.dtype.numpy or one.shape != leaf.dims:
+            found = f"{one.dtype}{list(one.shape)}"
+            raise InvalidArgument(f"{what}: array {number} of the value is {found}, wanted {wanted}")
+    return leaves
+
+
+def give_outfeed(value: Value, device: int = 0) -> None:
+    """Puts a value that nobody else has into the outfeed."""
+    feeds(device).outfeed._add(value)
+
+
+def _copied(value: Value) -> Value:
+    if isinstance(value, tuple | list):
+        return tuple(map(_copied, value))
+    try:
+        array = np.array(value)
+    except (TypeError, ValueError) as error:
+        raise InvalidArgument(f"infeed: {type(value).__name__} is not an array: {error}") from None
+    if array.dtype.hasobject:
+        raise InvalidArgument(f"infeed: found {type(value).__name__}, wanted arrays in nested tuples")
+    return array
+
+
+def _infeed(token: None, *, site: CallSite) -> tuple[Value, None]:
+    shape = site.result.elements[0]  # type: ignore[attr-defined]
+    return take_infeed(shape, current.check, current.replica), None
+
+
+def _outfeed(data: Value, token: None, *, site: CallSite) -> None:
+    give_outfeed(data, current.replica)
+
+
+BUILT_IN: dict[str, Callable[..., Value]] = {"axla.infeed": _infeed, "axla.outfeed": _outfeed}
+"""Custom call targets that compiled programs have in place of the ops; they get their call site."""
