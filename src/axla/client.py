@@ -25,6 +25,7 @@ from axla.builder.computation_builder import snake_case
 from axla.core.errors import InvalidArgument, ShapeError
 from axla.core.literal import Literal
 from axla.core.shape import AnyShape, ProgramShape, Shape, TupleShape
+from axla.custom.feeds import feeds, leaves_of
 from axla.ir.graph import Module
 
 Computation = XlaComputation
@@ -101,6 +102,18 @@ class Client:
         """A copy of the data, as a literal; in the layout of a shape, when one is given."""
         copies = iter([np.array(leaf) for leaf in data.leaves])
         return _with_layout(_joined(data.shape, copies), shape_with_layout)
+
+    def TransferToInfeed(self, literal: object, replica_id: int = 0) -> None:
+        """Puts a literal into the infeed queue of a device, behind what is there."""
+        feeds(replica_id).infeed.put(_parts(_literal(literal)))
+
+    def TransferFromOutfeed(
+        self, shape_with_layout: AnyShape, replica_id: int = 0, timeout: float | None = None
+    ) -> Literal:
+        """The oldest value in the outfeed queue of a device, of this shape; waits for one."""
+        value = feeds(replica_id).outfeed.get(timeout)
+        leaves = leaves_of("TransferFromOutfeed", shape_with_layout, value)
+        return _with_layout(_joined(shape_with_layout.logical, iter(leaves)), shape_with_layout)
 
     def GetShape(self, data: GlobalData) -> AnyShape:
         return data.shape
@@ -244,6 +257,12 @@ def _literal(value: object) -> Literal:
         raise InvalidArgument(
             f"TransferToServer: found {type(value).__name__}, wanted a literal ({error})"
         ) from None
+
+
+def _parts(literal: Literal) -> Any:
+    if literal.shape.is_tuple:
+        return tuple(_parts(part) for part in literal.elements)
+    return literal.array
 
 
 def _view(leaf: Any) -> np.ndarray:

@@ -25,6 +25,7 @@ from axla.hlo.collective import (
     CollectivePermuteDone,
     CollectivePermuteStart,
     PartitionId,
+    RaggedAllToAll,
     ReduceScatter,
     ReplicaId,
     equal_addends,
@@ -58,9 +59,8 @@ def _added(inst: Instruction, operands: Sequence[Value]) -> Sequence[Value]:
 def _scattered(interpreter: object, inst: Instruction, *operands: Value) -> Value:
     """The first part of every operand."""
     shapes = inst.shape.elements if isinstance(inst.shape, TupleShape) else (inst.shape,)
-    return _joined(
-        inst, [x[tuple(map(slice, s.dims))] for x, s in zip(_added(inst, operands), shapes, strict=True)]
-    )  # type: ignore[attr-defined]
+    parts = [x[tuple(map(slice, s.dims))] for x, s in zip(_added(inst, operands), shapes, strict=True)]  # type: ignore[attr-defined]
+    return _joined(inst, parts)
 
 
 def _exchanged(interpreter: object, inst: Instruction, *operands: Value) -> Value:
@@ -86,11 +86,30 @@ def _permute(interpreter: object, inst: Instruction, *operands: Value) -> Value:
 
 
 def _permute_start(interpreter: object, inst: Instruction, *operands: Value) -> Value:
-    if len(operands) != 1:
+    if inst.op.slice_sizes:  # type: ignore[attr-defined]
         raise UnsupportedError(f"the interpreter does not permute slices in place: {inst!r}")
     assert isinstance(inst.shape, TupleShape)
     contexts = [np.zeros(s.dims, s.dtype.numpy) for s in inst.shape.elements[2:] if isinstance(s, Shape)]
-    return (operands[0], _permuted(inst, operands[0]), *contexts)
+    results = [_permuted(inst, operand) for operand in operands]
+    if len(operands) == 1:
+        return (operands[0], results[0], *contexts)
+    return (operands, tuple(results), *contexts)
+
+
+def _ragged(
+    interpreter: object, inst: Instruction, data: Value, output: Value, starts: Value, sizes: Value,
+    places: Value, received: Value,
+) -> Value:  # fmt: skip
+    """Rows of the data go to places in the output of the same replica; what does not fit is left out."""
+    _alone(inst, inst.op.replica_groups.groups)  # type: ignore[attr-defined]
+    result = output.copy()
+    for start, size, place in zip(starts.flat, sizes.flat, places.flat, strict=True):
+        rows = range(max(0, -int(start), -int(place)), int(size))
+        rows = rows[: max(0, min(len(data) - int(start), len(output) - int(place)) - rows.start)]
+        result[int(place) + rows.start : int(place) + rows.start + len(rows)] = data[
+            int(start) + rows.start : int(start) + rows.start + len(rows)
+        ]
+    return result
 
 
 def _done(interpreter: object, inst: Instruction, operand: Value) -> Value:
@@ -118,6 +137,7 @@ COLLECTIVES: dict[type[Op], Callable[..., Value]] = {
     CollectivePermute: _permute,
     CollectivePermuteStart: _permute_start,
     CollectivePermuteDone: _done,
+    RaggedAllToAll: _ragged,
     ReplicaId: _zero,
     PartitionId: _zero,
 }

@@ -12,6 +12,7 @@ from axla.passes.expand import (
     dynamic_padder,
     fourier,
     grouped_dot,
+    ragged_exchange,
     random_bits,
     random_numbers,
     reduce_window,
@@ -20,6 +21,7 @@ from axla.passes.expand import (
     single_replica,
     stochastic_convert,
     topk,
+    transfers,
     triangular,
 )
 
@@ -29,6 +31,8 @@ EXPANDERS: tuple[Pass, ...] = (
     Pass("async-unwrapper", asynchronous.async_unwrapper, required=_WHY),
     Pass("dynamic-padder", dynamic_padder.dynamic_padder, required="generated code knows static shapes"),
     Pass("single-replica-collectives", single_replica.collectives_removal, required=_WHY),
+    Pass("ragged-all-to-all-expander", ragged_exchange.ragged_exchange, required=_WHY),
+    Pass("transfer-rewriter", transfers.transfer_rewriter, required=_WHY),
     Pass("argmax-rewriter", argmax.argmax_rewriter),
     Pass("rng-expander", random_numbers.rng_expander, required=_WHY),
     Pass("rng-bit-generator-expander", random_bits.rng_bit_generator_expander, required=_WHY),

@@ -128,12 +128,14 @@ def _sent(inst: Instruction, x: Instruction) -> Instruction:
 
 
 def _permute_start(inst: Instruction) -> Instruction | None:
-    if len(inst.operands) != 1 or inst.op.slice_sizes:  # type: ignore[attr-defined]
+    if inst.op.slice_sizes:  # type: ignore[attr-defined]
         return None
     assert isinstance(inst.shape, TupleShape)
-    (x,) = inst.operands
     contexts = [full(inst.computation, s, 0) for s in inst.shape.elements[2:] if isinstance(s, Shape)]
-    return inst.computation.add(Tuple(), [x, _sent(inst, x), *contexts])
+    given, sent = list(inst.operands), [_sent(inst, x) for x in inst.operands]
+    if len(given) > 1:
+        given, sent = [inst.computation.add(Tuple(), given)], [inst.computation.add(Tuple(), sent)]
+    return inst.computation.add(Tuple(), [*given, *sent, *contexts])
 
 
 def _copy_start(inst: Instruction) -> Instruction:
