@@ -143,12 +143,6 @@ def _number_of(kind: mlir.Type) -> Callable[[Parser], Any]:
     return lambda parser: parser.number(kind)
 
 
-def _boolean(parser: Parser) -> bool:
-    if parser.token not in ("true", "false"):
-        parser.fail(f"expected true or false, found {parser.saw()}")
-    return parser.advance() == "true"
-
-
 def _elements(parser: Parser) -> Any:
     at, found = parser.start, parser.attribute()
     if isinstance(found, bool):
@@ -169,7 +163,8 @@ def _direction(parser: Parser) -> mlir.IntegerAttr:
 ATTRIBUTES: dict[str, Callable[[Parser], Any]] = {
     "i64": _number_of(_I64), "i32": _number_of(_I32), "f64": _number_of(mlir.FloatType("f64")),
     "ui64": _number_of(mlir.IntegerType(64, "u")), "ui32": _number_of(mlir.IntegerType(32, "u")),
-    "bool": _boolean, "string": lambda parser: parser.string(), "symbol": lambda parser: parser.symbol(),
+    "bool": lambda parser: parser.boolean(), "string": lambda parser: parser.string(),
+    "symbol": lambda parser: parser.symbol(),
     "reference": lambda parser: mlir.SymbolRef(parser.symbol()), "elements": _elements,
     "list": lambda parser: mlir.DenseArray(_I64, parser.integers()), "direction": _direction,
 }  # fmt: skip
@@ -316,16 +311,15 @@ def _barrier(parser: Parser, draft: Draft) -> None:
 
 def _slice(parser: Parser, draft: Draft) -> None:
     """`[start:limit:stride, ...]`; a stride of 1 is not written."""
-    parser.expect("[")
-    ranges: list[tuple[int, int, int]] = []
-    while parser.token != "]":
+
+    def one() -> tuple[int, int, int]:
         start = parser.integer()
         parser.expect(":")
         limit = parser.integer()
-        ranges.append((start, limit, parser.integer() if parser.accept(":") else 1))
-        if not parser.accept(","):
-            break
-    parser.expect("]")
+        return start, limit, parser.integer() if parser.accept(":") else 1
+
+    parser.expect("[")
+    ranges = parser.until("]", one)
     for i, name in enumerate(("start_indices", "limit_indices", "strides")):
         draft.attributes[name] = _list(*[part[i] for part in ranges])
 
@@ -348,12 +342,7 @@ def _precision(parser: Parser, draft: Draft) -> None:
         parser.expect("precision")
         parser.expect("=")
         parser.expect("[")
-        found = []
-        while parser.token != "]":
-            found.append(parser.enumerated("precision"))
-            if not parser.accept(","):
-                break
-        parser.expect("]")
+        found = parser.until("]", lambda: parser.enumerated("precision"))
         draft.attributes["precision_config"] = tuple(found)
         if draft.name == "stablehlo.dot" or not parser.accept(","):
             return
@@ -412,27 +401,16 @@ def _window(parser: Parser, draft: Draft) -> None:
 
 def _padding(parser: Parser) -> mlir.DenseElements:
     parser.expect("[")
-    pairs = []
-    while parser.token != "]":
-        at = parser.start
-        pairs.append(parser.integers())
-        if len(pairs[-1]) != 2:
-            parser.fail(f"expected array with 2 elements, got {len(pairs[-1])} elements instead", at)
-        if not parser.accept(","):
-            break
-    parser.expect("]")
+    at, pairs = parser.start, parser.until("]", parser.integers)
+    if any(len(pair) != 2 for pair in pairs):
+        parser.fail("expected array with 2 elements for each dimension", at)
     values = np.array(pairs, np.int64).reshape(len(pairs), 2)
     return mlir.DenseElements(mlir.TensorType((len(pairs), 2), _I64), values)
 
 
 def _reversal(parser: Parser) -> mlir.DenseArray:
     parser.expect("[")
-    found = []
-    while parser.token != "]":
-        found.append(parser.integer() != 0 if parser.kind == "number" else _boolean(parser))
-        if not parser.accept(","):
-            break
-    parser.expect("]")
+    found = parser.until("]", lambda: parser.integer() != 0 if parser.kind == "number" else parser.boolean())
     return mlir.DenseArray(mlir.IntegerType(1), tuple(found))
 
 
@@ -466,16 +444,15 @@ def _constant(parser: Parser, draft: Draft) -> None:
 
 def _while(parser: Parser, draft: Draft) -> None:
     """`(%x = %0, ...) : types attributes {...} cond {...} do {...}`."""
-    parser.expect("(")
-    names: list[Use] = []
-    while parser.token != ")":
-        names.append((parser.token, parser.start))
-        parser.take("value", "an argument")
+
+    def one() -> Use:
+        at, name = parser.start, parser.take("value", "an argument")
         parser.expect("=")
         _operand(parser, draft)
-        if not parser.accept(","):
-            break
-    parser.expect(")")
+        return name, at
+
+    parser.expect("(")
+    names = parser.until(")", one)
     if draft.uses:
         parser.expect(":")
         at = parser.start
@@ -623,11 +600,10 @@ def _parameters(parser: Parser) -> tuple[list[mlir.Type], list[Argument], list[d
     """`(%a: type {...} loc(...), ...)`; a function without body may have types only."""
     types: list[mlir.Type] = []
     arguments: list[Argument] = []
-    attributes = []
-    parser.expect("(")
-    while parser.token != ")":
-        at, name = parser.start, parser.token
-        named = parser.kind == "value"
+    attributes: list[dict[str, Any]] = []
+
+    def one() -> None:
+        at, name, named = parser.start, parser.token, parser.kind == "value"
         if named:
             parser.advance()
             parser.expect(":")
@@ -636,25 +612,18 @@ def _parameters(parser: Parser) -> tuple[list[mlir.Type], list[Argument], list[d
         location = parser.optional_location()
         if named:
             arguments.append((name, at, types[-1], location))
-        if not parser.accept(","):
-            break
-    parser.expect(")")
+
+    parser.expect("(")
+    parser.until(")", one)
     return types, arguments, attributes
 
 
 def _function_results(parser: Parser) -> tuple[list[mlir.Type], list[dict[str, Any]]]:
     if parser.token != "(":
         return [parser.type()], []
-    types: list[mlir.Type] = []
-    attributes = []
     parser.advance()
-    while parser.token != ")":
-        types.append(parser.type())
-        attributes.append(_attributes_of(parser))
-        if not parser.accept(","):
-            break
-    parser.expect(")")
-    return types, attributes
+    found = parser.until(")", lambda: (parser.type(), _attributes_of(parser)))
+    return [kind for kind, _ in found], [attributes for _, attributes in found]
 
 
 PARTS: dict[str, Step] = {

@@ -91,8 +91,7 @@ class Attributes(Types):
             found = self.type() if reader is None else reader(self)
         elif self.token == "[":
             self.advance()
-            found = () if self.token == "]" else self._attributes()
-            self.expect("]")
+            found = tuple(self.until("]", self.attribute))
         elif self.token == "{":
             found = self.dictionary()
         elif token == "hash":
@@ -104,28 +103,22 @@ class Attributes(Types):
         self.depth -= 1
         return found
 
-    def _attributes(self) -> tuple[Any, ...]:
-        found = [self.attribute()]
-        while self.accept(","):
-            found.append(self.attribute())
-        return tuple(found)
-
     def dictionary(self) -> dict[str, Any]:
         """`{name = value, "other name", ...}`."""
         self.expect("{")
         found: dict[str, Any] = {}
-        if self.accept("}"):
-            return found
-        while True:
-            at = self.start
-            name = self.string() if self.kind == "string" else self.word("the name of an attribute")
+
+        def entry() -> None:
+            at, name = self.start, self.key()
             if name in found:
                 self.fail(f"attribute {name!r} stands twice in a dictionary", at)
             found[name] = self.attribute() if self.accept("=") else mlir.UNIT
-            if not self.accept(","):
-                break
-        self.expect("}")
+
+        self.until("}", entry)
         return found
+
+    def key(self) -> str:
+        return self.string() if self.kind == "string" else self.word("a name")
 
     def number(self, kind: mlir.Type | None = None) -> Any:
         """A number with its type, by default i64 or f64."""
@@ -174,25 +167,13 @@ class Attributes(Types):
     def integers(self) -> tuple[int, ...]:
         """`[1, 2]`."""
         self.expect("[")
-        found: list[int] = []
-        if self.token != "]":
-            found.append(self.integer())
-            while self.accept(","):
-                found.append(self.integer())
-        self.expect("]")
-        return tuple(found)
+        return tuple(self.until("]", self.integer))
 
     def sizes(self) -> tuple[int | None, ...]:
         """`[1, ?]`, or the same in angle brackets."""
         close = "]" if self.token == "[" else ">"
         self.expect("[" if close == "]" else "<")
-        found: list[int | None] = []
-        while self.token != close:
-            found.append(None if self.accept("?") else self.integer())
-            if not self.accept(","):
-                break
-        self.expect(close)
-        return tuple(found)
+        return tuple(self.until(close, lambda: None if self.accept("?") else self.integer()))
 
     # ---- Attributes that begin with a word
 
@@ -204,18 +185,17 @@ class Attributes(Types):
         element = self.type()
         if not isinstance(element, mlir.IntegerType | mlir.FloatType):
             self.fail("an array of neither integers nor floats", at)
-        found: list[Any] = []
-        if self.accept(":"):
-            while True:
-                if self.token in ("true", "false") and element == mlir.IntegerType(1):
-                    found.append(self.advance() == "true")
-                else:
-                    value = self.number(element)
-                    found.append(value if isinstance(value, bool) else _plain(value))
-                if not self.accept(","):
-                    break
-        self.expect(">")
-        return mlir.DenseArray(element, tuple(found))
+
+        def read() -> Any:
+            if self.token in ("true", "false") and element == mlir.IntegerType(1):
+                return self.advance() == "true"
+            value = self.number(element)
+            return float(value.value) if isinstance(value, mlir.FloatAttr) else getattr(value, "value", value)
+
+        if not self.accept(":"):
+            self.expect(">")
+            return mlir.DenseArray(element, ())
+        return mlir.DenseArray(element, tuple(self.until(">", read)))
 
     def dense(self) -> mlir.DenseElements | mlir.DenseStrings:
         """`dense<...> : type`, from the word on."""
@@ -241,26 +221,16 @@ class Attributes(Types):
             self.fail("the type of dense elements is a tensor of static shape", at)
         try:
             if isinstance(kind.element, mlir.OpaqueType):
-                return self._dense_strings(payload, kind, begin)
+                count = math.prod(kind.shape)  # type: ignore[arg-type]
+                return mlir.DenseStrings(kind, dense.strings(payload, count))
             return mlir.DenseElements(kind, dense.decode(payload, kind))
         except (ValueError, OverflowError, MemoryError) as error:
             self.fail(str(error) or "elements that do not fit their type", begin)
 
-    def _dense_strings(self, payload: str, kind: mlir.TensorType, begin: int) -> mlir.DenseStrings:
-        assert kind.shape is not None
-        found = dense.string_list(payload, math.prod(kind.shape))  # type: ignore[arg-type]
-        inner = Attributes("")
-        strings = []
-        for token in found:
-            inner.text = token
-            inner.seek(0)
-            strings.append(inner.string())
-        return mlir.DenseStrings(kind, tuple(strings))
-
     def _resource(self) -> mlir.DenseResource:
         self.advance()
         self.expect("<")
-        name = self.string() if self.kind == "string" else self.word("the name of a resource")
+        name = self.key()
         self.expect(">")
         self.expect(":")
         at, kind = self.start, self.type()
@@ -268,11 +238,9 @@ class Attributes(Types):
             self.fail("the type of a resource is a tensor", at)
         return mlir.DenseResource(name, kind)
 
-    def _word(self) -> Any:
-        return {"true": True, "false": False, "unit": mlir.UNIT}[self.advance()]
-
-    def _location_attribute(self) -> Any:
-        return self.location()
+    def _unit(self) -> mlir.Unit:
+        self.advance()
+        return mlir.UNIT
 
     def _opaque(self) -> mlir.OpaqueAttr:
         begin = self.start
@@ -350,19 +318,18 @@ class Attributes(Types):
         if not opened:
             self.expect("<")
         found: dict[str, Any] = {}
-        while self.token != ">":
-            at = self.start
-            name = self.word("the name of a field")
+
+        def field() -> None:
+            at, name = self.start, self.word("the name of a field")
             if name not in kinds:
                 self.fail(f"expected one of: {', '.join(kinds)}; found {name!r}", at)
             if name in found:
                 self.fail(f"field {name} stands twice", at)
             self.expect("=")
-            found[name] = self._field(kinds[name][0])
-            if not self.accept(","):
-                break
+            found[name] = _FIELDS[kinds[name][0]](self)
+
         at = self.start
-        self.expect(">")
+        self.until(">", field)
         for name, kind in kinds.items():
             if name not in found:
                 if kind not in _ABSENT:
@@ -370,27 +337,10 @@ class Attributes(Types):
                 found[name] = _ABSENT[kind]
         return {name: found[name] for name in kinds}
 
-    def _field(self, kind: str) -> Any:
-        if kind == "i":
-            return self.integer()
-        if kind == "l":
-            return self.sizes()
-        if kind == "t":
-            return self.type()
-        if kind == "s":
-            return self.string()
-        if kind == "f":
-            return float(self.number(_F64).value)
-        if kind == "b":
-            at, word = self.start, self.word("true or false")
-            if word not in ("true", "false"):
-                self.fail("expected true or false", at)
-            return word == "true"
-        if kind == "x":
-            return self._sub_axis()
-        if kind == "m":
-            return self._mesh_axes()
-        return self.attribute()
+    def boolean(self) -> bool:
+        if self.token not in ("true", "false"):
+            self.fail(f"expected true or false, found {self.saw()}")
+        return self.advance() == "true"
 
     def _sub_axis(self) -> mlir.StructAttr:
         """`(1)2`."""
@@ -400,14 +350,10 @@ class Attributes(Types):
         return mlir.StructAttr("sub_axis_info", {"pre_size": before, "size": self.integer()})
 
     def _mesh_axes(self) -> tuple[mlir.StructAttr, ...]:
-        found = []
         self.expect("[")
-        while self.token != "]":
-            found.append(self.attribute() if self.kind == "hash" else self.structure("mesh_axis"))
-            if not self.accept(","):
-                break
-        self.expect("]")
-        return tuple(found)
+        return tuple(
+            self.until("]", lambda: self.attribute() if self.kind == "hash" else self.structure("mesh_axis"))
+        )
 
     def convolution_dimensions(self) -> dict[str, Any]:
         """`[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]`."""
@@ -429,7 +375,8 @@ class Attributes(Types):
     def _dimension_places(self, letters: dict[str, str]) -> dict[str | int, int]:
         self.expect("[")
         places: dict[str | int, int] = {}
-        while True:
+
+        def place() -> None:
             at = self.start
             key: str | int = self.integer() if self.kind == "number" else self.word("a dimension")
             if isinstance(key, str) and key not in letters or isinstance(key, int) and key < 0:
@@ -437,12 +384,12 @@ class Attributes(Types):
             if key in places:
                 self.fail(f"dimension {key} stands twice", at)
             places[key] = len(places)
-            if not self.accept(","):
-                break
+
+        at = self.start
+        self.until("]", place)
         for wanted in (*letters, *range(len(places) - len(letters))):
             if wanted not in places:
-                self.fail(f"dimension {wanted} is missing")
-        self.expect("]")
+                self.fail(f"dimension {wanted} is missing", at)
         return places
 
     # ---- Locations
@@ -509,25 +456,22 @@ class Attributes(Types):
             metadata = self.attribute()
             self.expect(">")
         self.expect("[")
-        parts = [self._part()]
-        while self.accept(","):
-            parts.append(self._part())
-        self.expect("]")
-        return mlir.FusedLocation(tuple(parts), metadata)
+        return mlir.FusedLocation(tuple(self.until("]", self._part)), metadata)
 
     def _location_alias(self, name: str, at: int) -> mlir.Location | None:
         """The location that `#name` stands for."""
         self.fail(f"location alias #{name} is not defined", at)
 
 
-def _plain(value: Any) -> Any:
-    return value.value if isinstance(value, mlir.IntegerAttr) else float(value.value)
-
-
 _BY_WORD: dict[str, Callable[[Attributes], Any]] = {
-    "true": Attributes._word, "false": Attributes._word, "unit": Attributes._word,
+    "true": Attributes.boolean, "false": Attributes.boolean, "unit": Attributes._unit,
     "dense": Attributes.dense, "dense_resource": Attributes._resource, "array": Attributes._array,
-    "loc": Attributes._location_attribute, "affine_map": Attributes._opaque, "affine_set": Attributes._opaque,
+    "loc": Attributes.location, "affine_map": Attributes._opaque, "affine_set": Attributes._opaque,
     "opaque": Attributes._opaque, "sparse": Attributes._opaque, "strided": Attributes._opaque,
     "distinct": Attributes._opaque,
+}  # fmt: skip
+_FIELDS: dict[str, Callable[[Attributes], Any]] = {
+    "i": Attributes.integer, "l": Attributes.sizes, "t": Attributes.type, "b": Attributes.boolean,
+    "f": lambda cursor: float(cursor.number(_F64).value), "s": Attributes.string, "a": Attributes.attribute,
+    "x": Attributes._sub_axis, "m": Attributes._mesh_axes,
 }  # fmt: skip

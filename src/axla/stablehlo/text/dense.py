@@ -15,7 +15,7 @@ import numpy as np
 from axla.ir.strings import pattern
 from axla.stablehlo import mlir
 from axla.stablehlo.mlir import numpy_type
-from axla.stablehlo.text.lexer import STRING
+from axla.stablehlo.text.lexer import STRING, unescape
 
 _INTEGER = r"-?(?:0x[0-9a-fA-F]{1,32}+|\d{1,40}+)"
 _FLOAT = r"-?(?:0x[0-9a-fA-F]{1,32}+|\d++\.\d*+(?:[eE][+-]?\d++)?+)"
@@ -151,10 +151,10 @@ def from_bytes(data: bytes, wanted: np.dtype, shape: tuple[int, ...]) -> np.ndar
     return values.reshape(shape if len(values) == count else ())
 
 
-def string_list(payload: str, count: int) -> list[str]:
-    """The string tokens of `dense<["a", "b"]>`, or the one for all."""
+def strings(payload: str, count: int) -> tuple[str, ...]:
+    """The strings of `dense<["a", "b"]>`, or the one for all."""
     found = _STRING.findall(payload)
     rest = re.sub(r"[\s,\[\]]", "", _STRING.sub("", payload))
     if rest or len(found) not in (count, 1):
         raise BadElements(f"expected {count} strings as elements")
-    return found
+    return tuple(map(unescape, found))

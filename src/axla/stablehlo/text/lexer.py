@@ -7,10 +7,13 @@ Kinds of token: type (a `tensor<...>` with at most one `<...>` inside), value (`
 from __future__ import annotations
 
 import re
-from typing import NoReturn
+from collections.abc import Callable
+from typing import NoReturn, TypeVar
 
 from axla.core.errors import ParseError
 from axla.ir.strings import pattern
+
+T = TypeVar("T")
 
 BLANK = r"\s*+(?://[^\n]*+\s*+)*+"
 STRING = r'"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"'
@@ -119,6 +122,16 @@ class Cursor:
         if self.kind != kind:
             self.fail(f"expected {what}, found {self.saw()}")
         return self.advance()
+
+    def until(self, closing: str, read: Callable[[], T]) -> list[T]:
+        """What stands with commas between, or nothing, and the closing bracket."""
+        found: list[T] = []
+        if self.token != closing:
+            found.append(read())
+            while self.accept(","):
+                found.append(read())
+        self.expect(closing)
+        return found
 
     def deeper(self) -> None:
         """Counts a level of nesting; the caller counts it down again."""

@@ -137,44 +137,26 @@ class Parser(Attributes):
     def _metadata(self) -> None:
         """`{-# dialect_resources: { dialect: { name: "0x...", ... } }, ... #-}`."""
         self.advance()
-        while self.token != "#-}":
-            section = self.word("the name of a section")
-            self.expect(":")
+        self.until("#-}", lambda: self._metadata_entry(0, True))
+
+    def _metadata_entry(self, level: int, kept: bool) -> None:
+        """`name: {...}` of a section and of a dialect in it, `name: value` within them."""
+        name = self.key()
+        self.expect(":")
+        if level < 2:
             self.expect("{")
-            while self.token != "}":
-                self._key()
-                self.expect(":")
-                self.expect("{")
-                self._resource_entries(section == "dialect_resources")
-                self.expect("}")
-                if not self.accept(","):
-                    break
-            self.expect("}")
-            if not self.accept(","):
-                break
-        self.expect("#-}")
-
-    def _key(self) -> str:
-        return self.string() if self.kind == "string" else self.word("a key")
-
-    def _resource_entries(self, kept: bool) -> None:
-        while self.token != "}":
-            name = self._key()
-            self.expect(":")
-            at = self.start
-            if self.kind == "string" and kept:
-                # The first four bytes are the alignment.
-                token = self.advance()
-                try:
-                    if not token.startswith('"0x') or len(token) < 12:
-                        raise ValueError
-                    self.resources[name] = bytes.fromhex(token[11:-1])
-                except ValueError:
-                    self.fail("expected a resource in hexadecimal, with its alignment", at)
-            else:
-                self.attribute()
-            if not self.accept(","):
-                break
+            kept = kept and (level > 0 or name == "dialect_resources")
+            self.until("}", lambda: self._metadata_entry(level + 1, kept))
+            return
+        at, token = self.start, self.token
+        value = self.attribute()
+        if kept and isinstance(value, str):
+            try:
+                if not token.startswith('"0x') or len(token) < 12:
+                    raise ValueError
+                self.resources[name] = bytes.fromhex(token[11:-1])  # after the alignment, four bytes
+            except ValueError:
+                self.fail("expected a resource in hexadecimal, with its alignment", at)
 
     # ---- Values
 
@@ -312,11 +294,7 @@ class Parser(Attributes):
     def regions(self, isolated: bool = False) -> list[mlir.Region]:
         """`({...}, {...})`."""
         self.expect("(")
-        found = [self.region(isolated)]
-        while self.accept(","):
-            found.append(self.region(isolated))
-        self.expect(")")
-        return found
+        return self.until(")", lambda: self.region(isolated))
 
     def region(self, isolated: bool = False, arguments: list[Argument] | None = None) -> mlir.Region:
         """`{...}`. Arguments of the first block are given where the short form writes them before it."""
@@ -347,13 +325,7 @@ class Parser(Attributes):
     def arguments(self) -> list[Argument]:
         """`(%a: type loc(...), ...)`."""
         self.expect("(")
-        found: list[Argument] = []
-        while self.token != ")":
-            found.append(self.argument())
-            if not self.accept(","):
-                break
-        self.expect(")")
-        return found
+        return self.until(")", self.argument)
 
     def argument(self) -> Argument:
         at, name = self.start, self.take("value", "an argument")

@@ -69,9 +69,7 @@ class Types(Cursor):
     def type_list(self) -> list[mlir.Type]:
         """`()` or `(type, ...)`."""
         self.expect("(")
-        found = [] if self.token == ")" else self.types()
-        self.expect(")")
-        return found
+        return self.until(")", self.type)
 
     def results(self) -> list[mlir.Type]:
         """What follows `->`: one type or a list in parentheses."""
@@ -108,12 +106,11 @@ class Types(Cursor):
         if token == "tensor":
             return self._tensor()
         self.advance()
-        if token == "complex":
-            found: mlir.Type = mlir.ComplexType(self.type())
-        else:
-            found = mlir.TupleType(() if self.token == ">" else tuple(self.types()))
+        if token == "tuple":
+            return mlir.TupleType(tuple(self.until(">", self.type)))
+        element = self.type()
         self.expect(">")
-        return found
+        return mlir.ComplexType(element)
 
     def shape(self) -> tuple[int | None, ...]:
         """Sizes, each with an x after it, from the end of the current token on."""
@@ -176,11 +173,9 @@ class Types(Cursor):
     def _future(self) -> mlir.Type:
         self.expect("<")
         at = self.start
-        found = tuple(self.types())
-        for kind in found:
-            if not isinstance(kind, mlir.TensorType) or kind.shape is None:
-                self.fail("a future holds ranked tensors", at)
-        self.expect(">")
+        found = tuple(self.until(">", self.type))
+        if any(not isinstance(kind, mlir.TensorType) or kind.shape is None for kind in found):
+            self.fail("a future holds ranked tensors", at)
         return mlir.FutureType(found)
 
     # ---- Quantized types
@@ -243,13 +238,10 @@ class Types(Cursor):
             return (), ()
         if not self.accept("{"):
             return (self.integer(),), ()
-        pairs = [self._pair_of_integers()]
-        while self.accept(","):
-            pairs.append(self._pair_of_integers())
-        self.expect("}")
+        pairs = self.until("}", self._pair_of_integers)
         return tuple([axis for axis, _ in pairs]), tuple([size for _, size in pairs])
 
-    def _parameter(self, scales: list[float], zeros: list[int]) -> None:
+    def _parameter(self, scales: list[float], zeros: list[int]) -> tuple[int, ...]:
         """`scale` or `scale:zero point`."""
         at = self.start
         token = self.take("number", "a scale")
@@ -258,25 +250,16 @@ class Types(Cursor):
         except ValueError:
             self.fail(f"expected a scale, found {token!r}", at)
         zeros.append(self.integer() if self.accept(":") else 0)
+        return ()
 
     def _parameters(self, scales: list[float], zeros: list[int]) -> tuple[int, ...]:
         """Scales in nested braces, row-major; gives the shape."""
         at = self.start
         self.deeper()
         self.expect("{")
-        inner: set[tuple[int, ...]] = set()
-        count = 0
-        while True:
-            if self.token == "{":
-                inner.add(self._parameters(scales, zeros))
-            else:
-                inner.add(())
-                self._parameter(scales, zeros)
-            count += 1
-            if not self.accept(","):
-                break
-        self.expect("}")
+        read = self._parameters if self.token == "{" else self._parameter
+        inner = self.until("}", lambda: read(scales, zeros))
         self.depth -= 1
-        if len(inner) != 1:
+        if len(set(inner)) != 1:
             self.fail("scales in lists of unequal lengths", at)
-        return (count, *inner.pop())
+        return (len(inner), *inner[0])
