@@ -78,16 +78,20 @@ def scaled(self: Op, operands: Sequence[AnyShape], result: AnyShape, at: int, *,
 def equal_addends(inst: Instruction) -> int:
     """How often a reduction adds the same constant up: once for each member of a group, as XLA has it.
 
-    1 for other operands and combiners: what members that do not exist would give is not known.
+    1 for other operands and combiners: what members that do not exist would give is not known. XLA looks for
+    scalars that are repeated.
     """
     op: AllReduce = inst.op  # type: ignore[assignment]
     root, sizes = op.to_apply.root, {len(g) for g in op.replica_groups.groups}
-    addends = [o.operands[0] if o.opcode == "broadcast" else o for o in inst.operands]
+    addends = [o.operands[0] for o in inst.operands if o.opcode == "broadcast"]
     if len(sizes) != 1 or root.opcode != "add" or set(root.operands) != set(op.to_apply.parameters):
         return 1
     if not isinstance(root.shape, Shape) or root.shape.dtype.is_pred:
         return 1
-    if not all(isinstance(a.op, Constant) for a in addends):
+    scalars = [
+        a for a in addends if isinstance(a.op, Constant) and a.shape.logical is Shape(root.shape.dtype)
+    ]
+    if len(scalars) != len(inst.operands):
         return 1
     return max(sizes)
 

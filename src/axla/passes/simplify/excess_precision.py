@@ -7,9 +7,11 @@ from dataclasses import replace
 from axla.core import flags
 from axla.core.dtypes import BF16, F32
 from axla.core.shape import Shape
-from axla.hlo import Convert, Convolution, Dot, StochasticConvert
+from axla.hlo import Convert, Convolution, Copy, Dot, Reshape, StochasticConvert, Transpose
 from axla.ir.graph import Instruction, Module
 from axla.passes import rewrite
+
+MOVEMENT = (Transpose, Reshape, Copy)
 
 
 def float_normalization(module: Module) -> None:
@@ -17,6 +19,7 @@ def float_normalization(module: Module) -> None:
 
     XLA computes every bf16 op in f32 and rounds behind it. Where it then finds that rounding converted back,
     it leaves both out; it does so for no other type, and for no pair of converts that a program writes.
+    What only moves the products of a dot may stand between.
     """
     if not flags.current().allow_excess_precision:
         return
@@ -26,7 +29,7 @@ def float_normalization(module: Module) -> None:
         for inst in list(computation.instructions):
             if inst in bound or not _is_computed(inst):
                 continue
-            readers = [u for u in inst.users if type(u.op) is Convert and _dtype(u) is F32 and u not in bound]
+            readers = [r for u in inst.users if (r := _reader(inst, u)) is not None and r not in bound]
             if readers and session.may_fire("float-normalization-bf16", inst):
                 _widen(inst, readers)
 
@@ -42,6 +45,29 @@ def _is_computed(inst: Instruction) -> bool:
     return op.elementwise or (isinstance(op, Dot) and not op.sparsity) or isinstance(op, Convolution)
 
 
+def _reader(inst: Instruction, user: Instruction) -> Instruction | None:
+    """The convert to f32 that a user is, or that a dot's result comes to after being moved."""
+    while isinstance(inst.op, Dot) and type(user.op) in MOVEMENT and len(user.users) == 1:
+        if user is user.computation.root:
+            return None
+        (user,) = user.users
+    return user if type(user.op) is Convert and _dtype(user) is F32 else None
+
+
+def _moved(new: Instruction, old: Instruction, inst: Instruction) -> Instruction:
+    """What `old` is of `inst`, of `new`."""
+    path = []
+    while old is not inst:
+        path.append(old)
+        (old,) = old.operands
+    for move in reversed(path):
+        assert isinstance(move.shape, Shape)
+        shape = move.shape.with_dtype(F32)
+        op = replace(move.op, shape=shape.logical) if isinstance(move.op, Reshape) else move.op
+        new = new.computation.add(op, (new,), shape, extra=move.extra)
+    return new
+
+
 def _widen(inst: Instruction, readers: list[Instruction]) -> None:
     computation, op = inst.computation, inst.op
     assert isinstance(inst.shape, Shape)
@@ -54,8 +80,10 @@ def _widen(inst: Instruction, readers: list[Instruction]) -> None:
         operands = tuple(wide[o] for o in operands)
     new = computation.add(op, operands, shape, name=inst.name, extra=inst.extra)
     for reader in readers:
-        computation.replace(reader, new)
+        source = reader.operands[0]
+        computation.replace(reader, _moved(new, source, inst))
         computation.remove(reader)
+        rewrite.sweep(computation, [source], held=(inst,))
     if inst.users or inst is computation.root:
         rounded = computation.add(Convert(inst.shape.logical), (new,), inst.shape)
         computation.replace(inst, rounded)
