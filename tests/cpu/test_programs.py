@@ -11,6 +11,7 @@ import pytest
 
 import axla.api as axla
 from axla.core.errors import AxlaError, DeadlineExceeded, UnsupportedError
+from axla.custom.registry import register_custom_call
 from fuzz.oracle import compare
 
 ADD = """
@@ -262,7 +263,7 @@ def test_custom_call_by_the_function_table():
                 target[k] = 2 * source[k]
         return 0
 
-    axla.register_custom_call("test_double", signature(double), api="axla")
+    register_custom_call("test_double", signature(double), api="axla")
     program = axla.compile(axla.parse(CUSTOM % "test_double"))
     a, b = np.arange(4, dtype=np.float32), np.arange(100, dtype=np.float32)
     x, y = program(a, b)
@@ -279,7 +280,7 @@ def test_failing_custom_call_is_an_error():
     signature = ctypes.CFUNCTYPE(
         ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int64
     )
-    axla.register_custom_call("test_fails", signature(lambda *args: 5), api="axla")
+    register_custom_call("test_fails", signature(lambda *args: 5), api="axla")
     program = axla.compile(axla.parse(CUSTOM % "test_fails"))
     with pytest.raises(AxlaError):
         program(np.zeros(4, np.float32), np.zeros(100, np.float32))
