@@ -117,9 +117,12 @@ class Computation:
 
     def add(
         self, op: Op, operands: Sequence[Instruction] = (), shape: AnyShape | None = None, *,
-        name: str = "", extra: Extra = NO_EXTRA,
+        name: str = "", stem: str = "", extra: Extra = NO_EXTRA,
     ) -> Instruction:  # fmt: skip
-        """A new instruction. Without `shape` it is inferred (and the operands checked)."""
+        """A new instruction. Without `shape` it is inferred (and the operands checked).
+
+        It is called `name`, or a name is made up: `stem`, or the opcode, with a number.
+        """
         operands = tuple(operands)
         for operand in operands:
             if operand.computation is not self:
@@ -138,7 +141,9 @@ class Computation:
         module = self.module
         inst.id = module._new_id()
         inst.name = (
-            module._instruction_names.claim(name) if name else module._instruction_names.fresh(op.opcode)
+            module._instruction_names.claim(name)
+            if name
+            else module._instruction_names.fresh(stem or op.opcode)
         )
         for operand in operands:
             operand.users[inst] = None

@@ -1,0 +1,263 @@
+"""Programs that check themselves: `check.*` custom calls and operations, taken out of a source.
+
+A test case of StableHLO calls @inputs and @expected, computes, and checks. `cases` cuts it into functions
+that give the inputs and the expected values, and a body that takes the inputs as arguments, so that a
+compiler cannot fold the program away. Other programs stay whole; both sides of a check become results.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from axla.core.errors import UnsupportedError, VerifyError
+from axla.stablehlo import mlir
+
+PREFIX = "check."
+RETURN = "func.return"
+INPUTS, EXPECTED = "inputs", "expected"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One assertion: `kind` is eq, almost_eq or close. `expected` counts the values of @expected when
+    `from_function`, otherwise the results of the body, as `actual` does.
+    """
+
+    kind: str
+    actual: int
+    expected: int
+    from_function: bool = False
+    tolerance: float = 0.0
+    max_ulp: int = 0
+    min_ulp: int = 0
+    place: str = ""
+
+    def problem(self, actual: np.ndarray, expected: np.ndarray) -> str:
+        """What is wrong with a value; "" when the assertion holds."""
+        if actual.shape != expected.shape or actual.dtype != expected.dtype:
+            return f"found {actual.dtype}{list(actual.shape)}, wanted {expected.dtype}{list(expected.shape)}"
+        with np.errstate(all="ignore"):
+            if self.kind == "eq":
+                wrong = ~np.asarray(actual == expected)
+            elif self.kind == "almost_eq":
+                wrong = ~nearly(actual, expected, self.tolerance)
+            else:
+                distance = ulps(actual, expected)
+                wrong = (distance > self.max_ulp) | (distance < self.min_ulp)
+        if not wrong.any():
+            return ""
+        at = tuple(map(int, np.argwhere(wrong)[0]))
+        text = f"{int(wrong.sum())} of {wrong.size} elements, first at {list(at)}"
+        if self.kind == "close":
+            text += f", by {int(distance[at])} ULP"
+        return f"{text}: found {actual[at]}, wanted {expected[at]}"
+
+
+@dataclass(slots=True)
+class Case:
+    """A function that checks: `body` with the results that `checks` count, and where its arguments and
+    expected values come from ("" where it has none).
+    """
+
+    body: str
+    checks: list[Check] = field(default_factory=list)
+    inputs: str = ""
+    expected: str = ""
+
+
+def cases(source: mlir.Source) -> list[Case]:
+    """The functions of a source that check something, as programs. The source is changed.
+
+    They are `main`, if there is one, or all functions without arguments that have checks.
+    """
+    functions = dict(source.functions())
+    names = ["main"] if "main" in functions else list(functions)
+    found = []
+    for name in names:
+        block = _body(functions[name])
+        if block is None or not any(_is_check(op) for op in block.operations):
+            continue
+        found.append(_Splitter(name, functions[name], block).case())
+    return found
+
+
+def has_checks(source: mlir.Source) -> bool:
+    blocks = [b for _, f in source.functions() if (b := _body(f)) is not None]
+    return any(_is_check(op) for block in blocks for op in block.operations)
+
+
+def _body(function: mlir.Operation) -> mlir.Block | None:
+    blocks = function.regions[0].blocks if function.regions else []
+    return blocks[0] if len(blocks) == 1 else None
+
+
+def _is_check(operation: mlir.Operation) -> bool:
+    return _kind(operation).startswith(PREFIX)
+
+
+def _kind(operation: mlir.Operation) -> str:
+    if operation.name == "stablehlo.custom_call":
+        target = operation.attributes.get("call_target_name")
+        return target if isinstance(target, str) else ""
+    return operation.name
+
+
+class _Splitter:
+    """Cuts one function."""
+
+    def __init__(self, name: str, function: mlir.Operation, block: mlir.Block) -> None:
+        self.case_ = Case(name)
+        self.function = function
+        self.block = block
+        self.results: dict[mlir.Value, int] = {}  # of the new function
+        self.given: dict[mlir.Value, int] = {}  # what @expected gives
+
+    def case(self) -> Case:
+        """Changes the function into the body of its case."""
+        kept: list[mlir.Operation] = []
+        checks: list[mlir.Operation] = []
+        for operation in self.block.operations:
+            if _is_check(operation):
+                checks.append(operation)
+            elif operation.name != RETURN and not self._provides(operation):
+                kept.append(operation)
+        expected = set(self.given)
+        if any(not expected.isdisjoint(op.operands) for op in kept):
+            raise UnsupportedError(f"function @{self.case_.body} computes with what it expects")
+        self.case_.checks = [self._check(c) for c in checks]
+        values = list(self.results)
+        kept.append(mlir.Operation(RETURN, values, ()))
+        self.block.operations = kept
+        self.function.attributes["function_type"] = mlir.FunctionType(
+            tuple(a.type for a in self.block.arguments), tuple(v.type for v in values)
+        )
+        self.function.attributes.pop("res_attrs", None)
+        return self.case_
+
+    def _provides(self, operation: mlir.Operation) -> bool:
+        """Takes a call of @inputs or @expected out: its results become arguments, or are known by number."""
+        callee = operation.attributes.get("callee")
+        name = callee.root if operation.name == "func.call" and isinstance(callee, mlir.SymbolRef) else ""
+        if operation.operands or name not in (INPUTS, EXPECTED):
+            return False
+        if name == EXPECTED and not self.case_.expected:
+            self.case_.expected = name
+            self.given = {value: number for number, value in enumerate(operation.results)}
+            return True
+        if name == INPUTS and not self.case_.inputs and not self.block.arguments:
+            self.case_.inputs = name
+            for value in operation.results:
+                value.owner = self.block
+            self.block.arguments = operation.results
+            return True
+        return False
+
+    def _check(self, operation: mlir.Operation) -> Check:
+        kind, settings = _kind(operation).removeprefix(PREFIX), _settings(operation)
+        operands = list(operation.operands)
+        if kind == "eq":
+            operands.reverse()  # this one has the expected value first
+            integral = _is_integral(operands[0].type) if operands else True
+            kind, settings = ("expect_eq", {}) if integral else ("expect_almost_eq", {"tolerance": 1e-4})
+        if kind.endswith("_const"):
+            kind = kind.removesuffix("_const")
+            constant = {"value": operation.attributes.get("value")}
+            operands += self._constant(constant).results
+        if kind not in _TOLERANCES or len(operands) != 2:
+            raise UnsupportedError(f"{_kind(operation)}: there is no such check of {len(operands)} values")
+        actual, expected = operands
+        custom = operation.name == "stablehlo.custom_call"
+        tolerance, ulp = _TOLERANCES[kind][0 if custom else 1]
+        line, column = operation.position
+        return Check(
+            kind.removeprefix("expect_"),
+            self._number(actual),
+            self.given[expected] if expected in self.given else self._number(expected),
+            expected in self.given,
+            float(settings.get("tolerance", tolerance)),
+            int(settings.get("max_ulp", ulp)),
+            int(settings.get("min_ulp", 0)),
+            f"line {line}, column {column}" if line else "",
+        )
+
+    def _constant(self, attributes: dict) -> mlir.Operation:
+        value = attributes["value"]
+        if not isinstance(value, mlir.DenseElements):
+            raise VerifyError(f"a check against a constant needs dense<...>, found {value}")
+        made = mlir.Operation("stablehlo.constant", [], (value.type,), attributes)
+        self.block.operations.insert(0, made)
+        return made
+
+    def _number(self, value: mlir.Value) -> int:
+        """The number of a result of the new function."""
+        if value in self.given:
+            raise UnsupportedError(f"function @{self.case_.body} checks what it expects")
+        return self.results.setdefault(value, len(self.results))
+
+
+# Tolerance and distance of the custom call, and of the operation.
+_TOLERANCES = {
+    "expect_eq": ((0.0, 0), (0.0, 0)),
+    "expect_almost_eq": ((1e-3, 0), (1e-4, 0)),
+    "expect_close": ((0.0, 3), (0.0, 1)),
+}
+_SETTING = re.compile(r"(\w+)=([^,\s]+)")
+
+
+def _settings(operation: mlir.Operation) -> dict[str, float]:
+    """Tolerances that a check gives: attributes of the operation, `name=number` in a custom call's config."""
+    config = operation.attributes.get("backend_config", "")
+    try:
+        found = {m[1]: float(m[2]) for m in _SETTING.finditer(config)} if isinstance(config, str) else {}
+    except ValueError:
+        raise VerifyError(f"{_kind(operation)}: tolerances are numbers, found {config}") from None
+    for name in ("tolerance", "max_ulp_difference", "min_ulp_difference"):
+        value = operation.attributes.get(name)
+        if isinstance(value, mlir.IntegerAttr | mlir.FloatAttr):
+            found[name.removesuffix("_difference")] = float(value.value)
+    return found
+
+
+def _is_integral(type_: mlir.Type) -> bool:
+    element = type_.element if isinstance(type_, mlir.TensorType) else type_
+    return isinstance(element, mlir.IntegerType | mlir.IndexType)
+
+
+# What the checks mean.
+
+
+def nearly(actual: np.ndarray, expected: np.ndarray, tolerance: float) -> np.ndarray:
+    """Where the absolute difference is at most the tolerance; NaN is near NaN, infinities must be equal."""
+    if actual.dtype.kind == "c":
+        return nearly(actual.real, expected.real, tolerance) & nearly(actual.imag, expected.imag, tolerance)
+    a, e = (np.asarray(x, np.float64) for x in (actual, expected))
+    close = np.isfinite(a) & np.isfinite(e) & (np.abs(a - e) <= tolerance)
+    return np.asarray((a == e) | (np.isnan(a) & np.isnan(e)) | close)
+
+
+FAR = np.uint64(2**64 - 1)
+
+
+def ulps(actual: np.ndarray, expected: np.ndarray) -> np.ndarray:
+    """How many representable values lie between; 0 between NaN, FAR where only one is finite or both are
+    different infinities. Of complex numbers the larger distance of the parts.
+    """
+    if actual.dtype.kind == "c":
+        return np.maximum(ulps(actual.real, expected.real), ulps(actual.imag, expected.imag))
+    if actual.dtype.kind in "iub":
+        raise UnsupportedError(f"a distance in ULP is of floating-point values, found {actual.dtype}")
+    bits = actual.dtype.itemsize * 8
+    raw = [np.ascontiguousarray(x).view(f"u{bits // 8}").astype(np.uint64) for x in (actual, expected)]
+    raw = [r.reshape(actual.shape) for r in raw]
+    low = np.uint64((1 << (bits - 1)) - 1)
+    (size_a, size_e), negative = [r & low for r in raw], [r > low for r in raw]
+    apart = np.where(
+        negative[0] == negative[1], np.maximum(size_a, size_e) - np.minimum(size_a, size_e), size_a + size_e
+    )
+    wide = [np.asarray(x, np.float64) for x in (actual, expected)]
+    finite = np.isfinite(wide[0]) & np.isfinite(wide[1])
+    same = (raw[0] == raw[1]) | (np.isnan(wide[0]) & np.isnan(wide[1]))
+    return np.where(same, np.uint64(0), np.where(finite, apart, FAR))

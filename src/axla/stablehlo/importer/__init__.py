@@ -1,0 +1,41 @@
+"""StableHLO and CHLO in: a source becomes a module of HLO.
+
+`program.py` imports functions and regions, callees first; `scope.py` is a computation being filled. What an
+operation becomes is one function in a table: `elementwise.py`, `movement.py`, `reduction.py`, `numeric.py`,
+`control.py`, `effects.py`, `chlo.py`. Types with `?` and quantized types have to be gone before; a source is
+changed by rewriting it, the import knows nothing of them.
+"""
+
+from __future__ import annotations
+
+from axla.core.errors import InvalidArgument
+from axla.ir.graph import Module
+from axla.stablehlo import mlir
+from axla.stablehlo.importer import chlo, control, effects, elementwise, movement, numeric, reduction
+from axla.stablehlo.importer.program import Importer
+from axla.stablehlo.importer.scope import Rule
+
+RULES: dict[str, Rule] = {
+    **elementwise.RULES,
+    **movement.RULES,
+    **reduction.RULES,
+    **numeric.RULES,
+    **control.RULES,
+    **effects.RULES,
+    **chlo.RULES,
+}
+"""Operation name -> the function that imports it."""
+
+
+def import_source(source: mlir.Source, entry: str = "") -> Module:
+    """The module that a source is, with the function `entry` (by default `main`, or the only one) as entry.
+
+    Raises VerifyError for a program that breaks a rule, UnsupportedError for one that HLO cannot say, both
+    with the operation and where it stands.
+    """
+    names = dict(source.functions())
+    if not entry:
+        entry = "main" if "main" in names or len(names) != 1 else next(iter(names))
+    if entry not in names:
+        raise InvalidArgument(f"there is no function @{entry}; there are {', '.join(names) or 'none'}")
+    return Importer(source, RULES).run(entry)

@@ -1,0 +1,214 @@
+"""CHLO: functions that are composed, and operations with implicit broadcasts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import axla.hlo as hlo
+from axla.builder import compositions
+from axla.builder.xla_builder import XlaBuilder, XlaOp
+from axla.core.dtypes import BF16, F16, F32
+from axla.core.errors import VerifyError
+from axla.core.shape import Shape
+from axla.ir.attributes import Direction
+from axla.ir.graph import Instruction
+from axla.ir.op import Op
+from axla.ir.structure import GetTupleElement
+from axla.stablehlo import mlir
+from axla.stablehlo.importer import attributes as attr
+from axla.stablehlo.importer import special
+from axla.stablehlo.importer.elementwise import BINARY, compare_op, converted, same
+from axla.stablehlo.importer.movement import array, broadcast
+from axla.stablehlo.importer.numeric import precision
+from axla.stablehlo.importer.scope import Outcome, Rule, Scope
+from axla.stablehlo.importer.types import literal_of
+
+# Functions of the builder
+
+
+def _composed(function: Callable[..., XlaOp], count: int, *, widen: bool = False) -> Rule:
+    """A function composed of builder operations; `widen`: it computes f16 and bf16 in f32."""
+
+    def rule(scope: Scope, operation: mlir.Operation) -> Instruction:
+        operands = scope.operands(operation, count)
+        result = scope.shape(operation)
+        operands = [broadcast(scope, o, result, _expansion(operation, array(o), result)) for o in operands]
+        if widen and result.dtype in (F16, BF16):
+            wide = [scope.add(hlo.Convert(array(o).with_dtype(F32)), (o,)) for o in operands]
+            return scope.add(hlo.Convert(result), (composition(scope, function, wide),))
+        return composition(scope, function, operands)
+
+    return rule
+
+
+def composition(scope: Scope, function: Callable[..., XlaOp], operands: list[Instruction]) -> Instruction:
+    """What a function composes, next to its operands. It is composed once for the same shapes."""
+    shapes = tuple(o.shape for o in operands)
+    body = scope.importer.compositions.get((function, shapes))
+    if body is None:
+        builder = XlaBuilder(function.__name__)
+        function(*[builder.parameter(n, s) for n, s in enumerate(shapes)])
+        body = builder.build().entry
+        scope.importer.compositions[function, shapes] = body
+    return scope.inline(body, dict(zip(body.parameters, operands, strict=True)))
+
+
+# Implicit broadcasts
+
+
+def _expansion(operation: mlir.Operation, operand: Shape, result: Shape) -> tuple[int, ...]:
+    """Which dimensions of the result those of an operand are: by the attribute, or the last ones."""
+    if operand.rank == result.rank:
+        return tuple(range(result.rank))
+    given = attr.integers(operation, "broadcast_dimensions", None)
+    if given is not None and len(given) == operand.rank:
+        return given
+    return tuple(range(result.rank - operand.rank, result.rank))
+
+
+def _broadcasting(op: Op | None, count: int) -> Rule:
+    """An elementwise operation on operands of different sizes; without `op` a comparison."""
+
+    def rule(scope: Scope, operation: mlir.Operation) -> Instruction:
+        result = scope.shape(operation)
+        operands = [
+            broadcast(scope, o, result, _expansion(operation, array(o), result))
+            for o in scope.operands(operation, count)
+        ]
+        return scope.add(compare_op(operation) if op is None else op, operands)
+
+    return rule
+
+
+# Small ones
+
+
+def _constant(scope: Scope, operation: mlir.Operation) -> Outcome:
+    scope.shape(operation)
+    return scope.constant(operation.attributes.get("value"), operation.results[0].type)
+
+
+def _constant_like(scope: Scope, operation: mlir.Operation) -> Outcome:
+    literal = literal_of(operation.attributes.get("value"), scope.importer.source.resources)
+    return scope.scalar(literal.item(), scope.shape(operation))
+
+
+def _conj(scope: Scope, operation: mlir.Operation) -> Outcome:
+    (operand,) = scope.operands(operation, 1)
+    return composition(scope, compositions.Conj, [operand]) if array(operand).dtype.is_complex else operand
+
+
+def _square(scope: Scope, operation: mlir.Operation) -> Outcome:
+    (operand,) = scope.operands(operation, 1)
+    return scope.add(hlo.Multiply(), (operand, operand))
+
+
+def _is_infinite(value: float) -> Rule:
+    """Whether the operand is this infinity; NaN stands for either."""
+
+    def rule(scope: Scope, operation: mlir.Operation) -> Outcome:
+        (operand,) = scope.operands(operation, 1)
+        if math.isnan(value):
+            operand = scope.add(hlo.Abs(), (operand,))
+        limit = scope.scalar(math.inf if math.isnan(value) else value, array(operand))
+        return scope.add(hlo.Compare(Direction.EQ), (operand, limit))
+
+    return rule
+
+
+def _atan(scope: Scope, operation: mlir.Operation) -> Outcome:
+    (operand,) = scope.operands(operation, 1)
+    return scope.add(hlo.Atan2(), (operand, scope.scalar(1, array(operand))))
+
+
+def _top_k(scope: Scope, operation: mlir.Operation) -> Outcome:
+    (operand,) = scope.operands(operation, 1)
+    op = hlo.TopK(attr.integer(operation, "k"), attr.flag(operation, "largest", True))
+    found = scope.add(op, (operand,))
+    return [
+        converted(scope, scope.add(GetTupleElement(n), (found,)), scope.shape(operation, n)) if n else
+        scope.add(GetTupleElement(n), (found,))
+        for n in range(2)
+    ]  # fmt: skip
+
+
+# Products and scans
+
+
+def _ragged_dot(scope: Scope, operation: mlir.Operation) -> Outcome:
+    lhs, rhs, sizes = scope.operands(operation, 3)
+    numbers = operation.attributes.get("ragged_dot_dimension_numbers")
+    if not isinstance(numbers, mlir.StructAttr):
+        attr.reject(operation, "ragged_dot_dimension_numbers", "#chlo.ragged_dot<...>")
+    fields = {**numbers.fields, **getattr(numbers.fields.get("dot_dimension_numbers"), "fields", {})}
+    named = {
+        to: attr.field_integers(fields, of)
+        for to, of in (
+            ("lhs_batch_dims", "lhs_batching_dimensions"), ("rhs_batch_dims", "rhs_batching_dimensions"),
+            ("lhs_contracting_dims", "lhs_contracting_dimensions"),
+            ("rhs_contracting_dims", "rhs_contracting_dimensions"),
+            ("lhs_ragged_dims", "lhs_ragged_dimensions"), ("rhs_group_dims", "rhs_group_dimensions"),
+        )
+    }  # fmt: skip
+    op = hlo.RaggedDot(scope.shape(operation), **named, operand_precision=precision(operation))
+    return scope.add(op, (lhs, rhs, sizes))
+
+
+def _scan(scope: Scope, operation: mlir.Operation) -> Outcome:
+    operands, shapes = scope.operands(operation), scope.shapes(operation)
+    called = scope.region(operation)
+    carries = _carries(operation, len(operands), len(called.parameters))
+    op = hlo.Scan(
+        (attr.integer(operation, "dimension"),), carries, attr.flag(operation, "is_reverse"),
+        attr.flag(operation, "is_associative"), called,
+    )  # fmt: skip
+    found = scope.add(op, operands)
+    return found if len(shapes) > 1 else [found]
+
+
+def _carries(operation: mlir.Operation, operands: int, arguments: int) -> int:
+    """How many of the operands are initial carries: the sizes of the operands' segments say it."""
+    sizes = attr.as_integers(operation.attributes.get("operandSegmentSizes", ()))
+    if operands != arguments or not sizes or len(sizes) != 2 or sum(sizes) != operands:
+        raise VerifyError(
+            f"operandSegmentSizes must divide the {operands} operands into inputs and initial values"
+        )
+    return sizes[1]
+
+
+_UNARY: dict[str, Op] = {
+    "acos": hlo.Acos(), "acosh": hlo.Acosh(), "asin": hlo.Asin(), "asinh": hlo.Asinh(),
+    "atanh": hlo.Atanh(), "cosh": hlo.Cosh(), "erf": hlo.Erf(), "sinh": hlo.Sinh(), "tan": hlo.Tan(),
+}  # fmt: skip
+_COMPOSED: dict[str, Rule] = {
+    "bessel_i1e": _composed(special.bessel_i1e, 1, widen=True),
+    "digamma": _composed(compositions.Digamma, 1),
+    "erf_inv": _composed(compositions.ErfInv, 1),
+    "erfc": _composed(compositions.Erfc, 1),
+    "lgamma": _composed(compositions.Lgamma, 1),
+    "next_after": _composed(compositions.NextAfter, 2),
+    "polygamma": _composed(special.polygamma, 2, widen=True),
+    "zeta": _composed(special.zeta, 2, widen=True),
+}
+_BROADCASTING: dict[str, Op | None] = {**BINARY, "compare": None}
+
+RULES: dict[str, Rule] = {
+    **{f"chlo.{name}": same(op, 1) for name, op in _UNARY.items()},
+    **{f"chlo.{name}": rule for name, rule in _COMPOSED.items()},
+    **{f"chlo.broadcast_{name}": rule for name, rule in _COMPOSED.items()},
+    **{f"chlo.broadcast_{name}": _broadcasting(op, 2) for name, op in _BROADCASTING.items()},
+    "chlo.atan": _atan,
+    "chlo.broadcast_select": _broadcasting(hlo.Select(), 3),
+    "chlo.conj": _conj,
+    "chlo.constant": _constant,
+    "chlo.constant_like": _constant_like,
+    "chlo.is_inf": _is_infinite(math.nan),
+    "chlo.is_neg_inf": _is_infinite(-math.inf),
+    "chlo.is_pos_inf": _is_infinite(math.inf),
+    "chlo.mulhi": same(hlo.Mulhi(), 2),
+    "chlo.ragged_dot": _ragged_dot,
+    "chlo.scan": _scan,
+    "chlo.square": _square,
+    "chlo.top_k": _top_k,
+}

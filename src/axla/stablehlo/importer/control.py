@@ -1,0 +1,123 @@
+"""Calls, loops, branches, tuples.
+
+HLO's regions see nothing outside: what they use becomes elements of a loop's state, or operands of a branch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import axla.hlo as hlo
+from axla.core.errors import VerifyError
+from axla.ir.graph import Instruction
+from axla.ir.structure import GetTupleElement, Tuple
+from axla.stablehlo import mlir
+from axla.stablehlo.importer import attributes as attr
+from axla.stablehlo.importer.attribute_text import attribute_text
+from axla.stablehlo.importer.scope import Outcome, Rule, Scope
+
+
+def _while(scope: Scope, operation: mlir.Operation) -> Outcome:
+    captured = scope.captured(operation, range(len(operation.regions)))
+    state = [*scope.operands(operation), *[scope.value(v) for v in captured]]
+    condition, test = scope.carrying(operation, 0, captured, 2)
+    (root,) = _filled(condition, test, 1)
+    condition.computation.set_root(root)
+    body, block = scope.carrying(operation, 1, captured, 2)
+    results = _filled(body, block, len(operation.operands))
+    # An array may be its own tuple only where it is the whole state.
+    found = [*results, *[body.value(v) for v in captured]]
+    body.computation.set_root(body.tuple(found, named=False))
+    loop = scope.add(hlo.While(condition.computation, body.computation), (scope.tuple(state),))
+    return _elements(scope, loop, len(operation.results), whole=len(state) == 1)
+
+
+def _elements(scope: Scope, value: Instruction, count: int, *, whole: bool) -> Outcome:
+    """The first elements of a tuple; the value itself where it is no tuple."""
+    if whole:
+        return [value][:count]
+    return value if count > 1 else [scope.add(GetTupleElement(n), (value,)) for n in range(count)]
+
+
+def _filled(scope: Scope, block: mlir.Block, count: int) -> list[Instruction]:
+    found = scope.fill(block)
+    if len(found) != count:
+        raise VerifyError(f"its region must return {count} values, found {len(found)}")
+    return found
+
+
+def _branches(scope: Scope, operation: mlir.Operation) -> tuple[list, list[Instruction]]:
+    """The regions as computations of one operand each, and those operands."""
+    computations, operands = [], []
+    for number in range(len(operation.regions)):
+        captured = scope.captured(operation, (number,))
+        operands.append(scope.tuple([scope.value(v) for v in captured], named=False))
+        branch, block = scope.carrying(operation, number, captured, len(operation.regions))
+        found = _filled(branch, block, len(operation.results))
+        branch.computation.set_root(branch.tuple(found, named=False))
+        computations.append(branch.computation)
+    return computations, operands
+
+
+def _if(scope: Scope, operation: mlir.Operation) -> Outcome:
+    (pred,) = scope.operands(operation, 1)
+    if len(operation.regions) != 2:
+        raise VerifyError(f"two regions are wanted, found {len(operation.regions)}")
+    (yes, no), operands = _branches(scope, operation)
+    return scope.add(hlo.Conditional(yes, no), (pred, *operands))
+
+
+def _case(scope: Scope, operation: mlir.Operation) -> Outcome:
+    (index,) = scope.operands(operation, 1)
+    if not operation.regions:
+        raise VerifyError("one or more regions are wanted, found none")
+    computations, operands = _branches(scope, operation)
+    return scope.add(hlo.Conditional(None, None, tuple(computations)), (index, *operands))
+
+
+def _call(scope: Scope, operation: mlir.Operation) -> Outcome:
+    called = scope.importer.computations[attr.symbol(operation, "callee")]
+    return scope.add(hlo.Call(called), scope.operands(operation))
+
+
+def _composite(scope: Scope, operation: mlir.Operation) -> Outcome:
+    """A call of the decomposition, which says what it is."""
+    called = scope.importer.computations[attr.symbol(operation, "decomposition")]
+    said = {
+        "composite.attributes": attribute_text(attr.dictionary(operation, "composite_attributes")),
+        "composite.name": attr.text(operation, "name"),
+        "composite.version": str(attr.integer(operation, "version", 0)),
+    }
+    given = scope.extra.frontend_attributes
+    extra = replace(scope.extra, frontend_attributes=tuple(sorted({**dict(given), **said}.items())))
+    return scope.add(hlo.Call(called, is_composite=True), scope.operands(operation), extra=extra)
+
+
+def _optimization_barrier(scope: Scope, operation: mlir.Operation) -> Outcome:
+    operands = scope.operands(operation)
+    return scope.add(hlo.OptBarrier(), (scope.tuple(operands),)) if operands else None
+
+
+def _tuple(scope: Scope, operation: mlir.Operation) -> Outcome:
+    return scope.add(Tuple(), scope.operands(operation))
+
+
+def _get_tuple_element(scope: Scope, operation: mlir.Operation) -> Outcome:
+    return scope.add(GetTupleElement(attr.integer(operation, "index")), scope.operands(operation, 1))
+
+
+def _nothing(scope: Scope, operation: mlir.Operation) -> Outcome:
+    return None
+
+
+RULES: dict[str, Rule] = {
+    "func.call": _call,
+    "sdy.mesh": _nothing,
+    "stablehlo.case": _case,
+    "stablehlo.composite": _composite,
+    "stablehlo.get_tuple_element": _get_tuple_element,
+    "stablehlo.if": _if,
+    "stablehlo.optimization_barrier": _optimization_barrier,
+    "stablehlo.tuple": _tuple,
+    "stablehlo.while": _while,
+}

@@ -1,0 +1,305 @@
+"""Custom calls, collectives, transfers, tokens, asynchronous operations."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import axla.hlo as hlo
+from axla.core.dtypes import U32
+from axla.core.errors import UnsupportedError, VerifyError
+from axla.core.shape import TOKEN, AnyShape, Layout, Shape, TupleShape
+from axla.ir.attributes import ApiVersion, OutputAlias, ReplicaGroups, SourceTargetPairs
+from axla.ir.graph import Instruction
+from axla.ir.structure import GetTupleElement, Tuple
+from axla.stablehlo import mlir
+from axla.stablehlo.importer import attributes as attr
+from axla.stablehlo.importer.attribute_text import attribute_text
+from axla.stablehlo.importer.movement import array
+from axla.stablehlo.importer.reduction import parameter_types
+from axla.stablehlo.importer.scope import Outcome, Rule, Scope
+
+# Custom calls
+
+
+def _custom_call(scope: Scope, operation: mlir.Operation) -> Outcome:
+    target = attr.text(operation, "call_target_name")
+    rule = scope.importer.rules.get(f"chlo.{target.removeprefix('mhlo.')}")
+    if target.startswith("mhlo.") and rule is not None:
+        # What older exporters wrote for operations that StableHLO did not have.
+        given = attr.dictionary(operation, "mhlo.attributes")
+        stand_in = mlir.Operation(target, operation.operands, (), {**operation.attributes, **given})
+        stand_in.results = operation.results
+        return rule(scope, stand_in)
+    operands, results = scope.operands(operation), scope.shapes(operation)
+    constraints = operation.attributes.get("operand_layouts")
+    result_layouts = operation.attributes.get("result_layouts")
+    if isinstance(result_layouts, tuple):
+        results = _laid_out(results, result_layouts, "result_layouts")
+    version = attr.integer(operation, "api_version", 1)
+    if not 0 <= version < len(_API_VERSIONS):
+        attr.reject(operation, "api_version", "0 to 4")
+    op = hlo.CustomCall(
+        results[0] if len(results) == 1 else TupleShape(results),
+        custom_call_target=target,
+        operand_layout_constraints=None if not isinstance(constraints, tuple) else tuple(
+            _laid_out([o.shape for o in operands], constraints, "operand_layouts")
+        ),
+        custom_call_has_side_effect=attr.flag(operation, "has_side_effect"),
+        output_to_operand_aliasing=_aliases(operation),
+        api_version=_API_VERSIONS[version],
+        called_computations=tuple(
+            scope.importer.computations[c.root]
+            for c in operation.attributes.get("called_computations", ())
+            if isinstance(c, mlir.SymbolRef)
+        ),
+    )  # fmt: skip
+    config = operation.attributes.get("backend_config", "")
+    text = config if isinstance(config, str) else attribute_text(config)
+    return scope.add(op, operands, extra=replace(scope.extra, backend_config=text))
+
+
+_API_VERSIONS = (
+    ApiVersion.UNSPECIFIED, ApiVersion.ORIGINAL, ApiVersion.STATUS_RETURNING,
+    ApiVersion.STATUS_RETURNING_UNIFIED, ApiVersion.TYPED_FFI,
+)  # fmt: skip
+
+
+def _laid_out(shapes: list[AnyShape], layouts: tuple[Any, ...], name: str) -> list[AnyShape]:
+    """The shapes in the layouts given, from minor to major."""
+    if len(layouts) != len(shapes):
+        raise VerifyError(f"{name}: {len(shapes)} layouts are wanted, found {len(layouts)}")
+    found: list[AnyShape] = []
+    for shape, layout in zip(shapes, layouts, strict=True):
+        order = attr.as_integers(layout)
+        if order is None:
+            raise VerifyError(f"{name}: layouts are lists of dimensions, found {str(layout)[:100]}")
+        found.append(shape.with_layout(Layout(order)) if isinstance(shape, Shape) else shape)
+    return found
+
+
+def _aliases(operation: mlir.Operation) -> tuple[OutputAlias, ...]:
+    found = []
+    for alias in operation.attributes.get("output_operand_aliases", ()):
+        if not isinstance(alias, mlir.StructAttr):
+            attr.reject(operation, "output_operand_aliases", "a list of #stablehlo.output_operand_alias<...>")
+        output, index = (
+            attr.field_integers(alias.fields, f"{n}_tuple_indices") for n in ("output", "operand")
+        )
+        found.append(OutputAlias(output, attr.field_integer(alias.fields, "operand_index"), index))
+    return tuple(found)
+
+
+def _sharding_constraint(scope: Scope, operation: mlir.Operation) -> Outcome:
+    """A custom call that gives its operand, as XLA has it."""
+    (operand,) = scope.operands(operation, 1)
+    said = (("xla.sdy.sharding", attribute_text(operation.attributes.get("sharding", mlir.UNIT))),)
+    extra = replace(scope.extra, frontend_attributes=said)
+    return scope.add(hlo.CustomCall(operand.shape, custom_call_target="Sharding"), (operand,), extra=extra)
+
+
+# Collectives
+
+
+def _channel(operation: mlir.Operation) -> int | None:
+    """The channel's number; none for 0, which stands for no channel."""
+    handle = attr.field_integer(attr.structure(operation, "channel_handle", "channel_handle", {}), "handle")
+    return handle if handle > 0 else None
+
+
+def _groups(operation: mlir.Operation) -> ReplicaGroups:
+    """Rows of members; -1 fills rows that are shorter."""
+    rows = attr.matrix(operation, "replica_groups", [])
+    return ReplicaGroups(tuple(group for row in rows if (group := tuple(m for m in row if m >= 0))))
+
+
+def _members(operation: mlir.Operation) -> dict[str, Any]:
+    found = {"channel_id": _channel(operation), "replica_groups": _groups(operation)}
+    if attr.flag(operation, "use_global_device_ids"):
+        found["use_global_device_ids"] = True
+    return found
+
+
+def _result(scope: Scope, operation: mlir.Operation) -> AnyShape:
+    shapes = scope.shapes(operation)
+    return shapes[0] if len(shapes) == 1 else TupleShape(shapes)
+
+
+def _all_gather(scope: Scope, operation: mlir.Operation) -> Outcome:
+    at = (attr.integer(operation, "all_gather_dim"),)
+    op = hlo.AllGather(_result(scope, operation), dimensions=at, **_members(operation))
+    return scope.add(op, scope.operands(operation))
+
+
+def _all_reduce(scope: Scope, operation: mlir.Operation) -> Outcome:
+    called = scope.region(operation)
+    dtype = parameter_types(called, 2)[0]
+    operands = scope.operands(operation)
+    operands = scope.converted(operands, [dtype] * len(operands))
+    return scope.add(hlo.AllReduce(to_apply=called, **_members(operation)), operands)
+
+
+def _reduce_scatter(scope: Scope, operation: mlir.Operation) -> Outcome:
+    called = scope.region(operation)
+    at = (attr.integer(operation, "scatter_dimension"),)
+    operands = scope.converted(scope.operands(operation, 1), parameter_types(called, 2)[:1])
+    op = hlo.ReduceScatter(scope.shape(operation), dimensions=at, to_apply=called, **_members(operation))
+    return scope.add(op, operands)
+
+
+def _all_to_all(scope: Scope, operation: mlir.Operation) -> Outcome:
+    names = ("split_dimension", "concat_dimension", "split_count")
+    split, concat, count = (attr.integer(operation, name) for name in names)
+    op = hlo.AllToAll(dimensions=(split,), **_members(operation))
+    operands = scope.operands(operation)
+    found = scope.add(op, operands)
+    if split == concat:
+        return found
+    parts = (
+        [found]
+        if len(operands) == 1
+        else [scope.add(GetTupleElement(n), (found,)) for n in range(len(operands))]
+    )
+    return [_exchanged(scope, part, split, concat, count) for part in parts]
+
+
+def _exchanged(scope: Scope, value: Instruction, split: int, concat: int, count: int) -> Instruction:
+    """The parts that lie along one dimension, put one behind the other along another."""
+    shape = array(value)
+    if not (0 <= concat < shape.rank and count > 0 and shape.dims[split] % count == 0):
+        raise VerifyError(
+            f"split_dimension={split}, concat_dimension={concat} and split_count={count} do not fit "
+            f"{shape.to_string(layout=False)}"
+        )
+    dims = list(shape.dims)
+    apart = [*dims[:split], count, dims[split] // count, *dims[split + 1 :]]
+    value = scope.add(hlo.Reshape(Shape(shape.dtype, apart)), (value,))
+    order = [d for d in range(len(apart)) if d != split]
+    order.insert(concat, split)
+    value = scope.add(hlo.Transpose(tuple(order)), (value,))
+    dims[split] //= count
+    dims[concat] *= count
+    return scope.add(hlo.Reshape(Shape(shape.dtype, dims)), (value,))
+
+
+def _collective_broadcast(scope: Scope, operation: mlir.Operation) -> Outcome:
+    op = hlo.CollectiveBroadcast(_channel(operation), _groups(operation))
+    return scope.add(op, scope.operands(operation))
+
+
+def _collective_permute(scope: Scope, operation: mlir.Operation) -> Outcome:
+    pairs = tuple((row[0], row[1]) for row in attr.matrix(operation, "source_target_pairs"))
+    op = hlo.CollectivePermute(_channel(operation), SourceTargetPairs(pairs))
+    return scope.add(op, scope.operands(operation))
+
+
+def _partition_id(scope: Scope, operation: mlir.Operation) -> Outcome:
+    return scope.add(hlo.PartitionId())
+
+
+def _replica_id(scope: Scope, operation: mlir.Operation) -> Outcome:
+    return scope.add(hlo.ReplicaId())
+
+
+# Transfers and tokens
+
+
+def _channel_and_place(operation: mlir.Operation) -> tuple[int, bool]:
+    handle = attr.structure(operation, "channel_handle", "channel_handle")
+    return attr.field_integer(handle, "handle"), attr.flag(operation, "is_host_transfer")
+
+
+def _send(scope: Scope, operation: mlir.Operation) -> Outcome:
+    *data, token = scope.operands(operation) or [None]
+    if token is None:
+        raise VerifyError("a token is wanted, found no operand")
+    where = _channel_and_place(operation)
+    value = scope.tuple(data)
+    begun = scope.add(hlo.Send(TupleShape((value.shape.logical, Shape(U32), TOKEN)), *where), (value, token))
+    return scope.add(hlo.SendDone(*where), (begun,))
+
+
+def _recv(scope: Scope, operation: mlir.Operation) -> Outcome:
+    *shapes, _ = scope.shapes(operation) or [TOKEN]
+    where = _channel_and_place(operation)
+    data = shapes[0] if len(shapes) == 1 else TupleShape(shapes)
+    begun = scope.add(hlo.Recv(TupleShape((data, Shape(U32), TOKEN)), *where), scope.operands(operation, 1))
+    done = scope.add(hlo.RecvDone(*where), (begun,))
+    if len(shapes) == 1:
+        return done
+    return _taken_apart(scope, done, len(shapes))
+
+
+def _taken_apart(scope: Scope, pair: Instruction, count: int) -> list[Instruction]:
+    """The elements of ((a, b...), token)."""
+    data = scope.add(GetTupleElement(0), (pair,))
+    parts = [scope.add(GetTupleElement(n), (data,)) for n in range(count)]
+    return [*parts, scope.add(GetTupleElement(1), (pair,))]
+
+
+def _infeed(scope: Scope, operation: mlir.Operation) -> Outcome:
+    *shapes, _ = scope.shapes(operation) or [TOKEN]
+    op = hlo.Infeed(TupleShape((TupleShape(shapes), TOKEN)), attr.text(operation, "infeed_config", ""))
+    return _taken_apart(scope, scope.add(op, scope.operands(operation, 1)), len(shapes))
+
+
+def _outfeed(scope: Scope, operation: mlir.Operation) -> Outcome:
+    *data, token = scope.operands(operation) or [None]
+    if token is None:
+        raise VerifyError("a token is wanted, found no operand")
+    value = scope.add(Tuple(), data)
+    op = hlo.Outfeed(value.shape, attr.text(operation, "outfeed_config", ""))
+    return scope.add(op, (value, token))
+
+
+def _after_all(scope: Scope, operation: mlir.Operation) -> Outcome:
+    return scope.add(hlo.AfterAll(), scope.operands(operation))
+
+
+# Asynchronous operations
+
+
+def _async_start(scope: Scope, operation: mlir.Operation) -> Outcome:
+    """What the region computes, at once: when it is there is for the scheduler to say."""
+    if len(operation.regions) != 1 or len(operation.regions[0].blocks) != 1:
+        raise VerifyError("one region of one block is wanted")
+    block = operation.regions[0].blocks[0]
+    operands = scope.operands(operation, len(block.arguments))
+    scope.values.update(zip(block.arguments, operands, strict=True))
+    results = scope.fill(block)
+    if len(operation.results) != 1:
+        raise VerifyError(f"one result is wanted, found {len(operation.results)}")
+    scope.values[operation.results[0]] = scope.tuple(results)
+    return None
+
+
+def _async_done(scope: Scope, operation: mlir.Operation) -> Outcome:
+    (future,) = scope.operands(operation, 1)
+    return future
+
+
+def _no_collective_reduce(scope: Scope, operation: mlir.Operation) -> Outcome:
+    raise UnsupportedError("HLO has no reduction to one member; use all_reduce")
+
+
+RULES: dict[str, Rule] = {
+    "sdy.sharding_constraint": _sharding_constraint,
+    "stablehlo.after_all": _after_all,
+    "stablehlo.all_gather": _all_gather,
+    "stablehlo.all_reduce": _all_reduce,
+    "stablehlo.all_to_all": _all_to_all,
+    "stablehlo.async_done": _async_done,
+    "stablehlo.async_start": _async_start,
+    "stablehlo.collective_broadcast": _collective_broadcast,
+    "stablehlo.collective_permute": _collective_permute,
+    "stablehlo.collective_reduce": _no_collective_reduce,
+    "stablehlo.create_token": _after_all,
+    "stablehlo.custom_call": _custom_call,
+    "stablehlo.infeed": _infeed,
+    "stablehlo.outfeed": _outfeed,
+    "stablehlo.partition_id": _partition_id,
+    "stablehlo.recv": _recv,
+    "stablehlo.reduce_scatter": _reduce_scatter,
+    "stablehlo.replica_id": _replica_id,
+    "stablehlo.send": _send,
+}

@@ -1,0 +1,94 @@
+"""Elementwise operations."""
+
+from __future__ import annotations
+
+import axla.hlo as hlo
+from axla.core.errors import VerifyError
+from axla.core.shape import Shape
+from axla.ir.attributes import CompareType, Direction
+from axla.ir.graph import Instruction
+from axla.ir.op import Op
+from axla.stablehlo import mlir
+from axla.stablehlo.importer import attributes as attr
+from axla.stablehlo.importer.scope import Rule, Scope
+
+
+def same(op: Op, count: int) -> Rule:
+    """An operation that HLO has under another name, or the same."""
+
+    def rule(scope: Scope, operation: mlir.Operation) -> Instruction:
+        return scope.add(op, scope.operands(operation, count))
+
+    return rule
+
+
+def compare_op(operation: mlir.Operation) -> hlo.Compare:
+    direction = attr.word(operation, "comparison_direction")
+    if direction not in Direction.__members__:
+        attr.reject(operation, "comparison_direction", "EQ, NE, GE, GT, LE or LT")
+    # The others follow from the element type.
+    total = attr.word(operation, "compare_type", "NOTYPE") == "TOTALORDER"
+    return hlo.Compare(Direction(direction), CompareType.TOTAL_ORDER if total else None)
+
+
+def _compare(scope: Scope, operation: mlir.Operation) -> Instruction:
+    return scope.add(compare_op(operation), scope.operands(operation, 2))
+
+
+def converted(scope: Scope, operand: Instruction, shape: Shape) -> Instruction:
+    source = operand.shape
+    if isinstance(source, Shape) and source.dtype.is_complex and not shape.dtype.is_complex:
+        operand = scope.add(hlo.Real(), (operand,))
+    return scope.add(hlo.Convert(shape), (operand,))
+
+
+def _convert(scope: Scope, operation: mlir.Operation) -> Instruction:
+    (operand,) = scope.operands(operation, 1)
+    return converted(scope, operand, scope.shape(operation))
+
+
+def _bitcast_convert(scope: Scope, operation: mlir.Operation) -> Instruction:
+    return scope.add(hlo.BitcastConvert(scope.shape(operation)), scope.operands(operation, 1))
+
+
+def _reduce_precision(scope: Scope, operation: mlir.Operation) -> Instruction:
+    bits = (attr.integer(operation, "exponent_bits"), attr.integer(operation, "mantissa_bits"))
+    return scope.add(hlo.ReducePrecision(*bits), scope.operands(operation, 1))
+
+
+def _constant(scope: Scope, operation: mlir.Operation) -> Instruction:
+    scope.operands(operation, 0)
+    if len(operation.results) != 1:
+        raise VerifyError(f"one result is wanted, found {len(operation.results)}")
+    return scope.constant(operation.attributes.get("value"), operation.results[0].type)
+
+
+_UNARY: dict[str, Op] = {
+    "abs": hlo.Abs(), "cbrt": hlo.Cbrt(), "ceil": hlo.Ceil(), "cosine": hlo.Cosine(),
+    "count_leading_zeros": hlo.CountLeadingZeros(), "exponential": hlo.Exponential(),
+    "exponential_minus_one": hlo.ExponentialMinusOne(), "floor": hlo.Floor(), "imag": hlo.Imag(),
+    "is_finite": hlo.IsFinite(), "log": hlo.Log(), "log_plus_one": hlo.LogPlusOne(),
+    "logistic": hlo.Logistic(), "negate": hlo.Negate(), "not": hlo.Not(), "popcnt": hlo.Popcnt(),
+    "real": hlo.Real(), "round_nearest_afz": hlo.RoundNearestAfz(),
+    "round_nearest_even": hlo.RoundNearestEven(), "rsqrt": hlo.Rsqrt(), "sign": hlo.Sign(),
+    "sine": hlo.Sine(), "sqrt": hlo.Sqrt(), "tan": hlo.Tan(), "tanh": hlo.Tanh(),
+}  # fmt: skip
+BINARY: dict[str, Op] = {
+    "add": hlo.Add(), "and": hlo.And(), "atan2": hlo.Atan2(), "complex": hlo.Complex(),
+    "divide": hlo.Divide(), "maximum": hlo.Maximum(), "minimum": hlo.Minimum(),
+    "multiply": hlo.Multiply(), "or": hlo.Or(), "power": hlo.Power(), "remainder": hlo.Remainder(),
+    "shift_left": hlo.ShiftLeft(), "shift_right_arithmetic": hlo.ShiftRightArithmetic(),
+    "shift_right_logical": hlo.ShiftRightLogical(), "subtract": hlo.Subtract(), "xor": hlo.Xor(),
+}  # fmt: skip
+
+RULES: dict[str, Rule] = {
+    **{f"stablehlo.{name}": same(op, 1) for name, op in _UNARY.items()},
+    **{f"stablehlo.{name}": same(op, 2) for name, op in BINARY.items()},
+    "stablehlo.bitcast_convert": _bitcast_convert,
+    "stablehlo.clamp": same(hlo.Clamp(), 3),
+    "stablehlo.compare": _compare,
+    "stablehlo.constant": _constant,
+    "stablehlo.convert": _convert,
+    "stablehlo.reduce_precision": _reduce_precision,
+    "stablehlo.select": same(hlo.Select(), 3),
+}

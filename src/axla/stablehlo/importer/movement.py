@@ -1,0 +1,139 @@
+"""Operations that move elements: broadcasts, slices, padding, and what gives positions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import axla.hlo as hlo
+from axla.core.errors import VerifyError
+from axla.core.shape import Shape
+from axla.ir.attributes import PaddingConfig, SliceDims
+from axla.ir.graph import Instruction
+from axla.stablehlo import mlir
+from axla.stablehlo.importer import attributes as attr
+from axla.stablehlo.importer.scope import Rule, Scope
+
+
+def array(inst: Instruction) -> Shape:
+    """The shape of an operand that must be an array."""
+    if not isinstance(inst.shape, Shape):
+        raise VerifyError(f"an operand must be a tensor, found {inst.shape.to_string(layout=False)}")
+    return inst.shape
+
+
+def broadcast(scope: Scope, operand: Instruction, shape: Shape, dimensions: Sequence[int]) -> Instruction:
+    """The operand in a shape, its dimension k being dimension `dimensions[k]`; sizes 1 are repeated."""
+    source = array(operand)
+    if len(dimensions) != source.rank or any(not 0 <= d < shape.rank for d in dimensions):
+        raise VerifyError(
+            f"broadcast_dimensions={list(dimensions)}: {source.rank} dimensions of "
+            f"{shape.to_string(layout=False)} are wanted"
+        )
+    target = Shape(source.dtype, shape.dims, shape.dynamic)
+    if source.logical is target.logical and tuple(dimensions) == tuple(range(source.rank)):
+        return operand
+    # HLO's broadcast repeats along new dimensions only: a dimension of size 1 that grows is dropped first.
+    kept = [k for k, d in enumerate(dimensions) if source.dims[k] == target.dims[d] or source.dims[k] != 1]
+    if len(kept) != source.rank:
+        flat = source.with_dims([source.dims[k] for k in kept], [source.dynamic[k] for k in kept])
+        operand = scope.add(hlo.Reshape(flat), (operand,))
+    return scope.add(hlo.Broadcast(target, tuple(dimensions[k] for k in kept)), (operand,))
+
+
+def _broadcast_in_dim(scope: Scope, operation: mlir.Operation) -> Instruction:
+    (operand,) = scope.operands(operation, 1)
+    dimensions = attr.integers(operation, "broadcast_dimensions")
+    return broadcast(scope, operand, scope.shape(operation), dimensions)
+
+
+def _broadcast(scope: Scope, operation: mlir.Operation) -> Instruction:
+    (operand,) = scope.operands(operation, 1)
+    first = len(attr.integers(operation, "broadcast_sizes"))
+    return broadcast(scope, operand, scope.shape(operation), range(first, first + array(operand).rank))
+
+
+def _dynamic_broadcast_in_dim(scope: Scope, operation: mlir.Operation) -> Instruction:
+    """The type of the result says the sizes: a result whose sizes are not known has been refused."""
+    operand, _ = scope.operands(operation, 2)
+    dimensions = attr.integers(operation, "broadcast_dimensions")
+    return broadcast(scope, operand, scope.shape(operation), dimensions)
+
+
+def _reshape(scope: Scope, operation: mlir.Operation) -> Instruction:
+    return scope.add(hlo.Reshape(scope.shape(operation)), scope.operands(operation, 1))
+
+
+def _dynamic_reshape(scope: Scope, operation: mlir.Operation) -> Instruction:
+    return scope.add(hlo.Reshape(scope.shape(operation)), scope.operands(operation, 2)[:1])
+
+
+def _transpose(scope: Scope, operation: mlir.Operation) -> Instruction:
+    return scope.add(hlo.Transpose(attr.integers(operation, "permutation")), scope.operands(operation, 1))
+
+
+def _reverse(scope: Scope, operation: mlir.Operation) -> Instruction:
+    return scope.add(hlo.Reverse(attr.integers(operation, "dimensions")), scope.operands(operation, 1))
+
+
+def _iota(scope: Scope, operation: mlir.Operation) -> Instruction:
+    # `dynamic_iota` has the sizes as an operand; the type of the result says them as well.
+    return scope.add(hlo.Iota(scope.shape(operation), attr.integer(operation, "iota_dimension")))
+
+
+def _concatenate(scope: Scope, operation: mlir.Operation) -> Instruction:
+    return scope.add(hlo.Concatenate((attr.integer(operation, "dimension"),)), scope.operands(operation))
+
+
+def _slice(scope: Scope, operation: mlir.Operation) -> Instruction:
+    ranges = [attr.integers(operation, name) for name in ("start_indices", "limit_indices", "strides")]
+    return scope.add(hlo.Slice(SliceDims(*ranges)), scope.operands(operation, 1))
+
+
+def _dynamic_slice(scope: Scope, operation: mlir.Operation) -> Instruction:
+    return scope.add(hlo.DynamicSlice(attr.integers(operation, "slice_sizes")), scope.operands(operation))
+
+
+def _dynamic_update_slice(scope: Scope, operation: mlir.Operation) -> Instruction:
+    return scope.add(hlo.DynamicUpdateSlice(), scope.operands(operation))
+
+
+def _pad(scope: Scope, operation: mlir.Operation) -> Instruction:
+    names = ("edge_padding_low", "edge_padding_high", "interior_padding")
+    config = PaddingConfig(*[attr.integers(operation, name) for name in names])
+    return scope.add(hlo.Pad(config), scope.operands(operation, 2))
+
+
+def _get_dimension_size(scope: Scope, operation: mlir.Operation) -> Instruction:
+    op = hlo.GetDimensionSize((attr.integer(operation, "dimension"),))
+    return scope.add(op, scope.operands(operation, 1))
+
+
+def _set_dimension_size(scope: Scope, operation: mlir.Operation) -> Instruction:
+    operand, size = scope.operands(operation, 2)
+    at = attr.integer(operation, "dimension")
+    shape = array(operand)
+    if not 0 <= at < shape.rank:
+        attr.reject(operation, "dimension", f"one of the {shape.rank} dimensions of the operand")
+    # A size that is the bound leaves the dimension static, as the written type may say.
+    dynamic = [mark or d == at for d, mark in enumerate(shape.dynamic)]
+    return scope.add(hlo.SetDimensionSize(Shape(shape.dtype, shape.dims, dynamic), (at,)), (operand, size))
+
+
+RULES: dict[str, Rule] = {
+    "stablehlo.broadcast": _broadcast,
+    "stablehlo.broadcast_in_dim": _broadcast_in_dim,
+    "stablehlo.concatenate": _concatenate,
+    "stablehlo.dynamic_broadcast_in_dim": _dynamic_broadcast_in_dim,
+    "stablehlo.dynamic_iota": _iota,
+    "stablehlo.dynamic_reshape": _dynamic_reshape,
+    "stablehlo.dynamic_slice": _dynamic_slice,
+    "stablehlo.dynamic_update_slice": _dynamic_update_slice,
+    "stablehlo.get_dimension_size": _get_dimension_size,
+    "stablehlo.iota": _iota,
+    "stablehlo.pad": _pad,
+    "stablehlo.reshape": _reshape,
+    "stablehlo.reverse": _reverse,
+    "stablehlo.set_dimension_size": _set_dimension_size,
+    "stablehlo.slice": _slice,
+    "stablehlo.transpose": _transpose,
+}

@@ -1,0 +1,187 @@
+"""Products, convolutions, gathers, linear algebra, normalization, random numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import axla.hlo as hlo
+from axla.core.errors import VerifyError
+from axla.core.shape import TupleShape
+from axla.ir.attributes import (
+    ConvDims,
+    FftType,
+    Precision,
+    RandomAlgorithm,
+    RandomDistribution,
+    TransposeA,
+    Word,
+)  # fmt: skip
+from axla.ir.graph import Instruction
+from axla.stablehlo import mlir
+from axla.stablehlo.importer import attributes as attr
+from axla.stablehlo.importer.movement import array
+from axla.stablehlo.importer.reduction import window_of
+from axla.stablehlo.importer.scope import Rule, Scope
+from axla.stablehlo.importer.types import show
+
+
+def precision(operation: mlir.Operation) -> tuple[Precision, ...]:
+    """How exactly operands are read; () where that is the default."""
+    found = tuple(Precision(w.lower()) for w in attr.words(operation, "precision_config"))
+    return () if all(p is Precision.DEFAULT for p in found) else found
+
+
+def _dot_general(scope: Scope, operation: mlir.Operation) -> Instruction:
+    numbers = attr.structure(operation, "dot_dimension_numbers", "dot")
+    named = {
+        f"{side}_{to}_dims": attr.field_integers(numbers, f"{side}_{of}_dimensions")
+        for side in ("lhs", "rhs")
+        for of, to in (("batching", "batch"), ("contracting", "contracting"))
+    }
+    named |= {"operand_precision": precision(operation), "algorithm": _algorithm(operation)}
+    return scope.add(hlo.Dot(scope.shape(operation), **named), scope.operands(operation, 2))
+
+
+def _dot(scope: Scope, operation: mlir.Operation) -> Instruction:
+    """A product of vectors and matrices."""
+    lhs, rhs = scope.operands(operation, 2)
+    op = hlo.Dot(
+        scope.shape(operation), (), (array(lhs).rank - 1,), (), (0,), operand_precision=precision(operation)
+    )
+    return scope.add(op, (lhs, rhs))
+
+
+# (lhs, rhs, accumulation, lhs components, rhs components, primitive operations, imprecise) -> HLO's name.
+_ALGORITHMS = {
+    ("f8", "f8", "f32", 1, 1, 1, False): "dot_any_f8_any_f8_f32",
+    ("f8", "f8", "f32", 1, 1, 1, True): "dot_any_f8_any_f8_f32_fast_accum",
+    ("f16", "f16", "f16", 1, 1, 1, False): "dot_f16_f16_f16",
+    ("f16", "f16", "f32", 1, 1, 1, False): "dot_f16_f16_f32",
+    ("bf16", "bf16", "bf16", 1, 1, 1, False): "dot_bf16_bf16_bf16",
+    ("bf16", "bf16", "f32", 1, 1, 1, False): "dot_bf16_bf16_f32",
+    ("bf16", "bf16", "f32", 1, 1, 3, False): "dot_bf16_bf16_f32_x3",
+    ("bf16", "bf16", "f32", 1, 1, 6, False): "dot_bf16_bf16_f32_x6",
+    ("bf16", "bf16", "f32", 1, 1, 9, False): "dot_bf16_bf16_f32_x9",
+    ("bf16", "bf16", "f32", 3, 3, 6, False): "dot_bf16_bf16_f32_x6",
+    ("tf32", "tf32", "f32", 1, 1, 1, False): "dot_tf32_tf32_f32",
+    ("tf32", "tf32", "f32", 1, 1, 3, False): "dot_tf32_tf32_f32_x3",
+    ("f32", "f32", "f32", 1, 1, 1, False): "dot_f32_f32_f32",
+    ("f64", "f64", "f64", 1, 1, 1, False): "dot_f64_f64_f64",
+}
+
+
+def _algorithm(operation: mlir.Operation) -> Word | None:
+    fields = attr.structure(operation, "algorithm", "dot_algorithm", None)
+    if fields is None:
+        return None
+    types = [show(fields.get(f"{name}_type")) for name in ("lhs_precision", "rhs_precision", "accumulation")]  # type: ignore[arg-type]
+    counts = [
+        attr.field_integer(fields, name, 1)
+        for name in ("lhs_component_count", "rhs_component_count", "num_primitive_operations")
+    ]
+    key = ("f8" if t.startswith("f8") else t for t in types)
+    found = _ALGORITHMS.get((*key, *counts, bool(fields.get("allow_imprecise_accumulation"))))  # type: ignore[arg-type]
+    if found is None:
+        attr.reject(operation, "algorithm", "one that HLO has")
+    return Word(found)
+
+
+def _convolution(scope: Scope, operation: mlir.Operation) -> Instruction:
+    lhs, rhs = scope.operands(operation, 2)
+    numbers = attr.structure(operation, "dimension_numbers", "conv")
+    labels = ConvDims.of(
+        input_batch=_number(numbers, "input_batch_dimension"),
+        input_feature=_number(numbers, "input_feature_dimension"),
+        input_spatial=attr.field_integers(numbers, "input_spatial_dimensions"),
+        kernel_input=_number(numbers, "kernel_input_feature_dimension"),
+        kernel_output=_number(numbers, "kernel_output_feature_dimension"),
+        kernel_spatial=attr.field_integers(numbers, "kernel_spatial_dimensions"),
+        output_batch=_number(numbers, "output_batch_dimension"),
+        output_feature=_number(numbers, "output_feature_dimension"),
+        output_spatial=attr.field_integers(numbers, "output_spatial_dimensions"),
+    )
+    kernel = array(rhs)
+    if len(labels.kernel) != kernel.rank:
+        raise VerifyError(f"dimension_numbers are of rank {len(labels.kernel)}, the kernel of {kernel.rank}")
+    size = [kernel.dims[d] for d in labels.kernel_spatial]
+    op = hlo.Convolution(
+        scope.shape(operation), window_of(operation, size, "lhs_dilation", "rhs_dilation"), labels,
+        attr.integer(operation, "feature_group_count", 1), attr.integer(operation, "batch_group_count", 1),
+        precision(operation),
+    )  # fmt: skip
+    return scope.add(op, (lhs, rhs))
+
+
+def _number(fields: dict[str, Any], name: str) -> int:
+    return attr.field_integer(fields, name, -1)
+
+
+def _gather(scope: Scope, operation: mlir.Operation) -> Instruction:
+    numbers = attr.structure(operation, "dimension_numbers", "gather")
+    named = {
+        name: attr.field_integers(numbers, name)
+        for name in (
+            "offset_dims", "collapsed_slice_dims", "start_index_map", "operand_batching_dims",
+            "start_indices_batching_dims",
+        )
+    }  # fmt: skip
+    op = hlo.Gather(
+        **named, index_vector_dim=attr.field_integer(numbers, "index_vector_dim"),
+        slice_sizes=attr.integers(operation, "slice_sizes"),
+        indices_are_sorted=attr.flag(operation, "indices_are_sorted"),
+    )  # fmt: skip
+    return scope.add(op, scope.operands(operation, 2))
+
+
+def _fft(scope: Scope, operation: mlir.Operation) -> Instruction:
+    kind = FftType(attr.word(operation, "fft_type"))
+    return scope.add(hlo.Fft(kind, attr.integers(operation, "fft_length")), scope.operands(operation, 1))
+
+
+def _cholesky(scope: Scope, operation: mlir.Operation) -> Instruction:
+    return scope.add(hlo.Cholesky(attr.flag(operation, "lower")), scope.operands(operation, 1))
+
+
+def _triangular_solve(scope: Scope, operation: mlir.Operation) -> Instruction:
+    flags = [attr.flag(operation, name) for name in ("left_side", "lower", "unit_diagonal")]
+    transpose = attr.word(operation, "transpose_a")
+    if transpose not in TransposeA.__members__:
+        attr.reject(operation, "transpose_a", "NO_TRANSPOSE, TRANSPOSE or ADJOINT")
+    op = hlo.TriangularSolve(*flags, TransposeA(transpose))
+    return scope.add(op, scope.operands(operation, 2))
+
+
+def _batch_norm(op: type, count: int) -> Rule:
+    def rule(scope: Scope, operation: mlir.Operation) -> Instruction:
+        made = op(attr.number(operation, "epsilon"), attr.integer(operation, "feature_index"))
+        return scope.add(made, scope.operands(operation, count))
+
+    return rule
+
+
+def _rng(scope: Scope, operation: mlir.Operation) -> Instruction:
+    first, second, _ = scope.operands(operation, 3)
+    kind = RandomDistribution(f"rng_{attr.word(operation, 'rng_distribution').lower()}")
+    return scope.add(hlo.Rng(scope.shape(operation), kind), (first, second))
+
+
+def _rng_bit_generator(scope: Scope, operation: mlir.Operation) -> Instruction:
+    kind = RandomAlgorithm(f"rng_{attr.word(operation, 'rng_algorithm').lower()}")
+    op = hlo.RngBitGenerator(TupleShape(scope.shapes(operation)), kind)
+    return scope.add(op, scope.operands(operation, 1))
+
+
+RULES: dict[str, Rule] = {
+    "stablehlo.batch_norm_grad": _batch_norm(hlo.BatchNormGrad, 5),
+    "stablehlo.batch_norm_inference": _batch_norm(hlo.BatchNormInference, 5),
+    "stablehlo.batch_norm_training": _batch_norm(hlo.BatchNormTraining, 3),
+    "stablehlo.cholesky": _cholesky,
+    "stablehlo.convolution": _convolution,
+    "stablehlo.dot": _dot,
+    "stablehlo.dot_general": _dot_general,
+    "stablehlo.fft": _fft,
+    "stablehlo.gather": _gather,
+    "stablehlo.rng": _rng,
+    "stablehlo.rng_bit_generator": _rng_bit_generator,
+    "stablehlo.triangular_solve": _triangular_solve,
+}

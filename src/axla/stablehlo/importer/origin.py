@@ -1,0 +1,103 @@
+"""Where operations come from, and what they carry along: metadata, names, shardings, frontend attributes."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from axla.core.errors import AxlaError
+from axla.ir.graph import NO_EXTRA, Extra, SourceLocation
+from axla.stablehlo import mlir
+from axla.stablehlo.importer.attribute_text import attribute_text
+from axla.text.sharding import canonical_sharding
+
+_NOT_A_NAME = re.compile(r"[^A-Za-z0-9_.\-]")
+_DEEPEST = 64  # of locations in one another; what lies deeper is left out
+
+
+def identifier(name: str) -> str:
+    """A name as HLO text has it."""
+    cleaned = _NOT_A_NAME.sub("_", name)
+    return cleaned if cleaned and not (cleaned[0].isdigit() or cleaned[0] in ".-") else f"_{cleaned}"
+
+
+def source_location(location: mlir.Location | None) -> SourceLocation | None:
+    """Op name, file and line. Of a call site it is the callee, of fused locations all names and one file."""
+    names: list[str] = []
+    place: mlir.FileLocation | None = None
+    # Names inside of a name are those of functions in a trace of calls, not of the operation.
+    stack = [(location, True, 0)] if location is not None else []
+    while stack:
+        found, outermost, depth = stack.pop()
+        if depth > _DEEPEST:
+            continue
+        if isinstance(found, mlir.FileLocation):
+            place = place or found
+        elif isinstance(found, mlir.NameLocation):
+            if outermost and found.name:
+                names.append(found.name)
+            if found.child is not None:
+                stack.append((found.child, False, depth + 1))
+        elif isinstance(found, mlir.CallSiteLocation):
+            stack.append((found.callee, outermost, depth + 1))
+        elif isinstance(found, mlir.FusedLocation):
+            stack.extend((part, outermost, depth + 1) for part in reversed(found.parts))
+    if not names and place is None:
+        return None
+    file, line = (place.file, place.line) if place is not None else ("", 0)
+    return SourceLocation(op_name=";".join(names), source_file=file, source_line=line)
+
+
+def name_of(location: SourceLocation | None) -> str:
+    """The last part of an op name, which is what XLA calls an instruction; "" for its opcode."""
+    if location is None or not location.op_name:
+        return ""
+    last = location.op_name.rstrip("/").rsplit("/", 1)[-1]
+    return identifier(last) if last else ""
+
+
+def frontend_attributes(attributes: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+    """What is kept for others to read: the frontend attributes given, and shardings of Shardy's."""
+    given = attributes.get("mhlo.frontend_attributes")
+    found: dict[str, str] = {}
+    if isinstance(given, dict):
+        found = {name: v if isinstance(v, str) else attribute_text(v) for name, v in given.items()}
+    for name in ("sdy.sharding", "sdy.sharding_rule"):
+        if name in attributes:
+            found[f"xla.{name}"] = attribute_text(attributes[name])
+    return tuple(sorted(found.items()))
+
+
+def sharding(attributes: dict[str, Any]) -> str:
+    """The sharding as HLO has it, without its braces; "" where there is none, or one that HLO does not have."""
+    text = attributes.get("mhlo.sharding")
+    if not isinstance(text, str) or not text.startswith("{"):
+        return ""
+    try:
+        return canonical_sharding(text[1:-1])
+    except AxlaError:
+        return ""
+
+
+class Origins:
+    """The extras of operations; equal ones are one object."""
+
+    def __init__(self) -> None:
+        self._locations: dict[int, tuple[Extra, str]] = {}  # by identity: the source keeps them alive
+
+    def of(self, location: mlir.Location | None, attributes: dict[str, Any]) -> tuple[Extra, str]:
+        """The extra and the name of an operation."""
+        extra, name = NO_EXTRA, ""
+        if location is not None:
+            known = self._locations.get(id(location))
+            if known is None:
+                place = source_location(location)
+                known = (NO_EXTRA if place is None else Extra(place), name_of(place))
+                self._locations[id(location)] = known
+            extra, name = known
+        if any(key in attributes for key in _CARRIED):
+            extra = Extra(extra.location, sharding(attributes), frontend_attributes(attributes))
+        return extra, name
+
+
+_CARRIED = ("mhlo.sharding", "mhlo.frontend_attributes", "sdy.sharding", "sdy.sharding_rule")

@@ -1,0 +1,253 @@
+"""A whole program: functions and regions as computations, the entry with what is said of its arguments."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from axla.core.errors import UnsupportedError, VerifyError
+from axla.core.shape import AnyShape, Layout, ProgramShape, Shape, TupleShape
+from axla.ir.graph import Alias, Computation, Module
+from axla.ir.structure import GetTupleElement, Parameter
+from axla.ir.traverse import computations_callees_first
+from axla.stablehlo import mlir
+from axla.stablehlo.importer.attribute_text import attribute_text
+from axla.stablehlo.importer.origin import Origins, identifier, sharding
+from axla.stablehlo.importer.scope import CONSTANT, Rule, Scope, placed
+from axla.stablehlo.importer.types import shape_of
+
+CALLEES = {"func.call": "callee", "stablehlo.composite": "decomposition"}
+"""Operations that name a function, and by which attribute."""
+
+
+class Importer:
+    """One import: a source, the module that it becomes, and what is shared between computations."""
+
+    def __init__(self, source: mlir.Source, rules: Mapping[str, Rule]) -> None:
+        name = source.module.attributes.get("sym_name")
+        self.source = source
+        self.rules = rules
+        self.origins = Origins()
+        self.module = Module(identifier(name) if isinstance(name, str) and name else "main")
+        self.functions: dict[str, mlir.Operation] = dict(source.functions())
+        self.computations: dict[str, Computation] = {}  # of functions
+        self.captures: dict[int, dict[mlir.Value, None]] = {}  # by the identity of a region
+        self.compositions: dict[Any, Computation] = {}  # of functions that ops are composed of
+        self.depth = 0  # of the regions being imported
+        self._shapes: dict[int, AnyShape] = {}  # by the identity of a type, which the source keeps alive
+        self._regions = 0
+
+    def shape(self, type_: mlir.Type) -> AnyShape:
+        found = self._shapes.get(id(type_))
+        if found is None:
+            found = self._shapes[id(type_)] = shape_of(type_)
+        return found
+
+    # Functions.
+
+    def run(self, entry: str) -> Module:
+        """Imports a function and those that it calls, callees first."""
+        for name in self._callees_first(entry):
+            function = self.functions[name]
+            try:
+                self._function(name, function, is_entry=name == entry)
+            except (VerifyError, UnsupportedError) as error:
+                raise placed(error, function) from None
+        _describe(self, self.functions[entry])
+        numbers = {c: n for n, c in enumerate(computations_callees_first(self.module))}
+        self.module.order_computations(numbers.__getitem__)
+        return self.module
+
+    def _callees_first(self, entry: str) -> list[str]:
+        done: dict[str, None] = {}
+        active: set[str] = set()
+        stack: list[tuple[str, bool]] = [(entry, False)]
+        while stack:
+            name, left = stack.pop()
+            if left:
+                active.discard(name)
+                done[name] = None
+                continue
+            if name in done:
+                continue
+            if name in active:
+                raise VerifyError(f"function @{name} calls itself, which HLO does not have")
+            active.add(name)
+            stack.append((name, True))
+            for callee, caller in self._scan(self.functions[name]).items():
+                if callee not in self.functions:
+                    raise placed(VerifyError(f"there is no function @{callee}"), caller)
+                if callee in active:
+                    raise VerifyError(f"function @{callee} calls itself, which HLO does not have")
+                if callee not in done:
+                    stack.append((callee, False))
+        return list(done)
+
+    def _scan(self, function: mlir.Operation) -> dict[str, mlir.Operation]:
+        """Notes which outer values regions use; gives the functions called, with one of their callers."""
+        level: dict[mlir.Value, int] = {}
+        callees: dict[str, mlir.Operation] = {}
+        captures: list[dict[mlir.Value, None]] = []  # of the regions open, from the outermost
+        stack: list[tuple[Any, int]] = [(iter(r.blocks), 0) for r in function.regions]
+        while stack:
+            remaining, depth = stack[-1]
+            found = next(remaining, None)
+            del captures[depth:]
+            if found is None:
+                stack.pop()
+            elif isinstance(found, mlir.Block):
+                level.update((a, depth) for a in found.arguments)
+                stack.append((iter(found.operations), depth))
+            elif isinstance(found, mlir.Region):
+                captures.append({})
+                self.captures[id(found)] = captures[-1]
+                stack.append((iter(found.blocks), depth + 1))
+            else:
+                for value in found.operands:
+                    at = level.get(value, depth)
+                    if at < depth and getattr(value.owner, "name", "") != CONSTANT:
+                        for inner in captures[at:depth]:
+                            inner[value] = None
+                level.update((r, depth) for r in found.results)
+                if found.name in CALLEES:
+                    callee = found.attributes.get(CALLEES[found.name])
+                    if isinstance(callee, mlir.SymbolRef):
+                        callees.setdefault(callee.root, found)
+                elif found.name == "stablehlo.custom_call":
+                    for callee in found.attributes.get("called_computations", ()):
+                        if isinstance(callee, mlir.SymbolRef):
+                            callees.setdefault(callee.root, found)
+                if found.regions:
+                    stack.append((iter(found.regions), depth))
+        return callees
+
+    def _function(self, name: str, function: mlir.Operation, *, is_entry: bool) -> None:
+        if len(function.regions) != 1 or len(function.regions[0].blocks) != 1:
+            blocks = sum(len(r.blocks) for r in function.regions)
+            raise VerifyError(f"function @{name} must have a body of one block, found {blocks}")
+        block = function.regions[0].blocks[0]
+        computation = self.module.add_computation(identifier(name), entry=is_entry)
+        self.computations[name] = computation
+        scope = self._with_parameters(computation, block, function.attributes.get("arg_attrs"))
+        self._finish(scope, block)
+
+    # Regions.
+
+    def plain(self, block: mlir.Block) -> Computation:
+        """A region as a computation with a parameter for each argument."""
+        computation = self._region()
+        self._finish(self._with_parameters(computation, block, None), block)
+        return computation
+
+    def _finish(self, scope: Scope, block: mlir.Block) -> None:
+        results = scope.fill(block)
+        scope.computation.set_root(scope.tuple(results, named=False))
+
+    def _region(self) -> Computation:
+        self._regions += 1
+        return self.module.add_computation(f"region_{self._regions - 1}")
+
+    def _with_parameters(self, computation: Computation, block: mlir.Block, attributes: Any) -> Scope:
+        scope = Scope(self, computation)
+        said = (
+            attributes if isinstance(attributes, tuple) and len(attributes) == len(block.arguments) else None
+        )
+        for number, value in enumerate(block.arguments):
+            location = block.locations[number] if block.locations else None
+            extra, name = self.origins.of(location, said[number] if said else {})
+            shape = self.shape(value.type)
+            scope.values[value] = computation.add(
+                Parameter(shape, number), (), shape, stem=name or f"Arg_{number}", extra=extra
+            )
+        return scope
+
+    def carrying(
+        self, region: mlir.Region, block: mlir.Block, outer: Scope, state: Sequence[mlir.Value]
+    ) -> Scope:
+        """The scope of a region with one parameter: its arguments and the outer values in `state`."""
+        computation = self._region()
+        shapes = [self.shape(a.type) for a in block.arguments] + [outer.value(v).shape for v in state]
+        scope = Scope(self, computation)
+        stem = "arg_tuple" if len(shapes) > 1 else "Arg_" if shapes else "arg_empty_tuple"
+        shape = shapes[0] if len(shapes) == 1 else TupleShape(shapes)
+        parameter = computation.add(Parameter(shape, 0), (), shape, stem=stem)
+        if len(shapes) == 1:
+            scope.values[(*block.arguments, *state)[0]] = parameter
+            return scope
+        scope.define_tuple(block, parameter)
+        first = len(block.arguments)
+        for number, value in enumerate(state):
+            scope.values[value] = computation.add(GetTupleElement(first + number), (parameter,))
+        return scope
+
+
+def _describe(importer: Importer, function: mlir.Operation) -> None:
+    """The header of the module: what its attributes and those of the entry's arguments and results say."""
+    module, entry = importer.module, importer.module.entry
+    attributes = importer.source.module.attributes
+    results = _dictionaries(function, "res_attrs")
+    aliases, donors, layouts = [], [], []
+    for number, said in enumerate(_dictionaries(function, "arg_attrs")):
+        output = said.get("tf.aliasing_output")
+        if isinstance(output, mlir.IntegerAttr):
+            index = (output.value,) if entry.root.shape.is_tuple else ()
+            aliases.append(Alias(index, number, ()))
+        if said.get("jax.buffer_donor"):
+            donors.append((number, ()))
+        layouts.append(said.get("mhlo.layout_mode"))
+    meshes = {
+        op.attributes.get("sym_name"): op.attributes.get("mesh")
+        for op in importer.source.body
+        if op.name == "sdy.mesh"
+    }
+    frontend = (("xla.sdy.meshes", attribute_text(meshes)),) if meshes else ()
+    module.set_config(
+        aliases=tuple(aliases), buffer_donors=tuple(donors), frontend_attributes=frontend,
+        replica_count=_count(attributes, "mhlo.num_replicas"),
+        num_partitions=_count(attributes, "mhlo.num_partitions"),
+    )  # fmt: skip
+    modes = [said.get("mhlo.layout_mode") for said in results]
+    if any(isinstance(m, str) and m.startswith("{") for m in (*layouts, *modes)):
+        module.set_config(entry_layout=_entry_layout(entry, layouts, modes))
+    parts = [sharding(said) for said in results]
+    root = entry.root
+    if parts and all(parts) and not isinstance(root.op, Parameter):
+        text = parts[0] if not root.shape.is_tuple else ", ".join(f"{{{p}}}" for p in parts)
+        if not root.extra.sharding:
+            entry.set_extra(root, replace(root.extra, sharding=text))
+
+
+def _dictionaries(function: mlir.Operation, name: str) -> list[dict[str, Any]]:
+    found = function.attributes.get(name, ())
+    return [d if isinstance(d, dict) else {} for d in found] if isinstance(found, tuple) else []
+
+
+def _count(attributes: dict[str, Any], name: str) -> int:
+    found = attributes.get(name)
+    return max(1, found.value) if isinstance(found, mlir.IntegerAttr) else 1
+
+
+def _entry_layout(entry: Computation, arguments: Sequence[Any], results: Sequence[Any]) -> ProgramShape:
+    """The entry's types in the layouts that its arguments and results are given, where they are given one."""
+    shape = entry.program_shape
+    root = shape.result
+    outputs = list(root.elements) if isinstance(root, TupleShape) else [root]
+    found = [_laid_out(s, mode) for s, mode in zip(outputs, results, strict=False)]
+    found += outputs[len(found) :]
+    parameters = [_laid_out(s, mode) for s, mode in zip(shape.parameters, arguments, strict=True)]
+    return ProgramShape(
+        tuple(parameters), TupleShape(found) if isinstance(root, TupleShape) else found[0], shape.names
+    )
+
+
+def _laid_out(shape: AnyShape, mode: Any) -> AnyShape:
+    """The shape in the layout that a text such as {0,1} says; "default" and "auto" are the default."""
+    given = re.match(r"\{([\d,\s]*)", mode) if isinstance(mode, str) else None
+    if given is None or not isinstance(shape, Shape):
+        return shape
+    order = tuple(int(d) for d in given[1].split(",") if d.strip())
+    if sorted(order) != list(range(shape.rank)):
+        raise VerifyError(f"mhlo.layout_mode {mode} is no layout of {shape.to_string(layout=False)}")
+    return shape.with_layout(Layout(order))

@@ -1,0 +1,127 @@
+"""Operations that call a region on scalars: reductions, windows, sorting, scatters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import axla.hlo as hlo
+from axla.core.dtypes import DType
+from axla.core.errors import VerifyError
+from axla.core.shape import Shape
+from axla.ir.attributes import Window
+from axla.ir.graph import Computation, Instruction
+from axla.stablehlo import mlir
+from axla.stablehlo.importer import attributes as attr
+from axla.stablehlo.importer.movement import array
+from axla.stablehlo.importer.scope import Rule, Scope
+
+
+def parameter_types(called: Computation, wanted: int) -> list[DType]:
+    """The element types that a region computes with."""
+    types = [p.shape.dtype for p in called.parameters if isinstance(p.shape, Shape)]
+    if len(types) != wanted or len(called.parameters) != wanted:
+        raise VerifyError(f"its region must have {wanted} arguments that are tensors, found {len(types)}")
+    return types
+
+
+def _halves(scope: Scope, operation: mlir.Operation, called: Computation) -> list[Instruction]:
+    """n arrays and n initial values, in the element types that the region computes with."""
+    operands = scope.operands(operation)
+    types = parameter_types(called, len(operands))
+    count = len(operands) // 2
+    return scope.converted(operands, types[:count] * 2)
+
+
+def _reduce(scope: Scope, operation: mlir.Operation) -> Instruction:
+    called = scope.region(operation)
+    operands = _halves(scope, operation, called)
+    return scope.add(hlo.Reduce(attr.integers(operation, "dimensions"), called), operands)
+
+
+def window_of(operation: mlir.Operation, size: Sequence[int], bases: str, holes: str) -> Window:
+    """A window with the attributes of StableHLO; those that are left out have their defaults."""
+    rank = len(size)
+    strides = attr.integers(operation, "window_strides", ())
+    dilations = [attr.integers(operation, name, ()) if name else () for name in (bases, holes)]
+    padding = attr.matrix(operation, "padding", [])
+    for name, found in (
+        ("window_strides", strides),
+        ("padding", padding),
+        (bases, dilations[0]),
+        (holes, dilations[1]),
+    ):
+        if found and len(found) != rank:
+            raise VerifyError(f"{name} has {len(found)} entries, {rank} are wanted")
+    reversal = operation.attributes.get("window_reversal", ())
+    if isinstance(reversal, mlir.DenseArray | mlir.DenseElements):
+        reversal = attr.as_integers(reversal) or ()
+    return Window(
+        tuple(size), strides, tuple(p[0] for p in padding), tuple(p[1] for p in padding), dilations[0],
+        dilations[1], tuple(bool(r) for r in reversal),
+    )  # fmt: skip
+
+
+def _reduce_window(scope: Scope, operation: mlir.Operation) -> Instruction:
+    called = scope.region(operation)
+    size = attr.integers(operation, "window_dimensions")
+    window = window_of(operation, size, "base_dilations", "window_dilations")
+    return scope.add(hlo.ReduceWindow(window, called), _halves(scope, operation, called))
+
+
+def _select_and_scatter(scope: Scope, operation: mlir.Operation) -> Instruction:
+    operand, source, init = scope.operands(operation, 3)
+    select, scatter = (scope.region(operation, n, 2) for n in range(2))
+    dtype = parameter_types(scatter, 2)[0]
+    source, init = scope.converted((source, init), (dtype, dtype))
+    window = window_of(operation, attr.integers(operation, "window_dimensions"), "", "")
+    return scope.add(hlo.SelectAndScatter(window, select, scatter), (operand, source, init))
+
+
+def _sort(scope: Scope, operation: mlir.Operation) -> Instruction:
+    operands = scope.operands(operation)
+    at = attr.integer(operation, "dimension", -1)
+    rank = array(operands[0]).rank if operands else 0
+    at = at + rank if at < 0 else at
+    op = hlo.Sort((at,), attr.flag(operation, "is_stable"), scope.region(operation))
+    return scope.add(op, operands)
+
+
+def _map(scope: Scope, operation: mlir.Operation) -> Instruction:
+    op = hlo.Map(attr.integers(operation, "dimensions"), scope.region(operation))
+    return scope.add(op, scope.operands(operation))
+
+
+def _scatter(scope: Scope, operation: mlir.Operation) -> Instruction:
+    operands = scope.operands(operation)
+    called = scope.region(operation)
+    count = len(operands) // 2
+    types = parameter_types(called, 2 * count)
+    operands = [
+        *scope.converted(operands[:count], types[:count]),
+        operands[count],
+        *scope.converted(operands[count + 1 :], types[count:]),
+    ]
+    numbers = attr.structure(operation, "scatter_dimension_numbers", "scatter")
+    named = {
+        name: attr.field_integers(numbers, name)
+        for name in (
+            "update_window_dims", "inserted_window_dims", "scatter_dims_to_operand_dims",
+            "input_batching_dims", "scatter_indices_batching_dims",
+        )
+    }  # fmt: skip
+    op = hlo.Scatter(
+        **named, index_vector_dim=attr.field_integer(numbers, "index_vector_dim"),
+        indices_are_sorted=attr.flag(operation, "indices_are_sorted"),
+        unique_indices=attr.flag(operation, "unique_indices"), to_apply=called,
+    )  # fmt: skip
+    return scope.add(op, operands)
+
+
+RULES: dict[str, Rule] = {
+    "stablehlo.map": _map,
+    "stablehlo.reduce": _reduce,
+    "stablehlo.reduce_window": _reduce_window,
+    "stablehlo.scatter": _scatter,
+    "stablehlo.select_and_scatter": _select_and_scatter,
+    "stablehlo.sort": _sort,
+}

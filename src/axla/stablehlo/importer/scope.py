@@ -1,0 +1,261 @@
+"""A computation being filled with the operations of a block: what the functions of the table work with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from axla.core.errors import AxlaError, ShapeError, UnsupportedError, VerifyError
+from axla.core.literal import Literal
+from axla.core.shape import AnyShape, Shape
+from axla.hlo import Broadcast, Convert
+from axla.ir.graph import NO_EXTRA, Computation, Extra, Instruction
+from axla.ir.op import Op
+from axla.ir.structure import Constant, GetTupleElement, Tuple
+from axla.stablehlo import mlir
+from axla.stablehlo.importer.types import literal_of, show
+
+if TYPE_CHECKING:
+    from axla.stablehlo.importer.program import Importer
+
+Outcome = Instruction | Sequence[Instruction] | None
+"""What an operation becomes: its value; the tuple of its values; its values one by one."""
+Rule = Callable[["Scope", mlir.Operation], Outcome]
+"""Adds instructions for an operation to a scope."""
+
+RETURNS = frozenset({"func.return", "stablehlo.return", "mhlo.return"})
+CONSTANT = "stablehlo.constant"
+DEEPEST = 100  # regions in one another
+
+
+class Scope:
+    """The values of one computation. Elements of tuples are taken when they are first used."""
+
+    __slots__ = ("importer", "computation", "values", "_tuples", "_extra", "_name")
+
+    def __init__(self, importer: Importer, computation: Computation) -> None:
+        self.importer = importer
+        self.computation = computation
+        self.values: dict[mlir.Value, Instruction] = {}
+        self._tuples: dict[mlir.Operation | mlir.Block, tuple[Instruction, Extra, str]] = {}
+        self._extra: Extra = NO_EXTRA
+        self._name = ""
+
+    # Operations.
+
+    def fill(self, block: mlir.Block) -> list[Instruction]:
+        """Imports the operations of a block; gives the values that it returns."""
+        importer = self.importer
+        rules, origin = importer.rules, importer.origins.of
+        *operations, last = block.operations or [None]
+        if last is None or last.name not in RETURNS:
+            raise VerifyError("a region must end with a return")
+        importer.depth += 1
+        if importer.depth > DEEPEST:
+            raise UnsupportedError(f"regions are nested more than {DEEPEST} deep")
+        operation = last
+        try:
+            for operation in operations:
+                rule = rules.get(operation.name)
+                if rule is None:
+                    raise UnsupportedError("HLO has nothing for this operation")
+                self._extra, self._name = origin(operation.location, operation.attributes)
+                self._bind(operation, rule(self, operation))
+            operation = last
+            found = self.operands(last)
+        except AxlaError as error:
+            raise placed(error, operation) from None
+        importer.depth -= 1
+        return found
+
+    def _bind(self, operation: mlir.Operation, outcome: Outcome) -> None:
+        results = operation.results
+        if isinstance(outcome, Instruction):
+            if len(results) == 1:
+                self._define(results[0], outcome)
+            elif results:
+                self._tuples[operation] = (outcome, self._extra, self._name)
+            return
+        found = outcome or ()
+        if len(found) != len(results):
+            raise VerifyError(f"it gives {len(found)} values, {len(results)} are written")
+        for value, inst in zip(results, found, strict=True):
+            self._define(value, inst)
+
+    def _define(self, value: mlir.Value, inst: Instruction) -> None:
+        written = self.importer.shape(value.type)
+        if inst.shape is not written and not _agree(inst.shape, written):
+            raise VerifyError(
+                f"its result follows as {inst.shape.to_string(layout=False)}, {show(value.type)} is written"
+            )
+        self.values[value] = inst
+
+    def define_tuple(self, block: mlir.Block, inst: Instruction) -> None:
+        """Makes the arguments of a block the elements of a tuple."""
+        self._tuples[block] = (inst, NO_EXTRA, "")
+
+    # Values.
+
+    def value(self, value: mlir.Value) -> Instruction:
+        """The instruction of a value. A constant of an outer region is copied in."""
+        found = self.values.get(value)
+        if found is not None:
+            return found
+        owner = value.owner
+        whole = self._tuples.get(owner)
+        if whole is not None:
+            inst, extra, name = whole
+            found = self.computation.add(GetTupleElement(value.index), (inst,), extra=extra, stem=name)
+            self._define(value, found)
+            return found
+        if isinstance(owner, mlir.Operation) and owner.name == CONSTANT:
+            found = self.values[value] = self.constant(owner.attributes.get("value"), value.type)
+            return found
+        what = f"of {owner.name}" if isinstance(owner, mlir.Operation) else "argument of a block"
+        place = position_of(owner) if isinstance(owner, mlir.Operation) else ""
+        raise UnsupportedError(
+            f"its region uses a value ({what}{place}) of the program around it; here only constants can be"
+        )
+
+    def operands(self, operation: mlir.Operation, count: int | None = None) -> list[Instruction]:
+        """The operands; VerifyError when there are not `count`."""
+        given = operation.operands
+        if count is not None and len(given) != count:
+            raise VerifyError(f"{count} operands are wanted, found {len(given)}")
+        values = self.values
+        return [values.get(v) or self.value(v) for v in given]
+
+    def shape(self, operation: mlir.Operation, number: int = 0) -> Shape:
+        """The shape of a result, which must be an array."""
+        found = self.any_shape(operation, number)
+        if not isinstance(found, Shape):
+            raise VerifyError(f"result {number} must be a tensor, found {found.to_string(layout=False)}")
+        return found
+
+    def any_shape(self, operation: mlir.Operation, number: int = 0) -> AnyShape:
+        if number >= len(operation.results):
+            raise VerifyError(f"{number + 1} results are wanted, found {len(operation.results)}")
+        return self.importer.shape(operation.results[number].type)
+
+    def shapes(self, operation: mlir.Operation) -> list[AnyShape]:
+        return [self.importer.shape(r.type) for r in operation.results]
+
+    # Instructions.
+
+    def add(
+        self, op: Op, operands: Sequence[Instruction] = (), shape: AnyShape | None = None, *,
+        name: str = "", extra: Extra | None = None,
+    ) -> Instruction:  # fmt: skip
+        """A new instruction, with what the operation at hand carries."""
+        name = name or self._name
+        return self.computation.add(
+            op,
+            operands,
+            shape,
+            stem=name,
+            extra=self._extra if extra is None else extra,
+        )
+
+    @property
+    def extra(self) -> Extra:
+        return self._extra
+
+    def tuple(self, values: Sequence[Instruction], *, named: bool = True) -> Instruction:
+        """One value as it is; none or several as a tuple."""
+        if len(values) == 1:
+            return values[0]
+        return self.add(Tuple(), values) if named else self.computation.add(Tuple(), values)
+
+    def constant(self, attribute: mlir.Attribute, type_: mlir.Type) -> Instruction:
+        """A constant; one that is the same everywhere is a scalar, repeated."""
+        literal = literal_of(attribute, self.importer.source.resources)
+        shape = self.importer.shape(type_)
+        if literal.shape is shape:
+            return self.computation.add(Constant(shape, literal), (), shape)
+        if not isinstance(literal.shape, Shape) or not isinstance(shape, Shape) or literal.shape.rank:
+            raise VerifyError(f"a constant of {literal.shape} cannot be {show(type_)}")
+        if literal.shape.dtype is not shape.dtype:
+            raise VerifyError(f"a constant of {literal.shape.dtype} cannot be {show(type_)}")
+        scalar = self.computation.add(Constant(literal.shape, literal), (), literal.shape)
+        return self.computation.add(Broadcast(shape, ()), (scalar,), shape)
+
+    def scalar(self, value: object, like: Shape) -> Instruction:
+        """A constant of an element type, everywhere in an array like this one."""
+        literal = Literal.scalar(like.dtype, value)
+        inst = self.computation.add(Constant(literal.shape, literal), (), literal.shape)
+        return inst if not like.dims else self.add(Broadcast(like, ()), (inst,))
+
+    def converted(self, operands: Iterable[Instruction], dtypes: Sequence[object]) -> list[Instruction]:
+        """The operands in element types that hold theirs: those that a region computes with."""
+        found = []
+        for operand, dtype in zip(operands, dtypes, strict=True):
+            shape = operand.shape
+            if isinstance(shape, Shape) and shape.dtype is not dtype:
+                operand = self.add(Convert(Shape(dtype, shape.dims, shape.dynamic)), (operand,))  # type: ignore[arg-type]
+            found.append(operand)
+        return found
+
+    # Regions.
+
+    def region(self, operation: mlir.Operation, number: int = 0, count: int = 1) -> Computation:
+        """A region that sees its arguments only, as a computation with a parameter for each."""
+        return self.importer.plain(self._checked(operation, number, count))
+
+    def carrying(
+        self, operation: mlir.Operation, number: int, state: Sequence[mlir.Value], count: int
+    ) -> tuple[Scope, mlir.Block]:
+        """The scope of a region with one parameter, which holds its arguments and these outer values."""
+        block = self._checked(operation, number, count)
+        return self.importer.carrying(operation.regions[number], block, self, state), block
+
+    def captured(self, operation: mlir.Operation, numbers: Iterable[int]) -> list[mlir.Value]:
+        """The values from outside that regions use, without constants."""
+        found: dict[mlir.Value, None] = {}
+        for number in numbers:
+            found |= self.importer.captures.get(id(operation.regions[number]), {})
+        return list(found)
+
+    @staticmethod
+    def _checked(operation: mlir.Operation, number: int, count: int) -> mlir.Block:
+        if len(operation.regions) != count:
+            raise VerifyError(f"{count} regions are wanted, found {len(operation.regions)}")
+        region = operation.regions[number]
+        if len(region.blocks) != 1:
+            raise VerifyError(f"region {number} must be one block, found {len(region.blocks)}")
+        return region.blocks[0]
+
+    def inline(self, body: Computation, operands: Mapping[Instruction, Instruction]) -> Instruction:
+        """Copies the instructions of a computation, its parameters being `operands`."""
+        copies = dict(operands)
+        for inst in body.instructions:
+            if inst not in copies:
+                copies[inst] = self.add(inst.op, [copies[o] for o in inst.operands], inst.shape)
+        return copies[body.root]
+
+
+def _agree(found: AnyShape, written: AnyShape) -> bool:
+    """Whether shapes are the same but for layouts and marks of dynamic sizes."""
+    if found.logical is written.logical:
+        return True
+    if isinstance(found, Shape) and isinstance(written, Shape):
+        return found.dtype is written.dtype and found.dims == written.dims
+    return False
+
+
+def position_of(operation: mlir.Operation) -> str:
+    """Where an operation stands, for a message; "" where that is not known."""
+    line, column = operation.position
+    return f" at line {line}, column {column}" if line else ""
+
+
+def placed(error: AxlaError, operation: mlir.Operation) -> AxlaError:
+    """The error with the operation that it is about; the innermost one names itself."""
+    if getattr(error, "placed", False):
+        return error
+    kind = VerifyError if isinstance(error, ShapeError) else type(error)
+    if kind not in (VerifyError, UnsupportedError):
+        return error
+    message = f"{operation.name}{position_of(operation)}: {error.message}"
+    found = kind(message)
+    found.placed = True  # type: ignore[attr-defined]
+    return found

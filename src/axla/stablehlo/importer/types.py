@@ -1,0 +1,120 @@
+"""Types and constants of MLIR as shapes and literals."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from axla.core import dtypes
+from axla.core.dtypes import DType
+from axla.core.errors import UnsupportedError, VerifyError
+from axla.core.literal import Literal
+from axla.core.shape import TOKEN, AnyShape, Shape, TupleShape
+from axla.stablehlo import mlir
+
+_FLOATS = {
+    mlir.FloatType(name): dtypes.BY_NAME[name.lower()]
+    for name in (
+        "f16", "bf16", "f32", "f64", "f8E5M2", "f8E4M3", "f8E4M3FN", "f8E4M3B11FNUZ", "f8E3M4", "f8E5M2FNUZ",
+        "f8E4M3FNUZ", "f8E8M0FNU", "f6E2M3FN", "f6E3M2FN", "f4E2M1FN",
+    )
+}  # fmt: skip
+
+
+def show(type_: mlir.Type) -> str:
+    """A type as an error message shows it."""
+    if isinstance(type_, mlir.TensorType):
+        sizes = (
+            "".join(f"{'?' if d is None else d}x" for d in type_.shape) if type_.shape is not None else "*x"
+        )
+        return f"tensor<{sizes}{show(type_.element)}>"
+    if isinstance(type_, mlir.IntegerType):
+        return f"{type_.sign}i{type_.width}"
+    if isinstance(type_, mlir.ComplexType):
+        return f"complex<{show(type_.element)}>"
+    if isinstance(type_, mlir.FloatType):
+        return type_.name
+    return str(type_)
+
+
+def element_type(type_: mlir.Type) -> DType:
+    """The element type of HLO: i1 is pred, signless integers are signed, index is s64."""
+    if isinstance(type_, mlir.IntegerType):
+        if type_.width == 1:
+            return dtypes.PRED
+        found = dtypes.BY_NAME.get(f"{'u' if type_.sign == 'u' else 's'}{type_.width}")
+    elif isinstance(type_, mlir.FloatType):
+        found = _FLOATS.get(type_)
+    elif isinstance(type_, mlir.ComplexType):
+        found = {"f32": dtypes.C64, "f64": dtypes.C128}.get(show(type_.element))
+    elif isinstance(type_, mlir.IndexType):
+        found = dtypes.S64
+    elif isinstance(type_, mlir.QuantizedType):
+        raise UnsupportedError("quantized types have to be rewritten before a program is imported")
+    else:
+        found = None
+    if found is None:
+        raise UnsupportedError(f"HLO has no element type {show(type_)}")
+    return found
+
+
+def shape_of(type_: mlir.Type) -> AnyShape:
+    """The shape of a value."""
+    if isinstance(type_, mlir.TensorType):
+        return tensor_shape(type_)
+    if isinstance(type_, mlir.TokenType):
+        return TOKEN
+    if isinstance(type_, mlir.TupleType):
+        return TupleShape([shape_of(t) for t in type_.elements])
+    if isinstance(type_, mlir.MemRefType):
+        return tensor_shape(mlir.TensorType(type_.shape, type_.element))
+    return Shape(element_type(type_))
+
+
+def tensor_shape(type_: mlir.TensorType) -> Shape:
+    if type_.shape is None:
+        raise UnsupportedError(f"{show(type_)}: tensors without a rank are not supported")
+    dtype = element_type(type_.element)
+    if None not in type_.shape:
+        return Shape(dtype, type_.shape)  # type: ignore[arg-type]
+    encoding = type_.encoding
+    bounds = encoding.fields.get("bounds", ()) if isinstance(encoding, mlir.StructAttr) else ()
+    bounds = tuple(bounds) + (None,) * (len(type_.shape) - len(bounds))
+    sizes = [b if d is None else d for d, b in zip(type_.shape, bounds, strict=False)]
+    if None in sizes:
+        raise UnsupportedError(f"{show(type_)} has sizes that are not known; give the types of the arguments")
+    return Shape(dtype, sizes, [d is None for d in type_.shape])  # type: ignore[arg-type]
+
+
+def literal_of(attribute: mlir.Attribute, resources: dict[str, bytes]) -> Literal:
+    """The value of a constant. A splat is a scalar."""
+    if isinstance(attribute, mlir.DenseElements):
+        dtype = tensor_shape(attribute.type).dtype
+        values = attribute.values
+    elif isinstance(attribute, mlir.DenseResource):
+        shape = tensor_shape(attribute.type)
+        dtype = shape.dtype
+        values = _resource(attribute.name, shape, resources)
+    elif isinstance(attribute, mlir.IntegerAttr | mlir.FloatAttr):
+        dtype = element_type(attribute.type)
+        values = np.asarray(attribute.value)
+    elif isinstance(attribute, bool):
+        dtype, values = dtypes.PRED, np.asarray(attribute)
+    else:
+        raise VerifyError(f"a constant must be dense<...> or a number, found {str(attribute)[:100]}")
+    if values.dtype != dtype.numpy:
+        values = values.astype(dtype.numpy)
+    return Literal(Shape(dtype, values.shape), values)
+
+
+def _resource(name: str, shape: Shape, resources: dict[str, bytes]) -> np.ndarray:
+    data = resources.get(name)
+    if data is None:
+        raise VerifyError(f"dense_resource<{name}>: the file has no resource of that name")
+    if shape.dtype.is_pred and len(data) == (shape.size + 7) // 8 != shape.size:
+        bits = np.unpackbits(np.frombuffer(data, np.uint8), bitorder="little")
+        return bits[: shape.size].astype(np.bool_).reshape(shape.dims)
+    if len(data) == shape.dtype.itemsize and shape.size > 1:
+        return np.frombuffer(data, shape.dtype.numpy).reshape(())
+    if len(data) != shape.byte_size:
+        raise VerifyError(f"dense_resource<{name}> has {len(data)} bytes, {shape} has {shape.byte_size}")
+    return np.frombuffer(data, shape.dtype.numpy).reshape(shape.dims)
