@@ -6,5 +6,6 @@ operations, regions and the file; `printer.py` writes.
 """
 
 from axla.stablehlo.text.parser import parse, parse_attribute, parse_type
+from axla.stablehlo.text.printer import attribute_text, print_source, type_text
 
-__all__ = ["parse", "parse_attribute", "parse_type"]
+__all__ = ["attribute_text", "parse", "parse_attribute", "parse_type", "print_source", "type_text"]

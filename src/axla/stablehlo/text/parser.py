@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 import re
 from bisect import bisect_right
+from collections.abc import Callable
 
 from axla.core.errors import ParseError
 from axla.ir.strings import pattern
 from axla.stablehlo import mlir
 from axla.stablehlo.text import assembly
 from axla.stablehlo.text.attributes import Attributes
+from axla.stablehlo.text.lexer import T
+from axla.stablehlo.text.printer import type_text
 
 ISOLATED = frozenset({"builtin.module", "func.func"})
 """Operations whose regions see no values from outside."""
@@ -31,26 +35,36 @@ Argument = tuple[str, int, mlir.Type, mlir.Location | None]
 
 def parse(source: str, name: str = "") -> mlir.Source:
     """What a text of MLIR says, in short or generic form; `name` goes before the messages of errors."""
+    collects = gc.isenabled()
+    gc.disable()  # else it walks the growing graph again and again
     try:
-        return Parser(source).file()
+        return _read(source, Parser.file)
     except ParseError as error:
         if name:
             error.message = f"{name}: {error.message}"
         raise
+    finally:
+        if collects:
+            gc.enable()
 
 
 def parse_attribute(text: str) -> object:
     """The attribute that a text is, as in `#stablehlo<precision HIGH>`."""
-    return _whole(Parser(text), lambda parser: parser.attribute())
+    return _read(text, Parser.attribute)
 
 
 def parse_type(text: str) -> mlir.Type:
     """The type that a text is, as in `tensor<4xf32>`."""
-    return _whole(Parser(text), lambda parser: parser.type())
+    return _read(text, Parser.type)
 
 
-def _whole(parser: Parser, read):
-    found = read(parser)
+def _read(text: str, read: Callable[[Parser], T]) -> T:
+    parser = Parser(text)
+    try:
+        found = read(parser)
+    except RecursionError:
+        # Nesting is bounded; the caller's own stack was nearly full.
+        parser.fail("nested too deeply for what is left of Python's stack")
     if parser.kind != "end":
         parser.fail(f"expected nothing more, found {parser.saw()}")
     return found
@@ -166,7 +180,7 @@ class Parser(Attributes):
         if value is None:
             value = self._other_spelling(name, at)
         if value.type is not kind and value.type != kind:
-            self.fail(f"{name} is used with another type than it was defined with", at)
+            self.fail(f"{name} is used as {type_text(kind)}, but it is {type_text(value.type)}", at)
         return value
 
     def _other_spelling(self, name: str, at: int) -> mlir.Value:

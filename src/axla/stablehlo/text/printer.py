@@ -1,0 +1,391 @@
+"""Writing MLIR text: operations in generic form, which MLIR's own parser reads."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from axla.core.errors import InvalidArgument
+from axla.ir.strings import pattern
+from axla.stablehlo import mlir
+from axla.stablehlo.text.attributes import STRUCTURES
+
+_WORD = pattern(r"[A-Za-z_][\w$.]*+")
+_SYMBOL = pattern(r"[A-Za-z_$.\-][\w$.\-]*+")
+_SPECIAL = re.compile(rb"[^ !#-\[\]-~]")
+SHORT_LIST = 64
+"""Elements of more than these are written in hexadecimal."""
+
+
+def print_source(source: mlir.Source, locations: bool = False) -> str:
+    """The text of a module, with its resources; with `locations`, each operation's `loc(...)`."""
+    lines = _Printer(locations).operations(source.module)
+    if source.resources:
+        entries = ",\n".join(
+            f'      {_key(name)}: "0x{(8).to_bytes(4, "little").hex()}{data.hex().upper()}"'
+            for name, data in source.resources.items()
+        )
+        lines += ["\n{-#\n  dialect_resources: {\n    builtin: {\n", entries, "\n    }\n  }\n#-}\n"]
+    return "".join(lines)
+
+
+def quoted(text: str) -> str:
+    """A string token."""
+    data = text.encode("utf-8", "surrogateescape")
+    return '"' + _SPECIAL.sub(lambda found: b"\\%02X" % found[0][0], data).decode("ascii") + '"'
+
+
+def _key(name: str) -> str:
+    return name if _WORD.fullmatch(name) else quoted(name)
+
+
+def _symbol(name: str) -> str:
+    return "@" + (name if _SYMBOL.fullmatch(name) else quoted(name))
+
+
+def _list(values: Any) -> str:
+    return f"[{', '.join('?' if value is None else str(value) for value in values)}]"
+
+
+# ---- Types
+
+
+def type_text(kind: mlir.Type) -> str:
+    """A type as MLIR writes it."""
+    write = _TYPES.get(type(kind))
+    if write is None:
+        raise InvalidArgument(f"{kind!r} is no type of MLIR")
+    return write(kind)
+
+
+def _tensor(kind: mlir.TensorType) -> str:
+    sizes = "*x" if kind.shape is None else _sizes(kind.shape)
+    encoding = "" if kind.encoding is None else f", {attribute_text(kind.encoding)}"
+    return f"tensor<{sizes}{type_text(kind.element)}{encoding}>"
+
+
+def _joined(kinds: tuple[mlir.Type, ...]) -> str:
+    return ", ".join(map(type_text, kinds))
+
+
+def _sizes(shape: tuple[int | None, ...]) -> str:
+    return "".join(["?x" if size is None else f"{size}x" for size in shape])
+
+
+def _signature(inputs: Any, results: Any) -> str:
+    outputs = ", ".join([type_text(kind) for kind in results])
+    if len(results) != 1 or isinstance(results[0], mlir.FunctionType):
+        outputs = f"({outputs})"
+    return f"({', '.join([type_text(kind) for kind in inputs])}) -> {outputs}"
+
+
+def _quantized(kind: mlir.QuantizedType) -> str:
+    storage = kind.storage
+    unsigned = storage.sign == "u"
+    bits = storage.width - (not unsigned)
+    limits = (0 if unsigned else -(1 << bits), (1 << bits) - 1)
+    written = (kind.storage_min, kind.storage_max)
+    name = f"{'u' if unsigned else 'i'}{storage.width}"
+    text = name if written == limits else f"{name}<{written[0]}:{written[1]}>"
+    text += f":{type_text(kind.expressed)}"
+    if kind.block_sizes:
+        pairs = zip(kind.axes, kind.block_sizes, strict=True)
+        text += f":{{{', '.join(f'{axis}:{size}' for axis, size in pairs)}}}"
+    elif kind.axes:
+        text += f":{kind.axes[0]}"
+    values = [
+        _decimal(scale) + (f":{zero}" if zero else "")
+        for scale, zero in zip(kind.scales, kind.zero_points, strict=True)
+    ]
+    if not kind.axes:
+        return f"!quant.uniform<{text}, {values[0]}>"
+    for size in reversed(kind.blocks[1:] if kind.block_sizes else ()):
+        values = [f"{{{', '.join(values[i : i + size])}}}" for i in range(0, len(values), size)]
+    return f"!quant.uniform<{text}, {{{', '.join(values)}}}>"
+
+
+_TYPES: dict[type, Callable[[Any], str]] = {
+    mlir.IntegerType: lambda kind: f"{kind.sign}i{kind.width}",
+    mlir.FloatType: lambda kind: kind.name,
+    mlir.IndexType: lambda kind: "index",
+    mlir.NoneType: lambda kind: "none",
+    mlir.ComplexType: lambda kind: f"complex<{type_text(kind.element)}>",
+    mlir.TensorType: _tensor,
+    mlir.MemRefType: lambda kind: f"memref<{_sizes(kind.shape)}{type_text(kind.element)}>",
+    mlir.TupleType: lambda kind: f"tuple<{_joined(kind.elements)}>",
+    mlir.FunctionType: lambda kind: _signature(kind.inputs, kind.results),
+    mlir.TokenType: lambda kind: "!stablehlo.token",
+    mlir.FutureType: lambda kind: f"!stablehlo.future<{_joined(kind.types)}>",
+    mlir.QuantizedType: _quantized,
+    mlir.OpaqueType: lambda kind: (
+        kind.text if kind.text.startswith(("vector<", "memref<")) else f"!{kind.text}"
+    ),
+}
+
+# ---- Numbers
+
+
+def _decimal(value: float) -> str:
+    """A finite number with a point, which MLIR asks for."""
+    text = repr(value)
+    if "." not in text:
+        text = text.replace("e", ".0e") if "e" in text else f"{text}.0"
+    return text
+
+
+def _float(value: Any) -> str:
+    """The shortest decimal that gives the number back, or the bits of what is not finite."""
+    array = np.asarray(value)
+    if np.isfinite(array):
+        return _decimal(float(array) if array.dtype == np.float64 else float(str(array[()])))
+    return f"0x{array.tobytes()[::-1].hex().upper()}"
+
+
+def _element(value: Any, kind: np.dtype) -> str:
+    if kind == np.bool_:
+        return "true" if value else "false"
+    if kind.kind == "c":
+        return f"({_float(value.real)},{_float(value.imag)})"
+    if kind.name.startswith(("int", "uint")):
+        return str(int(value))
+    return _float(value)
+
+
+def _dense(attribute: mlir.DenseElements) -> str:
+    values = np.asarray(attribute.values)
+    kind = values.dtype
+    if 0 in (attribute.type.shape or ()):
+        text = ""
+    elif values.ndim == 0:
+        text = _element(values[()], kind)
+    elif values.size > SHORT_LIST and kind != np.bool_:
+        text = f'"0x{np.ascontiguousarray(values).tobytes().hex().upper()}"'
+    else:
+        items = [_element(value, kind) for value in values.reshape(-1)]
+        for size in reversed(values.shape):
+            items = [f"[{', '.join(items[i : i + size])}]" for i in range(0, len(items), size)]
+        text = items[0]
+    return f"dense<{text}> : {type_text(attribute.type)}"
+
+
+# ---- Attributes
+
+
+def attribute_text(value: Any) -> str:
+    """An attribute, a type or a location as MLIR writes it."""
+    write = _ATTRIBUTES.get(type(value))
+    return type_text(value) if write is None else write(value)
+
+
+def _enumeration(value: mlir.EnumAttr) -> str:
+    if value.mnemonic == "result_accuracy_mode":
+        return f"#{value.dialect}.{value.mnemonic}<{value.value}>"
+    return f"#{value.dialect}<{value.mnemonic} {value.value}>"
+
+
+def _opaque(value: mlir.OpaqueAttr) -> str:
+    builtin = ("affine_map<", "affine_set<", "opaque<", "sparse<", "strided<", "distinct[")
+    return value.text if value.text.startswith(builtin) else f"#{value.text}"
+
+
+def _dictionary(attributes: dict[str, Any]) -> str:
+    entries = [
+        _key(name) if value is mlir.UNIT else f"{_key(name)} = {attribute_text(value)}"
+        for name, value in attributes.items()
+    ]
+    return f"{{{', '.join(entries)}}}"
+
+
+def _array(value: mlir.DenseArray) -> str:
+    if isinstance(value.element, mlir.FloatType):
+        kind = mlir.numpy_type(value.element)
+        items = [_float(np.float64(item).astype(kind)) for item in value.values]
+    else:
+        items = [str(item).lower() for item in value.values]
+    return f"array<{type_text(value.element)}{': ' if items else ''}{', '.join(items)}>"
+
+
+def _strings(value: mlir.DenseStrings) -> str:
+    items = [quoted(item) for item in value.values]
+    if len(items) > 1:
+        for size in reversed([size or 0 for size in value.type.shape or ()]):
+            items = [f"[{', '.join(items[i : i + size])}]" for i in range(0, len(items), size)]
+    return f"dense<{''.join(items)}> : {type_text(value.type)}"
+
+
+def _structure(value: mlir.StructAttr) -> str:
+    """What follows the mnemonic of a structured attribute."""
+    fields = value.fields
+    if value.mnemonic == "bounds":
+        return f"<{_list(fields['bounds'])[1:-1]}>"
+    if value.mnemonic == "conv":
+        return _convolution(fields)
+    if value.mnemonic == "sub_axis_info":
+        return f"({fields['pre_size']}){fields['size']}"
+    kinds = STRUCTURES.get(value.mnemonic)
+    if kinds is None:
+        raise InvalidArgument(f"{value.mnemonic} is no attribute of {value.dialect}")
+    texts = [
+        f"{name} = {_field(kind, fields[name])}"
+        for name, kind in kinds.items()
+        if kind[-1] != "/" or fields[name] not in (None, (), 0)
+    ]
+    return f"<{', '.join(texts)}>"
+
+
+def _field(kind: str, value: Any) -> str:
+    if kind[0] == "l":
+        return _list(value)
+    if kind[0] == "x":
+        return _structure(value)
+    if kind[0] == "m":
+        return f"[{', '.join(map(_structure, value))}]"
+    if kind[0] == "f":
+        return _decimal(value)
+    return str(value) if kind[0] == "i" else attribute_text(value)
+
+
+def _convolution(fields: dict[str, Any]) -> str:
+    """`<[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]>`, or all fields when they fit no such lists."""
+    parts = []
+    for part, letters in (("input", "bf"), ("kernel", "io"), ("output", "bf")):
+        names = ("input_feature", "output_feature") if part == "kernel" else ("batch", "feature")
+        places = {fields[f"{part}_{name}_dimension"]: letters[i] for i, name in enumerate(names)}
+        places |= {place: str(i) for i, place in enumerate(fields[f"{part}_spatial_dimensions"])}
+        count = len(fields[f"{part}_spatial_dimensions"]) + 2
+        if sorted(places) != list(range(count)):
+            kinds = STRUCTURES["conv"]
+            return f"<raw {', '.join(f'{name} = {_field(kinds[name], fields[name])}' for name in kinds)}>"
+        parts.append(f"[{', '.join(places[i] for i in range(count))}]")
+    return f"<{parts[0]}x{parts[1]}->{parts[2]}>"
+
+
+def _location(location: mlir.Location | None) -> str:
+    match location:
+        case mlir.FileLocation():
+            return f"{quoted(location.file)}:{location.line}:{location.column}"
+        case mlir.NameLocation(name, None):
+            return "unknown" if name == "unknown" else quoted(name)
+        case mlir.NameLocation():
+            return f"{quoted(location.name)}({_location(location.child)})"
+        case mlir.CallSiteLocation():
+            return f"callsite({_location(location.callee)} at {_location(location.caller)})"
+        case mlir.FusedLocation():
+            metadata = "" if location.metadata is None else f"<{attribute_text(location.metadata)}>"
+            return f"fused{metadata}[{', '.join(map(_location, location.parts))}]"
+    return "unknown"
+
+
+def _located(location: mlir.Location) -> str:
+    return f"loc({_location(location)})"
+
+
+_ATTRIBUTES: dict[type, Callable[[Any], str]] = {
+    bool: lambda value: str(value).lower(),
+    str: quoted,
+    tuple: lambda value: f"[{', '.join(map(attribute_text, value))}]",
+    dict: _dictionary,
+    mlir.Unit: lambda value: "unit",
+    mlir.IntegerAttr: lambda value: f"{value.value} : {type_text(value.type)}",
+    mlir.FloatAttr: lambda value: f"{_float(value.value)} : {type_text(value.type)}",
+    mlir.SymbolRef: lambda value: "::".join(map(_symbol, (value.root, *value.nested))),
+    mlir.DenseArray: _array,
+    mlir.DenseElements: _dense,
+    mlir.DenseStrings: _strings,
+    mlir.DenseResource: lambda value: f"dense_resource<{_key(value.name)}> : {type_text(value.type)}",
+    mlir.EnumAttr: _enumeration,
+    mlir.StructAttr: lambda value: f"#{value.dialect}.{value.mnemonic}{_structure(value)}",
+    mlir.OpaqueAttr: _opaque,
+    **dict.fromkeys(
+        (mlir.FileLocation, mlir.NameLocation, mlir.CallSiteLocation, mlir.FusedLocation), _located
+    ),
+}
+
+# ---- Operations
+
+
+class _Printer:
+    """`names` of values, by identity: numbered in the order of the text."""
+
+    def __init__(self, locations: bool) -> None:
+        self.locations = locations
+        self.names: dict[int, str] = {}
+        self.types: dict[int, str] = {}
+        self.results = self.arguments = self.blocks = 0
+
+    def operations(self, operation: mlir.Operation) -> list[str]:
+        """The pieces of an operation and all within. The stack holds what is still to be written."""
+        pieces: list[str] = []
+        stack = [iter(self._pieces(operation, "", pieces))]
+        while stack:
+            inner = next(stack[-1], None)
+            if inner is None:
+                stack.pop()
+            else:
+                stack.append(iter(self._pieces(inner[0], inner[1], pieces)))
+        pieces.append("\n")
+        return pieces
+
+    def _pieces(
+        self, operation: mlir.Operation, indent: str, pieces: list[str]
+    ) -> Iterator[tuple[mlir.Operation, str]]:
+        """Writes an operation; yields each one within, with its indentation, where it is to be written."""
+        if operation.results:
+            pieces.append(f"{self._result_names(operation)} = ")
+        operands = ", ".join([self._name(value) for value in operation.operands])
+        pieces.append(f"{quoted(operation.name)}({operands})")
+        for i, region in enumerate(operation.regions):
+            pieces.append(" ({\n" if i == 0 else ", {\n")
+            for block in region.blocks:
+                if block.arguments or not block.operations or len(region.blocks) > 1:
+                    pieces.append(self._label(block, indent))
+                for inner in block.operations:
+                    pieces.append(f"{indent}  ")
+                    yield inner, f"{indent}  "
+                    pieces.append("\n")
+            pieces.append(f"{indent}}}")
+        if operation.regions:
+            pieces.append(")")
+        if operation.attributes:
+            pieces.append(f" {_dictionary(operation.attributes)}")
+        types = [self._type(value) for value in operation.operands]
+        outputs = [self._type(value) for value in operation.results]
+        single = len(outputs) == 1 and not outputs[0].startswith("(")
+        pieces.append(
+            f" : ({', '.join(types)}) -> {outputs[0] if single else '(' + ', '.join(outputs) + ')'}"
+        )
+        if self.locations:
+            pieces.append(f" loc({_location(operation.location)})")
+
+    def _type(self, value: mlir.Value) -> str:
+        """Types are mostly few objects: the text of each is made once."""
+        known = self.types.get(id(value.type))
+        if known is None:
+            known = self.types[id(value.type)] = type_text(value.type)
+        return known
+
+    def _name(self, value: mlir.Value) -> str:
+        name = self.names.get(id(value))
+        if name is None:
+            raise InvalidArgument(f"an operand of {value.owner!r} that is not defined before its use")
+        return name
+
+    def _result_names(self, operation: mlir.Operation) -> str:
+        name, count = f"%{self.results}", len(operation.results)
+        self.results += 1
+        for i, value in enumerate(operation.results):
+            self.names[id(value)] = name if count == 1 else f"{name}#{i}"
+        return name if count == 1 else f"{name}:{count}"
+
+    def _label(self, block: mlir.Block, indent: str) -> str:
+        arguments = []
+        for i, value in enumerate(block.arguments):
+            name = self.names[id(value)] = f"%arg{self.arguments}"
+            self.arguments += 1
+            place = block.locations[i] if self.locations and block.locations else None
+            arguments.append(f"{name}: {self._type(value)}" + (f" loc({_location(place)})" if place else ""))
+        self.blocks += 1
+        return f"{indent}^bb{self.blocks}{'(' + ', '.join(arguments) + ')' if arguments else ''}:\n"
