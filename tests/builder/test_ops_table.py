@@ -125,6 +125,10 @@ CALLS = {
     "Collapse": (lambda b: ops.Collapse(c(b, np.zeros((2, 3, 4, 5))), [1, 2]), "f64[2,12,5]"),
     "Complex": (lambda b: ops.Complex(c(b, F), 0), "c64[2,3]"),
     "ConcatInDim": (lambda b: ops.ConcatInDim(b, [c(b, F), F], 1), "f32[2,6]"),
+    "CompositeCall": (
+        lambda b: ops.CompositeCall(b, _unary_computation(b), [F[0, 0]], "own.negate", "{n = 1 : i32}", 2),
+        "f32[]",
+    ),
     "Conditional": (
         lambda b: ops.Conditional(
             c(b, np.int32(1)),
@@ -429,8 +433,23 @@ def test_conditional_by_pred(b, value):
 def test_map_with_a_scalar_static_operand(b, value):
     f = scalar_computation(b, ops.Mul)
     assert value(ops.Map(b, [F * 2], f, [0, 1], [np.float32(3)])).tolist() == [[6] * 3] * 2
-    with pytest.raises(UnsupportedError, match="static operand"):
+    with pytest.raises(ShapeError, match="call_called"):
         ops.Map(b, [F], f, [0, 1], [F])
+
+
+def test_composite_call_runs_everywhere(b):
+    x = ops.Parameter(b, 0, Shape(F32, (2,)), "x")
+    sub = b.sub_builder("decomposition")
+    body = sub.build(ops.Neg(ops.Parameter(sub, 0, Shape(F32, (2,)), "y")))
+    module = b.build(ops.CompositeCall(b, body, [x], "own.negate", version=3)).module
+    assert module.entry.root.op.is_composite
+    assert dict(module.entry.root.extra.frontend_attributes)["composite.version"] == "3"
+    for backend in ("interpreter", "cpu", "one-lane"):
+        result = axla.compile(module, backend=backend)(np.float32([1, 2]))
+        assert np.asarray(result).tolist() == [-1, -2]
+    for wrong in ({"name": ""}, {"name": "n", "version": -1}):
+        with pytest.raises(InvalidArgument, match="CompositeCall"):
+            ops.CompositeCall(b, body, [], **wrong)
 
 
 def test_select_of_tuples(b):

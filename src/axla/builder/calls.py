@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,7 @@ import numpy as np
 import axla.hlo as hlo
 from axla.builder.coerce import as_op, builder_of, integers, operands
 from axla.builder.elementwise import GtTotalOrder, LtTotalOrder
-from axla.builder.movement import Iota, Slice
+from axla.builder.movement import Iota, Reshape, Slice
 from axla.builder.records import CustomCallApiVersion, CustomCallSchedule
 from axla.builder.xla_builder import XlaBuilder, XlaOp
 from axla.core.dtypes import PRED, S32
@@ -41,6 +43,26 @@ def Call(builder: XlaBuilder, computation: object, operands: Sequence[object]) -
     """The computation applied to the operands."""
     values = [as_op("Call", builder, value) for value in operands]
     return builder.add(hlo.Call(builder.callee(computation, "Call: computation")), values)
+
+
+def CompositeCall(
+    builder: XlaBuilder, computation: object, operands: Sequence[object], name: str,
+    attributes: str | None = None, version: int | None = None,
+) -> XlaOp:  # fmt: skip
+    """A call of `computation`, the decomposition of the operation `name`, which may stand for it."""
+    if not isinstance(name, str) or not name:
+        raise InvalidArgument(f"CompositeCall: name={name!r}, wanted a string that is not empty")
+    if version is not None and (type(version) is not int or version < 0):
+        raise InvalidArgument(f"CompositeCall: version={version!r}, wanted a number of at least 0")
+    values = [as_op("CompositeCall", builder, value) for value in operands]
+    op = hlo.Call(builder.callee(computation, "CompositeCall: computation"), is_composite=True)
+    given = {"composite.name": name, "composite.attributes": attributes or "{}"}
+    result = builder.add(op, values)
+    inst = result.instruction
+    said = given | {"composite.version": str(version or 0)} | dict(inst.extra.frontend_attributes)
+    extra = replace(inst.extra, frontend_attributes=tuple(sorted(said.items())))
+    inst.computation.set_extra(inst, extra)
+    return result
 
 
 def While(condition: object, body: object, init: object) -> XlaOp:
@@ -86,13 +108,34 @@ def Map(
     from axla.builder.broadcasting import scalars_to
 
     values = [as_op("Map", builder, value) for value in operands]
-    for static in static_operands:
-        value = as_op("Map", builder, static)
-        if not isinstance(value.shape, Shape) or value.shape.rank or not values:
-            raise UnsupportedError(f"Map: static operand {value!r}; HLO's map takes scalars only")
-        values.append(scalars_to(values[0], value))
+    statics = [as_op("Map", builder, static) for static in static_operands]
+    if statics and not values:
+        raise InvalidArgument("Map: static operands go with at least one operand")
+    if any(not isinstance(s.shape, Shape) or s.shape.rank for s in statics):
+        return _map_with_arrays(builder, values, computation, statics)
+    values += [scalars_to(values[0], s) for s in statics]
     op = hlo.Map(integers(dimensions, "Map: dimensions"), builder.callee(computation, "Map: computation"))
     return builder.add(op, values)
+
+
+def _map_with_arrays(
+    builder: XlaBuilder, values: Sequence[XlaOp], computation: object, statics: Sequence[XlaOp]
+) -> XlaOp:  # fmt: skip
+    """HLO's map takes scalars; a scan over the elements carries the static operands along, as they are."""
+    shapes = [v.shape for v in values]
+    dims = [list(s.dims) if isinstance(s, Shape) else None for s in shapes]
+    if any(d is None or d != dims[0] for d in dims):
+        builder.fail("map", values, "operands must be arrays of the same dimensions  [map_c2]")
+    step = builder.sub_builder("map_step")
+    elements = [Shape(s.dtype) for s in shapes if isinstance(s, Shape)]
+    given = [
+        step.parameter(n, shape, f"p{n}") for n, shape in enumerate([*elements, *[s.shape for s in statics]])
+    ]
+    found = Call(step, computation, given)
+    body = step.build(Tuple(step, [found, *given[len(values) :]]))
+    flat = [Reshape(v, [prod(dims[0] or ())]) for v in values]
+    op = hlo.Scan((0,), len(statics), to_apply=builder.callee(body, "Map: computation"))
+    return Reshape(GetTupleElement(builder.add(op, [*flat, *statics]), 0), dims[0] or [])
 
 
 def Reduce(*arguments: Any, **named: Any) -> XlaOp:

@@ -95,6 +95,17 @@ def _receive(token: XlaOp, shape: AnyShape, handle: Any, host: bool) -> XlaOp:
     return token.builder.add(hlo.RecvDone(number, host), (begun,))
 
 
+def Trace(tag: str, operand: object) -> None:
+    """Logs the operand when the program runs: a message of the logger `axla.trace`, or a line on stderr where
+    nothing is configured. Changes neither values nor the result.
+    """
+    (value,) = operands("Trace", operand)
+    builder = value.builder
+    op = hlo.CustomCall(TOKEN, custom_call_target="axla.trace", custom_call_has_side_effect=True)
+    with builder.keeping_result():
+        builder.add(op, (value,), backend_config=str(tag))
+
+
 # Sizes of dynamic dimensions.
 
 

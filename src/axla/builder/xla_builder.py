@@ -116,6 +116,13 @@ class XlaBuilder:
         raise ShapeError(f"{what}({listed})\n  {message}{place}") from None
 
     @contextmanager
+    def keeping_result(self) -> Iterator[None]:
+        """What is added inside does not become the result by being the last."""
+        last = self._last
+        yield
+        self._last = last
+
+    @contextmanager
     def checking(self, what: str, operands: Sequence[XlaOp]) -> Iterator[None]:
         """Gives ShapeErrors raised inside the operands and the user's line."""
         try:

@@ -9,7 +9,7 @@ import numpy as np
 
 from axla.core.errors import Cancelled, CustomCallFailure, DeadlineExceeded
 from axla.core.shape import AnyShape, Shape
-from axla.custom.feeds import BUILT_IN
+from axla.custom.built_in import BUILT_IN
 from axla.custom.registry import keywords_of
 from axla.custom.site import CallSite, flatten, nest
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from axla.core.errors import DeadlineExceeded, InvalidArgument
 from axla.core.shape import AnyShape, Shape
-from axla.custom.site import CallSite, flatten, nest
+from axla.custom.site import flatten, nest
 
 Value = Any
 """Nested tuples of NumPy arrays; None for a token."""
@@ -151,16 +151,3 @@ def _copied(value: Value) -> Value:
     if array.dtype.hasobject:
         raise InvalidArgument(f"infeed: found {type(value).__name__}, wanted arrays in nested tuples")
     return array
-
-
-def _infeed(token: None, *, site: CallSite) -> tuple[Value, None]:
-    shape = site.result.elements[0]  # type: ignore[attr-defined]
-    return take_infeed(shape, current.check, current.replica), None
-
-
-def _outfeed(data: Value, token: None, *, site: CallSite) -> None:
-    give_outfeed(data, current.replica)
-
-
-BUILT_IN: dict[str, Callable[..., Value]] = {"axla.infeed": _infeed, "axla.outfeed": _outfeed}
-"""Custom call targets that compiled programs have in place of the ops; they get their call site."""

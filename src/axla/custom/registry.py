@@ -14,7 +14,7 @@ from typing import Any
 
 from axla.core.errors import AxlaError, InvalidArgument, UnsupportedError
 from axla.custom.attributes import parse_attributes
-from axla.custom.feeds import BUILT_IN
+from axla.custom.built_in import BUILT_IN
 from axla.custom.site import AXLA, LIBRARY, NATIVE, ORIGINAL, PYTHON, STATUS, UNIFIED, CallSite
 
 _VERSIONS = {

@@ -63,18 +63,13 @@ def verify_aliases(module: Module) -> None:
     for alias in module.config.aliases:
         _verify_alias(entry, alias)
         if alias.output in outputs or (alias.parameter, alias.index) in inputs:
-            fail(
-                "module_aliases",
-                f"alias of result {alias.output} and parameter {alias.parameter}: one of them is "
-                "aliased already",
-            )
+            found = f"result {alias.output} and parameter {alias.parameter}"
+            fail("module_aliases", f"alias of {found}: one of them is aliased already")
         outputs.add(alias.output)
         inputs.add((alias.parameter, alias.index))
     for parameter, index in module.config.buffer_donors:
-        if (
-            not 0 <= parameter < len(entry.parameters)
-            or leaf(entry.parameters[parameter].shape, index) is None
-        ):
+        parameters = entry.parameters
+        if not 0 <= parameter < len(parameters) or leaf(parameters[parameter].shape, index) is None:
             fail("module_aliases", f"buffer donor: there is no leaf {index} of parameter {parameter}")
         if (parameter, index) in inputs:
             fail("module_aliases", f"buffer donor: leaf {index} of parameter {parameter} is aliased already")
@@ -90,11 +85,8 @@ def _verify_alias(entry: Computation, alias: Alias) -> None:
     if parameter is None:
         fail("module_aliases", f"alias: parameter {alias.parameter} has no leaf {alias.index}")
     if parameter.is_array and result.is_array and _bytes(parameter) != _bytes(result):
-        fail(
-            "module_aliases",
-            f"alias: result {alias.output} is {result}, parameter {alias.parameter} {alias.index} "
-            f"is {parameter}",
-        )
+        found = f"result {alias.output} is {result}, parameter {alias.parameter} {alias.index} {parameter}"
+        fail("module_aliases", f"alias: {found}")
 
 
 def _bytes(shape: AnyShape) -> int:
@@ -104,22 +96,15 @@ def _bytes(shape: AnyShape) -> int:
 def verify_schedule(module: Module) -> None:
     for computation, order in (module.schedule or {}).items():
         if computation not in module.computations:
-            fail(
-                "module_schedule",
-                f"the schedule has computation {computation.name}, which is not in the module",
-            )
+            fail("module_schedule", f"the schedule has {computation.name}, which is not in the module")
         if len(order) != len(computation.instructions) or set(order) != set(computation.instructions):
             found = f"{len(order)} entries for {len(computation.instructions)} instructions"
-            fail(
-                "module_schedule",
-                f"the schedule of {computation.name} must have every instruction once, found {found}",
-            )
+            wanted = f"the schedule of {computation.name} must have every instruction once"
+            fail("module_schedule", f"{wanted}, found {found}")
         seen: set[Instruction] = set()
         for inst in order:
             for before in predecessors(inst):
                 if before not in seen:
-                    fail(
-                        "module_schedule",
-                        f"the schedule of {computation.name} has {inst!r} before {before!r}",
-                    )
+                    where = f"the schedule of {computation.name}"
+                    fail("module_schedule", f"{where} has {inst!r} before {before!r}")
             seen.add(inst)
