@@ -9,6 +9,9 @@ from axla.codegen.index import AnyIndex, Index, linear
 from axla.codegen.value import Value, Values
 from axla.core.dtypes import DType
 
+SHORT_STRIDE = 4
+"""Up to this distance of neighbouring lanes, whole vectors are read and lanes chosen; others are gathered."""
+
 
 class Array:
     """A dense row-major array at `pointer`. `readonly`: nobody writes it while the function runs."""
@@ -39,7 +42,27 @@ class Array:
         if offset.stride == -1:
             address = self._address(offset.origin, offset.offset + 1 - offset.lanes)
             return reverse_lanes(values, values.load(self.dtype, address, offset.lanes, self.readonly))
+        if 1 < offset.stride <= SHORT_STRIDE and offset.lanes >= 4:
+            return self._every(offset)
         return values.gather(self.dtype, self.pointer, offset.vector(offset.lanes), self.readonly)
+
+    def _every(self, offset: Index) -> Value:
+        """Every few elements: lanes of whole vectors, none of which reaches over the last element."""
+        values, lanes, stride = self.values, offset.lanes, offset.stride
+        starts = [min(part * lanes, (lanes - 1) * stride + 1 - lanes) for part in range(stride)]
+        chosen = [lane * stride for lane in range(lanes)]  # places from the first element on
+        found: Value | None = None
+        for start in starts:
+            address = self._address(offset.origin, offset.offset + start)
+            piece = values.load(self.dtype, address, lanes, self.readonly)
+            inside = [place - start if start <= place < start + lanes else None for place in chosen]
+            if found is None:
+                found = values.shuffle(piece, piece, [0 if p is None else p for p in inside])
+            else:
+                order = [lane if p is None else lanes + p for lane, p in enumerate(inside)]
+                found = values.shuffle(found, piece, order)
+        assert found is not None
+        return found
 
     def store(self, index: Sequence[AnyIndex], value: Value, *, nontemporal: bool = False) -> None:
         """Writes a value: contiguous lanes as one vector, others lane by lane (in lane order)."""

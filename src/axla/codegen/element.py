@@ -18,10 +18,12 @@ from collections.abc import Callable, Sequence
 from math import prod
 
 from axla.codegen.array import Array
-from axla.codegen.function import Ssa, vector
+from axla.codegen.bitcast import bitcast_convert
+from axla.codegen.function import Ssa
 from axla.codegen.index import AnyIndex, Index, delinearize, index_key, linear
+from axla.codegen.position import index_value, inside_everywhere
 from axla.codegen.value import Value, Values
-from axla.core.dtypes import BY_NAME, F32, PRED, S64, U32, DType
+from axla.core.dtypes import F32, PRED, DType
 from axla.core.errors import UnsupportedError
 from axla.core.literal import Literal
 from axla.core.shape import Shape, TupleShape
@@ -45,6 +47,7 @@ class Elements:
         # In a scalar region every element of every array is a register, and instructions are visited in
         # order.
         self.scalar = scalar
+        self.branched = False  # within one of the sides of `where_inside`
         self.leaves: dict[Instruction, Leaf] = {}
         self._memo: dict[tuple, tuple[Value, ...]] = {}
 
@@ -250,6 +253,26 @@ class Elements:
         return Index(f, f.index(0), 0, lanes, vec=vec, limit=size)
 
 
+def where_inside(
+    e: Elements, condition: Value | None, lanes: int, inside: Callable[[], tuple[Value, ...]],
+    anywhere: Callable[[], tuple[Value, ...]],
+) -> tuple[Value, ...]:  # fmt: skip
+    """`anywhere`, by way of the simpler code `inside` where that gives the same. Not nested: both are written
+    out.
+    """
+    if condition is None or e.branched:
+        return anywhere()
+
+    def side(make: Callable[[], tuple[Value, ...]]) -> tuple[Value, ...]:
+        return tuple(e.values.splat(v, lanes) for v in make())
+
+    e.branched = True
+    try:
+        return either(e, condition, lambda: side(inside), lambda: side(anywhere))
+    finally:
+        e.branched = False
+
+
 def _plain_elementwise(inst: Instruction) -> bool:
     return inst.op.elementwise and inst.shape.is_array
 
@@ -315,21 +338,6 @@ def _iota(e: Elements, inst: Instruction, index: Indices) -> Value:
     dtype: DType = inst.shape.dtype  # type: ignore[attr-defined]
     position = index[inst.op.iota_dimension]  # type: ignore[attr-defined]
     return index_value(e, position, dtype)
-
-
-def index_value(e: Elements, position: AnyIndex, dtype: DType) -> Value:
-    """An index as a value of `dtype`."""
-    if dtype.is_complex:
-        return e.values.convert(index_value(e, position, dtype.real), dtype)
-    if isinstance(position, int):
-        return e.values.convert(e.values.constant(S64, position), dtype)
-    if position.uniform:
-        return e.values.from_index(position.base, dtype)
-    part = position.vector(position.lanes)
-    if position.limit < 1 << 31 and e.f.module.index_type == "i64":
-        # Half the width: the same lanes in half the registers.
-        part = e.f.cast("trunc", part, vector("i32", position.lanes))
-    return e.values.from_index(part, dtype)
 
 
 def _broadcast(e: Elements, inst: Instruction, index: Indices) -> Value:
@@ -402,41 +410,20 @@ def _copy(e: Elements, inst: Instruction, index: Indices) -> Value:
     return e(inst.operands[0], index)
 
 
-def _bitcast_convert(e: Elements, inst: Instruction, index: Indices) -> Value:
-    operand = inst.operands[0]
-    source, target = operand.shape.dtype, inst.shape.dtype  # type: ignore[attr-defined]
-    if source.bits == target.bits:
-        return e.values.bitcast_convert(e(operand, index), target)
-    if source.bits > target.bits:  # one element becomes several: the last index picks bits, low ones first
-        return _pick_bits(e, e(operand, index[:-1]), target, index[-1])
-    parts = [e(operand, (*index, k)) for k in range(target.bits // source.bits)]
-    return _join_bits(e, parts, target)
-
-
-def _pick_bits(e: Elements, value: Value, target: DType, position: AnyIndex) -> Value:
-    """Piece `position` (0: the lowest) of a value's bits, as an element of a narrower type."""
-    values = e.values
-    whole = values.bitcast_convert(value, BY_NAME[f"u{value.dtype.bits}"])
-    place = values.convert(index_value(e, position, U32), whole.dtype)
-    amount = values.binary("multiply", place, values.constant(whole.dtype, target.bits))
-    shifted = values.binary("shift-right-logical", whole, amount)
-    narrow = values.binary("and", shifted, values.constant(whole.dtype, (1 << target.bits) - 1))
-    return values.bitcast_convert(values.convert(narrow, BY_NAME[f"u{target.bits}"]), target)
-
-
-def _join_bits(e: Elements, pieces: Sequence[Value], target: DType) -> Value:
-    """An element of a wider type from its pieces, the lowest bits first."""
-    values = e.values
-    wide = BY_NAME[f"u{target.bits}"]
-    total = values.constant(wide, 0)
-    for number, piece in enumerate(pieces):
-        bits = values.convert(values.bitcast_convert(piece, BY_NAME[f"u{piece.dtype.bits}"]), wide)
-        amount = values.constant(wide, number * piece.dtype.bits)
-        total = values.binary("or", total, values.binary("shift-left", bits, amount))
-    return values.bitcast_convert(total, target)
-
-
 def _pad(e: Elements, inst: Instruction, index: Indices) -> Value:
+    operand = inst.operands[0]
+    dims, edges = _dims(operand) or (), pad_dims(inst)
+    moved = tuple(i - low for i, (low, _, _) in zip(index, edges, strict=True))
+    simple = not any(interior for _, _, interior in edges)
+    condition = inside_everywhere(e, moved, dims) if simple else None
+    (found,) = where_inside(
+        e, condition, _widest(index), lambda: (e(operand, moved),), lambda: (_padded(e, inst, index),)
+    )
+    return found
+
+
+def _padded(e: Elements, inst: Instruction, index: Indices) -> Value:
+    """The general case: edges, and holes between elements."""
     operand, padding = inst.operands
     conditions: list[Value | bool] = []
     at: list[AnyIndex] = []
@@ -715,7 +702,7 @@ ELEMENT: dict[type[Op], Callable[[Elements, Instruction, Indices], Value | tuple
         "reduce-precision": _reduce_precision,
         "copy": _copy,
         "opt-barrier": _copy,
-        "bitcast-convert": _bitcast_convert,
+        "bitcast-convert": bitcast_convert,
         "pad": _pad,
         "concatenate": _concatenate,
         "dynamic-slice": _dynamic_slice,

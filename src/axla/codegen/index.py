@@ -185,6 +185,10 @@ AnyIndex = Index | int
 
 def _magic(f: Function, opcode: str, a: Ssa, divisor: int) -> Ssa:
     """a // divisor or a % divisor of vectors below 2**31 by multiplication: CPUs divide no vectors."""
+    if divisor & (divisor - 1) == 0:
+        if opcode == "urem":
+            return f.binary("and", a, f.const(a.type, divisor - 1))
+        return f.binary("lshr", a, f.const(a.type, divisor.bit_length() - 1))
     shift = 31 + max(1, (divisor - 1).bit_length())
     factor = -(-(1 << shift) // divisor)  # below 2**33: the product fits 64 bits; exact for all a < 2**31
     product = f.binary("mul", a, f.const(a.type, factor))

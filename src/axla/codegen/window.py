@@ -6,10 +6,20 @@ Edges that no place can reach are not tested for; steps of a place that reach ov
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from math import prod
 
-from axla.codegen.element import ELEMENT, Elements, Indices, accumulate, all_of, choose
+from axla.codegen.element import (
+    ELEMENT,
+    Elements,
+    Indices,
+    accumulate,
+    all_of,
+    choose,
+    where_inside,
+)
 from axla.codegen.index import AnyIndex, Index
+from axla.codegen.position import inside_everywhere
 from axla.codegen.value import Value
 from axla.core.shape import Shape
 from axla.hlo import ReduceWindow
@@ -25,18 +35,19 @@ def reduce_window(e: Elements, inst: Instruction, index: Indices) -> tuple[Value
     window, shape = op.window, inputs[0].shape
     assert isinstance(shape, Shape)
     places = window_places(inst)
+    lanes = max((i.lanes for i in index if isinstance(i, Index) and not i.uniform), default=1)
     # Along dimensions of one element only, there is nothing to step over.
     moving = [d for d in range(window.rank) if window.size[d] > 1]
 
-    def step(totals: tuple[Value, ...], at: Sequence[AnyIndex]) -> tuple[Value, ...]:
+    def step(inside: bool, totals: tuple[Value, ...], at: Sequence[AnyIndex]) -> tuple[Value, ...]:
         where: list[AnyIndex] = [0] * window.rank
         for d, position in zip(moving, at, strict=True):
             where[d] = position
         conditions: list[Value | bool] = []
         element: list[AnyIndex] = []
         for d, (place, position) in enumerate(zip(index, where, strict=True)):
-            inside, found = _element(e, op, d, shape.dims[d], places[d], place, position)
-            conditions.append(inside)
+            there, found = _element(e, op, d, shape.dims[d], None if inside else places[d], place, position)
+            conditions.append(there)
             element.append(found)
         condition = all_of(e.values, conditions)
         if condition is False:
@@ -46,10 +57,37 @@ def reduce_window(e: Elements, inst: Instruction, index: Indices) -> tuple[Value
         return tuple(choose(e.values, condition, lambda a=a: a, lambda b=b: b) for a, b in pairs)
 
     first = tuple(e(x, ()) for x in inits)
-    lanes = max((i.lanes for i in index if isinstance(i, Index) and not i.uniform), default=1)
     if not shape.size:
         return first
-    return accumulate(e, [window.size[d] for d in moving], first, step, lanes)
+    sizes = [window.size[d] for d in moving]
+    return where_inside(
+        e, _all_inside(e, op, shape.dims, places, index), lanes,
+        lambda: accumulate(e, sizes, first, partial(step, True), lanes),
+        lambda: accumulate(e, sizes, first, partial(step, False), lanes),
+    )  # fmt: skip
+
+
+def _all_inside(
+    e: Elements, op: ReduceWindow, dims: Sequence[int], places: Sequence[int], index: Indices
+) -> Value | None:
+    """Whether all that the lanes' places see are elements; None where that is always so, or not worth it."""
+    window = op.window
+    if any(n > 1 for n in window.base_dilation):
+        return None
+    reaches = [(n - 1) * step for n, step in zip(window.size, window.window_dilation, strict=True)]
+    edges = [
+        low > 0 or reach - low + (n - 1) * stride >= size
+        for low, reach, n, stride, size in zip(window.low, reaches, places, window.stride, dims, strict=True)
+    ]
+    starts: list[AnyIndex] = []
+    sizes: list[int] = []
+    for d, i in enumerate(index):
+        if edges[d]:
+            starts.append(i * window.stride[d] - window.low[d])
+            sizes.append(dims[d] - reaches[d])
+    if min(sizes, default=0) < 1:
+        return None
+    return inside_everywhere(e, starts, sizes)
 
 
 def window_places(inst: Instruction) -> tuple[int, ...]:
@@ -67,9 +105,11 @@ def window_cost(inst: Instruction) -> int:
 
 
 def _element(
-    e: Elements, op: ReduceWindow, d: int, size: int, places: int, place: AnyIndex, position: AnyIndex
+    e: Elements, op: ReduceWindow, d: int, size: int, places: int | None, place: AnyIndex, position: AnyIndex
 ) -> tuple[Value | bool, AnyIndex]:
-    """(whether there is an element, its index) of dimension `d` at a position in a place of the window."""
+    """(whether there is an element, its index) of dimension `d` at a position in a place of the window; where
+    `places` is None, there is.
+    """
     window = op.window
     step, low, base = window.window_dilation[d], window.low[d], window.base_dilation[d]
     begin = position * step - low
@@ -81,7 +121,7 @@ def _element(
         (begin, begin) if isinstance(begin, int) else (-low, (window.size[d] - 1) * step - low)
     )
     inside: Value | bool = True
-    if nearest < 0 or farthest + (places - 1) * window.stride[d] >= reach:
+    if places is not None and (nearest < 0 or farthest + (places - 1) * window.stride[d] >= reach):
         inside = e.in_range(found, 0, reach)
         found = e.clamp_index(found, reach)
     elif isinstance(found, Index):

@@ -11,12 +11,12 @@ from collections.abc import Callable, Sequence
 from math import pi
 
 from axla.codegen.array import element_address, reverse_lanes
-from axla.codegen.element import index_value
 from axla.codegen.emit.butterfly import Complex, butterfly, minus, plus, times
 from axla.codegen.emit.fft_plan import Axis, FftPlan, Stage, plan_fft
 from axla.codegen.function import Module, Ssa
 from axla.codegen.index import Index
 from axla.codegen.kernel import KernelTask, KernelWriter, Phase, Plan
+from axla.codegen.position import index_value
 from axla.codegen.target import Target
 from axla.codegen.value import Value
 from axla.core.dtypes import C64, C128, F32, F64, DType

@@ -94,7 +94,7 @@ class _Tiles:
         self, module: Module, name: str, spec: GemmSpec, found: GemmPlan, target: Target, store: Store | None
     ):
         self.module, self.name, self.spec, self.plan, self.target = module, name, spec, found, target
-        self.rule = Accumulation(spec.accumulator, target)
+        self.rule = Accumulation.of(spec, target)
         self.parts = self.rule.parts
         self.element = self.rule.element
         self.direct = store is None and spec.accumulator is spec.result and self.parts == 1

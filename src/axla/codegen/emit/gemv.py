@@ -35,7 +35,7 @@ class _Gemv:
 
     def __init__(self, f: Function, spec: GemmSpec, found: GemmPlan, target: Target, store: Store):
         self.f, self.spec, self.plan, self.store = f, spec, found, store
-        self.rule = Accumulation(spec.accumulator, target)
+        self.rule = Accumulation.of(spec, target)
         self.reader = Reader(spec.dtype, spec.accumulator, target)
         self.tall = spec.n == 1 and spec.m != 1
         self.length = spec.m if self.tall else spec.n

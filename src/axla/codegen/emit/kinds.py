@@ -51,6 +51,8 @@ def _served(task: KernelTask, target: Target) -> KernelTask:
         return replace(task, kind=LoopKind(kind.dims))  # the loop whose body is its operand
     if isinstance(kind, DotKind) and not dot.multiplies(kind, target):
         return replace(task, kind=LoopKind(root_shape(kind.hero).dims, (kind.hero,)))
+    if isinstance(kind, RowKind) and row.lanes_across_rows(task, target):
+        return replace(task, kind=LoopKind(kind.rows, kind.stages[0]))
     return task
 
 

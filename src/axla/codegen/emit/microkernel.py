@@ -41,6 +41,13 @@ class Accumulation:
 
     dtype: DType
     target: Target
+    fused: bool = True
+
+    @classmethod
+    def of(cls, spec: GemmSpec, target: Target) -> Accumulation:
+        """Of a matrix product. Small complex ones round every product, as in XLA: it shows where they cancel."""
+        small = max(spec.m, spec.n, spec.k) <= 16
+        return cls(spec.accumulator, target, not (small and spec.accumulator.is_complex))
 
     @property
     def parts(self) -> int:
@@ -61,6 +68,12 @@ class Accumulation:
         """total + a * b."""
         if self.parts == 1:
             return (self._fused(f, a[0], b[0], total[0]),)
+        if not self.fused:
+            product = [
+                f.binary(opcode, f.binary("fmul", a[0], b[k]), f.binary("fmul", a[1], b[1 - k]))
+                for k, opcode in enumerate(("fsub", "fadd"))
+            ]
+            return self.add(f, total, tuple(product))
         real = self._fused(f, f.unary("fneg", a[1]), b[1], self._fused(f, a[0], b[0], total[0]))
         imaginary = self._fused(f, a[1], b[0], self._fused(f, a[0], b[1], total[1]))
         return (real, imaginary)

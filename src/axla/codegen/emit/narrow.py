@@ -24,7 +24,7 @@ def emit_narrow(
     f = Function(module, name, "i32", params, attributes='nounwind "no-builtins"')
     begin, end = (f.cast("trunc", f.params[p], module.index_type) for p in ("begin", "end"))
     lhs, rhs = (f.load("ptr", f.gep("ptr", f.params["args"], f.index(n)), 8) for n in (0, 1))
-    rule = Accumulation(spec.accumulator, target)
+    rule = Accumulation.of(spec, target)
     group = f.index(found.group)
     last = f.smin(f.mul(end, group), f.index(found.units))
     with f.loop(f.mul(begin, group), last) as unit:

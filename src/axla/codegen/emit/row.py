@@ -81,6 +81,15 @@ def _pieces(task: KernelTask, target: Target) -> tuple[int, int]:
     return max(1, (kind.row_size + size - together) // size), size
 
 
+def lanes_across_rows(task: KernelTask, target: Target) -> bool:
+    """Whether combiners that go in order leave lanes nothing to do but one row each."""
+    kind = _kind(task)
+    reductions = _reductions(kind)
+    if len(kind.stages) != 1 or kind.full_roots or any(r.any_order for r in reductions):
+        return False
+    return kind.row_count >= 2 * target.lanes(widest(task.computation)) > 2
+
+
 def emit(module: Module, task: KernelTask, target: Target) -> None:
     """Writes the kernels of a `RowKind`."""
     kind = _kind(task)

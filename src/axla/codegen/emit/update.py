@@ -8,10 +8,11 @@ import contextlib
 
 from axla.analysis.kernel_kinds import ScatterKind, UpdateKind
 from axla.codegen.element import Elements, Indices
-from axla.codegen.emit.loop import loop_phase, loop_space, walk
+from axla.codegen.emit.loop import loop_phase, loop_space, vectors, walk
+from axla.codegen.emit.pack import floor_power
 from axla.codegen.function import Function, Module
-from axla.codegen.index import Index, delinearize
-from axla.codegen.kernel import KernelTask, KernelWriter, Phase, Plan
+from axla.codegen.index import AnyIndex, Index, delinearize
+from axla.codegen.kernel import KernelTask, KernelWriter, Phase, Plan, Space, widest
 from axla.codegen.scatter import ScatterGeometry
 from axla.codegen.target import Target
 from axla.codegen.value import Value
@@ -57,19 +58,32 @@ def emit_scatter(module: Module, task: KernelTask, target: Target) -> None:
     assert isinstance(kind, ScatterKind)
     k = KernelWriter(module, task, target, task.name)
     f, g = k.f, ScatterGeometry(kind.hero)
-    e, arrays = k.elements(1), k.outputs
+    arrays = k.outputs
+    minor = g.window_sizes[-1] if g.contiguous else 1
+    lanes = min(target.lanes(widest(task.computation)), floor_power(max(minor, 1)))
+    rows = g.window_count // max(minor, 1)
     if g.batch_count and g.window_count:
         with f.loop(0, g.batch_count, 1) as outer:
             batch = delinearize(Index(f, outer.index, limit=g.batch_count), g.batch_sizes)
-            start, inside = g.start(e, batch)
-            with _when(f, inside), f.loop(0, g.window_count, 1) as inner:
-                window = delinearize(Index(f, inner.index, limit=g.window_count), g.window_sizes)
+            start, inside = g.start(k.elements(1), batch)
+
+            def combine(e: Elements, row: AnyIndex, column: AnyIndex) -> None:
+                window = delinearize(column + row * minor, g.window_sizes)
                 at = g.operand_index(start, window)
-                old = [array.load(at, 1) for array in arrays]
+                old = [array.load(at, e.lanes) for array in arrays]
                 new = [e(update, g.update_index(batch, window)) for update in g.updates]
-                found = e.apply(g.op.to_apply, (*old, *new))
-                for array, value in zip(arrays, found, strict=True):
+                for array, value in zip(arrays, e.apply(g.op.to_apply, (*old, *new)), strict=True):
                     array.store(at, value)
+
+            with _when(f, inside):
+                if g.window_count == 1:
+                    combine(k.elements(1), 0, 0)
+                else:
+                    with f.loop(0, rows, 1) as loop:
+                        row = Index(f, loop.index, limit=rows)
+                        space = Space((), minor, minor, lanes)
+                        columns = f.index(0), f.index(minor)
+                        vectors(k, space, *columns, lambda e, column: combine(e, row, column), once=True)
     k.finish()
 
 

@@ -1,0 +1,108 @@
+"""bitcast-convert: bits as elements of another type, of the same width, narrower or wider.
+
+Elements that become several, or are made of several, are recast a vector at a time where lanes are
+neighbours; elsewhere bits are shifted and masked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from axla.codegen.function import vector
+from axla.codegen.index import AnyIndex, Index, delinearize, linear
+from axla.codegen.position import index_value
+from axla.codegen.value import Value
+from axla.core.dtypes import BY_NAME, U32, DType
+from axla.ir.graph import Instruction
+
+if TYPE_CHECKING:
+    from axla.codegen.element import Elements
+
+Indices = tuple[AnyIndex, ...]
+
+
+def bitcast_convert(e: Elements, inst: Instruction, index: Indices) -> Value:
+    operand = inst.operands[0]
+    source, target = operand.shape.dtype, inst.shape.dtype  # type: ignore[attr-defined]
+    if source.bits == target.bits:
+        return e.values.bitcast_convert(e(operand, index), target)
+    if source.bits > target.bits:  # one element becomes several: the last index picks bits, low ones first
+        return _as_pieces(e, inst, index) or _pick_bits(e, e(operand, index[:-1]), target, index[-1])
+    whole = _from_pieces(e, inst, index)
+    if whole is not None:
+        return whole
+    parts = [e(operand, (*index, k)) for k in range(target.bits // source.bits)]
+    return _join_bits(e, parts, target)
+
+
+def _as_pieces(e: Elements, inst: Instruction, index: Indices) -> Value | None:
+    """All pieces of neighbouring elements at once: the same bits taken for another vector. None where lanes
+    do not cover whole elements.
+    """
+    operand = inst.operands[0]
+    source, target = operand.shape.dtype, inst.shape.dtype  # type: ignore[attr-defined]
+    ratio = source.bits // target.bits
+    offset = linear(index, inst.shape.dims)  # type: ignore[attr-defined]
+    if not _covers(offset, ratio) or target.bits < 8:
+        return None
+    assert isinstance(offset, Index)
+    lanes, limit = offset.lanes // ratio, -(-offset.limit // ratio)
+    base = e.f.udiv(offset.base, ratio)
+    wide = Index(e.f, base, 1, lanes, multiple=offset.multiple // ratio, limit=limit)
+    whole = e.values.splat(e(operand, delinearize(wide, operand.shape.dims)), lanes)  # type: ignore[attr-defined]
+    return _recast(e, whole, target, offset.lanes)
+
+
+def _from_pieces(e: Elements, inst: Instruction, index: Indices) -> Value | None:
+    """The same for elements that are made of several."""
+    operand = inst.operands[0]
+    source, target = operand.shape.dtype, inst.shape.dtype  # type: ignore[attr-defined]
+    ratio = target.bits // source.bits
+    offset = linear(index, inst.shape.dims)  # type: ignore[attr-defined]
+    if not _covers(offset, 1) or source.bits < 8:
+        return None
+    assert isinstance(offset, Index)
+    first, lanes = offset * ratio, offset.lanes * ratio
+    narrow = Index(e.f, first.base, 1, lanes, multiple=first.multiple, limit=first.limit + ratio)
+    pieces = e.values.splat(e(operand, delinearize(narrow, operand.shape.dims)), lanes)  # type: ignore[attr-defined]
+    return _recast(e, pieces, target, offset.lanes)
+
+
+def _covers(offset: AnyIndex, ratio: int) -> bool:
+    """Whether the lanes of a linear index are neighbours, in whole groups of `ratio`."""
+    if isinstance(offset, int) or offset.vec is not None or offset.stride != 1:
+        return False
+    return offset.multiple % ratio == 0 and offset.lanes % ratio == 0
+
+
+def _recast(e: Elements, value: Value, target: DType, lanes: int) -> Value:
+    """The bits of a vector as so many lanes of another type."""
+    values = e.values
+    bits = values.bitcast_convert(value, BY_NAME[f"u{value.dtype.bits}"])
+    kind = vector(f"i{target.bits}", lanes) if lanes > 1 else f"i{target.bits}"
+    recast = Value(BY_NAME[f"u{target.bits}"], lanes, (e.f.cast("bitcast", bits.ssa, kind),))
+    return values.bitcast_convert(recast, target)
+
+
+def _pick_bits(e: Elements, value: Value, target: DType, position: AnyIndex) -> Value:
+    """Piece `position` (0: the lowest) of a value's bits, as an element of a narrower type."""
+    values = e.values
+    whole = values.bitcast_convert(value, BY_NAME[f"u{value.dtype.bits}"])
+    place = values.convert(index_value(e, position, U32), whole.dtype)
+    amount = values.binary("multiply", place, values.constant(whole.dtype, target.bits))
+    shifted = values.binary("shift-right-logical", whole, amount)
+    narrow = values.binary("and", shifted, values.constant(whole.dtype, (1 << target.bits) - 1))
+    return values.bitcast_convert(values.convert(narrow, BY_NAME[f"u{target.bits}"]), target)
+
+
+def _join_bits(e: Elements, pieces: Sequence[Value], target: DType) -> Value:
+    """An element of a wider type from its pieces, the lowest bits first."""
+    values = e.values
+    wide = BY_NAME[f"u{target.bits}"]
+    total = values.constant(wide, 0)
+    for number, piece in enumerate(pieces):
+        bits = values.convert(values.bitcast_convert(piece, BY_NAME[f"u{piece.dtype.bits}"]), wide)
+        amount = values.constant(wide, number * piece.dtype.bits)
+        total = values.binary("or", total, values.binary("shift-left", bits, amount))
+    return values.bitcast_convert(total, target)

@@ -1,0 +1,50 @@
+"""Indices as values: the numbers of an iota, and whether all lanes of an index lie inside of an array."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from axla.codegen.function import Ssa, vector
+from axla.codegen.index import AnyIndex
+from axla.codegen.value import Value
+from axla.core.dtypes import PRED, S64, DType
+
+if TYPE_CHECKING:
+    from axla.codegen.element import Elements
+
+
+def index_value(e: Elements, position: AnyIndex, dtype: DType) -> Value:
+    """An index as a value of `dtype`."""
+    if dtype.is_complex:
+        return e.values.convert(index_value(e, position, dtype.real), dtype)
+    if isinstance(position, int):
+        return e.values.convert(e.values.constant(S64, position), dtype)
+    if position.uniform:
+        return e.values.from_index(position.base, dtype)
+    part = position.vector(position.lanes)
+    if position.limit < 1 << 31 and e.f.module.index_type == "i64":
+        # Half the width: the same lanes in half the registers.
+        part = e.f.cast("trunc", part, vector("i32", position.lanes))
+    return e.values.from_index(part, dtype)
+
+
+def inside_everywhere(e: Elements, index: Sequence[AnyIndex], sizes: Sequence[int]) -> Value | None:
+    """Whether all lanes of an index lie in [0, sizes), as one pred for all of them; None where it would not
+    pay to ask: an index of one lane, or without order.
+    """
+    f = e.f
+    if all(isinstance(i, int) or i.uniform for i in index):
+        return None
+    found: Ssa | None = None
+    for i, size in zip(index, sizes, strict=True):
+        if isinstance(i, int):
+            if not 0 <= i < size:
+                return None
+            continue
+        if i.vec is not None or i.stride < 0:
+            return None
+        last = i + i.stride * (i.lanes - 1)
+        for test in (f.icmp("sge", i.base, f.index(0)), f.icmp("slt", last.base, f.index(size))):
+            found = test if found is None else f.binary("and", found, test)
+    return None if found is None else Value(PRED, 1, (found,))
