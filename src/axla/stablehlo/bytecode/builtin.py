@@ -1,0 +1,135 @@
+"""The attributes and types of MLIR's builtin dialect, by their codes in bytecode."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from axla.core.errors import ParseError
+from axla.stablehlo import mlir
+from axla.stablehlo.bytecode import values
+from axla.stablehlo.bytecode.entries import Encoding
+from axla.stablehlo.bytecode.wire import Malformed
+from axla.stablehlo.text import parse_attribute, parse_type
+
+UNKNOWN: Any = None  # the unknown location
+LOCATIONS = (mlir.FileLocation, mlir.NameLocation, mlir.CallSiteLocation, mlir.FusedLocation, type(UNKNOWN))
+_NOWHERE = mlir.NameLocation("unknown")  # an unknown location as a part of another
+
+
+def text(value: Any, what: str = "a string") -> str:
+    if not isinstance(value, str):
+        raise Malformed(f"an attribute of the kind {type(value).__name__} instead of {what}")
+    return value
+
+
+def dictionary(pairs: tuple[Any, ...]) -> dict[str, Any]:
+    return {text(pairs[i], "a key"): pairs[i + 1] for i in range(0, len(pairs), 2)}
+
+
+def location(value: Any) -> Any:
+    if not isinstance(value, LOCATIONS):
+        raise Malformed(f"an attribute of the kind {type(value).__name__} instead of a location")
+    return value
+
+
+def _part(value: Any) -> mlir.Location:
+    return location(value) or _NOWHERE
+
+
+def _symbol(root: Any, nested: tuple[Any, ...] = ()) -> mlir.SymbolRef:
+    if not all(isinstance(n, mlir.SymbolRef) for n in nested):
+        raise Malformed("a nested symbol that is no symbol")
+    return mlir.SymbolRef(text(root), tuple(n.root for n in nested))
+
+
+def _strings(kind: mlir.Type, splat: int, found: tuple[str, ...]) -> mlir.DenseStrings:
+    if not isinstance(kind, mlir.TensorType) or kind.shape is None or None in kind.shape:
+        raise Malformed(f"dense strings of the type {kind}")
+    count = math.prod(kind.shape)  # type: ignore[arg-type]
+    if len(found) != (1 if splat else count):
+        raise Malformed(f"{len(found)} strings for {count} elements")
+    return mlir.DenseStrings(kind, found)
+
+
+def _range(file: Any, numbers: tuple[int, ...]) -> mlir.FileLocation:
+    """A range in a file: line, column, then the end; we keep the begin."""
+    return mlir.FileLocation(text(file), *(*numbers, 0, 0)[:2])
+
+
+ATTRIBUTES: dict[int, Encoding] = {
+    0: ("A", lambda elements: elements),
+    1: ("P", dictionary),
+    2: ("n", lambda string: string),
+    3: ("nt", lambda string, kind: string),
+    4: ("a", _symbol),
+    5: ("aA", _symbol),
+    6: ("t", lambda kind: kind),
+    7: ("", lambda: mlir.UNIT),
+    8: ("tr", values.integer),
+    9: ("tr", values.floating),
+    10: ("aa", lambda callee, caller: mlir.CallSiteLocation(_part(callee), _part(caller))),
+    11: ("avv", lambda file, line, column: mlir.FileLocation(text(file), line, column)),
+    12: ("A", lambda parts: mlir.FusedLocation(tuple(map(_part, parts)))),
+    13: ("Aa", lambda parts, metadata: mlir.FusedLocation(tuple(map(_part, parts)), metadata)),
+    14: ("aa", lambda name, child: mlir.NameLocation(text(name), location(child))),
+    15: ("", lambda: UNKNOWN),
+    16: ("tR", lambda kind, key: mlir.DenseResource(key, kind)),
+    17: ("tvb", values.dense_array),
+    18: ("tb", values.dense),
+    19: ("tvN", _strings),
+    22: ("aV", _range),
+}  # 20 (sparse elements) and 21 (distinct attributes) say nothing in these dialects
+
+_SIGNS = ("", "s", "u")
+
+
+def _integer(width_and_sign: int) -> mlir.IntegerType:
+    width, sign = width_and_sign >> 2, width_and_sign & 3
+    if sign == 3 or width >= 1 << 24:
+        raise Malformed(f"an integer type of width {width} and sign {sign}")
+    return mlir.IntegerType(width, _SIGNS[sign])
+
+
+def _memory(sizes: tuple[int, ...], element: mlir.Type, layout: Any) -> mlir.MemRefType:
+    return mlir.MemRefType(values.shape(sizes), element)
+
+
+def constant(value: mlir.Type) -> Encoding:
+    """A type without fields."""
+    return "", lambda: value
+
+
+# The codes from 21 on, of newer versions; older ones have the names as text.
+_FLOATS = """
+tf32 f8E5M2 f8E4M3 f8E4M3FN f8E5M2FNUZ f8E4M3FNUZ f8E4M3B11FNUZ f8E3M4 f4E2M1FN f6E2M3FN f6E3M2FN f8E8M0FNU
+"""
+
+TYPES: dict[int, Encoding] = {
+    0: ("v", _integer),
+    1: constant(mlir.IndexType()),
+    2: ("TT", mlir.FunctionType),
+    3: constant(mlir.FloatType("bf16")),
+    4: constant(mlir.FloatType("f16")),
+    5: constant(mlir.FloatType("f32")),
+    6: constant(mlir.FloatType("f64")),
+    7: constant(mlir.FloatType("f80")),
+    8: constant(mlir.FloatType("f128")),
+    9: ("t", mlir.ComplexType),
+    10: ("Sta", _memory),
+    11: ("aSta", lambda space, sizes, element, layout: _memory(sizes, element, layout)),
+    12: constant(mlir.NoneType()),
+    13: ("St", values.tensor),
+    14: ("aSt", lambda encoding, sizes, element: values.tensor(sizes, element, encoding)),
+    15: ("T", mlir.TupleType),
+    18: ("t", lambda element: mlir.TensorType(None, element)),
+    **{code: constant(mlir.FloatType(name)) for code, name in enumerate(_FLOATS.split(), 21)},
+}
+
+
+def assembly(source: str, is_type: bool) -> Any:
+    """What has no code in its dialect stands there as text."""
+    try:
+        return parse_type(source) if is_type else parse_attribute(source)
+    except ParseError as error:
+        raise Malformed(f"{source[:80]!r}: {error.message}") from None

@@ -1,0 +1,333 @@
+"""The IR section: operations with their attributes, operands, results and regions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from axla.stablehlo import mlir
+from axla.stablehlo.bytecode import vhlo
+from axla.stablehlo.bytecode.builtin import LOCATIONS
+from axla.stablehlo.bytecode.entries import Entries
+from axla.stablehlo.bytecode.native import FORMS
+from axla.stablehlo.bytecode.wire import IR_SECTION, Malformed, bounded, section, varint
+
+# Parts of an operation, by the bits of its mask.
+ATTRIBUTES, RESULTS, OPERANDS, SUCCESSORS, REGIONS, USES, PROPERTIES = (1 << i for i in range(7))
+FEW = SUCCESSORS | REGIONS | USES  # those that few operations have
+# Versions of bytecode that brought something.
+LAZY_REGIONS, USE_LISTS, UNKNOWN_ARGUMENTS, SEGMENT_SIZES = 2, 3, 4, 6
+MAX_NESTING = 100
+
+CAST = "builtin.unrealized_conversion_cast"
+_FUNCTIONS = {"vhlo.func_v1": "func.func", "vhlo.call_v1": "func.call"}
+
+
+def _target(name: str) -> str:
+    """The operation's name today; one of VHLO that is not known keeps its own."""
+    return _FUNCTIONS.get(name, f"stablehlo.{name[5:-3]}") if name in vhlo.INHERENT else name
+
+
+class _Frame:
+    """An operation whose regions are being read."""
+
+    __slots__ = (
+        "operation",
+        "regions",
+        "values",
+        "sectioned",
+        "end",
+        "blocks",
+        "remaining",
+        "next",
+        "base",
+        "stop",
+    )
+
+    def __init__(self, operation: mlir.Operation, regions: int, values: list[Any], sectioned: bool, end: int):
+        self.operation = operation
+        self.regions = regions  # still to begin
+        self.values = values
+        self.sectioned = sectioned  # whether they have a section of their own
+        self.end = end  # of the section
+        self.blocks = 0  # of the region still to begin
+        self.remaining = 0  # operations of the block still to read
+        self.base = self.next = self.stop = len(values)  # numbers of the values that the region defines
+
+    def define(self, values: list[mlir.Value]) -> None:
+        begin = self.next
+        self.next = end = begin + len(values)
+        if end > self.stop:
+            raise Malformed("a region with more values than it says")
+        self.values[begin:end] = values
+
+
+class Operations:
+    """Reads one IR section."""
+
+    def __init__(
+        self, data: bytes, version: int, entries: Entries, names: list[tuple[str, bool]],
+        properties: list[tuple[int, int]],
+    ):  # fmt: skip
+        self.data = data
+        self.version = version
+        self.entries = entries
+        self.names = names  # with whether the writer knew the operation
+        self.properties = properties  # begin and end of each
+        self.at = 0
+        self.room = 0  # how many values can still be defined: each takes a byte at least
+        self.attribute_room = 10_000 + 8 * len(
+            data
+        )  # and attributes given to operations: many can share them
+        self._known: dict[tuple[int, int, int], dict[str, Any]] = {}
+        self._targets = [_target(name) for name, _ in names]  # today's names
+
+    def read(self, begin: int, end: int) -> list[mlir.Operation]:
+        """The operations of the section's only block."""
+        top = mlir.Operation("", [], (), regions=[mlir.Region([mlir.Block()])])
+        self.at, self.room = begin, end - begin
+        stack = [_Frame(top, 0, [], True, end)]
+        self._block_header(stack[0])
+        while stack:
+            frame = stack[-1]
+            child = self._operations(frame)
+            if child is not None:
+                if len(stack) >= MAX_NESTING:
+                    raise Malformed(f"regions nested more than {MAX_NESTING} deep")
+                stack.append(child)
+                frame = child
+            if frame.remaining == 0 and not self._next_block(frame):
+                stack.pop()
+                if frame.sectioned and self.at != frame.end:
+                    raise Malformed(f"a section of operations that ends at byte {self.at}, not {frame.end}")
+        return top.regions[0].blocks[0].operations
+
+    # ---- Regions and blocks
+
+    def _varint(self) -> int:
+        value, self.at = varint(self.data, self.at)
+        return value
+
+    def _next_block(self, frame: _Frame) -> bool:
+        """Begins the next block, in the next region if need be; False when there is none."""
+        while not frame.blocks:
+            del frame.values[frame.base :]
+            if not frame.regions:
+                return False
+            frame.regions -= 1
+            frame.operation.regions.append(mlir.Region())
+            frame.blocks = bounded(self._varint(), frame.end - self.at, "blocks")
+            if frame.blocks:
+                count = bounded(self._varint(), self.room, "values")
+                self.room -= count
+                frame.next = frame.base
+                frame.stop = frame.base + count
+                frame.values.extend([None] * count)
+        frame.blocks -= 1
+        frame.operation.regions[-1].blocks.append(mlir.Block())
+        self._block_header(frame)
+        return True
+
+    def _block_header(self, frame: _Frame) -> None:
+        header = self._varint()
+        frame.remaining = header >> 1
+        if not header & 1:
+            return
+        block = frame.operation.regions[-1].blocks[-1]
+        count = bounded(self._varint(), frame.end - self.at, "arguments")
+        block.locations = []
+        for i in range(count):
+            kind, located = self._varint(), True
+            if self.version >= UNKNOWN_ARGUMENTS:
+                kind, located = kind >> 1, bool(kind & 1)
+            block.arguments.append(mlir.Value(self.entries.type(kind), block, i))
+            block.locations.append(self._location(self._varint()) if located else None)
+        frame.define(block.arguments)
+        if self.version >= USE_LISTS:
+            self.at += 1
+            if self.data[self.at - 1]:
+                self._skip_uses(count, frame.end)
+
+    def _skip_uses(self, values: int, end: int) -> None:
+        """The order of a value's uses, which no reader of operations can see."""
+        for _ in range(bounded(self._varint(), end - self.at, "orders of uses") if values > 1 else 1):
+            if values > 1:
+                self._varint()
+            for _ in range(bounded(self._varint() >> 1, end - self.at, "uses")):
+                self._varint()
+
+    def _location(self, index: int) -> Any:
+        location = self.entries.attribute(index)
+        if not isinstance(location, LOCATIONS):
+            raise Malformed(f"an attribute of the kind {type(location).__name__} as a location")
+        return location
+
+    # ---- Operations
+
+    def _operations(self, frame: _Frame) -> _Frame | None:
+        """Reads operations of the block until its end, or until one with regions: gives their frame."""
+        if not frame.remaining:
+            return None
+        data, targets = self.data, self._targets
+        block = frame.operation.regions[-1].blocks[-1]
+        while frame.remaining:
+            frame.remaining -= 1
+            name, at = varint(data, self.at)
+            if name >= len(targets):
+                raise Malformed(f"operation name {name} of {len(targets)}")
+            mask = data[at]
+            index, at = varint(data, at + 1)
+            location = self._location(index)
+            dictionary = properties = -1
+            if mask & ATTRIBUTES:
+                dictionary, at = varint(data, at)
+            if mask & PROPERTIES:
+                properties, at = varint(data, at)
+            self.at = at
+            kinds = self._types(frame.end) if mask & RESULTS else []
+            operands = self._operands(frame) if mask & OPERANDS else []
+            if self.at > frame.end:
+                raise Malformed("an operation that goes on after the end of its section")
+            attributes = self._attributes(name, dictionary, properties)
+            target = targets[name]
+            operation = mlir.Operation(target, operands, kinds, attributes, None, location)
+            if target == CAST and _same_tensors(operands, kinds):
+                operation.results = operands  # between VHLO and another dialect, where our types are the same
+            else:
+                block.operations.append(operation)
+            if kinds and frame.stop > frame.base:
+                frame.define(operation.results)
+            if mask & FEW and (child := self._rest(frame, operation, mask)):
+                return child
+        if frame.operation.name == "func.func":
+            last = block.operations[-1]
+            if last.name == "stablehlo.return":  # VHLO has one `return` for both
+                last.name = "func.return"
+        return None
+
+    def _types(self, end: int) -> list[mlir.Type]:
+        data, read, kinds = self.data, self.entries.type, []
+        count, at = varint(data, self.at)
+        for _ in range(bounded(count, end - at, "results")):
+            index, at = varint(data, at)
+            kinds.append(read(index))
+        self.at = at
+        return kinds
+
+    def _operands(self, frame: _Frame) -> list[mlir.Value]:
+        data, values, operands = self.data, frame.values, []
+        count, at = varint(data, self.at)
+        for _ in range(bounded(count, frame.end - at, "operands")):
+            index, at = varint(data, at)
+            value = values[index] if index < len(values) else None
+            if value is None:
+                raise Malformed(f"an operand, value {index}, that is not defined before its use")
+            operands.append(value)
+        self.at = at
+        return operands
+
+    def _rest(self, frame: _Frame, operation: mlir.Operation, mask: int) -> _Frame | None:
+        """The parts that few operations have; the frame of its regions."""
+        if mask & SUCCESSORS:
+            raise Malformed(f"{operation.name} with successor blocks")
+        if mask & USES and self.version >= USE_LISTS:
+            self._skip_uses(len(operation.results), frame.end)
+        if not mask & REGIONS:
+            return None
+        header = self._varint()
+        regions, isolated = bounded(header >> 1, frame.end - self.at, "regions"), bool(header & 1)
+        end = frame.end
+        sectioned = isolated and self.version >= LAZY_REGIONS
+        if sectioned:
+            kind, self.at, end = section(self.data, self.at, end)
+            if kind != IR_SECTION:
+                raise Malformed(f"section {kind} instead of the regions of {operation.name}")
+        return _Frame(operation, regions, [] if isolated else frame.values, sectioned, end)
+
+    # ---- Attributes
+
+    def _attributes(self, *key: int) -> dict[str, Any]:
+        """Of an operation by its name, dictionary and properties (the last two -1 when there are none)."""
+        attributes = self._known.get(key)  # type: ignore[arg-type]
+        if attributes is None:
+            attributes = self._known[key] = self._read_attributes(*key)  # type: ignore[index]
+        self._spend(len(attributes))
+        return attributes.copy()
+
+    def _spend(self, attributes: int) -> None:
+        self.attribute_room -= attributes
+        if self.attribute_room < 0:
+            raise Malformed("operations with many more attributes than the file has bytes")
+
+    def _read_attributes(self, name: int, dictionary: int, properties: int) -> dict[str, Any]:
+        operation, registered = self.names[name]
+        if operation.startswith("vhlo.") and operation not in vhlo.INHERENT:
+            raise Malformed(f"the operation {operation}, which no version of VHLO up to 1.20 has")
+        attributes = self._dictionary(dictionary) if dictionary >= 0 else {}
+        if properties >= 0:
+            found = self._properties(operation, properties) if registered else self._dictionary(properties)
+            attributes = attributes | found
+        return vhlo.today(operation, attributes) if operation.startswith("vhlo.") else attributes
+
+    def _dictionary(self, index: int) -> dict[str, Any]:
+        attributes = self.entries.attribute(index)
+        if not isinstance(attributes, dict):
+            raise Malformed(f"a {type(attributes).__name__} as the attributes of an operation")
+        self._spend(len(attributes))
+        return attributes
+
+    def _properties(self, operation: str, index: int) -> dict[str, Any]:
+        if index >= len(self.properties):
+            raise Malformed(f"properties {index} of {len(self.properties)}")
+        forms = [vhlo.INHERENT[operation]] if operation in vhlo.INHERENT else FORMS.get(operation, [])
+        for form in forms:
+            found = self._form(form, *self.properties[index])
+            if found is not None:
+                return found
+        raise Malformed(f"properties of {operation} in a form that is not known")
+
+    def _form(self, form: tuple[str, ...], at: int, end: int) -> dict[str, Any] | None:
+        """The attributes by this form; None when it does not take all the bytes."""
+        found: dict[str, int] = {}
+        sizes: dict[str, Any] = {}
+        for name in form:
+            if at >= end:
+                return None
+            if name[0] == "+":
+                sizes[name[1:]], at = self._segment_sizes(at, end)
+                continue
+            index, at = varint(self.data, at)
+            if name[-1] != "?":
+                found[name] = index
+            elif index & 1:
+                found[name[:-1]] = index >> 1
+        if at != end:
+            return None
+        return {name: self.entries.attribute(index) for name, index in found.items()} | sizes
+
+    def _segment_sizes(self, at: int, end: int) -> tuple[mlir.DenseArray, int]:
+        """Sizes of the two segments of operands or results: an attribute at first, then integers, all of them
+        or those that are not zero with their places in the low bits.
+        """
+        header, at = varint(self.data, at)
+        if self.version < SEGMENT_SIZES:
+            return self.entries.attribute(header), at
+        count, bits, sizes = header >> 1, 0, [0, 0]
+        if header & 1 and count:
+            bits, at = varint(self.data, at)
+        if count > 2 or bits > 1 or at > end:
+            raise Malformed(f"{count} segments of operands or results instead of 2")
+        for place in range(count):
+            size, at = varint(self.data, at)
+            sizes[size & 1 if bits else 0 if header & 1 else place] = size >> bits
+        return mlir.DenseArray(mlir.IntegerType(32), tuple(sizes)), at
+
+
+def _same_tensors(values: list[mlir.Value], kinds: list[mlir.Type]) -> bool:
+    """Compares types whose comparison takes little time."""
+    return len(values) == len(kinds) and all(
+        value.type is kind
+        or isinstance(kind, mlir.TensorType)
+        and not isinstance(kind.encoding, tuple | dict)
+        and value.type == kind
+        for value, kind in zip(values, kinds, strict=True)
+    )

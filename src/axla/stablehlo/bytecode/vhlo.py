@@ -1,0 +1,331 @@
+"""VHLO: codes of attributes and types, and how an operation of each version becomes StableHLO's of today.
+
+VHLO has every attribute written out. The way to today's form: attributes with the default value go, dimension
+numbers become one structured attribute, tensors of integers become arrays where StableHLO has arrays. A later
+version of an operation only adds attributes (their absence is the default) or operands (an operation with one
+operand became one with any number), but for `dynamic_conv`, which has lost one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from axla.stablehlo import mlir
+from axla.stablehlo.bytecode import values
+from axla.stablehlo.bytecode.builtin import constant, dictionary, text
+from axla.stablehlo.bytecode.entries import Encoding
+from axla.stablehlo.bytecode.native import FORMS
+from axla.stablehlo.bytecode.wire import Malformed
+
+_enum, _struct = values.enumeration, values.structure
+_I32, _I64, _BOOL = mlir.IntegerType(32), mlir.IntegerType(64), mlir.IntegerType(1)
+
+
+def _boolean(value: int) -> bool:
+    if value > 1:
+        raise Malformed(f"a boolean of value {value}")
+    return value == 1
+
+
+def _api_version(value: int) -> mlir.IntegerAttr:
+    if value > 4:
+        raise Malformed(f"API version {value} of a custom call")
+    return mlir.IntegerAttr(value, _I32)
+
+
+ATTRIBUTES: dict[int, Encoding] = {
+    1: ("A", lambda elements: elements),
+    2: ("v", _boolean),
+    3: ("v", _enum("comparison_direction")),
+    4: ("v", _enum("comparison_type")),
+    5: ("v", _api_version),
+    6: ("P", dictionary),
+    7: ("v", _enum("fft_type")),
+    8: ("tr", values.floating),
+    9: ("tr", values.integer),
+    10: ("SsS", _struct("output_operand_alias")),
+    11: ("v", _enum("precision")),
+    12: ("v", _enum("rng_algorithm")),
+    13: ("v", _enum("rng_distribution")),
+    14: ("n", lambda string: string),
+    15: ("tb", values.dense),
+    16: ("v", _enum("transpose")),
+    17: ("t", lambda kind: kind),
+    18: ("S", values.bounds),
+    19: ("v", _enum("result_accuracy_mode")),
+    20: ("ffsa", _struct("result_accuracy")),
+    21: ("ss", _struct("sub_axis_info")),
+    22: ("aO", _struct("axis_ref")),
+    23: ("aa", lambda mesh, axes: _struct("replica_group_mesh_axes")(_mesh(mesh), axes)),
+    24: ("as", _struct("mesh_axis")),
+    25: ("ao", _struct("mesh")),
+}
+
+
+def _mesh(mesh: Any) -> Any:
+    return mlir.SymbolRef(mesh) if isinstance(mesh, str) else mesh
+
+
+def _quantized(
+    flags: int, storage: mlir.Type, expressed: mlir.Type, axes: tuple[int, ...], least: int, greatest: int,
+    scales: tuple[float, ...], zero_points: tuple[int, ...],
+) -> mlir.QuantizedType:  # fmt: skip
+    if not isinstance(storage, mlir.IntegerType) or not isinstance(expressed, mlir.FloatType):
+        raise Malformed(f"a quantized type of {storage} and {expressed}")
+    if len(scales) != len(zero_points):
+        raise Malformed(f"a quantized type of {len(scales)} scales and {len(zero_points)} zero points")
+    storage = mlir.IntegerType(storage.width, "" if flags & 1 else "u")
+    return mlir.QuantizedType(storage, expressed, scales, zero_points, axes, least, greatest)
+
+
+# By code, "-" where there is another type or none.
+_FLOATS = """
+- - bf16 f16 f32 f64 f8E4M3FN f8E5M2 - - - - - - - - - - - - - - - - - - - f8E4M3FNUZ f8E5M2FNUZ f8E4M3B11FNUZ
+- - - - tf32 f8E4M3 f8E3M4 f4E2M1FN f6E2M3FN f6E3M2FN f8E8M0FNU
+"""
+_INTEGERS = {
+    0: 1, 31: 2, 10: 4, 11: 8, 12: 16, 13: 32, 14: 64, 32: -2, 15: -4, 16: -8, 17: -16, 18: -32, 19: -64
+}  # fmt: skip
+_SIMPLE = {
+    code: constant(mlir.FloatType(name)) for code, name in enumerate(_FLOATS.split()) if name != "-"
+} | {
+    code: constant(mlir.IntegerType(abs(width), "" if width > 0 else "u"))
+    for code, width in _INTEGERS.items()
+}
+
+TYPES: dict[int, Encoding] = _SIMPLE | {
+    1: ("t", mlir.ComplexType),
+    8: ("TT", mlir.FunctionType),
+    9: constant(mlir.IndexType()),
+    20: ("St", values.tensor),
+    21: ("aSt", lambda encoding, sizes, element: values.tensor(sizes, element, encoding)),
+    22: constant(mlir.TokenType()),
+    23: ("T", mlir.TupleType),
+    24: (
+        "vttfsss",
+        lambda f, st, ex, scale, zero, a, b: _quantized(f, st, ex, (), a, b, (scale,), (zero,)),
+    ),
+    25: ("t", lambda element: mlir.TensorType(None, element)),
+    26: constant(mlir.OpaqueType("shape.witness")),
+    30: ("vttvssFS", lambda f, st, ex, axis, *rest: _quantized(f, st, ex, (axis,), *rest)),
+    33: constant(mlir.NoneType()),
+    41: ("St", lambda sizes, element: mlir.MemRefType(values.shape(sizes), element)),
+    42: ("T", mlir.FutureType),
+}
+
+# Structured attributes, whose fields are attributes of their own here: names and mnemonics.
+_GATHER, _CONV = {"dimension_numbers": "gather"}, {"dimension_numbers": "conv"}
+STRUCTURES = {
+    "convolution": _CONV, "dynamic_conv": _CONV, "gather": _GATHER, "dynamic_gather": _GATHER,
+    "dot_general": {"dot_dimension_numbers": "dot", "algorithm": "dot_algorithm"},
+    "scatter": {"scatter_dimension_numbers": "scatter"},
+}  # fmt: skip
+
+# Operations with a version 2: what version 1 did not have (+ what only it had).
+_ACCURATE = [name[10:] for name, forms in FORMS.items() if forms == [("result_accuracy?",)]]
+_GATHER_BATCHES = "operand_batching_dims start_indices_batching_dims"
+VERSION_2 = dict.fromkeys(_ACCURATE, "result_accuracy") | {
+    "all_gather": "", "all_reduce": "", "all_to_all": "", "composite": "",
+    "collective_broadcast": "has_dynamic_root", "custom_call": "result_tilings", "dynamic_conv": "+padding",
+    "dot_general": " ".join(values.FIELDS["dot_algorithm"]),
+    "gather": _GATHER_BATCHES, "dynamic_gather": _GATHER_BATCHES,
+    "scatter": "input_batching_dims scatter_indices_batching_dims",
+    "recv": "source_target_pairs", "send": "source_target_pairs",
+}  # fmt: skip
+
+
+def _inherent() -> dict[str, tuple[str, ...]]:
+    """`vhlo.gather_v1` -> its attributes in the order of properties: those of StableHLO's newest form with
+    the fields of structured ones instead of them.
+    """
+    found: dict[str, tuple[str, ...]] = {
+        "vhlo.func_v1": ("arg_attrs", "function_type", "res_attrs", "sym_name", "sym_visibility"),
+        "vhlo.call_v1": ("callee",),
+    }
+    for full, forms in FORMS.items():
+        dialect, name = full.split(".", 1)
+        if dialect != "stablehlo":
+            continue
+        channel = ["channel_id", "channel_type"] if name in ("send", "recv") else ["channel_id"]
+        attributes: list[str] = []
+        for attribute in [attribute.rstrip("?") for attribute in forms[0]]:
+            mnemonic = STRUCTURES.get(name, {}).get(attribute)
+            fields = values.FIELDS[mnemonic] if mnemonic else [attribute]
+            attributes += channel if attribute == "channel_handle" else fields
+        lacking = VERSION_2.get(name, "").split()
+        first = [a for a in attributes if a not in lacking] + [a[1:] for a in lacking if a[0] == "+"]
+        found[f"vhlo.{name}_v1"] = tuple(sorted(first))
+        if name in VERSION_2:
+            found[f"vhlo.{name}_v2"] = tuple(sorted(attributes))
+    return found
+
+
+INHERENT = _inherent()
+
+LONGEST_LIST = 4096  # of dimensions: many operations can refer to one
+
+# ---- Attributes with the default value
+
+
+def _splat(value: Any) -> Callable[[Any], bool]:
+    def test(attribute: Any) -> bool:
+        if not isinstance(attribute, mlir.DenseElements):
+            return False
+        elements = attribute.values
+        return 0 < elements.size <= LONGEST_LIST and bool((elements == value).all())
+
+    return test
+
+
+def _is(*defaults: Any) -> Callable[[Any], bool]:
+    return lambda attribute: any(
+        attribute is d or (attribute == d and type(attribute) is type(d)) for d in defaults
+    )
+
+
+def _integer(value: int) -> Callable[[Any], bool]:
+    return lambda attribute: isinstance(attribute, mlir.IntegerAttr) and attribute.value == value
+
+
+def _no_elements(attribute: Any) -> bool:
+    return isinstance(attribute, mlir.DenseElements) and attribute.values.size == 0
+
+
+def _accuracy(attribute: Any) -> bool:
+    fields = attribute.fields if isinstance(attribute, mlir.StructAttr) else {}
+    return [fields.get(n) for n in ("atol", "rtol", "ulps", "mode")] == [0, 0, 0, _DEFAULT_ACCURACY]
+
+
+def _all_default(attribute: Any) -> bool:
+    return isinstance(attribute, tuple) and all(_is(_DEFAULT_PRECISION)(a) for a in attribute)
+
+
+_DEFAULT_ACCURACY = mlir.EnumAttr("result_accuracy_mode", "DEFAULT")
+_DEFAULT_PRECISION = mlir.EnumAttr("precision", "DEFAULT")
+_FALSE, _ONES, _ZEROS = _is(False), _splat(1), _splat(0)
+_WINDOW = {"window_strides": _ONES, "lhs_dilation": _ONES, "rhs_dilation": _ONES, "window_reversal": _ZEROS}
+_CONVOLVED = _WINDOW | {"precision_config": _all_default}
+_CHANNEL = {"channel_id": _integer(0), "use_global_device_ids": _FALSE, "has_dynamic_root": _FALSE}
+_TRANSFER = {"is_host_transfer": _FALSE, "source_target_pairs": _no_elements}
+
+DEFAULTS: dict[str, dict[str, Callable[[Any], bool]]] = {
+    "func": {"sym_visibility": _is(""), "arg_attrs": _is(()), "res_attrs": _is(())},
+    "all_gather": _CHANNEL, "all_reduce": _CHANNEL, "reduce_scatter": _CHANNEL, "all_to_all": _CHANNEL,
+    "collective_permute": _CHANNEL, "collective_broadcast": _CHANNEL, "collective_reduce": _CHANNEL,
+    "cholesky": {"lower": _FALSE},
+    "compare": {"compare_type": _is(mlir.EnumAttr("comparison_type", "NOTYPE"))},
+    "composite": {"version": _integer(0), "composite_attributes": _is({})},
+    "convolution": _CONVOLVED | {"padding": _ZEROS},
+    "dynamic_conv": _CONVOLVED | {"padding": lambda attribute: True},  # the operand says it
+    "custom_call": {
+        "has_side_effect": _FALSE, "backend_config": _is("", {}), "api_version": _integer(1),
+        "called_computations": _is(()), "output_operand_aliases": _is(()), "result_tilings": _is(()),
+    },
+    "dot_general": {"precision_config": _all_default}, "dot": {"precision_config": _all_default},
+    "dynamic_broadcast_in_dim": {
+        "known_expanding_dimensions": _no_elements, "known_nonexpanding_dimensions": _no_elements,
+    },
+    "dynamic_gather": {"indices_are_sorted": _FALSE}, "gather": {"indices_are_sorted": _FALSE},
+    "infeed": {"layout": _is(())},  # its configuration is always there, that of outfeed as well
+    "recv": _TRANSFER, "send": _TRANSFER,
+    "reduce_window": {
+        "window_strides": _ONES, "base_dilations": _ONES, "window_dilations": _ONES, "padding": _ZEROS,
+    },
+    "scatter": {"indices_are_sorted": _FALSE, "unique_indices": _FALSE},
+    "select_and_scatter": {"window_strides": _ONES, "padding": _ZEROS},
+    "sort": {"dimension": _integer(-1), "is_stable": _FALSE},
+} | {name: {"result_accuracy": _accuracy} for name in _ACCURATE}  # fmt: skip
+
+# ---- Attributes with another form
+
+
+def _wrong(attribute: Any, wanted: str) -> Malformed:
+    return Malformed(f"an attribute of the kind {type(attribute).__name__} instead of {wanted}")
+
+
+def _numbers(attribute: Any) -> tuple[Any, ...]:
+    """The elements of a small tensor."""
+    if not isinstance(attribute, mlir.DenseElements):
+        raise _wrong(attribute, "a tensor of integers")
+    count = math.prod(attribute.type.shape)  # type: ignore[arg-type]
+    if count > LONGEST_LIST:
+        raise Malformed(f"a list of {count} dimensions")
+    elements = attribute.values
+    return (elements.item(),) * count if elements.ndim == 0 else tuple(elements.reshape(-1).tolist())
+
+
+def _number(attribute: Any) -> int:
+    if not isinstance(attribute, mlir.IntegerAttr):
+        raise _wrong(attribute, "an integer")
+    return attribute.value
+
+
+def _symbol(attribute: Any) -> mlir.SymbolRef:
+    return mlir.SymbolRef(text(attribute))
+
+
+def _symbols(attribute: Any) -> tuple[mlir.SymbolRef, ...]:
+    if not isinstance(attribute, tuple):
+        raise _wrong(attribute, "an array of names")
+    return tuple(map(_symbol, attribute))
+
+
+def _array(attribute: Any) -> mlir.DenseArray:
+    return mlir.DenseArray(_I64, _numbers(attribute))
+
+
+def _flags(attribute: Any) -> mlir.DenseArray:
+    return mlir.DenseArray(_BOOL, tuple(map(bool, _numbers(attribute))))
+
+
+_ARRAYS = """
+fft_length broadcast_sizes slice_sizes dimensions permutation edge_padding_low edge_padding_high strides
+interior_padding start_indices limit_indices broadcast_dimensions known_expanding_dimensions
+known_nonexpanding_dimensions window_dimensions window_strides base_dilations window_dilations lhs_dilation
+rhs_dilation
+"""
+CONVERTED: dict[str, Callable[[Any], Any]] = {
+    "callee": _symbol, "decomposition": _symbol, "called_computations": _symbols,
+    "use_global_device_ids": lambda attribute: mlir.UNIT, "has_dynamic_root": lambda attribute: mlir.UNIT,
+    "window_reversal": _flags,
+} | dict.fromkeys(_ARRAYS.split(), _array)  # fmt: skip
+
+
+def _structure(mnemonic: str, attributes: dict[str, Any]) -> mlir.StructAttr | None:
+    """The attributes that are its fields, taken out of them; a list that the version did not have is empty.
+    None for a dot algorithm of which nothing is said.
+    """
+    fields = {name: _field(attributes.pop(name, ())) for name in values.FIELDS[mnemonic]}
+    said = any(not isinstance(field, mlir.NoneType) and field != () for field in fields.values())
+    return mlir.StructAttr(mnemonic, fields) if said or mnemonic != "dot_algorithm" else None
+
+
+def _field(attribute: Any) -> Any:
+    if isinstance(attribute, mlir.IntegerAttr):
+        return attribute.value
+    return _numbers(attribute) if isinstance(attribute, mlir.DenseElements) else attribute
+
+
+def today(operation: str, attributes: dict[str, Any]) -> dict[str, Any]:
+    """The attributes of `vhlo.gather_v1` as `stablehlo.gather` has them; discardable ones stay."""
+    inherent = INHERENT[operation]
+    missing = [name for name in inherent if name not in attributes]
+    if missing:
+        raise Malformed(f"{operation} without the attribute {missing[0]}")
+    name = operation[5:-3]
+    defaults = DEFAULTS.get(name, {})
+    own = {n: attributes[n] for n in inherent if not (n in defaults and defaults[n](attributes[n]))}
+    others = {n: value for n, value in attributes.items() if n not in inherent}
+    if name == "custom_call" and own["operand_layouts"] == () == own["result_layouts"]:
+        del own["operand_layouts"], own["result_layouts"]
+    for target, mnemonic in STRUCTURES.get(name, {}).items():
+        if structure := _structure(mnemonic, own):
+            own[target] = structure
+    if "channel_id" in own:
+        handle, kind = _number(own.pop("channel_id")), 0
+        if "channel_type" in own:
+            kind = _number(own.pop("channel_type"))
+        own["channel_handle"] = mlir.StructAttr("channel_handle", {"handle": handle, "type": kind})
+    return {n: CONVERTED[n](value) if n in CONVERTED else value for n, value in own.items()} | others
