@@ -357,6 +357,7 @@ stablehlo.constant dense<[[true, true], [true, false]]> : tensor<2x2xi1>
 stablehlo.constant dense<[true, true, true, true, true, true, true, true]> : tensor<8xi1>
 stablehlo.constant dense<> : tensor<0x3xi1>
 stablehlo.constant dense<> : tensor<0xf64>
+stablehlo.constant dense<(1.0, 2.0)> : tensor<3x0xcomplex<f32>>
 stablehlo.constant dense<true> : tensor<1xi1>
 """
 )

@@ -98,7 +98,7 @@ def dense(kind: mlir.Type, data: bytes) -> mlir.DenseElements:
     if numpy_type == np.bool_ and data != b"\xff" and len(data) != count and len(data) == -(-count // 8):
         values = np.unpackbits(np.frombuffer(data, np.uint8), count=count, bitorder="little").view(np.bool_)
         return mlir.DenseElements(kind, values.reshape(sizes))
-    if len(data) == numpy_type.itemsize and count:
+    if len(data) == numpy_type.itemsize:
         return mlir.DenseElements(kind, _elements(numpy_type, data).reshape(()))
     if len(data) != count * numpy_type.itemsize:
         raise Malformed(f"{len(data)} bytes for {count} elements of {kind.element}")
