@@ -361,6 +361,11 @@ RULES = [
         entry('ROOT r = u64[] custom-call(), custom_call_target="GetRngSeed"'),
     ),
     (
+        "custom_call_mark",
+        entry('ROOT r = f32[2] custom-call(x), custom_call_target="MoveToHost"'),
+        entry('ROOT r = f32[4] custom-call(x), custom_call_target="MoveToHost"'),
+    ),
+    (
         "layout_copy",
         entry(
             "y = f32[2,2] constant({{1,2},{3,4}})",
@@ -482,3 +487,9 @@ def test_attribute_is_needed(name, line):
     more = ("key = u64[2] constant({1,2})", "i = s32[2,1] constant({{1},{2}})")
     with pytest.raises(AxlaError, match=f"needs the attribute {name} at line \\d+, column \\d+"):
         parse_hlo(entry(*values, *more, "ROOT " + line))
+
+
+@pytest.mark.parametrize("tiles", ["T(0)", "T(8,-1)", "T(8,128)(0,1)"])
+def test_tiles_are_positive(tiles):
+    with pytest.raises(AxlaError, match="tile"):
+        parse_hlo(f"ENTRY e {{\n  ROOT x = f32[4,4]{{1,0:{tiles}}} parameter(0)\n}}")

@@ -221,6 +221,8 @@ def _check(dtype: DType, dims: tuple[int, ...], dynamic: tuple[bool, ...], layou
             raise ShapeError(f"{dtype}{list(dims)}: a dimension has size {d}; sizes are at least 0")
     if dynamic and len(dynamic) != len(dims):
         raise ShapeError(f"{dtype}{list(dims)}: {len(dynamic)} dynamic marks for {len(dims)} dimensions")
+    if any(size is not None and size < 1 for tile in layout.tiles for size in tile):
+        raise ShapeError(f"{dtype}{list(dims)}: layout {layout} has a tile that is not positive")
     if sorted(layout.minor_to_major) != list(range(len(dims))):
         raise ShapeError(
             f"{dtype}{list(dims)}: layout {layout} is not a permutation of the dimensions 0..{len(dims) - 1}"

@@ -8,6 +8,7 @@ call_composite    a composite call has frontend attributes: composite.name, not 
                   composite.version that is a number of at least 0, composite.attributes not empty
 operand_aliasing  output_to_operand_aliasing of a fusion names leaves that exist, and are of one shape
 custom_call_seed  GetRngSeed takes nothing and gives a u64
+custom_call_mark  calls that only mark a value give it as it is
 """
 
 from __future__ import annotations
@@ -111,10 +112,17 @@ def _verify_aliasing(call: Instruction) -> None:
             )
 
 
+_MARKS = {"annotate_device_placement", "MoveToDevice", "MoveToHost", "Sharding"}
+
+
 def _verify_custom_call(call: Instruction) -> None:
     op: Any = call.op
     if op.custom_call_target == "GetRngSeed" and (call.operands or call.shape.logical is not Shape(U64)):
         fail("custom_call_seed", f"{call!r}: GetRngSeed takes no operands and gives u64[]")
+    if op.custom_call_target in _MARKS and [o.shape.logical for o in call.operands[:1]] != [
+        call.shape.logical
+    ]:
+        fail("custom_call_mark", f"{call!r}: {op.custom_call_target} gives its operand, in the same shape")
 
 
 def _verify_reduction(inst: Instruction) -> None:
