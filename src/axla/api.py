@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,29 +18,61 @@ if TYPE_CHECKING:
     from axla.codegen.target import CpuTarget
     from axla.interpreter.executable import InterpretedExecutable
     from axla.runtime.executable import Executable
+    from axla.stablehlo.mlir import Source
 
 BACKENDS = ("cpu", "one-lane", "interpreter")
 
 
-def parse(source: str | bytes | os.PathLike[str]) -> Module:
-    """The module of HLO text. `str` and `bytes` are content; a path object is opened.
+_MLIR = re.compile(
+    r"""(?:\s|//[^\n]*+)*+(?:module\b|func\.func\b|sdy\.mesh\b|"[\w.]+"[ ]*\(|[#!][\w$.]+[ ]*=)"""
+)
+_BYTECODE = b"ML\xefR"
 
-    Raises ParseError for text that is not HLO, with line, column and a caret.
+
+def parse(source: str | bytes | os.PathLike[str]) -> Module:
+    """The module of HLO text, StableHLO text or StableHLO bytecode: the content says which.
+
+    `str` and `bytes` are content; a path object is opened. Raises ParseError for what is none of these, with
+    line, column and a caret (the byte, in bytecode), VerifyError and UnsupportedError with the operation.
     """
     from axla.text import parse_hlo
 
+    content = contents(source)
+    program = stablehlo(content)
+    if program is not None:
+        from axla.stablehlo.importer import import_source
+
+        return import_source(program)
+    if isinstance(content, bytes):
+        raise UnsupportedError("parse: the content is neither UTF-8 text nor StableHLO bytecode")
+    return parse_hlo(content)
+
+
+def contents(source: str | bytes | os.PathLike[str]) -> str | bytes:
+    """What a program is given as: text, or bytes that are none."""
     if isinstance(source, os.PathLike):
         source = Path(source).read_bytes()
-    if isinstance(source, bytes):
-        try:
-            source = source.decode()
-        except UnicodeDecodeError as error:
-            raise UnsupportedError(
-                f"parse: the content is not UTF-8 text (byte {error.start}); HLO text is what is read so far"
-            ) from None
-    if not isinstance(source, str):
+    if isinstance(source, bytes) and not source.startswith(_BYTECODE):
+        with contextlib.suppress(UnicodeDecodeError):
+            return source.decode()
+    if not isinstance(source, str | bytes):
         raise InvalidArgument(f"parse: source must be str, bytes or a path, found {type(source).__name__}")
-    return parse_hlo(source)
+    return source
+
+
+def stablehlo(content: str | bytes) -> Source | None:
+    """The operations of StableHLO text or bytecode; None for anything else."""
+    if isinstance(content, bytes):
+        if not content.startswith(_BYTECODE):
+            return None
+        from axla.stablehlo.bytecode import read
+
+        return read(content)
+    if _MLIR.match(content) is None:
+        return None
+    from axla.stablehlo.text import parse as parse_mlir
+
+    return parse_mlir(content)
 
 
 def compile(  # noqa: A001

@@ -1,18 +1,22 @@
-"""`check`: whether a backend gives what the reference interpreter gives, on random inputs."""
+"""`check`: whether a backend gives what a program says, or else what the reference interpreter gives."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from axla.api import compile, parse
+from axla.api import compile, contents, parse, stablehlo
+from axla.core.dtypes import from_numpy
 from axla.core.errors import Mismatch, UnsupportedError
 from axla.core.shape import AnyShape, Shape
 from axla.ir.graph import Module
+
+if TYPE_CHECKING:
+    from axla.stablehlo.mlir import Source
 
 # (relative, absolute) tolerance of an element type. The absolute one counts in units of the largest finite
 # element of the output, and at least 1: what is left after large terms cancel has their error, not its own.
@@ -68,16 +72,57 @@ def check(
     source: Module | str | bytes | os.PathLike[str], backend: str = "cpu", *, reference: str = "interpreter",
     inputs: Sequence[Any] | None = None, seed: int = 0, deadline: float | None = None,
 ) -> CheckReport:  # fmt: skip
-    """Runs a program on two backends, with `inputs` or random ones, and compares all outputs.
+    """Runs a program on a backend. StableHLO with `check` operations says itself what it expects; other
+    programs run on `reference` too, with `inputs` or random ones, and all outputs are compared.
 
     Raises Mismatch where they differ; otherwise the report says how close they are.
     """
-    module = source if isinstance(source, Module) else parse(source)
-    values = random_inputs(module, seed) if inputs is None else list(inputs)
-    found, wanted = (run_flat(module, values, name, deadline) for name in (backend, reference))
-    report = compare(module, found, wanted, backend, reference)
+    if not isinstance(source, Module):
+        content = contents(source)
+        program = stablehlo(content)
+        if program is not None:
+            from axla.stablehlo.checks import has_checks
+            from axla.stablehlo.importer import import_source
+
+            if has_checks(program):
+                report = check_itself(program, backend, deadline)
+                report.raise_if_different()
+                return report
+            source = import_source(program)
+        else:
+            source = parse(content)
+    values = random_inputs(source, seed) if inputs is None else list(inputs)
+    found, wanted = (run_flat(source, values, name, deadline) for name in (backend, reference))
+    report = compare(source, found, wanted, backend, reference)
     report.raise_if_different()
     return report
+
+
+def check_itself(program: Source, backend: str, deadline: float | None = None) -> CheckReport:
+    """Runs the functions of a program that check something; an output of the report is a check.
+
+    The program is taken apart by it.
+    """
+    from axla.stablehlo.checks import cases
+    from axla.stablehlo.importer import import_source
+
+    outputs: list[OutputReport] = []
+    for case in cases(program):
+        given, expected = (
+            run_flat(import_source(program, name), (), "interpreter", deadline) if name else []
+            for name in (case.inputs, case.expected)
+        )
+        found = run_flat(import_source(program, case.body), given, backend, deadline)
+        for check_ in case.checks:
+            actual = found[check_.actual]
+            wanted = expected[check_.expected] if check_.from_function else found[check_.expected]
+            shape = Shape(from_numpy(actual.dtype), actual.shape)
+            problem = check_.problem(actual, wanted)
+            if problem:
+                problem = f"{check_.kind}, {problem}"
+            outputs.append(OutputReport(len(outputs), shape, 0.0, problem))
+    name = program.module.attributes.get("sym_name")
+    return CheckReport(name if isinstance(name, str) else "main", backend, "its checks", tuple(outputs))
 
 
 def run_flat(

@@ -161,6 +161,18 @@ def accumulator(dtype: DType) -> np.dtype:
     return dtype.numpy
 
 
+def _small_complex(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Matrix products in order, with every product rounded, as XLA has it: it shows where terms cancel."""
+    (x, y), (u, v) = ((np.real(m), np.imag(m)) for m in (a, b))
+    real = np.zeros((*a.shape[:2], b.shape[2]), x.dtype)
+    imaginary = real.copy()
+    for k in range(a.shape[2]):
+        left, right = (slice(None), slice(None), k, None), (slice(None), k, None, slice(None))
+        real += x[left] * u[right] - y[left] * v[right]
+        imaginary += x[left] * v[right] + y[left] * u[right]
+    return np.stack((real, imaginary), -1).view(a.dtype)[..., 0]
+
+
 def contract(
     lhs: np.ndarray, rhs: np.ndarray, left_numbers: tuple, right_numbers: tuple, dtype: DType
 ) -> np.ndarray:
@@ -176,7 +188,9 @@ def contract(
     b = rhs.transpose([*right_batch, *right_sum, *right_free]).reshape(
         math.prod(batch), depth, math.prod(columns)
     )
-    product = np.matmul(widened(a).astype(wide), widened(b).astype(wide))
+    product = (_small_complex if dtype.is_complex and max(a.shape[1:] + b.shape[1:]) <= 16 else np.matmul)(
+        widened(a).astype(wide), widened(b).astype(wide)
+    )
     if dtype.is_pred:
         product = product != 0
     return product.astype(dtype.numpy).reshape([*batch, *rows, *columns])

@@ -232,7 +232,9 @@ def _is_integral(type_: mlir.Type) -> bool:
 def nearly(actual: np.ndarray, expected: np.ndarray, tolerance: float) -> np.ndarray:
     """Where the absolute difference is at most the tolerance; NaN is near NaN, infinities must be equal."""
     if actual.dtype.kind == "c":
-        return nearly(actual.real, expected.real, tolerance) & nearly(actual.imag, expected.imag, tolerance)
+        return np.logical_and(
+            *[nearly(part(actual), part(expected), tolerance) for part in (np.real, np.imag)]
+        )
     a, e = (np.asarray(x, np.float64) for x in (actual, expected))
     close = np.isfinite(a) & np.isfinite(e) & (np.abs(a - e) <= tolerance)
     return np.asarray((a == e) | (np.isnan(a) & np.isnan(e)) | close)
@@ -246,7 +248,7 @@ def ulps(actual: np.ndarray, expected: np.ndarray) -> np.ndarray:
     different infinities. Of complex numbers the larger distance of the parts.
     """
     if actual.dtype.kind == "c":
-        return np.maximum(ulps(actual.real, expected.real), ulps(actual.imag, expected.imag))
+        return np.maximum(*[ulps(part(actual), part(expected)) for part in (np.real, np.imag)])
     if actual.dtype.kind in "iub":
         raise UnsupportedError(f"a distance in ULP is of floating-point values, found {actual.dtype}")
     bits = actual.dtype.itemsize * 8

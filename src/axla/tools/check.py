@@ -1,26 +1,129 @@
-"""axla check: runs a program on a backend and on the interpreter with random inputs, and compares.
+"""axla check: runs programs on a backend, and checks their results.
 
-Exit code 1 names the first output that differs.
+A StableHLO program with `check` operations says what it expects; any other program runs on the reference
+backend too, with random inputs. Of one file all results are shown; of folders and archives (.tar.gz), the
+programs inside are counted, and failures listed by reason. Exit code 1: something differs or failed.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
+import sys
+import tarfile
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
 
 from axla.comparison import check
-from axla.tools.source import add_backend, add_file, read_module
+from axla.core.errors import AxlaError, InvalidArgument, Mismatch
+from axla.tools.source import add_backend
 
-HELP = "compare a backend with the reference interpreter"
+HELP = "run programs and check their results"
+
+PROGRAMS = (".mlir", ".mlirbc", ".vhlo.bc", ".hlo", ".hlo.txt")
+ARCHIVES = (".tar.gz", ".tgz", ".tar")
+SHOWN = 3  # programs named for each reason
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_file(parser)
+    parser.add_argument(
+        "paths",
+        metavar="PATH",
+        nargs="+",
+        help="a program, a folder or an archive of some; `-` is standard input",
+    )
     add_backend(parser, "--backend", "cpu", "cpu (default), one-lane or interpreter")
     add_backend(parser, "--reference", "interpreter", "what to compare with (interpreter)")
     parser.add_argument("--random", metavar="SEED", type=int, default=0, help="seed of the random inputs (0)")
+    parser.add_argument("--only", metavar="REGEX", default="", help="only programs whose name matches")
 
 
 def execute(options: argparse.Namespace) -> int:
-    module = read_module(options.file)
-    print(check(module, options.backend, reference=options.reference, seed=options.random))
-    return 0
+    if len(options.paths) == 1 and not _holds_many(options.paths[0]):
+        (_, content), *_ = programs(options.paths)
+        print(check(content, options.backend, reference=options.reference, seed=options.random))
+        return 0
+    try:
+        wanted = re.compile(options.only)
+    except re.error as error:
+        raise InvalidArgument(f"--only={options.only}: no regular expression, {error}") from None
+    passed, failures = 0, defaultdict(list)
+    begin = time.monotonic()
+    for name, content in programs(options.paths):
+        if not wanted.search(name):
+            continue
+        try:
+            check(content, options.backend, reference=options.reference, seed=options.random)
+            passed += 1
+        except AxlaError as error:
+            failures[reason(error)].append((name, str(error)))
+        _progress(passed, sum(map(len, failures.values())), time.monotonic() - begin, name)
+    _progress()
+    failed = sum(map(len, failures.values()))
+    for why, cases in sorted(failures.items(), key=lambda item: -len(item[1])):
+        print(f"{len(cases)} x {why}")
+        for name, message in cases[:SHOWN]:
+            print(f"    {name}: {' '.join(message.split())[:200]}")
+        if len(cases) > SHOWN:
+            print(f"    and {len(cases) - SHOWN} more")
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+def _holds_many(path: str) -> bool:
+    return path != "-" and (Path(path).is_dir() or path.endswith(ARCHIVES))
+
+
+def programs(paths: list[str]) -> Iterator[tuple[str, bytes]]:
+    """Name and content of every program: files given, and those with a program's suffix further inside."""
+    for path in paths:
+        if path == "-":
+            yield path, sys.stdin.buffer.read()
+        elif path.endswith(ARCHIVES):
+            yield from _archived(path)
+        elif Path(path).is_dir():
+            for file in sorted(Path(path).rglob("*")):
+                if file.name.endswith(PROGRAMS) and file.is_file():
+                    yield str(file), file.read_bytes()
+        else:
+            yield path, Path(path).read_bytes()
+
+
+def _archived(path: str) -> Iterator[tuple[str, bytes]]:
+    try:
+        with tarfile.open(path) as archive:
+            for member in archive:
+                if member.isfile() and member.name.endswith(PROGRAMS):
+                    file = archive.extractfile(member)
+                    assert file is not None
+                    yield member.name, file.read()
+    except tarfile.TarError as error:
+        raise InvalidArgument(f"{path}: no archive, {error}") from None
+
+
+_PARTICULARS = (
+    (re.compile(r" at line \d+, column \d+"), ""),
+    (re.compile(r"%[\w.\-]+|@[\w.\-]+"), "..."),
+    (re.compile(r"\b[a-z]\w*\[[\d,<=]*\]"), "T"),
+    (re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?"), "N"),
+)
+
+
+def reason(error: AxlaError) -> str:
+    """An error without what is particular to one program: equal reasons have equal texts."""
+    if isinstance(error, Mismatch):
+        return "results differ"
+    text = error.message.split("\n", 1)[0]
+    for pattern, replacement in _PARTICULARS:
+        text = pattern.sub(replacement, text)
+    return f"{type(error).__name__}: {text[:160]}"
+
+
+def _progress(passed: int = 0, failed: int = 0, seconds: float = 0.0, name: str = "") -> None:
+    """A line about the state, on a terminal; without a name it is wiped off."""
+    if not sys.stderr.isatty():
+        return
+    state = f"{passed} passed, {failed} failed, {seconds:.0f} s  {name[-60:]}" if name else ""
+    print(f"\r\x1b[K{state}", end="", file=sys.stderr, flush=True)

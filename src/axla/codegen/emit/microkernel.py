@@ -11,10 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from axla.codegen.function import Function, Module, Ssa, mangle, vector
 from axla.codegen.target import Target
 from axla.core.dtypes import DType
+
+if TYPE_CHECKING:
+    from axla.codegen.emit.gemm_plan import GemmSpec
 
 _LLVM = {"f16": "half", "bf16": "bfloat", "f32": "float", "f64": "double", "c64": "float", "c128": "double"}
 
@@ -45,7 +49,7 @@ class Accumulation:
 
     @classmethod
     def of(cls, spec: GemmSpec, target: Target) -> Accumulation:
-        """Of a matrix product. Small complex ones round every product, as in XLA: it shows where they cancel."""
+        """Of a matrix product. Small complex ones round every product, as XLA: it shows in what cancels."""
         small = max(spec.m, spec.n, spec.k) <= 16
         return cls(spec.accumulator, target, not (small and spec.accumulator.is_complex))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import axla.hlo as hlo
 from axla.builder import compositions
@@ -17,7 +18,7 @@ from axla.ir.op import Op
 from axla.ir.structure import GetTupleElement
 from axla.stablehlo import mlir
 from axla.stablehlo.importer import attributes as attr
-from axla.stablehlo.importer import special
+from axla.stablehlo.importer import inverse, special
 from axla.stablehlo.importer.elementwise import BINARY, compare_op, converted, same
 from axla.stablehlo.importer.movement import array, broadcast
 from axla.stablehlo.importer.numeric import precision
@@ -117,9 +118,18 @@ def _is_infinite(value: float) -> Rule:
     return rule
 
 
-def _atan(scope: Scope, operation: mlir.Operation) -> Outcome:
-    (operand,) = scope.operands(operation, 1)
-    return scope.add(hlo.Atan2(), (operand, scope.scalar(1, array(operand))))
+def _inverse(function: Callable[..., XlaOp], op: Op | None) -> Rule:
+    """An inverse function: of complex numbers composed, of real ones what HLO has (or an angle)."""
+
+    def rule(scope: Scope, operation: mlir.Operation) -> Outcome:
+        (operand,) = scope.operands(operation, 1)
+        if array(operand).dtype.is_complex:
+            return composition(scope, function, [operand])
+        if op is None:
+            return scope.add(hlo.Atan2(), (operand, scope.scalar(1, array(operand))))
+        return scope.add(op, (operand,))
+
+    return rule
 
 
 def _top_k(scope: Scope, operation: mlir.Operation) -> Outcome:
@@ -142,7 +152,7 @@ def _ragged_dot(scope: Scope, operation: mlir.Operation) -> Outcome:
     if not isinstance(numbers, mlir.StructAttr):
         attr.reject(operation, "ragged_dot_dimension_numbers", "#chlo.ragged_dot<...>")
     fields = {**numbers.fields, **getattr(numbers.fields.get("dot_dimension_numbers"), "fields", {})}
-    named = {
+    named: dict[str, Any] = {
         to: attr.field_integers(fields, of)
         for to, of in (
             ("lhs_batch_dims", "lhs_batching_dimensions"), ("rhs_batch_dims", "rhs_batching_dimensions"),
@@ -178,8 +188,7 @@ def _carries(operation: mlir.Operation, operands: int, arguments: int) -> int:
 
 
 _UNARY: dict[str, Op] = {
-    "acos": hlo.Acos(), "acosh": hlo.Acosh(), "asin": hlo.Asin(), "asinh": hlo.Asinh(),
-    "atanh": hlo.Atanh(), "cosh": hlo.Cosh(), "erf": hlo.Erf(), "sinh": hlo.Sinh(), "tan": hlo.Tan(),
+    "cosh": hlo.Cosh(), "erf": hlo.Erf(), "sinh": hlo.Sinh(), "tan": hlo.Tan(),
 }  # fmt: skip
 _COMPOSED: dict[str, Rule] = {
     "bessel_i1e": _composed(special.bessel_i1e, 1, widen=True),
@@ -198,7 +207,12 @@ RULES: dict[str, Rule] = {
     **{f"chlo.{name}": rule for name, rule in _COMPOSED.items()},
     **{f"chlo.broadcast_{name}": rule for name, rule in _COMPOSED.items()},
     **{f"chlo.broadcast_{name}": _broadcasting(op, 2) for name, op in _BROADCASTING.items()},
-    "chlo.atan": _atan,
+    "chlo.acos": _inverse(inverse.acos, hlo.Acos()),
+    "chlo.acosh": _inverse(inverse.acosh, hlo.Acosh()),
+    "chlo.asin": _inverse(inverse.asin, hlo.Asin()),
+    "chlo.asinh": _inverse(inverse.asinh, hlo.Asinh()),
+    "chlo.atan": _inverse(inverse.atan, None),
+    "chlo.atanh": _inverse(inverse.atanh, hlo.Atanh()),
     "chlo.broadcast_select": _broadcasting(hlo.Select(), 3),
     "chlo.conj": _conj,
     "chlo.constant": _constant,

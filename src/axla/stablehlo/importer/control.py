@@ -13,8 +13,8 @@ from axla.ir.graph import Instruction
 from axla.ir.structure import GetTupleElement, Tuple
 from axla.stablehlo import mlir
 from axla.stablehlo.importer import attributes as attr
-from axla.stablehlo.importer.attribute_text import attribute_text
 from axla.stablehlo.importer.scope import Outcome, Rule, Scope
+from axla.stablehlo.text.printer import attribute_text
 
 
 def _while(scope: Scope, operation: mlir.Operation) -> Outcome:

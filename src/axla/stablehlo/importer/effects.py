@@ -14,10 +14,10 @@ from axla.ir.graph import Instruction
 from axla.ir.structure import GetTupleElement, Tuple
 from axla.stablehlo import mlir
 from axla.stablehlo.importer import attributes as attr
-from axla.stablehlo.importer.attribute_text import attribute_text
 from axla.stablehlo.importer.movement import array
 from axla.stablehlo.importer.reduction import parameter_types
 from axla.stablehlo.importer.scope import Outcome, Rule, Scope
+from axla.stablehlo.text.printer import attribute_text
 
 # Custom calls
 
@@ -36,7 +36,11 @@ def _custom_call(scope: Scope, operation: mlir.Operation) -> Outcome:
     result_layouts = operation.attributes.get("result_layouts")
     if isinstance(result_layouts, tuple):
         results = _laid_out(results, result_layouts, "result_layouts")
+    config = operation.attributes.get("backend_config", "")
     version = attr.integer(operation, "api_version", 1)
+    if isinstance(operation.attributes.get("mhlo.backend_config"), dict):
+        # Typed calls as StableHLO's older versions carry them.
+        config, version = operation.attributes["mhlo.backend_config"], 4
     if not 0 <= version < len(_API_VERSIONS):
         attr.reject(operation, "api_version", "0 to 4")
     op = hlo.CustomCall(
@@ -54,7 +58,6 @@ def _custom_call(scope: Scope, operation: mlir.Operation) -> Outcome:
             if isinstance(c, mlir.SymbolRef)
         ),
     )  # fmt: skip
-    config = operation.attributes.get("backend_config", "")
     text = config if isinstance(config, str) else attribute_text(config)
     return scope.add(op, operands, extra=replace(scope.extra, backend_config=text))
 
@@ -209,10 +212,15 @@ def _channel_and_place(operation: mlir.Operation) -> tuple[int, bool]:
     return attr.field_integer(handle, "handle"), attr.flag(operation, "is_host_transfer")
 
 
-def _send(scope: Scope, operation: mlir.Operation) -> Outcome:
-    *data, token = scope.operands(operation) or [None]
-    if token is None:
+def _data_and_token(scope: Scope, operation: mlir.Operation) -> tuple[list[Instruction], Instruction]:
+    operands = scope.operands(operation)
+    if not operands:
         raise VerifyError("a token is wanted, found no operand")
+    return operands[:-1], operands[-1]
+
+
+def _send(scope: Scope, operation: mlir.Operation) -> Outcome:
+    data, token = _data_and_token(scope, operation)
     where = _channel_and_place(operation)
     value = scope.tuple(data)
     begun = scope.add(hlo.Send(TupleShape((value.shape.logical, Shape(U32), TOKEN)), *where), (value, token))
@@ -244,9 +252,7 @@ def _infeed(scope: Scope, operation: mlir.Operation) -> Outcome:
 
 
 def _outfeed(scope: Scope, operation: mlir.Operation) -> Outcome:
-    *data, token = scope.operands(operation) or [None]
-    if token is None:
-        raise VerifyError("a token is wanted, found no operand")
+    data, token = _data_and_token(scope, operation)
     value = scope.add(Tuple(), data)
     op = hlo.Outfeed(value.shape, attr.text(operation, "outfeed_config", ""))
     return scope.add(op, (value, token))
@@ -273,9 +279,14 @@ def _async_start(scope: Scope, operation: mlir.Operation) -> Outcome:
     return None
 
 
-def _async_done(scope: Scope, operation: mlir.Operation) -> Outcome:
-    (future,) = scope.operands(operation, 1)
-    return future
+def _nothing(scope: Scope, operation: mlir.Operation) -> Outcome:
+    return None
+
+
+def _operand(scope: Scope, operation: mlir.Operation) -> Outcome:
+    """Operations that let someone look at a value: it is the same afterwards."""
+    (operand,) = scope.operands(operation, 1)
+    return operand
 
 
 def _no_collective_reduce(scope: Scope, operation: mlir.Operation) -> Outcome:
@@ -283,12 +294,14 @@ def _no_collective_reduce(scope: Scope, operation: mlir.Operation) -> Outcome:
 
 
 RULES: dict[str, Rule] = {
+    "interpreter.print": _nothing,
+    "interpreter.probe": _operand,
     "sdy.sharding_constraint": _sharding_constraint,
     "stablehlo.after_all": _after_all,
     "stablehlo.all_gather": _all_gather,
     "stablehlo.all_reduce": _all_reduce,
     "stablehlo.all_to_all": _all_to_all,
-    "stablehlo.async_done": _async_done,
+    "stablehlo.async_done": _operand,
     "stablehlo.async_start": _async_start,
     "stablehlo.collective_broadcast": _collective_broadcast,
     "stablehlo.collective_permute": _collective_permute,

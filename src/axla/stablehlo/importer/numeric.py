@@ -22,7 +22,7 @@ from axla.stablehlo.importer import attributes as attr
 from axla.stablehlo.importer.movement import array
 from axla.stablehlo.importer.reduction import window_of
 from axla.stablehlo.importer.scope import Rule, Scope
-from axla.stablehlo.importer.types import show
+from axla.stablehlo.text.printer import type_text
 
 
 def precision(operation: mlir.Operation) -> tuple[Precision, ...]:
@@ -33,7 +33,7 @@ def precision(operation: mlir.Operation) -> tuple[Precision, ...]:
 
 def _dot_general(scope: Scope, operation: mlir.Operation) -> Instruction:
     numbers = attr.structure(operation, "dot_dimension_numbers", "dot")
-    named = {
+    named: dict[str, Any] = {
         f"{side}_{to}_dims": attr.field_integers(numbers, f"{side}_{of}_dimensions")
         for side in ("lhs", "rhs")
         for of, to in (("batching", "batch"), ("contracting", "contracting"))
@@ -74,7 +74,10 @@ def _algorithm(operation: mlir.Operation) -> Word | None:
     fields = attr.structure(operation, "algorithm", "dot_algorithm", None)
     if fields is None:
         return None
-    types = [show(fields.get(f"{name}_type")) for name in ("lhs_precision", "rhs_precision", "accumulation")]  # type: ignore[arg-type]
+    types = [
+        type_text(fields.get(f"{name}_type", mlir.NoneType()))
+        for name in ("lhs_precision", "rhs_precision", "accumulation")
+    ]  # type: ignore[arg-type]
     counts = [
         attr.field_integer(fields, name, 1)
         for name in ("lhs_component_count", "rhs_component_count", "num_primitive_operations")
@@ -118,7 +121,7 @@ def _number(fields: dict[str, Any], name: str) -> int:
 
 def _gather(scope: Scope, operation: mlir.Operation) -> Instruction:
     numbers = attr.structure(operation, "dimension_numbers", "gather")
-    named = {
+    named: dict[str, Any] = {
         name: attr.field_integers(numbers, name)
         for name in (
             "offset_dims", "collapsed_slice_dims", "start_index_map", "operand_batching_dims",
@@ -135,6 +138,8 @@ def _gather(scope: Scope, operation: mlir.Operation) -> Instruction:
 
 def _fft(scope: Scope, operation: mlir.Operation) -> Instruction:
     kind = FftType(attr.word(operation, "fft_type"))
+    if not scope.shape(operation).size:  # HLO gives nothing another shape than StableHLO
+        return scope.scalar(0, scope.shape(operation))
     return scope.add(hlo.Fft(kind, attr.integers(operation, "fft_length")), scope.operands(operation, 1))
 
 
@@ -143,11 +148,11 @@ def _cholesky(scope: Scope, operation: mlir.Operation) -> Instruction:
 
 
 def _triangular_solve(scope: Scope, operation: mlir.Operation) -> Instruction:
-    flags = [attr.flag(operation, name) for name in ("left_side", "lower", "unit_diagonal")]
+    left, lower, unit = (attr.flag(operation, name) for name in ("left_side", "lower", "unit_diagonal"))
     transpose = attr.word(operation, "transpose_a")
     if transpose not in TransposeA.__members__:
         attr.reject(operation, "transpose_a", "NO_TRANSPOSE, TRANSPOSE or ADJOINT")
-    op = hlo.TriangularSolve(*flags, TransposeA(transpose))
+    op = hlo.TriangularSolve(left, lower, unit, TransposeA(transpose))
     return scope.add(op, scope.operands(operation, 2))
 
 

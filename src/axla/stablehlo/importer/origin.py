@@ -8,7 +8,7 @@ from typing import Any
 from axla.core.errors import AxlaError
 from axla.ir.graph import NO_EXTRA, Extra, SourceLocation
 from axla.stablehlo import mlir
-from axla.stablehlo.importer.attribute_text import attribute_text
+from axla.stablehlo.text.printer import attribute_text
 from axla.text.sharding import canonical_sharding
 
 _NOT_A_NAME = re.compile(r"[^A-Za-z0-9_.\-]")
@@ -69,7 +69,7 @@ def frontend_attributes(attributes: dict[str, Any]) -> tuple[tuple[str, str], ..
 
 
 def sharding(attributes: dict[str, Any]) -> str:
-    """The sharding as HLO has it, without its braces; "" where there is none, or one that HLO does not have."""
+    """The sharding as HLO has it, without its braces; "" where there is none that HLO has."""
     text = attributes.get("mhlo.sharding")
     if not isinstance(text, str) or not text.startswith("{"):
         return ""

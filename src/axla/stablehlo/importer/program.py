@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -13,10 +14,10 @@ from axla.ir.graph import Alias, Computation, Module
 from axla.ir.structure import GetTupleElement, Parameter
 from axla.ir.traverse import computations_callees_first
 from axla.stablehlo import mlir
-from axla.stablehlo.importer.attribute_text import attribute_text
 from axla.stablehlo.importer.origin import Origins, identifier, sharding
 from axla.stablehlo.importer.scope import CONSTANT, Rule, Scope, placed
 from axla.stablehlo.importer.types import shape_of
+from axla.stablehlo.text.printer import attribute_text
 
 CALLEES = {"func.call": "callee", "stablehlo.composite": "decomposition"}
 """Operations that name a function, and by which attribute."""
@@ -49,6 +50,15 @@ class Importer:
 
     def run(self, entry: str) -> Module:
         """Imports a function and those that it calls, callees first."""
+        collects = gc.isenabled()
+        gc.disable()  # else it walks the growing graph again and again
+        try:
+            return self._run(entry)
+        finally:
+            if collects:
+                gc.enable()
+
+    def _run(self, entry: str) -> Module:
         for name in self._callees_first(entry):
             function = self.functions[name]
             try:

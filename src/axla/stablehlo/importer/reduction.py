@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import axla.hlo as hlo
 from axla.core.dtypes import DType
@@ -102,7 +103,7 @@ def _scatter(scope: Scope, operation: mlir.Operation) -> Instruction:
         *scope.converted(operands[count + 1 :], types[count:]),
     ]
     numbers = attr.structure(operation, "scatter_dimension_numbers", "scatter")
-    named = {
+    named: dict[str, Any] = {
         name: attr.field_integers(numbers, name)
         for name in (
             "update_window_dims", "inserted_window_dims", "scatter_dims_to_operand_dims",

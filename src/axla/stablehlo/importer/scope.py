@@ -13,7 +13,8 @@ from axla.ir.graph import NO_EXTRA, Computation, Extra, Instruction
 from axla.ir.op import Op
 from axla.ir.structure import Constant, GetTupleElement, Tuple
 from axla.stablehlo import mlir
-from axla.stablehlo.importer.types import literal_of, show
+from axla.stablehlo.importer.types import literal_of
+from axla.stablehlo.text.printer import type_text
 
 if TYPE_CHECKING:
     from axla.stablehlo.importer.program import Importer
@@ -47,9 +48,9 @@ class Scope:
         """Imports the operations of a block; gives the values that it returns."""
         importer = self.importer
         rules, origin = importer.rules, importer.origins.of
-        *operations, last = block.operations or [None]
-        if last is None or last.name not in RETURNS:
+        if not block.operations or block.operations[-1].name not in RETURNS:
             raise VerifyError("a region must end with a return")
+        *operations, last = block.operations
         importer.depth += 1
         if importer.depth > DEEPEST:
             raise UnsupportedError(f"regions are nested more than {DEEPEST} deep")
@@ -85,9 +86,8 @@ class Scope:
     def _define(self, value: mlir.Value, inst: Instruction) -> None:
         written = self.importer.shape(value.type)
         if inst.shape is not written and not _agree(inst.shape, written):
-            raise VerifyError(
-                f"its result follows as {inst.shape.to_string(layout=False)}, {show(value.type)} is written"
-            )
+            found = inst.shape.to_string(layout=False)
+            raise VerifyError(f"its result follows as {found}, {type_text(value.type)} is written")
         self.values[value] = inst
 
     def define_tuple(self, block: mlir.Block, inst: Instruction) -> None:
@@ -173,9 +173,9 @@ class Scope:
         if literal.shape is shape:
             return self.computation.add(Constant(shape, literal), (), shape)
         if not isinstance(literal.shape, Shape) or not isinstance(shape, Shape) or literal.shape.rank:
-            raise VerifyError(f"a constant of {literal.shape} cannot be {show(type_)}")
+            raise VerifyError(f"a constant of {literal.shape} cannot be {type_text(type_)}")
         if literal.shape.dtype is not shape.dtype:
-            raise VerifyError(f"a constant of {literal.shape.dtype} cannot be {show(type_)}")
+            raise VerifyError(f"a constant of {literal.shape.dtype} cannot be {type_text(type_)}")
         scalar = self.computation.add(Constant(literal.shape, literal), (), literal.shape)
         return self.computation.add(Broadcast(shape, ()), (scalar,), shape)
 

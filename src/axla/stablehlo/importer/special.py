@@ -8,8 +8,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
 from axla.builder import compositions
 from axla.builder import elementwise as e
+from axla.builder.broadcasting import scalars_to
 from axla.builder.xla_builder import XlaOp
 from axla.core.dtypes import F32
 
@@ -35,6 +38,11 @@ _I1E_FAR = (
     0.77857623501828011,
 )  # fmt: skip
 _SINGLE = 17, 7  # terms that count in f32
+
+
+def full(like: XlaOp, value: float) -> XlaOp:
+    """A number, in the type and sizes of an operand."""
+    return scalars_to(like, like.builder.constant(np.asarray(value, like.dtype.numpy)))
 
 
 def _chebyshev(x: XlaOp, coefficients: Sequence[float]) -> XlaOp:
@@ -86,7 +94,7 @@ def zeta(x: XlaOp, q: XlaOp) -> XlaOp:
     found = e.Select(x < 1.0, math.nan, found)
     found = e.Select((q <= 0.0) & (x != e.Floor(x)), math.nan, found)
     even = (x == e.Floor(x)) & (e.Rem(x, 2.0) == 0.0)
-    pole = e.Select(even, math.inf, math.nan)
+    pole = e.Select(even, full(x, math.inf), math.nan)
     found = e.Select((q <= 0.0) & (q == e.Floor(q)), pole, found)
     return e.Select(x == 1.0, math.inf, found)
 

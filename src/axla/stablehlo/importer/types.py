@@ -10,6 +10,7 @@ from axla.core.errors import UnsupportedError, VerifyError
 from axla.core.literal import Literal
 from axla.core.shape import TOKEN, AnyShape, Shape, TupleShape
 from axla.stablehlo import mlir
+from axla.stablehlo.text.printer import type_text
 
 _FLOATS = {
     mlir.FloatType(name): dtypes.BY_NAME[name.lower()]
@@ -18,22 +19,6 @@ _FLOATS = {
         "f8E4M3FNUZ", "f8E8M0FNU", "f6E2M3FN", "f6E3M2FN", "f4E2M1FN",
     )
 }  # fmt: skip
-
-
-def show(type_: mlir.Type) -> str:
-    """A type as an error message shows it."""
-    if isinstance(type_, mlir.TensorType):
-        sizes = (
-            "".join(f"{'?' if d is None else d}x" for d in type_.shape) if type_.shape is not None else "*x"
-        )
-        return f"tensor<{sizes}{show(type_.element)}>"
-    if isinstance(type_, mlir.IntegerType):
-        return f"{type_.sign}i{type_.width}"
-    if isinstance(type_, mlir.ComplexType):
-        return f"complex<{show(type_.element)}>"
-    if isinstance(type_, mlir.FloatType):
-        return type_.name
-    return str(type_)
 
 
 def element_type(type_: mlir.Type) -> DType:
@@ -45,7 +30,7 @@ def element_type(type_: mlir.Type) -> DType:
     elif isinstance(type_, mlir.FloatType):
         found = _FLOATS.get(type_)
     elif isinstance(type_, mlir.ComplexType):
-        found = {"f32": dtypes.C64, "f64": dtypes.C128}.get(show(type_.element))
+        found = {"f32": dtypes.C64, "f64": dtypes.C128}.get(type_text(type_.element))
     elif isinstance(type_, mlir.IndexType):
         found = dtypes.S64
     elif isinstance(type_, mlir.QuantizedType):
@@ -53,7 +38,7 @@ def element_type(type_: mlir.Type) -> DType:
     else:
         found = None
     if found is None:
-        raise UnsupportedError(f"HLO has no element type {show(type_)}")
+        raise UnsupportedError(f"HLO has no element type {type_text(type_)}")
     return found
 
 
@@ -72,7 +57,7 @@ def shape_of(type_: mlir.Type) -> AnyShape:
 
 def tensor_shape(type_: mlir.TensorType) -> Shape:
     if type_.shape is None:
-        raise UnsupportedError(f"{show(type_)}: tensors without a rank are not supported")
+        raise UnsupportedError(f"{type_text(type_)}: tensors without a rank are not supported")
     dtype = element_type(type_.element)
     if None not in type_.shape:
         return Shape(dtype, type_.shape)  # type: ignore[arg-type]
@@ -81,7 +66,9 @@ def tensor_shape(type_: mlir.TensorType) -> Shape:
     bounds = tuple(bounds) + (None,) * (len(type_.shape) - len(bounds))
     sizes = [b if d is None else d for d, b in zip(type_.shape, bounds, strict=False)]
     if None in sizes:
-        raise UnsupportedError(f"{show(type_)} has sizes that are not known; give the types of the arguments")
+        raise UnsupportedError(
+            f"{type_text(type_)} has sizes that are not known; give the types of the arguments"
+        )
     return Shape(dtype, sizes, [d is None for d in type_.shape])  # type: ignore[arg-type]
 
 
