@@ -206,14 +206,13 @@ class Attributes(Types):
         end = text.find(">", begin)
         if end < 0:
             self.fail("a dense<...> that is not closed")
-        if not text.startswith('"0x', begin) and text.find('"', begin, end) >= 0:
-            self.balanced(begin)
-            end = text.rindex(">", begin, self.start)
-        payload = text[begin:end]
-        if "//" in payload:
-            payload = "\n".join(line.split("//")[0] for line in payload.split("\n"))
-        payload = payload.strip()
-        self.seek(end + 1)
+        if not text.startswith('"0x', begin) and (
+            text.find('"', begin, end) >= 0 or text.find("//", begin, end) >= 0
+        ):
+            payload = self.balanced(begin)[:-1].strip()  # strings may have a > in them, as have comments
+        else:
+            payload = text[begin:end].strip()
+            self.seek(end + 1)
         self.expect(":")
         at = self.start
         kind = self.type()

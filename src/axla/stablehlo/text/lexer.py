@@ -26,7 +26,7 @@ _TOKEN = pattern(
     |(?P<number>-?(?:0x[0-9a-fA-F]++|\d++(?:\.\d*+(?:[eE][+-]?\d++)?+)?+))
     |(?P<symbol>@(?:[A-Za-z_$.\-][\w$.\-]*+|{STRING}))
     |(?P<string>{STRING})
-    |(?P<hash>\#[\w$.\-]++)
+    |(?P<hash>\#(?!-\}})[\w$.\-]++)
     |(?P<bang>![A-Za-z_][\w$.\-]*+)
     |(?P<caret>\^[\w$.\-]++)
     |(?P<end>\Z)

@@ -187,10 +187,7 @@ class Parser(Attributes):
         base, _, number = name.partition("#")
         found = self.values.get(base)
         if found is not None and number:
-            if (
-                number == "0"
-                and len(found.owner.results if isinstance(found.owner, mlir.Operation) else "1") == 1
-            ):
+            if number == "0":
                 return found
             self.fail(f"{base} has no result number {number}", at)
         if re.compile(rf"{re.escape(name)}\s*(?::\s*\d+\s*)?(?:=|,[^\n=]*=)").search(self.text, at):
