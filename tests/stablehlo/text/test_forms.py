@@ -38,7 +38,7 @@ OPERANDS = {
     **dict.fromkeys(["is_finite", "is_inf", "is_neg_inf", "is_pos_inf"], ("a", M, "tensor<4x4xi1>")),
 }
 ELSEWHERE = {"builtin.module", "func.func", "func.return", "sdy.return", "sdy.mesh"}
-NOT_IN_JAXLIB = {"chlo.asin_acos_kernel", "stablehlo.uniform_quantize", "stablehlo.uniform_dequantize"}
+NOT_IN_JAXLIB = {"chlo._asin_acos_kernel", "stablehlo.uniform_quantize", "stablehlo.uniform_dequantize"}
 
 
 def of_family(name: str) -> str:

@@ -28,7 +28,7 @@ _FAMILIES = {
     "{} : @result": "stablehlo: create_token partition_id replica_id",
     "%* {} (? : @types ?)": "stablehlo: return\n sdy: return",
     "% {} : @types -> @result": """
-        chlo: acos acosh asin asin_acos_kernel asinh atan atanh bessel_i1e conj cosh digamma erf erf_inv erfc
+        chlo: acos acosh asin _asin_acos_kernel asinh atan atanh bessel_i1e conj cosh digamma erf erf_inv erfc
             is_inf is_neg_inf is_pos_inf lgamma sinh square tan""",
     "% , % {} : @types -> @result": "chlo: mulhi next_after polygamma zeta",
     "% , % {} : @function": """
