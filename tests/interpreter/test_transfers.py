@@ -185,6 +185,14 @@ def test_a_replica_sends_to_itself(backend):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+def test_what_nobody_receives_is_sent_all_the_same(backend):
+    lines = [line for line in SELF.splitlines() if not line.lstrip().startswith(("r =", "rd =", "g ="))]
+    text = "\n".join(lines).replace("multiply(g, g)", "multiply(n, n)")
+    program = axla.compile(axla.parse(text), backend=backend)
+    assert np.asarray(program(np.arange(4, dtype=np.float32))).tolist() == [0, 1, 4, 9]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_host_transfers_are_refused(backend):
     text = SELF.replace("channel_id=1", "channel_id=1, is_host_transfer=true")
     with pytest.raises(axla.UnsupportedError, match="recv|send"):

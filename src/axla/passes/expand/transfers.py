@@ -4,7 +4,7 @@ replicas whose two halves are in one computation becomes the value itself, for o
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.hlo import (
@@ -28,7 +28,7 @@ def transfer_rewriter(module: Module) -> None:
     sources: dict[Instruction, Instruction] = {}
     for computation in module.computations:
         sources.update(_own_sends(computation))
-    sends = set(sources.values())
+    sends = {*sources.values(), *_lone_sends(module)}
 
     def send(inst: Instruction) -> Instruction | None:
         return _begun(inst, inst) if inst in sends else None
@@ -71,6 +71,16 @@ def _own_sends(computation: Computation) -> dict[Instruction, Instruction]:
         if kind is Recv and len(recvs) == len(sends) == 1 and _same_data(recvs[0], sends[0]):
             found[recvs[0]] = sends[0]
     return {} if found and _waits_for_itself(computation, found) else found
+
+
+def _lone_sends(module: Module) -> Iterator[Instruction]:
+    """Sends on channels on which nobody receives: all that happens is that they are done."""
+    every = [inst for computation in module.computations for inst in computation.instructions]
+    received = {inst.op.channel_id for inst in every if isinstance(inst.op, Recv)}
+    for inst in every:
+        op = inst.op
+        if isinstance(op, Send) and not op.is_host_transfer and op.channel_id not in received:
+            yield inst
 
 
 def _same_data(recv: Instruction, send: Instruction) -> bool:
