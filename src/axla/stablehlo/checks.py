@@ -236,7 +236,8 @@ def nearly(actual: np.ndarray, expected: np.ndarray, tolerance: float) -> np.nda
             *[nearly(part(actual), part(expected), tolerance) for part in (np.real, np.imag)]
         )
     a, e = (np.asarray(x, np.float64) for x in (actual, expected))
-    close = np.isfinite(a) & np.isfinite(e) & (np.abs(a - e) <= tolerance)
+    with np.errstate(invalid="ignore"):
+        close = np.isfinite(a) & np.isfinite(e) & (np.abs(a - e) <= tolerance)
     return np.asarray((a == e) | (np.isnan(a) & np.isnan(e)) | close)
 
 

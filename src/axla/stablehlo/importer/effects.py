@@ -24,8 +24,9 @@ from axla.stablehlo.text.printer import attribute_text
 
 def _custom_call(scope: Scope, operation: mlir.Operation) -> Outcome:
     target = attr.text(operation, "call_target_name")
-    rule = scope.importer.rules.get(f"chlo.{target.removeprefix('mhlo.')}")
-    if target.startswith("mhlo.") and rule is not None:
+    name = {"mhlo.topk": "top_k"}.get(target, target.removeprefix("mhlo."))
+    rule = scope.importer.rules.get(f"chlo.{name}") if target.startswith("mhlo.") else None
+    if rule is not None:
         # What older exporters wrote for operations that StableHLO did not have.
         given = attr.dictionary(operation, "mhlo.attributes")
         stand_in = mlir.Operation(target, operation.operands, (), {**operation.attributes, **given})
