@@ -15,6 +15,8 @@ def width(x: Array) -> int:
 
 def unsigned(x: Array) -> Array:
     """The bits as unsigned numbers of at least a byte, zeros above."""
+    if x.dtype in _SIGNED:
+        return x
     if width(x) < 8:
         return x.astype(np.int8).view(np.uint8) & np.uint8((1 << width(x)) - 1)
     return x.view(_UNSIGNED[x.dtype]) if x.dtype.kind == "i" else x
@@ -36,6 +38,8 @@ def signed(x: Array) -> Array:
 
 def as_type(bits: Array, dtype: np.dtype) -> Array:
     """The inverse of `unsigned` and `signed`; what is above the width is dropped."""
+    if bits.dtype == dtype:
+        return bits
     if from_numpy(dtype).bits < 8:
         return bits.view(np.int8).astype(dtype)
     return bits.view(dtype)

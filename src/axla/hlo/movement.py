@@ -17,6 +17,9 @@ from axla.core.shape import AnyShape, Shape, strides
 from axla.hlo.family import arrays, show
 from axla.ir.op import Op, attr, op, reject
 
+SMALL = 64
+"""Elements of an array that is filled rather than viewed."""
+
 
 @op("broadcast", operands="operand")
 class Broadcast(Op):
@@ -61,6 +64,8 @@ class Broadcast(Op):
         return tuple(index[d] for d in self.dimensions)
 
     def evaluate(self, operand: np.ndarray) -> np.ndarray:
+        if not operand.ndim and self.shape.size <= SMALL:
+            return np.full(self.shape.dims, operand)  # faster than a view
         # The operand's own sizes: a dynamic dimension may be shorter than its bound.
         order = sorted(range(operand.ndim), key=self.dimensions.__getitem__)
         sizes, expanded = list(self.shape.dims), [1] * self.shape.rank

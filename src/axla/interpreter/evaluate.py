@@ -75,6 +75,9 @@ Step = tuple[Callable[..., Value], tuple[int, ...], int, tuple[int, ...], Instru
 """One instruction: a function, the slots of its operands and of its result, the slots not needed afterwards.
 """
 
+SMALL = 4096
+"""Bytes of a value whose memory is not worth the time to free it early."""
+
 CHUNK = 32
 """After how many steps the clock is looked at."""
 
@@ -198,7 +201,7 @@ class Interpreter:
                 last_use[slots[operand]] = number
         dying: dict[int, list[int]] = {}
         for slot, number in last_use.items():
-            if slot != root:
+            if slot != root and not _is_small(order[slot].shape):
                 dying.setdefault(number, []).append(slot)
         values: list[Value] = [None] * len(order)
         steps: list[Step] = []
@@ -327,6 +330,11 @@ class Interpreter:
         if _moves_scalar(inst):
             return _same
         return self._evaluator(inst)
+
+
+def _is_small(shape: AnyShape) -> bool:
+    """Whether a value may as well be kept until its computation ends."""
+    return isinstance(shape, Shape) and shape.byte_size <= SMALL
 
 
 def _inputs(inst: Instruction) -> tuple[Instruction, ...]:
