@@ -44,9 +44,7 @@ def test_a_pad_of_what_is_padded() -> None:
         " z = f32[] constant(1)\n e = f32[90] exponential(p0)\n a = f32[100] pad(e, z), padding=7_3\n"
         " b = f32[108] pad(a, z), padding=3_5\n ROOT r = f32[108] tanh(b)"
     )
-    assert agree(
-        "HloModule m\nENTRY e {\n p0 = f32[90] parameter(0)\n" + body + "\n}\n", [floats(90)], 1e-6
-    )
+    assert agree("HloModule m\nENTRY e {\n p0 = f32[90] parameter(0)\n" + body + "\n}\n", [floats(90)], 1e-6)
 
 
 POOLS = [
@@ -96,7 +94,7 @@ def test_windows_of_a_scatter(combine: str, width: int) -> None:
     """Some windows stand where others stand, some reach over the edge and change nothing."""
     indices = np.array([[0, 0], [3, 2], [3, 2], [9, 0], [4, 90], [2, -1], [7, 1]], np.int32)
     body = (
-        f" ROOT r = f32[10,64] scatter(p0, p1, p2), update_window_dims={{1,2}}, inserted_window_dims={{}}, "
+        " ROOT r = f32[10,64] scatter(p0, p1, p2), update_window_dims={1,2}, inserted_window_dims={}, "
         "scatter_dims_to_operand_dims={0,1}, index_vector_dim=1, to_apply=second"
     )
     shapes = ["f32[10,64]", "s32[7,2]", f"f32[7,3,{width}]"]

@@ -118,10 +118,7 @@ def test_the_check_finds_values_that_share_memory(monkeypatch):
     assert wrong >= 7
 
 
-def test_the_check_finds_workspace_that_overlaps(monkeypatch):
-    monkeypatch.setattr(
-        buffers, "pack", lambda intervals: ([0] * len(intervals), max((i.size for i in intervals), default=0))
-    )
+def wrong_assignments() -> int:
     wrong = 0
     for seed in range(20):
         module = compiled(straight(seed), KERNELS)
@@ -129,4 +126,36 @@ def test_the_check_finds_workspace_that_overlaps(monkeypatch):
             check(assign_buffers(module))
         except InternalError:
             wrong += 1
-    assert wrong >= 7
+    return wrong
+
+
+def test_the_check_finds_workspace_that_overlaps(monkeypatch):
+    monkeypatch.setattr(buffers, "_lent", lambda work, results: {})
+    monkeypatch.setattr(
+        buffers, "pack", lambda intervals: ([0] * len(intervals), max((i.size for i in intervals), default=0))
+    )
+    assert wrong_assignments() >= 7
+
+
+def test_the_check_finds_results_lent_for_too_long(monkeypatch):
+    monkeypatch.setattr(buffers, "_lent", lambda work, results: {p: (results[0], 0) for p in work})
+    assert wrong_assignments() >= 7
+
+
+def test_results_lend_their_memory():
+    """A chain of arrays of one size that do not reuse each other: only as many lie in the workspace as
+    results cannot take.
+    """
+    s = "f32[100,100]"
+    text = f"""HloModule m
+ENTRY e {{
+ a = {s} parameter(0)
+ t = {s} dot(a, a), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+ u = {s} dot(t, a), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+ v = {s} dot(u, a), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+ ROOT w = {s} dot(v, a), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+}}
+"""
+    found = assign_buffers(compiled(text, KERNELS))
+    check(found)
+    assert found.workspace_bytes == buffers.aligned(100 * 100 * 4)

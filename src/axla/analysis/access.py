@@ -17,6 +17,7 @@ inner loop, so lin(n) counts n.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
+from math import prod
 
 from axla.analysis.geometry import collapsed_transpose, is_leading_broadcast, reduce_geometry
 from axla.core.shape import AnyShape, Shape
@@ -24,12 +25,12 @@ from axla.hlo import (
     Bitcast,
     BitcastConvert,
     Broadcast,
-    Concatenate,
     Copy,
     Dot,
     GetTupleElement,
     Map,
     Reduce,
+    ReduceWindow,
     Reshape,
     Transpose,
 )  # fmt: skip
@@ -127,6 +128,6 @@ def _repeats(user: Instruction, number: int) -> int:
         for d in dims:
             repeats *= user.operands[number].shape.dims[d]  # type: ignore[union-attr]
         return repeats
-    if isinstance(op, Concatenate):
-        return 1
+    if isinstance(op, ReduceWindow) and number < len(user.operands) // 2:
+        return prod(op.window.size)
     return 1

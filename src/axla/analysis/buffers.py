@@ -7,8 +7,10 @@ establishes.
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 
 from axla.analysis.coalesce import Coalesced, PlaceOf, coalesce
 from axla.analysis.dataflow import Dataflow, Value, dataflow
@@ -69,6 +71,12 @@ class Buffers:
                     (leaf, number) for leaf, out in enumerate(made) if out is not None and out == place
                 )
         return tuple(found)
+
+    def workspace_slices(self) -> Iterator[tuple[int, int, BufferSlice]]:
+        """(first tick, last tick, slice) of what lies in the workspace."""
+        for place, found in self._slices.items():
+            if found.allocation.kind is AllocationKind.WORKSPACE:
+                yield place.start, place.end, found
 
     def to_text(self) -> str:
         """The assignment, one computation after the other, one instruction a line."""
@@ -131,6 +139,12 @@ def assign_buffers(module: Module) -> Buffers:
     segment = Allocation(AllocationKind.CONSTANTS, 0, offset, writable=False)
     for place, literal in constant_places:
         slices[place] = BufferSlice(segment, constants[literal], _bytes(literal))
+    lent = _lent(work, [p for p in places.places() if p.result >= 0 and p.parameter < 0])
+    for place, (result, start) in lent.items():
+        owner = results[result.result]
+        assert owner is not None
+        slices[place] = BufferSlice(owner.allocation, start, place.size)
+    work = [place for place in work if place not in lent]
     offsets, total = pack([Interval(p.start, p.end, aligned(p.size)) for p in work])
     workspace = Allocation(AllocationKind.WORKSPACE, 0, total)
     for place, start in zip(work, offsets, strict=True):
@@ -139,6 +153,30 @@ def assign_buffers(module: Module) -> Buffers:
         module, parameters, results, total, offset, tuple((o, c) for c, o in constants.items()),
         tuple(places.donated.items()), flow, slices, places,
     )  # fmt: skip
+
+
+MOST_LENT = 64
+"""Places considered for the memory of one result, and results that lend theirs."""
+
+
+def _lent(work: list[PlaceOf], results: list[PlaceOf]) -> dict[PlaceOf, tuple[PlaceOf, int]]:
+    """Places that are done with before a result begins, with that result and an offset in its memory."""
+    found: dict[PlaceOf, tuple[PlaceOf, int]] = {}
+    largest = sorted(work, key=lambda p: (-p.size, -p.start))  # the latest meet others that cannot be lent
+    for result in sorted(results, key=lambda p: (-p.size, p.start))[:MOST_LENT]:
+        early = (p for p in largest if p not in found and p.end < result.start)
+        fitting = (p for p in early if 0 < p.size <= result.size)
+        placed: list[tuple[int, PlaceOf]] = []  # by offset
+        for place in islice(fitting, MOST_LENT):
+            offset = 0
+            for start, other in placed:
+                apart = other.start > place.end or place.start > other.end
+                if not apart and start < offset + place.size and offset < start + other.size:
+                    offset = aligned(start + other.size)
+            if offset + place.size <= result.size:
+                found[place] = (result, offset)
+                insort(placed, (offset, place), key=lambda entry: entry[0])
+    return found
 
 
 def aligned(size: int) -> int:

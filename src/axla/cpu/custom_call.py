@@ -141,8 +141,8 @@ class _LibraryCall:
             self.clear(result)
         if not plan.batch:
             return
-        offset = f.const("i64", self.entry.program.scratch_offset)
-        self.scratch = f.gep("i8", self.entry.field("workspace"), offset)
+        assert self.step.scratch is not None
+        self.scratch = self.entry.pointer(self.step.scratch)
         for at, data in plan.stores:
             self.store(at, data)
         self.function = _function(self.entry, self.step.function)

@@ -487,15 +487,14 @@ class _Entry:
     # -- memory ------------------------------------------------------------------------------------------
 
     def kernel_step(self, step: KernelStep) -> None:
-        f, inst = self.f, step.source
+        inst = step.source
         kernel = self.kernels[step.kernel]
         pointers = [
             self.in_memory(o, 0, place) for o, place in zip(inst.operands, step.operands, strict=True)
         ]
         pointers += [self.pointer(place) for place in step.results]
-        if kernel.scratch_bytes:
-            offset = f.const("i64", self.program.scratch_offset)
-            pointers.append(f.gep("i8", self.field("workspace"), offset))
+        if step.scratch is not None:
+            pointers.append(self.pointer(step.scratch))
         args = self.arguments(pointers)
         for phase in kernel.source.plan.phases:
             if phase.count == 0:

@@ -9,6 +9,7 @@ from hashlib import blake2b
 from axla.analysis.buffers import Buffers
 from axla.analysis.kernels import kernel_kind
 from axla.analysis.regions import is_tiny, is_tiny_store
+from axla.analysis.scratch import Scratch
 from axla.analysis.trip_count import trip_count
 from axla.codegen.emit.kinds import plan_kernel
 from axla.codegen.kernel import KernelTask, Plan
@@ -40,7 +41,7 @@ from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.printer import print_computation
 from axla.ir.traverse import computations_callees_first, schedule_of
 from axla.program.interface import Alias, Interface, Tree, ValueSpec
-from axla.program.program import ALIGNMENT, BufferSlice
+from axla.program.program import BufferSlice
 from axla.program.steps import (
     BranchStep,
     CallStep,
@@ -105,7 +106,7 @@ class _Lowering:
         self.target = target
         self.kernels: dict[str, KernelSpec] = {}
         self.functions: dict[Function, int] = {}
-        self.call_scratch = 0  # bytes that library calls need
+        self.scratch = Scratch(buffers)
         self.singles = Module(module.name + ".kernels")  # computations of kernels that are one instruction
         self.long_running = False
 
@@ -113,14 +114,11 @@ class _Lowering:
         buffers = self.buffers
         entry = self.module.entry
         steps = self.steps(entry)
-        workspace = -(-buffers.workspace_bytes // ALIGNMENT) * ALIGNMENT
-        scratch = max((k.scratch_bytes for k in self.kernels.values()), default=0)
-        scratch = max(scratch, self.call_scratch)
-        interface = self.interface(workspace + scratch)
+        interface = self.interface(self.scratch.total)
         places = (*buffers.parameters, *buffers.results)
         allocations = dict.fromkeys(p.allocation for p in places if p is not None)
         return Program(
-            self.module.name, interface, tuple(allocations), tuple(self.kernels.values()), steps, workspace,
+            self.module.name, interface, tuple(allocations), tuple(self.kernels.values()), steps,
             constants_segment(buffers), source=ProgramSource(self.module, buffers),
         )  # fmt: skip
 
@@ -169,19 +167,20 @@ class _Lowering:
     def custom_call(self, inst: Instruction, op: CustomCall) -> Step:
         self.long_running = True
         site = call_site(inst)
-        target, plan, report = find_target(site), None, -1
+        target, plan, report, scratch = find_target(site), None, -1, None
         name = target.name
         if target.api == LIBRARY:
             plan = plan_of(site)
             name = plan.symbol
-            self.call_scratch = max(self.call_scratch, plan.scratch_bytes)
+            scratch = self.scratch.slice(inst, plan.scratch_bytes)
         elif target.api in (STATUS, UNIFIED):
             report = self.function(Function(name, REPORT, site))
         number = self.function(Function(name, target.api, None if plan is not None else site))
         operands = tuple(place for o in inst.operands for place in self.leaf_slices(o))
         return CustomCallStep(
-            inst.name, site, target.api, number, operands, self.leaf_slices(inst), report, plan, source=inst
-        )
+            inst.name, site, target.api, number, operands, self.leaf_slices(inst), report, plan, scratch,
+            source=inst,
+        )  # fmt: skip
 
     def function(self, function: Function) -> int:
         """The place of a function in the function table."""
@@ -215,8 +214,9 @@ class _Lowering:
             for k, operand in enumerate(operands)
             if result.size and result.overlaps(operand)
         )
-        name = self.kernel(computation, shared)
-        return KernelStep(inst.name, name, operands, results, source=inst)
+        kernel = self.kernel(computation, shared)
+        scratch = self.scratch.slice(inst, kernel.scratch_bytes) if kernel.scratch_bytes else None
+        return KernelStep(inst.name, kernel.name, operands, results, scratch, source=inst)
 
     def kernel_computation(self, inst: Instruction) -> Computation:
         if isinstance(inst.op, Fusion):
@@ -228,8 +228,8 @@ class _Lowering:
         computation.set_root(computation.add(inst.op, parameters, inst.shape.logical, name=inst.name))
         return computation
 
-    def kernel(self, computation: Computation, shared: tuple[tuple[int, int], ...]) -> str:
-        """The name of the kernel for a computation; equal computations get one kernel."""
+    def kernel(self, computation: Computation, shared: tuple[tuple[int, int], ...]) -> KernelSpec:
+        """The kernel for a computation; equal computations get one kernel."""
         kind = kernel_kind(computation)
         key = f"{fingerprint(computation)}{shared}"
         found = self.kernels.get(key)
@@ -248,7 +248,7 @@ class _Lowering:
             )
             self.kernels[key] = found
         self.long_running |= any(p.parallel for p in found.source.plan.phases)
-        return found.name
+        return found
 
     # -- interface ---------------------------------------------------------------------------------------
 

@@ -39,11 +39,14 @@ class KernelStep:
     kernel: str
     operands: tuple[BufferSlice, ...]
     results: tuple[BufferSlice, ...]
+    scratch: BufferSlice | None = None
     source: Any = field(default=None, compare=False, repr=False)
 
     def lines(self) -> Iterator[str]:
         results = ", ".join(map(str, self.results))
-        yield f"{results} = kernel {self.kernel}({', '.join(map(str, self.operands))})  # {self.name}"
+        scratch = f", scratch {self.scratch}" if self.scratch is not None else ""
+        operands = ", ".join(map(str, self.operands))
+        yield f"{results} = kernel {self.kernel}({operands}{scratch})  # {self.name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +135,7 @@ class CustomCallStep:
     results: tuple[BufferSlice | None, ...]
     report: int = -1  # the function that takes note of a failed status
     plan: Plan | None = None  # of a library's routine
+    scratch: BufferSlice | None = None
     source: Any = field(default=None, compare=False, repr=False)
 
     def lines(self) -> Iterator[str]:
@@ -159,7 +163,6 @@ class Program:
     allocations: tuple[Allocation, ...]
     kernels: tuple[KernelSpec, ...]
     steps: tuple[Step, ...]
-    scratch_offset: int  # of the kernels' scratch memory in the workspace
     constants: bytes = field(default=b"", repr=False)
     source: Any = field(default=None, compare=False, repr=False)
 
@@ -167,7 +170,6 @@ class Program:
         """The program for reading: memory, kernels with their HLO, steps."""
         lines = [f"program {self.name}", ""]
         lines += [f"allocation {a}" for a in self.allocations]
-        lines.append(f"scratch at workspace[{self.scratch_offset}]")
         for kernel in self.kernels:
             lines += ["", f"kernel {kernel.name}: {kernel.kind}"]
             lines += [f"  phase {p}" for p in kernel.phases]

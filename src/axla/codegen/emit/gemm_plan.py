@@ -251,7 +251,9 @@ def _plan_tiles(spec: GemmSpec, target: Target, fused_store: bool) -> GemmPlan:
     # Every block of k reads and writes the sums again, which weighs more the more rows there are. Few rows
     # want small blocks: one is packed, and its successor fetched, beside little arithmetic.
     most = 512 if spec.m >= 512 and not spec.lhs_transposed else 256
-    depth = spec.k if small else _blocks(spec.k, most * 4 // min(size, 8), max(8, tile.lanes))
+    # What is packed of a small product is at most a block as well: scratch memory counts.
+    whole = small and (spec.k <= 2 * most or not pack_rhs)
+    depth = spec.k if whole else _blocks(spec.k, most * 4 // min(size, 8), max(8, tile.lanes))
     fitting = target.caches.l2 // 4 // (depth * size) // tile.columns
     columns = max(1, min(fitting, -(-spec.n // tile.columns)))
     unit_columns, unit_rows = _units(spec, tile, columns * tile.columns, pack_rhs)

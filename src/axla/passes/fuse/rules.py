@@ -33,12 +33,14 @@ from axla.hlo import (
     Pad,
     Parameter,
     Reduce,
+    ReduceWindow,
     Reshape,
     Reverse,
     Scatter,
     Slice,
     Transpose,
 )  # fmt: skip
+from axla.ir.attributes import Window
 from axla.ir.graph import NO_EXTRA, Instruction
 from axla.ir.op import Op
 
@@ -119,7 +121,7 @@ def why_never(inst: Instruction) -> str | None:
     return f"{op.opcode} has no emitter inside of kernels"
 
 
-_FUSIBLE = {*MOVEMENT, Iota, Reduce, Dot, DynamicUpdateSlice, Scatter, Map, Constant}
+_FUSIBLE = {*MOVEMENT, Iota, Reduce, ReduceWindow, Dot, DynamicUpdateSlice, Scatter, Map, Constant}
 
 
 def form_of(inst: Instruction) -> Form:
@@ -212,6 +214,8 @@ def _why_not_place(inst: Instruction, readers: Iterable[Instruction]) -> str | N
         numbers = [n for n, o in enumerate(user.operands) if o is inst]
         if isinstance(user.op, Dot):
             return "operands of a dot are read many times and packed as they lie"
+        if isinstance(user.op, ReduceWindow) and 0 in numbers and _overlaps(user.op.window):
+            return "elements are in several places of a window"
         if isinstance(user.op, DynamicUpdateSlice) and 0 in numbers:
             return "updated in place, so it must be in memory"
         if isinstance(user.op, Scatter):
@@ -223,6 +227,12 @@ def _why_not_place(inst: Instruction, readers: Iterable[Instruction]) -> str | N
         if isinstance(user.op, Gather) and 1 in numbers and not isinstance(inst.op, FREE) and is_costly(inst):
             return "indices of a gather are read for every element"
     return None
+
+
+def _overlaps(window: Window) -> bool:
+    """Whether neighbouring places of a window see the same elements."""
+    reaches = zip(window.dilated_size, window.stride, window.base_dilation, strict=True)
+    return any(reach > stride or base > 1 for reach, stride, base in reaches)
 
 
 def why_not_hero(keys: AccessKeys, inst: Instruction, cluster: Cluster, found: dict[int, None]) -> str | None:

@@ -1,0 +1,35 @@
+"""Scratch memory: room in the workspace for the length of one instruction, between what lives then."""
+
+from __future__ import annotations
+
+from axla.analysis.buffers import Buffers, aligned
+from axla.ir.graph import Instruction
+from axla.program.program import Allocation, AllocationKind, BufferSlice
+
+SPAN = 512
+"""Ticks whose slices are looked through for one instruction."""
+
+
+class Scratch:
+    """Gives scratch memory to instructions; `total`: the bytes of a workspace in which all of it is."""
+
+    def __init__(self, buffers: Buffers):
+        self.flow = buffers.flow
+        self.total = buffers.workspace_bytes
+        self._living: dict[int, list[tuple[int, int, BufferSlice]]] = {}
+        for start, end, place in buffers.workspace_slices():
+            for span in range(start // SPAN, end // SPAN + 1):
+                self._living.setdefault(span, []).append((start, end, place))
+
+    def slice(self, inst: Instruction, size: int) -> BufferSlice:
+        """The first room of `size` bytes that nothing uses while `inst` runs."""
+        now = self.flow.time[inst]
+        living = self._living.get(now // SPAN, ())
+        taken = sorted((p.offset, p.size) for start, end, p in living if start <= now <= end)
+        offset = 0
+        for start, held in taken:
+            if offset + size <= start:
+                break
+            offset = max(offset, aligned(start + held))
+        self.total = max(self.total, offset + size)
+        return BufferSlice(Allocation(AllocationKind.WORKSPACE, 0, self.total), offset, size)
