@@ -14,6 +14,7 @@ import numpy as np
 
 from axla.core.errors import UnsupportedError, VerifyError
 from axla.stablehlo import mlir
+from axla.stablehlo.importer.program import functions_of
 
 PREFIX = "check."
 RETURN = "func.return"
@@ -73,7 +74,7 @@ def cases(source: mlir.Source) -> list[Case]:
 
     They are `main`, if there is one, or all functions without arguments that have checks.
     """
-    functions = dict(source.functions())
+    functions = functions_of(source)
     names = ["main"] if "main" in functions else list(functions)
     found = []
     for name in names:
@@ -85,7 +86,7 @@ def cases(source: mlir.Source) -> list[Case]:
 
 
 def has_checks(source: mlir.Source) -> bool:
-    blocks = [b for _, f in source.functions() if (b := _body(f)) is not None]
+    blocks = [b for f in functions_of(source).values() if (b := _body(f)) is not None]
     return any(_is_check(op) for block in blocks for op in block.operations)
 
 

@@ -12,7 +12,7 @@ from axla.core.errors import InvalidArgument
 from axla.ir.graph import Module
 from axla.stablehlo import mlir
 from axla.stablehlo.importer import chlo, control, effects, elementwise, movement, numeric, reduction
-from axla.stablehlo.importer.program import Importer
+from axla.stablehlo.importer.program import Importer, functions_of
 from axla.stablehlo.importer.scope import Rule
 
 RULES: dict[str, Rule] = {
@@ -33,7 +33,7 @@ def import_source(source: mlir.Source, entry: str = "") -> Module:
     Raises VerifyError for a program that breaks a rule, UnsupportedError for one that HLO cannot say, both
     with the operation and where it stands.
     """
-    names = dict(source.functions())
+    names = functions_of(source)
     if not entry:
         entry = "main" if "main" in names or len(names) != 1 else next(iter(names))
     if entry not in names:

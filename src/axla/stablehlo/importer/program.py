@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from axla.core.errors import UnsupportedError, VerifyError
+from axla.core.errors import AxlaError, VerifyError
 from axla.core.shape import AnyShape, Layout, ProgramShape, Shape, TupleShape
 from axla.ir.graph import Alias, Computation, Module
 from axla.ir.structure import GetTupleElement, Parameter
@@ -23,6 +23,23 @@ CALLEES = {"func.call": "callee", "stablehlo.composite": "decomposition"}
 """Operations that name a function, and by which attribute."""
 
 
+def functions_of(source: mlir.Source) -> dict[str, mlir.Operation]:
+    """The functions of a source by name; VerifyError for one without a name, or a name given twice."""
+    found: dict[str, mlir.Operation] = {}
+    if not source.module.regions or not source.module.regions[0].blocks:
+        raise VerifyError("builtin.module must have a body")
+    for operation in source.body:
+        if operation.name != "func.func":
+            continue
+        name = operation.attributes.get("sym_name")
+        if not isinstance(name, str) or name in found:
+            raise placed(
+                VerifyError(f"the attribute sym_name must be a name of its own, found {name}"), operation
+            )
+        found[name] = operation
+    return found
+
+
 class Importer:
     """One import: a source, the module that it becomes, and what is shared between computations."""
 
@@ -32,7 +49,7 @@ class Importer:
         self.rules = rules
         self.origins = Origins()
         self.module = Module(identifier(name) if isinstance(name, str) and name else "main")
-        self.functions: dict[str, mlir.Operation] = dict(source.functions())
+        self.functions = functions_of(source)
         self.computations: dict[str, Computation] = {}  # of functions
         self.captures: dict[int, dict[mlir.Value, None]] = {}  # by the identity of a region
         self.compositions: dict[Any, Computation] = {}  # of functions that ops are composed of
@@ -63,7 +80,7 @@ class Importer:
             function = self.functions[name]
             try:
                 self._function(name, function, is_entry=name == entry)
-            except (VerifyError, UnsupportedError) as error:
+            except AxlaError as error:
                 raise placed(error, function) from None
         _describe(self, self.functions[entry])
         numbers = {c: n for n, c in enumerate(computations_callees_first(self.module))}

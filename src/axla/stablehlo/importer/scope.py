@@ -187,8 +187,11 @@ class Scope:
 
     def converted(self, operands: Iterable[Instruction], dtypes: Sequence[object]) -> list[Instruction]:
         """The operands in element types that hold theirs: those that a region computes with."""
+        given = list(operands)
+        if len(given) != len(dtypes):
+            raise VerifyError(f"its region is for {len(dtypes)} of its operands, found {len(given)}")
         found = []
-        for operand, dtype in zip(operands, dtypes, strict=True):
+        for operand, dtype in zip(given, dtypes, strict=True):
             shape = operand.shape
             if isinstance(shape, Shape) and shape.dtype is not dtype:
                 operand = self.add(Convert(Shape(dtype, shape.dims, shape.dynamic)), (operand,))  # type: ignore[arg-type]
