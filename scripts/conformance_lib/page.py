@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 
 from axla.core.dtypes import ALL
 from axla.ir.op import OPS
-from conformance_lib.reasons import reason
+from conformance_lib.reasons import UNEXPLAINED, general, reason
 from conformance_lib.report import is_good, totals
-from conformance_lib.samples import NOT_TAKEN, UNTYPED
+from conformance_lib.samples import NOT_TAKEN, STARTS, UNTYPED
 from conformance_lib.section import UNSUPPORTED, Outcome
 
 BACKENDS = ("interpreter", "cpu", "one-lane")
@@ -29,6 +28,9 @@ WHAT = {
     "matrix": "one-op modules give XLA:CPU's results on special values",
     "models": "whole programs give the recorded results and training losses",
     "objects": "objects ahead of time need no symbol from outside",
+    "stablehlo": "StableHLO with inputs and expected outputs holds its own checks",
+    "interpret": "the tests of StableHLO's own interpreter hold",
+    "models-stablehlo": "whole programs from StableHLO give the recorded results",
     "samples": "op and element type: what the interpreter gives (its own: that it runs)",
 }
 
@@ -135,21 +137,25 @@ def _cell(ran: dict[str, bool], kinds: dict[str, set[str]]) -> str:
 
 def _exceptions(outcomes: Sequence[Outcome]) -> Iterable[str]:
     """Cases of the corpora that are not as they should be, by reason."""
-    groups: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    groups: dict[str, dict[str, list[Outcome]]] = defaultdict(lambda: defaultdict(list))
     for o in outcomes:
         if o.section != "samples" and not is_good(o):
-            groups[reason(o)][f"`{o.case}`"].add(o.backend)
+            groups[reason(o)][f"`{o.section} {o.case}`"].append(o)
     yield "\n## Exceptions\n"
     if not groups:
         yield "\nNone.\n"
     for why in sorted(groups, key=lambda why: (-len(groups[why]), why)):
-        cases = groups[why]
-        yield f"\n### {why}\n\n"
-        listed = []
-        for case in sorted(cases):
-            on = ", ".join(sorted(cases[case] - {""}))
-            listed.append(f"{case} ({on})" if on else case)
-        yield ",\n".join(listed) + "\n"
+        yield f"\n### {why[0].upper() + why[1:]}\n\n"
+        for case, found in sorted(groups[why].items()):
+            on = sorted({o.backend for o in found if o.backend})
+            told = f": {_short(found[-1].detail)}" if why.endswith(UNEXPLAINED) else ""
+            where = f" ({', '.join(on)})" if on else ""
+            yield f"- {case}{where}{told}\n"
+
+
+def _short(detail: str) -> str:
+    text = " ".join(detail.split())
+    return f"`{text[:160]}`" if text else "nothing was said"
 
 
 def _refused(outcomes: Sequence[Outcome]) -> str:
@@ -159,7 +165,7 @@ def _refused(outcomes: Sequence[Outcome]) -> str:
     for o in outcomes:
         if o.section == "samples" and not is_good(o):
             opcode, dtype = o.case.split()
-            message = _general(o.detail if o.kind == UNSUPPORTED else f"{o.kind}: {o.detail}", opcode)
+            message = _general(o.detail if o.kind == UNSUPPORTED else f"{o.kind}: {o.detail}", o)
             said[message].add(f"{opcode} {dtype}")
             where[message][o.backend] += 1
     rows = []
@@ -177,7 +183,11 @@ def _refused(outcomes: Sequence[Outcome]) -> str:
     return text + (table(["message", "backend", "ops (element types)"], rows) if rows else "Nothing.\n")
 
 
-def _general(message: str, opcode: str) -> str:
-    message = re.sub(r"%?[\w.-]+ = .*?(?=: )", "...", message)
-    message = re.sub(r"\b(?:pred|token|[subfc]+\d+\w*)(?:\[[^\]]*\])?(?:\{[^}]*\})?", "T", message)
-    return message.replace(opcode, "OP")[:200]
+def _general(message: str, outcome: Outcome) -> str:
+    """A message without what is particular to an op and a backend."""
+    opcode, _, _ = outcome.case.partition(" ")
+    for name in (opcode, STARTS.get(opcode, opcode)):
+        message = message.replace(name, "OP")
+    if outcome.backend != "interpreter":
+        message = message.replace(f"{outcome.backend} and interpreter", "compiled code and interpreter")
+    return general(message)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 
 from conformance_lib.programs import SENSITIVE
-from conformance_lib.section import Outcome
+from conformance_lib.section import UNSUPPORTED, Outcome
+
+UNEXPLAINED = "not explained yet"
 
 # (section, case, kind) as regular expressions, and the reason; the first that fits counts.
 KNOWN = [
@@ -34,10 +36,13 @@ def reason(outcome: Outcome) -> str:
     for section, case, kind, why in KNOWN:
         if outcome.section == section and re.search(case, outcome.case) and re.fullmatch(kind, outcome.kind):
             return why
-    text = re.sub(r"%?[\w.-]+ = .*?(?=: )", "...", " ".join(outcome.detail.split()))
-    text = re.sub(r"\d[\d.e+-]*", "N", text)
-    return (
-        f"{outcome.section}, {outcome.kind}: {text[:120]}"
-        if outcome.kind != "not as XLA"
-        else "Printed otherwise"
-    )
+    if outcome.kind == UNSUPPORTED:
+        return f"unsupported: {general(outcome.detail)}"
+    return f"{outcome.kind}: {UNEXPLAINED}"
+
+
+def general(message: str) -> str:
+    """A message without the names and shapes of one case."""
+    message = re.sub(r"%?[\w.-]+ = .*?(?=: )", "...", " ".join(message.split()))
+    message = re.sub(r"(?<=\w):? \(?%.*", "", message)
+    return re.sub(r"\b(?:pred|token|[subfc]+\d+\w*)(?:\[[^\]]*\])?(?:\{[^}]*\})?", "T", message)[:200]

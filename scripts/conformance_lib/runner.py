@@ -22,9 +22,10 @@ _SPAWN = multiprocessing.get_context("spawn")  # never fork: LLVM's state is not
 
 
 def serve(pipe: Connection) -> None:
-    """What a worker does: it takes tasks and gives outcomes until the pipe closes."""
+    """What a worker does: it says that it is there, takes tasks and gives outcomes until the pipe closes."""
     from conformance_lib.sections import section
 
+    pipe.send(None)
     while True:
         try:
             task: Task = pipe.recv()
@@ -45,12 +46,13 @@ class Worker:
     process: Any
     pipe: Connection
     task: Task | None = None
-    since: float = 0.0
+    ready: bool = False
+    since: float = 0.0  # when the task began
 
     @classmethod
-    def start(cls) -> Worker:
+    def start(cls, work: Callable[[Connection], None]) -> Worker:
         ours, theirs = _SPAWN.Pipe()
-        process = _SPAWN.Process(target=serve, args=(theirs,), daemon=True)
+        process = _SPAWN.Process(target=work, args=(theirs,), daemon=True)
         process.start()
         theirs.close()
         return cls(process, ours)
@@ -74,10 +76,11 @@ class Pool:
 
     tasks: list[Task]  # the last one is next
     limit: float
+    work: Callable[[Connection], None] = serve
     workers: list[Worker] = field(default_factory=list)
 
     def outcomes(self, jobs: int) -> Iterator[Outcome]:
-        self.workers = [Worker.start() for _ in range(min(jobs, len(self.tasks)))]
+        self.workers = [Worker.start(self.work) for _ in range(min(jobs, len(self.tasks)))]
         try:
             while True:
                 for worker in self.workers:
@@ -101,20 +104,23 @@ class Pool:
         seconds = time.monotonic() - worker.since
         if ready:
             try:
-                found: Outcome = worker.pipe.recv()
-                worker.task = None
+                found: Outcome | None = worker.pipe.recv()
+                if found is None:  # it is there now, and begins
+                    worker.ready, worker.since = True, time.monotonic()
+                else:
+                    worker.task = None
                 return found
             except (EOFError, OSError):
                 worker.process.join(5)
                 return self.lost(worker, CRASHED, f"exit code {worker.process.exitcode}", seconds)
-        if seconds > self.limit:
+        if worker.ready and seconds > self.limit:
             return self.lost(worker, LATE, f"not done after {self.limit:.0f} s", seconds)
         return None
 
     def lost(self, worker: Worker, kind: str, detail: str, seconds: float) -> Outcome:
         assert worker.task is not None
         worker.stop()
-        self.workers[self.workers.index(worker)] = Worker.start()
+        self.workers[self.workers.index(worker)] = Worker.start(self.work)
         return Outcome(*worker.task, kind, detail, seconds)
 
 

@@ -1,0 +1,64 @@
+"""How the backends run an op, found out by running: which passes take it apart, what is refused."""
+
+from __future__ import annotations
+
+from conformance_lib.samples import STARTS, main_type, modules_of
+
+import axla
+import axla.passes.pipelines as pipelines
+from axla.core.errors import UnsupportedError
+from axla.interpreter.regions import REGIONS
+from axla.ir.clone import clone_module
+from axla.ir.graph import Module
+from axla.ir.op import OPS
+from axla.passes import driver
+from axla.passes.driver import Pass
+from docs_lib.examples import Example, lifted
+
+
+def modules(opcode: str) -> list[Module]:
+    """The example, its constants as parameters, and samples of the declaration."""
+    op, shapes = OPS[STARTS.get(opcode, opcode)].samples()[0]
+    samples = [module for module, _ in modules_of(opcode, main_type(op, shapes))]
+    return [lifted(Example.of(opcode).module)[0], *samples]
+
+
+def count(module: Module, opcode: str) -> int:
+    return sum(inst.opcode == opcode for c in module.computations for inst in c.instructions)
+
+
+def expanded_by(opcode: str) -> list[str]:
+    """The passes before simplification that put other ops in the place of this one."""
+    found: dict[str, None] = {}
+    for module in modules(opcode):
+        copy = clone_module(module)
+        for step in pipelines.IMPORT:
+            assert isinstance(step, Pass)
+            before = count(copy, opcode)
+            try:
+                driver.run(copy, (step,))
+            except UnsupportedError:
+                break
+            if count(copy, opcode) < before:
+                found[step.name] = None
+    return list(found)
+
+
+def interpreter(opcode: str) -> str:
+    cls = OPS[opcode]
+    if hasattr(cls, "evaluate"):
+        return "`evaluate` of the declaration, with NumPy"
+    if opcode == "parameter":
+        return "the argument"
+    return "a function of `axla.interpreter`" if cls in REGIONS else "not run"
+
+
+def cpu(opcode: str) -> str:
+    """What `cpu` and `one-lane` do with the op; they are one compiler."""
+    passes = ", ".join(f"`{name}`" for name in expanded_by(opcode))
+    program, _ = lifted(Example.of(opcode).module)
+    try:
+        axla.compile(program)
+    except UnsupportedError as error:
+        return f"not run: {error.message.split(': ', 1)[-1]}"
+    return f"other ops take its place ({passes})" if passes else "compiled as it is"

@@ -1,0 +1,86 @@
+"""The examples of docs/examples: one per op, `<op>.hlo`, which begins with a comment on what it shows.
+
+An example takes no arguments, so that `axla run` runs it as it is. To see generated code rather than folded
+constants, `lifted` makes the constants of its entry parameters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from conformance_lib.samples import run_fed
+
+import axla
+from axla.core.errors import UnsupportedError
+from axla.core.literal import Literal
+from axla.core.shape import Shape
+from axla.ir.clone import clone_module
+from axla.ir.graph import Module
+from axla.ir.literal_text import literal_text
+from axla.ir.structure import Constant, Parameter
+
+FOLDER = Path(__file__).resolve().parents[2] / "docs" / "examples"
+
+
+@dataclass(frozen=True)
+class Example:
+    """A text that shows what an op does."""
+
+    opcode: str
+    what: str
+    text: str
+
+    @classmethod
+    def of(cls, opcode: str) -> Example:
+        """The example of an op; FileNotFoundError when there is none."""
+        lines = (FOLDER / f"{opcode}.hlo").read_text(encoding="utf-8").splitlines()
+        comment = [line for line in lines if line.startswith("//")]
+        what = " ".join(line.removeprefix("//").strip() for line in comment)
+        return cls(opcode, what, "\n".join(line for line in lines if line not in comment).strip())
+
+    @cached_property
+    def module(self) -> Module:
+        return axla.parse(self.text)
+
+    def result(self) -> str:
+        """What the interpreter gives, one line per array; why it does not, where it does not."""
+        try:
+            arrays = run_fed(self.module, [], "interpreter")
+        except UnsupportedError as error:
+            return f"not run: {error.message}"
+        shapes = [leaf for leaf in self.module.entry.root.shape.leaves() if isinstance(leaf, Shape)]
+        return "\n".join(shown(s, a) for s, a in zip(shapes, arrays, strict=True)) or "token[]"
+
+
+def shown(shape: Shape, array: np.ndarray) -> str:
+    """An array as HLO writes it; floats with at most six digits, so that machines agree on the page."""
+    if shape.dtype.is_inexact and shape.dtype.bits > 16:
+        array = rounded(array)
+    actual = Shape(shape.dtype, array.shape)
+    text = literal_text(Literal(actual, np.ascontiguousarray(array).reshape(array.shape)))
+    return f"{shape.to_string(layout=False)} {text}"
+
+
+def rounded(array: np.ndarray) -> np.ndarray:
+    """The numbers nearest to the given ones in six digits."""
+    if array.dtype.kind == "c":
+        return (rounded(array.real) + 1j * rounded(array.imag)).astype(array.dtype)
+    flat = [float(f"{x:.6g}") for x in array.reshape(-1).tolist()]
+    return np.asarray(flat, array.dtype).reshape(array.shape)
+
+
+def lifted(module: Module) -> tuple[Module, list[np.ndarray]]:
+    """The same program with the array constants of its entry as parameters, and their values."""
+    copy = clone_module(module)
+    entry = copy.entry
+    values = []
+    for inst in list(entry.instructions):
+        if isinstance(inst.op, Constant) and isinstance(inst.shape, Shape):
+            parameter = entry.add(Parameter(inst.shape, len(values)), name=f"{inst.name}.given")
+            values.append(inst.op.literal.array)
+            entry.replace(inst, parameter)
+            entry.remove(inst)
+    return copy, values
