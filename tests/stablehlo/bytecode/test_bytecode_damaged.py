@@ -204,7 +204,7 @@ def test_kinds_that_do_not_fit():
 
 def artifacts() -> list[bytes]:
     pytest.importorskip("jaxlib")
-    from mlir_sources import parsed, plain, portable
+    from artifacts import parsed, plain, portable
     from vhlo_programs import PROGRAMS
 
     made = []

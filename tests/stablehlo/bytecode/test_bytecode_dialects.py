@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 pytest.importorskip("jaxlib")
-from mlir_sources import assert_same, generic, mixed, parsed, plain  # noqa: E402
+from artifacts import assert_same, generic, mixed, parsed, plain  # noqa: E402
 
 from axla.stablehlo import bytecode, mlir, text  # noqa: E402
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("jaxlib")
-from mlir_sources import assert_same, generic, portable, restored  # noqa: E402
+from artifacts import assert_same, generic, portable, restored  # noqa: E402
 
 from axla.stablehlo import bytecode, text  # noqa: E402
 

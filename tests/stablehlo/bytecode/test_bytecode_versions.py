@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 pytest.importorskip("jaxlib")
-from mlir_sources import assert_same, generic, plain, portable, restored  # noqa: E402
+from artifacts import assert_same, generic, plain, portable, restored  # noqa: E402
 from vhlo_programs import PROGRAMS  # noqa: E402
 
 from axla.stablehlo import bytecode, text  # noqa: E402
