@@ -8,6 +8,9 @@ changed by rewriting it, the import knows nothing of them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from axla.core.errors import InvalidArgument
 from axla.ir.graph import Module
 from axla.stablehlo import mlir
@@ -27,15 +30,29 @@ RULES: dict[str, Rule] = {
 """Operation name -> the function that imports it."""
 
 
-def import_source(source: mlir.Source, entry: str = "") -> Module:
-    """The module that a source is, with the function `entry` (by default `main`, or the only one) as entry.
-
-    Raises VerifyError for a program that breaks a rule, UnsupportedError for one that HLO cannot say, both
-    with the operation and where it stands.
-    """
+def entry_of(source: mlir.Source, entry: str = "") -> str:
+    """The name of the function that a program begins with: `main`, or the only one."""
     names = functions_of(source)
     if not entry:
         entry = "main" if "main" in names or len(names) != 1 else next(iter(names))
     if entry not in names:
         raise InvalidArgument(f"there is no function @{entry}; there are {', '.join(names) or 'none'}")
+    return entry
+
+
+def import_source(
+    source: mlir.Source, entry: str = "", *, arg_types: Sequence[Any] | None = None,
+    dim_args: Sequence[int] | None = None,
+) -> Module:  # fmt: skip
+    """The module that a source is, with the function `entry` (by default `main`, or the only one) as entry,
+    for arguments of the types and with the values that `specialize` takes.
+
+    Raises VerifyError for a program that breaks a rule, UnsupportedError for one that HLO cannot say, both
+    with the operation and where it stands.
+    """
+    # What rewrites sources reads them as the importer does: it stands on top of this package's modules.
+    from axla.stablehlo.specialize import specialize
+
+    entry = entry_of(source, entry)
+    source = specialize(source, entry, arg_types, dim_args)
     return Importer(source, RULES).run(entry)

@@ -1,0 +1,184 @@
+"""Programs with sizes that are not written, `tensor<?x4xf32>`, made for sizes that are given.
+
+`functions.py` writes a source again, function by function for the types it is called with. On the way small
+known values are followed (`folding.py`), operations that take sizes as operands get the form that has them as
+attributes (`forms.py`), the sizes of results follow from those of operands (`inference.py`), and shape
+assertions are checked. Sizes with a bound (`sizes.py`) stay: HLO has them as `[<=n]`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from axla.core.dtypes import DType, from_numpy
+from axla.core.errors import AxlaError, InvalidArgument
+from axla.ir.graph import Computation, Module
+from axla.stablehlo import mlir
+from axla.stablehlo.importer.types import tensor_shape
+from axla.stablehlo.specialize.folding import element_type
+from axla.stablehlo.specialize.functions import Instance, Known, Request, Specializer, refined_type
+from axla.stablehlo.specialize.sizes import is_open
+from axla.stablehlo.text import parse_type, print_source, type_text
+
+__all__ = ["DynamicModule", "is_symbolic", "specialize"]
+
+
+def is_symbolic(source: mlir.Source, entry: str) -> bool:
+    """Whether the type of a function leaves sizes open, which somebody has to give."""
+    for name, function in source.functions():
+        type_ = function.attributes.get("function_type")
+        if name == entry and isinstance(type_, mlir.FunctionType):
+            return any(map(is_open, (*type_.inputs, *type_.results)))
+    return False
+
+
+def specialize(
+    source: mlir.Source,
+    entry: str,
+    arg_types: Sequence[Any] | None = None,
+    dim_args: Sequence[int] | None = None,
+) -> mlir.Source:
+    """The source for certain arguments of `entry`; itself where nothing in it is open.
+
+    The first arguments get the values `dim_args` and are arguments no more; the others get `arg_types`: the
+    text of an MLIR type, a Shape, or anything with `shape` and `dtype`; None for the written one.
+    """
+    made = Specializer(source)
+    given = arg_types is not None or dim_args is not None
+    if not made.facts.open and not given:
+        return source
+    function = made.functions[entry]
+    block = function.regions[0].blocks[0] if function.regions and function.regions[0].blocks else mlir.Block()
+    types = [a.type for a in block.arguments]
+    dims = list(dim_args or ())
+    if len(dims) > len(types):
+        raise InvalidArgument(f"dim_args has {len(dims)} values, @{entry} takes {len(types)} arguments")
+    rest = list(arg_types) if arg_types is not None else [None] * (len(types) - len(dims))
+    if len(dims) + len(rest) != len(types):
+        raise InvalidArgument(
+            f"arg_types has {len(rest)} types; @{entry} takes {len(types)} arguments, {len(dims)} of which "
+            "dim_args gives"
+        )
+    arguments: list[Known | mlir.Type] = [_dimension(n, d, types[n]) for n, d in enumerate(dims)]
+    for number, (type_, wanted) in enumerate(zip(types[len(dims) :], rest, strict=True), len(dims)):
+        arguments.append(_argument(number, type_, wanted))
+    instance = made.run(Request(entry, arguments, all_results=True))
+    return _source(source, made, instance)
+
+
+def _source(source: mlir.Source, made: Specializer, entry: Instance) -> mlir.Source:
+    """The functions written and kept, in their order, with what else stands in the module."""
+    others = [op for op in source.body if op.name != "func.func"]
+    kept = [op for name, op in made.functions.items() if name in made.kept]
+    module = source.module
+    block = mlir.Block()
+    block.operations = [*others, entry.operation, *made.called.values(), *kept]
+    whole = mlir.Operation(
+        module.name, [], (), module.attributes, [mlir.Region([block])], module.location, module.position
+    )
+    return replace(source, module=whole)
+
+
+# Arguments
+
+
+def _dimension(number: int, value: Any, type_: mlir.Type) -> Known:
+    """An argument whose value is given."""
+    wanted = element_type(type_)
+    if (
+        not isinstance(type_, mlir.TensorType)
+        or type_.shape != ()
+        or wanted is None
+        or wanted.kind not in "iu"
+    ):
+        raise InvalidArgument(
+            f"dim_args[{number}]: argument {number} is {type_text(type_)}, a scalar integer is wanted"
+        )
+    limits = np.iinfo(wanted)
+    if not isinstance(value, int | np.integer) or not limits.min <= value <= limits.max:
+        raise InvalidArgument(f"dim_args[{number}]={value!r}: a value of {type_text(type_)} is wanted")
+    return Known(type_, np.asarray(value, wanted), None)
+
+
+def _argument(number: int, written: mlir.Type, given: Any) -> mlir.Type:
+    """The type of an argument: what is given, where it fits."""
+    found = written if given is None else _read(number, given, written)
+    if is_open(found):
+        raise InvalidArgument(
+            f"argument {number} is {type_text(written)}: arg_types must say its sizes, found "
+            f"{'nothing' if given is None else type_text(found)}"
+        )
+    try:
+        return refined_type(written, found)
+    except AxlaError:
+        raise InvalidArgument(
+            f"arg_types: argument {number} is {type_text(written)}, found {type_text(found)}"
+        ) from None
+
+
+def _read(number: int, given: Any, written: mlir.Type) -> mlir.Type:
+    if isinstance(given, mlir.TensorType):
+        return given
+    if isinstance(given, str):
+        return parse_type(given)
+    shape, dtype = getattr(given, "dims", getattr(given, "shape", None)), getattr(given, "dtype", None)
+    try:
+        sizes = tuple(int(d) for d in shape)  # type: ignore[union-attr]
+        found = dtype if isinstance(dtype, DType) else from_numpy(np.dtype(dtype))  # type: ignore[arg-type]
+    except (TypeError, ValueError, AxlaError):
+        raise InvalidArgument(
+            f"arg_types: for argument {number} the text of a type, a Shape or what has shape and dtype is "
+            f"wanted, found {given!r}"
+        ) from None
+    type_ = mlir.TensorType(sizes, written.element if isinstance(written, mlir.TensorType) else written)
+    if tensor_shape(type_).dtype is not found:
+        raise InvalidArgument(
+            f"arg_types: argument {number} is {type_text(written)}, found {found}{list(sizes)}"
+        )
+    return type_
+
+
+class DynamicModule(Module):
+    """A program whose sizes are not known yet: `axla.compile(module, arg_types=...)` gives them.
+
+    It has no computations; what asks for them is told so. The source is not changed.
+    """
+
+    __slots__ = ("source", "entry_name")
+
+    def __init__(self, source: mlir.Source, entry: str) -> None:
+        super().__init__(entry)
+        self.source = source
+        self.entry_name = entry
+
+    @property
+    def entry(self) -> Computation:
+        raise InvalidArgument(
+            f"the sizes of {self.signature} are not known: give arg_types (and dim_args) to axla.compile or "
+            "axla.parse"
+        )
+
+    @property
+    def signature(self) -> str:
+        """The type of the entry function, as MLIR writes it."""
+        type_ = dict(self.source.functions())[self.entry_name].attributes["function_type"]
+        return f"@{self.entry_name}{type_text(type_)}"
+
+    def specialize(
+        self, arg_types: Sequence[Any] | None = None, dim_args: Sequence[int] | None = None
+    ) -> Module:
+        """The module for certain types, as `specialize` says."""
+        from axla.stablehlo.importer import import_source
+
+        return import_source(self.source, self.entry_name, arg_types=arg_types, dim_args=dim_args)
+
+    def to_string(self, **options: Any) -> str:
+        """The source as MLIR: HLO text has no `?`."""
+        return print_source(self.source)
+
+    def __repr__(self) -> str:
+        return f"<module {self.signature}, sizes not known>"

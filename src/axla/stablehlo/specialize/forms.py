@@ -1,0 +1,192 @@
+"""Operations that take sizes as operands, in the form that has them as attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from axla.core.errors import UnsupportedError, VerifyError
+from axla.stablehlo import mlir
+from axla.stablehlo.importer import attributes as attr
+from axla.stablehlo.specialize.sizes import Sizes, is_open, sizes_of
+
+I64 = mlir.IntegerType(64)
+
+
+@dataclass(slots=True)
+class Form:
+    """What an operation becomes: its name, which operands remain, its attributes and, if `sizes` has them,
+    the sizes of its results; a region may come from a function.
+    """
+
+    name: str
+    kept: list[int]
+    attributes: dict[str, Any]
+    sizes: Sizes | list[Sizes] | None = None
+    reducer: str = ""
+
+
+@dataclass(slots=True)
+class Given:
+    """The operands of an operation: their types and the values that are known."""
+
+    operation: mlir.Operation
+    types: Sequence[mlir.Type]
+    values: Sequence[np.ndarray | None]
+
+    def integers(self, number: int, what: str) -> tuple[int, ...]:
+        """The value of an operand, which has to be known."""
+        found = self.values[number] if number < len(self.values) else None
+        if found is None:
+            raise UnsupportedError(
+                f"{what} (operand {number}) depends on what is known only when the program runs; give the "
+                "types of the arguments (arg_types) and the values of sizes (dim_args)"
+            )
+        if found.dtype.kind not in "iu":
+            raise VerifyError(f"{what} (operand {number}) must be integers, found {found.dtype}")
+        return tuple(int(v) for v in found.reshape(-1))
+
+    def result_sizes(self, number: int) -> Sizes | None:
+        """The sizes that an operand says; None if it is not known and the written type says them."""
+        if self.values[number] is None and not is_open(self.operation.results[0].type):
+            return None
+        return self.integers(number, "the sizes of the result")
+
+    def attributes(self, *without: str, **more: Any) -> dict[str, Any]:
+        return {k: v for k, v in self.operation.attributes.items() if k not in without} | more
+
+
+def array_of(values: Sequence[int]) -> mlir.DenseArray:
+    return mlir.DenseArray(I64, tuple(values))
+
+
+def _rows(values: Sequence[int]) -> mlir.DenseElements:
+    array = np.asarray(values, np.int64).reshape(-1, 2)
+    return mlir.DenseElements(mlir.TensorType(array.shape, I64), array)
+
+
+def _broadcast(given: Given) -> Form:
+    attributes = given.attributes("known_expanding_dimensions", "known_nonexpanding_dimensions")
+    return Form("stablehlo.broadcast_in_dim", [0], attributes, given.result_sizes(1))
+
+
+def _iota(given: Given) -> Form:
+    return Form("stablehlo.iota", [], given.attributes(), given.result_sizes(0))
+
+
+def _reshape(given: Given) -> Form:
+    return Form("stablehlo.reshape", [0], given.attributes(), given.result_sizes(1))
+
+
+def _pad(given: Given) -> Form:
+    names = ("edge_padding_low", "edge_padding_high", "interior_padding")
+    more = {name: array_of(given.integers(n, name)) for n, name in enumerate(names, 2)}
+    return Form("stablehlo.pad", [0, 1], given.attributes(**more))
+
+
+def _slice(given: Given) -> Form:
+    names = ("start_indices", "limit_indices", "strides")
+    more = {name: array_of(given.integers(n, name)) for n, name in enumerate(names, 1)}
+    return Form("stablehlo.slice", [0], given.attributes(**more))
+
+
+def _gather(given: Given) -> Form:
+    more = given.attributes(slice_sizes=array_of(given.integers(2, "slice_sizes")))
+    return Form("stablehlo.gather", [0, 1], more)
+
+
+def _convolution(given: Given) -> Form:
+    return Form(
+        "stablehlo.convolution", [0, 1], given.attributes(padding=_rows(given.integers(2, "padding")))
+    )
+
+
+def _set_dimension_size(given: Given) -> Form | None:
+    """With a known size it is a slice; otherwise it stays, and the size is bounded."""
+    sizes, at = sizes_of(given.types[0]), attr.integer(given.operation, "dimension")
+    size = given.values[1]
+    if size is None or not is_open(given.operation.results[0].type) or not 0 <= at < len(sizes):
+        return None
+    limits = [int(size) if n == at else d for n, d in enumerate(sizes)]
+    return Form("stablehlo.slice", [0], {
+        "start_indices": array_of([0] * len(sizes)), "limit_indices": array_of(limits),  # type: ignore[arg-type]
+        "strides": array_of([1] * len(sizes)),
+    })  # fmt: skip
+
+
+# Custom calls
+
+
+def _custom_call(given: Given) -> Form | None:
+    operation = given.operation
+    target = operation.attributes.get("call_target_name")
+    special = _TARGETS.get(target) if isinstance(target, str) else None
+    if special is not None:
+        return special(given)
+    shapes = operation.attributes.get("indices_of_shape_operands")
+    kept = list(range(len(operation.operands)))
+    if shapes is None or not any(is_open(r.type) for r in operation.results):
+        if target in ("Sharding", "annotate_device_placement") and len(kept) == 1:
+            return Form(operation.name, kept, operation.attributes, sizes_of(given.types[0]))
+        return None
+    found = [given.integers(n, "the sizes of a result") for n in attr.as_integers(shapes) or ()]
+    if len(found) != len(operation.results):
+        attr.reject(operation, "indices_of_shape_operands", "an operand for each result")
+    kept = [n for n in kept if n not in attr.integers(operation, "indices_of_shape_operands")]
+    form = Form(operation.name, kept, given.attributes("indices_of_shape_operands"))
+    form.sizes = list[Sizes](found)
+    return form
+
+
+def _reduce_window(given: Given) -> Form:
+    """`stablehlo.dynamic_reduce_window`: n inputs, n initial values, then what the window is."""
+    (reducer,) = given.operation.attributes.get("called_computations", (None,))
+    if not isinstance(reducer, mlir.SymbolRef):
+        attr.reject(given.operation, "called_computations", "a function")
+    count = 2 * len(given.operation.results)
+    names = ("window_dimensions", "window_strides", "base_dilations", "window_dilations")
+    more: dict[str, Any] = {n: array_of(given.integers(count + at, n)) for at, n in enumerate(names)}
+    more["padding"] = _rows(given.integers(count + len(names), "padding"))
+    return Form("stablehlo.reduce_window", list(range(count)), more, reducer=reducer.root)
+
+
+def _top_k(given: Given) -> Form:
+    (k,) = given.integers(1, "k")
+    return Form("chlo.top_k", [0], {"k": mlir.IntegerAttr(k, I64)}, (*sizes_of(given.types[0])[:-1], k))
+
+
+def _rng_bit_generator(given: Given) -> Form:
+    form = Form("stablehlo.rng_bit_generator", [0], {
+        "rng_algorithm": given.operation.attributes.get("rng_algorithm")
+    })  # fmt: skip
+    form.sizes = [sizes_of(given.types[0]), given.integers(1, "the sizes of the result")]
+    return form
+
+
+_TARGETS: dict[str, Callable[[Given], Form]] = {
+    "stablehlo.dynamic_reduce_window": _reduce_window,
+    "stablehlo.dynamic_rng_bit_generator": _rng_bit_generator,
+    "stablehlo.dynamic_top_k": _top_k,
+}
+FORMS: dict[str, Callable[[Given], Form | None]] = {
+    "chlo.dynamic_reshape": _reshape,
+    "stablehlo.custom_call": _custom_call,
+    "stablehlo.dynamic_broadcast_in_dim": _broadcast,
+    "stablehlo.dynamic_conv": _convolution,
+    "stablehlo.dynamic_gather": _gather,
+    "stablehlo.dynamic_iota": _iota,
+    "stablehlo.dynamic_pad": _pad,
+    "stablehlo.dynamic_reshape": _reshape,
+    "stablehlo.real_dynamic_slice": _slice,
+    "stablehlo.rng": lambda given: Form(
+        "stablehlo.rng", [0, 1, 2], given.operation.attributes, given.result_sizes(2)
+    ),
+    "stablehlo.set_dimension_size": _set_dimension_size,
+}
+DYNAMIC = frozenset({"stablehlo.dynamic_gather", "stablehlo.dynamic_pad", "stablehlo.dynamic_conv",
+    "stablehlo.real_dynamic_slice", "stablehlo.compute_reshape_shape", "stablehlo.cstr_reshapable",
+    "chlo.dynamic_reshape"})  # fmt: skip
+"""What the importer does not know, even where all types are written with their sizes."""

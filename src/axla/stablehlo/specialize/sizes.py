@@ -1,0 +1,101 @@
+"""Sizes of tensors: numbers, `?`, and sizes at most a bound, which stay as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from axla.core.errors import UnsupportedError, VerifyError
+from axla.stablehlo import mlir
+from axla.stablehlo.text.printer import type_text
+
+
+class Bounded(int):
+    """The bound of a size that is known when the program runs. What is computed from it is one too."""
+
+    def __add__(self, other: int) -> int:
+        return Bounded(int(self) + other)
+
+    def __sub__(self, other: int) -> int:
+        return Bounded(int(self) - other)
+
+    def __mul__(self, other: int) -> int:
+        return Bounded(int(self) * other)
+
+    def __floordiv__(self, other: int) -> int:
+        return Bounded(int(self) // other)
+
+    __radd__, __rmul__ = __add__, __mul__
+
+
+Sizes = tuple[int | None, ...]
+"""Of each dimension a number, a Bounded, or None for `?`."""
+
+
+def bounds_of(type_: mlir.TensorType) -> tuple[int | None, ...]:
+    encoding = type_.encoding
+    found = encoding.fields.get("bounds", ()) if isinstance(encoding, mlir.StructAttr) else ()
+    return found if isinstance(found, tuple) and len(found) == len(type_.shape or ()) else ()
+
+
+def is_open(type_: mlir.Type) -> bool:
+    """Whether a size is neither known nor bounded."""
+    if isinstance(type_, mlir.TensorType):
+        if type_.shape is None:
+            return True
+        return None in type_.shape and (type_.encoding is None or None in sizes_of(type_))
+    if isinstance(type_, mlir.TupleType):
+        return any(is_open(t) for t in type_.elements)
+    return False
+
+
+def sizes_of(type_: mlir.Type) -> Sizes:
+    """The sizes of a tensor; () of what is none."""
+    if not isinstance(type_, mlir.TensorType):
+        return ()
+    if type_.shape is None:
+        raise UnsupportedError(f"{type_text(type_)}: tensors without a rank are not supported")
+    if None not in type_.shape:
+        return type_.shape
+    bounds = bounds_of(type_) or (None,) * len(type_.shape)
+    return tuple(
+        Bounded(b) if d is None and b is not None else d for d, b in zip(type_.shape, bounds, strict=True)
+    )
+
+
+def refined(written: mlir.Type, sizes: Sequence[int | None]) -> mlir.TensorType:
+    """The written type with the sizes found in place of `?`; VerifyError where it says something else."""
+    if not isinstance(written, mlir.TensorType):
+        raise VerifyError(f"a tensor is wanted, found {type_text(written)}")
+    said = sizes_of(written) if written.shape is not None else (None,) * len(sizes)
+    text = "x".join("?" if d is None else f"<={d}" if isinstance(d, Bounded) else str(d) for d in sizes)
+    if len(said) != len(sizes):
+        raise VerifyError(f"the sizes [{text}] follow, {type_text(written)} is written")
+    found: list[int | None] = []
+    for wanted, size in zip(said, sizes, strict=True):
+        if wanted is not None:
+            exact = not isinstance(wanted, Bounded) and not isinstance(size, Bounded)
+            if size is not None and size != wanted and exact:
+                raise VerifyError(f"the sizes [{text}] follow, {type_text(written)} is written")
+            size = wanted
+        if size is not None and size < 0:
+            raise VerifyError(f"the sizes [{text}] follow, none can be negative")
+        found.append(size)
+    if None in found:
+        raise UnsupportedError(
+            f"size {found.index(None)} of {type_text(written)} depends on what is known only when the "
+            "program runs; give the types of the arguments (arg_types) and the values of sizes (dim_args)"
+        )
+    return with_sizes(written, found)
+
+
+def with_sizes(type_: mlir.TensorType, sizes: Sequence[int | None]) -> mlir.TensorType:
+    """The type with other sizes; an encoding remains where it is not made of bounds."""
+    encoding = type_.encoding
+    if isinstance(encoding, mlir.StructAttr) and encoding.mnemonic == "bounds":
+        encoding = None
+    bounds = tuple(int(d) if isinstance(d, Bounded) else None for d in sizes)
+    if any(b is not None for b in bounds):
+        encoding = mlir.StructAttr("bounds", {"bounds": bounds})
+    shape = tuple(None if isinstance(d, Bounded) else d for d in sizes)
+    return replace(type_, shape=shape, encoding=encoding)
