@@ -62,6 +62,31 @@ def summary(rows: Sequence[Row]) -> list[str]:
     return found
 
 
+def markdown(rows: Sequence[Row]) -> str:
+    """A table per section: a line per program, three columns per number of threads."""
+    parts = []
+    for section in dict.fromkeys(r.section for r in rows):
+        those = [r for r in rows if r.section == section]
+        counts = sorted({r.threads for r in those})
+        heads = [f"axla, {n} | XLA, {n} | ratio" for n in counts]
+        parts += [f"| {section}, threads | {' | '.join(heads)} |", f"| --- |{' ---: |' * 3 * len(counts)}"]
+        for name in dict.fromkeys(r.name for r in those):
+            cells = []
+            for count in counts:
+                found = next((r for r in those if (r.name, r.threads) == (name, count)), None)
+                cells += _cells(found) if found else [""] * 3
+            parts.append(f"| {name} | {' | '.join(cells)} |")
+        parts.append("")
+    return "\n".join(parts)
+
+
+def _cells(row: Row) -> list[str]:
+    show = duration if row.unit == "s" else size
+    ratio = f"{row.ratio:.2f}" if row.ratio is not None else row.note[:40]
+    over = row.ratio is not None and row.goal is not None and row.ratio > row.goal
+    return [show(row.ours), show(row.peer), f"**{ratio}**" if over else ratio]
+
+
 def chart(rows: Sequence[Row], path: Path) -> None:
     """Bars of the ratios to XLA, one colour per number of threads."""
     import matplotlib

@@ -170,7 +170,7 @@ def choose_tile(spec: GemmSpec, target: Target) -> Tile:
                 # A 64-bit product is a dozen instructions where it is not one.
                 most = min(most, 8 // vectors)
             for rows in range(1, min(most, 14, spec.m) + 1):
-                tile = Tile(rows, vectors, lanes, 2)
+                tile = Tile(rows, vectors, lanes, 1 if rows * vectors * parts >= 12 else 2)
                 cost = _tile_cost(spec, tile, parts, target.has_fma or spec.accumulator.is_integer)
                 if best is None or cost < best[0]:
                     best = (cost, tile)
