@@ -29,6 +29,8 @@ WHAT = {
     "models": "whole programs give the recorded results and training losses",
     "objects": "objects ahead of time need no symbol from outside",
     "stablehlo": "StableHLO with inputs and expected outputs holds its own checks",
+    "dynamic": "StableHLO with sizes `?`, made for given types, gives XLA:CPU's results",
+    "quantized": "StableHLO with quantized types holds its own checks",
     "interpret": "the tests of StableHLO's own interpreter hold",
     "models-stablehlo": "whole programs from StableHLO give the recorded results",
     "samples": "op and element type: what the interpreter gives (its own: that it runs)",

@@ -53,6 +53,9 @@ class Programs:
     def text(self, case: str) -> str:
         raise NotImplementedError
 
+    def module(self, case: str) -> Module:
+        return parse_hlo(self.text(case))
+
     def data(self, case: str, backend: str) -> tuple[Inputs, Check]:
         raise NotImplementedError
 
@@ -64,7 +67,7 @@ class Programs:
 
         begin, pairs = time.perf_counter(), ()
         try:
-            module = parse_hlo(self.text(case))
+            module = self.module(case)
             verify(module)
         except UnsupportedError as error:
             return outcome(UNSUPPORTED, said(error))

@@ -8,7 +8,7 @@ from conformance_lib.objects import Objects
 from conformance_lib.programs import Exec, Matrix, Models
 from conformance_lib.samples import Samples
 from conformance_lib.section import Section
-from conformance_lib.stablehlo import Interpret, StableHLO, StableHLOModels
+from conformance_lib.stablehlo import Dynamic, Interpret, Quantized, StableHLO, StableHLOModels
 from conformance_lib.texts import Invalid, Print, Text
 
 # In the order in which they are run: those with the longest cases first, so that no worker is alone at the
@@ -16,7 +16,8 @@ from conformance_lib.texts import Invalid, Print, Text
 SECTIONS = {
     cls.name: cls
     for cls in (
-        Models, StableHLOModels, Exec, Objects, StableHLO, Interpret, Matrix, Samples, Text, Print, Invalid,
+        Models, StableHLOModels, Exec, Objects, StableHLO, Dynamic, Quantized, Interpret, Matrix, Samples,
+        Text, Print, Invalid,
     )
 }  # fmt: skip
 

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import csv
+import json
 import time
 from collections.abc import Sequence
 
+import numpy as np
+
+import axla
 from axla.comparison import check_itself, random_inputs
 from axla.core.errors import AxlaError, UnsupportedError
+from axla.core.shape import Shape
 from axla.ir.graph import Module
 from axla.ir.verify import verify
 from axla.stablehlo.checks import has_checks
 from axla.stablehlo.importer import import_source
-from axla.stablehlo.text import parse
+from axla.stablehlo.importer.types import shape_of
+from axla.stablehlo.text import parse, parse_type
 from conformance_lib.corpora import require
-from conformance_lib.programs import SENSITIVE, Models
+from conformance_lib.programs import SENSITIVE, Check, Inputs, Models, Programs
 from conformance_lib.section import (
     DIFFERS,
     OK,
@@ -22,6 +28,7 @@ from conformance_lib.section import (
     UNSUPPORTED,
     Outcome,
     kind_of,
+    load_module,
     pairs_of,
     run_flat,
     said,
@@ -57,7 +64,7 @@ class StableHLO:
         except AxlaError as error:
             return outcome(REFUSED, said(error))
         try:
-            if not dict(source.functions()):
+            if not any(dict(part.functions()) for part in source.parts()):
                 return outcome(OK)  # nothing to run
             if not has_checks(source):
                 module = import_source(source)
@@ -80,6 +87,58 @@ class Interpret(StableHLO):
 
     name = "interpret"
     kinds = ("interpret-static", "interpret-parallel", "interpret-quantized", "interpret-instrumentation")
+
+
+class Quantized(StableHLO):
+    """Quantized types, computed and compared with what they stand for."""
+
+    name = "quantized"
+    kinds = ("quantized",)
+
+
+class Dynamic(Programs):
+    """Programs with `?`, specialised; the results are those of XLA:CPU."""
+
+    name = "dynamic"
+    corpus = "stablehlo-open"
+    backends = ("interpreter", "cpu")
+
+    def __init__(self) -> None:
+        self.root = require(self.corpus)
+        self.compare = load_module(require("hlo-open") / "tools" / "compare.py", "corpus_compare")
+        self.recipe = load_module(self.root / "tools" / "hlo_inputs.py", "corpus_inputs")
+        rows = map(json.loads, (self.root / "dynamic.jsonl").read_text().splitlines())
+        self.rows = {row["file"].removesuffix(".mlir"): row for row in rows}
+
+    def cases(self) -> Sequence[str]:
+        return list(self.rows)
+
+    def module(self, case: str) -> Module:
+        row = self.rows[case]
+        path = self.root / "dynamic" / row["file"]
+        return axla.parse(path, arg_types=row["arg_types"], dim_args=row["dim_args"])
+
+    def data(self, case: str, backend: str) -> tuple[Inputs, Check]:
+        row = self.rows[case]
+
+        def inputs() -> list[np.ndarray]:
+            shapes = [shape_of(parse_type(text)) for text in row["arg_types"]]
+            return [
+                self.recipe.make_input(row["seed"], k, s.dtype.name, s.dims)
+                for k, s in enumerate(shapes)
+                if isinstance(s, Shape)
+            ]
+
+        def check(module: Module, found: list[np.ndarray]) -> str:
+            with np.load(self.root / "dynamic-expected" / f"{case}.npz") as data:
+                recorded = [data[name] for name in data.files]
+            types = row["out_dtypes"]
+            if [a.dtype.name for a in found] != types:
+                return f"results of {[a.dtype.name for a in found]}, {types} are wanted"
+            wanted = [self.compare.decode(w, t) for w, t in zip(recorded, types, strict=False)]
+            return self.differences(found, wanted)
+
+        return inputs, check
 
 
 class StableHLOModels(Models):

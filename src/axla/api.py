@@ -29,8 +29,15 @@ _MLIR = re.compile(
 _BYTECODE = b"ML\xefR"
 
 
-def parse(source: str | bytes | os.PathLike[str]) -> Module:
+def parse(
+    source: str | bytes | os.PathLike[str], *, arg_types: Sequence[Any] | None = None,
+    dim_args: Sequence[int] | None = None,
+) -> Module:  # fmt: skip
     """The module of HLO text, StableHLO text or StableHLO bytecode: the content says which.
+
+    StableHLO whose entry function has sizes `?` is a DynamicModule, which `compile` takes with the types of
+    its arguments, or is specialised at once: `dim_args` are values for the first arguments, which are
+    arguments no more, and `arg_types` (`"tensor<3x4xf32>"`, a Shape, an array) the types of the others.
 
     `str` and `bytes` are content; a path object is opened. Raises ParseError for what is none of these, with
     line, column and a caret (the byte, in bytecode), VerifyError and UnsupportedError with the operation.
@@ -40,9 +47,14 @@ def parse(source: str | bytes | os.PathLike[str]) -> Module:
     content = contents(source)
     program = stablehlo(content)
     if program is not None:
-        from axla.stablehlo.importer import import_source
+        from axla.stablehlo.importer import entry_of, import_source
+        from axla.stablehlo.specialize import DynamicModule, is_symbolic
 
-        return import_source(program)
+        if arg_types is None and dim_args is None and is_symbolic(program, entry_of(program)):
+            return DynamicModule(program, entry_of(program))
+        return import_source(program, arg_types=arg_types, dim_args=dim_args)
+    if arg_types is not None or dim_args is not None:
+        raise InvalidArgument("parse: arg_types and dim_args belong to StableHLO, this is none")
     if isinstance(content, bytes):
         raise UnsupportedError("parse: the content is neither UTF-8 text nor StableHLO bytecode")
     return parse_hlo(content)
@@ -82,6 +94,7 @@ def compile(  # noqa: A001
     arg_types: Any = None, dim_args: Any = None,
 ) -> Executable | InterpretedExecutable:  # fmt: skip
     """A callable program. `module` is not changed. `donate`: parameter leaves whose memory results may take.
+    `arg_types` and `dim_args` give the sizes of a module with `?`, as in `parse`.
 
     Raises VerifyError for an invalid module, UnsupportedError for what the backend does not do.
     """
@@ -96,10 +109,7 @@ def compile(  # noqa: A001
         raise InvalidArgument(f"compile: backend={backend!r}; there are {', '.join(BACKENDS)}")
     if num_replicas != 1 or num_partitions != 1 or device_assignment is not None:
         raise UnsupportedError("compile: one replica and one partition is what runs so far")
-    if arg_types is not None or dim_args is not None:
-        raise UnsupportedError(
-            "compile: arg_types and dim_args belong to StableHLO with symbolic sizes, not read so far"
-        )
+    module = _specialized(module, arg_types, dim_args)
     verify(module)
     if backend == "interpreter":
         from axla.interpreter.executable import InterpretedExecutable
@@ -124,6 +134,17 @@ def compile(  # noqa: A001
         donate_parameters(work, donate)
     compiled = compile_module(work, _target(backend, target_cpu, target_features))
     return Executable(compiled.images, compiled.interface, compiled.constants)
+
+
+def _specialized(module: Module, arg_types: Any, dim_args: Any) -> Module:
+    """The module with its sizes known."""
+    if type(module) is Module and arg_types is None and dim_args is None:
+        return module
+    from axla.stablehlo.specialize import DynamicModule
+
+    if isinstance(module, DynamicModule):
+        return module.specialize(arg_types, dim_args)
+    raise InvalidArgument(f"compile: arg_types or dim_args given, but {module.name} has no `?`")
 
 
 def _target(backend: str, cpu: str | None, features: Sequence[str] | None) -> CpuTarget:

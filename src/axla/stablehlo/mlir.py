@@ -9,7 +9,7 @@ What a plain Python value says is a plain Python value: BoolAttr is `bool`, Stri
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
@@ -341,6 +341,12 @@ class Source:
     @property
     def body(self) -> list[Operation]:
         return self.module.regions[0].blocks[0].operations
+
+    def parts(self) -> list[Source]:
+        """The programs of a file: each module in it is one, and what stands beside them."""
+        modules = [op for op in self.body if op.name == "builtin.module"]
+        alone = not modules or any(op.name == "func.func" for op in self.body)
+        return [self] * alone + [replace(self, module=op) for op in modules]
 
     def functions(self) -> Iterator[tuple[str, Operation]]:
         """The `func.func` operations of the module by name."""

@@ -8,6 +8,7 @@ changed by rewriting it, the import knows nothing of them.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Sequence
 from typing import Any
 
@@ -51,8 +52,15 @@ def import_source(
     with the operation and where it stands.
     """
     # What rewrites sources reads them as the importer does: it stands on top of this package's modules.
+    from axla.stablehlo.quantized import without_quantized
     from axla.stablehlo.specialize import specialize
 
     entry = entry_of(source, entry)
-    source = specialize(source, entry, arg_types, dim_args)
-    return Importer(source, RULES).run(entry)
+    collects = gc.isenabled()
+    gc.disable()  # else it walks the growing graph again and again
+    try:
+        source = without_quantized(specialize(source, entry, arg_types, dim_args))
+        return Importer(source, RULES).run(entry)
+    finally:
+        if collects:
+            gc.enable()

@@ -12,8 +12,8 @@ import numpy as np
 from axla.core.errors import AxlaError, InvalidArgument, UnsupportedError, VerifyError
 from axla.stablehlo import mlir
 from axla.stablehlo.importer import attributes as attr
-from axla.stablehlo.importer.program import CALLEES, functions_of
-from axla.stablehlo.importer.scope import CONSTANT, DEEPEST, RETURNS, placed
+from axla.stablehlo.importer.program import functions_of
+from axla.stablehlo.importer.scope import CONSTANT, DEEPEST, RETURNS, placed, position_of
 from axla.stablehlo.specialize.folding import element_type, folded, known_value
 from axla.stablehlo.specialize.forms import DYNAMIC, FORMS, Form, Given
 from axla.stablehlo.specialize.inference import result_types
@@ -22,6 +22,13 @@ from axla.stablehlo.text.printer import type_text
 
 MOST = 1_000_000  # operations written, copies of functions included
 ASSERTION = "shape_assertion"
+CALLS = {"func.call": "callee", "stablehlo.composite": "decomposition"}
+NAMING = {
+    **{name: (attribute,) for name, attribute in CALLS.items()},
+    "interpreter.run_parallel": ("programs", "infeed"),
+    "stablehlo.custom_call": ("called_computations",),
+}
+"""Operations that name functions, and by which attributes."""
 WINDOWS = "stablehlo.dynamic_reduce_window"
 
 
@@ -37,7 +44,7 @@ class Known:
 
     @property
     def key(self) -> tuple:
-        return self.type, self.array.shape, self.array.tobytes()
+        return type_text(self.type), self.array.shape, self.array.tobytes()
 
 
 Held = mlir.Value | Known
@@ -70,7 +77,7 @@ class Request:
             self.name,
             self.all_parameters,
             self.all_results,
-            *[a.key if isinstance(a, Known) else _type(a) for a in self.arguments],
+            *[a.key if isinstance(a, Known) else type_text(_type(a)) for a in self.arguments],
         )
 
 
@@ -136,9 +143,16 @@ def _inside(operation: mlir.Operation) -> Iterator[mlir.Operation]:
 
 
 def _symbols(operation: mlir.Operation) -> list[str]:
-    callee = operation.attributes.get(CALLEES.get(operation.name, ""))
-    found = operation.attributes.get("called_computations", ()) if operation.name[-5:] == "_call" else ()
-    return [c.root for c in (callee, *found) if isinstance(c, mlir.SymbolRef)]
+    """The functions that an operation names, in an attribute or in lists of them."""
+    found: list[str] = []
+    stack = [operation.attributes.get(name) for name in NAMING.get(operation.name, ())]
+    while stack:
+        attribute = stack.pop()
+        if isinstance(attribute, mlir.SymbolRef):
+            found.append(attribute.root)
+        elif isinstance(attribute, tuple):
+            stack.extend(attribute)
+    return found
 
 
 class Specializer:
@@ -280,7 +294,7 @@ class _Writer:
         operation = old.operations[-1]
         try:
             for operation in old.operations[:-1]:
-                if operation.regions or operation.name in CALLEES:
+                if operation.regions or operation.name in CALLS:
                     yield from self._nested(operation)
                 elif operation.attributes.get("call_target_name") == WINDOWS:
                     yield from self._windows(operation)
@@ -357,16 +371,12 @@ class _Writer:
         if any(map(is_open, types)):
             changed = mlir.Operation(name, operation.operands, types, attributes)
             types = result_types(changed, [o.type for o in operands])
-        if form is not None:
-            stand_in = mlir.Operation(name, operation.operands, types, attributes)
-            if self._fold(stand_in, operands):
-                self.values[operation.results[0]] = self.values.pop(stand_in.results[0])
-                return
-            for callee in _symbols(stand_in):
-                self.owner.keep(callee)
-        elif "called_computations" in attributes:
-            for callee in _symbols(operation):
-                self.owner.keep(callee)
+        stand_in = mlir.Operation(name, operation.operands, types, attributes) if form else operation
+        if form is not None and self._fold(stand_in, operands):
+            self.values[operation.results[0]] = self.values.pop(stand_in.results[0])
+            return
+        for callee in _symbols(stand_in):
+            self.owner.keep(callee)
         self.emit(operation, name, operands, types, attributes)
 
     def _form(self, operation: mlir.Operation, operands: Sequence[Held]) -> Form | None:
@@ -423,7 +433,7 @@ class _Writer:
 
     def _nested(self, operation: mlir.Operation) -> Work:
         operands = [self.held(v) for v in operation.operands]
-        if operation.name in CALLEES:
+        if operation.name in CALLS:
             yield from self._call(operation, operands)
             return
         if operation.name == "stablehlo.reduce" and self._fold(operation, operands):
@@ -452,7 +462,7 @@ class _Writer:
         self.emit(operation, operation.name, operands, results, operation.attributes, regions)
 
     def _call(self, operation: mlir.Operation, operands: list[Held]) -> Work:
-        name = attr.symbol(operation, CALLEES[operation.name])
+        name = attr.symbol(operation, CALLS[operation.name])
         owner = self.owner
         if name not in owner.functions:
             raise VerifyError(f"there is no function @{name}")
@@ -472,7 +482,7 @@ class _Writer:
                 self.values[value] = known
         if instance.pure and all(known is not None for known in instance.known):
             return
-        attributes = {**operation.attributes, CALLEES[operation.name]: mlir.SymbolRef(instance.name)}
+        attributes = {**operation.attributes, CALLS[operation.name]: mlir.SymbolRef(instance.name)}
         left = [n for n, known in enumerate(instance.known) if composite or known is None]
         given = [o for o in operands if composite or not isinstance(o, Known)]
         types = [instance.types[n] for n in left]
@@ -565,4 +575,4 @@ def _assert(operation: mlir.Operation, operands: Sequence[Held]) -> None:
         return said[number] if number < len(said) else found[0]
 
     text = re.sub(r"\{(\d{1,9})[^{}]*\}", insert, message) if isinstance(message, str) else "it does not hold"
-    raise InvalidArgument(f"shape assertion: {text}")
+    raise InvalidArgument(f"shape assertion{position_of(operation)}: {text}")

@@ -1,0 +1,110 @@
+"""Quantized types, rewritten as the integers that they are stored in.
+
+A value of a quantized type becomes a value of its storage type. `rules.py` says what an operation becomes:
+what only moves elements moves integers; sums, products and convolutions are computed with integers, which is
+exact, and scaled afterwards; everything else is computed with the real numbers that the integers stand for,
+and rounded. `arithmetic.py` has the conversions between them, as the specification defines them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from axla.core.errors import AxlaError, UnsupportedError, VerifyError
+from axla.stablehlo import mlir
+from axla.stablehlo.importer.scope import DEEPEST, placed
+from axla.stablehlo.quantized.arithmetic import Writer, is_quantized, stored
+from axla.stablehlo.quantized.rules import rewrite
+
+__all__ = ["without_quantized"]
+
+
+def without_quantized(source: mlir.Source) -> mlir.Source:
+    """The source without quantized types; itself where it has none. Functions without them are shared."""
+    functions = {id(op) for op in source.body if op.name == "func.func" and _mentions(op)}
+    if not functions:
+        return source
+    block = mlir.Block()
+    block.operations = [_function(op) if id(op) in functions else op for op in source.body]
+    old = source.module
+    module = mlir.Operation(
+        old.name, [], (), old.attributes, [mlir.Region([block])], old.location, old.position
+    )
+    return replace(source, module=module)
+
+
+def _mentions(function: mlir.Operation) -> bool:
+    """Whether a quantized type stands anywhere in a function."""
+    known: dict[int, bool] = {}  # by the identity of a type, which the source keeps alive
+    stack = [function]
+    while stack:
+        operation = stack.pop()
+        values = list(operation.results)
+        for region in operation.regions:
+            for block in region.blocks:
+                values += block.arguments
+                stack += block.operations
+        for value in values:
+            found = known.get(id(value.type))
+            if found is None:
+                found = known[id(value.type)] = stored(value.type) != value.type
+            if found:
+                return True
+    return False
+
+
+def _function(function: mlir.Operation) -> mlir.Operation:
+    values: dict[mlir.Value, mlir.Value] = {}
+    try:
+        regions = [_region(r, values, 0) for r in function.regions]
+    except AxlaError as error:
+        raise placed(error, function) from None
+    return mlir.Operation(
+        function.name, [], (), _attributes(function), regions, function.location, function.position
+    )
+
+
+def _attributes(operation: mlir.Operation) -> dict[str, Any]:
+    """The attributes, types in them without quantized ones."""
+    found = dict(operation.attributes)
+    for name, value in operation.attributes.items():
+        if isinstance(value, mlir.FunctionType | mlir.TensorType):
+            found[name] = stored(value)
+        elif isinstance(value, mlir.DenseElements) and is_quantized(value.type):
+            found[name] = replace(value, type=stored(value.type))
+    return found
+
+
+def _region(region: mlir.Region, values: dict[mlir.Value, mlir.Value], depth: int) -> mlir.Region:
+    if depth > DEEPEST:
+        raise UnsupportedError(f"regions are nested more than {DEEPEST} deep")
+    found = mlir.Region()
+    for old in region.blocks:
+        block = mlir.Block([stored(a.type) for a in old.arguments], old.locations)
+        values.update(zip(old.arguments, block.arguments, strict=True))
+        found.blocks.append(block)
+        for operation in old.operations:
+            try:
+                _operation(operation, block, values, depth)
+            except AxlaError as error:
+                raise placed(error, operation) from None
+    return found
+
+
+def _operation(
+    operation: mlir.Operation, block: mlir.Block, values: dict[mlir.Value, mlir.Value], depth: int
+) -> None:
+    try:
+        operands = [values[v] for v in operation.operands]
+    except KeyError:
+        raise VerifyError("an operand is used before it is there") from None
+    regions = [_region(r, values, depth + 1) for r in operation.regions]
+    kinds = [v.type for v in (*operation.operands, *operation.results)]
+    writer = Writer(block.operations, operation)
+    if any(map(is_quantized, kinds)):
+        results = rewrite(writer, operation, operands, _attributes(operation), regions)
+    else:
+        types = [stored(r.type) for r in operation.results]
+        results = writer.emit(operation.name, operands, types, _attributes(operation), regions)
+    values.update(zip(operation.results, results, strict=True))
