@@ -23,6 +23,7 @@ COLUMNS = [
 WHAT = {
     "text": "texts that XLA parses are parsed; their print parses to the same print",
     "print": "the print is XLA's own, where that is a fixed point of XLA",
+    "proto": "texts become protos and the same texts again; XLA and axla read each other's",
     "invalid": "texts are refused, by a place in the text or a named rule",
     "exec": "texts give XLA:CPU's results",
     "matrix": "one-op modules give XLA:CPU's results on special values",

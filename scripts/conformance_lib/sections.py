@@ -6,6 +6,7 @@ from functools import cache
 
 from conformance_lib.objects import Objects
 from conformance_lib.programs import Exec, Matrix, Models
+from conformance_lib.protos import Protos
 from conformance_lib.samples import Samples
 from conformance_lib.section import Section
 from conformance_lib.stablehlo import Dynamic, Interpret, Quantized, StableHLO, StableHLOModels
@@ -17,7 +18,7 @@ SECTIONS = {
     cls.name: cls
     for cls in (
         Models, StableHLOModels, Exec, Objects, StableHLO, Dynamic, Quantized, Interpret, Matrix, Samples,
-        Text, Print, Invalid,
+        Text, Print, Protos, Invalid,
     )
 }  # fmt: skip
 

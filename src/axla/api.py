@@ -33,7 +33,8 @@ def parse(
     source: str | bytes | os.PathLike[str], *, arg_types: Sequence[Any] | None = None,
     dim_args: Sequence[int] | None = None,
 ) -> Module:  # fmt: skip
-    """The module of HLO text, StableHLO text or StableHLO bytecode: the content says which.
+    """The module of HLO text, of an HLO proto (wire or text format), of StableHLO text or bytecode: the
+    content says which.
 
     StableHLO whose entry function has sizes `?` is a DynamicModule, which `compile` takes with the types of
     its arguments, or is specialised at once: `dim_args` are values for the first arguments, which are
@@ -42,9 +43,12 @@ def parse(
     `str` and `bytes` are content; a path object is opened. Raises ParseError for what is none of these, with
     line, column and a caret (the byte, in bytecode), VerifyError and UnsupportedError with the operation.
     """
+    from axla import proto
     from axla.text import parse_hlo
 
     content = contents(source)
+    if proto.looks_like_proto(content):
+        return proto.read(content)
     program = stablehlo(content)
     if program is not None:
         from axla.stablehlo.importer import entry_of, import_source
@@ -56,7 +60,7 @@ def parse(
     if arg_types is not None or dim_args is not None:
         raise InvalidArgument("parse: arg_types and dim_args belong to StableHLO, this is none")
     if isinstance(content, bytes):
-        raise UnsupportedError("parse: the content is neither UTF-8 text nor StableHLO bytecode")
+        raise UnsupportedError("parse: the content is no UTF-8 text, HLO proto or StableHLO bytecode")
     return parse_hlo(content)
 
 
@@ -64,7 +68,9 @@ def contents(source: str | bytes | os.PathLike[str]) -> str | bytes:
     """What a program is given as: text, or bytes that are none."""
     if isinstance(source, os.PathLike):
         source = Path(source).read_bytes()
-    if isinstance(source, bytes) and not source.startswith(_BYTECODE):
+    from axla.proto import looks_like_proto
+
+    if isinstance(source, bytes) and not source.startswith(_BYTECODE) and not looks_like_proto(source):
         with contextlib.suppress(UnicodeDecodeError):
             return source.decode()
     if not isinstance(source, str | bytes):

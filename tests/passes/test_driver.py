@@ -226,6 +226,20 @@ def test_dump_as_dot(module, tmp_path):
     assert "module_N.f.before_optimizations.txt" in names_in(tmp_path)
 
 
+def test_dump_as_proto(module, tmp_path):
+    from axla.proto import read
+
+    wanted = module.to_string()
+    with flags.override(dump_to=str(tmp_path), dump_hlo_as_proto=True):
+        pipelines.run_cpu(module)
+    assert names_in(tmp_path) == [
+        "module_N.f.before_optimizations.hlo.pb",
+        "module_N.f.cpu_after_optimizations.hlo.pb",
+    ]
+    [before] = tmp_path.glob("*before_optimizations.hlo.pb")
+    assert read(before.read_bytes()).to_string() == wanted
+
+
 def test_dump_of_some_modules(module, tmp_path):
     with flags.override(dump_to=str(tmp_path), dump_hlo_module_re="^g"):
         pipelines.run_cpu(module)

@@ -79,6 +79,10 @@ class Flags:
     dump_hlo_as_dot: bool = flag(
         False, "xla_dump_hlo_as_dot", "axla_dump_hlo_as_dot", doc="Dump modules as Graphviz graphs (`.dot`)."
     )
+    dump_hlo_as_proto: bool = flag(
+        False, "xla_dump_hlo_as_proto", "axla_dump_hlo_as_proto",
+        doc="Dump modules as HloProto (`.hlo.pb`); not on standard output.",
+    )  # fmt: skip
     dump_hlo_pass_re: str = flag(
         "", "xla_dump_hlo_pass_re", "axla_dump_passes", check=_regex,
         doc="Also dump around every pass whose name matches and that changed the module.",

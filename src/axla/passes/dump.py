@@ -39,21 +39,22 @@ def path_of(module: Module, suffix: str, flags: Flags | None = None) -> str:
     return os.path.join(flags.dump_to, f"module_{number:04d}.{name}.{suffix}")
 
 
-def write_text(module: Module, suffix: str, text: str, flags: Flags | None = None) -> str:
-    """Writes text of any kind (LLVM IR, assembly, Program) beside a module's dumps; the path, or "" if not
-    wanted.
+def write_text(module: Module, suffix: str, text: str | bytes, flags: Flags | None = None) -> str:
+    """Writes what is of any kind (LLVM IR, assembly, Program, bytes) beside a module's dumps; the path, or ""
+    if not wanted. Bytes are not written to standard output.
     """
     flags = flags or flag_values.current()
     if not wanted(module, flags):
         return ""
     path = path_of(module, suffix, flags)
     if flags.dump_to == "-":
-        sys.stdout.write(f"*** {os.path.basename(path)}\n{text}\n")
+        if isinstance(text, str):
+            sys.stdout.write(f"*** {os.path.basename(path)}\n{text}\n")
         return ""
     try:
         os.makedirs(flags.dump_to, exist_ok=True)
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text)
+        with open(path, "wb") as file:
+            file.write(text.encode() if isinstance(text, str) else text)
     except OSError as error:
         raise InvalidArgument(f"--xla_dump_to={flags.dump_to}: cannot write {path}: {error}") from None
     return path
@@ -65,10 +66,14 @@ def write_module(module: Module, stage: str, flags: Flags | None = None) -> str:
     if not wanted(module, flags):
         return ""
     path = ""
-    if flags.dump_hlo_as_text or not flags.dump_hlo_as_dot:
+    if flags.dump_hlo_as_text or not (flags.dump_hlo_as_dot or flags.dump_hlo_as_proto):
         path = write_text(module, f"{stage}.txt", module.to_string() + "\n", flags)
     if flags.dump_hlo_as_dot:
         from axla.ir.dot_graph import dot_graph
 
         write_text(module, f"{stage}.dot", dot_graph(module), flags)
+    if flags.dump_hlo_as_proto:
+        from axla.proto import to_proto
+
+        write_text(module, f"{stage}.hlo.pb", to_proto(module, "hlo"), flags)
     return path

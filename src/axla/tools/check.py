@@ -22,7 +22,7 @@ from axla.tools.source import add_backend
 
 HELP = "run programs and check their results"
 
-PROGRAMS = (".mlir", ".mlirbc", ".vhlo.bc", ".hlo", ".hlo.txt")
+PROGRAMS = (".mlir", ".mlirbc", ".vhlo.bc", ".hlo", ".hlo.txt", ".pb", ".pbtxt")
 ARCHIVES = (".tar.gz", ".tgz", ".tar")
 SHOWN = 3  # programs named for each reason
 

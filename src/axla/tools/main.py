@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 import axla
 from axla.core.errors import AxlaError
-from axla.tools import check, compile, opt, run
+from axla.tools import check, compile, convert, opt, run
 
-VERBS = {"run": run, "opt": opt, "compile": compile, "check": check}
+VERBS = {"run": run, "opt": opt, "compile": compile, "check": check, "convert": convert}
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130  # as shells and argparse have them
 

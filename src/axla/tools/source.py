@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def add_file(parser: argparse.ArgumentParser, **options: object) -> None:
-    parser.add_argument("file", metavar="FILE", help="HLO text; `-` is standard input", **options)  # type: ignore[arg-type]
+    parser.add_argument("file", metavar="FILE", help="HLO or StableHLO; `-` is standard input", **options)  # type: ignore[arg-type]
 
 
 def add_backend(parser: argparse.ArgumentParser, name: str, default: str | None, text: str) -> None:

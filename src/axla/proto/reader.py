@@ -1,0 +1,348 @@
+"""HloModuleProto -> Module. Everything that one part says of another is checked: ids, operands, calls."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NoReturn
+from weakref import WeakKeyDictionary
+
+from axla.core.errors import AxlaError, InternalError, ParseError, ShapeError, UnsupportedError
+from axla.core.literal import ElidedLiteral, Literal
+from axla.core.shape import AnyShape, Shape, TupleShape
+from axla.ir.graph import (
+    NO_EXTRA,
+    Alias,
+    Computation,
+    Extra,
+    Instruction,
+    Module,
+    ModuleConfig,
+    SourceLocation,
+)
+from axla.ir.op import OPS, Op
+from axla.ir.structure import Constant, Parameter
+from axla.proto.extras import array_text, frame_tables, location_of, read_more
+from axla.proto.fields import Around, fields_of, read_attributes
+from axla.proto.sharding import sharding_text
+from axla.proto.values import ShapeReader, read_literal
+from axla.text.forms import PLAIN_FORMS, unpacked
+from axla.text.instructions import schema_of
+from axla.text.opcodes import is_opcode
+from axla.text.sharding import for_leaves
+
+Proto = dict[str, Any]
+
+CARRIED: WeakKeyDictionary[Module | Computation | Instruction, tuple[Any, Proto]] = WeakKeyDictionary()
+"""What a message said that axla has no place for, by what it said it of: written back when that is written.
+
+The first part is what must be as it was for that: an instruction's op.
+"""
+
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.\-]")
+_COMPUTATION = frozenset(
+    "name instructions program_shape id root_id is_fusion_computation execution_thread".split()  # noqa: SIM905
+)
+_MODULE = frozenset(
+    """
+    name entry_computation_name entry_computation_id computations host_program_shape id schedule
+    input_output_alias buffer_donor stack_frame_index frontend_attributes original_value_recovery_table
+    axla_config is_dynamic
+    """.split()  # noqa: SIM905
+)
+
+
+def read_module(message: Proto) -> Module:
+    """The module that an HloModuleProto describes; ParseError names the field that is wrong."""
+    return _Reader(message).module()
+
+
+class _Refusal:
+    """What decoders of forms need of a parser: a way to say no."""
+
+    def fail(self, message: str, at: int | None = None) -> NoReturn:
+        raise ParseError(message)
+
+
+class _Reader:
+    def __init__(self, message: Proto) -> None:
+        self.message = message
+        self.module_ = Module(clean_name(message.get("name", ""), "module"))
+        self.shapes = ShapeReader()
+        self.computations: dict[int, Computation] = {}
+        self.instructions: dict[Computation, dict[int, Instruction]] = {}
+        self.locations: dict[int, SourceLocation | None] = {}
+        self.has_frames = bool(message.get("stack_frame_index", {}).get("stack_frames"))
+
+    def module(self) -> Module:
+        module, message = self.module_, self.message
+        for number, computation in enumerate(message.get("computations", ())):
+            with_place(f"computations[{number}]", self.computation, computation)
+        ids = {computation: n for n, computation in self.computations.items()}
+        module.order_computations(lambda c: ids[c])
+        entry = self.computations.get(message.get("entry_computation_id", 0))
+        if entry is None:
+            raise ParseError(
+                f"HloModuleProto.entry_computation_id: there is no computation "
+                f"{message.get('entry_computation_id', 0)}"
+            )
+        module.set_entry(entry)
+        module.set_config(**with_place("HloModuleProto", self.config, message))
+        if "schedule" in message:
+            with_place("schedule", self.schedule, message["schedule"])
+        left = {key: value for key, value in message.items() if key not in _MODULE}
+        if left:
+            CARRIED[module] = (None, left)
+        return module
+
+    # The header.
+
+    def config(self, message: Proto) -> dict[str, Any]:
+        extra = message.get("axla_config", {})
+        more: list[tuple[str, str]] = []
+        for key in ("alias_passthrough_params",):
+            if extra.get(key):
+                more.append((key, "true"))
+        for side in ("parameters", "output"):
+            values = extra.get(f"allow_spmd_sharding_propagation_to_{side}", ())
+            if values:
+                text = ",".join("true" if v else "false" for v in values)
+                more.append((f"allow_spmd_sharding_propagation_to_{side}", f"{{{text}}}"))
+        if "original_value_recovery_table" in message:
+            more.append(("origin_recovery_table", recovery_text(message["original_value_recovery_table"])))
+        if message.get("stack_frame_index"):
+            more += frame_tables(message["stack_frame_index"])
+        config = ModuleConfig(
+            aliases=tuple(map(_alias, message.get("input_output_alias", {}).get("entries", ()))),
+            buffer_donors=tuple(
+                (e.get("parameter_number", 0), tuple(e.get("parameter_shape_index", ())))
+                for e in message.get("buffer_donor", {}).get("entries", ())
+            ),
+            replica_count=max(extra.get("replica_count", 1), 1),
+            num_partitions=max(extra.get("num_partitions", 1), 1),
+            frontend_attributes=_attributes(message),
+            is_scheduled="schedule" in message,
+            more=tuple(more),
+        )
+        changes = {name: getattr(config, name) for name in ModuleConfig.__slots__}
+        if "host_program_shape" in message:
+            shape = self.shapes.program_shape(message["host_program_shape"])
+            entry = self.module_.entry
+            if len(shape.parameters) != len(entry.parameters):
+                raise ParseError(
+                    f"host_program_shape has {len(shape.parameters)} parameters, the entry computation "
+                    f"{len(entry.parameters)}"
+                )
+            changes["entry_layout"] = shape
+        return changes
+
+    def schedule(self, message: Proto) -> None:
+        found: dict[Computation, tuple[Instruction, ...]] = {}
+        for entry in message.get("sequences", ()):
+            computation = self.computations.get(entry.get("key", 0))
+            if computation is None:
+                raise ParseError(f"there is no computation {entry.get('key', 0)}")
+            known = self.instructions[computation]
+            ids = entry.get("value", {}).get("instruction_ids", ())
+            order = tuple(known[i] for i in ids if i in known)
+            if len(order) != len(ids) or len(set(order)) != len(computation.instructions):
+                raise ParseError(f"the order of {computation.name} does not list its instructions, each once")
+            seen: set[Instruction] = set()
+            for inst in order:
+                if not seen.issuperset(inst.operands):
+                    raise ParseError(f"{inst.name} of {computation.name} stands before an operand")
+                seen.add(inst)
+            found[computation] = order
+        self.module_.set_schedule(found)
+
+    # Computations and instructions.
+
+    def computation(self, message: Proto) -> None:
+        number = message.get("id", 0)
+        if number in self.computations:
+            raise ParseError(f"there are two computations with the id {number}")
+        computation = self.module_.add_computation(clean_name(message.get("name", ""), "computation"))
+        known: dict[int, Instruction] = {}
+        for n, instruction in enumerate(message.get("instructions", ())):
+            id_ = instruction.get("id", 0)
+            if id_ in known:
+                raise ParseError(f"instructions[{n}]: there are two instructions with the id {id_}")
+            try:
+                known[id_] = self.instruction(instruction, computation, known)
+            except AxlaError as error:
+                name = instruction.get("name", "")
+                error.args = (f"instructions[{n}] ({name}): {error.args[0]}",)
+                error.message = error.args[0]
+                raise
+        root = known.get(message.get("root_id", 0))
+        if root is None:
+            raise ParseError(f"root_id: there is no instruction {message.get('root_id', 0)}")
+        computation.set_root(root)
+        for place, parameter in enumerate(computation.parameters):
+            if parameter.op.parameter_number != place:  # type: ignore[attr-defined]
+                raise ParseError(f"the parameters of {computation.name} are not numbered 0, 1, 2, ...")
+        ids = {inst: id_ for id_, inst in known.items()}
+        computation.reorder(sorted(known.values(), key=lambda i: ids[i]))
+        thread = message.get("execution_thread", "")
+        if thread and thread != "main":
+            computation.set_own_extra(Extra(more=(("execution_thread", thread),)))
+        self.computations[number] = computation
+        self.instructions[computation] = known
+        left = {key: value for key, value in message.items() if key not in _COMPUTATION}
+        if left:
+            CARRIED[computation] = (None, left)
+
+    def instruction(self, message: Proto, target: Computation, known: dict[int, Instruction]) -> Instruction:
+        opcode = message.get("opcode", "")
+        cls = OPS.get(opcode)
+        if cls is None:
+            if is_opcode(opcode):
+                raise UnsupportedError(f"the op {opcode} is not implemented")
+            raise ParseError(f"{opcode[:60]!r} is no opcode")
+        shape = self.shapes.shape(message.get("shape"))
+        operands = tuple(self._known(known, i, "operand") for i in message.get("operand_ids", ()))
+        schema = schema_of(cls)
+        if not schema.least <= len(operands) <= schema.most:
+            raise ParseError(f"{opcode} takes another number of operands than {len(operands)}")
+        op, shape = self.op(cls, message, operands, shape)
+        extra = self.extra(message, shape, known)
+        inst = target.add(op, operands, shape, name=clean_name(message.get("name", ""), opcode), extra=extra)
+        if not message.keys() <= (names := fields_of(cls).names):
+            CARRIED[inst] = (op, {key: value for key, value in message.items() if key not in names})
+        return inst
+
+    def op(
+        self, cls: type[Op], message: Proto, operands: tuple[Instruction, ...], shape: AnyShape
+    ) -> tuple[Op, AnyShape]:
+        """The op value, in the one form that axla keeps of what can be said in several."""
+        if cls is Constant:
+            shape = unpacked(shape)
+            return Constant(shape, self.literal(message, shape)), shape
+        if cls is Parameter:
+            number = message.get("parameter_number", 0)
+            if number < 0:
+                raise ParseError("parameter_number is negative")
+            return Parameter(shape, number), shape
+        fields = read_attributes(cls, message, Around(self.shapes, operands))
+        self._called(cls, message, fields)
+        if cls.holds_shape:
+            fields["shape"] = shape
+        if cls.opcode == "map":
+            fields["dimensions"] = tuple(range(shape.rank if isinstance(shape, Shape) else 0))
+        try:
+            op = cls(**fields)
+            plain = PLAIN_FORMS.get(cls.opcode)
+            return (plain(_Refusal(), op, operands, 0) if plain is not None else op), shape  # type: ignore[arg-type]
+        except ShapeError as error:
+            raise ParseError(error.message) from None
+
+    def literal(self, message: Proto, shape: AnyShape) -> Literal:
+        if "literal" not in message:
+            return ElidedLiteral(shape)
+        literal = read_literal(message["literal"], self.shapes.shape)
+        if literal.shape.logical is not shape.logical:
+            raise ParseError(f"literal: {literal.shape} in a constant of {shape}")
+        return literal
+
+    def _called(self, cls: type[Op], message: Proto, fields: dict[str, Any]) -> None:
+        names = fields_of(cls).called
+        if not names or cls.opcode in ("async-update", "async-done"):
+            return
+        called = []
+        for number in message.get("called_computation_ids", ()):
+            if number not in self.computations:
+                raise ParseError(f"called_computation_ids: there is no computation {number} before this one")
+            called.append(self.computations[number])
+        if cls.opcode == "conditional":
+            fields["branch_computations"] = tuple(called)
+        elif cls.opcode == "custom-call":
+            fields["called_computations"] = tuple(called)
+        elif len(called) != len(names):
+            raise ParseError(f"{cls.opcode} calls {len(names)} computations, found {len(called)}")
+        else:
+            fields.update(zip(names, called, strict=True))
+
+    @staticmethod
+    def _known(known: dict[int, Instruction], number: int, what: str) -> Instruction:
+        # Ids are of 64 bits, with the computation in the upper half; older ones may leave that half out.
+        found = known.get(number)
+        if found is None:
+            raise ParseError(f"there is no instruction {number} before this one, its {what}")
+        return found
+
+    def extra(self, message: Proto, shape: AnyShape, known: dict[int, Instruction]) -> Extra:
+        fields: dict[str, Any] = {}
+        metadata = message.get("metadata")
+        if metadata:
+            if id(metadata) not in self.locations:
+                self.locations[id(metadata)] = location_of(metadata, with_frames=self.has_frames)
+            fields["location"] = self.locations[id(metadata)]
+        if "sharding" in message:
+            text = sharding_text(message["sharding"])
+            if isinstance(shape, TupleShape):
+                text = for_leaves(text, sum(1 for _ in shape.leaves()))
+            fields["sharding"] = text
+        if attributes := _attributes(message):
+            fields["frontend_attributes"] = attributes
+        if config := message.get("backend_config"):
+            fields["backend_config"] = config.decode("utf-8", "surrogateescape")
+        if before := message.get("control_predecessor_ids"):
+            fields["control_predecessors"] = tuple(
+                self._known(known, i, "control predecessor") for i in before
+            )
+        more = read_more(message, shape)
+        if more:
+            fields["more"] = more
+        return Extra(**fields) if fields else NO_EXTRA
+
+
+def with_place(place: str, read: Any, message: Proto) -> Any:
+    """`read(message)`, with the place before what an error says."""
+    try:
+        return read(message)
+    except InternalError:
+        raise
+    except AxlaError as error:
+        text = (
+            f"{place}.{error.args[0]}"
+            if error.args[0].startswith("instructions[")
+            else f"{place}: {error.args[0]}"
+        )
+        error.args, error.message = (text,), text
+        raise
+
+
+def clean_name(name: str, other: str) -> str:
+    """The name as HLO text can have it, as XLA makes one of it; `other` where there is none."""
+    name = _NOT_IN_NAMES.sub("_", name)
+    if not name:
+        return other
+    return name if name[0].isalpha() or name[0] == "_" else "_" + name[1:]
+
+
+def _attributes(message: Proto) -> tuple[tuple[str, str], ...]:
+    entries = message.get("frontend_attributes", {}).get("map", ())
+    return tuple(sorted({e.get("key", ""): e.get("value", "") for e in entries}.items()))
+
+
+def _alias(entry: Proto) -> Alias:
+    return Alias(
+        tuple(entry.get("output_shape_index", ())),
+        entry.get("parameter_number", 0),
+        tuple(entry.get("parameter_shape_index", ())),
+        entry.get("kind") == "MUST_ALIAS",
+    )
+
+
+def recovery_text(message: Proto) -> str:
+    """The table by which values that were removed are computed again, as the header has it."""
+    lines = []
+    for entry in message.get("entries", ()):
+        old, new = (array_text(entry.get(f"{side}_original_array")) for side in ("old", "new"))
+        lines.append(f"  {old} : {new}")
+        if "recovery_module" in entry:
+            text = read_module(entry["recovery_module"]).to_string()
+            inner = "".join(f"    {line}\n" if line else "\n" for line in text.split("\n"))
+            escaped = inner.replace("\\", "\\\\").replace('"', '\\"')
+            lines.append(f',\n  "\n{escaped}  "')
+        lines.append("\n")
+    return "{\n" + "".join(lines) + "}"

@@ -1,0 +1,81 @@
+"""The messages of XLA's protocol buffers that axla knows, as tables made of messages.txt.
+
+Fields called `axla_...` are ours: what the header of a module or an instruction says and XLA has no field
+for. XLA does not know their numbers, and leaves alone what it does not know.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+SCALARS = ("i32", "i64", "u32", "u64", "bool", "f32", "f64", "str", "bytes")
+
+
+@dataclass(slots=True)
+class Enum:
+    name: str
+    numbers: dict[str, int]
+    names: dict[int, str]
+
+
+@dataclass(slots=True, eq=False)
+class Field:
+    number: int
+    name: str
+    scalar: str  # one of SCALARS, "enum" or "message"
+    repeated: bool
+    array: bool  # repeated, as a NumPy array
+    present: bool  # a zero is written too
+    enum: Enum | None = None
+    message: Message | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Message:
+    name: str
+    fields: dict[str, Field] = field(default_factory=dict)
+    by_number: dict[int, Field] = field(default_factory=dict)
+    arrays: tuple[str, ...] = ()
+    by_tag: dict = field(default_factory=dict)  # filled by the wire reader
+
+
+def _entries() -> dict[str, str]:
+    """What stands behind each name; a line that is indented goes on."""
+    found: dict[str, str] = {}
+    name = ""
+    for line in Path(__file__).with_name("messages.txt").read_text("utf-8").splitlines():
+        if line and line[0] not in " #":
+            name, _, line = line.partition(":")
+            found[name] = ""
+        if line and line[0] != "#":
+            found[name] += line
+    return found
+
+
+def _enum(name: str, text: str) -> Enum:
+    numbers = {word.partition("=")[0]: int(word.partition("=")[2]) for word in text.split()}
+    return Enum(name, numbers, {number: word for word, number in numbers.items()})
+
+
+def _tables(entries: dict[str, str]) -> dict[str, Message]:
+    tables = {name: Message(name) for name in entries}
+    for name, text in entries.items():
+        table = tables[name]
+        for line in text.split(","):
+            number, field_name, type_ = line.split()
+            kind = type_.rstrip("*[]?")
+            repeated, array = type_.endswith(("*", "[]")), type_.endswith("[]")
+            scalar = kind if kind in SCALARS else "enum" if kind in ENUMS else "message"
+            made = Field(
+                int(number), field_name, scalar, repeated, array, type_.endswith("?"), ENUMS.get(kind),
+                tables[kind] if scalar == "message" else None,
+            )  # fmt: skip
+            table.fields[field_name] = table.by_number[made.number] = made
+        table.arrays = tuple(f.name for f in table.fields.values() if f.array)
+    return tables
+
+
+_ENTRIES = _entries()
+ENUMS = {name: _enum(name, text) for name, text in _ENTRIES.items() if "=" in text}
+TABLES = _tables({name: text for name, text in _ENTRIES.items() if name not in ENUMS})

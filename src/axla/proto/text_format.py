@@ -1,0 +1,242 @@
+"""The text format of messages (.pbtxt, .textproto), by the same tables as the wire format.
+
+A field that the tables do not have is written under its number, as protocol buffers do it, and read again.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NoReturn
+
+import numpy as np
+
+from axla.core.errors import ParseError
+from axla.ir.strings import pattern
+from axla.proto.schema import TABLES, Field, Message
+from axla.proto.wire import ARRAY_TYPES, MAX_DEPTH, UNKNOWN, number_bytes, unknown_fields
+
+# Writing.
+
+
+def to_text(message: dict[str, Any], name: str) -> str:
+    """The text of a message of type `name`."""
+    lines: list[str] = []
+    _write(message, TABLES[name], "", lines)
+    return "\n".join(lines) + "\n" if lines else ""
+
+
+def _write(message: dict[str, Any], table: Message, indent: str, lines: list[str]) -> None:
+    for name, value in message.items():
+        if name == UNKNOWN:
+            lines += [
+                f"{indent}{number}: {text}"
+                for number, text in map(_unknown_text, unknown_fields(bytes(value)))
+            ]
+            continue
+        field = table.fields[name]
+        if field.array and isinstance(value, np.ndarray):
+            value = value.tolist()
+        for item in value if field.repeated else (value,):
+            if field.message is not None:
+                lines.append(f"{indent}{name} {{")
+                _write(item, field.message, indent + "  ", lines)
+                lines.append(indent + "}")
+            elif item or field.repeated or field.present:
+                lines.append(f"{indent}{name}: {_scalar_text(item, field)}")
+
+
+def _scalar_text(value: Any, field: Field) -> str:
+    if field.scalar in ("str", "bytes"):
+        return _quoted(value.encode("utf-8", "surrogateescape") if isinstance(value, str) else value)
+    if field.scalar == "bool":
+        return "true" if value else "false"
+    if field.scalar in ("f32", "f64"):
+        text = repr(float(np.float32(value))) if field.scalar == "f32" else repr(float(value))
+        return f"{value:.9g}" if field.scalar == "f32" and np.isfinite(value) else text
+    return str(value)
+
+
+def _quoted(raw: bytes) -> str:
+    return (
+        '"'
+        + _ESCAPED.sub(lambda found: _ESCAPES.get(found[0], f"\\{ord(found[0]):03o}"), raw.decode("latin-1"))
+        + '"'
+    )
+
+
+_ESCAPED = re.compile(r"[^ !#-&(-\[\]-~]")
+_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t", '"': '\\"', "'": "\\'", "\\": "\\\\"}
+
+
+def _unknown_text(found: tuple[int, int, bytes | int]) -> tuple[int, str]:
+    number, wire, value = found
+    if isinstance(value, bytes):
+        if wire == 2:
+            return number, _quoted(value)
+        return number, "0x" + value[::-1].hex()
+    return number, str(value)
+
+
+# Reading.
+
+_BLANK = r"(?:\s++|#[^\n]*+)*+"
+_NAME = pattern(_BLANK + r"([A-Za-z_]\w*+|\d++)")
+_VALUE = pattern(
+    _BLANK + r"(-?(?:0[xX][0-9a-fA-F]++|(?:\d++\.?+\d*+|\.\d++)(?:[eE][+-]?\d++)?+f?|[A-Za-z_]\w*+))"
+)
+_STRING = pattern(_BLANK + r"""("(?:[^"\\\n]|\\[\s\S])*+"|'(?:[^'\\\n]|\\[\s\S])*+')""")
+_MARK = pattern(_BLANK + r"([:{}<>\[\],;])")
+_GAP = pattern(_BLANK)
+_UNESCAPE = pattern(r"\\([0-7]{1,3}|[xX][0-9a-fA-F]{1,2}|[\s\S])")
+_SIMPLE = {"n": "\n", "r": "\r", "t": "\t", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
+_CLOSING = {"{": "}", "<": ">"}
+
+
+def from_text(text: str, name: str) -> dict[str, Any]:
+    """The message of type `name` that a text is; ParseError with line and column."""
+    return _Reader(text).message(TABLES[name], "", 0)
+
+
+class _Reader:
+    def __init__(self, text: str) -> None:
+        self.text, self.pos = text, 0
+
+    def fail(self, message: str, at: int | None = None) -> NoReturn:
+        at = _GAP.match(self.text, self.pos).end() if at is None else at  # type: ignore[union-attr]
+        raise ParseError.at(message, self.text, at)
+
+    def mark(self, *wanted: str) -> str:
+        """The mark that comes next, if it is one of these; else nothing."""
+        found = _MARK.match(self.text, self.pos)
+        if found is None or found[1] not in wanted:
+            return ""
+        self.pos = found.end()
+        return found[1]
+
+    def message(self, table: Message, closing: str, depth: int) -> dict[str, Any]:
+        if depth > MAX_DEPTH:
+            self.fail(f"messages are nested more than {MAX_DEPTH} levels deep")
+        message: dict[str, Any] = {}
+        while not (closing and self.mark(closing)):
+            found = _NAME.match(self.text, self.pos)
+            if found is None:
+                at = _GAP.match(self.text, self.pos).end()  # type: ignore[union-attr]
+                if at == len(self.text) and not closing:
+                    break
+                self.fail(f"expected a field of {table.name}" + (f" or '{closing}'" if closing else ""))
+            self.pos = found.end()
+            if found[1][0].isdigit():
+                self.unknown(message, int(found[1][:20]), found.start(1))
+                continue
+            field = table.fields.get(found[1])
+            if field is None:
+                self.fail(f"{table.name} has no field '{found[1][:60]}'", found.start(1))
+            self.field(message, field, found.start(1), depth)
+            self.mark(",", ";")
+        for name in table.arrays:
+            if name in message:
+                message[name] = self.array(message[name], table.fields[name])
+        return message
+
+    def field(self, message: dict[str, Any], field: Field, at: int, depth: int) -> None:
+        colon = self.mark(":")
+        if not colon and field.message is None:
+            self.fail(f"expected ':' behind {field.name}")
+        if field.repeated:
+            values = message.setdefault(field.name, [])
+            if not self.mark("["):
+                values.append(self.value(field, depth))
+            elif not self.mark("]"):
+                values.append(self.value(field, depth))
+                while self.mark(","):
+                    values.append(self.value(field, depth))
+                if not self.mark("]"):
+                    self.fail(f"expected ',' or ']' in {field.name}")
+        elif field.name in message:
+            self.fail(f"there are two fields {field.name}", at)
+        else:
+            message[field.name] = self.value(field, depth)
+
+    def value(self, field: Field, depth: int) -> Any:
+        if field.message is not None:
+            opening = self.mark("{", "<")
+            if not opening:
+                self.fail(f"expected '{{' to begin {field.name}")
+            return self.message(field.message, _CLOSING[opening], depth + 1)
+        if field.scalar in ("str", "bytes"):
+            raw = self.string(field.name)
+            return raw if field.scalar == "bytes" else raw.decode("utf-8", "surrogateescape")
+        found = _VALUE.match(self.text, self.pos)
+        if found is None:
+            self.fail(f"expected a value of {field.name}")
+        self.pos = found.end()
+        try:
+            return _scalar(found[1], field)
+        except (ValueError, KeyError, OverflowError):
+            self.fail(f"{found[1][:40]!r} is no value of {field.name}", found.start(1))
+
+    def string(self, what: str) -> bytes:
+        parts = []
+        while (found := _STRING.match(self.text, self.pos)) is not None:
+            self.pos = found.end()
+            parts.append(_unescaped(found[1][1:-1]))
+        if not parts:
+            self.fail(f"expected a string in quotes as {what}")
+        return b"".join(parts)
+
+    def unknown(self, message: dict[str, Any], number: int, at: int) -> None:
+        """A field under its number: bytes, a number, or four or eight bytes in hexadecimal."""
+        if not self.mark(":") or not 0 < number < 1 << 29:
+            self.fail("expected the number of a field, with ':' behind it", at)
+        if (found := _VALUE.match(self.text, self.pos)) is not None:
+            self.pos, text = found.end(), found[1]
+            if not re.fullmatch(r"-?\d{1,20}|0x(?:[0-9a-f]{8}){1,2}", text):
+                self.fail(f"{text[:40]!r} is no value of a field under its number", found.start(1))
+            fixed = bytes.fromhex(text[2:])[::-1] if text.startswith("0x") else b""
+            wire = {0: 0, 4: 5, 8: 1}[len(fixed)]
+            behind = fixed or number_bytes(int(text))
+        else:
+            raw = self.string(f"field {number}")
+            wire, behind = 2, number_bytes(len(raw)) + raw
+        message.setdefault(UNKNOWN, bytearray()).extend(number_bytes(number << 3 | wire) + behind)
+
+    def array(self, values: list[Any], field: Field) -> np.ndarray:
+        with np.errstate(all="ignore"):
+            return np.array(values, ARRAY_TYPES[field.scalar])
+
+
+_RANGES = {
+    "i32": (-(1 << 31), 1 << 31),
+    "i64": (-(1 << 63), 1 << 63),
+    "u32": (0, 1 << 32),
+    "u64": (0, 1 << 64),
+}
+
+
+def _scalar(text: str, field: Field) -> Any:
+    if field.enum is not None:
+        if text.lstrip("-").isdigit():
+            return field.enum.names.get(int(text[:12]), int(text[:12]))
+        return text if field.enum.numbers[text] is not None else text
+    if field.scalar == "bool":
+        return {"true": True, "false": False, "1": True, "0": False, "t": True, "f": False}[text]
+    if field.scalar in ("f32", "f64"):
+        return float(text.removesuffix("f") if text[-2:-1].isdigit() else text)
+    low, high = _RANGES[field.scalar]
+    value = int(text[:80], 0)
+    if not low <= value < high:
+        raise OverflowError
+    return value
+
+
+def _unescaped(text: str) -> bytes:
+    def one(found: re.Match[str]) -> str:
+        code = found[1]
+        if code[0] in "01234567":
+            return chr(0xDC00 + (int(code, 8) & 255)) if int(code, 8) & 128 else chr(int(code, 8) & 255)
+        if code[0] in "xX" and len(code) > 1:
+            value = int(code[1:], 16)
+            return chr(0xDC00 + value) if value & 128 else chr(value)
+        return _SIMPLE.get(code, code)
+
+    return _UNESCAPE.sub(one, text).encode("utf-8", "surrogateescape")
