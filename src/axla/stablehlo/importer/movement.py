@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import axla.hlo as hlo
+from axla.core.dtypes import S32
 from axla.core.errors import VerifyError
 from axla.core.shape import Shape
 from axla.ir.attributes import PaddingConfig, SliceDims
@@ -64,7 +65,18 @@ def _reshape(scope: Scope, operation: mlir.Operation) -> Instruction:
 
 
 def _dynamic_reshape(scope: Scope, operation: mlir.Operation) -> Instruction:
-    return scope.add(hlo.Reshape(scope.shape(operation)), scope.operands(operation, 2)[:1])
+    """With sizes below bounds they count; else the type of the result says them."""
+    shape = scope.shape(operation)
+    operand, sizes = scope.operands(operation, 2)
+    if not shape.is_dynamic:
+        return scope.add(hlo.Reshape(shape), (operand,))
+    vector = Shape(S32, array(sizes).dims)
+    if vector.dims != (shape.rank,):
+        raise VerifyError(f"{shape.rank} sizes are wanted, found {sizes.shape.to_string(layout=False)}")
+    sizes = scope.add(hlo.Convert(vector), (sizes,))
+    parts = [scope.add(hlo.Slice(SliceDims((d,), (d + 1,))), (sizes,)) for d in range(shape.rank)]
+    scalars = [scope.add(hlo.Reshape(Shape(S32)), (p,)) for p in parts]
+    return scope.add(hlo.DynamicReshape(shape), (operand, *scalars))
 
 
 def _transpose(scope: Scope, operation: mlir.Operation) -> Instruction:

@@ -52,7 +52,7 @@ def _dot(scope: Scope, operation: mlir.Operation) -> Instruction:
 
 
 # (lhs, rhs, accumulation, lhs components, rhs components, primitive operations, imprecise) -> HLO's name.
-_ALGORITHMS = {
+ALGORITHMS = {
     ("f8", "f8", "f32", 1, 1, 1, False): "dot_any_f8_any_f8_f32",
     ("f8", "f8", "f32", 1, 1, 1, True): "dot_any_f8_any_f8_f32_fast_accum",
     ("f16", "f16", "f16", 1, 1, 1, False): "dot_f16_f16_f16",
@@ -83,7 +83,7 @@ def _algorithm(operation: mlir.Operation) -> Word | None:
         for name in ("lhs_component_count", "rhs_component_count", "num_primitive_operations")
     ]
     key = ("f8" if t.startswith("f8") else t for t in types)
-    found = _ALGORITHMS.get((*key, *counts, bool(fields.get("allow_imprecise_accumulation"))))  # type: ignore[arg-type]
+    found = ALGORITHMS.get((*key, *counts, bool(fields.get("allow_imprecise_accumulation"))))  # type: ignore[arg-type]
     if found is None:
         attr.reject(operation, "algorithm", "one that HLO has")
     return Word(found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,8 +19,24 @@ from axla.stablehlo.importer.scope import CONSTANT, Rule, Scope, placed
 from axla.stablehlo.importer.types import shape_of
 from axla.stablehlo.text.printer import attribute_text
 
-CALLEES = {"func.call": "callee", "stablehlo.composite": "decomposition"}
-"""Operations that name a function, and by which attribute."""
+CALLEES = {
+    "func.call": ("callee",),
+    "stablehlo.composite": ("decomposition",),
+    "stablehlo.custom_call": ("called_computations",),
+    "interpreter.run_parallel": ("programs", "infeed"),
+}
+"""Operations that name functions, and by which attributes."""
+
+
+def symbols(attribute: Any) -> Iterator[str]:
+    """The names in an attribute: a symbol, or lists of them."""
+    stack = [attribute]
+    while stack:
+        found = stack.pop()
+        if isinstance(found, tuple):
+            stack += reversed(found)
+        elif isinstance(found, mlir.SymbolRef):
+            yield found.root
 
 
 def functions_of(source: mlir.Source) -> dict[str, mlir.Operation]:
@@ -138,14 +154,9 @@ class Importer:
                         for inner in captures[at:depth]:
                             inner[value] = None
                 level.update((r, depth) for r in found.results)
-                if found.name in CALLEES:
-                    callee = found.attributes.get(CALLEES[found.name])
-                    if isinstance(callee, mlir.SymbolRef):
-                        callees.setdefault(callee.root, found)
-                elif found.name == "stablehlo.custom_call":
-                    for callee in found.attributes.get("called_computations", ()):
-                        if isinstance(callee, mlir.SymbolRef):
-                            callees.setdefault(callee.root, found)
+                for name in CALLEES.get(found.name, ()):
+                    for callee in symbols(found.attributes.get(name)):
+                        callees.setdefault(callee, found)
                 if found.regions:
                     stack.append((iter(found.regions), depth))
         return callees
@@ -235,6 +246,7 @@ def _describe(importer: Importer, function: mlir.Operation) -> None:
         replica_count=_count(attributes, "mhlo.num_replicas"),
         num_partitions=_count(attributes, "mhlo.num_partitions"),
     )  # fmt: skip
+    layouts += [None] * (len(entry.parameters) - len(layouts))
     modes = [said.get("mhlo.layout_mode") for said in results]
     if any(isinstance(m, str) and m.startswith("{") for m in (*layouts, *modes)):
         module.set_config(entry_layout=_entry_layout(entry, layouts, modes))

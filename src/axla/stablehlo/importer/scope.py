@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from axla.core.errors import AxlaError, ShapeError, UnsupportedError, VerifyError
@@ -24,7 +25,7 @@ Outcome = Instruction | Sequence[Instruction] | None
 Rule = Callable[["Scope", mlir.Operation], Outcome]
 """Adds instructions for an operation to a scope."""
 
-RETURNS = frozenset({"func.return", "stablehlo.return", "mhlo.return"})
+RETURNS = frozenset({"func.return", "stablehlo.return", "mhlo.return", "sdy.return"})
 CONSTANT = "stablehlo.constant"
 DEEPEST = 100  # regions in one another
 
@@ -75,7 +76,9 @@ class Scope:
             if len(results) == 1:
                 self._define(results[0], outcome)
             elif results:
-                self._tuples[operation] = (outcome, self._extra, self._name)
+                # A sharding is that of the tuple.
+                extra = replace(self._extra, sharding="") if self._extra.sharding else self._extra
+                self._tuples[operation] = (outcome, extra, self._name)
             return
         found = outcome or ()
         if len(found) != len(results):

@@ -14,7 +14,6 @@ from axla.stablehlo import mlir
 from axla.stablehlo.text.attributes import STRUCTURES
 
 _WORD = pattern(r"[A-Za-z_][\w$.]*+")
-_SYMBOL = pattern(r"[A-Za-z_$.\-][\w$.\-]*+")
 _SPECIAL = re.compile(rb"[^ !#-\[\]-~]")
 SHORT_LIST = 64
 """Elements of more than these are written in hexadecimal."""
@@ -43,7 +42,7 @@ def _key(name: str) -> str:
 
 
 def _symbol(name: str) -> str:
-    return "@" + (name if _SYMBOL.fullmatch(name) else quoted(name))
+    return "@" + (name if _WORD.fullmatch(name) else quoted(name))
 
 
 def _list(values: Any) -> str:

@@ -1,0 +1,118 @@
+"""A Module as StableHLO: one table, op name -> function that makes operations.
+
+`scope.py` fills blocks and knows functions, regions and tuples; `types.py` makes types and attributes;
+`elementwise.py`, `structured.py`, `control.py` and `collectives.py` hold the rules. What StableHLO and CHLO
+do not have is expanded first, by the passes that generated code needs too.
+"""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+from axla.core.shape import AnyShape, Shape
+from axla.custom.site import leaf_number
+from axla.hlo import TopK
+from axla.ir.clone import clone_module
+from axla.ir.graph import Instruction, Module
+from axla.passes import driver
+from axla.passes.expand.expanders import EXPANDERS
+from axla.stablehlo import mlir
+from axla.stablehlo.exporter import collectives, control, elementwise, structured
+from axla.stablehlo.exporter.scope import Exporter, carried, location_of, parsed
+from axla.stablehlo.exporter.types import I32, number
+
+RULES = {**elementwise.RULES, **structured.RULES, **control.RULES, **collectives.RULES}
+_EXPANSIONS = {
+    "scaled-dot": "scaled-dot-rewriter",
+    "stochastic-convert": "stochastic-convert-decomposer",
+    "topk": "topk-decomposer",
+}
+
+
+def _expansion(inst: Instruction) -> str | None:
+    """The pass that expands an op which StableHLO does not have."""
+    if isinstance(inst.op, TopK) and inst.op.largest:
+        return None
+    return _EXPANSIONS.get(inst.opcode)
+
+
+def export_source(module: Module) -> mlir.Source:
+    """The module as operations of StableHLO; it is not changed.
+
+    Arguments and results of @main are arrays and tokens: the leaves of the entry's parameters and result.
+    UnsupportedError names the first op for which there is neither an operation nor an expansion.
+    """
+    wanted = {_expansion(i) for c in module.computations for i in c.instructions} - {None}
+    if wanted:
+        module = clone_module(module)
+        driver.run(module, tuple(p for p in EXPANDERS if p.name in wanted), name="export")
+    collects = gc.isenabled()
+    gc.disable()  # else it walks the growing graph again and again
+    try:
+        return _export(module)
+    finally:
+        if collects:
+            gc.enable()
+
+
+def _export(module: Module) -> mlir.Source:
+    exporter = Exporter(module, RULES)
+    functions = exporter.run(_entry(exporter))
+    attributes: dict[str, Any] = {
+        "sym_name": module.name,
+        "mhlo.num_replicas": number(module.config.replica_count, I32),
+        "mhlo.num_partitions": number(module.config.num_partitions, I32),
+    }
+    frontend = dict(module.config.frontend_attributes)
+    meshes = parsed(frontend.get("xla.sdy.meshes", "{}"))
+    body = []
+    if isinstance(meshes, dict) and meshes:
+        del frontend["xla.sdy.meshes"]
+        body = [mlir.Operation("sdy.mesh", [], (), {"sym_name": n, "mesh": m}) for n, m in meshes.items()]
+    if frontend:
+        attributes["mhlo.frontend_attributes"] = frontend
+    block = mlir.Block()
+    block.operations = body + functions
+    return mlir.Source(mlir.Operation("builtin.module", [], (), attributes, [mlir.Region([block])]))
+
+
+def _entry(exporter: Exporter) -> mlir.Operation:
+    """@main: its arguments are the leaves of the parameters, its results those of the root."""
+    entry, config = exporter.module.entry, exporter.module.config
+    layout = config.entry_layout or entry.program_shape
+    said: list[dict[str, Any]] = []
+    places: list[mlir.Location] = []
+    for parameter, given in zip(entry.parameters, layout.parameters, strict=True):
+        place = location_of(parameter.extra.location) or mlir.NameLocation(parameter.name)
+        leaves = list(given.leaves())
+        places += [place] * len(leaves)
+        alone = carried(parameter.extra) if not parameter.shape.is_tuple else {}
+        said += [alone | _layout_mode(leaf) for leaf in leaves]
+    block, results = exporter.filled(entry, places)
+    for alias in config.aliases:
+        output = leaf_number(entry.root.shape, alias.output)
+        said[_argument(exporter, alias.parameter, alias.index)]["tf.aliasing_output"] = number(output, I32)
+    for donor, index in config.buffer_donors:
+        said[_argument(exporter, donor, index)]["jax.buffer_donor"] = True
+    attributes: dict[str, Any] = {"sym_visibility": "public"}
+    modes = [_layout_mode(leaf) for leaf in layout.result.leaves()]
+    if any(said):
+        attributes["arg_attrs"] = tuple(said)
+    if any(modes):
+        attributes["res_attrs"] = tuple(modes)
+    return exporter.function(entry, block, results, **attributes)
+
+
+def _argument(exporter: Exporter, parameter: int, index: tuple[int, ...]) -> int:
+    """The number of the argument for a leaf of a parameter."""
+    shapes = [p.shape for p in exporter.module.entry.parameters]
+    before = sum(1 for s in shapes[:parameter] for _ in s.leaves())
+    return before + leaf_number(shapes[parameter], index)
+
+
+def _layout_mode(shape: AnyShape) -> dict[str, Any]:
+    """In which order the dimensions of an array lie in memory, where that is not row-major."""
+    if not isinstance(shape, Shape) or shape.layout.minor_to_major == shape.logical.layout.minor_to_major:
+        return {}
+    return {"mhlo.layout_mode": f"{{{','.join(map(str, shape.layout.minor_to_major))}}}"}

@@ -1,0 +1,185 @@
+"""Collectives. Where StableHLO takes one array and HLO several, each becomes an operation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import axla.hlo as hlo
+from axla.core.errors import UnsupportedError
+from axla.core.shape import Shape, TupleShape
+from axla.hlo.collective import elements
+from axla.ir.attributes import ReplicaGroups, SourceTargetPairs
+from axla.ir.graph import Instruction
+from axla.stablehlo import mlir
+from axla.stablehlo.exporter.control import at_once, part
+from axla.stablehlo.exporter.scope import Rule, Scope, Tree
+from axla.stablehlo.exporter.types import I32, matrix, number, numbers, struct
+
+
+def _channel(op: Any) -> dict[str, Any]:
+    if not op.channel_id:
+        return {}
+    return {"channel_handle": struct("channel_handle", handle=op.channel_id, type=1)}
+
+
+def _groups(groups: ReplicaGroups) -> mlir.DenseElements:
+    if groups.text and not groups.groups:
+        raise UnsupportedError(f"replica_groups={groups.text}")
+    return matrix(groups.groups)
+
+
+def _members(op: Any) -> dict[str, Any]:
+    found = {"replica_groups": _groups(op.replica_groups), **_channel(op)}
+    if getattr(op, "use_global_device_ids", False):
+        found["use_global_device_ids"] = mlir.UNIT
+    return found
+
+
+def _each(
+    scope: Scope, inst: Instruction, name: str, attributes: dict[str, Any], regions: Any = list
+) -> Tree:
+    """An operation for each operand."""
+    shapes = elements(inst.shape)
+    found = [
+        scope.add(name, (value,), shape, attributes, regions())
+        for value, shape in zip(scope.ones(inst), shapes, strict=True)
+    ]
+    return tuple(found) if isinstance(inst.shape, TupleShape) else found[0]
+
+
+def _all_gather(scope: Scope, inst: Instruction) -> Tree:
+    op = inst.op
+    assert isinstance(op, hlo.AllGather)
+    attributes = {"all_gather_dim": number(op.dimensions[0]), **_members(op)}
+    return scope.add("stablehlo.all_gather", scope.ones(inst), inst.shape, attributes)
+
+
+def _all_reduce(scope: Scope, inst: Instruction) -> Tree:
+    op = inst.op
+    assert isinstance(op, hlo.AllReduce | hlo.AllReduceStart)
+    regions = [scope.region(op.to_apply)]
+    dtypes = {s.dtype for s in (o.shape for o in inst.operands) if isinstance(s, Shape)}
+    if len(dtypes) > 1 or len(op.to_apply.parameters) != 2:
+        raise UnsupportedError("operands of several element types")
+    return scope.add("stablehlo.all_reduce", scope.ones(inst), inst.shape, _members(op), regions)
+
+
+def _reduce_scatter(scope: Scope, inst: Instruction) -> Tree:
+    op = inst.op
+    assert isinstance(op, hlo.ReduceScatter)
+    attributes = {"scatter_dimension": number(op.dimensions[0]), **_members(op)}
+    return _each(scope, inst, "stablehlo.reduce_scatter", attributes, lambda: [scope.region(op.to_apply)])
+
+
+def _all_to_all(scope: Scope, inst: Instruction) -> Tree:
+    op = inst.op
+    assert isinstance(op, hlo.AllToAll)
+    groups = op.replica_groups.groups
+    config = scope.exporter.module.config
+    count = len(groups[0]) if groups else config.num_partitions if op.channel_id else config.replica_count
+    at = 0 if op.dimensions is None else op.dimensions[0]
+    # MLIR's verifier divides by the size of a group: everyone is written out.
+    everyone = {} if groups else {"replica_groups": matrix([range(count)])}
+    attributes = {
+        "split_dimension": number(at), "concat_dimension": number(at), "split_count": number(count),
+        **_members(op), **everyone,
+    }  # fmt: skip
+    if op.dimensions is not None:
+        return scope.add("stablehlo.all_to_all", scope.ones(inst), inst.shape, attributes)
+    return _parts_to_all(scope, inst, attributes)
+
+
+def _parts_to_all(scope: Scope, inst: Instruction, attributes: dict[str, Any]) -> Tree:
+    """Each operand goes to a member: rows of one array do."""
+    shape, count = inst.operands[0].shape, len(inst.operands)
+    assert isinstance(shape, Shape)
+    attributes = {**attributes, "split_count": number(count)}
+    row, rows = shape.with_dims([1, *shape.dims]), shape.with_dims([count, *shape.dims])
+    lines = [scope.add("stablehlo.reshape", (value,), row) for value in scope.ones(inst)]
+    joined = scope.add("stablehlo.concatenate", lines, rows, {"dimension": number(0)})
+    found = scope.add("stablehlo.all_to_all", (joined,), rows, attributes)
+    parts = []
+    for n in range(count):
+        sizes = [(n, n + 1), *((0, d) for d in shape.dims)]
+        start, limit = zip(*sizes, strict=True)
+        ranges = {
+            "start_indices": numbers(start),
+            "limit_indices": numbers(limit),
+            "strides": numbers([1] * len(sizes)),
+        }
+        line = scope.add("stablehlo.slice", (found,), row, ranges)
+        parts.append(scope.add("stablehlo.reshape", (line,), shape))
+    return tuple(parts)
+
+
+def _to_root(scope: Scope, inst: Instruction) -> Tree:
+    """From or to one member, which may be an operand."""
+    op: Any = inst.op
+    attributes, values = _members(op), scope.ones(inst)
+    rest = [values.pop()] if op.has_dynamic_root else []
+    if rest:
+        attributes["has_dynamic_root"] = mlir.UNIT
+    shapes, called = elements(inst.shape), getattr(op, "to_apply", None)
+    name = f"stablehlo.{inst.opcode.replace('-', '_')}"
+    found = [
+        scope.add(name, [value, *rest], shape, attributes, [scope.region(called)] if called else None)
+        for value, shape in zip(values, shapes, strict=True)
+    ]
+    return tuple(found) if isinstance(inst.shape, TupleShape) else found[0]
+
+
+def _permute(scope: Scope, inst: Instruction) -> Tree:
+    op = inst.op
+    assert isinstance(op, hlo.CollectivePermute)
+    if op.slice_sizes:
+        raise UnsupportedError("slices that are replaced in place")
+    attributes = {"source_target_pairs": _pairs(op.source_target_pairs), **_channel(op)}
+    return _each(scope, inst, "stablehlo.collective_permute", attributes)
+
+
+def _pairs(pairs: SourceTargetPairs) -> mlir.DenseElements:
+    if pairs.text and not pairs.pairs:
+        raise UnsupportedError(f"source_target_pairs={pairs.text}")
+    return matrix(pairs.pairs, 2)
+
+
+def _ragged_all_to_all(scope: Scope, inst: Instruction) -> Tree:
+    """A custom call that XLA takes for the op."""
+    op: Any = inst.op
+    config: dict[str, Any] = {"replica_groups": _groups(op.replica_groups)}
+    if op.channel_id:
+        config["channel_id"] = number(op.channel_id)
+    attributes = {
+        "call_target_name": "ragged_all_to_all",
+        "api_version": number(4, I32),
+        "backend_config": config,
+    }
+    return scope.add("stablehlo.custom_call", scope.ones(inst), inst.shape, attributes)
+
+
+RULES: dict[str, Rule] = {
+    "all-gather": _all_gather,
+    "all-gather-done": part(1),
+    "all-gather-start": at_once(
+        "all-gather",
+        hlo.AllGather,
+        "shape",
+        "channel_id",
+        "replica_groups",
+        "dimensions",
+        "use_global_device_ids",
+    ),
+    "all-reduce": _all_reduce,
+    "all-reduce-done": part(),
+    "all-reduce-start": _all_reduce,
+    "all-to-all": _all_to_all,
+    "collective-broadcast": _to_root,
+    "collective-permute": _permute,
+    "collective-permute-done": part(1),
+    "collective-permute-start": at_once(
+        "collective-permute", hlo.CollectivePermute, "channel_id", "source_target_pairs", "slice_sizes"
+    ),
+    "collective-reduce": _to_root,
+    "ragged-all-to-all": _ragged_all_to_all,
+    "reduce-scatter": _reduce_scatter,
+}

@@ -1,0 +1,257 @@
+"""Calls, loops, branches, barriers, custom calls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import axla.hlo as hlo
+from axla.core.errors import UnsupportedError
+from axla.core.shape import AnyShape, BufferShape, Shape, TupleShape
+from axla.hlo.collective import elements
+from axla.ir.attributes import ApiVersion
+from axla.ir.graph import Instruction
+from axla.ir.op import Op
+from axla.stablehlo import mlir
+from axla.stablehlo.exporter.scope import Rule, Scope, Tree, parsed
+from axla.stablehlo.exporter.types import I32, INDEX, number, struct, vector
+
+
+def _operand_leaves(scope: Scope, inst: Instruction) -> list[mlir.Value]:
+    return [leaf for operand in inst.operands for leaf in scope.leaves(operand)]
+
+
+def _call(scope: Scope, inst: Instruction) -> Tree:
+    op = inst.op
+    assert isinstance(op, hlo.Call)
+    if not op.is_composite:
+        return scope.call(op.to_apply, _operand_leaves(scope, inst))
+    said = dict(inst.extra.frontend_attributes)
+    given, version = parsed(said.get("composite.attributes", "{}")), said.get("composite.version", "0")
+    attributes = {
+        "name": said.get("composite.name", op.to_apply.name),
+        "decomposition": scope.exporter.symbol(op.to_apply),
+        "composite_attributes": given if isinstance(given, dict) else {},
+        "version": number(int(version) if version.isdigit() else 0, I32),
+    }
+    return scope.add("stablehlo.composite", _operand_leaves(scope, inst), inst.shape, attributes)
+
+
+def _fusion(scope: Scope, inst: Instruction) -> Tree:
+    assert isinstance(inst.op, hlo.Fusion)
+    return scope.call(inst.op.calls, _operand_leaves(scope, inst))
+
+
+def _while(scope: Scope, inst: Instruction) -> Tree:
+    op = inst.op
+    assert isinstance(op, hlo.While)
+    regions = [scope.region(op.condition), scope.region(op.body)]
+    return scope.add("stablehlo.while", _operand_leaves(scope, inst), inst.shape, None, regions)
+
+
+def _conditional(scope: Scope, inst: Instruction) -> Tree:
+    op, (index, *operands) = inst.op, inst.operands
+    assert isinstance(op, hlo.Conditional) and isinstance(index.shape, Shape)
+    for operand in operands:  # what nothing gave must stand before the regions that see it
+        scope.values[operand] = scope.tree(operand.shape, iter(scope.leaves(operand)))
+    regions = [
+        scope.branch(branch, scope.values[operand])
+        for branch, operand in zip(op.branches, operands, strict=True)
+    ]
+    name = "stablehlo.if" if index.shape.dtype.is_pred else "stablehlo.case"
+    return scope.add(name, [scope.one(index)], inst.shape, None, regions)
+
+
+def _barrier(scope: Scope, inst: Instruction) -> Tree:
+    leaves = _operand_leaves(scope, inst)
+    return scope.add("stablehlo.optimization_barrier", leaves, inst.shape) if leaves else ()
+
+
+def _add_dependency(scope: Scope, inst: Instruction) -> Tree:
+    """The operand of a barrier together with the token."""
+    types = [t for o in inst.operands for t in scope.exporter.leaf_types(o.shape)]
+    found = scope.emit("stablehlo.optimization_barrier", _operand_leaves(scope, inst), types)
+    return scope.tree(inst.shape, iter(found))
+
+
+# Custom calls
+
+
+def _custom_call(scope: Scope, inst: Instruction) -> Tree:
+    op = inst.op
+    assert isinstance(op, hlo.CustomCall)
+    if op.window or op.dim_labels or op.literal or op.result_layout_constraints:
+        raise UnsupportedError("a call with a window, dim_labels or a literal")
+    if any(isinstance(leaf, BufferShape) for leaf in op.shape.leaves()) and op.output_to_operand_aliasing:
+        raise UnsupportedError("a buffer that is an operand's memory")
+    attributes: dict[str, Any] = {
+        "call_target_name": op.custom_call_target, "has_side_effect": op.custom_call_has_side_effect,
+        "api_version": number(list(ApiVersion).index(op.api_version), I32),
+        **_config(op, inst.extra.backend_config),
+    }  # fmt: skip
+    if op.called_computations:
+        attributes["called_computations"] = tuple(map(scope.exporter.symbol, op.called_computations))
+    if op.output_to_operand_aliasing:
+        attributes["output_operand_aliases"] = tuple(
+            struct(
+                "output_operand_alias", output_tuple_indices=a.output, operand_index=a.operand,
+                operand_tuple_indices=a.index,
+            )
+            for a in op.output_to_operand_aliasing
+        )  # fmt: skip
+    several = isinstance(inst.shape, TupleShape) and len(inst.shape.elements) != 1
+    results = elements(inst.shape) if several else (inst.shape,)
+    if op.operand_layout_constraints is not None:
+        attributes |= _layouts(op.operand_layout_constraints, elements(op.shape))
+    operands = [scope.packed(scope.values[o], o.shape) for o in inst.operands]
+    found = scope.emit("stablehlo.custom_call", operands, list(map(scope.exporter.type, results)), attributes)
+    trees = tuple(scope.unpacked(v, s) for v, s in zip(found, results, strict=True))
+    return trees if several else trees[0]
+
+
+def _config(op: hlo.CustomCall, text: str) -> dict[str, Any]:
+    if not text:
+        return {}
+    if op.api_version is not ApiVersion.TYPED_FFI:
+        return {"backend_config": text}
+    config = parsed(text)
+    if not isinstance(config, dict):
+        raise UnsupportedError(f"the backend_config of a typed call must be a dictionary, found {text[:60]}")
+    return {"backend_config": config}
+
+
+def _layouts(operands: Sequence[AnyShape], results: Sequence[AnyShape]) -> dict[str, Any]:
+    shapes = (*operands, *results)
+    if any(isinstance(s, TupleShape) for s in shapes):
+        if all(leaf is leaf.logical for s in shapes for leaf in s.leaves()):
+            return {}
+        raise UnsupportedError("layouts of tuples")
+    orders = [s.layout.minor_to_major if isinstance(s, Shape) else () for s in shapes]
+    dense = tuple(vector(order, INDEX) for order in orders)
+    return {"operand_layouts": dense[: len(operands)], "result_layouts": dense[len(operands) :]}
+
+
+# Asynchronous operations run where they begin.
+
+
+def _async_start(scope: Scope, inst: Instruction) -> Tree:
+    assert isinstance(inst.op, hlo.AsyncStart) and isinstance(inst.shape, TupleShape)
+    found = scope.call(inst.op.calls, _operand_leaves(scope, inst))
+    return (tuple(scope.values[o] for o in inst.operands), found, *_nothing(inst.shape, 2))
+
+
+def _nothing(shape: TupleShape, first: int) -> list[Tree]:
+    """Contexts: values that nothing gives."""
+    return [_missing(s) for s in shape.elements[first:]]
+
+
+def _missing(shape: AnyShape) -> Tree:
+    return tuple(_missing(s) for s in shape.elements) if isinstance(shape, TupleShape) else None
+
+
+def at_once(name: str, whole: type[Op], *fields: str) -> Rule:
+    """The start of an asynchronous op: (operands, result, contexts). `name` is the rule of what it starts."""
+
+    def rule(scope: Scope, inst: Instruction) -> Tree:
+        values = [scope.values[o] for o in inst.operands]
+        given = values[0] if len(values) == 1 else tuple(values)
+        assert isinstance(inst.shape, TupleShape)
+        stand_in = Instruction()
+        named = {f: getattr(inst.op, f) for f in fields}
+        if "shape" in named:
+            named["shape"] = inst.shape.elements[1]
+        stand_in.op, stand_in.operands, stand_in.shape = whole(**named), inst.operands, inst.shape.elements[1]
+        stand_in.name, stand_in.extra = inst.name, inst.extra
+        found = scope.exporter.rules[name](scope, stand_in)
+        return (given, found, *_nothing(inst.shape, 2))
+
+    return rule
+
+
+def part(*path: int) -> Rule:
+    """An element of the operand's tree."""
+
+    def rule(scope: Scope, inst: Instruction) -> Tree:
+        tree = scope.values[inst.operands[0]]
+        for index in path:
+            tree = tree[index]
+        return tree
+
+    return rule
+
+
+def _copy_start(scope: Scope, inst: Instruction) -> Tree:
+    assert isinstance(inst.shape, TupleShape)
+    tree = scope.values[inst.operands[0]]
+    return (tree, tree, *_nothing(inst.shape, 2))
+
+
+# Transfers and tokens. StableHLO sends and receives in one step.
+
+
+def _after_all(scope: Scope, inst: Instruction) -> Tree:
+    name = "stablehlo.after_all" if inst.operands else "stablehlo.create_token"
+    return scope.add(name, scope.ones(inst), inst.shape)
+
+
+def _channel(op: Any, host: int) -> dict[str, Any]:
+    kind = host if op.is_host_transfer else 1
+    return {
+        "channel_handle": struct("channel_handle", handle=op.channel_id or 0, type=kind),
+        "is_host_transfer": op.is_host_transfer,
+    }
+
+
+def _send(scope: Scope, inst: Instruction) -> Tree:
+    token = scope.exporter.type(inst.operands[1].shape)
+    found = scope.emit("stablehlo.send", _operand_leaves(scope, inst), [token], _channel(inst.op, 2))
+    return (scope.values[inst.operands[0]], None, found[0])
+
+
+def _recv(scope: Scope, inst: Instruction) -> Tree:
+    assert isinstance(inst.shape, TupleShape)
+    data, _, token = inst.shape.elements
+    found = scope.add("stablehlo.recv", scope.ones(inst), TupleShape((data, token)), _channel(inst.op, 3))
+    return (found[0], None, found[1])
+
+
+def _recv_done(scope: Scope, inst: Instruction) -> Tree:
+    data, _, token = scope.values[inst.operands[0]]
+    return (data, token)
+
+
+def _infeed(scope: Scope, inst: Instruction) -> Tree:
+    config = {"infeed_config": inst.op.infeed_config}  # type: ignore[attr-defined]
+    return scope.add("stablehlo.infeed", scope.ones(inst), inst.shape, config)
+
+
+def _outfeed(scope: Scope, inst: Instruction) -> Tree:
+    config = {"outfeed_config": inst.op.outfeed_config}  # type: ignore[attr-defined]
+    return scope.add("stablehlo.outfeed", _operand_leaves(scope, inst), inst.shape, config)
+
+
+def _update(scope: Scope, inst: Instruction) -> Tree:
+    return scope.values[inst.operands[0]]
+
+
+RULES: dict[str, Rule] = {
+    "add-dependency": _add_dependency,
+    "after-all": _after_all,
+    "async-done": part(1),
+    "async-start": _async_start,
+    "async-update": _update,
+    "call": _call,
+    "conditional": _conditional,
+    "copy-done": part(0),
+    "copy-start": _copy_start,
+    "custom-call": _custom_call,
+    "fusion": _fusion,
+    "infeed": _infeed,
+    "opt-barrier": _barrier,
+    "outfeed": _outfeed,
+    "recv": _recv,
+    "recv-done": _recv_done,
+    "send": _send,
+    "send-done": part(2),
+    "while": _while,
+}

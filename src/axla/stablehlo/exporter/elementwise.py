@@ -1,0 +1,237 @@
+"""Elementwise ops, constants, and ops that move elements."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import axla.hlo as hlo
+from axla.core.dtypes import DType
+from axla.core.errors import UnsupportedError
+from axla.core.literal import Literal
+from axla.core.shape import AnyShape, Shape, TupleShape
+from axla.ir.attributes import CompareType
+from axla.ir.graph import Instruction
+from axla.ir.structure import Constant, GetTupleElement
+from axla.stablehlo import mlir
+from axla.stablehlo.exporter.scope import Rule, Scope, Tree
+from axla.stablehlo.exporter.types import I32, number, numbers
+
+
+def plain(name: str) -> Rule:
+    """An op without attributes, of the same operands."""
+
+    def rule(scope: Scope, inst: Instruction) -> Tree:
+        return scope.emit(name, scope.ones(inst), [scope.exporter.type(inst.shape)])[0]
+
+    return rule
+
+
+def with_fields(name: str, **named: str) -> Rule:
+    """An op whose attributes are lists of numbers, numbers and flags: StableHLO's name = the field's."""
+
+    def rule(scope: Scope, inst: Instruction) -> Tree:
+        attributes = {}
+        for attribute, field in named.items():
+            value: Any = inst.op
+            for part in field.split("."):
+                value = getattr(value, part)
+            if isinstance(value, tuple):
+                attributes[attribute] = numbers(value)
+            else:
+                attributes[attribute] = value if isinstance(value, bool) else number(value)
+        return scope.add(name, scope.ones(inst), inst.shape, attributes)
+
+    return rule
+
+
+def _constant(scope: Scope, inst: Instruction) -> Tree:
+    op = inst.op
+    assert isinstance(op, Constant)
+    return _literal(scope, op.literal)
+
+
+def _literal(scope: Scope, literal: Literal) -> Tree:
+    if isinstance(literal.shape, TupleShape):
+        return tuple([_literal(scope, part) for part in literal.elements])
+    return scope.constant(literal) if isinstance(literal.shape, Shape) else scope.zero(literal.shape)
+
+
+def _compare(scope: Scope, inst: Instruction) -> Tree:
+    op, shape = inst.op, inst.operands[0].shape
+    assert isinstance(op, hlo.Compare) and isinstance(shape, Shape)
+    kind = "SIGNED" if shape.dtype.is_signed else "FLOAT" if shape.dtype.is_inexact else "UNSIGNED"
+    if op.type is CompareType.TOTAL_ORDER and shape.dtype.is_float:
+        kind = "TOTALORDER"
+    attributes = {
+        "comparison_direction": mlir.EnumAttr("comparison_direction", str(op.direction)),
+        "compare_type": mlir.EnumAttr("comparison_type", kind),
+    }
+    return scope.add("stablehlo.compare", scope.ones(inst), inst.shape, attributes)
+
+
+def _identity(scope: Scope, inst: Instruction) -> Tree:
+    return scope.values[inst.operands[0]]
+
+
+def _element(scope: Scope, inst: Instruction) -> Tree:
+    assert isinstance(inst.op, GetTupleElement)
+    return scope.values[inst.operands[0]][inst.op.index]
+
+
+def _tuple(scope: Scope, inst: Instruction) -> Tree:
+    return tuple([scope.values[o] for o in inst.operands])
+
+
+def _bitcast_convert(scope: Scope, inst: Instruction) -> Tree:
+    assert isinstance(inst.shape, Shape)
+    return bits(scope, scope.one(inst.operands[0]), inst.operands[0].shape, inst.shape)
+
+
+def bits(scope: Scope, value: mlir.Value, source: AnyShape, result: Shape) -> mlir.Value:
+    """The bits of a value in another element type. A pred of HLO is a byte, of StableHLO a bit."""
+    assert isinstance(source, Shape)
+    of, to = source.dtype, result.dtype
+    if of is to:
+        return value
+    if of.is_pred or to.is_pred:
+        if of.bits != to.bits or not (of.is_integer or to.is_integer):
+            raise UnsupportedError(f"bits of {of} as {to}")
+        return scope.add("stablehlo.convert", (value,), result)
+    return scope.add("stablehlo.bitcast_convert", (value,), result)
+
+
+def _bitcast(scope: Scope, inst: Instruction) -> Tree:
+    """The memory of the operand as another shape: in the order of its bytes, as bits, in the new order."""
+    source, result = inst.operands[0].shape, inst.shape
+    if not isinstance(source, Shape) or not isinstance(result, Shape) or source.is_dynamic:
+        return _identity(scope, inst)
+    if source.layout.tiles or result.layout.tiles:
+        raise UnsupportedError("a bitcast between tiled layouts")
+    value, order = scope.one(inst.operands[0]), source.layout.minor_to_major[::-1]
+    value, shape = _transposed(scope, value, source.logical, order)
+    of, to = source.dtype, result.dtype
+    order = result.layout.minor_to_major[::-1]
+    wanted = result.with_dims([result.dims[d] for d in order])
+    if of is not to:
+        count, wide = source.size * of.bits, max(of.bits, to.bits)
+        dims = [count // wide]
+        value = _reshaped(scope, value, shape, Shape(of, dims + [wide // of.bits] * (of.bits < wide)))
+        shape = Shape(to, dims + [wide // to.bits] * (to.bits < wide))
+        value = bits(scope, value, Shape(of, dims), shape)
+    value = _reshaped(scope, value, shape, wanted)
+    inverse = tuple(int(d) for d in np.argsort(order))
+    return _transposed(scope, value, wanted, inverse)[0]
+
+
+def _transposed(
+    scope: Scope, value: mlir.Value, shape: Shape, order: tuple[int, ...]
+) -> tuple[mlir.Value, Shape]:
+    if order == tuple(range(shape.rank)):
+        return value, shape
+    shape = shape.with_dims([shape.dims[d] for d in order])
+    return scope.add("stablehlo.transpose", (value,), shape, {"permutation": numbers(order)}), shape
+
+
+def _reshaped(scope: Scope, value: mlir.Value, shape: Shape, wanted: Shape) -> mlir.Value:
+    return value if shape.dims == wanted.dims else scope.add("stablehlo.reshape", (value,), wanted)
+
+
+def _starts(scope: Scope, inst: Instruction, first: int) -> list[mlir.Value]:
+    """Start indices as scalars; an older form of HLO has them as one vector."""
+    found = [scope.one(o) for o in inst.operands[first:]]
+    shape = inst.operands[first].shape if found else None
+    if not isinstance(shape, Shape) or not shape.rank:
+        return found
+    scalars = []
+    for d in range(shape.dims[0]):
+        ranges = zip(("start_indices", "limit_indices", "strides"), (d, d + 1, 1), strict=True)
+        one = scope.add(
+            "stablehlo.slice", found, shape.with_dims([1]), {name: numbers([n]) for name, n in ranges}
+        )
+        scalars.append(scope.add("stablehlo.reshape", (one,), Shape(shape.dtype)))
+    return scalars
+
+
+def _dynamic_slice(scope: Scope, inst: Instruction) -> Tree:
+    sizes = {"slice_sizes": numbers(inst.op.dynamic_slice_sizes)}  # type: ignore[attr-defined]
+    operands = [scope.one(inst.operands[0]), *_starts(scope, inst, 1)]
+    return scope.add("stablehlo.dynamic_slice", operands, inst.shape, sizes)
+
+
+def _dynamic_update_slice(scope: Scope, inst: Instruction) -> Tree:
+    operands = [scope.one(inst.operands[0]), scope.one(inst.operands[1]), *_starts(scope, inst, 2)]
+    return scope.add("stablehlo.dynamic_update_slice", operands, inst.shape)
+
+
+def _concatenate(scope: Scope, inst: Instruction) -> Tree:
+    at = {"dimension": number(inst.op.dimensions[0])}  # type: ignore[attr-defined]
+    return scope.add("stablehlo.concatenate", scope.ones(inst), inst.shape, at)
+
+
+def _dynamic_reshape(scope: Scope, inst: Instruction) -> Tree:
+    operand, *sizes = inst.operands
+    shapes = [s.shape for s in sizes]
+    dtype: DType = shapes[0].dtype  # type: ignore[attr-defined]
+    parts = [scope.add("stablehlo.reshape", (scope.one(s),), Shape(dtype, (1,))) for s in sizes]
+    joined = scope.add("stablehlo.concatenate", parts, Shape(dtype, (len(parts),)), {"dimension": number(0)})
+    return scope.add("stablehlo.dynamic_reshape", (scope.one(operand), joined), inst.shape)
+
+
+def _size_rule(name: str) -> Rule:
+    def rule(scope: Scope, inst: Instruction) -> Tree:
+        at = {"dimension": number(inst.op.dimensions[0])}  # type: ignore[attr-defined]
+        return scope.add(name, scope.ones(inst), inst.shape, at)
+
+    return rule
+
+
+def _reduce_precision(scope: Scope, inst: Instruction) -> Tree:
+    names = ("exponent_bits", "mantissa_bits")
+    attributes = {name: number(getattr(inst.op, name), I32) for name in names}
+    return scope.add("stablehlo.reduce_precision", scope.ones(inst), inst.shape, attributes)
+
+
+_STABLEHLO = (
+    "abs", "add", "and", "atan2", "cbrt", "ceil", "clamp", "complex", "convert", "cosine",
+    "count-leading-zeros", "divide", "exponential", "exponential-minus-one", "floor", "imag", "is-finite",
+    "log", "log-plus-one", "logistic", "maximum", "minimum", "multiply", "negate", "not", "or", "popcnt",
+    "power", "real", "remainder", "reshape", "round-nearest-afz", "round-nearest-even", "rsqrt", "select",
+    "shift-left", "shift-right-arithmetic", "shift-right-logical", "sign", "sine", "sqrt", "subtract", "tan",
+    "tanh", "xor", "partition-id", "replica-id",
+)  # fmt: skip
+_CHLO = (
+    "acos", "acosh", "asin", "asinh", "atanh", "cosh", "erf", "mulhi", "sinh",
+)  # fmt: skip
+
+RULES: dict[str, Rule] = {
+    **{name: plain(f"stablehlo.{name.replace('-', '_')}") for name in _STABLEHLO},
+    **{name: plain(f"chlo.{name}") for name in _CHLO},
+    "bitcast": _bitcast,
+    "bitcast-convert": _bitcast_convert,
+    "broadcast": with_fields("stablehlo.broadcast_in_dim", broadcast_dimensions="dimensions"),
+    "compare": _compare,
+    "concatenate": _concatenate,
+    "constant": _constant,
+    "copy": _identity,
+    "domain": _identity,
+    "dynamic-reshape": _dynamic_reshape,
+    "dynamic-slice": _dynamic_slice,
+    "dynamic-update-slice": _dynamic_update_slice,
+    "get-dimension-size": _size_rule("stablehlo.get_dimension_size"),
+    "get-tuple-element": _element,
+    "iota": with_fields("stablehlo.iota", iota_dimension="iota_dimension"),
+    "pad": with_fields(
+        "stablehlo.pad", edge_padding_low="padding.low", edge_padding_high="padding.high",
+        interior_padding="padding.interior",
+    ),
+    "reduce-precision": _reduce_precision,
+    "reverse": with_fields("stablehlo.reverse", dimensions="dimensions"),
+    "set-dimension-size": _size_rule("stablehlo.set_dimension_size"),
+    "slice": with_fields(
+        "stablehlo.slice", start_indices="slice.starts", limit_indices="slice.limits", strides="slice.strides"
+    ),
+    "transpose": with_fields("stablehlo.transpose", permutation="dimensions"),
+    "tuple": _tuple,
+}  # fmt: skip

@@ -1,0 +1,271 @@
+"""A block being filled with the instructions of a computation, and the functions of a program.
+
+StableHLO has no tuples where HLO has them: the value of an instruction is a *tree*, an `mlir.Value` or a
+Python tuple of trees. A leaf that nothing gave, the context of an asynchronous operation, is None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from axla.core.errors import AxlaError, UnsupportedError
+from axla.core.literal import Literal
+from axla.core.shape import AnyShape, Shape, TupleShape
+from axla.ir.graph import Computation, Extra, Instruction, Module, SourceLocation
+from axla.ir.structure import Parameter
+from axla.ir.traverse import callers, schedule_of
+from axla.stablehlo import mlir
+from axla.stablehlo.exporter.types import dense_of, number, type_of
+from axla.stablehlo.text.attributes import Attributes
+
+Tree = Any  # mlir.Value | tuple[Tree, ...] | None
+Rule = Callable[["Scope", Instruction], Tree]
+DEEPEST = 24
+"""Regions in one another; what lies deeper is a function that is called."""
+SHARDY = {"xla.sdy.sharding": "sdy.sharding", "xla.sdy.sharding_rule": "sdy.sharding_rule"}
+
+
+def flat(tree: Tree) -> Iterator[mlir.Value | None]:
+    """The leaves of a tree. Trees are as deep as shapes, which are shallow."""
+    if isinstance(tree, tuple):
+        for part in tree:
+            yield from flat(part)
+    else:
+        yield tree
+
+
+def parsed(text: str) -> Any:
+    """The attribute that a text writes; None when it is none of MLIR's."""
+    try:
+        return Attributes(text).attribute()
+    except AxlaError:
+        return None
+
+
+def location_of(place: SourceLocation | None) -> mlir.Location | None:
+    if place is None:
+        return None
+    file = mlir.FileLocation(place.source_file, place.source_line, 0) if place.source_file else None
+    return mlir.NameLocation(place.op_name, file) if place.op_name else file
+
+
+def carried(extra: Extra) -> dict[str, Any]:
+    """Sharding and frontend attributes, as discardable attributes."""
+    found: dict[str, Any] = {"mhlo.sharding": f"{{{extra.sharding}}}"} if extra.sharding else {}
+    frontend = {}
+    for name, value in extra.frontend_attributes:
+        attribute = parsed(value) if name in SHARDY else None
+        if attribute is not None:
+            found[SHARDY[name]] = attribute
+        elif not name.startswith("composite."):
+            frontend[name] = value
+    return found | ({"mhlo.frontend_attributes": frontend} if frontend else {})
+
+
+class Exporter:
+    """One export: what is shared between blocks."""
+
+    def __init__(self, module: Module, rules: Mapping[str, Rule]) -> None:
+        self.module = module
+        self.rules = rules
+        self.types: dict[AnyShape, mlir.Type] = {}
+        self.functions: list[mlir.Operation] = []
+        self.callers = {c: len(users) for c, users in callers(module).items()}
+        self._names: dict[Computation, str] = {module.entry: "main"}
+        self._wanted: list[Computation] = []
+
+    def type(self, shape: AnyShape) -> mlir.Type:
+        """The type of a shape, one object for each: the printer knows them by identity."""
+        shape = shape.logical
+        found = self.types.get(shape)
+        if found is None:
+            found = self.types[shape] = type_of(shape)
+        return found
+
+    def leaf_types(self, shape: AnyShape) -> list[mlir.Type]:
+        return [self.type(leaf) for leaf in shape.leaves()]
+
+    def symbol(self, computation: Computation) -> mlir.SymbolRef:
+        """The name of the function that a computation becomes."""
+        name = self._names.get(computation)
+        if name is None:
+            name = computation.name if computation.name != "main" else "main.called"
+            taken = set(self._names.values())
+            while name in taken:
+                name += ".called"
+            self._names[computation] = name
+            self._wanted.append(computation)
+        return mlir.SymbolRef(name)
+
+    def run(self, entry: mlir.Operation) -> list[mlir.Operation]:
+        """The entry and all functions called, each once."""
+        self.functions.append(entry)
+        while self._wanted:
+            self.functions.append(self._private(self._wanted.pop()))
+        return self.functions
+
+    def _private(self, computation: Computation) -> mlir.Operation:
+        return self.function(computation, *self.filled(computation), sym_visibility="private")
+
+    def filled(
+        self, computation: Computation, places: list[mlir.Location] | None = None
+    ) -> tuple[mlir.Block, list[mlir.Value]]:
+        """The body of a function and what it returns, tuples taken apart."""
+        shapes = [p.shape for p in computation.parameters]
+        scope = Scope(self, mlir.Block([t for s in shapes for t in self.leaf_types(s)], places))
+        leaves = iter(scope.block.arguments)
+        results = list(scope.fill(computation, [scope.tree(s, leaves) for s in shapes]))
+        scope.emit("func.return", results, ())
+        return scope.block, results
+
+    def function(
+        self, computation: Computation, block: mlir.Block, results: Sequence[mlir.Value], **attributes: Any
+    ) -> mlir.Operation:
+        kind = mlir.FunctionType(tuple(a.type for a in block.arguments), tuple(r.type for r in results))
+        said = {"function_type": kind, "sym_name": self._names[computation], **attributes}
+        return mlir.Operation("func.func", [], (), said, [mlir.Region([block])])
+
+
+class Scope:
+    """The values of one computation, in the block that it becomes."""
+
+    __slots__ = ("exporter", "block", "values", "depth", "_location", "_carried")
+
+    def __init__(self, exporter: Exporter, block: mlir.Block, depth: int = 0) -> None:
+        self.exporter = exporter
+        self.block = block
+        self.values: dict[Instruction, Tree] = {}
+        self.depth = depth
+        self._location: mlir.Location | None = None
+        self._carried: dict[str, Any] = {}
+
+    def fill(self, computation: Computation, arguments: Sequence[Tree]) -> list[mlir.Value]:
+        """The operations of a computation; gives the leaves of its root."""
+        rules = self.exporter.rules
+        for parameter, tree in zip(computation.parameters, arguments, strict=True):
+            self.values[parameter] = tree
+        for inst in schedule_of(computation):
+            if isinstance(inst.op, Parameter):
+                continue
+            rule, extra = rules.get(inst.opcode), inst.extra
+            self._location = location_of(extra.location)
+            plain = not (extra.sharding or extra.frontend_attributes)
+            self._carried = {} if plain else carried(extra)
+            try:
+                if rule is None:
+                    raise UnsupportedError("StableHLO has nothing for this op")
+                self.values[inst] = rule(self, inst)
+            except UnsupportedError as error:
+                if getattr(error, "placed", False):
+                    raise
+                found = UnsupportedError(f"{inst.opcode} %{inst.name}: {error.message}")
+                found.placed = True  # type: ignore[attr-defined]
+                raise found from None
+        self._location, self._carried = None, {}
+        return self.leaves(computation.root)
+
+    # Values.
+
+    def one(self, inst: Instruction) -> mlir.Value:
+        """The value of an instruction that is no tuple."""
+        return self.values[inst] or self.leaves(inst)[0]
+
+    def ones(self, inst: Instruction) -> list[mlir.Value]:
+        """The operands, which are no tuples."""
+        values = self.values
+        return [values[o] or self.one(o) for o in inst.operands]
+
+    def leaves(self, inst: Instruction) -> list[mlir.Value]:
+        """All leaves; those that nothing gave are zero."""
+        found = zip(flat(self.values[inst]), inst.shape.leaves(), strict=True)
+        return [self.zero(shape) if value is None else value for value, shape in found]
+
+    def zero(self, shape: AnyShape) -> mlir.Value:
+        if isinstance(shape, Shape):
+            return self.constant(Literal.full(shape.with_dims(shape.dims), np.zeros((), shape.dtype.numpy)))
+        return self.emit("stablehlo.create_token", (), [self.exporter.type(shape)])[0]
+
+    def constant(self, literal: Literal) -> mlir.Value:
+        kind = self.exporter.type(literal.shape)
+        return self.emit("stablehlo.constant", (), [kind], {"value": dense_of(literal)})[0]
+
+    def tree(self, shape: AnyShape, leaves: Iterator[mlir.Value]) -> Tree:
+        """Leaves in a row as the tree of a shape."""
+        if isinstance(shape, TupleShape):
+            return tuple([self.tree(e, leaves) for e in shape.elements])
+        return next(leaves)
+
+    def packed(self, tree: Tree, shape: AnyShape) -> mlir.Value:
+        """A tree as one value, of StableHLO's tuple types where it is a tuple."""
+        if not isinstance(shape, TupleShape):
+            return self.zero(shape) if tree is None else tree
+        parts = [self.packed(t, s) for t, s in zip(tree, shape.elements, strict=True)]
+        return self.emit("stablehlo.tuple", parts, [self.exporter.type(shape)])[0]
+
+    def unpacked(self, value: mlir.Value, shape: AnyShape) -> Tree:
+        if not isinstance(shape, TupleShape):
+            return value
+        name = "stablehlo.get_tuple_element"
+        parts = [
+            self.emit(name, (value,), [self.exporter.type(s)], {"index": number(n, mlir.IntegerType(32))})[0]
+            for n, s in enumerate(shape.elements)
+        ]
+        return tuple([self.unpacked(p, s) for p, s in zip(parts, shape.elements, strict=True)])
+
+    # Operations.
+
+    def emit(
+        self, name: str, operands: Sequence[mlir.Value], types: Sequence[mlir.Type],
+        attributes: dict[str, Any] | None = None, regions: list[mlir.Region] | None = None,
+    ) -> list[mlir.Value]:  # fmt: skip
+        """A new operation, with what the instruction at hand carries; its results."""
+        if self._carried and name not in ("stablehlo.constant", "stablehlo.get_tuple_element"):
+            attributes = {**(attributes or {}), **self._carried}
+        operation = mlir.Operation(name, list(operands), types, attributes, regions, self._location)  # type: ignore[arg-type]
+        self.block.operations.append(operation)
+        return operation.results
+
+    def add(
+        self, name: str, operands: Sequence[mlir.Value], shape: AnyShape,
+        attributes: dict[str, Any] | None = None, regions: list[mlir.Region] | None = None,
+    ) -> Tree:  # fmt: skip
+        """A new operation with a result for each leaf of a shape, as its tree."""
+        if isinstance(shape, TupleShape):
+            found = self.emit(name, operands, self.exporter.leaf_types(shape), attributes, regions)
+            return self.tree(shape, iter(found))
+        return self.emit(name, operands, [self.exporter.type(shape)], attributes, regions)[0]
+
+    def call(self, computation: Computation, operands: Sequence[mlir.Value]) -> Tree:
+        callee = {"callee": self.exporter.symbol(computation)}
+        return self.add("func.call", operands, computation.root.shape, callee)
+
+    # Regions.
+
+    def region(self, computation: Computation) -> mlir.Region:
+        """A region with an argument for each leaf of the parameters, which sees nothing else."""
+        shapes = [p.shape for p in computation.parameters]
+        inner = Scope(
+            self.exporter,
+            mlir.Block([t for s in shapes for t in self.exporter.leaf_types(s)]),
+            self.depth + 1,
+        )
+        leaves = iter(inner.block.arguments)
+        return inner._returning(computation, [inner.tree(s, leaves) for s in shapes])
+
+    def branch(self, computation: Computation, argument: Tree) -> mlir.Region:
+        """A region without arguments: the parameter is a value around it."""
+        return Scope(self.exporter, mlir.Block(), self.depth + 1)._returning(computation, [argument])
+
+    def _returning(self, computation: Computation, arguments: Sequence[Tree]) -> mlir.Region:
+        shared = self.exporter.callers[computation] > 1 and any(
+            inst.op.computation_fields for inst in computation.instructions
+        )
+        if shared or self.depth > DEEPEST:
+            results = list(flat(self.call(computation, [v for a in arguments for v in flat(a)])))  # type: ignore[arg-type]
+        else:
+            results = self.fill(computation, arguments)
+        self.emit("stablehlo.return", results, ())  # type: ignore[arg-type]
+        return mlir.Region([self.block])

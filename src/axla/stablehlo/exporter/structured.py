@@ -1,0 +1,277 @@
+"""Ops that call a region on elements, products, gathers, linear algebra, random numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import axla.hlo as hlo
+from axla.core.errors import UnsupportedError
+from axla.core.literal import Literal
+from axla.core.shape import Shape, TupleShape
+from axla.ir.attributes import Precision, Window
+from axla.ir.graph import Instruction
+from axla.stablehlo import mlir
+from axla.stablehlo.exporter.elementwise import with_fields
+from axla.stablehlo.exporter.scope import Rule, Scope, Tree
+from axla.stablehlo.exporter.types import element_of, flags, matrix, number, numbers, struct
+from axla.stablehlo.importer.numeric import ALGORITHMS
+
+
+def _applied(name: str, *fields: str) -> Rule:
+    """An op with the region `to_apply`."""
+
+    def rule(scope: Scope, inst: Instruction) -> Tree:
+        op: Any = inst.op
+        attributes = {field: numbers(getattr(op, field)) for field in fields}
+        return scope.add(name, scope.ones(inst), inst.shape, attributes, [scope.region(op.to_apply)])
+
+    return rule
+
+
+def _map(scope: Scope, inst: Instruction) -> Tree:
+    assert isinstance(inst.op, hlo.Map) and isinstance(inst.shape, Shape)
+    at = {"dimensions": numbers(range(inst.shape.rank))}
+    return scope.add("stablehlo.map", scope.ones(inst), inst.shape, at, [scope.region(inst.op.to_apply)])
+
+
+def _sort(scope: Scope, inst: Instruction) -> Tree:
+    op = inst.op
+    assert isinstance(op, hlo.Sort)
+    attributes = {"dimension": number(op.dimensions[0]), "is_stable": op.is_stable}
+    return scope.add("stablehlo.sort", scope.ones(inst), inst.shape, attributes, [scope.region(op.to_apply)])
+
+
+def _top_k(scope: Scope, inst: Instruction) -> Tree:
+    """The largest elements; the smallest ones have been expanded."""
+    assert isinstance(inst.op, hlo.TopK)
+    return scope.add("chlo.top_k", scope.ones(inst), inst.shape, {"k": number(inst.op.k)})
+
+
+def _scan(scope: Scope, inst: Instruction) -> Tree:
+    op = inst.op
+    assert isinstance(op, hlo.Scan)
+    inputs = len(inst.operands) - op.num_carries
+    i32 = mlir.IntegerType(32)
+    results = sum(1 for _ in inst.shape.leaves())
+    attributes = {
+        "dimension": number(op.dimensions[0]), "is_reverse": op.is_reverse,
+        "is_associative": op.is_associative,
+        "operandSegmentSizes": mlir.DenseArray(i32, (inputs, op.num_carries)),
+        "resultSegmentSizes": mlir.DenseArray(i32, (results - op.num_carries, op.num_carries)),
+    }  # fmt: skip
+    return scope.add("chlo.scan", scope.ones(inst), inst.shape, attributes, [scope.region(op.to_apply)])
+
+
+def _windowed(window: Window, bases: str = "", holes: str = "") -> dict[str, Any]:
+    """The attributes of a moving window. Dilations that have no name must be 1."""
+    found: dict[str, Any] = {"window_strides": numbers(window.stride)}
+    for name, values in ((bases, window.base_dilation), (holes, window.window_dilation)):
+        if name:
+            found[name] = numbers(values)
+        elif any(v != 1 for v in values):
+            raise UnsupportedError("a window with dilations")
+    return found | {"padding": matrix(list(zip(window.low, window.high, strict=True)), 2)}
+
+
+def _reduce_window(scope: Scope, inst: Instruction) -> Tree:
+    op = inst.op
+    assert isinstance(op, hlo.ReduceWindow)
+    if any(op.window.reversal):
+        raise UnsupportedError("a window that is reversed")
+    attributes = {"window_dimensions": numbers(op.window.size)}
+    attributes |= _windowed(op.window, "base_dilations", "window_dilations")
+    return scope.add(
+        "stablehlo.reduce_window", scope.ones(inst), inst.shape, attributes, [scope.region(op.to_apply)]
+    )
+
+
+def _select_and_scatter(scope: Scope, inst: Instruction) -> Tree:
+    op = inst.op
+    assert isinstance(op, hlo.SelectAndScatter)
+    attributes = {"window_dimensions": numbers(op.window.size), **_windowed(op.window)}
+    regions = [scope.region(op.select), scope.region(op.scatter)]
+    return scope.add("stablehlo.select_and_scatter", scope.ones(inst), inst.shape, attributes, regions)
+
+
+_SCATTER = (
+    "update_window_dims", "inserted_window_dims", "input_batching_dims", "scatter_indices_batching_dims",
+    "scatter_dims_to_operand_dims", "index_vector_dim",
+)  # fmt: skip
+_GATHER = (
+    "offset_dims", "collapsed_slice_dims", "operand_batching_dims", "start_indices_batching_dims",
+    "start_index_map", "index_vector_dim",
+)  # fmt: skip
+
+
+def _scatter(scope: Scope, inst: Instruction) -> Tree:
+    op = inst.op
+    assert isinstance(op, hlo.Scatter)
+    attributes = {
+        "scatter_dimension_numbers": struct("scatter", **{name: getattr(op, name) for name in _SCATTER}),
+        "indices_are_sorted": op.indices_are_sorted, "unique_indices": op.unique_indices,
+    }  # fmt: skip
+    return scope.add(
+        "stablehlo.scatter", scope.ones(inst), inst.shape, attributes, [scope.region(op.to_apply)]
+    )
+
+
+def _gather(scope: Scope, inst: Instruction) -> Tree:
+    op = inst.op
+    assert isinstance(op, hlo.Gather)
+    attributes = {
+        "dimension_numbers": struct("gather", **{name: getattr(op, name) for name in _GATHER}),
+        "slice_sizes": numbers(op.slice_sizes), "indices_are_sorted": op.indices_are_sorted,
+    }  # fmt: skip
+    return scope.add("stablehlo.gather", scope.ones(inst), inst.shape, attributes)
+
+
+def _precision(given: tuple[Precision, ...]) -> tuple[mlir.EnumAttr, ...]:
+    known = [
+        p if p is not Precision.PACKED_NIBBLE else Precision.DEFAULT
+        for p in given or (Precision.DEFAULT,) * 2
+    ]
+    return tuple(mlir.EnumAttr("precision", str(p).upper()) for p in known)
+
+
+def _dot_numbers(op: Any) -> dict[str, Any]:
+    return {
+        f"{side}_{to}_dimensions": getattr(op, f"{side}_{of}_dims")
+        for of, to in (("batch", "batching"), ("contracting", "contracting"))
+        for side in ("lhs", "rhs")
+    }
+
+
+def _dot(scope: Scope, inst: Instruction) -> Tree:
+    op = inst.op
+    assert isinstance(op, hlo.Dot)
+    if op.sparsity:
+        raise UnsupportedError("a dot of sparse operands")
+    attributes: dict[str, Any] = {
+        "dot_dimension_numbers": struct("dot", **_dot_numbers(op)),
+        "precision_config": _precision(op.operand_precision),
+    }
+    if op.algorithm is not None:
+        attributes["algorithm"] = _algorithm(inst, str(op.algorithm))
+    return scope.add("stablehlo.dot_general", scope.ones(inst), inst.shape, attributes)
+
+
+def _algorithm(inst: Instruction, name: str) -> mlir.StructAttr:
+    found = next((key for key, known in ALGORITHMS.items() if known == name), None)
+    if found is None:
+        raise UnsupportedError(f"algorithm={name}")
+    own = [element_of(o.shape.dtype) for o in inst.operands]  # type: ignore[attr-defined]
+    types = [own[n] if kind == "f8" else mlir.FloatType(kind) for n, kind in enumerate(found[:3])]
+    return struct(
+        "dot_algorithm", lhs_precision_type=types[0], rhs_precision_type=types[1], accumulation_type=types[2],
+        lhs_component_count=found[3], rhs_component_count=found[4], num_primitive_operations=found[5],
+        allow_imprecise_accumulation=found[6],
+    )  # fmt: skip
+
+
+def _ragged_dot(scope: Scope, inst: Instruction) -> Tree:
+    op = inst.op
+    assert isinstance(op, hlo.RaggedDot)
+    fields: dict[str, Any] = {
+        **_dot_numbers(op),
+        "lhs_ragged_dimensions": op.lhs_ragged_dims,
+        "rhs_group_dimensions": op.rhs_group_dims,
+    }
+    attributes = {
+        "ragged_dot_dimension_numbers": struct("ragged_dot", "chlo", **fields),
+        "precision_config": tuple(
+            mlir.EnumAttr("precision", p.value, "chlo") for p in _precision(op.operand_precision)
+        ),
+    }
+    return scope.add("chlo.ragged_dot", scope.ones(inst), inst.shape, attributes)
+
+
+def _convolution(scope: Scope, inst: Instruction) -> Tree:
+    op = inst.op
+    assert isinstance(op, hlo.Convolution)
+    labels = op.dim_labels
+    if op.convolution_kind is not None or "?" in labels.input + labels.kernel + labels.output:
+        raise UnsupportedError(f"dimensions without a meaning or a kind: {labels}")
+    dimensions = {
+        f"{part}_{name}_dimension{'s' * (name == 'spatial')}": getattr(labels, f"{part}_{name.split('_')[0]}")
+        for part, names in (
+            ("input", ("batch", "feature")), ("kernel", ("input_feature", "output_feature")),
+            ("output", ("batch", "feature")),
+        )
+        for name in (*names, "spatial")
+    }  # fmt: skip
+    attributes = {
+        **_windowed(op.window, "lhs_dilation", "rhs_dilation"), "window_reversal": flags(op.window.reversal),
+        "dimension_numbers": struct("conv", **dimensions),
+        "feature_group_count": number(op.feature_group_count),
+        "batch_group_count": number(op.batch_group_count),
+        "precision_config": _precision(op.operand_precision),
+    }  # fmt: skip
+    return scope.add("stablehlo.convolution", scope.ones(inst), inst.shape, attributes)
+
+
+def _fft(scope: Scope, inst: Instruction) -> Tree:
+    op = inst.op
+    assert isinstance(op, hlo.Fft)
+    attributes = {
+        "fft_type": mlir.EnumAttr("fft_type", str(op.fft_type)),
+        "fft_length": numbers(op.fft_length),
+    }
+    return scope.add("stablehlo.fft", scope.ones(inst), inst.shape, attributes)
+
+
+def _triangular_solve(scope: Scope, inst: Instruction) -> Tree:
+    op = inst.op
+    assert isinstance(op, hlo.TriangularSolve)
+    attributes: dict[str, Any] = {name: getattr(op, name) for name in ("left_side", "lower", "unit_diagonal")}
+    attributes["transpose_a"] = mlir.EnumAttr("transpose", str(op.transpose_a))
+    return scope.add("stablehlo.triangular_solve", scope.ones(inst), inst.shape, attributes)
+
+
+def _batch_norm(scope: Scope, inst: Instruction) -> Tree:
+    op: Any = inst.op
+    epsilon = mlir.FloatAttr(np.float32(op.epsilon), mlir.FloatType("f32"))
+    attributes = {"epsilon": epsilon, "feature_index": number(op.feature_index)}
+    return scope.add(f"stablehlo.{inst.opcode.replace('-', '_')}", scope.ones(inst), inst.shape, attributes)
+
+
+def _rng(scope: Scope, inst: Instruction) -> Tree:
+    op = inst.op
+    assert isinstance(op, hlo.Rng)
+    sizes = scope.constant(Literal.of(np.array(op.shape.dims, np.int64)))
+    kind = {"rng_distribution": mlir.EnumAttr("rng_distribution", op.distribution.name)}
+    return scope.add("stablehlo.rng", [*scope.ones(inst), sizes], inst.shape, kind)
+
+
+def _rng_bit_generator(scope: Scope, inst: Instruction) -> Tree:
+    op = inst.op
+    assert isinstance(op, hlo.RngBitGenerator)
+    if not isinstance(inst.shape, TupleShape):
+        raise UnsupportedError("the bits alone, without the state")
+    kind = {"rng_algorithm": mlir.EnumAttr("rng_algorithm", op.algorithm.name)}
+    return scope.add("stablehlo.rng_bit_generator", scope.ones(inst), inst.shape, kind)
+
+
+RULES: dict[str, Rule] = {
+    "batch-norm-grad": _batch_norm,
+    "batch-norm-inference": _batch_norm,
+    "batch-norm-training": _batch_norm,
+    "cholesky": with_fields("stablehlo.cholesky", lower="lower"),
+    "convolution": _convolution,
+    "dot": _dot,
+    "fft": _fft,
+    "gather": _gather,
+    "map": _map,
+    "ragged-dot": _ragged_dot,
+    "reduce": _applied("stablehlo.reduce", "dimensions"),
+    "reduce-window": _reduce_window,
+    "rng": _rng,
+    "rng-bit-generator": _rng_bit_generator,
+    "scan": _scan,
+    "scatter": _scatter,
+    "select-and-scatter": _select_and_scatter,
+    "sort": _sort,
+    "topk": _top_k,
+    "triangular-solve": _triangular_solve,
+}
