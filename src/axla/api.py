@@ -113,9 +113,15 @@ def compile(  # noqa: A001
         )
     if backend not in BACKENDS:
         raise InvalidArgument(f"compile: backend={backend!r}; there are {', '.join(BACKENDS)}")
-    if num_replicas != 1 or num_partitions != 1 or device_assignment is not None:
-        raise UnsupportedError("compile: one replica and one partition is what runs so far")
+    replicated = (num_replicas, num_partitions) != (1, 1)
+    if device_assignment is not None or (replicated and backend != "interpreter"):
+        raise UnsupportedError(
+            "compile: one replica and one partition is what runs so far, but for backend='interpreter'"
+        )
     module = _specialized(module, arg_types, dim_args)
+    if replicated:
+        module = clone_module(module)
+        module.set_config(replica_count=num_replicas, num_partitions=num_partitions)
     verify(module)
     if backend == "interpreter":
         from axla.interpreter.executable import InterpretedExecutable
@@ -123,7 +129,7 @@ def compile(  # noqa: A001
 
         work = clone_module(module)
         driver.run(work, pipelines.PREPARE, name="prepare")
-        return InterpretedExecutable(work)
+        return InterpretedExecutable(work, num_replicas, num_partitions)
     from axla.cpu.compiler import compile_module
     from axla.cpu.donation import donate_parameters
     from axla.runtime.executable import Executable

@@ -103,6 +103,7 @@ def check_itself(program: Source, backend: str, deadline: float | None = None) -
 
     The program is taken apart by it.
     """
+    from axla.custom.probes import record_probes
     from axla.stablehlo.checks import cases
     from axla.stablehlo.importer import import_source
 
@@ -112,12 +113,18 @@ def check_itself(program: Source, backend: str, deadline: float | None = None) -
             run_flat(import_source(part, name), (), "interpreter", deadline) if name else []
             for name in (case.inputs, case.expected)
         )
-        found = run_flat(import_source(part, case.body), given, backend, deadline)
+        with record_probes() as probes:
+            found = run_flat(import_source(part, case.body), given, backend, deadline)
         for check_ in case.checks:
             actual = found[check_.actual]
             wanted = expected[check_.expected] if check_.from_function else found[check_.expected]
             shape = Shape(from_numpy(actual.dtype), actual.shape)
-            problem = check_.problem(actual, wanted)
+            if check_.probe:
+                seen = probes.values.get(check_.probe, [])[check_.iteration : check_.iteration + 1]
+                missing = f"probe {check_.probe} was not reached {check_.iteration + 1} times"
+                problem = check_.problem(actual, seen[0]) if seen else missing
+            else:
+                problem = check_.problem(actual, wanted)
             if problem:
                 problem = f"{check_.kind}, {problem}"
             outputs.append(OutputReport(len(outputs), shape, 0.0, problem))

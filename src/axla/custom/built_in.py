@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from axla.custom.feeds import current, give_outfeed, take_infeed
+from axla.custom.probes import probe
 from axla.custom.site import CallSite
 
 _log = logging.getLogger("axla.trace")
@@ -32,8 +33,15 @@ def _trace(value: Any, *, site: CallSite) -> None:
         print(f"{site.config}: {value}", file=sys.stderr, flush=True)
 
 
+def _probe(value: Any, *, site: CallSite) -> Any:
+    """The value itself, after whoever records probes has seen it."""
+    probe(site.config, value, site.result)
+    return value
+
+
 BUILT_IN: dict[str, Callable[..., Any]] = {
     "axla.infeed": _infeed,
     "axla.outfeed": _outfeed,
     "axla.trace": _trace,
+    "interpreter.probe": _probe,
 }

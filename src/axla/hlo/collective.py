@@ -288,20 +288,56 @@ class AllToAll(_Collective):
         return [(cls(dimensions=(0,)), (Shape(F32, (4,)),)), (cls(), (Shape(F32, (4,)),))]
 
 
+def rooted(self: Op, operands: Sequence[AnyShape], dynamic: bool) -> AnyShape:
+    """The data among the operands; with a dynamic root the last one has the place in the group of the root of
+    each of the others.
+    """
+    shapes = arrays(self, *operands)
+    data = shapes[:-1] if dynamic else shapes
+    if not data:
+        reject(f"{label(self)}_c3", f"{self.opcode}: at least one operand is wanted, found none")
+    if dynamic and shapes[-1].logical is not Shape(S32, (len(data),)):
+        wanted = f"s32[{len(data)}]"
+        reject(f"{label(self)}_c4", f"{self.opcode}: {wanted} is wanted as last, found {show(shapes[-1])}")
+    return joined(data)
+
+
 @op("collective-broadcast", operands="*operands")
 class CollectiveBroadcast(_Collective):
-    """Every member of a group gets the operand of its first one."""
+    """Every member of a group gets the operands of its root, the first one; who is in no group, zeros."""
 
     channel_id: int | None = None
     replica_groups: ReplicaGroups = attr(always=True, default=ALL)
+    has_dynamic_root: bool = False
 
     def infer(self, *operands: AnyShape) -> AnyShape:
         group_size(self, self.replica_groups)
-        return joined(arrays(self, *operands))
+        return rooted(self, operands, self.has_dynamic_root)
 
     @classmethod
     def samples(cls):
         return [(cls(), (Shape(F32, (4,)),))]
+
+
+@op("collective-reduce", operands="*operands")
+class CollectiveReduce(_Collective):
+    """The operands of all members of a group, combined by `to_apply`, to its root; the others get zeros."""
+
+    channel_id: int | None = None
+    replica_groups: ReplicaGroups = attr(always=True, default=ALL)
+    has_dynamic_root: bool = False
+    to_apply: Computation = attr(always=True, default=None)
+
+    def infer(self, *operands: AnyShape) -> AnyShape:
+        group_size(self, self.replica_groups)
+        result = rooted(self, operands, self.has_dynamic_root)
+        for s in arrays(self, *elements(result)):
+            accepts_scalars(self, self.to_apply, [s.dtype] * 2, [s.dtype])
+        return result
+
+    @classmethod
+    def samples(cls):
+        return [(cls(to_apply=sample_reducer("add", F32)), (Shape(F32, (4,)),))]
 
 
 def check_pairs(self: Op, pairs: Sequence[tuple[int, int]], *, repeated: bool) -> None:

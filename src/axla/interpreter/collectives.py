@@ -1,16 +1,19 @@
-"""Collectives as the only replica of a run sees them: its own operands are all there are.
+"""What collectives mean: of what all members of a group bring, what each takes away.
 
-As on XLA:CPU, members that a group names and that do not exist contribute nothing, but constants.
+With several processes a member waits for the others of its group (`members.py`, `processes.py`). The only
+replica of a run brings and takes alone: as on XLA:CPU, members that a group names and that do not exist
+contribute nothing, but constants.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from axla.core.errors import UnsupportedError
+from axla.core.errors import CollectiveFailure, UnsupportedError
 from axla.core.shape import Shape, TupleShape
 from axla.hlo.collective import (
     AllGather,
@@ -24,120 +27,287 @@ from axla.hlo.collective import (
     CollectivePermute,
     CollectivePermuteDone,
     CollectivePermuteStart,
+    CollectiveReduce,
     PartitionId,
     RaggedAllToAll,
     ReduceScatter,
     ReplicaId,
+    elements,
     equal_addends,
 )  # fmt: skip
+from axla.interpreter.members import group_of, has_channel, pairs_of
 from axla.ir.graph import Instruction
 from axla.ir.op import Op
 
+if TYPE_CHECKING:
+    from axla.interpreter.evaluate import Interpreter
+    from axla.interpreter.processes import Process
+
 Value = Any
-
-
-def _alone(inst: Instruction, groups: tuple[tuple[int, ...], ...]) -> None:
-    if any(len(g) > 1 for g in groups):
-        raise UnsupportedError(
-            f"the interpreter runs one replica; {inst!r} moves data between members of {groups}"
-        )
+Brought = Sequence[Sequence[Value]]
+"""The operands of every member, in the order of the group."""
+Meaning = Callable[["Interpreter", Instruction, Brought], Sequence[Value]]
+"""The values of the members."""
 
 
 def _joined(inst: Instruction, values: Sequence[Value]) -> Value:
     return tuple(values) if isinstance(inst.shape, TupleShape) else values[0]
 
 
-def _reduced(interpreter: object, inst: Instruction, *operands: Value) -> Value:
-    return _joined(inst, _added(inst, operands))
+def _zeros(inst: Instruction) -> Value:
+    return _joined(inst, [np.zeros(s.dims, s.dtype.numpy) for s in elements(inst.shape)])  # type: ignore[attr-defined]
 
 
-def _added(inst: Instruction, operands: Sequence[Value]) -> Sequence[Value]:
-    count = equal_addends(inst)
-    return operands if count == 1 else [x * x.dtype.type(count) for x in operands]
+# Meetings
 
 
-def _scattered(interpreter: object, inst: Instruction, *operands: Value) -> Value:
-    """The first part of every operand."""
-    shapes = inst.shape.elements if isinstance(inst.shape, TupleShape) else (inst.shape,)
-    parts = [x[tuple(map(slice, s.dims))] for x, s in zip(_added(inst, operands), shapes, strict=True)]  # type: ignore[attr-defined]
-    return _joined(inst, parts)
+def _together(meaning: Meaning, interpreter: Interpreter, inst: Instruction, *operands: Value) -> Value:
+    """The value of a collective for this process."""
+    process = interpreter.process
+    if process is None:
+        return meaning(interpreter, inst, [operands])[0]
+    members = group_of(inst, process)
+    if members is None:
+        raise CollectiveFailure(f"{inst!r}: {process} is in none of the groups")
+    return _met(process, members, inst, operands, partial(meaning, interpreter, inst))
 
 
-def _exchanged(interpreter: object, inst: Instruction, *operands: Value) -> Value:
-    _alone(inst, inst.op.replica_groups.groups)  # type: ignore[attr-defined]
-    return _joined(inst, operands)
+def _met(
+    process: Process, members: Sequence[int], inst: Instruction, brought: Sequence[Value],
+    combine: Callable[[Brought], Sequence[Value]],
+) -> Value:  # fmt: skip
+    op: Any = inst.op
+    shapes = (inst.shape.logical, *(o.shape.logical for o in inst.operands))
+    opcode = op.opcode.removesuffix("-start")
+    kind = (opcode, shapes, getattr(op, "dimensions", None), getattr(op, "source_target_pairs", None))
+    return process.meet(members, op.channel_id, kind, repr(inst), brought, combine)
 
 
-def _gather_start(interpreter: object, inst: Instruction, *operands: Value) -> Value:
-    _alone(inst, inst.op.replica_groups.groups)  # type: ignore[attr-defined]
-    own: Value = operands[0] if len(operands) == 1 else operands
-    return (own, own)
+def _rooted(meaning: Meaning, interpreter: Interpreter, inst: Instruction, *operands: Value) -> Value:
+    """As `_together`, but who is in no group gets zeros."""
+    process = interpreter.process
+    if process is not None and group_of(inst, process) is None:
+        return _zeros(inst)
+    return _together(meaning, interpreter, inst, *operands)
 
 
-def _permuted(inst: Instruction, operand: Value) -> Value:
-    pairs = inst.op.source_target_pairs.pairs  # type: ignore[attr-defined]
-    return operand if (0, 0) in pairs else np.zeros_like(operand)
+def _alone(inst: Instruction, brought: Brought) -> bool:
+    """Whether one member acts for itself; UnsupportedError where a single replica would need others."""
+    groups = inst.op.replica_groups.groups  # type: ignore[attr-defined]
+    if len(brought) == 1 and any(len(g) > 1 for g in groups):
+        raise UnsupportedError(
+            f"one replica runs, but {inst!r} moves data between members of {groups}; num_replicas and "
+            "num_partitions of axla.compile make more"
+        )
+    return len(brought) == 1
 
 
-def _permute(interpreter: object, inst: Instruction, *operands: Value) -> Value:
-    if inst.op.slice_sizes:  # type: ignore[attr-defined]
-        raise UnsupportedError(f"the interpreter does not permute slices in place: {inst!r}")
-    return _joined(inst, [_permuted(inst, operand) for operand in operands])
+# Reductions
 
 
-def _permute_start(interpreter: object, inst: Instruction, *operands: Value) -> Value:
-    if inst.op.slice_sizes:  # type: ignore[attr-defined]
-        raise UnsupportedError(f"the interpreter does not permute slices in place: {inst!r}")
+def _total(interpreter: Interpreter, inst: Instruction, brought: Brought) -> Sequence[Value]:
+    """The operands of all members, combined in order."""
+    if interpreter.process is None:
+        count = equal_addends(inst)
+        return brought[0] if count == 1 else [x * x.dtype.type(count) for x in brought[0]]
+    to_apply = inst.op.to_apply  # type: ignore[attr-defined]
+    total = list(brought[0])
+    for operands in brought[1:]:
+        interpreter.tick()
+        if len(to_apply.parameters) == 2:
+            pairs = zip(total, operands, strict=True)
+            total = [interpreter.on_scalars(to_apply, (a, b), a.shape)[0] for a, b in pairs]
+        else:
+            total = interpreter.on_scalars(to_apply, [*total, *operands], total[0].shape)
+    return total
+
+
+def _reduced(interpreter: Interpreter, inst: Instruction, brought: Brought) -> Sequence[Value]:
+    return [_joined(inst, _total(interpreter, inst, brought))] * len(brought)
+
+
+def _scattered(interpreter: Interpreter, inst: Instruction, brought: Brought) -> Sequence[Value]:
+    """To each member its part of the dimension."""
+    at = inst.op.dimensions[0]  # type: ignore[attr-defined]
+    sizes = [s.dims[at] for s in elements(inst.shape)]  # type: ignore[attr-defined]
+    total = _total(interpreter, inst, brought)
+    if interpreter.process is not None:
+        for x, size in zip(total, sizes, strict=True):
+            _fits(inst, x.shape[at], size * len(brought), len(brought))
+    rows = (slice(None),) * at
+    return [
+        _joined(inst, [x[*rows, n * s : (n + 1) * s] for x, s in zip(total, sizes, strict=True)])
+        for n in range(len(brought))
+    ]
+
+
+def _reduced_to_root(interpreter: Interpreter, inst: Instruction, brought: Brought) -> Sequence[Value]:
+    """The total to the root, zeros to the others; each operand has a root."""
+    dynamic = inst.op.has_dynamic_root  # type: ignore[attr-defined]
+    _alone(inst, brought)
+    data = [b[:-1] for b in brought] if dynamic else brought
+    total = _total(interpreter, inst, data)
+    found = []
+    for n, operands in enumerate(brought):
+        roots = _roots(inst, operands, len(brought))
+        parts = [x if root == n else np.zeros_like(x) for x, root in zip(total, roots, strict=True)]
+        found.append(_joined(inst, parts))
+    return found
+
+
+def _roots(inst: Instruction, operands: Sequence[Value], count: int) -> Sequence[int]:
+    """The place in the group of the root of every operand: what the last operand says, else the first."""
+    if not inst.op.has_dynamic_root:  # type: ignore[attr-defined]
+        return [0] * len(operands)
+    found = [int(root) for root in operands[-1]]
+    if any(not 0 <= root < count for root in found):
+        raise CollectiveFailure(f"{inst!r}: roots are 0 to {count - 1}, found {found}")
+    return found
+
+
+# Movement
+
+
+def _fits(inst: Instruction, found: int, wanted: int, members: int) -> None:
+    if found != wanted:
+        raise CollectiveFailure(f"{inst!r}: for {members} members the size {wanted} is wanted, found {found}")
+
+
+def _gather(inst: Instruction, brought: Brought, results: Sequence[Any]) -> list[Value]:
+    at = inst.op.dimensions[0]  # type: ignore[attr-defined]
+    found = [np.concatenate(column, at) for column in zip(*brought, strict=True)]
+    for n, (x, shape) in enumerate(zip(found, results, strict=True)):
+        missing = shape.dims[at] - x.shape[at]
+        if len(brought) > 1:
+            _fits(inst, shape.dims[at], x.shape[at], len(brought))
+        elif missing:  # of members that do not exist
+            found[n] = np.pad(x, [(0, missing if d == at else 0) for d in range(x.ndim)])
+    return found
+
+
+def _gathered(interpreter: Interpreter, inst: Instruction, brought: Brought) -> Sequence[Value]:
+    return [_joined(inst, _gather(inst, brought, elements(inst.shape)))] * len(brought)
+
+
+def _gather_begun(interpreter: Interpreter, inst: Instruction, brought: Brought) -> Sequence[Value]:
     assert isinstance(inst.shape, TupleShape)
+    found: Value = tuple(_gather(inst, brought, elements(inst.shape.elements[1])))
+    found = found if isinstance(inst.shape.elements[1], TupleShape) else found[0]
+    return [(own[0] if len(own) == 1 else tuple(own), found) for own in brought]
+
+
+def _exchanged(interpreter: Interpreter, inst: Instruction, brought: Brought) -> Sequence[Value]:
+    """From each member a part along the dimension, or one of its operands."""
+    count, dimensions = len(brought), inst.op.dimensions  # type: ignore[attr-defined]
+    if _alone(inst, brought):
+        return [_joined(inst, brought[0])]
+    if dimensions is None:
+        _fits(inst, len(brought[0]), count, count)
+        return [tuple(member[n] for member in brought) for n in range(count)]
+    (at,) = dimensions
+    for x in brought[0]:
+        _fits(inst, x.shape[at], x.shape[at] // count * count, count)
+    parts = [[np.split(x, count, at) for x in column] for column in zip(*brought, strict=True)]
+    return [
+        _joined(inst, [np.concatenate([member[n] for member in column], at) for column in parts])
+        for n in range(count)
+    ]
+
+
+def _broadcast(interpreter: Interpreter, inst: Instruction, brought: Brought) -> Sequence[Value]:
+    _alone(inst, brought)
+    roots = [_roots(inst, operands, len(brought)) for operands in brought]
+    return [_joined(inst, [brought[root][n] for n, root in enumerate(own)]) for own in roots]
+
+
+def _permuted(interpreter: Interpreter, inst: Instruction, operands: Sequence[Value]) -> Sequence[Value]:
+    """The operands of the member that sends here, or zeros."""
+    op: Any = inst.op
+    if op.slice_sizes:
+        raise UnsupportedError(f"the interpreter does not permute slices in place: {inst!r}")
+    process, pairs, own = interpreter.process, op.source_target_pairs.pairs, 0
+    if process is not None:
+        pairs, own = pairs_of(inst, process, pairs, across=has_channel(inst)), process.number
+    source_of = {target: source for source, target in pairs}
+    members = sorted({m for pair in pairs for m in pair})
+
+    def combine(brought: Brought) -> Sequence[Value]:
+        given = dict(zip(members, brought, strict=True))
+        return [
+            given[source_of[m]] if m in source_of else [np.zeros_like(x) for x in given[m]] for m in members
+        ]
+
+    if process is None or own not in members:
+        return operands if source_of.get(own) == own else [np.zeros_like(x) for x in operands]
+    return _met(process, members, inst, operands, combine)
+
+
+def _permute(interpreter: Interpreter, inst: Instruction, *operands: Value) -> Value:
+    return _joined(inst, _permuted(interpreter, inst, operands))
+
+
+def _permute_start(interpreter: Interpreter, inst: Instruction, *operands: Value) -> Value:
+    assert isinstance(inst.shape, TupleShape)
+    results = _permuted(interpreter, inst, operands)
     contexts = [np.zeros(s.dims, s.dtype.numpy) for s in inst.shape.elements[2:] if isinstance(s, Shape)]
-    results = [_permuted(inst, operand) for operand in operands]
     if len(operands) == 1:
         return (operands[0], results[0], *contexts)
     return (operands, tuple(results), *contexts)
 
 
-def _ragged(
-    interpreter: object, inst: Instruction, data: Value, output: Value, starts: Value, sizes: Value,
-    places: Value, received: Value,
-) -> Value:  # fmt: skip
-    """Rows of the data go to places in the output of the same replica; what does not fit is left out."""
-    _alone(inst, inst.op.replica_groups.groups)  # type: ignore[attr-defined]
-    result = output.copy()
-    for start, size, place in zip(starts.flat, sizes.flat, places.flat, strict=True):
-        rows = range(max(0, -int(start), -int(place)), int(size))
-        rows = rows[: max(0, min(len(data) - int(start), len(output) - int(place)) - rows.start)]
-        result[int(place) + rows.start : int(place) + rows.start + len(rows)] = data[
-            int(start) + rows.start : int(start) + rows.start + len(rows)
-        ]
-    return result
+def _ragged(interpreter: Interpreter, inst: Instruction, brought: Brought) -> Sequence[Value]:
+    """Rows of every member's data go to places in the outputs; what does not fit is left out.
+
+    Starts, sizes and places have an entry for each member, or as many for each.
+    """
+    _alone(inst, brought)
+    results = [member[1].copy() for member in brought]
+    for data, _, starts, sizes, places, _ in brought:
+        each = max(1, starts.size // len(brought))
+        for n, (start, size, place) in enumerate(zip(starts.flat, sizes.flat, places.flat, strict=True)):
+            output = results[min(n // each, len(brought) - 1)]
+            rows = range(max(0, -int(start), -int(place)), int(size))
+            rows = rows[: max(0, min(len(data) - int(start), len(output) - int(place)) - rows.start)]
+            output[int(place) + rows.start : int(place) + rows.start + len(rows)] = data[
+                int(start) + rows.start : int(start) + rows.start + len(rows)
+            ]
+    return results
 
 
-def _done(interpreter: object, inst: Instruction, operand: Value) -> Value:
+# What needs no meeting
+
+
+def _done(interpreter: Interpreter, inst: Instruction, operand: Value) -> Value:
     return operand[1]
 
 
-def _same(interpreter: object, inst: Instruction, operand: Value) -> Value:
+def _same(interpreter: Interpreter, inst: Instruction, operand: Value) -> Value:
     return operand
 
 
-def _zero(interpreter: object, inst: Instruction) -> Value:
-    return np.zeros((), np.uint32)
+def _replica(interpreter: Interpreter, inst: Instruction) -> Value:
+    return np.array(interpreter.process.replica if interpreter.process else 0, np.uint32)
+
+
+def _partition(interpreter: Interpreter, inst: Instruction) -> Value:
+    return np.array(interpreter.process.partition if interpreter.process else 0, np.uint32)
 
 
 COLLECTIVES: dict[type[Op], Callable[..., Value]] = {
-    AllReduce: _reduced,
-    AllReduceStart: _reduced,
+    AllReduce: partial(_together, _reduced),
+    AllReduceStart: partial(_together, _reduced),
     AllReduceDone: _same,
-    AllGather: _exchanged,
-    AllGatherStart: _gather_start,
+    AllGather: partial(_together, _gathered),
+    AllGatherStart: partial(_together, _gather_begun),
     AllGatherDone: _done,
-    ReduceScatter: _scattered,
-    AllToAll: _exchanged,
-    CollectiveBroadcast: _exchanged,
+    ReduceScatter: partial(_together, _scattered),
+    AllToAll: partial(_together, _exchanged),
+    CollectiveBroadcast: partial(_rooted, _broadcast),
+    CollectiveReduce: partial(_rooted, _reduced_to_root),
     CollectivePermute: _permute,
     CollectivePermuteStart: _permute_start,
     CollectivePermuteDone: _done,
-    RaggedAllToAll: _ragged,
-    ReplicaId: _zero,
-    PartitionId: _zero,
+    RaggedAllToAll: partial(_together, _ragged),
+    ReplicaId: _replica,
+    PartitionId: _partition,
 }

@@ -68,7 +68,11 @@ CUSTOM_CALLS: dict[str, Callable[..., Value]] = {
 
 def check_custom_call(inst: Instruction) -> None:
     """UnsupportedError for a call that nobody is registered for, or that its target cannot take."""
+    from axla.interpreter.parallel import check_parallel
+
     op = inst.op
+    if check_parallel(inst):
+        return
     if isinstance(op, CustomCall) and op.custom_call_target not in CUSTOM_CALLS:
         site = call_site(inst)
         if find_target(site).api == LIBRARY:
@@ -77,11 +81,15 @@ def check_custom_call(inst: Instruction) -> None:
 
 def custom_call(interpreter: Interpreter, inst: Instruction, *operands: Value) -> Value:
     """The value of a custom call."""
+    from axla.interpreter.parallel import check_parallel, run_parallel
+
     op = inst.op
     assert isinstance(op, CustomCall)
     known = CUSTOM_CALLS.get(op.custom_call_target)
     if known is not None:
         return known(inst, *operands)
+    if check_parallel(inst):
+        return run_parallel(interpreter, inst, *operands)
     site = call_site(inst)
     target = find_target(site)
     # After layout normalization, arrays are of the sizes in which they lie.

@@ -28,9 +28,10 @@ from axla.core.errors import (
 from axla.core.literal import Literal
 from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.hlo.casting import convert
-from axla.hlo.control import Call, Fusion, OptBarrier
+from axla.hlo.control import Call, CustomCall, Fusion, OptBarrier
 from axla.hlo.conversion import Bitcast
 from axla.hlo.numeric import Kernel
+from axla.interpreter.processes import Process
 from axla.interpreter.transfers import receives_last
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.op import Op
@@ -62,13 +63,17 @@ def evaluate(
     """
     interpreter = Interpreter(step_limit=step_limit, deadline=deadline, memory_limit=memory_limit, seed=seed)
     entry = module.entry
+    with np.errstate(all="ignore"):
+        result = interpreter.run(entry, argument_values(entry, arguments))
+    return as_literal(result, entry.root.shape)
+
+
+def argument_values(entry: Computation, arguments: Sequence[object]) -> list[Value]:
+    """Arguments as values of the parameters' shapes."""
     if len(arguments) != len(entry.parameters):
         raise InvalidArgument(f"{entry.name} takes {len(entry.parameters)} arguments, found {len(arguments)}")
     pairs = zip(entry.parameters, arguments, strict=True)
-    values = [_argument(parameter, argument) for parameter, argument in pairs]
-    with np.errstate(all="ignore"):
-        result = interpreter.run(entry, values)
-    return as_literal(result, entry.root.shape)
+    return [_argument(parameter, argument) for parameter, argument in pairs]
 
 
 Step = tuple[Callable[..., Value], tuple[int, ...], int, tuple[int, ...], Instruction]
@@ -104,12 +109,15 @@ class Interpreter:
         deadline: float | None = None,
         memory_limit: int = MEMORY_LIMIT,
         seed: int = 0,
+        process: Process | None = None,
     ):
+        self.process = process  # which one of several it runs for
         self.step_limit = float("inf") if step_limit is None else step_limit
         self.stop_at = float("inf") if deadline is None else time.monotonic() + deadline
         self.deadline = deadline
-        self.timed = deadline is not None
+        self.watched = deadline is not None or process is not None
         self.memory_limit = memory_limit
+        self.seed = seed
         self.random = np.random.Generator(np.random.Philox(seed))
         self.state = seed  # of rng-get-and-update-state
         self.mail: dict[int | None, deque[Value]] = {}  # what was sent on a channel, and not received so far
@@ -119,6 +127,13 @@ class Interpreter:
         self._elementwise: dict[Computation, bool] = {}
         self._plans: dict[Computation, Plan] = {}
         self._scalar_plans: dict[Computation, Plan | None] = {}
+
+    def beside(self, process: Process) -> Interpreter:
+        """Another one, for a process, within the same limits."""
+        made = Interpreter(memory_limit=self.memory_limit, seed=self.seed, process=process)
+        made.step_limit, made.steps = self.step_limit, self.steps
+        made.stop_at, made.deadline = self.stop_at, self.deadline
+        return made
 
     def run(self, computation: Computation, arguments: Sequence[Value]) -> Value:
         """The value of the root for these arguments."""
@@ -157,8 +172,20 @@ class Interpreter:
         self.steps += steps
         if self.steps > self.step_limit:
             raise DeadlineExceeded(f"the interpreter stopped after {self.step_limit} steps, as it was told")
-        if self.timed and time.monotonic() > self.stop_at:
+        if self.watched:
+            self._watch()
+
+    def _watch(self) -> None:
+        if time.monotonic() > self.stop_at:
             raise DeadlineExceeded(f"the interpreter stopped after {self.deadline} seconds, as it was told")
+        if self.process is not None:
+            self.process.check()
+
+    def wait(self) -> None:
+        """What to do again and again while somebody outside is waited for."""
+        self.tick()
+        if self.process is not None:
+            self.process.offer()
 
     def on_scalars(
         self, computation: Computation, arguments: Sequence[np.ndarray], dims: Sequence[int]
@@ -241,7 +268,8 @@ class Interpreter:
         while stack:
             for inst in self._needed(stack.pop()):
                 yield inst
-                for called in inst.op.computations():
+                calls = () if isinstance(inst.op, CustomCall) else inst.op.computations()
+                for called in calls:
                     if called not in seen:
                         seen.add(called)
                         stack.append(called)

@@ -12,15 +12,25 @@ from axla.core.literal import Literal
 from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.interpreter.custom_calls import check_custom_call
 from axla.interpreter.evaluate import Interpreter, evaluate
+from axla.interpreter.parallel import MOST, evaluate_replicated
 from axla.interpreter.transfers import check_transfer
 from axla.ir.graph import Module
 
 
 class InterpretedExecutable:
-    """Calls `evaluate`. Takes NumPy arrays (or what converts to them), gives NumPy arrays."""
+    """Calls `evaluate`. Takes NumPy arrays (or what converts to them), gives NumPy arrays.
 
-    def __init__(self, module: Module):
+    With several replicas or partitions only `execute_replicated` runs it.
+    """
+
+    def __init__(self, module: Module, num_replicas: int = 1, num_partitions: int = 1):
+        for name, count in (("num_replicas", num_replicas), ("num_partitions", num_partitions)):
+            if type(count) is not int or count < 1:
+                raise InvalidArgument(f"compile: {name}={count!r}, wanted a number of at least 1")
+        if num_replicas * num_partitions > MOST:
+            raise InvalidArgument(f"compile: at most {MOST} devices, found {num_replicas * num_partitions}")
         self.module = module
+        self.num_replicas, self.num_partitions = num_replicas, num_partitions
         self.name = module.name
         for inst in Interpreter().needed(module.entry):
             check_custom_call(inst)
@@ -28,6 +38,7 @@ class InterpretedExecutable:
 
     def __call__(self, *arguments: Any) -> Any:
         """Runs the program; arguments and result are nested as the program's parameters and result are."""
+        self._check_one_device()
         parameters = self.module.entry.parameters
         if len(arguments) != len(parameters):
             raise InvalidArgument(f"{self.name}: {len(arguments)} arguments, wanted {len(parameters)}")
@@ -39,15 +50,47 @@ class InterpretedExecutable:
 
     def execute(self, inputs: Iterable[Any], *, deadline: float | None = None) -> list[np.ndarray]:
         """Runs the program on its parameter leaves; gives its result leaves."""
+        self._check_one_device()
+        result = evaluate(self.module, self._arguments(inputs), deadline=deadline)
+        return [leaf.array for leaf in result.leaves() if leaf.shape.is_array]
+
+    def execute_replicated(
+        self, inputs: Iterable[Iterable[Any]], *, deadline: float | None = None
+    ) -> list[list[np.ndarray]]:
+        """Runs the program on all devices, with parameter leaves for each; gives the result leaves of each.
+
+        Device n is partition n % num_partitions of replica n // num_partitions.
+        """
+        arguments = [self._arguments(given) for given in inputs]
+        count = self.num_replicas * self.num_partitions
+        if len(arguments) != count:
+            raise InvalidArgument(
+                f"{self.name}: inputs of {count} devices are wanted, found {len(arguments)}"
+            )
+        if count == 1:
+            results = [evaluate(self.module, arguments[0], deadline=deadline)]
+        else:
+            results = evaluate_replicated(
+                self.module, arguments, self.num_replicas, self.num_partitions, deadline=deadline
+            )
+        return [[leaf.array for leaf in r.leaves() if leaf.shape.is_array] for r in results]
+
+    def _check_one_device(self) -> None:
+        if self.num_replicas * self.num_partitions > 1:
+            raise InvalidArgument(
+                f"{self.name}: it is for {self.num_replicas} replicas of {self.num_partitions} partitions; "
+                "execute_replicated runs it"
+            )
+
+    def _arguments(self, inputs: Iterable[Any]) -> list[Literal]:
+        """The parameters' values, of their leaves."""
         leaves = list(inputs)
         parameters = self.module.entry.parameters
         wanted = sum(1 for p in parameters for s in p.shape.leaves() if s.is_array)
         if len(leaves) != wanted:
             raise InvalidArgument(f"{self.name}: {len(leaves)} inputs, wanted {wanted}")
         rest = iter(leaves)
-        literals = [self._tree(p.shape, rest, p.name) for p in parameters]
-        result = evaluate(self.module, literals, deadline=deadline)
-        return [leaf.array for leaf in result.leaves() if leaf.shape.is_array]
+        return [self._tree(p.shape, rest, p.name) for p in parameters]
 
     def _tree(self, shape: AnyShape, rest: Any, name: str) -> Literal:
         if isinstance(shape, TupleShape):

@@ -1,5 +1,5 @@
-"""Transfers as the interpreter does them: with the host by the queues of device 0, between replicas (there is
-one) by a mailbox per channel.
+"""Transfers as the interpreter does them: with the host by the queues of the device, between processes by a
+mailbox per channel, and per receiver where pairs of source and target are given.
 """
 
 from __future__ import annotations
@@ -12,14 +12,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from axla.core.errors import RuntimeFailure, UnsupportedError
-from axla.core.shape import TupleShape
-from axla.custom.feeds import give_outfeed, take_infeed
+from axla.core.shape import AnyShape, Shape, TupleShape
+from axla.custom.feeds import give_outfeed, leaves_of, take_infeed
+from axla.custom.site import nest
 from axla.hlo.transfer import Infeed, Outfeed, Recv, RecvDone, Send, SendDone
+from axla.interpreter.members import pairs_of
 from axla.ir.graph import Instruction
 from axla.ir.op import Op
+from axla.ir.verify.channels import channel_pairs
 
 if TYPE_CHECKING:
     from axla.interpreter.evaluate import Interpreter
+    from axla.interpreter.processes import Process
 
 Value = Any
 
@@ -36,17 +40,36 @@ def check_transfer(inst: Instruction) -> None:
 
 def _infeed(interpreter: Interpreter, inst: Instruction, token: Value) -> Value:
     assert isinstance(inst.shape, TupleShape)
-    return take_infeed(inst.shape.elements[0], interpreter.tick), None
+    shape, process = inst.shape.elements[0], interpreter.process
+    if process is None or process.grid.infeed is None:
+        return take_infeed(shape, interpreter.wait, process.number if process else 0), None
+    if not process.grid.infeed:
+        raise RuntimeFailure(f"{inst!r}: the infeed has no values left")
+    found = process.grid.infeed.popleft()
+    return nest(shape, iter(leaves_of("infeed", shape, found))), None
 
 
 def _outfeed(interpreter: Interpreter, inst: Instruction, data: Value, token: Value) -> None:
-    give_outfeed(data)
+    give_outfeed(data, interpreter.process.number if interpreter.process else 0)
 
 
 def _send(interpreter: Interpreter, inst: Instruction, data: Value, token: Value) -> Value:
-    check_transfer(inst)
-    interpreter.mail.setdefault(inst.op.channel_id, deque()).append(data)  # type: ignore[attr-defined]
+    channel, process = inst.op.channel_id, interpreter.process  # type: ignore[attr-defined]
+    if process is None:
+        check_transfer(inst)
+        interpreter.mail.setdefault(channel, deque()).append(data)
+    else:
+        pairs = _pairs(inst, process)
+        targets = [None] if pairs is None else [t for s, t in pairs if s == process.number]
+        for target in targets:
+            process.send((channel, target), data)
     return data, np.zeros((), np.uint32), None
+
+
+def _pairs(inst: Instruction, process: Process) -> list[tuple[int, int]] | None:
+    """From which process to which a transfer goes; None where any may receive it."""
+    pairs = channel_pairs(inst)
+    return pairs_of(inst, process, pairs, across=process.grid.partitions > 1) if pairs else None
 
 
 def _send_done(interpreter: Interpreter, inst: Instruction, begun: Value) -> None:
@@ -54,18 +77,42 @@ def _send_done(interpreter: Interpreter, inst: Instruction, begun: Value) -> Non
 
 
 def _recv(interpreter: Interpreter, inst: Instruction, token: Value) -> Value:
-    check_transfer(inst)
-    return None, np.zeros((), np.uint32), None
+    process = interpreter.process
+    address: tuple[int | None, ...] = ()
+    if process is None:
+        check_transfer(inst)
+    else:
+        pairs, channel = _pairs(inst, process), inst.op.channel_id  # type: ignore[attr-defined]
+        if pairs is None or any(target == process.number for _, target in pairs):
+            address = (channel, None if pairs is None else process.number)
+    # Where the data will be there is its address; () for who is no target.
+    return address, np.zeros((), np.uint32), None
 
 
 def _recv_done(interpreter: Interpreter, inst: Instruction, begun: Value) -> Value:
     channel = inst.op.channel_id  # type: ignore[attr-defined]
+    if interpreter.process is not None:
+        if not begun[0]:
+            return _nothing(inst.shape.elements[0]), None  # type: ignore[attr-defined]
+        return _received(inst, interpreter.process.receive(begun[0], repr(inst))), None
     waiting = interpreter.mail.get(channel)
     if not waiting:
         raise RuntimeFailure(
             f"{inst!r}: nothing was sent on channel {channel}, and the only replica waits here for it"
         )
     return waiting.popleft(), None
+
+
+def _nothing(shape: AnyShape) -> Value:
+    """Zeros, for a process that nobody sends to."""
+    if isinstance(shape, TupleShape):
+        return tuple(map(_nothing, shape.elements))
+    return np.zeros(shape.dims, shape.dtype.numpy) if isinstance(shape, Shape) else None
+
+
+def _received(inst: Instruction, value: Value) -> Value:
+    shape = inst.shape.elements[0]  # type: ignore[attr-defined]
+    return nest(shape, iter(leaves_of(repr(inst), shape, value)))
 
 
 def receives_last(order: Sequence[Instruction]) -> Sequence[Instruction]:

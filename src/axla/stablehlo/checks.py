@@ -35,6 +35,8 @@ class Check:
     max_ulp: int = 0
     min_ulp: int = 0
     place: str = ""
+    probe: str = ""  # what is expected is what this probe saw when it was reached for the `iteration`th time
+    iteration: int = 0
 
     def problem(self, actual: np.ndarray, expected: np.ndarray) -> str:
         """What is wrong with a value; "" when the assertion holds."""
@@ -160,6 +162,15 @@ class _Splitter:
     def _check(self, operation: mlir.Operation) -> Check:
         kind, settings = _kind(operation).removeprefix(PREFIX), _settings(operation)
         operands = list(operation.operands)
+        line, column = operation.position
+        place = f"line {line}, column {column}" if line else ""
+        if kind == "expect_serialized_eq" and len(operands) == 1:
+            probe, number = operation.attributes.get("probe_id"), operation.attributes.get("iteration", 0)
+            if not isinstance(probe, str):
+                raise VerifyError(f"{_kind(operation)}: probe_id must be a string, found {probe}")
+            number = number.value if isinstance(number, mlir.IntegerAttr) else 0
+            value = self._number(operands[0])
+            return Check("eq", value, value, place=place, probe=probe, iteration=number)
         if kind == "eq":
             operands.reverse()  # this one has the expected value first
             integral = _is_integral(operands[0].type) if operands else True
@@ -173,7 +184,6 @@ class _Splitter:
         actual, expected = operands
         custom = operation.name == "stablehlo.custom_call"
         tolerance, ulp = _TOLERANCES[kind][0 if custom else 1]
-        line, column = operation.position
         return Check(
             kind.removeprefix("expect_"),
             self._number(actual),
@@ -182,7 +192,7 @@ class _Splitter:
             float(settings.get("tolerance", tolerance)),
             int(settings.get("max_ulp", ulp)),
             int(settings.get("min_ulp", 0)),
-            f"line {line}, column {column}" if line else "",
+            place,
         )
 
     def _constant(self, attributes: dict) -> mlir.Operation:

@@ -8,16 +8,17 @@ HLO_OPCODES = frozenset(
     all-reduce-done all-reduce-start all-to-all and asin asinh async-done async-start async-update atan2
     atanh batch-norm-grad batch-norm-inference batch-norm-training bitcast bitcast-convert broadcast
     call cbrt ceil cholesky clamp collective-broadcast collective-permute collective-permute-done
-    collective-permute-start compare complex concatenate conditional constant convert convolution copy
-    copy-done copy-start cosh cosine count-leading-zeros custom-call divide domain dot dynamic-reshape
-    dynamic-slice dynamic-update-slice erf exponential exponential-minus-one fft floor fusion gather
-    get-dimension-size get-tuple-element imag infeed iota is-finite log log-plus-one logistic map
-    maximum minimum mulhi multiply negate not opt-barrier or outfeed pad parameter partition-id popcnt
-    power ragged-all-to-all ragged-dot real recv recv-done reduce reduce-precision reduce-scatter
-    reduce-window remainder replica-id reshape reverse rng rng-bit-generator rng-get-and-update-state
-    round-nearest-afz round-nearest-even rsqrt scaled-dot scan scatter select select-and-scatter send
-    send-done set-dimension-size shift-left shift-right-arithmetic shift-right-logical sign sine sinh
-    slice sort sqrt stochastic-convert subtract tan tanh topk transpose triangular-solve tuple while xor
+    collective-permute-start collective-reduce compare complex concatenate conditional constant convert
+    convolution copy copy-done copy-start cosh cosine count-leading-zeros custom-call divide domain dot
+    dynamic-reshape dynamic-slice dynamic-update-slice erf exponential exponential-minus-one fft floor
+    fusion gather get-dimension-size get-tuple-element imag infeed iota is-finite log log-plus-one
+    logistic map maximum minimum mulhi multiply negate not opt-barrier or outfeed pad parameter
+    partition-id popcnt power ragged-all-to-all ragged-dot real recv recv-done reduce reduce-precision
+    reduce-scatter reduce-window remainder replica-id reshape reverse rng rng-bit-generator
+    rng-get-and-update-state round-nearest-afz round-nearest-even rsqrt scaled-dot scan scatter select
+    select-and-scatter send send-done set-dimension-size shift-left shift-right-arithmetic
+    shift-right-logical sign sine sinh slice sort sqrt stochastic-convert subtract tan tanh topk
+    transpose triangular-solve tuple while xor
     """.split()  # noqa: SIM905  a list of words reads better than quotes around each
 )
 
@@ -50,7 +51,7 @@ VALUE_ATTRIBUTES = frozenset(
     constrain_layout convolution_kind cross_program_prefetch_index custom_call_has_side_effect
     custom_call_target delta dim_labels dimensions direction distribution domain dynamic_slice_sizes
     entry epsilon exit exponent_bits feature_group_count feature_index fft_length fft_type group_devices
-    group_mode index index_vector_dim indices_are_sorted inferred_dimension infeed_config
+    group_mode has_dynamic_root index index_vector_dim indices_are_sorted inferred_dimension infeed_config
     input_batching_dims inserted_window_dims iota_dimension is_associative is_composite
     is_cross_program_prefetch is_host_transfer is_pipelined is_reverse is_stable k kind largest
     left_side lhs_batch_dims lhs_contracting_dims lhs_ragged_dims literal lower mantissa_bits

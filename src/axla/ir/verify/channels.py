@@ -20,7 +20,8 @@ _TRANSFERS = {"send", "send-done", "recv", "recv-done"}
 _HALVES = {"send": "send-done", "recv": "recv-done"}
 _COLLECTIVES = {
     "all-gather", "all-gather-start", "all-reduce", "all-reduce-start", "all-to-all", "collective-broadcast",
-    "collective-permute", "collective-permute-start", "ragged-all-to-all", "reduce-scatter",
+    "collective-permute", "collective-permute-start", "collective-reduce", "ragged-all-to-all",
+    "reduce-scatter",
 }  # fmt: skip
 _PAIRS = "_xla_send_recv_source_target_pairs"
 _NUMBERS = re.compile(r"\{\s*(-?\d+)\s*,\s*(-?\d+)\s*\}")
@@ -75,7 +76,7 @@ def verify_order(module: Module) -> None:
     if not module.config.is_scheduled or schedule is None:
         return
     events = {c: [i for i in order if _matters(i)] for c, order in schedule.items()}
-    if not any(_pairs_of(i) for order in events.values() for i in order):
+    if not any(channel_pairs(i) for order in events.values() for i in order):
         return
     done: dict[tuple[Computation, Waiting], Waiting] = {}
     stack: list[tuple[tuple[Computation, Waiting], Iterator[object]]] = []
@@ -126,7 +127,7 @@ def _after(inst: Instruction, waiting: Waiting) -> Waiting:
         if waiting is not None:
             fail("channel_order", f"{inst!r} waits for members that wait in {waiting[0]!r}")
         return None
-    pairs = _pairs_of(inst)
+    pairs = channel_pairs(inst)
     if not pairs:
         return waiting
     _verify_different(inst, pairs)
@@ -136,15 +137,15 @@ def _after(inst: Instruction, waiting: Waiting) -> Waiting:
     other = "recv" if first.opcode == "send" else "send"
     if inst.opcode != other:
         fail("channel_order", f"{first!r} must be followed by its {other}, found {inst!r}")
-    if pairs != _pairs_of(first):
-        wanted = f"those of {first!r}, {_pairs_of(first)}"
+    if pairs != channel_pairs(first):
+        wanted = f"those of {first!r}, {channel_pairs(first)}"
         fail("channel_order", f"{inst!r}: source and target pairs must be {wanted}, found {pairs}")
     if waiting[1]:
         _verify_no_cycle(inst, pairs)
     return None
 
 
-def _pairs_of(inst: Instruction) -> tuple[tuple[int, int], ...]:
+def channel_pairs(inst: Instruction) -> tuple[tuple[int, int], ...]:
     """The pairs that a transfer between replicas says in its frontend attributes."""
     if inst.opcode not in _HALVES:
         return ()

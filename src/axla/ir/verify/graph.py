@@ -90,9 +90,9 @@ def verify_acyclic(computation: Computation) -> None:
 _MIXED = {
     "all-gather", "all-gather-start", "all-reduce", "all-reduce-start", "all-to-all", "async-start",
     "batch-norm-grad", "batch-norm-inference", "batch-norm-training", "call",
-    "collective-broadcast", "collective-permute", "collective-permute-start", "conditional", "convolution",
-    "custom-call", "dot", "fusion", "outfeed", "ragged-dot", "reduce-scatter", "reduce-window", "scaled-dot",
-    "send", "sort", "stochastic-convert", "tuple",
+    "collective-broadcast", "collective-permute", "collective-permute-start", "collective-reduce",
+    "conditional", "convolution", "custom-call", "dot", "fusion", "outfeed", "ragged-dot", "reduce-scatter",
+    "reduce-window", "scaled-dot", "send", "sort", "stochastic-convert", "tuple",
 }  # fmt: skip
 """Ops whose operands may be floats of different types: independent values, or products summed in another."""
 

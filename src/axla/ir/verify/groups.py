@@ -1,6 +1,7 @@
 """Who takes part in collectives, against replica_count and num_partitions of the header. In this module:
 
-  group_members  groups name the members 0 to n-1, and where the header says how many there are, all of them
+  group_members  groups name the members 0 to n-1, and where the header says how many there are, all of them;
+                 any, where those that have no group get zeros
   group_size     the result of a gather, scatter or exchange fits the number of members
   group_pairs    source and target of a permute are members
 
@@ -27,6 +28,14 @@ def _members(inst: Instruction) -> tuple[str, int]:
     if not hasattr(op, "use_global_device_ids"):
         return "partitions", partitions
     return ("devices", replicas * partitions) if op.use_global_device_ids else ("replicas", replicas)
+
+
+def _verify_some(inst: Instruction) -> None:
+    """Who is in no group takes part all the same, with zeros."""
+    what, count = _members(inst)
+    named = {m for group in inst.op.replica_groups.groups for m in group}  # type: ignore[attr-defined]
+    if count > 1 and max(named, default=0) >= count:
+        fail("group_members", f"{inst!r}: there are {count} {what}, found the member {max(named)}")
 
 
 def _verify_members(inst: Instruction) -> None:
@@ -107,9 +116,10 @@ RULES: dict[str, Callable[[Instruction], None]] = {
     "all-reduce": _verify_members,
     "all-reduce-start": _verify_members,
     "all-to-all": _verify_exchange,
-    "collective-broadcast": _verify_members,
+    "collective-broadcast": _verify_some,
     "collective-permute": _verify_permute,
     "collective-permute-start": _verify_permute,
+    "collective-reduce": _verify_some,
     "ragged-all-to-all": _verify_members,
     "reduce-scatter": _verify_parts,
 }

@@ -22,6 +22,7 @@ from axla.hlo.collective import (
     CollectivePermute,
     CollectivePermuteDone,
     CollectivePermuteStart,
+    CollectiveReduce,
     PartitionId,
     ReduceScatter,
     ReplicaId,
@@ -74,6 +75,12 @@ def _first_part(inst: Instruction) -> Instruction:
 
 def _exchanged(inst: Instruction) -> Instruction | None:
     return _operands(inst) if _alone(inst) and _same(inst.shape, inst.operands) else None
+
+
+def _rooted(inst: Instruction) -> Instruction | None:
+    """The operands, of which the only member is the root."""
+    dynamic = inst.op.has_dynamic_root  # type: ignore[attr-defined]
+    return _joined(inst, inst.operands[: len(inst.operands) - dynamic]) if _alone(inst) else None
 
 
 def _alone(inst: Instruction) -> bool:
@@ -170,7 +177,8 @@ _EXPANSIONS: dict[type[Op], Expansion] = {
     AllGatherDone: _result,
     ReduceScatter: _first_part,
     AllToAll: _exchanged,
-    CollectiveBroadcast: _exchanged,
+    CollectiveBroadcast: _rooted,
+    CollectiveReduce: _rooted,
     CollectivePermute: _permuted,
     CollectivePermuteStart: _permute_start,
     CollectivePermuteDone: _result,

@@ -9,12 +9,15 @@ import axla.hlo as hlo
 from axla.core.dtypes import U32
 from axla.core.errors import UnsupportedError, VerifyError
 from axla.core.shape import TOKEN, AnyShape, Layout, Shape, TupleShape
+from axla.interpreter.parallel import RUN_PARALLEL, parallel_call
 from axla.ir.attributes import ApiVersion, OutputAlias, ReplicaGroups, SourceTargetPairs
-from axla.ir.graph import Instruction
+from axla.ir.graph import Extra, Instruction
 from axla.ir.structure import GetTupleElement, Tuple
 from axla.stablehlo import mlir
 from axla.stablehlo.importer import attributes as attr
+from axla.stablehlo.importer.mesh import mesh_groups
 from axla.stablehlo.importer.movement import array
+from axla.stablehlo.importer.program import symbols
 from axla.stablehlo.importer.reduction import parameter_types
 from axla.stablehlo.importer.scope import Outcome, Rule, Scope
 from axla.stablehlo.text.printer import attribute_text
@@ -54,9 +57,8 @@ def _custom_call(scope: Scope, operation: mlir.Operation) -> Outcome:
         output_to_operand_aliasing=_aliases(operation),
         api_version=_API_VERSIONS[version],
         called_computations=tuple(
-            scope.importer.computations[c.root]
-            for c in operation.attributes.get("called_computations", ())
-            if isinstance(c, mlir.SymbolRef)
+            scope.importer.computations[name]
+            for name in symbols(operation.attributes.get("called_computations"))
         ),
     )  # fmt: skip
     text = config if isinstance(config, str) else attribute_text(config)
@@ -111,14 +113,16 @@ def _channel(operation: mlir.Operation) -> int | None:
     return handle if handle > 0 else None
 
 
-def _groups(operation: mlir.Operation) -> ReplicaGroups:
+def _groups(scope: Scope, operation: mlir.Operation) -> ReplicaGroups:
     """Rows of members; -1 fills rows that are shorter."""
+    if isinstance(operation.attributes.get("replica_groups"), mlir.StructAttr):
+        return ReplicaGroups(mesh_groups(scope.importer.source, operation))
     rows = attr.matrix(operation, "replica_groups", [])
     return ReplicaGroups(tuple(group for row in rows if (group := tuple(m for m in row if m >= 0))))
 
 
-def _members(operation: mlir.Operation) -> dict[str, Any]:
-    found = {"channel_id": _channel(operation), "replica_groups": _groups(operation)}
+def _members(scope: Scope, operation: mlir.Operation) -> dict[str, Any]:
+    found = {"channel_id": _channel(operation), "replica_groups": _groups(scope, operation)}
     if attr.flag(operation, "use_global_device_ids"):
         found["use_global_device_ids"] = True
     return found
@@ -131,7 +135,7 @@ def _result(scope: Scope, operation: mlir.Operation) -> AnyShape:
 
 def _all_gather(scope: Scope, operation: mlir.Operation) -> Outcome:
     at = (attr.integer(operation, "all_gather_dim"),)
-    op = hlo.AllGather(_result(scope, operation), dimensions=at, **_members(operation))
+    op = hlo.AllGather(_result(scope, operation), dimensions=at, **_members(scope, operation))
     return scope.add(op, scope.operands(operation))
 
 
@@ -140,21 +144,23 @@ def _all_reduce(scope: Scope, operation: mlir.Operation) -> Outcome:
     dtype = parameter_types(called, 2)[0]
     operands = scope.operands(operation)
     operands = scope.converted(operands, [dtype] * len(operands))
-    return scope.add(hlo.AllReduce(to_apply=called, **_members(operation)), operands)
+    return scope.add(hlo.AllReduce(to_apply=called, **_members(scope, operation)), operands)
 
 
 def _reduce_scatter(scope: Scope, operation: mlir.Operation) -> Outcome:
     called = scope.region(operation)
     at = (attr.integer(operation, "scatter_dimension"),)
     operands = scope.converted(scope.operands(operation, 1), parameter_types(called, 2)[:1])
-    op = hlo.ReduceScatter(scope.shape(operation), dimensions=at, to_apply=called, **_members(operation))
+    op = hlo.ReduceScatter(
+        scope.shape(operation), dimensions=at, to_apply=called, **_members(scope, operation)
+    )
     return scope.add(op, operands)
 
 
 def _all_to_all(scope: Scope, operation: mlir.Operation) -> Outcome:
     names = ("split_dimension", "concat_dimension", "split_count")
     split, concat, count = (attr.integer(operation, name) for name in names)
-    op = hlo.AllToAll(dimensions=(split,), **_members(operation))
+    op = hlo.AllToAll(dimensions=(split,), **_members(scope, operation))
     operands = scope.operands(operation)
     found = scope.add(op, operands)
     if split == concat:
@@ -187,8 +193,18 @@ def _exchanged(scope: Scope, value: Instruction, split: int, concat: int, count:
 
 
 def _collective_broadcast(scope: Scope, operation: mlir.Operation) -> Outcome:
-    op = hlo.CollectiveBroadcast(_channel(operation), _groups(operation))
+    dynamic = attr.flag(operation, "has_dynamic_root")
+    op = hlo.CollectiveBroadcast(_channel(operation), _groups(scope, operation), dynamic)
     return scope.add(op, scope.operands(operation))
+
+
+def _collective_reduce(scope: Scope, operation: mlir.Operation) -> Outcome:
+    called, operands = scope.region(operation), scope.operands(operation)
+    dynamic = attr.flag(operation, "has_dynamic_root")
+    count = len(operands) - dynamic
+    data = scope.converted(operands[:count], [parameter_types(called, 2)[0]] * count)
+    op = hlo.CollectiveReduce(_channel(operation), _groups(scope, operation), dynamic, called)
+    return scope.add(op, [*data, *operands[count:]])
 
 
 def _collective_permute(scope: Scope, operation: mlir.Operation) -> Outcome:
@@ -220,11 +236,22 @@ def _data_and_token(scope: Scope, operation: mlir.Operation) -> tuple[list[Instr
     return operands[:-1], operands[-1]
 
 
+def _with_pairs(scope: Scope, operation: mlir.Operation) -> Extra:
+    """Who sends to whom, as HLO says it."""
+    pairs = attr.matrix(operation, "source_target_pairs", [])
+    if not pairs:
+        return scope.extra
+    text = "{" + ",".join(f"{{{a},{b}}}" for a, b in pairs) + "}"
+    said = (*scope.extra.frontend_attributes, ("_xla_send_recv_source_target_pairs", text))
+    return replace(scope.extra, frontend_attributes=said)
+
+
 def _send(scope: Scope, operation: mlir.Operation) -> Outcome:
     data, token = _data_and_token(scope, operation)
     where = _channel_and_place(operation)
     value = scope.tuple(data)
-    begun = scope.add(hlo.Send(TupleShape((value.shape.logical, Shape(U32), TOKEN)), *where), (value, token))
+    op = hlo.Send(TupleShape((value.shape.logical, Shape(U32), TOKEN)), *where)
+    begun = scope.add(op, (value, token), extra=_with_pairs(scope, operation))
     return scope.add(hlo.SendDone(*where), (begun,))
 
 
@@ -232,7 +259,8 @@ def _recv(scope: Scope, operation: mlir.Operation) -> Outcome:
     *shapes, _ = scope.shapes(operation) or [TOKEN]
     where = _channel_and_place(operation)
     data = shapes[0] if len(shapes) == 1 else TupleShape(shapes)
-    begun = scope.add(hlo.Recv(TupleShape((data, Shape(U32), TOKEN)), *where), scope.operands(operation, 1))
+    op = hlo.Recv(TupleShape((data, Shape(U32), TOKEN)), *where)
+    begun = scope.add(op, scope.operands(operation, 1), extra=_with_pairs(scope, operation))
     done = scope.add(hlo.RecvDone(*where), (begun,))
     if len(shapes) == 1:
         return done
@@ -266,21 +294,33 @@ def _after_all(scope: Scope, operation: mlir.Operation) -> Outcome:
 # Asynchronous operations
 
 
-def _async_start(scope: Scope, operation: mlir.Operation) -> Outcome:
-    """What the region computes, at once: when it is there is for the scheduler to say."""
+def _in_place(scope: Scope, operation: mlir.Operation) -> list[Instruction]:
+    """What a region gives for the operands."""
     if len(operation.regions) != 1 or len(operation.regions[0].blocks) != 1:
         raise VerifyError("one region of one block is wanted")
     block = operation.regions[0].blocks[0]
     operands = scope.operands(operation, len(block.arguments))
     scope.values.update(zip(block.arguments, operands, strict=True))
-    results = scope.fill(block)
+    return scope.fill(block)
+
+
+def _manual_computation(scope: Scope, operation: mlir.Operation) -> Outcome:
+    """The region, where it sees whole arrays: on one device, or where nothing is divided."""
+    arguments = [a.type for region in operation.regions for b in region.blocks for a in b.arguments]
+    if arguments != [v.type for v in operation.operands]:
+        raise UnsupportedError("the region sees parts of the operands, which takes a partitioner to cut")
+    results = _in_place(scope, operation)
+    if [r.shape.logical for r in results] != [s.logical for s in scope.shapes(operation)]:
+        raise UnsupportedError("the results are put together from parts, which takes a partitioner")
+    return results
+
+
+def _async_start(scope: Scope, operation: mlir.Operation) -> Outcome:
+    """What the region computes, at once: when it is there is for the scheduler to say."""
+    results = _in_place(scope, operation)
     if len(operation.results) != 1:
         raise VerifyError(f"one result is wanted, found {len(operation.results)}")
     scope.values[operation.results[0]] = scope.tuple(results)
-    return None
-
-
-def _nothing(scope: Scope, operation: mlir.Operation) -> Outcome:
     return None
 
 
@@ -290,13 +330,50 @@ def _operand(scope: Scope, operation: mlir.Operation) -> Outcome:
     return operand
 
 
-def _no_collective_reduce(scope: Scope, operation: mlir.Operation) -> Outcome:
-    raise UnsupportedError("HLO has no reduction to one member; use all_reduce")
+# Of StableHLO's interpreter
+
+
+def _run_parallel(scope: Scope, operation: mlir.Operation) -> Outcome:
+    """A custom call of all functions that it names; the interpreter knows how to run them."""
+    numbers: dict[str, int] = {}
+
+    def number(name: str) -> int:
+        return numbers.setdefault(name, len(numbers))
+
+    rows = operation.attributes.get("programs")
+    if not isinstance(rows, tuple):
+        attr.reject(operation, "programs", "rows of functions")
+    programs = [[number(name) for name in symbols(row)] for row in rows]
+    config = parallel_call(programs, [number(name) for name in symbols(operation.attributes.get("infeed"))])
+    op = hlo.CustomCall(
+        _result(scope, operation), custom_call_target=RUN_PARALLEL, custom_call_has_side_effect=True,
+        called_computations=tuple(scope.importer.computations[name] for name in numbers),
+    )  # fmt: skip
+    return scope.add(op, scope.operands(operation), extra=replace(scope.extra, backend_config=config))
+
+
+def _probe(scope: Scope, operation: mlir.Operation) -> Outcome:
+    (operand,) = scope.operands(operation, 1)
+    op = hlo.CustomCall(
+        operand.shape, custom_call_target="interpreter.probe", custom_call_has_side_effect=True
+    )
+    extra = replace(scope.extra, backend_config=attr.text(operation, "probe_id"))
+    return scope.add(op, (operand,), extra=extra)
+
+
+def _print(scope: Scope, operation: mlir.Operation) -> Outcome:
+    line, column = operation.position
+    op = hlo.CustomCall(TOKEN, custom_call_target="axla.trace", custom_call_has_side_effect=True)
+    extra = replace(scope.extra, backend_config=f"interpreter.print, line {line}, column {column}")
+    scope.add(op, scope.operands(operation, 1), extra=extra)
+    return None
 
 
 RULES: dict[str, Rule] = {
-    "interpreter.print": _nothing,
-    "interpreter.probe": _operand,
+    "interpreter.print": _print,
+    "interpreter.probe": _probe,
+    "interpreter.run_parallel": _run_parallel,
+    "sdy.manual_computation": _manual_computation,
     "sdy.sharding_constraint": _sharding_constraint,
     "stablehlo.after_all": _after_all,
     "stablehlo.all_gather": _all_gather,
@@ -306,7 +383,7 @@ RULES: dict[str, Rule] = {
     "stablehlo.async_start": _async_start,
     "stablehlo.collective_broadcast": _collective_broadcast,
     "stablehlo.collective_permute": _collective_permute,
-    "stablehlo.collective_reduce": _no_collective_reduce,
+    "stablehlo.collective_reduce": _collective_reduce,
     "stablehlo.create_token": _after_all,
     "stablehlo.custom_call": _custom_call,
     "stablehlo.infeed": _infeed,

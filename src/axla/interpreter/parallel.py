@@ -1,0 +1,119 @@
+"""Runs several processes: one program on all devices, or those of `interpreter.run_parallel`."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Sequence
+from functools import partial
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from axla.core.errors import InvalidArgument, VerifyError
+from axla.core.literal import Literal
+from axla.core.shape import TupleShape
+from axla.hlo.collective import elements
+from axla.hlo.control import CustomCall
+from axla.interpreter.evaluate import Interpreter, Value, argument_values, as_literal
+from axla.interpreter.processes import Grid, Process
+from axla.ir.graph import Computation, Instruction, Module
+
+RUN_PARALLEL = "interpreter.run_parallel"
+MOST = 1024
+"""How many processes there may be: each is a thread."""
+
+
+def evaluate_replicated(
+    module: Module, arguments: Sequence[Sequence[object]], replicas: int, partitions: int, *,
+    deadline: float | None = None, seed: int = 0,
+) -> list[Literal]:  # fmt: skip
+    """The results of the entry computation on every device, for the arguments on each: device n is partition
+    n % partitions of replica n // partitions.
+
+    CollectiveFailure when devices come to different collectives, or wait for each other for ever.
+    """
+    entry, count = module.entry, replicas * partitions
+    if len(arguments) != count:
+        raise InvalidArgument(
+            f"{replicas} replicas of {partitions} partitions take arguments for {count} devices, found "
+            f"{len(arguments)}"
+        )
+    values = [argument_values(entry, given) for given in arguments]
+    interpreter = Interpreter(deadline=deadline, seed=seed)
+    found = _run(interpreter, Grid(replicas, partitions), [entry] * count, values)
+    return [as_literal(value, entry.root.shape) for value in found]
+
+
+def _run(
+    interpreter: Interpreter,
+    grid: Grid,
+    programs: Sequence[Computation],
+    arguments: Sequence[Sequence[Value]],
+) -> list[Value]:
+    def run(program: Computation, given: Sequence[Value], process: Process) -> Value:
+        with np.errstate(all="ignore"):
+            return interpreter.beside(process).run(program, given)
+
+    return grid.run([partial(run, p, given) for p, given in zip(programs, arguments, strict=True)])
+
+
+def parallel_call(programs: Sequence[Sequence[int]], infeed: Sequence[int]) -> str:
+    """The configuration of a call of RUN_PARALLEL: numbers of called computations, by replica and partition,
+    and of those that give the values of the infeed.
+    """
+    return json.dumps({"programs": programs, "infeed": infeed})
+
+
+def run_parallel(interpreter: Interpreter, inst: Instruction, *operands: Value) -> Value:
+    """The results of all programs, one behind the other; they take the operands in the same way."""
+    rows, fed = _parts(inst, inst.op.called_computations)  # type: ignore[attr-defined]
+    programs = [program for row in rows for program in row]
+    rest = iter(operands)
+    arguments = [list(islice(rest, len(program.parameters))) for program in programs]
+    infeed: deque[Value] | None = None
+    if fed:
+        values = [interpreter.run(program, ()) for program in fed]
+        infeed = deque(v if isinstance(v, tuple) else (v,) for v in values)
+    results: list[Value] = []
+    found = _run(interpreter, Grid(len(rows), len(rows[0]), infeed), programs, arguments)
+    for program, value in zip(programs, found, strict=True):
+        results += value if isinstance(program.root.shape, TupleShape) else [value]
+    return tuple(results) if isinstance(inst.shape, TupleShape) else results[0]
+
+
+def check_parallel(inst: Instruction) -> bool:
+    """Whether an instruction is a call of RUN_PARALLEL; VerifyError where it does not fit its programs."""
+    op = inst.op
+    if not isinstance(op, CustomCall) or op.custom_call_target != RUN_PARALLEL:
+        return False
+    _parts(inst, op.called_computations)
+    return True
+
+
+def _parts(
+    inst: Instruction, called: Sequence[Computation]
+) -> tuple[list[list[Computation]], list[Computation]]:
+    """The programs, by replica and partition, and those of the infeed."""
+    try:
+        config: Any = json.loads(inst.extra.backend_config)
+        rows = [[called[n] for n in row] for row in config["programs"]]
+        fed = [called[n] for n in config["infeed"]]
+    except (ValueError, TypeError, KeyError, IndexError) as error:
+        raise VerifyError(f"{inst!r}: the configuration of {RUN_PARALLEL} is broken: {error!r}") from None
+    if not rows or not rows[0] or len({len(row) for row in rows}) > 1:
+        raise VerifyError(f"{inst!r}: programs must be rows of equal length, found {config['programs']}")
+    if len(rows) * len(rows[0]) > MOST:
+        raise InvalidArgument(f"{inst!r}: at most {MOST} processes run, found {len(rows) * len(rows[0])}")
+    programs = [program for row in rows for program in row]
+    taken = [p.shape.logical for program in programs for p in program.parameters]
+    given = [s for program in programs for s in elements(program.root.shape.logical)]
+    results = list(elements(inst.shape.logical))
+    if taken != [o.shape.logical for o in inst.operands] or given != results:
+        raise VerifyError(
+            f"{inst!r}: operands and results must be those of the programs, one after the other"
+        )
+    if any(program.parameters for program in fed):
+        raise VerifyError(f"{inst!r}: the functions of the infeed take no arguments")
+    return rows, fed
