@@ -21,8 +21,9 @@ from axla.ir.graph import (
 )
 from axla.ir.op import OPS, Op
 from axla.ir.structure import Constant, Parameter
+from axla.proto.attributes import Around
 from axla.proto.extras import array_text, frame_tables, location_of, read_more
-from axla.proto.fields import Around, fields_of, read_attributes
+from axla.proto.fields import fields_of, read_attributes
 from axla.proto.sharding import sharding_text
 from axla.proto.values import ShapeReader, read_literal
 from axla.text.forms import PLAIN_FORMS, unpacked

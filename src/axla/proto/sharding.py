@@ -271,7 +271,13 @@ def _named_text(message: Proto) -> str:
 # Collectives.
 
 
-def write_groups(groups: ReplicaGroups, message: Proto) -> None:
+GROUP_FIELDS = (
+    "replica_groups", "collective_device_list", "iota_collective_device_list", "mesh_axes_replica_group_list",
+)  # fmt: skip
+DOMAIN_FIELDS = ("domain_entry_sharding", "domain_exit_sharding")
+
+
+def write_groups(groups: ReplicaGroups, message: Proto, around: object) -> None:
     """Replica groups in the one of three fields that has their form."""
     if groups.text.startswith("mesh"):
         cursor = _TextReader(groups.text.removeprefix("mesh"))
@@ -289,7 +295,7 @@ def write_groups(groups: ReplicaGroups, message: Proto) -> None:
         }
 
 
-def read_groups(message: Proto) -> ReplicaGroups:
+def read_groups(message: Proto, around: object) -> ReplicaGroups:
     if "iota_collective_device_list" in message:
         found = message["iota_collective_device_list"]
         dims = (found.get("num_replica_groups", 0), found.get("num_devices_per_group", 0))
@@ -307,19 +313,19 @@ def read_groups(message: Proto) -> ReplicaGroups:
     return ReplicaGroups(tuple(tuple(g.get("replica_ids", ())) for g in listed))
 
 
-def write_pairs(pairs: SourceTargetPairs, message: Proto) -> None:
+def write_pairs(pairs: SourceTargetPairs, message: Proto, around: object) -> None:
     found = pairs.pairs
     if pairs.text:
         raise InvalidArgument(f"source_target_pairs={pairs.text} cannot be written as a proto")
     message["source_target_pairs"] = [{"source": s, "target": t} for s, t in found]
 
 
-def read_pairs(message: Proto) -> SourceTargetPairs:
+def read_pairs(message: Proto, around: object) -> SourceTargetPairs:
     found = message.get("source_target_pairs", ())
     return SourceTargetPairs(tuple((p.get("source", 0), p.get("target", 0)) for p in found))
 
 
-def write_domain(text: str, message: Proto) -> None:
+def write_domain(text: str, message: Proto, around: object) -> None:
     """What a text calls the entry is the exit in XLA's message."""
     found = _DOMAIN.fullmatch(text)
     if found is None:
@@ -328,6 +334,6 @@ def write_domain(text: str, message: Proto) -> None:
     message["domain_exit_sharding"] = sharding_message(found[1])
 
 
-def read_domain(message: Proto) -> RawText:
+def read_domain(message: Proto, around: object) -> RawText:
     entry, exit_ = (sharding_text(message.get(f"domain_{s}_sharding", {})) for s in ("exit", "entry"))
     return RawText(f'{{kind="sharding", entry={{{entry}}}, exit={{{exit_}}}}}')

@@ -11,8 +11,9 @@ from axla.hlo.asynchronous import AsyncDone, AsyncUpdate
 from axla.ir.graph import Computation, Extra, Instruction, Module
 from axla.ir.structure import Constant, Parameter
 from axla.ir.traverse import computations_callees_first, schedule_of
+from axla.proto.attributes import Around
 from axla.proto.extras import frames_message, location_message, write_more
-from axla.proto.fields import Around, fields_of, write_attributes
+from axla.proto.fields import fields_of, write_attributes
 from axla.proto.reader import CARRIED
 from axla.proto.sharding import sharding_message
 from axla.proto.values import ShapeWriter, literal_message

@@ -1,0 +1,262 @@
+"""Attributes of ops as values of fields and back: a pair of functions per type, like `axla.ir.codec`."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from axla.core.errors import ParseError, UnsupportedError
+from axla.core.literal import Literal
+from axla.core.shape import AnyShape, Shape, TupleShape
+from axla.ir.attributes import (
+    ConvDims,
+    OutputAlias,
+    PaddingConfig,
+    Precision,
+    RawText,
+    ReplicaGroups,
+    SliceDims,
+    SourceTargetPairs,
+    Window,
+    Word,
+)  # fmt: skip
+from axla.ir.graph import Instruction
+from axla.ir.literal_text import literal_text
+from axla.proto import sharding
+from axla.proto.schema import Field
+from axla.proto.values import literal_message, read_literal
+from axla.text.literals import read_literal as parse_literal
+from axla.text.shapes import ShapeCursor
+
+Proto = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Around:
+    """What a conversion may need besides the attribute: shapes, and the instruction's operands."""
+
+    shapes: Any  # ShapeReader or ShapeWriter
+    operands: tuple[Instruction, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Codec:
+    """From the value of a field to an attribute, and back."""
+
+    read: Callable[[Any, Around], Any]
+    write: Callable[[Any, Around], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """The same for an attribute that takes several fields: from a message, and into one."""
+
+    fields: tuple[str, ...]
+    read: Callable[[Proto, Around], Any]
+    write: Callable[[Any, Proto, Around], None]
+
+
+def _same(value: Any, around: Around) -> Any:
+    return value
+
+
+def _tuple(value: Any, around: Around) -> tuple:
+    return tuple(value)
+
+
+def _list(value: Any, around: Around) -> list:
+    return list(value)
+
+
+def _rows(name: str, ours: tuple[str, ...], theirs: tuple[str, ...], cls: type) -> Codec:
+    """Columns in ours, rows in theirs: a window has sizes, strides...; a Window has dimensions."""
+
+    def read(value: Any, around: Around) -> Any:
+        rows = value.get(name, ()) if name else value
+        columns = {
+            our: tuple(int(row.get(their, 0)) for row in rows)
+            for our, their in zip(ours, theirs, strict=True)
+        }
+        if "reversal" in columns:
+            columns["reversal"] = tuple(map(bool, columns["reversal"]))
+        return cls(**columns)
+
+    def write(value: Any, around: Around) -> Any:
+        columns = zip(*(getattr(value, our) for our in ours), strict=True)
+        rows = [dict(zip(theirs, row, strict=True)) for row in columns]
+        return {name: rows} if name else rows
+
+    return Codec(read, write)
+
+
+_CONV = {
+    "input": ("bf", "input_batch_dimension", "input_feature_dimension", "input_spatial_dimensions"),
+    "kernel": (
+        "io", "kernel_input_feature_dimension", "kernel_output_feature_dimension",
+        "kernel_spatial_dimensions",
+    ),
+    "output": ("bf", "output_batch_dimension", "output_feature_dimension", "output_spatial_dimensions"),
+}  # fmt: skip
+
+
+def _read_conv(value: Proto, around: Around) -> ConvDims:
+    numbers: dict[str, Any] = {}
+    for side, (letters, first, second, spatial) in _CONV.items():
+        names = ("batch", "feature") if letters == "bf" else ("input", "output")
+        numbers |= {f"{side}_{names[0]}": value.get(first, 0), f"{side}_{names[1]}": value.get(second, 0)}
+        numbers[f"{side}_spatial"] = value.get(spatial, [])
+        if max(value.get(first, 0), value.get(second, 0), *value.get(spatial, []), 0) > 63:
+            raise ParseError(f"convolution_dimension_numbers name dimensions above 63: {value}")
+    return ConvDims.of(**numbers)
+
+
+def _write_conv(value: ConvDims, around: Around) -> Proto:
+    message: Proto = {}
+    for side, (letters, first, second, spatial) in _CONV.items():
+        labels = getattr(value, side)
+        message[first], message[second] = (labels.index(letter) for letter in letters)
+        message[spatial] = list(getattr(value, f"{side}_spatial"))
+    return message
+
+
+def _read_precisions(value: Any, around: Around) -> tuple[Precision, ...]:
+    found = tuple(Precision(str(name).lower()) for name in value)
+    return found if any(p is not Precision.DEFAULT for p in found) else ()
+
+
+_ALIAS = ("output_shape_index", "operand_index", "operand_shape_index")
+
+
+def _read_aliases(value: Any, around: Around) -> tuple[OutputAlias, ...]:
+    output, operand, index = _ALIAS
+    return tuple(
+        OutputAlias(tuple(a.get(output, ())), a.get(operand, 0), tuple(a.get(index, ()))) for a in value
+    )
+
+
+def _write_aliases(value: Any, around: Around) -> list[Proto]:
+    return [dict(zip(_ALIAS, (list(a.output), a.operand, list(a.index)), strict=True)) for a in value]
+
+
+def _read_literal(message: Proto, around: Around) -> RawText | None:
+    if "literal" not in message:
+        return None
+    literal = read_literal(message["literal"], around.shapes.shape)
+    parts = literal.elements if literal.shape.is_tuple else (literal,)
+    texts = ", ".join(f"{p.shape} {literal_text(p)}" for p in parts)
+    return RawText(f"( {texts} )" if literal.shape.is_tuple else texts)
+
+
+def _write_literal(value: str, message: Proto, around: Around) -> None:
+    cursor = ShapeCursor(value)
+    many = cursor.accept("(")  # XLA writes the shape of each element
+    parts = [parse_literal(cursor, cursor.shape())] if not many or not cursor.peek(")") else []
+    while cursor.accept(","):
+        parts.append(parse_literal(cursor, cursor.shape()))
+    literal = Literal(TupleShape([p.shape for p in parts]), elements=parts) if many else parts[0]
+    message["literal"] = literal_message(literal, around.shapes.shape)
+
+
+def _read_constraints(message: Proto, around: Around) -> tuple[AnyShape, ...] | None:
+    found = message.get("operand_shapes_with_layout", ())
+    return tuple(map(around.shapes.shape, found)) if message.get("constrain_layout") else None
+
+
+def _write_constraints(value: tuple[AnyShape, ...], message: Proto, around: Around) -> None:
+    message["constrain_layout"] = True
+    message["operand_shapes_with_layout"] = [around.shapes.shape(s) for s in value]
+
+
+def _read_slice_sizes(value: Any, around: Around) -> tuple[tuple[int, ...], ...]:
+    """All in one row there: the sizes of a slice for each dimension, slice after slice."""
+    first = around.operands[0].shape if around.operands else None
+    first = next(iter(first.leaves()), None) if first is not None else None
+    rank = first.rank if isinstance(first, Shape) and first.rank else 1
+    return tuple(tuple(value[n : n + rank]) for n in range(0, len(value), rank))
+
+
+CODECS: dict[Any, Codec] = {
+    int: Codec(_same, _same),
+    float: Codec(_same, _same),
+    bool: Codec(_same, _same),
+    str: Codec(lambda v, a: v.decode("utf-8", "surrogateescape") if isinstance(v, bytes) else v, _same),
+    tuple[int, ...]: Codec(_tuple, _list),
+    tuple[tuple[int, ...], ...]: Codec(_read_slice_sizes, lambda v, a: [n for one in v for n in one]),
+    tuple[Precision, ...]: Codec(_read_precisions, lambda v, a: [p.upper() for p in v]),
+    AnyShape: Codec(lambda v, a: a.shapes.shape(v), lambda v, a: a.shapes.shape(v)),
+    tuple[AnyShape, ...]: Codec(
+        lambda v, a: tuple(map(a.shapes.shape, v)), lambda v, a: [a.shapes.shape(s) for s in v]
+    ),
+    Window: _rows(
+        "dimensions",
+        ("size", "stride", "low", "high", "window_dilation", "base_dilation", "reversal"),
+        (
+            "size", "stride", "padding_low", "padding_high", "window_dilation", "base_dilation",
+            "window_reversal",
+        ),
+        Window,
+    ),
+    PaddingConfig: _rows(
+        "dimensions", ("low", "high", "interior"),
+        ("edge_padding_low", "edge_padding_high", "interior_padding"), PaddingConfig,
+    ),
+    SliceDims: _rows("", ("starts", "limits", "strides"), ("start", "limit", "stride"), SliceDims),
+    ConvDims: Codec(_read_conv, _write_conv),
+    tuple[OutputAlias, ...]: Codec(_read_aliases, _write_aliases),
+}  # fmt: skip
+"""By an attribute's type; enumerations and words are made when they are asked for."""
+
+WHOLE: dict[Any, Whole] = {
+    ReplicaGroups: Whole(sharding.GROUP_FIELDS, sharding.read_groups, sharding.write_groups),
+    SourceTargetPairs: Whole(("source_target_pairs",), sharding.read_pairs, sharding.write_pairs),
+    "domain": Whole(sharding.DOMAIN_FIELDS, sharding.read_domain, sharding.write_domain),
+    "literal": Whole(("literal",), _read_literal, _write_literal),
+    "operand_layout_constraints": Whole(
+        ("operand_shapes_with_layout", "constrain_layout"), _read_constraints, _write_constraints
+    ),
+}
+"""By an attribute's type, or by its name."""
+
+
+def codec_of(type_: Any, field: Field) -> Codec:
+    """The codec of an attribute of a type, for a field of the message."""
+    if isinstance(type_, type) and issubclass(type_, enum.StrEnum):
+        return _enum_codec(type_, field)
+    if type_ is Word:
+        return _word_codec(field)
+    if type_ is bool and field.enum is not None:
+        return Codec(lambda v, a: v == "TRI_STATE_TRUE", lambda v, a: f"TRI_STATE_{str(v).upper()}")
+    return CODECS[AnyShape if type_ is Shape else type_]
+
+
+def _enum_codec(type_: type[enum.StrEnum], field: Field) -> Codec:
+    upper = field.enum is not None
+
+    def read(value: Any, around: Around) -> enum.StrEnum:
+        for name in (str(value), str(value).lower()):
+            if name in type_.__members__.values():
+                return type_(name)
+        raise ParseError(f"{value} is none of {', '.join(type_)}")
+
+    return Codec(read, lambda value, around: value.upper() if upper else str(value))
+
+
+def _word_codec(field: Field) -> Codec:
+    prefix, numbers = PREFIXES.get(field.name, ""), field.enum.numbers if field.enum else {}
+
+    def read(value: Any, around: Around) -> Word | None:
+        return Word(str(value).removeprefix(prefix).lower()) if numbers.get(value) != 0 else None
+
+    def write(value: str, around: Around) -> str:
+        name = prefix + value.upper()
+        if name not in numbers:
+            raise UnsupportedError(f"{value} has no number in XLA's protos")
+        return name
+
+    return Codec(read, write)
+
+
+PREFIXES = {"algorithm": "ALG_", "conv_kind": "CONVOLUTION_KIND_"}
+"""What the names of an enumeration's values begin with, and those in HLO text do not."""
