@@ -136,7 +136,11 @@ def _custom_call(given: Given) -> Form | None:
     if len(found) != len(operation.results):
         attr.reject(operation, "indices_of_shape_operands", "an operand for each result")
     kept = [n for n in kept if n not in attr.integers(operation, "indices_of_shape_operands")]
-    form = Form(operation.name, kept, given.attributes("indices_of_shape_operands"))
+    attributes = given.attributes("indices_of_shape_operands")
+    layouts = attributes.get("operand_layouts")
+    if isinstance(layouts, tuple) and len(layouts) == len(operation.operands):
+        attributes["operand_layouts"] = tuple(layouts[n] for n in kept)
+    form = Form(operation.name, kept, attributes)
     form.sizes = list[Sizes](found)
     return form
 

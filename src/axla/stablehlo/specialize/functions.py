@@ -15,7 +15,7 @@ from axla.stablehlo.importer import attributes as attr
 from axla.stablehlo.importer.program import functions_of
 from axla.stablehlo.importer.scope import CONSTANT, DEEPEST, RETURNS, placed, position_of
 from axla.stablehlo.specialize.folding import element_type, folded, known_value
-from axla.stablehlo.specialize.forms import DYNAMIC, FORMS, Form, Given
+from axla.stablehlo.specialize.forms import DYNAMIC, FORMS, Form, Given, array_of
 from axla.stablehlo.specialize.inference import result_types
 from axla.stablehlo.specialize.sizes import Bounded, is_open, refined, sizes_of
 from axla.stablehlo.text.printer import type_text
@@ -358,7 +358,7 @@ class _Writer:
 
     def _plain(self, operation: mlir.Operation) -> None:
         operands = [self.held(v) for v in operation.operands]
-        if self._fold(operation, operands):
+        if self._fold(operation, operands) or self._moving_slice(operation, operands):
             return
         name, attributes, types = operation.name, operation.attributes, _types(operation)
         form = self._form(operation, operands)
@@ -378,6 +378,46 @@ class _Writer:
         for callee in _symbols(stand_in):
             self.owner.keep(callee)
         self.emit(operation, name, operands, types, attributes)
+
+    def _moving_slice(self, operation: mlir.Operation, operands: Sequence[Held]) -> bool:
+        """A slice that begins where only the run knows, of a size that is known: its end is its beginning and
+        a sum with sizes, or the type says it.
+        """
+        if operation.name != "stablehlo.real_dynamic_slice" or len(operands) != 4:
+            return False
+        operand, start, limit, strides = operands
+        if (
+            not isinstance(start, mlir.Value)
+            or not isinstance(strides, Known)
+            or not (strides.array == 1).all()
+        ):
+            return False
+        sizes = sizes_of(operation.results[0].type)
+        if None in sizes and isinstance(limit, mlir.Value):
+            added = _added(limit, start)
+            sizes = sizes if added is None else tuple(int(n) for n in added)
+        if None in sizes or not isinstance(start.type, mlir.TensorType):
+            return False
+        scalars = []
+        for at in range(len(sizes)):
+            place = {"start_indices": at, "limit_indices": at + 1, "strides": 1}
+            one, scalar = (mlir.TensorType(shape, start.type.element) for shape in ((1,), ()))
+            part = self._add(
+                operation, "stablehlo.slice", [start], one, {k: array_of([v]) for k, v in place.items()}
+            )
+            scalars.append(self._add(operation, "stablehlo.reshape", [part], scalar, {}))
+        type_ = refined(operation.results[0].type, sizes)
+        attributes = {"slice_sizes": array_of(sizes)}  # type: ignore[arg-type]
+        self.emit(operation, "stablehlo.dynamic_slice", [operand, *scalars], [type_], attributes)
+        return True
+
+    def _add(
+        self, old: mlir.Operation, name: str, operands: list[mlir.Value], type_: mlir.Type, attributes: dict
+    ) -> mlir.Value:
+        """Writes one operation more than the old ones."""
+        made = self._copy(old, name, operands, (type_,), attributes)
+        self.blocks[-1].operations.append(made)
+        return made.results[0]
 
     def _form(self, operation: mlir.Operation, operands: Sequence[Held]) -> Form | None:
         rule = FORMS.get(operation.name)
@@ -514,6 +554,17 @@ class _Writer:
 
 _CONSTANTS = {CONSTANT: "value", "arith.constant": "value", "shape.const_shape": "shape"}
 _SIZES = ("stablehlo.get_dimension_size", "tensor.dim", "shape.shape_of")
+
+
+def _added(total: mlir.Value, start: mlir.Value) -> np.ndarray | None:
+    """What was added to a value, if that is known."""
+    made = total.owner
+    if not isinstance(made, mlir.Operation) or made.name != "stablehlo.add" or start not in made.operands:
+        return None
+    other = made.operands[1 - made.operands.index(start)]
+    if not isinstance(other.owner, mlir.Operation) or other.owner.name != CONSTANT:
+        return None
+    return known_value(other.owner.attributes.get("value"), other.type)
 
 
 def _types(operation: mlir.Operation) -> list[mlir.Type]:
