@@ -34,6 +34,7 @@ from axla.core.errors import (
 from axla.core.literal import Literal
 from axla.core.shape import OPAQUE, TOKEN, Layout, ProgramShape, Shape, TupleShape
 from axla.custom.feeds import feeds
+from axla.custom.probes import record_probes
 from axla.custom.registry import register_custom_call, unregister_custom_call
 from axla.ir.graph import Module
 from axla.runtime.array import Array
@@ -84,6 +85,7 @@ __all__ = [
     "num_threads",
     "ops",
     "parse",
+    "record_probes",
     "register_custom_call",
     "set_num_threads",
     "unregister_custom_call",

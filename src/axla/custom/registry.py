@@ -162,6 +162,8 @@ def find_target(site: CallSite) -> Target:
 def _unknown(name: str) -> str:
     from axla.custom.routines import routine_names
 
+    if name.startswith("interpreter."):
+        return "it is known to the interpreter alone, backend='interpreter'"
     own = sorted(_targets)
     near = difflib.get_close_matches(name, [*own, *routine_names()], n=3, cutoff=0.6)
     text = "no such target is registered; axla.register_custom_call makes one known"
