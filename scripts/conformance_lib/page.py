@@ -25,6 +25,7 @@ WHAT = {
     "print": "the print is XLA's own, where that is a fixed point of XLA",
     "proto": "texts become protos and the same texts again; XLA and axla read each other's",
     "invalid": "texts are refused, by a place in the text or a named rule",
+    "invalid-stablehlo": "StableHLO is refused, by a place in the text or a labelled rule",
     "exec": "texts give XLA:CPU's results",
     "matrix": "one-op modules give XLA:CPU's results on special values",
     "models": "whole programs give the recorded results and training losses",

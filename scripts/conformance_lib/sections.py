@@ -10,7 +10,7 @@ from conformance_lib.protos import Protos
 from conformance_lib.samples import Samples
 from conformance_lib.section import Section
 from conformance_lib.stablehlo import Dynamic, Interpret, Quantized, StableHLO, StableHLOModels
-from conformance_lib.texts import Invalid, Print, Text
+from conformance_lib.texts import Invalid, InvalidStableHLO, Print, Text
 
 # In the order in which they are run: those with the longest cases first, so that no worker is alone at the
 # end.
@@ -18,7 +18,7 @@ SECTIONS = {
     cls.name: cls
     for cls in (
         Models, StableHLOModels, Exec, Objects, StableHLO, Dynamic, Quantized, Interpret, Matrix, Samples,
-        Text, Print, Protos, Invalid,
+        Text, Print, Protos, Invalid, InvalidStableHLO,
     )
 }  # fmt: skip
 

@@ -11,6 +11,8 @@ from pathlib import Path
 from axla.core.errors import AxlaError, ParseError, UnsupportedError
 from axla.ir.graph import Module
 from axla.ir.verify import verify
+from axla.stablehlo.text import parse as parse_stablehlo
+from axla.stablehlo.verify import verify as verify_stablehlo
 from axla.text import parse_hlo
 from conformance_lib.corpora import require
 from conformance_lib.section import OK, REFUSED, UNSUPPORTED, Outcome, said
@@ -118,4 +120,33 @@ def refusal(text: str) -> tuple[str, str]:
         return (OK if error.line and error.column and error.excerpt else UNNAMED), str(error)
     except AxlaError as error:
         return (OK if re.search(r"\[\w+\]", str(error)) else UNNAMED), str(error)
+    return ACCEPTED, ""
+
+
+class InvalidStableHLO:
+    """StableHLO that breaks a rule of its specification or syntax."""
+
+    name = "invalid-stablehlo"
+    backends = ("",)
+    good = frozenset({OK})
+
+    def __init__(self) -> None:
+        self.root = require("stablehlo-open")
+
+    def cases(self) -> Sequence[str]:
+        return sorted(path.stem for path in (self.root / "invalid").glob("*.mlir"))
+
+    def run(self, case: str, backend: str = "") -> Outcome:
+        text = (self.root / "invalid" / f"{case}.mlir").read_text()
+        return Outcome(self.name, case, backend, *stablehlo_refusal(text))
+
+
+def stablehlo_refusal(text: str) -> tuple[str, str]:
+    """Ok is a place in the text, or place, operation and rule in front."""
+    try:
+        verify_stablehlo(parse_stablehlo(text))
+    except ParseError as error:
+        return (OK if error.line and error.column and error.excerpt else UNNAMED), str(error)
+    except AxlaError as error:
+        return (OK if re.match(r"\d+:\d+: [\w.-]+: \w+: ", str(error)) else UNNAMED), str(error)
     return ACCEPTED, ""

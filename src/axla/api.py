@@ -79,18 +79,23 @@ def contents(source: str | bytes | os.PathLike[str]) -> str | bytes:
 
 
 def stablehlo(content: str | bytes) -> Source | None:
-    """The operations of StableHLO text or bytecode; None for anything else."""
+    """The operations of StableHLO text or bytecode, verified; None for anything else."""
     if isinstance(content, bytes):
         if not content.startswith(_BYTECODE):
             return None
         from axla.stablehlo.bytecode import read
 
-        return read(content)
-    if _MLIR.match(content) is None:
+        source = read(content)
+    elif _MLIR.match(content) is None:
         return None
-    from axla.stablehlo.text import parse as parse_mlir
+    else:
+        from axla.stablehlo.text import parse as parse_mlir
 
-    return parse_mlir(content)
+        source = parse_mlir(content)
+    from axla.stablehlo.verify import verify
+
+    verify(source)
+    return source
 
 
 def compile(  # noqa: A001

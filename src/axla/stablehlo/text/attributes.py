@@ -317,8 +317,11 @@ class Attributes(Types):
         if not opened:
             self.expect("<")
         found: dict[str, Any] = {}
+        lists_only = all(kind.endswith("/") for kind in kinds.values())
 
         def field() -> None:
+            if found and lists_only and self.token == ">":
+                return  # dimension numbers may end with a comma
             at, name = self.start, self.word("the name of a field")
             if name not in kinds:
                 self.fail(f"expected one of: {', '.join(kinds)}; found {name!r}", at)

@@ -1,0 +1,22 @@
+"""The specification's constraints, before anything else looks at a program.
+
+`declarations.py` is the table of operations; `kinds.py` knows types, `attributes.py` kinds of attributes;
+`agreement.py` checks an operation against its declaration. What a declaration cannot say is a function with
+the rules of an operation in the order of the specification: `elementwise.py`, `movement.py`, `indexing.py`,
+`reducers.py`, `control.py`, `numeric.py`, `collectives.py`. `structure.py` goes through the program.
+"""
+
+from __future__ import annotations
+
+from axla.stablehlo import mlir
+
+
+def verify(source: mlir.Source) -> None:
+    """Raises VerifyError for a program that breaks a rule.
+
+    The message starts with line and column, the operation and the label of the rule: `add_c1` is the first
+    constraint of `add` in the specification, `add_i2` what it says of the second input.
+    """
+    from axla.stablehlo.verify.structure import Program
+
+    Program(source).run()

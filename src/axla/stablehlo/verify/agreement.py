@@ -1,0 +1,171 @@
+"""What a declaration says: operands, results, attributes, regions and types that agree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from axla.stablehlo import mlir
+from axla.stablehlo.text.printer import attribute_text
+from axla.stablehlo.verify.attributes import WITHIN, kind_of_attribute
+from axla.stablehlo.verify.declarations import Declaration, Value
+from axla.stablehlo.verify.kinds import (
+    Broken,
+    Facts,
+    elements_fit,
+    most_specific,
+    sizes_fit,
+    types_fit,
+)
+from axla.stablehlo.verify.subject import Subject
+
+
+def check_declared(subject: Subject, declaration: Declaration) -> None:
+    operation = subject.operation
+    _values(subject, "operand", subject.operands, declaration.operands)
+    _values(subject, "result", subject.results, declaration.results)
+    given = operation.attributes
+    for wanted in declaration.attributes:
+        value = given.get(wanted.name)
+        if value is None:
+            subject.need(wanted.optional, wanted.rule, "the attribute {} is missing", wanted.name)
+            continue
+        test, text = kind_of_attribute(wanted.kind)
+        if not test(value):
+            found = attribute_text(value)
+            subject.fail(wanted.rule, "the attribute {} is {}, found {}", wanted.name, text, found[:200])
+        if type(value) is mlir.StructAttr and value.mnemonic in WITHIN:
+            WITHIN[value.mnemonic](value)
+    if operation.regions or declaration.regions:
+        _regions(subject, declaration)
+    for rule, label in declaration.agreement:
+        AGREEMENTS[rule](subject, label)
+
+
+def _values(subject: Subject, what: str, found: list[Facts], wanted: Sequence[Value]) -> None:
+    if len(wanted) != len(found) or any([value.variadic for value in wanted]):
+        wanted = _spread(subject, what, len(found), wanted)
+    for facts, value in zip(found, wanted, strict=True):
+        if not value.kind.accepts(facts):
+            why = f" ({facts.why})" if facts.why else ""
+            at = f"{what} {value.name}" if what == "operand" else value.name
+            subject.fail(value.rule, "{} is {}, found {}{}", at, value.kind.text, facts, why)
+
+
+def _spread(subject: Subject, what: str, count: int, wanted: Sequence[Value]) -> Sequence[Value]:
+    """The declaration of each value; variadic ones all have the same number, or what the operation says."""
+    variadic = [value for value in wanted if value.variadic]
+    single = len(wanted) - len(variadic)
+    if not variadic or count < single:
+        least = "at least " if variadic else ""
+        subject.fail(f"{what}s", "{}{} {}s are wanted, found {}", least, single, what, count)
+    given = subject.attribute(f"{what}SegmentSizes")
+    if isinstance(given, mlir.DenseArray) and len(given.values) == len(wanted):
+        sizes = list(given.values)
+        if sum(sizes) != count or min(sizes) < 0:
+            subject.fail(f"{what}s", "{} {}s in segments {}", count, what, given.values)
+    else:
+        each, rest = divmod(count - single, len(variadic))
+        if rest:
+            names = " and ".join([value.name for value in variadic])
+            subject.fail(f"{what}s", "as many {} are wanted, found {} {}s", names, count, what)
+        sizes = [each if value.variadic else 1 for value in wanted]
+    return [value for value, size in zip(wanted, sizes, strict=True) for _ in range(size)]
+
+
+def _regions(subject: Subject, declaration: Declaration) -> None:
+    """As many as declared, each one block that ends with a return and has none before."""
+    regions = subject.operation.regions
+    if declaration.regions >= 0 and len(regions) != declaration.regions:
+        subject.fail("regions", "{} regions are wanted, found {}", declaration.regions, len(regions))
+    if not declaration.filled:
+        return
+    for number, region in enumerate(regions):
+        if len(region.blocks) != 1:
+            subject.fail("regions", "region {} is one block, found {}", number, len(region.blocks))
+        operations = region.blocks[0].operations
+        if not operations or operations[-1].name != "stablehlo.return":
+            subject.fail("regions", "region {} is expected to have a terminator, stablehlo.return", number)
+
+
+# ---- Types that agree
+
+
+def _same_shape(subject: Subject, label: str) -> None:
+    """Operands and results have compatible shapes."""
+    values = [*subject.operands, *subject.results]
+    first = values[0]
+    for other in values:
+        if other is not first and not sizes_fit(first.shape, other.shape):
+            subject.fail(label, "all have the same shape, found {} and {}", first, other)
+
+
+def _same(subject: Subject, label: str) -> None:
+    """Operands and results have compatible types, the result that which follows from all operands."""
+    operands = subject.operands
+    first = operands[0]
+    if all([value is first for value in operands[1:]]) and subject.results[0] is first:
+        return
+    for other in (*operands, *subject.results):
+        if not types_fit(first, other):
+            subject.fail(label, "all have the same type, found {} and {}", first, other)
+    try:
+        shape, bounds = most_specific(operands)
+    except Broken as error:
+        subject.fail(label, "{}", str(error).lstrip(": "))
+    subject.follows(label, shape, None, bounds)
+
+
+def _elements(subject: Subject, label: str) -> None:
+    """Element types are equal up to parameters of quantization."""
+    values = [*subject.operands, *subject.results]
+    for other in values:
+        if not elements_fit(values[0].element, other.element):
+            subject.fail(label, "all have the same element type, found {} and {}", values[0], other)
+
+
+def _operand_elements(subject: Subject, label: str) -> None:
+    for other in subject.operands:
+        if not elements_fit(subject.operands[0].element, other.element):
+            message = "operands have the same element type, found {} and {}"
+            subject.fail(label, message, subject.operands[0], other)
+
+
+def _alike(subject: Subject, label: str) -> None:
+    """Element types are equal."""
+    values = [*subject.operands, *subject.results]
+    for other in values:
+        if other.element is not values[0].element and other.element != values[0].element:
+            subject.fail(label, "all have the same element type, found {} and {}", values[0], other)
+
+
+def _pairs(subject: Subject, label: str) -> None:
+    """As many results as operands, each of the type of its operand."""
+    for operand, result in _paired(subject, label):
+        if operand.type != result.type:
+            subject.fail(label, "a result has the type of its operand, found {} and {}", operand, result)
+
+
+def _pair_elements(subject: Subject, label: str) -> None:
+    for operand, result in _paired(subject, label):
+        if operand.element != result.element:
+            message = "a result has the element type of its operand, found {} and {}"
+            subject.fail(label, message, operand, result)
+
+
+def _paired(subject: Subject, label: str) -> list[tuple[Facts, Facts]]:
+    operands, results = subject.operands, subject.results
+    if len(operands) != len(results):
+        subject.fail(label, "as many results as operands, found {} and {}", len(results), len(operands))
+    return list(zip(operands, results, strict=True))
+
+
+def _equal_operands(subject: Subject, label: str) -> None:
+    for other in subject.operands:
+        if other.type != subject.operands[0].type:
+            subject.fail(label, "operands have one type, found {} and {}", subject.operands[0], other)
+
+
+AGREEMENTS: dict[str, Callable[[Subject, str], None]] = {
+    "shape": _same_shape, "same": _same, "elements": _elements, "operands": _operand_elements,
+    "alike": _alike, "pairs": _pairs, "pair_elements": _pair_elements, "pairs_equal": _equal_operands,
+}  # fmt: skip

@@ -1,0 +1,204 @@
+"""A whole program: modules and their symbols, functions, calls, and every operation in turn.
+
+Verified are
+- symbols: a name stands once in a module; calls, compositions and meshes name what is there
+- functions: arguments, what is returned and the signature agree; a block ends with a return
+- calls: operands and results are those of the function
+- types: bounds and quantization, wherever they stand
+- operations of StableHLO, CHLO, check and interpreter: their declaration, then their constraints. Operations
+  of other dialects are carried along and not looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from axla.core.errors import VerifyError
+from axla.stablehlo import mlir
+from axla.stablehlo.text.printer import type_text
+from axla.stablehlo.verify import collectives, control, elementwise, indexing, movement, numeric, reducers
+from axla.stablehlo.verify.agreement import check_declared
+from axla.stablehlo.verify.declarations import DECLARATIONS, Declaration
+from axla.stablehlo.verify.kinds import Broken
+from axla.stablehlo.verify.subject import Subject, Symbols, Types
+
+CONSTRAINTS: dict[str, Callable[[Subject], None]] = {
+    **elementwise.RULES, **movement.RULES, **indexing.RULES, **reducers.RULES, **control.RULES,
+    **numeric.RULES, **collectives.RULES,
+}  # fmt: skip
+"""Names without the dialect; what StableHLO and CHLO share means the same in both."""
+
+_ISOLATED = frozenset({"stablehlo.async_start", "chlo.scan"})
+_TERMINATORS = frozenset({"func.return", "stablehlo.return"})
+_KNOWN = ("stablehlo.", "chlo.", "check.", "interpreter.")
+
+Entry = tuple[Declaration | None, Callable[[Subject], None] | None, str]
+
+
+def _entries() -> dict[str, Entry]:
+    found: dict[str, Entry] = {}
+    for name, declaration in DECLARATIONS.items():
+        dialect, short = name.split(".", 1)
+        rule = CONSTRAINTS.get(short) if dialect in ("stablehlo", "chlo") else None
+        found[name] = (declaration, rule, short)
+    return found
+
+
+_ENTRIES = _entries()
+
+
+class Program:
+    """Goes through a program, depth first and without recursion."""
+
+    def __init__(self, source: mlir.Source):
+        self.source = source
+        self.types = Types()
+
+    def run(self) -> None:
+        # Blocks left to do: what comes of each, and the symbols around.
+        stack: list[tuple[Iterator[mlir.Operation], Symbols]] = [(iter([self.source.module]), {})]
+        while stack:
+            operations, symbols = stack[-1]
+            operation = next(operations, None)
+            if operation is None:
+                stack.pop()
+                continue
+            try:
+                inner = self._symbols(operation) if operation.name == "builtin.module" else symbols
+                self._check(operation, symbols)
+                for region in reversed(operation.regions):
+                    for block in reversed(region.blocks):
+                        self._block(operation, block)
+                        stack.append((iter(block.operations), inner))
+            except Broken as error:
+                raise VerifyError(f"{place(operation)}: {operation.name}: {error}") from None
+            except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+                # Within an attribute of the right kind an artifact may hold anything.
+                raise VerifyError(f"{place(operation)}: {operation.name}: malformed: {error!r}") from None
+
+    def _symbols(self, module: mlir.Operation) -> Symbols:
+        found: Symbols = {}
+        if any(len(region.blocks) > 1 for region in module.regions):
+            raise Broken("module", "a module is one block")
+        for region in module.regions:
+            for block in region.blocks:
+                for operation in block.operations:
+                    name = operation.attributes.get("sym_name")
+                    if isinstance(name, str):
+                        if name in found:
+                            raise Broken("symbols", f"@{name} is defined twice, again at {place(operation)}")
+                        found[name] = operation
+        return found
+
+    def _block(self, operation: mlir.Operation, block: mlir.Block) -> None:
+        of = self.types.of
+        for argument in block.arguments:
+            of(argument.type)
+        last = len(block.operations) - 1
+        for number, inner in enumerate(block.operations):
+            if inner.name in _TERMINATORS:
+                if number != last:
+                    raise Broken("terminator", f"{inner.name} at {place(inner)} is not the last of its block")
+                if inner.name == "func.return" and operation.name != "func.func":
+                    raise Broken("terminator", f"func.return at {place(inner)} ends functions only")
+
+    def _check(self, operation: mlir.Operation, symbols: Symbols) -> None:
+        name = operation.name
+        entry = _ENTRIES.get(name)
+        if entry is None:
+            for value in operation.results:
+                self.types.of(value.type)
+            if name == "func.func":
+                self._function(operation)
+            elif name == "func.call":
+                self._call(operation, symbols)
+            elif name.startswith(_KNOWN) and not name.startswith(("check.", "interpreter.")):
+                raise Broken("unknown_operation", "there is none of this name")
+            return
+        declaration, rule, short = entry
+        subject = Subject(operation, short, self.types, symbols)
+        if declaration is not None:
+            check_declared(subject, declaration)
+        if rule is not None:
+            rule(subject)
+        if name in _ISOLATED:
+            _check_isolated(operation)
+
+    def _function(self, operation: mlir.Operation) -> None:
+        """Entry block, signature and every return agree."""
+        signature = operation.attributes.get("function_type")
+        if not isinstance(signature, mlir.FunctionType) or not operation.attributes.get("sym_name"):
+            raise Broken("function", "it has a name and a function_type")
+        for kind in (*signature.inputs, *signature.results):
+            self.types.of(kind)
+        blocks = operation.regions[0].blocks if operation.regions else []
+        if not blocks:
+            return  # a declaration
+        _agree("function_arguments", "arguments", blocks[0].arguments, signature.inputs)
+        for block in blocks:
+            last = block.operations[-1] if block.operations else None
+            if (
+                last is None
+                or last.name.startswith(("stablehlo.", "chlo."))
+                and last.name not in _TERMINATORS
+            ):
+                raise Broken("terminator", "a function ends with func.return")
+            if last.name in _TERMINATORS:
+                _agree("function_results", "returned values", last.operands, signature.results)
+
+    def _call(self, operation: mlir.Operation, symbols: Symbols) -> None:
+        callee = operation.attributes.get("callee")
+        name = callee.root if isinstance(callee, mlir.SymbolRef) else ""
+        function = symbols.get(name)
+        if function is None or function.name != "func.func":
+            raise Broken("call", f"there is no function @{name}")
+        signature = function.attributes.get("function_type")
+        if isinstance(signature, mlir.FunctionType):
+            _agree("call_operands", "operands", operation.operands, signature.inputs)
+            _agree("call_results", "results", operation.results, signature.results)
+
+
+def _agree(rule: str, what: str, values: list[mlir.Value], wanted: tuple[mlir.Type, ...]) -> None:
+    if len(values) != len(wanted):
+        raise Broken(rule, f"{len(wanted)} {what} are wanted, found {len(values)}")
+    for number, (value, kind) in enumerate(zip(values, wanted, strict=True)):
+        if value.type is not kind and value.type != kind:
+            found = type_text(value.type)
+            raise Broken(rule, f"{what} {number} is of type {type_text(kind)}, found {found}")
+
+
+def _check_isolated(operation: mlir.Operation) -> None:
+    """Nothing inside is used from outside."""
+    inside: set[mlir.Value] = set()
+    used: list[tuple[mlir.Operation, mlir.Value]] = []
+    stack = list(operation.regions)
+    while stack:
+        for block in stack.pop().blocks:
+            inside.update(block.arguments)
+            for inner in block.operations:
+                inside.update(inner.results)
+                used.extend((inner, value) for value in inner.operands)
+                stack.extend(inner.regions)
+    for inner, value in used:
+        if value not in inside:
+            raise Broken(
+                "isolated", f"{inner.name} at {place(inner)} uses a value from outside of the region"
+            )
+
+
+def place(operation: mlir.Operation) -> str:
+    """Line and column, of the source or of what it was made from."""
+    line, column = operation.position
+    location = operation.location
+    for _ in range(64):
+        if line or location is None:
+            break
+        if isinstance(location, mlir.FileLocation):
+            return f"{location.file}:{location.line}:{location.column}"
+        if isinstance(location, mlir.NameLocation):
+            location = location.child
+        elif isinstance(location, mlir.CallSiteLocation):
+            location = location.callee
+        else:
+            location = location.parts[0] if location.parts else None
+    return f"{line}:{column}"

@@ -1,0 +1,128 @@
+"""An operation as its rules see it."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from axla.stablehlo import mlir
+from axla.stablehlo.text.printer import type_text
+from axla.stablehlo.verify.kinds import (
+    Broken,
+    Facts,
+    Sizes,
+    bounds_fit,
+    elements_fit,
+    sizes_fit,
+)
+
+Symbols = dict[str, mlir.Operation]
+
+
+class Types:
+    """Facts of types, once for each type object of a program."""
+
+    __slots__ = ("known",)
+
+    def __init__(self) -> None:
+        self.known: dict[int, Facts] = {}
+
+    def of(self, kind: mlir.Type) -> Facts:
+        # By identity: the facts hold the type, and hashing one costs as much as ten of these.
+        found = self.known.get(id(kind))
+        if found is None:
+            found = self.known[id(kind)] = Facts(kind)
+        return found
+
+
+class Subject:
+    """`operands` and `results` are facts of types. `name` is without the dialect, so that rules are labelled
+    `name_rule`. `symbols` are those of the module around.
+    """
+
+    __slots__ = ("operation", "name", "types", "symbols", "operands", "results")
+
+    def __init__(self, operation: mlir.Operation, name: str, types: Types, symbols: Symbols):
+        self.operation = operation
+        self.name = name
+        self.types = types
+        self.symbols = symbols
+        of = types.of
+        self.operands = [of(value.type) for value in operation.operands]
+        self.results = [of(value.type) for value in operation.results]
+
+    def fail(self, rule: str, message: str, *values: Any) -> NoReturn:
+        shown = [list(v) if isinstance(v, tuple) else type_text(v) if _is_type(v) else v for v in values]
+        raise Broken(f"{self.name}_{rule}", message.format(*shown))
+
+    def need(self, true: object, rule: str, message: str, *values: Any) -> None:
+        """Raises for a rule that does not hold; the message is made only then."""
+        if not true:
+            self.fail(rule, message, *values)
+
+    # ---- Attributes; the declaration has checked their kinds before
+
+    def attribute(self, name: str, default: Any = None) -> Any:
+        return self.operation.attributes.get(name, default)
+
+    def integer(self, name: str, default: int = 0) -> int:
+        found = self.operation.attributes.get(name)
+        return found.value if isinstance(found, mlir.IntegerAttr) else default
+
+    def integers(self, name: str) -> tuple[int, ...]:
+        """The values of an array of integers; () when there is none."""
+        found = self.operation.attributes.get(name)
+        return found.values if isinstance(found, mlir.DenseArray) else ()
+
+    def flag(self, name: str) -> bool:
+        return self.operation.attributes.get(name) in (True, mlir.UNIT)
+
+    # ---- Dimension numbers
+
+    def in_range(self, rule: str, what: str, dims: tuple[int, ...], end: int) -> None:
+        for dim in dims:
+            if not 0 <= dim < end:
+                self.fail(rule, "{} has elements in [0, {}), found {}", what, end, dims)
+
+    def unique(self, rule: str, what: str, dims: tuple[int, ...]) -> None:
+        if len(set(dims)) != len(dims):
+            self.fail(rule, "{} has each dimension once, found {}", what, dims)
+
+    def is_sorted(self, rule: str, what: str, dims: tuple[int, ...]) -> None:
+        if list(dims) != sorted(dims):
+            self.fail(rule, "{} is sorted, found {}", what, dims)
+
+    # ---- Regions
+
+    def block(self, region: int) -> mlir.Block:
+        return self.operation.regions[region].blocks[0]
+
+    def parameters(self, region: int) -> list[Facts]:
+        return [self.types.of(argument.type) for argument in self.block(region).arguments]
+
+    def returned(self, region: int) -> list[Facts]:
+        return [self.types.of(value.type) for value in self.block(region).terminator.operands]
+
+    # ---- What follows
+
+    def follows(
+        self, rule: str, shape: Sizes | None, element: Any = None, bounds: Sizes = (), index: int = 0
+    ) -> None:
+        """A result has this shape and, where given, element type and bounds."""
+        written = self.results[index]
+        right = sizes_fit(shape, written.shape)
+        if right and (bounds or written.bounds):
+            right = bounds_fit(written.shape, bounds) and bounds_fit(shape, written.bounds)
+        if right and element is not None:
+            right = elements_fit(element, written.element)
+        if not right:
+            wanted = type_text(mlir.TensorType(shape, element if element is not None else written.element))
+            limits = f" bounded by {_sizes(bounds)}" if any(b is not None for b in bounds) else ""
+            self.fail(rule, "{}{} follows as the type of a result, found {}", wanted, limits, written)
+
+
+def _sizes(sizes: Sizes) -> str:
+    return "[" + ", ".join(["?" if size is None else str(size) for size in sizes]) + "]"
+
+
+def _is_type(value: Any) -> bool:
+    return isinstance(value, mlir.Type)
