@@ -14,11 +14,12 @@ from axla.ir.graph import Alias, Computation, Module
 from axla.ir.structure import GetTupleElement, Parameter
 from axla.ir.traverse import computations_callees_first
 from axla.stablehlo import mlir
-from axla.stablehlo.importer.origin import Origins, identifier, sharding
+from axla.stablehlo.importer.origin import Origins, frontend_attributes, identifier, sharding
 from axla.stablehlo.importer.scope import CONSTANT, Rule, Scope, placed
 from axla.stablehlo.importer.types import shape_of
 from axla.stablehlo.text.printer import attribute_text
 
+_FRONTEND = "mhlo.frontend_attributes"
 CALLEES = {
     "func.call": ("callee",),
     "stablehlo.composite": ("decomposition",),
@@ -240,9 +241,12 @@ def _describe(importer: Importer, function: mlir.Operation) -> None:
         for op in importer.source.body
         if op.name == "sdy.mesh"
     }
-    frontend = (("xla.sdy.meshes", attribute_text(meshes)),) if meshes else ()
+    frontend = dict(frontend_attributes({_FRONTEND: attributes.get(_FRONTEND)}))
+    if meshes:
+        frontend["xla.sdy.meshes"] = attribute_text(meshes)
     module.set_config(
-        aliases=tuple(aliases), buffer_donors=tuple(donors), frontend_attributes=frontend,
+        aliases=tuple(aliases), buffer_donors=tuple(donors),
+        frontend_attributes=tuple(sorted(frontend.items())),
         replica_count=_count(attributes, "mhlo.num_replicas"),
         num_partitions=_count(attributes, "mhlo.num_partitions"),
     )  # fmt: skip

@@ -1,0 +1,217 @@
+"""From a function, or what JAX exported, to a Module."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax.export
+import jax.extend.core
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
+
+import jax
+from axla import api
+from axla.core.errors import InvalidArgument, UnsupportedError
+from axla.ir.graph import Module, SourceLocation
+from axla.stablehlo.specialize import DynamicModule
+
+NAMES = "axla.names"
+"""The frontend attribute of a module with the names of its arguments and results: JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Where the leaves of a program stand in the function's pytrees: `params['dense1']['kernel']`,
+    `result['logits']`.
+    """
+
+    arguments: tuple[str, ...]
+    results: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A function lowered: StableHLO's bytecode and the trees of its arguments and results. `kept` are the
+    numbers of the argument leaves that the bytecode still has.
+    """
+
+    artifact: bytes
+    names: Names
+    in_tree: Any  # of (args, kwargs), static arguments left out
+    out_tree: Any
+    kept: tuple[int, ...]
+
+
+def to_module(
+    fn: Any, *args: Any, static_argnums: int | Sequence[int] | None = None,
+    static_argnames: str | Iterable[str] | None = None, donate_argnums: int | Sequence[int] | None = None,
+    x64: bool | None = None, **kwargs: Any,
+) -> Module:  # fmt: skip
+    """The module of a JAX function for arguments like these: arrays, numbers, or `jax.ShapeDtypeStruct`.
+
+    `fn` may be jitted, and then has its own static and donated arguments. What `jax.export` gives, an
+    `Exported` or its serialized bytes, needs no arguments. Leaves that the function does not use stay
+    parameters. Parameters are called after their place in the arguments, `names_of(module)` has those places.
+    Sizes that are symbolic (`jax.export.symbolic_shape`) give a module that `axla.compile` takes with
+    `arg_types`. `x64` turns 64-bit types on or off; else they are as JAX is configured.
+    """
+    named = {
+        "static_argnums": static_argnums,
+        "static_argnames": static_argnames,
+        "donate_argnums": donate_argnums,
+    }
+    program = lowered(fn, args, kwargs, {n: v for n, v in named.items() if v is not None}, x64)
+    return module_of(program)
+
+
+def names_of(module: Module) -> Names:
+    """The names that `to_module` keeps in a module; InvalidArgument for one that has none."""
+    text = dict(module.config.frontend_attributes).get(NAMES)
+    if text is None:
+        raise InvalidArgument(f"module {module.name} was not made of a JAX function: it has no {NAMES}")
+    found = json.loads(text)
+    return Names(tuple(found["arguments"]), tuple(found["results"]))
+
+
+def module_of(program: Program) -> Module:
+    """The module of bytecode, with the names."""
+    module = api.parse(program.artifact)
+    if isinstance(module, DynamicModule):
+        return module
+    arguments = tuple(program.names.arguments[k] for k in program.kept)
+    parameters = module.entry.parameters
+    if len(parameters) != len(arguments):
+        raise UnsupportedError(
+            f"to_module: {len(parameters)} parameters for {len(arguments)} argument leaves: the program has "
+            "arguments of its own"
+        )
+    module.rename([(p, identifier(name)) for p, name in zip(parameters, arguments, strict=True)], ())
+    for parameter, name in zip(parameters, arguments, strict=True):
+        place = parameter.extra.location or SourceLocation()
+        module.entry.set_extra(parameter, replace(parameter.extra, location=replace(place, op_name=name)))
+    text = json.dumps({"arguments": arguments, "results": program.names.results})
+    others = [(n, v) for n, v in module.config.frontend_attributes if n != NAMES]
+    module.set_config(frontend_attributes=tuple(sorted([*others, (NAMES, text)])))
+    return module
+
+
+def identifier(path: str) -> str:
+    """`params['dense1']['kernel']` as a name: params_dense1_kernel."""
+    name = re.sub(r"[^A-Za-z0-9]+", "_", path).strip("_")
+    return name if name and not name[0].isdigit() else f"arg_{name}".rstrip("_")
+
+
+def lowered(
+    fn: Any, args: Sequence[Any], kwargs: dict[str, Any], options: dict[str, Any], x64: bool | None = None
+) -> Program:
+    """A function, an export, or the bytes of one, as a program."""
+    if isinstance(fn, bytes | bytearray):
+        fn = _deserialized(bytes(fn))
+    if isinstance(fn, jax.export.Exported):
+        if args or kwargs or options:
+            raise InvalidArgument("to_module: an export has its arguments, found others")
+        return _exported(fn)
+    if not callable(fn):
+        raise InvalidArgument(
+            f"to_module: wanted a function, jax.export.Exported or its bytes, found {type(fn).__name__}"
+        )
+    with contextlib.nullcontext() if x64 is None else jax.enable_x64(x64):
+        return _traced(fn, args, kwargs, options)
+
+
+def _deserialized(data: bytes) -> Any:
+    try:
+        return jax.export.deserialize(bytearray(data))
+    except ImportError as error:
+        raise UnsupportedError(
+            "to_module: serialized exports need the package flatbuffers; exported.mlir_module_serialized is "
+            "bytecode, which axla.parse takes without it"
+        ) from error
+
+
+def _exported(exported: Any) -> Program:
+    paths = _paths(exported.in_tree)
+    arguments = tuple(path.removeprefix("[0]") if path.startswith("[0]") else path[3:] for path in paths)
+    names = Names(
+        tuple(
+            f"args{a}" if p.startswith("[0]") else f"kwargs{a}" for a, p in zip(arguments, paths, strict=True)
+        ),
+        tuple(f"result{path}" for path in _paths(exported.out_tree)),
+    )
+    kept = tuple(exported.module_kept_var_idx)
+    return Program(exported.mlir_module_serialized, names, exported.in_tree, exported.out_tree, kept)
+
+
+def _paths(tree: Any) -> list[str]:
+    """Where the leaves of a tree stand."""
+    whole = jax.tree_util.tree_unflatten(tree, range(tree.num_leaves))
+    return [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_flatten_with_path(whole)[0]]
+
+
+def _traced(
+    fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], options: dict[str, Any]
+) -> Program:
+    jitted = fn
+    if options or not hasattr(fn, "trace"):
+        jitted = jax.jit(fn, keep_unused=True, **options)
+    traced: Any = jitted.trace(*args, **kwargs)  # type: ignore[attr-defined]
+    leaves = jax.tree_util.tree_leaves(traced.args_info)
+    debug = traced.jaxpr.jaxpr.debug_info
+    out_tree = jax.tree_util.tree_structure(traced.out_info)
+    arguments = tuple(debug.arg_names or ())
+    if len(arguments) != len(leaves):
+        arguments = tuple(f"args[{n}]" for n in range(len(leaves)))
+    results = tuple(debug.result_paths or ())
+    if len(results) != out_tree.num_leaves:
+        results = tuple(f"result{path}" for path in _paths(out_tree))
+    names = Names(arguments, results)
+    in_tree, kept = jax.tree_util.tree_structure(traced.args_info), tuple(range(len(leaves)))
+    if any(not isinstance(size, int) for leaf in leaves for size in leaf.shape):
+        exported = jax.export.export(jitted, platforms=("cpu",))(*args, **kwargs)  # type: ignore[arg-type]
+        return replace(_exported(exported), names=names)
+    module = traced.lower(lowering_platforms=("cpu",)).compiler_ir("stablehlo")
+    if _arguments(module) != len(leaves):
+        module = _with_all(traced, leaves).compiler_ir("stablehlo")
+    return Program(_bytecode(module), names, in_tree, out_tree, kept)
+
+
+def _with_all(traced: Any, leaves: Sequence[Any]) -> Any:
+    """A jitted function lowered once more, so that what it does not use stays."""
+    donated = tuple(n for n, leaf in enumerate(leaves) if leaf.donated)
+    whole = jax.extend.core.jaxpr_as_fun(traced.jaxpr)
+
+    def flat(*values: Any) -> Any:
+        return whole(*values)
+
+    flat.__name__ = getattr(traced, "fun_name", "main")  # the module is called after it
+    jitted = jax.jit(flat, keep_unused=True, donate_argnums=donated)
+    shapes = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves]
+    return jitted.trace(*shapes).lower(lowering_platforms=("cpu",))
+
+
+def _arguments(module: Any) -> int:
+    for operation in module.body.operations:
+        if (
+            operation.operation.name == "func.func"
+            and ir.StringAttr(operation.attributes["sym_name"]).value == "main"
+        ):
+            return len(operation.arguments)
+    return -1
+
+
+def _bytecode(module: Any) -> bytes:
+    """Portable bytecode: constants are their bytes, and no text is written. It is made of a copy, since JAX
+    keeps the module, and making it changes what it is made of.
+    """
+    plain = io.BytesIO()
+    module.operation.write_bytecode(plain)
+    with module.context:
+        copy = ir.Module.parse(plain.getvalue())
+    version = stablehlo.get_current_version()
+    return stablehlo.serialize_portable_artifact(copy, version, allow_other_dialects=True)
