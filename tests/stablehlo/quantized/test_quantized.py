@@ -8,6 +8,7 @@ import pytest
 import axla
 from axla.core.errors import VerifyError
 from axla.stablehlo import mlir
+from axla.stablehlo.importer import import_source
 from axla.stablehlo.quantized import without_quantized
 from axla.stablehlo.text import parse
 
@@ -249,14 +250,16 @@ def test_movement_moves_integers():
     %0 = stablehlo.transpose %x, dims = [1, 0] : (tensor<2x3x{kind}>) -> tensor<3x2x{moved}>
     return %0 : tensor<3x2x{moved}> }}"""
     assert names(text) == ["transpose", "func.return"]
-    body = f"""%0 = stablehlo.select %p, %x, %y : (tensor<2xi1>, tensor<2x{A}>, tensor<2x{B}>) -> tensor<2x{B}>
-    return %0 : tensor<2x{B}>"""
+
+
+def test_select_takes_values_of_different_scales():
+    text = f"""func.func @main(%p: tensor<2xi1>, %x: tensor<2x{A}>, %y: tensor<2x{B}>) -> tensor<2x{B}> {{
+    %0 = stablehlo.select %p, %x, %y : (tensor<2xi1>, tensor<2x{A}>, tensor<2x{B}>) -> tensor<2x{B}>
+    return %0 : tensor<2x{B}> }}"""
+    compiled = axla.compile(import_source(parse(text)), backend="interpreter")
     x, y = np.array([-10, -10], np.int8), np.array([5, 6], np.int8)
-    found = run(
-        body, f"%p: tensor<2xi1>, %x: tensor<2x{A}>, %y: tensor<2x{B}>", f"tensor<2x{B}>",
-        np.array([True, False]), x, y,
-    )  # fmt: skip
-    assert found.tolist() == [27, 6]
+    (found,) = compiled.execute([np.array([True, False]), x, y])
+    assert np.asarray(found).tolist() == [27, 6]
 
 
 def test_padding_is_a_quantized_value():

@@ -1,9 +1,10 @@
 """Programs with sizes that are not written, `tensor<?x4xf32>`, made for sizes that are given.
 
-`functions.py` writes a source again, function by function for the types it is called with. On the way small
-known values are followed (`folding.py`), operations that take sizes as operands get the form that has them as
-attributes (`forms.py`), the sizes of results follow from those of operands (`inference.py`), and shape
-assertions are checked. Sizes with a bound (`sizes.py`) stay: HLO has them as `[<=n]`.
+`functions.py` writes a source again, function by function for the types it is called with (`calls.py`), and
+`writer.py` each function. On the way small known values are followed (`folding.py`), operations that take
+sizes as operands get the form that has them as attributes (`forms.py`), the sizes of results follow from
+those of operands (`inference.py`), and shape assertions are checked. Sizes with a bound (`sizes.py`) stay:
+HLO has them as `[<=n]`.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ from axla.core.errors import AxlaError, InvalidArgument
 from axla.ir.graph import Computation, Module
 from axla.stablehlo import mlir
 from axla.stablehlo.importer.types import tensor_shape
+from axla.stablehlo.specialize.calls import Instance, Known, Request
 from axla.stablehlo.specialize.folding import element_type
-from axla.stablehlo.specialize.functions import Instance, Known, Request, Specializer, refined_type
-from axla.stablehlo.specialize.sizes import is_open
+from axla.stablehlo.specialize.functions import Specializer
+from axla.stablehlo.specialize.sizes import is_open, refined_type
 from axla.stablehlo.text import parse_type, print_source, type_text
 
 __all__ = ["DynamicModule", "is_symbolic", "specialize"]

@@ -99,3 +99,14 @@ def with_sizes(type_: mlir.TensorType, sizes: Sequence[int | None]) -> mlir.Tens
         encoding = mlir.StructAttr("bounds", {"bounds": bounds})
     shape = tuple(None if isinstance(d, Bounded) else d for d in sizes)
     return replace(type_, shape=shape, encoding=encoding)
+
+
+def refined_type(written: mlir.Type, given: mlir.Type) -> mlir.Type:
+    """The type given, which must be the written one with its sizes known."""
+    if isinstance(written, mlir.TensorType) and isinstance(given, mlir.TensorType):
+        if written.element != given.element:
+            raise VerifyError(f"{type_text(given)} is given where {type_text(written)} is written")
+        return refined(written, sizes_of(given)) if given.shape is not None else written
+    if type(written) is not type(given) or (written != given and not is_open(written)):
+        raise VerifyError(f"{type_text(given)} is given where {type_text(written)} is written")
+    return given

@@ -1,0 +1,146 @@
+"""Functions for certain arguments: what is asked for, what comes back, and what calls what."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from axla.stablehlo import mlir
+from axla.stablehlo.specialize.forms import DYNAMIC
+from axla.stablehlo.specialize.sizes import is_open
+from axla.stablehlo.text.printer import type_text
+
+ASSERTION = "shape_assertion"
+CALLS = {"func.call": "callee", "stablehlo.composite": "decomposition"}
+NAMING = {
+    **{name: (attribute,) for name, attribute in CALLS.items()},
+    "interpreter.run_parallel": ("programs", "infeed"),
+    "stablehlo.custom_call": ("called_computations",),
+}
+"""Operations that name functions, and by which attributes."""
+
+
+class Known:
+    """A value that is known: written as a constant only where something uses it."""
+
+    __slots__ = ("type", "array", "origin")
+
+    def __init__(self, type_: mlir.Type, array: np.ndarray, origin: mlir.Operation | None) -> None:
+        self.type = type_
+        self.array = array
+        self.origin = origin
+
+    @property
+    def key(self) -> tuple:
+        return type_text(self.type), self.array.shape, self.array.tobytes()
+
+
+Held = mlir.Value | Known
+
+
+@dataclass(slots=True)
+class Instance:
+    """A function for certain types and values: what it became, and the results that are known."""
+
+    name: str
+    types: list[mlir.Type]
+    known: list[Known | None]
+    operation: mlir.Operation
+    pure: bool  # it does nothing but give its results
+
+
+@dataclass(slots=True)
+class Request:
+    """A function wanted for these arguments. What is known is no parameter and no result, unless
+    `all_parameters` or `all_results` is set.
+    """
+
+    name: str
+    arguments: Sequence[Held | mlir.Type]
+    all_parameters: bool = False
+    all_results: bool = False
+
+    def key(self) -> tuple:
+        return (
+            self.name,
+            self.all_parameters,
+            self.all_results,
+            *[a.key if isinstance(a, Known) else type_text(type_of(a)) for a in self.arguments],
+        )
+
+
+Work = Generator[Request, Any, Any]
+
+
+def type_of(held: Held | mlir.Type) -> mlir.Type:
+    return held.type if isinstance(held, mlir.Value | Known) else held
+
+
+@dataclass(slots=True)
+class Facts:
+    """What is to be known of functions before: which have open types or `dynamic_*` operations inside,
+    themselves or in what they call, and which call which.
+    """
+
+    open: set[str] = field(default_factory=set)
+    callees: dict[str, set[str]] = field(default_factory=dict)
+
+
+def facts_of(functions: dict[str, mlir.Operation]) -> Facts:
+    facts = Facts()
+    callers: dict[str, list[str]] = {}
+    for name, function in functions.items():
+        facts.callees[name] = set()
+        for operation in _inside(function):
+            for callee in symbols(operation):
+                facts.callees[name].add(callee)
+                callers.setdefault(callee, []).append(name)
+            if needs_work(operation):
+                facts.open.add(name)
+    stack = list(facts.open)
+    while stack:
+        for caller in callers.get(stack.pop(), ()):
+            if caller not in facts.open:
+                facts.open.add(caller)
+                stack.append(caller)
+    return facts
+
+
+def needs_work(operation: mlir.Operation) -> bool:
+    """Whether an operation cannot be imported as it is."""
+    name = operation.name
+    if name in DYNAMIC or name.startswith(("shape.", "tensor.", "arith.")):
+        return True
+    if name == "stablehlo.custom_call":
+        target = operation.attributes.get("call_target_name")
+        if isinstance(target, str) and (target == ASSERTION or target.startswith("stablehlo.dynamic_")):
+            return True
+    if any([is_open(r.type) for r in operation.results]):
+        return True
+    return any(is_open(a.type) for r in operation.regions for b in r.blocks for a in b.arguments)
+
+
+def _inside(operation: mlir.Operation) -> Iterator[mlir.Operation]:
+    stack = [operation]
+    while stack:
+        found = stack.pop()
+        yield found
+        for region in found.regions:
+            for block in region.blocks:
+                stack.extend(block.operations)
+
+
+def symbols(operation: mlir.Operation) -> list[str]:
+    """The functions that an operation names, in an attribute or in lists of them."""
+    found: list[str] = []
+    stack = [operation.attributes.get(name) for name in NAMING.get(operation.name, ())]
+    while stack:
+        attribute = stack.pop()
+        if isinstance(attribute, mlir.SymbolRef):
+            found.append(attribute.root)
+        elif isinstance(attribute, tuple):
+            stack.extend(attribute)
+    return found

@@ -1,0 +1,426 @@
+"""One function written again: types go forward from operation to operation, and into regions and calls."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from axla.core.errors import AxlaError, InvalidArgument, UnsupportedError, VerifyError
+from axla.stablehlo import mlir
+from axla.stablehlo.importer import attributes as attr
+from axla.stablehlo.importer.scope import CONSTANT, DEEPEST, RETURNS, placed, position_of
+from axla.stablehlo.specialize.calls import (
+    ASSERTION,
+    CALLS,
+    Held,
+    Instance,
+    Known,
+    Request,
+    Work,
+    symbols,
+    type_of,
+)
+from axla.stablehlo.specialize.folding import element_type, folded, known_value
+from axla.stablehlo.specialize.forms import FORMS, Form, Given, array_of
+from axla.stablehlo.specialize.inference import result_types
+from axla.stablehlo.specialize.sizes import Bounded, is_open, refined, refined_type, sizes_of
+from axla.stablehlo.text.printer import type_text
+
+if TYPE_CHECKING:
+    from axla.stablehlo.specialize.functions import Specializer
+
+WINDOWS = "stablehlo.dynamic_reduce_window"
+
+
+class Writer:
+    """Writes one instance of a function."""
+
+    def __init__(self, owner: Specializer) -> None:
+        self.owner = owner
+        self.values: dict[mlir.Value, Held] = {}
+        self.blocks: list[mlir.Block] = []  # open ones, from the outermost
+        self.constants: list[dict[Known, mlir.Value]] = []
+
+    # Functions, blocks.
+
+    def function(self, function: mlir.Operation, request: Request) -> Work:
+        if len(function.regions) != 1 or len(function.regions[0].blocks) != 1:
+            raise VerifyError(f"function @{request.name} must have a body of one block")
+        old = function.regions[0].blocks[0]
+        if len(old.arguments) != len(request.arguments):
+            raise VerifyError(f"it takes {len(old.arguments)} operands, found {len(request.arguments)}")
+        given = request.arguments
+        remain = [n for n, a in enumerate(given) if request.all_parameters or not isinstance(a, Known)]
+        types = [refined_type(old.arguments[n].type, type_of(given[n])) for n in remain]
+        block = mlir.Block(types, [old.locations[n] for n in remain] if old.locations else None)
+        self.values = {v: a for v, a in zip(old.arguments, given, strict=True) if isinstance(a, Known)}
+        for number, new in zip(remain, block.arguments, strict=True):
+            self.values.setdefault(old.arguments[number], new)
+        returned = yield from self.fill(old, block)
+        left = [n for n, r in enumerate(returned) if request.all_results or not isinstance(r, Known)]
+        self._return(old.operations[-1], block, [returned[n] for n in left])
+        results = [v.type for v in block.operations[-1].operands]
+        attributes = dict(function.attributes)
+        name = attributes["sym_name"] = self.owner.name_for(request.name)
+        attributes["function_type"] = mlir.FunctionType(tuple(types), tuple(results))
+        for key, numbers in (("arg_attrs", remain), ("res_attrs", left)):
+            said = attributes.get(key)
+            if isinstance(said, tuple) and len(said) > max(numbers, default=-1):
+                attributes[key] = tuple(said[n] for n in numbers)
+        operation = mlir.Operation(
+            function.name, [], (), attributes, [mlir.Region([block])], function.location, function.position
+        )
+        known = [r if isinstance(r, Known) else None for r in returned]
+        pure = all(op.name == CONSTANT or op.name in RETURNS for op in block.operations)
+        return Instance(name, [r.type for r in returned], known, operation, pure)
+
+    def _return(self, old: mlir.Operation, block: mlir.Block, values: Sequence[Held]) -> None:
+        """Ends a block."""
+        self._open(block)
+        operands = [self.written(v) for v in values]
+        block.operations.append(self._copy(old, old.name, operands, (), old.attributes))
+        self._close()
+
+    def _open(self, block: mlir.Block) -> None:
+        if len(self.blocks) >= DEEPEST:
+            raise UnsupportedError(f"regions are nested more than {DEEPEST} deep")
+        self.blocks.append(block)
+        self.constants.append({})
+
+    def _close(self) -> None:
+        self.blocks.pop()
+        self.constants.pop()
+
+    def fill(self, old: mlir.Block, block: mlir.Block) -> Work:
+        """Writes the operations of a block but its return; gives the values returned."""
+        if not old.operations or old.operations[-1].name not in RETURNS:
+            raise VerifyError("a region must end with a return")
+        self._open(block)
+        operation = old.operations[-1]
+        try:
+            for operation in old.operations[:-1]:
+                if operation.regions or operation.name in CALLS:
+                    yield from self._nested(operation)
+                elif operation.attributes.get("call_target_name") == WINDOWS:
+                    yield from self._windows(operation)
+                else:
+                    self._plain(operation)
+            operation = old.operations[-1]
+            found = [self.held(v) for v in operation.operands]
+        except AxlaError as error:
+            raise placed(error, operation) from None
+        self._close()
+        return found
+
+    # Values.
+
+    def held(self, value: mlir.Value) -> Held:
+        found = self.values.get(value)
+        if found is None:
+            raise VerifyError("an operand is used before it is there")
+        return found
+
+    def written(self, held: Held) -> mlir.Value:
+        """The value; a known one as a constant of this block or of one around it."""
+        if isinstance(held, mlir.Value):
+            return held
+        for constants in reversed(self.constants):
+            if held in constants:
+                return constants[held]
+        if not isinstance(held.type, mlir.TensorType):
+            raise UnsupportedError(f"a value of the type {type_text(held.type)} can only say sizes")
+        array = held.array
+        if array.size > 1 and (array == array.flat[0]).all():
+            array = np.asarray(array.flat[0])
+        value = mlir.DenseElements(held.type, array)
+        origin = held.origin
+        made = mlir.Operation(
+            CONSTANT, [], (held.type,), {"value": value}, None, origin.location if origin else None,
+            origin.position if origin else (0, 0),
+        )  # fmt: skip
+        self.owner.count()
+        self.blocks[-1].operations.append(made)
+        self.constants[-1][held] = made.results[0]
+        return made.results[0]
+
+    def _copy(
+        self, old: mlir.Operation, name: str, operands: list[mlir.Value], types: Sequence[mlir.Type],
+        attributes: dict[str, Any], regions: list[mlir.Region] | None = None,
+    ) -> mlir.Operation:  # fmt: skip
+        self.owner.count()
+        return mlir.Operation(name, operands, list(types), attributes, regions, old.location, old.position)
+
+    def emit(
+        self, old: mlir.Operation, name: str, operands: Sequence[Held], types: Sequence[mlir.Type],
+        attributes: dict[str, Any], regions: list[mlir.Region] | None = None,
+    ) -> None:  # fmt: skip
+        """Writes an operation in place of the old one."""
+        made = self._copy(old, name, [self.written(o) for o in operands], types, attributes, regions)
+        self.blocks[-1].operations.append(made)
+        self.values.update(zip(old.results, made.results, strict=True))
+
+    # Operations without regions.
+
+    def _plain(self, operation: mlir.Operation) -> None:
+        operands = [self.held(v) for v in operation.operands]
+        if self._fold(operation, operands) or self._moving_slice(operation, operands):
+            return
+        name, attributes, types = operation.name, operation.attributes, _types(operation)
+        form = self._form(operation, operands)
+        if form is not None:
+            name, attributes = form.name, form.attributes
+            operands = [operands[n] for n in form.kept]
+            if form.sizes is not None:
+                rows = form.sizes if isinstance(form.sizes, list) else [form.sizes] * len(types)
+                types = list[mlir.Type](map(refined, types, rows))
+        if any(map(is_open, types)):
+            changed = mlir.Operation(name, operation.operands, types, attributes)
+            types = result_types(changed, [o.type for o in operands])
+        stand_in = mlir.Operation(name, operation.operands, types, attributes) if form else operation
+        if form is not None and self._fold(stand_in, operands):
+            self.values[operation.results[0]] = self.values.pop(stand_in.results[0])
+            return
+        for callee in symbols(stand_in):
+            self.owner.keep(callee)
+        self.emit(operation, name, operands, types, attributes)
+
+    def _moving_slice(self, operation: mlir.Operation, operands: Sequence[Held]) -> bool:
+        """A slice that begins where only the run knows, of a size that is known: its end is its beginning and
+        a sum with sizes, or the type says it.
+        """
+        if operation.name != "stablehlo.real_dynamic_slice" or len(operands) != 4:
+            return False
+        operand, start, limit, strides = operands
+        if (
+            not isinstance(start, mlir.Value)
+            or not isinstance(strides, Known)
+            or not (strides.array == 1).all()
+        ):
+            return False
+        sizes = sizes_of(operation.results[0].type)
+        if None in sizes and isinstance(limit, mlir.Value):
+            added = _added(limit, start)
+            sizes = sizes if added is None else tuple(int(n) for n in added)
+        if None in sizes or not isinstance(start.type, mlir.TensorType):
+            return False
+        scalars = []
+        for at in range(len(sizes)):
+            place = {"start_indices": at, "limit_indices": at + 1, "strides": 1}
+            one, scalar = (mlir.TensorType(shape, start.type.element) for shape in ((1,), ()))
+            part = self._add(
+                operation, "stablehlo.slice", [start], one, {k: array_of([v]) for k, v in place.items()}
+            )
+            scalars.append(self._add(operation, "stablehlo.reshape", [part], scalar, {}))
+        type_ = refined(operation.results[0].type, sizes)
+        attributes = {"slice_sizes": array_of(sizes)}  # type: ignore[arg-type]
+        self.emit(operation, "stablehlo.dynamic_slice", [operand, *scalars], [type_], attributes)
+        return True
+
+    def _add(
+        self, old: mlir.Operation, name: str, operands: list[mlir.Value], type_: mlir.Type, attributes: dict
+    ) -> mlir.Value:
+        """Writes one operation more than the old ones."""
+        made = self._copy(old, name, operands, (type_,), attributes)
+        self.blocks[-1].operations.append(made)
+        return made.results[0]
+
+    def _form(self, operation: mlir.Operation, operands: Sequence[Held]) -> Form | None:
+        rule = FORMS.get(operation.name)
+        if rule is None:
+            return None
+        values = [o.array if isinstance(o, Known) else None for o in operands]
+        return rule(Given(operation, [o.type for o in operands], values))
+
+    def _fold(self, operation: mlir.Operation, operands: Sequence[Held]) -> bool:
+        """Whether an operation is done by knowing its result, or by an assertion that holds."""
+        name = operation.name
+        if name == "stablehlo.custom_call" and operation.attributes.get("call_target_name") == ASSERTION:
+            _assert(operation, operands)
+            return True
+        if len(operation.results) != 1:
+            return False
+        found = self._size(operation, operands) if name in _SIZES else None
+        type_ = operation.results[0].type
+        if name in _CONSTANTS:
+            found = known_value(operation.attributes.get(_CONSTANTS[name]), type_)
+        elif found is None and all(isinstance(o, Known) for o in operands):
+            sizes = None if is_open(type_) else sizes_of(type_)
+            if not any(isinstance(d, Bounded) for d in sizes or ()):
+                found = folded(operation, [o.array for o in operands], sizes)  # type: ignore[union-attr, arg-type]
+        if found is None:
+            return False
+        if isinstance(type_, mlir.TensorType):
+            if found.ndim == 0 and type_.shape and not is_open(type_):
+                found = np.broadcast_to(found, sizes_of(type_))  # type: ignore[arg-type]
+            type_ = refined(type_, found.shape)
+        self.values[operation.results[0]] = Known(type_, found, operation)
+        return True
+
+    def _size(self, operation: mlir.Operation, operands: Sequence[Held]) -> np.ndarray | None:
+        """Operations that ask for sizes."""
+        wanted = element_type(operation.results[0].type)
+        sizes = sizes_of(operands[0].type) if operands else ()
+        if any(isinstance(d, Bounded) for d in sizes) and operation.name != _SIZES[0]:
+            raise UnsupportedError("a size that is bounded is known only when the program runs")
+        if operation.name == "shape.shape_of":
+            return np.asarray(sizes, wanted)
+        if operation.name == "tensor.dim":
+            index = operands[1]
+            at = int(index.array) if isinstance(index, Known) else -1
+        else:
+            at = attr.integer(operation, "dimension")
+        if not 0 <= at < len(sizes):
+            raise VerifyError(f"dimension={at}: its operand has {len(sizes)} dimensions")
+        size = sizes[at]
+        return None if isinstance(size, Bounded) or size is None else np.asarray(size, wanted)
+
+    # Operations with regions, calls.
+
+    def _nested(self, operation: mlir.Operation) -> Work:
+        operands = [self.held(v) for v in operation.operands]
+        if operation.name in CALLS:
+            yield from self._call(operation, operands)
+            return
+        if operation.name == "stablehlo.reduce" and self._fold(operation, operands):
+            return
+        types = [o.type for o in operands]
+        regions: list[mlir.Region] = []
+        returned: list[list[mlir.Type]] = []
+        for number, region in enumerate(operation.regions):
+            if len(region.blocks) != 1:
+                raise VerifyError(f"region {number} must be one block, found {len(region.blocks)}")
+            old = region.blocks[0]
+            given = types if operation.name == "stablehlo.while" else [a.type for a in old.arguments]
+            if len(given) != len(old.arguments):
+                raise VerifyError(f"region {number} takes {len(old.arguments)} values, found {len(given)}")
+            if any(map(is_open, given)):
+                raise UnsupportedError("a region for sizes that are not known")
+            block = mlir.Block(
+                [refined_type(a.type, t) for a, t in zip(old.arguments, given, strict=True)], old.locations
+            )
+            self.values.update(zip(old.arguments, block.arguments, strict=True))
+            found = yield from self.fill(old, block)
+            self._return(old.operations[-1], block, found)
+            regions.append(mlir.Region([block]))
+            returned.append([v.type for v in block.operations[-1].operands])
+        results = _results(operation, types, returned)
+        self.emit(operation, operation.name, operands, results, operation.attributes, regions)
+
+    def _call(self, operation: mlir.Operation, operands: list[Held]) -> Work:
+        name = attr.symbol(operation, CALLS[operation.name])
+        owner = self.owner
+        if name not in owner.functions:
+            raise VerifyError(f"there is no function @{name}")
+        if name in owner.active:
+            raise VerifyError(f"function @{name} calls itself, which HLO does not have")
+        composite = operation.name != "func.call"
+        if name not in owner.facts.open and (composite or not all(isinstance(o, Known) for o in operands)):
+            owner.keep(name)
+            self.emit(operation, operation.name, operands, [r.type for r in operation.results],
+                      operation.attributes)  # fmt: skip
+            return
+        instance = yield Request(name, operands, composite, composite)
+        if len(instance.types) != len(operation.results):
+            raise VerifyError(f"@{name} gives {len(instance.types)} values")
+        for value, known in zip(operation.results, instance.known, strict=True):
+            if known is not None:
+                self.values[value] = known
+        if instance.pure and all(known is not None for known in instance.known):
+            return
+        attributes = {**operation.attributes, CALLS[operation.name]: mlir.SymbolRef(instance.name)}
+        left = [n for n, known in enumerate(instance.known) if composite or known is None]
+        given = [o for o in operands if composite or not isinstance(o, Known)]
+        types = [instance.types[n] for n in left]
+        made = self._copy(operation, operation.name, [self.written(o) for o in given], types, attributes)
+        self.blocks[-1].operations.append(made)
+        owner.called[instance.name] = instance.operation
+        for number, result in zip(left, made.results, strict=True):
+            if instance.known[number] is None:
+                self.values[operation.results[number]] = result
+
+    def _windows(self, operation: mlir.Operation) -> Work:
+        """A reduction of windows whose region is a function."""
+        operands = [self.held(v) for v in operation.operands]
+        form = self._form(operation, operands)
+        assert form is not None
+        function = self.owner.functions.get(form.reducer)
+        if function is None or len(function.regions) != 1 or len(function.regions[0].blocks) != 1:
+            raise VerifyError(f"there is no function @{form.reducer} of one block")
+        operands = [operands[n] for n in form.kept]
+        changed = mlir.Operation(form.name, [], [r.type for r in operation.results], form.attributes)
+        types = result_types(changed, [o.type for o in operands])
+        old = function.regions[0].blocks[0]
+        block = mlir.Block([a.type for a in old.arguments])
+        self.values.update(zip(old.arguments, block.arguments, strict=True))
+        found = yield from self.fill(old, block)
+        self._return(mlir.Operation("stablehlo.return", [], ()), block, found)
+        self.emit(operation, form.name, operands, types, form.attributes, [mlir.Region([block])])
+
+
+_CONSTANTS = {CONSTANT: "value", "arith.constant": "value", "shape.const_shape": "shape"}
+_SIZES = ("stablehlo.get_dimension_size", "tensor.dim", "shape.shape_of")
+
+
+def _added(total: mlir.Value, start: mlir.Value) -> np.ndarray | None:
+    """What was added to a value, if that is known."""
+    made = total.owner
+    if not isinstance(made, mlir.Operation) or made.name != "stablehlo.add" or start not in made.operands:
+        return None
+    other = made.operands[1 - made.operands.index(start)]
+    if not isinstance(other.owner, mlir.Operation) or other.owner.name != CONSTANT:
+        return None
+    return known_value(other.owner.attributes.get("value"), other.type)
+
+
+def _types(operation: mlir.Operation) -> list[mlir.Type]:
+    return [r.type for r in operation.results]
+
+
+def _results(
+    operation: mlir.Operation, operands: list[mlir.Type], returned: list[list[mlir.Type]]
+) -> list[mlir.Type]:
+    """The types of the results of an operation with regions, whose regions return these."""
+    written = [r.type for r in operation.results]
+    if operation.name == "stablehlo.while":
+        returned, found = returned[1:], [refined_type(w, t) for w, t in zip(written, operands, strict=True)]
+    elif operation.name in ("stablehlo.if", "stablehlo.case"):
+        if any(len(r) != len(written) for r in returned):
+            raise VerifyError(f"its regions must return {len(written)} values")
+        found = [_joined(w, [r[n] for r in returned]) for n, w in enumerate(written)]
+    else:
+        return result_types(operation, operands) if any(map(is_open, written)) else written
+    for types in returned:
+        for wanted, type_ in zip(found, types, strict=False):
+            refined_type(wanted, type_)
+    return found
+
+
+def _joined(written: mlir.Type, branches: list[mlir.Type]) -> mlir.Type:
+    """What all branches give: where their sizes differ but are bounded, the largest bound."""
+    if not isinstance(written, mlir.TensorType) or not is_open(written):
+        return written
+    columns = zip(*[sizes_of(t) for t in branches], strict=True)
+    sizes = [next((d for d in column if isinstance(d, Bounded)), column[0]) for column in columns]
+    return refined(written, sizes)
+
+
+def _assert(operation: mlir.Operation, operands: Sequence[Held]) -> None:
+    """Checks a shape assertion; the message has its other operands for `{0}`, `{1}`..."""
+    if not operands or not isinstance(operands[0], Known):
+        raise UnsupportedError(
+            "what is asserted of sizes depends on what is known only when the program runs"
+        )
+    if operands[0].array.all():
+        return
+    message = operation.attributes.get("error_message", operation.attributes.get("backend_config"))
+    said = [str(o.array.item()) if isinstance(o, Known) and o.array.size == 1 else "?" for o in operands[1:]]
+
+    def insert(found: re.Match[str]) -> str:
+        number = int(found[1])
+        return said[number] if number < len(said) else found[0]
+
+    text = re.sub(r"\{(\d{1,9})[^{}]*\}", insert, message) if isinstance(message, str) else "it does not hold"
+    raise InvalidArgument(f"shape assertion{position_of(operation)}: {text}")
