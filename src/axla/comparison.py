@@ -11,7 +11,7 @@ import numpy as np
 
 from axla.api import compile, contents, parse, stablehlo
 from axla.core.dtypes import from_numpy
-from axla.core.errors import Mismatch, UnsupportedError
+from axla.core.errors import InvalidArgument, Mismatch, UnsupportedError
 from axla.core.shape import AnyShape, Shape
 from axla.ir.graph import Module
 
@@ -157,6 +157,8 @@ def array_leaves(shape: AnyShape) -> list[Shape]:
 
 def random_inputs(module: Module, seed: int = 0) -> list[np.ndarray]:
     """An array for each parameter leaf; the same for the same seed, leaf number and shape."""
+    if seed < 0:
+        raise InvalidArgument(f"random inputs: seed={seed}, wanted a number of at least 0")
     return [random_array(shape, seed, k) for k, (_, shape) in enumerate(parameter_leaves(module))]
 
 

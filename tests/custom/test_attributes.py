@@ -42,10 +42,16 @@ def test_arrays():
     assert found["b"].tolist() == [True, False]
 
 
+def test_equal_elements_cost_no_memory():
+    found = parse_attributes(f"{{a = dense<5> : tensor<{1 << 40}xi64>}}")["a"]
+    assert found.shape == (1 << 40,) and found[-1] == 5
+
+
 @pytest.mark.parametrize("text", [
     "{", "}", "{a", "{a = }", "{a = 1 : what}", "{a = 1 b = 2}", "{a = 300 : ui8}", "{a = [1}", "{1 = 2}",
     "{a = maybe}", "{a = dense<[1, 2]> : tensor<3xi32>}", "{a = dense<1> : tensor<xi32>}", "{} {}", "nothing",
     "{a = array<i32: 1", "{a = 0x1}", "{a = ;}", "{a = " + "[" * 100, "{a = dense<[[1], 2]> : tensor<2xi32>}",
+    "{a = array<what: >}", "{a = dense<{}> : tensor<2xi32>}",
 ])  # fmt: skip
 def test_what_is_no_dictionary_is_refused(text):
     with pytest.raises(ParseError, match="backend_config: expected"):

@@ -272,6 +272,7 @@ def test_versions_are_honoured_or_refused(backend):
         run(text + STATUS, backend, np.float32(0))
     with pytest.raises(UnsupportedError, match="TYPED_FFI, whose handlers take a call frame"):
         run(text + ", api_version=API_VERSION_TYPED_FFI", backend, np.float32(0))
+    function = c.CFUNCTYPE(None, c.c_void_p, c.c_void_p, c.c_void_p)(lambda out, ins, status: None)
     axla.register_custom_call("f", function, api="status_returning")
     with pytest.raises(UnsupportedError, match="ORIGINAL, .*registered with api='status_returning'"):
         run(text, backend, np.float32(0))
@@ -287,6 +288,27 @@ def test_what_is_no_function_is_refused(tmp_path):
             axla.register_custom_call("f", address)
     with pytest.raises(InvalidArgument, match="api='python' is of Python functions"):
         axla.register_custom_call("f", 1 << 20, api="python")
+    for path in ("nothing\0.so", "\udc80.so"):
+        with pytest.raises(InvalidArgument, match="the library does not load"):
+            axla.register_custom_call("f", path)
+
+
+@pytest.mark.parametrize(
+    "result, types, api",
+    [
+        (None, [c.c_void_p], "original"),
+        (None, [c.c_void_p] * 3, "original"),
+        (None, [c.c_void_p] * 2, "status_returning"),
+        (None, [c.c_void_p, c.c_int], "original"),
+        (None, [c.c_void_p, c.c_double], "original"),
+        (None, [c.c_void_p] * 4 + [c.c_int64], "axla"),
+        (c.c_int32, [c.c_void_p] * 4, "axla"),
+    ],
+)
+def test_ctypes_functions_of_another_signature_are_refused(result, types, api):
+    function = c.CFUNCTYPE(result, *types)(lambda *arguments: 0)
+    with pytest.raises(InvalidArgument, match=f"api='{api}' wants"):
+        axla.register_custom_call("f", function, api=api)
 
 
 @pytest.mark.cc

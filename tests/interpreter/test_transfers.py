@@ -250,3 +250,14 @@ def test_permutes_of_several_arrays(backend):
     program = axla.compile(axla.parse(COMBINED), backend=backend)
     x, y = program(np.ones(2, np.float32), np.arange(3, dtype=np.int32))
     assert np.asarray(x).tolist() == [1, 1] and np.asarray(y).tolist() == [0, 1, 2]
+
+
+def test_what_goes_in_is_refused_at_once_where_it_can_be(feeds):
+    deep = np.float32(1)
+    for _ in range(100_000):
+        deep = (deep,)
+    with pytest.raises(axla.InvalidArgument, match="nested too deep"):
+        feeds.infeed.put(deep)
+    with pytest.raises(axla.InvalidArgument, match="wanted seconds of at least 0"):
+        feeds.outfeed.get(timeout="a")
+    assert len(feeds.infeed) == 0

@@ -6,6 +6,7 @@ import io
 import os
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import ml_dtypes
@@ -237,3 +238,31 @@ def test_a_closed_pipe_is_quiet(file):
     )  # fmt: skip
     os.close(writer)
     assert (done.returncode, done.stderr) == (1, b"")
+
+
+def test_a_program_that_wants_to_be_fed_does_not_wait(tmp_path, capsys):
+    path = tmp_path / "fed.hlo"
+    path.write_text("""ENTRY e {
+  t = token[] after-all()
+  fed = (f32[3], token[]) infeed(t)
+  ROOT data = f32[3] get-tuple-element(fed), index=0
+}""")
+    before = axla.feeds().infeed.timeout
+    assert command.main(["run", str(path)]) == 1
+    assert "infeed of device 0: nothing came for 0 s" in capsys.readouterr().err
+    assert axla.feeds().infeed.timeout == before
+
+
+def test_a_seed_is_not_negative(file, capsys):
+    assert command.main(["run", file, "--random", "-5"]) == 1
+    assert "seed=-5, wanted a number of at least 0" in capsys.readouterr().err
+
+
+def test_check_refuses_half_an_archive(file, tmp_path, capsys):
+    whole, half = tmp_path / "whole.tar.gz", tmp_path / "half.tar.gz"
+    with tarfile.open(whole, "w:gz") as archive:
+        archive.add(file, "scaled.hlo")
+    half.write_bytes(whole.read_bytes()[:100])
+    assert command.main(["check", str(whole)]) == 0
+    assert command.main(["check", str(half)]) == 1
+    assert "half.tar.gz: no archive" in capsys.readouterr().err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import struct
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -111,11 +112,10 @@ def _stop_when_failed(entry: _Entry, step: CustomCallStep, code: Ssa) -> None:
 
 def _text(entry: _Entry, data: bytes) -> Ssa:
     """The address of constant bytes, with a zero behind them."""
-    texts = entry.f.module.globals
+    name = f"text.{hashlib.sha256(data).hexdigest()[:32]}"  # equal texts are one
     body = "".join(f"\\{byte:02X}" for byte in (*data, 0))
-    value = f'private unnamed_addr constant [{len(data) + 1} x i8] c"{body}"'
-    name = next((n for n, line in texts.items() if line == f"@{n} = {value}"), f"text{len(texts)}")
-    texts[name] = f"@{name} = {value}"
+    text = f'@{name} = private unnamed_addr constant [{len(data) + 1} x i8] c"{body}"'
+    entry.f.module.globals.setdefault(name, text)
     return Ssa(f"@{name}", "ptr", None)
 
 

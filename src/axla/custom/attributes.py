@@ -174,7 +174,9 @@ class _Reader:
                     if not self.accept(","):
                         break
             self.expect(">")
-            return np.array(found, _TYPES.get(type_))
+            if type_ not in _TYPES:
+                self.fail(f"a type of numbers, not {type_!r}, before")
+            return np.array(found, _TYPES[type_])
         value = self.value(depth + 1)
         for mark in (">", ":", "tensor", "<"):
             self.expect(mark)
@@ -188,8 +190,8 @@ class _Reader:
             self.fail(f"a tensor type, not {shape!r}, before")
         dims = tuple(map(int, sizes))
         try:
-            return np.broadcast_to(np.array(value, _TYPES[type_]), dims).copy()
-        except (ValueError, MemoryError):
+            return np.broadcast_to(np.array(value, _TYPES[type_]), dims)  # a view: the sizes cost nothing
+        except (ValueError, TypeError, OverflowError):
             self.fail(f"elements for tensor<{shape}> before")
 
 

@@ -42,11 +42,14 @@ class Feed:
 
     def put(self, value: Value) -> None:
         """Adds a copy of the value: nested tuples of what NumPy takes."""
-        self._add(_copied(value))
+        try:
+            self._add(_copied(value))
+        except RecursionError:
+            raise InvalidArgument(f"{self.name}: the tuples of the value are nested too deep") from None
 
     def get(self, timeout: float | None = None) -> Value:
         """The oldest value, as nested tuples of arrays; waits for one. DeadlineExceeded when none comes."""
-        if timeout is not None and not timeout >= 0:
+        if timeout is not None and not (isinstance(timeout, int | float) and timeout >= 0):
             raise InvalidArgument(f"{self.name}: timeout={timeout!r}, wanted seconds of at least 0")
         return self._take(self.timeout if timeout is None else timeout, _go_on)
 

@@ -104,17 +104,34 @@ def _target(name: str, target: Any, symbol: str | None, api: str | None) -> Targ
         raise InvalidArgument(f"{where}: api='python' is of Python functions, found {target!r}")
     if not 0 < address < 1 << 64:
         raise InvalidArgument(f"{where}: {address:#x} is not the address of a function")
+    _check_signature(where, target, api or ORIGINAL)
     return Target(name, api or ORIGINAL, address=address, keep=target)
+
+
+def _check_signature(where: str, target: Any, api: str) -> None:
+    """Refuses a ctypes function whose types, where it says them, are not those of the convention."""
+    if not isinstance(target, c._CFuncPtr):  # type: ignore[attr-defined]
+        return
+    types = target.argtypes
+    wanted = _SIGNATURES[api]
+    # Every argument is as wide as an address, and none is a float. Types that are classes of the user pass.
+    simple = [t for t in types or () if isinstance(t, type) and issubclass(t, c._SimpleCData)]
+    narrow = any(c.sizeof(t) != c.sizeof(c.c_void_p) or t is c.c_double for t in simple)
+    if types is not None and (narrow or len(types) != wanted.count(",") + 1):
+        found = ", ".join(getattr(t, "__name__", repr(t)) for t in types)
+        raise InvalidArgument(f"{where}: the function takes ({found}); api={api!r} wants {wanted}")
+    if api == AXLA and target.restype is None:
+        raise InvalidArgument(f"{where}: the function returns nothing; api={api!r} wants {wanted}")
 
 
 def _symbol(where: str, library: Any, symbol: str) -> Any:
     try:
         loaded = library if isinstance(library, c.CDLL) else c.CDLL(os.fspath(library))
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: a path that cannot be one
         raise InvalidArgument(f"{where}: the library does not load: {error}") from error
     try:
         return loaded[symbol]
-    except AttributeError as error:
+    except (AttributeError, ValueError) as error:
         raise InvalidArgument(f"{where}: {loaded._name} has no symbol {symbol!r}") from error
 
 

@@ -12,6 +12,7 @@ import re
 import sys
 import tarfile
 import time
+import zlib
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -99,7 +100,7 @@ def _archived(path: str) -> Iterator[tuple[str, bytes]]:
                     file = archive.extractfile(member)
                     assert file is not None
                     yield member.name, file.read()
-    except tarfile.TarError as error:
+    except (tarfile.TarError, EOFError, zlib.error) as error:
         raise InvalidArgument(f"{path}: no archive, {error}") from None
 
 

@@ -7,7 +7,7 @@ import contextlib
 import os
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import axla
 from axla.core.errors import AxlaError
@@ -37,7 +37,7 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; gives its exit code (argparse exits with 2 by itself when usage is wrong)."""
     options = parser().parse_args(arguments)
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), _nobody_feeds():
         warnings.showwarning = _show_warning
         try:
             code = options.execute(options)
@@ -51,6 +51,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _complain(error)
         except KeyboardInterrupt:
             return INTERRUPTED
+
+
+@contextlib.contextmanager
+def _nobody_feeds() -> Iterator[None]:
+    """A program that finds its infeed empty does not wait: a command puts nothing there."""
+    feed = axla.feeds().infeed
+    before, feed.timeout = feed.timeout, 0.0
+    try:
+        yield
+    finally:
+        feed.timeout = before
 
 
 def _complain(error: Exception) -> int:
