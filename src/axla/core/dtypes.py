@@ -81,6 +81,11 @@ class DType:
             np.isinf(np.asarray(np.inf, np.float64).astype(self.numpy).astype(np.float64))
         )
 
+    @property
+    def has_zero(self) -> bool:
+        """Whether there is a 0; f8e8m0fnu has powers of two only, and NaN for everything else."""
+        return self.name != "f8e8m0fnu"
+
     def __repr__(self) -> str:
         return self.name
 

@@ -108,6 +108,7 @@ class RaggedDot(Op):
         right = (self.rhs_batch_dims, self.rhs_contracting_dims)
         if not self.is_ragged_free and not self.is_ragged_contracting:
             return contract(lhs, rhs, left, right, dtype)
+        lhs, rhs = widened(lhs), widened(rhs)  # where there is a 0
         groups = group_sizes.shape[-1]
         members = self._members(lhs, group_sizes.astype(np.int64))
         zero = np.zeros((), lhs.dtype)
@@ -119,15 +120,12 @@ class RaggedDot(Op):
                 continue
             (at,) = self.rhs_group_dims
             below = tuple(tuple(d - (d > at) for d in dims) for dims in right)
-            product = contract(lhs, np.take(rhs, g, at), left, below, dtype)
-            found.append(
-                np.where(self._as_result(members == g, product.ndim), product, product.dtype.type(0))
-            )
+            found.append((members == g, contract(lhs, np.take(rhs, g, at), left, below, dtype)))
         if self.is_ragged_contracting:
             return np.stack(found) if found else np.zeros(self.shape.dims, dtype.numpy)
-        total = np.zeros(self.shape.dims, dtype.numpy)
-        for product in found:  # at most one of them is not 0
-            total = np.where(product == 0, total, product)
+        total = np.zeros(self.shape.dims).astype(dtype.numpy)
+        for inside, product in found:
+            total = np.where(self._as_result(inside, product.ndim), product, total)
         return total
 
     def _members(self, lhs: np.ndarray, sizes: np.ndarray) -> np.ndarray:
@@ -227,6 +225,9 @@ class ScaledDot(Op):
 
     def infer(self, lhs: AnyShape, rhs: AnyShape, lhs_scale: AnyShape, rhs_scale: AnyShape) -> Shape:
         left, right, *scales = arrays(self, lhs, rhs, lhs_scale, rhs_scale)
+        for number in (left, right, *scales, self.shape):
+            if number.dtype.is_complex:
+                reject("scaled_dot_c4", f"scaled-dot: real numbers are wanted, found {show(number)}")
         check_dimension_numbers(self, left, right, ())
         result = contracted(self, left, right, self.shape.dtype)
         if all(s.is_scalar for s in scales):

@@ -208,7 +208,7 @@ def real(x: Array) -> Array:
 
 
 def imag(x: Array) -> Array:
-    return x.imag.copy() if kind(x) == "complex" else np.zeros_like(x)
+    return x.imag.copy() if kind(x) == "complex" else np.zeros(x.shape).astype(x.dtype)
 
 
 def _reciprocal_sqrt(x: Array) -> Array:
@@ -230,5 +230,7 @@ def total_order_key(x: Array) -> Array:
     """Signed integers that are ordered as the floats are in the total order: -NaN < -inf < -0 < +0 < inf <
     NaN.
     """
+    if x.dtype.itemsize == 1:  # the sign is not always at the top of the byte, nor is there always one
+        x = x.astype(np.float32)
     bits = np.ascontiguousarray(x).reshape(-1).view(f"i{x.dtype.itemsize}").reshape(x.shape)
     return np.where(bits < 0, bits ^ np.iinfo(bits.dtype).max, bits)

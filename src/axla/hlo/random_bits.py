@@ -10,7 +10,7 @@ from math import prod
 
 import numpy as np
 
-from axla.core.dtypes import F32, PRED, S16, U8, U32, U64
+from axla.core.dtypes import BY_NAME, F32, PRED, S16, U8, U32, U64
 from axla.core.errors import UnsupportedError
 from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.hlo.bits import as_type
@@ -52,6 +52,9 @@ class RngBitGenerator(Op):
         if parts[1].dtype is PRED or parts[1].dtype.is_complex:
             found = show(parts[1])
             reject("rng_bit_generator_c2", f"rng-bit-generator: bits are integers or floats, found {found}")
+        if f"u{parts[1].dtype.bits}" not in BY_NAME:
+            found = show(parts[1])
+            reject("rng_bit_generator_c3", f"rng-bit-generator: no integers are as wide as those of {found}")
         return self.shape
 
     @property
@@ -78,7 +81,10 @@ class RngBitGenerator(Op):
         generator = _three_fry if self.algorithm is RandomAlgorithm.THREE_FRY else _philox
         words, following = generator(state, data.dims, wide)
         if data.dtype.bits < 8:
-            return following, as_type(words.astype(np.uint8), data.dtype.numpy)
+            bits = words.astype(np.uint8) & np.uint8((1 << data.dtype.bits) - 1)
+            return following, bits.view(data.dtype.numpy) if data.dtype.is_float else as_type(
+                bits, data.dtype.numpy
+            )
         return following, words.astype(f"u{data.dtype.bits // 8}").view(data.dtype.numpy)
 
     @classmethod

@@ -334,7 +334,7 @@ def _neutral(reducer: Computation, init: Instruction) -> Instruction:
         return init
     if isinstance(root.op, Maximum | Minimum):
         return scalar(init.computation, dtype, _extreme(dtype, isinstance(root.op, Minimum)))
-    if root.op.identity is None:
+    if root.op.identity is None or root.op.identity == 0 and not dtype.has_zero:
         return init
     if root.op.identity == -1:  # all bits
         return scalar(init.computation, dtype, -1 if dtype.is_signed else _extreme(dtype, True))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from axla.core.dtypes import S64
+from axla.core.dtypes import F32, S64
 from axla.core.shape import Shape
 from axla.hlo import (
     And,
@@ -63,12 +63,15 @@ def _by_rows(inst: Instruction, op: RaggedDot) -> Instruction:
     columns = [d for d in range(right.rank) if d not in (*op.rhs_batch_dims, *op.rhs_contracting_dims)]
     dims = [*(left.dims[d] for d in (*batch, *rows)), *(right.dims[d] for d in columns)]
     product = replace(op.dot, shape=result.with_dims(dims))(lhs, rhs)
+    if not result.dtype.has_zero:
+        product = converted(product, F32)
     place = {d: n for n, d in enumerate((*batch, *rows))}
     group = len(place) + columns.index(op.rhs_group_dims[0])
     mask = _mask(inst, op, product, place, group)
     kept = Select()(mask, product, full(inst.computation, shape_of(product), 0))
-    add = binary_computation(inst.computation.module, "add", result.dtype)
-    return Reduce((group,), add)(kept, scalar(inst.computation, result.dtype, 0))
+    dtype = shape_of(kept).dtype
+    add = binary_computation(inst.computation.module, "add", dtype)
+    return converted(Reduce((group,), add)(kept, scalar(inst.computation, dtype, 0)), result.dtype)
 
 
 def _by_sums(inst: Instruction, op: RaggedDot) -> Instruction:
@@ -82,6 +85,7 @@ def _by_sums(inst: Instruction, op: RaggedDot) -> Instruction:
         (lhs, {d: d + 1 for d in range(shape_of(lhs).rank)}),
         (rhs, {a: b + 1 for a, b in zip(own, theirs, strict=True)}),
     ):
+        x = x if shape_of(x).dtype.has_zero else converted(x, F32)
         shape = shape_of(x)
         wide = shape.with_dims((groups, *shape.dims))
         copies = Broadcast(wide, tuple(range(1, wide.rank)))(x)

@@ -100,6 +100,8 @@ def _neutral(op: type[Op], dtype: DType) -> Any:
     """The element that changes nothing; None where there is none, or where order matters."""
     if dtype.is_complex and op not in (Add, Multiply):
         return None
+    if op is Add and not dtype.has_zero:
+        return None
     if op is Maximum:
         return limits(dtype)[0]
     if op is Minimum:
