@@ -135,3 +135,16 @@ def test_types_that_an_op_does_not_take_are_refused_by_rule(text, rule):
     with pytest.raises(axla.AxlaError, match=rule) as caught:
         axla.compile(axla.parse(text), backend="cpu")
     assert isinstance(caught.value, VerifyError) or "Shape" in type(caught.value).__name__
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("dtype", [ml_dtypes.uint2, ml_dtypes.uint4])
+def test_exponents_of_less_than_a_byte_have_no_sign(backend, dtype):
+    top = int(ml_dtypes.iinfo(dtype).max)
+    pairs = [(a, b) for a in range(top + 1) for b in range(top + 1)]
+    x, y = (np.array(side).astype(dtype) for side in zip(*pairs, strict=True))
+    kind, n = ("u2" if top == 3 else "u4"), len(pairs)
+    parameters = f"p = {kind}[{n}] parameter(0) q = {kind}[{n}] parameter(1)"
+    text = f"ENTRY e {{ {parameters} ROOT r = {kind}[{n}] power(p, q) }}"
+    (found,) = run(text, x, y, backend=backend)
+    assert found.astype(int).tolist() == [pow(a, b, top + 1) for a, b in pairs]

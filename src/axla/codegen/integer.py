@@ -136,7 +136,8 @@ def count_leading_zeros(x: Reg, dtype: DType) -> Reg:
 def power(a: Reg, b: Reg, dtype: DType) -> Reg:
     """a ** b by repeated squaring, wrapping; a negative exponent gives 0 but for bases 1 and -1.
 
-    XLA looks at six bits of the exponent, and takes an unsigned one with its highest bit set for negative.
+    XLA looks at six bits of the exponent, and takes an unsigned one of at least a byte with its highest bit
+    set for negative.
     Larger exponents overflow for every base but 0, 1 and -1, so the six bits decide nothing that a program
     could rely on; agreeing costs nothing.
     """
@@ -147,6 +148,8 @@ def power(a: Reg, b: Reg, dtype: DType) -> Reg:
         used = ((exponent >> bit) & 1).ne(0) if bit else (exponent & 1).ne(0)
         result = m.select(used, wrap(result * base, dtype), result)
         base = base * base
+    if dtype.bits < 8 and not dtype.is_signed:
+        return result
     minus_one = wrap(m.number(a, -1), dtype)
     sign = m.select((b & 1).ne(0), minus_one, 1)
     inverse = m.select(a.eq(1), m.number(a, 1), m.select(a.eq(minus_one), sign, 0))
