@@ -9,6 +9,7 @@ from axla.stablehlo.verify.kinds import (
     Broken,
     Sizes,
     constant,
+    elements_fit,
     fits,
     most_specific,
     sizes_fit,
@@ -83,11 +84,7 @@ def complex_(s: Subject) -> None:
 
 def select(s: Subject) -> None:
     pred, on_true, on_false = s.operands
-    same = sizes_fit(on_true.shape, on_false.shape) and (
-        on_true.element == on_false.element
-        or isinstance(on_true.element, mlir.FloatType)
-        and isinstance(on_false.element, mlir.FloatType)
-    )
+    same = sizes_fit(on_true.shape, on_false.shape) and elements_fit(on_true.element, on_false.element)
     s.need(same, "c2", "values of one type, found {} and {}", on_true, on_false)
     if pred.rank:
         fit = sizes_fit(pred.shape, on_true.shape)
