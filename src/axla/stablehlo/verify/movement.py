@@ -206,7 +206,7 @@ def real_dynamic_slice(s: Subject) -> None:
     operand, start, limit, stride = s.operands
     s.need(start.type == limit.type == stride.type, "c1", "starts, limits and strides of one type")
     rank = start.sizes[0]
-    s.need(fits(rank, operand.rank), "c2", "{} starts, limits and strides, found {}", operand.rank, start)
+    s.need(rank == operand.rank, "c2", "{} starts, limits and strides, found {}", operand.rank, start)
     same = operand.element == s.results[0].element and operand.rank == s.results[0].rank
     s.need(same, "c3", "the result has rank and elements of {}, found {}", operand, s.results[0])
     given = [constant(value) for value in s.operation.operands[1:]]
