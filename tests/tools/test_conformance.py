@@ -44,6 +44,19 @@ def test_crashes_and_hangs_are_outcomes_of_their_own_case():
     assert "exit code 3" in next(o.detail for o in found if o.kind == CRASHED)
 
 
+def test_a_reason_belongs_to_a_case_on_a_backend():
+    def why(case, backend, kind="differs", section="matrix"):
+        return reasons.reason(Outcome(section, case, backend, kind, "1/64 differ"))
+
+    assert "infinity" in why("power_c64", "interpreter") and "cancels" in why("power_c64", "cpu")
+    assert "blocks overflow" in why("triangular_solve_expander_test_41_c4dee1", "interpreter", section="exec")
+    for unknown in (
+        why("triangular_solve_expander_test_41_c4dee1", "cpu", section="exec"),
+        why("power_c128", "cpu"), why("power_c64", "cpu", "crashed"),
+    ):  # fmt: skip
+        assert unknown.endswith(reasons.UNEXPLAINED)
+
+
 @pytest.mark.corpus
 def test_a_sample_of_every_section_in_processes():
     """What CI runs of the corpora: some forty cases, on every backend."""
