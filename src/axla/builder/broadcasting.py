@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from axla.builder.xla_builder import XlaOp
 from axla.core.errors import ShapeError
 from axla.core.shape import Shape
@@ -48,6 +50,11 @@ def scalars_to(sizes_of: XlaOp, operand: XlaOp) -> XlaOp:
     if not isinstance(shape, Shape) or not isinstance(wanted, Shape) or shape.dims or not wanted.dims:
         return operand
     return stretch(operand, tuple(zip(wanted.dims, wanted.dynamic, strict=True)), ())
+
+
+def full(like: XlaOp, value: float) -> XlaOp:
+    """A number, in the type and sizes of an operand."""
+    return scalars_to(like, like.builder.constant(np.asarray(value, like.dtype.numpy)))
 
 
 def _expansion(a: Shape, b: Shape, broadcast_dimensions: Sequence[int] | None) -> tuple[int, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import axla.hlo as hlo
-from axla.builder import compositions
+from axla.builder import compositions, inverse
 from axla.builder.xla_builder import XlaBuilder, XlaOp
 from axla.core.dtypes import BF16, F16, F32
 from axla.core.errors import VerifyError
@@ -18,7 +18,7 @@ from axla.ir.op import Op
 from axla.ir.structure import GetTupleElement
 from axla.stablehlo import mlir
 from axla.stablehlo.importer import attributes as attr
-from axla.stablehlo.importer import inverse, special
+from axla.stablehlo.importer import special
 from axla.stablehlo.importer.elementwise import BINARY, compare_op, converted, same
 from axla.stablehlo.importer.movement import array, broadcast
 from axla.stablehlo.importer.numeric import precision

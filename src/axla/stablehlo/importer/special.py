@@ -8,11 +8,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import numpy as np
-
 from axla.builder import compositions
 from axla.builder import elementwise as e
-from axla.builder.broadcasting import scalars_to
+from axla.builder.broadcasting import full
 from axla.builder.xla_builder import XlaOp
 from axla.core.dtypes import F32
 
@@ -38,11 +36,6 @@ _I1E_FAR = (
     0.77857623501828011,
 )  # fmt: skip
 _SINGLE = 17, 7  # terms that count in f32
-
-
-def full(like: XlaOp, value: float) -> XlaOp:
-    """A number, in the type and sizes of an operand."""
-    return scalars_to(like, like.builder.constant(np.asarray(value, like.dtype.numpy)))
 
 
 def _chebyshev(x: XlaOp, coefficients: Sequence[float]) -> XlaOp:

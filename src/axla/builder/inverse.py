@@ -12,8 +12,8 @@ import math
 from typing import NamedTuple
 
 from axla.builder import elementwise as e
+from axla.builder.broadcasting import full
 from axla.builder.xla_builder import XlaOp
-from axla.stablehlo.importer.special import full
 
 
 class _Limits(NamedTuple):
@@ -104,7 +104,7 @@ def asinh(z: XlaOp) -> XlaOp:
 
 
 def _atanh(x: XlaOp, y: XlaOp) -> tuple[XlaOp, XlaOp]:
-    inverse = _limits(x).inverse
+    small, _, inverse = _limits(x)
     size, other = abs(x), abs(y)
     limit = inverse * inverse
     moderate = (size < limit) & (other < limit)
@@ -115,6 +115,8 @@ def _atanh(x: XlaOp, y: XlaOp) -> tuple[XlaOp, XlaOp]:
     scaled = e.Select((size == math.inf) | (other == math.inf), 0.0, scaled)
     far = e.Select(other * inverse < size, 1.0 / size, scaled)
     real = 0.25 * e.Log1p(4.0 * e.Select(moderate, plain, far))
+    # Beside a pole the square would vanish.
+    real = e.Select((below == 0.0) & (other < small), 0.5 * (math.log(2.0) - e.Log(other)), real)
     angle = e.Select(
         moderate, e.Atan2(y + y, below * above - y * y), e.Select(y >= 0.0, full(y, math.pi), -math.pi)
     )
