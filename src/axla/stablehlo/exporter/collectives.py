@@ -15,11 +15,14 @@ from axla.stablehlo.exporter.control import at_once, part
 from axla.stablehlo.exporter.scope import Rule, Scope, Tree
 from axla.stablehlo.exporter.types import I32, matrix, number, numbers, struct
 
+_CHANNEL_ZERO = (1 << 31) - 1
+
 
 def _channel(op: Any) -> dict[str, Any]:
-    if not op.channel_id:
+    if op.channel_id is None:
         return {}
-    return {"channel_handle": struct("channel_handle", handle=op.channel_id, type=1)}
+    # StableHLO's channel 0 is none at all.
+    return {"channel_handle": struct("channel_handle", handle=op.channel_id or _CHANNEL_ZERO, type=1)}
 
 
 def _groups(groups: ReplicaGroups) -> mlir.DenseElements:
@@ -41,7 +44,7 @@ def _each(
     """An operation for each operand."""
     shapes = elements(inst.shape)
     found = [
-        scope.add(name, (value,), shape, attributes, regions())
+        scope.add(name, (value,), shape, attributes)
         for value, shape in zip(scope.ones(inst), shapes, strict=True)
     ]
     return tuple(found) if isinstance(inst.shape, TupleShape) else found[0]
@@ -57,10 +60,12 @@ def _all_gather(scope: Scope, inst: Instruction) -> Tree:
 def _all_reduce(scope: Scope, inst: Instruction) -> Tree:
     op = inst.op
     assert isinstance(op, hlo.AllReduce | hlo.AllReduceStart)
-    regions = [scope.region(op.to_apply)]
+    if len(op.to_apply.parameters) != 2:
+        raise UnsupportedError("a region of several element types")
     dtypes = {s.dtype for s in (o.shape for o in inst.operands) if isinstance(s, Shape)}
-    if len(dtypes) > 1 or len(op.to_apply.parameters) != 2:
-        raise UnsupportedError("operands of several element types")
+    if len(dtypes) > 1 or op.to_apply.root.shape.dtype not in dtypes:  # type: ignore[attr-defined]
+        return _each_combined(scope, inst, "stablehlo.all_reduce", _members(op))
+    regions = [scope.region(op.to_apply)]
     return scope.add("stablehlo.all_reduce", scope.ones(inst), inst.shape, _members(op), regions)
 
 
@@ -68,7 +73,19 @@ def _reduce_scatter(scope: Scope, inst: Instruction) -> Tree:
     op = inst.op
     assert isinstance(op, hlo.ReduceScatter)
     attributes = {"scatter_dimension": number(op.dimensions[0]), **_members(op)}
-    return _each(scope, inst, "stablehlo.reduce_scatter", attributes, lambda: [scope.region(op.to_apply)])
+    return _each_combined(scope, inst, "stablehlo.reduce_scatter", attributes)
+
+
+def _each_combined(scope: Scope, inst: Instruction, name: str, attributes: dict[str, Any]) -> Tree:
+    """An operation for each operand, which computes in the type of the region."""
+    called = inst.op.to_apply  # type: ignore[attr-defined]
+    wanted, found = called.root.shape, []
+    for operand, shape in zip(inst.operands, elements(inst.shape), strict=True):
+        value = scope.converted(scope.one(operand), operand.shape, wanted)
+        inner = shape.with_dtype(wanted.dtype)  # type: ignore[attr-defined]
+        value = scope.add(name, (value,), inner, attributes, [scope.region(called)])
+        found.append(scope.converted(value, inner, shape))
+    return tuple(found) if isinstance(inst.shape, TupleShape) else found[0]
 
 
 def _all_to_all(scope: Scope, inst: Instruction) -> Tree:
@@ -78,6 +95,8 @@ def _all_to_all(scope: Scope, inst: Instruction) -> Tree:
     config = scope.exporter.module.config
     count = len(groups[0]) if groups else config.num_partitions if op.channel_id else config.replica_count
     at = 0 if op.dimensions is None else op.dimensions[0]
+    if op.dimensions is None:
+        count = len(inst.operands)
     # MLIR's verifier divides by the size of a group: everyone is written out.
     everyone = {} if groups else {"replica_groups": matrix([range(count)])}
     attributes = {
@@ -93,7 +112,6 @@ def _parts_to_all(scope: Scope, inst: Instruction, attributes: dict[str, Any]) -
     """Each operand goes to a member: rows of one array do."""
     shape, count = inst.operands[0].shape, len(inst.operands)
     assert isinstance(shape, Shape)
-    attributes = {**attributes, "split_count": number(count)}
     row, rows = shape.with_dims([1, *shape.dims]), shape.with_dims([count, *shape.dims])
     lines = [scope.add("stablehlo.reshape", (value,), row) for value in scope.ones(inst)]
     joined = scope.add("stablehlo.concatenate", lines, rows, {"dimension": number(0)})

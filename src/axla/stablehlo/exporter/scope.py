@@ -25,6 +25,7 @@ Tree = Any  # mlir.Value | tuple[Tree, ...] | None
 Rule = Callable[["Scope", Instruction], Tree]
 DEEPEST = 24
 """Regions in one another; what lies deeper is a function that is called."""
+_OTHER_RESULTS = frozenset({"infeed", "outfeed", "recv", "recv-done", "send", "send-done"})
 SHARDY = {"xla.sdy.sharding": "sdy.sharding", "xla.sdy.sharding_rule": "sdy.sharding_rule"}
 
 
@@ -154,6 +155,9 @@ class Scope:
             self._location = location_of(extra.location)
             plain = not (extra.sharding or extra.frontend_attributes)
             self._carried = {} if plain else carried(extra)
+            single = isinstance(inst.shape, TupleShape) and inst.shape.leaf_count < 2
+            if single or inst.opcode in _OTHER_RESULTS:
+                self._carried.pop("mhlo.sharding", None)  # it counts leaves that the operation does not have
             try:
                 if rule is None:
                     raise UnsupportedError("StableHLO has nothing for this op")
@@ -237,6 +241,34 @@ class Scope:
             found = self.emit(name, operands, self.exporter.leaf_types(shape), attributes, regions)
             return self.tree(shape, iter(found))
         return self.emit(name, operands, [self.exporter.type(shape)], attributes, regions)[0]
+
+    def converted(self, value: mlir.Value, shape: AnyShape, wanted: AnyShape) -> mlir.Value:
+        """A value in the element type of another shape."""
+        assert isinstance(shape, Shape) and isinstance(wanted, Shape)
+        if shape.dtype is wanted.dtype:
+            return value
+        return self.add("stablehlo.convert", (value,), shape.with_dtype(wanted.dtype))
+
+    def combined(
+        self, name: str, inst: Instruction, called: Computation, attributes: dict[str, Any], indices: int = -1
+    ) -> Tree:
+        """An operation whose region combines elements: it computes in the types of the region. `indices` is
+        the number of the operand that the region does not see.
+        """
+        taken = iter(called.parameters)
+        operands = [
+            value if n == indices else self.converted(value, operand.shape, next(taken).shape)
+            for n, (value, operand) in enumerate(zip(self.ones(inst), inst.operands, strict=True))
+        ]
+        outputs = list(inst.shape.leaves())
+        shapes = [
+            output.with_dtype(leaf.dtype)  # type: ignore[attr-defined]
+            for output, leaf in zip(outputs, called.root.shape.leaves(), strict=True)
+        ]
+        types = list(map(self.exporter.type, shapes))
+        found = self.emit(name, operands, types, attributes, [self.region(called)])
+        values = [self.converted(v, s, o) for v, s, o in zip(found, shapes, outputs, strict=True)]
+        return self.tree(inst.shape, iter(values))
 
     def call(self, computation: Computation, operands: Sequence[mlir.Value]) -> Tree:
         callee = {"callee": self.exporter.symbol(computation)}

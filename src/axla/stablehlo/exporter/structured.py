@@ -9,7 +9,7 @@ import numpy as np
 import axla.hlo as hlo
 from axla.core.errors import UnsupportedError
 from axla.core.literal import Literal
-from axla.core.shape import Shape, TupleShape
+from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.ir.attributes import Precision, Window
 from axla.ir.graph import Instruction
 from axla.stablehlo import mlir
@@ -112,9 +112,7 @@ def _scatter(scope: Scope, inst: Instruction) -> Tree:
         "scatter_dimension_numbers": struct("scatter", **{name: getattr(op, name) for name in _SCATTER}),
         "indices_are_sorted": op.indices_are_sorted, "unique_indices": op.unique_indices,
     }  # fmt: skip
-    return scope.add(
-        "stablehlo.scatter", scope.ones(inst), inst.shape, attributes, [scope.region(op.to_apply)]
-    )
+    return scope.combined("stablehlo.scatter", inst, op.to_apply, attributes, len(inst.operands) // 2)
 
 
 def _gather(scope: Scope, inst: Instruction) -> Tree:
@@ -154,7 +152,15 @@ def _dot(scope: Scope, inst: Instruction) -> Tree:
     }
     if op.algorithm is not None:
         attributes["algorithm"] = _algorithm(inst, str(op.algorithm))
-    return scope.add("stablehlo.dot_general", scope.ones(inst), inst.shape, attributes)
+    operands = [_as_product(scope, o, inst.shape) for o in inst.operands]
+    return scope.add("stablehlo.dot_general", operands, inst.shape, attributes)
+
+
+def _as_product(scope: Scope, inst: Instruction, result: AnyShape) -> mlir.Value:
+    """An operand of a product; integers times floats are floats."""
+    assert isinstance(inst.shape, Shape) and isinstance(result, Shape)
+    mixed = result.dtype.is_float and not inst.shape.dtype.is_inexact
+    return scope.converted(scope.one(inst), inst.shape, result) if mixed else scope.one(inst)
 
 
 def _algorithm(inst: Instruction, name: str) -> mlir.StructAttr:
@@ -208,7 +214,8 @@ def _convolution(scope: Scope, inst: Instruction) -> Tree:
         "batch_group_count": number(op.batch_group_count),
         "precision_config": _precision(op.operand_precision),
     }  # fmt: skip
-    return scope.add("stablehlo.convolution", scope.ones(inst), inst.shape, attributes)
+    operands = [_as_product(scope, o, inst.shape) for o in inst.operands]
+    return scope.add("stablehlo.convolution", operands, inst.shape, attributes)
 
 
 def _fft(scope: Scope, inst: Instruction) -> Tree:

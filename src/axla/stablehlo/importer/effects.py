@@ -35,6 +35,8 @@ def _custom_call(scope: Scope, operation: mlir.Operation) -> Outcome:
         stand_in = mlir.Operation(target, operation.operands, (), {**operation.attributes, **given})
         stand_in.results = operation.results
         return rule(scope, stand_in)
+    if target == "ragged_all_to_all":
+        return _ragged_all_to_all(scope, operation)
     operands, results = scope.operands(operation), scope.shapes(operation)
     constraints = operation.attributes.get("operand_layouts")
     result_layouts = operation.attributes.get("result_layouts")
@@ -63,6 +65,15 @@ def _custom_call(scope: Scope, operation: mlir.Operation) -> Outcome:
     )  # fmt: skip
     text = config if isinstance(config, str) else attribute_text(config)
     return scope.add(op, operands, extra=replace(scope.extra, backend_config=text))
+
+
+def _ragged_all_to_all(scope: Scope, operation: mlir.Operation) -> Outcome:
+    """StableHLO has no operation for it; a call says the channel and the groups in its configuration."""
+    config = attr.dictionary(operation, "backend_config")
+    stand_in = mlir.Operation("", [], (), config)
+    channel = attr.integer(stand_in, "channel_id", 0)
+    op = hlo.RaggedAllToAll(channel if channel > 0 else None, _groups(scope, stand_in))
+    return scope.add(op, scope.operands(operation, 6))
 
 
 _API_VERSIONS = (
