@@ -17,6 +17,8 @@ from axla.passes.rewrite import current_session
 from axla.passes.simplify.inline import control_successors
 
 Expansion = Callable[[Instruction], Instruction | None]
+Waiting = dict[Instruction, dict[Instruction, None]]
+"""Who waits for an instruction by a control edge."""
 
 
 def expand(module: Module, name: str, kinds: Mapping[type[Op], Expansion]) -> None:
@@ -24,6 +26,7 @@ def expand(module: Module, name: str, kinds: Mapping[type[Op], Expansion]) -> No
     session = current_session()
     for computation in list(module.computations):
         found = [inst for inst in computation.instructions if type(inst.op) in kinds]
+        waiting = _waiting(computation) if found else {}
         for inst in found:
             count = len(computation.instructions)
             users = tuple(inst.users)
@@ -32,9 +35,13 @@ def expand(module: Module, name: str, kinds: Mapping[type[Op], Expansion]) -> No
                 continue
             made = list(islice(reversed(computation.instructions), len(computation.instructions) - count))
             _describe(inst, made)
-            _move_control_edges(inst, new, made)
+            _move_control_edges(inst, new, made, waiting)
             computation.replace(inst, new, users)
             computation.remove(inst)
+
+
+def _waiting(computation: Computation) -> Waiting:
+    return {p: dict.fromkeys(found) for p, found in control_successors(computation).items()}
 
 
 def _describe(old: Instruction, made: Sequence[Instruction]) -> None:
@@ -47,16 +54,23 @@ def _describe(old: Instruction, made: Sequence[Instruction]) -> None:
             inst.computation.set_extra(inst, location)
 
 
-def _move_control_edges(old: Instruction, new: Instruction, made: Sequence[Instruction]) -> None:
+def _move_control_edges(
+    old: Instruction, new: Instruction, made: Sequence[Instruction], waiting: Waiting
+) -> None:
     """Whoever waited for the old instruction waits for the new one; all of what is new waits as it did."""
-    computation = old.computation
-    if old.extra.control_predecessors:
-        for inst in made:
-            found = (*inst.extra.control_predecessors, *old.extra.control_predecessors)
+    computation, before = old.computation, old.extra.control_predecessors
+    for inst in made:
+        if before:
+            found = (*inst.extra.control_predecessors, *before)
             computation.set_extra(inst, replace(inst.extra, control_predecessors=found))
-    for waiting in control_successors(computation).get(old, ()):
-        found = tuple(new if p is old else p for p in waiting.extra.control_predecessors)
-        computation.set_extra(waiting, replace(waiting.extra, control_predecessors=found))
+        for p in inst.extra.control_predecessors:
+            waiting.setdefault(p, {})[inst] = None
+    for p in before:
+        waiting.get(p, {}).pop(old, None)
+    for inst in waiting.pop(old, ()):
+        found = tuple(new if p is old else p for p in inst.extra.control_predecessors)
+        computation.set_extra(inst, replace(inst.extra, control_predecessors=found))
+        waiting.setdefault(new, {})[inst] = None
 
 
 # What expansions build
