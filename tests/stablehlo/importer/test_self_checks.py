@@ -142,7 +142,7 @@ def test_parse_tells_formats_apart(tmp_path):
     file = tmp_path / "a.mlir"
     file.write_text(text)
     assert axla.parse(file).has_entry
-    with pytest.raises(UnsupportedError, match="neither UTF-8 text nor StableHLO bytecode"):
+    with pytest.raises(UnsupportedError, match="no UTF-8 text, HLO proto or StableHLO bytecode"):
         axla.parse(b"\xff\xfe")
 
 
