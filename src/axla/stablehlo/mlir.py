@@ -346,7 +346,8 @@ class Source:
         """The programs of a file: each module in it is one, and what stands beside them."""
         modules = [op for op in self.body if op.name == "builtin.module"]
         alone = not modules or any(op.name == "func.func" for op in self.body)
-        return [self] * alone + [replace(self, module=op) for op in modules]
+        whole: list[Source] = [self] if alone else []
+        return whole + [replace(self, module=op) for op in modules]
 
     def functions(self) -> Iterator[tuple[str, Operation]]:
         """The `func.func` operations of the module by name."""
