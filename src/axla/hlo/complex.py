@@ -56,7 +56,13 @@ def log(x: Array) -> Array:
 
 
 def log1p(x: Array) -> Array:
-    return _poisoned(x, np.log1p(x))
+    """Near 0 the modulus of 1 + x is 1 to the last bit: what is beside the 1 is taken by itself."""
+    with np.errstate(all="ignore"):
+        far = np.log1p(x)
+        re, im = x.real.astype(np.longdouble), x.imag.astype(np.longdouble)
+        near = (np.log1p(re * (2 + re) + im * im) / 2).astype(x.real.dtype)
+    small = np.maximum(np.abs(x.real), np.abs(x.imag)) < 0.5
+    return _poisoned(x, joined(np.where(small, near, far.real), far.imag))
 
 
 def sqrt(x: Array) -> Array:
