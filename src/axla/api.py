@@ -6,7 +6,6 @@ import contextlib
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,9 +46,8 @@ def parse(
     from axla.text import parse_hlo
 
     content = contents(source)
-    if proto.looks_like_proto(content):
-        return proto.read(content)
-    program = stablehlo(content)
+    is_proto = proto.looks_like_proto(content)
+    program = None if is_proto else stablehlo(content)
     if program is not None:
         from axla.stablehlo.importer import entry_of, import_source
         from axla.stablehlo.specialize import DynamicModule, is_symbolic
@@ -59,6 +57,8 @@ def parse(
         return import_source(program, arg_types=arg_types, dim_args=dim_args)
     if arg_types is not None or dim_args is not None:
         raise InvalidArgument("parse: arg_types and dim_args belong to StableHLO, this is none")
+    if is_proto:
+        return proto.read(content)
     if isinstance(content, bytes):
         raise UnsupportedError("parse: the content is no UTF-8 text, HLO proto or StableHLO bytecode")
     return parse_hlo(content)
@@ -167,7 +167,7 @@ def _specialized(module: Module, arg_types: Any, dim_args: Any) -> Module:
 def _target(backend: str, cpu: str | None, features: Sequence[str] | None) -> CpuTarget:
     """What to generate code for, which this machine must be able to run."""
     from axla.codegen.llvm import host_features
-    from axla.codegen.target import X86_LEVELS, cpu_target, host_target, one_lane_target
+    from axla.codegen.target import X86_LEVELS, cpu_target, host_target, one_lane_target, with_features
 
     host = host_target()
     target = one_lane_target() if backend == "one-lane" else host
@@ -188,7 +188,7 @@ def _target(backend: str, cpu: str | None, features: Sequence[str] | None) -> Cp
                 )
             if feature[0] == "+" and not host_features()[feature[1:]]:
                 raise UnsupportedError(f"compile: target_features has {feature!r}, which this machine lacks")
-        target = replace(target, features=frozenset(features))
+        target = with_features(target, features)
     return target
 
 

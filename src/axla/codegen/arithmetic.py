@@ -11,6 +11,7 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from axla.codegen import soft
 from axla.codegen.function import Function, Ssa, element_type, lane_count, mangle, vector
 
 if TYPE_CHECKING:
@@ -59,6 +60,10 @@ class Reg:
             a, b = b, a
         opcode = floating if a.is_float else integer
         assert opcode is not None, f"{integer} of floats"
+        if self.m.lowering is not None:
+            lowered = self.m.lowering.binary(opcode, a, b)
+            if lowered is not None:
+                return lowered
         return Reg(self.m, self.m.f.binary(opcode, a.ssa, b.ssa))
 
     def __add__(self, other: Reg | float) -> Reg:
@@ -84,6 +89,9 @@ class Reg:
         return self._binary("fdiv", "sdiv", other, swap=True)
 
     def __neg__(self) -> Reg:
+        lowered = self.m.lowering.negate(self) if self.m.lowering is not None else None
+        if lowered is not None:
+            return lowered
         return Reg(self.m, self.m.f.unary("fneg", self.ssa)) if self.is_float else 0 - self
 
     def __and__(self, other: Reg | int) -> Reg:
@@ -119,6 +127,9 @@ class Reg:
     def _compare(self, floating: str, integer: str, other: Reg | float) -> Reg:
         a, b = self.m.pair(self, other)
         f = self.m.f
+        lowered = self.m.lowering.compare(floating, a, b) if self.m.lowering is not None else None
+        if lowered is not None:
+            return lowered
         return Reg(self.m, f.fcmp(floating, a.ssa, b.ssa) if a.is_float else f.icmp(integer, a.ssa, b.ssa))
 
     # Comparisons are ordered: false when an operand is NaN (`ne`: true). Of integers they are signed.
@@ -152,6 +163,9 @@ class Reg:
         return self._compare("uno", "eq", self)
 
     def cast(self, opcode: str, element: str) -> Reg:
+        lowered = self.m.lowering.cast(opcode, self, element) if self.m.lowering is not None else None
+        if lowered is not None:
+            return lowered
         return Reg(self.m, self.m.f.cast(opcode, self.ssa, vector(element, self.lanes)))
 
     def bits(self) -> Reg:
@@ -169,6 +183,11 @@ class Arithmetic:
     def __init__(self, f: Function, target: Target):
         self.f = f
         self.target = target
+        self.lowering = soft.lowering(self)
+
+    def has(self, capability: bool, x: Reg) -> bool:
+        """Whether the machine has an instruction of its floats for those of x, too."""
+        return capability and (self.target.has_double or x.element != "double")
 
     def reg(self, ssa: Ssa) -> Reg:
         return Reg(self, ssa)
@@ -195,6 +214,9 @@ class Arithmetic:
     def intrinsic(self, name: str, *args: Reg) -> Reg:
         """An intrinsic overloaded on the type of its first operand, which is also that of its result."""
         kind = args[0].type
+        lowered = self.lowering.intrinsic(name, *args) if self.lowering is not None else None
+        if lowered is not None:
+            return lowered
         return Reg(self, self.f.call(kind, f"llvm.{name}.{mangle(kind)}", [a.ssa for a in args]))
 
     # -- multiply and add --------------------------------------------------------------------------------
@@ -209,7 +231,7 @@ class Arithmetic:
         if not x.type == y.type == z.type:
             lanes = max(x.lanes, y.lanes, z.lanes)
             x, y, z = self.splat(x, lanes), self.splat(y, lanes), self.splat(z, lanes)
-        return self.intrinsic("fma", x, y, z) if self.target.has_fma else x * y + z
+        return self.intrinsic("fma", x, y, z) if self.has(self.target.has_fma, x) else x * y + z
 
     def horner(self, x: Reg, coefficients: Sequence[float]) -> Reg:
         """The polynomial with the given coefficients, highest power first."""
@@ -239,7 +261,7 @@ class Arithmetic:
     def two_product(self, a: Reg, b: Reg) -> tuple[Reg, Reg]:
         """The rounded product and its exact error."""
         product = a * b
-        if self.target.has_fma:
+        if self.has(self.target.has_fma, a):
             return product, self.fma(a, b, -product)
         a1, a2 = self.split(a)
         b1, b2 = self.split(b)
@@ -290,7 +312,7 @@ class Arithmetic:
 
     def rint(self, x: Reg) -> Reg:
         """To the nearest integer, ties to even."""
-        if self.target.has_rounding:
+        if self.has(self.target.has_rounding, x):
             return self.intrinsic("roundeven", x)
         limit = 2.0 ** FRACTION[x.element]
         size = self.abs(x)
@@ -298,19 +320,19 @@ class Arithmetic:
         return self.select(size < limit, rounded, x)
 
     def floor(self, x: Reg) -> Reg:
-        if self.target.has_rounding:
+        if self.has(self.target.has_rounding, x):
             return self.intrinsic("floor", x)
         near = self.rint(x)
         return self.copysign(self.select(near > x, near - 1.0, near), x)
 
     def ceil(self, x: Reg) -> Reg:
-        if self.target.has_rounding:
+        if self.has(self.target.has_rounding, x):
             return self.intrinsic("ceil", x)
         near = self.rint(x)
         return self.copysign(self.select(near < x, near + 1.0, near), x)
 
     def trunc(self, x: Reg) -> Reg:
-        if self.target.has_rounding:
+        if self.has(self.target.has_rounding, x):
             return self.intrinsic("trunc", x)
         size = self.abs(x)
         near = self.rint(size)

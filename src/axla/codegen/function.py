@@ -77,8 +77,10 @@ class Loop:
 class Module:
     """The text of one LLVM module: declarations, globals, functions, metadata."""
 
-    def __init__(self, index_type: str = INDEX):
+    def __init__(self, index_type: str = INDEX, attributes: str = "", pointer_bytes: int = 8):
         self.index_type = index_type
+        self.pointer_bytes = pointer_bytes
+        self.common = attributes and " " + attributes  # attributes of every function
         self.declared: dict[str, str] = {}
         self.globals: dict[str, str] = {}
         self.functions: dict[str, str] = {}
@@ -104,7 +106,9 @@ class Module:
 
     def text(self) -> str:
         declared = (line for name, line in self.declared.items() if name not in self.functions)
-        groups = (f"attributes #{number} = {{ {text} }}" for text, number in self.attributes.items())
+        groups = (
+            f"attributes #{number} = {{ {text}{self.common} }}" for text, number in self.attributes.items()
+        )
         metadata = (
             ("!0 = !{i32 1}",) if any("!nontemporal !0" in body for body in self.functions.values()) else ()
         )
@@ -426,6 +430,8 @@ class Function:
         """Loads here; `readonly` memory (not written while this function runs) may be read earlier and only
         once.
         """
+        if type_ == "ptr":
+            align = min(align, self.module.pointer_bytes)
         text = f"load {type_}, ptr {pointer.text}, align {align}"
         if not readonly:
             return self.effect(type_, text)
@@ -448,6 +454,8 @@ class Function:
 
     def store(self, value: Ssa, pointer: Ssa, align: int, *, nontemporal: bool = False) -> None:
         hint = ", !nontemporal !0" if nontemporal else ""
+        if value.type == "ptr":
+            align = min(align, self.module.pointer_bytes)
         self.line(f"store {value.type} {value.text}, ptr {pointer.text}, align {align}{hint}")
 
     # -- control -----------------------------------------------------------------------------------------

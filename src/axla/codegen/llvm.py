@@ -52,11 +52,13 @@ def host_features() -> dict[str, bool]:
             return {}
 
 
-def machine(target: Target, *, code_model: str = "small", level: int = 2) -> binding.TargetMachine:
-    """The LLVM machine of a target: one per target, options and thread, always position independent."""
+def machine(target: Target, *, code_model: str = "", level: int = 2) -> binding.TargetMachine:
+    """The LLVM machine of a target: one per target, options and thread. The code model is the target's."""
     initialise()
     features = ",".join(sorted(target.features))
-    key = (target.triple, target.cpu, features, code_model, level)
+    form = target.form
+    code_model = code_model or form.code_model
+    key = (target.triple, target.cpu, features, form, code_model, level)
     cache: dict[tuple, binding.TargetMachine] = _machines.__dict__.setdefault("cache", {})
     if key not in cache:
         with LOCK:
@@ -68,8 +70,9 @@ def machine(target: Target, *, code_model: str = "small", level: int = 2) -> bin
                 ) from error
             jit = code_model == "jitdefault"
             cache[key] = found.create_target_machine(
-                cpu=target.cpu, features=features, opt=level, reloc="pic", codemodel=code_model, jit=jit
-            )
+                cpu=target.cpu, features=features, opt=level, reloc=form.relocation, codemodel=code_model,
+                jit=jit, abiname=form.abi,
+            )  # fmt: skip
     return cache[key]
 
 
@@ -88,14 +91,14 @@ def parse(text: str, target: Target, **options: object) -> tuple[binding.ModuleR
     return module, found
 
 
-def emit_object(text: str, target: Target, *, code_model: str = "small", level: int = 2) -> bytes:
+def emit_object(text: str, target: Target, *, code_model: str = "", level: int = 2) -> bytes:
     """The object file of an LLVM module."""
     with LOCK:
         module, found = parse(text, target, code_model=code_model, level=level)
         return found.emit_object(module)
 
 
-def emit_assembly(text: str, target: Target, *, code_model: str = "small", level: int = 2) -> str:
+def emit_assembly(text: str, target: Target, *, code_model: str = "", level: int = 2) -> str:
     """The assembly text of an LLVM module; PTX for an NVPTX target."""
     with LOCK:
         module, found = parse(text, target, code_model=code_model, level=level)

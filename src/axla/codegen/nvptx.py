@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from axla.codegen.distribute import Distribution, Group, Join
 from axla.codegen.function import Function, Module, Ssa
-from axla.codegen.target import Caches, MathKnobs
+from axla.codegen.target import Caches, MathKnobs, ObjectForm
 from axla.codegen.value import Value
 from axla.core.dtypes import DType
 
@@ -162,7 +162,9 @@ class NvptxTarget:
     has_fma: bool = True
     has_rounding: bool = True
     has_half_conversion: bool = True
+    has_division: bool = True
     has_wide_division: bool = True
+    has_double: bool = True
     has_fast_gather: bool = False
     has_masked: bool = False
     blocks_products: bool = False
@@ -170,6 +172,7 @@ class NvptxTarget:
     registers: int = 64
     caches: Caches = Caches(128 << 10, 32 << 20, 32 << 20)
     math: MathKnobs = MathKnobs()
+    form: ObjectForm = ObjectForm()
     intrinsics: frozenset[str] = frozenset(
         {"nvvm.read.ptx.sreg", "nvvm.shfl.sync", "nvvm.barrier.cta.sync.aligned.all"}
     )

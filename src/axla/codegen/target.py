@@ -18,6 +18,7 @@ from axla.codegen.distribute import Alone, Distribution
 from axla.codegen.function import Module
 from axla.core import flags
 from axla.core.dtypes import DType
+from axla.core.errors import InvalidArgument
 
 CHUNK_COST = 60_000
 """Element operations of one piece of a parallel kernel on a CPU."""
@@ -38,6 +39,18 @@ class Caches:
     l1: int = 32 << 10
     l2: int = 1 << 20
     l3: int = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectForm:
+    """How object files of a machine are made. `attributes`: LLVM's, of every function of a module."""
+
+    format: str = "elf"  # elf, coff, macho or wasm
+    pointer_bytes: int = 8
+    abi: str = ""  # LLVM's name, where the triple does not say it
+    relocation: str = "pic"
+    code_model: str = "small"
+    attributes: str = ""
 
 
 @runtime_checkable
@@ -88,8 +101,23 @@ class Target(Protocol):
         ...
 
     @property
+    def has_division(self) -> bool:
+        """Whether 32-bit integer division is an instruction."""
+        ...
+
+    @property
     def has_wide_division(self) -> bool:
-        """Whether 64-bit integer division is an instruction (32-bit machines call a library for it)."""
+        """Whether 64-bit integers are divided, and made from and into floats, by instructions."""
+        ...
+
+    @property
+    def has_double(self) -> bool:
+        """Whether f64 arithmetic is instructions."""
+        ...
+
+    @property
+    def form(self) -> ObjectForm:
+        """How its object files are made."""
         ...
 
     @property
@@ -157,7 +185,9 @@ class CpuTarget:
     has_fma: bool = False
     has_rounding: bool = False
     has_half_conversion: bool = False
+    has_division: bool = True
     has_wide_division: bool = True
+    has_double: bool = True
     has_fast_gather: bool = False
     has_masked: bool = False
     blocks_products: bool = True
@@ -168,6 +198,7 @@ class CpuTarget:
     intrinsics: frozenset[str] = frozenset()
     threads: int = 1
     chunk_cost: int = CHUNK_COST
+    form: ObjectForm = ObjectForm()
 
     def lanes(self, widest: DType) -> int:
         """Lanes of the element type's registers; floats under 32 bits are computed, hence counted, as f32."""
@@ -210,6 +241,103 @@ AARCH64 = CpuTarget(
 )  # fmt: skip
 
 
+# Feature: what its presence implies, and what its absence does. Others imply nothing that we ask.
+_IMPLIED: dict[str, dict[str, dict[str, object]]] = {
+    "x86": {
+        "fma": {"has_fma": True},
+        "f16c": {"has_half_conversion": True},
+        "sse4.1": {"has_rounding": True},
+        "avx2": {"vector_bytes": 32},
+        "avx512vl": {"vector_bytes": 64, "registers": 32, "has_masked": True, "has_fast_gather": True,
+                     "math": MathKnobs(avx512=True)},
+    },
+    "arm": {
+        "vfp4d16sp": {"has_fma": True},
+        "hwdiv-arm": {"has_division": True},
+        "fp64": {"has_double": True},
+        "fp-armv8d16sp": {"has_rounding": True},
+        "neon": {"vector_bytes": 16, "max_lanes": 16},
+    },
+    "riscv": {
+        "m": {"has_division": True},
+        "d": {"has_double": True},
+        "zfhmin": {"has_half_conversion": True},
+        "v": {"vector_bytes": 16, "max_lanes": 64, "registers": 32},
+    },
+    "wasm": {"simd128": {"vector_bytes": 16, "max_lanes": 64}},
+}  # fmt: skip
+# Feature: features that it contains, by which facts follow.
+_CONTAINS = {
+    "avx512f": ("fma", "f16c", "avx2", "sse4.1"), "avx512vl": ("avx512f", "fma", "f16c", "avx2", "sse4.1"),
+    "avx2": ("avx", "sse4.1"), "avx": ("sse4.1",), "fma": ("avx", "sse4.1"), "f16c": ("avx", "sse4.1"),
+    "sse4.2": ("sse4.1",), "vfp4": ("vfp4d16sp", "fp64"), "vfp4d16": ("vfp4d16sp", "fp64"),
+    "zfh": ("zfhmin",),
+    "fp-armv8d16": ("fp-armv8d16sp", "vfp4d16sp", "fp64"), "fp-armv8d16sp": ("vfp4d16sp",),
+}  # fmt: skip
+
+
+def _family(triple: str) -> str:
+    """The row of `_IMPLIED` for a triple."""
+    prefixes = {
+        "x86_64": "x86",
+        "i686": "x86",
+        "arm": "arm",
+        "thumb": "arm",
+        "riscv": "riscv",
+        "wasm": "wasm",
+    }
+    arch = triple.split("-")[0]
+    if arch.startswith("arm64"):
+        return ""
+    return next((name for prefix, name in prefixes.items() if arch.startswith(prefix)), "")
+
+
+def with_features(target: CpuTarget, features: Sequence[str]) -> CpuTarget:
+    """The target with features of LLVM's added (`+fma`) or taken away (`-avx2`), and with what follows from
+    it: lanes, fused multiply-add, rounding, conversions. A later word wins.
+
+    What a target lacks is done as by one that never had it: without `avx2` in registers of 128 bits.
+    """
+    table = _IMPLIED.get(_family(target.triple), {})
+    present = {one for one, facts in table.items() if all(_at_least(target, *fact) for fact in facts.items())}
+    changed: set[str] = set()
+    for word in features:
+        sign, name = word[:1], word[1:]
+        if sign not in ("+", "-") or not name:
+            raise InvalidArgument(f"feature {word!r}: wanted + or - and one of LLVM's features")
+        if sign == "+":
+            touched = {name, *_CONTAINS.get(name, ())}
+            present |= touched
+        else:  # what contains the feature goes with it
+            touched = {name, *(outer for outer, inner in _CONTAINS.items() if name in inner)}
+            present -= touched
+        changed |= touched
+    facts: dict[str, object] = {key: _LEAST[key] for one in changed for key in table.get(one, ())}
+    for one, implied in table.items():
+        if one in present:
+            facts |= {key: value for key, value in implied.items() if key in facts}
+    if target.max_lanes == 1 and facts.get("max_lanes", 1) == 1:
+        facts = {key: value for key, value in facts.items() if key not in _VECTORS_ONLY}
+    last = {word[1:]: word for word in features}
+    kept = {old for old in target.features if old[1:] not in last}
+    return replace(target, features=frozenset(kept | set(last.values())), **facts)  # type: ignore[arg-type]
+
+
+_LEAST: dict[str, object] = {
+    "has_fma": False, "has_half_conversion": False, "has_rounding": False, "has_double": False,
+    "has_division": False, "has_masked": False, "has_fast_gather": False, "vector_bytes": 16, "registers": 16,
+    "max_lanes": 1,
+    "math": MathKnobs(),
+}  # fmt: skip
+_VECTORS_ONLY = ("has_masked", "has_fast_gather", "math")
+
+
+def _at_least(target: CpuTarget, fact: str, value: object) -> bool:
+    """Whether the target has a fact, or more of it."""
+    have = getattr(target, fact)
+    return have >= value if isinstance(value, int) else have == value
+
+
 def _x86_level(features: dict[str, bool]) -> str:
     """The highest x86-64 level whose features, and those of all lower ones, are present."""
     level = "x86-64"
@@ -221,7 +349,9 @@ def _x86_level(features: dict[str, bool]) -> str:
 
 
 def cpu_target(cpu: str = "x86-64-v3", triple: str | None = None) -> CpuTarget:
-    """The target of an x86-64 level, `generic` or `aarch64`; KeyError for a CPU we have no table for."""
+    """The Linux target of an x86-64 level, `generic` or `aarch64`; KeyError for another CPU. All machines
+    there are: `axla.codegen.targets`.
+    """
     found = AARCH64 if cpu in ("aarch64", "generic") else X86_LEVELS[cpu]
     return replace(found, triple=triple) if triple else found
 

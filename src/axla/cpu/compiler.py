@@ -60,7 +60,7 @@ def program_of(module: Module, target: Target | None = None) -> Program:
 
 def llvm_modules(program: Program, target: Target, *, parts: int = 0) -> list[str]:
     """The program's LLVM modules as text: one (parts=1), or the entry and each kernel apart (parts=0)."""
-    entry = LlvmModule(target.index_type)
+    entry = llvm_module(target)
     emit_entry(entry, program, target)
     if parts == 1:
         for kernel in program.kernels:
@@ -74,9 +74,14 @@ def llvm_modules(program: Program, target: Target, *, parts: int = 0) -> list[st
     return [_checked(entry, target), *texts]
 
 
+def llvm_module(target: Target) -> LlvmModule:
+    """An empty LLVM module for a target."""
+    return LlvmModule(target.index_type, target.form.attributes, target.form.pointer_bytes)
+
+
 def kernel_text(kernel: KernelSpec, target: Target) -> str:
     """The LLVM module of one kernel: its phases are hidden symbols."""
-    module = LlvmModule(target.index_type)
+    module = llvm_module(target)
     emit_kernel(module, kernel.source.task, target)
     for symbol in kernel.source.symbols:
         module.publish(symbol)

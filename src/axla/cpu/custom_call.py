@@ -105,7 +105,9 @@ def _stop_when_failed(entry: _Entry, step: CustomCallStep, code: Ssa) -> None:
     f = entry.f
     failed = f.icmp("ne", code, f.const("i32", 0))
     with f.if_(failed):
-        place = f.gep("i8", f.params["frame"], f.const("i64", abi.FRAME.offset("error_step")))
+        place = f.gep(
+            "i8", f.params["frame"], f.const("i64", abi.FRAME.offset("error_step", entry.pointer_bytes))
+        )
         f.store(f.const("i32", step.function + 1), place, 4)
     f.guard(failed, code)
 

@@ -81,6 +81,7 @@ class _Entry:
     def __init__(self, module: Module, program: Program, target: Target):
         self.program = program
         self.target = target
+        self.pointer_bytes = target.form.pointer_bytes
         self.f = Function(module, ENTRY, "i32", [("ptr", "frame")], attributes='nounwind "no-builtins"')
         self.values = Values(self.f, target)
         self.e = Elements(self.values, 1, scalar=True)
@@ -98,7 +99,7 @@ class _Entry:
     def field(self, name: str, type_: str = "ptr") -> Ssa:
         """A field of the frame."""
         f = self.f
-        address = f.gep("i8", f.params["frame"], f.const("i64", abi.FRAME.offset(name)))
+        address = f.gep("i8", f.params["frame"], f.const("i64", abi.FRAME.offset(name, self.pointer_bytes)))
         return f.load(type_, address, 8 if type_ == "ptr" else 4, readonly=True)
 
     def pointer(self, slice_: BufferSlice) -> Ssa:
@@ -547,7 +548,7 @@ class _Entry:
         """The 128 bits of the frame's state, which moves on."""
         f, shape = self.f, inst.shape
         assert isinstance(shape, Shape)
-        frame, offset = f.params["frame"], abi.FRAME.offset("rng_state")
+        frame, offset = f.params["frame"], abi.FRAME.offset("rng_state", self.pointer_bytes)
         addresses = [f.gep("i8", frame, f.const("i64", offset + 8 * n)) for n in range(2)]
         low, high = (f.load("i64", address, 8) for address in addresses)
         delta = inst.op.delta  # type: ignore[attr-defined]

@@ -1,8 +1,9 @@
 """Every struct and signature that crosses between Python, generated code and C, declared once.
 
 A `Struct` is a table of fields; `ctypes()`, `llvm()` and `c()` render it, `index` and `offset` locate a
-field. A test compiles the C rendering and compares sizes and offsets. `ERRORS` are the codes that generated
-code and the runtime share.
+field. Offsets and sizes are those of the machine whose pointers have `pointer_bytes`; LLVM and C find them by
+themselves. A test compiles the C rendering and compares sizes and offsets. `ERRORS` are the codes that
+generated code and the runtime share.
 
 The entry of a program is `i32 axla_entry(ptr frame)`, 0 meaning success. A kernel is
 `i32 kernel(ptr frame, ptr args, i64 begin, i64 end)`; `args` is private to it and whoever calls it, and
@@ -20,7 +21,10 @@ from typing import Any
 
 FRAME_VERSION = 1
 
-# Type name: ctypes, LLVM, C, bytes. Pointers are 8 bytes: 32-bit targets have a frame of their own.
+POINTER = 8
+"""Bytes of a pointer on the machines that run programs in this process; 32-bit targets say 4."""
+
+# Type name: ctypes, LLVM, C, bytes (of a pointer: on a 64-bit machine). i64 is aligned to 8 everywhere.
 _TYPES: dict[str, tuple[type, str, str, int]] = {
     "i8": (c.c_int8, "i8", "int8_t", 1),
     "i32": (c.c_int32, "i32", "int32_t", 4),
@@ -40,13 +44,11 @@ class Field:
     c_type: str = ""  # a more telling C type of the same size
     count: int = 1
 
-    @property
-    def size(self) -> int:
-        return _TYPES[self.type][3] * self.count
+    def align(self, pointer_bytes: int = POINTER) -> int:
+        return pointer_bytes if self.type == "ptr" else _TYPES[self.type][3]
 
-    @property
-    def align(self) -> int:
-        return _TYPES[self.type][3]
+    def size(self, pointer_bytes: int = POINTER) -> int:
+        return self.align(pointer_bytes) * self.count
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +66,18 @@ class Struct:
                 return i
         raise KeyError(f"struct {self.name} has no field {name!r}")
 
-    def offset(self, name: str) -> int:
+    def offset(self, name: str, pointer_bytes: int = POINTER) -> int:
         """The byte offset of a field."""
-        return _offsets(self)[self.index(name)]
+        return _offsets(self, pointer_bytes)[self.index(name)]
 
     @property
     def size(self) -> int:
-        return _offsets(self)[-1]
+        """The bytes of the struct on a 64-bit machine."""
+        return self.size_on(POINTER)
+
+    def size_on(self, pointer_bytes: int) -> int:
+        """The bytes of the struct where pointers have `pointer_bytes`."""
+        return _offsets(self, pointer_bytes)[-1]
 
     def ctypes(self) -> type[c.Structure]:
         """The ctypes class of the struct (one per struct)."""
@@ -103,14 +110,15 @@ class Struct:
 
 
 @lru_cache
-def _offsets(struct: Struct) -> tuple[int, ...]:
+def _offsets(struct: Struct, pointer_bytes: int) -> tuple[int, ...]:
     """The offset of every field, and the padded size at the end."""
     offsets, at, widest = [], 0, 1
     for f in struct.fields:
-        at = -(-at // f.align) * f.align
+        align = f.align(pointer_bytes)
+        at = -(-at // align) * align
         offsets.append(at)
-        at += f.size
-        widest = max(widest, f.align)
+        at += f.size(pointer_bytes)
+        widest = max(widest, align)
     return (*offsets, -(-at // widest) * widest)
 
 

@@ -1,0 +1,1 @@
+"""Programs compiled ahead of time, for this machine or another."""

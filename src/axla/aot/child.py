@@ -1,0 +1,136 @@
+"""Code generation in a child process: LLVM ends the process where it cannot select an instruction.
+
+One child serves many modules. It is spawned when first needed and again after it has died; what it died of is
+the reason in a CompileError. `python -m axla.aot.child` is the child: it reads requests from its standard
+input, `u64 length | pickle of (text, target, level)`, and answers with `u8 kind | u64 length | bytes`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import pickle
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+from typing import IO, BinaryIO
+
+from axla.codegen.target import Target
+from axla.core.errors import CompileError
+
+_OBJECT, _ERROR = 0, 1
+
+
+class Child:
+    """A process that turns LLVM modules into objects, started when it is first asked."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._owner = 0  # the process that spawned it: a fork has one of its own
+        self._said: IO[bytes] | None = None
+
+    def emit_object(self, text: str, target: Target, *, level: int = 2) -> bytes:
+        """The object file of an LLVM module; CompileError with target and reason when LLVM gives up."""
+        request = pickle.dumps((text, target, level))
+        with self._lock:
+            process = self._running()
+            assert process.stdin is not None and process.stdout is not None
+            try:
+                process.stdin.write(struct.pack("<Q", len(request)) + request)
+                process.stdin.flush()
+                kind, size = struct.unpack("<BQ", _exactly(process.stdout, 9))  # type: ignore[arg-type]
+                answer = _exactly(process.stdout, size)  # type: ignore[arg-type]
+            except (EOFError, BrokenPipeError):
+                raise CompileError(f"target {target.name}: LLVM gave up: {self._last_words()}") from None
+            except BaseException:  # an answer that nobody read must not be taken for the next one
+                self._stop()
+                raise
+        if kind == _ERROR:
+            raise CompileError(f"target {target.name}: {answer.decode('utf-8', 'replace')}")
+        return answer
+
+    def close(self) -> None:
+        """Ends the process; the next request starts another one."""
+        with self._lock:
+            self._stop()
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is not None and self._owner == os.getpid() and self._process.poll() is None:
+            return self._process
+        if self._owner == os.getpid():
+            self._stop()
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
+        paths = os.pathsep.join(path for path in sys.path if path)
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "axla.aot.child"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=self._said, env={**os.environ, "PYTHONPATH": paths},
+        )  # fmt: skip
+        self._owner = os.getpid()
+        return self._process
+
+    def _last_words(self) -> str:
+        """What a child that died has said: LLVM's message, or how it ended."""
+        assert self._process is not None and self._said is not None
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()  # type: ignore[union-attr]
+        code = self._process.wait()
+        self._said.seek(0)
+        lines = self._said.read().decode("utf-8", "replace").splitlines()
+        self._stop()
+        found = next((line for line in lines if "LLVM ERROR" in line), "")
+        if found:
+            return found.removeprefix("LLVM ERROR: ")
+        end = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
+        return f"{end}{': ' + lines[-1] if lines else ''}"
+
+    def _stop(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            for pipe in (process.stdin, process.stdout):
+                with contextlib.suppress(OSError):
+                    pipe.close()  # type: ignore[union-attr]
+            process.kill()
+            process.wait()
+        if self._said is not None:
+            self._said.close()
+            self._said = None
+
+
+def _exactly(file: BinaryIO, size: int) -> bytes:
+    """`size` bytes of a pipe; EOFError when it ends before."""
+    data = file.read(size)
+    if len(data) < size:
+        raise EOFError
+    return data
+
+
+CHILD = Child()
+"""The child of this process."""
+atexit.register(CHILD.close)
+
+
+def serve(requests: BinaryIO, answers: BinaryIO) -> None:
+    """Answers requests until there are no more."""
+    from axla.codegen import llvm
+
+    while True:
+        try:
+            (size,) = struct.unpack("<Q", _exactly(requests, 8))
+        except EOFError:
+            return
+        text, target, level = pickle.loads(_exactly(requests, size))
+        try:
+            kind, answer = _OBJECT, llvm.emit_object(text, target, level=level)
+        except Exception as error:  # everything is the parent's to report
+            kind, answer = _ERROR, str(error).encode()
+        answers.write(struct.pack("<BQ", kind, len(answer)) + answer)
+        answers.flush()
+
+
+if __name__ == "__main__":
+    serve(sys.stdin.buffer, sys.stdout.buffer)
