@@ -104,3 +104,24 @@ def test_other_verbs_take_protos(file, tmp_path, capsys, verb):
         assert convert(file, tmp_path / name) == 0
         assert command.main([verb, str(tmp_path / name)]) == 0
     assert capsys.readouterr().out
+
+
+def test_sizes_that_are_not_known_stay_stablehlo(tmp_path, capsys):
+    source, target = tmp_path / "d.mlir", tmp_path / "e.mlir"
+    source.write_text("func.func @main(%x: tensor<?xf32>) -> tensor<?xf32> { return %x : tensor<?xf32> }")
+    assert convert(source, target) == 0
+    assert "tensor<?xf32>" in target.read_text()
+    for name in ("e.hlo", "e.pb", "e.pbtxt", "e.hlo.pb", "e.snapshot"):
+        assert convert(source, tmp_path / name) == 1
+        assert "not known" in capsys.readouterr().err
+        assert not (tmp_path / name).exists()
+
+
+def test_what_is_read_is_what_from_says(file, tmp_path, capsys):
+    assert convert("--from=stablehlo", file, tmp_path / "b.hlo") == 1
+    assert "no StableHLO" in capsys.readouterr().err
+
+
+def test_a_missing_folder_is_named(file, tmp_path, capsys):
+    assert convert(file, tmp_path / "none" / "b.hlo") == 1
+    assert f"{tmp_path}/none/b.hlo: No such file" in capsys.readouterr().err

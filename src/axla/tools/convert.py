@@ -13,13 +13,14 @@ buffer assignment are kept. A file is written as a whole or not at all.
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from axla.api import parse
+from axla.api import contents, parse, stablehlo
 from axla.core.errors import InvalidArgument
 from axla.proto import Snapshot, looks_like_proto, read_snapshot, to_proto, to_text_proto
 from axla.text import parse_hlo
@@ -37,11 +38,14 @@ def _hlo_proto(snapshot: Snapshot) -> bytes:
 
 def _stablehlo(snapshot: Snapshot) -> str:
     from axla.stablehlo import export_text
+    from axla.stablehlo.specialize import DynamicModule
 
-    return export_text(snapshot.module)
+    module = snapshot.module
+    return module.to_string() if isinstance(module, DynamicModule) else export_text(module)
 
 
 def _hlo(snapshot: Snapshot) -> str:
+    _ = snapshot.module.entry  # without one, as where sizes are not known yet, there is no HLO
     return snapshot.module.to_string(print_large_constants=True) + "\n"
 
 
@@ -109,6 +113,8 @@ def read_content(content: bytes, name: str | None) -> Snapshot:
         text = content.decode("utf-8", "ignore")
         if looks_like_proto(text):
             return read_snapshot(content.decode())
+    if name == "stablehlo" and stablehlo(contents(content)) is None:
+        raise InvalidArgument("--from=stablehlo: the content is no StableHLO")
     return Snapshot(parse(content))
 
 
@@ -122,6 +128,8 @@ def write_whole(file: str, content: bytes) -> None:
     if os.path.exists(file) and not os.path.isfile(file):  # a device or a pipe has no halves
         Path(file).write_bytes(content)
         return
+    if not os.path.isdir(folder):
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), file)
     handle, aside = tempfile.mkstemp(dir=folder, prefix=".axla-")
     try:
         with os.fdopen(handle, "wb") as out:

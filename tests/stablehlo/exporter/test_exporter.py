@@ -295,3 +295,19 @@ ENTRY e {
 }""")
     accepted(exported)
     assert str(module.entry.root.shape) == "f32[4]{0}"
+
+
+def test_each_of_several_operands_keeps_its_own_root():
+    module = axla.parse("""HloModule m, replica_count=2
+ENTRY e {
+  x = f32[3] parameter(0)
+  y = s32[4] parameter(1)
+  root = s32[2] parameter(2)
+  ROOT c = (f32[3], s32[4]) collective-broadcast(x, y, root), replica_groups={{0,1}}, has_dynamic_root=true
+}""")
+    roots = np.array([1, 0], np.int32)
+    inputs = [[np.full(3, k, np.float32), np.full(4, k, np.int32), roots] for k in range(2)]
+    for program in (module, axla.parse(export_text(module))):
+        run = axla.compile(program, backend="interpreter", num_replicas=2)
+        for x, y in run.execute_replicated(inputs):
+            assert x.tolist() == [1, 1, 1] and y.tolist() == [0, 0, 0, 0]

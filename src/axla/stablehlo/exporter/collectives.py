@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import axla.hlo as hlo
@@ -118,30 +119,43 @@ def _parts_to_all(scope: Scope, inst: Instruction, attributes: dict[str, Any]) -
     found = scope.add("stablehlo.all_to_all", (joined,), rows, attributes)
     parts = []
     for n in range(count):
-        sizes = [(n, n + 1), *((0, d) for d in shape.dims)]
-        start, limit = zip(*sizes, strict=True)
-        ranges = {
-            "start_indices": numbers(start),
-            "limit_indices": numbers(limit),
-            "strides": numbers([1] * len(sizes)),
-        }
+        ranges = slice_of([(n, n + 1), *((0, d) for d in shape.dims)])
         line = scope.add("stablehlo.slice", (found,), row, ranges)
         parts.append(scope.add("stablehlo.reshape", (line,), shape))
     return tuple(parts)
+
+
+def slice_of(ranges: Sequence[tuple[int, int]]) -> dict[str, Any]:
+    """The attributes of a slice that takes everything between limits."""
+    start, limit = zip(*ranges, strict=True)
+    return {
+        "start_indices": numbers(start),
+        "limit_indices": numbers(limit),
+        "strides": numbers([1] * len(ranges)),
+    }
 
 
 def _to_root(scope: Scope, inst: Instruction) -> Tree:
     """From or to one member, which may be an operand."""
     op: Any = inst.op
     attributes, values = _members(op), scope.ones(inst)
-    rest = [values.pop()] if op.has_dynamic_root else []
-    if rest:
+    roots = [values.pop()] if op.has_dynamic_root else []
+    if roots:
         attributes["has_dynamic_root"] = mlir.UNIT
+    if roots and len(values) > 1:  # a root for each operand
+        shape = inst.operands[-1].shape
+        assert isinstance(shape, Shape)
+        roots = [
+            scope.add("stablehlo.slice", roots, shape.with_dims([1]), slice_of([(n, n + 1)]))
+            for n in range(len(values))
+        ]
     shapes, called = elements(inst.shape), getattr(op, "to_apply", None)
     name = f"stablehlo.{inst.opcode.replace('-', '_')}"
     found = [
-        scope.add(name, [value, *rest], shape, attributes, [scope.region(called)] if called else None)
-        for value, shape in zip(values, shapes, strict=True)
+        scope.add(
+            name, [value, *roots[n : n + 1]], shape, attributes, [scope.region(called)] if called else None
+        )
+        for n, (value, shape) in enumerate(zip(values, shapes, strict=True))
     ]
     return tuple(found) if isinstance(inst.shape, TupleShape) else found[0]
 

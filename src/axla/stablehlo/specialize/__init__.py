@@ -53,6 +53,7 @@ def specialize(
     given = arg_types is not None or dim_args is not None
     if not made.facts.open and not given:
         return source
+    made.facts.open.add(entry)  # it is written again, and keeps its name
     function = made.functions[entry]
     block = function.regions[0].blocks[0] if function.regions and function.regions[0].blocks else mlir.Block()
     types = [a.type for a in block.arguments]

@@ -39,7 +39,11 @@ def decode(payload: str, kind: mlir.TensorType) -> np.ndarray:
     shape: tuple[int, ...] = kind.shape  # type: ignore[assignment]
     wanted = numpy_type(kind.element)
     if payload.startswith('"0x') and payload.endswith('"'):
-        return from_bytes(bytes.fromhex(payload[3:-1]), wanted, shape)
+        try:
+            data = bytes.fromhex(payload[3:-1])
+        except ValueError:
+            raise BadElements("expected pairs of hexadecimal digits as elements") from None
+        return from_bytes(data, wanted, shape)
     if not payload and 0 not in shape:
         raise BadElements(f"no elements for {math.prod(shape)}")
     is_complex = wanted.kind == "c"
