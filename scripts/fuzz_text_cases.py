@@ -1,4 +1,5 @@
-"""Mutated program texts, and what becomes of each in a child process with limits. See scripts/fuzz_text.
+"""Mutated programs, and what becomes of each in a child process with limits. See scripts/fuzz_text and
+scripts/fuzz_stablehlo.
 
 A case must end as a result, an AxlaError or a DeadlineExceeded. A dead or hanging child is a failure, so is
 an exception that is not axla's. An InternalError is a bug too, but one that kept to the rules: it is counted
@@ -15,9 +16,10 @@ import selectors
 import signal
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from conformance_lib.corpora import corpus
 
@@ -29,18 +31,20 @@ GRACE = 10.0  # what a run may take after its deadline before it counts as hangi
 INPUT_BYTES = 64 << 20  # programs with larger parameters are compiled, not run
 
 # Ways a case may end.
-RESULT, ERROR, COMPILED, INTERNAL, BARE, CRASH, HANG = (
-    "result", "error", "compiled", "internal", "bare", "crash", "hang",
+RESULT, ERROR, PARSED, COMPILED, INTERNAL, BARE, CRASH, HANG = (
+    "result", "error", "parsed", "compiled", "internal", "bare", "crash", "hang",
 )  # fmt: skip
 FAILURES = (BARE, CRASH, HANG)
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A text to try."""
+    """A program to try. `options` are for axla.parse; without `runs`, parsing and verifying is all."""
 
     name: str
     text: bytes
+    runs: bool = True
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,29 +125,36 @@ def change_numbers(text: bytearray, rng: random.Random) -> None:
 
 
 PRINTABLE = bytes(range(32, 127)) + b"\n"
-MUTATIONS: tuple[Callable[[bytearray, random.Random], None], ...] = (flip_bytes, change_lines, change_numbers)
+Mutation = Callable[[bytearray, random.Random], None]
+MUTATIONS: tuple[Mutation, ...] = (flip_bytes, change_lines, change_numbers)
 
 
-def mutated(sources: Sequence[Case], count: int, seed: int) -> Iterator[Case]:
-    """`count` cases, the same for the same seed and sources; every third for each mutation."""
+def mutated(
+    sources: Sequence[Case], count: int, seed: int, mutations: Sequence[Mutation] = MUTATIONS
+) -> Iterator[Case]:
+    """`count` cases, the same for the same seed and sources; as many for each mutation."""
     for number in range(count):
         rng = random.Random(f"{seed}/{number}")
         source = rng.choice(sources)
         text = bytearray(source.text)
-        MUTATIONS[number % len(MUTATIONS)](text, rng)
-        yield Case(f"{number}.{source.name}", bytes(text))
+        mutations[number % len(mutations)](text, rng)
+        yield replace(source, name=f"{number}.{source.name}", text=bytes(text))
 
 
 # Children.
 
 
-def attempt(text: bytes, backend: str, compiled: Callable[[], None]) -> tuple[str, str]:
+def attempt(case: Case, backend: str, compiled: Callable[[], None]) -> tuple[str, str]:
     """Parses, verifies, compiles and runs; calls `compiled` in between."""
     import axla
     from axla.comparison import parameter_leaves, random_inputs
+    from axla.ir.verify import verify
 
     try:
-        module = axla.parse(text)
+        module = axla.parse(case.text, **case.options)
+        if not case.runs:
+            verify(module)
+            return PARSED, ""
         executable = axla.compile(module, backend=backend)
         compiled()
         size = sum(shape.byte_size for _, shape in parameter_leaves(module))
@@ -159,7 +170,7 @@ def attempt(text: bytes, backend: str, compiled: Callable[[], None]) -> tuple[st
         return BARE, traceback.format_exc()
 
 
-def in_child(text: bytes, backend: str, pipe: int) -> None:
+def in_child(case: Case, backend: str, pipe: int) -> None:
     """The life of a child: limits, the attempt, a report; it never returns."""
     code = 1
     try:
@@ -168,7 +179,7 @@ def in_child(text: bytes, backend: str, pipe: int) -> None:
         quiet = os.open(os.devnull, os.O_RDWR)
         for stream in (0, 1, 2):
             os.dup2(quiet, stream)
-        kind, detail = attempt(text, backend, lambda: (os.write(pipe, b"C"), None)[1])
+        kind, detail = attempt(case, backend, lambda: (os.write(pipe, b"C"), None)[1])
         os.write(
             pipe,
             f"{kind}\t{detail}"[-60_000:].encode(errors="replace") if len(detail) < 60_000 else kind.encode(),
@@ -193,7 +204,7 @@ def start(case: Case, backend: str) -> Child:
     pid = os.fork()
     if pid == 0:
         os.close(reader)
-        in_child(case.text, backend, writer)
+        in_child(case, backend, writer)
     os.close(writer)
     now = time.monotonic()
     return Child(case, pid, reader, now, now + COMPILE_SECONDS)
@@ -213,7 +224,7 @@ def finished(child: Child, hanging: bool) -> Outcome:
         name = signal.Signals(os.WTERMSIG(status)).name
         return Outcome(child.case, CRASH, f"{name} while {stage}", seconds)
     kind, _, detail = child.heard.removeprefix(b"C").decode(errors="replace").partition("\t")
-    if os.WEXITSTATUS(status) or kind not in (RESULT, ERROR, COMPILED, INTERNAL, BARE):
+    if os.WEXITSTATUS(status) or kind not in (RESULT, ERROR, PARSED, COMPILED, INTERNAL, BARE):
         return Outcome(child.case, CRASH, f"exit code {os.WEXITSTATUS(status)} while {stage}", seconds)
     return Outcome(child.case, kind, detail, seconds)
 
@@ -256,7 +267,7 @@ def reduced(outcome: Outcome, backend: str, seconds: float = 60.0) -> bytes:
         at = 0
         while at < len(lines) and time.monotonic() < stop_at:
             shorter = lines[:at] + lines[at + size :]
-            case = Case(outcome.case.name, b"\n".join(shorter))
+            case = replace(outcome.case, text=b"\n".join(shorter))
             [again] = run_cases(iter([case]), backend, 1)
             if again.signature == outcome.signature:
                 lines = shorter

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import axla
+from axla import proto
 from axla.core.errors import AxlaError, InvalidArgument, UnsupportedError, VerifyError
 from axla.stablehlo.specialize import DynamicModule, specialize
 from axla.stablehlo.text import parse
@@ -372,3 +373,17 @@ def test_every_damaged_program_is_an_error_of_ours():
             axla.parse(text, arg_types=["tensor<2xf32>", "tensor<3xf32>"])
         except AxlaError:
             continue
+
+
+def test_types_of_a_program_without_open_sizes_are_those_it_has():
+    text = "func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> { return %x : tensor<2xf32> }"
+    assert axla.parse(text, arg_types=["tensor<2xf32>"]).to_string() == axla.parse(text).to_string()
+    with pytest.raises(InvalidArgument, match="argument 0 is tensor<2xf32>, found tensor<3xf32>"):
+        axla.parse(text, arg_types=["tensor<3xf32>"])
+
+
+@pytest.mark.parametrize("options", [{"arg_types": []}, {"dim_args": [1]}])
+def test_hlo_protos_take_no_types(options):
+    content = proto.to_proto(axla.parse("ENTRY e { ROOT p = f32[] parameter(0) }"))
+    with pytest.raises(InvalidArgument, match="belong to StableHLO"):
+        axla.parse(content, **options)
