@@ -35,6 +35,7 @@ WHAT = {
     "quantized": "StableHLO with quantized types holds its own checks",
     "interpret": "the tests of StableHLO's own interpreter hold",
     "models-stablehlo": "whole programs from StableHLO give the recorded results",
+    "models-bytecode": "whole programs from portable bytecode give the recorded results",
     "samples": "op and element type: what the interpreter gives (its own: that it runs)",
 }
 

@@ -9,7 +9,14 @@ from conformance_lib.programs import Exec, Matrix, Models
 from conformance_lib.protos import Protos
 from conformance_lib.samples import Samples
 from conformance_lib.section import Section
-from conformance_lib.stablehlo import Dynamic, Interpret, Quantized, StableHLO, StableHLOModels
+from conformance_lib.stablehlo import (
+    BytecodeModels,
+    Dynamic,
+    Interpret,
+    Quantized,
+    StableHLO,
+    StableHLOModels,
+)
 from conformance_lib.texts import Invalid, InvalidStableHLO, Print, Text
 
 # In the order in which they are run: those with the longest cases first, so that no worker is alone at the
@@ -17,8 +24,8 @@ from conformance_lib.texts import Invalid, InvalidStableHLO, Print, Text
 SECTIONS = {
     cls.name: cls
     for cls in (
-        Models, StableHLOModels, Exec, Objects, StableHLO, Dynamic, Quantized, Interpret, Matrix, Samples,
-        Text, Print, Protos, Invalid, InvalidStableHLO,
+        Models, StableHLOModels, BytecodeModels, Exec, Objects, StableHLO, Dynamic, Quantized, Interpret, Matrix,
+        Samples, Text, Print, Protos, Invalid, InvalidStableHLO,
     )
 }  # fmt: skip
 

@@ -145,6 +145,7 @@ class StableHLOModels(Models):
     """Whole programs, from StableHLO text."""
 
     name = "models-stablehlo"
+    file = "module.mlir"
     backends = ("interpreter", "cpu")
 
     def run(self, case: str, backend: str) -> Outcome:
@@ -154,7 +155,7 @@ class StableHLOModels(Models):
             return Outcome(self.name, case, backend, kind, detail, time.perf_counter() - begin, pairs)
 
         try:
-            module: Module = import_source(parse((self.root / case / "module.mlir").read_text()))
+            module: Module = axla.parse(self.root / case / self.file)
             verify(module)
         except AxlaError as error:
             return outcome(REFUSED, said(error))
@@ -165,3 +166,10 @@ class StableHLOModels(Models):
             return outcome(kind_of(error), said(error))
         problem = check(module, found)
         return outcome(DIFFERS if problem else OK, problem, pairs_of(module))
+
+
+class BytecodeModels(StableHLOModels):
+    """The same, from portable bytecode."""
+
+    name = "models-bytecode"
+    file = "module.vhlo.bc"
