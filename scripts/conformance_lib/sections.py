@@ -24,8 +24,8 @@ from conformance_lib.texts import Invalid, InvalidStableHLO, Print, Text
 SECTIONS = {
     cls.name: cls
     for cls in (
-        Models, StableHLOModels, BytecodeModels, Exec, Objects, StableHLO, Dynamic, Quantized, Interpret, Matrix,
-        Samples, Text, Print, Protos, Invalid, InvalidStableHLO,
+        Models, StableHLOModels, BytecodeModels, Exec, Objects, StableHLO, Dynamic, Quantized, Interpret,
+        Matrix, Samples, Text, Print, Protos, Invalid, InvalidStableHLO,
     )
 }  # fmt: skip
 
