@@ -16,8 +16,8 @@ import numpy as np
 
 from axla.core.errors import Cancelled, CustomCallFailure, UnsupportedError
 from axla.core.shape import AnyShape, Shape
-from axla.custom.callables import PythonCall
 from axla.custom.built_in import BUILT_IN
+from axla.custom.callables import PythonCall
 from axla.custom.feeds import current
 from axla.custom.lapack import routine_address
 from axla.custom.registry import Target, find_target, registered
