@@ -126,11 +126,9 @@ class Reg:
 
     def _compare(self, floating: str, integer: str, other: Reg | float) -> Reg:
         a, b = self.m.pair(self, other)
-        f = self.m.f
-        lowered = self.m.lowering.compare(floating, a, b) if self.m.lowering is not None else None
-        if lowered is not None:
-            return lowered
-        return Reg(self.m, f.fcmp(floating, a.ssa, b.ssa) if a.is_float else f.icmp(integer, a.ssa, b.ssa))
+        if a.is_float:
+            return self.m.compare(floating, a, b)
+        return Reg(self.m, self.m.f.icmp(integer, a.ssa, b.ssa))
 
     # Comparisons are ordered: false when an operand is NaN (`ne`: true). Of integers they are signed.
     def __lt__(self, other: Reg | float) -> Reg:
@@ -210,6 +208,11 @@ class Arithmetic:
 
     def splat(self, a: Reg, lanes: int) -> Reg:
         return Reg(self, self.f.splat(a.ssa, lanes))
+
+    def compare(self, predicate: str, a: Reg, b: Reg) -> Reg:
+        """A comparison of floats, by LLVM's predicate."""
+        lowered = self.lowering.compare(predicate, a, b) if self.lowering is not None else None
+        return lowered if lowered is not None else Reg(self, self.f.fcmp(predicate, a.ssa, b.ssa))
 
     def intrinsic(self, name: str, *args: Reg) -> Reg:
         """An intrinsic overloaded on the type of its first operand, which is also that of its result."""

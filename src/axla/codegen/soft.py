@@ -91,9 +91,7 @@ class Lowering:
         return self._lanes(lambda x: _CASTS[opcode](x, element), a)
 
     def intrinsic(self, name: str, *args: Reg) -> Reg | None:
-        """fabs and copysign of f64, which are moves of bits; maximum and minimum, which LLVM has not
-        everywhere.
-        """
+        """fabs, copysign and square root of f64; maximum and minimum, which LLVM has not everywhere."""
         if name in ("maximum", "minimum"):
             return _extreme(name == "maximum", *args)
         if args[0].element != "double" or self.m.target.has_double:
@@ -104,6 +102,8 @@ class Lowering:
         if name == "copysign":
             x, y = args
             return ((x.bits() & size) | (y.bits() & sign)).floats()
+        if name == "sqrt":
+            return self._lanes(lambda x: _outlined("soft.sqrt", _root, x), *args)
         return None
 
     def _narrow(self, opcode: str, a: Reg, b: Reg) -> Reg:
@@ -298,6 +298,28 @@ def _quotient(x: Reg, y: Reg) -> tuple[Reg, ...]:
     bits = m.select(by.eq(infinity) | size.eq(0), sign << 63, bits)
     nan = (size > infinity) | (by > infinity)
     nan = nan | (size.eq(0) & by.eq(0)) | (size.eq(infinity) & by.eq(infinity))
+    return (m.select(nan, _DOUBLE.nan, bits).floats(),)
+
+
+def _root(x: Reg) -> tuple[Reg, ...]:
+    """The square root, a bit at a time."""
+    m, a = x.m, x.bits()
+    exponent, significand = _normal(*_fields(a, _DOUBLE)[1:])
+    exponent = exponent - _DOUBLE.bias
+    odd = exponent & 1
+    with m.f.loop(0, 55, carry=[m.f.const("i64", 0), m.f.const("i64", 0), (significand << odd).ssa]) as loop:
+        root, rest, digits = (m.reg(v) for v in loop.carried)
+        rest, trial = (rest << 2) | (digits.lshr(52) & 3), (root << 2) | 1
+        fits = rest >= trial
+        rest = rest - m.select(fits, trial, 0)
+        loop.yield_([((root << 1) | fits.cast("zext", "i64")).ssa, rest.ssa, (digits << 2).ssa])
+    root, rest = (m.reg(v) for v in loop.results[:2])
+    significand = (root << 8) | rest.ne(0).cast("zext", "i64")
+    half = ((exponent - odd) >> 1) + _DOUBLE.bias
+    bits = _pack(m.number(a, 0), half, significand, _DOUBLE)
+    size = _magnitude(a)
+    bits = m.select(size.eq(0) | a.eq(_DOUBLE.infinity), a, bits)
+    nan = (size > _DOUBLE.infinity) | ((a < 0) & size.ne(0))
     return (m.select(nan, _DOUBLE.nan, bits).floats(),)
 
 

@@ -386,7 +386,7 @@ class Values:
 
     def _ordered(self, direction: str, x: Ssa, y: Ssa, dtype: DType) -> Reg:
         if dtype.is_float:
-            return self.m.reg(self.f.fcmp(_FLOAT_PREDICATE[direction], x, y))
+            return self.m.compare(_FLOAT_PREDICATE[direction], self.m.reg(x), self.m.reg(y))
         predicates = _SIGNED_PREDICATE if dtype.is_signed else _UNSIGNED_PREDICATE
         return self.m.reg(self.f.icmp(predicates[direction], x, y))
 

@@ -1,0 +1,127 @@
+"""Runs objects for other machines: ELF under qemu-user, WebAssembly in wasmtime. Skips, with the reason,
+where the tools are not at hand.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from axla.aot.objects import ObjectCode
+from axla.codegen import llvm
+from axla.codegen.targets import target
+from axla.program import abi
+from axla.tools.compile import header_text
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
+import c_driver  # noqa: E402
+
+# Target: C compiler, emulator with its arguments.
+LINUX = {
+    "aarch64": ("aarch64-linux-gnu-gcc", ("qemu-aarch64-static",)),
+    "armv7hf": ("arm-linux-gnueabihf-gcc", ("qemu-arm-static",)),
+    "riscv64gc": ("riscv64-linux-gnu-gcc", ("qemu-riscv64-static",)),
+    "riscv64gcv": ("riscv64-linux-gnu-gcc", ("qemu-riscv64-static", "-cpu", "rv64,v=true,vlen=128")),
+}
+WASM = ("wasm32", "wasm32-simd128")
+
+
+def run(code: ObjectCode, inputs: Sequence[np.ndarray], folder: Path) -> list[np.ndarray]:
+    """The results of a program on the machine it was compiled for."""
+    if code.target.name in WASM:
+        return _run_wasm(code, inputs, folder)
+    compiler, runner = LINUX[code.target.name]
+    for tool in (compiler, runner[0]):
+        if shutil.which(tool) is None:
+            pytest.skip(f"{tool} is not on the PATH")
+    (folder / "program.o").write_bytes(code.image)
+    (folder / "program.constants").write_bytes(code.constants)
+    (folder / "program.h").write_text(header_text(code.interface, "program"))
+    return c_driver.run(folder, code.interface, inputs, [compiler], runner)
+
+
+_SERIAL = """
+define i32 @serial(ptr %frame, ptr %kernel, ptr %args, i64 %count, i64 %grain) {
+entry:
+  br label %loop
+loop:
+  %begin = phi i64 [ 0, %entry ], [ %sum, %next ]
+  %sum = add i64 %begin, %grain
+  %more = icmp slt i64 %sum, %count
+  %end = select i1 %more, i64 %sum, i64 %count
+  %code = call i32 %kernel(ptr %frame, ptr %args, i64 %begin, i64 %end)
+  %bad = icmp ne i32 %code, 0
+  br i1 %bad, label %stop, label %next
+next:
+  br i1 %more, label %loop, label %done
+stop:
+  ret i32 %code
+done:
+  ret i32 0
+}
+define ptr @serial_address() {
+  ret ptr @serial
+}
+"""
+
+
+def _run_wasm(code: ObjectCode, inputs: Sequence[np.ndarray], folder: Path) -> list[np.ndarray]:
+    wasmtime = pytest.importorskip("wasmtime")
+    if shutil.which("wasm-ld") is None:
+        pytest.skip("wasm-ld is not on the PATH")
+    (folder / "program.o").write_bytes(code.image)
+    (folder / "serial.o").write_bytes(llvm.emit_object(_SERIAL, target("wasm32")))
+    exports = [f"--export={name}" for name in ("axla_entry", "serial_address", "__heap_base")]
+    command = ["wasm-ld", "--no-entry", *exports, "program.o", "serial.o", "-o", "program.wasm"]
+    subprocess.run(command, check=True, cwd=folder)
+    store = wasmtime.Store()
+    module = wasmtime.Module.from_file(store.engine, str(folder / "program.wasm"))
+    assert not module.imports
+    exports = wasmtime.Instance(store, module, []).exports(store)
+    memory = exports["memory"]
+    top = exports["__heap_base"].value(store)
+
+    def place(data: bytes, size: int | None = None) -> int:
+        nonlocal top
+        at = -(-top // 64) * 64
+        top = at + max(len(data), size or 0, 1)
+        missing = top - memory.data_len(store)
+        if missing > 0:
+            memory.grow(store, -(-missing // 65536))
+        if data:
+            memory.write(store, data, at)
+        return at
+
+    interface = code.interface
+    arguments = [place(np.ascontiguousarray(a).tobytes()) for a in inputs]
+    alias = {a.result: a.parameter for a in interface.aliases}
+    results = [
+        arguments[alias[k]] if k in alias else place(b"", spec.bytes)
+        for k, spec in enumerate(interface.results)
+    ]
+    fields = {
+        "version": abi.FRAME_VERSION,
+        "arguments": place(np.array(arguments, np.uint32).tobytes()),
+        "results": place(np.array(results, np.uint32).tobytes()),
+        "constants": place(code.constants),
+        "workspace": place(b"", interface.workspace_bytes),
+        "parallel_for": exports["serial_address"](store),
+        "cancel": place(bytes(4)),
+    }
+    frame = bytearray(abi.FRAME.size_on(4))
+    for name, value in fields.items():
+        at = abi.FRAME.offset(name, 4)
+        frame[at : at + 4] = value.to_bytes(4, "little")
+    assert exports["axla_entry"](store, place(bytes(frame))) == 0
+    found = []
+    for at, spec in zip(results, interface.results, strict=True):
+        data = bytes(memory.read(store, at, at + spec.bytes))
+        array = np.frombuffer(data, spec.shape.dtype.numpy, spec.shape.size)
+        found.append(array.reshape(spec.shape.dims))
+    return found
