@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import jax
 import numpy as np
 
-import jax
 from axla import api
 from axla.core.errors import InvalidArgument
 from axla.ir.graph import Module

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import jax
 import jax.export
 import jax.extend.core
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
-import jax
 from axla import api
 from axla.core.errors import InvalidArgument, UnsupportedError
 from axla.ir.graph import Module, SourceLocation
