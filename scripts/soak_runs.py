@@ -165,6 +165,7 @@ def interrupt(after: float = 1.0) -> str:
     """Ctrl-C stops a loop that would take years; the program can be called again."""
     program = axla.compile(axla.parse(LONG_LOOP))
     for _ in range(2):
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
         sender = threading.Timer(after, os.kill, (os.getpid(), signal.SIGINT))
         sender.start()
         begin = time.monotonic()
