@@ -11,6 +11,7 @@ from axla.codegen.element import Elements, Indices
 from axla.codegen.function import Function, Module, Ssa
 from axla.codegen.target import Target
 from axla.codegen.value import Value, Values
+from axla.core.errors import InternalError
 from axla.core.shape import Shape
 from axla.cpu.lower import leaf_numbers
 from axla.ir.graph import Instruction
@@ -112,12 +113,16 @@ class Places:
 
     def write(self, place: BufferSlice, leaf: Leaf) -> None:
         """Puts a leaf's elements into a slice."""
+        if leaf.slice == place:
+            return
+        if not place.allocation.writable:
+            raise InternalError(f"cpu: {place} is read only, and would be written")
         if leaf.slice is None or leaf.shape.size <= TINY:
             array = self.array(place, leaf.shape)
             elements = self.elements_of(leaf)
             for index, value in zip(indices(leaf.shape), elements, strict=True):
                 array.store(index, value)
-        elif leaf.slice != place:
+        else:
             self.copy_bytes(self.pointer(place), self.pointer(leaf.slice), leaf.shape.byte_size)
 
     def copy_bytes(self, target: Ssa, source: Ssa, count: int) -> None:
@@ -135,14 +140,15 @@ class Places:
             f.store(f.load("i8", f.gep("i8", source, offset), 1), f.gep("i8", target, offset), 1)
 
     def in_memory(self, inst: Instruction, number: int, place: BufferSlice) -> Ssa:
-        """The address of a leaf that a kernel reads; registers are written to `place` first. Small constants
-        are registers too, and the segment, which nobody writes to, has them already.
+        """The address of a leaf that a kernel reads; registers are written to `place` first. Constants, and
+        parameters that are not donated, may be registers too (a loop carries them): their memory, which
+        nobody writes to, has them already.
         """
         leaf = self.where[inst][number]
         assert leaf is not None
         if leaf.slice is not None:
             return self.pointer(leaf.slice)
-        if place.allocation.kind is AllocationKind.CONSTANTS:
+        if not place.allocation.writable:
             return self.pointer(place)
         key = (inst, number)
         region = self.spilled.get(key)
