@@ -2,6 +2,7 @@
 
 import pytest
 
+from axla.analysis import coalesce
 from axla.analysis.buffers import assign_buffers
 from axla.analysis.memory_check import check
 from axla.core.errors import InternalError, InvalidArgument
@@ -145,3 +146,35 @@ def test_copies_at_once(spoils):
             now = early.get(n) or (memory[f"place {spoils[n]}"] if n in spoils else source[n])
             memory[f"place {n}"] = now
     assert memory == {f"place {n}": source[n] for n in range(count)}
+
+
+SORTED = """
+lt { a = TYPE[] parameter(0) b = TYPE[] parameter(1) ROOT c = pred[] compare(a, b), direction=LT }
+ENTRY e { x = TYPE[24,96] parameter(0) d = TYPE[24,96] sort(x), dimensions={1}, to_apply=lt
+  q = TYPE[24,96] reverse(d), dimensions={0,1} LAST }"""
+WIDER = {
+    "lent": ("f32", "z = s8[24,96] convert(q) ROOT r = s8[8,24,96] broadcast(z), dimensions={1,2}"),
+    "reused": ("f64", "ROOT r = c64[24,96] convert(q)"),
+}
+
+
+@pytest.mark.parametrize("kind", WIDER)
+def test_results_do_not_hold_what_needs_a_greater_alignment(kind):
+    """Callers align results to their elements only."""
+    dtype, last = WIDER[kind]
+    buffers, by_name = buffers_of(SORTED.replace("TYPE", dtype).replace("LAST", last))
+    assert {buffers.slice(by_name[name]).allocation.kind for name in "dq"} == {AllocationKind.WORKSPACE}
+
+
+def test_results_hold_what_needs_no_greater_alignment():
+    last = "y = s32[24,96] convert(q) ROOT r = s32[24,96] reverse(y), dimensions={1}"
+    buffers, by_name = buffers_of(SORTED.replace("TYPE", "f32").replace("LAST", last))
+    assert AllocationKind.RESULT in {buffers.slice(by_name[name]).allocation.kind for name in "dqy"}
+
+
+@pytest.mark.parametrize("kind", WIDER)
+def test_the_check_finds_wrong_alignment(monkeypatch, kind):
+    monkeypatch.setattr(coalesce, "element_alignment", lambda shape: 1)
+    dtype, last = WIDER[kind]
+    with pytest.raises(InternalError, match="needs alignment"):
+        buffers_of(SORTED.replace("TYPE", dtype).replace("LAST", last))

@@ -32,6 +32,9 @@ ENTRY e {
   ROOT y = f64[8] multiply(x, x), metadata={source_file="m.py" source_line=3}
 }
 """
+IN_BYTES = """HloModule m, input_output_alias={ {}: (0, {}, must-alias) }
+ENTRY e { x = s8[8] parameter(0) s = f32[2] parameter(1) ROOT y = f32[2] sine(s) }
+"""
 
 
 def everything(folder: Path) -> dict[str, bytes]:
@@ -138,6 +141,7 @@ WRONG = [
     (MATMUL, {"arg_types": ["f32[2,3]"]}, axla.InvalidArgument, "has no `.`"),
     (MATMUL.replace("f32[2,3]", "f32[<=2,3]"), {}, axla.AxlaError, "f32"),
     (MATMUL.replace("y = f32[3,2]", "y = f32[4,2]"), {}, axla.AxlaError, "dot"),
+    (IN_BYTES, {}, axla.UnsupportedError, "f32.2., 8 bytes cannot lie in x: s8.8., 8 bytes"),
     ("HloModule", {}, axla.ParseError, "line 1"),
     (Path("/nowhere/m.hlo"), {}, FileNotFoundError, "nowhere"),
     *(

@@ -9,7 +9,7 @@ from axla.core.shape import Shape
 from axla.custom.site import Function
 from axla.program.interface import Alias, Interface, ValueSpec, is_flat, tree_leaves, tree_text
 
-X = ValueSpec("x", Shape(dtypes.F32, (2, 3)), 24, 4)
+X = ValueSpec("x", Shape(dtypes.F32, (2, 3)), 24)
 STEP = Interface(
     "step", (X,), (X, X), result_tree=(1, (0,)), aliases=(Alias(1, 0, must=True),), workspace_bytes=640,
     messages=("%d = s32[] divide: by zero",), functions=(Function("host_log"),), long_running=False,

@@ -44,7 +44,7 @@ def addresses(*names: str, of: str) -> str:
 
 def spec(name: str, *dims: int, dtype: DType = dtypes.F32) -> ValueSpec:
     shape = Shape(dtype, dims)
-    return ValueSpec(name, shape, shape.byte_size, dtype.itemsize)
+    return ValueSpec(name, shape, shape.byte_size)
 
 
 def loop(count: int, body: str, name: str = "i") -> str:

@@ -165,7 +165,7 @@ def _lent(work: list[PlaceOf], results: list[PlaceOf]) -> dict[PlaceOf, tuple[Pl
     largest = sorted(work, key=lambda p: (-p.size, -p.start))  # the latest meet others that cannot be lent
     for result in sorted(results, key=lambda p: (-p.size, p.start))[:MOST_LENT]:
         early = (p for p in largest if p not in found and p.end < result.start)
-        fitting = (p for p in early if 0 < p.size <= result.size)
+        fitting = (p for p in early if 0 < p.size <= result.size and p.alignment <= result.promised)
         placed: list[tuple[int, PlaceOf]] = []  # by offset
         for place in islice(fitting, MOST_LENT):
             offset = 0

@@ -11,20 +11,25 @@ from dataclasses import dataclass, field
 
 from axla.analysis.dataflow import Dataflow, Edge, Place, Value, find
 from axla.core.errors import InvalidArgument
-from axla.core.shape import AnyShape, TupleShape
+from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.hlo import Copy
 from axla.ir.graph import Module
 from axla.ir.structure import Constant
+from axla.program.program import ALIGNMENT
 
 
 class PlaceOf:
     """One piece of memory: its values by start, and what memory it must be."""
 
-    __slots__ = ("values", "size", "parameter", "result", "constant", "merged", "writable")
+    __slots__ = (
+        "values", "size", "alignment", "promised", "parameter", "result", "constant", "merged", "writable",
+    )  # fmt: skip
 
     def __init__(self, value: Value):
         self.values: list[Value] = [value]
         self.size = value.shape.byte_size
+        self.alignment = element_alignment(value.shape)  # that its values need
+        self.promised = ALIGNMENT  # of the memory: callers align parameters and results to their elements
         self.parameter = -1  # leaf of the parameters
         self.result = -1  # leaf of the results
         self.constant = False
@@ -58,6 +63,11 @@ class Coalesced:
         """Every place, by its first definition."""
         found = dict.fromkeys(root_of(p) for p in self.of.values())
         return sorted(found, key=lambda p: (p.start, p.values[0].number))
+
+
+def element_alignment(shape: Shape) -> int:
+    """What code takes the address of an array to be a multiple of; a complex number is two elements."""
+    return shape.dtype.real.itemsize
 
 
 def root_of(place: PlaceOf) -> PlaceOf:
@@ -104,10 +114,11 @@ def _fix_memory(done: Coalesced) -> None:
     for leaf, value in enumerate(flow.parameters):
         if value is not None:
             place = done.place(value)
-            place.parameter, place.writable = leaf, False
+            place.parameter, place.writable, place.promised = leaf, False, place.alignment
     for leaf, slot in enumerate(flow.slots):
         if slot is not None:
-            done.place(slot).result = leaf
+            place = done.place(slot)
+            place.result, place.promised = leaf, place.alignment
     for value, place in done.of.items():
         if isinstance(value.inst.op, Constant):
             place.constant, place.writable = True, False
@@ -169,6 +180,8 @@ def try_join(a: PlaceOf, b: PlaceOf) -> bool:
         return True
     if a.size != b.size or not (a.writable and b.writable):
         return False
+    if max(a.alignment, b.alignment) > min(a.promised, b.promised):
+        return False
     if a.parameter >= 0 and b.parameter >= 0 or a.result >= 0 and b.result >= 0:
         return False
     # A place that is both a parameter and a result is so by donation; no other combination has one address.
@@ -216,4 +229,6 @@ def _merge(into: PlaceOf, other: PlaceOf) -> None:
     other.values = []
     into.parameter = max(into.parameter, other.parameter)
     into.result = max(into.result, other.result)
+    into.alignment = max(into.alignment, other.alignment)
+    into.promised = min(into.promised, other.promised)
     into.constant = into.constant or other.constant

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from axla.analysis.buffers import Buffers
+from axla.analysis.coalesce import element_alignment
 from axla.analysis.dataflow import in_place_operands, leaf_count
 from axla.analysis.inplace import overwritable
 from axla.analysis.regions import TINY, is_tiny, is_tiny_store
@@ -32,7 +33,7 @@ from axla.hlo import (
 )  # fmt: skip
 from axla.ir.graph import Computation, Instruction
 from axla.ir.traverse import schedule_of
-from axla.program.program import AllocationKind, BufferSlice
+from axla.program.program import ALIGNMENT, AllocationKind, BufferSlice
 
 Tag = int
 
@@ -52,6 +53,7 @@ class _Play:
     def run(self) -> None:
         buffers, entry = self.buffers, self.buffers.module.entry
         self._distinct_results()
+        self._aligned()
         for parameter in entry.parameters:
             self.tags[parameter] = self.new(parameter)
             for place, tag in zip(buffers.slices(parameter), self.tags[parameter], strict=True):
@@ -69,6 +71,21 @@ class _Play:
                 place = buffers.results[leaf]
                 assert place is not None
                 self.read(entry.root, place, self.tags[entry.root][leaf], "the result")
+
+    def _aligned(self) -> None:
+        """Callers align parameters and results to their elements; all else is aligned to 64 bytes."""
+        flow = self.buffers.flow
+        owners = {AllocationKind.PARAMETER: flow.parameters, AllocationKind.RESULT: flow.slots}
+        for inst, values in flow.leaves.items():
+            for value, place in zip(values, self.buffers.slices(inst), strict=True):
+                if value is None or place is None:
+                    continue
+                owner = owners.get(place.allocation.kind, {})
+                border = owner[place.allocation.number] if owner else None
+                promised = element_alignment(border.shape) if border else ALIGNMENT
+                wanted = element_alignment(value.shape)
+                if promised < wanted or place.offset % wanted:
+                    raise InternalError(f"buffers: {inst!r} needs alignment {wanted}, {place} has {promised}")
 
     def _distinct_results(self) -> None:
         results = [r for r in self.buffers.results if r is not None and r.size]

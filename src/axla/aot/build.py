@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from axla.analysis.coalesce import element_alignment
 from axla.aot.library import Function, Library, Role, Value, Weights
 from axla.aot.names import Name, check_identifier, check_unique
 from axla.aot.objects import compile_object
 from axla.codegen.target import CpuTarget
-from axla.core.errors import InternalError, InvalidArgument
+from axla.core.errors import InternalError, InvalidArgument, UnsupportedError
 from axla.cpu.compiler import row_major_boundary
 from axla.ir.clone import clone_module
 from axla.ir.graph import Module
@@ -87,6 +88,12 @@ def _function(source: Source, name: Name, interface: Interface, module: Module) 
     ):
         if len(labels) != len(specs):
             raise InternalError(f"{name}: {len(labels)} names for {len(specs)} {what}")
+    for alias in interface.aliases:
+        memory, held = interface.parameters[alias.parameter], interface.results[alias.result]
+        if element_alignment(held.shape) > element_alignment(memory.shape):
+            raise UnsupportedError(
+                f"{name}: {held} cannot lie in {memory}: callers align arrays to their elements"
+            )
     written = {alias.parameter for alias in interface.aliases}
     placed = {alias.result for alias in interface.aliases}
     arguments = []

@@ -184,13 +184,11 @@ class Values:
 
     # -- memory ------------------------------------------------------------------------------------------
 
-    def load(
-        self, dtype: DType, pointer: Ssa, lanes: int, readonly: bool = False, align: int | None = None
-    ) -> Value:
+    def load(self, dtype: DType, pointer: Ssa, lanes: int, readonly: bool = False) -> Value:
         """`lanes` contiguous elements. `readonly`: nobody writes them while the function runs."""
         kind = memory_element(dtype.real)
         count = 2 * lanes if dtype.is_complex else lanes
-        raw = self.f.load(vector(kind, count), pointer, align or dtype.real.itemsize, readonly=readonly)
+        raw = self.f.load(vector(kind, count), pointer, dtype.real.itemsize, readonly=readonly)
         if dtype.is_complex:
             if lanes == 1:
                 return Value(dtype, 1, (self.f.extract(raw, 0), self.f.extract(raw, 1)))
@@ -226,7 +224,7 @@ class Values:
         known = self._bits.get(x.ssa.text + dtype.name)
         return known if known is not None else small_float.encode(x, dtype)
 
-    def store(self, value: Value, pointer: Ssa, align: int | None = None, nontemporal: bool = False) -> None:
+    def store(self, value: Value, pointer: Ssa, nontemporal: bool = False) -> None:
         """Writes the lanes to contiguous elements."""
         dtype = value.dtype
         if not dtype.is_complex:
@@ -237,7 +235,7 @@ class Values:
         else:
             order = [k for lane in range(value.lanes) for k in (lane, lane + value.lanes)]
             raw = self.f.shuffle(value.parts[0], value.parts[1], order)
-        self.f.store(raw, pointer, align or dtype.real.itemsize, nontemporal=nontemporal)
+        self.f.store(raw, pointer, dtype.real.itemsize, nontemporal=nontemporal)
 
     def gather(self, dtype: DType, pointer: Ssa, index: Ssa, readonly: bool = False) -> Value:
         """The elements at `index` (one element number per lane) of the array at `pointer`."""

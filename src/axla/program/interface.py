@@ -20,7 +20,6 @@ class ValueSpec:
     name: str
     shape: Shape
     bytes: int
-    alignment: int = 1
 
     def __str__(self) -> str:
         return f"{self.name}: {self.shape.logical.to_string(layout=False)}, {self.bytes} bytes"
