@@ -110,7 +110,8 @@ def compile(  # noqa: A001
     """A callable program. `module` is not changed. `donate`: parameter leaves whose memory results may take.
     `arg_types` and `dim_args` give the sizes of a module with `?`, as in `parse`.
 
-    Raises VerifyError for an invalid module, UnsupportedError for what the backend does not do.
+    Raises VerifyError for an invalid module, UnsupportedError for what the backend does not do, CompileError
+    for infeeds or outfeeds without a total order.
     """
     from axla.ir.clone import clone_module
     from axla.ir.verify import verify

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import axla.hlo as hlo
-from axla.builder.calls import CreateToken, GetTupleElement, Tuple
+from axla.builder.calls import GetTupleElement, Tuple
 from axla.builder.coerce import as_op, operands
 from axla.builder.collective import channel
 from axla.builder.movement import Constant
@@ -16,6 +16,7 @@ from axla.core.dtypes import U32
 from axla.core.errors import InvalidArgument
 from axla.core.shape import TOKEN, AnyShape, Shape, TupleShape
 from axla.core.shape_util import dimension_number
+from axla.ir.graph import Instruction
 from axla.ir.op import reject
 from axla.ir.structure import Constant as ConstantOp
 
@@ -30,6 +31,22 @@ def _shape(what: str, shape: object) -> AnyShape:
     return shape
 
 
+def _token(builder: XlaBuilder) -> XlaOp:
+    """The token for a transfer without one: it comes after all that was transferred so far."""
+    tokens: list[XlaOp] = []
+    calls: list[Instruction] = []
+    for before in builder.take_transfers():
+        if before.op.computation_fields:
+            calls.append(before)
+        elif before.shape.is_token:
+            tokens.append(XlaOp(builder, before))
+        else:
+            tokens.append(GetTupleElement(XlaOp(builder, before), -1))
+    if len(tokens) == 1 and not calls:
+        return tokens[0]
+    return builder.add(hlo.AfterAll(), tokens, after=calls)
+
+
 def InfeedWithToken(token: XlaOp, shape: AnyShape, config: str = "") -> XlaOp:
     """A tuple: the next value of the infeed queue, and a token."""
     (before,) = operands("InfeedWithToken", token)
@@ -38,8 +55,8 @@ def InfeedWithToken(token: XlaOp, shape: AnyShape, config: str = "") -> XlaOp:
 
 
 def Infeed(builder: XlaBuilder, shape: AnyShape, config: str = "") -> XlaOp:
-    """The next value of the infeed queue."""
-    return GetTupleElement(InfeedWithToken(CreateToken(builder), shape, config), 0)
+    """The next value of the infeed queue, after all transfers added before."""
+    return GetTupleElement(InfeedWithToken(_token(builder), shape, config), 0)
 
 
 def OutfeedWithToken(
@@ -54,14 +71,14 @@ def OutfeedWithToken(
 def Outfeed(operand: object, shape_with_layout: AnyShape, outfeed_config: str = "") -> XlaOp:
     """Puts the operand into the outfeed queue; the value is an empty tuple."""
     (value,) = operands("Outfeed", operand)
-    OutfeedWithToken(value, CreateToken(value.builder), shape_with_layout, outfeed_config)
+    OutfeedWithToken(value, _token(value.builder), shape_with_layout, outfeed_config)
     return Tuple(value.builder, [])
 
 
 def Send(operand: object, handle: Any) -> XlaOp:
     """Sends the operand on a channel to another program; the value is an empty tuple."""
     (value,) = operands("Send", operand)
-    _send(value, CreateToken(value.builder), value.shape, handle, False)
+    _send(value, _token(value.builder), value.shape, handle, False)
     return Tuple(value.builder, [])
 
 
@@ -79,7 +96,7 @@ def _send(value: XlaOp, token: XlaOp, shape: AnyShape, handle: Any, host: bool) 
 
 def Recv(builder: XlaBuilder, shape: AnyShape, handle: Any) -> XlaOp:
     """What another program sends on a channel."""
-    return GetTupleElement(_receive(CreateToken(builder), _shape("Recv", shape), handle, False), 0)
+    return GetTupleElement(_receive(_token(builder), _shape("Recv", shape), handle, False), 0)
 
 
 def RecvFromHost(token: XlaOp, shape: AnyShape, handle: Any) -> XlaOp:

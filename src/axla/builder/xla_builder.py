@@ -21,11 +21,13 @@ from axla.core.errors import InvalidArgument, ShapeError
 from axla.core.literal import Literal
 from axla.core.shape import AnyShape, ProgramShape
 from axla.core.shape_util import subshape
+from axla.hlo import Infeed, Outfeed, RecvDone, SendDone
 from axla.ir.clone import clone_computation
 from axla.ir.graph import NO_EXTRA, Alias, Computation, Extra, Instruction, Module
 from axla.ir.op import Op
 from axla.ir.structure import Constant, Parameter
 
+_TRANSFERS = (Infeed, Outfeed, SendDone, RecvDone)
 _NOT_A_NAME = re.compile(r"[^A-Za-z0-9_.\-]")
 
 
@@ -69,6 +71,8 @@ class XlaBuilder:
         self._last: Instruction | None = None
         self._parameters: dict[int, Instruction] = {}
         self._embedded: dict[Computation, Computation] = {}
+        self._transfers: list[Instruction] = []
+        self._transferring: set[Computation] = set()
         self._aliases: list[Alias] = []
         self._donors: list[tuple[int, tuple[int, ...]]] = []
 
@@ -76,9 +80,11 @@ class XlaBuilder:
 
     def add(
         self, op: Op, operands: Sequence[XlaOp] = (), *, shape: AnyShape | None = None, name: str = "",
-        backend_config: str = "",
+        backend_config: str = "", after: Sequence[Instruction] = (),
     ) -> XlaOp:  # fmt: skip
-        """The value of `op` applied to `operands`; ShapeError when it does not accept them."""
+        """The value of `op` applied to `operands`; ShapeError when it does not accept them. It runs after
+        `after`, and after all transfers so far when it calls a computation with transfers.
+        """
         instructions = []
         for operand in operands:
             if operand.builder is not self or operand.instruction.computation is not self._entry:
@@ -92,9 +98,21 @@ class XlaBuilder:
         extra = self._extra()
         if backend_config:
             extra = replace(extra, backend_config=backend_config)
+        transferring = any(called in self._transferring for called in op.computations())
+        if transferring:
+            after = self.take_transfers()
+        if after:
+            extra = replace(extra, control_predecessors=tuple(after))
         inst = self._entry.add(op, instructions, shape, name=name, extra=extra)
+        if transferring or isinstance(op, _TRANSFERS):
+            self._transfers.append(inst)
         self._last = inst
         return XlaOp(self, inst)
+
+    def take_transfers(self) -> list[Instruction]:
+        """The transfers, and calls of computations that have some, that nothing added so far comes after."""
+        found, self._transfers = self._transfers, []
+        return found
 
     def _foreign(self, opcode: str, operand: XlaOp) -> NoReturn:
         if operand.builder is self:
@@ -175,6 +193,9 @@ class XlaBuilder:
         source = computation_of(computation, what)
         if source not in self._embedded:
             self._embedded[source] = clone_computation(source, self._module, mapping=self._embedded)
+            inside = (i.op for c in source.module.computations for i in c.instructions)
+            if any(isinstance(op, _TRANSFERS) for op in inside):
+                self._transferring.add(self._embedded[source])
         return self._embedded[source]
 
     # Questions.

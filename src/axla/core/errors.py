@@ -5,7 +5,7 @@
       ShapeError            operand shapes that an op does not accept
       VerifyError           a graph that breaks an invariant
       UnsupportedError      right, but not implemented here: names op, dtype, backend, and what would work
-      CompileError          LLVM or the assembler refused what we emitted, or a limit was passed
+      CompileError          LLVM refused what we emitted, a limit was passed, or effects have no order
       InvalidArgument       a call of our API with wrong arguments; names the parameter
       RuntimeFailure        a compiled program stopped
         OutOfMemory         memory of the host or device is not there (found before it is touched)
@@ -95,7 +95,7 @@ class UnsupportedError(AxlaError):
 
 
 class CompileError(AxlaError):
-    """Code generation failed, or would pass a limit."""
+    """Code generation failed, or would pass a limit, or the effects of the program have no order."""
 
 
 class InvalidArgument(AxlaError):

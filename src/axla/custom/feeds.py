@@ -45,9 +45,13 @@ class Feed:
         self._changed = threading.Condition()
 
     def put(self, value: Value) -> None:
-        """Adds a copy of the value: nested tuples of what NumPy takes."""
+        """Adds a copy of the value: nested tuples of what NumPy takes. A tuple without arrays adds nothing:
+        programs read nothing for it.
+        """
         try:
-            self._add(_copied(value))
+            copied = _copied(value)
+            if _holds_arrays(copied):
+                self._add(copied)
         except RecursionError:
             raise InvalidArgument(f"{self.name}: the tuples of the value are nested too deep") from None
 
@@ -148,7 +152,9 @@ def take_infeed(shape: AnyShape, check: Callable[[], None], device: int = 0) -> 
 
 
 def take(feed: Feed, shape: AnyShape, check: Callable[[], None]) -> Value:
-    """The next value of a queue, which must be of this shape."""
+    """The next value of a queue, which must be of this shape; nothing is taken for one without arrays."""
+    if next(shape.leaves(), None) is None:
+        return nest(shape, iter(()))
     value = feed._take(feed.timeout, check)
     return nest(shape, iter(leaves_of(feed.name, shape, value)))
 
@@ -177,6 +183,10 @@ def give_outfeed(value: Value, device: int = 0) -> None:
 def give(feed: Feed, value: Value) -> None:
     """Puts a value that nobody else has into a queue."""
     feed._add(value)
+
+
+def _holds_arrays(value: Value) -> bool:
+    return any(map(_holds_arrays, value)) if isinstance(value, tuple) else True
 
 
 def _copied(value: Value) -> Value:

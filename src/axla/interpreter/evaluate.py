@@ -37,7 +37,7 @@ from axla.interpreter.transfers import receives_last
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.op import Op
 from axla.ir.structure import Constant, GetTupleElement, Parameter, Tuple
-from axla.ir.traverse import schedule_of
+from axla.ir.traverse import running_order
 
 Value = Any
 """numpy.ndarray | tuple[Value, ...] | None"""
@@ -254,7 +254,7 @@ class Interpreter:
         """What the root depends on and what has effects, in the order to run it. Dead code may even be a loop
         without end.
         """
-        order = receives_last(schedule_of(computation))
+        order = receives_last(running_order(computation))
         needed: set[Instruction] = set()
         for inst in reversed(order):
             if inst is computation.root or inst in needed or self.has_effect(inst):

@@ -34,6 +34,8 @@ def _infeed(interpreter: Interpreter, inst: Instruction, token: Value) -> Value:
     shape, process = inst.shape.elements[0], interpreter.process
     if process is None or process.grid.infeed is None:
         return take_infeed(shape, interpreter.wait, process.number if process else 0), None
+    if not list(shape.leaves()):
+        return nest(shape, iter(())), None
     if not process.grid.infeed:
         raise RuntimeFailure(f"{inst!r}: the infeed has no values left")
     found = process.grid.infeed.popleft()

@@ -54,6 +54,22 @@ def schedule_of(computation: Computation) -> tuple[Instruction, ...]:
     return found if found is not None else post_order(computation)
 
 
+def text_order(computation: Computation) -> tuple[Instruction, ...]:
+    """The order of the text, where every instruction stands after what it needs; else post order."""
+    seen: set[Instruction] = set()
+    for inst in computation.instructions:
+        if not seen.issuperset(inst.operands) or not seen.issuperset(inst.extra.control_predecessors):
+            return post_order(computation)
+        seen.add(inst)
+    return tuple(computation.instructions)
+
+
+def running_order(computation: Computation) -> tuple[Instruction, ...]:
+    """The order in which effects happen: the schedule where there is one, else that of the text."""
+    schedule = computation.module.schedule or {}
+    return schedule.get(computation) or text_order(computation)
+
+
 def callers(module: Module) -> dict[Computation, list[Instruction]]:
     """The instructions that call each computation."""
     found: dict[Computation, list[Instruction]] = {c: [] for c in module.computations}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from axla.ir.graph import Module
 from axla.passes import driver, dump
 from axla.passes.driver import Pass, Step, fixpoint
-from axla.passes.expand import topk
+from axla.passes.expand import effects, topk
 from axla.passes.expand.expanders import EXPANDERS
 from axla.passes.fuse import fuse
 from axla.passes.layout import dots, normalize, reductions
@@ -34,6 +34,9 @@ expand_barriers = Pass(
 )
 
 # Values
+effect_order = Pass(
+    "effect-order", effects.effect_order, required="every backend has the same order of effects"
+)
 approx_topk_decomposer = Pass(
     "approx-topk-decomposer", topk.approx_topk_decomposer, required="no library has this custom call"
 )
@@ -58,15 +61,17 @@ copy_insertion = Pass(
 
 PASSES: dict[str, Pass] = {p.name: p for p in (
     algsimp, approx_topk_decomposer, call_inliner, conditional_simplifier, constant_folding, copy_insertion,
-    cse, dce, defuse, dot_canonicalize, expand_barriers, flatten_call_graph, float_normalization, fusion,
-    lapack_expander, layout_normalization, map_inliner, marker_removal, reduce_canonicalize, schedule,
-    tuple_simplifier, while_loop_simplifier, *EXPANDERS,
+    cse, dce, defuse, dot_canonicalize, effect_order, expand_barriers, flatten_call_graph,
+    float_normalization, fusion, lapack_expander, layout_normalization, map_inliner, marker_removal,
+    reduce_canonicalize, schedule, tuple_simplifier, while_loop_simplifier, *EXPANDERS,
 )}  # fmt: skip
 """Every pass. Where XLA has the pass, the name is XLA's."""
 
 EXPAND: tuple[Step, ...] = EXPANDERS
 
-PREPARE: tuple[Step, ...] = (approx_topk_decomposer, lapack_expander(missing_only=True), float_normalization)
+PREPARE: tuple[Step, ...] = (
+    effect_order, approx_topk_decomposer, lapack_expander(missing_only=True), float_normalization,
+)  # fmt: skip
 """What decides values: every backend runs it, on the module as it is."""
 
 IMPORT: tuple[Step, ...] = (
@@ -100,6 +105,7 @@ PIPELINES: dict[str, tuple[Step, ...]] = {
 }  # fmt: skip
 
 ORDER: tuple[tuple[Pass, Pass, str], ...] = (
+    (effect_order, approx_topk_decomposer, "what passes add stands behind all else in the text"),
     (float_normalization, layout_normalization, "which roundings go does not depend on what follows"),
     (defuse, algsimp, "rules do not look into fusions"),
     (call_inliner, algsimp, "rules do not look through calls"),

@@ -23,9 +23,7 @@ from axla.hlo import (
     SendDone,
     Tuple,
 )
-from axla.interpreter.transfers import receives_last
 from axla.ir.graph import NO_EXTRA, Computation, Instruction, Module
-from axla.ir.traverse import computations_callees_first, post_order
 from axla.passes.expand.expander import expand, full, scalar
 
 Halves = dict[Instruction, Instruction]  # a receive -> the send whose data it gets
@@ -38,8 +36,6 @@ def transfer_rewriter(module: Module) -> None:
         sources.update(_own_sends(computation))
     sends = {*sources.values(), *_lone_sends(module)}
     queued = _queued(module, sources)
-    if queued:
-        _set_order(module, queued)
 
     def send(inst: Instruction) -> Instruction | None:
         if inst in sends:
@@ -135,29 +131,6 @@ def _queued(module: Module, sources: Halves) -> dict[Instruction, None]:
             for inst in recvs:
                 sources.pop(inst, None)
     return found
-
-
-def _set_order(module: Module, queued: dict[Instruction, None]) -> None:
-    """Halves and what has halves inside run in the order of the interpreter: receives as late as they can."""
-    holding: set[Computation] = set()
-    for computation in computations_callees_first(module):
-        events = {
-            inst
-            for inst in computation.instructions
-            if inst in queued or any(c in holding for c in inst.op.computations())
-        }
-        if not events:
-            continue
-        holding.add(computation)
-        before: Instruction | None = None
-        for inst in receives_last(post_order(computation)):
-            if inst not in events:
-                continue
-            if before is not None:
-                predecessors = dict.fromkeys((*inst.extra.control_predecessors, before))
-                extra = replace(inst.extra, control_predecessors=tuple(predecessors))
-                computation.set_extra(inst, extra)
-            before = inst
 
 
 def _same_data(recv: Instruction, send: Instruction) -> bool:

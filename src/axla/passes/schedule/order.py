@@ -24,7 +24,7 @@ from axla.hlo import (
     While,
 )  # fmt: skip
 from axla.ir.graph import Computation, Instruction, Module
-from axla.ir.traverse import computations_callees_first, post_order
+from axla.ir.traverse import computations_callees_first, post_order, text_order
 from axla.passes.simplify.dce import effectful_computations, has_effect
 
 Leaf = tuple[Instruction, int]  # the instruction that computes an array, and which of its leaves
@@ -128,16 +128,8 @@ def _bytes(leaf: Leaf) -> int:
 
 def _chain_effects(computation: Computation, graph: _Graph, effectful: frozenset[Computation]) -> None:
     """Effects happen in the order of the text, where that order is possible at all."""
-    seen: set[Instruction] = set()
-    in_text_order = True
-    for inst in computation.instructions:
-        in_text_order = in_text_order and all(
-            o in seen for o in (*inst.operands, *inst.extra.control_predecessors)
-        )
-        seen.add(inst)
-    listed = computation.instructions if in_text_order else graph.position
     last: Instruction | None = None
-    for inst in listed:
+    for inst in text_order(computation):
         if has_effect(inst, effectful):
             if last is not None:
                 graph.successors.setdefault(last, []).append(inst)
