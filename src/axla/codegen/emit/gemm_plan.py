@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass, replace
 
 from axla.codegen.emit.microkernel import Tile, part_bytes, part_count
-from axla.codegen.emit.pack import floor_power, pieces
+from axla.codegen.emit.pack import floor_power, piece_count
 from axla.codegen.target import Target
 from axla.core.dtypes import F32, S16, U16, DType
 
@@ -196,7 +196,7 @@ def _plan_narrow(spec: GemmSpec, target: Target) -> GemmPlan | None:
     """The plan of a product whose rhs fits registers, or that has no k at all."""
     lanes = floor_power(min(target.lanes(spec.accumulator), spec.n))
     parts = part_count(spec.accumulator)
-    vectors = len(pieces(spec.n, lanes)) * spec.k * parts
+    vectors = piece_count(spec.n, lanes) * spec.k * parts
     # Half the registers: the rest are for factors and sums. One lane means scalar code, which grows with
     # every element.
     fits = vectors <= (min(24, target.registers * 3 // 4) if lanes > 1 else 16)

@@ -67,6 +67,11 @@ def pieces(count: int, lanes: int) -> list[tuple[int, int]]:
     return found
 
 
+def piece_count(count: int, lanes: int) -> int:
+    """How many `pieces` there are; `lanes` is a power of two."""
+    return count // lanes + (count % lanes).bit_count()
+
+
 def least(f: Function, index: Ssa, limit: int, *, needed: bool = True) -> Ssa:
     """`index`, at most `limit`: the last piece of a row then overlaps the one before."""
     return f.smin(index, f.index(limit)) if needed else index

@@ -45,7 +45,7 @@ from axla.passes.expand.matrices import (
     transposed,
     where,
 )
-from axla.passes.expand.triangular import BLOCK, Block, Halves, Triangle, solve, split
+from axla.passes.expand.triangular import Block, Halves, Triangle, block_size, solve, split
 
 
 def cholesky_expander(module: Module) -> None:
@@ -73,20 +73,20 @@ def lower_factor(a: Instruction) -> Instruction:
     """The lower factor of matrices [batch, rows, columns], from their lower triangles. Where there is none,
     it is right up to the first element of the diagonal that is not positive.
     """
-    return _joined(_factor(a))
+    return _joined(_factor(a, block_size(shape_of(a).dims[1])))
 
 
-def _factor(a: Instruction) -> Triangle:
-    """The lower factor, from the lower triangle."""
+def _factor(a: Instruction, block: int) -> Triangle:
+    """The lower factor, from the lower triangle, by blocks of `block` rows."""
     size = shape_of(a).dims[1]
-    if size <= BLOCK:
+    if size <= block:
         return Block(_by_columns(a))
-    cut = split(size)
-    first = _factor(part(a, (0, cut), (0, cut)))
+    cut = split(size, block)
+    first = _factor(part(a, (0, cut), (0, cut)), block)
     above = solve(first, conjugate(transposed(part(a, (cut, size), (0, cut)))))
     below = conjugate(transposed(above))
     rest = Subtract()(part(a, (cut, size), (cut, size)), product(below, above))
-    return Halves(first, below, _factor(rest))
+    return Halves(first, below, _factor(rest, block))
 
 
 def _joined(a: Triangle) -> Instruction:

@@ -9,25 +9,33 @@ from __future__ import annotations
 import numpy as np
 
 from axla.analysis.fourier import factors, transformed_lengths
+from axla.core.dtypes import C64, F32, F64, U64, DType
 from axla.core.literal import Literal
 from axla.core.shape import Shape
 from axla.hlo import (
     Complex,
     Concatenate,
     Constant,
+    Cosine,
     Fft,
     Imag,
+    Iota,
     Multiply,
     Negate,
     Pad,
     Real,
+    Remainder,
     Reverse,
+    Sine,
     Slice,
 )  # fmt: skip
 from axla.ir.attributes import FftType, PaddingConfig, SliceDims
-from axla.ir.graph import Instruction, Module
+from axla.ir.graph import Computation, Instruction, Module
 from axla.passes.expand.convolution import turned
-from axla.passes.expand.expander import expand, full, scalar, shape_of, spread
+from axla.passes.expand.expander import converted, expand, full, scalar, shape_of, spread
+
+MOST_CONSTANT = 1 << 16
+"""The longest line whose factors are constants: a program does not grow with the size of its data."""
 
 
 def fft_expander(module: Module) -> None:
@@ -80,26 +88,42 @@ def _chirp(x: Instruction) -> Instruction:
     shape, computation = shape_of(x), x.computation
     n = shape.dims[-1]
     size = 1 << (2 * n - 2).bit_length()
+    tables = _constants if n <= MOST_CONSTANT else _computed
+    line, kernel = tables(computation, shape.dtype, n, size)
+    chirps = spread(line, shape.logical, (shape.rank - 1,))
+    a = Multiply()(x, chirps)
+    last = (0,) * (shape.rank - 1)
+    padded = Pad(PaddingConfig((*last, 0), (*last, size - n)))(a, scalar(computation, shape.dtype, 0))
+    spectrum = Fft(FftType.FFT, (size,))(padded)
+    product = Multiply()(spectrum, spread(kernel, shape_of(spectrum), (shape.rank - 1,)))
+    convolved = Fft(FftType.IFFT, (size,))(product)
+    return Multiply()(_cut(convolved, shape.rank - 1, 0, n), chirps)
+
+
+def _constants(computation: Computation, dtype: DType, n: int, size: int) -> tuple[Instruction, Instruction]:
+    """w of 0 to n - 1, and the transform of conj(w) laid around a circle of `size` elements, as constants."""
     k = np.arange(n, dtype=np.int64)
     w = np.exp(-1j * np.pi * (k * k % (2 * n)) / n)
     kernel = np.zeros(size, np.complex128)
     kernel[:n] = w.conj()
     kernel[size - n + 1 :] = w.conj()[:0:-1]
-    wide = shape.with_dims((*shape.dims[:-1], size)).logical
+    literals = (Literal.of(line.astype(dtype.numpy), dtype) for line in (w, np.fft.fft(kernel)))
+    line, spectrum = (computation.add(Constant(found.shape, found)) for found in literals)
+    return line, spectrum
 
-    def along(line: np.ndarray, like: Shape) -> Instruction:
-        literal = Literal.of(line.astype(shape.dtype.numpy), shape.dtype)
-        constant = computation.add(Constant(literal.shape, literal))
-        return spread(constant, like, (like.rank - 1,))
 
-    chirps = along(w, shape.logical)
-    a = Multiply()(x, chirps)
-    last = (0,) * (shape.rank - 1)
-    padded = Pad(PaddingConfig((*last, 0), (*last, size - n)))(a, scalar(computation, shape.dtype, 0))
-    spectrum = Fft(FftType.FFT, (size,))(padded)
-    product = Multiply()(spectrum, along(np.fft.fft(kernel), wide))
-    convolved = Fft(FftType.IFFT, (size,))(product)
-    return Multiply()(_cut(convolved, shape.rank - 1, 0, n), chirps)
+def _computed(computation: Computation, dtype: DType, n: int, size: int) -> tuple[Instruction, Instruction]:
+    """`_constants`, computed when the program runs."""
+    k = computation.add(Iota(Shape(U64, (n,)), 0))
+    # k * k wraps from 2^32 on: such a line has 32 GiB and more.
+    turns = Remainder()(Multiply()(k, k), full(computation, shape_of(k), 2 * n))
+    angles = converted(turns, F64)
+    angles = Multiply()(angles, full(computation, shape_of(angles), np.pi / n))
+    part = F32 if dtype is C64 else F64
+    conjugate = Complex()(converted(Cosine()(angles), part), converted(Sine()(angles), part))
+    between = full(computation, Shape(dtype, (size - 2 * n + 1,)), 0)
+    kernel = Concatenate((0,))(conjugate, between, Reverse((0,))(_cut(conjugate, 0, 1, n)))
+    return _conjugate(conjugate), Fft(FftType.FFT, (size,))(kernel)
 
 
 def _conjugate(x: Instruction) -> Instruction:

@@ -3,8 +3,8 @@
     [a 0] [x]   [p]         x = solve(a, p)
     [b c] [y] = [q]         y = solve(c, q - b x)
 
-so that nearly all of the work is products of matrices. Halves are powers of two times BLOCK: few different
-shapes, so few kernels.
+so that nearly all of the work is products of matrices. Halves are powers of two times the size of a block:
+few different shapes, so few kernels. A matrix has at most BLOCKS blocks, however large it is.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ from axla.passes.expand.matrices import (
 )
 
 BLOCK = 64
-"""Rows of a block that is solved row by row."""
+"""Rows of a block that is solved row by row, in matrices of up to BLOCKS * BLOCK rows."""
+
+BLOCKS = 128
+"""Blocks that a matrix is cut into, at most: the size of the program does not grow with that of the data."""
 
 INVERTED = 128
 """Rows of a part whose inverse is made, once, when there are enough right sides.
@@ -84,19 +87,24 @@ def triangular_solve_expander(module: Module) -> None:
     expand(module, "triangular-solve-expander", {TriangularSolve: _solution})
 
 
-def split(size: int) -> int:
+def block_size(size: int) -> int:
+    """Rows of the blocks of a matrix with `size` rows: a power of two."""
+    return max(BLOCK, 1 << (-(-size // BLOCKS) - 1).bit_length())
+
+
+def split(size: int, block: int) -> int:
     """Where to cut what is bigger than a block."""
-    return BLOCK << ((size - 1) // BLOCK).bit_length() - 1
+    return block << ((size - 1) // block).bit_length() - 1
 
 
-def lower_triangle(a: Instruction, unit: bool) -> Triangle:
-    """The lower triangles of matrices."""
+def lower_triangle(a: Instruction, unit: bool, block: int) -> Triangle:
+    """The lower triangles of matrices, by blocks of `block` rows."""
     size = shape_of(a).dims[1]
-    if size <= BLOCK:
+    if size <= block:
         return Block(a, unit)
-    cut = split(size)
-    first = lower_triangle(part(a, (0, cut), (0, cut)), unit)
-    last = lower_triangle(part(a, (cut, size), (cut, size)), unit)
+    cut = split(size, block)
+    first = lower_triangle(part(a, (0, cut), (0, cut)), unit, block)
+    last = lower_triangle(part(a, (cut, size), (cut, size)), unit, block)
     return Halves(first, part(a, (cut, size), (0, cut)), last)
 
 
@@ -158,9 +166,10 @@ def _solution(inst: Instruction) -> Instruction:
     a = transposed(a) if turned else a
     lower = op.lower != turned
     b = b if op.left_side else transposed(b)
+    block = block_size(shape_of(a).dims[1])
     if lower:
-        x = solve(lower_triangle(a, op.unit_diagonal), b)
+        x = solve(lower_triangle(a, op.unit_diagonal, block), b)
     else:
-        x = flipped(solve(lower_triangle(flipped(a, 1, 2), op.unit_diagonal), flipped(b, 1)), 1)
+        x = flipped(solve(lower_triangle(flipped(a, 1, 2), op.unit_diagonal, block), flipped(b, 1)), 1)
     x = x if op.left_side else transposed(x)
     return converted(reshaped(x, result.dims), result.dtype)
