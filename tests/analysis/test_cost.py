@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 import axla
-from axla.analysis.cost import cost
+from axla.analysis.cost import _valid, cost
+from axla.ir.attributes import Window
+from work import calls
 
 jax = pytest.importorskip("jax")
 lax, jnp = jax.lax, jax.numpy
@@ -85,3 +87,23 @@ b { x = f32[8] parameter(0) y = f32[8] add(x, x) ROOT s = f32[8] multiply(y, y) 
 ENTRY e { p = pred[] parameter(0) x = f32[8] parameter(1)
   ROOT c = f32[8] conditional(p, x, x), true_computation=a, false_computation=b }"""
     assert cost(axla.parse(text)).operations == 16
+
+
+def test_pairs_of_window_and_element_are_counted_without_visiting_them():
+    generator = np.random.default_rng(5)
+    for _ in range(400):
+        size, taps, made = (int(n) for n in generator.integers(1, 9, 3))
+        stride, base, steps = (int(n) for n in generator.integers(1, 5, 3))
+        low = int(generator.integers(-3, 6))
+        window = Window((taps,), (stride,), (low,), (0,), (base,), (steps,))
+        at = [tap * steps - low + place * stride for tap in range(taps) for place in range(made)]
+        met = sum(0 <= n <= (size - 1) * base and n % base == 0 for n in at)
+        assert _valid(window, 0, size, made) == met, window
+
+
+def test_a_huge_window_costs_no_time():
+    n = 3 * 10**9
+    window = Window((n,), low=(n - 1,))
+    found = []
+    assert calls(lambda: found.append(_valid(window, 0, n, n))) < 100_000
+    assert found[0] == pytest.approx(n * (n + 1) / 2, rel=1e-3)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import ceil, log2, prod
+from math import ceil, gcd, log2, prod
 
 from axla.analysis.trip_count import trip_count
 from axla.core.shape import AnyShape, Shape
@@ -51,6 +51,7 @@ _TRANSCENDENTAL = frozenset({
     "tan", "tanh",
 })  # fmt: skip
 _PRODUCTS_OF_COMPLEX = 4
+_MOST_TAPS = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,21 +165,25 @@ def _convolution(inst: Instruction) -> int:
 
 
 def _valid(window: Window, k: int, size: int, made: int) -> int:
-    """Pairs of a place in the result and one in the window that meet an element, in one dimension."""
+    """Pairs of a place in the result and one in the window that meet an element, in one dimension. Of a very
+    large window, every n-th place counts n times.
+    """
     stride, low, base = window.stride[k], window.low[k], window.base_dilation[k]
-    steps = window.window_dilation[k]
-    last = (size - 1) * base
+    common = gcd(stride, base)
+    period = base // common  # places in the result that meet the same element of the base's period
+    inverse = pow(stride // common, -1, period)
+    every = -(-window.size[k] // _MOST_TAPS)
+    taps = range(0, window.size[k], every)
     count = 0
-    for tap in range(window.size[k]):
-        start = tap * steps - low
-        if base == 1:
-            first = max(0, -(-(0 - start) // stride))
-            stop = min(made - 1, (last - start) // stride)
-            count += max(0, stop - first + 1)
-        else:
-            count += sum(0 <= start + place * stride <= last and (start + place * stride) % base == 0
-                         for place in range(made))  # fmt: skip
-    return count
+    for tap in taps:
+        start = tap * window.window_dilation[k] - low
+        if start % common:
+            continue
+        first = max(0, -(start // stride))
+        first += (-start // common * inverse - first) % period
+        stop = min(made - 1, ((size - 1) * base - start) // stride)
+        count += max(0, (stop - first) // period + 1)
+    return count * window.size[k] // max(1, len(taps))
 
 
 def _reduce(inst: Instruction) -> int:
