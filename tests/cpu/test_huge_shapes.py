@@ -1,4 +1,4 @@
-"""Arrays far larger than any memory: what the compiler does depends on the program, not on the sizes in it."""
+"""Arrays far larger than any memory: the work of the compiler depends on the program, not on its sizes."""
 
 from __future__ import annotations
 
