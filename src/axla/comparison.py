@@ -12,6 +12,7 @@ import numpy as np
 from axla.api import compile, contents, parse, specialized, stablehlo
 from axla.core.dtypes import from_numpy
 from axla.core.errors import InvalidArgument, Mismatch, UnsupportedError
+from axla.core.literal import why_no_array
 from axla.core.shape import AnyShape, Shape
 from axla.ir.graph import Module
 from axla.ir.verify import verify_sizes
@@ -141,7 +142,16 @@ def run_flat(
     module: Module, inputs: Sequence[Any], backend: str, deadline: float | None = None
 ) -> list[np.ndarray]:
     """The result leaves of a module as NumPy arrays."""
+    for shape in array_leaves(module.entry.root.shape):
+        _check_array("result", shape)
     return [np.asarray(a) for a in compile(module, backend=backend).execute(inputs, deadline=deadline)]
+
+
+def _check_array(what: str, shape: Shape) -> None:
+    """Raises UnsupportedError for values that cannot be shown or made here."""
+    why = why_no_array(shape)
+    if why is not None:
+        raise UnsupportedError(f"{what} of {shape.to_string(layout=False)}: {why}")
 
 
 def parameter_leaves(module: Module) -> list[tuple[str, Shape]]:
@@ -173,6 +183,7 @@ def random_array(shape: Shape, seed: int, leaf: int = 0) -> np.ndarray:
 
     Integer scalars are mostly trip counts and offsets, hence never negative.
     """
+    _check_array("random input", shape)
     if shape.byte_size > 1 << 33:
         raise UnsupportedError(
             f"random input of {shape.to_string(layout=False)}: {shape.byte_size} bytes are too many"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
+from math import prod
 from typing import NoReturn
 
 import numpy as np
@@ -103,6 +104,16 @@ class Literal:
 
     def __repr__(self) -> str:
         return f"Literal({self.shape}, {self.array if self.shape.is_array else self.elements})"
+
+
+def why_no_array(shape: Shape) -> str | None:
+    """Why NumPy, which holds what literals and the interpreter compute, has no array of a shape."""
+    if shape.rank > 64:
+        return f"a NumPy array has at most 64 dimensions, found {shape.rank}"
+    # NumPy leaves sizes of 0 out when it asks whether an array is too large.
+    if prod(max(1, d) for d in shape.dims) * shape.dtype.itemsize >= 1 << 63:
+        return f"a NumPy array has less than 2^63 bytes, sizes of 0 taken as 1, found {shape}"
+    return None
 
 
 class ElidedLiteral(Literal):

@@ -25,7 +25,7 @@ from axla.core.errors import (
     OutOfMemory,
     UnsupportedError,
 )
-from axla.core.literal import Literal
+from axla.core.literal import Literal, why_no_array
 from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.hlo.casting import convert
 from axla.hlo.control import Call, CustomCall, Fusion, OptBarrier
@@ -83,6 +83,9 @@ Step = tuple[Callable[..., Value], tuple[int, ...], int, tuple[int, ...], Instru
 
 SMALL = 4096
 """Bytes of a value whose memory is not worth the time to free it early."""
+
+SCARCE_RANK = 60
+"""From this rank on, NumPy may lack the few dimensions more that an evaluation takes."""
 
 CHUNK = 32
 """After how many steps the clock is looked at."""
@@ -163,6 +166,8 @@ class Interpreter:
         except MemoryError as error:
             raise OutOfMemory(f"{inst!r}: out of memory") from error
         except Exception as error:
+            if inst is not None and max(_rank(x) for x in (inst, *inst.operands)) >= SCARCE_RANK:
+                raise UnsupportedError(f"{inst!r}: NumPy cannot do this at this rank: {error}") from error
             raise InternalError(f"interpreter: {inst!r} failed: {type(error).__name__}: {error}") from error
         finally:
             self.depth -= 1
@@ -319,10 +324,15 @@ class Interpreter:
 
     def _check_size(self, inst: Instruction) -> None:
         for leaf in inst.shape.leaves():
-            if isinstance(leaf, Shape) and leaf.byte_size > self.memory_limit:
+            if not isinstance(leaf, Shape):
+                continue
+            if leaf.byte_size > self.memory_limit:
                 raise OutOfMemory(
                     f"{inst!r}: {leaf.byte_size} bytes are more than the limit of {self.memory_limit}"
                 )
+            why = why_no_array(leaf)
+            if why is not None:
+                raise UnsupportedError(f"{inst!r}: {why}")
 
     def _evaluator(self, inst: Instruction) -> Callable[..., Value]:
         from axla.interpreter.regions import REGIONS
@@ -364,6 +374,10 @@ class Interpreter:
 def _is_small(shape: AnyShape) -> bool:
     """Whether a value may as well be kept until its computation ends."""
     return isinstance(shape, Shape) and shape.byte_size <= SMALL
+
+
+def _rank(inst: Instruction) -> int:
+    return inst.shape.rank if isinstance(inst.shape, Shape) else 0
 
 
 def _inputs(inst: Instruction) -> tuple[Instruction, ...]:

@@ -15,7 +15,8 @@ import numpy as np
 
 from axla.codegen.native.structs import ARRAY, RECORD
 from axla.core import dtypes
-from axla.core.errors import InvalidArgument, OutOfMemory
+from axla.core.errors import InvalidArgument, OutOfMemory, UnsupportedError
+from axla.core.literal import why_no_array
 from axla.core.shape import Shape
 from axla.runtime.native import native, why_not
 from axla.runtime.shape_info import ShapeInfo, shape_info
@@ -104,6 +105,9 @@ class Array:
     def to_numpy(self) -> np.ndarray:
         """The contents as a read-only NumPy array over the same memory."""
         self._head("to_numpy")
+        why = why_no_array(self._info.shape)
+        if why is not None:
+            raise UnsupportedError(f"{self._text()}: {why}")
         if self._info.has_format:
             return np.asarray(memoryview(self))  # type: ignore[arg-type]
         return np.asarray(_Pinned(self)).view(self._info.dtype)

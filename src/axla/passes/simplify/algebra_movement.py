@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from axla.core.literal import Literal
+from axla.core.literal import Literal, why_no_array
 from axla.core.shape import Shape
 from axla.hlo import Bitcast, Broadcast, Copy, Iota, Reshape, Reverse, Transpose
 from axla.ir.graph import Instruction
@@ -30,6 +30,8 @@ def no_elements(root: Instruction) -> Instruction | None:
         return None
     if op.side_effect or op.computation_fields or op.opcode == "custom-call":
         return None  # what it does besides may matter
+    if why_no_array(shape) is not None:
+        return None
     return constant(root.computation, Literal(shape, np.empty(shape.dims, shape.dtype.numpy)))
 
 
@@ -157,9 +159,9 @@ def reshape_of_broadcast(root: Instruction) -> Instruction | None:
 def reshape_of_constant(root: Instruction) -> Instruction | None:
     """reshape(constant) => constant"""
     values = values_of(root.operands[0])
-    if values is None:
-        return None
     shape = array(root).logical
+    if values is None or why_no_array(shape) is not None:
+        return None
     return constant(root.computation, Literal(shape, values.reshape(shape.dims)))
 
 

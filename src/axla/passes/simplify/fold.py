@@ -7,7 +7,7 @@ from math import prod
 import numpy as np
 
 from axla.core.errors import AxlaError
-from axla.core.literal import Literal
+from axla.core.literal import Literal, why_no_array
 from axla.core.shape import Shape
 from axla.hlo import Broadcast, Call, Conditional, CustomCall, Dot, Fusion, Iota, OptBarrier, Reduce, While
 from axla.hlo.casting import convert
@@ -100,6 +100,10 @@ def why_not_fold(inst: Instruction, operands: list[Instruction]) -> str | None:
     if not isinstance(shape, Shape) or shape.is_dynamic:
         return "its value is not an array of known size"
     known = 0
+    for array in (shape, *(o.shape for o in operands)):
+        why = why_no_array(array) if isinstance(array, Shape) else "an operand is no array"
+        if why is not None:
+            return why
     for operand in operands:
         values = values_of(operand)
         if values is None and type(operand.op) is Broadcast:
