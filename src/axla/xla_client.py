@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from axla.builder import ComputationBuilder, OpMetadata, XlaBuilder, XlaComputation, XlaOp, ops
-from axla.builder.coerce import element_type
 from axla.builder.records import (
     ChannelHandle,
     ConvolutionDimensionNumbers,
@@ -35,6 +34,7 @@ from axla.builder.records import (
     make_dot_dimension_numbers,
     make_padding_config,
 )
+from axla.builder.values import booleans, element_type, instance, integers, items
 from axla.builder.windows import window_padding_type_to_pad_values
 from axla.client import Client, ClientLibrary, GlobalData, LocalClient
 from axla.core import dtypes
@@ -81,7 +81,7 @@ class Shape:
     def __new__(cls, text: str) -> AnyShape:
         from axla.text.shapes import parse_shape
 
-        return parse_shape(text)
+        return parse_shape(instance(str, text, "Shape", "a text such as 'f32[2,3]'"))
 
     @staticmethod
     def array_shape(
@@ -91,8 +91,9 @@ class Shape:
         dynamic_dimensions: Sequence[bool] = (),
     ) -> ArrayShape:
         """An array; `layout` is minor to major."""
-        order = None if layout is None else Layout(tuple(layout))
-        return ArrayShape(element_type(type), tuple(dims), tuple(dynamic_dimensions or ()), order)
+        order = None if layout is None else Layout(integers(layout, "layout"))
+        dynamic = booleans(dynamic_dimensions or (), "dynamic_dimensions")
+        return ArrayShape(element_type(type), integers(dims, "dims"), dynamic, order)
 
     @staticmethod
     def scalar_shape(type: Any) -> ArrayShape:
@@ -100,7 +101,8 @@ class Shape:
 
     @staticmethod
     def tuple_shape(shapes: Sequence[AnyShape]) -> TupleShape:
-        return TupleShape(tuple(shapes))
+        what = "tuple_shape"
+        return TupleShape([instance(AnyShape, shape, what, "shapes") for shape in items(shapes, what)])
 
     @staticmethod
     def token_shape() -> AnyShape:

@@ -197,10 +197,10 @@ def test_a_mistake_names_the_line_of_the_program(b):
 def test_mistakes_of_arguments(b):
     x = ops.Constant(b, random(3, 3))
     for call in (
-        lambda: ops.Fft(x, "FFT", [3]),
+        lambda: ops.Fft(x, "FFFT", [3]),
         lambda: ops.RngBitGenerator(7, x, Shape(U32)),
         lambda: ops.RngUniform(x, x, F32),
-        lambda: ops.TriangularSolve(x, x, True, True, False, "NO_TRANSPOSE"),
+        lambda: ops.TriangularSolve(x, x, True, True, False, "NONE"),
         lambda: ops.ReduceWindow([x], x, scalars(b, ops.Add), [1], [1], PaddingType.SAME),
         lambda: ops.Conv(x, x, [], "FULL"),
         lambda: ops.AllGather(x, 0, 2, replica_groups=[0, 1]),

@@ -557,7 +557,7 @@ def test_operands_that_must_be_arrays(b):
     pair = ops.Tuple(b, [F, F])
     with pytest.raises(ShapeError, match="operand_array"):
         ops.Reshape(pair, [6])
-    with pytest.raises(ShapeError, match="convert_array"):
+    with pytest.raises(ShapeError, match="operand_array"):
         ops.ConvertElementType(pair, F32)
     with pytest.raises(ShapeError, match="dot_ranks"):
         ops.Dot(pair, pair)

@@ -5,7 +5,8 @@
     alpha, x, y = ...ops.Parameter(b, 0, Shape(F32), "alpha")...
     computation = b.build(ops.Add(ops.Mul(alpha, x), y))        # or alpha * x + y
 
-`ops` has XLA's functions; read `xla_builder.py` first, then `elementwise.py` and `broadcasting.py`.
+`ops` has XLA's functions; read `xla_builder.py` first, then `elementwise.py` and `broadcasting.py`. What
+Python values their arguments may be stands in `values.py`, and for operands in `coerce.py`.
 `ComputationBuilder` is the class of XLA's first documents, with methods for ops and errors that wait until
 Build.
 """

@@ -9,12 +9,12 @@ import math
 from collections.abc import Sequence
 
 from axla.builder.calls import GetTupleElement, Sort, Tuple
-from axla.builder.coerce import as_op
+from axla.builder.coerce import several
 from axla.builder.movement import SliceInDim
+from axla.builder.values import boolean, dimension, integer, real
 from axla.builder.xla_builder import XlaBuilder, XlaOp
 from axla.core.errors import InvalidArgument
 from axla.core.shape import Shape
-from axla.core.shape_util import dimension_number
 
 _LANES, _CHUNK = 128, 1024  # the parts that the results of many dimensions, or of one, are multiples of
 
@@ -27,8 +27,8 @@ def ApproxTopK(
     """A tuple of the operands, along `reduction_dim` ordered by the comparator: of each the first `top_k`, or
     without `aggregate_to_topk` so many as the best of are to be chosen later.
     """
-    values = [as_op("ApproxTopK", builder, value) for value in operands]
-    inits = [as_op("ApproxTopK", builder, value) for value in init_values]
+    values, inits = several("ApproxTopK", builder, operands), several("ApproxTopK", builder, init_values)
+    top_k = integer(top_k, "ApproxTopK: top_k")
     shapes = [v.shape for v in values]
     first = shapes[0] if shapes else None
     if not isinstance(first, Shape) or any(getattr(s, "dims", None) != first.dims for s in shapes):
@@ -36,7 +36,7 @@ def ApproxTopK(
     if [v.shape.logical for v in inits] != [Shape(v.dtype) for v in values]:
         raise InvalidArgument("ApproxTopK: wanted a scalar of each operand's type as its initial value")
     with builder.checking("ApproxTopK", values):
-        dim = dimension_number(first, reduction_dim)
+        dim = dimension(first, reduction_dim, "ApproxTopK: reduction_dim")
     size, _ = ApproxTopKReductionOutputSize(
         first.dims[dim], first.rank, top_k, 0.9 if recall_target is None else recall_target,
         True if aggregate_to_topk is None else aggregate_to_topk,
@@ -62,7 +62,10 @@ def ApproxTopKReductionOutputSize(
     With M windows, an element of the best k is alone in its window with probability ((M - 1) / M)^(k - 1),
     about exp((1 - k) / M): that is the expected recall.
     """
-    if aggregate_to_topk:
+    what = "ApproxTopKReductionOutputSize"
+    input_size, rank, top_k = (integer(value, what) for value in (input_size, rank, top_k))
+    input_size_override, recall_target = integer(input_size_override, what), real(recall_target, what)
+    if boolean(aggregate_to_topk, what):
         return top_k, -1
     if 0 <= input_size_override < input_size:
         raise InvalidArgument(

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from axla.builder.values import integers
 from axla.builder.xla_builder import XlaOp
 from axla.core.errors import ShapeError
 from axla.core.shape import Shape
@@ -30,9 +31,11 @@ def broadcast_pair(
 ) -> tuple[XlaOp, XlaOp]:
     """Both operands in the sizes of the result."""
     a, b = lhs.shape, rhs.shape
+    if broadcast_dimensions is not None:
+        broadcast_dimensions = integers(broadcast_dimensions, f"{what}: broadcast_dimensions")
     if not isinstance(a, Shape) or not isinstance(b, Shape):
         return lhs, rhs  # the op says that it wants arrays
-    if a.dims == b.dims and (broadcast_dimensions is None or len(broadcast_dimensions) == 0):
+    if a.dims == b.dims and not broadcast_dimensions:
         return lhs, rhs
     try:
         expansion = _expansion(a, b, broadcast_dimensions)
@@ -60,7 +63,7 @@ def full(like: XlaOp, value: float) -> XlaOp:
 def _expansion(a: Shape, b: Shape, broadcast_dimensions: Sequence[int] | None) -> tuple[int, ...]:
     """Which dimension of the result each dimension of the lower-rank operand is."""
     low, high = (a, b) if a.rank <= b.rank else (b, a)
-    found = () if broadcast_dimensions is None else tuple(int(d) for d in broadcast_dimensions)
+    found = tuple(broadcast_dimensions or ())
     if low.rank == high.rank:
         if found and found != tuple(range(low.rank)):
             reject(

@@ -7,13 +7,12 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
-import numpy as np
-
 import axla.hlo as hlo
-from axla.builder.coerce import as_op, builder_of, integers, operands
+from axla.builder.coerce import as_op, builder_in, builder_of, number, operands, several
 from axla.builder.elementwise import GtTotalOrder, LtTotalOrder
 from axla.builder.movement import Iota, Reshape, Slice
 from axla.builder.records import CustomCallApiVersion, CustomCallSchedule
+from axla.builder.values import boolean, booleans, instance, integer, integers, items, member, text, tuples
 from axla.builder.xla_builder import XlaBuilder, XlaOp
 from axla.core.dtypes import PRED, S32
 from axla.core.errors import InvalidArgument, UnsupportedError
@@ -25,23 +24,21 @@ from axla.ir.attributes import CustomCallSchedule as Schedule
 
 def Tuple(builder: XlaBuilder, elements: Sequence[object]) -> XlaOp:
     """The elements as one value."""
-    return builder.add(hlo.Tuple(), [as_op("Tuple", builder, element) for element in elements])
+    values = several("Tuple", builder, elements)
+    return builder.add(hlo.Tuple(), values)
 
 
 def GetTupleElement(tuple_data: XlaOp, index: int) -> XlaOp:
     """Element `index` of a tuple; negative numbers count from the last."""
     (value,) = operands("GetTupleElement", tuple_data)
-    try:
-        number = index.__index__()
-    except AttributeError:
-        raise InvalidArgument(f"GetTupleElement: found the index {index!r}, wanted an integer") from None
+    place = integer(index, "GetTupleElement: index")
     count = len(value.shape.elements) if value.shape.is_tuple else 0  # type: ignore[attr-defined]
-    return value.builder.add(hlo.GetTupleElement(number + count if number < 0 else number), (value,))
+    return value.builder.add(hlo.GetTupleElement(place + count if place < 0 else place), (value,))
 
 
 def Call(builder: XlaBuilder, computation: object, operands: Sequence[object]) -> XlaOp:
     """The computation applied to the operands."""
-    values = [as_op("Call", builder, value) for value in operands]
+    values = several("Call", builder, operands)
     return builder.add(hlo.Call(builder.callee(computation, "Call: computation")), values)
 
 
@@ -50,16 +47,18 @@ def CompositeCall(
     attributes: str | None = None, version: int | None = None,
 ) -> XlaOp:  # fmt: skip
     """A call of `computation`, the decomposition of the operation `name`, which may stand for it."""
-    if not isinstance(name, str) or not name:
-        raise InvalidArgument(f"CompositeCall: name={name!r}, wanted a string that is not empty")
-    if version is not None and (type(version) is not int or version < 0):
-        raise InvalidArgument(f"CompositeCall: version={version!r}, wanted a number of at least 0")
-    values = [as_op("CompositeCall", builder, value) for value in operands]
+    if not text(name, "CompositeCall: name"):
+        raise InvalidArgument("CompositeCall: name is empty")
+    version = 0 if version is None else integer(version, "CompositeCall: version")
+    if version < 0:
+        raise InvalidArgument(f"CompositeCall: version={version}, wanted a number of at least 0")
+    values = several("CompositeCall", builder, operands)
     op = hlo.Call(builder.callee(computation, "CompositeCall: computation"), is_composite=True)
+    attributes = "{}" if attributes is None else text(attributes, "CompositeCall: attributes")
     given = {"composite.name": name, "composite.attributes": attributes or "{}"}
     result = builder.add(op, values)
     inst = result.instruction
-    said = given | {"composite.version": str(version or 0)} | dict(inst.extra.frontend_attributes)
+    said = given | {"composite.version": str(version)} | dict(inst.extra.frontend_attributes)
     extra = replace(inst.extra, frontend_attributes=tuple(sorted(said.items())))
     inst.computation.set_extra(inst, extra)
     return result
@@ -86,10 +85,10 @@ def Conditional(selector: object, *rest: Any, **named: Any) -> XlaOp:
             f"Conditional: found {sorted(given)}, wanted {list(by_index)} or {list(by_pred)}"
         )
     if names is by_index:
-        branches, values = list(given["branch_computations"]), list(given["branch_operands"])
+        branches, values = (items(given[name], f"Conditional: {name}") for name in by_index)
     else:
-        branches = [given["true_computation"], given["false_computation"]]
-        values = [given["true_operand"], given["false_operand"]]
+        branches = given["true_computation"], given["false_computation"]
+        values = given["true_operand"], given["false_operand"]
     builder = builder_of("Conditional", (selector, *values))
     chooser, *ops = [as_op("Conditional", builder, value) for value in (selector, *values)]
     called = tuple(builder.callee(branch, f"Conditional: branch {n}") for n, branch in enumerate(branches))
@@ -107,14 +106,14 @@ def Map(
     """
     from axla.builder.broadcasting import scalars_to
 
-    values = [as_op("Map", builder, value) for value in operands]
-    statics = [as_op("Map", builder, static) for static in static_operands]
+    values, statics = several("Map", builder, operands), several("Map", builder, static_operands)
+    places = integers(dimensions, "Map: dimensions")
     if statics and not values:
         raise InvalidArgument("Map: static operands go with at least one operand")
     if any(not isinstance(s.shape, Shape) or s.shape.rank for s in statics):
         return _map_with_arrays(builder, values, computation, statics)
     values += [scalars_to(values[0], s) for s in statics]
-    op = hlo.Map(integers(dimensions, "Map: dimensions"), builder.callee(computation, "Map: computation"))
+    op = hlo.Map(places, builder.callee(computation, "Map: computation"))
     return builder.add(op, values)
 
 
@@ -174,9 +173,10 @@ def _reduce_arguments(
             given["dimensions_to_reduce"],
         )
     arrays, inits = given["operands"], given["init_values"]
-    arrays = [arrays] if isinstance(arrays, XlaOp) else list(arrays)
-    inits = [inits] if isinstance(inits, XlaOp) else list(inits)
-    return given["builder"], arrays, inits, given["computation"], given["dimensions_to_reduce"]
+    builder = builder_in("Reduce", given["builder"])
+    arrays = [arrays] if isinstance(arrays, XlaOp) else several("Reduce", builder, arrays)
+    inits = [inits] if isinstance(inits, XlaOp) else several("Reduce", builder, inits)
+    return builder, arrays, inits, given["computation"], given["dimensions_to_reduce"]
 
 
 def ReduceAll(operand: object, init_value: object, computation: object) -> XlaOp:
@@ -193,15 +193,15 @@ def Sort(
     """The operands, permuted alike along the dimension; ascending in the order of the first without a
     comparator.
     """
-    values = [as_op("Sort", builder, value) for value in operands]
+    values = several("Sort", builder, operands)
     if not values or not isinstance(values[0].shape, Shape):
         raise InvalidArgument("Sort: wanted at least one array")
     if comparator is None:
         comparator = _comparator(builder, values, LtTotalOrder)
     called = builder.callee(comparator, "Sort: comparator")
     with builder.checking("sort", values):
-        place = dimension_number(values[0].shape, dimension)
-    return builder.add(hlo.Sort((place,), bool(is_stable), called), values)
+        place = dimension_number(values[0].shape, integer(dimension, "Sort: dimension"))
+    return builder.add(hlo.Sort((place,), boolean(is_stable, "Sort: is_stable"), called), values)
 
 
 def _comparator(builder: XlaBuilder, values: Sequence[XlaOp], relation: Any) -> object:
@@ -214,7 +214,7 @@ def _comparator(builder: XlaBuilder, values: Sequence[XlaOp], relation: Any) -> 
 def TopK(input: object, k: int) -> XlaOp:
     """A tuple of the `k` largest elements of every row, in descending order, and their places in it (s32)."""
     (value,) = operands("TopK", input)
-    builder, shape = value.builder, value.shape
+    builder, shape, k = value.builder, value.shape, integer(k, "TopK: k")
     if not isinstance(shape, Shape) or not shape.rank or not 0 <= k <= shape.dims[-1]:
         raise InvalidArgument(
             f"TopK: found {shape.to_string(layout=False)} and k={k}, wanted rows of at least k elements"
@@ -233,7 +233,8 @@ def OptimizationBarrier(operand: XlaOp) -> XlaOp:
 
 def AfterAll(builder: XlaBuilder, tokens: Sequence[XlaOp]) -> XlaOp:
     """A token that comes after all of `tokens`."""
-    return builder.add(hlo.AfterAll(), list(tokens))
+    values = several("AfterAll", builder, tokens)
+    return builder.add(hlo.AfterAll(), values)
 
 
 def CreateToken(builder: XlaBuilder) -> XlaOp:
@@ -249,14 +250,18 @@ def DynamicReshape(
 ) -> XlaOp:
     """Reshapes to sizes that the program computes, within bounds."""
     (value,) = operands("DynamicReshape", operand)
-    sizes = [
-        as_op("DynamicReshape", value.builder, np.int32(s) if isinstance(s, int) else s) for s in dim_sizes
-    ]
-    with value.builder.checking("dynamic-reshape", (value, *sizes)):
-        result = Shape(
-            value.dtype, integers(new_size_bounds, "new_size_bounds"), [bool(d) for d in dims_are_dynamic]
-        )
-    return value.builder.add(hlo.DynamicReshape(result), (value, *sizes))
+    builder, what = value.builder, "DynamicReshape"
+    sizes = [size_op(what, builder, s) for s in items(dim_sizes, f"{what}: dim_sizes")]
+    bounds = integers(new_size_bounds, f"{what}: new_size_bounds")
+    dynamic = booleans(dims_are_dynamic, f"{what}: dims_are_dynamic")
+    with builder.checking("dynamic-reshape", (value, *sizes)):
+        result = Shape(value.dtype, bounds, dynamic)
+    return builder.add(hlo.DynamicReshape(result), (value, *sizes))
+
+
+def size_op(what: str, builder: XlaBuilder, size: object) -> XlaOp:
+    """A size that the program computes, or a Python int as s32."""
+    return number(what, builder, size, S32) if type(size) is int else as_op(what, builder, size)
 
 
 def CustomCall(
@@ -280,7 +285,7 @@ def CustomCallWithLayout(
     """A custom call that sees its operands and result in the layouts of the given shapes."""
     return _custom_call(
         builder, call_target_name, operands, shape_with_layout, opaque, has_side_effect, schedule,
-        api_version, operand_layout_constraints=tuple(operand_shapes_with_layout),
+        api_version, operand_layout_constraints=_shapes(operand_shapes_with_layout),
     )  # fmt: skip
 
 
@@ -295,7 +300,7 @@ def CustomCallWithAliasing(
     _no_literal(literal)
     return _custom_call(
         builder, call_target_name, operands, shape_with_layout, opaque, has_side_effect, schedule,
-        api_version, operand_layout_constraints=tuple(operand_shapes_with_layout),
+        api_version, operand_layout_constraints=_shapes(operand_shapes_with_layout),
         output_to_operand_aliasing=_aliases(output_operand_aliasing),
     )  # fmt: skip
 
@@ -308,6 +313,7 @@ def CustomCallWithComputation(
     api_version: CustomCallApiVersion = CustomCallApiVersion.API_VERSION_ORIGINAL,
 ) -> XlaOp:  # fmt: skip
     """A custom call that is given a computation."""
+    builder_in("CustomCallWithComputation", builder)
     _no_literal(literal)
     return _custom_call(
         builder, call_target_name, operands, shape, opaque, has_side_effect, schedule, api_version,
@@ -320,22 +326,21 @@ def _custom_call(
     builder: XlaBuilder, target: bytes | str, operands: Sequence[object], shape: AnyShape, opaque: bytes |
     str, has_side_effect: bool, schedule: CustomCallSchedule, api_version: CustomCallApiVersion, **more: Any,
 ) -> XlaOp:  # fmt: skip
-    if not isinstance(shape, AnyShape):
-        raise InvalidArgument(f"CustomCall: the result shape is {shape!r}, wanted a shape")
     op = hlo.CustomCall(
-        shape,
-        custom_call_target=_text(target),
-        custom_call_has_side_effect=bool(has_side_effect),
-        schedule=Schedule(schedule.name),
-        api_version=ApiVersion(CustomCallApiVersion(api_version).name),
+        instance(AnyShape, shape, "CustomCall: shape", "a shape"),
+        custom_call_target=text(target, "CustomCall: call_target_name"),
+        custom_call_has_side_effect=boolean(has_side_effect, "CustomCall: has_side_effect"),
+        schedule=Schedule(member(CustomCallSchedule, schedule, "CustomCall: schedule").name),
+        api_version=ApiVersion(member(CustomCallApiVersion, api_version, "CustomCall: api_version").name),
         **more,
     )
-    values = [as_op("CustomCall", builder, value) for value in operands]
-    return builder.add(op, values, backend_config=_text(opaque))
+    values = several("CustomCall", builder, operands)
+    return builder.add(op, values, backend_config=text(opaque, "CustomCall: opaque"))
 
 
-def _text(value: bytes | str) -> str:
-    return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value
+def _shapes(shapes: Sequence[AnyShape]) -> tuple[AnyShape, ...]:
+    what = "CustomCall: operand_shapes_with_layout"
+    return tuple(instance(AnyShape, shape, what, "shapes") for shape in items(shapes, what))
 
 
 def _no_literal(literal: object) -> None:
@@ -344,4 +349,7 @@ def _no_literal(literal: object) -> None:
 
 
 def _aliases(pairs: Sequence[tuple[Any, tuple[int, Any]]]) -> tuple[OutputAlias, ...]:
-    return tuple(OutputAlias(tuple(output), int(operand), tuple(index)) for output, (operand, index) in pairs)
+    what, wanted = "CustomCall: output_operand_aliasing", "(output index, (operand, its index))"
+    found = tuples(pairs, what, wanted, integers, lambda value, _: value)
+    places = tuples([place for _, place in found], what, wanted, integer, integers)
+    return tuple(OutputAlias(output, *place) for (output, _), place in zip(found, places, strict=True))

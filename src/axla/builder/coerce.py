@@ -1,14 +1,15 @@
-"""Arguments of builder functions as ops: what may stand where an `XlaOp` or an element type is wanted."""
+"""Operands of builder functions as ops: what may stand where an `XlaOp` is wanted (the rest: `values.py`)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
+from axla.builder.values import instance, items, refuse
 from axla.builder.xla_builder import XlaBuilder, XlaOp
-from axla.core.dtypes import BY_NAME, DType, from_numpy
+from axla.core.dtypes import DType
 from axla.core.errors import InvalidArgument
 from axla.core.shape import Shape
 
@@ -35,6 +36,26 @@ def operands(what: str, *values: object, builder: XlaBuilder | None = None) -> l
     shapes = [op.shape for op in ops if op is not None]
     like = next((s.dtype for s in shapes if isinstance(s, Shape)), None)
     return [number(what, builder, v, like) if op is None else op for op, v in zip(ops, values, strict=True)]
+
+
+def array(what: str, operand: object) -> tuple[XlaOp, Shape]:
+    """An operand that must be an array, and its shape."""
+    (value,) = operands(what, operand)
+    if not isinstance(value.shape, Shape):
+        value.builder.fail(what, (value,), f"{what}: the operand must be an array  [operand_array]")
+    return value, value.shape
+
+
+def several(what: str, builder: object, values: object) -> list[XlaOp]:
+    """A sequence of operands as ops. One array is none: it would stand for its rows."""
+    if isinstance(values, np.ndarray):
+        refuse(what, values, "a sequence of operands")
+    owner = builder_in(what, builder)
+    return [as_op(what, owner, value) for value in items(values, what, "a sequence of operands")]
+
+
+def builder_in(what: str, builder: object) -> XlaBuilder:
+    return instance(XlaBuilder, builder, f"{what}: builder")
 
 
 def as_op(what: str, builder: XlaBuilder, value: object) -> XlaOp:
@@ -73,25 +94,3 @@ def _holds(dtype: DType, value: Any) -> bool:
         low = -(1 << (dtype.bits - 1)) if dtype.is_signed else 0
         return low <= value < low + (1 << dtype.bits)
     return dtype.is_inexact if isinstance(value, float) else dtype.is_complex
-
-
-def element_type(value: object, what: str = "element type") -> DType:
-    """The element type that an HLO name, a NumPy type or an element type names."""
-    if isinstance(value, DType):
-        return value
-    if isinstance(value, str) and value.lower() in BY_NAME:
-        return BY_NAME[value.lower()]
-    try:
-        return from_numpy(value)
-    except TypeError:
-        raise InvalidArgument(
-            f"{what}: found {value!r}, wanted an element type such as 'f32' or np.float32"
-        ) from None
-
-
-def integers(values: Sequence[int] | np.ndarray, what: str) -> tuple[int, ...]:
-    """A tuple of Python ints."""
-    try:
-        return tuple(int(v.__index__()) for v in values)
-    except (TypeError, AttributeError):
-        raise InvalidArgument(f"{what}: found {values!r}, wanted a sequence of integers") from None

@@ -7,10 +7,11 @@ from typing import Any
 
 import axla.hlo as hlo
 from axla.builder.calls import GetTupleElement, Tuple
-from axla.builder.coerce import operands
+from axla.builder.coerce import builder_in, operands
 from axla.builder.elementwise import Add, Or
 from axla.builder.movement import Reshape, Transpose
 from axla.builder.records import ChannelHandle, ReplicaGroup
+from axla.builder.values import boolean, integer, integers, items, tuples
 from axla.builder.xla_builder import XlaBuilder, XlaOp
 from axla.core.errors import InvalidArgument, UnsupportedError
 from axla.core.shape import Shape, TupleShape
@@ -20,20 +21,18 @@ from axla.ir.op import reject
 
 def _groups(groups: Sequence[Any] | None) -> ReplicaGroups:
     """The op attribute for ReplicaGroups, or for sequences of ids."""
-    try:
-        found = [g.replica_ids if isinstance(g, ReplicaGroup) else g for g in groups or ()]
-        return ReplicaGroups(tuple(tuple(int(member) for member in group) for group in found))
-    except (TypeError, ValueError):
-        raise InvalidArgument(f"replica_groups: found {groups!r}, wanted ReplicaGroups") from None
+    what = "replica_groups"
+    found = [] if groups is None else items(groups, what, "ReplicaGroups, or sequences of ids")
+    return ReplicaGroups(
+        tuple(integers(g.replica_ids if isinstance(g, ReplicaGroup) else g, what) for g in found)
+    )
 
 
 def channel(handle: Any) -> int | None:
     """The number of a channel; None for none."""
-    if handle is None or isinstance(handle, int):
-        return handle
-    if isinstance(handle, ChannelHandle):
-        return handle.handle
-    raise InvalidArgument(f"channel_id: found {handle!r}, wanted a ChannelHandle")
+    if handle is None:
+        return None
+    return integer(handle.handle if isinstance(handle, ChannelHandle) else handle, "channel_id")
 
 
 def _common(
@@ -42,6 +41,7 @@ def _common(
     if layout is not None:
         raise UnsupportedError(f"{what}: a layout for the exchange is not supported; give none")
     attributes: dict[str, Any] = {"replica_groups": _groups(groups), "channel_id": channel(channel_id)}
+    globally = globally is not None and boolean(globally, f"{what}: use_global_device_ids")
     return attributes | ({"use_global_device_ids": True} if globally else {})
 
 
@@ -88,9 +88,10 @@ def AllGather(
     """The operands of the `shard_count` members of a group, one behind the other along the dimension."""
     values = _arrays("AllGather", operand)
     common = _common("AllGather", replica_groups, channel_id, shape_with_layout, use_global_device_ids)
-    at = all_gather_dimension
+    what = "AllGather: all_gather_dimension, shard_count"
+    at, count = integers((all_gather_dimension, shard_count), what)
     with operand.builder.checking("all-gather", values):
-        results = [_resized("all_gather", v, at, lambda size: size * int(shard_count)) for v in values]
+        results = [_resized("all_gather", v, at, lambda size: size * count) for v in values]
         op = hlo.AllGather(_joined(results), dimensions=(at,), **common)
     return _like(operand, operand.builder.add(op, values))
 
@@ -103,7 +104,8 @@ def ReduceScatter(
     """The operands of all members combined; each of the `shard_count` members gets its part."""
     values = _arrays("ReduceScatter", operand)
     common = _common("ReduceScatter", replica_groups, channel_id, layout, use_global_device_ids)
-    builder, at = operand.builder, scatter_dimension
+    builder, what = operand.builder, "ReduceScatter: scatter_dimension, shard_count"
+    at, shard_count = integers((scatter_dimension, shard_count), what)
 
     def part(size: int) -> int:
         if shard_count < 1 or size % shard_count:
@@ -141,6 +143,10 @@ def AllToAll(
     (value,) = operands("AllToAll", operand)
     builder, shape = value.builder, value.shape
     common = _common("AllToAll", replica_groups, channel_id, layout)
+    what = "AllToAll: split_dimension, concat_dimension, split_count"
+    split_dimension, concat_dimension, split_count = integers(
+        (split_dimension, concat_dimension, split_count), what
+    )
     with builder.checking("all-to-all", (value,)):
         for at in (split_dimension, concat_dimension):
             _resized("all_to_all", value, at, int)
@@ -177,15 +183,11 @@ def MultiCollectivePermute(
     inplace: bool = False,
 ) -> XlaOp:  # fmt: skip
     """As CollectivePermute, of several operands at once."""
-    if inplace:
+    if boolean(inplace, "CollectivePermute: inplace"):
         raise UnsupportedError("CollectivePermute: slices in place are not supported; inplace must be False")
-    try:
-        pairs = tuple((int(source), int(target)) for source, target in source_target_pairs)
-    except (TypeError, ValueError):
-        raise InvalidArgument(
-            f"source_target_pairs: found {source_target_pairs!r}, wanted pairs of numbers"
-        ) from None
-    values = [v for operand in operands for v in _arrays("CollectivePermute", operand)]
+    pairs = tuple(tuples(source_target_pairs, "source_target_pairs", "pairs of numbers", integer, integer))
+    given = items(operands, "CollectivePermute: operands", "a sequence of operands")
+    values = [v for operand in given for v in _arrays("CollectivePermute", operand)]
     if not values:
         raise InvalidArgument("CollectivePermute: wanted at least one operand")
     op = hlo.CollectivePermute(channel(channel_id), SourceTargetPairs(pairs))
@@ -194,9 +196,9 @@ def MultiCollectivePermute(
 
 def ReplicaId(builder: XlaBuilder) -> XlaOp:
     """The number of the replica that runs this, as u32."""
-    return builder.add(hlo.ReplicaId())
+    return builder_in("ReplicaId", builder).add(hlo.ReplicaId())
 
 
 def PartitionId(builder: XlaBuilder) -> XlaOp:
     """The number of the partition that runs this, as u32."""
-    return builder.add(hlo.PartitionId())
+    return builder_in("PartitionId", builder).add(hlo.PartitionId())

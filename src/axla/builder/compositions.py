@@ -7,6 +7,7 @@ the Lanczos approximation with g = 7; the errors stated were measured by the tes
 from __future__ import annotations
 
 import functools
+import inspect
 import math
 from collections.abc import Callable, Sequence
 
@@ -15,33 +16,25 @@ import numpy as np
 import axla.hlo as hlo
 from axla.builder import elementwise as e
 from axla.builder.broadcasting import full, scalars_to
-from axla.builder.coerce import operands
+from axla.builder.coerce import array, operands
+from axla.builder.values import boolean
 from axla.builder.xla_builder import XlaOp
-from axla.core.dtypes import BF16, F16, F32, F64, DType
+from axla.core.dtypes import BF16, F16, F32, F64
 from axla.core.errors import ShapeError
-from axla.core.shape import Shape
 from axla.ir.op import Op
 
 Function = Callable[..., XlaOp]
-
-
-def _array(name: str, operand: object) -> tuple[XlaOp, DType]:
-    (value,) = operands(name, operand)
-    shape = value.shape
-    if not isinstance(shape, Shape):
-        value.builder.fail(name, (value,), f"{name}: the operand must be an array")
-    return value, shape.dtype
 
 
 def floats(function: Function) -> Function:
     """For f32 and f64; f16 and bf16 through f32; others are refused. Several operands must be of one type and
     size; scalars fit every size.
     """
-    name = function.__name__
+    name, signature = function.__name__, inspect.signature(function)
 
     @functools.wraps(function)
-    def wrapped(*given: object) -> XlaOp:
-        values = _alike(name, given)
+    def wrapped(*given: object, **named: object) -> XlaOp:
+        values = _alike(name, signature.bind(*given, **named).args)
         value = values[0]
         dtype = value.dtype
         if dtype in (F16, BF16):
@@ -56,8 +49,8 @@ def floats(function: Function) -> Function:
 
 def _alike(name: str, given: Sequence[object]) -> list[XlaOp]:
     if len(given) == 1:
-        return [_array(name, given[0])[0]]
-    values = [_array(name, v)[0] for v in operands(name, *given)]
+        return [array(name, given[0])[0]]
+    values = [array(name, v)[0] for v in operands(name, *given)]
     sized = next((v for v in values if v.shape.rank), values[0])  # type: ignore[attr-defined]
     values = [scalars_to(sized, v) for v in values]
     if any(v.shape.logical is not values[0].shape.logical for v in values):
@@ -69,31 +62,33 @@ def _alike(name: str, given: Sequence[object]) -> list[XlaOp]:
 
 def Square(operand: object) -> XlaOp:
     """x * x."""
-    value, _ = _array("Square", operand)
+    value, _ = array("Square", operand)
     return value * value
 
 
 def Reciprocal(operand: object) -> XlaOp:
     """1 / x."""
-    value, _ = _array("Reciprocal", operand)
+    value, _ = array("Reciprocal", operand)
     return 1 / value
 
 
 def Conj(operand: object) -> XlaOp:
     """The complex conjugate; a real number is its own."""
-    value, dtype = _array("Conj", operand)
-    return e.Complex(e.Real(value), -e.Imag(value)) if dtype.is_complex else value
+    value, shape = array("Conj", operand)
+    return e.Complex(e.Real(value), -e.Imag(value)) if shape.dtype.is_complex else value
 
 
 def Atan(operand: object) -> XlaOp:
     """The inverse tangent."""
-    value, _ = _array("Atan", operand)
+    value, _ = array("Atan", operand)
     return e.Atan2(value, 1)
 
 
 def _native(name: str, op: Op) -> Function:
     def function(operand: object, result_accuracy: object = None, expand: bool = False) -> XlaOp:
-        value, _ = _array(name, operand)
+        e.check_accuracy(name, result_accuracy)
+        boolean(expand, f"{name}: expand")
+        value, _ = array(name, operand)
         return value.builder.add(op, (value,))
 
     function.__name__ = function.__qualname__ = name
@@ -244,8 +239,8 @@ def Digamma(x: XlaOp) -> XlaOp:
 def NextAfter(from_: object, to: object) -> XlaOp:
     """The next floating-point number after `from_` in the direction of `to`."""
     x, y = operands("NextAfter", from_, to)
-    dtype = _array("NextAfter", x)[1]
-    if not dtype.is_float or dtype.bits not in (16, 32, 64) or _array("NextAfter", y)[1] is not dtype:
+    dtype = array("NextAfter", x)[1].dtype
+    if not dtype.is_float or dtype.bits not in (16, 32, 64) or array("NextAfter", y)[1].dtype is not dtype:
         with x.builder.checking("NextAfter", (x, y)):
             raise ShapeError(
                 f"NextAfter: wanted two arrays of one type f16, bf16, f32 or f64, found {x.dtype} and "

@@ -8,6 +8,7 @@ where they are made. What axla does not do raises UnsupportedError at once in bo
 from __future__ import annotations
 
 import functools
+import inspect
 import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -15,10 +16,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from axla.builder import ops
+from axla.builder.coerce import operands, several
 from axla.builder.computation import XlaComputation
 from axla.builder.records import ConvolutionDimensionNumbers
+from axla.builder.values import boolean, element_type, instance, integer
 from axla.builder.xla_builder import XlaBuilder, XlaOp
-from axla.core.dtypes import F32, DType
+from axla.core.dtypes import F32
 from axla.core.errors import AxlaError, InvalidArgument, ShapeError, UnsupportedError
 from axla.core.literal import Literal
 from axla.core.shape import AnyShape, Layout, Shape
@@ -80,7 +83,7 @@ class ComputationBuilder:
         self, client: Any, computation_name: str, parent: ComputationBuilder | None = None
     ) -> None:  # fmt: skip
         self._client = client
-        self._parent = parent
+        self._parent = None if parent is None else instance(ComputationBuilder, parent, "parent")
         self._builder = XlaBuilder(computation_name)
         self._die_immediately = parent._die_immediately if parent is not None else False
         self._error: AxlaError | None = None
@@ -89,6 +92,9 @@ class ComputationBuilder:
     if TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Callable[..., Any]: ...
+
+        CustomCall: ClassVar[Any]
+        CustomCallOp: ClassVar[Any]
 
     def client(self) -> Any:
         """The client the builder was made with."""
@@ -100,7 +106,7 @@ class ComputationBuilder:
 
     def set_die_immediately_on_error(self, enabled: bool) -> None:
         """Whether a mistake raises where it is made, rather than from Build."""
-        self._die_immediately = bool(enabled)
+        self._die_immediately = boolean(enabled, "set_die_immediately_on_error")
 
     SetDieImmediatelyOnError = set_die_immediately_on_error
 
@@ -109,20 +115,29 @@ class ComputationBuilder:
     def GetShape(self, operand: XlaOp) -> AnyShape:
         """The inferred shape of a value; raises the first mistake, when there was one."""
         self._raise_noted()
-        return operand.shape
+        return self._op("GetShape", operand).shape
 
     def CheckShape(self, operand: XlaOp, expected_shape: AnyShape) -> XlaOp:
         """The operand itself, when it has this shape (up to layout); raises ShapeError at once otherwise."""
-        if self._error is None and operand.shape.logical is not expected_shape.logical:
-            raise ShapeError(
-                f"CheckShape: {operand.instruction!r}: wanted {expected_shape.to_string(layout=False)}"
-            )
-        return operand
+        instance(AnyShape, expected_shape, "CheckShape: expected_shape", "a shape")
+        if self._error is not None:
+            return operand
+        found = self._op("CheckShape", operand)
+        if found.shape.logical is not expected_shape.logical:
+            wanted = expected_shape.to_string(layout=False)
+            raise ShapeError(f"CheckShape: {found.instruction!r}: wanted {wanted}")
+        return found
 
     def CheckSameShape(self, lhs: XlaOp, rhs: XlaOp) -> None:
         """Raises ShapeError at once when two values have different shapes."""
-        if self._error is None and lhs.shape.logical is not rhs.shape.logical:
+        if self._error is not None:
+            return
+        lhs, rhs = self._op("CheckSameShape", lhs), self._op("CheckSameShape", rhs)
+        if lhs.shape.logical is not rhs.shape.logical:
             raise ShapeError(f"CheckSameShape: {lhs.instruction!r} and {rhs.instruction!r} differ")
+
+    def _op(self, what: str, value: object) -> XlaOp:
+        return operands(what, value, builder=self._builder)[0]
 
     # Parameters and constants.
 
@@ -147,8 +162,7 @@ class ComputationBuilder:
     def ConstantR1(self, values: Any, value: Any = None, native_type: Any = None) -> XlaOp:
         """A vector of values, or ConstantR1(length, value): a vector of one value."""
         if value is not None:
-            one = _native(value, native_type)
-            return self._builder.constant(np.full(int(values), one))
+            return ops.Broadcast(self._constant(value, 0, native_type), [values])
         return self._constant(values, 1, native_type)
 
     @_deferred
@@ -156,10 +170,7 @@ class ComputationBuilder:
         """A matrix."""
         return self._constant(values, 2, native_type)
 
-    @_deferred
-    def ConstantR2FromArray2D(self, values: Any, native_type: Any = None) -> XlaOp:
-        """A matrix."""
-        return self._constant(values, 2, native_type)
+    ConstantR2FromArray2D = ConstantR2
 
     @_deferred
     def ConstantR3FromArray3D(self, values: Any, native_type: Any = None) -> XlaOp:
@@ -192,16 +203,9 @@ class ComputationBuilder:
         return ops.Reshape(operand, dimensions, new_sizes)
 
     @_deferred
-    def Slice(
-        self, operand: XlaOp, start_indices: Sequence[int], limit_indices: Sequence[int],
-        strides: Sequence[int] | None = None,
-    ) -> XlaOp:  # fmt: skip
-        """The elements from the start indices up to the limits."""
-        return ops.Slice(operand, start_indices, limit_indices, strides)
-
-    @_deferred
     def Dot(self, lhs: Any, rhs: Any) -> XlaOp:
         """Contracts the last dimension of `lhs` with the last but one of `rhs`; scalars multiply."""
+        lhs, rhs = operands("Dot", lhs, rhs, builder=self._builder)
         left, right = lhs.shape, rhs.shape
         if not isinstance(left, Shape) or not isinstance(right, Shape) or not left.rank or not right.rank:
             return ops.Mul(lhs, rhs)
@@ -211,6 +215,7 @@ class ComputationBuilder:
     @_deferred
     def Trans(self, operand: XlaOp) -> XlaOp:
         """The transpose of a matrix."""
+        operand = self._op("Trans", operand)
         shape = operand.shape
         if not isinstance(shape, Shape) or shape.rank != 2:
             self._builder.fail("Trans", (operand,), "the operand must have rank 2  [trans_rank]")
@@ -232,6 +237,7 @@ class ComputationBuilder:
         return ops.Reciprocal(self._f32("ReciprocalF32", operand))
 
     def _f32(self, what: str, operand: XlaOp) -> XlaOp:
+        operand = self._op(what, operand)
         if not isinstance(operand.shape, Shape) or operand.shape.dtype is not F32:
             self._builder.fail(what, (operand,), "the operand must be f32  [f32_only]")
         return operand
@@ -248,19 +254,9 @@ class ComputationBuilder:
         """The computation applied element by element; scalar static operands are the same for all
         elements.
         """
-        dims = getattr(operands[0].shape, "dims", ()) if operands else ()
-        return ops.Map(self._builder, operands, computation, range(len(dims)), static_operands)
-
-    @_deferred
-    def Reduce(
-        self,
-        operand: XlaOp,
-        init_value: XlaOp,
-        computation: XlaComputation,
-        dimensions_to_reduce: Sequence[int],
-    ) -> XlaOp:
-        """Combines the elements along dimensions by a computation of two scalars."""
-        return ops.Reduce(operand, init_value, computation, dimensions_to_reduce)
+        values = several("Map", self._builder, operands)
+        dims = getattr(values[0].shape, "dims", ()) if values else ()
+        return ops.Map(self._builder, values, computation, range(len(dims)), static_operands)
 
     @_deferred
     def ReduceWindowWithGeneralPadding(
@@ -271,11 +267,6 @@ class ComputationBuilder:
         return ops.ReduceWindowWithGeneralPadding(
             operand, init_value, computation, window_dimensions, window_strides, (), (), padding
         )
-
-    @_deferred
-    def CustomCallOp(self, call_target_name: str, operands: Sequence[XlaOp], shape: AnyShape) -> XlaOp:
-        """What the function of that name computes from the operands."""
-        return ops.CustomCall(self._builder, call_target_name, operands, shape)
 
     @_deferred
     def Trace(self, tag: str, operand: XlaOp) -> None:
@@ -303,7 +294,7 @@ class ComputationBuilder:
                 (kernel_output_feature, kernel_input_feature, kernel_first_spatial, kernel_second_spatial),
             ),
         ):
-            if len(set(places)) != 4:
+            if len({integer(place, f"convolution: the {what} dimensions") for place in places}) != 4:
                 raise InvalidArgument(
                     f"convolution: the {what} dimensions {places} are not four different ones"
                 )
@@ -327,8 +318,10 @@ class ComputationBuilder:
         self._raise_noted()
         computation = self._builder.build_constant_subgraph(handle)
         literal = evaluate(computation.module, [])
-        if output_layout is not None and isinstance(literal.shape, Shape):
-            literal = Literal(literal.shape.with_layout(output_layout), literal.array)
+        if output_layout is not None:
+            instance(Layout, output_layout, "ComputeConstant: output_layout")
+            shape = instance(Shape, literal.shape, "ComputeConstant with a layout", "an array")
+            literal = Literal(shape.with_layout(output_layout), literal.array)
         return literal if self._client is None else self._client.TransferToServer(literal)
 
     def CreateSubBuilder(self, computation_name: str) -> ComputationBuilder:
@@ -338,7 +331,7 @@ class ComputationBuilder:
     def SetReturnValue(self, operand: XlaOp) -> None:
         """Makes `operand` the result, rather than the op added last."""
         self._raise_noted()
-        if operand.builder is not self._builder:
+        if instance(XlaOp, operand, "SetReturnValue").builder is not self._builder:
             raise InvalidArgument("SetReturnValue: the operand belongs to another builder")
         self._return_value = operand
 
@@ -379,18 +372,13 @@ _NATIVE = {bool: np.bool_, int: np.int32, float: np.float32, complex: np.complex
 def _native(values: Any, native_type: Any) -> np.ndarray:
     """An array in the element type of the document's table of native types."""
     if native_type is not None:
-        native_type = (
-            native_type.numpy if isinstance(native_type, DType) else _NATIVE.get(native_type, native_type)
-        )
-        return np.asarray(values, native_type)
+        kind = _NATIVE.get(native_type) if isinstance(native_type, type) else None
+        return _array(values, element_type(kind or native_type, "native_type").numpy)
     if isinstance(values, (np.ndarray, np.generic)):
         return np.asarray(values)
     if isinstance(values, Literal):
         return values.array
-    try:
-        array = np.asarray(values)
-    except ValueError as error:
-        raise InvalidArgument(f"constant: {error}") from None
+    array = _array(values)
     first = values
     while isinstance(first, (list, tuple)) and first:
         first = first[0]
@@ -404,43 +392,28 @@ def _native(values: Any, native_type: Any) -> np.ndarray:
     return array.astype(wanted)
 
 
-# Methods that are functions of `ops`, without and with the builder as first argument.
-_FUNCTIONS = (
-    "Abs", "Add", "AllReduce", "And", "Atan2", "BatchNormGrad", "BatchNormInference", "BatchNormTraining",
-    "BitcastConvertType", "Broadcast", "BroadcastInDim", "Cbrt", "Ceil", "Cholesky", "Clamp", "Clz",
-    "Collapse", "Complex", "Conditional", "Conv", "ConvGeneral", "ConvGeneralDilated",
-    "ConvWithGeneralDimensions", "ConvWithGeneralPadding", "ConvertElementType", "Cos", "CrossReplicaSum",
-    "Div", "DotGeneral", "DynamicSlice", "DynamicUpdateSlice", "Eq", "Erf", "Exp", "Expm1", "Fft", "Floor",
-    "Gather", "Ge", "GetDimensionSize", "GetTupleElement", "Gt", "Imag", "IsFinite", "Le", "Log", "Log1p",
-    "Logistic", "Lt", "Max", "Min", "Mul", "Ne", "Neg", "Not", "OptimizationBarrier", "Or", "Outfeed", "Pad",
-    "PopulationCount", "Pow", "Real", "Reciprocal", "ReduceAll", "ReducePrecision", "ReduceWindow", "Rem",
-    "Rev", "RngBernoulli", "RngNormal", "RngUniform", "Round", "RoundNearestEven", "Rsqrt", "Scatter",
-    "Select", "SelectAndScatter", "SelectAndScatterWithGeneralPadding", "Send", "SetDimensionSize",
-    "ShiftLeft", "ShiftRightArithmetic", "ShiftRightLogical", "Sign", "Sin", "SliceInDim", "Sqrt", "Square",
-    "Sub", "Tan", "Tanh", "Transpose", "TriangularSolve", "While", "Xor",
-)  # fmt: skip
-_WITH_BUILDER = (
-    "AfterAll", "Call", "ConcatInDim", "Infeed", "Iota", "PartitionId", "Recv", "ReplicaId", "Tuple",
-)  # fmt: skip
+def _array(values: Any, dtype: Any = None) -> np.ndarray:
+    try:
+        return np.asarray(values, dtype)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidArgument(f"constant: {error}") from None
 
 
-def _function_method(name: str) -> Callable[..., Any]:
-    function = getattr(ops, name)
+def _method(function: Callable[..., XlaOp]) -> Callable[..., Any]:
+    """A function of `ops` as a method; one whose first argument is a builder gets that of the method."""
+    parameters = list(inspect.signature(function).parameters.values())
+    takes_builder = parameters[0].name == "builder"
 
     @functools.wraps(function)
     def method(self: ComputationBuilder, *arguments: Any, **named: Any) -> Any:
-        return function(*arguments, **named)
+        given = (self._builder, *arguments) if takes_builder else arguments
+        found = function(*given, **named)
+        if found.builder is not self._builder:
+            raise InvalidArgument(f"{function.__name__}: an operand belongs to another builder")
+        return found
 
-    return _deferred(method)
-
-
-def _builder_method(name: str) -> Callable[..., Any]:
-    function = getattr(ops, name)
-
-    @functools.wraps(function)
-    def method(self: ComputationBuilder, *arguments: Any, **named: Any) -> Any:
-        return function(self._builder, *arguments, **named)
-
+    own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
+    method.__signature__ = inspect.Signature([own, *parameters[takes_builder:]])  # type: ignore[attr-defined]
     return _deferred(method)
 
 
@@ -450,12 +423,11 @@ def snake_case(name: str) -> str:
 
 
 def _install() -> None:
-    for names, make in (
-        (_FUNCTIONS, _function_method),
-        (_WITH_BUILDER, _builder_method),
-    ):
-        for name in names:
-            setattr(ComputationBuilder, name, make(name))
+    for name in ops.__all__:
+        function = getattr(ops, name)
+        if not hasattr(ComputationBuilder, name) and function.__annotations__.get("return") == "XlaOp":
+            setattr(ComputationBuilder, name, _method(function))
+    ComputationBuilder.CustomCallOp = ComputationBuilder.CustomCall
     for name, method in list(vars(ComputationBuilder).items()):
         if name[0].isupper() and snake_case(name) not in vars(ComputationBuilder):
             setattr(ComputationBuilder, snake_case(name), method)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import axla.hlo as hlo
-from axla.builder.coerce import element_type, integers, operands
+from axla.builder.coerce import operands
 from axla.builder.records import (
     GatherDimensionNumbers,
     PrecisionConfig,
@@ -14,6 +14,7 @@ from axla.builder.records import (
     make_dot_dimension_numbers,
     operand_precision,
 )
+from axla.builder.values import boolean, element_type, instance, integer, integers
 from axla.builder.xla_builder import XlaOp
 from axla.core.errors import InvalidArgument
 from axla.core.shape import Shape
@@ -82,7 +83,7 @@ def Gather(
 ) -> XlaOp:  # fmt: skip
     """Windows of `a` at the places that `start_indices` gives."""
     source, indices = operands("Gather", a, start_indices)
-    numbers = dimension_numbers
+    numbers = instance(GatherDimensionNumbers, dimension_numbers, "Gather: dimension_numbers")
     op = hlo.Gather(
         offset_dims=integers(numbers.offset_dims, "offset_dims"),
         collapsed_slice_dims=integers(numbers.collapsed_slice_dims, "collapsed_slice_dims"),
@@ -91,9 +92,9 @@ def Gather(
         start_indices_batching_dims=integers(
             numbers.start_indices_batching_dims, "start_indices_batching_dims"
         ),
-        index_vector_dim=int(numbers.index_vector_dim),
+        index_vector_dim=integer(numbers.index_vector_dim, "index_vector_dim"),
         slice_sizes=integers(slice_sizes, "slice_sizes"),
-        indices_are_sorted=bool(indices_are_sorted),
+        indices_are_sorted=boolean(indices_are_sorted, "indices_are_sorted"),
     )
     return source.builder.add(op, (source, indices))
 
@@ -112,7 +113,7 @@ def Scatter(
     targets, changes = (list(input), list(updates)) if several else ([input], [updates])
     values = operands("Scatter", *targets, scatter_indices, *changes)
     builder = values[0].builder
-    numbers = dimension_numbers
+    numbers = instance(ScatterDimensionNumbers, dimension_numbers, "Scatter: dimension_numbers")
     op = hlo.Scatter(
         update_window_dims=integers(numbers.update_window_dims, "update_window_dims"),
         inserted_window_dims=integers(numbers.inserted_window_dims, "inserted_window_dims"),
@@ -123,9 +124,9 @@ def Scatter(
         scatter_indices_batching_dims=integers(
             numbers.scatter_indices_batching_dims, "scatter_indices_batching_dims"
         ),
-        index_vector_dim=int(numbers.index_vector_dim),
-        indices_are_sorted=bool(indices_are_sorted),
-        unique_indices=bool(unique_indices),
+        index_vector_dim=integer(numbers.index_vector_dim, "index_vector_dim"),
+        indices_are_sorted=boolean(indices_are_sorted, "indices_are_sorted"),
+        unique_indices=boolean(unique_indices, "unique_indices"),
         to_apply=builder.callee(update_computation, "Scatter: update_computation"),
     )
     return builder.add(op, values)

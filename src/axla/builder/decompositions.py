@@ -17,6 +17,8 @@ from axla.builder.calls import GetTupleElement, Reduce, Tuple, While
 from axla.builder.coerce import operands
 from axla.builder.compositions import Conj
 from axla.builder.movement import BroadcastInDim, DynamicSlice, Iota, PadInDim, Slice, Transpose
+from axla.builder.values import boolean, integer
+from axla.builder.values import real as real_number
 from axla.builder.xla_builder import XlaOp
 from axla.core.dtypes import BF16, C64, C128, F16, F32, F64, S32, DType
 from axla.core.errors import ShapeError
@@ -63,7 +65,7 @@ def QR(a: object, full_matrices: bool) -> tuple[XlaOp, XlaOp]:
     value, dtype = _matrices("QR", a)
     _, m, n = _sizes(value)
     qr, taus = QrDecomposition(value)
-    columns = m if full_matrices else min(m, n)
+    columns = m if boolean(full_matrices, "QR: full_matrices") else min(m, n)
     last = len(value.shape.dims) - 1  # type: ignore[attr-defined]
     vectors = _part(qr, m, min(n, columns))
     if columns > n:
@@ -95,6 +97,9 @@ def Eigh(
     in ascending order. LAPACK finds them to full precision and in order, whatever the last arguments say.
     """
     value, dtype = _matrices("Eigh", a)
+    _check_limits("Eigh", max_iter, epsilon)
+    triangle = "L" if boolean(lower, "Eigh: lower") else "U"
+    boolean(sort_eigenvalues, "Eigh: sort_eigenvalues")
     batch, m, n = _sizes(value)
     if m != n:
         with value.builder.checking("Eigh", (value,)):
@@ -102,7 +107,7 @@ def Eigh(
     real = _REAL.get(value.dtype, value.dtype)
     routine = "heevd" if value.dtype.is_complex else "syevd"
     results = [(value.dtype, (*batch, n, n)), (real, (*batch, n)), (S32, batch)]
-    v, w, info = _call(routine, [value], results, over=1, mode="V", uplo="L" if lower else "U")
+    v, w, info = _call(routine, [value], results, over=1, mode="V", uplo=triangle)
     v, w = _where(info == 0, v), _where(info == 0, w)
     return _as(v, dtype), _as(w, _REAL.get(dtype, dtype))
 
@@ -112,6 +117,7 @@ def SVD(a: object, max_iter: int = 100, epsilon: float = 1e-6) -> tuple[XlaOp, X
     order. LAPACK finds them to full precision, whatever the last arguments say.
     """
     value, dtype = _matrices("SVD", a)
+    _check_limits("SVD", max_iter, epsilon)
     batch, m, n = _sizes(value)
     real = _REAL.get(value.dtype, value.dtype)
     if not m or not n:  # LAPACK has nothing to do then, and leaves the bases as they are
@@ -145,6 +151,11 @@ def _matrices(what: str, a: object) -> tuple[XlaOp, DType]:
                 f"{shape.to_string(layout=False)}"
             )
     return value, dtype
+
+
+def _check_limits(what: str, max_iter: object, epsilon: object) -> None:
+    integer(max_iter, f"{what}: max_iter")
+    real_number(epsilon, f"{what}: epsilon")
 
 
 def _as(value: XlaOp, dtype: DType) -> XlaOp:

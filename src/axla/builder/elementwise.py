@@ -7,7 +7,9 @@ from typing import Any
 
 import axla.hlo as hlo
 from axla.builder.broadcasting import broadcast_pair, scalars_to
-from axla.builder.coerce import as_op, builder_of, element_type, operands
+from axla.builder.coerce import array, as_op, builder_of, operands
+from axla.builder.records import ResultAccuracy, ResultAccuracy_Mode
+from axla.builder.values import element_type, instance, integers, member
 from axla.builder.xla_builder import XlaOp
 from axla.core.errors import UnsupportedError
 from axla.core.shape import Shape
@@ -20,14 +22,22 @@ Binary = Callable[..., XlaOp]
 
 def _unary(name: str, op: Op) -> Unary:
     def function(operand: object, result_accuracy: object = None) -> XlaOp:
-        if result_accuracy is not None and getattr(result_accuracy, "mode", None) != "DEFAULT":
-            raise UnsupportedError(
-                f"{name}: result_accuracy={result_accuracy!r}; only the default accuracy is implemented"
-            )
+        check_accuracy(name, result_accuracy)
         (value,) = operands(name, operand)
         return value.builder.add(op, (value,))
 
     return _named(function, name, op)
+
+
+def check_accuracy(name: str, accuracy: object) -> None:
+    """Refuses whatever is not the default accuracy."""
+    if accuracy is None:
+        return
+    mode = instance(ResultAccuracy, accuracy, f"{name}: result_accuracy").mode
+    if member(ResultAccuracy_Mode, mode, f"{name}: result_accuracy") is not ResultAccuracy_Mode.DEFAULT:
+        raise UnsupportedError(
+            f"{name}: result_accuracy={accuracy!r}; only the default accuracy is implemented"
+        )
 
 
 def _binary(name: str, op: Op) -> Binary:
@@ -129,7 +139,9 @@ def Compare(
 ) -> XlaOp:  # fmt: skip
     """pred: whether `lhs` stands in relation `direction` to `rhs`."""
     left, right = operands("Compare", lhs, rhs)
-    op = hlo.Compare(Direction(direction), None if compare_type is None else CompareType(compare_type))
+    relation = member(Direction, direction, "Compare: direction")
+    order = None if compare_type is None else member(CompareType, compare_type, "Compare: compare_type")
+    op = hlo.Compare(relation, order)
     return left.builder.add(op, broadcast_pair("compare", left, right, broadcast_dimensions))
 
 
@@ -169,8 +181,7 @@ def Clamp(min: object, operand: object, max: object) -> XlaOp:
 
 def ConvertElementType(operand: object, new_element_type: Any) -> XlaOp:
     """The same numbers in another element type."""
-    (value,) = operands("ConvertElementType", operand)
-    shape = _array(value, "convert")
+    value, shape = array("ConvertElementType", operand)
     dtype = element_type(new_element_type, "ConvertElementType: new_element_type")
     if shape.dtype.is_complex and not dtype.is_complex:
         value = Real(value)
@@ -179,8 +190,7 @@ def ConvertElementType(operand: object, new_element_type: Any) -> XlaOp:
 
 def BitcastConvertType(operand: object, new_element_type: Any) -> XlaOp:
     """The same bits in another element type; between widths the last dimension holds the parts."""
-    (value,) = operands("BitcastConvertType", operand)
-    shape = _array(value, "bitcast-convert")
+    value, shape = array("BitcastConvertType", operand)
     dtype = element_type(new_element_type, "BitcastConvertType: new_element_type")
     dims, dynamic = shape.dims, shape.dynamic
     if dtype.bits < shape.dtype.bits:
@@ -193,12 +203,5 @@ def BitcastConvertType(operand: object, new_element_type: Any) -> XlaOp:
 def ReducePrecision(operand: object, exponent_bits: int, mantissa_bits: int) -> XlaOp:
     """The operand rounded to a float of fewer bits, in its own type."""
     (value,) = operands("ReducePrecision", operand)
-    return value.builder.add(hlo.ReducePrecision(int(exponent_bits), int(mantissa_bits)), (value,))
-
-
-def _array(value: XlaOp, what: str) -> Shape:
-    if not isinstance(value.shape, Shape):
-        value.builder.fail(
-            what, (value,), f"{what}: the operand must be an array  [{what.replace('-', '_')}_array]"
-        )
-    return value.shape
+    bits = integers((exponent_bits, mantissa_bits), "ReducePrecision: exponent_bits, mantissa_bits")
+    return value.builder.add(hlo.ReducePrecision(*bits), (value,))

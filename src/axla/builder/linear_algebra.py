@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import axla.hlo as hlo
-from axla.builder.coerce import integers, operands
+from axla.builder.coerce import operands
 from axla.builder.records import FftType, TriangularSolveOptions_Transpose
+from axla.builder.values import boolean, booleans, integer, integers, member, real
 from axla.builder.xla_builder import XlaOp
 from axla.core.errors import InvalidArgument
 from axla.ir.attributes import FftType as Transform
@@ -16,15 +17,14 @@ from axla.ir.attributes import TransposeA
 def Fft(operand: object, fft_type: FftType, fft_length: Sequence[int]) -> XlaOp:
     """The discrete Fourier transform over the last dimensions, of these lengths."""
     (value,) = operands("Fft", operand)
-    if not isinstance(fft_type, FftType):
-        raise InvalidArgument(f"Fft: found the type {fft_type!r}, wanted an FftType")
-    return value.builder.add(hlo.Fft(Transform[fft_type.name], integers(fft_length, "fft_length")), (value,))
+    transform = Transform[member(FftType, fft_type, "Fft: fft_type").name]
+    return value.builder.add(hlo.Fft(transform, integers(fft_length, "Fft: fft_length")), (value,))
 
 
 def Cholesky(a: object, lower: bool = True) -> XlaOp:
     """The triangular factor of Hermitian positive definite matrices: L of L L^H, or U of U^H U."""
     (value,) = operands("Cholesky", a)
-    return value.builder.add(hlo.Cholesky(bool(lower)), (value,))
+    return value.builder.add(hlo.Cholesky(boolean(lower, "Cholesky: lower")), (value,))
 
 
 def TriangularSolve(
@@ -33,14 +33,13 @@ def TriangularSolve(
 ) -> XlaOp:  # fmt: skip
     """x with op(a) x = b, or x op(a) = b when not `left_side`; a is triangular."""
     values = operands("TriangularSolve", a, b)
-    if (
-        not isinstance(transpose_a, TriangularSolveOptions_Transpose)
-        or transpose_a is TriangularSolveOptions_Transpose.TRANSPOSE_INVALID
-    ):
-        raise InvalidArgument(
-            f"TriangularSolve: found transpose_a={transpose_a!r}, wanted NO_TRANSPOSE, TRANSPOSE or ADJOINT"
-        )
-    op = hlo.TriangularSolve(bool(left_side), bool(lower), bool(unit_diagonal), TransposeA[transpose_a.name])
+    what = "TriangularSolve: transpose_a"
+    transpose = member(TriangularSolveOptions_Transpose, transpose_a, what)
+    if transpose is TriangularSolveOptions_Transpose.TRANSPOSE_INVALID:
+        raise InvalidArgument(f"{what}: found {transpose!r}, wanted NO_TRANSPOSE, TRANSPOSE or ADJOINT")
+    what = "TriangularSolve: left_side, lower, unit_diagonal"
+    left_side, lower, unit_diagonal = booleans((left_side, lower, unit_diagonal), what)
+    op = hlo.TriangularSolve(left_side, lower, unit_diagonal, TransposeA[transpose.name])
     return values[0].builder.add(op, values)
 
 
@@ -49,7 +48,8 @@ def BatchNormTraining(
 ) -> XlaOp:
     """A tuple: the batch normalised by its own statistics, their mean and variance per feature."""
     values = operands("BatchNormTraining", operand, scale, offset)
-    return values[0].builder.add(hlo.BatchNormTraining(float(epsilon), int(feature_index)), values)
+    op = hlo.BatchNormTraining(*_batch_norm("BatchNormTraining", epsilon, feature_index))
+    return values[0].builder.add(op, values)
 
 
 def BatchNormInference(
@@ -58,7 +58,8 @@ def BatchNormInference(
 ) -> XlaOp:  # fmt: skip
     """The batch normalised by given statistics per feature."""
     values = operands("BatchNormInference", operand, scale, offset, mean, variance)
-    return values[0].builder.add(hlo.BatchNormInference(float(epsilon), int(feature_index)), values)
+    op = hlo.BatchNormInference(*_batch_norm("BatchNormInference", epsilon, feature_index))
+    return values[0].builder.add(op, values)
 
 
 def BatchNormGrad(
@@ -67,4 +68,9 @@ def BatchNormGrad(
 ) -> XlaOp:  # fmt: skip
     """A tuple: the gradients of BatchNormTraining by operand, scale and offset."""
     values = operands("BatchNormGrad", operand, scale, batch_mean, batch_var, grad_output)
-    return values[0].builder.add(hlo.BatchNormGrad(float(epsilon), int(feature_index)), values)
+    op = hlo.BatchNormGrad(*_batch_norm("BatchNormGrad", epsilon, feature_index))
+    return values[0].builder.add(op, values)
+
+
+def _batch_norm(what: str, epsilon: object, feature_index: object) -> tuple[float, int]:
+    return real(epsilon, f"{what}: epsilon"), integer(feature_index, f"{what}: feature_index")

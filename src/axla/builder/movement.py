@@ -10,22 +10,15 @@ import numpy as np
 
 import axla.hlo as hlo
 from axla.builder.broadcasting import stretch
-from axla.builder.coerce import as_op, element_type, integers, operands
+from axla.builder.coerce import array, builder_in, number, operands, several
 from axla.builder.records import padding_config
+from axla.builder.values import booleans, dimension, element_type, integer, integers, items
 from axla.builder.xla_builder import XlaBuilder, XlaOp
 from axla.core.dtypes import S32, DType
 from axla.core.errors import InvalidArgument
 from axla.core.shape import AnyShape, Shape
-from axla.core.shape_util import dimension_number
 from axla.ir.attributes import SliceDims
 from axla.ir.op import reject
-
-
-def _array(what: str, operand: object) -> tuple[XlaOp, Shape]:
-    (value,) = operands(what, operand)
-    if not isinstance(value.shape, Shape):
-        value.builder.fail(what, (value,), f"{what}: the operand must be an array  [operand_array]")
-    return value, value.shape
 
 
 def Parameter(
@@ -33,12 +26,13 @@ def Parameter(
     replicated_at_leaf_buffers: Sequence[bool] = (),
 ) -> XlaOp:  # fmt: skip
     """The argument `parameter_number` of the computation."""
-    return builder.parameter(parameter_number, shape, name)
+    booleans(replicated_at_leaf_buffers, "Parameter: replicated_at_leaf_buffers")
+    return builder_in("Parameter", builder).parameter(parameter_number, shape, name)
 
 
 def Constant(builder: XlaBuilder, literal: object) -> XlaOp:
     """A constant: a literal, or anything NumPy takes."""
-    return builder.constant(literal)
+    return builder_in("Constant", builder).constant(literal)
 
 
 ConstantLiteral = Constant
@@ -46,7 +40,7 @@ ConstantLiteral = Constant
 
 def Broadcast(operand: object, sizes: Sequence[int]) -> XlaOp:
     """Adds dimensions of the given sizes on the left and repeats the operand along them."""
-    value, shape = _array("Broadcast", operand)
+    value, shape = array("Broadcast", operand)
     new = integers(sizes, "Broadcast: sizes")
     result = Shape(shape.dtype, (*new, *shape.dims), (*(False,) * len(new), *shape.dynamic))
     return value.builder.add(hlo.Broadcast(result, tuple(range(len(new), result.rank))), (value,))
@@ -56,7 +50,7 @@ def BroadcastInDim(operand: object, shape: Sequence[int], broadcast_dimensions: 
     """The operand in the sizes `shape`, its dimension k being dimension `broadcast_dimensions[k]`; sizes 1
     stretch.
     """
-    value, source = _array("BroadcastInDim", operand)
+    value, source = array("BroadcastInDim", operand)
     dims = integers(shape, "BroadcastInDim: shape")
     places = integers(broadcast_dimensions, "BroadcastInDim: broadcast_dimensions")
     with value.builder.checking("broadcast-in-dim", (value,)):
@@ -95,11 +89,13 @@ def Reshape(operand: object, new_sizes: Sequence[int], *more: Sequence[int]) -> 
     """The same elements in row-major order in other sizes; `Reshape(x, dimensions, sizes)` transposes
     first.
     """
-    value, shape = _array("Reshape", operand)
+    value, shape = array("Reshape", operand)
+    if len(more) > 1:
+        raise InvalidArgument(f"Reshape: found {2 + len(more)} arguments, wanted at most 3")
     if more:
         value = Transpose(value, new_sizes)
         new_sizes = more[0]
-        shape = _array("Reshape", value)[1]
+        shape = array("Reshape", value)[1]
     dims = integers(new_sizes, "Reshape: new_sizes")
     return value.builder.add(hlo.Reshape(Shape(shape.dtype, dims, _kept_dynamic(shape, dims))), (value,))
 
@@ -124,7 +120,7 @@ def _kept_dynamic(shape: Shape, dims: tuple[int, ...]) -> tuple[bool, ...]:
 
 def Collapse(operand: object, dimensions: Sequence[int]) -> XlaOp:
     """Merges consecutive dimensions into one."""
-    value, shape = _array("Collapse", operand)
+    value, shape = array("Collapse", operand)
     merged = integers(dimensions, "Collapse: dimensions")
     if any(q != p + 1 for p, q in zip(merged, merged[1:], strict=False)) or any(
         not 0 <= d < shape.rank for d in merged
@@ -142,13 +138,13 @@ def Collapse(operand: object, dimensions: Sequence[int]) -> XlaOp:
 
 def Transpose(operand: object, permutation: Sequence[int]) -> XlaOp:
     """Permutes dimensions: dimension k of the result is dimension `permutation[k]` of the operand."""
-    value, _ = _array("Transpose", operand)
+    value, _ = array("Transpose", operand)
     return value.builder.add(hlo.Transpose(integers(permutation, "Transpose: permutation")), (value,))
 
 
 def Rev(operand: object, dimensions: Sequence[int]) -> XlaOp:
     """Turns the order of elements around along `dimensions`."""
-    value, _ = _array("Rev", operand)
+    value, _ = array("Rev", operand)
     return value.builder.add(hlo.Reverse(integers(dimensions, "Rev: dimensions")), (value,))
 
 
@@ -159,7 +155,7 @@ def Slice(
     strides: Sequence[int] | None = None,
 ) -> XlaOp:
     """The elements from start up to limit with a stride, per dimension."""
-    value, _ = _array("Slice", operand)
+    value, _ = array("Slice", operand)
     starts = integers(start_indices, "Slice: start_indices")
     limits = integers(limit_indices, "Slice: limit_indices")
     steps = (1,) * len(starts) if strides is None else integers(strides, "Slice: strides")
@@ -168,8 +164,8 @@ def Slice(
 
 def SliceInDim(operand: object, start_index: int, limit_index: int, stride: int, dimno: int) -> XlaOp:
     """A slice along one dimension, the others whole."""
-    value, shape = _array("SliceInDim", operand)
-    dim = dimension_number(shape, dimno)
+    value, shape = array("SliceInDim", operand)
+    dim = dimension(shape, dimno, "SliceInDim: dimno")
     starts, limits, steps = [0] * shape.rank, list(shape.dims), [1] * shape.rank
     starts[dim], limits[dim], steps[dim] = start_index, limit_index, stride
     return Slice(value, starts, limits, steps)
@@ -177,7 +173,7 @@ def SliceInDim(operand: object, start_index: int, limit_index: int, stride: int,
 
 def DynamicSlice(operand: object, start_indices: Any, slice_sizes: Sequence[int]) -> XlaOp:
     """The window of `slice_sizes` at `start_indices`, clamped so that it lies inside."""
-    value, _ = _array("DynamicSlice", operand)
+    value, _ = array("DynamicSlice", operand)
     starts = _start_indices("DynamicSlice", value, start_indices)
     return value.builder.add(
         hlo.DynamicSlice(integers(slice_sizes, "DynamicSlice: slice_sizes")), (value, *starts)
@@ -186,8 +182,8 @@ def DynamicSlice(operand: object, start_indices: Any, slice_sizes: Sequence[int]
 
 def DynamicSliceInDim(operand: object, start: object, size: int, dimno: int) -> XlaOp:
     """A window along one dimension, the others whole."""
-    value, shape = _array("DynamicSliceInDim", operand)
-    dim = dimension_number(shape, dimno)
+    value, shape = array("DynamicSliceInDim", operand)
+    dim = dimension(shape, dimno, "DynamicSliceInDim: dimno")
     sizes = list(shape.dims)
     sizes[dim] = size
     return DynamicSlice(value, [start if d == dim else 0 for d in range(shape.rank)], sizes)
@@ -214,10 +210,13 @@ def _start_indices(what: str, operand: XlaOp, indices: Any) -> list[XlaOp]:
                 f"{what}: start indices must be scalars or one vector  [start_indices]",
             )
         return [Reshape(Slice(indices, [k], [k + 1]), ()) for k in range(shape.dims[0])]
-    found = [i if isinstance(i, XlaOp) else np.asarray(i) for i in indices]
+    found = items(indices, f"{what}: start_indices")
     types = [i.shape.dtype for i in found if isinstance(i, XlaOp) and isinstance(i.shape, Shape)]
     like = types[0] if types else S32
-    return [i if isinstance(i, XlaOp) else builder.constant(i.astype(like.numpy)) for i in found]
+    return [
+        i if isinstance(i, XlaOp) else number(what, builder, integer(i, f"{what}: start index"), like)
+        for i in found
+    ]
 
 
 def Pad(operand: object, padding_value: object, padding_config_: Any) -> XlaOp:
@@ -228,8 +227,8 @@ def Pad(operand: object, padding_value: object, padding_config_: Any) -> XlaOp:
 
 def PadInDim(operand: object, padding_value: object, dimno: int, pad_lo: int, pad_hi: int) -> XlaOp:
     """Pads both ends of one dimension."""
-    value, shape = _array("PadInDim", operand)
-    dim = dimension_number(shape, dimno)
+    value, shape = array("PadInDim", operand)
+    dim = dimension(shape, dimno, "PadInDim: dimno")
     return Pad(
         value, padding_value, [(pad_lo, pad_hi, 0) if d == dim else (0, 0, 0) for d in range(shape.rank)]
     )
@@ -237,8 +236,8 @@ def PadInDim(operand: object, padding_value: object, dimno: int, pad_lo: int, pa
 
 def ConcatInDim(builder: XlaBuilder, operands: Sequence[object], dimension: int) -> XlaOp:
     """The operands one behind the other along the dimension."""
-    values = [as_op("ConcatInDim", builder, value) for value in operands]
-    return builder.add(hlo.Concatenate((int(dimension),)), values)
+    values = several("ConcatInDim", builder, operands)
+    return builder.add(hlo.Concatenate((integer(dimension, "ConcatInDim: dimension"),)), values)
 
 
 def Iota(builder: XlaBuilder, *arguments: Any, **named: Any) -> XlaOp:
@@ -246,32 +245,33 @@ def Iota(builder: XlaBuilder, *arguments: Any, **named: Any) -> XlaOp:
     2...
     """
     given = [*arguments, *(named[k] for k in ("shape", "type", "iota_dimension", "size") if k in named)]
-    if len(given) != 2:
+    if len(given) != 2 or len(arguments) + len(named) != 2:
         raise InvalidArgument(
             f"Iota: found {len(given)} arguments, wanted (shape, iota_dimension) or (type, size)"
         )
-    first, second = given
+    builder_in("Iota", builder)
+    first, second = given[0], integer(given[1], "Iota: iota_dimension or size")
     if isinstance(first, Shape):
-        return builder.add(hlo.Iota(first, int(second)))
-    return builder.add(hlo.Iota(Shape(element_type(first, "Iota: type"), (int(second),)), 0))
+        return builder.add(hlo.Iota(first, second))
+    return builder.add(hlo.Iota(Shape(element_type(first, "Iota: type"), (second,)), 0))
 
 
 def ZerosLike(operand: object) -> XlaOp:
-    value, shape = _array("ZerosLike", operand)
+    value, shape = array("ZerosLike", operand)
     return Broadcast(Zero(value.builder, shape.dtype), shape.dims)
 
 
 def Zero(builder: XlaBuilder, dtype: Any) -> XlaOp:
-    return builder.constant(np.zeros((), element_type(dtype).numpy))
+    return builder_in("Zero", builder).constant(np.zeros((), element_type(dtype).numpy))
 
 
 def One(builder: XlaBuilder, dtype: Any) -> XlaOp:
-    return builder.constant(np.ones((), element_type(dtype).numpy))
+    return builder_in("One", builder).constant(np.ones((), element_type(dtype).numpy))
 
 
 def Index(operand: object, index: Any) -> XlaOp:
     """NumPy's basic indexing: ints, slices, `...`, None; scalars of the program are clamped start indices."""
-    value, shape = _array("Index", operand)
+    value, shape = array("Index", operand)
     entries = _expanded(index if isinstance(index, tuple) else (index,), shape)
     starts: list[int] = []
     limits: list[int] = []
@@ -320,7 +320,10 @@ def _range(entry: slice, size: int) -> tuple[int, int, int, int]:
     """Start, limit, step and number of elements, the start being the lowest element also for negative
     steps.
     """
-    elements = range(*entry.indices(size))
+    try:
+        elements = range(*entry.indices(size))
+    except (TypeError, ValueError) as error:
+        raise InvalidArgument(f"index {entry}: {error}") from None
     if not elements:
         return 0, 0, 1, 0
     if elements.step < 0:
@@ -329,15 +332,11 @@ def _range(entry: slice, size: int) -> tuple[int, int, int, int]:
 
 
 def _place(entry: Any, size: int, dim: int, shape: Shape) -> int:
-    try:
-        place = entry.__index__()
-    except AttributeError:
-        raise InvalidArgument(
-            f"index: found {entry!r}, wanted ints, slices, None, ... or scalars of the program; "
-            "use Gather for arrays"
-        ) from None
+    place = integer(
+        entry, "index: besides slices, None, ... and scalars of the program (use Gather for arrays)"
+    )
     if not -size <= place < size:
-        raise IndexError(f"index {place} is outside dimension {dim} of {shape.to_string(layout=False)}")
+        raise InvalidArgument(f"index {place} is outside dimension {dim} of {shape.to_string(layout=False)}")
     return place + size if place < 0 else place
 
 
@@ -352,11 +351,11 @@ def _indexed(
         value = Rev(value, reversed_)
     if dynamic:
         value = _dynamic_index(value, dynamic)
-    return value if _array("Index", value)[1].dims == tuple(dims) else Reshape(value, dims)
+    return value if array("Index", value)[1].dims == tuple(dims) else Reshape(value, dims)
 
 
 def _dynamic_index(value: XlaOp, dynamic: dict[int, XlaOp]) -> XlaOp:
-    shape = _array("Index", value)[1]
+    shape = array("Index", value)[1]
     kinds = {i.shape.dtype if isinstance(i.shape, Shape) else None for i in dynamic.values()}
     like: DType = next(iter(kinds)) or S32 if len(kinds) == 1 else S32
     zero = Zero(value.builder, like)

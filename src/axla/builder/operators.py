@@ -148,6 +148,9 @@ class Operators:
     def __ge__(self, other: object) -> XlaOp:
         return ops.Ge(self, other)
 
+    def __array__(self, *arguments: object, **named: object) -> NoReturn:
+        raise InvalidArgument(f"{self!r} has no value while the program is built, NumPy cannot take it")
+
     def __bool__(self) -> NoReturn:
         raise InvalidArgument(
             f"{self!r} has no truth value while the program is built; use Select or Conditional"

@@ -7,9 +7,9 @@ from axla.builder.coerce import as_op, builder_of, number, operands
 from axla.builder.elementwise import ConvertElementType, Lt
 from axla.builder.movement import Constant
 from axla.builder.records import RandomAlgorithm
+from axla.builder.values import instance, member
 from axla.builder.xla_builder import XlaBuilder, XlaOp
 from axla.core.dtypes import F32
-from axla.core.errors import InvalidArgument
 from axla.core.shape import Shape, TupleShape
 from axla.ir.attributes import RandomAlgorithm as Algorithm
 from axla.ir.attributes import RandomDistribution
@@ -41,9 +41,7 @@ def _f32(value: int) -> object:
 
 
 def _array(what: str, shape: object) -> Shape:
-    if not isinstance(shape, Shape):
-        raise InvalidArgument(f"{what}: found the shape {shape!r}, wanted an array shape")
-    return shape
+    return instance(Shape, shape, f"{what}: shape", "an array shape")
 
 
 def _rng(what: str, first: object, second: object, shape: Shape, distribution: RandomDistribution) -> XlaOp:
@@ -60,11 +58,6 @@ def _rng(what: str, first: object, second: object, shape: Shape, distribution: R
 def RngBitGenerator(algorithm: RandomAlgorithm, initial_state: object, shape: Shape) -> XlaOp:
     """A tuple: the next state, and random bits of the given shape, which follow from the state alone."""
     (state,) = operands("RngBitGenerator", initial_state)
-    try:
-        name = RandomAlgorithm(algorithm).name.removeprefix("RNG_")
-    except ValueError:
-        raise InvalidArgument(
-            f"RngBitGenerator: found the algorithm {algorithm!r}, wanted a RandomAlgorithm"
-        ) from None
+    name = member(RandomAlgorithm, algorithm, "RngBitGenerator: algorithm").name.removeprefix("RNG_")
     result = TupleShape((state.shape.logical, _array("RngBitGenerator", shape)))
     return state.builder.add(hlo.RngBitGenerator(result, Algorithm[name]), (state,))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from axla.core.errors import InvalidArgument
+from axla.builder.values import instance, integer, integers, items, member, refuse, tuples
 from axla.ir import attributes
 
 
@@ -25,7 +25,9 @@ class PaddingConfig:
 
 def make_padding_config(padding: Iterable[tuple[int, int, int]]) -> PaddingConfig:
     """From (low, high, interior) per dimension."""
-    return PaddingConfig([PaddingConfigDimension(*triple) for triple in padding])
+    wanted = "(low, high, interior) per dimension"
+    triples = tuples(padding, "padding_config", wanted, integer, integer, integer)
+    return PaddingConfig([PaddingConfigDimension(*triple) for triple in triples])
 
 
 def padding_config(value: Any) -> attributes.PaddingConfig:
@@ -34,14 +36,11 @@ def padding_config(value: Any) -> attributes.PaddingConfig:
         return value
     if isinstance(value, PaddingConfig):
         value = [(d.edge_padding_low, d.edge_padding_high, d.interior_padding) for d in value.dimensions]
-    try:
-        triples = [(int(low), int(high), int(interior)) for low, high, interior in value]
-    except (TypeError, ValueError):
-        raise InvalidArgument(
-            f"padding_config: found {value!r}, wanted (low, high, interior) per dimension"
-        ) from None
-    low, high, interior = ([t[k] for t in triples] for k in range(3))
-    return attributes.PaddingConfig(tuple(low), tuple(high), tuple(interior))
+    dims = make_padding_config(value).dimensions
+    return attributes.PaddingConfig(
+        tuple(d.edge_padding_low for d in dims), tuple(d.edge_padding_high for d in dims),
+        tuple(d.interior_padding for d in dims),
+    )  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -56,14 +55,11 @@ def make_dot_dimension_numbers(numbers: Any) -> DotDimensionNumbers:
     """From ((lhs contracting, rhs contracting), (lhs batch, rhs batch)), or a record as it is."""
     if isinstance(numbers, DotDimensionNumbers):
         return numbers
-    try:
-        (lhs, rhs), (lhs_batch, rhs_batch) = numbers
-    except (TypeError, ValueError):
-        raise InvalidArgument(
-            f"dimension_numbers: found {numbers!r}, wanted DotDimensionNumbers or "
-            "((lhs_contracting, rhs_contracting), (lhs_batch, rhs_batch))"
-        ) from None
-    return DotDimensionNumbers(list(lhs), list(rhs), list(lhs_batch), list(rhs_batch))
+    wanted = "DotDimensionNumbers or ((lhs_contracting, rhs_contracting), (lhs_batch, rhs_batch))"
+    pairs = tuples(numbers, "dimension_numbers", wanted, integers, integers)
+    if len(pairs) != 2:
+        refuse("dimension_numbers", numbers, wanted)
+    return DotDimensionNumbers(*(list(dims) for pair in pairs for dims in pair))
 
 
 @dataclass(slots=True)
@@ -126,7 +122,11 @@ class PrecisionConfig:
 
 def operand_precision(config: PrecisionConfig | None) -> tuple[attributes.Precision, ...]:
     """The op attribute; empty when every operand has the default."""
-    found = [attributes.Precision[p.name] for p in config.operand_precision] if config is not None else []
+    if config is None:
+        return ()
+    what = "precision_config"
+    given = items(instance(PrecisionConfig, config, what).operand_precision, what)
+    found = [attributes.Precision[member(PrecisionConfig_Precision, p, what).name] for p in given]
     return () if all(p is attributes.Precision.DEFAULT for p in found) else tuple(found)
 
 

@@ -7,35 +7,29 @@ from typing import Any
 import numpy as np
 
 import axla.hlo as hlo
-from axla.builder.calls import GetTupleElement, Tuple
-from axla.builder.coerce import as_op, operands
+from axla.builder.calls import GetTupleElement, Tuple, size_op
+from axla.builder.coerce import builder_in, operands
 from axla.builder.collective import channel
 from axla.builder.movement import Constant
+from axla.builder.values import dimension as dimension_of
+from axla.builder.values import instance, text
 from axla.builder.xla_builder import XlaBuilder, XlaOp
 from axla.core.dtypes import U32
-from axla.core.errors import InvalidArgument
 from axla.core.shape import TOKEN, AnyShape, Shape, TupleShape
-from axla.core.shape_util import dimension_number
 from axla.ir.graph import Instruction
 from axla.ir.op import reject
 from axla.ir.structure import Constant as ConstantOp
 
 
-def _text(config: str | bytes) -> str:
-    return config.decode("utf-8", "surrogateescape") if isinstance(config, bytes) else config
-
-
 def _shape(what: str, shape: object) -> AnyShape:
-    if not isinstance(shape, AnyShape):
-        raise InvalidArgument(f"{what}: found the shape {shape!r}, wanted a shape")
-    return shape
+    return instance(AnyShape, shape, f"{what}: shape", "a shape")
 
 
 def _token(builder: XlaBuilder) -> XlaOp:
     """The token for a transfer without one: it comes after all that was transferred so far."""
     tokens: list[XlaOp] = []
     calls: list[Instruction] = []
-    for before in builder.take_transfers():
+    for before in builder_in("transfer", builder).take_transfers():
         if before.op.computation_fields:
             calls.append(before)
         elif before.shape.is_token:
@@ -51,7 +45,7 @@ def InfeedWithToken(token: XlaOp, shape: AnyShape, config: str = "") -> XlaOp:
     """A tuple: the next value of the infeed queue, and a token."""
     (before,) = operands("InfeedWithToken", token)
     result = TupleShape((_shape("InfeedWithToken", shape), TOKEN))
-    return before.builder.add(hlo.Infeed(result, _text(config)), (before,))
+    return before.builder.add(hlo.Infeed(result, text(config, "InfeedWithToken: config")), (before,))
 
 
 def Infeed(builder: XlaBuilder, shape: AnyShape, config: str = "") -> XlaOp:
@@ -64,7 +58,7 @@ def OutfeedWithToken(
 ) -> XlaOp:
     """A token, when the operand is in the outfeed queue."""
     values = operands("OutfeedWithToken", operand, token)
-    op = hlo.Outfeed(_shape("OutfeedWithToken", shape_with_layout), _text(outfeed_config))
+    op = hlo.Outfeed(_shape("OutfeedWithToken", shape_with_layout), text(outfeed_config, "Outfeed: config"))
     return values[0].builder.add(op, values)
 
 
@@ -120,7 +114,7 @@ def Trace(tag: str, operand: object) -> None:
     builder = value.builder
     op = hlo.CustomCall(TOKEN, custom_call_target="axla.trace", custom_call_has_side_effect=True)
     with builder.keeping_result():
-        builder.add(op, (value,), backend_config=str(tag))
+        builder.add(op, (value,), backend_config=text(tag, "Trace: tag"))
 
 
 # Sizes of dynamic dimensions.
@@ -131,7 +125,7 @@ def _dimension(what: str, value: XlaOp, dimension: int) -> tuple[Shape, int]:
     with value.builder.checking(what, (value,)):
         if not isinstance(shape, Shape):
             reject(f"{what.replace('-', '_')}_array", f"{what}: the operand must be an array")
-        return shape, dimension_number(shape, dimension)
+        return shape, dimension_of(shape, dimension, f"{what}: dimension")
 
 
 def GetDimensionSize(operand: object, dimension: int) -> XlaOp:
@@ -147,7 +141,7 @@ def SetDimensionSize(operand: object, val: object, dimension: int) -> XlaOp:
     """The operand with a dimension of `val` elements (s32); static when that is a constant, the bound."""
     (value,) = operands("SetDimensionSize", operand)
     shape, at = _dimension("set-dimension-size", value, dimension)
-    size = as_op("SetDimensionSize", value.builder, np.int32(val) if type(val) is int else val)
+    size = size_op("SetDimensionSize", value.builder, val)
     known = size.instruction.op
     whole = isinstance(known, ConstantOp) and known.literal.array.tolist() == shape.dims[at]
     dynamic = [not whole if d == at else flag for d, flag in enumerate(shape.dynamic)]

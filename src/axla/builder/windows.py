@@ -6,13 +6,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import axla.hlo as hlo
-from axla.builder.coerce import element_type, integers, operands
+from axla.builder.coerce import operands
 from axla.builder.records import (
     ConvolutionDimensionNumbers,
     PaddingType,
     PrecisionConfig,
     operand_precision,
 )
+from axla.builder.values import booleans, element_type, instance, integer, integers, member, tuples
 from axla.builder.xla_builder import XlaOp
 from axla.core.errors import InvalidArgument
 from axla.core.shape import Shape
@@ -27,13 +28,11 @@ def window_padding_type_to_pad_values(
     window_strides: Sequence[int],
 ) -> list[tuple[int, int]]:  # fmt: skip
     """(low, high) per dimension for SAME or VALID padding of a window `rhs_dims` over `lhs_dims`."""
-    if padding_type is PaddingType.VALID:
+    rhs_dims = integers(rhs_dims, "window_dimensions")
+    if member(PaddingType, padding_type, "padding_type") is PaddingType.VALID:
         return [(0, 0)] * len(rhs_dims)
-    if padding_type is not PaddingType.SAME:
-        raise InvalidArgument(
-            f"padding_type: found {padding_type!r}, wanted PaddingType.SAME or PaddingType.VALID"
-        )
-    strides = tuple(window_strides) or (1,) * len(rhs_dims)
+    lhs_dims = integers(lhs_dims, "lhs_dims")
+    strides = integers(window_strides, "window_strides") or (1,) * len(rhs_dims)
     if not len(lhs_dims) == len(rhs_dims) == len(strides) or any(n < 1 for n in strides):
         found = f"window {list(rhs_dims)}, strides {list(strides)} for {list(lhs_dims)}"
         reject(
@@ -46,28 +45,22 @@ def window_padding_type_to_pad_values(
     return pads
 
 
-def _pairs(padding: Any) -> list[tuple[int, int]]:
-    try:
-        return [(int(low), int(high)) for low, high in padding]
-    except (TypeError, ValueError):
-        raise InvalidArgument(f"padding: found {padding!r}, wanted (low, high) per dimension") from None
-
-
 def _window(
     size: Sequence[int], strides: Sequence[int], padding: Padding, base_dilations: Sequence[int] = (),
     window_dilations: Sequence[int] = (), reversal: Sequence[bool] | None = None,
 ) -> Window:  # fmt: skip
-    pads = _pairs(padding)
+    pads = tuples(padding, "padding", "(low, high) per dimension", integer, integer)
+    size = integers(size, "window_dimensions")
     if len(pads) != len(size):
         reject("window_padding", f"window: {len(pads)} entries of padding for {len(size)} dimensions of size")
     return Window(
-        integers(size, "window_dimensions"),
+        size,
         integers(strides, "window_strides"),
         tuple(low for low, _ in pads),
         tuple(high for _, high in pads),
         integers(base_dilations, "base_dilations"),
         integers(window_dilations, "window_dilations"),
-        tuple(bool(r) for r in reversal or ()),
+        () if reversal is None else booleans(reversal, "window_reversal"),
     )
 
 
@@ -85,7 +78,7 @@ def ConvGeneralDilated(
     def window(spatial: Sequence[int], kernel: Sequence[int]) -> Window:
         return _window(kernel, window_strides, padding, lhs_dilation, rhs_dilation, window_reversal)
 
-    groups = (int(feature_group_count), int(batch_group_count))
+    groups = (feature_group_count, batch_group_count)
     return _convolution(lhs, rhs, window, dimension_numbers, groups, precision_config, preferred_element_type)
 
 
@@ -125,7 +118,7 @@ def ConvWithGeneralDimensions(
         pads = window_padding_type_to_pad_values(padding, spatial, kernel, window_strides)
         return _window(kernel, window_strides, pads)
 
-    groups = (int(feature_group_count), int(batch_group_count))
+    groups = (feature_group_count, batch_group_count)
     return _convolution(lhs, rhs, window, dimension_numbers, groups, precision_config, preferred_element_type)
 
 
@@ -155,6 +148,8 @@ def _convolution(
     """`window` makes the window, given the sizes of the spatial dimensions of `lhs` and of the kernel."""
     left, right = operands("convolution", lhs, rhs)
     a, b = left.shape, right.shape
+    what = "convolution: dimension_numbers"
+    instance(ConvolutionDimensionNumbers, numbers, what)
     with left.builder.checking("convolution", (left, right)):
         if not isinstance(a, Shape) or not isinstance(b, Shape):
             reject("convolution_array", "convolution: the operands must be arrays")
@@ -163,15 +158,15 @@ def _convolution(
                 "convolution_types", f"convolution of {a.dtype} and {b.dtype} needs a preferred_element_type"
             )
         labels = ConvDims.of(
-            input_batch=numbers.input_batch_dimension,
-            input_feature=numbers.input_feature_dimension,
-            input_spatial=numbers.input_spatial_dimensions,
-            kernel_input=numbers.kernel_input_feature_dimension,
-            kernel_output=numbers.kernel_output_feature_dimension,
-            kernel_spatial=numbers.kernel_spatial_dimensions,
-            output_batch=numbers.output_batch_dimension,
-            output_feature=numbers.output_feature_dimension,
-            output_spatial=numbers.output_spatial_dimensions,
+            input_batch=integer(numbers.input_batch_dimension, what),
+            input_feature=integer(numbers.input_feature_dimension, what),
+            input_spatial=integers(numbers.input_spatial_dimensions, what),
+            kernel_input=integer(numbers.kernel_input_feature_dimension, what),
+            kernel_output=integer(numbers.kernel_output_feature_dimension, what),
+            kernel_spatial=integers(numbers.kernel_spatial_dimensions, what),
+            output_batch=integer(numbers.output_batch_dimension, what),
+            output_feature=integer(numbers.output_feature_dimension, what),
+            output_spatial=integers(numbers.output_spatial_dimensions, what),
         )
         if len(labels.input) != a.rank or len(labels.kernel) != b.rank:
             found = f"{labels.input}_{labels.kernel}->{labels.output}"
@@ -182,8 +177,8 @@ def _convolution(
                 [a.dims[d] for d in labels.input_spatial], [b.dims[d] for d in labels.kernel_spatial]
             ),
             dim_labels=labels,
-            feature_group_count=groups[0],
-            batch_group_count=groups[1],
+            feature_group_count=integer(groups[0], "feature_group_count"),
+            batch_group_count=integer(groups[1], "batch_group_count"),
             operand_precision=operand_precision(precision),
         )  # fmt: skip
     return left.builder.add(op, (left, right))

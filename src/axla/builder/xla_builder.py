@@ -16,6 +16,7 @@ from axla.builder.computation import XlaComputation, computation_of
 from axla.builder.metadata import OpMetadata, location, user_line
 from axla.builder.operators import Operators
 from axla.builder.subgraph import constant_module, why_not_constant
+from axla.builder.values import element_type, instance, integer, integers, items, text
 from axla.core.dtypes import DType
 from axla.core.errors import InvalidArgument, ShapeError
 from axla.core.literal import Literal
@@ -55,7 +56,7 @@ class XlaBuilder:
     """Builds a computation op by op. A sub-builder makes a computation for the ops of its parent to call."""
 
     def __init__(self, name: str, parent: XlaBuilder | None = None) -> None:
-        self.name = name
+        self.name = text(name, "XlaBuilder: name")
         self.parent = parent
         self._metadata: OpMetadata | None = None
         self._next_metadata: OpMetadata | None = None
@@ -85,11 +86,13 @@ class XlaBuilder:
         """The value of `op` applied to `operands`; ShapeError when it does not accept them. It runs after
         `after`, and after all transfers so far when it calls a computation with transfers.
         """
+        instance(Op, op, "add: op")
         instructions = []
-        for operand in operands:
-            if operand.builder is not self or operand.instruction.computation is not self._entry:
+        for operand in items(operands, f"{op.opcode}: operands"):
+            inst = _op(operand, op.opcode).instruction
+            if operand.builder is not self or inst.computation is not self._entry:
                 self._foreign(op.opcode, operand)
-            instructions.append(operand.instruction)
+            instructions.append(inst)
         try:
             if shape is None:
                 shape = op.infer(*[i.shape for i in instructions])
@@ -164,14 +167,15 @@ class XlaBuilder:
 
     def parameter(self, number: int, shape: AnyShape, name: str = "") -> XlaOp:
         """The argument `number` of the computation."""
+        number = integer(number, "parameter: number")
+        name = text(name, f"parameter {number}: name")
         if number < 0:
             raise InvalidArgument(f"parameter: found the number {number}, wanted one from 0 on")
         if number in self._parameters:
             raise InvalidArgument(
                 f"parameter: number {number} of builder '{self.name}' is already {self._parameters[number]!r}"
             )
-        if not isinstance(shape, AnyShape):
-            raise InvalidArgument(f"parameter {number}: found {type(shape).__name__}, wanted a shape")
+        instance(AnyShape, shape, f"parameter {number}", "a shape")
         op = self.add(Parameter(shape, number), shape=shape, name=identifier_of(name) if name else "")
         self._parameters[number] = op.instruction
         return op
@@ -179,7 +183,7 @@ class XlaBuilder:
     def constant(self, value: object, dtype: DType | None = None) -> XlaOp:
         """A constant: a Literal, or anything NumPy takes; a tuple literal becomes a tuple of constants."""
         try:
-            literal = Literal.of(value, dtype)
+            literal = Literal.of(value, None if dtype is None else element_type(dtype, "constant: dtype"))
         except (TypeError, ValueError, OverflowError) as error:
             raise InvalidArgument(f"constant: {error}") from None
         if literal.shape.is_tuple:
@@ -201,7 +205,7 @@ class XlaBuilder:
     # Questions.
 
     def get_shape(self, op: XlaOp) -> AnyShape:
-        return op.shape
+        return _op(op, "get_shape").shape
 
     def get_program_shape(self, root: XlaOp | None = None) -> ProgramShape:
         """Parameters and result of what `build(root)` would give."""
@@ -211,11 +215,11 @@ class XlaBuilder:
 
     def is_constant(self, op: XlaOp) -> bool:
         """Whether the value depends on neither parameters nor ops with side effects."""
-        return why_not_constant(op.instruction) is None
+        return why_not_constant(_op(op, "is_constant").instruction) is None
 
     def build_constant_subgraph(self, op: XlaOp) -> XlaComputation:
         """The computation of a constant value, by itself."""
-        reason = why_not_constant(op.instruction)
+        reason = why_not_constant(_op(op, "build_constant_subgraph").instruction)
         if reason is not None:
             raise InvalidArgument(f"{op.instruction!r} is not a constant: it depends on {reason!r}")
         return XlaComputation(constant_module(op.instruction, f"{identifier_of(self.name)}_constant"))
@@ -224,12 +228,12 @@ class XlaBuilder:
 
     def set_op_metadata(self, metadata: OpMetadata) -> None:
         """Metadata for the ops added from now on; without a source line, the caller's is noted."""
-        self._metadata = metadata
+        self._metadata = instance(OpMetadata, metadata, "set_op_metadata")
         self._extras.clear()
 
     def set_one_shot_op_metadata(self, metadata: OpMetadata) -> None:
         """Metadata for the next op only."""
-        self._next_metadata = metadata
+        self._next_metadata = instance(OpMetadata, metadata, "set_one_shot_op_metadata")
 
     def clear_op_metadata(self) -> None:
         self._metadata = None
@@ -250,6 +254,7 @@ class XlaBuilder:
 
     def set_frontend_attributes(self, attributes: Mapping[str, str]) -> Mapping[str, str]:
         """Attributes of the ops added from now on; gives those that held before."""
+        instance(Mapping, attributes, "set_frontend_attributes")
         before = dict(self._frontend_attributes)
         self._frontend_attributes = tuple(sorted((str(k), str(v)) for k, v in attributes.items()))
         self._extras.clear()
@@ -260,8 +265,9 @@ class XlaBuilder:
 
     def set_instruction_frontend_attribute(self, op: XlaOp, key: str, value: str) -> None:
         """Gives one op an attribute, besides those it has."""
-        inst = op.instruction
-        attributes = dict(inst.extra.frontend_attributes) | {key: value}
+        inst = _op(op, "set_instruction_frontend_attribute").instruction
+        what = "frontend attribute"
+        attributes = dict(inst.extra.frontend_attributes) | {text(key, what): text(value, what)}
         changed = replace(inst.extra, frontend_attributes=tuple(sorted(attributes.items())))
         inst.computation.set_extra(inst, changed)
 
@@ -269,14 +275,15 @@ class XlaBuilder:
         self, output_index: Sequence[int], param_number: int, param_index: Sequence[int], kind: str = "may"
     ) -> None:
         """Lets a leaf of the result lie in the memory of a leaf of a parameter; `kind` is "may" or "must"."""
-        if kind not in ("may", "must"):
+        if text(kind, "setup_alias: kind") not in ("may", "must"):
             raise InvalidArgument(f"setup_alias: kind is {kind!r}, wanted 'may' or 'must'")
-        alias = Alias(tuple(output_index), int(param_number), tuple(param_index), kind == "must")
-        self._aliases.append(alias)
+        number, index = integer(param_number, "setup_alias"), integers(param_index, "setup_alias")
+        self._aliases.append(Alias(integers(output_index, "setup_alias"), number, index, kind == "must"))
 
     def add_buffer_donor(self, param_number: int, param_index: Sequence[int]) -> None:
         """Gives a leaf of a parameter to the program, for whatever result fits."""
-        self._donors.append((int(param_number), tuple(param_index)))
+        what = "add_buffer_donor"
+        self._donors.append((integer(param_number, what), integers(param_index, what)))
 
     # The end.
 
@@ -307,7 +314,7 @@ class XlaBuilder:
                     f"build: builder '{self.name}' has no ops; a computation needs a result"
                 )
             return self._last
-        if root.builder is not self or root.instruction.computation is not self._entry:
+        if _op(root, "root").builder is not self or root.instruction.computation is not self._entry:
             self._foreign("build", root)
         return root.instruction
 
@@ -355,6 +362,10 @@ class XlaBuilder:
     SetSharding = set_sharding
     ClearSharding = clear_sharding
     SetUpAlias = setup_alias
+
+
+def _op(value: object, what: str) -> XlaOp:
+    return instance(XlaOp, value, what)
 
 
 def identifier_of(name: str) -> str:

@@ -149,6 +149,8 @@ def dtype(name: str) -> DType:
 
 def from_numpy(numpy_type: object) -> DType:
     """The element type of a NumPy or ml_dtypes type; TypeError when HLO has none."""
+    if numpy_type is None:  # NumPy's default, which nobody asked for
+        raise TypeError("None is no element type")
     found = np.dtype(numpy_type)  # type: ignore[call-overload]
     if found not in _BY_NUMPY:
         raise TypeError(f"NumPy dtype {found} has no HLO element type")

@@ -241,6 +241,8 @@ def _check(dtype: DType, dims: tuple[int, ...], dynamic: tuple[bool, ...], layou
     if not isinstance(dtype, DType):
         raise ShapeError(f"an array shape needs an element type of axla.core.dtypes, found {dtype!r}")
     for d in dims:
+        if not hasattr(d, "__index__"):
+            raise ShapeError(f"{dtype}: found {d!r} as a size, wanted an integer")
         if d < 0 and d != UNBOUNDED:
             raise ShapeError(f"{dtype}{list(dims)}: a dimension has size {d}; sizes are at least 0")
     if dynamic and len(dynamic) != len(dims):
