@@ -159,7 +159,7 @@ def attempt(case: Case, backend: str, reference: str, compiled: Callable[[], Non
         if not case.runs:
             verify(module)
             return PARSED, ""
-        executable = axla.compile(module, backend=backend)
+        executable = axla.compile(module, backend=backend, replicas="first")
         compiled()
         size = sum(shape.byte_size for _, shape in parameter_leaves(module))
         if size > INPUT_BYTES:
@@ -168,7 +168,7 @@ def attempt(case: Case, backend: str, reference: str, compiled: Callable[[], Non
         results = [np.asarray(array) for array in executable.execute(inputs, deadline=DEADLINE)]
         if reference:
             with contextlib.suppress(axla.UnsupportedError, axla.DeadlineExceeded):
-                wanted = run_flat(module, inputs, reference, DEADLINE)
+                wanted = run_flat(module, inputs, reference, DEADLINE, "first")
                 report = compare(module, results, wanted, backend, reference)
                 problems = [o.problem for o in report.outputs if o.problem]
                 if problems:

@@ -95,7 +95,7 @@ class Export(StableHLO):
     def wrong(self, part: Source, case: Case) -> list[str]:
         """The checks of a case that XLA's results do not hold."""
         given, expected = (
-            run_flat(import_source(part, name), (), "interpreter") if name else []
+            run_flat(import_source(part, name), (), "interpreter", replicas="first") if name else []
             for name in (case.inputs, case.expected)
         )
         found = self.mlir.again(import_source(part, case.body), given)
@@ -147,11 +147,11 @@ class ExportExec(Exec):
             verify(again)
             inputs, _ = self.data(case, backend)
             values = inputs()
-            found = run_flat(again, values, backend)
+            found = run_flat(again, values, backend, replicas="first")
         except NotTaken as error:
             return outcome(NOT_BY_MLIR, str(error))
         except Exception as error:
             return outcome(kind_of(error), said(error))
-        wanted = run_flat(module, values, backend)
+        wanted = run_flat(module, values, backend, replicas="first")
         problem = self.differences(found, wanted)
         return outcome(self.different(case) if problem else OK, problem)

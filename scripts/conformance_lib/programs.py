@@ -254,7 +254,7 @@ class Models(Programs):
 
         if not meta.get("trace"):
             return ""
-        program = axla.compile(module, backend=backend)
+        program = axla.compile(module, backend=backend, replicas="first")
         for step, loss in enumerate(meta["trace"]):
             found = program.execute(state)
             for result, argument in meta["state_map"]:

@@ -55,7 +55,9 @@ def run_flat(module: Module, inputs: Sequence[np.ndarray], backend: str) -> list
     """The flattened result of a module whose parameters, flattened, are `inputs`."""
     import axla
 
-    return [np.asarray(a) for a in axla.compile(module, backend=backend).execute(list(inputs))]
+    return [
+        np.asarray(a) for a in axla.compile(module, backend=backend, replicas="first").execute(list(inputs))
+    ]
 
 
 def kind_of(error: Exception) -> str:

@@ -104,11 +104,13 @@ def stablehlo(content: str | bytes) -> Source | None:
 def compile(  # noqa: A001
     module: Module, *, backend: str = "cpu", target_cpu: str | None = None,
     target_features: Sequence[str] | None = None,
-    donate: Sequence[int] = (), num_replicas: int = 1, num_partitions: int = 1, device_assignment: Any = None,
-    arg_types: Any = None, dim_args: Any = None,
+    donate: Sequence[int] = (), num_replicas: int | None = None, num_partitions: int | None = None,
+    device_assignment: Any = None, arg_types: Any = None, dim_args: Any = None, replicas: str | None = None,
 ) -> Executable | InterpretedExecutable:  # fmt: skip
     """A callable program. `module` is not changed. `donate`: parameter leaves whose memory results may take.
-    `arg_types` and `dim_args` give the sizes of a module with `?`, as in `parse`.
+    `arg_types` and `dim_args` give the sizes of a module with `?`, as in `parse`. It runs as `num_replicas`
+    of `num_partitions`, those of its header by default. With replicas="first" the first participant runs
+    alone, and a collective gives what a group of one gives.
 
     Raises VerifyError for an invalid module, UnsupportedError for what the backend does not do, CompileError
     for infeeds or outfeeds without a total order.
@@ -122,15 +124,16 @@ def compile(  # noqa: A001
         )
     if backend not in BACKENDS:
         raise InvalidArgument(f"compile: backend={backend!r}; there are {', '.join(BACKENDS)}")
-    replicated = (num_replicas, num_partitions) != (1, 1)
-    if device_assignment is not None or (replicated and backend != "interpreter"):
-        raise UnsupportedError(
-            "compile: one replica and one partition is what runs so far, but for backend='interpreter'"
-        )
     module = specialized(module, arg_types, dim_args)
-    if replicated:
+    counts = _participants(module, num_replicas, num_partitions, replicas)
+    if device_assignment is not None or (counts != (1, 1) and backend != "interpreter"):
+        raise UnsupportedError(
+            f"compile: {module.name} is for {counts[0]} replicas of {counts[1]} partitions, {backend} runs "
+            "one of each; backend='interpreter' runs them all, replicas='first' the first participant alone"
+        )
+    if num_replicas is not None or num_partitions is not None:
         module = clone_module(module)
-        module.set_config(replica_count=num_replicas, num_partitions=num_partitions)
+        module.set_config(replica_count=counts[0], num_partitions=counts[1])
     verify(module)
     if backend == "interpreter":
         from axla.interpreter.executable import InterpretedExecutable
@@ -138,7 +141,7 @@ def compile(  # noqa: A001
 
         work = clone_module(module)
         driver.run(work, pipelines.PREPARE, name="prepare")
-        return InterpretedExecutable(work, num_replicas, num_partitions)
+        return InterpretedExecutable(work, *counts)
     from axla.cpu.compiler import compile_module, row_major_boundary
     from axla.cpu.donation import donate_parameters
     from axla.runtime.executable import Executable
@@ -149,6 +152,23 @@ def compile(  # noqa: A001
         donate_parameters(work, donate)
     compiled = compile_module(work, _target(backend, target_cpu, target_features))
     return Executable(compiled.images, compiled.interface, compiled.constants)
+
+
+def _participants(
+    module: Module, num_replicas: int | None, num_partitions: int | None, replicas: str | None
+) -> tuple[int, int]:
+    """How many replicas and partitions run."""
+    if replicas is None:
+        config = module.config
+        return (
+            config.replica_count if num_replicas is None else num_replicas,
+            config.num_partitions if num_partitions is None else num_partitions,
+        )
+    if replicas != "first" or num_replicas is not None or num_partitions is not None:
+        raise InvalidArgument(
+            f"compile: replicas={replicas!r}; wanted 'first', without num_replicas and num_partitions"
+        )
+    return 1, 1
 
 
 def specialized(module: Module, arg_types: Any, dim_args: Any) -> Module:

@@ -74,10 +74,11 @@ def check(
     source: Module | str | bytes | os.PathLike[str], backend: str = "cpu", *, reference: str = "interpreter",
     inputs: Sequence[Any] | None = None, seed: int = 0, deadline: float | None = None,
     arg_types: Sequence[Any] | None = None, dim_args: Sequence[int] | None = None,
+    replicas: str | None = None,
 ) -> CheckReport:  # fmt: skip
     """Runs a program on a backend. StableHLO with `check` operations says itself what it expects; other
     programs run on `reference` too, with `inputs` or random ones, and all outputs are compared. `arg_types`
-    and `dim_args` give the sizes of a program with `?`, as in `parse`.
+    and `dim_args` give the sizes of a program with `?`, as in `parse`, `replicas` who runs, as in `compile`.
 
     Raises Mismatch where they differ; otherwise the report says how close they are.
     """
@@ -89,7 +90,7 @@ def check(
             from axla.stablehlo.importer import import_source
 
             if has_checks(program) and arg_types is None and dim_args is None:
-                report = check_itself(program, backend, deadline)
+                report = check_itself(program, backend, deadline, replicas)
                 report.raise_if_different()
                 return report
             source = import_source(program, arg_types=arg_types, dim_args=dim_args)
@@ -98,13 +99,15 @@ def check(
     else:
         source = specialized(source, arg_types, dim_args)
     values = random_inputs(source, seed) if inputs is None else list(inputs)
-    found, wanted = (run_flat(source, values, name, deadline) for name in (backend, reference))
+    found, wanted = (run_flat(source, values, name, deadline, replicas) for name in (backend, reference))
     report = compare(source, found, wanted, backend, reference)
     report.raise_if_different()
     return report
 
 
-def check_itself(program: Source, backend: str, deadline: float | None = None) -> CheckReport:
+def check_itself(
+    program: Source, backend: str, deadline: float | None = None, replicas: str | None = None
+) -> CheckReport:
     """Runs the functions of a program that check something; an output of the report is a check.
 
     The program is taken apart by it.
@@ -116,11 +119,11 @@ def check_itself(program: Source, backend: str, deadline: float | None = None) -
     outputs: list[OutputReport] = []
     for part, case in ((p, c) for p in program.parts() for c in cases(p)):
         given, expected = (
-            run_flat(import_source(part, name), (), "interpreter", deadline) if name else []
+            run_flat(import_source(part, name), (), "interpreter", deadline, "first") if name else []
             for name in (case.inputs, case.expected)
         )
         with record_probes() as probes:
-            found = run_flat(import_source(part, case.body), given, backend, deadline)
+            found = run_flat(import_source(part, case.body), given, backend, deadline, replicas)
         for check_ in case.checks:
             actual = found[check_.actual]
             wanted = expected[check_.expected] if check_.from_function else found[check_.expected]
@@ -139,12 +142,14 @@ def check_itself(program: Source, backend: str, deadline: float | None = None) -
 
 
 def run_flat(
-    module: Module, inputs: Sequence[Any], backend: str, deadline: float | None = None
-) -> list[np.ndarray]:
+    module: Module, inputs: Sequence[Any], backend: str, deadline: float | None = None,
+    replicas: str | None = None,
+) -> list[np.ndarray]:  # fmt: skip
     """The result leaves of a module as NumPy arrays."""
     for shape in array_leaves(module.entry.root.shape):
         _check_array("result", shape)
-    return [np.asarray(a) for a in compile(module, backend=backend).execute(inputs, deadline=deadline)]
+    program = compile(module, backend=backend, replicas=replicas)
+    return [np.asarray(a) for a in program.execute(inputs, deadline=deadline)]
 
 
 def _check_array(what: str, shape: Shape) -> None:

@@ -214,6 +214,9 @@ def test_one_participant_is_no_collective():
     refuse(axla.parse(text))
     with pytest.raises(axla.UnsupportedError, match="8 participants"):
         refuse(axla.parse("HloModule m, replica_count=8\n" + text))
+    alone = "HloModule m, num_partitions=8\nENTRY e { ROOT x = f32[4] parameter(0) }"
+    with pytest.raises(axla.UnsupportedError, match="8 participants, by its header"):
+        refuse(axla.parse(alone))
 
 
 # Machines.

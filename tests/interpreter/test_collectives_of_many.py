@@ -16,6 +16,7 @@ from axla.core.errors import (
     UnsupportedError,
     VerifyError,
 )
+from axla.tools import main as command
 
 ADD = """
 add {
@@ -429,3 +430,58 @@ def test_infeed_and_outfeed_are_those_of_the_device():
         feeds(n).infeed.put(np.float32(n + 1))
     same(run(body, [[]] * 2, 2), [np.float32(3)] * 2)
     assert [float(feeds(n).outfeed.get(1)) for n in range(2)] == [-1, -2]
+
+
+SUMS = """HloModule sums, replica_count=2{more}
+add {{
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b)
+}}
+ENTRY e {{
+  x = f32[2] parameter(0)
+  ROOT r = f32[2] all-reduce(x), to_apply=add
+}}"""
+ALONE = "HloModule alone, num_partitions=4\nENTRY e { x = f32[2] parameter(0)\n  ROOT r = f32[2] negate(x) }"
+ONE = np.float32([1, 2])
+
+
+@pytest.mark.parametrize("backend", ["cpu", "one-lane"])
+@pytest.mark.parametrize("text", [SUMS.format(more=""), SUMS.format(more=", num_partitions=2"), ALONE])
+def test_a_program_for_several_is_not_run_as_one_in_silence(text, backend):
+    module = axla.parse(text)
+    with pytest.raises(UnsupportedError, match="replicas of .* partitions, .* replicas='first'"):
+        axla.compile(module, backend=backend)
+    for call in (axla.check, lambda m, b: axla.check(m, "interpreter", reference=b)):
+        with pytest.raises(axla.AxlaError, match="replicas of"):
+            call(module, backend)
+
+
+def test_the_header_says_how_many_the_interpreter_runs():
+    program = axla.compile(axla.parse(SUMS.format(more="")), backend="interpreter")
+    (first,), (second,) = program.execute_replicated([[ONE], [10 * ONE]])
+    np.testing.assert_array_equal(first, [11, 22])
+    np.testing.assert_array_equal(second, [11, 22])
+    with pytest.raises(InvalidArgument, match="execute_replicated runs it"):
+        program(ONE)
+    alone = axla.compile(axla.parse(SUMS.format(more="")), backend="interpreter", num_replicas=1)
+    np.testing.assert_array_equal(alone(ONE), ONE)
+
+
+@pytest.mark.parametrize("backend", ["interpreter", "cpu", "one-lane"])
+def test_the_first_participant_runs_alone_where_that_is_asked_for(backend):
+    module = axla.parse(SUMS.format(more=", num_partitions=2"))
+    np.testing.assert_array_equal(axla.compile(module, backend=backend, replicas="first")(ONE), ONE)
+    assert axla.check(module, backend, replicas="first").ok
+    for named in ({"replicas": "all"}, {"replicas": "first", "num_replicas": 2}):
+        with pytest.raises(InvalidArgument, match="wanted 'first', without num_replicas"):
+            axla.compile(module, backend=backend, **named)
+
+
+def test_the_command_line_runs_one_of_several_where_it_is_told_to(tmp_path, capsys):
+    path = tmp_path / "sums.hlo"
+    path.write_text(SUMS.format(more=""))
+    for verb in ("run", "check"):
+        assert command.main([verb, str(path)]) == 1
+        assert "is for 2 replicas of 1 partitions" in capsys.readouterr().err
+        assert command.main([verb, str(path), "--replicas=first"]) == 0

@@ -47,6 +47,8 @@ def refuse(module: Module) -> None:
                     _no(module, f"{where(inst)} has {size} participants; a library runs alone")
             if opcode == "custom-call":
                 _refuse_call(module, inst)
+    if several > 1:
+        _no(module, f"it is for {several} participants, by its header; a library runs alone")
 
 
 def _no(module: Module, reason: str) -> None:

@@ -77,7 +77,7 @@ class InterpretedExecutable:
         if self.num_replicas * self.num_partitions > 1:
             raise InvalidArgument(
                 f"{self.name}: it is for {self.num_replicas} replicas of {self.num_partitions} partitions; "
-                "execute_replicated runs it"
+                "execute_replicated runs it, and compile with replicas='first' its first participant alone"
             )
 
     def _arguments(self, inputs: Iterable[Any]) -> list[Literal]:

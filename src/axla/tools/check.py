@@ -18,7 +18,7 @@ from pathlib import Path
 from axla.comparison import check
 from axla.core.errors import AxlaError, InvalidArgument, Mismatch
 from axla.tools.archives import ARCHIVES, archived
-from axla.tools.source import add_backend, add_sizes, sizes_of
+from axla.tools.source import add_backend, add_replicas, add_sizes, sizes_of
 
 HELP = "run programs and check their results"
 
@@ -37,14 +37,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_backend(parser, "--reference", "interpreter", "what to compare with (interpreter)")
     parser.add_argument("--random", metavar="SEED", type=int, default=0, help="seed of the random inputs (0)")
     parser.add_argument("--only", metavar="REGEX", default="", help="only programs whose name matches")
+    add_replicas(parser)
     add_sizes(parser)
 
 
 def execute(options: argparse.Namespace) -> int:
+    how = {"reference": options.reference, "seed": options.random, "replicas": options.replicas}
     if len(options.paths) == 1 and not _holds_many(options.paths[0]):
         (_, content), *_ = programs(options.paths)
-        sizes = sizes_of(options)
-        print(check(content, options.backend, reference=options.reference, seed=options.random, **sizes))
+        print(check(content, options.backend, **how, **sizes_of(options)))
         return 0
     if any(value is not None for value in sizes_of(options).values()):
         raise InvalidArgument("--arg-types and --dim-args are for one program, many are given")
@@ -58,7 +59,7 @@ def execute(options: argparse.Namespace) -> int:
         if not wanted.search(name):
             continue
         try:
-            check(content, options.backend, reference=options.reference, seed=options.random)
+            check(content, options.backend, **how)
             passed += 1
         except AxlaError as error:
             failures[reason(error)].append((name, str(error)))

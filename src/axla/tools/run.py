@@ -15,7 +15,7 @@ from axla.comparison import compare, parameter_leaves, random_inputs, run_flat
 from axla.core.errors import InvalidArgument
 from axla.core.shape import Shape
 from axla.ir.graph import Module
-from axla.tools.source import add_backend, add_file, read_module
+from axla.tools.source import add_backend, add_file, add_replicas, read_module
 
 HELP = "run a program, and compare backends"
 
@@ -29,18 +29,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     inputs.add_argument("--random", metavar="SEED", type=int, default=0, help="seed of the random inputs (0)")
     add_backend(parser, "--backend", "cpu", "cpu (default), one-lane or interpreter")
     add_backend(parser, "--reference", None, "compare with what this backend gives")
+    add_replicas(parser)
     parser.add_argument("--deadline", metavar="SECONDS", type=float, help="stop the run after this time")
 
 
 def execute(options: argparse.Namespace) -> int:
     module = read_module(options)
     inputs = load_inputs(module, options.input) if options.input else random_inputs(module, options.random)
-    found = run_flat(module, inputs, options.backend, options.deadline)
+    found = run_flat(module, inputs, options.backend, options.deadline, options.replicas)
     for number, array in enumerate(found):
         print(f"output {number}: {array.dtype}{list(array.shape)}")
         print(np.array2string(array, threshold=100, separator=", "))
     if options.reference is not None:
-        wanted = run_flat(module, inputs, options.reference, options.deadline)
+        wanted = run_flat(module, inputs, options.reference, options.deadline, options.replicas)
         report = compare(module, found, wanted, options.backend, options.reference)
         report.raise_if_different()
         print(report)

@@ -67,6 +67,12 @@ def add_backend(parser: argparse.ArgumentParser, name: str, default: str | None,
     parser.add_argument(name, metavar="BACKEND", choices=BACKENDS, default=default, help=text)
 
 
+def add_replicas(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--replicas", choices=["first"], help="of a program for several participants run the first alone"
+    )
+
+
 def read_module(options: argparse.Namespace) -> Module:
     """The verified module of the file, of the sizes that are given."""
     from axla.ir.verify import verify
