@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from axla.core.errors import InvalidArgument, ParseError, UnsupportedError
 from axla.ir.graph import Module
+from axla.ir.places import located
 
 if TYPE_CHECKING:
     from axla.codegen.target import CpuTarget
@@ -29,7 +30,7 @@ _BYTECODE = b"ML\xefR"
 
 def parse(
     source: str | bytes | os.PathLike[str], *, arg_types: Sequence[Any] | None = None,
-    dim_args: Sequence[int] | None = None,
+    dim_args: Sequence[int] | None = None, elided: str = "keep",
 ) -> Module:  # fmt: skip
     """The module of HLO text, of an HLO proto (wire or text format), of StableHLO text or bytecode: the
     content says which.
@@ -38,13 +39,24 @@ def parse(
     its arguments, or is specialised at once: `dim_args` are values for the first arguments, which are
     arguments no more, and `arg_types` (`"tensor<3x4xf32>"`, a Shape, an array) the types of the others.
 
-    `str` and `bytes` are content; a path object is opened. Raises ParseError for what is none of these, with
-    line, column and a caret (the byte, in bytecode), VerifyError and UnsupportedError with the operation.
+    HLO text with constants `{...}`, as JAX's `compiled.as_text()` writes it, does not run; elided="fill" puts
+    numbers there that mean nothing, those of XLA's parser, and warns.
+
+    `str` and `bytes` are content; a path object is opened, and errors name it. Raises ParseError for what is
+    none of these, with line, column and a caret (the byte, in bytecode), VerifyError and UnsupportedError
+    with the operation.
     """
+    file = os.fsdecode(source) if isinstance(source, os.PathLike) else ""
+    with located(file):
+        module = _parsed(contents(source), file, arg_types, dim_args, elided)
+    module.file = file
+    return module
+
+
+def _parsed(content: str | bytes, file: str, arg_types: Any, dim_args: Any, elided: str) -> Module:
     from axla import proto
     from axla.text import parse_hlo
 
-    content = contents(source)
     is_proto = proto.looks_like_proto(content)
     program = None if is_proto else stablehlo(content)
     if program is not None:
@@ -64,7 +76,7 @@ def parse(
         except ParseError as error:
             message = f"parse: the content is no UTF-8 text, no StableHLO bytecode, and {error.message}"
         raise ParseError(message)
-    return parse_hlo(content)
+    return parse_hlo(content, elided=elided, file=file)
 
 
 def contents(source: str | bytes | os.PathLike[str]) -> str | bytes:
@@ -140,7 +152,8 @@ def compile(  # noqa: A001
         from axla.passes import driver, pipelines
 
         work = clone_module(module)
-        driver.run(work, pipelines.PREPARE, name="prepare")
+        with located(module.file, module):
+            driver.run(work, pipelines.PREPARE, name="prepare")
         return InterpretedExecutable(work, *counts)
     from axla.cpu.compiler import compile_module, row_major_boundary
     from axla.cpu.donation import donate_parameters
@@ -150,7 +163,8 @@ def compile(  # noqa: A001
     row_major_boundary(work)
     if donate:
         donate_parameters(work, donate)
-    compiled = compile_module(work, _target(backend, target_cpu, target_features))
+    with located(module.file, module):
+        compiled = compile_module(work, _target(backend, target_cpu, target_features))
     return Executable(compiled.images, compiled.interface, compiled.constants)
 
 

@@ -117,17 +117,23 @@ def why_no_array(shape: Shape) -> str | None:
 
 
 class ElidedLiteral(Literal):
-    """A constant whose values the text left out, {...}: it has a shape, and equals only itself."""
+    """A constant whose values the text left out, {...}: it has a shape, and equals only itself. `place` is
+    where the text has it.
+    """
 
-    __slots__ = ()
+    __slots__ = ("place",)
 
-    def __init__(self, shape: AnyShape) -> None:
+    def __init__(self, shape: AnyShape, place: str = "") -> None:
         self.shape = shape
+        self.place = place
         self._hash = id(self)
 
     def _refuse(self) -> NoReturn:
         raise UnsupportedError(
-            f"the text leaves out the values of this constant, {self.shape} {{...}}: it cannot be evaluated"
+            f"{self.place}the text leaves out the values of {self.shape} constant({{...}}). What has them: "
+            "dumps under XLA_FLAGS with --xla_dump_large_constants or --xla_dump_hlo_as_proto, and to_string "
+            "with print_large_constants=True. With numbers made up in their place it runs: "
+            'axla.parse(text, elided="fill"), axla run --fill-elided'
         )
 
     @property
@@ -154,7 +160,7 @@ class ElidedLiteral(Literal):
         return f"ElidedLiteral({self.shape})"
 
     def __reduce__(self):
-        return (ElidedLiteral, (self.shape,))
+        return (ElidedLiteral, (self.shape, self.place))
 
 
 _NO_ARRAY = np.empty(0, np.uint8)

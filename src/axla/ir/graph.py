@@ -345,10 +345,12 @@ class Module:
 
     __slots__ = (
         "name", "computations", "_entry", "config", "schedule", "version",
-        "_ids", "_instruction_names", "_computation_names", "__weakref__",
+        "file", "lines", "_ids", "_instruction_names", "_computation_names", "__weakref__",
     )  # fmt: skip
 
     name: str
+    file: str  # that was parsed, or ""
+    lines: dict[int, int]  # in the text that was parsed, of instructions, by their ids
     computations: dict[Computation, None]
     config: ModuleConfig
     schedule: dict[Computation, tuple[Instruction, ...]] | None
@@ -361,6 +363,8 @@ class Module:
         self.config = config or ModuleConfig()
         self.schedule = None
         self.version = 0
+        self.file = ""
+        self.lines = {}
         self._ids = 0
         self._instruction_names = Names()
         self._computation_names = Names()

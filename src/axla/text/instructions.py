@@ -126,6 +126,7 @@ class InstructionCursor(ShapeCursor):
             self.fail(f"there is an instruction '{name}' already in this computation", at)
         inst = self._apply(name, shape, opcode, opcode_at)
         self.scope[name] = inst
+        self.module.lines[inst.id] = self.line_of(at)
         return inst, found[1] is not None
 
     def _fail_at_start(self):

@@ -46,6 +46,7 @@ class Cursor:
         self.text = text
         self.pos = 0
         self.nesting = 0
+        self._counted = (0, 1)  # an offset and its line
 
     # Where we are.
 
@@ -57,6 +58,14 @@ class Cursor:
         """Skips blanks and comments; gives the offset of the next token."""
         self.pos = _BLANK.match(self.text, self.pos).end()  # type: ignore[union-attr]
         return self.pos
+
+    def line_of(self, at: int) -> int:
+        """The line of an offset, which takes as long as the text is from where it was asked last."""
+        before, line = self._counted
+        count = self.text.count
+        line += count("\n", before, at) if at >= before else -count("\n", at, before)
+        self._counted = (at, line)
+        return line
 
     def at_end(self) -> bool:
         return self.skip() == len(self.text)

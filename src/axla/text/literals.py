@@ -28,7 +28,9 @@ _NUMBER = pattern(r"-?(?:\d++\.?+\d*+|\.\d++)(?:[eE][+-]?\d++)?+")
 _INT = pattern(r"-?\d++")
 _NAN = pattern(r"(-?)nan(?:\(0x([0-9a-fA-F]++)\))?+")
 MAX_SPLATS = 1 << 29
-"""How many bytes single values may fill in a text: `f32[1024] constant(0)` is the first of 1024 elements."""
+"""How many bytes single values, or values that are left out, may fill in a text: `f32[1024] constant(0)` is
+the first of 1024 elements.
+"""
 
 _ELIDED = pattern(BLANK + r"\{" + BLANK + r"\.\.\." + BLANK + r"\}")
 
@@ -38,7 +40,9 @@ def read_literal(cursor: ShapeCursor, shape: AnyShape) -> Literal:
     if shape.is_unbounded:
         cursor.fail(f"the sizes of a constant are known, found {shape.to_string(layout=False)}")
     if cursor.match(_ELIDED):
-        return ElidedLiteral(shape)
+        if cursor.fills and isinstance(shape, Shape):
+            return _made_up(cursor, shape)
+        return ElidedLiteral(shape, f"{cursor.file}line {cursor.line_of(cursor.pos)}: ")
     if isinstance(shape, TupleShape):
         return _read_tuple(cursor, shape)
     if not isinstance(shape, Shape):
@@ -55,6 +59,26 @@ def read_literal(cursor: ShapeCursor, shape: AnyShape) -> Literal:
         raise UnsupportedError(f"a literal of {shape.to_string(layout=False)}: NumPy says, {error}") from None
     array.flags.writeable = False
     return Literal(shape, array)
+
+
+def _made_up(cursor: ShapeCursor, shape: Shape) -> Literal:
+    """The values that XLA's parser makes up: the bytes of numbers that go on from constant to constant."""
+    _bound_bytes(cursor, shape, "without values")
+    words, rest = divmod(shape.byte_size, 4)
+    first, odd = cursor.made_up
+    cursor.made_up = (first + words, odd + rest)
+    data = np.zeros(shape.byte_size, np.uint8)
+    data[: 4 * words].view(np.uint32)[:] = np.arange(first, first + words)
+    data[words : words + rest] = np.arange(odd, odd + rest)  # there, and not at the end
+    data &= (1 << (1 if shape.dtype.is_pred else min(shape.dtype.bits, 8))) - 1
+    return Literal(shape, data.view(shape.dtype.numpy).reshape(shape.dims))
+
+
+def _bound_bytes(cursor: ShapeCursor, shape: Shape, what: str) -> None:
+    cursor.splat_bytes += shape.byte_size
+    if cursor.splat_bytes > MAX_SPLATS:
+        found = f"a constant of {shape.to_string(layout=False)} {what}"
+        raise UnsupportedError(f"{found}: more than {MAX_SPLATS} bytes of such constants; use broadcast")
 
 
 def _read_tuple(cursor: ShapeCursor, shape: TupleShape) -> Literal:
@@ -77,10 +101,7 @@ def _read_elements(cursor: ShapeCursor, shape: Shape) -> tuple[list[str], tuple[
         found = _TOKEN.match(text, start)
         if found is None or found[0] == "}":
             cursor.fail(f"expected a value of {shape.to_string(layout=False)}, found {cursor.saw()}")
-        cursor.splat_bytes += shape.byte_size
-        if cursor.splat_bytes > MAX_SPLATS:
-            found = f"a constant of {shape.to_string(layout=False)} with one value for all elements"
-            raise UnsupportedError(f"{found}: more than {MAX_SPLATS} bytes of such constants; use broadcast")
+        _bound_bytes(cursor, shape, "with one value for all elements")
         cursor.pos = found.end()
         return [found[0]], (start, found.end())
     counts: list[int] = []

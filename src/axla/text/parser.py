@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable, Sequence
 
 from axla.core.collector import collector_paused
-from axla.core.errors import UnsupportedError
+from axla.core.errors import InvalidArgument, UnsupportedError
 from axla.core.shape import ProgramShape
 from axla.ir.graph import Computation, Extra, Instruction, Module
 from axla.text.header import read_header
@@ -21,15 +22,19 @@ _ANONYMOUS = re.compile(r"\.anon(?:\.\d+)?$")
 _EXECUTION_THREAD = pattern(BLANK + "," + BLANK + "execution_thread" + BLANK + "=")
 
 
-def parse_hlo(text: str, *, exact: bool = False) -> Module:
+def parse_hlo(text: str, *, exact: bool = False, elided: str = "keep", file: str = "") -> Module:
     """The module that a text describes.
 
     The text may lack the HloModule line, or be instructions only, without a computation around them.
     ParseError says where it is wrong; UnsupportedError names an op of HLO that axla does not have.
-    `exact` is for text that axla printed: complex numbers are then what they say (see literals).
+    `exact` is for text that axla printed: complex numbers are then what they say (see literals). Constants
+    whose values are left out, `{...}`, are parsed and printed, but do not run; elided="fill" gives them the
+    numbers that XLA's parser does, with a warning. `file` is for messages.
     """
+    if elided not in ("keep", "fill"):
+        raise InvalidArgument(f"parse: elided={elided!r}; there are 'keep', 'fill'")
     parser = Parser(text)
-    parser.exact = exact
+    parser.exact, parser.fills, parser.file = exact, elided == "fill", file and f"{file}: "
     with collector_paused():
         try:
             module = parser.parse()
@@ -38,6 +43,8 @@ def parse_hlo(text: str, *, exact: bool = False) -> Module:
             parser.fail("nested too deeply for what is left of Python's stack")
     if parser.undeclared:
         raise UnsupportedError(f"the op {parser.undeclared} is not implemented")
+    if parser.made_up != (0, 0):
+        warnings.warn(f"module {module.name}: constants {{...}} hold numbers that were made up", stacklevel=2)
     return module
 
 

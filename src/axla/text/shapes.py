@@ -72,6 +72,9 @@ class ShapeCursor(Cursor):
         super().__init__(text)
         self.exact = False  # a text of our own: complex numbers are what they say
         self.splat_bytes = 0  # what constants of one value take, so far
+        self.file = ""  # with a colon, for messages
+        self.fills = False  # whether constants {...} get values
+        self.made_up = (0, 0)  # how many words, and single bytes, they have so far
         self._shapes: dict[str, AnyShape] = {"token[]": TOKEN, "opaque[]": OPAQUE}
 
     def shape(self) -> AnyShape:

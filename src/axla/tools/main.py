@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 
 import axla
 from axla.core.errors import AxlaError
+from axla.ir.places import located
 from axla.tools import check, compile, convert, opt, run, targets
 
 VERBS = {
@@ -42,7 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with warnings.catch_warnings(), _nobody_feeds():
         warnings.showwarning = _show_warning
         try:
-            code = options.execute(options)
+            with located(_program(options)):
+                code = options.execute(options)
             sys.stdout.flush()
             return code
         except BrokenPipeError:
@@ -53,6 +55,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _complain(error)
         except KeyboardInterrupt:
             return INTERRUPTED
+
+
+def _program(options: argparse.Namespace) -> str:
+    """The file of the program, if it is one."""
+    given = vars(options)
+    named = given.get("paths") or [given.get("file") or given.get("source")]
+    return named[0] if len(named) == 1 and named[0] not in (None, "-") else ""
 
 
 @contextlib.contextmanager

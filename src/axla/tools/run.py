@@ -1,7 +1,8 @@
 """axla run: runs a program and prints its results.
 
 Parameters are taken from .npy files, one --input per array in the order of the parameters (tuples taken
-apart); without --input they are random. With --reference the program runs there too, and the first output
+apart); without --input they are random. A text whose constants are left out, {...}, runs with --fill-elided
+only. With --reference the program runs there too, and the first output
 that differs is an error.
 """
 
@@ -30,6 +31,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_backend(parser, "--backend", "cpu", "cpu (default), one-lane or interpreter")
     add_backend(parser, "--reference", None, "compare with what this backend gives")
     add_replicas(parser)
+    parser.add_argument(
+        "--fill-elided", action="store_true",
+        help="give constants {...} the numbers that XLA's parser makes up",
+    )  # fmt: skip
     parser.add_argument("--deadline", metavar="SECONDS", type=float, help="stop the run after this time")
 
 

@@ -78,7 +78,9 @@ def read_module(options: argparse.Namespace) -> Module:
     from axla.ir.verify import verify
 
     file = options.file
-    module = parse(sys.stdin.buffer.read() if file == "-" else Path(file), **sizes_of(options))
+    elided = "fill" if getattr(options, "fill_elided", False) else "keep"
+    source = sys.stdin.buffer.read() if file == "-" else Path(file)
+    module = parse(source, elided=elided, **sizes_of(options))
     _ = module.entry  # sizes that are not given are said here
     verify(module)
     return module

@@ -39,6 +39,7 @@ from collections.abc import Callable
 
 from axla.core.errors import InternalError
 from axla.ir.graph import Computation, Instruction, Module
+from axla.ir.places import located
 from axla.ir.traverse import callers
 from axla.ir.verify import calls, channels, groups, pairs, placement
 from axla.ir.verify.buffers import verify_buffers
@@ -57,8 +58,13 @@ from axla.ir.verify.header import verify_aliases, verify_entry_layout, verify_sc
 
 def verify(module: Module) -> None:
     """Raises VerifyError for the first thing that is wrong, naming the instruction, what was found and what
-    was wanted.
+    was wanted, and its line.
     """
+    with located(module.file, module):
+        _verify(module)
+
+
+def _verify(module: Module) -> None:
     if not module.has_entry:
         with contextlib.suppress(InternalError):
             _ = module.entry  # a program that waits for its sizes says so

@@ -96,7 +96,8 @@ def literal_of(attribute: mlir.Attribute, resources: dict[str, bytes]) -> Litera
 def _resource(name: str, shape: Shape, resources: dict[str, bytes]) -> np.ndarray:
     data = resources.get(name)
     if data is None:
-        raise VerifyError(f"dense_resource<{name}>: the file has no resource of that name")
+        hint = ": print with large_elements_limit=None, or write bytecode" if name == "__elided__" else ""
+        raise VerifyError(f"dense_resource<{name}>: the file has no resource of that name{hint}")
     if shape.dtype.is_pred and len(data) == (shape.size + 7) // 8 != shape.size:
         bits = np.unpackbits(np.frombuffer(data, np.uint8), bitorder="little")
         return bits[: shape.size].astype(np.bool_).reshape(shape.dims)

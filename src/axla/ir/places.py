@@ -1,0 +1,32 @@
+"""Where a program was read: what errors say of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from axla.core.errors import CompileError, ParseError, ShapeError, UnsupportedError, VerifyError
+from axla.ir.graph import Module
+
+_DEFINED = re.compile(r"%([\w.\-]+) = ")
+
+
+@contextmanager
+def located(file: str, module: Module | None = None) -> Iterator[None]:
+    """Errors of the program inside begin with its file and the lines of the instructions that they show."""
+    try:
+        yield
+    except (ParseError, ShapeError, VerifyError, UnsupportedError, CompileError) as error:
+        for place in (_lines(module, error.message) if module is not None else "", file):
+            if place and place not in error.message:
+                error.message = f"{place}: {error.message}"
+        error.args = (error.message,)
+        raise
+
+
+def _lines(module: Module, message: str) -> str:
+    shown = dict.fromkeys(_DEFINED.findall(message))  # a copy's instructions have the names of the original's
+    instructions = (inst for computation in module.computations for inst in computation.instructions)
+    lines = {inst.name: module.lines[inst.id] for inst in instructions if inst.id in module.lines}
+    return ", ".join(f"line {lines[name]}" for name in shown if name in lines)
