@@ -145,6 +145,43 @@ PROGRAMS = {
   j = s32[<=4] set-dimension-size(i, n), dimensions={0}
   ROOT s = f32[4,6] scatter(p, j, r), to_apply=second, update_window_dims={1},
     inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1""",
+    "slice of a part": """t = f32[3,6] slice(r), slice={[0:3], [0:6]}
+  q = f32[3,6] slice(p), slice={[1:4], [0:6]}
+  a = f32[3,6] add(t, q)
+  ROOT s = f32[1,6] slice(a), slice={[0:1], [0:6]}""",
+    "dot with a static operand": """t = f32[6,6] dot(r, p), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+  ROOT s = f32[6,6] add(t, t)""",
+    "dot of batches": """t = f32[<=4,6,6] dot(r, p), lhs_batch_dims={0}, rhs_batch_dims={0}
+  ROOT s = f32[6,6] reduce(t, zero), dimensions={0}, to_apply=add""",
+    "convert to a fixed size": """t = s32[4,6] convert(r)
+  u = f32[4,6] convert(t)
+  z = s32[] get-dimension-size(t), dimensions={0}
+  f = f32[] convert(z)
+  b = f32[4,6] broadcast(f), dimensions={}
+  q = f32[4,6] multiply(u, b)
+  ROOT s = f32[1,6] slice(q), slice={[0:1], [0:6]}""",
+    "choice by a condition": """g = f32[4,6] broadcast(zero), dimensions={}
+  d = pred[<=4,6] compare(r, g), direction=GT
+  t = f32[4,6] select(d, p, g)
+  ROOT s = f32[1,6] slice(t), slice={[0:1], [0:6]}""",
+    "map of two": """t = f32[<=4,6] map(r, p), dimensions={0,1}, to_apply=add
+  ROOT s = f32[6] reduce(t, zero), dimensions={0}, to_apply=add""",
+    "concatenate, other sizes": """t = f32[<=4,12] concatenate(r, p), dimensions={1}
+  ROOT s = f32[12] reduce(t, zero), dimensions={0}, to_apply=add""",
+    "pad that takes away": """t = f32[<=2,6] pad(r, low), padding=-3_1x0_0
+  ROOT s = f32[6] reduce(t, zero), dimensions={0}, to_apply=add""",
+    "reshape to a fixed size": """t = f32[24] reshape(r)
+  ROOT s = f32[6] slice(t), slice={[0:6]}""",
+    "reshape that rounds up": """u = f32[<=24] reshape(c)
+  t = f32[<=8,3] reshape(u)
+  ROOT s = s32[] get-dimension-size(t), dimensions={0}""",
+    "scatter of few updates": """i = s32[4] constant({3, 1, 0, 2})
+  ROOT s = f32[4,6] scatter(p, i, r), to_apply=second, update_window_dims={1},
+    inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1""",
+    "convolution over features": """x = f32[4,6,1] reshape(p)
+  w = f32[4,<=6,1] reshape(c)
+  t = f32[4,4,1] convolution(x, w), window={size=1}, dim_labels=bf0_oi0->bf0
+  ROOT s = f32[4,4,1] add(t, t)""",
     "map": """t = f32[<=4,6] map(r), dimensions={0,1}, to_apply=twice
   ROOT s = f32[6] reduce(t, zero), dimensions={0}, to_apply=add""",
     "conditional": """b = pred[] compare(n, k), direction=GT
@@ -165,6 +202,13 @@ SIZES = {
     "sort": ((1, 2), (3, 6), (4, 1)),
     "dynamic reshape": ((0, 0), (3, 0), (4, 0)),
 }
+for _name in (
+    "slice of a part",
+    "convert to a fixed size",
+    "choice by a condition",
+    "reshape to a fixed size",
+):
+    SIZES[_name] = ((1, 2), (3, 6), (4, 1))
 SIZES["loop that shrinks"] = ((4, 0), (3, 0))
 
 
@@ -350,3 +394,31 @@ ENTRY e { x = f32[<=6] parameter(0)
     call = axla.compile(axla.parse(text))
     for size, count in ((9, 6), (2**31 - 1, 6), (-1, 0), (-(2**31), 0)):
         assert call(np.ones(3, np.float32), np.int32(size)).shape == (count,)
+
+
+@pytest.mark.parametrize(
+    ("of", "to"),
+    [
+        ("<=1,6", "<=6"), ("<=1,<=6", "<=6"), ("<=1", "<=1,1"), ("6,<=1", "<=1,6"), ("2,<=1,3", "2,<=1,3,1"),
+        ("2,<=1", "2,1,<=1"), ("<=1,2", "1,<=1,2"), ("<=1,2", "<=1,2,1"), ("<=1,<=1", "<=1"),
+        ("<=0,3", "<=0"),
+    ],
+)  # fmt: skip
+def test_reshape_of_a_dimension_of_at_most_one_element(of, to):
+    """XLA carries it at the ends of a shape alone, and refuses it elsewhere."""
+    text = f"HloModule m\nENTRY e {{ p = f32[{of}] parameter(0)\n ROOT r = f32[{to}] reshape(p) }}"
+    bounds = [(int(d.lstrip("<=")), d[0] == "<") for d in of.split(",")]
+    for less in (0, 1):
+        dims = [max(0, n - less) if dynamic else n for n, dynamic in bounds]
+        (found,) = agree(text, [np.arange(1, 1 + np.prod(dims), dtype=np.float32).reshape(dims)])
+        assert found.ravel().tolist() == list(range(1, 1 + found.size)) and found.size == np.prod(dims)
+
+
+def test_which_dimension_takes_a_size():
+    text = "HloModule m\nENTRY e { p = f32[<=6] parameter(0)\n ROOT r = f32[<=3,<=2] reshape(p) }"
+    for backend in ("interpreter", "cpu"):
+        with pytest.raises(UnsupportedError, match=r"dimensions \[0, 1\] of f32\[<=3,<=2\] takes the size"):
+            axla.compile(axla.parse(text), backend=backend).execute([np.ones(5, np.float32)])
+    text = text.replace("reshape(p)", "reshape(p), inferred_dimension=1").replace("<=3", "3")
+    (found,) = agree(text, [np.arange(3, dtype=np.float32)])
+    assert found.tolist() == [[0], [1], [2]]

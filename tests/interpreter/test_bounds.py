@@ -1,11 +1,19 @@
-"""Windows of arrays with dynamic sizes: where they lie goes by the bounds, on every backend and in XLA."""
+"""Arrays with dynamic sizes: every op gives what its shape says, or is refused; windows lie by the bounds."""
 
 from __future__ import annotations
+
+import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import axla
+from axla.core.errors import AxlaError, UnsupportedError
+from axla.core.shape import Shape
+from axla.interpreter import evaluate
+from axla.ir.verify import verify
+from sample_modules import sample_arguments, sample_cases, sample_module
 
 X = np.array([1, 2, 3, 4, 5, 6], np.float32)
 SIZE = 4
@@ -75,3 +83,74 @@ def test_windows_go_by_the_bounds(at, backend):
     start = min(max(at, 0), 3)
     short[start : start + 2] = [10, 20]
     np.testing.assert_array_equal(run(SHORT), short)
+
+
+def dynamic_cases():
+    """Samples of all ops, with one dimension of one operand, or all of all, dynamic; the result's as well."""
+    for name, op, shapes in sample_cases():
+        if op.opcode in ("custom-call", "outfeed", "send", "recv"):
+            continue
+        ranks = [s.rank if isinstance(s, Shape) else 0 for s in shapes]
+        places = [(n, d) for n, rank in enumerate(ranks) for d in range(rank)]
+        for marked in [[place] for place in places] + [places] * (len(places) > 1):
+            given = [
+                Shape(s.dtype, s.dims, [(n, d) in marked for d in range(s.rank)]) if rank else s
+                for n, (s, rank) in enumerate(zip(shapes, ranks, strict=True))
+            ]
+            ops = [op]
+            if op.holds_shape and isinstance(op.shape, Shape):
+                rank = op.shape.rank
+                ones = [[d == k for d in range(rank)] for k in range(rank)]
+                ops += [replace(op, shape=Shape(op.shape.dtype, op.shape.dims, m)) for m in ones]
+            yield from ((name, o, shapes, tuple(given)) for o in ops)
+
+
+def outcome(op, shapes, given, less):
+    """How a case ends; None where the verifier does not take it."""
+    try:
+        module = sample_module(op, given)
+        verify(module)
+    except AxlaError:
+        return None
+    arguments = [
+        a.array[
+            tuple(slice(max(0, n - less) if dyn else n) for n, dyn in zip(s.dims, s.dynamic, strict=True))
+        ]
+        if isinstance(s, Shape)
+        else a
+        for a, s in zip(sample_arguments(op, shapes), given, strict=True)
+    ]
+    try:
+        found = evaluate(module, arguments)
+    except UnsupportedError as error:
+        assert "dynamic size" in str(error) or "takes the size" in str(error)
+        return "refused"
+    wanted = [s for s in module.entry.root.shape.leaves() if isinstance(s, Shape)]
+    leaves = [x.array for x in found.leaves() if x.shape.is_array]
+    assert all(s.admits(x.shape) for s, x in zip(wanted, leaves, strict=True)), (module.entry.root, leaves)
+    return "run"
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_every_op_with_dynamic_operands():
+    """A value of the declared shape, or UnsupportedError: never a failure inside."""
+    ends = {"run": 0, "refused": 0}
+    for (name, *case), less in itertools.product(dynamic_cases(), (1, 99)):
+        try:
+            end = outcome(*case, less)
+        except AxlaError as error:
+            raise AssertionError(f"{name}, {case[-1]}, {less} less: {error}") from error
+        if end:
+            ends[end] += 1
+    assert ends["run"] > 500 and ends["refused"] > 100
+
+
+@pytest.mark.parametrize(
+    "op",
+    ["f32[4] bitcast(a)", "s32[<=4] bitcast(a)", "f32[<=2,2] bitcast(a)"],
+)
+def test_bitcasts_of_dynamic_sizes_are_refused_by_name(op):
+    text = f"HloModule m\nENTRY e {{ a = f32[<=4] parameter(0)\n ROOT r = {op} }}"
+    for backend in ("interpreter", "cpu"):
+        with pytest.raises(UnsupportedError, match="bitcast of arrays of dynamic size is not supported"):
+            axla.compile(axla.parse(text), backend=backend).execute([np.ones(3, np.float32)])

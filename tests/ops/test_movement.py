@@ -12,7 +12,9 @@ from axla.core.dtypes import F32, PRED, S32, U8, U32
 from axla.core.errors import ShapeError
 from axla.core.shape import Shape
 from axla.hlo.movement import regroup
+from axla.interpreter import evaluate
 from axla.ir.attributes import PaddingConfig, SliceDims
+from axla.text import parse_hlo
 
 
 def test_pad_against_its_definition():
@@ -182,3 +184,17 @@ def test_dot_of_pred_and_small_integers():
     assert hlo.Dot(Shape(S32), **plain).evaluate(x, x) == 3_000_000
     flags = np.array([True, False])
     assert hlo.Dot(Shape(PRED), **plain).evaluate(flags, flags) == np.True_
+
+
+def test_arrays_without_elements_keep_the_other_sizes():
+    for text, dims in (
+        ("u16[0,2] bitcast-convert(p)", (0, 2)),
+        ("c64[0,3] fft(q), fft_type=RFFT, fft_length={5}", (0, 3)),  # as XLA has it
+    ):
+        module = parse_hlo(
+            "HloModule m\nENTRY e { p = f32[0] parameter(0)\n q = f32[0,5] parameter(1)\n ROOT r = "
+            + text
+            + " }"
+        )
+        found = evaluate(module, [np.zeros(0, np.float32), np.zeros((0, 5), np.float32)])
+        assert found.array.shape == dims

@@ -83,7 +83,7 @@ def bitcast(x: Array, to: DType) -> Array:
         return np.ascontiguousarray(x).view(to.numpy).reshape(x.shape)
     if of.bits >= 8 and to.bits >= 8:
         raw = np.ascontiguousarray(x).reshape(-1).view(to.numpy)
-        return raw.reshape([*x.shape, -1] if of.bits > to.bits else x.shape[:-1])
+        return raw.reshape([*x.shape, of.bits // to.bits] if of.bits > to.bits else x.shape[:-1])
     bits = to_bits(x)
     if of.bits > to.bits:
         bits = bits.reshape(*x.shape, of.bits // to.bits, to.bits)

@@ -50,7 +50,7 @@ class Fft(Op):
             dtype, dims = COMPLEX_OF[dtype], halved
         elif self.fft_type is FftType.IRFFT:
             dtype = dtype.real
-        if not source.size:
+        if not source.size and source.dims[source.rank - rank :] != wanted:
             dims = source.dims[source.rank - rank :]
         return Shape(dtype, (*source.dims[: source.rank - rank], *dims), source.dynamic)
 

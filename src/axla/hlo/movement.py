@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from axla.core.dtypes import BF16, F32, F64, PRED, S8, S32
+from axla.core.errors import UnsupportedError
 from axla.core.shape import AnyShape, Shape, strides
 from axla.hlo.family import arrays, show
 from axla.ir.op import Op, attr, op, reject
@@ -111,11 +112,53 @@ def regroup(
     return runs
 
 
+def carried_sizes(source: Shape, result: Shape, inferred: int = -1) -> dict[int, tuple[list[int], int]]:
+    """How a reshape makes the sizes of its result's dynamic dimensions: dimensions of the operand, whose
+    sizes are multiplied, and what the product is divided by, rounded up. Others have their bounds.
+
+    A dimension of at most one element goes to one like it; where there is none, the first dynamic dimension
+    takes its size as a factor. UnsupportedError where two dimensions could take a size.
+    """
+    found: dict[int, tuple[list[int], int]] = {}
+    apart = [d for d, dynamic in enumerate(source.dynamic) if dynamic]
+    runs = regroup(source.dims, result.dims) if source.size else []
+    if source.dims == result.dims:
+        runs = [((d,), (d,)) for d in range(source.rank)]
+    for first, second in runs:
+        taking = [d for d in second if result.dynamic[d]]
+        if len(taking) > 1 and inferred in taking:
+            taking = [inferred]
+        if len(taking) > 1 and any(d in apart for d in first):
+            raise UnsupportedError(
+                f"reshape of {show(source)}: which of the dimensions {taking} of {show(result)} takes the "
+                "size is not known; inferred_dimension says it"
+            )
+        apart = [d for d in apart if d not in first]
+        if len(taking) == 1:
+            found[taking[0]] = ([*first], prod(result.dims[d] for d in second if d != taking[0]))
+    ones = [d for d, n in enumerate(result.dims) if n == 1 and result.dynamic[d] and d not in found]
+    for d in apart:
+        if ones:
+            found[ones.pop(0)] = ([d], 1)
+        elif found:
+            next(iter(found.values()))[0].append(d)
+    return {at: (dims, rest) for at, (dims, rest) in found.items() if any(source.dynamic[d] for d in dims)}
+
+
+def refilled(array: np.ndarray, dims: Sequence[int]) -> np.ndarray:
+    """The elements of an array in row-major order as the first ones of another; zeros where they end."""
+    found = np.zeros(prod(dims), array.dtype)
+    count = min(array.size, found.size)
+    found[:count] = array.reshape(-1)[:count]
+    return found.reshape(dims)
+
+
 @op("reshape", operands="operand")
 class Reshape(Op):
     """The same elements in row-major order, with other dimensions of the same product.
 
-    `inferred_dimension` says which dimension takes what is left of a dynamic size.
+    `inferred_dimension` says which dimension takes what is left of a dynamic size. A result of fixed size has
+    the elements that count first, and anything behind them.
     """
 
     shape: Shape
@@ -152,17 +195,7 @@ class Reshape(Op):
         return tuple(result)
 
     def evaluate(self, operand: np.ndarray) -> np.ndarray:
-        if operand.size == self.shape.size:
-            return operand.reshape(self.shape.dims)
-        return operand.reshape(self._actual_dims(operand))
-
-    def _actual_dims(self, operand: np.ndarray) -> list[int]:
-        """Dimensions for an operand that is smaller than its bound: the dynamic one takes what is left."""
-        dims = list(self.shape.dims)
-        at = self.shape.dynamic.index(True) if self.shape.is_dynamic else int(np.argmax(dims))
-        rest = prod(dims[:at] + dims[at + 1 :])
-        dims[at] = operand.size // rest if rest else 0
-        return dims
+        return operand.reshape(self.shape.dims)
 
     @classmethod
     def samples(cls):
@@ -203,7 +236,8 @@ class DynamicReshape(Op):
         return self.shape
 
     def evaluate(self, operand: np.ndarray, *sizes: np.ndarray) -> np.ndarray:
-        return operand.reshape([int(s) for s in sizes])
+        bounds = zip(sizes, self.shape.dims, self.shape.dynamic, strict=True)
+        return refilled(operand, [max(0, min(int(s), n)) if dynamic else n for s, n, dynamic in bounds])
 
     @classmethod
     def samples(cls):

@@ -205,7 +205,7 @@ class Pad(Op):
     def evaluate(self, operand: np.ndarray, value: np.ndarray) -> np.ndarray:
         config = self.padding
         spread = [n + max(0, n - 1) * step for n, step in zip(operand.shape, config.interior, strict=True)]
-        dims = [n + low + high for n, low, high in zip(spread, config.low, config.high, strict=True)]
+        dims = [max(0, n + low + high) for n, low, high in zip(spread, config.low, config.high, strict=True)]
         result = np.full(dims, value, operand.dtype)
         to, of = [], []
         for n, low, step, dim in zip(operand.shape, config.low, config.interior, dims, strict=True):

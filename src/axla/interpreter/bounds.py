@@ -1,44 +1,170 @@
-"""Windows of arrays with dynamic sizes. Where one starts, and whether it lies inside, goes by the bounds, as
-in compiled code and XLA; what a window has beyond the actual sizes, which is anything, is 0 here.
+"""Arrays with dynamic sizes: operands and results in their actual sizes.
+
+Operands whose sizes must be equal are cut to what all of them have. Where a window starts, and whether it
+lies inside, goes by the bounds, as in compiled code and XLA. A result whose shape says that a size is fixed
+has it: what lies beyond the actual sizes is anything, and 0 here. An op that is not possible on the actual
+sizes is refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from math import prod
 from typing import Any
 
 import numpy as np
 
-from axla.core.shape import Shape
-from axla.hlo.indexing import Gather, Scatter
-from axla.hlo.slicing import DynamicSlice, DynamicUpdateSlice, clamped_starts
+from axla.core.dtypes import from_numpy
+from axla.core.errors import ShapeError, UnsupportedError
+from axla.core.shape import AnyShape, Shape, TupleShape
+from axla.hlo.movement import carried_sizes, refilled
+from axla.hlo.slicing import clamped_starts
 from axla.ir.graph import Instruction
 
 Value = Any
+Groups = Iterable[Sequence[tuple[int, int]]]
+"""Groups of (operand, dimension) that have one size: their least; the bound, where one stands alone."""
+
+CALLS = ("async-start", "call", "conditional", "fusion", "while")
 
 
 def by_bounds(inst: Instruction, function: Callable[..., Value]) -> Callable[..., Value]:
     """The function of an instruction, for operands in their actual sizes."""
-    sized = inst.operands[: _ARRAYS.get(type(inst.op), 0)]
-    if not any(isinstance(x.shape, Shape) and x.shape.is_dynamic for x in sized):
+    dynamic = any(isinstance(x.shape, Shape) and x.shape.is_dynamic for x in inst.operands)
+    if not dynamic or inst.opcode in CALLS:
         return function
-    return partial(_RULES[type(inst.op)], inst, function)
+    return partial(_sized, inst, function)
 
 
-def _whole(inst: Instruction, number: int, value: np.ndarray) -> np.ndarray:
-    """An operand in the sizes of its bounds."""
-    shape = inst.operands[number].shape
-    assert isinstance(shape, Shape)
-    if value.shape == shape.dims:
+def _sized(inst: Instruction, function: Callable[..., Value], *operands: Value) -> Value:
+    op = inst.op
+    groups = _elementwise if op.elementwise else _GROUPS.get(inst.opcode)
+    if groups is not None:
+        operands = tuple(_cut(inst, operands, groups(op, operands)))
+    rule = _RULES.get(inst.opcode)
+    if rule is not None:
+        return rule(inst, function, *operands)
+    if not (op.elementwise or op.holds_shape or inst.opcode == "pad"):
+        _check(inst, operands)
+    return _fitted(function(*operands), inst.shape)
+
+
+def _check(inst: Instruction, operands: Sequence[Value]) -> None:
+    """Refuses what cannot be operands of the op, in their actual sizes."""
+    given = zip((o.shape for o in inst.operands), operands, strict=True)
+    try:
+        inst.op.infer(*[Shape(from_numpy(v.dtype), v.shape) if isinstance(s, Shape) else s for s, v in given])
+    except ShapeError as error:
+        raise _refusal(inst) from error
+
+
+def _refusal(inst: Instruction) -> UnsupportedError:
+    return UnsupportedError(f"{inst!r}: {inst.opcode} of arrays of dynamic size is not supported")
+
+
+def _fitted(value: Value, shape: AnyShape) -> Value:
+    """A value with the sizes that are fixed by its shape."""
+    if isinstance(shape, TupleShape):
+        return tuple(_fitted(v, s) for v, s in zip(value, shape.elements, strict=True))
+    if not isinstance(shape, Shape) or shape.admits(value.shape):
         return value
-    found = np.zeros(shape.dims, value.dtype)
+    return _in([n if d else bound for n, bound, d in zip(value.shape, shape.dims, shape.dynamic)], value)  # noqa: B905
+
+
+def _in(dims: Sequence[int], value: np.ndarray, fill: Any = 0) -> np.ndarray:
+    """An array in sizes that are not smaller."""
+    found = np.full(dims, fill, value.dtype)
     found[_first(value.shape)] = value
     return found
 
 
+def _whole(inst: Instruction, number: int, value: np.ndarray, fill: Any = 0) -> np.ndarray:
+    """An operand in the sizes of its bounds."""
+    shape = inst.operands[number].shape
+    assert isinstance(shape, Shape)
+    return value if value.shape == shape.dims else _in(shape.dims, value, fill)
+
+
 def _first(sizes: Sequence[int]) -> tuple[slice, ...]:
     return tuple(slice(n) for n in sizes)
+
+
+def _cut(inst: Instruction, operands: Sequence[np.ndarray], groups: Groups) -> list[np.ndarray]:
+    sizes = [list(x.shape) for x in operands]
+    for group in groups:
+        least = min(sizes[n][d] for n, d in group)
+        shape = inst.operands[group[0][0]].shape
+        if len(group) == 1 and isinstance(shape, Shape) and least < shape.dims[group[0][1]]:
+            raise _refusal(inst)
+        for n, d in group:
+            sizes[n][d] = least
+    return [x[_first(dims)] if x.ndim else x for x, dims in zip(operands, sizes, strict=True)]
+
+
+def _elementwise(op: Any, operands: Sequence[np.ndarray]) -> Groups:
+    arrays = [n for n, x in enumerate(operands) if x.ndim]
+    return [[(n, d) for n in arrays] for d in range(operands[arrays[0]].ndim) if len(arrays) > 1]
+
+
+def _concatenate(op: Any, operands: Sequence[np.ndarray]) -> Groups:
+    return [group for d, group in enumerate(_elementwise(op, operands)) if d != op.dimensions[0]]
+
+
+def _batches(op: Any, operands: Sequence[np.ndarray]) -> Groups:
+    return [[(0, d), (1, d)] for d in range(operands[0].ndim - 2)]
+
+
+def _dot(op: Any, operands: Sequence[np.ndarray]) -> Groups:
+    left = (*op.lhs_batch_dims, *op.lhs_contracting_dims)
+    right = (*op.rhs_batch_dims, *op.rhs_contracting_dims)
+    return [[(0, a), (1, b)] for a, b in zip(left, right, strict=True)]
+
+
+def _convolution(op: Any, operands: Sequence[np.ndarray]) -> Groups:
+    labels = op.dim_labels
+    whole = [[(1, d)] for d in (labels.kernel_output, *labels.kernel_spatial)]
+    summed = [(0, labels.input_feature), (1, labels.kernel_input)]
+    batch = [[(0, labels.input_batch)]] if op.batch_group_count > 1 else []
+    return [*whole, *batch, *([summed] if op.feature_group_count == 1 else [[x] for x in summed])]
+
+
+def _scattered(op: Any, operands: Sequence[np.ndarray]) -> Groups:
+    count = len(operands) // 2
+    updates = range(count + 1, len(operands))
+    outer = [d for d in range(operands[-1].ndim) if d not in op.update_window_dims]
+    vectors = [d for d in range(operands[count].ndim) if d != op.index_vector_dim]
+    alike = [[(count, a), *((n, b) for n in updates)] for a, b in zip(vectors, outer, strict=True)]
+    return [*alike, *([(n, d)] for n in updates for d in op.update_window_dims)]
+
+
+def _everything(op: Any, operands: Sequence[np.ndarray]) -> Groups:
+    first = op.shape.rank if op.opcode == "bitcast-convert" else 0  # the parts of an element are all there
+    return [[(n, d)] for n, x in enumerate(operands) for d in range(first, x.ndim)]
+
+
+_GROUPS: dict[str, Callable[..., Groups]] = {
+    **dict.fromkeys(("map", "reduce", "reduce-window", "sort"), _elementwise),
+    **dict.fromkeys(("all-gather", "bitcast-convert", "ragged-all-to-all", "ragged-dot"), _everything),
+    **dict.fromkeys(("reduce-scatter", "scaled-dot", "scan"), _everything),
+    "concatenate": _concatenate, "convolution": _convolution, "dot": _dot, "scatter": _scattered,
+    "triangular-solve": _batches,
+}  # fmt: skip
+
+
+def _bitcast(inst: Instruction, function: Callable[..., Value], x: np.ndarray) -> Value:
+    if inst.shape is not inst.operands[0].shape:
+        raise _refusal(inst)
+    return x
+
+
+def _reshape(inst: Instruction, function: Callable[..., Value], x: np.ndarray) -> Value:
+    op: Any = inst.op
+    dims = list(op.shape.dims)
+    sizes = carried_sizes(inst.operands[0].shape, op.shape, op.inferred_dimension)  # type: ignore[arg-type]
+    for at, (parts, rest) in sizes.items():
+        dims[at] = -(-prod(x.shape[d] for d in parts) // max(1, rest))
+    return refilled(x, dims)
 
 
 def _slice(inst: Instruction, function: Callable[..., Value], x: np.ndarray, *starts: np.ndarray) -> Value:
@@ -59,28 +185,28 @@ def _update(
 
 
 def _gather(inst: Instruction, function: Callable[..., Value], x: np.ndarray, indices: np.ndarray) -> Value:
-    op = inst.op
-    assert isinstance(op, Gather) and isinstance(inst.shape, Shape)
-    found = function(_whole(inst, 0, x), indices)
+    op: Any = inst.op
+    assert isinstance(inst.shape, Shape)
+    found = function(_whole(inst, 0, x), _whole(inst, 1, indices))
     dropped = (*op.collapsed_slice_dims, *op.operand_batching_dims)
-    sizes = list(found.shape)
-    for at, d in zip(op.offset_dims, [d for d in range(x.ndim) if d not in dropped], strict=True):
-        if inst.shape.dynamic[at]:
-            sizes[at] = x.shape[d]
-    return found[_first(sizes)]
+    inner = iter([n for d, n in enumerate(x.shape) if d not in dropped])
+    outer = iter([n for d, n in enumerate(indices.shape) if d != op.index_vector_dim])
+    actual = [next(inner) if d in op.offset_dims else next(outer) for d in range(found.ndim)]
+    sizes = zip(inst.shape.dynamic, actual, found.shape, strict=True)
+    return found[_first([n if dynamic else bound for dynamic, n, bound in sizes])]
 
 
 def _scatter(inst: Instruction, function: Callable[..., Value], *operands: np.ndarray) -> Value:
+    """Updates that are not there go outside."""
     count = len(operands) // 2
-    whole = [_whole(inst, n, x) for n, x in enumerate(operands[:count])]
-    found = function(*whole, *operands[count:])
+    outside = np.zeros((), operands[count].dtype) - np.ones((), operands[count].dtype)
+    found = function(*[_whole(inst, n, x, outside if n == count else 0) for n, x in enumerate(operands)])
     if count == 1:
         return found[_first(operands[0].shape)]
     return tuple(y[_first(x.shape)] for x, y in zip(operands, found, strict=False))
 
 
-_RULES: dict[type, Callable[..., Value]] = {
-    DynamicSlice: _slice, DynamicUpdateSlice: _update, Gather: _gather, Scatter: _scatter,
+_RULES: dict[str, Callable[..., Value]] = {
+    "bitcast": _bitcast, "dynamic-slice": _slice, "dynamic-update-slice": _update, "gather": _gather,
+    "reshape": _reshape, "scatter": _scatter, "slice": _slice,
 }  # fmt: skip
-_ARRAYS: dict[type, int] = {DynamicSlice: 1, DynamicUpdateSlice: 2, Gather: 1, Scatter: 1}
-"""How many of the first operands have sizes that matter; all those of a scatter have the first one's."""

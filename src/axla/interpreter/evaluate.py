@@ -343,8 +343,6 @@ class Interpreter:
         function = getattr(inst.op, "evaluate", None)
         if function is None:
             raise UnsupportedError(f"the interpreter does not implement {inst.op.opcode}: {inst!r}")
-        if inst.op.elementwise and inst.shape.is_array and inst.shape.is_dynamic:  # type: ignore[attr-defined]
-            function = partial(_on_common_sizes, function)
         native = _native_function(inst)
         if native is not None:
             return partial(_native, native)
@@ -394,20 +392,13 @@ def _native_function(inst: Instruction) -> Callable[..., Value] | None:
     types = {o.shape.dtype.numpy for o in inst.operands if isinstance(o.shape, Shape)}
     if not isinstance(kernel, Kernel) or len(types) != 1 or not inst.op.elementwise:
         return None
-    if inst.shape.is_dynamic:  # type: ignore[attr-defined]
+    if any(isinstance(o.shape, Shape) and o.shape.is_dynamic for o in inst.operands):
         return None
     return kernel.native(types.pop())
 
 
 def _native(function: Callable[..., Value], *operands: Value) -> Value:
     return np.asarray(function(*operands))
-
-
-def _on_common_sizes(function: Callable[..., Value], *operands: Value) -> Value:
-    """Of operands whose actual sizes differ, what all of them have."""
-    rank = max(o.ndim for o in operands)
-    sizes = [min(o.shape[d] for o in operands if o.ndim) for d in range(rank)]
-    return function(*[o[tuple(map(slice, sizes))] if o.ndim else o for o in operands])
 
 
 def _checked(function: Callable[..., Value], wanted: np.dtype, dtype: Any, *operands: Value) -> Value:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from typing import Any
 
@@ -19,7 +20,8 @@ from axla.ir.graph import Module
 class InterpretedExecutable:
     """Calls `evaluate`. Takes NumPy arrays (or what converts to them), gives NumPy arrays.
 
-    With several replicas or partitions only `execute_replicated` runs it.
+    With several replicas or partitions only `execute_replicated` runs it. Random numbers differ from run to
+    run; those of the n-th run are always the same.
     """
 
     def __init__(self, module: Module, num_replicas: int = 1, num_partitions: int = 1):
@@ -31,6 +33,7 @@ class InterpretedExecutable:
         self.module = module
         self.num_replicas, self.num_partitions = num_replicas, num_partitions
         self.name = module.name
+        self._seeds = itertools.count(0, 1 << 64)  # apart enough for all that one run takes
         for inst in Interpreter().needed(module.entry):
             check_custom_call(inst)
 
@@ -44,12 +47,12 @@ class InterpretedExecutable:
             self._literal(argument, p.shape, p.name)
             for argument, p in zip(arguments, parameters, strict=True)
         ]
-        return _arrays(evaluate(self.module, literals))
+        return _arrays(evaluate(self.module, literals, seed=next(self._seeds)))
 
     def execute(self, inputs: Iterable[Any], *, deadline: float | None = None) -> list[np.ndarray]:
         """Runs the program on its parameter leaves; gives its result leaves."""
         self._check_one_device()
-        result = evaluate(self.module, self._arguments(inputs), deadline=deadline)
+        result = evaluate(self.module, self._arguments(inputs), deadline=deadline, seed=next(self._seeds))
         return [leaf.array for leaf in result.leaves() if leaf.shape.is_array]
 
     def execute_replicated(
@@ -60,16 +63,16 @@ class InterpretedExecutable:
         Device n is partition n % num_partitions of replica n // num_partitions.
         """
         arguments = [self._arguments(given) for given in inputs]
-        count = self.num_replicas * self.num_partitions
-        if len(arguments) != count:
+        devices, seed = self.num_replicas * self.num_partitions, next(self._seeds)
+        if len(arguments) != devices:
             raise InvalidArgument(
-                f"{self.name}: inputs of {count} devices are wanted, found {len(arguments)}"
+                f"{self.name}: inputs of {devices} devices are wanted, found {len(arguments)}"
             )
-        if count == 1:
-            results = [evaluate(self.module, arguments[0], deadline=deadline)]
+        if devices == 1:
+            results = [evaluate(self.module, arguments[0], deadline=deadline, seed=seed)]
         else:
             results = evaluate_replicated(
-                self.module, arguments, self.num_replicas, self.num_partitions, deadline=deadline
+                self.module, arguments, self.num_replicas, self.num_partitions, deadline=deadline, seed=seed
             )
         return [[leaf.array for leaf in r.leaves() if leaf.shape.is_array] for r in results]
 

@@ -96,7 +96,8 @@ def _rng(interpreter: Interpreter, inst: Instruction, first: Value, second: Valu
     unit = interpreter.random.random(dims)
     if op.shape.dtype.is_pred:
         return np.where(unit < 0.5, first, second)
-    numbers = low + unit * (high - low)
+    scale = 1.0 if np.isfinite(high - low) else 0.5
+    numbers = (low * scale + unit * (high * scale - low * scale)) / scale
     found = convert(np.floor(numbers) if op.shape.dtype.is_integer else numbers, op.shape.dtype)
     return np.where(found < second, found, first)  # rounding may reach the end, which is left out
 

@@ -174,8 +174,7 @@ class _Padder:
             new = self.computation.add(op, [self.packed(v, self.shape(o)) for v, o in given])
             return self.unpacked(new, inst.shape)
         arrays = [self.array(v, inst) for v in operands]
-        found: Any = applied(inst, arrays)
-        return found
+        return _declared(applied(inst, arrays), inst.shape)
 
     def same(self, inst: Instruction, operands: Sequence[Value]) -> Value:
         """An instruction that knows of no dynamic size; its operands may have been made anew."""
@@ -207,8 +206,6 @@ class _Padder:
             parts = [self.packed(v, s, sizes_out) for v, s in zip(value, shape.elements, strict=True)]
             return self.computation.add(Tuple(), parts)
         assert isinstance(shape, Shape)
-        if any(s is not None and not d for s, d in zip(value.sizes, shape.dynamic, strict=True)):
-            raise UnsupportedError(f"{value.data!r}: is of dynamic size, though its shape {shape} is not")
         if not shape.is_dynamic:
             return value.data
         sizes = [value.size(d) for d, dynamic in enumerate(shape.dynamic) if dynamic]
@@ -238,6 +235,15 @@ class _Padder:
             data = GetTupleElement(0)(inst)
             sizes_in = (GetTupleElement(1 + n)(inst) for n in range(sum(shape.dynamic)))
         return Sized(data, tuple(next(sizes_in) if dynamic else None for dynamic in shape.dynamic))
+
+
+def _declared(value: Any, shape: Any) -> Any:
+    """A value of the sizes that its shape says are dynamic: in others, anything lies behind the size."""
+    if isinstance(value, list):
+        return [_declared(v, s) for v, s in zip(value, shape.elements, strict=True)]
+    if not isinstance(value, Sized):
+        return value
+    return Sized(value.data, tuple(n if d else None for n, d in zip(value.sizes, shape.dynamic, strict=True)))
 
 
 def _is_plain(value: Value) -> bool:

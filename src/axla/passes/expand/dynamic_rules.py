@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 
 from axla.core.dtypes import S32, S64
 from axla.core.errors import UnsupportedError
@@ -11,7 +10,6 @@ from axla.core.shape import Shape
 from axla.hlo import (
     Add,
     AddDependency,
-    Bitcast,
     BitcastConvert,
     Broadcast,
     Cholesky,
@@ -44,7 +42,7 @@ from axla.hlo import (
     Transpose,
     TriangularSolve,
 )
-from axla.hlo.movement import regroup
+from axla.hlo.movement import carried_sizes
 from axla.ir.attributes import PaddingConfig
 from axla.ir.graph import Instruction
 from axla.ir.op import Op
@@ -198,28 +196,19 @@ def _concatenate(inst: Instruction, operands: Sequence[Sized]) -> Sized:
 
 def _reshape(inst: Instruction, operands: Sequence[Sized]) -> Sized:
     """Dimensions that stay are carried over; others are gathered, element by element, from where they lie."""
-    x, dims = operands[0], shape_of(inst).dims
-    runs = regroup(x.bounds, dims)
-    sizes: list[Instruction | None] = [None] * len(dims)
-    moved = False
-    in_runs = {d for first, _ in runs for d in first}
-    for first, second in runs:
-        if all(x.sizes[d] is None for d in first):
-            continue
-        if len(first) == len(second) == 1:
-            sizes[second[0]] = x.sizes[first[0]]
-            continue
-        moved = True
-        taken = _taking(inst, second)
-        rest = prod(dims[d] for d in second if d != taken)
-        whole = x.size(first[0])
-        for d in first[1:]:
+    x, result = operands[0], static(shape_of(inst))
+    source = Shape(result.dtype, x.bounds, [s is not None for s in x.sizes])
+    carried = carried_sizes(source, shape_of(inst), getattr(inst.op, "inferred_dimension", -1))
+    sizes: list[Instruction | None] = [None] * result.rank
+    for at, (dims, rest) in carried.items():
+        whole = x.size(dims[0])
+        for d in dims[1:]:
             whole = Multiply()(whole, x.size(d))
-        sizes[taken] = whole if rest == 1 else Divide()(whole, number(whole, max(1, rest)))
-    if any(s is not None for d, s in enumerate(x.sizes) if d not in in_runs):
-        raise UnsupportedError(f"{inst!r}: a dimension of at most one element cannot be reshaped")
-    result = static(shape_of(inst))
-    if not moved or not result.size:
+        if rest > 1:
+            whole = Divide()(Add()(whole, number(whole, rest - 1)), number(whole, rest))
+        sizes[at] = whole
+    stay = [dims for dims, rest in carried.values() if len(dims) == rest == 1]
+    if len(stay) == sum(source.dynamic) or not result.size:
         return Sized(Reshape(result)(x.data), tuple(sizes))
     return Sized(_gathered(x, result, sizes), tuple(sizes))
 
@@ -230,26 +219,11 @@ def _dynamic_reshape(inst: Instruction, operands: Sequence[Sized]) -> Sized:
     result = static(shape_of(inst))
     marks = shape_of(inst).dynamic
     sizes = tuple(o.data if dynamic else None for o, dynamic in zip(given, marks, strict=True))
-    count = prod(x.bounds)
-    if not count or not result.size:
+    if not shape_of(x.data).size or not result.size:
         return Sized(full(inst.computation, result, 0), sizes)
-    if count == result.size and all(s is None for s in (*x.sizes, *sizes)):
+    if shape_of(x.data).size == result.size and all(s is None for s in (*x.sizes, *sizes)):
         return Sized(Reshape(result)(x.data), sizes)
     return Sized(_gathered(x, result, sizes), sizes)
-
-
-def _taking(inst: Instruction, dimensions: Sequence[int]) -> int:
-    """Which dimension of the result takes what is left: the inferred one, or the dynamic one."""
-    shape = shape_of(inst)
-    inferred = getattr(inst.op, "inferred_dimension", -1)
-    dynamic = [d for d in dimensions if shape.dynamic[d]]
-    if inferred in dimensions:
-        return inferred
-    if len(dynamic) == 1:
-        return dynamic[0]
-    if len(dimensions) == 1:
-        return dimensions[0]
-    raise UnsupportedError(f"{inst!r}: which of dimensions {list(dimensions)} is dynamic is not known")
 
 
 def _gathered(x: Sized, result: Shape, sizes: Sequence[Instruction | None]) -> Instruction:
@@ -359,7 +333,6 @@ _RULES: dict[type[Op], Rule] = {
     Concatenate: _concatenate,
     Reshape: _reshape,
     DynamicReshape: _dynamic_reshape,
-    Bitcast: _reshape,
     Gather: _gather,
     Scatter: _scatter,
     GetDimensionSize: _get_size,

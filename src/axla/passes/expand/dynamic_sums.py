@@ -97,10 +97,11 @@ def _convolution(inst: Instruction, operands: Sequence[Sized]) -> Sized:
     assert isinstance(op, Convolution)
     labels = op.dim_labels
     features = least(x.sizes[labels.input_feature], kernel.sizes[labels.kernel_input])
-    grouped = op.feature_group_count * op.batch_group_count > 1
     batch = x.sizes[labels.input_batch]
-    if any(kernel.sizes[d] is not None for d in (labels.kernel_output, *labels.kernel_spatial)) or (
-        grouped and (features is not None or batch is not None)
+    if (
+        any(kernel.sizes[d] is not None for d in (labels.kernel_output, *labels.kernel_spatial))
+        or (op.feature_group_count > 1 and features is not None)
+        or (op.batch_group_count > 1 and batch is not None)
     ):
         raise UnsupportedError(f"{inst!r}: a kernel of dynamic size, or groups of one, is not supported")
     sizes: list[Instruction | None] = [None] * len(x.sizes)

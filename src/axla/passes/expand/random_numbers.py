@@ -14,6 +14,7 @@ from axla.hlo import (
     Concatenate,
     Convert,
     Cosine,
+    IsFinite,
     Log,
     Multiply,
     Remainder,
@@ -81,7 +82,12 @@ def _uniform(inst: Instruction, line: Shape) -> Instruction:
     wide = F64 if dtype is F64 else F32
     first, last = converted(low, wide), converted(high, wide)
     unit = _unit(words, wide, 52 if wide is F64 else 23)
-    found = converted(Add()(first, Multiply()(unit, Subtract()(last, first))), dtype)
+    # Half the numbers, twice, where the range is too large for its type.
+    one, half, two = (full(words.computation, shape_of(first), n) for n in (1.0, 0.5, 2.0))
+    fits = IsFinite()(Subtract()(last, first))
+    first, last = (Multiply()(x, Select()(fits, one, half)) for x in (first, last))
+    found = Add()(first, Multiply()(unit, Subtract()(last, first)))
+    found = converted(Multiply()(found, Select()(fits, one, two)), dtype)
     # Rounding may reach the end, which is left out.
     return Select()(Compare(Direction.LT)(found, high), found, low)
 

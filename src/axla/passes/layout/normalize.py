@@ -211,6 +211,8 @@ def _bitcast(inst: Instruction, of: AnyShape, to: AnyShape) -> Instruction:
         )
     for shape in (of, to):
         check_layout(shape, f"%{inst.name}")
+    if of is not to and (of.is_dynamic or to.is_dynamic):
+        raise UnsupportedError(f"{inst!r}: bitcast of arrays of dynamic size is not supported")
     if of.dtype.is_complex is not to.dtype.is_complex:
         raise UnsupportedError(f"{inst!r}: a bitcast between complex and other types is not supported on cpu")
     value = to_physical(source, of)
