@@ -2,7 +2,16 @@
 
 import pytest
 
-from axla.analysis.regions import REGION_LIMIT, cost, is_scalar_region, is_tiny, is_tiny_store
+from axla.analysis.regions import (
+    REGION_LIMIT,
+    cost,
+    crowded,
+    is_scalar_region,
+    is_tiny,
+    is_tiny_store,
+    machine_loops,
+)
+from axla.ir.traverse import computations_callees_first, post_order
 from axla.text.parser import parse_hlo
 
 
@@ -78,3 +87,39 @@ def test_the_answer_follows_the_graph():
     scalar = body.add(Constant.of(1.0, F32))
     body.add(Broadcast(Shape(F32, (99,)), ()), [scalar])
     assert not is_tiny(loop)
+
+
+@pytest.mark.parametrize(
+    ("shape", "ops", "found"),
+    [
+        ("f32[4]", ["tanh"], 0),
+        ("f32[4]", ["tanh", "tanh"], 2),
+        ("f32[16]", ["negate"] * 16, 0),
+        ("f32[16]", ["negate"] * 17, 17),
+        ("f32[2]", ["negate"] * 128, 0),
+        ("f32[2]", ["negate"] * 64 + ["tanh"] * 2, 66),
+        ("f32[]", ["tanh"] * 99, 0),  # one element is no shorter in a kernel
+        ("f32[17]", ["tanh"] * 9, 0),  # in a kernel anyway
+    ],
+)
+def test_neighbours_that_are_long_code_together_are_crowded(shape, ops, found):
+    lines = " ".join(f"v{n + 1} = {shape} {op}(v{n})" for n, op in enumerate(ops))
+    root = root_of(f"ENTRY e {{ v0 = {shape} parameter(0) {lines} ROOT r = ({shape}) tuple(v{len(ops)}) }}")
+    assert len(crowded(post_order(root.computation))) == found
+
+
+def test_neighbours_of_other_sizes_count_apart():
+    text = "ENTRY e { x = f32[8] parameter(0) wide = f32[8] tanh(x) b = f32[4] slice(wide), slice={[0:4]}" \
+        " ROOT r = f32[4] tanh(b) }"  # fmt: skip
+    root = root_of(text)
+    assert [inst.name for inst in crowded(post_order(root.computation))] == ["wide"]
+
+
+def test_machine_loops():
+    """Loops that are all registers stay so, however long their code: it runs often."""
+    body = "y0 = f32[4] abs(x) " + " ".join(f"y{n + 1} = f32[4] tanh(y{n})" for n in range(9))
+    inside = root_of(LOOP.format(4, body + " y = f32[4] negate(y9)"))
+    module = inside.computation.module
+    assert machine_loops(computations_callees_first(module)) == {inside.op.body, inside.op.condition}
+    outside = root_of(LOOP.format(40, "y = f32[40] tanh(x)"))
+    assert machine_loops(computations_callees_first(outside.computation.module)) == set()

@@ -1,13 +1,14 @@
 """Tiny values and scalar regions: what the entry computes in registers instead of in kernels.
 
-An instruction is *tiny* when every array it gives has at most 16 elements (4, of exp and its like) and
-computing it costs no more than a few operations per element: it becomes straight-line code. A *scalar region*
-is a computation of tiny instructions only, so a loop over one is a machine loop without memory.
+An instruction is *tiny* when every array it gives has at most 16 elements and what is written out to compute
+it is little: it may become straight-line code. A *scalar region* is a computation of tiny instructions only,
+so a loop over one is a machine loop without memory. Elsewhere neighbours that would be long code together are
+*crowded*: a kernel computes them, as vectors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from axla.core.shape import AnyShape, Shape
 from axla.hlo import (
@@ -45,9 +46,9 @@ from axla.hlo import (
 from axla.ir.graph import Computation, Instruction
 from axla.ir.op import Op
 
-TINY = 16
-FEW = 4  # results of exp, tanh and their like that are computed in registers: a kernel does 16 at once
-TINY_WORK = 256  # products of a tiny dot, elements of tiny reduce inputs: what stays straight-line code
+TINY = 16  # elements that registers hold
+EXPENSIVE = 60  # operations that exp, tanh and their like count for: their code is that long
+TINY_WORK = 256  # operations on elements that stay straight-line code; a kernel and its call are as long
 REGION_LIMIT = 4000  # a basic block of 8,000 operations takes LLVM 0.5 s, one of 32,000 takes 3.7 s
 
 _PLAIN = {
@@ -84,6 +85,46 @@ def is_tiny_store(inst: Instruction) -> bool:
         and not is_tiny(inst)
         and is_tiny_shape(inst.operands[1].shape)
     )
+
+
+def crowded(order: Iterable[Instruction]) -> set[Instruction]:
+    """Elementwise instructions of 2 to 16 elements whose neighbours of the same size, themselves included,
+    write out more than `TINY_WORK` operations together. `order`: operands first.
+    """
+    group: dict[Instruction, list[Instruction]] = {}
+    for inst in order:
+        shape = inst.shape
+        if not isinstance(shape, Shape) or not 1 < shape.size <= TINY:
+            continue
+        if not inst.op.elementwise and not isinstance(inst.op, Reshape | BitcastConvert):
+            continue
+        mine = group[inst] = [inst]
+        for operand in inst.operands:
+            other = group.get(operand, mine)
+            if other is mine or other[0].shape.size != shape.size:  # type: ignore[union-attr]
+                continue
+            mine, other = (mine, other) if len(mine) > len(other) else (other, mine)
+            mine += other
+            group.update(dict.fromkeys(other, mine))
+    groups = {id(mine): mine for mine in group.values()}.values()
+    return {inst for mine in groups if sum(map(_written, mine)) > TINY_WORK for inst in mine}
+
+
+def _written(inst: Instruction) -> int:
+    """Operations on elements that an elementwise instruction writes out."""
+    shape = inst.shape
+    assert isinstance(shape, Shape)
+    return 0 if isinstance(inst.op, Reshape) else shape.size * (EXPENSIVE if inst.op.expensive else 1)
+
+
+def machine_loops(computations: Sequence[Computation]) -> set[Computation]:
+    """Those of `computations` (callees first) that loops run in registers."""
+    found: set[Computation] = set()
+    for computation in reversed(computations):
+        for inst in _calls(computation):
+            if computation in found or isinstance(inst.op, While) and is_tiny(inst):
+                found.update(inst.op.computations())
+    return found
 
 
 def cost(computation: Computation) -> int | None:
@@ -154,7 +195,7 @@ def _cost(inst: Instruction) -> int | None:
         else sum(s.size for s in shape.leaves() if isinstance(s, Shape))
     )
     if op.elementwise or cls in _PLAIN:
-        return None if op.expensive and size > FEW else size
+        return None if op.expensive and size * EXPENSIVE > TINY_WORK else size
     if not all(is_tiny_shape(o.shape) for o in inst.operands):
         return None
     if cls in CONTROL:

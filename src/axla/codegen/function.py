@@ -167,7 +167,7 @@ class Function:
             for t, p in params
         }
         self._signature = ", ".join(f"{t} %{p}" for t, p in params)
-        self._count = 0
+        self.made = 0  # names given to values and blocks: the length of the code
         self._slots: dict[int, tuple[int, Ssa]] = {}
         self._top = Region(0, "entry", 0, 0)
         self._stack = [self._top]
@@ -192,8 +192,8 @@ class Function:
         return self._stack[depth]
 
     def fresh(self) -> str:
-        self._count += 1
-        return f"%v{self._count}"
+        self.made += 1
+        return f"%v{self.made}"
 
     def pure(self, type_: str, expression: str, operands: Sequence[Ssa]) -> Ssa:
         """The value of an instruction without effects, hoisted and numbered; `operands` say where it may
@@ -474,8 +474,8 @@ class Function:
         return region
 
     def _labels(self, *names: str) -> list[str]:
-        self._count += 1
-        return [f"{name}{self._count}" for name in names]
+        self.made += 1
+        return [f"{name}{self.made}" for name in names]
 
     @contextlib.contextmanager
     def loop(

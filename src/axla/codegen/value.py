@@ -92,11 +92,22 @@ _UNSIGNED_PREDICATE = {"EQ": "eq", "NE": "ne", "GE": "uge", "GT": "ugt", "LE": "
 _FLOAT_PREDICATE = {"EQ": "oeq", "NE": "une", "GE": "oge", "GT": "ogt", "LE": "ole", "LT": "olt"}
 
 
-class Values:
-    """Writes operations on values into one function, for one target."""
+WRITTEN_OUT = 3000
+"""Instructions of one function (exp, say) that straight-line code has; from then on it calls the function."""
 
-    def __init__(self, f: Function, target: Target):
+CALLED = 12
+"""Instructions from which on a function is worth a call."""
+
+
+class Values:
+    """Writes operations on values into one function, for one target. `straight`: code that runs once or few
+    times, and may be long.
+    """
+
+    def __init__(self, f: Function, target: Target, *, straight: bool = False):
         self.f = f
+        self.straight = straight
+        self._written: dict[tuple[str, str], int] = {}  # function and type -> its instructions so far
         self.target = target
         self.m = Arithmetic(f, target)
         # Register -> the bits it was decoded from, for stores that only move data.
@@ -313,6 +324,18 @@ class Values:
             result = small_float.round_to(result, dtype)
         return Value(dtype, result.lanes, (result.ssa,))
 
+    def _function(self, opcode: str, body: Callable[..., Reg], *regs: Reg) -> Reg:
+        """`body(*regs)`, the function of HLO's name; by a call where it has been written out often enough."""
+        key = (opcode, regs[0].type)
+        if self.straight and self._written.get(key, 0) > WRITTEN_OUT:
+            return self.m.outlined(f"math.{opcode}", lambda *args: (body(*args),), *regs)[0]
+        before = self.f.made
+        found = body(*regs)
+        made = self.f.made - before
+        if made > CALLED:
+            self._written[key] = self._written.get(key, 0) + made
+        return found
+
     def unary(self, opcode: str, x: Value, **attributes: object) -> Value:
         """The elementwise operation with HLO's name for it."""
         dtype = x.dtype
@@ -328,7 +351,11 @@ class Values:
                 return Value(dtype, x.lanes, (re.ssa, im.ssa))
         elif dtype.is_float:
             if opcode in tables.UNARY:
-                return self._real(dtype, tables.UNARY[opcode](self.m.reg(x.ssa)), opcode in tables.EXACT)
+                return self._real(
+                    dtype,
+                    self._function(opcode, tables.UNARY[opcode], self.m.reg(x.ssa)),
+                    opcode in tables.EXACT,
+                )
         elif dtype.is_pred:
             if opcode == "not":
                 return Value(dtype, x.lanes, ((~self.m.reg(x.ssa)).ssa,))
@@ -353,7 +380,9 @@ class Values:
                 return Value(dtype, a.lanes, (re.ssa, im.ssa))
         elif dtype.is_float:
             if opcode in tables.BINARY:
-                return self._real(dtype, tables.BINARY[opcode](x, y), opcode in tables.EXACT)
+                return self._real(
+                    dtype, self._function(opcode, tables.BINARY[opcode], x, y), opcode in tables.EXACT
+                )
         elif dtype.is_pred:
             if opcode in integer.PRED:
                 return Value(dtype, a.lanes, (integer.PRED[opcode](x, y).ssa,))

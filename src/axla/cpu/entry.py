@@ -54,6 +54,11 @@ ENTRY = "axla_entry"
 UNPOLLED = 1000
 """Iterations that a loop may make without looking whether the run was cancelled."""
 
+LONGEST_BLOCK = 500
+"""Values in a row before the code polls, which ends a basic block: LLVM's time grows faster than a block's
+length.
+"""
+
 
 def emit_entry(module: Module, program: Program, target: Target, name: str = ENTRY) -> None:
     """Adds the entry function to the module; the kernels are in it, or linked to it."""
@@ -68,22 +73,34 @@ class _Entry(Places):
         entry = self.program.source.module.entry
         for parameter in entry.parameters:
             self.bind_memory(parameter)
+        self.ends = self.own_places(entry.root)
         self.steps(self.program.steps)
         self.results(entry.root)
         f.ret(f.const("i32", 0))
 
+    def own_places(self, root: Instruction) -> dict[Instruction, BufferSlice]:
+        """The memory of results that have it to themselves from where they are made."""
+        if not isinstance(root.op, Tuple) or not all(isinstance(o.shape, Shape) for o in root.operands):
+            return {}
+        pairs = zip(root.operands, self.buffers.results, strict=True)
+        return {o: place for o, place in pairs if place is not None and self.buffers.slices(o)[0] == place}
+
     def results(self, root: Instruction) -> None:
         """Writes result leaves that are not in their place yet."""
         waiting: list[tuple[BufferSlice, Leaf]] = []
-        for leaf, place in zip(self.where[root], self.buffers.results, strict=True):
-            if leaf is None or place is None or leaf.slice == place:
+        places = self.buffers.results
+        written = {place.allocation for place in places if place is not None}
+        for leaf, place in zip(self.where[root], places, strict=True):
+            if leaf is None or place is None or leaf.slice == place or place in self.done:
                 continue
             # Small ones are read before any is written: a result may lie where a parameter is that another
             # result is.
-            small = leaf.shape.size <= TINY
-            waiting.append((place, self.held(leaf.shape, self.elements_of(leaf)) if small else leaf))
+            if leaf.slice is not None and leaf.shape.size <= TINY and leaf.slice.allocation in written:
+                leaf = self.held(leaf.shape, self.elements_of(leaf))
+            waiting.append((place, leaf))
         for place, leaf in waiting:
             self.write(place, leaf)
+            self.pause()
 
     # -- steps -------------------------------------------------------------------------------------------
 
@@ -94,6 +111,10 @@ class _Entry(Places):
     def scalar_step(self, step: ScalarStep) -> None:
         for inst in step.source:
             self.instruction(inst)
+            self.pause()
+            if inst in self.ends and not self._is_memory(inst):  # now: not live to the end in a register
+                self.write(self.ends[inst], self.where[inst][0])  # type: ignore[arg-type]
+                self.done.add(self.ends[inst])
 
     def instruction(self, inst: Instruction) -> None:
         """A register instruction, or one that only passes values on."""
@@ -198,6 +219,7 @@ class _Entry(Places):
         """A computation that is all registers."""
         for inst in schedule_of(computation):
             self.instruction(inst)
+            self.pause()
 
     # -- control -----------------------------------------------------------------------------------------
 
@@ -345,6 +367,12 @@ class _Entry(Places):
             self.bind_tree(parameter, self.where[operand])
         body()
         self.bind_tree(inst, self.where[computation.root])
+
+    def pause(self) -> None:
+        """Polls after many values: a new basic block begins."""
+        if self.f.made - self.polled > LONGEST_BLOCK:
+            self.poll()
+            self.polled = self.f.made
 
     def poll(self) -> None:
         """Leaves the program when it has been cancelled."""

@@ -43,9 +43,11 @@ class Places:
         self.target = target
         self.pointer_bytes = target.form.pointer_bytes
         self.f = Function(module, name, "i32", [("ptr", "frame")], attributes='nounwind "no-builtins"')
-        self.values = Values(self.f, target)
+        self.values = Values(self.f, target, straight=True)
         self.e = Elements(self.values, 1, scalar=True)
         self.where: dict[Instruction, list[Leaf | None]] = {}  # leaves in order; None: a token
+        self.done: set[BufferSlice] = set()  # results that are in their place
+        self.polled = 0  # of the function's code, what is written up to the last poll
         self.spilled: dict[tuple[Instruction, int], object] = {}
         self.kernels = {k.name: k for k in program.kernels}
         self.buffers = program.source.buffers

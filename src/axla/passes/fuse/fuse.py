@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from axla.analysis.kernel_kinds import ColumnKind, DotKind, RowKind
 from axla.analysis.kernels import kernel_kind
+from axla.analysis.regions import machine_loops
 from axla.hlo import Fusion, GetTupleElement, Parameter, Tuple
 from axla.ir.attributes import FusionKind
 from axla.ir.graph import NO_EXTRA, Computation, Extra, Instruction, Module
@@ -16,8 +19,15 @@ from axla.passes.schedule.order import running_computations
 
 def fusion(module: Module) -> None:
     """Puts instructions together that are better computed by one kernel."""
-    for computation in running_computations(module):
-        apply(plan(computation))
+    for decided in _plans(module):
+        apply(decided)
+
+
+def _plans(module: Module) -> Iterator[Plan]:
+    computations = running_computations(module)
+    loops = machine_loops(computations)
+    for computation in computations:
+        yield plan(computation, in_machine_loop=computation in loops)
 
 
 def apply(decided: Plan) -> None:
@@ -112,6 +122,6 @@ def why_not_fuse(producer: Instruction, consumer: Instruction) -> str | None:
 def explain(module: Module) -> str:
     """Every decision of the fusion pass on a module, a line each."""
     lines = []
-    for computation in running_computations(module):
-        lines += [f"{computation.name}: {decision}" for decision in plan(computation).decisions]
+    for decided in _plans(module):
+        lines += [f"{decided.computation.name}: {decision}" for decision in decided.decisions]
     return "\n".join(lines)

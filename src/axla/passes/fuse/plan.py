@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from axla.analysis.access import AccessKeys, elements
 from axla.analysis.geometry import reduce_geometry
 from axla.analysis.kernels import is_hero_reduce
-from axla.analysis.regions import TINY, is_tiny
+from axla.analysis.regions import TINY, crowded, is_tiny
 from axla.core.shape import Shape
 from axla.hlo import Constant, Copy, Fusion, GetTupleElement, Map, Reduce, Reshape
 from axla.ir.graph import Computation, Instruction
@@ -66,9 +66,9 @@ class Plan:
     decisions: list[Decision] = field(default_factory=list)
 
 
-def plan(computation: Computation) -> Plan:
-    """The kernels of a computation."""
-    planner = _Planner(computation)
+def plan(computation: Computation, *, in_machine_loop: bool = False) -> Plan:
+    """The kernels of a computation; in a loop that is all registers, what is tiny stays there."""
+    planner = _Planner(computation, in_machine_loop)
     planner.visit_all()
     planner.merge_siblings()
     planner.trim()
@@ -76,9 +76,10 @@ def plan(computation: Computation) -> Plan:
 
 
 class _Planner:
-    def __init__(self, computation: Computation):
+    def __init__(self, computation: Computation, in_machine_loop: bool):
         self.computation = computation
         self.order = post_order(computation)
+        self.crowded = set() if in_machine_loop else crowded(self.order)
         self.bound = control_bound(computation)
         self.position = {inst: n for n, inst in enumerate(self.order)}
         self.keys = AccessKeys()
@@ -100,9 +101,13 @@ class _Planner:
 
     def visit_all(self) -> None:
         for inst in reversed(self.order):
-            if inst in self.bound or is_register(inst, self.row_fed) or why_never(inst) is not None:
+            register = is_register(inst, self.row_fed) and inst not in self.crowded
+            if inst in self.bound or register or why_never(inst) is not None:
                 continue
             self.visit(inst)
+
+    def is_tiny(self, inst: Instruction) -> bool:
+        return is_tiny(inst) and inst not in self.crowded
 
     def visit(self, inst: Instruction) -> None:
         readers: Readers = {}
@@ -120,7 +125,7 @@ class _Planner:
         if isinstance(inst.op, Reduce) and not isinstance(inst.shape, Shape):
             self.leave_elements(inst)
             readers = {}
-        if is_tiny(inst) or isinstance(inst.op, (*PASSING, Copy)):
+        if self.is_tiny(inst) or isinstance(inst.op, (*PASSING, Copy)):
             return
         if readers and self.add_root(inst, readers):
             return
@@ -160,7 +165,7 @@ class _Planner:
 
     def why_not_row(self, inst: Instruction, cluster: Cluster) -> str | None:
         """Row scalars of a few elements go into a kernel only if the reduce they come from will be there."""
-        if not is_tiny(inst) or isinstance(inst.op, FREE) or inst not in self.row_fed:
+        if not self.is_tiny(inst) or isinstance(inst.op, FREE) or inst not in self.row_fed:
             return None
         rows, columns = self.row_fed[inst]
         if cluster.form not in (LOOP, ("row", rows, columns)) or rows == 1 and columns > WHOLE_ROW:
