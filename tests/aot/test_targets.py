@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import axla
-from axla.aot.child import Child
 from axla.aot.objects import check_alone, compile_object
 from axla.codegen import llvm
+from axla.codegen.child import Child
 from axla.codegen.symbols import symbols
 from axla.codegen.target import Target, with_features
 from axla.codegen.targets import TARGETS, target

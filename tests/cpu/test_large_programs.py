@@ -1,12 +1,19 @@
 """Programs that are large in one way: the work is in proportion, and what is too deep is refused."""
 
+import os
+import re
+import signal
+import threading
+
+import numpy as np
 import pytest
 
 import axla
 from axla.codegen.target import host_target
 from axla.core import flags
 from axla.core.errors import UnsupportedError
-from axla.cpu.compiler import llvm_modules, optimize, program_of
+from axla.cpu import compiler
+from axla.cpu.compiler import compile_module, llvm_modules, optimize, program_of
 from work import calls
 
 ARRAY = "f32[40]"
@@ -86,3 +93,102 @@ def test_loops_nested_too_deep_are_refused():
     axla.compile(axla.parse(nested_loops(40)))
     with pytest.raises(UnsupportedError, match="nested 401 deep"):
         axla.compile(axla.parse(nested_loops(400)))
+
+
+def chain(op, count, shape):
+    lines = "\n".join(f"v{n + 1} = {shape} {op}(v{n})" for n in range(count))
+    return f"ENTRY e {{ v0 = {shape} parameter(0)\n{lines}\nROOT r = {shape} negate(v{count}) }}"
+
+
+GELU = """ENTRY e {{
+  x = f32[{0}] parameter(0)
+  one = f32[] constant(1)  ones = f32[{0}] broadcast(one), dimensions={{}}
+  root = f32[] constant(0.70710678)  roots = f32[{0}] broadcast(root), dimensions={{}}
+  a = f32[{0}] multiply(x, roots)  b = f32[{0}] erf(a)  c = f32[{0}] add(b, ones)
+  ROOT r = f32[{0}] multiply(x, c)
+}}"""
+
+
+def code_bytes(text):
+    return sum(map(len, compile_module(axla.parse(text)).images))
+
+
+def test_code_does_not_jump_at_any_number_of_elements():
+    sizes = {n: code_bytes(GELU.format(n)) for n in (1, 2, 3, 4, 5, 8, 15, 16, 17, 32)}
+    assert max(sizes.values()) < 1.5 * sizes[17], sizes
+
+
+@pytest.mark.parametrize("shape", ("f32[]", "f32[4]", "f32[16]", "f64[3]"))
+def test_long_chains_of_functions(shape):
+    """Code that is written out is bounded: kernels of equal structure are one, and scalars call functions."""
+    short, long = (sum(map(len, written(chain("sine", count, shape)))) for count in (500, 2000))
+    assert long < 2 * short
+
+
+def test_functions_that_are_called_give_the_same_bits():
+    text = chain("sine", 120, "f32[]")
+    (entry,) = written(text)
+    assert "call float @axla.math.sine.f32" in entry
+    x = np.float32(0.7)
+    apart, run = np.full(17, x), axla.compile(axla.parse(chain("sine", 120, "f32[17]")))
+    assert axla.compile(axla.parse(text))(x) == np.asarray(run(apart))[0]
+
+
+def test_basic_blocks_are_short():
+    blocks = re.split(r"\n\w+:\n", written(chain("popcnt", 3000, "s32[]"))[0])
+    assert len(blocks) > 5 and max(block.count("\n") for block in blocks) < 700
+
+
+def test_results_are_written_where_they_are_made():
+    """A tuple of very many scalars does not keep them all in registers."""
+    parameters = "\n".join(f"p{n} = f32[] parameter({n})\nq{n} = f32[] negate(p{n})" for n in range(50))
+    shape, results = ", ".join(["f32[]"] * 50), ", ".join(f"q{n}" for n in range(50))
+    text = f"ENTRY e {{ {parameters}\nROOT r = ({shape}) tuple({results}) }}"
+    (entry,) = written(text)
+    order = re.findall(r"fneg|store float", entry)
+    assert order[:4] == ["fneg", "store float"] * 2
+    values = [np.float32(n) for n in range(50)]
+    assert [float(v) for v in axla.compile(axla.parse(text))(*values)] == [-float(v) for v in values]
+
+
+def test_results_that_change_places_with_donated_arguments():
+    text = """HloModule m, input_output_alias={ {0}: (0, {}, may-alias), {1}: (1, {}, may-alias) }
+    ENTRY e { p = f32[2] parameter(0)  q = f32[2] parameter(1)  s = f32[2] add(p, q)
+      ROOT r = (f32[2], f32[2], f32[2]) tuple(q, p, s) }"""
+    p, q = (axla.device_put(np.array(x, np.float32)) for x in ([1, 2], [3, 4]))
+    found = [np.asarray(x).tolist() for x in axla.compile(axla.parse(text))(p, q)]
+    assert found == [[3, 4], [1, 2], [4, 6]]
+
+
+def test_concatenation_of_many_pieces():
+    pieces = [np.full(1 + n % 3, n, np.float32) for n in range(300)]
+    lines = "\n".join(f"p{n} = f32[{len(x)}] parameter({n})" for n, x in enumerate(pieces))
+    whole = np.concatenate(pieces)
+    operands = ", ".join(f"p{n}" for n in range(300))
+    root = f"ROOT r = f32[{len(whole)}] concatenate({operands}), dimensions={{0}}"
+    text = f"ENTRY e {{ {lines}\n{root} }}"
+    assert sum(map(len, written(text))) < 400_000  # choosing among all pieces takes 5 times that
+    np.testing.assert_array_equal(axla.compile(axla.parse(text))(*pieces), whole)
+
+
+def test_long_code_is_compiled_by_a_child_that_ctrl_c_ends(monkeypatch):
+    text = chain("sine", 50, "f32[]")
+    (plain,) = compile_module(axla.parse(text)).images
+    monkeypatch.setattr(compiler, "LONG_TEXT", 1000)
+    with flags.override(cache_dir=""):
+        monkeypatch.setattr(compiler, "object_for", lambda text, target, emit: emit(text, target))
+        assert compile_module(axla.parse(text)).images == (plain,)
+        processes = []
+
+        class Stopped(compiler.Child):
+            def _running(self):
+                process = super()._running()
+                os.kill(process.pid, signal.SIGSTOP)  # it never answers
+                processes.append(process)
+                threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+                return process
+
+        monkeypatch.setattr(compiler, "Child", Stopped)
+        with pytest.raises(KeyboardInterrupt):
+            compile_module(axla.parse(text))
+        assert processes[0].poll() is not None

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from axla.aot.child import CHILD
 from axla.aot.door import add_constants, add_doors, add_frame, constants_module
 from axla.aot.library import Tensor, Weights
 from axla.aot.refusals import refuse_dynamic, where
 from axla.aot.room import emit_with_constants
+from axla.codegen.child import CHILD
 from axla.codegen.emit.kinds import emit_kernel
 from axla.codegen.function import Module as LlvmModule
 from axla.codegen.symbols import symbols

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import struct
 
-from axla.aot.child import CHILD
 from axla.aot.door import ROOM, mark_of
+from axla.codegen.child import CHILD
 from axla.codegen.target import CpuTarget
 from axla.core.errors import CompileError
 

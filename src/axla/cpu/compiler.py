@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from axla.analysis.buffers import assign_buffers
 from axla.codegen import llvm
+from axla.codegen.child import Child
 from axla.codegen.emit.kinds import emit_kernel
 from axla.codegen.function import Module as LlvmModule
 from axla.codegen.target import Target, host_target
 from axla.codegen.value import forbidden_intrinsics
 from axla.core import flags, trace
+from axla.core.collector import collector_paused
 from axla.core.errors import InternalError
 from axla.core.literal import Literal
 from axla.core.shape import ProgramShape
@@ -35,6 +38,7 @@ from axla.program.steps import (
 )
 
 KERNEL_LEVEL = 2  # LLVM's effort on kernels
+LONG_TEXT = 2 << 20  # bytes of LLVM text from on which LLVM takes seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +153,11 @@ def dump_code(
 
 def compile_module(module: Module, target: Target | None = None, *, parts: int = 0) -> Compiled:
     """Object code for a module, which is changed on the way (pass a clone to keep it)."""
-    target = target or host_target()
+    with collector_paused():
+        return _compile(module, target or host_target(), parts)
+
+
+def _compile(module: Module, target: Target, parts: int) -> Compiled:
     with trace.span("passes"):
         optimize(module)
     program = program_of(module, target)
@@ -163,6 +171,19 @@ def compile_module(module: Module, target: Target | None = None, *, parts: int =
     if kernels < KERNEL_LEVEL:  # the cache tells objects by their text
         texts = [f"; level {kernels}\n{text}" for text in texts]
     with trace.span("llvm"):
-        emitters = [partial(llvm.emit_object, level=level) for level in levels]
+        emitters = [partial(_emit_object, level=level) for level in levels]
         images = tuple(object_for(text, target, emit) for text, emit in zip(texts, emitters, strict=True))
     return Compiled(images, program.interface, constants_segment(program.source.buffers))
+
+
+def _emit_object(text: str, target: Target, *, level: int) -> bytes:
+    """The object of an LLVM module; of a long one by a child, so that Ctrl-C need not wait for LLVM."""
+    if len(text) >= LONG_TEXT and sys.executable:
+        child = Child()
+        try:
+            return child.emit_object(text, target, level=level)
+        except OSError:  # no process can be started
+            pass
+        finally:
+            child.close()
+    return llvm.emit_object(text, target, level=level)

@@ -8,7 +8,7 @@ from axla.passes.driver import Pass, Step, fixpoint
 from axla.passes.expand import effects, topk
 from axla.passes.expand.expanders import EXPANDERS
 from axla.passes.fuse import fuse
-from axla.passes.layout import dots, normalize, reductions
+from axla.passes.layout import concatenates, dots, normalize, reductions
 from axla.passes.linalg.expander import lapack_expander as expand_lapack
 from axla.passes.schedule import copies, order
 from axla.passes.simplify import algsimp as rules
@@ -52,6 +52,7 @@ layout_normalization = Pass(
     "layout-normalization", normalize.layout_normalization, required="no emitter knows layouts"
 )
 dot_canonicalize = Pass("dot-canonicalize", dots.dot_canonicalize, required="the dot emitter knows one form")
+concatenate_canonicalize = Pass("concatenate-canonicalize", concatenates.concatenate_canonicalize)
 reduce_canonicalize = Pass("reduce-canonicalize", reductions.reduce_canonicalize)
 fusion = Pass("fusion", fuse.fusion)
 schedule = Pass("schedule", order.schedule, required="buffers need an order of execution")
@@ -60,10 +61,10 @@ copy_insertion = Pass(
 )
 
 PASSES: dict[str, Pass] = {p.name: p for p in (
-    algsimp, approx_topk_decomposer, call_inliner, conditional_simplifier, constant_folding, copy_insertion,
-    cse, dce, defuse, dot_canonicalize, effect_order, expand_barriers, flatten_call_graph,
-    float_normalization, fusion, lapack_expander, layout_normalization, map_inliner, marker_removal,
-    reduce_canonicalize, schedule, tuple_simplifier, while_loop_simplifier, *EXPANDERS,
+    algsimp, approx_topk_decomposer, call_inliner, concatenate_canonicalize, conditional_simplifier,
+    constant_folding, copy_insertion, cse, dce, defuse, dot_canonicalize, effect_order, expand_barriers,
+    flatten_call_graph, float_normalization, fusion, lapack_expander, layout_normalization, map_inliner,
+    marker_removal, reduce_canonicalize, schedule, tuple_simplifier, while_loop_simplifier, *EXPANDERS,
 )}  # fmt: skip
 """Every pass. Where XLA has the pass, the name is XLA's."""
 
@@ -90,6 +91,7 @@ LOWER: tuple[Step, ...] = (expand_barriers, flatten_call_graph, dce)
 KERNELS: tuple[Step, ...] = (
     dot_canonicalize,
     reduce_canonicalize,
+    concatenate_canonicalize,
     cse,
     dce,
     fusion,
@@ -119,6 +121,8 @@ ORDER: tuple[tuple[Pass, Pass, str], ...] = (
     (algsimp, dot_canonicalize, "transposes fold into dots of any form"),
     (dot_canonicalize, fusion, "a dot takes its epilogue in its own form"),
     (reduce_canonicalize, fusion, "rows and columns take what computes their operands"),
+    (algsimp, concatenate_canonicalize, "what reads a slice of a piece finds it in one step"),
+    (concatenate_canonicalize, fusion, "groups of pieces are kernels"),
     (layout_normalization, fusion, "access patterns are those of default layouts"),
     (fusion, schedule, "kernels are what is scheduled"),
     (fusion, copy_insertion, "fusion removes values that would have needed a copy"),

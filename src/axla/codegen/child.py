@@ -1,7 +1,7 @@
 """Code generation in a child process: LLVM ends the process where it cannot select an instruction.
 
 One child serves many modules. It is spawned when first needed and again after it has died; what it died of is
-the reason in a CompileError. `python -m axla.aot.child` is the child: it reads requests from its standard
+the reason in a CompileError. `python -m axla.codegen.child` is the child: it reads requests from its standard
 input, `u64 length | pickle of (text, target, level, room)`, and answers with `u8 kind | u64 length | bytes`.
 
 Room for constants does not come through the pipe: it is cut out of the object, and the parent puts the
@@ -86,7 +86,7 @@ class Child:
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
         paths = os.pathsep.join(path for path in sys.path if path)
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "axla.aot.child"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            [sys.executable, "-m", "axla.codegen.child"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=self._said, env={**os.environ, "PYTHONPATH": paths},
         )  # fmt: skip
         self._owner = os.getpid()
