@@ -25,6 +25,7 @@ BACKENDS = ("cpu", "one-lane", "interpreter")
 _MLIR = re.compile(
     r"""(?:\s|//[^\n]*+)*+(?:module\b|func\.func\b|sdy\.mesh\b|"[\w.]+"[ ]*\(|[#!][\w$.]+[ ]*=)"""
 )
+_GRAPH_DEF = re.compile(r"\s*node\s*\{\s*name\s*:|\n[\s\S]{1,3}\n[\s\S][\w./\-]+\x12[\s\S][A-Z]\w+")
 _BYTECODE = b"ML\xefR"
 
 
@@ -70,6 +71,11 @@ def _parsed(content: str | bytes, file: str, arg_types: Any, dim_args: Any, elid
         raise InvalidArgument("parse: arg_types and dim_args belong to StableHLO, this is none")
     if is_proto:
         return proto.read(content)
+    if _GRAPH_DEF.match(content[:4096] if isinstance(content, str) else content[:4096].decode("latin-1")):
+        raise ParseError(
+            "parse: this is a TensorFlow GraphDef, wanted HLO: tf.function(f, jit_compile=True)."
+            "experimental_get_compiler_ir(*args)(stage='hlo_serialized') gives it"
+        )
     if isinstance(content, bytes):
         try:
             return proto.read(content)

@@ -32,6 +32,7 @@ from axla.core.dtypes import dtype as dtype_of
 from axla.core.errors import InvalidArgument, ParseError
 from axla.core.shape import Shape
 from axla.ir.graph import Alias, Instruction
+from axla.ir.places import located
 from axla.proto.schema import Enum, Field, Message
 from axla.proto.text_format import from_text
 
@@ -113,8 +114,12 @@ def read_config(source: str | os.PathLike[str]) -> Config:
         try:
             text = Path(text).read_text("utf-8")
         except UnicodeDecodeError:
-            raise ParseError(f"config: {source} is no text; wanted a tf2xla.Config in text format") from None
-    message = from_text(text, _CONFIG)
+            text = "\0"
+    file = "" if isinstance(source, str) else os.fsdecode(source)
+    with located(file):
+        if re.search(r"[\0-\x08\x0e-\x1f]", text):
+            raise ParseError("config: this is no text; wanted a tf2xla.Config in text format")
+        message = from_text(text, _CONFIG)
     found = {kind: _entries(kind, message.get(kind, ())) for kind in ("feed", "fetch", "variable")}
     if not found["fetch"]:
         raise InvalidArgument("config: it has no fetch; a library gives at least one result")

@@ -133,8 +133,8 @@ class Elements:
             if hasattr(op, "source"):
                 operand = inst.operands[0]
                 return (self(operand, tuple(op.source(index, operand.shape))),)  # type: ignore[attr-defined]
-            raise UnsupportedError(f"{inst!r}: the cpu backend has no element generator for {op.opcode}; "
-                                   f"the interpreter runs it (backend='interpreter')")  # fmt: skip
+            what = getattr(op, "custom_call_target", "") or op.opcode
+            raise UnsupportedError(f"{inst!r}: the cpu backend does not compile {what} here, within a kernel")
         found = generator(self, inst, index)
         return found if isinstance(found, tuple) else (found,)
 

@@ -23,7 +23,9 @@ from __future__ import annotations
 
 
 class AxlaError(Exception):
-    """The root of axla's exceptions."""
+    """The root of axla's exceptions. `file` is that of the program, where one is known and at fault."""
+
+    file = ""
 
     def __init__(self, message: str = "") -> None:
         super().__init__(message)

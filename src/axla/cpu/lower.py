@@ -204,8 +204,8 @@ class _Lowering:
         for shape in (*(o.shape for o in inst.operands), *given):
             if not shape.is_array:
                 raise UnsupportedError(
-                    f"{inst!r}: the cpu backend has no kernels with {shape.to_string(layout=False)} among "
-                    "operands or results; the interpreter may run it (backend='interpreter')"
+                    f"{inst!r}: the cpu backend does not compile {inst.opcode} here: "
+                    f"{shape.to_string(layout=False)} is no array"
                 )
         computation = self.kernel_computation(inst)
         operands = tuple(self.slice(o, 0) for o in inst.operands)

@@ -82,7 +82,8 @@ class Feed:
                 check()
                 left = end - time.monotonic()
                 if left <= 0:
-                    raise DeadlineExceeded(f"{self.name}: nothing came for {timeout:g} s")
+                    found = f"nothing came for {timeout:g} s" if timeout else "it is empty"
+                    raise DeadlineExceeded(f"{self.name}: {found}")
                 self._changed.wait(min(left, _POLL))
             return self._values.popleft()
 

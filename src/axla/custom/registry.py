@@ -181,9 +181,11 @@ def _unknown(name: str) -> str:
 
     if name.startswith("interpreter."):
         return "it is known to the interpreter alone, backend='interpreter'"
+    if "callback" in name:
+        return "it is a Python function of the process that traced the program; trace it without callbacks"
     own = sorted(_targets)
     near = difflib.get_close_matches(name, [*own, *routine_names()], n=3, cutoff=0.6)
-    text = "no such target is registered; axla.register_custom_call makes one known"
+    text = "no such target is registered; axla.register_custom_call makes one for programs of this process"
     if near:
         return f"{text}. Did you mean {' or '.join(map(repr, near))}?"
     listed = ", ".join(own[:8]) + (", ..." if len(own) > 8 else "")

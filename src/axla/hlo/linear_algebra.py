@@ -150,7 +150,8 @@ class TriangularSolve(Op):
         same_dtype(self, (left, right))
         if right.rank != left.rank or left.dims[:-2] != right.dims[:-2]:
             reject(
-                "triangular_solve_c1", f"triangular-solve: batches must agree, found {show((left, right))}"
+                "triangular_solve_c1",
+                f"triangular-solve: ranks and batch dimensions must be equal, found {show((left, right))}",
             )
         if right.dims[-2 if self.left_side else -1] != left.dims[-1]:
             reject(

@@ -18,9 +18,11 @@ def located(file: str, module: Module | None = None) -> Iterator[None]:
     try:
         yield
     except (ParseError, ShapeError, VerifyError, UnsupportedError, CompileError) as error:
-        for place in (_lines(module, error.message) if module is not None else "", file):
+        lines = _lines(module, error.message) if module is not None else ""
+        for place in (lines, file if not error.file else ""):
             if place and place not in error.message:
                 error.message = f"{place}: {error.message}"
+        error.file = error.file or file
         error.args = (error.message,)
         raise
 

@@ -60,8 +60,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _program(options: argparse.Namespace) -> str:
     """The file of the program, if it is one."""
     given = vars(options)
-    named = given.get("paths") or [given.get("file") or given.get("source")]
-    return named[0] if len(named) == 1 and named[0] not in (None, "-") else ""
+    named = given.get("paths") or [given.get("file") or given.get("source") or "-"]
+    return named[0] if len(named) == 1 and named[0] != "-" else ""
 
 
 @contextlib.contextmanager
