@@ -29,9 +29,34 @@ def test_inlining_stops_growing(monkeypatch):
 def test_copies_for_each_caller_have_a_limit(monkeypatch):
     monkeypatch.setattr(inline, "CLONES", 5_000)
     module = nested(60, lambda x, k: f"f32[4] call({x}), to_apply=f{k}")
-    with pytest.raises(CompileError, match="copies of it take more than 5000 instructions") as raised:
+    with pytest.raises(CompileError, match="copies of them take more than 5000 instructions") as raised:
         driver.run(module, [pipelines.flatten_call_graph])
     assert "flatten-call-graph" in raised.value.__notes__[0]
+
+
+def test_copies_are_counted_before_they_are_made():
+    def copied(depth):
+        module = nested(depth, lambda x, k: f"f32[4] call({x}), to_apply=f{k}")
+        with pytest.raises(CompileError, match="copies of them"):
+            driver.run(module, [pipelines.call_inliner, pipelines.flatten_call_graph])
+
+    few, many = calls(lambda: copied(30)), calls(lambda: copied(120))
+    assert many < 6 * few, f"{few} and {many} calls"
+
+
+def test_calls_of_a_reducer_that_double_are_refused():
+    parts = ["f0 { x = f32[] parameter(0) y = f32[] parameter(1) ROOT r = f32[] add(x, y) }"]
+    for k in range(1, 60):
+        parts.append(
+            f"f{k} {{ x = f32[] parameter(0) y = f32[] parameter(1) "
+            f"a = f32[] call(x, y), to_apply=f{k - 1} ROOT b = f32[] call(a, y), to_apply=f{k - 1} }}"
+        )
+    parts.append(
+        "ENTRY e { x = f32[4] parameter(0) z = f32[] constant(0) "
+        "ROOT r = f32[] reduce(x, z), dimensions={0}, to_apply=f59 }"
+    )
+    with pytest.raises(CompileError, match="copies of them"):
+        driver.run(parse_hlo("\n".join(parts)), pipelines.CPU)
 
 
 def test_folding_does_bounded_work(monkeypatch):

@@ -32,6 +32,8 @@ def defuse(module: Module) -> None:
 
 
 def _inline_all(module: Module, kind: type[Op], field: str, name: str) -> None:
+    if _written_out(module)[module.entry] > GROWTH + CLONES:
+        return  # refused when it is lowered, if simplification does not make it smaller
     session = current_session()
     left = GROWTH
     for computation in computations_callees_first(module):
@@ -46,6 +48,15 @@ def _inline_all(module: Module, kind: type[Op], field: str, name: str) -> None:
                 break
             _inline(call, body, successors.get(call, []))
     remove_dead_computations(module)
+
+
+def _written_out(module: Module) -> dict[Computation, int]:
+    """How many instructions each computation is with all that it calls in its place, each call apart."""
+    sizes: dict[Computation, int] = {}
+    for computation in computations_callees_first(module):
+        called = (c for i in computation.instructions for c in i.op.computations())
+        sizes[computation] = len(computation.instructions) + sum(sizes.get(c, 0) for c in called)
+    return sizes
 
 
 def may_inline(call: Instruction) -> bool:
@@ -95,18 +106,10 @@ def flatten_call_graph(module: Module) -> None:
     # stay shared.
     claimed: set[Computation] = {module.entry}
     stack = [module.entry]
-    left = CLONES
+    _check_copies(module)
 
     def own(called: Computation) -> Computation:
-        nonlocal left
         if called in claimed:
-            left -= len(called.instructions)
-            if left < 0:
-                raise CompileError(
-                    f"computation {called.name} is called from so many places that copies of it take more "
-                    "than "
-                    f"{CLONES} instructions"
-                )
             called = clone_computation(called)
         claimed.add(called)
         stack.append(called)
@@ -120,3 +123,15 @@ def flatten_call_graph(module: Module) -> None:
                 if changed.computations() != inst.op.computations():
                     computation.set_op(inst, changed)
     remove_dead_computations(module)
+
+
+def _check_copies(module: Module) -> None:
+    """Calls nested n deep can stand for 2^n instructions: how many is known before any is copied."""
+    sizes = _written_out(module)
+    if sizes[module.entry] - sum(len(c.instructions) for c in sizes) <= CLONES:
+        return
+    first = next((c for c, size in sizes.items() if size > CLONES), module.entry)
+    raise CompileError(
+        f"computation {first.name} calls others from so many places that copies of them take more than "
+        f"{CLONES} instructions"
+    )

@@ -11,6 +11,7 @@ import numpy as np
 
 from axla.stablehlo import mlir
 from axla.stablehlo.text import dense
+from axla.stablehlo.text.lexer import DEEPEST_LOCATION
 from axla.stablehlo.text.types import Types
 
 # Structured attributes: mnemonic -> fields with the kind of their values; a field with / need not be there.
@@ -273,6 +274,7 @@ class Attributes(Types):
         follows = self.token == "<" and self.start == at + len(name) + 1
         if not follows:
             if name in self.aliases:
+                self.use_alias("#" + name, at)
                 return self.aliases[name]
             if name in self.location_places:
                 return self._location_alias(name, at)
@@ -422,7 +424,11 @@ class Attributes(Types):
         """What stands in `loc(...)` or in another location."""
         if self.kind == "hash":
             at, name = self.start, self.advance()[1:]
-            return self._location_alias(name, at)
+            found = self._location_alias(name, at)
+            self.depth += 1
+            self.use_alias("#" + name, at, DEEPEST_LOCATION)
+            self.depth -= 1
+            return found
         self.deeper()
         at = self.start
         found: mlir.Location | None = None

@@ -38,6 +38,10 @@ _ESCAPE = re.compile(r'\\(?:([nt"\\])|([0-9A-Fa-f]{2})|(.))')
 _CLOSING = {"<": ">", "(": ")", "[": "]", "{": "}"}
 MAX_DEPTH = 100
 """How deep regions, types and attributes may stand within each other."""
+DEEPEST_LOCATION = 1000
+"""The same of locations, by their aliases: a trace of calls is a chain of them."""
+ROOM, ROOM_PER_CHARACTER = 1 << 20, 16
+"""How many elements aliases may stand for, all uses of them together: aliases of pairs double."""
 
 
 def unescape(token: str) -> str:
@@ -71,13 +75,19 @@ def tidy(text: str) -> str:
 
 
 class Cursor:
-    """The token at a place in a text: `kind`, `token`, and its offsets `start` and `end`."""
+    """The token at a place in a text: `kind`, `token`, and its offsets `start` and `end`.
 
-    __slots__ = ("text", "kind", "token", "start", "end", "depth")
+    `weight` counts the elements of lists that were read, those of aliases again for each use; `deepest` is
+    the greatest depth since the last alias began.
+    """
+
+    __slots__ = ("text", "kind", "token", "start", "end", "depth", "deepest", "weight", "room", "alias_sizes")
 
     def __init__(self, text: str, at: int = 0) -> None:
         self.text = text
-        self.depth = 0
+        self.depth = self.deepest = self.weight = 0
+        self.room = ROOM + ROOM_PER_CHARACTER * len(text)
+        self.alias_sizes: dict[str, tuple[int, int]] = {}
         self.seek(at)
 
     def seek(self, at: int) -> None:
@@ -131,13 +141,34 @@ class Cursor:
             while self.accept(","):
                 found.append(read())
         self.expect(closing)
+        self.weight += len(found)
         return found
 
     def deeper(self) -> None:
         """Counts a level of nesting; the caller counts it down again."""
         self.depth += 1
+        self.deepest = max(self.deepest, self.depth)
         if self.depth > MAX_DEPTH:
             self.fail(f"regions, types or attributes nested more than {MAX_DEPTH} deep")
+
+    def define_alias(self, name: str, read: Callable[[], T]) -> T:
+        """What an alias stands for; its size is kept, and counts for each use."""
+        before, deepest, self.deepest = self.weight, self.deepest, self.depth
+        found = read()
+        self.alias_sizes[name] = 1 + self.weight - before, self.deepest - self.depth
+        self.weight, self.deepest = before, deepest  # locations are defined while others are
+        return found
+
+    def use_alias(self, name: str, at: int, deepest: int = MAX_DEPTH) -> None:
+        """Counts what an alias stands for, before anybody looks at it."""
+        weight, depth = self.alias_sizes[name]
+        self.weight += weight
+        self.room -= weight
+        self.deepest = max(self.deepest, self.depth + depth - 1)  # the name is a level already
+        if self.room < 0:
+            self.fail(f"aliases stand for far more than the text has, at {name}", at)
+        if self.deepest > deepest:
+            self.fail(f"aliases nested more than {deepest} deep, at {name}", at)
 
     def string(self, what: str = "a string") -> str:
         at = self.start

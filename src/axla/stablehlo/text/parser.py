@@ -114,7 +114,7 @@ class Parser(Attributes):
             self.seek(self.location_ends[name])
             self.location_ends[name] = -1
         else:
-            self.aliases[name] = self.attribute()
+            self.aliases[name] = self.define_alias("#" + name, self.attribute)
 
     def _type_alias(self) -> None:
         at = self.start
@@ -122,7 +122,7 @@ class Parser(Attributes):
         if name in self.type_aliases or "." in name:
             self.fail(f"alias !{name} is defined twice or has a dot in its name", at)
         self.expect("=")
-        self.type_aliases[name] = self.type()
+        self.type_aliases[name] = self.define_alias("!" + name, self.type)
 
     def _resolve_locations(self) -> None:
         """Reads the aliases of locations in the order of the text: then none waits for many others."""
@@ -139,7 +139,7 @@ class Parser(Attributes):
             self.fail(f"location alias #{name} is not defined or contains itself", at)
         after = self.start
         self.seek(place)
-        self.locations[name] = self.location()
+        self.locations[name] = self.define_alias("#" + name, self.location)
         self.location_ends[name] = self.start
         self.seek(after)
         return self.locations[name]

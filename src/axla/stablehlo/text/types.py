@@ -154,6 +154,7 @@ class Types(Cursor):
         at, name = self.start, self.advance()[1:]
         if self.token != "<" or self.start != at + len(name) + 1:
             if name in self.type_aliases:
+                self.use_alias("!" + name, at)
                 return self.type_aliases[name]
             if name == "stablehlo.token":
                 return mlir.TokenType()
