@@ -78,9 +78,7 @@ class Client:
         """A copy of a literal (or of what NumPy takes) on the device."""
         value = _literal(literal)
         put = np.array if self.backend == "interpreter" else device_put
-        return GlobalData(
-            value.shape.logical, [put(leaf.array) for leaf in value.leaves() if leaf.shape.is_array]
-        )
+        return GlobalData(value.shape, [put(leaf.array) for leaf in value.leaves() if leaf.shape.is_array])
 
     def TransferInProcess(self, value: object) -> Any:
         """Shares memory instead of copying: a literal becomes data of the device, data of the device a
@@ -91,9 +89,7 @@ class Client:
         if isinstance(value, GlobalData):
             return _joined(value.shape, iter([_view(leaf) for leaf in value.leaves]))
         shared = _literal(value)
-        return GlobalData(
-            shared.shape.logical, [leaf.array for leaf in shared.leaves() if leaf.shape.is_array]
-        )
+        return GlobalData(shared.shape, [leaf.array for leaf in shared.leaves() if leaf.shape.is_array])
 
     TransferToServerInProcess = TransferInProcess
     TransferFromServerInProcess = TransferInProcess

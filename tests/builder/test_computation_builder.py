@@ -420,3 +420,51 @@ def test_set_return_value():
     assert evaluate(c.Build().module, []).array == 1
     with pytest.raises(InvalidArgument, match="another builder"):
         c.SetReturnValue(builder().ConstantR0(1.0))
+
+
+# What the documents of 2017 have.
+
+
+def test_logical_operations_take_pred_only():
+    c = builder()
+    x, y = c.ConstantR1([True, True, False]), c.ConstantR1([True, False, False])
+    assert run(c, c.LogicalAnd(x, y)).tolist() == [True, False, False]
+    assert run(c, c.LogicalOr(x, c.ConstantR2([[False] * 3, [True] * 3]), [1])).tolist() == [
+        [True, True, False], [True] * 3,
+    ]  # fmt: skip
+    assert run(c, c.logical_not(y)).tolist() == [False, True, True]
+    assert c.first_error() is None
+    c.LogicalAnd(c.ConstantR0(3), c.ConstantR0(1))
+    with pytest.raises(ShapeError, match="the operands must be pred"):
+        c.Build()
+
+
+def test_concatenate_and_custom_call():
+    c = builder()
+    a, b = c.ConstantR2([[1, 2], [3, 4], [5, 6]]), c.ConstantR2([[7, 8]])
+    assert run(c, c.Concatenate([a, b], 0)).tolist() == [[1, 2], [3, 4], [5, 6], [7, 8]]
+    op = c.CustomCall("myfunc", [a, b], Shape(F32, (3, 3))).instruction.op
+    assert op.custom_call_target == "myfunc" and op.shape is Shape(F32, (3, 3))
+
+
+@pytest.mark.parametrize("backend", ["cpu", "interpreter"])
+def test_random_numbers_are_constants(backend):
+    c = ComputationBuilder(axla.client.Client(backend), "f")
+    drawn = c.RngUniform(c.ConstantR0(2.0), c.ConstantR0(3.0), Shape(F32, (100,)))
+    largest = c.ReduceAll(drawn, c.ConstantR0(0.0), scalar_function(c, "Max"))
+    assert c.IsConstant(largest)
+    found = c.client().Transfer(c.ComputeConstant(largest)).array
+    assert 2 < found < 3
+    parameter = c.Parameter(0, Shape(F32), "x")
+    assert not c.IsConstant(c.Add(largest, parameter))
+    assert not drawn.builder.is_constant(drawn), "to XlaBuilder they are none"
+
+
+def test_constants_keep_the_layout_asked_for():
+    c = ComputationBuilder(axla.client.Client("cpu"), "f")
+    data = c.ComputeConstant(c.ConstantR2([[1, 2, 3], [4, 5, 6]]), Layout((0, 1)))
+    literal = c.client().Transfer(data)
+    assert str(c.client().GetShape(data)) == str(literal.shape) == "s32[2,3]{0,1}"
+    assert literal.array.tolist() == [[1, 2, 3], [4, 5, 6]]
+    with pytest.raises(InvalidArgument, match="wanted an array"):
+        c.ComputeConstant(c.Tuple([]), Layout(()))

@@ -190,7 +190,7 @@ CALLS = {
         "(f32[2], f32[2])",
     ),
     "ReduceAll": (lambda b: ops.ReduceAll(c(b, F), 0, scalar_computation(b, ops.Add)), "f32[]"),
-    "ReducePrecision": (lambda b: ops.ReducePrecision(c(b, F), 8, 7), "f32[2,3]"),
+    "ReducePrecision": (lambda b: ops.ReducePrecision(c(b, F), 8, mantissa_bits=7), "f32[2,3]"),
     "Reshape": (lambda b: ops.Reshape(c(b, F), [3, 2]), "f32[3,2]"),
     "Rev": (lambda b: ops.Rev(c(b, F), [0, 1]), "f32[2,3]"),
     "Scatter": (
@@ -433,6 +433,29 @@ def test_conditional_by_pred(b, value):
         assert value(ops.Conditional(pred, x, negate, x, same)) == expected
     with pytest.raises(InvalidArgument, match="Conditional: found"):
         ops.Conditional(c(b, np.bool_(True)), negate)
+
+
+@pytest.mark.parametrize("pred", [np.int32(1), np.bool_([True]), np.uint8(0)])
+def test_conditional_by_anything_but_pred_is_refused(b, pred):
+    x, f = np.float32(5), _unary_computation(b)
+    with pytest.raises(ShapeError, match="the predicate must be a pred of rank 0"):
+        ops.Conditional(c(b, pred), x, f, x, f)
+
+
+def test_reduce_precision_by_the_names_of_its_numbers(b):
+    x = c(b, F)
+    for op in (
+        ops.ReducePrecision(x, exponent_bits=5, mantissa_bits=10),
+        ops.ReducePrecision(x, mantissa_bits=10, exponent_bits=5),
+        ops.ReducePrecision(x, 5, mantissa_bits=10),
+        ops.ReducePrecision(x, 10, exponent_bits=5),
+    ):
+        assert (op.instruction.op.exponent_bits, op.instruction.op.mantissa_bits) == (5, 10)
+    assert ops.ReducePrecision(x, 8, 8).instruction.op.mantissa_bits == 8
+    for wrong in (lambda: ops.ReducePrecision(x, 5, 10), lambda: ops.ReducePrecision(x, 5),
+                  lambda: ops.ReducePrecision(x, 5, 5, mantissa_bits=5)):  # fmt: skip
+        with pytest.raises(InvalidArgument, match="wanted exponent_bits=... and mantissa_bits=... by name"):
+            wrong()
 
 
 def test_map_with_a_scalar_static_operand(b, value):

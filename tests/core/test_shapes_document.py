@@ -21,6 +21,7 @@ def test_terminology_rank_and_true_rank():
     assert shape_util.rank(Shape(F32, (4, 1, 3, 1))) == 4
     assert shape_util.true_rank(Shape(F32, (4, 1, 3, 1))) == 2
     assert shape_util.rank(Shape(F32)) == shape_util.true_rank(Shape(F32)) == 0
+    assert shape_util.true_rank(Shape(F32, (0, 3))) == 1, "sizes greater than 1 count"
 
 
 def test_terminology_dimensions_are_listed_by_number():

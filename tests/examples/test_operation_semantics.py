@@ -776,16 +776,21 @@ def test_reduce_precision_to_f16_and_back(doc):
     with np.errstate(over="ignore"):
         wanted = x.astype(np.float16).astype(np.float32)
     wanted[3] = 0  # denormals of the narrow format become zeros
-    np.testing.assert_array_equal(doc.results(ops.ReducePrecision(doc.given(x), 5, 10))[0], wanted)
+    np.testing.assert_array_equal(
+        doc.results(ops.ReducePrecision(doc.given(x), exponent_bits=5, mantissa_bits=10))[0], wanted
+    )
 
 
 def test_reduce_precision_of_more_bits_does_nothing(doc):
-    assert doc.value(ops.ReducePrecision(doc.given([0.1, 1e30]), 11, 52)) == np.float32([0.1, 1e30]).tolist()
+    assert (
+        doc.value(ops.ReducePrecision(doc.given([0.1, 1e30]), exponent_bits=11, mantissa_bits=52))
+        == np.float32([0.1, 1e30]).tolist()
+    )
 
 
 def test_reduce_precision_needs_an_exponent_bit(doc):
     with pytest.raises(ShapeError):
-        ops.ReducePrecision(doc.given([1]), 0, 10)
+        ops.ReducePrecision(doc.given([1]), 0, mantissa_bits=10)
 
 
 def test_reduce_scatter_shape(doc):

@@ -245,7 +245,7 @@ def test_reduce(page, x, dimensions, wanted):
 
 
 def test_reduce_precision(page):
-    result = page.c.ReducePrecision(page.given([1 / 3, 1e10, -1e10]), 5, 10)
+    result = page.c.ReducePrecision(page.given([1 / 3, 1e10, -1e10]), exponent_bits=5, mantissa_bits=10)
     assert page.value(result) == [float(np.float16(1 / 3)), np.inf, -np.inf]
 
 

@@ -92,7 +92,10 @@ def Conditional(selector: object, *rest: Any, **named: Any) -> XlaOp:
     builder = builder_of("Conditional", (selector, *values))
     chooser, *ops = [as_op("Conditional", builder, value) for value in (selector, *values)]
     called = tuple(builder.callee(branch, f"Conditional: branch {n}") for n, branch in enumerate(branches))
-    if chooser.shape.logical is Shape(PRED) and len(called) == 2:
+    by_value = chooser.shape.logical is Shape(PRED)
+    if names is by_pred and not by_value:
+        builder.fail("conditional", [chooser], "the predicate must be a pred of rank 0  [conditional_pred]")
+    if by_value and len(called) == 2:
         return builder.add(hlo.Conditional(*called), (chooser, *ops))
     return builder.add(hlo.Conditional(branch_computations=called), (chooser, *ops))
 

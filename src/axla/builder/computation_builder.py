@@ -21,7 +21,7 @@ from axla.builder.computation import XlaComputation
 from axla.builder.records import ConvolutionDimensionNumbers
 from axla.builder.values import boolean, element_type, instance, integer
 from axla.builder.xla_builder import XlaBuilder, XlaOp
-from axla.core.dtypes import F32
+from axla.core.dtypes import F32, PRED, DType
 from axla.core.errors import AxlaError, InvalidArgument, ShapeError, UnsupportedError
 from axla.core.literal import Literal
 from axla.core.shape import AnyShape, Layout, Shape
@@ -93,6 +93,8 @@ class ComputationBuilder:
 
         def __getattr__(self, name: str) -> Callable[..., Any]: ...
 
+        ConcatInDim: ClassVar[Any]
+        Concatenate: ClassVar[Any]
         CustomCall: ClassVar[Any]
         CustomCallOp: ClassVar[Any]
 
@@ -222,30 +224,30 @@ class ComputationBuilder:
         return ops.Transpose(operand, (1, 0))
 
     @_deferred
-    def SqrtF32(self, operand: XlaOp) -> XlaOp:
-        """The square root of an f32 array."""
-        return ops.Sqrt(self._f32("SqrtF32", operand))
-
-    @_deferred
-    def SquareF32(self, operand: XlaOp) -> XlaOp:
-        """The square of an f32 array."""
-        return ops.Square(self._f32("SquareF32", operand))
-
-    @_deferred
-    def ReciprocalF32(self, operand: XlaOp) -> XlaOp:
-        """The reciprocal of an f32 array."""
-        return ops.Reciprocal(self._f32("ReciprocalF32", operand))
-
-    def _f32(self, what: str, operand: XlaOp) -> XlaOp:
-        operand = self._op(what, operand)
-        if not isinstance(operand.shape, Shape) or operand.shape.dtype is not F32:
-            self._builder.fail(what, (operand,), "the operand must be f32  [f32_only]")
-        return operand
-
-    @_deferred
     def Sort(self, operand: XlaOp) -> XlaOp:
         """The elements in ascending order (of every row, where there are more dimensions)."""
         return ops.Sort(self._builder, [operand])
+
+    def _typed(self, what: str, dtype: DType, *values: object) -> list[XlaOp]:
+        found = operands(what, *values, builder=self._builder)
+        if any(not isinstance(v.shape, Shape) or v.shape.dtype is not dtype for v in found):
+            self._builder.fail(what, found, f"the operands must be {dtype}  [{dtype}_only]")
+        return found
+
+    @_deferred
+    def LogicalAnd(self, lhs: Any, rhs: Any, broadcast_dimensions: Sequence[int] | None = None) -> XlaOp:
+        """Whether both operands, arrays of pred, hold."""
+        return ops.And(*self._typed("LogicalAnd", PRED, lhs, rhs), broadcast_dimensions)
+
+    @_deferred
+    def LogicalOr(self, lhs: Any, rhs: Any, broadcast_dimensions: Sequence[int] | None = None) -> XlaOp:
+        """Whether at least one of the operands, arrays of pred, holds."""
+        return ops.Or(*self._typed("LogicalOr", PRED, lhs, rhs), broadcast_dimensions)
+
+    @_deferred
+    def LogicalNot(self, operand: Any) -> XlaOp:
+        """Whether the operand, an array of pred, does not hold."""
+        return ops.Not(*self._typed("LogicalNot", PRED, operand))
 
     @_deferred
     def Map(
@@ -307,16 +309,16 @@ class ComputationBuilder:
     # The end.
 
     def IsConstant(self, operand: XlaOp) -> bool:
-        """Whether a value does not depend on parameters."""
+        """Whether ComputeConstant gives the value: it does not depend on parameters."""
         self._raise_noted()
-        return self._builder.is_constant(operand)
+        return self._builder.is_constant(operand, random=True)
 
     def ComputeConstant(self, handle: XlaOp, output_layout: Layout | None = None) -> Any:
         """The value of a handle that depends on no parameter, as data of the client (a Literal without a
-        client).
+        client). Random numbers may be others at every call.
         """
         self._raise_noted()
-        computation = self._builder.build_constant_subgraph(handle)
+        computation = self._builder.build_constant_subgraph(handle, random=True)
         literal = evaluate(computation.module, [])
         if output_layout is not None:
             instance(Layout, output_layout, "ComputeConstant: output_layout")
@@ -417,6 +419,17 @@ def _method(function: Callable[..., XlaOp]) -> Callable[..., Any]:
     return _deferred(method)
 
 
+def _f32_method(name: str) -> Callable[..., Any]:
+    """A function of `ops` for f32 arrays only, as the first documents have it."""
+
+    def method(self: ComputationBuilder, operand: Any) -> XlaOp:
+        value = self._typed(f"{name}F32", F32, operand)
+        return getattr(ops, name)(*value)
+
+    method.__doc__ = f"{getattr(ops, name).__doc__} Of f32 arrays."
+    return _deferred(method)
+
+
 def snake_case(name: str) -> str:
     """ConstantR2FromArray2D -> constant_r2_from_array2d."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[0-9])(?=[A-Z][a-z])", "_", name).lower()
@@ -428,6 +441,9 @@ def _install() -> None:
         if not hasattr(ComputationBuilder, name) and function.__annotations__.get("return") == "XlaOp":
             setattr(ComputationBuilder, name, _method(function))
     ComputationBuilder.CustomCallOp = ComputationBuilder.CustomCall
+    ComputationBuilder.Concatenate = ComputationBuilder.ConcatInDim
+    for name in ("Sqrt", "Square", "Reciprocal"):
+        setattr(ComputationBuilder, f"{name}F32", _f32_method(name))
     for name, method in list(vars(ComputationBuilder).items()):
         if name[0].isupper() and snake_case(name) not in vars(ComputationBuilder):
             setattr(ComputationBuilder, snake_case(name), method)

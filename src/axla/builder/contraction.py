@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any
 
 import axla.hlo as hlo
 from axla.builder.coerce import operands
 from axla.builder.records import (
+    DotDimensionNumbers,
     GatherDimensionNumbers,
     PrecisionConfig,
     ScatterDimensionNumbers,
@@ -33,8 +35,8 @@ def Dot(
         if not isinstance(value.shape, Shape) or not 1 <= value.shape.rank <= 2:
             with left.builder.checking("dot", (left, right)):
                 reject("dot_ranks", "dot takes vectors and matrices; use DotGeneral for other ranks")
-    last = len(left.dims) - 1
-    return _dot(left, right, (last,), (0,), (), (), precision_config, preferred_element_type)
+    numbers = DotDimensionNumbers([len(left.dims) - 1], [0])
+    return _dot(left, right, numbers, precision_config, preferred_element_type)
 
 
 def DotGeneral(
@@ -44,28 +46,18 @@ def DotGeneral(
     """The sum of products over contracting dimensions, for every index of the batch dimensions."""
     left, right = operands("DotGeneral", lhs, rhs)
     numbers = make_dot_dimension_numbers(dimension_numbers)
-    return _dot(
-        left, right,
-        integers(numbers.lhs_contracting_dimensions, "lhs_contracting_dimensions"),
-        integers(numbers.rhs_contracting_dimensions, "rhs_contracting_dimensions"),
-        integers(numbers.lhs_batch_dimensions, "lhs_batch_dimensions"),
-        integers(numbers.rhs_batch_dimensions, "rhs_batch_dimensions"),
-        precision_config, preferred_element_type,
-    )  # fmt: skip
+    return _dot(left, right, numbers, precision_config, preferred_element_type)
 
 
 def _dot(
-    left: XlaOp, right: XlaOp, lhs: tuple[int, ...], rhs: tuple[int, ...], lhs_batch: tuple[int, ...],
-    rhs_batch: tuple[int, ...], precision: PrecisionConfig | None, dtype: Any,
-) -> XlaOp:  # fmt: skip
+    left: XlaOp, right: XlaOp, numbers: DotDimensionNumbers, precision: PrecisionConfig | None, dtype: Any
+) -> XlaOp:
     builder = left.builder
-    numbers: dict[str, Any] = {
-        "lhs_contracting_dims": lhs,
-        "rhs_contracting_dims": rhs,
-        "lhs_batch_dims": lhs_batch,
-        "rhs_batch_dims": rhs_batch,
-        "operand_precision": operand_precision(precision),
+    attributes: dict[str, Any] = {
+        f"{name}_dims": integers(getattr(numbers, f"{name}_dimensions"), f"{name}_dimensions")
+        for name in ("lhs_contracting", "rhs_contracting", "lhs_batch", "rhs_batch")
     }
+    attributes["operand_precision"] = operand_precision(precision)
     with builder.checking("dot", (left, right)):
         a, b = left.shape, right.shape
         if not isinstance(a, Shape) or not isinstance(b, Shape):
@@ -73,8 +65,17 @@ def _dot(
         if a.dtype is not b.dtype and not (a.dtype.is_float and b.dtype.is_float) and dtype is None:
             reject("dot_types", f"dot of {a.dtype} and {b.dtype} needs a preferred_element_type")
         wanted = None if dtype is None else element_type(dtype, "preferred_element_type")
-        op = hlo.Dot.of(a, b, wanted, **numbers)
+        op = hlo.Dot.of(a, b, wanted, **attributes)
     return builder.add(op, (left, right))
+
+
+def _window_numbers(kind: type, what: str, numbers: Any) -> dict[str, Any]:
+    """The attributes of gather and scatter that a record has, under their names there."""
+    instance(kind, numbers, f"{what}: dimension_numbers")
+    found = {f.name: getattr(numbers, f.name) for f in fields(numbers)}
+    place = integer(found.pop("index_vector_dim"), f"{what}: index_vector_dim")
+    dims = {name: integers(value, f"{what}: {name}") for name, value in found.items()}
+    return {"index_vector_dim": place, **dims}
 
 
 def Gather(
@@ -83,16 +84,8 @@ def Gather(
 ) -> XlaOp:  # fmt: skip
     """Windows of `a` at the places that `start_indices` gives."""
     source, indices = operands("Gather", a, start_indices)
-    numbers = instance(GatherDimensionNumbers, dimension_numbers, "Gather: dimension_numbers")
     op = hlo.Gather(
-        offset_dims=integers(numbers.offset_dims, "offset_dims"),
-        collapsed_slice_dims=integers(numbers.collapsed_slice_dims, "collapsed_slice_dims"),
-        start_index_map=integers(numbers.start_index_map, "start_index_map"),
-        operand_batching_dims=integers(numbers.operand_batching_dims, "operand_batching_dims"),
-        start_indices_batching_dims=integers(
-            numbers.start_indices_batching_dims, "start_indices_batching_dims"
-        ),
-        index_vector_dim=integer(numbers.index_vector_dim, "index_vector_dim"),
+        **_window_numbers(GatherDimensionNumbers, "Gather", dimension_numbers),
         slice_sizes=integers(slice_sizes, "slice_sizes"),
         indices_are_sorted=boolean(indices_are_sorted, "indices_are_sorted"),
     )
@@ -113,18 +106,8 @@ def Scatter(
     targets, changes = (list(input), list(updates)) if several else ([input], [updates])
     values = operands("Scatter", *targets, scatter_indices, *changes)
     builder = values[0].builder
-    numbers = instance(ScatterDimensionNumbers, dimension_numbers, "Scatter: dimension_numbers")
     op = hlo.Scatter(
-        update_window_dims=integers(numbers.update_window_dims, "update_window_dims"),
-        inserted_window_dims=integers(numbers.inserted_window_dims, "inserted_window_dims"),
-        scatter_dims_to_operand_dims=integers(
-            numbers.scatter_dims_to_operand_dims, "scatter_dims_to_operand_dims"
-        ),
-        input_batching_dims=integers(numbers.input_batching_dims, "input_batching_dims"),
-        scatter_indices_batching_dims=integers(
-            numbers.scatter_indices_batching_dims, "scatter_indices_batching_dims"
-        ),
-        index_vector_dim=integer(numbers.index_vector_dim, "index_vector_dim"),
+        **_window_numbers(ScatterDimensionNumbers, "Scatter", dimension_numbers),
         indices_are_sorted=boolean(indices_are_sorted, "indices_are_sorted"),
         unique_indices=boolean(unique_indices, "unique_indices"),
         to_apply=builder.callee(update_computation, "Scatter: update_computation"),

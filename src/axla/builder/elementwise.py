@@ -11,7 +11,7 @@ from axla.builder.coerce import array, as_op, builder_of, operands
 from axla.builder.records import ResultAccuracy, ResultAccuracy_Mode
 from axla.builder.values import element_type, instance, integers, member
 from axla.builder.xla_builder import XlaOp
-from axla.core.errors import UnsupportedError
+from axla.core.errors import InvalidArgument, UnsupportedError
 from axla.core.shape import Shape
 from axla.ir.attributes import CompareType, Direction
 from axla.ir.op import Op
@@ -200,8 +200,22 @@ def BitcastConvertType(operand: object, new_element_type: Any) -> XlaOp:
     return value.builder.add(hlo.BitcastConvert(Shape(dtype, dims, dynamic)), (value,))
 
 
-def ReducePrecision(operand: object, exponent_bits: int, mantissa_bits: int) -> XlaOp:
-    """The operand rounded to a float of fewer bits, in its own type."""
+def ReducePrecision(
+    operand: object, *bits: int, exponent_bits: int | None = None, mantissa_bits: int | None = None
+) -> XlaOp:
+    """The operand rounded to a float of fewer bits, in its own type.
+
+    XLA's builder takes `exponent_bits` first, its documents print `mantissa_bits` first: of two different
+    numbers at least one goes by name.
+    """
     (value,) = operands("ReducePrecision", operand)
-    bits = integers((exponent_bits, mantissa_bits), "ReducePrecision: exponent_bits, mantissa_bits")
-    return value.builder.add(hlo.ReducePrecision(*bits), (value,))
+    named = {"exponent_bits": exponent_bits, "mantissa_bits": mantissa_bits}
+    given = {name: number for name, number in named.items() if number is not None}
+    unnamed = integers(bits, "ReducePrecision: bits")
+    if len(unnamed) + len(given) != 2 or len(set(unnamed)) == 2:
+        raise InvalidArgument(
+            f"ReducePrecision: found {[*unnamed, *given]}, wanted exponent_bits=... and mantissa_bits=... by "
+            "name: XLA's builder and its documents have them in different order"
+        )
+    numbers = integers([given.get(name, *unnamed[:1]) for name in named], "ReducePrecision: bits")
+    return value.builder.add(hlo.ReducePrecision(*numbers), (value,))

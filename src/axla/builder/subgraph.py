@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from axla.hlo import CustomCall
+from axla.builder.values import boolean
+from axla.hlo import CustomCall, Rng
 from axla.ir.clone import clone_computation
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.structure import Parameter
 
 
-def why_not_constant(root: Instruction) -> Instruction | None:
-    """A parameter or op with a side effect that `root` depends on; None when it is a constant."""
-    return _needed(root)[1]
+def why_not_constant(root: Instruction, random: bool = False) -> Instruction | None:
+    """A parameter or op with a side effect that `root` depends on; None when it is a constant. With `random`,
+    random numbers are constants.
+    """
+    return _needed(root, boolean(random, "random"))[1]
 
 
 def constant_module(root: Instruction, name: str) -> Module:
     """A program without parameters that computes `root`, which must be a constant."""
-    needed, _ = _needed(root)
+    needed, _ = _needed(root, True)
     module = Module(name)
     entry = module.add_computation(name, entry=True)
     copies: dict[Instruction, Instruction] = {}
@@ -35,7 +38,7 @@ def constant_module(root: Instruction, name: str) -> Module:
     return module
 
 
-def _needed(root: Instruction) -> tuple[dict[Instruction, None], Instruction | None]:
+def _needed(root: Instruction, random: bool) -> tuple[dict[Instruction, None], Instruction | None]:
     needed: dict[Instruction, None] = {}
     pure: set[Computation] = set()
     stack = [root]
@@ -45,7 +48,7 @@ def _needed(root: Instruction) -> tuple[dict[Instruction, None], Instruction | N
             continue
         if isinstance(inst.op, Parameter):
             return needed, inst
-        reason = _effect(inst, pure)
+        reason = _effect(inst, pure, random)
         if reason is not None:
             return needed, reason
         needed[inst] = None
@@ -53,12 +56,13 @@ def _needed(root: Instruction) -> tuple[dict[Instruction, None], Instruction | N
     return needed, None
 
 
-def _effect(inst: Instruction, pure: set[Computation]) -> Instruction | None:
+def _effect(inst: Instruction, pure: set[Computation], random: bool) -> Instruction | None:
     """An op with an effect, or one that only a running program knows: `inst`, or what it calls."""
     stack = [inst]
     while stack:
         found = stack.pop()
-        if found.op.side_effect or isinstance(found.op, CustomCall):
+        allowed = random and isinstance(found.op, Rng)
+        if isinstance(found.op, CustomCall) or found.op.side_effect and not allowed:
             return found
         for callee in found.op.computations():
             if callee not in pure:

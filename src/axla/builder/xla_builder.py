@@ -213,13 +213,13 @@ class XlaBuilder:
         shapes = tuple(p.shape for p in parameters)
         return ProgramShape(shapes, self._root(root).shape, tuple(p.name for p in parameters))
 
-    def is_constant(self, op: XlaOp) -> bool:
-        """Whether the value depends on neither parameters nor ops with side effects."""
-        return why_not_constant(_op(op, "is_constant").instruction) is None
+    def is_constant(self, op: XlaOp, random: bool = False) -> bool:
+        """Whether the value depends on neither parameters nor ops with side effects; `random` allows Rng."""
+        return why_not_constant(_op(op, "is_constant").instruction, random) is None
 
-    def build_constant_subgraph(self, op: XlaOp) -> XlaComputation:
-        """The computation of a constant value, by itself."""
-        reason = why_not_constant(_op(op, "build_constant_subgraph").instruction)
+    def build_constant_subgraph(self, op: XlaOp, random: bool = False) -> XlaComputation:
+        """The computation of a constant value, by itself; `random` allows Rng."""
+        reason = why_not_constant(_op(op, "build_constant_subgraph").instruction, random)
         if reason is not None:
             raise InvalidArgument(f"{op.instruction!r} is not a constant: it depends on {reason!r}")
         return XlaComputation(constant_module(op.instruction, f"{identifier_of(self.name)}_constant"))

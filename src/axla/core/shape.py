@@ -175,8 +175,8 @@ class Shape(AnyShape):
 
     @property
     def true_rank(self) -> int:
-        """The number of dimensions of size other than one."""
-        return sum(1 for d in self.dims if d != 1)
+        """The number of dimensions of more than one element; sizes that are not known count."""
+        return sum(1 for d in self.dims if d > 1 or d == UNBOUNDED)
 
     @property
     def size(self) -> int:
