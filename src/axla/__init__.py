@@ -39,7 +39,12 @@ if _typing.TYPE_CHECKING:
     from axla.core.shape import OPAQUE, TOKEN, Layout, ProgramShape, Shape, TupleShape
     from axla.custom.feeds import feeds
     from axla.custom.probes import record_probes
-    from axla.custom.registry import register_custom_call, unregister_custom_call
+    from axla.custom.registry import (
+        register_custom_call,
+        register_custom_calls,
+        unregister_custom_call,
+        unregister_custom_calls,
+    )
     from axla.ir.graph import Module
     from axla.runtime.array import Array
     from axla.runtime.dlpack import from_dlpack
@@ -64,7 +69,8 @@ _HOMES = {
         "axla.core.shape": "OPAQUE TOKEN Layout ProgramShape Shape TupleShape",
         "axla.custom.feeds": "feeds",
         "axla.custom.probes": "record_probes",
-        "axla.custom.registry": "register_custom_call unregister_custom_call",
+        "axla.custom.registry": "register_custom_call register_custom_calls unregister_custom_call "
+        "unregister_custom_calls",
         "axla.ir.graph": "Module",
         "axla.runtime.array": "Array",
         "axla.runtime.dlpack": "from_dlpack",
@@ -138,6 +144,8 @@ __all__ = [
     "parse",
     "record_probes",
     "register_custom_call",
+    "register_custom_calls",
     "set_num_threads",
     "unregister_custom_call",
+    "unregister_custom_calls",
 ]

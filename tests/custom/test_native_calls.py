@@ -100,6 +100,36 @@ def test_custom_call_of_the_documents(backend, library):
 
 
 @backends
+def test_a_symbol_of_the_process(backend):
+    with pytest.raises(InvalidArgument, match="has no symbol 'no_such_function'"):
+        axla.register_custom_call("no_such_function", c.CDLL(None))
+    axla.register_custom_call("getpid", c.CDLL(None))
+    (z,) = run('ROOT r = f32[] custom-call(), custom_call_target="getpid"', backend)
+    assert z.shape == ()
+
+
+@backends
+@pytest.mark.cc
+def test_all_symbols_of_a_library(backend, library):
+    axla.register_custom_calls(library)
+    try:
+        assert run(MYFUNC, backend)[0].tolist() == [[42, 10, 20], [100, 110, 120], [200, 210, 220]]
+        axla.register_custom_call("myfunc", lambda x, y: np.zeros((3, 3), np.float32))
+        assert not run(MYFUNC, backend)[0].any(), "what is registered by its name goes first"
+        with pytest.raises(UnsupportedError, match="no such target is registered"):
+            run('ROOT r = f32[] custom-call(), custom_call_target="no_such_function"', backend)
+    finally:
+        axla.unregister_custom_calls()
+        axla.unregister_custom_call("myfunc")
+    with pytest.raises(UnsupportedError, match="no such target is registered"):
+        run(MYFUNC, backend)
+    for wrong in (lambda: axla.register_custom_calls("/no/such.so"), lambda: axla.register_custom_calls(3),
+                  lambda: axla.register_custom_calls(library, api="python")):  # fmt: skip
+        with pytest.raises(InvalidArgument, match="register_custom_calls"):
+            wrong()
+
+
+@backends
 @pytest.mark.cc
 def test_leaves_in_order_tokens_are_null(backend, library):
     axla.register_custom_call("leaves", library)

@@ -18,9 +18,10 @@ from axla.aot.machines import machine
 from axla.aot.names import parse_name
 from axla.aot.package import Package, check_folder, merged, objects, stale, write_files
 from axla.aot.recordings import Recording, record
-from axla.aot.refusals import refuse
+from axla.aot.refusals import check_externals, refuse
 from axla.codegen.target import CpuTarget
 from axla.core.errors import InvalidArgument
+from axla.custom.registry import registered
 from axla.ir.verify import verify
 
 Names = tuple[Sequence[str] | None, Sequence[str] | None] | None
@@ -34,7 +35,8 @@ def compile(  # noqa: A001
     config: str | os.PathLike[str] | None = None,
     names: Names = None,
     variables: Sequence[str] = (), weights: str = "object", allow_libgcc: bool = False,
-    self_test: bool = True, arg_types: Sequence[Any] | None = None, dim_args: Sequence[int] | None = None,
+    externals: Sequence[str] = (), self_test: bool = True,
+    arg_types: Sequence[Any] | None = None, dim_args: Sequence[int] | None = None,
 ) -> Package:  # fmt: skip
     """Compiles a program to a folder `out` that a compiler of C takes: nothing else is needed to run it.
 
@@ -45,7 +47,9 @@ def compile(  # noqa: A001
     `target` is an alias (`axla targets` lists them), an LLVM triple, or `native`. `name` is `Name` or
     `ns::Name`. `config` (tfcompile's, text or path) chooses, names and orders inputs and outputs; `names` are
     names for (arguments, results) alone. `variables` are arguments kept between calls. `weights` says where
-    large constants go: "object", "separate", or "file". `self_test` records a call for the generated test.
+    large constants go: "object", "separate", or "file". `externals` are targets of custom calls that the
+    library calls as functions of that name, `void f(void *out, void **in)`, which its user links. `self_test`
+    records a call for the generated test (not of externals that are not registered here).
 
     Raises InvalidArgument for what is wrong with the call, UnsupportedError with op and source line for what
     a library or the target cannot have. Nothing is written then.
@@ -54,8 +58,9 @@ def compile(  # noqa: A001
     library, found = library_of(
         program, args, target=machine(target, target_cpu, target_features), name=name, config=config,
         names=names, variables=variables, weights=weights, allow_libgcc=allow_libgcc,
-        sizes=Sizes(arg_types, dim_args),
+        externals=externals, sizes=Sizes(arg_types, dim_args),
     )  # fmt: skip
+    self_test = self_test and all(map(registered, library.externals))
     recordings = record(library, tuple(example.inputs for example in found)) if self_test else ()
     contents = written(library, recordings)
     report = contents.get(f"{library.prefix}_report.txt", "")
@@ -68,7 +73,7 @@ def library_of(
     config: str | os.PathLike[str] | None = None,
     names: Names = None,
     variables: Sequence[str] = (), weights: str = "object", allow_libgcc: bool = False,
-    sizes: Sizes = UNSIZED,
+    externals: Sequence[str] = (), sizes: Sizes = UNSIZED,
 ) -> tuple[Library, tuple[Example, ...]]:  # fmt: skip
     """The library in memory, and the example that each function was made of."""
     parsed = parse_name(name)
@@ -84,11 +89,14 @@ def library_of(
             verify(example.source.module)
         found = tuple(configs.configured(example, wanted) for example in found)
     found = tuple(_with_options(example, names, variables) for example in found)
+    check_externals([example.source.module for example in found], externals)
     for example in found:
         verify(example.source.module)
-        refuse(example.source.module)
+        refuse(example.source.module, externals)
     sources = [example.source for example in found]
-    library = build(parsed, sources, target, weights=Weights(weights), allow_libgcc=allow_libgcc)
+    library = build(
+        parsed, sources, target, weights=Weights(weights), allow_libgcc=allow_libgcc, externals=externals
+    )
     return library, found
 
 

@@ -30,6 +30,8 @@ def text(library: Library) -> str:
             f"/* Bytes of the constants in {library.prefix}.weights: the last argument of the functions. */\n"
             f"#define {library.prefix}_WEIGHTS_SIZE {len(library.constants)}u"
         )
+    if library.externals:
+        parts.append(_externals(library))
     parts += [_function(function, library) for function in library.functions]
     if library.batches:
         parts.append(_batches(library))
@@ -130,6 +132,16 @@ The frame: set all of it to zero, then version to AXLA_FRAME_VERSION, and argume
 Zero means the default for all else. cancel: address of a flag; once it is not 0, the run ends soon with
 AXLA_CANCELLED. rng_state: the state of random numbers, which each run moves on; begin with AXLA_RNG_SEED, as
 SYMBOL_run always does. A frame is used by one call at a time."""
+
+
+def _externals(library: Library) -> str:
+    return "\n".join([
+        "/* Functions that the library calls and that you link. `in` has the addresses of the operands,",
+        "`out` is the address of the result; of a tuple, of an array with the addresses of its elements. */",
+        "#ifdef __cplusplus", 'extern "C" {', "#endif",
+        *(f"void {name}(void *out, void **in);" for name in library.externals),
+        "#ifdef __cplusplus", "}", "#endif",
+    ])  # fmt: skip
 
 
 def _function(function: Function, library: Library) -> str:

@@ -108,6 +108,7 @@ class Library:
     constants_image: bytes = b""  # name_weights.o when weights is SEPARATE
     batches: tuple[tuple[int, int], ...] = ()
     tensors: tuple[Tensor, ...] = ()  # what is in the constants, by offset
+    externals: tuple[str, ...] = ()  # functions that whoever links the library brings
 
     @property
     def prefix(self) -> str:

@@ -6,9 +6,13 @@ decides are refused too: C has no way to say them.
 
 from __future__ import annotations
 
-from axla.core.errors import UnsupportedError
+from collections.abc import Collection, Sequence
+
+from axla.aot.names import check_identifier
+from axla.core.errors import InvalidArgument, UnsupportedError
 from axla.core.shape import Shape
 from axla.custom.registry import registered
+from axla.ir.attributes import ApiVersion
 from axla.ir.graph import Instruction, Module
 
 _PROCESS = {
@@ -32,8 +36,10 @@ def where(inst: Instruction) -> str:
     return f"{inst.op.opcode} ({inst!r}{', ' + at if at else ''})"
 
 
-def refuse(module: Module) -> None:
-    """UnsupportedError with op and source line for what cannot stand in a library."""
+def refuse(module: Module, externals: Collection[str] = ()) -> None:
+    """UnsupportedError with op and source line for what cannot stand in a library. `externals` are targets of
+    custom calls that its user brings.
+    """
     refuse_dynamic(module)
     several = module.config.replica_count * module.config.num_partitions
     for computation in module.computations:
@@ -46,7 +52,7 @@ def refuse(module: Module) -> None:
                 if size > 1:
                     _no(module, f"{where(inst)} has {size} participants; a library runs alone")
             if opcode == "custom-call":
-                _refuse_call(module, inst)
+                _refuse_call(module, inst, externals)
     if several > 1:
         _no(module, f"it is for {several} participants, by its header; a library runs alone")
 
@@ -79,9 +85,31 @@ def _group_size(inst: Instruction) -> int:
     return max(sizes, default=1)
 
 
-def _refuse_call(module: Module, inst: Instruction) -> None:
+def check_externals(modules: Sequence[Module], externals: Sequence[str]) -> None:
+    """InvalidArgument for names that no C function has, and for those that no custom call has."""
+    if isinstance(externals, str):
+        raise InvalidArgument(f"externals={externals!r}, wanted a sequence of names")
+    called = {
+        getattr(inst.op, "custom_call_target", "")
+        for m in modules
+        for c in m.computations
+        for inst in c.instructions
+    }
+    for name in externals:
+        check_identifier(name, "externals")
+        if name not in called:
+            raise InvalidArgument(f"externals: no custom call has the target {name!r}")
+
+
+def _refuse_call(module: Module, inst: Instruction, externals: Collection[str]) -> None:
     target = getattr(inst.op, "custom_call_target", "")
+    if target in externals:
+        version = getattr(inst.op, "api_version", None)
+        if version not in (None, ApiVersion.ORIGINAL, ApiVersion.UNSPECIFIED):
+            _no(module, f"{where(inst)} is of {version}; externals are called as API_VERSION_ORIGINAL")
+        return
     if any(word in target for word in _CALLBACKS):
         _no(module, f"{where(inst)} calls back into Python ({target}); a library has none")
     if registered(target):
-        _no(module, f"{where(inst)} calls {target!r} of the process it runs in; a library has to stand alone")
+        reason = f"calls {target!r} of the process it runs in; a library has to stand alone"
+        _no(module, f"{where(inst)} {reason}: externals=[{target!r}] makes it a function that its user links")

@@ -100,4 +100,6 @@ def _symbols(library: Library) -> Iterator[str]:
     yield "\nSymbols"
     yield f"  defined  {', '.join(sorted(found.defined))}"
     apart = f" ({library.prefix}_weights.o has it)" if library.weights is Weights.SEPARATE else ""
+    if library.externals:
+        yield f"  external {', '.join(library.externals)}   functions that you link"
     yield f"  needed   {', '.join(sorted(found.needed)) + apart if found.needed else 'none'}"

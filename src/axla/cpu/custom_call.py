@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from axla.codegen.function import Ssa
 from axla.core.shape import Shape
 from axla.custom.routines import NULL, OPERAND, RESULT, Place, Plan, Vectors
-from axla.custom.site import AXLA, ORIGINAL, PYTHON, STATUS, UNIFIED
+from axla.custom.site import AXLA, EXTERNAL, ORIGINAL, PYTHON, STATUS, UNIFIED
 from axla.program import abi
 from axla.program.steps import CustomCallStep
 
@@ -68,7 +68,11 @@ def _pointers(entry: _Entry, values: Sequence[Ssa], slot: int) -> Ssa:
 
 def _native(entry: _Entry, step: CustomCallStep, operands: list[Ssa], results: list[Ssa]) -> None:
     f, site = entry.f, step.site
-    function = _function(entry, step.function)
+    if step.api == EXTERNAL:
+        f.module.declare(site.target, f"declare void @{site.target}(ptr, ptr)")
+        function = Ssa(f"@{site.target}", "ptr", None)
+    else:
+        function = _function(entry, step.function)
     ins = _pointers(entry, operands, 1)
     opaque = site.config.encode("utf-8", "surrogateescape")
     if step.api in (AXLA, PYTHON):
@@ -80,7 +84,7 @@ def _native(entry: _Entry, step: CustomCallStep, operands: list[Ssa], results: l
         _stop_when_failed(entry, step, code)
         return
     out = _pointers(entry, results, 2) if site.result.is_tuple else results[0]
-    if step.api == ORIGINAL:
+    if step.api in (ORIGINAL, EXTERNAL):
         f.call_pointer("void", function, (out, ins))
         return
     status = f.stack("i64", -(-abi.STATUS.size // 8), slot=3)

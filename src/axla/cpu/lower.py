@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -18,9 +18,10 @@ from axla.codegen.kernel import KernelTask, Plan
 from axla.codegen.target import Target
 from axla.core.errors import UnsupportedError
 from axla.core.shape import AnyShape, Shape, TupleShape
+from axla.custom.registry import Target as CallTarget
 from axla.custom.registry import find_target
 from axla.custom.routines import plan_of
-from axla.custom.site import LIBRARY, REPORT, STATUS, UNIFIED, Function
+from axla.custom.site import EXTERNAL, LIBRARY, REPORT, STATUS, UNIFIED, Function
 from axla.hlo import (
     AddDependency,
     AfterAll,
@@ -84,10 +85,10 @@ class ProgramSource:
     buffers: Buffers
 
 
-def lower(module: Module, buffers: Buffers, target: Target) -> Program:
-    """The program of a module after the CPU pipeline."""
+def lower(module: Module, buffers: Buffers, target: Target, externals: Collection[str] = ()) -> Program:
+    """The program of a module after the CPU pipeline. `externals`: custom calls that call a symbol."""
     _check_nesting(module)
-    return _Lowering(module, buffers, target).program()
+    return _Lowering(module, buffers, target, externals).program()
 
 
 def _check_nesting(module: Module) -> None:
@@ -102,8 +103,9 @@ def _check_nesting(module: Module) -> None:
 
 
 class _Lowering:
-    def __init__(self, module: Module, buffers: Buffers, target: Target):
+    def __init__(self, module: Module, buffers: Buffers, target: Target, externals: Collection[str]):
         self.module = module
+        self.externals = externals
         self.buffers = buffers
         self.target = target
         self.kernels: dict[str, KernelSpec] = {}
@@ -169,7 +171,9 @@ class _Lowering:
     def custom_call(self, inst: Instruction, op: CustomCall) -> Step:
         self.long_running = True
         site = call_site(inst)
-        target, plan, report, scratch = find_target(site), None, -1, None
+        plan, report, scratch = None, -1, None
+        external = site.target in self.externals
+        target = CallTarget(site.target, EXTERNAL) if external else find_target(site)
         name = target.name
         if target.api == LIBRARY:
             plan = plan_of(site)
@@ -177,7 +181,8 @@ class _Lowering:
             scratch = self.scratch.slice(inst, plan.scratch_bytes)
         elif target.api in (STATUS, UNIFIED):
             report = self.function(Function(name, REPORT, site))
-        number = self.function(Function(name, target.api, None if plan is not None else site))
+        function = Function(name, target.api, None if plan is not None else site)
+        number = -1 if external else self.function(function)
         operands = tuple(place for o in inst.operands for place in self.leaf_slices(o))
         return CustomCallStep(
             inst.name, site, target.api, number, operands, self.leaf_slices(inst), report, plan, scratch,

@@ -9,6 +9,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,6 +45,7 @@ class Target:
 
 _lock = threading.Lock()
 _targets: dict[str, Target] = {}
+_libraries: list[tuple[c.CDLL, str | None]] = []
 
 
 def register_custom_call(
@@ -69,6 +71,24 @@ def register_custom_call(
     with _lock:
         _targets[name] = made
     return target
+
+
+def register_custom_calls(library: str | os.PathLike[str] | c.CDLL, *, api: str | None = None) -> None:
+    """Makes every function of a library known under its symbol's name, to programs compiled from now on:
+    what `register_custom_call` does for one. `ctypes.CDLL(None)` stands for the process. Names that are
+    registered, and those of axla's own targets, go first; of several libraries the last one.
+    """
+    where = "register_custom_calls"
+    if api is not None and api not in NATIVE:
+        raise InvalidArgument(f"{where}: api={api!r}; there are {', '.join(NATIVE)}")
+    loaded = _library(where, library)
+    with _lock:
+        _libraries[:] = [(loaded, api), *(found for found in _libraries if found[0] is not loaded)]
+
+
+def unregister_custom_calls() -> None:
+    """Forgets all libraries of `register_custom_calls`."""
+    _libraries.clear()
 
 
 def unregister_custom_call(name: str) -> None:
@@ -124,11 +144,15 @@ def _check_signature(where: str, target: Any, api: str) -> None:
         raise InvalidArgument(f"{where}: the function returns nothing; api={api!r} wants {wanted}")
 
 
-def _symbol(where: str, library: Any, symbol: str) -> Any:
+def _library(where: str, library: Any) -> c.CDLL:
     try:
-        loaded = library if isinstance(library, c.CDLL) else c.CDLL(os.fspath(library))
-    except (OSError, ValueError) as error:  # ValueError: a path that cannot be one
+        return library if isinstance(library, c.CDLL) else c.CDLL(os.fspath(library))
+    except (OSError, ValueError, TypeError) as error:  # ValueError: a path that cannot be one
         raise InvalidArgument(f"{where}: the library does not load: {error}") from error
+
+
+def _symbol(where: str, library: Any, symbol: str) -> Any:
+    loaded = _library(where, library)
     try:
         return loaded[symbol]
     except (AttributeError, ValueError) as error:
@@ -158,6 +182,8 @@ def find_target(site: CallSite) -> Target:
 
         if is_routine(site.target):
             return Target(site.target, LIBRARY)
+        found = in_libraries(site.target)
+    if found is None:
         raise UnsupportedError(f"{site}: {_unknown(site.target)}")
     if found.api == PYTHON:
         _check_python(site, found)
@@ -174,6 +200,14 @@ def find_target(site: CallSite) -> Target:
                 f"registered with api={found.api!r}, {_SIGNATURES[found.api]}"
             )
     return found
+
+
+def in_libraries(name: str) -> Target | None:
+    """What a name stands for in the libraries of `register_custom_calls`."""
+    for library, api in tuple(_libraries):
+        with suppress(InvalidArgument):
+            return _target(name, library, None, api)
+    return None
 
 
 def _unknown(name: str) -> str:

@@ -20,7 +20,7 @@ from axla.custom.built_in import BUILT_IN
 from axla.custom.callables import PythonCall
 from axla.custom.feeds import current
 from axla.custom.lapack import routine_address
-from axla.custom.registry import Target, find_target, registered
+from axla.custom.registry import Target, find_target, in_libraries, registered
 from axla.custom.site import (
     LIBRARY,
     PYTHON,
@@ -91,7 +91,7 @@ def _resolve(function: Function, given: Mapping[str, int]) -> tuple[int, Any]:
 def _target(function: Function) -> Target:
     if function.site is not None:
         return find_target(function.site)
-    found = registered(function.name)
+    found = registered(function.name) or in_libraries(function.name)
     if found is None:
         raise UnsupportedError(
             f"custom call target {function.name!r} is not known: axla.register_custom_call makes it so"

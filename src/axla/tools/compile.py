@@ -49,6 +49,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--allow-libgcc", action="store_true", help="f64 on cores without it (by generated code; slow)"
     )
+    parser.add_argument(
+        "--externals", metavar="F,G", type=_words, default=(), help="custom calls that are functions you link"
+    )
     parser.add_argument("--no-self-test", action="store_true", help="record no call for the generated test")
 
 
@@ -67,6 +70,7 @@ def execute(options: argparse.Namespace) -> int:
     common = {
         "config": Path(options.config) if options.config is not None else None, "names": names,
         "variables": options.variables, "weights": options.weights, "allow_libgcc": options.allow_libgcc,
+        "externals": options.externals,
     }  # fmt: skip
     if options.emit_object is not None:
         return _emit_object(options, common)
