@@ -65,4 +65,6 @@ def computation_of(value: object, what: str) -> Computation:
         return value.entry
     if isinstance(value, Module):
         return value.entry
+    if isinstance(value, Computation):
+        return value
     raise InvalidArgument(f"{what}: found {type(value).__name__}, wanted an XlaComputation")

@@ -23,7 +23,7 @@ from axla.core.literal import Literal
 from axla.core.shape import AnyShape, ProgramShape
 from axla.core.shape_util import subshape
 from axla.hlo import Infeed, Outfeed, RecvDone, SendDone
-from axla.ir.clone import clone_computation
+from axla.ir.clone import called_first, clone_computation
 from axla.ir.graph import NO_EXTRA, Alias, Computation, Extra, Instruction, Module
 from axla.ir.op import Op
 from axla.ir.structure import Constant, Parameter
@@ -197,7 +197,7 @@ class XlaBuilder:
         source = computation_of(computation, what)
         if source not in self._embedded:
             self._embedded[source] = clone_computation(source, self._module, mapping=self._embedded)
-            inside = (i.op for c in source.module.computations for i in c.instructions)
+            inside = (i.op for c in called_first(source) for i in c.instructions)
             if any(isinstance(op, _TRANSFERS) for op in inside):
                 self._transferring.add(self._embedded[source])
         return self._embedded[source]

@@ -39,13 +39,14 @@ def clone_computation(
     module = module or source.module
     mapping = {} if mapping is None else mapping
     if module is not source.module:
-        for called in _called_first(source):
+        for called in called_first(source):
             if called is not source and called not in mapping:
                 _clone_into(module, called, mapping)
     return _clone_into(module, source, mapping, name)
 
 
-def _called_first(root: Computation) -> list[Computation]:
+def called_first(root: Computation) -> list[Computation]:
+    """A computation and all that it calls, callees first."""
     done: dict[Computation, None] = {}
     stack = [(root, False)]
     while stack:
@@ -125,7 +126,7 @@ def fingerprint(computation: Computation, *, max_constant_bytes: int | None = No
     Constants larger than `max_constant_bytes` count by their shape only.
     """
     done: dict[Computation, str] = {}
-    for called in _called_first(computation):
+    for called in called_first(computation):
         done[called] = _digest(called, done, max_constant_bytes)
     return done[computation]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from axla.passes.driver import Pass
 from axla.passes.expand import (
+    applied,
     argmax,
     asynchronous,
     batch_norm,
@@ -50,4 +51,5 @@ EXPANDERS: tuple[Pass, ...] = (
     Pass("fft-expander", fourier.fft_expander, required=_WHY),
     Pass("reduce-window-rewriter", reduce_window.reduce_window_rewriter),
     Pass("convolution-canonicalize", convolution.convolution_canonicalize, required=_WHY),
+    Pass("application-expander", applied.application_expander, required="kernels have straight-line code"),
 )

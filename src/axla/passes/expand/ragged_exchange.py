@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from axla.core.dtypes import PRED, S32
-from axla.core.shape import Shape
-from axla.hlo import (
-    Add,
-    And,
-    Compare,
-    DynamicSlice,
-    Iota,
-    Pad,
-    RaggedAllToAll,
-    Reshape,
-    Select,
-    Slice,
-    Subtract,
-)
-from axla.ir.attributes import Direction, PaddingConfig, SliceDims
+from collections.abc import Sequence
+
+from axla.builder import ops
+from axla.builder.xla_builder import XlaOp
+from axla.core.dtypes import S32
+from axla.hlo import RaggedAllToAll
+from axla.ir.attributes import PaddingConfig
 from axla.ir.graph import Instruction, Module
-from axla.passes.expand.expander import converted, expand, scalar, shape_of, spread
+from axla.passes.expand.applied import flat, typed, written
+from axla.passes.expand.expander import expand, shape_of
 
 MOST_RUNS = 64
 """More runs than these would be too much code."""
@@ -32,37 +24,24 @@ def ragged_exchange(module: Module) -> None:
 
 def _expanded(inst: Instruction) -> Instruction | None:
     groups = inst.op.replica_groups.groups  # type: ignore[attr-defined]
-    data, result, starts, sizes, places, _ = inst.operands
-    count = shape_of(starts).size
-    if any(len(group) > 1 for group in groups) or count > MOST_RUNS or not shape_of(data).rank:
+    data, _, starts, *_ = inst.operands
+    if any(len(group) > 1 for group in groups) or not shape_of(data).rank:
         return None
-    for number in range(count):
-        run = [_element(x, number) for x in (starts, sizes, places)]
-        result = _replaced(data, result, *run)
-    return result
-
-
-def _element(x: Instruction, number: int) -> Instruction:
-    """An element of an array, counted in row-major order, as s32."""
-    flat = Reshape(Shape(shape_of(x).dtype, (shape_of(x).size,)))(x)
-    one = Slice(SliceDims((number,), (number + 1,)))(flat)
-    return converted(Reshape(Shape(shape_of(x).dtype))(one), S32)
+    return written(inst, _replaced) if shape_of(starts).size <= MOST_RUNS else None
 
 
 def _replaced(
-    data: Instruction, output: Instruction, start: Instruction, size: Instruction, place: Instruction
-) -> Instruction:
-    """`output` with `size` rows from `place` on replaced by rows of `data` from `start` on."""
-    computation, shape = output.computation, shape_of(output)
-    rows, rank = shape.dims[0], shape.rank
+    inst: Instruction, data: XlaOp, output: XlaOp, starts: XlaOp, sizes: XlaOp, places: XlaOp, _: XlaOp
+) -> Sequence[XlaOp]:
+    """`output`, whose `size` rows from `place` on each run replaces by rows of the data from `start` on."""
+    dims, rows, builder = output.dims, output.dims[0], output.builder
     # The data between as many rows of zeros as the output has: every shift is a slice of it.
-    edges = (rows, *[0] * (rank - 1))
-    wide = Pad(PaddingConfig(edges, edges))(data, scalar(computation, shape.dtype, 0))
-    zero = scalar(computation, S32, 0)
-    first = Add()(Subtract()(start, place), scalar(computation, S32, rows))
-    moved = DynamicSlice((rows, *shape.dims[1:]))(wide, first, *[zero] * (rank - 1))
-    row = computation.add(Iota(Shape(S32, (rows,)), 0))
-    from_place = Compare(Direction.GE)(row, spread(place, Shape(S32, (rows,))))
-    to_end = Compare(Direction.LT)(row, spread(Add()(place, size), Shape(S32, (rows,))))
-    inside = And()(from_place, to_end)
-    return Select()(spread(inside, Shape(PRED, shape.dims), (0,)), moved, output)
+    edges = (rows, *[0] * (len(dims) - 1))
+    wide = ops.Pad(data, ops.Zero(builder, data.dtype), PaddingConfig(edges, edges))
+    row = ops.Iota(builder, S32, rows)
+    for number in range(len(flat(starts))):
+        start, size, place = (typed(flat(x)[number], S32) for x in (starts, sizes, places))
+        moved = ops.DynamicSliceInDim(wide, start - place + rows, rows, 0)
+        inside = (row >= place) & (row < place + size)
+        output = ops.Select(ops.BroadcastInDim(inside, dims, [0]), moved, output)
+    return [output]

@@ -2,61 +2,45 @@
 
 from __future__ import annotations
 
-from axla.core.dtypes import S32, S64, DType
+from collections.abc import Sequence
+
+from axla import hlo
+from axla.builder import ops
+from axla.builder.xla_builder import XlaBuilder, XlaOp
+from axla.core.dtypes import S32, S64
 from axla.core.shape import Shape
-from axla.hlo import (
-    And,
-    Call,
-    Compare,
-    GetTupleElement,
-    Iota,
-    Parameter,
-    ReduceWindow,
-    Reshape,
-    Scatter,
-    Select,
-    SelectAndScatter,
-    Tuple,
-)  # fmt: skip
-from axla.ir.attributes import Direction
-from axla.ir.graph import Computation, Instruction, Module
-from axla.passes.expand.expander import expand, scalar, shape_of, spread
+from axla.ir.graph import Instruction, Module
+from axla.passes.expand.applied import flat, written
+from axla.passes.expand.expander import expand, shape_of
 
 
 def select_and_scatter_expander(module: Module) -> None:
     """Writes every select-and-scatter as reduce-window and scatter."""
-    expand(module, "select-and-scatter-expander", {SelectAndScatter: _expanded})
+    expand(module, "select-and-scatter-expander", {hlo.SelectAndScatter: lambda i: written(i, _expanded)})
 
 
-def _expanded(inst: Instruction) -> Instruction:
-    op, computation = inst.op, inst.computation
-    assert isinstance(op, SelectAndScatter)
-    x, source, init = inst.operands
-    shape, values = shape_of(x), shape_of(source)
-    flat = shape_of(inst).with_dims([shape.size]).logical
-    target = spread(init, flat)
-    if not values.size or not shape.size:
-        return Reshape(shape_of(inst).logical)(target)
+def _expanded(inst: Instruction, x: XlaOp, source: XlaOp, init: XlaOp) -> Sequence[XlaOp]:
+    op, builder, shape = inst.op, x.builder, shape_of(inst)
+    assert isinstance(op, hlo.SelectAndScatter)
+    target = ops.Broadcast(init, [shape.size])
+    if not shape_of(inst.operands[1]).size or not shape.size:
+        return [ops.Reshape(target, shape.dims)]
     counter = S32 if shape.size < 1 << 31 else S64
-    positions = Reshape(shape.with_dtype(counter).logical)(
-        computation.add(Iota(Shape(counter, [shape.size]), 0))
-    )
-    inits = [scalar(computation, shape.dtype, 0), scalar(computation, counter, -1)]
-    choose = _chooser(op.select, shape.dtype, counter)
-    chosen = ReduceWindow(op.window, choose)(x, positions, *inits)
+    positions = ops.Reshape(ops.Iota(builder, counter, shape.size), shape.dims)
+    window = hlo.ReduceWindow(op.window, builder.callee(_chooser(builder, op, x, positions), "choose"))
+    inits = [ops.Zero(builder, x.dtype), ops.Zero(builder, counter) - 1]
+    chosen = builder.add(window, (x, positions, *inits))
     # Places that see padding only have position -1, which scatter skips.
-    where = Reshape(Shape(counter, [values.size, 1]))(GetTupleElement(1)(chosen))
-    updates = Reshape(values.with_dims([values.size]).logical)(source)
-    scattered = Scatter((), (0,), (0,), index_vector_dim=1, to_apply=op.scatter)(target, where, updates)
-    return Reshape(shape_of(inst).logical)(scattered)
+    where = ops.Reshape(chosen[1], [len(flat(source)), 1])
+    scatter = builder.callee(op.scatter, "scatter")
+    put = hlo.Scatter((), (0,), (0,), index_vector_dim=1, to_apply=scatter)
+    return [ops.Reshape(builder.add(put, (target, where, flat(source))), shape.dims)]
 
 
-def _chooser(select: Computation, dtype: DType, counter: DType) -> Computation:
+def _chooser(builder: XlaBuilder, op: hlo.SelectAndScatter, x: XlaOp, positions: XlaOp) -> object:
     """(element, position) chosen so far, and the next one: the first stays chosen while `select` says so."""
-    made = select.module.add_computation("choose")
-    shapes = [Shape(dtype), Shape(counter)] * 2
-    value, position, new, where = (made.add(Parameter(s, n)) for n, s in enumerate(shapes))
-    found = Compare(Direction.GE)(position, scalar(made, counter, 0))
-    keep = And()(found, made.add(Call(select), [value, new]))
-    made.set_root(made.add(Tuple(), [Select()(keep, value, new), Select()(keep, position, where)]))
-    return made
+    made = builder.sub_builder("choose")
+    types = [Shape(x.dtype), Shape(positions.dtype)] * 2
+    value, position, new, where = (made.parameter(n, s) for n, s in enumerate(types))
+    keep = (position >= 0) & ops.Call(made, op.select, [value, new])
+    return made.build(ops.Tuple(made, [ops.Select(keep, value, new), ops.Select(keep, position, where)]))

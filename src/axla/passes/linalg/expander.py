@@ -16,7 +16,7 @@ from axla.custom.site import CallSite, major_to_minor
 from axla.hlo import Call, CustomCall
 from axla.hlo.control import call_site
 from axla.ir.clone import clone_computation
-from axla.ir.graph import NO_EXTRA, Computation, Extra, Instruction, Module
+from axla.ir.graph import Computation, Instruction, Module
 from axla.passes.expand.expander import expand
 from axla.passes.linalg.routines import ROUTINES
 
@@ -38,20 +38,18 @@ def lapack_expander(module: Module, missing_only: bool = False) -> None:
         if key not in made:
             made[key] = _program(site, [o.shape for o in inst.operands], inst.shape, in_memory)
         # It may be the result of the program, whose layout is then the result's.
-        return inst.computation.add(Call(_embedded(made[key], inst)), inst.operands, inst.shape)
+        return inst.computation.add(Call(embedded(made[key], inst)), inst.operands, inst.shape)
 
     expand(module, "lapack-expander", {CustomCall: expanded})
 
 
-def _embedded(program: Module, inst: Instruction) -> Computation:
+def embedded(program: Module, inst: Instruction) -> Computation:
     """A copy of a program in the module of a call, said to be from where the call is."""
     mapping: dict[Computation, Computation] = {}
     found = clone_computation(program.entry, inst.computation.module, mapping=mapping)
-    location = inst.extra.location
-    extra = NO_EXTRA if location is None else Extra(location=location)
     for computation in mapping.values():
         for one in computation.instructions:
-            computation.set_extra(one, extra)
+            computation.set_extra(one, replace(one.extra, location=inst.extra.location))
     return found
 
 

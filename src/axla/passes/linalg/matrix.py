@@ -25,18 +25,19 @@ Step = Callable[..., Sequence[XlaOp]]
 def loop(state: Sequence[XlaOp], keep: Callable[..., XlaOp], step: Step) -> list[XlaOp]:
     """`step(*state)` for as long as `keep(*state)` holds."""
     start = ops.Tuple(state[0].builder, state)
-    return list(ops.While(_function("keep", keep, start), _function("step", step, start), start))
+    return list(ops.While(function("keep", keep, start), function("step", step, start), start))
 
 
 def repeat(count: int, state: Sequence[XlaOp], step: Step) -> list[XlaOp]:
     """`step(k, *state)` for k = 0, 1, ... count - 1."""
     if count <= 0:
         return list(state)
-    start = [state[0].builder.constant(np.int32(0)), *state]
+    start = [state[0].builder.constant((np.int32 if count < 1 << 31 else np.int64)(0)), *state]
     return loop(start, lambda k, *_: k < count, lambda k, *state: (k + 1, *step(k, *state)))[1:]
 
 
-def _function(name: str, body: Callable[..., XlaOp | Sequence[XlaOp]], start: XlaOp) -> XlaComputation:
+def function(name: str, body: Callable[..., XlaOp | Sequence[XlaOp]], start: XlaOp) -> XlaComputation:
+    """The computation `body(*state)`, for a state like `start`."""
     inner = start.builder.sub_builder(name)
     found = body(*inner.parameter(0, start.shape, "state"))
     return inner.build(found if isinstance(found, XlaOp) else ops.Tuple(inner, found))

@@ -1,0 +1,237 @@
+"""Computations that are no straight-line code (loops, sorts, calls of the host...), applied to elements: a
+loop calls them, element by element, in the order of the interpreter.
+
+A map is a loop over places. reduce, reduce-window and scatter are one loop: values come in order, each with
+the place of the element that it is combined with. A sort merges runs of 1, 2, 4... elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from axla import hlo
+from axla.builder import ops
+from axla.builder.xla_builder import XlaBuilder, XlaOp
+from axla.core.dtypes import PRED, S64, DType
+from axla.core.shape import Shape
+from axla.ir.attributes import PaddingConfig, Window
+from axla.ir.clone import copy_instructions
+from axla.ir.graph import Computation, Instruction, Module
+from axla.ir.op import Op
+from axla.ir.traverse import computations_callees_first
+from axla.passes.expand.expander import expand
+from axla.passes.linalg.expander import embedded
+from axla.passes.linalg.matrix import function, like, repeat, where
+
+IN_LINE = {
+    "bitcast-convert", "broadcast", "call", "clamp", "compare", "concatenate", "conditional", "constant",
+    "convert", "copy", "dot", "dynamic-slice", "dynamic-update-slice", "fusion", "gather",
+    "get-tuple-element", "iota", "map", "opt-barrier", "pad", "parameter", "reduce", "reduce-precision",
+    "reduce-window", "reshape", "select", "tuple",
+}  # fmt: skip
+"""What code generation has element generators for, besides what is elementwise or moves elements."""
+
+Apply = Callable[..., list[XlaOp]]
+
+
+def application_expander(module: Module) -> None:
+    """Leaves no map, reduce, reduce-window, scatter or sort whose computation is not emitted in line."""
+    version = -1
+    while version != module.version:  # what a loop calls may apply computations itself
+        version = module.version
+        called = _called(module)
+
+        def expanded(inst: Instruction, called: set[Computation] = called) -> Instruction | None:
+            applied: Computation = inst.op.to_apply  # type: ignore[attr-defined]
+            return (
+                written(inst, _LOOPS[type(inst.op)], partial(_apply, applied)) if applied in called else None
+            )
+
+        expand(module, "application-expander", dict.fromkeys(_LOOPS, expanded))
+
+
+def written(inst: Instruction, write: Callable[..., Sequence[XlaOp]], *more: Any) -> Instruction:
+    """The program that `write(inst, *more, *operands)` gives the results of, beside the instruction."""
+    builder = XlaBuilder(inst.opcode)
+    given = [builder.parameter(k, o.shape.logical) for k, o in enumerate(inst.operands)]
+    types = (s.dtype for s in inst.shape.leaves() if isinstance(s, Shape))
+    found = [typed(x, dtype) for x, dtype in zip(write(inst, *more, *given), types, strict=True)]
+    program = builder.build(ops.Tuple(builder, found) if inst.shape.is_tuple else found[0]).module
+    body = embedded(program, inst)
+    copies = copy_instructions(body, inst.computation, dict(zip(body.parameters, inst.operands, strict=True)))
+    body.module.remove_computation(body)
+    return copies[body.root]
+
+
+def _called(module: Module) -> set[Computation]:
+    """The computations that cannot be emitted in line."""
+    found: set[Computation] = set()
+    for computation in computations_callees_first(module):
+        for inst in computation.instructions:
+            op = inst.op
+            in_line = op.elementwise or op.opcode in IN_LINE or hasattr(op, "source")
+            if not in_line or any(c in found for c in op.computations()):
+                found.add(computation)
+    return found
+
+
+def typed(x: XlaOp, dtype: DType) -> XlaOp:
+    return x if x.dtype is dtype else ops.ConvertElementType(x, dtype)
+
+
+def _apply(computation: Computation, *given: XlaOp) -> list[XlaOp]:
+    """What the computation gives for scalars."""
+    values = [typed(x, p.shape.dtype) for x, p in zip(given, computation.parameters, strict=True)]  # type: ignore[attr-defined]
+    found = ops.Call(given[0].builder, computation, values)
+    return list(found) if found.shape.is_tuple else [found]
+
+
+def _put(x: XlaOp, value: XlaOp, place: XlaOp) -> XlaOp:
+    return ops.DynamicUpdateSlice(x, ops.Reshape(like(value, x), [1]), [place])
+
+
+def flat(x: XlaOp) -> XlaOp:
+    return ops.Reshape(x, [prod(x.dims)])
+
+
+def numbered(builder: XlaBuilder, dims: Sequence[int]) -> XlaOp:
+    """The number of every element of an array, in row-major order."""
+    return ops.Reshape(ops.Iota(builder, S64, prod(dims)), dims)
+
+
+def _map(inst: Instruction, apply: Apply, *given: XlaOp) -> list[XlaOp]:
+    (shape,) = inst.shape.leaves()
+    assert isinstance(shape, Shape)
+    places = numbered(given[0].builder, shape.dims)
+    nothing = ops.Broadcast(ops.Zero(places.builder, shape.dtype), shape.dims)
+    return _folded(lambda _, *xs: apply(*xs), [nothing], places, given)
+
+
+def _folded(apply: Apply, totals: Sequence[XlaOp], at: XlaOp, values: Sequence[XlaOp]) -> list[XlaOp]:
+    """`totals` with every value combined with the element at its place, in order. It is left out where the
+    place is negative.
+    """
+    count, dims = len(totals), totals[0].dims
+
+    def taken(*state: XlaOp) -> list[XlaOp]:
+        return [like(x, old) for x, old in zip(apply(*state), state, strict=False)]
+
+    def step(k: XlaOp, at: XlaOp, *state: XlaOp) -> Sequence[XlaOp]:
+        totals, values, place = state[:count], state[count:], at[k]
+        start = ops.Tuple(at.builder, [*[t[place] for t in totals], *[v[k] for v in values]])
+        branches = (function("taken", taken, start), function("left_out", lambda *s: s[:count], start))
+        new = ops.Conditional(place >= 0, start, branches[0], start, branches[1])
+        return at, *[_put(t, x, place) for t, x in zip(totals, new, strict=True)], *values
+
+    state = [flat(x) for x in (at, *totals, *values)]
+    return [ops.Reshape(t, dims) for t in repeat(prod(at.dims), state, step)[1 : 1 + count]]
+
+
+def _windows(inst: Instruction, apply: Apply, *given: XlaOp) -> list[XlaOp]:
+    """What a window combines at each of its places; that of a reduce is all of the dimensions that go."""
+    op, half, builder, whole = inst.op, len(given) // 2, given[0].builder, given[0].dims
+    results = [s for s in inst.shape.leaves() if isinstance(s, Shape)]
+    if isinstance(op, hlo.Reduce):
+        window = Window(tuple(n if d in op.dimensions else 1 for d, n in enumerate(whole)))
+        dims = tuple(1 if d in op.dimensions else n for d, n in enumerate(whole))
+    else:
+        assert isinstance(op, hlo.ReduceWindow)
+        window, dims = op.window, results[0].dims
+    totals = [ops.Broadcast(typed(x, s.dtype), dims) for x, s in zip(given[half:], results, strict=True)]
+    every = Shape(S64, (*dims, *window.size))  # all elements that are seen, place by place
+    if not every.size:
+        return [ops.Reshape(x, results[0].dims) for x in totals]
+    config = PaddingConfig(window.low, window.high, tuple(n - 1 for n in window.base_dilation))
+    edges = [ops.Pad(x, ops.Zero(builder, x.dtype), config) for x in given[:half]]
+    there = ops.Broadcast(ops.One(builder, PRED), whole)
+    inside = ops.Pad(there, ops.Zero(builder, PRED), config)
+    rank, seen = len(dims), ops.Broadcast(ops.Zero(builder, S64), every.dims)
+    for d, n in enumerate(inside.dims):
+        place, offset = ops.Iota(builder, every, d), ops.Iota(builder, every, rank + d)
+        seen = seen * n + place * window.stride[d] + offset * window.window_dilation[d]
+    at = ops.BroadcastInDim(numbered(builder, dims), every.dims, range(rank))
+    at = where(taken_at(inside, seen), at, -1)
+    found = _folded(apply, totals, at, [taken_at(x, seen) for x in edges])
+    return [ops.Reshape(x, results[0].dims) for x in found]
+
+
+def taken_at(x: XlaOp, places: XlaOp) -> XlaOp:
+    """The elements at these places, which count in row-major order."""
+    take = hlo.Gather((), (0,), (0,), index_vector_dim=len(places.dims), slice_sizes=(1,))
+    return x.builder.add(take, (flat(x), places))
+
+
+def _scatter(inst: Instruction, apply: Apply, *given: XlaOp) -> list[XlaOp]:
+    op, half, builder = inst.op, len(given) // 2, given[0].builder
+    assert isinstance(op, hlo.Scatter)
+    totals, indices, updates = given[:half], given[half], given[half + 1 :]
+    dims, whole = totals[0].dims, updates[0].dims
+    dropped = (*op.inserted_window_dims, *op.input_batching_dims)
+    window = iter(whole[d] for d in op.update_window_dims)
+    sizes = tuple(1 if d in dropped else next(window) for d in range(len(dims)))
+    if not prod(whole) or any(size > n for size, n in zip(sizes, dims, strict=True)):
+        return list(totals)
+    gather = hlo.Gather(
+        op.update_window_dims, op.inserted_window_dims, op.scatter_dims_to_operand_dims,
+        op.input_batching_dims, op.scatter_indices_batching_dims, op.index_vector_dim, sizes,
+    )  # fmt: skip
+    at = builder.add(gather, (numbered(builder, dims), indices))
+    batch = [d for d in range(len(whole)) if d not in op.update_window_dims]
+    vectors = indices.dims if op.index_vector_dim < len(indices.dims) else (*indices.dims, 1)
+    indices = ops.Reshape(typed(indices, S64), vectors)
+    for k, d in enumerate(op.scatter_dims_to_operand_dims):
+        start = ops.SliceInDim(indices, k, k + 1, 1, op.index_vector_dim)
+        inside = ops.Reshape((start >= 0) & (start <= dims[d] - sizes[d]), [whole[d] for d in batch])
+        at = where(ops.BroadcastInDim(inside, whole, batch), at, -1)
+    order = (*batch, *op.update_window_dims)  # windows one after the other
+    at, *values = [ops.Transpose(x, order) for x in (at, *updates)]
+    return _folded(apply, totals, at, values)
+
+
+def _sort(inst: Instruction, apply: Apply, *given: XlaOp) -> list[XlaOp]:
+    dims, builder = given[0].dims, given[0].builder
+    if not dims or not prod(dims):
+        return list(given)
+    last = inst.op.dimension  # type: ignore[attr-defined]
+    length = dims[last]
+    turned = (*(d for d in range(len(dims)) if d != last), last)
+    lines = [flat(ops.Transpose(x, turned)) for x in given]
+
+    def merged(_: XlaOp, width: XlaOp, order: XlaOp, *lines: XlaOp) -> Sequence[XlaOp]:
+        start = [ops.ZerosLike(width), ops.ZerosLike(width), order, width, order, *lines]
+        return width * 2, repeat(prod(dims), start, step)[2], *lines
+
+    def step(
+        k: XlaOp, left: XlaOp, right: XlaOp, made: XlaOp, width: XlaOp, order: XlaOp, *lines: XlaOp
+    ) -> Sequence[XlaOp]:
+        k = typed(k, S64)
+        begin = k - k % length % (width * 2)
+        end = k - k % length + length
+        middle, end = ops.Min(begin + width, end), ops.Min(begin + width * 2, end)
+        left, right = ops.Select(k == begin, begin, left), ops.Select(k == begin, middle, right)
+        a, b = order[left], order[right]
+        (before,) = apply(*[x[place] for x in lines for place in (b, a)])
+        take = (right < end) & ((left >= middle) | before)
+        moved = typed(take, S64)
+        made = _put(made, ops.Select(take, b, a), k)
+        return left + 1 - moved, right + moved, made, width, order, *lines
+
+    start = [ops.One(builder, S64), numbered(builder, [prod(dims)]), *lines]
+    order = repeat((length - 1).bit_length(), start, merged)[1]
+    back = np.argsort(turned).tolist()
+    shape = [dims[d] for d in turned]
+    return [ops.Transpose(ops.Reshape(taken_at(x, order), shape), back) for x in lines]
+
+
+_LOOPS: dict[type[Op], Callable[..., list[XlaOp]]] = {
+    hlo.Map: _map,
+    hlo.Reduce: _windows,
+    hlo.ReduceWindow: _windows,
+    hlo.Scatter: _scatter,
+    hlo.Sort: _sort,
+}
