@@ -63,8 +63,6 @@ CONTROL: tuple[type[Op], ...] = (While, Conditional, Call)
 
 def is_tiny_shape(shape: AnyShape) -> bool:
     """Whether every array in a shape has at most 16 elements."""
-    if isinstance(shape, Shape):
-        return shape.size <= TINY
     return all(leaf.size <= TINY for leaf in shape.leaves() if isinstance(leaf, Shape))
 
 
@@ -93,28 +91,26 @@ def crowded(order: Iterable[Instruction]) -> set[Instruction]:
     """
     group: dict[Instruction, list[Instruction]] = {}
     for inst in order:
-        shape = inst.shape
+        shape, op = inst.shape, inst.op
         if not isinstance(shape, Shape) or not 1 < shape.size <= TINY:
             continue
-        if not inst.op.elementwise and not isinstance(inst.op, Reshape | BitcastConvert):
+        if not op.elementwise and not isinstance(op, Reshape | BitcastConvert):
             continue
         mine = group[inst] = [inst]
         for operand in inst.operands:
             other = group.get(operand, mine)
-            if other is mine or other[0].shape.size != shape.size:  # type: ignore[union-attr]
-                continue
-            mine, other = (mine, other) if len(mine) > len(other) else (other, mine)
-            mine += other
-            group.update(dict.fromkeys(other, mine))
+            if other is not mine and operand.shape.size == shape.size:  # type: ignore[union-attr]
+                mine, other = (mine, other) if len(mine) > len(other) else (other, mine)
+                mine += other
+                group.update(dict.fromkeys(other, mine))
     groups = {id(mine): mine for mine in group.values()}.values()
     return {inst for mine in groups if sum(map(_written, mine)) > TINY_WORK for inst in mine}
 
 
 def _written(inst: Instruction) -> int:
     """Operations on elements that an elementwise instruction writes out."""
-    shape = inst.shape
-    assert isinstance(shape, Shape)
-    return 0 if isinstance(inst.op, Reshape) else shape.size * (EXPENSIVE if inst.op.expensive else 1)
+    size = inst.shape.size  # type: ignore[union-attr]
+    return 0 if isinstance(inst.op, Reshape) else size * (EXPENSIVE if inst.op.expensive else 1)
 
 
 def machine_loops(computations: Sequence[Computation]) -> set[Computation]:
@@ -189,11 +185,7 @@ def _cost(inst: Instruction) -> int | None:
     if op.side_effect and cls is not RngGetAndUpdateState:
         return None
     shape = inst.shape
-    size = (
-        shape.size
-        if isinstance(shape, Shape)
-        else sum(s.size for s in shape.leaves() if isinstance(s, Shape))
-    )
+    size = sum(s.size for s in shape.leaves() if isinstance(s, Shape))
     if op.elementwise or cls in _PLAIN:
         return None if op.expensive and size * EXPENSIVE > TINY_WORK else size
     if not all(is_tiny_shape(o.shape) for o in inst.operands):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -152,13 +153,10 @@ def dump_code(
     dump.write_text(module, "s", "\n".join(assembly))
 
 
+@collector_paused()
 def compile_module(module: Module, target: Target | None = None, *, parts: int = 0) -> Compiled:
     """Object code for a module, which is changed on the way (pass a clone to keep it)."""
-    with collector_paused():
-        return _compile(module, target or host_target(), parts)
-
-
-def _compile(module: Module, target: Target, parts: int) -> Compiled:
+    target = target or host_target()
     with trace.span("passes"):
         optimize(module)
     program = program_of(module, target)
@@ -180,11 +178,6 @@ def _compile(module: Module, target: Target, parts: int) -> Compiled:
 def _emit_object(text: str, target: Target, *, level: int) -> bytes:
     """The object of an LLVM module; of a long one by a child, so that Ctrl-C need not wait for LLVM."""
     if len(text) >= LONG_TEXT and sys.executable:
-        child = Child()
-        try:
+        with suppress(OSError), closing(Child()) as child:  # no process can be started: here, then
             return child.emit_object(text, target, level=level)
-        except OSError:  # no process can be started
-            pass
-        finally:
-            child.close()
     return llvm.emit_object(text, target, level=level)

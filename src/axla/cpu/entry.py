@@ -16,7 +16,7 @@ from axla.codegen.index import Index
 from axla.codegen.scatter import scatter_elements
 from axla.codegen.target import Target
 from axla.codegen.value import Value, register_types
-from axla.core.shape import AnyShape, Shape, TupleShape
+from axla.core.shape import Shape, TupleShape
 from axla.cpu.custom_call import emit_custom_call
 from axla.cpu.lower import FORWARDS
 from axla.cpu.places import Leaf, Places, indices
@@ -91,7 +91,7 @@ class _Entry(Places):
         places = self.buffers.results
         written = {place.allocation for place in places if place is not None}
         for leaf, place in zip(self.where[root], places, strict=True):
-            if leaf is None or place is None or leaf.slice == place or place in self.done:
+            if leaf is None or place is None or leaf.slice == place:
                 continue
             # Small ones are read before any is written: a result may lie where a parameter is that another
             # result is.
@@ -112,9 +112,10 @@ class _Entry(Places):
         for inst in step.source:
             self.instruction(inst)
             self.pause()
-            if inst in self.ends and not self._is_memory(inst):  # now: not live to the end in a register
-                self.write(self.ends[inst], self.where[inst][0])  # type: ignore[arg-type]
-                self.done.add(self.ends[inst])
+            leaf = self.where[inst][0] if inst in self.ends else None
+            if leaf is not None and leaf.slice is None:  # now, so that no register holds it to the end
+                self.write(self.ends[inst], leaf)
+                leaf.slice = self.ends[inst]
 
     def instruction(self, inst: Instruction) -> None:
         """A register instruction, or one that only passes values on."""
@@ -173,9 +174,7 @@ class _Entry(Places):
         if isinstance(inst.shape, Shape) and source[0] is not None and source[0].shape is not inst.shape:
             self.reshaped(inst, source[0])
         else:
-            self.bind(inst, list(source)) if isinstance(inst.shape, Shape) else self.where.update(
-                {inst: list(source)}
-            )
+            self.bind(inst, list(source))
 
     def reshaped(self, inst: Instruction, leaf: Leaf) -> None:
         """The same bytes under another shape."""
@@ -199,10 +198,7 @@ class _Entry(Places):
                 ]))  # fmt: skip
             else:
                 leaves.append(self.memory_leaf(inst, number, shape))
-        if isinstance(inst.shape, Shape):
-            self.bind(inst, leaves)
-        else:
-            self.where[inst] = leaves
+        self.bind(inst, leaves)
 
     def bind_part(self, inst: Instruction, index: int) -> None:
         operand = inst.operands[0]
@@ -210,10 +206,7 @@ class _Entry(Places):
         assert isinstance(shape, TupleShape)
         first = shape.leaf_starts[index]
         part = self.where[operand][first : first + leaf_count(shape.elements[index])]
-        if isinstance(inst.shape, Shape):
-            self.bind(inst, part)
-        else:
-            self.where[inst] = part
+        self.bind(inst, part)
 
     def region(self, computation: Computation) -> None:
         """A computation that is all registers."""
@@ -237,66 +230,55 @@ class _Entry(Places):
     ) -> None:
         op, f = inst.op, self.f
         assert isinstance(op, While)
-        shapes = list(inst.shape.leaves())
-        init = self.where[inst.operands[0]]
-        small = [isinstance(s, Shape) and s.size <= TINY for s in shapes]
+        places = self._places(inst)
         # Arrays lie where the loop has them; buffer assignment has put them there, or they are copied now.
-        places: list[BufferSlice | None] = []
-        for number, (leaf, is_small) in enumerate(zip(init, small, strict=True)):
-            place = None
-            if leaf is not None and not is_small:
-                place = self.buffers.slice(inst, number)
-                self.write(place, leaf)
-            places.append(place)
-        first = [
-            self.elements_of(leaf) if ok and leaf is not None else []
-            for leaf, ok in zip(init, small, strict=True)
-        ]
-        parts = [p for elements in first for v in elements for p in v.parts]
+        parts = self._passed(self.where[inst.operands[0]], places)
         with f.while_loop(parts) as loop:
-            leaves = self._carried(shapes, small, places, loop.carried)
-            self.bind_tree(op.condition.parameters[0], leaves)
+            leaves = self._carried(inst, places, loop.carried)
+            self.bind(op.condition.parameters[0], leaves)
             condition()
             root = op.condition.root
             loop.test(self.e(root, ()).ssa)
             if trip_count is None or trip_count > UNPOLLED:
                 self.poll()
-            self.bind_tree(op.body.parameters[0], leaves)
+            self.bind(op.body.parameters[0], leaves)
             body()
-            following = self.where[op.body.root]
-            new: list[Ssa] = []
-            for leaf, is_small, place in zip(following, small, places, strict=True):
-                if leaf is None:
-                    continue
-                if is_small:
-                    new.extend(p for v in self.elements_of(leaf) for p in v.parts)
-                else:
-                    assert place is not None
-                    self.write(place, leaf)
-            loop.yield_(new)
-        self.bind_tree(inst, self._carried(shapes, small, places, loop.results))
+            loop.yield_(self._passed(self.where[op.body.root], places))
+        self.bind(inst, self._carried(inst, places, loop.results))
+
+    def _places(self, inst: Instruction) -> list[BufferSlice | None]:
+        """Where the leaves of a loop's or branch's state lie; None for those that are registers."""
+        return [
+            self.buffers.slice(inst, n) if isinstance(s, Shape) and s.size > TINY else None
+            for n, s in enumerate(inst.shape.leaves())
+        ]
+
+    def _passed(self, leaves: Sequence[Leaf | None], places: Sequence[BufferSlice | None]) -> list[Ssa]:
+        """The registers of a state; its arrays are put into their places."""
+        parts: list[Ssa] = []
+        for leaf, place in zip(leaves, places, strict=True):
+            if leaf is not None and place is not None:
+                self.write(place, leaf)
+            elif leaf is not None:
+                parts.extend(p for v in self.elements_of(leaf) for p in v.parts)
+        return parts
 
     def _carried(
-        self,
-        shapes: Sequence[AnyShape],
-        small: Sequence[bool],
-        places: Sequence[BufferSlice | None],
-        parts: Sequence[Ssa],
+        self, inst: Instruction, places: Sequence[BufferSlice | None], parts: Sequence[Ssa]
     ) -> list[Leaf | None]:
-        """The leaves of a loop's state, from the registers it carries and the slices it updates."""
+        """The leaves of a state, from the registers it carries and the slices it updates."""
         rest = iter(parts)
         leaves: list[Leaf | None] = []
-        for shape, is_small, place in zip(shapes, small, places, strict=True):
+        for shape, place in zip(inst.shape.leaves(), places, strict=True):
             if not isinstance(shape, Shape):
                 leaves.append(None)
-            elif is_small:
+            elif place is None:
                 elements = [
                     Value(shape.dtype, 1, tuple(next(rest) for _ in register_types(shape.dtype, 1)))
                     for _ in range(shape.size)
                 ]
                 leaves.append(self.held(shape, elements))
             else:
-                assert place is not None
                 array = self.array(place, shape)
                 leaves.append(Leaf(shape, lambda index, array=array: array.load(index, 1), place))
         return leaves
@@ -306,28 +288,15 @@ class _Entry(Places):
 
     def conditional(self, inst: Instruction, branches: Sequence[Callable[[], None]]) -> None:
         computations = inst.op.computations()
-        shapes = list(inst.shape.leaves())
-        small = [isinstance(s, Shape) and s.size <= TINY for s in shapes]
-        places = [
-            self.buffers.slice(inst, n) if isinstance(s, Shape) and not ok else None
-            for n, (s, ok) in enumerate(zip(shapes, small, strict=True))
-        ]
+        places = self._places(inst)
         selector = self.e(inst.operands[0], ())
 
         def side(number: int) -> list[Ssa]:
             computation = computations[number]
             operand = inst.operands[number + 1]
-            self.bind_tree(computation.parameters[0], self.where[operand])
+            self.bind(computation.parameters[0], self.where[operand])
             branches[number]()
-            parts: list[Ssa] = []
-            for leaf, ok, place in zip(self.where[computation.root], small, places, strict=True):
-                if leaf is None:
-                    continue
-                if ok:
-                    parts.extend(p for v in self.elements_of(leaf) for p in v.parts)
-                elif place is not None:
-                    self.write(place, leaf)
-            return parts
+            return self._passed(self.where[computation.root], places)
 
         def choose(first: int, last: int) -> list[Ssa]:
             """Code for branches first..last, picked by halving."""
@@ -356,7 +325,7 @@ class _Entry(Places):
                 else (known if inside else last)
             )
         parts = choose(0, len(computations) - 1)
-        self.bind_tree(inst, self._carried(shapes, small, places, parts))
+        self.bind(inst, self._carried(inst, places, parts))
 
     def call_step(self, step: CallStep) -> None:
         (computation,) = step.source.op.computations()
@@ -364,9 +333,9 @@ class _Entry(Places):
 
     def call(self, inst: Instruction, computation: Computation, body: Callable[[], None]) -> None:
         for parameter, operand in zip(computation.parameters, inst.operands, strict=True):
-            self.bind_tree(parameter, self.where[operand])
+            self.bind(parameter, self.where[operand])
         body()
-        self.bind_tree(inst, self.where[computation.root])
+        self.bind(inst, self.where[computation.root])
 
     def pause(self) -> None:
         """Polls after many values: a new basic block begins."""
@@ -437,7 +406,7 @@ class _Entry(Places):
         """A scatter into a small array in registers: each update goes, by comparison, to where it belongs."""
         leaves = scatter_elements(self.e, inst)
         shapes = [s for s in inst.shape.leaves() if isinstance(s, Shape)]
-        self.bind_tree(inst, [self.held(s, v) for s, v in zip(shapes, leaves, strict=True)])
+        self.bind(inst, [self.held(s, v) for s, v in zip(shapes, leaves, strict=True)])
 
     def random_state(self, inst: Instruction) -> None:
         """The 128 bits of the frame's state, which moves on."""

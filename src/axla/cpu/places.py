@@ -46,7 +46,6 @@ class Places:
         self.values = Values(self.f, target, straight=True)
         self.e = Elements(self.values, 1, scalar=True)
         self.where: dict[Instruction, list[Leaf | None]] = {}  # leaves in order; None: a token
-        self.done: set[BufferSlice] = set()  # results that are in their place
         self.polled = 0  # of the function's code, what is written up to the last poll
         self.spilled: dict[tuple[Instruction, int], object] = {}
         self.kernels = {k.name: k for k in program.kernels}
@@ -81,6 +80,7 @@ class Places:
     # -- places ------------------------------------------------------------------------------------------
 
     def bind(self, inst: Instruction, leaves: list[Leaf | None]) -> None:
+        """Says where the leaves of a value are."""
         self.where[inst] = leaves
         if isinstance(inst.shape, Shape):
             leaf = leaves[0]
@@ -158,12 +158,6 @@ class Places:
             self.write(place, leaf)
             self.spilled[key] = self.f.region
         return self.pointer(place)
-
-    def bind_tree(self, inst: Instruction, leaves: list[Leaf | None]) -> None:
-        if isinstance(inst.shape, Shape):
-            self.bind(inst, leaves)
-        else:
-            self.where[inst] = leaves
 
 
 def indices(shape: Shape) -> list[tuple[int, ...]]:

@@ -5,7 +5,6 @@ A kernel chooses among its pieces at every element, or has a loop for each of th
 
 from __future__ import annotations
 
-from axla.core.shape import Shape
 from axla.hlo import Concatenate
 from axla.ir.graph import Instruction, Module
 from axla.ir.traverse import post_order
@@ -20,20 +19,15 @@ def concatenate_canonicalize(module: Module) -> None:
     session = current_session()
     for computation in module.computations:
         for inst in post_order(computation):
-            if (
-                isinstance(inst.op, Concatenate)
-                and len(inst.operands) > MANY
-                and session.may_fire("concatenate-canonicalize", inst)
-            ):
+            many = isinstance(inst.op, Concatenate) and len(inst.operands) > MANY
+            if many and session.may_fire("concatenate-canonicalize", inst):
                 computation.replace(inst, grouped(inst))
                 computation.remove(inst)
 
 
 def grouped(inst: Instruction) -> Instruction:
     """The concatenation as a tree."""
-    op, pieces = inst.op, inst.operands
-    assert isinstance(op, Concatenate) and isinstance(inst.shape, Shape)
+    op, add, pieces = inst.op, inst.computation.add, inst.operands
     while len(pieces) > GROUP:
-        groups = [pieces[at : at + GROUP] for at in range(0, len(pieces), GROUP)]
-        pieces = tuple(inst.computation.add(op, group) for group in groups)
-    return inst.computation.add(op, pieces, inst.shape, extra=inst.extra)
+        pieces = tuple(add(op, pieces[at : at + GROUP]) for at in range(0, len(pieces), GROUP))
+    return add(op, pieces, inst.shape, extra=inst.extra)
