@@ -21,6 +21,8 @@ from qemu import skip_where_qemu_fails
 
 BARE = Path(__file__).resolve().parents[2] / "examples" / "bare"
 
+# Memory as bad as the header allows; `build` has programs that include nothing else of the tests, too.
+STRICT = (f'-DAXLA_TEST_MEMORY="{Path(__file__).with_name("strict_memory.h")}"', "-D_DEFAULT_SOURCE")
 _MEMORY = str(BARE / "memory.c")
 WARNINGS = ("-Wall", "-Wextra", "-Werror")
 
@@ -38,20 +40,21 @@ class Machine:
     runs: bool = True  # False: a link is all that can be checked here
 
 
-def _arm(cpu: str, fpu: str, board: str, code: str, data: str) -> Machine:
+def _arm(cpu: str, fpu: str, board: str, code: str, data: str, inputs: str) -> Machine:
     return Machine(
         ("arm-none-eabi-gcc", f"-mcpu={cpu}", "-mthumb", "-mfloat-abi=hard", f"-mfpu={fpu}",
-         *_bare(code, data)),
+         *_bare(code, data, inputs)),
         ("qemu-system-arm", "-M", board, *_SEMIHOSTING), "gcc-arm-none-eabi qemu-system-arm",
         (str(BARE / "start_arm.c"), _MEMORY, "-lgcc"), True,
     )  # fmt: skip
 
 
-def _bare(code: str, data: str) -> tuple[str, ...]:
+def _bare(code: str, data: str, inputs: str) -> tuple[str, ...]:
+    """`inputs`: where memory for arguments is that nothing else uses."""
     places = (f"-Wl,--defsym=code={code}", f"-Wl,--defsym=data={data}")
     return (
         "-ffreestanding", "-nostdlib", "-fno-tree-loop-distribute-patterns", "-T", str(BARE / "bare.ld"),
-        *places, "-Wl,-z,noexecstack", "-Wl,--fatal-warnings",
+        *places, f"-DSTRICT_INPUTS={inputs}u", "-Wl,-z,noexecstack", "-Wl,--fatal-warnings",
     )  # fmt: skip
 
 
@@ -100,13 +103,15 @@ MACHINES: dict[str, tuple[Machine, ...]] = {
     "riscv64gcv": (
         Machine(_RISCV, ("qemu-riscv64-static", "-cpu", "rv64,v=true,vlen=128"), _RISCV_PACKAGES),
     ),
-    "cortex-m4f": (_arm("cortex-m4", "fpv4-sp-d16", "mps2-an386", "0", "0x20000000"),),
-    "cortex-m7": (_arm("cortex-m7", "fpv5-d16", "mps2-an500", "0", "0x20000000"),),
-    "cortex-m33": (_arm("cortex-m33", "fpv5-sp-d16", "mps2-an505", "0x10000000", "0x38000000"),),
+    "cortex-m4f": (_arm("cortex-m4", "fpv4-sp-d16", "mps2-an386", "0", "0x20000000", "0x21000000"),),
+    "cortex-m7": (_arm("cortex-m7", "fpv5-d16", "mps2-an500", "0", "0x20000000", "0x60000000"),),
+    "cortex-m33": (
+        _arm("cortex-m33", "fpv5-sp-d16", "mps2-an505", "0x10000000", "0x38000000", "0x80000000"),
+    ),
     "riscv32imafc": (
         Machine(
             ("riscv64-unknown-elf-gcc", "-march=rv32imafc", "-mabi=ilp32f",
-             *_bare("0x80000000", "0x82000000")),
+             *_bare("0x80000000", "0x82000000", "0x86000000")),
             ("qemu-system-riscv32", "-M", "virt", "-bios", "none", *_SEMIHOSTING),
             "gcc-riscv64-unknown-elf qemu-system-misc", (str(BARE / "start_riscv.c"), _MEMORY, "-lgcc"), True,
         ),
@@ -141,7 +146,9 @@ def build(folder: Path, sources: list[str], target: str, machine: Machine) -> Pa
     """A program of C sources and objects of a folder."""
     need(target, machine)
     program = folder / ("program.wasm" if machine.compiler[0] == "clang" else "program.elf")
-    flags = ["-std=c99", "-O1", *WARNINGS, *(["-DAXLA_TEST_EMBEDDED"] if machine.embedded else [])]
+    flags = ["-std=c99", "-O1", *WARNINGS]
+    flags += ["-DAXLA_TEST_EMBEDDED"] if machine.embedded else ["-pthread"]
+    flags += STRICT if machine.runs else ()
     environment = {**os.environ, "ZIG_GLOBAL_CACHE_DIR": str(Path(tempfile.gettempdir()) / "axla-zig-cache")}
     subprocess.run(
         [*machine.compiler, *flags, *sources, *machine.sources, "-o", str(program)], check=True, cwd=folder,
@@ -151,7 +158,9 @@ def build(folder: Path, sources: list[str], target: str, machine: Machine) -> Pa
 
 
 def run_test(folder: Path, prefix: str, target: str, machine: Machine) -> None:
-    """Builds a package's self-test and runs it: it compares with recorded results and says so."""
+    """Builds a package's self-test and runs it in `strict_memory.h`: it compares with recorded results and
+    says so.
+    """
     objects = [name for name in (f"{prefix}.o", f"{prefix}_weights.o") if (folder / name).exists()]
     program = build(folder, [f"{prefix}_test.c", *objects], target, machine)
     if not machine.runs:

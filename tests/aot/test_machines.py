@@ -1,5 +1,6 @@
 """Packages are built with the C compilers of their machines and run there: each self-test compares with
-what was recorded. `scripts/test-aot` brings the machines; those in TEST_AOT_TARGETS have to be there.
+what was recorded, in memory that is as bad as the header allows (`strict_memory.h`). `scripts/test-aot`
+brings the machines; those in TEST_AOT_TARGETS have to be there.
 """
 
 from __future__ import annotations
@@ -46,15 +47,42 @@ def mlp() -> Module:
     return axla.jax.to_module(predict, jax.ShapeDtypeStruct((1, 784), "float32"))
 
 
-PROGRAMS = {"mlp": mlp, "hard": lambda: HARD, "maths": lambda: MATHS, "loop": lambda: LOOP}
+def scaled_sines() -> Module:
+    """A loop that carries a small argument in registers, and has a kernel read it."""
+    jax = pytest.importorskip("jax")
+
+    def function(s, x):
+        return jax.lax.fori_loop(0, 3, lambda i, x: jax.numpy.sin(x) * s, x)
+
+    return axla.jax.to_module(function, *(jax.ShapeDtypeStruct((n,), "float32") for n in (1, 40)))
 
 
-def runs_there(program, target: str, machine: int, folder: Path) -> None:
+def quantized() -> Module:
+    """Results of small types: temporaries of f32 would fit into their memory."""
+    jax = pytest.importorskip("jax")
+    jnp = jax.numpy
+
+    def function(s):
+        y = jnp.sort(jnp.outer(s, s), axis=0)
+        small = jnp.tile(jnp.round(y * 127).astype("int8"), (4, 1))
+        return small, jnp.cumsum(y, axis=1).astype("bfloat16").repeat(2, axis=0), jnp.sort(y + 1, axis=1)
+
+    return axla.jax.to_module(function, jax.ShapeDtypeStruct((24,), "float32"))
+
+
+PROGRAMS = {
+    "mlp": mlp, "hard": lambda: HARD, "maths": lambda: MATHS, "loop": lambda: LOOP, "sines": scaled_sines,
+    "quantized": quantized,
+}  # fmt: skip
+
+
+def runs_there(program, target: str, machine: int, folder: Path, **options) -> None:
     """Compiles a program, checks that its object needs nothing, and runs its self-test."""
     if WANTED and target not in WANTED:
         pytest.skip(f"TEST_AOT_TARGETS names {' '.join(WANTED)}")
-    package = axla.aot.compile(program, out=folder, target=target, name="model")
-    assert not symbols(package.library.image).needed
+    package = axla.aot.compile(program, out=folder, target=target, name="model", **options)
+    apart = {"model_weights"} if options.get("weights") == "separate" else set()
+    assert symbols(package.library.image).needed <= apart
     run_test(folder, "model", target, MACHINES[target][machine])
 
 
@@ -74,6 +102,19 @@ def test_models(tmp_path, name, target, machine):
     if models is None:
         pytest.skip("the models are not at hand")
     runs_there(models / name / "module.vhlo.bc", target, machine, tmp_path)
+
+
+@pytest.mark.parametrize("target, machine", RUN)
+def test_twins_of_tfcompiles_programs(tmp_path, target, machine):
+    """Their self-tests, one program after the other; what C++ says of them is in test_twins.py."""
+    if target not in WANTED:
+        pytest.skip("twenty programs each: TEST_AOT_TARGETS has to name the target")
+    pytest.importorskip("jax")
+    from tfcompile_twins import TWINS
+
+    for name, twin in TWINS.items():
+        program, args = twin.make()
+        runs_there(program, target, machine, tmp_path / name, args=args, **twin.options)
 
 
 @pytest.mark.parametrize("target", LINKED)

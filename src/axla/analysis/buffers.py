@@ -61,17 +61,6 @@ class Buffers:
             raise InternalError(f"{inst!r}, leaf {leaf}, has no place in memory")
         return found
 
-    def in_place(self, inst: Instruction) -> tuple[tuple[int, int], ...]:
-        """(result leaf, operand) pairs of an instruction that share memory."""
-        made = self.slices(inst)
-        found = []
-        for number, operand in enumerate(inst.operands):
-            for place in self.slices(operand):
-                found.extend(
-                    (leaf, number) for leaf, out in enumerate(made) if out is not None and out == place
-                )
-        return tuple(found)
-
     def workspace_slices(self) -> Iterator[tuple[int, int, BufferSlice]]:
         """(first tick, last tick, slice) of what lies in the workspace."""
         for place, found in self._slices.items():

@@ -80,7 +80,7 @@ class _Play:
             for value, place in zip(values, self.buffers.slices(inst), strict=True):
                 if value is None or place is None:
                     continue
-                owner = owners.get(place.allocation.kind, {})
+                owner = owners.get(place.allocation.kind)
                 border = owner[place.allocation.number] if owner else None
                 promised = element_alignment(border.shape) if border else ALIGNMENT
                 wanted = element_alignment(value.shape)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from axla.analysis.coalesce import element_alignment
 from axla.aot import program_texts as texts
 from axla.aot.c_types import c_type, comment, is_bits, literal, number
 from axla.aot.door import ALIGNMENT
@@ -95,27 +96,29 @@ def _padded(size: int) -> int:
 
 
 def _memory(function: Function) -> int:
-    """Bytes of all that a call needs, each part aligned."""
+    """Bytes of all that a call needs, each part at any place of a line."""
     sizes = [value.bytes for value in (*function.arguments, *function.results)]
-    return sum(map(_padded, sizes)) + _padded(function.workspace_bytes)
+    return sum(_padded(size + ALIGNMENT) for size in (*sizes, function.workspace_bytes))
 
 
 def _arena(library: Library) -> str:
     """The memory of the test and of the benchmark, which one function after the other uses."""
     total = max(map(_memory, library.functions))
     kind = texts.STATIC_ARENA if total < STATIC or not _has_files(library) else texts.HEAP_ARENA
-    return f"#define MEMORY {max(total, 1)}u\n{kind}{texts.TAKE}"
+    return f"#define MEMORY {total}u\n{texts.ARENA.replace('@ARENA@', kind + texts.TAKE)}"
 
 
-def _value_pointers(function: Function) -> list[str]:
-    """Memory for each value, and the structs that point there."""
+def _value_pointers(function: Function, *, least: bool = False) -> list[str]:
+    """Memory for each value, in whole lines or at the `least` alignment that is asked for."""
     symbol = function.symbol
     lines = []
     for kind, values in (("arg", function.arguments), ("result", function.results)):
         for value in values:
-            element = c_type(value.dtype)
+            element, role = c_type(value.dtype), "v" if value.role is Role.VARIABLE else kind[0]
             size = f"{symbol}_{kind.upper()}_{value.name}_SIZE"
-            lines.append(f"  {element} *{kind}_{value.name} = ({element} *)take({size});")
+            alignment = element_alignment(value.shape) if least else ALIGNMENT
+            memory = f"take('{role}', {size}, {alignment}u)"
+            lines.append(f"  {element} *{kind}_{value.name} = ({element} *){memory};")
     return lines
 
 
@@ -153,9 +156,12 @@ def _loop_index(function: Function) -> list[str]:
     return ["  size_t i;"] * bool(function.arguments)
 
 
-def _call(function: Function, library: Library, args: str, results: str, workspace: str) -> str:
-    weights = ", weights" * takes_weights(library)
-    return f"{function.symbol}_run(&{args}, &{results}, {workspace}{weights})"
+def _call(
+    function: Function, library: Library, args: str, results: str, workspace: str, *, test: bool = False
+) -> str:  # fmt: skip
+    run = f"{function.symbol}_run"
+    given = f"&{args}, &{results}, {workspace}{', weights' * takes_weights(library)}"
+    return f"AXLA_TEST_RUN({run}, {run}_frame, {given})" if test else f"{run}({given})"
 
 
 # The example
@@ -311,7 +317,7 @@ def _recorded_test(
     ]
     run = [
         *given,
-        f"  code = {_call(function, library, 'args', 'results', 'workspace')};",
+        f"  code = {_call(function, library, 'args', 'results', 'workspace', test=True)};",
         *texts.FAILED.replace("@S@", function.symbol).splitlines(),
         *(f"  bad |= {check}" for check in checks),
     ]
@@ -325,7 +331,7 @@ def _repeated_test(function: Function, library: Library) -> str:
     run = [
         "  for (turn = 0; turn < 2; ++turn) {",
         *(f"  {line}" for value in function.arguments for line in _fill(value)),
-        f"    code = {_call(function, library, 'args', 'results', 'workspace')};",
+        f"    code = {_call(function, library, 'args', 'results', 'workspace', test=True)};",
         *(f"  {line}" for line in texts.FAILED.replace("@S@", function.symbol).splitlines()),
         "    hashes[turn] = 2166136261u;",
         *(f"    hashes[turn] = hash(hashes[turn], {output});" for output in outputs),
@@ -346,8 +352,8 @@ def _test_function(function: Function, run: Sequence[str], variables: Sequence[s
         "  int bad = 0;",
         *variables,
         "  again();",
-        *_value_pointers(function),
-        f"  void *workspace = take({symbol}_WORKSPACE_SIZE);",
+        *_value_pointers(function, least=True),
+        f"  void *workspace = take('w', {symbol}_WORKSPACE_SIZE, {ALIGNMENT}u);",
         *_structs(function, "args", "results"),
         *run,
         "  return bad;",
@@ -430,7 +436,7 @@ def _setup(function: Function, library: Library) -> str:
         *_loop_index(function),
         "  again();",
         *_value_pointers(function),
-        f"  workspace_{symbol} = take({symbol}_WORKSPACE_SIZE);",
+        f"  workspace_{symbol} = take('w', {symbol}_WORKSPACE_SIZE, {ALIGNMENT}u);",
         *_structs(function, f"args_{symbol}", f"results_{symbol}"),
         *(line for value in function.arguments for line in _fill(value)),
         "  return 0;",
