@@ -104,6 +104,12 @@ int main(void) {
     run(compile_c(tmp_path, "t.c", "Small.o"))
 
 
+def test_the_frame_has_the_results_of_the_struct():
+    """And none that is written in place of a variable: `strict_memory.h` calls so."""
+    text = header.text(library("Step", source(STEP, *STEP_LABELS)))
+    assert "results; /* addresses of the results, as in S_results (no variables) */" in text
+
+
 def test_variables_are_written_in_place_and_the_rest_is_const(tmp_path):
     lib = library("Step", source(STEP, *STEP_LABELS))
     text = header.text(lib)

@@ -186,7 +186,8 @@ def test_configs_that_are_wrong(config, kind, message):
 def test_files(tmp_path):
     path = tmp_path / "c.pbtxt"
     path.write_text(MATMUL)
-    assert [entry.node for entry in read_config(path).feeds] == ["y_hold", "x_hold"]
+    for given in (path, str(path)):
+        assert [entry.node for entry in read_config(given).feeds] == ["y_hold", "x_hold"]
     path.write_bytes(b"\n\x05\xff\xfe")
     with pytest.raises(axla.ParseError, match="is no text"):
         read_config(path)

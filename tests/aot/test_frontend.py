@@ -53,7 +53,9 @@ def test_names_of_hlo():
     [
         lambda path: axla.parse(MATMUL),
         lambda path: path,
+        lambda path: str(path),
         lambda path: path.read_bytes(),
+        lambda path: bytearray(path.read_bytes()),
         lambda path: axla.XlaComputation(axla.parse(MATMUL)),
     ],
 )
@@ -95,6 +97,18 @@ def test_several_sizes_and_several_functions():
     assert [one.source.suffix for one in two] == ["one", "two"]
 
 
+ROWS = {n: [np.zeros((n, 3), np.float32)] for n in (1, 2, 4, 6)}
+
+
+def test_rows_may_be_a_part_of_a_dimension():
+    assert [one.source.rows for one in examples(OPEN, {2: ROWS[4], 3: ROWS[6]})] == [2, 3]
+
+
+def test_a_str_that_is_a_path_and_no_file_is_said_to_be_none(tmp_path):
+    with pytest.raises(FileNotFoundError, match="none.mlir"):
+        example(str(tmp_path / "none.mlir"))
+
+
 @pytest.mark.parametrize(
     "program, args, message",
     [
@@ -103,6 +117,11 @@ def test_several_sizes_and_several_functions():
         (OPEN, {}, "numbers of rows for keys, found nothing"),
         (OPEN, {"a": ()}, "numbers of rows for keys, found 'a'"),
         (OPEN, {0: ()}, "numbers of rows for keys, found 0"),
+        (OPEN, {1: ROWS[2], 3: ROWS[2]}, r"rows of their keys, .*found 1: f32\[2,3\]; 3: f32\[2,3\]"),
+        (OPEN, {1: ROWS[2], 3: ROWS[4]}, r"rows of their keys, .*found 1: f32\[2,3\]; 3: f32\[4,3\]"),
+        (OPEN, {1: ROWS[1], 3: ROWS[4]}, "rows of their keys"),
+        (OPEN, {4: ROWS[2]}, "rows of their keys"),
+        (MATMUL, {1: (), 3: ()}, "wanted a tuple|rows of their keys"),
         ({}, None, "suffixes of functions for keys"),
         ({1: MATMUL}, None, "suffix of a function is a str, found 1"),
         ({"a": MATMUL}, {"b": ()}, "no program is called 'b'; there are a"),
@@ -158,7 +177,7 @@ def test_exports(tmp_path):
     wanted = ["params_b", "params_w", "x", "state_n"], ["logits", "state_n"]
     path = tmp_path / "step.export"
     path.write_bytes(exported.serialize())
-    for program in (exported, bytes(exported.serialize()), path):
+    for program in (exported, exported.serialize(), bytes(exported.serialize()), path, str(path)):
         assert names(example(program)) == wanted
     (rows,) = jax.export.symbolic_shape("rows")
     params, _, state = arguments()

@@ -13,7 +13,7 @@ import pytest
 
 import axla
 import axla.aot
-from axla.aot import package
+from axla.aot import package, recordings
 from axla.aot.recordings import record, runs_as
 from axla.codegen.target import X86_LEVELS, host_target
 from axla.codegen.targets import TARGETS
@@ -108,6 +108,21 @@ def test_recordings_for_other_machines_do_not_depend_on_this_one():
     (plain,), (other,) = found
     assert plain.exact and not other.exact
     assert plain.results[0].tobytes() == other.results[0].tobytes()
+
+
+ENDLESS = """HloModule endless
+go { p = f32[] parameter(0) ROOT same = pred[] compare(p, p), direction=EQ }
+step { p = f32[] parameter(0) ROOT s = f32[] sine(p) }
+ENTRY e { x = f32[] parameter(0) ROOT y = f32[] while(x), condition=go, body=step }
+"""
+
+
+def test_a_self_test_that_does_not_end_is_an_error(tmp_path, monkeypatch):
+    monkeypatch.setattr(recordings, "LONGEST", 0.2)
+    with pytest.raises(axla.InvalidArgument, match=r"did not end within 0.2 s; .*self_test=False"):
+        axla.aot.compile(ENDLESS, out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    axla.aot.compile(ENDLESS, out=tmp_path / "out", self_test=False)
 
 
 def test_recordings_take_the_arrays_that_are_given():

@@ -125,7 +125,33 @@ def test_nothing_is_written_where_nothing_is_to_be_loaded(library):
     source = Source(
         axla.parse("ENTRY e { ROOT x = f32[2] parameter(0) }"), (Label("x", "x"),), (Label("y", "y"),)
     )
-    assert weights.write(build(parse_name("Net"), [source], target("x86-64"), weights=Weights.FILE)) == {}
+    assert weights.write(build(parse_name("Net"), [source], target("x86-64"))) == {}
+
+
+@pytest.mark.parametrize("where", ["object", "separate", "file"])
+def test_the_interface_does_not_depend_on_values(tmp_path, where):
+    """A table that is folded away leaves the same functions, files and symbols as one that stays."""
+    zeros = re.sub(r"constant\({.*}\)", "constant({" + ", ".join(["0"] * 100) + "})", PROGRAM)
+    packages = [
+        axla.aot.compile(text.replace("add(x, table", "multiply(x, table"), out=tmp_path / name, name="Net",
+                         weights=where, self_test=False)
+        for name, text in (("full", PROGRAM), ("zeros", zeros))
+    ]  # fmt: skip
+    full, empty = (package.library for package in packages)
+    assert full.tensors and not empty.tensors
+    assert [f.name for f in packages[0].files] == [f.name for f in packages[1].files]
+    doors = [re.findall(r"int32_t Net_run\w*\(.*?\);", header.text(lib), re.DOTALL) for lib in (full, empty)]
+    assert doors[0] == doors[1] and len(doors[0]) == 2
+    x, w = np.ones(100, np.float32), np.ones((2, 50), ml_dtypes.bfloat16)
+    found = axla.aot.load(tmp_path / "zeros")(x, w)
+    assert not np.any(np.asarray(found[0] if isinstance(found, tuple) else found))
+
+
+def test_codes_of_the_loader_have_messages(files):
+    text = files["Net.h"].decode()
+    for code, about in ((NO_FILE, "cannot be opened"), (DAMAGED, "have changed"), (OTHER, "another library")):
+        assert re.search(rf'case {code}: return "[^"]*{about}', text)
+        assert re.search(rf"AXLA_\w+_FILE = {code},", text)
 
 
 def test_every_bit_and_place_counts_in_the_digest():

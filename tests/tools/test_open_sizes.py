@@ -34,6 +34,14 @@ def test_types_are_written_in_either_way(file, types, capsys):
     assert capsys.readouterr().out.startswith("output 0: float32[5, 3]\n")
 
 
+def test_python_takes_the_types_that_a_shell_takes(file):
+    for types in (["f32[5,3]", "f32[]"], ["tensor<5x3xf32>", None], ["f32[5,3]{1,0}", None]):
+        module = axla.parse(file, arg_types=types)
+        assert module.entry.parameters[0].shape.dims == (5, 3)
+    with pytest.raises(axla.InvalidArgument, match="argument 0"):
+        axla.parse(file, arg_types=["(f32[5,3])", None])
+
+
 def test_every_verb_takes_sizes(file, tmp_path, capsys):
     types = "--arg-types=f32[7,3],_"
     assert command.main(["opt", str(file), types]) == 0

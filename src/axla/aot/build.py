@@ -71,8 +71,8 @@ def build(
     )
     batches = tuple((source.rows, k) for k, source in enumerate(sources) if source.rows)
     return Library(
-        name, target, functions, code.image, weights if code.constants else Weights.OBJECT, code.constants,
-        code.constants_image, batches, code.tensors, tuple(dict.fromkeys(externals)),
+        name, target, functions, code.image, weights, code.constants, code.constants_image, batches,
+        code.tensors, tuple(dict.fromkeys(externals)),
     )  # fmt: skip
 
 

@@ -69,7 +69,23 @@ def examples(program: Any, args: Any = None, sizes: Sizes = UNSIZED) -> tuple[Ex
     for rows, given in args.items():
         one = example(program, given, sizes)
         found.append(replace(one, source=replace(one.source, suffix=str(rows), rows=rows)))
+    _check_rows([one.source for one in found])
     return tuple(found)
+
+
+def _check_rows(sources: Sequence[Source]) -> None:
+    """InvalidArgument unless some dimension is the rows, or a multiple of them, and all else is equal."""
+    rows = [source.rows for source in sources]
+    shapes = [[shape for _, shape in parameter_leaves(source.module)] for source in sources]
+    fits, varies = len({tuple((s.dtype, s.rank) for s in some) for some in shapes}) == 1, False
+    for sizes in zip(*([size for shape in some for size in shape.dims] for some in shapes), strict=False):
+        grows = sizes[0] > 0 and len({size / row for size, row in zip(sizes, rows, strict=True)}) == 1
+        varies |= grows and sizes[0] % rows[0] == 0
+        fits &= grows or len(set(sizes)) == 1
+    if not (fits and varies):
+        texts = [", ".join(shape.to_string(layout=False) for shape in some) for some in shapes]
+        found = "; ".join(f"{row}: {text}" for row, text in zip(rows, texts, strict=True))
+        raise InvalidArgument(f"args: wanted arrays with the rows of their keys, else equal; found {found}")
 
 
 def _several(programs: Mapping[Any, Any], args: Any, sizes: Sizes) -> tuple[Example, ...]:
@@ -109,12 +125,11 @@ def example(program: Any, args: Any = None, sizes: Sizes = UNSIZED) -> Example:
 
 
 def _module(program: Any, args: Sequence[Any] | None, sizes: Sizes) -> Module:
-    if not isinstance(program, Module | str | bytes | os.PathLike) and not callable(program):
+    if not isinstance(program, Module | str | bytes | bytearray | os.PathLike) and not callable(program):
         program = getattr(program, "module", program)  # of a builder's computation
     if isinstance(program, Module):
         return _sized(program, args, sizes)
-    if isinstance(program, os.PathLike):
-        program = Path(program).read_bytes()
+    program = content_of(program)
     if isinstance(program, str | bytes):
         return _parsed(program, args, sizes)
     if callable(program) or hasattr(program, "mlir_module_serialized"):
@@ -123,6 +138,17 @@ def _module(program: Any, args: Sequence[Any] | None, sizes: Sizes) -> Module:
         "program: wanted a Module, a builder's computation, the content of a program or its path, a JAX "
         f"function or jax.export.Exported; found {type(program).__name__}"
     )
+
+
+def content_of(source: Any) -> Any:
+    """What a path names; bytes; else the source. A str is a path that is one line without a brace, and has a
+    suffix or a folder.
+    """
+    if isinstance(source, str) and not re.search(r"[\n{]", source) and re.search(r"[./\\]", source):
+        source = Path(source)
+    if isinstance(source, os.PathLike):
+        return Path(source).read_bytes()
+    return bytes(source) if isinstance(source, bytearray | memoryview) else source
 
 
 def _parsed(content: str | bytes, args: Sequence[Any] | None, sizes: Sizes) -> Module:

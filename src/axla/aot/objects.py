@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from axla.aot.door import add_constants, add_doors, add_frame, constants_module
+from axla.aot.door import ALIGNMENT, add_constants, add_doors, add_frame, constants_module
 from axla.aot.library import Tensor, Weights
 from axla.aot.refusals import refuse_dynamic, where
 from axla.aot.room import emit_with_constants
@@ -94,6 +94,8 @@ def compile_object(
         _add_program(code, f"{symbol}_entry", programs[symbol], target)
     buffers = [*programs.values()][-1].source.buffers  # the pool has grown: the last has all
     constants = constants_segment(buffers)
+    if weights is not Weights.OBJECT:  # who calls and links sees no difference where all are folded away
+        constants = constants or bytes(ALIGNMENT)
     segment = None if weights is Weights.FILE or not constants else f"{prefix}_weights"
     for symbol, program in programs.items():
         given = segment if constants else _EMPTY

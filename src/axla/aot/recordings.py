@@ -10,9 +10,12 @@ from axla.aot.library import Function, Library
 from axla.aot.objects import stand_alone
 from axla.codegen.target import X86_LEVELS, CpuTarget, host_target
 from axla.comparison import random_inputs
+from axla.core.errors import DeadlineExceeded, InvalidArgument
 from axla.ir.clone import clone_module
 
 SEED = 2017
+LONGEST = 60.0
+"""Seconds that a run for a recording may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,13 @@ def _recording(
     stand_alone(work)
     compiled = compile_module(work, target)
     executable = Executable(compiled.images, compiled.interface, compiled.constants)
-    found = [np.asarray(array) for array in executable.execute(arguments)]
+    try:
+        found = [np.asarray(array) for array in executable.execute(arguments, deadline=LONGEST)]
+    except DeadlineExceeded:
+        raise InvalidArgument(
+            f"{function.name}: the run for the self-test did not end within {LONGEST:g} s; give arguments "
+            "for which it ends, or self_test=False (--no-self-test)"
+        ) from None
     placed = {alias.result: alias.parameter for alias in function.interface.aliases}
     results = tuple(array for k, array in enumerate(found) if k not in placed)
     written = {placed[k]: array for k, array in enumerate(found) if k in placed}

@@ -79,7 +79,8 @@ def _header(library: Library) -> str:
     lines = [
         f"/* {library.name}: loads weights and the values of variables from files.",
         " *",
-        " * Files are checked before use; AXLA_OK is 0. What was opened is there until it is closed.",
+        " * Files are checked before use; AXLA_OK is 0, axla_error says what other codes mean.",
+        " * What was opened is there until it is closed.",
         " */",
         f"#ifndef {guard}", f"#define {guard}", f'#include "{prefix}.h"', "", TYPES, "",
         f"typedef axla_file {prefix}_weights;", "",

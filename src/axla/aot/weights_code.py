@@ -18,12 +18,6 @@ typedef struct axla_tensor {
   int32_t rank;
   uint64_t offset, size;
 } axla_tensor;
-
-enum {
-  AXLA_NO_FILE = 64,      /* the file cannot be opened or read, or there is no memory for it */
-  AXLA_DAMAGED_FILE = 65, /* the file is not a safetensors file, or its contents have changed */
-  AXLA_OTHER_FILE = 66    /* the file is right, but of another library, or lacks what is wanted */
-};
 #endif"""
 
 FILE = """\

@@ -139,7 +139,7 @@ FRAME = Struct(
         Field("version", "i32", "FRAME_VERSION; the entry refuses another one"),
         Field("reserved", "i32", "0"),
         Field("arguments", "ptr", "addresses of the parameter leaves", "void *const *"),
-        Field("results", "ptr", "addresses of the result leaves (aliased: of a parameter)", "void *const *"),
+        Field("results", "ptr", "addresses of the results, as in S_results (no variables)", "void *const *"),
         Field("constants", "ptr", "start of the constants segment, 64-byte aligned", "const void *"),
         Field("workspace", "ptr", "scratch memory of this run, 64-byte aligned"),
         Field("functions", "ptr", "the function table, in the order of the interface", "void *const *"),
@@ -201,6 +201,9 @@ ERRORS: dict[int, tuple[str, str]] = {
     WRONG_FRAME: ("wrong_frame", "the call frame has another version than the program"),
     INTERNAL: ("internal", "the generated code met a state that cannot be"),
     NO_BATCH: ("no_batch", "no function was compiled for this number of rows"),
+    64: ("no_file", "the file cannot be opened or read, or there is no memory for it"),
+    65: ("damaged_file", "the file is not a safetensors file, or its contents have changed"),
+    66: ("other_file", "the file is right, but of another library, or lacks what is wanted"),
 }
 
 _SIGNATURES = """\

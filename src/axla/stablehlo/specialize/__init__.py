@@ -9,6 +9,7 @@ HLO has them as `[<=n]`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -26,6 +27,7 @@ from axla.stablehlo.specialize.folding import element_type
 from axla.stablehlo.specialize.functions import Specializer
 from axla.stablehlo.specialize.sizes import Bounded, is_open, refined_type, with_sizes
 from axla.stablehlo.text import parse_type, print_source, type_text
+from axla.text.shapes import parse_shape
 
 __all__ = ["DynamicModule", "is_symbolic", "specialize"]
 
@@ -127,8 +129,9 @@ def _argument(number: int, written: mlir.Type, given: Any) -> mlir.Type:
 def _read(number: int, given: Any, written: mlir.Type) -> mlir.Type:
     if isinstance(given, mlir.TensorType):
         return given
-    if isinstance(given, str):
+    if isinstance(given, str) and not re.match(r"\w+\[|\(", given):
         return parse_type(given)
+    given = parse_shape(given) if isinstance(given, str) else given
     shape, dtype = getattr(given, "dims", getattr(given, "shape", None)), getattr(given, "dtype", None)
     try:
         sizes = tuple(int(d) for d in shape)  # type: ignore[union-attr]
