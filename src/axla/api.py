@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from axla.core.errors import InvalidArgument, ParseError, UnsupportedError
+from axla.core.errors import InvalidArgument, ParseError, UnsupportedError, did_you_mean
 from axla.ir.graph import Module
 from axla.ir.places import located
 
@@ -141,7 +141,9 @@ def compile(  # noqa: A001
             f"compile: wanted a Module (axla.parse gives one), found {type(module).__name__}"
         )
     if backend not in BACKENDS:
-        raise InvalidArgument(f"compile: backend={backend!r}; there are {', '.join(BACKENDS)}")
+        raise InvalidArgument(
+            f"compile: backend={backend!r}; there are {', '.join(BACKENDS)}{did_you_mean(backend, BACKENDS)}"
+        )
     module = specialized(module, arg_types, dim_args)
     counts = _participants(module, num_replicas, num_partitions, replicas)
     if device_assignment is not None or (counts != (1, 1) and backend != "interpreter"):
@@ -212,7 +214,9 @@ def _target(backend: str, cpu: str | None, features: Sequence[str] | None) -> Cp
     if cpu is not None:
         names = [*X86_LEVELS] if host.name in X86_LEVELS else [host.name]
         if cpu not in names:
-            raise InvalidArgument(f"compile: target_cpu={cpu!r}; here there are {', '.join(names)}")
+            raise InvalidArgument(
+                f"compile: target_cpu={cpu!r}; here there are {', '.join(names)}{did_you_mean(cpu, names)}"
+            )
         if names.index(cpu) > names.index(host.name):
             raise UnsupportedError(f"compile: target_cpu={cpu!r}, but this machine is of level {host.name}")
         if backend == "one-lane":

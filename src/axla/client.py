@@ -22,7 +22,7 @@ import numpy as np
 from axla.api import BACKENDS, compile, device_put
 from axla.builder.computation import XlaComputation
 from axla.builder.computation_builder import snake_case
-from axla.core.errors import InvalidArgument, ShapeError
+from axla.core.errors import InvalidArgument, ShapeError, did_you_mean
 from axla.core.literal import Literal
 from axla.core.shape import AnyShape, ProgramShape, Shape, TupleShape
 from axla.custom.feeds import feeds, leaves_of
@@ -67,7 +67,8 @@ class Client:
 
     def __init__(self, backend: str = "cpu") -> None:
         if backend not in BACKENDS:
-            raise InvalidArgument(f"Client: backend={backend!r}; there are {', '.join(BACKENDS)}")
+            hint = f"there are {', '.join(BACKENDS)}{did_you_mean(backend, BACKENDS)}"
+            raise InvalidArgument(f"Client: backend={backend!r}; {hint}")
         self.backend = backend
         self._compiled: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
         self._lock = threading.Lock()

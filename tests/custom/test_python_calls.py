@@ -297,9 +297,9 @@ def test_refused_at_compile_time(backend):
     with pytest.raises(UnsupportedError, match=r"custom-call 'one' \(%r\): no such target .*\(registered: "):
         compile_(ONE)
     axla.register_custom_call("ones", lambda x: x)
-    with pytest.raises(UnsupportedError, match="Did you mean 'ones'"):
+    with pytest.raises(UnsupportedError, match="did you mean ones"):
         compile_(ONE)
-    with pytest.raises(UnsupportedError, match="Did you mean 'lapack_[sdcz]potrf_ffi'"):
+    with pytest.raises(UnsupportedError, match="did you mean lapack_[sdcz]potrf_ffi"):
         compile_(ONE.replace('"one"', '"lapack_potrf_ffi"'))
     axla.register_custom_call("one", lambda x, y: x)
     with pytest.raises(UnsupportedError, match="does not take the call: missing a required argument: 'y'"):

@@ -20,7 +20,7 @@ from axla.aot.package import Package, check_folder, merged, objects, stale, writ
 from axla.aot.recordings import Recording, record
 from axla.aot.refusals import check_externals, refuse
 from axla.codegen.target import CpuTarget
-from axla.core.errors import InvalidArgument
+from axla.core.errors import InvalidArgument, did_you_mean
 from axla.custom.registry import registered
 from axla.ir.verify import verify
 
@@ -79,7 +79,9 @@ def library_of(
     parsed = parse_name(name)
     places = [place.value for place in Weights]
     if weights not in places:
-        raise InvalidArgument(f"weights={weights!r}; there are {', '.join(places)}")
+        raise InvalidArgument(
+            f"weights={weights!r}; there are {', '.join(places)}{did_you_mean(weights, places)}"
+        )
     if config is not None and (names is not None or variables):
         raise InvalidArgument("config: it has the names and variables; `names` and `variables` go without it")
     found = examples(program, args, sizes)

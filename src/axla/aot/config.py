@@ -28,7 +28,7 @@ from axla.aot.graph_ends import Ends
 from axla.aot.names import check_unique
 from axla.core.dtypes import DType
 from axla.core.dtypes import dtype as dtype_of
-from axla.core.errors import InvalidArgument, ParseError
+from axla.core.errors import InvalidArgument, ParseError, did_you_mean
 from axla.core.shape import Shape
 from axla.ir.graph import Alias, Instruction
 from axla.ir.places import located
@@ -232,8 +232,9 @@ def with_variables(source: Source, variables: Sequence[str]) -> Source:
     for wanted in variables:
         found = [k for k, label in enumerate(source.arguments) if _is_of(label, wanted)]
         if not found:
-            have = ", ".join(dict.fromkeys(label.label for label in source.arguments))
-            raise InvalidArgument(f"variables: no argument is called {wanted!r}; there are {have}")
+            have = dict.fromkeys(label.label for label in source.arguments)
+            hint = f"there are {', '.join(have)}{did_you_mean(wanted, have)}"
+            raise InvalidArgument(f"variables: no argument is called {wanted!r}; {hint}")
         marked |= dict.fromkeys(found)
     if not marked:
         return source

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Sequence
 
 from axla.codegen.target import X86_LEVELS, CpuTarget, host_target, with_features
 from axla.codegen.targets import TARGETS, target
-from axla.core.errors import InvalidArgument
+from axla.core.errors import InvalidArgument, did_you_mean
 
 NATIVE = "native"
 
@@ -45,8 +44,7 @@ def machine(name: str, cpu: str | None = None, features: Sequence[str] = ()) -> 
     alias = name if name in TARGETS else alias_of(name)
     if alias is None:
         known = [NATIVE, *TARGETS, *dict.fromkeys(t.triple for t in TARGETS.values())]
-        near = difflib.get_close_matches(name, known, 3, 0.5)
-        hint = f"; did you mean {' or '.join(near)}?" if near else "."
+        hint = did_you_mean(name, known) or "."
         raise InvalidArgument(f"target {name!r} is unknown{hint} There are {NATIVE}, {', '.join(TARGETS)}")
     if alias == "x86-64" and cpu in X86_LEVELS:  # a level has a target of its own
         return target(cpu, features=features)

@@ -6,12 +6,11 @@ gives one; features added or taken away (`+fma`, `-avx2`) change what follows, t
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from dataclasses import replace
 
 from axla.codegen.target import AARCH64, X86_LEVELS, Caches, CpuTarget, ObjectForm, with_features
-from axla.core.errors import InvalidArgument
+from axla.core.errors import InvalidArgument, did_you_mean
 
 _POINTER32 = ObjectForm(pointer_bytes=4)
 _BARE = replace(_POINTER32, relocation="static")
@@ -95,8 +94,7 @@ def target(alias: str, *, cpu: str | None = None, features: Sequence[str] = ()) 
     """The target of an alias, with another CPU of LLVM's to schedule for and with features changed."""
     found = TARGETS.get(alias)
     if found is None:
-        near = difflib.get_close_matches(alias, TARGETS, 1)
-        hint = f"; did you mean {near[0]}?" if near else ""
+        hint = did_you_mean(alias, TARGETS)
         raise InvalidArgument(f"target {alias!r} is unknown{hint}; there are {', '.join(TARGETS)}")
     if cpu is not None:
         found = replace(found, cpu=cpu)

@@ -21,6 +21,15 @@ A user's mistake is never an `InternalError`, and never a bare Python exception.
 
 from __future__ import annotations
 
+from collections import abc
+from difflib import get_close_matches
+
+
+def did_you_mean(name: object, known: abc.Iterable[str]) -> str:
+    """`; did you mean a?` for the known name that comes nearest to an unknown one; "" when none is near."""
+    close = get_close_matches(str(name), list(known), 1)
+    return f"; did you mean {close[0]}?" if close else ""
+
 
 class AxlaError(Exception):
     """The root of axla's exceptions. `file` is that of the program, where one is known and at fault."""

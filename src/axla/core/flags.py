@@ -7,14 +7,14 @@ A field of `Flags` is a flag. It is set, later ones winning, by
     AXLA_VERIFY=1                            one variable per flag
     with flags.override(verify=True): ...    in code
 
-An unknown flag is reported once, with the nearest known name, and otherwise ignored: programs share XLA_FLAGS
-with XLA, which has thousands. A bad value is an InvalidArgument.
+An unknown flag of XLA is reported once, with the nearest known name, and otherwise ignored: programs share
+XLA_FLAGS with XLA, which has thousands. A bad value is an InvalidArgument, and so is an unknown flag that is
+not XLA's in AXLA_FLAGS.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import os
 import re
 import shlex
@@ -26,7 +26,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-from axla.core.errors import InvalidArgument
+from axla.core.errors import InvalidArgument, did_you_mean
 
 NOT_FLAGS = ("AXLA_CONFORMANCE", "AXLA_TEST_TARGETS")
 """Variables of scripts and tests."""
@@ -194,7 +194,7 @@ def replace(flags: Flags, **changes: Any) -> Flags:
     """`flags` with fields changed, and checked."""
     for field, value in changes.items():
         if field not in FIELDS:
-            raise InvalidArgument(f"there is no flag {field!r}{_nearest(field, FIELDS)}")
+            raise InvalidArgument(f"there is no flag {field!r}{did_you_mean(field, FIELDS)}")
         _validate(field, value, field)
     return dataclasses.replace(flags, **changes)
 
@@ -210,7 +210,9 @@ def from_environment(environment: typing.Mapping[str, str]) -> Flags:
         field = SPELLINGS.get(variable.lower())
         if field is None:
             known = [name.upper() for name in SPELLINGS if name.startswith("axla_")]
-            _report(f"environment variable {variable} is not an option of axla{_nearest(variable, known)}")
+            _report(
+                f"environment variable {variable} is not an option of axla{did_you_mean(variable, known)}"
+            )
         else:
             values[field] = _convert(field, text, variable)
     return Flags(**values)
@@ -236,7 +238,10 @@ def parse(text: str, where: str = "flags") -> dict[str, Any]:
         name, equals, value = word.lstrip("-").partition("=")
         field = SPELLINGS.get(name)
         if field is None:
-            _report(f"{where}: unknown flag --{name}{_nearest(name, SPELLINGS)}")
+            message = f"{where}: unknown flag --{name}{did_you_mean(name, SPELLINGS)}"
+            if where == "AXLA_FLAGS" and not name.startswith("xla_"):
+                raise InvalidArgument(message)
+            _report(message)
             continue
         values[field] = _convert(field, value if equals else None, f"--{name}")
     return values
@@ -276,11 +281,6 @@ def _report(message: str) -> None:
     if message not in _reported:
         _reported.add(message)
         warnings.warn(message, stacklevel=4)
-
-
-def _nearest(name: str, known: typing.Iterable[str]) -> str:
-    close = difflib.get_close_matches(name, list(known), n=1)
-    return f"; did you mean {close[0]}?" if close else ""
 
 
 def markdown() -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes as c
-import difflib
 import inspect
 import os
 import sys
@@ -13,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from axla.core.errors import AxlaError, InvalidArgument, UnsupportedError
+from axla.core.errors import AxlaError, InvalidArgument, UnsupportedError, did_you_mean
 from axla.custom.attributes import parse_attributes
 from axla.custom.built_in import BUILT_IN
 from axla.custom.site import AXLA, LIBRARY, NATIVE, ORIGINAL, PYTHON, STATUS, UNIFIED, CallSite
@@ -218,12 +217,9 @@ def _unknown(name: str) -> str:
     if "callback" in name:
         return "it is a Python function of the process that traced the program; trace it without callbacks"
     own = sorted(_targets)
-    near = difflib.get_close_matches(name, [*own, *routine_names()], n=3, cutoff=0.6)
     text = "no such target is registered; axla.register_custom_call makes one for programs of this process"
-    if near:
-        return f"{text}. Did you mean {' or '.join(map(repr, near))}?"
     listed = ", ".join(own[:8]) + (", ..." if len(own) > 8 else "")
-    return f"{text} (registered: {listed or 'none'})"
+    return text + (did_you_mean(name, [*own, *routine_names()]) or f" (registered: {listed or 'none'})")
 
 
 def _check_python(site: CallSite, target: Target) -> None:

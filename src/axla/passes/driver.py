@@ -7,7 +7,6 @@ traces, as the flags say, and reports which pass failed on which module.
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import random
 import re
@@ -21,7 +20,14 @@ from typing import Any
 
 from axla.core import flags as flag_values
 from axla.core import trace
-from axla.core.errors import AxlaError, CompileError, InternalError, InvalidArgument, UnsupportedError
+from axla.core.errors import (
+    AxlaError,
+    CompileError,
+    InternalError,
+    InvalidArgument,
+    UnsupportedError,
+    did_you_mean,
+)
 from axla.core.flags import Flags
 from axla.ir.graph import Instruction, Module
 from axla.passes import dump, rewrite
@@ -73,6 +79,7 @@ def flat(steps: Sequence[Step]) -> Iterator[tuple[str, Pass]]:
 def run(module: Module, steps: Sequence[Step], *, name: str = "passes", flags: Flags | None = None) -> None:
     """Runs the passes of a pipeline over a module."""
     runner = _Runner(module, name, flags or flag_values.current(), tuple(flat(steps)))
+    runner.check_names()
     with rewrite.session(runner.session), trace.span(f"pipeline {name}", module=module.name):
         number = 0
         for step in steps:
@@ -114,6 +121,18 @@ class _Runner:
         self.dumping = dump.wanted(self.module, flags)
         if flags.shuffle is not None:
             self.random = random.Random(flags.shuffle)
+
+    def check_names(self) -> None:
+        """InvalidArgument for flags that name what is neither a pass nor a rule."""
+        named = {*self.flags.disable_hlo_passes, *self.flags.enable_hlo_passes_only}
+        if not named:
+            return
+        from axla.passes.pipelines import PASSES
+
+        known = {*PASSES, *rewrite.rules_by_name(), *(step.name for _, step in self.passes)}
+        for name in sorted(named - known):
+            hint = did_you_mean(name, known) or "; `axla opt --list-passes` and --list-rules name them"
+            raise InvalidArgument(f"disable_hlo_passes: there is no pass or rule {name!r}{hint}")
 
     def run_fixpoint(self, group: Fixpoint, number: int) -> None:
         settled: dict[Pass, int] = {}  # pass -> the version it left unchanged
@@ -295,8 +314,7 @@ def parse_passes(
                 raise InvalidArgument(f"--passes: {name} is a pipeline and takes no options")
             found.extend(groups[name])
         else:
-            close = difflib.get_close_matches(name, [*passes, *groups], n=1)
-            hint = f"; did you mean {close[0]}?" if close else f"; known: {', '.join(passes)}"
+            hint = did_you_mean(name, [*passes, *groups]) or f"; known: {', '.join(passes)}"
             raise InvalidArgument(f"--passes: there is no pass {name!r}{hint}")
     return tuple(found)
 
@@ -316,8 +334,7 @@ def _with_options(step: Pass, text: str | None) -> Pass:
             continue
         name, equals, value = (p.strip() for p in part.partition("="))
         if name not in known:
-            close = difflib.get_close_matches(name, list(known), n=1)
-            hint = f"; did you mean {close[0]}?" if close else f"; it has: {', '.join(known) or 'none'}"
+            hint = did_you_mean(name, known) or f"; it has: {', '.join(known) or 'none'}"
             raise InvalidArgument(f"--passes: pass {step.name} has no option {name!r}{hint}")
         values[name] = _option_value(step.name, name, known[name], value if equals else "true")
     return step(**values) if values else step

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from axla.core.errors import InvalidArgument, OutOfMemory, RuntimeFailure, UnsupportedError
+from axla.core.errors import InvalidArgument, OutOfMemory, RuntimeFailure, UnsupportedError, did_you_mean
 from axla.program import abi
 from axla.runtime.cpu_features import refuse_foreign
 from axla.runtime.image import Image
@@ -120,7 +120,8 @@ class Library:
         for key in (name, f"{self.manifest.prefix}_{name}"):
             if key in self.functions:
                 return self.functions[key]
-        raise InvalidArgument(f"{self.name} has no function {name!r}; there are {', '.join(self.functions)}")
+        hint = f"there are {', '.join(self.functions)}{did_you_mean(name, self.functions)}"
+        raise InvalidArgument(f"{self.name} has no function {name!r}; {hint}")
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         if len(self.functions) == 1:

@@ -8,9 +8,10 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import axla
-from axla.core.errors import AxlaError
+from axla.core.errors import AxlaError, did_you_mean
 from axla.ir.places import located
 from axla.tools import check, compile, convert, opt, run, targets
 
@@ -21,9 +22,19 @@ VERBS = {
 FAILED, USAGE, INTERRUPTED = 1, 2, 130  # as shells and argparse have them
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says what comes near a word that is none of the choices."""
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            known = [*action.choices]
+            hint = f"there are {', '.join(known)}{did_you_mean(value, known)}"
+            raise argparse.ArgumentError(action, f"{value!r} is unknown; {hint}")
+
+
 def parser() -> argparse.ArgumentParser:
     """The parser of the whole command line."""
-    whole = argparse.ArgumentParser(prog="axla", description="XLA, the compiler for linear algebra.")
+    whole = _Parser(prog="axla", description="XLA, the compiler for linear algebra.")
     whole.add_argument("--version", action="version", version=f"axla {axla.__version__}")
     verbs = whole.add_subparsers(dest="verb", metavar="VERB", required=True)
     for name, module in VERBS.items():
@@ -33,13 +44,16 @@ def parser() -> argparse.ArgumentParser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )  # fmt: skip
         module.add_arguments(verb)
-        verb.set_defaults(execute=module.execute)
+        verb.set_defaults(execute=module.execute, flags=list(verb._option_string_actions))
     return whole
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; gives its exit code (argparse exits with 2 by itself when usage is wrong)."""
-    options = parser().parse_args(arguments)
+    options, unknown = parser().parse_known_args(arguments)
+    if unknown:
+        name = unknown[0].partition("=")[0]
+        parser().error(f"unrecognized arguments: {' '.join(unknown)}{did_you_mean(name, options.flags)}")
     with warnings.catch_warnings(), _nobody_feeds():
         warnings.showwarning = _show_warning
         try:

@@ -34,6 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace) -> int:
+    if options.target_cpu != "native":
+        target_of(options.target_cpu)  # a wrong one is said, though HLO is the same for all
     if options.list_passes:
         text = pass_list()
     elif options.list_rules:

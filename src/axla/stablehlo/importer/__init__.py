@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from axla.core.collector import collector_paused
-from axla.core.errors import InvalidArgument
+from axla.core.errors import InvalidArgument, did_you_mean
 from axla.ir.graph import Module
 from axla.stablehlo import mlir
 from axla.stablehlo.importer import chlo, control, effects, elementwise, movement, numeric, reduction
@@ -37,7 +37,8 @@ def entry_of(source: mlir.Source, entry: str = "") -> str:
     if not entry:
         entry = "main" if "main" in names or len(names) != 1 else next(iter(names))
     if entry not in names:
-        raise InvalidArgument(f"there is no function @{entry}; there are {', '.join(names) or 'none'}")
+        hint = f"there are {', '.join(names) or 'none'}{did_you_mean(entry, names)}"
+        raise InvalidArgument(f"there is no function @{entry}; {hint}")
     return entry
 
 
