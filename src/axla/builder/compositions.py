@@ -208,6 +208,7 @@ def Lgamma(x: XlaOp) -> XlaOp:
     sine = e.Sin(math.pi * e.Select(fraction > 0.5, 1.0 - fraction, fraction))
     reflected = math.log(math.pi) - e.Log(sine) - value
     result = e.Select(reflect, e.Select(e.IsFinite(e.Log(sine)), reflected, -e.Log(sine)), value)
+    result = e.Select((x == 1.0) | (x == 2.0), 0.0, result)
     return e.Select(size == math.inf, math.inf, result)
 
 

@@ -99,18 +99,36 @@ def power(x: Array, y: Array) -> Array:
     """|x|^c e^(-d arg x) (cos q + i sin q), q = c arg x + d log |x|, for y = c + id."""
     size, angle, c, d = np.abs(x), np.angle(x), y.real, y.imag
     scale = np.power(size, c) * np.exp(-d * angle)
-    turn = c * angle + d * np.log(size)
+    wide = np.float64 if x.dtype == np.complex64 else np.longdouble  # one rounding, as in XLA
+    turn = (c.astype(wide) * angle + (d * np.log(size)).astype(wide)).astype(c.dtype)
     result = joined(np.asarray(scale * np.cos(turn)), np.asarray(scale * np.sin(turn)))
     one = np.ones((), x.dtype)
-    on_axis = (d == 0) & (((x == 0) & (c > 0)) | ((x.real == np.inf) & (x.imag == 0)))
+    far = (x.real == np.inf) & (x.imag == 0) & ~np.isnan(c)
+    on_axis = (d == 0) & (((x == 0) & (c > 0)) | far)
     result = np.where(on_axis, joined(np.asarray(np.power(size, c)), np.zeros_like(d)), result)
     return np.where((y == 0) | (x == 1), one, result)
 
 
+def _square(x: Array) -> Array:
+    """Fused, as in XLA: where both squares overflow the real part is -inf, not NaN."""
+    a, b = x.real, x.imag
+    lost = np.isinf(b * b) & np.isfinite(a)
+    return joined(np.where(lost, -a.dtype.type(np.inf), a * a - b * b), a * b + a * b)
+
+
 def arctan2(y: Array, x: Array) -> Array:
-    """-i log((x + iy) / sqrt(x^2 + y^2))."""
-    i = np.asarray(1j, x.dtype)
-    return -i * np.log((x + i * y) / np.sqrt(x * x + y * y))
+    """-i log((x + iy) / sqrt(x^2 + y^2)); an infinite logarithm has no angle."""
+    total = _square(x) + _square(y)
+    root = sqrt(joined(np.where(np.isinf(total.imag), 0, total.real), total.imag))
+    found = log(divide(joined(x.real - y.imag, x.imag + y.real), root))
+    return joined(found.imag + found.real * 0, found.imag * 0 - found.real)
+
+
+def cbrt(x: Array) -> Array:
+    """The root whose angle is a third; zeros keep the sign of their imaginary part."""
+    size, angle = np.cbrt(np.abs(x)), np.angle(x) / 3
+    zero = size == 0
+    return joined(np.where(zero, 0, size * np.cos(angle)), np.where(zero, x.imag, size * np.sin(angle)))
 
 
 def logistic(x: Array) -> Array:

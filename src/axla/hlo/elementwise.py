@@ -99,7 +99,13 @@ Rsqrt = unary(
     "1 / sqrt(x); at zeros infinite with their sign, NaN below 0.",
     expensive=True,
 )
-Cbrt = unary("cbrt", rounded(np.cbrt), FLOAT, "The cube root, of negative numbers too.", expensive=True)
+Cbrt = unary(
+    "cbrt",
+    numeric.cbrt,
+    INEXACT,
+    "The cube root, of negative numbers too; of a complex number the one whose angle is a third of its own.",
+    expensive=True,
+)
 Exponential = unary("exponential", numeric.exp, INEXACT, "e to the power x.", expensive=True)
 ExponentialMinusOne = unary(
     "exponential-minus-one", numeric.expm1, INEXACT, "e^x - 1, without loss of digits near 0.", expensive=True

@@ -178,6 +178,7 @@ def _power_unsigned(x: Array, y: Array) -> Array:
 power = by_kind(
     signed=_power_signed, unsigned=_power_unsigned, complex=complex_functions.power, other=np.power
 )
+cbrt = by_kind(complex=complex_functions.cbrt, other=np.cbrt)
 arctan2 = by_kind(complex=complex_functions.arctan2, other=np.arctan2)
 
 # Functions

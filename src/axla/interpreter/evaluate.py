@@ -74,7 +74,7 @@ def argument_values(entry: Computation, arguments: Sequence[object]) -> list[Val
     if len(arguments) != len(entry.parameters):
         raise InvalidArgument(f"{entry.name} takes {len(entry.parameters)} arguments, found {len(arguments)}")
     pairs = zip(entry.parameters, arguments, strict=True)
-    return [_argument(parameter, argument) for parameter, argument in pairs]
+    return [_leaf(parameter, parameter.shape, argument) for parameter, argument in pairs]
 
 
 Step = tuple[Callable[..., Value], tuple[int, ...], int, tuple[int, ...], Instruction]
@@ -440,38 +440,20 @@ def as_literal(value: Value, shape: AnyShape) -> Literal:
     return Literal(Shape(shape.dtype, array.shape), array)
 
 
-def _argument(parameter: Instruction, argument: object) -> Value:
-    """An argument as a value of the parameter's shape; InvalidArgument naming the parameter when it does not
-    fit.
-    """
-    literal = argument if isinstance(argument, Literal) else None
-    if isinstance(parameter.shape, TupleShape):
-        parts = literal.elements if literal is not None else argument
-        if not isinstance(parts, (tuple, list)) or len(parts) != len(parameter.shape.elements):
-            wanted = parameter.shape.to_string(layout=False)
-            raise InvalidArgument(
-                f"parameter {parameter.name}: a tuple {wanted} is wanted, found {argument!r:.200}"
-            )
-        return tuple(_leaf(parameter, s, p) for s, p in zip(parameter.shape.elements, parts, strict=True))
-    return _leaf(parameter, parameter.shape, argument)
-
-
 def _leaf(parameter: Instruction, shape: AnyShape, argument: object) -> Value:
+    """An argument as a value of a shape in the parameter; InvalidArgument where it does not fit."""
     if isinstance(shape, TupleShape):
         parts = argument.elements if isinstance(argument, Literal) else argument
         if not isinstance(parts, (tuple, list)) or len(parts) != len(shape.elements):
+            wanted = shape.to_string(layout=False)
             raise InvalidArgument(
-                f"parameter {parameter.name}: a tuple {shape.to_string(layout=False)} is wanted"
+                f"parameter {parameter.name}: a tuple {wanted} is wanted, found {argument!r:.200}"
             )
         return tuple(_leaf(parameter, s, p) for s, p in zip(shape.elements, parts, strict=True))
     if not isinstance(shape, Shape):
         return None
     array = argument.array if isinstance(argument, Literal) else np.asarray(argument)
-    fits = array.ndim == shape.rank and all(
-        n <= bound if dynamic else n == bound
-        for n, bound, dynamic in zip(array.shape, shape.dims, shape.dynamic, strict=True)
-    )
-    if array.dtype != shape.dtype.numpy or not fits:
+    if array.dtype != shape.dtype.numpy or not shape.admits(array.shape):
         found = f"{array.dtype}{list(array.shape)}"
         raise InvalidArgument(
             f"parameter {parameter.name}: {shape.to_string(layout=False)} is wanted, found {found}"

@@ -274,28 +274,32 @@ def power(a: Reg, b: Reg, c: Reg, d: Reg) -> Pair:
     """
     m = a.m
     modulus, angle = absolute(a, b), atan2(b, a)
-    sine, cosine = sincos(c * angle + d * log(modulus))
+    sine, cosine = sincos(m.fma(c, angle, d * log(modulus)))
     size = real_power(modulus, c) * exp(-(d * angle))
     re, im = size * cosine, size * sine
     zero = a.eq(0.0) & b.eq(0.0)
     one = (c.eq(0.0) & d.eq(0.0)) | (a.eq(1.0) & b.eq(0.0))
     # 0**w is 0 for w > 0; elsewhere XLA says infinity or NaN.
     vanishes = zero & (c > 0.0) & d.eq(0.0)
-    real_axis = vanishes | (a.eq(INFINITY) & b.eq(0.0) & d.eq(0.0))
-    re, im = m.select(real_axis, real_power(a, c), re), m.select(real_axis, 0.0, im)
+    real_axis = vanishes | (a.eq(INFINITY) & b.eq(0.0) & d.eq(0.0) & ~c.is_nan())
+    re, im = m.select(real_axis, real_power(modulus, c), re), m.select(real_axis, 0.0, im)
     return m.select(one, 1.0, re), m.select(one, 0.0, im)
+
+
+def _square(re: Reg, im: Reg) -> Pair:
+    """Fused, as in XLA: where both squares overflow the real part is -inf, not NaN."""
+    return re.m.fma(re, re, -(im * im)), re * im + re * im
 
 
 def atan2_complex(a: Reg, b: Reg, c: Reg, d: Reg) -> Pair:
     """-i log((x + i y) / sqrt(x**2 + y**2)) with y = a + b i, x = c + d i."""
     m = a.m
-    top = c - b, d + a
-    xx, yy = multiply(c, d, c, d), multiply(a, b, a, b)
-    root = square_root(xx[0] + yy[0], xx[1] + yy[1])
-    re, im = logarithm(*divide(*top, *root))
-    # Where the squares overflow the quotient has no angle. Its parts are zeros, whose signs mean nothing.
-    lost = m.abs(xx[0] + yy[0]).eq(INFINITY) | m.abs(xx[1] + yy[1]).eq(INFINITY)
-    return m.select(lost, float("nan"), im), -re
+    xx, yy = _square(c, d), _square(a, b)
+    x, y = xx[0] + yy[0], xx[1] + yy[1]
+    root = square_root(m.select(m.abs(y).eq(INFINITY), 0.0, x), y)  # infinite, even where x is NaN
+    re, im = logarithm(*divide(c - b, d + a, *root))
+    # The product with -i: an infinite logarithm has no angle.
+    return im + re * 0.0, im * 0.0 - re
 
 
 def _outlined(name: str, body: Callable[..., Pair]) -> Callable[..., Pair]:

@@ -48,8 +48,9 @@ def atan2(y: Reg, x: Reg) -> Reg:
     quotient = m.select(large.eq(0.0), 0.0, m.select(small.eq(float("inf")), m.number(x, 1.0), quotient))
     angle = _atan_unit(quotient)
     high, low = _HALF_PI[x.element]
-    angle = m.select(swap, high - (angle - low), angle)
-    angle = m.select(x.bits() < 0, 2.0 * high - (angle - 2.0 * low), angle)
+    left = x.bits() < 0
+    steep = high - (m.select(left, -angle, angle) - low)
+    angle = m.select(swap, steep, m.select(left, 2.0 * high - (angle - 2.0 * low), angle))
     return m.select(x.is_nan() | y.is_nan(), float("nan"), m.copysign(angle, y))
 
 
