@@ -43,7 +43,7 @@ class Source:
 
 def build(
     name: Name, sources: Sequence[Source], target: CpuTarget, *, weights: Weights = Weights.OBJECT,
-    allow_libgcc: bool = False, externals: Sequence[str] = (),
+    allow_libgcc: bool = False,
 ) -> Library:  # fmt: skip
     """The library of some functions; the modules are not changed.
 
@@ -62,9 +62,7 @@ def build(
         row_major_boundary(original)
         originals.append(original)
         work[full.prefix] = clone_module(original)
-    code = compile_object(
-        work, target, prefix=name.prefix, weights=weights, allow_libgcc=allow_libgcc, externals=externals
-    )
+    code = compile_object(work, target, prefix=name.prefix, weights=weights, allow_libgcc=allow_libgcc)
     functions = tuple(
         _function(source, full, interface, original)
         for source, full, interface, original in zip(sources, names, code.interfaces, originals, strict=True)
@@ -72,7 +70,7 @@ def build(
     batches = tuple((source.rows, k) for k, source in enumerate(sources) if source.rows)
     return Library(
         name, target, functions, code.image, weights, code.constants, code.constants_image, batches,
-        code.tensors, tuple(dict.fromkeys(externals)),
+        code.tensors,
     )  # fmt: skip
 
 

@@ -15,10 +15,11 @@ from axla.aot.build import build
 from axla.aot.frontend import UNSIZED, Example, Sizes, examples
 from axla.aot.library import Library, Weights
 from axla.aot.machines import machine
-from axla.aot.names import parse_name
+from axla.aot.names import check_identifier, parse_name
 from axla.aot.package import Package, check_folder, merged, objects, stale, write_files
 from axla.aot.recordings import Recording, record
-from axla.aot.refusals import check_externals, refuse
+from axla.aot.refusals import refuse
+from axla.builder.values import items, text
 from axla.codegen.target import CpuTarget
 from axla.core.errors import InvalidArgument, did_you_mean
 from axla.custom.registry import registered
@@ -77,6 +78,8 @@ def library_of(
 ) -> tuple[Library, tuple[Example, ...]]:  # fmt: skip
     """The library in memory, and the example that each function was made of."""
     parsed = parse_name(name)
+    called = {check_identifier(text(f, "externals"), "externals") for f in items(externals, "externals")}
+    target = replace(target, form=replace(target.form, externals=frozenset(called)))
     places = [place.value for place in Weights]
     if weights not in places:
         raise InvalidArgument(
@@ -91,14 +94,11 @@ def library_of(
             verify(example.source.module)
         found = tuple(configs.configured(example, wanted) for example in found)
     found = tuple(_with_options(example, names, variables) for example in found)
-    check_externals([example.source.module for example in found], externals)
     for example in found:
         verify(example.source.module)
-        refuse(example.source.module, externals)
+        refuse(example.source.module, target.form.externals)
     sources = [example.source for example in found]
-    library = build(
-        parsed, sources, target, weights=Weights(weights), allow_libgcc=allow_libgcc, externals=externals
-    )
+    library = build(parsed, sources, target, weights=Weights(weights), allow_libgcc=allow_libgcc)
     return library, found
 
 

@@ -108,12 +108,16 @@ class Library:
     constants_image: bytes = b""  # name_weights.o when weights is SEPARATE
     batches: tuple[tuple[int, int], ...] = ()
     tensors: tuple[Tensor, ...] = ()  # what is in the constants, by offset
-    externals: tuple[str, ...] = ()  # functions that whoever links the library brings
 
     @property
     def prefix(self) -> str:
         """What files, symbols and macros begin with."""
         return self.name.prefix
+
+    @property
+    def externals(self) -> list[str]:
+        """Functions that whoever links the library brings."""
+        return sorted(self.target.form.externals)
 
     @property
     def weights_symbol(self) -> str:

@@ -46,7 +46,7 @@ def table(library: Library) -> dict[str, Any]:
         },
         "functions": [_function(function) for function in library.functions],
         "batches": [list(row) for row in library.batches],
-        "externals": list(library.externals),
+        "externals": library.externals,
     }  # fmt: skip
     if library.weights is Weights.FILE:
         found["weights_file"] = f"{library.prefix}.weights"

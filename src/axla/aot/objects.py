@@ -7,7 +7,7 @@ is found in the object's symbols, and refused too.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from axla.aot.door import ALIGNMENT, add_constants, add_doors, add_frame, constants_module
@@ -71,15 +71,14 @@ class ObjectCode:
 
 def compile_object(
     modules: Module | Mapping[str, Module], target: CpuTarget, *, prefix: str = "program",
-    weights: Weights = Weights.OBJECT, allow_libgcc: bool = False, externals: Collection[str] = (),
+    weights: Weights = Weights.OBJECT, allow_libgcc: bool = False,
 ) -> ObjectCode:  # fmt: skip
     """The object of verified modules (which are changed) for a target: each has its symbol, and the object
     defines `{symbol}_run` and `{symbol}_run_frame` and nothing else. One module alone has the prefix for its
     symbol.
 
     `allow_libgcc`: f64 arithmetic where the machine lacks it. It is done by own code like all the rest; the
-    word is the one users know the restriction by. `externals`: targets of custom calls that are symbols from
-    outside.
+    word is the one users know the restriction by.
     """
     if isinstance(modules, Module):
         modules = {prefix: modules}
@@ -90,7 +89,7 @@ def compile_object(
     names: dict[Literal, str] = {}
     for symbol, module in modules.items():
         names = constant_names(module) | names
-        programs[symbol] = _program(module, target, pool, allow_libgcc, externals)
+        programs[symbol] = _program(module, target, pool, allow_libgcc)
         _add_program(code, f"{symbol}_entry", programs[symbol], target)
     buffers = [*programs.values()][-1].source.buffers  # the pool has grown: the last has all
     constants = constants_segment(buffers)
@@ -117,7 +116,7 @@ def compile_object(
         else:
             image = emit_with_constants(text, target, segment, constants, level=KERNEL_LEVEL)
     wanted = {f"{symbol}_{door}" for symbol in modules for door in ("run", "run_frame")}
-    check_alone(image, target, wanted, {*externals, *([f"{segment}"] if apart else [])})
+    check_alone(image, target, wanted, target.form.externals | ({f"{segment}"} if apart else set()))
     interfaces = tuple(program.interface for program in programs.values())
     tensors = _tensors(buffers.constants, names)
     return ObjectCode(target, image, interfaces, constants, constants_image, tensors)
@@ -153,13 +152,7 @@ def _tensors(constants: Sequence[tuple[int, Literal]], names: Mapping[Literal, s
     return tuple(found.values())
 
 
-def _program(
-    module: Module,
-    target: CpuTarget,
-    pool: dict[Literal, int],
-    allow_libgcc: bool,
-    externals: Collection[str],
-) -> Program:
+def _program(module: Module, target: CpuTarget, pool: dict[Literal, int], allow_libgcc: bool) -> Program:
     """The program of a module, refused where it cannot be an object."""
     refuse_dynamic(module)
     double = None if allow_libgcc or target.has_double else double_arithmetic(module)
@@ -169,7 +162,7 @@ def _program(
         raise UnsupportedError(
             f"{double}: target {target.name} has no f64 arithmetic; use f32, or allow_libgcc"
         )
-    program = program_of(module, target, pool, externals)
+    program = program_of(module, target, pool)
     refuse_functions(program)
     if target.form.pointer_bytes == 4:
         refuse_large(program, target)
@@ -190,7 +183,7 @@ def _add_program(code: LlvmModule, entry: str, program: Program, target: CpuTarg
             emit_kernel(code, kernel.source.task, target)
 
 
-def check_alone(image: bytes, target: CpuTarget, wanted: set[str], apart: set[str]) -> None:
+def check_alone(image: bytes, target: CpuTarget, wanted: set[str], apart: Set[str]) -> None:
     """CompileError unless the object defines what is wanted, and needs no more than what stands apart."""
     found = symbols(image)
     if found.needed - apart:

@@ -6,10 +6,9 @@ decides are refused too: C has no way to say them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 
-from axla.aot.names import check_identifier
-from axla.core.errors import InvalidArgument, UnsupportedError
+from axla.core.errors import UnsupportedError
 from axla.core.shape import Shape
 from axla.custom.registry import registered
 from axla.ir.attributes import ApiVersion
@@ -83,22 +82,6 @@ def _group_size(inst: Instruction) -> int:
     sizes = [len(group) for group in groups.groups] if groups is not None else []
     sizes += [2 for source, target in pairs.pairs if source != target] if pairs is not None else []
     return max(sizes, default=1)
-
-
-def check_externals(modules: Sequence[Module], externals: Sequence[str]) -> None:
-    """InvalidArgument for names that no C function has, and for those that no custom call has."""
-    if isinstance(externals, str):
-        raise InvalidArgument(f"externals={externals!r}, wanted a sequence of names")
-    called = {
-        getattr(inst.op, "custom_call_target", "")
-        for m in modules
-        for c in m.computations
-        for inst in c.instructions
-    }
-    for name in externals:
-        check_identifier(name, "externals")
-        if name not in called:
-            raise InvalidArgument(f"externals: no custom call has the target {name!r}")
 
 
 def _refuse_call(module: Module, inst: Instruction, externals: Collection[str]) -> None:

@@ -93,11 +93,6 @@ class ComputationBuilder:
 
         def __getattr__(self, name: str) -> Callable[..., Any]: ...
 
-        ConcatInDim: ClassVar[Any]
-        Concatenate: ClassVar[Any]
-        CustomCall: ClassVar[Any]
-        CustomCallOp: ClassVar[Any]
-
     def client(self) -> Any:
         """The client the builder was made with."""
         return self._client
@@ -191,18 +186,6 @@ class ComputationBuilder:
         return self._builder.constant(array)
 
     # Ops whose methods differ from the functions of `ops`.
-
-    @_deferred
-    def Reshape(
-        self, operand: XlaOp, dimensions: Sequence[int], new_sizes: Sequence[int] | None = None
-    ) -> XlaOp:
-        """Flattens in the order of `dimensions`, slowest first, then takes `new_sizes`.
-
-        Reshape(operand, new_sizes) keeps the order.
-        """
-        if new_sizes is None:
-            return ops.Reshape(operand, dimensions)
-        return ops.Reshape(operand, dimensions, new_sizes)
 
     @_deferred
     def Dot(self, lhs: Any, rhs: Any) -> XlaOp:
@@ -440,8 +423,8 @@ def _install() -> None:
         function = getattr(ops, name)
         if not hasattr(ComputationBuilder, name) and function.__annotations__.get("return") == "XlaOp":
             setattr(ComputationBuilder, name, _method(function))
-    ComputationBuilder.CustomCallOp = ComputationBuilder.CustomCall
-    ComputationBuilder.Concatenate = ComputationBuilder.ConcatInDim
+    for alias, name in (("CustomCallOp", "CustomCall"), ("Concatenate", "ConcatInDim")):
+        setattr(ComputationBuilder, alias, getattr(ComputationBuilder, name))
     for name in ("Sqrt", "Square", "Reciprocal"):
         setattr(ComputationBuilder, f"{name}F32", _f32_method(name))
     for name, method in list(vars(ComputationBuilder).items()):

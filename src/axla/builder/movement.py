@@ -85,18 +85,16 @@ def _check_in_dim(source: Shape, dims: tuple[int, ...], places: tuple[int, ...])
             )
 
 
-def Reshape(operand: object, new_sizes: Sequence[int], *more: Sequence[int]) -> XlaOp:
-    """The same elements in row-major order in other sizes; `Reshape(x, dimensions, sizes)` transposes
-    first.
+def Reshape(
+    operand: object, dimensions: Sequence[int] | None = None, new_sizes: Sequence[int] | None = None
+) -> XlaOp:
+    """The same elements in row-major order in other sizes: Reshape(operand, new_sizes). `dimensions`, which
+    come before the sizes, are transposed to first: they say which one varies slowest.
     """
     value, shape = array("Reshape", operand)
-    if len(more) > 1:
-        raise InvalidArgument(f"Reshape: found {2 + len(more)} arguments, wanted at most 3")
-    if more:
-        value = Transpose(value, new_sizes)
-        new_sizes = more[0]
-        shape = array("Reshape", value)[1]
-    dims = integers(new_sizes, "Reshape: new_sizes")
+    if dimensions is not None and new_sizes is not None:
+        value, shape = array("Reshape", Transpose(value, dimensions))
+    dims = integers(dimensions if new_sizes is None else new_sizes, "Reshape: new_sizes")
     return value.builder.add(hlo.Reshape(Shape(shape.dtype, dims, _kept_dynamic(shape, dims))), (value,))
 
 

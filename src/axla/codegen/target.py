@@ -51,6 +51,7 @@ class ObjectForm:
     relocation: str = "pic"
     code_model: str = "small"
     attributes: str = ""
+    externals: frozenset[str] = frozenset()  # functions that whoever links an object brings
 
 
 @runtime_checkable

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -67,17 +67,16 @@ def row_major_boundary(module: Module) -> None:
 
 
 def program_of(
-    module: Module, target: Target | None = None, pool: dict[Literal, int] | None = None,
-    externals: Collection[str] = (),
-) -> Program:  # fmt: skip
+    module: Module, target: Target | None = None, pool: dict[Literal, int] | None = None
+) -> Program:
     """The program of a module that `optimize` has been run on. `pool`: the constants of the programs before
-    it, whose segment it shares. `externals`: custom calls that call the symbol of their target.
+    it, whose segment it shares.
     """
     target = target or host_target()
     with trace.span("assign-buffers"):
         buffers = assign_buffers(module, pool)
     with trace.span("lower"):
-        return lower(module, buffers, target, externals)
+        return lower(module, buffers, target)
 
 
 def llvm_modules(program: Program, target: Target, *, parts: int = 0) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -85,10 +85,10 @@ class ProgramSource:
     buffers: Buffers
 
 
-def lower(module: Module, buffers: Buffers, target: Target, externals: Collection[str] = ()) -> Program:
-    """The program of a module after the CPU pipeline. `externals`: custom calls that call a symbol."""
+def lower(module: Module, buffers: Buffers, target: Target) -> Program:
+    """The program of a module after the CPU pipeline."""
     _check_nesting(module)
-    return _Lowering(module, buffers, target, externals).program()
+    return _Lowering(module, buffers, target).program()
 
 
 def _check_nesting(module: Module) -> None:
@@ -103,9 +103,8 @@ def _check_nesting(module: Module) -> None:
 
 
 class _Lowering:
-    def __init__(self, module: Module, buffers: Buffers, target: Target, externals: Collection[str]):
+    def __init__(self, module: Module, buffers: Buffers, target: Target):
         self.module = module
-        self.externals = externals
         self.buffers = buffers
         self.target = target
         self.kernels: dict[str, KernelSpec] = {}
@@ -172,7 +171,7 @@ class _Lowering:
         self.long_running = True
         site = call_site(inst)
         plan, report, scratch = None, -1, None
-        external = site.target in self.externals
+        external = site.target in self.target.form.externals
         target = CallTarget(site.target, EXTERNAL) if external else find_target(site)
         name = target.name
         if target.api == LIBRARY:

@@ -217,7 +217,8 @@ def _unknown(name: str) -> str:
     if "callback" in name:
         return "it is a Python function of the process that traced the program; trace it without callbacks"
     own = sorted(_targets)
-    text = "no such target is registered; axla.register_custom_call makes one for programs of this process"
+    text = "no such target is registered; axla.register_custom_call makes one for programs of this process, "
+    text += "and ahead of time `externals` names functions that whoever links the library brings"
     listed = ", ".join(own[:8]) + (", ..." if len(own) > 8 else "")
     return text + (did_you_mean(name, [*own, *routine_names()]) or f" (registered: {listed or 'none'})")
 
