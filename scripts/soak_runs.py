@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import faulthandler
 import gc
+import itertools
+import multiprocessing
 import os
 import signal
 import threading
@@ -138,6 +140,53 @@ def call_and_compile(seconds: float = 60.0, threads: int = 8) -> str:
     return (
         f"{threads} threads, {seconds:.0f} s: {sum(calls)} calls and {sum(compiled)} compilations, all right"
     )
+
+
+def fork_under_load(count: int = 1000, threads: int = 4, seconds: float = 20.0) -> str:
+    """Forks while threads call a parallel program and compile others; each child does both, and ends."""
+    text = "ENTRY e {{ x = f32[{0}] parameter(0)  y = f32[{0}] sine(x)  ROOT r = f32[{0}] add(x, y) }}"
+    shared = axla.compile(axla.parse(text.format(300_000)))
+    x = np.ones(300_000, np.float32)
+    wanted = np.asarray(shared(x)).copy()
+    before = axla.num_threads()
+    axla.set_num_threads(max(2, before))
+    stop, numbers = threading.Event(), itertools.count()
+
+    def work(k: int) -> None:
+        while not stop.is_set():
+            for _ in range(20):
+                shared(x)
+            compile_and_check(k * 100_003 + next(numbers))
+
+    def child(number: int) -> None:
+        faulthandler.register(signal.SIGALRM, chain=True)  # a hang ends here, with its stack
+        signal.alarm(int(seconds) + 1)
+        compile_and_check(10_000_019 + number)
+        os._exit(0 if np.array_equal(np.asarray(shared(x)), wanted) else 1)
+
+    workers = [threading.Thread(target=work, args=(k,)) for k in range(threads)]
+    for worker in workers:
+        worker.start()
+    begin = time.monotonic()
+    faulthandler.dump_traceback_later(count * 2 + seconds, exit=True)  # a hang of this process ends here
+    try:
+        for number in range(count):
+            process = multiprocessing.get_context("fork").Process(target=child, args=(number,))
+            process.start()
+            process.join(seconds + 5)
+            if process.exitcode:
+                raise Failed(f"child {number} ended with {process.exitcode}")
+            if process.exitcode is None:
+                process.kill()
+                raise Failed(f"child {number} hangs")
+    finally:
+        stop.set()
+        for worker in workers:
+            worker.join()
+        axla.set_num_threads(before)
+        faulthandler.cancel_dump_traceback_later()
+    each = (time.monotonic() - begin) / count
+    return f"{count} forks beside {threads} busy threads, {each * 1e3:.1f} ms each: no child hangs"
 
 
 LONG_LOOP = """

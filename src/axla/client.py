@@ -12,7 +12,6 @@ where C++ gives a StatusOr, they give the value or raise an AxlaError.
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -22,6 +21,7 @@ import numpy as np
 from axla.api import BACKENDS, compile, device_put
 from axla.builder.computation import XlaComputation
 from axla.builder.computation_builder import snake_case
+from axla.core import locks
 from axla.core.errors import InvalidArgument, ShapeError, did_you_mean
 from axla.core.literal import Literal
 from axla.core.shape import AnyShape, ProgramShape, Shape, TupleShape
@@ -71,7 +71,7 @@ class Client:
             raise InvalidArgument(f"Client: backend={backend!r}; {hint}")
         self.backend = backend
         self._compiled: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
-        self._lock = threading.Lock()
+        self._lock = locks.new_lock()
 
     # Data.
 
@@ -220,7 +220,7 @@ class ClientLibrary:
     """Clients, one per backend."""
 
     _clients: dict[str, LocalClient] = {}
-    _lock = threading.Lock()
+    _lock = locks.new_lock()
 
     @classmethod
     def GetOrCreateLocalClient(cls, backend: str = "cpu") -> LocalClient:

@@ -15,7 +15,12 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is read 
 
 @pytest.mark.parametrize(
     "options",
-    [["interrupt"], ["threads", "--seconds=2"], ["compile", "--count=160", "--settle=20", "--kib=12"]],
+    [
+        ["interrupt"],
+        ["threads", "--seconds=2"],
+        ["fork", "--forks=10"],
+        ["compile", "--count=160", "--settle=20", "--kib=12"],
+    ],
     ids=lambda options: options[0],
 )
 def test_soak(options):

@@ -19,10 +19,10 @@ import struct
 import subprocess
 import sys
 import tempfile
-import threading
 from typing import IO, BinaryIO
 
 from axla.codegen.target import Target
+from axla.core import locks
 from axla.core.errors import CompileError, InvalidArgument
 
 _OBJECT, _ERROR = 0, 1
@@ -32,7 +32,7 @@ class Child:
     """A process that turns LLVM modules into objects, started when it is first asked."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = locks.new_lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._owner = 0  # the process that spawned it: a fork has one of its own
         self._said: IO[bytes] | None = None
@@ -75,7 +75,8 @@ class Child:
     def close(self) -> None:
         """Ends the process; the next request starts another one."""
         with self._lock:
-            self._stop()
+            if self._owner == os.getpid():
+                self._stop()
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is not None and self._owner == os.getpid() and self._process.poll() is None:

@@ -12,13 +12,16 @@ from typing import TYPE_CHECKING
 
 import llvmlite.binding as binding
 
+from axla.core import locks
 from axla.core.errors import CompileError, InternalError
 
 if TYPE_CHECKING:
     from axla.codegen.target import Target
 
-LOCK = threading.RLock()
+LOCK = locks.new_rlock()
 """Held around every use of llvmlite; take it when you call the binding yourself."""
+
+locks.hold_over_forks(binding.ffi.lib._lock._lock)
 
 _machines = threading.local()
 

@@ -18,10 +18,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from axla.core import flags
+from axla.core import flags, locks
 
 _events: list[dict[str, Any]] = []
-_lock = threading.Lock()
+_lock = locks.new_lock()
 _recorders = 0
 _registered = False
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from hashlib import blake2b
@@ -20,7 +19,7 @@ from pathlib import Path
 
 from axla.codegen import llvm
 from axla.codegen.target import Target
-from axla.core import flags
+from axla.core import flags, locks
 
 MEMORY_BYTES = 64 << 20
 DISK_BYTES = 512 << 20
@@ -29,7 +28,7 @@ DIGEST = 16
 _memory: OrderedDict[str, bytes] = OrderedDict()
 _memory_bytes = 0
 _written_bytes = 0
-_lock = threading.Lock()
+_lock = locks.new_lock()
 
 
 def object_for(text: str, target: Target, compile_: Callable[[str, Target], bytes]) -> bytes:

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from axla.core import locks
 from axla.core.errors import DeadlineExceeded, InvalidArgument
 from axla.core.shape import AnyShape, Shape
 from axla.custom.site import flatten, nest
@@ -42,7 +43,7 @@ class Feed:
         self.name = name
         self.timeout = TIMEOUT
         self._values: deque[Value] = deque()
-        self._changed = threading.Condition()
+        self._changed = threading.Condition(locks.new_rlock())
 
     def put(self, value: Value) -> None:
         """Adds a copy of the value: nested tuples of what NumPy takes. A tuple without arrays adds nothing:
@@ -121,7 +122,7 @@ class Feeds:
 
 
 _devices: dict[int, Feeds] = {}
-_lock = threading.Lock()
+_lock = locks.new_lock()
 
 
 def feeds(device: int = 0) -> Feeds:

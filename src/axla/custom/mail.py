@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict, deque
 from typing import Any
 
+from axla.core import locks
 from axla.core.errors import RuntimeFailure
 
 _MOST = 1024  # queues; the oldest are what runs that ended left behind
 
 _queues: OrderedDict[tuple[int, str], deque[Any]] = OrderedDict()
-_lock = threading.Lock()
+_lock = locks.new_lock()
 
 
 def post(run: int, channel: str, value: Any) -> None:

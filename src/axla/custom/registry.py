@@ -6,12 +6,12 @@ import ctypes as c
 import inspect
 import os
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from axla.core import locks
 from axla.core.errors import AxlaError, InvalidArgument, UnsupportedError, did_you_mean
 from axla.custom.attributes import parse_attributes
 from axla.custom.built_in import BUILT_IN
@@ -42,7 +42,7 @@ class Target:
     keep: Any = None
 
 
-_lock = threading.Lock()
+_lock = locks.new_lock()
 _targets: dict[str, Target] = {}
 _libraries: list[tuple[c.CDLL, str | None]] = []
 

@@ -7,17 +7,17 @@ serves a bounded number of libraries, and is closed when it is full: it goes whe
 from __future__ import annotations
 
 import itertools
-import threading
 from collections.abc import Sequence
 from typing import Any
 
+from axla.core import locks
 from axla.core.errors import CompileError
 from axla.runtime.elf import symbols, undefined_symbols
 
 # 110 KB for an LLJIT, 9 KB for a library: what one live library can keep from being freed is then 0.4 MB.
 _LIBRARIES = 32
 
-_lock = threading.Lock()
+_lock = locks.new_lock()
 _numbers = itertools.count()
 _current: Any = None
 _room = 0

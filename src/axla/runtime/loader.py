@@ -9,13 +9,13 @@ from __future__ import annotations
 import ctypes as c
 import hashlib
 import os
-import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
 
+from axla.core import locks
 from axla.core.errors import InvalidArgument, OutOfMemory, RuntimeFailure, UnsupportedError, did_you_mean
 from axla.program import abi
 from axla.runtime.cpu_features import refuse_foreign
@@ -147,7 +147,7 @@ class Function:
         self.variables = {v.name: _zeros(v) for v in facts.arguments if v.role != "argument"}
         self._image = image  # the code stays as long as somebody can call it
         self._weights = weights
-        self._lock = threading.Lock() if any(v.role == "variable" for v in facts.arguments) else None
+        self._lock = locks.new_lock() if any(v.role == "variable" for v in facts.arguments) else None
         count = 3 if weights is None else 4
         self._run = c.CFUNCTYPE(c.c_int32, *[c.c_void_p] * count)(image.addresses[f"{facts.symbol}_run"])
 

@@ -7,7 +7,6 @@ over NumPy and programs cannot be run.
 from __future__ import annotations
 
 import ctypes as c
-import os
 import threading
 from collections.abc import Sequence
 
@@ -16,6 +15,7 @@ import numpy as np
 from axla.codegen.native import glue, python_abi
 from axla.codegen.native.memory import STATE
 from axla.codegen.native.structs import ARRAY, CALLABLE
+from axla.core import locks
 from axla.core.errors import InternalError, InvalidArgument
 from axla.runtime import limits
 
@@ -95,8 +95,7 @@ class Native:
         self.memory.limit, self.memory.cache_limit = limits.memory_limit(), limits.cache_limit()
         self.threads = g.variable("pool_threads", c.c_int64)
         self.threads.value = limits.thread_count()
-        self._main_thread = g.variable("main_thread", c.c_uint64)
-        self._main_thread.value = threading.main_thread().ident or 0
+        g.variable("main_thread", c.c_uint64).value = threading.main_thread().ident or 0
         self._functions()
         self._survive_fork()
 
@@ -113,9 +112,6 @@ class Native:
         self.callable_new = f("axla_callable_new", c.py_object, c.c_void_p, c.py_object)
         self.cancel = f("axla_cancel", c.c_int64, c.c_void_p, c.c_int32)
         self.trim = f("axla_trim", None)
-        self._lock_memory = f("axla_memory_acquire", None)
-        self._unlock_memory = f("axla_memory_release", None)
-        self._reset_pool = f("axla_pool_reset", None)
 
     def _array_type(self, base: type) -> type:
         at = self.glue.addresses
@@ -150,15 +146,13 @@ class Native:
 
     def _survive_fork(self) -> None:
         """A fork copies only its own thread: the lock must be free then, and the child has no workers."""
-
-        def child() -> None:
-            self._unlock_memory()
-            self._reset_pool()
-            self._main_thread.value = threading.get_ident()
-
-        os.register_at_fork(
-            before=self._lock_memory, after_in_parent=self._unlock_memory, after_in_child=child
-        )
+        at = self.glue.addresses
+        handlers = [c.c_void_p(at[f"axla_fork_{when}"]) for when in ("before", "parent", "child")]
+        process = c.CDLL(None)
+        if hasattr(process, "pthread_atfork"):
+            process.pthread_atfork(*handlers)
+        else:  # glibc has that function in its static part only
+            process["__register_atfork"](*handlers, None)
 
 
 def set_num_threads(count: int) -> None:
@@ -174,7 +168,7 @@ def num_threads() -> int:
 
 
 _native: Native | None = None
-_lock = threading.Lock()
+_lock = locks.new_lock()
 
 
 def native() -> Native:

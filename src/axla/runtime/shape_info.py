@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ctypes as c
-import threading
 import weakref
 from functools import lru_cache
 
 import numpy as np
 
 from axla.codegen.native.structs import SHAPE_INFO
+from axla.core import locks
 from axla.core.shape import Shape, strides
 
 # Formats of the buffer protocol in native sizes and order. bf16, the 8-bit floats and sub-byte types have
@@ -51,7 +51,7 @@ class ShapeInfo:
 
 
 _infos: weakref.WeakValueDictionary[Shape, ShapeInfo] = weakref.WeakValueDictionary()
-_lock = threading.Lock()
+_lock = locks.new_lock()
 
 
 # The cache only keeps recent ones from being made anew: the table above makes them unique.

@@ -47,6 +47,7 @@ def emit(m: Module) -> None:
     m.variable("failed_call", "ptr", "null")  # Python: (owner, code, step, detail, cancel flag), raises
     m.variable("none", "ptr", "null")  # Py_None
     m.variable("run_counter", "i64")
+    m.variable("runs", "ptr", "null")  # the first RUN; under the interpreter lock
     _bind_array(m)
     _bind_numpy(m)
     _unbind(m)
@@ -216,12 +217,14 @@ def _drop_results(m: Module) -> None:
 
 
 def _run_entry(m: Module) -> None:
-    """Calls the entry without the interpreter lock, in the program's list of runs, stoppable by Ctrl-C."""
+    """Calls the entry without the interpreter lock, in the list of runs, stoppable by Ctrl-C."""
     f = m.function("run_released", "i32", "program:ptr, frame:ptr, flag:ptr")
     program, frame, flag = f.parameters
     run = f.space(f"[{RUN.size} x i8]")
-    first_at = program.at(PROGRAM.offset("runs"))
+    first_at = f.glob("runs")
     first = first_at.load("ptr")
+    run.set(RUN, "program", program)
+    run.set(RUN, "thread", f.call("i64", "pthread_self"))
     run.set(RUN, "flag", flag)
     run.set(RUN, "next", first)
     run.set(RUN, "previous", 0)
@@ -468,18 +471,20 @@ def _entries(m: Module) -> None:
 
 
 def _cancel(m: Module) -> None:
-    """Sets the cancel flag of every run of a program. The list of runs is under the interpreter lock."""
+    """Sets the cancel flag of every run of a program."""
     f = m.function("axla_cancel", "i64", "program:ptr, value:i32", exported=True)
     program, value = f.parameters
     count = f.slot(f.i64(0))
-    run = f.slot(program.get(PROGRAM, "runs"))
+    run = f.slot(f.glob("runs").load("ptr"))
     with f.loop() as loop:
         node = run.load("ptr")
         with f.when(node.eq(0)):
             loop.leave()
+        run.store(node.get(RUN, "next"))
+        with f.when(node.get(RUN, "program").ne(program)):
+            loop.again()
         node.get(RUN, "flag").store(value, "seq_cst")
         count.store(count.load("i64") + 1)
-        run.store(node.get(RUN, "next"))
     f.ret(count.load("i64"))
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import ctypes as c
 import platform
-import threading
 from dataclasses import dataclass
 
-from axla.codegen.native import call, memory, objects, pool, python_abi, signals
+from axla.codegen.native import call, fork, memory, objects, pool, python_abi, signals
 from axla.codegen.native.assembly import Module
+from axla.core import locks
 from axla.core.errors import UnsupportedError
 
 
@@ -32,7 +32,7 @@ class Glue:
 
 
 _loaded: Glue | None = None
-_lock = threading.Lock()
+_lock = locks.new_lock()
 
 
 def load() -> Glue:
@@ -56,12 +56,14 @@ def emit(machine: str) -> Module:
     objects.emit(m)
     signals.emit(m)
     call.emit(m)
+    fork.emit(m)
     return m
 
 
 def _link(m: Module) -> dict[str, int]:
     import llvmlite.binding as llvm
 
+    locks.hold_over_forks(llvm.ffi.lib._lock._lock)
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     target = llvm.Target.from_default_triple()

@@ -58,14 +58,14 @@ def emit(m: Module) -> None:
 
 
 def _lock(m: Module) -> None:
-    f = m.function("axla_memory_acquire", "void", exported=True)
+    f = m.function("memory_acquire", "void")
     with f.loop() as loop:
         with f.when(f.glob("memory_lock").atomic("xchg", f.i32(1), "acquire").eq(0), likely=True):
             loop.leave()
         # The holder may have lost its core: let it run.
         f.call("i32", "sched_yield")
     f.ret()
-    f = m.function("axla_memory_release", "void", exported=True)
+    f = m.function("memory_release", "void")
     f.glob("memory_lock").store(f.i32(0), "release")
     f.ret()
 
@@ -143,10 +143,10 @@ def _trim(m: Module) -> None:
     with f.each(f.i64(_CLASSES)) as (index, _):
         size = f.call("i64", "memory_class_bytes", index)
         head = f.glob("memory_lists").item(index)
-        f.call("void", "axla_memory_acquire")
+        f.call("void", "memory_acquire")
         block = f.slot(head.load("ptr"))
         head.store(f.null)
-        f.call("void", "axla_memory_release")
+        f.call("void", "memory_release")
         freed = f.slot(f.i64(0))
         with f.loop() as loop:
             first = block.load("ptr")
@@ -155,9 +155,9 @@ def _trim(m: Module) -> None:
             block.store(first.load("ptr"))
             f.call("void", "memory_to_system", first, size)
             freed.store(freed.load("i64") + size)
-        f.call("void", "axla_memory_acquire")
+        f.call("void", "memory_acquire")
         state.set(STATE, "cached", state.get(STATE, "cached") - freed.load("i64"))
-        f.call("void", "axla_memory_release")
+        f.call("void", "memory_release")
     f.ret()
 
 
@@ -167,15 +167,15 @@ def _fresh(m: Module) -> None:
     (size,) = f.parameters
     state = f.glob("memory_state")
     limit = state.get(STATE, "limit")
-    f.call("void", "axla_memory_acquire")
+    f.call("void", "memory_acquire")
     wanted = state.get(STATE, "in_use") + size
     with f.when(wanted.gt(limit), likely=False):
-        f.call("void", "axla_memory_release")
+        f.call("void", "memory_release")
         f.ret(f.null)
     state.set(STATE, "in_use", wanted)
     state.set(STATE, "fresh", state.get(STATE, "fresh") + 1)
     crowded = (wanted + state.get(STATE, "cached")).gt(limit)
-    f.call("void", "axla_memory_release")
+    f.call("void", "memory_release")
     with f.when(crowded, likely=False):
         f.call("void", "axla_trim")
     block = f.call("ptr", "memory_from_system", size)
@@ -184,9 +184,9 @@ def _fresh(m: Module) -> None:
     f.call("void", "axla_trim")
     block = f.call("ptr", "memory_from_system", size)
     with f.when(block.eq(0)):
-        f.call("void", "axla_memory_acquire")
+        f.call("void", "memory_acquire")
         state.set(STATE, "in_use", state.get(STATE, "in_use") - size)
-        f.call("void", "axla_memory_release")
+        f.call("void", "memory_release")
     f.ret(block)
 
 
@@ -198,16 +198,16 @@ def _allocate(m: Module) -> None:
     index = f.call("i64", "memory_class", size)
     block_size = f.call("i64", "memory_class_bytes", index)
     head = f.glob("memory_lists").item(index)
-    f.call("void", "axla_memory_acquire")
+    f.call("void", "memory_acquire")
     block = head.load("ptr")
     with f.when(block.ne(0), likely=True):
         head.store(block.load("ptr"))
         state = f.glob("memory_state")
         state.set(STATE, "cached", state.get(STATE, "cached") - block_size)
         state.set(STATE, "in_use", state.get(STATE, "in_use") + block_size)
-        f.call("void", "axla_memory_release")
+        f.call("void", "memory_release")
         f.ret(block)
-    f.call("void", "axla_memory_release")
+    f.call("void", "memory_release")
     f.ret(f.call("ptr", "memory_fresh", block_size))
 
 
@@ -217,18 +217,18 @@ def _free(m: Module) -> None:
     index = f.call("i64", "memory_class", size)
     block_size = f.call("i64", "memory_class_bytes", index)
     state = f.glob("memory_state")
-    f.call("void", "axla_memory_acquire")
+    f.call("void", "memory_acquire")
     state.set(STATE, "in_use", state.get(STATE, "in_use") - block_size)
     with f.when((state.get(STATE, "cached") + block_size).gt(state.get(STATE, "cache_limit")), likely=False):
         # The cache is full of other sizes: what was just freed is likelier to be asked for again.
-        f.call("void", "axla_memory_release")
+        f.call("void", "memory_release")
         f.call("void", "axla_trim")
         with f.when(block_size.gt(state.get(STATE, "cache_limit"))):
             f.call("void", "memory_to_system", block, block_size)
             f.ret()
-        f.call("void", "axla_memory_acquire")
+        f.call("void", "memory_acquire")
     _push(f, block, index, block_size)
-    f.call("void", "axla_memory_release")
+    f.call("void", "memory_release")
     f.ret()
 
 

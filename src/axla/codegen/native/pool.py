@@ -242,7 +242,7 @@ def _close(f: Function) -> None:
 
 def _reset(m: Module) -> None:
     """In a forked child, where only the forking thread lives: no workers, nothing running."""
-    f = m.function("axla_pool_reset", "void", exported=True)
+    f = m.function("pool_reset", "void")
     for name in ("pool_state", "pool_started"):
         f.glob(name).store(f.i64(0))
     for name in ("pool_owner", "pool_sleepers", "pool_waiting"):

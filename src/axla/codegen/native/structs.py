@@ -91,17 +91,18 @@ PROGRAM = Struct(
         Field("functions", "ptr", "the function table"),
         Field("workspace_bytes", "i64", "taken anew by each run, so runs do not meet"),
         Field("flags", "i64", "LONG_RUNNING | SINGLE_RESULT | DONATES"),
-        Field("runs", "ptr", "first RUN of those that released the interpreter lock"),
         Field("rng_state", "u64", "carried from run to run", count=2),
     ),
 )
 
 RUN = Struct(
     "axla_run",
-    "A run that released the interpreter lock; on its stack, in its program's list.",
+    "A run that released the interpreter lock; on its stack, in the list of all such runs.",
     (
         Field("next", "ptr", ""),
         Field("previous", "ptr", ""),
+        Field("program", "ptr", "PROGRAM"),
+        Field("thread", "i64", "pthread_self() of its thread"),
         Field("flag", "ptr", "the cancel flag of the run"),
         Field("outer_flag", "ptr", "flag of the run around this one, for the signal handler"),
         Field("interruptible", "i64", "1: on the main thread, which takes signals"),

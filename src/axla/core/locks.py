@@ -1,0 +1,42 @@
+"""Locks that are free in the child of a fork, whoever held them: the threads that did are not there.
+
+What they guard is left as it was at that moment: use them for what is whole after each statement.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any
+from weakref import WeakSet
+
+_locks: WeakSet[Any] = WeakSet()
+
+
+def new_lock() -> threading.Lock:
+    """A `threading.Lock` that a fork leaves free."""
+    made = threading.Lock()
+    _locks.add(made)
+    return made
+
+
+def new_rlock() -> Any:
+    """A `threading.RLock` that a fork leaves free."""
+    made = threading.RLock()
+    _locks.add(made)
+    return made
+
+
+def hold_over_forks(lock: Any) -> None:
+    """Lets a fork wait until the lock of a library is free: its state would be neither free nor whole."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
+
+
+def _free_all() -> None:
+    for lock in _locks:
+        lock._at_fork_reinit()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_free_all)
