@@ -94,18 +94,23 @@ def spin() -> Executable:
 define i32 @axla_entry(ptr %frame) {{
 entry:
 {field("cancel")}
+{field("parallel_for")}
   br label %head
 head:
   %i = phi i64 [ 0, %entry ], [ %next, %more ]
-  %flag = load atomic i32, ptr %cancel monotonic, align 4
-  %stop = icmp ne i32 %flag, 0
+  %flags = load atomic i64, ptr %cancel monotonic, align 8
+  %look = icmp ne i64 %flags, 0
+  br i1 %look, label %poll, label %more
+poll:
+  %code = call i32 %parallel_for(ptr %frame, ptr null, ptr null, i64 0, i64 1)
+  %stop = icmp ne i32 %code, 0
   br i1 %stop, label %cancelled, label %more
 more:
   %next = add i64 %i, 1
   %end = icmp eq i64 %next, 4611686018427387904
   br i1 %end, label %done, label %head
 cancelled:
-  ret i32 1
+  ret i32 %code
 done:
   ret i32 0
 }}

@@ -130,30 +130,9 @@ def test_a_fork_waits_for_llvm():
     """)
 
 
-def test_the_collector_runs_in_the_child():
-    check("""
-    from axla.core.collector import collector_paused
-    paused, done = threading.Event(), threading.Event()
-    def pause():
-        with collector_paused():
-            paused.set()
-            done.wait()
-    worker = threading.Thread(target=pause)
-    worker.start()
-    paused.wait()
-    print(in_child(gc.isenabled))
-    with collector_paused():
-        assert in_child(lambda: not gc.isenabled()) == 1  # another thread has paused it
-    done.set()
-    worker.join()
-    with collector_paused():
-        assert in_child(lambda: not gc.isenabled()) == 0
-    """)
-
-
 def test_a_child_leaves_the_compiling_process_of_its_parent_alone():
     check("""
-    from axla.aot.child import CHILD
+    from axla.codegen.child import CHILD
     from axla.codegen.target import host_target
     CHILD.emit_object("define void @f() { ret void }", host_target())
     print(in_child(lambda: CHILD.close() is None))

@@ -1,4 +1,4 @@
-"""Stopping programs: deadline, cancel, Ctrl-C."""
+"""Stopping programs: deadline, cancel, Ctrl-C and other signals."""
 
 from __future__ import annotations
 
@@ -99,10 +99,147 @@ def test_ctrl_c_twice():
     assert done.stdout.count("KeyboardInterrupt") == 2, done.stderr
 
 
-def test_a_handler_that_does_not_raise():
-    handler = "def handler(number, frame): print('seen')\n    signal.signal(signal.SIGINT, handler)"
-    done = run_script(INTERRUPTED.format(setup=handler, call="()"))
-    assert done.stdout == "seen\nCancelled spin: the run was stopped by a signal\nhandler\n", done.stderr
+@pytest.mark.parametrize("name", ["SIGINT", "SIGALRM", "SIGTERM", "SIGRTMIN"])
+def test_a_run_goes_on_after_a_handler_that_does_not_raise(name):
+    done = run_script(f"""
+        import os, signal, threading
+        import native_programs as programs
+        from axla.core.errors import DeadlineExceeded
+        spin, seen = programs.spin(), []
+        signal.signal(signal.{name}, lambda *_: seen.append(1))
+        for k in range(1, 4):
+            threading.Timer(k * 0.2, lambda: os.kill(os.getpid(), signal.{name})).start()
+        try:
+            spin.execute([], deadline=1.5)
+        except DeadlineExceeded:
+            print(len(seen))
+    """)
+    assert done.stdout == "3\n", done.stderr
+
+
+@pytest.mark.parametrize("name", ["SIGALRM", "SIGTERM", "SIGCHLD", "SIGRTMAX"])
+def test_any_signal_whose_handler_raises_stops_a_run(name):
+    done = run_script(f"""
+        import os, signal, threading, time
+        import native_programs as programs
+        spin, times = programs.spin(), []
+        def handler(number, frame):
+            times.append(time.monotonic())
+            raise TimeoutError(signal.Signals(number).name)
+        def send():
+            times.append(time.monotonic())
+            os.kill(os.getpid(), signal.{name})
+        signal.signal(signal.{name}, handler)
+        for run in (spin, lambda: spin.execute([], deadline=30)):
+            times.clear()
+            threading.Timer(0.2, send).start()
+            try:
+                run()
+            except TimeoutError as error:
+                print(error, "late" if times[1] - times[0] > 5 else "")
+        print(spin.cancel())
+    """)
+    assert done.stdout.split() == [name, name, "0"], done.stderr
+
+
+FOREVER = """
+body { t = (s64[], f32[300000]) parameter(0)  i = s64[] get-tuple-element(t), index=0
+  x = f32[300000] get-tuple-element(t), index=1  y = f32[300000] sine(x)
+  one = s64[] constant(1)  n = s64[] add(i, one)  ROOT r = (s64[], f32[300000]) tuple(n, y) }
+condition { t = (s64[], f32[300000]) parameter(0)  i = s64[] get-tuple-element(t), index=0
+  zero = s64[] constant(-1)  ROOT r = pred[] compare(i, zero), direction=GT }
+ENTRY e { x = f32[300000] parameter(0)  zero = s64[] constant(0)
+  t = (s64[], f32[300000]) tuple(zero, x)
+  ROOT w = (s64[], f32[300000]) while(t), condition=condition, body=body }
+"""
+
+
+def test_a_handler_stops_a_parallel_run_and_runs_programs_itself():
+    done = run_script("""
+        import os, signal, threading, numpy as np, axla
+        from axla.runtime.native import native
+        from test_stop import FOREVER
+        native().threads.value = 3
+        forever = axla.compile(axla.parse(FOREVER))
+        double = axla.compile(axla.parse("ENTRY e { x = f32[9] parameter(0)  ROOT r = f32[9] add(x, x) }"))
+        x, seen = np.ones(300000, np.float32), []
+        def handler(number, frame):
+            seen.append(double(x[:9]).tolist() == [2] * 9)
+            signal.setitimer(signal.ITIMER_REAL, 0.1)
+            if len(seen) == 4:
+                raise TimeoutError
+        signal.signal(signal.SIGALRM, handler)
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        try:
+            forever(x)
+        except TimeoutError:
+            print(seen)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    """)
+    assert done.stdout == "[True, True, True, True]\n", done.stderr
+
+
+def test_a_handler_that_runs_a_long_program_of_its_own():
+    done = run_script("""
+        import os, signal, threading
+        import native_programs as programs
+        from axla.core.errors import DeadlineExceeded
+        spin = programs.spin()
+        def inner(number, frame):
+            try:
+                spin.execute([], deadline=0.2)
+            except DeadlineExceeded:
+                print("inner")
+            threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        signal.signal(signal.SIGUSR1, inner)
+        threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGUSR1)).start()
+        try:
+            spin()
+        except KeyboardInterrupt:
+            print("outer")
+    """)
+    assert done.stdout == "inner\nouter\n", done.stderr
+
+
+def test_a_fork_in_a_handler_ends_the_run_in_the_child():
+    done = run_script("""
+        import os, signal, threading
+        import native_programs as programs
+        from axla.core.errors import Cancelled, DeadlineExceeded
+        spin, child = programs.spin(), []
+        signal.signal(signal.SIGUSR1, lambda *_: child.append(os.fork()))
+        threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGUSR1)).start()
+        try:
+            spin.execute([], deadline=1)
+        except Cancelled:
+            os._exit(7)
+        except DeadlineExceeded:
+            print(os.waitstatus_to_exitcode(os.waitpid(child[0], 0)[1]))
+    """)
+    assert done.stdout == "7\n", done.stderr
+
+
+def test_the_monitor_of_signals_ends_and_starts_again():
+    done = run_script("""
+        import ctypes, os, signal, threading, time
+        import native_programs as programs
+        from axla.runtime.native import native
+        spin, state = programs.spin(), native().glue.variable("monitor_state", ctypes.c_int32)
+        def stop():
+            threading.Timer(0.1, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+            try:
+                spin()
+            except KeyboardInterrupt:
+                print(state.value)
+        print(state.value)
+        stop()
+        end = time.monotonic() + 30
+        while state.value and time.monotonic() < end:
+            time.sleep(0.1)
+        print(state.value)
+        stop()
+    """)
+    assert done.stdout.split() == ["0", "1", "0", "1"], done.stderr
 
 
 def test_ignored_signals_stay_ignored():
@@ -149,7 +286,7 @@ def test_a_handler_set_later_is_called_too():
                 signal.signal(signal.SIGINT, lambda *_: print(note))
             threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
             try:
-                spin()
+                spin.execute([], deadline=1)
             except (AxlaError, KeyboardInterrupt) as error:
                 print(type(error).__name__)
 
@@ -159,7 +296,7 @@ def test_a_handler_set_later_is_called_too():
         interrupt("")
     """)
     assert done.stdout.split() == [
-        "KeyboardInterrupt", "first", "Cancelled", "second", "Cancelled", "KeyboardInterrupt",
+        "KeyboardInterrupt", "first", "DeadlineExceeded", "second", "DeadlineExceeded", "KeyboardInterrupt",
     ], done.stderr  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from axla.core.errors import CompileError, InternalError
 if TYPE_CHECKING:
     from axla.codegen.target import Target
 
-LOCK = locks.new_rlock()
+LOCK = locks.new_lock(threading.RLock)
 """Held around every use of llvmlite; take it when you call the binding yourself."""
 
 locks.hold_over_forks(binding.ffi.lib._lock._lock)

@@ -7,22 +7,16 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from typing import Any
 from weakref import WeakSet
 
 _locks: WeakSet[Any] = WeakSet()
 
 
-def new_lock() -> threading.Lock:
-    """A `threading.Lock` that a fork leaves free."""
-    made = threading.Lock()
-    _locks.add(made)
-    return made
-
-
-def new_rlock() -> Any:
-    """A `threading.RLock` that a fork leaves free."""
-    made = threading.RLock()
+def new_lock(kind: Callable[[], Any] = threading.Lock) -> Any:
+    """A `threading.Lock` or RLock that a fork leaves free."""
+    made = kind()
     _locks.add(made)
     return made
 

@@ -50,6 +50,7 @@ from axla.program.steps import (
 )  # fmt: skip
 
 ENTRY = "axla_entry"
+"""The entry that the glue of this process calls; its parallel_for of nothing handles signals."""
 
 UNPOLLED = 1000
 """Iterations that a loop may make without looking whether the run was cancelled."""
@@ -344,8 +345,13 @@ class _Entry(Places):
             self.polled = self.f.made
 
     def poll(self) -> None:
-        """Leaves the program when it has been cancelled."""
+        """Leaves the program when it is cancelled; in this process also when a handler of a signal raises."""
         f = self.f
+        if f.name == ENTRY:
+            flags = f.effect("i64", f"load volatile i64, ptr {self.field('cancel').text}, align 8")
+            with f.if_(f.icmp("ne", flags, f.const("i64", 0))):
+                self.parallel_for(Ssa("null", "ptr", None), Ssa("null", "ptr", None), 0, 1)
+            return
         flag = f.effect("i32", f"load volatile i32, ptr {self.field('cancel').text}, align 4")
         f.guard(f.icmp("ne", flag, f.const("i32", 0)), flag)
 
@@ -382,9 +388,13 @@ class _Entry(Places):
             zero, count = f.const("i64", 0), f.const("i64", phase.count)
             f.call("i32", phase.symbol, (frame, args, zero, count), effect=True)
             return
-        count, grain = f.const("i64", phase.count), f.const("i64", phase.grain)
-        kernel = Ssa(f"@{phase.symbol}", "ptr", None)
-        code = f.call_pointer("i32", self.field("parallel_for"), (frame, kernel, args, count, grain))
+        self.parallel_for(Ssa(f"@{phase.symbol}", "ptr", None), args, phase.count, phase.grain)
+
+    def parallel_for(self, kernel: Ssa, args: Ssa, count: int, grain: int) -> None:
+        f = self.f
+        ranges = f.const("i64", count), f.const("i64", grain)
+        frame = f.params["frame"]
+        code = f.call_pointer("i32", self.field("parallel_for"), (frame, kernel, args, *ranges))
         f.guard(f.icmp("ne", code, f.const("i32", 0)), code)
 
     def store_step(self, step: StoreStep) -> None:

@@ -43,7 +43,7 @@ class Feed:
         self.name = name
         self.timeout = TIMEOUT
         self._values: deque[Value] = deque()
-        self._changed = threading.Condition(locks.new_rlock())
+        self._changed = threading.Condition(locks.new_lock())
 
     def put(self, value: Value) -> None:
         """Adds a copy of the value: nested tuples of what NumPy takes. A tuple without arrays adds nothing:

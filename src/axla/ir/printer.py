@@ -50,10 +50,6 @@ def print_computation(computation: Computation, *, indent: str = "", **options: 
     return "".join(_Printer(_options(options)).computation(computation, indent))
 
 
-def print_instruction(inst: Instruction, **options: Any) -> str:
-    return _Printer(_options(options)).instruction(inst)
-
-
 def _options(options: dict[str, Any]) -> PrintOptions:
     if not options:
         return DEFAULT

@@ -79,16 +79,16 @@ class Executable:
             raise DeadlineExceeded(
                 f"{self.name}: the deadline of {deadline} s had passed before the run", abi.DEADLINE
             )
-        flag = c.c_int32(0)
+        flags = (c.c_int32 * 2)()
 
         def expire() -> None:
-            flag.value = abi.DEADLINE
+            flags[0] = abi.DEADLINE
 
         timer = threading.Timer(min(deadline, threading.TIMEOUT_MAX), expire)
         timer.daemon = True
         timer.start()
         try:
-            return self._native_call.with_flag(c.addressof(flag), *inputs)
+            return self._native_call.with_flag(c.addressof(flags), *inputs)
         finally:
             timer.cancel()
 

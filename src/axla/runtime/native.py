@@ -149,10 +149,9 @@ class Native:
         at = self.glue.addresses
         handlers = [c.c_void_p(at[f"axla_fork_{when}"]) for when in ("before", "parent", "child")]
         process = c.CDLL(None)
-        if hasattr(process, "pthread_atfork"):
-            process.pthread_atfork(*handlers)
-        else:  # glibc has that function in its static part only
-            process["__register_atfork"](*handlers, None)
+        # glibc has the former in its static part only.
+        register = getattr(process, "pthread_atfork", None) or process["__register_atfork"]
+        register(*handlers, None)
 
 
 def set_num_threads(count: int) -> None:

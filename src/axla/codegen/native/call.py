@@ -35,7 +35,6 @@ from axla.program.abi import FRAME, FRAME_VERSION, OUT_OF_MEMORY
 # C-contiguous and aligned to its element.
 _PLAIN = 0x0001 | 0x0100
 _SMALL_CALL = 4096  # bytes of lists on the stack; more come from the allocator
-_SIGNALLED = -1  # a signal handler raised: the exception is set
 
 
 def emit(m: Module) -> None:
@@ -217,33 +216,28 @@ def _drop_results(m: Module) -> None:
 
 
 def _run_entry(m: Module) -> None:
-    """Calls the entry without the interpreter lock, in the list of runs, stoppable by Ctrl-C."""
-    f = m.function("run_released", "i32", "program:ptr, frame:ptr, flag:ptr")
-    program, frame, flag = f.parameters
+    """Calls the entry without the interpreter lock, in the list of runs."""
+    f = m.function("run_released", "i32", "program:ptr, frame:ptr, flags:ptr")
+    program, frame, flags = f.parameters
     run = f.space(f"[{RUN.size} x i8]")
     first_at = f.glob("runs")
     first = first_at.load("ptr")
     run.set(RUN, "program", program)
-    run.set(RUN, "thread", f.call("i64", "pthread_self"))
-    run.set(RUN, "flag", flag)
+    run.set(RUN, "forks", f.glob("forks").load("i32"))
+    run.set(RUN, "flags", flags)
     run.set(RUN, "next", first)
     run.set(RUN, "previous", 0)
     with f.when(first.ne(0)):
         first.set(RUN, "previous", run)
     first_at.store(run)
-    f.call("void", "interruptible_begin", run)
-    code = f.slot(f.i32(0))
-    # A signal that came before our handler was there waits in Python: nobody would ever look.
-    signalled = f.slot(f.i32(0))
-    with f.when(run.get(RUN, "interruptible").ne(0)):
-        signalled.store(f.call("i32", "PyErr_CheckSignals"))
-    with f.when(signalled.load("i32").ne(0), likely=False):
-        code.store(f.i32(_SIGNALLED))
-    with f.when(signalled.load("i32").eq(0), likely=True):
-        state = f.call("ptr", "PyEval_SaveThread")
-        code.store(f.call_pointer("i32", program.get(PROGRAM, "entry"), frame))
-        f.call("void", "PyEval_RestoreThread", state)
-    f.call("void", "interruptible_end", run)
+    state = f.call("ptr", "PyEval_SaveThread")
+    run.set(RUN, "state", state)
+    f.call("void", "main_run_begin", run)
+    code = f.call_pointer("i32", program.get(PROGRAM, "entry"), frame)
+    f.call("void", "main_run_end", run)
+    f.call("void", "PyEval_RestoreThread", state)
+    with f.unless(run.get(RUN, "forks").eq(f.glob("forks").load("i32"))):
+        f.ret(code)
     after, before = run.get(RUN, "next"), run.get(RUN, "previous")
     with f.when(after.ne(0)):
         after.set(RUN, "previous", before)
@@ -251,14 +245,14 @@ def _run_entry(m: Module) -> None:
         before.set(RUN, "next", after)
     with f.when(before.eq(0)):
         first_at.store(after)
-    f.ret(code.load("i32"))
+    f.ret(code)
 
 
 def _execute(m: Module) -> None:
     """Runs the entry once: makes workspace and frame; the frame stays readable for its error fields."""
-    names = "program:ptr, frame:ptr, addresses:ptr, results:ptr, flag:ptr, released:i1"
+    names = "program:ptr, frame:ptr, addresses:ptr, results:ptr, flags:ptr, released:i1"
     f = m.function("execute", "i32", names)
-    program, frame, addresses, results, flag, released = f.parameters
+    program, frame, addresses, results, flags, released = f.parameters
     size = program.get(PROGRAM, "workspace_bytes")
     workspace = f.slot(f.null)
     with f.when(size.gt(0)):
@@ -276,7 +270,7 @@ def _execute(m: Module) -> None:
         "workspace": workspace.load("ptr"),
         "functions": program.get(PROGRAM, "functions"),
         "parallel_for": f.glob("axla_parallel_for"),
-        "cancel": flag,
+        "cancel": flags,
         "run_id": f.glob("run_counter").atomic("add", f.i64(1), "monotonic"),
     }
     for field in FRAME.fields:
@@ -285,7 +279,7 @@ def _execute(m: Module) -> None:
     _copy_rng(f, program.at(PROGRAM.offset("rng_state")), frame.at(FRAME.offset("rng_state")))
     code = f.slot(f.i32(0))
     with f.when(released):
-        code.store(f.call("i32", "run_released", program, frame, flag))
+        code.store(f.call("i32", "run_released", program, frame, flags))
     with f.when(f.emit("i1", f"xor {released}, 1")):
         code.store(f.call_pointer("i32", program.get(PROGRAM, "entry"), frame))
     _copy_rng(f, frame.at(FRAME.offset("rng_state")), program.at(PROGRAM.offset("rng_state")))
@@ -329,9 +323,7 @@ def _fail(m: Module) -> None:
     """Lets Python raise the exception of an error code; null."""
     f = m.function("fail", "ptr", "owner:ptr, code:i32, frame:ptr, flag:ptr")
     owner, code, frame, flag = f.parameters
-    with f.when(code.eq(_SIGNALLED)):
-        f.ret(f.null)
-    with f.when(f.call("i32", "PyErr_CheckSignals").ne(0)):
+    with f.when(f.call("ptr", "PyErr_Occurred").ne(0)):  # a signal's handler raised
         f.ret(f.null)
     numbers = [code.cast("i64"), frame.get(FRAME, "error_step").cast("i64"), frame.get(FRAME, "error_detail")]
     numbers.append(flag.load("i32").cast("i64"))
@@ -413,7 +405,7 @@ def _call_bound(m: Module) -> None:
     with f.when(bound.eq(0), likely=False):
         f.ret(f.call("ptr", "call_slowly", this, arguments, count, f.null, given_flag))
     frame = f.space(f"[{FRAME.size} x i8]", 16)
-    flag = f.select(given_flag.eq(0), f.slot(f.i32(0)), given_flag)
+    flag = f.select(given_flag.eq(0), f.slot(f.i64(0)), given_flag)
     missing = f.call("i64", "take_results", program, addresses, claimed, results, records)
     with f.when(missing.ne(0), likely=False):
         f.call("void", "unbind", arguments, count, claimed, held)
@@ -483,7 +475,7 @@ def _cancel(m: Module) -> None:
         run.store(node.get(RUN, "next"))
         with f.when(node.get(RUN, "program").ne(program)):
             loop.again()
-        node.get(RUN, "flag").store(value, "seq_cst")
+        node.get(RUN, "flags").store(value, "seq_cst")
         count.store(count.load("i64") + 1)
     f.ret(count.load("i64"))
 

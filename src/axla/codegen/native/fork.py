@@ -7,8 +7,7 @@ waits for the lock of the allocator, and both would wait for ever.
 
 from __future__ import annotations
 
-from axla.codegen.native.assembly import Function, Module
-from axla.codegen.native.structs import RUN
+from axla.codegen.native.assembly import Module
 
 
 def emit(m: Module) -> None:
@@ -23,28 +22,9 @@ def emit(m: Module) -> None:
     f.call("void", "memory_release")
     f.call("void", "pool_reset")
     f.glob("main_thread").store(f.call("i64", "pthread_self"))
-    _forget_runs(f)
+    f.glob("monitor_state").store(f.i32(0))
+    f.glob("forks").atomic("add", f.i32(1))
+    # The stacks of other threads, where their runs are, may serve others soon.
+    for name in ("runs", "main_run"):
+        f.glob(name).store(f.null)
     f.ret()
-
-
-def _forget_runs(f: Function) -> None:
-    """Only the forking thread lives in the child, perhaps inside runs: those of the others are gone."""
-    this = f.glob("main_thread").load("i64")
-    run, last = f.slot(f.glob("runs").load("ptr")), f.slot(f.null)
-    f.glob("runs").store(f.null)
-    f.glob("main_flag").store(f.null)
-    with f.loop() as loop:
-        node = run.load("ptr")
-        with f.when(node.eq(0)):
-            loop.leave()
-        run.store(node.get(RUN, "next"))
-        with f.when(node.get(RUN, "thread").ne(this)):
-            loop.again()
-        before = last.load("ptr")
-        node.set(RUN, "previous", before)
-        node.set(RUN, "next", 0)
-        with f.when(before.ne(0)):
-            before.set(RUN, "next", node)
-        with f.when(before.eq(0)):
-            f.glob("runs").store(node)
-        last.store(node)

@@ -14,7 +14,7 @@ late never sees them. Idle workers spin for a moment and then sleep on the gener
 from __future__ import annotations
 
 from axla.codegen.native.assembly import Function, Module, V
-from axla.program.abi import CANCELLED, FRAME, Field, Struct
+from axla.program.abi import FRAME, Field, Struct
 
 JOB = Struct(
     "axla_job",
@@ -51,6 +51,7 @@ def emit(m: Module, machine: str) -> None:
     m.variable("pool_threads", "i64", "1")  # the caller included
     m.variable("pool_started", "i64")  # workers that exist
     _system(m, machine)
+    _thread_start(m)
     _work(m)
     _worker(m)
     _start(m)
@@ -76,12 +77,14 @@ def _system(m: Module, machine: str) -> None:
 
 
 def _range(f: Function, frame: V, kernel: V, args: V, index: V, grain: V, count: V) -> V:
-    """Runs one range; gives its code, CANCELLED if the run was cancelled before."""
+    """Runs one range, unless the run is to stop; gives its code or why it stops."""
     begin = index * grain
     end = begin + grain
     end = f.select(end.lt(count), end, count)
-    code = f.slot(f.i32(CANCELLED))
-    with f.when(frame.get(FRAME, "cancel").load("i32", "monotonic").eq(0), likely=True):
+    code = f.slot(f.i32(0))
+    with f.when(frame.get(FRAME, "cancel").load("i64", "monotonic").ne(0), likely=False):
+        code.store(f.call("i32", "poll", frame))
+    with f.when(code.load("i32").eq(0), likely=True):
         code.store(f.call_pointer("i32", kernel, frame, args, begin, end))
     return code.load("i32")
 
@@ -147,26 +150,34 @@ def _worker(m: Module) -> None:
     f.ret(f.null)
 
 
-def _start(m: Module) -> None:
-    """Makes the workers that are missing. They take no signals: those belong to the threads of Python."""
-    f = m.function("pool_start", "void")
+def _thread_start(m: Module) -> None:
+    """Makes a thread that takes no signals: those belong to the threads of Python. Not 0: there is none."""
+    f = m.function("thread_start", "i32", "routine:ptr, argument:ptr")
     all_signals, old = f.space("[128 x i8]"), f.space("[128 x i8]")
     thread = f.space("i64")
     f.call("i32", "sigfillset", all_signals)
     f.call("i32", "pthread_sigmask", f.i32(_SIG_SETMASK), all_signals, old)
+    status = f.call("i32", "pthread_create", thread, f.null, *f.parameters)
+    with f.when(status.eq(0), likely=True):
+        f.call("i32", "pthread_detach", thread.load("i64"))
+    f.call("i32", "pthread_sigmask", f.i32(_SIG_SETMASK), old, f.null)
+    f.ret(status)
+
+
+def _start(m: Module) -> None:
+    """Makes the workers that are missing."""
+    f = m.function("pool_start", "void")
     started_at = f.glob("pool_started")
     with f.loop() as loop:
         started = started_at.load("i64")
         with f.when((started + 1).ge(f.glob("pool_threads").load("i64"))):
             loop.leave()
-        status = f.call("i32", "pthread_create", thread, f.null, f.glob("pool_worker"), started.cast("ptr"))
+        status = f.call("i32", "thread_start", f.glob("pool_worker"), started.cast("ptr"))
         with f.when(status.ne(0), likely=False):
             # No more threads to be had: go on with those there are, and do not ask again at every loop.
             f.glob("pool_threads").store(started + 1)
             loop.leave()
-        f.call("i32", "pthread_detach", thread.load("i64"))
         started_at.store(started + 1)
-    f.call("i32", "pthread_sigmask", f.i32(_SIG_SETMASK), old, f.null)
     f.ret()
 
 
@@ -185,8 +196,8 @@ def _parallel_for(m: Module) -> None:
         "axla_parallel_for", "i32", "frame:ptr, kernel:ptr, args:ptr, count:i64, asked:i64", exported=True
     )
     frame, kernel, args, count, asked = f.parameters
-    with f.when(count.le(0), likely=False):
-        f.ret(f.i32(0))
+    with f.when(count.le(0), likely=False):  # the code of a program polls so
+        f.ret(f.call("i32", "poll", frame))
     whole = f.emit("i1", f"or {asked.le(0)}, {asked.ge(count).text}")
     grain = f.select(whole, count, asked)
     ranges = (count - 1).udiv(grain) + 1

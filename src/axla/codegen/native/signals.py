@@ -1,77 +1,106 @@
-"""Ctrl-C during a long run, emitted.
+"""Signals during a long run of the main thread, emitted.
 
-Python's own handler only notes the signal, and acts when the main thread next interprets bytecode: never,
-while that thread runs compiled code. So a long run of the main thread puts a handler before the one that is
-there: it sets the run's cancel flag and calls the other; the run then stops at its next poll. It stays
-until somebody sets another, which is found at the next run. Where SIGINT is ignored or left to the system,
-so is it here.
+Python's own handler only notes a signal; the function that was set with `signal.signal` is called when the
+main thread next interprets bytecode: never, while that thread runs compiled code. So a thread of ours, the
+monitor, asks a long run of the main thread 20 times a second to look: at its next poll the run takes the
+interpreter lock and lets Python call what waits. When that raises, the run ends; else it goes on.
+
+Which signals there are and who handles them is Python's business alone. When there was no long run for a
+second, the monitor ends, and the next one starts another.
 """
 
 from __future__ import annotations
 
 from axla.codegen.native.assembly import Module
-from axla.codegen.native.structs import RUN
-from axla.program.abi import INTERRUPTED
+from axla.codegen.native.structs import LOOK, RUN
+from axla.program.abi import CANCELLED, FRAME, INTERRUPTED
 
-_SIGINT = 2
-# struct sigaction of Linux with glibc or musl: handler, mask (128 bytes), flags, restorer.
-_ACTION = "[152 x i8]"
+_PERIOD = 50_000  # microseconds
+_IDLE = 20  # periods without a run until the monitor ends
 
 
 def emit(m: Module) -> None:
-    """Adds the handler to the module."""
+    """Adds the monitor, and what runs and polls call."""
     m.variable("main_thread", "i64")  # pthread_self() of Python's main thread
-    m.variable("main_flag", "ptr", "null")  # cancel flag of the innermost long run of the main thread
-    m.variable("outer_handler", "ptr", "null")  # that was there when ours was set last
-    m.variable("first_handler", "ptr", "null")  # that was there when ours was set first
-    m.variable("handling", "i32")
-    _handler(m)
+    m.variable("main_run", "ptr", "null")  # the innermost long run of the main thread; under the memory lock
+    m.variable("monitor_state", "i32")  # 1: it runs
+    m.variable("forks", "i32")  # from the first process to this one
+    _monitor(m)
     _begin(m)
     _end(m)
+    _poll(m)
 
 
-def _handler(m: Module) -> None:
-    f = m.function("on_interrupt", "void", "signal:i32, info:ptr, context:ptr")
-    flag = f.glob("main_flag").load("ptr")
-    with f.when(flag.ne(0)):
-        flag.store(f.i32(INTERRUPTED), "seq_cst")
-    # A handler set over ours may call ours, which was there before: it then wants what came before that.
-    nested = f.glob("handling").atomic("xchg", f.i32(1)).ne(0)
-    outer, first = (f.glob(name).load("ptr") for name in ("outer_handler", "first_handler"))
-    # With or without SA_SIGINFO: a handler of one parameter ignores the others.
-    f.call_pointer("void", f.select(nested, first, outer), *f.parameters)
-    f.glob("handling").store(f.i32(0), "seq_cst")
-    f.ret()
+def _monitor(m: Module) -> None:
+    f = m.function("monitor", "ptr", "unused:ptr")
+    state, idle = f.glob("monitor_state"), f.slot(f.i64(0))
+    with f.loop() as loop:
+        f.call("i32", "usleep", f.i32(_PERIOD))
+        f.call("void", "memory_acquire")
+        run = f.glob("main_run").load("ptr")
+        with f.when(run.ne(0)):
+            run.get(RUN, "flags").at(LOOK).store(f.i32(1), "monotonic")
+            idle.store(f.i64(0))
+        f.call("void", "memory_release")
+        idle.store(idle.load("i64") + 1)
+        with f.when(idle.load("i64").le(_IDLE), likely=True):
+            loop.again()
+        # A run sets main_run before it looks at the state, here it is the other way round: one of the two
+        # sees the other.
+        state.atomic("xchg", f.i32(0))
+        with (
+            f.when(f.glob("main_run").load("ptr", "seq_cst").ne(0)),
+            f.when(f.exchange(state, f.i32(0), f.i32(1))),
+        ):
+            loop.again()
+        loop.leave()
+    f.ret(f.null)
 
 
 def _begin(m: Module) -> None:
-    f = m.function("interruptible_begin", "void", "run:ptr")
+    f = m.function("main_run_begin", "void", "run:ptr")
     (run,) = f.parameters
-    run.set(RUN, "interruptible", 0)
     with f.when(f.call("i64", "pthread_self").ne(f.glob("main_thread").load("i64"))):
         f.ret()
-    run.set(RUN, "interruptible", 1)
-    run.set(RUN, "outer_flag", f.glob("main_flag").load("ptr"))
-    f.glob("main_flag").store(run.get(RUN, "flag"))
-    action = f.space(_ACTION)
-    f.call("i32", "sigaction", f.i32(_SIGINT), f.null, action)
-    handler = action.load("ptr")
-    ours = f.glob("on_interrupt")
-    with f.when(handler.eq(ours), likely=True):
-        f.ret()
-    with f.when(handler.cast("i64").le(1)):  # SIG_DFL, SIG_IGN
-        f.ret()
-    f.glob("outer_handler").store(handler)
-    with f.when(f.glob("first_handler").load("ptr").eq(0)):
-        f.glob("first_handler").store(handler)
-    action.store(ours)
-    f.call("i32", "sigaction", f.i32(_SIGINT), action, f.null)
+    run.set(RUN, "outer", f.glob("main_run").load("ptr"))
+    f.glob("main_run").atomic("xchg", run.cast("i64"))
+    with f.when(f.exchange(f.glob("monitor_state"), f.i32(0), f.i32(1)), likely=False):
+        failed = f.call("i32", "thread_start", f.glob("monitor"), f.null).ne(0)
+        with f.when(failed, likely=False):
+            f.glob("monitor_state").store(f.i32(0))
     f.ret()
 
 
 def _end(m: Module) -> None:
-    f = m.function("interruptible_end", "void", "run:ptr")
+    f = m.function("main_run_end", "void", "run:ptr")
     (run,) = f.parameters
-    with f.when(run.get(RUN, "interruptible").ne(0)):
-        f.glob("main_flag").store(run.get(RUN, "outer_flag"))
+    with f.when(f.glob("main_run").load("ptr").eq(run)):
+        f.call("void", "memory_acquire")  # the monitor must not write to a run that is gone
+        f.glob("main_run").store(run.get(RUN, "outer"))
+        f.call("void", "memory_release")
     f.ret()
+
+
+def _poll(m: Module) -> None:
+    """Whether a run is to stop: 0 or a code. Called when its flags are not 0."""
+    f = m.function("poll", "i32", "frame:ptr")
+    (frame,) = f.parameters
+    flags = frame.get(FRAME, "cancel")
+    code = flags.load("i32", "monotonic")
+    with f.when(code.ne(0)):
+        f.ret(code)
+    with f.when(f.call("i64", "pthread_self").ne(f.glob("main_thread").load("i64"))):
+        f.ret(f.i32(0))  # a worker: the main thread will look
+    look = flags.at(LOOK)
+    with f.when(look.load("i32", "monotonic").eq(0)):
+        f.ret(f.i32(0))
+    look.store(f.i32(0), "monotonic")
+    run, forks = f.glob("main_run").load("ptr"), f.glob("forks").load("i32")
+    f.call("void", "PyEval_RestoreThread", run.get(RUN, "state"))
+    raised = f.call("i32", "PyErr_CheckSignals")
+    f.call("ptr", "PyEval_SaveThread")
+    with f.when(raised.ne(0), likely=False):
+        f.ret(f.i32(INTERRUPTED))
+    # In the child of a fork that a handler made, ranges of a parallel loop are lost with their workers.
+    same = f.glob("forks").load("i32").eq(forks)
+    f.ret(f.select(same, f.i32(0), f.i32(CANCELLED)))

@@ -10,6 +10,8 @@ EXTERNAL = 1  # the memory is somebody else's: never written in place
 LONG_RUNNING = 1  # releases the interpreter lock
 SINGLE_RESULT = 2  # the result is an array, not a tuple
 DONATES = 4  # some result takes the place of a parameter
+# Behind the cancel flag of a run in this process: whether its thread, the main one, is to look for signals.
+LOOK = 4
 
 RECORD = Struct(
     "axla_record",
@@ -102,10 +104,10 @@ RUN = Struct(
         Field("next", "ptr", ""),
         Field("previous", "ptr", ""),
         Field("program", "ptr", "PROGRAM"),
-        Field("thread", "i64", "pthread_self() of its thread"),
-        Field("flag", "ptr", "the cancel flag of the run"),
-        Field("outer_flag", "ptr", "flag of the run around this one, for the signal handler"),
-        Field("interruptible", "i64", "1: on the main thread, which takes signals"),
+        Field("forks", "i32", "a forked child forgets the runs of its parent"),
+        Field("flags", "ptr", "what frame->cancel points to; see LOOK"),
+        Field("outer", "ptr", "of the main thread: the run around this one"),
+        Field("state", "ptr", "the state of its Python thread"),
     ),
 )
 
