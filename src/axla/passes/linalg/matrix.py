@@ -218,11 +218,12 @@ def first(found: XlaOp, axis: int) -> XlaOp:
 
 def _reduced(x: XlaOp, opcode: str, start: float, axis: int) -> XlaOp:
     dims = [1 if d == axis else n for d, n in enumerate(x.dims)]
-    return ops.Reshape(ops.Reduce(x, number(x, start), _combiner(opcode, x.dtype), [axis]), dims)
+    return ops.Reshape(ops.Reduce(x, number(x, start), combiner(opcode, x.dtype), [axis]), dims)
 
 
 @lru_cache(maxsize=64)
-def _combiner(opcode: str, dtype: DType) -> XlaComputation:
+def combiner(opcode: str, dtype: DType) -> XlaComputation:
+    """A computation that applies a function of `ops` to two scalars."""
     builder = XlaBuilder(opcode.lower())
     x, y = (builder.parameter(k, Shape(dtype), "xy"[k]) for k in range(2))
     return builder.build(getattr(ops, opcode)(x, y))
