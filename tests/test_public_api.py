@@ -76,7 +76,9 @@ def test_verbs_from_text_to_result():
 def test_parse_takes_text_bytes_and_paths(tmp_path):
     path = tmp_path / "axpy.hlo"
     path.write_text(TEXT)
-    texts = {axla.parse(source).to_string() for source in (TEXT, TEXT.encode(), path)}
+    texts = {
+        axla.parse(source).to_string() for source in (TEXT, TEXT.encode(), bytearray(TEXT.encode()), path)
+    }
     assert len(texts) == 1
 
 

@@ -89,6 +89,8 @@ def contents(source: str | bytes | os.PathLike[str]) -> str | bytes:
     """What a program is given as: text, or bytes that are none."""
     if isinstance(source, os.PathLike):
         source = Path(source).read_bytes()
+    if isinstance(source, bytearray | memoryview):
+        source = bytes(source)
     from axla.proto import looks_like_proto
 
     if isinstance(source, bytes) and not source.startswith(_BYTECODE) and not looks_like_proto(source):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 import axla
+import axla.aot
 from axla.aot.compiling import library_of
 from axla.aot.frontend import example, examples
 from axla.aot.library import Role
@@ -63,6 +66,14 @@ def test_programs_of_many_kinds(tmp_path, make):
     path = tmp_path / "m.hlo"
     path.write_text(MATMUL)
     assert names(example(make(path))) == (["x", "y"], ["z"])
+
+
+@pytest.mark.parametrize("kind", [Path, str])
+def test_errors_name_the_file_of_a_program(tmp_path, kind):
+    path = tmp_path / "wrong.hlo"
+    path.write_text("HloModule m\nENTRY e { x = f32[2] parameter(0) ROOT y = f32[3] negate(x) }")
+    with pytest.raises(axla.AxlaError, match="wrong.hlo"):
+        axla.aot.compile(kind(path), out=tmp_path / "out")
 
 
 def test_a_builder_s_computation():

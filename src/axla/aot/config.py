@@ -17,13 +17,14 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from axla.aot import graph_ends
 from axla.aot.build import Label, Source
-from axla.aot.frontend import Example, content_of
+from axla.aot.frontend import Example, opened
 from axla.aot.graph_ends import Ends
 from axla.aot.names import check_unique
 from axla.core.dtypes import DType
@@ -108,10 +109,10 @@ class Config:
 
 def read_config(source: str | os.PathLike[str]) -> Config:
     """The configuration that a text is, or a file has; ParseError with line and column, and the field."""
-    text = content_of(source)
+    text = source = opened(source)
     if not isinstance(text, str):
         try:
-            text = text.decode()
+            text = Path(text).read_text("utf-8")
         except UnicodeDecodeError:
             text = "\0"
     file = "" if isinstance(source, str) else os.fsdecode(source)

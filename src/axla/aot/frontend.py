@@ -129,8 +129,8 @@ def _module(program: Any, args: Sequence[Any] | None, sizes: Sizes) -> Module:
         program = getattr(program, "module", program)  # of a builder's computation
     if isinstance(program, Module):
         return _sized(program, args, sizes)
-    program = content_of(program)
-    if isinstance(program, str | bytes):
+    program = opened(program)
+    if isinstance(program, str | bytes | os.PathLike):
         return _parsed(program, args, sizes)
     if callable(program) or hasattr(program, "mlir_module_serialized"):
         return _of_jax(program, args, sizes)
@@ -140,21 +140,20 @@ def _module(program: Any, args: Sequence[Any] | None, sizes: Sizes) -> Module:
     )
 
 
-def content_of(source: Any) -> Any:
-    """What a path names; bytes; else the source. A str is a path that is one line without a brace, and has a
-    suffix or a folder.
+def opened(source: Any) -> Any:
+    """A path as a Path, bytes as bytes, else the source. A str is a path when it is one line without a brace,
+    and has a suffix or a folder.
     """
     if isinstance(source, str) and not re.search(r"[\n{]", source) and re.search(r"[./\\]", source):
-        source = Path(source)
-    if isinstance(source, os.PathLike):
-        return Path(source).read_bytes()
+        return Path(source)
     return bytes(source) if isinstance(source, bytearray | memoryview) else source
 
 
-def _parsed(content: str | bytes, args: Sequence[Any] | None, sizes: Sizes) -> Module:
+def _parsed(program: str | bytes | os.PathLike[str], args: Sequence[Any] | None, sizes: Sizes) -> Module:
     try:
-        module = parse(content)
+        module = parse(program)
     except (ParseError, UnsupportedError):
+        content = Path(program).read_bytes() if isinstance(program, os.PathLike) else program
         if not isinstance(content, bytes) or not _may_be_export(content):
             raise
         try:  # what jax.export serializes has no mark to know it by
