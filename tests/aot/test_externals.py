@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+
 import numpy as np
 import pytest
-from c_folder import compile_c, compile_cpp, run
+from c_folder import compile_c, compile_cpp, compiler, run
 
 import axla
 from axla.aot.compiling import library_of
@@ -68,10 +71,24 @@ def test_functions_of_the_user_are_called(tmp_path):
     assert (
         "  external myfunc, pair   functions that you link" in (tmp_path / "calling_report.txt").read_text()
     )
-    assert (
-        "target_link_libraries(${program} PRIVATE calling ${calling_EXTERNALS})"
-        in (tmp_path / "CMakeLists.txt").read_text()
-    )
+
+
+@pytest.mark.cc
+@pytest.mark.skipif(shutil.which("cmake") is None, reason="cmake is not on the PATH")
+def test_cmake_links_what_has_them(tmp_path):
+    axla.aot.compile(TEXT, out=tmp_path / "library", name="calling", externals=EXTERNALS)
+    (tmp_path / "functions.c").write_text(FUNCTIONS)
+    archive = tmp_path / "libfunctions.a"
+    commands = [
+        [compiler("c"), "-c", "functions.c"],
+        ["ar", "rcs", archive, "functions.o"],
+        ["cmake", "-S", "library", "-B", "build", f"-Dcalling_EXTERNALS={archive}"],
+        ["cmake", "--build", "build"],
+        ["build/calling_test"],
+    ]
+    for command in commands:
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(

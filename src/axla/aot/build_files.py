@@ -66,6 +66,6 @@ def _cmake(library: Library) -> str:
     target = library.target
     title = f"# {library.prefix}: {library.name}, compiled for {target.name} ({target.triple}).\n"
     text = _CMAKE + _LOADER * has_loader(library) + _PROGRAMS
-    if library.externals:  # the programs need them; say where they are
-        text = text.replace("PRIVATE PREFIX)\n  end", "PRIVATE PREFIX ${PREFIX_EXTERNALS})\n  end")
+    if library.externals:
+        text = text.replace("PREFIX.a)", "PREFIX.a ${PREFIX_EXTERNALS})")
     return title + text.replace("PREFIX", library.prefix)
