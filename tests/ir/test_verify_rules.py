@@ -80,8 +80,63 @@ def fused(body: str, calls: str = "ROOT r = f32[4] fusion(x), kind=kLoop, calls=
     return entry(calls, before=f"fused {{\n  p = f32[4] parameter(0)\n  {body}\n}}\n")
 
 
-EIGHT = "HloModule m, replica_count=8"
 START = "((f32[4]), f32[4], u32[])"
+
+
+def aliased(aliases: str, result: str = "f32[2,2]"):
+    body = f"fused {{\n  p = f32[2,2] parameter(0)\n  n = {result} negate(p)\n  s = f32[2,2] sine(p)\n"
+    body += f"  ROOT t = ({result}, f32[2,2]) tuple(n, s)\n}}\n"
+    call = f"fusion(y), kind=kLoop, calls=fused, output_to_operand_aliasing={{{aliases}}}"
+    return entry("y = f32[2,2] reshape(x)", f"ROOT r = ({result}, f32[2,2]) {call}", before=body)
+
+
+def begun(aliases: str):
+    start = f"s = {START} async-start(x), calls=called, output_to_operand_aliasing={{{aliases}}}"
+    return entry(start, "ROOT d = f32[4] async-done(s)", before=CALLED)
+
+
+def from_host(first: str, name: str, second: str, other: str, channel: int = 1):
+    lines = []
+    for n, (shape, rendezvous, number) in enumerate(((first, name, 1), (second, other, channel))):
+        same = f"channel_id={number}, is_host_transfer=true"
+        names = f'frontend_attributes={{_xla_host_transfer_rendezvous="{rendezvous}"}}'
+        lines.append(f"r{n} = ({shape}, u32[], token[]) recv(t), {same}, {names}")
+        lines.append(f"d{n} = ({shape}, token[]) recv-done(r{n}), {same}")
+    return entry(*lines, "ROOT r = f32[4] copy(x)")
+
+
+def accurate(opcode: str, accuracy: str):
+    return entry(f"ROOT r = f32[4] {opcode}(x), result_accuracy={{{accuracy}}}")
+
+
+def ragged(source: str = "f32[4,2]", target: str = "f32[8,2]", offsets: str = "s32[4],s32[4]"):
+    shapes = [
+        source,
+        target,
+        *offsets.replace("],", "];").split(";"),
+        *[offsets.replace("],", "];").split(";")[0]] * 2,
+    ]
+    lines = [f"p{n} = {shape} parameter({n + 1})" for n, shape in enumerate(shapes)]
+    listed = ", ".join(f"p{n}" for n in range(6))
+    return entry(*lines, f"ROOT r = {target} ragged-all-to-all({listed}), replica_groups={{}}")
+
+
+def product(operands: str):
+    return entry(f"ROOT r = f32[] dot({operands}), lhs_contracting_dims={{0}}, rhs_contracting_dims={{0}}")
+
+
+def convolved(lhs: str, rhs: str, result: str):
+    lines = (f"p = {lhs}[1,4,1] parameter(1)", f"k = {rhs}[2,1,1] parameter(2)")
+    window = "window={size=2}, dim_labels=b0f_0io->b0f"
+    return entry(*lines, f"ROOT r = {result}[1,3,1] convolution(p, k), {window}")
+
+
+def generated(state: str, algorithm: str):
+    call = f"({state}, u32[4]) rng-bit-generator(p), algorithm={algorithm}"
+    return entry(f"p = {state} parameter(1)", f"ROOT r = {call}")
+
+
+EIGHT = "HloModule m, replica_count=8"
 TWO = ("c = (f32[4], f32[4], u32[]) copy-start(x)", "d = f32[4] copy-done(c)")
 RUNS_ON_HOST = CALLED.rstrip() + ', execution_thread="host"\n'
 NEGATED = "ROOT n = f32[4] negate(p)"
@@ -403,6 +458,70 @@ RULES = [
     ("sharding_devices", sharded("{maximal device=-1}"), sharded("{maximal device=1}")),
     ("sharding_devices", sharded("{devices=[2]0,0}"), sharded("{devices=[2]0,1}")),
     ("sharding_devices", sharded("{devices=[2]<=[4]}"), sharded("{devices=[2]<=[2]}")),
+    *[
+        ("operand_aliasing", aliased(wrong), aliased("{0}: (0, {})"))
+        for wrong in (
+            "{0}: (1, {})",
+            "{2}: (0, {})",
+            "{}: (0, {})",
+            "{0}: (0, {1})",
+            "{0}: (0, {}), {1}: (0, {})",
+            "{0}: (0, {}), {0}: (0, {})",
+        )
+    ],
+    ("operand_aliasing", aliased("{0}: (0, {})", "f32[2,2]{0,1}"), aliased("{0}: (0, {})", "f32[2,2]{1,0}")),
+    *[
+        ("operand_aliasing", begun(wrong), begun("{1}: (0, {})"))
+        for wrong in ("{1}: (1, {})", "{7}: (0, {})", "{2}: (0, {})", "{1}: (0, {}), {1}: (0, {})")
+    ],
+    ("channel_host", from_host("f32[4]", "a", "f32[2]", "a"), from_host("f32[4]", "a", "f32[4]", "a")),
+    ("channel_host", from_host("f32[4]", "a", "f32[4]", "b"), from_host("f32[4]", "a", "f32[2]", "b", 2)),
+    *[
+        ("result_accuracy", accurate(*wrong), accurate("exponential", "mode=highest"))
+        for wrong in (
+            ("negate", "mode=highest"),
+            ("exponential", "mode=low"),
+            ("exponential", "mode=tolerance"),
+            ("exponential", "tolerance={atol=-1}"),
+            ("exponential", "tolerance={digits=1}"),
+            ("exponential", "tolerance={ulps=1.5}"),
+            ("tanh", "tolerance={atol=nan}"),
+        )
+    ],
+    (
+        "result_accuracy",
+        accurate("copy", "mode=default"),
+        accurate("tanh", "tolerance={atol=0.1, rtol=0, ulps=2}"),
+    ),
+    *[
+        ("ragged_all_to_all_c1", ragged(offsets=wrong), ragged())
+        for wrong in (
+            "s32[4],s32[2]",
+            "s32[4],s32[4,1]",
+            "f32[4],f32[4]",
+            "s32[4,1,1],s32[4,1,1]",
+            "s32[],s32[]",
+        )
+    ],
+    *[
+        ("ragged_all_to_all_c2", ragged(source=wrong), ragged(source="f32[3,2]"))
+        for wrong in ("f32[4]", "f32[4,3]", "s32[4,2]")
+    ],
+    ("ragged_all_to_all_c2", ragged("f32[]", "f32[]"), ragged()),
+    ("dot_c10", product("x, x, x"), product("x, x")),
+    ("convolution_c8", convolved("c64", "f32", "c64"), convolved("c64", "c64", "c64")),
+    ("convolution_c8", convolved("c64", "c64", "f32"), convolved("f32", "f32", "f32")),
+    *[
+        ("rng_bit_generator_c4", generated(*wrong), generated("u64[3]", "rng_philox"))
+        for wrong in (
+            ("u64[3]", "rng_three_fry"),
+            ("u64[1]", "rng_philox"),
+            ("f32[2]", "rng_philox"),
+            ("u64[]", "rng_default"),
+            ("u64[0]", "rng_default"),
+            ("u64[2,2]", "rng_default"),
+        )
+    ],
     (
         "sharding_shape",
         sharded("{devices=[2,1]<=[2]}"),
@@ -454,15 +573,40 @@ def test_rule(rule, broken, mended):
 
 def test_every_label_has_a_test():
     """The rules of the verifier's modules, as their first lines list them."""
-    from axla.ir.verify import calls, channels, groups, pairs, placement
+    from axla.ir.verify import accuracy, calls, channels, groups, pairs, placement
 
     listed = {
         line.split()[0]
-        for module in (calls, channels, groups, pairs, placement)
+        for module in (accuracy, calls, channels, groups, pairs, placement)
         for line in (module.__doc__ or "").splitlines()[2:]
         if "_" in line.split("  ")[0] and not line.startswith("   ")
     }
     assert len(listed) >= 19 and listed <= {rule for rule, _, _ in RULES}
+
+
+@pytest.mark.parametrize(
+    ("line", "attribute"),
+    [
+        ("negate(x), dimensions={0}", "dimensions"),
+        ("add(x, x), output_to_operand_aliasing={{}: (0, {})}", "output_to_operand_aliasing"),
+        ("copy(x), api_version=API_VERSION_ORIGINAL", "api_version"),
+    ],
+)
+def test_attributes_of_other_ops(line, attribute):
+    with pytest.raises(AxlaError, match=f"has no attribute '{attribute}' at line"):
+        parse_hlo(entry(f"ROOT r = f32[4] {line}"))
+
+
+@pytest.mark.parametrize("tiles", ["[0]<=[0]", "[0,2]<=[0] last_tile_dim_replicate", "[1,0]0", "[2]<=[2,0]"])
+def test_shardings_have_tiles(tiles):
+    with pytest.raises(AxlaError, match="a size of 0; there is a tile in every dimension"):
+        parse_hlo(sharded(f"{{devices={tiles}}}"))
+
+
+def test_calling_conventions():
+    for version in ("API_VERSION_UNSPECIFIED", "API_VERSION_FOUR"):
+        with pytest.raises(AxlaError, match="API_VERSION"):
+            parse_hlo(entry(f'ROOT r = f32[4] custom-call(x), custom_call_target="f", api_version={version}'))
 
 
 GATHER = "r = f32[2,1] gather(x, i), offset_dims={1}, collapsed_slice_dims={}, start_index_map={0}"

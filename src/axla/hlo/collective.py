@@ -452,13 +452,20 @@ class RaggedAllToAll(_Collective):
 
     def infer(self, data: AnyShape, output: AnyShape, *numbers: AnyShape) -> AnyShape:
         group_size(self, self.replica_groups)
-        arrays(self, data, output)
-        for number, s in enumerate(arrays(self, *numbers)):
-            if not s.dtype.is_integer or s.rank not in (1, 2):
+        source, target = arrays(self, data, output)
+        if not source.rank or source.dtype is not target.dtype or source.dims[1:] != target.dims[1:]:
+            reject(
+                "ragged_all_to_all_c2",
+                f"ragged-all-to-all: input and output may differ in the first size only, found "
+                f"{show((source, target))}",
+            )
+        offsets = arrays(self, *numbers)
+        for number, s in enumerate(offsets):
+            if not s.dtype.is_integer or s.rank not in (1, 2) or s.dims != offsets[0].dims:
                 reject(
                     "ragged_all_to_all_c1",
-                    f"ragged-all-to-all: operand {number + 2} must be integers of rank 1 or 2, "
-                    f"found {show(s)}",
+                    f"ragged-all-to-all: operand {number + 2} must be integers of rank 1 or 2, all of "
+                    f"the same sizes, found {show(s)}",
                 )
         return output.logical
 

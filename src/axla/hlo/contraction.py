@@ -37,6 +37,12 @@ class Dot(Op):
 
     def infer(self, lhs: AnyShape, rhs: AnyShape, *metadata: AnyShape) -> Shape:
         left, right, *_ = arrays(self, lhs, rhs, *metadata)
+        if len(metadata) != len(self.sparsity):
+            reject(
+                "dot_c10",
+                f"dot: an operand behind lhs and rhs for each of {len(self.sparsity)} entries of sparsity "
+                f"is wanted, found {len(metadata)}",
+            )
         check_dimension_numbers(self, left, right, self.sparsity)
         result = contracted(self, left, right, self.shape.dtype)
         if (

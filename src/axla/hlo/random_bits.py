@@ -49,6 +49,10 @@ class RngBitGenerator(Op):
                 "rng_bit_generator_c1",
                 f"rng-bit-generator: ({show(state)}, bits) is wanted, found {show(self.shape)}",
             )
+        why = self.why_not(source) if self.algorithm is not RandomAlgorithm.DEFAULT else None
+        if why or source.rank != 1 or not source.size:
+            wanted = f"rng-bit-generator: the state has one dimension that is not empty, found {show(state)}"
+            reject("rng_bit_generator_c4", why or wanted)
         if parts[1].dtype is PRED or parts[1].dtype.is_complex:
             found = show(parts[1])
             reject("rng_bit_generator_c2", f"rng-bit-generator: bits are integers or floats, found {found}")

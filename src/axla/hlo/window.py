@@ -195,6 +195,11 @@ class Convolution(Op):
                 f"convolution: one operand's element type must hold the other's values, found "
                 f"{show((lhs, rhs))}",
             )
+        if len({lhs.dtype.is_complex, rhs.dtype.is_complex, dtype.is_complex}) > 1:
+            reject(
+                "convolution_c8",
+                f"convolution: complex and other element types cannot be mixed: {show((lhs, rhs))}, {dtype}",
+            )
         if rhs.dynamic[labels.kernel_output]:
             reject("convolution_c7", f"convolution: the kernel's output features are dynamic: {show(rhs)}")
         dynamic = [False] * len(dims)

@@ -8,7 +8,7 @@ from typing import Any
 
 from axla.core.dtypes import PRED, S32
 from axla.core.shape import AnyShape, Shape
-from axla.ir.attributes import CompareType, RawText
+from axla.ir.attributes import ApiVersion, CompareType, RawText
 from axla.ir.graph import Instruction
 from axla.ir.op import Op
 from axla.text.asynchronous import plain_later, plain_start
@@ -53,6 +53,12 @@ def _plain_conditional(cursor: Cursor, op: Any, operands: tuple[Instruction, ...
     return replace(op, true_computation=None, false_computation=None, branch_computations=branches)
 
 
+def _plain_custom_call(cursor: Cursor, op: Any, operands: tuple[Instruction, ...], at: int) -> Op:
+    if op.api_version is ApiVersion.UNSPECIFIED:
+        cursor.fail(f"custom-call: {op.api_version} is no calling convention", at)
+    return op
+
+
 def _plain_domain(cursor: Cursor, op: Any, operands: tuple[Instruction, ...], at: int) -> Op:
     """A domain on one line."""
     return replace(op, domain=RawText(" ".join(op.domain.split())))
@@ -64,6 +70,7 @@ PLAIN_FORMS: dict[str, Callable[[Cursor, Any, tuple[Instruction, ...], int], Op]
     "async-update": plain_later,
     "compare": _plain_compare,
     "conditional": _plain_conditional,
+    "custom-call": _plain_custom_call,
     "domain": _plain_domain,
 }
 """Ops of which a text can say the same in two ways: gives the one that is kept."""

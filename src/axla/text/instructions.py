@@ -25,7 +25,7 @@ from axla.text.forms import PLAIN_FORMS, unpacked
 from axla.text.inference import TRANSFERS, UNWRITTEN_SHAPES, transfer_shape, with_natural_layout
 from axla.text.lexer import BLANK, NAME, STRING, pattern, unescape
 from axla.text.literals import read_literal
-from axla.text.opcodes import COMPUTATION_ATTRIBUTES, VALUE_ATTRIBUTES, is_opcode
+from axla.text.opcodes import COMPUTATION_ATTRIBUTES, TEXT_ATTRIBUTES, VALUE_ATTRIBUTES, is_opcode
 from axla.text.shapes import ShapeCursor, compatible
 from axla.text.sharding import canonical_sharding, for_leaves
 
@@ -45,7 +45,6 @@ _METADATA_ENTRY = pattern(
 )
 
 
-_ACCURACY = pattern(r"\{\s*+(?:mode\s*+=\s*+\w++|tolerance\s*+=\s*+\{[^{}]*+\})\s*+\}")
 _BETWEEN_BRACES = pattern(r"\}\s*+,\s*+\{")
 
 
@@ -364,15 +363,13 @@ class InstructionCursor(ShapeCursor):
         if text in COMPUTATION_ATTRIBUTES and undeclared:
             self.listed("{", self.computation, "}") if self.peek("{%") else self.computation()
             return ""
-        if text in COMPUTATION_ATTRIBUTES or text not in VALUE_ATTRIBUTES:
+        if text not in (VALUE_ATTRIBUTES if undeclared else TEXT_ATTRIBUTES):
             self.fail(f"{opcode} has no attribute '{text}'", at)
-        at = self.skip()
+        self.skip()
         if undeclared and text in _TYPED:
             codec_of(_TYPED[text]).decode(self)
             return ""
         value = self.raw()
-        if text == "result_accuracy" and not _ACCURACY.fullmatch(value):
-            self.fail("expected a mode, or tolerance={atol=..., rtol=..., ulps=...}", at)
         return _BETWEEN_BRACES.sub("}, {", value)
 
     def computation(self) -> Computation:

@@ -65,4 +65,9 @@ VALUE_ATTRIBUTES = frozenset(
     unique_indices unit_diagonal update_window_dims use_global_device_ids window
     """.split()  # noqa: SIM905
 )
-"""Attributes without computations. One that an op does not declare is kept as text."""
+"""Attributes without computations, of any op."""
+
+TEXT_ATTRIBUTES = frozenset(
+    ["origin", "original_value", "parameter_replication", "result_accuracy", "statistics"]
+)
+"""Attributes that no op declares: they are kept as text."""

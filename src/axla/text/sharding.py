@@ -109,6 +109,8 @@ class _ShardingCursor(Cursor):
             listed = ",".join(map(str, numbers))
         else:
             self.fail("it names no devices")
+        if 0 in (*dims, *reshape):
+            self.fail("a size of 0; there is a tile in every dimension")
         kinds = self._last_dims()
         if len(kinds) > len(dims):
             self.fail(f"{len(kinds)} last_tile_dims for {len(dims)} dimensions")

@@ -27,7 +27,8 @@ Instruction
 Instructions among others, in a module each that begins with its labels: `pairs` (what starts is done, once),
 `channels` (who sends and receives on them, and that nobody waits for ever), `groups` (members of collectives,
 against the header), `calls` (what is fused, threads, composites, aliased operands), `placement` (layouts,
-memory spaces, shardings), `buffers` (each has one writer).
+memory spaces, shardings), `buffers` (each has one writer), `accuracy`. `docs/verifier.md` has all
+of it beside XLA's rules.
 
 All of it takes time linear in the size of the module.
 """
@@ -42,6 +43,7 @@ from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.places import located
 from axla.ir.traverse import callers
 from axla.ir.verify import calls, channels, groups, pairs, placement
+from axla.ir.verify.accuracy import verify_accuracy
 from axla.ir.verify.buffers import verify_buffers
 from axla.ir.verify.failure import fail
 from axla.ir.verify.graph import (
@@ -83,6 +85,8 @@ def _verify(module: Module) -> None:
         for inst in computation.instructions:
             for rule in _RULES.get(inst.op.opcode, ()):
                 rule(inst)
+            if inst.extra.more:
+                verify_accuracy(inst)
             if inst.extra.sharding:
                 placement.verify_sharding(inst)
     calls.verify_called(module, called_by)

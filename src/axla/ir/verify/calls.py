@@ -6,7 +6,8 @@ call_sharding     a loop and its body, a branch and its branches say the same sh
 call_precision    a reduction's computation has the element types of what is reduced
 call_composite    a composite call has frontend attributes: composite.name, not empty, a
                   composite.version that is a number of at least 0, composite.attributes not empty
-operand_aliasing  output_to_operand_aliasing of a fusion names leaves that exist, and are of one shape
+operand_aliasing  output_to_operand_aliasing of a fusion or async-start names leaves that exist, and are of
+                  one shape and layout, each once; of an async-start also in what is called
 custom_call_seed  GetRngSeed takes nothing and gives a u64
 custom_call_mark  calls that only mark a value give it as it is
 """
@@ -17,10 +18,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from axla.core.dtypes import U64
-from axla.core.shape import Shape
+from axla.core.shape import AnyShape, Shape
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.verify.failure import fail
 from axla.ir.verify.header import leaf
+from axla.ir.verify.placement import same_order
 
 MAIN = "main"
 
@@ -96,20 +98,27 @@ def _verify_composite(call: Instruction) -> None:
 
 def _verify_aliasing(call: Instruction) -> None:
     op: Any = call.op
-    for alias in op.output_to_operand_aliasing:
+    results = [call.shape, op.calls.root.shape]
+    for number, alias in enumerate(op.output_to_operand_aliasing):
         if not 0 <= alias.operand < len(call.operands):
             found = f"operand {alias.operand} of {len(call.operands)}"
             fail("operand_aliasing", f"{call!r}: output_to_operand_aliasing names {found}")
         source = leaf(call.operands[alias.operand].shape, alias.index)
-        target = leaf(call.shape, alias.output)
-        if source is None or target is None:
+        targets = [found for shape in results if (found := leaf(shape, alias.output)) is not None]
+        if source is None or not targets:
             where = f"leaf {alias.index} of operand {alias.operand} or {alias.output} of the result"
             fail("operand_aliasing", f"{call!r}: output_to_operand_aliasing: there is no {where}")
-        if source.logical is not target.logical:
-            fail(
-                "operand_aliasing",
-                f"{call!r}: output_to_operand_aliasing: {source} of operand {alias.operand} is not {target}",
-            )
+        if not any(_same_place(source, target) for target in targets):
+            found = f"{source} of operand {alias.operand} is not {targets[0]}"
+            fail("operand_aliasing", f"{call!r}: output_to_operand_aliasing: {found}")
+        for other in op.output_to_operand_aliasing[:number]:
+            if other.output == alias.output or (other.operand, other.index) == (alias.operand, alias.index):
+                fail("operand_aliasing", f"{call!r}: output_to_operand_aliasing: {alias} and {other} overlap")
+
+
+def _same_place(one: AnyShape, other: AnyShape) -> bool:
+    """Whether both lie in memory in one way."""
+    return one.logical is other.logical and same_order(one, other)
 
 
 _MARKS = {"annotate_device_placement", "MoveToDevice", "MoveToHost", "Sharding"}
@@ -137,6 +146,7 @@ def _verify_reduction(inst: Instruction) -> None:
 
 
 RULES: dict[str, Callable[[Instruction], None]] = {
+    "async-start": _verify_aliasing,
     "call": _verify_composite,
     "conditional": _verify_same_sharding,
     "custom-call": _verify_custom_call,

@@ -2,6 +2,7 @@
 
 channel_id     a number of at least 1 for an all-reduce; the same for both halves of a transfer
 channel_kind   a channel has transfers, or collectives of one opcode; is_host_transfer of both halves agree
+channel_host   transfers with the host on one channel are of one shape and have one rendezvous
 channel_pairs  source and target pairs of transfers: no source twice, no target twice; no cycle of members
                that wait for the one half before they begin the other
 channel_order  in a scheduled module a send is followed by its recv (or the other way round), with the same
@@ -15,6 +16,7 @@ from collections.abc import Iterator
 
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.verify.failure import fail
+from axla.ir.verify.header import leaf
 
 _TRANSFERS = {"send", "send-done", "recv", "recv-done"}
 _HALVES = {"send": "send-done", "recv": "recv-done"}
@@ -54,6 +56,8 @@ def _verify_channel(inst: Instruction, channel: int, first: Instruction) -> None
         opcode not in _TRANSFERS and first.opcode != opcode
     ):
         fail("channel_kind", f"{inst!r}: channel_id={channel} is used by another kind too, {first!r}")
+    if opcode in _HALVES and first.opcode in _HALVES:
+        _verify_host(inst, first)
     done = next(iter(inst.users), None) if opcode in _HALVES else None
     if done is not None and done.opcode == _HALVES[opcode]:
         begun, ended = inst.op, done.op
@@ -62,6 +66,22 @@ def _verify_channel(inst: Instruction, channel: int, first: Instruction) -> None
             fail("channel_id", f"{inst!r}: channel_id must be the same for {done!r}, found {found}")
         if begun.is_host_transfer != ended.is_host_transfer:  # type: ignore[attr-defined]
             fail("channel_kind", f"{inst!r}: is_host_transfer must be the same for {done!r}")
+
+
+def _verify_host(inst: Instruction, first: Instruction) -> None:
+    found, wanted = _host_transfer(inst), _host_transfer(first)
+    if None not in (found, wanted) and found != wanted:
+        (one, name), (other, other_name) = found, wanted  # type: ignore[misc]
+        what = f"{one} with the rendezvous {name!r}, that of {first!r} {other} with {other_name!r}"
+        fail("channel_host", f"{inst!r}: the transfer on channel {inst.op.channel_id} is of {what}")  # type: ignore[attr-defined]
+
+
+def _host_transfer(inst: Instruction) -> tuple[str, str] | None:
+    """The shape and the rendezvous of a transfer with the host."""
+    if not inst.op.is_host_transfer:  # type: ignore[attr-defined]
+        return None
+    name = dict(inst.extra.frontend_attributes).get("_xla_host_transfer_rendezvous", "")
+    return leaf(inst.shape, (0,)).to_string(layout=False), name  # type: ignore[union-attr]
 
 
 Waiting = tuple[Instruction, bool] | None

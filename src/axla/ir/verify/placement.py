@@ -21,7 +21,7 @@ HOST = 5
 """The memory space of the host, in layouts: S(5)."""
 
 
-def _same_order(one: AnyShape, other: AnyShape) -> bool:
+def same_order(one: AnyShape, other: AnyShape) -> bool:
     """Whether shapes of one structure (as far as `one` goes) have the same order of dimensions in memory."""
     return all(
         a.layout.minor_to_major == b.layout.minor_to_major
@@ -36,7 +36,7 @@ def _verify_called(inst: Instruction) -> None:
     taken = TupleShape([p.shape for p in called.parameters])
     for number, wanted in enumerate((taken, called.root.shape)):
         found = inst.shape.elements[number]
-        if not _same_order(found, wanted):
+        if not same_order(found, wanted):
             fail("layout_called", f"{inst!r}: element {number} is {found}, but {called.name} has {wanted}")
 
 
@@ -44,7 +44,7 @@ def _verify_copy(inst: Instruction) -> None:
     assert isinstance(inst.shape, TupleShape)
     wanted = inst.operands[0].shape
     for number, found in enumerate(inst.shape.elements[:2]):
-        if not _same_order(found, wanted):
+        if not same_order(found, wanted):
             fail(
                 "layout_copy",
                 f"{inst!r}: element {number} is {found}, the operand {wanted}: copy-start keeps the order of "

@@ -1,0 +1,35 @@
+"""What a program says of the accuracy of results. In this module:
+
+result_accuracy  stands at functions that are approximated; it is a mode, default or highest, or tolerances of
+                 at least 0
+"""
+
+from __future__ import annotations
+
+import re
+
+from axla.ir.graph import Instruction
+from axla.ir.verify.failure import fail
+
+_FUNCTIONS = {
+    "acos", "acosh", "asin", "asinh", "atanh", "cbrt", "cosh", "cosine", "erf", "exponential",
+    "exponential-minus-one", "log", "log-plus-one", "logistic", "rsqrt", "sine", "sinh", "sqrt", "tan",
+    "tanh",
+}  # fmt: skip
+_ENTRY = r"\s*+(?:(?:atol|rtol)\s*+=\s*+[\d.eE+\-]++|ulps\s*+=\s*+\d++)\s*+"
+_ACCURACY = re.compile(
+    r"\{\s*+(?:mode\s*+=\s*+(?:default|highest)|tolerance\s*+=\s*+\{"
+    + f"(?:{_ENTRY}(?:,{_ENTRY})*+)?"
+    + r"\})\s*+\}"
+)
+
+
+def verify_accuracy(inst: Instruction) -> None:
+    text = dict(inst.extra.more).get("result_accuracy")
+    if text is None:
+        return
+    if inst.opcode not in _FUNCTIONS:
+        fail("result_accuracy", f"{inst!r}: result_accuracy says nothing of {inst.opcode}")
+    if not _ACCURACY.fullmatch(text) or re.search(r"=\s*-", text):
+        wanted = "mode=default, mode=highest or tolerance={atol=..., rtol=..., ulps=...} of at least 0"
+        fail("result_accuracy", f"{inst!r}: result_accuracy must be {wanted}, found {text}")
