@@ -82,9 +82,10 @@ def member(kind: type[E], value: object, what: str) -> E:
 
 def items(value: Any, what: str, wanted: str = "a sequence") -> tuple[Any, ...]:
     """The elements of a list, tuple, range, array or iterator. Sets have no order; one op is no sequence."""
-    kinds = (Sequence, np.ndarray, Iterator, KeysView, ValuesView)
-    if not isinstance(value, kinds) or isinstance(value, (str, bytes)) or getattr(value, "ndim", 1) == 0:
-        refuse(what, value, wanted)
+    if type(value) not in (list, tuple):
+        kinds = (Sequence, np.ndarray, Iterator, KeysView, ValuesView)
+        if not isinstance(value, kinds) or isinstance(value, (str, bytes)) or getattr(value, "ndim", 1) == 0:
+            refuse(what, value, wanted)
     return tuple(value)
 
 

@@ -88,7 +88,7 @@ class XlaBuilder:
         """
         instance(Op, op, "add: op")
         instructions = []
-        for operand in items(operands, f"{op.opcode}: operands"):
+        for operand in items(operands, op.opcode):
             inst = _op(operand, op.opcode).instruction
             if operand.builder is not self or inst.computation is not self._entry:
                 self._foreign(op.opcode, operand)
