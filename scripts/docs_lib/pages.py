@@ -123,4 +123,5 @@ def example(cls: type[Op]) -> Iterable[str]:
     if result.startswith("not run: "):
         yield f"It is parsed and verified, but {result}.\n"
     else:
-        yield f"`axla run docs/examples/{cls.opcode}.hlo` runs it; the result:\n\n```\n{result}\n```\n"
+        fed = " with other data" if cls.opcode == "infeed" else ""
+        yield f"`axla run docs/examples/{cls.opcode}.hlo` runs it{fed}; the result:\n\n```\n{result}\n```\n"

@@ -240,3 +240,22 @@ def test_variables_are_written_by_the_result_of_their_name():
         Role.VARIABLE, Role.CONSTANT_VARIABLE, Role.ARGUMENT,
     ]  # fmt: skip
     assert [r.name for r in library.functions[0].results] == ["before"]
+
+
+def test_a_variable_that_nothing_writes_though_a_nameless_result_could_is_an_error():
+    jax = pytest.importorskip("jax")
+    x = jax.ShapeDtypeStruct((3,), "float32")
+
+    def step(p, s):
+        return p + s, s * 2
+
+    target = machine("x86-64")
+    with pytest.raises(
+        axla.InvalidArgument, match=r"no result is called p, .* result\[0\], result\[1\] may be meant"
+    ):
+        library_of(step, (x, x), target=target, variables=("p", "s"))
+    library, _ = library_of(step, (x, x), target=target, variables=("p", "s"), names=(None, ["p", "s"]))
+    assert [variable.name for variable in library.functions[0].variables] == ["p", "s"]
+    # A result with a name of its own is not meant, and one of another shape cannot be.
+    library_of(step, (x, x), target=target, variables=("p",), names=(None, ["y", "z"]))
+    library_of(lambda p, s: (p * s).sum(), (x, x), target=target, variables=("p",))

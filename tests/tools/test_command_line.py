@@ -265,11 +265,12 @@ def test_a_closed_pipe_is_quiet(file):
 
 def test_a_program_that_wants_to_be_fed_does_not_wait(tmp_path, capsys):
     path = tmp_path / "fed.hlo"
-    path.write_text("""ENTRY e {
+    path.write_text("""f {
   t = token[] after-all()
   fed = (f32[3], token[]) infeed(t)
   ROOT data = f32[3] get-tuple-element(fed), index=0
-}""")
+}
+ENTRY e { ROOT data = f32[3] call(), to_apply=f }""")  # what the entry itself reads is random
     before = axla.feeds().infeed.timeout
     assert command.main(["run", str(path)]) == 1
     assert "infeed of device 0: it is empty" in capsys.readouterr().err
@@ -339,3 +340,10 @@ def test_opt_takes_every_target(file, capsys):
     assert "rv64i" in capsys.readouterr().out
     assert command.main(["opt", file, "--stage=asm", "--target-cpu=z80"]) == 1
     assert "target 'z80' is unknown" in capsys.readouterr().err
+
+
+def test_all_examples_of_the_documents_that_need_an_infeed_run(capsys):
+    example = str(Path(__file__).parents[2] / "docs" / "examples" / "infeed.hlo")
+    assert command.main(["check", example]) == 0
+    assert command.main(["run", example]) == 0
+    assert "infeed: cpu agrees with interpreter" in capsys.readouterr().out

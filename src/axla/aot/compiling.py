@@ -103,12 +103,12 @@ def library_of(
 
 
 def _with_options(example: Example, names: Names, variables: Sequence[str]) -> Example:
-    source = configs.with_variables(example.source, variables)
+    source = example.source
     if names is not None:
         if isinstance(names, str | Mapping) or len(names) != 2:
             raise InvalidArgument(f"names: wanted (names of arguments, names of results), found {names!r}")
         source = configs.renamed(source, names)
-    return replace(example, source=source)
+    return replace(example, source=configs.with_variables(source, variables))
 
 
 def written(library: Library, recordings: Sequence[Recording] = ()) -> dict[str, str | bytes]:

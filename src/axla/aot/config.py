@@ -30,7 +30,7 @@ from axla.aot.names import check_unique
 from axla.core.dtypes import DType
 from axla.core.dtypes import dtype as dtype_of
 from axla.core.errors import InvalidArgument, ParseError, did_you_mean
-from axla.core.shape import Shape
+from axla.core.shape import AnyShape, Shape
 from axla.ir.graph import Alias, Instruction
 from axla.ir.places import located
 from axla.proto.schema import Enum, Field, Message
@@ -225,7 +225,8 @@ def renamed(source: Source, names: tuple[Sequence[str] | None, Sequence[str] | N
 def with_variables(source: Source, variables: Sequence[str]) -> Source:
     """The source with arguments that are kept between calls: a whole argument (`params`, with all its
     leaves) or one leaf. The result of the same name (`result['x']` of `x`), where there is one, is written in
-    its place; without one, and where the program says nothing of its own, a variable is only read.
+    its place; without one, and where the program says nothing of its own, a variable is only read. Results of
+    its shape that have no name, which may be meant, are an InvalidArgument.
     """
     if isinstance(variables, str):
         raise InvalidArgument(f"variables: wanted a list of names, found the str {variables!r}")
@@ -255,8 +256,29 @@ def with_variables(source: Source, variables: Sequence[str]) -> Source:
                 aliases.append(Alias(leaves[n], k, ()))
                 named.add(leaves[n])
                 break
+        else:
+            _check_read_only(arguments[k], module.entry.parameters[k], aliases, source.results, shapes)
     module.set_config(aliases=tuple(aliases))
     return replace(source, module=module, arguments=arguments)
+
+
+def _check_read_only(
+    label: Label, parameter: Instruction, aliases: Sequence[Alias], results: Sequence[Label],
+    shapes: Sequence[AnyShape],
+) -> None:  # fmt: skip
+    """InvalidArgument for a variable that nothing writes, where a result without a name could."""
+    if any(alias.parameter == parameter.op.parameter_number for alias in aliases):  # type: ignore[attr-defined]
+        return
+    nameless = [
+        r.label for r, shape in zip(results, shapes, strict=True)
+        if shape.logical is parameter.shape.logical and re.fullmatch(r"result[\d\[\]_]*", r.label)
+        and re.fullmatch(r"result[\d_]*", r.name)
+    ]  # fmt: skip
+    if nameless:
+        raise InvalidArgument(
+            f"variables: no result is called {label.label}, so nothing writes it; {', '.join(nameless)} may "
+            "be meant: names=(None, [...]) and --result-names=... give results names"
+        )
 
 
 def _is_of(label: Label, wanted: str) -> bool:

@@ -147,7 +147,7 @@ class Flags:
     trace: str = flag(
         "",
         "axla_trace",
-        doc="File for a trace of passes, code generation and steps, in Chrome's JSON format.",
+        doc="File for a trace of passes and code generation, in Chrome's JSON format.",
     )
 
 

@@ -2,32 +2,40 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import jax
 import numpy as np
+from jax.core import Tracer
 
 from axla import api
 from axla.core.errors import InvalidArgument
 from axla.ir.graph import Module
-from axla.jax.functions import Program, lowered, module_of
+from axla.jax.functions import Names, Program, lowered, module_of
 from axla.stablehlo.specialize import DynamicModule
 
 
 class Function:
-    """Takes the arguments that the function takes, without static ones; gives its result with `axla.Array`s
-    for leaves. `module` is the program, `executable` what runs.
+    """Takes the arguments that the function takes, by position or by name; static ones as they were when it
+    was compiled, or not at all. Gives its result with `axla.Array`s for leaves. `module` is the program,
+    `executable` what runs.
+
+    InvalidArgument names an argument that is missing, static, unknown, or of another structure or shape.
     """
 
-    def __init__(self, program: Program, module: Module, executable: Any) -> None:
+    def __init__(self, program: Program, module: Module, executable: Any, call: _Call | None = None) -> None:
         self.module = module
         self.executable = executable
         self._program = program
+        self._call = call
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         leaves, tree = jax.tree_util.tree_flatten((args, kwargs))
         program = self._program
+        if tree != program.in_tree and self._call is not None:
+            leaves, tree = jax.tree_util.tree_flatten(self._call.arranged(self.module.name, args, kwargs))
         if tree != program.in_tree:
             raise InvalidArgument(f"{self!r}: wanted arguments {program.in_tree}, found {tree}")
         parameters = self.module.entry.parameters
@@ -38,11 +46,62 @@ class Function:
         return f"<axla.jax.Function {self.module.name}{self.module.entry.program_shape}>"
 
 
+class _Call:
+    """How a function was called when it was compiled."""
+
+    def __init__(self, signature: inspect.Signature, args: Any, kwargs: dict[str, Any], names: Names) -> None:
+        given = signature.bind(*args, **kwargs).arguments
+        self.used = {path.partition("[")[0].partition(".")[0] for path in names.arguments}
+        self.signature = signature
+        self.positional, self.named = list(signature.parameters)[: len(args)], list(kwargs)
+        self.static = {n: v for n, v in given.items() if n not in self.used and jax.tree_util.tree_leaves(v)}
+        self.trees = {n: jax.tree_util.tree_structure(v) for n, v in given.items() if n not in self.static}
+
+    def arranged(self, function: str, args: Any, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
+        """Arguments of another call, by position and by name as they were in this one."""
+        try:
+            given = self.signature.bind_partial(*args, **kwargs).arguments
+        except TypeError as error:
+            raise InvalidArgument(f"{function}: {error}") from None
+        values = {n: p.default for n, p in self.signature.parameters.items()} | self.static | given
+        for name in given:
+            fixed = self.static.get(name, self.signature.parameters[name].default)
+            if name not in self.trees and not (given[name] is fixed or np.array_equal(given[name], fixed)):
+                found = f"compiled for {name}={fixed!r}, found {given[name]!r}"
+                raise InvalidArgument(f"{function}: {name} is static: {found}")
+        for name, wanted in self.trees.items():
+            if values[name] is inspect.Parameter.empty:
+                raise InvalidArgument(f"{function}: missing argument {name!r}")
+            found = jax.tree_util.tree_structure(values[name])
+            if found != wanted:
+                raise InvalidArgument(f"{function}: {name}: wanted {wanted}, found {found}")
+        return (
+            tuple(values[n] for n in self.positional if n in self.trees),
+            {n: values[n] for n in self.named if n in self.trees},
+        )
+
+
+def _call_of(fn: Any, args: Any, kwargs: dict[str, Any], names: Names) -> _Call | None:
+    """None for what does not say its arguments one by one."""
+    try:
+        signature = inspect.signature(fn)
+    except (TypeError, ValueError):
+        return None
+    kinds = {p.kind for p in signature.parameters.values()}
+    several = kinds & {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
+    call = None if several else _Call(signature, args, kwargs, names)
+    return call if call is not None and call.used <= {*signature.parameters} else None
+
+
 def _array(leaf: Any, shape: Any) -> Any:
     """A leaf as an array. A Python number has the type that the program has for it; 64-bit arrays are
     narrowed where JAX does that.
     """
     wanted = shape.dtype.numpy
+    if isinstance(leaf, Tracer):
+        raise InvalidArgument(
+            f"axla's programs take arrays, found a tracer of JAX, {leaf}: call them outside jit, grad, vmap"
+        )
     if isinstance(leaf, bool | int | float | complex):
         return np.asarray(leaf, wanted)
     if not isinstance(leaf, jax.Array | np.ndarray | np.generic):
@@ -72,4 +131,5 @@ def compile(  # noqa: A001
             "axla.jax.compile: sizes are symbolic; give them as axla.compile(axla.jax.to_module(...), "
             "arg_types=...)"
         )
-    return Function(program, module, api.compile(module, backend=backend))
+    call = _call_of(fn, args, kwargs, program.names)
+    return Function(program, module, api.compile(module, backend=backend), call)

@@ -1,9 +1,9 @@
 """axla run: runs a program and prints its results.
 
 Parameters are taken from .npy files, one --input per array in the order of the parameters (tuples taken
-apart); without --input they are random. A text whose constants are left out, {...}, runs with --fill-elided
-only. With --reference the program runs there too, and the first output
-that differs is an error.
+apart); without --input they are random, and what the entry reads from its infeed always is. A text whose
+constants are left out, {...}, runs with --fill-elided only. With --reference the program runs there too, and
+the first output that differs is an error.
 """
 
 from __future__ import annotations
