@@ -5,13 +5,19 @@ The key is the text itself with the machine's description and our and LLVM's ver
 be stale. A file is `digest of the rest | object`; one that does not match its digest is dropped and compiled
 again. Failures to read or write (a full disk, no permission) only cost time. `AXLA_CACHE_DIR` names the
 folder; set to nothing, there is none on disk.
+
+What is read is run: a folder that is not the user's own, that others may write to or that is a symbolic link
+is not used, and a warning says so.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
+import stat
 import tempfile
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable
 from hashlib import blake2b
@@ -51,10 +57,42 @@ def object_for(text: str, target: Target, compile_: Callable[[str, Target], byte
 def directory() -> Path | None:
     """The folder of the cache on disk; None when there is none."""
     chosen = flags.current().cache_dir
-    if chosen is not None:
-        return Path(chosen) / "kernels" if chosen else None
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return Path(base) / "axla" / "kernels"
+    if chosen is None:
+        base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+        chosen = os.path.join(base, "axla") if os.path.isabs(base) else ""
+    return _trusted(Path(chosen)) if chosen else None
+
+
+@functools.cache
+def _trusted(folder: Path) -> Path | None:
+    """The folder of kernels in `folder`, both made where they are missing; None where they are not safe."""
+    kernels = folder / "kernels"
+    with contextlib.suppress(OSError):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+    for path in (folder, kernels):
+        with contextlib.suppress(OSError):
+            path.mkdir(mode=0o700)
+        try:
+            found = path.lstat()
+        except OSError:
+            return None
+        reason = _unsafe(found) if hasattr(os, "geteuid") else ""
+        if reason:
+            warnings.warn(
+                f"axla: the cache folder {path} is not used: {reason}", RuntimeWarning, stacklevel=2
+            )
+            return None
+    return kernels
+
+
+def _unsafe(found: os.stat_result) -> str:
+    """Why others could put code into a folder, or nothing."""
+    if stat.S_ISLNK(found.st_mode):
+        return "it is a symbolic link; name its target in AXLA_CACHE_DIR"
+    if found.st_uid != os.geteuid():
+        return f"it belongs to user {found.st_uid}, not to {os.geteuid()}"
+    mode = stat.S_IMODE(found.st_mode)
+    return f"others may write to it (mode {mode:04o}, wanted 0700)" if mode & 0o022 else ""
 
 
 def _key(text: str, target: Target) -> str:
