@@ -165,4 +165,32 @@ def test_container_quota(tmp_path, monkeypatch, files, cores):
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     monkeypatch.setattr(limits, "_CGROUP", tmp_path)
+    monkeypatch.setattr(limits, "_OWN_GROUPS", tmp_path / "none")
     assert limits._quota() == cores
+
+
+def test_quotas_of_the_groups_around_the_process(tmp_path, monkeypatch):
+    monkeypatch.setattr(limits, "_CGROUP", tmp_path)
+    monkeypatch.setattr(limits, "_OWN_GROUPS", tmp_path / "own")
+    for version, own in ((tmp_path, "0::/a/b/c"), (tmp_path / "cpu", "3:cpu,cpuacct:/a/b/c\n4:memory:/z")):
+        (version / "a/b/c").mkdir(parents=True)
+        (tmp_path / "own").write_text(own)
+        assert limits._quota() == 1 << 30
+        if version == tmp_path:
+            (version / "a/b/c/cpu.max").write_text("max 100000")
+            (version / "a/cpu.max").write_text("250000 100000")
+        else:
+            (version / "a/b/c/cpu.cfs_quota_us").write_text("300000")
+            (version / "a/b/c/cpu.cfs_period_us").write_text("100000")
+        assert limits._quota() == 3
+        (tmp_path / "own").write_text("0::/elsewhere")
+
+
+def test_memory_of_the_groups_around_the_process(tmp_path, monkeypatch):
+    monkeypatch.setattr(limits, "_CGROUP", tmp_path)
+    monkeypatch.setattr(limits, "_OWN_GROUPS", tmp_path / "own")
+    (tmp_path / "a/b").mkdir(parents=True)
+    (tmp_path / "own").write_text("0::/a/b")
+    (tmp_path / "a/memory.max").write_text("1000000")
+    (tmp_path / "a/b/memory.max").write_text("max")
+    assert limits.memory_limit() == 1000000 and limits.cache_limit() == 125000

@@ -9,6 +9,7 @@ from pathlib import Path
 from axla.core import flags
 
 _CGROUP = Path("/sys/fs/cgroup")
+_OWN_GROUPS = Path("/proc/self/cgroup")
 _GIB = 1 << 30
 MOST_THREADS = 4096
 
@@ -29,23 +30,38 @@ def thread_count() -> int:
     return max(1, min(cores, _quota()))
 
 
+def _groups(controller: str) -> list[Path]:
+    """The control groups that hold this process, with all around them; of version 2 and of version 1."""
+    found = [_CGROUP, _CGROUP / controller]
+    for line in _read(_OWN_GROUPS).splitlines():
+        _, controllers, path = line.split(":", 2)
+        top = _CGROUP / controller if controllers else _CGROUP
+        if not controllers or controller in controllers.split(","):
+            inner = top / path.lstrip("/")
+            found += [inner, *(group for group in inner.parents if top in group.parents)]
+    return found
+
+
 def _quota() -> int:
-    """Cores by the quota of the control group, rounded up; version 2, then version 1."""
-    quota, _, period = _read(_CGROUP / "cpu.max").partition(" ")
-    if not quota:
-        quota, period = _read(_CGROUP / "cpu/cpu.cfs_quota_us"), _read(_CGROUP / "cpu/cpu.cfs_period_us")
-    if not (quota.isdigit() and period.isdigit() and int(period)):
-        return 1 << 30
-    return math.ceil(int(quota) / int(period))
+    """Cores by the least quota of a control group, rounded up."""
+    least = 1 << 30
+    for group in _groups("cpu"):
+        quota, _, period = _read(group / "cpu.max").partition(" ")
+        if not quota:
+            quota, period = _read(group / "cpu.cfs_quota_us"), _read(group / "cpu.cfs_period_us")
+        if quota.isdigit() and period.isdigit() and int(period):
+            least = min(least, math.ceil(int(quota) / int(period)))
+    return least
 
 
 def memory_limit() -> int:
     """Bytes that arrays and workspaces may take together: physical memory, or the container's limit."""
     limits = [_physical()]
-    for name in ("memory.max", "memory/memory.limit_in_bytes"):
-        text = _read(_CGROUP / name)
-        if text.isdigit():
-            limits.append(int(text))
+    for group in _groups("memory"):
+        for name in ("memory.max", "memory.limit_in_bytes"):
+            text = _read(group / name)
+            if text.isdigit():
+                limits.append(int(text))
     return min(limits)
 
 
