@@ -141,10 +141,13 @@ class Scatter(Op):
     """The operands, with windows combined with `updates` by `to_apply` at the places that the indices give.
 
     Operands: n arrays, the indices, n updates. Dimensions `update_window_dims` of an update run over the
-    window, the others over index vectors. The attributes are those of gather under other names. A window that
-    does not lie inside as a whole is skipped. Windows are applied in row-major order of index vectors;
-    `to_apply` takes the n elements that are there and the n updates. `unique_indices` and
-    `indices_are_sorted` are promises.
+    window, the others over index vectors. The attributes are those of gather under other names. Windows are
+    applied in row-major order of index vectors; `to_apply` takes the n elements that are there and the n
+    updates. `unique_indices` and `indices_are_sorted` are promises.
+
+    A window that does not lie inside as a whole is skipped as a whole. So does XLA, on every backend; the
+    text on operation semantics, and StableHLO's specification, say otherwise: element by element, each update
+    whose own index is valid would be applied.
     """
 
     update_window_dims: tuple[int, ...]
