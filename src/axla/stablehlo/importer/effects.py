@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import axla.hlo as hlo
+from axla.builder import calls, decompositions
+from axla.builder.xla_builder import XlaOp
 from axla.core.dtypes import U32
 from axla.core.errors import UnsupportedError, VerifyError
 from axla.core.shape import TOKEN, AnyShape, Layout, Shape, TupleShape
+from axla.custom.registry import registered
 from axla.interpreter.parallel import RUN_PARALLEL, parallel_call
 from axla.ir.attributes import (
     ApiVersion,
@@ -23,6 +27,7 @@ from axla.ir.graph import Extra, Instruction
 from axla.ir.structure import GetTupleElement, Tuple
 from axla.stablehlo import mlir
 from axla.stablehlo.importer import attributes as attr
+from axla.stablehlo.importer.chlo import composition
 from axla.stablehlo.importer.mesh import mesh_groups
 from axla.stablehlo.importer.movement import array
 from axla.stablehlo.importer.numeric import labels_of, precision
@@ -52,6 +57,8 @@ def _custom_call(scope: Scope, operation: mlir.Operation) -> Outcome:
     if isinstance(result_layouts, tuple):
         results = _laid_out(results, result_layouts, "result_layouts")
     config = operation.attributes.get("backend_config", "")
+    if target in _DECOMPOSITIONS and not registered(target):
+        return _decomposition(scope, operation, _DECOMPOSITIONS[target])
     version = attr.integer(operation, "api_version", 1)
     if isinstance(operation.attributes.get("mhlo.backend_config"), dict):
         # Typed calls as StableHLO's older versions carry them.
@@ -75,6 +82,24 @@ def _custom_call(scope: Scope, operation: mlir.Operation) -> Outcome:
     )  # fmt: skip
     text = config if isinstance(config, str) else attribute_text(config)
     return scope.add(op, operands, extra=replace(scope.extra, backend_config=text))
+
+
+def _qr(a: XlaOp) -> XlaOp:
+    return calls.Tuple(a.builder, decompositions.QrDecomposition(a))
+
+
+_DECOMPOSITIONS: dict[str, Callable[..., XlaOp]] = {
+    "Qr": _qr,
+    "ProductOfElementaryHouseholderReflectors": decompositions.ProductOfElementaryHouseholderReflectors,
+}
+"""Calls that JAX emits for machines without LAPACK, which XLA expands on all: here as LAPACK's are."""
+
+
+def _decomposition(scope: Scope, operation: mlir.Operation, function: Callable[..., XlaOp]) -> Outcome:
+    found = composition(scope, function, scope.operands(operation, 1 if function is _qr else 2))
+    if function is not _qr:
+        return found
+    return [scope.add(GetTupleElement(n), (found,)) for n in range(2)]
 
 
 def _of_hlo(given: dict[str, Any]) -> dict[str, Any]:
