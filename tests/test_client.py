@@ -173,3 +173,23 @@ def test_types_without_a_buffer_format(client):
     builder.Neg(builder.Parameter(0, Literal.of(x).shape, "x"))
     result = client.ExecuteAndTransfer(builder.Build(), [client.TransferToServer(x)])
     assert result.array.dtype == x.dtype and result.array.astype(float).tolist() == [-1.5, 2]
+
+
+def test_wrong_python_values_are_errors_of_ours(client):
+    data, computation = client.TransferToServer(np.float32([1, 2, 3])), add_one(client)
+    wrong = [None, 1.7, "XX", {1: 2}, [1.7], object(), np.float32([1, 2])]
+    for call in (
+        client.GetShape, client.Unregister, client.DeconstructTuple, client.Transfer, client.Compile,
+        client.GetComputationShape, client.ExecuteParallel, client.ComputeConstant,
+        lambda value: client.Execute(value, [data]), lambda value: client.Execute(computation, value),
+        lambda value: client.TransferToInfeed(1.0, value), lambda value: client.TransferFromOutfeed(value, 0),
+        ClientLibrary.GetOrCreateLocalClient,
+    ):  # fmt: skip
+        for value in wrong:
+            with pytest.raises(InvalidArgument):
+                call(value)
+    for value in wrong[1:]:
+        with pytest.raises(InvalidArgument):
+            client.Execute(computation, [data], value)
+        with pytest.raises(InvalidArgument):
+            client.Transfer(data, value)

@@ -21,6 +21,7 @@ import numpy as np
 from axla.api import BACKENDS, compile, device_put
 from axla.builder.computation import XlaComputation
 from axla.builder.computation_builder import snake_case
+from axla.builder.values import instance, integer, items, text, tuples
 from axla.core import locks
 from axla.core.errors import InvalidArgument, ShapeError, did_you_mean
 from axla.core.literal import Literal
@@ -66,7 +67,7 @@ class Client:
     """Runs computations on one backend; compiles each of them once."""
 
     def __init__(self, backend: str = "cpu") -> None:
-        if backend not in BACKENDS:
+        if text(backend, "Client: backend") not in BACKENDS:
             hint = f"there are {', '.join(BACKENDS)}{did_you_mean(backend, BACKENDS)}"
             raise InvalidArgument(f"Client: backend={backend!r}; {hint}")
         self.backend = backend
@@ -97,35 +98,37 @@ class Client:
 
     def Transfer(self, data: GlobalData, shape_with_layout: AnyShape | None = None) -> Literal:
         """A copy of the data, as a literal; in the layout of a shape, when one is given."""
-        copies = iter([np.array(leaf) for leaf in data.leaves])
+        copies = iter([np.array(leaf) for leaf in instance(GlobalData, data, "Transfer").leaves])
         return _with_layout(_joined(data.shape, copies), shape_with_layout)
 
     def TransferToInfeed(self, literal: object, replica_id: int = 0) -> None:
         """Puts a literal into the infeed queue of a device, behind what is there."""
-        feeds(replica_id).infeed.put(_parts(_literal(literal)))
+        feeds(integer(replica_id, "replica_id")).infeed.put(_parts(_literal(literal)))
 
     def TransferFromOutfeed(
         self, shape_with_layout: AnyShape, replica_id: int = 0, timeout: float | None = None
     ) -> Literal:
         """The oldest value in the outfeed queue of a device, of this shape; waits for one."""
-        value = feeds(replica_id).outfeed.get(timeout)
+        instance(AnyShape, shape_with_layout, "TransferFromOutfeed", "a shape")
+        value = feeds(integer(replica_id, "replica_id")).outfeed.get(timeout)
         leaves = leaves_of("TransferFromOutfeed", shape_with_layout, value)
         return _with_layout(_joined(shape_with_layout.logical, iter(leaves)), shape_with_layout)
 
     def GetShape(self, data: GlobalData) -> AnyShape:
-        return data.shape
+        return instance(GlobalData, data, "GetShape").shape
 
     def Unregister(self, data: GlobalData) -> None:
         """Releases the data at once."""
-        data.release()
+        instance(GlobalData, data, "Unregister").release()
 
     def DeconstructTuple(self, data: GlobalData) -> list[GlobalData]:
         """The elements of a tuple, which share its memory."""
-        if not isinstance(data.shape, TupleShape):
+        whole = self.GetShape(data)
+        if not isinstance(whole, TupleShape):
             raise InvalidArgument(f"DeconstructTuple: found {data!r}, wanted a tuple")
         leaves = iter(data.leaves)
         parts = []
-        for shape in data.shape.elements:
+        for shape in whole.elements:
             count = sum(1 for leaf in shape.leaves() if leaf.is_array)
             parts.append(GlobalData(shape, [next(leaves) for _ in range(count)]))
         return parts
@@ -133,18 +136,15 @@ class Client:
     # Computations.
 
     def GetComputationShape(self, computation: XlaComputation) -> ProgramShape:
-        return computation.program_shape
+        return instance(XlaComputation, computation, "the computation").program_shape
 
     def Compile(self, computation: XlaComputation | Module) -> Any:
         """The executable of a computation; made once as long as the computation lives."""
+        module = computation.module if isinstance(computation, XlaComputation) else computation
+        instance(Module, module, "Compile", "what a builder's Build gives")
         with self._lock:
             found = self._compiled.get(computation)
             if found is None:
-                module = computation.module if isinstance(computation, XlaComputation) else computation
-                if not isinstance(module, Module):
-                    raise InvalidArgument(
-                        f"Compile: found {type(computation).__name__}, wanted what a builder's Build gives"
-                    )
                 found = self._compiled[computation] = compile(module, backend=self.backend)
             return found
 
@@ -153,11 +153,11 @@ class Client:
         shape_with_output_layout: AnyShape | None = None,
     ) -> GlobalData:  # fmt: skip
         """Runs a computation on data of the device; the result stays there."""
-        shape = computation.program_shape
+        shape, arguments = self.GetComputationShape(computation), items(arguments, "Execute: arguments")
         self._check(computation, shape, arguments)
         if (
             shape_with_output_layout is not None
-            and shape_with_output_layout.logical is not shape.result.logical
+            and instance(AnyShape, shape_with_output_layout, "Execute").logical is not shape.result.logical
         ):
             raise ShapeError(
                 f"Execute: the result is {shape.result.to_string(layout=False)}, "
@@ -195,7 +195,8 @@ class Client:
         self, computations: Sequence[tuple[XlaComputation, Sequence[GlobalData]]]
     ) -> list[GlobalData]:
         """Runs several computations; gives their results in order."""
-        return [self.Execute(computation, arguments) for computation, arguments in computations]
+        calls = tuples(computations, "ExecuteParallel", "(computation, arguments)", *[lambda v, _: v] * 2)
+        return [self.Execute(computation, arguments) for computation, arguments in calls]
 
     def ComputeConstant(self, computation: XlaComputation) -> Literal:
         """The result of a computation without parameters."""
@@ -226,7 +227,7 @@ class ClientLibrary:
     def GetOrCreateLocalClient(cls, backend: str = "cpu") -> LocalClient:
         """The client of a backend, the same one every time."""
         with cls._lock:
-            if backend not in cls._clients:
+            if text(backend, "backend") not in cls._clients:
                 cls._clients[backend] = LocalClient(backend)
             return cls._clients[backend]
 
@@ -299,7 +300,7 @@ def _actual(shape: AnyShape, leaves: Iterator[Any]) -> AnyShape:
 def _with_layout(literal: Literal, shape: AnyShape | None) -> Literal:
     if shape is None:
         return literal
-    if shape.logical is not literal.shape.logical:
+    if instance(AnyShape, shape, "the layout", "a shape").logical is not literal.shape.logical:
         raise ShapeError(
             f"Transfer: the data is {literal.shape.to_string(layout=False)}, not "
             f"{shape.to_string(layout=False)}"
