@@ -9,6 +9,7 @@ buffer protocol; element types without a format there (bf16, 8-bit floats, sub-b
 from __future__ import annotations
 
 import ctypes as c
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -153,6 +154,15 @@ class Array:
 
         return (CPU, 0)
 
+    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
+        return np
+
+    def __jax_array__(self) -> np.ndarray:
+        return self.to_numpy()
+
+    def __format__(self, form: str) -> str:
+        return format(self.to_numpy(), form) if form else str(self)
+
     def item(self) -> Any:
         """The only element as a Python scalar."""
         return self.to_numpy().item()
@@ -191,6 +201,31 @@ class Array:
 
     def __reduce__(self) -> tuple:
         return device_put, (np.array(self.to_numpy()),)
+
+
+def _of_numpy(name: str) -> Callable[..., Any]:
+    """What NumPy's arrays do under this name, as a method of Array: the result is NumPy's."""
+
+    def method(self: Array, *arguments: Any, **options: Any) -> Any:
+        return getattr(self.to_numpy(), name)(*arguments, **options)
+
+    method.__name__ = name
+    return method
+
+
+# What is computed one by one, outside a compiled program, is NumPy's work.
+_BINARY = "add sub mul truediv floordiv mod divmod pow matmul and or xor lshift rshift"
+_OTHERS = "eq ne lt le gt ge neg pos abs invert iter"
+_METHODS = (
+    "all any argmax argmin argpartition argsort astype choose clip compress conj conjugate copy cumprod "
+    "cumsum diagonal dot flatten max mean min nonzero prod ravel repeat reshape round searchsorted squeeze "
+    "std sum swapaxes take tobytes trace transpose var view"
+)
+_OPERATORS = [*_BINARY.split(), *(f"r{name}" for name in _BINARY.split()), *_OTHERS.split()]
+for _name in [*(f"__{operator}__" for operator in _OPERATORS), *_METHODS.split()]:
+    setattr(Array, _name, _of_numpy(_name))
+for _name in ("T", "real", "imag"):
+    setattr(Array, _name, property(lambda array, name=_name: getattr(array.to_numpy(), name)))
 
 
 class _Pinned:
