@@ -31,6 +31,11 @@ def did_you_mean(name: object, known: abc.Iterable[str]) -> str:
     return f"; did you mean {close[0]}?" if close else ""
 
 
+def missing(what: str, package: str, extra: str) -> str:
+    """The message for a package that an extra of axla brings and that is not there."""
+    return f'{what} needs {package}, which is not installed: pip install "axla[{extra}]"'
+
+
 class AxlaError(Exception):
     """The root of axla's exceptions. `file` is that of the program, where one is known and at fault."""
 

@@ -11,7 +11,7 @@ import importlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from axla.core.errors import UnsupportedError
+from axla.core.errors import UnsupportedError, missing
 
 _BLAS = ("trsm",)
 
@@ -43,10 +43,7 @@ def _capsule(symbol: str) -> tuple[int, object]:
     try:
         module: Any = importlib.import_module(f"scipy.linalg.{part}")
     except ImportError as error:
-        raise UnsupportedError(
-            f"the LAPACK routine {symbol} comes with SciPy, which is not installed: "
-            "`pip install axla[linalg]` brings it"
-        ) from error
+        raise UnsupportedError(missing(f"the LAPACK routine {symbol}", "SciPy", "linalg")) from error
     capsule = module.__pyx_capi__.get(symbol)
     if capsule is None:
         raise UnsupportedError(f"SciPy's {part} has no routine {symbol}")

@@ -10,9 +10,9 @@ This package alone imports JAX (`pip install "axla[jax]"`).
 try:
     import jax as _jax  # noqa: F401
 except ImportError as error:
-    raise ImportError(
-        'axla.jax needs JAX, which is not installed: pip install "axla[jax]"', name="jax"
-    ) from error
+    from axla.core.errors import missing
+
+    raise ImportError(missing("axla.jax", "JAX", "jax"), name="jax") from error
 
 from axla.jax.callable import Function, compile
 from axla.jax.functions import NAMES, Names, names_of, to_module

@@ -16,7 +16,7 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from axla import api
-from axla.core.errors import InvalidArgument, ParseError, UnsupportedError
+from axla.core.errors import InvalidArgument, ParseError, UnsupportedError, missing
 from axla.ir.graph import Module, SourceLocation
 from axla.stablehlo import mlir
 from axla.stablehlo.importer import entry_of, import_source
@@ -172,8 +172,8 @@ def _deserialized(data: bytes) -> Any:
         return jax.export.deserialize(bytearray(data))
     except ImportError as error:
         raise UnsupportedError(
-            "to_module: serialized exports need the package flatbuffers; exported.mlir_module_serialized is "
-            "bytecode, which axla.parse takes without it"
+            f"{missing('to_module: a serialized export', 'flatbuffers', 'jax')}; "
+            "exported.mlir_module_serialized is bytecode, which axla.parse takes without it"
         ) from error
     except Exception as error:  # of whatever kind: flatbuffers reads anything for offsets
         raise ParseError(f"to_module: the bytes are no export that this JAX reads, {error}") from None
