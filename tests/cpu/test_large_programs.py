@@ -125,6 +125,43 @@ def test_long_chains_of_functions(shape):
     assert long < 2 * short
 
 
+CHOOSING = {
+    "dot": "a{0} = s32[4,4] reshape(v{0})  d{0} = s32[4,4] dot(a{0}, m), lhs_contracting_dims={{1}},"
+    " rhs_contracting_dims={{0}}  v{1} = s32[16] reshape(d{0})",
+    "gather": "w{0} = s32[16,1] reshape(v{0})  v{1} = s32[16] gather(p, w{0}), offset_dims={{}},"
+    " collapsed_slice_dims={{0}}, start_index_map={{0}}, index_vector_dim=1, slice_sizes={{1}}",
+    "scatter": "v{1} = s32[16] scatter(v{0}, i, u), update_window_dims={{}}, inserted_window_dims={{0}},"
+    " scatter_dims_to_operand_dims={{0}}, index_vector_dim=1, to_apply=add",
+    "dynamic-slice": "k{0} = s32[] reshape(v{0})"
+    "  v{1} = s32[1] dynamic-slice(q, k{0}), dynamic_slice_sizes={{1}}",
+    "dynamic-update-slice": "v{1} = s32[16] dynamic-update-slice(v{0}, u, k)",
+}
+
+
+@pytest.mark.parametrize("op", CHOOSING)
+def test_long_code_of_registers_that_are_chosen_at_run_time(op):
+    """Dots, gathers and their like become kernels where there are too many for registers."""
+
+    def text(count):
+        size = 1 if op == "dynamic-slice" else 16
+        lines = "\n".join(CHOOSING[op].format(n, n + 1) for n in range(count))
+        return f"""add {{ a = s32[] parameter(0)  b = s32[] parameter(1)  ROOT s = s32[] add(a, b) }}
+        ENTRY e {{ p = s32[16] parameter(0)  i = s32[4,1] parameter(1)  u = s32[4] parameter(2)
+          m = s32[4,4] reshape(p)  k = s32[] constant(3)  q = s32[16] negate(p)
+          v0 = s32[{size}] slice(p), slice={{[0:{size}]}}
+          {lines}
+          ROOT r = s32[{size}] negate(v{count}) }}"""
+
+    # A call of a kernel each; in registers, a gather of 16 from 16 is 256 comparisons.
+    growth = sum(map(len, written(text(150)))) - sum(map(len, written(text(110))))
+    assert growth < 40 * (3000 if op == "dynamic-slice" else 1500)
+    values = [np.arange(16, dtype=np.int32)[::-1].copy(), np.array([[5], [3], [5], [9]], np.int32)]
+    values.append(np.arange(4, dtype=np.int32))
+    module = axla.parse(text(150))
+    found, wanted = (axla.compile(module, backend=b).execute(values) for b in ("cpu", "interpreter"))
+    np.testing.assert_array_equal(np.asarray(found[0]), np.asarray(wanted[0]))
+
+
 def test_functions_that_are_called_give_the_same_bits():
     text = chain("sine", 120, "f32[]")
     (entry,) = written(text)

@@ -9,6 +9,7 @@ so a loop over one is a machine loop without memory. Elsewhere neighbours that w
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from math import prod
 
 from axla.core.shape import AnyShape, Shape
 from axla.hlo import (
@@ -58,6 +59,7 @@ _PLAIN = {
     AddDependency, RngGetAndUpdateState,
 }  # fmt: skip
 _FREE = {Parameter, Constant, Tuple, GetTupleElement, OptBarrier, AfterAll, AddDependency, Bitcast, Reshape}
+_CHOOSING = {Gather, DynamicSlice, DynamicUpdateSlice}  # by index, at run time: among all registers
 CONTROL: tuple[type[Op], ...] = (While, Conditional, Call)
 
 
@@ -68,12 +70,8 @@ def is_tiny_shape(shape: AnyShape) -> bool:
 
 def is_tiny(inst: Instruction) -> bool:
     """Whether an instruction is computed in registers."""
-    cost = _cost(inst)
-    if cost is None:
-        return False
-    if isinstance(inst.op, CONTROL):
-        return all(is_scalar_region(c) for c in inst.op.computations())
-    return True
+    called = inst.op.computations() if isinstance(inst.op, CONTROL) else ()
+    return _cost(inst) is not None and all(map(is_scalar_region, called))
 
 
 def is_tiny_store(inst: Instruction) -> bool:
@@ -111,6 +109,12 @@ def _written(inst: Instruction) -> int:
     """Operations on elements that an elementwise instruction writes out."""
     size = inst.shape.size  # type: ignore[union-attr]
     return 0 if isinstance(inst.op, Reshape) else size * (EXPENSIVE if inst.op.expensive else 1)
+
+
+def too_long(order: Iterable[Instruction], elsewhere: set[Instruction]) -> set[Instruction]:
+    """Dots, gathers and the like that registers are not for, because the computation is long code already."""
+    costs = {i: _cost(i) or 0 for i in order if i not in elsewhere and not isinstance(i.op, CONTROL)}
+    return {i for i, cost in costs.items() if cost > TINY} if sum(costs.values()) > REGION_LIMIT else set()
 
 
 def machine_loops(computations: Sequence[Computation]) -> set[Computation]:
@@ -187,26 +191,19 @@ def _cost(inst: Instruction) -> int | None:
     shape = inst.shape
     size = sum(s.size for s in shape.leaves() if isinstance(s, Shape))
     if op.elementwise or cls in _PLAIN:
-        return None if op.expensive and size * EXPENSIVE > TINY_WORK else size
+        if op.expensive and size * EXPENSIVE > TINY_WORK:
+            return None
+        chosen = inst.operands[cls is DynamicUpdateSlice].shape if cls in _CHOOSING else inst.shape
+        return size * chosen.size if cls in _CHOOSING and is_tiny_shape(chosen) else size  # type: ignore[union-attr]
     if not all(is_tiny_shape(o.shape) for o in inst.operands):
         return None
     if cls in CONTROL:
         return 1
-    if cls is Dot:
-        return _dot_cost(inst)
-    if cls in (Reduce, Map, Scatter):
-        called = len(op.to_apply.instructions)  # type: ignore[attr-defined]
-        work = called * max(o.shape.size for o in inst.operands if isinstance(o.shape, Shape))
-        return work if work <= TINY_WORK else None
-    return None
-
-
-def _dot_cost(inst: Instruction) -> int | None:
-    op = inst.op
-    assert isinstance(op, Dot)
-    lhs, shape = inst.operands[0].shape, inst.shape
-    assert isinstance(lhs, Shape) and isinstance(shape, Shape)
-    work = shape.size
-    for d in op.lhs_contracting_dims:
-        work *= lhs.dims[d]
-    return work if work <= TINY_WORK and not op.sparsity else None
+    shapes: list = [o.shape for o in inst.operands]
+    if isinstance(op, Dot) and not op.sparsity:
+        work = size * prod(shapes[0].dims[d] for d in op.lhs_contracting_dims)
+    elif isinstance(op, Reduce | Map | Scatter):
+        work = len(op.to_apply.instructions) * max(s.size for s in shapes if isinstance(s, Shape))
+    else:
+        return None
+    return work if work <= TINY_WORK else None

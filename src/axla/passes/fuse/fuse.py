@@ -37,7 +37,8 @@ def apply(decided: Plan) -> None:
     made = [
         (cluster, *_body(computation, cluster))
         for cluster in decided.clusters
-        if len(cluster.members) > 1 and session.may_fire("fusion", cluster.root)
+        if (len(cluster.members) > 1 or cluster.root in decided.alone)
+        and session.may_fire("fusion", cluster.root)
     ]
     # All bodies are made before anything is replaced: they refer to the instructions of the plan.
     position = {inst: n for n, inst in enumerate(post_order(computation))}

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from axla.analysis.access import AccessKeys, elements
 from axla.analysis.geometry import reduce_geometry
 from axla.analysis.kernels import is_hero_reduce
-from axla.analysis.regions import TINY, crowded, is_tiny
+from axla.analysis.regions import TINY, crowded, is_tiny, too_long
 from axla.core.shape import Shape
 from axla.hlo import Constant, Copy, Fusion, GetTupleElement, Map, Reduce, Reshape
 from axla.ir.graph import Computation, Instruction
@@ -64,6 +64,7 @@ class Plan:
     computation: Computation
     clusters: list[Cluster] = field(default_factory=list)
     decisions: list[Decision] = field(default_factory=list)
+    alone: set[Instruction] = field(default_factory=set)  # kernels even if nothing joins them
 
 
 def plan(computation: Computation, *, in_machine_loop: bool = False) -> Plan:
@@ -72,7 +73,7 @@ def plan(computation: Computation, *, in_machine_loop: bool = False) -> Plan:
     planner.visit_all()
     planner.merge_siblings()
     planner.trim()
-    return Plan(computation, planner.live_clusters(), planner.decisions)
+    return Plan(computation, planner.live_clusters(), planner.decisions, planner.alone)
 
 
 class _Planner:
@@ -80,6 +81,8 @@ class _Planner:
         self.computation = computation
         self.order = post_order(computation)
         self.crowded = set() if in_machine_loop else crowded(self.order)
+        self.alone = set() if in_machine_loop else too_long(self.order, self.crowded)
+        self.crowded |= self.alone
         self.bound = control_bound(computation)
         self.position = {inst: n for n, inst in enumerate(self.order)}
         self.keys = AccessKeys()
