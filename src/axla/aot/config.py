@@ -111,13 +111,10 @@ def read_config(source: str | os.PathLike[str]) -> Config:
     """The configuration that a text is, or a file has; ParseError with line and column, and the field."""
     text = source = opened(source)
     if not isinstance(text, str):
-        try:
-            text = Path(text).read_text("utf-8")
-        except UnicodeDecodeError:
-            text = "\0"
+        text = Path(text).read_text("utf-8", "surrogateescape")
     file = "" if isinstance(source, str) else os.fsdecode(source)
     with located(file):
-        if re.search(r"[\0-\x08\x0e-\x1f]", text):
+        if re.search(r"[\0-\x08\x0e-\x1f\udc80-\udcff]", text):
             raise ParseError("config: this is no text; wanted a tf2xla.Config in text format")
         message = from_text(text, _CONFIG)
     found = {kind: _entries(kind, message.get(kind, ())) for kind in ("feed", "fetch", "variable")}

@@ -164,7 +164,7 @@ class _Lowering:
         if isinstance(op, CustomCall):
             return self.custom_call(inst, op)
         if is_tiny_store(inst):
-            return StoreStep(inst.name, self.slice(inst, 0), repr(inst), source=inst)
+            return StoreStep(inst.name, self.buffers.slice(inst, 0), repr(inst), source=inst)
         return self.kernel_step(inst)
 
     def custom_call(self, inst: Instruction, op: CustomCall) -> Step:
@@ -194,12 +194,9 @@ class _Lowering:
 
     def leaf_slices(self, inst: Instruction) -> tuple[BufferSlice | None, ...]:
         return tuple(
-            self.slice(inst, number) if isinstance(shape, Shape) else None
+            self.buffers.slice(inst, number) if isinstance(shape, Shape) else None
             for number, shape in enumerate(inst.shape.leaves())
         )
-
-    def slice(self, inst: Instruction, leaf: int) -> BufferSlice:
-        return self.buffers.slice(inst, leaf)
 
     # -- kernels -----------------------------------------------------------------------------------------
 
@@ -212,8 +209,8 @@ class _Lowering:
                     f"{shape.to_string(layout=False)} is no array"
                 )
         computation = self.kernel_computation(inst)
-        operands = tuple(self.slice(o, 0) for o in inst.operands)
-        results = tuple(self.slice(inst, leaf) for leaf in _arrays(inst.shape))
+        operands = tuple(self.buffers.slice(o, 0) for o in inst.operands)
+        results = tuple(self.buffers.slice(inst, leaf) for leaf in _arrays(inst.shape))
         shared = tuple(
             (number, k)
             for number, result in enumerate(results)
