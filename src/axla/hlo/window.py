@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from axla.core.dtypes import BF16, F32, PRED, S32, DType
-from axla.core.errors import ShapeError
+from axla.core.errors import ShapeError, UnsupportedError
 from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.hlo.casting import keeps_values
 from axla.hlo.contraction import accumulator
@@ -16,7 +17,7 @@ from axla.hlo.family import arrays, label, same_dtype, show
 from axla.hlo.numeric import widened
 from axla.hlo.reduction import data_and_inits
 from axla.hlo.signature import accepts, accepts_scalars, returns, sample_comparison, sample_reducer
-from axla.ir.attributes import ConvDims, PaddingConfig, Precision, Window, Word
+from axla.ir.attributes import ConvDims, PaddingConfig, Precision, RawText, Window, Word
 from axla.ir.graph import Computation
 from axla.ir.op import Op, attr, op, reject
 
@@ -156,6 +157,10 @@ def _run(numbers: np.ndarray) -> slice:
     return slice(int(numbers[0]), int(numbers[-1]) + 1, step)
 
 
+_STORED = r"={sparsity=\d+x\d+ dimension=\d+ stride=\d+}"
+SPARSE = re.compile(rf"\{{(lhs{_STORED}( rhs{_STORED})?|rhs{_STORED})?\}}")
+
+
 @op("convolution", operands="lhs rhs")
 class Convolution(Op):
     """Products of `rhs` (the kernel) with the places of a window over `lhs`, summed over window and features.
@@ -164,7 +169,8 @@ class Convolution(Op):
     features. The window has strides, padding (negative cuts off), dilation of the input (`lhs_dilate`) and of
     the kernel (`rhs_dilate`), and may be reversed (`rhs_reversal`). Features (or the batch) may be split into
     groups that do not see each other. Any number of spatial dimensions, none too. Narrow floats are summed in
-    f32 and rounded once.
+    f32 and rounded once. `sparsity_config` says which blocks of an operand hold few numbers; no backend runs
+    it.
     """
 
     shape: Shape
@@ -174,11 +180,18 @@ class Convolution(Op):
     batch_group_count: int = 1
     operand_precision: tuple[Precision, ...] = ()
     convolution_kind: Word | None = None
+    sparsity_config: RawText | None = None
 
     expensive = True
 
     def infer(self, lhs: AnyShape, rhs: AnyShape) -> Shape:
         left, right = arrays(self, lhs, rhs)
+        if self.sparsity_config is not None and not SPARSE.fullmatch(self.sparsity_config):
+            wanted = "{lhs={sparsity=2x4 dimension=1 stride=1} rhs={...}}"
+            reject(
+                "convolution_c9",
+                f"convolution: sparsity_config={self.sparsity_config}, wanted as in {wanted}",
+            )
         return self._result(left, right, self.shape.dtype)
 
     @classmethod
@@ -252,7 +265,14 @@ class Convolution(Op):
             dims[d] = n
         return dims
 
+    def check_dense(self) -> None:
+        if self.sparsity_config:
+            raise UnsupportedError(
+                f"convolution with sparsity_config={self.sparsity_config} is not supported"
+            )
+
     def evaluate(self, lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
+        self.check_dense()
         labels, window, wide = self.dim_labels, self.window, accumulator(self.shape.dtype)
         x = (
             widened(lhs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -159,6 +160,22 @@ def _write_literal(value: str, message: Proto, around: Around) -> None:
     message["literal"] = literal_message(literal, around.shapes.shape)
 
 
+_SIDE = re.compile(r"(lhs|rhs)=\{sparsity=(\d+)x(\d+) dimension=(\d+) stride=(\d+)\}")
+_STORED = ("num_non_zero", "block_size", "dimension", "stride")
+
+
+def _read_sparsity(message: Proto, around: Around) -> RawText | None:
+    found = message.get("sparsity_config", {})
+    sides = [(s, *[found[s].get(name, 0) for name in _STORED]) for s in ("lhs", "rhs") if s in found]
+    texts = [f"{s}={{sparsity={a}x{b} dimension={c} stride={d}}}" for s, a, b, c, d in sides]
+    return RawText("{" + " ".join(texts) + "}") if texts else None
+
+
+def _write_sparsity(value: str, message: Proto, around: Around) -> None:
+    sides = _SIDE.findall(value)
+    message["sparsity_config"] = {s: dict(zip(_STORED, map(int, n), strict=True)) for s, *n in sides}
+
+
 def _read_constraints(message: Proto, around: Around) -> tuple[AnyShape, ...] | None:
     found = message.get("operand_shapes_with_layout", ())
     return tuple(map(around.shapes.shape, found)) if message.get("constrain_layout") else None
@@ -213,6 +230,7 @@ WHOLE: dict[Any, Whole] = {
     SourceTargetPairs: Whole(("source_target_pairs",), sharding.read_pairs, sharding.write_pairs),
     "domain": Whole(sharding.DOMAIN_FIELDS, sharding.read_domain, sharding.write_domain),
     "literal": Whole(("literal",), _read_literal, _write_literal),
+    "sparsity_config": Whole(("sparsity_config",), _read_sparsity, _write_sparsity),
     "operand_layout_constraints": Whole(
         ("operand_shapes_with_layout", "constrain_layout"), _read_constraints, _write_constraints
     ),

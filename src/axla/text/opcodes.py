@@ -61,7 +61,7 @@ VALUE_ATTRIBUTES = frozenset(
     raw_backend_config_str replica_groups result_accuracy rhs_batch_dims rhs_contracting_dims
     rhs_group_dims rng_algorithm num_carries schedule scatter_dims_to_operand_dims
     scatter_indices_batching_dims select_has_side_effect slice slice_sizes source_target_pairs sparsity
-    split_dimension start_index_map start_indices_batching_dims statistics transpose_a type
+    sparsity_config split_dimension start_index_map start_indices_batching_dims statistics transpose_a type
     unique_indices unit_diagonal update_window_dims use_global_device_ids window
     """.split()  # noqa: SIM905
 )

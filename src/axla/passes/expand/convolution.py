@@ -60,6 +60,7 @@ class _Parts:
 def _canonical(inst: Instruction) -> Instruction:
     op = inst.op
     assert isinstance(op, Convolution)
+    op.check_dense()
     shape = inst.shape
     assert isinstance(shape, Shape)
     labels = op.dim_labels

@@ -196,8 +196,8 @@ def _ragged_dot(scope: Scope, inst: Instruction) -> Tree:
 def _convolution(scope: Scope, inst: Instruction) -> Tree:
     op = inst.op
     assert isinstance(op, hlo.Convolution)
-    if op.convolution_kind is not None:
-        raise UnsupportedError("a convolution of a kind")
+    if op.convolution_kind is not None or op.sparsity_config is not None:
+        raise UnsupportedError("a convolution of a kind, or with sparsity_config")
     attributes = {
         **windowed(op.window, "lhs_dilation", "rhs_dilation"), "window_reversal": flags(op.window.reversal),
         "dimension_numbers": convolution_numbers(op.dim_labels),
