@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 import struct
 import subprocess
 import sys
@@ -17,8 +18,10 @@ from axla.aot import metadata, weights
 from axla.aot.build import Label, Source, build
 from axla.aot.library import Weights
 from axla.aot.names import parse_name
+from axla.codegen.llvm import host_features
 from axla.codegen.targets import target
 from axla.core.errors import AxlaError, InvalidArgument, UnsupportedError
+from axla.runtime import cpu_features
 from axla.runtime.cpu_features import refuse_foreign
 from axla.runtime.image import Image
 from axla.runtime.loader import load
@@ -223,3 +226,16 @@ def test_damaged_objects_crash_nothing():
         Image([("o", image)], ["absent"])
     with pytest.raises(InvalidArgument, match="defined twice"):
         Image([("o", image), ("p", image)], [])
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="features of x86-64")
+def test_this_machine_has_all_features_that_llvm_finds_in_it():
+    found = host_features()
+    refuse_foreign("this machine", [f"+{name}" for name, has in found.items() if has], True)
+
+
+def test_names_of_linux_and_llvm_are_compared(monkeypatch):
+    monkeypatch.setattr(cpu_features, "_flags", lambda: frozenset({"pni", "sse4_1", "avx_vnni", "amx_tile"}))
+    refuse_foreign("x86-64", ["+sse2", "+sse3", "+sse4.1", "+avxvnni", "+amx-tile", "+avx10.1"], False)
+    with pytest.raises(UnsupportedError, match="needs avx512vnni, pclmulqdq, which"):
+        refuse_foreign("x86-64", ["+avx512vnni", "+avxvnni", "+pclmul"], False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,18 +15,14 @@ _LEVELS = {
     "x86-64": (), "x86-64-v2": _V2, "x86-64-v3": _V3,
     "x86-64-v4": (*_V3, "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"),
 }  # fmt: skip
-# LLVM's names of what generated code may use, where Linux has another one.
-_NAMES = {
-    "sse3": "pni", "sse4.1": "sse4_1", "sse4.2": "sse4_2", "bmi": "bmi1", "lzcnt": "abm",
-    "pclmul": "pclmulqdq", "avx512vbmi2": "avx512_vbmi2", "avx512vnni": "avx512_vnni",
-    "avx512bitalg": "avx512_bitalg", "avx512vpopcntdq": "avx512_vpopcntdq", "avx512bf16": "avx512_bf16",
-    "avx512fp16": "avx512_fp16", "avx512vp2intersect": "avx512_vp2intersect", "avxvnni": "avx_vnni",
-    "amx-tile": "amx_tile", "amx-int8": "amx_int8", "amx-bf16": "amx_bf16",
-}  # fmt: skip
+# LLVM's names of what generated code may use, where Linux has quite another one.
+_NAMES = {"sse3": "pni", "bmi": "bmi1", "lzcnt": "abm", "pclmul": "pclmulqdq"}
 _SAME = frozenset(
     {"ssse3", "popcnt", "bmi2", "f16c", "fma", "fma4", "movbe", "gfni", "vaes", "vpclmulqdq", "adx"}
 )
 _FAMILIES = ("avx", "amx", "sse")
+# Linux has no flags for what all machines have, nor for AVX10.1, which adds no instruction to AVX-512.
+_WITHOUT_FLAG = {"sse", "sse2", "avx10.1"}
 
 
 def refuse_foreign(cpu: str, features: Sequence[str], trust_cpu: bool) -> None:
@@ -39,11 +36,17 @@ def refuse_foreign(cpu: str, features: Sequence[str], trust_cpu: bool) -> None:
         raise UnsupportedError(
             f"code for CPU {cpu!r}: whether this machine is one is not known here; trust_cpu=True says it is"
         )
-    needed = {_NAMES.get(name, name) for name in listed if name in _SAME or name.startswith(_FAMILIES)}
-    needed |= {_NAMES[name] for name in listed if name in _NAMES}
-    missing = sorted((needed | set(_LEVELS.get(cpu, ()))) - {"sse", "sse2"} - _flags())
+    known = [name for name in listed if name in _SAME or name in _NAMES or name.startswith(_FAMILIES)]
+    needed = {_NAMES.get(name, name) for name in known if name not in _WITHOUT_FLAG}
+    found = {_plain(flag) for flag in _flags()}
+    missing = sorted(name for name in needed | set(_LEVELS.get(cpu, ())) if _plain(name) not in found)
     if missing:
         raise UnsupportedError(f"code for CPU {cpu!r} needs {', '.join(missing)}, which this machine lacks")
+
+
+def _plain(name: str) -> str:
+    """A name without the marks in which Linux and LLVM differ: avx512_vnni and avx512vnni."""
+    return re.sub("[-_.]", "", name)
 
 
 @functools.cache
