@@ -224,7 +224,7 @@ def test_missing_files_are_errors(capsys, tmp_path):
 
 @pytest.mark.parametrize(
     "arguments",
-    [[], ["fly"], ["run"], ["opt"], ["compile", "f.hlo"], ["run", "f.hlo", "--backend", "abacus"],
+    [["fly"], ["run"], ["opt"], ["compile", "f.hlo"], ["run", "f.hlo", "--backend", "abacus"],
      ["opt", "f.hlo", "--stage=hlo", "--passes=dce"], ["run", "f.hlo", "--random", "x"]],
 )  # fmt: skip
 def test_wrong_usage_exits_with_2(arguments, capsys):
@@ -347,3 +347,15 @@ def test_all_examples_of_the_documents_that_need_an_infeed_run(capsys):
     assert command.main(["check", example]) == 0
     assert command.main(["run", example]) == 0
     assert "infeed: cpu agrees with interpreter" in capsys.readouterr().out
+
+
+def test_the_command_alone_prints_its_help(capsys):
+    assert command.main([]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("usage: axla") and all(verb in shown for verb in command.VERBS)
+
+
+def test_an_unknown_flag_without_a_verb_is_an_error(capsys):
+    with pytest.raises(SystemExit) as caught:
+        command.main(["--bogus"])
+    assert caught.value.code == 2 and "unrecognized arguments: --bogus" in capsys.readouterr().err

@@ -36,7 +36,7 @@ def parser() -> argparse.ArgumentParser:
     """The parser of the whole command line."""
     whole = _Parser(prog="axla", description="XLA, the compiler for linear algebra.")
     whole.add_argument("--version", action="version", version=f"axla {axla.__version__}")
-    verbs = whole.add_subparsers(dest="verb", metavar="VERB", required=True)
+    verbs = whole.add_subparsers(dest="verb", metavar="VERB")
     for name, module in VERBS.items():
         description = (module.__doc__ or "").partition("\n\n")[2] or module.HELP
         verb = verbs.add_parser(
@@ -51,9 +51,14 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; gives its exit code (argparse exits with 2 by itself when usage is wrong)."""
     options, unknown = parser().parse_known_args(arguments)
+    if options.verb is None and not unknown:
+        parser().print_help()
+        return 0
     if unknown:
         name = unknown[0].partition("=")[0]
-        parser().error(f"unrecognized arguments: {' '.join(unknown)}{did_you_mean(name, options.flags)}")
+        parser().error(
+            f"unrecognized arguments: {' '.join(unknown)}{did_you_mean(name, getattr(options, 'flags', ()))}"
+        )
     with warnings.catch_warnings(), _nobody_feeds():
         warnings.showwarning = _show_warning
         try:
