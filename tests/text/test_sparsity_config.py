@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import axla
-from axla.core.errors import AxlaError, ShapeError, UnsupportedError
+from axla.core.errors import AxlaError, UnsupportedError
 from axla.proto import read, to_proto
 
 TEXT = """HloModule m
@@ -45,7 +45,7 @@ def test_what_it_is_not(config):
 
 
 def test_the_message_says_what_is_wanted():
-    with pytest.raises(ShapeError, match=r"wanted as in \{lhs=\{sparsity=2x4"):
+    with pytest.raises(AxlaError, match=r"wanted as in \{lhs=\{sparsity=2x4"):
         axla.compile(axla.parse(TEXT.replace("CONFIG", "{lhs={sparsity=2x4}}")))
 
 
