@@ -10,6 +10,7 @@ import native_programs as programs
 import numpy as np
 import pytest
 
+import axla
 from axla.core import dtypes
 from axla.core.errors import CompileError, InvalidArgument, OutOfMemory, RuntimeFailure, UnsupportedError
 from axla.core.shape import Shape
@@ -292,3 +293,12 @@ def test_memory_that_is_not_there():
     with pytest.raises(OutOfMemory, match="more than can be addressed"):
         beyond = ValueSpec("x", Shape(dtypes.F32, (1 << 62,)), 1 << 64)
         Executable(spin._images, Interface("beyond", (), (beyond,)))
+
+
+@pytest.mark.parametrize("size, long", [(1000, False), (1_000_000, True)])
+def test_a_serial_kernel_of_much_data_lets_other_threads_run(size, long):
+    text = f"""
+        less {{ p = f32[] parameter(0)  q = f32[] parameter(1)  ROOT r = pred[] compare(p, q), direction=LT }}
+        ENTRY e {{ x = f32[{size}] parameter(0)
+          ROOT r = f32[{size}] sort(x), dimensions={{0}}, to_apply=less }}"""
+    assert axla.compile(axla.parse(text)).interface.long_running is long
