@@ -158,3 +158,9 @@ def test_registered_functions_lead_to_the_option(tmp_path):
             axla.aot.compile(TEXT, out=tmp_path, externals=["pair"])
     finally:
         axla.unregister_custom_call("myfunc")
+
+
+def test_python_does_not_load_what_a_linker_has_to_complete(tmp_path):
+    axla.aot.compile(TEXT, out=tmp_path, name="calling", target="x86-64", externals=EXTERNALS)
+    with pytest.raises(UnsupportedError, match="calls myfunc, pair, which a linker has to put beside it"):
+        axla.aot.load(tmp_path)

@@ -43,6 +43,9 @@ def load(path: str | os.PathLike[str], *, trust_cpu: bool = False) -> Library:
         or "linux" not in target.triple
     ):
         raise UnsupportedError(f"{file}: compiled for {target.triple}; x86-64 Linux can be loaded")
+    if manifest.externals:
+        names = ", ".join(manifest.externals)
+        raise UnsupportedError(f"{file}: the library calls {names}, which a linker has to put beside it")
     refuse_foreign(target.cpu, target.features, trust_cpu)
     images = [(name, _checked(file.parent / name, size, digest)) for name, size, digest in manifest.objects]
     weights = _weights(file.parent, manifest)

@@ -69,6 +69,7 @@ class Manifest:
     constants_digest: str
     functions: tuple[FunctionFacts, ...]
     batches: tuple[tuple[int, int], ...]
+    externals: tuple[str, ...]
 
 
 class _Table:
@@ -170,7 +171,7 @@ def read_manifest(path: Path) -> Manifest:
         objects,
         whole.text("weights_file", _FILE) if whole.text("weights", _PLACES) == "file" else None,
         constants.number("bytes"), constants.text("digest"), functions,
-        tuple((rows, number) for rows, number in batches),
+        tuple((rows, number) for rows, number in batches), whole.texts("externals"),
     )  # fmt: skip
 
 
