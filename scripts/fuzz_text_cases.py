@@ -126,9 +126,138 @@ def change_numbers(text: bytearray, rng: random.Random) -> None:
         text[match.start() : match.end()] = str(new).encode()
 
 
+def put(text: bytearray, match: re.Match[bytes], group: int, new: bytes) -> None:
+    """Writes `new` where a group of a match stands."""
+    text[match.start(group) : match.end(group)] = new
+
+
+def some(pattern: bytes, text: bytearray, rng: random.Random) -> re.Match[bytes] | None:
+    found = list(re.finditer(pattern, bytes(text), re.M))
+    return rng.choice(found) if found else None
+
+
+SIZES = (
+    b"0",
+    b"-1",
+    b"1",
+    b"2",
+    b"65",
+    b"65536",
+    b"2147483648",
+    b"4611686018427387904",
+    b"9223372036854775807",
+)
+TYPES = b"pred s4 s8 s32 s64 u2 u8 u32 u64 f4e2m1fn f8e4m3fn f16 bf16 f32 f64 c64 c128".split()
+
+
+def change_sizes(text: bytearray, rng: random.Random) -> None:
+    """One size in a shape or list becomes another everywhere, or a shape gets one more or one less."""
+    found = some(rb"\[(\d+(?:,\d+)*|)\]", text, rng)
+    if found is None:
+        return
+    sizes = [s for s in found[1].split(b",") if s]
+    way = rng.choice(("change", "change", "more", "many", "less"))
+    if way == "change" and sizes:
+        sizes[rng.randrange(len(sizes))] = rng.choice(SIZES)
+    elif way == "less" and sizes:
+        del sizes[rng.randrange(len(sizes))]
+    else:
+        sizes += [rng.choice(SIZES[:4])] * (70 if way == "many" else 1)
+    new = b"[" + b",".join(sizes) + b"]"
+    if rng.random() < 0.7:
+        text[:] = bytes(text).replace(found[0], new)
+    else:
+        put(text, found, 0, new)
+
+
+def change_arity(text: bytearray, rng: random.Random) -> None:
+    """Operands are dropped, doubled, swapped or repeated very often."""
+    found = some(rb" [a-z][\w-]+\(([^()={}]*)\)", text, rng)
+    if found is None:
+        return
+    operands = [o.strip() for o in found[1].split(b",") if o.strip()]
+    way = rng.choice(("drop", "double", "swap", "long", "none"))
+    if way == "drop" and operands:
+        del operands[rng.randrange(len(operands))]
+    elif way == "double" and operands:
+        operands.insert(rng.randrange(len(operands) + 1), rng.choice(operands))
+    elif way == "swap":
+        rng.shuffle(operands)
+    elif way == "long":
+        operands *= rng.choice((10, 100, 1000))
+    else:
+        operands = []
+    put(text, found, 1, b", ".join(operands))
+
+
+def change_types(text: bytearray, rng: random.Random) -> None:
+    """An element type becomes another, in one place or everywhere."""
+    found = some(rb"\b(pred|bf16|[sufc]\d+\w*)(?=\[)", text, rng)
+    if found is None:
+        return
+    new = rng.choice(TYPES)
+    if rng.random() < 0.5:
+        put(text, found, 1, new)
+    else:
+        text[:] = re.sub(rb"\b%s(?=\[)" % re.escape(found[1]), new, bytes(text))
+
+
+def grow(text: bytearray, rng: random.Random) -> None:
+    """Behind an instruction stands a long chain, or tuples that double, used by what follows."""
+    found = some(rb"^\s*(?:ROOT )?(%?[\w.\-]+) = (\w+\[[\d,]*\](?:\{[^}]*\})?) .*$", text, rng)
+    if found is None or found[0].lstrip().startswith(b"ROOT"):
+        return
+    name, shape = found[1], found[2]
+    lines, last = [], name
+    if rng.random() < 0.6:
+        op = rng.choice(
+            (b"copy(%s)", b"negate(%s)", b"add(%s, %s)", b"sine(%s)", b"call(%s), to_apply=grown")
+        )
+        for n in range(rng.choice((20, 300, 1500))):
+            lines.append(b"  grown.%d = %s %s" % (n, shape, op.replace(b"%s", last)))
+            last = b"grown.%d" % n
+    else:
+        for n in range(rng.choice((3, 10, 20, 60))):
+            lines.append(b"  grown.%d = tuple(%s, %s)" % (n, last, last))
+            last = b"grown.%d" % n
+        for n in range(rng.choice((0, len(lines)))):
+            lines.append(b"  taken.%d = get-tuple-element(%s), index=%d" % (n, last, rng.randrange(2)))
+            last = b"taken.%d" % n
+    rest = bytes(text[found.end() :])
+    rest = re.sub(rb"(?<![\w.%%\-])%s(?![\w.\-])" % re.escape(name), last, rest, count=1)
+    text[found.end() :] = b"\n" + b"\n".join(lines) + rest
+
+
+def double_calls(text: bytearray, rng: random.Random) -> None:
+    """A computation that something calls becomes one that calls it twice, and so on."""
+    found = some(rb"(?:to_apply|body|calls)=(%?[\w.\-]+)", text, rng)
+    if found is None:
+        return
+    old = found[1].lstrip(b"%")
+    head = re.search(rb"^%%?%s [^\n]*\{\n(?:.*\n)*?\}\n" % re.escape(old), bytes(text), re.M)
+    if head is None:
+        return
+    parameters = re.findall(rb"(\S+) = (\S+) parameter\((\d+)\)", head[0])
+    root = re.search(rb"ROOT \S+ = (\S+) ", head[0])
+    if root is None or not parameters:
+        return
+    made, called = b"", old
+    listed = b"".join(b"  p%s = %s parameter(%s)\n" % (n, shape, n) for _, shape, n in parameters)
+    names = [b"p" + n for _, _, n in parameters]
+    for n in range(rng.choice((1, 5, 40))):
+        first = b"  a = %s call(%s), to_apply=%s\n" % (root[1], b", ".join(names), called)
+        second = b"  ROOT b = %s call(%s), to_apply=%s\n" % (root[1], b", ".join([b"a", *names[1:]]), called)
+        called = b"doubled.%d" % n
+        made += called + b" {\n" + listed + first + second + b"}\n"
+    put(text, found, 1, called)
+    text[head.end() : head.end()] = made
+
+
 PRINTABLE = bytes(range(32, 127)) + b"\n"
 Mutation = Callable[[bytearray, random.Random], None]
-MUTATIONS: tuple[Mutation, ...] = (flip_bytes, change_lines, change_numbers)
+MUTATIONS: tuple[Mutation, ...] = (
+    flip_bytes, change_lines, change_numbers, change_sizes, change_arity, change_types, grow, double_calls,
+)  # fmt: skip
 
 
 def mutated(
