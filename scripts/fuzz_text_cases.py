@@ -46,7 +46,7 @@ class Case:
     name: str
     text: bytes
     runs: bool = True
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +269,87 @@ def mutated(
         source = rng.choice(sources)
         text = bytearray(source.text)
         mutations[number % len(mutations)](text, rng)
+        if text == source.text:  # it found nothing to change
+            flip_bytes(text, rng)
         yield replace(source, name=f"{number}.{source.name}", text=bytes(text))
+
+
+def flip_bits(data: bytearray, rng: random.Random) -> None:
+    """One to four bits, mostly beyond the strings at the beginning."""
+    for _ in range(rng.randint(1, 4)):
+        data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+
+
+def change_bytes(data: bytearray, rng: random.Random) -> None:
+    """One to three bytes become others: small numbers, or the beginnings of large ones."""
+    for _ in range(rng.randint(1, 3)):
+        data[rng.randrange(len(data))] = rng.choice(
+            (0, 1, 3, 5, 7, 0x10, 0x80, 0xFE, 0xFF, rng.randrange(256))
+        )
+
+
+def change_stretch(data: bytearray, rng: random.Random) -> None:
+    """A stretch is dropped, doubled or overwritten with another, or the end is cut off."""
+    begin = rng.randrange(len(data))
+    end = begin + rng.randint(1, 8)
+    way = rng.choice(("drop", "double", "copy", "cut"))
+    if way == "drop":
+        del data[begin:end]
+    elif way == "double":
+        data[begin:begin] = data[begin:end]
+    elif way == "copy":
+        other = rng.randrange(len(data))
+        data[begin:end] = data[other : other + end - begin]
+    else:
+        del data[begin:]
+
+
+def change_fields(data: bytearray, rng: random.Random) -> None:
+    """A field of a message within becomes another number or text, is dropped, or doubled."""
+    from axla import proto
+
+    whole = proto.decode(bytes(data), "HloModuleProto")
+    places: list[tuple[Any, Any]] = []
+    stack: list[Any] = [whole]
+    while stack:
+        part = stack.pop()
+        keys = list(part) if isinstance(part, dict) else list(range(len(part)))
+        places += [(part, key) for key in keys]
+        stack += [part[key] for key in keys if isinstance(part[key], dict | list)]
+    for _ in range(rng.randint(1, 3)):
+        part, key = rng.choice(places)
+        value = part.get(key) if isinstance(part, dict) else part[key] if key < len(part) else None
+        way = rng.choice(("other", "other", "drop", "double"))
+        if way == "drop" and value is not None:
+            del part[key]
+        elif way == "double" and isinstance(value, list) and value:
+            value += [rng.choice(value)] * rng.choice((1, 70, 1000))
+        elif isinstance(value, bool):
+            part[key] = not value
+        elif isinstance(value, int):
+            part[key] = rng.choice(
+                (0, 1, 2, -1, value + 1, 1 << 31, (1 << 62), (1 << 63) - 1, rng.randrange(100))
+            )
+        elif isinstance(value, str):
+            part[key] = rng.choice(["", "s32", "add", "F32", "S4", "C64", "tuple", "call", value + "x"])
+    with contextlib.suppress(Exception):  # numbers that the field cannot have
+        data[:] = proto.encode(whole, "HloModuleProto")
+
+
+BYTES: tuple[Mutation, ...] = (flip_bits, change_bytes, change_stretch)
+PROTOS: tuple[Mutation, ...] = (*BYTES, change_fields, change_fields, change_fields)
+
+
+def protos(sources: Sequence[Case]) -> list[Case]:
+    """The sources as HloModuleProto."""
+    import axla
+    from axla import proto
+
+    found = []
+    for case in dict.fromkeys(sources):
+        with contextlib.suppress(axla.AxlaError):
+            found.append(replace(case, text=proto.to_proto(axla.parse(case.text))))
+    return found
 
 
 # Children.

@@ -35,6 +35,44 @@ def test_a_sample_of_mutated_texts(tmp_path, source):
     assert counts["result"] >= 1
 
 
+def test_a_sample_of_mutated_protos(tmp_path):
+    options = ("--form=proto", "--source=repository", "--count=30", "--seed=3", "--at-least=1")
+    counts, output = fuzz(tmp_path, *options)
+    assert sum(counts.values()) == 30
+    assert not {"bare", "crash", "hang"} & counts.keys(), output
+
+
+@pytest.mark.parametrize(
+    ("mutation", "sign"),
+    [
+        ("change_sizes", ","), ("change_arity", "p, p, p, p, p, p, p, p"), ("change_types", "c64["),
+        ("grow", "grown.19"), ("double_calls", "to_apply=doubled.4"),
+    ],
+)  # fmt: skip
+def test_mutations_do_what_they_say(mutation, sign):
+    import fuzz_text_cases as cases
+
+    source = b"""HloModule m
+
+%f (x: f32[4]) -> f32[4] {
+  x = f32[4] parameter(0)
+  ROOT n = f32[4] negate(x)
+}
+
+ENTRY e {
+  p = f32[4] parameter(0)
+  c = f32[4] call(p), to_apply=f
+  ROOT r = f32[4] add(p, c)
+}
+"""
+    made = set()
+    for seed in range(200):
+        text = bytearray(source)
+        getattr(cases, mutation)(text, random.Random(seed))
+        made.add(bytes(text))
+    assert len(made) >= 3 and any(sign.encode() in text for text in made - {source})
+
+
 def test_mutations_are_the_same_for_the_same_seed():
     import fuzz_text_cases as cases
 

@@ -100,6 +100,7 @@ def test_every_value_reads_back(dtype):
         ("f32[2,2]", "{{1,2},{3}}", 10, "expected 2 elements at level 2"),
         ("f32[2]", "{1,2", 1, "does not end"),
         ("f32[2]", "}{1,2}", 1, "expected a value"),
+        ("f32[0]", "1", 1, "expected no value"),
         ("f16[]", "-65520", 1, "out of the range of f16"),
         ("bf16[]", "1e100", 1, "out of the range of bf16"),
         ("f64[2]", "{1, 1e400}", 5, "out of the range of f64"),

@@ -101,6 +101,8 @@ def _read_elements(cursor: ShapeCursor, shape: Shape) -> tuple[list[str], tuple[
         found = _TOKEN.match(text, start)
         if found is None or found[0] == "}":
             cursor.fail(f"expected a value of {shape.to_string(layout=False)}, found {cursor.saw()}")
+        if not shape.size:
+            cursor.fail(f"expected no value of {shape.to_string(layout=False)}, found {cursor.saw()}")
         _bound_bytes(cursor, shape, "with one value for all elements")
         cursor.pos = found.end()
         return [found[0]], (start, found.end())
