@@ -148,15 +148,15 @@ def compile(  # noqa: A001
         )
     module = specialized(module, arg_types, dim_args)
     counts = _participants(module, num_replicas, num_partitions, replicas)
+    if num_replicas is not None or num_partitions is not None:
+        module = clone_module(module)
+        module.set_config(replica_count=counts[0], num_partitions=counts[1])
+    verify(module)
     if device_assignment is not None or (counts != (1, 1) and backend != "interpreter"):
         raise UnsupportedError(
             f"compile: {module.name} is for {counts[0]} replicas of {counts[1]} partitions, {backend} runs "
             "one of each; backend='interpreter' runs them all, replicas='first' the first participant alone"
         )
-    if num_replicas is not None or num_partitions is not None:
-        module = clone_module(module)
-        module.set_config(replica_count=counts[0], num_partitions=counts[1])
-    verify(module)
     if backend == "interpreter":
         from axla.interpreter.executable import InterpretedExecutable
         from axla.passes import driver, pipelines

@@ -119,7 +119,7 @@ def test_no_step_walks_elements(name):
     "op", ["cholesky(p), lower=true", "triangular-solve(p, p), left_side=true, lower=true"]
 )
 def test_matrices_are_cut_into_few_blocks(op, monkeypatch):
-    monkeypatch.setattr(triangular, "BLOCKS", 4)
+    monkeypatch.setattr(triangular, "BLOCKS", 2)
     text = f"HloModule m\nENTRY e {{ p = f32[#,#] parameter(0)\n ROOT r = f32[#,#] {op} }}"
     with bounded(STEPS):
         assert code(text.replace("#", "100000"))
