@@ -74,7 +74,7 @@ class ShapeCursor(Cursor):
         self.splat_bytes = 0  # what constants of one value take, so far
         self.file = ""  # with a colon, for messages
         self.fills = False  # whether constants {...} get values
-        self.made_up = (0, 0)  # how many words, and single bytes, they have so far
+        self.made_up: tuple[int, int] = (0, 0)  # how many words, and single bytes, they have so far
         self._shapes: dict[str, AnyShape] = {"token[]": TOKEN, "opaque[]": OPAQUE}
 
     def shape(self) -> AnyShape:
