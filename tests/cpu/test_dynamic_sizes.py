@@ -95,6 +95,10 @@ PROGRAMS = {
   ROOT s = f32[2] reduce(t, zero), dimensions={0}, to_apply=add""",
     "update": """q = f32[4,6] negate(p)
   ROOT s = f32[4,6] dynamic-update-slice(q, r, k, k)""",
+    "update of a shape that says more than is known": """b = f32[<=4,6] broadcast(zero), dimensions={}
+  q = f32[1,6] slice(p), slice={[1:2], [0:6]}
+  u = f32[<=4,6] dynamic-update-slice(b, q, k, k)
+  ROOT s = f32[1,6] slice(u), slice={[1:2], [0:6]}""",
     "pad": """t = f32[<=9,6] pad(r, low), padding=1_1_1x0_0
   ROOT s = f32[6] reduce(t, zero), dimensions={0}, to_apply=add""",
     "pad, its size": """t = f32[<=9,6] pad(r, low), padding=1_1_1x0_0

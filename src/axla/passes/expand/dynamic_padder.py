@@ -178,8 +178,11 @@ class _Padder:
 
     def same(self, inst: Instruction, operands: Sequence[Value]) -> Value:
         """An instruction that knows of no dynamic size; its operands may have been made anew."""
+        calls = isinstance(inst.op, CALLS)  # they take what computations are called with
         for number, (value, old) in enumerate(zip(operands, inst.operands, strict=True)):
-            new = self.packed(value, self.shape(old))
+            new = (
+                value.data if isinstance(value, Sized) and not calls else self.packed(value, self.shape(old))
+            )
             if new is not old:
                 self.computation.set_operand(inst, number, new)
         return Sized(inst) if isinstance(inst.shape, Shape) else inst
