@@ -63,7 +63,9 @@ def shared_block() -> str:
     seed = ", ".join(f"UINT64_C(0x{word:016X})" for word in RNG_SEED)
     return "\n\n".join([
         "#ifndef AXLA_AOT_H_1\n#define AXLA_AOT_H_1",
-        "#include <stddef.h>\n#include <stdint.h>\n#ifndef __cplusplus\n#include <stdbool.h>\n#endif",
+        "#include <stddef.h>\n#include <stdint.h>\n#ifdef __cplusplus\n"
+        "#define AXLA_CAST(type, value) static_cast<type>(value)\n#else\n#include <stdbool.h>\n"
+        "#define AXLA_CAST(type, value) ((type)(value))\n#endif",
         c_frame(),
         "/* The random state that S_run starts with: for rng_state of a frame. */",
         f"#define AXLA_RNG_SEED {{{seed}}}",
@@ -133,8 +135,9 @@ typedef union axla_float_bits {
 } axla_float_bits;
 
 static inline float axla_bf16_to_float(axla_bf16 value) {
+  const uint32_t bits = value.bits;
   axla_float_bits to;
-  to.bits = (uint32_t)value.bits << 16;
+  to.bits = bits << 16;
   return to.value;
 }
 
@@ -142,17 +145,22 @@ static inline axla_bf16 axla_bf16_from_float(float value) {
   axla_float_bits from;
   axla_bf16 to;
   from.value = value;
-  if ((from.bits & 0x7FFFFFFFu) > 0x7F800000u) to.bits = (uint16_t)(from.bits >> 16 | 0x40u);
-  else to.bits = (uint16_t)((from.bits + 0x7FFFu + (from.bits >> 16 & 1u)) >> 16);
+  if ((from.bits & 0x7FFFFFFFu) > 0x7F800000u) from.bits |= 0x400000u;
+  else from.bits += 0x7FFFu + (from.bits >> 16 & 1u);
+  from.bits >>= 16;
+  to.bits = from.bits & 0xFFFFu;
   return to;
 }
 
 static inline float axla_f16_to_float(axla_f16 value) {
-  const uint32_t sign = (uint32_t)(value.bits & 0x8000u) << 16, rest = value.bits & 0x7FFFu;
+  const uint32_t bits = value.bits, sign = (bits & 0x8000u) << 16, rest = bits & 0x7FFFu;
   axla_float_bits to;
   if (rest >= 0x7C00u) to.bits = 0x7F800000u | (rest & 0x3FFu) << 13; /* infinite or NaN */
   else if (rest >= 0x400u) to.bits = (rest << 13) + 0x38000000u;
-  else to.value = (float)rest * 5.9604644775390625e-8f; /* denormal: times 2^-24 */
+  else { /* denormal: the fraction of 2^-14 */
+    to.bits = (rest << 13) + 0x38800000u;
+    to.value -= 6.103515625e-5f;
+  }
   to.bits |= sign;
   return to.value;
 }
@@ -174,7 +182,7 @@ static inline axla_f16 axla_f16_from_float(float value) {
     bits = whole >> shift;
     if (lost > half || (lost == half && (bits & 1u))) ++bits;
   }
-  to.bits = (uint16_t)(sign | bits);
+  to.bits = (sign | bits) & 0xFFFFu;
   return to;
 }
 

@@ -22,7 +22,7 @@ _MEMBERS = frozenset({
     "LookupVariableIndex", "ResultShapeInfos", "Run", "StaticData", "arg_data", "arg_size", "args",
     "args_", "args_table", "data_", "error_", "error_msg", "fail", "find", "frame_",
     "hlo_profiling_enabled", "kNumArgs", "kNumResults", "kNumVariables", "leaves_", "leaves_table",
-    "memory_", "num_args", "num_results", "num_variables", "padded", "place", "profile_counters",
+    "memory_", "move_from", "num_args", "num_results", "num_variables", "padded", "place", "profile_counters",
     "result_data", "result_size", "results", "results_", "results_table", "set_arg_data", "set_cancel",
     "set_error_msg", "set_parallel_for", "set_result_data", "set_rng_state", "set_thread_pool",
     "set_weights", "size_t", "spread",
@@ -127,9 +127,15 @@ def _usage(function: Function, entries: Sequence[_Entry]) -> Iterable[str]:
 
 
 def _constructors(cls: str, weights: bool) -> list[str]:
-    base = "CompiledFunction(StaticData(), leaves_table, args_table, results_table, mode)"
+    tables = "CompiledFunction(StaticData(), leaves_table, args_table, results_table"
+    base = f"{tables}, mode)"
     mode = "AllocMode mode = AllocMode::ARGS_VARIABLES_RESULTS_PROFILES_AND_TEMPS"
-    lines = [f"  explicit {cls}({mode})", f"      : {base} {{}}"]
+    lines = [
+        f"  explicit {cls}({mode})",
+        f"      : {base} {{}}",
+        f"  {cls}({cls} &&other) noexcept : {tables}) {{ move_from(other); }}",
+        f"  {cls} &operator=({cls} &&other) noexcept {{ return move_from(other), *this; }}",
+    ]
     if weights:
         lines += [
             "  /* Weights: the contents of the side file, at an address that is a multiple of 64. */",

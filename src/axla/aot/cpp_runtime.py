@@ -76,8 +76,8 @@ namespace internal {
 /* Ends the process, with a message, for an index that is not in its array. */
 inline void check_index(const char *array, int dimension, size_t index, size_t bound) {
   if (index < bound) return;
-  std::fprintf(stderr, "%s: index %lu of dimension %d is not below %lu\\n", array,
-               static_cast<unsigned long>(index), dimension, static_cast<unsigned long>(bound));
+  const unsigned long at = index & ~0ul, size = bound & ~0ul;
+  std::fprintf(stderr, "%s: index %lu of dimension %d is not below %lu\\n", array, at, dimension, size);
   std::abort();
 }
 
@@ -108,7 +108,8 @@ template <> struct Rank<0> {};
 
 }  // namespace internal
 @THREADS@
-/* What all compiled functions have in common. An object is used by one thread at a time. */
+/* What all compiled functions have in common. An object is used by one thread at a time. A move takes memory,
+ * addresses and settings along; what is left can be assigned to and destroyed. */
 class CompiledFunction {
  public:
   enum class AllocMode {
@@ -125,7 +126,7 @@ class CompiledFunction {
 
   /* Reads arguments and variables, writes results and variables. False on failure: see error_msg(). */
   bool Run() {
-    if (!memory_) return fail("out of memory");
+    if (!memory_) return fail("no memory: there was too little, or the object was moved");
     if (data_.takes_weights && !frame_.constants) return fail("the weights are not set: call set_weights");
     for (size_t i = 0; i < num_args() + num_variables(); ++i) {
       if (!args_[i]) return fail(std::string(data_.args[i].name) + " has no data");
@@ -221,6 +222,19 @@ class CompiledFunction {
     frame_.version = AXLA_FRAME_VERSION;
     frame_.workspace = next;
     set_rng_state(seed[0], seed[1]);
+  }
+  /* For a move: without memory. */
+  CompiledFunction(const FunctionData &data, void **leaves, void **args, void **results)
+      : data_(data), args_(args), results_(results), leaves_(leaves), memory_(nullptr), frame_() {
+    std::fill_n(args, num_args() + num_variables(), nullptr);
+    std::fill_n(results, num_results(), nullptr);
+  }
+  void move_from(CompiledFunction &other) {
+    std::swap_ranges(args_, args_ + num_args() + num_variables(), other.args_);
+    std::swap_ranges(results_, results_ + num_results(), other.results_);
+    std::swap(memory_, other.memory_);
+    std::swap(frame_, other.frame_);
+    error_.swap(other.error_);
   }
   ~CompiledFunction() { std::free(memory_); }
 

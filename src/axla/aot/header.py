@@ -220,6 +220,6 @@ def _batches(library: Library) -> str:
     ]
     for rows, function in functions:
         symbol = function.symbol
-        call = f"{symbol}_run((const {symbol}_args *)all, (const {symbol}_results *)into, workspace{given})"
-        lines.append(f"  if (rows == {rows}) return {call};")
+        table = f"AXLA_CAST(const {symbol}_args *, all), AXLA_CAST(const {symbol}_results *, into)"
+        lines.append(f"  if (rows == {rows}) return {symbol}_run({table}, workspace{given});")
     return "\n".join([*lines, "  return AXLA_NO_BATCH;", "}"])

@@ -225,7 +225,7 @@ static inline void XlaCustomCallStatusSetFailure(XlaCustomCallStatus *status, co
                                                  size_t length) {
   size_t most = sizeof status->message, count = length < most ? length : most;
   status->failed = 1;
-  status->length = (int32_t)count;
+  status->length = count & 0x7FFFFFFFu;
   for (size_t i = 0; i < count; i++) status->message[i] = message[i];
 }"""
 
