@@ -5,208 +5,25 @@ Operands are `XlaOp`s, literals or NumPy values (constants), or Python numbers, 
 the other operand. The first argument `builder` is there only where no operand could tell it.
 """
 
-from __future__ import annotations
+# ruff: noqa: F403, F405  (the names are in __all__)
 
-from axla.builder.approximate import ApproxTopK, ApproxTopKFallback, ApproxTopKReductionOutputSize
-from axla.builder.bessel import BesselI0e, BesselI1e
-from axla.builder.beta import RegularizedIncompleteBeta
-from axla.builder.calls import (
-    AfterAll,
-    Call,
-    CompositeCall,
-    Conditional,
-    CreateToken,
-    CustomCall,
-    CustomCallWithAliasing,
-    CustomCallWithComputation,
-    CustomCallWithLayout,
-    DynamicReshape,
-    GetTupleElement,
-    Map,
-    OptimizationBarrier,
-    Reduce,
-    ReduceAll,
-    Sort,
-    TopK,
-    Tuple,
-    While,
-)
-from axla.builder.collective import (
-    AllGather,
-    AllReduce,
-    AllToAll,
-    CollectivePermute,
-    CrossReplicaSum,
-    MultiCollectivePermute,
-    PartitionId,
-    ReduceScatter,
-    ReplicaId,
-)
-from axla.builder.compositions import (
-    Acos,
-    Acosh,
-    Asin,
-    Asinh,
-    Atan,
-    Atanh,
-    Conj,
-    Cosh,
-    Digamma,
-    Erfc,
-    ErfInv,
-    Lgamma,
-    NextAfter,
-    Reciprocal,
-    Sinh,
-    Square,
-)
-from axla.builder.contraction import Dot, DotGeneral, Gather, Scatter
-from axla.builder.decompositions import (
-    LU,
-    QR,
-    SVD,
-    Eigh,
-    ProductOfElementaryHouseholderReflectors,
-    QrDecomposition,
-)
-from axla.builder.elementwise import (
-    Abs,
-    Add,
-    And,
-    Atan2,
-    BitcastConvertType,
-    Cbrt,
-    Ceil,
-    Clamp,
-    Clz,
-    Compare,
-    Complex,
-    ConvertElementType,
-    Cos,
-    Div,
-    Eq,
-    EqTotalOrder,
-    Erf,
-    Exp,
-    Expm1,
-    Floor,
-    Ge,
-    GeTotalOrder,
-    Gt,
-    GtTotalOrder,
-    Imag,
-    IsFinite,
-    Le,
-    LeTotalOrder,
-    Log,
-    Log1p,
-    Logistic,
-    Lt,
-    LtTotalOrder,
-    Max,
-    Min,
-    Mul,
-    Ne,
-    Neg,
-    NeTotalOrder,
-    Not,
-    Or,
-    PopulationCount,
-    Pow,
-    Real,
-    ReducePrecision,
-    Rem,
-    Round,
-    RoundNearestEven,
-    Rsqrt,
-    Select,
-    ShiftLeft,
-    ShiftRight,
-    ShiftRightArithmetic,
-    ShiftRightLogical,
-    Sign,
-    Sin,
-    Sqrt,
-    Sub,
-    Tan,
-    Tanh,
-    Xor,
-)
-from axla.builder.gamma import Igamma, Igammac, IgammaGradA, RandomGammaGrad
-from axla.builder.linear_algebra import (
-    BatchNormGrad,
-    BatchNormInference,
-    BatchNormTraining,
-    Cholesky,
-    Fft,
-    TriangularSolve,
-)
-from axla.builder.movement import (
-    Broadcast,
-    BroadcastInDim,
-    Collapse,
-    ConcatInDim,
-    Constant,
-    ConstantLiteral,
-    DynamicSlice,
-    DynamicSliceInDim,
-    DynamicUpdateSlice,
-    Index,
-    Iota,
-    One,
-    Pad,
-    PadInDim,
-    Parameter,
-    Reshape,
-    Rev,
-    Slice,
-    SliceInDim,
-    Transpose,
-    Zero,
-    ZerosLike,
-)
-from axla.builder.random import (
-    RngBernoulli,
-    RngBitGenerator,
-    RngNormal,
-    RngUniform,
-)
-from axla.builder.records import (
-    CustomCallApiVersion,
-    CustomCallSchedule,
-    FftType,
-    PrecisionConfig_Precision,
-    RandomAlgorithm,
-    ResultAccuracy_Mode,
-    ShapeIndex,
-    TriangularSolveOptions_Transpose,
-)
-from axla.builder.transfer import (
-    GetDimensionSize,
-    Infeed,
-    InfeedWithToken,
-    Outfeed,
-    OutfeedWithToken,
-    Recv,
-    RecvFromHost,
-    RemoveDynamicDimension,
-    Send,
-    SendToHost,
-    SetDimensionSize,
-    Trace,
-)
-from axla.builder.windows import (
-    Conv,
-    ConvGeneral,
-    ConvGeneralDilated,
-    ConvWithGeneralDimensions,
-    ConvWithGeneralPadding,
-    ReduceWindow,
-    ReduceWindowWithGeneralPadding,
-    SelectAndScatter,
-    SelectAndScatterWithGeneralPadding,
-)
-from axla.builder.zeta import Polygamma, Zeta
+from axla.builder.approximate import *
+from axla.builder.bessel import *
+from axla.builder.beta import *
+from axla.builder.calls import *
+from axla.builder.collective import *
+from axla.builder.compositions import *
+from axla.builder.contraction import *
+from axla.builder.decompositions import *
+from axla.builder.elementwise import *
+from axla.builder.gamma import *
+from axla.builder.linear_algebra import *
+from axla.builder.movement import *
+from axla.builder.random import *
+from axla.builder.records import *
+from axla.builder.transfer import *
+from axla.builder.windows import *
+from axla.builder.zeta import *
 
 __all__ = [
     "Abs", "Acos", "Acosh", "Add", "AfterAll", "AllGather", "AllReduce", "AllToAll", "And", "ApproxTopK",
