@@ -8,7 +8,7 @@ import subprocess
 import numpy as np
 import pytest
 
-from axla.aot import archive, build_files, header, programs, weights
+from axla.aot import archive, build_files, cpp, header, programs, weights
 from axla.aot.library import Library, Weights
 from axla.core.dtypes import ALL
 from net_library import library
@@ -77,6 +77,49 @@ def test_a_project_of_cmake(tmp_path):
         assert (tmp_path / "build" / f"a_Net_{program}").exists()
 
 
+INSTALLED = """
+#include <cstdio>
+#include "a_Net.hpp"
+LOADER
+int main() {
+  WEIGHTS
+  for (size_t k = 0; k < 100; ++k) net.arg_x(k) = static_cast<float>(k);
+  if (!net.Run()) return 1;
+  std::printf("%g\\n", static_cast<double>(net.var_state(3)));
+}
+"""
+OPENED = """a_Net_weights w;
+  if (a_Net_weights_open("a_Net.weights", &w) != AXLA_OK) return 2;
+  a::Net net(w.data);"""
+
+
+@pytest.mark.cc
+@pytest.mark.parametrize("place", [Weights.OBJECT, Weights.FILE], ids=lambda w: w.value)
+def test_what_is_installed_is_found_by_find_package(place, tmp_path):
+    """Moved elsewhere, and without the folder that it was installed from."""
+    in_file = place is Weights.FILE
+    (tmp_path / "net").mkdir()
+    written(library(place), tmp_path / "net", archive, header, cpp, weights, programs, build_files)
+    run(tmp_path, "cmake", "-S", "net", "-B", "built", "-Da_Net_PROGRAMS=OFF")
+    run(tmp_path, "cmake", "--build", "built")
+    run(tmp_path, "cmake", "--install", "built", "--prefix", str(tmp_path / "there"))
+    (tmp_path / "there").rename(tmp_path / "moved")
+    main = INSTALLED.replace("LOADER", '#include "a_Net_loader.h"' * in_file)
+    (tmp_path / "main.cpp").write_text(main.replace("WEIGHTS", OPENED if in_file else "a::Net net;"))
+    if in_file:
+        (tmp_path / "net" / "a_Net.weights").rename(tmp_path / "a_Net.weights")
+    shutil.rmtree(tmp_path / "net")
+    (tmp_path / "CMakeLists.txt").write_text("""cmake_minimum_required(VERSION 3.13)
+project(main CXX)
+find_package(a_Net REQUIRED CONFIG)
+add_executable(main main.cpp)
+target_link_libraries(main PRIVATE a_Net)
+""")
+    run(tmp_path, "cmake", "-S", ".", "-B", "build", f"-DCMAKE_PREFIX_PATH={tmp_path / 'moved'}")
+    run(tmp_path, "cmake", "--build", "build")
+    assert run(tmp_path, "build/main") == "3\n"
+
+
 @pytest.mark.cc
 def test_a_folder_of_a_project_of_cmake(tmp_path):
     """The library as a part of another: its programs are not built."""
@@ -106,3 +149,16 @@ target_link_libraries(main PRIVATE a_Net)
     run(tmp_path, "cmake", "--build", "build")
     assert run(tmp_path, "build/main") == "0 3\n"
     assert not list((tmp_path / "build").rglob("a_Net_example"))
+
+
+@pytest.mark.cc
+def test_a_part_of_another_project_installs_nothing(tmp_path):
+    (tmp_path / "net").mkdir()
+    written(library(Weights.OBJECT), tmp_path / "net", archive, header, cpp, weights, build_files)
+    (tmp_path / "CMakeLists.txt").write_text("""cmake_minimum_required(VERSION 3.13)
+project(main C)
+add_subdirectory(net)
+""")
+    run(tmp_path, "cmake", "-S", ".", "-B", "build")
+    run(tmp_path, "cmake", "--install", "build", "--prefix", str(tmp_path / "there"))
+    assert not (tmp_path / "there").exists()
