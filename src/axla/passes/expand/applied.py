@@ -10,22 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from math import prod
-from typing import Any
 
 import numpy as np
 
 from axla import hlo
 from axla.builder import ops
 from axla.builder.xla_builder import XlaBuilder, XlaOp
-from axla.core.dtypes import PRED, S64, DType
+from axla.core.dtypes import PRED, S64
 from axla.core.shape import Shape
 from axla.ir.attributes import PaddingConfig, Window
-from axla.ir.clone import copy_instructions
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.op import Op
 from axla.ir.traverse import computations_callees_first
-from axla.passes.expand.expander import expand
-from axla.passes.linalg.expander import embedded
+from axla.passes.expand.expander import expand, typed, written
 from axla.passes.linalg.matrix import function, like, repeat, where
 
 IN_LINE = {
@@ -55,19 +52,6 @@ def application_expander(module: Module) -> None:
         expand(module, "application-expander", dict.fromkeys(_LOOPS, expanded))
 
 
-def written(inst: Instruction, write: Callable[..., Sequence[XlaOp]], *more: Any) -> Instruction:
-    """The program that `write(inst, *more, *operands)` gives the results of, beside the instruction."""
-    builder = XlaBuilder(inst.opcode)
-    given = [builder.parameter(k, o.shape.logical) for k, o in enumerate(inst.operands)]
-    types = (s.dtype for s in inst.shape.leaves() if isinstance(s, Shape))
-    found = [typed(x, dtype) for x, dtype in zip(write(inst, *more, *given), types, strict=True)]
-    program = builder.build(ops.Tuple(builder, found) if inst.shape.is_tuple else found[0]).module
-    body = embedded(program, inst)
-    copies = copy_instructions(body, inst.computation, dict(zip(body.parameters, inst.operands, strict=True)))
-    body.module.remove_computation(body)
-    return copies[body.root]
-
-
 def _called(module: Module) -> set[Computation]:
     """The computations that cannot be emitted in line."""
     found: set[Computation] = set()
@@ -78,10 +62,6 @@ def _called(module: Module) -> set[Computation]:
             if not in_line or any(c in found for c in op.computations()):
                 found.add(computation)
     return found
-
-
-def typed(x: XlaOp, dtype: DType) -> XlaOp:
-    return x if x.dtype is dtype else ops.ConvertElementType(x, dtype)
 
 
 def _apply(computation: Computation, *given: XlaOp) -> list[XlaOp]:

@@ -9,8 +9,7 @@ from axla.builder.xla_builder import XlaOp
 from axla.core.dtypes import F32, F64
 from axla.hlo import BatchNormGrad, BatchNormInference, BatchNormTraining
 from axla.ir.graph import Instruction, Module
-from axla.passes.expand.applied import typed, written
-from axla.passes.expand.expander import expand, shape_of
+from axla.passes.expand.expander import expand, shape_of, typed, written
 from axla.passes.linalg.matrix import combiner, number
 
 

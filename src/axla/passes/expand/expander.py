@@ -1,16 +1,22 @@
-"""What expansions share: running one over a module, constants, and computations on scalars."""
+"""What expansions share: running one over a module, programs of a builder, constants, and computations on
+scalars.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
+from typing import Any
 
+from axla.builder import ops
+from axla.builder.xla_builder import XlaBuilder, XlaOp
 from axla.core.dtypes import DType
 from axla.core.literal import Literal
 from axla.core.shape import Shape
 from axla.hlo import Broadcast, Compare, Constant, Convert, Parameter
 from axla.ir.attributes import CompareType, Direction
+from axla.ir.clone import clone_computation, copy_instructions
 from axla.ir.graph import NO_EXTRA, Computation, Extra, Instruction, Module
 from axla.ir.op import OPS, Op
 from axla.passes.rewrite import current_session
@@ -71,6 +77,37 @@ def _move_control_edges(
         found = tuple(new if p is old else p for p in inst.extra.control_predecessors)
         computation.set_extra(inst, replace(inst.extra, control_predecessors=found))
         waiting.setdefault(new, {})[inst] = None
+
+
+# Programs of a builder
+
+
+def written(inst: Instruction, write: Callable[..., Sequence[XlaOp]], *more: Any) -> Instruction:
+    """The program that `write(inst, *more, *operands)` gives the results of, beside the instruction."""
+    builder = XlaBuilder(inst.opcode)
+    given = [builder.parameter(k, o.shape.logical) for k, o in enumerate(inst.operands)]
+    types = (s.dtype for s in inst.shape.leaves() if isinstance(s, Shape))
+    found = [typed(x, dtype) for x, dtype in zip(write(inst, *more, *given), types, strict=True)]
+    program = builder.build(ops.Tuple(builder, found) if inst.shape.is_tuple else found[0]).module
+    body = embedded(program, inst)
+    copies = copy_instructions(body, inst.computation, dict(zip(body.parameters, inst.operands, strict=True)))
+    body.module.remove_computation(body)
+    return copies[body.root]
+
+
+def embedded(program: Module, inst: Instruction) -> Computation:
+    """A copy of a program in the module of a call, said to be from where the call is."""
+    mapping: dict[Computation, Computation] = {}
+    found = clone_computation(program.entry, inst.computation.module, mapping=mapping)
+    for computation in mapping.values():
+        for one in computation.instructions:
+            computation.set_extra(one, replace(one.extra, location=inst.extra.location))
+    return found
+
+
+def typed(x: XlaOp, dtype: DType) -> XlaOp:
+    """`x` with another element type."""
+    return x if x.dtype is dtype else ops.ConvertElementType(x, dtype)
 
 
 # What expansions build

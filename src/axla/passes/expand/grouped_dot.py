@@ -12,8 +12,7 @@ from axla.core.shape import Shape
 from axla.hlo import Broadcast, Dot, RaggedDot, ReduceWindow, ScaledDot
 from axla.ir.attributes import Window
 from axla.ir.graph import Instruction, Module
-from axla.passes.expand.applied import typed, written
-from axla.passes.expand.expander import expand, shape_of
+from axla.passes.expand.expander import expand, shape_of, typed, written
 from axla.passes.linalg.matrix import combiner, number, where
 
 

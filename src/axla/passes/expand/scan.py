@@ -9,8 +9,7 @@ from axla.builder.xla_builder import XlaOp
 from axla.core.shape import Shape
 from axla.hlo import Scan
 from axla.ir.graph import Instruction, Module
-from axla.passes.expand.applied import written
-from axla.passes.expand.expander import expand
+from axla.passes.expand.expander import expand, written
 from axla.passes.linalg.matrix import repeat
 
 

@@ -10,8 +10,8 @@ from axla.builder.xla_builder import XlaBuilder, XlaOp
 from axla.core.dtypes import S32, S64
 from axla.core.shape import Shape
 from axla.ir.graph import Instruction, Module
-from axla.passes.expand.applied import flat, written
-from axla.passes.expand.expander import expand, shape_of
+from axla.passes.expand.applied import flat
+from axla.passes.expand.expander import expand, shape_of, written
 
 
 def select_and_scatter_expander(module: Module) -> None:

@@ -9,31 +9,30 @@ few different shapes, so few kernels. A matrix has at most BLOCKS blocks, howeve
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import prod
 
-import numpy as np
-
-from axla.core.dtypes import F32
-from axla.core.literal import Literal
-from axla.hlo import Constant, Divide, Multiply, Select, Subtract, TriangularSolve
-from axla.ir.attributes import Direction, TransposeA
+from axla.builder import ops
+from axla.builder.xla_builder import XlaOp
+from axla.core.dtypes import F32, DType
+from axla.hlo import TriangularSolve
+from axla.ir.attributes import TransposeA
 from axla.ir.graph import Instruction, Module
-from axla.passes.expand.expander import converted, expand, full, shape_of, spread
-from axla.passes.expand.looping import repeated
-from axla.passes.expand.matrices import (
-    batched,
+from axla.passes.expand.expander import expand, shape_of, typed, written
+from axla.passes.linalg.matrix import (
     column,
     conjugate,
-    diagonal_element,
-    flipped,
+    identity,
+    indices,
+    joined,
     part,
     product,
-    reshaped,
+    repeat,
     row,
-    stacked,
     transposed,
     where,
+    zeros,
 )
 
 BLOCK = 64
@@ -55,13 +54,13 @@ ENOUGH = 16
 class Block:
     """A lower triangular block on the diagonal; what is above the diagonal is not looked at."""
 
-    matrix: Instruction
+    matrix: XlaOp
     unit: bool = False
-    inverse: Instruction | None = None
+    inverse: XlaOp | None = None
 
     @property
     def size(self) -> int:
-        return shape_of(self.matrix).dims[1]
+        return self.matrix.dims[1]
 
 
 @dataclass(slots=True)
@@ -69,9 +68,9 @@ class Halves:
     """A lower triangular matrix [first, 0; below, last]."""
 
     first: Triangle
-    below: Instruction
+    below: XlaOp
     last: Triangle
-    inverse: Instruction | None = None
+    inverse: XlaOp | None = None
 
     @property
     def size(self) -> int:
@@ -79,12 +78,12 @@ class Halves:
 
 
 Triangle = Block | Halves
-Solver = Callable[[Triangle, Instruction], Instruction]
+Solver = Callable[[Triangle, XlaOp], XlaOp]
 
 
 def triangular_solve_expander(module: Module) -> None:
     """Writes every triangular-solve as loops over blocks and products."""
-    expand(module, "triangular-solve-expander", {TriangularSolve: _solution})
+    expand(module, "triangular-solve-expander", {TriangularSolve: lambda inst: written(inst, _solution)})
 
 
 def block_size(size: int) -> int:
@@ -97,68 +96,64 @@ def split(size: int, block: int) -> int:
     return block << ((size - 1) // block).bit_length() - 1
 
 
-def lower_triangle(a: Instruction, unit: bool, block: int) -> Triangle:
+def batched(x: XlaOp, dtype: DType) -> XlaOp:
+    """Matrices of numbers of 32 bits at least; all leading dimensions are one."""
+    wide = typed(x, dtype if dtype.bits >= 32 else F32)
+    return ops.Reshape(wide, (prod(x.dims[:-2]), *x.dims[-2:]))
+
+
+def lower_triangle(a: XlaOp, unit: bool, block: int) -> Triangle:
     """The lower triangles of matrices, by blocks of `block` rows."""
-    size = shape_of(a).dims[1]
+    size = a.dims[1]
     if size <= block:
         return Block(a, unit)
     cut = split(size, block)
-    first = lower_triangle(part(a, (0, cut), (0, cut)), unit, block)
-    last = lower_triangle(part(a, (cut, size), (cut, size)), unit, block)
-    return Halves(first, part(a, (cut, size), (0, cut)), last)
+    first = lower_triangle(a[:, :cut, :cut], unit, block)
+    last = lower_triangle(a[:, cut:, cut:], unit, block)
+    return Halves(first, a[:, cut:, :cut], last)
 
 
-def solve(a: Triangle, b: Instruction) -> Instruction:
+def solve(a: Triangle, b: XlaOp) -> XlaOp:
     """x with a x = b."""
-    if shape_of(b).dims[2] < ENOUGH or a.size > INVERTED or a.size == 1:
+    if b.dims[2] < ENOUGH or a.size > INVERTED or a.size == 1:
         return _substituted(a, b, solve)
     if a.inverse is None:
-        shape = shape_of(b).with_dims((shape_of(b).dims[0], a.size, a.size)).logical
-        ones = np.broadcast_to(np.eye(a.size), shape.dims).astype(shape.dtype.numpy)
-        identity = b.computation.add(Constant(shape, Literal(shape, ones)))
-        a.inverse = _by_substitution(a, identity)
+        a.inverse = _by_substitution(a, identity(b, a.size, a.size))
     return product(a.inverse, b)
 
 
-def _by_substitution(a: Triangle, b: Instruction) -> Instruction:
+def _by_substitution(a: Triangle, b: XlaOp) -> XlaOp:
     """The same without inverses."""
     return _substituted(a, b, _by_substitution)
 
 
-def _substituted(a: Triangle, b: Instruction, solve_part: Solver) -> Instruction:
+def _substituted(a: Triangle, b: XlaOp, solve_part: Solver) -> XlaOp:
     if isinstance(a, Block):
         return _by_rows(a, b)
-    columns, cut = shape_of(b).dims[2], a.first.size
-    x = solve_part(a.first, part(b, (0, cut), (0, columns)))
-    rest = Subtract()(part(b, (cut, a.size), (0, columns)), product(a.below, x))
-    return stacked([x, solve_part(a.last, rest)], 1)
+    cut = a.first.size
+    x = solve_part(a.first, b[:, :cut])
+    return joined([x, solve_part(a.last, b[:, cut:] - product(a.below, x))], 1)
 
 
-def _by_rows(a: Block, b: Instruction) -> Instruction:
+def _by_rows(a: Block, b: XlaOp) -> XlaOp:
     """Row by row: what is found is taken from the rows below."""
 
-    def step(at: Instruction, fixed: list[Instruction], changing: list[Instruction]) -> list[Instruction]:
-        (matrix,), (x,) = fixed, changing
-        shape, factors = shape_of(x), column(matrix, at)
-        known = row(x, at)
+    def step(at: XlaOp, matrix: XlaOp, x: XlaOp) -> Sequence[XlaOp]:
+        rows, found = indices(x, 1), row(x, at)
         if not a.unit:
-            known = Divide()(known, spread(diagonal_element(matrix, at), shape_of(known), (0,)))
-        found = spread(known, shape, (0, 2))
-        rest = Subtract()(x, Multiply()(spread(factors, shape, (0, 1)), found))
-        lower = Select()(where(shape, 1, Direction.GT, at), rest, x)
-        return [Select()(where(shape, 1, Direction.EQ, at), found, lower)]
+            found = found / part(matrix, at, at, 1, 1)
+        below = where(rows > at, x - column(matrix, at) * found, x)
+        return matrix, where(rows == at, found, below)
 
-    return repeated(a.size, [a.matrix], [b], step)[0]
+    return repeat(a.size, [a.matrix, b], step)[1]
 
 
-def _solution(inst: Instruction) -> Instruction:
-    op = inst.op
+def _solution(inst: Instruction, a: XlaOp, b: XlaOp) -> Sequence[XlaOp]:
+    op, result = inst.op, shape_of(inst)
     assert isinstance(op, TriangularSolve)
-    result = shape_of(inst)
     if not result.size:
-        return full(inst.computation, result.logical, 0)
-    wide = result.dtype if result.dtype.bits >= 32 else F32
-    a, b = (batched(converted(x, wide)) for x in inst.operands)
+        return [zeros(a.builder, result.dtype, result.dims)]
+    a, b = (batched(x, result.dtype) for x in (a, b))
     if op.transpose_a is TransposeA.ADJOINT:
         a = conjugate(a)
     # x a = b is a^T x^T = b^T; the transpose of an upper triangle is a lower one, and a flipped one is too.
@@ -166,10 +161,10 @@ def _solution(inst: Instruction) -> Instruction:
     a = transposed(a) if turned else a
     lower = op.lower != turned
     b = b if op.left_side else transposed(b)
-    block = block_size(shape_of(a).dims[1])
+    block = block_size(a.dims[1])
     if lower:
         x = solve(lower_triangle(a, op.unit_diagonal, block), b)
     else:
-        x = flipped(solve(lower_triangle(flipped(a, 1, 2), op.unit_diagonal, block), flipped(b, 1)), 1)
-    x = x if op.left_side else transposed(x)
-    return converted(reshaped(x, result.dims), result.dtype)
+        flipped = ops.Rev(a, (1, 2))
+        x = ops.Rev(solve(lower_triangle(flipped, op.unit_diagonal, block), ops.Rev(b, [1])), [1])
+    return [ops.Reshape(x if op.left_side else transposed(x), result.dims)]

@@ -15,9 +15,8 @@ from axla.custom.routines import Request, is_routine, request_of
 from axla.custom.site import CallSite, major_to_minor
 from axla.hlo import Call, CustomCall
 from axla.hlo.control import call_site
-from axla.ir.clone import clone_computation
-from axla.ir.graph import Computation, Instruction, Module
-from axla.passes.expand.expander import expand
+from axla.ir.graph import Instruction, Module
+from axla.passes.expand.expander import embedded, expand
 from axla.passes.linalg.routines import ROUTINES
 
 
@@ -41,16 +40,6 @@ def lapack_expander(module: Module, missing_only: bool = False) -> None:
         return inst.computation.add(Call(embedded(made[key], inst)), inst.operands, inst.shape)
 
     expand(module, "lapack-expander", {CustomCall: expanded})
-
-
-def embedded(program: Module, inst: Instruction) -> Computation:
-    """A copy of a program in the module of a call, said to be from where the call is."""
-    mapping: dict[Computation, Computation] = {}
-    found = clone_computation(program.entry, inst.computation.module, mapping=mapping)
-    for computation in mapping.values():
-        for one in computation.instructions:
-            computation.set_extra(one, replace(one.extra, location=inst.extra.location))
-    return found
 
 
 def _program(site: CallSite, operands: Sequence[AnyShape], result: AnyShape, in_memory: bool) -> Module:

@@ -152,6 +152,11 @@ def places(x: XlaOp, axis: int) -> XlaOp:
     return ops.Iota(x.builder, Shape(S32, [n if d == axis else 1 for d, n in enumerate(x.dims)]), axis)
 
 
+def indices(x: XlaOp, axis: int) -> XlaOp:
+    """The index along an axis, of every element: a mask made of them is part of the kernel that reads it."""
+    return ops.Iota(x.builder, Shape(S32, x.dims), axis)
+
+
 def row(x: XlaOp, at: XlaOp, count: int = 1) -> XlaOp:
     return ops.DynamicSliceInDim(x, at, count, 1)
 
@@ -207,6 +212,11 @@ def unit_of(x: XlaOp) -> XlaOp:
     """The largest magnitude in each matrix (1 where there is none): what is divided by it has squares."""
     size = largest_of_matrix(magnitude(x))
     return where(size == 0, 1.0, size)
+
+
+def every(found: XlaOp, axis: int) -> XlaOp:
+    """Whether a condition holds everywhere."""
+    return _reduced(found, "And", True, axis)
 
 
 def first(found: XlaOp, axis: int) -> XlaOp:

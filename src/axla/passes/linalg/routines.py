@@ -31,7 +31,7 @@ NOT_FINITE = -4
 
 def _potrf(given: Attributes, a: XlaOp) -> Results:
     lower = given["uplo"] == "L"
-    factor = XlaOp(a.builder, lower_factor((a if lower else adjoint(a)).instruction))
+    factor = lower_factor(a if lower else adjoint(a))
     wrong = first(~(real(diagonal(factor)) > 0), 1)
     rows, columns = places(a, 1), places(a, 2)
     kept = where(rows >= columns, factor, a) if lower else where(rows <= columns, adjoint(factor), a)
