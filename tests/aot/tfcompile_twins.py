@@ -274,10 +274,10 @@ TWINS: dict[str, Twin] = {
         VariableReadonly d(VariableReadonly::AllocMode::RESULTS_PROFILES_AND_TEMPS_ONLY);
         static const float x = 42; const float y = 1;
         d.set_var_x_data(&x); d.set_arg0_data(&y);
-        expect(d.Run() && d.result0() == 43 && *d.var_x_data() == 42);
+        expect(d.Run() && d.result_sum() == 43 && *d.var_x_data() == 42);
         static_assert(std::is_same<decltype(d.var_x_data()), const float *>::value, "it is only read");
         """,
-        {"variables": ("x",)},
+        {"variables": ("x",), "names": (None, ["sum"])},
     ),
     "VariableSequentialUpdates": Twin(
         _function(_sequential, _like(2)),

@@ -441,7 +441,7 @@ def test_without_scipy(monkeypatch):
     routines.plan_of.cache_clear()
     monkeypatch.setitem(sys.modules, "scipy.linalg.cython_lapack", None)
     try:
-        with pytest.raises(UnsupportedError, match=r"spotrf comes with SciPy.*pip install axla\[linalg\]"):
+        with pytest.raises(UnsupportedError, match=r"spotrf needs SciPy.*pip install .axla\[linalg\]"):
             lapack.routine_address("spotrf")
         a = np.diag(np.float32([4, 9, 16]))
         for backend in BACKENDS:
