@@ -75,3 +75,24 @@ def test_a_view_that_is_read_outside_too_leads_back():
     r = (x * x).sum(1)
     np.testing.assert_allclose(e[:, 0], np.abs(r), rtol=1e-5)
     np.testing.assert_allclose(d[:, 0], r.real / np.abs(r), rtol=1e-5)
+
+
+@pytest.mark.parametrize("backend", ("cpu", "one-lane"))
+@pytest.mark.parametrize("updates", ("x", "r"))
+def test_an_array_is_scattered_into_itself(updates, backend):
+    places = ", ".join(f"{{{(n + 1) % 20}}}" for n in range(20))
+    text = f"""
+    add {{ a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }}
+    ENTRY m {{
+      x = f32[20] parameter(0)
+      i = s32[20,1] constant({{{places}}})
+      square = f32[4,5] reshape(x)
+      r = f32[20] reshape(square)
+      ROOT s = f32[20] scatter(x, i, {updates}), to_apply=add, update_window_dims={{}},
+        inserted_window_dims={{0}}, scatter_dims_to_operand_dims={{0}}, index_vector_dim=1
+    }}"""
+    x = np.arange(20, dtype=np.float32)
+    given = x.copy()
+    found = axla.compile(axla.parse(text), backend=backend)(given)
+    np.testing.assert_array_equal(np.asarray(found), x + np.roll(x, 1))
+    np.testing.assert_array_equal(given, x)

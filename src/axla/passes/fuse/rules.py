@@ -279,13 +279,15 @@ def chased(inst: Instruction) -> Instruction:
 def _why_not_overwritten(
     keys: AccessKeys, inst: Instruction, cluster: Cluster, found: dict[int, None]
 ) -> str | None:
-    """An in-place kernel must not read what it has already overwritten."""
+    """An in-place kernel must not read what it has already overwritten. A fusion takes an operand once: an
+    array that is updated and read could not be copied for it.
+    """
     if cluster.form[0] not in ("update", "scatter"):
         return None
     hero = cluster.root
     count = 1 if isinstance(hero.op, DynamicUpdateSlice) else len(hero.operands) // 2
     targets = {chased(o) for o in hero.operands[:count]}
-    if not any(chased(o) in targets for o in inst.operands):
+    if targets.isdisjoint(map(chased, (*inst.operands, *hero.operands[count:]))):
         return None
     if isinstance(inst.op, DynamicSlice) and isinstance(hero.op, DynamicUpdateSlice):
         same_window = inst.operands[1:] == hero.operands[2:] and inst.shape is hero.operands[1].shape
