@@ -2,34 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from axla.builder import ops
+from axla.builder.xla_builder import XlaOp
 from axla.core.dtypes import BY_NAME
-from axla.core.shape import Shape
-from axla.hlo import Abs, Add, Compare, Convert, Floor, Multiply, Negate, Select, StochasticConvert, Subtract
-from axla.ir.attributes import Direction
+from axla.hlo import StochasticConvert
 from axla.ir.graph import Instruction, Module
-from axla.passes.expand.expander import converted, expand, full, shape_of
+from axla.passes.expand.expander import expand, shape_of, typed, written
 
 
 def stochastic_convert_decomposer(module: Module) -> None:
     """Writes every stochastic-convert to integers in elementwise ops."""
-    expand(module, "stochastic-convert-decomposer", {StochasticConvert: _rounded})
+    expand(module, "stochastic-convert-decomposer", {StochasticConvert: _expanded})
 
 
-def _rounded(inst: Instruction) -> Instruction | None:
-    x, random = inst.operands
-    shape, result = shape_of(x), inst.shape
-    assert isinstance(result, Shape)
-    if not result.dtype.is_integer or not shape.dtype.is_float:
-        return None
-    computation = inst.computation
-    size = Abs()(x)
-    whole = Floor()(size)
-    bits = shape.dtype.bits
+def _expanded(inst: Instruction) -> Instruction | None:
+    to_integer = shape_of(inst).dtype.is_integer and shape_of(inst.operands[0]).dtype.is_float
+    return written(inst, _rounded) if to_integer else None
+
+
+def _rounded(_: Instruction, x: XlaOp, random: XlaOp) -> Sequence[XlaOp]:
+    size, bits = ops.Abs(x), x.dtype.bits
+    whole = ops.Floor(size)
     # Exact: only the exponent changes. Infinities have the fraction NaN, hence 0. (2**16 is no f16.)
-    half = full(computation, shape, 2.0 ** (bits // 2))
-    fraction = Multiply()(Multiply()(Subtract()(size, whole), half), half)
-    threshold = converted(fraction, BY_NAME[f"u{bits}"])
-    up = Compare(Direction.LT)(random, threshold)
-    rounded = Select()(up, Add()(whole, full(computation, shape, 1)), size)
-    negative = Compare(Direction.LT)(x, full(computation, shape, 0))
-    return Convert(result.logical)(Select()(negative, Negate()(rounded), rounded))
+    half = 2.0 ** (bits // 2)
+    threshold = typed((size - whole) * half * half, BY_NAME[f"u{bits}"])
+    rounded = ops.Select(random < threshold, whole + 1, size)
+    return [ops.Select(x < 0, -rounded, rounded)]
