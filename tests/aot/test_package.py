@@ -360,6 +360,61 @@ def test_targets_are_listed(capsys):
     assert "did you mean cortex-m" in capsys.readouterr().err
 
 
+OPEN = """func.func @main(%x: tensor<?x4xf32>, %w: tensor<4xf32>) -> tensor<?x4xf32> {
+  %0 = stablehlo.add %x, %x : tensor<?x4xf32>
+  return %0 : tensor<?x4xf32>
+}
+"""
+
+
+@pytest.mark.parametrize("types", ["f32[rows,4],_", "tensor<rowsx4xf32>,f32[4]"])
+def test_several_batch_sizes_of_the_command(tmp_path, types):
+    (tmp_path / "f.mlir").write_text(OPEN)
+    line = ["compile", str(tmp_path / "f.mlir"), "--rows=1,8", f"--arg-types={types}", "--name=net"]
+    assert command.main([*line, "-o", str(tmp_path / "out")]) == 0
+    shapes = {1: ["f32[1,4]", None], 8: ["f32[8,4]", None]}
+    axla.aot.compile(tmp_path / "f.mlir", shapes, out=tmp_path / "same", name="net")
+    assert everything(tmp_path / "out") == everything(tmp_path / "same")
+    assert "if (rows == 8) return net_8_run(" in (tmp_path / "out" / "net.h").read_text()
+    assert command.main([*line, "--emit-object", str(tmp_path / "net.o"), "--header"]) == 0
+    assert (tmp_path / "net.h").read_text() == (tmp_path / "out" / "net.h").read_text()
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (["--rows=1,8"], "--rows: wanted --arg-types where `rows` stands for the number"),
+        (["--rows=1,8", "--arg-types=f32[8,4],_"], "--rows: wanted --arg-types where `rows`"),
+        (["--rows=0", "--arg-types=f32[rows,4],_"], "numbers of rows for keys, found 0"),
+        (["--arg-types=f32[rows,4],_"], "expected the size of a dimension, found 'rows'"),
+    ],
+)
+def test_wrong_batch_sizes_of_the_command(tmp_path, capsys, options, message):
+    (tmp_path / "f.mlir").write_text(OPEN)
+    assert command.main(["compile", str(tmp_path / "f.mlir"), "-o", str(tmp_path / "out"), *options]) == 1
+    assert message in capsys.readouterr().err and not (tmp_path / "out").exists()
+
+
+def test_files_of_a_library_of_another_name_are_named(tmp_path, capsys, recwarn):
+    (tmp_path / "m.hlo").write_text(MATMUL)
+    for name in ("young.json", "other.json", "old_notes.txt", "other.o"):
+        (tmp_path / name).write_text("{}")
+    (tmp_path / "young.json").unlink()
+    axla.aot.compile(MATMUL, out=tmp_path, name="old")
+    axla.aot.compile(MATMUL, out=tmp_path, name="old")
+    assert not recwarn.list
+    old = {name: data for name, data in everything(tmp_path).items() if name.startswith("old")}
+    with pytest.warns(UserWarning, match="has files of other libraries, which stay: old.a, old.h, ") as seen:
+        axla.aot.compile(MATMUL, out=tmp_path, name="young")
+    named = str(seen[0].message).partition("stay: ")[2].partition(";")[0].split(", ")
+    assert {*named, "old_notes.txt"} == set(old)
+    assert seen[0].filename == __file__
+    now = everything(tmp_path)
+    assert {name: now[name] for name in old} == old and b"young" in now["CMakeLists.txt"]
+    assert command.main(["compile", str(tmp_path / "m.hlo"), "-o", str(tmp_path), "--name=old"]) == 0
+    assert "which stay: young.a" in capsys.readouterr().err
+
+
 def test_the_same_bytes_in_every_process(tmp_path):
     """Nothing hangs on the order of sets: two processes hash with different seeds."""
     (tmp_path / "f.hlo").write_text(MATMUL)

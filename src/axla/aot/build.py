@@ -25,6 +25,7 @@ class Label:
     name: str
     label: str
     variable: bool = False  # of an argument: kept between calls (read only, unless a result is written to it)
+    packed: str = ""  # the array that its bytes hold
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +101,9 @@ def _function(source: Source, name: Name, interface: Interface, module: Module) 
     for k, (label, spec) in enumerate(zip(source.arguments, interface.parameters, strict=True)):
         kept = Role.CONSTANT_VARIABLE if label.variable else Role.ARGUMENT
         role = Role.VARIABLE if k in written else kept
-        arguments.append(Value(label.name, label.label, spec.shape, spec.bytes, role))
+        arguments.append(Value(label.name, label.label, spec.shape, spec.bytes, role, label.packed))
     results = [
-        Value(label.name, label.label, spec.shape, spec.bytes, Role.RESULT)
+        Value(label.name, label.label, spec.shape, spec.bytes, Role.RESULT, label.packed)
         for k, (label, spec) in enumerate(zip(source.results, interface.results, strict=True))
         if k not in placed
     ]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from axla.aot import archive, build_files, cpp, header, metadata, programs
+from axla.aot import archive, build_files, cpp, header, programs
 from axla.aot import config as configs
 from axla.aot import report as report_files
 from axla.aot import weights as weights_files
@@ -16,7 +17,8 @@ from axla.aot.frontend import UNSIZED, Example, Sizes, examples
 from axla.aot.library import Library, Weights
 from axla.aot.machines import machine
 from axla.aot.names import check_identifier, parse_name
-from axla.aot.package import Package, check_folder, merged, objects, stale, write_files
+from axla.aot.package import Package, check_folder, merged, neighbours, objects, stale, write_files
+from axla.aot.packed import packed
 from axla.aot.recordings import Recording, record
 from axla.aot.refusals import refuse
 from axla.builder.values import items, text
@@ -27,7 +29,7 @@ from axla.ir.verify import verify
 
 Names = tuple[Sequence[str] | None, Sequence[str] | None] | None
 
-WRITERS = (archive, header, cpp, weights_files, metadata, build_files, report_files)
+WRITERS = (archive, header, cpp, weights_files, build_files, report_files)
 
 
 def compile(  # noqa: A001
@@ -36,7 +38,7 @@ def compile(  # noqa: A001
     config: str | os.PathLike[str] | None = None,
     names: Names = None,
     variables: Sequence[str] = (), weights: str = "object", allow_libgcc: bool = False,
-    externals: Sequence[str] = (), self_test: bool = True,
+    externals: Sequence[str] = (), self_test: bool = True, pack_int4: bool = False,
     arg_types: Sequence[Any] | None = None, dim_args: Sequence[int] | None = None,
 ) -> Package:  # fmt: skip
     """Compiles a program to a folder `out` that a compiler of C takes: nothing else is needed to run it.
@@ -50,7 +52,8 @@ def compile(  # noqa: A001
     names for (arguments, results) alone. `variables` are arguments kept between calls. `weights` says where
     large constants go: "object", "separate", or "file". `externals` are targets of custom calls that the
     library calls as functions of that name, `void f(void *out, void **in)`, which its user links. `self_test`
-    records a call for the generated test (not of externals that are not registered here).
+    records a call for the generated test (not of externals that are not registered here). `pack_int4` makes
+    arguments and results of s4 and u4 arrays u8[(n + 1) / 2], two elements a byte, the first in the low bits.
 
     Raises InvalidArgument for what is wrong with the call, UnsupportedError with op and source line for what
     a library or the target cannot have. Nothing is written then.
@@ -59,13 +62,16 @@ def compile(  # noqa: A001
     library, found = library_of(
         program, args, target=machine(target, target_cpu, target_features), name=name, config=config,
         names=names, variables=variables, weights=weights, allow_libgcc=allow_libgcc,
-        externals=externals, sizes=Sizes(arg_types, dim_args),
+        externals=externals, sizes=Sizes(arg_types, dim_args), pack_int4=pack_int4,
     )  # fmt: skip
     self_test = self_test and all(map(registered, library.externals))
     recordings = record(library, tuple(example.inputs for example in found)) if self_test else ()
     contents = written(library, recordings)
     report = contents.get(f"{library.prefix}_report.txt", "")
     files = write_files(folder, contents, stale(folder, library.prefix))
+    if others := neighbours(folder, library.prefix, list(contents)):
+        files_of = f"{folder} has files of other libraries, which stay: {', '.join(others)}"
+        warnings.warn(f"{files_of}; CMakeLists.txt, build.rs and example.c are of {name}", stacklevel=2)
     return Package(folder, files, library, report if isinstance(report, str) else report.decode())
 
 
@@ -74,7 +80,7 @@ def library_of(
     config: str | os.PathLike[str] | None = None,
     names: Names = None,
     variables: Sequence[str] = (), weights: str = "object", allow_libgcc: bool = False,
-    externals: Sequence[str] = (), sizes: Sizes = UNSIZED,
+    externals: Sequence[str] = (), sizes: Sizes = UNSIZED, pack_int4: bool = False,
 ) -> tuple[Library, tuple[Example, ...]]:  # fmt: skip
     """The library in memory, and the example that each function was made of."""
     parsed = parse_name(name)
@@ -94,6 +100,7 @@ def library_of(
             verify(example.source.module)
         found = tuple(configs.configured(example, wanted) for example in found)
     found = tuple(_with_options(example, names, variables) for example in found)
+    found = tuple(map(packed, found)) if pack_int4 else found
     for example in found:
         verify(example.source.module)
         refuse(example.source.module, target.form.externals)

@@ -194,7 +194,7 @@ class _Members:
     def accessors(self, entry: _Entry) -> list[str]:
         """The methods of one value, under its number and under its name."""
         value = entry.value
-        about = f"{value.name}: {value.shape.to_string(layout=False)}"
+        about = f"{value.name}: {value.type}"
         if value.label != value.name:
             about += f", {value.label}"
         lines = [f"  /* {comment(about)} */"]

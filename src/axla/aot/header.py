@@ -42,7 +42,7 @@ def signature(function: Function) -> str:
     """`(z: f32[2,2]) = foo::MatMul(x: f32[2,3], y: f32[3,2])`."""
 
     def several(values: Sequence[Value]) -> str:
-        return ", ".join(f"{value.name}: {value.shape.to_string(layout=False)}" for value in values)
+        return ", ".join(f"{value.name}: {value.type}" for value in values)
 
     return f"({several(function.results)}) = {function.name}({several(function.arguments)})"
 
@@ -69,6 +69,8 @@ def _about(library: Library) -> str:
         "",
         *_paragraphs(_CALLING.replace("SYMBOL", library.functions[0].symbol)),
     ]
+    if library.packed:
+        lines += ["", *_paragraphs(_PACKED)]
     if library.weights is Weights.SEPARATE:
         lines += ["", f"Link {prefix}.o together with {prefix}_weights.o."]
     if takes_weights(library):
@@ -134,6 +136,12 @@ AXLA_CANCELLED. rng_state: the state of random numbers, which each run moves on;
 SYMBOL_run always does. A frame is used by one call at a time."""
 
 
+_PACKED = """\
+Packed arrays of s4 and u4 have two elements a byte, in row-major order: element 0 in the low four bits of
+byte 0, element 1 in the high four. Behind an odd number of elements the high bits are 0 in results, and do
+not count in arguments."""
+
+
 def _externals(library: Library) -> str:
     return "\n".join([
         "/* Functions that the library calls and that you link. `in` has the addresses of the operands,",
@@ -179,7 +187,7 @@ def _struct(name: str, values: Sequence[Value]) -> list[str]:
     lines = [f"typedef struct {name} {{"]
     for value in values:
         const = "const " if value.role in (Role.ARGUMENT, Role.CONSTANT_VARIABLE) else ""
-        about = value.shape.to_string(layout=False)
+        about = value.type
         if value.label != value.name:
             about += f": {value.label}"
         if value.role in (Role.VARIABLE, Role.CONSTANT_VARIABLE):

@@ -39,6 +39,12 @@ class Value:
     shape: Shape
     bytes: int  # in memory; types of less than a byte take one byte per element
     role: Role
+    packed: str = ""  # the array that its bytes hold, for comments
+
+    @property
+    def type(self) -> str:
+        """The shape, for comments."""
+        return self.packed or self.shape.to_string(layout=False)
 
     @property
     def dtype(self) -> DType:
@@ -113,6 +119,11 @@ class Library:
     def prefix(self) -> str:
         """What files, symbols and macros begin with."""
         return self.name.prefix
+
+    @property
+    def packed(self) -> bool:
+        """Whether arguments or results have two elements a byte."""
+        return any(value.packed for f in self.functions for value in (*f.arguments, *f.results))
 
     @property
     def externals(self) -> list[str]:

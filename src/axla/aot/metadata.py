@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 from axla.aot.library import Function, Library, Value, Weights
+from axla.aot.package import objects
 from axla.aot.weights import digest
 from axla.runtime.manifest import FORMAT, seal
 
@@ -19,9 +20,6 @@ def write(library: Library) -> dict[str, str | bytes]:
 def table(library: Library) -> dict[str, Any]:
     """The contents of P.json."""
     target = library.target
-    files = {f"{library.prefix}.o": library.image}
-    if library.weights is Weights.SEPARATE:
-        files[f"{library.prefix}_weights.o"] = library.constants_image
     found: dict[str, Any] = {
         "format": FORMAT,
         "name": str(library.name),
@@ -33,7 +31,7 @@ def table(library: Library) -> dict[str, Any]:
         },
         "objects": [
             {"file": name, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
-            for name, data in files.items()
+            for name, data in objects(library).items()
         ],
         "weights": library.weights.value,
         "constants": {

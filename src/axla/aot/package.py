@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import uuid
@@ -12,8 +13,11 @@ from typing import Any
 
 from axla.aot.library import Library, Weights
 from axla.core.errors import InternalError, InvalidArgument
+from axla.runtime.manifest import read_manifest
 
 Contents = dict[str, str | bytes]
+
+_WEIGHTS = ("_weights.o", ".weights", "_loader.c", "_loader.h")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +45,9 @@ class Package:
         return "\n".join([f"{self.folder}/", *rows])
 
 
-def objects(library: Library) -> Contents:
+def objects(library: Library) -> dict[str, bytes]:
     """The object files."""
-    found: Contents = {f"{library.prefix}.o": library.image}
+    found = {f"{library.prefix}.o": library.image}
     if library.weights is Weights.SEPARATE:
         found[f"{library.prefix}_weights.o"] = library.constants_image
     return found
@@ -53,8 +57,22 @@ def stale(folder: Path, prefix: str) -> tuple[str, ...]:
     """What an earlier compilation into a folder may have left there of weights: no longer the library's."""
     if not (folder / f"{prefix}.json").is_file():
         return ()
-    endings = ("_weights.o", ".weights", "_loader.c", "_loader.h")
-    return tuple(prefix + ending for ending in endings if (folder / (prefix + ending)).is_file())
+    return tuple(prefix + ending for ending in _WEIGHTS if (folder / (prefix + ending)).is_file())
+
+
+def neighbours(folder: Path, prefix: str, written: Sequence[str]) -> list[str]:
+    """Files in a folder that were written for libraries of other names; what all libraries have is not there
+    any more.
+    """
+    endings = {*_WEIGHTS, *(name.removeprefix(prefix) for name in written if name.startswith(prefix))}
+    found = []
+    for path in sorted(folder.glob("*.json")):
+        with contextlib.suppress(InvalidArgument):
+            other = read_manifest(path).prefix
+            found += [
+                other + e for e in sorted(endings) if other != prefix and (folder / (other + e)).is_file()
+            ]
+    return found
 
 
 def merged(*parts: Mapping[str, str | bytes]) -> Contents:

@@ -235,7 +235,7 @@ def _print(function: Function, kind: str, value: Value) -> list[str]:
         form, what = " 0x%02x", f"(unsigned){name}[i].bits"
     else:
         form, what = " %.9g" if dtype.is_integer else " %g", number(dtype, f"{name}[i]")
-    head = literal(f"{function.symbol}: {value.name} {value.shape.to_string(layout=False)} =")
+    head = literal(f"{function.symbol}: {value.name} {value.type} =")
     most = min(value.count, _SHOWN)
     return [
         f"  printf({head});",

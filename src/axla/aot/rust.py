@@ -228,5 +228,5 @@ def _fields(values: tuple[Value, ...], place: str) -> str:
 
 def _documentation(values: list[tuple[Value, str, bool]]) -> Iterator[str]:
     for value, place, _ in values:
-        shape, kind = value.shape.to_string(layout=False), value.role.value
+        shape, kind = value.type, value.role.value
         yield f"    /// {_parameter(value, place)}: {shape}, {kind} {comment(value.label)}"

@@ -108,7 +108,7 @@ def _header(library: Library) -> str:
 
 
 def _named(function: Function) -> str:
-    return comment(", ".join(f"{v.name} {v.shape.to_string(layout=False)}" for v in function.variables))
+    return comment(", ".join(f"{v.name} {v.type}" for v in function.variables))
 
 
 def _source(library: Library, head: bytes) -> str:

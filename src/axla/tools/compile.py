@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 from axla.core.errors import InvalidArgument
-from axla.tools.source import add_file, sizes_of
+from axla.tools.source import add_file, integers, sizes_of
 
 HELP = "compile a program to a C library"
 
@@ -52,6 +52,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--externals", metavar="F,G", type=_words, default=(), help="custom calls that are functions you link"
     )
+    parser.add_argument("--pack-int4", action="store_true", help="s4 and u4 arrays have two elements a byte")
+    parser.add_argument(
+        "--rows", metavar="N,M", type=integers,
+        help="a function for each number of rows, which `rows` stands for in --arg-types: f32[rows,4]",
+    )  # fmt: skip
     parser.add_argument("--no-self-test", action="store_true", help="record no call for the generated test")
 
 
@@ -63,6 +68,17 @@ def _words(text: str) -> list[str]:
     return [word for word in text.split(",") if word]
 
 
+def _args(options: argparse.Namespace) -> dict[int, list] | None:
+    """The types of the arguments for each number of rows."""
+    types = options.arg_types or ()
+    if options.rows is None:
+        return None
+    if not any(isinstance(t, str) and "rows" in t for t in types):
+        raise InvalidArgument("--rows: wanted --arg-types where `rows` stands for the number, as f32[rows,4]")
+    options.arg_types = None
+    return {n: [t.replace("rows", str(n)) if isinstance(t, str) else t for t in types] for n in options.rows}
+
+
 def execute(options: argparse.Namespace) -> int:
     names = None
     if options.arg_names is not None or options.result_names is not None:
@@ -70,7 +86,7 @@ def execute(options: argparse.Namespace) -> int:
     common = {
         "config": Path(options.config) if options.config is not None else None, "names": names,
         "variables": options.variables, "weights": options.weights, "allow_libgcc": options.allow_libgcc,
-        "externals": options.externals,
+        "externals": options.externals, "pack_int4": options.pack_int4, "args": _args(options),
     }  # fmt: skip
     if options.emit_object is not None:
         return _emit_object(options, common)
@@ -100,7 +116,7 @@ def _emit_object(options: argparse.Namespace, common: dict) -> int:
     library, _ = library_of(
         _program(options), target=target, name=name, sizes=Sizes(**sizes_of(options)), **common
     )
-    contents = {
+    contents: dict[str, str | bytes] = {
         path.name if file == f"{library.prefix}.o" else file: d for file, d in objects(library).items()
     }
     if library.weights.value == "file":

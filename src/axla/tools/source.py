@@ -17,6 +17,8 @@ from axla.text.shapes import parse_shape
 if TYPE_CHECKING:
     from axla.codegen.target import CpuTarget
 
+_HLO = re.compile(r"(?!.*\brows)\w+\[|\(")  # a shape, but for one with sizes that `axla compile --rows` gives
+
 
 def add_file(parser: argparse.ArgumentParser, **options: object) -> None:
     parser.add_argument("file", metavar="FILE", help="HLO or StableHLO; `-` is standard input", **options)  # type: ignore[arg-type]
@@ -31,7 +33,7 @@ def add_sizes(parser: argparse.ArgumentParser) -> None:
         "`_` for what the program says",
     )  # fmt: skip
     parser.add_argument(
-        "--dim-args", metavar="N,...", type=_integers,
+        "--dim-args", metavar="N,...", type=integers,
         help="values of the first arguments, which are arguments no more",
     )  # fmt: skip
 
@@ -52,12 +54,12 @@ def _types(text: str) -> list[AnyShape | str | None]:
             items[-1] += part
     items = [item.strip() for item in items]
     try:
-        return [None if i == "_" else parse_shape(i) if re.match(r"\w+\[|\(", i) else i for i in items]
+        return [None if i == "_" else parse_shape(i) if re.match(_HLO, i) else i for i in items]
     except AxlaError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def _integers(text: str) -> list[int]:
+def integers(text: str) -> list[int]:
     if not re.fullmatch(r"-?\d+(,-?\d+)*", text):
         raise argparse.ArgumentTypeError(f"wanted integers with commas between them, found {text!r}")
     return [int(item) for item in text.split(",")]
