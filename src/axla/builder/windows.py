@@ -17,7 +17,7 @@ from axla.builder.values import booleans, element_type, instance, integer, integ
 from axla.builder.xla_builder import XlaOp
 from axla.core.errors import InvalidArgument
 from axla.core.shape import Shape
-from axla.ir.attributes import ConvDims, Window
+from axla.ir.attributes import CONVOLUTION_DIMENSIONS, ConvDims, Window
 from axla.ir.op import reject
 
 Padding = Sequence[tuple[int, int]]
@@ -157,17 +157,11 @@ def _convolution(
             reject(
                 "convolution_types", f"convolution of {a.dtype} and {b.dtype} needs a preferred_element_type"
             )
-        labels = ConvDims.of(
-            input_batch=integer(numbers.input_batch_dimension, what),
-            input_feature=integer(numbers.input_feature_dimension, what),
-            input_spatial=integers(numbers.input_spatial_dimensions, what),
-            kernel_input=integer(numbers.kernel_input_feature_dimension, what),
-            kernel_output=integer(numbers.kernel_output_feature_dimension, what),
-            kernel_spatial=integers(numbers.kernel_spatial_dimensions, what),
-            output_batch=integer(numbers.output_batch_dimension, what),
-            output_feature=integer(numbers.output_feature_dimension, what),
-            output_spatial=integers(numbers.output_spatial_dimensions, what),
-        )
+        given: dict[str, Any] = {
+            label: (integers if name.endswith("dimensions") else integer)(getattr(numbers, name), what)
+            for name, label in CONVOLUTION_DIMENSIONS.items()
+        }
+        labels = ConvDims.of(**given)
         if len(labels.input) != a.rank or len(labels.kernel) != b.rank:
             found = f"{labels.input}_{labels.kernel}->{labels.output}"
             reject("convolution_c1", f"convolution: dimension numbers {found} do not fit the operands' ranks")

@@ -255,6 +255,20 @@ class ConvDims:
         return _spatial(self.output)
 
 
+CONVOLUTION_DIMENSIONS = {
+    "input_batch_dimension": "input_batch",
+    "input_feature_dimension": "input_feature",
+    "input_spatial_dimensions": "input_spatial",
+    "kernel_input_feature_dimension": "kernel_input",
+    "kernel_output_feature_dimension": "kernel_output",
+    "kernel_spatial_dimensions": "kernel_spatial",
+    "output_batch_dimension": "output_batch",
+    "output_feature_dimension": "output_feature",
+    "output_spatial_dimensions": "output_spatial",
+}
+"""The names of the builder's records, protocol buffers and StableHLO -> those of ConvDims."""
+
+
 def _labels(first: str, first_at: int, second: str, second_at: int, spatial: Sequence[int]) -> str:
     places = {first_at: first, second_at: second} | {at: str(n) for n, at in enumerate(spatial)}
     if len(places) != 2 + len(spatial) or min(places) < 0 or len(spatial) > 10:

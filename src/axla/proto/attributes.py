@@ -12,6 +12,7 @@ from axla.core.errors import ParseError, UnsupportedError
 from axla.core.literal import Literal
 from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.ir.attributes import (
+    CONVOLUTION_DIMENSIONS,
     ConvDims,
     OutputAlias,
     PaddingConfig,
@@ -92,33 +93,21 @@ def _rows(name: str, ours: tuple[str, ...], theirs: tuple[str, ...], cls: type) 
     return Codec(read, write)
 
 
-_CONV = {
-    "input": ("bf", "input_batch_dimension", "input_feature_dimension", "input_spatial_dimensions"),
-    "kernel": (
-        "io", "kernel_input_feature_dimension", "kernel_output_feature_dimension",
-        "kernel_spatial_dimensions",
-    ),
-    "output": ("bf", "output_batch_dimension", "output_feature_dimension", "output_spatial_dimensions"),
-}  # fmt: skip
-
-
 def _read_conv(value: Proto, around: Around) -> ConvDims:
     numbers: dict[str, Any] = {}
-    for side, (letters, first, second, spatial) in _CONV.items():
-        names = ("batch", "feature") if letters == "bf" else ("input", "output")
-        numbers |= {f"{side}_{names[0]}": value.get(first, 0), f"{side}_{names[1]}": value.get(second, 0)}
-        numbers[f"{side}_spatial"] = value.get(spatial, [])
-        if max(value.get(first, 0), value.get(second, 0), *value.get(spatial, []), 0) > 63:
+    for name, label in CONVOLUTION_DIMENSIONS.items():
+        several = name.endswith("dimensions")
+        numbers[label] = value.get(name, [] if several else 0)
+        if max(numbers[label] if several else [numbers[label]], default=0) > 63:
             raise ParseError(f"convolution_dimension_numbers name dimensions above 63: {value}")
     return ConvDims.of(**numbers)
 
 
 def _write_conv(value: ConvDims, around: Around) -> Proto:
     message: Proto = {}
-    for side, (letters, first, second, spatial) in _CONV.items():
-        labels = getattr(value, side)
-        message[first], message[second] = (labels.index(letter) for letter in letters)
-        message[spatial] = list(getattr(value, f"{side}_spatial"))
+    for name, label in CONVOLUTION_DIMENSIONS.items():
+        dims = getattr(value, label)
+        message[name] = list(dims) if name.endswith("dimensions") else dims
     return message
 
 

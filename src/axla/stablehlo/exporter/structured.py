@@ -10,13 +10,15 @@ import axla.hlo as hlo
 from axla.core.errors import UnsupportedError
 from axla.core.literal import Literal
 from axla.core.shape import AnyShape, Shape, TupleShape
-from axla.ir.attributes import ConvDims, Precision, Window
+from axla.ir.attributes import CONVOLUTION_DIMENSIONS, ConvDims, Precision, Window
 from axla.ir.graph import Instruction
+from axla.ir.op import Op
 from axla.stablehlo import mlir
 from axla.stablehlo.exporter.elementwise import with_fields
 from axla.stablehlo.exporter.scope import Rule, Scope, Tree
 from axla.stablehlo.exporter.types import element_of, flags, matrix, number, numbers, struct
 from axla.stablehlo.importer.numeric import ALGORITHMS
+from axla.stablehlo.text.attributes import STRUCTURES
 
 
 def _applied(name: str, *fields: str) -> Rule:
@@ -41,12 +43,6 @@ def _sort(scope: Scope, inst: Instruction) -> Tree:
     assert isinstance(op, hlo.Sort)
     attributes = {"dimension": number(op.dimensions[0]), "is_stable": op.is_stable}
     return scope.add("stablehlo.sort", scope.ones(inst), inst.shape, attributes, [scope.region(op.to_apply)])
-
-
-def _top_k(scope: Scope, inst: Instruction) -> Tree:
-    """The largest elements; the smallest ones have been expanded."""
-    assert isinstance(inst.op, hlo.TopK)
-    return scope.add("chlo.top_k", scope.ones(inst), inst.shape, {"k": number(inst.op.k)})
 
 
 def _scan(scope: Scope, inst: Instruction) -> Tree:
@@ -95,21 +91,16 @@ def _select_and_scatter(scope: Scope, inst: Instruction) -> Tree:
     return scope.add("stablehlo.select_and_scatter", scope.ones(inst), inst.shape, attributes, regions)
 
 
-_SCATTER = (
-    "update_window_dims", "inserted_window_dims", "input_batching_dims", "scatter_indices_batching_dims",
-    "scatter_dims_to_operand_dims", "index_vector_dim",
-)  # fmt: skip
-_GATHER = (
-    "offset_dims", "collapsed_slice_dims", "operand_batching_dims", "start_indices_batching_dims",
-    "start_index_map", "index_vector_dim",
-)  # fmt: skip
+def _window_numbers(mnemonic: str, op: Op) -> mlir.StructAttr:
+    """The dimension numbers of a gather or scatter, which have the same names in HLO."""
+    return struct(mnemonic, **{name: getattr(op, name) for name in STRUCTURES[mnemonic]})
 
 
 def _scatter(scope: Scope, inst: Instruction) -> Tree:
     op = inst.op
     assert isinstance(op, hlo.Scatter)
     attributes = {
-        "scatter_dimension_numbers": struct("scatter", **{name: getattr(op, name) for name in _SCATTER}),
+        "scatter_dimension_numbers": _window_numbers("scatter", op),
         "indices_are_sorted": op.indices_are_sorted, "unique_indices": op.unique_indices,
     }  # fmt: skip
     return scope.combined("stablehlo.scatter", inst, op.to_apply, attributes, len(inst.operands) // 2)
@@ -119,7 +110,7 @@ def _gather(scope: Scope, inst: Instruction) -> Tree:
     op = inst.op
     assert isinstance(op, hlo.Gather)
     attributes = {
-        "dimension_numbers": struct("gather", **{name: getattr(op, name) for name in _GATHER}),
+        "dimension_numbers": _window_numbers("gather", op),
         "slice_sizes": numbers(op.slice_sizes), "indices_are_sorted": op.indices_are_sorted,
     }  # fmt: skip
     return scope.add("stablehlo.gather", scope.ones(inst), inst.shape, attributes)
@@ -213,15 +204,7 @@ def convolution_numbers(labels: ConvDims) -> mlir.StructAttr:
     """What dimensions mean."""
     if "?" in labels.input + labels.kernel + labels.output:
         raise UnsupportedError(f"dimensions without a meaning: {labels}")
-    dimensions = {
-        f"{part}_{name}_dimension{'s' * (name == 'spatial')}": getattr(labels, f"{part}_{name.split('_')[0]}")
-        for part, names in (
-            ("input", ("batch", "feature")), ("kernel", ("input_feature", "output_feature")),
-            ("output", ("batch", "feature")),
-        )
-        for name in (*names, "spatial")
-    }  # fmt: skip
-    return struct("conv", **dimensions)
+    return struct("conv", **{name: getattr(labels, label) for name, label in CONVOLUTION_DIMENSIONS.items()})
 
 
 def _fft(scope: Scope, inst: Instruction) -> Tree:
@@ -285,6 +268,6 @@ RULES: dict[str, Rule] = {
     "scatter": _scatter,
     "select-and-scatter": _select_and_scatter,
     "sort": _sort,
-    "topk": _top_k,
+    "topk": with_fields("chlo.top_k", k="k"),  # the largest; the smallest have been expanded
     "triangular-solve": _triangular_solve,
 }

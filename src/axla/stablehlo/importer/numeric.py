@@ -8,6 +8,7 @@ import axla.hlo as hlo
 from axla.core.errors import VerifyError
 from axla.core.shape import TupleShape
 from axla.ir.attributes import (
+    CONVOLUTION_DIMENSIONS,
     ConvDims,
     FftType,
     Precision,
@@ -106,21 +107,13 @@ def _convolution(scope: Scope, operation: mlir.Operation) -> Instruction:
 def labels_of(operation: mlir.Operation) -> ConvDims:
     """What the dimensions of a convolution mean."""
     numbers = attr.structure(operation, "dimension_numbers", "conv")
-    return ConvDims.of(
-        input_batch=_number(numbers, "input_batch_dimension"),
-        input_feature=_number(numbers, "input_feature_dimension"),
-        input_spatial=attr.field_integers(numbers, "input_spatial_dimensions"),
-        kernel_input=_number(numbers, "kernel_input_feature_dimension"),
-        kernel_output=_number(numbers, "kernel_output_feature_dimension"),
-        kernel_spatial=attr.field_integers(numbers, "kernel_spatial_dimensions"),
-        output_batch=_number(numbers, "output_batch_dimension"),
-        output_feature=_number(numbers, "output_feature_dimension"),
-        output_spatial=attr.field_integers(numbers, "output_spatial_dimensions"),
-    )
-
-
-def _number(fields: dict[str, Any], name: str) -> int:
-    return attr.field_integer(fields, name, -1)
+    found: dict[str, Any] = {
+        label: attr.field_integers(numbers, name)
+        if name.endswith("dimensions")
+        else attr.field_integer(numbers, name, -1)
+        for name, label in CONVOLUTION_DIMENSIONS.items()
+    }
+    return ConvDims.of(**found)
 
 
 def _gather(scope: Scope, operation: mlir.Operation) -> Instruction:
