@@ -39,9 +39,7 @@ def _members(op: Any) -> dict[str, Any]:
     return found
 
 
-def _each(
-    scope: Scope, inst: Instruction, name: str, attributes: dict[str, Any], regions: Any = list
-) -> Tree:
+def _each(scope: Scope, inst: Instruction, name: str, attributes: dict[str, Any]) -> Tree:
     """An operation for each operand."""
     shapes = elements(inst.shape)
     found = [

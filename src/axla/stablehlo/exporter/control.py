@@ -253,16 +253,12 @@ def _outfeed(scope: Scope, inst: Instruction) -> Tree:
     return scope.add("stablehlo.outfeed", _operand_leaves(scope, inst), inst.shape, config)
 
 
-def _update(scope: Scope, inst: Instruction) -> Tree:
-    return scope.values[inst.operands[0]]
-
-
 RULES: dict[str, Rule] = {
     "add-dependency": _add_dependency,
     "after-all": _after_all,
     "async-done": part(1),
     "async-start": _async_start,
-    "async-update": _update,
+    "async-update": part(),
     "call": _call,
     "conditional": _conditional,
     "copy-done": part(0),

@@ -165,11 +165,6 @@ def _dynamic_update_slice(scope: Scope, inst: Instruction) -> Tree:
     return scope.add("stablehlo.dynamic_update_slice", operands, inst.shape)
 
 
-def _concatenate(scope: Scope, inst: Instruction) -> Tree:
-    at = {"dimension": number(inst.op.dimensions[0])}  # type: ignore[attr-defined]
-    return scope.add("stablehlo.concatenate", scope.ones(inst), inst.shape, at)
-
-
 def _dynamic_reshape(scope: Scope, inst: Instruction) -> Tree:
     operand, *sizes = inst.operands
     shapes = [s.shape for s in sizes]
@@ -179,7 +174,9 @@ def _dynamic_reshape(scope: Scope, inst: Instruction) -> Tree:
     return scope.add("stablehlo.dynamic_reshape", (scope.one(operand), joined), inst.shape)
 
 
-def _size_rule(name: str) -> Rule:
+def _along(name: str) -> Rule:
+    """An op along one dimension."""
+
     def rule(scope: Scope, inst: Instruction) -> Tree:
         at = {"dimension": number(inst.op.dimensions[0])}  # type: ignore[attr-defined]
         return scope.add(name, scope.ones(inst), inst.shape, at)
@@ -212,14 +209,14 @@ RULES: dict[str, Rule] = {
     "bitcast-convert": _bitcast_convert,
     "broadcast": with_fields("stablehlo.broadcast_in_dim", broadcast_dimensions="dimensions"),
     "compare": _compare,
-    "concatenate": _concatenate,
+    "concatenate": _along("stablehlo.concatenate"),
     "constant": _constant,
     "copy": _identity,
     "domain": _identity,
     "dynamic-reshape": _dynamic_reshape,
     "dynamic-slice": _dynamic_slice,
     "dynamic-update-slice": _dynamic_update_slice,
-    "get-dimension-size": _size_rule("stablehlo.get_dimension_size"),
+    "get-dimension-size": _along("stablehlo.get_dimension_size"),
     "get-tuple-element": _element,
     "iota": with_fields("stablehlo.iota", iota_dimension="iota_dimension"),
     "pad": with_fields(
@@ -228,7 +225,7 @@ RULES: dict[str, Rule] = {
     ),
     "reduce-precision": _reduce_precision,
     "reverse": with_fields("stablehlo.reverse", dimensions="dimensions"),
-    "set-dimension-size": _size_rule("stablehlo.set_dimension_size"),
+    "set-dimension-size": _along("stablehlo.set_dimension_size"),
     "slice": with_fields(
         "stablehlo.slice", start_indices="slice.starts", limit_indices="slice.limits", strides="slice.strides"
     ),

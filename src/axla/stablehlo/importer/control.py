@@ -13,6 +13,7 @@ from axla.ir.graph import Instruction
 from axla.ir.structure import GetTupleElement, Tuple
 from axla.stablehlo import mlir
 from axla.stablehlo.importer import attributes as attr
+from axla.stablehlo.importer.elementwise import same
 from axla.stablehlo.importer.scope import Outcome, Rule, Scope
 from axla.stablehlo.text.printer import attribute_text
 
@@ -98,10 +99,6 @@ def _optimization_barrier(scope: Scope, operation: mlir.Operation) -> Outcome:
     return scope.add(hlo.OptBarrier(), (scope.tuple(operands),)) if operands else None
 
 
-def _tuple(scope: Scope, operation: mlir.Operation) -> Outcome:
-    return scope.add(Tuple(), scope.operands(operation))
-
-
 def _get_tuple_element(scope: Scope, operation: mlir.Operation) -> Outcome:
     return scope.add(GetTupleElement(attr.integer(operation, "index")), scope.operands(operation, 1))
 
@@ -118,6 +115,6 @@ RULES: dict[str, Rule] = {
     "stablehlo.get_tuple_element": _get_tuple_element,
     "stablehlo.if": _if,
     "stablehlo.optimization_barrier": _optimization_barrier,
-    "stablehlo.tuple": _tuple,
+    "stablehlo.tuple": same(Tuple()),
     "stablehlo.while": _while,
 }

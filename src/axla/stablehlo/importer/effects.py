@@ -28,6 +28,7 @@ from axla.ir.structure import GetTupleElement, Tuple
 from axla.stablehlo import mlir
 from axla.stablehlo.importer import attributes as attr
 from axla.stablehlo.importer.chlo import composition
+from axla.stablehlo.importer.elementwise import same
 from axla.stablehlo.importer.mesh import mesh_groups
 from axla.stablehlo.importer.movement import array
 from axla.stablehlo.importer.numeric import labels_of, precision
@@ -283,14 +284,6 @@ def _collective_permute(scope: Scope, operation: mlir.Operation) -> Outcome:
     return scope.add(op, scope.operands(operation))
 
 
-def _partition_id(scope: Scope, operation: mlir.Operation) -> Outcome:
-    return scope.add(hlo.PartitionId())
-
-
-def _replica_id(scope: Scope, operation: mlir.Operation) -> Outcome:
-    return scope.add(hlo.ReplicaId())
-
-
 # Transfers and tokens
 
 
@@ -355,10 +348,6 @@ def _outfeed(scope: Scope, operation: mlir.Operation) -> Outcome:
     value = scope.add(Tuple(), data)
     op = hlo.Outfeed(value.shape, attr.text(operation, "outfeed_config", ""))
     return scope.add(op, (value, token))
-
-
-def _after_all(scope: Scope, operation: mlir.Operation) -> Outcome:
-    return scope.add(hlo.AfterAll(), scope.operands(operation))
 
 
 # Asynchronous operations
@@ -445,7 +434,7 @@ RULES: dict[str, Rule] = {
     "interpreter.run_parallel": _run_parallel,
     "sdy.manual_computation": _manual_computation,
     "sdy.sharding_constraint": _sharding_constraint,
-    "stablehlo.after_all": _after_all,
+    "stablehlo.after_all": same(hlo.AfterAll()),
     "stablehlo.all_gather": _all_gather,
     "stablehlo.all_reduce": _all_reduce,
     "stablehlo.all_to_all": _all_to_all,
@@ -454,13 +443,13 @@ RULES: dict[str, Rule] = {
     "stablehlo.collective_broadcast": _collective_broadcast,
     "stablehlo.collective_permute": _collective_permute,
     "stablehlo.collective_reduce": _collective_reduce,
-    "stablehlo.create_token": _after_all,
+    "stablehlo.create_token": same(hlo.AfterAll()),
     "stablehlo.custom_call": _custom_call,
     "stablehlo.infeed": _infeed,
     "stablehlo.outfeed": _outfeed,
-    "stablehlo.partition_id": _partition_id,
+    "stablehlo.partition_id": same(hlo.PartitionId()),
     "stablehlo.recv": _recv,
     "stablehlo.reduce_scatter": _reduce_scatter,
-    "stablehlo.replica_id": _replica_id,
+    "stablehlo.replica_id": same(hlo.ReplicaId()),
     "stablehlo.send": _send,
 }

@@ -15,8 +15,8 @@ from axla.stablehlo.importer import attributes as attr
 from axla.stablehlo.importer.scope import Rule, Scope
 
 
-def same(op: Op, count: int) -> Rule:
-    """An operation that HLO has under another name, or the same."""
+def same(op: Op, count: int | None = None) -> Rule:
+    """An operation that HLO has under another name, or the same, of `count` operands or of any number."""
 
     def rule(scope: Scope, operation: mlir.Operation) -> Instruction:
         return scope.add(op, scope.operands(operation, count))

@@ -12,6 +12,7 @@ from axla.ir.attributes import PaddingConfig, SliceDims
 from axla.ir.graph import Instruction
 from axla.stablehlo import mlir
 from axla.stablehlo.importer import attributes as attr
+from axla.stablehlo.importer.elementwise import same
 from axla.stablehlo.importer.scope import Rule, Scope
 
 
@@ -105,10 +106,6 @@ def _dynamic_slice(scope: Scope, operation: mlir.Operation) -> Instruction:
     return scope.add(hlo.DynamicSlice(attr.integers(operation, "slice_sizes")), scope.operands(operation))
 
 
-def _dynamic_update_slice(scope: Scope, operation: mlir.Operation) -> Instruction:
-    return scope.add(hlo.DynamicUpdateSlice(), scope.operands(operation))
-
-
 def _pad(scope: Scope, operation: mlir.Operation) -> Instruction:
     names = ("edge_padding_low", "edge_padding_high", "interior_padding")
     config = PaddingConfig(*[attr.integers(operation, name) for name in names])
@@ -139,7 +136,7 @@ RULES: dict[str, Rule] = {
     "stablehlo.dynamic_iota": _iota,
     "stablehlo.dynamic_reshape": _dynamic_reshape,
     "stablehlo.dynamic_slice": _dynamic_slice,
-    "stablehlo.dynamic_update_slice": _dynamic_update_slice,
+    "stablehlo.dynamic_update_slice": same(hlo.DynamicUpdateSlice()),
     "stablehlo.get_dimension_size": _get_dimension_size,
     "stablehlo.iota": _iota,
     "stablehlo.pad": _pad,
