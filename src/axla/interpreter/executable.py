@@ -12,7 +12,7 @@ from axla.core.errors import InvalidArgument
 from axla.core.literal import Literal
 from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.interpreter.custom_calls import check_custom_call
-from axla.interpreter.evaluate import Interpreter, evaluate
+from axla.interpreter.evaluate import Interpreter, as_value, evaluate
 from axla.interpreter.parallel import MOST, evaluate_replicated
 from axla.ir.graph import Module
 
@@ -47,7 +47,7 @@ class InterpretedExecutable:
             self._literal(argument, p.shape, p.name)
             for argument, p in zip(arguments, parameters, strict=True)
         ]
-        return _arrays(evaluate(self.module, literals, seed=next(self._seeds)))
+        return as_value(evaluate(self.module, literals, seed=next(self._seeds)))
 
     def execute(self, inputs: Iterable[Any], *, deadline: float | None = None) -> list[np.ndarray]:
         """Runs the program on its parameter leaves; gives its result leaves."""
@@ -122,9 +122,3 @@ class InterpretedExecutable:
                 f"{shape.logical.to_string(layout=False)}"
             )
         return Literal(Shape(shape.dtype, array.shape), array)
-
-
-def _arrays(literal: Literal) -> Any:
-    if literal.shape.is_tuple:
-        return tuple(_arrays(e) for e in literal.elements)
-    return literal.array if literal.shape.is_array else None

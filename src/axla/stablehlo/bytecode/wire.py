@@ -39,18 +39,13 @@ def bounded(count: int, room: int, what: str) -> int:
 
 
 def signed_list(data: bytes, at: int, end: int) -> tuple[tuple[int, ...], int]:
-    count, at = varint(data, at)
-    bounded(count, end - at, "integers")
-    values = []
-    for _ in range(count):
-        value, at = varint(data, at)
-        values.append(value >> 1 ^ -(value & 1))
-    return tuple(values), at
+    values, at = varint_list(data, at, end, "integers")
+    return tuple([value >> 1 ^ -(value & 1) for value in values]), at
 
 
-def varint_list(data: bytes, at: int, end: int) -> tuple[tuple[int, ...], int]:
+def varint_list(data: bytes, at: int, end: int, what: str = "entries") -> tuple[tuple[int, ...], int]:
     count, at = varint(data, at)
-    bounded(count, end - at, "entries")
+    bounded(count, end - at, what)
     values = []
     for _ in range(count):
         value, at = varint(data, at)

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
+from axla.builder.xla_builder import identifier_of
 from axla.core.errors import AxlaError
 from axla.ir.graph import NO_EXTRA, Extra, SourceLocation
 from axla.stablehlo import mlir
 from axla.stablehlo.text.printer import attribute_text
 from axla.text.sharding import canonical_sharding
 
-_NOT_A_NAME = re.compile(r"[^A-Za-z0-9_.\-]")
 _DEEPEST = 64  # of locations in one another; what lies deeper is left out
-
-
-def identifier(name: str) -> str:
-    """A name as HLO text has it."""
-    cleaned = _NOT_A_NAME.sub("_", name)
-    return cleaned if cleaned and not (cleaned[0].isdigit() or cleaned[0] in ".-") else f"_{cleaned}"
 
 
 def source_location(location: mlir.Location | None) -> SourceLocation | None:
@@ -53,7 +46,7 @@ def name_of(location: SourceLocation | None) -> str:
     if location is None or not location.op_name:
         return ""
     last = location.op_name.rstrip("/").rsplit("/", 1)[-1]
-    return identifier(last) if last else ""
+    return identifier_of(last) if last else ""
 
 
 def frontend_attributes(attributes: dict[str, Any]) -> tuple[tuple[str, str], ...]:

@@ -7,13 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from axla.builder.xla_builder import identifier_of
 from axla.core.errors import AxlaError, VerifyError
 from axla.core.shape import AnyShape, Layout, ProgramShape, Shape, TupleShape
 from axla.ir.graph import Alias, Computation, Module
 from axla.ir.structure import GetTupleElement, Parameter
 from axla.ir.traverse import computations_callees_first
 from axla.stablehlo import mlir
-from axla.stablehlo.importer.origin import Origins, frontend_attributes, identifier, sharding
+from axla.stablehlo.importer.origin import Origins, frontend_attributes, sharding
 from axla.stablehlo.importer.scope import CONSTANT, Rule, Scope, placed
 from axla.stablehlo.importer.types import shape_of
 from axla.stablehlo.names import NAMES, Names, result_names
@@ -65,7 +66,7 @@ class Importer:
         self.source = source
         self.rules = rules
         self.origins = Origins()
-        self.module = Module(identifier(name) if isinstance(name, str) and name else "main")
+        self.module = Module(identifier_of(name) if isinstance(name, str) and name else "main")
         self.functions = functions_of(source)
         self.computations: dict[str, Computation] = {}  # of functions
         self.captures: dict[int, dict[mlir.Value, None]] = {}  # by the identity of a region
@@ -158,7 +159,7 @@ class Importer:
             blocks = sum(len(r.blocks) for r in function.regions)
             raise VerifyError(f"function @{name} must have a body of one block, found {blocks}")
         block = function.regions[0].blocks[0]
-        computation = self.module.add_computation(identifier(name), entry=is_entry)
+        computation = self.module.add_computation(identifier_of(name), entry=is_entry)
         self.computations[name] = computation
         scope = self._with_parameters(computation, block, function.attributes.get("arg_attrs"))
         self._finish(scope, block)

@@ -172,7 +172,9 @@ class Cursor:
 
     def string(self, what: str = "a string") -> str:
         at = self.start
-        token = self.take("string", what)
+        return self._unescaped(self.take("string", what), at)
+
+    def _unescaped(self, token: str, at: int) -> str:
         try:
             return unescape(token)
         except ValueError as error:
@@ -182,12 +184,7 @@ class Cursor:
         """`@name` or `@"name"`, without the @."""
         at = self.start
         token = self.take("symbol", "a symbol such as @name")
-        if token[1] != '"':
-            return token[1:]
-        try:
-            return unescape(token[1:])
-        except ValueError as error:
-            self.fail(str(error), at)
+        return token[1:] if token[1] != '"' else self._unescaped(token[1:], at)
 
     def word(self, what: str = "a word") -> str:
         return self.take("bare", what)

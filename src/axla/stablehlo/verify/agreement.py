@@ -8,14 +8,8 @@ from axla.stablehlo import mlir
 from axla.stablehlo.text.printer import attribute_text
 from axla.stablehlo.verify.attributes import WITHIN, kind_of_attribute
 from axla.stablehlo.verify.declarations import Declaration, Value
-from axla.stablehlo.verify.kinds import (
-    Broken,
-    Facts,
-    elements_fit,
-    most_specific,
-    sizes_fit,
-    types_fit,
-)
+from axla.stablehlo.verify.elementwise import follow_operands
+from axla.stablehlo.verify.kinds import Facts, elements_fit, sizes_fit, types_fit
 from axla.stablehlo.verify.subject import Subject
 
 
@@ -108,11 +102,7 @@ def _same(subject: Subject, label: str) -> None:
     for other in (*operands, *subject.results):
         if not types_fit(first, other):
             subject.fail(label, "all have the same type, found {} and {}", first, other)
-    try:
-        shape, bounds = most_specific(operands)
-    except Broken as error:
-        subject.fail(label, "{}", str(error).lstrip(": "))
-    subject.follows(label, shape, None, bounds)
+    follow_operands(subject, label, operands)
 
 
 def _elements(subject: Subject, label: str) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from axla.stablehlo import mlir
 from axla.stablehlo.verify.kinds import (
     Broken,
+    Facts,
     Sizes,
     constant,
     elements_fit,
@@ -31,7 +32,7 @@ def add(s: Subject) -> None:
         _add_quantized(s, kinds)
     elif kinds[0] != kinds[1] or kinds[0] != kinds[2]:
         s.fail("c1", "all have the same element type, found {}, {} and {}", lhs, rhs, result)
-    follow_operands(s, "c1")
+    follow_operands(s, "c1", s.operands)
 
 
 def _add_quantized(s: Subject, kinds: list[mlir.Type]) -> None:
@@ -48,32 +49,23 @@ def _add_quantized(s: Subject, kinds: list[mlir.Type]) -> None:
         s.need(not side.axes or side.axes == result.axes, label, "one axis, found {} and {}", side, result)
 
 
-def follow_operands(s: Subject, rule: str) -> None:
-    """The result has the sizes that follow from all operands."""
+def follow_operands(s: Subject, rule: str, operands: list[Facts], element: mlir.Type | None = None) -> None:
+    """The result has the sizes that follow from all these operands."""
     try:
-        shape, bounds = most_specific(s.operands)
+        shape, bounds = most_specific(operands)
     except Broken as error:
         s.fail(rule, "{}", str(error).lstrip(": "))
-    s.follows(rule, shape, None, bounds)
+    s.follows(rule, shape, element, bounds)
 
 
 def abs_(s: Subject) -> None:
-    operand = s.operands[0]
-    s.follows("c2", operand.shape, real_part(operand.element), operand.bounds)
+    operand, element = s.operands[0], s.operands[0].element
+    real = element.element if isinstance(element, mlir.ComplexType) else element
+    s.follows("c2", operand.shape, real, operand.bounds)
 
 
-def real_part(element: mlir.Type) -> mlir.Type:
-    return element.element if isinstance(element, mlir.ComplexType) else element
-
-
-def to_boolean(s: Subject) -> None:
-    operand = s.operands[0]
-    s.follows("c1", operand.shape, I1, operand.bounds)
-
-
-def compare(s: Subject) -> None:
-    operand = s.operands[0]
-    s.follows("c2", operand.shape, I1, operand.bounds)
+def _to_boolean(rule: str) -> Callable[[Subject], None]:
+    return lambda s: s.follows(rule, s.operands[0].shape, I1, s.operands[0].bounds)
 
 
 def complex_(s: Subject) -> None:
@@ -89,11 +81,7 @@ def select(s: Subject) -> None:
     if pred.rank:
         fit = sizes_fit(pred.shape, on_true.shape)
         s.need(fit, "c1", "the predicate is a scalar or of the same shape, found {} and {}", pred, on_true)
-    try:
-        shape, bounds = most_specific([on_true, on_false])
-    except Broken as error:
-        s.fail("c2", "{}", str(error).lstrip(": "))
-    s.follows("c2", shape, on_true.element, bounds)
+    follow_operands(s, "c2", [on_true, on_false], on_true.element)
 
 
 def clamp(s: Subject) -> None:
@@ -182,8 +170,9 @@ def bitcast_convert(s: Subject) -> None:
 
 
 RULES: dict[str, Callable[[Subject], None]] = {
-    "add": add, "abs": abs_, "real": abs_, "imag": abs_, "is_finite": to_boolean, "compare": compare,
-    "complex": complex_, "select": select, "clamp": clamp, "uniform_quantize": uniform_quantize,
+    "add": add, "abs": abs_, "real": abs_, "imag": abs_, "is_finite": _to_boolean("c1"),
+    "compare": _to_boolean("c2"), "complex": complex_, "select": select, "clamp": clamp,
+    "uniform_quantize": uniform_quantize,
     "uniform_dequantize": uniform_dequantize, "constant": constant_, "iota": iota,
     "dynamic_iota": dynamic_iota, "rng": rng, "rng_bit_generator": rng_bit_generator,
     "bitcast_convert": bitcast_convert,
