@@ -8,8 +8,9 @@ import pytest
 from axla.core.dtypes import F32
 from axla.core.literal import Literal
 from axla.core.shape import Layout, Shape
+from axla.core.shape_util import major_to_minor
 from axla.interpreter.evaluate import evaluate
-from axla.passes.layout.normalize import layout_normalization, major_to_minor
+from axla.passes.layout.normalize import layout_normalization
 from axla.text.parser import parse_hlo
 
 

@@ -24,6 +24,7 @@ from axla.analysis.kernels import kernel_body, kernel_kind
 from axla.analysis.regions import TINY, is_tiny, is_tiny_store
 from axla.core.errors import InternalError
 from axla.core.shape import AnyShape, Shape, TupleShape
+from axla.custom.site import leaf_number
 from axla.hlo import (
     AddDependency,
     AfterAll,
@@ -408,8 +409,9 @@ def in_place_operands(inst: Instruction) -> dict[int, tuple[int, int]]:
     if isinstance(op, Scatter):
         return {n: (n, 0) for n in range(len(inst.operands) // 2)}
     if isinstance(op, CustomCall) and op.output_to_operand_aliasing:
+        shapes = [o.shape for o in inst.operands]
         return {
-            _leaf_at(inst.shape, a.output): (a.operand, _leaf_at(inst.operands[a.operand].shape, a.index))
+            leaf_number(inst.shape, a.output): (a.operand, leaf_number(shapes[a.operand], a.index))
             for a in op.output_to_operand_aliasing
         }
     if isinstance(op, Fusion):
@@ -428,13 +430,3 @@ def _parameter_number(inst: Instruction) -> int:
     if not isinstance(inst.op, Parameter):
         raise InternalError(f"{inst!r} is updated in place and must be a parameter of its fusion")
     return inst.op.parameter_number
-
-
-def _leaf_at(shape: AnyShape, index: Sequence[int]) -> int:
-    """The number of the leaf at a tuple index."""
-    first = 0
-    for i in index:
-        assert isinstance(shape, TupleShape)
-        first += shape.leaf_starts[i]
-        shape = shape.elements[i]
-    return first

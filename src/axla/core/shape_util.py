@@ -136,7 +136,7 @@ def pack(literal: Literal, layout: Layout | None = None, padding: Padding | None
         wide = np.full(padded, np.asarray(padding.value).astype(shape.dtype.numpy))
         wide[tuple(slice(size) for size in shape.dims)] = memory
         memory = wide
-    return np.ascontiguousarray(memory.transpose(_major_to_minor(shape))).reshape(-1)
+    return np.ascontiguousarray(memory.transpose(major_to_minor(shape))).reshape(-1)
 
 
 def unpack(memory: np.ndarray, shape: Shape, padding: Padding | None = None) -> Literal:
@@ -147,11 +147,12 @@ def unpack(memory: np.ndarray, shape: Shape, padding: Padding | None = None) -> 
             f"unpack {shape}: found {memory.size} elements of {memory.dtype}, "
             f"wanted {prod(padded)} of {shape.dtype.numpy}"
         )
-    order = _major_to_minor(shape)
+    order = major_to_minor(shape)
     wide = memory.reshape(tuple(padded[d] for d in order))
     wide = wide.transpose([order.index(d) for d in range(len(order))])
     return Literal(shape, np.array(wide[tuple(slice(size) for size in shape.dims)], order="C"))
 
 
-def _major_to_minor(shape: Shape) -> tuple[int, ...]:
+def major_to_minor(shape: Shape) -> tuple[int, ...]:
+    """The dimensions as they lie in memory."""
     return tuple(reversed(shape.layout.minor_to_major))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from axla.core.shape import AnyShape, Shape, TupleShape
+from axla.core.shape_util import major_to_minor
 
 # Conventions by which a function is called. The first three are the versions of XLA's untyped interface.
 ORIGINAL = "original"  # void f(void *out, void **in)
@@ -63,10 +64,6 @@ class Function:
 
     def __str__(self) -> str:
         return f"{self.api} {self.name}" + (f" for {self.site.where}" if self.site is not None else "")
-
-
-def major_to_minor(shape: Shape) -> tuple[int, ...]:
-    return tuple(reversed(shape.layout.minor_to_major))
 
 
 def in_memory_order(array: Any, shape: Shape) -> Any:

@@ -97,16 +97,12 @@ def write_integers(values: tuple[int, ...]) -> str:
     return "{" + ",".join(map(str, values)) + "}"
 
 
-def _read_booleans(reader: Reader) -> tuple[bool, ...]:
-    return tuple(reader.listed("{", reader.boolean, "}"))
-
-
-def _write_booleans(values: tuple[bool, ...]) -> str:
-    return "{" + ",".join("true" if v else "false" for v in values) + "}"
-
-
-def _read_word(reader: Reader) -> Word:
-    return Word(reader.word())
+def _list_of(item: Codec, separator: str) -> Codec:
+    """Of items in braces."""
+    return Codec(
+        lambda reader: tuple(reader.listed("{", lambda: item.decode(reader), "}")),
+        lambda values: "{" + separator.join(map(item.encode, values)) + "}",
+    )
 
 
 def _read_groups(reader: Reader) -> tuple[tuple[int, ...], ...]:
@@ -120,30 +116,6 @@ def _write_groups(groups: tuple[tuple[int, ...], ...]) -> str:
 def _read_precisions(reader: Reader) -> tuple[Precision, ...]:
     found = tuple(reader.listed("{", lambda: _read_choice(reader, Precision), "}"))
     return found if any(p is not Precision.DEFAULT for p in found) else ()  # type: ignore[return-value]
-
-
-def _write_precisions(values: tuple[Precision, ...]) -> str:
-    return "{" + ",".join(values) + "}"
-
-
-def _read_shapes(reader: Reader) -> tuple[AnyShape, ...]:
-    return tuple(reader.listed("{", reader.shape, "}"))
-
-
-def _write_shapes(shapes: tuple[AnyShape, ...]) -> str:
-    return "{" + ", ".join(map(str, shapes)) + "}"
-
-
-def _read_computations(reader: Reader) -> tuple[Computation, ...]:
-    return tuple(reader.listed("{", reader.computation, "}"))
-
-
-def _write_computation(computation: Computation) -> str:
-    return f"%{computation.name}"
-
-
-def _write_computations(computations: tuple[Computation, ...]) -> str:
-    return "{" + ", ".join(map(_write_computation, computations)) + "}"
 
 
 # Windows, padding, slices.
@@ -225,8 +197,7 @@ def _checked(reader: Reader, at: int, make: Callable[[], Any]) -> Any:
 
 
 def _read_padding(reader: Reader) -> PaddingConfig:
-    if re_empty := reader.match(_NO_PADS):
-        del re_empty
+    if reader.match(_NO_PADS):
         return PaddingConfig((), ())
     pads = _read_pads(reader)
     interior = tuple(p[2] if len(p) == 3 else 0 for p in pads)
@@ -292,10 +263,6 @@ def _read_conv_dims(reader: Reader) -> ConvDims:
     return ConvDims(*(found[n].rstrip("?") for n in (1, 2, 3)))
 
 
-def _write_conv_dims(dims: ConvDims) -> str:
-    return f"{dims.input}_{dims.kernel}->{dims.output}"
-
-
 # Collectives.
 
 _IOTA = pattern(
@@ -353,10 +320,6 @@ def iota_groups(
     return tuple(map(tuple, ids.reshape(dims).tolist()))
 
 
-def _write_replica_groups(groups: ReplicaGroups) -> str:
-    return groups.text or _write_groups(groups.groups)
-
-
 def _read_pairs(reader: Reader) -> SourceTargetPairs:
     if not reader.peek("{"):
         return SourceTargetPairs((), reader.raw())
@@ -365,10 +328,6 @@ def _read_pairs(reader: Reader) -> SourceTargetPairs:
     if any(len(p) != 2 for p in pairs):
         reader.fail("source_target_pairs takes pairs {source,target}", at)
     return SourceTargetPairs(pairs)  # type: ignore[arg-type]
-
-
-def _write_pairs(pairs: SourceTargetPairs) -> str:
-    return pairs.text or _write_groups(pairs.pairs)
 
 
 # Calls out of the program.
@@ -413,29 +372,33 @@ def _write_sparsity(values: tuple[Sparsity, ...]) -> str:
     return "_".join(f"{v.operand}.{v.dimension}@{v.kept}:{v.of}" for v in values)
 
 
+_BOOLEAN = Codec(lambda r: r.boolean(), lambda v: "true" if v else "false")
+_SHAPE = Codec(lambda r: r.shape(), str)
+_COMPUTATION = Codec(lambda r: r.computation(), lambda computation: f"%{computation.name}")
+
 CODECS: dict[Any, Codec] = {
     int: Codec(lambda r: r.integer(), str),
     float: Codec(lambda r: r.real(), lambda v: format(v, "g")),
-    bool: Codec(lambda r: r.boolean(), lambda v: "true" if v else "false"),
+    bool: _BOOLEAN,
     str: Codec(lambda r: r.quoted(), quote),
-    Word: Codec(_read_word, str),
+    Word: Codec(lambda r: Word(r.word()), str),
     RawText: Codec(lambda r: RawText(r.raw()), str),
     tuple[int, ...]: Codec(lambda r: r.integers(), write_integers),
-    tuple[bool, ...]: Codec(_read_booleans, _write_booleans),
+    tuple[bool, ...]: _list_of(_BOOLEAN, ","),
     tuple[tuple[int, ...], ...]: Codec(_read_groups, _write_groups),
-    tuple[Precision, ...]: Codec(_read_precisions, _write_precisions),
+    tuple[Precision, ...]: Codec(_read_precisions, lambda values: "{" + ",".join(values) + "}"),
     tuple[tuple[str, str], ...]: Codec(lambda r: r.named_values(), named_values),
-    AnyShape: Codec(lambda r: r.shape(), str),
-    Shape: Codec(lambda r: r.shape(), str),
-    tuple[AnyShape, ...]: Codec(_read_shapes, _write_shapes),
-    Computation: Codec(lambda r: r.computation(), _write_computation),
-    tuple[Computation, ...]: Codec(_read_computations, _write_computations),
+    AnyShape: _SHAPE,
+    Shape: _SHAPE,
+    tuple[AnyShape, ...]: _list_of(_SHAPE, ", "),
+    Computation: _COMPUTATION,
+    tuple[Computation, ...]: _list_of(_COMPUTATION, ", "),
     Window: Codec(_read_window, _write_window),
     PaddingConfig: Codec(_read_padding, _write_padding),
     SliceDims: Codec(_read_slice, _write_slice),
-    ConvDims: Codec(_read_conv_dims, _write_conv_dims),
-    ReplicaGroups: Codec(_read_replica_groups, _write_replica_groups),
-    SourceTargetPairs: Codec(_read_pairs, _write_pairs),
+    ConvDims: Codec(_read_conv_dims, lambda dims: f"{dims.input}_{dims.kernel}->{dims.output}"),
+    ReplicaGroups: Codec(_read_replica_groups, lambda v: v.text or _write_groups(v.groups)),
+    SourceTargetPairs: Codec(_read_pairs, lambda v: v.text or _write_groups(v.pairs)),
     tuple[OutputAlias, ...]: Codec(_read_output_aliases, _write_output_aliases),
     tuple[Sparsity, ...]: Codec(_read_sparsity, _write_sparsity),
 }

@@ -14,7 +14,7 @@ from typing import Any
 from axla.core.errors import InvalidArgument
 from axla.core.shape import AnyShape, ProgramShape
 from axla.ir.attributes import Window
-from axla.ir.codec import Codec, codec_of
+from axla.ir.codec import Codec, codec_of, write_integers
 from axla.ir.graph import Alias, Computation, Extra, Instruction, Module, SourceLocation
 from axla.ir.literal_text import constant_text
 from axla.ir.op import Op
@@ -94,7 +94,7 @@ class _Printer:
         if config.aliases:
             parts["input_output_alias"] = "{ " + ", ".join(map(_alias_text, config.aliases)) + " }"
         if config.buffer_donors:
-            donors = (f"({number}, {_index_text(index)})" for number, index in config.buffer_donors)
+            donors = (f"({number}, {write_integers(index)})" for number, index in config.buffer_donors)
             parts["buffer_donor"] = "{ " + ", ".join(donors) + " }"
         layout = config.entry_layout
         if layout is None and module.has_entry:
@@ -260,13 +260,9 @@ def _numbered(texts: list[str]) -> str:
     return ", ".join(f"/*index={n}*/{t}" if n and n % 5 == 0 else t for n, t in enumerate(texts))
 
 
-def _index_text(index: tuple[int, ...]) -> str:
-    return "{" + ",".join(map(str, index)) + "}"
-
-
 def _alias_text(alias: Alias) -> str:
     kind = "must-alias" if alias.must else "may-alias"
-    return f"{_index_text(alias.output)}: ({alias.parameter}, {_index_text(alias.index)}, {kind})"
+    return f"{write_integers(alias.output)}: ({alias.parameter}, {write_integers(alias.index)}, {kind})"
 
 
 def location_text(location: SourceLocation) -> str:

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from axla.core.errors import UnsupportedError
 from axla.core.shape import AnyShape, Layout, ProgramShape, Shape, TupleShape
+from axla.core.shape_util import major_to_minor
 from axla.hlo import Bitcast, BitcastConvert, Constant, Copy, CustomCall, Reshape, Transpose, Tuple, call_site
 from axla.ir.graph import NO_EXTRA, Computation, Extra, Instruction, Module
 from axla.ir.traverse import post_order
@@ -52,10 +53,6 @@ def check_layout(shape: AnyShape, what: str) -> None:
             f"{what}: the layout of {shape} is not supported on cpu: a dimension is sparse; "
             f"{shape.with_layout(Layout(shape.layout.minor_to_major))} would work"
         )
-
-
-def major_to_minor(shape: Shape) -> tuple[int, ...]:
-    return tuple(reversed(shape.layout.minor_to_major))
 
 
 def physical_dims(shape: Shape) -> tuple[int, ...]:

@@ -9,10 +9,11 @@ from math import prod
 from axla.builder import ops
 from axla.builder.xla_builder import XlaBuilder, XlaOp
 from axla.core.shape import AnyShape, Shape
+from axla.core.shape_util import major_to_minor
 from axla.custom.lapack import is_installed
 from axla.custom.registry import registered
 from axla.custom.routines import Request, is_routine, request_of
-from axla.custom.site import CallSite, major_to_minor
+from axla.custom.site import CallSite
 from axla.hlo import Call, CustomCall
 from axla.hlo.control import call_site
 from axla.ir.graph import Instruction, Module
