@@ -13,29 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+import axla.hlo as hlo
 from axla.core.errors import CollectiveFailure, UnsupportedError
 from axla.core.shape import Shape, TupleShape
-from axla.hlo.collective import (
-    AllGather,
-    AllGatherDone,
-    AllGatherStart,
-    AllReduce,
-    AllReduceDone,
-    AllReduceStart,
-    AllToAll,
-    CollectiveBroadcast,
-    CollectivePermute,
-    CollectivePermuteDone,
-    CollectivePermuteStart,
-    CollectiveReduce,
-    PartitionId,
-    RaggedAllToAll,
-    ReduceScatter,
-    ReplicaId,
-    elements,
-    equal_addends,
-    moves_one_slice,
-)  # fmt: skip
+from axla.hlo.collective import elements, equal_addends, moves_one_slice
 from axla.interpreter.members import group_of, has_channel, pairs_of
 from axla.ir.graph import Instruction
 from axla.ir.op import Op
@@ -51,12 +32,13 @@ Meaning = Callable[["Interpreter", Instruction, Brought], Sequence[Value]]
 """The values of the members."""
 
 
-def _joined(inst: Instruction, values: Sequence[Value]) -> Value:
+def joined(inst: Instruction, values: Sequence[Value]) -> Value:
+    """The values as the result of an instruction: a tuple of them, or the only one."""
     return tuple(values) if isinstance(inst.shape, TupleShape) else values[0]
 
 
 def _zeros(inst: Instruction) -> Value:
-    return _joined(inst, [np.zeros(s.dims, s.dtype.numpy) for s in elements(inst.shape)])  # type: ignore[attr-defined]
+    return joined(inst, [np.zeros(s.dims, s.dtype.numpy) for s in elements(inst.shape)])  # type: ignore[attr-defined]
 
 
 # Meetings
@@ -124,7 +106,7 @@ def _total(interpreter: Interpreter, inst: Instruction, brought: Brought) -> Seq
 
 
 def _reduced(interpreter: Interpreter, inst: Instruction, brought: Brought) -> Sequence[Value]:
-    return [_joined(inst, _total(interpreter, inst, brought))] * len(brought)
+    return [joined(inst, _total(interpreter, inst, brought))] * len(brought)
 
 
 def _scattered(interpreter: Interpreter, inst: Instruction, brought: Brought) -> Sequence[Value]:
@@ -137,7 +119,7 @@ def _scattered(interpreter: Interpreter, inst: Instruction, brought: Brought) ->
             _fits(inst, x.shape[at], size * len(brought), len(brought))
     rows = (slice(None),) * at
     return [
-        _joined(inst, [x[*rows, n * s : (n + 1) * s] for x, s in zip(total, sizes, strict=True)])
+        joined(inst, [x[*rows, n * s : (n + 1) * s] for x, s in zip(total, sizes, strict=True)])
         for n in range(len(brought))
     ]
 
@@ -152,7 +134,7 @@ def _reduced_to_root(interpreter: Interpreter, inst: Instruction, brought: Broug
     for n, operands in enumerate(brought):
         roots = _roots(inst, operands, len(brought))
         parts = [x if root == n else np.zeros_like(x) for x, root in zip(total, roots, strict=True)]
-        found.append(_joined(inst, parts))
+        found.append(joined(inst, parts))
     return found
 
 
@@ -187,7 +169,7 @@ def _gather(inst: Instruction, brought: Brought, results: Sequence[Any]) -> list
 
 
 def _gathered(interpreter: Interpreter, inst: Instruction, brought: Brought) -> Sequence[Value]:
-    return [_joined(inst, _gather(inst, brought, elements(inst.shape)))] * len(brought)
+    return [joined(inst, _gather(inst, brought, elements(inst.shape)))] * len(brought)
 
 
 def _gather_begun(interpreter: Interpreter, inst: Instruction, brought: Brought) -> Sequence[Value]:
@@ -201,7 +183,7 @@ def _exchanged(interpreter: Interpreter, inst: Instruction, brought: Brought) ->
     """From each member a part along the dimension, or one of its operands."""
     count, dimensions = len(brought), inst.op.dimensions  # type: ignore[attr-defined]
     if _alone(inst, brought):
-        return [_joined(inst, brought[0])]
+        return [joined(inst, brought[0])]
     if dimensions is None:
         _fits(inst, len(brought[0]), count, count)
         return [tuple(member[n] for member in brought) for n in range(count)]
@@ -210,7 +192,7 @@ def _exchanged(interpreter: Interpreter, inst: Instruction, brought: Brought) ->
         _fits(inst, x.shape[at], x.shape[at] // count * count, count)
     parts = [[np.split(x, count, at) for x in column] for column in zip(*brought, strict=True)]
     return [
-        _joined(inst, [np.concatenate([member[n] for member in column], at) for column in parts])
+        joined(inst, [np.concatenate([member[n] for member in column], at) for column in parts])
         for n in range(count)
     ]
 
@@ -218,7 +200,7 @@ def _exchanged(interpreter: Interpreter, inst: Instruction, brought: Brought) ->
 def _broadcast(interpreter: Interpreter, inst: Instruction, brought: Brought) -> Sequence[Value]:
     _alone(inst, brought)
     roots = [_roots(inst, operands, len(brought)) for operands in brought]
-    return [_joined(inst, [brought[root][n] for n, root in enumerate(own)]) for own in roots]
+    return [joined(inst, [brought[root][n] for n, root in enumerate(own)]) for own in roots]
 
 
 def _permuted(interpreter: Interpreter, inst: Instruction, operands: Sequence[Value]) -> Sequence[Value]:
@@ -262,7 +244,7 @@ def _slice_moved(interpreter: Interpreter, inst: Instruction, operands: Sequence
 
 
 def _permute(interpreter: Interpreter, inst: Instruction, *operands: Value) -> Value:
-    return _joined(inst, _permuted(interpreter, inst, operands))
+    return joined(inst, _permuted(interpreter, inst, operands))
 
 
 def _permute_start(interpreter: Interpreter, inst: Instruction, *operands: Value) -> Value:
@@ -313,20 +295,20 @@ def _partition(interpreter: Interpreter, inst: Instruction) -> Value:
 
 
 COLLECTIVES: dict[type[Op], Callable[..., Value]] = {
-    AllReduce: partial(_together, _reduced),
-    AllReduceStart: partial(_together, _reduced),
-    AllReduceDone: _same,
-    AllGather: partial(_together, _gathered),
-    AllGatherStart: partial(_together, _gather_begun),
-    AllGatherDone: _done,
-    ReduceScatter: partial(_together, _scattered),
-    AllToAll: partial(_together, _exchanged),
-    CollectiveBroadcast: partial(_rooted, _broadcast),
-    CollectiveReduce: partial(_rooted, _reduced_to_root),
-    CollectivePermute: _permute,
-    CollectivePermuteStart: _permute_start,
-    CollectivePermuteDone: _done,
-    RaggedAllToAll: partial(_together, _ragged),
-    ReplicaId: _replica,
-    PartitionId: _partition,
+    hlo.AllReduce: partial(_together, _reduced),
+    hlo.AllReduceStart: partial(_together, _reduced),
+    hlo.AllReduceDone: _same,
+    hlo.AllGather: partial(_together, _gathered),
+    hlo.AllGatherStart: partial(_together, _gather_begun),
+    hlo.AllGatherDone: _done,
+    hlo.ReduceScatter: partial(_together, _scattered),
+    hlo.AllToAll: partial(_together, _exchanged),
+    hlo.CollectiveBroadcast: partial(_rooted, _broadcast),
+    hlo.CollectiveReduce: partial(_rooted, _reduced_to_root),
+    hlo.CollectivePermute: _permute,
+    hlo.CollectivePermuteStart: _permute_start,
+    hlo.CollectivePermuteDone: _done,
+    hlo.RaggedAllToAll: partial(_together, _ragged),
+    hlo.ReplicaId: _replica,
+    hlo.PartitionId: _partition,
 }

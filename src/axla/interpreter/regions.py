@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cmp_to_key
 from math import prod
 
@@ -18,7 +18,7 @@ from axla.hlo.indexing import Scatter
 from axla.hlo.random import Rng, RngGetAndUpdateState
 from axla.hlo.reduction import Map, Reduce, Scan, Sort
 from axla.hlo.window import ReduceWindow, SelectAndScatter, offsets, padded, places
-from axla.interpreter.collectives import COLLECTIVES
+from axla.interpreter.collectives import COLLECTIVES, joined
 from axla.interpreter.custom_calls import custom_call
 from axla.interpreter.evaluate import Interpreter, Value
 from axla.interpreter.transfers import TRANSFERS
@@ -132,10 +132,6 @@ def result_types(inst: Instruction) -> list[DType]:
     return [s.dtype for s in shapes]  # type: ignore[attr-defined]
 
 
-def _as_result(inst: Instruction, results: Sequence[np.ndarray]) -> Value:
-    return tuple(results) if isinstance(inst.shape, TupleShape) else results[0]
-
-
 def _reduce(interpreter: Interpreter, inst: Instruction, *operands: Value) -> Value:
     op: Reduce = inst.op  # type: ignore[assignment]
     count = len(operands) // 2
@@ -151,7 +147,7 @@ def _reduce(interpreter: Interpreter, inst: Instruction, *operands: Value) -> Va
     for k in range(length):
         total = interpreter.on_scalars(op.to_apply, [*total, *[r[k] for r in rows]], dims)
         interpreter.tick()
-    return _as_result(inst, total)
+    return joined(inst, total)
 
 
 def _tree(
@@ -186,7 +182,7 @@ def _scatter(interpreter: Interpreter, inst: Instruction, *operands: Value) -> V
     else:
         for k in range(len(starts)):
             _apply_windows(interpreter, op, results, windows, starts, sizes, np.array([k]))
-    return _as_result(inst, results)
+    return joined(inst, results)
 
 
 def _rounds(starts: np.ndarray) -> list[np.ndarray]:
@@ -236,7 +232,7 @@ def _reduce_window(interpreter: Interpreter, inst: Instruction, *operands: Value
     dims = places(op, data[0].shape, op.window)
     total = [np.broadcast_to(convert(i, t), dims) for i, t in zip(inits, result_types(inst), strict=True)]
     if not prod(dims):
-        return _as_result(inst, total)
+        return joined(inst, total)
     edges = [padded(x, op.window, 0) for x in data]
     inside = padded(np.ones(data[0].shape, np.bool_), op.window, False)
     for _, where in offsets(op.window, dims):
@@ -245,7 +241,7 @@ def _reduce_window(interpreter: Interpreter, inst: Instruction, *operands: Value
             new = interpreter.on_scalars(op.to_apply, [*total, *[x[where] for x in edges]], dims)
             total = [np.where(seen, n, t) for n, t in zip(new, total, strict=True)]
             interpreter.tick()
-    return _as_result(inst, total)
+    return joined(inst, total)
 
 
 def _select_and_scatter(
@@ -293,7 +289,7 @@ def _scan(interpreter: Interpreter, inst: Instruction, *operands: Value) -> Valu
         carries = list(found[len(results) :])
         for result, value in zip(results, found, strict=False):
             result[(slice(None),) * at + (k,)] = value
-    return _as_result(inst, [*results, *carries])
+    return joined(inst, [*results, *carries])
 
 
 def _dtype_of(x: np.ndarray) -> DType:
@@ -305,11 +301,11 @@ def _dtype_of(x: np.ndarray) -> DType:
 def _sort(interpreter: Interpreter, inst: Instruction, *operands: Value) -> Value:
     op: Sort = inst.op  # type: ignore[assignment]
     if not operands[0].ndim:
-        return _as_result(inst, operands)
+        return joined(inst, operands)
     columns = [np.moveaxis(o, op.dimension, 0) for o in operands]
     order = sorted_order(interpreter, op, columns)
     results = [np.moveaxis(np.take_along_axis(c, order, 0), 0, op.dimension) for c in columns]
-    return _as_result(inst, results)
+    return joined(inst, results)
 
 
 def sorted_order(interpreter: Interpreter, op: Sort, columns: list[np.ndarray]) -> np.ndarray:
