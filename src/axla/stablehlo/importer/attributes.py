@@ -10,6 +10,7 @@ import numpy as np
 
 from axla.core.errors import VerifyError
 from axla.stablehlo import mlir
+from axla.stablehlo.text.attributes import STRUCTURES
 from axla.stablehlo.text.printer import type_text
 
 REQUIRED: Any = object()
@@ -144,6 +145,12 @@ def structure(operation: mlir.Operation, name: str, mnemonic: str, default: Any 
         operation, name, f"#stablehlo.{mnemonic}<...>", default,
         lambda a: a.fields if isinstance(a, mlir.StructAttr) and a.mnemonic == mnemonic else None,
     )  # fmt: skip
+
+
+def window_numbers(operation: mlir.Operation, name: str, mnemonic: str) -> dict[str, Any]:
+    """The dimension numbers of a gather or scatter, which have the same names in HLO."""
+    fields, readers = structure(operation, name, mnemonic), {"l/": field_integers, "i/": field_integer}
+    return {field: readers[kind](fields, field) for field, kind in STRUCTURES[mnemonic].items()}
 
 
 def field_integers(fields: dict[str, Any], name: str) -> tuple[int, ...]:

@@ -117,19 +117,11 @@ def labels_of(operation: mlir.Operation) -> ConvDims:
 
 
 def _gather(scope: Scope, operation: mlir.Operation) -> Instruction:
-    numbers = attr.structure(operation, "dimension_numbers", "gather")
-    named: dict[str, Any] = {
-        name: attr.field_integers(numbers, name)
-        for name in (
-            "offset_dims", "collapsed_slice_dims", "start_index_map", "operand_batching_dims",
-            "start_indices_batching_dims",
-        )
-    }  # fmt: skip
     op = hlo.Gather(
-        **named, index_vector_dim=attr.field_integer(numbers, "index_vector_dim"),
+        **attr.window_numbers(operation, "dimension_numbers", "gather"),
         slice_sizes=attr.integers(operation, "slice_sizes"),
         indices_are_sorted=attr.flag(operation, "indices_are_sorted"),
-    )  # fmt: skip
+    )
     return scope.add(op, scope.operands(operation, 2))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import axla.hlo as hlo
 from axla.core.dtypes import DType
@@ -102,16 +101,8 @@ def _scatter(scope: Scope, operation: mlir.Operation) -> Instruction:
         operands[count],
         *scope.converted(operands[count + 1 :], types[count:]),
     ]
-    numbers = attr.structure(operation, "scatter_dimension_numbers", "scatter")
-    named: dict[str, Any] = {
-        name: attr.field_integers(numbers, name)
-        for name in (
-            "update_window_dims", "inserted_window_dims", "scatter_dims_to_operand_dims",
-            "input_batching_dims", "scatter_indices_batching_dims",
-        )
-    }  # fmt: skip
     op = hlo.Scatter(
-        **named, index_vector_dim=attr.field_integer(numbers, "index_vector_dim"),
+        **attr.window_numbers(operation, "scatter_dimension_numbers", "scatter"),
         indices_are_sorted=attr.flag(operation, "indices_are_sorted"),
         unique_indices=attr.flag(operation, "unique_indices"), to_apply=called,
     )  # fmt: skip
