@@ -231,15 +231,9 @@ class ClientLibrary:
                 cls._clients[backend] = LocalClient(backend)
             return cls._clients[backend]
 
-    @classmethod
-    def LocalClientOrDie(cls, backend: str = "cpu") -> LocalClient:
-        """The client of a backend."""
-        return cls.GetOrCreateLocalClient(backend)
-
-    @classmethod
-    def ClientLibraryOrDie(cls, backend: str = "cpu") -> LocalClient:
-        """The client of a backend, under the name of XLA's first documents."""
-        return cls.GetOrCreateLocalClient(backend)
+    # The names of XLA's C++, and of its first documents.
+    LocalClientOrDie = GetOrCreateLocalClient
+    ClientLibraryOrDie = GetOrCreateLocalClient
 
     @classmethod
     def DestroyLocalInstances(cls) -> None:

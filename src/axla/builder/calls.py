@@ -168,17 +168,13 @@ def _reduce_arguments(
     if set(given) != set(names) or len(arguments) > len(names):
         raise InvalidArgument(f"Reduce: found {sorted(given)}, wanted {list(names)}")
     if single:
-        return (
-            None,
-            [given["operand"]],
-            [given["init_value"]],
-            given["computation"],
-            given["dimensions_to_reduce"],
+        builder, arrays, inits = None, [given["operand"]], [given["init_value"]]
+    else:
+        builder = builder_in("Reduce", given["builder"])
+        arrays, inits = (
+            [values] if isinstance(values, XlaOp) else several("Reduce", builder, values)
+            for values in (given["operands"], given["init_values"])
         )
-    arrays, inits = given["operands"], given["init_values"]
-    builder = builder_in("Reduce", given["builder"])
-    arrays = [arrays] if isinstance(arrays, XlaOp) else several("Reduce", builder, arrays)
-    inits = [inits] if isinstance(inits, XlaOp) else several("Reduce", builder, inits)
     return builder, arrays, inits, given["computation"], given["dimensions_to_reduce"]
 
 

@@ -47,9 +47,7 @@ def BatchNormTraining(
     operand: object, scale: object, offset: object, epsilon: float, feature_index: int
 ) -> XlaOp:
     """A tuple: the batch normalised by its own statistics, their mean and variance per feature."""
-    values = operands("BatchNormTraining", operand, scale, offset)
-    op = hlo.BatchNormTraining(*_batch_norm("BatchNormTraining", epsilon, feature_index))
-    return values[0].builder.add(op, values)
+    return _batch_norm(hlo.BatchNormTraining, epsilon, feature_index, operand, scale, offset)
 
 
 def BatchNormInference(
@@ -57,9 +55,8 @@ def BatchNormInference(
     feature_index: int,
 ) -> XlaOp:  # fmt: skip
     """The batch normalised by given statistics per feature."""
-    values = operands("BatchNormInference", operand, scale, offset, mean, variance)
-    op = hlo.BatchNormInference(*_batch_norm("BatchNormInference", epsilon, feature_index))
-    return values[0].builder.add(op, values)
+    given = (operand, scale, offset, mean, variance)
+    return _batch_norm(hlo.BatchNormInference, epsilon, feature_index, *given)
 
 
 def BatchNormGrad(
@@ -67,10 +64,12 @@ def BatchNormGrad(
     epsilon: float, feature_index: int,
 ) -> XlaOp:  # fmt: skip
     """A tuple: the gradients of BatchNormTraining by operand, scale and offset."""
-    values = operands("BatchNormGrad", operand, scale, batch_mean, batch_var, grad_output)
-    op = hlo.BatchNormGrad(*_batch_norm("BatchNormGrad", epsilon, feature_index))
+    given = (operand, scale, batch_mean, batch_var, grad_output)
+    return _batch_norm(hlo.BatchNormGrad, epsilon, feature_index, *given)
+
+
+def _batch_norm(kind: type, epsilon: object, feature_index: object, *given: object) -> XlaOp:
+    what = kind.__name__
+    values = operands(what, *given)
+    op = kind(real(epsilon, f"{what}: epsilon"), integer(feature_index, f"{what}: feature_index"))
     return values[0].builder.add(op, values)
-
-
-def _batch_norm(what: str, epsilon: object, feature_index: object) -> tuple[float, int]:
-    return real(epsilon, f"{what}: epsilon"), integer(feature_index, f"{what}: feature_index")
