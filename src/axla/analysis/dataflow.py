@@ -41,7 +41,7 @@ from axla.hlo import (
 )  # fmt: skip
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.structure import Constant, GetTupleElement, Parameter, Tuple
-from axla.ir.traverse import schedule_of
+from axla.ir.traverse import run_nested, schedule_of
 
 
 class Value:
@@ -150,14 +150,7 @@ class _Walk:
             for value in made:
                 if value is not None:
                     value.in_memory = True
-        # An explicit stack of generators: loops nest deeper than Python's own stack allows.
-        stack = [self.computation(entry, 0)]
-        while stack:
-            nested = next(stack[-1], None)
-            if nested is None:
-                stack.pop()
-            else:
-                stack.append(nested)
+        run_nested(self.computation(entry, 0))
         self.finish()
 
     def finish(self) -> None:

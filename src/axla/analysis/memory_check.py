@@ -32,7 +32,7 @@ from axla.hlo import (
     While,
 )  # fmt: skip
 from axla.ir.graph import Computation, Instruction
-from axla.ir.traverse import schedule_of
+from axla.ir.traverse import run_nested, schedule_of
 from axla.program.program import ALIGNMENT, AllocationKind, BufferSlice
 
 Tag = int
@@ -59,13 +59,7 @@ class _Play:
             for place, tag in zip(buffers.slices(parameter), self.tags[parameter], strict=True):
                 if place is not None:
                     self.memory.append((place, tag))
-        stack = [self.computation(entry)]
-        while stack:
-            nested = next(stack[-1], None)
-            if nested is None:
-                stack.pop()
-            else:
-                stack.append(nested)
+        run_nested(self.computation(entry))
         for leaf, shape in enumerate(entry.root.shape.leaves()):
             if isinstance(shape, Shape) and shape.size > TINY:
                 place = buffers.results[leaf]

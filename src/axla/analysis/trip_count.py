@@ -20,12 +20,6 @@ from axla.hlo import (
 from axla.ir.attributes import Direction
 from axla.ir.graph import Instruction
 
-_MIRRORED = {
-    Direction.LT: Direction.GT, Direction.GT: Direction.LT, Direction.LE: Direction.GE,
-    Direction.GE: Direction.LE,
-    Direction.EQ: Direction.EQ, Direction.NE: Direction.NE,
-}  # fmt: skip
-
 
 def trip_count(loop: Instruction) -> int | None:
     """The number of trips of a while that counts by a constant step from one constant to another; None if not
@@ -40,7 +34,7 @@ def trip_count(loop: Instruction) -> int | None:
     counter, bound = (_plain(o) for o in root.operands)
     limit = _known(bound, loop)
     if limit is None:
-        counter, bound, direction = bound, counter, _MIRRORED[direction]
+        counter, bound, direction = bound, counter, direction.mirrored
         limit = _known(bound, loop)
     at = _carry(counter)
     if limit is None or at is None or not _is_index(counter):

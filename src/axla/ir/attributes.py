@@ -37,6 +37,17 @@ class Direction(enum.StrEnum):
     LE = "LE"
     LT = "LT"
 
+    @property
+    def mirrored(self) -> Direction:
+        """The direction with the operands exchanged."""
+        return _MIRRORED.get(self, self)
+
+
+_MIRRORED = {
+    Direction.GE: Direction.LE, Direction.GT: Direction.LT, Direction.LE: Direction.GE,
+    Direction.LT: Direction.GT,
+}  # fmt: skip
+
 
 class CompareType(enum.StrEnum):
     """As what `compare` compares; the default follows from the operands' element type."""

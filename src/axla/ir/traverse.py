@@ -3,8 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from axla.ir.graph import Computation, Instruction, Module
+
+
+def run_nested(walk: Iterator[Any]) -> None:
+    """Runs a generator, and what it yields: generators like it, however deep they nest."""
+    stack = [walk]
+    while stack:
+        nested = next(stack[-1], None)
+        if nested is None:
+            stack.pop()
+        else:
+            stack.append(nested)
 
 
 def post_order(computation: Computation) -> tuple[Instruction, ...]:

@@ -8,13 +8,17 @@ combiner keeps whichever it meets.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from axla.core.dtypes import DType
-from axla.hlo import And, Compare, GetTupleElement, Maximum, Minimum, Or, Parameter, Reduce, Select, Tuple
+from axla.builder import ops
+from axla.builder.xla_builder import XlaOp
+from axla.hlo import And, Compare, GetTupleElement, Or, Parameter, Reduce, Select, Tuple
 from axla.ir.attributes import Direction
 from axla.ir.graph import Computation, Instruction, Module
-from axla.passes.expand.expander import binary_computation, expand, full, scalar, shape_of, spread
+from axla.passes.expand.expander import expand, shape_of, written
+from axla.passes.linalg.matrix import combiner, number
 
 
 def argmax_rewriter(module: Module) -> None:
@@ -30,31 +34,29 @@ def _rewrite(inst: Instruction) -> Instruction | None:
     found = _direction(op.to_apply)
     if found is None:
         return None
-    values, indices, first_value, first_index = inst.operands
-    dtype, index_dtype = shape_of(values).dtype, shape_of(indices).dtype
-    if not index_dtype.is_integer:
+    if not shape_of(inst.operands[1]).dtype.is_integer:
         return None
-    computation, module = inst.computation, inst.computation.module
-    combine = Maximum if found is Direction.GT else Minimum
-    extreme = Reduce(op.dimensions, binary_computation(module, combine.opcode, dtype))(values, first_value)
-    kept = [d for d in range(shape_of(values).rank) if d not in op.dimensions]
-    hit = _hit(values, spread(extreme, shape_of(values), kept), dtype)
-    none = int(np.iinfo(index_dtype.numpy).max)
-    candidates = Select()(hit, indices, full(computation, shape_of(indices), none))
-    lowest = Reduce(op.dimensions, binary_computation(module, "minimum", index_dtype))(
-        candidates, scalar(computation, index_dtype, none)
-    )
+    return written(inst, _reductions, op.dimensions, "Max" if found is Direction.GT else "Min")
+
+
+def _reductions(
+    _: Instruction, dimensions: Sequence[int], better: str,
+    values: XlaOp, indices: XlaOp, first_value: XlaOp, first_index: XlaOp,
+) -> Sequence[XlaOp]:  # fmt: skip
+    extreme = ops.Reduce(values, first_value, combiner(better, values.dtype), dimensions)
+    kept = [d for d in range(len(values.dims)) if d not in dimensions]
+    hit = _hit(values, ops.BroadcastInDim(extreme, values.dims, kept))
+    none = number(indices, np.iinfo(indices.dtype.numpy).max)
+    lowest = ops.Reduce(ops.Select(hit, indices, none), none, combiner("Min", indices.dtype), dimensions)
     # The initial pair takes part like any other.
-    result = shape_of(extreme)
-    start = _hit(spread(first_value, result), extreme, dtype)
-    start_index = Select()(start, spread(first_index, result), full(computation, shape_of(lowest), none))
-    return computation.add(Tuple(), (extreme, Minimum()(start_index, lowest)))
+    start = ops.Select(_hit(first_value, extreme), first_index, none)
+    return [extreme, ops.Min(start, lowest)]
 
 
-def _hit(values: Instruction, extreme: Instruction, dtype: DType) -> Instruction:
+def _hit(values: XlaOp, extreme: XlaOp) -> XlaOp:
     """Where a value is the extreme one; where the extreme is NaN, where a value is NaN."""
-    equal = Compare(Direction.EQ)(values, extreme)
-    return Or()(equal, Compare(Direction.NE)(values, values)) if dtype.is_float else equal
+    equal = values == extreme
+    return equal | (values != values) if values.dtype.is_float else equal
 
 
 def _reads_value(inst: Instruction) -> bool:

@@ -16,10 +16,11 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from axla.core.shape import Shape
-from axla.hlo import Convolution, Dot, Pad, Reshape, Reverse, Slice, Transpose
+from axla.hlo import Convolution, Dot, Pad, Reverse, Slice, Transpose
 from axla.ir.attributes import ConvDims, PaddingConfig, SliceDims, Window
 from axla.ir.graph import Instruction, Module
 from axla.passes.expand.expander import expand, full, scalar, shape_of
+from axla.passes.simplify.algebra_movement import reshaped
 
 FEATURES = 8
 """Output features of a group below this leave lanes empty: lanes go along the last spatial dimension."""
@@ -96,12 +97,6 @@ def _parts(inst: Instruction, result: Shape) -> _Parts:
 def turned(x: Instruction, order: Sequence[int]) -> Instruction:
     """Dimension k of the result is dimension order[k] of x."""
     return x if list(order) == sorted(order) else Transpose(tuple(order))(x)
-
-
-def reshaped(x: Instruction, dims: Sequence[int]) -> Instruction:
-    """The same elements in other dimensions."""
-    shape = shape_of(x)
-    return x if tuple(dims) == shape.dims else Reshape(shape.with_dims(dims).logical)(x)
 
 
 def _groups_to_features(x: Instruction, groups: int) -> Instruction:

@@ -18,7 +18,7 @@ from axla.hlo import Broadcast, Compare, Constant, Convert, Parameter
 from axla.ir.attributes import CompareType, Direction
 from axla.ir.clone import clone_computation, copy_instructions
 from axla.ir.graph import NO_EXTRA, Computation, Extra, Instruction, Module
-from axla.ir.op import OPS, Op
+from axla.ir.op import Op
 from axla.passes.rewrite import current_session
 from axla.passes.simplify.inline import control_successors
 
@@ -140,14 +140,6 @@ def converted(x: Instruction, dtype: DType) -> Instruction:
     """`x` with another element type."""
     shape = shape_of(x)
     return x if shape.dtype is dtype else Convert(shape.with_dtype(dtype).logical)(x)
-
-
-def binary_computation(module: Module, opcode: str, dtype: DType) -> Computation:
-    """A computation that applies an elementwise op to two scalars."""
-    computation = module.add_computation(opcode)
-    x, y = (computation.add(Parameter(Shape(dtype), n), name="xy"[n]) for n in range(2))
-    computation.set_root(computation.add(OPS[opcode](), (x, y)))
-    return computation
 
 
 def key_comparator(module: Module, dtypes: Sequence[DType], direction: Direction) -> Computation:

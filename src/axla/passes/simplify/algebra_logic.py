@@ -30,11 +30,6 @@ from axla.passes.simplify.match import (
     same_shape,
 )  # fmt: skip
 
-MIRRORED = {
-    Direction.EQ: Direction.EQ, Direction.NE: Direction.NE, Direction.LT: Direction.GT,
-    Direction.GT: Direction.LT,
-    Direction.LE: Direction.GE, Direction.GE: Direction.LE,
-}  # fmt: skip
 NEGATED = {
     Direction.EQ: Direction.NE, Direction.NE: Direction.EQ, Direction.LT: Direction.GE,
     Direction.GE: Direction.LT,
@@ -51,7 +46,7 @@ def compare_constant_to_the_right(root: Instruction) -> Instruction | None:
         return None
     op = root.op
     assert isinstance(op, Compare)
-    return replace(op, direction=MIRRORED[op.direction])(rhs, lhs)
+    return replace(op, direction=op.direction.mirrored)(rhs, lhs)
 
 
 @rule(Compare)
