@@ -13,7 +13,6 @@ from axla.aot import programs, weights
 from axla.aot.library import Library, Weights
 from axla.aot.recordings import Recording, record
 from axla.core.dtypes import ALL, BY_NAME
-from axla.core.errors import InvalidArgument
 
 pytestmark = pytest.mark.cc
 
@@ -202,18 +201,6 @@ def test_functions_without_arguments_or_results(tmp_path):
         assert run(compile_c(tmp_path, "Few_test.c", "Few.o")) == "PASSED\n"
     assert run(compile_c(tmp_path, "example.c", "Few.o")) == "Few_constant: c f32[] = 2.5\n"
     assert "Few_nothing" in run(compile_c(tmp_path, "Few_benchmark.c", "Few.o"), "0.01")
-
-
-def test_recordings_that_do_not_fit_are_refused():
-    lib = library("M", source(MATMUL, ("x", "y"), ("z",)))
-    [good] = recorded(lib)
-    with pytest.raises(InvalidArgument, match="M: 2 recordings for 1 functions"):
-        programs.write(lib, [good, good])
-    with pytest.raises(InvalidArgument, match="M: the recording has 1 arguments, wanted 2"):
-        programs.write(lib, [dataclasses.replace(good, arguments=good.arguments[:1])])
-    wrong = (good.results[0].astype(np.float64),)
-    with pytest.raises(InvalidArgument, match=r"the recording's z is float64\[2, 2\], wanted f32\[2,2\]"):
-        programs.write(lib, [dataclasses.replace(good, results=wrong)])
 
 
 def test_the_same_library_gives_the_same_files():

@@ -96,11 +96,6 @@ def _paragraphs(text: str) -> list[str]:
 
 
 def _memory(library: Library) -> list[str]:
-    where = {
-        Weights.OBJECT: "in the object",
-        Weights.SEPARATE: f"in {library.prefix}_weights.o",
-        Weights.FILE: f"in {library.prefix}.weights",
-    }[library.weights]
     lines = ["Memory in bytes:"]
     for function in library.functions:
         arguments = sum(value.bytes for value in function.arguments)
@@ -109,7 +104,7 @@ def _memory(library: Library) -> list[str]:
             f"  {function.symbol}: arguments {arguments}, results {results}, "
             f"workspace {function.workspace_bytes}"
         )
-    return [*lines, f"  constants, {where}: {len(library.constants)}"]
+    return [*lines, f"  constants, in {library.constants_place}: {len(library.constants)}"]
 
 
 _CALLING = """\

@@ -84,6 +84,11 @@ class Function:
         return self.interface.workspace_bytes
 
     @property
+    def array_bytes(self) -> int:
+        """Of all arguments and results."""
+        return sum(value.bytes for value in (*self.arguments, *self.results))
+
+    @property
     def variables(self) -> tuple[Value, ...]:
         """The arguments that are kept between calls."""
         return tuple(a for a in self.arguments if a.role is not Role.ARGUMENT)
@@ -129,6 +134,13 @@ class Library:
     def externals(self) -> list[str]:
         """Functions that whoever links the library brings."""
         return sorted(self.target.form.externals)
+
+    @property
+    def constants_place(self) -> str:
+        """For comments: what has the constants."""
+        if self.weights is Weights.OBJECT:
+            return f"{self.prefix}.o"
+        return f"{self.prefix}{'_weights.o' if self.weights is Weights.SEPARATE else '.weights'}"
 
     @property
     def weights_symbol(self) -> str:

@@ -18,7 +18,6 @@ from axla.aot.library import Function, Library, Role, Value, Weights
 from axla.aot.recordings import Recording
 from axla.comparison import NARROW, TOLERANCES
 from axla.core.dtypes import DType
-from axla.core.errors import InvalidArgument
 
 STATIC = 1 << 20
 """Bytes from which memory is allocated when a program runs."""
@@ -37,12 +36,6 @@ def write(library: Library, recordings: Sequence[Recording] = ()) -> dict[str, s
 
     Recordings are one per function, in order. Without, the test runs each function twice and compares.
     """
-    if recordings and len(recordings) != len(library.functions):
-        raise InvalidArgument(
-            f"{library.name}: {len(recordings)} recordings for {len(library.functions)} functions"
-        )
-    for function, recording in zip(library.functions, recordings, strict=False):
-        _check(function, recording)
     prefix = library.prefix
     data = b"".join(_recorded(recording) for recording in recordings)
     found: dict[str, str | bytes] = {
@@ -63,26 +56,6 @@ def _has_files(library: Library) -> bool:
 def _aside(library: Library, data: bytes) -> bool:
     """Whether recordings are a file beside the test program."""
     return len(data) > EMBEDDED and _has_files(library)
-
-
-def _check(function: Function, recording: Recording) -> None:
-    """InvalidArgument for a recording whose arrays are not the function's."""
-    pairs = [
-        ("arguments", function.arguments, recording.arguments),
-        ("results", function.results, recording.results),
-        ("variables", function.arguments, recording.variables),
-    ]
-    for what, values, arrays in pairs:
-        if len(values) != len(arrays):
-            raise InvalidArgument(
-                f"{function.name}: the recording has {len(arrays)} {what}, wanted {len(values)}"
-            )
-        for value, array in zip(values, arrays, strict=True):
-            if array is not None and (array.dtype != value.dtype.numpy or array.shape != value.dims):
-                raise InvalidArgument(
-                    f"{function.name}: the recording's {value.name} is {array.dtype}{list(array.shape)}, "
-                    f"wanted {value.shape.to_string(layout=False)}"
-                )
 
 
 def _recorded(recording: Recording) -> bytes:
@@ -152,10 +125,6 @@ def _fill(value: Value) -> list[str]:
     return [f"{loop} {name}[i] = ({c_type(dtype)})(i % {numbers});"]
 
 
-def _loop_index(function: Function) -> list[str]:
-    return ["  size_t i;"] * bool(function.arguments)
-
-
 def _call(
     function: Function, library: Library, args: str, results: str, workspace: str, *, test: bool = False
 ) -> str:  # fmt: skip
@@ -182,7 +151,7 @@ def _example(library: Library) -> str:
         "",
         texts.ALIGNED,
         *([texts.ALLOCATE] if heap else []),
-        *(_weights_loader(library)),
+        *[texts.WEIGHTS.replace("@P@", library.prefix)] * takes_weights(library),
         *(_example_call(function, library) for function in library.functions),
         _main(library, [f"bad |= run_{function.symbol}();" for function in library.functions]),
     ])  # fmt: skip
@@ -244,13 +213,6 @@ def _print(function: Function, kind: str, value: Value) -> list[str]:
     ]
 
 
-def _weights_loader(library: Library) -> list[str]:
-    """The side file's contents, for programs that run a library whose constants are there."""
-    if not takes_weights(library):
-        return []
-    return [texts.WEIGHTS.replace("@P@", library.prefix)]
-
-
 def _main(library: Library, calls: Sequence[str], *, begin: Sequence[str] = (), argv: bool = False) -> str:
     """main: loads what is in files, makes the calls; its status is 0 when all went well."""
     lines = ["int main(int argc, char **argv) {" if argv else "int main(void) {", "  int bad = 0;"]
@@ -278,7 +240,7 @@ def _test(library: Library, recordings: Sequence[Recording], data: bytes) -> str
         texts.TEST_HEAD.replace("@P@", prefix),
         *([texts.REFUSE_EMBEDDED] if aside or takes_weights(library) else []),
         f'#include "{prefix}.h"\n',
-        *_weights_loader(library),
+        *[texts.WEIGHTS.replace("@P@", library.prefix)] * takes_weights(library),
         _arena(library),
     ]
     work = "\n".join(body)  # a function without arguments or results has less to do
@@ -339,7 +301,9 @@ def _repeated_test(function: Function, library: Library) -> str:
         "  bad = hashes[0] != hashes[1];",
         f'  if (bad) AXLA_TEST_PRINT("{function.symbol}: two runs differ\\n");',
     ]
-    return _test_function(function, run, ["  uint32_t hashes[2];", "  int turn;", *_loop_index(function)])
+    return _test_function(
+        function, run, ["  uint32_t hashes[2];", "  int turn;", *["  size_t i;"] * bool(function.arguments)]
+    )
 
 
 def _test_function(function: Function, run: Sequence[str], variables: Sequence[str]) -> str:
@@ -416,7 +380,7 @@ def _benchmark(library: Library) -> str:
     return "\n".join([
         texts.BENCHMARK_HEAD.replace("@P@", prefix),
         f'#include "{prefix}.h"\n',
-        *_weights_loader(library),
+        *[texts.WEIGHTS.replace("@P@", library.prefix)] * takes_weights(library),
         _arena(library),
         texts.MEASURE,
         *(_setup(function, library) for function in library.functions),
@@ -433,7 +397,7 @@ def _setup(function: Function, library: Library) -> str:
         f"static void *workspace_{symbol};",
         "",
         f"static int setup_{symbol}(void) {{",
-        *_loop_index(function),
+        *["  size_t i;"] * bool(function.arguments),
         "  again();",
         *_value_pointers(function),
         f"  workspace_{symbol} = take('w', {symbol}_WORKSPACE_SIZE, {ALIGNMENT}u);",

@@ -41,16 +41,11 @@ def _head(library: Library) -> Iterator[str]:
 
 def _memory(library: Library) -> Iterator[str]:
     found = _code(library)
-    place = {
-        Weights.OBJECT: f"in {library.prefix}.o",
-        Weights.SEPARATE: f"in {library.prefix}_weights.o",
-        Weights.FILE: f"in {library.prefix}.weights",
-    }[library.weights]
     constants = len(library.constants)
     yield "\nSizes in bytes"
     yield f"  code       {found.code:>14,}"
     yield f"  tables     {found.data:>14,}   read only, in {library.prefix}.o"
-    yield f"  constants  {constants:>14,}   {place}"
+    yield f"  constants  {constants:>14,}   in {library.constants_place}"
     for function in library.functions:
         yield f"  {function.symbol}"
         yield f"    workspace  {function.workspace_bytes:>12,}"
@@ -58,7 +53,7 @@ def _memory(library: Library) -> Iterator[str]:
             yield f"    {what:<10} {sum(v.bytes for v in values):>12,}   {', '.join(v.name for v in values)}"
     if library.target.triple.startswith(("thumb", "riscv32")):
         flash = found.code + found.data + (0 if library.weights is Weights.FILE else constants)
-        most = max(_working_set(function) for function in library.functions)
+        most = max(f.workspace_bytes + f.array_bytes for f in library.functions)
         yield "\nOn a microcontroller"
         yield f"  flash      {flash:>14,}   code, tables and constants"
         yield f"  RAM        {most:>14,}   workspace, arguments, variables, results; not the stack"
@@ -69,10 +64,6 @@ def _kinds(function: Function) -> list[tuple[str, tuple[Value, ...]]]:
     given = tuple(value for value in function.arguments if value not in kept)
     rows = [("arguments", given), ("variables", kept), ("results", function.results)]
     return [(what, values) for what, values in rows if values]
-
-
-def _working_set(function: Function) -> int:
-    return function.workspace_bytes + sum(v.bytes for v in (*function.arguments, *function.results))
 
 
 def _code(library: Library) -> Sizes:
@@ -91,8 +82,7 @@ def _work(library: Library) -> Iterator[str]:
         yield f"    operations             {found.operations:>16,}   a multiply-add is two"
         yield f"    transcendentals        {found.transcendentals:>16,}   exp, tanh and their like"
         yield f"    bytes accessed         {found.bytes:>16,}   operands and results of every operation"
-        moved = sum(v.bytes for v in (*function.arguments, *function.results))
-        yield f"    arguments and results  {moved:>16,}"
+        yield f"    arguments and results  {function.array_bytes:>16,}"
 
 
 def _symbols(library: Library) -> Iterator[str]:
