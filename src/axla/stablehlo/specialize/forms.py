@@ -81,21 +81,14 @@ def _reshape(given: Given) -> Form:
     return Form("stablehlo.reshape", [0], given.attributes(), given.result_sizes(1))
 
 
-def _pad(given: Given) -> Form:
-    names = ("edge_padding_low", "edge_padding_high", "interior_padding")
-    more = {name: array_of(given.integers(n, name)) for n, name in enumerate(names, 2)}
-    return Form("stablehlo.pad", [0, 1], given.attributes(**more))
+def _lists(name: str, kept: int, *lists: str) -> Callable[[Given], Form]:
+    """The first operands remain, those after them become lists."""
 
+    def form(given: Given) -> Form:
+        more = {field: array_of(given.integers(n, field)) for n, field in enumerate(lists, kept)}
+        return Form(name, list(range(kept)), given.attributes(**more))
 
-def _slice(given: Given) -> Form:
-    names = ("start_indices", "limit_indices", "strides")
-    more = {name: array_of(given.integers(n, name)) for n, name in enumerate(names, 1)}
-    return Form("stablehlo.slice", [0], given.attributes(**more))
-
-
-def _gather(given: Given) -> Form:
-    more = given.attributes(slice_sizes=array_of(given.integers(2, "slice_sizes")))
-    return Form("stablehlo.gather", [0, 1], more)
+    return form
 
 
 def _convolution(given: Given) -> Form:
@@ -180,11 +173,13 @@ FORMS: dict[str, Callable[[Given], Form | None]] = {
     "stablehlo.custom_call": _custom_call,
     "stablehlo.dynamic_broadcast_in_dim": _broadcast,
     "stablehlo.dynamic_conv": _convolution,
-    "stablehlo.dynamic_gather": _gather,
+    "stablehlo.dynamic_gather": _lists("stablehlo.gather", 2, "slice_sizes"),
     "stablehlo.dynamic_iota": _iota,
-    "stablehlo.dynamic_pad": _pad,
+    "stablehlo.dynamic_pad": _lists(
+        "stablehlo.pad", 2, "edge_padding_low", "edge_padding_high", "interior_padding"
+    ),
     "stablehlo.dynamic_reshape": _reshape,
-    "stablehlo.real_dynamic_slice": _slice,
+    "stablehlo.real_dynamic_slice": _lists("stablehlo.slice", 1, "start_indices", "limit_indices", "strides"),
     "stablehlo.rng": lambda given: Form(
         "stablehlo.rng", [0, 1, 2], given.operation.attributes, given.result_sizes(2)
     ),

@@ -5,9 +5,10 @@ Only what can stand between tensors with `?` has a rule; whether operands fit is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from axla.core.errors import UnsupportedError, VerifyError
+from axla.ir.attributes import Window
 from axla.stablehlo import mlir
 from axla.stablehlo.importer import attributes as attr
 from axla.stablehlo.importer.elementwise import RULES as ELEMENTWISE
@@ -128,6 +129,14 @@ def _reduce(operation: mlir.Operation, sizes: Sequence[Sizes]) -> list[Sizes]:
     return [tuple(d for at, d in enumerate(s) if at not in gone) for s in sizes[: len(operation.results)]]
 
 
+def _positions(window: Window, sizes: Iterable[int | None]) -> list[int]:
+    """How many positions a window has along each dimension."""
+    fields = (
+        window.low, window.high, window.base_dilation, window.size, window.window_dilation, window.stride,
+    )  # fmt: skip
+    return [_windows(size, *row) for size, *row in zip(sizes, *fields, strict=False)]
+
+
 def _windows(size: int | None, low: int, high: int, base: int, window: int, holes: int, stride: int) -> int:
     """How many positions a window has along a dimension."""
     if size is None:
@@ -142,10 +151,7 @@ def _reduce_window(operation: mlir.Operation, sizes: Sequence[Sizes]) -> Sizes:
     window = window_of(
         operation, attr.integers(operation, "window_dimensions"), "base_dilations", "window_dilations"
     )
-    fields = (
-        window.low, window.high, window.base_dilation, window.size, window.window_dilation, window.stride,
-    )  # fmt: skip
-    return tuple(_windows(d, *row) for d, *row in zip(sizes[0], *fields, strict=False))
+    return tuple(_positions(window, sizes[0]))
 
 
 def _dot_general(operation: mlir.Operation, sizes: Sequence[Sizes]) -> Sizes:
@@ -176,12 +182,9 @@ def _convolution(operation: mlir.Operation, sizes: Sequence[Sizes]) -> Sizes:
         )
     ]  # fmt: skip
     window = window_of(operation, [sizes[1][d] or 0 for d in kernel], "lhs_dilation", "rhs_dilation")
-    fields = (
-        window.low, window.high, window.base_dilation, window.size, window.window_dilation, window.stride,
-    )  # fmt: skip
     found: list[int | None] = [None] * len(sizes[0])
-    for at, source, *row in zip(outer, inner, *fields, strict=False):
-        found[at] = _windows(sizes[0][source], *row)
+    for at, count in zip(outer, _positions(window, (sizes[0][d] for d in inner)), strict=False):
+        found[at] = count
     found[places[2]] = (sizes[0][places[0]] or 0) // attr.integer(operation, "batch_group_count", 1)
     found[places[3]] = sizes[1][places[1]]
     return tuple(found)
