@@ -51,9 +51,8 @@ class Layout:
 
     @property
     def is_default(self) -> bool:
-        return self is default_layout(len(self.minor_to_major)) or self == default_layout(
-            len(self.minor_to_major)
-        )
+        default = default_layout(len(self.minor_to_major))
+        return self is default or self == default
 
     def __str__(self) -> str:
         return "{" + ",".join(map(str, self.minor_to_major)) + self._suffix() + "}"

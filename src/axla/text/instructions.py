@@ -26,14 +26,12 @@ from axla.text.inference import TRANSFERS, UNWRITTEN_SHAPES, transfer_shape, wit
 from axla.text.lexer import BLANK, NAME, STRING, pattern, unescape
 from axla.text.literals import read_literal
 from axla.text.opcodes import COMPUTATION_ATTRIBUTES, TEXT_ATTRIBUTES, VALUE_ATTRIBUTES, is_opcode
-from axla.text.shapes import ShapeCursor, compatible
+from axla.text.shapes import ARRAY, TUPLE, ShapeCursor, compatible
 from axla.text.sharding import canonical_sharding, for_leaves
 
-_ARRAY = r"[a-z]\w*+\[[^\[\]{}()/]*+\](?:\{[\d,:\s][^{}/]*+\})?+"
-_TUPLE = r"\((?:[^()%={}]++|\{[^{}=%]*+\}|\([^()%={}]*+\))*+\)"
 _OPCODE = r"[a-z][\w\-]*+"
 _START = pattern(BLANK + rf"(ROOT\b)?+{BLANK}%?+({NAME}){BLANK}={BLANK}")
-_FAST = pattern(_START.pattern + rf"({_ARRAY}|{_TUPLE}){BLANK}({_OPCODE}){BLANK}\(")
+_FAST = pattern(_START.pattern + rf"({ARRAY}|{TUPLE}){BLANK}({_OPCODE}){BLANK}\(")
 _OPERANDS = pattern(rf"{BLANK}(%?+{NAME}(?:{BLANK},{BLANK}%?+{NAME})*+)?+{BLANK}\)")
 _OPERAND = pattern(BLANK + rf"(%?+)({NAME}(?:#\d++)*+)")
 _OPERAND_NAME = pattern(rf"/\*[\s\S]*?\*/|//[^\n]*+|({NAME})")

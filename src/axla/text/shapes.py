@@ -20,11 +20,12 @@ from axla.core.shape import (
 )  # fmt: skip
 from axla.text.lexer import BLANK, NAME, Cursor, pattern
 
-_ARRAY = r"[a-z]\w*+\[[^\[\]{}()/]*+\](?:\{[\d,:\s][^{}/]*+\})?+"
-SIMPLE_ARRAY = pattern(BLANK + f"({_ARRAY})")
+ARRAY = r"[a-z]\w*+\[[^\[\]{}()/]*+\](?:\{[\d,:\s][^{}/]*+\})?+"
+SIMPLE_ARRAY = pattern(BLANK + f"({ARRAY})")
 """An array shape without shapes in its layout; a brace opens a layout only before a digit or colon."""
 
-SIMPLE_TUPLE = pattern(BLANK + r"(\((?:[^()%={}]++|\{[^{}=%]*+\}|\([^()%={}]*+\))*+\))")
+TUPLE = r"\((?:[^()%={}]++|\{[^{}=%]*+\}|\([^()%={}]*+\))*+\)"
+SIMPLE_TUPLE = pattern(BLANK + f"({TUPLE})")
 """A flat or nested tuple with at most one level of brackets in it, as one string."""
 
 _KIND = pattern(BLANK + r"([a-z]\w*+)" + BLANK + r"\[")
