@@ -469,9 +469,10 @@ def test_composite_call_runs_everywhere(b):
     x = ops.Parameter(b, 0, Shape(F32, (2,)), "x")
     sub = b.sub_builder("decomposition")
     body = sub.build(ops.Neg(ops.Parameter(sub, 0, Shape(F32, (2,)), "y")))
-    module = b.build(ops.CompositeCall(b, body, [x], "own.negate", version=3)).module
+    module = b.build(ops.CompositeCall(b, body, [x], b"own.negate", version=3)).module
     assert module.entry.root.op.is_composite
-    assert dict(module.entry.root.extra.frontend_attributes)["composite.version"] == "3"
+    said = dict(module.entry.root.extra.frontend_attributes)
+    assert (said["composite.name"], said["composite.version"]) == ("own.negate", "3")
     for backend in ("interpreter", "cpu", "one-lane"):
         result = axla.compile(module, backend=backend)(np.float32([1, 2]))
         assert np.asarray(result).tolist() == [-1, -2]

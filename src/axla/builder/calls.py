@@ -47,14 +47,15 @@ def CompositeCall(
     attributes: str | None = None, version: int | None = None,
 ) -> XlaOp:  # fmt: skip
     """A call of `computation`, the decomposition of the operation `name`, which may stand for it."""
-    if not text(name, "CompositeCall: name"):
+    name = text(name, "CompositeCall: name")
+    if not name:
         raise InvalidArgument("CompositeCall: name is empty")
     version = 0 if version is None else integer(version, "CompositeCall: version")
     if version < 0:
         raise InvalidArgument(f"CompositeCall: version={version}, wanted a number of at least 0")
     values = several("CompositeCall", builder, operands)
     op = hlo.Call(builder.callee(computation, "CompositeCall: computation"), is_composite=True)
-    attributes = "{}" if attributes is None else text(attributes, "CompositeCall: attributes")
+    attributes = "" if attributes is None else text(attributes, "CompositeCall: attributes")
     given = {"composite.name": name, "composite.attributes": attributes or "{}"}
     result = builder.add(op, values)
     inst = result.instruction

@@ -330,9 +330,7 @@ def _range(entry: slice, size: int) -> tuple[int, int, int, int]:
 
 
 def _place(entry: Any, size: int, dim: int, shape: Shape) -> int:
-    place = integer(
-        entry, "index: besides slices, None, ... and scalars of the program (use Gather for arrays)"
-    )
+    place = integer(entry, "an index that is no slice, None, ... or scalar of the program (arrays: Gather)")
     if not -size <= place < size:
         raise InvalidArgument(f"index {place} is outside dimension {dim} of {shape.to_string(layout=False)}")
     return place + size if place < 0 else place
