@@ -92,6 +92,12 @@ def test_run_names_what_it_cannot_show(name, backend, tmp_path, capsys):
     assert "a NumPy array has" in message and "Traceback" not in message
 
 
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_a_self_test_of_what_numpy_cannot_hold(name, tmp_path):
+    with pytest.raises(UnsupportedError, match="a NumPy array has"):
+        axla.aot.compile(module(OUTSIDE[name]), out=tmp_path / "lib")
+
+
 def test_an_array_of_too_many_dimensions_stays_an_array():
     found = axla.compile(module(OUTSIDE["broadcast"]))()
     assert found.ndim == 65 and found.nbytes == 4

@@ -58,7 +58,7 @@ def _recording(
     compiled = compile_module(work, target)
     executable = Executable(compiled.images, compiled.interface, compiled.constants)
     try:
-        found = [np.asarray(array) for array in executable.execute(arguments, deadline=LONGEST)]
+        found = [array.to_numpy() for array in executable.execute(arguments, deadline=LONGEST)]
     except DeadlineExceeded:
         raise InvalidArgument(
             f"{function.name}: the run for the self-test did not end within {LONGEST:g} s; give arguments "

@@ -9,7 +9,7 @@ import numpy as np
 
 from axla.core.dtypes import BY_NAME, DType
 from axla.core.errors import ParseError, ShapeError, UnsupportedError
-from axla.core.literal import ElidedLiteral, Literal
+from axla.core.literal import ElidedLiteral, Literal, why_no_array
 from axla.core.shape import (
     OPAQUE,
     TOKEN,
@@ -201,8 +201,8 @@ def read_literal(message: Proto, shape_of: Callable[[Proto | None], AnyShape]) -
     try:
         stored = flat.reshape([shape.dims[d] for d in major_to_minor])
         array = stored.transpose(np.argsort(major_to_minor)) if shape.rank else stored
-    except ValueError as error:
-        raise UnsupportedError(f"a literal of {shape}: NumPy says, {error}") from None
+    except ValueError:
+        raise UnsupportedError(f"a literal of {shape}: {why_no_array(shape)}") from None
     return Literal(shape.logical, np.array(array, order="C"))
 
 

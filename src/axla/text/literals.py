@@ -14,7 +14,7 @@ import numpy as np
 
 from axla.core.dtypes import F8E8M0FNU, DType
 from axla.core.errors import UnsupportedError
-from axla.core.literal import ElidedLiteral, Literal
+from axla.core.literal import ElidedLiteral, Literal, why_no_array
 from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.ir.literal_text import PAYLOAD_BITS
 from axla.text.lexer import BLANK, pattern
@@ -55,8 +55,10 @@ def read_literal(cursor: ShapeCursor, shape: AnyShape) -> Literal:
             single, array = array[0], np.zeros(shape.size, array.dtype)
             array[0] = single
         array = array.reshape(shape.dims)
-    except ValueError as error:
-        raise UnsupportedError(f"a literal of {shape.to_string(layout=False)}: NumPy says, {error}") from None
+    except ValueError:
+        raise UnsupportedError(
+            f"a literal of {shape.to_string(layout=False)}: {why_no_array(shape)}"
+        ) from None
     array.flags.writeable = False
     return Literal(shape, array)
 
