@@ -49,10 +49,10 @@ class RngBitGenerator(Op):
                 "rng_bit_generator_c1",
                 f"rng-bit-generator: ({show(state)}, bits) is wanted, found {show(self.shape)}",
             )
-        why = self.why_not(source) if self.algorithm is not RandomAlgorithm.DEFAULT else None
-        if why or source.rank != 1 or not source.size:
-            wanted = f"rng-bit-generator: the state has one dimension that is not empty, found {show(state)}"
-            reject("rng_bit_generator_c4", why or wanted)
+        wanted = None if self.algorithm is RandomAlgorithm.DEFAULT else self.why_not(source)
+        if wanted or source.rank != 1 or not source.size:
+            wanted = wanted or f"the state has one dimension that is not empty, found {show(state)}"
+            reject("rng_bit_generator_c4", f"rng-bit-generator: {wanted}")
         if parts[1].dtype is PRED or parts[1].dtype.is_complex:
             found = show(parts[1])
             reject("rng_bit_generator_c2", f"rng-bit-generator: bits are integers or floats, found {found}")
@@ -72,14 +72,14 @@ class RngBitGenerator(Op):
         lengths = (2,) if self.algorithm is RandomAlgorithm.THREE_FRY else (2, 3)
         if state.dtype is not U64 or state.rank != 1 or state.dims[0] not in lengths:
             wanted = " or ".join(f"u64[{n}]" for n in lengths)
-            return f"rng-bit-generator: {self.algorithm} has the state {wanted}, found {show(state)}"
+            return f"{self.algorithm} has the state {wanted}, found {show(state)}"
         return None
 
     def evaluate(self, state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         shape = self.shape.elements[0]  # type: ignore[attr-defined]
         why = self.why_not(shape)
         if why:
-            raise UnsupportedError(why)
+            raise UnsupportedError(f"rng-bit-generator: {why}")
         data = self.data
         wide = data.dtype.bits == 64
         generator = _three_fry if self.algorithm is RandomAlgorithm.THREE_FRY else _philox

@@ -29,7 +29,7 @@ def verify_accuracy(inst: Instruction) -> None:
     if text is None:
         return
     if inst.opcode not in _FUNCTIONS:
-        fail("result_accuracy", f"{inst!r}: result_accuracy says nothing of {inst.opcode}")
+        fail("result_accuracy", f"{inst!r}: {inst.opcode} takes no result_accuracy")
     if not _ACCURACY.fullmatch(text) or re.search(r"=\s*-", text):
         wanted = "mode=default, mode=highest or tolerance={atol=..., rtol=..., ulps=...} of at least 0"
         fail("result_accuracy", f"{inst!r}: result_accuracy must be {wanted}, found {text}")

@@ -8,6 +8,7 @@ from math import prod
 from axla.builder import ops
 from axla.builder.xla_builder import XlaOp
 from axla.core.dtypes import BY_NAME, U32, U64, DType
+from axla.core.errors import UnsupportedError
 from axla.hlo import Mulhi, RngBitGenerator
 from axla.hlo.random_bits import (
     PARITY,
@@ -34,8 +35,10 @@ def rng_bit_generator_expander(module: Module) -> None:
 def _generator(inst: Instruction) -> Instruction | None:
     op = inst.op
     assert isinstance(op, RngBitGenerator)
-    wrong = op.why_not(shape_of(inst.operands[0])) or op.data.is_dynamic
-    return None if wrong else written(inst, _generated, op)
+    why = op.why_not(shape_of(inst.operands[0]))
+    if why:
+        raise UnsupportedError(f"{inst!r}: {why}")
+    return None if op.data.is_dynamic else written(inst, _generated, op)
 
 
 def _generated(inst: Instruction, op: RngBitGenerator, state: XlaOp) -> Sequence[XlaOp]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from axla.core.errors import UnsupportedError
 from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.hlo import (
     AfterAll,
@@ -48,10 +49,10 @@ def transfer_rewriter(module: Module) -> None:
     def recv(inst: Instruction) -> Instruction | None:
         if inst in sources:
             return _begun(inst, sources[inst].operands[0], inst.operands[0])
-        if inst.op.is_host_transfer or inst in queued:  # type: ignore[attr-defined]
-            nothing = _nothing(inst)
-            return None if nothing is None else _begun(inst, nothing, inst.operands[0])
-        return None
+        if not inst.op.is_host_transfer and inst not in queued:  # type: ignore[attr-defined]
+            raise UnsupportedError(f"{inst!r}: nothing is sent on its channel")
+        nothing = _nothing(inst)
+        return None if nothing is None else _begun(inst, nothing, inst.operands[0])
 
     def received(inst: Instruction) -> Instruction | None:
         begun = inst.operands[0]
