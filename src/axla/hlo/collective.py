@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from axla.core.dtypes import F32, S32, U32
 from axla.core.shape import AnyShape, Shape, TupleShape
@@ -104,9 +105,9 @@ class _Collective(Op):
     expensive = True
 
 
-@op("all-reduce", operands="*operands")
-class AllReduce(_Collective):
-    """The operands of all members of a group, combined by `to_apply`; every member gets the result."""
+@dataclass(frozen=True)
+class _AllReduce(_Collective):
+    """At once, or its beginning."""
 
     channel_id: int | None = None
     replica_groups: ReplicaGroups = attr(always=True, default=ALL)
@@ -130,26 +131,22 @@ class AllReduce(_Collective):
         return [(cls(1, to_apply=sample_reducer("add", F32)), (Shape(F32, (3,)),))]
 
 
+@op("all-reduce", operands="*operands")
+class AllReduce(_AllReduce):
+    """The operands of all members of a group, combined by `to_apply`; every member gets the result."""
+
+
+@op("all-reduce-start", operands="*operands")
+class AllReduceStart(_AllReduce):
+    """Begins an all-reduce; the value is there after all-reduce-done."""
+
+
 def _check_global_ids(self: Op, globally: bool, channel: int | None, groups: ReplicaGroups) -> None:
     if globally and (channel is None or not (groups.groups or groups.text)):
         reject(
             f"{label(self)}_ids",
             f"{self.opcode}: use_global_device_ids needs a channel_id and replica_groups",
         )
-
-
-@op("all-reduce-start", operands="*operands")
-class AllReduceStart(_Collective):
-    """Begins an all-reduce; the value is there after all-reduce-done."""
-
-    channel_id: int | None = None
-    replica_groups: ReplicaGroups = attr(always=True, default=ALL)
-    constrain_layout: bool = False
-    use_global_device_ids: bool = False
-    to_apply: Computation = attr(always=True, default=None)
-
-    infer = AllReduce.infer
-    samples = classmethod(AllReduce.samples.__func__)  # type: ignore[attr-defined]
 
 
 @op("all-reduce-done", operands="operand")
@@ -164,9 +161,9 @@ class AllReduceDone(_Collective):
         return [(cls(), (Shape(F32, (3,)),))]
 
 
-@op("all-gather", operands="*operands")
-class AllGather(_Collective):
-    """The operands of all members of a group, one behind the other along the dimension."""
+@dataclass(frozen=True)
+class _AllGather(_Collective):
+    """At once, or its beginning."""
 
     shape: AnyShape
     channel_id: int | None = None
@@ -174,6 +171,11 @@ class AllGather(_Collective):
     constrain_layout: bool = False
     dimensions: tuple[int, ...] = attr(required=True, default=(0,))
     use_global_device_ids: bool = False
+
+
+@op("all-gather", operands="*operands")
+class AllGather(_AllGather):
+    """The operands of all members of a group, one behind the other along the dimension."""
 
     def infer(self, *operands: AnyShape) -> AnyShape:
         _check_global_ids(self, self.use_global_device_ids, self.channel_id, self.replica_groups)
@@ -189,15 +191,8 @@ class AllGather(_Collective):
 
 
 @op("all-gather-start", operands="*operands")
-class AllGatherStart(_Collective):
+class AllGatherStart(_AllGather):
     """Begins an all-gather: the value is a tuple of operand and result."""
-
-    shape: AnyShape
-    channel_id: int | None = None
-    replica_groups: ReplicaGroups = attr(always=True, default=ALL)
-    constrain_layout: bool = False
-    dimensions: tuple[int, ...] = attr(required=True, default=(0,))
-    use_global_device_ids: bool = False
 
     def infer(self, *operands: AnyShape) -> AnyShape:
         parts = elements(self.shape)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from axla.core.dtypes import C64, C128, F32, F64, DType
@@ -195,14 +197,18 @@ def substitute(matrix: np.ndarray, b: np.ndarray, lower: bool) -> np.ndarray:
     return x
 
 
+@dataclass(frozen=True)
 class _BatchNorm(Op):
     """What the three have in common: scale and offset per feature, statistics over the other dimensions."""
 
-    __slots__ = ()
+    epsilon: float
+    feature_index: int
+
+    expensive = True
 
     def _check(self, operand: AnyShape, features: tuple[AnyShape, ...]) -> tuple[Shape, Shape]:
         (source, *others) = arrays(self, operand, *features)
-        index = self.feature_index  # type: ignore[attr-defined]
+        index = self.feature_index
         same_dtype(self, (source,), FLOAT)
         if not 0 <= index < source.rank:
             reject(
@@ -219,21 +225,16 @@ class _BatchNorm(Op):
 
     def _along(self, x: np.ndarray, rank: int) -> np.ndarray:
         """Numbers per feature, to combine with the whole array."""
-        index = self.feature_index  # type: ignore[attr-defined]
+        index = self.feature_index
         return widened(x).reshape([-1 if d == index else 1 for d in range(rank)])
 
     def _others(self, rank: int) -> tuple[int, ...]:
-        return tuple(d for d in range(rank) if d != self.feature_index)  # type: ignore[attr-defined]
+        return tuple(d for d in range(rank) if d != self.feature_index)
 
 
 @op("batch-norm-inference", operands="operand scale offset mean variance")
 class BatchNormInference(_BatchNorm):
     """scale * (x - mean) / sqrt(variance + epsilon) + offset, per feature."""
-
-    epsilon: float
-    feature_index: int
-
-    expensive = True
 
     def infer(self, operand: AnyShape, *features: AnyShape) -> Shape:
         return self._check(operand, features)[0].logical
@@ -252,11 +253,6 @@ class BatchNormInference(_BatchNorm):
 @op("batch-norm-training", operands="operand scale offset")
 class BatchNormTraining(_BatchNorm):
     """Normalises by mean and variance of the batch itself; gives the result, the mean and the variance."""
-
-    epsilon: float
-    feature_index: int
-
-    expensive = True
 
     def infer(self, operand: AnyShape, *features: AnyShape) -> TupleShape:
         source, feature = self._check(operand, features)
@@ -277,11 +273,6 @@ class BatchNormTraining(_BatchNorm):
 @op("batch-norm-grad", operands="operand scale mean variance grad_output")
 class BatchNormGrad(_BatchNorm):
     """The gradients of batch-norm-training: of the operand, of scale and of offset."""
-
-    epsilon: float
-    feature_index: int
-
-    expensive = True
 
     def infer(self, operand: AnyShape, *rest: AnyShape) -> TupleShape:
         source, feature = self._check(operand, rest[:-1])
