@@ -197,14 +197,15 @@ def Sort(
     if not values or not isinstance(values[0].shape, Shape):
         raise InvalidArgument("Sort: wanted at least one array")
     if comparator is None:
-        comparator = _comparator(builder, values, LtTotalOrder)
+        comparator = key_comparator(builder, values, LtTotalOrder)
     called = builder.callee(comparator, "Sort: comparator")
     with builder.checking("sort", values):
         place = dimension_number(values[0].shape, integer(dimension, "Sort: dimension"))
     return builder.add(hlo.Sort((place,), boolean(is_stable, "Sort: is_stable"), called), values)
 
 
-def _comparator(builder: XlaBuilder, values: Sequence[XlaOp], relation: Any) -> object:
+def key_comparator(builder: XlaBuilder, values: Sequence[XlaOp], relation: Any) -> object:
+    """Whether the first of `values` stand in a relation, for the elements that a sort compares."""
     sub = builder.sub_builder("comparator")
     first = [Shape(v.dtype) for v in values]
     parameters = [sub.parameter(n, first[n // 2], f"{'lr'[n % 2]}{n // 2}") for n in range(2 * len(values))]
@@ -220,7 +221,7 @@ def TopK(input: object, k: int) -> XlaOp:
             f"TopK: found {shape.to_string(layout=False)} and k={k}, wanted rows of at least k elements"
         )
     places = Iota(builder, Shape(S32, shape.dims), shape.rank - 1)
-    ordered = Sort(builder, [value, places], _comparator(builder, [value, places], GtTotalOrder), -1, True)
+    ordered = Sort(builder, [value, places], key_comparator(builder, [value, places], GtTotalOrder), -1, True)
     limits = (*shape.dims[:-1], k)
     return Tuple(builder, [Slice(GetTupleElement(ordered, n), [0] * shape.rank, limits) for n in range(2)])
 

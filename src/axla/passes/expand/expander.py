@@ -1,6 +1,4 @@
-"""What expansions share: running one over a module, programs of a builder, constants, and computations on
-scalars.
-"""
+"""What expansions share: running one over a module, programs of a builder, and constants."""
 
 from __future__ import annotations
 
@@ -14,8 +12,7 @@ from axla.builder.xla_builder import XlaBuilder, XlaOp
 from axla.core.dtypes import DType
 from axla.core.literal import Literal
 from axla.core.shape import Shape
-from axla.hlo import Broadcast, Compare, Constant, Convert, Parameter
-from axla.ir.attributes import CompareType, Direction
+from axla.hlo import Broadcast, Constant, Convert
 from axla.ir.clone import clone_computation, copy_instructions
 from axla.ir.graph import NO_EXTRA, Computation, Extra, Instruction, Module
 from axla.ir.op import Op
@@ -140,16 +137,3 @@ def converted(x: Instruction, dtype: DType) -> Instruction:
     """`x` with another element type."""
     shape = shape_of(x)
     return x if shape.dtype is dtype else Convert(shape.with_dtype(dtype).logical)(x)
-
-
-def key_comparator(module: Module, dtypes: Sequence[DType], direction: Direction) -> Computation:
-    """A comparator for `sort` that looks at the first operand only; floats are in total order."""
-    computation = module.add_computation("compare")
-    sides = [
-        computation.add(Parameter(Shape(dtype), 2 * k + side), name=("lhs", "rhs")[side])
-        for k, dtype in enumerate(dtypes)
-        for side in range(2)
-    ]
-    order = CompareType.TOTAL_ORDER if dtypes[0].is_float else None
-    computation.set_root(computation.add(Compare(direction, order), sides[:2]))
-    return computation

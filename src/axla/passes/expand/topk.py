@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
+from axla.builder import ops
+from axla.builder.calls import key_comparator
+from axla.builder.xla_builder import XlaOp
 from axla.core.dtypes import S32
 from axla.core.errors import InvalidArgument, UnsupportedError
 from axla.core.shape import Shape, TupleShape
 from axla.custom.attributes import parse_attributes
 from axla.custom.registry import registered
-from axla.hlo import CustomCall, GetTupleElement, Iota, Slice, Sort, TopK, Tuple
-from axla.ir.attributes import Direction, SliceDims
+from axla.hlo import CustomCall, GetTupleElement, Slice, Sort, TopK, Tuple
+from axla.ir.attributes import SliceDims
 from axla.ir.graph import Computation, Instruction, Module
-from axla.passes.expand.expander import expand, key_comparator, shape_of
+from axla.passes.expand.expander import expand, shape_of, written
+from axla.passes.linalg.matrix import indices
 
 SMALL = 8
 """How many times as long as k a line must be for a heap to beat a sort."""
@@ -51,17 +56,14 @@ def _custom_call(inst: Instruction) -> Instruction | None:
 
 
 def _sorted(inst: Instruction, k: int, largest: bool) -> Instruction:
+    return written(inst, _first, k, largest)
+
+
+def _first(_: Instruction, k: int, largest: bool, x: XlaOp) -> Sequence[XlaOp]:
     """The first k of the elements, the largest (or smallest) first, and of their positions."""
-    (x,) = inst.operands
-    shape, computation = shape_of(x), inst.computation
-    positions = shape.with_dtype(S32).logical
-    last = shape.rank - 1
-    places = computation.add(Iota(positions, last))
-    before = key_comparator(computation.module, [shape.dtype, S32], Direction.GT if largest else Direction.LT)
-    both = Sort((last,), True, before)(x, places)
-    window = SliceDims((0,) * shape.rank, (*shape.dims[:-1], k))
-    parts = [Slice(window)(GetTupleElement(n)(both)) for n in range(2)]
-    return computation.add(Tuple(), parts)
+    pair = [x, indices(x, len(x.dims) - 1)]
+    before = key_comparator(x.builder, pair, ops.GtTotalOrder if largest else ops.LtTotalOrder)
+    return [values[..., :k] for values in ops.Sort(x.builder, pair, before, -1, True)]
 
 
 def approx_topk_decomposer(module: Module) -> None:
