@@ -152,7 +152,9 @@ def compile(  # noqa: A001
         module = clone_module(module)
         module.set_config(replica_count=counts[0], num_partitions=counts[1])
     verify(module)
-    if device_assignment is not None or (counts != (1, 1) and backend != "interpreter"):
+    if device_assignment is not None:
+        raise UnsupportedError("compile: device_assignment: programs run on the first device only")
+    if counts != (1, 1) and backend != "interpreter":
         raise UnsupportedError(
             f"compile: {module.name} is for {counts[0]} replicas of {counts[1]} partitions, {backend} runs "
             "one of each; backend='interpreter' runs them all, replicas='first' the first participant alone"
@@ -184,10 +186,14 @@ def _participants(
     """How many replicas and partitions run."""
     if replicas is None:
         config = module.config
-        return (
+        counts = (
             config.replica_count if num_replicas is None else num_replicas,
             config.num_partitions if num_partitions is None else num_partitions,
         )
+        for name, count in zip(("num_replicas", "num_partitions"), counts, strict=True):
+            if type(count) is not int or count < 1:
+                raise InvalidArgument(f"compile: {name}={count!r}, wanted a number of at least 1")
+        return counts
     if replicas != "first" or num_replicas is not None or num_partitions is not None:
         raise InvalidArgument(
             f"compile: replicas={replicas!r}; wanted 'first', without num_replicas and num_partitions"

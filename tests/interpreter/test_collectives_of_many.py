@@ -476,6 +476,11 @@ def test_the_first_participant_runs_alone_where_that_is_asked_for(backend):
     for named in ({"replicas": "all"}, {"replicas": "first", "num_replicas": 2}):
         with pytest.raises(InvalidArgument, match="wanted 'first', without num_replicas"):
             axla.compile(module, backend=backend, **named)
+    for count in (0, -1, 1.5, "2"):
+        with pytest.raises(InvalidArgument, match="num_replicas=.*, wanted a number of at least 1"):
+            axla.compile(module, backend=backend, num_replicas=count)
+    with pytest.raises(UnsupportedError, match="device_assignment: programs run on the first device only"):
+        axla.compile(module, backend=backend, replicas="first", device_assignment=[[0]])
 
 
 def test_the_command_line_runs_one_of_several_where_it_is_told_to(tmp_path, capsys):

@@ -51,8 +51,9 @@ def test_they_are_filled_with_what_xla_fills_in():
     by_xla = subprocess.run(
         [sys.executable, "-c", BY_XLA], input=TEXT, capture_output=True, text=True, check=True
     ).stdout
-    with pytest.warns(UserWarning, match="module m: constants {...} hold numbers that were made up"):
+    with pytest.warns(UserWarning, match="module m: constants {...} hold numbers that were made up") as said:
         filled = axla.parse(TEXT, elided="fill")
+    assert said[0].filename == __file__
     wanted = {i.name: i.op.literal for i in parse_hlo(by_xla).entry.instructions if i.opcode == "constant"}
     found = {i.name: i.op.literal for i in filled.entry.instructions if i.opcode == "constant"}
     assert len(found) == 5

@@ -25,9 +25,6 @@ class InterpretedExecutable:
     """
 
     def __init__(self, module: Module, num_replicas: int = 1, num_partitions: int = 1):
-        for name, count in (("num_replicas", num_replicas), ("num_partitions", num_partitions)):
-            if type(count) is not int or count < 1:
-                raise InvalidArgument(f"compile: {name}={count!r}, wanted a number of at least 1")
         if num_replicas * num_partitions > MOST:
             raise InvalidArgument(f"compile: at most {MOST} devices, found {num_replicas * num_partitions}")
         self.module = module

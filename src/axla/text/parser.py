@@ -44,7 +44,7 @@ def parse_hlo(text: str, *, exact: bool = False, elided: str = "keep", file: str
     if parser.undeclared:
         raise UnsupportedError(f"the op {parser.undeclared} is not implemented")
     if parser.made_up != (0, 0):
-        warnings.warn(f"module {module.name}: constants {{...}} hold numbers that were made up", stacklevel=2)
+        warnings.warn(f"module {module.name}: constants {{...}} hold numbers that were made up", stacklevel=4)
     return module
 
 
