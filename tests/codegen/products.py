@@ -16,6 +16,7 @@ from axla.codegen.emit.gemm import GemmPlan, GemmSpec, Store
 from axla.codegen.function import Module
 from axla.codegen.target import Target
 from axla.core.dtypes import DType
+from axla.program import abi
 
 GUARD = 64
 _numbers = itertools.count()
@@ -85,9 +86,11 @@ class Compiled:
         args = (ctypes.c_void_p * len(pointers))(*[array.ctypes.data for array in pointers])
         signature = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * 2, *[ctypes.c_int64] * 2)
         kernel = signature(self._library[product.name])
+        never = ctypes.c_int64(0)
+        frame = abi.FRAME.ctypes()(cancel=ctypes.addressof(never))
         bounds = [0, *(cuts or ()), product.plan.kernels[0].count]
         for begin, end in reversed(list(itertools.pairwise(bounds))):
-            assert kernel(None, args, begin, end) == 0
+            assert kernel(ctypes.addressof(frame), args, begin, end) == 0
         if out is not None:
             return out
         assert np.array_equal(whole[size:], np.full(GUARD, 77).astype(spec.result.numpy)), (

@@ -19,14 +19,21 @@ import functools
 import struct
 from collections.abc import Iterator, Sequence
 
+from axla.program import abi
+
 INDEX = "i64"
 """The default type of index arithmetic; a Target with 32-bit addresses sets `Module.index_type`."""
+
+UNPOLLED_WORK = 1 << 22
+"""Lines of a loop that may run, some milliseconds, until it looks whether the run is cancelled."""
+UNPOLLED_INDICES = 1 << 16
+"""How far the index of a loop may go until it looks: not beyond what 32 bits have left behind an array."""
 
 
 class Region:
     """Code with one entry: body of a function or loop, branch. `lines` grow until it is closed."""
 
-    __slots__ = ("depth", "lines", "label", "known", "open", "arithmetic_floor", "load_floor")
+    __slots__ = ("depth", "lines", "label", "known", "open", "arithmetic_floor", "load_floor", "work")
 
     def __init__(self, depth: int, label: str, arithmetic_floor: int, load_floor: int):
         self.depth = depth
@@ -38,6 +45,7 @@ class Region:
         # dear); loops that may not run at all keep only their loads (the address may not exist).
         self.arithmetic_floor = arithmetic_floor
         self.load_floor = load_floor
+        self.work = 0.0  # lines that loops inside run, as far as is known; minus infinity: they poll
 
 
 class Ssa:
@@ -86,6 +94,7 @@ class Module:
         self.functions: dict[str, str] = {}
         self.attributes: dict[str, int] = {}
         self.outlined: dict[str, str] = {}  # shared internal functions and their result types
+        self.in_process = True  # its code is run by the glue of this process, whose parallel_for polls
 
     def declare(self, name: str, signature: str) -> None:
         """Declares external symbol or intrinsic `name`; `signature` is the whole `declare` line."""
@@ -167,6 +176,7 @@ class Function:
             for t, p in params
         }
         self._signature = ", ".join(f"{t} %{p}" for t, p in params)
+        self.polls = False  # whether long loops poll; the function gives a code and has a frame
         self.made = 0  # names given to values and blocks: the length of the code
         self._slots: dict[int, tuple[int, Ssa]] = {}
         self._top = Region(0, "entry", 0, 0)
@@ -471,6 +481,7 @@ class Function:
         region = self._stack.pop()
         region.open = False
         region.known = {}
+        self.region.work += region.work
         return region
 
     def _labels(self, *names: str) -> list[str]:
@@ -498,20 +509,34 @@ class Function:
         if known and begin.constant >= end.constant:  # type: ignore[operator]
             raise AssertionError(f"{self.name}: loop from {begin} to {end} never runs")
         nonempty = nonempty or known
-        head, done = self._labels("loop", "done")
-        parent = self.region
-        body = self._push(head, may_not_run=not nonempty)
+        labels = self._labels("loop", "done")
+        body = self._push(labels[0], may_not_run=not nonempty)
         index = Ssa(self.fresh(), begin.type, body)
         carried = [Ssa(self.fresh(), value.type, body) for value in carry]
         loop = Loop(index, carried)
         yield loop
         following = self._opaque(self.effect(begin.type, f"add nsw {begin.type} {index.text}, {step}"))
-        again = self.effect("i1", f"icmp slt {begin.type} {following.text}, {end.text}")
-        self._pop()
         if len(loop.next) != len(carried):
             raise AssertionError(f"{self.name}: loop carries {len(carried)} values, yields {len(loop.next)}")
-        entry = parent.label
-        out = parent.lines
+        once = body.work + len(body.lines)
+        body.work = once * (-(-(end.constant - begin.constant) // step) if known else 1)  # type: ignore[operator]
+        self._pop()
+        if not self.polls or body.work <= UNPOLLED_WORK:
+            self._close(loop, body, following, labels, (begin, end, carry), nonempty)
+            return
+        stretch = step * max(1, int(min(UNPOLLED_WORK // once, UNPOLLED_INDICES // step)))
+        with self.loop(begin, end, stretch, carry) as rounds:
+            limit = self.add(rounds.index, self.smin(self.sub(end, rounds.index), self.index(stretch)))
+            self._close(loop, body, following, labels, (rounds.index, limit, rounds.carried), True)
+            self.poll()
+            rounds.yield_(loop.results)
+        loop.results = rounds.results
+
+    def _close(self, loop: Loop, body: Region, following: Ssa, labels, span, nonempty: bool) -> None:
+        """Writes a loop of this body."""
+        (begin, end, carry), (head, done) = span, labels
+        parent, index, latch = self.region, loop.index, body.label
+        entry, out = parent.label, parent.lines
         if nonempty:
             out.append(f"  br label %{head}")
         else:
@@ -519,26 +544,24 @@ class Function:
             out.append(f"  {guard.text} = icmp slt {begin.type} {begin.text}, {end.text}")
             out.append(f"  br i1 {guard.text}, label %{head}, label %{done}")
         out.append(f"{head}:")
-        latch = body.label
-        out.append(
-            f"  {index.text} = phi {begin.type} [ {begin.text}, %{entry} ], [ {following.text}, %{latch} ]"
-        )
-        for value, first, later in zip(carried, carry, loop.next, strict=True):
-            out.append(
-                f"  {value.text} = phi {value.type} [ {first.text}, %{entry} ], [ {later.text}, %{latch} ]"
-            )
+        self._phis(entry, latch, (index, *loop.carried), (begin, *carry), (following, *loop.next))
         out.extend(body.lines)
-        out.append(f"  br i1 {again.text}, label %{head}, label %{done}")
+        again = self.fresh()
+        out.append(f"  {again} = icmp slt {begin.type} {following.text}, {end.text}")
+        out.append(f"  br i1 {again}, label %{head}, label %{done}")
         out.append(f"{done}:")
         parent.label = done
         for first, later in zip(carry, loop.next, strict=True):
-            if nonempty:
-                incoming = f"[ {later.text}, %{latch} ]"
-            else:
-                incoming = f"[ {first.text}, %{entry} ], [ {later.text}, %{latch} ]"
+            skipped = "" if nonempty else f"[ {first.text}, %{entry} ], "
             result = Ssa(self.fresh(), later.type, parent)
-            out.append(f"  {result.text} = phi {later.type} {incoming}")
+            out.append(f"  {result.text} = phi {later.type} {skipped}[ {later.text}, %{latch} ]")
             loop.results.append(result)
+
+    def _phis(self, entry: str, latch: str, *values: Sequence[Ssa]) -> None:
+        """What a loop carries: names, first values and later ones."""
+        for value, first, later in zip(*values, strict=True):
+            sources = f"[ {first.text}, %{entry} ], [ {later.text}, %{latch} ]"
+            self.region.lines.append(f"  {value.text} = phi {value.type} {sources}")
 
     def _opaque(self, value: Ssa) -> Ssa:
         """The same value, about which LLVM knows nothing. It costs no instruction.
@@ -566,10 +589,7 @@ class Function:
         entry, latch = parent.label, region.label
         out.append(f"  br label %{head}")
         out.append(f"{head}:")
-        for value, first, later in zip(carried, carry, loop.next, strict=True):
-            out.append(
-                f"  {value.text} = phi {value.type} [ {first.text}, %{entry} ], [ {later.text}, %{latch} ]"
-            )
+        self._phis(entry, latch, carried, carry, loop.next)
         out.extend(region.lines)
         out.append(f"  br label %{head}")
         out.append(f"{done}:")
@@ -598,6 +618,28 @@ class Function:
         region.lines.append(f"  ret {code.type} {code.text}")
         region.lines.append(f"{go}:")
         region.label = go
+
+    def frame_field(self, name: str, type_: str = "ptr") -> Ssa:
+        """A field of the frame, which is a parameter."""
+        offset = self.const("i64", abi.FRAME.offset(name, self.module.pointer_bytes))
+        address = self.gep("i8", self.params["frame"], offset)
+        return self.load(type_, address, 8 if type_ == "ptr" else 4, readonly=True)
+
+    def poll(self) -> None:
+        """Returns a code when the run is cancelled or, in this process, when a handler of a signal raises."""
+        if not self.polls:
+            return
+        frame, type_ = self.params["frame"], "i64" if self.module.in_process else "i32"
+        flags = self.effect(type_, f"load volatile {type_}, ptr {self.frame_field('cancel')}, align 4")
+        stop = self.icmp("ne", flags, self.const(type_, 0))
+        if self.module.in_process:
+            with self.if_(stop):
+                ranges = self.null(), self.null(), self.const(type_, 0), self.const(type_, 1)
+                code = self.call_pointer("i32", self.frame_field("parallel_for"), (frame, *ranges))
+                self.guard(self.icmp("ne", code, self.const("i32", 0)), code)
+        else:
+            self.guard(stop, flags)
+        self.region.work = float("-inf")
 
     def ret(self, value: Ssa | None = None) -> None:
         """Ends the function and hands its text to the module."""

@@ -29,6 +29,8 @@ PARALLEL_COST = 100_000
 """Below so many element operations (some 20 us) a kernel is not worth waking another thread."""
 EXPENSIVE = 12
 """Element operations that exp, log, divide... count as."""
+SHORT_BYTES = 1 << 20
+"""Bytes that a kernel may read and write before it looks whether the run is cancelled."""
 LARGEST_32_BIT = (1 << 31) - (1 << 16)
 """Elements of an array where indices have 32 bits: an index one step behind the end must not overflow."""
 
@@ -70,6 +72,12 @@ class KernelTask:
     @property
     def roots(self) -> tuple[Instruction, ...]:
         return kernel_roots(self.computation)
+
+    @property
+    def polls(self) -> bool:
+        """Whether it may be cancelled; a run of it lets Python's other threads go on."""
+        shapes = (*(p.shape for p in self.computation.parameters), *output_shapes(self.computation))
+        return sum(s.size * s.dtype.itemsize for s in shapes) > SHORT_BYTES  # type: ignore[union-attr]
 
 
 def kernel_roots(computation: Computation) -> tuple[Instruction, ...]:
@@ -139,6 +147,7 @@ class KernelWriter:
         read_only = [*(number not in shared for number in range(first)), *(False for _ in outputs)]
         self.share = target.distribution(module, symbol, read_only, threads)
         self.f = self.share.f
+        self.f.polls = task.polls and "frame" in self.f.params
         self.values = Values(self.f, target)
         self.inputs = [
             self._array(number, p.shape, read_only[number])  # type: ignore[arg-type]

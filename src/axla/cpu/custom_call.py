@@ -156,7 +156,7 @@ class _LibraryCall:
             self.one(f.index(0))
             return
         with f.loop(0, plan.batch) as loop:
-            self.entry.poll()
+            self.entry.f.poll()
             self.one(loop.index)
 
     def clear(self, result: int) -> None:

@@ -63,6 +63,7 @@ length.
 
 def emit_entry(module: Module, program: Program, target: Target, name: str = ENTRY) -> None:
     """Adds the entry function to the module; the kernels are in it, or linked to it."""
+    module.in_process = name == ENTRY
     _Entry(module, program, target, name).emit()
 
 
@@ -241,7 +242,7 @@ class _Entry(Places):
             root = op.condition.root
             loop.test(self.e(root, ()).ssa)
             if trip_count is None or trip_count > UNPOLLED:
-                self.poll()
+                self.f.poll()
             self.bind(op.body.parameters[0], leaves)
             body()
             loop.yield_(self._passed(self.where[op.body.root], places))
@@ -341,19 +342,8 @@ class _Entry(Places):
     def pause(self) -> None:
         """Polls after many values: a new basic block begins."""
         if self.f.made - self.polled > LONGEST_BLOCK:
-            self.poll()
+            self.f.poll()
             self.polled = self.f.made
-
-    def poll(self) -> None:
-        """Leaves the program when it is cancelled; in this process also when a handler of a signal raises."""
-        f = self.f
-        if f.name == ENTRY:
-            flags = f.effect("i64", f"load volatile i64, ptr {self.field('cancel').text}, align 8")
-            with f.if_(f.icmp("ne", flags, f.const("i64", 0))):
-                self.parallel_for(Ssa("null", "ptr", None), Ssa("null", "ptr", None), 0, 1)
-            return
-        flag = f.effect("i32", f"load volatile i32, ptr {self.field('cancel').text}, align 4")
-        f.guard(f.icmp("ne", flag, f.const("i32", 0)), flag)
 
     # -- memory ------------------------------------------------------------------------------------------
 
@@ -370,7 +360,7 @@ class _Entry(Places):
         for phase in kernel.source.plan.phases:
             if phase.count == 0:
                 continue
-            self.run_phase(phase, args)
+            self.run_phase(phase, args, kernel.source.task.polls)
         self.bind_memory(inst)
 
     def arguments(self, pointers: Sequence[Ssa]) -> Ssa:
@@ -381,12 +371,14 @@ class _Entry(Places):
             f.store(pointer, f.gep("ptr", args, f.const("i64", number)), 8)
         return args
 
-    def run_phase(self, phase, args: Ssa) -> None:
+    def run_phase(self, phase, args: Ssa, may_stop: bool) -> None:
         f = self.f
         frame = f.params["frame"]
         if not phase.parallel:
             zero, count = f.const("i64", 0), f.const("i64", phase.count)
-            f.call("i32", phase.symbol, (frame, args, zero, count), effect=True)
+            code = f.call("i32", phase.symbol, (frame, args, zero, count), effect=True)
+            if may_stop:
+                f.guard(f.icmp("ne", code, f.const("i32", 0)), code)
             return
         self.parallel_for(Ssa(f"@{phase.symbol}", "ptr", None), args, phase.count, phase.grain)
 

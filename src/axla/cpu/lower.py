@@ -61,9 +61,6 @@ from axla.program.steps import (
 MOST_NESTED = 100
 """Computations that call each other: writing code for them recurses. The interpreter has the same limit."""
 
-SHORT_BYTES = 1 << 20
-"""Bytes that a kernel may read and write while the run keeps Python's other threads waiting."""
-
 # What passes values on without work: the entry binds names, no code.
 FORWARDS = (Parameter, Constant, Tuple, GetTupleElement, Bitcast, OptBarrier, AfterAll, AddDependency)
 
@@ -221,7 +218,6 @@ class _Lowering:
             if result.size and result.overlaps(operand)
         )
         kernel = self.kernel(computation, shared)
-        self.long_running |= sum(place.size for place in (*operands, *results)) > SHORT_BYTES
         scratch = self.scratch.slice(inst, kernel.scratch_bytes) if kernel.scratch_bytes else None
         return KernelStep(inst.name, kernel.name, operands, results, scratch, source=inst)
 
@@ -254,7 +250,7 @@ class _Lowering:
                 name, str(kind), phases, plan.scratch_bytes, text, source=KernelSource(task, plan)
             )
             self.kernels[key] = found
-        self.long_running |= any(p.parallel for p in found.source.plan.phases)
+        self.long_running |= found.source.task.polls or any(p.parallel for p in found.source.plan.phases)
         return found
 
     # -- interface ---------------------------------------------------------------------------------------

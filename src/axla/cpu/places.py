@@ -15,7 +15,6 @@ from axla.core.errors import InternalError
 from axla.core.shape import Shape
 from axla.cpu.lower import leaf_numbers
 from axla.ir.graph import Instruction
-from axla.program import abi
 from axla.program.program import AllocationKind, BufferSlice
 from axla.program.steps import Program
 
@@ -43,6 +42,7 @@ class Places:
         self.target = target
         self.pointer_bytes = target.form.pointer_bytes
         self.f = Function(module, name, "i32", [("ptr", "frame")], attributes='nounwind "no-builtins"')
+        self.f.polls = True
         self.values = Values(self.f, target, straight=True)
         self.e = Elements(self.values, 1, scalar=True)
         self.where: dict[Instruction, list[Leaf | None]] = {}  # leaves in order; None: a token
@@ -59,9 +59,7 @@ class Places:
 
     def field(self, name: str, type_: str = "ptr") -> Ssa:
         """A field of the frame."""
-        f = self.f
-        address = f.gep("i8", f.params["frame"], f.const("i64", abi.FRAME.offset(name, self.pointer_bytes)))
-        return f.load(type_, address, 8 if type_ == "ptr" else 4, readonly=True)
+        return self.f.frame_field(name, type_)
 
     def pointer(self, slice_: BufferSlice) -> Ssa:
         """The address of a slice."""

@@ -85,8 +85,8 @@ def _door(module: Module, task: KernelTask, target: Target, name: str, callee: s
     args = f.effect("ptr", f"alloca [{len(pointers)} x ptr], align 8")
     for number, pointer in enumerate(pointers):
         f.store(pointer, f.gep("ptr", args, f.index(number)), 8)
-    f.call("i32", callee, (f.params["frame"], args, f.params["begin"], f.params["end"]), effect=True)
-    k.finish()
+    code = f.call("i32", callee, (f.params["frame"], args, f.params["begin"], f.params["end"]), effect=True)
+    f.ret(code)
 
 
 class _Epilogue:

@@ -119,6 +119,7 @@ class _Tiles:
             self._emit_finish()
         params = [("ptr", "frame"), ("ptr", "args"), ("i64", "begin"), ("i64", "end")]
         f = Function(self.module, self.name, "i32", params, attributes=LOOPS)
+        f.polls = found.kernels[0].count > 1
         begin, end = (f.cast("trunc", f.params[p], self.module.index_type) for p in ("begin", "end"))
         self.buffers = [f.load("ptr", f.gep("ptr", f.params["args"], f.index(n)), 8) for n in range(4)]
         self.lhs_pack = f.gep("i8", self.buffers[3], f.mul(begin, f.index(found.region_bytes)))
@@ -168,6 +169,7 @@ class _Tiles:
             self._emit_block(f, _Block(batch, lhs, rhs, out, rows, cols, f.index(0), f.index(spec.k)))
             return
         with f.loop(0, spec.k, found.depth) as k:
+            f.poll()
             depth = f.smin(f.sub(f.index(spec.k), k.index), f.index(found.depth))
             self._emit_block(f, _Block(batch, lhs, rhs, out, rows, cols, k.index, depth))
 

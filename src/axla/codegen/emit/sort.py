@@ -17,7 +17,7 @@ from axla.analysis.kernel_kinds import SortKind
 from axla.codegen.array import Array, element_address
 from axla.codegen.element import Elements
 from axla.codegen.emit.sort_key import SortKey, key_bits, sort_key
-from axla.codegen.function import Function, Module, Ssa
+from axla.codegen.function import UNPOLLED_INDICES, Function, Module, Ssa
 from axla.codegen.kernel import PARALLEL_COST, KernelTask, KernelWriter, Phase, Plan
 from axla.codegen.target import Target
 from axla.codegen.value import Value, Values
@@ -125,9 +125,7 @@ def emit(module: Module, task: KernelTask, target: Target) -> None:
 class _Line:
     """The elements of a line in each operand: `stride` elements apart, from `pointers` on."""
 
-    def __init__(
-        self, values: Values, dtypes: Sequence[DType], pointers: Sequence[Ssa], stride: int = 1
-    ):  # fmt: skip
+    def __init__(self, values: Values, dtypes: Sequence[DType], pointers: Sequence[Ssa], stride: int = 1):
         self.values = values
         self.dtypes = dtypes
         self.pointers = list(pointers)
@@ -256,20 +254,25 @@ class _Sort:
             steps.yield_([f.add(width, width), *b.pointers, *a.pointers])
 
     def merge(self, source: _Line, target: _Line, first: Ssa, middle: Ssa, last: Ssa) -> None:
-        """Merges the sorted [first, middle) and [middle, last)."""
+        """Merges the sorted [first, middle) and [middle, last); polls after so many elements of either."""
         f = self.f
-        one = f.index(1)
-        with f.while_loop([first, middle, first]) as loop:
-            low, high, place = loop.carried
-            both = f.binary("and", f.icmp("slt", low, middle), f.icmp("slt", high, last))
-            loop.test(both)
-            a, b = source.load(low), source.load(high)
-            take = self.before(b, a)
-            chosen = Value(self.pred, 1, (take,))
-            target.store(place, [self.k.values.select(chosen, y, x) for x, y in zip(a, b, strict=True)])
-            step = f.cast("zext", take, f.module.index_type)
-            loop.yield_([f.add(low, f.sub(one, step)), f.add(high, step), f.add(place, one)])
-        low, high, place = loop.results
+        one, most = f.index(1), f.index(UNPOLLED_INDICES)
+        with f.while_loop([first, middle, first]) as rounds:
+            low, high, _ = rounds.carried
+            rounds.test(f.binary("and", f.icmp("slt", low, middle), f.icmp("slt", high, last)))
+            f.poll()
+            ends = [f.add(s, f.smin(f.sub(e, s), most)) for s, e in ((low, middle), (high, last))]
+            with f.while_loop(rounds.carried) as loop:
+                low, high, place = loop.carried
+                loop.test(f.binary("and", f.icmp("slt", low, ends[0]), f.icmp("slt", high, ends[1])))
+                a, b = source.load(low), source.load(high)
+                take = self.before(b, a)
+                chosen = Value(self.pred, 1, (take,))
+                target.store(place, [self.k.values.select(chosen, y, x) for x, y in zip(a, b, strict=True)])
+                step = f.cast("zext", take, f.module.index_type)
+                loop.yield_([f.add(low, f.sub(one, step)), f.add(high, step), f.add(place, one)])
+            rounds.yield_(loop.results)
+        low, high, place = rounds.results
         self.copy(source, target, low, middle, place)
         self.copy(source, target, high, last, f.add(place, f.sub(middle, low)))
 
@@ -305,9 +308,7 @@ class _Sort:
         if self.layout.stride != 1:
             self.copy(here, target, f.index(0), self.length)
             return
-        now, wanted = state[0], target.pointers[0]
-        elsewhere = f.pure("i1", f"icmp ne ptr {now.text}, {wanted.text}", (now, wanted))
-        with f.if_(elsewhere):
+        with f.if_(f.icmp("ne", state[0], target.pointers[0])):
             self.copy(here, target, f.index(0), self.length)
 
     def digit_of(self, bits: Value, digit: int) -> Ssa:

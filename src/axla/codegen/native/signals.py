@@ -100,6 +100,7 @@ def _poll(m: Module) -> None:
     raised = f.call("i32", "PyErr_CheckSignals")
     f.call("ptr", "PyEval_SaveThread")
     with f.when(raised.ne(0), likely=False):
+        flags.store(f.i32(INTERRUPTED), "monotonic")  # for workers that are in the middle of a range
         f.ret(f.i32(INTERRUPTED))
     # In the child of a fork that a handler made, ranges of a parallel loop are lost with their workers.
     same = f.glob("forks").load("i32").eq(forks)
