@@ -244,8 +244,14 @@ def test_floats_are_no_dimensions(b):
     ):
         with pytest.raises(InvalidArgument, match="wanted an integer"):
             call()
-    with pytest.raises(ShapeError, match="found 1.9 as a size, wanted an integer"):
-        Shape(F32, (1.9,))
+    for sizes, found in (
+        ((1.9,), "1.9 as a size"),
+        ((1013, True), "True as a size"),
+        (1013, "1013 as the sizes"),
+    ):
+        with pytest.raises(ShapeError, match=f"found {found}, wanted"):
+            Shape(F32, sizes)
+    assert type(Shape(F32, (np.int64(1013),)).dims[0]) is int
 
 
 def test_one_array_is_no_sequence_of_operands(b):

@@ -295,7 +295,7 @@ def test_versions_are_honoured_or_refused(backend):
 def test_what_is_no_function_is_refused(tmp_path):
     with pytest.raises(InvalidArgument, match="the library does not load"):
         axla.register_custom_call("f", tmp_path / "nothing.so")
-    with pytest.raises(InvalidArgument, match="has no symbol 'no_such_symbol'"):
+    with pytest.raises(InvalidArgument, match="the process has no symbol 'no_such_symbol'"):
         axla.register_custom_call("f", c.CDLL(None), symbol="no_such_symbol")
     for address in (0, -1, 1 << 64, c.c_void_p()):
         with pytest.raises(InvalidArgument, match="is not the address of a function"):

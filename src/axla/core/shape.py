@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from math import prod
+from operator import index
 
 from axla.core.dtypes import DType
 from axla.core.errors import ShapeError, UnsupportedError
@@ -145,7 +146,10 @@ class Shape(AnyShape):
         dynamic: Sequence[bool] = (),
         layout: Layout | None = None,
     ) -> Shape:
-        dims = tuple(dims)
+        try:
+            dims = tuple(dims)
+        except TypeError:
+            raise ShapeError(f"{dtype}: found {dims!r} as the sizes, wanted a sequence of integers") from None
         dynamic = tuple(dynamic) if any(dynamic) else ()
         if layout is None:
             layout = default_layout(len(dims))
@@ -154,6 +158,7 @@ class Shape(AnyShape):
         if found is not None:
             return found  # type: ignore[return-value]
         _check(dtype, dims, dynamic, layout)
+        dims = tuple(map(index, dims))  # NumPy's integers would overflow
         is_unbounded = UNBOUNDED in dims
         if is_unbounded:
             marks = tuple(d == UNBOUNDED or n < len(dynamic) and dynamic[n] for n, d in enumerate(dims))
@@ -240,7 +245,7 @@ def _check(dtype: DType, dims: tuple[int, ...], dynamic: tuple[bool, ...], layou
     if not isinstance(dtype, DType):
         raise ShapeError(f"an array shape needs an element type of axla.core.dtypes, found {dtype!r}")
     for d in dims:
-        if not hasattr(d, "__index__"):
+        if not hasattr(d, "__index__") or isinstance(d, bool):
             raise ShapeError(f"{dtype}: found {d!r} as a size, wanted an integer")
         if d < 0 and d != UNBOUNDED:
             raise ShapeError(f"{dtype}{list(dims)}: a dimension has size {d}; sizes are at least 0")

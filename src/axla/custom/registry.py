@@ -155,7 +155,7 @@ def _symbol(where: str, library: Any, symbol: str) -> Any:
     try:
         return loaded[symbol]
     except (AttributeError, ValueError) as error:
-        raise InvalidArgument(f"{where}: {loaded._name} has no symbol {symbol!r}") from error
+        raise InvalidArgument(f"{where}: {loaded._name or 'the process'} has no symbol {symbol!r}") from error
 
 
 def _address(target: Any) -> int | None:
