@@ -59,6 +59,21 @@ def test_calls_of_a_reducer_that_double_are_refused():
         driver.run(parse_hlo("\n".join(parts)), pipelines.CPU)
 
 
+def test_maps_that_double_are_refused():
+    level = """m{0} {{ p = f32[] parameter(0)
+      b = f32[2] broadcast(p), dimensions={{}}
+      q = f32[2] map(b), dimensions={{0}}, to_apply=m{1}
+      s = f32[2] map(q), dimensions={{0}}, to_apply=m{1}
+      t = f32[1] slice(s), slice={{[0:1]}}
+      ROOT r = f32[] reshape(t) }}"""
+    levels = "\n".join(level.format(n, n - 1) for n in range(1, 40))
+    text = f"""m0 {{ p = f32[] parameter(0) ROOT r = f32[] sine(p) }}
+    {levels}
+    ENTRY e {{ p = f32[8] parameter(0) ROOT r = f32[8] map(p), dimensions={{0}}, to_apply=m39 }}"""
+    with pytest.raises(CompileError, match="from so many places"):
+        driver.run(parse_hlo(text), pipelines.CPU)
+
+
 def test_folding_does_bounded_work(monkeypatch):
     monkeypatch.setattr(fold, "WORK", 100_000)
     text = """ENTRY e {

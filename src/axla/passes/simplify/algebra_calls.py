@@ -13,6 +13,9 @@ from axla.ir.traverse import post_order
 from axla.passes.rewrite import rule
 from axla.passes.simplify.match import array, dtype_of, is_all, uniform
 
+LONGEST = 300
+"""Instructions of a computation that maps are replaced by. Maps nested n deep can stand for 2^n of them."""
+
 
 @rule(GetTupleElement)
 @rule(GetTupleElement, group="tuple-simplifier")
@@ -71,24 +74,23 @@ def map_of_elementwise(root: Instruction) -> Instruction | None:
     """map(x, y), to_apply=f => f(x, y), when f is made of elementwise ops"""
     assert isinstance(root.op, Map)
     body = root.op.to_apply
-    if why_not_elementwise(body, root.operands) is not None:
-        return None
-    return over_arrays(body, root.operands, array(root))
+    return over_arrays(body, root.operands, array(root)) if is_elementwise(body, root.operands) else None
 
 
-def why_not_elementwise(body: Computation, operands: Sequence[Instruction]) -> str | None:
-    """The reason why a computation on scalars cannot be written over arrays; None if it can."""
-    for inst in body.instructions:
-        if not isinstance(inst.shape, Shape) or inst.shape.rank:
-            return f"{inst!r} is not a scalar"
-        if not inst.op.elementwise and type(inst.op) not in (Constant, Parameter):
-            return f"{inst!r} is not elementwise"
-        if inst.extra.control_predecessors:
-            return f"{inst!r} has control predecessors"
-    for parameter, operand in zip(body.parameters, operands, strict=True):
-        if dtype_of(parameter).is_complex is not dtype_of(operand).is_complex:
-            return f"{parameter!r} takes {operand!r}"
-    return None
+def is_elementwise(body: Computation, operands: Sequence[Instruction]) -> bool:
+    """Whether a computation on scalars can be written over arrays, and is not too long for it."""
+    pairs = zip(body.parameters, operands, strict=True)
+    return (
+        len(body.instructions) <= LONGEST
+        and all(map(_is_plain_scalar, body.instructions))
+        and all(dtype_of(p).is_complex is dtype_of(o).is_complex for p, o in pairs)
+    )
+
+
+def _is_plain_scalar(inst: Instruction) -> bool:
+    plain = inst.op.elementwise or type(inst.op) in (Constant, Parameter)
+    scalar = isinstance(inst.shape, Shape) and not inst.shape.rank
+    return plain and scalar and not inst.extra.control_predecessors
 
 
 def over_arrays(body: Computation, operands: Sequence[Instruction], result: Shape) -> Instruction:
