@@ -71,6 +71,7 @@ def test_a_module_with_open_sizes_waits_for_them():
     [
         (None, None, "argument 1 is tensor<\\?x4xf32>: arg_types must say its sizes"),
         (["tensor<3x4xf32>"], None, "arg_types has 1 types; @main takes 2 arguments"),
+        ("f32[3,4]", None, r"a sequence of types is wanted, found 'f32\[3,4\]'"),
         (["tensor<3x5xf32>"], [3], "argument 1 is tensor<\\?x4xf32>, found tensor<3x5xf32>"),
         (["tensor<3x4xf64>"], [3], "argument 1 is tensor<\\?x4xf32>, found tensor<3x4xf64>"),
         ([np.zeros((3, 4), np.int32)], [3], "argument 1 is tensor<\\?x4xf32>, found s32\\[3, 4\\]"),

@@ -44,10 +44,8 @@ def application_expander(module: Module) -> None:
         called = _called(module)
 
         def expanded(inst: Instruction, called: set[Computation] = called) -> Instruction | None:
-            applied: Computation = inst.op.to_apply  # type: ignore[attr-defined]
-            return (
-                written(inst, _LOOPS[type(inst.op)], partial(_apply, applied)) if applied in called else None
-            )
+            loop, applied = _LOOPS[type(inst.op)], inst.op.to_apply  # type: ignore[attr-defined]
+            return written(inst, loop, partial(_apply, applied)) if applied in called else None
 
         expand(module, "application-expander", dict.fromkeys(_LOOPS, expanded))
 

@@ -63,6 +63,8 @@ def specialize(
     dims = list(dim_args or ())
     if len(dims) > len(types):
         raise InvalidArgument(f"dim_args has {len(dims)} values, @{entry} takes {len(types)} arguments")
+    if isinstance(arg_types, str):
+        raise InvalidArgument(f"arg_types: a sequence of types is wanted, found {arg_types!r}")
     rest = list(arg_types) if arg_types is not None else [None] * (len(types) - len(dims))
     if len(dims) + len(rest) != len(types):
         raise InvalidArgument(
