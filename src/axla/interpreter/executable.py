@@ -111,7 +111,9 @@ class InterpretedExecutable:
         try:
             array = np.asarray(argument)
         except (TypeError, ValueError) as error:
-            raise InvalidArgument(f"{self.name}, parameter {name}: not an array: {error}") from error
+            raise InvalidArgument(
+                f"{self.name}, parameter {name}: not an array that axla reads: {error}"
+            ) from error
         if array.dtype != shape.dtype.numpy or not shape.admits(array.shape):
             found = f"{array.dtype}{list(array.shape)}"
             raise InvalidArgument(
