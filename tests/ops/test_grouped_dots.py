@@ -120,6 +120,7 @@ def test_a_scalar_scale(backend):
 @pytest.mark.parametrize(
     ("text", "rule"),
     [
+        ("f32[2,6] c64[3,6,5] s32[3] lhs_ragged_dims={0}, rhs_group_dims={0}", "ragged_dot_c9"),
         ("f32[2,6] f32[3,6,5] s32[4] lhs_ragged_dims={0}, rhs_group_dims={0}", "ragged_dot_c7"),
         ("f32[2,6] f32[3,6,5] s32[3] lhs_ragged_dims={0}", "ragged_dot_c6"),
         ("f32[2,6] f32[3,6,5] s32[3] rhs_group_dims={0}", "ragged_dot_c1"),

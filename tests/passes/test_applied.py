@@ -16,6 +16,7 @@ from axla.builder import XlaBuilder
 from axla.codegen.element import ELEMENT
 from axla.core.dtypes import F32
 from axla.core.shape import Shape
+from axla.cpu.compiler import optimize
 from axla.ir.op import OPS
 from axla.passes.expand.applied import IN_LINE
 
@@ -267,3 +268,30 @@ def test_a_map_of_no_elements_with_an_array_operand(backend):
 def test_code_generation_has_generators_for_what_is_in_line():
     assert not IN_LINE - OPS.keys()
     assert {op.opcode for op in ELEMENT} | {"parameter"} == IN_LINE
+
+
+def chain(length):
+    """A reducer of `length` cosines."""
+    lines = [f"v{k} = f32[] cosine(v{k - 1})" for k in range(1, length)]
+    return (
+        "f5 { a = f32[] parameter(0) v0 = f32[] parameter(1) "
+        + " ".join(lines)
+        + (f" ROOT s = f32[] add(a, v{length - 1}) }}")
+    )
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_long_computations_are_called(backend):
+    text = (
+        chain(300)
+        + """
+    ENTRY e { p = f32[64] parameter(0) z = f32[] constant(0)
+      ROOT r = f32[] reduce(p, z), dimensions={0}, to_apply=f5 }"""
+    )
+    module = axla.parse(text)
+    x = np.linspace(-1, 1, 64, dtype=np.float32)
+    want = np.asarray(axla.compile(module, backend="interpreter")(x))
+    np.testing.assert_allclose(np.asarray(axla.compile(module, backend=backend)(x)), want, rtol=1e-5)
+    work = axla.parse(text)
+    optimize(work)
+    assert any(inst.opcode == "while" for inst in work.entry.instructions)

@@ -9,7 +9,7 @@ import numpy as np
 
 from axla.core.dtypes import BF16, F16, F32, S8, S32, DType
 from axla.core.shape import AnyShape, Shape
-from axla.hlo.family import arrays, show
+from axla.hlo.family import arrays, label, show
 from axla.hlo.numeric import widened
 from axla.ir.attributes import Precision, Sparsity, Word
 from axla.ir.op import Op, attr, op, reject
@@ -45,14 +45,7 @@ class Dot(Op):
             )
         check_dimension_numbers(self, left, right, self.sparsity)
         result = contracted(self, left, right, self.shape.dtype)
-        if (
-            left.dtype.is_complex is not right.dtype.is_complex
-            or left.dtype.is_complex is not self.shape.dtype.is_complex
-        ):
-            reject(
-                "dot_c9",
-                f"dot: complex and other element types cannot be mixed: {show((left, right, self.shape))}",
-            )
+        check_not_mixed(self, left, right, self.shape)
         return result
 
     @classmethod
@@ -98,6 +91,15 @@ class Dot(Op):
             made(Shape(F32, (2,)), Shape(F32, (3,))),
             made(Shape(F32, (3,)), Shape(F32, (3,)), lhs_contracting_dims=(0,), rhs_contracting_dims=(0,)),
         ]
+
+
+def check_not_mixed(self: Op, *shapes: Shape) -> None:
+    """Rejects complex operands and result beside others."""
+    if len({shape.dtype.is_complex for shape in shapes}) > 1:
+        reject(
+            f"{label(self)}_c9",
+            f"{self.opcode}: complex and other element types cannot be mixed: {show(shapes)}",
+        )
 
 
 def check_dimension_numbers(self: Any, lhs: Shape, rhs: Shape, sparsity: tuple[Sparsity, ...]) -> None:

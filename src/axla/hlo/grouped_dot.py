@@ -9,7 +9,7 @@ import numpy as np
 from axla.core.dtypes import BF16, F8E4M3FN, F32, F64, S32, DType
 from axla.core.shape import AnyShape, Shape
 from axla.hlo.casting import convert
-from axla.hlo.contraction import Dot, check_dimension_numbers, contract, contracted
+from axla.hlo.contraction import Dot, check_dimension_numbers, check_not_mixed, contract, contracted
 from axla.hlo.family import arrays, show
 from axla.hlo.numeric import widened
 from axla.ir.attributes import Precision
@@ -69,6 +69,7 @@ class RaggedDot(Op):
         if len(self.lhs_ragged_dims) != 1 or not 0 <= self.lhs_ragged_dims[0] < left.rank:
             reject("ragged_dot_c1", f"ragged-dot: lhs_ragged_dims={self.lhs_ragged_dims} is not one of lhs'")
         check_dimension_numbers(self, left, right, ())
+        check_not_mixed(self, left, right, self.shape)
         if not sizes.dtype.is_integer or not sizes.rank:
             reject("ragged_dot_c4", f"ragged-dot: group sizes are integers, an array, found {show(sizes)}")
         wanted = tuple(left.dims[d] for d in self.prefix(left.rank))

@@ -124,7 +124,7 @@ class Array:
     @property
     def __array_interface__(self) -> dict[str, object]:
         head = self._head("__array_interface__")
-        if not self._info.has_format:
+        if not self._info.has_format or why_no_array(self._info.shape) is not None:
             raise AttributeError("__array_interface__")  # NumPy then asks __array__
         self.block_until_ready()
         # Whoever asks keeps this object, but need not tell when it is done: the memory stays until the object

@@ -33,6 +33,11 @@ IN_LINE = {
 }  # fmt: skip
 """What code generation has element generators for, besides what is elementwise or moves elements."""
 
+LONGEST = 4_000
+"""Operations of a computation that is emitted in line: a kernel writes it out several times."""
+
+_EXPENSIVE = 20
+
 Apply = Callable[..., list[XlaOp]]
 
 
@@ -45,7 +50,8 @@ def application_expander(module: Module) -> None:
 
         def expanded(inst: Instruction, called: set[Computation] = called) -> Instruction | None:
             loop, applied = _LOOPS[type(inst.op)], inst.op.to_apply  # type: ignore[attr-defined]
-            return written(inst, loop, partial(_apply, applied)) if applied in called else None
+            in_line = applied not in called and not _is_long(inst)
+            return None if in_line else written(inst, loop, partial(_apply, applied))
 
         expand(module, "application-expander", dict.fromkeys(_LOOPS, expanded))
 
@@ -60,6 +66,14 @@ def _called(module: Module) -> set[Computation]:
             if not in_line or any(c in found for c in op.computations()):
                 found.add(computation)
     return found
+
+
+def _is_long(inst: Instruction) -> bool:
+    """Whether what combines elements is long code, and all its own."""
+    inside = [i.op for i in inst.op.to_apply.instructions]  # type: ignore[attr-defined]
+    if isinstance(inst.op, hlo.Map) or any(op.computation_fields for op in inside):
+        return False
+    return sum(_EXPENSIVE if op.elementwise and op.expensive else 1 for op in inside) > LONGEST
 
 
 def _apply(computation: Computation, *given: XlaOp) -> list[XlaOp]:
