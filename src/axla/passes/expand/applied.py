@@ -47,11 +47,14 @@ def application_expander(module: Module) -> None:
     while version != module.version:  # what a loop calls may apply computations itself
         version = module.version
         called = _called(module)
+        combining = called | set(filter(_is_long, module.computations))
 
-        def expanded(inst: Instruction, called: set[Computation] = called) -> Instruction | None:
+        def expanded(
+            inst: Instruction, called: set[Computation] = called, combining: set[Computation] = combining
+        ) -> Instruction | None:
             loop, applied = _LOOPS[type(inst.op)], inst.op.to_apply  # type: ignore[attr-defined]
-            in_line = applied not in called and not _is_long(inst)
-            return None if in_line else written(inst, loop, partial(_apply, applied))
+            loops = applied in (called if isinstance(inst.op, hlo.Map) else combining)
+            return written(inst, loop, partial(_apply, applied)) if loops else None
 
         expand(module, "application-expander", dict.fromkeys(_LOOPS, expanded))
 
@@ -68,10 +71,10 @@ def _called(module: Module) -> set[Computation]:
     return found
 
 
-def _is_long(inst: Instruction) -> bool:
-    """Whether what combines elements is long code, and all its own."""
-    inside = [i.op for i in inst.op.to_apply.instructions]  # type: ignore[attr-defined]
-    if isinstance(inst.op, hlo.Map) or any(op.computation_fields for op in inside):
+def _is_long(computation: Computation) -> bool:
+    """Whether a computation is long code, and all its own: too long to combine elements in line."""
+    inside = [inst.op for inst in computation.instructions]
+    if any(op.computation_fields for op in inside):
         return False
     return sum(_EXPENSIVE if op.elementwise and op.expensive else 1 for op in inside) > LONGEST
 
