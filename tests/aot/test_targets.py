@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -216,3 +220,42 @@ def test_what_llvm_dies_of_is_an_error_and_the_next_module_compiles():
         assert child._process is process
     finally:
         child.close()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="processes have other parents there")
+def test_the_child_ends_with_a_parent_that_was_killed():
+    code = """if True:
+        import os, signal
+        from axla.codegen.child import Child
+        from axla.codegen.targets import target
+        child = Child()
+        child.emit_object("define void @f() { ret void }", target("wasm32"))
+        print(child._process.pid, flush=True)
+        if not os.fork():  # holds the pipes open, as a worker of multiprocessing does
+            signal.pause()
+        os.kill(os.getpid(), signal.SIGKILL)
+    """
+    parent = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, process_group=0
+    )
+    assert parent.stdout is not None
+    compiler = int(parent.stdout.readline())
+    try:
+        assert parent.wait(60) == -signal.SIGKILL
+        for _ in range(600):
+            if not alive(compiler):
+                break
+            time.sleep(0.1)
+        else:
+            pytest.fail("the compiler goes on without its parent")
+    finally:
+        os.killpg(parent.pid, signal.SIGKILL)
+
+
+def alive(process):
+    """Whether a process runs; one that has ended and waits for whoever adopted it does not."""
+    try:
+        with open(f"/proc/{process}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

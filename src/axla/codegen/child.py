@@ -19,6 +19,8 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 from typing import IO, BinaryIO
 
 from axla.codegen.target import Target
@@ -147,10 +149,19 @@ CHILD = Child()
 atexit.register(CHILD.close)
 
 
+def _end_with_parent() -> None:
+    """Ends this process when its parent has ended: LLVM would work for minutes on what nobody reads."""
+    parent = os.getppid()
+    while os.getppid() == parent:
+        time.sleep(1)
+    os._exit(1)
+
+
 def serve(requests: BinaryIO, answers: BinaryIO) -> None:
-    """Answers requests until there are no more."""
+    """Answers requests until there are no more, or until the parent has ended."""
     from axla.codegen import llvm
 
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     while True:
         try:
             (size,) = struct.unpack("<Q", _exactly(requests, 8))
