@@ -292,8 +292,8 @@ def _beside_peers(effort: Effort, models: Sequence[Model]) -> Iterator[Row]:
 
 def _targets(effort: Effort, models: Sequence[Model]) -> Iterator[Row]:
     """Code and tables of objects for every target."""
-    from axla.codegen.targets import TARGETS
     from axla.core.errors import UnsupportedError
+    from axla.target.names import TARGETS
 
     targets = list(TARGETS) if effort.rounds > 5 else ["aarch64", "cortex-m4f"]
     for model in models:

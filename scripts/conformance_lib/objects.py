@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from axla.aot.objects import compile_object
 from axla.api import parse
-from axla.codegen.targets import target as find_target
 from axla.core.errors import AxlaError, UnsupportedError
 from axla.ir.graph import Module
 from axla.ir.verify import verify
+from axla.target.names import target as find_target
 from conformance_lib.corpora import require
 from conformance_lib.section import FAILED, OK, UNSUPPORTED, Outcome, said
 

@@ -14,10 +14,10 @@ from axla.ir.graph import Module
 from axla.ir.places import located
 
 if TYPE_CHECKING:
-    from axla.codegen.target import CpuTarget
     from axla.interpreter.executable import InterpretedExecutable
     from axla.runtime.executable import Executable
     from axla.stablehlo.mlir import Source
+    from axla.target.machine import CpuTarget
 
 BACKENDS = ("cpu", "one-lane", "interpreter")
 
@@ -168,7 +168,7 @@ def compile(  # noqa: A001
             driver.run(work, pipelines.PREPARE, name="prepare")
         return InterpretedExecutable(work, *counts)
     from axla.cpu.compiler import compile_module, row_major_boundary
-    from axla.cpu.donation import donate_parameters
+    from axla.lowering.donation import donate_parameters
     from axla.runtime.executable import Executable
 
     work = clone_module(module)
@@ -214,8 +214,9 @@ def specialized(module: Module, arg_types: Any, dim_args: Any) -> Module:
 
 def _target(backend: str, cpu: str | None, features: Sequence[str] | None) -> CpuTarget:
     """What to generate code for, which this machine must be able to run."""
+    from axla.codegen.host import host_target, one_lane_target
     from axla.codegen.llvm import host_features
-    from axla.codegen.target import X86_LEVELS, cpu_target, host_target, one_lane_target, with_features
+    from axla.target.machine import X86_LEVELS, cpu_target, with_features
 
     host = host_target()
     target = one_lane_target() if backend == "one-lane" else host

@@ -8,7 +8,7 @@ from axla.analysis.memory_check import check
 from axla.core.errors import InternalError, InvalidArgument
 from axla.passes.schedule.copies import copy_insertion, in_order
 from axla.passes.schedule.order import schedule
-from axla.program.program import AllocationKind
+from axla.program.memory import AllocationKind
 from axla.text.parser import parse_hlo
 
 

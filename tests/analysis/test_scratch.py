@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from axla.analysis.scratch import SPAN, Scratch
-from axla.program.program import Allocation, AllocationKind, BufferSlice
+from axla.program.memory import Allocation, AllocationKind, BufferSlice
 
 LONG = 10 * SPAN
 

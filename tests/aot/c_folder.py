@@ -16,7 +16,7 @@ from axla.aot import cpp, header, programs
 from axla.aot.build import Label, Source, build
 from axla.aot.library import Library, Weights
 from axla.aot.names import parse_name
-from axla.codegen.targets import target
+from axla.target.names import target
 
 C = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic")
 CPP = ("-std=c++11", "-Wall", "-Wextra", "-Werror", "-pedantic", "-fno-exceptions", "-fno-rtti")

@@ -16,7 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from axla.codegen.target import X86_LEVELS, host_target
+from axla.codegen.host import host_target
+from axla.target.machine import X86_LEVELS
 from qemu import skip_where_qemu_fails
 
 BARE = Path(__file__).resolve().parents[2] / "examples" / "bare"

@@ -13,8 +13,8 @@ from axla.aot.archive import Member
 from axla.aot.build import Label, Source, build
 from axla.aot.library import Library, Weights
 from axla.aot.names import parse_name
-from axla.codegen.targets import target
 from axla.core.errors import UnsupportedError
+from axla.target.names import target
 
 _VALUES = ", ".join(str(k) for k in range(100))
 PROGRAM = f"""HloModule m

@@ -6,7 +6,7 @@ import pytest
 
 from axla.aot.objects import compile_object
 from axla.codegen.symbols import symbols
-from axla.codegen.targets import TARGETS, target
+from axla.target.names import TARGETS, target
 from axla.text.parser import parse_hlo
 
 # Kind, operand, result, lengths: smooth, prime, and several of both.

@@ -14,8 +14,8 @@ from axla.aot.frontend import example, examples
 from axla.aot.library import Role
 from axla.aot.machines import alias_of, machine
 from axla.aot.refusals import refuse
-from axla.codegen.target import host_target
-from axla.codegen.targets import TARGETS
+from axla.codegen.host import host_target
+from axla.target.names import TARGETS
 
 MATMUL = """HloModule matmul
 ENTRY e {

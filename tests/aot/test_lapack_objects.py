@@ -12,8 +12,8 @@ import pytest
 
 from axla.aot.objects import compile_object
 from axla.codegen.symbols import symbols
-from axla.codegen.targets import target
 from axla.core.errors import UnsupportedError
+from axla.target.names import target
 from axla.text.parser import parse_hlo
 from lapack_calls import attributes, h, random
 

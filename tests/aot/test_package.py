@@ -15,8 +15,9 @@ import axla
 import axla.aot
 from axla.aot import package, recordings
 from axla.aot.recordings import record, runs_as
-from axla.codegen.target import X86_LEVELS, host_target
-from axla.codegen.targets import TARGETS
+from axla.codegen.host import host_target
+from axla.target.machine import X86_LEVELS
+from axla.target.names import TARGETS
 from axla.tools import main as command
 
 MATMUL = """HloModule matmul

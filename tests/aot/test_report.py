@@ -15,7 +15,7 @@ from axla.aot.build import Label, Source, build
 from axla.aot.library import Weights
 from axla.aot.names import parse_name
 from axla.aot.sections import sizes
-from axla.codegen.targets import TARGETS, target
+from axla.target.names import TARGETS, target
 
 _VALUES = ", ".join(str(k) for k in range(128))
 PROGRAM = f"""ENTRY e {{

@@ -9,8 +9,8 @@ from test_targets import HARD, LOOP, MATHS, MATMUL
 
 import axla
 from axla.aot.objects import compile_object
-from axla.codegen.targets import target
 from axla.comparison import compare, random_inputs, run_flat
+from axla.target.names import target
 
 PROGRAMS = {"matmul": MATMUL, "hard": HARD, "maths": MATHS, "loop": LOOP}
 MACHINES = [*machines.LINUX, *machines.WASM]

@@ -6,7 +6,7 @@ import pytest
 
 import axla
 from axla.aot.objects import compile_object
-from axla.codegen.target import host_target
+from axla.codegen.host import host_target
 from axla.core.errors import UnsupportedError
 
 

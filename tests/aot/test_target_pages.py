@@ -13,8 +13,9 @@ import page_commands
 import pytest
 from package_machines import BARE, MACHINES
 
-from axla.codegen.target import X86_LEVELS, host_target
-from axla.codegen.targets import TARGETS
+from axla.codegen.host import host_target
+from axla.target.machine import X86_LEVELS
+from axla.target.names import TARGETS
 
 PAGES = page_commands.ROOT / "docs" / "targets"
 WANTED = os.environ.get("AXLA_TEST_TARGETS", "").split()

@@ -17,11 +17,11 @@ from axla.aot.objects import check_alone, compile_object
 from axla.codegen import llvm
 from axla.codegen.child import Child
 from axla.codegen.symbols import symbols
-from axla.codegen.target import Target, with_features
-from axla.codegen.targets import TARGETS, target
 from axla.core import dtypes as D
 from axla.core.errors import CompileError, InvalidArgument, UnsupportedError
 from axla.program import abi
+from axla.target.machine import Target, with_features
+from axla.target.names import TARGETS, target
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
 from test_objects import LOOP, MATHS  # noqa: E402
@@ -227,7 +227,7 @@ def test_the_child_ends_with_a_parent_that_was_killed():
     code = """if True:
         import os, signal
         from axla.codegen.child import Child
-        from axla.codegen.targets import target
+        from axla.target.names import target
         child = Child()
         child.emit_object("define void @f() { ret void }", target("wasm32"))
         print(child._process.pid, flush=True)

@@ -18,8 +18,8 @@ from axla.aot import header, weights
 from axla.aot.build import Label, Source, build
 from axla.aot.library import Library, Weights
 from axla.aot.names import parse_name
-from axla.codegen.targets import target
 from axla.runtime.safetensors import read_safetensors, write_safetensors
+from axla.target.names import target
 
 _VALUES = ", ".join(str(k) for k in range(100))
 PROGRAM = f"""HloModule m, input_output_alias={{ {{1}}: (1, {{}}, may-alias) }}

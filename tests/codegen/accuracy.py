@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import elementwise
 import numpy as np
 
-from axla.codegen.target import Target
 from axla.core import dtypes as D
+from axla.target.machine import Target
 
 # The largest error in ulps that documentation promises, by operation: (f32, f64), on every target.
 BOUNDS = {

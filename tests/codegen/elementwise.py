@@ -12,9 +12,9 @@ import numpy as np
 
 from axla.codegen import llvm
 from axla.codegen.function import Function, Module
-from axla.codegen.target import Target
 from axla.codegen.value import Value, Values, forbidden_intrinsics
 from axla.core.dtypes import DType
+from axla.target.machine import Target
 
 Body = Callable[..., Value]
 _numbers = itertools.count()

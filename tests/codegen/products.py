@@ -14,9 +14,9 @@ from axla.codegen import llvm
 from axla.codegen.emit import gemm
 from axla.codegen.emit.gemm import GemmPlan, GemmSpec, Store
 from axla.codegen.function import Module
-from axla.codegen.target import Target
 from axla.core.dtypes import DType
 from axla.program import abi
+from axla.target.machine import Target
 
 GUARD = 64
 _numbers = itertools.count()

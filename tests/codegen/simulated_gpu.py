@@ -18,8 +18,8 @@ import llvmlite.binding as binding
 import numpy as np
 
 from axla.codegen import llvm
+from axla.codegen.host import host_target
 from axla.codegen.kernel import Plan
-from axla.codegen.target import host_target
 
 WARP = 32
 TIMEOUT = 20.0

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from axla.codegen import small_float
-from axla.codegen.target import cpu_target, host_target, one_lane_target
+from axla.codegen.host import host_target, one_lane_target
 from axla.core import dtypes as D
+from axla.target.machine import cpu_target
 
 SMALL = [kind for kind in D.ALL if kind.is_float and kind.bits < 32]
 INTEGERS = [kind for kind in D.ALL if kind.is_integer]

@@ -17,7 +17,7 @@ from axla.codegen.emit.gemm import GemmSpec
 from axla.codegen.emit.pack import element_address
 from axla.codegen.emit.transpose_registers import transpose_block
 from axla.codegen.function import Function, Module, vector
-from axla.codegen.target import AARCH64, X86_LEVELS, host_target, one_lane_target
+from axla.codegen.host import host_target, one_lane_target
 from axla.codegen.value import Value, Values, forbidden_intrinsics
 from axla.core.dtypes import (
     BF16,
@@ -36,6 +36,7 @@ from axla.core.dtypes import (
     U64,
     DType,
 )  # fmt: skip
+from axla.target.machine import AARCH64, X86_LEVELS
 
 HOST = host_target()
 TARGETS = {"host": HOST, "one-lane": one_lane_target()}

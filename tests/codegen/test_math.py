@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import axla
-from axla.codegen.target import cpu_target, host_target, one_lane_target
+from axla.codegen.host import host_target, one_lane_target
 from axla.core import dtypes as D
+from axla.target.machine import cpu_target
 
 pytest.importorskip("mpmath")
 pytest.importorskip("scipy")

@@ -6,9 +6,10 @@ import elementwise
 import numpy as np
 import pytest
 
-from axla.codegen.target import cpu_target, host_target, one_lane_target
+from axla.codegen.host import host_target, one_lane_target
 from axla.codegen.value import Values
 from axla.core import dtypes as D
+from axla.target.machine import cpu_target
 
 TARGETS = {"host": host_target, "one-lane": one_lane_target, "x86-64": lambda: cpu_target("x86-64")}
 

@@ -21,12 +21,12 @@ from axla.analysis.kernels import kernel_kind
 from axla.codegen import llvm
 from axla.codegen.emit.kinds import emit_kernel, plan_kernel
 from axla.codegen.function import Module
-from axla.codegen.kernel import KernelTask, Plan, output_shapes
-from axla.codegen.nvptx import NvptxTarget
-from axla.codegen.target import Target
+from axla.codegen.kernel import KernelTask, Plan, distribution, output_shapes
 from axla.codegen.value import Values, forbidden_intrinsics
 from axla.core import dtypes as D
 from axla.core.errors import UnsupportedError
+from axla.target.machine import Target
+from axla.target.nvptx import NvptxTarget
 
 SM90, SM80 = NvptxTarget(), NvptxTarget("sm_80")
 SMALL = replace(SM90, threads=64)
@@ -270,7 +270,7 @@ def test_every_operation_assembles(tmp_path):
     """Every operation and conversion, on every type: no calls of libraries, and PTX that ptxas takes."""
     module = Module(SM90.index_type)
     for kind in (D.F32, D.F64, D.F16, D.BF16, D.F8E5M2, D.C64, D.PRED, D.S4, D.S8, D.U16, D.S32, D.U64):
-        share = SM90.distribution(module, f"all_{kind}", [True, True, False], 1)
+        share = distribution(module, f"all_{kind}", SM90, [True, True, False], 1)
         values, f = Values(share.f, SM90), share.f
         x, y = (values.load(kind, share.argument(slot), 1) for slot in (0, 1))
         results = [values.convert(x, other) for other in D.ALL]

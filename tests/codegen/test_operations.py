@@ -14,12 +14,13 @@ import pytest
 
 from axla.codegen import elf, integer, llvm
 from axla.codegen.function import Function, Module
+from axla.codegen.host import host_target, one_lane_target
 from axla.codegen.math import complex as complex_math
 from axla.codegen.math import tables
-from axla.codegen.target import cpu_target, host_target, one_lane_target
 from axla.codegen.value import Values, forbidden_intrinsics
 from axla.core import dtypes as D
 from axla.core.errors import UnsupportedError
+from axla.target.machine import cpu_target
 
 UNARY = sorted(
     {*tables.UNARY, *integer.UNARY, *complex_math.UNARY, "abs", "is-finite", "real", "imag", "copy"}

@@ -12,8 +12,9 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from elementwise import Case, Compiled
 
-from axla.codegen.target import MathKnobs, host_target
+from axla.codegen.host import host_target
 from axla.core import dtypes as D
+from axla.target.machine import MathKnobs
 
 SOFT = replace(
     host_target(), name="soft", max_lanes=1, has_fma=False, has_rounding=False, has_half_conversion=False,

@@ -8,19 +8,12 @@ import pytest
 
 from axla.codegen import elf, llvm
 from axla.codegen.function import Function, Module
-from axla.codegen.target import (
-    AARCH64,
-    X86_LEVELS,
-    Target,
-    _x86_level,
-    cpu_target,
-    host_target,
-    one_lane_target,
-)
+from axla.codegen.host import _x86_level, host_target, one_lane_target
 from axla.codegen.value import allowed_intrinsics, forbidden_intrinsics
 from axla.core import dtypes as D
 from axla.core import flags
 from axla.core.errors import AxlaError, CompileError
+from axla.target.machine import AARCH64, X86_LEVELS, Target, cpu_target
 
 TEXT = """
 declare float @expf(float)

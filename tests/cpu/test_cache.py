@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from axla.codegen.target import cpu_target
 from axla.cpu import cache
+from axla.target.machine import cpu_target
 
 TARGET = cpu_target("x86-64-v3")
 

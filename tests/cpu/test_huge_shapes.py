@@ -12,7 +12,7 @@ import pytest
 
 import axla
 from axla.codegen.emit import pack
-from axla.codegen.target import host_target
+from axla.codegen.host import host_target
 from axla.core.errors import OutOfMemory
 from axla.cpu.compiler import llvm_modules, optimize, program_of
 from axla.passes.expand import fourier, triangular

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import axla
-from axla.codegen.target import host_target
+from axla.codegen.host import host_target
 from axla.core import flags
 from axla.core.errors import UnsupportedError
 from axla.cpu import compiler

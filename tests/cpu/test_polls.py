@@ -10,7 +10,7 @@ import pytest
 import axla
 from axla.codegen import llvm
 from axla.codegen.emit.kinds import emit_kernel
-from axla.codegen.target import host_target
+from axla.codegen.host import host_target
 from axla.cpu.compiler import checked_text, compile_module, llvm_module, optimize, program_of
 from axla.cpu.entry import ENTRY, emit_entry
 from axla.program import abi

@@ -10,9 +10,9 @@ import pytest
 import axla
 import axla.jax
 from axla.aot.objects import compile_object
-from axla.codegen.targets import target
 from axla.core.errors import UnsupportedError
 from axla.runtime.elf import undefined_symbols
+from axla.target.names import target
 
 FUNCTIONS = {
     "max": lambda x: jax.lax.approx_max_k(x, 5, 1),

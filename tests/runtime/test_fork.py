@@ -133,7 +133,7 @@ def test_a_fork_waits_for_llvm():
 def test_a_child_leaves_the_compiling_process_of_its_parent_alone():
     check("""
     from axla.codegen.child import CHILD
-    from axla.codegen.target import host_target
+    from axla.codegen.host import host_target
     CHILD.emit_object("define void @f() { ret void }", host_target())
     print(in_child(lambda: CHILD.close() is None))
     assert CHILD._process.poll() is None

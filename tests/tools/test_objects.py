@@ -110,7 +110,7 @@ def test_objects_of_a_sample_stand_alone(name, text):
 def test_a_call_of_the_library_would_be_seen():
     """The check itself: an object that calls expf."""
     from axla.codegen import llvm
-    from axla.codegen.target import cpu_target
+    from axla.target.machine import cpu_target
 
     text = (
         "declare float @expf(float)\n"

@@ -21,7 +21,7 @@ from axla.core.shape import Shape
 from axla.hlo import Constant
 from axla.ir.graph import Instruction, Module
 from axla.ir.traverse import schedule_of
-from axla.program.program import ALIGNMENT, Allocation, AllocationKind, BufferSlice
+from axla.program.memory import ALIGNMENT, Allocation, AllocationKind, BufferSlice
 
 
 @dataclass(slots=True)

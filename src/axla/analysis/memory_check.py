@@ -33,7 +33,7 @@ from axla.hlo import (
 )  # fmt: skip
 from axla.ir.graph import Computation, Instruction
 from axla.ir.traverse import run_nested, schedule_of
-from axla.program.program import ALIGNMENT, AllocationKind, BufferSlice
+from axla.program.memory import ALIGNMENT, AllocationKind, BufferSlice
 
 Tag = int
 

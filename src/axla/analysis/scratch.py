@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from axla.analysis.buffers import Buffers, aligned
 from axla.ir.graph import Instruction
-from axla.program.program import Allocation, AllocationKind, BufferSlice
+from axla.program.memory import Allocation, AllocationKind, BufferSlice
 
 SPAN = 512
 """Ticks whose slices are looked through for one instruction."""

@@ -22,10 +22,10 @@ from axla.aot.packed import packed
 from axla.aot.recordings import Recording, record
 from axla.aot.refusals import refuse
 from axla.builder.values import items, text
-from axla.codegen.target import CpuTarget
 from axla.core.errors import InvalidArgument, did_you_mean
 from axla.custom.registry import registered
 from axla.ir.verify import verify
+from axla.target.machine import CpuTarget
 
 Names = tuple[Sequence[str] | None, Sequence[str] | None] | None
 

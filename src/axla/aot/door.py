@@ -11,9 +11,9 @@ from hashlib import blake2b
 
 from axla.aot.library import Weights
 from axla.codegen.function import Module
-from axla.codegen.target import ObjectForm
 from axla.program import abi
 from axla.program.interface import Interface
+from axla.target.machine import ObjectForm
 
 ALIGNMENT = 64
 _ATTRIBUTES = 'nounwind "no-builtins"'

@@ -6,11 +6,11 @@ import enum
 from dataclasses import dataclass
 
 from axla.aot.names import Name
-from axla.codegen.target import CpuTarget
 from axla.core.dtypes import DType
 from axla.core.shape import Shape
 from axla.ir.graph import Module
 from axla.program.interface import Interface
+from axla.target.machine import CpuTarget
 
 
 class Role(enum.Enum):

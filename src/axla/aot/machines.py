@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from axla.codegen.target import X86_LEVELS, CpuTarget, host_target, with_features
-from axla.codegen.targets import TARGETS, target
+from axla.codegen.host import host_target
 from axla.core.errors import InvalidArgument, did_you_mean
+from axla.target.machine import X86_LEVELS, CpuTarget, with_features
+from axla.target.names import TARGETS, target
 
 NATIVE = "native"
 

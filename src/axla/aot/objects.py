@@ -18,19 +18,19 @@ from axla.codegen.child import CHILD
 from axla.codegen.emit.kinds import emit_kernel
 from axla.codegen.function import Module as LlvmModule
 from axla.codegen.symbols import symbols
-from axla.codegen.target import CpuTarget
 from axla.core.errors import CompileError, UnsupportedError
 from axla.core.literal import Literal
 from axla.core.shape import Shape
 from axla.cpu.compiler import checked_text, llvm_module, optimize, program_of
 from axla.cpu.entry import emit_entry
-from axla.cpu.lower import constants_segment
 from axla.hlo import Constant
 from axla.ir.graph import Instruction, Module
+from axla.lowering.lower import constants_segment
 from axla.passes import driver
 from axla.passes.pipelines import lapack_expander
 from axla.program.interface import Interface
 from axla.program.steps import Program
+from axla.target.machine import CpuTarget
 
 ADDRESSABLE = 1 << 31
 """Bytes of one buffer, of all constants and of the workspace, of a program for 32-bit addresses."""

@@ -8,10 +8,11 @@ import numpy as np
 
 from axla.aot.library import Function, Library
 from axla.aot.objects import stand_alone
-from axla.codegen.target import X86_LEVELS, CpuTarget, host_target
+from axla.codegen.host import host_target
 from axla.comparison import random_inputs
 from axla.core.errors import DeadlineExceeded, InvalidArgument
 from axla.ir.clone import clone_module
+from axla.target.machine import X86_LEVELS, CpuTarget
 
 SEED = 2017
 LONGEST = 60.0

@@ -10,8 +10,8 @@ import struct
 
 from axla.aot.door import ROOM, mark_of
 from axla.codegen.child import CHILD
-from axla.codegen.target import CpuTarget
 from axla.core.errors import CompileError
+from axla.target.machine import CpuTarget
 
 _SYMTAB = 2
 _OBJECT = 1

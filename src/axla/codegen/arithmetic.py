@@ -15,7 +15,7 @@ from axla.codegen import soft
 from axla.codegen.function import Function, Ssa, element_type, lane_count, mangle, vector
 
 if TYPE_CHECKING:
-    from axla.codegen.target import Target
+    from axla.target.machine import Target
 
 _FLOATS = ("float", "double", "half", "bfloat")
 _INTEGER_OF = {"float": "i32", "double": "i64", "half": "i16", "bfloat": "i16", "i1": "i1"}

@@ -23,9 +23,9 @@ import threading
 import time
 from typing import IO, BinaryIO
 
-from axla.codegen.target import Target
 from axla.core import locks
 from axla.core.errors import CompileError, InvalidArgument
+from axla.target.machine import Target
 
 _OBJECT, _ERROR = 0, 1
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Protocol
 from axla.codegen.function import Function, Module, Ssa
 
 if TYPE_CHECKING:
-    from axla.codegen.target import Target
     from axla.codegen.value import Value
+    from axla.target.machine import Target
 
 Group = tuple["Value", ...]
 Join = Callable[[Group, Group], Group]

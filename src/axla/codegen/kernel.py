@@ -14,16 +14,17 @@ from math import prod
 
 from axla.analysis.kernel_kinds import KernelKind
 from axla.codegen.array import Array
-from axla.codegen.distribute import team_size
+from axla.codegen.distribute import Alone, Distribution, team_size
 from axla.codegen.element import Elements
 from axla.codegen.function import Function, Loop, Module, Ssa
 from axla.codegen.index import AnyIndex, Index, delinearize
-from axla.codegen.target import CHUNK_COST, Target
+from axla.codegen.nvptx import Block
 from axla.codegen.value import Value, Values
 from axla.core.dtypes import DType
 from axla.core.errors import UnsupportedError
 from axla.core.shape import Shape, TupleShape
 from axla.ir.graph import Computation, Instruction
+from axla.target.machine import CHUNK_COST, Target
 
 PARALLEL_COST = 100_000
 """Below so many element operations (some 20 us) a kernel is not worth waking another thread."""
@@ -134,6 +135,15 @@ def grain_of(count: int, cost_per_step: int) -> tuple[int, bool]:
     return grain, True
 
 
+def distribution(
+    module: Module, name: str, target: Target, read_only: Sequence[bool], threads: int
+) -> Distribution:
+    """Opens a kernel function; `read_only` says of each buffer whether its memory is only read."""
+    if target.launched:
+        return Block(module, name, read_only, threads)
+    return Alone(module, name, target)
+
+
 class KernelWriter:
     """One kernel function being written, with its arrays."""
 
@@ -145,7 +155,7 @@ class KernelWriter:
         first = len(computation.parameters)
         outputs = output_shapes(computation)
         read_only = [*(number not in shared for number in range(first)), *(False for _ in outputs)]
-        self.share = target.distribution(module, symbol, read_only, threads)
+        self.share = distribution(module, symbol, target, read_only, threads)
         self.f = self.share.f
         self.f.polls = task.polls and "frame" in self.f.params
         self.values = Values(self.f, target)

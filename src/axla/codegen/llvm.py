@@ -16,7 +16,7 @@ from axla.core import locks
 from axla.core.errors import CompileError, InternalError
 
 if TYPE_CHECKING:
-    from axla.codegen.target import Target
+    from axla.target.machine import Target
 
 LOCK = locks.new_lock(threading.RLock)
 """Held around every use of llvmlite; take it when you call the binding yourself."""

@@ -1,4 +1,4 @@
-"""NVIDIA GPUs: what emitters may assume about one, and how a block of threads runs a step of a kernel.
+"""NVIDIA GPUs: how a block of threads runs a step of a kernel.
 
 A thread has one lane. A block runs one step of the kernel's outer index space, the one of its number; the
 grid of a phase is `Phase.count` blocks of `Phase.threads`. PTX text comes from `llvm.emit_assembly`.
@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
-from axla.codegen.distribute import Distribution, Group, Join
+from axla.codegen.distribute import Group, Join
 from axla.codegen.function import Function, Module, Ssa
-from axla.codegen.target import Caches, MathKnobs, ObjectForm
 from axla.codegen.value import Value
-from axla.core.dtypes import DType
 
 WARP = 32
 _INTEGER_OF = {"float": "i32", "double": "i64"}
@@ -146,45 +143,3 @@ def _memory(kind: str) -> str:
 
 def _bytes(kind: str) -> int:
     return int(_INTEGER_OF.get(kind, kind)[1:]) // 8
-
-
-@dataclass(frozen=True, slots=True)
-class NvptxTarget:
-    """An NVIDIA GPU, by the name of its architecture."""
-
-    cpu: str = "sm_90"
-    triple: str = "nvptx64-nvidia-cuda"
-    features: frozenset[str] = frozenset()
-    index_type: str = "i32"  # 64-bit integers are two registers and many instructions
-    vector_bytes: int = 4
-    threads: int = 256
-    chunk_cost: int = 0  # blocks cost nothing: a step has a few elements per thread
-    has_fma: bool = True
-    has_rounding: bool = True
-    has_half_conversion: bool = True
-    has_division: bool = True
-    has_wide_division: bool = True
-    has_double: bool = True
-    has_fast_gather: bool = False
-    has_masked: bool = False
-    blocks_products: bool = False
-    unroll: tuple[int, int] = (1, 4)
-    registers: int = 64
-    caches: Caches = Caches(128 << 10, 32 << 20, 32 << 20)
-    math: MathKnobs = MathKnobs()
-    form: ObjectForm = ObjectForm()
-    intrinsics: frozenset[str] = frozenset(
-        {"nvvm.read.ptx.sreg", "nvvm.shfl.sync", "nvvm.barrier.cta.sync.aligned.all"}
-    )
-
-    @property
-    def name(self) -> str:
-        return self.cpu
-
-    def lanes(self, widest: DType) -> int:
-        return 1
-
-    def distribution(
-        self, module: Module, name: str, read_only: Sequence[bool], threads: int
-    ) -> Distribution:
-        return Block(module, name, read_only, threads)

@@ -24,8 +24,8 @@ from hashlib import blake2b
 from pathlib import Path
 
 from axla.codegen import llvm
-from axla.codegen.target import Target
 from axla.core import flags, locks
+from axla.target.machine import Target
 
 MEMORY_BYTES = 64 << 20
 DISK_BYTES = 512 << 20

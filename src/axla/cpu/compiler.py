@@ -13,7 +13,7 @@ from axla.codegen import llvm
 from axla.codegen.child import Child
 from axla.codegen.emit.kinds import emit_kernel
 from axla.codegen.function import Module as LlvmModule
-from axla.codegen.target import Target, host_target
+from axla.codegen.host import host_target
 from axla.codegen.value import forbidden_intrinsics
 from axla.core import flags, trace
 from axla.core.collector import collector_paused
@@ -22,8 +22,8 @@ from axla.core.literal import Literal
 from axla.core.shape import ProgramShape
 from axla.cpu.cache import object_for
 from axla.cpu.entry import emit_entry
-from axla.cpu.lower import constants_segment, lower
 from axla.ir.graph import Module
+from axla.lowering.lower import constants_segment, lower
 from axla.passes import dump
 from axla.passes.pipelines import run_cpu
 from axla.program.interface import Interface
@@ -37,6 +37,7 @@ from axla.program.steps import (
     ScalarStep,
     Step,
 )
+from axla.target.machine import Target
 
 KERNEL_LEVEL = 2  # LLVM's effort on kernels
 LONG_TEXT = 2 << 20  # bytes of LLVM text from on which LLVM takes seconds

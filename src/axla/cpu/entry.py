@@ -14,11 +14,9 @@ from axla.analysis.regions import TINY
 from axla.codegen.function import Module, Ssa
 from axla.codegen.index import Index
 from axla.codegen.scatter import scatter_elements
-from axla.codegen.target import Target
 from axla.codegen.value import Value, register_types
 from axla.core.shape import Shape, TupleShape
 from axla.cpu.custom_call import emit_custom_call
-from axla.cpu.lower import FORWARDS
 from axla.cpu.places import Leaf, Places, indices
 from axla.hlo import (
     Call,
@@ -35,8 +33,9 @@ from axla.hlo import (
 )  # fmt: skip
 from axla.ir.graph import Computation, Instruction
 from axla.ir.traverse import schedule_of
+from axla.lowering.lower import FORWARDS
 from axla.program import abi
-from axla.program.program import BufferSlice
+from axla.program.memory import BufferSlice
 from axla.program.steps import (
     BranchStep,
     CallStep,
@@ -48,6 +47,7 @@ from axla.program.steps import (
     Step,
     StoreStep,
 )  # fmt: skip
+from axla.target.machine import Target
 
 ENTRY = "axla_entry"
 """The entry that the glue of this process calls; its parallel_for of nothing handles signals."""

@@ -9,14 +9,14 @@ from axla.analysis.regions import TINY
 from axla.codegen.array import Array
 from axla.codegen.element import Elements, Indices
 from axla.codegen.function import Function, Module, Ssa
-from axla.codegen.target import Target
 from axla.codegen.value import Value, Values
 from axla.core.errors import InternalError
 from axla.core.shape import Shape
-from axla.cpu.lower import leaf_numbers
 from axla.ir.graph import Instruction
-from axla.program.program import AllocationKind, BufferSlice
+from axla.lowering.lower import leaf_numbers
+from axla.program.memory import AllocationKind, BufferSlice
 from axla.program.steps import Program
+from axla.target.machine import Target
 
 
 class Leaf:

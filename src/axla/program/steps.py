@@ -14,7 +14,7 @@ from typing import Any
 from axla.custom.routines import Plan
 from axla.custom.site import CallSite
 from axla.program.interface import Interface
-from axla.program.program import Allocation, BufferSlice
+from axla.program.memory import Allocation, BufferSlice
 
 
 @dataclass(frozen=True, slots=True)

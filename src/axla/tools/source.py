@@ -15,7 +15,7 @@ from axla.ir.graph import Module
 from axla.text.shapes import parse_shape
 
 if TYPE_CHECKING:
-    from axla.codegen.target import CpuTarget
+    from axla.target.machine import CpuTarget
 
 _HLO = re.compile(r"(?!.*\brows)\w+\[|\(")  # a shape, but for one with sizes that `axla compile --rows` gives
 

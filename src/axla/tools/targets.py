@@ -10,7 +10,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from axla.codegen.target import CpuTarget
+    from axla.target.machine import CpuTarget
 
 HELP = "list the machines that programs are compiled for"
 
@@ -28,7 +28,7 @@ def execute(options: argparse.Namespace) -> int:
 
 def table() -> str:
     """All targets, one a line."""
-    from axla.codegen.targets import TARGETS
+    from axla.target.names import TARGETS
 
     rows = [("ALIAS", "TRIPLE", "CPU", "FEATURES", "PARTICULAR")]
     for name, found in TARGETS.items():

@@ -29,9 +29,9 @@ from axla.codegen.kernel import (
     widest,
 )
 from axla.codegen.reduction import Reduction
-from axla.codegen.target import Target
 from axla.codegen.value import Value
 from axla.core.shape import Shape
+from axla.target.machine import Target
 
 ROWS = 8
 """Rows combined in registers before a partial result is touched: so many streams a prefetcher follows."""

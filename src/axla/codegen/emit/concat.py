@@ -7,9 +7,9 @@ from axla.codegen.element import Elements, Indices, reshape_index
 from axla.codegen.emit.loop import mergeable, walk
 from axla.codegen.function import Module
 from axla.codegen.kernel import KernelTask, KernelWriter, Phase, Plan, Space, body_cost, cut, grain_of, widest
-from axla.codegen.target import Target
 from axla.core.shape import Shape
 from axla.ir.graph import Instruction
+from axla.target.machine import Target
 
 
 def _pieces(task: KernelTask, target: Target) -> list[tuple[Instruction, int, tuple[int, ...], Space]]:

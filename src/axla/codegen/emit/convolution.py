@@ -23,12 +23,12 @@ from axla.codegen.array import Array
 from axla.codegen.function import Module
 from axla.codegen.index import AnyIndex, Index, delinearize
 from axla.codegen.kernel import KernelTask, KernelWriter, Phase, Plan, grain_of
-from axla.codegen.target import Target
 from axla.codegen.value import Value, Values
 from axla.core.dtypes import F32, S32, DType
 from axla.core.errors import InternalError
 from axla.core.shape import Shape
 from axla.hlo import Convolution
+from axla.target.machine import Target
 
 UNROLL = 8
 """Steps of the sum that are written out, at most."""

@@ -9,9 +9,9 @@ from axla.codegen.emit import gemm
 from axla.codegen.function import Function, Module, Ssa
 from axla.codegen.index import Index
 from axla.codegen.kernel import KernelTask, KernelWriter, Phase, Plan, output_shapes
-from axla.codegen.target import Target
 from axla.codegen.value import Value, Values
 from axla.core.shape import Shape
+from axla.target.machine import Target
 
 
 def _kind(task: KernelTask) -> DotKind:

@@ -17,9 +17,9 @@ from axla.codegen.function import Module, Ssa
 from axla.codegen.index import Index
 from axla.codegen.kernel import KernelTask, KernelWriter, Phase, Plan
 from axla.codegen.position import index_value
-from axla.codegen.target import Target
 from axla.codegen.value import Value
 from axla.core.dtypes import C64, C128, F32, F64, DType
+from axla.target.machine import Target
 
 
 def plan(task: KernelTask, target: Target) -> Plan:

@@ -15,11 +15,11 @@ from math import prod
 from axla.analysis.fourier import factors
 from axla.analysis.kernel_kinds import FftKind
 from axla.codegen.kernel import PARALLEL_COST, KernelTask
-from axla.codegen.target import Target
 from axla.core.dtypes import DType
 from axla.core.shape import Shape
 from axla.hlo.linear_algebra import Fft
 from axla.ir.attributes import FftType
+from axla.target.machine import Target
 
 PIECES = 64
 """Pieces of an axis, each with scratch memory of its own."""

@@ -29,8 +29,8 @@ from axla.codegen.emit.pack import (
 )
 from axla.codegen.emit.result import Store, default_store
 from axla.codegen.function import Function, Module, Ssa
-from axla.codegen.target import Target
 from axla.codegen.value import Value
+from axla.target.machine import Target
 
 __all__ = ["GemmPlan", "GemmSpec", "KernelCall", "Store", "emit", "plan"]
 

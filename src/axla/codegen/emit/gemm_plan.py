@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 
 from axla.codegen.emit.microkernel import Tile, part_bytes, part_count
 from axla.codegen.emit.pack import floor_power, piece_count
-from axla.codegen.target import Target
 from axla.core.dtypes import F32, S16, U16, DType
+from axla.target.machine import Target
 
 ALIGNMENT = 64
 

@@ -15,8 +15,8 @@ from axla.codegen.emit.microkernel import Accumulation, Parts, load_parts, store
 from axla.codegen.emit.pack import Reader, element_address, least, pieces
 from axla.codegen.emit.result import Store
 from axla.codegen.function import Function, Module, Ssa
-from axla.codegen.target import Target
 from axla.codegen.value import Value
+from axla.target.machine import Target
 
 
 def emit_gemv(

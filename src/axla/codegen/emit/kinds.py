@@ -23,7 +23,7 @@ from axla.analysis.kernel_kinds import (
 from axla.codegen.emit import column, concat, convolution, dot, fft, loop, row, sort, topk, transpose, update
 from axla.codegen.function import Module
 from axla.codegen.kernel import KernelTask, Plan, root_shape
-from axla.codegen.target import Target
+from axla.target.machine import Target
 
 Planner = Callable[[KernelTask, Target], Plan]
 Emitter = Callable[[Module, KernelTask, Target], None]

@@ -27,11 +27,11 @@ from axla.codegen.kernel import (
     outer_index,
     widest,
 )
-from axla.codegen.target import Target
 from axla.codegen.window import window_cost
 from axla.core.shape import Shape
 from axla.hlo import ReduceWindow
 from axla.ir.graph import Computation, Instruction
+from axla.target.machine import Target
 
 SMALL_BODY = 12
 """Instructions up to which a loop body is written twice per iteration."""

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from axla.codegen.function import Function, Module, Ssa, mangle, vector
-from axla.codegen.target import Target
 from axla.core.dtypes import DType
+from axla.target.machine import Target
 
 if TYPE_CHECKING:
     from axla.codegen.emit.gemm_plan import GemmSpec

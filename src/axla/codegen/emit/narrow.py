@@ -12,8 +12,8 @@ from axla.codegen.emit.pack import Reader, element_address, least, pieces
 from axla.codegen.emit.result import Store
 from axla.codegen.emit.transpose_registers import transpose_block
 from axla.codegen.function import Function, Module, Ssa
-from axla.codegen.target import Target
 from axla.codegen.value import Value
+from axla.target.machine import Target
 
 
 def emit_narrow(

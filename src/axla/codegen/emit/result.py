@@ -7,8 +7,8 @@ from collections.abc import Callable
 from axla.codegen.emit.gemm_plan import GemmSpec
 from axla.codegen.emit.pack import element_address
 from axla.codegen.function import Function, Ssa
-from axla.codegen.target import Target
 from axla.codegen.value import Value, Values
+from axla.target.machine import Target
 
 Store = Callable[[Function, Value, Ssa, Ssa, Ssa, int], None]
 """`store(f, sum, batch, row, col, lanes)` takes a finished piece of the result; `f` has frame and args."""

@@ -31,10 +31,10 @@ from axla.codegen.kernel import (
     widest,
 )
 from axla.codegen.reduction import Reduction, parts_of, unpack
-from axla.codegen.target import CHUNK_COST, Target
 from axla.codegen.value import Value
 from axla.core.shape import Shape
 from axla.ir.graph import Instruction
+from axla.target.machine import CHUNK_COST, Target
 
 MAX_PIECES = 64
 

@@ -19,11 +19,11 @@ from axla.codegen.element import Elements
 from axla.codegen.emit.sort_key import SortKey, key_bits, sort_key
 from axla.codegen.function import UNPOLLED_INDICES, Function, Module, Ssa
 from axla.codegen.kernel import PARALLEL_COST, KernelTask, KernelWriter, Phase, Plan
-from axla.codegen.target import Target
 from axla.codegen.value import Value, Values
 from axla.core.dtypes import DType
 from axla.core.shape import Shape
 from axla.hlo import Compare
+from axla.target.machine import Target
 
 RUN = 8
 """Elements of the runs that insertion makes."""

@@ -15,11 +15,11 @@ from axla.codegen.emit.sort_key import ordered_bits
 from axla.codegen.function import Module, Ssa
 from axla.codegen.index import Index
 from axla.codegen.kernel import PARALLEL_COST, KernelTask, KernelWriter, Phase, Plan
-from axla.codegen.target import Target
 from axla.codegen.value import Value
 from axla.core.dtypes import S32, U32, U64
 from axla.core.shape import Shape
 from axla.hlo import TopK
+from axla.target.machine import Target
 
 PIECES = 64
 """Pieces of the lines, each with a heap of its own."""

@@ -15,9 +15,9 @@ from axla.codegen.emit.transpose_registers import transpose_block
 from axla.codegen.function import Module, Ssa
 from axla.codegen.index import AnyIndex, Index, delinearize
 from axla.codegen.kernel import KernelTask, KernelWriter, Phase, Plan, body_cost, grain_of, widest
-from axla.codegen.target import Target
 from axla.codegen.value import Value
 from axla.core.shape import Shape
+from axla.target.machine import Target
 
 BLOCK = 32
 """Rows and columns of an output block that is finished before the next: its lines of input stay in L1."""

@@ -14,8 +14,8 @@ from axla.codegen.function import Function, Module
 from axla.codegen.index import AnyIndex, Index, delinearize
 from axla.codegen.kernel import KernelTask, KernelWriter, Phase, Plan, Space, widest
 from axla.codegen.scatter import ScatterGeometry
-from axla.codegen.target import Target
 from axla.codegen.value import Value
+from axla.target.machine import Target
 
 
 def plan_update(task: KernelTask, target: Target) -> Plan:

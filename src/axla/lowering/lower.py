@@ -15,7 +15,6 @@ from axla.analysis.scratch import Scratch
 from axla.analysis.trip_count import trip_count
 from axla.codegen.emit.kinds import plan_kernel
 from axla.codegen.kernel import KernelTask, Plan
-from axla.codegen.target import Target
 from axla.core.errors import UnsupportedError
 from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.custom.registry import Target as CallTarget
@@ -44,7 +43,7 @@ from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.printer import print_computation
 from axla.ir.traverse import computations_callees_first, schedule_of
 from axla.program.interface import Alias, Interface, Tree, ValueSpec
-from axla.program.program import BufferSlice
+from axla.program.memory import BufferSlice
 from axla.program.steps import (
     BranchStep,
     CallStep,
@@ -57,6 +56,7 @@ from axla.program.steps import (
     Step,
     StoreStep,
 )  # fmt: skip
+from axla.target.machine import Target
 
 MOST_NESTED = 100
 """Computations that call each other: writing code for them recurses. The interpreter has the same limit."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from axla.codegen.target import AARCH64, X86_LEVELS, Caches, CpuTarget, ObjectForm, with_features
 from axla.core.errors import InvalidArgument, did_you_mean
+from axla.target.machine import AARCH64, X86_LEVELS, Caches, CpuTarget, ObjectForm, with_features
 
 _POINTER32 = ObjectForm(pointer_bytes=4)
 _BARE = replace(_POINTER32, relocation="static")

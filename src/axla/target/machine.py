@@ -1,22 +1,16 @@
-"""What code generation may assume about a machine.
+"""What passes and code generation may assume about a machine.
 
 A `Target` answers questions; nobody asks it what it is. `CpuTarget` serves every CPU, the one-lane machine
-included. Targets are values: equal targets give equal code, and nothing in one is read from the running
-machine but the CPU's name and features (`host_target`).
+included. Targets are values: equal targets give equal code. That of the running machine, which only LLVM
+knows, is `axla.codegen.host.host_target`.
 """
 
 from __future__ import annotations
 
-import functools
-import platform
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol, runtime_checkable
 
-from axla.codegen import llvm
-from axla.codegen.distribute import Alone, Distribution
-from axla.codegen.function import Module
-from axla.core import flags
 from axla.core.dtypes import DType
 from axla.core.errors import InvalidArgument
 
@@ -165,10 +159,9 @@ class Target(Protocol):
         """Element operations that one step of a parallel kernel should have, to be worth handing out."""
         ...
 
-    def distribution(
-        self, module: Module, name: str, read_only: Sequence[bool], threads: int
-    ) -> Distribution:
-        """Opens a kernel function; `read_only` says of each buffer whether its memory is only read."""
+    @property
+    def launched(self) -> bool:
+        """Whether blocks of `threads` run the steps of a kernel; else a thread is called with a range."""
         ...
 
 
@@ -199,6 +192,7 @@ class CpuTarget:
     intrinsics: frozenset[str] = frozenset()
     threads: int = 1
     chunk_cost: int = CHUNK_COST
+    launched: bool = False
     form: ObjectForm = ObjectForm()
 
     def lanes(self, widest: DType) -> int:
@@ -206,11 +200,6 @@ class CpuTarget:
         bits = widest.real.bits
         width = max(bits, 32) if widest.is_inexact else max(bits, 8)
         return max(1, min(self.max_lanes, self.vector_bytes * 8 // width))
-
-    def distribution(
-        self, module: Module, name: str, read_only: Sequence[bool], threads: int
-    ) -> Distribution:
-        return Alone(module, name, self)
 
 
 LINUX_X86 = "x86_64-unknown-linux-gnu"
@@ -227,14 +216,6 @@ _AVX512 = replace(
     math=MathKnobs(avx512=True),
 )  # fmt: skip
 X86_LEVELS = {target.cpu: target for target in (_SSE, _SSE4, _AVX2, _AVX512)}
-
-# Features that make a host of each level, by LLVM's names. A host gets the highest level all of whose
-# features it has.
-_LEVEL_FEATURES = {
-    "x86-64-v4": ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"),
-    "x86-64-v3": ("avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe"),
-    "x86-64-v2": ("sse4.2", "popcnt", "cx16"),
-}
 
 AARCH64 = CpuTarget(
     "aarch64", "aarch64-unknown-linux-gnu", "generic", has_fma=True, has_rounding=True,
@@ -339,59 +320,9 @@ def _at_least(target: CpuTarget, fact: str, value: object) -> bool:
     return have >= value if isinstance(value, int) else have == value
 
 
-def _x86_level(features: dict[str, bool]) -> str:
-    """The highest x86-64 level whose features, and those of all lower ones, are present."""
-    level = "x86-64"
-    for name in ("x86-64-v2", "x86-64-v3", "x86-64-v4"):
-        if not all(features.get(feature, False) for feature in _LEVEL_FEATURES[name]):
-            break
-        level = name
-    return level
-
-
 def cpu_target(cpu: str = "x86-64-v3", triple: str | None = None) -> CpuTarget:
     """The Linux target of an x86-64 level, `generic` or `aarch64`; KeyError for another CPU. All machines
-    there are: `axla.codegen.targets`.
+    there are: `axla.target.names`.
     """
     found = AARCH64 if cpu in ("aarch64", "generic") else X86_LEVELS[cpu]
     return replace(found, triple=triple) if triple else found
-
-
-# The x86-64 level that the flag `cpu_max_isa` allows; there is no level for AVX alone.
-_LEVEL_OF_ISA = {"SSE4_2": "x86-64-v2", "AVX": "x86-64-v2", "AVX2": "x86-64-v3"}
-
-
-def host_target() -> CpuTarget:
-    """This machine: its level and its exact features, or the level that the flag `cpu_max_isa` limits it to.
-
-    The CPU's own name stands in `cpu` for scheduling; which instructions exist is said by `features` alone.
-    """
-    return _host_target(_LEVEL_OF_ISA.get(flags.current().cpu_max_isa.upper(), ""))
-
-
-@functools.cache
-def _host_target(limit: str) -> CpuTarget:
-    triple = llvm.host_triple()
-    if platform.machine().lower() in ("aarch64", "arm64"):
-        return replace(AARCH64, triple=triple)
-    features = llvm.host_features()
-    level = X86_LEVELS[_x86_level(features)]
-    names = list(X86_LEVELS)
-    if limit and names.index(limit) < names.index(level.name):
-        return replace(X86_LEVELS[limit], triple=triple)
-    # Sets a host may have that our code never asks for only make kernels of equal machines differ.
-    exact = {("+" if on else "-") + name for name, on in features.items()}
-    return replace(level, triple=triple, cpu=llvm.host_cpu(), features=frozenset(exact) | level.features)
-
-
-def one_lane_target() -> CpuTarget:
-    """The host with one lane, 32-bit indices and no masks: the shape of small devices and GPU threads."""
-    return _one_lane_target(host_target())
-
-
-@functools.cache
-def _one_lane_target(host: CpuTarget) -> CpuTarget:
-    return replace(
-        host, name="one-lane", index_type="i32", max_lanes=1, has_fast_gather=False, has_masked=False,
-        math=MathKnobs(), unroll=(1, 1),
-    )  # fmt: skip

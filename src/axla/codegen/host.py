@@ -1,0 +1,69 @@
+"""The target of the running machine: its level, and the CPU and features that LLVM finds."""
+
+from __future__ import annotations
+
+import functools
+import platform
+from dataclasses import replace
+
+from axla.codegen import llvm
+from axla.core import flags
+from axla.target.machine import AARCH64, X86_LEVELS, CpuTarget, MathKnobs
+
+# Features that make a host of each level, by LLVM's names. A host gets the highest level all of whose
+# features it has.
+_LEVEL_FEATURES = {
+    "x86-64-v4": ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"),
+    "x86-64-v3": ("avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe"),
+    "x86-64-v2": ("sse4.2", "popcnt", "cx16"),
+}
+
+
+# The x86-64 level that the flag `cpu_max_isa` allows; there is no level for AVX alone.
+_LEVEL_OF_ISA = {"SSE4_2": "x86-64-v2", "AVX": "x86-64-v2", "AVX2": "x86-64-v3"}
+
+
+def host_target() -> CpuTarget:
+    """This machine: its level and its exact features, or the level that the flag `cpu_max_isa` limits it to.
+
+    The CPU's own name stands in `cpu` for scheduling; which instructions exist is said by `features` alone.
+    """
+    return _host_target(_LEVEL_OF_ISA.get(flags.current().cpu_max_isa.upper(), ""))
+
+
+@functools.cache
+def _host_target(limit: str) -> CpuTarget:
+    triple = llvm.host_triple()
+    if platform.machine().lower() in ("aarch64", "arm64"):
+        return replace(AARCH64, triple=triple)
+    features = llvm.host_features()
+    level = X86_LEVELS[_x86_level(features)]
+    names = list(X86_LEVELS)
+    if limit and names.index(limit) < names.index(level.name):
+        return replace(X86_LEVELS[limit], triple=triple)
+    # Sets a host may have that our code never asks for only make kernels of equal machines differ.
+    exact = {("+" if on else "-") + name for name, on in features.items()}
+    return replace(level, triple=triple, cpu=llvm.host_cpu(), features=frozenset(exact) | level.features)
+
+
+def one_lane_target() -> CpuTarget:
+    """The host with one lane, 32-bit indices and no masks: the shape of small devices and GPU threads."""
+    return _one_lane_target(host_target())
+
+
+@functools.cache
+def _one_lane_target(host: CpuTarget) -> CpuTarget:
+    return replace(
+        host, name="one-lane", index_type="i32", max_lanes=1, has_fast_gather=False, has_masked=False,
+        math=MathKnobs(), unroll=(1, 1),
+    )  # fmt: skip
+
+
+def _x86_level(features: dict[str, bool]) -> str:
+    """The highest x86-64 level whose features, and those of all lower ones, are present."""
+    level = "x86-64"
+    for name in ("x86-64-v2", "x86-64-v3", "x86-64-v4"):
+        if not all(features.get(feature, False) for feature in _LEVEL_FEATURES[name]):
+            break
+        level = name
+    return level

@@ -1,0 +1,1 @@
+"""From a Module to a Program: passes, memory, kernels and their plans, steps."""

@@ -1,0 +1,1 @@
+"""Machines that code is generated for, as data: what passes, plans and emitters ask about one."""
