@@ -14,7 +14,7 @@ from axla.codegen.host import host_target
 from axla.cpu.compiler import checked_text, compile_module, llvm_module, optimize, program_of
 from axla.cpu.entry import ENTRY, emit_entry
 from axla.program import abi
-from axla.runtime import jit
+from axla.runtime.image import Image
 
 PARALLEL_FOR = c.CFUNCTYPE(c.c_int32, c.c_void_p, c.c_void_p, c.c_void_p, c.c_int64, c.c_int64)
 KERNEL = c.CFUNCTYPE(c.c_int32, c.c_void_p, c.c_void_p, c.c_int64, c.c_int64)
@@ -56,7 +56,7 @@ def arguments(text: str) -> list[np.ndarray]:
 
 def in_process(text: str):
     compiled = compile_module(axla.parse(text))
-    return jit.load(compiled.images, [ENTRY]), ENTRY, compiled.interface
+    return Image([("code", image) for image in compiled.images], [ENTRY]), ENTRY, compiled.interface
 
 
 def ahead(text: str):
@@ -69,7 +69,7 @@ def ahead(text: str):
     for kernel in program.kernels:
         emit_kernel(code, kernel.source.task, target)
     image = llvm.emit_object(checked_text(code, target), target)
-    return jit.load([image], ["ahead_entry"]), "ahead_entry", program.interface
+    return Image([("code", image)], ["ahead_entry"]), "ahead_entry", program.interface
 
 
 def run(loaded, inputs: list[np.ndarray], flags: int, most: int = 0) -> tuple[int, int, np.ndarray]:

@@ -10,8 +10,8 @@ import pytest
 import axla
 import axla.jax
 from axla.aot.objects import compile_object
+from axla.codegen.symbols import symbols
 from axla.core.errors import UnsupportedError
-from axla.runtime.elf import undefined_symbols
 from axla.target.names import target
 
 FUNCTIONS = {
@@ -43,7 +43,7 @@ def test_the_result_without_aggregation_is_longer():
 
 def test_objects_have_it():
     code = compile_object(axla.jax.to_module(FUNCTIONS["max"], X), target("x86-64-v3"))
-    assert undefined_symbols(code.image) == set()
+    assert symbols(code.image).needed == set()
 
 
 @pytest.mark.parametrize(

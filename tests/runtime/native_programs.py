@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from axla.codegen import llvm
+from axla.codegen.host import host_target
 from axla.core import dtypes
 from axla.core.dtypes import DType
 from axla.core.shape import Shape
@@ -15,15 +17,7 @@ from axla.runtime.executable import Executable
 @lru_cache
 def image(text: str) -> bytes:
     """The object image of an LLVM module."""
-    import llvmlite.binding as llvm
-
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    module = llvm.parse_assembly(text, llvm.create_context())
-    module.triple = llvm.get_process_triple()
-    module.verify()
-    machine = llvm.Target.from_default_triple().create_target_machine(opt=2, jit=True, reloc="pic")
-    return machine.emit_object(module)
+    return llvm.emit_object(text, host_target())
 
 
 def field(name: str, kind: str = "ptr") -> str:

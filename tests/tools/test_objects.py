@@ -13,8 +13,8 @@ import pytest
 import axla
 from axla.aot.machines import machine
 from axla.aot.objects import compile_object
+from axla.codegen.symbols import symbols
 from axla.comparison import compare, random_inputs, run_flat
-from axla.runtime.elf import undefined_symbols
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
 import fuzz_text_cases  # noqa: E402
@@ -86,7 +86,7 @@ PROGRAMS = {"maths": MATHS, "loop": LOOP}
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_objects_need_no_symbols(name, target):
     code = compile_object(axla.parse(PROGRAMS[name]), machine(target))
-    assert undefined_symbols(code.image) == set()
+    assert symbols(code.image).needed == set()
 
 
 def sample() -> list[tuple[str, str]]:
@@ -116,7 +116,7 @@ def test_a_call_of_the_library_would_be_seen():
         "declare float @expf(float)\n"
         "define float @f(float %x) {\n  %y = call float @expf(float %x)\n  ret float %y\n}\n"
     )
-    assert undefined_symbols(llvm.emit_object(text, cpu_target("x86-64"))) == {"expf"}
+    assert symbols(llvm.emit_object(text, cpu_target("x86-64"))).needed == {"expf"}
 
 
 def agree(folder: Path, text: str, target: str, compiler: list[str], runner: list[str]) -> None:

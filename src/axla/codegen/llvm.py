@@ -55,13 +55,12 @@ def host_features() -> dict[str, bool]:
             return {}
 
 
-def machine(target: Target, *, code_model: str = "", level: int = 2) -> binding.TargetMachine:
-    """The LLVM machine of a target: one per target, options and thread. The code model is the target's."""
+def machine(target: Target, *, level: int = 2) -> binding.TargetMachine:
+    """The LLVM machine of a target: one per target, level and thread."""
     initialise()
     features = ",".join(sorted(target.features))
     form = target.form
-    code_model = code_model or form.code_model
-    key = (target.triple, target.cpu, features, form, code_model, level)
+    key = (target.triple, target.cpu, features, form, level)
     cache: dict[tuple, binding.TargetMachine] = _machines.__dict__.setdefault("cache", {})
     if key not in cache:
         with LOCK:
@@ -71,17 +70,16 @@ def machine(target: Target, *, code_model: str = "", level: int = 2) -> binding.
                 raise CompileError(
                     f"target {target.name}: LLVM has no target for {target.triple!r}: {error}"
                 ) from error
-            jit = code_model == "jitdefault"
             cache[key] = found.create_target_machine(
-                cpu=target.cpu, features=features, opt=level, reloc=form.relocation, codemodel=code_model,
-                jit=jit, abiname=form.abi,
+                cpu=target.cpu, features=features, opt=level, reloc=form.relocation,
+                codemodel=form.code_model, abiname=form.abi,
             )  # fmt: skip
     return cache[key]
 
 
-def parse(text: str, target: Target, **options: object) -> tuple[binding.ModuleRef, binding.TargetMachine]:
+def parse(text: str, target: Target, *, level: int = 2) -> tuple[binding.ModuleRef, binding.TargetMachine]:
     """The verified LLVM module of `text`, laid out for `target`."""
-    found = machine(target, **options)  # type: ignore[arg-type]
+    found = machine(target, level=level)
     with LOCK:
         # A context of its own: types and constants of a module go away with it.
         try:
@@ -94,17 +92,17 @@ def parse(text: str, target: Target, **options: object) -> tuple[binding.ModuleR
     return module, found
 
 
-def emit_object(text: str, target: Target, *, code_model: str = "", level: int = 2) -> bytes:
+def emit_object(text: str, target: Target, *, level: int = 2) -> bytes:
     """The object file of an LLVM module."""
     with LOCK:
-        module, found = parse(text, target, code_model=code_model, level=level)
+        module, found = parse(text, target, level=level)
         return found.emit_object(module)
 
 
-def emit_assembly(text: str, target: Target, *, code_model: str = "", level: int = 2) -> str:
+def emit_assembly(text: str, target: Target, *, level: int = 2) -> str:
     """The assembly text of an LLVM module; PTX for an NVPTX target."""
     with LOCK:
-        module, found = parse(text, target, code_model=code_model, level=level)
+        module, found = parse(text, target, level=level)
         return found.emit_assembly(module)
 
 

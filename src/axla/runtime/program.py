@@ -17,8 +17,8 @@ from axla.codegen.native.structs import (
 from axla.core.errors import InvalidArgument, OutOfMemory
 from axla.program.abi import RNG_SEED
 from axla.program.interface import Interface
-from axla.runtime import jit
 from axla.runtime.functions import resolve_functions
+from axla.runtime.image import Image
 from axla.runtime.native import Native, native
 from axla.runtime.shape_info import shape_info
 
@@ -34,7 +34,7 @@ class LoadedProgram:
         "native",
         "address",
         "_constants",
-        "_library",
+        "_image",
         "_infos",
         "_functions",
         "_keep",
@@ -53,7 +53,7 @@ class LoadedProgram:
         self.interface = interface
         self.native: Native = native()
         table, self._functions = resolve_functions(interface.functions, functions)
-        self._library = jit.load(images, [ENTRY])
+        self._image = Image([(interface.name, image) for image in images], [ENTRY])
         self._constants = self._place(constants) if constants else 0
         self._infos = [shape_info(spec.shape) for spec in (*interface.parameters, *interface.results)]
         block = self._describe(table)
@@ -98,7 +98,7 @@ class LoadedProgram:
         flags |= 0 if isinstance(interface.result_tree, tuple) else SINGLE_RESULT
         flags |= DONATES if interface.aliases else 0
         block = PROGRAM.ctypes()(
-            entry=self._library.addresses[ENTRY],
+            entry=self._image.addresses[ENTRY],
             parameter_count=count,
             result_count=len(interface.results),
             parameters=c.addressof(parameters),
