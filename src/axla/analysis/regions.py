@@ -65,6 +65,8 @@ CONTROL: tuple[type[Op], ...] = (While, Conditional, Call)
 
 def is_tiny_shape(shape: AnyShape) -> bool:
     """Whether every array in a shape has at most 16 elements."""
+    if isinstance(shape, Shape):
+        return shape.size <= TINY
     return all(leaf.size <= TINY for leaf in shape.leaves() if isinstance(leaf, Shape))
 
 
@@ -189,7 +191,8 @@ def _cost(inst: Instruction) -> int | None:
     if op.side_effect and cls is not RngGetAndUpdateState:
         return None
     shape = inst.shape
-    size = sum(s.size for s in shape.leaves() if isinstance(s, Shape))
+    leaves = (shape,) if isinstance(shape, Shape) else shape.leaves()
+    size = sum(s.size for s in leaves if isinstance(s, Shape))
     if op.elementwise or cls in _PLAIN:
         if op.expensive and size * EXPENSIVE > TINY_WORK:
             return None

@@ -100,10 +100,6 @@ def why_not_fold(inst: Instruction, operands: list[Instruction]) -> str | None:
     if not isinstance(shape, Shape) or shape.is_dynamic:
         return "its value is not an array of known size"
     known = 0
-    for array in (shape, *(o.shape for o in operands)):
-        why = why_no_array(array) if isinstance(array, Shape) else "an operand is no array"
-        if why is not None:
-            return why
     for operand in operands:
         values = values_of(operand)
         if values is None and type(operand.op) is Broadcast:
@@ -115,7 +111,8 @@ def why_not_fold(inst: Instruction, operands: list[Instruction]) -> str | None:
         return f"{op.opcode} has no value of its own"
     if shape.byte_size > min(LARGEST, max(SMALL, known)):
         return f"{shape.byte_size} bytes are more than the operands' {known}"
-    return None
+    reasons = (why_no_array(o.shape) for o in (inst, *operands))  # type: ignore[arg-type]
+    return next((reason for reason in reasons if reason is not None), None)
 
 
 def work(inst: Instruction) -> int:
