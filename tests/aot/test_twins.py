@@ -15,6 +15,7 @@ from tfcompile_twins import TWINS  # noqa: E402
 pytestmark = pytest.mark.cc
 
 
+@pytest.mark.filterwarnings("ignore:.*files of other libraries")  # on purpose: one program, one folder
 def test_twins(tmp_path):
     cxx = compiler("c++")
     objects, includes, tests = [], [], []
