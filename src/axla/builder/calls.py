@@ -8,6 +8,7 @@ from math import prod
 from typing import Any
 
 import axla.hlo as hlo
+from axla.builder.broadcasting import scalars_to
 from axla.builder.coerce import as_op, builder_in, builder_of, number, operands, several
 from axla.builder.elementwise import GtTotalOrder, LtTotalOrder
 from axla.builder.movement import Iota, Reshape, Slice
@@ -108,8 +109,6 @@ def Map(
     """The computation applied element by element; scalars as static operands are the same for all
     elements.
     """
-    from axla.builder.broadcasting import scalars_to
-
     values, statics = several("Map", builder, operands), several("Map", builder, static_operands)
     places = integers(dimensions, "Map: dimensions")
     if statics and not values:

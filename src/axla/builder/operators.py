@@ -8,16 +8,27 @@ theirs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn, Self, TypeVar
 
-# Resolved when an operator runs: ops.py imports the builder, whose XlaOp derives from this class.
-import axla.builder.ops as ops
 from axla.core.errors import InvalidArgument
 from axla.core.shape import AnyShape, Shape, TupleShape
 
-if TYPE_CHECKING:
-    from axla.builder.xla_builder import XlaOp
+Op = TypeVar("Op", bound="Operators")
+FUNCTIONS: dict[str, Callable[..., Any]] = {}
+"""What operators call, by name: `ops.py`, whose functions take and give `XlaOp`s, enters them."""
+
+
+def _unary(name: str) -> Callable[[Op], Op]:
+    return lambda self: FUNCTIONS[name](self)
+
+
+def _binary(name: str) -> Callable[[Op, object], Op]:
+    return lambda self, other: FUNCTIONS[name](self, other)
+
+
+def _reflected(name: str) -> Callable[[Op, object], Op]:
+    return lambda self, other: FUNCTIONS[name](other, self)
 
 
 class Operators:
@@ -42,111 +53,38 @@ class Operators:
         return _array(self).dims
 
     @property
-    def T(self) -> XlaOp:
+    def T(self) -> Self:
         """The array with its dimensions in reverse order."""
-        return ops.Transpose(_op(self), tuple(reversed(range(_array(self).rank))))
+        return FUNCTIONS["Transpose"](self, tuple(reversed(range(_array(self).rank))))
 
-    def __add__(self, other: object) -> XlaOp:
-        return ops.Add(self, other)
+    __add__, __radd__ = _binary("Add"), _reflected("Add")
+    __sub__, __rsub__ = _binary("Sub"), _reflected("Sub")
+    __mul__, __rmul__ = _binary("Mul"), _reflected("Mul")
+    __truediv__, __rtruediv__ = _binary("Div"), _reflected("Div")
+    __mod__, __rmod__ = _binary("Rem"), _reflected("Rem")
+    __pow__, __rpow__ = _binary("Pow"), _reflected("Pow")
+    __matmul__, __rmatmul__ = _binary("Dot"), _reflected("Dot")
+    __and__, __rand__ = _binary("And"), _reflected("And")
+    __or__, __ror__ = _binary("Or"), _reflected("Or")
+    __xor__, __rxor__ = _binary("Xor"), _reflected("Xor")
+    __lshift__, __rlshift__ = _binary("ShiftLeft"), _reflected("ShiftLeft")
+    __rshift__, __rrshift__ = _binary("ShiftRight"), _reflected("ShiftRight")
+    __lt__ = _binary("Lt")
+    __le__ = _binary("Le")
+    __gt__ = _binary("Gt")
+    __ge__ = _binary("Ge")
+    __neg__ = _unary("Neg")
+    __abs__ = _unary("Abs")
+    __invert__ = _unary("Not")
 
-    def __radd__(self, other: object) -> XlaOp:
-        return ops.Add(other, self)
+    def __pos__(self) -> Self:
+        return self
 
-    def __sub__(self, other: object) -> XlaOp:
-        return ops.Sub(self, other)
+    def __eq__(self, other: object) -> Self:  # type: ignore[override]
+        return FUNCTIONS["Eq"](self, other)
 
-    def __rsub__(self, other: object) -> XlaOp:
-        return ops.Sub(other, self)
-
-    def __mul__(self, other: object) -> XlaOp:
-        return ops.Mul(self, other)
-
-    def __rmul__(self, other: object) -> XlaOp:
-        return ops.Mul(other, self)
-
-    def __truediv__(self, other: object) -> XlaOp:
-        return ops.Div(self, other)
-
-    def __rtruediv__(self, other: object) -> XlaOp:
-        return ops.Div(other, self)
-
-    def __mod__(self, other: object) -> XlaOp:
-        return ops.Rem(self, other)
-
-    def __rmod__(self, other: object) -> XlaOp:
-        return ops.Rem(other, self)
-
-    def __pow__(self, other: object) -> XlaOp:
-        return ops.Pow(self, other)
-
-    def __rpow__(self, other: object) -> XlaOp:
-        return ops.Pow(other, self)
-
-    def __matmul__(self, other: object) -> XlaOp:
-        return ops.Dot(self, other)
-
-    def __rmatmul__(self, other: object) -> XlaOp:
-        return ops.Dot(other, self)
-
-    def __and__(self, other: object) -> XlaOp:
-        return ops.And(self, other)
-
-    def __rand__(self, other: object) -> XlaOp:
-        return ops.And(other, self)
-
-    def __or__(self, other: object) -> XlaOp:
-        return ops.Or(self, other)
-
-    def __ror__(self, other: object) -> XlaOp:
-        return ops.Or(other, self)
-
-    def __xor__(self, other: object) -> XlaOp:
-        return ops.Xor(self, other)
-
-    def __rxor__(self, other: object) -> XlaOp:
-        return ops.Xor(other, self)
-
-    def __lshift__(self, other: object) -> XlaOp:
-        return ops.ShiftLeft(self, other)
-
-    def __rlshift__(self, other: object) -> XlaOp:
-        return ops.ShiftLeft(other, self)
-
-    def __rshift__(self, other: object) -> XlaOp:
-        return ops.ShiftRight(self, other)
-
-    def __rrshift__(self, other: object) -> XlaOp:
-        return ops.ShiftRight(other, self)
-
-    def __neg__(self) -> XlaOp:
-        return ops.Neg(self)
-
-    def __pos__(self) -> XlaOp:
-        return _op(self)
-
-    def __abs__(self) -> XlaOp:
-        return ops.Abs(self)
-
-    def __invert__(self) -> XlaOp:
-        return ops.Not(self)
-
-    def __eq__(self, other: object) -> XlaOp:  # type: ignore[override]
-        return ops.Eq(self, other)
-
-    def __ne__(self, other: object) -> XlaOp:  # type: ignore[override]
-        return ops.Ne(self, other)
-
-    def __lt__(self, other: object) -> XlaOp:
-        return ops.Lt(self, other)
-
-    def __le__(self, other: object) -> XlaOp:
-        return ops.Le(self, other)
-
-    def __gt__(self, other: object) -> XlaOp:
-        return ops.Gt(self, other)
-
-    def __ge__(self, other: object) -> XlaOp:
-        return ops.Ge(self, other)
+    def __ne__(self, other: object) -> Self:  # type: ignore[override]
+        return FUNCTIONS["Ne"](self, other)
 
     def __array__(self, *arguments: object, **named: object) -> NoReturn:
         raise InvalidArgument(f"{self!r} has no value while the program is built, NumPy cannot take it")
@@ -156,13 +94,13 @@ class Operators:
             f"{self!r} has no truth value while the program is built; use Select or Conditional"
         )
 
-    def __getitem__(self, index: object) -> XlaOp:
+    def __getitem__(self, index: object) -> Self:
         """An element of a tuple; of an array what NumPy's basic indexing gives, with scalars of the program
         as indices.
         """
         if isinstance(self.shape, TupleShape):
-            return ops.GetTupleElement(_op(self), cast(int, index))
-        return ops.Index(_op(self), index)
+            return FUNCTIONS["GetTupleElement"](self, index)
+        return FUNCTIONS["Index"](self, index)
 
     def __len__(self) -> int:
         """The number of elements of a tuple, or the size of dimension 0."""
@@ -173,18 +111,15 @@ class Operators:
             raise InvalidArgument(f"len(): {self!r} is a scalar")
         return dims[0]
 
-    def __iter__(self) -> Iterator[XlaOp]:
+    def __iter__(self) -> Iterator[Self]:
         return (self[k] for k in range(len(self)))
 
-    def astype(self, dtype: Any) -> XlaOp:
-        return ops.ConvertElementType(_op(self), dtype)
+    def astype(self, dtype: Any) -> Self:
+        return FUNCTIONS["ConvertElementType"](self, dtype)
 
-    def reshape(self, *dims: Any) -> XlaOp:
-        return ops.Reshape(_op(self), dims[0] if len(dims) == 1 and not isinstance(dims[0], int) else dims)
-
-
-def _op(self: Operators) -> XlaOp:
-    return cast("XlaOp", self)
+    def reshape(self, *dims: Any) -> Self:
+        sizes = dims[0] if len(dims) == 1 and not isinstance(dims[0], int) else dims
+        return FUNCTIONS["Reshape"](self, sizes)
 
 
 def _array(self: Operators) -> Shape:

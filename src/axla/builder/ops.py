@@ -19,6 +19,7 @@ from axla.builder.elementwise import *
 from axla.builder.gamma import *
 from axla.builder.linear_algebra import *
 from axla.builder.movement import *
+from axla.builder.operators import FUNCTIONS
 from axla.builder.random import *
 from axla.builder.records import *
 from axla.builder.transfer import *
@@ -55,3 +56,5 @@ __all__ = [
     "TriangularSolve", "TriangularSolveOptions_Transpose", "Tuple", "While", "Xor", "Zero", "ZerosLike",
     "Zeta",
 ]  # fmt: skip
+
+FUNCTIONS.update({name: globals()[name] for name in __all__})
