@@ -1,5 +1,7 @@
 """The graph. Takes op values and operands, gives modules that print, verify and change under control.
 
-Read `op.py` first (what an op is), then `graph.py` (instructions, computations, modules; the only code that
-mutates), `structure.py` (the four ops the graph knows), `traverse.py` (orders).
+Read `op.py` first (how an op is declared), then `graph.py` (ops, instructions, computations, modules; the
+only code that mutates), `structure.py` (the four ops the graph knows), `traverse.py` (orders).
 """
+
+import axla.ir.printer  # noqa: F401  modules print themselves with it

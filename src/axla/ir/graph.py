@@ -1,8 +1,8 @@
-"""Instructions, computations, modules. The only code that changes them.
+"""What an op is; instructions, computations, modules, and the only code that changes them.
 
-Every mutator raises when it would break an invariant, and bumps `version` of computation and module; caches
-remember the version they were made for. Nodes are compared by identity. Sets are dicts, so that every order
-is deterministic.
+The four refer to each other. Every mutator raises when it would break an invariant, and bumps `version` of
+computation and module; caches remember the version they were made for. Nodes are compared by identity. Sets
+are dicts, so that every order is deterministic.
 """
 
 from __future__ import annotations
@@ -10,13 +10,81 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar
 
 from axla.core.errors import InternalError
 from axla.core.shape import AnyShape, ProgramShape
+from axla.ir.names import Names
 
-if TYPE_CHECKING:
-    from axla.ir.op import Op
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """A field of an op as the text form shows it."""
+
+    name: str  # the field
+    text: str  # its name in HLO text
+    type: Any  # picks the codec
+    default: Any  # MISSING: must be given
+    always: bool  # printed even when equal to the default
+
+
+class Op:
+    """An opcode and its attributes. Subclasses are declarations, made by `@op`: see the top of `op.py`."""
+
+    __slots__ = ()
+
+    opcode: ClassVar[str] = ""
+    operand_names: ClassVar[tuple[str, ...]] = ()
+    variadic: ClassVar[bool] = False  # the last operand name stands for any number
+    optional: ClassVar[int] = 0  # how many of the last operands may be missing
+    attributes: ClassVar[tuple[Attribute, ...]] = ()
+    holds_shape: ClassVar[bool] = False  # the first field is the result shape
+    computation_fields: ClassVar[
+        tuple[str, ...]
+    ] = ()  # fields of type Computation or tuple[Computation, ...]
+
+    # Facts that passes read.
+    elementwise: ClassVar[bool] = False  # result[i] depends on operands at [i] only
+    commutative: ClassVar[bool] = False
+    associative: ClassVar[bool] = False
+    identity: ClassVar[Any] = None  # x op identity == x, as a Python number
+    side_effect: ClassVar[bool] = False  # must not be removed, duplicated or reordered with its like
+    expensive: ClassVar[bool] = False  # worth computing once rather than in every user
+
+    def infer(self, *operands: AnyShape) -> AnyShape:
+        """The result shape; raises ShapeError for operands that the op does not accept."""
+        raise InternalError(f"{self.opcode} does not declare infer")
+
+    def __call__(self, *operands: Instruction, shape: AnyShape | None = None) -> Instruction:
+        """Adds an instruction applying this op to the computation of its operands."""
+        return operands[0].computation.add(self, operands, shape)
+
+    def computations(self) -> tuple[Computation, ...]:
+        """The computations this op calls, in the order of its fields."""
+        found: list[Computation] = []
+        for name in self.computation_fields:
+            value = getattr(self, name)
+            if isinstance(value, tuple):
+                found.extend(value)
+            elif value is not None:
+                found.append(value)
+        return tuple(found)
+
+    def with_computations(self, change: Callable[[Computation], Computation]) -> Op:
+        """The same op calling `change(c)` for every computation c."""
+        new: dict[str, Any] = {}
+        for name in self.computation_fields:
+            value = getattr(self, name)
+            if isinstance(value, tuple):
+                new[name] = tuple(map(change, value))
+            elif value is not None:
+                new[name] = change(value)
+        return replace(self, **new) if new else self  # type: ignore[type-var]
+
+    @classmethod
+    def samples(cls) -> list[tuple[Op, tuple[AnyShape, ...]]]:
+        """Valid applications, for tests, fuzzers and docs: (op value, operand shapes)."""
+        return []
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,58 +332,6 @@ class Computation:
         return f"<computation {self.name}: {len(self.instructions)} instructions>"
 
 
-class Names:
-    """Names in use. A name is a root and a number, `add.3` or `add` (number 0); each pair is given out once.
-
-    Gives the names that XLA gives: of two equal names the second one gets the lowest free number.
-    """
-
-    __slots__ = ("_used", "_next")
-
-    def __init__(self) -> None:
-        self._used: dict[str, set[int]] = {}
-        self._next: dict[str, int] = {}
-
-    def claim(self, name: str) -> str:
-        """`name`, or, where it is taken, its root with another number."""
-        root, number, written = _split_name(name)
-        used = self._used.get(root)
-        if used is None:
-            used = self._used[root] = set()
-        if number not in used:
-            used.add(number)
-            return name
-        number = self._lowest(root, used, 0)
-        return f"{root}.{number}" if number or written else root
-
-    def release(self, name: str) -> None:
-        """Makes a name free that was given out."""
-        root, number, _ = _split_name(name)
-        self._used[root].discard(number)
-        self._next[root] = min(self._next.get(root, 0), number)
-
-    def fresh(self, root: str) -> str:
-        """A name made up here: the root with a number of at least 1."""
-        root = _split_name(root)[0]
-        return f"{root}.{self._lowest(root, self._used.setdefault(root, set()), 1)}"
-
-    def _lowest(self, root: str, used: set[int], least: int) -> int:
-        number = max(self._next.get(root, 0), least)
-        while number in used:
-            number += 1
-        used.add(number)
-        self._next[root] = number + 1
-        return number
-
-
-def _split_name(name: str) -> tuple[str, int, bool]:
-    """Root, number, and whether the number was written."""
-    root, dot, tail = name.rpartition(".")
-    if root and tail.isdigit() and len(tail) < 19:
-        return root, int(tail), True
-    return name, 0, False
-
-
 @dataclass(frozen=True, slots=True)
 class Alias:
     """Result leaf `output` may (or must) share memory with leaf `index` of parameter `parameter`."""
@@ -355,6 +371,7 @@ class Module:
     config: ModuleConfig
     schedule: dict[Computation, tuple[Instruction, ...]] | None
     version: int
+    printer: ClassVar[Callable[..., str]]  # `print_module` of printer.py, which puts it here
 
     def __init__(self, name: str, config: ModuleConfig | None = None):
         self.name = name
@@ -445,9 +462,7 @@ class Module:
 
     def to_string(self, **options: Any) -> str:
         """HLO text, as XLA prints it."""
-        from axla.ir.printer import print_module
-
-        return print_module(self, **options)
+        return Module.printer(self, **options)
 
     def _new_id(self) -> int:
         self._ids += 1

@@ -1,4 +1,4 @@
-"""What an op is, and the table of all ops.
+"""How an op is declared, and the table of all ops.
 
 An op value is an opcode with attributes: a frozen dataclass instance. One class declares everything about an
 op; parser, printer, builder, verifier, interpreter and code generator read the declaration.
@@ -21,86 +21,13 @@ from __future__ import annotations
 import dataclasses
 import typing
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import Any, NoReturn
 
 from axla.core.errors import InternalError, ShapeError
-from axla.core.shape import AnyShape
-
-if TYPE_CHECKING:
-    from axla.ir.graph import Computation, Instruction
+from axla.ir.graph import Attribute, Op
 
 OPS: dict[str, type[Op]] = {}
 """Every op, by opcode. Filled by the `@op` decorator."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Attribute:
-    """A field of an op as the text form shows it."""
-
-    name: str  # the field
-    text: str  # its name in HLO text
-    type: Any  # picks the codec
-    default: Any  # MISSING: must be given
-    always: bool  # printed even when equal to the default
-
-
-class Op:
-    """An opcode and its attributes. Subclasses are declarations, made by `@op`: see the top of this file."""
-
-    __slots__ = ()
-
-    opcode: ClassVar[str] = ""
-    operand_names: ClassVar[tuple[str, ...]] = ()
-    variadic: ClassVar[bool] = False  # the last operand name stands for any number
-    optional: ClassVar[int] = 0  # how many of the last operands may be missing
-    attributes: ClassVar[tuple[Attribute, ...]] = ()
-    holds_shape: ClassVar[bool] = False  # the first field is the result shape
-    computation_fields: ClassVar[
-        tuple[str, ...]
-    ] = ()  # fields of type Computation or tuple[Computation, ...]
-
-    # Facts that passes read.
-    elementwise: ClassVar[bool] = False  # result[i] depends on operands at [i] only
-    commutative: ClassVar[bool] = False
-    associative: ClassVar[bool] = False
-    identity: ClassVar[Any] = None  # x op identity == x, as a Python number
-    side_effect: ClassVar[bool] = False  # must not be removed, duplicated or reordered with its like
-    expensive: ClassVar[bool] = False  # worth computing once rather than in every user
-
-    def infer(self, *operands: AnyShape) -> AnyShape:
-        """The result shape; raises ShapeError for operands that the op does not accept."""
-        raise InternalError(f"{self.opcode} does not declare infer")
-
-    def __call__(self, *operands: Instruction, shape: AnyShape | None = None) -> Instruction:
-        """Adds an instruction applying this op to the computation of its operands."""
-        return operands[0].computation.add(self, operands, shape)
-
-    def computations(self) -> tuple[Computation, ...]:
-        """The computations this op calls, in the order of its fields."""
-        found: list[Computation] = []
-        for name in self.computation_fields:
-            value = getattr(self, name)
-            if isinstance(value, tuple):
-                found.extend(value)
-            elif value is not None:
-                found.append(value)
-        return tuple(found)
-
-    def with_computations(self, change: Callable[[Computation], Computation]) -> Op:
-        """The same op calling `change(c)` for every computation c."""
-        new: dict[str, Any] = {}
-        for name in self.computation_fields:
-            value = getattr(self, name)
-            if isinstance(value, tuple):
-                new[name] = tuple(map(change, value))
-            elif value is not None:
-                new[name] = change(value)
-        return dataclasses.replace(self, **new) if new else self  # type: ignore[type-var]
-
-    @classmethod
-    def samples(cls) -> list[tuple[Op, tuple[AnyShape, ...]]]:
-        """Valid applications, for tests, fuzzers and docs: (op value, operand shapes)."""
-        return []
 
 
 def attr(text: str = "", *, always: bool = False, required: bool = False, **kw: Any) -> Any:
@@ -127,7 +54,7 @@ def op(opcode: str, *, operands: str = "") -> Callable[[OpClass], OpClass]:
         cls.operand_names = tuple(n.strip("*?") for n in names)
         cls.opcode = opcode
         made = dataclasses.dataclass(frozen=True, repr=True)(cls)
-        hints = typing.get_type_hints(cls, localns=_hint_names())
+        hints = typing.get_type_hints(cls)
         attributes, computations = [], []
         for field in dataclasses.fields(made):  # type: ignore[arg-type]
             type_ = hints[field.name]
@@ -153,12 +80,6 @@ def op(opcode: str, *, operands: str = "") -> Callable[[OpClass], OpClass]:
         return made
 
     return declare
-
-
-def _hint_names() -> dict[str, Any]:
-    from axla.ir.graph import Computation
-
-    return {"Computation": Computation}
 
 
 def check(condition: object, label: str, message: str) -> None:

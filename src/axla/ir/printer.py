@@ -275,3 +275,6 @@ def location_text(location: SourceLocation) -> str:
         parts.append(f"source_line={location.source_line}")
     parts += [f"{name}={text}" for name, text in location.more]
     return " ".join(parts)
+
+
+Module.printer = print_module
