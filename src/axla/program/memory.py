@@ -12,6 +12,11 @@ from dataclasses import dataclass
 ALIGNMENT = 64  # one cache line, and what the widest vector store (AVX-512) needs
 
 
+def aligned(size: int) -> int:
+    """`size` bytes, and as many more as alignment takes."""
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
 class AllocationKind(enum.StrEnum):
     PARAMETER = "parameter"  # leaf `number` of the parameters
     RESULT = "result"  # leaf `number` of the results

@@ -1,0 +1,66 @@
+"""Kernels as data: an HLO computation of their own, and the plan (`axla.program.plans`) of their code.
+
+A kernel's buffers are the inputs (the parameters of its computation, in order), the outputs (the leaves of
+its root) and, where the plan asks for it, scratch memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from axla.core.shape import Shape
+from axla.ir.graph import Computation, Instruction
+from axla.ir.printer import print_module
+from axla.program.plans import AnyPlan
+
+SHORT_BYTES = 1 << 20
+"""Bytes that a kernel may read and write before it looks whether the run is cancelled."""
+
+
+def kernel_roots(computation: Computation) -> tuple[Instruction, ...]:
+    """The instructions whose values a kernel writes: its root, or the operands of a root tuple."""
+    root = computation.root
+    return root.operands if root.op.opcode == "tuple" else (root,)
+
+
+def output_shapes(computation: Computation) -> tuple[Shape, ...]:
+    """The shape of every output, in order."""
+    return tuple(computation.root.shape.leaves())  # type: ignore[return-value]
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A kernel that is compiled once and called from any number of steps.
+
+    `computation` is the entry of a module of its own. `kind` says in words what the kernel is. `in_place`:
+    (output, input) pairs that share memory. The name tells computations apart, so kernels are compared by all
+    but the computation.
+    """
+
+    name: str
+    kind: str
+    computation: Computation = field(compare=False)
+    in_place: tuple[tuple[int, int], ...]
+    plan: AnyPlan
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """The functions that its phases call."""
+        return tuple(dict.fromkeys(phase.symbol for phase in self.plan.phases))
+
+    @property
+    def polls(self) -> bool:
+        """Whether it may be cancelled; a run of it lets Python's other threads go on."""
+        shapes = (*(p.shape for p in self.computation.parameters), *output_shapes(self.computation))
+        return sum(s.size * s.dtype.itemsize for s in shapes) > SHORT_BYTES  # type: ignore[union-attr]
+
+    def named(self) -> dict[str, Instruction]:
+        """The instructions of its computation by name."""
+        return {inst.name: inst for inst in self.computation.instructions}
+
+    def lines(self) -> Iterator[str]:
+        """For reading."""
+        yield f"kernel {self.name}: {self.kind}"
+        yield from (f"  phase {phase}" for phase in self.plan.phases)
+        yield from ("  " + line for line in print_module(self.computation.module).splitlines())
