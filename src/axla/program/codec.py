@@ -1,0 +1,429 @@
+"""Trees of frozen dataclasses as text, driven by their type hints.
+
+A dataclass is a word and its fields, `name=value`, without those that have their default. One that is on a
+line of its own has fields of many lines below it, indented by two:
+
+    loop name=while.1 carries=(s32[], f32[4])
+      condition: registers
+        computation:
+          ENTRY %less { ... }
+      body:
+        kernel name=fusion kernel=k0 operands=(workspace[0:64]) results=(result0[0:64])
+
+Numbers, text, enums, element types, shapes, tuples, `none` and dataclasses of unions (the word says which)
+can be inside. A `Form` is how a type looks in a line, a `Block` how one looks that takes lines of its own.
+Equal values have equal texts. The reader takes time linear in the text, and builds nothing but these types.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+import types
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import MISSING, dataclass, fields
+from typing import Any, TypeVar
+
+from axla.core.dtypes import BY_NAME, DType
+from axla.core.errors import AxlaError, ParseError
+from axla.core.shape import AnyShape, BufferShape, OpaqueShape, Shape, TokenShape, TupleShape
+from axla.ir.strings import quote
+from axla.text.lexer import NAME, pattern
+from axla.text.shapes import ShapeCursor
+
+T = TypeVar("T")
+
+_BARE = pattern(rf"(?!none\Z){NAME}\Z")
+_WORD = pattern(NAME)
+_FIELD = pattern(rf"\s*+({NAME})=")
+_BELOW = pattern(rf"({NAME}):")
+_LINE = re.compile(r"( *)([^\n]*)\n?")
+_LEVELS = 150  # of dataclasses and tuples in each other: reading recurses
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A type in a line: how it is written, and how it is read."""
+
+    write: Callable[[Any], str]
+    read: Callable[[Reader], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A type that takes lines of its own, which are indented and cut out for it."""
+
+    write: Callable[[Any], str]
+    read: Callable[[str], Any]
+
+
+class Reader(ShapeCursor):
+    """A cursor over a text and its lines."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.lines: list[tuple[int, int, int]] = []  # indentation, start behind it, end
+        for found in _LINE.finditer(text):
+            if found[2].strip():
+                self.lines.append((len(found[1]), found.start(2), found.end(2)))
+        self.line = self.levels = 0
+
+    @contextmanager
+    def inside(self, what: str) -> Iterator[None]:
+        """A level of nesting."""
+        self.levels += 1
+        if self.levels > _LEVELS:
+            self.fail(f"{what} are nested more than {_LEVELS} levels deep")
+        yield
+        self.levels -= 1
+
+    def next_line(self, indent: int) -> bool:
+        """Goes to the next line if it is indented so; a line that is indented deeper is wrong."""
+        found, self.pos, _ = self.lines[self.line] if self.line < len(self.lines) else (-1, len(self.text), 0)
+        if found > indent:
+            self.fail(f"expected at most {indent} blanks before this, found {found}")
+        return found == indent
+
+    def line_ends(self) -> bool:
+        """Whether nothing but blanks is left of the line."""
+        end = self.lines[self.line][2]
+        if self.pos > end:
+            self.fail("the line is not complete", end)
+        return not self.text[self.pos : end].strip()
+
+    def end_line(self) -> None:
+        if not self.line_ends():
+            self.fail(f"expected the end of the line, found {self.saw()}")
+        self.line += 1
+
+    def block(self, indent: int, read: Callable[[str], Any]) -> Any:
+        """What `read` makes of all following lines indented by at least `indent`."""
+        first, lines = self.line, self.lines
+        while self.line < len(lines) and lines[self.line][0] >= indent:
+            self.line += 1
+        found = [" " * (level - indent) + self.text[a:b] for level, a, b in lines[first : self.line]]
+        try:
+            return read("\n".join(found))
+        except ParseError as error:
+            at = lines[min(first + max(error.line, 1) - 1, max(self.line - 1, first, 0), len(lines) - 1)]
+            self.fail(error.message, at[1] - at[0] + indent + max(error.column, 1) - 1)
+
+
+# -- what stands in a line -----------------------------------------------------------------------------------
+
+
+def _write_text(value: str) -> str:
+    return value if _BARE.match(value) else quote(value)
+
+
+def _read_text(reader: Reader) -> str:
+    return reader.quoted() if reader.peek('"') else reader.word("a name or a string")
+
+
+def _choice(names: Mapping[str, Any], what: str) -> Form:
+    """One of known words."""
+
+    def read(reader: Reader) -> Any:
+        at = reader.skip()
+        word = reader.word(what)
+        if word not in names:
+            reader.fail(f"'{word}' is no {what}", at)
+        return names[word]
+
+    words = {value: word for word, value in names.items()}
+    return Form(words.__getitem__, read)
+
+
+def _shape(kind: type[AnyShape]) -> Form:
+    def read(reader: Reader) -> AnyShape:
+        at = reader.skip()
+        shape = reader.shape()
+        if not isinstance(shape, kind):
+            reader.fail(f"expected a {kind.__name__}, found {shape}", at)
+        return shape
+
+    return Form(lambda shape: shape.to_string(), read)
+
+
+def _read_bytes(reader: Reader) -> bytes:
+    at = reader.skip()
+    try:
+        return bytes.fromhex(reader.quoted())
+    except ValueError:
+        reader.fail("expected bytes in hexadecimal", at)
+
+
+FORMS: dict[Any, Form | Block] = {
+    bool: _choice({"true": True, "false": False}, "boolean"),
+    int: Form(str, lambda reader: reader.integer()),
+    float: Form(repr, lambda reader: reader.real()),
+    str: Form(_write_text, _read_text),
+    bytes: Form(lambda value: f'"{value.hex()}"', _read_bytes),
+    DType: _choice(BY_NAME, "element type"),
+} | {kind: _shape(kind) for kind in (AnyShape, Shape, TupleShape, TokenShape, OpaqueShape, BufferShape)}
+
+
+# -- types ---------------------------------------------------------------------------------------------------
+
+
+class Node:
+    """How a type is written and read: in a line, or as a block from where its line is up to the line end
+    behind it. `indent` is that of the line.
+    """
+
+    block = False
+
+    def write(self, value: Any, indent: str) -> str:
+        raise NotImplementedError
+
+    def read(self, reader: Reader, indent: int) -> Any:
+        raise NotImplementedError
+
+
+class _Leaf(Node):
+    def __init__(self, form: Form) -> None:
+        self.form = form
+
+    def write(self, value: Any, indent: str) -> str:
+        return self.form.write(value)
+
+    def read(self, reader: Reader, indent: int) -> Any:
+        return self.form.read(reader)
+
+
+class _Lines(Node):
+    block = True
+
+    def __init__(self, form: Block) -> None:
+        self.form = form
+
+    def write(self, value: Any, indent: str) -> str:
+        return "".join(f"\n{indent}  {line}" for line in self.form.write(value).splitlines() if line)
+
+    def read(self, reader: Reader, indent: int) -> Any:
+        reader.end_line()
+        return reader.block(indent + 2, self.form.read)
+
+
+class _Tuple(Node):
+    """tuple[X, ...]: in a line, or an element a line."""
+
+    def __init__(self, item: Node) -> None:
+        self.item = item
+        self.block = item.block
+
+    def write(self, value: Any, indent: str) -> str:
+        items = [self.item.write(v, indent + "  ") for v in value]
+        if not self.block:
+            return f"({', '.join(items)})"
+        return "".join([f"\n{indent}  {i if i[:1].strip() else '-' + i}" for i in items])
+
+    def read(self, reader: Reader, indent: int) -> Any:
+        if not self.block:
+            with reader.inside("tuples"):
+                return tuple(reader.listed("(", lambda: self.item.read(reader, indent), ")"))
+        reader.end_line()
+        found = []
+        while reader.next_line(indent + 2):
+            reader.accept("-")  # of a tuple in a tuple
+            found.append(self.item.read(reader, indent + 2))
+        return tuple(found)
+
+
+class _Row(Node):
+    """tuple[X, Y]"""
+
+    def __init__(self, items: list[Node]) -> None:
+        self.items = items
+
+    def write(self, value: Any, indent: str) -> str:
+        return f"({', '.join(n.write(v, indent) for n, v in zip(self.items, value, strict=True))})"
+
+    def read(self, reader: Reader, indent: int) -> Any:
+        found = []
+        for n, item in enumerate(self.items):
+            reader.expect("," if n else "(")
+            found.append(item.read(reader, indent))
+        reader.expect(")")
+        return tuple(found)
+
+
+class _Record(Node):
+    """A dataclass."""
+
+    def __init__(self, kind: type, block: bool, made: Callable[[Any], None] | None) -> None:
+        self.kind, self.block, self.made = kind, block, made
+        # `LoopStep` is `loop`: what all of a union have in common tells nothing.
+        self.word = re.sub(r"(?<=.)-(step|plan|spec|kind)$", "", _kebab(kind.__name__))
+        self.fields: dict[str, Node] = {}
+        self.defaults: dict[str, Any] = {}
+        for f in fields(kind):
+            if f.default is not MISSING or f.default_factory is not MISSING:
+                self.defaults[f.name] = f.default if f.default is not MISSING else f.default_factory()  # type: ignore[misc]
+
+    def write(self, value: Any, indent: str) -> str:
+        inside, below = [], []
+        for name, node in self.fields.items():
+            item = getattr(value, name)
+            if name in self.defaults and item == self.defaults[name]:
+                continue
+            if node.block:
+                text = node.write(item, indent + "  ")
+                below.append(f"\n{indent}  {name}:{' ' if text[:1].strip() else ''}{text}")
+            else:
+                inside.append(f"{name}={node.write(item, indent)}")
+        return (
+            " ".join([self.word, *inside]) + "".join(below)
+            if self.block
+            else f"{self.word}({', '.join(inside)})"
+        )
+
+    def read(self, reader: Reader, indent: int) -> Any:
+        at = reader.skip()
+        if reader.word(f"'{self.word}'") != self.word:
+            reader.fail(f"expected '{self.word}'", at)
+        values: dict[str, Any] = {}
+        with reader.inside("values"):
+            if self.block:
+                self._read_block(reader, values, indent)
+            else:
+                reader.listed("(", lambda: self._field(reader, values, _FIELD, indent), ")")
+        for name in self.fields:
+            if name not in values and name not in self.defaults:
+                reader.fail(f"{self.word} has no '{name}'", at)
+        try:
+            made = self.kind(**values)
+        except AxlaError as error:
+            reader.fail(f"{self.word}: {error}", at)
+        if self.made is not None:
+            self.made(made)
+        return made
+
+    def _read_block(self, reader: Reader, values: dict[str, Any], indent: int) -> None:
+        while not reader.line_ends():
+            self._field(reader, values, _FIELD, indent)
+        reader.end_line()
+        while reader.next_line(indent + 2):
+            self._field(reader, values, _BELOW, indent + 2)
+
+    def _field(self, reader: Reader, values: dict[str, Any], form: re.Pattern[str], indent: int) -> None:
+        found = reader.match(form)
+        if found is None:
+            reader.fail(f"expected a field of {self.word}, found {reader.saw()}")
+        name = found[1]
+        node = self.fields.get(name)
+        if node is None or node.block is not (form is _BELOW):
+            reader.fail(f"{self.word} has no field '{name}' here", found.start(1))
+        if name in values:
+            reader.fail(f"{self.word} has two fields '{name}'", found.start(1))
+        values[name] = node.read(reader, indent)
+
+
+class _Union(Node):
+    """Dataclasses told apart by their words, tuples by their bracket, None by its word, and one more type."""
+
+    def __init__(self, members: list[Node], none: bool) -> None:
+        self.records = {m.word: m for m in members if isinstance(m, _Record)}
+        self.of: dict[type, Node] = {m.kind: m for m in self.records.values()}
+        others = [m for m in members if not isinstance(m, _Record)]
+        self.tuples = next((m for m in others if isinstance(m, _Tuple | _Row)), None)
+        self.plain = next((m for m in others if m is not self.tuples), None)
+        self.none = none
+        self.block = any(m.block for m in members)
+        if len(self.records) + (self.tuples is not None) + (self.plain is not None) != len(members):
+            raise TypeError(f"the members of a union cannot be told apart: {[*self.records, *others]}")
+
+    def write(self, value: Any, indent: str) -> str:
+        if value is None and self.none:
+            return "none"
+        node = self.of.get(type(value)) or (self.tuples if isinstance(value, tuple) else None) or self.plain
+        assert node is not None, value
+        return node.write(value, indent)
+
+    def read(self, reader: Reader, indent: int) -> Any:
+        if self.block and reader.line_ends():
+            found, node = None, self.plain or self.tuples
+        else:
+            found = _WORD.match(reader.text, reader.skip())
+            node = self.records.get(found[0] if found is not None else "")
+            node = node or (self.tuples if reader.peek("(") else None) or self.plain
+        if self.none and found is not None and found[0] == "none":
+            reader.pos, node, value = found.end(), None, None
+        elif node is None:
+            reader.fail(f"expected one of {', '.join(self.records)}; found {reader.saw()}")
+        else:
+            value = node.read(reader, indent)
+        if self.block and (node is None or not node.block):
+            reader.end_line()
+        return value
+
+
+class Codec:
+    """Text of one type and all that it holds.
+
+    `forms` adds to FORMS, or replaces: by type, or by the name of an alias in type hints. `lines` are the
+    dataclasses that take a line of their own; those that hold a block do too. `made` is told of dataclasses
+    as they are read.
+    """
+
+    def __init__(
+        self, forms: Mapping[Any, Form | Block] = FORMS, lines: tuple[type, ...] = (),
+        made: Mapping[type, Callable[[Any], None]] | None = None,
+    ) -> None:  # fmt: skip
+        self.aliases = {name: type(name, (), {}) for name in forms if isinstance(name, str)}
+        self.forms = {**FORMS, **forms, **{alias: forms[name] for name, alias in self.aliases.items()}}
+        self.line_kinds, self.made = lines, made or {}
+        self.nodes: dict[Any, Node] = {}
+
+    def print(self, value: Any) -> str:
+        """The text of a dataclass, which ends with a line end."""
+        return self.node(type(value)).write(value, "") + "\n"
+
+    def parse(self, kind: type[T], text: str, line: int = 0) -> T:
+        """The value that a text is, from the line with that index on; ParseError says where it is wrong."""
+        reader = Reader(text)
+        reader.line = line
+        try:
+            if not reader.next_line(0):
+                reader.fail(f"expected {kind.__name__}, found {reader.saw()}")
+            value = self.node(kind).read(reader, 0)
+        except RecursionError:  # nesting is bounded; the caller's own stack was nearly full
+            reader.fail("nested too deeply for what is left of Python's stack")
+        if reader.line != len(reader.lines):
+            reader.fail("expected the end of the text", reader.lines[reader.line][1])
+        return value
+
+    def node(self, hint: Any) -> Node:
+        """How a type hint is written and read."""
+        found = self.nodes.get(hint)
+        if found is None:
+            found = self.nodes[hint] = self._node(hint)
+        return found
+
+    def _node(self, hint: Any) -> Node:
+        form = self.forms.get(hint)
+        if form is not None:
+            return _Leaf(form) if isinstance(form, Form) else _Lines(form)
+        origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+        if origin is tuple and arguments[1:] == (...,):
+            return _Tuple(self.node(arguments[0]))
+        if origin is tuple:
+            return _Row([self.node(a) for a in arguments])
+        if origin in (types.UnionType, typing.Union):
+            members = [self.node(a) for a in arguments if a is not type(None)]
+            return _Union(members, type(None) in arguments)
+        if isinstance(hint, type) and issubclass(hint, enum.Enum):
+            return _Leaf(_choice({_kebab(e.name): e for e in hint}, _kebab(hint.__name__)))
+        if not hasattr(hint, "__dataclass_fields__"):
+            raise TypeError(f"{hint} has no text form")
+        record = self.nodes[hint] = _Record(hint, hint in self.line_kinds, self.made.get(hint))
+        hints = typing.get_type_hints(hint, localns=self.aliases)  # a field may hold the record again
+        record.fields = {f.name: self.node(hints[f.name]) for f in fields(hint) if f.init}
+        record.block = record.block or any(node.block for node in record.fields.values())
+        return record
+
+
+def _kebab(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", name).lower().replace("_", "-")
