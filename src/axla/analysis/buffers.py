@@ -125,7 +125,7 @@ def assign_buffers(module: Module, pool: dict[Literal, int] | None = None) -> Bu
     for literal in constants:
         constants[literal] = offset
         offset += aligned(_bytes(literal))
-    segment = Allocation(AllocationKind.CONSTANTS, 0, offset, writable=False)
+    segment = Allocation(AllocationKind.CONSTANTS, 0, 0, writable=False)
     for place, literal in constant_places:
         slices[place] = BufferSlice(segment, constants[literal], _bytes(literal))
     lent = _lent(work, [p for p in places.places() if p.result >= 0 and p.parameter < 0])
@@ -135,7 +135,7 @@ def assign_buffers(module: Module, pool: dict[Literal, int] | None = None) -> Bu
         slices[place] = BufferSlice(owner.allocation, start, place.size)
     work = [place for place in work if place not in lent]
     offsets, total = pack([Interval(p.start, p.end, aligned(p.size)) for p in work])
-    workspace = Allocation(AllocationKind.WORKSPACE, 0, total)
+    workspace = Allocation(AllocationKind.WORKSPACE, 0, 0)
     for place, start in zip(work, offsets, strict=True):
         slices[place] = BufferSlice(workspace, start, place.size)
     return Buffers(

@@ -32,4 +32,4 @@ class Scratch:
                 break
             offset = max(offset, aligned(start + held))
         self.total = max(self.total, offset + size)
-        return BufferSlice(Allocation(AllocationKind.WORKSPACE, 0, self.total), offset, size)
+        return BufferSlice(Allocation(AllocationKind.WORKSPACE, 0, 0), offset, size)

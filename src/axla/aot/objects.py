@@ -28,8 +28,8 @@ from axla.ir.graph import Instruction, Module
 from axla.lowering.lower import constants_segment
 from axla.passes import driver
 from axla.passes.pipelines import lapack_expander
+from axla.program.graph_steps import Program
 from axla.program.interface import Interface
-from axla.program.steps import Program
 from axla.target.machine import CpuTarget
 
 ADDRESSABLE = 1 << 31

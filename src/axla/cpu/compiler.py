@@ -26,8 +26,7 @@ from axla.ir.graph import Module
 from axla.lowering.lower import constants_segment, lower
 from axla.passes import dump
 from axla.passes.pipelines import run_cpu
-from axla.program.interface import Interface
-from axla.program.steps import (
+from axla.program.graph_steps import (
     BranchStep,
     CallStep,
     KernelSpec,
@@ -37,6 +36,7 @@ from axla.program.steps import (
     ScalarStep,
     Step,
 )
+from axla.program.interface import Interface
 from axla.target.machine import Target
 
 KERNEL_LEVEL = 2  # LLVM's effort on kernels

@@ -12,7 +12,7 @@ from axla.core.shape import Shape
 from axla.custom.routines import NULL, OPERAND, RESULT, Place, Plan, Vectors
 from axla.custom.site import AXLA, EXTERNAL, ORIGINAL, PYTHON, STATUS, UNIFIED
 from axla.program import abi
-from axla.program.steps import CustomCallStep
+from axla.program.graph_steps import CustomCallStep
 
 if TYPE_CHECKING:
     from axla.cpu.entry import _Entry

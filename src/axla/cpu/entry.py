@@ -35,8 +35,7 @@ from axla.ir.graph import Computation, Instruction
 from axla.ir.traverse import schedule_of
 from axla.lowering.lower import FORWARDS
 from axla.program import abi
-from axla.program.memory import BufferSlice
-from axla.program.steps import (
+from axla.program.graph_steps import (
     BranchStep,
     CallStep,
     CustomCallStep,
@@ -47,6 +46,7 @@ from axla.program.steps import (
     Step,
     StoreStep,
 )  # fmt: skip
+from axla.program.memory import BufferSlice
 from axla.target.machine import Target
 
 ENTRY = "axla_entry"

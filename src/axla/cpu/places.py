@@ -14,8 +14,8 @@ from axla.core.errors import InternalError
 from axla.core.shape import Shape
 from axla.ir.graph import Instruction
 from axla.lowering.lower import leaf_numbers
+from axla.program.graph_steps import Program
 from axla.program.memory import AllocationKind, BufferSlice
-from axla.program.steps import Program
 from axla.target.machine import Target
 
 

@@ -42,9 +42,7 @@ from axla.ir.clone import fingerprint
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.printer import print_computation
 from axla.ir.traverse import computations_callees_first, schedule_of
-from axla.program.interface import Alias, Interface, Tree, ValueSpec
-from axla.program.memory import BufferSlice
-from axla.program.steps import (
+from axla.program.graph_steps import (
     BranchStep,
     CallStep,
     CustomCallStep,
@@ -56,6 +54,8 @@ from axla.program.steps import (
     Step,
     StoreStep,
 )  # fmt: skip
+from axla.program.interface import Alias, Interface, Tree, ValueSpec
+from axla.program.memory import BufferSlice
 from axla.target.machine import Target
 
 MOST_NESTED = 100

@@ -17,6 +17,11 @@ def aligned(size: int) -> int:
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 
+class MemorySpace(enum.StrEnum):
+    DEVICE = "device"  # of whoever runs the program: on a CPU, its memory
+    HOST = "host"  # of the process that calls
+
+
 class AllocationKind(enum.StrEnum):
     PARAMETER = "parameter"  # leaf `number` of the parameters
     RESULT = "result"  # leaf `number` of the results
@@ -27,7 +32,7 @@ class AllocationKind(enum.StrEnum):
 @dataclass(frozen=True, slots=True)
 class Allocation:
     """A piece of memory. A parameter is `writable` when it is donated: then `result` is the leaf that it
-    becomes.
+    becomes. `size` is that of a parameter or result; the interface has those of constants and workspace.
     """
 
     kind: AllocationKind
@@ -35,6 +40,7 @@ class Allocation:
     size: int
     writable: bool = True
     result: int = -1
+    space: MemorySpace = MemorySpace.DEVICE
 
     @property
     def name(self) -> str:
@@ -48,6 +54,8 @@ class Allocation:
             facts.append("read only")
         if self.result >= 0:
             facts.append(f"becomes result{self.result}")
+        if self.space is not MemorySpace.DEVICE:
+            facts.append(f"in {self.space} memory")
         return f"{self.name}: {', '.join(facts)}"
 
 
@@ -58,6 +66,10 @@ class BufferSlice:
     allocation: Allocation
     offset: int
     size: int
+
+    @property
+    def space(self) -> MemorySpace:
+        return self.allocation.space
 
     def overlaps(self, other: BufferSlice) -> bool:
         """Whether a byte belongs to both."""

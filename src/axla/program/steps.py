@@ -1,179 +1,176 @@
-"""A compiled program before code generation: ordered steps over buffer slices. Frozen, printable, without
-llvmlite.
+"""The steps of a program: frozen data over values.
 
-`source` fields hold the instructions that code generation reads; they are not part of the text form or of
-equality.
+A `Value` is an array that a step makes, a parameter or a constant. Tuples, bitcasts and parameters of called
+computations are resolved when a program is made. Uses of a value have its name; a shape of the same size says
+how the use reads it, and its place where: a slice, or None for registers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import TypeAlias
 
+from axla.core.shape import Shape
 from axla.custom.routines import Plan
 from axla.custom.site import CallSite
-from axla.program.interface import Interface
-from axla.program.memory import Allocation, BufferSlice
+from axla.ir.graph import Computation, SourceLocation
+from axla.program.memory import BufferSlice
 
 
 @dataclass(frozen=True, slots=True)
-class KernelSpec:
-    """A kernel that is compiled once and called from any number of steps."""
+class Value:
+    """An array: what it is called, its shape, and where it is read or written; None: registers."""
 
     name: str
-    kind: str
-    phases: tuple[str, ...]
-    scratch_bytes: int
-    text: str  # the fused computation as HLO
-    source: Any = field(default=None, compare=False, repr=False)
+    shape: Shape
+    place: BufferSlice | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class KernelStep:
-    """Calls a kernel. `operands` and `results` are its arguments in order; `reads`/`writes` follow from their
-    place.
-    """
+    """Calls a kernel of the program. All operands and results are in memory."""
 
     name: str
     kernel: str
-    operands: tuple[BufferSlice, ...]
-    results: tuple[BufferSlice, ...]
+    operands: tuple[Value, ...]
+    results: tuple[Value, ...]
     scratch: BufferSlice | None = None
-    source: Any = field(default=None, compare=False, repr=False)
-
-    def lines(self) -> Iterator[str]:
-        results = ", ".join(map(str, self.results))
-        scratch = f", scratch {self.scratch}" if self.scratch is not None else ""
-        operands = ", ".join(map(str, self.operands))
-        yield f"{results} = kernel {self.kernel}({operands}{scratch})  # {self.name}"
+    location: SourceLocation | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class ScalarStep:
-    """Instructions computed in registers."""
+class RegisterStep:
+    """A computation in registers, in the order of its text: the entry of a module of its own.
 
-    texts: tuple[str, ...]
-    source: Any = field(default=None, compare=False, repr=False)
+    Its parameters are the operands, read wherever they are; its root is a tuple of the results. A result with
+    a place is written there as soon as it is there.
+    """
 
-    def lines(self) -> Iterator[str]:
-        yield "registers {"
-        for text in self.texts:
-            yield "  " + text
-        yield "}"
+    name: str
+    computation: Computation
+    operands: tuple[Value, ...]
+    results: tuple[Value, ...]
+    location: SourceLocation | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CopyStep:
+    """Puts a value to another place: from registers to memory, from memory to registers, or within memory.
+    The target has the value's name.
+    """
+
+    source: Value
+    target: Value
 
 
 @dataclass(frozen=True, slots=True)
 class StoreStep:
-    """Writes a few elements into an array in place: a dynamic-update-slice with a small update."""
+    """Writes `update`, a few elements, into `operand` at `starts` (clamped; one per dimension, or one vector
+    of all), in place: `result` has the operand's memory.
+    """
 
     name: str
-    target: BufferSlice
-    text: str
-    source: Any = field(default=None, compare=False, repr=False)
+    operand: Value
+    update: Value
+    starts: tuple[Value, ...]
+    result: Value
+    location: SourceLocation | None = None
 
-    def lines(self) -> Iterator[str]:
-        yield f"{self.target} <- {self.text}"
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """What a loop carries. Where `parameter` has a place, all four are in it; else parameter and result are in
+    registers, and `initial` and `next` are read from where they are.
+    """
+
+    initial: Value
+    parameter: Value  # what condition and body see
+    next: Value
+    result: Value
 
 
 @dataclass(frozen=True, slots=True)
 class LoopStep:
-    """A while loop whose body has steps of its own."""
+    """Runs `condition`, then `body`, for as long as `test` (a pred scalar that the condition makes) holds."""
 
     name: str
+    carried: tuple[Carried, ...]
     condition: tuple[Step, ...]
+    test: Value
     body: tuple[Step, ...]
-    trip_count: int | None
-    source: Any = field(default=None, compare=False, repr=False)
+    trip_count: int | None = None  # None: not known
+    location: SourceLocation | None = None
 
-    def lines(self) -> Iterator[str]:
-        count = "" if self.trip_count is None else f", {self.trip_count} times"
-        yield f"while {self.name}{count} {{"
-        yield from _indented("condition", self.condition)
-        yield from _indented("body", self.body)
-        yield "}"
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """One branch and what it gives, one value per result of the step; a result in memory is in its place."""
+
+    steps: tuple[Step, ...]
+    values: tuple[Value, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class BranchStep:
-    """A conditional: one list of steps per branch."""
+    """Runs one branch: a pred selects the first where it holds, else the second; an s32 counts, and what is
+    no branch's number means the last.
+    """
 
     name: str
-    branches: tuple[tuple[Step, ...], ...]
-    source: Any = field(default=None, compare=False, repr=False)
-
-    def lines(self) -> Iterator[str]:
-        yield f"conditional {self.name} {{"
-        for number, branch in enumerate(self.branches):
-            yield from _indented(f"branch {number}", branch)
-        yield "}"
-
-
-@dataclass(frozen=True, slots=True)
-class CallStep:
-    """The steps of a called computation, in place."""
-
-    name: str
-    body: tuple[Step, ...]
-    source: Any = field(default=None, compare=False, repr=False)
-
-    def lines(self) -> Iterator[str]:
-        yield f"call {self.name} {{"
-        yield from _indented("body", self.body)
-        yield "}"
+    selector: Value
+    branches: tuple[Branch, ...]
+    results: tuple[Value, ...]
+    location: SourceLocation | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class CustomCallStep:
-    """Calls entry `function` of the function table. Operands and results are leaves; None is a token."""
+    """Calls entry `function` of the function table. Operands and results are leaves in memory; None is a
+    token.
+    """
 
     name: str
     site: CallSite
     api: str
     function: int
-    operands: tuple[BufferSlice | None, ...]
-    results: tuple[BufferSlice | None, ...]
+    operands: tuple[Value | None, ...]
+    results: tuple[Value | None, ...]
     report: int = -1  # the function that takes note of a failed status
     plan: Plan | None = None  # of a library's routine
     scratch: BufferSlice | None = None
-    source: Any = field(default=None, compare=False, repr=False)
-
-    def lines(self) -> Iterator[str]:
-        results = ", ".join(map(str, self.results))
-        operands = ", ".join(map(str, self.operands))
-        yield f"{results} = custom-call {self.site.target}({operands})  # {self.name}"
-
-
-Step = KernelStep | ScalarStep | StoreStep | LoopStep | BranchStep | CallStep | CustomCallStep
-
-
-def _indented(title: str, steps: tuple[Step, ...]) -> Iterator[str]:
-    yield f"  {title}:"
-    for step in steps:
-        for line in step.lines():
-            yield "    " + line
+    location: SourceLocation | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
-    """All that code generation needs: memory, kernels, steps."""
+class TransferStep:
+    """Copies a value to another memory space. The target has the value's name."""
 
     name: str
-    interface: Interface
-    allocations: tuple[Allocation, ...]
-    kernels: tuple[KernelSpec, ...]
-    steps: tuple[Step, ...]
-    source: Any = field(default=None, compare=False, repr=False)
+    source: Value
+    target: Value
+    location: SourceLocation | None = None
 
-    def to_text(self) -> str:
-        """The program for reading: memory, kernels with their HLO, steps."""
-        lines = [f"program {self.name}", ""]
-        lines += [f"allocation {a}" for a in self.allocations]
-        for kernel in self.kernels:
-            lines += ["", f"kernel {kernel.name}: {kernel.kind}"]
-            lines += [f"  phase {p}" for p in kernel.phases]
-            lines += ["  " + line for line in kernel.text.splitlines()]
-        lines += ["", "steps {"]
-        for step in self.steps:
-            lines += ["  " + line for line in step.lines()]
-        return "\n".join([*lines, "}", "", self.interface.to_text()]) + "\n"
+
+@dataclass(frozen=True, slots=True)
+class CollectiveStep:
+    """What the participants of a group do together; no engine runs it yet.
+
+    `computation`, the entry of a module of its own, combines elements. No groups: all are one.
+    """
+
+    name: str
+    kind: str  # an opcode: all-reduce, all-gather...
+    operands: tuple[Value, ...]
+    results: tuple[Value, ...]
+    groups: tuple[tuple[int, ...], ...] = ()
+    channel: int | None = None
+    global_ids: bool = False
+    dimension: int | None = None  # that is gathered, scattered or split
+    computation: Computation | None = None
+    location: SourceLocation | None = None
+
+
+Step: TypeAlias = (
+    KernelStep | RegisterStep | CopyStep | StoreStep | LoopStep | BranchStep | CustomCallStep | TransferStep
+    | CollectiveStep
+)  # fmt: skip
