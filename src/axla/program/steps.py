@@ -79,7 +79,7 @@ class StoreStep:
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """What a loop carries. Where `parameter` has a place, all four are in it; else parameter and result are in
+    """What a loop carries. Where `parameter` has a place, all are in it; else parameter and result are in
     registers, and `initial` and `next` are read from where they are.
     """
 
