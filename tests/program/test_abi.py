@@ -8,6 +8,7 @@ import subprocess
 
 import pytest
 
+from axla.core.status import FRAME_ERRORS
 from axla.program import abi
 from axla.program.abi import Field, Struct
 
@@ -76,6 +77,6 @@ def test_c_header_has_the_declared_layout(tmp_path):
 
 
 def test_error_codes_leave_room_for_messages():
-    assert max(abi.ERRORS) < abi.FIRST_MESSAGE
-    assert all(name and text for name, text in abi.ERRORS.values())
+    assert max(FRAME_ERRORS) < abi.FIRST_MESSAGE
+    assert all(row.name and row.about for row in FRAME_ERRORS.values())
     assert f"AXLA_DEADLINE = {abi.DEADLINE}" in abi.c_header()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from axla.core.dtypes import ALL, DType
-from axla.program.abi import ERRORS, RNG_SEED, c_frame
+from axla.core.status import FRAME_ERRORS
+from axla.program.abi import RNG_SEED, c_frame
 
 _PLAIN = {"pred": "bool", "f32": "float", "f64": "double"}
 _COMPLEX = {"c64": "float", "c128": "double"}
@@ -120,7 +121,7 @@ def _errors() -> str:
         "static inline const char *axla_error(int32_t code) {",
         "  switch (code) {",
         '    case AXLA_OK: return "success";',
-        *(f"    case {code}: return {literal(about)};" for code, (_, about) in ERRORS.items()),
+        *(f"    case {code}: return {literal(row.about)};" for code, row in FRAME_ERRORS.items()),
         '    default: return "unknown error";',
         "  }",
         "}",

@@ -9,7 +9,7 @@ from textwrap import wrap
 from axla.aot.c_types import c_type, comment, literal, shared_block
 from axla.aot.door import ALIGNMENT
 from axla.aot.library import Function, Library, Role, Value, Weights
-from axla.program.abi import FIRST_MESSAGE
+from axla.core.status import FIRST_MESSAGE
 
 
 def write(library: Library) -> dict[str, str | bytes]:

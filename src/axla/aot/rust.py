@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from axla.aot.c_types import comment
 from axla.aot.library import Function, Library, Role, Value, Weights
 from axla.aot.weights import digest, weights_header
 from axla.core.dtypes import DType
-from axla.program.abi import ERRORS, FIRST_MESSAGE
+from axla.core.status import FIRST_MESSAGE, FRAME_ERRORS
 
 _TYPES = {"pred": "bool", "f32": "f32", "f64": "f64", "c64": "[f32; 2]", "c128": "[f64; 2]"}
 
@@ -46,7 +46,7 @@ def module(library: Library) -> str:
         "//! Arrays are row-major. f16, bf16 and smaller floats are their bits, complex numbers [re, im].\n"
         "#![allow(dead_code, non_snake_case, non_upper_case_globals, clippy::all)]",
         "use std::ffi::c_void;",
-        _COMMON.replace("ERRORS", _errors(ERRORS.items())),
+        _COMMON.replace("ERRORS", _errors()),
     ]
     if in_file:
         head = weights_header(library)
@@ -62,8 +62,8 @@ def module(library: Library) -> str:
     return "\n\n".join([*parts, ""])
 
 
-def _errors(rows: Iterable[tuple[int, tuple[str, str]]]) -> str:
-    return "\n".join(f"            {code} => {_text(about)}," for code, (_, about) in rows)
+def _errors() -> str:
+    return "\n".join(f"            {code} => {_text(row.about)}," for code, row in FRAME_ERRORS.items())
 
 
 def _text(text: str) -> str:

@@ -2,8 +2,8 @@
 
 A `Struct` is a table of fields; `ctypes()`, `llvm()` and `c()` render it, `index` and `offset` locate a
 field. Offsets and sizes are those of the machine whose pointers have `pointer_bytes`; LLVM and C find them by
-themselves. A test compiles the C rendering and compares sizes and offsets. `ERRORS` are the codes that
-generated code and the runtime share.
+themselves. A test compiles the C rendering and compares sizes and offsets. The return codes of programs are
+those of `axla.core.status`.
 
 The entry of a program is `i32 axla_entry(ptr frame)`, 0 meaning success. A kernel is
 `i32 kernel(ptr frame, ptr args, i64 begin, i64 end)`; `args` is private to it and whoever calls it, and
@@ -18,6 +18,16 @@ import ctypes as c
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
+
+from axla.core.status import CANCELLED as CANCELLED
+from axla.core.status import COLLECTIVE as COLLECTIVE
+from axla.core.status import CUSTOM_CALL as CUSTOM_CALL
+from axla.core.status import DEADLINE as DEADLINE
+from axla.core.status import FIRST_MESSAGE, FRAME_ERRORS
+from axla.core.status import INTERRUPTED as INTERRUPTED
+from axla.core.status import OK as OK
+from axla.core.status import OUT_OF_MEMORY as OUT_OF_MEMORY
+from axla.core.status import WRONG_FRAME as WRONG_FRAME
 
 FRAME_VERSION = 1
 
@@ -178,34 +188,6 @@ def status_message(address: int) -> str:
 
 STRUCTS = (FRAME, STATUS)
 
-# Error codes. A code from FIRST_MESSAGE on is an index into the message table of the program's interface.
-OK = 0
-CANCELLED = 1
-DEADLINE = 2
-INTERRUPTED = 3
-OUT_OF_MEMORY = 4
-CUSTOM_CALL = 5
-COLLECTIVE = 6
-WRONG_FRAME = 7
-INTERNAL = 8
-NO_BATCH = 9
-FIRST_MESSAGE = 1000
-
-ERRORS: dict[int, tuple[str, str]] = {
-    CANCELLED: ("cancelled", "the run was cancelled"),
-    DEADLINE: ("deadline", "the deadline passed before the program ended"),
-    INTERRUPTED: ("interrupted", "the run was stopped by a signal"),
-    OUT_OF_MEMORY: ("out_of_memory", "out of memory"),
-    CUSTOM_CALL: ("custom_call", "a custom call reported an error"),
-    COLLECTIVE: ("collective", "a collective did not meet its peers"),
-    WRONG_FRAME: ("wrong_frame", "the call frame has another version than the program"),
-    INTERNAL: ("internal", "the generated code met a state that cannot be"),
-    NO_BATCH: ("no_batch", "no function was compiled for this number of rows"),
-    64: ("no_file", "the file cannot be opened or read, or there is no memory for it"),
-    65: ("damaged_file", "the file is not a safetensors file, or its contents have changed"),
-    66: ("other_file", "the file is right, but of another library, or lacks what is wanted"),
-}
-
 _SIGNATURES = """\
 typedef struct axla_frame axla_frame;
 typedef int32_t axla_entry_function(axla_frame *frame);
@@ -232,7 +214,7 @@ static inline void XlaCustomCallStatusSetFailure(XlaCustomCallStatus *status, co
 
 def c_frame() -> str:
     """What callers include, C99 and C++: error codes, signatures, the frame. It may stand twice."""
-    codes = [f"  AXLA_{name.upper()} = {code}, /* {text} */" for code, (name, text) in ERRORS.items()]
+    codes = [f"  AXLA_{row.name.upper()} = {code}, /* {row.about} */" for code, row in FRAME_ERRORS.items()]
     codes.append(f"  AXLA_FIRST_MESSAGE = {FIRST_MESSAGE} /* this and above: the program's own messages */")
     parts = [
         f"#ifndef AXLA_FRAME_VERSION\n#define AXLA_FRAME_VERSION {FRAME_VERSION}",

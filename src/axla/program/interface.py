@@ -90,13 +90,6 @@ class Interface:
     # then releases the interpreter lock and can be interrupted. A short run keeps the lock, which is faster.
     long_running: bool = True
 
-    def message(self, code: int) -> str:
-        """The program's own message for an error code; empty when it has none."""
-        from axla.program.abi import FIRST_MESSAGE
-
-        index = code - FIRST_MESSAGE
-        return self.messages[index] if 0 <= index < len(self.messages) else ""
-
     @property
     def is_dynamic(self) -> bool:
         """Whether some parameter or result has a size that each call decides."""

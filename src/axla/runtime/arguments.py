@@ -10,15 +10,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+from axla.core import status
 from axla.core.errors import (
     AxlaError,
-    Cancelled,
-    CollectiveFailure,
     CustomCallFailure,
-    DeadlineExceeded,
     InternalError,
     InvalidArgument,
-    OutOfMemory,
     RuntimeFailure,
 )
 from axla.core.shape import Shape
@@ -149,21 +146,11 @@ def _raise_custom_call(loaded: LoadedProgram, code: int, step: int, detail: int)
         raised.code, raised.step, raised.detail = code, step, detail
     if raised is not None:
         raise raised
-    if code not in _FAILURES or code == abi.CUSTOM_CALL:
+    if code == abi.CUSTOM_CALL or status.class_of_frame(code) is RuntimeFailure:
         function = loaded.interface.functions[step - 1]
         what = str(function.site) if function.site is not None else f"custom-call {function.name!r}"
         message = f"{loaded.interface.name}: {what}: it returned the error code {code}"
         raise CustomCallFailure(message, code, step, detail)
-
-
-_FAILURES: dict[int, type[RuntimeFailure]] = {
-    abi.CANCELLED: Cancelled,
-    abi.DEADLINE: DeadlineExceeded,
-    abi.INTERRUPTED: Cancelled,
-    abi.OUT_OF_MEMORY: OutOfMemory,
-    abi.CUSTOM_CALL: CustomCallFailure,
-    abi.COLLECTIVE: CollectiveFailure,
-}
 
 
 def failed_call(loaded: LoadedProgram, code: int, step: int, detail: int, flag: int) -> NoReturn:
@@ -173,10 +160,8 @@ def failed_call(loaded: LoadedProgram, code: int, step: int, detail: int, flag: 
     interface = loaded.interface
     if step and step <= len(interface.functions):  # a custom call: steps count from 1
         _raise_custom_call(loaded, code, step, detail)
-    text = interface.message(code)
+    text = status.frame_message(code, interface.messages) or f"error code {code}"
     if code == abi.OUT_OF_MEMORY and detail:
         text = f"out of memory: {detail} bytes are not there"
-    elif not text and code in abi.ERRORS:
-        text = abi.ERRORS[code][1]
-    message = f"{interface.name}: {text or f'error code {code}'}"
-    raise _FAILURES.get(code, RuntimeFailure)(message.replace("{detail}", str(detail)), code, step, detail)
+    message = f"{interface.name}: {text}".replace("{detail}", str(detail))
+    raise status.class_of_frame(code)(message, code, step, detail)

@@ -15,9 +15,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from axla.core import locks
-from axla.core.errors import InvalidArgument, OutOfMemory, RuntimeFailure, UnsupportedError, did_you_mean
-from axla.program import abi
+from axla.core import locks, status
+from axla.core.errors import InvalidArgument, OutOfMemory, UnsupportedError, did_you_mean
 from axla.runtime.cpu_features import refuse_foreign
 from axla.runtime.image import Image
 from axla.runtime.manifest import FunctionFacts, Manifest, ValueFacts, read_manifest
@@ -227,7 +226,7 @@ class Function:
             with self._lock:
                 code = self._enter(given, results, workspace)
         if code:
-            raise RuntimeFailure(f"{self.name}: {self._message(code)}", code)
+            raise status.class_of_frame(code)(f"{self.name}: {self._message(code)}", code)
         return results
 
     def _enter(self, given: dict[str, np.ndarray], results: list[np.ndarray], workspace: np.ndarray) -> int:
@@ -238,10 +237,7 @@ class Function:
         return self._run(c.addressof(table), c.addressof(out), workspace.ctypes.data, *more)
 
     def _message(self, code: int) -> str:
-        own = code - abi.FIRST_MESSAGE
-        if 0 <= own < len(self.facts.messages):
-            return self.facts.messages[own]
-        return abi.ERRORS.get(code, ("", f"error {code}"))[1]
+        return status.frame_message(code, self.facts.messages) or f"error {code}"
 
     def _refuse(self, what: str) -> NoReturn:
         raise InvalidArgument(f"{self.name}: {what}")

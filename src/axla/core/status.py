@@ -1,0 +1,131 @@
+"""The one table of errors: class of AxlaError <-> status code <-> return code of a program's frame.
+
+`Status` are the codes of XLA (absl's), of PJRT and of gRPC, which are the same numbers. `STATUS` gives the
+code of each class, `CLASSES` the class that a bare code is raised as, `FRAME_ERRORS` what the return codes of
+compiled programs mean. C headers, C++ and Rust of libraries, the runtime and every door to other processes
+read this table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from axla.core import errors
+from axla.core.errors import AxlaError
+
+Status = IntEnum(
+    "Status",
+    "OK CANCELLED UNKNOWN INVALID_ARGUMENT DEADLINE_EXCEEDED NOT_FOUND ALREADY_EXISTS PERMISSION_DENIED "
+    "RESOURCE_EXHAUSTED FAILED_PRECONDITION ABORTED OUT_OF_RANGE UNIMPLEMENTED INTERNAL UNAVAILABLE "
+    "DATA_LOSS UNAUTHENTICATED",
+    start=0,
+)
+"""Status codes of absl, tsl, PJRT_Error_Code and gRPC."""
+
+# The first class with a status is what a bare status is raised as.
+STATUS: dict[type[AxlaError], Status] = {
+    errors.AxlaError: Status.UNKNOWN,
+    errors.InvalidArgument: Status.INVALID_ARGUMENT,
+    errors.ParseError: Status.INVALID_ARGUMENT,
+    errors.ShapeError: Status.INVALID_ARGUMENT,
+    errors.VerifyError: Status.INVALID_ARGUMENT,
+    errors.UnsupportedError: Status.UNIMPLEMENTED,
+    errors.RuntimeFailure: Status.FAILED_PRECONDITION,
+    errors.CompileError: Status.FAILED_PRECONDITION,
+    errors.OutOfMemory: Status.RESOURCE_EXHAUSTED,
+    errors.DeadlineExceeded: Status.DEADLINE_EXCEEDED,
+    errors.Cancelled: Status.CANCELLED,
+    errors.CollectiveFailure: Status.ABORTED,
+    errors.Mismatch: Status.DATA_LOSS,
+    errors.InternalError: Status.INTERNAL,
+    errors.CustomCallFailure: Status.INTERNAL,
+}
+CLASSES: dict[Status, type[AxlaError]] = {
+    **dict.fromkeys(Status, errors.InvalidArgument),  # NOT_FOUND, OUT_OF_RANGE...
+    Status.UNAVAILABLE: errors.RuntimeFailure,
+    **{status: kind for kind, status in reversed(STATUS.items())},
+}
+del CLASSES[Status.OK]
+
+# Return codes of compiled programs. One from FIRST_MESSAGE on is an index into the program's own messages.
+OK, CANCELLED, DEADLINE, INTERRUPTED, OUT_OF_MEMORY, CUSTOM_CALL, COLLECTIVE = range(7)
+WRONG_FRAME, INTERNAL, NO_BATCH = 7, 8, 9
+NO_FILE, DAMAGED_FILE, OTHER_FILE = 64, 65, 66
+FIRST_MESSAGE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class FrameError:
+    """A return code: its name in C without AXLA_, what it says, the class it is raised as, its status."""
+
+    name: str
+    about: str
+    raises: type[errors.RuntimeFailure]
+    status: Status
+
+
+_FAILURE = errors.RuntimeFailure
+FRAME_ERRORS: dict[int, FrameError] = {code: FrameError(*row) for code, *row in (
+    (CANCELLED, "cancelled", "the run was cancelled", errors.Cancelled, Status.CANCELLED),
+    (DEADLINE, "deadline", "the deadline passed before the program ended",
+     errors.DeadlineExceeded, Status.DEADLINE_EXCEEDED),
+    (INTERRUPTED, "interrupted", "the run was stopped by a signal", errors.Cancelled, Status.CANCELLED),
+    (OUT_OF_MEMORY, "out_of_memory", "out of memory", errors.OutOfMemory, Status.RESOURCE_EXHAUSTED),
+    (CUSTOM_CALL, "custom_call", "a custom call reported an error",
+     errors.CustomCallFailure, Status.INTERNAL),
+    (COLLECTIVE, "collective", "a collective did not meet its peers",
+     errors.CollectiveFailure, Status.ABORTED),
+    (WRONG_FRAME, "wrong_frame", "the call frame has another version than the program",
+     _FAILURE, Status.FAILED_PRECONDITION),
+    (INTERNAL, "internal", "the generated code met a state that cannot be", _FAILURE, Status.INTERNAL),
+    (NO_BATCH, "no_batch", "no function was compiled for this number of rows",
+     _FAILURE, Status.UNIMPLEMENTED),
+    (NO_FILE, "no_file", "the file cannot be opened or read, or there is no memory for it",
+     _FAILURE, Status.NOT_FOUND),
+    (DAMAGED_FILE, "damaged_file", "the file is not a safetensors file, or its contents have changed",
+     _FAILURE, Status.DATA_LOSS),
+    (OTHER_FILE, "other_file", "the file is right, but of another library, or lacks what is wanted",
+     _FAILURE, Status.INVALID_ARGUMENT),
+)}  # fmt: skip
+
+
+def status_of(error: BaseException) -> Status:
+    """The status of an exception: of its frame's code, of its class or the nearest class above it."""
+    row = FRAME_ERRORS.get(getattr(error, "code", 0))
+    if row is not None and isinstance(error, row.raises):
+        return row.status
+    for kind in type(error).__mro__:
+        if kind in STATUS:
+            return STATUS[kind]
+    if isinstance(error, KeyboardInterrupt):
+        return Status.CANCELLED
+    return Status.RESOURCE_EXHAUSTED if isinstance(error, MemoryError) else Status.UNKNOWN
+
+
+def frame_code(error: BaseException) -> int:
+    """What a frame returns for an exception: its own code, the first of its class, or INTERNAL."""
+    code = getattr(error, "code", 0)
+    if code:
+        return code
+    found = (code for code, row in FRAME_ERRORS.items() if row.raises is type(error) is not _FAILURE)
+    return next(found, INTERNAL)
+
+
+def class_of_frame(code: int) -> type[errors.RuntimeFailure]:
+    """The class that a frame's return code is raised as; RuntimeFailure for a program's own message."""
+    return FRAME_ERRORS[code].raises if code in FRAME_ERRORS else _FAILURE
+
+
+def frame_message(code: int, own: tuple[str, ...] = ()) -> str:
+    """What a frame's return code says: one of the program's `own` messages, or the table's; else empty."""
+    if 0 <= code - FIRST_MESSAGE < len(own):
+        return own[code - FIRST_MESSAGE]
+    return FRAME_ERRORS[code].about if code in FRAME_ERRORS else ""
+
+
+def error_named(name: str, status: int, message: str) -> AxlaError:
+    """The exception that another process raised: of its class, or of its status if the class is unknown."""
+    named = {kind.__name__: kind for kind in STATUS}
+    known = status in CLASSES
+    return named.get(name, CLASSES[Status(status)] if known else AxlaError)(message)
