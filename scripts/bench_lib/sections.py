@@ -111,13 +111,14 @@ def compiling(effort: Effort) -> Iterator[Row]:
 def large(effort: Effort) -> Iterator[Row]:
     """A module of 10,000 instructions, and one of twice the size."""
     import axla
+    from axla.codegen.host import host_target
     from axla.cpu.compiler import optimize
 
     small = programs.large(10_000)
     _compile_row(effort, "", programs.add(9).text, 0)
     start = time.perf_counter()
     module = axla.parse(small.text)
-    optimize(module)
+    optimize(module, host_target())
     yield Row(
         "large",
         "10,000 instructions: parse and passes",

@@ -6,6 +6,7 @@ from conformance_lib.samples import STARTS, main_type, modules_of
 
 import axla
 import axla.passes.pipelines as pipelines
+from axla.codegen.host import host_target
 from axla.core.errors import UnsupportedError
 from axla.interpreter.regions import REGIONS
 from axla.ir.clone import clone_module
@@ -36,7 +37,7 @@ def expanded_by(opcode: str) -> list[str]:
             assert isinstance(step, Pass)
             before = count(copy, opcode)
             try:
-                driver.run(copy, (step,))
+                driver.run(copy, (step,), host_target())
             except UnsupportedError:
                 break
             if count(copy, opcode) < before:

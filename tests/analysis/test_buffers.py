@@ -9,14 +9,15 @@ from axla.core.errors import InternalError, InvalidArgument
 from axla.passes.schedule.copies import copy_insertion, in_order
 from axla.passes.schedule.order import schedule
 from axla.program.memory import AllocationKind
+from axla.target.machine import Limits, cpu_target
 from axla.text.parser import parse_hlo
 
 
 def buffers_of(text):
     module = parse_hlo(text)
-    schedule(module)
-    copy_insertion(module)
-    buffers = assign_buffers(module)
+    schedule(module, cpu_target())
+    copy_insertion(module, cpu_target())
+    buffers = assign_buffers(module, Limits())
     check(buffers)
     return buffers, {i.name: i for c in module.computations for i in c.instructions}
 
@@ -97,16 +98,16 @@ def test_wrong_aliases(alias, message):
         module = parse_hlo(f"HloModule m, input_output_alias={{ {alias} }}" + UPDATE.format())
     except Exception as error:  # some are already refused by the parser
         pytest.skip(f"refused before: {error}")
-    schedule(module)
+    schedule(module, cpu_target())
     with pytest.raises(InvalidArgument, match=message):
-        copy_insertion(module)
+        copy_insertion(module, cpu_target())
 
 
 def test_buffers_want_copies():
     module = parse_hlo("ENTRY e { ROOT x = f32[64] parameter(0) }")
-    schedule(module)
+    schedule(module, cpu_target())
     with pytest.raises(InternalError, match="copy-insertion first"):
-        assign_buffers(module)
+        assign_buffers(module, Limits())
 
 
 def test_text():

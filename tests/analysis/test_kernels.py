@@ -5,6 +5,7 @@ import pytest
 from axla.analysis.inplace import overwritable
 from axla.analysis.kernels import kernel_kind
 from axla.passes.layout.dots import dot_canonicalize
+from axla.target.machine import Limits, cpu_target
 from axla.text.parser import parse_hlo
 
 HEAD = """
@@ -13,7 +14,7 @@ add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }
 
 
 def kind_of(text):
-    return kernel_kind(parse_hlo(HEAD + text).entry.root)
+    return kernel_kind(parse_hlo(HEAD + text).entry.root, Limits())
 
 
 @pytest.mark.parametrize(
@@ -86,7 +87,7 @@ def test_overwritable():
         module = parse_hlo(f"f {{ x = f32[64] parameter(0) y = f32[64] parameter(1) {body} }}"
                            "ENTRY e { x = f32[64] parameter(0) y = f32[64] parameter(1)"
                            " ROOT r = f32[64] fusion(x, y), kind=kLoop, calls=f }")  # fmt: skip
-        return overwritable(module.entry.root)
+        return overwritable(module.entry.root, Limits())
 
     assert of("ROOT r = f32[64] add(x, y)") == {0: (0, 1)}
     assert of("v = f32[64] reverse(y), dimensions={0} ROOT r = f32[64] add(x, v)") == {0: (0,)}
@@ -101,5 +102,5 @@ def test_overwritable():
 def test_canonical_dots_are_dot_kernels():
     module = parse_hlo("""ENTRY e { x = f32[3,5,40] parameter(0) w = f32[40,2,9] parameter(1)
       ROOT d = f32[3,5,2,9] dot(x, w), lhs_contracting_dims={2}, rhs_contracting_dims={0} }""")
-    dot_canonicalize(module)
-    assert str(kernel_kind(module.entry.root.operands[0])) == "dot 1 x [15,40] x [40,18]"
+    dot_canonicalize(module, cpu_target())
+    assert str(kernel_kind(module.entry.root.operands[0], Limits())) == "dot 1 x [15,40] x [40,18]"

@@ -3,7 +3,6 @@
 import pytest
 
 from axla.analysis.regions import (
-    REGION_LIMIT,
     cost,
     crowded,
     is_scalar_region,
@@ -12,7 +11,10 @@ from axla.analysis.regions import (
     machine_loops,
 )
 from axla.ir.traverse import computations_callees_first, post_order
+from axla.target.machine import Limits
 from axla.text.parser import parse_hlo
+
+LIMITS = Limits()
 
 
 def root_of(text):
@@ -45,15 +47,15 @@ def root_of(text):
     ],
 )  # fmt: skip
 def test_tiny(text, tiny):
-    assert is_tiny(root_of(text)) is tiny
+    assert is_tiny(root_of(text), LIMITS) is tiny
 
 
 def test_tiny_store():
     text = "ENTRY e {{ x = f32[{0}] parameter(0) u = f32[{1}] parameter(1) i = s32[] parameter(2)" \
         " ROOT r = f32[{0}] dynamic-update-slice(x, u, i) }}"  # fmt: skip
-    assert is_tiny_store(root_of(text.format(99, 4)))
-    assert not is_tiny_store(root_of(text.format(99, 40)))
-    assert not is_tiny_store(root_of(text.format(9, 4)))  # all in registers
+    assert is_tiny_store(root_of(text.format(99, 4)), LIMITS)
+    assert not is_tiny_store(root_of(text.format(99, 40)), LIMITS)
+    assert not is_tiny_store(root_of(text.format(9, 4)), LIMITS)  # all in registers
 
 
 LOOP = """
@@ -68,17 +70,17 @@ ENTRY e {{ t = (s32[], f32[{0}]) parameter(0)
 
 
 def test_loops():
-    assert is_tiny(root_of(LOOP.format(4, "y = f32[4] tanh(x)")))
-    assert not is_tiny(root_of(LOOP.format(40, "y = f32[40] tanh(x)")))
+    assert is_tiny(root_of(LOOP.format(4, "y = f32[4] tanh(x)")), LIMITS)
+    assert not is_tiny(root_of(LOOP.format(40, "y = f32[40] tanh(x)")), LIMITS)
     chain = "y0 = f32[16] abs(x) " + " ".join(f"y{n + 1} = f32[16] negate(y{n})" for n in range(300))
     long = root_of(LOOP.format(16, chain + " y = f32[16] negate(y300)"))
-    assert not is_tiny(long) and cost(long.op.body) > REGION_LIMIT
-    assert not is_scalar_region(long.op.body) and is_scalar_region(long.op.condition)
+    assert not is_tiny(long, LIMITS) and cost(long.op.body, LIMITS) > LIMITS.line
+    assert not is_scalar_region(long.op.body, LIMITS) and is_scalar_region(long.op.condition, LIMITS)
 
 
 def test_the_answer_follows_the_graph():
     loop = root_of(LOOP.format(4, "y = f32[4] tanh(x)"))
-    assert is_tiny(loop)
+    assert is_tiny(loop, LIMITS)
     body = loop.op.body
     from axla.core.dtypes import F32
     from axla.core.shape import Shape
@@ -86,7 +88,7 @@ def test_the_answer_follows_the_graph():
 
     scalar = body.add(Constant.of(1.0, F32))
     body.add(Broadcast(Shape(F32, (99,)), ()), [scalar])
-    assert not is_tiny(loop)
+    assert not is_tiny(loop, LIMITS)
 
 
 @pytest.mark.parametrize(
@@ -105,14 +107,23 @@ def test_the_answer_follows_the_graph():
 def test_neighbours_that_are_long_code_together_are_crowded(shape, ops, found):
     lines = " ".join(f"v{n + 1} = {shape} {op}(v{n})" for n, op in enumerate(ops))
     root = root_of(f"ENTRY e {{ v0 = {shape} parameter(0) {lines} ROOT r = ({shape}) tuple(v{len(ops)}) }}")
-    assert len(crowded(post_order(root.computation))) == found
+    assert len(crowded(post_order(root.computation), LIMITS)) == found
 
 
 def test_neighbours_of_other_sizes_count_apart():
     text = "ENTRY e { x = f32[8] parameter(0) wide = f32[8] tanh(x) b = f32[4] slice(wide), slice={[0:4]}" \
         " ROOT r = f32[4] tanh(b) }"  # fmt: skip
     root = root_of(text)
-    assert [inst.name for inst in crowded(post_order(root.computation))] == ["wide"]
+    assert [inst.name for inst in crowded(post_order(root.computation), LIMITS)] == ["wide"]
+
+
+def test_each_machine_has_its_own_answer():
+    """The facts that are kept at a computation are those of the limits that were asked about."""
+    loop = root_of(LOOP.format(4, "y = f32[4] tanh(x)"))
+    few, short = Limits(tiny=3), Limits(line=1)
+    asked = (LIMITS, few, LIMITS, short)
+    assert [is_tiny(loop, limits) for limits in asked] == [True, False, True, False]
+    assert [cost(loop.op.body, limits) for limits in asked] == [5, None, 5, 5]
 
 
 def test_machine_loops():
@@ -120,6 +131,6 @@ def test_machine_loops():
     body = "y0 = f32[4] abs(x) " + " ".join(f"y{n + 1} = f32[4] tanh(y{n})" for n in range(9))
     inside = root_of(LOOP.format(4, body + " y = f32[4] negate(y9)"))
     module = inside.computation.module
-    assert machine_loops(computations_callees_first(module)) == {inside.op.body, inside.op.condition}
+    assert machine_loops(computations_callees_first(module), LIMITS) == {inside.op.body, inside.op.condition}
     outside = root_of(LOOP.format(40, "y = f32[40] tanh(x)"))
-    assert machine_loops(computations_callees_first(outside.computation.module)) == set()
+    assert machine_loops(computations_callees_first(outside.computation.module), LIMITS) == set()

@@ -169,7 +169,7 @@ class Kernel:
 def kernel_of(program: str, target: Target) -> Kernel:
     """The entry computation as one kernel."""
     entry = axla.parse(program).entry
-    task = KernelTask("kernel", entry, kernel_kind(entry))
+    task = KernelTask("kernel", entry, kernel_kind(entry, target.limits))
     module = Module(target.index_type)
     emit_kernel(module, task, target)
     assert forbidden_intrinsics(list(module.declared), target) == []

@@ -103,8 +103,8 @@ def bounded(steps: int):
 def code(text: str) -> list[str]:
     """LLVM text of a program."""
     module = axla.parse(text)
-    optimize(module)
     target = host_target()
+    optimize(module, target)
     return llvm_modules(program_of(module, target), target)
 
 

@@ -23,7 +23,7 @@ def written(text):
     """The LLVM modules of a program."""
     module = axla.parse(text)
     with flags.override(verify=False):
-        optimize(module)
+        optimize(module, host_target())
         return llvm_modules(program_of(module), host_target())
 
 

@@ -62,7 +62,7 @@ def in_process(text: str):
 def ahead(text: str):
     """The same as code for C has it: it knows the cancel flag alone."""
     module, target = axla.parse(text), host_target()
-    optimize(module)
+    optimize(module, target)
     program = program_of(module)
     code = llvm_module(target)
     emit_entry(code, program, target, "ahead_entry")

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import axla.api as axla
+from axla.codegen.host import host_target
 from axla.core.errors import AxlaError, DeadlineExceeded, UnsupportedError
 from axla.custom.registry import register_custom_call
 from fuzz.oracle import compare
@@ -308,7 +309,7 @@ def test_equal_kernels_are_compiled_once():
         text += "lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
         previous = f"d{k}"
     module = axla.parse(text + f"  ROOT r = f32[64,64] copy({previous})\n}}")
-    compiler.optimize(module)
+    compiler.optimize(module, host_target())
     program = compiler.program_of(module)
     assert (
         len(program.kernels) == 1 and sum("kernel" in line for s in program.steps for line in s.lines()) == 10

@@ -14,6 +14,7 @@ import axla
 from axla import ops
 from axla.builder import XlaBuilder
 from axla.codegen.element import ELEMENT
+from axla.codegen.host import host_target
 from axla.core.dtypes import F32
 from axla.core.shape import Shape
 from axla.cpu.compiler import optimize
@@ -293,5 +294,5 @@ def test_long_computations_are_called(backend):
     want = np.asarray(axla.compile(module, backend="interpreter")(x))
     np.testing.assert_allclose(np.asarray(axla.compile(module, backend=backend)(x)), want, rtol=1e-5)
     work = axla.parse(text)
-    optimize(work)
+    optimize(work, host_target())
     assert any(inst.opcode == "while" for inst in work.entry.instructions)

@@ -7,6 +7,7 @@ from test_random_modules import assert_memory_is_right
 
 from axla.core.errors import AxlaError, ParseError, UnsupportedError
 from axla.passes import driver, pipelines
+from axla.target.machine import cpu_target
 from axla.text.parser import parse_hlo
 
 CORPUS = Path(__file__).parents[3] / "shared" / "conformance"
@@ -39,7 +40,7 @@ def test_corpus():
         except ParseError:
             continue  # ops that are not declared yet
         try:
-            driver.run(module, pipelines.CPU, name="cpu")
+            driver.run(module, pipelines.CPU, cpu_target(), name="cpu")
             assert_memory_is_right(module)
         except UnsupportedError:
             continue

@@ -5,6 +5,7 @@ import pytest
 
 import axla
 from axla.passes.fuse.fuse import explain, why_not_fuse
+from axla.target.machine import Limits
 
 TEXT = """
 add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }
@@ -38,11 +39,11 @@ def module():
 )
 def test_reason(module, producer, consumer, reason):
     by_name = {i.name: i for i in module.entry.instructions}
-    assert why_not_fuse(by_name[producer], by_name[consumer]) == reason
+    assert why_not_fuse(by_name[producer], by_name[consumer], Limits()) == reason
 
 
 def test_explain_lists_every_decision(module):
-    lines = explain(module).splitlines()
+    lines = explain(module, Limits()).splitlines()
     assert "m: %s into %q: fused" in lines
     assert "m: %e into %t: 2 kernels read it" in lines
 

@@ -6,6 +6,7 @@ from axla.core import flags
 from axla.core.errors import CompileError
 from axla.passes import driver, pipelines
 from axla.passes.simplify import fold, inline
+from axla.target.machine import cpu_target
 from axla.text.parser import parse_hlo
 from work import calls
 
@@ -56,7 +57,7 @@ def test_calls_of_a_reducer_that_double_are_refused():
         "ROOT r = f32[] reduce(x, z), dimensions={0}, to_apply=f59 }"
     )
     with pytest.raises(CompileError, match="copies of them"):
-        driver.run(parse_hlo("\n".join(parts)), pipelines.CPU)
+        driver.run(parse_hlo("\n".join(parts)), pipelines.CPU, cpu_target())
 
 
 def test_maps_that_double_are_refused():
@@ -71,7 +72,7 @@ def test_maps_that_double_are_refused():
     {levels}
     ENTRY e {{ p = f32[8] parameter(0) ROOT r = f32[8] map(p), dimensions={{0}}, to_apply=m39 }}"""
     with pytest.raises(CompileError, match="from so many places"):
-        driver.run(parse_hlo(text), pipelines.CPU)
+        driver.run(parse_hlo(text), pipelines.CPU, cpu_target())
 
 
 def test_folding_does_bounded_work(monkeypatch):

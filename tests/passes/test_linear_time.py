@@ -5,6 +5,7 @@ import random
 from axla.analysis.buffers import assign_buffers
 from axla.core import flags
 from axla.passes import driver, pipelines
+from axla.target.machine import Limits, cpu_target
 from axla.text.parser import parse_hlo
 from work import calls
 
@@ -29,8 +30,8 @@ def text_of(count, near):
 
 def lower(module):
     with flags.override(verify=False):
-        driver.run(module, (*pipelines.LOWER, *pipelines.KERNELS), name="test")
-        assign_buffers(module)
+        driver.run(module, (*pipelines.LOWER, *pipelines.KERNELS), cpu_target(), name="test")
+        assign_buffers(module, Limits())
 
 
 def work(count, near):

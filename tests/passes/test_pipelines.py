@@ -8,6 +8,7 @@ from axla.core import flags
 from axla.passes import driver, pipelines
 from axla.passes.driver import flat
 from axla.passes.rewrite import RULES, rules_by_name
+from axla.target.machine import cpu_target
 from axla.text.parser import parse_hlo
 from hlo_tests import same_values, sections_of
 
@@ -81,7 +82,7 @@ OPTIONAL = sorted({step.name for _, step in flat(pipelines.CPU) if not step.requ
 def test_each_optional_pass_is_optional(name):
     before, module = parse_hlo(PROGRAM), parse_hlo(PROGRAM)
     with flags.override(disable_hlo_passes=(name,), verify=True):
-        driver.run(module, pipelines.CPU, name="cpu")
+        driver.run(module, pipelines.CPU, cpu_target(), name="cpu")
     same_values(before, module, 7, ulps=16)
 
 
@@ -89,5 +90,5 @@ def test_whole_pipeline_keeps_values():
     for seed in range(5):
         before, module = parse_hlo(PROGRAM), parse_hlo(PROGRAM)
         with flags.override(shuffle=seed, verify=True):
-            driver.run(module, pipelines.CPU, name="cpu")
+            driver.run(module, pipelines.CPU, cpu_target(), name="cpu")
         same_values(before, module, seed, ulps=16)

@@ -19,14 +19,20 @@ from axla.interpreter.evaluate import evaluate
 from axla.ir.traverse import schedule_of
 from axla.passes import driver, pipelines
 from axla.passes.schedule.order import running_computations
+from axla.target.machine import Limits, cpu_target
 from axla.text.parser import parse_hlo
 
+LIMITS = Limits()
 NOT_KERNELS = (While, Conditional, Call, CustomCall, Parameter, Tuple, GetTupleElement)
+
+
+def in_registers(inst):
+    return is_tiny(inst, LIMITS) or is_tiny_store(inst, LIMITS)
 
 
 def compiled(text, steps):
     module = parse_hlo(text)
-    driver.run(module, steps, name="test")
+    driver.run(module, steps, cpu_target(), name="test")
     return module
 
 
@@ -49,11 +55,11 @@ def assert_same_run(text, seed, steps):
 
 
 def assert_memory_is_right(module):
-    check(assign_buffers(module))
+    check(assign_buffers(module, LIMITS))
     for computation in running_computations(module):
         for inst in schedule_of(computation):
-            if not isinstance(inst.op, NOT_KERNELS) and not is_tiny(inst) and not is_tiny_store(inst):
-                kernel_kind(inst)
+            if not isinstance(inst.op, NOT_KERNELS) and not in_registers(inst):
+                kernel_kind(inst, LIMITS)
 
 
 KERNELS = (*pipelines.LOWER, *pipelines.KERNELS)
@@ -99,7 +105,7 @@ def test_the_modules_are_worth_it():
                     found["copies"] += isinstance(inst.op, Copy)
                     if isinstance(inst.op, Fusion):
                         found["several results"] += inst.shape.is_tuple
-                        found[type(kernel_kind(inst))] += 1
+                        found[type(kernel_kind(inst, LIMITS))] += 1
     assert min(found[k] for k in (RowKind, ColumnKind, DotKind, TransposeKind, ConcatKind, UpdateKind)) > 5, (
         found
     )
@@ -112,7 +118,7 @@ def test_the_check_finds_values_that_share_memory(monkeypatch):
     for seed in range(20):
         module = compiled(looping(seed), KERNELS)
         try:
-            check(assign_buffers(module))
+            check(assign_buffers(module, LIMITS))
         except InternalError:
             wrong += 1
     assert wrong >= 7
@@ -123,7 +129,7 @@ def wrong_assignments() -> int:
     for seed in range(20):
         module = compiled(straight(seed), KERNELS)
         try:
-            check(assign_buffers(module))
+            check(assign_buffers(module, LIMITS))
         except InternalError:
             wrong += 1
     return wrong
@@ -156,6 +162,6 @@ ENTRY e {{
  ROOT w = {s} dot(v, a), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
 }}
 """
-    found = assign_buffers(compiled(text, KERNELS))
+    found = assign_buffers(compiled(text, KERNELS), LIMITS)
     check(found)
     assert found.workspace_bytes == buffers.aligned(100 * 100 * 4)

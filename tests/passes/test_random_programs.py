@@ -28,6 +28,7 @@ from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.structure import Constant, GetTupleElement, Parameter, Tuple
 from axla.ir.verify import verify
 from axla.passes import driver, pipelines
+from axla.target.machine import cpu_target
 from hlo_tests import same_values
 
 UNARY = {F32: ("Negate", "Abs", "Floor", "Ceil"), S32: ("Negate", "Abs", "Not"), U8: ("Not",), PRED: ("Not",)}
@@ -194,7 +195,7 @@ def test_simplification_keeps_values(block):
         verify(before)
         # x * x is exact where NumPy's power is an ulp off.
         with flags.override(verify=True, shuffle=seed, disable_hlo_passes=("power_two",)):
-            driver.run(module, (*pipelines.IMPORT, *pipelines.SIMPLIFY, *pipelines.LOWER))
+            driver.run(module, (*pipelines.IMPORT, *pipelines.SIMPLIFY, *pipelines.LOWER), cpu_target())
         try:
             same_values(before, module, seed)
         except AssertionError as error:

@@ -11,6 +11,7 @@ from axla.ir.graph import Module
 from axla.ir.structure import Constant, Parameter, Tuple
 from axla.passes import driver, pipelines
 from axla.passes.rewrite import RULES, Rule, Session, rewrite, session
+from axla.target.machine import cpu_target
 from axla.text.parser import parse_hlo
 from hlo_tests import same_values
 from work import calls
@@ -176,7 +177,7 @@ def big_module(size):
 
 def simplify(module):
     with flags.override(verify=False):
-        driver.run(module, (*pipelines.IMPORT, *pipelines.SIMPLIFY, *pipelines.LOWER))
+        driver.run(module, (*pipelines.IMPORT, *pipelines.SIMPLIFY, *pipelines.LOWER), cpu_target())
 
 
 def test_simplification_is_linear_in_the_size():

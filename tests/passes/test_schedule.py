@@ -5,22 +5,24 @@ import random
 import pytest
 from random_modules import straight
 
-from axla.analysis.regions import TINY
 from axla.core.shape import Shape
 from axla.ir.traverse import schedule_of
 from axla.passes.schedule.order import order, schedule
+from axla.target.machine import Limits, cpu_target
 from axla.text.parser import parse_hlo
+
+LIMITS = Limits()
 
 
 def order_of(text):
     module = parse_hlo(text)
-    return [i.name for i in order(module.entry, module.computations)]
+    return [i.name for i in order(module.entry, LIMITS, module.computations)]
 
 
 @pytest.mark.parametrize("seed", range(10))
 def test_operands_come_first(seed):
     module = parse_hlo(straight(seed))
-    schedule(module)
+    schedule(module, cpu_target())
     found = schedule_of(module.entry)
     assert sorted(i.id for i in found) == sorted(i.id for i in module.entry.instructions)
     seen = set()
@@ -34,12 +36,14 @@ def peak(instructions):
     live = most = 0
     for inst in instructions:
         shape = inst.shape
-        size = shape.byte_size if isinstance(shape, Shape) and shape.size > TINY and inst.operands else 0
+        size = (
+            shape.byte_size if isinstance(shape, Shape) and shape.size > LIMITS.tiny and inst.operands else 0
+        )
         live += size
         most = max(most, live)
         for operand in inst.operands:
             left[operand] -= 1
-            if not left[operand] and operand.operands and operand.shape.size > TINY:
+            if not left[operand] and operand.operands and operand.shape.size > LIMITS.tiny:
                 live -= operand.shape.byte_size
     return most
 
@@ -55,7 +59,7 @@ def test_memory_is_kept_low():
     module = parse_hlo(
         "ENTRY e { " + " ".join([*scalars, *wide, *thin, *total]) + " ROOT r = f32[20] negate(a19) }"
     )
-    assert peak(order(module.entry)) < 4 * 4000
+    assert peak(order(module.entry, LIMITS)) < 4 * 4000
 
 
 def test_effects_keep_their_order():

@@ -22,16 +22,16 @@ from axla.hlo import Constant
 from axla.ir.graph import Instruction, Module
 from axla.ir.traverse import schedule_of
 from axla.program.memory import ALIGNMENT, Allocation, AllocationKind, BufferSlice
+from axla.target.machine import Limits
 
 
 @dataclass(slots=True)
 class Buffers:
     """Where every value lies.
 
-    Leaves count the arrays and tokens of a shape, depth first. A value of at most 16 elements that no kernel
-    reads or writes has no slice: it lives in registers only. A result of at most 16 elements may lie
-    elsewhere than in its result's memory; the entry stores it there at the end (compare `slice(root, leaf)`
-    with `results[leaf]`).
+    Leaves count the arrays and tokens of a shape, depth first. A tiny value (`Limits.tiny`) that no kernel
+    reads or writes has no slice: it lives in registers only. A tiny result may lie elsewhere than in its
+    result's memory; the entry stores it there at the end (compare `slice(root, leaf)` with `results[leaf]`).
     """
 
     module: Module
@@ -90,11 +90,11 @@ class Buffers:
         return iter(dict.fromkeys(inst.computation for inst in self.flow.time))
 
 
-def assign_buffers(module: Module, pool: dict[Literal, int] | None = None) -> Buffers:
+def assign_buffers(module: Module, limits: Limits, pool: dict[Literal, int] | None = None) -> Buffers:
     """Gives every array a slice of an allocation; two arrays share bytes only if they are never live
     together. `pool`: constants of the programs before, with their offsets, whose segment this one joins.
     """
-    flow = dataflow(module)
+    flow = dataflow(module, limits)
     places = coalesce(flow)
     if places.failed:
         edge = places.failed[0]

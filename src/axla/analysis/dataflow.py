@@ -6,7 +6,7 @@ computation gets a tick, those of called computations right before their caller 
 after branch).
 
 What must or may lie in one place is an `Edge`: a conceptual copy `source -> target` that vanishes when both
-can share memory, and that copy insertion makes real when they cannot. A value of at most 16 elements lives in
+can share memory, and that copy insertion makes real when they cannot. A tiny value (`Limits.tiny`) lives in
 registers and has no edges of that kind.
 
 Needs a schedule, and called computations that have one caller each (`flatten-call-graph`).
@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from axla.analysis.inplace import overwritable
 from axla.analysis.kernel_kinds import ScatterKind, UpdateKind
 from axla.analysis.kernels import kernel_body, kernel_kind
-from axla.analysis.regions import TINY, is_tiny, is_tiny_store
+from axla.analysis.regions import is_tiny, is_tiny_store
 from axla.core.errors import InternalError
 from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.custom.site import leaf_number
@@ -42,14 +42,15 @@ from axla.hlo import (
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.structure import Constant, GetTupleElement, Parameter, Tuple
 from axla.ir.traverse import run_nested, schedule_of
+from axla.target.machine import Limits
 
 
 class Value:
     """An array leaf and the ticks from its definition to its last use."""
 
-    __slots__ = ("number", "inst", "leaf", "shape", "start", "end", "over", "same_as", "in_memory")
+    __slots__ = ("number", "inst", "leaf", "shape", "start", "end", "over", "same_as", "is_tiny", "in_memory")
 
-    def __init__(self, number: int, inst: Instruction, leaf: int, shape: Shape, start: int):
+    def __init__(self, number: int, inst: Instruction, leaf: int, shape: Shape, start: int, limits: Limits):
         self.number = number
         self.inst = inst
         self.leaf = leaf
@@ -60,11 +61,8 @@ class Value:
             Value, ...
         ] = ()  # values that its definition reads element by element: it may overwrite them
         self.same_as: Value | None = None  # a loop passes this value on unchanged
-        self.in_memory = shape.size > TINY  # or a kernel reads or writes it
-
-    @property
-    def is_tiny(self) -> bool:
-        return self.shape.size <= TINY
+        self.is_tiny = shape.size <= limits.tiny
+        self.in_memory = not self.is_tiny  # or a kernel reads or writes it
 
     def __repr__(self) -> str:
         return f"<{self.inst.name}#{self.leaf} {self.start}..{self.end}>"
@@ -98,6 +96,7 @@ class Edge:
 @dataclass(slots=True)
 class Dataflow:
     module: Module
+    limits: Limits
     values: list[Value] = field(default_factory=list)
     leaves: dict[Instruction, tuple[Value | None, ...]] = field(default_factory=dict)  # None: a token
     edges: list[Edge] = field(default_factory=list)
@@ -124,9 +123,9 @@ def find(value: Value) -> Value:
     return value
 
 
-def dataflow(module: Module) -> Dataflow:
+def dataflow(module: Module, limits: Limits) -> Dataflow:
     """Follows all values of a module."""
-    walk = _Walk(module)
+    walk = _Walk(module, limits)
     walk.run()
     return walk.flow
 
@@ -135,9 +134,10 @@ _FORWARD_ONE = (Reshape, Bitcast, OptBarrier)
 
 
 class _Walk:
-    def __init__(self, module: Module):
+    def __init__(self, module: Module, limits: Limits):
         self.module = module
-        self.flow = Dataflow(module)
+        self.limits = limits
+        self.flow = Dataflow(module, limits)
         self.tick = 0
         self.seen: dict[Computation, Instruction | None] = {}
 
@@ -215,7 +215,7 @@ class _Walk:
             flow.time[inst] = self.tick
 
     def value(self, inst: Instruction, leaf: int, shape: Shape) -> Value:
-        made = Value(len(self.flow.values), inst, leaf, shape, self.tick)
+        made = Value(len(self.flow.values), inst, leaf, shape, self.tick, self.limits)
         self.flow.values.append(made)
         return made
 
@@ -246,13 +246,13 @@ class _Walk:
 
     def plain(self, inst: Instruction, depth: int) -> None:
         """An instruction that reads its operands and makes its results."""
-        flow, op = self.flow, inst.op
-        in_place = in_place_operands(inst)
+        flow, op, limits = self.flow, inst.op, self.limits
+        in_place = in_place_operands(inst, limits)
         guarded = {operand for operand, _ in in_place.values()}
         self.tick += 3  # room for the copies of operands that are overwritten
         now = self.tick
-        kernel = not is_tiny(inst)
-        read_in_memory = kernel and not is_tiny_store(inst)
+        kernel = not is_tiny(inst, limits)
+        read_in_memory = kernel and not is_tiny_store(inst, limits)
         for number, operand in enumerate(inst.operands):
             for value in flow.leaves[operand]:
                 if value is not None:
@@ -274,7 +274,7 @@ class _Walk:
             flow.groups.append((copy, value))
             flow.edges.append(Edge(Place.OPERAND, source, copy, inst, number, source_leaf, depth))
         if not in_place and not isinstance(op, Constant):
-            for leaf, numbers in overwritable(inst).items():
+            for leaf, numbers in overwritable(inst, limits).items():
                 value = made[leaf]
                 if value is not None and not value.is_tiny:
                     value.over = self.elementwise_operands(inst, numbers)
@@ -339,7 +339,7 @@ class _Walk:
 
     def placeholders(self, inst: Instruction, leaves: Sequence[Value | None]) -> list[Value | None]:
         """Targets of edges, not listed among the values before it is known that they are needed."""
-        return [v and Value(-1, inst, n, v.shape, self.tick) for n, v in enumerate(leaves)]
+        return [v and Value(-1, inst, n, v.shape, self.tick, self.limits) for n, v in enumerate(leaves)]
 
     def adopt(self, value: Value) -> None:
         value.number = len(self.flow.values)
@@ -394,7 +394,7 @@ class _Walk:
         flow.leaves[inst] = flow.leaves[op.to_apply.root]
 
 
-def in_place_operands(inst: Instruction) -> dict[int, tuple[int, int]]:
+def in_place_operands(inst: Instruction, limits: Limits) -> dict[int, tuple[int, int]]:
     """Result leaf -> (operand, leaf of it) whose memory the instruction must write in place."""
     op = inst.op
     if isinstance(op, DynamicUpdateSlice):
@@ -408,7 +408,7 @@ def in_place_operands(inst: Instruction) -> dict[int, tuple[int, int]]:
             for a in op.output_to_operand_aliasing
         }
     if isinstance(op, Fusion):
-        kind = kernel_kind(inst)
+        kind = kernel_kind(inst, limits)
         if isinstance(kind, UpdateKind):
             return {0: (_parameter_number(kind.hero.operands[0]), 0)}
         if isinstance(kind, ScatterKind):

@@ -7,9 +7,10 @@ from axla.analysis.kernels import accesses, kernel_body, kernel_kind
 from axla.core.shape import Shape
 from axla.hlo import Fusion
 from axla.ir.graph import Computation, Instruction
+from axla.target.machine import Limits
 
 
-def overwritable(inst: Instruction) -> dict[int, tuple[int, ...]]:
+def overwritable(inst: Instruction, limits: Limits) -> dict[int, tuple[int, ...]]:
     """Result leaf -> operands that are read at the very element that is written, so that they
     may share memory.
 
@@ -21,7 +22,7 @@ def overwritable(inst: Instruction) -> dict[int, tuple[int, ...]]:
         if not op.elementwise or not isinstance(shape, Shape):
             return {}
         return {0: tuple(n for n, o in enumerate(inst.operands) if _fits(o, shape))}
-    if not isinstance(kernel_kind(inst), LoopKind):
+    if not isinstance(kernel_kind(inst, limits), LoopKind):
         return {}
     return op.calls.fact("overwritable", _overwritable)
 

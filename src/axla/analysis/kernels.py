@@ -46,13 +46,7 @@ from axla.hlo import (
 )  # fmt: skip
 from axla.ir.graph import Computation, Instruction
 from axla.ir.traverse import post_order
-
-# a row this short is one strided load per lane of neighbouring rows; longer rows fill vectors of their own
-INNER_ROW = 8
-INNER_COLUMN = 32  # a column this short is unrolled in registers
-HERO_PIECE = 64  # pieces of a concatenation below this are cheaper to select from than to loop over
-HERO_TRANSPOSE = 256  # elements; below, blocks do not pay
-HERO_MINOR = 4  # a minor dimension below this fits no block
+from axla.target.machine import Limits
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,31 +73,33 @@ def kernel_body(kernel: Instruction | Computation) -> KernelBody:
     return KernelBody(order, roots)
 
 
-def is_inner_reduce(inst: Instruction) -> bool:
+def is_inner_reduce(inst: Instruction, limits: Limits) -> bool:
     """Whether a reduce is short enough to be a loop inside of an element of another kernel."""
     if not isinstance(inst.op, Reduce):
         return False
     geometry = reduce_geometry(inst)
     if geometry is None:
         size = max(1, elements(inst.shape))
-        return elements(inst.operands[0].shape) // size <= INNER_COLUMN
-    return geometry.reduced <= (INNER_ROW if geometry.is_row else INNER_COLUMN)
+        return elements(inst.operands[0].shape) // size <= limits.inner_column
+    return geometry.reduced <= (limits.inner_row if geometry.is_row else limits.inner_column)
 
 
-def is_hero_reduce(inst: Instruction) -> bool:
-    return isinstance(inst.op, Reduce) and not is_inner_reduce(inst) and reduce_geometry(inst) is not None
+def is_hero_reduce(inst: Instruction, limits: Limits) -> bool:
+    known = isinstance(inst.op, Reduce) and reduce_geometry(inst) is not None
+    return known and not is_inner_reduce(inst, limits)
 
 
-def is_hero_transpose(inst: Instruction) -> bool:
+def is_hero_transpose(inst: Instruction, limits: Limits) -> bool:
     """Whether a transpose is worth going by blocks."""
-    if not isinstance(inst.op, Transpose) or elements(inst.shape) < HERO_TRANSPOSE:
+    if not isinstance(inst.op, Transpose) or elements(inst.shape) < limits.hero_transpose:
         return False
     dims, permutation = collapsed_transpose(inst)
-    return moves_minor(permutation) and dims[-1] >= HERO_MINOR and dims[permutation[-1]] >= HERO_MINOR
+    return moves_minor(permutation) and min(dims[-1], dims[permutation[-1]]) >= limits.hero_minor
 
 
-def is_hero_concatenate(inst: Instruction) -> bool:
-    return isinstance(inst.op, Concatenate) and all(elements(o.shape) >= HERO_PIECE for o in inst.operands)
+def is_hero_concatenate(inst: Instruction, limits: Limits) -> bool:
+    pieces = inst.operands if isinstance(inst.op, Concatenate) else ()
+    return bool(pieces) and all(elements(o.shape) >= limits.hero_piece for o in pieces)
 
 
 def dot_sizes(inst: Instruction) -> tuple[int, int, int, int, bool, bool] | None:
@@ -205,16 +201,16 @@ def accesses(body: KernelBody, heroes: Sequence[Instruction]) -> Accesses:
     return Accesses(keys, of, tuple(reversed(found)))
 
 
-def kernel_kind(kernel: Instruction | Computation) -> KernelKind:
+def kernel_kind(kernel: Instruction | Computation, limits: Limits) -> KernelKind:
     """The kind of an unfused instruction, a fusion, or a fused computation."""
     if isinstance(kernel, Instruction) and isinstance(kernel.op, Fusion):
         kernel = kernel.op.calls
     if isinstance(kernel, Computation):
-        return kernel.fact("kernel kind", lambda c: _kind_of(kernel_body(c)))
-    return _kind_of(kernel_body(kernel))
+        return kernel.fact(("kernel kind", limits), lambda c: _kind_of(kernel_body(c), limits))
+    return _kind_of(kernel_body(kernel), limits)
 
 
-def _kind_of(body: KernelBody) -> KernelKind:
+def _kind_of(body: KernelBody, limits: Limits) -> KernelKind:
     root = body.roots[0]
     if len(body.roots) == 1:
         if isinstance(root.op, DynamicUpdateSlice):
@@ -234,7 +230,7 @@ def _kind_of(body: KernelBody) -> KernelKind:
         if isinstance(root.op, Copy) and len(body.order) == 1:
             return CopyKind(_dims(root))
     for attempt in (_dot, _reduces, _concatenate, _transpose):
-        kind = attempt(body)
+        kind = attempt(body, limits)
         if kind is not None:
             return kind
     if any(elements(r.shape) != elements(root.shape) for r in body.roots):
@@ -256,7 +252,7 @@ def _uniform(body: KernelBody) -> bool:
     return all(elements(r.shape) == size for r in body.roots)
 
 
-def _dot(body: KernelBody) -> DotKind | None:
+def _dot(body: KernelBody, limits: Limits) -> DotKind | None:
     dots = [i for i in body.order if isinstance(i.op, Dot)]
     if len(dots) != 1 or not _uniform(body) or elements(dots[0].shape) != elements(body.roots[0].shape):
         return None
@@ -268,8 +264,8 @@ def _dot(body: KernelBody) -> DotKind | None:
     return DotKind(*sizes, hero)
 
 
-def _reduces(body: KernelBody) -> RowKind | ColumnKind | None:
-    heroes = [i for i in body.order if is_hero_reduce(i)]
+def _reduces(body: KernelBody, limits: Limits) -> RowKind | ColumnKind | None:
+    heroes = [i for i in body.order if is_hero_reduce(i, limits)]
     if not heroes:
         return None
     geometry = reduce_geometry(heroes[0])
@@ -319,8 +315,8 @@ def _column(body: KernelBody, heroes: Sequence[Instruction], geometry: ReduceGeo
     return ColumnKind(geometry.outer, geometry.reduced, geometry.inner, tuple(heroes))
 
 
-def _concatenate(body: KernelBody) -> ConcatKind | None:
-    heroes = [i for i in body.order if is_hero_concatenate(i)]
+def _concatenate(body: KernelBody, limits: Limits) -> ConcatKind | None:
+    heroes = [i for i in body.order if is_hero_concatenate(i, limits)]
     if len(heroes) != 1 or not _uniform(body) or not accesses(body, heroes).heroes:
         return None
     hero = heroes[0]
@@ -328,8 +324,8 @@ def _concatenate(body: KernelBody) -> ConcatKind | None:
     return ConcatKind(_dims(hero), hero.op.dimensions[0], hero)
 
 
-def _transpose(body: KernelBody) -> TransposeKind | None:
-    candidates = [i for i in body.order if is_hero_transpose(i)]
+def _transpose(body: KernelBody, limits: Limits) -> TransposeKind | None:
+    candidates = [i for i in body.order if is_hero_transpose(i, limits)]
     if not candidates or not _uniform(body):
         return None
     heroes = accesses(body, candidates).heroes

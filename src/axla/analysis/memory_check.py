@@ -14,7 +14,7 @@ from axla.analysis.buffers import Buffers
 from axla.analysis.coalesce import element_alignment
 from axla.analysis.dataflow import in_place_operands, leaf_count
 from axla.analysis.inplace import overwritable
-from axla.analysis.regions import TINY, is_tiny, is_tiny_store
+from axla.analysis.regions import is_tiny, is_tiny_store
 from axla.core.errors import InternalError
 from axla.core.shape import Shape, TupleShape
 from axla.hlo import (
@@ -46,6 +46,7 @@ def check(buffers: Buffers) -> None:
 class _Play:
     def __init__(self, buffers: Buffers):
         self.buffers = buffers
+        self.limits = buffers.flow.limits
         self.memory: list[tuple[BufferSlice, Tag]] = []
         self.tags: dict[Instruction, tuple[Tag, ...]] = {}
         self.next = 0
@@ -61,7 +62,7 @@ class _Play:
                     self.memory.append((place, tag))
         run_nested(self.computation(entry))
         for leaf, shape in enumerate(entry.root.shape.leaves()):
-            if isinstance(shape, Shape) and shape.size > TINY:
+            if isinstance(shape, Shape) and shape.size > self.limits.tiny:
                 place = buffers.results[leaf]
                 assert place is not None
                 self.read(entry.root, place, self.tags[entry.root][leaf], "the result")
@@ -151,19 +152,19 @@ class _Play:
             self.memory.extend((s, t) for s, t in zip(outputs, made, strict=True) if s is not None)
             return
         self.read_operands(inst)
-        if not is_tiny(inst) and not is_tiny_store(inst):
+        if not self.in_registers(inst):
             self.check_overlap(inst, outputs)
-        for leaf, (number, source) in in_place_operands(inst).items():
+        for leaf, (number, source) in in_place_operands(inst, self.limits).items():
             place = outputs[leaf]
-            if (
-                place is not None
-                and place != buffers.slices(inst.operands[number])[source]
-                and not is_tiny(inst)
-            ):
+            elsewhere = place is not None and place != buffers.slices(inst.operands[number])[source]
+            if elsewhere and not is_tiny(inst, self.limits):
                 raise InternalError(f"buffers: {inst!r} must be in place, found {place}")
         for place, tag in zip(outputs, made, strict=True):
             if place is not None:
                 self.write(inst, place, tag)
+
+    def in_registers(self, inst: Instruction) -> bool:
+        return is_tiny(inst, self.limits) or is_tiny_store(inst, self.limits)
 
     def read_operands(self, inst: Instruction) -> None:
         for operand in inst.operands:
@@ -171,16 +172,15 @@ class _Play:
             for shape, place, tag in zip(
                 shapes, self.buffers.slices(operand), self.tags[operand], strict=True
             ):
-                in_registers = (
-                    isinstance(shape, Shape) and shape.size <= TINY and (is_tiny(inst) or is_tiny_store(inst))
-                )
-                if place is not None and not in_registers:
+                small = isinstance(shape, Shape) and shape.size <= self.limits.tiny
+                if place is not None and not (small and self.in_registers(inst)):
                     self.read(inst, place, tag, f"operand %{operand.name}")
 
     def check_overlap(self, inst: Instruction, outputs: Sequence[BufferSlice | None]) -> None:
         """A kernel may write over an operand only exactly, and only where it reads it element by element."""
-        forced = {(leaf, number) for leaf, (number, _) in in_place_operands(inst).items()}
-        allowed = {(leaf, number) for leaf, numbers in overwritable(inst).items() for number in numbers}
+        forced = {(leaf, number) for leaf, (number, _) in in_place_operands(inst, self.limits).items()}
+        may = overwritable(inst, self.limits)
+        allowed = {(leaf, number) for leaf, numbers in may.items() for number in numbers}
         for leaf, out in enumerate(outputs):
             if out is None or not out.size:
                 continue
@@ -204,7 +204,7 @@ class _Play:
         ):
             if (
                 isinstance(shape, Shape)
-                and shape.size <= TINY
+                and shape.size <= self.limits.tiny
                 and place is not None
                 and (place, tag) not in self.memory
             ):
@@ -215,7 +215,7 @@ class _Play:
         for shape, place, tag in zip(
             inst.shape.leaves(), self.buffers.slices(inst), self.tags[inst], strict=True
         ):
-            if place is not None and isinstance(shape, Shape) and shape.size > TINY:
+            if place is not None and isinstance(shape, Shape) and shape.size > self.limits.tiny:
                 self.read(inst, place, tag, what)
 
     def loop(self, inst: Instruction) -> Iterator[Iterator]:

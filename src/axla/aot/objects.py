@@ -157,7 +157,7 @@ def _program(module: Module, target: CpuTarget, pool: dict[Literal, int], allow_
     refuse_dynamic(module)
     double = None if allow_libgcc or target.has_double else double_arithmetic(module)
     stand_alone(module)
-    optimize(module)
+    optimize(module, target)
     if double is not None and double_arithmetic(module) is not None:  # it is not folded away
         raise UnsupportedError(
             f"{double}: target {target.name} has no f64 arithmetic; use f32, or allow_libgcc"

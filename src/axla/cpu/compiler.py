@@ -52,9 +52,9 @@ class Compiled:
     constants: bytes
 
 
-def optimize(module: Module) -> None:
+def optimize(module: Module, target: Target) -> None:
     """Runs the CPU pipeline on a module: simplified, fused, scheduled, ready for buffers."""
-    run_cpu(module)
+    run_cpu(module, target)
 
 
 def row_major_boundary(module: Module) -> None:
@@ -75,7 +75,7 @@ def program_of(
     """
     target = target or host_target()
     with trace.span("assign-buffers"):
-        buffers = assign_buffers(module, pool)
+        buffers = assign_buffers(module, target.limits, pool)
     with trace.span("lower"):
         return lower(module, buffers, target)
 
@@ -158,7 +158,7 @@ def compile_module(module: Module, target: Target | None = None, *, parts: int =
     """Object code for a module, which is changed on the way (pass a clone to keep it)."""
     target = target or host_target()
     with trace.span("passes"):
-        optimize(module)
+        optimize(module, target)
     program = program_of(module, target)
     with trace.span("emit"):
         texts = llvm_modules(program, target, parts=parts)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from axla.analysis.dataflow import leaf_count
-from axla.analysis.regions import TINY
 from axla.codegen.function import Module, Ssa
 from axla.codegen.index import Index
 from axla.codegen.scatter import scatter_elements
@@ -97,7 +96,7 @@ class _Entry(Places):
                 continue
             # Small ones are read before any is written: a result may lie where a parameter is that another
             # result is.
-            if leaf.slice is not None and leaf.shape.size <= TINY and leaf.slice.allocation in written:
+            if leaf.slice is not None and leaf.shape.size <= self.tiny and leaf.slice.allocation in written:
                 leaf = self.held(leaf.shape, self.elements_of(leaf))
             waiting.append((place, leaf))
         for place, leaf in waiting:
@@ -194,7 +193,7 @@ class _Entry(Places):
             shape = literal.shape
             if not isinstance(shape, Shape):
                 leaves.append(None)
-            elif shape.size <= TINY:
+            elif shape.size <= self.tiny:
                 leaves.append(self.held(shape, [
                     self.values.constant(shape.dtype, literal.array[index]) for index in indices(shape)
                 ]))  # fmt: skip
@@ -251,7 +250,7 @@ class _Entry(Places):
     def _places(self, inst: Instruction) -> list[BufferSlice | None]:
         """Where the leaves of a loop's or branch's state lie; None for those that are registers."""
         return [
-            self.buffers.slice(inst, n) if isinstance(s, Shape) and s.size > TINY else None
+            self.buffers.slice(inst, n) if isinstance(s, Shape) and s.size > self.tiny else None
             for n, s in enumerate(inst.shape.leaves())
         ]
 

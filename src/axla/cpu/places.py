@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 
-from axla.analysis.regions import TINY
 from axla.codegen.array import Array
 from axla.codegen.element import Elements, Indices
 from axla.codegen.function import Function, Module, Ssa
@@ -39,7 +38,7 @@ class Places:
 
     def __init__(self, module: Module, program: Program, target: Target, name: str):
         self.program = program
-        self.target = target
+        self.target, self.tiny = target, target.limits.tiny
         self.pointer_bytes = target.form.pointer_bytes
         self.f = Function(module, name, "i32", [("ptr", "frame")], attributes='nounwind "no-builtins"')
         self.f.polls = True
@@ -117,7 +116,7 @@ class Places:
             return
         if not place.allocation.writable:
             raise InternalError(f"cpu: {place} is read only, and would be written")
-        if leaf.slice is None or leaf.shape.size <= TINY:
+        if leaf.slice is None or leaf.shape.size <= self.tiny:
             array = self.array(place, leaf.shape)
             elements = self.elements_of(leaf)
             for index, value in zip(indices(leaf.shape), elements, strict=True):

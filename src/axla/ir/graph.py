@@ -8,7 +8,7 @@ are dicts, so that every order is deterministic.
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -157,9 +157,9 @@ class Computation:
     parameters: list[Instruction]
     version: int
     extra: Extra
-    facts: dict[str, tuple[int, Any]]  # what analyses found, with the version they found it for (`fact`)
+    facts: dict[Hashable, tuple[int, Any]]  # what analyses found, with the version they found it for (`fact`)
 
-    def fact(self, name: str, find: Callable[[Computation], Any]) -> Any:
+    def fact(self, name: Hashable, find: Callable[[Computation], Any]) -> Any:
         """What `find` says of the computation as it is now, remembered until it changes."""
         found = self.facts.get(name)
         if found is None or found[0] != self.version:

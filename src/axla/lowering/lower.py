@@ -106,7 +106,7 @@ class _Lowering:
     def __init__(self, module: Module, buffers: Buffers, target: Target):
         self.module = module
         self.buffers = buffers
-        self.target = target
+        self.target, self.limits = target, target.limits
         self.kernels: dict[str, KernelSpec] = {}
         self.functions: dict[Function, int] = {}
         self.scratch = Scratch(buffers)
@@ -139,7 +139,7 @@ class _Lowering:
         for inst in schedule_of(computation):
             if self._forwards(inst):
                 tiny.append(inst)  # binds a name where the order of steps needs it
-            elif is_tiny(inst):
+            elif is_tiny(inst, self.limits):
                 tiny.append(inst)
                 self.long_running |= isinstance(inst.op, While)
             else:
@@ -149,7 +149,9 @@ class _Lowering:
         return tuple(found)
 
     def _forwards(self, inst: Instruction) -> bool:
-        return isinstance(inst.op, FORWARDS) or (isinstance(inst.op, Reshape) and not is_tiny(inst))
+        return isinstance(inst.op, FORWARDS) or (
+            isinstance(inst.op, Reshape) and not is_tiny(inst, self.limits)
+        )
 
     def step(self, inst: Instruction) -> Step:
         op = inst.op
@@ -163,7 +165,7 @@ class _Lowering:
             return CallStep(inst.name, self.steps(op.to_apply), source=inst)
         if isinstance(op, CustomCall):
             return self.custom_call(inst, op)
-        if is_tiny_store(inst):
+        if is_tiny_store(inst, self.limits):
             return StoreStep(inst.name, self.buffers.slice(inst, 0), repr(inst), source=inst)
         return self.kernel_step(inst)
 
@@ -233,7 +235,7 @@ class _Lowering:
 
     def kernel(self, computation: Computation, shared: tuple[tuple[int, int], ...]) -> KernelSpec:
         """The kernel for a computation; equal computations get one kernel."""
-        kind = kernel_kind(computation)
+        kind = kernel_kind(computation, self.limits)
         key = f"{fingerprint(computation)}{shared}"
         found = self.kernels.get(key)
         if found is None:

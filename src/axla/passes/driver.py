@@ -1,12 +1,14 @@
 """Runs passes. All common work is here, so that a pass does nothing but its rewriting.
 
-A pass is a function `(module, **options) -> None`, named by a `Pass`. A pipeline is data: a tuple of passes
+A pass is a function `(module, **options) -> None`, named by a `Pass`; one with a parameter `target` is given
+the machine that the module is compiled for. A pipeline is data: a tuple of passes
 and of `fixpoint(name, *passes)` groups. Around every pass the driver dumps, verifies, shuffles, times and
 traces, as the flags say, and reports which pass failed on which module.
 """
 
 from __future__ import annotations
 
+import functools
 import inspect
 import random
 import re
@@ -31,6 +33,7 @@ from axla.core.errors import (
 from axla.core.flags import Flags
 from axla.ir.graph import Instruction, Module
 from axla.passes import dump, rewrite
+from axla.target.machine import Target
 
 FIXPOINT_ROUNDS = 25  # no program that we know needs more than 5
 
@@ -76,9 +79,14 @@ def flat(steps: Sequence[Step]) -> Iterator[tuple[str, Pass]]:
             yield "", step
 
 
-def run(module: Module, steps: Sequence[Step], *, name: str = "passes", flags: Flags | None = None) -> None:
-    """Runs the passes of a pipeline over a module."""
-    runner = _Runner(module, name, flags or flag_values.current(), tuple(flat(steps)))
+def run(
+    module: Module, steps: Sequence[Step], target: Target | None = None, *,
+    name: str = "passes", flags: Flags | None = None,
+) -> None:  # fmt: skip
+    """Runs the passes of a pipeline over a module. InvalidArgument where one asks for a target and there is
+    none.
+    """
+    runner = _Runner(module, target, name, flags or flag_values.current(), tuple(flat(steps)))
     runner.check_names()
     with rewrite.session(runner.session), trace.span(f"pipeline {name}", module=module.name):
         number = 0
@@ -103,6 +111,7 @@ class _Timing:
 @dataclass(slots=True)
 class _Runner:
     module: Module
+    target: Target | None
     pipeline: str
     flags: Flags
     passes: tuple[tuple[str, Pass], ...]
@@ -173,12 +182,17 @@ class _Runner:
         module, flags = self.module, self.flags
         if self.random is not None:
             shuffle(module, self.random)
+        given = dict(step.options)
+        if asks_for_target(step.function):
+            if self.target is None:
+                raise InvalidArgument(f"pass '{step.name}' asks about a machine: driver.run wants a target")
+            given["target"] = self.target
         text = module.to_string() if self.dumping else ""
         size = instruction_count(module) if flags.timings or trace.enabled() else 0
         version = module.version
         start = time.perf_counter_ns()
         try:
-            step.function(module, **dict(step.options))
+            step.function(module, **given)
             end = time.perf_counter_ns()
             if flags.verify:
                 from axla.ir.verify import verify
@@ -323,7 +337,12 @@ def option_types(step: Pass) -> dict[str, Any]:
     """Name -> type of the options a pass takes."""
     hints = typing.get_type_hints(step.function)
     names = list(inspect.signature(step.function).parameters)[1:]
-    return {name: hints.get(name, str) for name in names}
+    return {name: hints.get(name, str) for name in names if name != "target"}
+
+
+@functools.cache
+def asks_for_target(function: Callable[..., None]) -> bool:
+    return "target" in inspect.signature(function).parameters
 
 
 def _with_options(step: Pass, text: str | None) -> Pass:

@@ -15,6 +15,7 @@ from axla.passes.simplify import algsimp as rules
 from axla.passes.simplify import annotations, excess_precision, fold, inline, loops
 from axla.passes.simplify import cse as cse_file
 from axla.passes.simplify import dce as dce_file
+from axla.target.machine import Target
 
 # Structure
 call_inliner = Pass("call-inliner", inline.call_inliner)
@@ -133,8 +134,8 @@ ORDER: tuple[tuple[Pass, Pass, str], ...] = (
 """(earlier, later, why): the first run of the earlier is before the last of the later, wherever both are."""
 
 
-def run_cpu(module: Module) -> None:
+def run_cpu(module: Module, target: Target) -> None:
     """Runs the CPU pipeline, with the dumps before and after it that XLA makes."""
     dump.write_module(module, "before_optimizations")
-    driver.run(module, CPU, name="cpu")
+    driver.run(module, CPU, target, name="cpu")
     dump.write_module(module, "cpu_after_optimizations")

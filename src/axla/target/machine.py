@@ -36,6 +36,44 @@ class Caches:
 
 
 @dataclass(frozen=True, slots=True)
+class Limits:
+    """What is worth a kernel, a register or a thread on a machine. The numbers are those of a CPU.
+
+    Operations are those on single elements. A function is one of the expensive ones: exp, tanh, divide...
+    """
+
+    # In registers, and in line
+    tiny: int = 16  # elements of an array that registers hold
+    line: int = 4_000  # operations: a basic block of 8,000 takes LLVM 0.5 s, one of 32,000 takes 3.7 s
+    line_kernel: int = 256  # operations that are as long in line as a kernel and its call
+    line_function: int = 60  # operations that a function is as long as in line
+    constant_bytes: int = 256  # of a constant that stands in code
+    pieces: int = 64  # of a concatenation that is one kernel
+
+    # What a kernel is built around
+    inner_row: int = 8  # a row this short is one strided load per lane of neighbouring rows
+    inner_column: int = 32  # a column this short is unrolled in registers
+    hero_piece: int = 64  # pieces of a concatenation below this are cheaper to select from than to loop over
+    hero_transpose: int = 256  # elements; below, blocks do not pay
+    hero_minor: int = 4  # a minor dimension below this fits no block
+
+    # What goes into one kernel
+    members: int = 200  # instructions: LLVM's time grows faster than linearly beyond
+    operands: int = 24  # pointers that a loop keeps in registers or close
+    emitted: int = 400  # (instruction, index) pairs: what is really emitted
+    roots: int = 12
+    whole_row: int = 8192  # elements; a longer single row is reduced by all threads, in a kernel of its own
+    cheap_work: float = 4  # times that something cheap may be computed rather than stored
+    costly_work: float = 1.5  # the same for something costly: overlapping windows at most
+
+    # Time
+    function_cost: int = 12  # operations that a function takes as long as
+    parallel_cost: int = 100_000  # operations of a kernel (some 20 us) that are worth waking another thread
+    chunk_cost: int = 60_000  # operations of one piece of a parallel kernel
+    short_bytes: int = 1 << 20  # bytes a kernel may access before it looks whether the run is cancelled
+
+
+@dataclass(frozen=True, slots=True)
 class ObjectForm:
     """How object files of a machine are made. `attributes`: LLVM's, of every function of a module."""
 
@@ -160,6 +198,11 @@ class Target(Protocol):
         ...
 
     @property
+    def limits(self) -> Limits:
+        """What fits its registers, threads and code."""
+        ...
+
+    @property
     def launched(self) -> bool:
         """Whether blocks of `threads` run the steps of a kernel; else a thread is called with a range."""
         ...
@@ -192,6 +235,7 @@ class CpuTarget:
     intrinsics: frozenset[str] = frozenset()
     threads: int = 1
     chunk_cost: int = CHUNK_COST
+    limits: Limits = Limits()
     launched: bool = False
     form: ObjectForm = ObjectForm()
 
@@ -258,20 +302,15 @@ _CONTAINS = {
 }  # fmt: skip
 
 
+_FAMILIES = {"x86_64": "x86", "i686": "x86", "arm": "arm", "thumb": "arm", "riscv": "riscv", "wasm": "wasm"}
+
+
 def _family(triple: str) -> str:
     """The row of `_IMPLIED` for a triple."""
-    prefixes = {
-        "x86_64": "x86",
-        "i686": "x86",
-        "arm": "arm",
-        "thumb": "arm",
-        "riscv": "riscv",
-        "wasm": "wasm",
-    }
     arch = triple.split("-")[0]
     if arch.startswith("arm64"):
         return ""
-    return next((name for prefix, name in prefixes.items() if arch.startswith(prefix)), "")
+    return next((name for prefix, name in _FAMILIES.items() if arch.startswith(prefix)), "")
 
 
 def with_features(target: CpuTarget, features: Sequence[str]) -> CpuTarget:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from axla.core.dtypes import DType
-from axla.target.machine import Caches, MathKnobs, ObjectForm
+from axla.target.machine import Caches, Limits, MathKnobs, ObjectForm
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +18,7 @@ class NvptxTarget:
     index_type: str = "i32"  # 64-bit integers are two registers and many instructions
     vector_bytes: int = 4
     threads: int = 256
+    limits: Limits = Limits()
     launched: bool = True
     chunk_cost: int = 0  # blocks cost nothing: a step has a few elements per thread
     has_fma: bool = True

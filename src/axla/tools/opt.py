@@ -34,8 +34,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace) -> int:
-    if options.target_cpu != "native":
-        target_of(options.target_cpu)  # a wrong one is said, though HLO is the same for all
     if options.list_passes:
         text = pass_list()
     elif options.list_rules:
@@ -45,7 +43,7 @@ def execute(options: argparse.Namespace) -> int:
     elif options.file is None:
         return options.usage_error("a FILE is wanted (`-` is standard input)")
     elif options.passes is not None:
-        text = after_passes(read_module(options), options.passes)
+        text = after_passes(read_module(options), options.passes, options.target_cpu)
     else:
         text = STAGES[options.stage or "hlo"](read_module(options), options.target_cpu)
     if options.output is None:
@@ -79,11 +77,11 @@ def rule_list() -> str:
     return "\n".join(f"{name:32} {rule.equation}" for name, rule in rules)
 
 
-def after_passes(module: Module, passes: str) -> str:
+def after_passes(module: Module, passes: str, cpu: str | None) -> str:
     from axla.passes import driver
     from axla.passes.pipelines import PASSES, PIPELINES
 
-    driver.run(module, driver.parse_passes(passes, PASSES, PIPELINES), name="opt")
+    driver.run(module, driver.parse_passes(passes, PASSES, PIPELINES), target_of(cpu), name="opt")
     return module.to_string(print_large_constants=True)
 
 
@@ -91,7 +89,7 @@ def hlo(module: Module, cpu: str | None) -> str:
     """The module after all passes of the CPU pipeline."""
     from axla.cpu.compiler import optimize
 
-    optimize(module)
+    optimize(module, target_of(cpu))
     return module.to_string(print_large_constants=True)
 
 
@@ -99,16 +97,17 @@ def program(module: Module, cpu: str | None) -> str:
     """The program: memory, kernels and steps."""
     from axla.cpu.compiler import optimize, program_of
 
-    optimize(module)
-    return program_of(module, target_of(cpu)).to_text()
+    target = target_of(cpu)
+    optimize(module, target)
+    return program_of(module, target).to_text()
 
 
 def llvm(module: Module, cpu: str | None) -> str:
     """The LLVM module, entry and kernels together."""
     from axla.cpu.compiler import llvm_modules, optimize, program_of
 
-    optimize(module)
     target = target_of(cpu)
+    optimize(module, target)
     [text] = llvm_modules(program_of(module, target), target, parts=1)
     return text
 

@@ -24,6 +24,7 @@ from axla.ir.op import Op
 from axla.ir.traverse import computations_callees_first
 from axla.passes.expand.expander import expand, typed, written
 from axla.passes.linalg.matrix import function, like, repeat, where
+from axla.target.machine import Limits, Target
 
 IN_LINE = {
     "bitcast-convert", "broadcast", "call", "clamp", "compare", "concatenate", "conditional", "constant",
@@ -33,21 +34,16 @@ IN_LINE = {
 }  # fmt: skip
 """What code generation has element generators for, besides what is elementwise or moves elements."""
 
-LONGEST = 4_000
-"""Operations of a computation that is emitted in line: a kernel writes it out several times."""
-
-_EXPENSIVE = 20
-
 Apply = Callable[..., list[XlaOp]]
 
 
-def application_expander(module: Module) -> None:
+def application_expander(module: Module, target: Target) -> None:
     """Leaves no map, reduce, reduce-window, scatter or sort whose computation is not emitted in line."""
     version = -1
     while version != module.version:  # what a loop calls may apply computations itself
         version = module.version
         called = _called(module)
-        combining = called | set(filter(_is_long, module.computations))
+        combining = called | {c for c in module.computations if _is_long(c, target.limits)}
 
         def expanded(
             inst: Instruction, called: set[Computation] = called, combining: set[Computation] = combining
@@ -71,12 +67,12 @@ def _called(module: Module) -> set[Computation]:
     return found
 
 
-def _is_long(computation: Computation) -> bool:
+def _is_long(computation: Computation, limits: Limits) -> bool:
     """Whether a computation is long code, and all its own: too long to combine elements in line."""
     inside = [inst.op for inst in computation.instructions]
     if any(op.computation_fields for op in inside):
         return False
-    return sum(_EXPENSIVE if op.elementwise and op.expensive else 1 for op in inside) > LONGEST
+    return sum(limits.line_function if op.elementwise and op.expensive else 1 for op in inside) > limits.line
 
 
 def _apply(computation: Computation, *given: XlaOp) -> list[XlaOp]:

@@ -15,22 +15,23 @@ from axla.passes.fuse.plan import Plan, plan
 from axla.passes.fuse.rules import Cluster, why_never
 from axla.passes.rewrite import current_session
 from axla.passes.schedule.order import running_computations
+from axla.target.machine import Limits, Target
 
 
-def fusion(module: Module) -> None:
+def fusion(module: Module, target: Target) -> None:
     """Puts instructions together that are better computed by one kernel."""
-    for decided in _plans(module):
-        apply(decided)
+    for decided in _plans(module, target.limits):
+        apply(decided, target.limits)
 
 
-def _plans(module: Module) -> Iterator[Plan]:
+def _plans(module: Module, limits: Limits) -> Iterator[Plan]:
     computations = running_computations(module)
-    loops = machine_loops(computations)
+    loops = machine_loops(computations, limits)
     for computation in computations:
-        yield plan(computation, in_machine_loop=computation in loops)
+        yield plan(computation, limits, in_machine_loop=computation in loops)
 
 
-def apply(decided: Plan) -> None:
+def apply(decided: Plan, limits: Limits) -> None:
     """Replaces the members of each cluster by a fusion."""
     session = current_session()
     computation = decided.computation
@@ -47,7 +48,7 @@ def apply(decided: Plan) -> None:
     for cluster, body, operands in made:
         location = Extra(location=cluster.root.extra.location) if cluster.root.extra.location else NO_EXTRA
         operands = [instead.get(o, o) for o in operands]
-        fused = computation.add(Fusion(_kind(body), calls=body), operands, extra=location)
+        fused = computation.add(Fusion(_kind(body, limits), calls=body), operands, extra=location)
         several = len(cluster.roots) > 1
         for number, root in enumerate(cluster.roots):
             new = computation.add(GetTupleElement(number), [fused]) if several else fused
@@ -95,16 +96,16 @@ def _in_order(cluster: Cluster) -> list[Instruction]:
     return list(order)
 
 
-def _kind(body: Computation) -> FusionKind:
-    kind = kernel_kind(body)
+def _kind(body: Computation, limits: Limits) -> FusionKind:
+    kind = kernel_kind(body, limits)
     if isinstance(kind, RowKind | ColumnKind):
         return FusionKind.INPUT
     return FusionKind.OUTPUT if isinstance(kind, DotKind) else FusionKind.LOOP
 
 
-def why_not_fuse(producer: Instruction, consumer: Instruction) -> str | None:
+def why_not_fuse(producer: Instruction, consumer: Instruction, limits: Limits) -> str | None:
     """The reason why an instruction is not computed in the kernel of another that reads it; None if it is."""
-    decided = plan(consumer.computation)
+    decided = plan(consumer.computation, limits)
     readers = {consumer}
     for cluster in decided.clusters:
         if consumer in cluster.members:
@@ -117,12 +118,13 @@ def why_not_fuse(producer: Instruction, consumer: Instruction) -> str | None:
     )  # what was said of this consumer's kernel comes first
     if refused:
         return refused[0].reason
-    return why_never(producer) or why_never(consumer) or "computed in registers, or in another kernel"
+    never = why_never(producer, limits) or why_never(consumer, limits)
+    return never or "computed in registers, or in another kernel"
 
 
-def explain(module: Module) -> str:
+def explain(module: Module, limits: Limits) -> str:
     """Every decision of the fusion pass on a module, a line each."""
     lines = []
-    for decided in _plans(module):
+    for decided in _plans(module, limits):
         lines += [f"{decided.computation.name}: {decision}" for decision in decided.decisions]
     return "\n".join(lines)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from axla.analysis.access import AccessKeys, elements
 from axla.analysis.geometry import reduce_geometry
 from axla.analysis.kernels import is_hero_reduce
-from axla.analysis.regions import TINY, crowded, is_tiny, too_long
+from axla.analysis.regions import crowded, is_tiny, too_long
 from axla.core.shape import Shape
 from axla.hlo import Constant, Copy, Fusion, GetTupleElement, Map, Reduce, Reshape
 from axla.ir.graph import Computation, Instruction
@@ -21,11 +21,7 @@ from axla.ir.traverse import post_order
 from axla.passes.fuse.rules import (
     FREE,
     LOOP,
-    MAX_MEMBERS,
-    MAX_OPERANDS,
-    MAX_ROOTS,
     PASSING,
-    WHOLE_ROW,
     Cluster,
     Form,
     form_of,
@@ -38,6 +34,7 @@ from axla.passes.fuse.rules import (
     why_not_join,
 )  # fmt: skip
 from axla.passes.rewrite import control_bound
+from axla.target.machine import Limits
 
 Readers = dict[Cluster, list[Instruction]]  # kernel -> its members that read a value
 
@@ -67,9 +64,9 @@ class Plan:
     alone: set[Instruction] = field(default_factory=set)  # kernels even if nothing joins them
 
 
-def plan(computation: Computation, *, in_machine_loop: bool = False) -> Plan:
+def plan(computation: Computation, limits: Limits, *, in_machine_loop: bool = False) -> Plan:
     """The kernels of a computation; in a loop that is all registers, what is tiny stays there."""
-    planner = _Planner(computation, in_machine_loop)
+    planner = _Planner(computation, limits, in_machine_loop)
     planner.visit_all()
     planner.merge_siblings()
     planner.trim()
@@ -77,11 +74,12 @@ def plan(computation: Computation, *, in_machine_loop: bool = False) -> Plan:
 
 
 class _Planner:
-    def __init__(self, computation: Computation, in_machine_loop: bool):
+    def __init__(self, computation: Computation, limits: Limits, in_machine_loop: bool):
         self.computation = computation
+        self.limits = limits
         self.order = post_order(computation)
-        self.crowded = set() if in_machine_loop else crowded(self.order)
-        self.alone = set() if in_machine_loop else too_long(self.order, self.crowded)
+        self.crowded = set() if in_machine_loop else crowded(self.order, limits)
+        self.alone = set() if in_machine_loop else too_long(self.order, self.crowded, limits)
         self.crowded |= self.alone
         self.bound = control_bound(computation)
         self.position = {inst: n for n, inst in enumerate(self.order)}
@@ -89,7 +87,7 @@ class _Planner:
         self.clusters: list[Cluster] = []
         self.member_of: dict[Instruction, list[Cluster]] = {}
         self.decisions: list[Decision] = []
-        self.row_fed = _row_fed(self.order)
+        self.row_fed = _row_fed(self.order, limits)
         # by position: kernels with several roots and members before and after
         self.crossing = [0] * (len(self.order) + 1)
         self.budget = SEARCH * len(self.order) + 1000
@@ -104,13 +102,13 @@ class _Planner:
 
     def visit_all(self) -> None:
         for inst in reversed(self.order):
-            register = is_register(inst, self.row_fed) and inst not in self.crowded
-            if inst in self.bound or register or why_never(inst) is not None:
+            register = is_register(inst, self.row_fed, self.limits) and inst not in self.crowded
+            if inst in self.bound or register or why_never(inst, self.limits) is not None:
                 continue
             self.visit(inst)
 
     def is_tiny(self, inst: Instruction) -> bool:
-        return is_tiny(inst) and inst not in self.crowded
+        return is_tiny(inst, self.limits) and inst not in self.crowded
 
     def visit(self, inst: Instruction) -> None:
         readers: Readers = {}
@@ -137,7 +135,7 @@ class _Planner:
 
     def fuse_into_all(self, inst: Instruction, readers: Readers) -> bool:
         """Computes `inst` in every kernel that reads it, if the rules allow all of them."""
-        if len(readers) > 1 and not may_copy(inst, len(readers)):
+        if len(readers) > 1 and not may_copy(inst, len(readers), self.limits):
             for cluster in readers:
                 self.decide(inst, cluster, f"{len(readers)} kernels read it")
             return False
@@ -163,7 +161,7 @@ class _Planner:
                 self.join(inst, cluster, found)
             else:
                 outside = True
-        if outside and not isinstance(inst.op, (*PASSING, Constant)) and not is_tiny(inst):
+        if outside and not isinstance(inst.op, (*PASSING, Constant)) and not is_tiny(inst, self.limits):
             self.start(inst)
 
     def why_not_row(self, inst: Instruction, cluster: Cluster) -> str | None:
@@ -171,7 +169,11 @@ class _Planner:
         if not self.is_tiny(inst) or isinstance(inst.op, FREE) or inst not in self.row_fed:
             return None
         rows, columns = self.row_fed[inst]
-        if cluster.form not in (LOOP, ("row", rows, columns)) or rows == 1 and columns > WHOLE_ROW:
+        if (
+            cluster.form not in (LOOP, ("row", rows, columns))
+            or rows == 1
+            and columns > self.limits.whole_row
+        ):
             return "a few elements, computed in registers"
         sizes = {elements(r.shape) for r in cluster.roots}
         return None if sizes <= {rows, rows * columns} else "a few elements, computed in registers"
@@ -180,7 +182,7 @@ class _Planner:
         self.decisions.append(Decision(inst, cluster.root, reason))
 
     def join(self, inst: Instruction, cluster: Cluster, found: dict[int, None]) -> None:
-        form = hero_form(inst)
+        form = hero_form(inst, self.limits)
         if form is not None and cluster.form == LOOP:
             cluster.form = form
         cluster.members[inst] = found
@@ -200,7 +202,9 @@ class _Planner:
 
     def start(self, inst: Instruction) -> None:
         position = self.position[inst]
-        cluster = Cluster(len(self.clusters), form_of(inst), first=position, last=position)
+        cluster = Cluster(
+            len(self.clusters), form_of(inst, self.limits), self.limits, first=position, last=position
+        )
         self.clusters.append(cluster)
         cluster.roots[inst] = None
         self.join(inst, cluster, {self.keys.root(inst): None})
@@ -240,15 +244,15 @@ class _Planner:
             return f"a {cluster.form[0]} kernel has one result"
         if cluster.form[0] not in ("loop", "dot") and is_epilogue(inst):
             return "better in the kernel of the dot that it reads"
-        if len(cluster.roots) >= MAX_ROOTS:
-            return f"the kernel has {MAX_ROOTS} results"
+        if len(cluster.roots) >= self.limits.roots:
+            return f"the kernel has {self.limits.roots} results"
         if list(found) != [self.keys.root(inst)]:
             return "not read element by element"
         if any(not isinstance(r.shape, Shape) for r in cluster.roots):
             return "the kernel's result is a tuple"
         if cluster.last - self.position[inst] > SPAN:
             return "too far from the other results"
-        form = hero_form(inst) if cluster.form == LOOP else cluster.form
+        form = hero_form(inst, self.limits) if cluster.form == LOOP else cluster.form
         return None if _fits_root(inst, form or LOOP, cluster) else "results of other sizes"
 
     def crosses(self, first: int, last: int) -> None:
@@ -312,7 +316,7 @@ class _Planner:
 
     def merge_siblings(self) -> None:
         for operand in self.order:
-            if elements(operand.shape) <= TINY:
+            if elements(operand.shape) <= self.limits.tiny:
                 continue
             readers: Readers = {}
             for user in operand.users:
@@ -358,13 +362,13 @@ class _Planner:
 
     def why_not_merge(self, one: Cluster, other: Cluster) -> str | None:
         members = len(one.members) + sum(1 for m in other.members if m not in one.members)
-        if members > MAX_MEMBERS:
-            return f"more than {MAX_MEMBERS} instructions"
+        if members > self.limits.members:
+            return f"more than {self.limits.members} instructions"
         operands = dict.fromkeys((*one.operands, *other.operands))
-        if len(operands) > MAX_OPERANDS:
-            return f"more than {MAX_OPERANDS} operands"
-        if len(one.roots) + len(other.roots) > MAX_ROOTS:
-            return f"more than {MAX_ROOTS} results"
+        if len(operands) > self.limits.operands:
+            return f"more than {self.limits.operands} operands"
+        if len(one.roots) + len(other.roots) > self.limits.roots:
+            return f"more than {self.limits.roots} results"
         if max(one.last, other.last) - min(one.first, other.first) > SPAN:
             return "too far apart"
         for here, there in ((one, other), (other, one)):
@@ -424,13 +428,13 @@ def _fits_root(inst: Instruction, form: Form, cluster: Cluster) -> bool:
     return own.size in sizes
 
 
-def _row_fed(order: Iterable[Instruction]) -> dict[Instruction, tuple[int, int]]:
+def _row_fed(order: Iterable[Instruction], limits: Limits) -> dict[Instruction, tuple[int, int]]:
     """Small values that come from rows reduced: instruction -> (rows, columns) of the reduce."""
     found: dict[Instruction, tuple[int, int]] = {}
     for inst in order:
         if isinstance(inst.op, Reduce):
             geometry = reduce_geometry(inst)
-            if geometry is not None and geometry.is_row and is_hero_reduce(inst):
+            if geometry is not None and geometry.is_row and is_hero_reduce(inst, limits):
                 found[inst] = (geometry.outer, geometry.reduced)
         elif inst.op.elementwise or isinstance(inst.op, PASSING) and not isinstance(inst.op, Fusion | Map):
             size = elements(inst.shape)

@@ -43,15 +43,7 @@ from axla.hlo import (
 from axla.ir.attributes import Window
 from axla.ir.graph import NO_EXTRA, Instruction
 from axla.ir.op import Op
-
-MAX_MEMBERS = 200  # instructions of a kernel: LLVM's time grows faster than linearly beyond
-MAX_OPERANDS = 24  # pointers that a loop keeps in registers or close
-MAX_EMITTED = 400  # (instruction, index) pairs: what is really emitted
-MAX_ROOTS = 12
-CONSTANT_BYTES = 256  # bigger constants never stand in code (design 2)
-WHOLE_ROW = 8192  # elements; a longer single row is reduced by all threads, in a kernel of its own
-CHEAP_WORK = 4  # times that something cheap may be computed rather than stored
-COSTLY_WORK = 1.5  # the same for something costly: overlapping windows at most
+from axla.target.machine import Limits
 
 # what a kernel is built around: ("row", rows, columns), ("column", o, r, i), ("turned", dims, permutation)...
 Form = tuple
@@ -80,6 +72,7 @@ class Cluster:
 
     number: int
     form: Form
+    limits: Limits
     members: dict[Instruction, dict[int, None]] = field(default_factory=dict)
     roots: dict[Instruction, None] = field(default_factory=dict)
     operands: dict[Instruction, None] = field(default_factory=dict)
@@ -93,7 +86,7 @@ class Cluster:
         return next(iter(self.roots))
 
 
-def why_never(inst: Instruction) -> str | None:
+def why_never(inst: Instruction, limits: Limits) -> str | None:
     """The reason why an instruction is in no kernel with others, whatever they are."""
     op = inst.op
     cls = type(op)
@@ -101,8 +94,8 @@ def why_never(inst: Instruction) -> str | None:
         return "a parameter"
     if cls is Constant:
         shape = inst.shape
-        if not isinstance(shape, Shape) or shape.byte_size > CONSTANT_BYTES:
-            return f"a constant of more than {CONSTANT_BYTES} bytes"
+        if not isinstance(shape, Shape) or shape.byte_size > limits.constant_bytes:
+            return f"a constant of more than {limits.constant_bytes} bytes"
         return None
     if op.side_effect:
         return "has an effect"
@@ -112,7 +105,7 @@ def why_never(inst: Instruction) -> str | None:
         return "gives a tuple"
     if cls is GetTupleElement:
         return None if isinstance(inst.operands[0].op, Reduce) else "an element of a tuple"
-    if is_tiny_store(inst):
+    if is_tiny_store(inst, limits):
         return "a store of a few elements"
     if op.elementwise or cls in _FUSIBLE:
         if any(not isinstance(o.shape, Shape) for o in inst.operands):
@@ -124,22 +117,22 @@ def why_never(inst: Instruction) -> str | None:
 _FUSIBLE = {*MOVEMENT, Iota, Reduce, ReduceWindow, Dot, DynamicUpdateSlice, Scatter, Map, Constant}
 
 
-def form_of(inst: Instruction) -> Form:
+def form_of(inst: Instruction, limits: Limits) -> Form:
     """What a kernel with this root is built around."""
     op = inst.op
     if isinstance(op, DynamicUpdateSlice):
         return ("update", inst.id)
     if isinstance(op, Scatter):
         return ("scatter", inst.id)
-    return hero_form(inst) or LOOP
+    return hero_form(inst, limits) or LOOP
 
 
-def hero_form(inst: Instruction) -> Form | None:
+def hero_form(inst: Instruction, limits: Limits) -> Form | None:
     """What an instruction makes of a loop that it joins; None when it is an ordinary op there."""
     op = inst.op
     if isinstance(op, Reduce):
         geometry = reduce_geometry(inst)
-        if geometry is None or not is_hero_reduce(inst):
+        if geometry is None or not is_hero_reduce(inst, limits):
             return None
         if geometry.is_row:
             return ("row", geometry.outer, geometry.reduced)
@@ -147,9 +140,9 @@ def hero_form(inst: Instruction) -> Form | None:
     if isinstance(op, Dot):
         return ("dot", inst.id) if dot_sizes(inst) is not None else None
     if isinstance(op, Transpose):
-        return ("turned", *collapsed_transpose(inst)) if is_hero_transpose(inst) else None
+        return ("turned", *collapsed_transpose(inst)) if is_hero_transpose(inst, limits) else None
     if isinstance(op, Concatenate):
-        return ("pieces", inst.id) if is_hero_concatenate(inst) else None
+        return ("pieces", inst.id) if is_hero_concatenate(inst, limits) else None
     return None
 
 
@@ -179,7 +172,7 @@ def keys_in(
 def _is_hero(cluster: Cluster, inst: Instruction) -> bool:
     if isinstance(inst.op, DynamicUpdateSlice | Scatter):
         return True
-    return cluster.form != LOOP and hero_form(inst) == cluster.form
+    return cluster.form != LOOP and hero_form(inst, cluster.limits) == cluster.form
 
 
 def why_not_join(
@@ -190,23 +183,25 @@ def why_not_join(
     found: dict[int, None],
 ) -> str | None:
     """Why a producer read by `readers` under the keys `found` is not computed inside of a cluster."""
-    if len(cluster.members) >= MAX_MEMBERS:
-        return f"the kernel has {MAX_MEMBERS} instructions"
-    new = sum(1 for o in dict.fromkeys(inst.operands) if o not in cluster.operands and not _is_inlined(o))
-    if len(cluster.operands) + new - (inst in cluster.operands) > MAX_OPERANDS:
-        return f"the kernel would have more than {MAX_OPERANDS} operands"
-    if cluster.emitted + len(found) > MAX_EMITTED:
-        return f"the kernel would compute more than {MAX_EMITTED} values"
+    limits = cluster.limits
+    if len(cluster.members) >= limits.members:
+        return f"the kernel has {limits.members} instructions"
+    others = (o for o in dict.fromkeys(inst.operands) if o not in cluster.operands)
+    new = sum(1 for o in others if not _is_inlined(o, limits))
+    if len(cluster.operands) + new - (inst in cluster.operands) > limits.operands:
+        return f"the kernel would have more than {limits.operands} operands"
+    if cluster.emitted + len(found) > limits.emitted:
+        return f"the kernel would compute more than {limits.emitted} values"
     return (
         _why_not_place(inst, readers)
         or why_not_hero(keys, inst, cluster, found)
         or _why_not_overwritten(keys, inst, cluster, found)
-        or _why_not_work(keys, inst, found)
+        or _why_not_work(keys, inst, found, limits)
     )
 
 
-def _is_inlined(inst: Instruction) -> bool:
-    return isinstance(inst.op, Constant | Iota) and why_never(inst) is None
+def _is_inlined(inst: Instruction, limits: Limits) -> bool:
+    return isinstance(inst.op, Constant | Iota) and why_never(inst, limits) is None
 
 
 def _why_not_place(inst: Instruction, readers: Iterable[Instruction]) -> str | None:
@@ -241,11 +236,11 @@ def why_not_hero(keys: AccessKeys, inst: Instruction, cluster: Cluster, found: d
     """
     if isinstance(inst.op, DynamicUpdateSlice | Scatter):
         return f"{inst.opcode} works in place, in a kernel of its own"
-    form = hero_form(inst)
+    form = hero_form(inst, cluster.limits)
     if form is None:
         if isinstance(inst.op, Dot):
             return "a dot is a kernel of its own"
-        if isinstance(inst.op, Reduce) and not is_inner_reduce(inst):
+        if isinstance(inst.op, Reduce) and not is_inner_reduce(inst, cluster.limits):
             return "reduces dimensions that are not neighbours"
         return None
     if cluster.form not in (LOOP, form) or form[0] in ("dot", "pieces") and cluster.form != LOOP:
@@ -258,7 +253,7 @@ def why_not_hero(keys: AccessKeys, inst: Instruction, cluster: Cluster, found: d
         _, rows, columns = form
         if not sizes <= {rows, rows * columns}:
             return f"the kernel's results have neither {rows} nor {rows * columns} elements"
-        if rows == 1 and columns > WHOLE_ROW:
+        if rows == 1 and columns > cluster.limits.whole_row:
             return "a reduction of everything is shared by all threads, in a kernel of its own"
     elif sizes != {own}:
         return f"the kernel's results do not all have its {own} elements"
@@ -297,15 +292,15 @@ def _why_not_overwritten(
     return "reads what the kernel updates in place"
 
 
-def _why_not_work(keys: AccessKeys, inst: Instruction, found: dict[int, None]) -> str | None:
+def _why_not_work(keys: AccessKeys, inst: Instruction, found: dict[int, None], limits: Limits) -> str | None:
     if isinstance(inst.op, (*FREE, *PASSING)):
         return None
     work = sum(keys.count[k] for k in found)
     size = max(1, elements(inst.shape))
     times = work / size
-    if is_costly(inst) and times > COSTLY_WORK:
+    if is_costly(inst) and times > limits.costly_work:
         return f"would be computed {times:.3g} times, and is costly"
-    if times > CHEAP_WORK:
+    if times > limits.cheap_work:
         return f"would be computed {times:.3g} times"
     if is_costly(inst) and len(found) > 2 or len(found) > 8:
         return f"would be written out {len(found)} times"
@@ -319,18 +314,18 @@ def is_epilogue(inst: Instruction) -> bool:
     return any(isinstance(o.op, Dot) and list(o.users) == [inst] for o in map(chased, inst.operands))
 
 
-def may_copy(inst: Instruction, clusters: int) -> bool:
+def may_copy(inst: Instruction, clusters: int, limits: Limits) -> bool:
     """Whether an instruction with users in several kernels is computed in each of them."""
     if isinstance(inst.op, FREE):
         return True
-    if is_costly(inst) or clusters > 3 or hero_form(inst) is not None or is_epilogue(inst):
+    if is_costly(inst) or clusters > 3 or hero_form(inst, limits) is not None or is_epilogue(inst):
         return False
-    big = {o for o in inst.operands if not is_tiny_shape(o.shape) and not isinstance(o.op, FREE)}
+    big = {o for o in inst.operands if not is_tiny_shape(o.shape, limits) and not isinstance(o.op, FREE)}
     return len(big) <= 1 and (inst.op.elementwise or isinstance(inst.op, MOVEMENT))
 
 
-def is_register(inst: Instruction, row_fed: dict[Instruction, tuple[int, int]]) -> bool:
+def is_register(inst: Instruction, row_fed: dict[Instruction, tuple[int, int]], limits: Limits) -> bool:
     """Whether an instruction is computed by the entry in registers, not in a kernel."""
     if isinstance(inst.op, Constant | Iota | Broadcast):
         return False
-    return is_tiny(inst) and inst not in row_fed
+    return is_tiny(inst, limits) and inst not in row_fed

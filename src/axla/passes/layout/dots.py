@@ -16,9 +16,10 @@ from axla.hlo import Dot, Reshape, Transpose
 from axla.ir.graph import NO_EXTRA, Extra, Instruction, Module
 from axla.ir.traverse import post_order
 from axla.passes.rewrite import current_session
+from axla.target.machine import Target
 
 
-def dot_canonicalize(module: Module) -> None:
+def dot_canonicalize(module: Module, target: Target) -> None:
     """Gives every dot that becomes a kernel at most one batch, one free and one contracting dimension per
     operand.
     """
@@ -35,9 +36,10 @@ def dot_canonicalize(module: Module) -> None:
                 computation.remove(inst)
                 computation.remove(turned)
         for inst in post_order(computation):
-            if not isinstance(inst.op, Dot) or inst.op.sparsity or len(inst.operands) != 2 or is_tiny(inst):
+            if not isinstance(inst.op, Dot) or inst.op.sparsity or len(inst.operands) != 2:
                 continue
-            if _is_canonical(inst) or not session.may_fire("dot-canonicalize", inst):
+            done = _is_canonical(inst) or is_tiny(inst, target.limits)
+            if done or not session.may_fire("dot-canonicalize", inst):
                 continue
             computation.replace(inst, _canonical(inst))
             computation.remove(inst)

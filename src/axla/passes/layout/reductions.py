@@ -13,16 +13,17 @@ from axla.hlo import Add, And, Constant, Maximum, Minimum, Multiply, Or, Reduce,
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.traverse import post_order
 from axla.passes.rewrite import current_session
+from axla.target.machine import Target
 
 
-def reduce_canonicalize(module: Module) -> None:
+def reduce_canonicalize(module: Module, target: Target) -> None:
     """Leaves no long reduce of dimensions that have others between them: it is cut in two, or its operands
     are turned.
     """
-    session = current_session()
+    session, limits = current_session(), target.limits
     for computation in module.computations:
         for inst in post_order(computation):
-            if not isinstance(inst.op, Reduce) or is_tiny(inst) or is_inner_reduce(inst):
+            if not isinstance(inst.op, Reduce) or is_tiny(inst, limits) or is_inner_reduce(inst, limits):
                 continue
             while reduce_geometry(inst) is None and session.may_fire("reduce-canonicalize", inst):
                 new = cut(inst) if may_start_twice(inst) else turned(inst)

@@ -17,14 +17,15 @@ from axla.hlo import Copy, GetTupleElement, Tuple, While
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.traverse import schedule_of
 from axla.passes.schedule.order import running_computations
+from axla.target.machine import Target
 
 ROUNDS = 4  # the first makes the copies; the second finds that they suffice
 
 
-def copy_insertion(module: Module) -> None:
+def copy_insertion(module: Module, target: Target) -> None:
     """Adds the copies without which two arrays that are live together would have to share memory."""
     for _ in range(ROUNDS):
-        places = coalesce(dataflow(module), reuse=False)
+        places = coalesce(dataflow(module, target.limits), reuse=False)
         if not places.failed:
             return
         _Inserter(module, places).run()

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from axla.analysis.dataflow import in_place_operands, leaf_count
-from axla.analysis.regions import TINY
 from axla.core.shape import Shape, TupleShape
 from axla.hlo import (
     AddDependency,
@@ -26,14 +25,15 @@ from axla.hlo import (
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.traverse import computations_callees_first, post_order, text_order
 from axla.passes.simplify.dce import effectful_computations, has_effect
+from axla.target.machine import Limits, Target
 
 Leaf = tuple[Instruction, int]  # the instruction that computes an array, and which of its leaves
 
 
-def schedule(module: Module) -> None:
+def schedule(module: Module, target: Target) -> None:
     """Gives every computation that runs by itself (entry, loops, branches, calls) an order of execution."""
     effectful = effectful_computations(module)
-    found = {c: order(c, effectful) for c in running_computations(module)}
+    found = {c: order(c, target.limits, effectful) for c in running_computations(module)}
     module.set_schedule(found)
     module.set_config(is_scheduled=True)
 
@@ -51,9 +51,11 @@ def running_computations(module: Module) -> list[Computation]:
     return [c for c in computations_callees_first(module) if c in running]
 
 
-def order(computation: Computation, effectful: Iterable[Computation] = ()) -> tuple[Instruction, ...]:
+def order(
+    comp: Computation, limits: Limits, effectful: Iterable[Computation] = ()
+) -> tuple[Instruction, ...]:
     """The order of one computation."""
-    graph = _graph(computation, frozenset(effectful))
+    graph = _graph(comp, limits, frozenset(effectful))
     small = _list_schedule(graph, lambda inst, bytes_: bytes_)
     plain = _list_schedule(graph, lambda inst, bytes_: 0)
     return small if _peak(graph, small) < _peak(graph, plain) else plain
@@ -61,6 +63,7 @@ def order(computation: Computation, effectful: Iterable[Computation] = ()) -> tu
 
 @dataclass(slots=True)
 class _Graph:
+    limits: Limits
     position: dict[Instruction, int] = field(default_factory=dict)
     successors: dict[Instruction, list[Instruction]] = field(default_factory=dict)
     waiting: dict[Instruction, int] = field(default_factory=dict)
@@ -72,12 +75,20 @@ class _Graph:
     kept: set[Leaf] = field(default_factory=set)  # parameters, and what the root holds
     overwrites: dict[Instruction, list[Leaf]] = field(default_factory=dict)
 
+    def bytes(self, leaf: Leaf) -> int:
+        """How much memory an array takes: none where registers hold it."""
+        inst, number = leaf
+        shape = inst.shape
+        if not isinstance(shape, Shape):
+            shape = list(shape.leaves())[number]
+        return shape.byte_size if isinstance(shape, Shape) and shape.size > self.limits.tiny else 0
+
 
 _PASS_ON = (Reshape, Bitcast, OptBarrier, AddDependency)
 
 
-def _graph(computation: Computation, effectful: frozenset[Computation]) -> _Graph:
-    graph = _Graph()
+def _graph(computation: Computation, limits: Limits, effectful: frozenset[Computation]) -> _Graph:
+    graph = _Graph(limits)
     leaves: dict[Instruction, tuple[Leaf, ...]] = {}
     instructions = post_order(computation)
     graph.position = {inst: n for n, inst in enumerate(instructions)}
@@ -93,8 +104,8 @@ def _graph(computation: Computation, effectful: frozenset[Computation]) -> _Grap
         graph.reads[inst] = tuple(read)
         for leaf in read:
             graph.readers.setdefault(leaf, []).append(inst)
-        graph.made[inst] = sum(map(_bytes, leaves[inst]))
-        for number, source in in_place_operands(inst).values():
+        graph.made[inst] = sum(map(graph.bytes, leaves[inst]))
+        for number, source in in_place_operands(inst, limits).values():
             graph.overwrites.setdefault(inst, []).append(leaves[inst.operands[number]][source])
     for parameter in computation.parameters:
         graph.kept.update(leaves[parameter])
@@ -118,14 +129,6 @@ def _leaves(inst: Instruction, leaves: dict[Instruction, tuple[Leaf, ...]]) -> t
     return tuple((inst, n) for n in range(leaf_count(inst.shape)))
 
 
-def _bytes(leaf: Leaf) -> int:
-    inst, number = leaf
-    shape = inst.shape
-    if not isinstance(shape, Shape):
-        shape = list(shape.leaves())[number]
-    return shape.byte_size if isinstance(shape, Shape) and shape.size > TINY else 0
-
-
 def _chain_effects(computation: Computation, graph: _Graph, effectful: frozenset[Computation]) -> None:
     """Effects happen in the order of the text, where that order is possible at all."""
     last: Instruction | None = None
@@ -147,7 +150,7 @@ def _carried(computation: Computation, graph: _Graph, leaves: dict[Instruction, 
     if computation.parameters[0].shape.logical is not computation.root.shape.logical:
         return
     for before, after in zip(old, new, strict=True):
-        if after[0] in graph.made and before != after and _bytes(after):
+        if after[0] in graph.made and before != after and graph.bytes(after):
             graph.overwrites.setdefault(after[0], []).append(before)
 
 
@@ -179,9 +182,8 @@ def _list_schedule(graph: _Graph, weight: Callable[[Instruction, int], int]) -> 
         if blocked.get(inst, 0) > 0:
             heapq.heappush(held, (graph.position[inst], inst))
             return
-        freed = sum(
-            _bytes(leaf) for leaf in graph.reads.get(inst, ()) if left[leaf] == 1 and leaf not in graph.kept
-        )
+        last = (leaf for leaf in graph.reads.get(inst, ()) if left[leaf] == 1 and leaf not in graph.kept)
+        freed = sum(map(graph.bytes, last))
         heapq.heappush(ready, (weight(inst, graph.made.get(inst, 0) - freed), graph.position[inst], inst))
 
     for inst, count in waiting.items():
@@ -221,5 +223,5 @@ def _peak(graph: _Graph, instructions: Iterable[Instruction]) -> int:
         for leaf in graph.reads.get(inst, ()):
             left[leaf] -= 1
             if not left[leaf] and leaf not in graph.kept:
-                live -= _bytes(leaf)
+                live -= graph.bytes(leaf)
     return most
