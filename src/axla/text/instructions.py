@@ -82,8 +82,6 @@ def schema_of(op: type[Op]) -> Schema:
 class InstructionCursor(ShapeCursor):
     """A cursor that reads instructions into a computation of a module."""
 
-    schema_of = staticmethod(schema_of)
-
     def __init__(self, text: str) -> None:
         super().__init__(text)
         self.module = Module("")
@@ -146,7 +144,7 @@ class InstructionCursor(ShapeCursor):
         cls = OPS.get(opcode)
         if cls is None:
             if is_opcode(opcode) and asynchronous.is_short_form(opcode):
-                return asynchronous.read_short_form(self, name, shape, opcode, at)
+                return self.short_form(name, shape, opcode, at)
             return self._undeclared_op(name, shape, opcode, at)
         fields: dict[str, Any] = {}
         operands: tuple[Instruction, ...] = ()
@@ -166,6 +164,10 @@ class InstructionCursor(ShapeCursor):
         if cls is asynchronous.AsyncStart:
             asynchronous.share_with_called(inst)
         return inst
+
+    def short_form(self, name: str, shape: AnyShape | None, opcode: str, at: int) -> Instruction:
+        """A part of an asynchronous call, behind `opcode(`. The parser reads it."""
+        raise NotImplementedError
 
     def checked(
         self, schema: Schema, fields: dict[str, Any], operands: tuple[Instruction, ...],

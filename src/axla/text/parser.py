@@ -8,12 +8,13 @@ from collections.abc import Callable, Sequence
 
 from axla.core.collector import collector_paused
 from axla.core.errors import InvalidArgument, UnsupportedError
-from axla.core.shape import ProgramShape
+from axla.core.shape import AnyShape, ProgramShape
 from axla.ir.graph import Computation, Extra, Instruction, Module
 from axla.text.header import read_header
 from axla.text.instructions import InstructionCursor
 from axla.text.lexer import BLANK, NAME, pattern
 from axla.text.shapes import compatible
+from axla.text.short_forms import read_short_form
 
 _ENTRY = pattern(BLANK + r"ENTRY\b")
 _COMPUTATION = pattern(BLANK + f"(?:ENTRY{BLANK})?%?{NAME}{BLANK}[({{]")
@@ -124,6 +125,9 @@ class Parser(InstructionCursor):
         self.target, self.scope = target, scope
         self.nesting -= 1
         return computation
+
+    def short_form(self, name: str, shape: AnyShape | None, opcode: str, at: int) -> Instruction:
+        return read_short_form(self, name, shape, opcode, at)
 
     def _rename(self, read: Sequence[tuple[Computation, str, dict[str, Instruction]]]) -> None:
         """Of equal names the first one stays: in XLA, that of the computation that ends first."""
