@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import heapq
+from collections.abc import Sequence
+
 import numpy as np
 
 from axla.core.dtypes import F32, U32
@@ -9,6 +12,7 @@ from axla.core.shape import TOKEN, AnyShape, Shape, TupleShape
 from axla.hlo.collective import elements, started
 from axla.hlo.family import label, show
 from axla.ir.attributes import RawText
+from axla.ir.graph import Instruction
 from axla.ir.op import Op, attr, op, reject
 
 
@@ -198,3 +202,26 @@ class Domain(Op):
     def samples(cls):
         text = RawText('{kind="sharding", entry={maximal device=0}, exit={maximal device=1}}')
         return [(cls(text), (Shape(F32, (3,)),))]
+
+
+def receives_last(order: Sequence[Instruction]) -> Sequence[Instruction]:
+    """An order in which what is received comes as late as it can, so that it has been sent."""
+    if not any(isinstance(inst.op, RecvDone) for inst in order):
+        return order
+    place = {inst: number for number, inst in enumerate(order)}
+    missing: dict[Instruction, int] = {}
+    after: dict[Instruction, list[Instruction]] = {}
+    for inst in order:
+        before = [p for p in {*inst.operands, *inst.extra.control_predecessors} if p in place]
+        missing[inst] = len(before)
+        for p in before:
+            after.setdefault(p, []).append(inst)
+    ready = [(isinstance(i.op, RecvDone), place[i]) for i in order if not missing[i]]
+    found: list[Instruction] = []
+    while ready:
+        found.append(order[heapq.heappop(ready)[1]])
+        for inst in after.get(found[-1], ()):
+            missing[inst] -= 1
+            if not missing[inst]:
+                heapq.heappush(ready, (isinstance(inst.op, RecvDone), place[inst]))
+    return found

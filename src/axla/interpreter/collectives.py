@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,18 +17,15 @@ import axla.hlo as hlo
 from axla.core.errors import CollectiveFailure, UnsupportedError
 from axla.core.shape import Shape, TupleShape
 from axla.hlo.collective import elements, equal_addends, moves_one_slice
+from axla.interpreter.evaluate import Interpreter, Value
 from axla.interpreter.members import group_of, has_channel, pairs_of
+from axla.interpreter.processes import Process
 from axla.ir.graph import Instruction
 from axla.ir.op import Op
 
-if TYPE_CHECKING:
-    from axla.interpreter.evaluate import Interpreter
-    from axla.interpreter.processes import Process
-
-Value = Any
 Brought = Sequence[Sequence[Value]]
 """The operands of every member, in the order of the group."""
-Meaning = Callable[["Interpreter", Instruction, Brought], Sequence[Value]]
+Meaning = Callable[[Interpreter, Instruction, Brought], Sequence[Value]]
 """The values of the members."""
 
 

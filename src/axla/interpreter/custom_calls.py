@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes as c
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -30,13 +30,10 @@ from axla.custom.site import (
 )  # fmt: skip
 from axla.hlo.control import CustomCall, call_site
 from axla.hlo.sorting import largest_first
+from axla.interpreter.evaluate import Interpreter, Value
+from axla.interpreter.parallel import check_parallel, run_parallel
 from axla.ir.graph import Instruction
 from axla.program import abi
-
-if TYPE_CHECKING:
-    from axla.interpreter.evaluate import Interpreter
-
-Value = Any
 
 
 def _operand(inst: Instruction, operand: Value, *rest: Value) -> Value:
@@ -68,8 +65,6 @@ CUSTOM_CALLS: dict[str, Callable[..., Value]] = {
 
 def check_custom_call(inst: Instruction) -> None:
     """UnsupportedError for a call that nobody is registered for, or that its target cannot take."""
-    from axla.interpreter.parallel import check_parallel
-
     op = inst.op
     if check_parallel(inst):
         return
@@ -81,8 +76,6 @@ def check_custom_call(inst: Instruction) -> None:
 
 def custom_call(interpreter: Interpreter, inst: Instruction, *operands: Value) -> Value:
     """The value of a custom call."""
-    from axla.interpreter.parallel import check_parallel, run_parallel
-
     op = inst.op
     assert isinstance(op, CustomCall)
     known = CUSTOM_CALLS.get(op.custom_call_target)

@@ -3,7 +3,7 @@
 A *value* is a NumPy array of the instruction's element type, a tuple of values, or None for a token. An array
 with dynamic dimensions has its actual sizes. Every computation is planned once: a list of steps over numbered
 slots, each with the slots that die after it. Ops without called computations evaluate themselves
-(`Op.evaluate`); the others are in the table `axla.interpreter.regions.REGIONS`.
+(`Op.evaluate`); the others are in the table `REGIONS`.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from axla.hlo.casting import convert
 from axla.hlo.control import Call, CustomCall, Fusion, OptBarrier
 from axla.hlo.conversion import Bitcast
 from axla.hlo.numeric import Kernel
+from axla.hlo.transfer import receives_last
 from axla.interpreter.bounds import by_bounds
 from axla.interpreter.processes import Process
-from axla.interpreter.transfers import receives_last
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.op import Op
 from axla.ir.structure import Constant, GetTupleElement, Parameter, Tuple
@@ -41,6 +41,9 @@ from axla.ir.traverse import running_order
 
 Value = Any
 """numpy.ndarray | tuple[Value, ...] | None"""
+
+REGIONS: dict[type[Op], Callable[..., Value]] = {}
+"""Ops that call computations, and those that need more than arrays; `regions.py` fills it."""
 
 CALL_DEPTH = 100
 """How deep computations may call each other: each level takes Python frames."""
@@ -335,8 +338,6 @@ class Interpreter:
                 raise UnsupportedError(f"{inst!r}: {why}")
 
     def _evaluator(self, inst: Instruction) -> Callable[..., Value]:
-        from axla.interpreter.regions import REGIONS
-
         region = REGIONS.get(type(inst.op))
         if region is not None:
             return by_bounds(inst, partial(region, self, inst))

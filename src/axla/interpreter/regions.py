@@ -1,8 +1,7 @@
-"""Ops that call computations, and those that need more than arrays. One table: `REGIONS`."""
+"""Ops that call computations, and those that need more than arrays. They go into the table `REGIONS`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cmp_to_key
 from math import prod
 
@@ -20,11 +19,10 @@ from axla.hlo.reduction import Map, Reduce, Scan, Sort
 from axla.hlo.window import ReduceWindow, SelectAndScatter, offsets, padded, places
 from axla.interpreter.collectives import COLLECTIVES, joined
 from axla.interpreter.custom_calls import custom_call
-from axla.interpreter.evaluate import Interpreter, Value
+from axla.interpreter.evaluate import REGIONS, Interpreter, Value
 from axla.interpreter.transfers import TRANSFERS
 from axla.ir.attributes import RandomDistribution
 from axla.ir.graph import Instruction
-from axla.ir.op import Op
 from axla.ir.structure import GetTupleElement, Tuple
 
 TREE_ABOVE = 1024
@@ -369,25 +367,27 @@ def _sort_lines(interpreter: Interpreter, op: Sort, columns: list[np.ndarray], o
         order[(slice(None), *line)] = sorted(range(len(order)), key=cmp_to_key(before))
 
 
-REGIONS: dict[type[Op], Callable[..., Value]] = {
-    **COLLECTIVES,
-    **TRANSFERS,
-    AsyncStart: _async_start,
-    Rng: _rng,
-    RngGetAndUpdateState: _rng_state,
-    Tuple: _tuple,
-    GetTupleElement: _get_tuple_element,
-    While: _while,
-    Conditional: _conditional,
-    Call: _call,
-    Fusion: _call,
-    CustomCall: custom_call,
-    Bitcast: _bitcast,
-    Map: _map,
-    Reduce: _reduce,
-    ReduceWindow: _reduce_window,
-    Scan: _scan,
-    Scatter: _scatter,
-    SelectAndScatter: _select_and_scatter,
-    Sort: _sort,
-}
+REGIONS.update(
+    {
+        **COLLECTIVES,
+        **TRANSFERS,
+        AsyncStart: _async_start,
+        Rng: _rng,
+        RngGetAndUpdateState: _rng_state,
+        Tuple: _tuple,
+        GetTupleElement: _get_tuple_element,
+        While: _while,
+        Conditional: _conditional,
+        Call: _call,
+        Fusion: _call,
+        CustomCall: custom_call,
+        Bitcast: _bitcast,
+        Map: _map,
+        Reduce: _reduce,
+        ReduceWindow: _reduce_window,
+        Scan: _scan,
+        Scatter: _scatter,
+        SelectAndScatter: _select_and_scatter,
+        Sort: _sort,
+    }
+)

@@ -5,10 +5,8 @@ the host of another: their host transfers meet like others.
 
 from __future__ import annotations
 
-import heapq
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
 
 import numpy as np
 
@@ -17,16 +15,12 @@ from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.custom.feeds import feeds, give, give_outfeed, leaves_of, take, take_infeed
 from axla.custom.site import nest
 from axla.hlo.transfer import Infeed, Outfeed, Recv, RecvDone, Send, SendDone
+from axla.interpreter.evaluate import Interpreter, Value
 from axla.interpreter.members import pairs_of
+from axla.interpreter.processes import Process
 from axla.ir.graph import Instruction
 from axla.ir.op import Op
 from axla.ir.verify.channels import channel_pairs
-
-if TYPE_CHECKING:
-    from axla.interpreter.evaluate import Interpreter
-    from axla.interpreter.processes import Process
-
-Value = Any
 
 
 def _infeed(interpreter: Interpreter, inst: Instruction, token: Value) -> Value:
@@ -108,29 +102,6 @@ def _nothing(shape: AnyShape) -> Value:
 def _received(inst: Instruction, value: Value) -> Value:
     shape = inst.shape.elements[0]  # type: ignore[attr-defined]
     return nest(shape, iter(leaves_of(repr(inst), shape, value)))
-
-
-def receives_last(order: Sequence[Instruction]) -> Sequence[Instruction]:
-    """An order in which what is received comes as late as it can, so that it has been sent."""
-    if not any(isinstance(inst.op, RecvDone) for inst in order):
-        return order
-    place = {inst: number for number, inst in enumerate(order)}
-    missing: dict[Instruction, int] = {}
-    after: dict[Instruction, list[Instruction]] = {}
-    for inst in order:
-        before = [p for p in {*inst.operands, *inst.extra.control_predecessors} if p in place]
-        missing[inst] = len(before)
-        for p in before:
-            after.setdefault(p, []).append(inst)
-    ready = [(isinstance(i.op, RecvDone), place[i]) for i in order if not missing[i]]
-    found: list[Instruction] = []
-    while ready:
-        found.append(order[heapq.heappop(ready)[1]])
-        for inst in after.get(found[-1], ()):
-            missing[inst] -= 1
-            if not missing[inst]:
-                heapq.heappush(ready, (isinstance(inst.op, RecvDone), place[inst]))
-    return found
 
 
 TRANSFERS: dict[type[Op], Callable[..., Value]] = {

@@ -8,7 +8,7 @@ from typing import NoReturn
 
 from axla.core.errors import CompileError
 from axla.hlo import CustomCall, Infeed, Outfeed, RecvDone, Send
-from axla.interpreter.transfers import receives_last
+from axla.hlo.transfer import receives_last
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.op import Op
 from axla.ir.traverse import computations_callees_first, running_order

@@ -11,8 +11,7 @@ from axla.core.literal import Literal, why_no_array
 from axla.core.shape import Shape
 from axla.hlo import Broadcast, Call, Conditional, CustomCall, Dot, Fusion, Iota, OptBarrier, Reduce, While
 from axla.hlo.casting import convert
-from axla.interpreter.evaluate import Interpreter
-from axla.interpreter.regions import REGIONS
+from axla.interpreter.evaluate import REGIONS, Interpreter
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.op import Op
 from axla.ir.structure import Constant, GetTupleElement, Parameter, Tuple
