@@ -19,8 +19,8 @@ from axla.ir.graph import Module
 from axla.ir.verify import verify
 from axla.stablehlo import export_text
 from axla.stablehlo.checks import Case, cases
-from axla.stablehlo.importer import import_source
 from axla.stablehlo.mlir import Source
+from axla.stablehlo.modules import import_source
 from conformance_lib.corpora import NotAtHand
 from conformance_lib.programs import Exec
 from conformance_lib.section import OK, Outcome, kind_of, said

@@ -8,7 +8,7 @@ import axla
 import axla.passes.pipelines as pipelines
 from axla.codegen.host import host_target
 from axla.core.errors import UnsupportedError
-from axla.interpreter.regions import REGIONS
+from axla.interpreter.evaluate import REGIONS
 from axla.ir.clone import clone_module
 from axla.ir.graph import Module
 from axla.ir.op import OPS

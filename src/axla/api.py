@@ -61,8 +61,7 @@ def _parsed(content: str | bytes, file: str, arg_types: Any, dim_args: Any, elid
     is_proto = proto.looks_like_proto(content)
     program = None if is_proto else stablehlo(content)
     if program is not None:
-        from axla.stablehlo.importer import entry_of, import_source
-        from axla.stablehlo.specialize import DynamicModule, is_symbolic
+        from axla.stablehlo.modules import DynamicModule, entry_of, import_source, is_symbolic
 
         if arg_types is None and dim_args is None and is_symbolic(program, entry_of(program)):
             return DynamicModule(program, entry_of(program))
@@ -205,7 +204,7 @@ def specialized(module: Module, arg_types: Any, dim_args: Any) -> Module:
     """The module with its sizes known."""
     if type(module) is Module and arg_types is None and dim_args is None:
         return module
-    from axla.stablehlo.specialize import DynamicModule
+    from axla.stablehlo.modules import DynamicModule
 
     if isinstance(module, DynamicModule):
         return module.specialize(arg_types, dim_args)

@@ -89,7 +89,7 @@ def check(
         program = stablehlo(content)
         if program is not None:
             from axla.stablehlo.checks import has_checks
-            from axla.stablehlo.importer import import_source
+            from axla.stablehlo.modules import import_source
 
             if has_checks(program) and arg_types is None and dim_args is None:
                 report = check_itself(program, backend, deadline, replicas)
@@ -116,7 +116,7 @@ def check_itself(
     """
     from axla.custom.probes import record_probes
     from axla.stablehlo.checks import cases
-    from axla.stablehlo.importer import import_source
+    from axla.stablehlo.modules import import_source
 
     outputs: list[OutputReport] = []
     for part, case in ((p, c) for p in program.parts() for c in cases(p)):

@@ -177,7 +177,7 @@ def _may_be_export(content: bytes) -> bool:
 
 def _of_jax(program: Any, args: Sequence[Any] | None, sizes: Sizes) -> Module:
     from axla.jax.functions import OpenModule, lowered, module_of
-    from axla.stablehlo.specialize import DynamicModule
+    from axla.stablehlo.modules import DynamicModule
 
     if callable(program) and args is None:
         raise InvalidArgument(
@@ -196,7 +196,7 @@ def _of_jax(program: Any, args: Sequence[Any] | None, sizes: Sizes) -> Module:
 
 def _sized(module: Module, args: Sequence[Any] | None, sizes: Sizes) -> Module:
     """The module with all sizes known. An error names the arguments whose sizes are open."""
-    from axla.stablehlo.specialize import DynamicModule
+    from axla.stablehlo.modules import DynamicModule
 
     if not isinstance(module, DynamicModule):
         if sizes.arg_types is not None or sizes.dim_args is not None:

@@ -14,7 +14,7 @@ from axla import api
 from axla.core.errors import InvalidArgument
 from axla.ir.graph import Module
 from axla.jax.functions import Names, Program, lowered, module_of
-from axla.stablehlo.specialize import DynamicModule
+from axla.stablehlo.modules import DynamicModule
 
 
 class Function:

@@ -19,11 +19,10 @@ from axla import api
 from axla.core.errors import InvalidArgument, ParseError, UnsupportedError, missing
 from axla.ir.graph import Module, SourceLocation
 from axla.stablehlo import mlir
-from axla.stablehlo.importer import entry_of, import_source
 from axla.stablehlo.importer.origin import source_location
 from axla.stablehlo.importer.program import functions_of
+from axla.stablehlo.modules import DynamicModule, entry_of, import_source, is_symbolic
 from axla.stablehlo.names import NAMES, Names, names_in
-from axla.stablehlo.specialize import DynamicModule, is_symbolic
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,8 @@
 
 Read `mlir.py` first: the operations, types and attributes as every reader gives and every writer takes them.
 `text/` reads and prints MLIR text, `bytecode/` reads MLIR bytecode with VHLO artifacts, `verify/` holds the
-specification's constraints, `importer/` makes a Module, `exporter/` makes operations of a Module.
+specification's constraints, `modules.py` makes a Module with `specialize/`, `quantized/` and `importer/`,
+`exporter/` makes operations of a Module.
 docs/design/0004-stablehlo.md draws the way.
 """
 

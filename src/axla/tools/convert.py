@@ -41,7 +41,7 @@ def _hlo_proto(snapshot: Snapshot) -> bytes:
 
 def _stablehlo(snapshot: Snapshot) -> str:
     from axla.stablehlo import export_text
-    from axla.stablehlo.specialize import DynamicModule
+    from axla.stablehlo.modules import DynamicModule
 
     module = snapshot.module
     return module.to_string() if isinstance(module, DynamicModule) else export_text(module)

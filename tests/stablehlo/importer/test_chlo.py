@@ -7,7 +7,7 @@ import pytest
 
 import axla
 from axla.stablehlo.checks import ulps
-from axla.stablehlo.importer import import_source
+from axla.stablehlo.modules import import_source
 from axla.stablehlo.text import parse
 
 scipy_special = pytest.importorskip("scipy.special", reason="SciPy is the reference")

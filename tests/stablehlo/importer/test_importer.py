@@ -12,7 +12,8 @@ from axla.ir.graph import Module
 from axla.ir.structure import Parameter
 from axla.ir.verify import verify
 from axla.stablehlo import mlir
-from axla.stablehlo.importer import RULES, import_source
+from axla.stablehlo.importer import RULES
+from axla.stablehlo.modules import import_source
 from axla.stablehlo.text import parse
 from axla.text import parse_hlo
 

@@ -10,7 +10,7 @@ import pytest
 
 import axla
 from axla.core.errors import CollectiveFailure, Mismatch, UnsupportedError, VerifyError
-from axla.stablehlo.importer import import_source
+from axla.stablehlo.modules import import_source
 from axla.stablehlo.text import parse
 
 

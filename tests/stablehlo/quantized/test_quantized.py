@@ -8,7 +8,7 @@ import pytest
 import axla
 from axla.core.errors import VerifyError
 from axla.stablehlo import mlir
-from axla.stablehlo.importer import import_source
+from axla.stablehlo.modules import import_source
 from axla.stablehlo.quantized import without_quantized
 from axla.stablehlo.text import parse
 

@@ -8,7 +8,8 @@ import pytest
 import axla
 from axla import proto
 from axla.core.errors import AxlaError, InvalidArgument, UnsupportedError, VerifyError
-from axla.stablehlo.specialize import DynamicModule, specialize
+from axla.stablehlo.modules import DynamicModule
+from axla.stablehlo.specialize import specialize
 from axla.stablehlo.text import parse
 
 BACKENDS = ("interpreter", "cpu")
@@ -298,9 +299,9 @@ def test_calls_nest_however_deep_but_not_in_themselves():
 
 
 def test_functions_that_call_each_other_too_often_are_refused(monkeypatch):
-    from axla.stablehlo.specialize import functions
+    from axla.stablehlo.specialize import calls
 
-    monkeypatch.setattr(functions, "MOST", 1000)
+    monkeypatch.setattr(calls, "MOST", 1000)
     body = "\n".join(
         f"func.func private @f{i}(%x: tensor<?xf32>, %n: tensor<i32>) -> tensor<?xf32> {{\n"
         "%one = stablehlo.constant dense<1> : tensor<i32>\n%two = stablehlo.constant dense<2> : tensor<i32>\n"

@@ -1,4 +1,4 @@
-"""A whole program: functions and regions as computations, the entry with what is said of its arguments."""
+"""A whole program: functions as computations, the entry with what is said of its arguments."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from axla.builder.xla_builder import identifier_of
 from axla.core.errors import AxlaError, VerifyError
 from axla.core.shape import AnyShape, Layout, ProgramShape, Shape, TupleShape
 from axla.ir.graph import Alias, Computation, Module
-from axla.ir.structure import GetTupleElement, Parameter
+from axla.ir.structure import Parameter
 from axla.ir.traverse import computations_callees_first
 from axla.stablehlo import mlir
-from axla.stablehlo.importer.origin import Origins, frontend_attributes, sharding
-from axla.stablehlo.importer.scope import CONSTANT, Rule, Scope, placed
-from axla.stablehlo.importer.types import shape_of
+from axla.stablehlo.importer.origin import frontend_attributes, sharding
+from axla.stablehlo.importer.scope import CONSTANT, Import, Rule, placed
 from axla.stablehlo.names import NAMES, Names, result_names
 from axla.stablehlo.text.printer import attribute_text
 
@@ -58,28 +57,13 @@ def functions_of(source: mlir.Source) -> dict[str, mlir.Operation]:
     return found
 
 
-class Importer:
-    """One import: a source, the module that it becomes, and what is shared between computations."""
+class Importer(Import):
+    """One import, function by function."""
 
     def __init__(self, source: mlir.Source, rules: Mapping[str, Rule]) -> None:
         name = source.module.attributes.get("sym_name")
-        self.source = source
-        self.rules = rules
-        self.origins = Origins()
-        self.module = Module(identifier_of(name) if isinstance(name, str) and name else "main")
+        super().__init__(source, rules, identifier_of(name) if isinstance(name, str) and name else "main")
         self.functions = functions_of(source)
-        self.computations: dict[str, Computation] = {}  # of functions
-        self.captures: dict[int, dict[mlir.Value, None]] = {}  # by the identity of a region
-        self.compositions: dict[Any, Computation] = {}  # of functions that ops are composed of
-        self.depth = 0  # of the regions being imported
-        self._shapes: dict[int, AnyShape] = {}  # by the identity of a type, which the source keeps alive
-        self._regions = 0
-
-    def shape(self, type_: mlir.Type) -> AnyShape:
-        found = self._shapes.get(id(type_))
-        if found is None:
-            found = self._shapes[id(type_)] = shape_of(type_)
-        return found
 
     # Functions.
 
@@ -161,57 +145,8 @@ class Importer:
         block = function.regions[0].blocks[0]
         computation = self.module.add_computation(identifier_of(name), entry=is_entry)
         self.computations[name] = computation
-        scope = self._with_parameters(computation, block, function.attributes.get("arg_attrs"))
-        self._finish(scope, block)
-
-    # Regions.
-
-    def plain(self, block: mlir.Block) -> Computation:
-        """A region as a computation with a parameter for each argument."""
-        computation = self._region()
-        self._finish(self._with_parameters(computation, block, None), block)
-        return computation
-
-    def _finish(self, scope: Scope, block: mlir.Block) -> None:
-        results = scope.fill(block)
-        scope.computation.set_root(scope.tuple(results, named=False))
-
-    def _region(self) -> Computation:
-        self._regions += 1
-        return self.module.add_computation(f"region_{self._regions - 1}")
-
-    def _with_parameters(self, computation: Computation, block: mlir.Block, attributes: Any) -> Scope:
-        scope = Scope(self, computation)
-        said = (
-            attributes if isinstance(attributes, tuple) and len(attributes) == len(block.arguments) else None
-        )
-        for number, value in enumerate(block.arguments):
-            location = block.locations[number] if block.locations else None
-            extra, name = self.origins.of(location, said[number] if said else {})
-            shape = self.shape(value.type)
-            scope.values[value] = computation.add(
-                Parameter(shape, number), (), shape, stem=name or f"Arg_{number}", extra=extra
-            )
-        return scope
-
-    def carrying(
-        self, region: mlir.Region, block: mlir.Block, outer: Scope, state: Sequence[mlir.Value]
-    ) -> Scope:
-        """The scope of a region with one parameter: its arguments and the outer values in `state`."""
-        computation = self._region()
-        shapes = [self.shape(a.type) for a in block.arguments] + [outer.value(v).shape for v in state]
-        scope = Scope(self, computation)
-        stem = "arg_tuple" if len(shapes) > 1 else "Arg_" if shapes else "arg_empty_tuple"
-        shape = shapes[0] if len(shapes) == 1 else TupleShape(shapes)
-        parameter = computation.add(Parameter(shape, 0), (), shape, stem=stem)
-        if len(shapes) == 1:
-            scope.values[(*block.arguments, *state)[0]] = parameter
-            return scope
-        scope.define_tuple(block, parameter)
-        first = len(block.arguments)
-        for number, value in enumerate(state):
-            scope.values[value] = computation.add(GetTupleElement(first + number), (parameter,))
-        return scope
+        scope = self.with_parameters(computation, block, function.attributes.get("arg_attrs"))
+        self.finish(scope, block)
 
 
 def _describe(importer: Importer, function: mlir.Operation) -> None:

@@ -1,24 +1,24 @@
-"""A computation being filled with the operations of a block: what the functions of the table work with."""
+"""A computation being filled with the operations of a block: what the functions of the table work with; and
+an import, which is a source and the computations made of it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Any
 
 from axla.core.errors import AxlaError, ShapeError, UnsupportedError, VerifyError
 from axla.core.literal import Literal
-from axla.core.shape import AnyShape, Shape
+from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.hlo import Broadcast, Convert
-from axla.ir.graph import NO_EXTRA, Computation, Extra, Instruction
+from axla.ir.graph import NO_EXTRA, Computation, Extra, Instruction, Module
 from axla.ir.op import Op
-from axla.ir.structure import Constant, GetTupleElement, Tuple
+from axla.ir.structure import Constant, GetTupleElement, Parameter, Tuple
 from axla.stablehlo import mlir
-from axla.stablehlo.importer.types import literal_of
+from axla.stablehlo.importer.origin import Origins
+from axla.stablehlo.importer.types import literal_of, shape_of
 from axla.stablehlo.text.printer import type_text
-
-if TYPE_CHECKING:
-    from axla.stablehlo.importer.program import Importer
 
 Outcome = Instruction | Sequence[Instruction] | None
 """What an operation becomes: its value; the tuple of its values; its values one by one."""
@@ -35,7 +35,7 @@ class Scope:
 
     __slots__ = ("importer", "computation", "values", "_tuples", "_extra", "_name")
 
-    def __init__(self, importer: Importer, computation: Computation) -> None:
+    def __init__(self, importer: Import, computation: Computation) -> None:
         self.importer = importer
         self.computation = computation
         self.values: dict[mlir.Value, Instruction] = {}
@@ -237,6 +237,77 @@ class Scope:
             if inst not in copies:
                 copies[inst] = self.add(inst.op, [copies[o] for o in inst.operands], inst.shape)
         return copies[body.root]
+
+
+class Import:
+    """One import: a source, the module that it becomes, and what is shared between computations."""
+
+    def __init__(self, source: mlir.Source, rules: Mapping[str, Rule], name: str) -> None:
+        self.source = source
+        self.rules = rules
+        self.origins = Origins()
+        self.module = Module(name)
+        self.computations: dict[str, Computation] = {}  # of functions
+        self.captures: dict[int, dict[mlir.Value, None]] = {}  # by the identity of a region
+        self.compositions: dict[Any, Computation] = {}  # of functions that ops are composed of
+        self.depth = 0  # of the regions being imported
+        self._shapes: dict[int, AnyShape] = {}  # by the identity of a type, which the source keeps alive
+        self._regions = 0
+
+    def shape(self, type_: mlir.Type) -> AnyShape:
+        found = self._shapes.get(id(type_))
+        if found is None:
+            found = self._shapes[id(type_)] = shape_of(type_)
+        return found
+
+    # Regions.
+
+    def plain(self, block: mlir.Block) -> Computation:
+        """A region as a computation with a parameter for each argument."""
+        computation = self._region()
+        self.finish(self.with_parameters(computation, block, None), block)
+        return computation
+
+    def finish(self, scope: Scope, block: mlir.Block) -> None:
+        results = scope.fill(block)
+        scope.computation.set_root(scope.tuple(results, named=False))
+
+    def _region(self) -> Computation:
+        self._regions += 1
+        return self.module.add_computation(f"region_{self._regions - 1}")
+
+    def with_parameters(self, computation: Computation, block: mlir.Block, attributes: Any) -> Scope:
+        scope = Scope(self, computation)
+        said = (
+            attributes if isinstance(attributes, tuple) and len(attributes) == len(block.arguments) else None
+        )
+        for number, value in enumerate(block.arguments):
+            location = block.locations[number] if block.locations else None
+            extra, name = self.origins.of(location, said[number] if said else {})
+            shape = self.shape(value.type)
+            scope.values[value] = computation.add(
+                Parameter(shape, number), (), shape, stem=name or f"Arg_{number}", extra=extra
+            )
+        return scope
+
+    def carrying(
+        self, region: mlir.Region, block: mlir.Block, outer: Scope, state: Sequence[mlir.Value]
+    ) -> Scope:
+        """The scope of a region with one parameter: its arguments and the outer values in `state`."""
+        computation = self._region()
+        shapes = [self.shape(a.type) for a in block.arguments] + [outer.value(v).shape for v in state]
+        scope = Scope(self, computation)
+        stem = "arg_tuple" if len(shapes) > 1 else "Arg_" if shapes else "arg_empty_tuple"
+        shape = shapes[0] if len(shapes) == 1 else TupleShape(shapes)
+        parameter = computation.add(Parameter(shape, 0), (), shape, stem=stem)
+        if len(shapes) == 1:
+            scope.values[(*block.arguments, *state)[0]] = parameter
+            return scope
+        scope.define_tuple(block, parameter)
+        first = len(block.arguments)
+        for number, value in enumerate(state):
+            scope.values[value] = computation.add(GetTupleElement(first + number), (parameter,))
+        return scope
 
 
 def _agree(found: AnyShape, written: AnyShape) -> bool:

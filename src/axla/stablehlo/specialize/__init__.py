@@ -19,26 +19,16 @@ import numpy as np
 from axla.core.dtypes import DType, from_numpy
 from axla.core.errors import AxlaError, InvalidArgument
 from axla.core.shape import Shape
-from axla.ir.graph import Computation, Module
 from axla.stablehlo import mlir
 from axla.stablehlo.importer.types import tensor_shape
 from axla.stablehlo.specialize.calls import Instance, Known, Request
 from axla.stablehlo.specialize.folding import element_type
 from axla.stablehlo.specialize.functions import Specializer
 from axla.stablehlo.specialize.sizes import Bounded, is_open, refined_type, with_sizes
-from axla.stablehlo.text import parse_type, print_source, type_text
+from axla.stablehlo.text import parse_type, type_text
 from axla.text.shapes import parse_shape
 
-__all__ = ["DynamicModule", "is_symbolic", "specialize"]
-
-
-def is_symbolic(source: mlir.Source, entry: str) -> bool:
-    """Whether the type of a function leaves sizes open, which somebody has to give."""
-    for name, function in source.functions():
-        type_ = function.attributes.get("function_type")
-        if name == entry and isinstance(type_, mlir.FunctionType):
-            return any(map(is_open, (*type_.inputs, *type_.results)))
-    return False
+__all__ = ["specialize"]
 
 
 def specialize(
@@ -152,72 +142,3 @@ def _read(number: int, given: Any, written: mlir.Type) -> mlir.Type:
             f"arg_types: argument {number} is {type_text(written)}, found {found}{list(sizes)}"
         )
     return type_
-
-
-def example(type_: mlir.Type) -> str:
-    """A type that might be given for one with open sizes."""
-    if isinstance(type_, mlir.TensorType):
-        sizes = (2,) if type_.shape is None else tuple(2 if d is None else d for d in type_.shape)
-        type_ = mlir.TensorType(sizes, type_.element)
-    return type_text(type_)
-
-
-class DynamicModule(Module):
-    """A program whose sizes are not known yet: `axla.compile(module, arg_types=...)` gives them.
-
-    It has no computations; what asks for them is told so. The source is not changed.
-    """
-
-    __slots__ = ("source", "entry_name")
-
-    def __init__(self, source: mlir.Source, entry: str) -> None:
-        super().__init__(entry)
-        self.source = source
-        self.entry_name = entry
-
-    @property
-    def entry(self) -> Computation:
-        raise InvalidArgument(f"the sizes of {self.signature} are not known: {self.wanted()}")
-
-    def wanted(self) -> str:
-        """Which sizes are open, and how they are given."""
-        type_ = self.function_type
-        names = [f"argument {n} is {type_text(t)}" for n, t in enumerate(type_.inputs) if is_open(t)]
-        if not names:  # they are computed from arguments
-            names = [f"result {n} is {type_text(t)}" for n, t in enumerate(type_.results) if is_open(t)]
-            return (
-                f"{', '.join(names)}; give the first arguments as dim_args=[...] to axla.compile or "
-                "axla.parse, --dim-args=... to a command"
-            )
-        examples = [example(t) if is_open(t) else None for t in type_.inputs]
-        listed = ",".join(e or "_" for e in examples)
-        return (
-            f"{', '.join(names)}; give arg_types={examples} to axla.compile or axla.parse, "
-            f"--arg-types='{listed}' to a command"
-        )
-
-    @property
-    def function_type(self) -> mlir.FunctionType:
-        type_ = dict(self.source.functions())[self.entry_name].attributes["function_type"]
-        assert isinstance(type_, mlir.FunctionType)  # as is_symbolic has seen
-        return type_
-
-    @property
-    def signature(self) -> str:
-        """The type of the entry function, as MLIR writes it."""
-        return f"@{self.entry_name}{type_text(self.function_type)}"
-
-    def specialize(
-        self, arg_types: Sequence[Any] | None = None, dim_args: Sequence[int] | None = None
-    ) -> Module:
-        """The module for certain types, as `specialize` says."""
-        from axla.stablehlo.importer import import_source
-
-        return import_source(self.source, self.entry_name, arg_types=arg_types, dim_args=dim_args)
-
-    def to_string(self, **options: Any) -> str:
-        """The source as MLIR: HLO text has no `?`."""
-        return print_source(self.source)
-
-    def __repr__(self) -> str:
-        return f"<module {self.signature}, sizes not known>"

@@ -8,12 +8,15 @@ from typing import Any
 
 import numpy as np
 
+from axla.core.errors import UnsupportedError, VerifyError
 from axla.stablehlo import mlir
+from axla.stablehlo.importer.program import functions_of
 from axla.stablehlo.specialize.forms import DYNAMIC
 from axla.stablehlo.specialize.sizes import is_open
 from axla.stablehlo.text.printer import type_text
 
 ASSERTION = "shape_assertion"
+MOST = 1_000_000  # operations written, copies of functions included
 CALLS = {"func.call": "callee", "stablehlo.composite": "decomposition"}
 NAMING = {
     **{name: (attribute,) for name, attribute in CALLS.items()},
@@ -144,3 +147,47 @@ def symbols(operation: mlir.Operation) -> list[str]:
         elif isinstance(attribute, tuple):
             stack.extend(attribute)
     return found
+
+
+class Functions:
+    """The functions of a source, and those written for them."""
+
+    def __init__(self, source: mlir.Source) -> None:
+        self.functions = functions_of(source)
+        self.facts = facts_of(self.functions)
+        self.instances: dict[tuple, Instance] = {}
+        self.kept: dict[str, None] = {}  # functions as they are
+        self.called: dict[str, mlir.Operation] = {}  # instances by name
+        self.active: set[str] = set()
+        self.names = set(self.functions)
+        self.free = set(self.functions)  # names that no instance has taken
+        self.written = 0
+
+    def name_for(self, name: str) -> str:
+        """A name for an instance. A function that may be kept as it is keeps its name."""
+        if name in self.free and name in self.facts.open:
+            self.free.discard(name)
+            return name
+        number = len(self.instances)
+        while f"{name}_{number}" in self.names:
+            number += 1
+        self.names.add(f"{name}_{number}")
+        return f"{name}_{number}"
+
+    def keep(self, name: str) -> None:
+        """Keeps a function as it is, with all that it calls."""
+        stack = [name]
+        while stack:
+            name = stack.pop()
+            if name not in self.functions:
+                raise VerifyError(f"there is no function @{name}")
+            if name not in self.kept:
+                if name in self.facts.open:
+                    raise UnsupportedError(f"function @{name} has sizes that are not known and is not called")
+                self.kept[name] = None
+                stack.extend(self.facts.callees[name])
+
+    def count(self) -> None:
+        self.written += 1
+        if self.written > MOST:
+            raise UnsupportedError(f"with its sizes known the program has more than {MOST} operations")

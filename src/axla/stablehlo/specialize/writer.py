@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from axla.stablehlo.importer.scope import CONSTANT, DEEPEST, RETURNS, placed, po
 from axla.stablehlo.specialize.calls import (
     ASSERTION,
     CALLS,
+    Functions,
     Held,
     Instance,
     Known,
@@ -29,16 +30,13 @@ from axla.stablehlo.specialize.inference import result_types
 from axla.stablehlo.specialize.sizes import Bounded, is_open, refined, refined_type, sizes_of
 from axla.stablehlo.text.printer import type_text
 
-if TYPE_CHECKING:
-    from axla.stablehlo.specialize.functions import Specializer
-
 WINDOWS = "stablehlo.dynamic_reduce_window"
 
 
 class Writer:
     """Writes one instance of a function."""
 
-    def __init__(self, owner: Specializer) -> None:
+    def __init__(self, owner: Functions) -> None:
         self.owner = owner
         self.values: dict[mlir.Value, Held] = {}
         self.blocks: list[mlir.Block] = []  # open ones, from the outermost

@@ -10,15 +10,13 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from axla.stablehlo import mlir
 from axla.stablehlo.text.forms import COMMUTATIVE, FORMS, SHORT_NAMES
-
-if TYPE_CHECKING:
-    from axla.stablehlo.text.parser import Argument, Parser, Use
+from axla.stablehlo.text.operations import Argument, Operations, Use
 
 _I64, _I32 = mlir.IntegerType(64), mlir.IntegerType(32)
 
@@ -37,10 +35,10 @@ class Draft:
     location: mlir.Location | None = None
 
 
-Step = Callable[["Parser", Draft], None]
+Step = Callable[[Operations, Draft], None]
 
 
-def short_form(parser: Parser, position: tuple[int, int]) -> mlir.Operation:
+def short_form(parser: Operations, position: tuple[int, int]) -> mlir.Operation:
     """The operation in short form at the cursor, but for its location."""
     at, name = parser.start, parser.advance()
     name = SHORT_NAMES.get(name, name)
@@ -92,7 +90,7 @@ def _literal(token: str) -> Step:
 def _optional(first: str, steps: list[Step]) -> Step:
     first = "(" if first.startswith("<") else first
 
-    def run(parser: Parser, draft: Draft) -> None:
+    def run(parser: Operations, draft: Draft) -> None:
         if parser.token == first:
             for step in steps:
                 step(parser, draft)
@@ -100,22 +98,22 @@ def _optional(first: str, steps: list[Step]) -> Step:
     return run
 
 
-def _operand(parser: Parser, draft: Draft) -> None:
+def _operand(parser: Operations, draft: Draft) -> None:
     draft.uses.append((parser.token, parser.start))
     parser.take("value", "an operand")
 
 
-def _operands(parser: Parser, draft: Draft) -> None:
+def _operands(parser: Operations, draft: Draft) -> None:
     draft.uses += parser.uses()
 
 
-def _operands_and_commas(parser: Parser, draft: Draft) -> None:
+def _operands_and_commas(parser: Operations, draft: Draft) -> None:
     while parser.kind == "value":
         _operand(parser, draft)
         parser.expect(",")
 
 
-def _dictionary(parser: Parser, draft: Draft) -> None:
+def _dictionary(parser: Operations, draft: Draft) -> None:
     if parser.token == "{":
         at = parser.start
         more = parser.dictionary()
@@ -124,7 +122,7 @@ def _dictionary(parser: Parser, draft: Draft) -> None:
         draft.attributes.update(more)
 
 
-def _keyword_dictionary(parser: Parser, draft: Draft) -> None:
+def _keyword_dictionary(parser: Operations, draft: Draft) -> None:
     """`attributes {...}`, or nothing."""
     if parser.accept("attributes"):
         if parser.token != "{":
@@ -139,11 +137,11 @@ _PIECES: dict[str, Step] = {
 # ---- Attributes
 
 
-def _number_of(kind: mlir.Type) -> Callable[[Parser], Any]:
+def _number_of(kind: mlir.Type) -> Callable[[Operations], Any]:
     return lambda parser: parser.number(kind)
 
 
-def _elements(parser: Parser) -> Any:
+def _elements(parser: Operations) -> Any:
     at, found = parser.start, parser.attribute()
     if isinstance(found, bool):
         return found
@@ -152,7 +150,7 @@ def _elements(parser: Parser) -> Any:
     return found
 
 
-def _direction(parser: Parser) -> mlir.IntegerAttr:
+def _direction(parser: Operations) -> mlir.IntegerAttr:
     at, word = parser.start, parser.word("a direction")
     directions = ("NONE", "FORWARD", "BACKWARD", "BOTH")
     if word not in directions:
@@ -160,7 +158,7 @@ def _direction(parser: Parser) -> mlir.IntegerAttr:
     return mlir.IntegerAttr(directions.index(word), _I32)
 
 
-ATTRIBUTES: dict[str, Callable[[Parser], Any]] = {
+ATTRIBUTES: dict[str, Callable[[Operations], Any]] = {
     "i64": _number_of(_I64), "i32": _number_of(_I32), "f64": _number_of(mlir.FloatType("f64")),
     "ui64": _number_of(mlir.IntegerType(64, "u")), "ui32": _number_of(mlir.IntegerType(32, "u")),
     "bool": lambda parser: parser.boolean(), "string": lambda parser: parser.string(),
@@ -173,22 +171,22 @@ ATTRIBUTES: dict[str, Callable[[Parser], Any]] = {
 def _attribute(name: str, kind: str) -> Step:
     if kind.startswith("enum"):
         mnemonic = kind[5:] or name
-        read: Callable[[Parser], Any] = lambda parser: parser.enumerated(mnemonic)  # noqa: E731
+        read: Callable[[Operations], Any] = lambda parser: parser.enumerated(mnemonic)  # noqa: E731
     elif kind.startswith("sdy"):
         read = _opaque(kind)
     else:
         read = ATTRIBUTES[kind]
 
-    def run(parser: Parser, draft: Draft) -> None:
+    def run(parser: Operations, draft: Draft) -> None:
         draft.attributes[name] = read(parser)
 
     return run
 
 
-def _opaque(kind: str) -> Callable[[Parser], mlir.OpaqueAttr]:
+def _opaque(kind: str) -> Callable[[Operations], mlir.OpaqueAttr]:
     """An attribute of sdy, written without its name and, in lists, without the brackets around."""
 
-    def read(parser: Parser) -> mlir.OpaqueAttr:
+    def read(parser: Operations) -> mlir.OpaqueAttr:
         if parser.token not in ("<", "[", "{"):
             parser.fail(f"expected {kind}, found {parser.saw()}")
         bare = parser.token != "<"
@@ -203,7 +201,7 @@ def _opaque(kind: str) -> Callable[[Parser], mlir.OpaqueAttr]:
 # ---- Types
 
 
-def _function(parser: Parser, draft: Draft) -> None:
+def _function(parser: Operations, draft: Draft) -> None:
     """`(operands) -> results`."""
     if parser.token != "(":
         parser.fail(f"expected the types of operands and results, found {parser.saw()}")
@@ -212,7 +210,7 @@ def _function(parser: Parser, draft: Draft) -> None:
     draft.results = parser.results()
 
 
-def _from_function(parser: Parser, draft: Draft, kind: mlir.FunctionType, at: int) -> None:
+def _from_function(parser: Operations, draft: Draft, kind: mlir.FunctionType, at: int) -> None:
     if len(kind.inputs) != len(draft.uses):
         parser.fail(f"{len(draft.uses)} operands present, but expected {len(kind.inputs)}", at)
     if len(kind.results) != 1:
@@ -220,7 +218,7 @@ def _from_function(parser: Parser, draft: Draft, kind: mlir.FunctionType, at: in
     draft.types, draft.results = list(kind.inputs), list(kind.results)
 
 
-def _same(parser: Parser, draft: Draft) -> None:
+def _same(parser: Operations, draft: Draft) -> None:
     """One type for operands and result, or all of them as of a function."""
     at, kind = parser.start, parser.type()
     if isinstance(kind, mlir.FunctionType):
@@ -229,36 +227,36 @@ def _same(parser: Parser, draft: Draft) -> None:
         draft.types, draft.results = [kind] * len(draft.uses), [kind]
 
 
-def _first(parser: Parser, draft: Draft) -> None:
+def _first(parser: Operations, draft: Draft) -> None:
     """One type for all operands."""
     draft.types = [parser.type()] * len(draft.uses)
 
 
-def _types(parser: Parser, draft: Draft) -> None:
+def _types(parser: Operations, draft: Draft) -> None:
     draft.types = parser.types()
 
 
-def _result(parser: Parser, draft: Draft) -> None:
+def _result(parser: Operations, draft: Draft) -> None:
     draft.results = [parser.type()]
 
 
-def _results(parser: Parser, draft: Draft) -> None:
+def _results(parser: Operations, draft: Draft) -> None:
     draft.results = parser.results()
 
 
-def _value(parser: Parser, draft: Draft) -> None:
+def _value(parser: Operations, draft: Draft) -> None:
     """The result has the type of the attribute."""
     value = draft.attributes["value"]
     draft.results = [mlir.IntegerType(1) if isinstance(value, bool) else value.type]
 
 
-def _as_value(parser: Parser, draft: Draft) -> None:
+def _as_value(parser: Operations, draft: Draft) -> None:
     """The operand has the type of the attribute."""
     _value(parser, draft)
     draft.types, draft.results = draft.results, []
 
 
-def _select(parser: Parser, draft: Draft) -> None:
+def _select(parser: Operations, draft: Draft) -> None:
     at, kinds = parser.start, parser.types()
     if len(kinds) == 1 and isinstance(kinds[0], mlir.FunctionType):
         _from_function(parser, draft, kinds[0], at)
@@ -268,7 +266,7 @@ def _select(parser: Parser, draft: Draft) -> None:
         parser.fail("expected functional type or list of two types", at)
 
 
-def _complex(parser: Parser, draft: Draft) -> None:
+def _complex(parser: Operations, draft: Draft) -> None:
     at, kind = parser.start, parser.type()
     if isinstance(kind, mlir.FunctionType):
         _from_function(parser, draft, kind, at)
@@ -279,7 +277,7 @@ def _complex(parser: Parser, draft: Draft) -> None:
         parser.fail("expected tensor with complex element type", at)
 
 
-def _tuple(parser: Parser, draft: Draft) -> None:
+def _tuple(parser: Operations, draft: Draft) -> None:
     at, kind = parser.start, parser.type()
     if not isinstance(kind, mlir.TupleType):
         parser.fail("expected tuple type", at)
@@ -299,7 +297,7 @@ def _list(*values: int) -> mlir.DenseArray:
     return mlir.DenseArray(_I64, values)
 
 
-def _barrier(parser: Parser, draft: Draft) -> None:
+def _barrier(parser: Operations, draft: Draft) -> None:
     if parser.accept("("):
         parser.expect(")")
         return
@@ -309,7 +307,7 @@ def _barrier(parser: Parser, draft: Draft) -> None:
     draft.results = list(draft.types)
 
 
-def _slice(parser: Parser, draft: Draft) -> None:
+def _slice(parser: Operations, draft: Draft) -> None:
     """`[start:limit:stride, ...]`; a stride of 1 is not written."""
 
     def one() -> tuple[int, int, int]:
@@ -324,7 +322,7 @@ def _slice(parser: Parser, draft: Draft) -> None:
         draft.attributes[name] = _list(*[part[i] for part in ranges])
 
 
-def _format(parser: Parser, draft: Draft) -> None:
+def _format(parser: Operations, draft: Draft) -> None:
     """`e5m10`."""
     at, word = parser.start, parser.word("a format such as e5m10")
     found = re.fullmatch(r"e(\d+)m(\d+)", word)
@@ -336,7 +334,7 @@ def _format(parser: Parser, draft: Draft) -> None:
         draft.attributes[name] = mlir.IntegerAttr(int(digits), _I32)
 
 
-def _precision(parser: Parser, draft: Draft) -> None:
+def _precision(parser: Operations, draft: Draft) -> None:
     """`precision = [HIGH, HIGH]`, `algorithm = <...>` or both."""
     if parser.token != "algorithm" or draft.name == "stablehlo.dot":
         parser.expect("precision")
@@ -351,7 +349,7 @@ def _precision(parser: Parser, draft: Draft) -> None:
     draft.attributes["algorithm"] = parser.structure("dot_algorithm")
 
 
-def _dot(parser: Parser, draft: Draft) -> None:
+def _dot(parser: Operations, draft: Draft) -> None:
     """`batching_dims = [0] x [0], contracting_dims = [1] x [0]`."""
     fields: dict[str, Any] = {"batching": ((), ())}
     for name in ("batching", "contracting"):
@@ -370,7 +368,7 @@ def _dot(parser: Parser, draft: Draft) -> None:
     })  # fmt: skip
 
 
-def _convolution(parser: Parser, draft: Draft) -> None:
+def _convolution(parser: Operations, draft: Draft) -> None:
     fields = parser.convolution_dimensions()
     draft.attributes["dimension_numbers"] = mlir.StructAttr("conv", fields)
 
@@ -381,7 +379,7 @@ _WINDOW = {
 }  # fmt: skip
 
 
-def _window(parser: Parser, draft: Draft) -> None:
+def _window(parser: Operations, draft: Draft) -> None:
     """`stride = [1, 1], pad = [[0, 0], [1, 1]], ...`."""
     while parser.kind == "bare":
         at, word = parser.start, parser.advance()
@@ -399,7 +397,7 @@ def _window(parser: Parser, draft: Draft) -> None:
             break
 
 
-def _padding(parser: Parser) -> mlir.DenseElements:
+def _padding(parser: Operations) -> mlir.DenseElements:
     parser.expect("[")
     at, pairs = parser.start, parser.until("]", parser.integers)
     if any(len(pair) != 2 for pair in pairs):
@@ -408,22 +406,22 @@ def _padding(parser: Parser) -> mlir.DenseElements:
     return mlir.DenseElements(mlir.TensorType((len(pairs), 2), _I64), values)
 
 
-def _reversal(parser: Parser) -> mlir.DenseArray:
+def _reversal(parser: Operations) -> mlir.DenseArray:
     parser.expect("[")
     found = parser.until("]", lambda: parser.integer() != 0 if parser.kind == "number" else parser.boolean())
     return mlir.DenseArray(mlir.IntegerType(1), tuple(found))
 
 
-def _regions(parser: Parser, draft: Draft) -> None:
+def _regions(parser: Operations, draft: Draft) -> None:
     draft.regions = parser.regions()
 
 
-def _body(parser: Parser, draft: Draft) -> None:
+def _body(parser: Operations, draft: Draft) -> None:
     """`(%a: type, ...) {...}`."""
     draft.regions = [parser.region(arguments=parser.arguments())]
 
 
-def _constant(parser: Parser, draft: Draft) -> None:
+def _constant(parser: Operations, draft: Draft) -> None:
     """`{...} dense<...> : type`, or what follows the name in generic form."""
     if parser.token != "(":
         _dictionary(parser, draft)
@@ -442,7 +440,7 @@ def _constant(parser: Parser, draft: Draft) -> None:
         parser.fail("a constant without its attribute 'value'", draft.at)
 
 
-def _while(parser: Parser, draft: Draft) -> None:
+def _while(parser: Operations, draft: Draft) -> None:
     """`(%x = %0, ...) : types attributes {...} cond {...} do {...}`."""
 
     def one() -> Use:
@@ -471,7 +469,7 @@ def _arguments(names: list[Use], types: list[mlir.Type]) -> list[Argument]:
     return [(name, at, kind, None) for (name, at), kind in zip(names, types, strict=True)]
 
 
-def _reduce(parser: Parser, draft: Draft) -> None:
+def _reduce(parser: Operations, draft: Draft) -> None:
     """`(%x init: %c), ... applies stablehlo.add across dimensions = [0] : type`, or with a body after it."""
     initial: list[Use] = []
     while parser.accept("("):
@@ -511,7 +509,7 @@ def _reduce(parser: Parser, draft: Draft) -> None:
     draft.regions = [parser.region(arguments=arguments[0] + arguments[1])]
 
 
-def _applied(parser: Parser, draft: Draft, inner: str, at: int) -> mlir.Region:
+def _applied(parser: Operations, draft: Draft, inner: str, at: int) -> mlir.Region:
     """The body that a reduce with `applies` has."""
     kind = draft.types[0] if draft.types else None
     if not isinstance(kind, mlir.TensorType):
@@ -525,7 +523,7 @@ def _applied(parser: Parser, draft: Draft, inner: str, at: int) -> mlir.Region:
     return mlir.Region([block])
 
 
-def _scan(parser: Parser, draft: Draft) -> None:
+def _scan(parser: Operations, draft: Draft) -> None:
     """`%inputs) inits (%carries) dimension=0 attributes {...} {...} : type`."""
     inputs = parser.uses()
     for token in (")", "inits", "("):
@@ -553,7 +551,7 @@ def _scan(parser: Parser, draft: Draft) -> None:
 # ---- Functions and modules
 
 
-def _module(parser: Parser, draft: Draft) -> None:
+def _module(parser: Operations, draft: Draft) -> None:
     """`@name attributes {...} {...}`."""
     if parser.token in ("public", "private", "nested"):
         draft.attributes["sym_visibility"] = parser.advance()
@@ -565,7 +563,7 @@ def _module(parser: Parser, draft: Draft) -> None:
     draft.regions = [region]
 
 
-def _func(parser: Parser, draft: Draft) -> None:
+def _func(parser: Operations, draft: Draft) -> None:
     """`private @name(%a: type {...}) -> (type {...}) attributes {...} {...}`."""
     if parser.token in ("public", "private", "nested"):
         draft.attributes["sym_visibility"] = parser.advance()
@@ -592,11 +590,11 @@ def _func(parser: Parser, draft: Draft) -> None:
         parser.fail("a function whose body is empty", at)
 
 
-def _attributes_of(parser: Parser) -> dict[str, Any]:
+def _attributes_of(parser: Operations) -> dict[str, Any]:
     return parser.dictionary() if parser.token == "{" else {}
 
 
-def _parameters(parser: Parser) -> tuple[list[mlir.Type], list[Argument], list[dict[str, Any]]]:
+def _parameters(parser: Operations) -> tuple[list[mlir.Type], list[Argument], list[dict[str, Any]]]:
     """`(%a: type {...} loc(...), ...)`; a function without body may have types only."""
     types: list[mlir.Type] = []
     arguments: list[Argument] = []
@@ -618,7 +616,7 @@ def _parameters(parser: Parser) -> tuple[list[mlir.Type], list[Argument], list[d
     return types, arguments, attributes
 
 
-def _function_results(parser: Parser) -> tuple[list[mlir.Type], list[dict[str, Any]]]:
+def _function_results(parser: Operations) -> tuple[list[mlir.Type], list[dict[str, Any]]]:
     if parser.token != "(":
         return [parser.type()], []
     parser.advance()

@@ -1,0 +1,120 @@
+"""Sources as modules: quantized types and sizes that are given are rewritten first, then it is imported."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from axla.core.collector import collector_paused
+from axla.core.errors import InvalidArgument, did_you_mean
+from axla.ir.graph import Computation, Module
+from axla.stablehlo import mlir
+from axla.stablehlo.importer import RULES
+from axla.stablehlo.importer.program import Importer, functions_of
+from axla.stablehlo.quantized import without_quantized
+from axla.stablehlo.specialize import specialize
+from axla.stablehlo.specialize.sizes import is_open
+from axla.stablehlo.text import print_source, type_text
+
+
+def entry_of(source: mlir.Source, entry: str = "") -> str:
+    """The name of the function that a program begins with: `main`, or the only one."""
+    names = functions_of(source)
+    if not entry:
+        entry = "main" if "main" in names or len(names) != 1 else next(iter(names))
+    if entry not in names:
+        hint = f"there are {', '.join(names) or 'none'}{did_you_mean(entry, names)}"
+        raise InvalidArgument(f"there is no function @{entry}; {hint}")
+    return entry
+
+
+def import_source(
+    source: mlir.Source, entry: str = "", *, arg_types: Sequence[Any] | None = None,
+    dim_args: Sequence[int] | None = None,
+) -> Module:  # fmt: skip
+    """The module that a source is, with the function `entry` (by default `main`, or the only one) as entry,
+    for arguments of the types and with the values that `specialize` takes.
+
+    Raises VerifyError for a program that breaks a rule, UnsupportedError for one that HLO cannot say, both
+    with the operation and where it stands.
+    """
+    entry = entry_of(source, entry)
+    with collector_paused():
+        source = without_quantized(specialize(source, entry, arg_types, dim_args))
+        return Importer(source, RULES).run(entry)
+
+
+def is_symbolic(source: mlir.Source, entry: str) -> bool:
+    """Whether the type of a function leaves sizes open, which somebody has to give."""
+    for name, function in source.functions():
+        type_ = function.attributes.get("function_type")
+        if name == entry and isinstance(type_, mlir.FunctionType):
+            return any(map(is_open, (*type_.inputs, *type_.results)))
+    return False
+
+
+def example(type_: mlir.Type) -> str:
+    """A type that might be given for one with open sizes."""
+    if isinstance(type_, mlir.TensorType):
+        sizes = (2,) if type_.shape is None else tuple(2 if d is None else d for d in type_.shape)
+        type_ = mlir.TensorType(sizes, type_.element)
+    return type_text(type_)
+
+
+class DynamicModule(Module):
+    """A program whose sizes are not known yet: `axla.compile(module, arg_types=...)` gives them.
+
+    It has no computations; what asks for them is told so. The source is not changed.
+    """
+
+    __slots__ = ("source", "entry_name")
+
+    def __init__(self, source: mlir.Source, entry: str) -> None:
+        super().__init__(entry)
+        self.source = source
+        self.entry_name = entry
+
+    @property
+    def entry(self) -> Computation:
+        raise InvalidArgument(f"the sizes of {self.signature} are not known: {self.wanted()}")
+
+    def wanted(self) -> str:
+        """Which sizes are open, and how they are given."""
+        type_ = self.function_type
+        names = [f"argument {n} is {type_text(t)}" for n, t in enumerate(type_.inputs) if is_open(t)]
+        if not names:  # they are computed from arguments
+            names = [f"result {n} is {type_text(t)}" for n, t in enumerate(type_.results) if is_open(t)]
+            return (
+                f"{', '.join(names)}; give the first arguments as dim_args=[...] to axla.compile or "
+                "axla.parse, --dim-args=... to a command"
+            )
+        examples = [example(t) if is_open(t) else None for t in type_.inputs]
+        listed = ",".join(e or "_" for e in examples)
+        return (
+            f"{', '.join(names)}; give arg_types={examples} to axla.compile or axla.parse, "
+            f"--arg-types='{listed}' to a command"
+        )
+
+    @property
+    def function_type(self) -> mlir.FunctionType:
+        type_ = dict(self.source.functions())[self.entry_name].attributes["function_type"]
+        assert isinstance(type_, mlir.FunctionType)  # as is_symbolic has seen
+        return type_
+
+    @property
+    def signature(self) -> str:
+        """The type of the entry function, as MLIR writes it."""
+        return f"@{self.entry_name}{type_text(self.function_type)}"
+
+    def specialize(
+        self, arg_types: Sequence[Any] | None = None, dim_args: Sequence[int] | None = None
+    ) -> Module:
+        """The module for certain types, as `specialize` says."""
+        return import_source(self.source, self.entry_name, arg_types=arg_types, dim_args=dim_args)
+
+    def to_string(self, **options: Any) -> str:
+        """The source as MLIR: HLO text has no `?`."""
+        return print_source(self.source)
+
+    def __repr__(self) -> str:
+        return f"<module {self.signature}, sizes not known>"
