@@ -35,7 +35,7 @@ class Package:
 
     def load(self) -> Any:
         """The library in this process, as `axla.aot.load` gives it."""
-        from axla.aot import load
+        from axla.runtime.loader import load
 
         return load(self.folder / f"{self.prefix}.json")
 
