@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from axla.codegen.kernel import Plan
+from axla.program.plans import Plan
 
 _OLDEST = (8, 0)
 

@@ -12,10 +12,11 @@ import numpy as np
 
 from axla.codegen import llvm
 from axla.codegen.emit import gemm
-from axla.codegen.emit.gemm import GemmPlan, GemmSpec, Store
+from axla.codegen.emit.gemm import Store
 from axla.codegen.function import Module
 from axla.core.dtypes import DType
 from axla.program import abi
+from axla.program.plans import GemmPlan, GemmSpec
 from axla.target.machine import Target
 
 GUARD = 64
@@ -88,7 +89,7 @@ class Compiled:
         kernel = signature(self._library[product.name])
         never = ctypes.c_int64(0)
         frame = abi.FRAME.ctypes()(cancel=ctypes.addressof(never))
-        bounds = [0, *(cuts or ()), product.plan.kernels[0].count]
+        bounds = [0, *(cuts or ()), product.plan.calls]
         for begin, end in reversed(list(itertools.pairwise(bounds))):
             assert kernel(ctypes.addressof(frame), args, begin, end) == 0
         if out is not None:
@@ -127,7 +128,7 @@ def check(compiled: Compiled, product: Product) -> None:
     wide = found.astype(exact.dtype)
     worst = (wide != exact) * 1.0 if product.spec.dtype.is_integer else np.abs(wide - exact) - bound
     assert np.max(worst, initial=0) <= 0, f"{product.spec} by {product.plan}: off by {np.max(worst)}"
-    count = product.plan.kernels[0].count
+    count = product.plan.calls
     if count > 1:
         for cuts in (range(1, count), (count // 2,), (1,)):
             again = compiled.run(product, lhs, rhs, cuts)

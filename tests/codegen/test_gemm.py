@@ -13,7 +13,6 @@ from products import Compiled, Product, check, module_of
 from axla.codegen import llvm
 from axla.codegen.elf import undefined_symbols
 from axla.codegen.emit import gemm
-from axla.codegen.emit.gemm import GemmSpec
 from axla.codegen.emit.pack import element_address
 from axla.codegen.emit.transpose_registers import transpose_block
 from axla.codegen.function import Function, Module, vector
@@ -36,6 +35,7 @@ from axla.core.dtypes import (
     U64,
     DType,
 )  # fmt: skip
+from axla.program.plans import GemmSpec
 from axla.target.machine import AARCH64, X86_LEVELS
 
 HOST = host_target()
@@ -168,7 +168,7 @@ def test_epilogue_sees_every_element_once(dims, layout):
     sums = a.astype(np.float64) @ b.astype(np.float64)
     exact = np.maximum(sums + bias, 0) + np.array([0, 1000]).reshape(2, 1, 1) + before
     np.testing.assert_allclose(found, exact, rtol=1e-5, atol=1e-3)
-    count = one.plan.kernels[0].count
+    count = one.plan.calls
     again = compiled.run(one, lhs, rhs, range(1, count), out=before.copy())
     assert np.array_equal(found, again)
 
@@ -254,11 +254,11 @@ def test_units_cut_large_products_for_threads():
         (4096, 1, 1024),
     ):
         for found in (gemm.plan(product(F32, F32, dims).spec, target) for target in TARGETS.values()):
-            assert found.kernels[0].count >= 8, found
+            assert found.calls >= 8, found
     tiny = gemm.plan(product(F32, F32, (16, 16, 16)).spec, HOST)
-    assert tiny.kernels[0].count == 1
+    assert tiny.calls == 1
     batch = gemm.plan(product(F32, F32, (8, 8, 8), batch=100_000).spec, HOST)
-    assert 8 <= batch.kernels[0].count <= 256
+    assert 8 <= batch.calls <= 256
 
 
 def test_equal_specs_make_equal_code():

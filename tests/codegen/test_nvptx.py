@@ -17,14 +17,15 @@ import simulated_gpu
 from test_operations import BINARY, UNARY
 
 import axla
-from axla.analysis.kernels import kernel_kind
 from axla.codegen import llvm
 from axla.codegen.emit.kinds import emit_kernel, plan_kernel
 from axla.codegen.function import Module
-from axla.codegen.kernel import KernelTask, Plan, distribution, output_shapes
+from axla.codegen.kernel import distribution
 from axla.codegen.value import Values, forbidden_intrinsics
 from axla.core import dtypes as D
 from axla.core.errors import UnsupportedError
+from axla.program.kernels import Kernel, output_shapes
+from axla.program.plans import AnyPlan
 from axla.target.machine import Target
 from axla.target.nvptx import NvptxTarget
 
@@ -160,20 +161,22 @@ PROGRAMS = {
 
 
 @dataclass(frozen=True)
-class Kernel:
-    plan: Plan
+class Emitted:
+    kernel: Kernel
     text: str
-    task: KernelTask
+
+    @property
+    def plan(self) -> AnyPlan:
+        return self.kernel.plan
 
 
-def kernel_of(program: str, target: Target) -> Kernel:
+def kernel_of(program: str, target: Target) -> Emitted:
     """The entry computation as one kernel."""
-    entry = axla.parse(program).entry
-    task = KernelTask("kernel", entry, kernel_kind(entry, target.limits))
+    kernel = plan_kernel("kernel", axla.parse(program).entry, (), target)
     module = Module(target.index_type)
-    emit_kernel(module, task, target)
+    emit_kernel(module, kernel, target)
     assert forbidden_intrinsics(list(module.declared), target) == []
-    return Kernel(plan_kernel(task, target), module.text(), task)
+    return Emitted(kernel, module.text())
 
 
 def ptxas() -> str:
@@ -288,17 +291,17 @@ def test_every_operation_assembles(tmp_path):
 
 
 def test_the_programs_are_of_many_kinds():
-    kinds = {type(kernel_of(program, SMALL).task.kind).__name__ for program in PROGRAMS.values()}
-    assert kinds >= {"LoopKind", "RowKind", "ColumnKind", "TransposeKind", "ConcatKind", "DotKind"}
+    kinds = {kernel_of(program, SMALL).kernel.kind.split()[0] for program in PROGRAMS.values()}
+    assert kinds >= {"loop", "row", "column", "transpose", "concatenate", "dot"}
 
 
 # -- what it computes ----------------------------------------------------------------------------------------
 
 
-def arguments(kernel: Kernel) -> list[np.ndarray]:
+def arguments(emitted: Emitted) -> list[np.ndarray]:
     rng = np.random.default_rng(7)
     found = []
-    for parameter in kernel.task.computation.parameters:
+    for parameter in emitted.kernel.computation.parameters:
         dtype, dims = parameter.shape.dtype, parameter.shape.dims
         if dtype.is_complex:
             array = rng.normal(size=dims) + 1j * rng.normal(size=dims)
@@ -315,7 +318,7 @@ def check(name: str, target: Target, run) -> None:
     program = PROGRAMS[name]
     kernel = kernel_of(program, target)
     inputs = arguments(kernel)
-    shapes = output_shapes(kernel.task.computation)
+    shapes = output_shapes(kernel.kernel.computation)
     outputs = [np.full(shape.dims, 99, shape.dtype.numpy) for shape in shapes]
     run(kernel, inputs, outputs)
     wanted = axla.compile(axla.parse(program), backend="interpreter").execute(inputs)

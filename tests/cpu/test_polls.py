@@ -67,7 +67,7 @@ def ahead(text: str):
     code = llvm_module(target)
     emit_entry(code, program, target, "ahead_entry")
     for kernel in program.kernels:
-        emit_kernel(code, kernel.source.task, target)
+        emit_kernel(code, kernel, target)
     image = llvm.emit_object(checked_text(code, target), target)
     return Image([("code", image)], ["ahead_entry"]), "ahead_entry", program.interface
 

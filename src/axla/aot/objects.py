@@ -179,8 +179,8 @@ def _add_program(code: LlvmModule, entry: str, program: Program, target: CpuTarg
     emit_entry(code, program, target, entry)
     code.enclose(entry)
     for kernel in program.kernels:
-        if not all(symbol in code.functions for symbol in kernel.source.symbols):
-            emit_kernel(code, kernel.source.task, target)
+        if not all(symbol in code.functions for symbol in kernel.symbols):
+            emit_kernel(code, kernel, target)
 
 
 def check_alone(image: bytes, target: CpuTarget, wanted: set[str], apart: Set[str]) -> None:

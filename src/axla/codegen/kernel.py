@@ -1,15 +1,15 @@
 """Kernels: functions that compute one fused computation, called as the target's `Distribution` says.
 
-Their buffers are the inputs (the parameters of the computation, in order), the outputs (the leaves of its
-root) and, where a plan asks for it, scratch memory. A kernel is planned from its kind and the Target alone:
-`plan` says how many phases it has and how each phase's index space is cut, `emit` writes them.
+What planners share (costs, and how index spaces are cut), and what emitters do (`KernelWriter`). A module of
+`codegen.emit` has both for a kind of kernel: `plan(task, target)` gives the plan, `emit(module, kernel, plan,
+target)` writes the functions of its phases.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import prod
 
 from axla.analysis.kernel_kinds import KernelKind
@@ -22,69 +22,34 @@ from axla.codegen.nvptx import Block
 from axla.codegen.value import Value, Values
 from axla.core.dtypes import DType
 from axla.core.errors import UnsupportedError
-from axla.core.shape import Shape, TupleShape
+from axla.core.shape import Shape
 from axla.ir.graph import Computation, Instruction
+from axla.program.kernels import Kernel, kernel_roots, output_shapes
+from axla.program.plans import Space
 from axla.target.machine import CHUNK_COST, Target
 
 PARALLEL_COST = 100_000
 """Below so many element operations (some 20 us) a kernel is not worth waking another thread."""
 EXPENSIVE = 12
 """Element operations that exp, log, divide... count as."""
-SHORT_BYTES = 1 << 20
-"""Bytes that a kernel may read and write before it looks whether the run is cancelled."""
 LARGEST_32_BIT = (1 << 31) - (1 << 16)
 """Elements of an array where indices have 32 bits: an index one step behind the end must not overflow."""
 
 
 @dataclass(frozen=True, slots=True)
-class Phase:
-    """One call of a kernel function: `count` steps of its outer index space, handed out in pieces of `grain`.
-
-    `parallel`: worth several threads. All of a phase is done before the next begins. `threads` run each step
-    together.
-    """
-
-    symbol: str
-    count: int
-    grain: int
-    parallel: bool
-    threads: int = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """How a kernel is called."""
-
-    phases: tuple[Phase, ...]
-    scratch_bytes: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class KernelTask:
-    """What is to be emitted: a computation of a kind, under a name. `in_place`: (output, input) pairs that
+    """What is to be planned: a computation of a kind, under a name. `in_place`: (output, input) pairs that
     share memory.
     """
 
     name: str
     computation: Computation
     kind: KernelKind
-    in_place: tuple[tuple[int, int], ...] = field(default=())
+    in_place: tuple[tuple[int, int], ...]
 
     @property
     def roots(self) -> tuple[Instruction, ...]:
         return kernel_roots(self.computation)
-
-    @property
-    def polls(self) -> bool:
-        """Whether it may be cancelled; a run of it lets Python's other threads go on."""
-        shapes = (*(p.shape for p in self.computation.parameters), *output_shapes(self.computation))
-        return sum(s.size * s.dtype.itemsize for s in shapes) > SHORT_BYTES  # type: ignore[union-attr]
-
-
-def kernel_roots(computation: Computation) -> tuple[Instruction, ...]:
-    """The instructions whose values a kernel writes: its root, or the operands of a root tuple."""
-    root = computation.root
-    return root.operands if root.op.opcode == "tuple" else (root,)
 
 
 def root_shape(root: Instruction) -> Shape:
@@ -92,12 +57,6 @@ def root_shape(root: Instruction) -> Shape:
     shape = next(iter(root.shape.leaves()))
     assert isinstance(shape, Shape)
     return shape
-
-
-def output_shapes(computation: Computation) -> tuple[Shape, ...]:
-    """The shape of every output, in order."""
-    shape = computation.root.shape
-    return tuple(shape.leaves()) if isinstance(shape, TupleShape) else (shape,)  # type: ignore[return-value]
 
 
 def widest(computation: Computation) -> DType:
@@ -145,19 +104,22 @@ def distribution(
 
 
 class KernelWriter:
-    """One kernel function being written, with its arrays."""
+    """The function of a phase of a kernel being written, with its arrays."""
 
-    def __init__(self, module: Module, task: KernelTask, target: Target, symbol: str, *, threads: int = 1):
-        self.task = task
+    def __init__(self, module: Module, kernel: Kernel, target: Target, phase: int = 0):
+        symbol, threads = kernel.plan.phases[phase].symbol, kernel.plan.phases[phase].threads
+        self.kernel = kernel
         self.target = target
-        computation = task.computation
-        shared = {i for _, i in task.in_place}
+        computation = kernel.computation
+        self.roots = kernel_roots(computation)
+        self.named = kernel.named()
+        shared = {i for _, i in kernel.in_place}
         first = len(computation.parameters)
         outputs = output_shapes(computation)
         read_only = [*(number not in shared for number in range(first)), *(False for _ in outputs)]
         self.share = distribution(module, symbol, target, read_only, threads)
         self.f = self.share.f
-        self.f.polls = task.polls and "frame" in self.f.params
+        self.f.polls = kernel.polls and "frame" in self.f.params
         self.values = Values(self.f, target)
         self.inputs = [
             self._array(number, p.shape, read_only[number])  # type: ignore[arg-type]
@@ -169,7 +131,7 @@ class KernelWriter:
     def _array(self, slot: int, shape: Shape, readonly: bool) -> Array:
         if shape.size > LARGEST_32_BIT and self.f.module.index_type == "i32":
             raise UnsupportedError(
-                f"{self.task.name}: {shape} has {shape.size} elements; indices on {self.target.name} have "
+                f"{self.kernel.name}: {shape} has {shape.size} elements; indices on {self.target.name} have "
                 f"32 bits, for at most {LARGEST_32_BIT}"
             )
         return Array(self.values, self.share.argument(slot), shape.dtype, shape.dims, readonly=readonly)
@@ -207,7 +169,7 @@ class KernelWriter:
     def elements(self, lanes: int) -> Elements:
         """Element generators with the computation's parameters bound to the inputs."""
         found = Elements(self.values, lanes)
-        for parameter, array in zip(self.task.computation.parameters, self.inputs, strict=True):
+        for parameter, array in zip(self.kernel.computation.parameters, self.inputs, strict=True):
             found.bind(parameter, array)
         return found
 
@@ -222,7 +184,7 @@ class KernelWriter:
         All is read before anything is written: an output may lie where an input lies.
         """
         found: list[tuple[Array, tuple[AnyIndex, ...], Value]] = []
-        for number, root in enumerate(self.task.roots):
+        for number, root in enumerate(self.roots):
             if only is not None and number not in only:
                 continue
             outputs = self.outputs_of(number)
@@ -233,35 +195,12 @@ class KernelWriter:
 
     def outputs_of(self, number: int) -> list[Array]:
         """The outputs of a root: several for a variadic reduce and its like."""
-        counts = [sum(1 for _ in root.shape.leaves()) for root in self.task.roots]
+        counts = [sum(1 for _ in root.shape.leaves()) for root in self.roots]
         first = sum(counts[:number])
         return self.outputs[first : first + counts[number]]
 
     def finish(self) -> None:
         self.share.finish()
-
-
-@dataclass(frozen=True, slots=True)
-class Space:
-    """A row-major index space cut for a kernel: `outer` sizes, then `inner` elements that lanes run along, in
-    `block`s.
-
-    The kernel's outer index counts blocks: (outer..., block number). `threads` share the elements of a step.
-    """
-
-    outer: tuple[int, ...]
-    inner: int
-    block: int
-    lanes: int
-    threads: int = 1
-
-    @property
-    def blocks(self) -> int:
-        return -(-self.inner // self.block)
-
-    @property
-    def count(self) -> int:
-        return prod(self.outer) * self.blocks
 
 
 def cut(

@@ -40,11 +40,12 @@ class ScatterGeometry:
         self.sizes = [1 if d in self.left_out else next(sizes) for d in range(len(self.dims))]
 
     @property
-    def contiguous(self) -> bool:
-        """Whether the last dimension of windows is the last of updates and of operands alike."""
+    def row(self) -> int:
+        """Elements that are neighbours in windows, updates and operands alike."""
         windows = self.op.update_window_dims
         last = len(self.dims) - 1
-        return bool(windows) and windows[-1] == len(self.update_dims) - 1 and last not in self.left_out
+        contiguous = windows and windows[-1] == len(self.update_dims) - 1 and last not in self.left_out
+        return self.window_sizes[-1] if contiguous else 1
 
     @property
     def batch_count(self) -> int:

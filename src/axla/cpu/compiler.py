@@ -29,7 +29,6 @@ from axla.passes.pipelines import run_cpu
 from axla.program.graph_steps import (
     BranchStep,
     CallStep,
-    KernelSpec,
     KernelStep,
     LoopStep,
     Program,
@@ -37,6 +36,7 @@ from axla.program.graph_steps import (
     Step,
 )
 from axla.program.interface import Interface
+from axla.program.kernels import Kernel
 from axla.target.machine import Target
 
 KERNEL_LEVEL = 2  # LLVM's effort on kernels
@@ -86,12 +86,12 @@ def llvm_modules(program: Program, target: Target, *, parts: int = 0) -> list[st
     emit_entry(entry, program, target)
     if parts == 1:
         for kernel in program.kernels:
-            emit_kernel(entry, kernel.source.task, target)
+            emit_kernel(entry, kernel, target)
         return [checked_text(entry, target)]
     texts = []
     for kernel in program.kernels:
         texts.append(kernel_text(kernel, target))
-        for symbol in kernel.source.symbols:
+        for symbol in kernel.symbols:
             entry.declare(symbol, f"declare hidden i32 @{symbol}(ptr, ptr, i64, i64)")
     return [checked_text(entry, target), *texts]
 
@@ -101,11 +101,11 @@ def llvm_module(target: Target) -> LlvmModule:
     return LlvmModule(target.index_type, target.form.attributes, target.form.pointer_bytes)
 
 
-def kernel_text(kernel: KernelSpec, target: Target) -> str:
+def kernel_text(kernel: Kernel, target: Target) -> str:
     """The LLVM module of one kernel: its phases are hidden symbols."""
     module = llvm_module(target)
-    emit_kernel(module, kernel.source.task, target)
-    for symbol in kernel.source.symbols:
+    emit_kernel(module, kernel, target)
+    for symbol in kernel.symbols:
         module.publish(symbol)
     return checked_text(module, target)
 

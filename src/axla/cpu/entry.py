@@ -356,10 +356,10 @@ class _Entry(Places):
         if step.scratch is not None:
             pointers.append(self.pointer(step.scratch))
         args = self.arguments(pointers)
-        for phase in kernel.source.plan.phases:
+        for phase in kernel.plan.phases:
             if phase.count == 0:
                 continue
-            self.run_phase(phase, args, kernel.source.task.polls)
+            self.run_phase(phase, args, kernel.polls)
         self.bind_memory(inst)
 
     def arguments(self, pointers: Sequence[Ssa]) -> Ssa:

@@ -45,6 +45,14 @@ def clone_computation(
     return _clone_into(module, source, mapping, name)
 
 
+def stand_alone(source: Computation, name: str) -> Computation:
+    """A copy of a computation as the entry of a module of its own, with all that it calls."""
+    module = Module(name)
+    copy = clone_computation(source, module)
+    module.set_entry(copy)
+    return copy
+
+
 def called_first(root: Computation) -> list[Computation]:
     """A computation and all that it calls, callees first."""
     done: dict[Computation, None] = {}

@@ -9,12 +9,10 @@ from hashlib import blake2b
 import numpy as np
 
 from axla.analysis.buffers import Buffers
-from axla.analysis.kernels import kernel_kind
 from axla.analysis.regions import is_tiny, is_tiny_store
 from axla.analysis.scratch import Scratch
 from axla.analysis.trip_count import trip_count
 from axla.codegen.emit.kinds import plan_kernel
-from axla.codegen.kernel import KernelTask, Plan
 from axla.core.errors import UnsupportedError
 from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.custom.registry import Target as CallTarget
@@ -38,15 +36,13 @@ from axla.hlo import (
     While,
     call_site,
 )  # fmt: skip
-from axla.ir.clone import fingerprint
+from axla.ir.clone import fingerprint, stand_alone
 from axla.ir.graph import Computation, Instruction, Module
-from axla.ir.printer import print_computation
 from axla.ir.traverse import computations_callees_first, schedule_of
 from axla.program.graph_steps import (
     BranchStep,
     CallStep,
     CustomCallStep,
-    KernelSpec,
     KernelStep,
     LoopStep,
     Program,
@@ -55,6 +51,7 @@ from axla.program.graph_steps import (
     StoreStep,
 )  # fmt: skip
 from axla.program.interface import Alias, Interface, Tree, ValueSpec
+from axla.program.kernels import Kernel
 from axla.program.memory import BufferSlice
 from axla.target.machine import Target
 
@@ -63,18 +60,6 @@ MOST_NESTED = 100
 
 # What passes values on without work: the entry binds names, no code.
 FORWARDS = (Parameter, Constant, Tuple, GetTupleElement, Bitcast, OptBarrier, AfterAll, AddDependency)
-
-
-@dataclass(frozen=True, slots=True)
-class KernelSource:
-    """What the emitter of a kernel needs."""
-
-    task: KernelTask
-    plan: Plan
-
-    @property
-    def symbols(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(p.symbol for p in self.plan.phases))
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +92,9 @@ class _Lowering:
         self.module = module
         self.buffers = buffers
         self.target, self.limits = target, target.limits
-        self.kernels: dict[str, KernelSpec] = {}
+        self.kernels: dict[str, Kernel] = {}
         self.functions: dict[Function, int] = {}
         self.scratch = Scratch(buffers)
-        self.singles = Module(module.name + ".kernels")  # computations of kernels that are one instruction
         self.long_running = False
 
     def program(self) -> Program:
@@ -220,39 +204,29 @@ class _Lowering:
             if result.size and result.overlaps(operand)
         )
         kernel = self.kernel(computation, shared)
-        scratch = self.scratch.slice(inst, kernel.scratch_bytes) if kernel.scratch_bytes else None
+        scratch = self.scratch.slice(inst, kernel.plan.scratch_bytes) if kernel.plan.scratch_bytes else None
         return KernelStep(inst.name, kernel.name, operands, results, scratch, source=inst)
 
     def kernel_computation(self, inst: Instruction) -> Computation:
         if isinstance(inst.op, Fusion):
             return inst.op.calls
-        computation = self.singles.add_computation(inst.name)
+        computation = Module(inst.name).add_computation(inst.name)
         parameters = [
             computation.add(Parameter(o.shape.logical, n), name=f"p{n}") for n, o in enumerate(inst.operands)
         ]
         computation.set_root(computation.add(inst.op, parameters, inst.shape.logical, name=inst.name))
         return computation
 
-    def kernel(self, computation: Computation, shared: tuple[tuple[int, int], ...]) -> KernelSpec:
+    def kernel(self, computation: Computation, shared: tuple[tuple[int, int], ...]) -> Kernel:
         """The kernel for a computation; equal computations get one kernel."""
-        kind = kernel_kind(computation, self.limits)
         key = f"{fingerprint(computation)}{shared}"
         found = self.kernels.get(key)
         if found is None:
             # Named by what it is, so that equal kernels of different programs have equal code.
             name = f"k{blake2b(key.encode(), digest_size=8).hexdigest()}"
-            task = KernelTask(name, computation, kind, shared)
-            plan = plan_kernel(task, self.target)
-            phases = tuple(
-                f"{p.symbol}: {p.count} steps by {p.grain}{', parallel' if p.parallel else ''}"
-                for p in plan.phases
-            )
-            text = print_computation(computation)
-            found = KernelSpec(
-                name, str(kind), phases, plan.scratch_bytes, text, source=KernelSource(task, plan)
-            )
+            found = plan_kernel(name, stand_alone(computation, name), shared, self.target)
             self.kernels[key] = found
-        self.long_running |= found.source.task.polls or any(p.parallel for p in found.source.plan.phases)
+        self.long_running |= found.polls or any(p.parallel for p in found.plan.phases)
         return found
 
     # -- interface ---------------------------------------------------------------------------------------

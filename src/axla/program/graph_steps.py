@@ -14,19 +14,8 @@ from typing import Any
 from axla.custom.routines import Plan
 from axla.custom.site import CallSite
 from axla.program.interface import Interface
+from axla.program.kernels import Kernel
 from axla.program.memory import Allocation, BufferSlice
-
-
-@dataclass(frozen=True, slots=True)
-class KernelSpec:
-    """A kernel that is compiled once and called from any number of steps."""
-
-    name: str
-    kind: str
-    phases: tuple[str, ...]
-    scratch_bytes: int
-    text: str  # the fused computation as HLO
-    source: Any = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +150,7 @@ class Program:
     name: str
     interface: Interface
     allocations: tuple[Allocation, ...]
-    kernels: tuple[KernelSpec, ...]
+    kernels: tuple[Kernel, ...]
     steps: tuple[Step, ...]
     source: Any = field(default=None, compare=False, repr=False)
 
@@ -170,9 +159,7 @@ class Program:
         lines = [f"program {self.name}", ""]
         lines += [f"allocation {a}" for a in self.allocations]
         for kernel in self.kernels:
-            lines += ["", f"kernel {kernel.name}: {kernel.kind}"]
-            lines += [f"  phase {p}" for p in kernel.phases]
-            lines += ["  " + line for line in kernel.text.splitlines()]
+            lines += ["", *kernel.lines()]
         lines += ["", "steps {"]
         for step in self.steps:
             lines += ["  " + line for line in step.lines()]

@@ -349,10 +349,12 @@ class ConvolutionPlan(Plan):
 
 @dataclass(frozen=True, slots=True)
 class SortKey:
-    """Elements stand in the order of `of`, which the comparator computes from one element's parameters."""
+    """Elements stand in the order of what the comparator compares, a function of one element's parameters.
 
-    of: str
-    side: int  # 0: `of` reads the even parameters
+    `side`: which parameters the first operand of the comparison reads, the even (0) or the odd ones.
+    """
+
+    side: int
     descending: bool
     total_order: bool
     dtype: DType

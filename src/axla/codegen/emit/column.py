@@ -19,9 +19,6 @@ from axla.codegen.index import AnyIndex, Index
 from axla.codegen.kernel import (
     KernelTask,
     KernelWriter,
-    Phase,
-    Plan,
-    Space,
     body_cost,
     cut,
     grain_of,
@@ -30,7 +27,10 @@ from axla.codegen.kernel import (
 )
 from axla.codegen.reduction import Reduction
 from axla.codegen.value import Value
+from axla.core.dtypes import DType
 from axla.core.shape import Shape
+from axla.program.kernels import Kernel
+from axla.program.plans import ColumnPlan, Phase, Space
 from axla.target.machine import Target
 
 ROWS = 8
@@ -40,14 +40,7 @@ BLOCK_BYTES = 4096
 """
 
 
-def _kind(task: KernelTask) -> ColumnKind:
-    assert isinstance(task.kind, ColumnKind)
-    return task.kind
-
-
-def _space(task: KernelTask, target: Target) -> Space:
-    kind = _kind(task)
-    dtype = widest(task.computation)
+def _space(kind: ColumnKind, dtype: DType, target: Target) -> Space:
     lanes = target.lanes(dtype)
     space = cut((kind.outer, kind.inner), lanes, 1, (False,))
     if kind.inner < space.lanes:
@@ -63,36 +56,36 @@ def _space(task: KernelTask, target: Target) -> Space:
     return Space((kind.outer,), kind.inner, block, lanes)
 
 
-def plan(task: KernelTask, target: Target) -> Plan:
+def plan(task: KernelTask, target: Target) -> ColumnPlan:
     """How a column kernel is called: blocks of columns in parallel."""
-    kind, space = _kind(task), _space(task, target)
+    kind = task.kind
+    assert isinstance(kind, ColumnKind)
+    space = _space(kind, widest(task.computation), target)
     cost = (body_cost(task.computation) + 1) * kind.reduced * space.block
     grain, parallel = grain_of(space.count, cost)
-    scratch = sum(d.itemsize for r in _kept_apart(task) for d in r.accumulators) * kind.outer * kind.inner
-    return Plan((Phase(task.name, space.count, grain, parallel),), scratch)
+    reductions = [Reduction(inst) for inst in kind.reduces]
+    kept_in = tuple(_root_of(task, r) for r in reductions)
+    apart = [r for r, root in zip(reductions, kept_in, strict=True) if root < 0]
+    return ColumnPlan(
+        kind.outer, kind.reduced, kind.inner, tuple(inst.name for inst in kind.reduces), space, kept_in,
+        phases=(Phase(task.name, space.count, grain, parallel),),
+        scratch_bytes=sum(d.itemsize for r in apart for d in r.accumulators) * kind.outer * kind.inner,
+    )  # fmt: skip
 
 
-def _in_output(task: KernelTask, r: Reduction) -> int:
+def _root_of(task: KernelTask, r: Reduction) -> int:
     """The root that is r itself, whose outputs can hold its partial results; -1 for none."""
     if r.accumulators != r.results or task.in_place:
         return -1
-    for number, root in enumerate(task.roots):
-        if root is r.inst:
-            return number
-    return -1
+    return next((number for number, root in enumerate(task.roots) if root is r.inst), -1)
 
 
-def _kept_apart(task: KernelTask) -> list[Reduction]:
-    found = [Reduction(inst) for inst in _kind(task).reduces]
-    return [r for r in found if _in_output(task, r) < 0]
-
-
-def emit(module: Module, task: KernelTask, target: Target) -> None:
-    """Writes the kernel of a `ColumnKind`."""
-    kind, space = _kind(task), _space(task, target)
-    k = KernelWriter(module, task, target, task.name)
-    reductions = [Reduction(inst) for inst in kind.reduces]
-    partial = _partials(k, reductions)
+def emit(module: Module, kernel: Kernel, plan: ColumnPlan, target: Target) -> None:
+    """Writes the kernel of a `ColumnPlan`."""
+    space = plan.space
+    k = KernelWriter(module, kernel, target)
+    reductions = [Reduction(k.named[name]) for name in plan.reduces]
+    partial = _partials(k, plan, reductions)
     f = k.f
     with f.loop(k.begin, k.end, 1, nonempty=True) as step:
         (outer,), block = outer_index(f, space, step.index)
@@ -107,28 +100,27 @@ def emit(module: Module, task: KernelTask, target: Target) -> None:
                     array.store((outer, column), value)
 
         vectors(k, space, low, high, start, once=False)
-        whole = kind.reduced // ROWS * ROWS
-        for first, last, rows in ((0, whole, ROWS), (whole, kind.reduced, 1)):
+        whole = plan.reduced // ROWS * ROWS
+        for first, last, rows in ((0, whole, ROWS), (whole, plan.reduced, 1)):
             if first >= last:
                 continue
             with f.loop(first, last, rows) as loop:
-                row = Index(f, loop.index, limit=kind.reduced)
+                row = Index(f, loop.index, limit=plan.reduced)
 
                 def add(e: Elements, column: AnyIndex, row: Index = row, rows: int = rows) -> None:
-                    _accumulate(k, e, reductions, partial, (outer, row, column), rows)
+                    _accumulate(plan, e, reductions, partial, (outer, row, column), rows)
 
                 # Several rows are work enough for an iteration.
                 vectors(k, space, low, high, add, once=True, copies=1 if rows > 1 else 4)
-        _write(k, space, (low, high), reductions, partial, outer)
+        _write(k, plan, (low, high), reductions, partial, outer)
     k.finish()
 
 
-def _partials(k: KernelWriter, reductions: Sequence[Reduction]) -> list[list[Array]]:
+def _partials(k: KernelWriter, plan: ColumnPlan, reductions: Sequence[Reduction]) -> list[list[Array]]:
     """Per reduction and accumulated value, the [outer, inner] array of partial results."""
-    kind, found, offset = _kind(k.task), [], 0
-    dims = (kind.outer, kind.inner)
-    for r in reductions:
-        number = _in_output(k.task, r)
+    found, offset = [], 0
+    dims = (plan.outer, plan.inner)
+    for r, number in zip(reductions, plan.kept_in, strict=True):
         if number >= 0:
             outputs = k.outputs_of(number)
             found.append([Array(k.values, o.pointer, o.dtype, dims, readonly=False) for o in outputs])
@@ -136,17 +128,16 @@ def _partials(k: KernelWriter, reductions: Sequence[Reduction]) -> list[list[Arr
         here = []
         for dtype in r.accumulators:
             here.append(Array(k.values, k.scratch(offset), dtype, dims, readonly=False))
-            offset += dtype.itemsize * kind.outer * kind.inner
+            offset += dtype.itemsize * plan.outer * plan.inner
         found.append(here)
     return found
 
 
 def _accumulate(
-    k: KernelWriter, e: Elements, reductions: Sequence[Reduction], partial: Sequence[Sequence[Array]],
+    plan: ColumnPlan, e: Elements, reductions: Sequence[Reduction], partial: Sequence[Sequence[Array]],
     at: tuple[AnyIndex, Index, AnyIndex], rows: int,
 ) -> None:  # fmt: skip
     """Combines `rows` rows at a column into the partial results."""
-    kind = _kind(k.task)
     outer, row, column = at
     for r, arrays in zip(reductions, partial, strict=True):
         groups: list[tuple[Value, ...]] = []
@@ -155,7 +146,7 @@ def _accumulate(
             values = []
             for x in r.inputs:
                 assert isinstance(x.shape, Shape)
-                index = reshape_index(place, (kind.outer, kind.reduced, kind.inner), x.shape.dims)
+                index = reshape_index(place, (plan.outer, plan.reduced, plan.inner), x.shape.dims)
                 values.append(e.values.splat(e(x, index), e.lanes))
             groups.append(r.lift(values, e.values))
         old = tuple(array.load((outer, column), e.lanes) for array in arrays)
@@ -170,14 +161,12 @@ def _accumulate(
 
 
 def _write(
-    k: KernelWriter, space: Space, span: tuple, reductions: Sequence[Reduction],
+    k: KernelWriter, plan: ColumnPlan, span: tuple, reductions: Sequence[Reduction],
     partial: Sequence[Sequence[Array]],
     outer: AnyIndex,
 ) -> None:  # fmt: skip
     """Writes the outputs that are not themselves partial results."""
-    kind = _kind(k.task)
-    own = {n for r in reductions if (n := _in_output(k.task, r)) >= 0}
-    todo = [number for number in range(len(k.task.roots)) if number not in own]
+    todo = [number for number in range(len(k.roots)) if number not in plan.kept_in]
     if not todo:
         return
 
@@ -188,6 +177,6 @@ def _write(
             r.started = True
             found = r.finish(bound, loaded)
             bound.bind(r.inst, lambda index, found=found: found)
-        k.write(bound, lambda s: reshape_index((outer, column), (kind.outer, kind.inner), s.dims), todo)
+        k.write(bound, lambda s: reshape_index((outer, column), (plan.outer, plan.inner), s.dims), todo)
 
-    vectors(k, space, span[0], span[1], body, once=bool(k.task.in_place))
+    vectors(k, plan.space, span[0], span[1], body, once=bool(k.kernel.in_place))

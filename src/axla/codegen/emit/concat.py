@@ -6,59 +6,52 @@ from axla.analysis.kernel_kinds import ConcatKind
 from axla.codegen.element import Elements, Indices, reshape_index
 from axla.codegen.emit.loop import mergeable, walk
 from axla.codegen.function import Module
-from axla.codegen.kernel import KernelTask, KernelWriter, Phase, Plan, Space, body_cost, cut, grain_of, widest
+from axla.codegen.kernel import KernelTask, KernelWriter, body_cost, cut, grain_of, widest
 from axla.core.shape import Shape
-from axla.ir.graph import Instruction
+from axla.program.kernels import Kernel
+from axla.program.plans import ConcatPlan, Phase, Piece
 from axla.target.machine import Target
 
 
-def _pieces(task: KernelTask, target: Target) -> list[tuple[Instruction, int, tuple[int, ...], Space]]:
-    """(piece, where it starts, its dimensions, its space) for every piece that has elements."""
+def plan(task: KernelTask, target: Target) -> ConcatPlan:
+    """How a concatenate kernel is called: a phase for each piece that has elements."""
     kind = task.kind
     assert isinstance(kind, ConcatKind)
-    lanes = target.lanes(widest(task.computation))
+    lanes, cost = target.lanes(widest(task.computation)), body_cost(task.computation)
     merge = mergeable(task.computation, kind.dims)
     for d in (kind.dimension - 1, kind.dimension):
         if 0 <= d < len(merge):
             merge[d] = False
-    found, start = [], 0
-    for piece in kind.hero.operands:
-        assert isinstance(piece.shape, Shape)
-        dims = piece.shape.dims
-        if piece.shape.size:
-            # Along the dimension of the concatenation a piece is one stretch of the result.
-            joined = [m or d == kind.dimension for d, m in enumerate(merge)]
-            found.append((piece, start, dims, cut(dims, lanes, body_cost(task.computation), joined, target)))
+    # Along the dimension of the concatenation a piece is one stretch of the result.
+    joined = [m or d == kind.dimension for d, m in enumerate(merge)]
+    pieces, phases, start = [], [], 0
+    for number, operand in enumerate(kind.hero.operands):
+        assert isinstance(operand.shape, Shape)
+        dims = operand.shape.dims
+        if operand.shape.size:
+            space = cut(dims, lanes, cost, joined, target)
+            grain, parallel = grain_of(space.count, cost * space.block)
+            symbol = f"{task.name}_{len(phases)}"
+            phases.append(Phase(symbol, space.count, grain, parallel, space.threads))
+            pieces.append(Piece(number, start, space))
         start += dims[kind.dimension]
-    return found
+    return ConcatPlan(kind.dims, kind.dimension, kind.hero.name, tuple(pieces), phases=tuple(phases))
 
 
-def plan(task: KernelTask, target: Target) -> Plan:
-    """How a concatenate kernel is called: a phase for each piece."""
-    phases = []
-    cost = body_cost(task.computation)
-    for number, (_, _, _, space) in enumerate(_pieces(task, target)):
-        grain, parallel = grain_of(space.count, cost * space.block)
-        phases.append(Phase(f"{task.name}_{number}", space.count, grain, parallel, space.threads))
-    return Plan(tuple(phases))
+def emit(module: Module, kernel: Kernel, plan: ConcatPlan, target: Target) -> None:
+    """Writes the kernels of a `ConcatPlan`."""
+    dims, d = plan.dims, plan.dimension
+    for number, piece in enumerate(plan.pieces):
+        k = KernelWriter(module, kernel, target, number)
+        hero = k.named[plan.hero]
+        operand = hero.operands[piece.operand]
+        assert isinstance(operand.shape, Shape)
 
-
-def emit(module: Module, task: KernelTask, target: Target) -> None:
-    """Writes the kernels of a `ConcatKind`."""
-    kind = task.kind
-    assert isinstance(kind, ConcatKind)
-    for number, (piece, start, dims, space) in enumerate(_pieces(task, target)):
-        k = KernelWriter(module, task, target, f"{task.name}_{number}", threads=space.threads)
-
-        def body(e: Elements, index: Indices, k=k, piece=piece, start=start) -> None:
-            d = kind.dimension
+        def body(e: Elements, index: Indices, k=k, hero=hero, operand=operand, start=piece.start) -> None:
             bound = k.elements(e.lanes)
-            value = e(piece, index)
-            bound.bind(kind.hero, value)
+            bound.bind(hero, e(operand, index))
             at = (*index[:d], index[d] + start, *index[d + 1 :])
-            k.write(
-                bound, lambda s: at if s.dims == tuple(kind.dims) else reshape_index(at, kind.dims, s.dims)
-            )
+            k.write(bound, lambda s: at if s.dims == dims else reshape_index(at, dims, s.dims))
 
-        walk(k, space, dims, body, once=bool(task.in_place))
+        walk(k, piece.space, operand.shape.dims, body, once=bool(kernel.in_place))
         k.finish()

@@ -15,19 +15,21 @@ inside of it. A tile is `vectors` along one axis of the result times `singles` a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from math import prod
 
 from axla.analysis.kernel_kinds import ConvolutionKind
 from axla.codegen.array import Array
 from axla.codegen.function import Module
 from axla.codegen.index import AnyIndex, Index, delinearize
-from axla.codegen.kernel import KernelTask, KernelWriter, Phase, Plan, grain_of
+from axla.codegen.kernel import KernelTask, KernelWriter, grain_of
 from axla.codegen.value import Value, Values
 from axla.core.dtypes import F32, S32, DType
 from axla.core.errors import InternalError
 from axla.core.shape import Shape
 from axla.hlo import Convolution
+from axla.program.kernels import Kernel
+from axla.program.plans import ConvolutionPlan, Phase
 from axla.target.machine import Target
 
 UNROLL = 8
@@ -38,47 +40,6 @@ Load = Callable[[AnyIndex, AnyIndex, Places, AnyIndex], Value]
 """(vector index, single index, place in the window, input feature) -> an operand."""
 
 
-@dataclass(frozen=True)
-class _Form:
-    """The sizes of a convolution and of its tiles."""
-
-    mode: str
-    batch: int
-    groups: int
-    inputs: int  # per group
-    outputs: int
-    places: tuple[int, ...]
-    window: tuple[int, ...]
-    stride: tuple[int, ...]
-    dilation: tuple[int, ...]
-    accumulator: DType
-    lanes: int
-    vectors: int
-    singles: int
-
-    @property
-    def vector_axis(self) -> int:
-        return {"features": self.outputs, "pixels": self.places[-1], "channels": self.groups}[self.mode]
-
-    @property
-    def single_axis(self) -> int:
-        return self.outputs if self.mode == "pixels" else self.places[-1]
-
-    @property
-    def tiles(self) -> int:
-        return -(-self.vector_axis // (self.vectors * self.lanes))
-
-    @property
-    def outer(self) -> tuple[int, ...]:
-        """The kernel's outer index space."""
-        groups = 1 if self.mode == "channels" else self.groups
-        return (self.batch, *self.places[:-1], groups, self.tiles)
-
-    @property
-    def terms(self) -> int:
-        return prod(self.window) * self.inputs
-
-
 def accumulator(dtype: DType) -> DType:
     """The type of the sums."""
     if dtype.is_float and dtype.bits < 32:
@@ -86,7 +47,8 @@ def accumulator(dtype: DType) -> DType:
     return S32 if dtype.is_pred or dtype.is_integer and dtype.bits < 8 else dtype
 
 
-def _form(task: KernelTask, target: Target) -> _Form:
+def plan(task: KernelTask, target: Target) -> ConvolutionPlan:
+    """How a convolution is called: a step per row of places and stretch of features."""
     kind = task.kind
     assert isinstance(kind, ConvolutionKind)
     op, (lhs, rhs) = kind.hero.op, (o.shape for o in kind.hero.operands)
@@ -116,10 +78,13 @@ def _form(task: KernelTask, target: Target) -> _Form:
     vectors, singles = _tile(
         target, along // lanes, outputs if mode == "pixels" else places[-1], 1 + total.is_complex
     )
-    return _Form(
+    found = ConvolutionPlan(
         mode, shape.dims[0], groups, inputs, outputs, places, window.size, window.stride,
-        window.window_dilation, total, lanes, vectors, singles,
+        window.window_dilation, total, lanes, vectors, singles, phases=(),
     )  # fmt: skip
+    count, terms = prod(found.outer), prod(window.size) * inputs
+    grain, parallel = grain_of(count, max(1, found.single_axis * vectors * lanes * terms // 4))
+    return replace(found, phases=(Phase(task.name, count, grain, parallel),))
 
 
 def _tile(target: Target, vectors: int, singles: int, parts: int) -> tuple[int, int]:
@@ -131,26 +96,17 @@ def _tile(target: Target, vectors: int, singles: int, parts: int) -> tuple[int, 
     return width, -(-singles // count)
 
 
-def plan(task: KernelTask, target: Target) -> Plan:
-    """How a convolution is called: a step per row of places and stretch of features."""
-    form = _form(task, target)
-    count = prod(form.outer)
-    cost = max(1, form.single_axis * form.vectors * form.lanes * form.terms // 4)
-    grain, parallel = grain_of(count, cost)
-    return Plan((Phase(task.name, count, grain, parallel),))
-
-
-def emit(module: Module, task: KernelTask, target: Target) -> None:
-    """Writes the kernel of a `ConvolutionKind`."""
-    k = KernelWriter(module, task, target, task.name)
-    _Convolution(k, _form(task, target)).emit()
+def emit(module: Module, kernel: Kernel, plan: ConvolutionPlan, target: Target) -> None:
+    """Writes the kernel of a `ConvolutionPlan`."""
+    k = KernelWriter(module, kernel, target)
+    _Convolution(k, plan).emit()
     k.finish()
 
 
 class _Convolution:
     """Writes the kernel."""
 
-    def __init__(self, k: KernelWriter, form: _Form):
+    def __init__(self, k: KernelWriter, form: ConvolutionPlan):
         self.k = k
         self.f = k.f
         self.form = form

@@ -8,15 +8,13 @@ from axla.codegen.element import Elements, accumulation_type, reshape_index
 from axla.codegen.emit import gemm
 from axla.codegen.function import Function, Module, Ssa
 from axla.codegen.index import Index
-from axla.codegen.kernel import KernelTask, KernelWriter, Phase, Plan, output_shapes
+from axla.codegen.kernel import KernelTask, KernelWriter
 from axla.codegen.value import Value, Values
 from axla.core.shape import Shape
+from axla.ir.graph import Instruction
+from axla.program.kernels import Kernel, kernel_roots, output_shapes
+from axla.program.plans import DotPlan, GemmSpec, Phase
 from axla.target.machine import Target
-
-
-def _kind(task: KernelTask) -> DotKind:
-    assert isinstance(task.kind, DotKind)
-    return task.kind
 
 
 def multiplies(kind: DotKind, target: Target) -> bool:
@@ -30,56 +28,46 @@ def multiplies(kind: DotKind, target: Target) -> bool:
     return lhs.dtype is rhs.dtype and not lhs.dtype.is_pred and not small_integer and not result.dtype.is_pred
 
 
-def _spec(task: KernelTask) -> gemm.GemmSpec:
-    kind = _kind(task)
-    lhs, rhs = (o.shape for o in kind.hero.operands)
-    result = kind.hero.shape
-    assert isinstance(lhs, Shape) and isinstance(rhs, Shape) and isinstance(result, Shape)
-    return gemm.GemmSpec(
-        dtype=lhs.dtype, accumulator=accumulation_type(result.dtype), result=result.dtype, batch=kind.batch,
-        m=kind.m,
-        n=kind.n, k=kind.k, lhs_transposed=kind.lhs_transposed, rhs_transposed=kind.rhs_transposed,
+def plan(task: KernelTask, target: Target) -> DotPlan:
+    """How a dot kernel is called: once, over the calls of the multiplication's plan."""
+    kind = task.kind
+    assert isinstance(kind, DotKind)
+    lhs, result = kind.hero.operands[0].shape, kind.hero.shape
+    assert isinstance(lhs, Shape) and isinstance(result, Shape)
+    product = GemmSpec(
+        lhs.dtype, accumulation_type(result.dtype), result.dtype, kind.batch, kind.m, kind.n, kind.k,
+        kind.lhs_transposed, kind.rhs_transposed,
     )  # fmt: skip
+    cut = gemm.plan(product, target)
+    phase = Phase(task.name, cut.calls, 1, cut.calls > 1)
+    return DotPlan(kind.hero.name, product, cut, phases=(phase,), scratch_bytes=cut.scratch_bytes)
 
 
-def plan(task: KernelTask, target: Target) -> Plan:
-    """How a dot kernel is called: the calls of the multiplication's plan."""
-    found = gemm.plan(_spec(task), target)
-    phases = tuple(
-        Phase(task.name + call.suffix, call.count, call.grain, call.count > call.grain)
-        for call in found.kernels
-    )
-    return Plan(phases, found.scratch_bytes)
-
-
-def emit(module: Module, task: KernelTask, target: Target) -> None:
-    """Writes the kernels of a `DotKind`: the multiplication's own, and where they need it, for each a door
-    that orders its arguments.
+def emit(module: Module, kernel: Kernel, plan: DotPlan, target: Target) -> None:
+    """Writes the kernel of a `DotPlan`: the multiplication's own, and where it needs it, a door that orders
+    its arguments.
     """
-    spec = _spec(task)
-    found = gemm.plan(spec, target)
-    hero = _kind(task).hero
-    only_dot = len(task.roots) == 1 and task.roots[0] is hero
+    hero = kernel.named()[plan.hero]
+    only_dot = kernel_roots(kernel.computation) == (hero,)
     # The kernel of a dot of its parameters in their order already has the multiplication's arguments.
-    needs_door = not only_dot or hero.operands != tuple(task.computation.parameters)
-    inner = f"{task.name}.gemm" if needs_door else task.name
-    gemm.emit(module, inner, spec, found, target, None if only_dot else _Epilogue(task, target))
-    for call in found.kernels:
-        module.enclose(inner + call.suffix)
-        if needs_door:
-            _door(module, task, target, task.name + call.suffix, inner + call.suffix)
+    needs_door = not only_dot or hero.operands != tuple(kernel.computation.parameters)
+    [symbol] = kernel.symbols
+    inner = f"{symbol}.gemm" if needs_door else symbol
+    epilogue = None if only_dot else _Epilogue(kernel, plan, hero, target)
+    gemm.emit(module, inner, plan.product, plan.cut, target, epilogue)
+    module.enclose(inner)
+    if needs_door:
+        _door(KernelWriter(module, kernel, target), hero, inner)
 
 
 _FIRST = 4
 """The multiplication's own arguments: lhs, rhs, out, scratch. The kernel's follow."""
 
 
-def _door(module: Module, task: KernelTask, target: Target, name: str, callee: str) -> None:
+def _door(k: KernelWriter, hero: Instruction, callee: str) -> None:
     """Calls `callee` with arguments [lhs, rhs, output 0, scratch, kernel arguments...]."""
-    k = KernelWriter(module, task, target, name)
-    f, kind = k.f, _kind(task)
-    parameters = task.computation.parameters
-    lhs, rhs = (k.inputs[parameters.index(o)].pointer for o in kind.hero.operands)
+    f, parameters = k.f, k.kernel.computation.parameters
+    lhs, rhs = (k.inputs[parameters.index(o)].pointer for o in hero.operands)
     own = [a.pointer for a in (*k.inputs, *k.outputs)]
     pointers = [lhs, rhs, k.outputs[0].pointer, k.scratch(), *own]
     args = f.effect("ptr", f"alloca [{len(pointers)} x ptr], align 8")
@@ -92,32 +80,29 @@ def _door(module: Module, task: KernelTask, target: Target, name: str, callee: s
 class _Epilogue:
     """The store of the multiplication: binds the hero to the finished sum and stores every root."""
 
-    def __init__(self, task: KernelTask, target: Target):
-        self.task = task
-        self.target = target
+    def __init__(self, kernel: Kernel, plan: DotPlan, hero: Instruction, target: Target):
+        self.kernel, self.product, self.hero, self.target = kernel, plan.product, hero, target
 
     def __call__(self, f: Function, total: Value, batch: Ssa, row: Ssa, col: Ssa, lanes: int) -> None:
-        task, kind = self.task, _kind(self.task)
+        product, computation = self.product, self.kernel.computation
         values = Values(f, self.target)
-        computation = task.computation
-        shared = {i for _, i in task.in_place}
+        shared = {i for _, i in self.kernel.in_place}
         e = Elements(values, lanes)
         for number, parameter in enumerate(computation.parameters):
             shape = parameter.shape
             assert isinstance(shape, Shape)
             e.bind(parameter, self._array(f, values, number, shape, number not in shared))
-        hero_shape = kind.hero.shape
-        assert isinstance(hero_shape, Shape)
-        e.bind(kind.hero, values.convert(total, hero_shape.dtype))
-        along_rows = kind.n == 1
+        e.bind(self.hero, values.convert(total, product.result))
+        along_rows = product.n == 1
         at = (
-            Index(f, batch, limit=kind.batch),
-            Index(f, row, 1 if along_rows else 0, lanes, limit=kind.m),
-            Index(f, col, 0 if along_rows else 1, lanes, limit=kind.n),
+            Index(f, batch, limit=product.batch),
+            Index(f, row, 1 if along_rows else 0, lanes, limit=product.m),
+            Index(f, col, 0 if along_rows else 1, lanes, limit=product.n),
         )
-        space = (kind.batch, kind.m, kind.n)
+        space = (product.batch, product.m, product.n)
         found = []
-        for number, (root, shape) in enumerate(zip(task.roots, output_shapes(computation), strict=True)):
+        roots = zip(kernel_roots(computation), output_shapes(computation), strict=True)
+        for number, (root, shape) in enumerate(roots):
             here = reshape_index(at, space, shape.dims)
             output = self._array(f, values, len(computation.parameters) + number, shape, False)
             found.append((output, here, values.splat(e(root, here), lanes)))

@@ -12,42 +12,32 @@ from math import pi
 
 from axla.codegen.array import element_address, reverse_lanes
 from axla.codegen.emit.butterfly import Complex, butterfly, minus, plus, times
-from axla.codegen.emit.fft_plan import Axis, FftPlan, Stage, plan_fft
 from axla.codegen.function import Module, Ssa
 from axla.codegen.index import Index
-from axla.codegen.kernel import KernelTask, KernelWriter, Phase, Plan
+from axla.codegen.kernel import KernelWriter
 from axla.codegen.position import index_value
 from axla.codegen.value import Value
 from axla.core.dtypes import C64, C128, F32, F64, DType
+from axla.program.kernels import Kernel
+from axla.program.plans import Axis, FftPlan, Stage
 from axla.target.machine import Target
 
 
-def plan(task: KernelTask, target: Target) -> Plan:
-    """How a transform is called."""
-    found = plan_fft(task, target)
-    phases = [Phase(f"{task.name}.tables", 1, 1, False)] if found.table_bytes else []
-    phases += [
-        Phase(f"{task.name}.axis{n}", axis.pieces, 1, axis.pieces > 1) for n, axis in enumerate(found.axes)
-    ]
-    return Plan(tuple(phases), found.scratch_bytes)
-
-
-def emit(module: Module, task: KernelTask, target: Target) -> None:
-    """Writes the kernels of an `FftKind`."""
-    found = plan_fft(task, target)
-    if found.table_bytes:
-        k = KernelWriter(module, task, target, f"{task.name}.tables")
+def emit(module: Module, kernel: Kernel, plan: FftPlan, target: Target) -> None:
+    """Writes the kernels of an `FftPlan`: of the tables, then of each axis."""
+    axes = len(plan.axes)
+    if len(plan.phases) > axes:
+        k = KernelWriter(module, kernel, target)
         done: set[int] = set()
-        for axis in found.axes:
-            for stage in (*axis.stages, *([axis.ends] if axis.ends else [])):
-                if stage.count > 1 and stage.table not in done:
-                    done.add(stage.table)
-                    _table(k, found, stage)
+        for stage in (s for axis in plan.axes for s in (*axis.stages, axis.ends) if s is not None):
+            if stage.count > 1 and stage.table not in done:
+                done.add(stage.table)
+                _table(k, plan, stage)
         k.finish()
-    for number, axis in enumerate(found.axes):
-        k = KernelWriter(module, task, target, f"{task.name}.axis{number}")
+    for number, axis in enumerate(plan.axes):
+        k = KernelWriter(module, kernel, target, number - axes)
         if axis.steps and axis.length:
-            _Lines(k, found, number).emit()
+            _Lines(k, plan, number).emit()
         k.finish()
 
 
@@ -91,7 +81,7 @@ class _Lines:
 
     def emit(self) -> None:
         f, k, axis = self.f, self.k, self.axis
-        self.buffer = k.scratch(axis.buffers)
+        self.buffer = k.scratch(self.found.buffers)
         self.buffer = f.gep("i8", self.buffer, f.mul(k.begin, f.index(self.found.piece_bytes(axis))))
         per = f.index(axis.per_piece)
         last = f.smin(f.mul(k.end, per), f.index(axis.steps))

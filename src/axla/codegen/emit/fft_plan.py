@@ -9,7 +9,7 @@ neighbouring columns: the first stride is the width.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 from math import prod
 
 from axla.analysis.fourier import factors
@@ -19,82 +19,16 @@ from axla.core.dtypes import DType
 from axla.core.shape import Shape
 from axla.hlo.linear_algebra import Fft
 from axla.ir.attributes import FftType
+from axla.program.memory import aligned
+from axla.program.plans import Axis, FftPlan, Phase, Stage
 from axla.target.machine import Target
 
 PIECES = 64
 """Pieces of an axis, each with scratch memory of its own."""
 COLUMNS = 32
 """Columns that are transformed together."""
-ALIGNMENT = 64
 STAGE_COST = 4
 """Element operations of a stage for each of its values."""
-
-
-@dataclass(frozen=True)
-class Stage:
-    """One stage: radix, stride, and where its factors exp(-2 pi i j p / (radix * count)) are in the table."""
-
-    radix: int
-    stride: int
-    count: int  # m: values of p
-    table: int  # of j = 1, p = 0; each j has `count`; bytes, of the real parts
-
-
-@dataclass(frozen=True)
-class Axis:
-    """The transform of one axis of an array [outer, length, inner]."""
-
-    kind: str  # complex, real (to complex), half (complex to real)
-    length: int  # of the transform as it is seen
-    outer: int
-    inner: int
-    width: int  # columns of a step
-    stages: tuple[Stage, ...]  # of the complex transform that is done
-    ends: Stage | None  # the factors of a real transform of even length
-    per_piece: int
-    buffers: int  # bytes of scratch memory where the buffers of the pieces begin
-
-    @property
-    def points(self) -> int:
-        """The length of the complex transform that is done."""
-        return self.length // 2 if self.ends is not None else self.length
-
-    @property
-    def strips(self) -> int:
-        return -(-self.inner // self.width)
-
-    @property
-    def steps(self) -> int:
-        return self.outer * self.strips
-
-    @property
-    def pieces(self) -> int:
-        return -(-self.steps // self.per_piece)
-
-
-@dataclass(frozen=True)
-class FftPlan:
-    """All of a transform: its axes in order, its tables and how much scratch memory it takes."""
-
-    dtype: DType  # of the parts
-    inverse: bool
-    axes: tuple[Axis, ...]
-    table_bytes: int
-    middle: int  # where in scratch memory the array between the axes of a complex-to-real transform is
-    scratch_bytes: int
-    scale: float
-
-    def plane_bytes(self, axis: Axis) -> int:
-        """One part of all values of a line."""
-        return rounded(axis.points * axis.width * self.dtype.itemsize)
-
-    def piece_bytes(self, axis: Axis) -> int:
-        """Two buffers of two planes."""
-        return 4 * self.plane_bytes(axis)
-
-
-def rounded(size: int) -> int:
-    return -(-size // ALIGNMENT) * ALIGNMENT
 
 
 class _Tables:
@@ -109,7 +43,7 @@ class _Tables:
         key = (radix, count)
         if key not in self.places and count > 1:
             self.places[key] = self.size
-            self.size += rounded(2 * (radix - 1) * count * self.itemsize)
+            self.size += aligned(2 * (radix - 1) * count * self.itemsize)
         return Stage(radix, stride, count, self.places.get(key, 0))
 
     def stages(self, points: int, width: int) -> tuple[Stage, ...]:
@@ -123,7 +57,7 @@ class _Tables:
         return tuple(found)
 
 
-def plan_fft(task: KernelTask, target: Target) -> FftPlan:
+def plan(task: KernelTask, target: Target) -> FftPlan:
     """The plan of a transform all of whose lengths have factors that there are butterflies for."""
     del target  # the same on all: results do not depend on the machine's vectors
     kind = task.kind
@@ -148,7 +82,7 @@ def plan_fft(task: KernelTask, target: Target) -> FftPlan:
         axes.append(_axis(tables, kind_of, lengths[number], prod(dims[:d]), inner))
     if op.fft_type is not FftType.IRFFT:
         axes.reverse()  # the last axis first: it alone reads the operand
-    return _placed(axes, tables, dtype, op, prod(dims))
+    return _placed(task.name, axes, tables, dtype, op, prod(dims))
 
 
 def _axis(tables: _Tables, kind: str, length: int, outer: int, inner: int) -> Axis:
@@ -163,20 +97,18 @@ def _axis(tables: _Tables, kind: str, length: int, outer: int, inner: int) -> Ax
     per_piece = max(1, steps)
     if steps > 1 and steps * cost >= PARALLEL_COST:
         per_piece = max(1, min(steps // 2, PARALLEL_COST // 2 // cost), -(-steps // PIECES))
-    return Axis(kind, length, outer, inner, width, stages, ends, per_piece, 0)
+    return Axis(kind, length, outer, inner, width, stages, ends, per_piece)
 
 
-def _placed(axes: list[Axis], tables: _Tables, dtype: DType, op: Fft, size: int) -> FftPlan:
+def _placed(name: str, axes: list[Axis], tables: _Tables, dtype: DType, op: Fft, size: int) -> FftPlan:
+    """Phases, and where everything is in scratch memory: tables, the array between axes, buffers."""
     inverse = op.fft_type in (FftType.IFFT, FftType.IRFFT)
-    middle = rounded(tables.size)
-    begin = middle
+    middle = buffers = aligned(tables.size)
     if op.fft_type is FftType.IRFFT and len(axes) > 1:
-        begin += rounded(2 * size * dtype.itemsize)
-    placed = []
-    total = begin
-    for a in axes:
-        placed.append(Axis(a.kind, a.length, a.outer, a.inner, a.width, a.stages, a.ends, a.per_piece, begin))
-        plane = rounded(a.points * a.width * dtype.itemsize)
-        total = max(total, begin + a.pieces * 4 * plane)
+        buffers += aligned(2 * size * dtype.itemsize)
+    phases = [Phase(f"{name}.tables", 1, 1, False)] if tables.size else []
+    phases += [Phase(f"{name}.axis{n}", axis.pieces, 1, axis.pieces > 1) for n, axis in enumerate(axes)]
     scale = 1.0 / prod(op.fft_length) if inverse else 1.0
-    return FftPlan(dtype, inverse, tuple(placed), tables.size, middle, total, scale)
+    found = FftPlan(dtype, inverse, tuple(axes), tables.size, middle, buffers, scale, phases=tuple(phases))
+    most = max((axis.pieces * found.piece_bytes(axis) for axis in axes), default=0)
+    return replace(found, scratch_bytes=buffers + most)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from axla.codegen.emit.gemm_plan import GemmPlan, GemmSpec, KernelCall, lhs_stride, plan
+from axla.codegen.emit.gemm_plan import plan
 from axla.codegen.emit.gemv import emit_gemv
 from axla.codegen.emit.microkernel import Accumulation, Operand, emit_microkernel, load_parts, store_parts
 from axla.codegen.emit.narrow import emit_narrow
@@ -30,9 +30,10 @@ from axla.codegen.emit.pack import (
 from axla.codegen.emit.result import Store, default_store
 from axla.codegen.function import Function, Module, Ssa
 from axla.codegen.value import Value
+from axla.program.plans import GemmPlan, GemmSpec
 from axla.target.machine import Target
 
-__all__ = ["GemmPlan", "GemmSpec", "KernelCall", "Store", "emit", "plan"]
+__all__ = ["Store", "emit", "plan"]
 
 # LLVM would turn loops that copy and clear into calls of memcpy and memset.
 ATTRIBUTES = 'nounwind "no-builtins"'
@@ -43,7 +44,7 @@ LOOPS = f"{ATTRIBUTES} noinline optnone"
 def emit(
     module: Module, name: str, spec: GemmSpec, found: GemmPlan, target: Target, store: Store | None = None
 ) -> None:
-    """Adds the kernels of plan `found`, and the functions they call, to the module.
+    """Adds the kernel of plan `found`, and the functions it calls, to the module.
 
     `store(f, sum, batch, row, col, lanes)` is given each finished piece of the result, once, to do with as it
     likes; lanes run along columns, or along rows when n is 1. None stores to `out`, converted to the result
@@ -119,7 +120,7 @@ class _Tiles:
             self._emit_finish()
         params = [("ptr", "frame"), ("ptr", "args"), ("i64", "begin"), ("i64", "end")]
         f = Function(self.module, self.name, "i32", params, attributes=LOOPS)
-        f.polls = found.kernels[0].count > 1
+        f.polls = found.calls > 1
         begin, end = (f.cast("trunc", f.params[p], self.module.index_type) for p in ("begin", "end"))
         self.buffers = [f.load("ptr", f.gep("ptr", f.params["args"], f.index(n)), 8) for n in range(4)]
         self.lhs_pack = f.gep("i8", self.buffers[3], f.mul(begin, f.index(found.region_bytes)))
@@ -141,7 +142,7 @@ class _Tiles:
     def _lhs_operand(self) -> Operand:
         spec, rows = self.spec, self.plan.tile.rows
         if self.plan.pack_lhs:
-            return Operand(rows, 1) if spec.lhs_transposed else Operand(1, lhs_stride(self.plan))
+            return Operand(rows, 1) if spec.lhs_transposed else Operand(1, self.plan.lhs_stride)
         stride = spec.stride("lhs_row")
         return Operand(stride, 1) if spec.lhs_transposed else Operand(1, stride)
 
@@ -245,7 +246,7 @@ class _Tiles:
                 pack_steps(f, packing, block.lhs, self.lhs_pack, **where)
             else:
                 lanes = min(floor_power(self.least_depth), packing.lanes)
-                stride = lhs_stride(found)
+                stride = found.lhs_stride
                 pack_rows(f, packing, block.lhs, self.lhs_pack, stride=stride, lanes=lanes, **where)
             return self.lhs_pack
         major, minor = (block.first, row) if spec.lhs_transposed else (row, block.first)

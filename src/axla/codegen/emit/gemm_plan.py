@@ -9,125 +9,19 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from axla.codegen.emit.microkernel import Tile, part_bytes, part_count
+from axla.codegen.emit.microkernel import part_bytes, part_count
 from axla.codegen.emit.pack import floor_power, piece_count
-from axla.core.dtypes import F32, S16, U16, DType
+from axla.program.memory import aligned
+from axla.program.plans import GemmPlan, GemmSpec, Tile
 from axla.target.machine import Target
-
-ALIGNMENT = 64
 
 # Work (multiply-adds) below which cutting it for threads costs more than it gives: some 5 us of one core.
 _UNIT_WORK = 1 << 18
 _VECTOR_WORK = 1 << 17
 # Calls of a kernel, each with scratch of its own.
 _MOST_CALLS = 64
-
-
-def _widened(dtype: DType) -> DType:
-    """The type of sums: small floats as f32, bytes as 16 bits, which wrap to the same low bits."""
-    if dtype.is_float and dtype.bits < 32:
-        return F32
-    if dtype.is_integer and dtype.bits < 16:
-        # No vector unit multiplies bytes in one instruction.
-        return S16 if dtype.is_signed else U16
-    return dtype
-
-
-@dataclass(frozen=True)
-class GemmSpec:
-    """out[b, m, n] = sum over k of lhs[b, m, k] * rhs[b, k, n].
-
-    A transposed lhs is stored [b, k, m], a transposed rhs [b, n, k]. Strides are in elements, None for dense;
-    a batch stride of 0 repeats one matrix.
-    """
-
-    dtype: DType
-    accumulator: DType
-    result: DType
-    batch: int
-    m: int
-    n: int
-    k: int
-    lhs_transposed: bool = False
-    rhs_transposed: bool = False
-    lhs_row: int | None = None
-    rhs_row: int | None = None
-    out_row: int | None = None
-    lhs_batch: int | None = None
-    rhs_batch: int | None = None
-    out_batch: int | None = None
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "accumulator", _widened(self.accumulator))
-        rows = {"lhs": (self.k, self.m), "rhs": (self.n, self.k), "out": (self.m, self.n)}
-        if not self.lhs_transposed:
-            rows["lhs"] = (self.m, self.k)
-        if not self.rhs_transposed:
-            rows["rhs"] = (self.k, self.n)
-        for side, (count, width) in rows.items():
-            if getattr(self, f"{side}_row") is None:
-                object.__setattr__(self, f"{side}_row", width)
-            if getattr(self, f"{side}_batch") is None:
-                object.__setattr__(self, f"{side}_batch", count * getattr(self, f"{side}_row"))
-
-        if min(self.batch, self.m, self.n) < 1 or self.k < 0:
-            raise AssertionError(
-                f"matrix product of {self.batch} x {self.m} x {self.n} x {self.k}: nothing to compute"
-            )
-
-    def stride(self, name: str) -> int:
-        """`lhs_row`, `rhs_batch`... as a number."""
-        found = getattr(self, name)
-        assert isinstance(found, int)
-        return found
-
-
-@dataclass(frozen=True)
-class KernelCall:
-    """A kernel to run over [0, count) in pieces that are multiples of `grain`, after the calls before it."""
-
-    suffix: str
-    count: int
-    grain: int = 1
-
-
-@dataclass(frozen=True)
-class GemmPlan:
-    """How a multiplication is done. Sizes of blocks are in elements.
-
-    `method`: tile (blocks of micro-kernel tiles), narrow (all of rhs in registers), columns and rows (matrix
-    times vector, along a contiguous result or a contiguous k), fill (k is 0).
-    """
-
-    method: str
-    tile: Tile
-    depth: int
-    unit_rows: int
-    unit_columns: int
-    pack_lhs: bool
-    pack_rhs: bool
-    units: int
-    group: int
-    kernels: tuple[KernelCall, ...]
-    prefetch: bool = False
-    lhs_bytes: int = 0
-    rhs_bytes: int = 0
-    partial_bytes: int = 0
-
-    @property
-    def region_bytes(self) -> int:
-        """Scratch of one call: a call over [begin, end) uses region `begin`, so no two calls share one."""
-        return self.lhs_bytes + self.rhs_bytes + self.partial_bytes
-
-    @property
-    def scratch_bytes(self) -> int:
-        return self.region_bytes * self.kernels[0].count
-
-
-def aligned(size: int) -> int:
-    return -(-size // ALIGNMENT) * ALIGNMENT
 
 
 def ceil_to(value: int, multiple: int) -> int:
@@ -189,6 +83,10 @@ def _blocks(total: int, most: int, multiple: int) -> int:
 
 def plan(spec: GemmSpec, target: Target, *, fused_store: bool = True) -> GemmPlan:
     """How to do `spec` on `target`. `fused_store`: results go through a callback, not to `out`."""
+    if min(spec.batch, spec.m, spec.n) < 1 or spec.k < 0:
+        raise AssertionError(
+            f"matrix product of {spec.batch} x {spec.m} x {spec.n} x {spec.k}: nothing to compute"
+        )
     return _plan_narrow(spec, target) or _plan_vector(spec, target) or _plan_tiles(spec, target, fused_store)
 
 
@@ -209,7 +107,6 @@ def _plan_narrow(spec: GemmSpec, target: Target) -> GemmPlan | None:
     group = max(-(-units // _MOST_CALLS), _UNIT_WORK // 4 // (rows * work), 1)
     return GemmPlan(
         "narrow" if spec.k else "fill", Tile(1, 1, lanes), spec.k, rows, spec.n, False, False, units, group,
-        (KernelCall("", -(-units // group)),),
     )  # fmt: skip
 
 
@@ -235,7 +132,7 @@ def _plan_vector(spec: GemmSpec, target: Target) -> GemmPlan | None:
     group = max(-(-units // _MOST_CALLS), _VECTOR_WORK // (strip * spec.k), 1)
     return GemmPlan(
         "rows" if along else "columns", tile, spec.k, 1, strip, False, False, units, group,
-        (KernelCall("", -(-units // group)),), partial_bytes=aligned((strip + tile.rows) * size),
+        partial_bytes=aligned((strip + tile.rows) * size),
     )  # fmt: skip
 
 
@@ -259,22 +156,15 @@ def _plan_tiles(spec: GemmSpec, target: Target, fused_store: bool) -> GemmPlan:
     unit_columns, unit_rows = _units(spec, tile, columns * tile.columns, pack_rhs)
     units = spec.batch * -(-spec.m // unit_rows) * -(-spec.n // unit_columns)
     group = max(-(-units // _MOST_CALLS), _UNIT_WORK // max(1, unit_rows * unit_columns * spec.k), 1)
-    count = -(-units // group)
     direct = not fused_store and spec.accumulator is spec.result and not spec.accumulator.is_complex
-    found = GemmPlan("tile", tile, depth, unit_rows, unit_columns, pack_lhs, pack_rhs, units, group,
-                     (KernelCall("", count),))  # fmt: skip
+    found = GemmPlan("tile", tile, depth, unit_rows, unit_columns, pack_lhs, pack_rhs, units, group)
     return replace(
         found,
-        lhs_bytes=aligned(tile.rows * lhs_stride(found) * size) if pack_lhs else 0,
+        lhs_bytes=aligned(tile.rows * found.lhs_stride * size) if pack_lhs else 0,
         rhs_bytes=aligned(unit_columns * depth * size) if pack_rhs else 0,
         prefetch=pack_rhs and not small and not spec.rhs_transposed and tile.lanes > 1,
         partial_bytes=aligned(unit_rows * unit_columns * size) if depth < spec.k and not direct else 0,
     )
-
-
-def lhs_stride(found: GemmPlan) -> int:
-    """Row stride of a packed tile of lhs: longer than a row, lest all fall on the same cache sets."""
-    return found.depth + 16
 
 
 def _units(spec: GemmSpec, tile: Tile, most_columns: int, pack_rhs: bool) -> tuple[int, int]:
@@ -295,6 +185,3 @@ def _units(spec: GemmSpec, tile: Tile, most_columns: int, pack_rhs: bool) -> tup
         else:
             break
     return columns * tile.columns, rows * tile.rows
-
-
-__all__ = ["GemmPlan", "GemmSpec", "KernelCall", "choose_tile", "floor_power", "lhs_stride", "plan"]

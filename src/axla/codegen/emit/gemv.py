@@ -10,12 +10,12 @@ The strip of finished sums then goes to the store, in vectors along l.
 
 from __future__ import annotations
 
-from axla.codegen.emit.gemm_plan import GemmPlan, GemmSpec
 from axla.codegen.emit.microkernel import Accumulation, Parts, load_parts, store_parts
 from axla.codegen.emit.pack import Reader, element_address, least, pieces
 from axla.codegen.emit.result import Store
 from axla.codegen.function import Function, Module, Ssa
 from axla.codegen.value import Value
+from axla.program.plans import GemmPlan, GemmSpec
 from axla.target.machine import Target
 
 

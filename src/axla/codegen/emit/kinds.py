@@ -1,9 +1,10 @@
-"""Which emitter serves which kind of kernel."""
+"""Which planner serves which kind of kernel, and which emitter which plan."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from axla.analysis.kernel_kinds import (
     ColumnKind,
@@ -20,27 +21,70 @@ from axla.analysis.kernel_kinds import (
     TransposeKind,
     UpdateKind,
 )
-from axla.codegen.emit import column, concat, convolution, dot, fft, loop, row, sort, topk, transpose, update
+from axla.analysis.kernels import kernel_kind
+from axla.codegen.emit import (
+    column,
+    concat,
+    convolution,
+    dot,
+    fft,
+    fft_plan,
+    loop,
+    row,
+    sort,
+    topk,
+    transpose,
+    update,
+)
 from axla.codegen.function import Module
-from axla.codegen.kernel import KernelTask, Plan, root_shape
+from axla.codegen.kernel import KernelTask, root_shape
+from axla.ir.graph import Computation
+from axla.program.kernels import Kernel
+from axla.program.plans import (
+    AnyPlan,
+    ColumnPlan,
+    ConcatPlan,
+    ConvolutionPlan,
+    DotPlan,
+    FftPlan,
+    LoopPlan,
+    RowPlan,
+    ScatterPlan,
+    SortPlan,
+    TopKPlan,
+    TransposePlan,
+    UpdatePlan,
+)
 from axla.target.machine import Target
 
-Planner = Callable[[KernelTask, Target], Plan]
-Emitter = Callable[[Module, KernelTask, Target], None]
+PLANNERS: dict[type, Callable[[KernelTask, Target], AnyPlan]] = {
+    LoopKind: loop.plan,
+    RowKind: row.plan,
+    ColumnKind: column.plan,
+    TransposeKind: transpose.plan,
+    DotKind: dot.plan,
+    UpdateKind: update.plan_update,
+    ScatterKind: update.plan_scatter,
+    SortKind: sort.plan,
+    ConvolutionKind: convolution.plan,
+    FftKind: fft_plan.plan,
+    TopKKind: topk.plan,
+    ConcatKind: concat.plan,
+}
 
-EMITTERS: dict[type, tuple[Planner, Emitter]] = {
-    LoopKind: (loop.plan, loop.emit),
-    RowKind: (row.plan, row.emit),
-    ColumnKind: (column.plan, column.emit),
-    TransposeKind: (transpose.plan, transpose.emit),
-    DotKind: (dot.plan, dot.emit),
-    UpdateKind: (update.plan_update, update.emit_update),
-    ScatterKind: (update.plan_scatter, update.emit_scatter),
-    SortKind: (sort.plan, sort.emit),
-    ConvolutionKind: (convolution.plan, convolution.emit),
-    FftKind: (fft.plan, fft.emit),
-    TopKKind: (topk.plan, topk.emit),
-    ConcatKind: (concat.plan, concat.emit),
+EMITTERS: dict[type, Callable[[Module, Kernel, Any, Target], None]] = {
+    LoopPlan: loop.emit,
+    RowPlan: row.emit,
+    ColumnPlan: column.emit,
+    TransposePlan: transpose.emit,
+    DotPlan: dot.emit,
+    UpdatePlan: update.emit_update,
+    ScatterPlan: update.emit_scatter,
+    SortPlan: sort.emit,
+    ConvolutionPlan: convolution.emit,
+    FftPlan: fft.emit,
+    TopKPlan: topk.emit,
+    ConcatPlan: concat.emit,
 }
 
 
@@ -56,13 +100,15 @@ def _served(task: KernelTask, target: Target) -> KernelTask:
     return task
 
 
-def plan_kernel(task: KernelTask, target: Target) -> Plan:
-    """How a kernel is called."""
-    task = _served(task, target)
-    return EMITTERS[type(task.kind)][0](task, target)
+def plan_kernel(
+    name: str, computation: Computation, in_place: tuple[tuple[int, int], ...], target: Target
+) -> Kernel:
+    """The kernel of a computation that stands alone; (output, input) pairs `in_place` share memory."""
+    kind = kernel_kind(computation, target.limits)
+    task = _served(KernelTask(name, computation, kind, in_place), target)
+    return Kernel(name, str(kind), computation, in_place, PLANNERS[type(task.kind)](task, target))
 
 
-def emit_kernel(module: Module, task: KernelTask, target: Target) -> None:
+def emit_kernel(module: Module, kernel: Kernel, target: Target) -> None:
     """Writes a kernel's functions into the module."""
-    task = _served(task, target)
-    EMITTERS[type(task.kind)][1](module, task, target)
+    EMITTERS[type(kernel.plan)](module, kernel, kernel.plan, target)

@@ -17,9 +17,6 @@ from axla.codegen.index import AnyIndex, Index
 from axla.codegen.kernel import (
     KernelTask,
     KernelWriter,
-    Phase,
-    Plan,
-    Space,
     body_cost,
     cut,
     dims_index,
@@ -31,6 +28,8 @@ from axla.codegen.window import window_cost
 from axla.core.shape import Shape
 from axla.hlo import ReduceWindow
 from axla.ir.graph import Computation, Instruction
+from axla.program.kernels import Kernel
+from axla.program.plans import LoopPlan, Phase, Space
 from axla.target.machine import Target
 
 SMALL_BODY = 12
@@ -39,19 +38,19 @@ SMALL_BODY = 12
 Indices = tuple[AnyIndex, ...]
 
 
-def plan(task: KernelTask, target: Target) -> Plan:
+def plan(task: KernelTask, target: Target) -> LoopPlan:
     """How a loop kernel is called."""
     assert isinstance(task.kind, LoopKind)
     space = loop_space(task, task.kind.dims, target)
-    return Plan((loop_phase(task.name, task.computation, space, task.kind),))
+    return LoopPlan(task.kind.dims, space, phases=(loop_phase(task, space, task.kind.inner),))
 
 
-def loop_phase(symbol: str, computation: Computation, space: Space, kind: LoopKind | None = None) -> Phase:
-    cost = body_cost(computation) * space.block
-    for inner in kind.inner if kind else ():
-        cost *= _inner_cost(inner)
+def loop_phase(task: KernelTask, space: Space, inner: Sequence[Instruction] = ()) -> Phase:
+    cost = body_cost(task.computation) * space.block
+    for inst in inner:
+        cost *= _inner_cost(inst)
     grain, parallel = grain_of(space.count, cost)
-    return Phase(symbol, space.count, grain, parallel, space.threads)
+    return Phase(task.name, space.count, grain, parallel, space.threads)
 
 
 def _inner_cost(inst: Instruction) -> int:
@@ -69,18 +68,15 @@ def loop_space(task: KernelTask, dims: Sequence[int], target: Target) -> Space:
     return cut(dims, target.lanes(widest(task.computation)), cost, mergeable(task.computation, dims), target)
 
 
-def emit(module: Module, task: KernelTask, target: Target) -> None:
-    """Writes the kernel of a `LoopKind`."""
-    kind = task.kind
-    assert isinstance(kind, LoopKind)
-    space = loop_space(task, kind.dims, target)
-    k = KernelWriter(module, task, target, task.name, threads=space.threads)
-    dims = kind.dims
+def emit(module: Module, kernel: Kernel, plan: LoopPlan, target: Target) -> None:
+    """Writes the kernel of a `LoopPlan`."""
+    k = KernelWriter(module, kernel, target)
+    dims = plan.dims
 
     def body(e: Elements, index: Indices) -> None:
-        k.write(e, lambda s: index if s.dims == tuple(dims) else reshape_index(index, dims, s.dims))
+        k.write(e, lambda s: index if s.dims == dims else reshape_index(index, dims, s.dims))
 
-    walk(k, space, dims, body, once=bool(task.in_place))
+    walk(k, plan.space, dims, body, once=bool(kernel.in_place))
     k.finish()
 
 
@@ -132,7 +128,7 @@ def vectors(
     if inner == lanes:
         body(e, Index(f, f.index(0), 1, lanes, limit=inner))
         return
-    unroll = 1 if rest else min(copies, _unroll(k.task.computation, space))
+    unroll = 1 if rest else min(copies, _unroll(k.kernel.computation, space))
     with k.walk(low, high, lanes * unroll, nonempty=True) as loop:
         for part in range(unroll):
             base = f.add(loop.index, f.index(part * lanes))

@@ -11,14 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from axla.codegen.function import Function, Module, Ssa, mangle, vector
 from axla.core.dtypes import DType
+from axla.program.plans import GemmSpec, Tile
 from axla.target.machine import Target
-
-if TYPE_CHECKING:
-    from axla.codegen.emit.gemm_plan import GemmSpec
 
 _LLVM = {"f16": "half", "bf16": "bfloat", "f32": "float", "f64": "double", "c64": "float", "c128": "double"}
 
@@ -131,20 +128,6 @@ class Operand:
     step_k: int
     step_other: int
     planes: int = 0
-
-
-@dataclass(frozen=True)
-class Tile:
-    """The shape of a micro-kernel: rows, vectors per row, lanes per vector, k-steps per iteration."""
-
-    rows: int
-    vectors: int
-    lanes: int
-    unroll: int = 1
-
-    @property
-    def columns(self) -> int:
-        return self.vectors * self.lanes
 
 
 def emit_microkernel(

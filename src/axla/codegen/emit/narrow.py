@@ -6,13 +6,13 @@ k.
 
 from __future__ import annotations
 
-from axla.codegen.emit.gemm_plan import GemmPlan, GemmSpec
 from axla.codegen.emit.microkernel import Accumulation, Parts
 from axla.codegen.emit.pack import Reader, element_address, least, pieces
 from axla.codegen.emit.result import Store
 from axla.codegen.emit.transpose_registers import transpose_block
 from axla.codegen.function import Function, Module, Ssa
 from axla.codegen.value import Value
+from axla.program.plans import GemmPlan, GemmSpec
 from axla.target.machine import Target
 
 

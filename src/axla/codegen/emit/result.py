@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from axla.codegen.emit.gemm_plan import GemmSpec
 from axla.codegen.emit.pack import element_address
 from axla.codegen.function import Function, Ssa
 from axla.codegen.value import Value, Values
+from axla.program.plans import GemmSpec
 from axla.target.machine import Target
 
 Store = Callable[[Function, Value, Ssa, Ssa, Ssa, int], None]

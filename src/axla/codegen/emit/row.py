@@ -23,9 +23,6 @@ from axla.codegen.kernel import (
     PARALLEL_COST,
     KernelTask,
     KernelWriter,
-    Phase,
-    Plan,
-    Space,
     body_cost,
     grain_of,
     widest,
@@ -34,6 +31,8 @@ from axla.codegen.reduction import Reduction, parts_of, unpack
 from axla.codegen.value import Value
 from axla.core.shape import Shape
 from axla.ir.graph import Instruction
+from axla.program.kernels import Kernel
+from axla.program.plans import Phase, RowPlan, Space
 from axla.target.machine import CHUNK_COST, Target
 
 MAX_PIECES = 64
@@ -44,37 +43,48 @@ def _kind(task: KernelTask) -> RowKind:
     return task.kind
 
 
-def plan(task: KernelTask, target: Target) -> Plan:
+def plan(task: KernelTask, target: Target) -> RowPlan:
     """How a row kernel is called: rows in parallel, or pieces of the rows and then their combination."""
     kind = _kind(task)
+    reductions, most = _reductions(kind), target.lanes(widest(task.computation))
+    lanes = most
+    while lanes > kind.row_size:
+        lanes //= 2
+    lanes = max(1, lanes)
     cost = body_cost(task.computation) * kind.row_size
-    pieces, _ = _pieces(task, target)
+    pieces, piece = _pieces(kind, reductions, cost, most * target.threads)
     if pieces > 1:
-        size = sum(d.itemsize for r in _reductions(kind) for d in r.accumulators)
-        parts = Phase(f"{task.name}_parts", pieces * kind.row_count, 1, True, target.threads)
-        return Plan(
-            (parts, Phase(task.name, kind.row_count, kind.row_count, False)), size * pieces * kind.row_count
+        size = sum(d.itemsize for r in reductions for d in r.accumulators)
+        phases = (
+            Phase(f"{task.name}_parts", pieces * kind.row_count, 1, True, target.threads),
+            Phase(task.name, kind.row_count, kind.row_count, False),
         )
-    grain, parallel = grain_of(kind.row_count, cost)
-    return Plan((Phase(task.name, kind.row_count, grain, parallel, _threads(task, target)),))
+    else:
+        size = 0
+        grain, parallel = grain_of(kind.row_count, cost)
+        # Threads that share a row have a vector of it at least.
+        threads = team_size(target, kind.row_size // lanes)
+        phases = (Phase(task.name, kind.row_count, grain, parallel, threads),)
+    stages = tuple(tuple(inst.name for inst in stage) for stage in kind.stages)
+    return RowPlan(
+        kind.rows, kind.columns, stages, kind.full_roots, kind.row_roots, lanes, pieces, piece,
+        phases=phases, scratch_bytes=size * pieces * kind.row_count,
+    )  # fmt: skip
 
 
 def _reductions(kind: RowKind) -> list[Reduction]:
     return [Reduction(inst) for stage in kind.stages for inst in stage]
 
 
-def _pieces(task: KernelTask, target: Target) -> tuple[int, int]:
-    """In how many pieces each row is reduced, and the columns of all but the last.
+def _pieces(kind: RowKind, reductions: Sequence[Reduction], cost: int, together: int) -> tuple[int, int]:
+    """In how many pieces each row is reduced, and the columns of all but the last. `together`: read at once.
 
     One piece: rows are short or many enough to be the parallel unit.
     """
-    kind = _kind(task)
-    cost = body_cost(task.computation) * kind.row_size
     if kind.row_count > 8 or len(kind.stages) != 1 or kind.full_roots or cost < 2 * PARALLEL_COST:
         return 1, kind.row_size
-    if not all(r.any_order for r in _reductions(kind)):
+    if not all(r.any_order for r in reductions):
         return 1, kind.row_size
-    together = target.lanes(widest(task.computation)) * target.threads
     pieces = max(1, min(MAX_PIECES, cost // CHUNK_COST, kind.row_size // (together * 16)))
     size = -(-kind.row_size // pieces // together) * together
     # The last piece is what is left: shorter, or longer by less than `together`, but never shorter than that.
@@ -90,50 +100,35 @@ def lanes_across_rows(task: KernelTask, target: Target) -> bool:
     return kind.row_count >= 2 * target.lanes(widest(task.computation)) > 2
 
 
-def emit(module: Module, task: KernelTask, target: Target) -> None:
-    """Writes the kernels of a `RowKind`."""
-    kind = _kind(task)
-    pieces, size = _pieces(task, target)
-    if pieces > 1:
-        _emit_parts(module, task, target, pieces, size)
-        _emit_combine(module, task, target, pieces)
+def emit(module: Module, kernel: Kernel, plan: RowPlan, target: Target) -> None:
+    """Writes the kernels of a `RowPlan`."""
+    if plan.pieces > 1:
+        _emit_parts(KernelWriter(module, kernel, target, 0), plan)
+        _emit_combine(KernelWriter(module, kernel, target, 1), plan)
         return
-    k = KernelWriter(module, task, target, task.name, threads=_threads(task, target))
+    k = KernelWriter(module, kernel, target)
     f = k.f
-    lanes = _lanes(task, target)
     with k.steps() as step:
-        row = _Row(k, kind, Index(f, step, limit=kind.row_count), lanes)
-        for number, stage in enumerate(kind.stages):
-            row.reduce([Reduction(inst) for inst in stage], f.index(0), kind.row_size, row.stash_plan(number))
+        row = _Row(k, plan, Index(f, step, limit=plan.row_count), plan.lanes)
+        for number, stage in enumerate(row.stages):
+            row.reduce([Reduction(inst) for inst in stage], f.index(0), plan.row_size, row.stash_plan(number))
         row.write_rows()
         row.write_full()
     k.finish()
 
 
-def _lanes(task: KernelTask, target: Target) -> int:
-    lanes = target.lanes(widest(task.computation))
-    size = _kind(task).row_size
-    while lanes > size:
-        lanes //= 2
-    return max(1, lanes)
-
-
-def _threads(task: KernelTask, target: Target) -> int:
-    """The threads that share a row: each has a vector of it at least."""
-    return team_size(target, _kind(task).row_size // _lanes(task, target))
-
-
 class _Row:
     """The current row of a kernel: known reduction results and stashed values."""
 
-    def __init__(self, k: KernelWriter, kind: RowKind, row: Index, lanes: int):
+    def __init__(self, k: KernelWriter, plan: RowPlan, row: Index, lanes: int):
         self.k = k
-        self.kind = kind
+        self.plan = plan
+        self.stages = [[k.named[name] for name in stage] for stage in plan.stages]
         self.row = row
         self.lanes = lanes
         self.known: dict[Instruction, tuple[Value, ...]] = {}
         self.stashed: dict[Instruction, Array] = {}
-        self.row_index = delinearize(row, kind.rows) if kind.rows else ()
+        self.row_index = delinearize(row, plan.rows) if plan.rows else ()
 
     def elements(self, lanes: int) -> Elements:
         e = self.k.elements(lanes)
@@ -145,8 +140,8 @@ class _Row:
 
     def index(self, column: AnyIndex, dims: Sequence[int]) -> tuple[AnyIndex, ...]:
         """The index of a full value of `dims` at a column of this row."""
-        space = (*self.kind.rows, *self.kind.columns)
-        at = (*self.row_index, *delinearize(column, self.kind.columns))
+        space = (*self.plan.rows, *self.plan.columns)
+        at = (*self.row_index, *delinearize(column, self.plan.columns))
         return at if tuple(dims) == space else reshape_index(at, space, dims)
 
     def stash_plan(self, stage: int) -> dict[Instruction, Array]:
@@ -156,16 +151,15 @@ class _Row:
         Only an output that is written in the last pass, of the same type and shape, and that shares no
         memory, can hold one.
         """
-        k, kind = self.k, self.kind
-        roots = k.task.roots
+        k, plan = self.k, self.plan
         taken = set(map(id, self.stashed.values()))
-        outputs = [output for number in kind.full_roots for output in k.outputs_of(number)]
-        free = [output for output in outputs if not k.task.in_place and id(output) not in taken]
+        outputs = [output for number in plan.full_roots for output in k.outputs_of(number)]
+        free = [output for output in outputs if not k.kernel.in_place and id(output) not in taken]
         if not free:
             return {}
-        now = _below([x for inst in kind.stages[stage] for x in inst.operands], self.known)
-        later_roots = [x for s in kind.stages[stage + 1 :] for inst in s for x in inst.operands]
-        later = _below([*later_roots, *roots], {**self.known, **dict.fromkeys(kind.stages[stage], ())})
+        now = _below([x for inst in self.stages[stage] for x in inst.operands], self.known)
+        later_roots = [x for s in self.stages[stage + 1 :] for inst in s for x in inst.operands]
+        later = _below([*later_roots, *k.roots], {**self.known, **dict.fromkeys(self.stages[stage], ())})
         found: dict[Instruction, Array] = {}
         for inst in now:
             shape = inst.shape
@@ -177,7 +171,7 @@ class _Row:
             ):
                 continue
             match = next((a for a in free if a.dtype is shape.dtype and a.dims == shape.dims), None)
-            if match is not None and shape.size == kind.row_count * kind.row_size:
+            if match is not None and shape.size == plan.row_count * plan.row_size:
                 found[inst] = match
                 free.remove(match)
         return found
@@ -246,7 +240,7 @@ class _Row:
 
     def _column(self, base: Ssa, offset: int, lanes: int) -> Index:
         f = self.k.f
-        return Index(f, f.add(base, f.index(offset)), 1, lanes, multiple=lanes, limit=self.kind.row_size)
+        return Index(f, f.add(base, f.index(offset)), 1, lanes, multiple=lanes, limit=self.plan.row_size)
 
     def _values(
         self,
@@ -310,29 +304,28 @@ class _Row:
 
     def write_rows(self) -> None:
         """Writes the outputs that have one value per row."""
-        rows = self.kind.rows
-        k = self.k
-        if not self.kind.row_roots:
+        k, rows = self.k, self.plan.rows
+        if not self.plan.row_roots:
             return
         with k.share.once():
             k.write(
                 self.elements(1),
                 lambda s: self.row_index if s.dims == rows else delinearize(self.row, s.dims),
-                self.kind.row_roots,
+                self.plan.row_roots,
             )
 
     def write_full(self) -> None:
         """Writes the outputs that have a value per element, in one pass over the row."""
-        kind, k = self.kind, self.k
-        if not kind.full_roots:
+        plan, k = self.plan, self.k
+        if not plan.full_roots:
             return
 
         def body(e: Elements, column: AnyIndex) -> None:
-            k.write(self.elements(e.lanes), lambda s: self.index(column, s.dims), kind.full_roots)
+            k.write(self.elements(e.lanes), lambda s: self.index(column, s.dims), plan.full_roots)
 
-        space = Space((), kind.row_size, kind.row_size, self.lanes)
-        once = bool(k.task.in_place) or bool(self.stashed)
-        vectors(k, space, k.f.index(0), k.f.index(kind.row_size), body, once)
+        space = Space((), plan.row_size, plan.row_size, self.lanes)
+        once = bool(k.kernel.in_place) or bool(self.stashed)
+        vectors(k, space, k.f.index(0), k.f.index(plan.row_size), body, once)
 
 
 def _below(roots: Sequence[Instruction], known: Mapping[Instruction, object]) -> dict[Instruction, None]:
@@ -360,20 +353,17 @@ def _piece_arrays(k: KernelWriter, reductions: Sequence[Reduction], count: int) 
     return found
 
 
-def _emit_parts(module: Module, task: KernelTask, target: Target, pieces: int, size: int) -> None:
+def _emit_parts(k: KernelWriter, plan: RowPlan) -> None:
     """Phase 0: step s reduces piece s % pieces of row s // pieces. All pieces but the last have one size."""
-    kind = _kind(task)
-    k = KernelWriter(module, task, target, f"{task.name}_parts", threads=target.threads)
-    f = k.f
-    lanes = _lanes(task, target)
-    reductions = _reductions(kind)
-    arrays = _piece_arrays(k, reductions, pieces * kind.row_count)
+    f, pieces, size = k.f, plan.pieces, plan.piece
+    reductions = [Reduction(k.named[name]) for name in plan.stages[0]]
+    arrays = _piece_arrays(k, reductions, pieces * plan.row_count)
     with k.steps() as step:
-        here = Index(f, step, limit=pieces * kind.row_count)
+        here = Index(f, step, limit=pieces * plan.row_count)
         row, piece = here // pieces, here % pieces
-        part = _Row(k, kind, row, lanes)
+        part = _Row(k, plan, row, plan.lanes)
         low = f.mul(piece.base, f.index(size))
-        last = kind.row_size - (pieces - 1) * size
+        last = plan.row_size - (pieces - 1) * size
 
         def store(count: int) -> None:
             found = part.accumulate(reductions, low, count, {})
@@ -394,17 +384,15 @@ def _emit_parts(module: Module, task: KernelTask, target: Target, pieces: int, s
     k.finish()
 
 
-def _emit_combine(module: Module, task: KernelTask, target: Target, pieces: int) -> None:
+def _emit_combine(k: KernelWriter, plan: RowPlan) -> None:
     """Phase 1: the pieces of each row in order, then what follows the reduction."""
-    kind = _kind(task)
-    k = KernelWriter(module, task, target, task.name)
-    f = k.f
-    reductions = _reductions(kind)
-    arrays = _piece_arrays(k, reductions, pieces * kind.row_count)
+    f, pieces = k.f, plan.pieces
+    reductions = [Reduction(k.named[name]) for name in plan.stages[0]]
+    arrays = _piece_arrays(k, reductions, pieces * plan.row_count)
     with k.steps() as step:
-        row = Index(f, step, limit=kind.row_count)
+        row = Index(f, step, limit=plan.row_count)
         start = row * pieces
-        here = _Row(k, kind, row, 1)
+        here = _Row(k, plan, row, 1)
         e = here.elements(1)
         first = [tuple(a.load((start,), 1) for a in group) for group in arrays]
         with f.loop(1, pieces, 1, parts_of(first)) as inner:

@@ -10,19 +10,22 @@ between the buffers. Equal elements keep their order, always.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from math import prod
 
 from axla.analysis.kernel_kinds import SortKind
 from axla.codegen.array import Array, element_address
 from axla.codegen.element import Elements
-from axla.codegen.emit.sort_key import SortKey, key_bits, sort_key
+from axla.codegen.emit.sort_key import key_bits, sort_key
 from axla.codegen.function import UNPOLLED_INDICES, Function, Module, Ssa
-from axla.codegen.kernel import PARALLEL_COST, KernelTask, KernelWriter, Phase, Plan
+from axla.codegen.kernel import PARALLEL_COST, KernelTask, KernelWriter
 from axla.codegen.value import Value, Values
 from axla.core.dtypes import DType
 from axla.core.shape import Shape
 from axla.hlo import Compare
+from axla.ir.graph import Computation
+from axla.program.kernels import Kernel
+from axla.program.plans import DIGIT, Phase, SortKey, SortPlan
 from axla.target.machine import Target
 
 RUN = 8
@@ -31,57 +34,11 @@ ONE_RUN = 20
 """Lines up to this length are one run."""
 PIECES = 64
 """Pieces of the lines, each with scratch memory of its own."""
-DIGIT = 8
-"""Bits of a digit: the counts of its 256 values stay in the nearest cache."""
-ALIGNMENT = 64
 
 
-@dataclass(frozen=True)
-class _Layout:
-    """The lines of a sort, how they are cut into pieces, and what scratch memory a piece has."""
-
-    length: int
-    lines: int
-    stride: int  # between elements of a line
-    per_piece: int
-    key: SortKey | None  # None: lines are merged
-    dtypes: tuple[DType, ...]
-
-    @property
-    def pieces(self) -> int:
-        return -(-self.lines // self.per_piece) if self.lines and self.length else 0
-
-    @property
-    def digits(self) -> int:
-        return -(-self.key.dtype.bits // DIGIT) if self.key else 0
-
-    @property
-    def buffers(self) -> int:
-        """Buffers in scratch memory: the output is one where lines are contiguous."""
-        return 1 if self.stride == 1 else 2
-
-    @property
-    def counts_bytes(self) -> int:
-        return self.digits * 4 << DIGIT
-
-    def buffer_offsets(self) -> list[list[int]]:
-        """Where in a piece's scratch memory the buffers of each operand lie: [buffer][operand]."""
-        at, found = self.counts_bytes, []
-        for _ in range(self.buffers):
-            here = []
-            for dtype in self.dtypes:
-                here.append(at)
-                at += -(-self.length * dtype.itemsize // ALIGNMENT) * ALIGNMENT
-            found.append(here)
-        return found
-
-    @property
-    def piece_bytes(self) -> int:
-        size = sum(-(-self.length * d.itemsize // ALIGNMENT) * ALIGNMENT for d in self.dtypes)
-        return self.counts_bytes + self.buffers * size
-
-
-def _layout(task: KernelTask) -> _Layout:
+def plan(task: KernelTask, target: Target) -> SortPlan:
+    """How a sort is called: its lines in pieces."""
+    del target
     kind = task.kind
     assert isinstance(kind, SortKind)
     hero = kind.hero
@@ -98,7 +55,11 @@ def _layout(task: KernelTask) -> _Layout:
     if lines * cost >= PARALLEL_COST and lines > 1:
         per_piece = max(1, min(lines // 2, PARALLEL_COST // 2 // cost), -(-lines // PIECES))
     dtypes = tuple(s.dtype for s in shapes if isinstance(s, Shape))
-    return _Layout(length, lines, prod(dims[dimension + 1 :]), per_piece, key, dtypes)
+    stride = prod(dims[dimension + 1 :])
+    found = SortPlan(hero.name, length, lines, stride, per_piece, key, dtypes, phases=())
+    pieces = found.pieces
+    phase = Phase(task.name, pieces, 1, pieces > 1)
+    return replace(found, phases=(phase,), scratch_bytes=pieces * found.piece_bytes)
 
 
 def _digits_pay(key: SortKey, length: int) -> bool:
@@ -106,19 +67,11 @@ def _digits_pay(key: SortKey, length: int) -> bool:
     return (64 << (key.dtype.bits // DIGIT).bit_length()) <= length < 1 << 31
 
 
-def plan(task: KernelTask, target: Target) -> Plan:
-    """How a sort is called: its lines in pieces."""
-    del target
-    found = _layout(task)
-    return Plan((Phase(task.name, found.pieces, 1, found.pieces > 1),), found.pieces * found.piece_bytes)
-
-
-def emit(module: Module, task: KernelTask, target: Target) -> None:
-    """Writes the kernel of a `SortKind`."""
-    found = _layout(task)
-    k = KernelWriter(module, task, target, task.name)
-    if found.pieces:
-        _Sort(k, task, found).emit()
+def emit(module: Module, kernel: Kernel, plan: SortPlan, target: Target) -> None:
+    """Writes the kernel of a `SortPlan`."""
+    k = KernelWriter(module, kernel, target)
+    if plan.pieces:
+        _Sort(k, plan).emit()
     k.finish()
 
 
@@ -155,17 +108,15 @@ class _Line:
 class _Sort:
     """Writes the kernel."""
 
-    def __init__(self, k: KernelWriter, task: KernelTask, found: _Layout):
+    def __init__(self, k: KernelWriter, plan: SortPlan):
         self.k = k
         self.f: Function = k.f
         self.e: Elements = k.elements(1)
-        self.layout = found
-        kind = task.kind
-        assert isinstance(kind, SortKind)
-        self.computation = kind.hero.op.to_apply  # type: ignore[attr-defined]
+        self.layout = plan
+        self.computation: Computation = k.named[plan.hero].op.to_apply  # type: ignore[attr-defined]
         root = self.computation.root.op
         self.ties = isinstance(root, Compare) and root.direction in ("LE", "GE")  # says yes of equal elements
-        self.length = self.f.index(found.length)
+        self.length = self.f.index(plan.length)
 
     def before(self, a: Sequence[Value], b: Sequence[Value]) -> Ssa:
         """Whether elements a come before elements b, and are not equal."""
@@ -327,7 +278,7 @@ class _Sort:
         with f.loop(0, self.length, 1, nonempty=True) as loop:
             element = source.load(loop.index)
             target.store(loop.index, element)
-            bits = key_bits(self.e, key, element)
+            bits = key_bits(self.e, self.computation, key, element)
             for digit in range(digits):
                 place = f.gep("i32", counts, f.add(self.digit_of(bits, digit), f.index(digit << DIGIT)))
                 count = f.load("i32", place, 4)
@@ -353,7 +304,9 @@ class _Sort:
         f = self.f
         with f.loop(0, self.length, 1, nonempty=True) as loop:
             element = source.load(loop.index)
-            place = f.gep("i32", table, self.digit_of(key_bits(self.e, key, element), digit))
+            place = f.gep(
+                "i32", table, self.digit_of(key_bits(self.e, self.computation, key, element), digit)
+            )
             position = f.load("i32", place, 4)
             f.store(f.add(position, f.const("i32", 1)), place, 4)
             target.store(f.cast("zext", position, f.module.index_type), element)

@@ -3,26 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from axla.codegen.element import Elements
 from axla.codegen.value import Value, Values
-from axla.core.dtypes import BY_NAME, DType
+from axla.core.dtypes import BY_NAME
 from axla.core.shape import Shape
 from axla.hlo import Compare, Constant, Parameter
 from axla.ir.graph import Computation, Instruction
-
-
-@dataclass(frozen=True)
-class SortKey:
-    """Elements stand in the order of what `of` is, computed from one element's parameters."""
-
-    computation: Computation
-    of: Instruction
-    side: int  # 0: `of` reads the even parameters
-    descending: bool
-    total_order: bool
-    dtype: DType
+from axla.program.plans import SortKey
 
 
 def sort_key(computation: Computation) -> SortKey | None:
@@ -39,7 +27,7 @@ def sort_key(computation: Computation) -> SortKey | None:
         return None
     # The first of two elements comes before where its key is less: ascending.
     descending = (root.op.direction in ("GT", "GE")) != (side == 1)
-    return SortKey(computation, a, side, descending, root.op.is_total_order, shape.dtype)
+    return SortKey(side, descending, root.op.is_total_order, shape.dtype)
 
 
 def _same_function(a: Instruction, b: Instruction) -> int | None:
@@ -66,14 +54,14 @@ def _same_function(a: Instruction, b: Instruction) -> int | None:
     return side
 
 
-def key_bits(e: Elements, key: SortKey, element: Sequence[Value]) -> Value:
+def key_bits(e: Elements, comparator: Computation, key: SortKey, element: Sequence[Value]) -> Value:
     """The key of an element as an unsigned integer: the smaller comes first."""
     inner = Elements(e.values, 1)
-    for parameter in key.computation.parameters:
+    for parameter in comparator.parameters:
         number = parameter.op.parameter_number  # type: ignore[attr-defined]
         if number % 2 == key.side:
             inner.bind(parameter, element[number // 2])
-    value = inner(key.of, ())
+    value = inner(comparator.root.operands[0], ())
     return ordered_bits(e.values, value, total_order=key.total_order, descending=key.descending)
 
 

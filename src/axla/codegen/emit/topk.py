@@ -14,19 +14,22 @@ from axla.codegen.array import Array
 from axla.codegen.emit.sort_key import ordered_bits
 from axla.codegen.function import Module, Ssa
 from axla.codegen.index import Index
-from axla.codegen.kernel import PARALLEL_COST, KernelTask, KernelWriter, Phase, Plan
+from axla.codegen.kernel import PARALLEL_COST, KernelTask, KernelWriter
 from axla.codegen.value import Value
 from axla.core.dtypes import S32, U32, U64
 from axla.core.shape import Shape
 from axla.hlo import TopK
+from axla.program.kernels import Kernel
+from axla.program.plans import Phase, TopKPlan
 from axla.target.machine import Target
 
 PIECES = 64
 """Pieces of the lines, each with a heap of its own."""
 
 
-def _sizes(task: KernelTask) -> tuple[int, int, int, int]:
-    """(lines, length, k, lines per piece)."""
+def plan(task: KernelTask, target: Target) -> TopKPlan:
+    """How it is called: pieces of the lines."""
+    del target
     kind = task.kind
     assert isinstance(kind, TopKKind)
     op, shape = kind.hero.op, kind.hero.operands[0].shape
@@ -36,36 +39,27 @@ def _sizes(task: KernelTask) -> tuple[int, int, int, int]:
     per = max(1, lines)
     if lines > 1 and lines * cost >= PARALLEL_COST:
         per = max(1, min(lines // 2, PARALLEL_COST // 2 // cost), -(-lines // PIECES))
-    return lines, length, op.k, per
+    pieces = -(-lines // per) if op.k else 0
+    phase = Phase(task.name, pieces, 1, pieces > 1)
+    return TopKPlan(lines, length, op.k, op.largest, per, phases=(phase,), scratch_bytes=pieces * 8 * op.k)
 
 
-def plan(task: KernelTask, target: Target) -> Plan:
-    """How it is called: pieces of the lines."""
-    del target
-    lines, _, k, per = _sizes(task)
-    pieces = -(-lines // per) if k else 0
-    return Plan((Phase(task.name, pieces, 1, pieces > 1),), pieces * 8 * k)
-
-
-def emit(module: Module, task: KernelTask, target: Target) -> None:
-    """Writes the kernel of a `TopKKind`."""
-    k = KernelWriter(module, task, target, task.name)
-    lines, _, count, per = _sizes(task)
-    if lines and count:
-        _Selection(k, task).emit(per)
+def emit(module: Module, kernel: Kernel, plan: TopKPlan, target: Target) -> None:
+    """Writes the kernel of a `TopKPlan`."""
+    k = KernelWriter(module, kernel, target)
+    if plan.lines and plan.k:
+        _Selection(k, plan).emit(plan.per_piece)
     k.finish()
 
 
 class _Selection:
     """Writes the kernel."""
 
-    def __init__(self, k: KernelWriter, task: KernelTask):
+    def __init__(self, k: KernelWriter, plan: TopKPlan):
         self.kernel = k
         self.f, self.values = k.f, k.values
-        kind = task.kind
-        assert isinstance(kind, TopKKind) and isinstance(kind.hero.op, TopK)
-        self.largest = kind.hero.op.largest
-        self.lines, self.length, self.count, _ = _sizes(task)
+        self.largest = plan.largest
+        self.lines, self.length, self.count = plan.lines, plan.length, plan.k
         (whole,) = k.inputs
         self.elements = self.flat(whole, self.length)
 

@@ -12,55 +12,54 @@ from axla.codegen.emit.loop import loop_phase, loop_space, vectors, walk
 from axla.codegen.emit.pack import floor_power
 from axla.codegen.function import Function, Module
 from axla.codegen.index import AnyIndex, Index, delinearize
-from axla.codegen.kernel import KernelTask, KernelWriter, Phase, Plan, Space, widest
+from axla.codegen.kernel import KernelTask, KernelWriter, widest
 from axla.codegen.scatter import ScatterGeometry
 from axla.codegen.value import Value
+from axla.program.kernels import Kernel
+from axla.program.plans import Phase, ScatterPlan, Space, UpdatePlan
 from axla.target.machine import Target
 
 
-def plan_update(task: KernelTask, target: Target) -> Plan:
+def plan_update(task: KernelTask, target: Target) -> UpdatePlan:
     """How an update kernel is called: a loop over the elements of the update."""
-    assert isinstance(task.kind, UpdateKind)
-    space = loop_space(task, task.kind.dims, target)
-    return Plan((loop_phase(task.name, task.computation, space),))
-
-
-def emit_update(module: Module, task: KernelTask, target: Target) -> None:
-    """Writes the kernel of an `UpdateKind`."""
     kind = task.kind
     assert isinstance(kind, UpdateKind)
     space = loop_space(task, kind.dims, target)
-    k = KernelWriter(module, task, target, task.name, threads=space.threads)
-    _, update, *starts = kind.hero.operands
-    dims = kind.hero.shape.dims  # type: ignore[attr-defined]
+    return UpdatePlan(kind.dims, space, kind.hero.name, phases=(loop_phase(task, space),))
+
+
+def emit_update(module: Module, kernel: Kernel, plan: UpdatePlan, target: Target) -> None:
+    """Writes the kernel of an `UpdatePlan`."""
+    k = KernelWriter(module, kernel, target)
+    hero = k.named[plan.hero]
+    _, update, *starts = hero.operands
+    dims = hero.shape.dims  # type: ignore[attr-defined]
 
     def body(e: Elements, index: Indices) -> None:
-        begin = e.window_start(starts, dims, kind.dims)
+        begin = e.window_start(starts, dims, plan.dims)
         value = e(update, index)
         k.outputs[0].store(tuple(i + s for i, s in zip(index, begin, strict=True)), value)
 
     # Not twice: where the update reads the element it writes, a second pass would read the new one.
-    walk(k, space, kind.dims, body, once=True)
+    walk(k, plan.space, plan.dims, body, once=True)
     k.finish()
 
 
-def plan_scatter(task: KernelTask, target: Target) -> Plan:
+def plan_scatter(task: KernelTask, target: Target) -> ScatterPlan:
     """How a scatter kernel is called: once, in the order of its updates."""
-    del target
-    return Plan((Phase(task.name, 1, 1, False),))
+    assert isinstance(task.kind, ScatterKind)
+    row = ScatterGeometry(task.kind.hero).row
+    lanes = min(target.lanes(widest(task.computation)), floor_power(max(row, 1)))
+    return ScatterPlan(task.kind.hero.name, row, lanes, phases=(Phase(task.name, 1, 1, False),))
 
 
-def emit_scatter(module: Module, task: KernelTask, target: Target) -> None:
-    """Writes the kernel of a `ScatterKind`: for each scatter index, and each element of its window, combine
+def emit_scatter(module: Module, kernel: Kernel, plan: ScatterPlan, target: Target) -> None:
+    """Writes the kernel of a `ScatterPlan`: for each scatter index, and each element of its window, combine
     and store.
     """
-    kind = task.kind
-    assert isinstance(kind, ScatterKind)
-    k = KernelWriter(module, task, target, task.name)
-    f, g = k.f, ScatterGeometry(kind.hero)
-    arrays = k.outputs
-    minor = g.window_sizes[-1] if g.contiguous else 1
-    lanes = min(target.lanes(widest(task.computation)), floor_power(max(minor, 1)))
+    k = KernelWriter(module, kernel, target)
+    f, g = k.f, ScatterGeometry(k.named[plan.hero])
+    arrays, minor = k.outputs, plan.row
     rows = g.window_count // max(minor, 1)
     if g.batch_count and g.window_count:
         with f.loop(0, g.batch_count, 1) as outer:
@@ -81,7 +80,7 @@ def emit_scatter(module: Module, task: KernelTask, target: Target) -> None:
                 else:
                     with f.loop(0, rows, 1) as loop:
                         row = Index(f, loop.index, limit=rows)
-                        space = Space((), minor, minor, lanes)
+                        space = Space((), minor, minor, plan.lanes)
                         columns = f.index(0), f.index(minor)
                         vectors(k, space, *columns, lambda e, column: combine(e, row, column), once=True)
     k.finish()
