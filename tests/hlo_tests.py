@@ -32,6 +32,7 @@ from axla.ir.graph import Module
 from axla.ir.verify import verify
 from axla.passes import driver, pipelines
 from axla.passes.rewrite import rules_by_name
+from axla.passes.steps import parse_passes
 from axla.target.machine import cpu_target
 from axla.text.parser import parse_hlo
 from filecheck import Check, CheckFailed, checks_of, run_checks
@@ -93,7 +94,7 @@ def transformed(section: Section, options: Options, **more: object) -> Module:
     with flags.override(**{**options.changes, "verify": True, **more}):
         module = parse_hlo(section.code)
         verify(module)
-        steps = driver.parse_passes(options.passes, pipelines.PASSES, pipelines.PIPELINES)
+        steps = parse_passes(options.passes, pipelines.PASSES, pipelines.PIPELINES)
         driver.run(module, steps, cpu_target(), name=section.name)
     return module
 

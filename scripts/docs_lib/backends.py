@@ -13,7 +13,7 @@ from axla.ir.clone import clone_module
 from axla.ir.graph import Module
 from axla.ir.op import OPS
 from axla.passes import driver
-from axla.passes.driver import Pass
+from axla.passes.steps import Pass
 from docs_lib.examples import Example, lifted
 
 

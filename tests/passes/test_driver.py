@@ -10,7 +10,7 @@ from axla.core import flags, trace
 from axla.core.errors import InternalError, InvalidArgument, UnsupportedError
 from axla.hlo import Negate
 from axla.passes import driver, pipelines
-from axla.passes.driver import Pass, fixpoint, parse_passes
+from axla.passes.steps import Pass, fixpoint, option_types, parse_passes
 from axla.target.machine import cpu_target
 from axla.text.parser import parse_hlo
 
@@ -46,7 +46,7 @@ def test_passes_that_ask_for_a_target_are_given_it(module):
     assert asked == [(cpu_target(), 1), (cpu_target(), 2)]
     with pytest.raises(InvalidArgument, match="'fusion' asks about a machine: driver.run wants a target"):
         driver.run(module, [pipelines.fusion])
-    assert "target" not in driver.option_types(pipelines.fusion)
+    assert "target" not in option_types(pipelines.fusion)
 
 
 def test_passes_run_in_order(module):
@@ -199,7 +199,7 @@ def names_in(folder):
 
 def test_dump_before_and_after(module, tmp_path):
     with flags.override(dump_to=str(tmp_path)):
-        pipelines.run_cpu(module, cpu_target())
+        driver.run_cpu(module, cpu_target())
     assert names_in(tmp_path) == [
         "module_N.f.before_optimizations.txt",
         "module_N.f.cpu_after_optimizations.txt",
@@ -221,19 +221,19 @@ def test_dump_of_passes_that_changed_something(module, tmp_path):
 def test_dump_numbers_differ_by_module(tmp_path):
     with flags.override(dump_to=str(tmp_path)):
         for _ in range(2):
-            pipelines.run_cpu(parse_hlo(TEXT), cpu_target())
+            driver.run_cpu(parse_hlo(TEXT), cpu_target())
     assert len(list(tmp_path.glob("*before_optimizations.txt"))) == 2
 
 
 def test_dump_as_dot(module, tmp_path):
     with flags.override(dump_to=str(tmp_path), dump_hlo_as_dot=True):
-        pipelines.run_cpu(module, cpu_target())
+        driver.run_cpu(module, cpu_target())
     assert names_in(tmp_path) == [
         "module_N.f.before_optimizations.dot",
         "module_N.f.cpu_after_optimizations.dot",
     ]
     with flags.override(dump_to=str(tmp_path), dump_hlo_as_dot=True, dump_hlo_as_text=True):
-        pipelines.run_cpu(parse_hlo(TEXT), cpu_target())
+        driver.run_cpu(parse_hlo(TEXT), cpu_target())
     assert "module_N.f.before_optimizations.txt" in names_in(tmp_path)
 
 
@@ -242,7 +242,7 @@ def test_dump_as_proto(module, tmp_path):
 
     wanted = module.to_string()
     with flags.override(dump_to=str(tmp_path), dump_hlo_as_proto=True):
-        pipelines.run_cpu(module, cpu_target())
+        driver.run_cpu(module, cpu_target())
     assert names_in(tmp_path) == [
         "module_N.f.before_optimizations.hlo.pb",
         "module_N.f.cpu_after_optimizations.hlo.pb",
@@ -253,13 +253,13 @@ def test_dump_as_proto(module, tmp_path):
 
 def test_dump_of_some_modules(module, tmp_path):
     with flags.override(dump_to=str(tmp_path), dump_hlo_module_re="^g"):
-        pipelines.run_cpu(module, cpu_target())
+        driver.run_cpu(module, cpu_target())
     assert names_in(tmp_path) == []
 
 
 def test_dump_to_standard_output(module, capsys):
     with flags.override(dump_to="-"):
-        pipelines.run_cpu(module, cpu_target())
+        driver.run_cpu(module, cpu_target())
     assert "before_optimizations.txt\nHloModule f" in capsys.readouterr().out
 
 
@@ -281,14 +281,14 @@ def test_dump_of_the_module_before_a_failing_pass(module, tmp_path):
 def test_dump_where_nothing_can_be_written(module, tmp_path):
     (tmp_path / "file").write_text("")
     with flags.override(dump_to=str(tmp_path / "file")), pytest.raises(InvalidArgument, match="cannot write"):
-        pipelines.run_cpu(module, cpu_target())
+        driver.run_cpu(module, cpu_target())
 
 
 def test_dump_of_a_module_with_a_path_for_a_name(tmp_path):
     module = parse_hlo(TEXT.replace("HloModule f", "HloModule f"))
     module.name = "../../" + "a" * 500
     with flags.override(dump_to=str(tmp_path)):
-        pipelines.run_cpu(module, cpu_target())
+        driver.run_cpu(module, cpu_target())
     assert len(list(tmp_path.iterdir())) == 2
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from axla.core import flags
 from axla.passes import driver, pipelines
-from axla.passes.driver import flat
 from axla.passes.rewrite import RULES, rules_by_name
+from axla.passes.steps import flat
 from axla.target.machine import cpu_target
 from axla.text.parser import parse_hlo
 from hlo_tests import same_values, sections_of

@@ -25,7 +25,7 @@ from axla.cpu.entry import emit_entry
 from axla.ir.graph import Module
 from axla.lowering.lower import constants_segment, lower
 from axla.passes import dump
-from axla.passes.pipelines import run_cpu
+from axla.passes.driver import run_cpu
 from axla.program.graph_steps import (
     BranchStep,
     CallStep,

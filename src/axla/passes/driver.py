@@ -1,24 +1,19 @@
 """Runs passes. All common work is here, so that a pass does nothing but its rewriting.
 
-A pass is a function `(module, **options) -> None`, named by a `Pass`; one with a parameter `target` is given
-the machine that the module is compiled for. A pipeline is data: a tuple of passes
-and of `fixpoint(name, *passes)` groups. Around every pass the driver dumps, verifies, shuffles, times and
-traces, as the flags say, and reports which pass failed on which module.
+Around every pass the driver dumps, verifies, shuffles, times and traces, as the flags say, and reports which
+pass failed on which module. What a pass and a pipeline are says `steps.py`.
 """
 
 from __future__ import annotations
 
-import functools
-import inspect
 import random
 import re
 import sys
 import time
 import typing
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from axla.core import flags as flag_values
 from axla.core import trace
@@ -33,50 +28,11 @@ from axla.core.errors import (
 from axla.core.flags import Flags
 from axla.ir.graph import Instruction, Module
 from axla.passes import dump, rewrite
+from axla.passes.pipelines import CPU, PASSES
+from axla.passes.steps import Fixpoint, Pass, Step, asks_for_target, flat
 from axla.target.machine import Target
 
 FIXPOINT_ROUNDS = 25  # no program that we know needs more than 5
-
-
-@dataclass(frozen=True, slots=True)
-class Pass:
-    """A named pass. `required` says why it cannot be disabled ("" if it can). Calling it gives it options."""
-
-    name: str
-    function: Callable[..., None]
-    required: str = ""
-    options: tuple[tuple[str, Any], ...] = ()
-
-    def __call__(self, **options: Any) -> Pass:
-        return replace(self, options=tuple({**dict(self.options), **options}.items()))
-
-    def __str__(self) -> str:
-        shown = ",".join(f"{k}={str(v).lower() if isinstance(v, bool) else v}" for k, v in self.options)
-        return self.name + (f"{{{shown}}}" if shown else "")
-
-
-@dataclass(frozen=True, slots=True)
-class Fixpoint:
-    """Passes to repeat until none of them changes the module."""
-
-    name: str
-    passes: tuple[Pass, ...]
-
-
-Step = Pass | Fixpoint
-
-
-def fixpoint(name: str, *passes: Pass) -> Fixpoint:
-    return Fixpoint(name, passes)
-
-
-def flat(steps: Sequence[Step]) -> Iterator[tuple[str, Pass]]:
-    """(group, pass) for every pass of a pipeline, in order; the group of a pass outside all groups is ""."""
-    for step in steps:
-        if isinstance(step, Fixpoint):
-            yield from ((step.name, p) for p in step.passes)
-        else:
-            yield "", step
 
 
 def run(
@@ -98,6 +54,13 @@ def run(
                 runner.run_pass(step, number, name)
                 number += 1
     runner.report()
+
+
+def run_cpu(module: Module, target: Target) -> None:
+    """Runs the CPU pipeline, with the dumps before and after it that XLA makes."""
+    dump.write_module(module, "before_optimizations")
+    run(module, CPU, target, name="cpu")
+    dump.write_module(module, "cpu_after_optimizations")
 
 
 @dataclass(slots=True)
@@ -136,8 +99,6 @@ class _Runner:
         named = {*self.flags.disable_hlo_passes, *self.flags.enable_hlo_passes_only}
         if not named:
             return
-        from axla.passes.pipelines import PASSES
-
         known = {*PASSES, *rewrite.rules_by_name(), *(step.name for _, step in self.passes)}
         for name in sorted(named - known):
             hint = did_you_mean(name, known) or "; `axla opt --list-passes` and --list-rules name them"
@@ -299,71 +260,3 @@ def shuffle(module: Module, generator: random.Random) -> None:
                 if not waiting[user]:
                     ready.append(user)
         computation.reorder(order)
-
-
-_ITEM = re.compile(r"\s*([A-Za-z0-9_\-]+)\s*(?:\{([^{}]*)\})?\s*(,|$)")
-
-
-def parse_passes(
-    text: str, passes: Mapping[str, Pass], pipelines: Mapping[str, Sequence[Step]]
-) -> tuple[Step, ...]:
-    """The steps of `dce,algsimp{is_layout_sensitive=true}`; a name may also be a pipeline's or a group's."""
-    groups: dict[str, Sequence[Step]] = dict(pipelines)
-    for steps in pipelines.values():
-        groups.update({s.name: (s,) for s in steps if isinstance(s, Fixpoint)})
-    found: list[Step] = []
-    at = 0
-    while at < len(text):
-        match = _ITEM.match(text, at)
-        if match is None:
-            raise InvalidArgument(
-                f"--passes: cannot read {text[at:]!r}; wanted name or name{{option=value,...}}, by commas"
-            )
-        name, options, _ = match.groups()
-        at = match.end()
-        if name in passes:
-            found.append(_with_options(passes[name], options))
-        elif name in groups:
-            if options:
-                raise InvalidArgument(f"--passes: {name} is a pipeline and takes no options")
-            found.extend(groups[name])
-        else:
-            hint = did_you_mean(name, [*passes, *groups]) or f"; known: {', '.join(passes)}"
-            raise InvalidArgument(f"--passes: there is no pass {name!r}{hint}")
-    return tuple(found)
-
-
-def option_types(step: Pass) -> dict[str, Any]:
-    """Name -> type of the options a pass takes."""
-    hints = typing.get_type_hints(step.function)
-    names = list(inspect.signature(step.function).parameters)[1:]
-    return {name: hints.get(name, str) for name in names if name != "target"}
-
-
-@functools.cache
-def asks_for_target(function: Callable[..., None]) -> bool:
-    return "target" in inspect.signature(function).parameters
-
-
-def _with_options(step: Pass, text: str | None) -> Pass:
-    known = option_types(step)
-    values: dict[str, Any] = {}
-    for part in (text or "").split(","):
-        if not part.strip():
-            continue
-        name, equals, value = (p.strip() for p in part.partition("="))
-        if name not in known:
-            hint = did_you_mean(name, known) or f"; it has: {', '.join(known) or 'none'}"
-            raise InvalidArgument(f"--passes: pass {step.name} has no option {name!r}{hint}")
-        values[name] = _option_value(step.name, name, known[name], value if equals else "true")
-    return step(**values) if values else step
-
-
-def _option_value(pass_name: str, name: str, wanted: Any, text: str) -> Any:
-    try:
-        if wanted is bool:
-            return {"true": True, "1": True, "false": False, "0": False}[text.lower()]
-        return wanted(text) if wanted in (int, float) else text
-    except (KeyError, ValueError):
-        kind = {bool: "true or false", int: "an integer", float: "a number"}[wanted]
-        raise InvalidArgument(f"--passes: {pass_name}{{{name}={text}}}: wanted {kind}") from None

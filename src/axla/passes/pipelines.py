@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from axla.ir.graph import Module
-from axla.passes import driver, dump
-from axla.passes.driver import Pass, Step, fixpoint
 from axla.passes.expand import effects, topk
 from axla.passes.expand.expanders import EXPANDERS
 from axla.passes.fuse import fuse
@@ -15,7 +12,7 @@ from axla.passes.simplify import algsimp as rules
 from axla.passes.simplify import annotations, excess_precision, fold, inline, loops
 from axla.passes.simplify import cse as cse_file
 from axla.passes.simplify import dce as dce_file
-from axla.target.machine import Target
+from axla.passes.steps import Pass, Step, fixpoint
 
 # Structure
 call_inliner = Pass("call-inliner", inline.call_inliner)
@@ -132,10 +129,3 @@ ORDER: tuple[tuple[Pass, Pass, str], ...] = (
     (flatten_call_graph, dce, "computations that were copied for each caller may be unused"),
 )  # fmt: skip
 """(earlier, later, why): the first run of the earlier is before the last of the later, wherever both are."""
-
-
-def run_cpu(module: Module, target: Target) -> None:
-    """Runs the CPU pipeline, with the dumps before and after it that XLA makes."""
-    dump.write_module(module, "before_optimizations")
-    driver.run(module, CPU, target, name="cpu")
-    dump.write_module(module, "cpu_after_optimizations")

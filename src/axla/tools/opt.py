@@ -55,8 +55,8 @@ def execute(options: argparse.Namespace) -> int:
 
 def pass_list() -> str:
     """One line per pass (with its options) and per pipeline."""
-    from axla.passes.driver import flat, option_types
     from axla.passes.pipelines import PASSES, PIPELINES
+    from axla.passes.steps import flat, option_types
 
     lines = []
     for name, step in sorted(PASSES.items()):
@@ -80,8 +80,9 @@ def rule_list() -> str:
 def after_passes(module: Module, passes: str, cpu: str | None) -> str:
     from axla.passes import driver
     from axla.passes.pipelines import PASSES, PIPELINES
+    from axla.passes.steps import parse_passes
 
-    driver.run(module, driver.parse_passes(passes, PASSES, PIPELINES), target_of(cpu), name="opt")
+    driver.run(module, parse_passes(passes, PASSES, PIPELINES), target_of(cpu), name="opt")
     return module.to_string(print_large_constants=True)
 
 

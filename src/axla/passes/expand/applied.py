@@ -23,7 +23,7 @@ from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.op import Op
 from axla.ir.traverse import computations_callees_first
 from axla.passes.expand.expander import expand, typed, written
-from axla.passes.linalg.matrix import function, like, repeat, where
+from axla.passes.matrix import function, like, repeat, where
 from axla.target.machine import Limits, Target
 
 IN_LINE = {

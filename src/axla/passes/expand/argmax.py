@@ -18,7 +18,7 @@ from axla.hlo import And, Compare, GetTupleElement, Or, Parameter, Reduce, Selec
 from axla.ir.attributes import Direction
 from axla.ir.graph import Computation, Instruction, Module
 from axla.passes.expand.expander import expand, shape_of, written
-from axla.passes.linalg.matrix import combiner, number
+from axla.passes.matrix import combiner, number
 
 
 def argmax_rewriter(module: Module) -> None:

@@ -10,7 +10,7 @@ from axla.core.dtypes import F32, F64
 from axla.hlo import BatchNormGrad, BatchNormInference, BatchNormTraining
 from axla.ir.graph import Instruction, Module
 from axla.passes.expand.expander import expand, shape_of, typed, written
-from axla.passes.linalg.matrix import combiner, number
+from axla.passes.matrix import combiner, number
 
 
 def batchnorm_expander(module: Module) -> None:

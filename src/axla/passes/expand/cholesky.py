@@ -14,7 +14,7 @@ from axla.hlo import Cholesky
 from axla.ir.graph import Instruction, Module
 from axla.passes.expand.expander import expand, shape_of, written
 from axla.passes.expand.triangular import Block, Halves, Triangle, batched, block_size, solve, split
-from axla.passes.linalg.matrix import (
+from axla.passes.matrix import (
     adjoint,
     column,
     diagonal,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from axla.passes.driver import Pass
 from axla.passes.expand import (
     applied,
     argmax,
@@ -26,6 +25,7 @@ from axla.passes.expand import (
     transfers,
     triangular,
 )
+from axla.passes.steps import Pass
 
 _WHY = "no emitter knows the op"
 

@@ -18,7 +18,7 @@ from axla.hlo import Fft
 from axla.ir.attributes import FftType
 from axla.ir.graph import Instruction, Module
 from axla.passes.expand.expander import expand, shape_of, typed, written
-from axla.passes.linalg.matrix import joined, zeros
+from axla.passes.matrix import joined, zeros
 
 MOST_CONSTANT = 1 << 16
 """The longest line whose factors are constants: a program does not grow with the size of its data."""

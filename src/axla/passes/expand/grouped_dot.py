@@ -13,7 +13,7 @@ from axla.hlo import Broadcast, Dot, RaggedDot, ReduceWindow, ScaledDot
 from axla.ir.attributes import Window
 from axla.ir.graph import Instruction, Module
 from axla.passes.expand.expander import expand, shape_of, typed, written
-from axla.passes.linalg.matrix import combiner, number, where
+from axla.passes.matrix import combiner, number, where
 
 
 def ragged_dot_rewriter(module: Module) -> None:

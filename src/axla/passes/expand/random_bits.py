@@ -22,7 +22,7 @@ from axla.hlo.random_bits import (
 from axla.ir.attributes import RandomAlgorithm
 from axla.ir.graph import Instruction, Module
 from axla.passes.expand.expander import expand, shape_of, typed, written
-from axla.passes.linalg.matrix import joined, number
+from axla.passes.matrix import joined, number
 
 Words = tuple[XlaOp, ...]
 

@@ -16,7 +16,7 @@ from axla.ir.attributes import RandomDistribution
 from axla.ir.graph import Instruction, Module
 from axla.passes.expand.expander import expand, shape_of, typed, written
 from axla.passes.expand.random_bits import as_dtype, halves, philox_counters, philox_line
-from axla.passes.linalg.matrix import joined, zeros
+from axla.passes.matrix import joined, zeros
 
 KEY = (0x2C6FE96E, 0xE78B6955)
 """Of every program; runs and instructions differ in their counters."""

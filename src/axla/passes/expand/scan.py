@@ -10,7 +10,7 @@ from axla.core.shape import Shape
 from axla.hlo import Scan
 from axla.ir.graph import Instruction, Module
 from axla.passes.expand.expander import expand, written
-from axla.passes.linalg.matrix import repeat
+from axla.passes.matrix import repeat
 
 
 def scan_expander(module: Module) -> None:

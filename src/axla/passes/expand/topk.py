@@ -18,7 +18,7 @@ from axla.hlo import CustomCall, GetTupleElement, Slice, Sort, TopK, Tuple
 from axla.ir.attributes import SliceDims
 from axla.ir.graph import Computation, Instruction, Module
 from axla.passes.expand.expander import expand, shape_of, written
-from axla.passes.linalg.matrix import indices
+from axla.passes.matrix import indices
 
 SMALL = 8
 """How many times as long as k a line must be for a heap to beat a sort."""

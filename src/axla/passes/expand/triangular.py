@@ -20,7 +20,7 @@ from axla.hlo import TriangularSolve
 from axla.ir.attributes import TransposeA
 from axla.ir.graph import Instruction, Module
 from axla.passes.expand.expander import expand, shape_of, typed, written
-from axla.passes.linalg.matrix import (
+from axla.passes.matrix import (
     column,
     conjugate,
     identity,

@@ -7,7 +7,8 @@ import numpy as np
 from axla.builder import ops
 from axla.builder.xla_builder import XlaOp
 from axla.core.dtypes import C64, C128, F32
-from axla.passes.linalg.matrix import (
+from axla.passes.linalg.schur import standardized
+from axla.passes.matrix import (
     adjoint,
     conjugate,
     diagonal,
@@ -35,7 +36,6 @@ from axla.passes.linalg.matrix import (
     where,
     with_part,
 )
-from axla.passes.linalg.schur import standardized
 
 
 def eigenvalues(t: XlaOp) -> list[XlaOp]:

@@ -7,7 +7,7 @@ import numpy as np
 from axla.builder import ops
 from axla.builder.xla_builder import XlaOp
 from axla.core.dtypes import S32
-from axla.passes.linalg.matrix import (
+from axla.passes.matrix import (
     column,
     first,
     joined,

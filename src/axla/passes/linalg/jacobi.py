@@ -11,7 +11,8 @@ import numpy as np
 
 from axla.builder import ops
 from axla.builder.xla_builder import XlaOp
-from axla.passes.linalg.matrix import (
+from axla.passes.linalg.reflectors import qr, times_q
+from axla.passes.matrix import (
     adjoint,
     conjugate,
     diagonal,
@@ -38,7 +39,6 @@ from axla.passes.linalg.matrix import (
     unit_of,
     where,
 )
-from axla.passes.linalg.reflectors import qr, times_q
 
 SWEEPS = 40
 """Most sweeps; about 8 are enough for any matrix that we know."""

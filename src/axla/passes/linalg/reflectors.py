@@ -8,7 +8,7 @@ import numpy as np
 
 from axla.builder import ops
 from axla.builder.xla_builder import XlaOp
-from axla.passes.linalg.matrix import (
+from axla.passes.matrix import (
     adjoint,
     column,
     conjugate,

@@ -15,9 +15,9 @@ from axla.passes.expand.cholesky import lower_factor
 from axla.passes.linalg.eigenvectors import complex_form, eigenvalues, eigenvectors, finite, of_real_matrix
 from axla.passes.linalg.elimination import lu, tridiagonal_solution
 from axla.passes.linalg.jacobi import singular_values, symmetric_eigenvalues
-from axla.passes.linalg.matrix import adjoint, diagonal, first, identity, places, real, transposed, where
 from axla.passes.linalg.reflectors import hessenberg, pivoted_qr, qr, times_q, tridiagonal
 from axla.passes.linalg.schur import schur
+from axla.passes.matrix import adjoint, diagonal, first, identity, places, real, transposed, where
 
 Attributes = Mapping[str, str | int]
 """Characters, by which LAPACK tells its cases, as such; all else is numbers."""

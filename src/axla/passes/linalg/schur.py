@@ -11,7 +11,8 @@ import numpy as np
 from axla.builder import ops
 from axla.builder.xla_builder import XlaOp
 from axla.core.dtypes import S32
-from axla.passes.linalg.matrix import (
+from axla.passes.linalg.reflectors import hessenberg, reflected, reflected_from_right, reflector, times_q
+from axla.passes.matrix import (
     column,
     conjugate,
     diagonal,
@@ -37,7 +38,6 @@ from axla.passes.linalg.matrix import (
     with_part,
     zeros,
 )
-from axla.passes.linalg.reflectors import hessenberg, reflected, reflected_from_right, reflector, times_q
 
 ROUNDS = 30
 """Most sweeps for each eigenvalue; two or three are usual."""

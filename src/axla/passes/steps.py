@@ -1,0 +1,127 @@
+"""Passes and pipelines as data, and the text that names them.
+
+A pass is a function `(module, **options) -> None`, named by a `Pass`; one with a parameter `target` is given
+the machine that the module is compiled for. A pipeline is a tuple of passes and of `fixpoint(name, *passes)`
+groups.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+import typing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from axla.core.errors import InvalidArgument, did_you_mean
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """A named pass. `required` says why it cannot be disabled ("" if it can). Calling it gives it options."""
+
+    name: str
+    function: Callable[..., None]
+    required: str = ""
+    options: tuple[tuple[str, Any], ...] = ()
+
+    def __call__(self, **options: Any) -> Pass:
+        return replace(self, options=tuple({**dict(self.options), **options}.items()))
+
+    def __str__(self) -> str:
+        shown = ",".join(f"{k}={str(v).lower() if isinstance(v, bool) else v}" for k, v in self.options)
+        return self.name + (f"{{{shown}}}" if shown else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Fixpoint:
+    """Passes to repeat until none of them changes the module."""
+
+    name: str
+    passes: tuple[Pass, ...]
+
+
+Step = Pass | Fixpoint
+
+
+def fixpoint(name: str, *passes: Pass) -> Fixpoint:
+    return Fixpoint(name, passes)
+
+
+def flat(steps: Sequence[Step]) -> Iterator[tuple[str, Pass]]:
+    """(group, pass) for every pass of a pipeline, in order; the group of a pass outside all groups is ""."""
+    for step in steps:
+        if isinstance(step, Fixpoint):
+            yield from ((step.name, p) for p in step.passes)
+        else:
+            yield "", step
+
+
+_ITEM = re.compile(r"\s*([A-Za-z0-9_\-]+)\s*(?:\{([^{}]*)\})?\s*(,|$)")
+
+
+def parse_passes(
+    text: str, passes: Mapping[str, Pass], pipelines: Mapping[str, Sequence[Step]]
+) -> tuple[Step, ...]:
+    """The steps of `dce,algsimp{is_layout_sensitive=true}`; a name may also be a pipeline's or a group's."""
+    groups: dict[str, Sequence[Step]] = dict(pipelines)
+    for steps in pipelines.values():
+        groups.update({s.name: (s,) for s in steps if isinstance(s, Fixpoint)})
+    found: list[Step] = []
+    at = 0
+    while at < len(text):
+        match = _ITEM.match(text, at)
+        if match is None:
+            raise InvalidArgument(
+                f"--passes: cannot read {text[at:]!r}; wanted name or name{{option=value,...}}, by commas"
+            )
+        name, options, _ = match.groups()
+        at = match.end()
+        if name in passes:
+            found.append(_with_options(passes[name], options))
+        elif name in groups:
+            if options:
+                raise InvalidArgument(f"--passes: {name} is a pipeline and takes no options")
+            found.extend(groups[name])
+        else:
+            hint = did_you_mean(name, [*passes, *groups]) or f"; known: {', '.join(passes)}"
+            raise InvalidArgument(f"--passes: there is no pass {name!r}{hint}")
+    return tuple(found)
+
+
+def option_types(step: Pass) -> dict[str, Any]:
+    """Name -> type of the options a pass takes."""
+    hints = typing.get_type_hints(step.function)
+    names = list(inspect.signature(step.function).parameters)[1:]
+    return {name: hints.get(name, str) for name in names if name != "target"}
+
+
+@functools.cache
+def asks_for_target(function: Callable[..., None]) -> bool:
+    return "target" in inspect.signature(function).parameters
+
+
+def _with_options(step: Pass, text: str | None) -> Pass:
+    known = option_types(step)
+    values: dict[str, Any] = {}
+    for part in (text or "").split(","):
+        if not part.strip():
+            continue
+        name, equals, value = (p.strip() for p in part.partition("="))
+        if name not in known:
+            hint = did_you_mean(name, known) or f"; it has: {', '.join(known) or 'none'}"
+            raise InvalidArgument(f"--passes: pass {step.name} has no option {name!r}{hint}")
+        values[name] = _option_value(step.name, name, known[name], value if equals else "true")
+    return step(**values) if values else step
+
+
+def _option_value(pass_name: str, name: str, wanted: Any, text: str) -> Any:
+    try:
+        if wanted is bool:
+            return {"true": True, "1": True, "false": False, "0": False}[text.lower()]
+        return wanted(text) if wanted in (int, float) else text
+    except (KeyError, ValueError):
+        kind = {bool: "true or false", int: "an integer", float: "a number"}[wanted]
+        raise InvalidArgument(f"--passes: {pass_name}{{{name}={text}}}: wanted {kind}") from None
