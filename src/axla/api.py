@@ -27,6 +27,7 @@ _MLIR = re.compile(
 )
 _GRAPH_DEF = re.compile(r"\s*node\s*\{\s*name\s*:|\n[\s\S]{1,3}\n[\s\S][\w./\-]+\x12[\s\S][A-Z]\w+")
 _BYTECODE = b"ML\xefR"
+_MACHINE_CODE = (b"axla-executable ", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 
 
 def parse(
@@ -92,6 +93,11 @@ def contents(source: str | bytes | os.PathLike[str]) -> str | bytes:
         source = bytes(source)
     from axla.proto import looks_like_proto
 
+    if isinstance(source, bytes) and source.startswith(_MACHINE_CODE):
+        raise InvalidArgument(
+            "parse: source is a serialised executable or a pickle: these hold code, and are not read as "
+            "programs; wanted HLO or StableHLO. Executable.load takes what Executable.serialize gave"
+        )
     if isinstance(source, bytes) and not source.startswith(_BYTECODE) and not looks_like_proto(source):
         with contextlib.suppress(UnicodeDecodeError):
             return source.decode()

@@ -1,0 +1,192 @@
+"""A compiled program as bytes: machine code with what is needed to call it, behind a header.
+
+**Loading runs the machine code that is inside.** Load what you made yourself, or what comes from somebody
+whom you would let run programs here: `unpack` recognises damage and foreign machines, not intent. Readers of
+programs (`axla.parse`, `axla run`) refuse these bytes. There is no pickle inside.
+
+    axla-executable 1\n  digest of the rest  fingerprint and interface (JSON)  images  constants
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import platform
+import struct
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, fields
+from hashlib import blake2b
+from typing import Any, NoReturn
+
+from axla.core.dtypes import BY_NAME, DType
+from axla.core.errors import AxlaError, InvalidArgument, UnsupportedError
+from axla.core.shape import OPAQUE, TOKEN, AnyShape, BufferShape, Layout, Shape, TupleShape
+from axla.custom.site import CallSite, Function
+from axla.program.interface import Alias, Interface, ValueSpec
+from axla.runtime.cpu_features import refuse_foreign
+from axla.target.machine import Target
+
+MAGIC = b"axla-executable "
+FORMAT = 1
+_HEAD = MAGIC + b"%d\n" % FORMAT
+_DIGEST = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """What compiled a program, for which machine and how; `features` are LLVM's, `options` a text."""
+
+    axla: str
+    llvm: str
+    backend: str
+    triple: str
+    cpu: str
+    features: tuple[str, ...] = ()
+    options: str = ""
+    replicas: int = 1
+    partitions: int = 1
+
+    @classmethod
+    def of(cls, target: Target, backend: str, **more: Any) -> Fingerprint:
+        """That of a program compiled here and now for a target."""
+        return cls(*versions(), backend, target.triple, target.cpu, tuple(sorted(target.features)), **more)
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """A compiled program, ready to be loaded."""
+
+    images: tuple[bytes, ...]
+    interface: Interface
+    constants: bytes
+
+
+def pack(program: Packed, fingerprint: Fingerprint) -> bytes:
+    """The bytes of a program, which `unpack` takes. InvalidArgument where its tuples nest too deeply."""
+    head = json.dumps(asdict(fingerprint)).encode()
+    body = struct.pack("<Q", len(head)) + head + encode(program)
+    return _HEAD + blake2b(body, digest_size=_DIGEST).digest() + body
+
+
+def unpack(data: bytes, *, trust_cpu: bool = False) -> tuple[Packed, Fingerprint]:
+    """The program and where it comes from. What it holds is machine code: it is run when it is loaded.
+
+    InvalidArgument for bytes that are no whole serialised executable; UnsupportedError for one of another
+    axla, LLVM or machine, which names what was found and wanted. `trust_cpu`: this machine has what the CPU
+    has that the program was compiled for.
+    """
+    if not is_serialized(data):
+        _refuse("these bytes are none")
+    line, _, rest = bytes(data).partition(b"\n")
+    if line + b"\n" != _HEAD:
+        version = line[len(MAGIC) :][:20].decode("utf-8", "replace")
+        raise UnsupportedError(f"serialised executable: found format {version!r}, wanted {str(FORMAT)!r}")
+    digest, body = rest[:_DIGEST], rest[_DIGEST:]
+    if blake2b(body, digest_size=_DIGEST).digest() != digest:
+        _refuse("it is damaged or not complete: its digest does not match")
+    try:
+        (length,) = struct.unpack_from("<Q", body)
+        found = json.loads(body[8 : 8 + length])
+        fingerprint = Fingerprint(**{**found, "features": tuple(found["features"])})
+        _check(fingerprint, trust_cpu)
+        return decode(body[8 + length :]), fingerprint
+    except (ValueError, TypeError, KeyError, struct.error) as error:
+        _refuse(f"its contents are not as axla writes them ({error})")
+
+
+def is_serialized(data: object) -> bool:
+    """Whether bytes claim to be a serialised executable."""
+    return isinstance(data, bytes | bytearray | memoryview) and bytes(data[: len(MAGIC)]) == MAGIC
+
+
+def _refuse(what: str) -> NoReturn:
+    raise InvalidArgument(f"serialised executable: {what}")
+
+
+@functools.cache
+def versions() -> tuple[str, str]:
+    """Of axla and of LLVM's binding, which is not loaded for it."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    own = sys.modules["axla"].__version__
+    try:
+        return own, version("llvmlite")
+    except PackageNotFoundError:
+        return own, "none"
+
+
+def _check(found: Fingerprint, trust_cpu: bool) -> None:
+    for what, value, wanted in zip(("axla", "LLVM"), (found.axla, found.llvm), versions(), strict=True):
+        if value != wanted:
+            raise UnsupportedError(f"serialised executable: made by {what} {value}, here is {what} {wanted}")
+    machine = platform.machine().lower()
+    if found.triple.partition("-")[0] != machine or sys.platform not in found.triple:
+        raise UnsupportedError(
+            f"serialised executable: compiled for {found.triple}, this machine is {machine} {sys.platform}"
+        )
+    refuse_foreign(found.cpu, found.features, trust_cpu)
+
+
+# -- programs as bytes ---------------------------------------------------------------------------------------
+
+
+def encode(program: Packed) -> bytes:
+    """Interface, images and constants in a row, each behind its length."""
+    try:
+        interface = json.dumps(program.interface, default=_plain, separators=(",", ":")).encode()
+    except RecursionError:
+        raise InvalidArgument(f"{program.interface.name}: its tuples nest too deeply for a file") from None
+    parts = (interface, program.constants, *program.images)
+    return struct.pack(f"<{len(parts) + 1}Q", len(parts), *map(len, parts)) + b"".join(parts)
+
+
+def decode(data: bytes) -> Packed:
+    """The program of bytes that `encode` made; ValueError for others."""
+    (count,) = struct.unpack_from("<Q", data)
+    if not 2 <= count <= len(data) // 8:
+        raise ValueError(f"{count} parts")
+    sizes = struct.unpack_from(f"<{count}Q", data, 8)
+    at = 8 * (count + 1)
+    if at + sum(sizes) != len(data):
+        raise ValueError(f"{len(data)} bytes, wanted {at + sum(sizes)}")
+    parts = []
+    for size in sizes:
+        parts.append(data[at : at + size])
+        at += size
+    try:
+        interface = json.loads(parts[0], object_hook=_made)
+    except (RecursionError, AxlaError) as error:
+        raise ValueError(str(error)) from error
+    if not isinstance(interface, Interface):
+        raise ValueError("no interface")
+    return Packed(tuple(parts[2:]), interface, parts[1])
+
+
+_KINDS: dict[str, Callable[..., Any]] = {
+    kind.__name__: kind
+    for kind in (
+        Interface, ValueSpec, Alias, Function, CallSite, Layout, Shape, TupleShape, BufferShape,
+    )
+} | {"DType": BY_NAME.__getitem__, "TokenShape": lambda: TOKEN, "OpaqueShape": lambda: OPAQUE}  # fmt: skip
+
+
+def _plain(value: Any) -> dict[str, Sequence[Any]]:
+    """A value of our own as {its class: what makes it}."""
+    if isinstance(value, DType):
+        made: Sequence[Any] = (value.name,)
+    elif isinstance(value, AnyShape):
+        reduced = value.__reduce__()
+        made = reduced[1] if isinstance(reduced, tuple) else ()
+    else:
+        made = [getattr(value, field.name) for field in fields(value)]
+    return {type(value).__name__: made}
+
+
+def _made(table: dict[str, list[Any]]) -> Any:
+    ((kind, made),) = table.items()
+    return _KINDS[kind](*_tuples(made))
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
