@@ -21,7 +21,7 @@ import enum
 import re
 import types
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, fields
 from typing import Any, TypeVar
@@ -64,6 +64,7 @@ class Reader(ShapeCursor):
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
+        self.known: dict[str, Any] = {}  # for forms that name what was read before
         self.lines: list[tuple[int, int, int]] = []  # indentation, start behind it, end
         for found in _LINE.finditer(text):
             if found[2].strip():
@@ -111,14 +112,17 @@ class Reader(ShapeCursor):
             self.fail(error.message, at[1] - at[0] + indent + max(error.column, 1) - 1)
 
 
+Made = Callable[[Reader, Any], None]
+
+
 # -- what stands in a line -----------------------------------------------------------------------------------
 
 
-def _write_text(value: str) -> str:
+def write_text(value: str) -> str:
     return value if _BARE.match(value) else quote(value)
 
 
-def _read_text(reader: Reader) -> str:
+def read_text(reader: Reader) -> str:
     return reader.quoted() if reader.peek('"') else reader.word("a name or a string")
 
 
@@ -159,7 +163,7 @@ FORMS: dict[Any, Form | Block] = {
     bool: _choice({"true": True, "false": False}, "boolean"),
     int: Form(str, lambda reader: reader.integer()),
     float: Form(repr, lambda reader: reader.real()),
-    str: Form(_write_text, _read_text),
+    str: Form(write_text, read_text),
     bytes: Form(lambda value: f'"{value.hex()}"', _read_bytes),
     DType: _choice(BY_NAME, "element type"),
 } | {kind: _shape(kind) for kind in (AnyShape, Shape, TupleShape, TokenShape, OpaqueShape, BufferShape)}
@@ -210,9 +214,8 @@ class _Lines(Node):
 class _Tuple(Node):
     """tuple[X, ...]: in a line, or an element a line."""
 
-    def __init__(self, item: Node) -> None:
-        self.item = item
-        self.block = item.block
+    def __init__(self, item: Node, block: bool) -> None:
+        self.item, self.block = item, block
 
     def write(self, value: Any, indent: str) -> str:
         items = [self.item.write(v, indent + "  ") for v in value]
@@ -229,6 +232,8 @@ class _Tuple(Node):
         while reader.next_line(indent + 2):
             reader.accept("-")  # of a tuple in a tuple
             found.append(self.item.read(reader, indent + 2))
+            if not self.item.block:
+                reader.end_line()
         return tuple(found)
 
 
@@ -253,7 +258,7 @@ class _Row(Node):
 class _Record(Node):
     """A dataclass."""
 
-    def __init__(self, kind: type, block: bool, made: Callable[[Any], None] | None) -> None:
+    def __init__(self, kind: type, block: bool, made: Made | None) -> None:
         self.kind, self.block, self.made = kind, block, made
         # `LoopStep` is `loop`: what all of a union have in common tells nothing.
         self.word = re.sub(r"(?<=.)-(step|plan|spec|kind)$", "", _kebab(kind.__name__))
@@ -298,7 +303,7 @@ class _Record(Node):
         except AxlaError as error:
             reader.fail(f"{self.word}: {error}", at)
         if self.made is not None:
-            self.made(made)
+            self.made(reader, made)
         return made
 
     def _read_block(self, reader: Reader, values: dict[str, Any], indent: int) -> None:
@@ -364,17 +369,18 @@ class Codec:
     """Text of one type and all that it holds.
 
     `forms` adds to FORMS, or replaces: by type, or by the name of an alias in type hints. `lines` are the
-    dataclasses that take a line of their own; those that hold a block do too. `made` is told of dataclasses
-    as they are read.
+    dataclasses that take a line of their own (those that hold a block do too), and tuples whose items do.
+    `made` is told of dataclasses as they are read. Fields in `skip` are left out: such a text is not for
+    reading back.
     """
 
     def __init__(
-        self, forms: Mapping[Any, Form | Block] = FORMS, lines: tuple[type, ...] = (),
-        made: Mapping[type, Callable[[Any], None]] | None = None,
+        self, forms: Mapping[Any, Form | Block] = FORMS, lines: Collection[Any] = (),
+        made: Mapping[type, Made] | None = None, skip: Collection[tuple[type, str]] = (),
     ) -> None:  # fmt: skip
         self.aliases = {name: type(name, (), {}) for name in forms if isinstance(name, str)}
         self.forms = {**FORMS, **forms, **{alias: forms[name] for name, alias in self.aliases.items()}}
-        self.line_kinds, self.made = lines, made or {}
+        self.lines, self.made, self.skip = lines, made or {}, skip
         self.nodes: dict[Any, Node] = {}
 
     def print(self, value: Any) -> str:
@@ -408,7 +414,8 @@ class Codec:
             return _Leaf(form) if isinstance(form, Form) else _Lines(form)
         origin, arguments = typing.get_origin(hint), typing.get_args(hint)
         if origin is tuple and arguments[1:] == (...,):
-            return _Tuple(self.node(arguments[0]))
+            item = self.node(arguments[0])
+            return _Tuple(item, item.block or hint in self.lines)
         if origin is tuple:
             return _Row([self.node(a) for a in arguments])
         if origin in (types.UnionType, typing.Union):
@@ -418,9 +425,13 @@ class Codec:
             return _Leaf(_choice({_kebab(e.name): e for e in hint}, _kebab(hint.__name__)))
         if not hasattr(hint, "__dataclass_fields__"):
             raise TypeError(f"{hint} has no text form")
-        record = self.nodes[hint] = _Record(hint, hint in self.line_kinds, self.made.get(hint))
+        record = self.nodes[hint] = _Record(hint, hint in self.lines, self.made.get(hint))
         hints = typing.get_type_hints(hint, localns=self.aliases)  # a field may hold the record again
-        record.fields = {f.name: self.node(hints[f.name]) for f in fields(hint) if f.init}
+        record.fields = {
+            f.name: self.node(hints[f.name])
+            for f in fields(hint)
+            if f.init and (hint, f.name) not in self.skip
+        }
         record.block = record.block or any(node.block for node in record.fields.values())
         return record
 

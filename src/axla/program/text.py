@@ -1,0 +1,190 @@
+"""Programs as text: `print_program`, `parse_program`, and the digest that tells programs apart.
+
+    axla-program 1
+    program name=axpy target="host/0f3c..."
+      interface: interface name=axpy
+        parameters:
+          value-spec name=a shape=f32[64]{0} bytes=256
+      ...
+      steps:
+        kernel name=sum kernel=k8c... operands=(%a f32[64] in parameter0[0:256]) results=(...)
+
+A value is its name, its shape and, where it lies in memory, its place. Computations are HLO. The bytes of the
+constants are not part of the text: they are a segment beside it, and the text has their places and digests.
+What is read is verified (`axla.program.verify`); plans of kernels are checked where planners are at hand
+(`axla.lowering.loading`).
+"""
+
+from __future__ import annotations
+
+import re
+from hashlib import blake2b
+from typing import Any
+
+from axla.core.collector import collector_paused
+from axla.core.errors import ParseError, VerifyError
+from axla.core.shape import Shape
+from axla.ir.clone import fingerprint
+from axla.ir.graph import Computation
+from axla.ir.printer import print_module
+from axla.ir.strings import quote
+from axla.ir.verify import verify
+from axla.program.codec import Block, Codec, Form, Reader, read_text, write_text
+from axla.program.interface import Alias, Interface, Tree, ValueSpec, tree_text
+from axla.program.kernels import Kernel
+from axla.program.memory import Allocation, AllocationKind, BufferSlice
+from axla.program.plans import AnyPlan, Phase
+from axla.program.program import Constant, Program
+from axla.program.steps import Branch, Carried, Step, Value
+from axla.program.verify import verify_program
+from axla.text.lexer import BLANK, pattern
+from axla.text.parser import parse_hlo
+
+FORMAT = "axla-program"
+VERSION = 1
+LARGEST_CONSTANT = 256
+"""Bytes of a constant inside of a computation; larger ones are in the segment."""
+
+_FIRST = re.compile(r"([\w-]+) +(\S+)[ \t]*\n")
+_RANGE = pattern(BLANK + r"(\w+)\[(\d+):(\d+)\]")
+_PLACED = pattern(r"[ ]*+in\b")
+_NAME = re.compile("\x01([^\x01]*)\x01")
+
+
+def print_program(program: Program) -> str:
+    """The text of a program. Equal programs have equal texts."""
+    return f"{FORMAT} {VERSION}\n{_CODEC.print(program)}"
+
+
+def program_digest(program: Program) -> str:
+    """40 digits that tell what a program does, and for which target: without names, metadata, and the bytes
+    of constants.
+    """
+    numbers: dict[str, int] = {}
+    text = _NAME.sub(lambda m: f"%{numbers.setdefault(m[1], len(numbers))}", _BARE.print(program))
+    return blake2b(f"{VERSION}{text}".encode(), digest_size=20).hexdigest()
+
+
+@collector_paused()
+def parse_program(text: str, segment: bytes = b"") -> Program:
+    """The program that a text is, verified. `segment`: the bytes of its constants.
+
+    ParseError says where a text is wrong (or that its format or version is another one), VerifyError what is
+    wrong with the program: a slice outside of its memory, a value that is not where it is read...
+    """
+    first = _FIRST.match(text)
+    if first is None or first[1] != FORMAT:
+        raise ParseError.at(f"no program: the first line is not '{FORMAT} {VERSION}'", text, 0)
+    if first[2] != str(VERSION):
+        raise ParseError.at(
+            f"programs of version {first[2][:20]} are not read, only {VERSION}", text, first.start(2)
+        )
+    program = _CODEC.parse(Program, text, 1)
+    check_segment(program, segment)
+    verify_program(program)
+    return program
+
+
+def check_segment(program: Program, segment: bytes) -> None:
+    """VerifyError where the bytes of constants are not those that the program was made with."""
+    wanted = program.interface.constants_bytes
+    if len(segment) != wanted:
+        raise VerifyError(f"the segment of constants has {len(segment)} bytes, the program says {wanted}")
+    for constant in program.constants:
+        found = constant_digest(segment[constant.offset : constant.offset + constant.shape.byte_size])
+        if found != constant.digest:
+            said = constant.digest[:40]
+            raise VerifyError(f"the constant at {constant.offset} has the digest {found}, wanted {said}")
+
+
+def constant_digest(data: bytes | memoryview) -> str:
+    return blake2b(data, digest_size=16).hexdigest()
+
+
+# -- forms ---------------------------------------------------------------------------------------------------
+
+
+def _write_computation(computation: Computation) -> str:
+    module = computation.module
+    header = f"HloModule {module.name}, is_scheduled=true\n" if module.schedule is not None else ""
+    return header + print_module(module, print_large_constants=True).partition("\n")[2]
+
+
+def _read_computation(text: str) -> Computation:
+    module = parse_hlo(text, exact=True)
+    verify(module)
+    return module.entry
+
+
+def _read_slice(reader: Reader) -> BufferSlice:
+    found = reader.match(_RANGE)
+    if found is None:
+        reader.fail(f"expected a slice of memory, found {reader.saw()}")
+    allocation = reader.known.get(found[1]) or _SEGMENTS.get(found[1])
+    if allocation is None:
+        reader.fail(f"there is no memory '{found[1]}'", found.start(1))
+    start, end = (reader.as_int64(found[n], found.start(n)) for n in (2, 3))
+    return BufferSlice(allocation, start, end - start)
+
+
+def _write_value(value: Value) -> str:
+    place = f" in {value.place}" if value.place is not None else ""
+    return f"%{write_text(value.name)} {_shape(value.shape)}{place}"
+
+
+def _write_nameless(value: Value) -> str:
+    return f"\x01{quote(value.name)}\x01 {_shape(value.shape)} {value.place}"
+
+
+def _shape(shape: Shape) -> str:
+    return shape.to_string(layout=shape.logical is not shape)
+
+
+def _read_value(reader: Reader) -> Value:
+    reader.expect("%")
+    name, at = read_text(reader), reader.skip()
+    shape = reader.shape()
+    if not isinstance(shape, Shape):
+        reader.fail(f"{name} is {shape}, wanted an array", at)
+    place = _read_slice(reader) if reader.match(_PLACED) is not None else None
+    return Value(name, shape, place)
+
+
+def _read_tree(reader: Reader) -> Tree:
+    if not reader.peek("("):
+        return reader.integer()
+    with reader.inside("tuples"):
+        return tuple(reader.listed("(", lambda: _read_tree(reader), ")"))
+
+
+def _remember(reader: Reader, allocation: Allocation) -> None:
+    if reader.known.setdefault(allocation.name, allocation) is not allocation:
+        reader.fail(f"there are two allocations {allocation.name}")
+
+
+_SEGMENTS = {
+    a.name: a
+    for a in (
+        Allocation(AllocationKind.CONSTANTS, 0, 0, writable=False),
+        Allocation(AllocationKind.WORKSPACE, 0, 0),
+    )
+}
+_LINES = (Program, Interface, ValueSpec, Alias, Allocation, Constant, Kernel, Phase, Carried, Branch)
+_LINES += (*Step.__args__, *AnyPlan.__args__, tuple[Value | None, ...])  # type: ignore[attr-defined]
+_FORMS: dict[Any, Form | Block] = {
+    Computation: Block(_write_computation, _read_computation),
+    BufferSlice: Form(str, _read_slice),
+    Value: Form(_write_value, _read_value),
+    "Tree": Form(tree_text, _read_tree),
+}
+_CODEC = Codec(_FORMS, _LINES, {Allocation: _remember})
+_BARE = Codec(
+    {
+        **_FORMS,
+        Value: Form(_write_nameless, _read_value),
+        Computation: Form(fingerprint, lambda reader: None),
+    },
+    _LINES,
+    skip={(kind, name) for kind in _LINES for name in ("name", "location") if kind is not Kernel}
+    | {(Constant, "digest"), (Kernel, "computation"), (Kernel, "plan"), (Kernel, "kind")},
+)

@@ -1,0 +1,520 @@
+"""Proves that a program stays within its memory and reads what it wants to read.
+
+The steps are played once. For every allocation it is known which value lies where; a write ends what it
+overlaps. What a loop writes anywhere is gone when it begins, but for what it carries; what a branch writes is
+gone behind it, but for its results. So a value that is read in memory is there in every run. Kernels are data
+of their own: that their code is what their HLO says is checked where it is planned (`axla.lowering.loading`).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+from axla.core.dtypes import S32
+from axla.core.errors import VerifyError
+from axla.core.shape import AnyShape, Shape
+from axla.custom.site import REPORT
+from axla.ir.graph import Instruction
+from axla.ir.traverse import schedule_of
+from axla.program.interface import ValueSpec, tree_leaves
+from axla.program.memory import ALIGNMENT, Allocation, AllocationKind, BufferSlice
+from axla.program.program import Program, all_steps, nested_steps
+from axla.program.steps import (
+    BranchStep,
+    CollectiveStep,
+    CopyStep,
+    CustomCallStep,
+    KernelStep,
+    LoopStep,
+    RegisterStep,
+    Step,
+    StoreStep,
+    TransferStep,
+    Value,
+)  # fmt: skip
+
+WORKSPACE = AllocationKind.WORKSPACE, 0
+MOST_NESTED = 100  # loops and branches in each other
+
+
+def verify_program(program: Program) -> None:
+    """VerifyError, naming the step, where a program is not in order."""
+    _Verifier(program).verify()
+
+
+@dataclass(slots=True, eq=False)
+class _Known:
+    """A value that is there: in registers, or wherever memory holds it."""
+
+    shape: Shape
+    register: bool
+
+
+@dataclass(slots=True)
+class _Memory:
+    """What lies where in one allocation: stretches that do not overlap, by their starts."""
+
+    size: int
+    alignment: int
+    writable: bool
+    starts: list[int] = field(default_factory=list)
+    held: dict[int, tuple[int, set[_Known]]] = field(default_factory=dict)  # start: end, values
+
+    def at(self, start: int, end: int) -> set[_Known] | None:
+        """The values that lie exactly there; a new one may be added."""
+        found = self.held.get(start)
+        return found[1] if found is not None and found[0] == end else None
+
+    def kill(self, start: int, end: int) -> list[tuple[int, tuple[int, set[_Known]]]]:
+        """Forgets what overlaps; gives it."""
+        first = bisect_right(self.starts, start)
+        if first and self.held[self.starts[first - 1]][0] > start:
+            first -= 1
+        last = bisect_left(self.starts, end, first)
+        gone = [(at, self.held.pop(at)) for at in self.starts[first:last]]
+        del self.starts[first:last]
+        return gone
+
+    def put(self, start: int, what: tuple[int, set[_Known]]) -> None:
+        insort(self.starts, start)
+        self.held[start] = what
+
+
+class _Verifier:
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.kernels = {kernel.name: kernel for kernel in program.kernels}
+        self.constants = {c.offset: c.shape.byte_size for c in program.constants}
+        self.memory: dict[tuple[AllocationKind, int], _Memory] = {}
+        self.values: dict[str, _Known] = {}
+        self.undo: list[tuple[Callable[..., Any], tuple[Any, ...]]] = []  # what ends with the scope
+        self.written: dict[int, list[BufferSlice]] = {}  # by id of a step
+        self.where = "the interface"
+        self.nesting = 0
+
+    def fail(self, problem: str) -> NoReturn:
+        raise VerifyError(f"program {self.program.name}: {self.where}: {problem}")
+
+    def require(self, holds: bool, problem: str) -> None:
+        if not holds:
+            self.fail(problem)
+
+    def verify(self) -> None:
+        program = self.program
+        self.require(len(self.kernels) == len(program.kernels), "two kernels have one name")
+        self.interface()
+        for step in reversed(list(all_steps(program))):  # those inside first
+            self.written[id(step)] = _written(step, self.written)
+        for value in program.parameters:
+            if value is not None:
+                self.define(value, keep=True)
+        self.steps(program.steps)
+        self.where = "the results"
+        for value in program.results:
+            if value is not None:
+                self.use(value)
+
+    # -- memory and values -------------------------------------------------------------------------------
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """What is defined, and put into memory, inside, is gone behind it."""
+        mark = len(self.undo)
+        yield
+        while len(self.undo) > mark:
+            function, arguments = self.undo.pop()
+            function(*arguments)
+
+    def kill(self, place: BufferSlice) -> None:
+        memory = self.of(place)
+        for gone in memory.kill(place.offset, place.offset + place.size):
+            self.undo.append((memory.put, gone))
+
+    def hold(self, place: BufferSlice, known: _Known, *, keep: bool = False) -> None:
+        """A value lies in a place from here on; `keep`: beside what lies exactly there already."""
+        if not place.size:
+            return
+        memory, end = self.of(place), place.offset + place.size
+        found = memory.at(place.offset, end) if keep else None
+        if found is None:
+            self.kill(place)
+            memory.put(place.offset, (end, {known}))
+            self.undo.append((memory.kill, (place.offset, end)))
+        else:
+            found.add(known)
+            self.undo.append((found.discard, (known,)))
+
+    def of(self, place: BufferSlice) -> _Memory:
+        """The memory of a slice that is inside of it."""
+        memory = self.memory.get((place.allocation.kind, place.allocation.number))
+        if memory is None or not 0 <= place.offset <= place.offset + place.size <= memory.size:
+            self.fail(f"{place} is not inside of its memory")
+        return memory
+
+    def placed(self, value: Value) -> _Memory:
+        """The memory of a value, which fits it."""
+        place, alignment = value.place, value.shape.dtype.real.itemsize
+        if place is None:
+            self.fail(f"{value.name} has to be in memory")
+        memory = self.of(place)
+        if place.size != value.shape.byte_size:
+            self.fail(f"{value.name} is {value.shape} in {place}")
+        if place.offset % alignment or memory.alignment % alignment:
+            self.fail(f"{value.name} in {place} is not aligned to {alignment} bytes")
+        return memory
+
+    def define(self, value: Value, *, keep: bool = False) -> None:
+        """A step makes a value; `keep` as for `hold`."""
+        if value.name in self.values or value.shape.is_dynamic:
+            self.fail(f"{value.name} is there already, or of dynamic size: {value.shape}")
+        known = self.values[value.name] = _Known(value.shape, value.place is None)
+        self.undo.append((self.values.pop, (value.name,)))
+        if value.place is not None:
+            self.put(value, known, keep=keep)
+
+    def put(self, value: Value, known: _Known, *, keep: bool = False) -> None:
+        if not (self.placed(value).writable or keep):
+            self.fail(f"{value.place} is read only")
+        self.hold(value.place, known, keep=keep)  # type: ignore[arg-type]
+
+    def use(self, value: Value) -> None:
+        """A step reads a value where it is said to be."""
+        known, place = self.values.get(value.name), value.place
+        if place is not None and place.allocation.kind is AllocationKind.CONSTANTS:
+            self.placed(value)
+            if self.constants.get(place.offset) != place.size:
+                self.fail(f"no constant is in {place}")
+            return
+        if known is None:
+            self.fail(f"{value.name} is read and is not there")
+        if known.shape is not value.shape and not _same_bits(known.shape, value.shape):
+            self.fail(f"{value.name} is {known.shape}, and read as {value.shape}")
+        if place is None:
+            self.require(known.register, f"{value.name} is read in registers, and is in memory")
+        elif (
+            known not in (self.placed(value).at(place.offset, place.offset + place.size) or ()) and place.size
+        ):
+            self.fail(f"{value.name} is read in {place}, which does not hold it")
+
+    def typed(self, value: Value, shape: AnyShape) -> None:
+        if value.shape.logical is not shape.logical:
+            self.fail(f"{value.name} is {value.shape}, wanted {shape}")
+
+    def scratch(self, place: BufferSlice | None, size: int, values: Sequence[Value | None]) -> None:
+        """Scratch memory of a step is enough, and apart from what the step reads and writes."""
+        if place is None:
+            self.require(size == 0, f"there is no scratch memory, {size} bytes are wanted")
+            return
+        memory = self.of(place)
+        right = place.size >= size and not place.offset % ALIGNMENT and memory is self.memory[WORKSPACE]
+        self.require(right, f"scratch memory {place}, wanted {size} bytes of the workspace")
+        for value in values:
+            apart = value is None or value.place is None or not value.place.overlaps(place)
+            self.require(apart, f"scratch memory {place} is that of a value")
+        self.kill(place)
+
+    # -- steps -------------------------------------------------------------------------------------------
+
+    def steps(self, steps: Sequence[Step]) -> None:
+        self.nesting += 1
+        self.require(self.nesting <= MOST_NESTED, f"steps are nested more than {MOST_NESTED} deep")
+        for step in steps:
+            self.where = f"step {step.source.name if isinstance(step, CopyStep) else step.name}"
+            _STEPS[type(step)](self, step)
+        self.nesting -= 1
+
+    def kernel(self, step: KernelStep) -> None:
+        kernel = self.kernels.get(step.kernel)
+        if kernel is None:
+            self.fail(f"there is no kernel {step.kernel}")
+        self.read(step.operands, [p.shape for p in kernel.computation.parameters])
+        self.scratch(step.scratch, kernel.plan.scratch_bytes, (*step.operands, *step.results))
+        shared = _shared(step.results, step.operands)
+        self.require(shared == set(kernel.in_place), "shares other memory than its kernel")
+        for number, operand in kernel.in_place:
+            self.require(step.results[number].place == step.operands[operand].place, "shares parts of memory")
+        self.write(step.results, list(kernel.computation.root.shape.leaves()))
+
+    def read(self, values: Sequence[Value], shapes: Sequence[Any], *, memory: bool = True) -> None:
+        self.require(len(values) == len(shapes), f"{len(values)} operands, wanted {len(shapes)}")
+        for value, shape in zip(values, shapes, strict=True):
+            self.typed(value, shape)
+            self.use(value)
+            self.require(value.place is not None or not memory, f"{value.name} has to be in memory")
+
+    def write(self, values: Sequence[Value], shapes: Sequence[Any], *, memory: bool = True) -> None:
+        self.require(len(values) == len(shapes), f"{len(values)} results, wanted {len(shapes)}")
+        for value, shape in zip(values, shapes, strict=True):
+            self.typed(value, shape)
+            self.require(value.place is not None or not memory, f"{value.name} has to be in memory")
+            self.define(value)
+        for value in values:  # none lies over another
+            self.use(value)
+
+    def registers(self, step: RegisterStep) -> None:
+        computation = step.computation
+        given = computation.root.operands
+        values = computation.root.opcode == "tuple" and len(set(given)) == len(given)
+        self.require(values, "the root is no tuple of values")
+        self.read(step.operands, [p.shape for p in computation.parameters], memory=False)
+        order = {inst: n for n, inst in enumerate(schedule_of(computation))}
+        for result, operand in _shared(step.results, step.operands):
+            # A result is written when it is there, and an operand is read where it is used.
+            last = _last_use(computation.parameters[operand], order)
+            self.require(last <= order[given[result]], f"{step.results[result].name} is written too early")
+        self.write(step.results, [o.shape for o in given], memory=False)
+
+    def copy(self, step: CopyStep | TransferStep) -> None:
+        source, target = step.source, step.target
+        self.use(source)
+        self.typed(target, source.shape)
+        self.require(target.name == source.name, f"{source.name} becomes {target.name}")
+        if target.name not in self.values:  # a constant
+            self.define(target)
+            return
+        known = self.values[target.name]
+        if target.place is not None:
+            self.require(not _shared((target,), (source,)), "copies onto itself")
+            self.put(target, known)
+        elif not known.register:
+            known.register = True
+            self.undo.append((setattr, (known, "register", False)))
+
+    def store(self, step: StoreStep) -> None:
+        for value in (step.operand, step.update, *step.starts):
+            self.use(value)
+        operand, update = step.operand.shape, step.update.shape
+        sizes = zip(update.dims, operand.dims, strict=False)
+        fits = update.rank == operand.rank and all(small <= size for small, size in sizes)
+        self.require(fits and update.dtype is operand.dtype, f"stores {update} into {operand}")
+        starts = [s.shape for s in step.starts]
+        each = len(starts) == operand.rank and all(s.is_scalar for s in starts)
+        each |= len(starts) == 1 and starts[0].dims == (operand.rank,)
+        self.require(each and all(s.dtype.is_integer for s in starts), "starts are not one integer each")
+        self.require(step.result.place == step.operand.place, "does not store in place")
+        self.typed(step.result, step.operand.shape)
+        self.define(step.result)
+        self.require(step.result.place is not None, "stores into registers")
+
+    def loop(self, step: LoopStep) -> None:
+        for carried in step.carried:
+            self.use(carried.initial)
+            place = carried.parameter.place
+            for other in (carried.initial, carried.parameter, carried.next, carried.result):
+                self.typed(other, carried.initial.shape)
+                anywhere = place is None and other in (carried.initial, carried.next)
+                if other.place != place and not anywhere:
+                    self.fail(f"{other.name} is not where {carried.parameter.name} is")
+        for place in self.written[id(step)]:
+            self.kill(place)
+        with self.scope():
+            self.define_all([c.parameter for c in step.carried])
+            with self.scope():
+                self.steps(step.condition)
+                self.where = f"step {step.name}"
+                self.use(step.test)
+                scalar = step.test.shape.is_scalar and step.test.shape.dtype.is_pred
+                self.require(scalar and step.test.place is None, "the test is no pred[] in registers")
+                for carried in step.carried:
+                    self.use(carried.parameter)
+            self.steps(step.body)
+            self.where = f"step {step.name}"
+            for carried in step.carried:
+                self.use(carried.next)
+        self.define_all([c.result for c in step.carried])
+
+    def define_all(self, values: Sequence[Value]) -> None:
+        """What lies where it lay before, if that was not written since; no two over each other."""
+        for value in values:
+            self.define(value, keep=True)
+        for value in values:
+            self.use(value)
+
+    def branch(self, step: BranchStep) -> None:
+        self.use(step.selector)
+        shape, count = step.selector.shape, len(step.branches)
+        counts = count == 2 if shape.dtype.is_pred else count > 0 and shape.dtype is S32
+        self.require(shape.is_scalar and counts, f"{shape} selects of {count} branches")
+        for branch in step.branches:
+            self.require(len(branch.values) == len(step.results), "a branch gives too few or too many values")
+            with self.scope():
+                self.steps(branch.steps)
+                self.where = f"step {step.name}"
+                for value, result in zip(branch.values, step.results, strict=True):
+                    self.use(value)
+                    self.typed(value, result.shape)
+                    if result.place not in (None, value.place):
+                        self.fail(f"{value.name} is not where {result.name} is")
+        for place in self.written[id(step)]:
+            self.kill(place)
+        self.define_all(step.results)
+
+    def custom_call(self, step: CustomCallStep) -> None:
+        site, functions = step.site, self.program.interface.functions
+        for values, leaves in ((step.operands, site.operand_leaves), (step.results, site.result_leaves)):
+            self.require(len(values) == len(leaves), f"{len(values)} leaves, the call has {len(leaves)}")
+            for value, leaf in zip(values, leaves, strict=True):
+                fits = not isinstance(leaf, Shape) if value is None else _is(value, leaf)
+                self.require(fits, f"{value} is no {leaf} in memory")
+        for number, api in ((step.function, step.api), (step.report, REPORT)):
+            found = functions[number] if 0 <= number < len(functions) else None
+            self.require(
+                number == -1 or found is not None and found.api == api, f"function {number} is no {api}"
+            )
+        operands, results = ([v for v in values if v is not None] for values in (step.operands, step.results))
+        for value in operands:
+            self.use(value)
+        aliases = {
+            (results.index(result), operands.index(operand))
+            for r, o in site.aliases
+            if (result := step.results[r]) is not None and (operand := step.operands[o]) is not None
+        }
+        for r, o in _shared(results, operands):
+            same = (r, o) in aliases and results[r].place == operands[o].place
+            self.require(same, f"{results[r].name} overwrites {operands[o].name}")
+        self.scratch(step.scratch, step.plan.scratch_bytes if step.plan else 0, (*operands, *results))
+        self.write(results, [v.shape for v in results])
+
+    def collective(self, step: CollectiveStep) -> None:
+        for value in step.operands:
+            self.use(value)
+        self.write(step.results, [v.shape for v in step.results])
+
+    # -- the interface -----------------------------------------------------------------------------------
+
+    def interface(self) -> None:
+        """Memory and border are as the interface says."""
+        program, code = self.program, self.program.interface.of_code()
+        becomes: dict[int, int] = {}
+        for kind, size in (
+            (AllocationKind.CONSTANTS, code.constants_bytes),
+            (WORKSPACE[0], code.workspace_bytes),
+        ):
+            self.require(0 <= size < 1 << 62, f"{size} bytes of {kind}")
+            self.memory[kind, 0] = _Memory(size, ALIGNMENT, kind is WORKSPACE[0])
+        values = {(AllocationKind.PARAMETER, n): value for n, value in enumerate(program.parameters)}
+        values |= {(AllocationKind.RESULT, n): value for n, value in enumerate(program.results)}
+        for allocation in program.allocations:
+            kind, number, result = allocation.kind, allocation.number, allocation.result
+            value = values.get((kind, number))
+            donated = kind is AllocationKind.PARAMETER and result >= 0 and result not in becomes
+            writable = kind is AllocationKind.RESULT and result < 0 or donated
+            if (
+                value is None
+                or allocation.size != value.shape.byte_size
+                or allocation.writable is not writable
+            ):
+                self.fail(f"allocation {allocation}, for {value and value.shape}")
+            self.memory[kind, number] = _Memory(allocation.size, value.shape.dtype.real.itemsize, writable)
+            if donated:
+                becomes[result] = number
+        own = {number for kind, number in self.memory if kind is AllocationKind.RESULT}
+        into, out = _numbers(program.parameters), _numbers(program.results)
+        aliases = {(out.get(result), into[number]) for result, number in becomes.items()}
+        known = {(alias.result, alias.parameter) for alias in code.aliases} == aliases
+        self.require(known and own.isdisjoint(becomes), "aliases are not those of memory")
+        self.border(program.parameters, code.parameters, AllocationKind.PARAMETER, {})
+        self.border(program.results, code.results, AllocationKind.RESULT, becomes)
+        trees = code.parameter_trees if code.parameter_trees is not None else tuple(into.values())
+        leaves = [leaf for tree in trees for leaf in tree_leaves(tree)]
+        self.require(leaves == list(into.values()), "the trees of the parameters")
+        self.require(tree_leaves(code.result_tree) == list(out.values()), "the tree of the results")
+        for constant in program.constants:
+            inside = 0 <= constant.offset <= code.constants_bytes - constant.shape.byte_size
+            self.require(inside and not constant.offset % ALIGNMENT, f"constant at {constant.offset}")
+
+    def border(
+        self, values: Sequence[Value | None], specs: Sequence[ValueSpec], kind: AllocationKind,
+        becomes: dict[int, int],
+    ) -> None:  # fmt: skip
+        """Leaves of parameters or results, their memory, and what callers know of them."""
+        arrays = [(n, v) for n, v in enumerate(values) if v is not None]
+        self.require(len(arrays) == len(specs), f"{len(arrays)} arrays, {len(specs)} are declared")
+        for (number, value), spec in zip(arrays, specs, strict=True):
+            self.typed(value, spec.shape)
+            place, where = value.place, (kind, number)
+            if number in becomes:
+                where = AllocationKind.PARAMETER, becomes[number]
+            if place is None or place.offset or (place.allocation.kind, place.allocation.number) != where:
+                self.fail(f"{value.name} is in {place}")
+            self.require(
+                spec.bytes == place.size == value.shape.byte_size, f"{spec.name} has {spec.bytes} bytes"
+            )
+
+
+_STEPS: dict[type[Step], Callable[[_Verifier, Any], None]] = {
+    KernelStep: _Verifier.kernel,
+    RegisterStep: _Verifier.registers,
+    CopyStep: _Verifier.copy,
+    StoreStep: _Verifier.store,
+    LoopStep: _Verifier.loop,
+    BranchStep: _Verifier.branch,
+    CustomCallStep: _Verifier.custom_call,
+    TransferStep: _Verifier.copy,
+    CollectiveStep: _Verifier.collective,
+}
+
+
+def _same_bits(a: Shape, b: Shape) -> bool:
+    """Whether an array may be read as another one: no bits that are no number of the type."""
+    x, y = a.dtype, b.dtype
+    full = all(t.bits == 8 * t.itemsize and not t.is_pred for t in (x, y))
+    return a.byte_size == b.byte_size and (x is y or full and x.itemsize == y.itemsize)
+
+
+def _is(value: Value, leaf: AnyShape) -> bool:
+    """Whether a value in memory is a leaf of a call."""
+    same = isinstance(leaf, Shape) and leaf.dtype is value.shape.dtype
+    return same and value.place is not None and value.place.size == leaf.byte_size  # type: ignore[union-attr]
+
+
+def _shared(results: Sequence[Value], operands: Sequence[Value]) -> set[tuple[int, int]]:
+    """(result, operand) that have bytes in common."""
+    read: dict[Allocation, list[tuple[int, BufferSlice]]] = {}
+    for k, operand in enumerate(operands):
+        if operand.place is not None:
+            read.setdefault(operand.place.allocation, []).append((k, operand.place))
+    return {
+        (n, k)
+        for n, result in enumerate(results)
+        if result.place is not None and result.place.size
+        for k, place in read.get(result.place.allocation, ())
+        if result.place.overlaps(place)
+    }
+
+
+_LAZY = {"tuple", "get-tuple-element", "bitcast", "opt-barrier", "add-dependency", "call", "fusion"}
+
+
+def _last_use(parameter: Instruction, order: dict[Instruction, int]) -> int:
+    """When an operand is read for the last time, by what only passes it on too."""
+    reads = {parameter}
+    last = -1
+    for inst, now in order.items():
+        if not reads.isdisjoint(inst.operands):
+            last = now
+            if inst.opcode in _LAZY:
+                reads.add(inst)
+    return last
+
+
+def _numbers(values: Sequence[Value | None]) -> dict[int, int]:
+    """Leaf -> number among the arrays."""
+    return {leaf: n for n, leaf in enumerate(leaf for leaf, v in enumerate(values) if v is not None)}
+
+
+def _written(step: Step, inside: dict[int, list[BufferSlice]]) -> list[BufferSlice]:
+    """What a step writes, whichever way it runs; `inside`: of the steps in it."""
+    found = [slice_ for nested in nested_steps(step) for slice_ in inside[id(nested)]]
+    if isinstance(step, CopyStep | TransferStep):
+        results: Sequence[Value | None] = (step.target,)
+    elif isinstance(step, StoreStep):
+        results = (step.result,)
+    else:
+        results = () if isinstance(step, LoopStep | BranchStep) else step.results
+    places = [v.place for v in results if v is not None] + [getattr(step, "scratch", None)]
+    return found + [place for place in places if place is not None]
