@@ -9,13 +9,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from axla.codegen import soft
 from axla.codegen.function import Function, Ssa, element_type, lane_count, mangle, vector
-
-if TYPE_CHECKING:
-    from axla.target.machine import Target
+from axla.target.machine import Target
 
 _FLOATS = ("float", "double", "half", "bfloat")
 _INTEGER_OF = {"float": "i32", "double": "i64", "half": "i16", "bfloat": "i16", "i1": "i1"}
@@ -175,13 +172,26 @@ class Reg:
         return self.cast("bitcast", _FLOAT_OF[self.element])
 
 
-class Arithmetic:
-    """Functions of registers of one function, as its target can do them."""
+class Lowering(Protocol):
+    """Replaces what a target lacks; None: the machine has it."""
 
-    def __init__(self, f: Function, target: Target):
+    def binary(self, opcode: str, a: Reg, b: Reg) -> Reg | None: ...
+    def compare(self, predicate: str, a: Reg, b: Reg) -> Reg | None: ...
+    def negate(self, a: Reg) -> Reg | None: ...
+    def cast(self, opcode: str, a: Reg, element: str) -> Reg | None: ...
+    def intrinsic(self, name: str, *args: Reg) -> Reg | None: ...
+
+
+class Arithmetic:
+    """Functions of registers of one function, as its target can do them; `lower` gives the replacements for
+    what the target lacks, None where that is nothing.
+    """
+
+    def __init__(self, f: Function, target: Target, lower: Callable[[Arithmetic], Lowering | None]):
         self.f = f
         self.target = target
-        self.lowering = soft.lowering(self)
+        self.lower = lower
+        self.lowering = lower(self)
 
     def has(self, capability: bool, x: Reg) -> bool:
         """Whether the machine has an instruction of its floats for those of x, too."""
@@ -388,7 +398,7 @@ class Arithmetic:
         """Writes the internal function `name`; its result type."""
         params = [(arg.type, f"p{k}") for k, arg in enumerate(args)]
         inner = Function(self.f.module, name, "", params, linkage="internal", attributes="nounwind noinline")
-        arithmetic = Arithmetic(inner, self.target)
+        arithmetic = Arithmetic(inner, self.target, self.lower)
         parts = body(*(arithmetic.reg(Ssa(f"%p{k}", arg.type, None)) for k, arg in enumerate(args)))
         whole = parts[0].ssa
         if len(parts) > 1:

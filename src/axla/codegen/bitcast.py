@@ -7,17 +7,14 @@ neighbours; elsewhere bits are shifted and masked.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from axla.codegen.function import vector
 from axla.codegen.index import AnyIndex, Index, delinearize, linear
 from axla.codegen.position import index_value
 from axla.codegen.value import Value
+from axla.codegen.walk import Elements
 from axla.core.dtypes import BY_NAME, U32, DType
 from axla.ir.graph import Instruction
-
-if TYPE_CHECKING:
-    from axla.codegen.element import Elements
 
 Indices = tuple[AnyIndex, ...]
 
@@ -89,7 +86,7 @@ def _pick_bits(e: Elements, value: Value, target: DType, position: AnyIndex) -> 
     """Piece `position` (0: the lowest) of a value's bits, as an element of a narrower type."""
     values = e.values
     whole = values.bitcast_convert(value, BY_NAME[f"u{value.dtype.bits}"])
-    place = values.convert(index_value(e, position, U32), whole.dtype)
+    place = values.convert(index_value(e.values, position, U32), whole.dtype)
     amount = values.binary("multiply", place, values.constant(whole.dtype, target.bits))
     shifted = values.binary("shift-right-logical", whole, amount)
     narrow = values.binary("and", shifted, values.constant(whole.dtype, (1 << target.bits) - 1))

@@ -3,37 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from axla.codegen.function import Ssa, vector
 from axla.codegen.index import AnyIndex
-from axla.codegen.value import Value
+from axla.codegen.value import Value, Values
 from axla.core.dtypes import PRED, S64, DType
 
-if TYPE_CHECKING:
-    from axla.codegen.element import Elements
 
-
-def index_value(e: Elements, position: AnyIndex, dtype: DType) -> Value:
+def index_value(values: Values, position: AnyIndex, dtype: DType) -> Value:
     """An index as a value of `dtype`."""
     if dtype.is_complex:
-        return e.values.convert(index_value(e, position, dtype.real), dtype)
+        return values.convert(index_value(values, position, dtype.real), dtype)
     if isinstance(position, int):
-        return e.values.convert(e.values.constant(S64, position), dtype)
+        return values.convert(values.constant(S64, position), dtype)
     if position.uniform:
-        return e.values.from_index(position.base, dtype)
+        return values.from_index(position.base, dtype)
     part = position.vector(position.lanes)
-    if position.limit < 1 << 31 and e.f.module.index_type == "i64":
+    if position.limit < 1 << 31 and values.f.module.index_type == "i64":
         # Half the width: the same lanes in half the registers.
-        part = e.f.cast("trunc", part, vector("i32", position.lanes))
-    return e.values.from_index(part, dtype)
+        part = values.f.cast("trunc", part, vector("i32", position.lanes))
+    return values.from_index(part, dtype)
 
 
-def inside_everywhere(e: Elements, index: Sequence[AnyIndex], sizes: Sequence[int]) -> Value | None:
+def inside_everywhere(values: Values, index: Sequence[AnyIndex], sizes: Sequence[int]) -> Value | None:
     """Whether all lanes of an index lie in [0, sizes), as one pred for all of them; None where it would not
     pay to ask: an index of one lane, or without order.
     """
-    f = e.f
+    f = values.f
     if all(isinstance(i, int) or i.uniform for i in index):
         return None
     found: Ssa | None = None

@@ -9,12 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from axla.codegen.arithmetic import Arithmetic, Reg
 from axla.codegen.function import mangle
-
-if TYPE_CHECKING:
-    from axla.codegen.arithmetic import Arithmetic, Reg
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from axla.codegen import integer, small_float
+from axla.codegen import integer, small_float, soft
 from axla.codegen.arithmetic import Arithmetic, Reg
 from axla.codegen.convert import convert, memory_element, register_element, resize, wrap
 from axla.codegen.function import Function, Ssa, lane_count, mangle, vector
@@ -109,7 +109,7 @@ class Values:
         self.straight = straight
         self._written: dict[tuple[str, str], int] = {}  # function and type -> its instructions so far
         self.target = target
-        self.m = Arithmetic(f, target)
+        self.m = Arithmetic(f, target, soft.lowering)
         # Register -> the bits it was decoded from, for stores that only move data.
         self._bits: dict[str, Reg] = {}
 

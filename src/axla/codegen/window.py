@@ -9,18 +9,10 @@ from collections.abc import Sequence
 from functools import partial
 from math import prod
 
-from axla.codegen.element import (
-    ELEMENT,
-    Elements,
-    Indices,
-    accumulate,
-    all_of,
-    choose,
-    where_inside,
-)
 from axla.codegen.index import AnyIndex, Index
 from axla.codegen.position import inside_everywhere
 from axla.codegen.value import Value
+from axla.codegen.walk import Elements, Indices, accumulate, all_of, choose, where_inside, widest
 from axla.core.shape import Shape
 from axla.hlo import ReduceWindow
 from axla.ir.graph import Instruction
@@ -35,7 +27,7 @@ def reduce_window(e: Elements, inst: Instruction, index: Indices) -> tuple[Value
     window, shape = op.window, inputs[0].shape
     assert isinstance(shape, Shape)
     places = window_places(inst)
-    lanes = max((i.lanes for i in index if isinstance(i, Index) and not i.uniform), default=1)
+    lanes = widest(index)
     # Along dimensions of one element only, there is nothing to step over.
     moving = [d for d in range(window.rank) if window.size[d] > 1]
 
@@ -87,7 +79,7 @@ def _all_inside(
             sizes.append(dims[d] - reaches[d])
     if min(sizes, default=0) < 1:
         return None
-    return inside_everywhere(e, starts, sizes)
+    return inside_everywhere(e.values, starts, sizes)
 
 
 def window_places(inst: Instruction) -> tuple[int, ...]:
@@ -130,6 +122,3 @@ def _element(
         inside = all_of(e.values, [inside, e.in_range(found % base, 0, 1)])
         found = found // base
     return inside, found
-
-
-ELEMENT[ReduceWindow] = reduce_window

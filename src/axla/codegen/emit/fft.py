@@ -50,7 +50,7 @@ def _table(k: KernelWriter, found: FftPlan, stage: Stage) -> None:
     with f.loop(0, stage.count, lanes, nonempty=True) as loop:
         first = f.smin(loop.index, f.index(stage.count - lanes))
         place = Index(f, first, 1, lanes, limit=stage.count)
-        number = index_value(k.elements(lanes), place, F64)
+        number = index_value(k.values, place, F64)
         for j in range(1, stage.radix):
             factor = -2 * pi * j / (stage.radix * stage.count)
             angle = values.binary("multiply", number, values.constant(F64, factor))

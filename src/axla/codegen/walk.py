@@ -1,0 +1,360 @@
+"""Element generators: the value of any instruction at any index.
+
+`Elements` walks a computation from a root at an index towards its parameters and emits what is on the way.
+Elementwise ops combine the values of their operands; movement ops ask for their operand at
+`op.source(index)`; the rest have a function in the table `ELEMENT`. Emitted values are remembered per
+(instruction, index) while the region that holds them is open, so a value used twice is computed once and,
+through the function builder, outside of every loop it does not depend on.
+
+The same code serves kernels (an index of many lanes), scalar regions (indices are Python ints) and one-lane
+targets.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from math import prod
+
+from axla.codegen.array import Array
+from axla.codegen.function import Ssa
+from axla.codegen.index import AnyIndex, Index, index_key, linear
+from axla.codegen.value import Value, Values
+from axla.core.dtypes import PRED
+from axla.core.errors import UnsupportedError
+from axla.core.shape import Shape, TupleShape
+from axla.ir.graph import Computation, Instruction
+from axla.ir.op import Op
+
+Indices = tuple[AnyIndex, ...]
+Leaf = Callable[[Indices], Value | tuple[Value, ...]]
+
+ELEMENT: dict[type[Op], Callable[[Elements, Instruction, Indices], Value | tuple[Value, ...]]] = {}
+"""How each op that is neither elementwise nor pure movement makes an element; `element.py` fills it."""
+
+UNROLL_REDUCTION = 16
+"""Reductions of at most so many elements inside an element generator are written out."""
+
+
+class Elements:
+    """The values of a computation's instructions in a function being written."""
+
+    def __init__(self, values: Values, lanes: int, *, scalar: bool = False):
+        self.values = values
+        self.f = values.f
+        self.lanes = lanes
+        # In a scalar region every element of every array is a register, and instructions are visited in
+        # order.
+        self.scalar = scalar
+        self.branched = False  # within one of the sides of `where_inside`
+        self.leaves: dict[Instruction, Leaf] = {}
+        self._memo: dict[tuple, tuple[Value, ...]] = {}
+
+    def bind(self, inst: Instruction, leaf: Leaf | Array | Value) -> None:
+        """Says where the value of `inst` (a parameter, mostly) comes from."""
+        if isinstance(leaf, Array):
+            array = leaf
+            self.leaves[inst] = lambda index: array.load(index, self.lanes)
+        elif isinstance(leaf, Value):
+            value = leaf
+            self.leaves[inst] = lambda index: value
+        else:
+            self.leaves[inst] = leaf
+
+    def __call__(self, inst: Instruction, index: Indices) -> Value:
+        """The value of an array instruction at an index; uniform indices give one-lane values."""
+        return self.all(inst, index)[0]
+
+    def all(self, inst: Instruction, index: Indices) -> tuple[Value, ...]:
+        """The values of all leaves of a (possibly tuple-shaped) instruction at one index."""
+        found = self._known(inst, index)
+        if found is not None:
+            return found
+        if self.scalar and inst not in self.leaves and any(not isinstance(i, int) for i in index):
+            return self.pick(inst.shape.dims, lambda at: self.all(inst, at), index)  # type: ignore[attr-defined]
+        for pending in self._elementwise_below(inst, index):
+            self._remember(pending, index, self._generate(pending, index))
+        found = self._known(inst, index)
+        if found is None:
+            found = self._remember(inst, index, self._generate(inst, index))
+        return found
+
+    def _known(self, inst: Instruction, index: Indices) -> tuple[Value, ...] | None:
+        found = self._memo.get((inst, index_key(index)))
+        if found is None:
+            return None
+        for value in found:
+            for part in value.parts:
+                if part.region is not None and not part.region.open:
+                    return None
+        return found
+
+    def _remember(self, inst: Instruction, index: Indices, found: tuple[Value, ...]) -> tuple[Value, ...]:
+        self._memo[inst, index_key(index)] = found
+        return found
+
+    def _elementwise_below(self, inst: Instruction, index: Indices) -> list[Instruction]:
+        """Elementwise instructions below `inst` that are needed at the same index, operands first.
+
+        Long chains are emitted from this list, so that Python's stack does not grow with them.
+        """
+        order: list[Instruction] = []
+        seen: set[Instruction] = set()
+        stack: list[tuple[Instruction, bool]] = [(inst, False)]
+        while stack:
+            node, left = stack.pop()
+            if left:
+                order.append(node)
+                continue
+            if (
+                node in seen
+                or node in self.leaves
+                or not _plain_elementwise(node)
+                or self._known(node, index)
+            ):
+                continue
+            seen.add(node)
+            stack.append((node, True))
+            stack.extend((o, False) for o in node.operands if dims_of(o) == dims_of(node))
+        return order
+
+    def _generate(self, inst: Instruction, index: Indices) -> tuple[Value, ...]:
+        leaf = self.leaves.get(inst)
+        if leaf is not None:
+            found = leaf(index)
+            return found if isinstance(found, tuple) else (found,)
+        op = inst.op
+        if op.elementwise and type(op) not in ELEMENT:
+            return (self._elementwise(inst, index),)
+        generator = ELEMENT.get(type(op))
+        if generator is None:
+            if hasattr(op, "source"):
+                operand = inst.operands[0]
+                return (self(operand, tuple(op.source(index, operand.shape))),)  # type: ignore[attr-defined]
+            what = getattr(op, "custom_call_target", "") or op.opcode
+            raise UnsupportedError(f"{inst!r}: the cpu backend does not compile {what} here, within a kernel")
+        found = generator(self, inst, index)
+        return found if isinstance(found, tuple) else (found,)
+
+    def _elementwise(self, inst: Instruction, index: Indices) -> Value:
+        operands = [self(o, index) for o in inst.operands]
+        if len(operands) == 1:
+            return self.values.unary(inst.op.opcode, operands[0])
+        a, b = operands
+        if a.dtype is not b.dtype:  # HLO lets float types mix: the result has the widest
+            widest = max(a.dtype, b.dtype, key=lambda d: d.bits)
+            a, b = self.values.convert(a, widest), self.values.convert(b, widest)
+        return self.values.binary(inst.op.opcode, a, b)
+
+    def pick(
+        self, dims: Sequence[int], element: Callable[[Indices], tuple[Value, ...]], index: Indices
+    ) -> tuple[Value, ...]:
+        """The element at an index known only at run time, chosen among all (few) elements."""
+        offset = linear(index, dims)
+        found: tuple[Value, ...] | None = None
+        for number, at in enumerate(itertools.product(*map(range, dims))):
+            here = element(at)
+            if found is None:
+                found = here
+                continue
+            condition = self.in_range(offset, number, number + 1)
+            found = tuple(
+                choose(self.values, condition, lambda a=a: a, lambda b=b: b)
+                for a, b in zip(here, found, strict=True)
+            )
+        assert found is not None
+        return found
+
+    # -- computations applied to scalars -----------------------------------------------------------------
+
+    def apply(self, computation: Computation, arguments: Sequence[Value]) -> tuple[Value, ...]:
+        """The results of a computation on scalars (each a value of any lane count)."""
+        inner = Elements(self.values, self.lanes, scalar=self.scalar)
+        for parameter, argument in zip(computation.parameters, arguments, strict=True):
+            inner.bind(parameter, argument)
+        return inner.results(computation, ())
+
+    def inline(self, computation: Computation, operands: Sequence[Instruction]) -> Elements:
+        """Generators of a computation whose parameters are instructions of this one."""
+        inner = Elements(self.values, self.lanes, scalar=self.scalar)
+        for parameter, operand in zip(computation.parameters, operands, strict=True):
+            inner.bind(parameter, lambda index, operand=operand: self(operand, index))
+        return inner
+
+    def results(self, computation: Computation, index: Indices) -> tuple[Value, ...]:
+        root = computation.root
+        if isinstance(root.shape, TupleShape) and root.op.opcode == "tuple":
+            return tuple(self(o, index) for o in root.operands)
+        return self.all(root, index)
+
+    # -- indices from values -----------------------------------------------------------------------------
+
+    def start_index(self, value: Value, limit: int) -> AnyIndex:
+        """An integer value as an index clamped to [0, limit]."""
+        values = self.values
+        if limit <= 0:
+            return 0
+        dtype = value.dtype
+        if dtype.is_signed:
+            value = values.binary("maximum", value, values.constant(dtype, 0))
+        if limit < 1 << (dtype.bits - (1 if dtype.is_signed else 0)):
+            value = values.binary("minimum", value, values.constant(dtype, limit))
+        element = values.to_index(value)
+        if value.lanes == 1:
+            known = element.constant
+            return known if known is not None else Index(self.f, element, limit=limit + 1)
+        return Index(self.f, self.f.index(0), 0, value.lanes, vec=element, limit=limit + 1)
+
+    def window_start(
+        self, starts: Sequence[Instruction], dims: Sequence[int], sizes: Sequence[int]
+    ) -> list[AnyIndex]:
+        """The clamped start of a window of `sizes` in an array of `dims`."""
+        if len(starts) == 1 and len(dims) != 1 or (starts and dims_of(starts[0]) != ()):
+            found = [self(starts[0], (d,)) for d in range(len(dims))]  # the old form: one vector of starts
+        else:
+            found = [self(s, ()) for s in starts]
+        return [self.start_index(v, dim - size) for v, dim, size in zip(found, dims, sizes, strict=True)]
+
+    def checked_index(self, value: Value, limit: int) -> tuple[AnyIndex, Value | bool]:
+        """(an integer value clamped to [0, limit], whether it was inside already)."""
+        if limit < 0:
+            return 0, False
+        values, dtype = self.values, value.dtype
+        conditions: list[Value | bool] = []
+        if dtype.is_signed:
+            conditions.append(values.compare("GE", value, values.constant(dtype, 0)))
+        if limit < 1 << (dtype.bits - (1 if dtype.is_signed else 0)):
+            conditions.append(values.compare("LE", value, values.constant(dtype, limit)))
+        return self.start_index(value, limit), all_of(values, conditions)
+
+    def in_range(self, index: AnyIndex, low: int, high: int) -> Value | bool:
+        """Whether low <= index < high, as a pred value; a Python bool where everything is known."""
+        known = index if isinstance(index, int) else index.constant
+        if known is not None:
+            return low <= known < high
+        assert isinstance(index, Index)
+        f, lanes = self.f, 1 if index.uniform else index.lanes
+        position = index.base if lanes == 1 else index.vector(lanes)
+        above = f.icmp("sge", position, f.const(position.type, low))
+        below = f.icmp("slt", position, f.const(position.type, high))
+        return Value(PRED, lanes, (f.binary("and", above, below),))
+
+    def clamp_index(self, index: AnyIndex, size: int) -> AnyIndex:
+        """`index` forced into [0, size): what out-of-range lanes read instead (their value is not used)."""
+        f = self.f
+        if isinstance(index, int):
+            return min(max(index, 0), size - 1)
+        low, high = f.index(0), f.index(size - 1)
+        if index.uniform:
+            return Index(f, f.smin(f.smax(index.base, low), high), limit=size)
+        lanes = index.lanes
+        vec = f.smin(f.smax(index.vector(lanes), f.splat(low, lanes)), f.splat(high, lanes))
+        return Index(f, f.index(0), 0, lanes, vec=vec, limit=size)
+
+
+def where_inside(
+    e: Elements, condition: Value | None, lanes: int, inside: Callable[[], tuple[Value, ...]],
+    anywhere: Callable[[], tuple[Value, ...]],
+) -> tuple[Value, ...]:  # fmt: skip
+    """`anywhere`, by way of the simpler code `inside` where that gives the same. Not nested: both are written
+    out.
+    """
+    if condition is None or e.branched:
+        return anywhere()
+
+    def side(make: Callable[[], tuple[Value, ...]]) -> tuple[Value, ...]:
+        return tuple(e.values.splat(v, lanes) for v in make())
+
+    e.branched = True
+    try:
+        return either(e, condition, lambda: side(inside), lambda: side(anywhere))
+    finally:
+        e.branched = False
+
+
+def _plain_elementwise(inst: Instruction) -> bool:
+    return inst.op.elementwise and inst.shape.is_array
+
+
+def dims_of(inst: Instruction) -> tuple[int, ...] | None:
+    shape = inst.shape
+    return shape.dims if isinstance(shape, Shape) else None
+
+
+def all_of(values: Values, conditions: Sequence[Value | bool]) -> Value | bool:
+    """The conjunction of conditions, some of which may be known."""
+    found: Value | bool = True
+    for condition in conditions:
+        if condition is False or found is False:
+            return False
+        if condition is True:
+            continue
+        found = condition if found is True else values.binary("and", found, condition)  # type: ignore[arg-type]
+    return found
+
+
+def choose(values: Values, condition: Value | bool, a: Callable[[], Value], b: Callable[[], Value]) -> Value:
+    """a if condition else b; only what can be needed is emitted."""
+    if isinstance(condition, bool):
+        return a() if condition else b()
+    return values.select(condition, a(), b())
+
+
+def widest(index: Indices) -> int:
+    return max((i.lanes for i in index if isinstance(i, Index) and not i.uniform), default=1)
+
+
+def accumulate(
+    e: Elements, sizes: Sequence[int], first: tuple[Value, ...],
+    step: Callable[[tuple[Value, ...], Sequence[AnyIndex]], tuple[Value, ...]], lanes: int,
+) -> tuple[Value, ...]:  # fmt: skip
+    """Folds `step` over an index space, written out when it is small, as loops otherwise."""
+    if 0 in sizes:
+        return first
+    if prod(sizes) <= UNROLL_REDUCTION:
+        found = first
+        for at in itertools.product(*map(range, sizes)):
+            found = step(found, at)
+        return found
+    f, values = e.f, e.values
+    carried = [values.splat(v, lanes) for v in first]
+    parts = [p for v in carried for p in v.parts]
+
+    def unpack(ssas: Sequence[Ssa]) -> tuple[Value, ...]:
+        rest = iter(ssas)
+        return tuple(Value(v.dtype, v.lanes, tuple(next(rest) for _ in v.parts)) for v in carried)
+
+    def nest(depth: int, at: tuple[AnyIndex, ...], carry: Sequence[Ssa]) -> list[Ssa]:
+        if depth == len(sizes):
+            results = [values.splat(v, lanes) for v in step(unpack(carry), at)]
+            return [p for v in results for p in v.parts]
+        with f.loop(0, sizes[depth], 1, carry) as loop:
+            here = Index(f, loop.index, limit=sizes[depth])
+            loop.yield_(nest(depth + 1, (*at, here), loop.carried))
+        return loop.results
+
+    return unpack(nest(0, (), parts))
+
+
+def either(
+    e: Elements, condition: Value, a: Callable[[], tuple[Value, ...]], b: Callable[[], tuple[Value, ...]]
+) -> tuple[Value, ...]:
+    """Values of one of two sides, of which only the chosen one runs."""
+    branch = e.f.branch(condition.ssa)
+    with branch.then():
+        x = a()
+        lanes = [v.lanes for v in x]
+    with branch.otherwise():
+        y = b()
+        wide = [max(n, v.lanes) for n, v in zip(lanes, y, strict=True)]
+        y = tuple(e.values.splat(v, n) for v, n in zip(y, wide, strict=True))
+    if wide != lanes:
+        raise UnsupportedError(
+            "conditional: its sides have different lane counts here; the interpreter runs it"
+        )
+    merged = iter(
+        branch.merge(
+            [(p, q) for v, w in zip(x, y, strict=True) for p, q in zip(v.parts, w.parts, strict=True)]
+        )
+    )
+    return tuple(Value(v.dtype, v.lanes, tuple(next(merged) for _ in v.parts)) for v in x)
