@@ -32,6 +32,12 @@ def test_what_the_cpu_does_not_compile_is_not_said_to_run_elsewhere():
       ROOT r = (u32[3], u32[4]) rng-bit-generator(s), algorithm=rng_default }"""
     for backend in BACKENDS:
         assert "rng_default has the state u64[2] or u64[3], found u32[3]" in error_of(state, backend)
+    unused = """ENTRY e { s = u32[3] constant({1, 2, 3})
+      r = (u32[3], u32[4]) rng-bit-generator(s), algorithm=rng_default
+      t = ((u32[3], u32[4]), u32[3]) tuple(r, s)
+      ROOT x = u32[3] get-tuple-element(t), index=1 }"""
+    for backend in BACKENDS:
+        assert axla.compile(axla.parse(unused), backend=backend).execute([])[0].tolist() == [1, 2, 3]
 
 
 def test_an_infeed_inside_a_map_is_called_infeed():

@@ -426,3 +426,16 @@ def test_which_dimension_takes_a_size():
     text = text.replace("reshape(p)", "reshape(p), inferred_dimension=1").replace("<=3", "3")
     (found,) = agree(text, [np.arange(3, dtype=np.float32)])
     assert found.tolist() == [[0], [1], [2]]
+
+
+def test_set_dimension_size_keeps_the_other_sizes():
+    """Whatever its shape declares, as in XLA."""
+    text = """add { x = s32[] parameter(0)  y = s32[] parameter(1)  ROOT z = s32[] add(x, y) }
+    ENTRY e { p = s32[2,3,3] parameter(0)  two = s32[] constant(2)  zero = s32[] constant(0)
+      a = s32[2,<=3,3] set-dimension-size(p, two), dimensions={1}
+      b = s32[2,3,<=3] set-dimension-size(a, two), dimensions={2}
+      r = s32[<=18] reshape(b)
+      ROOT s = s32[] reduce(r, zero), dimensions={0}, to_apply=add }"""
+    given = np.arange(18, dtype=np.int32).reshape(2, 3, 3)
+    (found,) = agree(text, [given])
+    assert found == given[:, :2, :2].sum()

@@ -135,3 +135,14 @@ def test_wrong_calls(old, new, label):
     assert old in ADD
     with pytest.raises(AxlaError, match=label):
         axla.compile(axla.parse(ADD.replace(old, new)), backend="interpreter")
+
+
+def test_a_copy_is_printed_as_copy_start_with_what_it_aliases():
+    """XLA prints it so, and does not read it."""
+    text = """async { p = f32[2,3] parameter(0)  ROOT c = f32[2,3] copy(p) }
+    ENTRY e { p = f32[2,3] parameter(0)
+      s = ((f32[2,3]), f32[2,3], u32[]) async-start(p), calls=async, output_to_operand_aliasing={{1}: (0, {})}
+      ROOT d = f32[2,3] async-done(s) }"""
+    printed = axla.parse(text).to_string()
+    assert "copy-start(%p.1), output_to_operand_aliasing={{1}: (0, {})}" in printed
+    assert axla.parse(printed).to_string() == printed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from axla.passes.expand import effects, topk
+from axla.passes.expand import effects, random_bits, topk
 from axla.passes.expand.expanders import EXPANDERS
 from axla.passes.fuse import fuse
 from axla.passes.layout import concatenates, dots, normalize, reductions
@@ -35,6 +35,9 @@ expand_barriers = Pass(
 effect_order = Pass(
     "effect-order", effects.effect_order, required="every backend has the same order of effects"
 )
+rng_bit_generator_check = Pass(
+    "rng-bit-generator-check", random_bits.rng_bit_generator_check, required="it says what cannot be computed"
+)
 approx_topk_decomposer = Pass(
     "approx-topk-decomposer", topk.approx_topk_decomposer, required="no library has this custom call"
 )
@@ -62,7 +65,8 @@ PASSES: dict[str, Pass] = {p.name: p for p in (
     algsimp, approx_topk_decomposer, call_inliner, concatenate_canonicalize, conditional_simplifier,
     constant_folding, copy_insertion, cse, dce, defuse, dot_canonicalize, effect_order, expand_barriers,
     flatten_call_graph, float_normalization, fusion, lapack_expander, layout_normalization, map_inliner,
-    marker_removal, reduce_canonicalize, schedule, tuple_simplifier, while_loop_simplifier, *EXPANDERS,
+    marker_removal, reduce_canonicalize, rng_bit_generator_check, schedule,
+    tuple_simplifier, while_loop_simplifier, *EXPANDERS,
 )}  # fmt: skip
 """Every pass. Where XLA has the pass, the name is XLA's."""
 
@@ -84,7 +88,7 @@ SIMPLIFY: tuple[Step, ...] = (
     ),
 )  # fmt: skip
 
-LOWER: tuple[Step, ...] = (expand_barriers, flatten_call_graph, dce)
+LOWER: tuple[Step, ...] = (expand_barriers, flatten_call_graph, dce, rng_bit_generator_check)
 
 KERNELS: tuple[Step, ...] = (
     dot_canonicalize,

@@ -25,7 +25,13 @@ from axla.text.forms import PLAIN_FORMS, unpacked
 from axla.text.inference import TRANSFERS, UNWRITTEN_SHAPES, transfer_shape, with_natural_layout
 from axla.text.lexer import BLANK, NAME, STRING, pattern, unescape
 from axla.text.literals import read_literal
-from axla.text.opcodes import COMPUTATION_ATTRIBUTES, TEXT_ATTRIBUTES, VALUE_ATTRIBUTES, is_opcode
+from axla.text.opcodes import (
+    COMPUTATION_ATTRIBUTES,
+    PRINTED_ATTRIBUTES,
+    TEXT_ATTRIBUTES,
+    VALUE_ATTRIBUTES,
+    is_opcode,
+)
 from axla.text.shapes import ARRAY, TUPLE, ShapeCursor, compatible
 from axla.text.sharding import canonical_sharding, for_leaves
 
@@ -363,7 +369,8 @@ class InstructionCursor(ShapeCursor):
         if text in COMPUTATION_ATTRIBUTES and undeclared:
             self.listed("{", self.computation, "}") if self.peek("{%") else self.computation()
             return ""
-        if text not in (VALUE_ATTRIBUTES if undeclared else TEXT_ATTRIBUTES):
+        kept = text in (VALUE_ATTRIBUTES if undeclared else TEXT_ATTRIBUTES)
+        if not kept and (opcode, text) not in PRINTED_ATTRIBUTES:
             self.fail(f"{opcode} has no attribute '{text}'", at)
         self.skip()
         if undeclared and text in _TYPED:

@@ -71,3 +71,6 @@ TEXT_ATTRIBUTES = frozenset(
     ["origin", "original_value", "parameter_replication", "result_accuracy", "statistics"]
 )
 """Attributes that no op declares: they are kept as text."""
+
+PRINTED_ATTRIBUTES = {("copy-start", "output_to_operand_aliasing")}
+"""Attributes that XLA prints at an op that does not have them (an async-start of a copy): kept as text."""

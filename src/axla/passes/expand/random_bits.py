@@ -28,17 +28,24 @@ Words = tuple[XlaOp, ...]
 
 
 def rng_bit_generator_expander(module: Module) -> None:
-    """Writes every rng-bit-generator as arithmetic."""
+    """Writes every rng-bit-generator as arithmetic, but those that do not exist."""
     expand(module, "rng-bit-generator-expander", {RngBitGenerator: _generator})
+
+
+def rng_bit_generator_check(module: Module) -> None:
+    """UnsupportedError for a generator that does not exist, where the program still uses it."""
+    for computation in module.computations:
+        for inst in computation.instructions:
+            if isinstance(inst.op, RngBitGenerator):
+                raise UnsupportedError(f"{inst!r}: {inst.op.why_not(shape_of(inst.operands[0]))}")
 
 
 def _generator(inst: Instruction) -> Instruction | None:
     op = inst.op
     assert isinstance(op, RngBitGenerator)
-    why = op.why_not(shape_of(inst.operands[0]))
-    if why:
-        raise UnsupportedError(f"{inst!r}: {why}")
-    return None if op.data.is_dynamic else written(inst, _generated, op)
+    if op.data.is_dynamic or op.why_not(shape_of(inst.operands[0])):
+        return None
+    return written(inst, _generated, op)
 
 
 def _generated(inst: Instruction, op: RngBitGenerator, state: XlaOp) -> Sequence[XlaOp]:
