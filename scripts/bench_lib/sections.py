@@ -112,7 +112,7 @@ def large(effort: Effort) -> Iterator[Row]:
     """A module of 10,000 instructions, and one of twice the size."""
     import axla
     from axla.codegen.host import host_target
-    from axla.cpu.compiler import optimize
+    from axla.lowering.pipeline import optimize
 
     small = programs.large(10_000)
     _compile_row(effort, "", programs.add(9).text, 0)

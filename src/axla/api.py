@@ -172,8 +172,9 @@ def compile(  # noqa: A001
         with located(module.file, module):
             driver.run(work, pipelines.PREPARE, name="prepare")
         return InterpretedExecutable(work, *counts)
-    from axla.cpu.compiler import compile_module, row_major_boundary
+    from axla.cpu.compiler import compile_module
     from axla.lowering.donation import donate_parameters
+    from axla.lowering.pipeline import row_major_boundary
     from axla.runtime.executable import Executable
 
     work = clone_module(module)

@@ -14,7 +14,8 @@ import axla
 from axla.codegen.emit import pack
 from axla.codegen.host import host_target
 from axla.core.errors import OutOfMemory
-from axla.cpu.compiler import llvm_modules, optimize, program_of
+from axla.cpu.compiler import llvm_modules
+from axla.lowering.pipeline import optimize, program_of
 from axla.passes.expand import fourier, triangular
 
 N = 3_000_000_000

@@ -13,7 +13,8 @@ from axla.codegen.host import host_target
 from axla.core import flags
 from axla.core.errors import UnsupportedError
 from axla.cpu import compiler
-from axla.cpu.compiler import compile_module, llvm_modules, optimize, program_of
+from axla.cpu.compiler import compile_module, llvm_modules
+from axla.lowering.pipeline import optimize, program_of
 from work import calls
 
 ARRAY = "f32[40]"

@@ -11,8 +11,9 @@ import axla
 from axla.codegen import llvm
 from axla.codegen.emit.kinds import emit_kernel
 from axla.codegen.host import host_target
-from axla.cpu.compiler import checked_text, compile_module, llvm_module, optimize, program_of
+from axla.cpu.compiler import checked_text, compile_module, llvm_module
 from axla.cpu.entry import ENTRY, emit_entry
+from axla.lowering.pipeline import optimize, program_of
 from axla.program import abi
 from axla.runtime.image import Image
 

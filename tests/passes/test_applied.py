@@ -17,8 +17,8 @@ from axla.codegen.element import ELEMENT
 from axla.codegen.host import host_target
 from axla.core.dtypes import F32
 from axla.core.shape import Shape
-from axla.cpu.compiler import optimize
 from axla.ir.op import OPS
+from axla.lowering.pipeline import optimize
 from axla.passes.expand.applied import IN_LINE
 
 BACKENDS = ("cpu", "one-lane")

@@ -10,10 +10,10 @@ from axla.aot.library import Function, Library, Role, Value, Weights
 from axla.aot.names import Name, check_identifier, check_unique
 from axla.aot.objects import compile_object
 from axla.core.errors import InternalError, InvalidArgument, UnsupportedError
-from axla.cpu.compiler import row_major_boundary
 from axla.ir.clone import clone_module
 from axla.ir.graph import Module
 from axla.ir.verify import verify
+from axla.lowering.pipeline import row_major_boundary
 from axla.program.interface import Interface
 from axla.target.machine import CpuTarget
 

@@ -7,7 +7,7 @@ is found in the object's symbols, and refused too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 
 from axla.aot.door import ALIGNMENT, add_constants, add_doors, add_frame, constants_module
@@ -21,15 +21,15 @@ from axla.codegen.symbols import symbols
 from axla.core.errors import CompileError, UnsupportedError
 from axla.core.literal import Literal
 from axla.core.shape import Shape
-from axla.cpu.compiler import checked_text, llvm_module, optimize, program_of
+from axla.cpu.compiler import checked_text, llvm_module
 from axla.cpu.entry import emit_entry
 from axla.hlo import Constant
 from axla.ir.graph import Instruction, Module
-from axla.lowering.lower import constants_segment
+from axla.lowering.pipeline import constants_segment, optimize, program_of
 from axla.passes import driver
 from axla.passes.pipelines import lapack_expander
-from axla.program.graph_steps import Program
 from axla.program.interface import Interface
+from axla.program.program import Program
 from axla.target.machine import CpuTarget
 
 ADDRESSABLE = 1 << 31
@@ -91,8 +91,7 @@ def compile_object(
         names = constant_names(module) | names
         programs[symbol] = _program(module, target, pool, allow_libgcc)
         _add_program(code, f"{symbol}_entry", programs[symbol], target)
-    buffers = [*programs.values()][-1].source.buffers  # the pool has grown: the last has all
-    constants = constants_segment(buffers)
+    constants = constants_segment(pool)
     if weights is not Weights.OBJECT:  # who calls and links sees no difference where all are folded away
         constants = constants or bytes(ALIGNMENT)
     segment = None if weights is Weights.FILE or not constants else f"{prefix}_weights"
@@ -118,7 +117,7 @@ def compile_object(
     wanted = {f"{symbol}_{door}" for symbol in modules for door in ("run", "run_frame")}
     check_alone(image, target, wanted, target.form.externals | ({f"{segment}"} if apart else set()))
     interfaces = tuple(program.interface for program in programs.values())
-    tensors = _tensors(buffers.constants, names)
+    tensors = _tensors(pool, names)
     return ObjectCode(target, image, interfaces, constants, constants_image, tensors)
 
 
@@ -139,10 +138,10 @@ def _name_of(inst: Instruction) -> str:
     return inst.name if location is None else location.op_name or inst.name
 
 
-def _tensors(constants: Sequence[tuple[int, Literal]], names: Mapping[Literal, str]) -> tuple[Tensor, ...]:
+def _tensors(constants: Mapping[Literal, int], names: Mapping[Literal, str]) -> tuple[Tensor, ...]:
     """The constants by offset, each with a name of its own; what no instruction is goes by its number."""
     found: dict[str, Tensor] = {}
-    for number, (offset, literal) in enumerate(constants):
+    for number, (literal, offset) in enumerate(constants.items()):
         name = unique = names.get(literal, f"constant_{number}")
         count = 2
         while unique in found:

@@ -21,7 +21,7 @@ class Literal:
     Equality compares bits, so NaN equals the same NaN and 0.0 differs from -0.0.
     """
 
-    __slots__ = ("shape", "array", "elements", "_hash")
+    __slots__ = ("shape", "array", "elements", "_hash", "_digest")
 
     shape: AnyShape
     array: np.ndarray
@@ -31,6 +31,7 @@ class Literal:
         self.shape = shape
         self.elements = tuple(elements)
         self._hash: int | None = None
+        self._digest: str | None = None
         if isinstance(shape, Shape):
             if array is None:
                 raise ShapeError(f"a literal of {shape} needs an array")
@@ -98,9 +99,15 @@ class Literal:
 
     def __hash__(self) -> int:
         if self._hash is None:
-            digest = blake2b(self.array.reshape(-1).view(np.uint8).data, digest_size=8).digest()
-            self._hash = hash((self.shape, digest, self.elements))
+            self._hash = hash((self.shape, self.digest, self.elements))
         return self._hash
+
+    @property
+    def digest(self) -> str:
+        """Of the bytes of an array: blake2b, 32 digits."""
+        if self._digest is None:
+            self._digest = blake2b(self.array.reshape(-1).view(np.uint8).data, digest_size=16).hexdigest()
+        return self._digest
 
     def __repr__(self) -> str:
         return f"Literal({self.shape}, {self.array if self.shape.is_array else self.elements})"

@@ -1,4 +1,4 @@
-"""Module -> object code for a CPU: passes, buffers, program, LLVM, in one place and in order."""
+"""Program -> object code for a CPU: LLVM text, then objects."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
 
-from axla.analysis.buffers import assign_buffers
 from axla.codegen import llvm
 from axla.codegen.child import Child
 from axla.codegen.emit.kinds import emit_kernel
@@ -19,24 +18,15 @@ from axla.core import flags, trace
 from axla.core.collector import collector_paused
 from axla.core.errors import InternalError
 from axla.core.literal import Literal
-from axla.core.shape import ProgramShape
 from axla.cpu.cache import object_for
 from axla.cpu.entry import emit_entry
 from axla.ir.graph import Module
-from axla.lowering.lower import constants_segment, lower
+from axla.lowering.pipeline import compile_program, constants_segment
 from axla.passes import dump
-from axla.passes.driver import run_cpu
-from axla.program.graph_steps import (
-    BranchStep,
-    CallStep,
-    KernelStep,
-    LoopStep,
-    Program,
-    ScalarStep,
-    Step,
-)
 from axla.program.interface import Interface
 from axla.program.kernels import Kernel
+from axla.program.program import Program, all_steps, nested_steps
+from axla.program.steps import KernelStep, LoopStep, RegisterStep
 from axla.target.machine import Target
 
 KERNEL_LEVEL = 2  # LLVM's effort on kernels
@@ -50,34 +40,6 @@ class Compiled:
     images: tuple[bytes, ...]
     interface: Interface
     constants: bytes
-
-
-def optimize(module: Module, target: Target) -> None:
-    """Runs the CPU pipeline on a module: simplified, fused, scheduled, ready for buffers."""
-    run_cpu(module, target)
-
-
-def row_major_boundary(module: Module) -> None:
-    """Makes parameters and results of a module row-major arrays, whatever its entry layout says."""
-    shape = module.entry.program_shape
-    module.set_config(
-        entry_layout=ProgramShape(
-            tuple(s.logical for s in shape.parameters), shape.result.logical, shape.names
-        )
-    )
-
-
-def program_of(
-    module: Module, target: Target | None = None, pool: dict[Literal, int] | None = None
-) -> Program:
-    """The program of a module that `optimize` has been run on. `pool`: the constants of the programs before
-    it, whose segment it shares.
-    """
-    target = target or host_target()
-    with trace.span("assign-buffers"):
-        buffers = assign_buffers(module, target.limits, pool)
-    with trace.span("lower"):
-        return lower(module, buffers, target)
 
 
 def llvm_modules(program: Program, target: Target, *, parts: int = 0) -> list[str]:
@@ -123,22 +85,14 @@ def entry_level(program: Program) -> int:
 
     A loop whose work is done in registers, and an entry that is all scalars, deserve the effort.
     """
-    steps: list[Step] = list(program.steps)
     calls = False
-    while steps:
-        step = steps.pop()
+    for step in all_steps(program):
         if isinstance(step, KernelStep):
             calls = True
         elif isinstance(step, LoopStep):
-            inside = (*step.condition, *step.body)
-            if not any(isinstance(s, KernelStep) for s in inside):
+            if not any(isinstance(s, KernelStep) for s in nested_steps(step)):
                 return 2
-            steps.extend(inside)
-        elif isinstance(step, BranchStep):
-            steps.extend(s for branch in step.branches for s in branch)
-        elif isinstance(step, CallStep):
-            steps.extend(step.body)
-        elif isinstance(step, ScalarStep) and any(inst.op.computations() for inst in step.source):
+        elif isinstance(step, RegisterStep) and len(step.computation.module.computations) > 1:
             return 2
     return 0 if calls else 2
 
@@ -157,9 +111,8 @@ def dump_code(
 def compile_module(module: Module, target: Target | None = None, *, parts: int = 0) -> Compiled:
     """Object code for a module, which is changed on the way (pass a clone to keep it)."""
     target = target or host_target()
-    with trace.span("passes"):
-        optimize(module, target)
-    program = program_of(module, target)
+    constants: dict[Literal, int] = {}
+    program = compile_program(module, target, constants)
     with trace.span("emit"):
         texts = llvm_modules(program, target, parts=parts)
     most = flags.current().optimization_level
@@ -172,7 +125,7 @@ def compile_module(module: Module, target: Target | None = None, *, parts: int =
     with trace.span("llvm"):
         emitters = [partial(_emit_object, level=level) for level in levels]
         images = tuple(object_for(text, target, emit) for text, emit in zip(texts, emitters, strict=True))
-    return Compiled(images, program.interface, constants_segment(program.source.buffers))
+    return Compiled(images, program.interface, constants_segment(constants))
 
 
 def _emit_object(text: str, target: Target, *, level: int) -> bytes:

@@ -5,25 +5,24 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from axla.codegen.function import Ssa
 from axla.core.shape import Shape
+from axla.cpu.places import Places
 from axla.custom.routines import NULL, OPERAND, RESULT, Place, Plan, Vectors
 from axla.custom.site import AXLA, EXTERNAL, ORIGINAL, PYTHON, STATUS, UNIFIED
 from axla.program import abi
-from axla.program.graph_steps import CustomCallStep
-
-if TYPE_CHECKING:
-    from axla.cpu.entry import _Entry
+from axla.program.steps import CustomCallStep
 
 _NOT_FINITE = -4  # `info` of a routine that is not called
 
 
-def emit_custom_call(entry: _Entry, step: CustomCallStep) -> None:
+def emit_custom_call(entry: Places, step: CustomCallStep) -> None:
     """The call; its results are in their slices then."""
-    operands = _operand_pointers(entry, step)
-    results = [entry.pointer(place) if place is not None else entry.f.null() for place in step.results]
+    operands, results = (
+        [entry.pointer(value.place) if value is not None else entry.f.null() for value in values]
+        for values in (step.operands, step.results)
+    )
     for result, operand in step.site.aliases:
         _copy(entry, step, operand, result, operands, results)
         operands[operand] = results[result]
@@ -33,31 +32,22 @@ def emit_custom_call(entry: _Entry, step: CustomCallStep) -> None:
         _native(entry, step, operands, results)
 
 
-def _operand_pointers(entry: _Entry, step: CustomCallStep) -> list[Ssa]:
-    pointers: list[Ssa] = []
-    places = iter(step.operands)
-    for operand in step.source.operands:
-        for number in range(sum(1 for _ in operand.shape.leaves())):
-            place = next(places)
-            pointers.append(entry.in_memory(operand, number, place) if place is not None else entry.f.null())
-    return pointers
-
-
 def _copy(
-    entry: _Entry, step: CustomCallStep, operand: int, result: int, ins: Sequence[Ssa], outs: Sequence[Ssa]
+    entry: Places, step: CustomCallStep, operand: int, result: int, ins: Sequence[Ssa], outs: Sequence[Ssa]
 ) -> None:
     """Puts an operand into the memory of a result, where buffer assignment has not done so."""
     shape = step.site.result_leaves[result]
-    if isinstance(shape, Shape) and step.operands[operand] != step.results[result]:
+    source, target = step.operands[operand], step.results[result]
+    if isinstance(shape, Shape) and source and target and source.place != target.place:
         entry.copy_bytes(outs[result], ins[operand], shape.byte_size)
 
 
-def _function(entry: _Entry, number: int) -> Ssa:
+def _function(entry: Places, number: int) -> Ssa:
     f = entry.f
     return f.load("ptr", f.gep("ptr", entry.field("functions"), f.const("i64", number)), 8, readonly=True)
 
 
-def _pointers(entry: _Entry, values: Sequence[Ssa], slot: int) -> Ssa:
+def _pointers(entry: Places, values: Sequence[Ssa], slot: int) -> Ssa:
     """An array of pointers on the stack."""
     f = entry.f
     array = f.stack("ptr", max(len(values), 1), slot=slot)
@@ -66,7 +56,7 @@ def _pointers(entry: _Entry, values: Sequence[Ssa], slot: int) -> Ssa:
     return array
 
 
-def _native(entry: _Entry, step: CustomCallStep, operands: list[Ssa], results: list[Ssa]) -> None:
+def _native(entry: Places, step: CustomCallStep, operands: list[Ssa], results: list[Ssa]) -> None:
     f, site = entry.f, step.site
     if step.api == EXTERNAL:
         f.module.declare(site.target, f"declare void @{site.target}(ptr, ptr)")
@@ -104,7 +94,7 @@ def _native(entry: _Entry, step: CustomCallStep, operands: list[Ssa], results: l
         _stop_when_failed(entry, step, code)
 
 
-def _stop_when_failed(entry: _Entry, step: CustomCallStep, code: Ssa) -> None:
+def _stop_when_failed(entry: Places, step: CustomCallStep, code: Ssa) -> None:
     """Leaves the program with an error code, and says which call gave it."""
     f = entry.f
     failed = f.icmp("ne", code, f.const("i32", 0))
@@ -116,7 +106,7 @@ def _stop_when_failed(entry: _Entry, step: CustomCallStep, code: Ssa) -> None:
     f.guard(failed, code)
 
 
-def _text(entry: _Entry, data: bytes) -> Ssa:
+def _text(entry: Places, data: bytes) -> Ssa:
     """The address of constant bytes, with a zero behind them."""
     name = f"text.{hashlib.sha256(data).hexdigest()[:32]}"  # equal texts are one
     body = "".join(f"\\{byte:02X}" for byte in (*data, 0))
@@ -129,7 +119,7 @@ class _LibraryCall:
     """A routine of LAPACK, called for each matrix of a batch."""
 
     def __init__(
-        self, entry: _Entry, step: CustomCallStep, plan: Plan, operands: list[Ssa], results: list[Ssa]
+        self, entry: Places, step: CustomCallStep, plan: Plan, operands: list[Ssa], results: list[Ssa]
     ) -> None:
         self.entry, self.step, self.plan = entry, step, plan
         self.f = entry.f

@@ -8,29 +8,35 @@ from collections.abc import Callable, Sequence
 from axla.codegen.array import Array
 from axla.codegen.element import Elements, Indices
 from axla.codegen.function import Function, Module, Ssa
-from axla.codegen.value import Value, Values
+from axla.codegen.index import Index, index_key
+from axla.codegen.value import Value as Element
+from axla.codegen.value import Values, register_types
 from axla.core.errors import InternalError
 from axla.core.shape import Shape
-from axla.ir.graph import Instruction
-from axla.lowering.lower import leaf_numbers
-from axla.program.graph_steps import Program
 from axla.program.memory import AllocationKind, BufferSlice
+from axla.program.program import Program
+from axla.program.steps import Value
 from axla.target.machine import Target
+
+Read = Callable[[Indices], Element]
+
+LONGEST_BLOCK = 500
+"""Values in a row before the code polls, which ends a basic block: LLVM's time grows faster than a block's
+length.
+"""
 
 
 class Leaf:
-    """Where an array leaf of a value is: elements in registers, or a slice of memory."""
+    """An array of a known shape that is read element by element."""
 
-    __slots__ = ("shape", "read", "slice")
+    __slots__ = ("shape", "read")
 
-    def __init__(self, shape: Shape, read: Callable[[Indices], Value], slice_: BufferSlice | None = None):
+    def __init__(self, shape: Shape, read: Read):
         self.shape = shape
         self.read = read
-        self.slice = slice_  # None: registers only
 
-    @property
-    def is_memory(self) -> bool:
-        return self.slice is not None
+    def elements(self) -> list[Element]:
+        return [self.read(index) for index in indices(self.shape)]
 
 
 class Places:
@@ -38,20 +44,18 @@ class Places:
 
     def __init__(self, module: Module, program: Program, target: Target, name: str):
         self.program = program
-        self.target, self.tiny = target, target.limits.tiny
+        self.target = target
         self.pointer_bytes = target.form.pointer_bytes
         self.f = Function(module, name, "i32", [("ptr", "frame")], attributes='nounwind "no-builtins"')
         self.f.polls = True
         self.values = Values(self.f, target, straight=True)
         self.e = Elements(self.values, 1, scalar=True)
-        self.where: dict[Instruction, list[Leaf | None]] = {}  # leaves in order; None: a token
         self.polled = 0  # of the function's code, what is written up to the last poll
-        self.spilled: dict[tuple[Instruction, int], object] = {}
-        self.kernels = {k.name: k for k in program.kernels}
-        self.buffers = program.source.buffers
-        self.numbers = {
-            AllocationKind.PARAMETER: leaf_numbers(self.buffers.parameters),
-            AllocationKind.RESULT: leaf_numbers(self.buffers.results),
+        self._registers: dict[str, list[Element]] = {}  # of values that are in registers, in row-major order
+        self._leaves: dict[tuple[str, Shape], Leaf] = {}
+        self._numbers = {
+            AllocationKind.PARAMETER: _array_numbers(program.parameters),
+            AllocationKind.RESULT: _array_numbers(program.results),
         }
 
     # -- frame -------------------------------------------------------------------------------------------
@@ -60,69 +64,85 @@ class Places:
         """A field of the frame."""
         return self.f.frame_field(name, type_)
 
-    def pointer(self, slice_: BufferSlice) -> Ssa:
+    def pointer(self, place: BufferSlice | None) -> Ssa:
         """The address of a slice."""
-        f, allocation = self.f, slice_.allocation
+        if place is None:
+            raise InternalError(f"{self.program.name}: a step wants a value in memory that is in registers")
+        f, allocation = self.f, place.allocation
         if allocation.kind in (AllocationKind.PARAMETER, AllocationKind.RESULT):
             table = self.field("arguments" if allocation.kind is AllocationKind.PARAMETER else "results")
-            number = self.numbers[allocation.kind][allocation.number]
+            number = self._numbers[allocation.kind][allocation.number]
             base = f.load("ptr", f.gep("ptr", table, f.const("i64", number)), 8, readonly=True)
         else:
             base = self.field("constants" if allocation.kind is AllocationKind.CONSTANTS else "workspace")
-        return f.gep("i8", base, f.const("i64", slice_.offset))
+        return f.gep("i8", base, f.const("i64", place.offset))
 
-    def array(self, slice_: BufferSlice, shape: Shape) -> Array:
-        return Array(self.values, self.pointer(slice_), shape.dtype, shape.dims, readonly=False)
+    def array(self, place: BufferSlice | None, shape: Shape) -> Array:
+        return Array(self.values, self.pointer(place), shape.dtype, shape.dims, readonly=False)
 
-    # -- places ------------------------------------------------------------------------------------------
+    def pause(self) -> None:
+        """Polls after many values: a new basic block begins."""
+        if self.f.made - self.polled > LONGEST_BLOCK:
+            self.f.poll()
+            self.polled = self.f.made
 
-    def bind(self, inst: Instruction, leaves: list[Leaf | None]) -> None:
-        """Says where the leaves of a value are."""
-        self.where[inst] = leaves
-        if isinstance(inst.shape, Shape):
-            leaf = leaves[0]
-            assert leaf is not None
-            self.e.bind(inst, leaf.read)
+    # -- values ------------------------------------------------------------------------------------------
 
-    def bind_memory(self, inst: Instruction) -> None:
-        """The value of `inst` is in its slices."""
-        leaves: list[Leaf | None] = []
-        for number, shape in enumerate(inst.shape.leaves()):
-            leaves.append(self.memory_leaf(inst, number, shape) if isinstance(shape, Shape) else None)
-        self.bind(inst, leaves)
+    def leaf(self, value: Value) -> Leaf:
+        """How a value is read: from registers, where it is there, else from its place."""
+        key = value.name, value.shape
+        found = self._leaves.get(key)
+        if found is None:
+            held = self._registers.get(value.name)
+            found = self.memory(value) if held is None else self.held(value.shape, held)
+            self._leaves[key] = found
+        return found
 
-    def memory_leaf(self, inst: Instruction, number: int, shape: Shape) -> Leaf:
+    def elements(self, value: Value) -> list[Element]:
+        return self.leaf(value).elements()
+
+    def scalar(self, value: Value) -> Element:
+        return self.leaf(value).read(())
+
+    def define(self, value: Value, elements: list[Element]) -> None:
+        """The value is in registers from here on."""
+        self._registers[value.name] = elements
+        self._leaves[value.name, value.shape] = self.held(value.shape, elements)
+
+    def memory(self, value: Value) -> Leaf:
         # Its address is computed where it is read: a program may have many parameters that it hardly uses.
-        place = self.buffers.slice(inst, number)
-        return Leaf(shape, lambda index: self.array(place, shape).load(index, 1), place)
+        known: dict[tuple, Element] = {}
 
-    def elements_of(self, leaf: Leaf) -> list[Value]:
-        return [leaf.read(index) for index in indices(leaf.shape)]
+        def read(index: Indices) -> Element:
+            key = index_key(index)
+            found = known.get(key)
+            if found is None or any(p.region is not None and not p.region.open for p in found.parts):
+                found = known[key] = self.array(value.place, value.shape).load(index, 1)
+            return found
 
-    def held(self, shape: Shape, elements: Sequence[Value]) -> Leaf:
+        return Leaf(value.shape, read)
+
+    def held(self, shape: Shape, elements: Sequence[Element]) -> Leaf:
         """A leaf of known registers, in row-major order."""
         table = dict(zip(indices(shape), elements, strict=True))
 
-        def read(index: Indices) -> Value:
+        def read(index: Indices) -> Element:
             if all(isinstance(i, int) for i in index):
                 return table[index]  # type: ignore[index]
             return self.e.pick(shape.dims, lambda at: (table[at],), index)[0]  # type: ignore[index]
 
         return Leaf(shape, read)
 
-    def write(self, place: BufferSlice, leaf: Leaf) -> None:
-        """Puts a leaf's elements into a slice."""
-        if leaf.slice == place:
-            return
-        if not place.allocation.writable:
+    def write(self, place: BufferSlice | None, shape: Shape, elements: Sequence[Element]) -> None:
+        """Puts elements into a slice."""
+        array = self.writable(place, shape)
+        for index, element in zip(indices(shape), elements, strict=True):
+            array.store(index, element)
+
+    def writable(self, place: BufferSlice | None, shape: Shape) -> Array:
+        if place is not None and not place.allocation.writable:
             raise InternalError(f"cpu: {place} is read only, and would be written")
-        if leaf.slice is None or leaf.shape.size <= self.tiny:
-            array = self.array(place, leaf.shape)
-            elements = self.elements_of(leaf)
-            for index, value in zip(indices(leaf.shape), elements, strict=True):
-                array.store(index, value)
-        else:
-            self.copy_bytes(self.pointer(place), self.pointer(leaf.slice), leaf.shape.byte_size)
+        return self.array(place, shape)
 
     def copy_bytes(self, target: Ssa, source: Ssa, count: int) -> None:
         """Copies bytes between slices that do not overlap."""
@@ -138,25 +158,71 @@ class Places:
             offset = f.index(at)
             f.store(f.load("i8", f.gep("i8", source, offset), 1), f.gep("i8", target, offset), 1)
 
-    def in_memory(self, inst: Instruction, number: int, place: BufferSlice) -> Ssa:
-        """The address of a leaf that a kernel reads; registers are written to `place` first. Constants, and
-        parameters that are not donated, may be registers too (a loop carries them): their memory, which
-        nobody writes to, has them already.
-        """
-        leaf = self.where[inst][number]
-        assert leaf is not None
-        if leaf.slice is not None:
-            return self.pointer(leaf.slice)
-        if not place.allocation.writable:
-            return self.pointer(place)
-        key = (inst, number)
-        region = self.spilled.get(key)
-        if region is None or not region.open:  # type: ignore[attr-defined]
-            self.write(place, leaf)
-            self.spilled[key] = self.f.region
-        return self.pointer(place)
+    # -- control -----------------------------------------------------------------------------------------
+
+    def loop(
+        self, initial: Sequence[Ssa], condition: Callable[[Sequence[Ssa]], Element],
+        body: Callable[[], list[Ssa]], *, polls: bool,
+    ) -> Sequence[Ssa]:  # fmt: skip
+        """A loop that carries registers; gives them as they are at its end."""
+        with self.f.while_loop(initial) as loop:
+            loop.test(condition(loop.carried).ssa)
+            if polls:
+                self.f.poll()
+            loop.yield_(body())
+        return loop.results
+
+    def choose(self, selector: Element, sides: Sequence[Callable[[], list[Ssa]]]) -> list[Ssa]:
+        """The registers that the selected side gives, which is found by halving."""
+        f = self.f
+        position = None if selector.dtype.is_pred else self._position(selector, len(sides))
+
+        def among(first: int, last: int) -> list[Ssa]:
+            if first == last:
+                return sides[first]()
+            middle = (first + last) // 2
+            if position is None:
+                condition = selector.ssa  # branch 0 is the true one
+            else:
+                condition = f.icmp("sle", position, f.const(position.type, middle))
+            branch = f.branch(condition)
+            with branch.then():
+                a = among(first, middle)
+            with branch.otherwise():
+                b = among(middle + 1, last)
+            return branch.merge(list(zip(a, b, strict=True)))
+
+        return among(0, len(sides) - 1)
+
+    def _position(self, selector: Element, count: int) -> Ssa:
+        """The number of the branch. Out of range, negative included, means the last one."""
+        inside = self.e.in_range(Index(self.f, self.values.to_index(selector)), 0, count)
+        last = self.f.index(count - 1)
+        known = self.values.to_index(selector)
+        if isinstance(inside, Element):
+            return self.f.select(inside.ssa, known, last)
+        return known if inside else last
 
 
 def indices(shape: Shape) -> list[tuple[int, ...]]:
     """All indices of an array, in row-major order."""
     return list(itertools.product(*map(range, shape.dims))) if shape.size else []
+
+
+def registers_of(elements: Sequence[Element]) -> list[Ssa]:
+    return [part for element in elements for part in element.parts]
+
+
+def from_registers(shapes: Sequence[Shape], parts: Sequence[Ssa]) -> list[list[Element]]:
+    """The elements of arrays whose registers stand one after the other."""
+    rest = iter(parts)
+    return [
+        [Element(s.dtype, 1, tuple(next(rest) for _ in register_types(s.dtype, 1))) for _ in range(s.size)]
+        for s in shapes
+    ]
+
+
+def _array_numbers(values: Sequence[Value | None]) -> dict[int, int]:
+    """Leaf -> number among the arrays, which is what callers count: tokens are no arguments."""
+    arrays = [leaf for leaf, value in enumerate(values) if value is not None]
+    return {leaf: number for number, leaf in enumerate(arrays)}

@@ -77,8 +77,9 @@ def _clone_into(
     target = module.add_computation(name or source.name)
     mapping[source] = target
     copies = copy_instructions(source, target, {}, called=lambda c: mapping.get(c, c))
-    # The order of parameters' declaration does not matter; the text order of all else is kept.
-    target.reorder([copies[i] for i in source.instructions])
+    # The order of parameters' declaration does not matter; the schedule or text order of all else is kept.
+    order = (source.module.schedule or {}).get(source, source.instructions)
+    target.reorder([copies[i] for i in order])
     target.set_root(copies[source.root])
     target.extra = source.extra
     return target

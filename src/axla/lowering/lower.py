@@ -1,14 +1,13 @@
-"""Module -> Program: a scheduled, fused module with buffers becomes kernels and steps."""
+"""Module -> Program: a scheduled, fused module with buffers becomes kernels and steps over values."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 
-import numpy as np
-
 from axla.analysis.buffers import Buffers
+from axla.analysis.dataflow import Value as FlowValue
+from axla.analysis.dataflow import find
 from axla.analysis.regions import is_tiny, is_tiny_store
 from axla.analysis.scratch import Scratch
 from axla.analysis.trip_count import trip_count
@@ -39,35 +38,35 @@ from axla.hlo import (
 from axla.ir.clone import fingerprint, stand_alone
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.traverse import computations_callees_first, schedule_of
-from axla.program.graph_steps import (
+from axla.lowering.computations import single
+from axla.lowering.interface import interface_of
+from axla.lowering.registers import register_step
+from axla.lowering.values import Values, leaf_shapes
+from axla.program.kernels import Kernel
+from axla.program.memory import BufferSlice
+from axla.program.program import Program
+from axla.program.steps import (
+    Branch,
     BranchStep,
-    CallStep,
+    Carried,
+    CopyStep,
     CustomCallStep,
     KernelStep,
     LoopStep,
-    Program,
-    ScalarStep,
     Step,
     StoreStep,
+    Value,
 )  # fmt: skip
-from axla.program.interface import Alias, Interface, Tree, ValueSpec
-from axla.program.kernels import Kernel
-from axla.program.memory import BufferSlice
+from axla.target.identity import identity
 from axla.target.machine import Target
 
 MOST_NESTED = 100
 """Computations that call each other: writing code for them recurses. The interpreter has the same limit."""
 
-# What passes values on without work: the entry binds names, no code.
-FORWARDS = (Parameter, Constant, Tuple, GetTupleElement, Bitcast, OptBarrier, AfterAll, AddDependency)
-
-
-@dataclass(frozen=True, slots=True)
-class ProgramSource:
-    """What the entry needs besides steps."""
-
-    module: Module
-    buffers: Buffers
+# What passes values on without work: dataflow has resolved it.
+FORWARDS = (
+    Parameter, Constant, Tuple, GetTupleElement, Bitcast, Reshape, OptBarrier, AfterAll, AddDependency,
+)  # fmt: skip
 
 
 def lower(module: Module, buffers: Buffers, target: Target) -> Program:
@@ -92,68 +91,192 @@ class _Lowering:
         self.module = module
         self.buffers = buffers
         self.target, self.limits = target, target.limits
+        self.values = Values(buffers)
         self.kernels: dict[str, Kernel] = {}
         self.functions: dict[Function, int] = {}
         self.scratch = Scratch(buffers)
+        self.users: dict[FlowValue, list[Instruction | None]] = {}  # None: whoever called the computation
+        # The places of results that have them to themselves from where they are made.
+        self.ends: dict[FlowValue, BufferSlice] = {}
         self.long_running = False
 
     def program(self) -> Program:
-        buffers = self.buffers
-        entry = self.module.entry
+        buffers, values, entry = self.buffers, self.values, self.module.entry
+        parameters = tuple(
+            value and values.define_flow(value, value.shape, place)
+            for value, place in zip(buffers.flow.parameters, buffers.parameters, strict=True)
+        )
+        places = zip(buffers.flow.results, buffers.results, buffers.slices(entry.root), strict=True)
+        self.ends = {
+            v: place for v, place, found in places if v is not None and place is not None and found == place
+        }
         steps = self.steps(entry)
-        interface = self.interface(self.scratch.total)
-        places = (*buffers.parameters, *buffers.results)
-        allocations = dict.fromkeys(p.allocation for p in places if p is not None)
+        results = self.results(entry.root, steps)
+        given = (*buffers.parameters, *buffers.results)
+        interface = interface_of(
+            self.module, buffers, self.scratch.total, tuple(self.functions), long_running=self.long_running
+        )
         return Program(
-            self.module.name, interface, tuple(allocations), tuple(self.kernels.values()), steps,
-            source=ProgramSource(self.module, buffers),
+            self.module.name, identity(self.target), interface,
+            tuple(dict.fromkeys(p.allocation for p in given if p is not None)),
+            tuple(values.constants[offset] for offset in sorted(values.constants)),
+            tuple(self.kernels.values()), parameters, tuple(steps), results,
         )  # fmt: skip
+
+    def results(self, root: Instruction, steps: list[Step]) -> tuple[Value | None, ...]:
+        """The results in their places, with the copies that are missing."""
+        places = self.buffers.results
+        written = {place.allocation for place in places if place is not None}
+        leaves = [(leaf, place) for leaf, place in enumerate(places) if place is not None]
+        values = self.values.read([(root, leaf) for leaf, _ in leaves], steps)
+        found = dict(zip([leaf for leaf, _ in leaves], values, strict=True))
+        # Small ones are read before any is written: a result may lie where a parameter is that another
+        # result is.
+        for leaf, place in leaves:
+            value = found[leaf]
+            if (
+                value.place not in (None, place)
+                and value.shape.size <= self.limits.tiny
+                and value.place.allocation in written
+            ):
+                found[leaf] = Value(value.name, value.shape)
+                steps.append(CopyStep(value, found[leaf]))
+        for leaf, place in leaves:
+            if found[leaf].place != place:
+                value = Value(found[leaf].name, found[leaf].shape, place)
+                steps.append(CopyStep(found[leaf], value))
+                found[leaf] = value
+        return tuple(found.get(leaf) for leaf in range(len(places)))
 
     # -- steps -------------------------------------------------------------------------------------------
 
-    def steps(self, computation: Computation) -> tuple[Step, ...]:
+    def steps(self, computation: Computation) -> list[Step]:
+        self._note_users(computation)
         found: list[Step] = []
         tiny: list[Instruction] = []
-
-        def flush() -> None:
-            if tiny:
-                found.append(ScalarStep(tuple(map(repr, tiny)), source=tuple(tiny)))
-                tiny.clear()
-
         for inst in schedule_of(computation):
-            if self._forwards(inst):
-                tiny.append(inst)  # binds a name where the order of steps needs it
-            elif is_tiny(inst, self.limits):
+            if isinstance(inst.op, FORWARDS):
+                continue
+            if is_tiny(inst, self.limits):
                 tiny.append(inst)
                 self.long_running |= isinstance(inst.op, While)
-            else:
-                flush()
-                found.append(self.step(inst))
-        flush()
-        return tuple(found)
+                continue
+            self.registers(tiny, found)
+            tiny = []
+            self.step(inst, found)
+        self.registers(tiny, found)
+        return found
 
-    def _forwards(self, inst: Instruction) -> bool:
-        return isinstance(inst.op, FORWARDS) or (
-            isinstance(inst.op, Reshape) and not is_tiny(inst, self.limits)
-        )
+    def _note_users(self, computation: Computation) -> None:
+        leaves = self.buffers.flow.leaves
+        uses = [
+            (inst, o)
+            for inst in computation.instructions
+            if not isinstance(inst.op, FORWARDS)
+            for o in inst.operands
+        ]
+        for user, used in (*uses, (None, computation.root)):
+            for value in leaves[used]:
+                if value is not None:
+                    self.users.setdefault(find(value), []).append(user)
 
-    def step(self, inst: Instruction) -> Step:
+    def registers(self, group: Sequence[Instruction], steps: list[Step]) -> None:
+        """The step of instructions that are computed in registers, one after the other."""
+        if group:
+            inside = set(group)
+
+            def wanted(value: FlowValue) -> bool:
+                return any(user not in inside for user in self.users.get(value, ()))
+
+            steps.append(register_step(group, self.values, wanted, self.ends))
+
+    def step(self, inst: Instruction, steps: list[Step]) -> None:
         op = inst.op
-        if isinstance(op, While):
-            self.long_running = True
-            count = trip_count(inst)
-            return LoopStep(inst.name, self.steps(op.condition), self.steps(op.body), count, source=inst)
-        if isinstance(op, Conditional):
-            return BranchStep(inst.name, tuple(self.steps(c) for c in op.computations()), source=inst)
         if isinstance(op, Call):
-            return CallStep(inst.name, self.steps(op.to_apply), source=inst)
-        if isinstance(op, CustomCall):
-            return self.custom_call(inst, op)
-        if is_tiny_store(inst, self.limits):
-            return StoreStep(inst.name, self.buffers.slice(inst, 0), repr(inst), source=inst)
-        return self.kernel_step(inst)
+            steps += self.steps(op.to_apply)
+        elif isinstance(op, While):
+            self.loop(inst, op, steps)
+        elif isinstance(op, Conditional):
+            self.branches(inst, op, steps)
+        elif isinstance(op, CustomCall):
+            self.custom_call(inst, op, steps)
+        elif is_tiny_store(inst, self.limits):
+            self.store(inst, steps)
+        else:
+            self.kernel_step(inst, steps)
 
-    def custom_call(self, inst: Instruction, op: CustomCall) -> Step:
+    # -- control -----------------------------------------------------------------------------------------
+
+    def own_places(self, inst: Instruction) -> dict[int, BufferSlice | None]:
+        """Where the leaves of a loop or branch lie; None: registers. What is passed on unchanged is not among
+        them: it is the value that it was.
+        """
+        return {
+            leaf: None if value.is_tiny else self.buffers.slice(inst, leaf)
+            for leaf, value in enumerate(self.buffers.flow.leaves[inst])
+            if value is not None and value.inst is inst
+        }
+
+    def passed(
+        self, inst: Instruction, places: Mapping[int, BufferSlice | None], steps: list[Step]
+    ) -> list[Value]:
+        """Those leaves of `inst`: arrays in their places, small ones wherever they are."""
+        small = [leaf for leaf, place in places.items() if place is None]
+        read = dict(zip(small, self.values.read([(inst, leaf) for leaf in small], steps), strict=True))
+        return [
+            read[leaf] if place is None else self.values.at(inst, leaf, place, steps)
+            for leaf, place in places.items()
+        ]
+
+    def defined(self, inst: Instruction, places: Mapping[int, BufferSlice | None]) -> list[Value]:
+        shapes = leaf_shapes(inst.shape)
+        return [self.values.define(inst, leaf, shapes[leaf], place) for leaf, place in places.items()]  # type: ignore[arg-type]
+
+    def loop(self, inst: Instruction, op: While, steps: list[Step]) -> None:
+        self.long_running = True
+        places = self.own_places(inst)
+        initial = self.passed(inst.operands[0], places, steps)
+        parameters = self.defined(op.body.parameters[0], places)
+        self.values.enter()
+        condition = self.steps(op.condition)
+        [test] = self.values.read([(op.condition.root, 0)], condition)
+        body = self.steps(op.body)
+        following = self.passed(op.body.root, places, body)
+        self.values.leave()
+        carried = zip(initial, parameters, following, self.defined(inst, places), strict=True)
+        steps.append(
+            LoopStep(
+                inst.name, tuple(Carried(*one) for one in carried), tuple(condition), test, tuple(body),
+                trip_count(inst), inst.extra.location,
+            )
+        )  # fmt: skip
+
+    def branches(self, inst: Instruction, op: Conditional, steps: list[Step]) -> None:
+        if len(op.branches) == 1:
+            steps += self.steps(op.branches[0])
+            return
+        places = self.own_places(inst)
+        [selector] = self.values.read([(inst.operands[0], 0)], steps)
+        branches: list[Branch] = []
+        for computation in op.branches:
+            self.values.enter()
+            inside = self.steps(computation)
+            values = self.passed(computation.root, places, inside)
+            self.values.leave()
+            branches.append(Branch(tuple(inside), tuple(values)))
+        results = tuple(self.defined(inst, places))
+        steps.append(BranchStep(inst.name, selector, tuple(branches), results, inst.extra.location))
+
+    # -- memory ------------------------------------------------------------------------------------------
+
+    def store(self, inst: Instruction, steps: list[Step]) -> None:
+        operand, update, *starts = inst.operands
+        array = self.values.at(operand, 0, self.buffers.slice(inst), steps)
+        small, *at = self.values.read([(o, 0) for o in (update, *starts)], steps)
+        result = self.values.define(inst, 0, array.shape, array.place)
+        steps.append(StoreStep(inst.name, array, small, tuple(at), result, inst.extra.location))
+
+    def custom_call(self, inst: Instruction, op: CustomCall, steps: list[Step]) -> None:
         self.long_running = True
         site = call_site(inst)
         plan, report, scratch = None, -1, None
@@ -168,57 +291,46 @@ class _Lowering:
             report = self.function(Function(name, REPORT, site))
         function = Function(name, target.api, None if plan is not None else site)
         number = -1 if external else self.function(function)
-        operands = tuple(place for o in inst.operands for place in self.leaf_slices(o))
-        return CustomCallStep(
-            inst.name, site, target.api, number, operands, self.leaf_slices(inst), report, plan, scratch,
-            source=inst,
+        operands = tuple(
+            self.values.in_memory(o, leaf, steps) if isinstance(shape, Shape) else None
+            for o in inst.operands
+            for leaf, shape in enumerate(leaf_shapes(o.shape))
+        )
+        results = self.values.define_leaves(inst)
+        steps.append(
+            CustomCallStep(
+                inst.name, site, target.api, number, operands, results, report, plan, scratch,
+                inst.extra.location,
+            )
         )  # fmt: skip
 
     def function(self, function: Function) -> int:
         """The place of a function in the function table."""
         return self.functions.setdefault(function, len(self.functions))
 
-    def leaf_slices(self, inst: Instruction) -> tuple[BufferSlice | None, ...]:
-        return tuple(
-            self.buffers.slice(inst, number) if isinstance(shape, Shape) else None
-            for number, shape in enumerate(inst.shape.leaves())
-        )
-
-    # -- kernels -----------------------------------------------------------------------------------------
-
-    def kernel_step(self, inst: Instruction) -> Step:
-        given = inst.shape.elements if isinstance(inst.shape, TupleShape) else (inst.shape,)
-        for shape in (*(o.shape for o in inst.operands), *given):
+    def kernel_step(self, inst: Instruction, steps: list[Step]) -> None:
+        for shape in (*(o.shape for o in inst.operands), *_parts(inst.shape)):
             if not shape.is_array:
                 raise UnsupportedError(
                     f"{inst!r}: the cpu backend does not compile {inst.opcode} here: "
                     f"{shape.to_string(layout=False)} is no array"
                 )
-        computation = self.kernel_computation(inst)
-        operands = tuple(self.buffers.slice(o, 0) for o in inst.operands)
-        results = tuple(self.buffers.slice(inst, leaf) for leaf in _arrays(inst.shape))
+        operands = tuple(self.values.in_memory(o, 0, steps) for o in inst.operands)
+        results = tuple(value for value in self.values.define_leaves(inst) if value is not None)
         shared = tuple(
             (number, k)
             for number, result in enumerate(results)
             for k, operand in enumerate(operands)
-            if result.size and result.overlaps(operand)
+            if result.place.size and result.place.overlaps(operand.place)
         )
-        kernel = self.kernel(computation, shared)
-        scratch = self.scratch.slice(inst, kernel.plan.scratch_bytes) if kernel.plan.scratch_bytes else None
-        return KernelStep(inst.name, kernel.name, operands, results, scratch, source=inst)
+        kernel = self.kernel(inst, shared)
+        size = kernel.plan.scratch_bytes
+        scratch = self.scratch.slice(inst, size) if size else None
+        steps.append(KernelStep(inst.name, kernel.name, operands, results, scratch, inst.extra.location))
 
-    def kernel_computation(self, inst: Instruction) -> Computation:
-        if isinstance(inst.op, Fusion):
-            return inst.op.calls
-        computation = Module(inst.name).add_computation(inst.name)
-        parameters = [
-            computation.add(Parameter(o.shape.logical, n), name=f"p{n}") for n, o in enumerate(inst.operands)
-        ]
-        computation.set_root(computation.add(inst.op, parameters, inst.shape.logical, name=inst.name))
-        return computation
-
-    def kernel(self, computation: Computation, shared: tuple[tuple[int, int], ...]) -> Kernel:
-        """The kernel for a computation; equal computations get one kernel."""
+    def kernel(self, inst: Instruction, shared: tuple[tuple[int, int], ...]) -> Kernel:
+        """The kernel of an instruction; equal computations get one kernel."""
+        computation = inst.op.calls if isinstance(inst.op, Fusion) else single(inst)
         key = f"{fingerprint(computation)}{shared}"
         found = self.kernels.get(key)
         if found is None:
@@ -226,73 +338,9 @@ class _Lowering:
             name = f"k{blake2b(key.encode(), digest_size=8).hexdigest()}"
             found = plan_kernel(name, stand_alone(computation, name), shared, self.target)
             self.kernels[key] = found
-        self.long_running |= found.polls or any(p.parallel for p in found.plan.phases)
+        self.long_running |= found.polls or any(phase.parallel for phase in found.plan.phases)
         return found
 
-    # -- interface ---------------------------------------------------------------------------------------
 
-    def interface(self, workspace: int) -> Interface:
-        entry, config = self.module.entry, self.module.config
-        layout = config.entry_layout
-        shapes = [p.shape for p in entry.parameters]
-        result = entry.root.shape
-        if layout is not None:
-            shapes, result = list(layout.parameters), layout.result
-            # The padder's: sizes stand behind parameters and result. To callers they belong to the arrays.
-            shapes = shapes[: len(shapes) - sum(map(_dynamic_dimensions, shapes))]
-            if isinstance(result, TupleShape) and _dynamic_dimensions(result):
-                result = result.elements[0]
-        parameters, trees = _specs(shapes, [p.name for p in entry.parameters[: len(shapes)]])
-        results, (tree,) = _specs([result], ["result"])
-        flat = all(not isinstance(t, tuple) for t in trees)
-        into, out = leaf_numbers(self.buffers.parameters), leaf_numbers(self.buffers.results)
-        aliases = tuple(Alias(out[result], into[parameter]) for result, parameter in self.buffers.aliases)
-        return Interface(
-            self.module.name, parameters, results, tree, None if flat else tuple(trees), aliases, workspace,
-            self.buffers.constants_bytes, (), tuple(self.functions), self.long_running,
-        )  # fmt: skip
-
-
-def constants_segment(buffers: Buffers) -> bytes:
-    """The contents of the constants segment."""
-    parts: list[bytes | memoryview] = []
-    at = 0
-    for offset, literal in buffers.constants:  # by offset
-        data = literal.array.reshape(-1).view(np.uint8).data
-        parts += [bytes(offset - at), data]
-        at = offset + len(data)
-    parts.append(bytes(buffers.constants_bytes - at))
-    return b"".join(parts)
-
-
-def leaf_numbers(places: Sequence[BufferSlice | None]) -> dict[int, int]:
-    """Leaf number -> number among the arrays, which is what callers count (tokens are no arguments)."""
-    arrays = [leaf for leaf, place in enumerate(places) if place is not None]
-    return {leaf: number for number, leaf in enumerate(arrays)}
-
-
-def _arrays(shape: AnyShape) -> list[int]:
-    """The numbers of the leaves that are arrays."""
-    return [n for n, s in enumerate(shape.leaves()) if isinstance(s, Shape)]
-
-
-def _dynamic_dimensions(shape: AnyShape) -> int:
-    return sum(sum(leaf.dynamic) for leaf in shape.leaves() if isinstance(leaf, Shape))
-
-
-def _specs(shapes: Sequence[AnyShape], names: Sequence[str]) -> tuple[tuple[ValueSpec, ...], list[Tree]]:
-    """Leaf specifications, and the tree of leaf numbers of each shape. Tokens take no leaf."""
-    specs: list[ValueSpec] = []
-
-    def tree(shape: AnyShape, name: str) -> Tree:
-        if isinstance(shape, Shape):
-            specs.append(ValueSpec(name, shape, shape.byte_size))
-            return len(specs) - 1
-        if isinstance(shape, TupleShape):
-            return tuple(
-                tree(s, f"{name}.{k}") for k, s in enumerate(shape.elements) if s.is_array or s.is_tuple
-            )
-        return ()
-
-    trees = [tree(shape, name) for shape, name in zip(shapes, names, strict=True)]
-    return tuple(specs), trees
+def _parts(shape: AnyShape) -> tuple[AnyShape, ...]:
+    return shape.elements if isinstance(shape, TupleShape) else (shape,)

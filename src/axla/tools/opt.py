@@ -88,7 +88,7 @@ def after_passes(module: Module, passes: str, cpu: str | None) -> str:
 
 def hlo(module: Module, cpu: str | None) -> str:
     """The module after all passes of the CPU pipeline."""
-    from axla.cpu.compiler import optimize
+    from axla.lowering.pipeline import optimize
 
     optimize(module, target_of(cpu))
     return module.to_string(print_large_constants=True)
@@ -96,7 +96,7 @@ def hlo(module: Module, cpu: str | None) -> str:
 
 def program(module: Module, cpu: str | None) -> str:
     """The program: memory, kernels and steps."""
-    from axla.cpu.compiler import optimize, program_of
+    from axla.lowering.pipeline import optimize, program_of
 
     target = target_of(cpu)
     optimize(module, target)
@@ -105,7 +105,8 @@ def program(module: Module, cpu: str | None) -> str:
 
 def llvm(module: Module, cpu: str | None) -> str:
     """The LLVM module, entry and kernels together."""
-    from axla.cpu.compiler import llvm_modules, optimize, program_of
+    from axla.cpu.compiler import llvm_modules
+    from axla.lowering.pipeline import optimize, program_of
 
     target = target_of(cpu)
     optimize(module, target)

@@ -1,0 +1,201 @@
+"""Writes what is computed in registers: HLO, instruction after instruction, one register per element."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from axla.analysis.dataflow import leaf_count
+from axla.codegen.function import Ssa
+from axla.codegen.scatter import scatter_elements
+from axla.codegen.value import Value as Element
+from axla.core.shape import Shape, TupleShape
+from axla.cpu.places import Leaf, Places, from_registers, indices, registers_of
+from axla.hlo import (
+    AddDependency,
+    AfterAll,
+    Bitcast,
+    Call,
+    Conditional,
+    Constant,
+    Fusion,
+    GetTupleElement,
+    OptBarrier,
+    Parameter,
+    RngGetAndUpdateState,
+    Scatter,
+    Tuple,
+    While,
+)  # fmt: skip
+from axla.ir.graph import Computation, Instruction
+from axla.ir.traverse import schedule_of
+from axla.program import abi
+from axla.program.steps import RegisterStep
+
+
+def emit_registers(entry: Places, step: RegisterStep) -> None:
+    """The step; its results are in registers then, and in their places."""
+    writer = _Registers(entry)
+    computation = step.computation
+    for parameter, value in zip(computation.parameters, step.operands, strict=True):
+        writer.bind(parameter, [entry.leaf(value)])
+    results = dict(zip(computation.root.operands, step.results, strict=True))
+    for inst in schedule_of(computation):
+        writer.instruction(inst)
+        entry.pause()
+        value = results.get(inst)
+        if value is not None:
+            [leaf] = writer.where[inst]
+            assert leaf is not None
+            entry.define(value, leaf.elements())
+            if value.place is not None:  # now, so that no register holds it to the end
+                entry.write(value.place, value.shape, leaf.elements())
+
+
+class _Registers:
+    def __init__(self, entry: Places):
+        self.entry = entry
+        self.f = entry.f
+        self.e = entry.e
+        self.where: dict[Instruction, list[Leaf | None]] = {}  # leaves in order; None: a token
+
+    def bind(self, inst: Instruction, leaves: Sequence[Leaf | None]) -> None:
+        """Says where the leaves of a value are."""
+        self.where[inst] = list(leaves)
+        if isinstance(inst.shape, Shape):
+            leaf = leaves[0]
+            assert leaf is not None
+            self.e.bind(inst, leaf.read)
+
+    def held(self, inst: Instruction, elements: Sequence[Sequence[Element]]) -> None:
+        """The leaves that are arrays have these elements."""
+        rest = iter(elements)
+        shapes = inst.shape.leaves()
+        self.bind(inst, [self.entry.held(s, next(rest)) if isinstance(s, Shape) else None for s in shapes])
+
+    def region(self, computation: Computation) -> list[Leaf | None]:
+        """The root's leaves of a computation whose parameters are bound."""
+        for inst in schedule_of(computation):
+            self.instruction(inst)
+            self.entry.pause()
+        return self.where[computation.root]
+
+    def instruction(self, inst: Instruction) -> None:
+        if isinstance(inst.op, Parameter):  # is bound
+            return
+        write = WRITERS.get(type(inst.op))
+        if write is not None:
+            write(self, inst)
+        else:
+            self.compute(inst)
+
+    def compute(self, inst: Instruction) -> None:
+        """All elements of an instruction, here and now: what it reads may be overwritten later."""
+        leaves = [s for s in inst.shape.leaves() if isinstance(s, Shape)]  # of equal dimensions
+        table = [self.e.all(inst, index) for index in indices(leaves[0])]
+        self.held(inst, [[row[n] for row in table] for n in range(len(leaves))])
+
+    # -- what passes values on ---------------------------------------------------------------------------
+
+    def constant(self, inst: Instruction) -> None:
+        self.held(inst, [
+            [self.entry.values.constant(s.dtype, literal.array[index]) for index in indices(s)]
+            for literal in inst.op.literal.leaves()  # type: ignore[attr-defined]
+            if isinstance(s := literal.shape, Shape)
+        ])  # fmt: skip
+
+    def tuple(self, inst: Instruction) -> None:
+        self.bind(inst, [leaf for o in inst.operands for leaf in self.where[o]])
+
+    def element(self, inst: Instruction) -> None:
+        shape = inst.operands[0].shape
+        assert isinstance(shape, TupleShape)
+        first = shape.leaf_starts[inst.op.index]  # type: ignore[attr-defined]
+        self.bind(inst, self.where[inst.operands[0]][first : first + leaf_count(inst.shape)])
+
+    def forward(self, inst: Instruction) -> None:
+        if inst.shape.is_token:
+            self.bind(inst, [None])
+            return
+        leaves = self.where[inst.operands[0]]
+        if isinstance(inst.shape, Shape) and leaves[0] is not None and leaves[0].shape is not inst.shape:
+            self.held(inst, [leaves[0].elements()])  # the same bytes under another shape
+        else:
+            self.bind(inst, leaves)
+
+    # -- control -----------------------------------------------------------------------------------------
+
+    def call(self, inst: Instruction) -> None:
+        (computation,) = inst.op.computations()
+        for parameter, operand in zip(computation.parameters, inst.operands, strict=True):
+            self.bind(parameter, self.where[operand])
+        self.bind(inst, self.region(computation))
+
+    def while_(self, inst: Instruction) -> None:
+        op = inst.op
+        assert isinstance(op, While)
+        shapes = [s for s in inst.shape.leaves() if isinstance(s, Shape)]
+
+        def condition(parts: Sequence[Ssa]) -> Element:
+            elements = from_registers(shapes, parts)
+            self.held(op.condition.parameters[0], elements)
+            self.held(op.body.parameters[0], elements)
+            [leaf] = self.region(op.condition)
+            assert leaf is not None
+            return leaf.read(())
+
+        def body() -> list[Ssa]:
+            return _parts(self.region(op.body))
+
+        parts = self.entry.loop(_parts(self.where[inst.operands[0]]), condition, body, polls=True)
+        self.held(inst, from_registers(shapes, parts))
+
+    def conditional(self, inst: Instruction) -> None:
+        def side(computation: Computation, operand: Instruction) -> Callable[[], list[Ssa]]:
+            def write() -> list[Ssa]:
+                self.bind(computation.parameters[0], self.where[operand])
+                return _parts(self.region(computation))
+
+            return write
+
+        branches = zip(inst.op.computations(), inst.operands[1:], strict=True)
+        parts = self.entry.choose(self.e(inst.operands[0], ()), [side(*branch) for branch in branches])
+        shapes = [s for s in inst.shape.leaves() if isinstance(s, Shape)]
+        self.held(inst, from_registers(shapes, parts))
+
+    # -- the rest ----------------------------------------------------------------------------------------
+
+    def scatter(self, inst: Instruction) -> None:
+        """A scatter into a small array in registers: each update goes, by comparison, to where it belongs."""
+        self.held(inst, scatter_elements(self.e, inst))
+
+    def random_state(self, inst: Instruction) -> None:
+        """The 128 bits of the frame's state, which moves on."""
+        f, shape = self.f, inst.shape
+        assert isinstance(shape, Shape)
+        frame, offset = f.params["frame"], abi.FRAME.offset("rng_state", self.entry.pointer_bytes)
+        addresses = [f.gep("i8", frame, f.const("i64", offset + 8 * n)) for n in range(2)]
+        low, high = (f.load("i64", address, 8) for address in addresses)
+        delta = inst.op.delta  # type: ignore[attr-defined]
+        moved = f.add(low, f.const("i64", delta % (1 << 64)))
+        carry = f.cast("zext", f.icmp("ult", moved, low), "i64")
+        above = f.add(high, f.const("i64", (delta >> 64) % (1 << 64)))
+        f.store(moved, addresses[0], 8)
+        f.store(f.add(above, carry), addresses[1], 8)
+        self.held(inst, [[Element(shape.dtype, 1, (word,)) for word in (low, high)]])
+
+
+def _parts(leaves: Sequence[Leaf | None]) -> list[Ssa]:
+    return [part for leaf in leaves if leaf is not None for part in registers_of(leaf.elements())]
+
+
+WRITERS: dict[type, Callable[[_Registers, Instruction], None]] = {
+    Constant: _Registers.constant,
+    Tuple: _Registers.tuple,
+    GetTupleElement: _Registers.element,
+    **dict.fromkeys((Bitcast, OptBarrier, AfterAll, AddDependency), _Registers.forward),
+    **dict.fromkeys((Call, Fusion), _Registers.call),
+    While: _Registers.while_,
+    Conditional: _Registers.conditional,
+    Scatter: _Registers.scatter,
+    RngGetAndUpdateState: _Registers.random_state,
+}

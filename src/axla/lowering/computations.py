@@ -1,0 +1,70 @@
+"""Computations of their own: each is the entry of a new module, and nothing of it is in another one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from axla.core.literal import Literal
+from axla.core.shape import TupleShape
+from axla.hlo import Constant, GetTupleElement, Parameter, Tuple
+from axla.ir.clone import clone_computation
+from axla.ir.graph import NO_EXTRA, Computation, Extra, Instruction, Module
+from axla.ir.traverse import text_order
+from axla.program.steps import RegisterStep, Value
+
+
+def new_computation(name: str) -> Computation:
+    return Module(name).add_computation(name, entry=True)
+
+
+def single(inst: Instruction) -> Computation:
+    """The computation that is one instruction."""
+    computation = new_computation(inst.name)
+    operands = [
+        computation.add(Parameter(o.shape.logical, n), name=f"p{n}") for n, o in enumerate(inst.operands)
+    ]
+    computation.set_root(copy_instruction(inst, computation, operands, {}, logical=True))
+    return computation
+
+
+def copy_instruction(
+    inst: Instruction, computation: Computation, operands: Sequence[Instruction],
+    called: dict[Computation, Computation], *, logical: bool = False,
+) -> Instruction:  # fmt: skip
+    """`inst` in another computation, on other operands. What it calls is copied, and noted in `called`."""
+    op = inst.op
+    if op.computation_fields:
+        for one in op.computations():
+            if one not in called:
+                clone_computation(one, computation.module, mapping=called)
+        op = op.with_computations(called.__getitem__)
+    shape = inst.shape.logical if logical else inst.shape
+    extra = Extra(location=inst.extra.location) if inst.extra.location else NO_EXTRA
+    return computation.add(op, operands, shape, name=inst.name, extra=extra)
+
+
+def leaf_of(inst: Instruction, leaf: int) -> Instruction:
+    """A leaf of an instruction's result, taken out of its tuples."""
+    while isinstance(inst.shape, TupleShape):
+        starts = inst.shape.leaf_starts
+        index = max(n for n in range(len(inst.shape.elements)) if starts[n] <= leaf)
+        leaf -= starts[index]
+        inst = inst.computation.add(GetTupleElement(index), [inst])
+    return inst
+
+
+def finish(computation: Computation, results: Sequence[Instruction]) -> None:
+    """Makes a tuple of the results the root, and the order of the text the order of work."""
+    computation.set_root(computation.add(Tuple(), results))
+    module = computation.module
+    module.set_schedule({c: text_order(c) for c in module.computations})
+
+
+def constants_step(constants: Sequence[tuple[Value, Literal]]) -> RegisterStep:
+    """Small constants as values in registers."""
+    computation = new_computation(constants[0][0].name)
+    made = [
+        computation.add(Constant(literal.shape, literal), name=value.name) for value, literal in constants
+    ]
+    finish(computation, made)
+    return RegisterStep(computation.name, computation, (), tuple(value for value, _ in constants))

@@ -1,0 +1,64 @@
+"""What a caller sees of a module: its interface."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from axla.analysis.buffers import Buffers
+from axla.core.shape import AnyShape, Shape, TupleShape
+from axla.custom.site import Function
+from axla.ir.graph import Module
+from axla.program.interface import Alias, Interface, Tree, ValueSpec
+from axla.program.memory import BufferSlice
+
+
+def interface_of(
+    module: Module, buffers: Buffers, workspace: int, functions: tuple[Function, ...], *, long_running: bool
+) -> Interface:
+    entry, config = module.entry, module.config
+    layout = config.entry_layout
+    shapes = [p.shape for p in entry.parameters]
+    result = entry.root.shape
+    if layout is not None:
+        shapes, result = list(layout.parameters), layout.result
+        # The padder's: sizes stand behind parameters and result. To callers they belong to the arrays.
+        shapes = shapes[: len(shapes) - sum(map(_dynamic_dimensions, shapes))]
+        if isinstance(result, TupleShape) and _dynamic_dimensions(result):
+            result = result.elements[0]
+    parameters, trees = _specs(shapes, [p.name for p in entry.parameters[: len(shapes)]])
+    results, (tree,) = _specs([result], ["result"])
+    flat = all(not isinstance(t, tuple) for t in trees)
+    into, out = leaf_numbers(buffers.parameters), leaf_numbers(buffers.results)
+    aliases = tuple(Alias(out[result], into[parameter]) for result, parameter in buffers.aliases)
+    return Interface(
+        module.name, parameters, results, tree, None if flat else tuple(trees), aliases, workspace,
+        buffers.constants_bytes, (), functions, long_running,
+    )  # fmt: skip
+
+
+def leaf_numbers(places: Sequence[BufferSlice | None]) -> dict[int, int]:
+    """Leaf number -> number among the arrays, which is what callers count (tokens are no arguments)."""
+    arrays = [leaf for leaf, place in enumerate(places) if place is not None]
+    return {leaf: number for number, leaf in enumerate(arrays)}
+
+
+def _dynamic_dimensions(shape: AnyShape) -> int:
+    return sum(sum(leaf.dynamic) for leaf in shape.leaves() if isinstance(leaf, Shape))
+
+
+def _specs(shapes: Sequence[AnyShape], names: Sequence[str]) -> tuple[tuple[ValueSpec, ...], list[Tree]]:
+    """Leaf specifications, and the tree of leaf numbers of each shape. Tokens take no leaf."""
+    specs: list[ValueSpec] = []
+
+    def tree(shape: AnyShape, name: str) -> Tree:
+        if isinstance(shape, Shape):
+            specs.append(ValueSpec(name, shape, shape.byte_size))
+            return len(specs) - 1
+        if isinstance(shape, TupleShape):
+            return tuple(
+                tree(s, f"{name}.{k}") for k, s in enumerate(shape.elements) if s.is_array or s.is_tuple
+            )
+        return ()
+
+    trees = [tree(shape, name) for shape, name in zip(shapes, names, strict=True)]
+    return tuple(specs), trees

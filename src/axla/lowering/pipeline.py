@@ -1,0 +1,64 @@
+"""Module and Target -> Program, from top to bottom: passes, buffers, steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from axla.analysis.buffers import aligned, assign_buffers
+from axla.codegen.host import host_target
+from axla.core import trace
+from axla.core.literal import Literal
+from axla.core.shape import ProgramShape
+from axla.ir.graph import Module
+from axla.lowering.lower import lower
+from axla.passes.driver import run_cpu
+from axla.program.program import Program
+from axla.target.machine import Target
+
+
+def row_major_boundary(module: Module) -> None:
+    """Makes parameters and results of a module row-major arrays, whatever its entry layout says."""
+    shape = module.entry.program_shape
+    module.set_config(
+        entry_layout=ProgramShape(
+            tuple(s.logical for s in shape.parameters), shape.result.logical, shape.names
+        )
+    )
+
+
+def compile_program(module: Module, target: Target, constants: dict[Literal, int] | None = None) -> Program:
+    """The program of a module, which is changed on the way; `constants` as for `program_of`."""
+    with trace.span("passes"):
+        optimize(module, target)
+    return program_of(module, target, constants)
+
+
+def optimize(module: Module, target: Target) -> None:
+    """Runs the CPU pipeline on a module: simplified, fused, scheduled, ready for buffers."""
+    run_cpu(module, target)
+
+
+def program_of(
+    module: Module, target: Target | None = None, constants: dict[Literal, int] | None = None
+) -> Program:
+    """The program of a module that `optimize` has been run on. `constants`: those of the programs before it,
+    with their offsets, whose segment it shares; its own join them.
+    """
+    target = target or host_target()
+    with trace.span("assign-buffers"):
+        buffers = assign_buffers(module, target.limits, constants)
+    with trace.span("lower"):
+        return lower(module, buffers, target)
+
+
+def constants_segment(constants: Mapping[Literal, int]) -> bytes:
+    """The bytes of a segment of constants, by their offsets."""
+    parts: list[bytes | memoryview] = []
+    at = 0
+    for literal, offset in constants.items():  # by offset
+        data = literal.array.reshape(-1).view(np.uint8).data
+        parts += [bytes(offset - at), data]
+        at = offset + len(data)
+    return b"".join([*parts, bytes(aligned(at) - at)])

@@ -1,0 +1,93 @@
+"""Neighbours that are computed in registers become one computation of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from axla.analysis.dataflow import Value as FlowValue
+from axla.analysis.dataflow import find, leaf_count
+from axla.core.shape import AnyShape, Shape, TupleShape
+from axla.hlo import AfterAll, Constant, Parameter, Reshape, Tuple
+from axla.ir.graph import Computation, Instruction
+from axla.lowering.computations import copy_instruction, finish, leaf_of, new_computation
+from axla.lowering.values import Values
+from axla.program.memory import BufferSlice
+from axla.program.steps import RegisterStep, Value
+
+
+def register_step(
+    group: Sequence[Instruction], values: Values, wanted: Callable[[FlowValue], bool],
+    ends: Mapping[FlowValue, BufferSlice]
+) -> RegisterStep:  # fmt: skip
+    """The step of instructions in their order. `wanted`: what is used elsewhere; `ends`: the place of results
+    that are written as soon as they are there.
+    """
+    block = _Block(group[0].name, values)
+    made = [found for inst in group for found in block.add(inst)]
+    given = [found for found in made if wanted(found)]
+    leaves = [block.local[found] for found in given]
+    finish(block.computation, leaves)
+    results = tuple(
+        values.define_flow(found, leaf.shape, ends.get(found))  # type: ignore[arg-type]
+        for found, leaf in zip(given, leaves, strict=True)
+    )
+    location = next((i.extra.location for i in group if i.extra.location is not None), None)
+    return RegisterStep(group[0].name, block.computation, tuple(block.operands), results, location)
+
+
+class _Block:
+    def __init__(self, name: str, values: Values):
+        self.values = values
+        self.leaves = values.flow.leaves
+        self.computation = new_computation(name)
+        self.operands: list[Value] = []
+        self.local: dict[FlowValue, Instruction] = {}  # made here
+        self._outer: dict[tuple[FlowValue, Shape], Instruction] = {}  # constants and parameters
+        self._called: dict[Computation, Computation] = {}
+
+    def add(self, inst: Instruction) -> list[FlowValue]:
+        """Copies an instruction; gives the values that it makes."""
+        operands = [self.operand(o) for o in inst.operands]
+        copy = copy_instruction(inst, self.computation, operands, self._called)
+        made: list[FlowValue] = []
+        for leaf, value in enumerate(self.leaves[inst]):
+            found = value and find(value)
+            if found is None or found in self.local or self.values.knows(found):
+                continue  # a token, or what a loop or a branch passes on
+            self.local[found] = leaf_of(copy, leaf)
+            made.append(found)
+        return made
+
+    def operand(self, inst: Instruction) -> Instruction:
+        return self._tree(inst, inst.shape, 0)
+
+    def _tree(self, inst: Instruction, shape: AnyShape, first: int) -> Instruction:
+        """Leaves of `inst` from `first` on, as a value of `shape`."""
+        if isinstance(shape, Shape):
+            return self._leaf(inst, first, shape)
+        if not isinstance(shape, TupleShape):
+            return self.computation.add(AfterAll())
+        elements = []
+        for element in shape.elements:
+            elements.append(self._tree(inst, element, first))
+            first += leaf_count(element)
+        return self.computation.add(Tuple(), elements)
+
+    def _leaf(self, inst: Instruction, leaf: int, shape: Shape) -> Instruction:
+        value = self.leaves[inst][leaf]
+        assert value is not None
+        key = find(value), shape
+        found = self.local.get(key[0]) or self._outer.get(key)
+        if found is None:
+            found = self._outer[key] = self._from_outside(inst, leaf)
+        if found.shape is not shape:
+            found = self.computation.add(Reshape(shape), [found])
+        return found
+
+    def _from_outside(self, inst: Instruction, leaf: int) -> Instruction:
+        literal = self.values.constant(inst, leaf)
+        if literal is not None:
+            return self.computation.add(Constant(literal.shape, literal))
+        value = self.values.of(inst, leaf)
+        self.operands.append(value)
+        return self.computation.add(Parameter(value.shape, len(self.operands) - 1), name=value.name)
