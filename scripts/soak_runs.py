@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 import axla
-from axla.cpu import cache
+from axla.core import cache
 
 
 class Failed(Exception):

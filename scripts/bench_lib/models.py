@@ -73,7 +73,7 @@ def model_inputs(folder: Path) -> list[np.ndarray]:
 def _cold(text: str) -> tuple[float, float]:
     """Seconds of both compilers, nothing taken from a cache; XLA's begin after its parsing."""
     import axla
-    from axla.cpu import cache
+    from axla.core import cache
 
     cache.clear()
     start = time.perf_counter()

@@ -153,7 +153,7 @@ def _compile_row(effort: Effort, name: str, text: str, goal: float) -> Row:
 def _cold_axla(text: str) -> tuple[float, int]:
     """Seconds from a text to an executable, and the bytes of its object code."""
     import axla
-    from axla.cpu import cache
+    from axla.core import cache
 
     cache.clear()
     start = time.perf_counter()

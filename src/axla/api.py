@@ -172,9 +172,8 @@ def compile(  # noqa: A001
         with located(module.file, module):
             driver.run(work, pipelines.PREPARE, name="prepare")
         return InterpretedExecutable(work, *counts)
-    from axla.cpu.compiler import compile_module
-    from axla.lowering.donation import donate_parameters
-    from axla.lowering.pipeline import row_major_boundary
+    from axla.cpu.programs import compiled
+    from axla.lowering.donation import donate_parameters, row_major_boundary
     from axla.runtime.executable import Executable
 
     work = clone_module(module)
@@ -182,8 +181,8 @@ def compile(  # noqa: A001
     if donate:
         donate_parameters(work, donate)
     with located(module.file, module):
-        compiled = compile_module(work, _target(backend, target_cpu, target_features))
-    return Executable(compiled.images, compiled.interface, compiled.constants)
+        made = compiled(work, _target(backend, target_cpu, target_features))
+    return Executable(made.images, made.interface, made.constants)
 
 
 def _participants(
@@ -221,7 +220,6 @@ def specialized(module: Module, arg_types: Any, dim_args: Any) -> Module:
 def _target(backend: str, cpu: str | None, features: Sequence[str] | None) -> CpuTarget:
     """What to generate code for, which this machine must be able to run."""
     from axla.codegen.host import host_target, one_lane_target
-    from axla.codegen.llvm import host_features
     from axla.target.machine import X86_LEVELS, cpu_target, with_features
 
     host = host_target()
@@ -238,6 +236,8 @@ def _target(backend: str, cpu: str | None, features: Sequence[str] | None) -> Cp
             raise InvalidArgument(f"compile: the backend one-lane takes no target_cpu, found {cpu!r}")
         target = cpu_target(cpu, host.triple)
     if features is not None:
+        from axla.codegen.llvm import host_features
+
         for feature in features:
             if feature[:1] not in ("+", "-") or feature[1:] not in host_features():
                 raise InvalidArgument(

@@ -13,7 +13,7 @@ from axla.core.errors import InternalError, InvalidArgument, UnsupportedError
 from axla.ir.clone import clone_module
 from axla.ir.graph import Module
 from axla.ir.verify import verify
-from axla.lowering.pipeline import row_major_boundary
+from axla.lowering.donation import row_major_boundary
 from axla.program.interface import Interface
 from axla.target.machine import CpuTarget
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
+import json
 import platform
+from contextlib import suppress
 from dataclasses import replace
 
-from axla.codegen import llvm
-from axla.core import flags
+from axla.core import cache, flags
 from axla.target.machine import AARCH64, X86_LEVELS, CpuTarget, MathKnobs
 
 # Features that make a host of each level, by LLVM's names. A host gets the highest level all of whose
@@ -33,17 +34,33 @@ def host_target() -> CpuTarget:
 
 @functools.cache
 def _host_target(limit: str) -> CpuTarget:
-    triple = llvm.host_triple()
+    triple, cpu, features = _description()
     if platform.machine().lower() in ("aarch64", "arm64"):
         return replace(AARCH64, triple=triple)
-    features = llvm.host_features()
     level = X86_LEVELS[_x86_level(features)]
     names = list(X86_LEVELS)
     if limit and names.index(limit) < names.index(level.name):
         return replace(X86_LEVELS[limit], triple=triple)
     # Sets a host may have that our code never asks for only make kernels of equal machines differ.
     exact = {("+" if on else "-") + name for name, on in features.items()}
-    return replace(level, triple=triple, cpu=llvm.host_cpu(), features=frozenset(exact) | level.features)
+    return replace(level, triple=triple, cpu=cpu, features=frozenset(exact) | level.features)
+
+
+@functools.cache
+def _description() -> tuple[str, str, dict[str, bool]]:
+    """Triple, CPU and features of this machine, as LLVM finds them; it is asked once and remembered."""
+    key = cache.key_of(cache.compiler(), cache.machine()) if cache.machine() else ""
+    known = cache.get("host", key) if key else None
+    if known is not None:
+        with suppress(ValueError):
+            triple, cpu, features = json.loads(known)
+            return triple, cpu, features
+    from axla.codegen import llvm
+
+    found = llvm.host_triple(), llvm.host_cpu(), llvm.host_features()
+    if key:
+        cache.put("host", key, json.dumps(found).encode())
+    return found
 
 
 def one_lane_target() -> CpuTarget:

@@ -126,8 +126,8 @@ class Flags:
     )  # fmt: skip
     cache_dir: str | None = flag(
         None, "axla_cache_dir",
-        doc="Folder of the cache of compiled kernels; empty for none. By default in the user's cache folder. "
-        "Its code is run: it must be the user's own, and nobody else may write to it.",
+        doc="Folder of the cache of compiled programs and kernels; empty for none. By default in the user's "
+        "cache folder. Its code is run: it must be the user's own, and nobody else may write to it.",
     )  # fmt: skip
     verify: bool = flag(
         False, "axla_verify", doc="Verify the module after every pass, whether it changed it or not."

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass
 from functools import partial
 
 from axla.codegen import llvm
@@ -14,32 +13,22 @@ from axla.codegen.emit.kinds import emit_kernel
 from axla.codegen.function import Module as LlvmModule
 from axla.codegen.host import host_target
 from axla.codegen.value import forbidden_intrinsics
-from axla.core import flags, trace
+from axla.core import cache, flags, trace
 from axla.core.collector import collector_paused
 from axla.core.errors import InternalError
 from axla.core.literal import Literal
-from axla.cpu.cache import object_for
 from axla.cpu.entry import emit_entry
 from axla.ir.graph import Module
 from axla.lowering.pipeline import compile_program, constants_segment
 from axla.passes import dump
-from axla.program.interface import Interface
 from axla.program.kernels import Kernel
+from axla.program.packed import Packed
 from axla.program.program import Program, all_steps, nested_steps
 from axla.program.steps import KernelStep, LoopStep, RegisterStep
 from axla.target.machine import Target
 
 KERNEL_LEVEL = 2  # LLVM's effort on kernels
 LONG_TEXT = 2 << 20  # bytes of LLVM text from on which LLVM takes seconds
-
-
-@dataclass(frozen=True, slots=True)
-class Compiled:
-    """Object code and what a runtime must know to call it."""
-
-    images: tuple[bytes, ...]
-    interface: Interface
-    constants: bytes
 
 
 def llvm_modules(program: Program, target: Target, *, parts: int = 0) -> list[str]:
@@ -108,7 +97,7 @@ def dump_code(
 
 
 @collector_paused()
-def compile_module(module: Module, target: Target | None = None, *, parts: int = 0) -> Compiled:
+def compile_module(module: Module, target: Target | None = None, *, parts: int = 0) -> Packed:
     """Object code for a module, which is changed on the way (pass a clone to keep it)."""
     target = target or host_target()
     constants: dict[Literal, int] = {}
@@ -125,7 +114,18 @@ def compile_module(module: Module, target: Target | None = None, *, parts: int =
     with trace.span("llvm"):
         emitters = [partial(_emit_object, level=level) for level in levels]
         images = tuple(object_for(text, target, emit) for text, emit in zip(texts, emitters, strict=True))
-    return Compiled(images, program.interface, constants_segment(constants))
+    return Packed(images, program.interface, constants_segment(constants))
+
+
+def object_for(text: str, target: Target, compile_: Callable[[str, Target], bytes]) -> bytes:
+    """The object code of an LLVM module: remembered, read from disk, or compiled (and then kept)."""
+    features = ",".join(sorted(target.features))
+    key = cache.key_of(target.triple, target.cpu, features, llvm.version(), text)
+    found = cache.get("kernel", key)
+    if found is None:
+        found = compile_(text, target)
+        cache.put("kernel", key, found)
+    return found
 
 
 def _emit_object(text: str, target: Target, *, level: int) -> bytes:

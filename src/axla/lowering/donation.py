@@ -1,11 +1,11 @@
-"""Donation asked for at compile time: parameters whose memory results may take over."""
+"""The boundary of a program as callers ask for it: row-major, parameters whose memory results take over."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from axla.core.errors import InvalidArgument
-from axla.core.shape import AnyShape, Shape, TupleShape
+from axla.core.shape import AnyShape, ProgramShape, Shape, TupleShape
 from axla.ir.graph import Alias, Module
 
 
@@ -13,6 +13,16 @@ def _leaves(shape: AnyShape, index: tuple[int, ...] = ()) -> list[tuple[tuple[in
     if isinstance(shape, TupleShape):
         return [leaf for k, s in enumerate(shape.elements) for leaf in _leaves(s, (*index, k))]
     return [(index, shape)] if isinstance(shape, Shape) else []
+
+
+def row_major_boundary(module: Module) -> None:
+    """Makes parameters and results of a module row-major arrays, whatever its entry layout says."""
+    shape = module.entry.program_shape
+    module.set_config(
+        entry_layout=ProgramShape(
+            tuple(s.logical for s in shape.parameters), shape.result.logical, shape.names
+        )
+    )
 
 
 def donate_parameters(module: Module, donate: Sequence[int]) -> None:

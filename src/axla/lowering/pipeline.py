@@ -10,22 +10,11 @@ from axla.analysis.buffers import aligned, assign_buffers
 from axla.codegen.host import host_target
 from axla.core import trace
 from axla.core.literal import Literal
-from axla.core.shape import ProgramShape
 from axla.ir.graph import Module
 from axla.lowering.lower import lower
 from axla.passes.driver import run_cpu
 from axla.program.program import Program
 from axla.target.machine import Target
-
-
-def row_major_boundary(module: Module) -> None:
-    """Makes parameters and results of a module row-major arrays, whatever its entry layout says."""
-    shape = module.entry.program_shape
-    module.set_config(
-        entry_layout=ProgramShape(
-            tuple(s.logical for s in shape.parameters), shape.result.logical, shape.names
-        )
-    )
 
 
 def compile_program(module: Module, target: Target, constants: dict[Literal, int] | None = None) -> Program:

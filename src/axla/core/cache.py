@@ -1,0 +1,234 @@
+"""The cache of what was compiled: by kind and key, in memory and on disk between processes.
+
+A key says everything that can change the result (`key_of`), so an entry can never be stale. A file is
+`digest of key and value | value`; one that does not match its digest is dropped. Failures to read or write (a
+full disk, no permission) only cost time. `AXLA_CACHE_DIR` names the folder; set to nothing, there is none on
+disk. All kinds share one bound; what was unused for longest goes first.
+
+What is read is run: a folder that is not the user's own, that others may write to or that is a symbolic link
+is not used, and a warning says so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib.util
+import os
+import stat
+import sys
+import tempfile
+import warnings
+from collections import OrderedDict
+from collections.abc import Iterator
+from hashlib import blake2b
+from pathlib import Path
+
+from axla.core import flags, locks
+
+KINDS = ("program", "kernel", "host")
+MEMORY_BYTES = 64 << 20
+DISK_BYTES = 512 << 20
+LARGEST = DISK_BYTES // 8
+"""Bytes of an entry from which on it is not kept: programs with large constants are compiled again."""
+DIGEST = 16
+
+_memory: OrderedDict[tuple[str, str], bytes] = OrderedDict()
+_memory_bytes = 0
+_written_bytes = 0
+_lock = locks.new_lock()
+
+
+def key_of(*facts: object) -> str:
+    """A key for these facts: their texts, told apart, in order."""
+    digest = blake2b(digest_size=20)
+    for fact in facts:
+        text = str(fact).encode("utf-8", "surrogatepass")
+        digest.update(b"%d:" % len(text) + text)
+    return digest.hexdigest()
+
+
+def get(kind: str, key: str) -> bytes | None:
+    """The entry, remembered or read from disk; None when there is none."""
+    with _lock:
+        if (kind, key) in _memory:
+            _memory.move_to_end((kind, key))
+            return _memory[kind, key]
+    folder = directory(kind)
+    found = _read(folder / key[:2] / key) if folder else None
+    if found is not None:
+        _remember(kind, key, found)
+    return found
+
+
+def put(kind: str, key: str, value: bytes) -> None:
+    """Keeps an entry, in memory and on disk."""
+    if len(value) > LARGEST:
+        return
+    _remember(kind, key, value)
+    folder = directory(kind)
+    if folder:
+        _write(folder / key[:2] / key, value)
+
+
+def directory(kind: str) -> Path | None:
+    """The folder of a kind on disk; None when there is none."""
+    chosen = flags.current().cache_dir
+    if chosen is None:
+        base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+        chosen = os.path.join(base, "axla") if os.path.isabs(base) else ""
+    return _trusted(Path(chosen), kind) if chosen else None
+
+
+@functools.cache
+def _trusted(folder: Path, kind: str) -> Path | None:
+    """The folder of a kind in `folder`, both made where they are missing; None where they are not safe."""
+    with contextlib.suppress(OSError):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+    inside = folder / f"{kind}s"
+    for path in (folder, inside):
+        with contextlib.suppress(OSError):
+            path.mkdir(mode=0o700)
+        try:
+            found = path.lstat()
+        except OSError:
+            return None
+        reason = _unsafe(found) if hasattr(os, "geteuid") else ""
+        if reason:
+            warnings.warn(
+                f"axla: the cache folder {path} is not used: {reason}", RuntimeWarning, stacklevel=2
+            )
+            return None
+    return inside
+
+
+def _unsafe(found: os.stat_result) -> str:
+    """Why others could put code into a folder, or nothing."""
+    if stat.S_ISLNK(found.st_mode):
+        return "it is a symbolic link; name its target in AXLA_CACHE_DIR"
+    if found.st_uid != os.geteuid():
+        return f"it belongs to user {found.st_uid}, not to {os.geteuid()}"
+    mode = stat.S_IMODE(found.st_mode)
+    return f"others may write to it (mode {mode:04o}, wanted 0700)" if mode & 0o022 else ""
+
+
+def _remember(kind: str, key: str, value: bytes) -> None:
+    global _memory_bytes
+    if len(value) > MEMORY_BYTES // 8:
+        return
+    with _lock:
+        if (kind, key) not in _memory:
+            _memory_bytes += len(value)
+        _memory[kind, key] = value
+        while _memory_bytes > MEMORY_BYTES:
+            _, dropped = _memory.popitem(last=False)
+            _memory_bytes -= len(dropped)
+
+
+def _digest(path: Path, value: bytes) -> bytes:
+    return blake2b(value, digest_size=DIGEST, key=path.name.encode()).digest()
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return None
+    value = data[DIGEST:]
+    if _digest(path, value) != data[:DIGEST]:
+        with contextlib.suppress(OSError):
+            path.unlink()
+        return None
+    with contextlib.suppress(OSError):
+        os.utime(path)  # the oldest are dropped first
+    return value
+
+
+def _write(path: Path, value: bytes) -> None:
+    global _written_bytes
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        # A rename is atomic: a reader sees a whole file or none.
+        handle, name = tempfile.mkstemp(dir=path.parent)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(_digest(path, value) + value)
+            os.replace(name, path)
+        except OSError:
+            os.unlink(name)
+            raise
+        _written_bytes += len(value)
+        if _written_bytes > DISK_BYTES // 16:
+            _written_bytes = 0
+            collect()
+
+
+def entries(kind: str) -> Iterator[tuple[float, int, Path]]:
+    """When each entry of a kind on disk was used last, its bytes, its file."""
+    folder = directory(kind)
+    with contextlib.suppress(OSError):
+        for path in folder.glob("??/*") if folder else ():
+            with contextlib.suppress(OSError):
+                found = path.stat()
+                yield found.st_mtime, found.st_size, path
+
+
+def collect(limit: int = DISK_BYTES) -> None:
+    """Drops the entries longest unused, of all kinds, until the rest takes at most `limit` bytes."""
+    found = sorted(entry for kind in KINDS for entry in entries(kind))
+    total = sum(size for _, size, _ in found)
+    for _, size, path in found:
+        if total <= limit:
+            break
+        with contextlib.suppress(OSError):
+            path.unlink()
+            total -= size
+
+
+def clear(*, disk: bool = False) -> None:
+    """Forgets what is remembered in memory; with `disk` also the files."""
+    global _memory_bytes
+    with _lock:
+        _memory.clear()
+        _memory_bytes = 0
+    if disk:
+        collect(0)
+
+
+# -- what compiled, and where --------------------------------------------------------------------------------
+
+
+@functools.cache
+def compiler() -> str:
+    """What compiles here: the sources of axla, LLVM, NumPy (which folds constants), Python."""
+    llvm = importlib.util.find_spec("llvmlite")
+    roots = [path for path in (sys.modules["axla"].__file__, llvm and llvm.origin) if path]
+    found = [file for root in roots for file in _sources(os.path.dirname(root))]
+    versions = [sys.modules[name].__version__ for name in ("axla", "numpy", "ml_dtypes")]
+    return key_of(sys.version, *versions, *sorted(found))
+
+
+def _sources(root: str) -> Iterator[tuple[str, int, int]]:
+    """Code in a folder: path, bytes and time of change."""
+    folders = [root]
+    while folders:
+        with os.scandir(folders.pop()) as found:
+            for entry in found:
+                if entry.is_dir():
+                    folders.append(entry.path)
+                elif entry.name.endswith((".py", ".txt", ".so", ".dll", ".dylib")):
+                    facts = entry.stat()
+                    yield entry.path, facts.st_size, facts.st_mtime_ns
+
+
+_LASTING = ("vendor", "cpu family", "model", "stepping", "microcode", "flags", "Features", "CPU ")
+
+
+@functools.cache
+def machine() -> str:
+    """Which processor and kernel this is, as Linux tells; empty elsewhere."""
+    text = ""
+    with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+        text = file.read(1 << 14).partition("\n\n")[0]  # the first core: all of them take long
+    lines = [line for line in text.splitlines() if line.startswith(_LASTING)]
+    return key_of(*lines, *os.uname()[2:]) if lines else ""

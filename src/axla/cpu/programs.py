@@ -1,0 +1,97 @@
+"""Modules that were compiled before: their programs are loaded without passes and LLVM.
+
+Both are imported only to compile.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import fields
+from hashlib import blake2b
+
+import numpy as np
+
+from axla.core import cache, flags, trace
+from axla.core.errors import InvalidArgument
+from axla.core.literal import ElidedLiteral
+from axla.custom.lapack import is_installed
+from axla.custom.registry import in_libraries, registered
+from axla.custom.routines import is_routine
+from axla.hlo.control import CustomCall
+from axla.ir.graph import Module
+from axla.ir.printer import print_module
+from axla.ir.structure import Constant
+from axla.program.packed import Packed, decode, encode
+from axla.target.machine import CpuTarget
+
+_WATCHED = ("dump_to", "verify", "timings", "trace", "shuffle", "fuel")
+"""Flags that look at the compiler at work: with them it works."""
+_ELSEWHERE = ("cache_dir", "num_threads", "host_device_count")
+"""Flags that no code depends on."""
+
+
+def compiled(module: Module, target: CpuTarget) -> Packed:
+    """The code of a module, which is changed on the way (pass a clone to keep it)."""
+    key = program_key(module, target)
+    found = cache.get("program", key) if key else None
+    if found is not None:
+        with trace.span("cached program"), suppress(ValueError):
+            return decode(found)
+    from axla.cpu.compiler import compile_module
+
+    made = compile_module(module, target)
+    if key:
+        with suppress(InvalidArgument):  # nested too deeply to be written
+            cache.put("program", key, encode(made))
+    return made
+
+
+def program_key(module: Module, target: CpuTarget) -> str | None:
+    """The key of a module's code: its whole text, with names and source lines, which messages show; constants
+    by digest; target, flags, compiler and machine. None where it is to be compiled.
+    """
+    chosen = flags.current()
+    watched = any(getattr(chosen, name) not in (None, False, "") for name in _WATCHED)
+    constants = None if watched or not cache.machine() else _constants(module)
+    if constants is None:
+        return None
+    facts = [(f.name, getattr(target, f.name)) for f in fields(target)]
+    options = [(name, getattr(chosen, name)) for name in flags.FIELDS if name not in _ELSEWHERE]
+    return cache.key_of(
+        cache.compiler(), cache.machine(), print_module(module), constants, _functions(module), options,
+        *((name, sorted(value) if isinstance(value, frozenset) else value) for name, value in facts),
+    )  # fmt: skip
+
+
+def _constants(module: Module) -> str | None:
+    """A digest of all constants; None where some are unknown, or they are too large to keep."""
+    digest, total = blake2b(digest_size=20), 0
+    for computation in module.computations:
+        for inst in computation.instructions:
+            if type(inst.op) is not Constant:
+                continue
+            if isinstance(inst.op.literal, ElidedLiteral):
+                return None
+            for leaf in inst.op.literal.leaves():
+                total += leaf.array.nbytes
+                if total > cache.LARGEST:
+                    return None
+                digest.update(leaf.array.reshape(-1).view(np.uint8))
+    return digest.hexdigest()
+
+
+def _functions(module: Module) -> list[tuple[str, str]]:
+    """What custom calls stand for as far as code depends on it: their convention, not their address."""
+    names = {
+        inst.op.custom_call_target for computation in module.computations for inst in computation.instructions
+        if type(inst.op) is CustomCall
+    }  # fmt: skip
+    return [(name, _convention(name)) for name in sorted(names)]
+
+
+def _convention(name: str) -> str:
+    found = registered(name)
+    if found is None and is_routine(name):
+        return f"routine, {is_installed()}"
+    found = found or in_libraries(name)
+    return found.api if found is not None else ""

@@ -1,0 +1,89 @@
+"""A compiled program, and its bytes: machine code with what is needed to call it. No pickle.
+
+Whoever reads such bytes has made sure that they are what was written: `axla.core.cache` and
+`axla.runtime.serialized` keep a digest with them.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from axla.core.dtypes import BY_NAME, DType
+from axla.core.errors import AxlaError, InvalidArgument
+from axla.core.shape import OPAQUE, TOKEN, AnyShape, BufferShape, Layout, Shape, TupleShape
+from axla.custom.site import CallSite, Function
+from axla.program.interface import Alias, Interface, ValueSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """Object code, what a runtime must know to call it, and the constants segment."""
+
+    images: tuple[bytes, ...]
+    interface: Interface
+    constants: bytes
+
+
+def encode(program: Packed) -> bytes:
+    """Interface, images and constants in a row, each behind its length."""
+    try:
+        interface = json.dumps(program.interface, default=_plain, separators=(",", ":")).encode()
+    except RecursionError:
+        raise InvalidArgument(f"{program.interface.name}: its tuples nest too deeply for a file") from None
+    parts = (interface, program.constants, *program.images)
+    return struct.pack(f"<{len(parts) + 1}Q", len(parts), *map(len, parts)) + b"".join(parts)
+
+
+def decode(data: bytes) -> Packed:
+    """The program of bytes that `encode` made; ValueError for others."""
+    (count,) = struct.unpack_from("<Q", data)
+    if not 2 <= count <= len(data) // 8:
+        raise ValueError(f"{count} parts")
+    sizes = struct.unpack_from(f"<{count}Q", data, 8)
+    at = 8 * (count + 1)
+    if at + sum(sizes) != len(data):
+        raise ValueError(f"{len(data)} bytes, wanted {at + sum(sizes)}")
+    parts = []
+    for size in sizes:
+        parts.append(data[at : at + size])
+        at += size
+    try:
+        interface = json.loads(parts[0], object_hook=_made)
+    except (RecursionError, AxlaError) as error:
+        raise ValueError(str(error)) from error
+    if not isinstance(interface, Interface):
+        raise ValueError("no interface")
+    return Packed(tuple(parts[2:]), interface, parts[1])
+
+
+_KINDS: dict[str, Callable[..., Any]] = {
+    kind.__name__: kind
+    for kind in (
+        Interface, ValueSpec, Alias, Function, CallSite, Layout, Shape, TupleShape, BufferShape,
+    )
+} | {"DType": BY_NAME.__getitem__, "TokenShape": lambda: TOKEN, "OpaqueShape": lambda: OPAQUE}  # fmt: skip
+
+
+def _plain(value: Any) -> dict[str, Sequence[Any]]:
+    """A value of our own as {its class: what makes it}."""
+    if isinstance(value, DType):
+        made: Sequence[Any] = (value.name,)
+    elif isinstance(value, AnyShape):
+        reduced = value.__reduce__()
+        made = reduced[1] if isinstance(reduced, tuple) else ()
+    else:
+        made = [getattr(value, field.name) for field in fields(value)]
+    return {type(value).__name__: made}
+
+
+def _made(table: dict[str, list[Any]]) -> Any:
+    ((kind, made),) = table.items()
+    return _KINDS[kind](*_tuples(made))
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
