@@ -1,0 +1,199 @@
+"""What lowering decides: registers and memory, what is copied when, what loops carry."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from hashlib import blake2b
+
+import numpy as np
+import pytest
+
+import axla
+from axla.codegen.host import host_target
+from axla.core.errors import UnsupportedError
+from axla.cpu.compiler import entry_level, llvm_modules
+from axla.lowering.pipeline import compile_program, constants_segment
+from axla.program.memory import Allocation, AllocationKind, BufferSlice, MemorySpace
+from axla.program.program import Program, all_steps
+from axla.program.steps import (
+    BranchStep,
+    CollectiveStep,
+    CopyStep,
+    KernelStep,
+    LoopStep,
+    RegisterStep,
+    StoreStep,
+    TransferStep,
+    Value,
+)
+from axla.target.identity import identity
+from axla.target.machine import cpu_target, with_features
+
+CONDITION = """
+condition { p = (s32[], f32[64], f32[]) parameter(0)  i = s32[] get-tuple-element(p), index=0
+  n = s32[] constant(5)  ROOT c = pred[] compare(i, n), direction=LT }
+"""
+LOOP = (
+    "HloModule m"
+    + CONDITION
+    + """
+body { p = (s32[], f32[64], f32[]) parameter(0)  i = s32[] get-tuple-element(p), index=0
+  one = s32[] constant(1)  j = s32[] add(i, one)  x = f32[64] get-tuple-element(p), index=1
+  k = f32[] get-tuple-element(p), index=2  kb = f32[64] broadcast(k), dimensions={}
+  y = f32[64] multiply(x, kb)  ROOT t = (s32[], f32[64], f32[]) tuple(j, y, k) }
+ENTRY e { x = f32[64] parameter(0)  s = f32[] parameter(1)  zero = s32[] constant(0)  k = f32[] KIND(s)
+  start = (s32[], f32[64], f32[]) tuple(zero, x, k)
+  w = (s32[], f32[64], f32[]) while(start), condition=condition, body=body
+  ROOT r = f32[64] get-tuple-element(w), index=1 }"""
+)
+
+
+def program_of(text: str, target=None) -> Program:
+    return compile_program(axla.parse(text), target or host_target())
+
+
+def of(program: Program, kind: type) -> list:
+    return [step for step in all_steps(program) if isinstance(step, kind)]
+
+
+def run(text: str, *inputs) -> np.ndarray:
+    return np.asarray(axla.compile(axla.parse(text)).execute(list(inputs))[0])
+
+
+def test_a_loop_carries_what_changes():
+    program = program_of(LOOP.replace("KIND", "negate"))
+    [loop] = of(program, LoopStep)
+    assert [c.parameter.shape.dims for c in loop.carried] == [(), (64,)]
+    counter, array = loop.carried
+    assert counter.parameter.place is None and counter.result.place is None
+    places = {array.initial.place, array.parameter.place, array.next.place, array.result.place}
+    assert len(places) == 1 and None not in places
+    assert loop.trip_count == 5 and loop.test.shape.dtype.is_pred and loop.test.place is None
+    names = [v.name for c in loop.carried for v in (c.initial, c.parameter, c.next, c.result)]
+    assert len(set(names)) == 8
+    x = np.linspace(-1, 1, 64, dtype=np.float32)
+    np.testing.assert_allclose(run(LOOP.replace("KIND", "negate"), x, np.float32(-2)), x * 32)
+
+
+def test_registers_are_copied_to_memory_where_a_kernel_reads_them():
+    """Once in a loop or branch; what is passed on is copied under the name that it has outside."""
+    program = program_of(LOOP.replace("KIND", "negate"))
+    [loop] = of(program, LoopStep)
+    copies = [step for step in all_steps(program) if isinstance(step, CopyStep) and step.source.place is None]
+    assert len(copies) == 1 and copies[0] in loop.body
+    [kernel] = [step for step in loop.body if isinstance(step, KernelStep)]
+    made = [v.name for step in program.steps if isinstance(step, RegisterStep) for v in step.results]
+    assert copies[0].source.name in made and copies[0].target in kernel.operands
+
+
+def test_a_parameter_that_a_loop_passes_on_is_read_where_it_is():
+    program = program_of(LOOP.replace("KIND", "copy"))
+    [loop] = of(program, LoopStep)
+    [kernel] = [step for step in loop.body if isinstance(step, KernelStep)]
+    assert program.parameters[1] in kernel.operands
+    assert not [
+        step for step in all_steps(program) if isinstance(step, CopyStep) and step.source.place is None
+    ]
+
+
+def test_constants_are_places_with_digests():
+    table = np.random.default_rng(1).random(4000, np.float32)
+    rows = ", ".join(map(str, table))
+    text = f"""ENTRY e {{ x = f32[4000] parameter(0)  c = f32[4000] constant({{{rows}}})
+      ROOT y = f32[4000] add(x, c) }}"""
+    pool: dict = {}
+    program = compile_program(axla.parse(text), host_target(), pool)
+    [constant] = program.constants
+    data = constants_segment(pool)
+    assert len(data) == program.interface.constants_bytes == 16000
+    assert data[constant.offset : constant.offset + 16000] == table.tobytes()
+    assert constant.digest == blake2b(table.tobytes(), digest_size=16).hexdigest()
+    assert constant.shape.dims == (4000,)
+
+
+def test_small_constants_are_part_of_what_is_computed_in_registers():
+    program = program_of(
+        "ENTRY e { x = f32[] parameter(0)  c = f32[] constant(3)  ROOT y = f32[] add(x, c) }"
+    )
+    [step] = program.steps
+    assert isinstance(step, RegisterStep) and not program.constants
+    assert [value.name for value in step.operands] == ["x"]
+    assert any(inst.opcode == "constant" for inst in step.computation.instructions)
+    assert step.results[0].place == program.results[0].place  # written at once
+    assert entry_level(program) == 2
+
+
+SQUARE = """NAME { a = f32[64,64] parameter(0)
+  ROOT d = f32[64,64] dot(a, a), lhs_contracting_dims={1}, rhs_contracting_dims={0} }
+"""
+
+
+def test_called_computations_stand_in_their_place():
+    text = f"""HloModule m
+    {SQUARE.replace("NAME", "f")} {SQUARE.replace("NAME", "g")}
+    ENTRY e {{ x = f32[64,64] parameter(0)  zero = s32[] constant(0)
+      c = f32[64,64] call(x), to_apply=f
+      ROOT r = f32[64,64] conditional(zero, c), branch_computations={{g}} }}"""
+    program = program_of(text)
+    first, second = program.steps
+    assert isinstance(first, KernelStep) and isinstance(second, KernelStep)
+    assert len(program.kernels) == 1
+    assert second.operands == first.results * 2
+
+
+def test_branches_give_values_and_places():
+    text = """HloModule m
+    yes { a = f32[64] parameter(0)  ROOT b = f32[64] add(a, a) }
+    no { a = f32[64] parameter(0)  ROOT b = f32[64] negate(a) }
+    ENTRY e { x = f32[64] parameter(0)  p = pred[] parameter(1)
+      ROOT r = f32[64] conditional(p, x, x), true_computation=yes, false_computation=no }"""
+    [step] = of(program_of(text), BranchStep)
+    [result] = step.results
+    assert step.selector.name == "p" and step.selector.place is not None  # read where it is
+    assert result.place is not None
+    assert [branch.values[0].place for branch in step.branches] == [result.place] * 2
+
+
+def test_a_few_elements_are_stored_in_place():
+    text = """HloModule m, input_output_alias={ {}: (0, {}) }
+    ENTRY e { x = f32[1000] parameter(0)  u = f32[2] parameter(1)  i = s32[] parameter(2)
+      ROOT y = f32[1000] dynamic-update-slice(x, u, i) }"""
+    [step] = program_of(text).steps
+    assert isinstance(step, StoreStep) and step.operand.place == step.result.place
+    assert (step.update.name, [s.name for s in step.starts]) == ("u", ["i"])
+    wanted = np.zeros(1000, np.float32)
+    wanted[998:] = 7
+    found = run(text, np.zeros(1000, np.float32), np.full(2, 7, np.float32), np.int32(5000))
+    np.testing.assert_array_equal(found, wanted)
+
+
+def test_a_reshape_is_another_shape_of_the_same_value():
+    text = """ENTRY e { x = f32[8,8] parameter(0)  r = f32[64] reshape(x)  n = f32[64] negate(r)
+      s = f32[1] slice(r), slice={[3:4]}  t = f32[] reshape(s)  m = f32[] negate(t)
+      ROOT o = (f32[64], f32[]) tuple(n, m) }"""
+    program = program_of(text)
+    reads = [v for step in all_steps(program) for v in getattr(step, "operands", ()) if v.name == "x"]
+    assert {v.shape.dims for v in reads} >= {(64,)} and {v.place for v in reads} == {
+        program.parameters[0].place
+    }
+
+
+def test_what_no_cpu_runs_is_refused():
+    program = program_of("ENTRY e { x = f32[64] parameter(0)  ROOT y = f32[64] negate(x) }")
+    x = program.parameters[0]
+    assert x is not None
+    host = Allocation(AllocationKind.WORKSPACE, 0, 0, space=MemorySpace.HOST)
+    away = Value(x.name, x.shape, BufferSlice(host, 0, 256))
+    assert away.place is not None and away.place.space is MemorySpace.HOST
+    for step in (TransferStep("t", x, away), CollectiveStep("c", "all-reduce", (x,), (x,))):
+        with pytest.raises(UnsupportedError, match=type(step).__name__):
+            llvm_modules(replace(program, steps=(step,)), host_target())
+
+
+def test_the_identity_of_a_target_is_all_that_it_answers():
+    one = cpu_target("x86-64-v3")
+    assert identity(one) == identity(replace(one)) and identity(one).startswith("x86-64-v3/")
+    assert identity(one) != identity(with_features(one, ["-fma"]))
+    assert program_of("ENTRY e { ROOT x = f32[] parameter(0) }", one).target == identity(one)
+    mixed = replace(one, features=frozenset({"+a", "+b", "+c"}))
+    assert identity(mixed) == identity(replace(one, features=frozenset(["+c", "+b", "+a"])))
