@@ -6,21 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from axla.analysis.kernel_kinds import (
-    ColumnKind,
-    ConcatKind,
-    ConvolutionKind,
-    CopyKind,
-    DotKind,
-    FftKind,
-    LoopKind,
-    RowKind,
-    ScatterKind,
-    SortKind,
-    TopKKind,
-    TransposeKind,
-    UpdateKind,
-)
+from axla.analysis import kernel_kinds as kinds
 from axla.analysis.kernels import kernel_kind
 from axla.codegen.emit import (
     column,
@@ -35,68 +21,54 @@ from axla.codegen.emit import (
     topk,
     transpose,
     update,
-)
+)  # fmt: skip
 from axla.codegen.function import Module
 from axla.codegen.kernel import KernelTask, root_shape
 from axla.ir.graph import Computation
+from axla.program import plans
 from axla.program.kernels import Kernel
-from axla.program.plans import (
-    AnyPlan,
-    ColumnPlan,
-    ConcatPlan,
-    ConvolutionPlan,
-    DotPlan,
-    FftPlan,
-    LoopPlan,
-    RowPlan,
-    ScatterPlan,
-    SortPlan,
-    TopKPlan,
-    TransposePlan,
-    UpdatePlan,
-)
 from axla.target.machine import Target
 
-PLANNERS: dict[type, Callable[[KernelTask, Target], AnyPlan]] = {
-    LoopKind: loop.plan,
-    RowKind: row.plan,
-    ColumnKind: column.plan,
-    TransposeKind: transpose.plan,
-    DotKind: dot.plan,
-    UpdateKind: update.plan_update,
-    ScatterKind: update.plan_scatter,
-    SortKind: sort.plan,
-    ConvolutionKind: convolution.plan,
-    FftKind: fft_plan.plan,
-    TopKKind: topk.plan,
-    ConcatKind: concat.plan,
+PLANNERS: dict[type, Callable[[KernelTask, Target], plans.AnyPlan]] = {
+    kinds.LoopKind: loop.plan,
+    kinds.RowKind: row.plan,
+    kinds.ColumnKind: column.plan,
+    kinds.TransposeKind: transpose.plan,
+    kinds.DotKind: dot.plan,
+    kinds.UpdateKind: update.plan_update,
+    kinds.ScatterKind: update.plan_scatter,
+    kinds.SortKind: sort.plan,
+    kinds.ConvolutionKind: convolution.plan,
+    kinds.FftKind: fft_plan.plan,
+    kinds.TopKKind: topk.plan,
+    kinds.ConcatKind: concat.plan,
 }
 
 EMITTERS: dict[type, Callable[[Module, Kernel, Any, Target], None]] = {
-    LoopPlan: loop.emit,
-    RowPlan: row.emit,
-    ColumnPlan: column.emit,
-    TransposePlan: transpose.emit,
-    DotPlan: dot.emit,
-    UpdatePlan: update.emit_update,
-    ScatterPlan: update.emit_scatter,
-    SortPlan: sort.emit,
-    ConvolutionPlan: convolution.emit,
-    FftPlan: fft.emit,
-    TopKPlan: topk.emit,
-    ConcatPlan: concat.emit,
+    plans.LoopPlan: loop.emit,
+    plans.RowPlan: row.emit,
+    plans.ColumnPlan: column.emit,
+    plans.TransposePlan: transpose.emit,
+    plans.DotPlan: dot.emit,
+    plans.UpdatePlan: update.emit_update,
+    plans.ScatterPlan: update.emit_scatter,
+    plans.SortPlan: sort.emit,
+    plans.ConvolutionPlan: convolution.emit,
+    plans.FftPlan: fft.emit,
+    plans.TopKPlan: topk.emit,
+    plans.ConcatPlan: concat.emit,
 }
 
 
 def _served(task: KernelTask, target: Target) -> KernelTask:
-    """The task as an emitter takes it."""
+    """The task as a planner takes it."""
     kind = task.kind
-    if isinstance(kind, CopyKind):
-        return replace(task, kind=LoopKind(kind.dims))  # the loop whose body is its operand
-    if isinstance(kind, DotKind) and not dot.multiplies(kind, target):
-        return replace(task, kind=LoopKind(root_shape(kind.hero).dims, (kind.hero,)))
-    if isinstance(kind, RowKind) and row.lanes_across_rows(task, target):
-        return replace(task, kind=LoopKind(kind.rows, kind.stages[0]))
+    if isinstance(kind, kinds.CopyKind):
+        return replace(task, kind=kinds.LoopKind(kind.dims))  # the loop whose body is its operand
+    if isinstance(kind, kinds.DotKind) and not dot.multiplies(kind, target):
+        return replace(task, kind=kinds.LoopKind(root_shape(kind.hero).dims, (kind.hero,)))
+    if isinstance(kind, kinds.RowKind) and row.lanes_across_rows(task, target):
+        return replace(task, kind=kinds.LoopKind(kind.rows, kind.stages[0]))
     return task
 
 
