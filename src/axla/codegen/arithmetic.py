@@ -11,7 +11,8 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from axla.codegen.function import Function, Ssa, element_type, lane_count, mangle, vector
+from axla.codegen.function import Function, Ssa
+from axla.codegen.straight import element_type, lane_count, mangle, vector
 from axla.target.machine import Target
 
 _FLOATS = ("float", "double", "half", "bfloat")

@@ -7,7 +7,7 @@ value is the low part of a wider register, which costs nothing: that is where sc
 from __future__ import annotations
 
 from axla.codegen.arithmetic import Reg
-from axla.codegen.function import element_type, lane_count, vector
+from axla.codegen.straight import element_type, lane_count, vector
 
 _WIDTH = {"float": 32, "double": 64}
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from axla.codegen.function import vector
 from axla.codegen.index import AnyIndex, Index, delinearize, linear
 from axla.codegen.position import index_value
+from axla.codegen.straight import vector
 from axla.codegen.value import Value
 from axla.codegen.walk import Elements
 from axla.core.dtypes import BY_NAME, U32, DType

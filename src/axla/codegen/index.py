@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import gcd
 
-from axla.codegen.function import Function, Ssa, vector
+from axla.codegen.function import Function, Ssa
+from axla.codegen.straight import vector
 
 
 class Index:

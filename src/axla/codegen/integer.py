@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from axla.codegen.arithmetic import Reg
 from axla.codegen.convert import resize, wrap
-from axla.codegen.function import mangle
+from axla.codegen.straight import mangle
 from axla.core.dtypes import DType
 
 

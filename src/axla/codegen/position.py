@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from axla.codegen.function import Ssa, vector
+from axla.codegen.function import Ssa
 from axla.codegen.index import AnyIndex
+from axla.codegen.straight import vector
 from axla.codegen.value import Value, Values
 from axla.core.dtypes import PRED, S64, DType
 

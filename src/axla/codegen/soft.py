@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from axla.codegen.arithmetic import Arithmetic, Reg
-from axla.codegen.function import mangle
+from axla.codegen.straight import mangle
 
 
 @dataclass(frozen=True, slots=True)

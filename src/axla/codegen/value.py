@@ -23,9 +23,10 @@ import numpy as np
 from axla.codegen import integer, small_float, soft
 from axla.codegen.arithmetic import Arithmetic, Reg
 from axla.codegen.convert import convert, memory_element, register_element, resize, wrap
-from axla.codegen.function import Function, Ssa, lane_count, mangle, vector
+from axla.codegen.function import Function, Ssa
 from axla.codegen.math import complex as complex_math
 from axla.codegen.math import tables
+from axla.codegen.straight import lane_count, mangle, vector
 from axla.core.dtypes import C64, C128, F32, PRED, S32, S64, DType
 from axla.core.errors import UnsupportedError
 from axla.target.machine import Target

@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from axla.codegen.function import Function, Module, Ssa, mangle, vector
+from axla.codegen.function import Function, Module, Ssa
+from axla.codegen.straight import mangle, vector
 from axla.core.dtypes import DType
 from axla.program.plans import GemmSpec, Tile
 from axla.target.machine import Target
