@@ -6,7 +6,8 @@ Everything else comes here: it is converted and passed again, or named in an Inv
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn
+from functools import cache
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
@@ -23,14 +24,19 @@ from axla.program import abi
 from axla.program.interface import Interface, ValueSpec
 from axla.runtime.array import Array, device_put
 from axla.runtime.functions import take_raised
-
-if TYPE_CHECKING:
-    from axla.runtime.native import Native
-    from axla.runtime.program import LoadedProgram
+from axla.runtime.native import Native
 
 _KINDS = {bool: "?", int: "iuf", float: "f", complex: "c"}
 
 
+class LoadedProgram(Protocol):
+    """What calls need of a program: its own class, in `program.py`, lies above."""
+
+    interface: Interface
+    native: Native
+
+
+@cache
 def install(native: Native) -> None:
     """Tells native code the two functions of this module."""
     native.glue.variable("slow_call").value = id(slow_call)

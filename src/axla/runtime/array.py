@@ -19,12 +19,14 @@ from axla.core import dtypes
 from axla.core.errors import InvalidArgument, OutOfMemory, UnsupportedError
 from axla.core.literal import why_no_array
 from axla.core.shape import Shape
-from axla.runtime.native import native, why_not
+from axla.runtime.dlpack_capsule import CPU, export
+from axla.runtime.native import array_class, native, why_not
 from axla.runtime.shape_info import ShapeInfo, shape_info
 
 _Record = RECORD.ctypes()
 
 
+@array_class
 class Array:
     """An array on a device. Make one with `axla.device_put`; programs return them."""
 
@@ -145,13 +147,16 @@ class Array:
         dl_device: Any = None,
         copy: bool | None = None,
     ) -> object:
-        from axla.runtime.dlpack import export
-
-        return export(self, max_version, dl_device, copy)
+        if dl_device is not None and tuple(dl_device) != (CPU, 0):
+            raise BufferError(
+                f"{self._text()} is on the CPU: it cannot be exported to DLPack device {tuple(dl_device)}"
+            )
+        array = device_put(self) if copy else self
+        array.block_until_ready()
+        versioned = max_version is not None and tuple(max_version)[0] >= 1
+        return export(array._record, array._info.shape, versioned=versioned, copied=bool(copy))
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        from axla.runtime.dlpack import CPU
-
         return (CPU, 0)
 
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes as c
 import threading
 from collections.abc import Sequence
+from typing import TypeVar
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from axla.core import locks
 from axla.core.errors import InternalError, InvalidArgument
 from axla.runtime import limits
 
+T = TypeVar("T")
 why_not = python_abi.why_not
 
 _TP_CALL, _TP_DEALLOC, _TP_METHODS, _TP_TRAVERSE, _TP_MEMBERS = 50, 52, 64, 71, 72
@@ -166,6 +168,16 @@ def num_threads() -> int:
     return native().threads.value
 
 
+_array_class: type = object
+
+
+def array_class(cls: type[T]) -> type[T]:
+    """Makes a class the base of the native type of arrays."""
+    global _array_class
+    _array_class = cls
+    return cls
+
+
 _native: Native | None = None
 _lock = locks.new_lock()
 
@@ -174,12 +186,7 @@ def native() -> Native:
     """The native runtime of this process; UnsupportedError where there is none."""
     global _native
     if _native is None:
-        from axla.runtime import arguments
-        from axla.runtime.array import Array
-
         with _lock:
             if _native is None:
-                made = Native(Array)
-                arguments.install(made)
-                _native = made
+                _native = Native(_array_class)
     return _native

@@ -17,6 +17,7 @@ from axla.codegen.native.structs import (
 from axla.core.errors import InvalidArgument, OutOfMemory
 from axla.program.abi import RNG_SEED
 from axla.program.interface import Interface
+from axla.runtime import arguments
 from axla.runtime.functions import resolve_functions
 from axla.runtime.image import Image
 from axla.runtime.native import Native, native
@@ -52,6 +53,7 @@ class LoadedProgram:
         _check(interface, constants)
         self.interface = interface
         self.native: Native = native()
+        arguments.install(self.native)
         table, self._functions = resolve_functions(interface.functions, functions)
         self._image = Image([(interface.name, image) for image in images], [ENTRY])
         self._constants = self._place(constants) if constants else 0
