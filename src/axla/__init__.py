@@ -13,8 +13,9 @@ comes with the first array or compilation.
 import typing as _typing
 
 if _typing.TYPE_CHECKING:
-    from axla import ops
+    from axla import backends, ops
     from axla.api import compile, device_put, parse
+    from axla.backends import Client, CompileOptions, Executable
     from axla.builder import ComputationBuilder, XlaBuilder, XlaComputation, XlaOp
     from axla.comparison import CheckReport, check
     from axla.core import dtypes
@@ -48,16 +49,16 @@ if _typing.TYPE_CHECKING:
     from axla.ir.graph import Module
     from axla.runtime.array import Array
     from axla.runtime.dlpack import from_dlpack
-    from axla.runtime.executable import Executable
     from axla.runtime.native import num_threads, set_num_threads
 
 __version__ = "0.1.0.dev0"
 
-_PACKAGES = ("aot", "jax", "ops")
+_PACKAGES = ("aot", "backends", "jax", "ops")
 _HOMES = {
     name: module
     for module, names in {
         "axla.api": "compile device_put parse",
+        "axla.backends": "Client CompileOptions Executable",
         "axla.builder": "ComputationBuilder XlaBuilder XlaComputation XlaOp",
         "axla.comparison": "CheckReport check",
         "axla.core.errors": (
@@ -74,7 +75,6 @@ _HOMES = {
         "axla.ir.graph": "Module",
         "axla.runtime.array": "Array",
         "axla.runtime.dlpack": "from_dlpack",
-        "axla.runtime.executable": "Executable",
         "axla.runtime.native": "num_threads set_num_threads",
     }.items()
     for name in names.split()
@@ -108,8 +108,10 @@ __all__ = [
     "AxlaError",
     "Cancelled",
     "CheckReport",
+    "Client",
     "CollectiveFailure",
     "CompileError",
+    "CompileOptions",
     "ComputationBuilder",
     "CustomCallFailure",
     "DeadlineExceeded",
@@ -133,6 +135,7 @@ __all__ = [
     "XlaComputation",
     "XlaOp",
     "__version__",
+    "backends",
     "check",
     "compile",
     "device_put",

@@ -9,18 +9,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from axla.core.errors import InvalidArgument, ParseError, UnsupportedError, did_you_mean
+from axla.core.errors import InvalidArgument, ParseError
 from axla.ir.graph import Module
 from axla.ir.places import located
 
 if TYPE_CHECKING:
-    from axla.interpreter.executable import InterpretedExecutable
-    from axla.runtime.executable import Executable
+    from axla.backends import Client, Executable
     from axla.stablehlo.mlir import Source
-    from axla.target.machine import CpuTarget
-
-BACKENDS = ("cpu", "one-lane", "interpreter")
-
 
 _MLIR = re.compile(
     r"""(?:\s|//[^\n]*+)*+(?:module\b|func\.func\b|sdy\.mesh\b|"[\w.]+"[ ]*\(|[#!][\w$.]+[ ]*=)"""
@@ -127,126 +122,29 @@ def stablehlo(content: str | bytes) -> Source | None:
 
 
 def compile(  # noqa: A001
-    module: Module, *, backend: str = "cpu", target_cpu: str | None = None,
+    module: Module, *, backend: str | Client = "cpu", target_cpu: str | None = None,
     target_features: Sequence[str] | None = None,
     donate: Sequence[int] = (), num_replicas: int | None = None, num_partitions: int | None = None,
     device_assignment: Any = None, arg_types: Any = None, dim_args: Any = None, replicas: str | None = None,
-) -> Executable | InterpretedExecutable:  # fmt: skip
-    """A callable program. `module` is not changed. `donate`: parameter leaves whose memory results may take.
+    flags: Any = (),
+) -> Executable:  # fmt: skip
+    """A callable program. `module` is not changed. `backend` is a name (`axla backends` lists them) or a
+    Client. `donate`: parameter leaves whose memory results may take.
     `arg_types` and `dim_args` give the sizes of a module with `?`, as in `parse`. It runs as `num_replicas`
     of `num_partitions`, those of its header by default. With replicas="first" the first participant runs
-    alone, and a collective gives what a group of one gives.
+    alone, and a collective gives what a group of one gives. `flags` are those of this compilation.
 
     Raises VerifyError for an invalid module, UnsupportedError for what the backend does not do, CompileError
     for infeeds or outfeeds without a total order.
     """
-    from axla.ir.clone import clone_module
-    from axla.ir.verify import verify
+    from axla.backends import Client, CompileOptions, get
 
-    if not isinstance(module, Module):
-        raise InvalidArgument(
-            f"compile: wanted a Module (axla.parse gives one), found {type(module).__name__}"
-        )
-    if backend not in BACKENDS:
-        raise InvalidArgument(
-            f"compile: backend={backend!r}; there are {', '.join(BACKENDS)}{did_you_mean(backend, BACKENDS)}"
-        )
-    module = specialized(module, arg_types, dim_args)
-    counts = _participants(module, num_replicas, num_partitions, replicas)
-    if num_replicas is not None or num_partitions is not None:
-        module = clone_module(module)
-        module.set_config(replica_count=counts[0], num_partitions=counts[1])
-    verify(module)
-    if device_assignment is not None:
-        raise UnsupportedError("compile: device_assignment: programs run on the first device only")
-    if counts != (1, 1) and backend != "interpreter":
-        raise UnsupportedError(
-            f"compile: {module.name} is for {counts[0]} replicas of {counts[1]} partitions, {backend} runs "
-            "one of each; backend='interpreter' runs them all, replicas='first' the first participant alone"
-        )
-    if backend == "interpreter":
-        from axla.interpreter.executable import InterpretedExecutable
-        from axla.passes import driver, pipelines
-
-        work = clone_module(module)
-        with located(module.file, module):
-            driver.run(work, pipelines.PREPARE, name="prepare")
-        return InterpretedExecutable(work, *counts)
-    from axla.cpu.programs import compiled
-    from axla.lowering.donation import donate_parameters, row_major_boundary
-    from axla.runtime.executable import Executable
-
-    work = clone_module(module)
-    row_major_boundary(work)
-    if donate:
-        donate_parameters(work, donate)
-    with located(module.file, module):
-        made = compiled(work, _target(backend, target_cpu, target_features))
-    return Executable(made.images, made.interface, made.constants)
-
-
-def _participants(
-    module: Module, num_replicas: int | None, num_partitions: int | None, replicas: str | None
-) -> tuple[int, int]:
-    """How many replicas and partitions run."""
-    if replicas is None:
-        config = module.config
-        counts = (
-            config.replica_count if num_replicas is None else num_replicas,
-            config.num_partitions if num_partitions is None else num_partitions,
-        )
-        for name, count in zip(("num_replicas", "num_partitions"), counts, strict=True):
-            if type(count) is not int or count < 1:
-                raise InvalidArgument(f"compile: {name}={count!r}, wanted a number of at least 1")
-        return counts
-    if replicas != "first" or num_replicas is not None or num_partitions is not None:
-        raise InvalidArgument(
-            f"compile: replicas={replicas!r}; wanted 'first', without num_replicas and num_partitions"
-        )
-    return 1, 1
-
-
-def specialized(module: Module, arg_types: Any, dim_args: Any) -> Module:
-    """The module with its sizes known."""
-    if type(module) is Module and arg_types is None and dim_args is None:
-        return module
-    from axla.stablehlo.modules import DynamicModule
-
-    if isinstance(module, DynamicModule):
-        return module.specialize(arg_types, dim_args)
-    raise InvalidArgument(f"compile: arg_types or dim_args given, but {module.name} has no `?`")
-
-
-def _target(backend: str, cpu: str | None, features: Sequence[str] | None) -> CpuTarget:
-    """What to generate code for, which this machine must be able to run."""
-    from axla.codegen.host import host_target, one_lane_target
-    from axla.target.machine import X86_LEVELS, cpu_target, with_features
-
-    host = host_target()
-    target = one_lane_target() if backend == "one-lane" else host
-    if cpu is not None:
-        names = [*X86_LEVELS] if host.name in X86_LEVELS else [host.name]
-        if cpu not in names:
-            raise InvalidArgument(
-                f"compile: target_cpu={cpu!r}; here there are {', '.join(names)}{did_you_mean(cpu, names)}"
-            )
-        if names.index(cpu) > names.index(host.name):
-            raise UnsupportedError(f"compile: target_cpu={cpu!r}, but this machine is of level {host.name}")
-        if backend == "one-lane":
-            raise InvalidArgument(f"compile: the backend one-lane takes no target_cpu, found {cpu!r}")
-        target = cpu_target(cpu, host.triple)
-    if features is not None:
-        from axla.codegen.llvm import host_features
-
-        for feature in features:
-            if feature[:1] not in ("+", "-") or feature[1:] not in host_features():
-                raise InvalidArgument(
-                    f"compile: target_features has {feature!r}; wanted + or - and one of LLVM's features"
-                )
-            if feature[0] == "+" and not host_features()[feature[1:]]:
-                raise UnsupportedError(f"compile: target_features has {feature!r}, which this machine lacks")
-        target = with_features(target, features)
-    return target
+    options = CompileOptions(
+        donate, num_replicas, num_partitions, device_assignment, replicas, target_cpu, target_features,
+        arg_types, dim_args, flags,
+    )  # type: ignore[arg-type]  # fmt: skip
+    client = backend if isinstance(backend, Client) else get(backend).client
+    return client.compile(module, options)
 
 
 def device_put(array: Any) -> Any:

@@ -18,12 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from axla.api import BACKENDS, compile, device_put
+from axla import backends
 from axla.builder.computation import XlaComputation
 from axla.builder.computation_builder import snake_case
 from axla.builder.values import instance, integer, items, text, tuples
 from axla.core import locks
-from axla.core.errors import InvalidArgument, ShapeError, did_you_mean
+from axla.core.errors import InvalidArgument, ShapeError
 from axla.core.literal import Literal
 from axla.core.shape import AnyShape, ProgramShape, Shape, TupleShape
 from axla.custom.feeds import feeds, leaves_of
@@ -67,9 +67,7 @@ class Client:
     """Runs computations on one backend; compiles each of them once."""
 
     def __init__(self, backend: str = "cpu") -> None:
-        if text(backend, "Client: backend") not in BACKENDS:
-            hint = f"there are {', '.join(BACKENDS)}{did_you_mean(backend, BACKENDS)}"
-            raise InvalidArgument(f"Client: backend={backend!r}; {hint}")
+        self.device_client = backends.Client(text(backend, "Client: backend"))
         self.backend = backend
         self._compiled: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
         self._lock = locks.new_lock()
@@ -79,7 +77,7 @@ class Client:
     def TransferToServer(self, literal: object) -> GlobalData:
         """A copy of a literal (or of what NumPy takes) on the device."""
         value = _literal(literal)
-        put = np.array if self.backend == "interpreter" else device_put
+        put = self.device_client.device_put
         return GlobalData(value.shape, [put(leaf.array) for leaf in value.leaves() if leaf.shape.is_array])
 
     def TransferInProcess(self, value: object) -> Any:
@@ -145,7 +143,7 @@ class Client:
         with self._lock:
             found = self._compiled.get(computation)
             if found is None:
-                found = self._compiled[computation] = compile(module, backend=self.backend)
+                found = self._compiled[computation] = self.device_client.compile(module)
             return found
 
     def Execute(
@@ -214,7 +212,7 @@ class LocalClient(Client):
         return self.backend
 
     def device_count(self) -> int:
-        return 1
+        return len(self.device_client.devices)
 
 
 class ClientLibrary:

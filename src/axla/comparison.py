@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from axla.api import compile, contents, parse, specialized, stablehlo
+from axla.api import compile, contents, parse, stablehlo
+from axla.backends.prepare import specialized
 from axla.core.dtypes import from_numpy
 from axla.core.errors import InvalidArgument, Mismatch, UnsupportedError
 from axla.core.literal import why_no_array

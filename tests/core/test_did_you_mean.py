@@ -70,7 +70,7 @@ def test_backends_targets_and_others(call, message, tmp_path, monkeypatch):
     [
         (
             ["run", "FILE", "--backend", "interpeter"],
-            "'interpeter' is unknown; .*; did you mean interpreter?",
+            "backend='interpeter'; .*; did you mean interpreter?",
         ),
         (["opt", "FILE", "--stage=lvm"], "'lvm' is unknown; .*; did you mean llvm"),
         (["rnu", "FILE"], "'rnu' is unknown; .*; did you mean run"),

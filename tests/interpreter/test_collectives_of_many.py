@@ -383,7 +383,7 @@ def test_what_devices_there_are():
     module = axla.parse(f"ENTRY e {{ {body} }}")
     with pytest.raises(InvalidArgument, match="num_replicas=0"):
         axla.compile(module, backend="interpreter", num_replicas=0)
-    with pytest.raises(InvalidArgument, match="at most 1024 devices"):
+    with pytest.raises(UnsupportedError, match="interpreter runs 1024: each is a thread"):
         axla.compile(module, backend="interpreter", num_replicas=10**9)
     with pytest.raises(UnsupportedError, match="backend='interpreter'"):
         axla.compile(module, num_replicas=2)
@@ -479,8 +479,8 @@ def test_the_first_participant_runs_alone_where_that_is_asked_for(backend):
     for count in (0, -1, 1.5, "2"):
         with pytest.raises(InvalidArgument, match="num_replicas=.*, wanted a number of at least 1"):
             axla.compile(module, backend=backend, num_replicas=count)
-    with pytest.raises(UnsupportedError, match="device_assignment: programs run on the first device only"):
-        axla.compile(module, backend=backend, replicas="first", device_assignment=[[0]])
+    with pytest.raises(InvalidArgument, match="needs devices 0 to 1, <Client of .*: 1 devices> has"):
+        axla.Client(backend, devices=1).compile(module, replicas="first", device_assignment=[[1]])
 
 
 def test_the_command_line_runs_one_of_several_where_it_is_told_to(tmp_path, capsys):

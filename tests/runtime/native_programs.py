@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from axla.backends.native import NativeExecutable as Executable
 from axla.codegen import llvm
 from axla.codegen.host import host_target
 from axla.core import dtypes
@@ -11,7 +12,6 @@ from axla.core.dtypes import DType
 from axla.core.shape import Shape
 from axla.program.abi import FRAME
 from axla.program.interface import Alias, Interface, ValueSpec
-from axla.runtime.executable import Executable
 
 
 @lru_cache

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import axla
+from axla.backends.native import NativeExecutable as Executable
 from axla.core import dtypes
 from axla.core.errors import InvalidArgument, OutOfMemory, RuntimeFailure, UnsupportedError
 from axla.core.shape import Shape
@@ -18,7 +19,6 @@ from axla.custom.registry import register_custom_call
 from axla.custom.site import Function
 from axla.program.interface import Interface, ValueSpec
 from axla.runtime.array import Array, device_put
-from axla.runtime.executable import Executable
 
 A = np.arange(64, dtype=np.float32)
 B = np.linspace(-1, 1, 64, dtype=np.float32)

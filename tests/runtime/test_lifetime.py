@@ -55,8 +55,8 @@ define i32 @axla_entry(ptr %frame) {{
   ret i32 0
 }}
 """
+    from axla.backends.native import NativeExecutable as Executable
     from axla.program.interface import Interface
-    from axla.runtime.executable import Executable
 
     specs = (programs.spec("a"), programs.spec("b"))
     two = Executable(programs.image(text), Interface("two", (), specs, result_tree=(0, 1)))
@@ -151,7 +151,7 @@ def test_loading_from_many_threads():
 def test_importing_loads_no_llvm():
     done = run_script("""
         import sys
-        import axla.runtime.executable, axla.runtime.array, axla.runtime.dlpack
+        import axla.backends.native, axla.runtime.array, axla.runtime.dlpack
         print([m for m in sys.modules if m.startswith("llvmlite")])
         axla.runtime.array.device_put(1.0)
         print("llvmlite" in sys.modules)
@@ -165,7 +165,7 @@ def test_without_native_code_arrays_work_and_programs_say_why():
         sysconfig.get_config_vars()
         sys.platform = "win32"
         from axla.runtime.array import device_put
-        from axla.runtime.executable import Executable
+        from axla.backends.native import NativeExecutable as Executable
         from axla.program.interface import Interface
         array = device_put(np.arange(3.0))
         print(type(array).__name__, np.asarray(array).tolist(), float(array[1]))

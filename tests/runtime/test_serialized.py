@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import axla
+from axla.backends.native import NativeExecutable as Executable
 from axla.core.errors import InvalidArgument, UnsupportedError
 from axla.runtime import serialized
-from axla.runtime.executable import Executable
 from axla.runtime.serialized import Fingerprint, Packed, decode, encode, pack, unpack
 from axla.tools.main import main
 

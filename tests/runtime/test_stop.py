@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from test_parallel import run_script
 
+from axla.backends.native import NativeExecutable as Executable
 from axla.core.errors import Cancelled, DeadlineExceeded
 from axla.runtime.array import device_put
-from axla.runtime.executable import Executable
 
 
 def test_deadline():

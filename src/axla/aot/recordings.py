@@ -50,14 +50,14 @@ def _plain(host: CpuTarget) -> CpuTarget:
 def _recording(
     function: Function, inputs: tuple[np.ndarray, ...] | None, target: CpuTarget, exact: bool
 ) -> Recording:
+    from axla.backends.native import NativeExecutable
     from axla.cpu.compiler import compile_module
-    from axla.runtime.executable import Executable
 
     arguments = tuple(inputs if inputs is not None else random_inputs(function.module, SEED))
     work = clone_module(function.module)
     stand_alone(work)
     compiled = compile_module(work, target)
-    executable = Executable(compiled.images, compiled.interface, compiled.constants)
+    executable = NativeExecutable(compiled.images, compiled.interface, compiled.constants)
     try:
         found = [array.to_numpy() for array in executable.execute(arguments, deadline=LONGEST)]
     except DeadlineExceeded:

@@ -215,7 +215,7 @@ def from_environment(environment: typing.Mapping[str, str]) -> Flags:
                 f"environment variable {variable} is not an option of axla{did_you_mean(variable, known)}"
             )
         else:
-            values[field] = _convert(field, text, variable)
+            values[field] = convert(field, text, variable)
     return Flags(**values)
 
 
@@ -244,11 +244,11 @@ def parse(text: str, where: str = "flags") -> dict[str, Any]:
                 raise InvalidArgument(message)
             _report(message)
             continue
-        values[field] = _convert(field, value if equals else None, f"--{name}")
+        values[field] = convert(field, value if equals else None, f"--{name}")
     return values
 
 
-def _convert(field: str, text: str | None, spelling: str) -> Any:
+def convert(field: str, text: str | None, spelling: str) -> Any:
     """The value that `text` (None: the flag stands alone) means for a field."""
     wanted = _TYPES[field]
     value: Any = text

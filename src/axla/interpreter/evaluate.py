@@ -19,6 +19,7 @@ import numpy as np
 
 from axla.core.errors import (
     AxlaError,
+    Cancelled,
     DeadlineExceeded,
     InternalError,
     InvalidArgument,
@@ -38,6 +39,7 @@ from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.op import Op
 from axla.ir.structure import Constant, GetTupleElement, Parameter, Tuple
 from axla.ir.traverse import running_order
+from axla.program import abi
 
 Value = Any
 """numpy.ndarray | tuple[Value, ...] | None"""
@@ -122,7 +124,7 @@ class Interpreter:
         self.step_limit = float("inf") if step_limit is None else step_limit
         self.stop_at = float("inf") if deadline is None else time.monotonic() + deadline
         self.deadline = deadline
-        self.watched = deadline is not None or process is not None
+        self.cancelled: list[bool] = []  # shared with those beside it; not empty: stop
         self.memory_limit = memory_limit
         self.seed = seed
         self.random = np.random.Generator(np.random.Philox(seed))
@@ -139,8 +141,12 @@ class Interpreter:
         """Another one, for a process, within the same limits."""
         made = Interpreter(memory_limit=self.memory_limit, seed=self.seed, process=process)
         made.step_limit, made.steps = self.step_limit, self.steps
-        made.stop_at, made.deadline = self.stop_at, self.deadline
+        made.stop_at, made.deadline, made.cancelled = self.stop_at, self.deadline, self.cancelled
         return made
+
+    def cancel(self) -> None:
+        """Lets the run, which another thread does, end with Cancelled."""
+        self.cancelled.append(True)
 
     def run(self, computation: Computation, arguments: Sequence[Value]) -> Value:
         """The value of the root for these arguments."""
@@ -181,10 +187,8 @@ class Interpreter:
         self.steps += steps
         if self.steps > self.step_limit:
             raise DeadlineExceeded(f"the interpreter stopped after {self.step_limit} steps, as it was told")
-        if self.watched:
-            self._watch()
-
-    def _watch(self) -> None:
+        if self.cancelled:
+            raise Cancelled("the run was cancelled", abi.CANCELLED)
         if time.monotonic() > self.stop_at:
             raise DeadlineExceeded(f"the interpreter stopped after {self.deadline} seconds, as it was told")
         if self.process is not None:

@@ -42,8 +42,16 @@ def evaluate_replicated(
         )
     values = [argument_values(entry, given) for given in arguments]
     interpreter = Interpreter(deadline=deadline, seed=seed)
-    found = _run(interpreter, Grid(replicas, partitions), [entry] * count, values)
+    found = run_replicated(interpreter, entry, values, replicas, partitions)
     return [as_literal(value, entry.root.shape) for value in found]
+
+
+def run_replicated(
+    interpreter: Interpreter, entry: Computation, values: Sequence[Sequence[Value]], replicas: int,
+    partitions: int,
+) -> list[Value]:  # fmt: skip
+    """As `evaluate_replicated`, on values, by an interpreter whose limits hold for all."""
+    return _run(interpreter, Grid(replicas, partitions), [entry] * len(values), values)
 
 
 def _run(

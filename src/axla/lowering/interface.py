@@ -25,13 +25,13 @@ def interface_of(
         shapes = shapes[: len(shapes) - sum(map(_dynamic_dimensions, shapes))]
         if isinstance(result, TupleShape) and _dynamic_dimensions(result):
             result = result.elements[0]
-    parameters, trees = _specs(shapes, [p.name for p in entry.parameters[: len(shapes)]])
-    results, (tree,) = _specs([result], ["result"])
+    parameters, trees = leaf_specs(shapes, [p.name for p in entry.parameters[: len(shapes)]])
+    results, (tree,) = leaf_specs([result], ["result"])
     flat = all(not isinstance(t, tuple) for t in trees)
     into, out = leaf_numbers(buffers.parameters), leaf_numbers(buffers.results)
     aliases = tuple(Alias(out[result], into[parameter]) for result, parameter in buffers.aliases)
     return Interface(
-        module.name, parameters, results, tree, None if flat else tuple(trees), aliases, workspace,
+        module.name, parameters, results, tree, None if flat else trees, aliases, workspace,
         buffers.constants_bytes, (), functions, long_running,
     )  # fmt: skip
 
@@ -46,7 +46,9 @@ def _dynamic_dimensions(shape: AnyShape) -> int:
     return sum(sum(leaf.dynamic) for leaf in shape.leaves() if isinstance(leaf, Shape))
 
 
-def _specs(shapes: Sequence[AnyShape], names: Sequence[str]) -> tuple[tuple[ValueSpec, ...], list[Tree]]:
+def leaf_specs(
+    shapes: Sequence[AnyShape], names: Sequence[str]
+) -> tuple[tuple[ValueSpec, ...], tuple[Tree, ...]]:
     """Leaf specifications, and the tree of leaf numbers of each shape. Tokens take no leaf."""
     specs: list[ValueSpec] = []
 
@@ -61,4 +63,4 @@ def _specs(shapes: Sequence[AnyShape], names: Sequence[str]) -> tuple[tuple[Valu
         return ()
 
     trees = [tree(shape, name) for shape, name in zip(shapes, names, strict=True)]
-    return tuple(specs), trees
+    return tuple(specs), tuple(trees)

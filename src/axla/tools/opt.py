@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 from axla.ir.graph import Module
@@ -39,13 +38,16 @@ def execute(options: argparse.Namespace) -> int:
     elif options.list_rules:
         text = rule_list()
     elif options.list_stages:
-        text = "".join(f"{name:8} {function.__doc__}\n" for name, function in STAGES.items())
+        text = "".join(f"{name:8} {about}\n" for name, (_, about) in STAGES.items())
     elif options.file is None:
         return options.usage_error("a FILE is wanted (`-` is standard input)")
     elif options.passes is not None:
         text = after_passes(read_module(options), options.passes, options.target_cpu)
     else:
-        text = STAGES[options.stage or "hlo"](read_module(options), options.target_cpu)
+        from axla.backends.cpu import text_of
+
+        module = read_module(options)
+        text = text_of(module, STAGES[options.stage or "hlo"][0], target_of(options.target_cpu))
     if options.output is None:
         sys.stdout.write(text if text.endswith("\n") else text + "\n")
     else:
@@ -86,44 +88,10 @@ def after_passes(module: Module, passes: str, cpu: str | None) -> str:
     return module.to_string(print_large_constants=True)
 
 
-def hlo(module: Module, cpu: str | None) -> str:
-    """The module after all passes of the CPU pipeline."""
-    from axla.lowering.pipeline import optimize
-
-    optimize(module, target_of(cpu))
-    return module.to_string(print_large_constants=True)
-
-
-def program(module: Module, cpu: str | None) -> str:
-    """The program: memory, kernels and steps."""
-    from axla.lowering.pipeline import optimize, program_of
-
-    target = target_of(cpu)
-    optimize(module, target)
-    return program_of(module, target).to_text()
-
-
-def llvm(module: Module, cpu: str | None) -> str:
-    """The LLVM module, entry and kernels together."""
-    from axla.cpu.compiler import llvm_modules
-    from axla.lowering.pipeline import optimize, program_of
-
-    target = target_of(cpu)
-    optimize(module, target)
-    [text] = llvm_modules(program_of(module, target), target, parts=1)
-    return text
-
-
-def asm(module: Module, cpu: str | None) -> str:
-    """The assembly of the LLVM module."""
-    from axla.codegen.llvm import emit_assembly
-
-    return emit_assembly(llvm(module, cpu), target_of(cpu))
-
-
-STAGES: dict[str, Callable[[Module, str | None], str]] = {
-    "hlo": hlo,
-    "program": program,
-    "llvm": llvm,
-    "asm": asm,
+STAGES = {
+    "hlo": ("optimized", "The module after all passes of the CPU pipeline."),
+    "program": ("program", "The program: memory, kernels and steps."),
+    "llvm": ("llvm", "The LLVM module, entry and kernels together."),
+    "asm": ("asm", "The assembly of the LLVM module."),
 }
+"""What the compiler calls a stage, and what it is."""

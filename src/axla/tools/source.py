@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from axla.api import BACKENDS, parse
+from axla.api import parse
 from axla.core.errors import AxlaError
 from axla.core.shape import AnyShape
 from axla.ir.graph import Module
@@ -66,7 +66,17 @@ def integers(text: str) -> list[int]:
 
 
 def add_backend(parser: argparse.ArgumentParser, name: str, default: str | None, text: str) -> None:
-    parser.add_argument(name, metavar="BACKEND", choices=BACKENDS, default=default, help=text)
+    parser.add_argument(name, metavar="BACKEND", type=_backend, default=default, help=text)
+
+
+def _backend(name: str) -> str:
+    from axla import backends
+
+    try:
+        backends.get(name)
+    except AxlaError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return name
 
 
 def add_replicas(parser: argparse.ArgumentParser) -> None:

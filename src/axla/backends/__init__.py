@@ -1,0 +1,28 @@
+"""Backends: what compiles modules and runs them.
+
+    axla.backends.names()                    cpu, one-lane, interpreter, and those of installed packages
+    axla.backends.get("cpu").capabilities    what it takes, and what it refuses and why
+    axla.backends.register("mine", make)     a name for `backend=` and `--backend`; make() gives a Backend
+
+A package brings one by an entry point of the group `axla.backends`, whose object is called without arguments.
+`axla.Client(name)` has the backend's devices, `axla.compile(module, backend=name)` takes its own client.
+"""
+
+from axla.backends.interface import (
+    BACKENDS,
+    Backend,
+    Capabilities,
+    Client,
+    Device,
+    Executable,
+    Memory,
+    MemoryStats,
+)
+from axla.backends.options import CompileOptions, ExecuteOptions
+
+get, names, register, unregister = BACKENDS.get, BACKENDS.names, BACKENDS.register, BACKENDS.unregister
+
+__all__ = [
+    "Backend", "Capabilities", "Client", "CompileOptions", "Device", "Executable", "ExecuteOptions", "Memory",
+    "MemoryStats", "get", "names", "register", "unregister",
+]  # fmt: skip

@@ -1,0 +1,162 @@
+"""The backends `cpu` and `one-lane`: native code for this machine, and the same without vectors."""
+
+from __future__ import annotations
+
+from axla.backends.interface import Backend, Capabilities, Client, Executable
+from axla.backends.native import NativeExecutable
+from axla.backends.options import CompileOptions
+from axla.core import flags
+from axla.core.errors import InvalidArgument, UnsupportedError, did_you_mean
+from axla.ir.clone import clone_module
+from axla.ir.graph import Module
+from axla.ir.places import located
+from axla.runtime import serialized
+from axla.target.machine import X86_LEVELS, CpuTarget, cpu_target, with_features
+
+_ALONE = "backend='interpreter' runs them all, replicas='first' the first participant alone"
+
+
+class CpuBackend(Backend):
+    """Compiles for this machine."""
+
+    name = "cpu"
+    about = "native code for this machine, by LLVM"
+    capabilities = Capabilities(refused={"participants": _ALONE})
+
+    def target(self, options: CompileOptions) -> CpuTarget:
+        """What to generate code for, which this machine must be able to run."""
+        from axla.codegen.host import host_target
+
+        host, cpu = host_target(), options.target_cpu
+        if cpu is None:
+            return _with_features(host, options)
+        names = [*X86_LEVELS] if host.name in X86_LEVELS else [host.name]
+        if cpu not in names:
+            raise InvalidArgument(
+                f"compile: target_cpu={cpu!r}; here there are {', '.join(names)}{did_you_mean(cpu, names)}"
+            )
+        if names.index(cpu) > names.index(host.name):
+            raise UnsupportedError(f"compile: target_cpu={cpu!r}, but this machine is of level {host.name}")
+        return _with_features(cpu_target(cpu, host.triple), options)
+
+    def compile(self, client: Client, module: Module, options: CompileOptions) -> Executable:
+        from axla.cpu.programs import compiled
+
+        if options.device_assignment not in (None, ((0,),)):
+            raise UnsupportedError("compile: device_assignment: programs run on the first device only")
+        work, target = self.work(module, options), self.target(options)
+        with located(module.file, module):
+            made = compiled(work, target)
+        return CpuExecutable(
+            made.images, made.interface, made.constants, client=client, module=module, options=options
+        )
+
+    def load(self, client: Client, payload: bytes, options: CompileOptions) -> Executable:
+        """Machine code, which runs in this process with all its rights."""
+        made, fingerprint = serialized.unpack(payload)
+        if fingerprint.backend != self.name:
+            raise InvalidArgument(f"load: machine code of {fingerprint.backend}, not of {self.name}")
+        return CpuExecutable(made.images, made.interface, made.constants, client=client, options=options)
+
+    def work(self, module: Module, options: CompileOptions) -> Module:
+        """A copy for the passes, as the compiler takes it."""
+        from axla.lowering.donation import donate_parameters, row_major_boundary
+
+        work = clone_module(module)
+        row_major_boundary(work)
+        if options.donate:
+            donate_parameters(work, options.donate)
+        return work
+
+
+class OneLaneBackend(CpuBackend):
+    """Compiles as for small devices: vectors of one lane, 32-bit indices."""
+
+    name = "one-lane"
+    about = "the same compiler without vectors and with 32-bit indices, as for small devices"
+
+    def target(self, options: CompileOptions) -> CpuTarget:
+        from axla.codegen.host import one_lane_target
+
+        if options.target_cpu is not None:
+            raise InvalidArgument(
+                f"compile: the backend {self.name} takes no target_cpu, found {options.target_cpu!r}"
+            )
+        return _with_features(one_lane_target(), options)
+
+
+cpu, one_lane = CpuBackend, OneLaneBackend
+
+
+def _with_features(target: CpuTarget, options: CompileOptions) -> CpuTarget:
+    if options.target_features is None:
+        return target
+    from axla.codegen.llvm import host_features
+
+    known = host_features()
+    for feature in options.target_features:
+        if feature[:1] not in ("+", "-") or feature[1:] not in known:
+            raise InvalidArgument(
+                f"compile: target_features has {feature!r}; wanted + or - and one of LLVM's features"
+            )
+        if feature[0] == "+" and not known[feature[1:]]:
+            raise UnsupportedError(f"compile: target_features has {feature!r}, which this machine lacks")
+    return with_features(target, options.target_features)
+
+
+class CpuExecutable(NativeExecutable):
+    """Machine code that came from a module."""
+
+    __slots__ = ()
+
+    stages = ("hlo", "optimized", "program", "llvm", "asm")
+
+    def _payload(self) -> bytes:
+        backend = self._backend()
+        packed = serialized.Packed(self._images, self.interface, self._loaded.constants() or b"")
+        fingerprint = serialized.Fingerprint.of(
+            backend.target(self.options), backend.name, options=self.options.to_flags()
+        )
+        return serialized.pack(packed, fingerprint)
+
+    def __reduce__(self) -> tuple:
+        return Executable.load, (self.serialize(),)
+
+    def _text(self, stage: str) -> str:
+        if stage == "hlo":
+            return super()._text(stage)
+        with flags.override(**dict(self.options.flags)):
+            return text_of(self._work(), stage, self._backend().target(self.options))
+
+    def _optimized(self) -> Module:
+        from axla.lowering.pipeline import optimize
+
+        work = self._work()
+        with flags.override(**dict(self.options.flags)):
+            optimize(work, self._backend().target(self.options))
+        return work
+
+    def _work(self) -> Module:
+        return self._backend().work(self._source(), self.options)
+
+    def _backend(self) -> CpuBackend:
+        assert self.client is not None and isinstance(self.client.backend, CpuBackend)
+        return self.client.backend
+
+
+def text_of(module: Module, stage: str, target: CpuTarget) -> str:
+    """A module, which is changed on the way, at a stage of the compiler: "optimized", "program", "llvm" or
+    "asm".
+    """
+    from axla.codegen.llvm import emit_assembly
+    from axla.cpu.compiler import llvm_modules
+    from axla.lowering.pipeline import optimize, program_of
+
+    optimize(module, target)
+    if stage == "optimized":
+        return module.to_string(print_large_constants=True)
+    program = program_of(module, target)
+    if stage == "program":
+        return program.to_text()
+    [text] = llvm_modules(program, target, parts=1)
+    return text if stage == "llvm" else emit_assembly(text, target)

@@ -1,0 +1,167 @@
+"""The backend `interpreter`: NumPy evaluates the module, as many replicas and partitions as wanted."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from axla.backends.interface import Backend, Capabilities, Client, Executable
+from axla.backends.options import CompileOptions, ExecuteOptions
+from axla.core.errors import InvalidArgument
+from axla.core.shape import AnyShape, Shape, TupleShape
+from axla.interpreter.custom_calls import check_custom_call
+from axla.interpreter.evaluate import Interpreter
+from axla.interpreter.parallel import MOST, run_replicated
+from axla.ir.clone import clone_module
+from axla.ir.graph import Module
+from axla.ir.places import located
+from axla.lowering.donation import donate_parameters
+from axla.lowering.interface import leaf_specs
+from axla.passes import driver, pipelines
+from axla.program.interface import Alias, Interface
+from axla.runtime.arguments import check_count, check_donation, convert
+from axla.runtime.array import Array, device_put
+
+
+class InterpreterBackend(Backend):
+    name = "interpreter"
+    about = "the reference: NumPy evaluates op by op, on as many devices as wanted"
+    capabilities = Capabilities(MOST, {"participants": f"each is a thread, and there are at most {MOST}"})
+
+    def compile(self, client: Client, module: Module, options: CompileOptions) -> Executable:
+        if options.target_cpu is not None or options.target_features is not None:
+            raise InvalidArgument(
+                f"compile: the backend {self.name} takes no target_cpu and no target_features"
+            )
+        work = clone_module(module)
+        if options.donate:
+            donate_parameters(work, options.donate)
+        with located(module.file, module):
+            driver.run(work, pipelines.PREPARE, name="prepare")
+        return InterpretedExecutable(work, client=client, module=module, options=options)
+
+    def load(self, client: Client, payload: bytes, options: CompileOptions) -> Executable:
+        """The module is read and verified again: nothing in the bytes is run as it is."""
+        from axla import proto
+
+        return client.compile(proto.read(payload), options)
+
+
+class InterpretedExecutable(Executable):
+    """Evaluates its module. Random numbers differ from run to run, and are the same in every n-th run."""
+
+    __slots__ = ("_work", "_seeds", "_running")
+
+    def __init__(self, work: Module, **more: Any) -> None:
+        super().__init__(interface_of(work), **more)
+        self._work = work
+        self._seeds = itertools.count(0, 1 << 64)  # apart enough for all that one run takes
+        self._running: dict[Interpreter, None] = {}
+        for inst in Interpreter().needed(work.entry):
+            check_custom_call(inst)
+
+    def cancel(self) -> int:
+        """Stops the runs in progress, which raise Cancelled; gives their number."""
+        running = list(self._running)
+        for interpreter in running:
+            interpreter.cancel()
+        return len(running)
+
+    def _run(self, inputs: list[Any], options: ExecuteOptions) -> list[Array]:
+        values = self._values(inputs)
+        with self._interpreter(options.deadline) as interpreter:
+            result = interpreter.run(self._work.entry, values)
+        return self._results(result, inputs)
+
+    def _run_replicated(self, rows: list[list[Any]], options: ExecuteOptions) -> list[list[Array]]:
+        values = [self._values(row) for row in rows]
+        with self._interpreter(options.deadline) as interpreter:
+            results = run_replicated(interpreter, self._work.entry, values, *self.counts)
+        return [self._results(result, row) for result, row in zip(results, rows, strict=True)]
+
+    @contextmanager
+    def _interpreter(self, deadline: float | None) -> Iterator[Interpreter]:
+        interpreter = Interpreter(deadline=deadline, seed=next(self._seeds))
+        self._running[interpreter] = None
+        try:
+            with np.errstate(all="ignore"):
+                yield interpreter
+        finally:
+            del self._running[interpreter]
+
+    def _values(self, inputs: list[Any]) -> list[Any]:
+        """The parameters' values: nested tuples of NumPy arrays, None for tokens."""
+        interface = self.interface
+        check_count(interface, len(inputs))
+        check_donation(interface, inputs, {alias.parameter for alias in interface.aliases})
+        given = (
+            np.asarray(convert(interface, index, spec, value))
+            for index, (spec, value) in enumerate(zip(interface.parameters, inputs, strict=True))
+        )
+        return [_value(p.shape, given) for p in self._work.entry.parameters]
+
+    def _results(self, result: Any, inputs: list[Any]) -> list[Array]:
+        """The result's leaves as arrays; donated arguments go."""
+        leaves: list[Any] = []
+        stack = [result]
+        while stack:
+            value = stack.pop()
+            if isinstance(value, tuple):
+                stack.extend(reversed(value))
+            elif value is not None:
+                leaves.append(value)
+        found = [
+            device_put(np.asarray(leaf, spec.shape.dtype.numpy))
+            for leaf, spec in zip(leaves, self.interface.results, strict=True)
+        ]
+        for alias in self.interface.aliases:
+            if isinstance(inputs[alias.parameter], Array):
+                inputs[alias.parameter].delete()
+        return found
+
+    def _optimized(self) -> Module:
+        return self._work
+
+    def _payload(self) -> bytes:
+        from axla import proto
+
+        return proto.to_proto(self._source())
+
+
+def _value(shape: AnyShape, leaves: Iterator[Any]) -> Any:
+    if isinstance(shape, TupleShape):
+        return tuple(_value(element, leaves) for element in shape.elements)
+    return next(leaves) if isinstance(shape, Shape) else None
+
+
+def interface_of(module: Module) -> Interface:
+    """What a caller must know of a module that runs as it is."""
+    entry = module.entry
+    shapes, result = [p.shape for p in entry.parameters], entry.root.shape
+    inputs, trees = leaf_specs(shapes, [p.name for p in entry.parameters])
+    results, (tree,) = leaf_specs([result], ["result"])
+    before = list(itertools.accumulate(map(_arrays, shapes), initial=0))
+    aliases = tuple(
+        Alias(_number(result, a.output), before[a.parameter] + _number(shapes[a.parameter], a.index), a.must)
+        for a in module.config.aliases
+    )
+    flat = all(not isinstance(t, tuple) for t in trees)
+    return Interface(module.name, inputs, results, tree, None if flat else trees, aliases)
+
+
+def _arrays(shape: AnyShape) -> int:
+    return sum(leaf.is_array for leaf in shape.leaves())
+
+
+def _number(shape: AnyShape, index: tuple[int, ...]) -> int:
+    """How many arrays stand before the one at an index."""
+    number = 0
+    for k in index:
+        assert isinstance(shape, TupleShape)
+        number += sum(map(_arrays, shape.elements[:k]))
+        shape = shape.elements[k]
+    return number

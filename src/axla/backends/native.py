@@ -1,0 +1,77 @@
+"""`NativeExecutable`: a program of machine code in this process."""
+
+from __future__ import annotations
+
+import ctypes as c
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from axla.backends.interface import Executable
+from axla.backends.nesting import flatten, is_flat_call, nest
+from axla.backends.options import ExecuteOptions
+from axla.program import abi
+from axla.program.interface import Interface
+from axla.runtime.array import Array
+from axla.runtime.dynamic import DynamicCall
+from axla.runtime.native import native
+from axla.runtime.program import LoadedProgram
+
+Image = bytes | Sequence[bytes]
+
+
+class NativeExecutable(Executable):
+    """`image` is one object file or several that refer to each other."""
+
+    __slots__ = ("_images", "_loaded", "_native_call", "_flat")
+
+    def __init__(
+        self,
+        image: Image,
+        interface: Interface,
+        constants: bytes | memoryview | None = None,
+        functions: Mapping[str, int] | None = None,
+        **more: Any,
+    ) -> None:
+        super().__init__(interface, **more)
+        self._images = (bytes(image),) if isinstance(image, bytes | bytearray | memoryview) else tuple(image)
+        self._loaded = LoadedProgram(self._images, interface.of_code(), constants, functions)
+        self._native_call: Any = native().callable_new(self._loaded.address, self._loaded)
+        if interface.is_dynamic:
+            self._native_call = DynamicCall(self._native_call, interface)
+        self._flat = is_flat_call(interface)
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Runs the program; arguments and result are nested as the program's parameters and result are."""
+        if self._flat:
+            return self._native_call(*arguments)
+        return nest(self.interface.result_tree, self.execute(flatten(self.interface, arguments)))
+
+    def cancel(self) -> int:
+        """Stops the runs in progress, which raise Cancelled; gives their number."""
+        return native().cancel(self._loaded.address, abi.CANCELLED)
+
+    def _run(self, inputs: list[Any], options: ExecuteOptions) -> list[Array]:
+        deadline = options.deadline
+        found = self._native_call(*inputs) if deadline is None else self._run_until(deadline, inputs)
+        return [found] if isinstance(found, Array) else list(found)
+
+    def _run_until(self, deadline: float, inputs: list[Any]) -> Any:
+        flags = (c.c_int32 * 2)()
+
+        def expire() -> None:
+            flags[0] = abi.DEADLINE
+
+        timer = threading.Timer(min(deadline, threading.TIMEOUT_MAX), expire)
+        timer.daemon = True
+        timer.start()
+        try:
+            return self._native_call.with_flag(c.addressof(flags), *inputs)
+        finally:
+            timer.cancel()
+
+    def _code_bytes(self) -> int:
+        return sum(map(len, self._images))
+
+    def __reduce__(self) -> tuple:
+        return NativeExecutable, (self._images, self.interface, self._loaded.constants())

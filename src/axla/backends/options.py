@@ -1,0 +1,301 @@
+"""What a compilation and a run are told. `CompileOptions` go to and from XLA's proto and flags."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import operator
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from axla.core import flags as flag_table
+from axla.core.dtypes import from_numpy
+from axla.core.errors import InvalidArgument, UnsupportedError, did_you_mean
+from axla.core.shape import Shape
+from axla.ir.graph import Module
+
+
+@dataclass(frozen=True, slots=True)
+class CompileOptions:
+    """Everything that `axla.compile` takes but module and backend. Values are normalised to tuples, so that
+    equal options compare equal; InvalidArgument names an option with a wrong value.
+
+    `flags`: those of docs/flags.md that differ from the environment's, as a mapping from names to values or
+    as text, `--xla_cpu_enable_fast_math=true`.
+    """
+
+    donate: tuple[int, ...] = ()
+    """Parameter leaves whose memory results may take."""
+    num_replicas: int | None = None
+    num_partitions: int | None = None
+    """How many participants run; None: as the module's header says."""
+    device_assignment: tuple[tuple[int, ...], ...] | None = None
+    """The id of a device for each partition of each replica; None: the first devices in order."""
+    replicas: str | None = None
+    """"first": of a program for several participants the first runs alone."""
+    target_cpu: str | None = None
+    target_features: tuple[str, ...] | None = None
+    arg_types: tuple[Any, ...] | None = None
+    dim_args: tuple[int, ...] | None = None
+    """Sizes of a module with `?`, as `axla.parse` takes them."""
+    flags: tuple[tuple[str, Any], ...] = ()
+
+    def __post_init__(self) -> None:
+        changes = {
+            "donate": _integers("donate", self.donate),
+            "device_assignment": _assignment(self.device_assignment),
+            "target_features": _texts("target_features", self.target_features) or None,
+            "arg_types": _types(self.arg_types),
+            "dim_args": self.dim_args if self.dim_args is None else tuple(self.dim_args) or None,
+            "flags": _flags(self.flags),
+        }
+        for name, value in changes.items():
+            object.__setattr__(self, name, value)
+        for name in ("num_replicas", "num_partitions"):
+            count = getattr(self, name)
+            if count is not None and (type(count) is not int or count < 1):
+                raise InvalidArgument(f"compile: {name}={count!r}, wanted a number of at least 1")
+        counted = self.num_replicas is not None or self.num_partitions is not None
+        if self.replicas is not None and (self.replicas != "first" or counted):
+            raise InvalidArgument(
+                f"compile: replicas={self.replicas!r}; wanted 'first', without num_replicas and "
+                "num_partitions"
+            )
+
+    def participants(self, module: Module) -> tuple[int, int]:
+        """How many replicas and partitions of a module run."""
+        if self.replicas is not None:
+            return 1, 1
+        config = module.config
+        return self.num_replicas or config.replica_count, self.num_partitions or config.num_partitions
+
+    # XLA's flags.
+
+    @classmethod
+    def from_flags(cls, text: str, **options: Any) -> CompileOptions:
+        """Options with the flags of a text, `--name=value ...`, in XLA's spelling or axla's."""
+        return cls(flags=text, **options)  # type: ignore[arg-type]
+
+    def to_flags(self) -> str:
+        """The flags as text, in XLA's spelling where it has one."""
+        return " ".join(f"--{_spelling(name)}={_flag_text(value)}" for name, value in self.flags)
+
+    # XLA's proto.
+
+    @classmethod
+    def from_proto(cls, data: bytes) -> CompileOptions:
+        """The options of a serialised CompileOptionsProto.
+
+        Hints of other compilers (DebugOptions that axla has no flag for, effort, profiles) change no result
+        and are left out. UnsupportedError names what would change one, InvalidArgument an unknown flag.
+        """
+        from axla.proto import decode
+
+        whole = decode(data, "CompileOptionsProto")
+        build = whole.get("executable_build_options", {})
+        for message in (whole, build):
+            for name in _REFUSED & message.keys():
+                if message[name]:
+                    raise UnsupportedError(f"compile options: {name} is set, which axla does not do")
+        partitions = build.get("num_partitions") or None
+        if build.get("use_spmd_partitioning") and (partitions or 1) > 1:
+            raise UnsupportedError(
+                f"compile options: use_spmd_partitioning for {partitions} partitions: axla does not "
+                "partition programs"
+            )
+        if build.get("process_count", 1) > 1:
+            raise UnsupportedError("compile options: process_count: axla runs in one process")
+        debug = build.get("debug_options", {})
+        given = {name: debug[name] for name in debug if name in flag_table.SPELLINGS}
+        for entry in whole.get("env_option_overrides", ()):
+            given |= {entry.get("key", ""): v for v in entry.get("value", {}).values()}
+        own = {name: _from_json(name, given.pop(f"axla_{name}")) for name in _OWN if f"axla_{name}" in given}
+        assignment = build.get("device_assignment")
+        return cls(
+            num_replicas=build.get("num_replicas") or None, num_partitions=partitions,
+            device_assignment=assignment and _by_replica(assignment), flags=_unlike_default(given), **own,
+        )  # fmt: skip
+
+    def to_proto(self) -> bytes:
+        """A serialised CompileOptionsProto. What XLA has no field for is an override, `axla_donate` and so
+        on, as JSON.
+        """
+        from axla.proto import encode
+        from axla.proto.schema import TABLES
+
+        build: dict[str, Any] = {"device_ordinal": -1}
+        build["num_replicas"], build["num_partitions"] = self.num_replicas or 0, self.num_partitions or 0
+        if self.device_assignment is not None:
+            build["device_assignment"] = _by_partition(self.device_assignment)
+        whole: dict[str, Any] = {"executable_build_options": build}
+        debug: dict[str, Any] = {}
+        texts = {
+            f"axla_{n}": json.dumps(getattr(self, n), default=_type_text) for n in _OWN if getattr(self, n)
+        }
+        for name, value in self.flags:
+            name = _spelling(name)
+            if name in TABLES["DebugOptions"].fields:
+                debug[name] = list(value) if isinstance(value, tuple) else value
+            else:
+                texts[name] = _flag_text(value)
+        build["debug_options"] = debug
+        whole["env_option_overrides"] = [
+            {"key": name, "value": {"string_field": text}} for name, text in texts.items()
+        ]
+        return encode(whole, "CompileOptionsProto")
+
+
+@dataclass(frozen=True, slots=True)
+class ExecuteOptions:
+    """What one run is told."""
+
+    deadline: float | None = None
+    """Seconds after which it stops."""
+    donate: tuple[int, ...] = ()
+    """Leaves that are deleted besides the aliased."""
+    asynchronous: bool = False
+    """Whether it may go on when `execute` has returned."""
+
+
+def options_of(options: object, keywords: Mapping[str, Any]) -> CompileOptions:
+    """Options given as they are, as a proto (its bytes, or what has SerializeAsString), or as keywords."""
+    unknown = [name for name in keywords if name not in NAMES]
+    if unknown:
+        hint = f"there are {', '.join(NAMES)}{did_you_mean(unknown[0], NAMES)}"
+        raise InvalidArgument(f"compile: there is no option {unknown[0]!r}; {hint}")
+    if options is None:
+        return CompileOptions(**keywords)
+    serialize = getattr(options, "SerializeAsString", None)
+    data = serialize() if serialize is not None else options
+    if isinstance(data, bytes):
+        data = CompileOptions.from_proto(data)
+    if not isinstance(data, CompileOptions):
+        raise InvalidArgument(
+            f"compile: wanted CompileOptions or their proto, found {type(options).__name__}"
+        )
+    return dataclasses.replace(data, **keywords) if keywords else data
+
+
+NAMES = tuple(field.name for field in dataclasses.fields(CompileOptions))
+
+_OWN = ("donate", "replicas", "target_cpu", "target_features", "arg_types", "dim_args")
+"""Options that XLA does not have."""
+
+_REFUSED = {
+    "argument_layouts", "parameter_is_tupled_arguments", "serialized_multi_slice_config", "result_layout",
+    "use_auto_spmd_partitioning", "alias_passthrough_params", "run_backend_only", "slice_size",
+    "auto_spmd_partitioning_mesh_shape", "auto_spmd_partitioning_mesh_ids",
+}  # fmt: skip
+"""Fields of the proto that would change results, or who may call."""
+
+
+def _integers(name: str, values: object) -> tuple[int, ...]:
+    try:
+        return tuple(operator.index(v) for v in values)  # type: ignore[union-attr]
+    except TypeError:
+        raise InvalidArgument(f"compile: {name}={values!r}, wanted a sequence of integers") from None
+
+
+def _texts(name: str, values: Sequence[str] | None) -> tuple[str, ...] | None:
+    if values is None:
+        return None
+    if isinstance(values, str) or not all(isinstance(v, str) for v in values):
+        raise InvalidArgument(f"compile: {name}={values!r}, wanted a sequence of texts")
+    return tuple(values)
+
+
+def _assignment(value: Any) -> tuple[tuple[int, ...], ...] | None:
+    """Rows of replicas, of an array (XLA's own DeviceAssignment is not one) or nested sequences."""
+    if value is None:
+        return None
+    try:
+        array = np.asarray(value)
+    except (TypeError, ValueError):
+        array = np.empty(0)
+    if array.ndim != 2 or array.dtype.kind not in "iu" or not array.size:
+        raise InvalidArgument(
+            f"compile: device_assignment={value!r}, wanted a device for each partition of each replica"
+        )
+    if len(np.unique(array)) != array.size:
+        raise InvalidArgument(f"compile: device_assignment={array.tolist()} names a device twice")
+    return tuple(map(tuple, array.tolist()))
+
+
+def _types(types: Iterable[Any] | None) -> tuple[Any, ...] | None:
+    if isinstance(types, str):
+        raise InvalidArgument(f"arg_types: a sequence of types is wanted, found {types!r}")
+    return None if types is None else tuple(map(_type, types)) or None
+
+
+def _type(given: Any) -> Any:
+    """Of an array its shape: options must not keep it."""
+    if isinstance(given, np.ndarray | np.generic):
+        return Shape(from_numpy(given.dtype), given.shape)
+    return given
+
+
+def _type_text(given: Any) -> str:
+    if isinstance(given, Shape):
+        return given.to_string(layout=False)
+    raise UnsupportedError(f"compile options: arg_types has {given!r:.100}, which has no text")
+
+
+def _from_json(name: str, text: object) -> Any:
+    """The value of an option of axla's."""
+    from axla.text.shapes import parse_shape
+
+    try:
+        value = json.loads(text)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        raise InvalidArgument(f"compile options: axla_{name}={text!r}, wanted JSON") from None
+    if name == "arg_types" and isinstance(value, list):
+        return [parse_shape(v) if isinstance(v, str) and re.match(r"\w+\[", v) else v for v in value]
+    return value
+
+
+def _flags(given: Any) -> tuple[tuple[str, Any], ...]:
+    """Fields of `Flags` and their values, by name."""
+    if isinstance(given, str):
+        found = flag_table.parse(given, "compile: flags")
+    else:
+        try:
+            pairs = [(flag_table.SPELLINGS.get(name, name), value) for name, value in dict(given).items()]
+        except (TypeError, ValueError):
+            raise InvalidArgument(f"compile: flags={given!r}, wanted names with values, or a text") from None
+        found = {n: flag_table.convert(n, v, n) if isinstance(v, str) else v for n, v in pairs}
+    found = {n: tuple(v) if isinstance(v, list) else v for n, v in found.items()}
+    flag_table.replace(flag_table.Flags(), **found)  # refuses what is unknown or wrong
+    return tuple(sorted(found.items()))
+
+
+def _unlike_default(given: dict[str, Any]) -> dict[str, Any]:
+    """Flags without those that say what is so anyway: XLA writes down all of them."""
+    default = flag_table.Flags()
+    return {n: v for n, v in _flags(given) if v != getattr(default, n)}
+
+
+def _spelling(name: str) -> str:
+    return flag_table.FIELDS[name].metadata["names"][0]
+
+
+def _flag_text(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(value) if isinstance(value, tuple) else "" if value is None else str(value)
+
+
+def _by_partition(rows: tuple[tuple[int, ...], ...]) -> dict[str, Any]:
+    """A DeviceAssignmentProto: the devices of all replicas, partition by partition."""
+    columns = [{"replica_device_ids": list(column)} for column in zip(*rows, strict=True)]
+    return {"replica_count": len(rows), "computation_count": len(columns), "computation_devices": columns}
+
+
+def _by_replica(message: dict[str, Any]) -> tuple[tuple[int, ...], ...]:
+    columns = [column.get("replica_device_ids", ()) for column in message.get("computation_devices", ())]
+    if len({len(column) for column in columns}) > 1:
+        raise InvalidArgument("compile options: device_assignment has partitions with different replicas")
+    return tuple(zip(*columns, strict=True))

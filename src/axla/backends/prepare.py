@@ -1,0 +1,39 @@
+"""What every backend gets: a verified module of known sizes, for the participants that the options say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from axla.backends.options import CompileOptions
+from axla.core.errors import InvalidArgument
+from axla.ir.clone import clone_module
+from axla.ir.graph import Module
+from axla.ir.verify import verify
+
+
+def prepared(module: Module, options: CompileOptions) -> Module:
+    """The module itself, or a copy where options change it. InvalidArgument for what is no module,
+    VerifyError for an invalid one.
+    """
+    if not isinstance(module, Module):
+        raise InvalidArgument(
+            f"compile: wanted a Module (axla.parse gives one), found {type(module).__name__}"
+        )
+    module = specialized(module, options.arg_types, options.dim_args)
+    if options.num_replicas is not None or options.num_partitions is not None:
+        counts = options.participants(module)
+        module = clone_module(module)
+        module.set_config(replica_count=counts[0], num_partitions=counts[1])
+    verify(module)
+    return module
+
+
+def specialized(module: Module, arg_types: Any, dim_args: Any) -> Module:
+    """The module with its sizes known."""
+    if type(module) is Module and arg_types is None and dim_args is None:
+        return module
+    from axla.stablehlo.modules import DynamicModule
+
+    if isinstance(module, DynamicModule):
+        return module.specialize(arg_types, dim_args)
+    raise InvalidArgument(f"compile: arg_types or dim_args given, but {module.name} has no `?`")

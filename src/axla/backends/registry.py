@@ -1,0 +1,94 @@
+"""Things by name that other packages may add: registered ones, axla's own, and those of entry points.
+
+Nothing is loaded before it is asked for. A name of axla's own cannot be taken by an entry point, only by
+`register`, which lasts as long as the process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import metadata
+from typing import Any, Generic, TypeVar
+
+from axla.core import locks
+from axla.core.errors import AxlaError, InvalidArgument, UnsupportedError, did_you_mean
+
+T = TypeVar("T")
+
+
+class Registry(Generic[T]):
+    """`kind` is what messages call them, `wanted` their class, `group` that of the entry points, whose object
+    is called without arguments and gives one. `own` are axla's, as `module:function`; they stand among the
+    entry points too, which a source tree that is not installed lacks.
+    """
+
+    def __init__(self, kind: str, wanted: type[T], group: str, own: Mapping[str, str]) -> None:
+        self.kind, self.wanted, self.group = kind, wanted, group
+        self._own = {name: metadata.EntryPoint(name, value, group) for name, value in own.items()}
+        self._registered: dict[str, Callable[[], T]] = {}
+        self._made: dict[str, T] = {}
+        self._lock = locks.new_lock()
+
+    def names(self) -> tuple[str, ...]:
+        """All names, axla's own first. Loads nothing."""
+        return tuple({**self._own, **self._registered, **self._installed()})
+
+    def get(self, name: str) -> T:
+        """What has this name, the same object every time.
+
+        InvalidArgument for a name that nothing has, UnsupportedError for what cannot be loaded.
+        """
+        found = self._made.get(name) if isinstance(name, str) else None
+        if found is None:
+            factory = self._factory(name)
+            made = self._load(name, factory)
+            with self._lock:
+                found = self._made.setdefault(name, made)
+        return found
+
+    def register(self, name: str, factory: Callable[[], T]) -> None:
+        """Gives a name to what `factory()` makes when it is first asked for. InvalidArgument for a name that
+        is taken.
+        """
+        if not isinstance(name, str) or not name or not callable(factory):
+            raise InvalidArgument(f"register: wanted a name and a function, found {name!r}, {factory!r}")
+        with self._lock:
+            if name in self._own or name in self._registered:
+                raise InvalidArgument(f"register: there is a {self.kind} {name!r} already")
+            self._registered[name] = factory
+
+    def unregister(self, name: str) -> None:
+        """Takes a registered name away."""
+        with self._lock:
+            if self._registered.pop(name, None) is None:
+                raise InvalidArgument(f"unregister: no {self.kind} was registered as {name!r}")
+            self._made.pop(name, None)
+
+    def _installed(self) -> dict[str, metadata.EntryPoint]:
+        return {entry.name: entry for entry in metadata.entry_points(group=self.group)}
+
+    def _factory(self, name: object) -> Callable[[], Any]:
+        if isinstance(name, str):
+            if name in self._registered:
+                return self._registered[name]
+            entry = self._own.get(name) or self._installed().get(name)
+            if entry is not None:
+                return lambda: entry.load()()
+        known = self.names()
+        raise InvalidArgument(
+            f"{self.kind}={name!r}; there are {', '.join(known)}{did_you_mean(name, known)}"
+        )
+
+    def _load(self, name: str, factory: Callable[[], Any]) -> T:
+        try:
+            made = factory()
+        except AxlaError:
+            raise
+        except Exception as error:
+            raise UnsupportedError(f"{self.kind} {name!r} cannot be loaded: {error!r}") from error
+        if not isinstance(made, self.wanted):
+            found = type(made).__name__
+            raise UnsupportedError(
+                f"{self.kind} {name!r}: its factory gives {found}, wanted {self.wanted.__name__}"
+            )
+        return made
