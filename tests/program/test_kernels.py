@@ -15,8 +15,8 @@ from axla.codegen.emit.kinds import emit_kernel, plan_kernel
 from axla.codegen.function import Module as LlvmModule
 from axla.codegen.host import host_target, one_lane_target
 from axla.core.dtypes import DType
-from axla.cpu.compiler import optimize, program_of
 from axla.ir.graph import Computation, Instruction, Module
+from axla.lowering.pipeline import optimize, program_of
 from axla.program import plans
 from axla.program.kernels import Kernel
 from axla.target.nvptx import NvptxTarget
