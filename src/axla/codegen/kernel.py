@@ -1,8 +1,8 @@
 """Kernels: functions that compute one fused computation, called as the target's `Distribution` says.
 
 What planners share (costs, and how index spaces are cut), and what emitters do (`KernelWriter`). A module of
-`codegen.emit` has both for a kind of kernel: `plan(task, target)` gives the plan, `emit(module, kernel, plan,
-target)` writes the functions of its phases.
+`codegen.emit` has both for a kind of kernel: `plan(task, kind, target)` gives the plan, `emit(module, kernel,
+plan, target)` writes the functions of its phases.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from math import prod
 
-from axla.analysis.kernel_kinds import KernelKind
 from axla.codegen.array import Array
 from axla.codegen.distribute import Alone, Distribution, team_size
 from axla.codegen.element import Elements
@@ -32,24 +31,21 @@ PARALLEL_COST = 100_000
 """Below so many element operations (some 20 us) a kernel is not worth waking another thread."""
 EXPENSIVE = 12
 """Element operations that exp, log, divide... count as."""
+PIECES = 64
+"""Pieces of the lines of a kernel, each with scratch memory of its own: at most so many."""
 LARGEST_32_BIT = (1 << 31) - (1 << 16)
 """Elements of an array where indices have 32 bits: an index one step behind the end must not overflow."""
 
 
 @dataclass(frozen=True, slots=True)
 class KernelTask:
-    """What is to be planned: a computation of a kind, under a name. `in_place`: (output, input) pairs that
-    share memory.
+    """What is to be planned: a computation, under a name. `in_place`: (output, input) pairs that share
+    memory.
     """
 
     name: str
     computation: Computation
-    kind: KernelKind
     in_place: tuple[tuple[int, int], ...]
-
-    @property
-    def roots(self) -> tuple[Instruction, ...]:
-        return kernel_roots(self.computation)
 
 
 def root_shape(root: Instruction) -> Shape:
@@ -92,6 +88,18 @@ def grain_of(count: int, cost_per_step: int) -> tuple[int, bool]:
         return max(count, 1), False
     grain = max(1, min(count // 2, CHUNK_COST // max(cost_per_step, 1)))
     return grain, True
+
+
+def lines_per_piece(lines: int, cost: int) -> int:
+    """How many lines a piece has of a kernel that goes line by line, each of `cost` element operations."""
+    if lines > 1 and lines * cost >= PARALLEL_COST:
+        return max(1, min(lines // 2, PARALLEL_COST // 2 // cost), -(-lines // PIECES))
+    return max(1, lines)
+
+
+def fitting(lanes: int, count: int) -> int:
+    """`lanes`, a power of two, or as many as `count` elements fill; at least one."""
+    return max(1, min(lanes, 1 << max(count, 1).bit_length() - 1))
 
 
 def distribution(
@@ -223,9 +231,7 @@ def cut(
     if inner < lanes * threads and groups:  # short rows: lanes and threads run across them
         inner *= prod(groups)
         groups = []
-    while lanes > inner:
-        lanes //= 2
-    lanes = max(lanes, 1)
+    lanes = fitting(lanes, inner)
     block = inner
     least = lanes * threads * 4
     step = max(least, chunk_cost // max(cost, 1) // least * least)

@@ -20,7 +20,7 @@ from axla.codegen.kernel import (
     KernelTask,
     KernelWriter,
     body_cost,
-    cut,
+    fitting,
     grain_of,
     outer_index,
     widest,
@@ -29,7 +29,7 @@ from axla.codegen.reduction import Reduction
 from axla.codegen.value import Value
 from axla.core.dtypes import DType
 from axla.core.shape import Shape
-from axla.program.kernels import Kernel
+from axla.program.kernels import Kernel, kernel_roots
 from axla.program.plans import ColumnPlan, Phase, Space
 from axla.target.machine import Target
 
@@ -41,14 +41,7 @@ BLOCK_BYTES = 4096
 
 
 def _space(kind: ColumnKind, dtype: DType, target: Target) -> Space:
-    lanes = target.lanes(dtype)
-    space = cut((kind.outer, kind.inner), lanes, 1, (False,))
-    if kind.inner < space.lanes:
-        lanes = 1
-        while lanes * 2 <= kind.inner:
-            lanes *= 2
-    else:
-        lanes = space.lanes
+    lanes = fitting(target.lanes(dtype), kind.inner)
     block = max(lanes, min(kind.inner, BLOCK_BYTES // dtype.itemsize // lanes * lanes))
     # At least two blocks where rows are long enough, for two threads.
     if kind.outer == 1 and kind.inner >= 8 * lanes:
@@ -56,10 +49,8 @@ def _space(kind: ColumnKind, dtype: DType, target: Target) -> Space:
     return Space((kind.outer,), kind.inner, block, lanes)
 
 
-def plan(task: KernelTask, target: Target) -> ColumnPlan:
+def plan(task: KernelTask, kind: ColumnKind, target: Target) -> ColumnPlan:
     """How a column kernel is called: blocks of columns in parallel."""
-    kind = task.kind
-    assert isinstance(kind, ColumnKind)
     space = _space(kind, widest(task.computation), target)
     cost = (body_cost(task.computation) + 1) * kind.reduced * space.block
     grain, parallel = grain_of(space.count, cost)
@@ -77,7 +68,7 @@ def _root_of(task: KernelTask, r: Reduction) -> int:
     """The root that is r itself, whose outputs can hold its partial results; -1 for none."""
     if r.accumulators != r.results or task.in_place:
         return -1
-    return next((number for number, root in enumerate(task.roots) if root is r.inst), -1)
+    return next((number for number, root in enumerate(kernel_roots(task.computation)) if root is r.inst), -1)
 
 
 def emit(module: Module, kernel: Kernel, plan: ColumnPlan, target: Target) -> None:

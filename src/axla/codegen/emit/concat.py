@@ -13,10 +13,8 @@ from axla.program.plans import ConcatPlan, Phase, Piece
 from axla.target.machine import Target
 
 
-def plan(task: KernelTask, target: Target) -> ConcatPlan:
+def plan(task: KernelTask, kind: ConcatKind, target: Target) -> ConcatPlan:
     """How a concatenate kernel is called: a phase for each piece that has elements."""
-    kind = task.kind
-    assert isinstance(kind, ConcatKind)
     lanes, cost = target.lanes(widest(task.computation)), body_cost(task.computation)
     merge = mergeable(task.computation, kind.dims)
     for d in (kind.dimension - 1, kind.dimension):

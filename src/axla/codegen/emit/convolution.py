@@ -22,7 +22,7 @@ from axla.analysis.kernel_kinds import ConvolutionKind
 from axla.codegen.array import Array
 from axla.codegen.function import Module
 from axla.codegen.index import AnyIndex, Index, delinearize
-from axla.codegen.kernel import KernelTask, KernelWriter, grain_of
+from axla.codegen.kernel import KernelTask, KernelWriter, fitting, grain_of
 from axla.codegen.value import Value, Values
 from axla.core.dtypes import F32, S32, DType
 from axla.core.errors import InternalError
@@ -47,10 +47,8 @@ def accumulator(dtype: DType) -> DType:
     return S32 if dtype.is_pred or dtype.is_integer and dtype.bits < 8 else dtype
 
 
-def plan(task: KernelTask, target: Target) -> ConvolutionPlan:
+def plan(task: KernelTask, kind: ConvolutionKind, target: Target) -> ConvolutionPlan:
     """How a convolution is called: a step per row of places and stretch of features."""
-    kind = task.kind
-    assert isinstance(kind, ConvolutionKind)
     op, (lhs, rhs) = kind.hero.op, (o.shape for o in kind.hero.operands)
     shape = kind.hero.shape
     assert (
@@ -72,9 +70,7 @@ def plan(task: KernelTask, target: Target) -> ConvolutionPlan:
         mode = "channels"
     total = accumulator(shape.dtype)
     along = {"features": outputs, "pixels": places[-1], "channels": groups}[mode]
-    lanes = target.lanes(total)
-    while lanes > along:
-        lanes //= 2
+    lanes = fitting(target.lanes(total), along)
     vectors, singles = _tile(
         target, along // lanes, outputs if mode == "pixels" else places[-1], 1 + total.is_complex
     )

@@ -28,10 +28,8 @@ def multiplies(kind: DotKind, target: Target) -> bool:
     return lhs.dtype is rhs.dtype and not lhs.dtype.is_pred and not small_integer and not result.dtype.is_pred
 
 
-def plan(task: KernelTask, target: Target) -> DotPlan:
+def plan(task: KernelTask, kind: DotKind, target: Target) -> DotPlan:
     """How a dot kernel is called: once, over the calls of the multiplication's plan."""
-    kind = task.kind
-    assert isinstance(kind, DotKind)
     lhs, result = kind.hero.operands[0].shape, kind.hero.shape
     assert isinstance(lhs, Shape) and isinstance(result, Shape)
     product = GemmSpec(

@@ -14,10 +14,10 @@ from axla.codegen.array import element_address, reverse_lanes
 from axla.codegen.emit.butterfly import Complex, butterfly, minus, plus, times
 from axla.codegen.function import Module, Ssa
 from axla.codegen.index import Index
-from axla.codegen.kernel import KernelWriter
+from axla.codegen.kernel import KernelWriter, fitting
 from axla.codegen.position import index_value
 from axla.codegen.value import Value
-from axla.core.dtypes import C64, C128, F32, F64, DType
+from axla.core.dtypes import C64, C128, F32, F64
 from axla.program.kernels import Kernel
 from axla.program.plans import Axis, FftPlan, Stage
 from axla.target.machine import Target
@@ -46,7 +46,7 @@ def _table(k: KernelWriter, found: FftPlan, stage: Stage) -> None:
     parts.
     """
     f, values = k.f, k.values
-    lanes = lanes_for(k.target, F64, stage.count)
+    lanes = fitting(k.target.lanes(F64), stage.count)
     with f.loop(0, stage.count, lanes, nonempty=True) as loop:
         first = f.smin(loop.index, f.index(stage.count - lanes))
         place = Index(f, first, 1, lanes, limit=stage.count)
@@ -58,14 +58,6 @@ def _table(k: KernelWriter, found: FftPlan, stage: Stage) -> None:
                 value = values.convert(values.unary(opcode, angle), found.dtype)
                 start = stage.table + ((j - 1) * 2 + part) * stage.count * found.dtype.itemsize
                 values.store(value, element_address(values, k.scratch(start), found.dtype, first))
-
-
-def lanes_for(target: Target, dtype: DType, count: int) -> int:
-    """Lanes of a type, no more than there are elements."""
-    lanes = target.lanes(dtype)
-    while lanes > count:
-        lanes //= 2
-    return max(1, lanes)
 
 
 class _Lines:
@@ -134,7 +126,7 @@ class _Lines:
         f = self.f
         if count <= 0:
             return
-        lanes = lanes_for(self.k.target, self.dtype, count)
+        lanes = fitting(self.k.target.lanes(self.dtype), count)
         with f.loop(first, first + count, lanes) as loop:
             start = loop.index
             body(f.smin(start, f.index(first + count - lanes)) if count % lanes else start, lanes)
@@ -142,7 +134,7 @@ class _Lines:
     def columns(self, column: Ssa, body: Callable[[Ssa, int], None]) -> None:
         """`body(column of the strip, lanes)` for the columns that there are; never twice for one."""
         f, axis = self.f, self.axis
-        lanes = lanes_for(self.k.target, self.dtype, axis.width)
+        lanes = fitting(self.k.target.lanes(self.dtype), axis.width)
         count = f.smin(f.sub(f.index(axis.inner), column), f.index(axis.width))
         whole = f.mul(f.udiv(count, lanes), f.index(lanes))
         with f.loop(0, whole, lanes) as loop:

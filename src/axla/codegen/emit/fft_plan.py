@@ -14,7 +14,7 @@ from math import prod
 
 from axla.analysis.fourier import factors
 from axla.analysis.kernel_kinds import FftKind
-from axla.codegen.kernel import PARALLEL_COST, KernelTask
+from axla.codegen.kernel import KernelTask, lines_per_piece
 from axla.core.dtypes import DType
 from axla.core.shape import Shape
 from axla.hlo.linear_algebra import Fft
@@ -23,8 +23,6 @@ from axla.program.memory import aligned
 from axla.program.plans import Axis, FftPlan, Phase, Stage
 from axla.target.machine import Target
 
-PIECES = 64
-"""Pieces of an axis, each with scratch memory of its own."""
 COLUMNS = 32
 """Columns that are transformed together."""
 STAGE_COST = 4
@@ -57,11 +55,9 @@ class _Tables:
         return tuple(found)
 
 
-def plan(task: KernelTask, target: Target) -> FftPlan:
+def plan(task: KernelTask, kind: FftKind, target: Target) -> FftPlan:
     """The plan of a transform all of whose lengths have factors that there are butterflies for."""
     del target  # the same on all: results do not depend on the machine's vectors
-    kind = task.kind
-    assert isinstance(kind, FftKind)
     op, operand, result = kind.hero.op, kind.hero.operands[0].shape, kind.hero.shape
     assert isinstance(op, Fft) and isinstance(operand, Shape) and isinstance(result, Shape)
     lengths, rank = op.fft_length, len(op.fft_length)
@@ -94,9 +90,7 @@ def _axis(tables: _Tables, kind: str, length: int, outer: int, inner: int) -> Ax
     ends = tables.stage(2, 1, points) if halves else None
     steps = outer * -(-inner // width)
     cost = points * width * (len(stages) + 2) * STAGE_COST
-    per_piece = max(1, steps)
-    if steps > 1 and steps * cost >= PARALLEL_COST:
-        per_piece = max(1, min(steps // 2, PARALLEL_COST // 2 // cost), -(-steps // PIECES))
+    per_piece = lines_per_piece(steps, cost)
     return Axis(kind, length, outer, inner, width, stages, ends, per_piece)
 
 

@@ -14,6 +14,7 @@ from axla.codegen.emit.microkernel import Accumulation, Parts, load_parts, store
 from axla.codegen.emit.pack import Reader, element_address, least, pieces
 from axla.codegen.emit.result import Store
 from axla.codegen.function import Function, Module, Ssa
+from axla.codegen.kernel import fitting
 from axla.codegen.value import Value
 from axla.program.plans import GemmPlan, GemmSpec
 from axla.target.machine import Target
@@ -221,7 +222,8 @@ class _Gemv:
         f = self.f
         columns = self.plan.method == "columns"
         front = 0 if columns else self.plan.tile.rows
-        lanes = self.lanes if columns else self._store_lanes()
+        most = self.rule.target.lanes(self.spec.accumulator)
+        lanes = self.lanes if columns else fitting(most, min(self.plan.unit_columns, self.length))
         tail = self.length % lanes
         size = f.sub(end, first)
         stop = f.binary("and", size, f.index(-lanes)) if tail else size
@@ -235,12 +237,6 @@ class _Gemv:
             for offset, width in pieces(tail, lanes):
                 slot = f.add(stop, f.index(offset + moved))
                 self._store(batch, f.add(f.add(first, stop), f.index(offset)), slot, width)
-
-    def _store_lanes(self) -> int:
-        most = self.rule.target.lanes(self.spec.accumulator)
-        while most > self.plan.unit_columns or most > self.length:
-            most //= 2
-        return most
 
     def _store(self, batch: Ssa, place: Ssa, slot: Ssa, lanes: int) -> None:
         f, dtype = self.f, self.spec.accumulator

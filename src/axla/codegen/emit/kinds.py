@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from axla.analysis import kernel_kinds as kinds
@@ -29,7 +28,7 @@ from axla.program import plans
 from axla.program.kernels import Kernel
 from axla.target.machine import Target
 
-PLANNERS: dict[type, Callable[[KernelTask, Target], plans.AnyPlan]] = {
+PLANNERS: dict[type, Callable[[KernelTask, Any, Target], plans.AnyPlan]] = {
     kinds.LoopKind: loop.plan,
     kinds.RowKind: row.plan,
     kinds.ColumnKind: column.plan,
@@ -60,16 +59,15 @@ EMITTERS: dict[type, Callable[[Module, Kernel, Any, Target], None]] = {
 }
 
 
-def _served(task: KernelTask, target: Target) -> KernelTask:
-    """The task as a planner takes it."""
-    kind = task.kind
+def _served(kind: kinds.KernelKind, computation: Computation, target: Target) -> kinds.KernelKind:
+    """The kind as which a target's kernel is planned."""
     if isinstance(kind, kinds.CopyKind):
-        return replace(task, kind=kinds.LoopKind(kind.dims))  # the loop whose body is its operand
+        return kinds.LoopKind(kind.dims)  # the loop whose body is its operand
     if isinstance(kind, kinds.DotKind) and not dot.multiplies(kind, target):
-        return replace(task, kind=kinds.LoopKind(root_shape(kind.hero).dims, (kind.hero,)))
-    if isinstance(kind, kinds.RowKind) and row.lanes_across_rows(task, target):
-        return replace(task, kind=kinds.LoopKind(kind.rows, kind.stages[0]))
-    return task
+        return kinds.LoopKind(root_shape(kind.hero).dims, (kind.hero,))
+    if isinstance(kind, kinds.RowKind) and row.lanes_across_rows(computation, kind, target):
+        return kinds.LoopKind(kind.rows, kind.stages[0])
+    return kind
 
 
 def plan_kernel(
@@ -77,8 +75,9 @@ def plan_kernel(
 ) -> Kernel:
     """The kernel of a computation that stands alone; (output, input) pairs `in_place` share memory."""
     kind = kernel_kind(computation, target.limits)
-    task = _served(KernelTask(name, computation, kind, in_place), target)
-    return Kernel(name, str(kind), computation, in_place, PLANNERS[type(task.kind)](task, target))
+    served = _served(kind, computation, target)
+    plan = PLANNERS[type(served)](KernelTask(name, computation, in_place), served, target)
+    return Kernel(name, str(kind), computation, in_place, plan)
 
 
 def emit_kernel(module: Module, kernel: Kernel, target: Target) -> None:

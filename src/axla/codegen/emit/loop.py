@@ -38,11 +38,10 @@ SMALL_BODY = 12
 Indices = tuple[AnyIndex, ...]
 
 
-def plan(task: KernelTask, target: Target) -> LoopPlan:
+def plan(task: KernelTask, kind: LoopKind, target: Target) -> LoopPlan:
     """How a loop kernel is called."""
-    assert isinstance(task.kind, LoopKind)
-    space = loop_space(task, task.kind.dims, target)
-    return LoopPlan(task.kind.dims, space, phases=(loop_phase(task, space, task.kind.inner),))
+    space = loop_space(task, kind.dims, target)
+    return LoopPlan(kind.dims, space, phases=(loop_phase(task, space, kind.inner),))
 
 
 def loop_phase(task: KernelTask, space: Space, inner: Sequence[Instruction] = ()) -> Phase:

@@ -24,13 +24,14 @@ from axla.codegen.kernel import (
     KernelTask,
     KernelWriter,
     body_cost,
+    fitting,
     grain_of,
     widest,
 )
 from axla.codegen.reduction import Reduction, parts_of, unpack
 from axla.codegen.value import Value
 from axla.core.shape import Shape
-from axla.ir.graph import Instruction
+from axla.ir.graph import Computation, Instruction
 from axla.program.kernels import Kernel
 from axla.program.plans import Phase, RowPlan, Space
 from axla.target.machine import CHUNK_COST, Target
@@ -38,19 +39,10 @@ from axla.target.machine import CHUNK_COST, Target
 MAX_PIECES = 64
 
 
-def _kind(task: KernelTask) -> RowKind:
-    assert isinstance(task.kind, RowKind)
-    return task.kind
-
-
-def plan(task: KernelTask, target: Target) -> RowPlan:
+def plan(task: KernelTask, kind: RowKind, target: Target) -> RowPlan:
     """How a row kernel is called: rows in parallel, or pieces of the rows and then their combination."""
-    kind = _kind(task)
     reductions, most = _reductions(kind), target.lanes(widest(task.computation))
-    lanes = most
-    while lanes > kind.row_size:
-        lanes //= 2
-    lanes = max(1, lanes)
+    lanes = fitting(most, kind.row_size)
     cost = body_cost(task.computation) * kind.row_size
     pieces, piece = _pieces(kind, reductions, cost, most * target.threads)
     if pieces > 1:
@@ -91,13 +83,12 @@ def _pieces(kind: RowKind, reductions: Sequence[Reduction], cost: int, together:
     return max(1, (kind.row_size + size - together) // size), size
 
 
-def lanes_across_rows(task: KernelTask, target: Target) -> bool:
+def lanes_across_rows(computation: Computation, kind: RowKind, target: Target) -> bool:
     """Whether combiners that go in order leave lanes nothing to do but one row each."""
-    kind = _kind(task)
     reductions = _reductions(kind)
     if len(kind.stages) != 1 or kind.full_roots or any(r.any_order for r in reductions):
         return False
-    return kind.row_count >= 2 * target.lanes(widest(task.computation)) > 2
+    return kind.row_count >= 2 * target.lanes(widest(computation)) > 2
 
 
 def emit(module: Module, kernel: Kernel, plan: RowPlan, target: Target) -> None:

@@ -18,7 +18,7 @@ from axla.codegen.array import Array, element_address
 from axla.codegen.element import Elements
 from axla.codegen.emit.sort_key import key_bits, sort_key
 from axla.codegen.function import UNPOLLED_INDICES, Function, Module, Ssa
-from axla.codegen.kernel import PARALLEL_COST, KernelTask, KernelWriter
+from axla.codegen.kernel import KernelTask, KernelWriter, lines_per_piece
 from axla.codegen.value import Value, Values
 from axla.core.dtypes import DType
 from axla.core.shape import Shape
@@ -32,15 +32,11 @@ RUN = 8
 """Elements of the runs that insertion makes."""
 ONE_RUN = 20
 """Lines up to this length are one run."""
-PIECES = 64
-"""Pieces of the lines, each with scratch memory of its own."""
 
 
-def plan(task: KernelTask, target: Target) -> SortPlan:
+def plan(task: KernelTask, kind: SortKind, target: Target) -> SortPlan:
     """How a sort is called: its lines in pieces."""
     del target
-    kind = task.kind
-    assert isinstance(kind, SortKind)
     hero = kind.hero
     shapes = [o.shape for o in hero.operands]
     dims = shapes[0].dims or (1,)  # type: ignore[union-attr]
@@ -51,9 +47,7 @@ def plan(task: KernelTask, target: Target) -> SortPlan:
     if key is not None and not _digits_pay(key, length):
         key = None
     cost = length * max(1, length.bit_length()) * 4
-    per_piece = max(1, lines)
-    if lines * cost >= PARALLEL_COST and lines > 1:
-        per_piece = max(1, min(lines // 2, PARALLEL_COST // 2 // cost), -(-lines // PIECES))
+    per_piece = lines_per_piece(lines, cost)
     dtypes = tuple(s.dtype for s in shapes if isinstance(s, Shape))
     stride = prod(dims[dimension + 1 :])
     found = SortPlan(hero.name, length, lines, stride, per_piece, key, dtypes, phases=())

@@ -14,7 +14,7 @@ from axla.codegen.array import Array
 from axla.codegen.emit.sort_key import ordered_bits
 from axla.codegen.function import Module, Ssa
 from axla.codegen.index import Index
-from axla.codegen.kernel import PARALLEL_COST, KernelTask, KernelWriter
+from axla.codegen.kernel import KernelTask, KernelWriter, lines_per_piece
 from axla.codegen.value import Value
 from axla.core.dtypes import S32, U32, U64
 from axla.core.shape import Shape
@@ -23,22 +23,15 @@ from axla.program.kernels import Kernel
 from axla.program.plans import Phase, TopKPlan
 from axla.target.machine import Target
 
-PIECES = 64
-"""Pieces of the lines, each with a heap of its own."""
 
-
-def plan(task: KernelTask, target: Target) -> TopKPlan:
+def plan(task: KernelTask, kind: TopKKind, target: Target) -> TopKPlan:
     """How it is called: pieces of the lines."""
     del target
-    kind = task.kind
-    assert isinstance(kind, TopKKind)
     op, shape = kind.hero.op, kind.hero.operands[0].shape
     assert isinstance(op, TopK) and isinstance(shape, Shape)
     lines, length = prod(shape.dims[:-1]), shape.dims[-1]
     cost = length // 2 + 60 * op.k
-    per = max(1, lines)
-    if lines > 1 and lines * cost >= PARALLEL_COST:
-        per = max(1, min(lines // 2, PARALLEL_COST // 2 // cost), -(-lines // PIECES))
+    per = lines_per_piece(lines, cost)
     pieces = -(-lines // per) if op.k else 0
     phase = Phase(task.name, pieces, 1, pieces > 1)
     return TopKPlan(lines, length, op.k, op.largest, per, phases=(phase,), scratch_bytes=pieces * 8 * op.k)

@@ -15,7 +15,7 @@ from axla.codegen.element import Elements, reshape_index
 from axla.codegen.emit.transpose_registers import transpose_block
 from axla.codegen.function import Module, Ssa
 from axla.codegen.index import AnyIndex, Index, delinearize
-from axla.codegen.kernel import KernelTask, KernelWriter, body_cost, grain_of, widest
+from axla.codegen.kernel import KernelTask, KernelWriter, body_cost, fitting, grain_of, widest
 from axla.codegen.value import Value
 from axla.core.shape import Shape
 from axla.ir.graph import Instruction
@@ -27,15 +27,10 @@ BLOCK = 32
 """Rows and columns of an output block that is finished before the next: its lines of input stay in L1."""
 
 
-def plan(task: KernelTask, target: Target) -> TransposePlan:
+def plan(task: KernelTask, kind: TransposeKind, target: Target) -> TransposePlan:
     """How a transpose kernel is called: blocks of output rows in parallel."""
-    kind = task.kind
-    assert isinstance(kind, TransposeKind)
     minor = kind.input_dims[-1], kind.input_dims[kind.permutation[-1]]
-    lanes = target.lanes(widest(task.computation))
-    while lanes > min(minor):
-        lanes //= 2
-    lanes = max(1, lanes)
+    lanes = fitting(target.lanes(widest(task.computation)), min(minor))
     block = max(lanes, BLOCK // lanes * lanes)
     heroes = tuple(hero.name for hero in kind.heroes)
     found = TransposePlan(kind.input_dims, kind.permutation, heroes, lanes, block, phases=())

@@ -9,10 +9,9 @@ import contextlib
 from axla.analysis.kernel_kinds import ScatterKind, UpdateKind
 from axla.codegen.element import Elements, Indices
 from axla.codegen.emit.loop import loop_phase, loop_space, vectors, walk
-from axla.codegen.emit.pack import floor_power
 from axla.codegen.function import Function, Module
 from axla.codegen.index import AnyIndex, Index, delinearize
-from axla.codegen.kernel import KernelTask, KernelWriter, widest
+from axla.codegen.kernel import KernelTask, KernelWriter, fitting, widest
 from axla.codegen.scatter import ScatterGeometry
 from axla.codegen.value import Value
 from axla.program.kernels import Kernel
@@ -20,10 +19,8 @@ from axla.program.plans import Phase, ScatterPlan, Space, UpdatePlan
 from axla.target.machine import Target
 
 
-def plan_update(task: KernelTask, target: Target) -> UpdatePlan:
+def plan_update(task: KernelTask, kind: UpdateKind, target: Target) -> UpdatePlan:
     """How an update kernel is called: a loop over the elements of the update."""
-    kind = task.kind
-    assert isinstance(kind, UpdateKind)
     space = loop_space(task, kind.dims, target)
     return UpdatePlan(kind.dims, space, kind.hero.name, phases=(loop_phase(task, space),))
 
@@ -45,12 +42,11 @@ def emit_update(module: Module, kernel: Kernel, plan: UpdatePlan, target: Target
     k.finish()
 
 
-def plan_scatter(task: KernelTask, target: Target) -> ScatterPlan:
+def plan_scatter(task: KernelTask, kind: ScatterKind, target: Target) -> ScatterPlan:
     """How a scatter kernel is called: once, in the order of its updates."""
-    assert isinstance(task.kind, ScatterKind)
-    row = ScatterGeometry(task.kind.hero).row
-    lanes = min(target.lanes(widest(task.computation)), floor_power(max(row, 1)))
-    return ScatterPlan(task.kind.hero.name, row, lanes, phases=(Phase(task.name, 1, 1, False),))
+    row = ScatterGeometry(kind.hero).row
+    lanes = fitting(target.lanes(widest(task.computation)), row)
+    return ScatterPlan(kind.hero.name, row, lanes, phases=(Phase(task.name, 1, 1, False),))
 
 
 def emit_scatter(module: Module, kernel: Kernel, plan: ScatterPlan, target: Target) -> None:
