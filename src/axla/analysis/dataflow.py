@@ -408,14 +408,18 @@ def in_place_operands(inst: Instruction, limits: Limits) -> dict[int, tuple[int,
             for a in op.output_to_operand_aliasing
         }
     if isinstance(op, Fusion):
-        kind = kernel_kind(inst, limits)
-        if isinstance(kind, UpdateKind):
-            return {0: (_parameter_number(kind.hero.operands[0]), 0)}
-        if isinstance(kind, ScatterKind):
-            half = len(kind.hero.operands) // 2
-            roots = kernel_body(inst).roots
-            if roots == (kind.hero,):
-                return {n: (_parameter_number(o), 0) for n, o in enumerate(kind.hero.operands[:half])}
+        return {leaf: (number, 0) for leaf, number in in_place_parameters(op.calls, limits).items()}
+    return {}
+
+
+def in_place_parameters(kernel: Computation, limits: Limits) -> dict[int, int]:
+    """Result leaf -> parameter whose memory a kernel of this computation must write in place."""
+    kind = kernel_kind(kernel, limits)
+    if isinstance(kind, UpdateKind):
+        return {0: _parameter_number(kind.hero.operands[0])}
+    if isinstance(kind, ScatterKind) and kernel_body(kernel).roots == (kind.hero,):
+        half = len(kind.hero.operands) // 2
+        return {n: _parameter_number(o) for n, o in enumerate(kind.hero.operands[:half])}
     return {}
 
 

@@ -22,9 +22,13 @@ def overwritable(inst: Instruction, limits: Limits) -> dict[int, tuple[int, ...]
         if not op.elementwise or not isinstance(shape, Shape):
             return {}
         return {0: tuple(n for n, o in enumerate(inst.operands) if _fits(o, shape))}
-    if not isinstance(kernel_kind(inst, limits), LoopKind):
-        return {}
-    return op.calls.fact("overwritable", _overwritable)
+    return overwritable_parameters(op.calls, limits)
+
+
+def overwritable_parameters(kernel: Computation, limits: Limits) -> dict[int, tuple[int, ...]]:
+    """The same of a kernel's computation, whose parameters are the operands."""
+    loop = isinstance(kernel_kind(kernel, limits), LoopKind)
+    return kernel.fact("overwritable", _overwritable) if loop else {}
 
 
 def _overwritable(computation: Computation) -> dict[int, tuple[int, ...]]:

@@ -82,16 +82,32 @@ def compile_object(
     """
     if isinstance(modules, Module):
         modules = {prefix: modules}
-    code = llvm_module(target)
-    add_frame(code)
     pool: dict[Literal, int] = {}
     programs: dict[str, Program] = {}
     names: dict[Literal, str] = {}
     for symbol, module in modules.items():
         names = constant_names(module) | names
         programs[symbol] = _program(module, target, pool, allow_libgcc)
-        _add_program(code, f"{symbol}_entry", programs[symbol], target)
-    constants = constants_segment(pool)
+    tensors = _tensors(pool, names)
+    return object_of(
+        programs, constants_segment(pool), target, prefix=prefix, weights=weights, tensors=tensors
+    )
+
+
+def object_of(
+    programs: Mapping[str, Program], constants: bytes, target: CpuTarget, *, prefix: str = "program",
+    weights: Weights = Weights.OBJECT, tensors: tuple[Tensor, ...] = (),
+) -> ObjectCode:  # fmt: skip
+    """The object of programs for a target, by symbol, and of the segment of constants that they share. What
+    `compile_object` refuses is refused.
+    """
+    code = llvm_module(target)
+    add_frame(code)
+    for symbol, program in programs.items():
+        refuse_functions(program)
+        if target.form.pointer_bytes == 4:
+            refuse_large(program, target)
+        _add_program(code, f"{symbol}_entry", program, target)
     if weights is not Weights.OBJECT:  # who calls and links sees no difference where all are folded away
         constants = constants or bytes(ALIGNMENT)
     segment = None if weights is Weights.FILE or not constants else f"{prefix}_weights"
@@ -114,10 +130,9 @@ def compile_object(
             constants_image = emit_with_constants(room, target, segment, constants)
         else:
             image = emit_with_constants(text, target, segment, constants, level=KERNEL_LEVEL)
-    wanted = {f"{symbol}_{door}" for symbol in modules for door in ("run", "run_frame")}
+    wanted = {f"{symbol}_{door}" for symbol in programs for door in ("run", "run_frame")}
     check_alone(image, target, wanted, target.form.externals | ({f"{segment}"} if apart else set()))
     interfaces = tuple(program.interface for program in programs.values())
-    tensors = _tensors(pool, names)
     return ObjectCode(target, image, interfaces, constants, constants_image, tensors)
 
 
@@ -161,11 +176,7 @@ def _program(module: Module, target: CpuTarget, pool: dict[Literal, int], allow_
         raise UnsupportedError(
             f"{double}: target {target.name} has no f64 arithmetic; use f32, or allow_libgcc"
         )
-    program = program_of(module, target, pool)
-    refuse_functions(program)
-    if target.form.pointer_bytes == 4:
-        refuse_large(program, target)
-    return program
+    return program_of(module, target, pool)
 
 
 def stand_alone(module: Module) -> None:

@@ -144,19 +144,22 @@ class CpuExecutable(NativeExecutable):
         return self.client.backend
 
 
-def text_of(module: Module, stage: str, target: CpuTarget) -> str:
+def text_of(
+    module: Module, stage: str, target: CpuTarget, constants: dict[Literal, int] | None = None
+) -> str:
     """A module, which is changed on the way, at a stage of the compiler: "optimized", "program", "llvm" or
-    "asm".
+    "asm". `constants` of a program that lie in memory are noted with their offsets.
     """
     from axla.codegen.llvm import emit_assembly
     from axla.cpu.compiler import llvm_modules
     from axla.lowering.pipeline import optimize, program_of
+    from axla.program.text import print_program
 
     optimize(module, target)
     if stage == "optimized":
         return module.to_string(print_large_constants=True)
-    program = program_of(module, target)
+    program = program_of(module, target, constants)
     if stage == "program":
-        return program.to_text()
+        return print_program(program)
     [text] = llvm_modules(program, target, parts=1)
     return text if stage == "llvm" else emit_assembly(text, target)

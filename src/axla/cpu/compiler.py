@@ -19,12 +19,14 @@ from axla.core.errors import InternalError
 from axla.core.literal import Literal
 from axla.cpu.entry import emit_entry
 from axla.ir.graph import Module
+from axla.lowering.loading import load_program
 from axla.lowering.pipeline import compile_program, constants_segment
 from axla.passes import dump
 from axla.program.kernels import Kernel
 from axla.program.packed import Packed
 from axla.program.program import Program, all_steps, nested_steps
 from axla.program.steps import KernelStep, LoopStep, RegisterStep
+from axla.program.text import print_program
 from axla.target.machine import Target
 
 KERNEL_LEVEL = 2  # LLVM's effort on kernels
@@ -90,7 +92,7 @@ def dump_code(
     module: Module, program: Program, texts: Sequence[str], target: Target, levels: Sequence[int]
 ) -> None:
     """Writes program, LLVM IR and assembly beside the dumps of a module."""
-    dump.write_text(module, "program.txt", program.to_text())
+    dump.write_text(module, "program.txt", print_program(program))
     dump.write_text(module, "ir.ll", "\n".join(texts))
     assembly = [llvm.emit_assembly(text, target, level=n) for text, n in zip(texts, levels, strict=True)]
     dump.write_text(module, "s", "\n".join(assembly))
@@ -102,19 +104,35 @@ def compile_module(module: Module, target: Target | None = None, *, parts: int =
     target = target or host_target()
     constants: dict[Literal, int] = {}
     program = compile_program(module, target, constants)
+    dumped = module if dump.wanted(module) else None
+    return _compiled(program, constants_segment(constants), target, parts, dumped)
+
+
+@collector_paused()
+def compile_text(text: str, segment: bytes = b"", target: Target | None = None, *, parts: int = 0) -> Packed:
+    """Object code for a program's text, as `print_program` wrote it, for the target that it was made for or
+    another one. `segment`: the bytes of its constants. Raises what `load_program` does.
+    """
+    target = target or host_target()
+    return _compiled(load_program(text, segment, target), segment, target, parts)
+
+
+def _compiled(
+    program: Program, segment: bytes, target: Target, parts: int, dumped: Module | None = None
+) -> Packed:
     with trace.span("emit"):
         texts = llvm_modules(program, target, parts=parts)
     most = flags.current().optimization_level
     kernels = min(KERNEL_LEVEL, most)
     levels = [kernels if parts == 1 else min(entry_level(program), most), *[kernels] * (len(texts) - 1)]
-    if dump.wanted(module):
-        dump_code(module, program, texts, target, levels)
+    if dumped is not None:
+        dump_code(dumped, program, texts, target, levels)
     if kernels < KERNEL_LEVEL:  # the cache tells objects by their text
         texts = [f"; level {kernels}\n{text}" for text in texts]
     with trace.span("llvm"):
         emitters = [partial(_emit_object, level=level) for level in levels]
         images = tuple(object_for(text, target, emit) for text, emit in zip(texts, emitters, strict=True))
-    return Packed(images, program.interface, constants_segment(constants))
+    return Packed(images, program.interface, segment)
 
 
 def object_for(text: str, target: Target, compile_: Callable[[str, Target], bytes]) -> bytes:

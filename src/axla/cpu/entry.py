@@ -35,9 +35,6 @@ from axla.target.machine import Target
 ENTRY = "axla_entry"
 """The entry that the glue of this process calls; its parallel_for of nothing handles signals."""
 
-UNPOLLED = 1000
-"""Iterations that a loop may make without looking whether the run was cancelled."""
-
 
 def emit_entry(module: Module, program: Program, target: Target, name: str = ENTRY) -> None:
     """Adds the entry function to the module; the kernels are in it, or linked to it."""
@@ -75,8 +72,7 @@ class _Entry(Places):
             self.steps(step.body)
             return self.parts([one.next for one in carried])
 
-        polls = step.trip_count is None or step.trip_count > UNPOLLED
-        parts = self.loop(self.parts([one.initial for one in carried]), condition, body, polls=polls)
+        parts = self.loop(self.parts([one.initial for one in carried]), condition, body)
         self.define_all([one.result for one in carried], parts)
 
     def branch_step(self, step: BranchStep) -> None:

@@ -162,13 +162,12 @@ class Places:
 
     def loop(
         self, initial: Sequence[Ssa], condition: Callable[[Sequence[Ssa]], Element],
-        body: Callable[[], list[Ssa]], *, polls: bool,
+        body: Callable[[], list[Ssa]],
     ) -> Sequence[Ssa]:  # fmt: skip
         """A loop that carries registers; gives them as they are at its end."""
         with self.f.while_loop(initial) as loop:
             loop.test(condition(loop.carried).ssa)
-            if polls:
-                self.f.poll()
+            self.f.poll()
             loop.yield_(body())
         return loop.results
 

@@ -146,7 +146,7 @@ class _Registers:
         def body() -> list[Ssa]:
             return _parts(self.region(op.body))
 
-        parts = self.entry.loop(_parts(self.where[inst.operands[0]]), condition, body, polls=True)
+        parts = self.entry.loop(_parts(self.where[inst.operands[0]]), condition, body)
         self.held(inst, from_registers(shapes, parts))
 
     def conditional(self, inst: Instruction) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from hashlib import blake2b
 
 from axla.analysis.buffers import Buffers
@@ -14,10 +15,9 @@ from axla.analysis.trip_count import trip_count
 from axla.codegen.emit.kinds import plan_kernel
 from axla.core.errors import UnsupportedError
 from axla.core.shape import AnyShape, Shape, TupleShape
-from axla.custom.registry import Target as CallTarget
 from axla.custom.registry import find_target
-from axla.custom.routines import plan_of
-from axla.custom.site import EXTERNAL, LIBRARY, REPORT, STATUS, UNIFIED, Function
+from axla.custom.routines import Plan, plan_of
+from axla.custom.site import EXTERNAL, LIBRARY, REPORT, STATUS, UNIFIED, CallSite, Function
 from axla.hlo import (
     AddDependency,
     AfterAll,
@@ -84,6 +84,35 @@ def _check_nesting(module: Module) -> None:
         raise UnsupportedError(
             f"loops, branches and calls are nested {depth[module.entry]} deep, {MOST_NESTED} can be compiled"
         )
+
+
+def kernel_name(computation: Computation, in_place: tuple[tuple[int, int], ...]) -> str:
+    """By what it is, so that equal kernels of different programs have equal code."""
+    return f"k{blake2b(f'{fingerprint(computation)}{in_place}'.encode(), digest_size=8).hexdigest()}"
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """Who serves a custom call: a function of the table, with the plan of a library's routine; `report` takes
+    note of a failed status.
+    """
+
+    api: str
+    function: Function | None
+    plan: Plan | None = None
+    report: Function | None = None
+
+
+def called(site: CallSite, target: Target) -> Called:
+    """Who serves a custom call on a target; UnsupportedError where nobody does."""
+    if site.target in target.form.externals:
+        return Called(EXTERNAL, None)
+    found = find_target(site)
+    if found.api == LIBRARY:
+        plan = plan_of(site)
+        return Called(LIBRARY, Function(plan.symbol, LIBRARY), plan)
+    report = Function(found.name, REPORT, site) if found.api in (STATUS, UNIFIED) else None
+    return Called(found.api, Function(found.name, found.api, site), None, report)
 
 
 class _Lowering:
@@ -279,18 +308,10 @@ class _Lowering:
     def custom_call(self, inst: Instruction, op: CustomCall, steps: list[Step]) -> None:
         self.long_running = True
         site = call_site(inst)
-        plan, report, scratch = None, -1, None
-        external = site.target in self.target.form.externals
-        target = CallTarget(site.target, EXTERNAL) if external else find_target(site)
-        name = target.name
-        if target.api == LIBRARY:
-            plan = plan_of(site)
-            name = plan.symbol
-            scratch = self.scratch.slice(inst, plan.scratch_bytes)
-        elif target.api in (STATUS, UNIFIED):
-            report = self.function(Function(name, REPORT, site))
-        function = Function(name, target.api, None if plan is not None else site)
-        number = -1 if external else self.function(function)
+        call = called(site, self.target)
+        scratch = self.scratch.slice(inst, call.plan.scratch_bytes) if call.plan is not None else None
+        report = self.function(call.report) if call.report is not None else -1
+        number = self.function(call.function) if call.function is not None else -1
         operands = tuple(
             self.values.in_memory(o, leaf, steps) if isinstance(shape, Shape) else None
             for o in inst.operands
@@ -299,7 +320,7 @@ class _Lowering:
         results = self.values.define_leaves(inst)
         steps.append(
             CustomCallStep(
-                inst.name, site, target.api, number, operands, results, report, plan, scratch,
+                inst.name, site, call.api, number, operands, results, report, call.plan, scratch,
                 inst.extra.location,
             )
         )  # fmt: skip
@@ -331,13 +352,11 @@ class _Lowering:
     def kernel(self, inst: Instruction, shared: tuple[tuple[int, int], ...]) -> Kernel:
         """The kernel of an instruction; equal computations get one kernel."""
         computation = inst.op.calls if isinstance(inst.op, Fusion) else single(inst)
-        key = f"{fingerprint(computation)}{shared}"
-        found = self.kernels.get(key)
+        name = kernel_name(computation, shared)
+        found = self.kernels.get(name)
         if found is None:
-            # Named by what it is, so that equal kernels of different programs have equal code.
-            name = f"k{blake2b(key.encode(), digest_size=8).hexdigest()}"
             found = plan_kernel(name, stand_alone(computation, name), shared, self.target)
-            self.kernels[key] = found
+            self.kernels[name] = found
         self.long_running |= found.polls or any(phase.parallel for phase in found.plan.phases)
         return found
 

@@ -6,12 +6,10 @@ its root) and, where the plan asks for it, scratch memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from axla.core.shape import Shape
 from axla.ir.graph import Computation, Instruction
-from axla.ir.printer import print_module
 from axla.program.plans import AnyPlan
 
 SHORT_BYTES = 1 << 20
@@ -58,9 +56,3 @@ class Kernel:
     def named(self) -> dict[str, Instruction]:
         """The instructions of its computation by name."""
         return {inst.name: inst for inst in self.computation.instructions}
-
-    def lines(self) -> Iterator[str]:
-        """For reading."""
-        yield f"kernel {self.name}: {self.kind}"
-        yield from (f"  phase {phase}" for phase in self.plan.phases)
-        yield from ("  " + line for line in print_module(self.computation.module).splitlines())

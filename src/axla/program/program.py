@@ -40,13 +40,6 @@ class Program:
     steps: tuple[Step, ...]
     results: tuple[Value | None, ...]
 
-    def to_text(self) -> str:
-        """For reading."""
-        lines = [f"program {self.name} for {self.target}", "", *map(str, self.allocations)]
-        for kernel in self.kernels:
-            lines += ["", *kernel.lines()]
-        return "\n".join([*lines, "", *map(repr, self.steps), self.interface.to_text()]) + "\n"
-
 
 def nested_steps(step: Step) -> Iterator[Step]:
     """The steps right inside of a step."""

@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 from axla.core.dtypes import S32
 from axla.core.errors import VerifyError
 from axla.core.shape import AnyShape, Shape
+from axla.core.shape_util import major_to_minor
 from axla.custom.site import REPORT
 from axla.ir.graph import Instruction
 from axla.ir.traverse import schedule_of
@@ -318,7 +319,7 @@ class _Verifier:
                 self.where = f"step {step.name}"
                 self.use(step.test)
                 scalar = step.test.shape.is_scalar and step.test.shape.dtype.is_pred
-                self.require(scalar and step.test.place is None, "the test is no pred[] in registers")
+                self.require(scalar, "the test is no pred[]")
                 for carried in step.carried:
                     self.use(carried.parameter)
             self.steps(step.body)
@@ -435,7 +436,8 @@ class _Verifier:
         arrays = [(n, v) for n, v in enumerate(values) if v is not None]
         self.require(len(arrays) == len(specs), f"{len(arrays)} arrays, {len(specs)} are declared")
         for (number, value), spec in zip(arrays, specs, strict=True):
-            self.typed(value, spec.shape)
+            laid = [spec.shape.dims[d] for d in major_to_minor(spec.shape)]  # as it lies in memory
+            self.typed(value, Shape(spec.shape.dtype, laid))
             place, where = value.place, (kind, number)
             if number in becomes:
                 where = AllocationKind.PARAMETER, becomes[number]

@@ -1,0 +1,112 @@
+"""A Program from its text, for a Target: what its planners say of each kernel decides, not the text."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from axla.analysis.dataflow import in_place_parameters
+from axla.analysis.inplace import overwritable_parameters
+from axla.analysis.regions import is_tiny
+from axla.codegen.emit.kinds import plan_kernel
+from axla.core.errors import VerifyError
+from axla.hlo import Parameter, While
+from axla.lowering.lower import Called, called, kernel_name
+from axla.program.kernels import Kernel
+from axla.program.memory import Allocation, AllocationKind, BufferSlice, aligned
+from axla.program.program import Program, all_steps
+from axla.program.steps import Branch, BranchStep, CustomCallStep, KernelStep, LoopStep, RegisterStep, Step
+from axla.program.text import parse_program
+from axla.target.identity import identity
+from axla.target.machine import Limits, Target
+
+REGISTERS = Limits()
+
+
+def load_program(text: str, segment: bytes, target: Target) -> Program:
+    """The program that a text is, for `target`; `segment`: the bytes of its constants.
+
+    A text that was made for this target must have the plans that its planners make. Kernels of one that was
+    made for another target are planned again, with scratch memory behind the rest of the workspace. Raises
+    what `parse_program` does, and UnsupportedError for what the target cannot do.
+    """
+    program = parse_program(text, segment)
+    for step in all_steps(program):
+        _check(program, step, target)
+    kernels = tuple(_planned(kernel, target) for kernel in program.kernels)
+    busy = any(k.polls or any(phase.parallel for phase in k.plan.phases) for k in kernels)
+    busy |= any(map(_takes_long, all_steps(program)))
+    if program.target != identity(target):
+        return _with_kernels(program, kernels, target, busy)
+    if busy and not program.interface.long_running:
+        raise VerifyError(f"program {program.name} is long running, and says that it is not")
+    for kernel, planned in zip(program.kernels, kernels, strict=True):
+        if kernel != planned:
+            raise VerifyError(f"kernel {kernel.name} does not have the plan of {target.name}")
+    return program
+
+
+def _planned(kernel: Kernel, target: Target) -> Kernel:
+    """A kernel as the planner makes it, if it may write over what it writes over."""
+    computation, limits = kernel.computation, target.limits
+    forced = {(leaf, number) for leaf, number in in_place_parameters(computation, limits).items()}
+    free = overwritable_parameters(computation, limits)
+    shapes = list(computation.root.shape.leaves())
+    needed = {(leaf, number) for leaf, number in forced if shapes[leaf].byte_size}  # type: ignore[attr-defined]
+    allowed = forced | {(leaf, number) for leaf, numbers in free.items() for number in numbers}
+    if not needed <= set(kernel.in_place) <= allowed:
+        raise VerifyError(f"kernel {kernel.name} writes over {kernel.in_place}, which its code cannot")
+    if kernel.name != kernel_name(computation, kernel.in_place):
+        raise VerifyError(f"kernel {kernel.name} is not named by what it computes")
+    return plan_kernel(kernel.name, computation, kernel.in_place, target)
+
+
+def _check(program: Program, step: Step, target: Target) -> None:
+    """What the layers below cannot know: whether registers hold a computation, and who is called."""
+    if isinstance(step, RegisterStep):
+        root = step.computation.root
+        for inst in step.computation.instructions:
+            if inst is not root and not isinstance(inst.op, Parameter) and not is_tiny(inst, REGISTERS):
+                raise VerifyError(f"step {step.name}: {inst!r} is not computed in registers")
+    elif isinstance(step, CustomCallStep):
+        table = dict(enumerate(program.interface.functions))
+        said = Called(step.api, table.get(step.function), step.plan, table.get(step.report))
+        if said != called(step.site, target):
+            raise VerifyError(f"step {step.name}: {step.site} is not called so")
+
+
+def _takes_long(step: Step) -> bool:
+    if isinstance(step, RegisterStep):
+        return any(
+            isinstance(inst.op, While)
+            for c in step.computation.module.computations
+            for inst in c.instructions
+        )
+    return isinstance(step, LoopStep | CustomCallStep)
+
+
+def _with_kernels(program: Program, kernels: tuple[Kernel, ...], target: Target, busy: bool) -> Program:
+    """The program with other kernels; all of its kernels have one place for their scratch memory."""
+    start = aligned(program.interface.workspace_bytes)
+    sizes = {kernel.name: kernel.plan.scratch_bytes for kernel in kernels}
+    workspace = Allocation(AllocationKind.WORKSPACE, 0, 0)
+
+    def moved(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+        return tuple(map(one, steps))
+
+    def one(step: Step) -> Step:
+        if isinstance(step, KernelStep):
+            size = sizes[step.kernel]
+            return replace(step, scratch=BufferSlice(workspace, start, size) if size else None)
+        if isinstance(step, LoopStep):
+            return replace(step, condition=moved(step.condition), body=moved(step.body))
+        if isinstance(step, BranchStep):
+            return replace(step, branches=tuple(Branch(moved(b.steps), b.values) for b in step.branches))
+        return step
+
+    known = program.interface
+    interface = replace(
+        known, workspace_bytes=start + max(sizes.values(), default=0), long_running=busy or known.long_running
+    )
+    return replace(
+        program, target=identity(target), interface=interface, kernels=kernels, steps=moved(program.steps)
+    )

@@ -1,0 +1,178 @@
+"""A program from its text is the program from the module: the same text, code and bits."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
+
+from conformance_lib.corpora import corpus
+from conformance_lib.programs import Exec
+
+import axla
+from axla.aot.objects import compile_object, object_of, stand_alone
+from axla.codegen.host import host_target, one_lane_target
+from axla.core.errors import UnsupportedError, VerifyError
+from axla.cpu.compiler import compile_text, llvm_modules
+from axla.ir.clone import clone_module
+from axla.ir.graph import Module
+from axla.lowering.donation import row_major_boundary
+from axla.lowering.loading import load_program
+from axla.lowering.pipeline import compile_program, constants_segment
+from axla.program.text import parse_program, print_program, program_digest
+from axla.runtime.executable import Executable
+from axla.target.names import target as find_target
+
+OPEN, MODELS = corpus("hlo-open"), corpus("models-open")
+pytestmark = pytest.mark.skipif(OPEN is None or MODELS is None, reason="the corpora are not at hand")
+SAMPLE = sorted((OPEN / "exec").glob("*.hlo"))[3::40] if OPEN else []
+WHOLE = sorted(MODELS.glob("*/module.hlo.txt")) if MODELS else []
+
+
+def text_of(module: Module) -> tuple[str, bytes]:
+    """A module as the text of its program, and the bytes of its constants."""
+    work = clone_module(module)
+    row_major_boundary(work)
+    constants: dict = {}
+    program = compile_program(work, host_target(), constants)
+    return print_program(program), constants_segment(constants)
+
+
+def loaded(text: str, segment: bytes, target=None) -> Executable:
+    compiled = compile_text(text, segment, target)
+    return Executable(compiled.images, compiled.interface, compiled.constants)
+
+
+def bits(executable, inputs) -> list[bytes]:
+    return [np.asarray(result).tobytes() for result in executable.execute(list(inputs))]
+
+
+def constants_in(computation) -> list[np.ndarray]:
+    called = computation.module.computations
+    return [i.op.literal.array for c in called for i in c.instructions if i.opcode == "constant"]
+
+
+def test_texts_of_the_corpora_are_fixed_points_and_the_same_code():
+    target, count = host_target(), 0
+    for path in (*SAMPLE, *WHOLE[1:]):
+        module = axla.parse(path.read_text())
+        constants: dict = {}
+        try:
+            program = compile_program(module, target, constants)
+        except UnsupportedError:
+            continue
+        text = print_program(program)
+        again = load_program(text, constants_segment(constants), target)
+        assert print_program(again) == text, path
+        if path in SAMPLE:
+            assert llvm_modules(again, target) == llvm_modules(program, target), path
+        assert program_digest(again) == program_digest(program), path
+        assert not [c for k in program.kernels for c in constants_in(k.computation) if c.nbytes > 256], path
+        count += 1
+    assert count >= 35
+
+
+@pytest.mark.parametrize("number", range(0, 30, 3))
+def test_a_loaded_program_gives_the_same_bits(number):
+    cases = Exec()
+    name = list(cases.cases())[7 + 43 * number]
+    module = axla.parse(cases.text(name))
+    inputs = cases.data(name, "cpu")[0]()
+    text, segment = text_of(module)
+    for backend, target in (("cpu", None), ("one-lane", one_lane_target())):
+        wanted = axla.compile(module, backend=backend, replicas="first")
+        assert bits(loaded(text, segment, target), inputs) == bits(wanted, inputs), backend
+
+
+@pytest.mark.parametrize("machine", ["x86-64", "cortex-m4f"])
+def test_objects_of_texts_are_those_of_modules_byte_for_byte(machine):
+    target, count = find_target(machine), 0
+    for path in SAMPLE[:8]:
+        module = axla.parse(path.read_text())
+        work = clone_module(module)
+        try:
+            wanted = compile_object(module, target)
+        except UnsupportedError:
+            continue
+        stand_alone(work)
+        constants: dict = {}
+        program = compile_program(work, target, constants)
+        segment = constants_segment(constants)
+        again = load_program(print_program(program), segment, target)
+        assert object_of({"program": again}, segment, target).image == wanted.image, path
+        count += 1
+    assert count >= 4
+
+
+SUM = """
+ENTRY e {
+  x = f32[1000] parameter(0)
+  y = f32[1000] parameter(1)
+  s = f32[1000] sine(x)
+  ROOT z = f32[1000] add(s, y)
+}
+"""
+
+
+def changed(*changes: str) -> tuple[str, bytes]:
+    text, segment = text_of(axla.parse(SUM))
+    for old, new in zip(changes[::2], changes[1::2], strict=True):
+        assert old in text, (old, text)
+        text = text.replace(old, new)
+    return text, segment
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (("grain=1 ", "grain=2 "), "does not have the plan of x86-64"),
+        (("lanes=", "lanes=1"), "does not have the plan"),
+        (('kind="loop', 'kind="copy'), "does not have the plan"),
+        ((" sine(", " cosine("), "is not named by what it computes"),
+        (("in_place=()", "in_place=((0, 0), (0, 1))"), "shares other memory than its kernel"),
+        (("number=0 size=4000 writable=false", "number=0 size=4000"), "parameter0"),
+    ],
+)  # fmt: skip
+def test_what_the_planner_would_not_do_is_refused(changes, message):
+    with pytest.raises(VerifyError, match=message):
+        load_program(*changed(*changes), host_target())
+
+
+def test_a_kernel_may_not_overwrite_what_it_reads_later():
+    text = """HloModule m, input_output_alias={ {}: (0, {}, may-alias) }
+    ENTRY e { x = f32[64] parameter(0)  n = f32[64] negate(x)  ROOT s = f32[64] sine(n) }"""
+    text, segment = text_of(axla.parse(text))
+    assert "in_place=((0, 0))" in text
+    turned = re.sub(r" negate\((\S+)\)", r" reverse(\1), dimensions={0}", text)
+    assert turned != text
+    with pytest.raises(VerifyError, match="writes over"):
+        load_program(turned, segment, host_target())
+
+
+def test_registers_hold_small_arrays_only():
+    text, segment = text_of(axla.parse("ENTRY e { x = f32[] parameter(0)  ROOT y = f32[] exponential(x) }"))
+    wide = (
+        text.replace("exponential(%x)", "exponential(%x)").replace("f32[]", "f32[64]").replace(":4]", ":256]")
+    )
+    wide = wide.replace("bytes=4", "bytes=256").replace("size=4", "size=256")
+    with pytest.raises(VerifyError, match="is not computed in registers"):
+        load_program(wide, segment, host_target())
+
+
+def test_ten_thousand_steps_take_time_in_proportion():
+    def seconds(count: int) -> float:
+        lines = [f"  x{n + 1} = f32[40] reverse(x{n}), dimensions={{0}}" for n in range(count)]
+        entry = "\n".join(["ENTRY e {", "  x0 = f32[40] parameter(0)", *lines, "}"])
+        text, segment = text_of(axla.parse(entry))
+        begin = time.process_time()
+        parse_program(text, segment)
+        return time.process_time() - begin
+
+    seconds(100)
+    assert seconds(4000) < 25 * max(seconds(400), 0.02)
