@@ -15,6 +15,8 @@ import numpy as np
 import pytest
 
 import axla
+from axla.cpu.compiler import compile_text
+from axla.runtime.executable import Executable
 from axla.tools import archives
 from axla.tools import main as command
 
@@ -165,7 +167,7 @@ def test_opt_reads_standard_input_and_writes_a_file(tmp_path, capsys, monkeypatc
     "stage, holds",
     [
         ("hlo", "HloModule scaled"),
-        ("program", "interface scaled {"),
+        ("program", "interface name=scaled"),
         ("llvm", "define i32 @axla_entry(ptr"),
         ("asm", "axla_entry:"),
     ],
@@ -173,6 +175,18 @@ def test_opt_reads_standard_input_and_writes_a_file(tmp_path, capsys, monkeypatc
 def test_opt_prints_each_stage(file, capsys, stage, holds):
     assert command.main(["opt", file, f"--stage={stage}", "--target-cpu=x86-64-v3"]) == 0
     assert holds in capsys.readouterr().out
+
+
+def test_opt_writes_a_program_and_its_constants(tmp_path):
+    numbers = ", ".join(map(str, range(100)))
+    constant = f"c = s32[100] constant({{{numbers}}})"
+    text = f"ENTRY e {{ x = s32[100] parameter(0)  {constant}  ROOT z = s32[100] add(x, c) }}"
+    (tmp_path / "f.hlo").write_text(text)
+    out = tmp_path / "f.axla"
+    assert command.main(["opt", str(tmp_path / "f.hlo"), "--stage=program", "-o", str(out)]) == 0
+    made = compile_text(out.read_text(), (tmp_path / "f.axla.constants").read_bytes())
+    [result] = Executable(made.images, made.interface, made.constants).execute([np.ones(100, np.int32)])
+    assert np.array_equal(result, np.arange(100) + 1)
 
 
 @pytest.mark.parametrize(

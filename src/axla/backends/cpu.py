@@ -7,6 +7,7 @@ from axla.backends.native import NativeExecutable
 from axla.backends.options import CompileOptions
 from axla.core import flags
 from axla.core.errors import InvalidArgument, UnsupportedError, did_you_mean
+from axla.core.literal import Literal
 from axla.ir.clone import clone_module
 from axla.ir.graph import Module
 from axla.ir.places import located

@@ -4,7 +4,9 @@ axla opt f.hlo --passes=algsimp,dce          the module after these passes
 axla opt f.hlo --stage=hlo                   ... after the CPU pipeline (what is printed by default)
 axla opt f.hlo --stage=llvm --target-cpu=x86-64-v3
 
-HLO is printed with all values of constants, so that it can be run.
+HLO is printed with all values of constants, so that it can be run. A program reads back
+(`axla.cpu.compiler.compile_text`); with -o, the bytes of its constants are in FILE.constants. `axla run` takes
+modules only.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from axla.core.literal import Literal
 from axla.ir.graph import Module
 from axla.tools.source import add_file, add_target, read_module, target_of
 
@@ -33,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace) -> int:
+    constants: dict[Literal, int] = {}
     if options.list_passes:
         text = pass_list()
     elif options.list_rules:
@@ -47,11 +51,16 @@ def execute(options: argparse.Namespace) -> int:
         from axla.backends.cpu import text_of
 
         module = read_module(options)
-        text = text_of(module, STAGES[options.stage or "hlo"][0], target_of(options.target_cpu))
+        stage = STAGES[options.stage or "hlo"][0]
+        text = text_of(module, stage, target_of(options.target_cpu), constants)
     if options.output is None:
         sys.stdout.write(text if text.endswith("\n") else text + "\n")
     else:
         Path(options.output).write_text(text, encoding="utf-8")
+        if constants and options.stage == "program":
+            from axla.lowering.pipeline import constants_segment
+
+            Path(f"{options.output}.constants").write_bytes(constants_segment(constants))
     return 0
 
 
