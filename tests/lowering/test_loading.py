@@ -17,6 +17,7 @@ from conformance_lib.programs import Exec
 
 import axla
 from axla.aot.objects import compile_object, object_of, stand_alone
+from axla.backends.native import NativeExecutable
 from axla.codegen.host import host_target, one_lane_target
 from axla.core.errors import UnsupportedError, VerifyError
 from axla.cpu.compiler import compile_text, llvm_modules
@@ -26,7 +27,6 @@ from axla.lowering.donation import row_major_boundary
 from axla.lowering.loading import load_program
 from axla.lowering.pipeline import compile_program, constants_segment
 from axla.program.text import parse_program, print_program, program_digest
-from axla.runtime.executable import Executable
 from axla.target.names import target as find_target
 
 OPEN, MODELS = corpus("hlo-open"), corpus("models-open")
@@ -44,9 +44,9 @@ def text_of(module: Module) -> tuple[str, bytes]:
     return print_program(program), constants_segment(constants)
 
 
-def loaded(text: str, segment: bytes, target=None) -> Executable:
+def loaded(text: str, segment: bytes, target=None) -> NativeExecutable:
     compiled = compile_text(text, segment, target)
-    return Executable(compiled.images, compiled.interface, compiled.constants)
+    return NativeExecutable(compiled.images, compiled.interface, compiled.constants)
 
 
 def bits(executable, inputs) -> list[bytes]:

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import axla
+from axla.backends.native import NativeExecutable
 from axla.cpu.compiler import compile_text
-from axla.runtime.executable import Executable
 from axla.tools import archives
 from axla.tools import main as command
 
@@ -185,7 +185,7 @@ def test_opt_writes_a_program_and_its_constants(tmp_path):
     out = tmp_path / "f.axla"
     assert command.main(["opt", str(tmp_path / "f.hlo"), "--stage=program", "-o", str(out)]) == 0
     made = compile_text(out.read_text(), (tmp_path / "f.axla.constants").read_bytes())
-    [result] = Executable(made.images, made.interface, made.constants).execute([np.ones(100, np.int32)])
+    [result] = NativeExecutable(made.images, made.interface, made.constants).execute([np.ones(100, np.int32)])
     assert np.array_equal(result, np.arange(100) + 1)
 
 

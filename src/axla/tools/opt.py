@@ -4,9 +4,8 @@ axla opt f.hlo --passes=algsimp,dce          the module after these passes
 axla opt f.hlo --stage=hlo                   ... after the CPU pipeline (what is printed by default)
 axla opt f.hlo --stage=llvm --target-cpu=x86-64-v3
 
-HLO is printed with all values of constants, so that it can be run. A program reads back
-(`axla.cpu.compiler.compile_text`); with -o, the bytes of its constants are in FILE.constants. `axla run` takes
-modules only.
+HLO is printed with all values of constants, so that it can be run. A program's text is for reading, and for
+`axla.cpu.compiler.compile_text`; with -o, its constants are in FILE.constants. `axla run` takes modules only.
 """
 
 from __future__ import annotations
