@@ -10,18 +10,8 @@ import numpy as np
 from axla.codegen.native.structs import EXTERNAL, RECORD
 from axla.core.errors import InvalidArgument, OutOfMemory
 from axla.core.shape import Shape, strides
+from axla.runtime import dlpack_capsule as capsules
 from axla.runtime.array import Array, device_put
-from axla.runtime.dlpack_capsule import (
-    CPU,
-    CUDA_HOST,
-    DTYPES,
-    NAMES,
-    STRUCTS,
-    USED,
-    capsule_pointer,
-    capsule_rename,
-    capsule_valid,
-)
 from axla.runtime.native import native, why_not
 from axla.runtime.shape_info import shape_info
 
@@ -31,7 +21,7 @@ def from_dlpack(source: Any) -> Array:
     if not hasattr(source, "__dlpack__"):
         raise InvalidArgument(f"from_dlpack: {type(source).__name__} has no __dlpack__ method")
     device = source.__dlpack_device__()
-    if device[0] not in (CPU, CUDA_HOST):
+    if device[0] not in (capsules.CPU, capsules.CUDA_HOST):
         raise InvalidArgument(
             f"from_dlpack: the array is on DLPack device {tuple(device)}, wanted the CPU, (1, 0)"
         )
@@ -41,10 +31,10 @@ def from_dlpack(source: Any) -> Array:
         capsule = source.__dlpack__(max_version=(1, 0))
     except TypeError:
         capsule = source.__dlpack__()
-    kind = next((k for k, name in NAMES.items() if capsule_valid(capsule, name)), None)
+    kind = next((k for k, name in capsules.NAMES.items() if capsules.valid(capsule, name)), None)
     if kind is None:
         raise InvalidArgument("from_dlpack: __dlpack__ gave no unused DLPack capsule")
-    managed = STRUCTS[kind].from_address(capsule_pointer(capsule, NAMES[kind]))
+    managed = capsules.STRUCTS[kind].from_address(capsules.pointer(capsule, capsules.NAMES[kind]))
     if kind == "versioned" and managed.major != 1:
         raise InvalidArgument(f"from_dlpack: DLPack version {managed.major}, wanted 1")
     return _import(capsule, kind, managed)
@@ -52,7 +42,7 @@ def from_dlpack(source: Any) -> Array:
 
 def _import(capsule: object, kind: str, managed: Any) -> Array:
     tensor = managed.tensor
-    dtype = DTYPES.get((tensor.code, tensor.bits)) if tensor.lanes == 1 else None
+    dtype = capsules.DTYPES.get((tensor.code, tensor.bits)) if tensor.lanes == 1 else None
     if dtype is None:
         raise InvalidArgument(
             f"from_dlpack: unknown DLPack type, code {tensor.code}, {tensor.bits} bits, {tensor.lanes} lanes"
@@ -75,7 +65,7 @@ def _import(capsule: object, kind: str, managed: Any) -> Array:
     head = RECORD.ctypes().from_address(record)
     head.flags, head.context = EXTERNAL, c.addressof(managed)
     head.release = n.glue.addresses[f"dlpack_release_{kind}"]
-    capsule_rename(capsule, USED[kind])
+    capsules.rename(capsule, capsules.USED[kind])
     info = shape_info(shape)
     return n.array_new(info.address, info, record)
 

@@ -67,9 +67,9 @@ def _api(name: str, result: Any, *parameters: Any) -> Any:
 
 
 _capsule_new = _api("PyCapsule_New", c.py_object, c.c_void_p, c.c_char_p, c.c_void_p)
-capsule_pointer = _api("PyCapsule_GetPointer", c.c_void_p, c.py_object, c.c_char_p)
-capsule_valid = _api("PyCapsule_IsValid", c.c_int, c.py_object, c.c_char_p)
-capsule_rename = _api("PyCapsule_SetName", c.c_int, c.py_object, c.c_char_p)
+pointer = _api("PyCapsule_GetPointer", c.c_void_p, c.py_object, c.c_char_p)
+valid = _api("PyCapsule_IsValid", c.c_int, c.py_object, c.c_char_p)
+rename = _api("PyCapsule_SetName", c.c_int, c.py_object, c.c_char_p)
 
 
 def _type_code(dtype: DType) -> tuple[int, int]:
