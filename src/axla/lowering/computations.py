@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 
 from axla.core.literal import Literal
@@ -47,7 +48,7 @@ def leaf_of(inst: Instruction, leaf: int) -> Instruction:
     """A leaf of an instruction's result, taken out of its tuples."""
     while isinstance(inst.shape, TupleShape):
         starts = inst.shape.leaf_starts
-        index = max(n for n in range(len(inst.shape.elements)) if starts[n] <= leaf)
+        index = bisect_right(starts, leaf) - 1
         leaf -= starts[index]
         inst = inst.computation.add(GetTupleElement(index), [inst])
     return inst

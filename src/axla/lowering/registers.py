@@ -25,7 +25,7 @@ def register_step(
     block = _Block(group[0].name, values)
     made = [found for inst in group for found in block.add(inst)]
     given = [found for found in made if wanted(found)]
-    leaves = [block.local[found] for found in given]
+    leaves = [leaf_of(*block.made[found]) for found in given]
     finish(block.computation, leaves)
     results = tuple(
         values.define_flow(found, leaf.shape, ends.get(found))  # type: ignore[arg-type]
@@ -41,8 +41,8 @@ class _Block:
         self.leaves = values.flow.leaves
         self.computation = new_computation(name)
         self.operands: list[Value] = []
-        self.local: dict[FlowValue, Instruction] = {}  # made here
-        self._outer: dict[tuple[FlowValue, Shape], Instruction] = {}  # constants and parameters
+        self.made: dict[FlowValue, tuple[Instruction, int]] = {}  # here, as leaves of results
+        self._found: dict[tuple[FlowValue, Shape], Instruction] = {}  # operands
         self._called: dict[Computation, Computation] = {}
 
     def add(self, inst: Instruction) -> list[FlowValue]:
@@ -52,9 +52,9 @@ class _Block:
         made: list[FlowValue] = []
         for leaf, value in enumerate(self.leaves[inst]):
             found = value and find(value)
-            if found is None or found in self.local or self.values.knows(found):
+            if found is None or found in self.made or self.values.knows(found):
                 continue  # a token, or what a loop or a branch passes on
-            self.local[found] = leaf_of(copy, leaf)
+            self.made[found] = copy, leaf
             made.append(found)
         return made
 
@@ -77,11 +77,13 @@ class _Block:
         value = self.leaves[inst][leaf]
         assert value is not None
         key = find(value), shape
-        found = self.local.get(key[0]) or self._outer.get(key)
+        found = self._found.get(key)
         if found is None:
-            found = self._outer[key] = self._from_outside(inst, leaf)
-        if found.shape is not shape:
-            found = self.computation.add(Reshape(shape), [found])
+            made = self.made.get(key[0])
+            found = leaf_of(*made) if made is not None else self._from_outside(inst, leaf)
+            if found.shape is not shape:
+                found = self.computation.add(Reshape(shape), [found])
+            self._found[key] = found
         return found
 
     def _from_outside(self, inst: Instruction, leaf: int) -> Instruction:
