@@ -13,6 +13,7 @@ from axla.codegen.value import Value as Element
 from axla.codegen.value import Values, register_types
 from axla.core.errors import InternalError
 from axla.core.shape import Shape
+from axla.program.interface import array_numbers
 from axla.program.memory import AllocationKind, BufferSlice
 from axla.program.program import Program
 from axla.program.steps import Value
@@ -54,8 +55,8 @@ class Places:
         self._registers: dict[str, list[Element]] = {}  # of values that are in registers, in row-major order
         self._leaves: dict[tuple[str, Shape], Leaf] = {}
         self._numbers = {
-            AllocationKind.PARAMETER: _array_numbers(program.parameters),
-            AllocationKind.RESULT: _array_numbers(program.results),
+            AllocationKind.PARAMETER: array_numbers(program.parameters),
+            AllocationKind.RESULT: array_numbers(program.results),
         }
 
     # -- frame -------------------------------------------------------------------------------------------
@@ -219,9 +220,3 @@ def from_registers(shapes: Sequence[Shape], parts: Sequence[Ssa]) -> list[list[E
         [Element(s.dtype, 1, tuple(next(rest) for _ in register_types(s.dtype, 1))) for _ in range(s.size)]
         for s in shapes
     ]
-
-
-def _array_numbers(values: Sequence[Value | None]) -> dict[int, int]:
-    """Leaf -> number among the arrays, which is what callers count: tokens are no arguments."""
-    arrays = [leaf for leaf, value in enumerate(values) if value is not None]
-    return {leaf: number for number, leaf in enumerate(arrays)}

@@ -4,28 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import axla.hlo as hlo
 from axla.analysis.dataflow import leaf_count
 from axla.codegen.function import Ssa
 from axla.codegen.scatter import scatter_elements
 from axla.codegen.value import Value as Element
 from axla.core.shape import Shape, TupleShape
 from axla.cpu.places import Leaf, Places, from_registers, indices, registers_of
-from axla.hlo import (
-    AddDependency,
-    AfterAll,
-    Bitcast,
-    Call,
-    Conditional,
-    Constant,
-    Fusion,
-    GetTupleElement,
-    OptBarrier,
-    Parameter,
-    RngGetAndUpdateState,
-    Scatter,
-    Tuple,
-    While,
-)  # fmt: skip
 from axla.ir.graph import Computation, Instruction
 from axla.ir.traverse import schedule_of
 from axla.program import abi
@@ -80,7 +65,7 @@ class _Registers:
         return self.where[computation.root]
 
     def instruction(self, inst: Instruction) -> None:
-        if isinstance(inst.op, Parameter):  # is bound
+        if isinstance(inst.op, hlo.Parameter):  # is bound
             return
         write = WRITERS.get(type(inst.op))
         if write is not None:
@@ -132,7 +117,7 @@ class _Registers:
 
     def while_(self, inst: Instruction) -> None:
         op = inst.op
-        assert isinstance(op, While)
+        assert isinstance(op, hlo.While)
         shapes = [s for s in inst.shape.leaves() if isinstance(s, Shape)]
 
         def condition(parts: Sequence[Ssa]) -> Element:
@@ -189,13 +174,13 @@ def _parts(leaves: Sequence[Leaf | None]) -> list[Ssa]:
 
 
 WRITERS: dict[type, Callable[[_Registers, Instruction], None]] = {
-    Constant: _Registers.constant,
-    Tuple: _Registers.tuple,
-    GetTupleElement: _Registers.element,
-    **dict.fromkeys((Bitcast, OptBarrier, AfterAll, AddDependency), _Registers.forward),
-    **dict.fromkeys((Call, Fusion), _Registers.call),
-    While: _Registers.while_,
-    Conditional: _Registers.conditional,
-    Scatter: _Registers.scatter,
-    RngGetAndUpdateState: _Registers.random_state,
+    hlo.Constant: _Registers.constant,
+    hlo.Tuple: _Registers.tuple,
+    hlo.GetTupleElement: _Registers.element,
+    **dict.fromkeys((hlo.Bitcast, hlo.OptBarrier, hlo.AfterAll, hlo.AddDependency), _Registers.forward),
+    **dict.fromkeys((hlo.Call, hlo.Fusion), _Registers.call),
+    hlo.While: _Registers.while_,
+    hlo.Conditional: _Registers.conditional,
+    hlo.Scatter: _Registers.scatter,
+    hlo.RngGetAndUpdateState: _Registers.random_state,
 }

@@ -5,13 +5,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from axla.core.literal import Literal
 from axla.core.shape import TupleShape
-from axla.hlo import Constant, GetTupleElement, Parameter, Tuple
+from axla.hlo import GetTupleElement, Parameter, Tuple
 from axla.ir.clone import clone_computation
 from axla.ir.graph import NO_EXTRA, Computation, Extra, Instruction, Module
 from axla.ir.traverse import text_order
-from axla.program.steps import RegisterStep, Value
 
 
 def new_computation(name: str) -> Computation:
@@ -59,13 +57,3 @@ def finish(computation: Computation, results: Sequence[Instruction]) -> None:
     computation.set_root(computation.add(Tuple(), results))
     module = computation.module
     module.set_schedule({c: text_order(c) for c in module.computations})
-
-
-def constants_step(constants: Sequence[tuple[Value, Literal]]) -> RegisterStep:
-    """Small constants as values in registers."""
-    computation = new_computation(constants[0][0].name)
-    made = [
-        computation.add(Constant(literal.shape, literal), name=value.name) for value, literal in constants
-    ]
-    finish(computation, made)
-    return RegisterStep(computation.name, computation, (), tuple(value for value, _ in constants))

@@ -8,8 +8,7 @@ from axla.analysis.buffers import Buffers
 from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.custom.site import Function
 from axla.ir.graph import Module
-from axla.program.interface import Alias, Interface, Tree, ValueSpec
-from axla.program.memory import BufferSlice
+from axla.program.interface import Alias, Interface, Tree, ValueSpec, array_numbers
 
 
 def interface_of(
@@ -28,18 +27,12 @@ def interface_of(
     parameters, trees = leaf_specs(shapes, [p.name for p in entry.parameters[: len(shapes)]])
     results, (tree,) = leaf_specs([result], ["result"])
     flat = all(not isinstance(t, tuple) for t in trees)
-    into, out = leaf_numbers(buffers.parameters), leaf_numbers(buffers.results)
+    into, out = array_numbers(buffers.parameters), array_numbers(buffers.results)
     aliases = tuple(Alias(out[result], into[parameter]) for result, parameter in buffers.aliases)
     return Interface(
         module.name, parameters, results, tree, None if flat else trees, aliases, workspace,
         buffers.constants_bytes, (), functions, long_running,
     )  # fmt: skip
-
-
-def leaf_numbers(places: Sequence[BufferSlice | None]) -> dict[int, int]:
-    """Leaf number -> number among the arrays, which is what callers count (tokens are no arguments)."""
-    arrays = [leaf for leaf, place in enumerate(places) if place is not None]
-    return {leaf: number for number, leaf in enumerate(arrays)}
 
 
 def _dynamic_dimensions(shape: AnyShape) -> int:

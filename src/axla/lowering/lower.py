@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
+import axla.hlo as hlo
 from axla.analysis.buffers import Buffers
 from axla.analysis.dataflow import Value as FlowValue
 from axla.analysis.dataflow import find
@@ -18,23 +19,6 @@ from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.custom.registry import find_target
 from axla.custom.routines import Plan, plan_of
 from axla.custom.site import EXTERNAL, LIBRARY, REPORT, STATUS, UNIFIED, CallSite, Function
-from axla.hlo import (
-    AddDependency,
-    AfterAll,
-    Bitcast,
-    Call,
-    Conditional,
-    Constant,
-    CustomCall,
-    Fusion,
-    GetTupleElement,
-    OptBarrier,
-    Parameter,
-    Reshape,
-    Tuple,
-    While,
-    call_site,
-)  # fmt: skip
 from axla.ir.clone import fingerprint, stand_alone
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.traverse import computations_callees_first, schedule_of
@@ -65,7 +49,8 @@ MOST_NESTED = 100
 
 # What passes values on without work: dataflow has resolved it.
 FORWARDS = (
-    Parameter, Constant, Tuple, GetTupleElement, Bitcast, Reshape, OptBarrier, AfterAll, AddDependency,
+    hlo.Parameter, hlo.Tuple, hlo.GetTupleElement, hlo.Bitcast, hlo.Reshape, hlo.OptBarrier, hlo.AfterAll,
+    hlo.AddDependency,
 )  # fmt: skip
 
 
@@ -154,28 +139,22 @@ class _Lowering:
 
     def results(self, root: Instruction, steps: list[Step]) -> tuple[Value | None, ...]:
         """The results in their places, with the copies that are missing."""
-        places = self.buffers.results
-        written = {place.allocation for place in places if place is not None}
-        leaves = [(leaf, place) for leaf, place in enumerate(places) if place is not None]
-        values = self.values.read([(root, leaf) for leaf, _ in leaves], steps)
-        found = dict(zip([leaf for leaf, _ in leaves], values, strict=True))
+        places = {leaf: place for leaf, place in enumerate(self.buffers.results) if place is not None}
+        written = {place.allocation for place in places.values()}
+        found = {leaf: self.values.of(root, leaf) for leaf in places}
         # Small ones are read before any is written: a result may lie where a parameter is that another
         # result is.
-        for leaf, place in leaves:
-            value = found[leaf]
-            if (
-                value.place not in (None, place)
-                and value.shape.size <= self.limits.tiny
-                and value.place.allocation in written
-            ):
+        for leaf, value in found.items():
+            place = None if value.place == places[leaf] else value.place
+            if place is not None and place.allocation in written and value.shape.size <= self.limits.tiny:
                 found[leaf] = Value(value.name, value.shape)
                 steps.append(CopyStep(value, found[leaf]))
-        for leaf, place in leaves:
-            if found[leaf].place != place:
-                value = Value(found[leaf].name, found[leaf].shape, place)
+        for leaf, place in places.items():
+            value = Value(found[leaf].name, found[leaf].shape, place)
+            if found[leaf] != value:
                 steps.append(CopyStep(found[leaf], value))
                 found[leaf] = value
-        return tuple(found.get(leaf) for leaf in range(len(places)))
+        return tuple(found.get(leaf) for leaf in range(len(self.buffers.results)))
 
     # -- steps -------------------------------------------------------------------------------------------
 
@@ -186,9 +165,9 @@ class _Lowering:
         for inst in schedule_of(computation):
             if isinstance(inst.op, FORWARDS):
                 continue
-            if is_tiny(inst, self.limits):
+            if is_tiny(inst, self.limits) or isinstance(inst.op, hlo.Constant):
                 tiny.append(inst)
-                self.long_running |= isinstance(inst.op, While)
+                self.long_running |= isinstance(inst.op, hlo.While)
                 continue
             self.registers(tiny, found)
             tiny = []
@@ -221,13 +200,13 @@ class _Lowering:
 
     def step(self, inst: Instruction, steps: list[Step]) -> None:
         op = inst.op
-        if isinstance(op, Call):
+        if isinstance(op, hlo.Call):
             steps += self.steps(op.to_apply)
-        elif isinstance(op, While):
+        elif isinstance(op, hlo.While):
             self.loop(inst, op, steps)
-        elif isinstance(op, Conditional):
+        elif isinstance(op, hlo.Conditional):
             self.branches(inst, op, steps)
-        elif isinstance(op, CustomCall):
+        elif isinstance(op, hlo.CustomCall):
             self.custom_call(inst, op, steps)
         elif is_tiny_store(inst, self.limits):
             self.store(inst, steps)
@@ -250,27 +229,22 @@ class _Lowering:
         self, inst: Instruction, places: Mapping[int, BufferSlice | None], steps: list[Step]
     ) -> list[Value]:
         """Those leaves of `inst`: arrays in their places, small ones wherever they are."""
-        small = [leaf for leaf, place in places.items() if place is None]
-        read = dict(zip(small, self.values.read([(inst, leaf) for leaf in small], steps), strict=True))
-        return [
-            read[leaf] if place is None else self.values.at(inst, leaf, place, steps)
-            for leaf, place in places.items()
-        ]
+        return [self.values.at(inst, leaf, place, steps) for leaf, place in places.items()]
 
     def defined(self, inst: Instruction, places: Mapping[int, BufferSlice | None]) -> list[Value]:
         shapes = leaf_shapes(inst.shape)
         return [self.values.define(inst, leaf, shapes[leaf], place) for leaf, place in places.items()]  # type: ignore[arg-type]
 
-    def loop(self, inst: Instruction, op: While, steps: list[Step]) -> None:
+    def loop(self, inst: Instruction, op: hlo.While, steps: list[Step]) -> None:
         self.long_running = True
         places = self.own_places(inst)
         initial = self.passed(inst.operands[0], places, steps)
         parameters = self.defined(op.body.parameters[0], places)
         self.values.enter()
         condition = self.steps(op.condition)
-        [test] = self.values.read([(op.condition.root, 0)], condition)
         body = self.steps(op.body)
         following = self.passed(op.body.root, places, body)
+        test = self.values.of(op.condition.root)
         self.values.leave()
         carried = zip(initial, parameters, following, self.defined(inst, places), strict=True)
         steps.append(
@@ -280,12 +254,12 @@ class _Lowering:
             )
         )  # fmt: skip
 
-    def branches(self, inst: Instruction, op: Conditional, steps: list[Step]) -> None:
+    def branches(self, inst: Instruction, op: hlo.Conditional, steps: list[Step]) -> None:
         if len(op.branches) == 1:
             steps += self.steps(op.branches[0])
             return
         places = self.own_places(inst)
-        [selector] = self.values.read([(inst.operands[0], 0)], steps)
+        selector = self.values.of(inst.operands[0])
         branches: list[Branch] = []
         for computation in op.branches:
             self.values.enter()
@@ -301,13 +275,13 @@ class _Lowering:
     def store(self, inst: Instruction, steps: list[Step]) -> None:
         operand, update, *starts = inst.operands
         array = self.values.at(operand, 0, self.buffers.slice(inst), steps)
-        small, *at = self.values.read([(o, 0) for o in (update, *starts)], steps)
+        small, *at = map(self.values.of, (update, *starts))
         result = self.values.define(inst, 0, array.shape, array.place)
         steps.append(StoreStep(inst.name, array, small, tuple(at), result, inst.extra.location))
 
-    def custom_call(self, inst: Instruction, op: CustomCall, steps: list[Step]) -> None:
+    def custom_call(self, inst: Instruction, op: hlo.CustomCall, steps: list[Step]) -> None:
         self.long_running = True
-        site = call_site(inst)
+        site = hlo.call_site(inst)
         call = called(site, self.target)
         scratch = self.scratch.slice(inst, call.plan.scratch_bytes) if call.plan is not None else None
         report = self.function(call.report) if call.report is not None else -1
@@ -351,7 +325,7 @@ class _Lowering:
 
     def kernel(self, inst: Instruction, shared: tuple[tuple[int, int], ...]) -> Kernel:
         """The kernel of an instruction; equal computations get one kernel."""
-        computation = inst.op.calls if isinstance(inst.op, Fusion) else single(inst)
+        computation = inst.op.calls if isinstance(inst.op, hlo.Fusion) else single(inst)
         name = kernel_name(computation, shared)
         found = self.kernels.get(name)
         if found is None:

@@ -47,6 +47,8 @@ class _Block:
 
     def add(self, inst: Instruction) -> list[FlowValue]:
         """Copies an instruction; gives the values that it makes."""
+        if isinstance(inst.op, Constant):
+            return self._constants(inst, inst.op)
         operands = [self.operand(o) for o in inst.operands]
         copy = copy_instruction(inst, self.computation, operands, self._called)
         made: list[FlowValue] = []
@@ -57,6 +59,14 @@ class _Block:
             self.made[found] = copy, leaf
             made.append(found)
         return made
+
+    def _constants(self, inst: Instruction, op: Constant) -> list[FlowValue]:
+        """The leaves of a constant that are small; the others lie in memory."""
+        found = {v: c for v, c in zip(self.leaves[inst], op.literal.leaves(), strict=True) if v and v.is_tiny}
+        for value, literal in found.items():
+            copy = self.computation.add(Constant(literal.shape, literal), name=inst.name)
+            self.made[value] = copy, 0
+        return list(found)
 
     def operand(self, inst: Instruction) -> Instruction:
         return self._tree(inst, inst.shape, 0)
@@ -80,16 +90,12 @@ class _Block:
         found = self._found.get(key)
         if found is None:
             made = self.made.get(key[0])
-            found = leaf_of(*made) if made is not None else self._from_outside(inst, leaf)
+            found = leaf_of(*made) if made is not None else self._parameter(self.values.of(inst, leaf))
             if found.shape is not shape:
                 found = self.computation.add(Reshape(shape), [found])
             self._found[key] = found
         return found
 
-    def _from_outside(self, inst: Instruction, leaf: int) -> Instruction:
-        literal = self.values.constant(inst, leaf)
-        if literal is not None:
-            return self.computation.add(Constant(literal.shape, literal))
-        value = self.values.of(inst, leaf)
+    def _parameter(self, value: Value) -> Instruction:
         self.operands.append(value)
         return self.computation.add(Parameter(value.shape, len(self.operands) - 1), name=value.name)

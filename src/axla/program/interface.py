@@ -129,6 +129,12 @@ class Interface:
     __str__ = to_text
 
 
+def array_numbers(leaves: Sequence[object | None]) -> dict[int, int]:
+    """Leaf -> number among the arrays, which is what callers count: tokens, None here, are no arguments."""
+    arrays = [leaf for leaf, found in enumerate(leaves) if found is not None]
+    return {leaf: number for number, leaf in enumerate(arrays)}
+
+
 def _with_sizes(specs: tuple[ValueSpec, ...]) -> tuple[ValueSpec, ...]:
     fixed = [replace(spec, shape=Shape(spec.shape.dtype, spec.shape.dims)) for spec in specs]
     scalar = Shape(S32)
