@@ -93,13 +93,6 @@ _UNSIGNED_PREDICATE = {"EQ": "eq", "NE": "ne", "GE": "uge", "GT": "ugt", "LE": "
 _FLOAT_PREDICATE = {"EQ": "oeq", "NE": "une", "GE": "oge", "GT": "ogt", "LE": "ole", "LT": "olt"}
 
 
-WRITTEN_OUT = 3000
-"""Instructions of one function (exp, say) that straight-line code has; from then on it calls the function."""
-
-CALLED = 12
-"""Instructions from which on a function is worth a call."""
-
-
 class Values:
     """Writes operations on values into one function, for one target. `straight`: code that runs once or few
     times, and may be long.
@@ -328,12 +321,12 @@ class Values:
     def _function(self, opcode: str, body: Callable[..., Reg], *regs: Reg) -> Reg:
         """`body(*regs)`, the function of HLO's name; by a call where it has been written out often enough."""
         key = (opcode, regs[0].type)
-        if self.straight and self._written.get(key, 0) > WRITTEN_OUT:
+        if self.straight and self._written.get(key, 0) > self.target.limits.line:
             return self.m.outlined(f"math.{opcode}", lambda *args: (body(*args),), *regs)[0]
         before = self.f.made
         found = body(*regs)
         made = self.f.made - before
-        if made > CALLED:
+        if made > self.target.limits.line_call:
             self._written[key] = self._written.get(key, 0) + made
         return found
 

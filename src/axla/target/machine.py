@@ -47,6 +47,7 @@ class Limits:
     line: int = 4_000  # operations: a basic block of 8,000 takes LLVM 0.5 s, one of 32,000 takes 3.7 s
     line_kernel: int = 256  # operations that are as long in line as a kernel and its call
     line_function: int = 60  # operations that a function is as long as in line
+    line_call: int = 12  # instructions from which on a function is worth a call
     constant_bytes: int = 256  # of a constant that stands in code
     pieces: int = 64  # of a concatenation that is one kernel
 
