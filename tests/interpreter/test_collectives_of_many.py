@@ -54,7 +54,7 @@ GROUPS = [
     ("replica_groups=[2,2]<=[2,2]T(1,0)", 4, 1, [[0, 2], [1, 3]]),
     ("replica_groups={{0,1}}", 2, 2, [[0, 2], [1, 3]]),  # within each partition
     ("replica_groups={{0},{1}}, channel_id=1", 2, 2, [[0, 1], [2, 3]]),  # all partitions of a replica
-    ("replica_groups={{1,0}}, channel_id=1", 2, 2, [[2, 0, 3, 1]]),
+    ("replica_groups={{1,0}}, channel_id=1", 2, 2, [[2, 3, 0, 1]]),
     ("replica_groups={{0,3},{2,1}}, channel_id=1, use_global_device_ids=true", 2, 2, [[0, 3], [2, 1]]),
     ("replica_groups=[4,2]<=[8], channel_id=1, use_global_device_ids=true", 4, 2,
      [[0, 1], [2, 3], [4, 5], [6, 7]]),

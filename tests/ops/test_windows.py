@@ -13,7 +13,8 @@ from axla.core.errors import ShapeError
 from axla.core.shape import Shape, TupleShape
 from axla.hlo.signature import sample_comparison, sample_reducer
 from axla.interpreter import evaluate
-from axla.ir.attributes import ConvDims, FftType, ReplicaGroups, SourceTargetPairs, TransposeA, Window
+from axla.ir.attributes import ConvDims, FftType, SourceTargetPairs, TransposeA, Window
+from axla.ir.devices import ReplicaGroups
 from axla.text import parse_hlo
 
 

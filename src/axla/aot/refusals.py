@@ -79,7 +79,7 @@ def _group_size(inst: Instruction) -> int:
     """Most participants of a group that a collective names; 1 when it names none."""
     groups = getattr(inst.op, "replica_groups", None)
     pairs = getattr(inst.op, "source_target_pairs", None)
-    sizes = [len(group) for group in groups.groups] if groups is not None else []
+    sizes = [*groups.sizes] if groups is not None else []
     sizes += [2 for source, target in pairs.pairs if source != target] if pairs is not None else []
     return max(sizes, default=1)
 

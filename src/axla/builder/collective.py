@@ -15,13 +15,16 @@ from axla.builder.values import boolean, integer, integers, items, tuples
 from axla.builder.xla_builder import XlaBuilder, XlaOp
 from axla.core.errors import InvalidArgument, UnsupportedError
 from axla.core.shape import Shape, TupleShape
-from axla.ir.attributes import ReplicaGroups, SourceTargetPairs
+from axla.ir.attributes import SourceTargetPairs
+from axla.ir.devices import ReplicaGroups
 from axla.ir.op import reject
 
 
 def _groups(groups: Sequence[Any] | None) -> ReplicaGroups:
     """The op attribute for ReplicaGroups, or for sequences of ids."""
     what = "replica_groups"
+    if isinstance(groups, ReplicaGroups):
+        return groups
     found = [] if groups is None else items(groups, what, "ReplicaGroups, or sequences of ids")
     return ReplicaGroups(
         tuple(integers(g.replica_ids if isinstance(g, ReplicaGroup) else g, what) for g in found)
@@ -154,7 +157,7 @@ def AllToAll(
         size = shape.dims[split_dimension]
         if split_count < 1 or size % split_count:
             reject("all_to_all_count", f"all-to-all: {size} does not divide into {split_count} parts")
-        members = {len(g) for g in common["replica_groups"].groups}
+        members = common["replica_groups"].sizes
         if members and members != {split_count}:
             reject("all_to_all_count", f"all-to-all: {split_count} parts for groups of {sorted(members)}")
     exchanged = builder.add(hlo.AllToAll(dimensions=(split_dimension,), **common), (value,))

@@ -26,7 +26,9 @@ from axla.hlo import Infeed, Outfeed, RecvDone, SendDone
 from axla.ir.clone import called_first, clone_computation
 from axla.ir.graph import NO_EXTRA, Alias, Computation, Extra, Instruction, Module
 from axla.ir.op import Op
+from axla.ir.sharding import Sharding
 from axla.ir.structure import Constant, Parameter
+from axla.text.sharding import read_sharding
 
 _TRANSFERS = (Infeed, Outfeed, SendDone, RecvDone)
 _NOT_A_NAME = re.compile(r"[^A-Za-z0-9_.\-]")
@@ -60,7 +62,7 @@ class XlaBuilder:
         self.parent = parent
         self._metadata: OpMetadata | None = None
         self._next_metadata: OpMetadata | None = None
-        self._sharding = ""
+        self._sharding: Sharding | None = None
         self._frontend_attributes: tuple[tuple[str, str], ...] = ()
         self._extras: dict[tuple[str, int], Extra] = {}
         self._start()
@@ -240,17 +242,19 @@ class XlaBuilder:
         self._extras.clear()
 
     def set_sharding(self, sharding: object) -> None:
-        """The sharding of the ops added from now on, as it stands inside sharding={...}."""
-        self._sharding = str(sharding).strip().removeprefix("{").removesuffix("}")
+        """The sharding of the ops added from now on, as it stands inside sharding={...}; InvalidArgument for
+        what is none.
+        """
+        self._sharding = read_sharding(str(sharding).strip().removeprefix("{").removesuffix("}"))
         self._extras.clear()
 
     def clear_sharding(self) -> None:
-        self._sharding = ""
+        self._sharding = None
         self._extras.clear()
 
     @property
     def sharding(self) -> str:
-        return self._sharding
+        return str(self._sharding or "")
 
     def set_frontend_attributes(self, attributes: Mapping[str, str]) -> Mapping[str, str]:
         """Attributes of the ops added from now on; gives those that held before."""

@@ -9,7 +9,8 @@ from axla.core.dtypes import F32, S32, U32
 from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.hlo.family import arrays, label, show
 from axla.hlo.signature import accepts_scalars, sample_reducer
-from axla.ir.attributes import ReplicaGroups, SourceTargetPairs
+from axla.ir.attributes import SourceTargetPairs
+from axla.ir.devices import ReplicaGroups
 from axla.ir.graph import Computation, Instruction
 from axla.ir.op import Op, attr, op, reject
 from axla.ir.structure import Constant
@@ -30,20 +31,14 @@ def group_size(self: Op, groups: ReplicaGroups, *, uniform: bool = True) -> int 
     """How many take part; None where that depends on the run. Rejects groups without members, that share
     members, and if `uniform`, of different sizes.
     """
-    sizes = {len(g) for g in groups.groups}
+    sizes, listed, rule = groups.sizes, groups.listed, f"{label(self)}_groups"
     if 0 in sizes:
-        reject(f"{label(self)}_groups", f"{self.opcode}: a replica group has no members: {groups.groups}")
+        reject(rule, f"{self.opcode}: a replica group has no members: {listed}")
     if uniform and len(sizes) > 1:
-        reject(
-            f"{label(self)}_groups",
-            f"{self.opcode}: replica groups must be of one size, found {groups.groups}",
-        )
-    members = [m for g in groups.groups for m in g]
+        reject(rule, f"{self.opcode}: replica groups must be of one size, found {listed}")
+    members = [m for g in listed for m in g]
     if len(set(members)) != len(members) or min(members, default=0) < 0:
-        reject(
-            f"{label(self)}_groups",
-            f"{self.opcode}: members must be at least 0 and different, found {groups.groups}",
-        )
+        reject(rule, f"{self.opcode}: members must be at least 0 and different, found {listed}")
     return sizes.pop() if sizes else None
 
 
@@ -83,7 +78,7 @@ def equal_addends(inst: Instruction) -> int:
     scalars that are repeated.
     """
     op: AllReduce = inst.op  # type: ignore[assignment]
-    root, sizes = op.to_apply.root, {len(g) for g in op.replica_groups.groups}
+    root, sizes = op.to_apply.root, op.replica_groups.sizes
     addends = [o.operands[0] for o in inst.operands if o.opcode == "broadcast"]
     if len(sizes) != 1 or root.opcode != "add" or set(root.operands) != set(op.to_apply.parameters):
         return 1
@@ -142,7 +137,7 @@ class AllReduceStart(_AllReduce):
 
 
 def _check_global_ids(self: Op, globally: bool, channel: int | None, groups: ReplicaGroups) -> None:
-    if globally and (channel is None or not (groups.groups or groups.text)):
+    if globally and (channel is None or not groups):
         reject(
             f"{label(self)}_ids",
             f"{self.opcode}: use_global_device_ids needs a channel_id and replica_groups",

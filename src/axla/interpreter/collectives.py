@@ -18,8 +18,9 @@ from axla.core.errors import CollectiveFailure, UnsupportedError
 from axla.core.shape import Shape, TupleShape
 from axla.hlo.collective import elements, equal_addends, moves_one_slice
 from axla.interpreter.evaluate import Interpreter, Value
-from axla.interpreter.members import group_of, has_channel, pairs_of
+from axla.interpreter.members import group_of, pairs_of
 from axla.interpreter.processes import Process
+from axla.ir.collectives import Kind, collective_of, group_mode
 from axla.ir.graph import Instruction
 from axla.ir.op import Op
 
@@ -47,6 +48,8 @@ def _together(meaning: Meaning, interpreter: Interpreter, inst: Instruction, *op
     if process is None:
         return meaning(interpreter, inst, [operands])[0]
     members = group_of(inst, process)
+    if members is None and collective_of(inst.op).kind is Kind.ROOTED:
+        return _zeros(inst)
     if members is None:
         raise CollectiveFailure(f"{inst!r}: {process} is in none of the groups")
     return _met(process, members, inst, operands, partial(meaning, interpreter, inst))
@@ -63,18 +66,10 @@ def _met(
     return process.meet(members, op.channel_id, kind, repr(inst), brought, combine)
 
 
-def _rooted(meaning: Meaning, interpreter: Interpreter, inst: Instruction, *operands: Value) -> Value:
-    """As `_together`, but who is in no group gets zeros."""
-    process = interpreter.process
-    if process is not None and group_of(inst, process) is None:
-        return _zeros(inst)
-    return _together(meaning, interpreter, inst, *operands)
-
-
 def _alone(inst: Instruction, brought: Brought) -> bool:
     """Whether one member acts for itself; UnsupportedError where a single replica would need others."""
-    groups = inst.op.replica_groups.groups  # type: ignore[attr-defined]
-    if len(brought) == 1 and any(len(g) > 1 for g in groups):
+    groups = inst.op.replica_groups  # type: ignore[attr-defined]
+    if len(brought) == 1 and max(groups.sizes, default=1) > 1:
         raise UnsupportedError(
             f"one replica runs, but {inst!r} moves data between members of {groups}; num_replicas and "
             "num_partitions of axla.compile make more"
@@ -207,7 +202,7 @@ def _permuted(interpreter: Interpreter, inst: Instruction, operands: Sequence[Va
         return [_slice_moved(interpreter, inst, operands)]
     process, pairs, own = interpreter.process, op.source_target_pairs.pairs, 0
     if process is not None:
-        pairs, own = pairs_of(inst, process, pairs, across=has_channel(inst)), process.number
+        pairs, own = pairs_of(inst, process, pairs, group_mode(op)), process.number
     source_of = {target: source for source, target in pairs}
     members = sorted({m for pair in pairs for m in pair})
 
@@ -300,8 +295,8 @@ COLLECTIVES: dict[type[Op], Callable[..., Value]] = {
     hlo.AllGatherDone: _done,
     hlo.ReduceScatter: partial(_together, _scattered),
     hlo.AllToAll: partial(_together, _exchanged),
-    hlo.CollectiveBroadcast: partial(_rooted, _broadcast),
-    hlo.CollectiveReduce: partial(_rooted, _reduced_to_root),
+    hlo.CollectiveBroadcast: partial(_together, _broadcast),
+    hlo.CollectiveReduce: partial(_together, _reduced_to_root),
     hlo.CollectivePermute: _permute,
     hlo.CollectivePermuteStart: _permute_start,
     hlo.CollectivePermuteDone: _done,

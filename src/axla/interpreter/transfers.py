@@ -18,6 +18,7 @@ from axla.hlo.transfer import Infeed, Outfeed, Recv, RecvDone, Send, SendDone
 from axla.interpreter.evaluate import Interpreter, Value
 from axla.interpreter.members import pairs_of
 from axla.interpreter.processes import Process
+from axla.ir.collectives import GroupMode
 from axla.ir.graph import Instruction
 from axla.ir.op import Op
 from axla.ir.verify.channels import channel_pairs
@@ -57,7 +58,8 @@ def _send(interpreter: Interpreter, inst: Instruction, data: Value, token: Value
 def _pairs(inst: Instruction, process: Process) -> list[tuple[int, int]] | None:
     """From which process to which a transfer goes; None where any may receive it."""
     pairs = channel_pairs(inst)
-    return pairs_of(inst, process, pairs, across=process.grid.partitions > 1) if pairs else None
+    mode = GroupMode.CROSS_PARTITION if process.grid.partitions > 1 else GroupMode.CROSS_REPLICA
+    return pairs_of(inst, process, pairs, mode) if pairs else None
 
 
 def _send_done(interpreter: Interpreter, inst: Instruction, begun: Value) -> None:

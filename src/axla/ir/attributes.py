@@ -294,14 +294,6 @@ def _spatial(labels: str) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class ReplicaGroups:
-    """Who takes part together in a collective: {{0,1},{2,3}}. `text` keeps a compact form, [2,2]<=[4]."""
-
-    groups: tuple[tuple[int, ...], ...] = ()
-    text: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class SourceTargetPairs:
     """Who sends to whom in a collective-permute: {{0,1},{1,0}}. `text` keeps a compact form."""
 

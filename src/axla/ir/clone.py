@@ -163,7 +163,7 @@ def _digest(computation: Computation, called: Mapping[Computation, str], limit: 
 
 def _extra_text(extra: Extra) -> str:
     # What the back end reads; where an instruction comes from is not among it.
-    return f"{extra.backend_config}{extra.sharding}" if extra.backend_config or extra.sharding else ""
+    return f"{extra.backend_config}{extra.sharding or ''}"
 
 
 def _below(root: Instruction) -> list[Instruction]:

@@ -12,10 +12,9 @@ import types
 import typing
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, NoReturn, Protocol
 
-from axla.core.errors import InternalError, ShapeError
+from axla.core.errors import InternalError, InvalidArgument, ShapeError
 from axla.core.shape import AnyShape, Shape
 from axla.ir.attributes import (
     ConvDims,
@@ -23,30 +22,36 @@ from axla.ir.attributes import (
     PaddingConfig,
     Precision,
     RawText,
-    ReplicaGroups,
     SliceDims,
     SourceTargetPairs,
     Sparsity,
     Window,
     Word,
 )
+from axla.ir.devices import Axis, Iota, IotaGroups, Mesh, MeshAxes, ReplicaGroups
 from axla.ir.graph import Computation
 from axla.ir.strings import named_values, pattern, quote
 
 
-class Reader(Protocol):
-    """What decoders need of a parser. Each method reads one thing or raises ParseError at its place."""
+class Marks(Protocol):
+    """What decoders of numbers and names need. Each method reads one thing, or raises ParseError."""
 
     def fail(self, message: str, at: int | None = None) -> NoReturn: ...
     def skip(self) -> int: ...
-    def peek(self, mark: str) -> bool: ...
     def accept(self, mark: str) -> bool: ...
     def expect(self, mark: str, where: str = "") -> None: ...
     def match(self, pattern: re.Pattern[str]) -> re.Match[str] | None: ...
     def saw(self) -> str: ...
-    def word(self, what: str = ...) -> str: ...
     def integer(self, what: str = ...) -> int: ...
     def as_int64(self, digits: str, at: int) -> int: ...
+    def listed(self, opening: str, item: Callable[[], Any], closing: str) -> list[Any]: ...
+
+
+class Reader(Marks, Protocol):
+    """What decoders need of a parser."""
+
+    def peek(self, mark: str) -> bool: ...
+    def word(self, what: str = ...) -> str: ...
     def real(self) -> float: ...
     def boolean(self) -> bool: ...
     def quoted(self) -> str: ...
@@ -55,7 +60,6 @@ class Reader(Protocol):
     def shape(self) -> AnyShape: ...
     def computation(self) -> Computation: ...
     def named_values(self) -> tuple[tuple[str, str], ...]: ...
-    def listed(self, opening: str, item: Callable[[], Any], closing: str) -> list[Any]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,59 +269,91 @@ def _read_conv_dims(reader: Reader) -> ConvDims:
 
 # Collectives.
 
-_IOTA = pattern(
-    _BLANK + r"\[\s*+(\d++(?:\s*+,\s*+\d++)*+)\s*+\]\s*+<=\s*+\[\s*+(\d++(?:\s*+,\s*+\d++)*+)\s*+\]"
-    r"(?:\s*+T\(\s*+(\d++(?:\s*+,\s*+\d++)*+)\s*+\))?+"
-)
-MAX_DEVICES = 1 << 16
+_NUMBERS = r"\s*+(\d++(?:\s*+,\s*+\d++)*+)\s*+"
+_IOTA = pattern(_BLANK + rf"\[{_NUMBERS}\](?:\s*+T\({_NUMBERS}\))?+")
+_PLACES = pattern(_BLANK + rf"\[{_NUMBERS}\]")
+_LISTED = pattern(_BLANK + _NUMBERS)
+_DEVICE_IDS = pattern(_BLANK + r",\s*+device_ids\s*+=\s*+\(")
+_AXIS = pattern(_BLANK + r"'(\w++)'")
+_PART = pattern(_BLANK + r":\s*+\(\s*+(\d++)\s*+\)\s*+(\d++)")
 
 
-_MESH = re.compile(r"mesh\['\w+'=\d+(?:,\s*'\w+'=\d+)*\]\s*(?:,\s*device_ids=\([^()]*\)\s*)?\{.*\}", re.S)
+def _numbers(reader: Marks, text: str | None, at: int) -> tuple[int, ...]:
+    return tuple(reader.as_int64(n.strip(), at) for n in text.split(",")) if text else ()
+
+
+def read_iota(reader: Marks, mark: str) -> Iota | None:
+    """[2,2]T(1,0) behind a mark; None where the mark is not there."""
+    if not reader.accept(mark):
+        return None
+    at = reader.skip()
+    found = reader.match(_IOTA)
+    if found is None:
+        reader.fail(f"expected the sizes of devices, [n,...], found {reader.saw()}", at)
+    try:
+        return Iota.of(_numbers(reader, found[1], at), _numbers(reader, found[2], at))
+    except InvalidArgument as error:
+        reader.fail(error.message, at)
+
+
+def _axis_name(reader: Marks) -> str:
+    found = reader.match(_AXIS)
+    if found is None:
+        reader.fail(f"expected the name of an axis in quotes, found {reader.saw()}")
+    return found[1]
+
+
+def read_mesh(reader: Marks) -> Mesh:
+    """['x'=2,'y'=4], device_ids=(0,1,...): what stands behind `mesh`."""
+
+    def axis() -> tuple[str, int]:
+        name = _axis_name(reader)
+        reader.expect("=")
+        return name, reader.integer()
+
+    at = reader.skip()
+    axes, devices = tuple(reader.listed("[", axis, "]")), None
+    if reader.match(_DEVICE_IDS):
+        found = reader.match(_LISTED)
+        devices = _numbers(reader, found[1], at) if found else read_iota(reader, "")
+        reader.expect(")")
+    try:
+        return Mesh(axes, devices)
+    except InvalidArgument as error:
+        reader.fail(error.message, at)
+
+
+def read_axes(reader: Marks) -> tuple[tuple[Axis, ...], bool]:
+    """{'x', 'y':(1)2, ?}, and whether it is closed: without the question mark."""
+    closed = True
+    found: list[Axis] = []
+
+    def one() -> None:
+        nonlocal closed
+        if reader.accept("?"):
+            closed = False
+            return
+        name, part = _axis_name(reader), reader.match(_PART)
+        found.append(Axis(name, int(part[1]), int(part[2])) if part else Axis(name))
+
+    reader.listed("{", one, "}")
+    return tuple(found), closed
 
 
 def _read_replica_groups(reader: Reader) -> ReplicaGroups:
     if reader.peek("{"):
         return ReplicaGroups(_read_groups(reader))
-    found = reader.match(_IOTA)
-    if found is None:
-        at = reader.skip()
-        text = reader.raw()
-        if not _MESH.fullmatch(text):
-            reader.fail("expected groups: {{0,1},...}, [n,m]<=[...] or mesh['axis'=n,...] {'axis'}", at)
-        return ReplicaGroups((), text)
-    at = found.start(1)
-
-    def numbers(n: int) -> tuple[int, ...]:
-        return tuple(reader.as_int64(d.strip(), at) for d in found[n].split(",")) if found[n] else ()
-
-    dims, reshape, transpose = numbers(1), numbers(2), numbers(3)
-    groups = iota_groups(dims, reshape, transpose)
-    if groups is None:
-        reader.fail(f"{found[0].strip()} does not spread at most {MAX_DEVICES} devices over groups", at)
-    text = f"[{','.join(map(str, dims))}]<=[{','.join(map(str, reshape))}]"
-    if transpose and transpose != tuple(range(len(transpose))):
-        text += f"T({','.join(map(str, transpose))})"
-    return ReplicaGroups(groups, text)
-
-
-@lru_cache(maxsize=64)
-def iota_groups(
-    dims: tuple[int, ...], reshape: tuple[int, ...], transpose: tuple[int, ...]
-) -> tuple[tuple[int, ...], ...] | None:
-    """The groups of [dims]<=[reshape]T(transpose): 0, 1, 2, ... moved around; None if it fails."""
-    import numpy as np
-
-    total = 1
-    for size in reshape:
-        total *= size
-    if len(dims) != 2 or dims[0] * dims[1] != total or not 0 < total <= MAX_DEVICES or len(reshape) > 32:
-        return None
-    ids = np.arange(total).reshape(reshape)
-    if transpose:
-        if sorted(transpose) != list(range(len(reshape))):
-            return None
-        ids = ids.transpose(transpose)
-    return tuple(map(tuple, ids.reshape(dims).tolist()))
+    at = reader.skip()
+    try:
+        if reader.accept("mesh"):
+            return ReplicaGroups((), MeshAxes(read_mesh(reader), read_axes(reader)[0]))
+        found = reader.match(_PLACES)
+        sizes, devices = _numbers(reader, found and found[1], at), read_iota(reader, "<=")
+        if devices is not None and len(sizes) == 2:
+            return ReplicaGroups((), IotaGroups(*sizes, devices))
+    except InvalidArgument as error:
+        reader.fail(error.message, at)
+    reader.fail("expected groups: {{0,1},...}, [n,m]<=[...] or mesh['axis'=n,...] {'axis'}", at)
 
 
 def _read_pairs(reader: Reader) -> SourceTargetPairs:
@@ -397,7 +433,7 @@ CODECS: dict[Any, Codec] = {
     PaddingConfig: Codec(_read_padding, _write_padding),
     SliceDims: Codec(_read_slice, _write_slice),
     ConvDims: Codec(_read_conv_dims, lambda dims: f"{dims.input}_{dims.kernel}->{dims.output}"),
-    ReplicaGroups: Codec(_read_replica_groups, lambda v: v.text or _write_groups(v.groups)),
+    ReplicaGroups: Codec(_read_replica_groups, str),
     SourceTargetPairs: Codec(_read_pairs, lambda v: v.text or _write_groups(v.pairs)),
     tuple[OutputAlias, ...]: Codec(_read_output_aliases, _write_output_aliases),
     tuple[Sparsity, ...]: Codec(_read_sparsity, _write_sparsity),

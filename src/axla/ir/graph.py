@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 from axla.core.errors import InternalError
 from axla.core.shape import AnyShape, ProgramShape
 from axla.ir.names import Names
+from axla.ir.sharding import Sharding
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,7 @@ class Extra:
     """What an instruction may carry besides op and operands. None of it changes values."""
 
     location: SourceLocation | None = None
-    sharding: str = ""  # text inside sharding={...}
+    sharding: Sharding | None = None
     frontend_attributes: tuple[tuple[str, str], ...] = ()
     backend_config: str = ""
     control_predecessors: tuple[Instruction, ...] = ()

@@ -18,12 +18,12 @@ from axla.ir.attributes import (
     PaddingConfig,
     Precision,
     RawText,
-    ReplicaGroups,
     SliceDims,
     SourceTargetPairs,
     Window,
     Word,
 )  # fmt: skip
+from axla.ir.devices import ReplicaGroups
 from axla.ir.graph import Instruction
 from axla.ir.literal_text import literal_text
 from axla.proto import sharding

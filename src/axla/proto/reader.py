@@ -24,12 +24,11 @@ from axla.ir.structure import Constant, Parameter
 from axla.proto.attributes import Around
 from axla.proto.extras import array_text, frame_tables, location_of, read_more
 from axla.proto.fields import fields_of, read_attributes
-from axla.proto.sharding import sharding_text
+from axla.proto.sharding import sharding_of
 from axla.proto.values import ShapeReader, read_literal
 from axla.text.forms import PLAIN_FORMS, unpacked
 from axla.text.instructions import schema_of
 from axla.text.opcodes import is_opcode
-from axla.text.sharding import for_leaves
 
 Proto = dict[str, Any]
 
@@ -286,10 +285,10 @@ class _Reader:
                 self.locations[id(metadata)] = location_of(metadata, with_frames=self.has_frames)
             fields["location"] = self.locations[id(metadata)]
         if "sharding" in message:
-            text = sharding_text(message["sharding"])
-            if isinstance(shape, TupleShape):
-                text = for_leaves(text, sum(1 for _ in shape.leaves()))
-            fields["sharding"] = text
+            sharding = sharding_of(message["sharding"])
+            if sharding is not None and isinstance(shape, TupleShape):
+                sharding = sharding.of_leaves(shape.leaf_count)
+            fields["sharding"] = sharding
         if attributes := _attributes(message):
             fields["frontend_attributes"] = attributes
         if config := message.get("backend_config"):

@@ -9,6 +9,7 @@ from axla.core.literal import ElidedLiteral, Literal
 from axla.core.shape import ProgramShape
 from axla.hlo.asynchronous import AsyncDone, AsyncUpdate
 from axla.ir.graph import Computation, Extra, Instruction, Module
+from axla.ir.sharding import Sharding
 from axla.ir.structure import Constant, Parameter
 from axla.ir.traverse import computations_callees_first, schedule_of
 from axla.proto.attributes import Around
@@ -45,7 +46,7 @@ class _Writer:
             for place, inst in enumerate(c.instructions)
         }
         self.locations: dict[Any, Proto] = {}
-        self.shardings: dict[str, Proto] = {}
+        self.shardings: dict[Sharding, Proto] = {}
         self.fused = {
             called
             for c in module.computations

@@ -19,6 +19,7 @@ from axla.ir.attributes import ConvDims, Window
 from axla.ir.codec import codec_of
 from axla.ir.graph import NO_EXTRA, Computation, Extra, Instruction, Module, SourceLocation
 from axla.ir.op import OPS, Op
+from axla.ir.sharding import Sharding
 from axla.ir.structure import Constant, GetTupleElement, Parameter
 from axla.text import asynchronous
 from axla.text.forms import PLAIN_FORMS, unpacked
@@ -33,7 +34,7 @@ from axla.text.opcodes import (
     is_opcode,
 )
 from axla.text.shapes import ARRAY, TUPLE, ShapeCursor, compatible
-from axla.text.sharding import canonical_sharding, for_leaves
+from axla.text.sharding import read_sharding
 
 _OPCODE = r"[a-z][\w\-]*+"
 _START = pattern(BLANK + rf"(ROOT\b)?+{BLANK}%?+({NAME}){BLANK}={BLANK}")
@@ -223,8 +224,7 @@ class InstructionCursor(ShapeCursor):
         except ShapeError as error:
             self.fail(error.message, at)
         if extra.sharding and isinstance(shape, TupleShape):
-            leaves = sum(1 for _ in shape.leaves())
-            extra = replace(extra, sharding=for_leaves(extra.sharding, leaves))
+            extra = replace(extra, sharding=extra.sharding.of_leaves(shape.leaf_count))
         return self.target.add(op, operands, shape, name=name, extra=extra)  # type: ignore[union-attr]
 
     def _inferred_shape(
@@ -433,13 +433,13 @@ class InstructionCursor(ShapeCursor):
         ordered = tuple((k, more[k]) for k in METADATA_KEYS if k in more)
         return SourceLocation(**fields, more=ordered) if fields or ordered else None
 
-    def sharding(self) -> str:
+    def sharding(self) -> Sharding | None:
         at = self.skip()
         text = self.raw()
         if not text.startswith("{"):
             self.fail("expected '{' to begin the sharding", at)
         try:
-            return canonical_sharding(text[1:-1])
+            return read_sharding(text[1:-1])
         except InvalidArgument as error:
             self.fail(error.message, at)
 

@@ -81,11 +81,11 @@ ENTRY e {
 }""")
     assert module.name == "named" and module.config.replica_count == 2
     (parameter,) = module.entry.parameters
-    assert parameter.name.startswith("weights") and parameter.extra.sharding == "replicated"
+    assert parameter.name.startswith("weights") and str(parameter.extra.sharding) == "replicated"
     extra = module.entry.root.extra
     assert extra.location is not None
     assert (extra.location.op_name, extra.location.source_line) == ("jit(f)/neg", 7)
-    assert extra.sharding == "devices=[2]0,1" and extra.frontend_attributes == (("a", "b"),)
+    assert str(extra.sharding) == "devices=[2]0,1" and extra.frontend_attributes == (("a", "b"),)
     accepted(text)
     assert "loc(" not in export_text(module, locations=False)
 

@@ -303,7 +303,7 @@ def test_entry_arguments_alias_and_donate():
     assert [(a.output, a.parameter, a.index) for a in config.aliases] == [((1,), 0, ())]
     assert config.buffer_donors == ((1, ()),)
     assert str(config.entry_layout.parameters[1]) == "f32[2,4]{0,1}"
-    assert module.entry.parameters[0].extra.sharding == "devices=[2]<=[2]"
+    assert str(module.entry.parameters[0].extra.sharding) == "devices=[2]<=[2]"
 
 
 def test_names_and_metadata_come_from_locations():

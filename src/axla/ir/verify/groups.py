@@ -14,56 +14,38 @@ from collections.abc import Callable
 from typing import Any
 
 from axla.core.shape import AnyShape, Shape, TupleShape
+from axla.ir.collectives import COLLECTIVES, GroupMode, Kind, collective_of, group_mode, member_count
+from axla.ir.devices import ReplicaGroups
 from axla.ir.graph import Instruction
 from axla.ir.verify.failure import fail
 
 
-def _members(inst: Instruction) -> tuple[str, int]:
+def _members(inst: Instruction) -> tuple[GroupMode, int]:
     """What the numbers in groups stand for, and how many there are."""
-    op: Any = inst.op
-    config = inst.computation.module.config
-    replicas, partitions = config.replica_count, config.num_partitions
-    if op.channel_id is None:
-        return "replicas", replicas
-    if not hasattr(op, "use_global_device_ids"):
-        return "partitions", partitions
-    return ("devices", replicas * partitions) if op.use_global_device_ids else ("replicas", replicas)
+    config, mode = inst.computation.module.config, group_mode(inst.op)
+    return mode, member_count(mode, config.replica_count, config.num_partitions)
 
 
-def _verify_some(inst: Instruction) -> None:
-    """Who is in no group takes part all the same, with zeros."""
-    what, count = _members(inst)
-    named = {m for group in inst.op.replica_groups.groups for m in group}  # type: ignore[attr-defined]
-    if count > 1 and max(named, default=0) >= count:
-        fail("group_members", f"{inst!r}: there are {count} {what}, found the member {max(named)}")
-
-
-def _verify_members(inst: Instruction) -> None:
-    op: Any = inst.op
-    groups = op.replica_groups.groups
-    if not groups:
+def _verify_groups(inst: Instruction) -> None:
+    groups: ReplicaGroups = inst.op.replica_groups  # type: ignore[attr-defined]
+    (mode, count), members, highest = _members(inst), groups.members, groups.highest
+    if collective_of(inst.op).kind is Kind.ROOTED:
+        if count > 1 and highest >= count:
+            fail("group_members", f"{inst!r}: there are {count} {mode}, found the member {highest}")
         return
-    named = {member for group in groups for member in group}
-    missing = next((m for m in range(len(named)) if m not in named), None)
-    if missing is not None:
-        fail(
-            "group_members",
-            f"{inst!r}: replica_groups name {len(named)} members, but not {missing}",
-        )
-    what, count = _members(inst)
-    if count not in (1, len(named)):
-        fail("group_members", f"{inst!r}: replica_groups must name all {count} {what}, found {len(named)}")
+    if highest >= members:  # they are different: one is left out
+        named = {m for group in groups.groups for m in group}
+        missing = next(m for m in range(members) if m not in named)
+        fail("group_members", f"{inst!r}: replica_groups name {members} members, but not {missing}")
+    if groups and count not in (1, members):
+        fail("group_members", f"{inst!r}: replica_groups must name all {count} {mode}, found {members}")
 
 
 def _group_size(inst: Instruction) -> int:
     """How many take part together; 1 where that is not known."""
-    op: Any = inst.op
-    what, count = _members(inst)
-    groups = op.replica_groups.groups
-    size = len(groups[0]) if groups else count
-    if op.replica_groups.text and not groups:
-        return 1
-    across = op.channel_id is not None and what == "replicas"
+    mode, count = _members(inst)
+    size = max(inst.op.replica_groups.sizes, default=count)  # type: ignore[attr-defined]
+    across = mode is GroupMode.CROSS_REPLICA_AND_PARTITION
     return size * inst.computation.module.config.num_partitions if across else size
 
 
@@ -73,7 +55,7 @@ def _elements(shape: AnyShape) -> tuple[AnyShape, ...]:
 
 def _verify_parts(inst: Instruction) -> None:
     """The dimension of a gather or scatter grows or shrinks by the number of members."""
-    _verify_members(inst)
+    _verify_groups(inst)
     op: Any = inst.op
     size, at = _group_size(inst), op.dimensions[0]
     result = inst.shape
@@ -93,7 +75,7 @@ def _verify_parts(inst: Instruction) -> None:
 
 
 def _verify_exchange(inst: Instruction) -> None:
-    _verify_members(inst)
+    _verify_groups(inst)
     op: Any = inst.op
     size = _group_size(inst)
     if op.dimensions is None and size not in (1, len(inst.operands)):
@@ -110,16 +92,13 @@ def _verify_permute(inst: Instruction) -> None:
             fail("group_pairs", f"{inst!r}: there are {count} {what}, found the pair {pair}")
 
 
-RULES: dict[str, Callable[[Instruction], None]] = {
-    "all-gather": _verify_parts,
-    "all-gather-start": _verify_parts,
-    "all-reduce": _verify_members,
-    "all-reduce-start": _verify_members,
-    "all-to-all": _verify_exchange,
-    "collective-broadcast": _verify_some,
-    "collective-permute": _verify_permute,
-    "collective-permute-start": _verify_permute,
-    "collective-reduce": _verify_some,
-    "ragged-all-to-all": _verify_members,
-    "reduce-scatter": _verify_parts,
+_KINDS: dict[Kind, Callable[[Instruction], None]] = {
+    Kind.EXCHANGED: _verify_exchange,
+    Kind.PAIRED: _verify_permute,
+    Kind.SCALED: _verify_parts,
+}
+RULES = {
+    name: _KINDS.get(row.kind, _verify_groups)
+    for opcode, row in COLLECTIVES.items()
+    for name in (opcode, f"{opcode}-start")
 }

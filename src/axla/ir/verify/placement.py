@@ -9,12 +9,13 @@ sharding_shape    a sharding has a tile size for every dimension; a tuple has on
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from math import prod
 
 from axla.core.shape import AnyShape, Shape, TupleShape
+from axla.ir.devices import Iota
 from axla.ir.graph import Instruction
+from axla.ir.sharding import Tiles
 from axla.ir.verify.failure import fail
 
 HOST = 5
@@ -63,59 +64,39 @@ def _verify_memory_space(inst: Instruction) -> None:
         fail("memory_space", f"{inst!r}: {inst.opcode} must not move between host and device, found {found}")
 
 
-_DEVICES = re.compile(r"devices=\[([\d,]*)\](?:(<=)|((?:-?\d+,?)*))")
-_MAXIMAL = re.compile(r"maximal device=(-?\d+)")
-_IOTA = re.compile(r"<=\[([\d,]*)\]")
-_LAST = re.compile(r"last_tile_dims=\{([^}]*)\}")
-
-
-def _product(numbers: str) -> int:
-    return prod(int(n) for n in numbers.split(",") if n)
-
-
 def verify_sharding(inst: Instruction) -> None:
-    """What its text says, against the shape."""
-    text = inst.extra.sharding
-    if inst.opcode == "outfeed":  # says where the data are, not the token
+    """What a sharding says, against the shape."""
+    sharding, shape = inst.extra.sharding, inst.shape
+    if (
+        inst.opcode == "outfeed" or sharding is None
+    ):  # of an outfeed it says where the data are, not the token
         return
-    if text.startswith("{"):
-        _verify_tuple(inst, text)
-        return
-    maximal = _MAXIMAL.match(text)
-    if maximal is not None and int(maximal[1]) < 0:
-        fail("sharding_devices", f"{inst!r}: the device of a sharding is at least 0, found {{{text}}}")
-    found = _DEVICES.match(text)
-    if found is None:
-        return
-    if found[3]:
-        devices = [int(d) for d in found[3].split(",") if d]
-        count = _product(found[1])
-        if min(devices) < 0 or len(set(devices)) != len(devices) or len(devices) != count:
+    if sharding.parts:
+        count = len(sharding.parts)
+        if not isinstance(shape, TupleShape):
+            fail("sharding_shape", f"{inst!r}: one sharding is wanted, found {count}: {sharding}")
+        leaves = max(1, shape.leaf_count)
+        if count != leaves:
             fail(
-                "sharding_devices",
-                f"{inst!r}: one device per tile is wanted, each once, found {{{text}}}",
+                "sharding_shape", f"{inst!r}: {leaves} shardings, one per leaf, are wanted, found {sharding}"
             )
-    iota = _IOTA.search(text)
-    if iota is not None and _product(iota[1]) != _product(found[1]):
-        fail("sharding_devices", f"{inst!r}: as many devices as tiles are wanted, found {{{text}}}")
-    last = _LAST.search(text)
-    extra = last[1].count(",") + 1 if last else int("last_tile_dim_replicate" in text)
-    tiles = found[1].count(",") + 1 - extra
-    if isinstance(inst.shape, Shape) and tiles != inst.shape.rank:
+    what = sharding.what
+    if isinstance(what, int) and what < 0:
+        fail("sharding_devices", f"{inst!r}: the device of a sharding is at least 0, found {{{sharding}}}")
+    if isinstance(what, Tiles):
+        _verify_tiles(inst, what)
+
+
+def _verify_tiles(inst: Instruction, tiles: Tiles) -> None:
+    devices = tiles.devices
+    if isinstance(devices, Iota):
+        if len(devices) != prod(tiles.dims):
+            fail("sharding_devices", f"{inst!r}: as many devices as tiles are wanted, found {{{tiles}}}")
+    elif min(devices) < 0 or not len(set(devices)) == len(devices) == prod(tiles.dims):
+        fail("sharding_devices", f"{inst!r}: one device per tile is wanted, each once, found {{{tiles}}}")
+    if isinstance(inst.shape, Shape) and tiles.rank != inst.shape.rank:
         wanted = f"tiles for {inst.shape.rank} dimensions"
-        fail("sharding_shape", f"{inst!r}: the sharding needs {wanted}, found {{{text}}}")
-
-
-def _verify_tuple(inst: Instruction, text: str) -> None:
-    depth = count = 0
-    for mark in re.findall(r"[{}]", text):
-        depth += 1 if mark == "{" else -1
-        count += mark == "{" and depth == 1
-    if not isinstance(inst.shape, TupleShape):
-        fail("sharding_shape", f"{inst!r}: one sharding is wanted, found {count}: {text}")
-    leaves = max(1, sum(1 for _ in inst.shape.leaves()))
-    if count != leaves:
-        fail("sharding_shape", f"{inst!r}: {leaves} shardings, one per leaf, are wanted, found {text}")
+        fail("sharding_shape", f"{inst!r}: the sharding needs {wanted}, found {{{tiles}}}")
 
 
 RULES: dict[str, Callable[[Instruction], None]] = {

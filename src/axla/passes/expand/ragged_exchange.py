@@ -23,9 +23,9 @@ def ragged_exchange(module: Module) -> None:
 
 
 def _expanded(inst: Instruction) -> Instruction | None:
-    groups = inst.op.replica_groups.groups  # type: ignore[attr-defined]
+    sizes = inst.op.replica_groups.sizes  # type: ignore[attr-defined]
     data, _, starts, *_ = inst.operands
-    if any(len(group) > 1 for group in groups) or not shape_of(data).rank:
+    if max(sizes, default=1) > 1 or not shape_of(data).rank:
         return None
     return written(inst, _replaced) if shape_of(starts).size <= MOST_RUNS else None
 

@@ -85,7 +85,7 @@ def _rooted(inst: Instruction) -> Instruction | None:
 
 
 def _alone(inst: Instruction) -> bool:
-    return all(len(group) <= 1 for group in inst.op.replica_groups.groups)  # type: ignore[attr-defined]
+    return max(inst.op.replica_groups.sizes, default=1) <= 1  # type: ignore[attr-defined]
 
 
 def _same(shape: AnyShape, operands: Sequence[Instruction]) -> bool:

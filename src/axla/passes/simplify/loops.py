@@ -189,7 +189,7 @@ def _carry_less(
     extra = loop.inst.extra
     start = computation.add(Tuple(), [loop.init[i] for i in kept], extra=extra)
     op = While(condition=condition, body=body)
-    new = computation.add(op, (start,), name=loop.inst.name, extra=replace(extra, sharding=""))
+    new = computation.add(op, (start,), name=loop.inst.name, extra=replace(extra, sharding=None))
     for index, user in _elements(loop.inst):
         if index in place:
             computation.replace(user, computation.add(GetTupleElement(place[index]), (new,), user.shape))
@@ -207,7 +207,7 @@ def _stand_ins(
 ) -> dict[Instruction, Instruction]:  # fmt: skip
     """What stands in the copy of a computation for its parameter and the elements of it."""
     old = source.parameters[0]
-    parameter = target.add(Parameter(shape, 0), name=old.name, extra=replace(old.extra, sharding=""))
+    parameter = target.add(Parameter(shape, 0), name=old.name, extra=replace(old.extra, sharding=None))
     values = {old: parameter}
     for index, user in _elements(old):
         if index in place:
@@ -265,7 +265,7 @@ def _return_less(inst: Instruction, unread: Iterable[int]) -> None:
         return target
 
     op = inst.op.with_computations(smaller)
-    new = computation.add(op, inst.operands, name=inst.name, extra=replace(inst.extra, sharding=""))
+    new = computation.add(op, inst.operands, name=inst.name, extra=replace(inst.extra, sharding=None))
     for index, user in _elements(inst):
         computation.replace(user, computation.add(GetTupleElement(kept.index(index)), (new,), user.shape))
         computation.remove(user)

@@ -9,7 +9,8 @@ import axla.hlo as hlo
 from axla.core.errors import UnsupportedError
 from axla.core.shape import Shape, TupleShape
 from axla.hlo.collective import elements
-from axla.ir.attributes import ReplicaGroups, SourceTargetPairs
+from axla.ir.attributes import SourceTargetPairs
+from axla.ir.collectives import group_mode, member_count
 from axla.ir.graph import Instruction
 from axla.stablehlo import mlir
 from axla.stablehlo.exporter.control import at_once, part
@@ -26,14 +27,8 @@ def _channel(op: Any) -> dict[str, Any]:
     return {"channel_handle": struct("channel_handle", handle=op.channel_id or _CHANNEL_ZERO, type=1)}
 
 
-def _groups(groups: ReplicaGroups) -> mlir.DenseElements:
-    if groups.text and not groups.groups:
-        raise UnsupportedError(f"replica_groups={groups.text}")
-    return matrix(groups.groups)
-
-
 def _members(op: Any) -> dict[str, Any]:
-    found = {"replica_groups": _groups(op.replica_groups), **_channel(op)}
+    found = {"replica_groups": matrix(op.replica_groups.groups), **_channel(op)}
     if getattr(op, "use_global_device_ids", False):
         found["use_global_device_ids"] = mlir.UNIT
     return found
@@ -90,9 +85,10 @@ def _each_combined(scope: Scope, inst: Instruction, name: str, attributes: dict[
 def _all_to_all(scope: Scope, inst: Instruction) -> Tree:
     op = inst.op
     assert isinstance(op, hlo.AllToAll)
-    groups = op.replica_groups.groups
-    config = scope.exporter.module.config
-    count = len(groups[0]) if groups else config.num_partitions if op.channel_id else config.replica_count
+    groups, config = op.replica_groups, scope.exporter.module.config
+    count = max(
+        groups.sizes, default=member_count(group_mode(op), config.replica_count, config.num_partitions)
+    )
     at = 0 if op.dimensions is None else op.dimensions[0]
     if op.dimensions is None:
         count = len(inst.operands)
@@ -176,7 +172,7 @@ def _pairs(pairs: SourceTargetPairs) -> mlir.DenseElements:
 def _ragged_all_to_all(scope: Scope, inst: Instruction) -> Tree:
     """A custom call that XLA takes for the op."""
     op: Any = inst.op
-    config: dict[str, Any] = {"replica_groups": _groups(op.replica_groups)}
+    config: dict[str, Any] = {"replica_groups": matrix(op.replica_groups.groups)}
     if op.channel_id:
         config["channel_id"] = number(op.channel_id)
     attributes = {

@@ -20,9 +20,9 @@ from axla.ir.attributes import (
     OutputAlias,
     PaddingType,
     RawText,
-    ReplicaGroups,
     SourceTargetPairs,
 )
+from axla.ir.devices import ReplicaGroups
 from axla.ir.graph import Extra, Instruction
 from axla.ir.structure import GetTupleElement, Tuple
 from axla.stablehlo import mlir
@@ -187,7 +187,7 @@ def _channel(operation: mlir.Operation) -> int | None:
 def _groups(scope: Scope, operation: mlir.Operation) -> ReplicaGroups:
     """Rows of members; -1 fills rows that are shorter."""
     if isinstance(operation.attributes.get("replica_groups"), mlir.StructAttr):
-        return ReplicaGroups(mesh_groups(scope.importer.source, operation))
+        return ReplicaGroups(mesh_groups(scope.importer.source, operation).table().rows())
     rows = attr.matrix(operation, "replica_groups", [])
     return ReplicaGroups(tuple(group for row in rows if (group := tuple(m for m in row if m >= 0))))
 

@@ -7,9 +7,10 @@ from typing import Any
 from axla.builder.xla_builder import identifier_of
 from axla.core.errors import AxlaError
 from axla.ir.graph import NO_EXTRA, Extra, SourceLocation
+from axla.ir.sharding import Sharding
 from axla.stablehlo import mlir
 from axla.stablehlo.text.printer import attribute_text
-from axla.text.sharding import canonical_sharding
+from axla.text.sharding import read_sharding
 
 _DEEPEST = 64  # of locations in one another; what lies deeper is left out
 
@@ -61,15 +62,15 @@ def frontend_attributes(attributes: dict[str, Any]) -> tuple[tuple[str, str], ..
     return tuple(sorted(found.items()))
 
 
-def sharding(attributes: dict[str, Any]) -> str:
-    """The sharding as HLO has it, without its braces; "" where there is none that HLO has."""
+def sharding(attributes: dict[str, Any]) -> Sharding | None:
+    """The sharding as HLO has it; None where there is none that HLO has."""
     text = attributes.get("mhlo.sharding")
     if not isinstance(text, str) or not text.startswith("{"):
-        return ""
+        return None
     try:
-        return canonical_sharding(text[1:-1])
+        return read_sharding(text[1:-1])
     except AxlaError:
-        return ""
+        return None
 
 
 class Origins:

@@ -11,6 +11,7 @@ from axla.builder.xla_builder import identifier_of
 from axla.core.errors import AxlaError, VerifyError
 from axla.core.shape import AnyShape, Layout, ProgramShape, Shape, TupleShape
 from axla.ir.graph import Alias, Computation, Module
+from axla.ir.sharding import Sharding
 from axla.ir.structure import Parameter
 from axla.ir.traverse import computations_callees_first
 from axla.stablehlo import mlir
@@ -186,12 +187,12 @@ def _describe(importer: Importer, function: mlir.Operation) -> None:
     modes = [said.get("mhlo.layout_mode") for said in results]
     if any(isinstance(m, str) and m.startswith("{") for m in (*layouts, *modes)):
         module.set_config(entry_layout=_entry_layout(entry, layouts, modes))
-    parts = [sharding(said) for said in results]
+    parts = tuple(found for said in results if (found := sharding(said)) is not None)
     root = entry.root
-    if parts and all(parts) and not isinstance(root.op, Parameter):
-        text = parts[0] if not root.shape.is_tuple else ", ".join(f"{{{p}}}" for p in parts)
-        if not root.extra.sharding:
-            entry.set_extra(root, replace(root.extra, sharding=text))
+    said_all = parts and len(parts) == len(results)
+    if said_all and not isinstance(root.op, Parameter) and not root.extra.sharding:
+        whole = Sharding(parts=parts) if root.shape.is_tuple else parts[0]
+        entry.set_extra(root, replace(root.extra, sharding=whole))
 
 
 def _dictionaries(function: mlir.Operation, name: str) -> list[dict[str, Any]]:

@@ -77,7 +77,7 @@ class Scope:
                 self._define(results[0], outcome)
             elif results:
                 # A sharding is that of the tuple.
-                extra = replace(self._extra, sharding="") if self._extra.sharding else self._extra
+                extra = replace(self._extra, sharding=None) if self._extra.sharding else self._extra
                 self._tuples[operation] = (outcome, extra, self._name)
             return
         found = outcome or ()

@@ -1,0 +1,89 @@
+"""Who takes part in each collective, and what that means: one table for all who ask."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from axla.ir.op import Op
+
+
+class GroupMode(enum.StrEnum):
+    """What the numbers in groups stand for; the names are XLA's."""
+
+    CROSS_REPLICA = "replicas"  # within each partition
+    CROSS_PARTITION = "partitions"  # within each replica
+    CROSS_REPLICA_AND_PARTITION = "replicas, each with all partitions"
+    FLATTENED_ID = "devices"  # replica * partitions + partition
+
+
+class Kind(enum.Enum):
+    """What the members of a group get, and who must be in one."""
+
+    SAME = "an array like their own; all are in groups"
+    SCALED = "one of which a dimension grows or shrinks by the number of members; all are in groups"
+    EXCHANGED = "a part of each, along a dimension or by operands; all are in groups"
+    ROOTED = "what the root has or gets; who is in no group takes part all the same, and gets zeros"
+    PAIRED = "what their source has: groups are pairs; who is no target gets zeros"
+
+
+@dataclass(frozen=True, slots=True)
+class Collective:
+    """A row of the table. `ids`: whether the op may say use_global_device_ids."""
+
+    kind: Kind
+    ids: bool = False
+
+
+COLLECTIVES: dict[str, Collective] = {
+    "all-gather": Collective(Kind.SCALED, ids=True),
+    "all-reduce": Collective(Kind.SAME, ids=True),
+    "all-to-all": Collective(Kind.EXCHANGED),
+    "collective-broadcast": Collective(Kind.ROOTED),
+    "collective-permute": Collective(Kind.PAIRED),
+    "collective-reduce": Collective(Kind.ROOTED),
+    "ragged-all-to-all": Collective(Kind.SAME),
+    "reduce-scatter": Collective(Kind.SCALED, ids=True),
+}
+"""By opcode; an op that begins one (all-gather-start) has its row."""
+
+
+def collective_of(op: Op) -> Collective:
+    return COLLECTIVES[op.opcode.removesuffix("-start")]
+
+
+def group_mode(op: Any) -> GroupMode:
+    """What the members of a collective's groups are. Channel 0 stands for no channel."""
+    if (op.channel_id or 0) <= 0:
+        return GroupMode.CROSS_REPLICA
+    if not collective_of(op).ids:
+        return GroupMode.CROSS_PARTITION
+    return GroupMode.FLATTENED_ID if op.use_global_device_ids else GroupMode.CROSS_REPLICA_AND_PARTITION
+
+
+def member_count(mode: GroupMode, replicas: int, partitions: int) -> int:
+    """How many there are of what a mode counts."""
+    if mode is GroupMode.FLATTENED_ID:
+        return replicas * partitions
+    return partitions if mode is GroupMode.CROSS_PARTITION else replicas
+
+
+def member_of(mode: GroupMode, replica: int, partition: int, partitions: int) -> int:
+    """The number that a process has in groups of a mode."""
+    if mode is GroupMode.FLATTENED_ID:
+        return replica * partitions + partition
+    return partition if mode is GroupMode.CROSS_PARTITION else replica
+
+
+def processes(
+    mode: GroupMode, members: Sequence[int], replica: int, partition: int, partitions: int
+) -> tuple[int, ...]:
+    """The processes (replica * partitions + partition) that the members of the group of one are, in order."""
+    if mode is GroupMode.FLATTENED_ID:
+        return tuple(members)
+    if mode is GroupMode.CROSS_PARTITION:
+        return tuple(replica * partitions + p for p in members)
+    within = (partition,) if mode is GroupMode.CROSS_REPLICA else range(partitions)
+    return tuple(r * partitions + p for r in members for p in within)
