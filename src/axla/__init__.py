@@ -37,6 +37,7 @@ if _typing.TYPE_CHECKING:
         VerifyError,
     )
     from axla.core.literal import Literal
+    from axla.core.profile import Profile, profile
     from axla.core.shape import OPAQUE, TOKEN, Layout, ProgramShape, Shape, TupleShape
     from axla.custom.feeds import feeds
     from axla.custom.probes import record_probes
@@ -67,6 +68,7 @@ _HOMES = {
             "UnsupportedError VerifyError"
         ),
         "axla.core.literal": "Literal",
+        "axla.core.profile": "Profile profile",
         "axla.core.shape": "OPAQUE TOKEN Layout ProgramShape Shape TupleShape",
         "axla.custom.feeds": "feeds",
         "axla.custom.probes": "record_probes",
@@ -124,6 +126,7 @@ __all__ = [
     "Module",
     "OutOfMemory",
     "ParseError",
+    "Profile",
     "ProgramShape",
     "RuntimeFailure",
     "Shape",
@@ -145,6 +148,7 @@ __all__ = [
     "num_threads",
     "ops",
     "parse",
+    "profile",
     "record_probes",
     "register_custom_call",
     "register_custom_calls",

@@ -149,6 +149,7 @@ def compile(  # noqa: A001
 
 def device_put(array: Any) -> Any:
     """The value of a NumPy array (or anything NumPy takes) as an `axla.Array`."""
+    from axla.core.profile import transfer
     from axla.runtime.array import device_put as put
 
-    return put(array)
+    return transfer(put, array)

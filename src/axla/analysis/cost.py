@@ -75,13 +75,23 @@ class Cost:
 
 def cost(module: Module) -> Cost:
     """The cost of one run of a module."""
+    return _costs(module)[module.entry]
+
+
+def entry_costs(module: Module) -> dict[Instruction, Cost]:
+    """The cost of each instruction of a module's entry."""
+    known = _costs(module)
+    return {inst: _of(inst, known) for inst in module.entry.instructions}
+
+
+def _costs(module: Module) -> dict[Computation, Cost]:
     found: dict[Computation, Cost] = {}
     for computation in computations_callees_first(module):
         total = Cost()
         for inst in post_order(computation):
             total += _of(inst, found)
         found[computation] = total
-    return found[module.entry]
+    return found
 
 
 def _of(inst: Instruction, known: dict[Computation, Cost]) -> Cost:

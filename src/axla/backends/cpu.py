@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from axla.backends.interface import Backend, Capabilities, Client, Executable
 from axla.backends.native import NativeExecutable
 from axla.backends.options import CompileOptions
 from axla.core import flags
 from axla.core.errors import InvalidArgument, UnsupportedError, did_you_mean
 from axla.core.literal import Literal
+from axla.core.profile import Row
 from axla.ir.clone import clone_module
 from axla.ir.graph import Module
 from axla.ir.places import located
@@ -128,6 +131,14 @@ class CpuExecutable(NativeExecutable):
             return super()._text(stage)
         with flags.override(**dict(self.options.flags)):
             return text_of(self._work(), stage, self._backend().target(self.options))
+
+    def _timed(self) -> tuple[serialized.Packed, Sequence[Row]] | None:
+        from axla.cpu.timed import timed_program
+
+        if self._module is None:
+            return None
+        with flags.override(**dict(self.options.flags)):
+            return timed_program(self._work(), self._backend().target(self.options))
 
     def _optimized(self) -> Module:
         from axla.lowering.pipeline import optimize

@@ -8,9 +8,9 @@ else is here: names and options, nesting, checks of arguments, donation, replica
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar
 
 from axla.backends.nesting import flatten, nest
@@ -25,6 +25,7 @@ from axla.core.errors import (
     UnsupportedError,
     did_you_mean,
 )
+from axla.core.profile import Profile, Run, watch
 from axla.ir.graph import Module
 from axla.ir.op import OPS
 from axla.program import abi
@@ -66,7 +67,7 @@ class Executable:
     for `serialize`, `stages` and `_text` for `as_text`.
     """
 
-    __slots__ = ("interface", "client", "options", "counts", "_module", "_version", "__weakref__")
+    __slots__ = ("interface", "client", "options", "counts", "_module", "_version", "_counted", "__weakref__")
 
     stages: ClassVar[tuple[str, ...]] = ("hlo", "optimized")
     """What `as_text` shows: the module as it was given, after passes..."""
@@ -80,6 +81,7 @@ class Executable:
         self.options = options or CompileOptions()
         self.counts = self.options.participants(module) if module is not None else (1, 1)
         self._module, self._version = module, module.version if module is not None else 0
+        self._counted: Run | None = None
 
     # Facts.
 
@@ -124,7 +126,8 @@ class Executable:
         """
         self._check_one_device()
         if deadline is None and not donate:
-            return self._run(list(inputs), _ASYNCHRONOUS if asynchronous else _PLAIN)
+            run = self._run if self._counted is None else partial(self._counted.measure, self._run)
+            return run(list(inputs), _ASYNCHRONOUS if asynchronous else _PLAIN)
         return self._execute([list(inputs)], ExecuteOptions(deadline, tuple(donate), asynchronous))[0]
 
     def execute_replicated(
@@ -157,16 +160,22 @@ class Executable:
             raise DeadlineExceeded(
                 f"{self.name}: the deadline of {deadline} s had passed before the run", abi.DEADLINE
             )
+        measure = self._counted.measure if self._counted is not None else _called
         try:
             if len(rows) == 1:
-                return [self._run(rows[0], options)]
-            return self._run_replicated(rows, options)
+                return [measure(self._run, rows[0], options)]
+            return measure(self._run_replicated, rows, options)
         except (InvalidArgument, OutOfMemory):
             donated = []  # the run did not begin
             raise
         finally:
             for array in donated:
                 array.delete()
+
+    def profiling(self, profile: Profile | None) -> None:
+        """Counts calls in a profile from now on, or no more. A backend that measures steps overrides it."""
+        backend = self.client.backend.name if self.client is not None else ""
+        self._counted = profile.run(self.name, backend) if profile is not None else None
 
     def _check_one_device(self) -> None:
         if self.counts != (1, 1):
@@ -270,7 +279,9 @@ class Executable:
             options = CompileOptions.from_proto(bytes.fromhex(head["options"]))
         except (KeyError, TypeError, ValueError):
             raise InvalidArgument(f"load: a damaged header: {line!r:.100}") from None
-        return client.backend.load(client, bytes(payload), options)
+        made = client.backend.load(client, bytes(payload), options)
+        watch(made)
+        return made
 
     def __reduce__(self) -> tuple:
         return Executable.load, (self.serialize(),)
@@ -281,6 +292,10 @@ class Executable:
 
 
 _PLAIN, _ASYNCHRONOUS = ExecuteOptions(), ExecuteOptions(asynchronous=True)
+
+
+def _called(function: Callable[..., Any], *arguments: Any) -> Any:
+    return function(*arguments)
 
 
 def _parts(data: bytes) -> tuple[dict[str, Any], bytes, bytes]:
@@ -369,7 +384,9 @@ class Client:
             module = prepared(module, told)
             self.backend.check(module, told)
             self._check_devices(module, told)
-            return self.backend.compile(self, module, told)
+            made = self.backend.compile(self, module, told)
+        watch(made)
+        return made
 
     def load(self, data: bytes) -> Executable:
         """An executable from `Executable.serialize`. It may hold machine code: see `Executable.load`."""

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
+from axla.analysis.cost import entry_costs
 from axla.backends.interface import Backend, Capabilities, Client, Executable
 from axla.backends.options import CompileOptions, ExecuteOptions
 from axla.core.errors import InvalidArgument
+from axla.core.profile import Profile, Row
 from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.interpreter.custom_calls import check_custom_call
 from axla.interpreter.evaluate import Interpreter
 from axla.interpreter.parallel import MOST, run_replicated
 from axla.ir.clone import clone_module
-from axla.ir.graph import Module
+from axla.ir.graph import Instruction, Module
 from axla.ir.places import located
 from axla.lowering.donation import donate_parameters
 from axla.lowering.interface import leaf_specs
@@ -51,16 +54,47 @@ class InterpreterBackend(Backend):
         return client.compile(proto.read(payload), options)
 
 
+class Clocks:
+    """Time and calls of the instructions of an entry."""
+
+    def __init__(self, module: Module) -> None:
+        self._module = module
+        self._sums: dict[Instruction, np.ndarray] = {}
+
+    def timed(self, inst: Instruction, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function of an instruction, measured."""
+        sums = self._sums.setdefault(inst, np.zeros(2, np.int64))
+
+        def run(*values: Any) -> Any:
+            start = time.perf_counter_ns()
+            try:
+                return function(*values)
+            finally:
+                sums[:] += (time.perf_counter_ns() - start, 1)
+
+        return run
+
+    def counts(self) -> Iterator[tuple[Row, int, int]]:
+        """The instructions with what they took."""
+        costs = entry_costs(self._module)
+        for inst, sums in self._sums.items():
+            cost = costs[inst]
+            operations = cost.operations + cost.transcendentals
+            row = Row(inst.name, inst.opcode, cost.bytes, operations, str(inst.extra.location or ""))
+            yield row, *sums.tolist()
+
+
 class InterpretedExecutable(Executable):
     """Evaluates its module. Random numbers differ from run to run, and are the same in every n-th run."""
 
-    __slots__ = ("_work", "_seeds", "_running")
+    __slots__ = ("_work", "_seeds", "_running", "_clocks")
 
     def __init__(self, work: Module, **more: Any) -> None:
         super().__init__(interface_of(work), **more)
         self._work = work
         self._seeds = itertools.count(0, 1 << 64)  # apart enough for all that one run takes
         self._running: dict[Interpreter, None] = {}
+        self._clocks: Clocks | None = None
         for inst in Interpreter().needed(work.entry):
             check_custom_call(inst)
 
@@ -70,6 +104,13 @@ class InterpretedExecutable(Executable):
         for interpreter in running:
             interpreter.cancel()
         return len(running)
+
+    def profiling(self, profile: Profile | None) -> None:
+        """Every instruction of the entry is measured."""
+        self._clocks = Clocks(self._work) if profile is not None else None
+        self._counted = None
+        if profile is not None and self._clocks is not None:
+            self._counted = profile.run(self.name, "interpreter", self._clocks.counts)
 
     def _run(self, inputs: list[Any], options: ExecuteOptions) -> list[Array]:
         values = self._values(inputs)
@@ -85,7 +126,9 @@ class InterpretedExecutable(Executable):
 
     @contextmanager
     def _interpreter(self, deadline: float | None) -> Iterator[Interpreter]:
-        interpreter = Interpreter(deadline=deadline, seed=next(self._seeds))
+        interpreter = Interpreter(
+            deadline=deadline, seed=next(self._seeds), clock=self._clocks and self._clocks.timed
+        )
         self._running[interpreter] = None
         try:
             with np.errstate(all="ignore"):

@@ -10,11 +10,14 @@ from typing import Any
 from axla.backends.interface import Executable
 from axla.backends.nesting import flatten, is_flat_call, nest
 from axla.backends.options import ExecuteOptions
+from axla.core.profile import Profile, Row
 from axla.program import abi
 from axla.program.interface import Interface
+from axla.program.packed import Packed
 from axla.runtime.array import Array
 from axla.runtime.dynamic import DynamicCall
 from axla.runtime.native import native
+from axla.runtime.profiled import ProfiledCall
 from axla.runtime.program import LoadedProgram
 
 Image = bytes | Sequence[bytes]
@@ -47,9 +50,24 @@ class NativeExecutable(Executable):
             return self._native_call(*arguments)
         return nest(self.interface.result_tree, self.execute(flatten(self.interface, arguments)))
 
+    def profiling(self, profile: Profile | None) -> None:
+        """Calls go to a program with clocks; without a profile, to the one without."""
+        call = self._native_call
+        self._native_call = call.plain if isinstance(call, ProfiledCall) else call
+        if profile is not None:
+            backend = self.client.backend.name if self.client is not None else ""
+            self._native_call = ProfiledCall(self._native_call, self.name, backend, profile, self._timed)
+
+    def _timed(self) -> tuple[Packed, Sequence[Row]] | None:
+        """The program with clocks, and its rows; None where it cannot be compiled again."""
+        return None
+
     def cancel(self) -> int:
         """Stops the runs in progress, which raise Cancelled; gives their number."""
-        return native().cancel(self._loaded.address, abi.CANCELLED)
+        call, programs = self._native_call, [self._loaded]
+        if isinstance(call, ProfiledCall) and call.loaded is not None:
+            programs.append(call.loaded)
+        return sum(native().cancel(program.address, abi.CANCELLED) for program in programs)
 
     def _run(self, inputs: list[Any], options: ExecuteOptions) -> list[Array]:
         deadline = options.deadline

@@ -14,13 +14,14 @@ import json
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from axla.core import flags, locks
 
 _events: list[dict[str, Any]] = []
+_more: list[Callable[[], list[dict[str, Any]]]] = []
 _lock = locks.new_lock()
 _recorders = 0
 _registered = False
@@ -76,9 +77,15 @@ def recording() -> Iterator[list[dict[str, Any]]]:
                 del _events[first:]
 
 
+def at_exit(more: Callable[[], list[dict[str, Any]]]) -> None:
+    """Adds events to what is written at exit."""
+    _more.append(more)
+
+
 def write(path: str) -> None:
     """Writes all spans recorded so far."""
     with _lock:
-        text = json.dumps({"displayTimeUnit": "ms", "traceEvents": _events})
+        events = [*_events, *(event for more in _more for event in more())]
+    text = json.dumps({"displayTimeUnit": "ms", "traceEvents": events})
     with open(path, "w", encoding="utf-8") as file:
         file.write(text)

@@ -30,13 +30,16 @@ from axla.program.text import print_program
 from axla.target.machine import Target
 
 KERNEL_LEVEL = 2  # LLVM's effort on kernels
+EmitEntry = Callable[[LlvmModule, Program, Target], None]
 LONG_TEXT = 2 << 20  # bytes of LLVM text from on which LLVM takes seconds
 
 
-def llvm_modules(program: Program, target: Target, *, parts: int = 0) -> list[str]:
+def llvm_modules(
+    program: Program, target: Target, *, parts: int = 0, emit: EmitEntry = emit_entry
+) -> list[str]:
     """The program's LLVM modules as text: one (parts=1), or the entry and each kernel apart (parts=0)."""
     entry = llvm_module(target)
-    emit_entry(entry, program, target)
+    emit(entry, program, target)
     if parts == 1:
         for kernel in program.kernels:
             emit_kernel(entry, kernel, target)
@@ -105,7 +108,7 @@ def compile_module(module: Module, target: Target | None = None, *, parts: int =
     constants: dict[Literal, int] = {}
     program = compile_program(module, target, constants)
     dumped = module if dump.wanted(module) else None
-    return _compiled(program, constants_segment(constants), target, parts, dumped)
+    return code_of(program, constants_segment(constants), target, parts=parts, dumped=dumped)
 
 
 @collector_paused()
@@ -114,14 +117,16 @@ def compile_text(text: str, segment: bytes = b"", target: Target | None = None, 
     another one. `segment`: the bytes of its constants. Raises what `load_program` does.
     """
     target = target or host_target()
-    return _compiled(load_program(text, segment, target), segment, target, parts)
+    return code_of(load_program(text, segment, target), segment, target, parts=parts)
 
 
-def _compiled(
-    program: Program, segment: bytes, target: Target, parts: int, dumped: Module | None = None
-) -> Packed:
+def code_of(
+    program: Program, segment: bytes, target: Target, *, parts: int = 0, dumped: Module | None = None,
+    emit: EmitEntry = emit_entry,
+) -> Packed:  # fmt: skip
+    """Object code for a program; `emit` writes its entry."""
     with trace.span("emit"):
-        texts = llvm_modules(program, target, parts=parts)
+        texts = llvm_modules(program, target, parts=parts, emit=emit)
     most = flags.current().optimization_level
     kernels = min(KERNEL_LEVEL, most)
     levels = [kernels if parts == 1 else min(entry_level(program), most), *[kernels] * (len(texts) - 1)]

@@ -39,10 +39,10 @@ ENTRY = "axla_entry"
 def emit_entry(module: Module, program: Program, target: Target, name: str = ENTRY) -> None:
     """Adds the entry function to the module; the kernels are in it, or linked to it."""
     module.in_process = name == ENTRY
-    _Entry(module, program, target, name).emit()
+    Entry(module, program, target, name).emit()
 
 
-class _Entry(Places):
+class Entry(Places):
     def emit(self) -> None:
         f = self.f
         self.kernels = {kernel.name: kernel for kernel in self.program.kernels}
@@ -164,11 +164,11 @@ class _Entry(Places):
 
 
 STEPS: dict[type, Callable] = {
-    KernelStep: _Entry.kernel_step,
+    KernelStep: Entry.kernel_step,
     RegisterStep: emit_registers,
-    CopyStep: _Entry.copy_step,
-    StoreStep: _Entry.store_step,
-    LoopStep: _Entry.loop_step,
-    BranchStep: _Entry.branch_step,
+    CopyStep: Entry.copy_step,
+    StoreStep: Entry.store_step,
+    LoopStep: Entry.loop_step,
+    BranchStep: Entry.branch_step,
     CustomCallStep: emit_custom_call,
 }

@@ -62,12 +62,16 @@ def evaluate(
     deadline: float | None = None,
     memory_limit: int = MEMORY_LIMIT,
     seed: int = 0,
+    clock: Clock | None = None,
 ) -> Literal:
     """The result of the entry computation for these arguments, one per parameter.
 
-    Stops with DeadlineExceeded after `step_limit` instructions or `deadline` seconds; `seed` feeds `rng`.
+    Stops with DeadlineExceeded after `step_limit` instructions or `deadline` seconds; `seed` feeds `rng`;
+    `clock` measures the functions of the entry's instructions.
     """
-    interpreter = Interpreter(step_limit=step_limit, deadline=deadline, memory_limit=memory_limit, seed=seed)
+    interpreter = Interpreter(
+        step_limit=step_limit, deadline=deadline, memory_limit=memory_limit, seed=seed, clock=clock
+    )
     entry = module.entry
     with np.errstate(all="ignore"):
         result = interpreter.run(entry, argument_values(entry, arguments))
@@ -85,6 +89,9 @@ def argument_values(entry: Computation, arguments: Sequence[object]) -> list[Val
 Step = tuple[Callable[..., Value], tuple[int, ...], int, tuple[int, ...], Instruction]
 """One instruction: a function, the slots of its operands and of its result, the slots not needed afterwards.
 """
+
+Clock = Callable[[Instruction, Callable[..., Value]], Callable[..., Value]]
+"""Gives a function that measures one, that of an instruction."""
 
 SMALL = 4096
 """Bytes of a value whose memory is not worth the time to free it early."""
@@ -119,7 +126,9 @@ class Interpreter:
         memory_limit: int = MEMORY_LIMIT,
         seed: int = 0,
         process: Process | None = None,
+        clock: Clock | None = None,
     ):
+        self.clock = clock
         self.process = process  # which one of several it runs for
         self.step_limit = float("inf") if step_limit is None else step_limit
         self.stop_at = float("inf") if deadline is None else time.monotonic() + deadline
@@ -254,6 +263,8 @@ class Interpreter:
             self._check_size(inst)
             inputs = _inputs(inst)
             function = (evaluator or self._evaluator)(inst) if inputs is inst.operands else _same
+            if self.clock is not None and not self.depth:
+                function = self.clock(inst, function)
             operands = tuple(slots[o] for o in inputs)
             dead = tuple(s for s in dying.get(number, ()) if not isinstance(order[s].op, Constant))
             steps.append((function, operands, number, dead, inst))

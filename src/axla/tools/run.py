@@ -9,11 +9,13 @@ the first output that differs is an error.
 from __future__ import annotations
 
 import argparse
+from contextlib import nullcontext
 
 import numpy as np
 
 from axla.comparison import compare, parameter_leaves, random_inputs, run_flat
 from axla.core.errors import InvalidArgument
+from axla.core.profile import profile
 from axla.core.shape import Shape
 from axla.ir.graph import Module
 from axla.tools.source import add_backend, add_file, add_replicas, read_module
@@ -35,16 +37,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--fill-elided", action="store_true",
         help="give constants {...} the numbers that XLA's parser makes up",
     )  # fmt: skip
+    parser.add_argument(
+        "--profile", action="store_true", help="print the time, bytes and operations of each step"
+    )
     parser.add_argument("--deadline", metavar="SECONDS", type=float, help="stop the run after this time")
 
 
 def execute(options: argparse.Namespace) -> int:
     module = read_module(options)
     inputs = load_inputs(module, options.input) if options.input else random_inputs(module, options.random)
-    found = run_flat(module, inputs, options.backend, options.deadline, options.replicas)
+    with profile() if options.profile else nullcontext() as taken:
+        found = run_flat(module, inputs, options.backend, options.deadline, options.replicas)
     for number, array in enumerate(found):
         print(f"output {number}: {array.dtype}{list(array.shape)}")
         print(np.array2string(array, threshold=100, separator=", "))
+    if taken is not None:
+        print(taken)
     if options.reference is not None:
         wanted = run_flat(module, inputs, options.reference, options.deadline, options.replicas)
         report = compare(module, found, wanted, options.backend, options.reference)

@@ -1,0 +1,247 @@
+"""What programs take when they run: `with axla.profile() as p:`, then `print(p)` or `p.write("trace.json")`.
+
+Executables `watch` what is going on: while a profile is taken they run another way, which measures steps and
+calls, and otherwise nothing of it is there. Times are those of CLOCK_MONOTONIC (`time.perf_counter_ns`).
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+from weakref import WeakSet
+
+import numpy as np
+
+from axla.core import flags, locks, trace
+from axla.core.errors import InvalidArgument
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A step: what it is, bytes that one call of it reads and writes, operations, where it is from; whether
+    threads share its work.
+    """
+
+    step: str
+    kind: str
+    bytes: int = 0
+    operations: int = 0
+    location: str = ""
+    parallel: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step of a program and what its calls took together, in nanoseconds."""
+
+    program: str
+    row: Row
+    ns: int
+    calls: int
+
+    @property
+    def gigabytes_per_second(self) -> float:
+        return self.row.bytes * self.calls / self.ns if self.ns else 0.0
+
+    @property
+    def gigaflops(self) -> float:
+        return self.row.operations * self.calls / self.ns if self.ns else 0.0
+
+
+Counts = Callable[[], Iterable[tuple[Row, int, int]]]
+"""Gives steps, the nanoseconds of their calls together, and the calls."""
+
+
+@dataclass(slots=True)
+class Run:
+    """All calls of one executable: their number, their time in nanoseconds, the threads that made them."""
+
+    program: str
+    backend: str
+    counts: Counts
+    calls: int = 0
+    ns: int = 0
+    threads: set[str] = field(default_factory=set)
+
+    def measure(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Calls the function, and counts it as a call of the program."""
+        start = time.perf_counter_ns()
+        try:
+            return function(*arguments)
+        finally:
+            end = time.perf_counter_ns()
+            with _lock:
+                self.calls += 1
+                self.ns += end - start
+                self.threads.add(threading.current_thread().name)
+            if self.calls <= MOST_SPANS:
+                trace.add(self.program, start, end, "call", backend=self.backend)
+
+    @property
+    def steps(self) -> list[Step]:
+        """The steps that ran, longest first."""
+        found = [Step(self.program, row, ns, calls) for row, ns, calls in self.counts() if calls]
+        return sorted(found, key=lambda step: -step.ns)
+
+
+MOST_SPANS = 100_000
+"""Calls of an executable that a trace shows one by one."""
+
+
+class Profile:
+    """What ran while it was taken."""
+
+    def __init__(self) -> None:
+        self._runs: list[Run] = []
+        self.events: list[dict[str, Any]] = []  # spans of compilation, transfers and calls; there at the end
+
+    def run(self, program: str, backend: str, counts: Counts = tuple) -> Run:
+        """Where the calls of an executable are counted."""
+        made = Run(program, backend, counts)
+        with _lock:
+            self._runs.append(made)
+        return made
+
+    @property
+    def runs(self) -> list[Run]:
+        """The executables that were called."""
+        return [run for run in self._runs if run.calls]
+
+    @property
+    def steps(self) -> list[Step]:
+        """The steps of all programs, longest first."""
+        return sorted((step for run in self.runs for step in run.steps), key=lambda step: -step.ns)
+
+    def to_text(self) -> str:
+        """A table: programs, and their steps, beside what the machine can do at most."""
+        bandwidth, flops = machine_limits()
+        lines = [f"machine: {bandwidth:.1f} GB/s, {flops:.1f} GFLOP/s (f32), measured"]
+        for run in self.runs:
+            steps, total, calls = run.steps, max(run.ns, 1), max(run.calls, 1)
+            share = 100 * sum(step.ns for step in steps) / total
+            lines += [
+                f"\n{run.program} ({run.backend}): {run.calls} calls, {run.ns / calls / 1e3:.1f} us each, "
+                f"{share:.1f} % in steps; {', '.join(sorted(run.threads))}",
+                "      ms      %    calls   us/call    GB/s  GFLOP/s  step",
+            ]
+            lines += [_line(step, total) for step in steps]
+        return "\n".join(lines) + "\n"
+
+    __str__ = to_text
+
+    def trace_events(self) -> list[dict[str, Any]]:
+        """Chrome's events: spans, and of each program a track with its steps, as long as their mean."""
+        found = list(self.events)
+        for number, run in enumerate(self.runs):
+            place = {"pid": os.getpid(), "tid": -1 - number}
+            name = {"name": f"{run.program}: steps, mean of {run.calls} calls"}
+            found.append({"name": "thread_name", "ph": "M", "args": name, **place})
+            at = 0.0
+            for s in run.steps:
+                facts = {"calls": s.calls, "GB/s": s.gigabytes_per_second, "GFLOP/s": s.gigaflops}
+                facts |= {"kind": s.row.kind, "source": s.row.location}
+                length = s.ns / max(run.calls, 1) / 1e3
+                span = {"name": s.row.step, "cat": "step", "ph": "X", "ts": at, "dur": length, "args": facts}
+                found.append({**span, **place})
+                at += length
+        return found
+
+    def write(self, path: str) -> None:
+        """Writes a trace for chrome://tracing and Perfetto."""
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump({"displayTimeUnit": "ms", "traceEvents": self.trace_events()}, file)
+
+
+def _line(step: Step, total: int) -> str:
+    row = step.row
+    each = step.ns / max(step.calls, 1) / 1e3
+    return (
+        f"{step.ns / 1e6:8.3f} {100 * step.ns / total:6.1f} {step.calls:8} {each:9.2f} "
+        f"{step.gigabytes_per_second:7.1f} {step.gigaflops:8.1f}  {row.step}, {row.kind}"
+        f"{', threads' if row.parallel else ''}{f'  [{row.location}]' if row.location else ''}"
+    )
+
+
+class Watcher(Protocol):
+    """An executable."""
+
+    def profiling(self, profile: Profile | None) -> None:
+        """From now on runs are counted in a profile, or not."""
+        ...
+
+
+_lock = locks.new_lock()
+_watchers: WeakSet[Watcher] = WeakSet()
+_current: Profile | None = None
+
+
+def watch(executable: Watcher) -> None:
+    """Tells an executable of the profile that is taken, and of later ones."""
+    _watchers.add(executable)
+    if _current is None and flags.current().trace:
+        _begin(Profile())
+        trace.at_exit(lambda: _current.trace_events() if _current is not None else [])
+    elif _current is not None:
+        executable.profiling(_current)
+
+
+def transfer(put: Callable[[Any], Any], array: Any) -> Any:
+    """What `put` makes of an array on a device; a span of the profile that is taken."""
+    if _current is None:
+        return put(array)
+    with trace.span("device_put", "transfer", bytes=getattr(array, "nbytes", 0)):
+        return put(array)
+
+
+def _begin(profile: Profile | None) -> None:
+    global _current
+    _current = profile
+    for executable in list(_watchers):
+        executable.profiling(profile)
+
+
+@contextmanager
+def profile() -> Iterator[Profile]:
+    """Measures what compiled programs, on every backend, do within the block, in all threads.
+
+    The first call of a program compiles it again, with clocks. InvalidArgument when a profile is taken
+    already.
+    """
+    if _current is not None:
+        raise InvalidArgument("axla.profile: a profile is being taken already")
+    made = Profile()
+    with trace.recording() as made.events:
+        _begin(made)
+        try:
+            yield made
+        finally:
+            _begin(None)
+
+
+@functools.cache
+def machine_limits() -> tuple[float, float]:
+    """GB/s of copying by all threads, and GFLOP/s of products of f32 matrices, as NumPy does both."""
+    threads = flags.current().num_threads or os.cpu_count() or 1
+    source = np.ones((threads, (64 << 20) // 4 // threads), np.float32)
+    target = np.empty_like(source)
+    matrix = np.ones((768, 768), np.float32)
+
+    def best(function: Callable[[], object]) -> int:
+        times = []
+        for _ in range(4):
+            start = time.perf_counter_ns()
+            function()
+            times.append(time.perf_counter_ns() - start)
+        return max(min(times), 1)
+
+    with ThreadPoolExecutor(threads) as pool:
+        copied = best(lambda: list(pool.map(np.copyto, target, source)))
+    return 2 * source.nbytes / copied, 2 * 768**3 / best(lambda: matrix @ matrix)

@@ -1,0 +1,132 @@
+"""An entry that measures its steps, for a profile. Other entries have no trace of it.
+
+After each step it reads a clock and adds the time since the last reading to the step's counters: so the times
+of all steps are the time of the whole run, control flow between them included. What holds no step worth a
+reading (a loop over registers) is measured as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from axla.analysis.cost import cost
+from axla.codegen.function import Module
+from axla.core.literal import Literal
+from axla.core.profile import Row
+from axla.cpu.compiler import code_of
+from axla.cpu.entry import ENTRY, Entry
+from axla.custom.site import Function
+from axla.ir.graph import Module as HloModule
+from axla.lowering.pipeline import compile_program, constants_segment
+from axla.program import abi
+from axla.program.packed import Packed
+from axla.program.program import Program, nested_steps
+from axla.program.steps import CopyStep, CustomCallStep, KernelStep, Step, StoreStep, TransferStep, Value
+from axla.target.machine import Target
+
+CLOCK, COUNTERS = "axla.clock", "axla.counters"
+"""Names in the function table of a timed program: `int clock(int, timespec *)`, and pairs of i64, nanoseconds
+and calls, of the entry as a whole (calls only) and of the rows."""
+
+FUNCTIONS = (Function(CLOCK), Function(COUNTERS))
+
+
+class TimedEntry(Entry):
+    """Writes the entry. The function table has `FUNCTIONS` behind the program's own."""
+
+    def emit(self) -> None:
+        self.rows: dict[int, tuple[int, Step]] = {}  # by the identity of the step: its number
+        self.timed = True
+        self.state = self.f.stack("i64", 3, slot=9)  # the last reading, and room for a timespec
+        self.lap(0)
+        self.f.module.functions["axla_lap"] = _LAP.format(
+            functions=abi.FRAME.offset("functions"), clock=len(self.program.interface.functions)
+        )
+        super().emit()
+
+    def steps(self, steps: Sequence[Step]) -> None:
+        for step in steps:
+            timed = self.timed
+            self.timed = timed and any(map(_is_worth_a_reading, nested_steps(step)))
+            super().steps((step,))
+            self.timed = timed
+            if timed:
+                number, _ = self.rows.setdefault(id(step), (len(self.rows) + 1, step))
+                self.lap(number)
+
+    def lap(self, row: int) -> None:
+        self.f.line(f"call void @axla_lap(ptr {self.f.params['frame']}, ptr {self.state}, i64 {2 * row})")
+
+
+def timed_program(module: HloModule, target: Target) -> tuple[Packed, list[Row]]:
+    """The program of a module, which is changed on the way, with clocks; its rows, in counters' order."""
+    rows: list[Row] = []
+
+    def emit(code: Module, program: Program, target: Target) -> None:
+        entry = TimedEntry(code, program, target, ENTRY)
+        entry.emit()
+        kernels = {kernel.name: kernel for kernel in program.kernels}
+        rows.extend(_row(step, kernels) for _, step in entry.rows.values())
+
+    constants: dict[Literal, int] = {}
+    program = compile_program(module, target, constants)
+    made = code_of(program, constants_segment(constants), target, emit=emit)
+    functions = (*made.interface.functions, *FUNCTIONS)
+    return replace(made, interface=replace(made.interface, functions=functions)), rows
+
+
+def _is_worth_a_reading(step: Step) -> bool:
+    work = (KernelStep, CustomCallStep, TransferStep)
+    return isinstance(step, work) or any(map(_is_worth_a_reading, nested_steps(step)))
+
+
+def _row(step: Step, kernels: dict) -> Row:
+    if isinstance(step, CopyStep):
+        return Row(step.source.name, "copy", 2 * step.source.shape.byte_size)
+    location = str(step.location or "")
+    if isinstance(step, KernelStep):
+        kernel = kernels[step.kernel]
+        found = cost(kernel.computation.module)
+        parallel = any(phase.parallel for phase in kernel.plan.phases)
+        # Of a large operand only a part may be read: then what the instructions need is less.
+        moved = min(_bytes(step), found.bytes) if found.exact else _bytes(step)
+        operations = found.operations + found.transcendentals
+        return Row(step.name, f"{step.kernel}: {kernel.kind}", moved, operations, location, parallel)
+    kind = type(step).__name__.removesuffix("Step").lower()
+    if isinstance(step, StoreStep):
+        return Row(step.name, kind, 2 * step.update.shape.byte_size, 0, location)
+    if isinstance(step, CustomCallStep):
+        return Row(step.name, f"custom-call {step.site.target}", _bytes(step), 0, location)
+    return Row(step.name, kind, location=location)
+
+
+def _bytes(step: KernelStep | CustomCallStep) -> int:
+    values: list[Value | None] = [*step.operands, *step.results]
+    return sum(value.shape.byte_size for value in values if value is not None)
+
+
+_LAP = """\
+define internal void @axla_lap(ptr %frame, ptr %state, i64 %row) noinline {{
+  %at = getelementptr i8, ptr %frame, i64 {functions}
+  %table = load ptr, ptr %at
+  %entry = getelementptr ptr, ptr %table, i64 {clock}
+  %clock = load ptr, ptr %entry
+  %next = getelementptr ptr, ptr %entry, i64 1
+  %counters = load ptr, ptr %next
+  %time = getelementptr i64, ptr %state, i64 1
+  %ignored = call i32 %clock(i32 1, ptr %time)
+  %seconds = load i64, ptr %time
+  %rest = getelementptr i64, ptr %state, i64 2
+  %part = load i64, ptr %rest
+  %whole = mul i64 %seconds, 1000000000
+  %now = add i64 %whole, %part
+  %last = load i64, ptr %state
+  store i64 %now, ptr %state
+  %took = sub i64 %now, %last
+  %sum = getelementptr i64, ptr %counters, i64 %row
+  %ignored1 = atomicrmw add ptr %sum, i64 %took monotonic
+  %calls = getelementptr i64, ptr %sum, i64 1
+  %ignored2 = atomicrmw add ptr %calls, i64 1 monotonic
+  ret void
+}}"""

@@ -1,0 +1,69 @@
+"""Calls of an executable while a profile is taken: of its program with clocks, which the first call makes."""
+
+from __future__ import annotations
+
+import ctypes as c
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from axla.core import locks
+from axla.core.profile import Profile, Row, Run
+from axla.program.packed import Packed
+from axla.runtime.dynamic import DynamicCall
+from axla.runtime.native import native
+from axla.runtime.program import LoadedProgram
+
+Timed = Callable[[], tuple[Packed, Sequence[Row]] | None]
+
+
+class ProfiledCall:
+    """Stands for the native call of a program, `plain`. `timed` compiles it with clocks, or gives None where
+    it cannot: then calls are measured, and no steps.
+    """
+
+    def __init__(self, plain: Any, name: str, backend: str, profile: Profile, timed: Timed) -> None:
+        self.plain, self.name, self.backend = plain, name, backend
+        self._profile, self._timed = profile, timed
+        self._call: Any = None
+        self.loaded: LoadedProgram | None = None
+        self._run: Run | None = None
+        self._lock = locks.new_lock()
+
+    def __call__(self, *arguments: Any) -> Any:
+        call, run = self._made()
+        return run.measure(call, *arguments)
+
+    def with_flag(self, flag: int, *arguments: Any) -> Any:
+        """A run that stops when the flag at an address is set."""
+        call, run = self._made()
+        return run.measure(call.with_flag, flag, *arguments)
+
+    def _made(self) -> tuple[Any, Run]:
+        with self._lock:
+            if self._run is None:
+                found, self._call = self._timed(), self.plain
+                if found is None:
+                    self._run = self._profile.run(self.name, self.backend)
+                else:
+                    self._run = self._load(*found)
+            return self._call, self._run
+
+    def _load(self, program: Packed, rows: Sequence[Row]) -> Run:
+        counters = np.zeros((len(rows) + 1, 2), np.int64)
+        clock = c.cast(c.CDLL(None).clock_gettime, c.c_void_p).value or 0
+        table = {"axla.clock": clock, "axla.counters": counters.ctypes.data}
+        face = program.interface
+        code = replace(face.of_code(), functions=face.functions)
+        self.loaded = LoadedProgram(program.images, code, program.constants, table)
+        self._call = native().callable_new(self.loaded.address, self.loaded)
+        if face.is_dynamic:
+            self._call = DynamicCall(self._call, face)
+
+        def counts() -> Iterator[tuple[Row, int, int]]:
+            for row, (ns, calls) in zip(rows, counters[1:].tolist(), strict=True):
+                yield row, ns, calls
+
+        return self._profile.run(self.name, self.backend, counts)
