@@ -37,6 +37,7 @@ RESULT, ERROR, PARSED, COMPILED, INTERNAL, BARE, CRASH, HANG, DIFFERS = (
     "result", "error", "parsed", "compiled", "internal", "bare", "crash", "hang", "differs",
 )  # fmt: skip
 FAILURES = (BARE, CRASH, HANG, DIFFERS)
+KINDS = (RESULT, ERROR, PARSED, COMPILED, INTERNAL, BARE, DIFFERS)  # what a child says of itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -391,7 +392,10 @@ def attempt(case: Case, backend: str, reference: str, compiled: Callable[[], Non
         return BARE, traceback.format_exc()
 
 
-def in_child(case: Case, backend: str, reference: str, pipe: int) -> None:
+Attempt = Callable[[Case, str, str, Callable[[], None]], tuple[str, str]]
+
+
+def in_child(case: Case, backend: str, reference: str, pipe: int, attempt: Attempt) -> None:
     """The life of a child: limits, the attempt, a report; it never returns."""
     code = 1
     try:
@@ -420,12 +424,12 @@ class Child:
     heard: bytes = b""
 
 
-def start(case: Case, backend: str, reference: str = "") -> Child:
+def start(case: Case, backend: str, reference: str, attempt: Attempt) -> Child:
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
         os.close(reader)
-        in_child(case, backend, reference, writer)
+        in_child(case, backend, reference, writer, attempt)
     os.close(writer)
     now = time.monotonic()
     return Child(case, pid, reader, now, now + COMPILE_SECONDS)
@@ -445,14 +449,15 @@ def finished(child: Child, hanging: bool) -> Outcome:
         name = signal.Signals(os.WTERMSIG(status)).name
         return Outcome(child.case, CRASH, f"{name} while {stage}", seconds)
     kind, _, detail = child.heard.removeprefix(b"C").decode(errors="replace").partition("\t")
-    if os.WEXITSTATUS(status) or kind not in (RESULT, ERROR, PARSED, COMPILED, INTERNAL, BARE):
+    if os.WEXITSTATUS(status) or kind not in KINDS:
         return Outcome(child.case, CRASH, f"exit code {os.WEXITSTATUS(status)} while {stage}", seconds)
     return Outcome(child.case, kind, detail, seconds)
 
 
 def run_cases(
-    cases: Iterator[Case], backend: str = "cpu", jobs: int = 2, reference: str = ""
-) -> Iterator[Outcome]:
+    cases: Iterator[Case], backend: str = "cpu", jobs: int = 2, reference: str = "",
+    attempt: Attempt = attempt,
+) -> Iterator[Outcome]:  # fmt: skip
     """The outcomes, in the order in which children end. The caller's process must have one thread only."""
     selector = selectors.DefaultSelector()
     children: dict[int, Child] = {}
@@ -463,7 +468,7 @@ def run_cases(
             if case is None:
                 waiting = False
                 break
-            child = start(case, backend, reference)
+            child = start(case, backend, reference, attempt)
             children[child.pipe] = child
             selector.register(child.pipe, selectors.EVENT_READ)
         for key, _ in selector.select(timeout=0.5):
@@ -481,7 +486,9 @@ def run_cases(
             yield finished(children.pop(child.pipe), hanging=True)
 
 
-def reduced(outcome: Outcome, backend: str, seconds: float = 60.0, reference: str = "") -> bytes:
+def reduced(
+    outcome: Outcome, backend: str, seconds: float = 60.0, reference: str = "", attempt: Attempt = attempt
+) -> bytes:
     """A shorter text with a failure of the same signature: lines are dropped as long as it stays."""
     lines = outcome.case.text.split(b"\n")
     stop_at = time.monotonic() + seconds
@@ -491,7 +498,7 @@ def reduced(outcome: Outcome, backend: str, seconds: float = 60.0, reference: st
         while at < len(lines) and time.monotonic() < stop_at:
             shorter = lines[:at] + lines[at + size :]
             case = replace(outcome.case, text=b"\n".join(shorter))
-            [again] = run_cases(iter([case]), backend, 1, reference)
+            [again] = run_cases(iter([case]), backend, 1, reference, attempt)
             if again.signature == outcome.signature:
                 lines = shorter
             else:

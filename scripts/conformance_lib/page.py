@@ -39,6 +39,7 @@ WHAT = {
     "export": "StableHLO, read and written again, is taken by MLIR and gives the expected outputs in XLA",
     "export-models": "whole programs, read and written as StableHLO, give the recorded results in XLA",
     "export-exec": "texts, written as StableHLO that MLIR takes and read again, compute the same",
+    "programs": "compiled programs, printed and read again, print the same and give the same bits",
     "samples": "op and element type: what the interpreter gives (its own: that it runs)",
 }
 

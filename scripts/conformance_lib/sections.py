@@ -6,6 +6,7 @@ from functools import cache
 
 from conformance_lib.exported import Export, ExportExec, ExportModels
 from conformance_lib.objects import Objects
+from conformance_lib.program_texts import ProgramTexts
 from conformance_lib.programs import Exec, Matrix, Models
 from conformance_lib.protos import Protos
 from conformance_lib.samples import Samples
@@ -25,8 +26,9 @@ from conformance_lib.texts import Invalid, InvalidStableHLO, Print, Text
 SECTIONS = {
     cls.name: cls
     for cls in (
-        Models, StableHLOModels, BytecodeModels, Exec, Objects, StableHLO, Dynamic, Quantized, Interpret,
-        ExportModels, ExportExec, Export, Matrix, Samples, Text, Print, Protos, Invalid, InvalidStableHLO,
+        Models, StableHLOModels, BytecodeModels, ProgramTexts, Exec, Objects, StableHLO, Dynamic, Quantized,
+        Interpret, ExportModels, ExportExec, Export, Matrix, Samples, Text, Print, Protos, Invalid,
+        InvalidStableHLO,
     )
 }  # fmt: skip
 

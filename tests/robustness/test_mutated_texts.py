@@ -16,11 +16,11 @@ sys.path.insert(0, str(SCRIPTS))
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the limits on children are those of Linux")
 
 
-def fuzz(tmp_path: Path, *options: str) -> tuple[dict[str, int], str]:
+def fuzz(tmp_path: Path, *options: str, script: str = "fuzz_text") -> tuple[dict[str, int], str]:
     """Counts by outcome, and the output. A process of its own: it forks, which wants a single thread."""
     counts = tmp_path / "counts.json"
     done = subprocess.run(
-        [sys.executable, str(SCRIPTS / "fuzz_text"), *options, "--json", str(counts)],
+        [sys.executable, str(SCRIPTS / script), *options, "--json", str(counts)],
         capture_output=True, text=True, timeout=500,
     )  # fmt: skip
     assert counts.exists(), done.stderr
@@ -40,6 +40,34 @@ def test_a_sample_of_mutated_protos(tmp_path):
     counts, output = fuzz(tmp_path, *options)
     assert sum(counts.values()) == 30
     assert not {"bare", "crash", "hang"} & counts.keys(), output
+
+
+def test_a_sample_of_mutated_programs(tmp_path):
+    options = ("--source=repository", "--count=60", "--sources=12", "--seed=5", "--at-least=1")
+    counts, output = fuzz(tmp_path, *options, script="fuzz_program")
+    assert sum(counts.values()) == 60
+    assert not {"bare", "crash", "hang", "differs", "internal"} & counts.keys(), output
+    assert counts["result"] >= 1
+
+
+def test_a_program_that_leaves_its_memory_is_found():
+    """The pages around arrays are what they should be: code that writes behind one ends its process."""
+    code = """
+import ctypes, sys
+sys.path.insert(0, sys.argv[1])
+from fuzz_program_cases import Guarded
+array = Guarded(100, 4, 7)
+ctypes.memset(array.address, 1, 100)
+assert array.read() == bytes([1]) * 100
+print("inside", flush=True)
+ctypes.memset(array.address + int(sys.argv[2]), 1, 1)
+print("outside", flush=True)
+"""
+    for offset in ("100", "-8192"):
+        done = subprocess.run(
+            [sys.executable, "-c", code, str(SCRIPTS), offset], capture_output=True, text=True, timeout=60
+        )
+        assert done.returncode < 0 and done.stdout == "inside\n", (offset, done.stderr)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,266 @@
+"""Mutated texts of programs, and what becomes of each in a child process. See scripts/fuzz_program.
+
+A program runs with every parameter, every result, its constants and its workspace between pages that nobody
+may touch; what is read only is so by the machine too. It runs twice, as the code of this machine and as that
+of one lane, with other bytes in the workspace and in the results before it begins.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes as c
+import mmap
+import random
+import threading
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import fuzz_text_cases as texts
+import numpy as np
+from fuzz_text_cases import BARE, COMPILED, DIFFERS, ERROR, INTERNAL, RESULT, Case, Mutation, put, some
+
+PAGE = mmap.PAGESIZE
+LARGEST = 256 << 20  # bytes of memory that a program is run with
+
+
+# Texts.
+
+
+def program_texts(sources: Sequence[Case], most: int) -> list[Case]:
+    """The programs of the sources that give the same bits on this machine and on one lane."""
+    found = []
+    for case in dict.fromkeys(sources):
+        with contextlib.suppress(Exception):
+            made = program_text(case)
+            kind, _ = attempt(made, "", "", lambda: None)
+            if kind == RESULT:
+                found.append(made)
+        if len(found) == most:
+            break
+    return found
+
+
+def program_text(case: Case) -> Case:
+    import axla
+    from axla.codegen.host import host_target
+    from axla.lowering.donation import row_major_boundary
+    from axla.lowering.pipeline import compile_program, constants_segment
+    from axla.program.text import print_program
+
+    module = axla.parse(case.text)
+    row_major_boundary(module)
+    constants: dict[Any, int] = {}
+    program = compile_program(module, host_target(), constants)
+    segment = constants_segment(constants)
+    return replace(case, text=print_program(program).encode(), options={"segment": segment})
+
+
+SLICE = rb"\b(?:parameter\d+|result\d+|workspace|constants)\[\d+:\d+\]"
+VALUE = rb"%[\w.\-]+ \w+\[[\d,]*\](?: in \S+\])?"
+
+
+def swap(pattern: bytes) -> Mutation:
+    """One place where a pattern matches gets the text of another place."""
+
+    def mutation(text: bytearray, rng: random.Random) -> None:
+        at, other = some(pattern, text, rng), some(pattern, text, rng)
+        if at is not None and other is not None:
+            put(text, at, 0, other[0])
+
+    return mutation
+
+
+def move_slice(text: bytearray, rng: random.Random) -> None:
+    """A slice becomes another one of its size, everywhere or in one place."""
+    found = some(rb"(workspace|parameter\d+|result\d+)\[(\d+):(\d+)\]", text, rng)
+    if found is None:
+        return
+    by = rng.choice((64, -64, 4, -4, 256, -256, 1, int(found[3]) - int(found[2])))
+    new = b"%s[%d:%d]" % (found[1], int(found[2]) + by, int(found[3]) + by)
+    if rng.random() < 0.5:
+        text[:] = bytes(text).replace(found[0], new)
+    else:
+        put(text, found, 0, new)
+
+
+def move_step(text: bytearray, rng: random.Random) -> None:
+    """A step of one line is dropped, doubled, or goes to another place."""
+    steps = rb"^ +(?:kernel name=\S+ kernel|copy|store) .*\n"
+    found, other = some(steps, text, rng), some(steps, text, rng)
+    if found is None or other is None:
+        return
+    line, way = found[0], rng.choice(("drop", "double", "move"))
+    text[other.start() : other.start()] = line if way != "drop" else b""
+    if way != "double":
+        text[:] = bytes(text).replace(line, b"", 1)
+
+
+OPS = (b"add", b"subtract", b"multiply", b"divide", b"maximum", b"minimum", b"power", b"atan2"), (
+    b"negate", b"abs", b"sine", b"exponential", b"tanh", b"floor", b"sign", b"copy",
+)  # fmt: skip
+
+
+def change_op(text: bytearray, rng: random.Random) -> None:
+    """An op becomes another one, a constant another number, or an attribute's numbers others."""
+    way = rng.choice(("binary", "binary", "unary", "constant", "list"))
+    if way in ("binary", "unary"):
+        ops = OPS[way == "unary"]
+        found = some(rb" (%s)\(" % b"|".join(ops), text, rng)
+        new = rng.choice(ops)
+    else:
+        found = some(rb" constant\((-?\d+)\)" if way == "constant" else rb"=\{(\d+)(?:,\d+)*\}", text, rng)
+        new = b"%d" % rng.choice((0, 1, 2, 3, 5, 100, -1))
+    if found is not None:
+        put(text, found, 1, new)
+
+
+def planned(mutation: Mutation) -> Mutation:
+    """The mutation, and kernels have the names and plans that their computations then ask for."""
+
+    def both(text: bytearray, rng: random.Random) -> None:
+        from axla.codegen.emit.kinds import plan_kernel
+        from axla.codegen.host import host_target
+        from axla.lowering.lower import kernel_name
+        from axla.program.program import Program
+        from axla.program.text import _CODEC, FORMAT, VERSION
+
+        mutation(text, rng)
+        with contextlib.suppress(Exception):  # not even read: the text is left as it is
+            program = _CODEC.parse(Program, text.decode(), 1)
+            names = {k.name: kernel_name(k.computation, k.in_place) for k in program.kernels}
+            kernels = [
+                plan_kernel(names[k.name], k.computation, k.in_place, host_target()) for k in program.kernels
+            ]
+            made = f"{FORMAT} {VERSION}\n{_CODEC.print(replace(program, kernels=tuple(kernels)))}"
+            for old, new in names.items():
+                made = made.replace(f"kernel={old}", f"kernel={new}")
+            text[:] = made.encode()
+
+    return both
+
+
+MUTATIONS: tuple[Mutation, ...] = (
+    planned(change_op), planned(change_op), planned(change_op), planned(change_op), planned(swap(VALUE)),
+    planned(texts.change_types), planned(texts.change_sizes), change_op, change_op,
+    texts.flip_bytes, texts.change_lines, texts.change_numbers, texts.change_sizes, texts.change_types,
+    swap(SLICE), swap(VALUE), swap(rb"kernel=\w+"), swap(rb"[a-z_]+=[^ \n(]+"), move_slice, move_step,
+    swap(rb"(?<== )(\S+ [a-z-]+)(?=\()"), texts.change_arity,
+)  # fmt: skip
+
+
+# Memory between pages that nobody may touch.
+
+
+class Guarded:
+    """`size` bytes at an address that is a multiple of `alignment`, right before a forbidden page."""
+
+    def __init__(self, size: int, alignment: int, fill: bytes | int, *, writable: bool = True) -> None:
+        pages = -(-size // PAGE) + 1
+        self.memory = mmap.mmap(-1, (pages + 2) * PAGE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        self.anchor = c.c_char.from_buffer(self.memory)
+        base = c.addressof(self.anchor)
+        at = ((pages + 1) * PAGE - size) // alignment * alignment
+        self.address, self.size = base + at, size
+        self.memory[at : at + size] = bytes([fill]) * size if isinstance(fill, int) else fill
+        protect = c.CDLL(None).mprotect
+        protect.argtypes = [c.c_void_p, c.c_size_t, c.c_int]
+        protect(base, PAGE, 0)
+        protect(base + (pages + 1) * PAGE, PAGE, 0)
+        if not writable:
+            protect(base + PAGE, pages * PAGE, mmap.PROT_READ)
+
+    def read(self) -> bytes:
+        return c.string_at(self.address, self.size)
+
+
+def run(packed: Any, inputs: Sequence[bytes], fill: int) -> list[bytes]:
+    """The bytes of the results of a program without functions; `inputs`: those of its parameters."""
+    from axla.program import abi
+    from axla.runtime.image import Image
+    from axla.runtime.program import ENTRY
+
+    interface = packed.interface.of_code()
+    image = Image([("program", image) for image in packed.images], [ENTRY])
+    becomes = {alias.parameter: alias.result for alias in interface.aliases}
+    arguments = [
+        Guarded(spec.bytes, spec.shape.dtype.real.itemsize, data, writable=n in becomes)
+        for n, (spec, data) in enumerate(zip(interface.parameters, inputs, strict=True))
+    ]
+    places = {result: arguments[parameter] for parameter, result in becomes.items()}
+    results = [
+        places.get(n) or Guarded(spec.bytes, spec.shape.dtype.real.itemsize, fill)
+        for n, spec in enumerate(interface.results)
+    ]
+    constants = Guarded(len(packed.constants), 64, packed.constants, writable=False)
+    workspace = Guarded(interface.workspace_bytes, 64, fill)
+
+    @c.CFUNCTYPE(c.c_int32, c.c_void_p, c.c_void_p, c.c_void_p, c.c_int64, c.c_int64)
+    def parallel_for(frame: int, kernel: int, args: int, count: int, grain: int) -> int:
+        if not count:  # it only asks whether to go on
+            return cancel[0]
+        call = c.CFUNCTYPE(c.c_int32, c.c_void_p, c.c_void_p, c.c_int64, c.c_int64)(kernel)
+        for begin in range(0, count, grain):
+            if cancel[0]:
+                return cancel[0]
+            if code := call(frame, args, begin, min(begin + grain, count)):
+                return code
+        return 0
+
+    cancel = (c.c_int32 * 2)()
+    frame = abi.FRAME.ctypes()()
+    frame.version, frame.rng_state = abi.FRAME_VERSION, abi.RNG_SEED
+    tables = [(c.c_void_p * max(len(m), 1))(*(g.address for g in m)) for m in (arguments, results)]
+    frame.arguments, frame.results = map(c.addressof, tables)
+    frame.constants, frame.workspace = constants.address, workspace.address
+    frame.parallel_for = c.cast(parallel_for, c.c_void_p).value
+    frame.cancel = c.addressof(cancel)
+    timer = threading.Timer(texts.DEADLINE, lambda: cancel.__setitem__(0, abi.DEADLINE))
+    timer.start()
+    code = c.CFUNCTYPE(c.c_int32, c.c_void_p)(image.addresses[ENTRY])(c.addressof(frame))
+    timer.cancel()
+    if code:
+        raise TimeoutError if code == abi.DEADLINE else RuntimeError(f"code {code}")
+    return [result.read() for result in results]
+
+
+def attempt(case: Case, backend: str, reference: str, compiled: Callable[[], None]) -> tuple[str, str]:
+    """Reads, compiles and runs for both targets; they have to give the same bits."""
+    import axla
+    from axla.codegen.host import host_target, one_lane_target
+    from axla.cpu.compiler import compile_text
+
+    try:
+        text, segment = case.text.decode(errors="replace"), case.options["segment"]
+        made = [compile_text(text, segment, target) for target in (host_target(), one_lane_target())]
+        compiled()
+        interface = made[0].interface
+        code = interface.of_code()
+        size = (
+            sum(spec.bytes for spec in (*code.parameters, *code.results)) + made[1].interface.workspace_bytes
+        )
+        if size > LARGEST or interface.functions:
+            return COMPILED, f"{size} bytes, {len(interface.functions)} functions"
+        inputs = [_input(spec.shape, n) for n, spec in enumerate(code.parameters)]
+        try:
+            found = [run(one, inputs, fill) for one, fill in zip(made, (0xA5, 0x3C), strict=True)]
+        except TimeoutError:
+            return ERROR, "DeadlineExceeded"
+        return (RESULT, "") if found[0] == found[1] else (DIFFERS, "cpu and one-lane differ")
+    except axla.InternalError as error:
+        return INTERNAL, f"{error}\n{error.__cause__!r}"
+    except axla.AxlaError as error:
+        return ERROR, type(error).__name__
+    except BaseException:  # the very thing that is looked for
+        return BARE, traceback.format_exc()
+
+
+def _input(shape: Any, number: int) -> bytes:
+    """Small numbers that are exact in all types."""
+    values = np.random.default_rng(number).integers(0, 2 if shape.dtype.is_pred else 4, shape.size)
+    return values.astype(shape.dtype.numpy).tobytes()
+
+
+def mutated(sources: Sequence[Case], count: int, seed: int) -> Iterator[Case]:
+    return texts.mutated(sources, count, seed, MUTATIONS)
