@@ -25,12 +25,8 @@ from axla.core.shape import Shape
 from axla.ir.graph import Computation, Instruction
 from axla.program.kernels import Kernel, kernel_roots, output_shapes
 from axla.program.plans import Space
-from axla.target.machine import CHUNK_COST, Target
+from axla.target.machine import Limits, Target
 
-PARALLEL_COST = 100_000
-"""Below so many element operations (some 20 us) a kernel is not worth waking another thread."""
-EXPENSIVE = 12
-"""Element operations that exp, log, divide... count as."""
 PIECES = 64
 """Pieces of the lines of a kernel, each with scratch memory of its own: at most so many."""
 LARGEST_32_BIT = (1 << 31) - (1 << 16)
@@ -70,30 +66,30 @@ def _width(dtype: DType) -> int:
     return max(dtype.real.bits, 32) if dtype.is_inexact else dtype.bits
 
 
-def body_cost(computation: Computation) -> int:
+def body_cost(computation: Computation, limits: Limits) -> int:
     """Element operations for one element of a kernel's index space."""
     cost = 1
     for inst in computation.instructions:
         if inst.op.elementwise:
-            cost += EXPENSIVE if inst.op.expensive else 1
+            cost += limits.function_cost if inst.op.expensive else 1
         elif inst.op.opcode == "reduce":
             cost += 2
     return cost
 
 
-def grain_of(count: int, cost_per_step: int) -> tuple[int, bool]:
+def grain_of(count: int, cost_per_step: int, limits: Limits) -> tuple[int, bool]:
     """(grain, parallel) of an index space. Depends on shapes only: results never depend on threads."""
     total = count * cost_per_step
-    if total < PARALLEL_COST or count < 2:
+    if total < limits.parallel_cost or count < 2:
         return max(count, 1), False
-    grain = max(1, min(count // 2, CHUNK_COST // max(cost_per_step, 1)))
+    grain = max(1, min(count // 2, limits.chunk_cost // max(cost_per_step, 1)))
     return grain, True
 
 
-def lines_per_piece(lines: int, cost: int) -> int:
+def lines_per_piece(lines: int, cost: int, limits: Limits) -> int:
     """How many lines a piece has of a kernel that goes line by line, each of `cost` element operations."""
-    if lines > 1 and lines * cost >= PARALLEL_COST:
-        return max(1, min(lines // 2, PARALLEL_COST // 2 // cost), -(-lines // PIECES))
+    if lines > 1 and lines * cost >= limits.parallel_cost:
+        return max(1, min(lines // 2, limits.parallel_cost // 2 // cost), -(-lines // PIECES))
     return max(1, lines)
 
 
@@ -211,14 +207,12 @@ class KernelWriter:
         self.share.finish()
 
 
-def cut(
-    dims: Sequence[int], lanes: int, cost: int, mergeable: Sequence[bool], target: Target | None = None
-) -> Space:
+def cut(dims: Sequence[int], lanes: int, cost: int, mergeable: Sequence[bool], target: Target) -> Space:
     """The space for a loop over `dims`; mergeable[d]: dimensions d and d+1 may become one at no price.
 
-    Threads of `target` share each step; without one, steps are run by one thread each.
+    Threads of `target` share each step.
     """
-    threads, chunk_cost = (target.threads, target.chunk_cost) if target else (1, CHUNK_COST)
+    threads = target.threads
     groups: list[int] = []
     for d, size in enumerate(dims):
         if d and (mergeable[d - 1] or size == 1 or groups[-1] == 1):
@@ -234,10 +228,10 @@ def cut(
     lanes = fitting(lanes, inner)
     block = inner
     least = lanes * threads * 4
-    step = max(least, chunk_cost // max(cost, 1) // least * least)
+    step = max(least, target.limits.step_cost // max(cost, 1) // least * least)
     if inner > 2 * step:
         block = step
-    return Space(tuple(groups), inner, block, lanes, team_size(target, block // lanes) if target else 1)
+    return Space(tuple(groups), inner, block, lanes, team_size(target, block // lanes))
 
 
 def outer_index(f: Function, space: Space, position: Ssa) -> tuple[tuple[AnyIndex, ...], Ssa]:

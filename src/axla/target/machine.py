@@ -14,9 +14,6 @@ from typing import Protocol, runtime_checkable
 from axla.core.dtypes import DType
 from axla.core.errors import InvalidArgument
 
-CHUNK_COST = 60_000
-"""Element operations of one piece of a parallel kernel on a CPU."""
-
 
 @dataclass(frozen=True, slots=True)
 class MathKnobs:
@@ -70,8 +67,8 @@ class Limits:
     # Time
     function_cost: int = 12  # operations that a function takes as long as
     parallel_cost: int = 100_000  # operations of a kernel (some 20 us) that are worth waking another thread
-    chunk_cost: int = 60_000  # operations of one piece of a parallel kernel
-    short_bytes: int = 1 << 20  # bytes a kernel may access before it looks whether the run is cancelled
+    chunk_cost: int = 60_000  # operations of one piece of a parallel kernel, which a thread is given
+    step_cost: int = 60_000  # operations that one step of a loop should have, to be worth handing out
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,11 +191,6 @@ class Target(Protocol):
         ...
 
     @property
-    def chunk_cost(self) -> int:
-        """Element operations that one step of a parallel kernel should have, to be worth handing out."""
-        ...
-
-    @property
     def limits(self) -> Limits:
         """What fits its registers, threads and code."""
         ...
@@ -235,7 +227,6 @@ class CpuTarget:
     math: MathKnobs = field(default_factory=MathKnobs)
     intrinsics: frozenset[str] = frozenset()
     threads: int = 1
-    chunk_cost: int = CHUNK_COST
     limits: Limits = Limits()
     launched: bool = False
     form: ObjectForm = ObjectForm()

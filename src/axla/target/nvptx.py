@@ -18,9 +18,8 @@ class NvptxTarget:
     index_type: str = "i32"  # 64-bit integers are two registers and many instructions
     vector_bytes: int = 4
     threads: int = 256
-    limits: Limits = Limits()
+    limits: Limits = Limits(step_cost=0)  # blocks cost nothing: a step has a few elements per thread
     launched: bool = True
-    chunk_cost: int = 0  # blocks cost nothing: a step has a few elements per thread
     has_fma: bool = True
     has_rounding: bool = True
     has_half_conversion: bool = True

@@ -52,8 +52,8 @@ def _space(kind: ColumnKind, dtype: DType, target: Target) -> Space:
 def plan(task: KernelTask, kind: ColumnKind, target: Target) -> ColumnPlan:
     """How a column kernel is called: blocks of columns in parallel."""
     space = _space(kind, widest(task.computation), target)
-    cost = (body_cost(task.computation) + 1) * kind.reduced * space.block
-    grain, parallel = grain_of(space.count, cost)
+    cost = (body_cost(task.computation, target.limits) + 1) * kind.reduced * space.block
+    grain, parallel = grain_of(space.count, cost, target.limits)
     reductions = [Reduction(inst) for inst in kind.reduces]
     kept_in = tuple(_root_of(task, r) for r in reductions)
     apart = [r for r, root in zip(reductions, kept_in, strict=True) if root < 0]

@@ -15,7 +15,7 @@ from axla.target.machine import Target
 
 def plan(task: KernelTask, kind: ConcatKind, target: Target) -> ConcatPlan:
     """How a concatenate kernel is called: a phase for each piece that has elements."""
-    lanes, cost = target.lanes(widest(task.computation)), body_cost(task.computation)
+    lanes, cost = target.lanes(widest(task.computation)), body_cost(task.computation, target.limits)
     merge = mergeable(task.computation, kind.dims)
     for d in (kind.dimension - 1, kind.dimension):
         if 0 <= d < len(merge):
@@ -28,7 +28,7 @@ def plan(task: KernelTask, kind: ConcatKind, target: Target) -> ConcatPlan:
         dims = operand.shape.dims
         if operand.shape.size:
             space = cut(dims, lanes, cost, joined, target)
-            grain, parallel = grain_of(space.count, cost * space.block)
+            grain, parallel = grain_of(space.count, cost * space.block, target.limits)
             symbol = f"{task.name}_{len(phases)}"
             phases.append(Phase(symbol, space.count, grain, parallel, space.threads))
             pieces.append(Piece(number, start, space))

@@ -79,7 +79,7 @@ def plan(task: KernelTask, kind: ConvolutionKind, target: Target) -> Convolution
         window.window_dilation, total, lanes, vectors, singles, phases=(),
     )  # fmt: skip
     count, terms = prod(found.outer), prod(window.size) * inputs
-    grain, parallel = grain_of(count, max(1, found.single_axis * vectors * lanes * terms // 4))
+    grain, parallel = grain_of(count, max(1, found.single_axis * vectors * lanes * terms // 4), target.limits)
     return replace(found, phases=(Phase(task.name, count, grain, parallel),))
 
 

@@ -21,7 +21,7 @@ from axla.hlo.linear_algebra import Fft
 from axla.ir.attributes import FftType
 from axla.program.memory import aligned
 from axla.program.plans import Axis, FftPlan, Phase, Stage
-from axla.target.machine import Target
+from axla.target.machine import Limits, Target
 
 COLUMNS = 32
 """Columns that are transformed together."""
@@ -57,7 +57,6 @@ class _Tables:
 
 def plan(task: KernelTask, kind: FftKind, target: Target) -> FftPlan:
     """The plan of a transform all of whose lengths have factors that there are butterflies for."""
-    del target  # the same on all: results do not depend on the machine's vectors
     op, operand, result = kind.hero.op, kind.hero.operands[0].shape, kind.hero.shape
     assert isinstance(op, Fft) and isinstance(operand, Shape) and isinstance(result, Shape)
     lengths, rank = op.fft_length, len(op.fft_length)
@@ -75,13 +74,13 @@ def plan(task: KernelTask, kind: FftKind, target: Target) -> FftPlan:
         inner = 1 if last else prod(dims[d + 1 :])
         if not last and lengths[number] == 1:
             continue
-        axes.append(_axis(tables, kind_of, lengths[number], prod(dims[:d]), inner))
+        axes.append(_axis(tables, kind_of, lengths[number], prod(dims[:d]), inner, target.limits))
     if op.fft_type is not FftType.IRFFT:
         axes.reverse()  # the last axis first: it alone reads the operand
     return _placed(task.name, axes, tables, dtype, op, prod(dims))
 
 
-def _axis(tables: _Tables, kind: str, length: int, outer: int, inner: int) -> Axis:
+def _axis(tables: _Tables, kind: str, length: int, outer: int, inner: int, limits: Limits) -> Axis:
     width = min(inner, COLUMNS)
     halves = kind != "complex" and length % 2 == 0
     points = length // 2 if halves else length
@@ -90,7 +89,7 @@ def _axis(tables: _Tables, kind: str, length: int, outer: int, inner: int) -> Ax
     ends = tables.stage(2, 1, points) if halves else None
     steps = outer * -(-inner // width)
     cost = points * width * (len(stages) + 2) * STAGE_COST
-    per_piece = lines_per_piece(steps, cost)
+    per_piece = lines_per_piece(steps, cost, limits)
     return Axis(kind, length, outer, inner, width, stages, ends, per_piece)
 
 

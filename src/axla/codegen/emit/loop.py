@@ -30,7 +30,7 @@ from axla.hlo import ReduceWindow
 from axla.ir.graph import Computation, Instruction
 from axla.program.kernels import Kernel
 from axla.program.plans import LoopPlan, Phase, Space
-from axla.target.machine import Target
+from axla.target.machine import Limits, Target
 
 SMALL_BODY = 12
 """Instructions up to which a loop body is written twice per iteration."""
@@ -41,14 +41,14 @@ Indices = tuple[AnyIndex, ...]
 def plan(task: KernelTask, kind: LoopKind, target: Target) -> LoopPlan:
     """How a loop kernel is called."""
     space = loop_space(task, kind.dims, target)
-    return LoopPlan(kind.dims, space, phases=(loop_phase(task, space, kind.inner),))
+    return LoopPlan(kind.dims, space, phases=(loop_phase(task, space, target.limits, kind.inner),))
 
 
-def loop_phase(task: KernelTask, space: Space, inner: Sequence[Instruction] = ()) -> Phase:
-    cost = body_cost(task.computation) * space.block
+def loop_phase(task: KernelTask, space: Space, limits: Limits, inner: Sequence[Instruction] = ()) -> Phase:
+    cost = body_cost(task.computation, limits) * space.block
     for inst in inner:
         cost *= _inner_cost(inst)
-    grain, parallel = grain_of(space.count, cost)
+    grain, parallel = grain_of(space.count, cost, limits)
     return Phase(task.name, space.count, grain, parallel, space.threads)
 
 
@@ -63,7 +63,7 @@ def _inner_cost(inst: Instruction) -> int:
 
 
 def loop_space(task: KernelTask, dims: Sequence[int], target: Target) -> Space:
-    cost = body_cost(task.computation)
+    cost = body_cost(task.computation, target.limits)
     return cut(dims, target.lanes(widest(task.computation)), cost, mergeable(task.computation, dims), target)
 
 

@@ -20,7 +20,6 @@ from axla.codegen.emit.loop import vectors
 from axla.codegen.function import Module, Ssa
 from axla.codegen.index import AnyIndex, Index, delinearize
 from axla.codegen.kernel import (
-    PARALLEL_COST,
     KernelTask,
     KernelWriter,
     body_cost,
@@ -34,7 +33,7 @@ from axla.core.shape import Shape
 from axla.ir.graph import Computation, Instruction
 from axla.program.kernels import Kernel
 from axla.program.plans import Phase, RowPlan, Space
-from axla.target.machine import CHUNK_COST, Target
+from axla.target.machine import Limits, Target
 
 MAX_PIECES = 64
 
@@ -43,8 +42,8 @@ def plan(task: KernelTask, kind: RowKind, target: Target) -> RowPlan:
     """How a row kernel is called: rows in parallel, or pieces of the rows and then their combination."""
     reductions, most = _reductions(kind), target.lanes(widest(task.computation))
     lanes = fitting(most, kind.row_size)
-    cost = body_cost(task.computation) * kind.row_size
-    pieces, piece = _pieces(kind, reductions, cost, most * target.threads)
+    cost = body_cost(task.computation, target.limits) * kind.row_size
+    pieces, piece = _pieces(kind, reductions, cost, most * target.threads, target.limits)
     if pieces > 1:
         size = sum(d.itemsize for r in reductions for d in r.accumulators)
         phases = (
@@ -53,7 +52,7 @@ def plan(task: KernelTask, kind: RowKind, target: Target) -> RowPlan:
         )
     else:
         size = 0
-        grain, parallel = grain_of(kind.row_count, cost)
+        grain, parallel = grain_of(kind.row_count, cost, target.limits)
         # Threads that share a row have a vector of it at least.
         threads = team_size(target, kind.row_size // lanes)
         phases = (Phase(task.name, kind.row_count, grain, parallel, threads),)
@@ -68,16 +67,18 @@ def _reductions(kind: RowKind) -> list[Reduction]:
     return [Reduction(inst) for stage in kind.stages for inst in stage]
 
 
-def _pieces(kind: RowKind, reductions: Sequence[Reduction], cost: int, together: int) -> tuple[int, int]:
+def _pieces(
+    kind: RowKind, reductions: Sequence[Reduction], cost: int, together: int, limits: Limits
+) -> tuple[int, int]:
     """In how many pieces each row is reduced, and the columns of all but the last. `together`: read at once.
 
     One piece: rows are short or many enough to be the parallel unit.
     """
-    if kind.row_count > 8 or len(kind.stages) != 1 or kind.full_roots or cost < 2 * PARALLEL_COST:
+    if kind.row_count > 8 or len(kind.stages) != 1 or kind.full_roots or cost < 2 * limits.parallel_cost:
         return 1, kind.row_size
     if not all(r.any_order for r in reductions):
         return 1, kind.row_size
-    pieces = max(1, min(MAX_PIECES, cost // CHUNK_COST, kind.row_size // (together * 16)))
+    pieces = max(1, min(MAX_PIECES, cost // limits.chunk_cost, kind.row_size // (together * 16)))
     size = -(-kind.row_size // pieces // together) * together
     # The last piece is what is left: shorter, or longer by less than `together`, but never shorter than that.
     return max(1, (kind.row_size + size - together) // size), size

@@ -36,7 +36,6 @@ ONE_RUN = 20
 
 def plan(task: KernelTask, kind: SortKind, target: Target) -> SortPlan:
     """How a sort is called: its lines in pieces."""
-    del target
     hero = kind.hero
     shapes = [o.shape for o in hero.operands]
     dims = shapes[0].dims or (1,)  # type: ignore[union-attr]
@@ -47,7 +46,7 @@ def plan(task: KernelTask, kind: SortKind, target: Target) -> SortPlan:
     if key is not None and not _digits_pay(key, length):
         key = None
     cost = length * max(1, length.bit_length()) * 4
-    per_piece = lines_per_piece(lines, cost)
+    per_piece = lines_per_piece(lines, cost, target.limits)
     dtypes = tuple(s.dtype for s in shapes if isinstance(s, Shape))
     stride = prod(dims[dimension + 1 :])
     found = SortPlan(hero.name, length, lines, stride, per_piece, key, dtypes, phases=())

@@ -26,12 +26,11 @@ from axla.target.machine import Target
 
 def plan(task: KernelTask, kind: TopKKind, target: Target) -> TopKPlan:
     """How it is called: pieces of the lines."""
-    del target
     op, shape = kind.hero.op, kind.hero.operands[0].shape
     assert isinstance(op, TopK) and isinstance(shape, Shape)
     lines, length = prod(shape.dims[:-1]), shape.dims[-1]
     cost = length // 2 + 60 * op.k
-    per = lines_per_piece(lines, cost)
+    per = lines_per_piece(lines, cost, target.limits)
     pieces = -(-lines // per) if op.k else 0
     phase = Phase(task.name, pieces, 1, pieces > 1)
     return TopKPlan(lines, length, op.k, op.largest, per, phases=(phase,), scratch_bytes=pieces * 8 * op.k)

@@ -35,7 +35,8 @@ def plan(task: KernelTask, kind: TransposeKind, target: Target) -> TransposePlan
     heroes = tuple(hero.name for hero in kind.heroes)
     found = TransposePlan(kind.input_dims, kind.permutation, heroes, lanes, block, phases=())
     count = prod(found.steps)
-    grain, parallel = grain_of(count, (body_cost(task.computation) + 1) * block * found.output_dims[found.q])
+    cost = (body_cost(task.computation, target.limits) + 1) * block * found.output_dims[found.q]
+    grain, parallel = grain_of(count, cost, target.limits)
     return replace(found, phases=(Phase(task.name, count, grain, parallel),))
 
 

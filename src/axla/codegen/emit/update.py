@@ -22,7 +22,7 @@ from axla.target.machine import Target
 def plan_update(task: KernelTask, kind: UpdateKind, target: Target) -> UpdatePlan:
     """How an update kernel is called: a loop over the elements of the update."""
     space = loop_space(task, kind.dims, target)
-    return UpdatePlan(kind.dims, space, kind.hero.name, phases=(loop_phase(task, space),))
+    return UpdatePlan(kind.dims, space, kind.hero.name, phases=(loop_phase(task, space, target.limits),))
 
 
 def emit_update(module: Module, kernel: Kernel, plan: UpdatePlan, target: Target) -> None:
