@@ -439,3 +439,18 @@ def test_set_dimension_size_keeps_the_other_sizes():
     given = np.arange(18, dtype=np.int32).reshape(2, 3, 3)
     (found,) = agree(text, [given])
     assert found == given[:, :2, :2].sum()
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("c = f32[<=2,2] constant({{1,2},{3,4}})\n ROOT r = f32[<=2,2] negate(c)", [[-1, -2], [-3, -4]]),
+        ("x = bf16[2,2] constant({{1,2},{3,4}})\n d = bf16[<=2,2] dot(x, x), lhs_contracting_dims={1}, "
+         "rhs_contracting_dims={0}\n ROOT r = f32[2,2] convert(d)", [[7, 10], [15, 22]]),
+        ("x = f32[1,3] constant({{1,3,2}})\n t = (f32[1,<=2], s32[1,<=2]) custom-call(x), "
+         'custom_call_target="TopK"\n ROOT r = f32[1,<=2] get-tuple-element(t), index=0', [[3, 2]]),
+    ],
+)  # fmt: skip
+def test_sizes_that_are_declared_dynamic_alone(text, wanted):
+    (found,) = agree(f"HloModule m\nENTRY e {{ {text} }}", [])
+    assert found.tolist() == wanted

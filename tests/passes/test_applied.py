@@ -296,3 +296,19 @@ def test_long_computations_are_called(backend):
     work = axla.parse(text)
     optimize(work, host_target())
     assert any(inst.opcode == "while" for inst in work.entry.instructions)
+
+
+@pytest.mark.parametrize("backend", ["cpu", "one-lane"])
+@pytest.mark.parametrize("dims", ["3", "40", "2,30"])
+def test_a_map_of_a_reduction_of_what_varies(dims, backend):
+    """The scalars of several elements are one vector, and so is what is added up of each."""
+    text = f"""add {{ x = s32[] parameter(0)  y = s32[] parameter(1)  ROOT z = s32[] add(x, y) }}
+    of {{ a = s32[] parameter(0)  zero = s32[] constant(0)  i = s32[{dims}] iota(), iota_dimension=0
+      b = s32[{dims}] broadcast(a), dimensions={{}}  s = s32[{dims}] multiply(b, i)
+      ROOT r = s32[] reduce(s, zero), dimensions={{{", ".join("01"[: dims.count(",") + 1])}}}, to_apply=add }}
+    ENTRY e {{ p = s32[50] parameter(0)  ROOT r = s32[50] map(p), dimensions={{0}}, to_apply=of }}"""
+    given = np.arange(-20, 30, dtype=np.int32)
+    sizes = [int(d) for d in dims.split(",")]
+    times = int(np.indices(sizes)[0].sum())
+    found = axla.compile(axla.parse(text), backend=backend)(given)
+    assert np.array_equal(found, given * times)

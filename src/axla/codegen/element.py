@@ -24,7 +24,6 @@ from axla.codegen.walk import (
     dims_of,
     either,
     where_inside,
-    widest,
 )
 from axla.codegen.window import reduce_window
 from axla.core.dtypes import F32, PRED, DType
@@ -146,7 +145,7 @@ def _pad(e: Elements, inst: Instruction, index: Indices) -> Value:
     simple = not any(interior for _, _, interior in edges)
     condition = inside_everywhere(e.values, moved, dims) if simple else None
     (found,) = where_inside(
-        e, condition, widest(index), lambda: (e(operand, moved),), lambda: (_padded(e, inst, index),)
+        e, condition, e.lanes_at(index), lambda: (e(operand, moved),), lambda: (_padded(e, inst, index),)
     )
     return found
 
@@ -276,7 +275,7 @@ def _reduce(e: Elements, inst: Instruction, index: Indices) -> tuple[Value, ...]
         return e.apply(op.to_apply, (*accumulators, *arguments))  # type: ignore[attr-defined]
 
     first = tuple(e(x, ()) for x in inits)
-    return accumulate(e, [dims[d] for d in reduced], first, step, widest(index))
+    return accumulate(e, [dims[d] for d in reduced], first, step, e.lanes_at(index))
 
 
 def _dot(e: Elements, inst: Instruction, index: Indices) -> Value:
@@ -306,7 +305,7 @@ def _dot(e: Elements, inst: Instruction, index: Indices) -> Value:
         return (e.values.binary("add", accumulators[0], e.values.binary("multiply", a, b)),)
 
     sizes = [lhs.shape.dims[d] for d in op.lhs_contracting_dims]  # type: ignore[attr-defined]
-    (total,) = accumulate(e, sizes, (e.values.constant(accumulator, 0),), step, widest(index))
+    (total,) = accumulate(e, sizes, (e.values.constant(accumulator, 0),), step, e.lanes_at(index))
     return e.values.convert(total, out)
 
 

@@ -39,8 +39,9 @@ UNROLL_REDUCTION = 16
 class Elements:
     """The values of a computation's instructions in a function being written."""
 
-    def __init__(self, values: Values, lanes: int, *, scalar: bool = False):
+    def __init__(self, values: Values, lanes: int, *, scalar: bool = False, least: int = 1):
         self.values = values
+        self.least = least  # lanes of the scalars that this computation is applied to
         self.f = values.f
         self.lanes = lanes
         # In a scalar region every element of every array is a register, and instructions are visited in
@@ -49,6 +50,10 @@ class Elements:
         self.branched = False  # within one of the sides of `where_inside`
         self.leaves: dict[Instruction, Leaf] = {}
         self._memo: dict[tuple, tuple[Value, ...]] = {}
+
+    def lanes_at(self, index: Indices) -> int:
+        """The lanes that an element at `index` may have."""
+        return max(self.least, widest(index))
 
     def bind(self, inst: Instruction, leaf: Leaf | Array | Value) -> None:
         """Says where the value of `inst` (a parameter, mostly) comes from."""
@@ -169,14 +174,15 @@ class Elements:
 
     def apply(self, computation: Computation, arguments: Sequence[Value]) -> tuple[Value, ...]:
         """The results of a computation on scalars (each a value of any lane count)."""
-        inner = Elements(self.values, self.lanes, scalar=self.scalar)
+        least = max((a.lanes for a in arguments), default=1)
+        inner = Elements(self.values, self.lanes, scalar=self.scalar, least=max(least, self.least))
         for parameter, argument in zip(computation.parameters, arguments, strict=True):
             inner.bind(parameter, argument)
         return inner.results(computation, ())
 
     def inline(self, computation: Computation, operands: Sequence[Instruction]) -> Elements:
         """Generators of a computation whose parameters are instructions of this one."""
-        inner = Elements(self.values, self.lanes, scalar=self.scalar)
+        inner = Elements(self.values, self.lanes, scalar=self.scalar, least=self.least)
         for parameter, operand in zip(computation.parameters, operands, strict=True):
             inner.bind(parameter, lambda index, operand=operand: self(operand, index))
         return inner

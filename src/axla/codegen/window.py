@@ -12,7 +12,7 @@ from math import prod
 from axla.codegen.index import AnyIndex, Index
 from axla.codegen.position import inside_everywhere
 from axla.codegen.value import Value
-from axla.codegen.walk import Elements, Indices, accumulate, all_of, choose, where_inside, widest
+from axla.codegen.walk import Elements, Indices, accumulate, all_of, choose, where_inside
 from axla.core.shape import Shape
 from axla.hlo import ReduceWindow
 from axla.ir.graph import Instruction
@@ -27,7 +27,7 @@ def reduce_window(e: Elements, inst: Instruction, index: Indices) -> tuple[Value
     window, shape = op.window, inputs[0].shape
     assert isinstance(shape, Shape)
     places = window_places(inst)
-    lanes = widest(index)
+    lanes = e.lanes_at(index)
     # Along dimensions of one element only, there is nothing to step over.
     moving = [d for d in range(window.rank) if window.size[d] > 1]
 

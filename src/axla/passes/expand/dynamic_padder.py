@@ -14,10 +14,12 @@ from typing import Any
 
 from axla.core.dtypes import S32
 from axla.core.errors import UnsupportedError
+from axla.core.literal import Literal
 from axla.core.shape import AnyShape, ProgramShape, Shape, TupleShape
 from axla.hlo import (
     Call,
     Conditional,
+    Constant,
     DynamicReshape,
     GetDimensionSize,
     GetTupleElement,
@@ -30,7 +32,7 @@ from axla.hlo import (
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.traverse import computations_callees_first, post_order
 from axla.passes.expand.dynamic_rules import applied
-from axla.passes.expand.dynamic_values import Sized, static
+from axla.passes.expand.dynamic_values import Sized, bounds, static
 from axla.passes.rewrite import current_session
 
 Value = Sized | list["Value"] | Instruction
@@ -65,13 +67,6 @@ def _packed_shape(shape: AnyShape) -> AnyShape:
     if isinstance(shape, Shape) and shape.is_dynamic:
         return TupleShape([static(shape), *[Shape(S32)] * sum(shape.dynamic)])
     return shape
-
-
-def _bounds(shape: AnyShape) -> AnyShape:
-    """The shape with all bounds as sizes."""
-    if isinstance(shape, TupleShape):
-        return TupleShape([_bounds(s) for s in shape.elements])
-    return static(shape) if isinstance(shape, Shape) else shape
 
 
 def _drop_edges_of_removed(computation: Computation) -> None:
@@ -126,7 +121,7 @@ class _Padder:
                     for n in range(count)
                 ]
                 self.declared[parameter] = shape
-                entry.set_shape(parameter, _bounds(shape))
+                entry.set_shape(parameter, bounds(shape))
                 self.values[parameter] = self.unpacked(parameter, shape, iter(sizes))
         module, more = entry.module, len(entry.parameters) - len(before)
         layout = module.config.entry_layout or entry.program_shape
@@ -160,6 +155,12 @@ class _Padder:
             whole = self.values[inst.operands[0]]
             if isinstance(whole, list):
                 return whole[op.index]
+        if isinstance(op, Constant) and isinstance(inst.shape, Shape) and inst.shape.is_dynamic:
+            return Sized(
+                self.computation.add(
+                    Constant(static(inst.shape), Literal(static(inst.shape), op.literal.array))
+                )
+            )
         operands = [self.values[o] for o in inst.operands]
         if not _concerns(inst) and all(map(_is_plain, operands)):
             return self.same(inst, operands)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from axla.core.dtypes import S32
-from axla.core.shape import Shape
+from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.hlo import And, Compare, GetTupleElement, Iota, Minimum, Select
 from axla.ir.attributes import Direction
 from axla.ir.graph import Extra, Instruction
@@ -64,11 +64,18 @@ def static(shape: Shape) -> Shape:
     return Shape(shape.dtype, shape.dims)
 
 
+def bounds(shape: AnyShape) -> AnyShape:
+    """The shape with all bounds as sizes."""
+    if isinstance(shape, TupleShape):
+        return TupleShape([bounds(s) for s in shape.elements])
+    return static(shape) if isinstance(shape, Shape) else shape
+
+
 def again(inst: Instruction, operands: Sequence[Instruction], op: Op | None = None) -> Instruction:
     """The same op on other operands, its shape static."""
     found: Any = op or inst.op
     if found.holds_shape:
-        found = replace(found, shape=static(found.shape))
+        found = replace(found, shape=bounds(found.shape))
     return inst.computation.add(found, operands, extra=Extra(location=inst.extra.location))
 
 

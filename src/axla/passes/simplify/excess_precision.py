@@ -51,7 +51,11 @@ def _reader(inst: Instruction, user: Instruction) -> Instruction | None:
         if user is user.computation.root:
             return None
         (user,) = user.users
-    return user if type(user.op) is Convert and _dtype(user) is F32 else None
+    if type(user.op) is not Convert or _dtype(user) is not F32:
+        return None
+    source = user.operands[0].shape
+    assert isinstance(source, Shape)
+    return user if user.shape.logical is source.with_dtype(F32).logical else None  # not if sizes are declared
 
 
 def _moved(new: Instruction, old: Instruction, inst: Instruction) -> Instruction:
