@@ -46,8 +46,7 @@ class CpuBackend(Backend):
     def compile(self, client: Client, module: Module, options: CompileOptions) -> Executable:
         from axla.cpu.programs import compiled
 
-        if options.device_assignment not in (None, ((0,),)):
-            raise UnsupportedError("compile: device_assignment: programs run on the first device only")
+        client.in_order(module, options)
         work, target = self.work(module, options), self.target(options)
         with located(module.file, module):
             made = compiled(work, target)

@@ -404,13 +404,23 @@ class Client:
                 f"compile: device_assignment has {len(rows)} replicas of {len(rows[0])} partitions, "
                 f"{module.name} is for {counts[0]} of {counts[1]}"
             )
-        wanted = max(map(max, rows)) + 1 if rows is not None else counts[0] * counts[1]
-        if self._grows and rows is None:
-            self._grow(wanted)
-        if wanted > len(self._devices) or (rows is not None and min(map(min, rows)) < 0):
+        ids = [number for row in rows for number in row] if rows is not None else []
+        wanted = max(ids, default=counts[0] * counts[1] - 1) + 1
+        if self._grows:
+            self._grow(counts[0] * counts[1])
+        if wanted > len(self._devices) or min(ids, default=0) < 0:
             raise InvalidArgument(
                 f"compile: {module.name} needs devices 0 to {wanted - 1}, {self!r} has {len(self._devices)}"
             )
+
+    def in_order(self, module: Module, options: CompileOptions) -> None:
+        """UnsupportedError unless a program is for the first devices in order; for backends that know no
+        other.
+        """
+        first = self.default_device_assignment(*options.participants(module))
+        if options.device_assignment not in (None, first):
+            what = f"{self.backend.name} takes the first devices in order"
+            raise UnsupportedError(f"compile: device_assignment={options.device_assignment}: {what}")
 
     def _grow(self, count: int) -> None:
         with self._lock:

@@ -258,17 +258,21 @@ def _from_json(name: str, text: object) -> Any:
 
 
 def _flags(given: Any) -> tuple[tuple[str, Any], ...]:
-    """Fields of `Flags` and their values, by name."""
+    """Fields of `Flags` and their values, by name; InvalidArgument for what is unknown or wrong."""
     if isinstance(given, str):
-        found = flag_table.parse(given, "compile: flags")
-    else:
-        try:
-            pairs = [(flag_table.SPELLINGS.get(name, name), value) for name, value in dict(given).items()]
-        except (TypeError, ValueError):
-            raise InvalidArgument(f"compile: flags={given!r}, wanted names with values, or a text") from None
-        found = {n: flag_table.convert(n, v, n) if isinstance(v, str) else v for n, v in pairs}
-    found = {n: tuple(v) if isinstance(v, list) else v for n, v in found.items()}
-    flag_table.replace(flag_table.Flags(), **found)  # refuses what is unknown or wrong
+        given = flag_table.parse(given, "compile: flags")
+    try:
+        pairs = dict(given).items()
+    except (TypeError, ValueError):
+        raise InvalidArgument(f"compile: flags={given!r}, wanted names with values, or a text") from None
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        field = flag_table.SPELLINGS.get(name, name)
+        if field not in flag_table.FIELDS:
+            raise InvalidArgument(
+                f"compile: there is no flag {name!r}{did_you_mean(name, flag_table.SPELLINGS)}"
+            )
+        found[field] = flag_table.convert(field, _flag_text(value), str(name))
     return tuple(sorted(found.items()))
 
 
@@ -285,7 +289,9 @@ def _spelling(name: str) -> str:
 def _flag_text(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
-    return ",".join(value) if isinstance(value, tuple) else "" if value is None else str(value)
+    return (
+        ",".join(map(str, value)) if isinstance(value, tuple | list) else "" if value is None else str(value)
+    )
 
 
 def _by_partition(rows: tuple[tuple[int, ...], ...]) -> dict[str, Any]:
