@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes as c
 from functools import lru_cache
 
 from axla.backends.native import NativeExecutable as Executable
@@ -186,3 +187,60 @@ entry:
         "increment", parameters, (spec("y", count),), aliases=aliases, long_running=long_running
     )
     return Executable(image(text), interface)
+
+
+class Gate:
+    """What programs of `gate` wait for. `arrived()` counts the runs that came to it."""
+
+    def __init__(self) -> None:
+        self.words = (c.c_int64 * 2)()
+
+    def open(self) -> None:
+        self.words[0] = 1
+
+    def arrived(self) -> int:
+        return self.words[1]
+
+
+def gate(gate: Gate, count: int = 4, fails: int = 0, **interface: object) -> Executable:
+    """y = x + 1 for f32[count], when the gate is open; or an error code then."""
+    body = """
+  %px = getelementptr float, ptr %x, i64 %i
+  %py = getelementptr float, ptr %y, i64 %i
+  %v = load float, ptr %px
+  %w = fadd float %v, 1.0
+  store float %w, ptr %py
+"""
+    address = c.addressof(gate.words)
+    text = f"""
+define i32 @axla_entry(ptr %frame) {{
+start:
+{addresses("x", of="arguments")}
+{addresses("y", of="results")}
+{field("cancel")}
+{field("parallel_for")}
+  %before = atomicrmw add ptr inttoptr (i64 {address + 8} to ptr), i64 1 seq_cst
+  br label %wait
+wait:
+  %open = load atomic i64, ptr inttoptr (i64 {address} to ptr) seq_cst, align 8
+  %is.open = icmp ne i64 %open, 0
+  br i1 %is.open, label %entry, label %closed
+closed:
+  %code = call i32 %parallel_for(ptr %frame, ptr null, ptr null, i64 0, i64 1)
+  %stop = icmp ne i32 %code, 0
+  br i1 %stop, label %cancelled, label %wait
+cancelled:
+  ret i32 %code
+entry:
+  %bad = icmp ne i32 {fails}, 0
+  br i1 %bad, label %failed, label %good
+failed:
+  ret i32 {fails}
+good:
+{loop(count, body).replace("%entry", "%good")}
+  ret i32 0
+}}
+"""
+    facts = {"messages": ("what the run says at model.py:7",), **interface}
+    made = Interface("gate", (spec("x", count),), (spec("y", count),), **facts)  # type: ignore[arg-type]
+    return Executable(image(text), made)

@@ -67,11 +67,16 @@ class NativeExecutable(Executable):
         call, programs = self._native_call, [self._loaded]
         if isinstance(call, ProfiledCall) and call.loaded is not None:
             programs.append(call.loaded)
-        return sum(native().cancel(program.address, abi.CANCELLED) for program in programs)
+        handed = self._loaded.queue.cancel(self._loaded)
+        return handed + sum(native().cancel(program.address, abi.CANCELLED) for program in programs)
 
     def _run(self, inputs: list[Any], options: ExecuteOptions) -> list[Array]:
-        deadline = options.deadline
-        found = self._native_call(*inputs) if deadline is None else self._run_until(deadline, inputs)
+        deadline, call = options.deadline, self._native_call
+        if options.asynchronous and not isinstance(call, ProfiledCall):  # steps are measured on this thread
+            if isinstance(call, DynamicCall):
+                return call.dispatch(self._loaded, inputs, deadline)
+            return self._loaded.queue.dispatch(call, self._loaded, inputs, deadline)
+        found = call(*inputs) if deadline is None else self._run_until(deadline, inputs)
         return [found] if isinstance(found, Array) else list(found)
 
     def _run_until(self, deadline: float, inputs: list[Any]) -> Any:

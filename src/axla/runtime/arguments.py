@@ -6,6 +6,7 @@ Everything else comes here: it is converted and passed again, or named in an Inv
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, NoReturn, Protocol
 
@@ -34,36 +35,41 @@ class LoadedProgram(Protocol):
 
     interface: Interface
     native: Native
+    queue: Any
 
 
 @cache
 def install(native: Native) -> None:
     """Tells native code the two functions of this module."""
-    native.glue.variable("slow_call").value = id(slow_call)
-    native.glue.variable("failed_call").value = id(failed_call)
+    native.keep(slow_call=slow_call, failed_call=failed_call)
 
 
 def slow_call(
     call: Any, loaded: LoadedProgram, flag: int, keywords: tuple[str, ...] | None, *arguments: object
 ) -> Any:
-    """Converts the arguments and calls again."""
+    """Waits for the turn of the run, or converts the arguments, and calls again."""
     interface = loaded.interface
     if keywords:
         raise InvalidArgument(
             f"{interface.name}: arguments are passed by position, found keyword {keywords[0]!r}"
         )
+    given = converted(interface, arguments)
+    waited = loaded.queue.await_turn(loaded, flag)
+    if not waited and all(a is b for a, b in zip(given, arguments, strict=True)):
+        if loaded.native.glue.variable("ndarray_type").value:
+            raise InternalError(f"{interface.name}: native code refused arguments that fit")
+        given = [a if isinstance(a, Array) else device_put(a) for a in given]
+    return call.with_flag(flag, *given) if flag else call(*given)
+
+
+def converted(interface: Interface, arguments: Sequence[object]) -> list[Array | np.ndarray]:
+    """The arguments as native code takes them."""
     check_count(interface, len(arguments))
-    donated = {alias.parameter for alias in interface.aliases}
-    check_donation(interface, arguments, donated)
-    converted = [
+    check_donation(interface, arguments, {alias.parameter for alias in interface.aliases})
+    return [
         convert(interface, index, spec, argument)
         for index, (spec, argument) in enumerate(zip(interface.parameters, arguments, strict=True))
     ]
-    if all(a is b for a, b in zip(converted, arguments, strict=True)):
-        if loaded.native.glue.variable("ndarray_type").value:
-            raise InternalError(f"{interface.name}: native code refused arguments that fit")
-        converted = [a if isinstance(a, Array) else device_put(a) for a in converted]
-    return call.with_flag(flag, *converted) if flag else call(*converted)
 
 
 def check_count(interface: Interface, count: int) -> None:
@@ -145,9 +151,9 @@ def _where(interface: Interface, index: int) -> str:
     return f"{interface.name}, {_parameter(interface, index)}"
 
 
-def _raise_custom_call(loaded: LoadedProgram, code: int, step: int, detail: int) -> None:
+def _raise_custom_call(loaded: LoadedProgram, code: int, step: int, detail: int, frame: int) -> None:
     """Raises what the function of a custom call raised; else, that it gave an error code of its own."""
-    raised = take_raised()
+    raised = take_raised(frame)
     if isinstance(raised, RuntimeFailure):
         raised.code, raised.step, raised.detail = code, step, detail
     if raised is not None:
@@ -159,13 +165,15 @@ def _raise_custom_call(loaded: LoadedProgram, code: int, step: int, detail: int)
         raise CustomCallFailure(message, code, step, detail)
 
 
-def failed_call(loaded: LoadedProgram, code: int, step: int, detail: int, flag: int) -> NoReturn:
-    """Raises the exception of an error code."""
+def failed_call(
+    loaded: LoadedProgram, code: int, step: int, detail: int, flag: int, frame: int
+) -> NoReturn:  # fmt: skip
+    """Raises the exception of an error code, of the run with the frame at an address."""
     if code == abi.CANCELLED and flag:
         code = flag  # who set the flag knows why
     interface = loaded.interface
     if step and step <= len(interface.functions):  # a custom call: steps count from 1
-        _raise_custom_call(loaded, code, step, detail)
+        _raise_custom_call(loaded, code, step, detail, frame)
     text = status.frame_message(code, interface.messages) or f"error code {code}"
     if code == abi.OUT_OF_MEMORY and detail:
         text = f"out of memory: {detail} bytes are not there"

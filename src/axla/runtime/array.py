@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from axla.codegen.native.structs import ARRAY, RECORD
+from axla.codegen.native.structs import ARRAY, PENDING, RECORD
 from axla.core import dtypes
-from axla.core.errors import InvalidArgument, OutOfMemory, UnsupportedError
+from axla.core.errors import Cancelled, InvalidArgument, OutOfMemory, UnsupportedError
 from axla.core.literal import why_no_array
 from axla.core.shape import Shape
+from axla.program.abi import INTERRUPTED
 from axla.runtime.dlpack_capsule import CPU, export
 from axla.runtime.native import array_class, native, why_not
 from axla.runtime.shape_info import ShapeInfo, shape_info
@@ -93,8 +94,14 @@ class Array:
 
     # Life.
 
+    def is_ready(self) -> bool:
+        """Whether the run that makes the array has ended, well or not: whoever reads it need not wait."""
+        return self._head("is_ready").ready > PENDING
+
     def block_until_ready(self) -> Array:
-        """Waits until the array's bytes are there; gives the array."""
+        """Waits until the array's bytes are there; gives the array. Raises the error of the run that makes
+        it. What a signal's handler raises in the meantime, as for Ctrl-C, cancels that run.
+        """
         self._head("block_until_ready")
         native().record_wait(self._record)
         return self
@@ -128,7 +135,13 @@ class Array:
         head = self._head("__array_interface__")
         if not self._info.has_format or why_no_array(self._info.shape) is not None:
             raise AttributeError("__array_interface__")  # NumPy then asks __array__
-        self.block_until_ready()
+        try:
+            self.block_until_ready()
+        except Cancelled as error:
+            if error.code != INTERRUPTED:
+                raise
+            # In a wait for the buffer; NumPy has dropped what the handler of the signal raised.
+            raise KeyboardInterrupt from error
         # Whoever asks keeps this object, but need not tell when it is done: the memory stays until the object
         # goes.
         _retain(self)
@@ -202,6 +215,10 @@ class Array:
     def __repr__(self) -> str:
         if self.is_deleted:
             return f"{self._text()} (deleted)"
+        try:
+            self.block_until_ready()
+        except Exception as error:
+            return f"{self._text()} (failed: {error})"
         return f"{self._text()}\n{self.to_numpy()}"
 
     def __reduce__(self) -> tuple:
@@ -237,6 +254,7 @@ class _Pinned:
     """Bytes of an array that NumPy may keep: holds a count of the record as long as it lives."""
 
     def __init__(self, array: Array) -> None:
+        array.block_until_ready()
         self._array = array
         self._native = native()
         self._record = array._record
@@ -251,6 +269,11 @@ class _Pinned:
 
     def __del__(self) -> None:
         self._native.record_release(self._record)
+
+
+def give_back(array: Array, record: int) -> None:
+    """Gives an array the record that was taken from it."""
+    c.c_void_p.from_address(id(array) + ARRAY.offset("record")).value = record
 
 
 def _retain(array: Array) -> None:
@@ -285,6 +308,10 @@ class HostArray(Array):
         if self._values is None:
             raise InvalidArgument(f"{what}: {self._text()} was deleted or donated")
         return None
+
+    def is_ready(self) -> bool:
+        self._head("is_ready")
+        return True
 
     def block_until_ready(self) -> HostArray:
         self._head("block_until_ready")

@@ -36,6 +36,12 @@ class DynamicCall:
         """A run that stops when the flag at an address is set."""
         return self._run(lambda *inner: self._call.with_flag(flag, *inner), arguments)
 
+    def dispatch(self, loaded: Any, arguments: Sequence[Any], deadline: float | None) -> list[Array]:
+        """Hands the run over, and waits for it where results have sizes that only the run knows."""
+        hand_over = loaded.queue.dispatch
+        found = self._run(lambda *inner: hand_over(self._call, loaded, inner, deadline), arguments)
+        return [found] if isinstance(found, Array) else list(found)
+
     def _run(self, call: Any, arguments: Sequence[Any]) -> Array | tuple[Array, ...]:
         interface = self._interface
         check_count(interface, len(arguments))

@@ -1,14 +1,13 @@
 """The function table of a loaded program: what its custom calls call, as addresses of this process.
 
 A native function is its own address. A Python function gets an address for each call of it: a callback that
-makes arrays of the addresses, and takes the interpreter lock. What it raises is kept for the thread until the
+makes arrays of the addresses, and takes the interpreter lock. What it raises is kept for the run until the
 program has stopped with an error code, and is raised then.
 """
 
 from __future__ import annotations
 
 import ctypes as c
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -40,19 +39,13 @@ _CALLBACK = c.CFUNCTYPE(
 _FRAME: Any = abi.FRAME.ctypes()
 
 
-class _Raised(threading.local):
-    """What a callback of this thread raised last."""
-
-    error: BaseException | None = None
+_raised: dict[int, BaseException] = {}
+"""What a callback raised last, by the address of its run's frame."""
 
 
-_raised = _Raised()
-
-
-def take_raised() -> BaseException | None:
-    """What the custom call that just failed in this thread raised, once; None for a native function."""
-    error, _raised.error = _raised.error, None
-    return error
+def take_raised(frame: int) -> BaseException | None:
+    """What the custom call that just failed in a run raised, once; None for a native function."""
+    return _raised.pop(frame, None)
 
 
 def resolve_functions(
@@ -128,7 +121,7 @@ def _caller(call: PythonCall) -> Callable[..., int]:
         except _Stopped as stopped:
             return stopped.code
         except BaseException as error:  # noqa: BLE001  (C code cannot pass it on)
-            _raised.error = error
+            _raised[frame] = error
             return abi.CUSTOM_CALL
 
     return called
@@ -169,9 +162,9 @@ def _reporter(site: CallSite) -> Callable[..., int]:
             address = c.cast(status, c.c_void_p).value
             assert address
             message = abi.status_message(address)
-            _raised.error = CustomCallFailure(f"{site}: {message}", abi.CUSTOM_CALL)
+            _raised[frame] = CustomCallFailure(f"{site}: {message}", abi.CUSTOM_CALL)
         except BaseException as error:  # noqa: BLE001
-            _raised.error = error
+            _raised[frame] = error
         return abi.CUSTOM_CALL
 
     return called

@@ -107,13 +107,26 @@ class Native:
         self.record_over = f("axla_record_over", c.c_void_p, c.c_void_p, c.c_int64)
         self.record_hold = f("axla_record_hold", None, c.c_void_p)
         self.record_release = f("axla_record_release", None, c.c_void_p)
-        self.record_wait = f("axla_record_wait", None, c.c_void_p)
+        self.record_wait = f("axla_record_wait", c.c_int32, c.c_void_p)
+        self.record_publish = f("record_publish", None, c.c_void_p, c.c_int32, c.py_object)
+        self.array_hold = f("axla_array_hold", c.c_void_p, c.py_object, c.c_int32)
+        self.queue_hand_over = f("queue_hand_over", c.c_int32, c.c_void_p, c.c_void_p, c.py_object)
+        self.may_run = f("may_run", c.c_int32, c.c_void_p)
+        # Without the interpreter lock.
+        sleep = c.CFUNCTYPE(None, c.c_void_p, c.c_int32)
+        self.sleep_briefly = sleep(self.glue.addresses["futex_wait_briefly"])
         self.array_new = f("axla_array_new", c.py_object, c.c_void_p, c.py_object, c.c_void_p)
         self.array_copy = f("axla_array_copy", c.py_object, c.c_void_p, c.py_object, c.c_void_p)
         self.array_delete = f("axla_array_delete", None, c.py_object)
         self.callable_new = f("axla_callable_new", c.py_object, c.c_void_p, c.py_object)
         self.cancel = f("axla_cancel", c.c_int64, c.c_void_p, c.c_int32)
         self.trim = f("axla_trim", None)
+
+    def keep(self, **functions: object) -> None:
+        """Tells native code functions of Python, by the names of its variables."""
+        _keep.append(functions)
+        for name, function in functions.items():
+            self.glue.variable(name).value = id(function)
 
     def _array_type(self, base: type) -> type:
         at = self.glue.addresses

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ctypes as c
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from axla.codegen.native.structs import (
     DONATES,
+    EFFECTS,
     LONG_RUNNING,
     PARAMETER,
     PROGRAM,
@@ -15,12 +17,14 @@ from axla.codegen.native.structs import (
     SINGLE_RESULT,
 )
 from axla.core.errors import InvalidArgument, OutOfMemory
+from axla.custom.site import LIBRARY
 from axla.program.abi import RNG_SEED
 from axla.program.interface import Interface
 from axla.runtime import arguments
 from axla.runtime.functions import resolve_functions
 from axla.runtime.image import Image
 from axla.runtime.native import Native, native
+from axla.runtime.queue import queue_of
 from axla.runtime.shape_info import shape_info
 
 ENTRY = "axla_entry"
@@ -36,7 +40,10 @@ class LoadedProgram:
         "address",
         "_constants",
         "_image",
-        "_infos",
+        "infos",
+        "block",
+        "queue",
+        "effects",
         "_functions",
         "_keep",
         "__weakref__",
@@ -54,12 +61,14 @@ class LoadedProgram:
         self.interface = interface
         self.native: Native = native()
         arguments.install(self.native)
+        self.queue = queue_of(0)
+        self.effects = any(function.api != LIBRARY for function in interface.functions)
         table, self._functions = resolve_functions(interface.functions, functions)
         self._image = Image([(interface.name, image) for image in images], [ENTRY])
         self._constants = self._place(constants) if constants else 0
-        self._infos = [shape_info(spec.shape) for spec in (*interface.parameters, *interface.results)]
-        block = self._describe(table)
-        self.address = c.addressof(block)
+        self.infos = [shape_info(spec.shape) for spec in (*interface.parameters, *interface.results)]
+        self.block: Any = self._describe(table)
+        self.address = c.addressof(self.block)
 
     def __del__(self) -> None:
         if self._constants:
@@ -84,7 +93,7 @@ class LoadedProgram:
 
     def _describe(self, table: list[int]) -> c.Structure:
         """The PROGRAM struct."""
-        interface, infos = self.interface, self._infos
+        interface, infos = self.interface, self.infos
         parameter_alias = {a.parameter: a.result for a in interface.aliases}
         result_alias = {a.result: a.parameter for a in interface.aliases}
         count = len(interface.parameters)
@@ -99,6 +108,7 @@ class LoadedProgram:
         flags = LONG_RUNNING if interface.long_running else 0
         flags |= 0 if isinstance(interface.result_tree, tuple) else SINGLE_RESULT
         flags |= DONATES if interface.aliases else 0
+        flags |= EFFECTS if self.effects else 0
         block = PROGRAM.ctypes()(
             entry=self._image.addresses[ENTRY],
             parameter_count=count,
@@ -110,8 +120,9 @@ class LoadedProgram:
             workspace_bytes=interface.workspace_bytes,
             flags=flags,
             rng_state=RNG_SEED,
+            queue=self.queue.address,
         )
-        self._keep = (block, parameters, results, functions)
+        self._keep = (parameters, results, functions)
         return block
 
 

@@ -135,7 +135,8 @@ _SIZES = {"i32": 4, "i64": 8, "ptr": 8}
 class Module:
     """A set of functions and globals; `text()` is the LLVM module."""
 
-    def __init__(self, triple: str = "") -> None:
+    def __init__(self, triple: str = "", *, checks: bool = False) -> None:
+        self.checks = checks
         self.functions: list[Function] = []
         self.globals: dict[str, str] = {}
         self.externals: dict[str, str] = {}
@@ -243,6 +244,8 @@ class Function:
 
     def call(self, result: str, name: str, *arguments: V, variadic: int = -1) -> V:
         """Calls a function by name, ours or an external one; `variadic` counts its fixed parameters."""
+        if self.module.checks and name in _WITHOUT_LOCKS:
+            self.call("void", "lock_check", self.i32(int(name in _WAITS)))
         kinds = [a.type for a in arguments]
         signature = ", ".join(kinds if variadic < 0 else [*kinds[:variadic], "..."])
         self.module.externals.setdefault(name, f"declare {result} @{name}({signature})")
@@ -250,6 +253,8 @@ class Function:
         return self._call(kind, result, f"@{name}", arguments)
 
     def call_pointer(self, result: str, function: V, *arguments: V) -> V:
+        if self.module.checks:
+            self.call("void", "lock_check", self.i32(0))
         return self._call(result, result, function.text, arguments)
 
     def _call(self, kind: str, result: str, target: str, arguments: tuple[V, ...]) -> V:
@@ -333,6 +338,13 @@ class Function:
         head = f"define {linkage}{self.result} @{self.name}({parameters}) nounwind {{"
         return "\n".join([head, "entry:", *self.slots, *self.lines, "}\n"])
 
+
+# What a thread calls only while it holds no lock of the glue, and of these, what no holder of the interpreter
+# lock calls (locks.py).
+_WAITS = {"futex_wait", "futex_wait_briefly", "usleep"}
+_WITHOUT_LOCKS = _WAITS | {
+    "PyEval_RestoreThread", "PyGILState_Ensure", "PyObject_Vectorcall", "PyObject_CallNoArgs", "Py_DecRef",
+}  # fmt: skip
 
 _WEIGHTS = {None: "", True: ", !prof !{!\"branch_weights\", i32 1000, i32 1}",
             False: ", !prof !{!\"branch_weights\", i32 1, i32 1000}"}  # fmt: skip

@@ -20,10 +20,12 @@ from axla.codegen.native.structs import (
     ARRAY,
     CALLABLE,
     DONATES,
+    EFFECTS,
     EXTERNAL,
     LONG_RUNNING,
     PARAMETER,
     PROGRAM,
+    READY,
     RECORD,
     RESULT,
     RUN,
@@ -67,18 +69,18 @@ def emit(m: Module) -> None:
 
 
 def _bind_array(m: Module) -> None:
-    """The record of an Array argument that fits its parameter, else null."""
+    """The record of an Array argument that fits its parameter, else null; an exception may be set then."""
     f = m.function("bind_array", "ptr", "argument:ptr, info:ptr")
     argument, info = f.parameters
     with f.when(argument.get(ARRAY, "info").ne(info), likely=False):
         f.ret(f.null)
     record = argument.get(ARRAY, "record")
     with f.when(record.ne(0), likely=True):
-        with f.when(record.get(RECORD, "ready").ne(0), likely=True):
+        with f.when(record.get(RECORD, "ready").eq(READY), likely=True):
             f.ret(record)
         # The wait lets other threads run, which may delete the array.
-        f.call("void", "axla_record_wait", record)
-        f.ret(argument.get(ARRAY, "record"))
+        with f.when(f.call("i32", "axla_record_wait", record).eq(0)):
+            f.ret(argument.get(ARRAY, "record"))
     f.ret(f.null)
 
 
@@ -322,22 +324,24 @@ def _result(m: Module) -> None:
 def _fail(m: Module) -> None:
     """Lets Python raise the exception of an error code; null."""
     f = m.function("fail", "ptr", "owner:ptr, code:i32, frame:ptr, flag:ptr")
-    owner, code, frame, flag = f.parameters
     with f.when(f.call("ptr", "PyErr_Occurred").ne(0)):  # a signal's handler raised
         f.ret(f.null)
-    numbers = [code.cast("i64"), frame.get(FRAME, "error_step").cast("i64"), frame.get(FRAME, "error_detail")]
-    numbers.append(flag.load("i32").cast("i64"))
-    arguments = f.space("[5 x ptr]")
+    made = f.call("ptr", "report", f.glob("failed_call").load("ptr"), *f.parameters)
+    f.call("void", "Py_DecRef", made)  # it raises: this is null, which Py_DecRef accepts
+    f.ret(f.null)
+    f = m.function("report", "ptr", "function:ptr, owner:ptr, code:i32, frame:ptr, flag:ptr")
+    function, owner, code, frame, flag = f.parameters
+    signed = f.emit("i64", f"sext {code} to i64")
+    numbers = [signed, frame.get(FRAME, "error_step").cast("i64"), frame.get(FRAME, "error_detail")]
+    numbers += [flag.load("i32").cast("i64"), frame.cast("i64")]
+    arguments = f.space("[6 x ptr]")
     arguments.store(owner)
     for i, number in enumerate(numbers):
         arguments.at(8 * (i + 1)).store(f.call("ptr", "PyLong_FromLongLong", number))
-    made = f.call(
-        "ptr", "PyObject_Vectorcall", f.glob("failed_call").load("ptr"), arguments, f.i64(5), f.null
-    )
+    made = f.call("ptr", "PyObject_Vectorcall", function, arguments, f.i64(6), f.null)
     for i in range(len(numbers)):
         f.call("void", "Py_DecRef", arguments.at(8 * (i + 1)).load("ptr"))
-    f.call("void", "Py_DecRef", made)  # it raises: this is null, which Py_DecRef accepts
-    f.ret(f.null)
+    f.ret(made)
 
 
 def _slow(m: Module) -> None:
@@ -348,6 +352,8 @@ def _slow(m: Module) -> None:
     with f.when(names.ne(0)):
         keywords.store(f.call("i64", "PyTuple_Size", names))
     total = count + keywords.load("i64")
+    with f.when(f.call("ptr", "PyErr_Occurred").ne(0), likely=False):  # an argument's run failed
+        f.ret(f.null)
     # Not on the stack: a caller may pass a million arguments by mistake.
     size = (total + 4) << 3
     given = f.call("ptr", "axla_allocate", size)
@@ -373,6 +379,12 @@ def _call(m: Module) -> None:
     parameters = program.get(PROGRAM, "parameter_count")
     plain = f.emit("i1", f"and {count.eq(parameters)}, {names.eq(0).text}")
     with f.unless(plain):
+        f.ret(f.call("ptr", "call_slowly", this, arguments, count, names, flag))
+    left = program.get(PROGRAM, "handed") - program.get(PROGRAM, "ended")
+    with (
+        f.when((left | (program.get(PROGRAM, "flags") & EFFECTS).cast("i32")).ne(0), likely=False),
+        f.when(f.call("i32", "may_run", program).eq(0)),
+    ):
         f.ret(f.call("ptr", "call_slowly", this, arguments, count, names, flag))
     size = (parameters * 3 + program.get(PROGRAM, "result_count") * 2) << 3
     result = f.slot(f.null)

@@ -7,19 +7,21 @@ waits for the lock of the allocator, and both would wait for ever.
 
 from __future__ import annotations
 
-from axla.codegen.native.assembly import Module
+from axla.codegen.native.assembly import Function, Module
+from axla.codegen.native.locks import ORDER
 
 
 def emit(m: Module) -> None:
     """Adds the functions that the C library calls before a fork, and after it in parent and child."""
     f = m.function("axla_fork_before", "void", exported=True)
-    f.call("void", "memory_acquire")  # whoever has it waits for nothing
+    for name in ORDER:
+        f.call("void", f"{name}_acquire")  # whoever has it waits for nothing
     f.ret()
     f = m.function("axla_fork_parent", "void", exported=True)
-    f.call("void", "memory_release")
+    _release(f)
     f.ret()
     f = m.function("axla_fork_child", "void", exported=True)
-    f.call("void", "memory_release")
+    _release(f)
     f.call("void", "pool_reset")
     f.glob("main_thread").store(f.call("i64", "pthread_self"))
     f.glob("monitor_state").store(f.i32(0))
@@ -28,3 +30,8 @@ def emit(m: Module) -> None:
     for name in ("runs", "main_run"):
         f.glob(name).store(f.null)
     f.ret()
+
+
+def _release(f: Function) -> None:
+    for name in reversed(ORDER):
+        f.call("void", f"{name}_release")

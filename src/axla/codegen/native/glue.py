@@ -10,7 +10,8 @@ import ctypes as c
 import platform
 from dataclasses import dataclass
 
-from axla.codegen.native import call, fork, memory, objects, pool, python_abi, signals
+from axla.codegen.native import call, fork, memory, objects, pool, python_abi, queue, signals
+from axla.codegen.native import locks as spin_locks
 from axla.codegen.native.assembly import Module
 from axla.core import locks
 from axla.core.errors import UnsupportedError
@@ -35,8 +36,10 @@ _loaded: Glue | None = None
 _lock = locks.new_lock()
 
 
-def load() -> Glue:
-    """The glue of this process; UnsupportedError where there is none."""
+def load(checks: bool = False) -> Glue:
+    """The glue of this process; UnsupportedError where there is none. The first call says whether it checks
+    how it uses its locks (locks.py).
+    """
     global _loaded
     if _loaded is None:
         with _lock:
@@ -44,18 +47,22 @@ def load() -> Glue:
                 reason = python_abi.why_not()
                 if reason is not None:
                     raise UnsupportedError(reason)
-                _loaded = Glue(_link(emit(platform.machine())))
+                _loaded = Glue(_link(emit(platform.machine(), checks=checks)))
+                if checks:
+                    c.CDLL(None).pthread_key_create(c.c_void_p(_loaded.addresses["lock_key"]), None)
     return _loaded
 
 
-def emit(machine: str) -> Module:
-    """The glue as an LLVM module."""
-    m = Module()
+def emit(machine: str, *, checks: bool = False) -> Module:
+    """The glue as an LLVM module; with `checks` of how it uses its locks."""
+    m = Module(checks=checks)
+    spin_locks.emit(m)
     memory.emit(m)
     pool.emit(m, machine)
     objects.emit(m)
     signals.emit(m)
     call.emit(m)
+    queue.emit(m)
     fork.emit(m)
     return m
 

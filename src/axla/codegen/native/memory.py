@@ -45,8 +45,6 @@ def emit(m: Module) -> None:
     """Adds the allocator to the module."""
     m.variable("memory_state", f"[{STATE.size} x i8]")
     m.variable("memory_lists", f"[{_CLASSES} x ptr]")
-    m.variable("memory_lock", "i32")
-    _lock(m)
     _class_of(m)
     _size_of_class(m)
     _map(m)
@@ -55,19 +53,6 @@ def emit(m: Module) -> None:
     _fresh(m)
     _allocate(m)
     _free(m)
-
-
-def _lock(m: Module) -> None:
-    f = m.function("memory_acquire", "void")
-    with f.loop() as loop:
-        with f.when(f.glob("memory_lock").atomic("xchg", f.i32(1), "acquire").eq(0), likely=True):
-            loop.leave()
-        # The holder may have lost its core: let it run.
-        f.call("i32", "sched_yield")
-    f.ret()
-    f = m.function("memory_release", "void")
-    f.glob("memory_lock").store(f.i32(0), "release")
-    f.ret()
 
 
 def _class_of(m: Module) -> None:

@@ -8,8 +8,17 @@ interpreter lock.
 from __future__ import annotations
 
 from axla.codegen.native.assembly import Function, Module, V
-from axla.codegen.native.structs import ARRAY, EXTERNAL, RECORD, SHAPE_INFO
-from axla.program.abi import Field, Struct
+from axla.codegen.native.structs import (
+    ARRAY,
+    AWAITED,
+    EXTERNAL,
+    FAILED,
+    PENDING,
+    READY,
+    RECORD,
+    SHAPE_INFO,
+)
+from axla.program.abi import INTERRUPTED, Field, Struct
 
 BUFFER = Struct(
     "py_buffer",
@@ -51,6 +60,7 @@ def emit(m: Module) -> None:
     _array_dealloc(m)
     _array_traverse(m)
     _array_delete(m)
+    _array_hold(m)
     _get_buffer(m)
     _release_buffer(m)
     for kind in DLPACK_CONTEXT:
@@ -74,7 +84,7 @@ def _record_new(m: Module) -> None:
     record = f.call("ptr", "axla_allocate", f.i64(RECORD.size))
     with f.when(record.eq(0), likely=False):
         f.ret(f.null)
-    values = {"refs": 1, "ready": 1, "address": address, "bytes": size}
+    values = {"refs": 1, "ready": READY, "address": address, "bytes": size}
     for field in RECORD.fields:
         record.set(RECORD, field.name, values.get(field.name, 0))
     f.ret(record)
@@ -99,20 +109,33 @@ def _record_release(m: Module) -> None:
 
 
 def _wait(m: Module) -> None:
-    """Waits until the bytes of a record are there, without the interpreter lock (the caller holds it)."""
-    f = m.function("axla_record_wait", "void", "record:ptr", exported=True)
-    ready_at = f.parameters[0].at(RECORD.offset("ready"))
-    with f.when(ready_at.load("i32", "acquire").ne(0), likely=True):
-        f.ret()
-    f.call("void", "axla_record_hold", f.parameters[0])
-    state = f.call("ptr", "PyEval_SaveThread")
+    """Waits until the bytes of a record are there, without the interpreter lock (the caller holds it): 0; -1
+    with an exception: its run failed, or a signal's handler raised, which stops the run.
+    """
+    f = m.function("axla_record_wait", "i32", "record:ptr", exported=True)
+    (record,) = f.parameters
+    ready_at = record.at(RECORD.offset("ready"))
+    with f.when(ready_at.load("i32", "acquire").eq(READY), likely=True):
+        f.ret(f.i32(0))
+    f.call("void", "axla_record_hold", record)
+    code = f.slot(f.i32(0))
     with f.loop() as loop:
-        with f.when(ready_at.load("i32", "acquire").ne(0)):
+        with f.when(ready_at.load("i32", "acquire").gt(PENDING)):
             loop.leave()
-        f.call("void", "futex_wait", ready_at, f.i32(0))
-    f.call("void", "PyEval_RestoreThread", state)
-    f.call("void", "axla_record_release", f.parameters[0])
-    f.ret()
+        state = f.call("ptr", "PyEval_SaveThread")
+        f.exchange(ready_at, f.i32(PENDING), f.i32(AWAITED))
+        f.call("void", "futex_wait_briefly", ready_at, f.i32(AWAITED))
+        f.call("void", "PyEval_RestoreThread", state)
+        code.store(f.call("i32", "PyErr_CheckSignals"))
+        with f.when(code.load("i32").ne(0), likely=False):
+            with f.when(ready_at.load("i32", "acquire").le(PENDING)):
+                record.get(RECORD, "context").store(f.i32(INTERRUPTED), "seq_cst")
+            loop.leave()
+    with f.when(code.load("i32").eq(0)), f.when(ready_at.load("i32", "acquire").eq(FAILED)):
+        f.call("void", "Py_DecRef", f.call("ptr", "PyObject_CallNoArgs", record.get(RECORD, "context")))
+        code.store(f.i32(-1))
+    f.call("void", "axla_record_release", record)
+    f.ret(code.load("i32"))
 
 
 def _array_new(m: Module) -> None:
@@ -172,6 +195,20 @@ def _array_delete(m: Module) -> None:
     f.ret()
 
 
+def _array_hold(m: Module) -> None:
+    """The record of an Array, held; null if the array was deleted. With `take` the array loses it."""
+    f = m.function("axla_array_hold", "ptr", "array:ptr, take:i32", exported=True)
+    array, take = f.parameters
+    record = array.get(ARRAY, "record")
+    with f.when(record.eq(0)):
+        f.ret(f.null)
+    with f.when(take.ne(0)):
+        array.set(ARRAY, "record", 0)
+        f.ret(record)
+    f.call("void", "axla_record_hold", record)
+    f.ret(record)
+
+
 def _refuse(f: Function, view: V, text: str) -> None:
     view.set(BUFFER, "obj", 0)
     f.call("void", "PyErr_SetString", f.glob("buffer_error").load("ptr"), f.glob(text))
@@ -190,7 +227,9 @@ def _get_buffer(m: Module) -> None:
     wants_format = (flags & _FORMAT).ne(0)
     with f.when(f.emit("i1", f"and {wants_format}, {text.eq(0).text}")):
         _refuse(f, view, "no_format")
-    f.call("void", "axla_record_wait", record)
+    with f.when(f.call("i32", "axla_record_wait", record).ne(0), likely=False):
+        view.set(BUFFER, "obj", 0)
+        f.ret(f.i32(-1))
     f.call("void", "axla_record_hold", record)
     f.call("void", "Py_IncRef", array)
     wants_dims, wants_strides = (flags & _ND).eq(_ND), (flags & _STRIDES).eq(_STRIDES)

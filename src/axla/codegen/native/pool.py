@@ -66,6 +66,13 @@ def _system(m: Module, machine: str) -> None:
     address, value = f.parameters
     f.call("i64", "syscall", f.i64(number), address, f.i64(_WAIT), value.cast("i64"), f.null, variadic=1)
     f.ret()
+    f = m.function("futex_wait_briefly", "void", "address:ptr, value:i32", exported=True)  # 10 ms at most
+    address, value = f.parameters
+    time = f.space("[2 x i64]")
+    time.store(f.i64(0))
+    time.at(8).store(f.i64(10_000_000))
+    f.call("i64", "syscall", f.i64(number), address, f.i64(_WAIT), value.cast("i64"), time, variadic=1)
+    f.ret()
     f = m.function("futex_wake", "void", "address:ptr, count:i64")
     address, count = f.parameters
     f.call("i64", "syscall", f.i64(number), address, f.i64(_WAKE), count, variadic=1)

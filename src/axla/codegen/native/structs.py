@@ -10,6 +10,10 @@ EXTERNAL = 1  # the memory is somebody else's: never written in place
 LONG_RUNNING = 1  # releases the interpreter lock
 SINGLE_RESULT = 2  # the result is an array, not a tuple
 DONATES = 4  # some result takes the place of a parameter
+EFFECTS = 8  # calls functions that may see in which order runs are started
+# Record.ready
+PENDING, READY, FAILED = 0, 1, 2
+AWAITED = -1  # pending, and somebody sleeps on the field
 # Behind the cancel flag of a run in this process: whether its thread, the main one, is to look for signals.
 LOOK = 4
 
@@ -18,13 +22,13 @@ RECORD = Struct(
     "The memory of an array. `refs` counts the Array, running calls and exports; one: nobody else looks.",
     (
         Field("refs", "i32", "changed atomically; at zero the memory goes back"),
-        Field("ready", "i32", "1: the bytes are there; every reader looks here first"),
+        Field("ready", "i32", "READY: the bytes are there; every reader looks here first"),
         Field("address", "ptr", "final from the start, even while not ready"),
         Field("bytes", "i64", "size asked for"),
         Field("flags", "i32", "EXTERNAL"),
         Field("device", "i32", "ordinal of the device"),
         Field("release", "ptr", "gives external memory back: void (*)(record *)"),
-        Field("context", "ptr", "for release"),
+        Field("context", "ptr", "for release; pending: the cancel flag of its run, failed: what raises"),
     ),
 )
 
@@ -92,8 +96,12 @@ PROGRAM = Struct(
         Field("constants", "ptr", "the constants segment"),
         Field("functions", "ptr", "the function table"),
         Field("workspace_bytes", "i64", "taken anew by each run, so runs do not meet"),
-        Field("flags", "i64", "LONG_RUNNING | SINGLE_RESULT | DONATES"),
+        Field("flags", "i64", "LONG_RUNNING | SINGLE_RESULT | DONATES | EFFECTS"),
         Field("rng_state", "u64", "carried from run to run", count=2),
+        Field("queue", "ptr", "QUEUE of its device"),
+        Field("handed", "i32", "its runs that were handed over"),
+        Field("ended", "i32", "and those of them that have ended"),
+        Field("nanoseconds", "i64", "that the last of them took; 0: there was none"),
     ),
 )
 
@@ -108,6 +116,39 @@ RUN = Struct(
         Field("flags", "ptr", "what frame->cancel points to; see LOOK"),
         Field("outer", "ptr", "of the main thread: the run around this one"),
         Field("state", "ptr", "the state of its Python thread"),
+    ),
+)
+
+TASK = Struct(
+    "axla_task",
+    "A run that was handed over. Python makes it, and frees it after its end.",
+    (
+        Field("next", "ptr", "the task to start after it"),
+        Field("program", "ptr", "PROGRAM"),
+        Field("arguments", "ptr", "addresses"),
+        Field("results", "ptr", "addresses"),
+        Field("inputs", "ptr", "RECORDs of the arguments"),
+        Field("input_count", "i64", ""),
+        Field("records", "ptr", "RECORDs of the results"),
+        Field("owner", "ptr", "the Python object of the task"),
+        Field("flags", "i64", "see RUN.flags"),
+        Field("ended", "i32", "1: its results are published"),
+    ),
+)
+
+QUEUE = Struct(
+    "axla_queue",
+    "The queue of a device.",
+    (
+        Field("first", "ptr", "a TASK before the first to start"),
+        Field("last", "ptr", "the TASK to start last"),
+        Field("thread", "u64", "pthread_self() of its thread"),
+        Field("started", "i32", "1: it has a thread"),
+        Field("handed", "i32", "runs that were handed over"),
+        Field("begun", "i32", "of these, runs that have begun"),
+        Field("done", "i32", "and runs that have ended"),
+        Field("steps", "i32", "changes when a run begins or ends"),
+        Field("closed", "i32", "1: the interpreter ends, and the thread with its run"),
     ),
 )
 

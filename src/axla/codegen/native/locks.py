@@ -1,0 +1,68 @@
+"""The locks of the glue, emitted: spin locks, held for a few instructions.
+
+`ORDER` names them, outermost first; docs/design/0002-runtime.md has the whole table, with the interpreter's
+and Python's. Who holds one takes only later ones, does not wait, and calls nothing that is not the glue's: no
+compiled program, no function of Python; and nobody waits who holds the interpreter lock. In a build with
+checks (`glue.load(checks=True)`) each thread notes what it holds, and whoever breaks a rule ends the process.
+"""
+
+from __future__ import annotations
+
+from axla.codegen.native.assembly import Function, Module
+
+ORDER = ("memory",)
+
+_FAULTS = {
+    "order": "axla: a lock of the glue is taken out of order\n",
+    "held": "axla: a lock of the glue is held by who waits, or runs what is not the glue's\n",
+    "python": "axla: the interpreter lock is held by who waits\n",
+}
+
+
+def emit(m: Module) -> None:
+    """Adds `NAME_acquire` and `NAME_release` for each lock, with checks where the module wants them."""
+    if m.checks:
+        m.variable("lock_key", "i32")  # of pthread_getspecific: a bit for each lock that the thread holds
+        _check(m)
+    for rank, name in enumerate(ORDER):
+        m.variable(f"{name}_lock", "i32")
+        f = m.function(f"{name}_acquire", "void", exported=m.checks)
+        if m.checks:
+            _refuse(f, (_held(f) >> rank).ne(0), "order")
+            _note(f, "or", 1 << rank)
+        with f.loop() as loop:
+            with f.when(f.glob(f"{name}_lock").atomic("xchg", f.i32(1), "acquire").eq(0), likely=True):
+                loop.leave()
+            # The holder may have lost its core: let it run.
+            f.call("i32", "sched_yield")
+        f.ret()
+        f = m.function(f"{name}_release", "void", exported=m.checks)
+        f.glob(f"{name}_lock").store(f.i32(0), "release")
+        if m.checks:
+            _note(f, "and", ~(1 << rank))
+        f.ret()
+
+
+def _held(f: Function):
+    return f.call("ptr", "pthread_getspecific", f.glob("lock_key").load("i32")).cast("i64")
+
+
+def _note(f: Function, op: str, bits: int) -> None:
+    held = f.emit("i64", f"{op} {_held(f)}, {bits}").cast("ptr")
+    f.call("i32", "pthread_setspecific", f.glob("lock_key").load("i32"), held)
+
+
+def _refuse(f: Function, wrong, fault: str) -> None:
+    f.module.text_constant(f"fault_{fault}", _FAULTS[fault])
+    with f.when(wrong, likely=False):
+        f.call("i64", "write", f.i32(2), f.glob(f"fault_{fault}"), f.i64(len(_FAULTS[fault])))
+        f.call("void", "abort")
+
+
+def _check(m: Module) -> None:
+    """What a thread calls before it waits, or runs what is not the glue's."""
+    f = m.function("lock_check", "void", "waits:i32", exported=True)
+    _refuse(f, _held(f).ne(0), "held")
+    with f.when(f.parameters[0].ne(0)):
+        _refuse(f, f.call("i32", "PyGILState_Check").ne(0), "python")
+    f.ret()

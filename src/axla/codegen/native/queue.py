@@ -1,0 +1,146 @@
+"""Runs that were handed over, emitted: the thread of a device's queue starts them in order, and publishes.
+
+`runtime/queue.py` makes tasks and links them, under the interpreter lock. The thread takes them one by one,
+and that lock only to let Python make the failure of a run; all records that fail with it hold the same one.
+`RECORD.context` of a pending record is the cancel flag of its run, valid while the interpreter lock is held
+and the record is pending: tasks are freed by Python, after their end.
+"""
+
+from __future__ import annotations
+
+from axla.codegen.native.assembly import Module
+from axla.codegen.native.structs import AWAITED, EFFECTS, PROGRAM, QUEUE, READY, RECORD, TASK
+from axla.program.abi import FRAME
+
+_EVERYBODY = (1 << 31) - 1
+
+
+def emit(m: Module) -> None:
+    """Adds queues to the module."""
+    m.variable("failed_task", "ptr", "null")  # Python, as failed_call, with the task as owner
+    m.variable(
+        "tasks_ended", "ptr", "null"
+    )  # int (*)(void *): lets go what tasks held; with the interpreter lock
+    _publish(m)
+    _run(m)
+    _worker(m)
+    _may_run(m)
+
+
+def _publish(m: Module) -> None:
+    """Makes a record READY or FAILED, with what raises the error, and wakes who waits for it."""
+    f = m.function("record_publish", "void", "record:ptr, status:i32, failure:ptr", exported=True)
+    record, status, failure = f.parameters
+    with f.when(failure.ne(0)):
+        f.call("void", "Py_IncRef", failure)
+        record.set(RECORD, "context", failure)
+        record.set(RECORD, "release", f.glob("record_forget"))
+    ready_at = record.at(RECORD.offset("ready"))
+    with f.when(ready_at.atomic("xchg", status).eq(AWAITED)):
+        f.call("void", "futex_wake", ready_at, f.i64(_EVERYBODY))
+    f.ret()
+    f = m.function("record_forget", "void", "record:ptr")
+    with f.when(f.call("i32", "Py_IsInitialized").ne(0), likely=True):
+        state = f.call("i32", "PyGILState_Ensure")
+        f.call("void", "Py_DecRef", f.parameters[0].get(RECORD, "context"))
+        f.call("void", "PyGILState_Release", state)
+    f.ret()
+
+
+def _run(m: Module) -> None:
+    """Runs a task and publishes its results; false where the process is another one now, or ends."""
+    f = m.function("now", "i64")  # nanoseconds of the monotonic clock
+    time = f.space("[2 x i64]")
+    f.call("i32", "clock_gettime", f.i32(1), time)
+    f.ret(time.load("i64") * 1_000_000_000 + time.at(8).load("i64"))
+    f = m.function("run_task", "i1", "queue:ptr, task:ptr")
+    queue, task = f.parameters
+    program, flags = task.get(TASK, "program"), task.at(TASK.offset("flags"))
+    frame = f.space(f"[{FRAME.size} x i8]", 16)
+    for name in ("error_step", "error_detail"):
+        frame.set(FRAME, name, 0)
+    code = f.slot(flags.load("i32", "monotonic"))
+    with f.each(task.get(TASK, "input_count")) as (index, _):
+        record = task.get(TASK, "inputs").item(index).load("ptr")
+        with f.when(record.at(RECORD.offset("ready")).load("i32", "acquire").ne(READY), likely=False):
+            code.store(f.i32(-1))  # failed_task finds it
+    forks, begin = f.glob("forks").load("i32"), f.call("i64", "now")
+    with f.when(code.load("i32").eq(0), likely=True):
+        lists = (task.get(TASK, name) for name in ("arguments", "results"))
+        code.store(f.call("i32", "execute", program, frame, *lists, flags, f.const("i1", 0)))
+        program.set(PROGRAM, "nanoseconds", f.call("i64", "now") - begin)
+    same = forks.eq(f.glob("forks").load("i32"))
+    with f.unless(f.emit("i1", f"and {same}, {queue.get(QUEUE, 'closed').eq(0).text}")):
+        f.ret(f.const("i1", 0))
+    program.set(PROGRAM, "ended", program.get(PROGRAM, "ended") + 1)
+    good = code.load("i32").eq(0)
+    with f.when(good), f.each(program.get(PROGRAM, "result_count")) as (index, _):
+        record = task.get(TASK, "records").item(index).load("ptr")
+        f.call("void", "record_publish", record, f.i32(READY), f.null)
+    with f.unless(good):
+        state = f.call("i32", "PyGILState_Ensure")
+        owner, failed = task.get(TASK, "owner"), f.glob("failed_task").load("ptr")
+        f.call("void", "Py_DecRef", f.call("ptr", "report", failed, owner, code.load("i32"), frame, flags))
+        f.call("void", "PyGILState_Release", state)
+    task.at(TASK.offset("ended")).store(f.i32(1), "release")
+    f.ret(f.const("i1", 1))
+
+
+def _worker(m: Module) -> None:
+    """The life of a queue's thread."""
+
+    def count(field: str) -> None:
+        for name in (field, "steps"):
+            queue.at(QUEUE.offset(name)).atomic("add", f.i32(1))
+        f.call("void", "futex_wake", queue.at(QUEUE.offset("steps")), f.i64(_EVERYBODY))
+
+    f = m.function("queue_worker", "ptr", "queue:ptr")
+    (queue,) = f.parameters
+    queue.set(QUEUE, "thread", f.call("i64", "pthread_self"))
+    task_at = f.slot(queue.get(QUEUE, "first"))
+    with f.loop() as loop:
+        task = task_at.load("ptr").at(TASK.offset("next")).load("ptr", "acquire")
+        with f.when(task.eq(0)):
+            f.call("void", "futex_wait", queue.at(QUEUE.offset("handed")), queue.get(QUEUE, "begun"))
+            loop.again()
+        task_at.store(task)
+        count("begun")
+        with f.unless(f.call("i1", "run_task", queue, task)):
+            f.ret(f.null)
+        count("done")
+        f.call("i32", "Py_AddPendingCall", f.glob("tasks_ended").load("ptr"), f.null)
+    f.ret(f.null)
+    # Puts a task into the queue and its owner into a list: 0, if there is a thread. Nothing of Python runs in
+    # between.
+    f = m.function("queue_hand_over", "i32", "queue:ptr, task:ptr, owners:ptr", exported=True)
+    queue, task, owners = f.parameters
+    with f.when(queue.get(QUEUE, "started").eq(0), likely=False):
+        with f.when(f.call("i32", "thread_start", f.glob("queue_worker"), queue).ne(0), likely=False):
+            f.ret(f.i32(1))
+        queue.set(QUEUE, "started", 1)
+    with f.when(f.call("i32", "PyList_Append", owners, task.get(TASK, "owner")).ne(0), likely=False):
+        f.ret(f.i32(1))
+    program = task.get(TASK, "program")
+    program.set(PROGRAM, "handed", program.get(PROGRAM, "handed") + 1)
+    queue.get(QUEUE, "last").at(TASK.offset("next")).store(task, "release")
+    queue.set(QUEUE, "last", task)
+    handed = queue.at(QUEUE.offset("handed"))
+    handed.atomic("add", f.i32(1))
+    f.call("void", "futex_wake", handed, f.i64(1))
+    f.ret(f.i32(0))
+
+
+def _may_run(m: Module) -> None:
+    """Whether a program may run on its caller's thread: no run of it that was handed over is left, and, if it
+    has effects, all runs have begun that were handed over before.
+    """
+    f = m.function("may_run", "i32", "program:ptr", exported=True)
+    (program,) = f.parameters
+    queue = program.get(PROGRAM, "queue")
+    with f.when(queue.get(QUEUE, "thread").eq(f.call("i64", "pthread_self"))):
+        f.ret(f.i32(1))  # called by a function that a run of the queue calls
+    with f.when(program.get(PROGRAM, "handed").ne(program.get(PROGRAM, "ended"))):
+        f.ret(f.i32(0))
+    begun = queue.get(QUEUE, "handed").eq(queue.get(QUEUE, "begun"))
+    quiet = (program.get(PROGRAM, "flags") & EFFECTS).eq(0)
+    f.ret(f.emit("i1", f"or {quiet}, {begun.text}").cast("i32"))

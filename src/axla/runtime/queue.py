@@ -1,0 +1,330 @@
+"""The queue of a device: runs that are handed over, and what becomes of their errors.
+
+    (y,) = executable.execute([x], asynchronous=True)    # the run is under way, or waits for its turn
+    y.is_ready()
+    y.block_until_ready()                                # raises the error of the run
+
+`codegen/native/queue.py` runs them. A run starts when all that were handed over before have ended. A call on
+its caller's thread waits for runs of its program that were handed over, and one with effects until all have
+begun. A fork waits for all runs; what is left when the interpreter ends is cancelled.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import ctypes as c
+import logging
+import math
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn
+from weakref import WeakSet
+
+from axla.codegen.native.structs import EXTERNAL, FAILED, PENDING, QUEUE, READY, RECORD, TASK
+from axla.core import locks
+from axla.core.errors import AxlaError, Cancelled, InvalidArgument, OutOfMemory
+from axla.program import abi
+from axla.runtime.arguments import converted, failed_call
+from axla.runtime.array import Array, device_put, give_back
+from axla.runtime.native import native
+
+_SHORT = 2_000_000
+"""Nanoseconds of a run that is not worth handing over: that takes 40 us, 2 % of it."""
+
+_FORK_WAIT, _EXIT_WAIT = 5.0, 0.45
+"""Seconds that a fork waits for runs to end, and that the end of the interpreter waits before and after it
+cancels them."""
+
+_log = logging.getLogger("axla")
+_Record: Any = RECORD.ctypes()
+
+
+class Failure:
+    """The error of a run that was handed over; all results that it concerns hold it. Calling it raises the
+    error; when nobody did, it is logged at its end.
+    """
+
+    __slots__ = ("error", "_unread", "__weakref__")
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+        self._unread = not (isinstance(error, Cancelled) and error.code == abi.INTERRUPTED)  # somebody knows
+        _failures.add(self)
+
+    def __call__(self) -> NoReturn:
+        self._unread = False
+        raise self.error
+
+    def report(self) -> None:
+        """Logs the error, if nobody has seen it."""
+        unread, self._unread = self._unread, False
+        if unread:
+            name = "" if isinstance(self.error, AxlaError) else f"{type(self.error).__name__}: "
+            _log.error("a run failed, and nobody read its results: %s%s", name, self.error)
+
+    __del__ = report
+
+
+class Task:
+    """A run that was handed over. Until it has ended it holds its inputs, its results and the code.
+
+    InvalidArgument for an array that was deleted, OutOfMemory: then the arguments stay as they were.
+    """
+
+    def __init__(self, loaded: Any, arguments: Sequence[Array]) -> None:
+        self.loaded, self.inputs, self.records = loaded, [], []
+        self.timer: threading.Timer | None = None
+        aliases = {alias.parameter: alias.result for alias in loaded.interface.aliases}
+        try:
+            for index, array in enumerate(arguments):
+                self.inputs.append(loaded.native.array_hold(array, index in aliases))
+            if not all(self.inputs):
+                raise InvalidArgument(f"{loaded.interface.name}: an argument was deleted during the call")
+            self._make_results({result: self.inputs[index] for index, result in aliases.items()})
+        except BaseException:
+            for index in aliases.keys() & range(len(self.inputs)):
+                give_back(arguments[index], self.inputs[index])
+                self.inputs[index] = 0
+            raise
+        places = [_Record.from_address(record).address for record in (*self.inputs, *self.records)]
+        count = len(self.inputs)
+        for index, result in aliases.items():
+            if places[index] == places[count + result]:
+                _Record.from_address(self.inputs[index]).flags = EXTERNAL
+                _Record.from_address(self.records[result]).flags = 0
+            places[index] = places[count + result]
+        names = ("arguments", "results", "inputs", "records")
+        lists = dict(zip(names, (places[:count], places[count:], self.inputs, self.records), strict=True))
+        self._lists = {name: (c.c_void_p * max(len(v), 1))(*v) for name, v in lists.items()}
+        addresses = {name: c.addressof(pointers) for name, pointers in self._lists.items()}
+        self.struct: Any = TASK.ctypes()(
+            program=loaded.address, input_count=count, owner=id(self), **addresses
+        )  # fmt: skip
+        self.flag = c.c_int32.from_buffer(self.struct, TASK.offset("flags"))
+        for record in map(_Record.from_address, self.records):
+            record.ready, record.context = PENDING, c.addressof(self.flag)
+
+    def _make_results(self, donated: Mapping[int, int]) -> None:
+        """Records for the results: over the memory of a donated array that nobody else holds, or a copy."""
+        runtime, interface = self.loaded.native, self.loaded.interface
+        for result, spec in enumerate(interface.results):
+            given = _Record.from_address(donated[result]) if result in donated else None
+            record = 0
+            # We hold it, and the run that makes it.
+            if given is not None and not given.flags and given.refs == (2 if given.ready <= PENDING else 1):
+                record = runtime.record_over(given.address, spec.bytes)
+                if record:  # until nothing can go wrong any more
+                    _Record.from_address(record).flags = EXTERNAL
+            copies = given is not None and not record
+            self.records.append(record := record or runtime.record_new(spec.bytes))
+            if not record:
+                message = f"{interface.name}: out of memory: {spec.bytes} bytes are not there"
+                raise OutOfMemory(message, abi.OUT_OF_MEMORY)
+            if copies:
+                with contextlib.suppress(Exception):  # of the run that makes it: this one fails likewise
+                    runtime.record_wait(donated[result])
+                c.memmove(_Record.from_address(record).address, given.address, spec.bytes)
+
+    def arrays(self) -> list[Array]:
+        """The results, before they are ready."""
+        runtime, made = self.loaded.native, []
+        infos = self.loaded.infos[len(self.loaded.interface.parameters) :]
+        for info, record in zip(infos, self.records, strict=True):
+            runtime.record_hold(record)
+            made.append(runtime.array_new(info.address, info, record))
+        return made
+
+    def fail(self, error: BaseException) -> None:
+        """Fails the results: with the error of an input that failed, else with this one."""
+        inputs = [record for record in map(_Record.from_address, self.inputs) if record.ready == FAILED]
+        failure = c.cast(inputs[0].context, c.py_object).value if inputs else Failure(error)
+        for record in self.records:
+            self.loaded.native.record_publish(record, FAILED, failure)
+
+    def is_left(self) -> bool:
+        """Whether the run has not ended."""
+        return not self.struct.ended and all(_Record.from_address(r).ready <= PENDING for r in self.records)
+
+    def stop(self, code: int) -> None:
+        """Sets the cancel flag."""
+        self.flag.value = code
+
+    def release(self) -> None:
+        """Lets all go but the struct, where the queue's thread looks for the next task."""
+        if self.timer is not None:
+            self.timer.cancel()
+        held, self.inputs, self.records = [*self.inputs, *self.records], [], []
+        self.loaded = self.timer = None
+        for record in held:
+            native().record_release(record)
+
+    __del__ = release
+
+
+class Queue:
+    """The queue of a device. It may be used from any thread."""
+
+    def __init__(self) -> None:
+        self._runtime = native()
+        self._lock = locks.new_lock()
+        self._kept: list[Any] = []  # what threads may look at that a fork has left
+        self.struct: Any = QUEUE.ctypes()()
+        self.address = c.addressof(self.struct)
+        self._reset()
+
+    def _reset(self) -> None:
+        """No thread, and nothing handed over."""
+        self._tasks: list[Task] = []
+        self._before: Any = TASK.ctypes()()  # the task that ended last: the thread finds the next one there
+        c.memset(self.address, 0, QUEUE.size)
+        self.struct.first = self.struct.last = c.addressof(self._before)
+        self._kept += self._tasks, self._before
+
+    def __len__(self) -> int:
+        """How many runs have not ended."""
+        return self.struct.handed - self.struct.done
+
+    def dispatch(
+        self, call: Any, loaded: Any, arguments: Sequence[Any], deadline: float | None
+    ) -> list[Array]:
+        """Hands a run over: its results. What is short, and has its inputs, is done when this returns.
+
+        Raises InvalidArgument for arguments that do not fit, OutOfMemory, what a short run raises; errors
+        of others are those of their results.
+        """
+        self.collect()
+        if deadline is None and self._is_short(loaded, arguments):
+            begin = time.monotonic_ns()
+            found = call(*arguments)
+            loaded.block.nanoseconds = time.monotonic_ns() - begin
+            return [found] if isinstance(found, Array) else list(found)
+        given = converted(loaded.interface, arguments)
+        task = Task(loaded, [a if isinstance(a, Array) else device_put(a) for a in given])
+        results = task.arrays()
+        if deadline is not None:
+            task.timer = threading.Timer(min(deadline, threading.TIMEOUT_MAX), task.stop, [abi.DEADLINE])
+            task.timer.daemon = True
+            task.timer.start()
+        if self._runtime.queue_hand_over(self.address, c.addressof(task.struct), self._tasks):
+            raise OutOfMemory(f"{loaded.interface.name}: there is no thread for the queue of the device")
+        return results
+
+    def _is_short(self, loaded: Any, arguments: Sequence[Any]) -> bool:
+        block = loaded.block
+        short = not loaded.interface.long_running or 0 < block.nanoseconds < _SHORT
+        records = [_Record.from_address(a._record) for a in arguments if isinstance(a, Array) and a._record]
+        ready = block.handed == block.ended and all(record.ready == READY for record in records)
+        return short and ready and not loaded.effects
+
+    def cancel(self, loaded: Any, code: int = abi.CANCELLED) -> int:
+        """Stops the runs of a program, or with None all; gives their number."""
+        found = [t for t in list(self._tasks) if t.is_left() and (loaded is None or t.loaded is loaded)]
+        for task in found:
+            task.stop(code)
+        return len(found)
+
+    def collect(self) -> None:
+        """Lets go what runs held that have ended; unless another thread, or this one, is at it."""
+        ended: list[Task] = []
+        if not self._lock.acquire(blocking=False):
+            return
+        try:
+            while self._tasks and self._tasks[0].struct.ended:
+                ended.append(self._tasks.pop(0))
+                self._before = ended[-1]
+        finally:
+            self._lock.release()
+        for task in ended:
+            task.release()
+
+    def await_turn(self, loaded: Any, flag: int) -> bool:
+        """Waits until a program may run on this thread, unless its flag is set; whether it had to wait."""
+        if self._runtime.may_run(loaded.address):
+            return False
+        self._wait(
+            lambda: self._runtime.may_run(loaded.address) or flag and c.c_int32.from_address(flag).value
+        )
+        return True
+
+    def drain(self, seconds: float = math.inf) -> bool:
+        """Waits until all runs have ended; false when they have not after so many seconds."""
+        limit = time.monotonic() + seconds
+        if self.struct.thread != threading.get_ident():
+            self._wait(lambda: not len(self) or time.monotonic() > limit)
+        return not len(self)
+
+    def _wait(self, until: Callable[[], object]) -> None:
+        """Waits for a condition that may change when a run begins or ends, or with time."""
+        while True:
+            steps = self.struct.steps
+            if until():
+                return
+            self._runtime.sleep_briefly(self.address + QUEUE.offset("steps"), steps)
+
+    def lose(self) -> None:
+        """In a forked child: the parent goes on with all runs."""
+        for task in self._tasks:
+            task.loaded.block.ended = task.loaded.block.handed
+            if not task.struct.ended:
+                task.fail(Cancelled("the process was forked before the run ended", abi.INTERRUPTED))
+        self._reset()
+
+
+_failures: WeakSet[Failure] = WeakSet()
+_queues: dict[int, Queue] = {}
+_lock = locks.new_lock()
+
+
+def queue_of(device: int) -> Queue:
+    """The queue of a device, by its ordinal."""
+    with _lock:
+        if not _queues:
+            runtime = native()
+            runtime.keep(failed_task=_failed_task)
+            runtime.glue.variable("tasks_ended").value = c.cast(_collect, c.c_void_p).value
+            atexit.register(_leave)
+            os.register_at_fork(before=_before_fork, after_in_child=_after_fork)
+        if device not in _queues:
+            _queues[device] = Queue()
+        return _queues[device]
+
+
+def _failed_task(task: Task, *facts: int) -> None:
+    try:
+        failed_call(task.loaded, *facts)
+    except BaseException as error:  # noqa: BLE001  (whatever it is, who reads the results gets it)
+        task.fail(error)
+
+
+@c.PYFUNCTYPE(c.c_int, c.c_void_p)
+def _collect(unused: int) -> int:
+    for queue in list(_queues.values()):
+        queue.collect()
+    return 0
+
+
+def _before_fork() -> None:
+    limit = time.monotonic() + _FORK_WAIT
+    for queue in list(_queues.values()):
+        queue.drain(max(limit - time.monotonic(), 0))
+
+
+def _after_fork() -> None:
+    for queue in _queues.values():
+        queue.lose()
+
+
+def _leave() -> None:
+    """Lets runs end, or stops them. Errors that nobody has read by then are logged."""
+    queues = list(_queues.values())
+    ended = all([queue.drain(_EXIT_WAIT) for queue in queues])
+    for failure in list(_failures):
+        failure.report()
+    for queue in queues if not ended else ():
+        queue.cancel(None, abi.INTERRUPTED)
+        queue.drain(_EXIT_WAIT)
+    for queue in queues:
+        queue.struct.closed = 1
