@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 from three_ways import agree
@@ -445,8 +446,6 @@ def test_set_dimension_size_keeps_the_other_sizes():
     ("text", "wanted"),
     [
         ("c = f32[<=2,2] constant({{1,2},{3,4}})\n ROOT r = f32[<=2,2] negate(c)", [[-1, -2], [-3, -4]]),
-        ("x = bf16[2,2] constant({{1,2},{3,4}})\n d = bf16[<=2,2] dot(x, x), lhs_contracting_dims={1}, "
-         "rhs_contracting_dims={0}\n ROOT r = f32[2,2] convert(d)", [[7, 10], [15, 22]]),
         ("x = f32[1,3] constant({{1,3,2}})\n t = (f32[1,<=2], s32[1,<=2]) custom-call(x), "
          'custom_call_target="TopK"\n ROOT r = f32[1,<=2] get-tuple-element(t), index=0', [[3, 2]]),
     ],
@@ -454,3 +453,11 @@ def test_set_dimension_size_keeps_the_other_sizes():
 def test_sizes_that_are_declared_dynamic_alone(text, wanted):
     (found,) = agree(f"HloModule m\nENTRY e {{ {text} }}", [])
     assert found.tolist() == wanted
+
+
+def test_a_product_of_dynamic_size_is_converted_to_a_fixed_one():
+    text = """ENTRY e { p = bf16[<=2,2] parameter(0)
+      d = bf16[<=2,<=2] dot(p, p), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+      ROOT r = f32[2,2] convert(d) }"""
+    (found,) = agree(text, [np.array([[1, 2], [3, 4]], ml_dtypes.bfloat16)])
+    assert found.tolist() == [[5, 11], [11, 25]]
