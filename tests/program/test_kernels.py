@@ -237,11 +237,3 @@ def test_kernels_are_compared_by_name_and_plan():
     assert one != other and again != one  # here the plan tells them apart, not the name
     assert one.symbols == (f"{one.name}_parts", one.name) and one.plan.scratch_bytes > 0
     assert one.polls and not any(kernel.polls for kernel in kernels(PROGRAMS[plans.FftPlan]))
-
-
-def test_a_kernel_in_words():
-    (kernel,) = kernels(PIECES)
-    lines = list(kernel.lines())
-    assert lines[0] == f"kernel {kernel.name}: {kernel.kind}"
-    assert lines[1].startswith(f"  phase {kernel.name}_parts: ") and lines[1].endswith(", parallel")
-    assert any("ENTRY" in line for line in lines)

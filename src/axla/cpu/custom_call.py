@@ -20,7 +20,7 @@ _NOT_FINITE = -4  # `info` of a routine that is not called
 def emit_custom_call(entry: Places, step: CustomCallStep) -> None:
     """The call; its results are in their slices then."""
     operands, results = (
-        [entry.pointer(value.place) if value is not None else entry.f.null() for value in values]
+        [entry.pointer(value.memory) if value is not None else entry.f.null() for value in values]
         for values in (step.operands, step.results)
     )
     for result, operand in step.site.aliases:

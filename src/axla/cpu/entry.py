@@ -106,14 +106,14 @@ class Entry(Places):
             self.write(target.place, target.shape, self.elements(source))
         else:
             self.writable(target.place, target.shape)
-            self.copy_bytes(self.pointer(target.place), self.pointer(source.place), source.shape.byte_size)
+            self.copy_bytes(self.pointer(target.place), self.pointer(source.memory), source.shape.byte_size)
         self.pause()
 
     def store_step(self, step: StoreStep) -> None:
         shape, small = step.result.shape, step.update.shape
         begin = self.window_start(step)
         elements = self.elements(step.update)
-        array = self.writable(step.result.place, shape)
+        array = self.writable(step.result.memory, shape)
         for index, value in zip(indices(small), elements, strict=True):
             array.store(tuple(s + i for s, i in zip(begin, index, strict=True)), value)
 
@@ -128,7 +128,7 @@ class Entry(Places):
 
     def kernel_step(self, step: KernelStep) -> None:
         kernel = self.kernels[step.kernel]
-        pointers = [self.pointer(value.place) for value in (*step.operands, *step.results)]
+        pointers = [self.pointer(value.memory) for value in (*step.operands, *step.results)]
         if step.scratch is not None:
             pointers.append(self.pointer(step.scratch))
         args = self.arguments(pointers)

@@ -65,10 +65,8 @@ class Places:
         """A field of the frame."""
         return self.f.frame_field(name, type_)
 
-    def pointer(self, place: BufferSlice | None) -> Ssa:
+    def pointer(self, place: BufferSlice) -> Ssa:
         """The address of a slice."""
-        if place is None:
-            raise InternalError(f"{self.program.name}: a step wants a value in memory that is in registers")
         f, allocation = self.f, place.allocation
         if allocation.kind in (AllocationKind.PARAMETER, AllocationKind.RESULT):
             table = self.field("arguments" if allocation.kind is AllocationKind.PARAMETER else "results")
@@ -78,7 +76,7 @@ class Places:
             base = self.field("constants" if allocation.kind is AllocationKind.CONSTANTS else "workspace")
         return f.gep("i8", base, f.const("i64", place.offset))
 
-    def array(self, place: BufferSlice | None, shape: Shape) -> Array:
+    def array(self, place: BufferSlice, shape: Shape) -> Array:
         return Array(self.values, self.pointer(place), shape.dtype, shape.dims, readonly=False)
 
     def pause(self) -> None:
@@ -118,7 +116,7 @@ class Places:
             key = index_key(index)
             found = known.get(key)
             if found is None or any(p.region is not None and not p.region.open for p in found.parts):
-                found = known[key] = self.array(value.place, value.shape).load(index, 1)
+                found = known[key] = self.array(value.memory, value.shape).load(index, 1)
             return found
 
         return Leaf(value.shape, read)
@@ -134,14 +132,14 @@ class Places:
 
         return Leaf(shape, read)
 
-    def write(self, place: BufferSlice | None, shape: Shape, elements: Sequence[Element]) -> None:
+    def write(self, place: BufferSlice, shape: Shape, elements: Sequence[Element]) -> None:
         """Puts elements into a slice."""
         array = self.writable(place, shape)
         for index, element in zip(indices(shape), elements, strict=True):
             array.store(index, element)
 
-    def writable(self, place: BufferSlice | None, shape: Shape) -> Array:
-        if place is not None and not place.allocation.writable:
+    def writable(self, place: BufferSlice, shape: Shape) -> Array:
+        if not place.allocation.writable:
             raise InternalError(f"cpu: {place} is read only, and would be written")
         return self.array(place, shape)
 

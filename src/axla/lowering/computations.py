@@ -22,13 +22,13 @@ def single(inst: Instruction) -> Computation:
     operands = [
         computation.add(Parameter(o.shape.logical, n), name=f"p{n}") for n, o in enumerate(inst.operands)
     ]
-    computation.set_root(copy_instruction(inst, computation, operands, {}, logical=True))
+    computation.set_root(copy_instruction(inst, computation, operands, {}))
     return computation
 
 
 def copy_instruction(
     inst: Instruction, computation: Computation, operands: Sequence[Instruction],
-    called: dict[Computation, Computation], *, logical: bool = False,
+    called: dict[Computation, Computation],
 ) -> Instruction:  # fmt: skip
     """`inst` in another computation, on other operands. What it calls is copied, and noted in `called`."""
     op = inst.op
@@ -37,9 +37,8 @@ def copy_instruction(
             if one not in called:
                 clone_computation(one, computation.module, mapping=called)
         op = op.with_computations(called.__getitem__)
-    shape = inst.shape.logical if logical else inst.shape
     extra = Extra(location=inst.extra.location) if inst.extra.location else NO_EXTRA
-    return computation.add(op, operands, shape, name=inst.name, extra=extra)
+    return computation.add(op, operands, inst.shape.logical, name=inst.name, extra=extra)
 
 
 def leaf_of(inst: Instruction, leaf: int) -> Instruction:

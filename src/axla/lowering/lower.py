@@ -177,12 +177,8 @@ class _Lowering:
 
     def _note_users(self, computation: Computation) -> None:
         leaves = self.buffers.flow.leaves
-        uses = [
-            (inst, o)
-            for inst in computation.instructions
-            if not isinstance(inst.op, FORWARDS)
-            for o in inst.operands
-        ]
+        made = [inst for inst in computation.instructions if not isinstance(inst.op, FORWARDS)]
+        uses = [(inst, operand) for inst in made for operand in inst.operands]
         for user, used in (*uses, (None, computation.root)):
             for value in leaves[used]:
                 if value is not None:
@@ -316,7 +312,7 @@ class _Lowering:
             (number, k)
             for number, result in enumerate(results)
             for k, operand in enumerate(operands)
-            if result.place.size and result.place.overlaps(operand.place)
+            if result.memory.size and result.memory.overlaps(operand.memory)
         )
         kernel = self.kernel(inst, shared)
         size = kernel.plan.scratch_bytes

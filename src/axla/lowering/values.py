@@ -77,7 +77,7 @@ class Values:
         if value.place is not None:
             return value
         target = replace(value, place=self.buffers.slice(inst, leaf))
-        if target.place.allocation.kind is AllocationKind.CONSTANTS:  # type: ignore[union-attr]
+        if target.memory.allocation.kind is AllocationKind.CONSTANTS:
             self._constant(inst, leaf)
         elif not any(value.name in names for names in self._copied):
             self._copied[-1].add(value.name)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from axla.core.errors import InternalError
 from axla.core.shape import Shape
 from axla.custom.routines import Plan
 from axla.custom.site import CallSite
@@ -24,6 +25,13 @@ class Value:
     name: str
     shape: Shape
     place: BufferSlice | None = None
+
+    @property
+    def memory(self) -> BufferSlice:
+        """The place of a value that must have one; InternalError for one in registers."""
+        if self.place is None:
+            raise InternalError(f"value {self.name} is in registers, and is wanted in memory")
+        return self.place
 
 
 @dataclass(frozen=True, slots=True)
