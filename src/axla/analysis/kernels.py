@@ -25,7 +25,7 @@ from axla.analysis.kernel_kinds import (
     TransposeKind,
     UpdateKind,
 )  # fmt: skip
-from axla.core.errors import InternalError
+from axla.core.errors import InternalError, UnsupportedError
 from axla.core.shape import Shape
 from axla.hlo import (
     Concatenate,
@@ -176,6 +176,10 @@ class Accesses:
     heroes: tuple[Instruction, ...]  # in order
 
 
+MOST_PLACES = 10_000
+"""(instruction, key) pairs of a kernel: it would be that many instructions. Fusion stays below 400."""
+
+
 def accesses(body: KernelBody, heroes: Sequence[Instruction]) -> Accesses:
     """Walks from the roots to what they read. A hero that is read anywhere but in a root's space is taken as
     an ordinary op.
@@ -184,12 +188,16 @@ def accesses(body: KernelBody, heroes: Sequence[Instruction]) -> Accesses:
     of: dict[Instruction, dict[int, None]] = {}
     candidates = set(heroes)
     found: list[Instruction] = []
+    left = MOST_PLACES
     for root in body.roots:
         of.setdefault(root, {})[keys.root(root)] = None
     for inst in reversed(body.order):
         mine = of.get(inst)
         if mine is None:
             continue  # dead
+        left -= len(mine)
+        if left < 0:
+            raise UnsupportedError(f"{inst!r}: a kernel would compute it and others at {MOST_PLACES} places")
         special = hero_operand_keys(keys, inst, mine) if inst in candidates else None
         if special is not None:
             found.append(inst)

@@ -6,10 +6,12 @@ from dataclasses import replace
 
 from axla.analysis.dataflow import in_place_parameters
 from axla.analysis.inplace import overwritable_parameters
+from axla.analysis.kernels import accesses, kernel_body
 from axla.analysis.regions import is_tiny
 from axla.codegen.emit.kinds import plan_kernel
 from axla.core.errors import VerifyError
 from axla.hlo import Parameter, While
+from axla.ir.graph import Computation
 from axla.lowering.lower import Called, called, kernel_name
 from axla.program.kernels import Kernel
 from axla.program.memory import Allocation, AllocationKind, BufferSlice, aligned
@@ -20,6 +22,7 @@ from axla.target.identity import identity
 from axla.target.machine import Limits, Target
 
 REGISTERS = Limits()
+MOST_WRITTEN = REGISTERS.line
 
 
 def load_program(text: str, segment: bytes, target: Target) -> Program:
@@ -48,6 +51,9 @@ def load_program(text: str, segment: bytes, target: Target) -> Program:
 def _planned(kernel: Kernel, target: Target) -> Kernel:
     """A kernel as the planner makes it, if it may write over what it writes over."""
     computation, limits = kernel.computation, target.limits
+    if _written(computation) > MOST_WRITTEN:
+        raise VerifyError(f"kernel {kernel.name} is more than {MOST_WRITTEN} instructions, calls written out")
+    accesses(kernel_body(computation), ())  # refuses what is written out at too many places
     forced = {(leaf, number) for leaf, number in in_place_parameters(computation, limits).items()}
     free = overwritable_parameters(computation, limits)
     shapes = list(computation.root.shape.leaves())
@@ -58,6 +64,16 @@ def _planned(kernel: Kernel, target: Target) -> Kernel:
     if kernel.name != kernel_name(computation, kernel.in_place):
         raise VerifyError(f"kernel {kernel.name} is not named by what it computes")
     return plan_kernel(kernel.name, computation, kernel.in_place, target)
+
+
+def _written(computation: Computation) -> int:
+    """Instructions of a computation and of those that it applies, once for each time; no more than needed."""
+    count, stack = 0, [computation]
+    while stack and count <= MOST_WRITTEN:
+        one = stack.pop()
+        count += len(one.instructions)
+        stack += [called for inst in one.instructions for called in inst.op.computations()]
+    return count
 
 
 def _check(program: Program, step: Step, target: Target) -> None:
