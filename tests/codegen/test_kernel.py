@@ -2,7 +2,10 @@
 
 import pytest
 
-from axla.codegen.kernel import PARALLEL_COST, PIECES, fitting, lines_per_piece
+from axla.codegen.kernel import fitting, lines_per_piece
+from axla.target.machine import Limits
+
+LIMITS = Limits()
 
 
 @pytest.mark.parametrize("lanes", (1, 2, 8, 64))
@@ -13,10 +16,10 @@ def test_lanes_are_the_largest_power_of_two_that_fits(lanes):
         assert lanes % found == 0
 
 
-@pytest.mark.parametrize("cost", (1, 70, PARALLEL_COST, 100 * PARALLEL_COST))
+@pytest.mark.parametrize("cost", (1, 70, LIMITS.parallel_cost, 100 * LIMITS.parallel_cost))
 def test_lines_are_cut_where_several_threads_pay(cost):
     for lines in (0, 1, 2, 3, 63, 64, 65, 1000, 100_000):
-        per = lines_per_piece(lines, cost)
+        per = lines_per_piece(lines, cost, LIMITS)
         pieces = -(-lines // per)
-        assert per >= 1 and pieces <= PIECES
-        assert (pieces > 1) == (lines > 1 and lines * cost >= PARALLEL_COST)
+        assert per >= 1 and pieces <= LIMITS.parts
+        assert (pieces > 1) == (lines > 1 and lines * cost >= LIMITS.parallel_cost)

@@ -1,12 +1,14 @@
 """Programs made to blow up passes: they stay of a sensible size, or are refused."""
 
+from dataclasses import replace
+
 import pytest
 
 from axla.core import flags
 from axla.core.errors import CompileError
 from axla.passes import driver, pipelines
 from axla.passes.simplify import fold, inline
-from axla.target.machine import cpu_target
+from axla.target.machine import Limits, cpu_target
 from axla.text.parser import parse_hlo
 from work import calls
 
@@ -145,3 +147,18 @@ def test_long_chains_of_calls_are_linear():
     few, many = calls(lambda: simplify(small)), calls(lambda: simplify(large))
     assert many < 6 * few, f"{few} and {many} calls"
     assert driver.instruction_count(large) == 2
+
+
+CHAIN = "\n".join(f"  v{k + 1} = f32[999] negate(v{k})" for k in range(8))
+CHAIN = f"ENTRY e {{ v0 = f32[999] parameter(0)\n{CHAIN}\n  ROOT r = f32[999] abs(v8) }}"
+
+
+@pytest.mark.parametrize(
+    ("limits", "kernels"), [(Limits(), 1), (Limits(members=3), 3), (Limits(tiny=999, line_kernel=9999), 0)]
+)
+def test_each_machine_has_its_own_kernels(limits, kernels):
+    module = parse_hlo(CHAIN)
+    target = replace(cpu_target(), limits=limits)
+    driver.run(module, (*pipelines.LOWER, *pipelines.KERNELS), target)
+    found = [inst for inst in module.entry.instructions if inst.opcode == "fusion"]
+    assert len(found) == kernels and module.schedule is not None

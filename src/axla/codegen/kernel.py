@@ -27,8 +27,6 @@ from axla.program.kernels import Kernel, kernel_roots, output_shapes
 from axla.program.plans import Space
 from axla.target.machine import Limits, Target
 
-PIECES = 64
-"""Pieces of the lines of a kernel, each with scratch memory of its own: at most so many."""
 LARGEST_32_BIT = (1 << 31) - (1 << 16)
 """Elements of an array where indices have 32 bits: an index one step behind the end must not overflow."""
 
@@ -89,7 +87,7 @@ def grain_of(count: int, cost_per_step: int, limits: Limits) -> tuple[int, bool]
 def lines_per_piece(lines: int, cost: int, limits: Limits) -> int:
     """How many lines a piece has of a kernel that goes line by line, each of `cost` element operations."""
     if lines > 1 and lines * cost >= limits.parallel_cost:
-        return max(1, min(lines // 2, limits.parallel_cost // 2 // cost), -(-lines // PIECES))
+        return max(1, min(lines // 2, limits.parallel_cost // 2 // cost), -(-lines // limits.parts))
     return max(1, lines)
 
 

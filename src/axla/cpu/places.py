@@ -21,11 +21,6 @@ from axla.target.machine import Target
 
 Read = Callable[[Indices], Element]
 
-LONGEST_BLOCK = 500
-"""Values in a row before the code polls, which ends a basic block: LLVM's time grows faster than a block's
-length.
-"""
-
 
 class Leaf:
     """An array of a known shape that is read element by element."""
@@ -81,7 +76,7 @@ class Places:
 
     def pause(self) -> None:
         """Polls after many values: a new basic block begins."""
-        if self.f.made - self.polled > LONGEST_BLOCK:
+        if self.f.made - self.polled > self.target.limits.line_block:
             self.f.poll()
             self.polled = self.f.made
 

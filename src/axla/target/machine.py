@@ -46,6 +46,7 @@ class Limits:
     line_function: int = 60  # operations that a function is as long as in line
     line_call: int = 12  # instructions from which on a function is worth a call
     constant_bytes: int = 256  # of a constant that stands in code
+    line_block: int = 500  # values in a row before the code polls, which ends a basic block
     pieces: int = 64  # of a concatenation that is one kernel
 
     # What a kernel is built around
@@ -63,6 +64,14 @@ class Limits:
     whole_row: int = 8192  # elements; a longer single row is reduced by all threads, in a kernel of its own
     cheap_work: float = 4  # times that something cheap may be computed rather than stored
     costly_work: float = 1.5  # the same for something costly: overlapping windows at most
+
+    # How its work is cut
+    parts: int = 64  # most pieces that have scratch memory of their own
+    unit_work: int = 1 << 18  # multiply-adds of a product (some 5 us) that are worth handing out
+    vector_work: int = 1 << 17  # the same for a product with a vector
+    turned_block: int = 32  # rows and columns of a transpose's block: its lines of input stay in L1
+    column_rows: int = 8  # rows combined at once: so many streams a prefetcher follows
+    column_bytes: int = 4096  # of a row that a step covers: long for the prefetcher, sums short enough for L1
 
     # Time
     function_cost: int = 12  # operations that a function takes as long as

@@ -33,16 +33,10 @@ from axla.program.kernels import Kernel, kernel_roots
 from axla.program.plans import ColumnPlan, Phase, Space
 from axla.target.machine import Target
 
-ROWS = 8
-"""Rows combined in registers before a partial result is touched: so many streams a prefetcher follows."""
-BLOCK_BYTES = 4096
-"""Bytes of a row that one step covers: long enough for the prefetcher, partial results short enough for L1.
-"""
-
 
 def _space(kind: ColumnKind, dtype: DType, target: Target) -> Space:
     lanes = fitting(target.lanes(dtype), kind.inner)
-    block = max(lanes, min(kind.inner, BLOCK_BYTES // dtype.itemsize // lanes * lanes))
+    block = max(lanes, min(kind.inner, target.limits.column_bytes // dtype.itemsize // lanes * lanes))
     # At least two blocks where rows are long enough, for two threads.
     if kind.outer == 1 and kind.inner >= 8 * lanes:
         block = min(block, -(-kind.inner // 2 // lanes) * lanes)
@@ -91,8 +85,9 @@ def emit(module: Module, kernel: Kernel, plan: ColumnPlan, target: Target) -> No
                     array.store((outer, column), value)
 
         vectors(k, space, low, high, start, once=False)
-        whole = plan.reduced // ROWS * ROWS
-        for first, last, rows in ((0, whole, ROWS), (whole, plan.reduced, 1)):
+        together = target.limits.column_rows
+        whole = plan.reduced // together * together
+        for first, last, rows in ((0, whole, together), (whole, plan.reduced, 1)):
             if first >= last:
                 continue
             with f.loop(first, last, rows) as loop:

@@ -15,13 +15,7 @@ from axla.codegen.emit.microkernel import part_bytes, part_count
 from axla.codegen.emit.pack import floor_power, piece_count
 from axla.program.memory import aligned
 from axla.program.plans import GemmPlan, GemmSpec, Tile
-from axla.target.machine import Target
-
-# Work (multiply-adds) below which cutting it for threads costs more than it gives: some 5 us of one core.
-_UNIT_WORK = 1 << 18
-_VECTOR_WORK = 1 << 17
-# Calls of a kernel, each with scratch of its own.
-_MOST_CALLS = 64
+from axla.target.machine import Limits, Target
 
 
 def ceil_to(value: int, multiple: int) -> int:
@@ -102,9 +96,9 @@ def _plan_narrow(spec: GemmSpec, target: Target) -> GemmPlan | None:
     if spec.k and not (fits and turns and spec.m > 1):
         return None
     work = spec.n * max(1, spec.k)
-    rows = min(spec.m, max(8, _UNIT_WORK // 4 // work))
+    rows = min(spec.m, max(8, target.limits.unit_work // 4 // work))
     units = spec.batch * -(-spec.m // rows)
-    group = max(-(-units // _MOST_CALLS), _UNIT_WORK // 4 // (rows * work), 1)
+    group = max(-(-units // target.limits.parts), target.limits.unit_work // 4 // (rows * work), 1)
     return GemmPlan(
         "narrow" if spec.k else "fill", Tile(1, 1, lanes), spec.k, rows, spec.n, False, False, units, group,
     )  # fmt: skip
@@ -126,10 +120,10 @@ def _plan_vector(spec: GemmSpec, target: Target) -> GemmPlan | None:
     # long.
     size = part_bytes(spec.accumulator) * part_count(spec.accumulator)
     most = max(64, target.caches.l1 // 2 // size // 64 * 64)
-    wanted = max(1, min(16, spec.batch * length * spec.k // _VECTOR_WORK))
+    wanted = max(1, min(16, spec.batch * length * spec.k // target.limits.vector_work))
     strip = min(most, ceil_to(-(-length // wanted), 512 if not along and length > 512 else 64))
     units = spec.batch * -(-length // strip)
-    group = max(-(-units // _MOST_CALLS), _VECTOR_WORK // (strip * spec.k), 1)
+    group = max(-(-units // target.limits.parts), target.limits.vector_work // (strip * spec.k), 1)
     return GemmPlan(
         "rows" if along else "columns", tile, spec.k, 1, strip, False, False, units, group,
         partial_bytes=aligned((strip + tile.rows) * size),
@@ -153,9 +147,13 @@ def _plan_tiles(spec: GemmSpec, target: Target, fused_store: bool) -> GemmPlan:
     depth = spec.k if whole else _blocks(spec.k, most * 4 // min(size, 8), max(8, tile.lanes))
     fitting = target.caches.l2 // 4 // (depth * size) // tile.columns
     columns = max(1, min(fitting, -(-spec.n // tile.columns)))
-    unit_columns, unit_rows = _units(spec, tile, columns * tile.columns, pack_rhs)
+    unit_columns, unit_rows = _units(spec, tile, columns * tile.columns, pack_rhs, target.limits)
     units = spec.batch * -(-spec.m // unit_rows) * -(-spec.n // unit_columns)
-    group = max(-(-units // _MOST_CALLS), _UNIT_WORK // max(1, unit_rows * unit_columns * spec.k), 1)
+    group = max(
+        -(-units // target.limits.parts),
+        target.limits.unit_work // max(1, unit_rows * unit_columns * spec.k),
+        1,
+    )
     direct = not fused_store and spec.accumulator is spec.result and not spec.accumulator.is_complex
     found = GemmPlan("tile", tile, depth, unit_rows, unit_columns, pack_lhs, pack_rhs, units, group)
     return replace(
@@ -167,10 +165,10 @@ def _plan_tiles(spec: GemmSpec, target: Target, fused_store: bool) -> GemmPlan:
     )
 
 
-def _units(spec: GemmSpec, tile: Tile, most_columns: int, pack_rhs: bool) -> tuple[int, int]:
+def _units(spec: GemmSpec, tile: Tile, most_columns: int, pack_rhs: bool, limits: Limits) -> tuple[int, int]:
     """(columns, rows) of a unit: whole tiles, a good piece of work, eight units or more if it lasts."""
     work = spec.m * spec.n * spec.k * spec.batch
-    wanted = max(1, min(8, work // _UNIT_WORK), min(_MOST_CALLS, work >> 27))
+    wanted = max(1, min(8, work // limits.unit_work), min(limits.parts, work >> 27))
     panels, stripes = -(-spec.n // tile.columns), -(-spec.m // tile.rows)
     columns = min(panels, most_columns // tile.columns)
     rows = stripes

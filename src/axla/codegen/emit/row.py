@@ -35,8 +35,6 @@ from axla.program.kernels import Kernel
 from axla.program.plans import Phase, RowPlan, Space
 from axla.target.machine import Limits, Target
 
-MAX_PIECES = 64
-
 
 def plan(task: KernelTask, kind: RowKind, target: Target) -> RowPlan:
     """How a row kernel is called: rows in parallel, or pieces of the rows and then their combination."""
@@ -78,7 +76,7 @@ def _pieces(
         return 1, kind.row_size
     if not all(r.any_order for r in reductions):
         return 1, kind.row_size
-    pieces = max(1, min(MAX_PIECES, cost // limits.chunk_cost, kind.row_size // (together * 16)))
+    pieces = max(1, min(limits.parts, cost // limits.chunk_cost, kind.row_size // (together * 16)))
     size = -(-kind.row_size // pieces // together) * together
     # The last piece is what is left: shorter, or longer by less than `together`, but never shorter than that.
     return max(1, (kind.row_size + size - together) // size), size

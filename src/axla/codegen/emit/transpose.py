@@ -23,15 +23,12 @@ from axla.program.kernels import Kernel
 from axla.program.plans import Phase, TransposePlan
 from axla.target.machine import Target
 
-BLOCK = 32
-"""Rows and columns of an output block that is finished before the next: its lines of input stay in L1."""
-
 
 def plan(task: KernelTask, kind: TransposeKind, target: Target) -> TransposePlan:
     """How a transpose kernel is called: blocks of output rows in parallel."""
     minor = kind.input_dims[-1], kind.input_dims[kind.permutation[-1]]
     lanes = fitting(target.lanes(widest(task.computation)), min(minor))
-    block = max(lanes, BLOCK // lanes * lanes)
+    block = max(lanes, target.limits.turned_block // lanes * lanes)
     heroes = tuple(hero.name for hero in kind.heroes)
     found = TransposePlan(kind.input_dims, kind.permutation, heroes, lanes, block, phases=())
     count = prod(found.steps)
