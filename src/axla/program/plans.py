@@ -31,9 +31,6 @@ class Phase:
     parallel: bool
     threads: int = 1
 
-    def __str__(self) -> str:
-        return f"{self.symbol}: {self.count} steps by {self.grain}{', parallel' if self.parallel else ''}"
-
 
 @dataclass(frozen=True, slots=True)
 class Space:
