@@ -69,7 +69,7 @@ def test_calls_and_steps_are_counted(program, backend):
     assert (run.program, run.backend, run.calls) == ("model", backend, 4)
     assert run.threads == {threading.current_thread().name}
     assert {step.calls for step in run.steps} <= {4, 40, 44}  # a condition is tried once more
-    assert 0 < sum(step.ns for step in run.steps) <= run.ns
+    assert sum(step.ns for step in run.steps) == run.ns > 0
     assert p.steps == run.steps == sorted(run.steps, key=lambda step: -step.ns)
 
 
@@ -103,7 +103,8 @@ def test_times_of_steps_are_the_time_of_the_call():
         with axla.profile() as p:
             program(np.zeros((1024, 1024), np.float32))
             program(np.zeros((1024, 1024), np.float32))
-        shares.append(sum(step.ns for step in p.steps) / p.runs[0].ns)
+        assert sum(step.ns for step in p.steps) == p.runs[0].ns  # with the row of the call itself
+        shares.append(sum(step.ns for step in p.steps if step.row.step != "call") / p.runs[0].ns)
         if shares[-1] >= 0.95:
             break
     assert 0.95 <= max(shares) <= 1
@@ -113,7 +114,7 @@ def test_programs_compiled_within_are_measured(backend):
     with axla.profile() as p:
         program = axla.compile(axla.parse(TEXT), backend=backend)
         program(axla.device_put(X))
-    assert p.runs[0].calls == 1 and p.steps
+    assert p.runs[0].calls == 1 and len(p.steps) > 1
     kinds = {event["cat"] for event in p.events}
     assert kinds == {"compile", "call", "transfer"}
 
@@ -177,7 +178,7 @@ ENTRY e { x = f32[4] parameter(0)  ROOT y = f32[4] negate(x) }"""
         assert x.is_deleted
         with pytest.raises(axla.DeadlineExceeded):
             program.execute([np.ones(4, np.float32)], deadline=-1)
-    assert {step.calls for step in p.steps} == {1}
+    assert {step.calls for step in p.steps if step.row.step != "call"} == {1}
 
 
 def test_custom_calls_are_steps():
@@ -189,7 +190,7 @@ def test_custom_calls_are_steps():
             assert np.asarray(program(np.ones(4, np.float32))).tolist() == [2] * 4
     finally:
         axla.unregister_custom_call("profiled_twice")
-    assert [step.row.kind for step in p.steps] == ["custom-call profiled_twice"]
+    assert [step.row.kind for step in p.steps].count("custom-call profiled_twice") == 1
 
 
 def test_dynamic_sizes():
@@ -197,14 +198,14 @@ def test_dynamic_sizes():
     program = axla.compile(axla.parse(text))
     with axla.profile() as p:
         assert np.asarray(program(np.ones(3, np.float32))).tolist() == [-1] * 3
-    assert p.runs[0].calls == 1 and p.steps
+    assert p.runs[0].calls == 1 and len(p.steps) > 1
 
 
 def test_executables_from_bytes_are_measured_as_a_whole():
     program = axla.Executable.load(axla.compile(axla.parse(TEXT)).serialize())
     with axla.profile() as p:
         program(X)
-    assert p.runs[0].calls == 1 and p.runs[0].ns > 0 and p.steps == []
+    assert p.runs[0].calls == 1 and [step.ns for step in p.steps] == [p.runs[0].ns] != [0]
 
 
 def test_text_and_trace(program, backend, tmp_path):

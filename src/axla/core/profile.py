@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 from weakref import WeakSet
 
 import numpy as np
@@ -87,8 +87,10 @@ class Run:
 
     @property
     def steps(self) -> list[Step]:
-        """The steps that ran, longest first."""
+        """The steps that ran, longest first, and what the calls took besides: the rest of their time."""
         found = [Step(self.program, row, ns, calls) for row, ns, calls in self.counts() if calls]
+        rest = self.ns - sum(step.ns for step in found)
+        found.append(Step(self.program, Row("call", "arguments, results, waiting"), max(rest, 0), self.calls))
         return sorted(found, key=lambda step: -step.ns)
 
 
@@ -126,10 +128,9 @@ class Profile:
         lines = [f"machine: {bandwidth:.1f} GB/s, {flops:.1f} GFLOP/s (f32), measured"]
         for run in self.runs:
             steps, total, calls = run.steps, max(run.ns, 1), max(run.calls, 1)
-            share = 100 * sum(step.ns for step in steps) / total
             lines += [
-                f"\n{run.program} ({run.backend}): {run.calls} calls, {run.ns / calls / 1e3:.1f} us each, "
-                f"{share:.1f} % in steps; {', '.join(sorted(run.threads))}",
+                f"\n{run.program} ({run.backend}): {run.calls} calls, {run.ns / calls / 1e3:.1f} us each; "
+                f"{', '.join(sorted(run.threads))}",
                 "      ms      %    calls   us/call    GB/s  GFLOP/s  step",
             ]
             lines += [_line(step, total) for step in steps]
@@ -170,21 +171,13 @@ def _line(step: Step, total: int) -> str:
     )
 
 
-class Watcher(Protocol):
-    """An executable."""
-
-    def profiling(self, profile: Profile | None) -> None:
-        """From now on runs are counted in a profile, or not."""
-        ...
-
-
 _lock = locks.new_lock()
-_watchers: WeakSet[Watcher] = WeakSet()
+_watchers: WeakSet[Any] = WeakSet()
 _current: Profile | None = None
 
 
-def watch(executable: Watcher) -> None:
-    """Tells an executable of the profile that is taken, and of later ones."""
+def watch(executable: Any) -> None:
+    """Tells an executable, by its method `profiling`, of the profile that is taken, and of later ones."""
     _watchers.add(executable)
     if _current is None and flags.current().trace:
         _begin(Profile())

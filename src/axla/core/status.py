@@ -65,29 +65,29 @@ class FrameError:
     status: Status
 
 
-_FAILURE = errors.RuntimeFailure
-FRAME_ERRORS: dict[int, FrameError] = {code: FrameError(*row) for code, *row in (
-    (CANCELLED, "cancelled", "the run was cancelled", errors.Cancelled, Status.CANCELLED),
-    (DEADLINE, "deadline", "the deadline passed before the program ended",
-     errors.DeadlineExceeded, Status.DEADLINE_EXCEEDED),
-    (INTERRUPTED, "interrupted", "the run was stopped by a signal", errors.Cancelled, Status.CANCELLED),
-    (OUT_OF_MEMORY, "out_of_memory", "out of memory", errors.OutOfMemory, Status.RESOURCE_EXHAUSTED),
-    (CUSTOM_CALL, "custom_call", "a custom call reported an error",
-     errors.CustomCallFailure, Status.INTERNAL),
-    (COLLECTIVE, "collective", "a collective did not meet its peers",
-     errors.CollectiveFailure, Status.ABORTED),
-    (WRONG_FRAME, "wrong_frame", "the call frame has another version than the program",
-     _FAILURE, Status.FAILED_PRECONDITION),
-    (INTERNAL, "internal", "the generated code met a state that cannot be", _FAILURE, Status.INTERNAL),
-    (NO_BATCH, "no_batch", "no function was compiled for this number of rows",
-     _FAILURE, Status.UNIMPLEMENTED),
-    (NO_FILE, "no_file", "the file cannot be opened or read, or there is no memory for it",
-     _FAILURE, Status.NOT_FOUND),
-    (DAMAGED_FILE, "damaged_file", "the file is not a safetensors file, or its contents have changed",
-     _FAILURE, Status.DATA_LOSS),
-    (OTHER_FILE, "other_file", "the file is right, but of another library, or lacks what is wanted",
-     _FAILURE, Status.INVALID_ARGUMENT),
-)}  # fmt: skip
+_row, _FAILURE = FrameError, errors.RuntimeFailure
+FRAME_ERRORS: dict[int, FrameError] = {
+    CANCELLED: _row("cancelled", "the run was cancelled", errors.Cancelled, Status.CANCELLED),
+    DEADLINE: _row("deadline", "the deadline passed before the program ended",
+        errors.DeadlineExceeded, Status.DEADLINE_EXCEEDED),
+    INTERRUPTED: _row("interrupted", "the run was stopped by a signal", errors.Cancelled, Status.CANCELLED),
+    OUT_OF_MEMORY: _row("out_of_memory", "out of memory", errors.OutOfMemory, Status.RESOURCE_EXHAUSTED),
+    CUSTOM_CALL: _row("custom_call", "a custom call reported an error",
+        errors.CustomCallFailure, Status.INTERNAL),
+    COLLECTIVE: _row("collective", "a collective did not meet its peers",
+        errors.CollectiveFailure, Status.ABORTED),
+    WRONG_FRAME: _row("wrong_frame", "the call frame has another version than the program",
+        _FAILURE, Status.FAILED_PRECONDITION),
+    INTERNAL: _row("internal", "the generated code met a state that cannot be", _FAILURE, Status.INTERNAL),
+    NO_BATCH: _row("no_batch", "no function was compiled for this number of rows",
+        _FAILURE, Status.UNIMPLEMENTED),
+    NO_FILE: _row("no_file", "the file cannot be opened or read, or there is no memory for it",
+        _FAILURE, Status.NOT_FOUND),
+    DAMAGED_FILE: _row("damaged_file", "the file is not a safetensors file, or its contents have changed",
+        _FAILURE, Status.DATA_LOSS),
+    OTHER_FILE: _row("other_file", "the file is right, but of another library, or lacks what is wanted",
+        _FAILURE, Status.INVALID_ARGUMENT),
+}  # fmt: skip
 
 
 def status_of(error: BaseException) -> Status:

@@ -76,7 +76,7 @@ def _constants(module: Module) -> str | None:
                 total += leaf.array.nbytes
                 if total > cache.LARGEST:
                     return None
-                digest.update(leaf.array.reshape(-1).view(np.uint8))
+                digest.update(leaf.array.reshape(-1).view(np.uint8).data)
     return digest.hexdigest()
 
 
