@@ -123,6 +123,30 @@ def test_small_constants_are_part_of_what_is_computed_in_registers():
     assert entry_level(program) == 2
 
 
+def test_the_leaves_of_a_constant_are_apart():
+    """Small ones are in registers, others in memory, whatever tuple they are in."""
+    table = np.random.default_rng(1).random(40, np.float32)
+    text = f"""ENTRY e {{ p = s32[] parameter(0)
+      c = (f32[40], s32[]) constant(({{{", ".join(map(str, table))}}}, 3))
+      a = f32[40] get-tuple-element(c), index=0  b = s32[] get-tuple-element(c), index=1
+      q = s32[] add(p, b)  ROOT r = (f32[40], s32[]) tuple(a, q) }}"""
+    program = program_of(text)
+    assert [constant.shape.dims for constant in program.constants] == [(40,)]
+    found = axla.compile(axla.parse(text)).execute([np.int32(4)])
+    np.testing.assert_array_equal(found[0], table)
+    assert int(np.asarray(found[1])) == 7
+
+
+def test_small_results_that_are_exchanged_are_read_before_they_are_written():
+    text = """HloModule m, input_output_alias={ {0}: (0, {}), {1}: (1, {}) }
+    ENTRY e { x = f32[] parameter(0)  y = f32[] parameter(1)  ROOT t = (f32[], f32[]) tuple(y, x) }"""
+    program = program_of(text)
+    kinds = ["load" if step.target.place is None else "store" for step in of(program, CopyStep)]
+    assert kinds == ["load", "load", "store", "store"]
+    found = axla.compile(axla.parse(text)).execute([np.float32(3), np.float32(5)])
+    assert [float(r) for r in found] == [5, 3]
+
+
 SQUARE = """NAME { a = f32[64,64] parameter(0)
   ROOT d = f32[64,64] dot(a, a), lhs_contracting_dims={1}, rhs_contracting_dims={0} }
 """

@@ -2,7 +2,7 @@
 
 import gc
 from collections.abc import Callable, Iterator
-from dataclasses import is_dataclass
+from dataclasses import is_dataclass, replace
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any, get_args, get_type_hints
@@ -18,6 +18,8 @@ from axla.program import kernels, memory, plans, steps
 from axla.program import program as program_file
 from axla.program.program import Program, all_steps
 from axla.program.steps import RegisterStep
+from axla.program.text import parse_program, print_program
+from axla.text.parser import parse_hlo
 
 ROOT = Path(__file__).parents[2]
 
@@ -116,3 +118,18 @@ def test_steps_know_where_they_are_from():
     program = check(axla.parse(MODULE))
     places = [str(step.location) for step in all_steps(program) if getattr(step, "location", None)]
     assert "model.py:7, in the/root" in places
+
+
+@pytest.mark.parametrize("groups", ["{{0,1},{2,3}}", "[2,4]<=[8]", "{}"])
+def test_collectives_have_a_text(groups):
+    """No engine runs them yet; the groups stay in the form that they have."""
+    text = f"""add {{ x = f32[] parameter(0)  y = f32[] parameter(1)  ROOT s = f32[] add(x, y) }}
+    ENTRY e {{ x = f32[64] parameter(0)
+      ROOT y = f32[64] all-reduce(x), to_apply=add, replica_groups={groups} }}"""
+    group = parse_hlo(text).entry.root.op.replica_groups
+    program = check(axla.parse("ENTRY e { x = f32[64] parameter(0)  ROOT y = f32[64] negate(x) }"))
+    x, y = program.parameters[0], program.results[0]
+    assert x is not None and y is not None
+    step = steps.CollectiveStep("all", "all-reduce", (x,), (y,), group, channel=3)
+    found = parse_program(print_program(replace(program, kernels=(), steps=(step,))))
+    assert found.steps == (step,)

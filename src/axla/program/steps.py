@@ -14,6 +14,7 @@ from axla.core.errors import InternalError
 from axla.core.shape import Shape
 from axla.custom.routines import Plan
 from axla.custom.site import CallSite
+from axla.ir.devices import ReplicaGroups
 from axla.ir.graph import Computation, SourceLocation
 from axla.program.memory import BufferSlice
 
@@ -163,14 +164,14 @@ class TransferStep:
 class CollectiveStep:
     """What the participants of a group do together; no engine runs it yet.
 
-    `computation`, the entry of a module of its own, combines elements. No groups: all are one.
+    `computation`, the entry of a module of its own, combines elements.
     """
 
     name: str
     kind: str  # an opcode: all-reduce, all-gather...
     operands: tuple[Value, ...]
     results: tuple[Value, ...]
-    groups: tuple[tuple[int, ...], ...] = ()
+    groups: ReplicaGroups = ReplicaGroups()
     channel: int | None = None
     global_ids: bool = False
     dimension: int | None = None  # that is gathered, scattered or split
