@@ -13,13 +13,13 @@ from axla.core.shape import Layout, Shape, TupleShape
 
 METHODS = [
     "TransferToServer", "TransferInProcess", "TransferToServerInProcess", "TransferFromServerInProcess",
-    "Transfer",
-    "Execute", "ExecuteAndTransfer", "ExecuteParallel", "Unregister", "DeconstructTuple", "GetShape",
+    "Transfer", "Execute", "ExecuteAndTransfer", "ExecuteAsync", "ExecuteParallel", "WaitForExecution",
+    "Unregister", "DeconstructTuple", "GetShape",
     "GetComputationShape", "Compile", "ComputeConstant",
 ]  # fmt: skip
 
 
-@pytest.fixture(params=["cpu", "interpreter"])
+@pytest.fixture(params=["cpu", "one-lane", "interpreter"])
 def client(request) -> Client:
     return Client(request.param)
 
@@ -193,3 +193,21 @@ def test_wrong_python_values_are_errors_of_ours(client):
             client.Execute(computation, [data], value)
         with pytest.raises(InvalidArgument):
             client.Transfer(data, value)
+
+
+def test_execute_async_and_wait(client):
+    computation, data = add_one(client), client.TransferToServer(X)
+    handles = [client.ExecuteAsync(computation, [data]) for _ in range(3)]
+    for handle in reversed(handles):
+        assert client.Transfer(client.WaitForExecution(computation, handle)).array.tolist() == [2, 3, 4]
+    with pytest.raises(InvalidArgument, match="<ExecutionHandle of add_one.*> was waited for already"):
+        client.WaitForExecution(computation, handles[0])
+    handle = client.ExecuteAsync(computation, [data])
+    with pytest.raises(InvalidArgument, match="is of another computation"):
+        client.WaitForExecution(split(client), handle)
+    assert client.GetShape(client.WaitForExecution(computation, handle)) is Shape(F32, (3,))
+    with pytest.raises(InvalidArgument, match="found 0 arguments, wanted 1"):
+        client.ExecuteAsync(computation)
+    for wrong in (None, 3, data):
+        with pytest.raises(InvalidArgument, match="WaitForExecution"):
+            client.WaitForExecution(computation, wrong)

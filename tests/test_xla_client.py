@@ -60,3 +60,13 @@ def test_window_padding():
     assert xc.window_padding_type_to_pad_values(valid, (5, 6), (3, 3), (1, 2)) == [(0, 0), (0, 0)]
     with pytest.raises(InvalidArgument, match="padding_type"):
         xc.window_padding_type_to_pad_values("same", (5,), (3,), (1,))
+
+
+def test_compile_options_as_jaxlib_has_them():
+    options = pytest.importorskip("jaxlib.xla_client").CompileOptions()
+    options.env_option_overrides = [("axla_donate", "[0]")]
+    b = xc.XlaBuilder("f")
+    x = xc.ops.Parameter(b, 0, xc.Shape.array_shape(np.dtype(np.float32), (3,)))
+    executable = xc.make_cpu_client().compile(b.build(xc.ops.Neg(x)), options)
+    given = executable.client.buffer_from_pyval(np.float32([1, 2, 3]))
+    assert executable.execute([given])[0].tolist() == [-1, -2, -3] and given.is_deleted

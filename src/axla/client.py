@@ -63,6 +63,19 @@ class GlobalData:
         return f"<GlobalData {self._shape.to_string(layout=False)}{gone}>"
 
 
+class ExecutionHandle:
+    """A computation that was started: what `WaitForExecution` takes."""
+
+    __slots__ = ("computation", "data")
+
+    def __init__(self, computation: XlaComputation, data: GlobalData) -> None:
+        self.computation = computation
+        self.data: GlobalData | None = data
+
+    def __repr__(self) -> str:
+        return f"<ExecutionHandle of {self.computation.name}>"
+
+
 class Client:
     """Runs computations on one backend; compiles each of them once."""
 
@@ -151,6 +164,35 @@ class Client:
         shape_with_output_layout: AnyShape | None = None,
     ) -> GlobalData:  # fmt: skip
         """Runs a computation on data of the device; the result stays there."""
+        return self._execute(computation, arguments, shape_with_output_layout, asynchronous=False)
+
+    def ExecuteAsync(
+        self, computation: XlaComputation, arguments: Sequence[GlobalData] = (),
+        shape_with_output_layout: AnyShape | None = None,
+    ) -> ExecutionHandle:  # fmt: skip
+        """Starts a computation as `Execute` runs it, and returns, where the backend has queues, before it is
+        done. `WaitForExecution` gives its result, or raises its error.
+        """
+        data = self._execute(computation, arguments, shape_with_output_layout, asynchronous=True)
+        return ExecutionHandle(computation, data)
+
+    def WaitForExecution(self, computation: XlaComputation, execution: ExecutionHandle) -> GlobalData:
+        """The result of a computation that `ExecuteAsync` started; once for each handle."""
+        handle = instance(ExecutionHandle, execution, "WaitForExecution", "what ExecuteAsync gives")
+        data, handle.data = handle.data, None
+        if data is None:
+            raise InvalidArgument(f"WaitForExecution: {handle!r} was waited for already")
+        if handle.computation is not computation:
+            handle.data = data
+            raise InvalidArgument(f"WaitForExecution: {handle!r} is of another computation")
+        for leaf in data.leaves:
+            leaf.block_until_ready()
+        return data
+
+    def _execute(
+        self, computation: XlaComputation, arguments: Sequence[GlobalData],
+        shape_with_output_layout: AnyShape | None, *, asynchronous: bool,
+    ) -> GlobalData:  # fmt: skip
         shape, arguments = self.GetComputationShape(computation), items(arguments, "Execute: arguments")
         self._check(computation, shape, arguments)
         if (
@@ -161,7 +203,8 @@ class Client:
                 f"Execute: the result is {shape.result.to_string(layout=False)}, "
                 f"not {shape_with_output_layout.to_string(layout=False)}"
             )
-        leaves = self.Compile(computation).execute([leaf for data in arguments for leaf in data.leaves])
+        inputs = [leaf for data in arguments for leaf in data.leaves]
+        leaves = self.Compile(computation).execute(inputs, asynchronous=asynchronous)
         return GlobalData(_actual(shape_with_output_layout or shape.result.logical, iter(leaves)), leaves)
 
     def _check(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +15,6 @@ from axla.core.dtypes import from_numpy
 from axla.core.errors import InvalidArgument, Mismatch, UnsupportedError
 from axla.core.literal import why_no_array
 from axla.core.shape import AnyShape, Shape
-from axla.custom.feeds import feeds
-from axla.custom.site import nest
 from axla.ir.graph import Module
 from axla.ir.verify import verify_sizes
 
@@ -77,11 +75,12 @@ def check(
     source: Module | str | bytes | os.PathLike[str], backend: str = "cpu", *, reference: str = "interpreter",
     inputs: Sequence[Any] | None = None, seed: int = 0, deadline: float | None = None,
     arg_types: Sequence[Any] | None = None, dim_args: Sequence[int] | None = None,
-    replicas: str | None = None,
+    replicas: str | None = None, before_run: Callable[[Module], object] = lambda _: None,
 ) -> CheckReport:  # fmt: skip
     """Runs a program on a backend. StableHLO with `check` operations says itself what it expects; other
     programs run on `reference` too, with `inputs` or random ones, and all outputs are compared. `arg_types`
     and `dim_args` give the sizes of a program with `?`, as in `parse`, `replicas` who runs, as in `compile`.
+    `before_run(module)` is called before each run; it may fill the infeed.
 
     Raises Mismatch where they differ; otherwise the report says how close they are.
     """
@@ -93,7 +92,7 @@ def check(
             from axla.stablehlo.modules import import_source
 
             if has_checks(program) and arg_types is None and dim_args is None:
-                report = check_itself(program, backend, deadline, replicas)
+                report = check_itself(program, backend, deadline, replicas, before_run)
                 report.raise_if_different()
                 return report
             source = import_source(program, arg_types=arg_types, dim_args=dim_args)
@@ -102,15 +101,18 @@ def check(
     else:
         source = specialized(source, arg_types, dim_args)
     values = random_inputs(source, seed) if inputs is None else list(inputs)
-    found, wanted = (run_flat(source, values, name, deadline, replicas) for name in (backend, reference))
+    found, wanted = (
+        run_flat(source, values, name, deadline, replicas, before_run) for name in (backend, reference)
+    )
     report = compare(source, found, wanted, backend, reference)
     report.raise_if_different()
     return report
 
 
 def check_itself(
-    program: Source, backend: str, deadline: float | None = None, replicas: str | None = None
-) -> CheckReport:
+    program: Source, backend: str, deadline: float | None = None, replicas: str | None = None,
+    before_run: Callable[[Module], object] = lambda _: None,
+) -> CheckReport:  # fmt: skip
     """Runs the functions of a program that check something; an output of the report is a check.
 
     The program is taken apart by it.
@@ -126,7 +128,7 @@ def check_itself(
             for name in (case.inputs, case.expected)
         )
         with record_probes() as probes:
-            found = run_flat(import_source(part, case.body), given, backend, deadline, replicas)
+            found = run_flat(import_source(part, case.body), given, backend, deadline, replicas, before_run)
         for check_ in case.checks:
             actual = found[check_.actual]
             wanted = expected[check_.expected] if check_.from_function else found[check_.expected]
@@ -146,17 +148,13 @@ def check_itself(
 
 def run_flat(
     module: Module, inputs: Sequence[Any], backend: str, deadline: float | None = None,
-    replicas: str | None = None,
+    replicas: str | None = None, before_run: Callable[[Module], object] = lambda _: None,
 ) -> list[np.ndarray]:  # fmt: skip
-    """The result leaves of a module as NumPy arrays."""
+    """The result leaves of a module as NumPy arrays. `before_run` may feed what it reads while it runs."""
     for shape in array_leaves(module.entry.root.shape):
         _check_array("result", shape)
     program = compile(module, backend=backend, replicas=replicas)
-    queue = feeds().infeed
-    if not queue.timeout and not queue:  # nobody feeds
-        for inst in [i for i in module.entry.instructions if i.opcode == "infeed"]:
-            data: AnyShape = inst.shape.elements[0]  # type: ignore[attr-defined]
-            queue.put(nest(data, (random_array(leaf, 0, k) for k, leaf in enumerate(array_leaves(data)))))
+    before_run(module)
     return [np.asarray(a) for a in program.execute(inputs, deadline=deadline)]
 
 

@@ -124,10 +124,12 @@ def shape_from_pyval(pyval: Any, layout: Sequence[int] | None = None) -> AnyShap
 class LoadedExecutable:
     """A compiled computation, as the old client gave it: takes and gives lists of arrays."""
 
-    def __init__(self, client: CpuClient, computation: XlaComputation) -> None:
+    def __init__(self, client: CpuClient, computation: XlaComputation, options: Any = None) -> None:
         self.client = client
         self._computation = computation
-        self._executable = client.library.Compile(computation)
+        devices = client.library.device_client
+        compiled = client.library.Compile(computation) if options is None else None
+        self._executable = compiled or devices.compile(computation.module, options)
 
     def execute(self, arguments: Sequence[Any]) -> list[Any]:
         """The leaves of the result for one value per parameter leaf."""
@@ -148,14 +150,14 @@ class CpuClient:
         return self.library.backend
 
     def device_count(self) -> int:
-        return 1
+        return self.library.device_count()
 
     def compile(
         self, computation: XlaComputation | Module, compile_options: object = None
     ) -> LoadedExecutable:
-        """Compiles; there are no options so far."""
+        """Compiles; options are axla's or XLA's CompileOptions, or the bytes of their proto."""
         wrapped = computation if isinstance(computation, XlaComputation) else XlaComputation(computation)
-        return LoadedExecutable(self, wrapped)
+        return LoadedExecutable(self, wrapped, compile_options)
 
     def buffer_from_pyval(self, pyval: Any, device: object = None) -> Any:
         """The value as an array of the device."""

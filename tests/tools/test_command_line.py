@@ -94,7 +94,7 @@ def test_run_names_the_output_that_differs(file, capsys, monkeypatch):
 
     right = run.run_flat
 
-    def wrong_on_cpu(module, inputs, backend, deadline=None, replicas=None):
+    def wrong_on_cpu(module, inputs, backend, deadline=None, replicas=None, before_run=None):
         found = right(module, inputs, "interpreter", deadline)
         return [a + 1 for a in found] if backend == "cpu" else found
 

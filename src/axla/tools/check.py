@@ -18,7 +18,7 @@ from pathlib import Path
 from axla.comparison import check
 from axla.core.errors import AxlaError, InvalidArgument, Mismatch
 from axla.tools.archives import ARCHIVES, archived
-from axla.tools.source import add_backend, add_replicas, add_sizes, sizes_of
+from axla.tools.source import add_backend, add_replicas, add_sizes, feed, sizes_of
 
 HELP = "run programs and check their results"
 
@@ -43,6 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     how = {"reference": options.reference, "seed": options.random, "replicas": options.replicas}
+    how["before_run"] = feed
     if len(options.paths) == 1 and not _holds_many(options.paths[0]):
         (_, content), *_ = programs(options.paths)
         print(check(content, options.backend, **how, **sizes_of(options)))

@@ -18,7 +18,7 @@ from axla.core.errors import InvalidArgument
 from axla.core.profile import profile
 from axla.core.shape import Shape
 from axla.ir.graph import Module
-from axla.tools.source import add_backend, add_file, add_replicas, read_module
+from axla.tools.source import add_backend, add_file, add_replicas, feed, read_module
 
 HELP = "run a program, and compare backends"
 
@@ -47,14 +47,14 @@ def execute(options: argparse.Namespace) -> int:
     module = read_module(options)
     inputs = load_inputs(module, options.input) if options.input else random_inputs(module, options.random)
     with profile() if options.profile else nullcontext() as taken:
-        found = run_flat(module, inputs, options.backend, options.deadline, options.replicas)
+        found = run_flat(module, inputs, options.backend, options.deadline, options.replicas, feed)
     for number, array in enumerate(found):
         print(f"output {number}: {array.dtype}{list(array.shape)}")
         print(np.array2string(array, threshold=100, separator=", "))
     if taken is not None:
         print(taken)
     if options.reference is not None:
-        wanted = run_flat(module, inputs, options.reference, options.deadline, options.replicas)
+        wanted = run_flat(module, inputs, options.reference, options.deadline, options.replicas, feed)
         report = compare(module, found, wanted, options.backend, options.reference)
         report.raise_if_different()
         print(report)

@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from axla.api import parse
+from axla.comparison import array_leaves, random_array
 from axla.core.errors import AxlaError
 from axla.core.shape import AnyShape
+from axla.custom.feeds import feeds
+from axla.custom.site import nest
 from axla.ir.graph import Module
 from axla.text.shapes import parse_shape
 
@@ -77,6 +80,16 @@ def _backend(name: str) -> str:
     except AxlaError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
     return name
+
+
+def feed(module: Module) -> None:
+    """Fills an empty infeed with random values for what the entry of a module reads."""
+    queue = feeds().infeed
+    if queue:
+        return
+    for inst in [i for i in module.entry.instructions if i.opcode == "infeed"]:
+        data: AnyShape = inst.shape.elements[0]  # type: ignore[attr-defined]
+        queue.put(nest(data, (random_array(leaf, 0, k) for k, leaf in enumerate(array_leaves(data)))))
 
 
 def add_replicas(parser: argparse.ArgumentParser) -> None:
