@@ -7,7 +7,7 @@ else is here: names and options, nesting, checks of arguments, donation, replica
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -34,6 +34,7 @@ from axla.runtime.arguments import check_count, check_donation
 from axla.runtime.array import Array, device_put
 
 MAGIC = b"axla-executable for "
+_HEAD = re.compile(MAGIC + rb"([\w.\-]+) ((?:[0-9a-f]{2})*)\n")
 
 EFFECTS: dict[str, tuple[str, ...]] = {
     "infeed": ("infeed",),
@@ -102,10 +103,9 @@ class Executable:
         """The devices that it runs on: device n is partition n % num_partitions of replica
         n // num_partitions.
         """
-        if self.client is None:
-            return []
-        rows = self.options.device_assignment or self.client.default_device_assignment(*self.counts)
-        return [self.client.device(number) for row in rows for number in row]
+        count = self.counts[0] * self.counts[1]
+        rows = self.options.device_assignment or (tuple(range(count)),)
+        return [self.client.device(n) for row in rows for n in row] if self.client is not None else []
 
     # Calls.
 
@@ -124,7 +124,8 @@ class Executable:
         aliased. `asynchronous`: the run may go on after the call, where the backend has queues. Whoever reads
         a result waits for it, and gets the error of its run.
         """
-        self._check_one_device()
+        if self.counts != _ONE:
+            self._check_one_device()
         if deadline is None and not donate:
             run = self._run if self._counted is None else partial(self._counted.measure, self._run)
             return run(list(inputs), _ASYNCHRONOUS if asynchronous else _PLAIN)
@@ -255,8 +256,8 @@ class Executable:
         """The executable as bytes, for `Executable.load` on a machine of the same kind."""
         if self.client is None:
             raise UnsupportedError(f"{self!r} belongs to no client")
-        head = {"backend": self.client.backend.name, "options": self.options.to_proto().hex()}
-        return MAGIC + json.dumps(head).encode() + b"\n" + self._payload()
+        head = f"{self.client.backend.name} {self.options.to_proto().hex()}\n"
+        return MAGIC + head.encode() + self._payload()
 
     def _payload(self) -> bytes:
         raise UnsupportedError(f"{self.name}: it cannot be serialized")
@@ -268,18 +269,15 @@ class Executable:
         The bytes may hold machine code, which runs in this process with all its rights: load only what you
         trust as a program. InvalidArgument for bytes that are no executable, or another backend's.
         """
-        head, line, payload = _parts(data)
-        if client is None:
-            client = BACKENDS.get(head.get("backend", "")).client
-        if client.backend.name != head.get("backend"):
-            raise InvalidArgument(
-                f"load: an executable of {head.get('backend')!r}, not {client.backend.name!r}"
-            )
-        try:
-            options = CompileOptions.from_proto(bytes.fromhex(head["options"]))
-        except (KeyError, TypeError, ValueError):
-            raise InvalidArgument(f"load: a damaged header: {line!r:.100}") from None
-        made = client.backend.load(client, bytes(payload), options)
+        found = _HEAD.match(data) if isinstance(data, bytes) else None
+        if found is None:
+            raise InvalidArgument("load: these bytes are no executable of axla's")
+        name = found[1].decode()
+        client = client or BACKENDS.get(name).client
+        if client.backend.name != name:
+            raise InvalidArgument(f"load: an executable of {name!r}, not {client.backend.name!r}")
+        options = CompileOptions.from_proto(bytes.fromhex(found[2].decode()))
+        made = client.backend.load(client, data[found.end() :], options)
         watch(made)
         return made
 
@@ -291,23 +289,12 @@ class Executable:
         return f"<Executable {self.name}: {len(interface.parameters)} -> {len(interface.results)} arrays>"
 
 
+_ONE = (1, 1)
 _PLAIN, _ASYNCHRONOUS = ExecuteOptions(), ExecuteOptions(asynchronous=True)
 
 
 def _called(function: Callable[..., Any], *arguments: Any) -> Any:
     return function(*arguments)
-
-
-def _parts(data: bytes) -> tuple[dict[str, Any], bytes, bytes]:
-    """Header, its line, and what follows it."""
-    line, newline, payload = bytes(data[len(MAGIC) :]).partition(b"\n")
-    try:
-        head = json.loads(line) if data[: len(MAGIC)] == MAGIC and newline else None
-    except ValueError:
-        head = None
-    if not isinstance(head, dict):
-        raise InvalidArgument("load: these bytes are no executable of axla's")
-    return head, line, payload
 
 
 @dataclass(frozen=True, slots=True)
