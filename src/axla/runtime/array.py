@@ -96,7 +96,8 @@ class Array:
 
     def is_ready(self) -> bool:
         """Whether the run that makes the array has ended, well or not: whoever reads it need not wait."""
-        return self._head("is_ready").ready > PENDING
+        head = self._head("is_ready")
+        return head is None or head.ready > PENDING
 
     def block_until_ready(self) -> Array:
         """Waits until the array's bytes are there; gives the array. Raises the error of the run that makes
@@ -308,10 +309,6 @@ class HostArray(Array):
         if self._values is None:
             raise InvalidArgument(f"{what}: {self._text()} was deleted or donated")
         return None
-
-    def is_ready(self) -> bool:
-        self._head("is_ready")
-        return True
 
     def block_until_ready(self) -> HostArray:
         self._head("block_until_ready")

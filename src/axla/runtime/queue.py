@@ -25,7 +25,7 @@ from weakref import WeakSet
 
 from axla.codegen.native.structs import EXTERNAL, FAILED, PENDING, QUEUE, READY, RECORD, TASK
 from axla.core import locks
-from axla.core.errors import AxlaError, Cancelled, InvalidArgument, OutOfMemory
+from axla.core.errors import Cancelled, InvalidArgument, OutOfMemory
 from axla.program import abi
 from axla.runtime.arguments import converted, failed_call
 from axla.runtime.array import Array, device_put, give_back
@@ -40,6 +40,7 @@ cancels them."""
 
 _log = logging.getLogger("axla")
 _Record: Any = RECORD.ctypes()
+_I32 = c.c_int32
 
 
 class Failure:
@@ -62,8 +63,7 @@ class Failure:
         """Logs the error, if nobody has seen it."""
         unread, self._unread = self._unread, False
         if unread:
-            name = "" if isinstance(self.error, AxlaError) else f"{type(self.error).__name__}: "
-            _log.error("a run failed, and nobody read its results: %s%s", name, self.error)
+            _log.error("a run failed, and nobody read its results: %r", self.error)
 
     __del__ = report
 
@@ -89,20 +89,16 @@ class Task:
                 give_back(arguments[index], self.inputs[index])
                 self.inputs[index] = 0
             raise
-        places = [_Record.from_address(record).address for record in (*self.inputs, *self.records)]
-        count = len(self.inputs)
+        held, count = [*self.inputs, *self.records], len(self.inputs)
+        places = [_Record.from_address(record).address for record in held]
         for index, result in aliases.items():
             if places[index] == places[count + result]:
                 _Record.from_address(self.inputs[index]).flags = EXTERNAL
                 _Record.from_address(self.records[result]).flags = 0
             places[index] = places[count + result]
-        names = ("arguments", "results", "inputs", "records")
-        lists = dict(zip(names, (places[:count], places[count:], self.inputs, self.records), strict=True))
-        self._lists = {name: (c.c_void_p * max(len(v), 1))(*v) for name, v in lists.items()}
-        addresses = {name: c.addressof(pointers) for name, pointers in self._lists.items()}
-        self.struct: Any = TASK.ctypes()(
-            program=loaded.address, input_count=count, owner=id(self), **addresses
-        )  # fmt: skip
+        self._lists = (c.c_void_p * (2 * len(held) + 1))(*places, *held)
+        at = c.addressof(self._lists)
+        self.struct: Any = TASK.ctypes()(program=loaded.address, lists=at, owner=id(self))
         self.flag = c.c_int32.from_buffer(self.struct, TASK.offset("flags"))
         for record in map(_Record.from_address, self.records):
             record.ready, record.context = PENDING, c.addressof(self.flag)
@@ -127,15 +123,6 @@ class Task:
                 with contextlib.suppress(Exception):  # of the run that makes it: this one fails likewise
                     runtime.record_wait(donated[result])
                 c.memmove(_Record.from_address(record).address, given.address, spec.bytes)
-
-    def arrays(self) -> list[Array]:
-        """The results, before they are ready."""
-        runtime, made = self.loaded.native, []
-        infos = self.loaded.infos[len(self.loaded.interface.parameters) :]
-        for info, record in zip(infos, self.records, strict=True):
-            runtime.record_hold(record)
-            made.append(runtime.array_new(info.address, info, record))
-        return made
 
     def fail(self, error: BaseException) -> None:
         """Fails the results: with the error of an input that failed, else with this one."""
@@ -203,7 +190,10 @@ class Queue:
             return [found] if isinstance(found, Array) else list(found)
         given = converted(loaded.interface, arguments)
         task = Task(loaded, [a if isinstance(a, Array) else device_put(a) for a in given])
-        results = task.arrays()
+        results = []
+        for info, record in zip(loaded.infos[len(given) :], task.records, strict=True):
+            self._runtime.record_hold(record)
+            results.append(self._runtime.array_new(info.address, info, record))
         if deadline is not None:
             task.timer = threading.Timer(min(deadline, threading.TIMEOUT_MAX), task.stop, [abi.DEADLINE])
             task.timer.daemon = True
@@ -244,9 +234,13 @@ class Queue:
         """Waits until a program may run on this thread, unless its flag is set; whether it had to wait."""
         if self._runtime.may_run(loaded.address):
             return False
-        self._wait(
-            lambda: self._runtime.may_run(loaded.address) or flag and c.c_int32.from_address(flag).value
-        )
+        try:
+            self._wait(
+                lambda: self._runtime.may_run(loaded.address) or (flag and _I32.from_address(flag).value)
+            )
+        except BaseException:  # of a signal's handler
+            self.cancel(loaded, abi.INTERRUPTED)
+            raise
         return True
 
     def drain(self, seconds: float = math.inf) -> bool:
@@ -307,9 +301,8 @@ def _collect(unused: int) -> int:
 
 
 def _before_fork() -> None:
-    limit = time.monotonic() + _FORK_WAIT
     for queue in list(_queues.values()):
-        queue.drain(max(limit - time.monotonic(), 0))
+        queue.drain(_FORK_WAIT)
 
 
 def _after_fork() -> None:
@@ -319,12 +312,11 @@ def _after_fork() -> None:
 
 def _leave() -> None:
     """Lets runs end, or stops them. Errors that nobody has read by then are logged."""
-    queues = list(_queues.values())
-    ended = all([queue.drain(_EXIT_WAIT) for queue in queues])
+    for queue in list(_queues.values()):
+        queue.drain(_EXIT_WAIT)
     for failure in list(_failures):
         failure.report()
-    for queue in queues if not ended else ():
-        queue.cancel(None, abi.INTERRUPTED)
-        queue.drain(_EXIT_WAIT)
-    for queue in queues:
+    for queue in list(_queues.values()):
+        if queue.cancel(None, abi.INTERRUPTED):
+            queue.drain(_EXIT_WAIT)
         queue.struct.closed = 1

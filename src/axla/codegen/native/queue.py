@@ -18,9 +18,7 @@ _EVERYBODY = (1 << 31) - 1
 def emit(m: Module) -> None:
     """Adds queues to the module."""
     m.variable("failed_task", "ptr", "null")  # Python, as failed_call, with the task as owner
-    m.variable(
-        "tasks_ended", "ptr", "null"
-    )  # int (*)(void *): lets go what tasks held; with the interpreter lock
+    m.variable("tasks_ended", "ptr", "null")  # int (*)(void *), with the interpreter lock: frees tasks
     _publish(m)
     _run(m)
     _worker(m)
@@ -60,14 +58,16 @@ def _run(m: Module) -> None:
     for name in ("error_step", "error_detail"):
         frame.set(FRAME, name, 0)
     code = f.slot(flags.load("i32", "monotonic"))
-    with f.each(task.get(TASK, "input_count")) as (index, _):
-        record = task.get(TASK, "inputs").item(index).load("ptr")
+    count, arguments = program.get(PROGRAM, "parameter_count"), task.get(TASK, "lists")
+    results = arguments.item(count)
+    inputs = results.item(program.get(PROGRAM, "result_count"))
+    with f.each(count) as (index, _):
+        record = inputs.item(index).load("ptr")
         with f.when(record.at(RECORD.offset("ready")).load("i32", "acquire").ne(READY), likely=False):
             code.store(f.i32(-1))  # failed_task finds it
     forks, begin = f.glob("forks").load("i32"), f.call("i64", "now")
     with f.when(code.load("i32").eq(0), likely=True):
-        lists = (task.get(TASK, name) for name in ("arguments", "results"))
-        code.store(f.call("i32", "execute", program, frame, *lists, flags, f.const("i1", 0)))
+        code.store(f.call("i32", "execute", program, frame, arguments, results, flags, f.const("i1", 0)))
         program.set(PROGRAM, "nanoseconds", f.call("i64", "now") - begin)
     same = forks.eq(f.glob("forks").load("i32"))
     with f.unless(f.emit("i1", f"and {same}, {queue.get(QUEUE, 'closed').eq(0).text}")):
@@ -75,7 +75,7 @@ def _run(m: Module) -> None:
     program.set(PROGRAM, "ended", program.get(PROGRAM, "ended") + 1)
     good = code.load("i32").eq(0)
     with f.when(good), f.each(program.get(PROGRAM, "result_count")) as (index, _):
-        record = task.get(TASK, "records").item(index).load("ptr")
+        record = inputs.item(count + index).load("ptr")
         f.call("void", "record_publish", record, f.i32(READY), f.null)
     with f.unless(good):
         state = f.call("i32", "PyGILState_Ensure")

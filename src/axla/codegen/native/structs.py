@@ -125,11 +125,7 @@ TASK = Struct(
     (
         Field("next", "ptr", "the task to start after it"),
         Field("program", "ptr", "PROGRAM"),
-        Field("arguments", "ptr", "addresses"),
-        Field("results", "ptr", "addresses"),
-        Field("inputs", "ptr", "RECORDs of the arguments"),
-        Field("input_count", "i64", ""),
-        Field("records", "ptr", "RECORDs of the results"),
+        Field("lists", "ptr", "addresses of arguments and results, then their RECORDs"),
         Field("owner", "ptr", "the Python object of the task"),
         Field("flags", "i64", "see RUN.flags"),
         Field("ended", "i32", "1: its results are published"),
