@@ -10,7 +10,7 @@ import pytest
 from axla.core.dtypes import BF16, F32, DType
 from axla.core.errors import InvalidArgument, ParseError
 from axla.core.shape import TOKEN, AnyShape, Shape, TupleShape
-from axla.program.codec import Block, Codec, Form
+from axla.program.codec import Codec, Form
 
 Tree = int | tuple["Tree", ...]
 
@@ -82,7 +82,7 @@ def _read_text(text):
 CODEC = Codec(
     {
         "Tree": Form(lambda t: str(t).replace(",)", ")"), _read_tree),
-        Text: Block(lambda t: t.body, _read_text),
+        Text: Form(lambda t: t.body, _read_text, block=True),
     },
     (WorkStep, LoopStep),
 )
@@ -150,7 +150,7 @@ def test_every_shortened_text_is_refused_or_another_value():
         ("point=point(x=3)", "point=point(x=300)", 3, 0, "point: x is 300"),
         ("point=point(x=3)", "point=point(x=3", 3, 0, "expected ')' or ',', found 'points'"),
         ("colour=dark-red", "colour=green", 3, 0, "'green' is no colour"),
-        ("shape=f32[2,3]{1,0}", "shape=(f32[2])", 3, 0, "expected a Shape, found (f32[2]{0})"),
+        ("shape=f32[2,3]{1,0}", "shape=(f32[2])", 3, 0, "expected the shape of an array, found (f32[2]{0})"),
         ("sizes=(1, -2)", f"sizes=({2**70})", 3, 0, "does not fit in 64 bits"),
         ('raw="00ff"', 'raw="00f"', 3, 0, "expected bytes in hexadecimal"),
         ("\n  text:", "\n    text:", 15, 5, "expected the end of the line, found 'text'"),

@@ -11,7 +11,7 @@ line of its own has fields of many lines below it, indented by two:
         kernel name=fusion kernel=k0 operands=(workspace[0:64]) results=(result0[0:64])
 
 Numbers, text, enums, element types, shapes, tuples, `none` and dataclasses of unions (the word says which)
-can be inside. A `Form` is how a type looks in a line, a `Block` how one looks that takes lines of its own.
+can be inside. A `Form` is how a type looks.
 Equal values have equal texts. The reader takes time linear in the text, and builds nothing but these types.
 """
 
@@ -28,7 +28,7 @@ from typing import Any, TypeVar
 
 from axla.core.dtypes import BY_NAME, DType
 from axla.core.errors import AxlaError, ParseError
-from axla.core.shape import AnyShape, BufferShape, OpaqueShape, Shape, TokenShape, TupleShape
+from axla.core.shape import AnyShape, Shape
 from axla.ir.strings import quote
 from axla.text.lexer import NAME, pattern
 from axla.text.shapes import ShapeCursor
@@ -45,18 +45,13 @@ _LEVELS = 150  # of dataclasses and tuples in each other: reading recurses
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A type in a line: how it is written, and how it is read."""
+    """A type: how it is written and read. A block has lines of its own, and is read from their text, which is
+    cut out for it; `read` of all others is given the Reader.
+    """
 
     write: Callable[[Any], str]
-    read: Callable[[Reader], Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """A type that takes lines of its own, which are indented and cut out for it."""
-
-    write: Callable[[Any], str]
-    read: Callable[[str], Any]
+    read: Callable[[Any], Any]
+    block: bool = False
 
 
 class Reader(ShapeCursor):
@@ -140,15 +135,12 @@ def _choice(names: Mapping[str, Any], what: str) -> Form:
     return Form(words.__getitem__, read)
 
 
-def _shape(kind: type[AnyShape]) -> Form:
-    def read(reader: Reader) -> AnyShape:
-        at = reader.skip()
-        shape = reader.shape()
-        if not isinstance(shape, kind):
-            reader.fail(f"expected a {kind.__name__}, found {shape}", at)
-        return shape
-
-    return Form(lambda shape: shape.to_string(), read)
+def read_array(reader: Reader) -> Shape:
+    at = reader.skip()
+    shape = reader.shape()
+    if not isinstance(shape, Shape):
+        reader.fail(f"expected the shape of an array, found {shape}", at)
+    return shape
 
 
 def _read_bytes(reader: Reader) -> bytes:
@@ -159,14 +151,16 @@ def _read_bytes(reader: Reader) -> bytes:
         reader.fail("expected bytes in hexadecimal", at)
 
 
-FORMS: dict[Any, Form | Block] = {
+FORMS: dict[Any, Form] = {
     bool: _choice({"true": True, "false": False}, "boolean"),
     int: Form(str, lambda reader: reader.integer()),
     float: Form(repr, lambda reader: reader.real()),
     str: Form(write_text, read_text),
     bytes: Form(lambda value: f'"{value.hex()}"', _read_bytes),
     DType: _choice(BY_NAME, "element type"),
-} | {kind: _shape(kind) for kind in (AnyShape, Shape, TupleShape, TokenShape, OpaqueShape, BufferShape)}
+    Shape: Form(str, read_array),
+    AnyShape: Form(str, lambda reader: reader.shape()),
+}
 
 
 # -- types ---------------------------------------------------------------------------------------------------
@@ -188,25 +182,15 @@ class Node:
 
 class _Leaf(Node):
     def __init__(self, form: Form) -> None:
-        self.form = form
+        self.form, self.block = form, form.block
 
     def write(self, value: Any, indent: str) -> str:
-        return self.form.write(value)
+        text = self.form.write(value)
+        return "".join(f"\n{indent}  {line}" for line in text.splitlines() if line) if self.block else text
 
     def read(self, reader: Reader, indent: int) -> Any:
-        return self.form.read(reader)
-
-
-class _Lines(Node):
-    block = True
-
-    def __init__(self, form: Block) -> None:
-        self.form = form
-
-    def write(self, value: Any, indent: str) -> str:
-        return "".join(f"\n{indent}  {line}" for line in self.form.write(value).splitlines() if line)
-
-    def read(self, reader: Reader, indent: int) -> Any:
+        if not self.block:
+            return self.form.read(reader)
         reader.end_line()
         return reader.block(indent + 2, self.form.read)
 
@@ -265,8 +249,10 @@ class _Record(Node):
         self.fields: dict[str, Node] = {}
         self.defaults: dict[str, Any] = {}
         for f in fields(kind):
-            if f.default is not MISSING or f.default_factory is not MISSING:
-                self.defaults[f.name] = f.default if f.default is not MISSING else f.default_factory()  # type: ignore[misc]
+            if f.default_factory is not MISSING:
+                self.defaults[f.name] = f.default_factory()
+            elif f.default is not MISSING:
+                self.defaults[f.name] = f.default
 
     def write(self, value: Any, indent: str) -> str:
         inside, below = [], []
@@ -279,11 +265,9 @@ class _Record(Node):
                 below.append(f"\n{indent}  {name}:{' ' if text[:1].strip() else ''}{text}")
             else:
                 inside.append(f"{name}={node.write(item, indent)}")
-        return (
-            " ".join([self.word, *inside]) + "".join(below)
-            if self.block
-            else f"{self.word}({', '.join(inside)})"
-        )
+        if not self.block:
+            return f"{self.word}({', '.join(inside)})"
+        return " ".join([self.word, *inside]) + "".join(below)
 
     def read(self, reader: Reader, indent: int) -> Any:
         at = reader.skip()
@@ -375,7 +359,7 @@ class Codec:
     """
 
     def __init__(
-        self, forms: Mapping[Any, Form | Block] = FORMS, lines: Collection[Any] = (),
+        self, forms: Mapping[Any, Form] = FORMS, lines: Collection[Any] = (),
         made: Mapping[type, Made] | None = None, skip: Collection[tuple[type, str]] = (),
     ) -> None:  # fmt: skip
         self.aliases = {name: type(name, (), {}) for name in forms if isinstance(name, str)}
@@ -411,7 +395,7 @@ class Codec:
     def _node(self, hint: Any) -> Node:
         form = self.forms.get(hint)
         if form is not None:
-            return _Leaf(form) if isinstance(form, Form) else _Lines(form)
+            return _Leaf(form)
         origin, arguments = typing.get_origin(hint), typing.get_args(hint)
         if origin is tuple and arguments[1:] == (...,):
             item = self.node(arguments[0])

@@ -24,12 +24,13 @@ from typing import Any
 from axla.core.collector import collector_paused
 from axla.core.errors import ParseError, VerifyError
 from axla.core.shape import Shape
+from axla.custom.site import CallSite
 from axla.ir.clone import fingerprint
 from axla.ir.graph import Computation
 from axla.ir.printer import print_module
 from axla.ir.strings import quote
 from axla.ir.verify import verify
-from axla.program.codec import Block, Codec, Form, Reader, read_text, write_text
+from axla.program.codec import Codec, Form, Reader, read_array, read_text, write_text
 from axla.program.interface import Alias, Interface, Tree, ValueSpec, tree_text
 from axla.program.kernels import Kernel
 from axla.program.memory import Allocation, AllocationKind, BufferSlice
@@ -142,10 +143,7 @@ def _shape(shape: Shape) -> str:
 
 def _read_value(reader: Reader) -> Value:
     reader.expect("%")
-    name, at = read_text(reader), reader.skip()
-    shape = reader.shape()
-    if not isinstance(shape, Shape):
-        reader.fail(f"{name} is {shape}, wanted an array", at)
+    name, shape = read_text(reader), read_array(reader)
     place = _read_slice(reader) if reader.match(_PLACED) is not None else None
     return Value(name, shape, place)
 
@@ -163,28 +161,22 @@ def _remember(reader: Reader, allocation: Allocation) -> None:
 
 
 _SEGMENTS = {
-    a.name: a
-    for a in (
-        Allocation(AllocationKind.CONSTANTS, 0, 0, writable=False),
-        Allocation(AllocationKind.WORKSPACE, 0, 0),
-    )
+    "constants": Allocation(AllocationKind.CONSTANTS, 0, 0, writable=False),
+    "workspace": Allocation(AllocationKind.WORKSPACE, 0, 0),
 }
 _LINES = (Program, Interface, ValueSpec, Alias, Allocation, Constant, Kernel, Phase, Carried, Branch)
 _LINES += (*Step.__args__, *AnyPlan.__args__, tuple[Value | None, ...])  # type: ignore[attr-defined]
-_FORMS: dict[Any, Form | Block] = {
-    Computation: Block(_write_computation, _read_computation),
+_FORMS: dict[Any, Form] = {
+    Computation: Form(_write_computation, _read_computation, block=True),
     BufferSlice: Form(str, _read_slice),
     Value: Form(_write_value, _read_value),
     "Tree": Form(tree_text, _read_tree),
 }
 _CODEC = Codec(_FORMS, _LINES, {Allocation: _remember})
+_NAMELESS = {Value: Form(_write_nameless, _read_value), Computation: Form(fingerprint, _read_computation)}
 _BARE = Codec(
-    {
-        **_FORMS,
-        Value: Form(_write_nameless, _read_value),
-        Computation: Form(fingerprint, lambda reader: None),
-    },
-    _LINES,
+    _FORMS | _NAMELESS, _LINES,
     skip={(kind, name) for kind in _LINES for name in ("name", "location") if kind is not Kernel}
-    | {(Constant, "digest"), (Kernel, "computation"), (Kernel, "plan"), (Kernel, "kind")},
-)
+    | {(Kernel, name) for name in ("kind", "computation", "plan")}
+    | {(Constant, "digest"), (CallSite, "where")},
+)  # fmt: skip

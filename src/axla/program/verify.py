@@ -240,21 +240,19 @@ class _Verifier:
             self.require(step.results[number].place == step.operands[operand].place, "shares parts of memory")
         self.write(step.results, list(kernel.computation.root.shape.leaves()))
 
-    def read(self, values: Sequence[Value], shapes: Sequence[Any], *, memory: bool = True) -> None:
+    def read(self, values: Sequence[Value], shapes: Sequence[AnyShape], *, memory: bool = True) -> None:
         self.require(len(values) == len(shapes), f"{len(values)} operands, wanted {len(shapes)}")
         for value, shape in zip(values, shapes, strict=True):
             self.typed(value, shape)
             self.use(value)
             self.require(value.place is not None or not memory, f"{value.name} has to be in memory")
 
-    def write(self, values: Sequence[Value], shapes: Sequence[Any], *, memory: bool = True) -> None:
+    def write(self, values: Sequence[Value], shapes: Sequence[AnyShape], *, memory: bool = True) -> None:
         self.require(len(values) == len(shapes), f"{len(values)} results, wanted {len(shapes)}")
         for value, shape in zip(values, shapes, strict=True):
             self.typed(value, shape)
             self.require(value.place is not None or not memory, f"{value.name} has to be in memory")
-            self.define(value)
-        for value in values:  # none lies over another
-            self.use(value)
+        self.define_all(values, keep=False)
 
     def registers(self, step: RegisterStep) -> None:
         computation = step.computation
@@ -328,10 +326,10 @@ class _Verifier:
                 self.use(carried.next)
         self.define_all([c.result for c in step.carried])
 
-    def define_all(self, values: Sequence[Value]) -> None:
-        """What lies where it lay before, if that was not written since; no two over each other."""
+    def define_all(self, values: Sequence[Value], *, keep: bool = True) -> None:
+        """Values of which none lies over another; `keep` as for `hold`."""
         for value in values:
-            self.define(value, keep=True)
+            self.define(value, keep=keep)
         for value in values:
             self.use(value)
 
