@@ -4,13 +4,13 @@ import pytest
 
 from axla.analysis import coalesce
 from axla.analysis.buffers import assign_buffers
-from axla.analysis.memory_check import check
-from axla.core.errors import InternalError, InvalidArgument
+from axla.core.errors import InternalError, InvalidArgument, VerifyError
 from axla.passes.schedule.copies import copy_insertion, in_order
 from axla.passes.schedule.order import schedule
 from axla.program.memory import AllocationKind
 from axla.target.machine import Limits, cpu_target
 from axla.text.parser import parse_hlo
+from memory_check import check
 
 
 def buffers_of(text):
@@ -177,5 +177,5 @@ def test_results_hold_what_needs_no_greater_alignment():
 def test_the_check_finds_wrong_alignment(monkeypatch, kind):
     monkeypatch.setattr(coalesce, "element_alignment", lambda shape: 1)
     dtype, last = WIDER[kind]
-    with pytest.raises(InternalError, match="needs alignment"):
+    with pytest.raises(VerifyError, match="is not aligned to"):
         buffers_of(SORTED.replace("TYPE", dtype).replace("LAST", last))

@@ -33,19 +33,30 @@ def load_program(text: str, segment: bytes, target: Target) -> Program:
     what `parse_program` does, and UnsupportedError for what the target cannot do.
     """
     program = parse_program(text, segment)
-    for step in all_steps(program):
-        _check(program, step, target)
-    kernels = tuple(_planned(kernel, target) for kernel in program.kernels)
-    busy = any(k.polls or any(phase.parallel for phase in k.plan.phases) for k in kernels)
-    busy |= any(map(_takes_long, all_steps(program)))
+    kernels = check_program(program, target)
     if program.target != identity(target):
-        return _with_kernels(program, kernels, target, busy)
+        return _with_kernels(program, kernels, target)
+    busy = _is_busy(program, kernels)
     if busy and not program.interface.long_running:
         raise VerifyError(f"program {program.name} is long running, and says that it is not")
     for kernel, planned in zip(program.kernels, kernels, strict=True):
         if kernel != planned:
             raise VerifyError(f"kernel {kernel.name} does not have the plan of {target.name}")
     return program
+
+
+def check_program(program: Program, target: Target) -> tuple[Kernel, ...]:
+    """The kernels of a verified program, planned for `target`; VerifyError where registers, calls or kernels
+    do not do what they are said to.
+    """
+    for step in all_steps(program):
+        _check(program, step, target)
+    return tuple(_planned(kernel, target) for kernel in program.kernels)
+
+
+def _is_busy(program: Program, kernels: tuple[Kernel, ...]) -> bool:
+    parallel = any(k.polls or any(phase.parallel for phase in k.plan.phases) for k in kernels)
+    return parallel or any(map(_takes_long, all_steps(program)))
 
 
 def _planned(kernel: Kernel, target: Target) -> Kernel:
@@ -100,7 +111,7 @@ def _takes_long(step: Step) -> bool:
     return isinstance(step, LoopStep | CustomCallStep)
 
 
-def _with_kernels(program: Program, kernels: tuple[Kernel, ...], target: Target, busy: bool) -> Program:
+def _with_kernels(program: Program, kernels: tuple[Kernel, ...], target: Target) -> Program:
     """The program with other kernels; all of its kernels have one place for their scratch memory."""
     start = aligned(program.interface.workspace_bytes)
     sizes = {kernel.name: kernel.plan.scratch_bytes for kernel in kernels}
@@ -121,7 +132,9 @@ def _with_kernels(program: Program, kernels: tuple[Kernel, ...], target: Target,
 
     known = program.interface
     interface = replace(
-        known, workspace_bytes=start + max(sizes.values(), default=0), long_running=busy or known.long_running
+        known,
+        workspace_bytes=start + max(sizes.values(), default=0),
+        long_running=known.long_running or _is_busy(program, kernels),
     )
     return replace(
         program, target=identity(target), interface=interface, kernels=kernels, steps=moved(program.steps)
