@@ -174,7 +174,7 @@ class _Padder:
             given = zip(operands, inst.operands, strict=True)
             new = self.computation.add(op, [self.packed(v, self.shape(o)) for v, o in given])
             return self.unpacked(new, inst.shape)
-        found = applied(inst, [self.array(v, inst) for v in operands])
+        found: Any = applied(inst, [self.array(v, inst) for v in operands])
         # As in XLA, set-dimension-size keeps the other sizes, whatever its shape declares.
         return found if isinstance(op, SetDimensionSize) else _declared(found, inst.shape)
 
