@@ -139,12 +139,12 @@ def compile(  # noqa: A001
     """
     from axla.backends import Client, CompileOptions, get
 
-    options = CompileOptions(
+    options: Any = (
         donate, num_replicas, num_partitions, device_assignment, replicas, target_cpu, target_features,
         arg_types, dim_args, flags,
-    )  # type: ignore[arg-type]  # fmt: skip
+    )  # fmt: skip
     client = backend if isinstance(backend, Client) else get(backend).client
-    return client.compile(module, options)
+    return client.compile(module, CompileOptions(*options))
 
 
 def device_put(array: Any) -> Any:

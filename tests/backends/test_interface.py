@@ -127,6 +127,16 @@ def test_a_deadline(compiled):
     assert arrays(compiled(STEP).execute([W, C], deadline=100))[0] == [5, 6, 11]
 
 
+def test_runs_that_may_go_on_after_the_call(compiled):
+    step, value = compiled(STEP), axla.device_put(C)
+    for _ in range(3):
+        _, value = step.execute([W, value], asynchronous=True)
+    assert value.block_until_ready().is_ready() and value.tolist() == [32, 32, 64]
+    with pytest.raises(axla.DeadlineExceeded):
+        (found,) = compiled(FOREVER).execute([np.int32(1)], deadline=0.05, asynchronous=True)
+        found.block_until_ready()
+
+
 def test_cancel(compiled):
     program, failures = compiled(FOREVER), []
 
@@ -211,6 +221,10 @@ def test_a_failed_run_has_taken_what_was_donated(compiled):
     with pytest.raises(axla.DeadlineExceeded):
         compiled(FOREVER).execute([start], deadline=0.05, donate=[0])
     assert start.is_deleted
+    start, aliased = axla.device_put(np.int32(1)), "forever, input_output_alias={ {}: (0, {}, may-alias) }"
+    with pytest.raises(axla.DeadlineExceeded):
+        compiled(FOREVER.replace("forever", aliased)).execute([start], deadline=0.05)
+    assert start.is_deleted
 
 
 # Replicas.
@@ -236,7 +250,8 @@ def test_several_participants_run_or_are_refused_with_a_reason(backend, compiled
         return
     program = compiled(TOTAL, num_replicas=2, device_assignment=[[0], [1]])
     assert [d.id for d in program.devices] == [0, 1]
-    assert program.execute_replicated([[W[:2]], [C[:2]]])[1][0].tolist() == [5, 6]
+    found = program.execute_replicated([[W[:2]], [C[:2]]])
+    assert [(row[0].tolist(), row[0].device) for row in found] == [([5, 6], 0), ([5, 6], 1)]
     with pytest.raises(
         axla.InvalidArgument, match="it is for 2 replicas of 1 partitions; execute_replicated"
     ):
@@ -295,6 +310,12 @@ def test_executables_as_bytes(backend, compiled, again):
     assert other.memory() == step.memory()
 
 
+def test_programs_of_given_sizes_as_bytes(backend):
+    text = "func.func @main(%x: tensor<?xf32>) -> tensor<?xf32> { return %x : tensor<?xf32> }"
+    program = axla.compile(axla.parse(text), backend=backend, arg_types=[W])
+    assert axla.Executable.load(program.serialize())(W).tolist() == W.tolist()
+
+
 def test_bytes_that_are_no_executable(backend, compiled):
     client, data = axla.Client(backend), compiled(STEP).serialize()
     assert client.load(data).client is client
@@ -323,7 +344,9 @@ def test_a_client_has_devices(backend):
     for number in (3, -1):
         with pytest.raises(axla.InvalidArgument, match=f"no device {number}; there are 0 to 2"):
             client.device(number)
-    assert client.device_put(W).tolist() == W.tolist()
+    assert client.device_put(W).device == 0
+    there = client.device_put(client.device_put(W), client.devices[2])
+    assert there.tolist() == W.tolist() and there.device == 2
     with pytest.raises(axla.InvalidArgument, match="wanted a number of at least 1"):
         axla.Client(backend, devices=0)
 

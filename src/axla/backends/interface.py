@@ -473,7 +473,7 @@ class Backend:
 
     def device_put(self, array: Any, device: Device) -> Array:
         """A copy of an array-like on a device."""
-        return device_put(array)
+        return device_put(array, device.local_id)
 
     def check(self, module: Module, options: CompileOptions) -> None:
         """UnsupportedError for what the capabilities exclude; it names the op and says why."""

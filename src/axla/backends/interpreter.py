@@ -6,6 +6,7 @@ import itertools
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -52,7 +53,8 @@ class InterpreterBackend(Backend):
         """The module is read and verified again: nothing in the bytes is run as it is."""
         from axla import proto
 
-        return client.compile(proto.read(payload), options)
+        sized = replace(options, arg_types=None, dim_args=None)
+        return client.compile(proto.read(payload), sized)
 
 
 class Clocks:
@@ -114,16 +116,23 @@ class InterpretedExecutable(Executable):
             self._counted = profile.run(self.name, "interpreter", self._clocks.counts)
 
     def _run(self, inputs: list[Any], options: ExecuteOptions) -> list[Array]:
-        values = self._values(inputs)
+        (values,) = self._taken([inputs])
         with self._interpreter(options.deadline) as interpreter:
-            result = interpreter.run(self._work.entry, values)
-        return self._results(result, inputs)
+            return self._results(interpreter.run(self._work.entry, values))
 
     def _run_replicated(self, rows: list[list[Any]], options: ExecuteOptions) -> list[list[Array]]:
-        values = [self._values(row) for row in rows]
+        values = self._taken(rows)
         with self._interpreter(options.deadline) as interpreter:
             results = run_replicated(interpreter, self._work.entry, values, *self.counts)
-        return [self._results(result, row) for result, row in zip(results, rows, strict=True)]
+        return [self._results(result, device) for device, result in enumerate(results)]
+
+    def _taken(self, rows: list[list[Any]]) -> list[list[Any]]:
+        """The arguments as values; donated arrays are gone, whatever becomes of the run."""
+        values = [self._values(row) for row in rows]
+        for array in [row[alias.parameter] for row in rows for alias in self.interface.aliases]:
+            if isinstance(array, Array):
+                array.delete()
+        return values
 
     @contextmanager
     def _interpreter(self, deadline: float | None) -> Iterator[Interpreter]:
@@ -148,8 +157,8 @@ class InterpretedExecutable(Executable):
         )
         return [_value(p.shape, given) for p in self._work.entry.parameters]
 
-    def _results(self, result: Any, inputs: list[Any]) -> list[Array]:
-        """The result's leaves as arrays; donated arguments go."""
+    def _results(self, result: Any, device: int = 0) -> list[Array]:
+        """The result's leaves as arrays of a device."""
         leaves: list[Any] = []
         stack = [result]
         while stack:
@@ -158,14 +167,10 @@ class InterpretedExecutable(Executable):
                 stack.extend(reversed(value))
             elif value is not None:
                 leaves.append(value)
-        found = [
-            device_put(np.asarray(leaf, spec.shape.dtype.numpy))
+        return [
+            device_put(np.asarray(leaf, spec.shape.dtype.numpy), device)
             for leaf, spec in zip(leaves, self.interface.results, strict=True)
         ]
-        for alias in self.interface.aliases:
-            if isinstance(inputs[alias.parameter], Array):
-                inputs[alias.parameter].delete()
-        return found
 
     def _optimized(self) -> Module:
         return self._work

@@ -222,7 +222,8 @@ def _assignment(value: Any) -> tuple[tuple[int, ...], ...] | None:
         )
     if len(np.unique(array)) != array.size:
         raise InvalidArgument(f"compile: device_assignment={array.tolist()} names a device twice")
-    return tuple(map(tuple, array.tolist()))
+    rows: Any = array.tolist()
+    return tuple(tuple(row) for row in rows)
 
 
 def _types(types: Iterable[Any] | None) -> tuple[Any, ...] | None:
@@ -276,10 +277,10 @@ def _flags(given: Any) -> tuple[tuple[str, Any], ...]:
     return tuple(sorted(found.items()))
 
 
-def _unlike_default(given: dict[str, Any]) -> dict[str, Any]:
+def _unlike_default(given: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
     """Flags without those that say what is so anyway: XLA writes down all of them."""
     default = flag_table.Flags()
-    return {n: v for n, v in _flags(given) if v != getattr(default, n)}
+    return tuple((n, v) for n, v in _flags(given) if v != getattr(default, n))
 
 
 def _spelling(name: str) -> str:

@@ -329,8 +329,8 @@ class HostArray(Array):
         return self.to_numpy().__dlpack__(**options)
 
 
-def device_put(array: Any) -> Array:
-    """A copy of an array-like (NumPy array, scalar, nested list, another Array) on the device."""
+def device_put(array: Any, device: int = 0) -> Array:
+    """A copy of an array-like (NumPy array, scalar, nested list, another Array) on a device."""
     try:
         source = array.to_numpy() if isinstance(array, Array) else np.asarray(array)
         dtype = dtypes.from_numpy(source.dtype)
@@ -341,7 +341,10 @@ def device_put(array: Any) -> Array:
     info = shape_info(Shape(dtype, source.shape))
     flat = np.ascontiguousarray(source, dtype.numpy)
     try:
-        return native().array_copy(info.address, info, flat.__array_interface__["data"][0])
+        made = native().array_copy(info.address, info, flat.__array_interface__["data"][0])
     except MemoryError:
         text = info.shape.to_string(layout=False)
         raise OutOfMemory(f"device_put: {text} needs {info.bytes} bytes, which are not there") from None
+    if device:
+        _Record.from_address(made._record).device = device
+    return made
