@@ -55,7 +55,10 @@ class XlaOp(Operators):
 
 
 class XlaBuilder:
-    """Builds a computation op by op. A sub-builder makes a computation for the ops of its parent to call."""
+    """Builds a computation op by op. A sub-builder makes a computation for the ops of its parent to call.
+
+    One thread at a time may use a builder.
+    """
 
     def __init__(self, name: str, parent: XlaBuilder | None = None) -> None:
         self.name = text(name, "XlaBuilder: name")

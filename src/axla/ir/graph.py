@@ -358,7 +358,7 @@ class ModuleConfig:
 
 
 class Module:
-    """A program: computations, one of which is the entry."""
+    """A program: computations, one of which is the entry. One thread at a time may use it."""
 
     __slots__ = (
         "name", "computations", "_entry", "config", "schedule", "version",

@@ -172,7 +172,7 @@ class Queue:
 
     def __len__(self) -> int:
         """How many runs have not ended."""
-        return self.struct.handed - self.struct.done
+        return (self.struct.handed - self.struct.done) & 0xFFFFFFFF
 
     def dispatch(
         self, call: Any, loaded: Any, arguments: Sequence[Any], deadline: float | None
@@ -183,7 +183,8 @@ class Queue:
         of others are those of their results.
         """
         self.collect()
-        if deadline is None and self._is_short(loaded, arguments):
+        own = self.struct.thread == threading.get_ident()  # a function that a run calls
+        if own or (deadline is None and self._is_short(loaded, arguments)):
             begin = time.monotonic_ns()
             found = call(*arguments)
             loaded.block.nanoseconds = time.monotonic_ns() - begin
@@ -231,16 +232,17 @@ class Queue:
             task.release()
 
     def await_turn(self, loaded: Any, flag: int) -> bool:
-        """Waits until a program may run on this thread, unless its flag is set; whether it had to wait."""
+        """Waits until a program may run on this thread; whether it had to. Raises the error of its flag."""
         if self._runtime.may_run(loaded.address):
             return False
+        code = _I32.from_address(flag) if flag else _I32(0)
         try:
-            self._wait(
-                lambda: self._runtime.may_run(loaded.address) or (flag and _I32.from_address(flag).value)
-            )
+            self._wait(lambda: self._runtime.may_run(loaded.address) or code.value)
         except BaseException:  # of a signal's handler
             self.cancel(loaded, abi.INTERRUPTED)
             raise
+        if code.value:
+            failed_call(loaded, code.value, 0, 0, code.value, 0)
         return True
 
     def drain(self, seconds: float = math.inf) -> bool:
