@@ -18,6 +18,7 @@ from axla.stablehlo.bytecode.builtin import constant, dictionary, text
 from axla.stablehlo.bytecode.entries import Encoding
 from axla.stablehlo.bytecode.native import FORMS
 from axla.stablehlo.bytecode.wire import Malformed
+from axla.stablehlo.verify.declarations import DECLARATIONS
 
 _enum, _struct = values.enumeration, values.structure
 _I32, _I64, _BOOL = mlir.IntegerType(32), mlir.IntegerType(64), mlir.IntegerType(1)
@@ -115,13 +116,12 @@ TYPES: dict[int, Encoding] = _SIMPLE | {
     42: ("T", mlir.FutureType),
 }
 
+_DECLARED = {name[10:]: d.attributes for name, d in DECLARATIONS.items() if name.startswith("stablehlo.")}
 # Structured attributes, whose fields are attributes of their own here: names and mnemonics.
-_GATHER, _CONV = {"dimension_numbers": "gather"}, {"dimension_numbers": "conv"}
 STRUCTURES = {
-    "convolution": _CONV, "dynamic_conv": _CONV, "gather": _GATHER, "dynamic_gather": _GATHER,
-    "dot_general": {"dot_dimension_numbers": "dot", "algorithm": "dot_algorithm"},
-    "scatter": {"scatter_dimension_numbers": "scatter"},
-}  # fmt: skip
+    name: {a.name: a.kind[1:] for a in attributes if a.kind[0] == "#" and a.kind != "#channel_handle"}
+    for name, attributes in _DECLARED.items()
+}
 
 # Operations with a version 2: what version 1 did not have (+ what only it had).
 _ACCURATE = [name[10:] for name, forms in FORMS.items() if forms == [("result_accuracy?",)]]
@@ -151,7 +151,7 @@ def _inherent() -> dict[str, tuple[str, ...]]:
         channel = ["channel_id", "channel_type"] if name in ("send", "recv") else ["channel_id"]
         attributes: list[str] = []
         for attribute in [attribute.rstrip("?") for attribute in forms[0]]:
-            mnemonic = STRUCTURES.get(name, {}).get(attribute)
+            mnemonic = STRUCTURES[name].get(attribute)
             fields = values.FIELDS[mnemonic] if mnemonic else [attribute]
             attributes += channel if attribute == "channel_handle" else fields
         lacking = VERSION_2.get(name, "").split()
@@ -280,17 +280,13 @@ def _flags(attribute: Any) -> mlir.DenseArray:
     return mlir.DenseArray(_BOOL, tuple(map(bool, _numbers(attribute))))
 
 
-_ARRAYS = """
-fft_length broadcast_sizes slice_sizes dimensions permutation edge_padding_low edge_padding_high strides
-interior_padding start_indices limit_indices broadcast_dimensions known_expanding_dimensions
-known_nonexpanding_dimensions window_dimensions window_strides base_dilations window_dilations lhs_dilation
-rhs_dilation
-"""
-CONVERTED: dict[str, Callable[[Any], Any]] = {
-    "callee": _symbol, "decomposition": _symbol, "called_computations": _symbols,
-    "use_global_device_ids": lambda attribute: mlir.UNIT, "has_dynamic_root": lambda attribute: mlir.UNIT,
-    "window_reversal": _flags,
-} | dict.fromkeys(_ARRAYS.split(), _array)  # fmt: skip
+_OF_KIND: dict[str, Callable[[Any], Any]] = {
+    "ints": _array, "bools": _flags, "unit": lambda attribute: mlir.UNIT, "symbol": _symbol,
+    "symbols": _symbols,
+}  # fmt: skip
+CONVERTED: dict[str, Callable[[Any], Any]] = {"callee": _symbol} | {
+    a.name: _OF_KIND[a.kind] for attributes in _DECLARED.values() for a in attributes if a.kind in _OF_KIND
+}
 
 
 def _structure(mnemonic: str, attributes: dict[str, Any]) -> mlir.StructAttr | None:

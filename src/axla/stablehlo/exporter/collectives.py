@@ -16,6 +16,7 @@ from axla.stablehlo import mlir
 from axla.stablehlo.exporter.control import at_once, part
 from axla.stablehlo.exporter.scope import Rule, Scope, Tree
 from axla.stablehlo.exporter.types import I32, matrix, number, numbers, struct
+from axla.stablehlo.tables import by_name
 
 _CHANNEL_ZERO = (1 << 31) - 1
 
@@ -44,16 +45,12 @@ def _each(scope: Scope, inst: Instruction, name: str, attributes: dict[str, Any]
     return tuple(found) if isinstance(inst.shape, TupleShape) else found[0]
 
 
-def _all_gather(scope: Scope, inst: Instruction) -> Tree:
-    op = inst.op
-    assert isinstance(op, hlo.AllGather)
+def _all_gather(scope: Scope, inst: Instruction, op: hlo.AllGather) -> Tree:
     attributes = {"all_gather_dim": number(op.dimensions[0]), **_members(op)}
     return scope.add("stablehlo.all_gather", scope.ones(inst), inst.shape, attributes)
 
 
-def _all_reduce(scope: Scope, inst: Instruction) -> Tree:
-    op = inst.op
-    assert isinstance(op, hlo.AllReduce | hlo.AllReduceStart)
+def _all_reduce(scope: Scope, inst: Instruction, op: hlo.AllReduce | hlo.AllReduceStart) -> Tree:
     if len(op.to_apply.parameters) != 2:
         raise UnsupportedError("a region of several element types")
     dtypes = {s.dtype for s in (o.shape for o in inst.operands) if isinstance(s, Shape)}
@@ -63,9 +60,7 @@ def _all_reduce(scope: Scope, inst: Instruction) -> Tree:
     return scope.add("stablehlo.all_reduce", scope.ones(inst), inst.shape, _members(op), regions)
 
 
-def _reduce_scatter(scope: Scope, inst: Instruction) -> Tree:
-    op = inst.op
-    assert isinstance(op, hlo.ReduceScatter)
+def _reduce_scatter(scope: Scope, inst: Instruction, op: hlo.ReduceScatter) -> Tree:
     attributes = {"scatter_dimension": number(op.dimensions[0]), **_members(op)}
     return _each_combined(scope, inst, "stablehlo.reduce_scatter", attributes)
 
@@ -82,9 +77,7 @@ def _each_combined(scope: Scope, inst: Instruction, name: str, attributes: dict[
     return tuple(found) if isinstance(inst.shape, TupleShape) else found[0]
 
 
-def _all_to_all(scope: Scope, inst: Instruction) -> Tree:
-    op = inst.op
-    assert isinstance(op, hlo.AllToAll)
+def _all_to_all(scope: Scope, inst: Instruction, op: hlo.AllToAll) -> Tree:
     groups, config = op.replica_groups, scope.exporter.module.config
     count = max(
         groups.sizes, default=member_count(group_mode(op), config.replica_count, config.num_partitions)
@@ -129,9 +122,8 @@ def slice_of(ranges: Sequence[tuple[int, int]]) -> dict[str, Any]:
     }
 
 
-def _to_root(scope: Scope, inst: Instruction) -> Tree:
+def _to_root(scope: Scope, inst: Instruction, op: Any) -> Tree:
     """From or to one member, which may be an operand."""
-    op: Any = inst.op
     attributes, values = _members(op), scope.ones(inst)
     roots = [values.pop()] if op.has_dynamic_root else []
     if roots:
@@ -154,9 +146,7 @@ def _to_root(scope: Scope, inst: Instruction) -> Tree:
     return tuple(found) if isinstance(inst.shape, TupleShape) else found[0]
 
 
-def _permute(scope: Scope, inst: Instruction) -> Tree:
-    op = inst.op
-    assert isinstance(op, hlo.CollectivePermute)
+def _permute(scope: Scope, inst: Instruction, op: hlo.CollectivePermute) -> Tree:
     if op.slice_sizes:
         raise UnsupportedError("slices that are replaced in place")
     attributes = {"source_target_pairs": _pairs(op.source_target_pairs), **_channel(op)}
@@ -169,9 +159,8 @@ def _pairs(pairs: SourceTargetPairs) -> mlir.DenseElements:
     return matrix(pairs.pairs, 2)
 
 
-def _ragged_all_to_all(scope: Scope, inst: Instruction) -> Tree:
+def _ragged_all_to_all(scope: Scope, inst: Instruction, op: Any) -> Tree:
     """A custom call that XLA takes for the op."""
-    op: Any = inst.op
     config: dict[str, Any] = {"replica_groups": matrix(op.replica_groups.groups)}
     if op.channel_id:
         config["channel_id"] = number(op.channel_id)
@@ -184,7 +173,9 @@ def _ragged_all_to_all(scope: Scope, inst: Instruction) -> Tree:
 
 
 RULES: dict[str, Rule] = {
-    "all-gather": _all_gather,
+    **by_name(
+        "", _all_gather, _all_reduce, _all_to_all, _ragged_all_to_all, _reduce_scatter, between="-",
+    ),
     "all-gather-done": part(1),
     "all-gather-start": at_once(
         "all-gather",
@@ -195,10 +186,8 @@ RULES: dict[str, Rule] = {
         "dimensions",
         "use_global_device_ids",
     ),
-    "all-reduce": _all_reduce,
     "all-reduce-done": part(),
     "all-reduce-start": _all_reduce,
-    "all-to-all": _all_to_all,
     "collective-broadcast": _to_root,
     "collective-permute": _permute,
     "collective-permute-done": part(1),
@@ -206,6 +195,4 @@ RULES: dict[str, Rule] = {
         "collective-permute", hlo.CollectivePermute, "channel_id", "source_target_pairs", "slice_sizes"
     ),
     "collective-reduce": _to_root,
-    "ragged-all-to-all": _ragged_all_to_all,
-    "reduce-scatter": _reduce_scatter,
-}
+}  # fmt: skip

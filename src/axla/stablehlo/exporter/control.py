@@ -17,15 +17,14 @@ from axla.stablehlo.exporter.scope import Rule, Scope, Tree, parsed
 from axla.stablehlo.exporter.structured import convolution_numbers, precision_of, windowed
 from axla.stablehlo.exporter.types import I32, INDEX, flags, number, numbers, struct, vector
 from axla.stablehlo.mlir import CALL
+from axla.stablehlo.tables import by_name
 
 
 def _operand_leaves(scope: Scope, inst: Instruction) -> list[mlir.Value]:
     return [leaf for operand in inst.operands for leaf in scope.leaves(operand)]
 
 
-def _call(scope: Scope, inst: Instruction) -> Tree:
-    op = inst.op
-    assert isinstance(op, hlo.Call)
+def _call(scope: Scope, inst: Instruction, op: hlo.Call) -> Tree:
     if not op.is_composite:
         return scope.call(op.to_apply, _operand_leaves(scope, inst))
     said = dict(inst.extra.frontend_attributes)
@@ -39,21 +38,18 @@ def _call(scope: Scope, inst: Instruction) -> Tree:
     return scope.add("stablehlo.composite", _operand_leaves(scope, inst), inst.shape, attributes)
 
 
-def _fusion(scope: Scope, inst: Instruction) -> Tree:
-    assert isinstance(inst.op, hlo.Fusion)
-    return scope.call(inst.op.calls, _operand_leaves(scope, inst))
+def _fusion(scope: Scope, inst: Instruction, op: hlo.Fusion) -> Tree:
+    return scope.call(op.calls, _operand_leaves(scope, inst))
 
 
-def _while(scope: Scope, inst: Instruction) -> Tree:
-    op = inst.op
-    assert isinstance(op, hlo.While)
+def _while(scope: Scope, inst: Instruction, op: hlo.While) -> Tree:
     regions = [scope.region(op.condition), scope.region(op.body)]
     return scope.add("stablehlo.while", _operand_leaves(scope, inst), inst.shape, None, regions)
 
 
-def _conditional(scope: Scope, inst: Instruction) -> Tree:
-    op, (index, *operands) = inst.op, inst.operands
-    assert isinstance(op, hlo.Conditional) and isinstance(index.shape, Shape)
+def _conditional(scope: Scope, inst: Instruction, op: hlo.Conditional) -> Tree:
+    index, *operands = inst.operands
+    assert isinstance(index.shape, Shape)
     for operand in operands:  # what nothing gave must stand before the regions that see it
         scope.values[operand] = scope.tree(operand.shape, iter(scope.leaves(operand)))
     regions = [
@@ -64,12 +60,12 @@ def _conditional(scope: Scope, inst: Instruction) -> Tree:
     return scope.add(name, [scope.one(index)], inst.shape, None, regions)
 
 
-def _barrier(scope: Scope, inst: Instruction) -> Tree:
+def _barrier(scope: Scope, inst: Instruction, op: Op) -> Tree:
     leaves = _operand_leaves(scope, inst)
     return scope.add("stablehlo.optimization_barrier", leaves, inst.shape) if leaves else ()
 
 
-def _add_dependency(scope: Scope, inst: Instruction) -> Tree:
+def _add_dependency(scope: Scope, inst: Instruction, op: Op) -> Tree:
     """The operand of a barrier together with the token."""
     types = [t for o in inst.operands for t in scope.exporter.leaf_types(o.shape)]
     found = scope.emit("stablehlo.optimization_barrier", _operand_leaves(scope, inst), types)
@@ -79,9 +75,7 @@ def _add_dependency(scope: Scope, inst: Instruction) -> Tree:
 # Custom calls
 
 
-def _custom_call(scope: Scope, inst: Instruction) -> Tree:
-    op = inst.op
-    assert isinstance(op, hlo.CustomCall)
+def _custom_call(scope: Scope, inst: Instruction, op: hlo.CustomCall) -> Tree:
     if op.result_layout_constraints:
         raise UnsupportedError("a call whose operands are normalized")
     if any(isinstance(leaf, BufferShape) for leaf in op.shape.leaves()) and op.output_to_operand_aliasing:
@@ -157,9 +151,9 @@ def _layouts(operands: Sequence[AnyShape], results: Sequence[AnyShape]) -> dict[
 # Asynchronous operations run where they begin.
 
 
-def _async_start(scope: Scope, inst: Instruction) -> Tree:
-    assert isinstance(inst.op, hlo.AsyncStart) and isinstance(inst.shape, TupleShape)
-    found = scope.call(inst.op.calls, _operand_leaves(scope, inst))
+def _async_start(scope: Scope, inst: Instruction, op: hlo.AsyncStart) -> Tree:
+    assert isinstance(inst.shape, TupleShape)
+    found = scope.call(op.calls, _operand_leaves(scope, inst))
     return (tuple(scope.values[o] for o in inst.operands), found, *_nothing(inst.shape, 2))
 
 
@@ -175,17 +169,17 @@ def _missing(shape: AnyShape) -> Tree:
 def at_once(name: str, whole: type[Op], *fields: str) -> Rule:
     """The start of an asynchronous op: (operands, result, contexts). `name` is the rule of what it starts."""
 
-    def rule(scope: Scope, inst: Instruction) -> Tree:
+    def rule(scope: Scope, inst: Instruction, op: Any) -> Tree:
         values = [scope.values[o] for o in inst.operands]
         given = values[0] if len(values) == 1 else tuple(values)
         assert isinstance(inst.shape, TupleShape)
         stand_in = Instruction()
-        named = {f: getattr(inst.op, f) for f in fields}
+        named = {f: getattr(op, f) for f in fields}
         if "shape" in named:
             named["shape"] = inst.shape.elements[1]
         stand_in.op, stand_in.operands, stand_in.shape = whole(**named), inst.operands, inst.shape.elements[1]
         stand_in.name, stand_in.extra = inst.name, inst.extra
-        found = scope.exporter.rules[name](scope, stand_in)
+        found = scope.exporter.rules[name](scope, stand_in, stand_in.op)
         return (given, found, *_nothing(inst.shape, 2))
 
     return rule
@@ -194,7 +188,7 @@ def at_once(name: str, whole: type[Op], *fields: str) -> Rule:
 def part(*path: int) -> Rule:
     """An element of the operand's tree."""
 
-    def rule(scope: Scope, inst: Instruction) -> Tree:
+    def rule(scope: Scope, inst: Instruction, op: Op) -> Tree:
         tree = scope.values[inst.operands[0]]
         for index in path:
             tree = tree[index]
@@ -203,7 +197,7 @@ def part(*path: int) -> Rule:
     return rule
 
 
-def _copy_start(scope: Scope, inst: Instruction) -> Tree:
+def _copy_start(scope: Scope, inst: Instruction, op: Op) -> Tree:
     assert isinstance(inst.shape, TupleShape)
     tree = scope.values[inst.operands[0]]
     return (tree, tree, *_nothing(inst.shape, 2))
@@ -212,7 +206,7 @@ def _copy_start(scope: Scope, inst: Instruction) -> Tree:
 # Transfers and tokens. StableHLO sends and receives in one step.
 
 
-def _after_all(scope: Scope, inst: Instruction) -> Tree:
+def _after_all(scope: Scope, inst: Instruction, op: Op) -> Tree:
     name = "stablehlo.after_all" if inst.operands else "stablehlo.create_token"
     return scope.add(name, scope.ones(inst), inst.shape)
 
@@ -225,52 +219,42 @@ def _channel(op: Any, host: int) -> dict[str, Any]:
     }
 
 
-def _send(scope: Scope, inst: Instruction) -> Tree:
+def _send(scope: Scope, inst: Instruction, op: Any) -> Tree:
     token = scope.exporter.type(inst.operands[1].shape)
-    found = scope.emit("stablehlo.send", _operand_leaves(scope, inst), [token], _channel(inst.op, 2))
+    found = scope.emit("stablehlo.send", _operand_leaves(scope, inst), [token], _channel(op, 2))
     return (scope.values[inst.operands[0]], None, found[0])
 
 
-def _recv(scope: Scope, inst: Instruction) -> Tree:
+def _recv(scope: Scope, inst: Instruction, op: Any) -> Tree:
     assert isinstance(inst.shape, TupleShape)
     data, _, token = inst.shape.elements
-    found = scope.add("stablehlo.recv", scope.ones(inst), TupleShape((data, token)), _channel(inst.op, 3))
+    found = scope.add("stablehlo.recv", scope.ones(inst), TupleShape((data, token)), _channel(op, 3))
     return (found[0], None, found[1])
 
 
-def _recv_done(scope: Scope, inst: Instruction) -> Tree:
+def _recv_done(scope: Scope, inst: Instruction, op: Op) -> Tree:
     data, _, token = scope.values[inst.operands[0]]
     return (data, token)
 
 
-def _infeed(scope: Scope, inst: Instruction) -> Tree:
-    config = {"infeed_config": inst.op.infeed_config}  # type: ignore[attr-defined]
+def _infeed(scope: Scope, inst: Instruction, op: Any) -> Tree:
+    config = {"infeed_config": op.infeed_config}
     return scope.add("stablehlo.infeed", scope.ones(inst), inst.shape, config)
 
 
-def _outfeed(scope: Scope, inst: Instruction) -> Tree:
-    config = {"outfeed_config": inst.op.outfeed_config}  # type: ignore[attr-defined]
+def _outfeed(scope: Scope, inst: Instruction, op: Any) -> Tree:
+    config = {"outfeed_config": op.outfeed_config}
     return scope.add("stablehlo.outfeed", _operand_leaves(scope, inst), inst.shape, config)
 
 
 RULES: dict[str, Rule] = {
-    "add-dependency": _add_dependency,
-    "after-all": _after_all,
+    **by_name(
+        "", _add_dependency, _after_all, _async_start, _call, _conditional, _copy_start, _custom_call,
+        _fusion, _infeed, _outfeed, _recv, _recv_done, _send, _while, between="-",
+    ),
     "async-done": part(1),
-    "async-start": _async_start,
     "async-update": part(),
-    "call": _call,
-    "conditional": _conditional,
     "copy-done": part(0),
-    "copy-start": _copy_start,
-    "custom-call": _custom_call,
-    "fusion": _fusion,
-    "infeed": _infeed,
     "opt-barrier": _barrier,
-    "outfeed": _outfeed,
-    "recv": _recv,
-    "recv-done": _recv_done,
-    "send": _send,
     "send-done": part(2),
-    "while": _while,
-}
+}  # fmt: skip

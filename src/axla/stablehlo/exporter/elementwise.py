@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -13,16 +14,18 @@ from axla.core.literal import Literal
 from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.ir.attributes import CompareType
 from axla.ir.graph import Instruction
+from axla.ir.op import Op
 from axla.ir.structure import Constant, GetTupleElement
 from axla.stablehlo import mlir
 from axla.stablehlo.exporter.scope import Rule, Scope, Tree
 from axla.stablehlo.exporter.types import I32, number, numbers
+from axla.stablehlo.tables import by_name
 
 
 def plain(name: str) -> Rule:
     """An op without attributes, of the same operands."""
 
-    def rule(scope: Scope, inst: Instruction) -> Tree:
+    def rule(scope: Scope, inst: Instruction, op: Op) -> Tree:
         return scope.emit(name, scope.ones(inst), [scope.exporter.type(inst.shape)])[0]
 
     return rule
@@ -31,12 +34,10 @@ def plain(name: str) -> Rule:
 def with_fields(name: str, **named: str) -> Rule:
     """An op whose attributes are lists of numbers, numbers and flags: StableHLO's name = the field's."""
 
-    def rule(scope: Scope, inst: Instruction) -> Tree:
+    def rule(scope: Scope, inst: Instruction, op: Any) -> Tree:
         attributes = {}
         for attribute, field in named.items():
-            value: Any = inst.op
-            for part in field.split("."):
-                value = getattr(value, part)
+            value = attrgetter(field)(op)
             if isinstance(value, tuple):
                 attributes[attribute] = numbers(value)
             else:
@@ -46,9 +47,7 @@ def with_fields(name: str, **named: str) -> Rule:
     return rule
 
 
-def _constant(scope: Scope, inst: Instruction) -> Tree:
-    op = inst.op
-    assert isinstance(op, Constant)
+def _constant(scope: Scope, inst: Instruction, op: Constant) -> Tree:
     return _literal(scope, op.literal)
 
 
@@ -58,9 +57,9 @@ def _literal(scope: Scope, literal: Literal) -> Tree:
     return scope.constant(literal) if isinstance(literal.shape, Shape) else scope.zero(literal.shape)
 
 
-def _compare(scope: Scope, inst: Instruction) -> Tree:
-    op, shape = inst.op, inst.operands[0].shape
-    assert isinstance(op, hlo.Compare) and isinstance(shape, Shape)
+def _compare(scope: Scope, inst: Instruction, op: hlo.Compare) -> Tree:
+    shape = inst.operands[0].shape
+    assert isinstance(shape, Shape)
     kind = "SIGNED" if shape.dtype.is_signed else "FLOAT" if shape.dtype.is_inexact else "UNSIGNED"
     if op.type is CompareType.TOTAL_ORDER and shape.dtype.is_float:
         kind = "TOTALORDER"
@@ -71,20 +70,19 @@ def _compare(scope: Scope, inst: Instruction) -> Tree:
     return scope.add("stablehlo.compare", scope.ones(inst), inst.shape, attributes)
 
 
-def _identity(scope: Scope, inst: Instruction) -> Tree:
+def _identity(scope: Scope, inst: Instruction, op: Op) -> Tree:
     return scope.values[inst.operands[0]]
 
 
-def _element(scope: Scope, inst: Instruction) -> Tree:
-    assert isinstance(inst.op, GetTupleElement)
-    return scope.values[inst.operands[0]][inst.op.index]
+def _element(scope: Scope, inst: Instruction, op: GetTupleElement) -> Tree:
+    return scope.values[inst.operands[0]][op.index]
 
 
-def _tuple(scope: Scope, inst: Instruction) -> Tree:
+def _tuple(scope: Scope, inst: Instruction, op: Op) -> Tree:
     return tuple([scope.values[o] for o in inst.operands])
 
 
-def _bitcast_convert(scope: Scope, inst: Instruction) -> Tree:
+def _bitcast_convert(scope: Scope, inst: Instruction, op: Op) -> Tree:
     assert isinstance(inst.shape, Shape)
     return bits(scope, scope.one(inst.operands[0]), inst.operands[0].shape, inst.shape)
 
@@ -102,7 +100,7 @@ def bits(scope: Scope, value: mlir.Value, source: AnyShape, result: Shape) -> ml
     return scope.add("stablehlo.bitcast_convert", (value,), result)
 
 
-def _bitcast(scope: Scope, inst: Instruction) -> Tree:
+def _bitcast(scope: Scope, inst: Instruction, op: Op) -> Tree:
     """The memory of the operand as another shape: in the order of its bytes, as bits, in the new order."""
     source, result = inst.operands[0].shape, inst.shape
     if not isinstance(source, Shape) or not isinstance(result, Shape) or source.is_dynamic:
@@ -154,18 +152,18 @@ def _starts(scope: Scope, inst: Instruction, first: int) -> list[mlir.Value]:
     return scalars
 
 
-def _dynamic_slice(scope: Scope, inst: Instruction) -> Tree:
-    sizes = {"slice_sizes": numbers(inst.op.dynamic_slice_sizes)}  # type: ignore[attr-defined]
+def _dynamic_slice(scope: Scope, inst: Instruction, op: Any) -> Tree:
+    sizes = {"slice_sizes": numbers(op.dynamic_slice_sizes)}
     operands = [scope.one(inst.operands[0]), *_starts(scope, inst, 1)]
     return scope.add("stablehlo.dynamic_slice", operands, inst.shape, sizes)
 
 
-def _dynamic_update_slice(scope: Scope, inst: Instruction) -> Tree:
+def _dynamic_update_slice(scope: Scope, inst: Instruction, op: Op) -> Tree:
     operands = [scope.one(inst.operands[0]), scope.one(inst.operands[1]), *_starts(scope, inst, 2)]
     return scope.add("stablehlo.dynamic_update_slice", operands, inst.shape)
 
 
-def _dynamic_reshape(scope: Scope, inst: Instruction) -> Tree:
+def _dynamic_reshape(scope: Scope, inst: Instruction, op: Op) -> Tree:
     operand, *sizes = inst.operands
     shapes = [s.shape for s in sizes]
     dtype: DType = shapes[0].dtype  # type: ignore[attr-defined]
@@ -177,16 +175,16 @@ def _dynamic_reshape(scope: Scope, inst: Instruction) -> Tree:
 def _along(name: str) -> Rule:
     """An op along one dimension."""
 
-    def rule(scope: Scope, inst: Instruction) -> Tree:
-        at = {"dimension": number(inst.op.dimensions[0])}  # type: ignore[attr-defined]
+    def rule(scope: Scope, inst: Instruction, op: Any) -> Tree:
+        at = {"dimension": number(op.dimensions[0])}
         return scope.add(name, scope.ones(inst), inst.shape, at)
 
     return rule
 
 
-def _reduce_precision(scope: Scope, inst: Instruction) -> Tree:
+def _reduce_precision(scope: Scope, inst: Instruction, op: Any) -> Tree:
     names = ("exponent_bits", "mantissa_bits")
-    attributes = {name: number(getattr(inst.op, name), I32) for name in names}
+    attributes = {name: number(getattr(op, name), I32) for name in names}
     return scope.add("stablehlo.reduce_precision", scope.ones(inst), inst.shape, attributes)
 
 
@@ -203,19 +201,16 @@ _CHLO = (
 )  # fmt: skip
 
 RULES: dict[str, Rule] = {
+    **by_name(
+        "", _bitcast, _bitcast_convert, _compare, _constant, _dynamic_reshape, _dynamic_slice,
+        _dynamic_update_slice, _reduce_precision, _tuple, between="-",
+    ),
     **{name: plain(f"stablehlo.{name.replace('-', '_')}") for name in _STABLEHLO},
     **{name: plain(f"chlo.{name}") for name in _CHLO},
-    "bitcast": _bitcast,
-    "bitcast-convert": _bitcast_convert,
     "broadcast": with_fields("stablehlo.broadcast_in_dim", broadcast_dimensions="dimensions"),
-    "compare": _compare,
     "concatenate": _along("stablehlo.concatenate"),
-    "constant": _constant,
     "copy": _identity,
     "domain": _identity,
-    "dynamic-reshape": _dynamic_reshape,
-    "dynamic-slice": _dynamic_slice,
-    "dynamic-update-slice": _dynamic_update_slice,
     "get-dimension-size": _along("stablehlo.get_dimension_size"),
     "get-tuple-element": _element,
     "iota": with_fields("stablehlo.iota", iota_dimension="iota_dimension"),
@@ -223,12 +218,10 @@ RULES: dict[str, Rule] = {
         "stablehlo.pad", edge_padding_low="padding.low", edge_padding_high="padding.high",
         interior_padding="padding.interior",
     ),
-    "reduce-precision": _reduce_precision,
     "reverse": with_fields("stablehlo.reverse", dimensions="dimensions"),
     "set-dimension-size": _along("stablehlo.set_dimension_size"),
     "slice": with_fields(
         "stablehlo.slice", start_indices="slice.starts", limit_indices="slice.limits", strides="slice.strides"
     ),
     "transpose": with_fields("stablehlo.transpose", permutation="dimensions"),
-    "tuple": _tuple,
 }  # fmt: skip

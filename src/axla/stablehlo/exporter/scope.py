@@ -22,7 +22,8 @@ from axla.stablehlo.exporter.types import dense_of, number, type_of
 from axla.stablehlo.text.attributes import Attributes
 
 Tree = Any  # mlir.Value | tuple[Tree, ...] | None
-Rule = Callable[["Scope", Instruction], Tree]
+Rule = Callable[["Scope", Instruction, Any], Tree]
+"""Adds operations for an instruction, whose op it is given too; gives its value."""
 DEEPEST = 24
 """Regions in one another; what lies deeper is a function that is called."""
 _OTHER_RESULTS = frozenset({"infeed", "outfeed", "recv", "recv-done", "send", "send-done"})
@@ -161,7 +162,7 @@ class Scope:
             try:
                 if rule is None:
                     raise UnsupportedError("StableHLO has nothing for this op")
-                self.values[inst] = rule(self, inst)
+                self.values[inst] = rule(self, inst, inst.op)
             except UnsupportedError as error:
                 if getattr(error, "placed", False):
                     raise

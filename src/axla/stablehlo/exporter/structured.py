@@ -18,36 +18,32 @@ from axla.stablehlo.exporter.elementwise import with_fields
 from axla.stablehlo.exporter.scope import Rule, Scope, Tree
 from axla.stablehlo.exporter.types import element_of, flags, matrix, number, numbers, struct
 from axla.stablehlo.importer.numeric import ALGORITHMS
+from axla.stablehlo.tables import by_name
 from axla.stablehlo.text.attributes import STRUCTURES
 
 
 def _applied(name: str, *fields: str) -> Rule:
     """An op with the region `to_apply`."""
 
-    def rule(scope: Scope, inst: Instruction) -> Tree:
-        op: Any = inst.op
+    def rule(scope: Scope, inst: Instruction, op: Any) -> Tree:
         attributes = {field: numbers(getattr(op, field)) for field in fields}
         return scope.add(name, scope.ones(inst), inst.shape, attributes, [scope.region(op.to_apply)])
 
     return rule
 
 
-def _map(scope: Scope, inst: Instruction) -> Tree:
-    assert isinstance(inst.op, hlo.Map) and isinstance(inst.shape, Shape)
+def _map(scope: Scope, inst: Instruction, op: hlo.Map) -> Tree:
+    assert isinstance(inst.shape, Shape)
     at = {"dimensions": numbers(range(inst.shape.rank))}
-    return scope.add("stablehlo.map", scope.ones(inst), inst.shape, at, [scope.region(inst.op.to_apply)])
+    return scope.add("stablehlo.map", scope.ones(inst), inst.shape, at, [scope.region(op.to_apply)])
 
 
-def _sort(scope: Scope, inst: Instruction) -> Tree:
-    op = inst.op
-    assert isinstance(op, hlo.Sort)
+def _sort(scope: Scope, inst: Instruction, op: hlo.Sort) -> Tree:
     attributes = {"dimension": number(op.dimensions[0]), "is_stable": op.is_stable}
     return scope.add("stablehlo.sort", scope.ones(inst), inst.shape, attributes, [scope.region(op.to_apply)])
 
 
-def _scan(scope: Scope, inst: Instruction) -> Tree:
-    op = inst.op
-    assert isinstance(op, hlo.Scan)
+def _scan(scope: Scope, inst: Instruction, op: hlo.Scan) -> Tree:
     inputs = len(inst.operands) - op.num_carries
     i32 = mlir.IntegerType(32)
     results = sum(1 for _ in inst.shape.leaves())
@@ -71,9 +67,7 @@ def windowed(window: Window, bases: str = "", holes: str = "") -> dict[str, Any]
     return found | {"padding": matrix(list(zip(window.low, window.high, strict=True)), 2)}
 
 
-def _reduce_window(scope: Scope, inst: Instruction) -> Tree:
-    op = inst.op
-    assert isinstance(op, hlo.ReduceWindow)
+def _reduce_window(scope: Scope, inst: Instruction, op: hlo.ReduceWindow) -> Tree:
     if any(op.window.reversal):
         raise UnsupportedError("a window that is reversed")
     attributes = {"window_dimensions": numbers(op.window.size)}
@@ -83,9 +77,7 @@ def _reduce_window(scope: Scope, inst: Instruction) -> Tree:
     )
 
 
-def _select_and_scatter(scope: Scope, inst: Instruction) -> Tree:
-    op = inst.op
-    assert isinstance(op, hlo.SelectAndScatter)
+def _select_and_scatter(scope: Scope, inst: Instruction, op: hlo.SelectAndScatter) -> Tree:
     attributes = {"window_dimensions": numbers(op.window.size), **windowed(op.window)}
     regions = [scope.region(op.select), scope.region(op.scatter)]
     return scope.add("stablehlo.select_and_scatter", scope.ones(inst), inst.shape, attributes, regions)
@@ -96,9 +88,7 @@ def _window_numbers(mnemonic: str, op: Op) -> mlir.StructAttr:
     return struct(mnemonic, **{name: getattr(op, name) for name in STRUCTURES[mnemonic]})
 
 
-def _scatter(scope: Scope, inst: Instruction) -> Tree:
-    op = inst.op
-    assert isinstance(op, hlo.Scatter)
+def _scatter(scope: Scope, inst: Instruction, op: hlo.Scatter) -> Tree:
     attributes = {
         "scatter_dimension_numbers": _window_numbers("scatter", op),
         "indices_are_sorted": op.indices_are_sorted, "unique_indices": op.unique_indices,
@@ -106,9 +96,7 @@ def _scatter(scope: Scope, inst: Instruction) -> Tree:
     return scope.combined("stablehlo.scatter", inst, op.to_apply, attributes, len(inst.operands) // 2)
 
 
-def _gather(scope: Scope, inst: Instruction) -> Tree:
-    op = inst.op
-    assert isinstance(op, hlo.Gather)
+def _gather(scope: Scope, inst: Instruction, op: hlo.Gather) -> Tree:
     attributes = {
         "dimension_numbers": _window_numbers("gather", op),
         "slice_sizes": numbers(op.slice_sizes), "indices_are_sorted": op.indices_are_sorted,
@@ -132,9 +120,7 @@ def _dot_numbers(op: Any) -> dict[str, Any]:
     }
 
 
-def _dot(scope: Scope, inst: Instruction) -> Tree:
-    op = inst.op
-    assert isinstance(op, hlo.Dot)
+def _dot(scope: Scope, inst: Instruction, op: hlo.Dot) -> Tree:
     if op.sparsity:
         raise UnsupportedError("a dot of sparse operands")
     attributes: dict[str, Any] = {
@@ -167,9 +153,7 @@ def _algorithm(inst: Instruction, name: str) -> mlir.StructAttr:
     )  # fmt: skip
 
 
-def _ragged_dot(scope: Scope, inst: Instruction) -> Tree:
-    op = inst.op
-    assert isinstance(op, hlo.RaggedDot)
+def _ragged_dot(scope: Scope, inst: Instruction, op: hlo.RaggedDot) -> Tree:
     fields: dict[str, Any] = {
         **_dot_numbers(op),
         "lhs_ragged_dimensions": op.lhs_ragged_dims,
@@ -184,9 +168,7 @@ def _ragged_dot(scope: Scope, inst: Instruction) -> Tree:
     return scope.add("chlo.ragged_dot", scope.ones(inst), inst.shape, attributes)
 
 
-def _convolution(scope: Scope, inst: Instruction) -> Tree:
-    op = inst.op
-    assert isinstance(op, hlo.Convolution)
+def _convolution(scope: Scope, inst: Instruction, op: hlo.Convolution) -> Tree:
     if op.convolution_kind is not None or op.sparsity_config is not None:
         raise UnsupportedError("a convolution of a kind, or with sparsity_config")
     attributes = {
@@ -207,9 +189,7 @@ def convolution_numbers(labels: ConvDims) -> mlir.StructAttr:
     return struct("conv", **{name: getattr(labels, label) for name, label in CONVOLUTION_DIMENSIONS.items()})
 
 
-def _fft(scope: Scope, inst: Instruction) -> Tree:
-    op = inst.op
-    assert isinstance(op, hlo.Fft)
+def _fft(scope: Scope, inst: Instruction, op: hlo.Fft) -> Tree:
     attributes = {
         "fft_type": mlir.EnumAttr("fft_type", str(op.fft_type)),
         "fft_length": numbers(op.fft_length),
@@ -217,32 +197,25 @@ def _fft(scope: Scope, inst: Instruction) -> Tree:
     return scope.add("stablehlo.fft", scope.ones(inst), inst.shape, attributes)
 
 
-def _triangular_solve(scope: Scope, inst: Instruction) -> Tree:
-    op = inst.op
-    assert isinstance(op, hlo.TriangularSolve)
+def _triangular_solve(scope: Scope, inst: Instruction, op: hlo.TriangularSolve) -> Tree:
     attributes: dict[str, Any] = {name: getattr(op, name) for name in ("left_side", "lower", "unit_diagonal")}
     attributes["transpose_a"] = mlir.EnumAttr("transpose", str(op.transpose_a))
     return scope.add("stablehlo.triangular_solve", scope.ones(inst), inst.shape, attributes)
 
 
-def _batch_norm(scope: Scope, inst: Instruction) -> Tree:
-    op: Any = inst.op
+def _batch_norm(scope: Scope, inst: Instruction, op: Any) -> Tree:
     epsilon = mlir.FloatAttr(np.float32(op.epsilon), mlir.FloatType("f32"))
     attributes = {"epsilon": epsilon, "feature_index": number(op.feature_index)}
     return scope.add(f"stablehlo.{inst.opcode.replace('-', '_')}", scope.ones(inst), inst.shape, attributes)
 
 
-def _rng(scope: Scope, inst: Instruction) -> Tree:
-    op = inst.op
-    assert isinstance(op, hlo.Rng)
+def _rng(scope: Scope, inst: Instruction, op: hlo.Rng) -> Tree:
     sizes = scope.constant(Literal.of(np.array(op.shape.dims, np.int64)))
     kind = {"rng_distribution": mlir.EnumAttr("rng_distribution", op.distribution.name)}
     return scope.add("stablehlo.rng", [*scope.ones(inst), sizes], inst.shape, kind)
 
 
-def _rng_bit_generator(scope: Scope, inst: Instruction) -> Tree:
-    op = inst.op
-    assert isinstance(op, hlo.RngBitGenerator)
+def _rng_bit_generator(scope: Scope, inst: Instruction, op: hlo.RngBitGenerator) -> Tree:
     if not isinstance(inst.shape, TupleShape):
         raise UnsupportedError("the bits alone, without the state")
     kind = {"rng_algorithm": mlir.EnumAttr("rng_algorithm", op.algorithm.name)}
@@ -250,24 +223,14 @@ def _rng_bit_generator(scope: Scope, inst: Instruction) -> Tree:
 
 
 RULES: dict[str, Rule] = {
+    **by_name(
+        "", _convolution, _dot, _fft, _gather, _map, _ragged_dot, _reduce_window, _rng, _rng_bit_generator,
+        _scan, _scatter, _select_and_scatter, _sort, _triangular_solve, between="-",
+    ),
     "batch-norm-grad": _batch_norm,
     "batch-norm-inference": _batch_norm,
     "batch-norm-training": _batch_norm,
     "cholesky": with_fields("stablehlo.cholesky", lower="lower"),
-    "convolution": _convolution,
-    "dot": _dot,
-    "fft": _fft,
-    "gather": _gather,
-    "map": _map,
-    "ragged-dot": _ragged_dot,
     "reduce": _applied("stablehlo.reduce", "dimensions"),
-    "reduce-window": _reduce_window,
-    "rng": _rng,
-    "rng-bit-generator": _rng_bit_generator,
-    "scan": _scan,
-    "scatter": _scatter,
-    "select-and-scatter": _select_and_scatter,
-    "sort": _sort,
     "topk": with_fields("chlo.top_k", k="k"),  # the largest; the smallest have been expanded
-    "triangular-solve": _triangular_solve,
-}
+}  # fmt: skip

@@ -15,6 +15,7 @@ from axla.stablehlo import mlir
 from axla.stablehlo.importer import attributes as attr
 from axla.stablehlo.importer.elementwise import same
 from axla.stablehlo.importer.scope import Outcome, Rule, Scope
+from axla.stablehlo.tables import by_name
 from axla.stablehlo.text.printer import attribute_text
 
 
@@ -108,13 +109,10 @@ def _nothing(scope: Scope, operation: mlir.Operation) -> Outcome:
 
 
 RULES: dict[str, Rule] = {
+    **by_name(
+        "stablehlo.", _case, _composite, _get_tuple_element, _if, _optimization_barrier, _while,
+    ),
     "func.call": _call,
     "sdy.mesh": _nothing,
-    "stablehlo.case": _case,
-    "stablehlo.composite": _composite,
-    "stablehlo.get_tuple_element": _get_tuple_element,
-    "stablehlo.if": _if,
-    "stablehlo.optimization_barrier": _optimization_barrier,
     "stablehlo.tuple": same(Tuple()),
-    "stablehlo.while": _while,
-}
+}  # fmt: skip

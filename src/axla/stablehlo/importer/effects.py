@@ -35,6 +35,7 @@ from axla.stablehlo.importer.numeric import labels_of, precision
 from axla.stablehlo.importer.program import symbols
 from axla.stablehlo.importer.reduction import parameter_types, window_of
 from axla.stablehlo.importer.scope import Outcome, Rule, Scope
+from axla.stablehlo.tables import by_name
 from axla.stablehlo.text.printer import attribute_text
 
 # Custom calls
@@ -429,27 +430,19 @@ def _print(scope: Scope, operation: mlir.Operation) -> Outcome:
 
 
 RULES: dict[str, Rule] = {
+    **by_name(
+        "stablehlo.", _all_gather, _all_reduce, _all_to_all, _async_start, _collective_broadcast,
+        _collective_permute, _collective_reduce, _custom_call, _infeed, _outfeed, _recv, _reduce_scatter,
+        _send,
+    ),
     "interpreter.print": _print,
     "interpreter.probe": _probe,
     "interpreter.run_parallel": _run_parallel,
     "sdy.manual_computation": _manual_computation,
     "sdy.sharding_constraint": _sharding_constraint,
     "stablehlo.after_all": same(hlo.AfterAll()),
-    "stablehlo.all_gather": _all_gather,
-    "stablehlo.all_reduce": _all_reduce,
-    "stablehlo.all_to_all": _all_to_all,
     "stablehlo.async_done": _operand,
-    "stablehlo.async_start": _async_start,
-    "stablehlo.collective_broadcast": _collective_broadcast,
-    "stablehlo.collective_permute": _collective_permute,
-    "stablehlo.collective_reduce": _collective_reduce,
     "stablehlo.create_token": same(hlo.AfterAll()),
-    "stablehlo.custom_call": _custom_call,
-    "stablehlo.infeed": _infeed,
-    "stablehlo.outfeed": _outfeed,
     "stablehlo.partition_id": same(hlo.PartitionId()),
-    "stablehlo.recv": _recv,
-    "stablehlo.reduce_scatter": _reduce_scatter,
     "stablehlo.replica_id": same(hlo.ReplicaId()),
-    "stablehlo.send": _send,
-}
+}  # fmt: skip

@@ -13,6 +13,7 @@ from axla.ir.structure import Parameter
 from axla.stablehlo import mlir
 from axla.stablehlo.importer import attributes as attr
 from axla.stablehlo.importer.scope import Rule, Scope
+from axla.stablehlo.tables import by_name
 
 
 def same(op: Op, count: int | None = None) -> Rule:
@@ -140,15 +141,13 @@ BINARY: dict[str, Op] = {
 }  # fmt: skip
 
 RULES: dict[str, Rule] = {
+    **by_name(
+        "stablehlo.", _bitcast_convert, _compare, _constant, _convert, _reduce_precision,
+    ),
     **{f"stablehlo.{name}": same(op, 1) for name, op in _UNARY.items()},
     **{f"stablehlo.{name}": same(op, 2) for name, op in BINARY.items()},
-    "stablehlo.bitcast_convert": _bitcast_convert,
     "stablehlo.maximum": _extreme(hlo.Maximum(), Direction.GT),
     "stablehlo.minimum": _extreme(hlo.Minimum(), Direction.LT),
     "stablehlo.clamp": same(hlo.Clamp(), 3),
-    "stablehlo.compare": _compare,
-    "stablehlo.constant": _constant,
-    "stablehlo.convert": _convert,
-    "stablehlo.reduce_precision": _reduce_precision,
     "stablehlo.select": same(hlo.Select(), 3),
-}
+}  # fmt: skip

@@ -14,6 +14,7 @@ from axla.stablehlo import mlir
 from axla.stablehlo.importer import attributes as attr
 from axla.stablehlo.importer.elementwise import same
 from axla.stablehlo.importer.scope import Rule, Scope
+from axla.stablehlo.tables import by_name
 
 
 def array(inst: Instruction) -> Shape:
@@ -129,20 +130,11 @@ def _set_dimension_size(scope: Scope, operation: mlir.Operation) -> Instruction:
 
 
 RULES: dict[str, Rule] = {
-    "stablehlo.broadcast": _broadcast,
-    "stablehlo.broadcast_in_dim": _broadcast_in_dim,
-    "stablehlo.concatenate": _concatenate,
-    "stablehlo.dynamic_broadcast_in_dim": _dynamic_broadcast_in_dim,
+    **by_name(
+        "stablehlo.", _broadcast, _broadcast_in_dim, _concatenate, _dynamic_broadcast_in_dim,
+        _dynamic_reshape, _dynamic_slice, _get_dimension_size, _iota, _pad, _reshape, _reverse,
+        _set_dimension_size, _slice, _transpose,
+    ),
     "stablehlo.dynamic_iota": _iota,
-    "stablehlo.dynamic_reshape": _dynamic_reshape,
-    "stablehlo.dynamic_slice": _dynamic_slice,
     "stablehlo.dynamic_update_slice": same(hlo.DynamicUpdateSlice()),
-    "stablehlo.get_dimension_size": _get_dimension_size,
-    "stablehlo.iota": _iota,
-    "stablehlo.pad": _pad,
-    "stablehlo.reshape": _reshape,
-    "stablehlo.reverse": _reverse,
-    "stablehlo.set_dimension_size": _set_dimension_size,
-    "stablehlo.slice": _slice,
-    "stablehlo.transpose": _transpose,
-}
+}  # fmt: skip

@@ -23,6 +23,7 @@ from axla.stablehlo.importer import attributes as attr
 from axla.stablehlo.importer.movement import array
 from axla.stablehlo.importer.reduction import window_of
 from axla.stablehlo.importer.scope import Rule, Scope
+from axla.stablehlo.tables import by_name
 from axla.stablehlo.text.printer import type_text
 
 
@@ -166,16 +167,11 @@ def _rng_bit_generator(scope: Scope, operation: mlir.Operation) -> Instruction:
 
 
 RULES: dict[str, Rule] = {
+    **by_name(
+        "stablehlo.", _cholesky, _convolution, _dot, _dot_general, _fft, _gather, _rng, _rng_bit_generator,
+        _triangular_solve,
+    ),
     "stablehlo.batch_norm_grad": _batch_norm(hlo.BatchNormGrad, 5),
     "stablehlo.batch_norm_inference": _batch_norm(hlo.BatchNormInference, 5),
     "stablehlo.batch_norm_training": _batch_norm(hlo.BatchNormTraining, 3),
-    "stablehlo.cholesky": _cholesky,
-    "stablehlo.convolution": _convolution,
-    "stablehlo.dot": _dot,
-    "stablehlo.dot_general": _dot_general,
-    "stablehlo.fft": _fft,
-    "stablehlo.gather": _gather,
-    "stablehlo.rng": _rng,
-    "stablehlo.rng_bit_generator": _rng_bit_generator,
-    "stablehlo.triangular_solve": _triangular_solve,
-}
+}  # fmt: skip

@@ -14,6 +14,7 @@ from axla.stablehlo import mlir
 from axla.stablehlo.importer import attributes as attr
 from axla.stablehlo.importer.movement import array
 from axla.stablehlo.importer.scope import Rule, Scope
+from axla.stablehlo.tables import by_name
 
 
 def parameter_types(called: Computation, wanted: int) -> list[DType]:
@@ -109,11 +110,6 @@ def _scatter(scope: Scope, operation: mlir.Operation) -> Instruction:
     return scope.add(op, operands)
 
 
-RULES: dict[str, Rule] = {
-    "stablehlo.map": _map,
-    "stablehlo.reduce": _reduce,
-    "stablehlo.reduce_window": _reduce_window,
-    "stablehlo.scatter": _scatter,
-    "stablehlo.select_and_scatter": _select_and_scatter,
-    "stablehlo.sort": _sort,
-}
+RULES: dict[str, Rule] = by_name(
+    "stablehlo.", _map, _reduce, _reduce_window, _scatter, _select_and_scatter, _sort,
+)  # fmt: skip

@@ -14,6 +14,7 @@ import numpy as np
 
 from axla.stablehlo import mlir
 from axla.stablehlo.importer import attributes as attr
+from axla.stablehlo.tables import by_name
 
 LARGEST = 64  # elements of a value that is followed
 Function = Callable[[mlir.Operation, Sequence[np.ndarray]], "np.ndarray | None"]
@@ -243,6 +244,9 @@ _ARITHMETIC: dict[str, Function] = {
     "xor": _numeric(np.bitwise_xor),
 }  # fmt: skip
 FUNCTIONS: dict[str, Function] = {
+    **by_name(
+        "stablehlo.", _compare, _concatenate, _dynamic_slice, _reduce, _reverse, _slice, _transpose,
+    ),
     **{f"stablehlo.{name}": function for name, function in _ARITHMETIC.items()},
     **dict.fromkeys(_SHAPED, _numeric(np.asarray)),
     **dict.fromkeys(("arith.extsi", "arith.index_cast", "arith.trunci", "stablehlo.convert"), _convert),
@@ -261,16 +265,9 @@ FUNCTIONS: dict[str, Function] = {
     "shape.num_elements": lambda operation, values: np.asarray(np.prod(values[0], dtype=np.int64)),
     "shape.to_extent_tensor": _numeric(np.asarray),
     "stablehlo.clamp": _integral(lambda low, x, high: np.minimum(np.maximum(x, low), high)),
-    "stablehlo.compare": _compare,
     "stablehlo.compute_reshape_shape": _reshape_sizes,
-    "stablehlo.concatenate": _concatenate,
     "stablehlo.cstr_reshapable": _reshapable,
-    "stablehlo.dynamic_slice": _dynamic_slice,
     "stablehlo.optimization_barrier": lambda operation, values: values[0],
-    "stablehlo.reduce": _reduce,
-    "stablehlo.reverse": _reverse,
     "stablehlo.select": _numeric(np.where),
-    "stablehlo.slice": _slice,
-    "stablehlo.transpose": _transpose,
     "tensor.extract": lambda operation, values: values[0][tuple(int(v) for v in values[1:])],
-}
+}  # fmt: skip

@@ -14,6 +14,7 @@ from axla.stablehlo.importer import attributes as attr
 from axla.stablehlo.importer.elementwise import RULES as ELEMENTWISE
 from axla.stablehlo.importer.reduction import window_of
 from axla.stablehlo.specialize.sizes import Bounded, Sizes, refined, sizes_of
+from axla.stablehlo.tables import by_name
 
 Rule = Callable[[mlir.Operation, Sequence[Sizes]], "Sizes | list[Sizes]"]
 """Sizes of all results, or of each one, from the sizes of the operands."""
@@ -254,6 +255,10 @@ _OF_TYPES: dict[str, Callable[[mlir.Operation, Sequence[mlir.Type]], list[mlir.T
     "stablehlo.tuple": _tuple,
 }
 RULES: dict[str, Rule] = {
+    **by_name(
+        "stablehlo.", _all_gather, _concatenate, _convolution, _dot_general, _dynamic_slice, _fft, _gather,
+        _pad, _reduce, _reduce_window, _set_dimension_size, _slice, _transpose,
+    ),
     **dict.fromkeys(ELEMENTWISE, _same),
     **dict.fromkeys(
         (f"stablehlo.{name}" for name in (
@@ -265,27 +270,14 @@ RULES: dict[str, Rule] = {
     "chlo.top_k": _top_k,
     "interpreter.probe": _operand(0),
     "sdy.sharding_constraint": _operand(0),
-    "stablehlo.all_gather": _all_gather,
     "stablehlo.all_reduce": _each,
     "stablehlo.batch_norm_grad": _batch_norm,
     "stablehlo.batch_norm_training": _batch_norm,
     "stablehlo.bitcast_convert": _bitcast,
-    "stablehlo.concatenate": _concatenate,
-    "stablehlo.convolution": _convolution,
     "stablehlo.dot": lambda operation, sizes: (*sizes[0][:-1], *sizes[1][1:]),
-    "stablehlo.dot_general": _dot_general,
-    "stablehlo.dynamic_slice": _dynamic_slice,
-    "stablehlo.fft": _fft,
-    "stablehlo.gather": _gather,
     "stablehlo.map": _operand(0),
-    "stablehlo.pad": _pad,
-    "stablehlo.reduce": _reduce,
-    "stablehlo.reduce_window": _reduce_window,
     "stablehlo.scatter": _each,
-    "stablehlo.set_dimension_size": _set_dimension_size,
-    "stablehlo.slice": _slice,
     "stablehlo.sort": _each,
-    "stablehlo.transpose": _transpose,
     "stablehlo.triangular_solve": _operand(1),
 }  # fmt: skip
 """`dynamic_*` operations become static ones first; operations with a state have no rule here."""

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from axla.stablehlo import mlir
+from axla.stablehlo.tables import by_name
 from axla.stablehlo.verify.attributes import sizes_of, table
 from axla.stablehlo.verify.kinds import Facts, fits, sizes_fit, types_fit
 from axla.stablehlo.verify.reducers import check_reducer
@@ -254,8 +255,9 @@ def device_id(s: Subject) -> None:
 
 
 RULES: dict[str, Callable[[Subject], None]] = {
-    "all_gather": all_gather, "all_to_all": all_to_all, "all_reduce": all_reduce, "send": send, "recv": recv,
-    "reduce_scatter": reduce_scatter, "collective_broadcast": collective_broadcast, "infeed": infeed,
-    "collective_reduce": collective_reduce, "collective_permute": collective_permute,
+    **by_name(
+        "", all_gather, all_to_all, all_reduce, send, recv, reduce_scatter, collective_broadcast, infeed,
+        collective_reduce, collective_permute,
+    ),
     "replica_id": device_id, "partition_id": device_id,
 }  # fmt: skip

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from axla.stablehlo import mlir
+from axla.stablehlo.tables import by_name
 from axla.stablehlo.verify.attributes import sizes_of, table
 from axla.stablehlo.verify.elementwise import I1
 from axla.stablehlo.verify.kinds import Facts, sizes_fit, types_fit
@@ -240,7 +241,6 @@ def _is_future(s: Subject, future: Facts, value: Facts, shown: Facts) -> None:
     s.need(fit, rule, "a future of {}, found {} (result {})", value, future, shown)
 
 
-RULES: dict[str, Callable[[Subject], None]] = {
-    "if": if_, "case": case, "while": while_, "tuple": tuple_, "get_tuple_element": get_tuple_element,
-    "composite": composite, "custom_call": custom_call, "async_start": async_start, "async_done": async_done,
-}  # fmt: skip
+RULES: dict[str, Callable[[Subject], None]] = by_name(
+    "", if_, case, while_, tuple_, get_tuple_element, composite, custom_call, async_start, async_done,
+)  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from axla.stablehlo import mlir
+from axla.stablehlo.tables import by_name
 from axla.stablehlo.verify.kinds import (
     Broken,
     Facts,
@@ -170,10 +171,9 @@ def bitcast_convert(s: Subject) -> None:
 
 
 RULES: dict[str, Callable[[Subject], None]] = {
-    "add": add, "abs": abs_, "real": abs_, "imag": abs_, "is_finite": _to_boolean("c1"),
-    "compare": _to_boolean("c2"), "complex": complex_, "select": select, "clamp": clamp,
-    "uniform_quantize": uniform_quantize,
-    "uniform_dequantize": uniform_dequantize, "constant": constant_, "iota": iota,
-    "dynamic_iota": dynamic_iota, "rng": rng, "rng_bit_generator": rng_bit_generator,
-    "bitcast_convert": bitcast_convert,
+    **by_name(
+        "", add, abs_, complex_, select, clamp, uniform_quantize, uniform_dequantize, constant_, iota,
+        dynamic_iota, rng, rng_bit_generator, bitcast_convert,
+    ),
+    "real": abs_, "imag": abs_, "is_finite": _to_boolean("c1"), "compare": _to_boolean("c2"),
 }  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from axla.stablehlo.tables import by_name
 from axla.stablehlo.verify.kinds import Facts, Sizes, constant, fits, sizes_fit
 from axla.stablehlo.verify.reducers import check_reducer
 from axla.stablehlo.verify.subject import Subject
@@ -171,6 +172,6 @@ def _scatter_windows(s: Subject, operand: Facts, outer: list[int | None], update
             s.need(fits(size, wanted), "c4", "a size {} in dimension {}, found {}", wanted, dim, update)
 
 
-RULES: dict[str, Callable[[Subject], None]] = {
-    "gather": gather, "dynamic_gather": dynamic_gather, "scatter": scatter,
-}  # fmt: skip
+RULES: dict[str, Callable[[Subject], None]] = by_name(
+    "", gather, dynamic_gather, scatter,
+)  # fmt: skip

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 
 from axla.stablehlo import mlir
+from axla.stablehlo.tables import by_name
 from axla.stablehlo.verify.elementwise import shape_operand_follows
 from axla.stablehlo.verify.kinds import Facts, Sizes, constant, elements_fit, fits
 from axla.stablehlo.verify.subject import Subject
@@ -326,11 +327,8 @@ def set_dimension_size(s: Subject) -> None:
     )
 
 
-RULES: dict[str, Callable[[Subject], None]] = {
-    "broadcast": broadcast, "broadcast_in_dim": broadcast_in_dim, "reshape": reshape, "slice": slice_,
-    "dynamic_broadcast_in_dim": dynamic_broadcast_in_dim, "dynamic_reshape": dynamic_reshape, "pad": pad,
-    "transpose": transpose, "reverse": reverse, "concatenate": concatenate, "dynamic_slice": dynamic_slice,
-    "real_dynamic_slice": real_dynamic_slice, "dynamic_update_slice": dynamic_update_slice,
-    "dynamic_pad": dynamic_pad, "get_dimension_size": get_dimension_size,
-    "set_dimension_size": set_dimension_size,
-}  # fmt: skip
+RULES: dict[str, Callable[[Subject], None]] = by_name(
+    "", broadcast, broadcast_in_dim, reshape, slice_, dynamic_broadcast_in_dim, dynamic_reshape, pad,
+    transpose, reverse, concatenate, dynamic_slice, real_dynamic_slice, dynamic_update_slice, dynamic_pad,
+    get_dimension_size, set_dimension_size,
+)  # fmt: skip

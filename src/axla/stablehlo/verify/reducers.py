@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from axla.stablehlo import mlir
+from axla.stablehlo.tables import by_name
 from axla.stablehlo.verify.attributes import sizes_of, table
 from axla.stablehlo.verify.elementwise import I1
 from axla.stablehlo.verify.kinds import Facts, Sizes, elements_fit, fits, promotable, sizes_fit
@@ -267,7 +268,6 @@ def scan(s: Subject) -> None:
         s.follows("c6", (*shape[:at], size, *shape[at:]) if i < outputs else shape, facts.element, (), i)
 
 
-RULES: dict[str, Callable[[Subject], None]] = {
-    "reduce": reduce, "reduce_window": reduce_window, "select_and_scatter": select_and_scatter, "map": map_,
-    "sort": sort, "scan": scan,
-}  # fmt: skip
+RULES: dict[str, Callable[[Subject], None]] = by_name(
+    "", reduce, reduce_window, select_and_scatter, map_, sort, scan,
+)  # fmt: skip
