@@ -31,14 +31,15 @@ def group_size(self: Op, groups: ReplicaGroups, *, uniform: bool = True) -> int 
     """How many take part; None where that depends on the run. Rejects groups without members, that share
     members, and if `uniform`, of different sizes.
     """
-    sizes, listed, rule = groups.sizes, groups.listed, f"{label(self)}_groups"
+    sizes, listed = groups.sizes, groups.listed
     if 0 in sizes:
-        reject(rule, f"{self.opcode}: a replica group has no members: {listed}")
+        reject(f"{label(self)}_groups", f"{self.opcode}: a replica group has no members: {listed}")
     if uniform and len(sizes) > 1:
-        reject(rule, f"{self.opcode}: replica groups must be of one size, found {listed}")
+        reject(f"{label(self)}_groups", f"{self.opcode}: replica groups must be of one size, found {listed}")
     members = [m for g in listed for m in g]
     if len(set(members)) != len(members) or min(members, default=0) < 0:
-        reject(rule, f"{self.opcode}: members must be at least 0 and different, found {listed}")
+        what = "members must be at least 0 and different"
+        reject(f"{label(self)}_groups", f"{self.opcode}: {what}, found {listed}")
     return sizes.pop() if sizes else None
 
 

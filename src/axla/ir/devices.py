@@ -202,7 +202,7 @@ def _between(places: list[int]) -> Iterable[tuple[int, int]]:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaGroups:
-    """Who takes part together in a collective: groups that are listed, or a `form` of them. None: all."""
+    """Who takes part together in a collective: {{0,1},{2,3}}, [2,2]<=[4] or mesh['a'=2,'b'=2] {'b'}."""
 
     listed: tuple[tuple[int, ...], ...] = ()
     form: IotaGroups | MeshAxes | None = None
