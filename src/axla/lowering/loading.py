@@ -49,8 +49,13 @@ def check_program(program: Program, target: Target) -> tuple[Kernel, ...]:
     """The kernels of a verified program, planned for `target`; VerifyError where registers, calls or kernels
     do not do what they are said to.
     """
+    called: set[int] = {-1}
     for step in all_steps(program):
         _check(program, step, target)
+        if isinstance(step, CustomCallStep):
+            called |= {step.function, step.report}
+    if len(called) - 1 != len(program.interface.functions):
+        raise VerifyError(f"program {program.name} has functions in its table that no step calls")
     return tuple(_planned(kernel, target) for kernel in program.kernels)
 
 

@@ -24,7 +24,7 @@ from typing import Any
 from axla.core.collector import collector_paused
 from axla.core.errors import ParseError, VerifyError
 from axla.core.shape import Shape
-from axla.custom.site import CallSite
+from axla.custom.site import CallSite, Function
 from axla.ir.clone import fingerprint
 from axla.ir.graph import Computation
 from axla.ir.printer import print_module
@@ -164,7 +164,19 @@ _SEGMENTS = {
     "constants": Allocation(AllocationKind.CONSTANTS, 0, 0, writable=False),
     "workspace": Allocation(AllocationKind.WORKSPACE, 0, 0),
 }
-_LINES = (Program, Interface, ValueSpec, Alias, Allocation, Constant, Kernel, Phase, Carried, Branch)
+_LINES = (
+    Program,
+    Interface,
+    ValueSpec,
+    Alias,
+    Function,
+    Allocation,
+    Constant,
+    Kernel,
+    Phase,
+    Carried,
+    Branch,
+)
 _LINES += (*Step.__args__, *AnyPlan.__args__, tuple[Value | None, ...])  # type: ignore[attr-defined]
 _FORMS: dict[Any, Form] = {
     Computation: Form(_write_computation, _read_computation, block=True),
@@ -176,7 +188,8 @@ _CODEC = Codec(_FORMS, _LINES, {Allocation: _remember})
 _NAMELESS = {Value: Form(_write_nameless, _read_value), Computation: Form(fingerprint, _read_computation)}
 _BARE = Codec(
     _FORMS | _NAMELESS, _LINES,
-    skip={(kind, name) for kind in _LINES for name in ("name", "location") if kind is not Kernel}
+    skip={(kind, name) for kind in _LINES for name in ("name", "location")}
+    - {(Kernel, "name"), (Function, "name")}
     | {(Kernel, name) for name in ("kind", "computation", "plan")}
     | {(Constant, "digest"), (CallSite, "where")},
 )  # fmt: skip
