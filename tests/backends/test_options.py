@@ -32,8 +32,11 @@ def test_equal_options_are_equal():
 @pytest.mark.parametrize(
     "options, message",
     [
-        ({"donate": 3}, "donate=3"),
-        ({"donate": ["x"]}, "donate="),
+        ({"donate": 3}, "donate: a sequence of integers is wanted, found 3"),
+        ({"donate": ["x"]}, "donate: a sequence of integers"),
+        ({"dim_args": 3}, "dim_args: .* found 3"),
+        ({"arg_types": 3}, "arg_types: .* found 3"),
+        ({"target_cpu": 3}, "target_cpu=3"),
         ({"num_replicas": 0}, "num_replicas=0, wanted a number of at least 1"),
         ({"num_partitions": True}, "num_partitions=True"),
         ({"replicas": "all"}, "replicas='all'"),
@@ -41,7 +44,7 @@ def test_equal_options_are_equal():
         ({"device_assignment": [0]}, "wanted a device for each partition"),
         ({"device_assignment": [[0.5]]}, "wanted a device for each partition"),
         ({"device_assignment": [[1], [1]]}, "names a device twice"),
-        ({"target_features": "avx2"}, "target_features='avx2'"),
+        ({"target_features": "avx2"}, "target_features: a sequence of texts is wanted, found 'avx2'"),
         ({"arg_types": "tensor<f32>"}, "a sequence of types is wanted"),
         ({"flags": {"xla_cpu_enable_fastmath": True}}, "no flag 'xla_cpu_enable_fastmath'"),
         ({"flags": {"xla_backend_optimization_level": 9}}, "wanted an integer from 0 to 3"),
@@ -125,6 +128,16 @@ def test_jaxlibs_own_options():
 )
 def test_what_would_change_results_is_refused_by_name(message, error):
     with pytest.raises(axla.AxlaError, match=error):
+        CompileOptions.from_proto(encode(message, "CompileOptionsProto"))
+
+
+@pytest.mark.parametrize(
+    "name", ["donate", "dim_args", "arg_types", "target_features", "target_cpu", "replicas"]
+)
+@pytest.mark.parametrize("value", [{"string_field": "3"}, {"string_field": "{"}, {"int_field": 3}])
+def test_overrides_of_other_types_are_named(name, value):
+    message = {"env_option_overrides": [{"key": f"axla_{name}", "value": value}]}
+    with pytest.raises(axla.InvalidArgument, match=name):
         CompileOptions.from_proto(encode(message, "CompileOptionsProto"))
 
 

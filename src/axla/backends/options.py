@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import operator
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,14 +44,18 @@ class CompileOptions:
     flags: tuple[tuple[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
+        types = _sequence("arg_types", self.arg_types, "types")
+        donate = _sequence("donate", self.donate, "integers", int | np.integer) or ()  # type: ignore[arg-type]
         changes = {
-            "donate": _integers("donate", self.donate),
+            "donate": tuple(map(int, donate)),
             "device_assignment": _assignment(self.device_assignment),
-            "target_features": _texts("target_features", self.target_features) or None,
-            "arg_types": _types(self.arg_types),
-            "dim_args": self.dim_args if self.dim_args is None else tuple(self.dim_args) or None,
+            "target_features": _sequence("target_features", self.target_features, kind=str),
+            "arg_types": types and tuple(map(_type, types)),
+            "dim_args": _sequence("dim_args", self.dim_args, "integers"),
             "flags": _flags(self.flags),
         }
+        if not isinstance(self.target_cpu, str | None):
+            raise InvalidArgument(f"compile: target_cpu={self.target_cpu!r}, wanted a text")
         for name, value in changes.items():
             object.__setattr__(self, name, value)
         for name in ("num_replicas", "num_partitions"):
@@ -193,19 +196,16 @@ _REFUSED = {
 """Fields of the proto that would change results, or who may call."""
 
 
-def _integers(name: str, values: object) -> tuple[int, ...]:
-    try:
-        return tuple(operator.index(v) for v in values)  # type: ignore[union-attr]
-    except TypeError:
-        raise InvalidArgument(f"compile: {name}={values!r}, wanted a sequence of integers") from None
-
-
-def _texts(name: str, values: Sequence[str] | None) -> tuple[str, ...] | None:
+def _sequence(name: str, values: Any, items: str = "texts", kind: type = object) -> tuple[Any, ...] | None:
+    """Values as a tuple; None for none."""
     if values is None:
         return None
-    if isinstance(values, str) or not all(isinstance(v, str) for v in values):
-        raise InvalidArgument(f"compile: {name}={values!r}, wanted a sequence of texts")
-    return tuple(values)
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise InvalidArgument(f"compile: {name}: a sequence of {items} is wanted, found {values!r}")
+    found = tuple(values)
+    if not all(isinstance(v, kind) for v in found):
+        raise InvalidArgument(f"compile: {name}: a sequence of {items} is wanted, found {found!r}")
+    return found or None
 
 
 def _assignment(value: Any) -> tuple[tuple[int, ...], ...] | None:
@@ -224,12 +224,6 @@ def _assignment(value: Any) -> tuple[tuple[int, ...], ...] | None:
         raise InvalidArgument(f"compile: device_assignment={array.tolist()} names a device twice")
     rows: Any = array.tolist()
     return tuple(tuple(row) for row in rows)
-
-
-def _types(types: Iterable[Any] | None) -> tuple[Any, ...] | None:
-    if isinstance(types, str):
-        raise InvalidArgument(f"arg_types: a sequence of types is wanted, found {types!r}")
-    return None if types is None else tuple(map(_type, types)) or None
 
 
 def _type(given: Any) -> Any:
