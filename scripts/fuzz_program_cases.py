@@ -177,8 +177,8 @@ class Guarded:
 
 def run(packed: Any, inputs: Sequence[bytes], fill: int) -> list[bytes]:
     """The bytes of the results of a program without functions; `inputs`: those of its parameters."""
+    from axla.codegen.native.image import Image
     from axla.program import abi
-    from axla.runtime.image import Image
     from axla.runtime.program import ENTRY
 
     interface = packed.interface.of_code()

@@ -145,7 +145,7 @@ with trace.recording() as events:
 compiler = {{"axla.passes.driver", "axla.cpu.compiler", "axla.codegen.emit.kinds"}} & set(sys.modules)
 found = np.asarray(program(np.ones((64, 32), np.float32))[1])
 passes = "passes" in [e["name"] for e in events]
-print(len(compiler), passes, "axla.codegen.llvm" in sys.modules, found.tobytes().hex())
+print(len(compiler), passes, "llvmlite" in sys.modules, found.tobytes().hex())
 """
     lines = [
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout for _ in range(3)

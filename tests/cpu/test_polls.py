@@ -11,11 +11,11 @@ import axla
 from axla.codegen import llvm
 from axla.codegen.emit.kinds import emit_kernel
 from axla.codegen.host import host_target
+from axla.codegen.native.image import Image
 from axla.cpu.compiler import checked_text, compile_module, llvm_module
 from axla.cpu.entry import ENTRY, emit_entry
 from axla.lowering.pipeline import optimize, program_of
 from axla.program import abi
-from axla.runtime.image import Image
 
 PARALLEL_FOR = c.CFUNCTYPE(c.c_int32, c.c_void_p, c.c_void_p, c.c_void_p, c.c_int64, c.c_int64)
 KERNEL = c.CFUNCTYPE(c.c_int32, c.c_void_p, c.c_void_p, c.c_int64, c.c_int64)

@@ -19,10 +19,10 @@ from axla.aot.build import Label, Source, build
 from axla.aot.library import Weights
 from axla.aot.names import parse_name
 from axla.codegen.llvm import host_features
+from axla.codegen.native.image import Image
 from axla.core.errors import AxlaError, InvalidArgument, UnsupportedError
 from axla.runtime import cpu_features
 from axla.runtime.cpu_features import refuse_foreign
-from axla.runtime.image import Image
 from axla.runtime.loader import load
 from axla.runtime.manifest import seal
 from axla.runtime.safetensors import write_safetensors

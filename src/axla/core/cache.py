@@ -24,9 +24,12 @@ from collections.abc import Iterator
 from hashlib import blake2b
 from pathlib import Path
 
+import ml_dtypes
+import numpy as np
+
 from axla.core import flags, locks
 
-KINDS = ("program", "kernel", "host")
+KINDS = ("program", "kernel", "glue", "host")
 MEMORY_BYTES = 64 << 20
 DISK_BYTES = 512 << 20
 LARGEST = DISK_BYTES // 8
@@ -204,7 +207,7 @@ def compiler() -> str:
     llvm = importlib.util.find_spec("llvmlite")
     roots = [path for path in (sys.modules["axla"].__file__, llvm and llvm.origin) if path]
     found = [file for root in roots for file in _sources(os.path.dirname(root))]
-    versions = [sys.modules[name].__version__ for name in ("axla", "numpy", "ml_dtypes")]
+    versions = sys.modules["axla"].__version__, np.__version__, ml_dtypes.__version__
     return key_of(sys.version, *versions, *sorted(found))
 
 

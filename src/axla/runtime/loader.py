@@ -15,10 +15,10 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from axla.codegen.native.image import Image
 from axla.core import locks, status
 from axla.core.errors import InvalidArgument, OutOfMemory, UnsupportedError, did_you_mean
 from axla.runtime.cpu_features import refuse_foreign
-from axla.runtime.image import Image
 from axla.runtime.manifest import FunctionFacts, Manifest, ValueFacts, read_manifest
 from axla.runtime.safetensors import read_file, read_safetensors
 

@@ -1,7 +1,7 @@
 """The native side of the runtime: the loaded glue, the Python types made from it, threads and limits.
 
-`native()` makes it on first use, which loads LLVM. Where it cannot be (`why_not`), arrays are plain Python
-over NumPy and programs cannot be run.
+`native()` makes it on first use, which loads LLVM where the cache does not have the glue. Where it cannot be
+(`why_not`), arrays are plain Python over NumPy and programs cannot be run.
 """
 
 from __future__ import annotations

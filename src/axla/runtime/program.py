@@ -6,6 +6,7 @@ import ctypes as c
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from axla.codegen.native.image import Image
 from axla.codegen.native.structs import (
     DONATES,
     EFFECTS,
@@ -22,7 +23,6 @@ from axla.program.abi import RNG_SEED
 from axla.program.interface import Interface
 from axla.runtime import arguments
 from axla.runtime.functions import resolve_functions
-from axla.runtime.image import Image
 from axla.runtime.native import Native, native
 from axla.runtime.queue import queue_of
 from axla.runtime.shape_info import shape_info

@@ -3,8 +3,8 @@
     axla cache                 the folder, its bound, entries and bytes of each kind
     axla cache --clear         drops everything; programs are compiled again when they are needed
 
-Kinds: programs (whole modules), kernels (their parts), hosts (what LLVM says of this machine). AXLA_CACHE_DIR
-names the folder.
+Kinds: programs (whole modules), kernels (their parts), glues (code between Python and programs), hosts (what
+LLVM says of this machine). AXLA_CACHE_DIR names the folder.
 """
 
 from __future__ import annotations

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from axla.codegen.native import call, fork, memory, objects, pool, python_abi, queue, signals
 from axla.codegen.native import locks as spin_locks
 from axla.codegen.native.assembly import Module
-from axla.core import locks
+from axla.codegen.native.image import Image
+from axla.core import cache, locks
 from axla.core.errors import UnsupportedError
 
 
@@ -68,6 +69,19 @@ def emit(machine: str, *, checks: bool = False) -> Module:
 
 
 def _link(m: Module) -> dict[str, int]:
+    """Loads the code, which is compiled once for each version of axla and LLVM."""
+    text = m.text()
+    key = cache.key_of(cache.compiler(), text)
+    code = cache.get("glue", key)
+    if code is None:
+        code = _compiled(text)
+        cache.put("glue", key, code)
+    image = Image([("axla.glue", code)], m.exports, _imports(m))
+    c.pythonapi.Py_IncRef(c.py_object(image))  # beyond the end of the interpreter: threads run in it
+    return image.addresses
+
+
+def _compiled(text: str) -> bytes:
     import llvmlite.binding as llvm
 
     locks.hold_over_forks(llvm.ffi.lib._lock._lock)
@@ -76,9 +90,10 @@ def _link(m: Module) -> dict[str, int]:
     target = llvm.Target.from_default_triple()
     # Cheapest passes and code generation: 30 ms instead of 260 ms at the first array of a process, and a call
     # takes 230 ns instead of 165 ns (two arrays of 64 floats, on a Zen 4 at 3.7 GHz).
-    machine = target.create_target_machine(opt=0, jit=True, reloc="pic")
+    # The large code model: CPython and the C library are far away.
+    machine = target.create_target_machine(opt=0, reloc="static", codemodel="large")
     context = llvm.create_context()
-    module = llvm.parse_assembly(m.text(), context)
+    module = llvm.parse_assembly(text, context)
     module.triple = llvm.get_process_triple()
     module.verify()
     builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=2))
@@ -87,18 +102,7 @@ def _link(m: Module) -> dict[str, int]:
     passes.add_sroa_pass()
     passes.add_simplify_cfg_pass()
     passes.run(module, builder)
-    image = machine.emit_object(module)
-    library = llvm.JITLibraryBuilder().add_object_img(image).add_current_process()
-    for name, address in _imports(m).items():
-        library.import_symbol(name, address)
-    for name in m.exports:
-        library.export_symbol(name)
-    jit = llvm.create_lljit_compiler()
-    tracker = library.link(jit, "axla.glue")
-    addresses = {name: tracker[name] for name in m.exports}
-    tracker.detach()
-    jit.detach()
-    return addresses
+    return machine.emit_object(module)
 
 
 def _imports(m: Module) -> dict[str, int]:

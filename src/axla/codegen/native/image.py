@@ -1,8 +1,8 @@
 """Links objects for x86-64 Linux into memory of this process, without LLVM.
 
 Enough of ELF for code that stands alone: sections, symbols of the objects, relative relocations. Everything
-is checked before it is used; InvalidArgument says what is wrong with an object. Code and data are only
-readable when `Image` is there.
+is checked before it is used; InvalidArgument says what is wrong with an object. When `Image` is there, only
+variables can be written.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import mmap
 import platform
 import struct
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -20,7 +20,7 @@ from axla.core.errors import InvalidArgument, OutOfMemory, UnsupportedError
 
 _RELOCATABLE, _X86_64 = 1, 62
 _PROGBITS, _SYMTAB, _RELA, _NOBITS = 1, 2, 4, 8
-_ALLOC, _EXECUTABLE = 2, 4
+_WRITABLE, _ALLOC, _EXECUTABLE = 1, 2, 4
 _LARGEST = 1 << 31  # what relative addresses of 32 bits reach
 _PAGE = 4096
 _READ, _EXECUTE = 1, 4  # of mprotect
@@ -92,17 +92,20 @@ class _Object:
 
 
 class Image:
-    """Objects linked with each other and with nothing else. `addresses` are those of the exported symbols,
-    valid as long as this object is there.
+    """Objects linked with each other and with what is at the addresses `imports`. `addresses` are those of
+    the exported symbols, valid as long as this object is there.
     """
 
-    def __init__(self, images: Sequence[tuple[str, bytes]], exports: Sequence[str]) -> None:
+    def __init__(
+        self, images: Sequence[tuple[str, bytes]], exports: Sequence[str],
+        imports: Mapping[str, int] | None = None,
+    ) -> None:  # fmt: skip
         if sys.platform != "linux" or platform.machine() != "x86_64":
             raise UnsupportedError(
                 f"objects for x86-64 Linux, on {sys.platform} {platform.machine()}: they run there only"
             )
         objects = [_Object(name, data) for name, data in images]
-        code, total = _layout(objects)
+        code, constant, total = _layout(objects)
         if total >= _LARGEST:
             raise UnsupportedError(f"{total} bytes of code and constants; {_LARGEST - 1} can be linked")
         try:
@@ -117,13 +120,13 @@ class Image:
                     self._memory[section.at : section.at + section.size] = found.data[
                         section.offset : section.offset + section.size
                     ]
-        table = _globals(objects, base)
+        table = {**(imports or {}), **_globals(objects, base)}
         for found in objects:
             _relocate(found, self._memory, base, table)
         missing = [name for name in exports if name not in table]
         if missing:
             raise InvalidArgument(f"{images[0][0]}: does not define {', '.join(missing)}")
-        self._protect(base, code, total)
+        self._protect(base, code, constant)
         self.addresses = {name: table[name] for name in exports}
 
     def _protect(self, base: int, code: int, total: int) -> None:
@@ -134,14 +137,16 @@ class Image:
                 raise UnsupportedError(f"mprotect refuses code: error {c.get_errno()}")
 
 
-def _layout(objects: Sequence[_Object]) -> tuple[int, int]:
-    """Gives sections their places: code first, then, from the next page on, data. The ends of both."""
+def _layout(objects: Sequence[_Object]) -> tuple[int, ...]:
+    """Gives sections their places: code first, then, each from the next page on, constants and variables. The
+    ends of all three.
+    """
     at = 0
     ends = []
-    for wanted in (_EXECUTABLE, 0):
+    for wanted in (_EXECUTABLE, 0, _WRITABLE):
         for found in objects:
             for section in found.sections:
-                if section.flags & _ALLOC and section.flags & _EXECUTABLE == wanted:
+                if section.flags & _ALLOC and section.flags & (_EXECUTABLE | _WRITABLE) == wanted:
                     if section.kind not in (_PROGBITS, _NOBITS) and section.size:
                         # Unwinding tables and notes are not needed to run.
                         continue
@@ -149,7 +154,7 @@ def _layout(objects: Sequence[_Object]) -> tuple[int, int]:
                     at = section.at + section.size
         at = -(-at // _PAGE) * _PAGE
         ends.append(at)
-    return ends[0], ends[1]
+    return tuple(ends)
 
 
 def _globals(objects: Sequence[_Object], base: int) -> dict[str, int]:
