@@ -17,7 +17,7 @@ from axla.backends.interface import (
     Executable,
     Memory,
     MemoryStats,
-)
+)  # fmt: skip
 from axla.backends.options import CompileOptions, ExecuteOptions
 
 get, names, register, unregister = BACKENDS.get, BACKENDS.names, BACKENDS.register, BACKENDS.unregister

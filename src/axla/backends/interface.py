@@ -18,13 +18,7 @@ from axla.backends.options import CompileOptions, ExecuteOptions, options_of
 from axla.backends.prepare import prepared
 from axla.backends.registry import Registry
 from axla.core import dtypes, flags, locks
-from axla.core.errors import (
-    DeadlineExceeded,
-    InvalidArgument,
-    OutOfMemory,
-    UnsupportedError,
-    did_you_mean,
-)
+from axla.core.errors import DeadlineExceeded, InvalidArgument, OutOfMemory, UnsupportedError, did_you_mean
 from axla.core.profile import Profile, Run, watch
 from axla.ir.graph import Module
 from axla.ir.op import OPS

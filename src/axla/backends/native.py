@@ -29,13 +29,9 @@ class NativeExecutable(Executable):
     __slots__ = ("_images", "_loaded", "_native_call", "_flat")
 
     def __init__(
-        self,
-        image: Image,
-        interface: Interface,
-        constants: bytes | memoryview | None = None,
-        functions: Mapping[str, int] | None = None,
-        **more: Any,
-    ) -> None:
+        self, image: Image, interface: Interface, constants: bytes | memoryview | None = None,
+        functions: Mapping[str, int] | None = None, **more: Any,
+    ) -> None:  # fmt: skip
         super().__init__(interface, **more)
         self._images = (bytes(image),) if isinstance(image, bytes | bytearray | memoryview) else tuple(image)
         self._loaded = LoadedProgram(self._images, interface.of_code(), constants, functions)
