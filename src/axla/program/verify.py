@@ -37,8 +37,10 @@ from axla.program.steps import (
     TransferStep,
     Value,
 )  # fmt: skip
+from axla.target.machine import Limits
 
 WORKSPACE = AllocationKind.WORKSPACE, 0
+MOST_REGISTERS = Limits().tiny  # of one array
 MOST_NESTED = 100  # loops and branches in each other
 
 
@@ -172,10 +174,15 @@ class _Verifier:
         """A step makes a value; `keep` as for `hold`."""
         if value.name in self.values or value.shape.is_dynamic:
             self.fail(f"{value.name} is there already, or of dynamic size: {value.shape}")
+        if value.place is None:
+            self.small(value)
         known = self.values[value.name] = _Known(value.shape, value.place is None)
         self.undo.append((self.values.pop, (value.name,)))
         if value.place is not None:
             self.put(value, known, keep=keep)
+
+    def small(self, value: Value) -> None:
+        self.require(value.shape.size <= MOST_REGISTERS, f"{value.name} is too large for registers")
 
     def put(self, value: Value, known: _Known, *, keep: bool = False) -> None:
         if not (self.placed(value).writable or keep):
@@ -280,6 +287,7 @@ class _Verifier:
             self.require(not _shared((target,), (source,)), "copies onto itself")
             self.put(target, known)
         elif not known.register:
+            self.small(target)
             known.register = True
             self.undo.append((setattr, (known, "register", False)))
 
@@ -289,6 +297,7 @@ class _Verifier:
         operand, update = step.operand.shape, step.update.shape
         sizes = zip(update.dims, operand.dims, strict=False)
         fits = update.rank == operand.rank and all(small <= size for small, size in sizes)
+        self.small(step.update)
         self.require(fits and update.dtype is operand.dtype, f"stores {update} into {operand}")
         starts = [s.shape for s in step.starts]
         each = len(starts) == operand.rank and all(s.is_scalar for s in starts)
@@ -361,19 +370,16 @@ class _Verifier:
                 self.require(fits, f"{value} is no {leaf} in memory")
         for number, api in ((step.function, step.api), (step.report, REPORT)):
             found = functions[number] if 0 <= number < len(functions) else None
-            self.require(
-                number == -1 or found is not None and found.api == api, f"function {number} is no {api}"
-            )
+            right = number == -1 or found is not None and found.api == api
+            self.require(right, f"function {number} is no {api}")
         operands, results = ([v for v in values if v is not None] for values in (step.operands, step.results))
         for value in operands:
             self.use(value)
-        aliases = {
-            (results.index(result), operands.index(operand))
-            for r, o in site.aliases
-            if (result := step.results[r]) is not None and (operand := step.operands[o]) is not None
-        }
+        leaves = dict(enumerate(step.results)), dict(enumerate(step.operands))
+        aliases = [(leaves[0].get(r), leaves[1].get(o)) for r, o in site.aliases]
+        self.require(all(r and o for r, o in aliases), "aliases name leaves that are no arrays")
         for r, o in _shared(results, operands):
-            same = (r, o) in aliases and results[r].place == operands[o].place
+            same = (results[r], operands[o]) in aliases and results[r].place == operands[o].place
             self.require(same, f"{results[r].name} overwrites {operands[o].name}")
         self.scratch(step.scratch, step.plan.scratch_bytes if step.plan else 0, (*operands, *results))
         self.write(results, [v.shape for v in results])
@@ -389,12 +395,10 @@ class _Verifier:
         """Memory and border are as the interface says."""
         program, code = self.program, self.program.interface.of_code()
         becomes: dict[int, int] = {}
-        for kind, size in (
-            (AllocationKind.CONSTANTS, code.constants_bytes),
-            (WORKSPACE[0], code.workspace_bytes),
-        ):
-            self.require(0 <= size < 1 << 62, f"{size} bytes of {kind}")
-            self.memory[kind, 0] = _Memory(size, ALIGNMENT, kind is WORKSPACE[0])
+        self.memory[AllocationKind.CONSTANTS, 0] = _Memory(code.constants_bytes, ALIGNMENT, False)
+        self.memory[WORKSPACE] = _Memory(code.workspace_bytes, ALIGNMENT, True)
+        for (kind, _), memory in self.memory.items():
+            self.require(0 <= memory.size < 1 << 62, f"{memory.size} bytes of {kind}")
         values = {(AllocationKind.PARAMETER, n): value for n, value in enumerate(program.parameters)}
         values |= {(AllocationKind.RESULT, n): value for n, value in enumerate(program.results)}
         for allocation in program.allocations:
@@ -402,11 +406,8 @@ class _Verifier:
             value = values.get((kind, number))
             donated = kind is AllocationKind.PARAMETER and result >= 0 and result not in becomes
             writable = kind is AllocationKind.RESULT and result < 0 or donated
-            if (
-                value is None
-                or allocation.size != value.shape.byte_size
-                or allocation.writable is not writable
-            ):
+            size = None if value is None else value.shape.byte_size
+            if value is None or allocation.size != size or allocation.writable is not writable:
                 self.fail(f"allocation {allocation}, for {value and value.shape}")
             self.memory[kind, number] = _Memory(allocation.size, value.shape.dtype.real.itemsize, writable)
             if donated:
@@ -441,9 +442,8 @@ class _Verifier:
                 where = AllocationKind.PARAMETER, becomes[number]
             if place is None or place.offset or (place.allocation.kind, place.allocation.number) != where:
                 self.fail(f"{value.name} is in {place}")
-            self.require(
-                spec.bytes == place.size == value.shape.byte_size, f"{spec.name} has {spec.bytes} bytes"
-            )
+            whole = spec.bytes == place.size == value.shape.byte_size
+            self.require(whole, f"{spec.name} has {spec.bytes} bytes")
 
 
 _STEPS: dict[type[Step], Callable[[_Verifier, Any], None]] = {
