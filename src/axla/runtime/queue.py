@@ -75,7 +75,9 @@ class Task:
     """
 
     def __init__(self, loaded: Any, arguments: Sequence[Array]) -> None:
-        self.loaded, self.inputs, self.records = loaded, [], []
+        self.loaded: Any = loaded
+        self.inputs: list[int] = []
+        self.records: list[int] = []
         self.timer: threading.Timer | None = None
         aliases = {alias.parameter: alias.result for alias in loaded.interface.aliases}
         try:
