@@ -241,3 +241,20 @@ def test_signs_of_zeros_of_complex_functions(backend, opcode, operand, wanted):
     found = np.asarray(axla.compile(axla.parse(text), backend=backend)(np.array([operand])))[0]
     for one, other in ((found.real, wanted.real), (found.imag, wanted.imag)):
         assert np.isclose(one, other, rtol=1e-15) and np.signbit(one) == np.signbit(other)
+
+
+def test_exp_where_no_number_is_left():
+    """Down to the smallest number, and 0 from there on: below, nothing is computed."""
+    for target in (host_target(), cpu_target("x86-64")):
+        for kind, least in ((D.F32, 104), (D.F64, 745.5)):
+            case = elementwise.Case(
+                "exp", (kind,), kind, target.lanes(kind), lambda v, x: v.unary("exponential", x)
+            )
+            below = -least - np.array([-0.6, -0.2, -0.03, 0, 0.03, 1, 100, 1e9, np.inf])
+            x = np.array([*below, np.nan, 0, -87.5], kind.numpy)
+            found = elementwise.Compiled([case], target).run("exp", [x])
+            with np.errstate(under="ignore"):
+                wanted = np.exp(x.astype(np.longdouble)).astype(kind.numpy)
+            tiny = np.finfo(kind.numpy).smallest_subnormal
+            np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=tiny)
+            assert (found[5:9] == 0).all()

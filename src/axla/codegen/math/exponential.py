@@ -66,9 +66,13 @@ def reduce(x: Reg) -> tuple[Reg, Reg, Reg]:
 
 
 def exp(x: Reg) -> Reg:
+    """Where the result is certainly 0, as of masked scores of attention, 0 is scaled: an instruction whose
+    result is too small for a normal number takes a hundred times as long.
+    """
     m, k = x.m, _CONSTANTS[x.element]
+    zero = x < k.least
     n, shifted, r = reduce(m.most(m.least(x, k.most), k.least))
-    return scale(m.horner(r, (*k.exp, 1.0, 1.0)), n, shifted)
+    return scale(m.select(zero, m.number(x, 0.0), m.horner(r, (*k.exp, 1.0, 1.0))), n, shifted)
 
 
 def half_exp(x: Reg) -> Reg:
