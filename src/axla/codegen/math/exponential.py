@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from axla.codegen import avx512
 from axla.codegen.arithmetic import FRACTION, Reg
 from axla.codegen.math.exponent import scale
 
@@ -66,13 +67,16 @@ def reduce(x: Reg) -> tuple[Reg, Reg, Reg]:
 
 
 def exp(x: Reg) -> Reg:
-    """Where the result is certainly 0, as of masked scores of attention, 0 is scaled: an instruction whose
-    result is too small for a normal number takes a hundred times as long.
+    """Where the result is certainly 0, as of masked scores of attention, nothing small is computed: an
+    instruction whose result is too small for a normal number takes a hundred times as long.
     """
     m, k = x.m, _CONSTANTS[x.element]
-    zero = x < k.least
-    n, shifted, r = reduce(m.most(m.least(x, k.most), k.least))
-    return scale(m.select(zero, m.number(x, 0.0), m.horner(r, (*k.exp, 1.0, 1.0))), n, shifted)
+    zero, nothing = x < k.least, m.number(x, 0.0)
+    if avx512.applies(x):
+        n, _, r = reduce(m.most(m.least(x, k.most), k.least))
+        return avx512.scalef(m.select(zero, nothing, m.horner(r, (*k.exp, 1.0, 1.0))), n)
+    n, shifted, r = reduce(m.least(m.select(zero, nothing, x), k.most))
+    return m.select(zero, nothing, scale(m.horner(r, (*k.exp, 1.0, 1.0)), n, shifted))
 
 
 def half_exp(x: Reg) -> Reg:
