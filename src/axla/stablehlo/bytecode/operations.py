@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
 from axla.stablehlo import mlir
@@ -27,31 +28,23 @@ def _target(name: str) -> str:
     return _FUNCTIONS.get(name, f"stablehlo.{name[5:-3]}") if name in vhlo.INHERENT else name
 
 
+@dataclass(slots=True)
 class _Frame:
     """An operation whose regions are being read."""
 
-    __slots__ = (
-        "operation",
-        "regions",
-        "values",
-        "sectioned",
-        "end",
-        "blocks",
-        "remaining",
-        "next",
-        "base",
-        "stop",
-    )
+    operation: mlir.Operation
+    regions: int  # still to begin
+    values: list[Any]
+    sectioned: bool  # whether they have a section of their own
+    end: int  # of the section
+    blocks: int = 0  # of the region still to begin
+    remaining: int = 0  # operations of the block still to read
+    base: int = field(init=False)  # numbers of the values that the region defines
+    next: int = field(init=False)
+    stop: int = field(init=False)
 
-    def __init__(self, operation: mlir.Operation, regions: int, values: list[Any], sectioned: bool, end: int):
-        self.operation = operation
-        self.regions = regions  # still to begin
-        self.values = values
-        self.sectioned = sectioned  # whether they have a section of their own
-        self.end = end  # of the section
-        self.blocks = 0  # of the region still to begin
-        self.remaining = 0  # operations of the block still to read
-        self.base = self.next = self.stop = len(values)  # numbers of the values that the region defines
+    def __post_init__(self) -> None:
+        self.base = self.next = self.stop = len(self.values)
 
     def define(self, values: list[mlir.Value]) -> None:
         begin = self.next
@@ -75,9 +68,8 @@ class Operations:
         self.properties = properties  # begin and end of each
         self.at = 0
         self.room = 0  # how many values can still be defined: each takes a byte at least
-        self.attribute_room = 10_000 + 8 * len(
-            data
-        )  # and attributes given to operations: many can share them
+        # And attributes given to operations: many can share them.
+        self.attribute_room = 10_000 + 8 * len(data)
         self._known: dict[tuple[int, int, int], dict[str, Any]] = {}
         self._targets = [_target(name) for name, _ in names]  # today's names
 

@@ -177,22 +177,12 @@ RULES: dict[str, Rule] = {
         "", _all_gather, _all_reduce, _all_to_all, _ragged_all_to_all, _reduce_scatter, between="-",
     ),
     "all-gather-done": part(1),
-    "all-gather-start": at_once(
-        "all-gather",
-        hlo.AllGather,
-        "shape",
-        "channel_id",
-        "replica_groups",
-        "dimensions",
-        "use_global_device_ids",
-    ),
+    "all-gather-start": at_once("all-gather"),
     "all-reduce-done": part(),
     "all-reduce-start": _all_reduce,
     "collective-broadcast": _to_root,
     "collective-permute": _permute,
     "collective-permute-done": part(1),
-    "collective-permute-start": at_once(
-        "collective-permute", hlo.CollectivePermute, "channel_id", "source_target_pairs", "slice_sizes"
-    ),
+    "collective-permute-start": at_once("collective-permute"),
     "collective-reduce": _to_root,
 }  # fmt: skip

@@ -11,7 +11,7 @@ from axla.core.shape import AnyShape, BufferShape, Shape, TupleShape
 from axla.hlo.collective import elements
 from axla.ir.attributes import ApiVersion, CustomCallSchedule
 from axla.ir.graph import Instruction
-from axla.ir.op import Op
+from axla.ir.op import OPS, Op
 from axla.stablehlo import mlir
 from axla.stablehlo.exporter.scope import Rule, Scope, Tree, parsed
 from axla.stablehlo.exporter.structured import convolution_numbers, precision_of, windowed
@@ -166,18 +166,19 @@ def _missing(shape: AnyShape) -> Tree:
     return tuple(_missing(s) for s in shape.elements) if isinstance(shape, TupleShape) else None
 
 
-def at_once(name: str, whole: type[Op], *fields: str) -> Rule:
-    """The start of an asynchronous op: (operands, result, contexts). `name` is the rule of what it starts."""
+def at_once(name: str) -> Rule:
+    """The start of an asynchronous op, `name` the opcode of what it starts: (operands, result, contexts)."""
+    whole = OPS[name]
 
     def rule(scope: Scope, inst: Instruction, op: Any) -> Tree:
         values = [scope.values[o] for o in inst.operands]
         given = values[0] if len(values) == 1 else tuple(values)
         assert isinstance(inst.shape, TupleShape)
-        stand_in = Instruction()
-        named = {f: getattr(op, f) for f in fields}
-        if "shape" in named:
-            named["shape"] = inst.shape.elements[1]
-        stand_in.op, stand_in.operands, stand_in.shape = whole(**named), inst.operands, inst.shape.elements[1]
+        stand_in, result = Instruction(), inst.shape.elements[1]
+        named = {a.name: getattr(op, a.name) for a in whole.attributes}
+        if whole.holds_shape:
+            named["shape"] = result
+        stand_in.op, stand_in.operands, stand_in.shape = whole(**named), inst.operands, result
         stand_in.name, stand_in.extra = inst.name, inst.extra
         found = scope.exporter.rules[name](scope, stand_in, stand_in.op)
         return (given, found, *_nothing(inst.shape, 2))

@@ -104,7 +104,7 @@ def _bitcast(scope: Scope, inst: Instruction, op: Op) -> Tree:
     """The memory of the operand as another shape: in the order of its bytes, as bits, in the new order."""
     source, result = inst.operands[0].shape, inst.shape
     if not isinstance(source, Shape) or not isinstance(result, Shape) or source.is_dynamic:
-        return _identity(scope, inst)
+        return scope.values[inst.operands[0]]
     if source.layout.tiles or result.layout.tiles:
         raise UnsupportedError("a bitcast between tiled layouts")
     value, order = scope.one(inst.operands[0]), source.layout.minor_to_major[::-1]

@@ -14,14 +14,14 @@ from axla.core.shape import Shape
 from axla.ir.attributes import Direction
 from axla.ir.graph import Instruction
 from axla.ir.op import Op
-from axla.ir.structure import GetTupleElement
 from axla.stablehlo import mlir
 from axla.stablehlo.importer import attributes as attr
 from axla.stablehlo.importer.elementwise import BINARY, compare_op, converted, same
 from axla.stablehlo.importer.movement import array, broadcast
-from axla.stablehlo.importer.numeric import precision
+from axla.stablehlo.importer.numeric import dot_dimensions, precision
 from axla.stablehlo.importer.scope import Outcome, Rule, Scope
 from axla.stablehlo.importer.types import literal_of
+from axla.stablehlo.tables import by_name
 
 # Functions of the builder
 
@@ -30,10 +30,7 @@ def _composed(function: Callable[..., XlaOp], count: int) -> Rule:
     """A function composed of builder operations."""
 
     def rule(scope: Scope, operation: mlir.Operation) -> Instruction:
-        operands = scope.operands(operation, count)
-        result = scope.shape(operation)
-        operands = [broadcast(scope, o, result, _expansion(operation, array(o), result)) for o in operands]
-        return composition(scope, function, operands)
+        return composition(scope, function, _spread(scope, operation, count))
 
     return rule
 
@@ -53,6 +50,12 @@ def composition(scope: Scope, function: Callable[..., XlaOp], operands: list[Ins
 # Implicit broadcasts
 
 
+def _spread(scope: Scope, operation: mlir.Operation, count: int) -> list[Instruction]:
+    """The operands, each in the sizes of the result."""
+    result, operands = scope.shape(operation), scope.operands(operation, count)
+    return [broadcast(scope, o, result, _expansion(operation, array(o), result)) for o in operands]
+
+
 def _expansion(operation: mlir.Operation, operand: Shape, result: Shape) -> tuple[int, ...]:
     """Which dimensions of the result those of an operand are: by the attribute, or the last ones."""
     if operand.rank == result.rank:
@@ -67,11 +70,7 @@ def _broadcasting(op: Op | None, count: int) -> Rule:
     """An elementwise operation on operands of different sizes; without `op` a comparison."""
 
     def rule(scope: Scope, operation: mlir.Operation) -> Instruction:
-        result = scope.shape(operation)
-        operands = [
-            broadcast(scope, o, result, _expansion(operation, array(o), result))
-            for o in scope.operands(operation, count)
-        ]
+        operands = _spread(scope, operation, count)
         return scope.add(compare_op(operation) if op is None else op, operands)
 
     return rule
@@ -130,12 +129,8 @@ def _inverse(function: Callable[..., XlaOp], op: Op | None) -> Rule:
 def _top_k(scope: Scope, operation: mlir.Operation) -> Outcome:
     (operand,) = scope.operands(operation, 1)
     op = hlo.TopK(attr.integer(operation, "k"), attr.flag(operation, "largest", True))
-    found = scope.add(op, (operand,))
-    return [
-        converted(scope, scope.add(GetTupleElement(n), (found,)), scope.shape(operation, n)) if n else
-        scope.add(GetTupleElement(n), (found,))
-        for n in range(2)
-    ]  # fmt: skip
+    values, indices = scope.parts(scope.add(op, (operand,)), 2)
+    return [values, converted(scope, indices, scope.shape(operation, 1))]
 
 
 # Products and scans
@@ -148,15 +143,11 @@ def _ragged_dot(scope: Scope, operation: mlir.Operation) -> Outcome:
         attr.reject(operation, "ragged_dot_dimension_numbers", "#chlo.ragged_dot<...>")
     fields = {**numbers.fields, **getattr(numbers.fields.get("dot_dimension_numbers"), "fields", {})}
     named: dict[str, Any] = {
-        to: attr.field_integers(fields, of)
-        for to, of in (
-            ("lhs_batch_dims", "lhs_batching_dimensions"), ("rhs_batch_dims", "rhs_batching_dimensions"),
-            ("lhs_contracting_dims", "lhs_contracting_dimensions"),
-            ("rhs_contracting_dims", "rhs_contracting_dimensions"),
-            ("lhs_ragged_dims", "lhs_ragged_dimensions"), ("rhs_group_dims", "rhs_group_dimensions"),
-        )
-    }  # fmt: skip
-    op = hlo.RaggedDot(scope.shape(operation), **named, operand_precision=precision(operation))
+        f"{name}_dims": attr.field_integers(fields, f"{name}_dimensions")
+        for name in ("lhs_ragged", "rhs_group")
+    }
+    named |= dot_dimensions(fields) | {"operand_precision": precision(operation)}
+    op = hlo.RaggedDot(scope.shape(operation), **named)
     return scope.add(op, (lhs, rhs, sizes))
 
 
@@ -198,6 +189,7 @@ _COMPOSED: dict[str, Rule] = {
 _BROADCASTING: dict[str, Op | None] = {**BINARY, "compare": None}
 
 RULES: dict[str, Rule] = {
+    **by_name("chlo.", _conj, _constant, _constant_like, _ragged_dot, _scan, _square, _top_k),
     **{f"chlo.{name}": same(op, 1) for name, op in _UNARY.items()},
     **{f"chlo.{name}": rule for name, rule in _COMPOSED.items()},
     **{f"chlo.broadcast_{name}": rule for name, rule in _COMPOSED.items()},
@@ -209,15 +201,8 @@ RULES: dict[str, Rule] = {
     "chlo.atan": _inverse(inverse.atan, None),
     "chlo.atanh": _inverse(inverse.atanh, hlo.Atanh()),
     "chlo.broadcast_select": _broadcasting(hlo.Select(), 3),
-    "chlo.conj": _conj,
-    "chlo.constant": _constant,
-    "chlo.constant_like": _constant_like,
     "chlo.is_inf": _is_infinite(math.nan),
     "chlo.is_neg_inf": _is_infinite(-math.inf),
     "chlo.is_pos_inf": _is_infinite(math.inf),
     "chlo.mulhi": same(hlo.Mulhi(), 2),
-    "chlo.ragged_dot": _ragged_dot,
-    "chlo.scan": _scan,
-    "chlo.square": _square,
-    "chlo.top_k": _top_k,
 }

@@ -38,7 +38,7 @@ def _elements(scope: Scope, value: Instruction, count: int, *, whole: bool) -> O
     """The first elements of a tuple; the value itself where it is no tuple."""
     if whole:
         return [value][:count]
-    return value if count > 1 else [scope.add(GetTupleElement(n), (value,)) for n in range(count)]
+    return value if count > 1 else scope.parts(value, count)
 
 
 def _filled(scope: Scope, block: mlir.Block, count: int) -> list[Instruction]:

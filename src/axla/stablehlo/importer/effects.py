@@ -34,7 +34,7 @@ from axla.stablehlo.importer.movement import array
 from axla.stablehlo.importer.numeric import labels_of, precision
 from axla.stablehlo.importer.program import symbols
 from axla.stablehlo.importer.reduction import parameter_types, window_of
-from axla.stablehlo.importer.scope import Outcome, Rule, Scope
+from axla.stablehlo.importer.scope import Outcome, Rule, Scope, whole
 from axla.stablehlo.tables import by_name
 from axla.stablehlo.text.printer import attribute_text
 
@@ -68,7 +68,7 @@ def _custom_call(scope: Scope, operation: mlir.Operation) -> Outcome:
     if not 0 <= version < len(_API_VERSIONS):
         attr.reject(operation, "api_version", "0 to 4")
     op = hlo.CustomCall(
-        results[0] if len(results) == 1 else TupleShape(results),
+        whole(results),
         custom_call_target=target,
         operand_layout_constraints=None if not isinstance(constraints, tuple) else tuple(
             _laid_out([o.shape for o in operands], constraints, "operand_layouts")
@@ -101,7 +101,7 @@ def _decomposition(scope: Scope, operation: mlir.Operation, function: Callable[.
     found = composition(scope, function, scope.operands(operation, 1 if function is _qr else 2))
     if function is not _qr:
         return found
-    return [scope.add(GetTupleElement(n), (found,)) for n in range(2)]
+    return scope.parts(found, 2)
 
 
 def _of_hlo(given: dict[str, Any]) -> dict[str, Any]:
@@ -200,14 +200,9 @@ def _members(scope: Scope, operation: mlir.Operation) -> dict[str, Any]:
     return found
 
 
-def _result(scope: Scope, operation: mlir.Operation) -> AnyShape:
-    shapes = scope.shapes(operation)
-    return shapes[0] if len(shapes) == 1 else TupleShape(shapes)
-
-
 def _all_gather(scope: Scope, operation: mlir.Operation) -> Outcome:
     at = (attr.integer(operation, "all_gather_dim"),)
-    op = hlo.AllGather(_result(scope, operation), dimensions=at, **_members(scope, operation))
+    op = hlo.AllGather(scope.whole_shape(operation), dimensions=at, **_members(scope, operation))
     return scope.add(op, scope.operands(operation))
 
 
@@ -237,11 +232,7 @@ def _all_to_all(scope: Scope, operation: mlir.Operation) -> Outcome:
     found = scope.add(op, operands)
     if split == concat:
         return found
-    parts = (
-        [found]
-        if len(operands) == 1
-        else [scope.add(GetTupleElement(n), (found,)) for n in range(len(operands))]
-    )
+    parts = [found] if len(operands) == 1 else scope.parts(found, len(operands))
     return [_exchanged(scope, part, split, concat, count) for part in parts]
 
 
@@ -322,8 +313,7 @@ def _send(scope: Scope, operation: mlir.Operation) -> Outcome:
 def _recv(scope: Scope, operation: mlir.Operation) -> Outcome:
     *shapes, _ = scope.shapes(operation) or [TOKEN]
     where = _channel_and_place(operation)
-    data = shapes[0] if len(shapes) == 1 else TupleShape(shapes)
-    op = hlo.Recv(TupleShape((data, Shape(U32), TOKEN)), *where)
+    op = hlo.Recv(TupleShape((whole(shapes), Shape(U32), TOKEN)), *where)
     begun = scope.add(op, scope.operands(operation, 1), extra=_with_pairs(scope, operation))
     done = scope.add(hlo.RecvDone(*where), (begun,))
     if len(shapes) == 1:
@@ -334,8 +324,7 @@ def _recv(scope: Scope, operation: mlir.Operation) -> Outcome:
 def _taken_apart(scope: Scope, pair: Instruction, count: int) -> list[Instruction]:
     """The elements of ((a, b...), token)."""
     data = scope.add(GetTupleElement(0), (pair,))
-    parts = [scope.add(GetTupleElement(n), (data,)) for n in range(count)]
-    return [*parts, scope.add(GetTupleElement(1), (pair,))]
+    return [*scope.parts(data, count), scope.add(GetTupleElement(1), (pair,))]
 
 
 def _infeed(scope: Scope, operation: mlir.Operation) -> Outcome:
@@ -406,7 +395,7 @@ def _run_parallel(scope: Scope, operation: mlir.Operation) -> Outcome:
     programs = [[number(name) for name in symbols(row)] for row in rows]
     config = parallel_call(programs, [number(name) for name in symbols(operation.attributes.get("infeed"))])
     op = hlo.CustomCall(
-        _result(scope, operation), custom_call_target=RUN_PARALLEL, custom_call_has_side_effect=True,
+        scope.whole_shape(operation), custom_call_target=RUN_PARALLEL, custom_call_has_side_effect=True,
         called_computations=tuple(scope.importer.computations[name] for name in numbers),
     )  # fmt: skip
     return scope.add(op, scope.operands(operation), extra=replace(scope.extra, backend_config=config))

@@ -33,14 +33,21 @@ def precision(operation: mlir.Operation) -> tuple[Precision, ...]:
     return () if all(p is Precision.DEFAULT for p in found) else found
 
 
-def _dot_general(scope: Scope, operation: mlir.Operation) -> Instruction:
-    numbers = attr.structure(operation, "dot_dimension_numbers", "dot")
-    named: dict[str, Any] = {
+def dot_dimensions(numbers: dict[str, Any]) -> dict[str, Any]:
+    """The dimensions that a product is over, by HLO's names."""
+    return {
         f"{side}_{to}_dims": attr.field_integers(numbers, f"{side}_{of}_dimensions")
         for side in ("lhs", "rhs")
         for of, to in (("batching", "batch"), ("contracting", "contracting"))
     }
-    named |= {"operand_precision": precision(operation), "algorithm": _algorithm(operation)}
+
+
+def _dot_general(scope: Scope, operation: mlir.Operation) -> Instruction:
+    numbers = attr.structure(operation, "dot_dimension_numbers", "dot")
+    named = dot_dimensions(numbers) | {
+        "operand_precision": precision(operation),
+        "algorithm": _algorithm(operation),
+    }
     return scope.add(hlo.Dot(scope.shape(operation), **named), scope.operands(operation, 2))
 
 

@@ -41,6 +41,12 @@ def symbols(attribute: Any) -> Iterator[str]:
             yield found.root
 
 
+def callees(operation: mlir.Operation) -> list[str]:
+    """The functions that an operation names."""
+    attributes = operation.attributes
+    return [name for key in CALLEES.get(operation.name, ()) for name in symbols(attributes.get(key))]
+
+
 def functions_of(source: mlir.Source) -> dict[str, mlir.Operation]:
     """The functions of a source by name; VerifyError for one without a name, or a name given twice."""
     found: dict[str, mlir.Operation] = {}
@@ -109,7 +115,7 @@ class Importer(Import):
     def _scan(self, function: mlir.Operation) -> dict[str, mlir.Operation]:
         """Notes which outer values regions use; gives the functions called, with one of their callers."""
         level: dict[mlir.Value, int] = {}
-        callees: dict[str, mlir.Operation] = {}
+        callers: dict[str, mlir.Operation] = {}
         captures: list[dict[mlir.Value, None]] = []  # of the regions open, from the outermost
         stack: list[tuple[Any, int]] = [(iter(r.blocks), 0) for r in function.regions]
         while stack:
@@ -132,12 +138,11 @@ class Importer(Import):
                         for inner in captures[at:depth]:
                             inner[value] = None
                 level.update((r, depth) for r in found.results)
-                for name in CALLEES.get(found.name, ()):
-                    for callee in symbols(found.attributes.get(name)):
-                        callees.setdefault(callee, found)
+                for callee in callees(found):
+                    callers.setdefault(callee, found)
                 if found.regions:
                     stack.append((iter(found.regions), depth))
-        return callees
+        return callers
 
     def _function(self, name: str, function: mlir.Operation, *, is_entry: bool) -> None:
         if len(function.regions) != 1 or len(function.regions[0].blocks) != 1:

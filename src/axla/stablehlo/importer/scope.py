@@ -33,14 +33,14 @@ DEEPEST = 100  # regions in one another
 class Scope:
     """The values of one computation. Elements of tuples are taken when they are first used."""
 
-    __slots__ = ("importer", "computation", "values", "_tuples", "_extra", "_name")
+    __slots__ = ("importer", "computation", "values", "_tuples", "extra", "_name")
 
     def __init__(self, importer: Import, computation: Computation) -> None:
         self.importer = importer
         self.computation = computation
         self.values: dict[mlir.Value, Instruction] = {}
         self._tuples: dict[mlir.Operation | mlir.Block, tuple[Instruction, Extra, str]] = {}
-        self._extra: Extra = NO_EXTRA
+        self.extra: Extra = NO_EXTRA
         self._name = ""
 
     # Operations.
@@ -61,7 +61,7 @@ class Scope:
                 rule = rules.get(operation.name)
                 if rule is None:
                     raise UnsupportedError("HLO has nothing for this operation")
-                self._extra, self._name = origin(operation.location, operation.attributes)
+                self.extra, self._name = origin(operation.location, operation.attributes)
                 self._bind(operation, rule(self, operation))
             operation = last
             found = self.operands(last)
@@ -77,7 +77,7 @@ class Scope:
                 self._define(results[0], outcome)
             elif results:
                 # A sharding is that of the tuple.
-                extra = replace(self._extra, sharding=None) if self._extra.sharding else self._extra
+                extra = replace(self.extra, sharding=None) if self.extra.sharding else self.extra
                 self._tuples[operation] = (outcome, extra, self._name)
             return
         found = outcome or ()
@@ -140,6 +140,10 @@ class Scope:
             raise VerifyError(f"{number + 1} results are wanted, found {len(operation.results)}")
         return self.importer.shape(operation.results[number].type)
 
+    def whole_shape(self, operation: mlir.Operation) -> AnyShape:
+        """The shape of the only result, or the tuple of all."""
+        return whole(self.shapes(operation))
+
     def shapes(self, operation: mlir.Operation) -> list[AnyShape]:
         return [self.importer.shape(r.type) for r in operation.results]
 
@@ -150,24 +154,18 @@ class Scope:
         name: str = "", extra: Extra | None = None,
     ) -> Instruction:  # fmt: skip
         """A new instruction, with what the operation at hand carries."""
-        name = name or self._name
-        return self.computation.add(
-            op,
-            operands,
-            shape,
-            stem=name,
-            extra=self._extra if extra is None else extra,
-        )
-
-    @property
-    def extra(self) -> Extra:
-        return self._extra
+        extra = self.extra if extra is None else extra
+        return self.computation.add(op, operands, shape, stem=name or self._name, extra=extra)
 
     def tuple(self, values: Sequence[Instruction], *, named: bool = True) -> Instruction:
         """One value as it is; none or several as a tuple."""
         if len(values) == 1:
             return values[0]
         return self.add(Tuple(), values) if named else self.computation.add(Tuple(), values)
+
+    def parts(self, value: Instruction, count: int) -> list[Instruction]:
+        """The first elements of a tuple."""
+        return [self.add(GetTupleElement(n), (value,)) for n in range(count)]
 
     def constant(self, attribute: mlir.Attribute, type_: mlir.Type) -> Instruction:
         """A constant; one that is the same everywhere is a scalar, repeated."""
@@ -298,7 +296,7 @@ class Import:
         shapes = [self.shape(a.type) for a in block.arguments] + [outer.value(v).shape for v in state]
         scope = Scope(self, computation)
         stem = "arg_tuple" if len(shapes) > 1 else "Arg_" if shapes else "arg_empty_tuple"
-        shape = shapes[0] if len(shapes) == 1 else TupleShape(shapes)
+        shape = whole(shapes)
         parameter = computation.add(Parameter(shape, 0), (), shape, stem=stem)
         if len(shapes) == 1:
             scope.values[(*block.arguments, *state)[0]] = parameter
@@ -308,6 +306,11 @@ class Import:
         for number, value in enumerate(state):
             scope.values[value] = computation.add(GetTupleElement(first + number), (parameter,))
         return scope
+
+
+def whole(shapes: Sequence[AnyShape]) -> AnyShape:
+    """The only shape, or the tuple of all."""
+    return shapes[0] if len(shapes) == 1 else TupleShape(shapes)
 
 
 def _agree(found: AnyShape, written: AnyShape) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 
 from axla.core.errors import UnsupportedError, VerifyError
 from axla.stablehlo import mlir
-from axla.stablehlo.importer.program import functions_of
+from axla.stablehlo.importer.program import callees, functions_of
 from axla.stablehlo.specialize.forms import DYNAMIC
 from axla.stablehlo.specialize.sizes import is_open
 from axla.stablehlo.text.printer import type_text
@@ -18,12 +18,6 @@ from axla.stablehlo.text.printer import type_text
 ASSERTION = "shape_assertion"
 MOST = 1_000_000  # operations written, copies of functions included
 CALLS = {"func.call": "callee", "stablehlo.composite": "decomposition"}
-NAMING = {
-    **{name: (attribute,) for name, attribute in CALLS.items()},
-    "interpreter.run_parallel": ("programs", "infeed"),
-    "stablehlo.custom_call": ("called_computations",),
-}
-"""Operations that name functions, and by which attributes."""
 
 
 class Known:
@@ -98,7 +92,7 @@ def facts_of(functions: dict[str, mlir.Operation]) -> Facts:
     for name, function in functions.items():
         facts.callees[name] = set()
         for operation in _inside(function):
-            for callee in symbols(operation):
+            for callee in callees(operation):
                 facts.callees[name].add(callee)
                 callers.setdefault(callee, []).append(name)
             if needs_work(operation):
@@ -134,19 +128,6 @@ def _inside(operation: mlir.Operation) -> Iterator[mlir.Operation]:
         for region in found.regions:
             for block in region.blocks:
                 stack.extend(block.operations)
-
-
-def symbols(operation: mlir.Operation) -> list[str]:
-    """The functions that an operation names, in an attribute or in lists of them."""
-    found: list[str] = []
-    stack = [operation.attributes.get(name) for name in NAMING.get(operation.name, ())]
-    while stack:
-        attribute = stack.pop()
-        if isinstance(attribute, mlir.SymbolRef):
-            found.append(attribute.root)
-        elif isinstance(attribute, tuple):
-            stack.extend(attribute)
-    return found
 
 
 class Functions:

@@ -243,6 +243,10 @@ _ARITHMETIC: dict[str, Function] = {
     "round_nearest_even": _numeric(np.rint), "sign": _integral(np.sign), "subtract": _numeric(np.subtract),
     "xor": _numeric(np.bitwise_xor),
 }  # fmt: skip
+_OF_ARITH = {
+    "add": "add", "divs": "divide", "maxs": "maximum", "mins": "minimum", "mul": "multiply",
+    "rems": "remainder", "sub": "subtract",
+}  # fmt: skip
 FUNCTIONS: dict[str, Function] = {
     **by_name(
         "stablehlo.", _compare, _concatenate, _dynamic_slice, _reduce, _reverse, _slice, _transpose,
@@ -250,14 +254,8 @@ FUNCTIONS: dict[str, Function] = {
     **{f"stablehlo.{name}": function for name, function in _ARITHMETIC.items()},
     **dict.fromkeys(_SHAPED, _numeric(np.asarray)),
     **dict.fromkeys(("arith.extsi", "arith.index_cast", "arith.trunci", "stablehlo.convert"), _convert),
-    "arith.addi": _ARITHMETIC["add"],
-    "arith.divsi": _divide,
-    "arith.maxsi": _ARITHMETIC["maximum"],
-    "arith.minsi": _ARITHMETIC["minimum"],
-    "arith.muli": _ARITHMETIC["multiply"],
-    "arith.remsi": _remainder,
+    **{f"arith.{short}i": _ARITHMETIC[name] for short, name in _OF_ARITH.items()},
     "arith.select": _numeric(np.where),
-    "arith.subi": _ARITHMETIC["subtract"],
     "shape.broadcast": _shape_broadcast,
     "shape.concat": lambda operation, values: np.concatenate(values),
     "shape.cstr_broadcastable": _broadcastable,

@@ -11,6 +11,7 @@ import numpy as np
 from axla.core.errors import AxlaError, InvalidArgument, UnsupportedError, VerifyError
 from axla.stablehlo import mlir
 from axla.stablehlo.importer import attributes as attr
+from axla.stablehlo.importer.program import callees
 from axla.stablehlo.importer.scope import CONSTANT, DEEPEST, RETURNS, placed, position_of
 from axla.stablehlo.specialize.calls import (
     ASSERTION,
@@ -21,7 +22,6 @@ from axla.stablehlo.specialize.calls import (
     Known,
     Request,
     Work,
-    symbols,
     type_of,
 )
 from axla.stablehlo.specialize.folding import element_type, folded, known_value
@@ -166,7 +166,8 @@ class Writer:
         operands = [self.held(v) for v in operation.operands]
         if self._fold(operation, operands) or self._moving_slice(operation, operands):
             return
-        name, attributes, types = operation.name, operation.attributes, _types(operation)
+        name, attributes = operation.name, operation.attributes
+        types = [r.type for r in operation.results]
         form = self._form(operation, operands)
         if form is not None:
             name, attributes = form.name, form.attributes
@@ -181,7 +182,7 @@ class Writer:
         if form is not None and self._fold(stand_in, operands):
             self.values[operation.results[0]] = self.values.pop(stand_in.results[0])
             return
-        for callee in symbols(stand_in):
+        for callee in callees(stand_in):
             self.owner.keep(callee)
         self.emit(operation, name, operands, types, attributes)
 
@@ -371,10 +372,6 @@ def _added(total: mlir.Value, start: mlir.Value) -> np.ndarray | None:
     if not isinstance(other.owner, mlir.Operation) or other.owner.name != CONSTANT:
         return None
     return known_value(other.owner.attributes.get("value"), other.type)
-
-
-def _types(operation: mlir.Operation) -> list[mlir.Type]:
-    return [r.type for r in operation.results]
 
 
 def _results(
