@@ -27,6 +27,7 @@ from axla.aot.build import Label, Source
 from axla.aot.frontend import Example, opened
 from axla.aot.graph_ends import Ends
 from axla.aot.names import check_unique
+from axla.comparison import array_leaves
 from axla.core.dtypes import DType
 from axla.core.dtypes import dtype as dtype_of
 from axla.core.errors import InvalidArgument, ParseError, did_you_mean
@@ -240,7 +241,7 @@ def with_variables(source: Source, variables: Sequence[str]) -> Source:
     arguments = tuple(replace(a, variable=True) if k in marked else a for k, a in enumerate(source.arguments))
     module = graph_ends.flattened(source.module)
     leaves = graph_ends.result_indices(module)
-    shapes = graph_ends.result_shapes(module)
+    shapes = array_leaves(module.entry.root.shape)
     aliases = list(module.config.aliases)
     named: set[tuple[int, ...]] = set()
     for k in marked:

@@ -8,10 +8,13 @@ from dataclasses import dataclass, replace
 from axla.aot.build import Label
 from axla.aot.names import derived
 from axla.core.errors import InvalidArgument
-from axla.core.shape import AnyShape, Shape, TupleShape
+from axla.core.shape import Shape, TupleShape
+from axla.core.shape_util import indexed_leaves
+from axla.custom.site import nest
 from axla.hlo import GetTupleElement, Parameter, Tuple
 from axla.ir.clone import clone_module
 from axla.ir.graph import Alias, Computation, Instruction, Module
+from axla.ir.traverse import below, post_order
 
 Index = tuple[int, ...]
 
@@ -25,7 +28,7 @@ def flattened(module: Module) -> Module:
     old = list(entry.parameters)
     numbers: dict[tuple[int, Index], int] = {}
     for number, parameter in enumerate(old):
-        for index, _ in _leaves(parameter.shape):
+        for index, _ in indexed_leaves(parameter.shape):
             numbers[number, index] = len(numbers)
     if any(isinstance(parameter.shape, TupleShape) for parameter in old):
         fresh: list[Instruction] = []
@@ -49,29 +52,10 @@ def _apart(entry: Computation, parameter: Instruction, number: int) -> list[Inst
             Parameter(shape, number + k), name=parameter.name if alone else f"{parameter.name}.{k}",
             extra=parameter.extra,
         )
-        for k, (_, shape) in enumerate(_leaves(parameter.shape))
+        for k, shape in enumerate(parameter.shape.leaves())
     ]  # fmt: skip
-    values = iter(leaves)
-    # Tuples are made children first: a stack of (shape, what has been made of it).
-    stack: list[tuple[AnyShape, list[Instruction]]] = [(parameter.shape, [])]
-    made = leaves[0] if alone else None
-    while made is None:
-        shape, parts = stack[-1]
-        assert isinstance(shape, TupleShape)
-        if len(parts) < len(shape.elements):
-            element = shape.elements[len(parts)]
-            if isinstance(element, TupleShape):
-                stack.append((element, []))
-            else:
-                parts.append(next(values))
-            continue
-        stack.pop()
-        whole = entry.add(Tuple(), parts)
-        if stack:
-            stack[-1][1].append(whole)
-        else:
-            made = whole
-    entry.replace(parameter, made, users)
+    whole = nest(parameter.shape, iter(leaves), lambda parts: entry.add(Tuple(), parts))
+    entry.replace(parameter, whole, users)
     # What takes an element of a tuple that is here takes it itself: no leaf needs the others then.
     work = list(users)
     while work:
@@ -82,25 +66,9 @@ def _apart(entry: Computation, parameter: Instruction, number: int) -> list[Inst
     return leaves
 
 
-def _leaves(shape: AnyShape) -> list[tuple[Index, AnyShape]]:
-    found: list[tuple[Index, AnyShape]] = []
-    stack: list[tuple[Index, AnyShape]] = [((), shape)]
-    while stack:
-        index, item = stack.pop()
-        if isinstance(item, TupleShape):
-            stack += [((*index, k), s) for k, s in reversed(list(enumerate(item.elements)))]
-        else:
-            found.append((index, item))
-    return found
-
-
 def result_indices(module: Module) -> list[Index]:
     """The places of result leaves in the result."""
-    return [index for index, shape in _leaves(module.entry.root.shape) if isinstance(shape, Shape)]
-
-
-def result_shapes(module: Module) -> list[Shape]:
-    return [shape for _, shape in _leaves(module.entry.root.shape) if isinstance(shape, Shape)]
+    return [index for index, leaf in indexed_leaves(module.entry.root.shape) if isinstance(leaf, Shape)]
 
 
 def array_shape(value: Instruction, what: str) -> Shape:
@@ -193,36 +161,17 @@ def cut(
     for place, parameter in fresh.items():
         entry.replace(place, parameter)
     entry.set_root(results[0] if len(results) == 1 else entry.add(Tuple(), results))
-    needed = _needed(entry.root)
+    needed = set(below(entry.root, set()))
     missing = [label.label for p, label in zip(old, labels, strict=True) if p in needed]
     if missing:
         raise InvalidArgument(
             f"config: the fetches need {', '.join(missing)}, which no feed or variable gives"
         )
-    for inst in reversed(_users_last(entry, needed, set(fresh.values()))):
-        entry.remove(inst)
+    kept = needed.union(fresh.values())
+    for inst in reversed(post_order(entry)):
+        if inst not in kept:
+            entry.remove(inst)
     for k, parameter in enumerate(fresh.values()):
         entry.set_op(parameter, Parameter(parameter.shape, k))
     module.set_schedule(None)
     module.set_config(is_scheduled=False)
-
-
-def _needed(root: Instruction) -> set[Instruction]:
-    needed = {root}
-    stack = [root]
-    while stack:
-        inst = stack.pop()
-        for below in (*inst.operands, *inst.extra.control_predecessors):
-            if below not in needed:
-                needed.add(below)
-                stack.append(below)
-    return needed
-
-
-def _users_last(
-    entry: Computation, needed: set[Instruction], parameters: set[Instruction]
-) -> list[Instruction]:
-    """What nothing needs, each after its operands."""
-    from axla.ir.traverse import post_order
-
-    return [inst for inst in post_order(entry) if inst not in needed and inst not in parameters]

@@ -12,21 +12,18 @@ _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 # Words of C11, C++20 and Rust 2021, and macros of headers that ours include: no name may be one.
 KEYWORDS = frozenset(
-    re.findall(
-        r"\w+",
-        """
-        alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t
-        char32_t class co_await co_return co_yield compl concept const const_cast consteval constexpr
-        constinit continue decltype default delete do double dynamic_cast else enum explicit export extern
-        false float for friend goto if inline int long mutable namespace new noexcept not not_eq nullptr
-        operator or or_eq private protected public register reinterpret_cast requires restrict return short
-        signed sizeof static static_assert static_cast struct switch template this thread_local throw true
-        try typedef typeid typename typeof union unsigned using virtual void volatile wchar_t while xor
-        xor_eq as async await become box crate dyn final fn gen impl in let loop macro match mod move mut
-        override priv pub ref self Self super trait type unsafe unsized use where yield NULL EOF errno
-        assert offsetof main linux unix i386
-        """,
-    )
+    """
+    alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t
+    char32_t class co_await co_return co_yield compl concept const const_cast consteval constexpr
+    constinit continue decltype default delete do double dynamic_cast else enum explicit export extern
+    false float for friend goto if inline int long mutable namespace new noexcept not not_eq nullptr
+    operator or or_eq private protected public register reinterpret_cast requires restrict return short
+    signed sizeof static static_assert static_cast struct switch template this thread_local throw true
+    try typedef typeid typename typeof union unsigned using virtual void volatile wchar_t while xor
+    xor_eq as async await become box crate dyn final fn gen impl in let loop macro match mod move mut
+    override priv pub ref self Self super trait type unsafe unsized use where yield NULL EOF errno
+    assert offsetof main linux unix i386
+    """.split()  # noqa: SIM905
 )
 
 

@@ -119,19 +119,19 @@ def object_of(
     elif segment is not None:
         add_constants(code, segment, len(constants), weights, target.form)
     text = checked_text(code, target)
-    apart = segment is not None and weights is Weights.SEPARATE
+    apart = weights is Weights.SEPARATE
     constants_image = b""
-    if segment is None:
+    outside = target.form.externals
+    if segment is None or apart:
         image = CHILD.emit_object(text, target, level=KERNEL_LEVEL)
     else:
-        if apart:
-            image = CHILD.emit_object(text, target, level=KERNEL_LEVEL)
-            room = constants_module(segment, len(constants), target.form)
-            constants_image = emit_with_constants(room, target, segment, constants)
-        else:
-            image = emit_with_constants(text, target, segment, constants, level=KERNEL_LEVEL)
+        image = emit_with_constants(text, target, segment, constants, level=KERNEL_LEVEL)
+    if segment is not None and apart:
+        outside |= {segment}
+        room = constants_module(segment, len(constants), target.form)
+        constants_image = emit_with_constants(room, target, segment, constants)
     wanted = {f"{symbol}_{door}" for symbol in programs for door in ("run", "run_frame")}
-    check_alone(image, target, wanted, target.form.externals | ({f"{segment}"} if apart else set()))
+    check_alone(image, target, wanted, outside)
     interfaces = tuple(program.interface for program in programs.values())
     return ObjectCode(target, image, interfaces, constants, constants_image, tensors)
 
@@ -210,7 +210,7 @@ def double_arithmetic(module: Module) -> str | None:
     """The first instruction that computes with f64 or c128, and where it is from."""
     for computation in module.computations:
         for inst in computation.instructions:
-            if inst.op.opcode not in _MOVES and any(_is_double(shape) for shape in _arrays(inst)):
+            if inst.op.opcode not in _MOVES and any(map(_is_double, _arrays(inst))):
                 return where(inst)
     return None
 

@@ -20,7 +20,6 @@ from axla.builder.coerce import array, operands
 from axla.builder.values import boolean
 from axla.builder.xla_builder import XlaOp
 from axla.core.dtypes import BF16, F16, F32, F64
-from axla.core.errors import ShapeError
 from axla.ir.op import Op
 
 Function = Callable[..., XlaOp]
@@ -40,8 +39,7 @@ def floats(function: Function) -> Function:
         if dtype in (F16, BF16):
             return e.ConvertElementType(function(*[e.ConvertElementType(v, F32) for v in values]), dtype)
         if dtype not in (F32, F64):
-            with value.builder.checking(name, values):
-                raise ShapeError(f"{name}: wanted f16, bf16, f32 or f64, found {dtype}")
+            value.builder.fail(name, values, f"{name}: wanted f16, bf16, f32 or f64, found {dtype}")
         return function(*values)
 
     return wrapped
@@ -54,9 +52,8 @@ def _alike(name: str, given: Sequence[object]) -> list[XlaOp]:
     sized = next((v for v in values if v.shape.rank), values[0])  # type: ignore[attr-defined]
     values = [scalars_to(sized, v) for v in values]
     if any(v.shape.logical is not values[0].shape.logical for v in values):
-        with sized.builder.checking(name, values):
-            found = ", ".join(v.shape.to_string(layout=False) for v in values)
-            raise ShapeError(f"{name}: wanted arrays of one type and size, found {found}")
+        found = ", ".join(v.shape.to_string(layout=False) for v in values)
+        sized.builder.fail(name, values, f"{name}: wanted arrays of one type and size, found {found}")
     return values
 
 
@@ -91,9 +88,7 @@ def _native(name: str, op: Op) -> Function:
         value, _ = array(name, operand)
         return value.builder.add(op, (value,))
 
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = type(op).__doc__
-    return function
+    return e.named(function, name, op)
 
 
 Acos = _native("Acos", hlo.Acos())
@@ -242,11 +237,11 @@ def NextAfter(from_: object, to: object) -> XlaOp:
     x, y = operands("NextAfter", from_, to)
     dtype = array("NextAfter", x)[1].dtype
     if not dtype.is_float or dtype.bits not in (16, 32, 64) or array("NextAfter", y)[1].dtype is not dtype:
-        with x.builder.checking("NextAfter", (x, y)):
-            raise ShapeError(
-                f"NextAfter: wanted two arrays of one type f16, bf16, f32 or f64, found {x.dtype} and "
-                f"{y.dtype}"
-            )
+        x.builder.fail(
+            "NextAfter",
+            (x, y),
+            f"NextAfter: wanted two arrays of one type f16, bf16, f32 or f64, found {x.dtype} and {y.dtype}",
+        )
     integer = np.dtype(f"int{dtype.bits}")
     bits, sign_bit = e.BitcastConvertType(x, integer), np.array(1 << (dtype.bits - 1)).astype(integer)
     magnitude = bits & ~sign_bit

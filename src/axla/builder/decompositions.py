@@ -21,7 +21,6 @@ from axla.builder.values import boolean, integer
 from axla.builder.values import real as real_number
 from axla.builder.xla_builder import XlaOp
 from axla.core.dtypes import BF16, C64, C128, F16, F32, F64, S32, DType
-from axla.core.errors import ShapeError
 from axla.core.shape import Layout, Shape, TupleShape
 from axla.ir.attributes import ApiVersion, OutputAlias
 
@@ -49,11 +48,12 @@ def ProductOfElementaryHouseholderReflectors(a: object, taus: object) -> XlaOp:
     shape = second.shape
     k = shape.dims[-1] if isinstance(shape, Shape) and shape.rank else -1
     if not (isinstance(shape, Shape) and shape.logical is Shape(dtype, (*batch, k)) and m >= n >= k):
-        with value.builder.checking(what, (first, second)):
-            raise ShapeError(
-                f"{what}: wanted m x n matrices, m >= n, and vectors of at most n elements, found "
-                f"{first.shape.to_string(layout=False)} and {shape.to_string(layout=False)}"
-            )
+        value.builder.fail(
+            what,
+            (first, second),
+            f"{what}: wanted m x n matrices, m >= n, and vectors of at most n elements, found "
+            f"{first.shape.to_string(layout=False)} and {shape.to_string(layout=False)}",
+        )
     factors = _as(second, value.dtype)
     routine = "ungqr" if value.dtype.is_complex else "orgqr"
     (found,) = _call(routine, [value, factors], [(value.dtype, (*batch, m, n))], over=1)
@@ -102,8 +102,9 @@ def Eigh(
     boolean(sort_eigenvalues, "Eigh: sort_eigenvalues")
     batch, m, n = _sizes(value)
     if m != n:
-        with value.builder.checking("Eigh", (value,)):
-            raise ShapeError(f"Eigh: wanted square matrices, found {value.shape.to_string(layout=False)}")
+        value.builder.fail(
+            "Eigh", (value,), f"Eigh: wanted square matrices, found {value.shape.to_string(layout=False)}"
+        )
     real = _REAL.get(value.dtype, value.dtype)
     routine = "heevd" if value.dtype.is_complex else "syevd"
     results = [(value.dtype, (*batch, n, n)), (real, (*batch, n)), (S32, batch)]
@@ -145,11 +146,12 @@ def _matrices(what: str, a: object) -> tuple[XlaOp, DType]:
     if dtype in (F16, BF16):
         return e.ConvertElementType(value, F32), dtype
     if dtype not in _LETTERS:
-        with value.builder.checking(what, (value,)):
-            raise ShapeError(
-                f"{what}: wanted matrices of f16, bf16, f32, f64, c64 or c128, found "
-                f"{shape.to_string(layout=False)}"
-            )
+        value.builder.fail(
+            what,
+            (value,),
+            f"{what}: wanted matrices of f16, bf16, f32, f64, c64 or c128, found "
+            f"{shape.to_string(layout=False)}",
+        )
     return value, dtype
 
 

@@ -16,17 +16,16 @@ from axla.core.shape import Shape
 from axla.ir.attributes import CompareType, Direction
 from axla.ir.op import Op
 
-Unary = Callable[..., XlaOp]
-Binary = Callable[..., XlaOp]
+Function = Callable[..., XlaOp]
 
 
-def _unary(name: str, op: Op) -> Unary:
+def _unary(name: str, op: Op) -> Function:
     def function(operand: object, result_accuracy: object = None) -> XlaOp:
         check_accuracy(name, result_accuracy)
         (value,) = operands(name, operand)
         return value.builder.add(op, (value,))
 
-    return _named(function, name, op)
+    return named(function, name, op)
 
 
 def check_accuracy(name: str, accuracy: object) -> None:
@@ -40,15 +39,16 @@ def check_accuracy(name: str, accuracy: object) -> None:
         )
 
 
-def _binary(name: str, op: Op) -> Binary:
+def _binary(name: str, op: Op) -> Function:
     def function(lhs: object, rhs: object, broadcast_dimensions: Sequence[int] | None = None) -> XlaOp:
         left, right = operands(name, lhs, rhs)
         return left.builder.add(op, broadcast_pair(op.opcode, left, right, broadcast_dimensions))
 
-    return _named(function, name, op)
+    return named(function, name, op)
 
 
-def _named(function: Any, name: str, op: Op) -> Any:
+def named(function: Any, name: str, op: Op) -> Any:
+    """The function under a name, with the documentation of its op."""
     function.__name__ = function.__qualname__ = name
     function.__doc__ = type(op).__doc__
     return function
@@ -106,7 +106,7 @@ Le = _binary("Le", hlo.Compare(Direction.LE))
 Lt = _binary("Lt", hlo.Compare(Direction.LT))
 
 
-def _total_order(name: str, direction: Direction) -> Binary:
+def _total_order(name: str, direction: Direction) -> Function:
     floats = hlo.Compare(direction, CompareType.TOTAL_ORDER)
     others = hlo.Compare(direction)
 
@@ -115,7 +115,7 @@ def _total_order(name: str, direction: Direction) -> Binary:
         op = floats if isinstance(left.shape, Shape) and left.shape.dtype.is_float else others
         return left.builder.add(op, broadcast_pair("compare", left, right, broadcast_dimensions))
 
-    return _named(function, name, floats)
+    return named(function, name, floats)
 
 
 EqTotalOrder = _total_order("EqTotalOrder", Direction.EQ)

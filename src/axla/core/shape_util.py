@@ -84,6 +84,14 @@ def subshape(shape: AnyShape, index: Sequence[int]) -> AnyShape:
     return found
 
 
+def indexed_leaves(shape: AnyShape) -> list[tuple[tuple[int, ...], AnyShape]]:
+    """The shapes inside, as `leaves` has them, each behind its path through nested tuples."""
+    if not isinstance(shape, TupleShape):
+        return [((), shape)]
+    parts = enumerate(shape.elements)
+    return [((k, *index), leaf) for k, part in parts for index, leaf in indexed_leaves(part)]
+
+
 def same_dimensions(lhs: AnyShape, rhs: AnyShape) -> bool:
     """Whether two arrays have the same sizes, whatever their element types and layouts."""
     return isinstance(lhs, Shape) and isinstance(rhs, Shape) and lhs.dims == rhs.dims

@@ -16,7 +16,7 @@ from axla.core.errors import InvalidArgument
 from axla.core.literal import ElidedLiteral
 from axla.custom.lapack import is_installed
 from axla.custom.registry import in_libraries, registered
-from axla.custom.routines import is_routine
+from axla.custom.routines import TARGETS
 from axla.hlo.control import CustomCall
 from axla.ir.graph import Module
 from axla.ir.printer import print_module
@@ -91,7 +91,7 @@ def _functions(module: Module) -> list[tuple[str, str]]:
 
 def _convention(name: str) -> str:
     found = registered(name)
-    if found is None and is_routine(name):
+    if found is None and name in TARGETS:
         return f"routine, {is_installed()}"
     found = found or in_libraries(name)
     return found.api if found is not None else ""

@@ -41,7 +41,7 @@ def parse_attributes(text: str) -> dict[str, Any]:
         return {}
     reader = _Reader(text)
     found = reader.dictionary(0)
-    if reader.peek():
+    if reader.token:
         reader.fail("nothing more")
     return found
 
@@ -68,9 +68,6 @@ class _Reader:
             self.kind = match.lastgroup or ""
             self.token = match[self.kind]
         return before
-
-    def peek(self) -> str:
-        return self.token
 
     def fail(self, wanted: str) -> NoReturn:
         found = repr(self.token) if self.token else "the end"

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from axla.custom import mail
-from axla.custom.feeds import current, feeds, give, give_outfeed, leaves_of, take, take_infeed
+from axla.custom.feeds import current, feeds, give, leaves_of, take
 from axla.custom.probes import probe
 from axla.custom.site import CallSite, nest
 from axla.custom.tridiagonal import TARGET, solve_perturbed
@@ -20,11 +20,11 @@ _log = logging.getLogger("axla.trace")
 
 def _infeed(token: None, *, site: CallSite) -> tuple[Any, None]:
     shape = site.result.elements[0]  # type: ignore[attr-defined]
-    return take_infeed(shape, current.check, current.replica), None
+    return take(feeds(current.replica).infeed, shape, current.check), None
 
 
 def _outfeed(data: Any, token: None, *, site: CallSite) -> None:
-    give_outfeed(data, current.replica)
+    give(feeds(current.replica).outfeed, data)
 
 
 # The configuration of a transfer is its channel.

@@ -148,11 +148,6 @@ class _Current(threading.local):
 current = _Current()
 
 
-def take_infeed(shape: AnyShape, check: Callable[[], None], device: int = 0) -> Value:
-    """The next value of the infeed, which must be of this shape."""
-    return take(feeds(device).infeed, shape, check)
-
-
 def take(feed: Feed, shape: AnyShape, check: Callable[[], None]) -> Value:
     """The next value of a queue, which must be of this shape; nothing is taken for one without arrays."""
     if next(shape.leaves(), None) is None:
@@ -175,11 +170,6 @@ def leaves_of(what: str, shape: AnyShape, value: Value) -> list[Any]:
             found = f"{one.dtype}{list(one.shape)}"
             raise InvalidArgument(f"{what}: array {number} of the value is {found}, wanted {wanted}")
     return leaves
-
-
-def give_outfeed(value: Value, device: int = 0) -> None:
-    """Puts a value that nobody else has into the outfeed."""
-    give(feeds(device).outfeed, value)
 
 
 def give(feed: Feed, value: Value) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes as c
 import functools
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from axla.core.errors import UnsupportedError, missing
@@ -51,8 +51,3 @@ def _capsule(symbol: str) -> tuple[int, object]:
     name.restype, name.argtypes = c.c_char_p, [c.py_object]
     pointer.restype, pointer.argtypes = c.c_void_p, [c.py_object, c.c_char_p]
     return pointer(capsule, name(capsule)), capsule
-
-
-def call(symbol: str, arguments: Sequence[int]) -> None:
-    """Calls a routine once with addresses; 0 is a null pointer."""
-    routine(symbol, len(arguments))(*arguments)

@@ -177,9 +177,9 @@ def find_target(site: CallSite) -> Target:
     if found is None and site.target in BUILT_IN:
         return Target(site.target, PYTHON, function=BUILT_IN[site.target])
     if found is None:
-        from axla.custom.routines import is_routine
+        from axla.custom.routines import TARGETS
 
-        if is_routine(site.target):
+        if site.target in TARGETS:
             return Target(site.target, LIBRARY)
         found = in_libraries(site.target)
     if found is None:
@@ -210,7 +210,7 @@ def in_libraries(name: str) -> Target | None:
 
 
 def _unknown(name: str) -> str:
-    from axla.custom.routines import routine_names
+    from axla.custom.routines import TARGETS
 
     if name.startswith("interpreter."):
         return "it is known to the interpreter alone, backend='interpreter'"
@@ -220,7 +220,7 @@ def _unknown(name: str) -> str:
     text = "no such target is registered; axla.register_custom_call makes one for programs of this process, "
     text += "and ahead of time `externals` names functions that whoever links the library brings"
     listed = ", ".join(own[:8]) + (", ..." if len(own) > 8 else "")
-    return text + (did_you_mean(name, [*own, *routine_names()]) or f" (registered: {listed or 'none'})")
+    return text + (did_you_mean(name, [*own, *TARGETS]) or f" (registered: {listed or 'none'})")
 
 
 def _check_python(site: CallSite, target: Target) -> None:
@@ -233,13 +233,8 @@ def _check_python(site: CallSite, target: Target) -> None:
     try:
         signature.bind(*site.operands, **keywords_of(target.function, site))
     except TypeError as error:
-        raise UnsupportedError(
-            f"{site}: {_name(target.function)}{signature} does not take the call: {error}"
-        ) from error
-
-
-def _name(function: Any) -> str:
-    return getattr(function, "__qualname__", type(function).__qualname__)
+        name = getattr(target.function, "__qualname__", type(target.function).__qualname__)
+        raise UnsupportedError(f"{site}: {name}{signature} does not take the call: {error}") from error
 
 
 def keywords_of(function: Callable[..., Any], site: CallSite) -> dict[str, Any]:

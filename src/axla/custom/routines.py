@@ -79,25 +79,6 @@ class Plan:
     order: int = 0  # of the eigenvectors' matrix
 
 
-def is_routine(target: str) -> bool:
-    """Whether a name is one of the linear algebra targets."""
-    return target in _names()
-
-
-def routine_names() -> list[str]:
-    return list(_names())
-
-
-@lru_cache(maxsize=1)
-def _names() -> dict[str, tuple[str, str]]:
-    """Target -> (type letter, routine)."""
-    found = {}
-    for routine, letters in _LETTERS.items():
-        for letter in letters:
-            found[f"lapack_{letter}{routine}_ffi"] = (letter, routine)
-    return found
-
-
 @lru_cache(maxsize=256)
 def plan_of(site: CallSite) -> Plan:
     """The plan of a call; UnsupportedError for shapes, types or attributes that the target does not take."""
@@ -121,7 +102,7 @@ def request_of(site: CallSite) -> Request:
 
 
 def _built(site: CallSite, kind: type[_Builder]) -> _Builder:
-    letter, name = _names()[site.target]
+    letter, name = TARGETS[site.target]
     if site.version != "API_VERSION_TYPED_FFI":
         raise UnsupportedError(f"{site}: the call is of {site.version}, wanted API_VERSION_TYPED_FFI")
     try:
@@ -293,7 +274,8 @@ class _Builder:
                 data = struct.pack("<i", -1) if argument == "size" else b""
             buffer[: len(data)] = data  # type: ignore[assignment]
         null = [isinstance(a, Place) and a.base == NULL for a in arguments]
-        lapack.call(self.symbol, [0 if none else c.addressof(b) for none, b in zip(null, room, strict=True)])
+        routine = lapack.routine(self.symbol, len(room))
+        routine(*(None if none else c.addressof(b) for none, b in zip(null, room, strict=True)))
         found = []
         spaces = [b for b, a in zip(room, arguments, strict=True) if isinstance(a, str) and a != "size"]
         for buffer, kind in zip(spaces, kinds, strict=True):
@@ -536,3 +518,5 @@ _LETTERS = {
     else "sdcz"
     for name in _ROUTINES
 }  # fmt: skip
+TARGETS = {f"lapack_{letter}{name}_ffi": (letter, name) for name in _LETTERS for letter in _LETTERS[name]}
+"""The linear algebra targets: letter of the type, and routine."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,8 +77,8 @@ def from_memory_order(array: Any, shape: Shape) -> Any:
     return array.transpose(sorted(range(len(order)), key=order.__getitem__))
 
 
-def nest(shape: AnyShape, leaves: Iterator[Any]) -> Any:
-    """Leaves as nested tuples; without recursion."""
+def nest(shape: AnyShape, leaves: Iterator[Any], tuple_of: Callable[[list[Any]], Any] = tuple) -> Any:
+    """Leaves as nested tuples, or what `tuple_of` makes of their elements; without recursion."""
     if not isinstance(shape, TupleShape):
         return next(leaves)
     open_: list[tuple[Iterator[AnyShape], list[Any]]] = [(iter(shape.elements), [])]
@@ -92,8 +92,8 @@ def nest(shape: AnyShape, leaves: Iterator[Any]) -> Any:
         else:
             open_.pop()
             if not open_:
-                return tuple(made)
-            open_[-1][1].append(tuple(made))
+                return tuple_of(made)
+            open_[-1][1].append(tuple_of(made))
 
 
 def flatten(shape: AnyShape, value: Any) -> list[Any]:

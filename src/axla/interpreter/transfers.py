@@ -12,7 +12,7 @@ import numpy as np
 
 from axla.core.errors import RuntimeFailure
 from axla.core.shape import AnyShape, Shape, TupleShape
-from axla.custom.feeds import feeds, give, give_outfeed, leaves_of, take, take_infeed
+from axla.custom.feeds import feeds, give, leaves_of, take
 from axla.custom.site import nest
 from axla.hlo.transfer import Infeed, Outfeed, Recv, RecvDone, Send, SendDone
 from axla.interpreter.evaluate import Interpreter, Value
@@ -28,7 +28,7 @@ def _infeed(interpreter: Interpreter, inst: Instruction, token: Value) -> Value:
     assert isinstance(inst.shape, TupleShape)
     shape, process = inst.shape.elements[0], interpreter.process
     if process is None or process.grid.infeed is None:
-        return take_infeed(shape, interpreter.wait, process.number if process else 0), None
+        return take(feeds(process.number if process else 0).infeed, shape, interpreter.wait), None
     if not list(shape.leaves()):
         return nest(shape, iter(())), None
     if not process.grid.infeed:
@@ -38,7 +38,7 @@ def _infeed(interpreter: Interpreter, inst: Instruction, token: Value) -> Value:
 
 
 def _outfeed(interpreter: Interpreter, inst: Instruction, data: Value, token: Value) -> None:
-    give_outfeed(data, interpreter.process.number if interpreter.process else 0)
+    give(feeds(interpreter.process.number if interpreter.process else 0).outfeed, data)
 
 
 def _send(interpreter: Interpreter, inst: Instruction, data: Value, token: Value) -> Value:

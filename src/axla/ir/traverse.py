@@ -33,13 +33,14 @@ def _depth_first(roots: Iterable[Instruction]) -> Iterator[Instruction]:
     for root in roots:
         if root in done or root.users:
             continue  # reached from a user
-        yield from _below(root, done)
+        yield from below(root, done)
     for root in roots:  # what only control edges or cycles (which the verifier reports) reach
         if root not in done:
-            yield from _below(root, done)
+            yield from below(root, done)
 
 
-def _below(root: Instruction, done: set[Instruction]) -> Iterator[Instruction]:
+def below(root: Instruction, done: set[Instruction]) -> Iterator[Instruction]:
+    """The root and what it needs, each after what it needs, but for what is done; all is done then."""
     open_: set[Instruction] = set()
     stack = [root]
     while stack:

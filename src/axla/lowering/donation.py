@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from axla.core.errors import InvalidArgument
-from axla.core.shape import AnyShape, ProgramShape, Shape, TupleShape
+from axla.core.shape import AnyShape, ProgramShape, Shape
+from axla.core.shape_util import indexed_leaves
 from axla.ir.graph import Alias, Module
 
 
-def _leaves(shape: AnyShape, index: tuple[int, ...] = ()) -> list[tuple[tuple[int, ...], Shape]]:
-    if isinstance(shape, TupleShape):
-        return [leaf for k, s in enumerate(shape.elements) for leaf in _leaves(s, (*index, k))]
-    return [(index, shape)] if isinstance(shape, Shape) else []
+def _leaves(shape: AnyShape) -> list[tuple[tuple[int, ...], Shape]]:
+    return [(index, leaf) for index, leaf in indexed_leaves(shape) if isinstance(leaf, Shape)]
 
 
 def row_major_boundary(module: Module) -> None:

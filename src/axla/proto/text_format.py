@@ -205,14 +205,6 @@ class _Reader:
             return np.array(values, ARRAY_TYPES[field.scalar])
 
 
-_RANGES = {
-    "i32": (-(1 << 31), 1 << 31),
-    "i64": (-(1 << 63), 1 << 63),
-    "u32": (0, 1 << 32),
-    "u64": (0, 1 << 64),
-}
-
-
 def _scalar(text: str, field: Field) -> Any:
     if field.enum is not None:
         if text.lstrip("-").isdigit():
@@ -222,9 +214,9 @@ def _scalar(text: str, field: Field) -> Any:
         return {"true": True, "false": False, "1": True, "0": False, "t": True, "f": False}[text]
     if field.scalar in ("f32", "f64"):
         return float(text.removesuffix("f") if text[-2:-1].isdigit() else text)
-    low, high = _RANGES[field.scalar]
+    limits = np.iinfo(ARRAY_TYPES[field.scalar])
     value = int(text[:80], 0)
-    if not low <= value < high:
+    if not limits.min <= value <= limits.max:
         raise OverflowError
     return value
 

@@ -10,6 +10,7 @@ buffer_writer  a buffer is passed on once
 from __future__ import annotations
 
 from axla.core.shape import AnyShape, BufferShape, TupleShape
+from axla.core.shape_util import indexed_leaves
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.structure import GetTupleElement, Parameter, Tuple
 from axla.ir.traverse import post_order
@@ -67,15 +68,7 @@ def _verify_custom_call(inst: Instruction) -> None:
 
 def _places(shape: AnyShape) -> list[tuple[int, ...]]:
     """The indices of the buffers in a shape."""
-    found: list[tuple[int, ...]] = []
-    stack: list[tuple[tuple[int, ...], AnyShape]] = [((), shape)]
-    while stack:
-        index, part = stack.pop()
-        if isinstance(part, TupleShape):
-            stack.extend(((*index, n), e) for n, e in enumerate(part.elements))
-        elif isinstance(part, BufferShape):
-            found.append(index)
-    return sorted(found)
+    return [index for index, leaf in indexed_leaves(shape) if isinstance(leaf, BufferShape)]
 
 
 def _verify_writers(computation: Computation) -> None:

@@ -12,7 +12,7 @@ from axla.core.shape import AnyShape, Shape
 from axla.core.shape_util import major_to_minor
 from axla.custom.lapack import is_installed
 from axla.custom.registry import registered
-from axla.custom.routines import Request, is_routine, request_of
+from axla.custom.routines import TARGETS, Request, request_of
 from axla.custom.site import CallSite
 from axla.hlo import Call, CustomCall
 from axla.hlo.control import call_site
@@ -28,7 +28,7 @@ def lapack_expander(module: Module, missing_only: bool = False) -> None:
     def expanded(inst: Instruction) -> Instruction | None:
         op = inst.op
         assert isinstance(op, CustomCall)
-        if not is_routine(op.custom_call_target) or registered(op.custom_call_target):
+        if op.custom_call_target not in TARGETS or registered(op.custom_call_target):
             return None
         if missing_only and is_installed():
             return None
