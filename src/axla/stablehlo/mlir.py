@@ -120,10 +120,8 @@ Type = (
 )  # fmt: skip
 
 
-def numpy_type(element: Type) -> np.dtype:
-    """The NumPy type that holds elements (of a quantized type its storage); ValueError when there is none."""
-    if isinstance(element, QuantizedType):
-        element = element.storage
+def dtype_of(element: Type) -> dtypes.DType | None:
+    """The element type that axla has for this one: i1 is pred, signless integers are signed, index is s64."""
     name = ""
     if isinstance(element, IntegerType):
         name = "pred" if element.width == 1 else f"{'u' if element.sign == 'u' else 's'}{element.width}"
@@ -133,9 +131,16 @@ def numpy_type(element: Type) -> np.dtype:
         name = "s64"
     elif isinstance(element, ComplexType) and isinstance(element.element, FloatType):
         name = {"f32": "c64", "f64": "c128"}.get(element.element.name, "")
-    if name not in dtypes.BY_NAME:
+    return dtypes.BY_NAME.get(name)
+
+
+def numpy_type(element: Type) -> np.dtype:
+    """The NumPy type that holds elements (of a quantized type its storage); ValueError when there is none."""
+    element = element.storage if isinstance(element, QuantizedType) else element
+    found = dtype_of(element)
+    if found is None:
         raise ValueError(f"there is no array of elements of the type {element}")
-    return dtypes.BY_NAME[name].numpy
+    return found.numpy
 
 
 CALL = "axla.custom_call"

@@ -12,31 +12,12 @@ from axla.core.shape import TOKEN, AnyShape, Shape, TupleShape
 from axla.stablehlo import mlir
 from axla.stablehlo.text.printer import type_text
 
-_FLOATS = {
-    mlir.FloatType(name): dtypes.BY_NAME[name.lower()]
-    for name in (
-        "f16", "bf16", "f32", "f64", "f8E5M2", "f8E4M3", "f8E4M3FN", "f8E4M3B11FNUZ", "f8E3M4", "f8E5M2FNUZ",
-        "f8E4M3FNUZ", "f8E8M0FNU", "f6E2M3FN", "f6E3M2FN", "f4E2M1FN",
-    )
-}  # fmt: skip
-
 
 def element_type(type_: mlir.Type) -> DType:
     """The element type of HLO: i1 is pred, signless integers are signed, index is s64."""
-    if isinstance(type_, mlir.IntegerType):
-        if type_.width == 1:
-            return dtypes.PRED
-        found = dtypes.BY_NAME.get(f"{'u' if type_.sign == 'u' else 's'}{type_.width}")
-    elif isinstance(type_, mlir.FloatType):
-        found = _FLOATS.get(type_)
-    elif isinstance(type_, mlir.ComplexType):
-        found = {"f32": dtypes.C64, "f64": dtypes.C128}.get(type_text(type_.element))
-    elif isinstance(type_, mlir.IndexType):
-        found = dtypes.S64
-    elif isinstance(type_, mlir.QuantizedType):
+    if isinstance(type_, mlir.QuantizedType):
         raise UnsupportedError("quantized types have to be rewritten before a program is imported")
-    else:
-        found = None
+    found = mlir.dtype_of(type_)
     if found is None:
         raise UnsupportedError(f"HLO has no element type {type_text(type_)}")
     return found

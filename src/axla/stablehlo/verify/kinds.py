@@ -240,6 +240,11 @@ def sizes_fit(a: Sizes | None, b: Sizes | None) -> bool:
     return len(a) == len(b) and all(fits(x, y) for x, y in zip(a, b, strict=True))
 
 
+def limited(bounds: Sizes) -> Sizes:
+    """The bounds; () where there are none."""
+    return bounds if any(bound is not None for bound in bounds) else ()
+
+
 def fits(a: int | None, b: int | None) -> bool:
     return a is None or b is None or a == b
 
@@ -313,8 +318,7 @@ def most_specific(types: list[Facts]) -> tuple[Sizes | None, Sizes]:
             )
         ]  # fmt: skip
         shape = tuple([size for size, _ in pairs])
-        merged = tuple([bound for _, bound in pairs])
-        bounds = merged if any(bound is not None for bound in merged) else ()
+        bounds = limited(tuple([bound for _, bound in pairs]))
     return shape, bounds
 
 

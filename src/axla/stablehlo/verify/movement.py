@@ -8,7 +8,7 @@ from collections.abc import Callable
 from axla.stablehlo import mlir
 from axla.stablehlo.tables import by_name
 from axla.stablehlo.verify.elementwise import shape_operand_follows
-from axla.stablehlo.verify.kinds import Facts, Sizes, constant, elements_fit, fits
+from axla.stablehlo.verify.kinds import Facts, Sizes, constant, elements_fit, fits, limited
 from axla.stablehlo.verify.subject import Subject
 
 I32 = mlir.IntegerType(32)
@@ -173,8 +173,7 @@ def concatenate(s: Subject) -> None:
             known = shape[dim]
             s.need(known is None or not least or known <= least[0], "c2", message, at, first, other)
             bounds[dim] = min(least, default=None) if known is None else None
-    limited = tuple(bounds) if any(bound is not None for bound in bounds) else ()
-    s.follows("c6", tuple(shape), first.element, limited)
+    s.follows("c6", tuple(shape), first.element, limited(tuple(bounds)))
 
 
 def _sum(
@@ -322,9 +321,7 @@ def set_dimension_size(s: Subject) -> None:
     given = constant(s.operation.operands[1])
     if given is not None and given[0] == bounds[at]:
         shape[at], bounds[at] = given[0], None
-    s.follows(
-        "c2", tuple(shape), operand.element, tuple(bounds) if any(b is not None for b in bounds) else ()
-    )
+    s.follows("c2", tuple(shape), operand.element, limited(tuple(bounds)))
 
 
 RULES: dict[str, Callable[[Subject], None]] = by_name(

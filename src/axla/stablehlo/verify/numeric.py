@@ -7,7 +7,7 @@ from typing import Any
 
 from axla.stablehlo import mlir
 from axla.stablehlo.verify.declarations import DECLARATIONS
-from axla.stablehlo.verify.kinds import Facts, Sizes, constant, elements_fit, fits, sizes_fit
+from axla.stablehlo.verify.kinds import Facts, Sizes, constant, elements_fit, fits, limited, sizes_fit
 from axla.stablehlo.verify.reducers import Labels, windows
 from axla.stablehlo.verify.subject import Subject
 
@@ -20,7 +20,7 @@ def dot(s: Subject) -> None:
     s.need(fit, "c1", "operands of rank 1 or 2 that share a dimension, found {} and {}", lhs, rhs)
     bounds = lhs.bounds[:-1] + (None,) * (0 if lhs.bounds else lhs.rank - 1)
     bounds += rhs.bounds[1:] + (None,) * (0 if rhs.bounds else rhs.rank - 1)
-    s.follows("c2", lhs.sizes[:-1] + rhs.sizes[1:], None, _bounds(bounds))
+    s.follows("c2", lhs.sizes[:-1] + rhs.sizes[1:], None, limited(bounds))
 
 
 def _precisions(s: Subject, rule: str) -> None:
@@ -28,15 +28,11 @@ def _precisions(s: Subject, rule: str) -> None:
     s.need(count <= 2, rule, "precision_config has at most 2 elements, found {}", count)
 
 
-def _bounds(bounds: Sizes) -> Sizes:
-    return bounds if any(bound is not None for bound in bounds) else ()
-
-
 def dot_general(s: Subject) -> None:
     _precisions(s, "c11")
     fields: dict[str, Any] = s.attribute("dot_dimension_numbers").fields
     shape, bounds = _product(s, fields, ())
-    s.follows("c12", shape, None, _bounds(bounds))
+    s.follows("c12", shape, None, limited(bounds))
     precise = any(p.value != "DEFAULT" for p in s.attribute("precision_config", ()))
     fit = s.attribute("algorithm") is None or not precise
     s.need(fit, "c21", "with an algorithm precisions are DEFAULT")

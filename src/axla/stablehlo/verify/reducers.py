@@ -54,12 +54,8 @@ def _within(shape: Sizes, allowed: Sizes) -> bool:
 
 
 def reduce(s: Subject) -> None:
-    inputs, initial = _halves(s, "c3")
+    inputs, initial = _halves(s, "c3", "c1")
     first, dims = inputs[0], s.integers("dimensions")
-    for facts in inputs:
-        s.need(
-            sizes_fit(first.shape, facts.shape), "c1", "inputs of one shape, found {} and {}", first, facts
-        )
     s.in_range("c4", "dimensions", dims, first.rank)
     s.unique("c5", "dimensions", dims)
     kept = [dim for dim in range(first.rank) if dim not in set(dims)]
@@ -71,12 +67,16 @@ def reduce(s: Subject) -> None:
         s.follows("c8", shape, returned.element, bounds, i)
 
 
-def _halves(s: Subject, rule: str) -> tuple[list[Facts], list[Facts]]:
-    """Inputs and initial values; there is one result for each."""
+def _halves(s: Subject, rule: str, shape_rule: str) -> tuple[list[Facts], list[Facts]]:
+    """Inputs, which have one shape, and initial values; there is one result for each."""
     count = len(s.operands) // 2
     s.need(count, rule, "at least one input")
     s.need(len(s.results) == count, rule, "{} results are wanted, found {}", count, len(s.results))
-    return s.operands[:count], s.operands[count:]
+    first, *others = inputs = s.operands[:count]
+    for facts in others:
+        fit = sizes_fit(first.shape, facts.shape)
+        s.need(fit, shape_rule, "inputs of one shape, found {} and {}", first, facts)
+    return inputs, s.operands[count:]
 
 
 # ---- Windows
@@ -157,12 +157,8 @@ _SELECT_AND_SCATTER = Labels("c5", ("c6", "c7"), "c8")
 
 
 def reduce_window(s: Subject) -> None:
-    inputs, initial = _halves(s, "c1")
+    inputs, initial = _halves(s, "c1", "c2")
     first, sizes = inputs[0], s.integers("window_dimensions")
-    for facts in inputs:
-        s.need(
-            sizes_fit(first.shape, facts.shape), "c2", "inputs of one shape, found {} and {}", first, facts
-        )
     s.need(len(sizes) == first.rank, "c4", "{} window_dimensions, found {}", first.rank, sizes)
     names = ("window_strides", "base_dilations", "window_dilations")
     found = windows(s, _REDUCE_WINDOW, sizes, names)
