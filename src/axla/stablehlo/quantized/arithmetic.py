@@ -92,9 +92,10 @@ class Writer:
     # Parameters.
 
     def parameters(
-        self, values: Sequence[float], of: mlir.QuantizedType, axes: tuple[int, ...], like: mlir.TensorType
+        self, values: Sequence[float], of: mlir.QuantizedType, axes: tuple[int, ...], like: mlir.Type
     ) -> mlir.Value:
         """Scales or zero points as a tensor of this type; `axes` are what `of.axes` are here."""
+        assert isinstance(like, mlir.TensorType)
         array = self._array(values, like.element)
         shape = like.shape or ()
         if (array == array.flat[0]).all():
@@ -160,7 +161,6 @@ class Writer:
         value = self.convert(value, element)
         if not any(of.zero_points):
             return value
-        assert isinstance(value.type, mlir.TensorType)
         return self.binary("subtract", value, self.parameters(of.zero_points, of, of.axes, value.type))
 
     def dequantize(self, value: mlir.Value, of: mlir.QuantizedType | None) -> mlir.Value:
@@ -169,22 +169,18 @@ class Writer:
             return value
         centred = self.centred(value, of, I32 if of.storage.width <= 16 else I64)
         real = self.convert(centred, of.expressed)
-        assert isinstance(real.type, mlir.TensorType)
         return self.binary("multiply", real, self.parameters(of.scales, of, of.axes, real.type))
 
     def quantize(self, value: mlir.Value, to: mlir.QuantizedType | None) -> mlir.Value:
         """Real numbers as integers: scaled, shifted, kept in range, rounded to the nearest, ties to even."""
         if to is None:
             return value
-        type_ = value.type
-        assert isinstance(type_, mlir.TensorType)
-        scaled = self.binary("divide", value, self.parameters(to.scales, to, to.axes, type_))
-        return self.fitted(scaled, to)
+        scales = self.parameters(to.scales, to, to.axes, value.type)
+        return self.fitted(self.binary("divide", value, scales), to)
 
     def fitted(self, value: mlir.Value, to: mlir.QuantizedType) -> mlir.Value:
         """Scaled real numbers as integers."""
         type_ = value.type
-        assert isinstance(type_, mlir.TensorType)
         if any(to.zero_points):
             value = self.binary("add", value, self.parameters(to.zero_points, to, to.axes, type_))
         value = self.clamp(value, to)

@@ -125,7 +125,6 @@ def _sum(
     centred = [writer.centred(v, k, I32) for v, k in zip(operands, kinds, strict=True)]
     (total,) = writer.emit(operation.name, centred, [centred[0].type], attributes)
     if any(to.zero_points):
-        assert isinstance(total.type, mlir.TensorType)
         total = writer.binary("add", total, writer.parameters(to.zero_points, to, (), total.type))
     return writer.convert(writer.clamp(total, to), to.storage)
 
