@@ -206,9 +206,10 @@ class AllGatherStart(_AllGather):
         return [(cls(TupleShape((small, small))), (small,))]
 
 
-@op("all-gather-done", operands="operand")
-class AllGatherDone(_Collective):
-    """The result of an all-gather-start."""
+class _Done(_Collective):
+    """The result of a start that gives operands and results."""
+
+    __slots__ = ()
 
     def infer(self, operand: AnyShape) -> AnyShape:
         return started(self, operand)
@@ -217,6 +218,11 @@ class AllGatherDone(_Collective):
     def samples(cls):
         small = Shape(F32, (3,))
         return [(cls(), (TupleShape((small, small)),))]
+
+
+@op("all-gather-done", operands="operand")
+class AllGatherDone(_Done):
+    """The result of an all-gather-start."""
 
 
 def started(self: Op, operand: AnyShape, at: int = 1) -> AnyShape:
@@ -422,16 +428,8 @@ class CollectivePermuteStart(_Collective):
 
 
 @op("collective-permute-done", operands="operand")
-class CollectivePermuteDone(_Collective):
+class CollectivePermuteDone(_Done):
     """The result of a collective-permute-start."""
-
-    def infer(self, operand: AnyShape) -> AnyShape:
-        return started(self, operand)
-
-    @classmethod
-    def samples(cls):
-        data = Shape(F32, (4,))
-        return [(cls(), (TupleShape((data, data)),))]
 
 
 @op("ragged-all-to-all", operands="input output input_offsets send_sizes output_offsets recv_sizes")
@@ -465,9 +463,10 @@ class RaggedAllToAll(_Collective):
         return [(cls(), (Shape(F32, (4,)), Shape(F32, (4,)), *[Shape(S32, (1,))] * 4))]
 
 
-@op("replica-id")
-class ReplicaId(Op):
-    """The number of the replica that runs this."""
+class _Id(Op):
+    """The number of what runs this."""
+
+    __slots__ = ()
 
     def infer(self) -> AnyShape:
         return Shape(U32)
@@ -475,15 +474,13 @@ class ReplicaId(Op):
     @classmethod
     def samples(cls):
         return [(cls(), ())]
+
+
+@op("replica-id")
+class ReplicaId(_Id):
+    """The number of the replica that runs this."""
 
 
 @op("partition-id")
-class PartitionId(Op):
+class PartitionId(_Id):
     """The number of the partition that runs this."""
-
-    def infer(self) -> AnyShape:
-        return Shape(U32)
-
-    @classmethod
-    def samples(cls):
-        return [(cls(), ())]
