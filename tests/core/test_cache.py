@@ -210,6 +210,14 @@ def test_a_read_only_folder_is_read(folder):
     assert compiler("a") and compiler("b") and compiler.calls == 1
 
 
+def test_an_entry_that_is_replaced_counts_with_its_new_bytes():
+    cache.clear()
+    for size in (100, 7, 50):
+        cache.put("kernel", "ab", bytes(size))
+        assert cache._memory_bytes == size
+    cache.clear()
+
+
 def test_processes_at_once(folder):
     """Four processes read and write the same entries: whoever reads gets a whole one or none."""
     code = """

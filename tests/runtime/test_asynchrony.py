@@ -6,6 +6,7 @@ import gc
 import logging
 import pickle
 import threading
+import time
 import weakref
 
 import native_programs as programs
@@ -24,6 +25,11 @@ from axla.runtime.safetensors import read_safetensors
 
 X = np.arange(4, dtype=np.float32)
 FAILS = 1000
+ENDLESS = """
+condition { p = f32[4] parameter(0)  ROOT r = pred[] constant(true) }
+body { p = f32[4] parameter(0)  ROOT r = f32[4] negate(p) }
+ENTRY endless { x = f32[4] parameter(0)  ROOT w = f32[4] while(x), condition=condition, body=body }
+"""
 
 
 @pytest.fixture
@@ -142,6 +148,18 @@ def test_small_work_is_done_by_the_caller(gate):
 
 
 # Order.
+
+
+def test_a_run_that_was_stopped_does_not_count_as_small_work():
+    program = axla.compile(axla.parse(ENDLESS))
+    for _ in range(3):
+        y = handed(program, X)  # never ends on this thread
+        while not len(queue := queue_of(0)) or queue.struct.begun != queue.struct.handed:
+            time.sleep(0.001)
+        assert program.cancel() == 1
+        with pytest.raises(Cancelled):
+            y.block_until_ready()
+        assert program._loaded.block.nanoseconds == 0
 
 
 def test_runs_start_in_the_order_of_dispatch(gate):

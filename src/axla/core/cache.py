@@ -120,8 +120,7 @@ def _remember(kind: str, key: str, value: bytes) -> None:
     if len(value) > MEMORY_BYTES // 8:
         return
     with _lock:
-        if (kind, key) not in _memory:
-            _memory_bytes += len(value)
+        _memory_bytes += len(value) - len(_memory.get((kind, key), b""))
         _memory[kind, key] = value
         while _memory_bytes > MEMORY_BYTES:
             _, dropped = _memory.popitem(last=False)

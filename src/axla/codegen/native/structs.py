@@ -101,7 +101,7 @@ PROGRAM = Struct(
         Field("queue", "ptr", "QUEUE of its device"),
         Field("handed", "i32", "its runs that were handed over"),
         Field("ended", "i32", "and those of them that have ended"),
-        Field("nanoseconds", "i64", "that the last of them took; 0: there was none"),
+        Field("nanoseconds", "i64", "that the last of them without an error took; 0: there was none"),
     ),
 )
 
