@@ -12,9 +12,9 @@ from axla.core.status import FRAME_ERRORS
 from axla.program import abi
 from axla.program.abi import Field, Struct
 
-MIXED = Struct("axla_mixed", "Padding in the middle and at the end.", (
+MIXED = Struct("axla_mixed", "Padding in the middle and at the end.",
     Field("a", "i8", ""), Field("b", "i64", ""), Field("c", "i32", "", count=3), Field("d", "i8", ""),
-))  # fmt: skip
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("struct", [*abi.STRUCTS, MIXED], ids=lambda s: s.name)

@@ -64,13 +64,11 @@ class Field:
         return self.align(pointer_bytes) * self.count
 
 
-@dataclass(frozen=True, slots=True)
 class Struct:
     """A boundary struct, laid out by the rules of C: each field at the next multiple of its alignment."""
 
-    name: str
-    doc: str
-    fields: tuple[Field, ...]
+    def __init__(self, name: str, doc: str, *fields: Field) -> None:
+        self.name, self.doc, self.fields = name, doc, fields
 
     def index(self, name: str) -> int:
         """The position of a field, as `getelementptr` counts."""
@@ -100,7 +98,7 @@ class Struct:
         """The LLVM definition: `%axla.frame = type { i32, ... }`."""
         parts = (_TYPES[f.type][1] for f in self.fields)
         inner = (t if f.count == 1 else f"[{f.count} x {t}]" for t, f in zip(parts, self.fields, strict=True))
-        return f"%{self.name.replace('_', '.', 1)} = type {{ {', '.join(inner)} }}"
+        return f"{self.llvm_name} = type {{ {', '.join(inner)} }}"
 
     @property
     def llvm_name(self) -> str:
@@ -145,25 +143,23 @@ def _ctypes(struct: Struct) -> type[c.Structure]:
 FRAME = Struct(
     "axla_frame",
     "What one run of a program sees; made by its caller, valid during the run, used by no other run.",
-    (
-        Field("version", "i32", "FRAME_VERSION; the entry refuses another one"),
-        Field("reserved", "i32", "0"),
-        Field("arguments", "ptr", "addresses of the parameter leaves", "void *const *"),
-        Field("results", "ptr", "addresses of the results, as in S_results (no variables)", "void *const *"),
-        Field("constants", "ptr", "start of the constants segment, 64-byte aligned", "const void *"),
-        Field("workspace", "ptr", "scratch memory of this run, 64-byte aligned"),
-        Field("functions", "ptr", "the function table, in the order of the interface", "void *const *"),
-        Field("parallel_for", "ptr", "runs a kernel over ranges of its index space", "axla_parallel_for *"),
-        Field("pool", "ptr", "context of parallel_for"),
-        Field("cancel", "ptr", "stops the run when not 0; polled", "const volatile int32_t *"),
-        Field("run_id", "i64", "a number no other run of the process has; all replicas of a run share it"),
-        Field("replica", "i32", "replica id"),
-        Field("partition", "i32", "partition id"),
-        Field("rng_state", "u64", "state of the stateful random number ops", count=2),
-        Field("error_code", "i32", "set together with a non-zero return value"),
-        Field("error_step", "i32", "the step of the program that failed"),
-        Field("error_detail", "i64", "what the message of the code asks for"),
-    ),
+    Field("version", "i32", "FRAME_VERSION; the entry refuses another one"),
+    Field("reserved", "i32", "0"),
+    Field("arguments", "ptr", "addresses of the parameter leaves", "void *const *"),
+    Field("results", "ptr", "addresses of the results, as in S_results (no variables)", "void *const *"),
+    Field("constants", "ptr", "start of the constants segment, 64-byte aligned", "const void *"),
+    Field("workspace", "ptr", "scratch memory of this run, 64-byte aligned"),
+    Field("functions", "ptr", "the function table, in the order of the interface", "void *const *"),
+    Field("parallel_for", "ptr", "runs a kernel over ranges of its index space", "axla_parallel_for *"),
+    Field("pool", "ptr", "context of parallel_for"),
+    Field("cancel", "ptr", "stops the run when not 0; polled", "const volatile int32_t *"),
+    Field("run_id", "i64", "a number no other run of the process has; all replicas of a run share it"),
+    Field("replica", "i32", "replica id"),
+    Field("partition", "i32", "partition id"),
+    Field("rng_state", "u64", "state of the stateful random number ops", count=2),
+    Field("error_code", "i32", "set together with a non-zero return value"),
+    Field("error_step", "i32", "the step of the program that failed"),
+    Field("error_detail", "i64", "what the message of the code asks for"),
 )
 
 STATUS_TEXT = 1000
@@ -171,11 +167,9 @@ STATUS_TEXT = 1000
 STATUS = Struct(
     "axla_status",
     "How a custom call of XLA's status-returning conventions ended; zero before the call.",
-    (
-        Field("failed", "i32", "not 0: the call failed"),
-        Field("length", "i32", "bytes of the message"),
-        Field("message", "i8", "what went wrong, UTF-8", "char", count=STATUS_TEXT),
-    ),
+    Field("failed", "i32", "not 0: the call failed"),
+    Field("length", "i32", "bytes of the message"),
+    Field("message", "i8", "what went wrong, UTF-8", "char", count=STATUS_TEXT),
 )
 
 

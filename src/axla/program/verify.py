@@ -21,7 +21,7 @@ from axla.core.shape_util import major_to_minor
 from axla.custom.site import REPORT
 from axla.ir.graph import Instruction
 from axla.ir.traverse import schedule_of
-from axla.program.interface import ValueSpec, tree_leaves
+from axla.program.interface import ValueSpec, array_numbers, tree_leaves
 from axla.program.memory import ALIGNMENT, Allocation, AllocationKind, BufferSlice
 from axla.program.program import Program, all_steps, nested_steps
 from axla.program.steps import (
@@ -117,9 +117,7 @@ class _Verifier:
                 self.define(value, keep=True)
         self.steps(program.steps)
         self.where = "the results"
-        for value in program.results:
-            if value is not None:
-                self.use(value)
+        self.use(*(value for value in program.results if value is not None))
 
     # -- memory and values -------------------------------------------------------------------------------
 
@@ -132,10 +130,11 @@ class _Verifier:
             function, arguments = self.undo.pop()
             function(*arguments)
 
-    def kill(self, place: BufferSlice) -> None:
-        memory = self.of(place)
-        for gone in memory.kill(place.offset, place.offset + place.size):
-            self.undo.append((memory.put, gone))
+    def kill(self, *places: BufferSlice) -> None:
+        for place in places:
+            memory = self.of(place)
+            for gone in memory.kill(place.offset, place.offset + place.size):
+                self.undo.append((memory.put, gone))
 
     def hold(self, place: BufferSlice, known: _Known, *, keep: bool = False) -> None:
         """A value lies in a place from here on; `keep`: beside what lies exactly there already."""
@@ -189,24 +188,25 @@ class _Verifier:
             self.fail(f"{value.place} is read only")
         self.hold(value.place, known, keep=keep)  # type: ignore[arg-type]
 
-    def use(self, value: Value) -> None:
-        """A step reads a value where it is said to be."""
-        known, place = self.values.get(value.name), value.place
-        if place is not None and place.allocation.kind is AllocationKind.CONSTANTS:
-            self.placed(value)
-            if self.constants.get(place.offset) != place.size:
-                self.fail(f"no constant is in {place}")
-            return
-        if known is None:
-            self.fail(f"{value.name} is read and is not there")
-        if known.shape is not value.shape and not _same_bits(known.shape, value.shape):
-            self.fail(f"{value.name} is {known.shape}, and read as {value.shape}")
-        if place is None:
-            self.require(known.register, f"{value.name} is read in registers, and is in memory")
-        elif (
-            known not in (self.placed(value).at(place.offset, place.offset + place.size) or ()) and place.size
-        ):
-            self.fail(f"{value.name} is read in {place}, which does not hold it")
+    def use(self, *values: Value) -> None:
+        """A step reads values where they are said to be."""
+        for value in values:
+            known, place = self.values.get(value.name), value.place
+            if place is not None and place.allocation.kind is AllocationKind.CONSTANTS:
+                self.placed(value)
+                if self.constants.get(place.offset) != place.size:
+                    self.fail(f"no constant is in {place}")
+                continue
+            if known is None:
+                self.fail(f"{value.name} is read and is not there")
+            if known.shape is not value.shape and not _same_bits(known.shape, value.shape):
+                self.fail(f"{value.name} is {known.shape}, and read as {value.shape}")
+            if place is None:
+                self.require(known.register, f"{value.name} is read in registers, and is in memory")
+                continue
+            held = self.placed(value).at(place.offset, place.offset + place.size) or ()
+            if place.size and known not in held:
+                self.fail(f"{value.name} is read in {place}, which does not hold it")
 
     def typed(self, value: Value, shape: AnyShape) -> None:
         if value.shape.logical is not shape.logical:
@@ -247,18 +247,19 @@ class _Verifier:
             self.require(step.results[number].place == step.operands[operand].place, "shares parts of memory")
         self.write(step.results, list(kernel.computation.root.shape.leaves()))
 
-    def read(self, values: Sequence[Value], shapes: Sequence[AnyShape], *, memory: bool = True) -> None:
-        self.require(len(values) == len(shapes), f"{len(values)} operands, wanted {len(shapes)}")
+    def fit(self, what: str, values: Sequence[Value], shapes: Sequence[AnyShape], *, memory: bool) -> None:
+        """Operands or results are what the step takes or makes."""
+        self.require(len(values) == len(shapes), f"{len(values)} {what}, wanted {len(shapes)}")
         for value, shape in zip(values, shapes, strict=True):
             self.typed(value, shape)
-            self.use(value)
             self.require(value.place is not None or not memory, f"{value.name} has to be in memory")
 
+    def read(self, values: Sequence[Value], shapes: Sequence[AnyShape], *, memory: bool = True) -> None:
+        self.fit("operands", values, shapes, memory=memory)
+        self.use(*values)
+
     def write(self, values: Sequence[Value], shapes: Sequence[AnyShape], *, memory: bool = True) -> None:
-        self.require(len(values) == len(shapes), f"{len(values)} results, wanted {len(shapes)}")
-        for value, shape in zip(values, shapes, strict=True):
-            self.typed(value, shape)
-            self.require(value.place is not None or not memory, f"{value.name} has to be in memory")
+        self.fit("results", values, shapes, memory=memory)
         self.define_all(values, keep=False)
 
     def registers(self, step: RegisterStep) -> None:
@@ -292,8 +293,7 @@ class _Verifier:
             self.undo.append((setattr, (known, "register", False)))
 
     def store(self, step: StoreStep) -> None:
-        for value in (step.operand, step.update, *step.starts):
-            self.use(value)
+        self.use(step.operand, step.update, *step.starts)
         operand, update = step.operand.shape, step.update.shape
         sizes = zip(update.dims, operand.dims, strict=False)
         fits = update.rank == operand.rank and all(small <= size for small, size in sizes)
@@ -317,8 +317,7 @@ class _Verifier:
                 anywhere = place is None and other in (carried.initial, carried.next)
                 if other.place != place and not anywhere:
                     self.fail(f"{other.name} is not where {carried.parameter.name} is")
-        for place in self.written[id(step)]:
-            self.kill(place)
+        self.kill(*self.written[id(step)])
         with self.scope():
             self.define_all([c.parameter for c in step.carried])
             with self.scope():
@@ -327,20 +326,17 @@ class _Verifier:
                 self.use(step.test)
                 scalar = step.test.shape.is_scalar and step.test.shape.dtype.is_pred
                 self.require(scalar, "the test is no pred[]")
-                for carried in step.carried:
-                    self.use(carried.parameter)
+                self.use(*(c.parameter for c in step.carried))
             self.steps(step.body)
             self.where = f"step {step.name}"
-            for carried in step.carried:
-                self.use(carried.next)
+            self.use(*(c.next for c in step.carried))
         self.define_all([c.result for c in step.carried])
 
     def define_all(self, values: Sequence[Value], *, keep: bool = True) -> None:
         """Values of which none lies over another; `keep` as for `hold`."""
         for value in values:
             self.define(value, keep=keep)
-        for value in values:
-            self.use(value)
+        self.use(*values)
 
     def branch(self, step: BranchStep) -> None:
         self.use(step.selector)
@@ -357,8 +353,7 @@ class _Verifier:
                     self.typed(value, result.shape)
                     if result.place not in (None, value.place):
                         self.fail(f"{value.name} is not where {result.name} is")
-        for place in self.written[id(step)]:
-            self.kill(place)
+        self.kill(*self.written[id(step)])
         self.define_all(step.results)
 
     def custom_call(self, step: CustomCallStep) -> None:
@@ -373,8 +368,7 @@ class _Verifier:
             right = number == -1 or found is not None and found.api == api
             self.require(right, f"function {number} is no {api}")
         operands, results = ([v for v in values if v is not None] for values in (step.operands, step.results))
-        for value in operands:
-            self.use(value)
+        self.use(*operands)
         leaves = dict(enumerate(step.results)), dict(enumerate(step.operands))
         aliases = [(leaves[0].get(r), leaves[1].get(o)) for r, o in site.aliases]
         self.require(all(r and o for r, o in aliases), "aliases name leaves that are no arrays")
@@ -385,8 +379,7 @@ class _Verifier:
         self.write(results, [v.shape for v in results])
 
     def collective(self, step: CollectiveStep) -> None:
-        for value in step.operands:
-            self.use(value)
+        self.use(*step.operands)
         self.write(step.results, [v.shape for v in step.results])
 
     # -- the interface -----------------------------------------------------------------------------------
@@ -413,7 +406,7 @@ class _Verifier:
             if donated:
                 becomes[result] = number
         own = {number for kind, number in self.memory if kind is AllocationKind.RESULT}
-        into, out = _numbers(program.parameters), _numbers(program.results)
+        into, out = array_numbers(program.parameters), array_numbers(program.results)
         aliases = {(out.get(result), into[number]) for result, number in becomes.items()}
         known = {(alias.result, alias.parameter) for alias in code.aliases} == aliases
         self.require(known and own.isdisjoint(becomes), "aliases are not those of memory")
@@ -500,11 +493,6 @@ def _last_use(parameter: Instruction, order: dict[Instruction, int]) -> int:
             if inst.opcode in _LAZY:
                 reads.add(inst)
     return last
-
-
-def _numbers(values: Sequence[Value | None]) -> dict[int, int]:
-    """Leaf -> number among the arrays."""
-    return {leaf: n for n, leaf in enumerate(leaf for leaf, v in enumerate(values) if v is not None)}
 
 
 def _written(step: Step, inside: dict[int, list[BufferSlice]]) -> list[BufferSlice]:

@@ -20,13 +20,11 @@ from axla.program.abi import Field, Struct
 STATE = Struct(
     "axla_memory",
     "State of the allocator.",
-    (
-        Field("in_use", "i64", "bytes in blocks that are out"),
-        Field("cached", "i64", "bytes in free blocks"),
-        Field("limit", "i64", "in_use may not pass it"),
-        Field("cache_limit", "i64", "cached may not pass it"),
-        Field("fresh", "i64", "blocks taken from the system so far"),
-    ),
+    Field("in_use", "i64", "bytes in blocks that are out"),
+    Field("cached", "i64", "bytes in free blocks"),
+    Field("limit", "i64", "in_use may not pass it"),
+    Field("cache_limit", "i64", "cached may not pass it"),
+    Field("fresh", "i64", "blocks taken from the system so far"),
 )
 
 _CLASSES = 8 * 42 + 1

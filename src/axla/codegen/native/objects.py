@@ -23,19 +23,17 @@ from axla.program.abi import INTERRUPTED, Field, Struct
 BUFFER = Struct(
     "py_buffer",
     "Py_buffer of CPython.",
-    (
-        Field("buf", "ptr", ""),
-        Field("obj", "ptr", ""),
-        Field("len", "i64", ""),
-        Field("itemsize", "i64", ""),
-        Field("readonly", "i32", ""),
-        Field("ndim", "i32", ""),
-        Field("format", "ptr", ""),
-        Field("shape", "ptr", ""),
-        Field("strides", "ptr", ""),
-        Field("suboffsets", "ptr", ""),
-        Field("internal", "ptr", ""),
-    ),
+    Field("buf", "ptr", ""),
+    Field("obj", "ptr", ""),
+    Field("len", "i64", ""),
+    Field("itemsize", "i64", ""),
+    Field("readonly", "i32", ""),
+    Field("ndim", "i32", ""),
+    Field("format", "ptr", ""),
+    Field("shape", "ptr", ""),
+    Field("strides", "ptr", ""),
+    Field("suboffsets", "ptr", ""),
+    Field("internal", "ptr", ""),
 )
 _WRITABLE, _FORMAT, _ND, _STRIDES = 0x1, 0x4, 0x8, 0x18
 

@@ -19,14 +19,12 @@ from axla.program.abi import FRAME, Field, Struct
 JOB = Struct(
     "axla_job",
     "The parallel loop that the pool works on.",
-    (
-        Field("frame", "ptr", ""),
-        Field("kernel", "ptr", ""),
-        Field("args", "ptr", ""),
-        Field("count", "i64", ""),
-        Field("grain", "i64", ""),
-        Field("ranges", "i64", ""),
-    ),
+    Field("frame", "ptr", ""),
+    Field("kernel", "ptr", ""),
+    Field("args", "ptr", ""),
+    Field("count", "i64", ""),
+    Field("grain", "i64", ""),
+    Field("ranges", "i64", ""),
 )
 
 # About 20 us on current cores: a wake-up through the kernel costs twice that, and spinning longer takes a

@@ -19,17 +19,15 @@ from axla.program.abi import Field, Struct
 NDARRAY = Struct(
     "numpy_array",
     "The head of PyArrayObject (NumPy 1.26 to 2.x).",
-    (
-        Field("refcount", "i64", ""),
-        Field("type", "ptr", ""),
-        Field("data", "ptr", ""),
-        Field("nd", "i32", ""),
-        Field("dims", "ptr", ""),
-        Field("strides", "ptr", ""),
-        Field("base", "ptr", ""),
-        Field("descr", "ptr", ""),
-        Field("flags", "i32", ""),
-    ),
+    Field("refcount", "i64", ""),
+    Field("type", "ptr", ""),
+    Field("data", "ptr", ""),
+    Field("nd", "i32", ""),
+    Field("dims", "ptr", ""),
+    Field("strides", "ptr", ""),
+    Field("base", "ptr", ""),
+    Field("descr", "ptr", ""),
+    Field("flags", "i32", ""),
 )
 
 # On aarch64 an assertion of LLVM's linker ends the process: pieces of code are too far apart.

@@ -20,142 +20,120 @@ LOOK = 4
 RECORD = Struct(
     "axla_record",
     "The memory of an array. `refs` counts the Array, running calls and exports; one: nobody else looks.",
-    (
-        Field("refs", "i32", "changed atomically; at zero the memory goes back"),
-        Field("ready", "i32", "READY: the bytes are there; every reader looks here first"),
-        Field("address", "ptr", "final from the start, even while not ready"),
-        Field("bytes", "i64", "size asked for"),
-        Field("flags", "i32", "EXTERNAL"),
-        Field("device", "i32", "ordinal of the device"),
-        Field("release", "ptr", "gives external memory back: void (*)(record *)"),
-        Field("context", "ptr", "for release; pending: the cancel flag of its run, failed: what raises"),
-    ),
+    Field("refs", "i32", "changed atomically; at zero the memory goes back"),
+    Field("ready", "i32", "READY: the bytes are there; every reader looks here first"),
+    Field("address", "ptr", "final from the start, even while not ready"),
+    Field("bytes", "i64", "size asked for"),
+    Field("flags", "i32", "EXTERNAL"),
+    Field("device", "i32", "ordinal of the device"),
+    Field("release", "ptr", "gives external memory back: void (*)(record *)"),
+    Field("context", "ptr", "for release; pending: the cancel flag of its run, failed: what raises"),
 )
 
 SHAPE_INFO = Struct(
     "axla_shape_info",
     "What native code must know of an array shape. One for each shape: equal shapes have equal addresses.",
-    (
-        Field("rank", "i32", "number of dimensions"),
-        Field("item_bytes", "i32", "bytes of an element"),
-        Field("bytes", "i64", "of the whole array"),
-        Field("format", "ptr", "format of the buffer protocol; null: the protocol has none"),
-        Field("descr", "ptr", "the NumPy dtype object"),
-        Field("dims", "ptr", "sizes, i64"),
-        Field("strides", "ptr", "row-major strides in bytes, i64"),
-    ),
+    Field("rank", "i32", "number of dimensions"),
+    Field("item_bytes", "i32", "bytes of an element"),
+    Field("bytes", "i64", "of the whole array"),
+    Field("format", "ptr", "format of the buffer protocol; null: the protocol has none"),
+    Field("descr", "ptr", "the NumPy dtype object"),
+    Field("dims", "ptr", "sizes, i64"),
+    Field("strides", "ptr", "row-major strides in bytes, i64"),
 )
 
 # The head of a Python object is two words on the builds that we support (checked in python_abi.py).
 ARRAY = Struct(
     "axla_array",
     "The Python object of an array.",
-    (
-        Field("refcount", "i64", ""),
-        Field("type", "ptr", ""),
-        Field("record", "ptr", "null: deleted or donated"),
-        Field("info", "ptr", "SHAPE_INFO"),
-        Field("info_object", "ptr", "the Python object that owns it"),
-        Field(
-            "retained",
-            "ptr",
-            "a record whose address was told to somebody: freed with the object, not before",
-        ),
-        Field("weakrefs", "ptr", "list of weak references"),
+    Field("refcount", "i64", ""),
+    Field("type", "ptr", ""),
+    Field("record", "ptr", "null: deleted or donated"),
+    Field("info", "ptr", "SHAPE_INFO"),
+    Field("info_object", "ptr", "the Python object that owns it"),
+    Field(
+        "retained", "ptr", "a record whose address was told to somebody: freed with the object, not before"
     ),
+    Field("weakrefs", "ptr", "list of weak references"),
 )
 
 PARAMETER = Struct(
     "axla_parameter",
     "A parameter leaf.",
-    (
-        Field("info", "ptr", "SHAPE_INFO"),
-        Field("alias", "i64", "the result leaf that takes its place, or -1"),
-    ),
+    Field("info", "ptr", "SHAPE_INFO"),
+    Field("alias", "i64", "the result leaf that takes its place, or -1"),
 )
 
 RESULT = Struct(
     "axla_result",
     "A result leaf.",
-    (
-        Field("info", "ptr", "SHAPE_INFO"),
-        Field("info_object", "ptr", "the Python object that owns it"),
-        Field("alias", "i64", "the parameter leaf whose place it takes, or -1"),
-    ),
+    Field("info", "ptr", "SHAPE_INFO"),
+    Field("info_object", "ptr", "the Python object that owns it"),
+    Field("alias", "i64", "the parameter leaf whose place it takes, or -1"),
 )
 
 PROGRAM = Struct(
     "axla_program",
     "What a call needs of a loaded program.",
-    (
-        Field("entry", "ptr", "i32 (*)(frame *)"),
-        Field("parameter_count", "i64", ""),
-        Field("result_count", "i64", ""),
-        Field("parameters", "ptr", "PARAMETER array"),
-        Field("results", "ptr", "RESULT array"),
-        Field("constants", "ptr", "the constants segment"),
-        Field("functions", "ptr", "the function table"),
-        Field("workspace_bytes", "i64", "taken anew by each run, so runs do not meet"),
-        Field("flags", "i64", "LONG_RUNNING | SINGLE_RESULT | DONATES | EFFECTS"),
-        Field("rng_state", "u64", "carried from run to run", count=2),
-        Field("queue", "ptr", "QUEUE of its device"),
-        Field("handed", "i32", "its runs that were handed over"),
-        Field("ended", "i32", "and those of them that have ended"),
-        Field("nanoseconds", "i64", "that the last of them without an error took; 0: there was none"),
-    ),
+    Field("entry", "ptr", "i32 (*)(frame *)"),
+    Field("parameter_count", "i64", ""),
+    Field("result_count", "i64", ""),
+    Field("parameters", "ptr", "PARAMETER array"),
+    Field("results", "ptr", "RESULT array"),
+    Field("constants", "ptr", "the constants segment"),
+    Field("functions", "ptr", "the function table"),
+    Field("workspace_bytes", "i64", "taken anew by each run, so runs do not meet"),
+    Field("flags", "i64", "LONG_RUNNING | SINGLE_RESULT | DONATES | EFFECTS"),
+    Field("rng_state", "u64", "carried from run to run", count=2),
+    Field("queue", "ptr", "QUEUE of its device"),
+    Field("handed", "i32", "its runs that were handed over"),
+    Field("ended", "i32", "and those of them that have ended"),
+    Field("nanoseconds", "i64", "that the last of them without an error took; 0: there was none"),
 )
 
 RUN = Struct(
     "axla_run",
     "A run that released the interpreter lock; on its stack, in the list of all such runs.",
-    (
-        Field("next", "ptr", ""),
-        Field("previous", "ptr", ""),
-        Field("program", "ptr", "PROGRAM"),
-        Field("forks", "i32", "a forked child forgets the runs of its parent"),
-        Field("flags", "ptr", "what frame->cancel points to; see LOOK"),
-        Field("outer", "ptr", "of the main thread: the run around this one"),
-        Field("state", "ptr", "the state of its Python thread"),
-    ),
+    Field("next", "ptr", ""),
+    Field("previous", "ptr", ""),
+    Field("program", "ptr", "PROGRAM"),
+    Field("forks", "i32", "a forked child forgets the runs of its parent"),
+    Field("flags", "ptr", "what frame->cancel points to; see LOOK"),
+    Field("outer", "ptr", "of the main thread: the run around this one"),
+    Field("state", "ptr", "the state of its Python thread"),
 )
 
 TASK = Struct(
     "axla_task",
     "A run that was handed over. Python makes it, and frees it after its end.",
-    (
-        Field("next", "ptr", "the task to start after it"),
-        Field("program", "ptr", "PROGRAM"),
-        Field("lists", "ptr", "addresses of arguments and results, then their RECORDs"),
-        Field("owner", "ptr", "the Python object of the task"),
-        Field("flags", "i64", "see RUN.flags"),
-        Field("ended", "i32", "1: its results are published"),
-    ),
+    Field("next", "ptr", "the task to start after it"),
+    Field("program", "ptr", "PROGRAM"),
+    Field("lists", "ptr", "addresses of arguments and results, then their RECORDs"),
+    Field("owner", "ptr", "the Python object of the task"),
+    Field("flags", "i64", "see RUN.flags"),
+    Field("ended", "i32", "1: its results are published"),
 )
 
 QUEUE = Struct(
     "axla_queue",
     "The queue of a device.",
-    (
-        Field("first", "ptr", "a TASK before the first to start"),
-        Field("last", "ptr", "the TASK to start last"),
-        Field("thread", "u64", "pthread_self() of its thread"),
-        Field("started", "i32", "1: it has a thread"),
-        Field("handed", "i32", "runs that were handed over"),
-        Field("begun", "i32", "of these, runs that have begun"),
-        Field("done", "i32", "and runs that have ended"),
-        Field("steps", "i32", "changes when a run begins or ends"),
-        Field("closed", "i32", "1: the interpreter ends, and the thread with its run"),
-    ),
+    Field("first", "ptr", "a TASK before the first to start"),
+    Field("last", "ptr", "the TASK to start last"),
+    Field("thread", "u64", "pthread_self() of its thread"),
+    Field("started", "i32", "1: it has a thread"),
+    Field("handed", "i32", "runs that were handed over"),
+    Field("begun", "i32", "of these, runs that have begun"),
+    Field("done", "i32", "and runs that have ended"),
+    Field("steps", "i32", "changes when a run begins or ends"),
+    Field("closed", "i32", "1: the interpreter ends, and the thread with its run"),
 )
 
 CALLABLE = Struct(
     "axla_callable",
     "The Python object that calls a program.",
-    (
-        Field("refcount", "i64", ""),
-        Field("type", "ptr", ""),
-        Field("vectorcall", "ptr", ""),
-        Field("program", "ptr", "PROGRAM"),
-        Field("owner", "ptr", "the Python object that keeps the code and the PROGRAM alive"),
-    ),
+    Field("refcount", "i64", ""),
+    Field("type", "ptr", ""),
+    Field("vectorcall", "ptr", ""),
+    Field("program", "ptr", "PROGRAM"),
+    Field("owner", "ptr", "the Python object that keeps the code and the PROGRAM alive"),
 )
