@@ -24,6 +24,38 @@ FRACTION = {"float": 23, "double": 52}
 BIAS = {"float": 127, "double": 1023}
 
 
+def _operation(
+    floating: str | None, integer: str, *, swap: bool = False
+) -> Callable[[Reg, Reg | float], Reg]:
+    """An operator of `Reg`, by LLVM's opcodes for floats (None: not defined) and integers."""
+
+    def operate(self: Reg, other: Reg | float) -> Reg:
+        a, b = self.m.pair(self, other)
+        if swap:
+            a, b = b, a
+        opcode = floating if a.is_float else integer
+        assert opcode is not None, f"{integer} of floats"
+        if self.m.lowering is not None:
+            lowered = self.m.lowering.binary(opcode, a, b)
+            if lowered is not None:
+                return lowered
+        return Reg(self.m, self.m.f.binary(opcode, a.ssa, b.ssa))
+
+    return operate
+
+
+def _comparison(floating: str, integer: str) -> Callable[[Reg, Reg | float], Reg]:
+    """A comparison of `Reg`, by LLVM's predicates for floats and integers."""
+
+    def compare(self: Reg, other: Reg | float) -> Reg:
+        a, b = self.m.pair(self, other)
+        if a.is_float:
+            return self.m.compare(floating, a, b)
+        return Reg(self.m, self.m.f.icmp(integer, a.ssa, b.ssa))
+
+    return compare
+
+
 class Reg:
     """A value of one function, with operators.
 
@@ -52,39 +84,14 @@ class Reg:
     def is_float(self) -> bool:
         return self.element in _FLOATS
 
-    def _binary(self, floating: str | None, integer: str, other: Reg | float, swap: bool = False) -> Reg:
-        a, b = self.m.pair(self, other)
-        if swap:
-            a, b = b, a
-        opcode = floating if a.is_float else integer
-        assert opcode is not None, f"{integer} of floats"
-        if self.m.lowering is not None:
-            lowered = self.m.lowering.binary(opcode, a, b)
-            if lowered is not None:
-                return lowered
-        return Reg(self.m, self.m.f.binary(opcode, a.ssa, b.ssa))
-
-    def __add__(self, other: Reg | float) -> Reg:
-        return self._binary("fadd", "add", other)
-
+    __add__ = _operation("fadd", "add")
     __radd__ = __add__
-
-    def __sub__(self, other: Reg | float) -> Reg:
-        return self._binary("fsub", "sub", other)
-
-    def __rsub__(self, other: Reg | float) -> Reg:
-        return self._binary("fsub", "sub", other, swap=True)
-
-    def __mul__(self, other: Reg | float) -> Reg:
-        return self._binary("fmul", "mul", other)
-
+    __sub__ = _operation("fsub", "sub")
+    __rsub__ = _operation("fsub", "sub", swap=True)
+    __mul__ = _operation("fmul", "mul")
     __rmul__ = __mul__
-
-    def __truediv__(self, other: Reg | float) -> Reg:
-        return self._binary("fdiv", "sdiv", other)
-
-    def __rtruediv__(self, other: Reg | float) -> Reg:
-        return self._binary("fdiv", "sdiv", other, swap=True)
+    __truediv__ = _operation("fdiv", "sdiv")
+    __rtruediv__ = _operation("fdiv", "sdiv", swap=True)
 
     def __neg__(self) -> Reg:
         lowered = self.m.lowering.negate(self) if self.m.lowering is not None else None
@@ -92,71 +99,34 @@ class Reg:
             return lowered
         return Reg(self.m, self.m.f.unary("fneg", self.ssa)) if self.is_float else 0 - self
 
-    def __and__(self, other: Reg | int) -> Reg:
-        return self._binary(None, "and", other)
-
-    def __or__(self, other: Reg | int) -> Reg:
-        return self._binary(None, "or", other)
-
-    def __xor__(self, other: Reg | int) -> Reg:
-        return self._binary(None, "xor", other)
+    __and__ = _operation(None, "and")
+    __or__ = _operation(None, "or")
+    __xor__ = _operation(None, "xor")
 
     def __invert__(self) -> Reg:
         return self ^ (1 if self.element == "i1" else -1)
 
-    def __lshift__(self, other: Reg | int) -> Reg:
-        return self._binary(None, "shl", other)
-
-    def __rshift__(self, other: Reg | int) -> Reg:
-        return self._binary(None, "ashr", other)
-
-    def lshr(self, other: Reg | int) -> Reg:
-        return self._binary(None, "lshr", other)
-
-    def udiv(self, other: Reg | int) -> Reg:
-        return self._binary(None, "udiv", other)
-
-    def urem(self, other: Reg | int) -> Reg:
-        return self._binary(None, "urem", other)
-
-    def srem(self, other: Reg | int) -> Reg:
-        return self._binary(None, "srem", other)
-
-    def _compare(self, floating: str, integer: str, other: Reg | float) -> Reg:
-        a, b = self.m.pair(self, other)
-        if a.is_float:
-            return self.m.compare(floating, a, b)
-        return Reg(self.m, self.m.f.icmp(integer, a.ssa, b.ssa))
-
+    __lshift__ = _operation(None, "shl")
+    __rshift__ = _operation(None, "ashr")
+    lshr = _operation(None, "lshr")
+    udiv = _operation(None, "udiv")
+    urem = _operation(None, "urem")
+    srem = _operation(None, "srem")
     # Comparisons are ordered: false when an operand is NaN (`ne`: true). Of integers they are signed.
-    def __lt__(self, other: Reg | float) -> Reg:
-        return self._compare("olt", "slt", other)
-
-    def __le__(self, other: Reg | float) -> Reg:
-        return self._compare("ole", "sle", other)
-
-    def __gt__(self, other: Reg | float) -> Reg:
-        return self._compare("ogt", "sgt", other)
-
-    def __ge__(self, other: Reg | float) -> Reg:
-        return self._compare("oge", "sge", other)
-
-    def eq(self, other: Reg | float) -> Reg:
-        return self._compare("oeq", "eq", other)
-
-    def ne(self, other: Reg | float) -> Reg:
-        return self._compare("une", "ne", other)
-
-    def ult(self, other: Reg | int) -> Reg:
-        """Unsigned less than, of integers."""
-        return self._compare("ult", "ult", other)
-
-    def ugt(self, other: Reg | int) -> Reg:
-        """Unsigned greater than, of integers."""
-        return self._compare("ugt", "ugt", other)
+    __lt__ = _comparison("olt", "slt")
+    __le__ = _comparison("ole", "sle")
+    __gt__ = _comparison("ogt", "sgt")
+    __ge__ = _comparison("oge", "sge")
+    eq = _comparison("oeq", "eq")
+    ne = _comparison("une", "ne")
+    ult = _comparison("ult", "ult")
+    """Unsigned less than, of integers."""
+    ugt = _comparison("ugt", "ugt")
+    """Unsigned greater than, of integers."""
+    _unordered = _comparison("uno", "eq")
 
     def is_nan(self) -> Reg:
-        return self._compare("uno", "eq", self)
+        return self._unordered(self)
 
     def cast(self, opcode: str, element: str) -> Reg:
         lowered = self.m.lowering.cast(opcode, self, element) if self.m.lowering is not None else None
@@ -232,6 +202,12 @@ class Arithmetic:
         if lowered is not None:
             return lowered
         return Reg(self, self.f.call(kind, f"llvm.{name}.{mangle(kind)}", [a.ssa for a in args]))
+
+    def leading_zeros(self, x: Reg) -> Reg:
+        """Of integers; all bits of zero."""
+        name = f"llvm.ctlz.{mangle(x.type)}"
+        self.f.module.declare(name, f"declare {x.type} @{name}({x.type}, i1 immarg)")
+        return Reg(self, self.f.call(x.type, name, [x.ssa, self.f.const("i1", 0)]))
 
     # -- multiply and add --------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ import axla.hlo  # noqa: F401 - fills OPS
 from axla.codegen.array import Array
 from axla.codegen.bitcast import bitcast_convert
 from axla.codegen.function import Ssa
-from axla.codegen.index import AnyIndex, delinearize, linear
+from axla.codegen.index import AnyIndex, delinearize, linear, placed
 from axla.codegen.position import index_value, inside_everywhere
 from axla.codegen.value import Value
 from axla.codegen.walk import (
@@ -266,12 +266,8 @@ def _reduce(e: Elements, inst: Instruction, index: Indices) -> tuple[Value, ...]
     kept = [d for d in range(len(dims)) if d not in reduced]
 
     def step(accumulators: tuple[Value, ...], at: Sequence[AnyIndex]) -> tuple[Value, ...]:
-        full: list[AnyIndex] = [0] * len(dims)
-        for d, i in zip(kept, index, strict=True):
-            full[d] = i
-        for d, i in zip(reduced, at, strict=True):
-            full[d] = i
-        arguments = [e(x, tuple(full)) for x in inputs]
+        full = placed(len(dims), (kept, index), (reduced, at))
+        arguments = [e(x, full) for x in inputs]
         return e.apply(op.to_apply, (*accumulators, *arguments))  # type: ignore[attr-defined]
 
     first = tuple(e(x, ()) for x in inits)
@@ -291,11 +287,9 @@ def _dot(e: Elements, inst: Instruction, index: Indices) -> Value:
     accumulator = accumulation_type(out)
 
     def operand(x: Instruction, batch_dims, contracting, free_dims, free_index, at) -> Value:
-        full: list[AnyIndex] = [0] * x.shape.rank  # type: ignore[attr-defined]
-        for dims, positions in ((batch_dims, batch), (contracting, at), (free_dims, free_index)):
-            for d, i in zip(dims, positions, strict=True):
-                full[d] = i
-        return e.values.convert(e(x, tuple(full)), accumulator)
+        rank = x.shape.rank  # type: ignore[attr-defined]
+        full = placed(rank, (batch_dims, batch), (contracting, at), (free_dims, free_index))
+        return e.values.convert(e(x, full), accumulator)
 
     def step(accumulators: tuple[Value, ...], at: Sequence[AnyIndex]) -> tuple[Value, ...]:
         a = operand(lhs, op.lhs_batch_dims, op.lhs_contracting_dims, lhs_free, free[: len(lhs_free)], at)  # type: ignore[attr-defined]

@@ -244,5 +244,14 @@ def delinearize(offset: AnyIndex, sizes: Sequence[int]) -> tuple[AnyIndex, ...]:
     return tuple(reversed(found))
 
 
+def placed(rank: int, *groups: tuple[Sequence[int], Sequence[AnyIndex]]) -> tuple[AnyIndex, ...]:
+    """An index of `rank` dimensions from groups of dimensions with their indices; 0 in all others."""
+    found: list[AnyIndex] = [0] * rank
+    for dims, at in groups:
+        for d, i in zip(dims, at, strict=True):
+            found[d] = i
+    return tuple(found)
+
+
 def index_key(index: Sequence[AnyIndex]) -> tuple:
     return tuple(i if isinstance(i, int) else i.key for i in index)

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 from axla.codegen.arithmetic import Reg
 from axla.codegen.convert import resize, wrap
-from axla.codegen.straight import mangle
 from axla.core.dtypes import DType
 
 
@@ -46,19 +45,13 @@ def remainder(a: Reg, b: Reg, dtype: DType) -> Reg:
     """With the sign of the dividend; by zero the dividend; the least number by -1 is 0."""
     m = a.m
     zero = b.eq(0)
-    if not dtype.is_signed:
-        divisor = m.select(zero, 1, b)
-        rest = a - _quotient(a, divisor, dtype) * divisor if a.lanes > 1 else a.urem(divisor)
-        return m.select(zero, a, rest)
     # Every number leaves 0 by 1 as by -1.
-    divisor = m.select(zero | b.eq(-1), 1, b)
-    rest = a - _quotient(a, divisor, dtype) * divisor if a.lanes > 1 else a.srem(divisor)
+    divisor = m.select(zero | b.eq(-1) if dtype.is_signed else zero, 1, b)
+    if a.lanes > 1:
+        rest = a - _quotient(a, divisor, dtype) * divisor
+    else:
+        rest = a.srem(divisor) if dtype.is_signed else a.urem(divisor)
     return m.select(zero, a, rest)
-
-
-def _ordered(a: Reg, b: Reg, dtype: DType) -> Reg:
-    """a < b."""
-    return a < b if dtype.is_signed else a.ult(b)
 
 
 def maximum(a: Reg, b: Reg, dtype: DType) -> Reg:
@@ -125,11 +118,7 @@ def population_count(x: Reg, dtype: DType) -> Reg:
 
 
 def count_leading_zeros(x: Reg, dtype: DType) -> Reg:
-    m = x.m
-    kind = x.type
-    name = f"llvm.ctlz.{mangle(kind)}"
-    m.f.module.declare(name, f"declare {kind} @{name}({kind}, i1 immarg)")
-    count = m.reg(m.f.call(kind, name, [_magnitude(x, dtype).ssa, m.f.const("i1", 0)]))
+    count = x.m.leading_zeros(_magnitude(x, dtype))
     return wrap(count - (8 - dtype.bits), dtype) if dtype.bits < 8 else count
 
 

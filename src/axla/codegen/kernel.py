@@ -232,12 +232,14 @@ def cut(dims: Sequence[int], lanes: int, cost: int, mergeable: Sequence[bool], t
     return Space(tuple(groups), inner, block, lanes, team_size(target, block // lanes))
 
 
-def outer_index(f: Function, space: Space, position: Ssa) -> tuple[tuple[AnyIndex, ...], Ssa]:
-    """(outer indices, block number) of a step of the kernel's outer index space."""
+def block_of(f: Function, space: Space, position: Ssa) -> tuple[tuple[AnyIndex, ...], Ssa, Ssa]:
+    """(outer indices, first and end of the inner ones) of a step of the kernel's outer index space."""
     here = Index(f, position, limit=space.count)
     sizes = (*space.outer, space.blocks)
     *outer, block = delinearize(here, sizes)
-    return tuple(outer), f.index(block) if isinstance(block, int) else block.base
+    number = f.index(block) if isinstance(block, int) else block.base
+    low = f.mul(number, f.index(space.block))
+    return tuple(outer), low, f.smin(f.add(low, f.index(space.block)), f.index(space.inner))
 
 
 def dims_index(

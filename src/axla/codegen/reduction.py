@@ -9,10 +9,11 @@ Sums of f16 and bf16 are kept in f32 and rounded once. The initial value is comb
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 
 from axla.codegen.element import Elements, accumulation_type
 from axla.codegen.function import Ssa
-from axla.codegen.value import Value, Values, register_types
+from axla.codegen.value import Value, Values
 from axla.core.dtypes import DType
 from axla.core.shape import Shape
 from axla.ir.graph import Computation, Instruction
@@ -57,10 +58,12 @@ class Reduction:
         current = tuple(accumulated)
         while current[0].lanes > 1:
             half = current[0].lanes // 2
-            low = tuple(values.shuffle(v, v, range(half)) if half > 1 else values.lane(v, 0) for v in current)
-            high = tuple(
-                values.shuffle(v, v, range(half, 2 * half)) if half > 1 else values.lane(v, 1)
-                for v in current
+            low, high = (
+                tuple(
+                    values.shuffle(v, v, range(at, at + half)) if half > 1 else values.lane(v, at)
+                    for v in current
+                )
+                for at in (0, half)
             )
             current = self.combine(e, low, high)
         return current
@@ -88,6 +91,13 @@ def _any_order(computation: Computation) -> bool:
     return True
 
 
+def combined(
+    e: Elements, reductions: Sequence[Reduction], a: Sequence[Sequence[Value]], b: Sequence[Sequence[Value]]
+) -> list[tuple[Value, ...]]:
+    """What each reduction has accumulated in `a` and in `b`, as one."""
+    return [r.combine(e, x, y) for r, x, y in zip(reductions, a, b, strict=True)]
+
+
 def parts_of(groups: Sequence[Sequence[Value]]) -> list[Ssa]:
     """The registers of groups of values, in order: what a loop carries."""
     return [p for group in groups for v in group for p in v.parts]
@@ -100,9 +110,7 @@ def unpack(
     rest = iter(parts)
     return [
         [
-            tuple(
-                Value(d, lanes, tuple(next(rest) for _ in register_types(d, lanes))) for d in r.accumulators
-            )
+            tuple(Value(d, lanes, tuple(islice(rest, 2 if d.is_complex else 1))) for d in r.accumulators)
             for r in reductions
         ]
         for _ in range(copies)

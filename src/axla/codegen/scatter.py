@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from math import prod
 
 from axla.codegen.element import Elements, all_of
-from axla.codegen.index import AnyIndex, linear
+from axla.codegen.index import AnyIndex, linear, placed
 from axla.codegen.value import Value
 from axla.core.shape import Shape
 from axla.hlo import Scatter
@@ -73,12 +73,8 @@ class ScatterGeometry:
         return found, all_of(e.values, conditions)
 
     def update_index(self, batch: Sequence[AnyIndex], window: Sequence[AnyIndex]) -> tuple[AnyIndex, ...]:
-        found: list[AnyIndex] = [0] * len(self.update_dims)
-        for d, i in zip(self.batch_dims, batch, strict=True):
-            found[d] = i
-        for d, i in zip(self.op.update_window_dims, window, strict=True):
-            found[d] = i
-        return tuple(found)
+        groups = (self.batch_dims, batch), (self.op.update_window_dims, window)
+        return placed(len(self.update_dims), *groups)
 
     def operand_index(self, start: dict[int, AnyIndex], window: Sequence[AnyIndex]) -> tuple[AnyIndex, ...]:
         inside = iter(window)

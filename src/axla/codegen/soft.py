@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from axla.codegen.arithmetic import Arithmetic, Reg
-from axla.codegen.straight import mangle
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,13 +137,6 @@ def _not_less(a: Reg, b: Reg) -> Reg:
     return ~a.ult(b)
 
 
-def _leading_zeros(x: Reg) -> Reg:
-    m, kind = x.m, x.type
-    name = f"llvm.ctlz.{mangle(kind)}"
-    m.f.module.declare(name, f"declare {kind} @{name}({kind}, i1 immarg)")
-    return m.reg(m.f.call(kind, name, [x.ssa, m.f.const("i1", 0)]))
-
-
 # -- division ------------------------------------------------------------------------------------------------
 
 
@@ -162,7 +154,7 @@ def _divide(opcode: str, a: Reg, b: Reg) -> Reg:
 def _long_division(n: Reg, d: Reg) -> tuple[Reg, ...]:
     """Quotient and remainder of unsigned integers, d > 0: a bit at a time, from the first that may be set."""
     m = n.m
-    steps = _leading_zeros(d) - _leading_zeros(n | 1)
+    steps = m.leading_zeros(d) - m.leading_zeros(n | 1)
     steps = m.select(steps < 0, m.number(n, 0), steps)
     carry = [m.number(n, 0).ssa, n.ssa, (d << steps).ssa, steps.ssa]
     with m.f.while_loop(carry) as loop:
@@ -191,7 +183,7 @@ def _fields(x: Reg, form: _Form) -> tuple[Reg, Reg, Reg]:
 
 def _normal(exponent: Reg, significand: Reg) -> tuple[Reg, Reg]:
     """The same number with bit 52 of the significand set (unless it is zero)."""
-    gap = _leading_zeros(significand | 1) - 11
+    gap = exponent.m.leading_zeros(significand | 1) - 11
     return exponent - gap, significand << gap
 
 
@@ -209,7 +201,7 @@ def _pack(sign: Reg, exponent: Reg, significand: Reg, form: _Form) -> Reg:
     Bit 0 may stand for all bits that were below.
     """
     m = sign.m
-    gap = _leading_zeros(significand) - (63 - _HIDDEN)
+    gap = m.leading_zeros(significand) - (63 - _HIDDEN)
     scaled = significand << m.select(significand.eq(0), m.number(gap, 0), gap)
     exponent = exponent - gap
     low = exponent < 1

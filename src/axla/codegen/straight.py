@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import operator
 import struct
 from collections.abc import Sequence
 
@@ -121,6 +122,11 @@ def _float_text(element: str, value: float) -> str:
             value = struct.unpack("<f", struct.pack("<f", value))[0]
     return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
 
+
+_COMPARED = {
+    "eq": operator.eq, "ne": operator.ne, "slt": operator.lt, "sle": operator.le, "sgt": operator.gt,
+    "sge": operator.ge,
+}  # fmt: skip
 
 _MANGLED = {"float": "f32", "double": "f64", "half": "f16", "bfloat": "bf16", "ptr": "p0"}
 
@@ -244,22 +250,16 @@ class Code:
         return self.pure(a.type, f"{opcode} {a.type} {a.text}", (a,))
 
     def icmp(self, predicate: str, a: Ssa, b: Ssa) -> Ssa:
-        if (
-            a.constant is not None
-            and b.constant is not None
-            and predicate in ("eq", "ne", "slt", "sle", "sgt", "sge")
-        ):
-            x, y = a.constant, b.constant
-            table = {"eq": x == y, "ne": x != y, "slt": x < y, "sle": x <= y, "sgt": x > y, "sge": x >= y}
-            return self.const("i1", table[predicate])
-        return self.pure(
-            vector("i1", lane_count(a.type)), f"icmp {predicate} {a.type} {a.text}, {b.text}", (a, b)
-        )
+        if a.constant is not None and b.constant is not None and predicate in _COMPARED:
+            return self.const("i1", _COMPARED[predicate](a.constant, b.constant))
+        return self._compare("icmp", predicate, a, b)
 
     def fcmp(self, predicate: str, a: Ssa, b: Ssa) -> Ssa:
-        return self.pure(
-            vector("i1", lane_count(a.type)), f"fcmp {predicate} {a.type} {a.text}, {b.text}", (a, b)
-        )
+        return self._compare("fcmp", predicate, a, b)
+
+    def _compare(self, opcode: str, predicate: str, a: Ssa, b: Ssa) -> Ssa:
+        kind = vector("i1", lane_count(a.type))
+        return self.pure(kind, f"{opcode} {predicate} {a.type} {a.text}, {b.text}", (a, b))
 
     def select(self, condition: Ssa, a: Ssa, b: Ssa) -> Ssa:
         if a.text == b.text:
@@ -287,17 +287,17 @@ class Code:
             self.module.declare(name, f"declare {type_} @{name}({', '.join(a.type for a in args)})")
         flags = flags + " " if flags else ""
         text = f"call {flags}{type_} @{name}({', '.join(f'{a.type} {a.text}' for a in args)})"
-        if type_ == "void":
-            self.line(text)
-            return Ssa("", "void", None)
-        return self.effect(type_, text) if effect else self.pure(type_, text, args)
+        return self.pure(type_, text, args) if type_ != "void" and not effect else self._called(type_, text)
 
     def call_pointer(self, type_: str, pointer: Ssa, args: Sequence[Ssa]) -> Ssa:
-        text = f"call {type_} {pointer.text}({', '.join(f'{a.type} {a.text}' for a in args)})"
-        if type_ == "void":
-            self.line(text)
-            return Ssa("", "void", None)
-        return self.effect(type_, text)
+        arguments = ", ".join(f"{a.type} {a.text}" for a in args)
+        return self._called(type_, f"call {type_} {pointer.text}({arguments})")
+
+    def _called(self, type_: str, text: str) -> Ssa:
+        if type_ != "void":
+            return self.effect(type_, text)
+        self.line(text)
+        return Ssa("", "void", None)
 
     # -- vectors -----------------------------------------------------------------------------------------
 
@@ -316,18 +316,14 @@ class Code:
         )
 
     def extract(self, a: Ssa, lane: int) -> Ssa:
-        return (
-            self.pure(element_type(a.type), f"extractelement {a.type} {a.text}, i32 {lane}", (a,))
-            if a.type[0] == "<"
-            else a
-        )
+        if a.type[0] != "<":
+            return a
+        return self.pure(element_type(a.type), f"extractelement {a.type} {a.text}, i32 {lane}", (a,))
 
     def insert(self, a: Ssa, b: Ssa, lane: int) -> Ssa:
-        return (
-            self.pure(a.type, f"insertelement {a.type} {a.text}, {b.type} {b.text}, i32 {lane}", (a, b))
-            if a.type[0] == "<"
-            else b
-        )
+        if a.type[0] != "<":
+            return b
+        return self.pure(a.type, f"insertelement {a.type} {a.text}, {b.type} {b.text}, i32 {lane}", (a, b))
 
     def shuffle(self, a: Ssa, b: Ssa, lanes: Sequence[int]) -> Ssa:
         """Lanes of a (0..n-1) and b (n..2n-1) in a new order; -1 is any."""
@@ -418,10 +414,9 @@ class Code:
         """
         if type_ == "ptr":
             align = min(align, self.module.pointer_bytes)
-        text = f"load {type_}, ptr {pointer.text}, align {align}"
-        if not readonly:
-            return self.effect(type_, text)
-        return self._place(self._home((pointer,), self._stack[-1].load_floor), type_, text)
+        return self.read(
+            type_, f"load {type_}, ptr {pointer.text}, align {align}", (pointer,), readonly=readonly
+        )
 
     def read(self, type_: str, expression: str, operands: Sequence[Ssa], *, readonly: bool = False) -> Ssa:
         """The value of an instruction that reads memory, placed as `load` places one."""

@@ -79,6 +79,12 @@ class Value:
         return part
 
 
+def rebuilt(like: Sequence[Value], parts: Sequence[Ssa]) -> tuple[Value, ...]:
+    """Values of the types and lanes of `like` from all their registers in a row, as a loop carries them."""
+    rest = iter(parts)
+    return tuple(Value(v.dtype, v.lanes, tuple(next(rest) for _ in v.parts)) for v in like)
+
+
 def register_types(dtype: DType, lanes: int) -> tuple[str, ...]:
     """The LLVM types of a value's parts."""
     kind = vector(register_element(dtype.real), lanes)
@@ -330,26 +336,19 @@ class Values:
             self._written[key] = self._written.get(key, 0) + made
         return found
 
-    def unary(self, opcode: str, x: Value, **attributes: object) -> Value:
+    def unary(self, opcode: str, x: Value) -> Value:
         """The elementwise operation with HLO's name for it."""
         dtype = x.dtype
         if opcode in _SHAPED:
             return _SHAPED[opcode](self, x)
-        if opcode == "convert":
-            return self.convert(x, attributes["dtype"])  # type: ignore[arg-type]
-        if opcode == "reduce-precision":
-            return self.reduce_precision(x, attributes["exponent_bits"], attributes["mantissa_bits"])  # type: ignore[arg-type]
         if dtype.is_complex:
             if opcode in complex_math.UNARY:
                 re, im = complex_math.UNARY[opcode](*self.regs(x))
                 return Value(dtype, x.lanes, (re.ssa, im.ssa))
         elif dtype.is_float:
             if opcode in tables.UNARY:
-                return self._real(
-                    dtype,
-                    self._function(opcode, tables.UNARY[opcode], self.m.reg(x.ssa)),
-                    opcode in tables.EXACT,
-                )
+                result = self._function(opcode, tables.UNARY[opcode], self.m.reg(x.ssa))
+                return self._real(dtype, result, opcode in tables.EXACT)
         elif dtype.is_pred:
             if opcode == "not":
                 return Value(dtype, x.lanes, ((~self.m.reg(x.ssa)).ssa,))
@@ -374,9 +373,8 @@ class Values:
                 return Value(dtype, a.lanes, (re.ssa, im.ssa))
         elif dtype.is_float:
             if opcode in tables.BINARY:
-                return self._real(
-                    dtype, self._function(opcode, tables.BINARY[opcode], x, y), opcode in tables.EXACT
-                )
+                result = self._function(opcode, tables.BINARY[opcode], x, y)
+                return self._real(dtype, result, opcode in tables.EXACT)
         elif dtype.is_pred:
             if opcode in integer.PRED:
                 return Value(dtype, a.lanes, (integer.PRED[opcode](x, y).ssa,))

@@ -19,7 +19,7 @@ from math import prod
 from axla.codegen.array import Array
 from axla.codegen.function import Ssa
 from axla.codegen.index import AnyIndex, Index, index_key, linear
-from axla.codegen.value import Value, Values
+from axla.codegen.value import Value, Values, rebuilt
 from axla.core.dtypes import PRED
 from axla.core.errors import UnsupportedError
 from axla.core.shape import Shape, TupleShape
@@ -326,20 +326,16 @@ def accumulate(
     carried = [values.splat(v, lanes) for v in first]
     parts = [p for v in carried for p in v.parts]
 
-    def unpack(ssas: Sequence[Ssa]) -> tuple[Value, ...]:
-        rest = iter(ssas)
-        return tuple(Value(v.dtype, v.lanes, tuple(next(rest) for _ in v.parts)) for v in carried)
-
     def nest(depth: int, at: tuple[AnyIndex, ...], carry: Sequence[Ssa]) -> list[Ssa]:
         if depth == len(sizes):
-            results = [values.splat(v, lanes) for v in step(unpack(carry), at)]
+            results = [values.splat(v, lanes) for v in step(rebuilt(carried, carry), at)]
             return [p for v in results for p in v.parts]
         with f.loop(0, sizes[depth], 1, carry) as loop:
             here = Index(f, loop.index, limit=sizes[depth])
             loop.yield_(nest(depth + 1, (*at, here), loop.carried))
         return loop.results
 
-    return unpack(nest(0, (), parts))
+    return rebuilt(carried, nest(0, (), parts))
 
 
 def either(
@@ -358,9 +354,5 @@ def either(
         raise UnsupportedError(
             "conditional: its sides have different lane counts here; the interpreter runs it"
         )
-    merged = iter(
-        branch.merge(
-            [(p, q) for v, w in zip(x, y, strict=True) for p, q in zip(v.parts, w.parts, strict=True)]
-        )
-    )
-    return tuple(Value(v.dtype, v.lanes, tuple(next(merged) for _ in v.parts)) for v in x)
+    sides = ([part for v in side for part in v.parts] for side in (x, y))
+    return rebuilt(x, branch.merge(list(zip(*sides, strict=True))))

@@ -19,10 +19,10 @@ from axla.codegen.index import AnyIndex, Index
 from axla.codegen.kernel import (
     KernelTask,
     KernelWriter,
+    block_of,
     body_cost,
     fitting,
     grain_of,
-    outer_index,
     widest,
 )
 from axla.codegen.reduction import Reduction
@@ -73,11 +73,7 @@ def emit(module: Module, kernel: Kernel, plan: ColumnPlan, target: Target) -> No
     partial = _partials(k, plan, reductions)
     f = k.f
     with f.loop(k.begin, k.end, 1, nonempty=True) as step:
-        (outer,), block = outer_index(f, space, step.index)
-        low = f.mul(block, f.index(space.block))
-        high = f.smin(f.add(low, f.index(space.block)), f.index(space.inner))
-        if space.blocks == 1:
-            low, high = f.index(0), f.index(space.inner)
+        (outer,), low, high = block_of(f, space, step.index)
 
         def start(e: Elements, column: AnyIndex) -> None:
             for r, arrays in zip(reductions, partial, strict=True):

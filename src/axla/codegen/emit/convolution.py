@@ -23,7 +23,7 @@ from axla.codegen.array import Array
 from axla.codegen.function import Module
 from axla.codegen.index import AnyIndex, Index, delinearize
 from axla.codegen.kernel import KernelTask, KernelWriter, fitting, grain_of
-from axla.codegen.value import Value, Values
+from axla.codegen.value import Value, Values, rebuilt
 from axla.core.dtypes import F32, S32, DType
 from axla.core.errors import InternalError
 from axla.core.shape import Shape
@@ -242,17 +242,12 @@ class _Convolution:
     ) -> list[Value]:
         f = self.f
         with f.loop(0, size, unroll, [p for v in sums for p in v.parts]) as loop:
-            inner = _rebuilt(sums, loop.carried)
+            inner = list(rebuilt(sums, loop.carried))
             index = Index(f, loop.index, multiple=unroll, limit=size)
             for n in range(unroll):
                 inner = body(index + n, inner)
             loop.yield_([p for v in inner for p in v.parts])
-        return _rebuilt(sums, loop.results)
-
-
-def _rebuilt(like: Sequence[Value], parts: Sequence) -> list[Value]:
-    rest = iter(parts)
-    return [Value(v.dtype, v.lanes, tuple(next(rest) for _ in v.parts)) for v in like]
+        return list(rebuilt(sums, loop.results))
 
 
 def added(a: AnyIndex, b: AnyIndex) -> AnyIndex:

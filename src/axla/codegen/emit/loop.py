@@ -17,11 +17,11 @@ from axla.codegen.index import AnyIndex, Index
 from axla.codegen.kernel import (
     KernelTask,
     KernelWriter,
+    block_of,
     body_cost,
     cut,
     dims_index,
     grain_of,
-    outer_index,
     widest,
 )
 from axla.codegen.window import window_cost
@@ -90,20 +90,8 @@ def walk(
     """Runs `body` at every index of the kernel's range; `once`: no index twice."""
     f = k.f
     with k.steps() as step:
-        outer, block = outer_index(f, space, step)
-        if space.blocks == 1:
-            vectors(
-                k,
-                space,
-                f.index(0),
-                f.index(space.inner),
-                lambda e, i: body(e, dims_index(space, dims, outer, i)),
-                once,
-            )
-        else:
-            low = f.mul(block, f.index(space.block))
-            high = f.smin(f.add(low, f.index(space.block)), f.index(space.inner))
-            vectors(k, space, low, high, lambda e, i: body(e, dims_index(space, dims, outer, i)), once)
+        outer, low, high = block_of(f, space, step)
+        vectors(k, space, low, high, lambda e, i: body(e, dims_index(space, dims, outer, i)), once)
 
 
 def vectors(

@@ -27,7 +27,7 @@ from axla.codegen.kernel import (
     grain_of,
     widest,
 )
-from axla.codegen.reduction import Reduction, parts_of, unpack
+from axla.codegen.reduction import Reduction, combined, parts_of, unpack
 from axla.codegen.value import Value
 from axla.core.shape import Shape
 from axla.ir.graph import Computation, Instruction
@@ -201,26 +201,22 @@ class _Row:
                 carried = unpack(loop.carried, reductions, unroll, lanes)
                 columns = [self._column(loop.index, part * together, lanes) for part in range(unroll)]
                 new = self._values(e, reductions, columns, stash)
-                loop.yield_(parts_of([
-                    r.combine(e, a, b)
-                    for old_copy, new_copy in zip(carried, new, strict=True)
-                    for r, a, b in zip(reductions, old_copy, new_copy, strict=True)
-                ]))  # fmt: skip
+                pairs = zip(carried, new, strict=True)
+                loop.yield_(parts_of([v for a, b in pairs for v in combined(e, reductions, a, b)]))
             first = unpack(loop.results, reductions, unroll, lanes)
         copies = first
         while len(copies) > 1:
-            copies = [
-                [r.combine(e, a, b) for r, a, b in zip(reductions, copies[i], copies[i + 1], strict=True)]
-                for i in range(0, len(copies), 2)
-            ]
-        current = self._rest_vectors(e, reductions, low, whole, size, copies[0], stash)
+            pairs = zip(copies[::2], copies[1::2], strict=True)
+            copies = [combined(e, reductions, a, b) for a, b in pairs]
+        aligned = size // lanes * lanes
+        current = self._rest(e, reductions, (low, whole, aligned), self.k.walk, copies[0], stash)
         single = [r.across_lanes(e, v) for r, v in zip(reductions, current, strict=True)]
         e = self.elements(1)
         single = [
             share.combine(v, lambda a, b, r=r: r.combine(e, a, b))
             for r, v in zip(reductions, single, strict=True)
         ]
-        return self._rest_single(reductions, low, size // lanes * lanes, size, single, stash)
+        return self._rest(self.elements(1), reductions, (low, aligned, size), f.loop, single, stash)
 
     def _unrolls(self, reductions: Sequence[Reduction]) -> tuple[int, ...]:
         """How many vectors to combine at a time: several hide the latency of adding, as one exp does."""
@@ -253,33 +249,20 @@ class _Row:
             found.append(here)
         return found
 
-    def _rest_vectors(self, e, reductions, low, start, size, current, stash):
-        f, lanes = self.k.f, self.lanes
-        stop = size // lanes * lanes
+    def _rest(self, e, reductions, columns, opened, current, stash):
+        """`current`, combined with the columns [start, stop) from `low` on, the lanes of `e` at a time;
+        `opened` opens the loop.
+        """
+        low, start, stop = columns
         if start >= stop:
             return current
+        f, lanes = self.k.f, e.lanes
         first, last = f.add(low, f.index(start)), f.add(low, f.index(stop))
-        with self.k.walk(first, last, lanes, parts_of(current)) as loop:
+        with opened(first, last, lanes, parts_of(current)) as loop:
             (carried,) = unpack(loop.carried, reductions, 1, lanes)
             (new,) = self._values(e, reductions, [self._column(loop.index, 0, lanes)], stash)
-            loop.yield_(
-                parts_of([r.combine(e, a, b) for r, a, b in zip(reductions, carried, new, strict=True)])
-            )
+            loop.yield_(parts_of(combined(e, reductions, carried, new)))
         return unpack(loop.results, reductions, 1, lanes)[0]
-
-    def _rest_single(self, reductions, low, start, size, current, stash):
-        if start >= size:
-            return current
-        f = self.k.f
-        e = self.elements(1)
-        first, last = f.add(low, f.index(start)), f.add(low, f.index(size))
-        with f.loop(first, last, 1, parts_of(current)) as loop:
-            (carried,) = unpack(loop.carried, reductions, 1, 1)
-            (new,) = self._values(e, reductions, [self._column(loop.index, 0, 1)], stash)
-            loop.yield_(
-                parts_of([r.combine(e, a, b) for r, a, b in zip(reductions, carried, new, strict=True)])
-            )
-        return unpack(loop.results, reductions, 1, 1)[0]
 
     def _in_order(self, reductions, low, size, stash):
         """Element by element from the first column on. The first element stands for the start of the
@@ -287,10 +270,10 @@ class _Row:
         """
         e = self.elements(1)
         ((*first,),) = self._values(e, reductions, [self._column(low, 0, 1)], stash)
-        first = [r.combine(e, r.initial(e), v) for r, v in zip(reductions, first, strict=True)]
+        first = combined(e, reductions, [r.initial(e) for r in reductions], first)
         for r in reductions:
             r.started = True
-        return self._rest_single(reductions, low, 1, size, first, stash)
+        return self._rest(self.elements(1), reductions, (low, 1, size), self.k.f.loop, first, stash)
 
     def write_rows(self) -> None:
         """Writes the outputs that have one value per row."""
@@ -389,9 +372,7 @@ def _emit_combine(k: KernelWriter, plan: RowPlan) -> None:
             (carried,) = unpack(inner.carried, reductions, 1, 1)
             at = start + Index(f, inner.index, limit=pieces)
             new = [tuple(a.load((at,), 1) for a in group) for group in arrays]
-            inner.yield_(
-                parts_of([r.combine(e, a, b) for r, a, b in zip(reductions, carried, new, strict=True)])
-            )
+            inner.yield_(parts_of(combined(e, reductions, carried, new)))
         (total,) = unpack(inner.results, reductions, 1, 1)
         for r, values in zip(reductions, total, strict=True):
             here.known[r.inst] = r.finish(e, values)

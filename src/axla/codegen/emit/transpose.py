@@ -14,7 +14,7 @@ from axla.analysis.kernel_kinds import TransposeKind
 from axla.codegen.element import Elements, reshape_index
 from axla.codegen.emit.transpose_registers import transpose_block
 from axla.codegen.function import Module, Ssa
-from axla.codegen.index import AnyIndex, Index, delinearize
+from axla.codegen.index import AnyIndex, Index, delinearize, placed
 from axla.codegen.kernel import KernelTask, KernelWriter, body_cost, fitting, grain_of, widest
 from axla.codegen.value import Value
 from axla.core.shape import Shape
@@ -52,17 +52,10 @@ class _Transpose:
         self.heroes = [k.named[name] for name in plan.heroes]
 
     def output_index(self, outer: Sequence[AnyIndex], p: AnyIndex, q: AnyIndex) -> tuple[AnyIndex, ...]:
-        found: list[AnyIndex] = [0] * len(self.output_dims)
-        for d, i in zip(self.outer, outer, strict=True):
-            found[d] = i
-        found[self.p], found[self.q] = p, q
-        return tuple(found)
+        return placed(len(self.output_dims), (self.outer, outer), ((self.p, self.q), (p, q)))
 
     def input_index(self, output: Sequence[AnyIndex]) -> tuple[AnyIndex, ...]:
-        found: list[AnyIndex] = [0] * len(output)
-        for k, d in enumerate(self.permutation):
-            found[d] = output[k]
-        return tuple(found)
+        return placed(len(output), (self.permutation, output))
 
     def emit(self) -> None:
         f, k, lanes, dims = self.f, self.k, self.lanes, self.output_dims
