@@ -11,9 +11,9 @@ import pytest
 from products import Compiled, Product, check, module_of
 
 from axla.codegen import llvm
+from axla.codegen.array import element_address
 from axla.codegen.elf import undefined_symbols
 from axla.codegen.emit import gemm
-from axla.codegen.emit.pack import element_address
 from axla.codegen.emit.transpose_registers import transpose_block
 from axla.codegen.function import Function, Module
 from axla.codegen.host import host_target, one_lane_target
@@ -137,10 +137,10 @@ def counting_store(spec: GemmSpec):
         args = f.params["args"]
         out, bias = (f.load("ptr", f.gep("ptr", args, f.index(n)), 8, readonly=True) for n in (2, 4))
         place = f.add(f.mul(f.add(f.mul(batch, f.index(spec.m)), row), f.index(spec.n)), col)
-        address = element_address(f, F32, out, place)
+        address = element_address(f, out, F32, place)
         # Lanes run along columns, or along rows when there is one column.
         uniform = spec.n == 1
-        added = values.load(F32, element_address(f, F32, bias, col), 1 if uniform else lanes)
+        added = values.load(F32, element_address(f, bias, F32, col), 1 if uniform else lanes)
         total = values.binary("add", value, added)
         total = values.binary("maximum", total, values.constant(F32, 0.0))
         number = values.from_index(f.mul(batch, f.index(1000)), F32)

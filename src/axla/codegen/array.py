@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from axla.codegen.function import Ssa
+from axla.codegen.function import Function, Ssa
 from axla.codegen.index import AnyIndex, Index, linear
 from axla.codegen.value import Value, Values
 from axla.core.dtypes import DType
@@ -85,11 +85,12 @@ class Array:
 
     def _address(self, origin: Ssa, offset: int = 0) -> Ssa:
         """Of element `origin + offset`: the number becomes a displacement."""
+        f = self.values.f
         if not offset:
-            return element_address(self.values, self.pointer, self.dtype, origin)
-        base = element_address(self.values, self.pointer, self.dtype, origin, inbounds=False)
-        step = self.values.f.const(origin.type, offset)
-        return element_address(self.values, base, self.dtype, step, inbounds=False)
+            return element_address(f, self.pointer, self.dtype, origin)
+        base = element_address(f, self.pointer, self.dtype, origin, inbounds=False)
+        step = f.const(origin.type, offset)
+        return element_address(f, base, self.dtype, step, inbounds=False)
 
 
 def _place(index: Index) -> tuple[Ssa, int]:
@@ -97,11 +98,11 @@ def _place(index: Index) -> tuple[Ssa, int]:
 
 
 def element_address(
-    values: Values, pointer: Ssa, dtype: DType, offset: Ssa, *, inbounds: bool = True
+    f: Function, pointer: Ssa, dtype: DType, offset: Ssa, *, inbounds: bool = True
 ) -> Ssa:  # fmt: skip
     """The address of element `offset` of an array of `dtype`."""
     element = f"[{dtype.itemsize} x i8]" if dtype.itemsize > 1 else "i8"
-    return values.f.gep(element, pointer, offset, inbounds=inbounds)
+    return f.gep(element, pointer, offset, inbounds=inbounds)
 
 
 def reverse_lanes(values: Values, value: Value) -> Value:

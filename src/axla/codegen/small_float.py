@@ -192,11 +192,9 @@ def reduce_precision(x: Reg, exponent_bits: int, fraction_bits: int) -> Reg:
     width = 8 if full == 23 else 11
     bits = x.bits()
     if fraction_bits < full:
-        drop = full - fraction_bits
-        odd = bits.lshr(drop) & 1
         # A fraction of no bits has no last bit to be even: XLA rounds half away from zero to the next
         # exponent.
-        bits = (bits + (odd + ((1 << (drop - 1)) - 1))) & -(1 << drop)
+        bits = _round_fraction(bits, full - fraction_bits)
     if exponent_bits < width:
         top = (1 << (exponent_bits - 1)) - 1
         exponent = bits & (((1 << width) - 1) << full)

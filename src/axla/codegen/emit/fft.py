@@ -57,7 +57,7 @@ def _table(k: KernelWriter, found: FftPlan, stage: Stage) -> None:
             for part, opcode in enumerate(("cosine", "sine")):
                 value = values.convert(values.unary(opcode, angle), found.dtype)
                 start = stage.table + ((j - 1) * 2 + part) * stage.count * found.dtype.itemsize
-                values.store(value, element_address(values, k.scratch(start), found.dtype, first))
+                values.store(value, element_address(values.f, k.scratch(start), found.dtype, first))
 
 
 class _Lines:
@@ -95,13 +95,13 @@ class _Lines:
 
     def load(self, planes: tuple[Ssa, Ssa], at: Ssa, lanes: int) -> Complex:
         values = self.k.values
-        a, b = (values.load(self.dtype, element_address(values, p, self.dtype, at), lanes) for p in planes)
+        a, b = (values.load(self.dtype, element_address(values.f, p, self.dtype, at), lanes) for p in planes)
         return values.m.reg(a.ssa), values.m.reg(b.ssa)
 
     def store(self, planes: tuple[Ssa, Ssa], at: Ssa, value: Complex) -> None:
         values = self.k.values
         for plane, part in zip(planes, value, strict=True):
-            address = element_address(values, plane, self.dtype, at)
+            address = element_address(values.f, plane, self.dtype, at)
             values.store(Value(self.dtype, part.lanes, (part.ssa,)), address)
 
     def array(self, *, result: bool) -> Ssa:
@@ -113,13 +113,13 @@ class _Lines:
 
     def complex_at(self, pointer: Ssa, at: Ssa, lanes: int) -> Complex:
         values = self.k.values
-        value = values.load(self.whole, element_address(values, pointer, self.whole, at), lanes)
+        value = values.load(self.whole, element_address(values.f, pointer, self.whole, at), lanes)
         return values.m.reg(value.parts[0]), values.m.reg(value.parts[1])
 
     def put_complex(self, pointer: Ssa, at: Ssa, value: Complex) -> None:
         values = self.k.values
         both = Value(self.whole, value[0].lanes, (value[0].ssa, value[1].ssa))
-        values.store(both, element_address(values, pointer, self.whole, at))
+        values.store(both, element_address(values.f, pointer, self.whole, at))
 
     def run(self, count: int, body: Callable[[Ssa, int], None], first: int = 0) -> None:
         """`body(start, lanes)` for vectors that cover [first, first + count); the last one may overlap."""
@@ -179,7 +179,7 @@ class _Lines:
         f, values = self.f, self.k.values
 
         def body(at: Ssa, lanes: int) -> None:
-            address = element_address(values, source, self.dtype, f.add(base, at))
+            address = element_address(values.f, source, self.dtype, f.add(base, at))
             value = values.m.reg(values.load(self.dtype, address, lanes).ssa)
             self.store(target, at, (value, values.m.number(value, 0.0)))
 
@@ -248,7 +248,7 @@ class _Lines:
 
             def real(at: Ssa, lanes: int) -> None:
                 part = scaled(self.load(source, at, lanes))[0]
-                address = element_address(values, target, self.dtype, f.add(base, at))
+                address = element_address(values.f, target, self.dtype, f.add(base, at))
                 values.store(Value(self.dtype, part.lanes, (part.ssa,)), address)
 
             self.run(axis.length, real)
@@ -297,7 +297,7 @@ class _Lines:
         parts = []
         for part in range(2):
             start = self.k.scratch(stage.table + ((j - 1) * 2 + part) * stage.count * size)
-            value = values.load(self.dtype, element_address(values, start, self.dtype, at), lanes, True)
+            value = values.load(self.dtype, element_address(values.f, start, self.dtype, at), lanes, True)
             parts.append(values.m.reg(value.ssa))
         return parts[0], parts[1]
 
@@ -343,7 +343,7 @@ class _Lines:
             columns = [Value(self.dtype, lanes, (v[part].ssa,)) for v in y]
             for number, piece in enumerate(self.interleaved(columns)):
                 at = f.add(begin, f.index(number * piece.lanes))
-                values.store(piece, element_address(values, target[part], self.dtype, at))
+                values.store(piece, element_address(values.f, target[part], self.dtype, at))
 
     def interleaved(self, columns: list[Value]) -> list[Value]:
         """Lane 0 of all columns, then lane 1 of all...: as many values as there are columns."""

@@ -27,7 +27,7 @@ from axla.codegen.emit.pack import (
     pack_transposed,
     pieces,
 )
-from axla.codegen.emit.result import Store, default_store
+from axla.codegen.emit.result import ATTRIBUTES, Store, arguments, default_store, product_function, units
 from axla.codegen.function import Function, Module, Ssa
 from axla.codegen.value import Value
 from axla.program.plans import GemmPlan, GemmSpec
@@ -35,8 +35,6 @@ from axla.target.machine import Target
 
 __all__ = ["Store", "emit", "plan"]
 
-# LLVM would turn loops that copy and clear into calls of memcpy and memset.
-ATTRIBUTES = 'nounwind "no-builtins"'
 LOOPS = f"{ATTRIBUTES} noinline optnone"
 """Of the loops around the micro-kernel, where LLVM would spend more time than on it and gain nothing."""
 
@@ -118,20 +116,16 @@ class _Tiles:
         )  # fmt: skip
         if self.finishes:
             self._emit_finish()
-        params = [("ptr", "frame"), ("ptr", "args"), ("i64", "begin"), ("i64", "end")]
-        f = Function(self.module, self.name, "i32", params, attributes=LOOPS)
+        f, begin, end = product_function(self.module, self.name, LOOPS)
         f.polls = found.calls > 1
-        begin, end = (f.cast("trunc", f.params[p], self.module.index_type) for p in ("begin", "end"))
-        self.buffers = [f.load("ptr", f.gep("ptr", f.params["args"], f.index(n)), 8) for n in range(4)]
+        self.buffers = arguments(f, 0, 1, 2, 3)
         self.lhs_pack = f.gep("i8", self.buffers[3], f.mul(begin, f.index(found.region_bytes)))
         self.rhs_pack = f.gep("i8", self.lhs_pack, f.index(found.lhs_bytes))
         self.partial = f.gep("i8", self.rhs_pack, f.index(found.rhs_bytes))
         if self.finishes:
             size = found.tile.rows * found.tile.columns * self.parts
             self.buffer = f.effect("ptr", f"alloca [{size} x {self.element}], align 64")
-        group = f.index(found.group)
-        last = f.smin(f.mul(end, group), f.index(found.units))
-        with f.loop(f.mul(begin, group), last) as unit:
+        with units(f, found, begin, end) as unit:
             stripes, blocks = -(-spec.m // found.unit_rows), -(-spec.n // found.unit_columns)
             row = f.mul(f.urem(unit.index, stripes), f.index(found.unit_rows))
             rest = f.udiv(unit.index, stripes)

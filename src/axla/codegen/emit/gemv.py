@@ -10,9 +10,10 @@ The strip of finished sums then goes to the store, in vectors along l.
 
 from __future__ import annotations
 
+from axla.codegen.array import element_address
 from axla.codegen.emit.microkernel import Accumulation, Parts, load_parts, store_parts
-from axla.codegen.emit.pack import Reader, element_address, least, pieces
-from axla.codegen.emit.result import Store
+from axla.codegen.emit.pack import Reader, least, pieces
+from axla.codegen.emit.result import Store, arguments, product_function, units
 from axla.codegen.function import Function, Module, Ssa
 from axla.codegen.kernel import fitting
 from axla.codegen.value import Value
@@ -24,11 +25,8 @@ def emit_gemv(
     module: Module, name: str, spec: GemmSpec, found: GemmPlan, target: Target, store: Store
 ) -> None:
     """Adds the kernel of a plan whose method is columns or rows."""
-    f = Function(
-        module, name, "i32", [("ptr", "frame"), ("ptr", "args"), ("i64", "begin"), ("i64", "end")],
-        attributes='nounwind "no-builtins"',
-    )  # fmt: skip
-    _Gemv(f, spec, found, target, store).emit()
+    f, begin, end = product_function(module, name)
+    _Gemv(f, spec, found, target, store).emit(begin, end)
 
 
 class _Gemv:
@@ -48,21 +46,18 @@ class _Gemv:
         self.batches = spec.stride(f"{matrix}_batch"), spec.stride(f"{vector}_batch")
         self.lanes = found.tile.lanes
 
-    def emit(self) -> None:
+    def emit(self, begin: Ssa, end: Ssa) -> None:
         f, found, spec = self.f, self.plan, self.spec
-        begin, end = (f.cast("trunc", f.params[p], f.module.index_type) for p in ("begin", "end"))
-        buffers = [f.load("ptr", f.gep("ptr", f.params["args"], f.index(n)), 8) for n in (0, 1, 3)]
+        buffers = arguments(f, 0, 1, 3)
         matrix, vector = buffers[:2] if self.tall else (buffers[1], buffers[0])
         self.sums = f.gep("i8", buffers[2], f.mul(begin, f.index(found.region_bytes)))
-        group = f.index(found.group)
-        last = f.smin(f.mul(end, group), f.index(found.units))
-        with f.loop(f.mul(begin, group), last) as unit:
+        with units(f, found, begin, end) as unit:
             blocks = -(-self.length // found.unit_columns)
             batch = f.udiv(unit.index, blocks)
             first = f.mul(f.urem(unit.index, blocks), f.index(found.unit_columns))
             end = least(f, f.add(first, f.index(found.unit_columns)), self.length)
-            self.matrix = element_address(f, spec.dtype, matrix, f.mul(batch, f.index(self.batches[0])))
-            self.vector = element_address(f, spec.dtype, vector, f.mul(batch, f.index(self.batches[1])))
+            self.matrix = element_address(f, matrix, spec.dtype, f.mul(batch, f.index(self.batches[0])))
+            self.vector = element_address(f, vector, spec.dtype, f.mul(batch, f.index(self.batches[1])))
             if found.method == "columns":
                 self._columns(first, end)
             else:

@@ -193,13 +193,9 @@ def _same_sizes(inst: Instruction, d: int) -> bool:
     return source[d] == result[d] and source[d + 1] == result[d + 1]
 
 
-def _reverse_merges(inst: Instruction, d: int) -> bool:
+def _others_merge(inst: Instruction, d: int) -> bool:
     dimensions = inst.op.dimensions  # type: ignore[attr-defined]
     return d not in dimensions and d + 1 not in dimensions
-
-
-def _concatenate_merges(inst: Instruction, d: int) -> bool:
-    return inst.op.dimensions[0] not in (d, d + 1)  # type: ignore[attr-defined]
 
 
 def _window_merges(inst: Instruction, d: int) -> bool:
@@ -216,8 +212,8 @@ _MERGE: dict[str, Callable[[Instruction, int], bool]] = {
     "slice": _same_sizes,
     "dynamic-slice": _same_sizes,
     "pad": _same_sizes,
-    "reverse": _reverse_merges,
-    "concatenate": _concatenate_merges,
+    "reverse": _others_merge,
+    "concatenate": _others_merge,
     "gather": lambda inst, d: False,
     "reduce": lambda inst, d: False,
     "reduce-window": _window_merges,

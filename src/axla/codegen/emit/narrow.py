@@ -6,9 +6,10 @@ k.
 
 from __future__ import annotations
 
+from axla.codegen.array import element_address
 from axla.codegen.emit.microkernel import Accumulation, Parts
-from axla.codegen.emit.pack import Reader, element_address, least, pieces
-from axla.codegen.emit.result import Store
+from axla.codegen.emit.pack import Reader, least, pieces
+from axla.codegen.emit.result import Store, arguments, product_function, units
 from axla.codegen.emit.transpose_registers import transpose_block
 from axla.codegen.function import Function, Module, Ssa
 from axla.codegen.value import Value
@@ -20,14 +21,10 @@ def emit_narrow(
     module: Module, name: str, spec: GemmSpec, found: GemmPlan, target: Target, store: Store
 ) -> None:
     """Adds the kernel of a plan whose method is narrow or fill."""
-    params = [("ptr", "frame"), ("ptr", "args"), ("i64", "begin"), ("i64", "end")]
-    f = Function(module, name, "i32", params, attributes='nounwind "no-builtins"')
-    begin, end = (f.cast("trunc", f.params[p], module.index_type) for p in ("begin", "end"))
-    lhs, rhs = (f.load("ptr", f.gep("ptr", f.params["args"], f.index(n)), 8) for n in (0, 1))
+    f, begin, end = product_function(module, name)
+    lhs, rhs = arguments(f, 0, 1)
     rule = Accumulation.of(spec, target)
-    group = f.index(found.group)
-    last = f.smin(f.mul(end, group), f.index(found.units))
-    with f.loop(f.mul(begin, group), last) as unit:
+    with units(f, found, begin, end) as unit:
         blocks = -(-spec.m // found.unit_rows)
         batch = f.udiv(unit.index, blocks)
         first = f.mul(f.urem(unit.index, blocks), f.index(found.unit_rows))
@@ -35,8 +32,8 @@ def emit_narrow(
         if found.method == "fill":
             _fill(f, spec, found, rule, store, batch, (first, stop))
         else:
-            a = element_address(f, spec.dtype, lhs, f.mul(batch, f.index(spec.stride("lhs_batch"))))
-            b = element_address(f, spec.dtype, rhs, f.mul(batch, f.index(spec.stride("rhs_batch"))))
+            a = element_address(f, lhs, spec.dtype, f.mul(batch, f.index(spec.stride("lhs_batch"))))
+            b = element_address(f, rhs, spec.dtype, f.mul(batch, f.index(spec.stride("rhs_batch"))))
             _multiply(f, spec, found, rule, store, batch, (first, stop), (a, b))
     f.ret(f.const("i32", 0))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from axla.codegen.array import element_address
 from axla.codegen.emit.microkernel import Parts, part_bytes, part_count, part_type, store_parts
 from axla.codegen.emit.transpose_registers import transpose_block
 from axla.codegen.function import Function, Ssa
@@ -11,11 +12,6 @@ from axla.codegen.straight import vector
 from axla.codegen.value import Values
 from axla.core.dtypes import DType
 from axla.target.machine import Target
-
-
-def element_address(f: Function, dtype: DType, pointer: Ssa, index: Ssa) -> Ssa:
-    """The address of element `index` of an array of `dtype`."""
-    return f.gep(f"[{dtype.itemsize} x i8]" if dtype.itemsize > 1 else "i8", pointer, index)
 
 
 @dataclass(frozen=True)
@@ -29,7 +25,7 @@ class Reader:
     def load(self, f: Function, pointer: Ssa, index: Ssa, lanes: int) -> Parts:
         """`lanes` elements from element `index` on."""
         values = Values(f, self.target)
-        loaded = values.load(self.source, element_address(f, self.source, pointer, index), lanes)
+        loaded = values.load(self.source, element_address(f, pointer, self.source, index), lanes)
         return values.convert(loaded, self.to).parts
 
 

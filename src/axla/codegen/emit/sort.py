@@ -81,7 +81,7 @@ class _Line:
         f = self.values.f
         offset = f.mul(position, f.index(self.stride))
         return [
-            element_address(self.values, p, d, offset)
+            element_address(self.values.f, p, d, offset)
             for p, d in zip(self.pointers, self.dtypes, strict=True)
         ]
 
@@ -129,7 +129,7 @@ class _Sort:
             base = f.add(f.mul(stripe, f.index(found.length * found.stride)), column)
 
             def whole(arrays: Sequence[Array]) -> _Line:
-                pointers = [element_address(k.values, a.pointer, a.dtype, base) for a in arrays]
+                pointers = [element_address(k.values.f, a.pointer, a.dtype, base) for a in arrays]
                 return _Line(k.values, found.dtypes, pointers, found.stride)
 
             source, target = whole(k.inputs), whole(k.outputs)
