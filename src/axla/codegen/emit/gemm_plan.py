@@ -11,7 +11,7 @@ import functools
 import math
 from dataclasses import replace
 
-from axla.codegen.emit.microkernel import part_bytes, part_count
+from axla.codegen.emit.microkernel import part_count
 from axla.codegen.emit.pack import floor_power, piece_count
 from axla.program.memory import aligned
 from axla.program.plans import GemmPlan, GemmSpec, Tile
@@ -118,7 +118,7 @@ def _plan_vector(spec: GemmSpec, target: Target) -> GemmPlan | None:
     tile = Tile(min(4, length), chains, lanes) if along else Tile(8, 1, lanes)
     # A strip of sums is at most half of L1; columns are cut so that the pieces of their rows stay a few lines
     # long.
-    size = part_bytes(spec.accumulator) * part_count(spec.accumulator)
+    size = spec.accumulator.itemsize
     most = max(64, target.caches.l1 // 2 // size // 64 * 64)
     wanted = max(1, min(16, spec.batch * length * spec.k // target.limits.vector_work))
     strip = min(most, ceil_to(-(-length // wanted), 512 if not along and length > 512 else 64))
@@ -132,7 +132,7 @@ def _plan_vector(spec: GemmSpec, target: Target) -> GemmPlan | None:
 
 def _plan_tiles(spec: GemmSpec, target: Target, fused_store: bool) -> GemmPlan:
     tile = choose_tile(spec, target)
-    size = part_bytes(spec.accumulator) * part_count(spec.accumulator)
+    size = spec.accumulator.itemsize
     converts = spec.dtype is not spec.accumulator
     small = spec.m * spec.n * spec.k <= 128**3
     reused = spec.m >= 4 * tile.rows

@@ -29,10 +29,6 @@ def part_type(dtype: DType) -> str:
     return _LLVM.get(dtype.name) or f"i{dtype.itemsize * 8}"
 
 
-def part_bytes(dtype: DType) -> int:
-    return dtype.real.itemsize
-
-
 def part_count(dtype: DType) -> int:
     return 2 if dtype.is_complex else 1
 
@@ -92,7 +88,7 @@ def load_parts(
     f: Function, dtype: DType, pointer: Ssa, index: Ssa, lanes: int, planes: Ssa | int = 0
 ) -> Parts:
     """Elements from `index` on: complex parts stand `planes` apart, or side by side when that is 0."""
-    element, size = part_type(dtype), part_bytes(dtype)
+    element, size = part_type(dtype), dtype.real.itemsize
     if part_count(dtype) == 1:
         return (f.load(vector(element, lanes), f.gep(element, pointer, index), size),)
     if planes == 0:
@@ -113,7 +109,7 @@ def split_parts(f: Function, both: Ssa, lanes: int) -> Parts:
 
 def store_parts(f: Function, dtype: DType, parts: Parts, pointer: Ssa, index: Ssa, planes: Ssa | int) -> None:
     """Stores part k at `index` + k * `planes`."""
-    element, size = part_type(dtype), part_bytes(dtype)
+    element, size = part_type(dtype), dtype.real.itemsize
     offset = f.const(index.type, planes) if isinstance(planes, int) else planes
     for number, part in enumerate(parts):
         f.store(part, f.gep(element, pointer, index if number == 0 else f.add(index, offset)), size)

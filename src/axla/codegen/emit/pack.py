@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from axla.codegen.array import element_address
-from axla.codegen.emit.microkernel import Parts, part_bytes, part_count, part_type, store_parts
+from axla.codegen.emit.microkernel import Parts, part_count, part_type, store_parts
 from axla.codegen.emit.transpose_registers import transpose_block
 from axla.codegen.function import Function, Ssa
 from axla.codegen.straight import vector
@@ -84,7 +84,7 @@ def pack_columns(
     [depth][parts][width]. Rows are the outer loop: memory is read in order. The last panel starts early
     enough to be full; a matrix narrower than a panel gets zeros.
     """
-    element, size = part_type(packing.packed), part_bytes(packing.packed)
+    element, size = part_type(packing.packed), packing.packed.real.itemsize
     parts = packing.parts
     with f.loop(f.index(0), rows, 1, nonempty=True) as k, f.loop(first[1], last, width, nonempty=True) as j:
         start = least(f, j.index, total - width, needed=total > width and total % width != 0)
