@@ -12,6 +12,7 @@ from axla.codegen import llvm
 from axla.codegen.emit.kinds import emit_kernel
 from axla.codegen.host import host_target
 from axla.codegen.native.image import Image
+from axla.core.errors import DeadlineExceeded
 from axla.cpu.compiler import checked_text, compile_module, llvm_module
 from axla.cpu.entry import ENTRY, emit_entry
 from axla.lowering.pipeline import optimize, program_of
@@ -129,3 +130,14 @@ def test_small_kernels_do_not_poll():
     text = LESS + SORT.format("100000", 0)
     assert run(in_process(text), arguments(text), LOOK)[:2] == (0, 0)
     assert run(ahead(text), arguments(text), abi.CANCELLED)[:2] == (0, 0)
+
+
+def test_a_kernel_that_computes_more_than_it_moves_is_stopped():
+    """What is added up for each element lies nowhere in memory."""
+    text = """add { x = f32[] parameter(0)  y = f32[] parameter(1)  ROOT z = f32[] add(x, y) }
+    of { a = f32[] parameter(0)  zero = f32[] constant(0)
+      u = f32[2,9223372036854775807] broadcast(a), dimensions={}
+      ROOT r = f32[] reduce(u, zero), dimensions={0,1}, to_apply=add }
+    ENTRY e { p = f32[100] parameter(0)  ROOT r = f32[100] map(p), dimensions={0}, to_apply=of }"""
+    with pytest.raises(DeadlineExceeded):
+        axla.compile(axla.parse(text)).execute([np.ones(100, np.float32)], deadline=0.1)

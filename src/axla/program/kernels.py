@@ -7,6 +7,7 @@ its root) and, where the plan asks for it, scratch memory.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import prod
 
 from axla.core.shape import Shape
 from axla.ir.graph import Computation, Instruction
@@ -25,6 +26,12 @@ def kernel_roots(computation: Computation) -> tuple[Instruction, ...]:
 def output_shapes(computation: Computation) -> tuple[Shape, ...]:
     """The shape of every output, in order."""
     return tuple(computation.root.shape.leaves())  # type: ignore[return-value]
+
+
+def _largest(computation: Computation) -> int:
+    """Elements of the largest array in a computation, at least 1."""
+    shapes = (s for inst in computation.instructions for s in inst.shape.leaves())
+    return max((s.size for s in shapes if isinstance(s, Shape)), default=0) or 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +58,9 @@ class Kernel:
     def polls(self) -> bool:
         """Whether it may be cancelled; a run of it lets Python's other threads go on."""
         shapes = (*(p.shape for p in self.computation.parameters), *output_shapes(self.computation))
-        return sum(s.size * s.dtype.itemsize for s in shapes) > SHORT_BYTES  # type: ignore[union-attr]
+        moved = sum(s.size * s.dtype.itemsize for s in shapes)  # type: ignore[union-attr]
+        # What it computes and keeps nowhere may be more; what it calls, it calls for every element.
+        return max(moved, prod(map(_largest, self.computation.module.computations))) > SHORT_BYTES
 
     def named(self) -> dict[str, Instruction]:
         """The instructions of its computation by name."""

@@ -116,15 +116,15 @@ class Task:
                 record = runtime.record_over(given.address, spec.bytes)
                 if record:  # until nothing can go wrong any more
                     _Record.from_address(record).flags = EXTERNAL
-            copies = given is not None and not record
+            source = given if not record else None
             self.records.append(record := record or runtime.record_new(spec.bytes))
             if not record:
                 message = f"{interface.name}: out of memory: {spec.bytes} bytes are not there"
                 raise OutOfMemory(message, abi.OUT_OF_MEMORY)
-            if copies:
+            if source is not None:
                 with contextlib.suppress(Exception):  # of the run that makes it: this one fails likewise
                     runtime.record_wait(donated[result])
-                c.memmove(_Record.from_address(record).address, given.address, spec.bytes)
+                c.memmove(_Record.from_address(record).address, source.address, spec.bytes)
 
     def fail(self, error: BaseException) -> None:
         """Fails the results: with the error of an input that failed, else with this one."""
