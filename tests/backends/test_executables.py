@@ -329,6 +329,15 @@ def test_bytes_that_are_no_executable(backend, compiled):
         axla.parse(data)
 
 
+def test_every_byte_of_an_executable_is_under_its_digest(backend, compiled):
+    data = compiled(STEP).serialize()
+    for at in (*range(len(data))[:: max(1, len(data) // 40)], data.index(b"\n") - 40, len(data) - 1):
+        wrong = bytearray(data)
+        wrong[at] ^= 1
+        with pytest.raises(axla.AxlaError):
+            axla.Executable.load(bytes(wrong))
+
+
 # Clients and devices.
 
 

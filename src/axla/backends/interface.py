@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from hashlib import blake2b
 from typing import Any, ClassVar
 
 from axla.backends.nesting import flatten, nest
@@ -28,7 +29,7 @@ from axla.runtime.arguments import check_count, check_donation
 from axla.runtime.array import Array, device_put
 
 MAGIC = b"axla-executable for "
-_HEAD = re.compile(MAGIC + rb"([\w.\-]+) ((?:[0-9a-f]{2})*)\n")
+_HEAD = re.compile(MAGIC + rb"([\w.\-]+) ((?:[0-9a-f]{2})*) ([0-9a-f]{32})\n")
 
 EFFECTS: dict[str, tuple[str, ...]] = {
     "infeed": ("infeed",),
@@ -250,8 +251,11 @@ class Executable:
         """The executable as bytes, for `Executable.load` on a machine of the same kind."""
         if self.client is None:
             raise UnsupportedError(f"{self!r} belongs to no client")
-        head = f"{self.client.backend.name} {self.options.to_proto().hex()}\n"
-        return MAGIC + head.encode() + self._payload()
+        head, payload = (
+            f"{self.client.backend.name} {self.options.to_proto().hex()}".encode(),
+            self._payload(),
+        )
+        return MAGIC + head + b" " + _digest(head, payload) + b"\n" + payload
 
     def _payload(self) -> bytes:
         raise UnsupportedError(f"{self.name}: it cannot be serialized")
@@ -266,12 +270,16 @@ class Executable:
         found = _HEAD.match(data) if isinstance(data, bytes) else None
         if found is None:
             raise InvalidArgument("load: these bytes are no executable of axla's")
-        name = found[1].decode()
+        payload, name = data[found.end() :], found[1].decode()
+        if _digest(found[1] + b" " + found[2], payload) != found[3]:
+            raise InvalidArgument(
+                "load: this executable is damaged or not complete: its digest does not match"
+            )
         client = client or BACKENDS.get(name).client
         if client.backend.name != name:
             raise InvalidArgument(f"load: an executable of {name!r}, not {client.backend.name!r}")
         options = CompileOptions.from_proto(bytes.fromhex(found[2].decode()))
-        made = client.backend.load(client, data[found.end() :], options)
+        made = client.backend.load(client, payload, options)
         watch(made)
         return made
 
@@ -285,6 +293,10 @@ class Executable:
 
 _ONE = (1, 1)
 _PLAIN, _ASYNCHRONOUS = ExecuteOptions(), ExecuteOptions(asynchronous=True)
+
+
+def _digest(head: bytes, payload: bytes) -> bytes:
+    return blake2b(payload, key=blake2b(head, digest_size=32).digest(), digest_size=16).hexdigest().encode()
 
 
 def _called(function: Callable[..., Any], *arguments: Any) -> Any:
