@@ -161,7 +161,8 @@ def test_importing_loads_no_llvm():
 
 def test_without_native_code_arrays_work_and_programs_say_why():
     done = run_script("""
-        import sys, ctypes, sysconfig, numpy as np, ml_dtypes
+        import ctypes, importlib.metadata, shutil, subprocess, sys, sysconfig, tempfile
+        import ml_dtypes, numpy as np
         sysconfig.get_config_vars()
         sys.platform = "win32"
         from axla.runtime.array import device_put
