@@ -255,3 +255,21 @@ def test_code_is_bounded_by_the_text():
     )
     with pytest.raises(VerifyError, match="more than 4000 instructions"):
         load_program(text, segment, target)
+
+
+def test_a_loop_within_a_branch_in_registers_runs_long():
+    """Lowering and reading ask the same question: the program's own text is not refused."""
+    text = """c { p = (s32[], f32[]) parameter(0)  i = s32[] get-tuple-element(p), index=0
+      n = s32[] constant(100000)  ROOT r = pred[] compare(i, n), direction=LT }
+    b { p = (s32[], f32[]) parameter(0)  i = s32[] get-tuple-element(p), index=0
+      x = f32[] get-tuple-element(p), index=1  one = s32[] constant(1)
+      j = s32[] add(i, one)  y = f32[] sine(x)  ROOT r = (s32[], f32[]) tuple(j, y) }
+    t { x = f32[] parameter(0)  z = s32[] constant(0)  s = (s32[], f32[]) tuple(z, x)
+      w = (s32[], f32[]) while(s), condition=c, body=b  ROOT r = f32[] get-tuple-element(w), index=1 }
+    f { x = f32[] parameter(0)  ROOT r = f32[] negate(x) }
+    ENTRY e { q = pred[] parameter(0)  x = f32[] parameter(1)
+      ROOT r = f32[] conditional(q, x, x), true_computation=t, false_computation=f }"""
+    program = compile_program(axla.parse(text), host_target())
+    assert program.interface.long_running
+    again = load_program(print_program(program), b"", host_target())
+    assert print_program(again) == print_program(program)

@@ -12,7 +12,7 @@ from axla.program.interface import Alias, Interface, Tree, ValueSpec, array_numb
 
 
 def interface_of(
-    module: Module, buffers: Buffers, workspace: int, functions: tuple[Function, ...], *, long_running: bool
+    module: Module, buffers: Buffers, workspace: int, functions: tuple[Function, ...]
 ) -> Interface:
     entry, config = module.entry, module.config
     layout = config.entry_layout
@@ -31,7 +31,7 @@ def interface_of(
     aliases = tuple(Alias(out[result], into[parameter]) for result, parameter in buffers.aliases)
     return Interface(
         module.name, parameters, results, tree, None if flat else trees, aliases, workspace,
-        buffers.constants_bytes, (), functions, long_running,
+        buffers.constants_bytes, (), functions,
     )  # fmt: skip
 
 

@@ -10,9 +10,9 @@ from axla.analysis.kernels import accesses, kernel_body
 from axla.analysis.regions import is_tiny
 from axla.codegen.emit.kinds import plan_kernel
 from axla.core.errors import VerifyError
-from axla.hlo import Parameter, While
+from axla.hlo import Parameter
 from axla.ir.graph import Computation
-from axla.lowering.lower import Called, called, kernel_name
+from axla.lowering.lower import Called, called, is_long_running, kernel_name
 from axla.program.kernels import Kernel
 from axla.program.memory import Allocation, AllocationKind, BufferSlice, aligned
 from axla.program.program import Program, all_steps
@@ -36,7 +36,7 @@ def load_program(text: str, segment: bytes, target: Target) -> Program:
     kernels = check_program(program, target)
     if program.target != identity(target):
         return _with_kernels(program, kernels, target)
-    busy = _is_busy(program, kernels)
+    busy = is_long_running(program, kernels)
     if busy and not program.interface.long_running:
         raise VerifyError(f"program {program.name} is long running, and says that it is not")
     for kernel, planned in zip(program.kernels, kernels, strict=True):
@@ -57,11 +57,6 @@ def check_program(program: Program, target: Target) -> tuple[Kernel, ...]:
     if len(called) - 1 != len(program.interface.functions):
         raise VerifyError(f"program {program.name} has functions in its table that no step calls")
     return tuple(_planned(kernel, target) for kernel in program.kernels)
-
-
-def _is_busy(program: Program, kernels: tuple[Kernel, ...]) -> bool:
-    parallel = any(k.polls or any(phase.parallel for phase in k.plan.phases) for k in kernels)
-    return parallel or any(map(_takes_long, all_steps(program)))
 
 
 def _planned(kernel: Kernel, target: Target) -> Kernel:
@@ -106,16 +101,6 @@ def _check(program: Program, step: Step, target: Target) -> None:
             raise VerifyError(f"step {step.name}: {step.site} is not called so")
 
 
-def _takes_long(step: Step) -> bool:
-    if isinstance(step, RegisterStep):
-        return any(
-            isinstance(inst.op, While)
-            for c in step.computation.module.computations
-            for inst in c.instructions
-        )
-    return isinstance(step, LoopStep | CustomCallStep)
-
-
 def _with_kernels(program: Program, kernels: tuple[Kernel, ...], target: Target) -> Program:
     """The program with other kernels; all of its kernels have one place for their scratch memory."""
     start = aligned(program.interface.workspace_bytes)
@@ -139,7 +124,7 @@ def _with_kernels(program: Program, kernels: tuple[Kernel, ...], target: Target)
     interface = replace(
         known,
         workspace_bytes=start + max(sizes.values(), default=0),
-        long_running=known.long_running or _is_busy(program, kernels),
+        long_running=known.long_running or is_long_running(program, kernels),
     )
     return replace(
         program, target=identity(target), interface=interface, kernels=kernels, steps=moved(program.steps)

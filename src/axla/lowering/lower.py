@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 
 import axla.hlo as hlo
@@ -28,7 +28,7 @@ from axla.lowering.registers import register_step
 from axla.lowering.values import Values, leaf_shapes
 from axla.program.kernels import Kernel
 from axla.program.memory import BufferSlice
-from axla.program.program import Program
+from axla.program.program import Program, all_steps
 from axla.program.steps import (
     Branch,
     BranchStep,
@@ -37,6 +37,7 @@ from axla.program.steps import (
     CustomCallStep,
     KernelStep,
     LoopStep,
+    RegisterStep,
     Step,
     StoreStep,
     Value,
@@ -100,6 +101,21 @@ def called(site: CallSite, target: Target) -> Called:
     return Called(found.api, Function(found.name, found.api, site), None, report)
 
 
+def is_long_running(program: Program, kernels: Sequence[Kernel]) -> bool:
+    """Whether a run may take more than some 20 us, loop without a constant bound, or call Python; `kernels`
+    are those of the program for the Target that it runs on.
+    """
+    busy = any(k.polls or any(phase.parallel for phase in k.plan.phases) for k in kernels)
+    return busy or any(map(_takes_long, all_steps(program)))
+
+
+def _takes_long(step: Step) -> bool:
+    if not isinstance(step, RegisterStep):
+        return isinstance(step, LoopStep | CustomCallStep)
+    computations = step.computation.module.computations
+    return any(isinstance(inst.op, hlo.While) for c in computations for inst in c.instructions)
+
+
 class _Lowering:
     def __init__(self, module: Module, buffers: Buffers, target: Target):
         self.module = module
@@ -112,7 +128,6 @@ class _Lowering:
         self.users: dict[FlowValue, list[Instruction | None]] = {}  # None: whoever called the computation
         # The places of results that have them to themselves from where they are made.
         self.ends: dict[FlowValue, BufferSlice] = {}
-        self.long_running = False
 
     def program(self) -> Program:
         buffers, values, entry = self.buffers, self.values, self.module.entry
@@ -127,15 +142,15 @@ class _Lowering:
         steps = self.steps(entry)
         results = self.results(entry.root, steps)
         given = (*buffers.parameters, *buffers.results)
-        interface = interface_of(
-            self.module, buffers, self.scratch.total, tuple(self.functions), long_running=self.long_running
-        )
-        return Program(
+        interface = interface_of(self.module, buffers, self.scratch.total, tuple(self.functions))
+        program = Program(
             self.module.name, identity(self.target), interface,
             tuple(dict.fromkeys(p.allocation for p in given if p is not None)),
             tuple(values.constants[offset] for offset in sorted(values.constants)),
             tuple(self.kernels.values()), parameters, tuple(steps), results,
         )  # fmt: skip
+        busy = is_long_running(program, program.kernels)
+        return replace(program, interface=replace(interface, long_running=busy))
 
     def results(self, root: Instruction, steps: list[Step]) -> tuple[Value | None, ...]:
         """The results in their places, with the copies that are missing."""
@@ -167,7 +182,6 @@ class _Lowering:
                 continue
             if is_tiny(inst, self.limits) or isinstance(inst.op, hlo.Constant):
                 tiny.append(inst)
-                self.long_running |= isinstance(inst.op, hlo.While)
                 continue
             self.registers(tiny, found)
             tiny = []
@@ -232,7 +246,6 @@ class _Lowering:
         return [self.values.define(inst, leaf, shapes[leaf], place) for leaf, place in places.items()]  # type: ignore[arg-type]
 
     def loop(self, inst: Instruction, op: hlo.While, steps: list[Step]) -> None:
-        self.long_running = True
         places = self.own_places(inst)
         initial = self.passed(inst.operands[0], places, steps)
         parameters = self.defined(op.body.parameters[0], places)
@@ -276,7 +289,6 @@ class _Lowering:
         steps.append(StoreStep(inst.name, array, small, tuple(at), result, inst.extra.location))
 
     def custom_call(self, inst: Instruction, op: hlo.CustomCall, steps: list[Step]) -> None:
-        self.long_running = True
         site = hlo.call_site(inst)
         call = called(site, self.target)
         scratch = self.scratch.slice(inst, call.plan.scratch_bytes) if call.plan is not None else None
@@ -327,7 +339,6 @@ class _Lowering:
         if found is None:
             found = plan_kernel(name, stand_alone(computation, name), shared, self.target)
             self.kernels[name] = found
-        self.long_running |= found.polls or any(phase.parallel for phase in found.plan.phases)
         return found
 
 
