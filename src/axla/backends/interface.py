@@ -174,7 +174,7 @@ class Executable:
         self._counted = profile.run(self.name, backend) if profile is not None else None
 
     def _check_one_device(self) -> None:
-        if self.counts != (1, 1):
+        if self.counts != _ONE:
             raise InvalidArgument(
                 f"{self.name}: it is for {self.counts[0]} replicas of {self.counts[1]} partitions; "
                 "execute_replicated runs it, and compile with replicas='first' its first participant alone"
@@ -251,10 +251,8 @@ class Executable:
         """The executable as bytes, for `Executable.load` on a machine of the same kind."""
         if self.client is None:
             raise UnsupportedError(f"{self!r} belongs to no client")
-        head, payload = (
-            f"{self.client.backend.name} {self.options.to_proto().hex()}".encode(),
-            self._payload(),
-        )
+        head = f"{self.client.backend.name} {self.options.to_proto().hex()}".encode()
+        payload = self._payload()
         return MAGIC + head + b" " + _digest(head, payload) + b"\n" + payload
 
     def _payload(self) -> bytes:

@@ -104,13 +104,18 @@ class Literal:
 
     @property
     def digest(self) -> str:
-        """Of the bytes of an array: blake2b, 32 digits."""
+        """That of the bytes of an array (`digest_of`)."""
         if self._digest is None:
-            self._digest = blake2b(self.array.reshape(-1).view(np.uint8).data, digest_size=16).hexdigest()
+            self._digest = digest_of(self.array.reshape(-1).view(np.uint8).data)
         return self._digest
 
     def __repr__(self) -> str:
         return f"Literal({self.shape}, {self.array if self.shape.is_array else self.elements})"
+
+
+def digest_of(data: bytes | memoryview) -> str:
+    """By which the bytes of a constant are known: blake2b, 32 digits."""
+    return blake2b(data, digest_size=16).hexdigest()
 
 
 def why_no_array(shape: Shape) -> str | None:

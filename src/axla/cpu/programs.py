@@ -9,8 +9,6 @@ from contextlib import suppress
 from dataclasses import fields
 from hashlib import blake2b
 
-import numpy as np
-
 from axla.core import cache, flags, trace
 from axla.core.errors import InvalidArgument
 from axla.core.literal import ElidedLiteral
@@ -76,7 +74,7 @@ def _constants(module: Module) -> str | None:
                 total += leaf.array.nbytes
                 if total > cache.LARGEST:
                     return None
-                digest.update(leaf.array.reshape(-1).view(np.uint8).data)
+                digest.update(leaf.digest.encode())
     return digest.hexdigest()
 
 

@@ -60,7 +60,8 @@ class Kernel:
         shapes = (*(p.shape for p in self.computation.parameters), *output_shapes(self.computation))
         moved = sum(s.size * s.dtype.itemsize for s in shapes)  # type: ignore[union-attr]
         # What it computes and keeps nowhere may be more; what it calls, it calls for every element.
-        return max(moved, prod(map(_largest, self.computation.module.computations))) > SHORT_BYTES
+        computations = self.computation.module.computations
+        return max(moved, prod(c.fact("largest array", _largest) for c in computations)) > SHORT_BYTES
 
     def named(self) -> dict[str, Instruction]:
         """The instructions of its computation by name."""

@@ -23,6 +23,7 @@ from typing import Any
 
 from axla.core.collector import collector_paused
 from axla.core.errors import ParseError, VerifyError
+from axla.core.literal import digest_of
 from axla.core.shape import Shape
 from axla.custom.site import CallSite, Function
 from axla.ir.clone import fingerprint
@@ -43,8 +44,6 @@ from axla.text.parser import parse_hlo
 
 FORMAT = "axla-program"
 VERSION = 1
-LARGEST_CONSTANT = 256
-"""Bytes of a constant inside of a computation; larger ones are in the segment."""
 
 _FIRST = re.compile(r"([\w-]+) +(\S+)[ \t]*\n")
 _RANGE = pattern(BLANK + r"(\w+)\[(\d+):(\d+)\]")
@@ -92,14 +91,10 @@ def check_segment(program: Program, segment: bytes) -> None:
     if len(segment) != wanted:
         raise VerifyError(f"the segment of constants has {len(segment)} bytes, the program says {wanted}")
     for constant in program.constants:
-        found = constant_digest(segment[constant.offset : constant.offset + constant.shape.byte_size])
+        found = digest_of(segment[constant.offset : constant.offset + constant.shape.byte_size])
         if found != constant.digest:
             said = constant.digest[:40]
             raise VerifyError(f"the constant at {constant.offset} has the digest {found}, wanted {said}")
-
-
-def constant_digest(data: bytes | memoryview) -> str:
-    return blake2b(data, digest_size=16).hexdigest()
 
 
 # -- forms ---------------------------------------------------------------------------------------------------
