@@ -29,8 +29,10 @@ def rules(cls: type[Op]) -> list[tuple[str, str]]:
         tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
         texts = assigned(tree)
         for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
-            if ast.unparse(call.func) == "reject":
-                label, message = (template(argument, cls, texts) for argument in call.args)
+            if ast.unparse(call.func) in ("reject", "self.reject"):
+                rule, message = (template(argument, cls, texts) for argument in call.args)
+                name = cls.opcode.replace("-", "_")
+                label = rule if ast.unparse(call.func) == "reject" else f"{name}_{rule}"
                 found.setdefault(label, message.removeprefix(f"{cls.opcode}: "))
             else:
                 todo.append(called(call, function, cls))
@@ -84,4 +86,4 @@ def known(expression: str, cls: type[Op]) -> str:
         return cls.accepts.wanted
     if expression == "self.opcode":
         return cls.opcode
-    return cls.opcode.replace("-", "_") if expression in ("label(self)", "name") else "…"
+    return cls.opcode.replace("-", "_") if expression == "label(self)" else "…"

@@ -12,7 +12,7 @@ from axla.hlo.family import show
 from axla.hlo.signature import accepts, sample_reducer
 from axla.ir.attributes import OutputAlias
 from axla.ir.graph import Computation
-from axla.ir.op import Op, attr, op, reject
+from axla.ir.op import Op, attr, op
 
 MAIN = "main"
 """The thread of an entry."""
@@ -33,20 +33,15 @@ class AsyncStart(Op):
         parts = elements(self.shape)
         wanted = TupleShape([o.logical for o in operands])
         if len(parts) < 2 or not isinstance(parts[0], TupleShape) or parts[0].logical is not wanted:
-            reject(
-                "async_start_c1",
-                f"async-start: ({show(wanted)}, result, ...) is wanted, found {show(self.shape)}",
-            )
+            self.reject("c1", f"({show(wanted)}, result, ...) is wanted, found {show(self.shape)}")
         called = accepts(self, self.calls, operands, "calls").root.shape
         if not _begins(parts[1], called):
-            reject(
-                "async_start_c2", f"async-start: {show(parts[1])} is not {show(called)}, which calls gives"
-            )
+            self.reject("c2", f"{show(parts[1])} is not {show(called)}, which calls gives")
         root = self.calls.root
         if len(self.calls.instructions) > 1 + len(self.calls.parameters) and not _is_group(self.calls):
-            reject(
-                "async_start_c3",
-                f"async-start: {self.calls.name} may have parameters and a root only, or a root marked "
+            self.reject(
+                "c3",
+                f"{self.calls.name} may have parameters and a root only, or a root marked "
                 f"_collectives_group; found {len(self.calls.instructions)} instructions up to {root!r}",
             )
         return self.shape

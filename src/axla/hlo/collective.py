@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from axla.core.dtypes import F32, S32, U32
 from axla.core.shape import AnyShape, Shape, TupleShape
-from axla.hlo.family import arrays, label, show
+from axla.hlo.family import arrays, show
 from axla.hlo.signature import accepts_scalars, sample_reducer
 from axla.ir.attributes import SourceTargetPairs
 from axla.ir.devices import ReplicaGroups
@@ -33,13 +33,13 @@ def group_size(self: Op, groups: ReplicaGroups, *, uniform: bool = True) -> int 
     """
     sizes, listed = groups.sizes, groups.listed
     if 0 in sizes:
-        reject(f"{label(self)}_groups", f"{self.opcode}: a replica group has no members: {listed}")
+        self.reject("groups", f"a replica group has no members: {listed}")
     if uniform and len(sizes) > 1:
-        reject(f"{label(self)}_groups", f"{self.opcode}: replica groups must be of one size, found {listed}")
+        self.reject("groups", f"replica groups must be of one size, found {listed}")
     members = [m for g in listed for m in g]
     if len(set(members)) != len(members) or min(members, default=0) < 0:
         what = "members must be at least 0 and different"
-        reject(f"{label(self)}_groups", f"{self.opcode}: {what}, found {listed}")
+        self.reject("groups", f"{what}, found {listed}")
     return sizes.pop() if sizes else None
 
 
@@ -51,25 +51,16 @@ def scaled(self: Op, operands: Sequence[AnyShape], result: AnyShape, at: int, *,
     sources, results = arrays(self, *operands), elements(result)
     size = group_size(self, self.replica_groups)  # type: ignore[attr-defined]
     if len(sources) != len(results):
-        reject(
-            f"{label(self)}_c1",
-            f"{self.opcode}: {len(sources)} operands give as many results, found {show(result)}",
-        )
+        self.reject("c1", f"{len(sources)} operands give as many results, found {show(result)}")
     for source, target in zip(sources, arrays(self, *results), strict=True):
         small, large = (source, target) if grows else (target, source)
         if not 0 <= at < source.rank or target.rank != source.rank or source.dtype is not target.dtype:
-            reject(
-                f"{label(self)}_c2",
-                f"{self.opcode}: {show(source)} cannot give {show(target)} along dimension {at}",
-            )
+            self.reject("c2", f"{show(source)} cannot give {show(target)} along dimension {at}")
         factor = large.dims[at] // small.dims[at] if small.dims[at] else 1
         wanted = [n * factor if d == at else n for d, n in enumerate(small.dims)]
         if list(large.dims) != wanted or factor % (size or 1):
             by = f"a multiple of the {size} of a group" if size else "a whole number"
-            reject(
-                f"{label(self)}_c3",
-                f"{self.opcode}: dimension {at} of {show(large)} must be that of {show(small)} times {by}",
-            )
+            self.reject("c3", f"dimension {at} of {show(large)} must be that of {show(small)} times {by}")
 
 
 def equal_addends(inst: Instruction) -> int:
@@ -139,10 +130,7 @@ class AllReduceStart(_AllReduce):
 
 def _check_global_ids(self: Op, globally: bool, channel: int | None, groups: ReplicaGroups) -> None:
     if globally and (channel is None or not groups):
-        reject(
-            f"{label(self)}_ids",
-            f"{self.opcode}: use_global_device_ids needs a channel_id and replica_groups",
-        )
+        self.reject("ids", "use_global_device_ids needs a channel_id and replica_groups")
 
 
 @op("all-reduce-done", operands="operand")
@@ -193,10 +181,7 @@ class AllGatherStart(_AllGather):
     def infer(self, *operands: AnyShape) -> AnyShape:
         parts = elements(self.shape)
         if len(parts) < 2 or parts[0].logical is not joined(operands):
-            reject(
-                "all_gather_start_c0",
-                f"all-gather-start: (operands, results) are wanted, found {show(self.shape)}",
-            )
+            self.reject("c0", f"(operands, results) are wanted, found {show(self.shape)}")
         scaled(self, operands, parts[1], self.dimensions[0], grows=True)
         return self.shape
 
@@ -229,7 +214,7 @@ def started(self: Op, operand: AnyShape, at: int = 1) -> AnyShape:
     """Element `at` of what a start gives."""
     parts = elements(operand)
     if not isinstance(operand, TupleShape) or len(parts) <= at:
-        reject(f"{label(self)}_c1", f"{self.opcode}: the tuple of a start is wanted, found {show(operand)}")
+        self.reject("c1", f"the tuple of a start is wanted, found {show(operand)}")
     return parts[at].logical
 
 
@@ -269,15 +254,12 @@ class AllToAll(_Collective):
     def infer(self, *operands: AnyShape) -> AnyShape:
         shapes, size = arrays(self, *operands), group_size(self, self.replica_groups)
         if not shapes:
-            reject("all_to_all_c1", "all-to-all: at least one operand is wanted, found none")
+            self.reject("c1", "at least one operand is wanted, found none")
         if self.dimensions is None:
             return TupleShape([s.logical for s in shapes])
         at = self.dimensions[0] if len(self.dimensions) == 1 else -1
         if not 0 <= at < shapes[0].rank or (size and shapes[0].dims[at] % size):
-            reject(
-                "all_to_all_c2",
-                f"all-to-all: dimension {at} of {show(shapes[0])} must divide into groups of {size}",
-            )
+            self.reject("c2", f"dimension {at} of {show(shapes[0])} must divide into groups of {size}")
         return joined(shapes)
 
     @classmethod
@@ -292,10 +274,10 @@ def rooted(self: Op, operands: Sequence[AnyShape], dynamic: bool) -> AnyShape:
     shapes = arrays(self, *operands)
     data = shapes[:-1] if dynamic else shapes
     if not data:
-        reject(f"{label(self)}_c3", f"{self.opcode}: at least one operand is wanted, found none")
+        self.reject("c3", "at least one operand is wanted, found none")
     if dynamic and shapes[-1].logical is not Shape(S32, (len(data),)):
         wanted = f"s32[{len(data)}]"
-        reject(f"{label(self)}_c4", f"{self.opcode}: {wanted} is wanted as last, found {show(shapes[-1])}")
+        self.reject("c4", f"{wanted} is wanted as last, found {show(shapes[-1])}")
     return joined(data)
 
 
@@ -341,10 +323,7 @@ def check_pairs(self: Op, pairs: Sequence[tuple[int, int]], *, repeated: bool) -
     """Rejects members that are not, and unless `repeated`, a source or target that is one twice."""
     for side in zip(*pairs, strict=True):
         if min(side) < 0 or (not repeated and len(set(side)) != len(side)):
-            reject(
-                f"{label(self)}_c1",
-                f"{self.opcode}: sources must be different and at least 0, targets too, found {pairs}",
-            )
+            self.reject("c1", f"sources must be different and at least 0, targets too, found {pairs}")
 
 
 @op("collective-permute", operands="*operands")
@@ -361,10 +340,8 @@ class CollectivePermute(_Collective):
     def infer(self, *operands: AnyShape) -> AnyShape:
         in_place = bool(self.slice_sizes)
         if not operands or in_place and len(operands) != 4:
-            reject(
-                "collective_permute_c2",
-                "collective-permute: operands, or four of them with slice_sizes, are wanted, found "
-                f"{len(operands)}",
+            self.reject(
+                "c2", f"operands, or four of them with slice_sizes, are wanted, found {len(operands)}"
             )
         check_pairs(self, self.source_target_pairs.pairs, repeated=in_place)
         return operands[1].logical if in_place else joined(arrays(self, *operands))
@@ -404,20 +381,13 @@ class CollectivePermuteStart(_Collective):
     def infer(self, *operands: AnyShape) -> AnyShape:
         if not isinstance(self.shape, TupleShape) or len(self.shape.elements) < 2:
             found = show(self.shape)
-            reject(
-                "collective_permute_start_c1",
-                f"collective-permute-start: (operands, results, ...) are wanted, found {found}",
-            )
+            self.reject("c1", f"(operands, results, ...) are wanted, found {found}")
         check_pairs(self, self.source_target_pairs.pairs, repeated=bool(self.slice_sizes))
         given = operands[0] if len(operands) == 1 else TupleShape(operands)
         for number, part in enumerate(self.shape.elements[:2]):
             wanted = operands[number] if self.slice_sizes and len(operands) == 4 else given
             if part.logical is not wanted.logical:
-                reject(
-                    "collective_permute_start_c2",
-                    f"collective-permute-start: element {number} of the shape must be {show(wanted)}, found "
-                    f"{show(part)}",
-                )
+                self.reject("c2", f"element {number} of the shape must be {show(wanted)}, found {show(part)}")
         return self.shape
 
     @classmethod
@@ -443,18 +413,16 @@ class RaggedAllToAll(_Collective):
         group_size(self, self.replica_groups)
         source, target = arrays(self, data, output)
         if not source.rank or source.dtype is not target.dtype or source.dims[1:] != target.dims[1:]:
-            reject(
-                "ragged_all_to_all_c2",
-                f"ragged-all-to-all: input and output may differ in the first size only, found "
-                f"{show((source, target))}",
+            self.reject(
+                "c2", f"input and output may differ in the first size only, found {show((source, target))}"
             )
         offsets = arrays(self, *numbers)
         for number, s in enumerate(offsets):
             if not s.dtype.is_integer or s.rank not in (1, 2) or s.dims != offsets[0].dims:
-                reject(
-                    "ragged_all_to_all_c1",
-                    f"ragged-all-to-all: operand {number + 2} must be integers of rank 1 or 2, all of "
-                    f"the same sizes, found {show(s)}",
+                self.reject(
+                    "c1",
+                    f"operand {number + 2} must be integers of rank 1 or 2, all of the same sizes, found "
+                    f"{show(s)}",
                 )
         return output.logical
 

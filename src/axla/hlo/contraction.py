@@ -9,10 +9,10 @@ import numpy as np
 
 from axla.core.dtypes import BF16, F16, F32, S8, S32, DType
 from axla.core.shape import AnyShape, Shape
-from axla.hlo.family import arrays, label, show
+from axla.hlo.family import arrays, show
 from axla.hlo.numeric import widened
 from axla.ir.attributes import Precision, Sparsity, Word
-from axla.ir.op import Op, attr, op, reject
+from axla.ir.op import Op, attr, op
 
 
 @op("dot", operands="lhs rhs *metadata")
@@ -38,10 +38,10 @@ class Dot(Op):
     def infer(self, lhs: AnyShape, rhs: AnyShape, *metadata: AnyShape) -> Shape:
         left, right, *_ = arrays(self, lhs, rhs, *metadata)
         if len(metadata) != len(self.sparsity):
-            reject(
-                "dot_c10",
-                f"dot: an operand behind lhs and rhs for each of {len(self.sparsity)} entries of sparsity "
-                f"is wanted, found {len(metadata)}",
+            self.reject(
+                "c10",
+                f"an operand behind lhs and rhs for each of {len(self.sparsity)} entries of sparsity is "
+                f"wanted, found {len(metadata)}",
             )
         check_dimension_numbers(self, left, right, self.sparsity)
         result = contracted(self, left, right, self.shape.dtype)
@@ -96,10 +96,7 @@ class Dot(Op):
 def check_not_mixed(self: Op, *shapes: Shape) -> None:
     """Rejects complex operands and result beside others."""
     if len({shape.dtype.is_complex for shape in shapes}) > 1:
-        reject(
-            f"{label(self)}_c9",
-            f"{self.opcode}: complex and other element types cannot be mixed: {show(shapes)}",
-        )
+        self.reject("c9", f"complex and other element types cannot be mixed: {show(shapes)}")
 
 
 def check_dimension_numbers(self: Any, lhs: Shape, rhs: Shape, sparsity: tuple[Sparsity, ...]) -> None:
@@ -107,7 +104,6 @@ def check_dimension_numbers(self: Any, lhs: Shape, rhs: Shape, sparsity: tuple[S
 
     `self` is a dot of any kind.
     """
-    name = self.opcode.replace("-", "_")
     for side, shape, batch, contracting in (
         ("lhs", lhs, self.lhs_batch_dims, self.lhs_contracting_dims),
         ("rhs", rhs, self.rhs_batch_dims, self.rhs_contracting_dims),
@@ -115,21 +111,19 @@ def check_dimension_numbers(self: Any, lhs: Shape, rhs: Shape, sparsity: tuple[S
         numbers = (*batch, *contracting)
         if len(set(numbers)) != len(numbers) or not all(0 <= d < shape.rank for d in numbers):
             found = f"{side}_batch_dims={batch}, {side}_contracting_dims={contracting}"
-            reject(f"{name}_c1", f"{self.opcode}: {found} are not different dimensions of {show(shape)}")
+            self.reject("c1", f"{found} are not different dimensions of {show(shape)}")
     for what, left, right in (
         ("batch", self.lhs_batch_dims, self.rhs_batch_dims),
         ("contracting", self.lhs_contracting_dims, self.rhs_contracting_dims),
     ):
         if len(left) != len(right):
-            reject(
-                f"{name}_c2",
-                f"{self.opcode}: {len(left)} {what} dimensions of lhs, {len(right)} of rhs; there "
-                "must be as many",
+            self.reject(
+                "c2", f"{len(left)} {what} dimensions of lhs, {len(right)} of rhs; there must be as many"
             )
         for a, b in zip(left, right, strict=True):
             if _stored(lhs, "L", a, sparsity) != _stored(rhs, "R", b, sparsity):
                 found = f"{what} dimension {a} of {show(lhs)} and {b} of {show(rhs)}"
-                reject(f"{name}_c3", f"{self.opcode}: {found} must have one size")
+                self.reject("c3", f"{found} must have one size")
 
 
 def _stored(shape: Shape, side: str, dimension: int, sparsity: tuple[Sparsity, ...]) -> int:

@@ -20,7 +20,7 @@ from axla.ir.attributes import (
     Window,
 )  # fmt: skip
 from axla.ir.graph import Computation, Instruction, Module
-from axla.ir.op import OPS, Op, attr, op, reject
+from axla.ir.op import OPS, Op, attr, op
 from axla.ir.structure import Constant, Parameter
 
 
@@ -77,21 +77,13 @@ class Conditional(Op):
         branches = self.branches
         by_pred = index.logical is Shape(PRED)
         if not by_pred and index.logical is not Shape(S32):
-            reject(
-                "conditional_c1",
-                f"conditional: the branch index must be pred[] or s32[], found {show(index)}",
-            )
+            self.reject("c1", f"the branch index must be pred[] or s32[], found {show(index)}")
         if not branches or (by_pred and len(branches) != 2):
-            reject(
-                "conditional_c2",
-                f"conditional: {'two' if by_pred else 'one or more'} branches are wanted, found "
-                f"{len(branches)}",
+            self.reject(
+                "c2", f"{'two' if by_pred else 'one or more'} branches are wanted, found {len(branches)}"
             )
         if len(operands) != len(branches):
-            reject(
-                "conditional_c3",
-                f"conditional: {len(branches)} branches take as many operands, found {len(operands)}",
-            )
+            self.reject("c3", f"{len(branches)} branches take as many operands, found {len(operands)}")
         for number, (branch, operand) in enumerate(zip(branches, operands, strict=True)):
             found = accepts(self, branch, [operand], f"branch {number}")
             returns(self, found, branches[0].root.shape, f"branch {number}")
@@ -181,17 +173,13 @@ class CustomCall(Op):
     def infer(self, *operands: AnyShape) -> AnyShape:
         wanted = self.operand_layout_constraints
         if wanted is not None and len(wanted) != len(operands):
-            reject(
-                "custom_call_c1",
-                f"custom-call: {len(wanted)} operand_layout_constraints for {len(operands)} operands",
-            )
+            self.reject("c1", f"{len(wanted)} operand_layout_constraints for {len(operands)} operands")
         if self.result_layout_constraints is None:
             for number, (shape, operand) in enumerate(zip(wanted or operands, operands, strict=True)):
                 if shape.logical is not operand.logical:
-                    reject(
-                        "custom_call_c2",
-                        f"custom-call: operand {number} is {show(operand)}, its layout constraint is of "
-                        f"{show(shape)}",
+                    self.reject(
+                        "c2",
+                        f"operand {number} is {show(operand)}, its layout constraint is of {show(shape)}",
                     )
             for alias in self.output_to_operand_aliasing:
                 self._check_alias(alias, operands)
@@ -200,15 +188,15 @@ class CustomCall(Op):
     def _check_alias(self, alias: OutputAlias, operands: tuple[AnyShape, ...]) -> None:
         """What lies in one memory is of one shape; as a buffer or as a value."""
         if not 0 <= alias.operand < len(operands):
-            reject("custom_call_c3", f"custom-call: aliases operand {alias.operand} of {len(operands)}")
+            self.reject("c3", f"aliases operand {alias.operand} of {len(operands)}")
         result = subshape(self.shape, alias.output)
         operand = subshape(operands[alias.operand], alias.index)
         places = [s.array if isinstance(s, BufferShape) else s for s in (result, operand)]
         if places[0].logical is not places[1].logical:
-            reject(
-                "custom_call_c3",
-                f"custom-call: result {alias.output} is {show(result)} and cannot lie in operand "
-                f"{alias.operand} {alias.index}, {show(operand)}",
+            self.reject(
+                "c3",
+                f"result {alias.output} is {show(result)} and cannot lie in operand {alias.operand} "
+                f"{alias.index}, {show(operand)}",
             )
 
     @classmethod
@@ -269,7 +257,7 @@ class AfterAll(Op):
 
     def infer(self, *tokens: AnyShape) -> AnyShape:
         if any(not t.is_token for t in tokens):
-            reject("after_all_c1", f"after-all: operands must be tokens, found {show(tokens)}")
+            self.reject("c1", f"operands must be tokens, found {show(tokens)}")
         return TOKEN
 
     def evaluate(self, *tokens):
@@ -286,10 +274,7 @@ class AddDependency(Op):
 
     def infer(self, operand: AnyShape, token: AnyShape) -> AnyShape:
         if not token.is_token:
-            reject(
-                "add_dependency_c1",
-                f"add-dependency: the second operand must be a token, found {show(token)}",
-            )
+            self.reject("c1", f"the second operand must be a token, found {show(token)}")
         return operand.logical
 
     def evaluate(self, operand, token):

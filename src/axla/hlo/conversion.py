@@ -8,7 +8,7 @@ from axla.core.dtypes import BF16, C64, F16, F32, F64, PRED, S4, S8, S32, S64, U
 from axla.core.shape import AnyShape, Shape
 from axla.hlo import casting
 from axla.hlo.family import Elementwise, arrays, show
-from axla.ir.op import Op, op, reject
+from axla.ir.op import Op, op
 
 
 @op("convert", operands="operand")
@@ -24,13 +24,10 @@ class Convert(Elementwise):
     def infer(self, operand: AnyShape) -> Shape:
         (source,) = arrays(self, operand)
         if source.dims != self.shape.dims:
-            reject(
-                "convert_c1", f"convert: {show(source)} cannot become {show(self.shape)}: dimensions differ"
-            )
+            self.reject("c1", f"{show(source)} cannot become {show(self.shape)}: dimensions differ")
         if source.dtype.is_complex and not self.shape.dtype.is_complex:
-            reject(
-                "convert_c2",
-                f"convert: complex {show(source)} cannot become {show(self.shape)}; take real or imag first",
+            self.reject(
+                "c2", f"complex {show(source)} cannot become {show(self.shape)}; take real or imag first"
             )
         return self.shape
 
@@ -68,10 +65,7 @@ class BitcastConvert(Op):
         (source,) = arrays(self, operand)
         result = self.shape
         if source.dtype.is_complex is not result.dtype.is_complex:
-            reject(
-                "bitcast_convert_c1",
-                f"bitcast-convert: {show(source)} cannot become {show(result)}: only one is complex",
-            )
+            self.reject("c1", f"{show(source)} cannot become {show(result)}: only one is complex")
         of, to = source.dtype.bits, result.dtype.bits
         wanted: tuple[int, ...] | None = source.dims
         if of > to:
@@ -79,10 +73,7 @@ class BitcastConvert(Op):
         elif of < to:
             wanted = source.dims[:-1] if source.rank and source.dims[-1] * of == to else None
         if result.dims != wanted:
-            reject(
-                "bitcast_convert_c2",
-                f"bitcast-convert: {show(source)} of {of} bits cannot become {show(result)} of {to} bits",
-            )
+            self.reject("c2", f"{show(source)} of {of} bits cannot become {show(result)} of {to} bits")
         return result
 
     def evaluate(self, operand: np.ndarray) -> np.ndarray:
@@ -116,7 +107,7 @@ class Bitcast(Op):
         if isinstance(operand, Shape) and isinstance(self.shape, Shape):
             of, to = operand.size * operand.dtype.bits, self.shape.size * self.shape.dtype.bits
             if of != to:
-                reject("bitcast_c1", f"bitcast: {show(operand)} has {of} bits, {show(self.shape)} has {to}")
+                self.reject("c1", f"{show(operand)} has {of} bits, {show(self.shape)} has {to}")
         return self.shape
 
     def evaluate(self, operand: np.ndarray) -> np.ndarray:
@@ -146,12 +137,10 @@ class ReducePrecision(Elementwise):
     def infer(self, operand: AnyShape) -> Shape:
         (source,) = arrays(self, operand)
         if not source.dtype.is_float:
-            reject("reduce_precision_c1", f"reduce-precision: floating-point is wanted, found {show(source)}")
+            self.reject("c1", f"floating-point is wanted, found {show(source)}")
         if self.exponent_bits < 1 or self.mantissa_bits < 0:
             found = f"exponent_bits={self.exponent_bits}, mantissa_bits={self.mantissa_bits}"
-            reject(
-                "reduce_precision_c2", f"reduce-precision: at least 1 and 0 bits are wanted, found {found}"
-            )
+            self.reject("c2", f"at least 1 and 0 bits are wanted, found {found}")
         return source.logical
 
     def evaluate(self, operand: np.ndarray) -> np.ndarray:
@@ -180,20 +169,13 @@ class StochasticConvert(Elementwise):
     def infer(self, operand: AnyShape, random: AnyShape) -> Shape:
         source, bits = arrays(self, operand, random)
         if not source.dtype.is_float:
-            reject(
-                "stochastic_convert_c1", f"stochastic-convert: floating-point is wanted, found {show(source)}"
-            )
+            self.reject("c1", f"floating-point is wanted, found {show(source)}")
         if not bits.dtype.is_unsigned or bits.dtype.bits != source.dtype.bits:
-            reject(
-                "stochastic_convert_c2",
-                f"stochastic-convert: unsigned random bits as wide as {show(source)} are wanted, "
-                f"found {show(bits)}",
+            self.reject(
+                "c2", f"unsigned random bits as wide as {show(source)} are wanted, found {show(bits)}"
             )
         if not source.dims == bits.dims == self.shape.dims:
-            reject(
-                "stochastic_convert_c3",
-                f"stochastic-convert: dimensions must be the same, found {show((source, bits, self.shape))}",
-            )
+            self.reject("c3", f"dimensions must be the same, found {show((source, bits, self.shape))}")
         return self.shape
 
     def evaluate(self, operand: np.ndarray, random: np.ndarray) -> np.ndarray:

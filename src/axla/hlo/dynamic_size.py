@@ -7,15 +7,12 @@ import numpy as np
 from axla.core.dtypes import F32, S32
 from axla.core.shape import AnyShape, Shape
 from axla.hlo.family import arrays, show
-from axla.ir.op import Op, attr, op, reject
+from axla.ir.op import Op, attr, op
 
 
 def _one_dimension(self: Op, dimensions: tuple[int, ...], source: Shape) -> int:
     if len(dimensions) != 1 or not 0 <= dimensions[0] < source.rank:
-        name = self.opcode.replace("-", "_")
-        reject(
-            f"{name}_c1", f"{self.opcode}: dimensions={dimensions} must be one dimension of {show(source)}"
-        )
+        self.reject("c1", f"dimensions={dimensions} must be one dimension of {show(source)}")
     return dimensions[0]
 
 
@@ -53,15 +50,10 @@ class SetDimensionSize(Op):
         source, scalar = arrays(self, operand, size)
         _one_dimension(self, self.dimensions, source)
         if scalar.logical is not Shape(S32):
-            reject(
-                "set_dimension_size_c2", f"set-dimension-size: the size must be s32[], found {show(scalar)}"
-            )
+            self.reject("c2", f"the size must be s32[], found {show(scalar)}")
         if self.shape.dims != source.dims or self.shape.dtype is not source.dtype:
             wanted = show(source)
-            reject(
-                "set_dimension_size_c3",
-                f"set-dimension-size: the result is {show(self.shape)}, bounds {wanted} are wanted",
-            )
+            self.reject("c3", f"the result is {show(self.shape)}, bounds {wanted} are wanted")
         return self.shape
 
     def evaluate(self, operand: np.ndarray, size: np.ndarray) -> np.ndarray:

@@ -29,7 +29,7 @@ from axla.hlo.family import (
 )  # fmt: skip
 from axla.hlo.numeric import rounded
 from axla.ir.attributes import CompareType, Direction
-from axla.ir.op import op, reject
+from axla.ir.op import op
 
 
 def _real_of(dtype: DType) -> DType:
@@ -263,12 +263,11 @@ class Compare(Elementwise):
         shapes = arrays(self, lhs, rhs)
         dtype = same_dtype(self, shapes)
         if dtype.is_complex and self.direction not in (Direction.EQ, Direction.NE):
-            reject(
-                "compare_c1",
-                f"compare: complex numbers have no order, found direction={self.direction} of {show(shapes)}",
+            self.reject(
+                "c1", f"complex numbers have no order, found direction={self.direction} of {show(shapes)}"
             )
         if self.type is not None and not _accepts_type(self.type, dtype):
-            reject("compare_c2", f"compare: type={self.type} does not fit operands {show(shapes)}")
+            self.reject("c2", f"type={self.type} does not fit operands {show(shapes)}")
         return same_dims(self, shapes, PRED)
 
     @property
@@ -310,13 +309,10 @@ class Select(Elementwise):
     def infer(self, pred: AnyShape, on_true: AnyShape, on_false: AnyShape) -> Shape:
         chooser, first, second = arrays(self, pred, on_true, on_false)
         if not chooser.dtype.is_pred:
-            reject("select_c1", f"select: the first operand must be pred, found {show(chooser)}")
+            self.reject("c1", f"the first operand must be pred, found {show(chooser)}")
         result = same_dims(self, (first, second), same_dtype(self, (first, second)))
         if chooser.dims and chooser.dims != result.dims:
-            reject(
-                "select_c2",
-                f"select: {show(chooser)} must be a scalar or have the dimensions of {show(result)}",
-            )
+            self.reject("c2", f"{show(chooser)} must be a scalar or have the dimensions of {show(result)}")
         return result
 
     def evaluate(self, pred: np.ndarray, on_true: np.ndarray, on_false: np.ndarray) -> np.ndarray:

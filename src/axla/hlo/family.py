@@ -55,10 +55,7 @@ def arrays(self: Op, *operands: AnyShape) -> tuple[Shape, ...]:
     """The operands as array shapes; ShapeError naming the op and operand that is not one."""
     for number, operand in enumerate(operands):
         if not isinstance(operand, Shape):
-            reject(
-                f"{label(self)}_array",
-                f"{self.opcode}: operand {number} must be an array, found {show(operand)}",
-            )
+            self.reject("array", f"operand {number} must be an array, found {show(operand)}")
     return operands  # type: ignore[return-value]
 
 
@@ -77,10 +74,7 @@ def same_dims(self: Op, operands: Sequence[Shape], dtype: DType) -> Shape:
             if known is not None:
                 dims, dynamic = known.dims, known.dynamic
                 continue
-            reject(
-                f"{label(self)}_dims",
-                f"{self.opcode}: operands must have the same dimensions, found {show(operands)}",
-            )
+            self.reject("dims", f"operands must have the same dimensions, found {show(operands)}")
         if operand.dynamic != dynamic:
             dynamic = tuple(a or b for a, b in zip(dynamic, operand.dynamic, strict=True))
     return Shape(dtype, dims, dynamic)
@@ -104,10 +98,7 @@ def same_dtype(self: Op, operands: Sequence[Shape], accepts: Accepts = ANY) -> D
     dtype = operands[0].dtype
     for operand in operands[1:]:
         if operand.dtype is not dtype:
-            reject(
-                f"{label(self)}_dtype",
-                f"{self.opcode}: operands must have one element type, found {show(operands)}",
-            )
+            self.reject("dtype", f"operands must have one element type, found {show(operands)}")
     if not accepts.test(dtype):
         found = f"{self.opcode} takes element types that are {accepts.wanted}, found {show(operands)}"
         reject(f"{label(self)}_type", found)

@@ -13,7 +13,7 @@ from axla.hlo.contraction import Dot, check_dimension_numbers, check_not_mixed, 
 from axla.hlo.family import arrays, show
 from axla.hlo.numeric import widened
 from axla.ir.attributes import Precision
-from axla.ir.op import Op, attr, op, reject
+from axla.ir.op import Op, attr, op
 
 
 @op("ragged-dot", operands="lhs rhs group_sizes")
@@ -67,17 +67,16 @@ class RaggedDot(Op):
     def infer(self, lhs: AnyShape, rhs: AnyShape, group_sizes: AnyShape) -> Shape:
         left, right, sizes = arrays(self, lhs, rhs, group_sizes)
         if len(self.lhs_ragged_dims) != 1 or not 0 <= self.lhs_ragged_dims[0] < left.rank:
-            reject("ragged_dot_c1", f"ragged-dot: lhs_ragged_dims={self.lhs_ragged_dims} is not one of lhs'")
+            self.reject("c1", f"lhs_ragged_dims={self.lhs_ragged_dims} is not one of lhs'")
         check_dimension_numbers(self, left, right, ())
         check_not_mixed(self, left, right, self.shape)
         if not sizes.dtype.is_integer or not sizes.rank:
-            reject("ragged_dot_c4", f"ragged-dot: group sizes are integers, an array, found {show(sizes)}")
+            self.reject("c4", f"group sizes are integers, an array, found {show(sizes)}")
         wanted = tuple(left.dims[d] for d in self.prefix(left.rank))
         if sizes.rank > 1 and sizes.dims[:-1] != wanted:
-            reject(
-                "ragged_dot_c5",
-                f"ragged-dot: group sizes have the dimensions [groups] or {[*wanted]} and groups, "
-                f"found {show(sizes)}",
+            self.reject(
+                "c5",
+                f"group sizes have the dimensions [groups] or {[*wanted]} and groups, found {show(sizes)}",
             )
         self._check_groups(right, sizes.dims[-1])
         rest = [d for d in range(right.rank) if d not in self.rhs_group_dims]
@@ -94,13 +93,11 @@ class RaggedDot(Op):
         if len(self.rhs_group_dims) != (1 if self.is_ragged_free else 0):
             wanted = "one" if self.is_ragged_free else "no"
             found = f"rhs_group_dims={self.rhs_group_dims}"
-            reject("ragged_dot_c6", f"ragged-dot: {wanted} group dimension is wanted here, found {found}")
+            self.reject("c6", f"{wanted} group dimension is wanted here, found {found}")
         for d in self.rhs_group_dims:
             if not 0 <= d < rhs.rank or d in used or rhs.dims[d] != groups:
-                reject(
-                    "ragged_dot_c7",
-                    f"ragged-dot: rhs_group_dims={{{d}}} must be a free dimension of {show(rhs)} "
-                    f"of size {groups}",
+                self.reject(
+                    "c7", f"rhs_group_dims={{{d}}} must be a free dimension of {show(rhs)} of size {groups}"
                 )
 
     def evaluate(self, lhs: np.ndarray, rhs: np.ndarray, group_sizes: np.ndarray) -> np.ndarray:
@@ -228,21 +225,21 @@ class ScaledDot(Op):
         left, right, *scales = arrays(self, lhs, rhs, lhs_scale, rhs_scale)
         for number in (left, right, *scales, self.shape):
             if number.dtype.is_complex:
-                reject("scaled_dot_c4", f"scaled-dot: real numbers are wanted, found {show(number)}")
+                self.reject("c4", f"real numbers are wanted, found {show(number)}")
         check_dimension_numbers(self, left, right, ())
         result = contracted(self, left, right, self.shape.dtype)
         if all(s.is_scalar for s in scales):
-            reject("scaled_dot_c1", "scaled-dot: at least one of the scales should be not a scalar")
+            self.reject("c1", "at least one of the scales should be not a scalar")
         for side, shape, scale in zip(("lhs", "rhs"), (left, right), scales, strict=True):
             if scale.is_scalar:
                 continue
             if scale.rank != shape.rank:
                 found = f"found {show(scale)} for {show(shape)}"
-                reject("scaled_dot_c2", f"scaled-dot: {side}_scale has the rank of {side}, {found}")
+                self.reject("c2", f"{side}_scale has the rank of {side}, {found}")
             for d, (n, m) in enumerate(zip(shape.dims, scale.dims, strict=True)):
                 if m == 0 and n or m and n % m:
                     found = f"{show(shape)} should be a multiple of dimension {d} of {show(scale)}"
-                    reject("scaled_dot_c3", f"scaled-dot: dimension {d} of {side} {found}")
+                    self.reject("c3", f"dimension {d} of {side} {found}")
         return result
 
     def evaluate(

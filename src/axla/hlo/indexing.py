@@ -12,7 +12,7 @@ from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.hlo.family import arrays, show
 from axla.hlo.signature import accepts_scalars
 from axla.ir.graph import Computation
-from axla.ir.op import Op, attr, op, reject
+from axla.ir.op import Op, attr, op
 
 _SOMEWHERE_OUTSIDE = 1 << 62
 
@@ -53,20 +53,17 @@ class Gather(Op):
         if len(sizes) != source.rank or not all(
             0 <= n <= d for n, d in zip(sizes, source.dims, strict=False)
         ):
-            reject("gather_c1", f"gather: slice_sizes={sizes} do not lie within {show(source)}")
+            self.reject("c1", f"slice_sizes={sizes} do not lie within {show(source)}")
         if len(set(dropped)) != len(dropped) or not all(0 <= d < source.rank for d in dropped):
-            reject(
-                "gather_c2",
-                f"gather: collapsed_slice_dims and operand_batching_dims {dropped} are not "
-                "different dimensions",
+            self.reject(
+                "c2", f"collapsed_slice_dims and operand_batching_dims {dropped} are not different dimensions"
             )
         if any(sizes[d] > 1 for d in dropped):
-            reject(
-                "gather_c3",
-                f"gather: slice_sizes={sizes} must be 1 in the collapsed and batching dimensions {dropped}",
+            self.reject(
+                "c3", f"slice_sizes={sizes} must be 1 in the collapsed and batching dimensions {dropped}"
             )
         if list(self.collapsed_slice_dims) != sorted(self.collapsed_slice_dims):
-            reject("gather_c4", f"gather: collapsed_slice_dims={self.collapsed_slice_dims} must be sorted")
+            self.reject("c4", f"collapsed_slice_dims={self.collapsed_slice_dims} must be sorted")
         window = [d for d in range(source.rank) if d not in dropped]
         rank = len(batch) + len(window)
         offsets = self.offset_dims
@@ -75,10 +72,10 @@ class Gather(Op):
             or list(offsets) != sorted(set(offsets))
             or not all(0 <= d < rank for d in offsets)
         ):
-            reject(
-                "gather_c5",
-                f"gather: offset_dims={offsets} must be {len(window)} increasing dimensions of the "
-                f"{rank} of the result",
+            self.reject(
+                "c5",
+                f"offset_dims={offsets} must be {len(window)} increasing dimensions of the {rank} of the "
+                "result",
             )
         inner, outer = iter(window), iter(batch)
         dims, dynamic = [], []
@@ -166,17 +163,13 @@ class Scatter(Op):
         shapes = arrays(self, *operands)
         count = len(shapes) // 2
         if len(shapes) % 2 == 0 or not count:
-            reject(
-                "scatter_c1",
-                f"scatter: n arrays, indices and n updates are wanted, found {len(shapes)} operands",
-            )
+            self.reject("c1", f"n arrays, indices and n updates are wanted, found {len(shapes)} operands")
         sources, indices, updates = shapes[:count], shapes[count], shapes[count + 1 :]
         for source, update in zip(sources, updates, strict=True):
             self._check_update(source, indices, update)
             if source.dims != sources[0].dims or update.dims != updates[0].dims:
-                reject(
-                    "scatter_c2",
-                    f"scatter: arrays and updates must have the same dimensions each, found {show(shapes)}",
+                self.reject(
+                    "c2", f"arrays and updates must have the same dimensions each, found {show(shapes)}"
                 )
         accepts_scalars(
             self, self.to_apply, [s.dtype for s in (*sources, *updates)], [s.dtype for s in sources]
@@ -195,40 +188,30 @@ class Scatter(Op):
         dropped = (*self.inserted_window_dims, *self.input_batching_dims)
         window = [d for d in range(source.rank) if d not in dropped]
         if len(set(dropped)) != len(dropped) or not all(0 <= d < source.rank for d in dropped):
-            reject(
-                "scatter_c3",
-                f"scatter: inserted_window_dims and input_batching_dims {dropped} are not different "
-                "dimensions",
+            self.reject(
+                "c3", f"inserted_window_dims and input_batching_dims {dropped} are not different dimensions"
             )
         if list(self.inserted_window_dims) != sorted(self.inserted_window_dims):
-            reject("scatter_c4", f"scatter: inserted_window_dims={self.inserted_window_dims} must be sorted")
+            self.reject("c4", f"inserted_window_dims={self.inserted_window_dims} must be sorted")
         numbers = self.update_window_dims
         if (
             len(numbers) != len(window)
             or list(numbers) != sorted(set(numbers))
             or not all(0 <= d < update.rank for d in numbers)
         ):
-            reject(
-                "scatter_c5",
-                f"scatter: update_window_dims={numbers} must be {len(window)} increasing dimensions "
-                f"of {show(update)}",
+            self.reject(
+                "c5",
+                f"update_window_dims={numbers} must be {len(window)} increasing dimensions of {show(update)}",
             )
         if update.rank != len(window) + len(batch):
-            reject(
-                "scatter_c6",
-                f"scatter: updates {show(update)} must have {len(window) + len(batch)} dimensions",
-            )
+            self.reject("c6", f"updates {show(update)} must have {len(window) + len(batch)} dimensions")
         for number, d in zip(numbers, window, strict=True):
             if update.dims[number] > source.dims[d]:
-                reject(
-                    "scatter_c7",
-                    f"scatter: the window of updates {show(update)} does not fit in {show(source)}",
-                )
+                self.reject("c7", f"the window of updates {show(update)} does not fit in {show(source)}")
         outer = [n for d, n in enumerate(update.dims) if d not in numbers]
         if outer != [indices.dims[d] for d in batch]:
-            reject(
-                "scatter_c8",
-                f"scatter: updates {show(update)} must have the batch dimensions of indices {show(indices)}",
+            self.reject(
+                "c8", f"updates {show(update)} must have the batch dimensions of indices {show(indices)}"
             )
 
     def windows(
@@ -277,38 +260,30 @@ def _check_indices(
     indices_batch: Sequence[int],
 ) -> list[int]:
     """The dimensions of the indices that run over index vectors; rejects what does not fit together."""
-    name, at = self.opcode, self.index_vector_dim
+    at = self.index_vector_dim
     if not indices.dtype.is_integer:
-        reject(f"{name}_i1", f"{name}: indices must be integers, found {show(indices)}")
+        self.reject("i1", f"indices must be integers, found {show(indices)}")
     if not 0 <= at <= indices.rank:
-        reject(
-            f"{name}_i2",
-            f"{name}: index_vector_dim={at} must be 0 to {indices.rank} for indices {show(indices)}",
-        )
+        self.reject("i2", f"index_vector_dim={at} must be 0 to {indices.rank} for indices {show(indices)}")
     length = indices.dims[at] if at < indices.rank else 1
     if len(index_map) != length:
-        reject(
-            f"{name}_i3",
-            f"{name}: index vectors of {show(indices)} have {length} components, mapped to "
+        self.reject(
+            "i3",
+            f"index vectors of {show(indices)} have {length} components, mapped to "
             f"dimensions {tuple(index_map)}",
         )
     mapped = (*index_map, *source_batch)
     if len(set(mapped)) != len(mapped) or not all(0 <= d < source.rank for d in mapped):
-        reject(
-            f"{name}_i4",
-            f"{name}: indexed dimensions {mapped} are not different dimensions of {show(source)}",
-        )
+        self.reject("i4", f"indexed dimensions {mapped} are not different dimensions of {show(source)}")
     if len(source_batch) != len(indices_batch) or len(set(indices_batch)) != len(indices_batch):
-        reject(
-            f"{name}_i5",
-            f"{name}: batching dimensions {tuple(source_batch)} and {tuple(indices_batch)} must pair up",
+        self.reject(
+            "i5", f"batching dimensions {tuple(source_batch)} and {tuple(indices_batch)} must pair up"
         )
     for a, b in zip(source_batch, indices_batch, strict=True):
         if not 0 <= b < indices.rank or b == at or source.dims[a] != indices.dims[b]:
-            reject(
-                f"{name}_i6",
-                f"{name}: batching dimension {a} of {show(source)} and {b} of {show(indices)} must "
-                "have one size",
+            self.reject(
+                "i6",
+                f"batching dimension {a} of {show(source)} and {b} of {show(indices)} must have one size",
             )
     return [d for d in range(indices.rank) if d != at]
 

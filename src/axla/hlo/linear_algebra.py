@@ -8,10 +8,10 @@ import numpy as np
 
 from axla.core.dtypes import C64, C128, F32, F64, DType
 from axla.core.shape import AnyShape, Shape, TupleShape
-from axla.hlo.family import COMPLEX_OF, FLOAT, INEXACT, arrays, label, same_dtype, show
+from axla.hlo.family import COMPLEX_OF, FLOAT, INEXACT, arrays, same_dtype, show
 from axla.hlo.numeric import widened
 from axla.ir.attributes import FftType, TransposeA
-from axla.ir.op import Op, attr, op, reject
+from axla.ir.op import Op, attr, op
 
 
 @op("fft", operands="operand")
@@ -33,19 +33,18 @@ class Fft(Op):
         lengths, rank = self.fft_length, len(self.fft_length)
         real = self.fft_type is FftType.RFFT
         if not 1 <= rank <= 3 or rank > source.rank or any(n < 0 for n in lengths):
-            reject("fft_c1", f"fft: fft_length={lengths} must be one to three lengths of {show(source)}")
+            self.reject("c1", f"fft_length={lengths} must be one to three lengths of {show(source)}")
         if source.dtype not in ((F32, F64) if real else (C64, C128)):
-            reject(
-                "fft_c2",
-                f"fft: {self.fft_type} takes {'f32 or f64' if real else 'c64 or c128'}, found {show(source)}",
+            self.reject(
+                "c2", f"{self.fft_type} takes {'f32 or f64' if real else 'c64 or c128'}, found {show(source)}"
             )
         halved = (*lengths[:-1], lengths[-1] // 2 + 1 if lengths[-1] else 0)
         wanted = halved if self.fft_type is FftType.IRFFT else lengths
         if source.dims[source.rank - rank :] != wanted and source.size:
-            reject(
-                "fft_c3",
-                f"fft: {self.fft_type} of fft_length={lengths} takes last dimensions {wanted}, "
-                f"found {show(source)}",
+            self.reject(
+                "c3",
+                f"{self.fft_type} of fft_length={lengths} takes last dimensions {wanted}, found "
+                f"{show(source)}",
             )
         dtype, dims = source.dtype, lengths
         if real:
@@ -91,7 +90,7 @@ def _dtype(x: np.ndarray) -> DType:
 def _matrices(self: Op, source: Shape) -> None:
     same_dtype(self, (source,), INEXACT)
     if source.rank < 2 or source.dims[-1] != source.dims[-2]:
-        reject(f"{label(self)}_square", f"{self.opcode}: square matrices are wanted, found {show(source)}")
+        self.reject("square", f"square matrices are wanted, found {show(source)}")
 
 
 @op("cholesky", operands="operand")
@@ -151,14 +150,9 @@ class TriangularSolve(Op):
         _matrices(self, left)
         same_dtype(self, (left, right))
         if right.rank != left.rank or left.dims[:-2] != right.dims[:-2]:
-            reject(
-                "triangular_solve_c1",
-                f"triangular-solve: ranks and batch dimensions must be equal, found {show((left, right))}",
-            )
+            self.reject("c1", f"ranks and batch dimensions must be equal, found {show((left, right))}")
         if right.dims[-2 if self.left_side else -1] != left.dims[-1]:
-            reject(
-                "triangular_solve_c2", f"triangular-solve: {show(right)} does not fit the matrix {show(left)}"
-            )
+            self.reject("c2", f"{show(right)} does not fit the matrix {show(left)}")
         return right.logical
 
     def evaluate(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -211,16 +205,10 @@ class _BatchNorm(Op):
         index = self.feature_index
         same_dtype(self, (source,), FLOAT)
         if not 0 <= index < source.rank:
-            reject(
-                f"{label(self)}_c1",
-                f"{self.opcode}: feature_index={index} is not a dimension of {show(source)}",
-            )
+            self.reject("c1", f"feature_index={index} is not a dimension of {show(source)}")
         wanted = Shape(others[0].dtype, (source.dims[index],))
         if any(o.logical is not wanted for o in others) or not wanted.dtype.is_float:
-            reject(
-                f"{label(self)}_c2",
-                f"{self.opcode}: one number per feature of {show(source)} is wanted, found {show(others)}",
-            )
+            self.reject("c2", f"one number per feature of {show(source)} is wanted, found {show(others)}")
         return source, wanted
 
     def _along(self, x: np.ndarray, rank: int) -> np.ndarray:
@@ -277,10 +265,7 @@ class BatchNormGrad(_BatchNorm):
     def infer(self, operand: AnyShape, *rest: AnyShape) -> TupleShape:
         source, feature = self._check(operand, rest[:-1])
         if rest[-1].logical is not source.logical:
-            reject(
-                "batch_norm_grad_c3",
-                f"batch-norm-grad: grad_output must be {show(source)}, found {show(rest[-1])}",
-            )
+            self.reject("c3", f"grad_output must be {show(source)}, found {show(rest[-1])}")
         return TupleShape((source.logical, feature, feature))
 
     def evaluate(self, operand: np.ndarray, *rest: np.ndarray) -> tuple[np.ndarray, ...]:

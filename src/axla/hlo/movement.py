@@ -16,7 +16,7 @@ from axla.core.dtypes import BF16, F32, F64, PRED, S8, S32
 from axla.core.errors import UnsupportedError
 from axla.core.shape import AnyShape, Shape, strides
 from axla.hlo.family import arrays, show
-from axla.ir.op import Op, attr, op, reject
+from axla.ir.op import Op, attr, op
 
 SMALL = 64
 """Elements of an array that is filled rather than viewed."""
@@ -37,26 +37,18 @@ class Broadcast(Op):
         (source,) = arrays(self, operand)
         shape, dimensions = self.shape, self.dimensions
         if source.dtype is not shape.dtype:
-            reject(
-                "broadcast_c1", f"broadcast: {show(source)} cannot become {show(shape)}: element types differ"
-            )
+            self.reject("c1", f"{show(source)} cannot become {show(shape)}: element types differ")
         if len(dimensions) != source.rank:
-            reject(
-                "broadcast_c2",
-                f"broadcast: dimensions={dimensions} must name one for each of the {source.rank} of "
-                f"{show(source)}",
+            self.reject(
+                "c2", f"dimensions={dimensions} must name one for each of the {source.rank} of {show(source)}"
             )
         last = -1
         for at, size in zip(dimensions, source.dims, strict=True):
             if not last < at < shape.rank and (not 0 <= at < shape.rank or dimensions.count(at) > 1):
-                reject(
-                    "broadcast_c3",
-                    f"broadcast: dimensions={dimensions} are not different dimensions of {show(shape)}",
-                )
+                self.reject("c3", f"dimensions={dimensions} are not different dimensions of {show(shape)}")
             if shape.dims[at] != size:
-                reject(
-                    "broadcast_c4",
-                    f"broadcast: dimension {at} of {show(shape)} must have the size {size} of {show(source)}",
+                self.reject(
+                    "c4", f"dimension {at} of {show(shape)} must have the size {size} of {show(source)}"
                 )
             last = at
         return shape
@@ -167,15 +159,10 @@ class Reshape(Op):
     def infer(self, operand: AnyShape) -> Shape:
         (source,) = arrays(self, operand)
         if source.dtype is not self.shape.dtype:
-            reject(
-                "reshape_c1",
-                f"reshape: {show(source)} cannot become {show(self.shape)}: element types differ",
-            )
+            self.reject("c1", f"{show(source)} cannot become {show(self.shape)}: element types differ")
         if source.size != self.shape.size:
-            reject(
-                "reshape_c2",
-                f"reshape: {show(source)} has {source.size} elements, {show(self.shape)} has "
-                f"{self.shape.size}",
+            self.reject(
+                "c2", f"{show(source)} has {source.size} elements, {show(self.shape)} has {self.shape.size}"
             )
         return self.shape
 
@@ -224,15 +211,9 @@ class DynamicReshape(Op):
     def infer(self, operand: AnyShape, *sizes: AnyShape) -> Shape:
         (source,) = arrays(self, operand)
         if source.dtype is not self.shape.dtype:
-            reject(
-                "dynamic_reshape_c1",
-                f"dynamic-reshape: {show(source)} cannot become {show(self.shape)}: element types differ",
-            )
+            self.reject("c1", f"{show(source)} cannot become {show(self.shape)}: element types differ")
         if len(sizes) != self.shape.rank or any(s.logical is not Shape(S32) for s in sizes):
-            reject(
-                "dynamic_reshape_c2",
-                f"dynamic-reshape: {self.shape.rank} sizes s32[] are wanted, found {show(sizes)}",
-            )
+            self.reject("c2", f"{self.shape.rank} sizes s32[] are wanted, found {show(sizes)}")
         return self.shape
 
     def evaluate(self, operand: np.ndarray, *sizes: np.ndarray) -> np.ndarray:
@@ -253,10 +234,10 @@ class Transpose(Op):
     def infer(self, operand: AnyShape) -> Shape:
         (source,) = arrays(self, operand)
         if sorted(self.dimensions) != list(range(source.rank)):
-            reject(
-                "transpose_c1",
-                f"transpose: dimensions={self.dimensions} is not a permutation of the {source.rank} "
-                f"dimensions of {show(source)}",
+            self.reject(
+                "c1",
+                f"dimensions={self.dimensions} is not a permutation of the {source.rank} dimensions of "
+                f"{show(source)}",
             )
         return source.with_dims(
             [source.dims[d] for d in self.dimensions], [source.dynamic[d] for d in self.dimensions]
@@ -288,10 +269,7 @@ class Reverse(Op):
         if len(set(self.dimensions)) != len(self.dimensions) or not all(
             0 <= d < source.rank for d in self.dimensions
         ):
-            reject(
-                "reverse_c1",
-                f"reverse: dimensions={self.dimensions} are not different dimensions of {show(source)}",
-            )
+            self.reject("c1", f"dimensions={self.dimensions} are not different dimensions of {show(source)}")
         return source.logical
 
     def source(self, index: Sequence[Any], operand: Shape) -> tuple[Any, ...]:
@@ -321,12 +299,11 @@ class Iota(Op):
 
     def infer(self) -> Shape:
         if self.shape.rank and not 0 <= self.iota_dimension < self.shape.rank or not self.shape.rank:
-            reject(
-                "iota_c1",
-                f"iota: iota_dimension={self.iota_dimension} is not a dimension of {show(self.shape)}",
+            self.reject(
+                "c1", f"iota_dimension={self.iota_dimension} is not a dimension of {show(self.shape)}"
             )
         if self.shape.dtype.is_pred:
-            reject("iota_c2", f"iota: element types that hold numbers are wanted, found {show(self.shape)}")
+            self.reject("c2", f"element types that hold numbers are wanted, found {show(self.shape)}")
         return self.shape
 
     def evaluate(self) -> np.ndarray:

@@ -6,7 +6,7 @@ from axla.core.dtypes import F32, S32, U64
 from axla.core.shape import AnyShape, Shape
 from axla.hlo.family import arrays, show
 from axla.ir.attributes import RandomDistribution
-from axla.ir.op import Op, attr, op, reject
+from axla.ir.op import Op, attr, op
 
 
 @op("rng", operands="first second")
@@ -26,12 +26,10 @@ class Rng(Op):
     def infer(self, first: AnyShape, second: AnyShape) -> Shape:
         for number, s in enumerate(arrays(self, first, second)):
             if s.rank or s.dtype is not self.shape.dtype:
-                reject(
-                    "rng_c1", f"rng: operand {number} must be a scalar of {self.shape.dtype}, found {show(s)}"
-                )
+                self.reject("c1", f"operand {number} must be a scalar of {self.shape.dtype}, found {show(s)}")
         dtype = self.shape.dtype
         if dtype.is_complex or (self.distribution is RandomDistribution.NORMAL and not dtype.is_float):
-            reject("rng_c2", f"rng: {self.distribution} has no numbers of {dtype}")
+            self.reject("c2", f"{self.distribution} has no numbers of {dtype}")
         return self.shape
 
     @classmethod
@@ -53,10 +51,7 @@ class RngGetAndUpdateState(Op):
 
     def infer(self) -> Shape:
         if self.shape.logical is not Shape(U64, (2,)):
-            reject(
-                "rng_get_and_update_state_c1",
-                f"rng-get-and-update-state: u64[2] is wanted, found {show(self.shape)}",
-            )
+            self.reject("c1", f"u64[2] is wanted, found {show(self.shape)}")
         return self.shape
 
     @classmethod

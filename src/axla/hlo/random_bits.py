@@ -16,7 +16,7 @@ from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.hlo.bits import as_type
 from axla.hlo.family import arrays, show
 from axla.ir.attributes import RandomAlgorithm
-from axla.ir.op import Op, attr, op, reject
+from axla.ir.op import Op, attr, op
 
 Words = np.ndarray
 
@@ -45,20 +45,17 @@ class RngBitGenerator(Op):
         (source,) = arrays(self, state)
         parts = self.shape.elements if isinstance(self.shape, TupleShape) else ()
         if len(parts) != 2 or parts[0].logical is not source.logical or not isinstance(parts[1], Shape):
-            reject(
-                "rng_bit_generator_c1",
-                f"rng-bit-generator: ({show(state)}, bits) is wanted, found {show(self.shape)}",
-            )
+            self.reject("c1", f"({show(state)}, bits) is wanted, found {show(self.shape)}")
         wanted = None if self.algorithm is RandomAlgorithm.DEFAULT else self.why_not(source)
         if wanted or source.rank != 1 or not source.size:
             wanted = wanted or f"the state has one dimension that is not empty, found {show(state)}"
-            reject("rng_bit_generator_c4", f"rng-bit-generator: {wanted}")
+            self.reject("c4", f"{wanted}")
         if parts[1].dtype is PRED or parts[1].dtype.is_complex:
             found = show(parts[1])
-            reject("rng_bit_generator_c2", f"rng-bit-generator: bits are integers or floats, found {found}")
+            self.reject("c2", f"bits are integers or floats, found {found}")
         if f"u{parts[1].dtype.bits}" not in BY_NAME:
             found = show(parts[1])
-            reject("rng_bit_generator_c3", f"rng-bit-generator: no integers are as wide as those of {found}")
+            self.reject("c3", f"no integers are as wide as those of {found}")
         return self.shape
 
     @property

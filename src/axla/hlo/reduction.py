@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from axla.core.dtypes import F32, PRED, S32
 from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.hlo.elementwise import Compare
-from axla.hlo.family import arrays, label, show
+from axla.hlo.family import arrays, show
 from axla.hlo.signature import (
     accepts,
     accepts_scalars,
@@ -18,7 +18,7 @@ from axla.hlo.signature import (
 )
 from axla.ir.attributes import Direction
 from axla.ir.graph import Computation, Module
-from axla.ir.op import OPS, Op, attr, op, reject
+from axla.ir.op import OPS, Op, attr, op
 from axla.ir.structure import Parameter, Tuple
 
 
@@ -26,23 +26,15 @@ def data_and_inits(self: Op, operands: tuple[AnyShape, ...]) -> tuple[tuple[Shap
     """Splits n arrays of the same dimensions and n scalars to start from."""
     shapes = arrays(self, *operands)
     if not shapes or len(shapes) % 2:
-        reject(
-            f"{label(self)}_c1",
-            f"{self.opcode}: n arrays and n initial values are wanted, found {len(shapes)} operands",
-        )
+        self.reject("c1", f"n arrays and n initial values are wanted, found {len(shapes)} operands")
     data, inits = shapes[: len(shapes) // 2], shapes[len(shapes) // 2 :]
     for array, init in zip(data, inits, strict=True):
         if init.rank or not compatible(init.dtype, array.dtype):
-            reject(
-                f"{label(self)}_c2",
-                f"{self.opcode}: the initial value of {show(array)} must be a scalar of its type, "
-                f"found {show(init)}",
+            self.reject(
+                "c2", f"the initial value of {show(array)} must be a scalar of its type, found {show(init)}"
             )
         if array.dims != data[0].dims:
-            reject(
-                f"{label(self)}_c3",
-                f"{self.opcode}: arrays must have the same dimensions, found {show(data)}",
-            )
+            self.reject("c3", f"arrays must have the same dimensions, found {show(data)}")
     return data, inits
 
 
@@ -64,9 +56,7 @@ class Reduce(Op):
         data, inits = data_and_inits(self, operands)
         first, dimensions = data[0], self.dimensions
         if len(set(dimensions)) != len(dimensions) or not all(0 <= d < first.rank for d in dimensions):
-            reject(
-                "reduce_c4", f"reduce: dimensions={dimensions} are not different dimensions of {show(first)}"
-            )
+            self.reject("c4", f"dimensions={dimensions} are not different dimensions of {show(first)}")
         types = accepts_scalars(
             self, self.to_apply, [s.dtype for s in (*inits, *data)], [s.dtype for s in inits]
         )
@@ -100,18 +90,17 @@ class Map(Op):
     def infer(self, *operands: AnyShape) -> AnyShape:
         shapes = arrays(self, *operands)
         if not shapes:
-            reject("map_c1", "map: at least one operand is wanted, found none")
+            self.reject("c1", "at least one operand is wanted, found none")
         if any(s.dims != shapes[0].dims for s in shapes):
-            reject("map_c2", f"map: operands must have the same dimensions, found {show(shapes)}")
+            self.reject("c2", f"operands must have the same dimensions, found {show(shapes)}")
         if self.dimensions and self.dimensions != tuple(range(shapes[0].rank)):
-            reject(
-                "map_c3",
-                f"map: dimensions={self.dimensions} must be all of {show(shapes[0])}, in order, or none",
+            self.reject(
+                "c3", f"dimensions={self.dimensions} must be all of {show(shapes[0])}, in order, or none"
             )
         called = require_computation(self, self.to_apply)
         root = called.root.shape
         if not isinstance(root, Shape) or root.rank:
-            reject("map_c4", f"map: to_apply {called.name} must return a scalar, found {show(root)}")
+            self.reject("c4", f"to_apply {called.name} must return a scalar, found {show(root)}")
         accepts(self, called, [Shape(s.dtype) for s in shapes])
         return Shape(root.dtype, shapes[0].dims, shapes[0].dynamic)
 
@@ -151,33 +140,24 @@ class Scan(Op):
         shapes = arrays(self, *operands)
         count = len(shapes) - self.num_carries
         if count < 1 or self.num_carries < 0:
-            reject(
-                "scan_c1",
-                f"scan: at least one input and {self.num_carries} carries are wanted, found "
-                f"{len(shapes)} operands",
+            self.reject(
+                "c1",
+                f"at least one input and {self.num_carries} carries are wanted, found {len(shapes)} operands",
             )
         if len(self.dimensions) != 1 or not all(0 <= self.dimensions[0] < s.rank for s in shapes[:count]):
-            reject(
-                "scan_c2",
-                f"scan: dimensions={self.dimensions} must be one dimension of {show(shapes[:count])}",
-            )
+            self.reject("c2", f"dimensions={self.dimensions} must be one dimension of {show(shapes[:count])}")
         at = self.dimensions[0]
         if any(s.dims[at] != shapes[0].dims[at] for s in shapes[:count]):
-            reject(
-                "scan_c3", f"scan: inputs must have one size in dimension {at}, found {show(shapes[:count])}"
-            )
+            self.reject("c3", f"inputs must have one size in dimension {at}, found {show(shapes[:count])}")
         slices = [s.with_dims((*s.dims[:at], *s.dims[at + 1 :])) for s in shapes[:count]]
         called = accepts(self, self.to_apply, [*slices, *shapes[count:]])
         root = called.root.shape
         parts = root.elements if isinstance(root, TupleShape) else (root,)
         outputs, carries = parts[: len(parts) - self.num_carries], parts[len(parts) - self.num_carries :]
         if [c.logical for c in carries] != [s.logical for s in shapes[count:]]:
-            reject(
-                "scan_c4",
-                f"scan: to_apply returns carries {show(carries)}, {show(shapes[count:])} are wanted",
-            )
+            self.reject("c4", f"to_apply returns carries {show(carries)}, {show(shapes[count:])} are wanted")
         if any(o.rank < at for o in arrays(self, *outputs)):
-            reject("scan_c5", f"scan: outputs {show(outputs)} cannot be stacked along dimension {at}")
+            self.reject("c5", f"outputs {show(outputs)} cannot be stacked along dimension {at}")
         length = shapes[0].dims[at]
         stacked = [o.with_dims((*o.dims[:at], length, *o.dims[at:])) for o in arrays(self, *outputs)]
         results = [*stacked, *[c.logical for c in carries]]
@@ -216,11 +196,9 @@ class Sort(Op):
     def infer(self, *operands: AnyShape) -> AnyShape:
         shapes = arrays(self, *operands)
         if not shapes or any(s.dims != shapes[0].dims for s in shapes):
-            reject("sort_c1", f"sort: operands must have the same dimensions, found {show(shapes)}")
+            self.reject("c1", f"operands must have the same dimensions, found {show(shapes)}")
         if len(self.dimensions) != 1 or not 0 <= self.dimensions[0] < max(1, shapes[0].rank):
-            reject(
-                "sort_c2", f"sort: dimensions={self.dimensions} must be one dimension of {show(shapes[0])}"
-            )
+            self.reject("c2", f"dimensions={self.dimensions} must be one dimension of {show(shapes[0])}")
         called = require_computation(self, self.to_apply)
         accepts_scalars(self, called, [s.dtype for s in shapes for _ in range(2)], [PRED])
         returns(self, called, Shape(PRED))

@@ -6,17 +6,17 @@ from collections.abc import Sequence
 
 from axla.core.dtypes import DType
 from axla.core.shape import AnyShape, Shape
-from axla.hlo.family import label, show
+from axla.hlo.family import show
 from axla.ir.attributes import Direction
 from axla.ir.graph import Computation, Module
-from axla.ir.op import OPS, Op, reject
+from axla.ir.op import OPS, Op
 from axla.ir.structure import Parameter
 
 
 def require_computation(self: Op, called: Computation | None, what: str = "to_apply") -> Computation:
     """`called`, when it is there and has a root."""
     if called is None or not called.has_root:
-        reject(f"{label(self)}_called", f"{self.opcode}: {what} must name a computation with a root")
+        self.reject("called", f"{what} must name a computation with a root")
     return called
 
 
@@ -27,16 +27,14 @@ def accepts(
     found = require_computation(self, called, what)
     shapes = [p.shape for p in found.parameters]
     if len(shapes) != len(parameters):
-        reject(
-            f"{label(self)}_called",
-            f"{self.opcode}: {what} {found.name} has {len(shapes)} parameters, {len(parameters)} are wanted",
+        self.reject(
+            "called", f"{what} {found.name} has {len(shapes)} parameters, {len(parameters)} are wanted"
         )
     for number, (shape, wanted) in enumerate(zip(shapes, parameters, strict=True)):
         if shape.logical is not wanted.logical:
-            reject(
-                f"{label(self)}_called",
-                f"{self.opcode}: parameter {number} of {what} {found.name} is {show(shape)}, "
-                f"{show(wanted)} is wanted",
+            self.reject(
+                "called",
+                f"parameter {number} of {what} {found.name} is {show(shape)}, {show(wanted)} is wanted",
             )
     return found
 
@@ -44,10 +42,8 @@ def accepts(
 def returns(self: Op, called: Computation, result: AnyShape, what: str = "to_apply") -> None:
     """Rejects a computation with another result, up to layout."""
     if called.root.shape.logical is not result.logical:
-        reject(
-            f"{label(self)}_called",
-            f"{self.opcode}: {what} {called.name} returns {show(called.root.shape)}, {show(result)} "
-            "is wanted",
+        self.reject(
+            "called", f"{what} {called.name} returns {show(called.root.shape)}, {show(result)} is wanted"
         )
 
 
@@ -66,17 +62,14 @@ def accepts_scalars(
     found = require_computation(self, called)
     shapes = [p.shape for p in found.parameters]
     if len(shapes) != len(parameters):
-        reject(
-            f"{label(self)}_called",
-            f"{self.opcode}: to_apply {found.name} has {len(shapes)} parameters, {len(parameters)} "
-            "are wanted",
+        self.reject(
+            "called", f"to_apply {found.name} has {len(shapes)} parameters, {len(parameters)} are wanted"
         )
     for number, (shape, wanted) in enumerate(zip(shapes, parameters, strict=True)):
         if not isinstance(shape, Shape) or shape.rank or not compatible(shape.dtype, wanted):
-            reject(
-                f"{label(self)}_called",
-                f"{self.opcode}: parameter {number} of to_apply {found.name} is {show(shape)}, "
-                f"{wanted}[] is wanted",
+            self.reject(
+                "called",
+                f"parameter {number} of to_apply {found.name} is {show(shape)}, {wanted}[] is wanted",
             )
     root = found.root.shape
     parts = list(root.elements) if root.is_tuple else [root]  # type: ignore[attr-defined]
@@ -86,10 +79,7 @@ def accepts_scalars(
     )
     if not right:
         wanted = ", ".join(f"{d}[]" for d in results)
-        reject(
-            f"{label(self)}_called",
-            f"{self.opcode}: to_apply {found.name} returns {show(root)}, ({wanted}) is wanted",
-        )
+        self.reject("called", f"to_apply {found.name} returns {show(root)}, ({wanted}) is wanted")
     return [p.dtype for p in parts]  # type: ignore[attr-defined]
 
 

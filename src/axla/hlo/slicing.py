@@ -11,7 +11,7 @@ from axla.core.dtypes import BF16, F32, S32
 from axla.core.shape import UNBOUNDED, AnyShape, Shape
 from axla.hlo.family import arrays, same_dtype, show
 from axla.ir.attributes import PaddingConfig, SliceDims
-from axla.ir.op import Op, op, reject
+from axla.ir.op import Op, op
 
 
 @op("slice", operands="operand")
@@ -27,20 +27,15 @@ class Slice(Op):
         (source,) = arrays(self, operand)
         wanted = self.slice
         if wanted.rank != source.rank:
-            reject(
-                "slice_c1", f"slice: {wanted.rank} ranges for the {source.rank} dimensions of {show(source)}"
-            )
+            self.reject("c1", f"{wanted.rank} ranges for the {source.rank} dimensions of {show(source)}")
         dims = []
         for d, (start, limit, stride) in enumerate(
             zip(wanted.starts, wanted.limits, wanted.strides, strict=True)
         ):
             if not 0 <= start <= limit <= source.dims[d]:
-                reject(
-                    "slice_c2",
-                    f"slice: range [{start}:{limit}] is not within dimension {d} of {show(source)}",
-                )
+                self.reject("c2", f"range [{start}:{limit}] is not within dimension {d} of {show(source)}")
             if stride < 1:
-                reject("slice_c3", f"slice: the stride of dimension {d} is {stride}; strides are at least 1")
+                self.reject("c3", f"the stride of dimension {d} is {stride}; strides are at least 1")
             dims.append(-((start - limit) // stride))
         whole = zip(dims, source.dims, source.dynamic, strict=True)
         return source.with_dims(dims, [dynamic and n == size for n, size, dynamic in whole])
@@ -68,25 +63,17 @@ def start_indices(self: Op, operand: Shape, indices: Sequence[AnyShape]) -> None
     """Checks the index operands of dynamic-slice and dynamic-update-slice: scalars of one integer type (or
     one vector).
     """
-    name = self.opcode.replace("-", "_")
     shapes = arrays(self, *indices)
     vector = len(shapes) == 1 and shapes[0].rank == 1
     if not vector and len(shapes) != operand.rank or vector and shapes[0].dims != (operand.rank,):
-        reject(
-            f"{name}_indices",
-            f"{self.opcode}: {operand.rank} start indices are wanted for {show(operand)}, found "
-            f"{show(shapes)}",
+        self.reject(
+            "indices", f"{operand.rank} start indices are wanted for {show(operand)}, found {show(shapes)}"
         )
     for s in shapes:
         if not s.dtype.is_integer or (s.rank and not vector):
-            reject(
-                f"{name}_indices",
-                f"{self.opcode}: start indices must be integer scalars, found {show(shapes)}",
-            )
+            self.reject("indices", f"start indices must be integer scalars, found {show(shapes)}")
         if s.dtype is not shapes[0].dtype:
-            reject(
-                f"{name}_indices", f"{self.opcode}: start indices must have one type, found {show(shapes)}"
-            )
+            self.reject("indices", f"start indices must have one type, found {show(shapes)}")
 
 
 def clamped_starts(indices: Sequence[np.ndarray], dims: Sequence[int], sizes: Sequence[int]) -> list[int]:
@@ -112,10 +99,7 @@ class DynamicSlice(Op):
         if len(sizes) != source.rank or not all(
             0 <= n <= d for n, d in zip(sizes, source.dims, strict=False)
         ):
-            reject(
-                "dynamic_slice_c1",
-                f"dynamic-slice: dynamic_slice_sizes={sizes} do not lie within {show(source)}",
-            )
+            self.reject("c1", f"dynamic_slice_sizes={sizes} do not lie within {show(source)}")
         whole = zip(sizes, source.dims, source.dynamic, strict=True)
         return source.with_dims(sizes, [dynamic and n == size for n, size, dynamic in whole])
 
@@ -147,10 +131,7 @@ class DynamicUpdateSlice(Op):
         if window.rank != target.rank or not all(
             n <= d for n, d in zip(window.dims, target.dims, strict=True)
         ):
-            reject(
-                "dynamic_update_slice_c1",
-                f"dynamic-update-slice: update {show(window)} does not fit in {show(target)}",
-            )
+            self.reject("c1", f"update {show(window)} does not fit in {show(target)}")
         return target.logical
 
     def evaluate(self, operand: np.ndarray, update: np.ndarray, *indices: np.ndarray) -> np.ndarray:
@@ -182,23 +163,20 @@ class Pad(Op):
         config = self.padding
         same_dtype(self, (source, fill))
         if fill.rank:
-            reject("pad_c1", f"pad: the padding value must be a scalar, found {show(fill)}")
+            self.reject("c1", f"the padding value must be a scalar, found {show(fill)}")
         if config.rank != source.rank:
-            reject(
-                "pad_c2", f"pad: {config.rank} paddings for the {source.rank} dimensions of {show(source)}"
-            )
+            self.reject("c2", f"{config.rank} paddings for the {source.rank} dimensions of {show(source)}")
         dims = []
         for d, n in enumerate(source.dims):
             if config.interior[d] < 0:
-                reject(
-                    "pad_c3",
-                    f"pad: the interior padding of dimension {d} is {config.interior[d]}; it is at least 0",
+                self.reject(
+                    "c3", f"the interior padding of dimension {d} is {config.interior[d]}; it is at least 0"
                 )
             size = n + config.low[d] + config.high[d] + max(0, n - 1) * config.interior[d]
             if n == UNBOUNDED:
                 size = n
             elif size < 0:
-                reject("pad_c4", f"pad: dimension {d} of {show(source)} would have the size {size}")
+                self.reject("c4", f"dimension {d} of {show(source)} would have the size {size}")
             dims.append(size)
         return source.with_dims(dims, source.dynamic)
 
@@ -247,13 +225,10 @@ class Concatenate(Op):
     def infer(self, *operands: AnyShape) -> Shape:
         shapes = arrays(self, *operands)
         if not shapes:
-            reject("concatenate_c1", "concatenate: at least one operand is wanted, found none")
+            self.reject("c1", "at least one operand is wanted, found none")
         dtype, first = same_dtype(self, shapes), shapes[0]
         if len(self.dimensions) != 1 or not 0 <= self.dimensions[0] < first.rank:
-            reject(
-                "concatenate_c2",
-                f"concatenate: dimensions={self.dimensions} must be one dimension of {show(first)}",
-            )
+            self.reject("c2", f"dimensions={self.dimensions} must be one dimension of {show(first)}")
         at = self.dimensions[0]
         for s in shapes[1:]:
             if (
@@ -261,10 +236,7 @@ class Concatenate(Op):
                 or s.dims[:at] != first.dims[:at]
                 or s.dims[at + 1 :] != first.dims[at + 1 :]
             ):
-                reject(
-                    "concatenate_c3",
-                    f"concatenate: operands must agree in all dimensions but {at}, found {show(shapes)}",
-                )
+                self.reject("c3", f"operands must agree in all dimensions but {at}, found {show(shapes)}")
         sizes = [s.dims[at] for s in shapes]
         whole = UNBOUNDED if UNBOUNDED in sizes else sum(sizes)
         dims = (*first.dims[:at], whole, *first.dims[at + 1 :])

@@ -8,7 +8,7 @@ from axla.core.dtypes import F32, S32
 from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.hlo import numeric
 from axla.hlo.family import REAL, arrays, same_dtype, show
-from axla.ir.op import Op, attr, op, reject
+from axla.ir.op import Op, attr, op
 
 
 def largest_first(x: np.ndarray) -> np.ndarray:
@@ -40,7 +40,7 @@ class TopK(Op):
         (source,) = arrays(self, operand)
         same_dtype(self, (source,), REAL)
         if not source.rank or not 0 <= self.k <= source.dims[-1]:
-            reject("topk_c1", f"topk: k={self.k} is not within the last dimension of {show(source)}")
+            self.reject("c1", f"k={self.k} is not within the last dimension of {show(source)}")
         dims = (*source.dims[:-1], self.k)
         dynamic = (*source.dynamic[:-1], False)
         return TupleShape((Shape(source.dtype, dims, dynamic), Shape(S32, dims, dynamic)))

@@ -10,10 +10,10 @@ import numpy as np
 from axla.core.dtypes import F32, U32
 from axla.core.shape import TOKEN, AnyShape, Shape, TupleShape
 from axla.hlo.collective import elements, started
-from axla.hlo.family import label, show
+from axla.hlo.family import show
 from axla.ir.attributes import RawText
 from axla.ir.graph import Instruction
-from axla.ir.op import Op, attr, op, reject
+from axla.ir.op import Op, attr, op
 
 
 @op("copy-start", operands="operand")
@@ -26,9 +26,7 @@ class CopyStart(Op):
     def infer(self, operand: AnyShape) -> AnyShape:
         wanted = TupleShape((operand.logical, operand.logical, Shape(U32)))
         if self.shape.logical is not wanted:
-            reject(
-                "copy_start_c1", f"copy-start: the shape {show(wanted)} is wanted, found {show(self.shape)}"
-            )
+            self.reject("c1", f"the shape {show(wanted)} is wanted, found {show(self.shape)}")
         return self.shape
 
     def evaluate(self, operand):
@@ -64,7 +62,7 @@ class _Transfer(Op):
 
     def _token(self, token: AnyShape) -> None:
         if not token.is_token:
-            reject(f"{label(self)}_c1", f"{self.opcode}: a token is wanted, found {show(token)}")
+            self.reject("c1", f"a token is wanted, found {show(token)}")
 
 
 @op("send", operands="data token")
@@ -78,7 +76,7 @@ class Send(_Transfer):
     def infer(self, data: AnyShape, token: AnyShape) -> AnyShape:
         self._token(token)
         if self.shape.logical is not TupleShape((data.logical, Shape(U32), TOKEN)):
-            reject("send_c2", f"send: ({show(data)}, u32[], token[]) is wanted, found {show(self.shape)}")
+            self.reject("c2", f"({show(data)}, u32[], token[]) is wanted, found {show(self.shape)}")
         return self.shape
 
     @classmethod
@@ -114,7 +112,7 @@ class Recv(_Transfer):
         self._token(token)
         parts = elements(self.shape)
         if len(parts) != 3 or parts[1].logical is not Shape(U32) or not parts[2].is_token:
-            reject("recv_c2", f"recv: (data, u32[], token[]) is wanted, found {show(self.shape)}")
+            self.reject("c2", f"(data, u32[], token[]) is wanted, found {show(self.shape)}")
         return self.shape
 
     @classmethod
@@ -149,7 +147,7 @@ class Infeed(_Transfer):
     def __post_init__(self) -> None:
         parts = elements(self.shape)
         if len(parts) != 2 or not parts[1].is_token:
-            reject("infeed_c2", f"infeed: (data, token[]) is wanted, found {show(self.shape)}")
+            self.reject("c2", f"(data, token[]) is wanted, found {show(self.shape)}")
 
     def infer(self, token: AnyShape) -> AnyShape:
         self._token(token)
@@ -170,9 +168,8 @@ class Outfeed(_Transfer):
     def infer(self, data: AnyShape, token: AnyShape) -> AnyShape:
         self._token(token)
         if self.outfeed_shape.logical is not data.logical:
-            reject(
-                "outfeed_c2",
-                f"outfeed: outfeed_shape={show(self.outfeed_shape)} must be that of the data, {show(data)}",
+            self.reject(
+                "c2", f"outfeed_shape={show(self.outfeed_shape)} must be that of the data, {show(data)}"
             )
         return TOKEN
 
@@ -190,7 +187,7 @@ class Domain(Op):
     def __post_init__(self) -> None:
         for part in ("kind=", "entry=", "exit="):
             if part not in self.domain.replace(" ", ""):
-                reject("domain_c1", f"domain: the attribute must have {part}, found {self.domain}")
+                self.reject("c1", f"the attribute must have {part}, found {self.domain}")
 
     def infer(self, operand: AnyShape) -> AnyShape:
         return operand.logical

@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 
 from axla.core.dtypes import BF16, F32, PRED, S32, DType
-from axla.core.errors import ShapeError, UnsupportedError
+from axla.core.errors import UnsupportedError
 from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.hlo.casting import keeps_values
 from axla.hlo.contraction import accumulator
-from axla.hlo.family import arrays, label, same_dtype, show
+from axla.hlo.family import arrays, same_dtype, show
 from axla.hlo.numeric import widened
 from axla.hlo.reduction import data_and_inits
 from axla.hlo.signature import accepts, accepts_scalars, returns, sample_comparison, sample_reducer
 from axla.ir.attributes import ConvDims, PaddingConfig, Precision, RawText, Window, Word
 from axla.ir.graph import Computation
-from axla.ir.op import Op, attr, op, reject
+from axla.ir.op import Op, attr, op
 
 
 def _places(size: int, window: Window, d: int) -> int:
@@ -33,18 +33,15 @@ def _places(size: int, window: Window, d: int) -> int:
 def places(self: Op, dims: Sequence[int], window: Window) -> tuple[int, ...]:
     """The places of a window over an array; rejects windows that are no windows."""
     if window.rank != len(dims):
-        reject(f"{label(self)}_w1", f"{self.opcode}: a window of {window.rank} dimensions for {len(dims)}")
+        self.reject("w1", f"a window of {window.rank} dimensions for {len(dims)}")
     for name in ("size", "stride", "base_dilation", "window_dilation"):
         if any(n < 1 for n in getattr(window, name)):
             found = getattr(window, name)
-            reject(f"{label(self)}_w2", f"{self.opcode}: {name} of a window is at least 1, found {found}")
+            self.reject("w2", f"{name} of a window is at least 1, found {found}")
     sizes = [_places(n, window, d) for d, n in enumerate(dims)]
     for d, n in enumerate(dims):
         if n and (n - 1) * window.base_dilation[d] + 1 + window.low[d] + window.high[d] < 0:
-            reject(
-                f"{label(self)}_w3",
-                f"{self.opcode}: the padding of dimension {d} cuts off more than there is",
-            )
+            self.reject("w3", f"the padding of dimension {d} cuts off more than there is")
     return tuple(sizes)
 
 
@@ -121,10 +118,7 @@ class SelectAndScatter(Op):
         dims = places(self, data.dims, self.window)
         if values.dims != dims:
             wanted = show(values.with_dims(dims))
-            reject(
-                "select_and_scatter_c1",
-                f"select-and-scatter: the source is {show(values)}, {wanted} is wanted",
-            )
+            self.reject("c1", f"the source is {show(values)}, {wanted} is wanted")
         same_dtype(self, (values, start))
         scalar = Shape(data.dtype)
         returns(self, accepts(self, self.select, [scalar, scalar], "select"), Shape(PRED), "select")
@@ -188,10 +182,7 @@ class Convolution(Op):
         left, right = arrays(self, lhs, rhs)
         if self.sparsity_config is not None and not SPARSE.fullmatch(self.sparsity_config):
             wanted = "{lhs={sparsity=2x4 dimension=1 stride=1} rhs={...}}"
-            reject(
-                "convolution_c9",
-                f"convolution: sparsity_config={self.sparsity_config}, wanted as in {wanted}",
-            )
+            self.reject("c9", f"sparsity_config={self.sparsity_config}, wanted as in {wanted}")
         return self._result(left, right, self.shape.dtype)
 
     @classmethod
@@ -203,18 +194,13 @@ class Convolution(Op):
     def _result(self, lhs: Shape, rhs: Shape, dtype: DType) -> Shape:
         dims, labels = self._dims(lhs, rhs), self.dim_labels
         if not (keeps_values(lhs.dtype, rhs.dtype) or keeps_values(rhs.dtype, lhs.dtype)):
-            reject(
-                "convolution_c6",
-                f"convolution: one operand's element type must hold the other's values, found "
-                f"{show((lhs, rhs))}",
+            self.reject(
+                "c6", f"one operand's element type must hold the other's values, found {show((lhs, rhs))}"
             )
         if len({lhs.dtype.is_complex, rhs.dtype.is_complex, dtype.is_complex}) > 1:
-            reject(
-                "convolution_c8",
-                f"convolution: complex and other element types cannot be mixed: {show((lhs, rhs))}, {dtype}",
-            )
+            self.reject("c8", f"complex and other element types cannot be mixed: {show((lhs, rhs))}, {dtype}")
         if rhs.dynamic[labels.kernel_output]:
-            reject("convolution_c7", f"convolution: the kernel's output features are dynamic: {show(rhs)}")
+            self.reject("c7", f"the kernel's output features are dynamic: {show(rhs)}")
         dynamic = [False] * len(dims)
         dynamic[labels.output_batch] = lhs.dynamic[labels.input_batch]
         for source, target in zip(labels.input_spatial, labels.output_spatial, strict=True):
@@ -232,33 +218,25 @@ class Convolution(Op):
             == window.rank + 2
         ):
             found = f"{labels.input}_{labels.kernel}->{labels.output} and {window.rank} window dimensions"
-            reject("convolution_c1", f"convolution: dim_labels={found} do not fit {show((lhs, rhs))}")
+            self.reject("c1", f"dim_labels={found} do not fit {show((lhs, rhs))}")
         try:
             spatial = [lhs.dims[d] for d in labels.input_spatial]
             kernel = tuple(rhs.dims[d] for d in labels.kernel_spatial)
             batch, features = lhs.dims[labels.input_batch], lhs.dims[labels.input_feature]
             inputs, outputs = rhs.dims[labels.kernel_input], rhs.dims[labels.kernel_output]
         except ValueError:
-            raise ShapeError(
-                f"convolution: dim_labels={labels} do not name every dimension  [convolution_c1]"
-            ) from None
+            self.reject("c1", f"dim_labels={labels} do not name every dimension")
         if kernel != window.size:
-            reject(
-                "convolution_c2",
-                f"convolution: the kernel {show(rhs)} must have the window's size {window.size}",
-            )
+            self.reject("c2", f"the kernel {show(rhs)} must have the window's size {window.size}")
         groups, batches = self.feature_group_count, self.batch_group_count
         if groups < 1 or batches < 1 or groups > 1 and batches > 1:
             found = f"feature_group_count={groups}, batch_group_count={batches}"
-            reject("convolution_c3", f"convolution: {found}; both are at least 1, and only one may be more")
+            self.reject("c3", f"{found}; both are at least 1, and only one may be more")
         if features != inputs * groups:
-            reject(
-                "convolution_c4",
-                f"convolution: {features} input features are wanted {groups} times {inputs} of the kernel",
-            )
+            self.reject("c4", f"{features} input features are wanted {groups} times {inputs} of the kernel")
         if outputs % groups or outputs % batches or batch % batches:
             found = f"{outputs} output features and batch {batch}"
-            reject("convolution_c5", f"convolution: {found} do not divide into {groups} and {batches} groups")
+            self.reject("c5", f"{found} do not divide into {groups} and {batches} groups")
         dims = [0] * lhs.rank
         dims[labels.output_batch], dims[labels.output_feature] = batch // batches, outputs
         for d, n in zip(labels.output_spatial, places(self, spatial, window), strict=True):

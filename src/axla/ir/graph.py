@@ -10,9 +10,9 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
-from axla.core.errors import InternalError
+from axla.core.errors import InternalError, ShapeError
 from axla.core.shape import AnyShape, ProgramShape
 from axla.ir.names import Names
 from axla.ir.sharding import Sharding
@@ -55,6 +55,11 @@ class Op:
     def infer(self, *operands: AnyShape) -> AnyShape:
         """The result shape; raises ShapeError for operands that the op does not accept."""
         raise InternalError(f"{self.opcode} does not declare infer")
+
+    def reject(self, rule: str, message: str) -> NoReturn:
+        """Raises ShapeError that begins with the opcode; the constraint's label is opcode and `rule`."""
+        label = self.opcode.replace("-", "_")
+        raise ShapeError(f"{self.opcode}: {message}  [{label}_{rule}]") from None
 
     def __call__(self, *operands: Instruction, shape: AnyShape | None = None) -> Instruction:
         """Adds an instruction applying this op to the computation of its operands."""

@@ -8,7 +8,7 @@ op; parser, printer, builder, verifier, interpreter and code generator read the 
         '''Permutes dimensions: dimension k of the result is dimension `dimensions[k]` of the operand.'''
         dimensions: tuple[int, ...]
 
-        def infer(self, operand): ...      # result shape, or ShapeError through check()
+        def infer(self, operand): ...      # result shape, or ShapeError by self.reject()
         def source(self, index): ...       # pure data movement: index of the result -> index of the operand
         def evaluate(self, operand): ...   # NumPy arrays in and out
 
@@ -82,12 +82,6 @@ def op(opcode: str, *, operands: str = "") -> Callable[[OpClass], OpClass]:
     return declare
 
 
-def check(condition: object, label: str, message: str) -> None:
-    """Raises ShapeError with the constraint's label when it does not hold."""
-    if not condition:
-        raise ShapeError(f"{message}  [{label}]")
-
-
 def reject(label: str, message: str) -> NoReturn:
-    """`check(False, ...)`, for messages that are worth building only when the check has failed."""
+    """Raises ShapeError with the label of a constraint; of an op's own constraints its method does."""
     raise ShapeError(f"{message}  [{label}]")

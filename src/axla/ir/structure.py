@@ -5,7 +5,7 @@ from __future__ import annotations
 from axla.core.dtypes import F32
 from axla.core.literal import Literal
 from axla.core.shape import AnyShape, Shape, TupleShape
-from axla.ir.op import Op, check, op, reject
+from axla.ir.op import Op, op, reject
 
 
 @op("parameter")
@@ -31,10 +31,8 @@ class Constant(Op):
     literal: Literal
 
     def infer(self) -> AnyShape:
-        check(
-            self.shape.logical is self.literal.shape.logical, "constant_c1",
-            f"constant: a literal of {self.literal.shape} cannot be {self.shape}",
-        )  # fmt: skip
+        if self.shape.logical is not self.literal.shape.logical:
+            self.reject("c1", f"a literal of {self.literal.shape} cannot be {self.shape}")
         return self.shape
 
     def evaluate(self):
@@ -72,13 +70,9 @@ class GetTupleElement(Op):
         if not isinstance(operand, TupleShape):
             found = operand.to_string(layout=False)
             reject("get_tuple_element_c1", f"get-tuple-element takes a tuple, found {found}")
-        count = len(operand.elements)
-        if not 0 <= self.index < count:
-            found = operand.to_string(layout=False)
-            reject(
-                "get_tuple_element_c2",
-                f"get-tuple-element: index={self.index} is not one of the {count} elements of {found}",
-            )
+        if not 0 <= self.index < len(operand.elements):
+            found = f"{len(operand.elements)} elements of {operand.to_string(layout=False)}"
+            self.reject("c2", f"index={self.index} is not one of the {found}")
         return operand.elements[self.index]
 
     @classmethod
