@@ -349,14 +349,15 @@ class Writer:
         if function is None or len(function.regions) != 1 or len(function.regions[0].blocks) != 1:
             raise VerifyError(f"there is no function @{form.reducer} of one block")
         operands = [operands[n] for n in form.kept]
-        changed = mlir.Operation(form.name, [], [r.type for r in operation.results], form.attributes)
-        types = result_types(changed, [o.type for o in operands])
         old = function.regions[0].blocks[0]
         block = mlir.Block([a.type for a in old.arguments])
         self.values.update(zip(old.arguments, block.arguments, strict=True))
         found = yield from self.fill(old, block)
         self._return(mlir.Operation("stablehlo.return", [], ()), block, found)
-        self.emit(operation, form.name, operands, types, form.attributes, [mlir.Region([block])])
+        written, regions = [r.type for r in operation.results], [mlir.Region([block])]
+        changed = mlir.Operation(form.name, [], written, form.attributes, regions)
+        types = result_types(changed, [o.type for o in operands])
+        self.emit(operation, form.name, operands, types, form.attributes, regions)
 
 
 _CONSTANTS = {CONSTANT: "value", "arith.constant": "value", "shape.const_shape": "shape"}

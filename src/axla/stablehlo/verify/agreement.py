@@ -9,7 +9,7 @@ from axla.stablehlo.text.printer import attribute_text
 from axla.stablehlo.verify.attributes import WITHIN, kind_of_attribute
 from axla.stablehlo.verify.declarations import Declaration, Value
 from axla.stablehlo.verify.elementwise import follow_operands
-from axla.stablehlo.verify.kinds import Facts, elements_fit, sizes_fit, types_fit
+from axla.stablehlo.verify.kinds import Facts, difference, elements_fit, sizes_fit, types_fit
 from axla.stablehlo.verify.subject import Subject
 
 
@@ -85,12 +85,17 @@ def _regions(subject: Subject, declaration: Declaration) -> None:
 
 
 def _same_shape(subject: Subject, label: str) -> None:
-    """Operands and results have compatible shapes."""
+    """Operands and results have compatible shapes, a single result that which follows from all operands."""
     values = [*subject.operands, *subject.results]
     first = values[0]
+    if all([value is first for value in values]):
+        return
     for other in values:
         if other is not first and not sizes_fit(first.shape, other.shape):
-            subject.fail(label, "all have the same shape, found {} and {}", first, other)
+            where = difference(first.shape, other.shape)
+            subject.fail(label, "all have the same shape, found {} and {}{}", first, other, where)
+    if len(subject.results) == 1:
+        follow_operands(subject, label, subject.operands)
 
 
 def _same(subject: Subject, label: str) -> None:

@@ -158,16 +158,23 @@ def bitcast_convert(s: Subject) -> None:
     kinds = [isinstance(facts.element, mlir.ComplexType) for facts in (operand, result)]
     s.need(kinds[0] == kinds[1], "c2", "both are complex or none, found {} and {}", operand, result)
     bits, to_bits = width(operand.element), width(result.element)
-    small, large = (operand, result) if bits < to_bits else (result, operand)
-    prefix = small.sizes
-    if bits != to_bits:
-        fit = small.rank == large.rank + 1
-        s.need(fit, "c1", "{} has one dimension more than {}", small, large)
-        last = prefix[-1]
-        fit = last is None or last * min(bits, to_bits) == max(bits, to_bits)
-        s.need(fit, "c1", "the last dimension of {} makes the bits of an element of {}", small, large)
-        prefix = prefix[:-1]
-    s.need(sizes_fit(prefix, large.shape), "c1", "shapes match, found {} and {}", operand, result)
+    small, large = sorted((bits, to_bits))
+    s.need(
+        large % small == 0,
+        "c1",
+        "an element is whole parts of the other one, found {} and {}",
+        operand,
+        result,
+    )
+    shape, bounds = operand.sizes, operand.bounds
+    if bits < to_bits:
+        s.need(shape, "c1", "{} has one dimension more than {}", operand, result)
+        fit = fits(shape[-1], large // small)
+        s.need(fit, "c1", "the last dimension of {} makes the bits of an element of {}", operand, result)
+        shape, bounds = shape[:-1], bounds[:-1]
+    elif bits > to_bits:
+        shape, bounds = (*shape, large // small), bounds and (*bounds, None)
+    s.follows("c1", shape, None, bounds)
 
 
 RULES: dict[str, Callable[[Subject], None]] = {

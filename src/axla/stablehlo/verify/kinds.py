@@ -309,7 +309,7 @@ def most_specific(types: list[Facts]) -> tuple[Sizes | None, Sizes]:
             shape, bounds = other.shape, other.bounds
             continue
         if not sizes_fit(shape, other.shape):
-            raise Broken("", f"the shapes of {first} and {other} do not fit")
+            raise Broken("", f"{first} and {other} do not fit{difference(shape, other.shape)}")
         pairs = [
             _narrower(size, theirs, bound, other_bound)
             for size, theirs, bound, other_bound in zip(
@@ -320,6 +320,14 @@ def most_specific(types: list[Facts]) -> tuple[Sizes | None, Sizes]:
         shape = tuple([size for size, _ in pairs])
         bounds = limited(tuple([bound for _, bound in pairs]))
     return shape, bounds
+
+
+def difference(a: Sizes | None, b: Sizes | None) -> str:
+    """Where two shapes do not fit, for a message."""
+    for at, (x, y) in enumerate(zip(a or (), b or (), strict=False)):
+        if not fits(x, y):
+            return f": sizes {x} and {y} in dimension {at}"
+    return ""
 
 
 def _narrower(

@@ -180,14 +180,18 @@ def _convolution(s: Subject, padding: list[list[int]] | None, known: bool = True
     _precisions(s, "c24")
     sizes = tuple([right[dim] for dim in fields["kernel_spatial_dimensions"]])
     shape: list[int | None] = [None] * rank
+    bounds: list[int | None] = [None] * rank
     if known:
         found = windows(s, _WINDOW, sizes, ("window_strides", "lhs_dilation", "rhs_dilation"), padding)
         spatial = fields["input_spatial_dimensions"], fields["output_spatial_dimensions"]
         for window, at, to in zip(found, *spatial, strict=True):
             shape[to] = window.count(left[at])
-    shape[fields["output_batch_dimension"]] = batch
+            bounds[to] = window.count(lhs.bounds[at]) if lhs.bounds else None
+    at, to = fields["input_batch_dimension"], fields["output_batch_dimension"]
+    shape[to] = batch
+    bounds[to] = lhs.bounds[at] if lhs.bounds else None
     shape[fields["output_feature_dimension"]] = right[fields["kernel_output_feature_dimension"]]
-    s.follows("c25", tuple(shape))
+    s.follows("c25", tuple(shape), None, limited(tuple(bounds)))
     if quantized:
         _quantized_convolution(s, fields)
 
@@ -357,31 +361,36 @@ def broadcasting(s: Subject) -> None:
         element = mlir.IntegerType(1)
     elif s.name == "broadcast_complex":
         element = mlir.ComplexType(element)
-    shape = _broadcast(s, s.operands)
-    s.follows("c2", shape, element)
+    shape, bounds = _broadcast(s, s.operands)
+    s.follows("c2", shape, element, bounds)
 
 
-def _broadcast(s: Subject, operands: list[Facts]) -> Sizes | None:
-    """The shape of operands that broadcast; None where it cannot be known or does not exist."""
-    shapes = [facts.shape for facts in operands]
-    known = [shape for shape in shapes if shape is not None]
+def _broadcast(s: Subject, operands: list[Facts]) -> tuple[Sizes | None, Sizes]:
+    """Sizes and bounds of operands that broadcast; None where they cannot be known or do not exist."""
+    known = [facts.shape for facts in operands if facts.shape is not None]
     rank = max(map(len, known), default=0)
     dims = s.integers("broadcast_dimensions")
-    places: list[dict[int, int | None]] = []
-    for shape in known:
+    sizes: list[list[int | None]] = [[] for _ in range(rank)]
+    limits: list[list[int]] = [[] for _ in range(rank)]
+    for facts in operands:
+        shape, bounds = facts.sizes, facts.bounds or (None,) * facts.rank
         # The smaller operand goes to the dimensions given, else both end together.
         at = dims if dims and len(shape) == min(map(len, known)) else range(rank - len(shape), rank)
         if len(at) != len(shape) or max(at, default=-1) >= rank:
-            return None
-        places.append(dict(zip(at, shape, strict=True)))
+            return None, ()
+        for place, size, bound in zip(at, shape, bounds, strict=True):
+            sizes[place].append(size)
+            limits[place] += [bound] * (bound is not None)
     found: list[int | None] = []
-    for at in range(rank):
-        sizes = [place[at] for place in places if at in place]
-        large = {size for size in sizes if size is not None and size != 1}
-        if len(large) > 1:
-            return None
-        found.append(large.pop() if large else None if None in sizes else 1)
-    return tuple(found) if len(known) == len(shapes) else None
+    for at, held in enumerate(sizes):
+        large = set(held) - {None, 1}
+        message = "operands with sizes that are equal or 1, found {} in dimension {}"
+        s.need(len(large) < 2, "c2", message, tuple(held), at)
+        found.append(large.pop() if large else None if None in held else 1)
+    if len(known) != len(operands):
+        return None, ()
+    followed = [min(b, default=None) if f is None else None for f, b in zip(found, limits, strict=True)]
+    return tuple(found), limited(tuple(followed))
 
 
 _BROADCASTING = dict.fromkeys(

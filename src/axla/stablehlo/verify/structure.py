@@ -32,7 +32,7 @@ _ISOLATED = frozenset({"stablehlo.async_start", "chlo.scan"})
 _TERMINATORS = frozenset({"func.return", "stablehlo.return"})
 _KNOWN = ("stablehlo.", "chlo.", "check.", "interpreter.")
 
-Entry = tuple[Declaration | None, Callable[[Subject], None] | None, str]
+Entry = tuple[Declaration, Callable[[Subject], None] | None]
 
 
 def _entries() -> dict[str, Entry]:
@@ -40,11 +40,19 @@ def _entries() -> dict[str, Entry]:
     for name, declaration in DECLARATIONS.items():
         dialect, short = name.split(".", 1)
         rule = CONSTRAINTS.get(short) if dialect in ("stablehlo", "chlo") else None
-        found[name] = (declaration, rule, short)
+        found[name] = (declaration, rule)
     return found
 
 
 _ENTRIES = _entries()
+
+
+def check_operation(subject: Subject) -> None:
+    """What is declared of an operation, then its constraints; Broken for a rule that it breaks."""
+    declaration, rule = _ENTRIES[subject.operation.name]
+    check_declared(subject, declaration)
+    if rule is not None:
+        rule(subject)
 
 
 class Program:
@@ -104,8 +112,7 @@ class Program:
 
     def _check(self, operation: mlir.Operation, symbols: Symbols) -> None:
         name = operation.name
-        entry = _ENTRIES.get(name)
-        if entry is None:
+        if name not in _ENTRIES:
             for value in operation.results:
                 self.types.of(value.type)
             if name == "func.func":
@@ -115,12 +122,7 @@ class Program:
             elif name.startswith(_KNOWN) and not name.startswith(("check.", "interpreter.")):
                 raise Broken("unknown_operation", "there is none of this name")
             return
-        declaration, rule, short = entry
-        subject = Subject(operation, short, self.types, symbols)
-        if declaration is not None:
-            check_declared(subject, declaration)
-        if rule is not None:
-            rule(subject)
+        check_operation(Subject(operation, self.types, symbols))
         if name in _ISOLATED:
             _check_isolated(operation)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from axla.stablehlo import mlir
@@ -35,19 +36,24 @@ class Types:
 
 
 class Subject:
-    """`operands` and `results` are facts of types. `name` is without the dialect, so that rules are labelled
-    `name_rule`. `symbols` are those of the module around.
+    """`operands` and `results` are facts of types, those of operands of the types given instead of the
+    written ones. `name` is without the dialect, so that rules are labelled `name_rule`. `symbols` are those
+    of the module around.
     """
 
     __slots__ = ("operation", "name", "types", "symbols", "operands", "results")
 
-    def __init__(self, operation: mlir.Operation, name: str, types: Types, symbols: Symbols):
+    def __init__(
+        self, operation: mlir.Operation, types: Types, symbols: Symbols,
+        operands: Sequence[mlir.Type] | None = None,
+    ):  # fmt: skip
         self.operation = operation
-        self.name = name
+        self.name = operation.name.partition(".")[2]
         self.types = types
         self.symbols = symbols
         of = types.of
-        self.operands = [of(value.type) for value in operation.operands]
+        given = [value.type for value in operation.operands] if operands is None else operands
+        self.operands = [of(kind) for kind in given]
         self.results = [of(value.type) for value in operation.results]
 
     def fail(self, rule: str, message: str, *values: Any) -> NoReturn:
