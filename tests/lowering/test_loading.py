@@ -210,6 +210,16 @@ def test_custom_calls_are_served_by_whom_the_text_says():
             load_program(text.replace(old, new, 1), segment, host_target())
 
 
+def test_a_call_takes_the_place_of_arrays_of_its_size_only():
+    register_custom_call("loading_test_longer", lambda x: np.zeros(1024, np.float32))
+    call = 'ENTRY e { x = f32[4] parameter(0)  ROOT y = f32[1024] custom-call(x), custom_call_target="%s" }'
+    text, segment = text_of(axla.parse(call % "loading_test_longer"))
+    aliased = text.replace(", where=", ", aliases=((0, 0)), where=")
+    assert aliased != text
+    with pytest.raises(VerifyError, match="not arrays of one size"):
+        load_program(aliased, segment, host_target())
+
+
 def test_code_is_bounded_by_the_text():
     """Values that are read at ever more places, and computations that call each other twice, are refused."""
     target = host_target()

@@ -48,7 +48,7 @@ class Places:
         self.e = Elements(self.values, 1, scalar=True)
         self.polled = 0  # of the function's code, what is written up to the last poll
         self._registers: dict[str, list[Element]] = {}  # of values that are in registers, in row-major order
-        self._leaves: dict[tuple[str, Shape], Leaf] = {}
+        self._leaves: dict[Value, Leaf] = {}  # of values that are in memory
         self._numbers = {
             AllocationKind.PARAMETER: array_numbers(program.parameters),
             AllocationKind.RESULT: array_numbers(program.results),
@@ -84,12 +84,12 @@ class Places:
 
     def leaf(self, value: Value) -> Leaf:
         """How a value is read: from registers, where it is there, else from its place."""
-        key = value.name, value.shape
-        found = self._leaves.get(key)
+        held = self._registers.get(value.name)
+        if held is not None and (value.place is None or all(map(_is_open, held))):
+            return self.held(value.shape, held)
+        found = self._leaves.get(value)
         if found is None:
-            held = self._registers.get(value.name)
-            found = self.memory(value) if held is None else self.held(value.shape, held)
-            self._leaves[key] = found
+            found = self._leaves[value] = self.memory(value)
         return found
 
     def elements(self, value: Value) -> list[Element]:
@@ -101,7 +101,6 @@ class Places:
     def define(self, value: Value, elements: list[Element]) -> None:
         """The value is in registers from here on."""
         self._registers[value.name] = elements
-        self._leaves[value.name, value.shape] = self.held(value.shape, elements)
 
     def memory(self, value: Value) -> Leaf:
         # Its address is computed where it is read: a program may have many parameters that it hardly uses.
@@ -110,7 +109,7 @@ class Places:
         def read(index: Indices) -> Element:
             key = index_key(index)
             found = known.get(key)
-            if found is None or any(p.region is not None and not p.region.open for p in found.parts):
+            if found is None or not _is_open(found):
                 found = known[key] = self.array(value.memory, value.shape).load(index, 1)
             return found
 
@@ -195,6 +194,11 @@ class Places:
         if isinstance(inside, Element):
             return self.f.select(inside.ssa, known, last)
         return known if inside else last
+
+
+def _is_open(element: Element) -> bool:
+    """Whether the loop or branch that an element was made in has not ended."""
+    return all(part.region is None or part.region.open for part in element.parts)
 
 
 def indices(shape: Shape) -> list[tuple[int, ...]]:

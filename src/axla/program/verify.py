@@ -8,19 +8,17 @@ of their own: that their code is what their HLO says is checked where it is plan
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from axla.core.dtypes import S32
-from axla.core.errors import VerifyError
 from axla.core.shape import AnyShape, Shape
 from axla.core.shape_util import major_to_minor
 from axla.custom.site import REPORT
 from axla.ir.graph import Instruction
 from axla.ir.traverse import schedule_of
+from axla.program.contents import WORKSPACE, Contents, Memory
 from axla.program.interface import ValueSpec, array_numbers, tree_leaves
 from axla.program.memory import ALIGNMENT, Allocation, AllocationKind, BufferSlice
 from axla.program.program import Program, all_steps, nested_steps
@@ -37,10 +35,7 @@ from axla.program.steps import (
     TransferStep,
     Value,
 )  # fmt: skip
-from axla.target.machine import Limits
 
-WORKSPACE = AllocationKind.WORKSPACE, 0
-MOST_REGISTERS = Limits().tiny  # of one array
 MOST_NESTED = 100  # loops and branches in each other
 
 
@@ -49,62 +44,12 @@ def verify_program(program: Program) -> None:
     _Verifier(program).verify()
 
 
-@dataclass(slots=True, eq=False)
-class _Known:
-    """A value that is there: in registers, or wherever memory holds it."""
-
-    shape: Shape
-    register: bool
-
-
-@dataclass(slots=True)
-class _Memory:
-    """What lies where in one allocation: stretches that do not overlap, by their starts."""
-
-    size: int
-    alignment: int
-    writable: bool
-    starts: list[int] = field(default_factory=list)
-    held: dict[int, tuple[int, set[_Known]]] = field(default_factory=dict)  # start: end, values
-
-    def at(self, start: int, end: int) -> set[_Known] | None:
-        """The values that lie exactly there; a new one may be added."""
-        found = self.held.get(start)
-        return found[1] if found is not None and found[0] == end else None
-
-    def kill(self, start: int, end: int) -> list[tuple[int, tuple[int, set[_Known]]]]:
-        """Forgets what overlaps; gives it."""
-        first = bisect_right(self.starts, start)
-        if first and self.held[self.starts[first - 1]][0] > start:
-            first -= 1
-        last = bisect_left(self.starts, end, first)
-        gone = [(at, self.held.pop(at)) for at in self.starts[first:last]]
-        del self.starts[first:last]
-        return gone
-
-    def put(self, start: int, what: tuple[int, set[_Known]]) -> None:
-        insort(self.starts, start)
-        self.held[start] = what
-
-
-class _Verifier:
+class _Verifier(Contents):
     def __init__(self, program: Program) -> None:
-        self.program = program
+        super().__init__(program)
         self.kernels = {kernel.name: kernel for kernel in program.kernels}
-        self.constants = {c.offset: c.shape.byte_size for c in program.constants}
-        self.memory: dict[tuple[AllocationKind, int], _Memory] = {}
-        self.values: dict[str, _Known] = {}
-        self.undo: list[tuple[Callable[..., Any], tuple[Any, ...]]] = []  # what ends with the scope
         self.written: dict[int, list[BufferSlice]] = {}  # by id of a step
-        self.where = "the interface"
         self.nesting = 0
-
-    def fail(self, problem: str) -> NoReturn:
-        raise VerifyError(f"program {self.program.name}: {self.where}: {problem}")
-
-    def require(self, holds: bool, problem: str) -> None:
-        if not holds:
-            self.fail(problem)
 
     def verify(self) -> None:
         program = self.program
@@ -118,99 +63,6 @@ class _Verifier:
         self.steps(program.steps)
         self.where = "the results"
         self.use(*(value for value in program.results if value is not None))
-
-    # -- memory and values -------------------------------------------------------------------------------
-
-    @contextmanager
-    def scope(self) -> Iterator[None]:
-        """What is defined, and put into memory, inside, is gone behind it."""
-        mark = len(self.undo)
-        yield
-        while len(self.undo) > mark:
-            function, arguments = self.undo.pop()
-            function(*arguments)
-
-    def kill(self, *places: BufferSlice) -> None:
-        for place in places:
-            memory = self.of(place)
-            for gone in memory.kill(place.offset, place.offset + place.size):
-                self.undo.append((memory.put, gone))
-
-    def hold(self, place: BufferSlice, known: _Known, *, keep: bool = False) -> None:
-        """A value lies in a place from here on; `keep`: beside what lies exactly there already."""
-        if not place.size:
-            return
-        memory, end = self.of(place), place.offset + place.size
-        found = memory.at(place.offset, end) if keep else None
-        if found is None:
-            self.kill(place)
-            memory.put(place.offset, (end, {known}))
-            self.undo.append((memory.kill, (place.offset, end)))
-        else:
-            found.add(known)
-            self.undo.append((found.discard, (known,)))
-
-    def of(self, place: BufferSlice) -> _Memory:
-        """The memory of a slice that is inside of it."""
-        memory = self.memory.get((place.allocation.kind, place.allocation.number))
-        if memory is None or not 0 <= place.offset <= place.offset + place.size <= memory.size:
-            self.fail(f"{place} is not inside of its memory")
-        return memory
-
-    def placed(self, value: Value) -> _Memory:
-        """The memory of a value, which fits it."""
-        place, alignment = value.place, value.shape.dtype.real.itemsize
-        if place is None:
-            self.fail(f"{value.name} has to be in memory")
-        memory = self.of(place)
-        if place.size != value.shape.byte_size:
-            self.fail(f"{value.name} is {value.shape} in {place}")
-        if place.offset % alignment or memory.alignment % alignment:
-            self.fail(f"{value.name} in {place} is not aligned to {alignment} bytes")
-        return memory
-
-    def define(self, value: Value, *, keep: bool = False) -> None:
-        """A step makes a value; `keep` as for `hold`."""
-        if value.name in self.values or value.shape.is_dynamic:
-            self.fail(f"{value.name} is there already, or of dynamic size: {value.shape}")
-        if value.place is None:
-            self.small(value)
-        known = self.values[value.name] = _Known(value.shape, value.place is None)
-        self.undo.append((self.values.pop, (value.name,)))
-        if value.place is not None:
-            self.put(value, known, keep=keep)
-
-    def small(self, value: Value) -> None:
-        self.require(value.shape.size <= MOST_REGISTERS, f"{value.name} is too large for registers")
-
-    def put(self, value: Value, known: _Known, *, keep: bool = False) -> None:
-        if not (self.placed(value).writable or keep):
-            self.fail(f"{value.place} is read only")
-        self.hold(value.place, known, keep=keep)  # type: ignore[arg-type]
-
-    def use(self, *values: Value) -> None:
-        """A step reads values where they are said to be."""
-        for value in values:
-            known, place = self.values.get(value.name), value.place
-            if place is not None and place.allocation.kind is AllocationKind.CONSTANTS:
-                self.placed(value)
-                if self.constants.get(place.offset) != place.size:
-                    self.fail(f"no constant is in {place}")
-                continue
-            if known is None:
-                self.fail(f"{value.name} is read and is not there")
-            if known.shape is not value.shape and not _same_bits(known.shape, value.shape):
-                self.fail(f"{value.name} is {known.shape}, and read as {value.shape}")
-            if place is None:
-                self.require(known.register, f"{value.name} is read in registers, and is in memory")
-                continue
-            held = self.placed(value).at(place.offset, place.offset + place.size) or ()
-            if place.size and known not in held:
-                self.fail(f"{value.name} is read in {place}, which does not hold it")
-
-    def typed(self, value: Value, shape: AnyShape) -> None:
-        if value.shape.logical is not shape.logical:
-            self.fail(f"{value.name} is {value.shape}, wanted {shape}")
 
     def scratch(self, place: BufferSlice | None, size: int, values: Sequence[Value | None]) -> None:
         """Scratch memory of a step is enough, and apart from what the step reads and writes."""
@@ -269,10 +121,12 @@ class _Verifier:
         self.require(values, "the root is no tuple of values")
         self.read(step.operands, [p.shape for p in computation.parameters], memory=False)
         order = {inst: n for n, inst in enumerate(schedule_of(computation))}
-        for result, operand in _shared(step.results, step.operands):
+        shared = _shared(step.results, step.operands)
+        last = _last_uses(order) if shared else {}
+        for result, operand in shared:
             # A result is written when it is there, and an operand is read where it is used.
-            last = _last_use(computation.parameters[operand], order)
-            self.require(last <= order[given[result]], f"{step.results[result].name} is written too early")
+            read = last.get(computation.parameters[operand], -1)
+            self.require(read <= order[given[result]], f"{step.results[result].name} is written too early")
         self.write(step.results, [o.shape for o in given], memory=False)
 
     def copy(self, step: CopyStep | TransferStep) -> None:
@@ -280,9 +134,6 @@ class _Verifier:
         self.use(source)
         self.typed(target, source.shape)
         self.require(target.name == source.name, f"{source.name} becomes {target.name}")
-        if target.name not in self.values:  # a constant
-            self.define(target)
-            return
         known = self.values[target.name]
         if target.place is not None:
             self.require(not _shared((target,), (source,)), "copies onto itself")
@@ -312,10 +163,9 @@ class _Verifier:
         for carried in step.carried:
             self.use(carried.initial)
             place = carried.parameter.place
-            for other in (carried.initial, carried.parameter, carried.next, carried.result):
+            for n, other in enumerate((carried.initial, carried.next, carried.parameter, carried.result)):
                 self.typed(other, carried.initial.shape)
-                anywhere = place is None and other in (carried.initial, carried.next)
-                if other.place != place and not anywhere:
+                if other.place != place and not (place is None and n < 2):
                     self.fail(f"{other.name} is not where {carried.parameter.name} is")
         self.kill(*self.written[id(step)])
         with self.scope():
@@ -371,7 +221,8 @@ class _Verifier:
         self.use(*operands)
         leaves = dict(enumerate(step.results)), dict(enumerate(step.operands))
         aliases = [(leaves[0].get(r), leaves[1].get(o)) for r, o in site.aliases]
-        self.require(all(r and o for r, o in aliases), "aliases name leaves that are no arrays")
+        fit = all(r and o and r.memory.size == o.memory.size for r, o in aliases)
+        self.require(fit, "aliases name leaves that are not arrays of one size")
         for r, o in _shared(results, operands):
             same = (results[r], operands[o]) in aliases and results[r].place == operands[o].place
             self.require(same, f"{results[r].name} overwrites {operands[o].name}")
@@ -388,8 +239,6 @@ class _Verifier:
         """Memory and border are as the interface says."""
         program, code = self.program, self.program.interface.of_code()
         becomes: dict[int, int] = {}
-        self.memory[AllocationKind.CONSTANTS, 0] = _Memory(code.constants_bytes, ALIGNMENT, False)
-        self.memory[WORKSPACE] = _Memory(code.workspace_bytes, ALIGNMENT, True)
         for (kind, _), memory in self.memory.items():
             self.require(0 <= memory.size < 1 << 62, f"{memory.size} bytes of {kind}")
         values = {(AllocationKind.PARAMETER, n): value for n, value in enumerate(program.parameters)}
@@ -402,7 +251,7 @@ class _Verifier:
             size = None if value is None else value.shape.byte_size
             if value is None or allocation.size != size or allocation.writable is not writable:
                 self.fail(f"allocation {allocation}, for {value and value.shape}")
-            self.memory[kind, number] = _Memory(allocation.size, value.shape.dtype.real.itemsize, writable)
+            self.memory[kind, number] = Memory(allocation.size, value.shape.dtype.real.itemsize, writable)
             if donated:
                 becomes[result] = number
         own = {number for kind, number in self.memory if kind is AllocationKind.RESULT}
@@ -435,7 +284,7 @@ class _Verifier:
                 where = AllocationKind.PARAMETER, becomes[number]
             if place is None or place.offset or (place.allocation.kind, place.allocation.number) != where:
                 self.fail(f"{value.name} is in {place}")
-            whole = spec.bytes == place.size == value.shape.byte_size
+            whole = spec.bytes == place.size == place.allocation.size
             self.require(whole, f"{spec.name} has {spec.bytes} bytes")
 
 
@@ -452,13 +301,6 @@ _STEPS: dict[type[Step], Callable[[_Verifier, Any], None]] = {
 }
 
 
-def _same_bits(a: Shape, b: Shape) -> bool:
-    """Whether an array may be read as another one: no bits that are no number of the type."""
-    x, y = a.dtype, b.dtype
-    full = all(t.bits == 8 * t.itemsize and not t.is_pred for t in (x, y))
-    return a.byte_size == b.byte_size and (x is y or full and x.itemsize == y.itemsize)
-
-
 def _is(value: Value, leaf: AnyShape) -> bool:
     """Whether a value in memory is a leaf of a call."""
     same = isinstance(leaf, Shape) and leaf.dtype is value.shape.dtype
@@ -467,31 +309,36 @@ def _is(value: Value, leaf: AnyShape) -> bool:
 
 def _shared(results: Sequence[Value], operands: Sequence[Value]) -> set[tuple[int, int]]:
     """(result, operand) that have bytes in common."""
-    read: dict[Allocation, list[tuple[int, BufferSlice]]] = {}
+    read: dict[Allocation, list[tuple[int, int, int]]] = {}
+    longest = 0
     for k, operand in enumerate(operands):
         if operand.place is not None:
-            read.setdefault(operand.place.allocation, []).append((k, operand.place))
-    return {
-        (n, k)
-        for n, result in enumerate(results)
-        if result.place is not None and result.place.size
-        for k, place in read.get(result.place.allocation, ())
-        if result.place.overlaps(place)
-    }
+            at = operand.place.offset
+            read.setdefault(operand.place.allocation, []).append((at, at + operand.place.size, k))
+            longest = max(longest, operand.place.size)
+    for places in read.values():
+        places.sort()
+    found = set()
+    for n, result in enumerate(results):
+        if result.place is None or not result.place.size:
+            continue
+        places, start = read.get(result.place.allocation, []), result.place.offset
+        end = start + result.place.size
+        near = places[bisect_right(places, (start - longest,)) : bisect_left(places, (end,))]
+        found |= {(n, k) for first, last, k in near if first < end and start < last}
+    return found
 
 
 _LAZY = {"tuple", "get-tuple-element", "bitcast", "opt-barrier", "add-dependency", "call", "fusion"}
 
 
-def _last_use(parameter: Instruction, order: dict[Instruction, int]) -> int:
-    """When an operand is read for the last time, by what only passes it on too."""
-    reads = {parameter}
-    last = -1
-    for inst, now in order.items():
-        if not reads.isdisjoint(inst.operands):
-            last = now
-            if inst.opcode in _LAZY:
-                reads.add(inst)
+def _last_uses(order: dict[Instruction, int]) -> dict[Instruction, int]:
+    """When each value is read for the last time, by what only passes it on too."""
+    last: dict[Instruction, int] = {}
+    for inst, now in reversed(order.items()):
+        for operand in inst.operands:
+            used = max(now, last.get(inst, -1) if inst.opcode in _LAZY else -1)
+            last[operand] = max(last.get(operand, -1), used)
     return last
 
 

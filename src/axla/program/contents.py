@@ -1,0 +1,180 @@
+"""What a program's values are, and where its memory holds them, as its steps are played one after the other.
+
+For every allocation it is known which value lies where; a write ends what it overlaps.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+from axla.core.errors import VerifyError
+from axla.core.shape import AnyShape, Shape
+from axla.program.memory import ALIGNMENT, AllocationKind, BufferSlice
+from axla.program.program import Program
+from axla.program.steps import Value
+from axla.target.machine import Limits
+
+MOST_REGISTERS = Limits().tiny  # of one array
+WORKSPACE = AllocationKind.WORKSPACE, 0
+
+
+@dataclass(slots=True, eq=False)
+class Known:
+    """A value that is there: in registers, or wherever memory holds it."""
+
+    shape: Shape
+    register: bool
+
+
+@dataclass(slots=True)
+class Memory:
+    """What lies where in one allocation: stretches that do not overlap, by their starts."""
+
+    size: int
+    alignment: int
+    writable: bool
+    starts: list[int] = field(default_factory=list)
+    held: dict[int, tuple[int, set[Known]]] = field(default_factory=dict)  # start: end, values
+
+    def at(self, start: int, end: int) -> set[Known] | None:
+        """The values that lie exactly there; a new one may be added."""
+        found = self.held.get(start)
+        return found[1] if found is not None and found[0] == end else None
+
+    def kill(self, start: int, end: int) -> list[tuple[int, tuple[int, set[Known]]]]:
+        """Forgets what overlaps; gives it."""
+        first = bisect_right(self.starts, start)
+        if first and self.held[self.starts[first - 1]][0] > start:
+            first -= 1
+        last = bisect_left(self.starts, end, first)
+        gone = [(at, self.held.pop(at)) for at in self.starts[first:last]]
+        del self.starts[first:last]
+        return gone
+
+    def put(self, start: int, what: tuple[int, set[Known]]) -> None:
+        insort(self.starts, start)
+        self.held[start] = what
+
+
+class Contents:
+    """The values and the memory of a program. VerifyError, naming the step, for what is not in order."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.values: dict[str, Known] = {}
+        self.names: set[str] = set()  # of values, those too that are gone
+        self.undo: list[tuple[Callable[..., Any], tuple[Any, ...]]] = []  # what ends with the scope
+        self.where = "the interface"
+        code = program.interface.of_code()
+        self.segment = Memory(code.constants_bytes, ALIGNMENT, False)
+        self.constants = {(c.offset, c.shape.byte_size): Known(c.shape, False) for c in program.constants}
+        self.memory = {
+            (AllocationKind.CONSTANTS, 0): self.segment,
+            WORKSPACE: Memory(code.workspace_bytes, ALIGNMENT, True),
+        }
+
+    def fail(self, problem: str) -> NoReturn:
+        raise VerifyError(f"program {self.program.name}: {self.where}: {problem}")
+
+    def require(self, holds: bool, problem: str) -> None:
+        if not holds:
+            self.fail(problem)
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """What is defined, and put into memory, inside, is gone behind it."""
+        mark = len(self.undo)
+        yield
+        while len(self.undo) > mark:
+            function, arguments = self.undo.pop()
+            function(*arguments)
+
+    def kill(self, *places: BufferSlice) -> None:
+        for place in places:
+            memory = self.of(place)
+            for gone in memory.kill(place.offset, place.offset + place.size):
+                self.undo.append((memory.put, gone))
+
+    def hold(self, place: BufferSlice, known: Known, *, keep: bool = False) -> None:
+        """A value lies in a place from here on; `keep`: beside what lies exactly there already."""
+        if not place.size:
+            return
+        memory, end = self.of(place), place.offset + place.size
+        found = memory.at(place.offset, end) if keep else None
+        if found is None:
+            self.kill(place)
+            memory.put(place.offset, (end, {known}))
+            self.undo.append((memory.kill, (place.offset, end)))
+        else:
+            found.add(known)
+            self.undo.append((found.discard, (known,)))
+
+    def of(self, place: BufferSlice) -> Memory:
+        """The memory of a slice that is inside of it."""
+        memory = self.memory.get((place.allocation.kind, place.allocation.number))
+        if memory is None or not 0 <= place.offset <= place.offset + place.size <= memory.size:
+            self.fail(f"{place} is not inside of its memory")
+        return memory
+
+    def placed(self, value: Value) -> Memory:
+        """The memory of a value, which fits it."""
+        place, alignment = value.place, value.shape.dtype.real.itemsize
+        if place is None:
+            self.fail(f"{value.name} has to be in memory")
+        memory = self.of(place)
+        if place.size != value.shape.byte_size:
+            self.fail(f"{value.name} is {value.shape} in {place}")
+        if place.offset % alignment or memory.alignment % alignment:
+            self.fail(f"{value.name} in {place} is not aligned to {alignment} bytes")
+        return memory
+
+    def define(self, value: Value, *, keep: bool = False) -> None:
+        """A step makes a value; `keep` as for `hold`."""
+        if value.name in self.names or value.shape.is_dynamic:
+            self.fail(f"{value.name} is there already, or of dynamic size: {value.shape}")
+        self.names.add(value.name)
+        if value.place is None:
+            self.small(value)
+        known = self.values[value.name] = Known(value.shape, value.place is None)
+        self.undo.append((self.values.pop, (value.name,)))
+        if value.place is not None:
+            self.put(value, known, keep=keep)
+
+    def small(self, value: Value) -> None:
+        self.require(value.shape.size <= MOST_REGISTERS, f"{value.name} is too large for registers")
+
+    def put(self, value: Value, known: Known, *, keep: bool = False) -> None:
+        if not (self.placed(value).writable or keep):
+            self.fail(f"{value.place} is read only")
+        self.hold(value.place, known, keep=keep)  # type: ignore[arg-type]
+
+    def use(self, *values: Value) -> None:
+        """A step reads values where they are said to be. A constant gets its name where it is first read."""
+        for value in values:
+            known, place = self.values.get(value.name), value.place
+            memory = self.placed(value) if place is not None else None
+            constant = self.constants.get((place.offset, place.size)) if memory is self.segment else None  # type: ignore[union-attr]
+            if known is None and constant is not None:
+                self.names.add(value.name)
+                known = self.values[value.name] = constant
+            if known is None:
+                self.fail(f"{value.name} is read and is not there")
+            if known.shape is not value.shape and not _same_elements(known.shape, value.shape):
+                self.fail(f"{value.name} is {known.shape}, and read as {value.shape}")
+            if place is None or memory is None:
+                self.require(known.register, f"{value.name} is read in registers, and is in memory")
+            elif place.size and known not in (memory.at(place.offset, place.offset + place.size) or ()):
+                self.require(constant is not None, f"{value.name} is read in {place}, which does not hold it")
+
+    def typed(self, value: Value, shape: AnyShape) -> None:
+        if value.shape.logical is not shape.logical:
+            self.fail(f"{value.name} is {value.shape}, wanted {shape}")
+
+
+def _same_elements(a: Shape, b: Shape) -> bool:
+    """Whether registers, or memory, that hold an array may be read as another one."""
+    return a.dtype is b.dtype and a.size == b.size and not b.is_dynamic
