@@ -54,7 +54,7 @@ REST = """    register name=over operands=() results=(%o f32[4] in parameter0[0:
           %c = f32[4] constant({7, 7, 7, 7})
           ROOT %t = (f32[4]) tuple(%c)
         }
-    register name=read operands=(%x f32[4] in workspace[0:16], %i s32[] in parameter1[0:4]) results=(%r f32[1] in result0[0:4])
+    register name=read operands=(%x f32[4] in workspace[0:16], %i s32[] in AT) results=(%r f32[1] in OUT)
       computation:
         ENTRY %c (x: f32[4], i: s32[]) -> (f32[1]) {
           %x = f32[4] parameter(0)
@@ -65,7 +65,7 @@ REST = """    register name=over operands=() results=(%o f32[4] in parameter0[0:
   results:
     %r f32[1] in result0[0:4]
     %o f32[4] in parameter0[0:16]
-"""
+""".replace("AT", "parameter1[0:4]").replace("OUT", "result0[0:4]")
 
 
 @pytest.mark.parametrize("steps", [COPIED, BRANCH + COPIED], ids=["memory", "registers in a branch"])
