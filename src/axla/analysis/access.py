@@ -19,21 +19,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from math import prod
 
+import axla.hlo as hlo
 from axla.analysis.geometry import collapsed_transpose, is_leading_broadcast, reduce_geometry
 from axla.core.shape import AnyShape, Shape
-from axla.hlo import (
-    Bitcast,
-    BitcastConvert,
-    Broadcast,
-    Copy,
-    Dot,
-    GetTupleElement,
-    Map,
-    Reduce,
-    ReduceWindow,
-    Reshape,
-    Transpose,
-)  # fmt: skip
 from axla.ir.graph import Instruction
 
 
@@ -87,14 +75,14 @@ class AccessKeys:
         if shape.size == 1:
             return self.lin(1)
         cls = type(op)
-        if op.elementwise or cls is Map:
+        if op.elementwise or cls is hlo.Map:
             same = shape.dims == user.shape.dims  # type: ignore[union-attr]
             return key if same else self.via(user, number, key, self.count[key])
         if cls in _SAME_ELEMENT and shape.size == elements(user.shape):
             return key
-        if cls is Broadcast:
+        if cls is hlo.Broadcast:
             return self._of_broadcast(user, shape, key)
-        if cls is Transpose and len(collapsed_transpose(user)[0]) == 1:
+        if cls is hlo.Transpose and len(collapsed_transpose(user)[0]) == 1:
             return key
         return self.via(user, number, key, self.count[key] * _repeats(user, number))
 
@@ -111,23 +99,23 @@ class AccessKeys:
         return [dict.fromkeys(self.of_operand(user, n, k) for k in keys) for n in range(len(user.operands))]
 
 
-_SAME_ELEMENT = {Reshape, Bitcast, BitcastConvert, Copy, GetTupleElement}
+_SAME_ELEMENT = {hlo.Reshape, hlo.Bitcast, hlo.BitcastConvert, hlo.Copy, hlo.GetTupleElement}
 
 
 def _repeats(user: Instruction, number: int) -> int:
     """How many elements of operand `number` one element of `user` needs."""
     op = user.op
-    if isinstance(op, Reduce):
+    if isinstance(op, hlo.Reduce):
         geometry = reduce_geometry(user)
         if geometry is not None:
             return max(1, geometry.reduced)
         return max(1, elements(user.operands[0].shape) // max(1, elements(user.shape)))
-    if isinstance(op, Dot):
+    if isinstance(op, hlo.Dot):
         dims = (op.lhs_contracting_dims, op.rhs_contracting_dims)[number] if number < 2 else ()
         repeats = 1
         for d in dims:
             repeats *= user.operands[number].shape.dims[d]  # type: ignore[union-attr]
         return repeats
-    if isinstance(op, ReduceWindow) and number < len(user.operands) // 2:
+    if isinstance(op, hlo.ReduceWindow) and number < len(user.operands) // 2:
         return prod(op.window.size)
     return 1

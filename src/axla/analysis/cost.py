@@ -11,45 +11,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil, gcd, log2, prod
 
+import axla.hlo as hlo
 from axla.analysis.trip_count import trip_count
 from axla.core.shape import AnyShape, Shape
-from axla.hlo import (
-    Bitcast,
-    Call,
-    Cholesky,
-    Conditional,
-    Constant,
-    Convolution,
-    Dot,
-    DynamicSlice,
-    DynamicUpdateSlice,
-    Fft,
-    Fusion,
-    Gather,
-    GetTupleElement,
-    Map,
-    Parameter,
-    Reduce,
-    ReduceWindow,
-    Scatter,
-    SelectAndScatter,
-    Slice,
-    Sort,
-    TriangularSolve,
-    Tuple,
-    While,
-)  # fmt: skip
 from axla.hlo.family import Elementwise
 from axla.ir.attributes import Window
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.op import Op
 from axla.ir.traverse import computations_callees_first, post_order
 
-_TRANSCENDENTAL = frozenset({
-    "acos", "acosh", "asin", "asinh", "atan2", "atanh", "cbrt", "cosh", "cosine", "erf", "exponential",
-    "exponential-minus-one", "log", "log-plus-one", "logistic", "power", "rsqrt", "sine", "sinh", "sqrt",
-    "tan", "tanh",
-})  # fmt: skip
 _PRODUCTS_OF_COMPLEX = 4
 _MOST_TAPS = 4096
 
@@ -96,24 +66,25 @@ def _costs(module: Module) -> dict[Computation, Cost]:
 
 def _of(inst: Instruction, known: dict[Computation, Cost]) -> Cost:
     op = inst.op
-    if isinstance(op, While):
+    if isinstance(op, hlo.While):
         trips = trip_count(inst)
         once = known[op.body] + known[op.condition]
         if trips is None:
             return Cost(once.operations, once.transcendentals, once.bytes, False)
         return once.times(trips)
-    if isinstance(op, Conditional):
+    if isinstance(op, hlo.Conditional):
         return max((known[c] for c in op.computations()), key=lambda c: (c.operations, c.bytes))
-    if isinstance(op, Call):
+    if isinstance(op, hlo.Call):
         return sum((known[c] for c in op.computations()), Cost())
-    moved = 0 if isinstance(op, Parameter | Constant | Tuple | GetTupleElement | Bitcast) else _bytes(inst)
-    if isinstance(op, Fusion):
+    moves = not isinstance(op, hlo.Parameter | hlo.Constant | hlo.Tuple | hlo.GetTupleElement | hlo.Bitcast)
+    moved = _bytes(inst) if moves else 0
+    if isinstance(op, hlo.Fusion):
         inside = sum((known[c] for c in op.computations()), Cost())
         return Cost(inside.operations, inside.transcendentals, moved, inside.exact)
     if isinstance(op, Elementwise):
         count = _elements(inst.shape)
         shape = inst.shape
-        if op.opcode in _TRANSCENDENTAL and isinstance(shape, Shape) and shape.dtype.is_inexact:
+        if op.transcendental and isinstance(shape, Shape) and shape.dtype.is_inexact:
             return Cost(0, count, moved)
         return Cost(count, 0, moved)
     applied = sum((known[c] for c in op.computations()), Cost())
@@ -121,7 +92,7 @@ def _of(inst: Instruction, known: dict[Computation, Cost]) -> Cost:
     if count is None:
         return Cost(bytes=moved)
     times = count(inst)
-    if not op.computations() or isinstance(op, Sort):
+    if not op.computations() or isinstance(op, hlo.Sort):
         return Cost(times, 0, moved)
     return Cost(applied.operations * times, applied.transcendentals * times, moved, applied.exact)
 
@@ -137,11 +108,11 @@ def _size(shape: AnyShape) -> int:
 def _bytes(inst: Instruction) -> int:
     op = inst.op
     operands = [_size(operand.shape) for operand in inst.operands]
-    if isinstance(op, Slice | DynamicSlice | Gather):
+    if isinstance(op, hlo.Slice | hlo.DynamicSlice | hlo.Gather):
         return 2 * _size(inst.shape) + sum(operands[1:])
-    if isinstance(op, DynamicUpdateSlice):
+    if isinstance(op, hlo.DynamicUpdateSlice):
         return 2 * operands[1] + sum(operands[2:])
-    if isinstance(op, Scatter):
+    if isinstance(op, hlo.Scatter):
         arrays = len(operands) // 2
         return operands[arrays] + 3 * sum(operands[arrays + 1 :])
     return sum(operands) + _size(inst.shape)
@@ -155,7 +126,7 @@ def _shape(inst: Instruction, operand: int | None = None) -> Shape:
 
 def _dot(inst: Instruction) -> int:
     op = inst.op
-    assert isinstance(op, Dot)
+    assert isinstance(op, hlo.Dot)
     lhs = _shape(inst, 0)
     return 2 * _shape(inst).size * prod(lhs.dims[d] for d in op.lhs_contracting_dims)
 
@@ -163,7 +134,7 @@ def _dot(inst: Instruction) -> int:
 def _convolution(inst: Instruction) -> int:
     """Products with elements that are there, not with padding or what is between dilated elements."""
     op = inst.op
-    assert isinstance(op, Convolution)
+    assert isinstance(op, hlo.Convolution)
     lhs, rhs, labels = _shape(inst, 0), _shape(inst, 1), op.dim_labels
     window = op.window
     places = prod(
@@ -202,13 +173,13 @@ def _reduce(inst: Instruction) -> int:
 
 def _reduce_window(inst: Instruction) -> int:
     op = inst.op
-    assert isinstance(op, ReduceWindow)
+    assert isinstance(op, hlo.ReduceWindow)
     return (prod(op.window.size) - 1) * _shape(inst).size
 
 
 def _select_and_scatter(inst: Instruction) -> int:
     op = inst.op
-    assert isinstance(op, SelectAndScatter)
+    assert isinstance(op, hlo.SelectAndScatter)
     return prod(op.window.size) * _shape(inst, 1).size
 
 
@@ -223,7 +194,7 @@ def _sort(inst: Instruction) -> int:
 
 def _fft(inst: Instruction) -> int:
     op = inst.op
-    assert isinstance(op, Fft)
+    assert isinstance(op, hlo.Fft)
     steps = sum(int(log2(length)) for length in op.fft_length if length > 0)
     return 2 * _PRODUCTS_OF_COMPLEX * steps * max(_shape(inst).size, _shape(inst, 0).size)
 
@@ -238,7 +209,7 @@ def _triangular_solve(inst: Instruction) -> int:
 
 
 _COUNTS: dict[type[Op], Callable[[Instruction], int]] = {
-    Dot: _dot, Convolution: _convolution, Reduce: _reduce, ReduceWindow: _reduce_window,
-    SelectAndScatter: _select_and_scatter, Scatter: _scatter, Sort: _sort, Fft: _fft, Cholesky: _cholesky,
-    TriangularSolve: _triangular_solve, Map: lambda inst: _shape(inst).size,
+    hlo.Dot: _dot, hlo.Convolution: _convolution, hlo.Reduce: _reduce, hlo.ReduceWindow: _reduce_window,
+    hlo.SelectAndScatter: _select_and_scatter, hlo.Scatter: _scatter, hlo.Sort: _sort, hlo.Fft: _fft,
+    hlo.Cholesky: _cholesky, hlo.TriangularSolve: _triangular_solve, hlo.Map: lambda inst: _shape(inst).size,
 }  # fmt: skip

@@ -18,6 +18,7 @@ import enum
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+import axla.hlo as hlo
 from axla.analysis.inplace import overwritable
 from axla.analysis.kernel_kinds import ScatterKind, UpdateKind
 from axla.analysis.kernels import kernel_body, kernel_kind
@@ -25,20 +26,6 @@ from axla.analysis.regions import is_tiny, is_tiny_store
 from axla.core.errors import InternalError
 from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.custom.site import leaf_number
-from axla.hlo import (
-    AddDependency,
-    AfterAll,
-    Bitcast,
-    Call,
-    Conditional,
-    CustomCall,
-    DynamicUpdateSlice,
-    Fusion,
-    OptBarrier,
-    Reshape,
-    Scatter,
-    While,
-)  # fmt: skip
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.structure import Constant, GetTupleElement, Parameter, Tuple
 from axla.ir.traverse import run_nested, schedule_of
@@ -130,7 +117,7 @@ def dataflow(module: Module, limits: Limits) -> Dataflow:
     return walk.flow
 
 
-_FORWARD_ONE = (Reshape, Bitcast, OptBarrier)
+_FORWARD_ONE = (hlo.Reshape, hlo.Bitcast, hlo.OptBarrier)
 
 
 class _Walk:
@@ -200,15 +187,15 @@ class _Walk:
                 flow.leaves[inst] = tuple(v for o in inst.operands for v in flow.leaves[o])
             elif cls is GetTupleElement:
                 flow.leaves[inst] = self.element(inst)
-            elif cls is AddDependency or (cls in _FORWARD_ONE and self.forwards(inst)):
+            elif cls is hlo.AddDependency or (cls in _FORWARD_ONE and self.forwards(inst)):
                 flow.leaves[inst] = flow.leaves[inst.operands[0]]
-            elif cls is AfterAll:
+            elif cls is hlo.AfterAll:
                 flow.leaves[inst] = (None,)
-            elif cls is While:
+            elif cls is hlo.While:
                 yield from self.loop(inst, depth)
-            elif cls is Conditional:
+            elif cls is hlo.Conditional:
                 yield from self.conditional(inst, depth)
-            elif cls is Call:
+            elif cls is hlo.Call:
                 yield from self.call(inst, depth)
             else:
                 self.plain(inst, depth)
@@ -288,7 +275,7 @@ class _Walk:
 
     def loop(self, inst: Instruction, depth: int) -> Iterator[Iterator]:
         flow, op = self.flow, inst.op
-        assert isinstance(op, While)
+        assert isinstance(op, hlo.While)
         init = flow.leaves[inst.operands[0]]
         read = self.tick
         for value in init:
@@ -347,7 +334,7 @@ class _Walk:
 
     def conditional(self, inst: Instruction, depth: int) -> Iterator[Iterator]:
         flow, op = self.flow, inst.op
-        assert isinstance(op, Conditional)
+        assert isinstance(op, hlo.Conditional)
         self.use(flow.leaves[inst.operands[0]][0], self.tick)
         ends: list[tuple[Computation, Sequence[Value | None], list[Value | None]]] = []
         for branch, operand in zip(op.branches, inst.operands[1:], strict=True):
@@ -386,7 +373,7 @@ class _Walk:
 
     def call(self, inst: Instruction, depth: int) -> Iterator[Iterator]:
         flow, op = self.flow, inst.op
-        assert isinstance(op, Call)
+        assert isinstance(op, hlo.Call)
         self.enter(op.to_apply, inst)
         for parameter, operand in zip(op.to_apply.parameters, inst.operands, strict=True):
             flow.leaves[parameter] = flow.leaves[operand]
@@ -397,17 +384,17 @@ class _Walk:
 def in_place_operands(inst: Instruction, limits: Limits) -> dict[int, tuple[int, int]]:
     """Result leaf -> (operand, leaf of it) whose memory the instruction must write in place."""
     op = inst.op
-    if isinstance(op, DynamicUpdateSlice):
+    if isinstance(op, hlo.DynamicUpdateSlice):
         return {0: (0, 0)}
-    if isinstance(op, Scatter):
+    if isinstance(op, hlo.Scatter):
         return {n: (n, 0) for n in range(len(inst.operands) // 2)}
-    if isinstance(op, CustomCall) and op.output_to_operand_aliasing:
+    if isinstance(op, hlo.CustomCall) and op.output_to_operand_aliasing:
         shapes = [o.shape for o in inst.operands]
         return {
             leaf_number(inst.shape, a.output): (a.operand, leaf_number(shapes[a.operand], a.index))
             for a in op.output_to_operand_aliasing
         }
-    if isinstance(op, Fusion):
+    if isinstance(op, hlo.Fusion):
         return {leaf: (number, 0) for leaf, number in in_place_parameters(op.calls, limits).items()}
     return {}
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import axla.hlo as hlo
 from axla.analysis.access import AccessKeys, elements
 from axla.analysis.geometry import ReduceGeometry, collapsed_transpose, moves_minor, reduce_geometry
 from axla.analysis.kernel_kinds import (
@@ -27,23 +28,6 @@ from axla.analysis.kernel_kinds import (
 )  # fmt: skip
 from axla.core.errors import InternalError, UnsupportedError
 from axla.core.shape import Shape
-from axla.hlo import (
-    Concatenate,
-    Convolution,
-    Copy,
-    Dot,
-    DynamicUpdateSlice,
-    Fft,
-    Fusion,
-    Parameter,
-    Reduce,
-    ReduceWindow,
-    Scatter,
-    Sort,
-    TopK,
-    Transpose,
-    Tuple,
-)  # fmt: skip
 from axla.ir.graph import Computation, Instruction
 from axla.ir.traverse import post_order
 from axla.target.machine import Limits
@@ -60,22 +44,22 @@ class KernelBody:
 def kernel_body(kernel: Instruction | Computation) -> KernelBody:
     """The body of a fused computation, of a fusion, or of any other instruction taken as a kernel."""
     if isinstance(kernel, Instruction):
-        if not isinstance(kernel.op, Fusion):
+        if not isinstance(kernel.op, hlo.Fusion):
             return KernelBody((kernel,), (kernel,))
         kernel = kernel.op.calls
     root = kernel.root
-    roots = root.operands if isinstance(root.op, Tuple) else (root,)
+    roots = root.operands if isinstance(root.op, hlo.Tuple) else (root,)
     order = tuple(
         i
         for i in post_order(kernel)
-        if not isinstance(i.op, Parameter) and not (i is root and roots != (root,))
+        if not isinstance(i.op, hlo.Parameter) and not (i is root and roots != (root,))
     )
     return KernelBody(order, roots)
 
 
 def is_inner_reduce(inst: Instruction, limits: Limits) -> bool:
     """Whether a reduce is short enough to be a loop inside of an element of another kernel."""
-    if not isinstance(inst.op, Reduce):
+    if not isinstance(inst.op, hlo.Reduce):
         return False
     geometry = reduce_geometry(inst)
     if geometry is None:
@@ -85,27 +69,27 @@ def is_inner_reduce(inst: Instruction, limits: Limits) -> bool:
 
 
 def is_hero_reduce(inst: Instruction, limits: Limits) -> bool:
-    known = isinstance(inst.op, Reduce) and reduce_geometry(inst) is not None
+    known = isinstance(inst.op, hlo.Reduce) and reduce_geometry(inst) is not None
     return known and not is_inner_reduce(inst, limits)
 
 
 def is_hero_transpose(inst: Instruction, limits: Limits) -> bool:
     """Whether a transpose is worth going by blocks."""
-    if not isinstance(inst.op, Transpose) or elements(inst.shape) < limits.hero_transpose:
+    if not isinstance(inst.op, hlo.Transpose) or elements(inst.shape) < limits.hero_transpose:
         return False
     dims, permutation = collapsed_transpose(inst)
     return moves_minor(permutation) and min(dims[-1], dims[permutation[-1]]) >= limits.hero_minor
 
 
 def is_hero_concatenate(inst: Instruction, limits: Limits) -> bool:
-    pieces = inst.operands if isinstance(inst.op, Concatenate) else ()
+    pieces = inst.operands if isinstance(inst.op, hlo.Concatenate) else ()
     return bool(pieces) and all(elements(o.shape) >= limits.hero_piece for o in pieces)
 
 
 def dot_sizes(inst: Instruction) -> tuple[int, int, int, int, bool, bool] | None:
     """(batch, m, n, k, lhs transposed, rhs transposed) of a canonical dot; None for others."""
     op = inst.op
-    if not isinstance(op, Dot) or op.sparsity or len(inst.operands) != 2:
+    if not isinstance(op, hlo.Dot) or op.sparsity or len(inst.operands) != 2:
         return None
     lhs, rhs = inst.operands[0].shape, inst.operands[1].shape
     assert isinstance(lhs, Shape) and isinstance(rhs, Shape)
@@ -128,7 +112,7 @@ def hero_operand_keys(keys: AccessKeys, hero: Instruction, mine: Iterable[int]) 
     op = hero.op
     if list(mine) != [keys.root(hero)]:
         return None
-    if isinstance(op, Reduce):
+    if isinstance(op, hlo.Reduce):
         geometry = reduce_geometry(hero)
         if geometry is None:
             return None
@@ -137,21 +121,21 @@ def hero_operand_keys(keys: AccessKeys, hero: Instruction, mine: Iterable[int]) 
         space = keys.lin(size) if geometry.is_row else keys.special(
             ("mid", geometry.outer, geometry.reduced, geometry.inner), size)  # fmt: skip
         return [space] * half + [keys.lin(1)] * half
-    if isinstance(op, Transpose):
+    if isinstance(op, hlo.Transpose):
         dims, permutation = collapsed_transpose(hero)
         return [keys.special(("turned", dims, permutation), elements(hero.shape))]
-    if isinstance(op, Dot):
+    if isinstance(op, hlo.Dot):
         return [keys.special(("dot", hero.id, n), elements(o.shape)) for n, o in enumerate(hero.operands)]
-    if isinstance(op, Concatenate):
+    if isinstance(op, hlo.Concatenate):
         return [keys.special(("piece", hero.id, n), elements(o.shape)) for n, o in enumerate(hero.operands)]
-    if isinstance(op, DynamicUpdateSlice):
+    if isinstance(op, hlo.DynamicUpdateSlice):
         whole, update, *starts = hero.operands
         return [
             keys.special(("whole", hero.id, 0), elements(whole.shape)),
             keys.special(("update", hero.id), elements(update.shape)),
             *(keys.lin(elements(s.shape)) for s in starts),
         ]  # fmt: skip
-    if isinstance(op, Scatter):
+    if isinstance(op, hlo.Scatter):
         count = len(hero.operands) // 2
         indices, updates = hero.operands[count], hero.operands[count + 1]
         return [
@@ -211,7 +195,7 @@ def accesses(body: KernelBody, heroes: Sequence[Instruction]) -> Accesses:
 
 def kernel_kind(kernel: Instruction | Computation, limits: Limits) -> KernelKind:
     """The kind of an unfused instruction, a fusion, or a fused computation."""
-    if isinstance(kernel, Instruction) and isinstance(kernel.op, Fusion):
+    if isinstance(kernel, Instruction) and isinstance(kernel.op, hlo.Fusion):
         kernel = kernel.op.calls
     if isinstance(kernel, Computation):
         return kernel.fact(("kernel kind", limits), lambda c: _kind_of(kernel_body(c), limits))
@@ -221,21 +205,21 @@ def kernel_kind(kernel: Instruction | Computation, limits: Limits) -> KernelKind
 def _kind_of(body: KernelBody, limits: Limits) -> KernelKind:
     root = body.roots[0]
     if len(body.roots) == 1:
-        if isinstance(root.op, DynamicUpdateSlice):
+        if isinstance(root.op, hlo.DynamicUpdateSlice):
             update = root.operands[1].shape
             assert isinstance(update, Shape)
             return UpdateKind(update.dims, root)
-        if isinstance(root.op, Scatter):
+        if isinstance(root.op, hlo.Scatter):
             return ScatterKind(root)
-        if isinstance(root.op, Sort) and len(body.order) == 1:
+        if isinstance(root.op, hlo.Sort) and len(body.order) == 1:
             return SortKind(root)
-        if isinstance(root.op, TopK) and len(body.order) == 1:
+        if isinstance(root.op, hlo.TopK) and len(body.order) == 1:
             return TopKKind(root)
-        if isinstance(root.op, Convolution) and len(body.order) == 1:
+        if isinstance(root.op, hlo.Convolution) and len(body.order) == 1:
             return ConvolutionKind(root)
-        if isinstance(root.op, Fft) and len(body.order) == 1:
+        if isinstance(root.op, hlo.Fft) and len(body.order) == 1:
             return FftKind(root)
-        if isinstance(root.op, Copy) and len(body.order) == 1:
+        if isinstance(root.op, hlo.Copy) and len(body.order) == 1:
             return CopyKind(_dims(root))
     for attempt in (_dot, _reduces, _concatenate, _transpose):
         kind = attempt(body, limits)
@@ -244,7 +228,7 @@ def _kind_of(body: KernelBody, limits: Limits) -> KernelKind:
     if any(elements(r.shape) != elements(root.shape) for r in body.roots):
         found = ", ".join(r.shape.to_string(layout=False) for r in body.roots)
         raise InternalError(f"no kernel has the roots {found}: their sizes differ")
-    inner = tuple(i for i in body.order if isinstance(i.op, Reduce | ReduceWindow | Dot))
+    inner = tuple(i for i in body.order if isinstance(i.op, hlo.Reduce | hlo.ReduceWindow | hlo.Dot))
     return LoopKind(_dims(root), inner)
 
 
@@ -261,7 +245,7 @@ def _uniform(body: KernelBody) -> bool:
 
 
 def _dot(body: KernelBody, limits: Limits) -> DotKind | None:
-    dots = [i for i in body.order if isinstance(i.op, Dot)]
+    dots = [i for i in body.order if isinstance(i.op, hlo.Dot)]
     if len(dots) != 1 or not _uniform(body) or elements(dots[0].shape) != elements(body.roots[0].shape):
         return None
     hero = dots[0]
@@ -328,7 +312,7 @@ def _concatenate(body: KernelBody, limits: Limits) -> ConcatKind | None:
     if len(heroes) != 1 or not _uniform(body) or not accesses(body, heroes).heroes:
         return None
     hero = heroes[0]
-    assert isinstance(hero.op, Concatenate)
+    assert isinstance(hero.op, hlo.Concatenate)
     return ConcatKind(_dims(hero), hero.op.dimensions[0], hero)
 
 

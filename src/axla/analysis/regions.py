@@ -11,52 +11,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import prod
 
+import axla.hlo as hlo
 from axla.core.shape import AnyShape, Shape
-from axla.hlo import (
-    AddDependency,
-    AfterAll,
-    Bitcast,
-    BitcastConvert,
-    Broadcast,
-    Call,
-    Concatenate,
-    Conditional,
-    Constant,
-    Copy,
-    Dot,
-    DynamicSlice,
-    DynamicUpdateSlice,
-    Gather,
-    GetTupleElement,
-    Iota,
-    Map,
-    OptBarrier,
-    Pad,
-    Parameter,
-    Reduce,
-    Reshape,
-    Reverse,
-    RngGetAndUpdateState,
-    Scatter,
-    Select,
-    Slice,
-    Transpose,
-    Tuple,
-    While,
-)  # fmt: skip
 from axla.ir.graph import Computation, Instruction
 from axla.ir.op import Op
 from axla.target.machine import Limits
 
-_PLAIN = {
-    Parameter, Constant, Tuple, GetTupleElement, Iota, BitcastConvert, Bitcast, Broadcast, Reshape, Transpose,
-    Reverse,
-    Slice, DynamicSlice, DynamicUpdateSlice, Pad, Concatenate, Select, Gather, Copy, OptBarrier, AfterAll,
-    AddDependency, RngGetAndUpdateState,
+_FREE = {
+    hlo.Parameter, hlo.Constant, hlo.Tuple, hlo.GetTupleElement, hlo.OptBarrier, hlo.AfterAll,
+    hlo.AddDependency, hlo.Bitcast, hlo.Reshape,
 }  # fmt: skip
-_FREE = {Parameter, Constant, Tuple, GetTupleElement, OptBarrier, AfterAll, AddDependency, Bitcast, Reshape}
-_CHOOSING = {Gather, DynamicSlice, DynamicUpdateSlice}  # by index, at run time: among all registers
-CONTROL: tuple[type[Op], ...] = (While, Conditional, Call)
+_CHOOSING = {hlo.Gather, hlo.DynamicSlice, hlo.DynamicUpdateSlice}  # by index, at run time, among registers
+_PLAIN = _FREE | _CHOOSING | {
+    hlo.Iota, hlo.BitcastConvert, hlo.Broadcast, hlo.Transpose, hlo.Reverse, hlo.Slice, hlo.Pad,
+    hlo.Concatenate, hlo.Select, hlo.Copy, hlo.RngGetAndUpdateState,
+}  # fmt: skip
+CONTROL: tuple[type[Op], ...] = (hlo.While, hlo.Conditional, hlo.Call)
 
 
 def is_tiny_shape(shape: AnyShape, limits: Limits) -> bool:
@@ -75,7 +45,7 @@ def is_tiny(inst: Instruction, limits: Limits) -> bool:
 def is_tiny_store(inst: Instruction, limits: Limits) -> bool:
     """Whether an instruction writes a few elements into a bigger array in place: a store."""
     return (
-        isinstance(inst.op, DynamicUpdateSlice)
+        isinstance(inst.op, hlo.DynamicUpdateSlice)
         and not is_tiny(inst, limits)
         and is_tiny_shape(inst.operands[1].shape, limits)
     )
@@ -90,7 +60,7 @@ def crowded(order: Iterable[Instruction], limits: Limits) -> set[Instruction]:
         shape, op = inst.shape, inst.op
         if not isinstance(shape, Shape) or not 1 < shape.size <= limits.tiny:
             continue
-        if not op.elementwise and not isinstance(op, Reshape | BitcastConvert):
+        if not op.elementwise and not isinstance(op, hlo.Reshape | hlo.BitcastConvert):
             continue
         mine = group[inst] = [inst]
         for operand in inst.operands:
@@ -107,7 +77,9 @@ def crowded(order: Iterable[Instruction], limits: Limits) -> set[Instruction]:
 def _written(inst: Instruction, limits: Limits) -> int:
     """Operations on elements that an elementwise instruction writes out."""
     size = inst.shape.size  # type: ignore[union-attr]
-    return 0 if isinstance(inst.op, Reshape) else size * (limits.line_function if inst.op.expensive else 1)
+    if isinstance(inst.op, hlo.Reshape):
+        return 0
+    return size * (limits.line_function if inst.op.expensive else 1)
 
 
 def too_long(order: Iterable[Instruction], elsewhere: set[Instruction], limits: Limits) -> set[Instruction]:
@@ -122,7 +94,7 @@ def machine_loops(computations: Sequence[Computation], limits: Limits) -> set[Co
     found: set[Computation] = set()
     for computation in reversed(computations):
         for inst in _summary(computation, limits)[1]:
-            if computation in found or isinstance(inst.op, While) and is_tiny(inst, limits):
+            if computation in found or isinstance(inst.op, hlo.While) and is_tiny(inst, limits):
                 found.update(inst.op.computations())
     return found
 
@@ -176,7 +148,7 @@ def _cost(inst: Instruction, limits: Limits) -> int | None:
         return None
     if cls in _FREE:
         return 0
-    if op.side_effect and cls is not RngGetAndUpdateState:
+    if op.side_effect and cls is not hlo.RngGetAndUpdateState:
         return None
     shape = inst.shape
     leaves = (shape,) if isinstance(shape, Shape) else shape.leaves()
@@ -184,7 +156,7 @@ def _cost(inst: Instruction, limits: Limits) -> int | None:
     if op.elementwise or cls in _PLAIN:
         if op.expensive and size * limits.line_function > limits.line_kernel:
             return None
-        chosen = inst.operands[cls is DynamicUpdateSlice].shape if cls in _CHOOSING else inst.shape
+        chosen = inst.operands[cls is hlo.DynamicUpdateSlice].shape if cls in _CHOOSING else inst.shape
         choosing = cls in _CHOOSING and is_tiny_shape(chosen, limits)
         return size * chosen.size if choosing else size  # type: ignore[union-attr]
     if not all(is_tiny_shape(o.shape, limits) for o in inst.operands):
@@ -192,9 +164,9 @@ def _cost(inst: Instruction, limits: Limits) -> int | None:
     if cls in CONTROL:
         return 1
     shapes: list = [o.shape for o in inst.operands]
-    if isinstance(op, Dot) and not op.sparsity:
+    if isinstance(op, hlo.Dot) and not op.sparsity:
         work = size * prod(shapes[0].dims[d] for d in op.lhs_contracting_dims)
-    elif isinstance(op, Reduce | Map | Scatter):
+    elif isinstance(op, hlo.Reduce | hlo.Map | hlo.Scatter):
         work = len(op.to_apply.instructions) * max(s.size for s in shapes if isinstance(s, Shape))
     else:
         return None

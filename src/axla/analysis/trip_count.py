@@ -2,21 +2,8 @@
 
 from __future__ import annotations
 
+import axla.hlo as hlo
 from axla.core.shape import Shape
-from axla.hlo import (
-    Add,
-    Bitcast,
-    Compare,
-    Constant,
-    Convert,
-    Copy,
-    GetTupleElement,
-    Parameter,
-    Reshape,
-    Subtract,
-    Tuple,
-    While,
-)  # fmt: skip
 from axla.ir.attributes import Direction
 from axla.ir.graph import Instruction
 
@@ -26,9 +13,9 @@ def trip_count(loop: Instruction) -> int | None:
     known.
     """
     op = loop.op
-    assert isinstance(op, While)
+    assert isinstance(op, hlo.While)
     root = _plain(op.condition.root)
-    if not isinstance(root.op, Compare) or len(root.operands) != 2:
+    if not isinstance(root.op, hlo.Compare) or len(root.operands) != 2:
         return None
     direction = root.op.direction
     counter, bound = (_plain(o) for o in root.operands)
@@ -50,9 +37,11 @@ def trip_count(loop: Instruction) -> int | None:
 
 def _plain(inst: Instruction) -> Instruction:
     """What is behind copies and reshapes of one element."""
-    while isinstance(inst.op, Copy | Reshape | Bitcast) and isinstance(inst.operands[0].shape, Shape):
+    while isinstance(inst.op, hlo.Copy | hlo.Reshape | hlo.Bitcast):
         source, shape = inst.operands[0].shape, inst.shape
-        if not isinstance(shape, Shape) or source.dtype is not shape.dtype or source.size != 1:
+        if not isinstance(source, Shape) or not isinstance(shape, Shape):
+            break
+        if source.dtype is not shape.dtype or source.size != 1:
             break
         inst = inst.operands[0]
     return inst
@@ -65,22 +54,22 @@ def _is_index(inst: Instruction) -> bool:
 
 def _carry(inst: Instruction) -> int | None:
     """Which carry of the loop a value is: -1 for a loop that carries a single array."""
-    if isinstance(inst.op, Parameter) and isinstance(inst.shape, Shape):
+    if isinstance(inst.op, hlo.Parameter) and isinstance(inst.shape, Shape):
         return -1
-    if isinstance(inst.op, GetTupleElement) and isinstance(inst.operands[0].op, Parameter):
+    if isinstance(inst.op, hlo.GetTupleElement) and isinstance(inst.operands[0].op, hlo.Parameter):
         return inst.op.index
     return None
 
 
 def _constant(inst: Instruction) -> int | None:
     inst = _plain(inst)
-    if isinstance(inst.op, Convert) and _is_index(inst) and _is_index(inst.operands[0]):
+    if isinstance(inst.op, hlo.Convert) and _is_index(inst) and _is_index(inst.operands[0]):
         value = _constant(inst.operands[0])
         shape = inst.shape
         assert isinstance(shape, Shape)
         low = -(1 << shape.dtype.bits - 1) if shape.dtype.is_signed else 0
         return value if value is not None and low <= value < low + (1 << shape.dtype.bits) else None
-    if not isinstance(inst.op, Constant) or not _is_index(inst):
+    if not isinstance(inst.op, hlo.Constant) or not _is_index(inst):
         return None
     return int(inst.op.literal.array.reshape(())[()])
 
@@ -88,7 +77,7 @@ def _constant(inst: Instruction) -> int | None:
 def _element(inst: Instruction, at: int) -> Instruction | None:
     if at < 0:
         return inst
-    return inst.operands[at] if isinstance(inst.op, Tuple) and at < len(inst.operands) else None
+    return inst.operands[at] if isinstance(inst.op, hlo.Tuple) and at < len(inst.operands) else None
 
 
 def _initial(loop: Instruction, at: int) -> int | None:
@@ -107,25 +96,25 @@ def _known(inst: Instruction, loop: Instruction) -> int | None:
 
 def _step(loop: Instruction, at: int) -> int | None:
     op = loop.op
-    assert isinstance(op, While)
+    assert isinstance(op, hlo.While)
     last = _element(op.body.root, at)
     if last is None:
         return None
     last = _plain(last)
     if _carry(last) == at:
         return 0
-    if not isinstance(last.op, Add | Subtract):
+    if not isinstance(last.op, hlo.Add | hlo.Subtract):
         return None
     left, right = (_plain(o) for o in last.operands)
     if _carry(left) == at:
         step = _constant(right)
-    elif isinstance(last.op, Add) and _carry(right) == at:
+    elif isinstance(last.op, hlo.Add) and _carry(right) == at:
         step = _constant(left)
     else:
         return None
     if step is None:
         return None
-    return -step if isinstance(last.op, Subtract) else step
+    return -step if isinstance(last.op, hlo.Subtract) else step
 
 
 def _trips(start: int, step: int, limit: int, direction: Direction, bits: int, signed: bool) -> int | None:

@@ -25,6 +25,8 @@ from axla.hlo.family import (
     same_dims,
     same_dtype,
     show,
+    symmetric,
+    transcendental,
     unary,
 )  # fmt: skip
 from axla.hlo.numeric import rounded
@@ -91,68 +93,49 @@ CountLeadingZeros = unary(
 Real = unary("real", numeric.real, INEXACT, "The real part; a real number itself.", result=_real_of)
 Imag = unary("imag", numeric.imag, INEXACT, "The imaginary part; 0 for a real number.", result=_real_of)
 
-Sqrt = unary("sqrt", numeric.sqrt, INEXACT, "The square root; -0 stays, NaN below 0.", expensive=True)
-Rsqrt = unary(
-    "rsqrt",
-    numeric.reciprocal_sqrt,
-    INEXACT,
-    "1 / sqrt(x); at zeros infinite with their sign, NaN below 0.",
-    expensive=True,
+Sqrt = transcendental("sqrt", numeric.sqrt, "The square root; -0 stays, NaN below 0.")
+Rsqrt = transcendental(
+    "rsqrt", numeric.reciprocal_sqrt, "1 / sqrt(x); at zeros infinite with their sign, NaN below 0."
 )
-Cbrt = unary(
+Cbrt = transcendental(
     "cbrt",
     numeric.cbrt,
-    INEXACT,
     "The cube root, of negative numbers too; of a complex number the one whose angle is a third of its own.",
-    expensive=True,
 )
-Exponential = unary("exponential", numeric.exp, INEXACT, "e to the power x.", expensive=True)
-ExponentialMinusOne = unary(
-    "exponential-minus-one", numeric.expm1, INEXACT, "e^x - 1, without loss of digits near 0.", expensive=True
+Exponential = transcendental("exponential", numeric.exp, "e to the power x.")
+ExponentialMinusOne = transcendental(
+    "exponential-minus-one", numeric.expm1, "e^x - 1, without loss of digits near 0."
 )
-Log = unary("log", numeric.log, INEXACT, "The natural logarithm; -inf at zeros, NaN below.", expensive=True)
-LogPlusOne = unary(
-    "log-plus-one", numeric.log1p, INEXACT, "log(1 + x), exact near 0; -inf at -1.", expensive=True
-)
-Logistic = unary("logistic", numeric.logistic, INEXACT, "1 / (1 + e^-x), from 0 to 1.", expensive=True)
-Tanh = unary("tanh", rounded(np.tanh), INEXACT, "The hyperbolic tangent, from -1 to 1.", expensive=True)
-Sine = unary("sine", rounded(np.sin), INEXACT, "sin(x), x in radians, of any size.", expensive=True)
-Cosine = unary("cosine", rounded(np.cos), INEXACT, "cos(x), x in radians, of any size.", expensive=True)
-Tan = unary("tan", rounded(np.tan), INEXACT, "tan(x), x in radians, of any size.", expensive=True)
-Erf = unary(
+Log = transcendental("log", numeric.log, "The natural logarithm; -inf at zeros, NaN below.")
+LogPlusOne = transcendental("log-plus-one", numeric.log1p, "log(1 + x), exact near 0; -inf at -1.")
+Logistic = transcendental("logistic", numeric.logistic, "1 / (1 + e^-x), from 0 to 1.")
+Tanh = transcendental("tanh", rounded(np.tanh), "The hyperbolic tangent, from -1 to 1.")
+Sine = transcendental("sine", rounded(np.sin), "sin(x), x in radians, of any size.")
+Cosine = transcendental("cosine", rounded(np.cos), "cos(x), x in radians, of any size.")
+Tan = transcendental("tan", rounded(np.tan), "tan(x), x in radians, of any size.")
+Erf = transcendental(
     "erf",
     numeric.erf,
-    FLOAT,
     "The error function, 2/sqrt(pi) times the integral of e^-t^2 from 0 to x.",
-    expensive=True,
+    accepts=FLOAT,
 )
-Acos = unary(
-    "acos", rounded(np.arccos), INEXACT, "The inverse cosine, from 0 to pi; NaN beyond 1.", expensive=True
+Acos = transcendental("acos", rounded(np.arccos), "The inverse cosine, from 0 to pi; NaN beyond 1.")
+Acosh = transcendental("acosh", rounded(np.arccosh), "The inverse hyperbolic cosine; NaN below 1.")
+Asin = transcendental("asin", rounded(np.arcsin), "The inverse sine, -pi/2 to pi/2; NaN beyond 1.")
+Asinh = transcendental("asinh", rounded(np.arcsinh), "The inverse hyperbolic sine.")
+Atanh = transcendental(
+    "atanh", rounded(np.arctanh), "The inverse hyperbolic tangent; infinite at -1 and 1, NaN beyond."
 )
-Acosh = unary(
-    "acosh", rounded(np.arccosh), INEXACT, "The inverse hyperbolic cosine; NaN below 1.", expensive=True
-)
-Asin = unary(
-    "asin", rounded(np.arcsin), INEXACT, "The inverse sine, -pi/2 to pi/2; NaN beyond 1.", expensive=True
-)
-Asinh = unary("asinh", rounded(np.arcsinh), INEXACT, "The inverse hyperbolic sine.", expensive=True)
-Atanh = unary(
-    "atanh",
-    rounded(np.arctanh),
-    INEXACT,
-    "The inverse hyperbolic tangent; infinite at -1 and 1, NaN beyond.",
-    expensive=True,
-)
-Sinh = unary("sinh", rounded(np.sinh), INEXACT, "The hyperbolic sine.", expensive=True)
-Cosh = unary("cosh", rounded(np.cosh), INEXACT, "The hyperbolic cosine.", expensive=True)
+Sinh = transcendental("sinh", rounded(np.sinh), "The hyperbolic sine.")
+Cosh = transcendental("cosh", rounded(np.cosh), "The hyperbolic cosine.")
 
 # Two operands
 
-Add = binary("add", rounded(np.add), ANY, "x + y; integers wrap; of pred the logical or.",
-             commutative=True, associative=True, identity=0)  # fmt: skip
+Add = symmetric("add", rounded(np.add), ANY, "x + y; integers wrap; of pred the logical or.", identity=0)
 Subtract = binary("subtract", rounded(np.subtract), ARITHMETIC, "x - y; integers wrap.")
-Multiply = binary("multiply", rounded(np.multiply), ANY, "x * y; integers wrap; of pred the logical and.",
-                  commutative=True, associative=True, identity=1)  # fmt: skip
+Multiply = symmetric(
+    "multiply", rounded(np.multiply), ANY, "x * y; integers wrap; of pred the logical and.", identity=1
+)
 Divide = binary(
     "divide",
     numeric.divide,
@@ -167,22 +150,8 @@ Remainder = binary(
     "x - y * trunc(x / y), with the sign of x; NaN by zero and of infinities, of an integer by zero x.",
     expensive=True,
 )
-Maximum = binary(
-    "maximum",
-    numeric.maximum,
-    REAL,
-    "The larger one; NaN if either is NaN.",
-    commutative=True,
-    associative=True,
-)
-Minimum = binary(
-    "minimum",
-    numeric.minimum,
-    REAL,
-    "The smaller one; NaN if either is NaN.",
-    commutative=True,
-    associative=True,
-)
+Maximum = symmetric("maximum", numeric.maximum, REAL, "The larger one; NaN if either is NaN.")
+Minimum = symmetric("minimum", numeric.minimum, REAL, "The smaller one; NaN if either is NaN.")
 Power = binary(
     "power",
     numeric.power,
@@ -190,37 +159,19 @@ Power = binary(
     "x to the power y; 1 for y = 0, NaN for negative x unless y is whole. Integers wrap; to a negative power "
     "they are 0 except for 1 and -1.",
     expensive=True,
+    transcendental=True,
 )
 Atan2 = binary(
-    "atan2", numeric.arctan2, INEXACT, "The angle of the point (rhs, lhs), -pi to pi.", expensive=True
+    "atan2",
+    numeric.arctan2,
+    INEXACT,
+    "The angle of the point (rhs, lhs), -pi to pi.",
+    expensive=True,
+    transcendental=True,
 )
-And = binary(
-    "and",
-    rounded(np.bitwise_and),
-    LOGICAL,
-    "x and y, bit by bit.",
-    commutative=True,
-    associative=True,
-    identity=-1,
-)
-Or = binary(
-    "or",
-    rounded(np.bitwise_or),
-    LOGICAL,
-    "x or y, bit by bit.",
-    commutative=True,
-    associative=True,
-    identity=0,
-)
-Xor = binary(
-    "xor",
-    rounded(np.bitwise_xor),
-    LOGICAL,
-    "x exclusive or y, bit by bit.",
-    commutative=True,
-    associative=True,
-    identity=0,
-)
+And = symmetric("and", rounded(np.bitwise_and), LOGICAL, "x and y, bit by bit.", identity=-1)
+Or = symmetric("or", rounded(np.bitwise_or), LOGICAL, "x or y, bit by bit.", identity=0)
+Xor = symmetric("xor", rounded(np.bitwise_xor), LOGICAL, "x exclusive or y, bit by bit.", identity=0)
 ShiftLeft = binary("shift-left", bits.shift_left, INTEGER, "x * 2^y, wrapping; 0 for y not below the width.")
 ShiftRightLogical = binary(
     "shift-right-logical",

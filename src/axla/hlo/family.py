@@ -131,19 +131,13 @@ class Elementwise(Op):
 
 
 def _declare(
-    opcode: str,
-    operands: str,
-    function: Callable,
-    accepts: Accepts,
-    doc: str,
-    module: str,
-    facts: dict[str, Any],
+    opcode: str, operands: str, function: Callable, accepts: Accepts, doc: str, facts: dict[str, Any]
 ) -> Any:
     name = "".join(part.capitalize() for part in opcode.split("-"))
     result = facts.pop("result", None)
     body: dict[str, Any] = {
         "__doc__": doc,
-        "__module__": module,
+        "__module__": sys._getframe(2).f_globals["__name__"],
         "__slots__": (),
         "function": staticmethod(function),
         "accepts": accepts,
@@ -155,13 +149,21 @@ def _declare(
 
 def unary(opcode: str, function: Callable, accepts: Accepts, doc: str, **facts: Any) -> Any:
     """Declares an elementwise op of one operand; `result` maps the operand's element type to the result's."""
-    return _declare(opcode, "operand", function, accepts, doc, _caller(), facts)
+    return _declare(opcode, "operand", function, accepts, doc, facts)
+
+
+def transcendental(opcode: str, function: Callable, doc: str, *, accepts: Accepts = INEXACT) -> Any:
+    """Declares a function of one operand whose results are approximations."""
+    return _declare(opcode, "operand", function, accepts, doc, {"expensive": True, "transcendental": True})
 
 
 def binary(opcode: str, function: Callable, accepts: Accepts, doc: str, **facts: Any) -> Any:
     """Declares an elementwise op of two operands of one element type."""
-    return _declare(opcode, "lhs rhs", function, accepts, doc, _caller(), facts)
+    return _declare(opcode, "lhs rhs", function, accepts, doc, facts)
 
 
-def _caller() -> str:
-    return sys._getframe(2).f_globals["__name__"]
+def symmetric(opcode: str, function: Callable, accepts: Accepts, doc: str, **facts: Any) -> Any:
+    """Declares an elementwise op of two operands that is commutative and associative."""
+    return _declare(
+        opcode, "lhs rhs", function, accepts, doc, {"commutative": True, "associative": True, **facts}
+    )

@@ -51,6 +51,7 @@ class Op:
     identity: ClassVar[Any] = None  # x op identity == x, as a Python number
     side_effect: ClassVar[bool] = False  # must not be removed, duplicated or reordered with its like
     expensive: ClassVar[bool] = False  # worth computing once rather than in every user
+    transcendental: ClassVar[bool] = False  # a function whose results are approximations
 
     def infer(self, *operands: AnyShape) -> AnyShape:
         """The result shape; raises ShapeError for operands that the op does not accept."""

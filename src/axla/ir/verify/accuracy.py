@@ -1,7 +1,7 @@
 """What a program says of the accuracy of results. In this module:
 
-result_accuracy  stands at functions that are approximated; it is a mode, default or highest, or tolerances of
-                 at least 0
+result_accuracy  stands at functions of one operand that are approximated; it is a mode, default or
+                 highest, or tolerances of at least 0
 """
 
 from __future__ import annotations
@@ -11,11 +11,6 @@ import re
 from axla.ir.graph import Instruction
 from axla.ir.verify.failure import fail
 
-_FUNCTIONS = {
-    "acos", "acosh", "asin", "asinh", "atanh", "cbrt", "cosh", "cosine", "erf", "exponential",
-    "exponential-minus-one", "log", "log-plus-one", "logistic", "rsqrt", "sine", "sinh", "sqrt", "tan",
-    "tanh",
-}  # fmt: skip
 _ENTRY = r"\s*+(?:(?:atol|rtol)\s*+=\s*+[\d.eE+\-]++|ulps\s*+=\s*+\d++)\s*+"
 _ACCURACY = re.compile(
     r"\{\s*+(?:mode\s*+=\s*+(?:default|highest)|tolerance\s*+=\s*+\{"
@@ -28,7 +23,7 @@ def verify_accuracy(inst: Instruction) -> None:
     text = dict(inst.extra.more).get("result_accuracy")
     if text is None:
         return
-    if inst.opcode not in _FUNCTIONS:
+    if not inst.op.transcendental or len(inst.operands) > 1:
         fail("result_accuracy", f"{inst!r}: {inst.opcode} takes no result_accuracy")
     if not _ACCURACY.fullmatch(text) or re.search(r"=\s*-", text):
         wanted = "mode=default, mode=highest or tolerance={atol=..., rtol=..., ulps=...} of at least 0"

@@ -12,23 +12,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+import axla.hlo as hlo
 from axla.core.dtypes import S32
 from axla.core.errors import UnsupportedError
 from axla.core.literal import Literal
 from axla.core.shape import AnyShape, ProgramShape, Shape, TupleShape
-from axla.hlo import (
-    Call,
-    Conditional,
-    Constant,
-    DynamicReshape,
-    GetDimensionSize,
-    GetTupleElement,
-    OptBarrier,
-    Parameter,
-    SetDimensionSize,
-    Tuple,
-    While,
-)
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.traverse import computations_callees_first, post_order
 from axla.passes.expand.dynamic_rules import applied
@@ -38,7 +26,7 @@ from axla.passes.rewrite import current_session
 Value = Sized | list["Value"] | Instruction
 """An array, a tuple, or what has no dynamic size anywhere and is no array."""
 
-CALLS = (While, Conditional, Call, OptBarrier)
+CALLS = (hlo.While, hlo.Conditional, hlo.Call, hlo.OptBarrier)
 
 
 def dynamic_padder(module: Module) -> None:
@@ -51,9 +39,8 @@ def dynamic_padder(module: Module) -> None:
 
 
 def _concerns(inst: Instruction) -> bool:
-    return isinstance(inst.op, GetDimensionSize | SetDimensionSize | DynamicReshape) or _is_dynamic(
-        inst.shape
-    )
+    sizes = hlo.GetDimensionSize | hlo.SetDimensionSize | hlo.DynamicReshape
+    return isinstance(inst.op, sizes) or _is_dynamic(inst.shape)
 
 
 def _is_dynamic(shape: AnyShape) -> bool:
@@ -117,7 +104,7 @@ class _Padder:
                 count = sum(sum(leaf.dynamic) for leaf in shape.leaves() if isinstance(leaf, Shape))
                 first = len(entry.parameters)
                 sizes = [
-                    entry.add(Parameter(Shape(S32), first + n), name=f"{parameter.name}.size")
+                    entry.add(hlo.Parameter(Shape(S32), first + n), name=f"{parameter.name}.size")
                     for n in range(count)
                 ]
                 self.declared[parameter] = shape
@@ -133,7 +120,7 @@ class _Padder:
         entry = self.computation
         sizes: list[Instruction] = []
         result = self.packed(self.values[root], self.shape(root), sizes)
-        entry.set_root(entry.add(Tuple(), [result, *sizes]))
+        entry.set_root(entry.add(hlo.Tuple(), [result, *sizes]))
         module = entry.module
         layout = module.config.entry_layout
         assert layout is not None
@@ -143,7 +130,7 @@ class _Padder:
 
     def stays(self, inst: Instruction) -> bool:
         """Whether an instruction without users is there for itself."""
-        if isinstance(inst.op, Parameter):
+        if isinstance(inst.op, hlo.Parameter):
             return True
         value = self.values[inst]
         return inst.op.side_effect and inst is (value.data if isinstance(value, Sized) else value)
@@ -151,22 +138,22 @@ class _Padder:
     def value(self, inst: Instruction) -> Value:
         """What takes the place of an instruction."""
         op = inst.op
-        if isinstance(op, GetTupleElement):
+        if isinstance(op, hlo.GetTupleElement):
             whole = self.values[inst.operands[0]]
             if isinstance(whole, list):
                 return whole[op.index]
-        if isinstance(op, Constant) and isinstance(inst.shape, Shape) and inst.shape.is_dynamic:
+        if isinstance(op, hlo.Constant) and isinstance(inst.shape, Shape) and inst.shape.is_dynamic:
             return Sized(
                 self.computation.add(
-                    Constant(static(inst.shape), Literal(static(inst.shape), op.literal.array))
+                    hlo.Constant(static(inst.shape), Literal(static(inst.shape), op.literal.array))
                 )
             )
         operands = [self.values[o] for o in inst.operands]
         if not _concerns(inst) and all(map(_is_plain, operands)):
             return self.same(inst, operands)
-        if isinstance(op, Tuple):
+        if isinstance(op, hlo.Tuple):
             return operands
-        if isinstance(op, Parameter):
+        if isinstance(op, hlo.Parameter):
             self.declared[inst] = inst.shape
             self.computation.set_shape(inst, _packed_shape(inst.shape))
             return self.unpacked(inst, op.shape)
@@ -176,7 +163,7 @@ class _Padder:
             return self.unpacked(new, inst.shape)
         found: Any = applied(inst, [self.array(v, inst) for v in operands])
         # As in XLA, set-dimension-size keeps the other sizes, whatever its shape declares.
-        return found if isinstance(op, SetDimensionSize) else _declared(found, inst.shape)
+        return found if isinstance(op, hlo.SetDimensionSize) else _declared(found, inst.shape)
 
     def same(self, inst: Instruction, operands: Sequence[Value]) -> Value:
         """An instruction that knows of no dynamic size; its operands may have been made anew."""
@@ -209,13 +196,13 @@ class _Padder:
         if isinstance(value, list):
             assert isinstance(shape, TupleShape)
             parts = [self.packed(v, s, sizes_out) for v, s in zip(value, shape.elements, strict=True)]
-            return self.computation.add(Tuple(), parts)
+            return self.computation.add(hlo.Tuple(), parts)
         assert isinstance(shape, Shape)
         if not shape.is_dynamic:
             return value.data
         sizes = [value.size(d) for d, dynamic in enumerate(shape.dynamic) if dynamic]
         if sizes_out is None:
-            return self.computation.add(Tuple(), [value.data, *sizes])
+            return self.computation.add(hlo.Tuple(), [value.data, *sizes])
         sizes_out.extend(sizes)
         return value.data
 
@@ -229,7 +216,7 @@ class _Padder:
             if not _is_dynamic(shape):
                 return inst
             return [
-                self.unpacked(GetTupleElement(n)(inst), s, sizes_in) for n, s in enumerate(shape.elements)
+                self.unpacked(hlo.GetTupleElement(n)(inst), s, sizes_in) for n, s in enumerate(shape.elements)
             ]
         if not isinstance(shape, Shape):
             return inst
@@ -237,8 +224,8 @@ class _Padder:
             return Sized(inst)
         data = inst
         if sizes_in is None:
-            data = GetTupleElement(0)(inst)
-            sizes_in = (GetTupleElement(1 + n)(inst) for n in range(sum(shape.dynamic)))
+            data = hlo.GetTupleElement(0)(inst)
+            sizes_in = (hlo.GetTupleElement(1 + n)(inst) for n in range(sum(shape.dynamic)))
         return Sized(data, tuple(next(sizes_in) if dynamic else None for dynamic in shape.dynamic))
 
 

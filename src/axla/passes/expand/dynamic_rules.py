@@ -4,44 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import axla.hlo as hlo
 from axla.core.dtypes import S32, S64
 from axla.core.errors import UnsupportedError
 from axla.core.shape import Shape
-from axla.hlo import (
-    Add,
-    AddDependency,
-    BitcastConvert,
-    Broadcast,
-    Cholesky,
-    Concatenate,
-    Constant,
-    Copy,
-    Divide,
-    Domain,
-    DynamicReshape,
-    DynamicSlice,
-    DynamicUpdateSlice,
-    Fft,
-    Gather,
-    GetDimensionSize,
-    Iota,
-    Map,
-    Maximum,
-    Minimum,
-    Multiply,
-    Pad,
-    Remainder,
-    Reshape,
-    Reverse,
-    Scatter,
-    Select,
-    SetDimensionSize,
-    Slice,
-    Subtract,
-    TopK,
-    Transpose,
-    TriangularSolve,
-)
 from axla.hlo.movement import carried_sizes
 from axla.ir.attributes import PaddingConfig
 from axla.ir.graph import Instruction
@@ -94,7 +60,7 @@ def _bitcast_convert(inst: Instruction, operands: Sequence[Sized]) -> Sized:
 def _batched(inst: Instruction, operands: Sequence[Sized]) -> Result:
     """Ops that do the same with each matrix, or row, of a batch."""
     op = inst.op
-    own = len(op.fft_length) if isinstance(op, Fft) else 1 if isinstance(op, TopK) else 2
+    own = len(op.fft_length) if isinstance(op, hlo.Fft) else 1 if isinstance(op, hlo.TopK) else 2
     batch = len(operands[0].sizes) - own
     if any(s is not None for o in operands for s in o.sizes[batch:]):
         raise UnsupportedError(
@@ -106,7 +72,7 @@ def _batched(inst: Instruction, operands: Sequence[Sized]) -> Result:
 
 def _broadcast(inst: Instruction, operands: Sequence[Sized]) -> Sized:
     op, (x,) = inst.op, operands
-    assert isinstance(op, Broadcast)
+    assert isinstance(op, hlo.Broadcast)
     sizes: list[Instruction | None] = [None] * op.shape.rank
     for k, d in enumerate(op.dimensions):
         sizes[d] = x.sizes[k]
@@ -115,25 +81,27 @@ def _broadcast(inst: Instruction, operands: Sequence[Sized]) -> Sized:
 
 def _transpose(inst: Instruction, operands: Sequence[Sized]) -> Sized:
     op, (x,) = inst.op, operands
-    assert isinstance(op, Transpose)
+    assert isinstance(op, hlo.Transpose)
     return Sized(again(inst, [x.data]), tuple(x.sizes[d] for d in op.dimensions))
 
 
 def _reverse(inst: Instruction, operands: Sequence[Sized]) -> Sized:
     """The reversed data, moved down to where its part that counts begins."""
     op, (x,) = inst.op, operands
-    assert isinstance(op, Reverse)
+    assert isinstance(op, hlo.Reverse)
     found, zero = again(inst, [x.data]), number(x.data, 0)
     starts = [
-        Subtract()(number(zero, n), x.size(d)) if d in op.dimensions and x.sizes[d] is not None else zero
+        hlo.Subtract()(number(zero, n), x.size(d)) if d in op.dimensions and x.sizes[d] is not None else zero
         for d, n in enumerate(x.bounds)
     ]
     if all(s is zero for s in starts):
         return Sized(found, x.sizes)
     high = tuple(0 if s is zero else n for s, n in zip(starts, x.bounds, strict=True))
     none = (0,) * len(high)
-    padded = Pad(PaddingConfig(none, high, none))(found, scalar(found.computation, shape_of(found).dtype, 0))
-    return Sized(DynamicSlice(x.bounds)(padded, *starts), x.sizes)
+    padded = hlo.Pad(PaddingConfig(none, high, none))(
+        found, scalar(found.computation, shape_of(found).dtype, 0)
+    )
+    return Sized(hlo.DynamicSlice(x.bounds)(padded, *starts), x.sizes)
 
 
 def _whole(result: Sequence[int], x: Sized) -> tuple[Instruction | None, ...]:
@@ -153,21 +121,21 @@ def _dynamic_update_slice(inst: Instruction, operands: Sequence[Sized]) -> Sized
     mask = update.mask(range(len(update.sizes)))
     new = update.data
     if mask is not None:
-        new = Select()(mask, new, DynamicSlice(update.bounds)(x.data, *numbers))
+        new = hlo.Select()(mask, new, hlo.DynamicSlice(update.bounds)(x.data, *numbers))
     return Sized(again(inst, [x.data, new, *numbers]), x.sizes)
 
 
 def _pad(inst: Instruction, operands: Sequence[Sized]) -> Sized:
     op, (x, value) = inst.op, operands
-    assert isinstance(op, Pad)
+    assert isinstance(op, hlo.Pad)
     config = op.padding
     sizes: list[Instruction | None] = []
     for d, size in enumerate(x.sizes):
         if size is not None:
             low, high, holes = config.low[d], config.high[d], config.interior[d]
-            between = Maximum()(Subtract()(size, number(size, 1)), number(size, 0))
-            size = Add()(size, Multiply()(between, number(size, holes)))
-            size = Maximum()(Add()(size, number(size, low + high)), number(size, 0))
+            between = hlo.Maximum()(hlo.Subtract()(size, number(size, 1)), number(size, 0))
+            size = hlo.Add()(size, hlo.Multiply()(between, number(size, holes)))
+            size = hlo.Maximum()(hlo.Add()(size, number(size, low + high)), number(size, 0))
         sizes.append(size)
     data = x.masked(range(len(x.sizes)), value.data)
     return Sized(again(inst, [data, value.data]), tuple(sizes))
@@ -176,7 +144,7 @@ def _pad(inst: Instruction, operands: Sequence[Sized]) -> Sized:
 def _concatenate(inst: Instruction, operands: Sequence[Sized]) -> Sized:
     """Along a dynamic dimension each operand is put behind what counts of those before it."""
     op = inst.op
-    assert isinstance(op, Concatenate)
+    assert isinstance(op, hlo.Concatenate)
     at = op.dimensions[0]
     rank = len(operands[0].sizes)
     sizes = [least(*[o.sizes[d] for o in operands]) for d in range(rank)]
@@ -188,8 +156,8 @@ def _concatenate(inst: Instruction, operands: Sequence[Sized]) -> Sized:
     end = zero
     for x in operands:
         starts = [end if d == at else zero for d in range(rank)]
-        whole = DynamicUpdateSlice()(whole, x.data, *starts)
-        end = Add()(end, x.size(at))
+        whole = hlo.DynamicUpdateSlice()(whole, x.data, *starts)
+        end = hlo.Add()(end, x.size(at))
     sizes[at] = end
     return Sized(whole, tuple(sizes))
 
@@ -203,13 +171,13 @@ def _reshape(inst: Instruction, operands: Sequence[Sized]) -> Sized:
     for at, (dims, rest) in carried.items():
         whole = x.size(dims[0])
         for d in dims[1:]:
-            whole = Multiply()(whole, x.size(d))
+            whole = hlo.Multiply()(whole, x.size(d))
         if rest > 1:
-            whole = Divide()(Add()(whole, number(whole, rest - 1)), number(whole, rest))
+            whole = hlo.Divide()(hlo.Add()(whole, number(whole, rest - 1)), number(whole, rest))
         sizes[at] = whole
     stay = [dims for dims, rest in carried.values() if len(dims) == rest == 1]
     if len(stay) == sum(source.dynamic) or not result.size:
-        return Sized(Reshape(result)(x.data), tuple(sizes))
+        return Sized(hlo.Reshape(result)(x.data), tuple(sizes))
     return Sized(_gathered(x, result, sizes), tuple(sizes))
 
 
@@ -222,7 +190,7 @@ def _dynamic_reshape(inst: Instruction, operands: Sequence[Sized]) -> Sized:
     if not shape_of(x.data).size or not result.size:
         return Sized(full(inst.computation, result, 0), sizes)
     if shape_of(x.data).size == result.size and all(s is None for s in (*x.sizes, *sizes)):
-        return Sized(Reshape(result)(x.data), sizes)
+        return Sized(hlo.Reshape(result)(x.data), sizes)
     return Sized(_gathered(x, result, sizes), sizes)
 
 
@@ -233,24 +201,24 @@ def _gathered(x: Sized, result: Shape, sizes: Sequence[Instruction | None]) -> I
     places = result.with_dtype(dtype).logical
 
     def wide(size: Instruction) -> Instruction:
-        return spread(converted(Maximum()(size, number(size, 1)), dtype), places)
+        return spread(converted(hlo.Maximum()(size, number(size, 1)), dtype), places)
 
     target = Sized(x.data, tuple(sizes))
     linear, step = full(computation, places, 0), full(computation, places, 1)
     for d in reversed(range(result.rank)):
-        linear = Add()(linear, Multiply()(computation.add(Iota(places, d)), step))
+        linear = hlo.Add()(linear, hlo.Multiply()(computation.add(hlo.Iota(places, d)), step))
         size = target.sizes[d]
-        step = Multiply()(step, full(computation, places, result.dims[d]) if size is None else wide(size))
+        step = hlo.Multiply()(step, full(computation, places, result.dims[d]) if size is None else wide(size))
     source, stride = full(computation, places, 0), 1
     for d in reversed(range(len(x.bounds))):
         count = wide(x.size(d))
-        index = Remainder()(linear, count) if d else linear
-        source = Add()(source, Multiply()(index, full(computation, places, stride)))
-        linear, stride = Divide()(linear, count), stride * x.bounds[d]
-    line = Reshape(result.with_dims((stride,)).logical)(x.data)
-    column = Reshape(places.with_dims((result.size, 1)).logical)(source)
-    take = Gather((), (0,), (0,), index_vector_dim=1, slice_sizes=(1,))
-    return Reshape(result)(take(line, column))
+        index = hlo.Remainder()(linear, count) if d else linear
+        source = hlo.Add()(source, hlo.Multiply()(index, full(computation, places, stride)))
+        linear, stride = hlo.Divide()(linear, count), stride * x.bounds[d]
+    line = hlo.Reshape(result.with_dims((stride,)).logical)(x.data)
+    column = hlo.Reshape(places.with_dims((result.size, 1)).logical)(source)
+    take = hlo.Gather((), (0,), (0,), index_vector_dim=1, slice_sizes=(1,))
+    return hlo.Reshape(result)(take(line, column))
 
 
 def _add_dependency(inst: Instruction, operands: Sequence[Sized]) -> Sized:
@@ -262,7 +230,7 @@ def _add_dependency(inst: Instruction, operands: Sequence[Sized]) -> Sized:
 
 def _gather(inst: Instruction, operands: Sequence[Sized]) -> Sized:
     op, (x, indices) = inst.op, operands
-    assert isinstance(op, Gather)
+    assert isinstance(op, hlo.Gather)
     found = again(inst, [x.data, indices.data])
     dropped = (*op.collapsed_slice_dims, *op.operand_batching_dims)
     inner = iter([d for d in range(len(x.sizes)) if d not in dropped])
@@ -280,7 +248,7 @@ def _gather(inst: Instruction, operands: Sequence[Sized]) -> Sized:
 def _scatter(inst: Instruction, operands: Sequence[Sized]) -> Result:
     """Updates that do not count go to places outside, where they are dropped."""
     op, count = inst.op, len(operands) // 2
-    assert isinstance(op, Scatter)
+    assert isinstance(op, hlo.Scatter)
     inputs, indices, updates = operands[:count], operands[count], together(operands[count + 1 :])
     if any(updates[0].sizes[d] is not None for d in op.update_window_dims):
         raise UnsupportedError(f"{inst!r}: a scatter of windows of dynamic size is not supported")
@@ -298,44 +266,45 @@ def _scatter(inst: Instruction, operands: Sequence[Sized]) -> Result:
 
 def _get_size(inst: Instruction, operands: Sequence[Sized]) -> Sized:
     op, (x,) = inst.op, operands
-    assert isinstance(op, GetDimensionSize)
+    assert isinstance(op, hlo.GetDimensionSize)
     return Sized(x.size(op.dimensions[0]))
 
 
 def _set_size(inst: Instruction, operands: Sequence[Sized]) -> Sized:
     op, (x, size) = inst.op, operands
-    assert isinstance(op, SetDimensionSize)
+    assert isinstance(op, hlo.SetDimensionSize)
     at = op.dimensions[0]
     bound = x.bounds[at]
-    new: Instruction | None = Maximum()(Minimum()(size.data, number(size.data, bound)), number(size.data, 0))
-    if isinstance(size.data.op, Constant) and int(size.data.op.literal.array) == bound:
+    least = hlo.Minimum()(size.data, number(size.data, bound))
+    new: Instruction | None = hlo.Maximum()(least, number(size.data, 0))
+    if isinstance(size.data.op, hlo.Constant) and int(size.data.op.literal.array) == bound:
         new = None
     return Sized(x.data, (*x.sizes[:at], new, *x.sizes[at + 1 :]))
 
 
 _RULES: dict[type[Op], Rule] = {
-    AddDependency: _add_dependency,
-    Cholesky: _batched,
-    Fft: _batched,
-    TopK: _batched,
-    TriangularSolve: _batched,
-    Map: _elementwise,
-    Copy: _elementwise,
-    Domain: _elementwise,
-    BitcastConvert: _bitcast_convert,
-    Broadcast: _broadcast,
-    Transpose: _transpose,
-    Reverse: _reverse,
-    Slice: _slice,
-    DynamicSlice: _slice,
-    DynamicUpdateSlice: _dynamic_update_slice,
-    Pad: _pad,
-    Concatenate: _concatenate,
-    Reshape: _reshape,
-    DynamicReshape: _dynamic_reshape,
-    Gather: _gather,
-    Scatter: _scatter,
-    GetDimensionSize: _get_size,
-    SetDimensionSize: _set_size,
+    hlo.AddDependency: _add_dependency,
+    hlo.Cholesky: _batched,
+    hlo.Fft: _batched,
+    hlo.TopK: _batched,
+    hlo.TriangularSolve: _batched,
+    hlo.Map: _elementwise,
+    hlo.Copy: _elementwise,
+    hlo.Domain: _elementwise,
+    hlo.BitcastConvert: _bitcast_convert,
+    hlo.Broadcast: _broadcast,
+    hlo.Transpose: _transpose,
+    hlo.Reverse: _reverse,
+    hlo.Slice: _slice,
+    hlo.DynamicSlice: _slice,
+    hlo.DynamicUpdateSlice: _dynamic_update_slice,
+    hlo.Pad: _pad,
+    hlo.Concatenate: _concatenate,
+    hlo.Reshape: _reshape,
+    hlo.DynamicReshape: _dynamic_reshape,
+    hlo.Gather: _gather,
+    hlo.Scatter: _scatter,
+    hlo.GetDimensionSize: _get_size,
+    hlo.SetDimensionSize: _set_size,
     **SUMS,
 }

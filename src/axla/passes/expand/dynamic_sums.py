@@ -4,23 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import axla.hlo as hlo
 from axla.core.dtypes import DType
 from axla.core.errors import UnsupportedError
-from axla.hlo import (
-    Add,
-    Compare,
-    Convolution,
-    Divide,
-    Dot,
-    Maximum,
-    Minimum,
-    Multiply,
-    Reduce,
-    ReduceWindow,
-    Select,
-    Sort,
-    Subtract,
-)
 from axla.ir.attributes import Direction, Window
 from axla.ir.graph import Computation, Instruction
 from axla.passes.expand.dynamic_sort import sorted_first
@@ -30,7 +16,7 @@ from axla.passes.expand.expander import scalar, shape_of
 
 def _reduce(inst: Instruction, operands: Sequence[Sized]) -> Result:
     op, count = inst.op, len(operands) // 2
-    assert isinstance(op, Reduce)
+    assert isinstance(op, hlo.Reduce)
     data, inits = operands[:count], [o.data for o in operands[count:]]
     joined = together(data)
     fills = [_neutral(op.to_apply, init) for init in inits]
@@ -44,8 +30,8 @@ def _neutral(reducer: Computation, init: Instruction) -> Instruction:
     root, dtype = reducer.root, shape_of(init).dtype
     if len(root.operands) != 2 or set(root.operands) != set(reducer.parameters) or dtype.is_complex:
         return init
-    if isinstance(root.op, Maximum | Minimum):
-        return scalar(init.computation, dtype, _extreme(dtype, isinstance(root.op, Minimum)))
+    if isinstance(root.op, hlo.Maximum | hlo.Minimum):
+        return scalar(init.computation, dtype, _extreme(dtype, isinstance(root.op, hlo.Minimum)))
     if root.op.identity is None or root.op.identity == 0 and not dtype.has_zero:
         return init
     if root.op.identity == -1:  # all bits
@@ -68,7 +54,7 @@ def _extreme(dtype: DType, largest: bool) -> float:
 
 def _reduce_window(inst: Instruction, operands: Sequence[Sized]) -> Result:
     op, count = inst.op, len(operands) // 2
-    assert isinstance(op, ReduceWindow)
+    assert isinstance(op, hlo.ReduceWindow)
     data, inits = together(operands[:count]), [o.data for o in operands[count:]]
     window, sizes = op.window, list(data[0].sizes)
     for d, size in enumerate(sizes):
@@ -83,18 +69,18 @@ def _places(window: Window, d: int, size: Instruction) -> Instruction:
     """How many places a window has along its dimension d of so many elements."""
     one, zero = number(size, 1), number(size, 0)
     holes = number(size, window.base_dilation[d])
-    reach = Add()(Multiply()(Subtract()(size, one), holes), one)
-    reach = Select()(Compare(Direction.GT)(size, zero), reach, zero)
+    reach = hlo.Add()(hlo.Multiply()(hlo.Subtract()(size, one), holes), one)
+    reach = hlo.Select()(hlo.Compare(Direction.GT)(size, zero), reach, zero)
     more = window.low[d] + window.high[d] - window.dilated_size[d]
-    steps = Add()(reach, number(size, more))
-    places = Add()(Divide()(steps, number(size, window.stride[d])), one)
-    return Select()(Compare(Direction.GE)(steps, zero), places, zero)
+    steps = hlo.Add()(reach, number(size, more))
+    places = hlo.Add()(hlo.Divide()(steps, number(size, window.stride[d])), one)
+    return hlo.Select()(hlo.Compare(Direction.GE)(steps, zero), places, zero)
 
 
 def _convolution(inst: Instruction, operands: Sequence[Sized]) -> Sized:
     """Batch and spatial dimensions of the input may be of dynamic size, and the features that are summed."""
     op, (x, kernel) = inst.op, operands
-    assert isinstance(op, Convolution)
+    assert isinstance(op, hlo.Convolution)
     labels = op.dim_labels
     features = least(x.sizes[labels.input_feature], kernel.sizes[labels.kernel_input])
     batch = x.sizes[labels.input_batch]
@@ -120,7 +106,7 @@ def _convolution(inst: Instruction, operands: Sequence[Sized]) -> Sized:
 
 def _dot(inst: Instruction, operands: Sequence[Sized]) -> Sized:
     op, (left, right, *more) = inst.op, operands
-    assert isinstance(op, Dot)
+    assert isinstance(op, hlo.Dot)
     summed = list(zip(op.lhs_contracting_dims, op.rhs_contracting_dims, strict=True))
     sizes = {pair: least(left.sizes[pair[0]], right.sizes[pair[1]]) for pair in summed}
     parts = []
@@ -139,7 +125,7 @@ def _dot(inst: Instruction, operands: Sequence[Sized]) -> Sized:
 
 def _sort(inst: Instruction, operands: Sequence[Sized]) -> Result:
     op, data = inst.op, together(operands)
-    assert isinstance(op, Sort)
+    assert isinstance(op, hlo.Sort)
     found = [x.data for x in data]
     mask = data[0].mask(op.dimensions)
     if mask is None:
@@ -148,5 +134,8 @@ def _sort(inst: Instruction, operands: Sequence[Sized]) -> Result:
     return parts if len(parts) > 1 else parts[0]
 
 
-SUMS = {Reduce: _reduce, ReduceWindow: _reduce_window, Convolution: _convolution, Dot: _dot, Sort: _sort}
+SUMS = {
+    hlo.Reduce: _reduce, hlo.ReduceWindow: _reduce_window, hlo.Convolution: _convolution,
+    hlo.Dot: _dot, hlo.Sort: _sort,
+}  # fmt: skip
 """The rules of this file, by op."""

@@ -12,22 +12,9 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+import axla.hlo as hlo
 from axla.core.dtypes import DType
 from axla.core.shape import Shape
-from axla.hlo import (
-    Add,
-    And,
-    Maximum,
-    Minimum,
-    Multiply,
-    Or,
-    Pad,
-    Reduce,
-    ReduceWindow,
-    Reshape,
-    Slice,
-    Tuple,
-)
 from axla.ir.attributes import PaddingConfig, SliceDims, Window
 from axla.ir.graph import Instruction, Module
 from axla.ir.op import Op
@@ -40,7 +27,7 @@ LONG = 16
 
 def reduce_window_rewriter(module: Module) -> None:
     """Pads windows with edges, makes windows over everything reduces, and cuts long ones apart."""
-    expand(module, "reduce-window-rewriter", {ReduceWindow: _rewritten})
+    expand(module, "reduce-window-rewriter", {hlo.ReduceWindow: _rewritten})
 
 
 @dataclass(frozen=True)
@@ -55,7 +42,7 @@ class _Window:
 
 def _rewritten(inst: Instruction) -> Instruction | None:
     op = inst.op
-    assert isinstance(op, ReduceWindow)
+    assert isinstance(op, hlo.ReduceWindow)
     shape = inst.shape
     if not all(s.size for s in shape.leaves() if isinstance(s, Shape)):
         return _empty(inst)
@@ -81,10 +68,10 @@ def _rewritten(inst: Instruction) -> Instruction | None:
     elif prod(window.size) < LONG:
         return None  # the loop emitter does it
     if _sees_all(x, window, shape):
-        whole = Reduce(tuple(range(window.rank)), op.to_apply)(x, init)
-        return Reshape(shape.logical)(whole) if shape.rank else whole
+        whole = hlo.Reduce(tuple(range(window.rank)), op.to_apply)(x, init)
+        return hlo.Reshape(shape.logical)(whole) if shape.rank else whole
     if prod(window.size) < LONG:
-        return ReduceWindow(window, op.to_apply)(x, init)
+        return hlo.ReduceWindow(window, op.to_apply)(x, init)
     total = _by_dimensions(_Window(x, window, found, neutral), shape)
     return total if starts_neutral else found()(spread(init, shape.logical), total)
 
@@ -93,22 +80,24 @@ def _empty(inst: Instruction) -> Instruction:
     """The results of a window that has no place."""
     shapes = [s for s in inst.shape.leaves() if isinstance(s, Shape)]
     parts = [full(inst.computation, s.logical, 0) for s in shapes]
-    return inst.computation.add(Tuple(), parts) if inst.shape.is_tuple else parts[0]
+    return inst.computation.add(hlo.Tuple(), parts) if inst.shape.is_tuple else parts[0]
 
 
 def _neutral(op: type[Op], dtype: DType) -> Any:
     """The element that changes nothing; None where there is none, or where order matters."""
-    if dtype.is_complex and op not in (Add, Multiply):
+    if dtype.is_complex and op not in (hlo.Add, hlo.Multiply):
         return None
-    if op is Add and not dtype.has_zero:
+    if op is hlo.Add and not dtype.has_zero:
         return None
-    if op is Maximum:
+    if op is hlo.Maximum:
         return limits(dtype)[0]
-    if op is Minimum:
+    if op is hlo.Minimum:
         return limits(dtype)[1]
-    if op is And:
+    if op is hlo.And:
         return True if dtype.is_pred else (-1 if dtype.is_signed else 2**dtype.bits - 1)
-    return {Add: 0, Multiply: 1, Or: 0}.get(op) if not (dtype.is_pred and op in (Add, Multiply)) else None
+    if dtype.is_pred and op in (hlo.Add, hlo.Multiply):
+        return None
+    return {hlo.Add: 0, hlo.Multiply: 1, hlo.Or: 0}.get(op)
 
 
 def _has_edges(window: Window) -> bool:
@@ -117,7 +106,7 @@ def _has_edges(window: Window) -> bool:
 
 def _padded(x: Instruction, window: Window, neutral: Any) -> Instruction:
     config = PaddingConfig(window.low, window.high, tuple(n - 1 for n in window.base_dilation))
-    return Pad(config)(x, scalar(x.computation, shape_of(x).dtype, neutral))
+    return hlo.Pad(config)(x, scalar(x.computation, shape_of(x).dtype, neutral))
 
 
 def _sees_all(x: Instruction, window: Window, result: Shape) -> bool:
@@ -162,4 +151,4 @@ def _slice(x: Instruction, d: int, start: int, reach: int, stride: int) -> Instr
         return x
     starts = tuple(start if k == d else 0 for k in range(len(dims)))
     ends = tuple(start + reach if k == d else n for k, n in enumerate(dims))
-    return Slice(SliceDims(starts, ends, tuple(stride if k == d else 1 for k in range(len(dims)))))(x)
+    return hlo.Slice(SliceDims(starts, ends, tuple(stride if k == d else 1 for k in range(len(dims)))))(x)

@@ -10,20 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+import axla.hlo as hlo
 from axla.core.errors import UnsupportedError
 from axla.core.shape import AnyShape, Shape, TupleShape
-from axla.hlo import (
-    AfterAll,
-    CustomCall,
-    GetTupleElement,
-    Infeed,
-    Outfeed,
-    Recv,
-    RecvDone,
-    Send,
-    SendDone,
-    Tuple,
-)
 from axla.ir.graph import NO_EXTRA, Computation, Instruction, Module
 from axla.passes.expand.expander import expand, full, scalar
 
@@ -58,23 +47,25 @@ def transfer_rewriter(module: Module) -> None:
         begun = inst.operands[0]
         if inst.op.is_host_transfer or inst in queued:  # type: ignore[attr-defined]
             target = "axla.from_host" if inst.op.is_host_transfer else "axla.recv"  # type: ignore[attr-defined]
-            return _call(inst, inst.shape, target, [GetTupleElement(2)(begun)])
-        if isinstance(begun.op, Recv):
+            return _call(inst, inst.shape, target, [hlo.GetTupleElement(2)(begun)])
+        if isinstance(begun.op, hlo.Recv):
             return None
-        return inst.computation.add(Tuple(), (GetTupleElement(0)(begun), GetTupleElement(2)(begun)))
+        return inst.computation.add(
+            hlo.Tuple(), (hlo.GetTupleElement(0)(begun), hlo.GetTupleElement(2)(begun))
+        )
 
     kinds: dict[type, Callable[[Instruction], Instruction | None]] = {
-        Infeed: _infeed, Outfeed: _outfeed, RecvDone: received, SendDone: _sent,
+        hlo.Infeed: _infeed, hlo.Outfeed: _outfeed, hlo.RecvDone: received, hlo.SendDone: _sent,
     }  # fmt: skip
     # Sends last: until then their operands are what is received.
-    for kind, expansion in ((Recv, recv), (Send, send)):
+    for kind, expansion in ((hlo.Recv, recv), (hlo.Send, send)):
         expand(module, "transfer-rewriter", {kind: expansion})
     expand(module, "transfer-rewriter", kinds)
 
 
 def _call(inst: Instruction, shape: AnyShape, target: str, operands: object = None) -> Instruction:
     """A call of the host, configured by the channel of a transfer."""
-    op = CustomCall(shape.logical, custom_call_target=target, custom_call_has_side_effect=True)
+    op = hlo.CustomCall(shape.logical, custom_call_target=target, custom_call_has_side_effect=True)
     given = inst.operands if operands is None else operands
     channel = getattr(inst.op, "channel_id", None)
     extra = NO_EXTRA if channel is None else replace(NO_EXTRA, backend_config=str(channel))
@@ -94,12 +85,12 @@ def _own_sends(computation: Computation) -> Halves:
     halves: dict[tuple[type, int], list[Instruction]] = {}
     for inst in computation.instructions:
         op = inst.op
-        if isinstance(op, Send | Recv) and op.channel_id is not None and not op.is_host_transfer:
+        if isinstance(op, hlo.Send | hlo.Recv) and op.channel_id is not None and not op.is_host_transfer:
             halves.setdefault((type(op), op.channel_id), []).append(inst)
     found: Halves = {}
     for (kind, channel), recvs in halves.items():
-        sends = halves.get((Send, channel), [])
-        if kind is Recv and len(recvs) == len(sends) == 1 and _same_data(recvs[0], sends[0]):
+        sends = halves.get((hlo.Send, channel), [])
+        if kind is hlo.Recv and len(recvs) == len(sends) == 1 and _same_data(recvs[0], sends[0]):
             found[recvs[0]] = sends[0]
     return {} if found and _waits_for_itself(computation, found) else found
 
@@ -107,10 +98,10 @@ def _own_sends(computation: Computation) -> Halves:
 def _lone_sends(module: Module) -> Iterator[Instruction]:
     """Sends on channels on which nobody receives: all that happens is that they are done."""
     every = [inst for computation in module.computations for inst in computation.instructions]
-    received = {inst.op.channel_id for inst in every if isinstance(inst.op, Recv)}
+    received = {inst.op.channel_id for inst in every if isinstance(inst.op, hlo.Recv)}
     for inst in every:
         op = inst.op
-        if isinstance(op, Send) and not op.is_host_transfer and op.channel_id not in received:
+        if isinstance(op, hlo.Send) and not op.is_host_transfer and op.channel_id not in received:
             yield inst
 
 
@@ -121,11 +112,13 @@ def _queued(module: Module, sources: Halves) -> dict[Instruction, None]:
     halves: dict[int | None, list[Instruction]] = {}
     for computation in module.computations:
         for inst in computation.instructions:
-            if isinstance(inst.op, Send | Recv | RecvDone) and not inst.op.is_host_transfer:
+            if isinstance(inst.op, hlo.Send | hlo.Recv | hlo.RecvDone) and not inst.op.is_host_transfer:
                 halves.setdefault(inst.op.channel_id, []).append(inst)
     found: dict[Instruction, None] = {}
     for group in halves.values():
-        sends, recvs = ([inst for inst in group if isinstance(inst.op, kind)] for kind in (Send, Recv))
+        sends, recvs = (
+            [inst for inst in group if isinstance(inst.op, kind)] for kind in (hlo.Send, hlo.Recv)
+        )
         of_one = {sources[inst] for inst in recvs if inst in sources}
         if sends and recvs and not (len(of_one) == len(sends) == len(recvs)):
             found.update(dict.fromkeys(group))
@@ -164,9 +157,9 @@ def _begun(inst: Instruction, data: Instruction, token: Instruction) -> Instruct
     """What a half gives: data, context and token."""
     computation = inst.computation
     assert isinstance(inst.shape, TupleShape) and isinstance(inst.shape.elements[1], Shape)
-    after = computation.add(AfterAll(), (token,))
+    after = computation.add(hlo.AfterAll(), (token,))
     context = scalar(computation, inst.shape.elements[1].dtype, 0)
-    return computation.add(Tuple(), (data, context, after))
+    return computation.add(hlo.Tuple(), (data, context, after))
 
 
 def _nothing(inst: Instruction) -> Instruction | None:
@@ -178,8 +171,8 @@ def _nothing(inst: Instruction) -> Instruction | None:
     arrays = [s for s in shape.elements if isinstance(s, Shape)] if isinstance(shape, TupleShape) else []
     if not isinstance(shape, TupleShape) or len(arrays) < len(shape.elements):
         return None
-    return computation.add(Tuple(), [full(computation, s, 0) for s in arrays])
+    return computation.add(hlo.Tuple(), [full(computation, s, 0) for s in arrays])
 
 
 def _sent(inst: Instruction) -> Instruction | None:
-    return None if isinstance(inst.operands[0].op, Send) else GetTupleElement(2)(inst.operands[0])
+    return None if isinstance(inst.operands[0].op, hlo.Send) else hlo.GetTupleElement(2)(inst.operands[0])

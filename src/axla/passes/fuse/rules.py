@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+import axla.hlo as hlo
 from axla.analysis.access import AccessKeys, elements
 from axla.analysis.geometry import collapsed_transpose, reduce_geometry
 from axla.analysis.kernels import (
@@ -17,29 +18,6 @@ from axla.analysis.kernels import (
 )  # fmt: skip
 from axla.analysis.regions import is_tiny, is_tiny_shape, is_tiny_store
 from axla.core.shape import Shape
-from axla.hlo import (
-    Bitcast,
-    BitcastConvert,
-    Broadcast,
-    Concatenate,
-    Constant,
-    Dot,
-    DynamicSlice,
-    DynamicUpdateSlice,
-    Gather,
-    GetTupleElement,
-    Iota,
-    Map,
-    Pad,
-    Parameter,
-    Reduce,
-    ReduceWindow,
-    Reshape,
-    Reverse,
-    Scatter,
-    Slice,
-    Transpose,
-)  # fmt: skip
 from axla.ir.attributes import Window
 from axla.ir.graph import NO_EXTRA, Instruction
 from axla.ir.op import Op
@@ -50,20 +28,11 @@ Form = tuple
 LOOP: Form = ("loop",)
 
 MOVEMENT: tuple[type[Op], ...] = (
-    Broadcast,
-    Reshape,
-    Bitcast,
-    Transpose,
-    Reverse,
-    Slice,
-    DynamicSlice,
-    Pad,
-    Concatenate,
-    Gather,
-    BitcastConvert,
-)
-FREE: tuple[type[Op], ...] = (Broadcast, Iota, Constant, Reshape, Bitcast)
-PASSING: tuple[type[Op], ...] = (Reshape, Bitcast, GetTupleElement)  # never a kernel of their own
+    hlo.Broadcast, hlo.Reshape, hlo.Bitcast, hlo.Transpose, hlo.Reverse, hlo.Slice, hlo.DynamicSlice,
+    hlo.Pad, hlo.Concatenate, hlo.Gather, hlo.BitcastConvert,
+)  # fmt: skip
+FREE: tuple[type[Op], ...] = (hlo.Broadcast, hlo.Iota, hlo.Constant, hlo.Reshape, hlo.Bitcast)
+PASSING: tuple[type[Op], ...] = (hlo.Reshape, hlo.Bitcast, hlo.GetTupleElement)  # never a kernel of their own
 
 
 @dataclass(eq=False, slots=True)
@@ -90,9 +59,9 @@ def why_never(inst: Instruction, limits: Limits) -> str | None:
     """The reason why an instruction is in no kernel with others, whatever they are."""
     op = inst.op
     cls = type(op)
-    if cls is Parameter:
+    if cls is hlo.Parameter:
         return "a parameter"
-    if cls is Constant:
+    if cls is hlo.Constant:
         shape = inst.shape
         if not isinstance(shape, Shape) or shape.byte_size > limits.constant_bytes:
             return f"a constant of more than {limits.constant_bytes} bytes"
@@ -101,10 +70,10 @@ def why_never(inst: Instruction, limits: Limits) -> str | None:
         return "has an effect"
     if inst.extra is not NO_EXTRA and inst.extra.control_predecessors:
         return "has control predecessors"
-    if not isinstance(inst.shape, Shape) and cls is not Reduce:
+    if not isinstance(inst.shape, Shape) and cls is not hlo.Reduce:
         return "gives a tuple"
-    if cls is GetTupleElement:
-        return None if isinstance(inst.operands[0].op, Reduce) else "an element of a tuple"
+    if cls is hlo.GetTupleElement:
+        return None if isinstance(inst.operands[0].op, hlo.Reduce) else "an element of a tuple"
     if is_tiny_store(inst, limits):
         return "a store of a few elements"
     if op.elementwise or cls in _FUSIBLE:
@@ -114,15 +83,18 @@ def why_never(inst: Instruction, limits: Limits) -> str | None:
     return f"{op.opcode} has no emitter inside of kernels"
 
 
-_FUSIBLE = {*MOVEMENT, Iota, Reduce, ReduceWindow, Dot, DynamicUpdateSlice, Scatter, Map, Constant}
+_FUSIBLE = {
+    *MOVEMENT, hlo.Iota, hlo.Reduce, hlo.ReduceWindow, hlo.Dot,
+    hlo.DynamicUpdateSlice, hlo.Scatter, hlo.Map, hlo.Constant,
+}  # fmt: skip
 
 
 def form_of(inst: Instruction, limits: Limits) -> Form:
     """What a kernel with this root is built around."""
     op = inst.op
-    if isinstance(op, DynamicUpdateSlice):
+    if isinstance(op, hlo.DynamicUpdateSlice):
         return ("update", inst.id)
-    if isinstance(op, Scatter):
+    if isinstance(op, hlo.Scatter):
         return ("scatter", inst.id)
     return hero_form(inst, limits) or LOOP
 
@@ -130,24 +102,24 @@ def form_of(inst: Instruction, limits: Limits) -> Form:
 def hero_form(inst: Instruction, limits: Limits) -> Form | None:
     """What an instruction makes of a loop that it joins; None when it is an ordinary op there."""
     op = inst.op
-    if isinstance(op, Reduce):
+    if isinstance(op, hlo.Reduce):
         geometry = reduce_geometry(inst)
         if geometry is None or not is_hero_reduce(inst, limits):
             return None
         if geometry.is_row:
             return ("row", geometry.outer, geometry.reduced)
         return ("column", geometry.outer, geometry.reduced, geometry.inner)
-    if isinstance(op, Dot):
+    if isinstance(op, hlo.Dot):
         return ("dot", inst.id) if dot_sizes(inst) is not None else None
-    if isinstance(op, Transpose):
+    if isinstance(op, hlo.Transpose):
         return ("turned", *collapsed_transpose(inst)) if is_hero_transpose(inst, limits) else None
-    if isinstance(op, Concatenate):
+    if isinstance(op, hlo.Concatenate):
         return ("pieces", inst.id) if is_hero_concatenate(inst, limits) else None
     return None
 
 
 def is_costly(inst: Instruction) -> bool:
-    return inst.op.expensive or isinstance(inst.op, Gather | Map)
+    return inst.op.expensive or isinstance(inst.op, hlo.Gather | hlo.Map)
 
 
 def keys_in(
@@ -170,7 +142,7 @@ def keys_in(
 
 
 def _is_hero(cluster: Cluster, inst: Instruction) -> bool:
-    if isinstance(inst.op, DynamicUpdateSlice | Scatter):
+    if isinstance(inst.op, hlo.DynamicUpdateSlice | hlo.Scatter):
         return True
     return cluster.form != LOOP and hero_form(inst, cluster.limits) == cluster.form
 
@@ -201,25 +173,30 @@ def why_not_join(
 
 
 def _is_inlined(inst: Instruction, limits: Limits) -> bool:
-    return isinstance(inst.op, Constant | Iota) and why_never(inst, limits) is None
+    return isinstance(inst.op, hlo.Constant | hlo.Iota) and why_never(inst, limits) is None
 
 
 def _why_not_place(inst: Instruction, readers: Iterable[Instruction]) -> str | None:
     for user in readers:
         numbers = [n for n, o in enumerate(user.operands) if o is inst]
-        if isinstance(user.op, Dot):
+        if isinstance(user.op, hlo.Dot):
             return "operands of a dot are read many times and packed as they lie"
-        if isinstance(user.op, ReduceWindow) and 0 in numbers and _overlaps(user.op.window):
+        if isinstance(user.op, hlo.ReduceWindow) and 0 in numbers and _overlaps(user.op.window):
             return "elements are in several places of a window"
-        if isinstance(user.op, DynamicUpdateSlice) and 0 in numbers:
+        if isinstance(user.op, hlo.DynamicUpdateSlice) and 0 in numbers:
             return "updated in place, so it must be in memory"
-        if isinstance(user.op, Scatter):
+        if isinstance(user.op, hlo.Scatter):
             count = len(user.operands) // 2
             if any(n < count for n in numbers):
                 return "updated in place, so it must be in memory"
             if count in numbers and not isinstance(inst.op, FREE):
                 return "indices of a scatter are read many times"
-        if isinstance(user.op, Gather) and 1 in numbers and not isinstance(inst.op, FREE) and is_costly(inst):
+        if (
+            isinstance(user.op, hlo.Gather)
+            and 1 in numbers
+            and not isinstance(inst.op, FREE)
+            and is_costly(inst)
+        ):
             return "indices of a gather are read for every element"
     return None
 
@@ -234,13 +211,13 @@ def why_not_hero(keys: AccessKeys, inst: Instruction, cluster: Cluster, found: d
     """The reason why an instruction that a kernel is built around does not fit a cluster; None for ordinary
     ones.
     """
-    if isinstance(inst.op, DynamicUpdateSlice | Scatter):
+    if isinstance(inst.op, hlo.DynamicUpdateSlice | hlo.Scatter):
         return f"{inst.opcode} works in place, in a kernel of its own"
     form = hero_form(inst, cluster.limits)
     if form is None:
-        if isinstance(inst.op, Dot):
+        if isinstance(inst.op, hlo.Dot):
             return "a dot is a kernel of its own"
-        if isinstance(inst.op, Reduce) and not is_inner_reduce(inst, cluster.limits):
+        if isinstance(inst.op, hlo.Reduce) and not is_inner_reduce(inst, cluster.limits):
             return "reduces dimensions that are not neighbours"
         return None
     if cluster.form not in (LOOP, form) or form[0] in ("dot", "pieces") and cluster.form != LOOP:
@@ -266,7 +243,7 @@ def _name(form: Form) -> str:
 
 def chased(inst: Instruction) -> Instruction:
     """What an array is a view of."""
-    while isinstance(inst.op, Reshape | Bitcast):
+    while isinstance(inst.op, hlo.Reshape | hlo.Bitcast):
         inst = inst.operands[0]
     return inst
 
@@ -280,11 +257,11 @@ def _why_not_overwritten(
     if cluster.form[0] not in ("update", "scatter"):
         return None
     hero = cluster.root
-    count = 1 if isinstance(hero.op, DynamicUpdateSlice) else len(hero.operands) // 2
+    count = 1 if isinstance(hero.op, hlo.DynamicUpdateSlice) else len(hero.operands) // 2
     targets = {chased(o) for o in hero.operands[:count]}
     if targets.isdisjoint(map(chased, (*inst.operands, *hero.operands[count:]))):
         return None
-    if isinstance(inst.op, DynamicSlice) and isinstance(hero.op, DynamicUpdateSlice):
+    if isinstance(inst.op, hlo.DynamicSlice) and isinstance(hero.op, hlo.DynamicUpdateSlice):
         same_window = inst.operands[1:] == hero.operands[2:] and inst.shape is hero.operands[1].shape
         update = keys.special(("update", hero.id), elements(hero.operands[1].shape))
         if same_window and inst.operands[0] is hero.operands[0] and list(found) == [update]:
@@ -311,7 +288,7 @@ def is_epilogue(inst: Instruction) -> bool:
     """Whether an instruction is best computed where a dot has just been: it is the only reader of the dot."""
     if not inst.op.elementwise:
         return False
-    return any(isinstance(o.op, Dot) and list(o.users) == [inst] for o in map(chased, inst.operands))
+    return any(isinstance(o.op, hlo.Dot) and list(o.users) == [inst] for o in map(chased, inst.operands))
 
 
 def may_copy(inst: Instruction, clusters: int, limits: Limits) -> bool:
@@ -326,6 +303,6 @@ def may_copy(inst: Instruction, clusters: int, limits: Limits) -> bool:
 
 def is_register(inst: Instruction, row_fed: dict[Instruction, tuple[int, int]], limits: Limits) -> bool:
     """Whether an instruction is computed by the entry in registers, not in a kernel."""
-    if isinstance(inst.op, Constant | Iota | Broadcast):
+    if isinstance(inst.op, hlo.Constant | hlo.Iota | hlo.Broadcast):
         return False
     return is_tiny(inst, limits) and inst not in row_fed

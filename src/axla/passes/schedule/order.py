@@ -8,20 +8,9 @@ import heapq
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+import axla.hlo as hlo
 from axla.analysis.dataflow import in_place_operands, leaf_count
 from axla.core.shape import Shape, TupleShape
-from axla.hlo import (
-    AddDependency,
-    Bitcast,
-    Call,
-    Conditional,
-    GetTupleElement,
-    OptBarrier,
-    Parameter,
-    Reshape,
-    Tuple,
-    While,
-)  # fmt: skip
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.traverse import computations_callees_first, post_order, text_order
 from axla.passes.simplify.dce import effectful_computations, has_effect
@@ -46,7 +35,7 @@ def running_computations(module: Module) -> list[Computation]:
     for computation in reversed(computations_callees_first(module)):
         if computation in running:
             for inst in computation.instructions:
-                if isinstance(inst.op, While | Conditional | Call):
+                if isinstance(inst.op, hlo.While | hlo.Conditional | hlo.Call):
                     running.update(inst.op.computations())
     return [c for c in computations_callees_first(module) if c in running]
 
@@ -84,7 +73,7 @@ class _Graph:
         return shape.byte_size if isinstance(shape, Shape) and shape.size > self.limits.tiny else 0
 
 
-_PASS_ON = (Reshape, Bitcast, OptBarrier, AddDependency)
+_PASS_ON = (hlo.Reshape, hlo.Bitcast, hlo.OptBarrier, hlo.AddDependency)
 
 
 def _graph(computation: Computation, limits: Limits, effectful: frozenset[Computation]) -> _Graph:
@@ -98,7 +87,7 @@ def _graph(computation: Computation, limits: Limits, effectful: frozenset[Comput
         for one in before:
             graph.successors.setdefault(one, []).append(inst)
         leaves[inst] = _leaves(inst, leaves)
-        if isinstance(inst.op, (Tuple, GetTupleElement, Parameter, *_PASS_ON)):
+        if isinstance(inst.op, (hlo.Tuple, hlo.GetTupleElement, hlo.Parameter, *_PASS_ON)):
             continue
         read = dict.fromkeys(leaf for o in inst.operands for leaf in leaves[o])
         graph.reads[inst] = tuple(read)
@@ -117,11 +106,11 @@ def _graph(computation: Computation, limits: Limits, effectful: frozenset[Comput
 
 def _leaves(inst: Instruction, leaves: dict[Instruction, tuple[Leaf, ...]]) -> tuple[Leaf, ...]:
     op = inst.op
-    if isinstance(op, Tuple):
+    if isinstance(op, hlo.Tuple):
         return tuple(leaf for o in inst.operands for leaf in leaves[o])
     if isinstance(op, _PASS_ON):
         return leaves[inst.operands[0]]
-    if isinstance(op, GetTupleElement):
+    if isinstance(op, hlo.GetTupleElement):
         shape = inst.operands[0].shape
         assert isinstance(shape, TupleShape)
         first = shape.leaf_starts[op.index]

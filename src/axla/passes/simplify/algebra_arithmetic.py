@@ -8,34 +8,7 @@ from math import frexp
 
 import numpy as np
 
-from axla.hlo import (
-    Abs,
-    Add,
-    And,
-    Broadcast,
-    Ceil,
-    Clamp,
-    Complex,
-    Divide,
-    Floor,
-    Imag,
-    Maximum,
-    Minimum,
-    Multiply,
-    Negate,
-    Not,
-    Or,
-    Power,
-    Real,
-    Remainder,
-    RoundNearestAfz,
-    RoundNearestEven,
-    ShiftLeft,
-    ShiftRightArithmetic,
-    ShiftRightLogical,
-    Subtract,
-    Xor,
-)  # fmt: skip
+import axla.hlo as hlo
 from axla.ir.graph import Instruction
 from axla.ir.op import OPS
 from axla.passes.rewrite import fast_math, rule
@@ -54,7 +27,7 @@ from axla.passes.simplify.match import (
 )  # fmt: skip
 
 COMMUTATIVE = tuple(cls for cls in OPS.values() if cls.commutative and len(cls.operand_names) == 2)
-SHIFTS = (ShiftLeft, ShiftRightArithmetic, ShiftRightLogical)
+SHIFTS = (hlo.ShiftLeft, hlo.ShiftRightArithmetic, hlo.ShiftRightLogical)
 
 
 @rule(*COMMUTATIVE)
@@ -64,7 +37,7 @@ def constant_to_the_right(root: Instruction) -> Instruction | None:
     return root.op(rhs, lhs) if is_constant(lhs) and not is_constant(rhs) else None
 
 
-@rule(Add)
+@rule(hlo.Add)
 def add_zero(root: Instruction) -> Instruction | None:
     """x + 0 => x"""
     x, zero = root.operands
@@ -77,66 +50,66 @@ def add_zero(root: Instruction) -> Instruction | None:
     return x if neutral or (fast_math() and is_all(zero, 0)) else None
 
 
-@rule(Add)
+@rule(hlo.Add)
 def add_negation(root: Instruction) -> Instruction | None:
     """x + -y => x - y"""
     x, y = root.operands
-    return Subtract()(x, y.operands[0]) if type(y.op) is Negate else None
+    return hlo.Subtract()(x, y.operands[0]) if type(y.op) is hlo.Negate else None
 
 
-@rule(Subtract)
+@rule(hlo.Subtract)
 def subtract_zero(root: Instruction) -> Instruction | None:
     """x - 0 => x"""
     x, zero = root.operands
     return x if is_all(zero, 0) and same_shape(x, root) and not dtype_of(x).is_complex else None
 
 
-@rule(Subtract)
+@rule(hlo.Subtract)
 def subtract_self(root: Instruction) -> Instruction | None:
     """x - x => 0 (not floats: inf - inf is NaN)"""
     x, y = root.operands
     return full(root, 0) if x is y and (is_exact(x) or fast_math()) else None
 
 
-@rule(Subtract)
+@rule(hlo.Subtract)
 def subtract_negation(root: Instruction) -> Instruction | None:
     """x - -y => x + y"""
     x, y = root.operands
-    return Add()(x, y.operands[0]) if type(y.op) is Negate else None
+    return hlo.Add()(x, y.operands[0]) if type(y.op) is hlo.Negate else None
 
 
-@rule(Multiply)
+@rule(hlo.Multiply)
 def multiply_one(root: Instruction) -> Instruction | None:
     """x * 1 => x"""
     x, one = root.operands
     return x if is_all(one, 1) and same_shape(x, root) and not dtype_of(x).is_complex else None
 
 
-@rule(Multiply)
+@rule(hlo.Multiply)
 def multiply_zero(root: Instruction) -> Instruction | None:
     """x * 0 => 0 (not floats: NaN, infinities and the sign of zero)"""
     x, zero = root.operands
     return full(root, 0) if is_all(zero, 0) and (is_exact(x) or fast_math()) else None
 
 
-@rule(Multiply)
+@rule(hlo.Multiply)
 def multiply_minus_one(root: Instruction) -> Instruction | None:
     """x * -1 => -x"""
     x, minus_one = root.operands
     dtype = dtype_of(root)
     if not (dtype.is_float or dtype.is_signed) or not same_shape(x, root):
         return None
-    return Negate()(x) if is_all(minus_one, -1) else None
+    return hlo.Negate()(x) if is_all(minus_one, -1) else None
 
 
-@rule(Divide)
+@rule(hlo.Divide)
 def divide_one(root: Instruction) -> Instruction | None:
     """x / 1 => x"""
     x, one = root.operands
     return x if is_all(one, 1) and same_shape(x, root) and not dtype_of(x).is_complex else None
 
 
-@rule(Divide)
+@rule(hlo.Divide)
 def divide_power_of_two(root: Instruction) -> Instruction | None:
     """x / 2^k => x * 2^-k (floats: both round the same real number)"""
     x, divisor = root.operands
@@ -147,105 +120,105 @@ def divide_power_of_two(root: Instruction) -> Instruction | None:
         inverse = np.asarray(1.0 / float(value)).astype(value.dtype)
     if float(inverse) * float(value) != 1.0 or inverse == value:
         return None  # 2^-k is too small or too large for the type; 1 is divide_one's
-    return Multiply()(x, full(root, inverse))
+    return hlo.Multiply()(x, full(root, inverse))
 
 
-@rule(Divide)
+@rule(hlo.Divide)
 def divide_unsigned_power_of_two(root: Instruction) -> Instruction | None:
     """x / 2^k => x >> k (unsigned)"""
     x, divisor = root.operands
     value = uniform(divisor) if dtype_of(root).is_unsigned else None
     if value is None or int(value).bit_count() != 1:
         return None
-    return ShiftRightLogical()(x, full(root, int(value).bit_length() - 1))
+    return hlo.ShiftRightLogical()(x, full(root, int(value).bit_length() - 1))
 
 
-@rule(Remainder)
+@rule(hlo.Remainder)
 def remainder_unsigned_power_of_two(root: Instruction) -> Instruction | None:
     """x % 2^k => x & (2^k - 1) (unsigned)"""
     x, divisor = root.operands
     value = uniform(divisor) if dtype_of(root).is_unsigned else None
     if value is None or int(value).bit_count() != 1:
         return None
-    return And()(x, full(root, int(value) - 1))
+    return hlo.And()(x, full(root, int(value) - 1))
 
 
-@rule(Negate)
+@rule(hlo.Negate)
 def negate_negate(root: Instruction) -> Instruction | None:
     """-(-x) => x"""
     (inner,) = root.operands
-    return inner.operands[0] if type(inner.op) is Negate else None
+    return inner.operands[0] if type(inner.op) is hlo.Negate else None
 
 
-@rule(Not)
+@rule(hlo.Not)
 def not_not(root: Instruction) -> Instruction | None:
     """not not x => x"""
     (inner,) = root.operands
-    return inner.operands[0] if type(inner.op) is Not else None
+    return inner.operands[0] if type(inner.op) is hlo.Not else None
 
 
-@rule(Abs)
+@rule(hlo.Abs)
 def absolute_of_sign(root: Instruction) -> Instruction | None:
     """|-x| => |x| and ||x|| => |x|"""
     (inner,) = root.operands
-    if type(inner.op) is Abs and same_shape(inner, root):
+    if type(inner.op) is hlo.Abs and same_shape(inner, root):
         return inner
-    return Abs()(inner.operands[0]) if type(inner.op) is Negate else None
+    return hlo.Abs()(inner.operands[0]) if type(inner.op) is hlo.Negate else None
 
 
-@rule(And, Or, Maximum, Minimum)
+@rule(hlo.And, hlo.Or, hlo.Maximum, hlo.Minimum)
 def idempotent(root: Instruction) -> Instruction | None:
     """op(x, x) => x for and, or, maximum, minimum"""
     x, y = root.operands
     return x if x is y else None
 
 
-@rule(And)
+@rule(hlo.And)
 def and_all_ones(root: Instruction) -> Instruction | None:
     """x & ~0 => x"""
     x, ones = root.operands
     return x if is_all_ones(ones) else None
 
 
-@rule(And)
+@rule(hlo.And)
 def and_zero(root: Instruction) -> Instruction | None:
     """x & 0 => 0"""
     return full(root, 0) if is_all(root.operands[1], 0) else None
 
 
-@rule(Or)
+@rule(hlo.Or)
 def or_zero(root: Instruction) -> Instruction | None:
     """x | 0 => x"""
     x, zero = root.operands
     return x if is_all(zero, 0) else None
 
 
-@rule(Or)
+@rule(hlo.Or)
 def or_all_ones(root: Instruction) -> Instruction | None:
     """x | ~0 => ~0"""
     ones = root.operands[1]
     return ones if is_all_ones(ones) else None
 
 
-@rule(Xor)
+@rule(hlo.Xor)
 def xor_zero(root: Instruction) -> Instruction | None:
     """x ^ 0 => x"""
     x, zero = root.operands
     return x if is_all(zero, 0) else None
 
 
-@rule(Xor)
+@rule(hlo.Xor)
 def xor_self(root: Instruction) -> Instruction | None:
     """x ^ x => 0"""
     x, y = root.operands
     return full(root, 0) if x is y else None
 
 
-@rule(Xor)
+@rule(hlo.Xor)
 def xor_all_ones(root: Instruction) -> Instruction | None:
     """x ^ ~0 => not x"""
     x, ones = root.operands
-    return Not()(x) if is_all_ones(ones) else None
+    return hlo.Not()(x) if is_all_ones(ones) else None
 
 
 @rule(*SHIFTS)
@@ -255,7 +228,7 @@ def shift_by_zero(root: Instruction) -> Instruction | None:
     return x if is_all(distance, 0) else None
 
 
-@rule(Power)
+@rule(hlo.Power)
 def power_zero(root: Instruction) -> Instruction | None:
     """pow(x, 0) => 1 (NaN to the 0 is 1 as well)"""
     zero = root.operands[1]
@@ -264,28 +237,29 @@ def power_zero(root: Instruction) -> Instruction | None:
     return full(root, 1) if is_all(zero, 0) or (is_float(root) and is_all(zero, -0.0)) else None
 
 
-@rule(Power)
+@rule(hlo.Power)
 def power_one(root: Instruction) -> Instruction | None:
     """pow(x, 1) => x"""
     x, one = root.operands
     return x if is_all(one, 1) and same_shape(x, root) and not dtype_of(x).is_complex else None
 
 
-@rule(Power)
+@rule(hlo.Power)
 def power_two(root: Instruction) -> Instruction | None:
     """pow(x, 2) => x * x"""
     x, two = root.operands
-    return Multiply()(x, x) if is_all(two, 2) and same_shape(x, root) and not dtype_of(x).is_complex else None
+    squares = is_all(two, 2) and same_shape(x, root) and not dtype_of(x).is_complex
+    return hlo.Multiply()(x, x) if squares else None
 
 
-@rule(Maximum, Minimum)
+@rule(hlo.Maximum, hlo.Minimum)
 def extremum_of_limit(root: Instruction) -> Instruction | None:
     """max(x, lowest) => x, min(x, highest) => x"""
     x, bound = root.operands
     if not same_shape(x, root):
         return None
     low, high = limits(dtype_of(x))
-    return x if is_all(bound, low if type(root.op) is Maximum else high) else None
+    return x if is_all(bound, low if type(root.op) is hlo.Maximum else high) else None
 
 
 @rule(*(cls for cls in COMMUTATIVE if cls.associative))
@@ -295,13 +269,13 @@ def associate_constants(root: Instruction) -> Instruction | None:
     if type(inner.op) is not type(root.op) or not is_constant(b) or not is_constant(inner.operands[1]):
         return None
     x, a = inner.operands
-    if is_constant(x) or not (is_exact(root) or isinstance(root.op, (Maximum, Minimum))):
+    if is_constant(x) or not (is_exact(root) or isinstance(root.op, (hlo.Maximum, hlo.Minimum))):
         return None
     both = root.op(a, b)
     return root.op(x, both)
 
 
-ROUNDING = (Ceil, Floor, RoundNearestAfz, RoundNearestEven)
+ROUNDING = (hlo.Ceil, hlo.Floor, hlo.RoundNearestAfz, hlo.RoundNearestEven)
 
 
 @rule(*ROUNDING)
@@ -311,7 +285,7 @@ def round_rounded(root: Instruction) -> Instruction | None:
     return inner if isinstance(inner.op, ROUNDING) else None
 
 
-@rule(Clamp)
+@rule(hlo.Clamp)
 def clamp_within_limits(root: Instruction) -> Instruction | None:
     """clamp(lowest, x, highest) => x"""
     low, x, high = root.operands
@@ -321,37 +295,37 @@ def clamp_within_limits(root: Instruction) -> Instruction | None:
     return x if is_all(low, lowest) and is_all(high, highest) else None
 
 
-@rule(Clamp)
+@rule(hlo.Clamp)
 def clamp_clamped(root: Instruction) -> Instruction | None:
     """clamp(a, clamp(a, x, b), b) => clamp(a, x, b)"""
     low, inner, high = root.operands
-    if type(inner.op) is not Clamp or not same_shape(inner, root):
+    if type(inner.op) is not hlo.Clamp or not same_shape(inner, root):
         return None
     # Equal bounds are one instruction after cse.
     return inner if inner.operands[0] is low and inner.operands[2] is high else None
 
 
-@rule(Real)
+@rule(hlo.Real)
 def real_of_complex(root: Instruction) -> Instruction | None:
     """real(complex(a, b)) => a, real(x) => x for real x"""
     (z,) = root.operands
-    if type(z.op) is Complex:
+    if type(z.op) is hlo.Complex:
         return z.operands[0]
     return z if same_shape(z, root) else None
 
 
-@rule(Imag)
+@rule(hlo.Imag)
 def imaginary_of_complex(root: Instruction) -> Instruction | None:
     """imag(complex(a, b)) => b"""
     (z,) = root.operands
-    return z.operands[1] if type(z.op) is Complex else None
+    return z.operands[1] if type(z.op) is hlo.Complex else None
 
 
-@rule(Complex)
+@rule(hlo.Complex)
 def complex_of_parts(root: Instruction) -> Instruction | None:
     """complex(real(z), imag(z)) => z"""
     a, b = root.operands
-    if type(a.op) is not Real or type(b.op) is not Imag or a.operands[0] is not b.operands[0]:
+    if type(a.op) is not hlo.Real or type(b.op) is not hlo.Imag or a.operands[0] is not b.operands[0]:
         return None
     return a.operands[0] if same_shape(a.operands[0], root) else None
 
@@ -366,13 +340,13 @@ def elementwise_of_broadcasts(root: Instruction) -> Instruction | None:
     """op(broadcast(a), broadcast(b), ...) => broadcast(op(a, b, ...)): fewer elements to compute"""
     first = root.operands[0] if root.operands else root
     op = first.op
-    if type(op) is not Broadcast or array(first).size <= array(first.operands[0]).size:
+    if type(op) is not hlo.Broadcast or array(first).size <= array(first.operands[0]).size:
         return None
     dims = array(first.operands[0]).dims
     for operand in root.operands:
         other = operand.op
-        if type(other) is not Broadcast or other.dimensions != op.dimensions:
+        if type(other) is not hlo.Broadcast or other.dimensions != op.dimensions:
             return None
         if array(operand.operands[0]).dims != dims or other.shape.dims != op.shape.dims:
             return None
-    return Broadcast(array(root), op.dimensions)(root.op(*[o.operands[0] for o in root.operands]))
+    return hlo.Broadcast(array(root), op.dimensions)(root.op(*[o.operands[0] for o in root.operands]))

@@ -4,18 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import axla.hlo as hlo
 from axla.core.dtypes import BF16, F16, F32, F64, DType
-from axla.hlo import (
-    And,
-    BitcastConvert,
-    Broadcast,
-    Compare,
-    Convert,
-    Not,
-    Or,
-    ReducePrecision,
-    Select,
-)  # fmt: skip
 from axla.ir.attributes import Direction
 from axla.ir.graph import Instruction
 from axla.passes.rewrite import rule
@@ -38,93 +28,93 @@ NEGATED = {
 REFLEXIVE = (Direction.EQ, Direction.GE, Direction.LE)
 
 
-@rule(Compare)
+@rule(hlo.Compare)
 def compare_constant_to_the_right(root: Instruction) -> Instruction | None:
     """c < x => x > c"""
     lhs, rhs = root.operands
     if not is_constant(lhs) or is_constant(rhs):
         return None
     op = root.op
-    assert isinstance(op, Compare)
+    assert isinstance(op, hlo.Compare)
     return replace(op, direction=op.direction.mirrored)(rhs, lhs)
 
 
-@rule(Compare)
+@rule(hlo.Compare)
 def compare_self(root: Instruction) -> Instruction | None:
     """x <= x => true, x < x => false (floats: in total order only, NaN is not equal to itself)"""
     lhs, rhs = root.operands
     op = root.op
-    assert isinstance(op, Compare)
+    assert isinstance(op, hlo.Compare)
     if lhs is not rhs or not (is_exact(lhs) or op.is_total_order):
         return None
     return full(root, op.direction in REFLEXIVE)
 
 
-@rule(Compare)
+@rule(hlo.Compare)
 def compare_unsigned_zero(root: Instruction) -> Instruction | None:
     """x < 0 => false, x >= 0 => true (unsigned)"""
     x, zero = root.operands
     op = root.op
-    assert isinstance(op, Compare)
+    assert isinstance(op, hlo.Compare)
     if not dtype_of(x).is_unsigned or op.direction not in (Direction.LT, Direction.GE) or not is_all(zero, 0):
         return None
     return full(root, op.direction is Direction.GE)
 
 
-@rule(Compare)
+@rule(hlo.Compare)
 def compare_pred(root: Instruction) -> Instruction | None:
     """p == true => p, p != true => not p, p == false => not p, p != false => p"""
     p, truth = root.operands
     op = root.op
-    assert isinstance(op, Compare)
+    assert isinstance(op, hlo.Compare)
     if not dtype_of(p).is_pred or op.direction not in (Direction.EQ, Direction.NE):
         return None
     is_true = is_all_ones(truth)
     if not is_true and not is_all(truth, 0):
         return None
-    return p if is_true is (op.direction is Direction.EQ) else Not()(p)
+    return p if is_true is (op.direction is Direction.EQ) else hlo.Not()(p)
 
 
-@rule(Not)
+@rule(hlo.Not)
 def not_compare(root: Instruction) -> Instruction | None:
     """not (x < y) => x >= y (floats: only == and !=, or in total order: with NaN both orders are false)"""
     (test,) = root.operands
     op = test.op
-    if not isinstance(op, Compare):
+    if not isinstance(op, hlo.Compare):
         return None
     exact = is_exact(test.operands[0]) or op.is_total_order or op.direction in (Direction.EQ, Direction.NE)
     return replace(op, direction=NEGATED[op.direction])(*test.operands) if exact else None
 
 
-@rule(Select)
+@rule(hlo.Select)
 def select_true(root: Instruction) -> Instruction | None:
     """select(true, a, b) => a"""
     test, a, _ = root.operands
     return a if is_all_ones(test) and same_shape(a, root) else None
 
 
-@rule(Select)
+@rule(hlo.Select)
 def select_false(root: Instruction) -> Instruction | None:
     """select(false, a, b) => b"""
     test, _, b = root.operands
     return b if is_all(test, 0) and same_shape(b, root) else None
 
 
-@rule(Select)
+@rule(hlo.Select)
 def select_same(root: Instruction) -> Instruction | None:
     """select(p, x, x) => x"""
     _, a, b = root.operands
     return a if a is b else None
 
 
-@rule(Select)
+@rule(hlo.Select)
 def select_not(root: Instruction) -> Instruction | None:
     """select(not p, a, b) => select(p, b, a)"""
     test, a, b = root.operands
-    return Select()(test.operands[0], b, a) if type(test.op) is Not else None
+    return hlo.Select()(test.operands[0], b, a) if type(test.op) is hlo.Not else None
 
 
-@rule(Select)
+@rule(hlo.Select)
 def select_truth(root: Instruction) -> Instruction | None:
     """select(p, true, false) => p, select(p, false, true) => not p"""
     test, a, b = root.operands
@@ -132,29 +122,31 @@ def select_truth(root: Instruction) -> Instruction | None:
         return None
     if is_all_ones(a) and is_all(b, 0):
         return test
-    return Not()(test) if is_all(a, 0) and is_all_ones(b) else None
+    return hlo.Not()(test) if is_all(a, 0) and is_all_ones(b) else None
 
 
-@rule(Select)
+@rule(hlo.Select)
 def select_select(root: Instruction) -> Instruction | None:
     """select(p, select(p, a, b), c) => select(p, a, c), select(p, a, select(p, b, c)) => select(p, a, c)"""
     test, a, b = root.operands
-    if type(a.op) is Select and a.operands[0] is test:
-        return Select()(test, a.operands[1], b)
-    return Select()(test, a, b.operands[2]) if type(b.op) is Select and b.operands[0] is test else None
+    if type(a.op) is hlo.Select and a.operands[0] is test:
+        return hlo.Select()(test, a.operands[1], b)
+    if type(b.op) is hlo.Select and b.operands[0] is test:
+        return hlo.Select()(test, a, b.operands[2])
+    return None
 
 
-@rule(And, Or)
+@rule(hlo.And, hlo.Or)
 def absorb(root: Instruction) -> Instruction | None:
     """x & (x | y) => x, x | (x & y) => x"""
-    dual = Or if type(root.op) is And else And
+    dual = hlo.Or if type(root.op) is hlo.And else hlo.And
     for x, other in (root.operands, root.operands[::-1]):
         if type(other.op) is dual and x in other.operands:
             return x
     return None
 
 
-@rule(Convert)
+@rule(hlo.Convert)
 def convert_same_type(root: Instruction) -> Instruction | None:
     """convert(x) => x, to its own type"""
     (x,) = root.operands
@@ -180,61 +172,61 @@ def is_lossless(source: DType, target: DType) -> bool:
     return False
 
 
-@rule(Convert)
+@rule(hlo.Convert)
 def convert_convert(root: Instruction) -> Instruction | None:
     """convert(convert(x)) => convert(x), if the inner one loses nothing"""
     (inner,) = root.operands
-    if type(inner.op) is not Convert:
+    if type(inner.op) is not hlo.Convert:
         return None
     x = inner.operands[0]
     source, target = dtype_of(x), dtype_of(root)
     # Integers wrap on the way to integers and floats saturate: so integer => float => integer stays as it is.
     if not is_lossless(source, dtype_of(inner)) or target.is_pred or target.bits < 8:
         return None
-    return Convert(array(root))(x)
+    return hlo.Convert(array(root))(x)
 
 
-@rule(Convert)
+@rule(hlo.Convert)
 def convert_of_broadcast(root: Instruction) -> Instruction | None:
     """convert(broadcast(x)) => broadcast(convert(x))"""
     (spread,) = root.operands
     op = spread.op
-    if not isinstance(op, Broadcast) or array(spread).size <= array(spread.operands[0]).size:
+    if not isinstance(op, hlo.Broadcast) or array(spread).size <= array(spread.operands[0]).size:
         return None
     x = spread.operands[0]
-    return Broadcast(array(root), op.dimensions)(Convert(array(x).with_dtype(dtype_of(root)))(x))
+    return hlo.Broadcast(array(root), op.dimensions)(hlo.Convert(array(x).with_dtype(dtype_of(root)))(x))
 
 
-@rule(BitcastConvert)
+@rule(hlo.BitcastConvert)
 def bitcast_convert_same_type(root: Instruction) -> Instruction | None:
     """bitcast-convert(x) => x, to its own type"""
     (x,) = root.operands
     return x if same_shape(x, root) else None
 
 
-@rule(BitcastConvert)
+@rule(hlo.BitcastConvert)
 def bitcast_convert_twice(root: Instruction) -> Instruction | None:
     """bitcast-convert(bitcast-convert(x)) => bitcast-convert(x), between types of one width"""
     (inner,) = root.operands
-    if type(inner.op) is not BitcastConvert:
+    if type(inner.op) is not hlo.BitcastConvert:
         return None
     x = inner.operands[0]
     widths = {dtype_of(i).bits for i in (x, inner, root)}
     is_pred = any(dtype_of(i).is_pred for i in (x, inner, root))
-    return BitcastConvert(array(root))(x) if len(widths) == 1 and not is_pred else None
+    return hlo.BitcastConvert(array(root))(x) if len(widths) == 1 and not is_pred else None
 
 
-@rule(ReducePrecision)
+@rule(hlo.ReducePrecision)
 def reduce_precision_to_own(root: Instruction) -> Instruction | None:
     """reduce-precision(x) => x, to the precision it has"""
     (x,) = root.operands
     op, dtype = root.op, dtype_of(root)
-    assert isinstance(op, ReducePrecision)
+    assert isinstance(op, hlo.ReducePrecision)
     own = {F16: (5, 10), BF16: (8, 7), F32: (8, 23), F64: (11, 52)}.get(dtype)
     return x if own is not None and (op.exponent_bits, op.mantissa_bits) == own else None
 
 
-@rule(ReducePrecision)
+@rule(hlo.ReducePrecision)
 def reduce_precision_twice(root: Instruction) -> Instruction | None:
     """reduce-precision(reduce-precision(x)) => reduce-precision(x), to the same precision"""
     (inner,) = root.operands
