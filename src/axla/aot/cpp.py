@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from axla.aot import cpp_runtime, header
-from axla.aot.c_types import comment, cpp_type, literal
+from axla.aot import header
+from axla.aot.c_types import comment, cpp_type, literal, shared_cpp_block
 from axla.aot.header import signature, takes_weights
 from axla.aot.library import Function, Library, Role, Value
 from axla.aot.names import Name
 from axla.core.errors import InvalidArgument
+from axla.core.templates import fill
 
 # Names of the base class and of every class.
 _MEMBERS = frozenset({
@@ -50,7 +51,7 @@ def write(library: Library) -> dict[str, str | bytes]:
     parts = [
         header.text(library).rstrip("\n"),
         f"#ifndef {guard}\n#define {guard}",
-        cpp_runtime.shared_block(),
+        shared_cpp_block(),
         *(_namespaces(function.name, _class(function, library)) for function in library.functions),
         f"#endif /* {guard} */\n",
     ]
@@ -73,32 +74,20 @@ def _class(function: Function, library: Library) -> str:
     given = [e for e in entries if e.table == "args_"]
     results = [e for e in entries if e.table == "results_"]
     variables = sum(e.value.role is not Role.ARGUMENT for e in given)
-    lines = [
-        "/*",
-        f" * {comment(signature(function))}",
-        " *",
-        *_usage(function, entries),
-        " */",
-        f"class {cls} final : public ::axla::CompiledFunction,",
-        f"    public ::axla::Counts<{len(given) - variables}, {variables}, {len(results)}> {{",
-        " public:",
-        *_constructors(cls, takes_weights(library)),
-        "",
-        "  static size_t ArgSize(size_t i) { return StaticData().args[i].size; }",
-        "  static const ::axla::ShapeInfo *ArgShapeInfos() { return StaticData().args; }",
-        "  static const ::axla::ShapeInfo *ResultShapeInfos() { return StaticData().results; }",
-        "",
-    ]
-    lines += [
-        *accessors,
-        *_static_data(function, given, variables, results, takes_weights(library)),
-        "",
-        " private:",
-        f"  void *leaves_table[{max(len(given), 1)}], *args_table[{max(len(given), 1)}];",
-        f"  void *results_table[{max(len(results), 1)}];",
-        "};",
-    ]
-    return "\n".join(lines)
+    symbol, weights = function.symbol, takes_weights(library)
+    shapes: dict[tuple[int, ...], str] = {}
+    for entry in entries:
+        if entry.value.dims:
+            shapes.setdefault(entry.value.dims, f"shape{len(shapes)}")
+    return fill(
+        "aot/class.hpp", SIGNATURE=comment(signature(function)), USAGE=_usage(function, entries), CLASS=cls,
+        COUNTS=f"{len(given) - variables}, {variables}, {len(results)}", ACCESSORS=accessors,
+        WEIGHTS=[fill("aot/class_weights.hpp", CLASS=cls)] if weights else (),
+        SHAPES=[f"    static const int64_t {s}[] = {{{_list(dims)}}};" for dims, s in shapes.items()],
+        GIVEN=_table(function, given, shapes), MADE=_table(function, results, shapes),
+        NAME=literal(str(function.name)), SYMBOL=symbol, TAKES=str(weights).lower(),
+        ARGCOUNT=str(len(given) or 1), RESULTCOUNT=str(len(results) or 1),
+    )  # fmt: skip
 
 
 def _entries(function: Function) -> list[_Entry]:
@@ -126,57 +115,15 @@ def _usage(function: Function, entries: Sequence[_Entry]) -> Iterable[str]:
         yield f" *   std::cout << f.{result.stems[0]}({first});"
 
 
-def _constructors(cls: str, weights: bool) -> list[str]:
-    tables = "CompiledFunction(StaticData(), leaves_table, args_table, results_table"
-    base = f"{tables}, mode)"
-    mode = "AllocMode mode = AllocMode::ARGS_VARIABLES_RESULTS_PROFILES_AND_TEMPS"
-    lines = [
-        f"  explicit {cls}({mode})",
-        f"      : {base} {{}}",
-        f"  {cls}({cls} &&other) noexcept : {tables}) {{ move_from(other); }}",
-        f"  {cls} &operator=({cls} &&other) noexcept {{ return move_from(other), *this; }}",
-    ]
-    if weights:
-        lines += [
-            "  /* Weights: the contents of the side file, at an address that is a multiple of 64. */",
-            f"  explicit {cls}(const void *weights, {mode})",
-            f"      : {base} {{ set_weights(weights); }}",
-            "  void set_weights(const void *weights) { frame_.constants = weights; }",
-        ]
-    return lines
-
-
-def _static_data(
-    function: Function, given: Sequence[_Entry], variables: int, results: Sequence[_Entry], weights: bool
-) -> list[str]:
-    shapes: dict[tuple[int, ...], str] = {}
-    for entry in (*given, *results):
-        if entry.value.dims:
-            shapes.setdefault(entry.value.dims, f"shape{len(shapes)}")
+def _table(function: Function, entries: Sequence[_Entry], shapes: dict[tuple[int, ...], str]) -> list[str]:
+    """Rows of a table of ShapeInfo, which cannot be empty."""
     leaf = {value.name: number for number, value in enumerate(function.arguments)}
-
-    def table(name: str, entries: Sequence[_Entry]) -> list[str]:
-        rows = [
-            f"        {{{shapes.get(e.value.dims, 'nullptr')}, {len(e.value.dims)}, "
-            f"{literal(e.value.dtype.name)}, {literal(e.value.name)}, {e.value.bytes}u, {e.value.count}u, "
-            f"{leaf[e.value.name] if e.table == 'args_' else e.number}}},"
-            for e in entries
-        ] or ["        {nullptr, 0, nullptr, nullptr, 0, 0, 0},"]
-        return [f"    static const ::axla::ShapeInfo {name}[] = {{", *rows, "    };"]
-
-    symbol = function.symbol
     return [
-        "  static const ::axla::FunctionData &StaticData() {",
-        *(f"    static const int64_t {name}[] = {{{_list(dims)}}};" for dims, name in shapes.items()),
-        *table("given", given),
-        *table("made", results),
-        "    static const ::axla::FunctionData data = {",
-        f"        {literal(str(function.name))}, &::{symbol}_run_frame, &::{symbol}_error, given, made,",
-        f"        {len(given) - variables}, {variables}, {len(results)}, {symbol}_WORKSPACE_SIZE, "
-        f"{symbol}_ALIGNMENT, {str(weights).lower()}}};",
-        "    return data;",
-        "  }",
-    ]
+        f"        {{{shapes.get(e.value.dims, 'nullptr')}, {len(e.value.dims)}, "
+        f"{literal(e.value.dtype.name)}, {literal(e.value.name)}, {e.value.bytes}u, {e.value.count}u, "
+        f"{leaf[e.value.name] if e.table == 'args_' else e.number}}},"
+        for e in entries
+    ] or ["        {nullptr, 0, nullptr, nullptr, 0, 0, 0},"]
 
 
 def _list(numbers: Iterable[int]) -> str:

@@ -10,6 +10,7 @@ from axla.aot.c_types import c_type, comment, literal, shared_block
 from axla.aot.door import ALIGNMENT
 from axla.aot.library import Function, Library, Role, Value, Weights
 from axla.core.status import FIRST_MESSAGE
+from axla.core.templates import fill
 
 
 def write(library: Library) -> dict[str, str | bytes]:
@@ -31,7 +32,8 @@ def text(library: Library) -> str:
             f"#define {library.prefix}_WEIGHTS_SIZE {len(library.constants)}u"
         )
     if library.externals:
-        parts.append(_externals(library))
+        functions = [f"void {name}(void *out, void **in);" for name in library.externals]
+        parts.append(fill("aot/externals.h", EXTERNALS=functions))
     parts += [_function(function, library) for function in library.functions]
     if library.batches:
         parts.append(_batches(library))
@@ -67,10 +69,10 @@ def _about(library: Library) -> str:
         "",
         *_memory(library),
         "",
-        *_paragraphs(_CALLING.replace("SYMBOL", library.functions[0].symbol)),
+        *_paragraphs(fill("aot/calling.txt", SYMBOL=library.functions[0].symbol)),
     ]
     if library.packed:
-        lines += ["", *_paragraphs(_PACKED)]
+        lines += ["", *_paragraphs(fill("aot/packed.txt"))]
     if library.weights is Weights.SEPARATE:
         lines += ["", f"Link {prefix}.o together with {prefix}_weights.o."]
     if takes_weights(library):
@@ -107,68 +109,20 @@ def _memory(library: Library) -> list[str]:
     return [*lines, f"  constants, in {library.constants_place}: {len(library.constants)}"]
 
 
-_CALLING = """\
-How to call: fill in SYMBOL_args and SYMBOL_results with addresses of row-major arrays, which are yours; give
-a workspace of SYMBOL_WORKSPACE_SIZE bytes; call SYMBOL_run. It gives AXLA_OK (0), or a code for SYMBOL_error.
-
-Alignment: arrays to their elements; workspace and constants to 64 bytes. A workspace of 0 bytes may be NULL.
-Results share no memory with arguments, the workspace or each other. An argument that is not const is a
-variable: it is read, and its new value is written in its place.
-
-Threads: nothing is kept between calls and no memory is allocated. Calls may run at the same time, each with a
-workspace, results and variables of its own. A call runs on the thread that makes it, unless it is made
-through SYMBOL_run_frame with axla_frame.parallel_for set: that is given a kernel, args, a count and a
-grain, and runs
-  kernel(frame, args, 0, grain), kernel(frame, args, grain, 2 * grain), ... up to count,
-in any order and on any threads; it returns when all have ended, 0 or the code of the lowest range that
-failed. How work is split never depends on the number of threads, so results are the same bits with
-any number.
-axla_frame.pool is for what parallel_for needs.
-
-The frame: set all of it to zero, then version to AXLA_FRAME_VERSION, and arguments, results and workspace.
-Zero means the default for all else. cancel: address of a flag; once it is not 0, the run ends soon with
-AXLA_CANCELLED. rng_state: the state of random numbers, which each run moves on; begin with AXLA_RNG_SEED, as
-SYMBOL_run always does. A frame is used by one call at a time."""
-
-
-_PACKED = """\
-Packed arrays of s4 and u4 have two elements a byte, in row-major order: element 0 in the low four bits of
-byte 0, element 1 in the high four. Behind an odd number of elements the high bits are 0 in results, and do
-not count in arguments."""
-
-
-def _externals(library: Library) -> str:
-    return "\n".join([
-        "/* Functions that the library calls and that you link. `in` has the addresses of the operands,",
-        "`out` is the address of the result; of a tuple, of an array with the addresses of its elements. */",
-        "#ifdef __cplusplus", 'extern "C" {', "#endif",
-        *(f"void {name}(void *out, void **in);" for name in library.externals),
-        "#ifdef __cplusplus", "}", "#endif",
-    ])  # fmt: skip
-
-
 def _function(function: Function, library: Library) -> str:
-    symbol, weights = function.symbol, ", const void *weights" * takes_weights(library)
-    return "\n".join([
-        f"/* {function.name} */",
-        f"#define {symbol}_NUM_ARGS {len(function.arguments)}",
-        f"#define {symbol}_NUM_RESULTS {len(function.results)}",
-        f"#define {symbol}_WORKSPACE_SIZE {function.workspace_bytes}u",
-        f"#define {symbol}_ALIGNMENT {ALIGNMENT}",
-        *(line for value in function.arguments for line in _sizes(f"{symbol}_ARG", value)),
-        *(line for value in function.results for line in _sizes(f"{symbol}_RESULT", value)),
-        "",
-        *_struct(f"{symbol}_args", function.arguments),
-        *_struct(f"{symbol}_results", function.results),
-        "",
-        "#ifdef __cplusplus", 'extern "C" {', "#endif",
-        f"int32_t {symbol}_run(const {symbol}_args *args, const {symbol}_results *results,",
-        f"    void *workspace{weights});",
-        f"int32_t {symbol}_run_frame(axla_frame *frame);",
-        "#ifdef __cplusplus", "}", "#endif",
-        "",
-        *_messages(function),
-    ])  # fmt: skip
+    symbol, arguments, results = function.symbol, function.arguments, function.results
+    sizes = [line for value in arguments for line in _sizes(f"{symbol}_ARG", value)]
+    sizes += [line for value in results for line in _sizes(f"{symbol}_RESULT", value)]
+    return fill(
+        "aot/function.h", NAME=str(function.name), SYMBOL=symbol, ARGCOUNT=str(len(arguments)),
+        RESULTCOUNT=str(len(results)), WORKSPACE=f"{function.workspace_bytes}u", ALIGNMENT=str(ALIGNMENT),
+        SIZES=sizes, ARGS=_fields(arguments), RESULTS=_fields(results),
+        MEMORY=_memory_parameters(library), ERROR=_messages(function),
+    )  # fmt: skip
+
+
+def _memory_parameters(library: Library) -> str:
+    return f"void *workspace{', const void *weights' * takes_weights(library)}"
 
 
 def _sizes(prefix: str, value: Value) -> list[str]:
@@ -178,8 +132,8 @@ def _sizes(prefix: str, value: Value) -> list[str]:
     ]
 
 
-def _struct(name: str, values: Sequence[Value]) -> list[str]:
-    lines = [f"typedef struct {name} {{"]
+def _fields(values: Sequence[Value]) -> list[str]:
+    lines = []
     for value in values:
         const = "const " if value.role in (Role.ARGUMENT, Role.CONSTANT_VARIABLE) else ""
         about = value.type
@@ -188,9 +142,7 @@ def _struct(name: str, values: Sequence[Value]) -> list[str]:
         if value.role in (Role.VARIABLE, Role.CONSTANT_VARIABLE):
             about += f" ({value.role.value})"
         lines.append(f"  {const}{c_type(value.dtype)} *{value.name}; /* {comment(about)} */")
-    if not values:
-        lines.append("  void *unused;")
-    return [*lines, f"}} {name};"]
+    return lines or ["  void *unused;"]
 
 
 def _messages(function: Function) -> list[str]:
@@ -206,23 +158,15 @@ def _messages(function: Function) -> list[str]:
 
 def _batches(library: Library) -> str:
     """A function that takes the number of rows, and calls the one that was compiled for it."""
-    prefix = library.prefix
     functions = [(rows, library.functions[number]) for rows, number in library.batches]
-    first = functions[0][1].symbol
-    room = max(function.workspace_bytes for _, function in functions)
-    weights, given = (", const void *weights", ", weights") if takes_weights(library) else ("", "")
-    lines = [
-        "/* The function compiled for a number of rows; AXLA_NO_BATCH when there is none. Arrays have that",
-        " * many rows; the workspace is for the largest. */",
-        f"#define {prefix}_BATCH_WORKSPACE_SIZE {room}u",
-        f"typedef {first}_args {prefix}_batch_args;",
-        f"typedef {first}_results {prefix}_batch_results;",
-        f"static inline int32_t {prefix}_run_batch(int64_t rows, const {prefix}_batch_args *args,",
-        f"    const {prefix}_batch_results *results, void *workspace{weights}) {{",
-        "  const void *all = args, *into = results;",
-    ]
+    given = ", weights" * takes_weights(library)
+    calls = []
     for rows, function in functions:
         symbol = function.symbol
         table = f"AXLA_CAST(const {symbol}_args *, all), AXLA_CAST(const {symbol}_results *, into)"
-        lines.append(f"  if (rows == {rows}) return {symbol}_run({table}, workspace{given});")
-    return "\n".join([*lines, "  return AXLA_NO_BATCH;", "}"])
+        calls.append(f"  if (rows == {rows}) return {symbol}_run({table}, workspace{given});")
+    return fill(
+        "aot/batches.h", PREFIX=library.prefix, FIRST=functions[0][1].symbol,
+        ROOM=f"{max(function.workspace_bytes for _, function in functions)}u",
+        MEMORY=_memory_parameters(library), CALLS=calls,
+    )  # fmt: skip

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from axla.analysis.coalesce import element_alignment
-from axla.aot import program_texts as texts
 from axla.aot.c_types import c_type, comment, is_bits, literal, number
 from axla.aot.door import ALIGNMENT
 from axla.aot.header import signature, takes_weights
@@ -18,6 +17,7 @@ from axla.aot.library import Function, Library, Role, Value, Weights
 from axla.aot.recordings import Recording
 from axla.comparison import NARROW, TOLERANCES
 from axla.core.dtypes import DType
+from axla.core.templates import fill
 
 STATIC = 1 << 20
 """Bytes from which memory is allocated when a program runs."""
@@ -74,11 +74,20 @@ def _memory(function: Function) -> int:
     return sum(_padded(size + ALIGNMENT) for size in (*sizes, function.workspace_bytes))
 
 
-def _arena(library: Library) -> str:
-    """The memory of the test and of the benchmark, which one function after the other uses."""
+def _head(template: str, library: Library) -> list[str]:
+    """What the test and the benchmark begin with: their includes, weights, and the memory that one function
+    after the other uses.
+    """
     total = max(map(_memory, library.functions))
-    kind = texts.STATIC_ARENA if total < STATIC or not _has_files(library) else texts.HEAP_ARENA
-    return f"#define MEMORY {total}u\n{texts.ARENA.replace('@ARENA@', kind + texts.TAKE)}"
+    start = fill("aot/arena_static.c")
+    if total >= STATIC and _has_files(library):
+        start = fill("aot/arena_heap.c", STATIC=start)
+    arena = fill("aot/arena.c", BYTES=f"{total}u", START=start)
+    return [template, *_weights(library), arena]
+
+
+def _weights(library: Library) -> list[str]:
+    return [fill("aot/weights.c", PREFIX=library.prefix)] if takes_weights(library) else []
 
 
 def _value_pointers(function: Function, *, least: bool = False) -> list[str]:
@@ -125,6 +134,11 @@ def _fill(value: Value) -> list[str]:
     return [f"{loop} {name}[i] = ({c_type(dtype)})(i % {numbers});"]
 
 
+def _numbers(function: Function) -> list[str]:
+    """Statements that put small fixed numbers into the arguments."""
+    return [line for value in function.arguments for line in _fill(value)]
+
+
 def _call(
     function: Function, library: Library, args: str, results: str, workspace: str, *, test: bool = False
 ) -> str:  # fmt: skip
@@ -141,17 +155,10 @@ def _example(library: Library) -> str:
     heap = any(_memory(function) >= STATIC for function in library.functions)
     parts = [f"{prefix}.o"] + [f"{prefix}_weights.o"] * (library.weights is Weights.SEPARATE)
     parts += [f"{prefix}_loader.c"] * takes_weights(library)
-    return "\n".join([
-        f"/* Calls each function of {library.name} once:",
-        f" *   cc example.c {' '.join(parts)} -o example && ./example",
-        " */",
-        "#include <stdio.h>",
-        "#include <stdlib.h>",
-        f'#include "{prefix}.h"',
-        "",
-        texts.ALIGNED,
-        *([texts.ALLOCATE] if heap else []),
-        *[texts.WEIGHTS.replace("@P@", library.prefix)] * takes_weights(library),
+    return "\n\n".join([
+        fill("aot/example.c", NAME=str(library.name), PARTS=" ".join(parts), PREFIX=prefix),
+        *([fill("aot/example_heap.c")] if heap else []),
+        *_weights(library),
         *(_example_call(function, library) for function in library.functions),
         _main(library, [f"bad |= run_{function.symbol}();" for function in library.functions]),
     ])  # fmt: skip
@@ -160,39 +167,33 @@ def _example(library: Library) -> str:
 def _example_call(function: Function, library: Library) -> str:
     symbol = function.symbol
     heap = _memory(function) >= STATIC
-    lines = [f"/* {comment(signature(function))} */", f"static int run_{symbol}(void) {{"]
+    arrays = []
     for kind, values in (("arg", function.arguments), ("result", function.results)):
         for value in values:
             element, name = c_type(value.dtype), f"{kind}_{value.name}"
             macro = f"{symbol}_{kind.upper()}_{value.name}"
             if heap:
-                lines.append(f"  {element} *{name} = ({element} *)allocate({macro}_SIZE);")
+                arrays.append(f"  {element} *{name} = ({element} *)allocate({macro}_SIZE);")
             else:
-                lines.append(f"  static {element} {name}[{f'{macro}_COUNT' if value.count else 1}];")
+                arrays.append(f"  static {element} {name}[{f'{macro}_COUNT' if value.count else 1}];")
     if heap:
-        lines.append(f"  void *workspace = allocate({symbol}_WORKSPACE_SIZE);")
+        arrays.append(f"  void *workspace = allocate({symbol}_WORKSPACE_SIZE);")
     else:
-        lines.append(f"  static unsigned char memory[{symbol}_WORKSPACE_SIZE + {symbol}_ALIGNMENT];")
-        lines.append("  void *workspace = aligned(memory);")
-    lines += [
-        f"  {symbol}_args args;",
-        f"  {symbol}_results results;",
-        "  int32_t code;",
-        *(["  size_t i;"] if function.arguments or function.results else []),
-        *_structs(function, "args", "results"),
-        *(line for value in function.arguments for line in _fill(value)),
-        "",
-        f"  code = {_call(function, library, 'args', 'results', 'workspace')};",
-        "  if (code != AXLA_OK) {",
-        f'    fprintf(stderr, "{symbol}: %s\\n", {symbol}_error(code));',
-        "    return 1;",
-        "  }",
-    ]
+        arrays.append(f"  static unsigned char memory[{symbol}_WORKSPACE_SIZE + {symbol}_ALIGNMENT];")
+        arrays.append("  void *workspace = aligned(memory);")
     shown = [*(("result", value) for value in function.results)]
     shown += [("arg", value) for value in function.variables if value.role is Role.VARIABLE]
-    for kind, value in shown:
-        lines += _print(function, kind, value)
-    return "\n".join([*lines, "  return 0;", "}", ""])
+    return fill(
+        "aot/example_function.c", SIGNATURE=comment(signature(function)), SYMBOL=symbol, ARRAYS=arrays,
+        COUNTER=_counter(function.arguments or function.results),
+        STRUCTS=_structs(function, "args", "results"), NUMBERS=_numbers(function),
+        CALL=_call(function, library, "args", "results", "workspace"),
+        PRINT=[line for kind, value in shown for line in _print(function, kind, value)],
+    )  # fmt: skip
+
+
+def _counter(used: object) -> list[str]:
+    return ["  size_t i;"] if used else []
 
 
 def _print(function: Function, kind: str, value: Value) -> list[str]:
@@ -235,95 +236,62 @@ def _test(library: Library, recordings: Sequence[Recording], data: bytes) -> str
             body.append(_recorded_test(function, library, recordings[k], tables))
         else:
             body.append(_repeated_test(function, library))
-    source = texts.DATA_FILE if aside else texts.DATA_HERE.replace("@DATA@", _bytes(data))
-    parts = [
-        texts.TEST_HEAD.replace("@P@", prefix),
-        *([texts.REFUSE_EMBEDDED] if aside or takes_weights(library) else []),
-        f'#include "{prefix}.h"\n',
-        *[texts.WEIGHTS.replace("@P@", library.prefix)] * takes_weights(library),
-        _arena(library),
-    ]
+    files = [fill("aot/test_refusal.c"), ""] if aside or takes_weights(library) else []
+    parts = _head(fill("aot/test.c", FILES=files, PREFIX=prefix), library)
     work = "\n".join(body)  # a function without arguments or results has less to do
     if "get(" in work or "check(" in work:
-        parts += [source.replace("@P@", prefix), *map(_float_table, tables, tables.values())]
+        source = (
+            fill("aot/test_file.c", PREFIX=prefix) if aside else fill("aot/test_data.c", DATA=_bytes(data))
+        )
+        parts += [source, *map(_float_table, tables, tables.values())]
     if "check(" in work:
-        parts.append(texts.CHECK.replace("@TABLES@", "".join(map(_table_case, tables, tables.values()))))
+        parts.append(fill("aot/test_check.c", TABLES=map(_table_case, tables.values())))
     if "hash(" in work:
-        parts.append(texts.HASH)
+        parts.append(fill("aot/test_hash.c"))
     parts += body
     begin = ["if (!start()) return 2;"]
     begin += ["if (!open_data(argc, argv)) return 2;"] * aside
     calls = [f"bad |= test_{function.symbol}();" for function in library.functions]
     calls.append('AXLA_TEST_PRINT(bad ? "FAILED\\n" : "PASSED\\n");')
-    parts.append(_main(library, calls, begin=begin, argv=aside))
-    return "\n".join(parts)
+    return "\n\n".join([*parts, _main(library, calls, begin=begin, argv=aside)])
 
 
 def _recorded_test(
     function: Function, library: Library, recording: Recording, tables: dict[DType, str]
 ) -> str:
     """A call with recorded arguments; each result is compared."""
-    written = [
-        (value, array, "arg") for value, array in zip(function.arguments, recording.variables, strict=True)
-    ]
-    made = [
-        (value, array, "result") for value, array in zip(function.results, recording.results, strict=True)
-    ]
+    made = zip(function.results, recording.results, ["result"] * len(function.results), strict=True)
+    written = zip(function.arguments, recording.variables, ["arg"] * len(function.arguments), strict=True)
     checks = [
-        _compared(value, array, kind, recording.exact, tables)
+        f"  bad |= {_compared(value, array, kind, recording.exact, tables)}"
         for value, array, kind in (*made, *written)
         if array is not None
     ]
     given = [
         f"  get(arg_{value.name}, {function.symbol}_ARG_{value.name}_SIZE);" for value in function.arguments
     ]
-    run = [
-        *given,
-        f"  code = {_call(function, library, 'args', 'results', 'workspace', test=True)};",
-        *texts.FAILED.replace("@S@", function.symbol).splitlines(),
-        *(f"  bad |= {check}" for check in checks),
-    ]
-    return _test_function(function, run, [])
+    return fill("aot/test_recorded.c", **_of_test(function, library), GET=given, CHECKS=checks)
 
 
 def _repeated_test(function: Function, library: Library) -> str:
     """Two calls with the same arguments, which have to give the same bits."""
     outputs = [f"result_{v.name}, {function.symbol}_RESULT_{v.name}_SIZE" for v in function.results]
     outputs += [f"arg_{v.name}, {function.symbol}_ARG_{v.name}_SIZE" for v in function.arguments]
-    run = [
-        "  for (turn = 0; turn < 2; ++turn) {",
-        *(f"  {line}" for value in function.arguments for line in _fill(value)),
-        f"    code = {_call(function, library, 'args', 'results', 'workspace', test=True)};",
-        *(f"  {line}" for line in texts.FAILED.replace("@S@", function.symbol).splitlines()),
-        "    hashes[turn] = 2166136261u;",
-        *(f"    hashes[turn] = hash(hashes[turn], {output});" for output in outputs),
-        "  }",
-        "  bad = hashes[0] != hashes[1];",
-        f'  if (bad) AXLA_TEST_PRINT("{function.symbol}: two runs differ\\n");',
-    ]
-    return _test_function(
-        function, run, ["  uint32_t hashes[2];", "  int turn;", *["  size_t i;"] * bool(function.arguments)]
-    )
+    return fill(
+        "aot/test_repeated.c", **_of_test(function, library), COUNTER=_counter(function.arguments),
+        NUMBERS=[f"  {line}" for line in _numbers(function)],
+        HASHES=[f"    hashes[turn] = hash(hashes[turn], {output});" for output in outputs],
+    )  # fmt: skip
 
 
-def _test_function(function: Function, run: Sequence[str], variables: Sequence[str]) -> str:
-    symbol = function.symbol
-    return "\n".join([
-        f"static int test_{symbol}(void) {{",
-        f"  {symbol}_args args;",
-        f"  {symbol}_results results;",
-        "  int32_t code;",
-        "  int bad = 0;",
-        *variables,
-        "  again();",
-        *_value_pointers(function, least=True),
-        f"  void *workspace = take('w', {symbol}_WORKSPACE_SIZE, {ALIGNMENT}u);",
-        *_structs(function, "args", "results"),
-        *run,
-        "  return bad;",
-        "}",
-        "",
-    ])  # fmt: skip
+def _of_test(function: Function, library: Library) -> dict[str, str | list[str]]:
+    return {
+        "SYMBOL": function.symbol,
+        "ARRAYS": _value_pointers(function, least=True),
+        "ALIGNMENT": f"{ALIGNMENT}u",
+        "STRUCTS": _structs(function, "args", "results"),
+        "CALL": _call(function, library, "args", "results", "workspace", test=True),
+    }
 
 
 def _compared(value: Value, array: np.ndarray, kind: str, exact: bool, tables: dict[DType, str]) -> str:
@@ -355,34 +323,31 @@ def _float_table(dtype: DType, letter: str) -> str:
     every = np.arange(1 << dtype.bits, dtype=np.uint8).view(dtype.numpy).astype(np.float32).view(np.uint32)
     rows = [every[k : k + 8] for k in range(0, len(every), 8)]
     lines = [", ".join(f"0x{word:08X}u" for word in row) + "," for row in rows]
-    return "\n".join([f"static const uint32_t values_{letter}[] = {{ /* {dtype.name} */", *lines, "};", ""])
+    return "\n".join([f"static const uint32_t values_{letter}[] = {{ /* {dtype.name} */", *lines, "};"])
 
 
-def _table_case(_dtype: DType, letter: str) -> str:
-    return f"    case '{letter}': number.bits = values_{letter}[*(const unsigned char *)at]; break;\n"
+def _table_case(letter: str) -> str:
+    return f"    case '{letter}': number.bits = values_{letter}[*(const unsigned char *)at]; break;"
 
 
-def _bytes(data: bytes) -> str:
+def _bytes(data: bytes) -> list[str]:
     hexed = [f"0x{byte:02x}" for byte in data] or ["0"]
-    return ",\n".join("  " + ",".join(hexed[k : k + _PER_LINE]) for k in range(0, len(hexed), _PER_LINE))
+    rows = ["  " + ",".join(hexed[k : k + _PER_LINE]) for k in range(0, len(hexed), _PER_LINE)]
+    return [",\n".join(rows)]
 
 
 # The benchmark
 
 
 def _benchmark(library: Library) -> str:
-    prefix = library.prefix
     calls = [
         f'bad |= setup_{f.symbol}() || measure("{f.symbol}", run_{f.symbol}, {f.symbol}_error, seconds);'
         for f in library.functions
     ]
     begin = ["const double seconds = argc > 1 ? atof(argv[1]) : 1.0;", "if (!start()) return 2;"]
-    return "\n".join([
-        texts.BENCHMARK_HEAD.replace("@P@", prefix),
-        f'#include "{prefix}.h"\n',
-        *[texts.WEIGHTS.replace("@P@", library.prefix)] * takes_weights(library),
-        _arena(library),
-        texts.MEASURE,
+    return "\n\n".join([
+        *_head(fill("aot/benchmark.c", PREFIX=library.prefix), library),
+        fill("aot/benchmark_measure.c"),
         *(_setup(function, library) for function in library.functions),
         _main(library, calls, begin=begin, argv=True),
     ])  # fmt: skip
@@ -390,22 +355,10 @@ def _benchmark(library: Library) -> str:
 
 def _setup(function: Function, library: Library) -> str:
     symbol = function.symbol
-    call = _call(function, library, f"args_{symbol}", f"results_{symbol}", f"workspace_{symbol}")
-    return "\n".join([
-        f"static {symbol}_args args_{symbol};",
-        f"static {symbol}_results results_{symbol};",
-        f"static void *workspace_{symbol};",
-        "",
-        f"static int setup_{symbol}(void) {{",
-        *["  size_t i;"] * bool(function.arguments),
-        "  again();",
-        *_value_pointers(function),
-        f"  workspace_{symbol} = take('w', {symbol}_WORKSPACE_SIZE, {ALIGNMENT}u);",
-        *_structs(function, f"args_{symbol}", f"results_{symbol}"),
-        *(line for value in function.arguments for line in _fill(value)),
-        "  return 0;",
-        "}",
-        "",
-        f"static int32_t run_{symbol}(void) {{ return {call}; }}",
-        "",
-    ])  # fmt: skip
+    args, results = f"args_{symbol}", f"results_{symbol}"
+    return fill(
+        "aot/benchmark_function.c", SYMBOL=symbol, COUNTER=_counter(function.arguments),
+        ARRAYS=_value_pointers(function), ALIGNMENT=f"{ALIGNMENT}u",
+        STRUCTS=_structs(function, args, results), NUMBERS=_numbers(function),
+        CALL=_call(function, library, args, results, f"workspace_{symbol}"),
+    )  # fmt: skip

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 
 from axla.aot.c_types import comment, literal
 from axla.aot.library import Function, Library, Value, Weights
-from axla.aot.weights_code import FILE, OPEN, SCAN, TYPES
 from axla.core.dtypes import U8, DType
 from axla.core.errors import InternalError
+from axla.core.templates import fill
 from axla.runtime.loader import digest_of
 from axla.runtime.safetensors import NAMES, Entry, header, read_safetensors, write_safetensors
 
@@ -51,6 +51,15 @@ def weights_header(library: Library) -> bytes:
     return header(_entries(library), metadata)
 
 
+def file_facts(library: Library, head: bytes) -> tuple[dict[str, str], dict[str, str]]:
+    """What loaders know of `P.weights`: sizes of its header `head` and of its data, and their digests."""
+    data = library.constants
+    return (
+        {"HEADERSIZE": str(len(head)), "DATASIZE": str(len(data))},
+        {"HEADERDIGEST": f"0x{digest(head):016x}", "DATADIGEST": f"0x{digest(data):016x}"},
+    )
+
+
 def _entries(library: Library) -> dict[str, Entry]:
     """The tensors and what lies between them, in the order of offsets."""
     found: dict[str, Entry] = {}
@@ -75,17 +84,7 @@ def _entries(library: Library) -> dict[str, Entry]:
 
 def _header(library: Library) -> str:
     prefix = library.prefix
-    guard = f"AXLA_{prefix}_LOADER_H"
-    lines = [
-        f"/* {library.name}: loads weights and the values of variables from files.",
-        " *",
-        " * Files are checked before use; AXLA_OK is 0, axla_error says what other codes mean.",
-        " * What was opened is there until it is closed.",
-        " */",
-        f"#ifndef {guard}", f"#define {guard}", f'#include "{prefix}.h"', "", TYPES, "",
-        f"typedef axla_file {prefix}_weights;", "",
-        "#ifdef __cplusplus", 'extern "C" {', "#endif",
-    ]  # fmt: skip
+    lines = []
     if library.weights is Weights.FILE:
         lines += [
             f"/* {prefix}.weights: `out->data` is the last argument of the functions of {prefix}.h. */",
@@ -100,11 +99,7 @@ def _header(library: Library) -> str:
                 f"int32_t {function.symbol}_load_safetensors(const char *path, {function.symbol}_args *args,",
                 f"    {prefix}_weights *out);",
             ]
-    lines += [
-        f"void {prefix}_weights_close({prefix}_weights *file);",
-        "#ifdef __cplusplus", "}", "#endif", f"#endif /* {guard} */", "",
-    ]  # fmt: skip
-    return "\n".join(lines)
+    return fill("aot/loader.h", NAME=str(library.name), PREFIX=prefix, FUNCTIONS=lines) + "\n"
 
 
 def _named(function: Function) -> str:
@@ -113,21 +108,16 @@ def _named(function: Function) -> str:
 
 def _source(library: Library, head: bytes) -> str:
     prefix = library.prefix
-    parts = [FILE.replace("PREFIX", prefix)]
+    parts = [fill("aot/loader.c", PREFIX=prefix)]
     if head:
-        facts = {
-            "HEADER_SIZE": f"((size_t){len(head)}u)",
-            "HEADER_DIGEST": f"UINT64_C(0x{digest(head):016x})",
-            "DATA_SIZE": f"((size_t){len(library.constants)}u)",
-            "DATA_DIGEST": f"UINT64_C(0x{digest(library.constants):016x})",
-        }
-        parts += ["\n".join(f"#define {name} {value}" for name, value in facts.items())]
-        parts.append(OPEN.replace("PREFIX", prefix))
-        parts.append(_tensors(library))
+        sizes, digests = file_facts(library, head)
+        facts = {word: f"((size_t){size}u)" for word, size in sizes.items()}
+        facts |= {word: f"UINT64_C({number})" for word, number in digests.items()}
+        parts += [fill("aot/loader_weights.c", PREFIX=prefix, **facts), _tensors(library)]
     loaders = [_loader(library, function) for function in library.functions if function.variables]
     if loaders:
-        parts += [SCAN, *loaders]
-    return "\n".join(parts)
+        parts += [fill("aot/loader_safetensors.c"), *loaders]
+    return "\n\n".join(parts) + "\n"
 
 
 def _tensors(library: Library) -> str:
@@ -144,33 +134,17 @@ def _tensors(library: Library) -> str:
         )
     rows = rows or ["  {NULL, NULL, NULL, 0, 0, 0},"]
     head = f"const axla_tensor {library.prefix}_tensors[{len(rows)}] = {{"
-    return "\n".join([*lines, head, *rows, "};", ""])
+    return "\n".join([*lines, head, *rows, "};"])
 
 
 def _loader(library: Library, function: Function) -> str:
     symbol, variables = function.symbol, function.variables
-    count = len(variables)
-    lines = [
-        f"int32_t {symbol}_load_safetensors(const char *path, {symbol}_args *args, "
-        f"{library.prefix}_weights *out) {{",
-        *(line for k, value in enumerate(variables) for line in _dims(k, value)),
-        f"  static const axla_wanted wanted[{count}] = {{",
-        *_wanted(variables),
-        "  };",
-        f"  void *found[{count}];",
-        "  int32_t code = axla_map(path, out);",
-        f"  if (code == AXLA_OK) code = axla_find(out, wanted, {count}, found);",
-        f"  if (code == AXLA_OK) code = axla_align(out, wanted, {count}, found);",
-        "  if (code != AXLA_OK) {",
-        f"    {library.prefix}_weights_close(out);",
-        "    return code;",
-        "  }",
-        *(f"  args->{value.name} = found[{k}];" for k, value in enumerate(variables)),
-        "  return AXLA_OK;",
-        "}",
-        "",
-    ]
-    return "\n".join(lines)
+    return fill(
+        "aot/load_variables.c", SYMBOL=symbol, PREFIX=library.prefix, COUNT=str(len(variables)),
+        DIMS=[line for k, value in enumerate(variables) for line in _dims(k, value)],
+        WANTED=_wanted(variables),
+        SET=[f"  args->{value.name} = found[{k}];" for k, value in enumerate(variables)],
+    )  # fmt: skip
 
 
 def _stored(dtype: DType, dims: tuple[int, ...]) -> tuple[str, tuple[int, ...]]:

@@ -28,6 +28,7 @@ from axla.core.status import INTERRUPTED as INTERRUPTED
 from axla.core.status import OK as OK
 from axla.core.status import OUT_OF_MEMORY as OUT_OF_MEMORY
 from axla.core.status import WRONG_FRAME as WRONG_FRAME
+from axla.core.templates import fill
 
 FRAME_VERSION = 1
 
@@ -182,51 +183,15 @@ def status_message(address: int) -> str:
 
 STRUCTS = (FRAME, STATUS)
 
-_SIGNATURES = """\
-typedef struct axla_frame axla_frame;
-typedef int32_t axla_entry_function(axla_frame *frame);
-typedef int32_t axla_kernel(axla_frame *frame, void *args, int64_t begin, int64_t end);
-typedef int32_t axla_parallel_for(axla_frame *frame, axla_kernel *kernel, void *args, int64_t count,
-                                  int64_t grain);
-/* An entry of the function table: operand and result addresses in the order of their leaves. */
-typedef int32_t axla_function(axla_frame *frame, void *const *operands, void *const *results,
-                              const char *opaque, int64_t opaque_length);"""
-
-
-# XLA's functions for a status, for sources that were written for it.
-_STATUS_FUNCTIONS = """\
-typedef axla_status XlaCustomCallStatus;
-static inline void XlaCustomCallStatusSetSuccess(XlaCustomCallStatus *status) { status->failed = 0; }
-static inline void XlaCustomCallStatusSetFailure(XlaCustomCallStatus *status, const char *message,
-                                                 size_t length) {
-  size_t most = sizeof status->message, count = length < most ? length : most;
-  status->failed = 1;
-  status->length = count & 0x7FFFFFFFu;
-  for (size_t i = 0; i < count; i++) status->message[i] = message[i];
-}"""
-
 
 def c_frame() -> str:
     """What callers include, C99 and C++: error codes, signatures, the frame. It may stand twice."""
     codes = [f"  AXLA_{row.name.upper()} = {code}, /* {row.about} */" for code, row in FRAME_ERRORS.items()]
     codes.append(f"  AXLA_FIRST_MESSAGE = {FIRST_MESSAGE} /* this and above: the program's own messages */")
-    parts = [
-        f"#ifndef AXLA_FRAME_VERSION\n#define AXLA_FRAME_VERSION {FRAME_VERSION}",
-        "enum {\n  AXLA_OK = 0,\n" + "\n".join(codes) + "\n};",
-        _SIGNATURES,
-        FRAME.c(named=False),
-        "#endif /* AXLA_FRAME_VERSION */",
-    ]
-    return "\n\n".join(parts)
+    frame = FRAME.c(named=False)
+    return fill("program/frame.h", VERSION=str(FRAME_VERSION), CODES=codes, FRAME=frame)
 
 
 def c_header() -> str:
     """The C header with all structs, signatures and error codes."""
-    parts = [
-        "#ifndef AXLA_ABI_H\n#define AXLA_ABI_H\n#include <stddef.h>\n#include <stdint.h>",
-        c_frame(),
-        STATUS.c(),
-        _STATUS_FUNCTIONS,
-        "#endif\n",
-    ]
-    return "\n\n".join(parts)
+    return fill("program/abi.h", FRAME=c_frame(), STATUS=STATUS.c()) + "\n"
