@@ -356,34 +356,15 @@ def protos(sources: Sequence[Case]) -> list[Case]:
 # Children.
 
 
-def attempt(case: Case, backend: str, reference: str, compiled: Callable[[], None]) -> tuple[str, str]:
-    """Parses, verifies, compiles and runs; calls `compiled` in between. With a `reference`, the results are
-    compared with what that backend gives, if it gives any in time.
-    """
+Attempt = Callable[[Case, str, str, Callable[[], None]], tuple[str, str]]
+
+
+def end_of(attempt: Attempt, case: Case, backend: str, reference: str, pipe: int) -> tuple[str, str]:
+    """How an attempt ended, and in what: with its own word, or with an exception."""
     import axla
-    from axla.comparison import compare, parameter_leaves, random_inputs, run_flat
-    from axla.ir.verify import verify
 
     try:
-        module = axla.parse(case.text, **case.options)
-        if not case.runs:
-            verify(module)
-            return PARSED, ""
-        executable = axla.compile(module, backend=backend, replicas="first")
-        compiled()
-        size = sum(shape.byte_size for _, shape in parameter_leaves(module))
-        if size > INPUT_BYTES:
-            return COMPILED, f"{size} bytes of parameters"
-        inputs = random_inputs(module)
-        results = [np.asarray(array) for array in executable.execute(inputs, deadline=DEADLINE)]
-        if reference:
-            with contextlib.suppress(axla.UnsupportedError, axla.DeadlineExceeded):
-                wanted = run_flat(module, inputs, reference, DEADLINE, "first")
-                report = compare(module, results, wanted, backend, reference)
-                problems = [o.problem for o in report.outputs if o.problem]
-                if problems:
-                    return DIFFERS, problems[0]
-        return RESULT, f"{len(results)} results"
+        return attempt(case, backend, reference, lambda: (os.write(pipe, b"C"), None)[1])
     except axla.InternalError as error:
         return INTERNAL, f"{error}\n{error.__cause__!r}"
     except axla.AxlaError as error:
@@ -392,7 +373,33 @@ def attempt(case: Case, backend: str, reference: str, compiled: Callable[[], Non
         return BARE, traceback.format_exc()
 
 
-Attempt = Callable[[Case, str, str, Callable[[], None]], tuple[str, str]]
+def attempt(case: Case, backend: str, reference: str, compiled: Callable[[], None]) -> tuple[str, str]:
+    """Parses, verifies, compiles and runs; calls `compiled` in between. With a `reference`, the results are
+    compared with what that backend gives, if it gives any in time.
+    """
+    import axla
+    from axla.comparison import compare, parameter_leaves, random_inputs, run_flat
+    from axla.ir.verify import verify
+
+    module = axla.parse(case.text, **case.options)
+    if not case.runs:
+        verify(module)
+        return PARSED, ""
+    executable = axla.compile(module, backend=backend, replicas="first")
+    compiled()
+    size = sum(shape.byte_size for _, shape in parameter_leaves(module))
+    if size > INPUT_BYTES:
+        return COMPILED, f"{size} bytes of parameters"
+    inputs = random_inputs(module)
+    results = [np.asarray(array) for array in executable.execute(inputs, deadline=DEADLINE)]
+    if reference:
+        with contextlib.suppress(axla.UnsupportedError, axla.DeadlineExceeded):
+            wanted = run_flat(module, inputs, reference, DEADLINE, "first")
+            report = compare(module, results, wanted, backend, reference)
+            problems = [o.problem for o in report.outputs if o.problem]
+            if problems:
+                return DIFFERS, problems[0]
+    return RESULT, f"{len(results)} results"
 
 
 def in_child(case: Case, backend: str, reference: str, pipe: int, attempt: Attempt) -> None:
@@ -404,11 +411,9 @@ def in_child(case: Case, backend: str, reference: str, pipe: int, attempt: Attem
         quiet = os.open(os.devnull, os.O_RDWR)
         for stream in (0, 1, 2):
             os.dup2(quiet, stream)
-        kind, detail = attempt(case, backend, reference, lambda: (os.write(pipe, b"C"), None)[1])
-        os.write(
-            pipe,
-            f"{kind}\t{detail}"[-60_000:].encode(errors="replace") if len(detail) < 60_000 else kind.encode(),
-        )
+        kind, detail = end_of(attempt, case, backend, reference, pipe)
+        report = f"{kind}\t{detail}" if len(detail) < 60_000 else kind
+        os.write(pipe, report.encode(errors="replace"))
         code = 0
     finally:
         os._exit(code)

@@ -51,7 +51,38 @@ add { a = f32[] parameter(0)
   ROOT c = f32[] add(a, b) }
 ENTRY e { x = f32[2] parameter(0)
   ROOT r = f32[2] all-reduce(x), to_apply=add }"""
+COUNTED = """
+HloModule counted, input_output_alias={ {0}: (0, {}, may-alias), {1}: (1, {}, may-alias) }
+ENTRY counted {
+  weights = f32[3] parameter(0)
+  momentum = f32[3] parameter(1)
+  count = s32[] parameter(2)
+  real = f32[] convert(count)
+  factor = f32[3] broadcast(real), dimensions={}
+  change = f32[3] multiply(momentum, factor)
+  sum = f32[3] add(weights, change)
+  ROOT both = (f32[3], f32[3]) tuple(sum, change)
+}"""
 W, C = np.float32([1, 2, 3]), np.float32([4, 4, 8])
+
+
+@pytest.fixture(scope="module")
+def kept() -> dict:
+    """The executables of this file by backend, text and options."""
+    return {}
+
+
+@pytest.fixture
+def compiled(backend, kept):
+    """Compiles a text on the backend, once."""
+
+    def compiled(text: str, **options):
+        key = (backend, text, repr(options))
+        if key not in kept:
+            kept[key] = axla.compile(axla.parse(text), backend=backend, **options)
+        return kept[key]
+
+    return compiled
 
 
 def arrays(results):
@@ -101,22 +132,29 @@ def test_sizes_up_to_a_bound(compiled):
 
 
 WRONG = {
-    "too few": (lambda: [W], "1 arguments, wanted 2.*parameter change is missing"),
-    "too many": (lambda: [W, C, C], "3 arguments, wanted 2.*argument 2 is one too many"),
-    "shape": (lambda: [W, C[:2]], r"parameter 1 \(change\): wanted f32\[3\], found float32\[2\]"),
-    "type": (lambda: [W, C.astype(np.float64)], r"parameter 1 \(change\): wanted f32\[3\], found float64"),
-    "object": (lambda: [object(), C], r"parameter 0 \(weights\)"),
-    "ragged": (lambda: [[[1], [1, 2]], C], r"parameter 0 \(weights\): not an array"),
+    "none": (list, "0 arguments, wanted 3.*parameter weights is missing"),
+    "too few": (lambda: [W, C], "2 arguments, wanted 3.*parameter count is missing"),
+    "too many": (lambda: [W, C, 1, W], "4 arguments, wanted 3.*argument 3 is one too many"),
+    "shape": (lambda: [W, C[:2], 1], r"parameter 1 \(momentum\): wanted f32\[3\], found float32\[2\]"),
+    "rank": (lambda: [W.reshape(1, 3), C, 1], r"\(weights\): wanted f32\[3\], found float32\[1, 3\]"),
+    "type": (lambda: [W, C.astype(np.float64), 1], r"\(momentum\): wanted f32\[3\], found float64"),
+    "unsigned": (lambda: [W, C, np.uint32(1)], r"\(count\): wanted s32.*found uint32"),
+    "object": (lambda: [object(), C, 1], r"parameter 0 \(weights\)"),
+    "none value": (lambda: [None, C, 1], r"parameter 0 \(weights\)"),
+    "text": (lambda: [W, C, "three"], r"parameter 2 \(count\)"),
+    "ragged": (lambda: [[[1], [1, 2]], C, 1], r"parameter 0 \(weights\): not an array"),
 }
 
 
 @pytest.mark.parametrize("case", WRONG)
 def test_wrong_arguments_have_the_same_messages(compiled, case):
     arguments, message = WRONG[case]
-    step = compiled(STEP)
+    step = compiled(COUNTED)
     for call in (step.execute, lambda given: step(*given), lambda given: step.execute_replicated([given])):
         with pytest.raises(axla.InvalidArgument, match=message):
             call(arguments())
+    given = [axla.device_put(W), axla.device_put(C), np.int32(2)]
+    assert arrays(step.execute(given)) == [[9, 10, 19], [8, 8, 16]]  # nothing is left half done
 
 
 def test_a_deadline(compiled):

@@ -31,50 +31,10 @@ def step():
     return axla.compile(axla.parse(TEXT))
 
 
-@pytest.fixture(scope="module")
-def interpreted():
-    return axla.compile(axla.parse(TEXT), backend="interpreter")
-
-
 def check_works(step):
     a, b = step.execute([axla.device_put(W), axla.device_put(M), np.int32(2)])
     np.testing.assert_array_equal(np.asarray(a), W + 2 * M)
     np.testing.assert_array_equal(np.asarray(b), M / 2)
-
-
-WRONG = {
-    "too few": (lambda: [W, M], r"2 (arguments|inputs), wanted 3"),
-    "none": (list, r"0 (arguments|inputs), wanted 3"),
-    "too many": (lambda: [W, M, np.int32(1), W], r"4 (arguments|inputs), wanted 3"),
-    "shape": (
-        lambda: [W, np.zeros(4, np.float32), np.int32(1)],
-        r"momentum.*wanted.*f32\[3\]|momentum.*\[4\]",
-    ),
-    "rank": (lambda: [W.reshape(1, 3), M, np.int32(1)], r"weights.*f32\[3\]"),
-    "dtype": (lambda: [W, M.astype(np.float64), np.int32(1)], r"momentum.*float64"),
-    "unsigned": (lambda: [W, M, np.uint32(1)], r"count.*uint32"),
-    "object": (lambda: [W, object(), np.int32(1)], "momentum"),
-    "none value": (lambda: [None, M, np.int32(1)], "weights"),
-    "text": (lambda: [W, M, "three"], "count"),
-    "ragged": (lambda: [[[1], [1, 2]], M, np.int32(1)], "weights"),
-}
-
-
-@pytest.mark.parametrize("case", WRONG)
-def test_wrong_arguments_name_the_parameter(step, case):
-    arguments, message = WRONG[case]
-    with pytest.raises(axla.InvalidArgument, match=message):
-        step.execute(arguments())
-    with pytest.raises(axla.InvalidArgument, match=message):
-        step(*arguments())
-    check_works(step)
-
-
-@pytest.mark.parametrize("case", WRONG)
-def test_the_interpreter_refuses_the_same(interpreted, case):
-    arguments, message = WRONG[case]
-    with pytest.raises(axla.InvalidArgument, match=message):
-        interpreted.execute(arguments())
 
 
 def test_deleted_arrays_are_refused(step):
