@@ -24,7 +24,7 @@ from axla.stablehlo.specialize.calls import (
     Work,
     type_of,
 )
-from axla.stablehlo.specialize.folding import element_type, folded, known_value
+from axla.stablehlo.specialize.folding import element_type, folded, is_foldable, known_value
 from axla.stablehlo.specialize.forms import FORMS, Form, Given, array_of
 from axla.stablehlo.specialize.inference import result_types
 from axla.stablehlo.specialize.sizes import Bounded, is_open, refined, refined_type, sizes_of
@@ -166,25 +166,25 @@ class Writer:
         operands = [self.held(v) for v in operation.operands]
         if self._fold(operation, operands) or self._moving_slice(operation, operands):
             return
-        name, attributes = operation.name, operation.attributes
-        types = [r.type for r in operation.results]
+        stand_in = operation
         form = self._form(operation, operands)
         if form is not None:
-            name, attributes = form.name, form.attributes
             operands = [operands[n] for n in form.kept]
+            types = [r.type for r in operation.results]
             if form.sizes is not None:
                 rows = form.sizes if isinstance(form.sizes, list) else [form.sizes] * len(types)
                 types = list[mlir.Type](map(refined, types, rows))
+            kept = [operation.operands[n] for n in form.kept]
+            stand_in = mlir.Operation(form.name, kept, types, form.attributes)
+            if self._fold(stand_in, operands):
+                self.values[operation.results[0]] = self.values.pop(stand_in.results[0])
+                return
+        types = [r.type for r in stand_in.results]
         if any(map(is_open, types)):
-            changed = mlir.Operation(name, operation.operands, types, attributes)
-            types = result_types(changed, [o.type for o in operands])
-        stand_in = mlir.Operation(name, operation.operands, types, attributes) if form else operation
-        if form is not None and self._fold(stand_in, operands):
-            self.values[operation.results[0]] = self.values.pop(stand_in.results[0])
-            return
+            types = result_types(stand_in, [o.type for o in operands])
         for callee in callees(stand_in):
             self.owner.keep(callee)
-        self.emit(operation, name, operands, types, attributes)
+        self.emit(operation, stand_in.name, operands, types, stand_in.attributes)
 
     def _moving_slice(self, operation: mlir.Operation, operands: Sequence[Held]) -> bool:
         """A slice that begins where only the run knows, of a size that is known: its end is its beginning and
@@ -245,10 +245,8 @@ class Writer:
         type_ = operation.results[0].type
         if name in _CONSTANTS:
             found = known_value(operation.attributes.get(_CONSTANTS[name]), type_)
-        elif found is None and all(isinstance(o, Known) for o in operands):
-            sizes = None if is_open(type_) else sizes_of(type_)
-            if not any(isinstance(d, Bounded) for d in sizes or ()):
-                found = folded(operation, [o.array for o in operands], sizes)  # type: ignore[union-attr, arg-type]
+        elif found is None:
+            found = _folded(operation, [o for o in operands if isinstance(o, Known)])
         if found is None:
             return False
         if isinstance(type_, mlir.TensorType):
@@ -362,6 +360,19 @@ class Writer:
 
 _CONSTANTS = {CONSTANT: "value", "arith.constant": "value", "shape.const_shape": "shape"}
 _SIZES = ("stablehlo.get_dimension_size", "tensor.dim", "shape.shape_of")
+
+
+def _folded(operation: mlir.Operation, operands: Sequence[Known]) -> np.ndarray | None:
+    """The value of a result whose operands are known, all of them; None where one is missing."""
+    type_ = operation.results[0].type
+    if len(operands) != len(operation.operands):
+        return None
+    if is_open(type_) and is_foldable(operation):
+        (type_,) = result_types(operation, [o.type for o in operands])
+    sizes = None if is_open(type_) else sizes_of(type_)
+    if any(isinstance(size, Bounded) for size in sizes or ()):
+        return None
+    return folded(operation, [o.array for o in operands], type_, sizes)  # type: ignore[arg-type]
 
 
 def _added(total: mlir.Value, start: mlir.Value) -> np.ndarray | None:
