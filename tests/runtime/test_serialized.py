@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 import platform
 import random
@@ -14,8 +15,9 @@ import pytest
 import axla
 from axla.backends.native import NativeExecutable as Executable
 from axla.core.errors import InvalidArgument, UnsupportedError
+from axla.program.packed import Packed, decode, encode
 from axla.runtime import serialized
-from axla.runtime.serialized import Fingerprint, Packed, decode, encode, pack, unpack
+from axla.runtime.serialized import Fingerprint, pack, unpack
 from axla.tools.main import main
 
 if platform.machine() != "x86_64":
@@ -30,7 +32,8 @@ ENTRY e {
   sum = f32[2,100] add(p, w)
   ROOT t = (f32[2,100], (f32[<=4])) tuple(sum, inner)
 }"""
-HERE = Fingerprint(*serialized.versions(), "cpu", "x86_64-unknown-linux-gnu", "znver4", ("+sse2", "-avx512f"))
+MACHINE = "x86_64-unknown-linux-gnu", "znver4", ("+sse2", "-avx512f")
+HERE = Fingerprint(*serialized.versions(), "cpu", "", 1, 1, *MACHINE)
 
 
 @pytest.fixture(scope="module")
@@ -42,18 +45,19 @@ def packed() -> Packed:
 
 @pytest.fixture(scope="module")
 def data(packed) -> bytes:
-    return pack(packed, HERE)
+    return pack(encode(packed), HERE)
 
 
 def test_what_goes_in_comes_out(packed, data):
-    found, fingerprint = unpack(data)
+    payload, fingerprint = unpack(data)
+    found = decode(payload)
     assert found == packed and fingerprint == HERE
     assert found.interface.parameters[0].shape is packed.interface.parameters[0].shape
     assert len(packed.constants) >= 800
 
 
 def test_what_comes_out_runs(packed, data):
-    found, _ = unpack(data)
+    found = decode(unpack(data)[0])
     program = Executable(found.images, found.interface, found.constants)
     x, s4 = np.ones((2, 100), np.float32), np.zeros(3, axla.dtypes.S4.numpy)
     result = program(x, (s4, (np.ones(2, np.float32),)))
@@ -82,7 +86,7 @@ def test_custom_calls_and_tokens_go_through(packed):
 ])  # fmt: skip
 def test_programs_of_elsewhere_are_refused(packed, change, wanted):
     with pytest.raises(UnsupportedError, match=wanted):
-        unpack(pack(packed, replace(HERE, **change)))
+        unpack(pack(encode(packed), replace(HERE, **change)))
 
 
 def test_another_format_is_refused(data):
@@ -115,7 +119,7 @@ def test_contents_that_make_no_sense_are_errors(packed):
     from hashlib import blake2b
 
     dice = random.Random(13)
-    body = pack(packed, HERE)[len(b"axla-executable 1\n") + 32 :]
+    body = pack(encode(packed), HERE)[len(b"axla-executable 1\n") + 32 :]
     bodies = [b"", b"\0" * 8, struct.pack("<Q", 1 << 60), body[:100]]
     for _ in range(300):
         at = dice.randrange(min(len(body), 1500))
@@ -123,9 +127,15 @@ def test_contents_that_make_no_sense_are_errors(packed):
     for changed in bodies:
         digest = blake2b(changed, digest_size=32).digest()
         try:
-            unpack(b"axla-executable 1\n" + digest + changed)
+            payload, _ = unpack(b"axla-executable 1\n" + digest + changed)
         except (InvalidArgument, UnsupportedError):
             continue
+        with contextlib.suppress(ValueError):
+            decode(payload)
+    cpu = axla.backends.get("cpu")
+    for payload in (b"", b"\2", b"\2" + bytes(20), encode(packed)[:-1]):
+        with pytest.raises(InvalidArgument, match="no programs as axla writes them"):
+            cpu.load(cpu.client, payload, axla.CompileOptions())
 
 
 @pytest.mark.parametrize("pickled", [False, True])

@@ -95,7 +95,7 @@ def _function(source: Source, name: Name, interface: Interface, module: Module) 
             raise UnsupportedError(
                 f"{name}: {held} cannot lie in {memory}: callers align arrays to their elements"
             )
-    written = {alias.parameter for alias in interface.aliases}
+    written = interface.donated
     placed = {alias.result for alias in interface.aliases}
     arguments = []
     for k, (label, spec) in enumerate(zip(source.arguments, interface.parameters, strict=True)):

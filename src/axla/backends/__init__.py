@@ -8,16 +8,9 @@ A package brings one by an entry point of the group `axla.backends`, whose objec
 `axla.Client(name)` has the backend's devices, `axla.compile(module, backend=name)` takes its own client.
 """
 
-from axla.backends.interface import (
-    BACKENDS,
-    Backend,
-    Capabilities,
-    Client,
-    Device,
-    Executable,
-    Memory,
-    MemoryStats,
-)  # fmt: skip
+from axla.backends.devices import Device, Memory
+from axla.backends.executable import Executable, MemoryStats
+from axla.backends.interface import BACKENDS, Backend, Capabilities, Client
 from axla.backends.options import CompileOptions, ExecuteOptions
 
 get, names, register, unregister = BACKENDS.get, BACKENDS.names, BACKENDS.register, BACKENDS.unregister

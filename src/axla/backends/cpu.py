@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from axla.backends.interface import Backend, Capabilities, Client, Executable
+from axla.backends.executable import Executable
+from axla.backends.interface import Backend, Capabilities, Client
 from axla.backends.native import NativeExecutable
 from axla.backends.options import CompileOptions
 from axla.core import flags
@@ -14,7 +15,7 @@ from axla.core.profile import Row
 from axla.ir.clone import clone_module
 from axla.ir.graph import Module
 from axla.ir.places import located
-from axla.runtime import serialized
+from axla.program.packed import Packed, decode, encode
 from axla.target.machine import X86_LEVELS, CpuTarget, cpu_target, with_features
 
 _ALONE = "backend='interpreter' runs them all, replicas='first' the first participant alone"
@@ -56,9 +57,10 @@ class CpuBackend(Backend):
 
     def load(self, client: Client, payload: bytes, options: CompileOptions) -> Executable:
         """Machine code, which runs in this process with all its rights."""
-        made, fingerprint = serialized.unpack(payload)
-        if fingerprint.backend != self.name:
-            raise InvalidArgument(f"load: machine code of {fingerprint.backend}, not of {self.name}")
+        try:
+            made = decode(payload)
+        except ValueError as error:
+            raise InvalidArgument(f"load: these are no programs as axla writes them ({error})") from error
         return CpuExecutable(made.images, made.interface, made.constants, client=client, options=options)
 
     def work(self, module: Module, options: CompileOptions) -> Module:
@@ -115,12 +117,10 @@ class CpuExecutable(NativeExecutable):
     stages = ("hlo", "optimized", "program", "llvm", "asm")
 
     def _payload(self) -> bytes:
-        backend = self._backend()
-        packed = serialized.Packed(self._images, self.interface, self._loaded.constants() or b"")
-        fingerprint = serialized.Fingerprint.of(
-            backend.target(self.options), backend.name, options=self.options.to_flags()
-        )
-        return serialized.pack(packed, fingerprint)
+        return encode(Packed(self._images, self.interface, self._loaded.constants() or b""))
+
+    def _target(self) -> CpuTarget:
+        return self._backend().target(self.options)
 
     def __reduce__(self) -> tuple:
         return Executable.load, (self.serialize(),)
@@ -129,29 +129,29 @@ class CpuExecutable(NativeExecutable):
         if stage == "hlo":
             return super()._text(stage)
         with flags.override(**dict(self.options.flags)):
-            return text_of(self._work(), stage, self._backend().target(self.options))
+            return text_of(self._work(), stage, self._target())
 
-    def _timed(self) -> tuple[serialized.Packed, Sequence[Row]] | None:
+    def _timed(self) -> tuple[Packed, Sequence[Row]] | None:
         from axla.cpu.timed import timed_program
 
         if self._module is None:
             return None
         with flags.override(**dict(self.options.flags)):
-            return timed_program(self._work(), self._backend().target(self.options))
+            return timed_program(self._work(), self._target())
 
     def _optimized(self) -> Module:
         from axla.lowering.pipeline import optimize
 
         work = self._work()
         with flags.override(**dict(self.options.flags)):
-            optimize(work, self._backend().target(self.options))
+            optimize(work, self._target())
         return work
 
     def _work(self) -> Module:
         return self._backend().work(self._source(), self.options)
 
     def _backend(self) -> CpuBackend:
-        assert self.client is not None and isinstance(self.client.backend, CpuBackend)
+        assert isinstance(self.client, Client) and isinstance(self.client.backend, CpuBackend)
         return self.client.backend
 
 

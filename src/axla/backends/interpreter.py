@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from axla.analysis.cost import entry_costs
-from axla.backends.interface import Backend, Capabilities, Client, Executable
+from axla.backends.executable import Executable
+from axla.backends.interface import Backend, Capabilities, Client
 from axla.backends.options import CompileOptions, ExecuteOptions
 from axla.core.errors import InvalidArgument
 from axla.core.profile import Profile, Row
@@ -24,9 +25,8 @@ from axla.ir.clone import clone_module
 from axla.ir.graph import Instruction, Module
 from axla.ir.places import located
 from axla.lowering.donation import donate_parameters
-from axla.lowering.interface import leaf_specs
+from axla.lowering.interface import declared_aliases, interface_of
 from axla.passes import driver, pipelines
-from axla.program.interface import Alias, Interface
 from axla.runtime.arguments import check_count, check_donation, convert
 from axla.runtime.array import Array, device_put
 
@@ -93,7 +93,7 @@ class InterpretedExecutable(Executable):
     __slots__ = ("_work", "_seeds", "_running", "_clocks")
 
     def __init__(self, work: Module, **more: Any) -> None:
-        super().__init__(interface_of(work), **more)
+        super().__init__(interface_of(work, declared_aliases(work)), **more)
         self._work = work
         self._seeds = itertools.count(0, 1 << 64)  # apart enough for all that one run takes
         self._running: dict[Interpreter, None] = {}
@@ -129,7 +129,7 @@ class InterpretedExecutable(Executable):
     def _taken(self, rows: list[list[Any]]) -> list[list[Any]]:
         """The arguments as values; donated arrays are gone, whatever becomes of the run."""
         values = [self._values(row) for row in rows]
-        for array in [row[alias.parameter] for row in rows for alias in self.interface.aliases]:
+        for array in [row[index] for row in rows for index in self.interface.donated]:
             if isinstance(array, Array):
                 array.delete()
         return values
@@ -150,7 +150,7 @@ class InterpretedExecutable(Executable):
         """The parameters' values: nested tuples of NumPy arrays, None for tokens."""
         interface = self.interface
         check_count(interface, len(inputs))
-        check_donation(interface, inputs, {alias.parameter for alias in interface.aliases})
+        check_donation(interface, inputs, interface.donated)
         given = (
             np.asarray(convert(interface, index, spec, value))
             for index, (spec, value) in enumerate(zip(interface.parameters, inputs, strict=True))
@@ -185,32 +185,3 @@ def _value(shape: AnyShape, leaves: Iterator[Any]) -> Any:
     if isinstance(shape, TupleShape):
         return tuple(_value(element, leaves) for element in shape.elements)
     return next(leaves) if isinstance(shape, Shape) else None
-
-
-def interface_of(module: Module) -> Interface:
-    """What a caller must know of a module that runs as it is."""
-    entry = module.entry
-    shapes, result = [p.shape for p in entry.parameters], entry.root.shape
-    inputs, trees = leaf_specs(shapes, [p.name for p in entry.parameters])
-    results, (tree,) = leaf_specs([result], ["result"])
-    before = list(itertools.accumulate(map(_arrays, shapes), initial=0))
-    aliases = tuple(
-        Alias(_number(result, a.output), before[a.parameter] + _number(shapes[a.parameter], a.index), a.must)
-        for a in module.config.aliases
-    )
-    flat = all(not isinstance(t, tuple) for t in trees)
-    return Interface(module.name, inputs, results, tree, None if flat else trees, aliases)
-
-
-def _arrays(shape: AnyShape) -> int:
-    return sum(leaf.is_array for leaf in shape.leaves())
-
-
-def _number(shape: AnyShape, index: tuple[int, ...]) -> int:
-    """How many arrays stand before the one at an index."""
-    number = 0
-    for k in index:
-        assert isinstance(shape, TupleShape)
-        number += sum(map(_arrays, shape.elements[:k]))
-        shape = shape.elements[k]
-    return number

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from axla.backends.interface import Executable
+from axla.backends.executable import Executable
 from axla.backends.nesting import flatten, is_flat_call, nest
 from axla.backends.options import ExecuteOptions
 from axla.core.profile import Profile, Row
@@ -51,7 +51,7 @@ class NativeExecutable(Executable):
         call = self._native_call
         self._native_call = call.plain if isinstance(call, ProfiledCall) else call
         if profile is not None:
-            backend = self.client.backend.name if self.client is not None else ""
+            backend = self.client.backend_name if self.client is not None else ""
             self._native_call = ProfiledCall(self._native_call, self.name, backend, profile, self._timed)
 
     def _timed(self) -> tuple[Packed, Sequence[Row]] | None:

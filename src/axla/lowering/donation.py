@@ -10,7 +10,8 @@ from axla.core.shape_util import indexed_leaves
 from axla.ir.graph import Alias, Module
 
 
-def _leaves(shape: AnyShape) -> list[tuple[tuple[int, ...], Shape]]:
+def array_leaves(shape: AnyShape) -> list[tuple[tuple[int, ...], Shape]]:
+    """The leaves that are arrays, with their tuple indices."""
     return [(index, leaf) for index, leaf in indexed_leaves(shape) if isinstance(leaf, Shape)]
 
 
@@ -30,8 +31,8 @@ def donate_parameters(module: Module, donate: Sequence[int]) -> None:
     `donate` counts the array leaves of the parameters. A donated leaf that fits no result is left alone.
     """
     entry = module.entry
-    leaves = [(p, *leaf) for p, inst in enumerate(entry.parameters) for leaf in _leaves(inst.shape)]
-    results = _leaves(entry.root.shape)
+    leaves = [(p, *leaf) for p, inst in enumerate(entry.parameters) for leaf in array_leaves(inst.shape)]
+    results = array_leaves(entry.root.shape)
     aliases = list(module.config.aliases)
     taken = {a.output for a in aliases}
     given = {(a.parameter, a.index) for a in aliases}

@@ -3,36 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-from axla.analysis.buffers import Buffers
 from axla.core.shape import AnyShape, Shape, TupleShape
-from axla.custom.site import Function
 from axla.ir.graph import Module
-from axla.program.interface import Alias, Interface, Tree, ValueSpec, array_numbers
+from axla.lowering.donation import array_leaves
+from axla.program.interface import Alias, Interface, Tree, ValueSpec
 
 
-def interface_of(
-    module: Module, buffers: Buffers, workspace: int, functions: tuple[Function, ...]
-) -> Interface:
-    entry, config = module.entry, module.config
-    layout = config.entry_layout
-    shapes = [p.shape for p in entry.parameters]
-    result = entry.root.shape
-    if layout is not None:
+def interface_of(module: Module, aliases: Sequence[Alias], *, padded: bool = False, **code: Any) -> Interface:
+    """The interface of a module; `code` are the facts of the code that was made of it.
+
+    `padded`: the padder's sizes stand behind parameters and result. To callers they belong to the arrays.
+    """
+    entry, layout = module.entry, module.config.entry_layout
+    shapes, result = [p.shape for p in entry.parameters], entry.root.shape
+    if padded and layout is not None:
         shapes, result = list(layout.parameters), layout.result
-        # The padder's: sizes stand behind parameters and result. To callers they belong to the arrays.
         shapes = shapes[: len(shapes) - sum(map(_dynamic_dimensions, shapes))]
         if isinstance(result, TupleShape) and _dynamic_dimensions(result):
             result = result.elements[0]
     parameters, trees = leaf_specs(shapes, [p.name for p in entry.parameters[: len(shapes)]])
     results, (tree,) = leaf_specs([result], ["result"])
     flat = all(not isinstance(t, tuple) for t in trees)
-    into, out = array_numbers(buffers.parameters), array_numbers(buffers.results)
-    aliases = tuple(Alias(out[result], into[parameter]) for result, parameter in buffers.aliases)
-    return Interface(
-        module.name, parameters, results, tree, None if flat else trees, aliases, workspace,
-        buffers.constants_bytes, (), functions,
-    )  # fmt: skip
+    return Interface(module.name, parameters, results, tree, None if flat else trees, tuple(aliases), **code)
+
+
+def declared_aliases(module: Module) -> list[Alias]:
+    """The aliases of a module, by numbers of arrays."""
+    shapes = enumerate(p.shape for p in module.entry.parameters)
+    into = [(number, index) for number, shape in shapes for index, _ in array_leaves(shape)]
+    out = [index for index, _ in array_leaves(module.entry.root.shape)]
+    return [
+        Alias(out.index(a.output), into.index((a.parameter, a.index)), a.must) for a in module.config.aliases
+    ]
 
 
 def _dynamic_dimensions(shape: AnyShape) -> int:

@@ -26,6 +26,7 @@ from axla.lowering.computations import single
 from axla.lowering.interface import interface_of
 from axla.lowering.registers import register_step
 from axla.lowering.values import Values, leaf_shapes
+from axla.program.interface import Alias, array_numbers
 from axla.program.kernels import Kernel
 from axla.program.memory import BufferSlice
 from axla.program.program import Program, all_steps
@@ -142,7 +143,12 @@ class _Lowering:
         steps = self.steps(entry)
         results = self.results(entry.root, steps)
         given = (*buffers.parameters, *buffers.results)
-        interface = interface_of(self.module, buffers, self.scratch.total, tuple(self.functions))
+        into, out = array_numbers(buffers.parameters), array_numbers(buffers.results)
+        interface = interface_of(
+            self.module, [Alias(out[result], into[parameter]) for result, parameter in buffers.aliases],
+            padded=True, workspace_bytes=self.scratch.total, constants_bytes=buffers.constants_bytes,
+            functions=tuple(self.functions),
+        )  # fmt: skip
         program = Program(
             self.module.name, identity(self.target), interface,
             tuple(dict.fromkeys(p.allocation for p in given if p is not None)),

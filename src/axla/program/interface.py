@@ -95,6 +95,11 @@ class Interface:
         """Whether some parameter or result has a size that each call decides."""
         return any(spec.shape.is_dynamic for spec in (*self.parameters, *self.results))
 
+    @property
+    def donated(self) -> set[int]:
+        """The parameter leaves whose memory results take."""
+        return {alias.parameter for alias in self.aliases}
+
     def of_code(self) -> Interface:
         """The interface with all sizes fixed, at their bounds, and sizes as scalars; itself if it is so."""
         if not self.is_dynamic:

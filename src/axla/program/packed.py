@@ -40,7 +40,7 @@ def encode(program: Packed) -> bytes:
 
 def decode(data: bytes) -> Packed:
     """The program of bytes that `encode` made; ValueError for others."""
-    (count,) = struct.unpack_from("<Q", data)
+    (count,) = struct.unpack_from("<Q", data.ljust(8, b"\0"))
     if not 2 <= count <= len(data) // 8:
         raise ValueError(f"{count} parts")
     sizes = struct.unpack_from(f"<{count}Q", data, 8)
@@ -53,8 +53,8 @@ def decode(data: bytes) -> Packed:
         at += size
     try:
         interface = json.loads(parts[0], object_hook=_made)
-    except (RecursionError, AxlaError) as error:
-        raise ValueError(str(error)) from error
+    except (RecursionError, AxlaError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"no interface: {error!r}") from error
     if not isinstance(interface, Interface):
         raise ValueError("no interface")
     return Packed(tuple(parts[2:]), interface, parts[1])

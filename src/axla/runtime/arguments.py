@@ -65,7 +65,7 @@ def slow_call(
 def converted(interface: Interface, arguments: Sequence[object]) -> list[Array | np.ndarray]:
     """The arguments as native code takes them."""
     check_count(interface, len(arguments))
-    check_donation(interface, arguments, {alias.parameter for alias in interface.aliases})
+    check_donation(interface, arguments, interface.donated)
     return [
         convert(interface, index, spec, argument)
         for index, (spec, argument) in enumerate(zip(interface.parameters, arguments, strict=True))

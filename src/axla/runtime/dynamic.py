@@ -27,7 +27,7 @@ class DynamicCall:
         self._parameter_sizes = sizes_of(interface.parameters)
         self._result_sizes = sizes_of(interface.results)
         self._dynamic = tuple(dict.fromkeys(size.leaf for size in self._parameter_sizes))
-        self._donated = {alias.parameter for alias in interface.aliases}
+        self._donated = interface.donated
 
     def __call__(self, *arguments: Any) -> Array | tuple[Array, ...]:
         return self._run(self._call, arguments)

@@ -1,10 +1,10 @@
-"""A compiled program as bytes: machine code with what is needed to call it, behind a header.
+"""An executable as bytes: what its backend makes of it, behind a header.
 
 **Loading runs the machine code that is inside.** Load what you made yourself, or what comes from somebody
 whom you would let run programs here: `unpack` recognises damage and foreign machines, not intent. Readers of
 programs (`axla.parse`, `axla run`) refuse these bytes. There is no pickle inside.
 
-    axla-executable 1\n  digest of the rest  fingerprint and interface (JSON)  images  constants
+    axla-executable 1\n  digest of the rest  length of the fingerprint  fingerprint (JSON)  payload
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from hashlib import blake2b
 from typing import Any, NoReturn
 
 from axla.core.errors import InvalidArgument, UnsupportedError
-from axla.program.packed import Packed, decode, encode
 from axla.runtime.cpu_features import refuse_foreign
 from axla.target.machine import Target
 
@@ -31,37 +30,39 @@ _DIGEST = 32
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """What compiled a program, for which machine and how; `features` are LLVM's, `options` a text."""
+    """What compiled a program and how. `options`: a CompileOptionsProto, in hexadecimal; `features`: LLVM's.
+    Machine code has a `triple`.
+    """
 
     axla: str
     llvm: str
     backend: str
-    triple: str
-    cpu: str
-    features: tuple[str, ...] = ()
     options: str = ""
     replicas: int = 1
     partitions: int = 1
+    triple: str = ""
+    cpu: str = ""
+    features: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, target: Target, backend: str, **more: Any) -> Fingerprint:
-        """That of a program compiled here and now for a target."""
-        return cls(*versions(), backend, target.triple, target.cpu, tuple(sorted(target.features)), **more)
+    def of(cls, target: Target | None, backend: str, *more: Any) -> Fingerprint:
+        """That of a program compiled here and now; `target` is that of machine code."""
+        machine = (target.triple, target.cpu, tuple(sorted(target.features))) if target is not None else ()
+        return cls(*versions(), backend, *more, *machine)
 
 
-def pack(program: Packed, fingerprint: Fingerprint) -> bytes:
-    """The bytes of a program, which `unpack` takes. InvalidArgument where its tuples nest too deeply."""
+def pack(payload: bytes, fingerprint: Fingerprint) -> bytes:
+    """The bytes of an executable, which `unpack` takes."""
     head = json.dumps(asdict(fingerprint)).encode()
-    body = struct.pack("<Q", len(head)) + head + encode(program)
+    body = struct.pack("<Q", len(head)) + head + payload
     return _HEAD + blake2b(body, digest_size=_DIGEST).digest() + body
 
 
-def unpack(data: bytes, *, trust_cpu: bool = False) -> tuple[Packed, Fingerprint]:
-    """The program and where it comes from. What it holds is machine code: it is run when it is loaded.
+def unpack(data: bytes) -> tuple[bytes, Fingerprint]:
+    """The payload of `pack` and where it comes from. It may be machine code, which is run when it is loaded.
 
-    InvalidArgument for bytes that are no whole serialised executable; UnsupportedError for one of another
-    axla, LLVM or machine, which names what was found and wanted. `trust_cpu`: this machine has what the CPU
-    has that the program was compiled for.
+    InvalidArgument for bytes that are no whole serialised executable; UnsupportedError for machine code of
+    another axla, LLVM or machine, which names what was found and wanted.
     """
     if not is_serialized(data):
         _refuse("these bytes are none")
@@ -76,10 +77,11 @@ def unpack(data: bytes, *, trust_cpu: bool = False) -> tuple[Packed, Fingerprint
         (length,) = struct.unpack_from("<Q", body)
         found = json.loads(body[8 : 8 + length])
         fingerprint = Fingerprint(**{**found, "features": tuple(found["features"])})
-        _check(fingerprint, trust_cpu)
-        return decode(body[8 + length :]), fingerprint
-    except (ValueError, TypeError, KeyError, struct.error) as error:
-        _refuse(f"its contents are not as axla writes them ({error})")
+        if fingerprint.triple:
+            _check(fingerprint)
+        return body[8 + length :], fingerprint
+    except (ValueError, TypeError, KeyError, AttributeError, struct.error) as error:
+        _refuse(f"its header is not as axla writes it ({error})")
 
 
 def is_serialized(data: object) -> bool:
@@ -103,7 +105,7 @@ def versions() -> tuple[str, str]:
         return own, "none"
 
 
-def _check(found: Fingerprint, trust_cpu: bool) -> None:
+def _check(found: Fingerprint) -> None:
     for what, value, wanted in zip(("axla", "LLVM"), (found.axla, found.llvm), versions(), strict=True):
         if value != wanted:
             raise UnsupportedError(f"serialised executable: made by {what} {value}, here is {what} {wanted}")
@@ -112,4 +114,4 @@ def _check(found: Fingerprint, trust_cpu: bool) -> None:
         raise UnsupportedError(
             f"serialised executable: compiled for {found.triple}, this machine is {machine} {sys.platform}"
         )
-    refuse_foreign(found.cpu, found.features, trust_cpu)
+    refuse_foreign(found.cpu, found.features, False)

@@ -1,0 +1,102 @@
+"""What programs run on: `Device`, `Memory`, and the devices of a backend in this process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from axla.backends.options import CompileOptions
+from axla.core import flags, locks
+from axla.core.errors import InvalidArgument
+from axla.ir.graph import Module
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """A memory of a device; `kind` is "device", "pinned_host" or "unpinned_host"."""
+
+    id: int
+    kind: str
+    device_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """What programs run on. `id` is unique among all processes, `local_id` within its process."""
+
+    id: int
+    local_id: int
+    process_index: int
+    kind: str
+    memories: tuple[Memory, ...]
+
+    @property
+    def default_memory(self) -> Memory:
+        return self.memories[0]
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.id}"
+
+
+class Devices:
+    """The devices of a backend in this process: `count`, or as many as the flag
+    `xla_force_host_platform_device_count` says, and more when a program wants them.
+    """
+
+    process_index = 0
+
+    def __init__(
+        self, backend_name: str, count: int | None, kind: str, memory_kinds: tuple[str, ...]
+    ) -> None:
+        if count is not None and (type(count) is not int or count < 1):
+            raise InvalidArgument(f"Client: devices={count!r}, wanted a number of at least 1")
+        self.backend_name = backend_name
+        self._kind, self._memory_kinds = kind, memory_kinds
+        self._grows = count is None
+        self._devices: list[Device] = []
+        self._lock = locks.new_lock()
+        self._grow(flags.current().host_device_count if count is None else count)
+
+    @property
+    def devices(self) -> list[Device]:
+        return list(self._devices)
+
+    local_devices = devices
+
+    def device(self, number: int) -> Device:
+        """The device of an id; InvalidArgument when there is none."""
+        for found in self._devices[number : number + 1] if number >= 0 else ():
+            return found
+        raise InvalidArgument(f"{self!r}: no device {number}; there are 0 to {len(self._devices) - 1}")
+
+    def default_device_assignment(self, replicas: int, partitions: int = 1) -> tuple[tuple[int, ...], ...]:
+        """The first devices in order, for each partition of each replica."""
+        return tuple(tuple(r * partitions + p for p in range(partitions)) for r in range(replicas))
+
+    def _check(self, module: Module, options: CompileOptions) -> None:
+        counts = options.participants(module)
+        rows = options.device_assignment
+        if rows is not None and (len(rows), len(rows[0])) != counts:
+            raise InvalidArgument(
+                f"compile: device_assignment has {len(rows)} replicas of {len(rows[0])} partitions, "
+                f"{module.name} is for {counts[0]} of {counts[1]}"
+            )
+        ids = [number for row in rows for number in row] if rows is not None else []
+        wanted = max(ids, default=counts[0] * counts[1] - 1) + 1
+        if self._grows:
+            self._grow(counts[0] * counts[1])
+        if wanted > len(self._devices) or min(ids, default=0) < 0:
+            raise InvalidArgument(
+                f"compile: {module.name} needs devices 0 to {wanted - 1}, {self!r} has {len(self._devices)}"
+            )
+
+    def _grow(self, count: int) -> None:
+        with self._lock:
+            for n in range(len(self._devices), count):
+                memories = tuple(
+                    Memory(n * len(self._memory_kinds) + k, kind, n)
+                    for k, kind in enumerate(self._memory_kinds)
+                )
+                self._devices.append(Device(n, n, self.process_index, self._kind, memories))
+
+    def __repr__(self) -> str:
+        return f"<Client of {self.backend_name}: {len(self._devices)} devices>"

@@ -1,0 +1,260 @@
+"""`Executable`: a compiled program, whatever backend it is of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
+
+from axla.backends.devices import Device, Devices
+from axla.backends.nesting import flatten, nest
+from axla.backends.options import CompileOptions, ExecuteOptions
+from axla.core.errors import DeadlineExceeded, InvalidArgument, OutOfMemory, UnsupportedError, did_you_mean
+from axla.core.profile import Profile, Run
+from axla.ir.graph import Module
+from axla.program import abi
+from axla.program.interface import Interface
+from axla.runtime.arguments import check_count, check_donation
+from axla.runtime.array import Array
+from axla.runtime.serialized import Fingerprint, pack
+from axla.target.machine import Target
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryStats:
+    """Bytes of one run on one device: of arguments and results (`aliased` of them are both), of scratch
+    memory, and of what the executable itself keeps, constants and code.
+    """
+
+    arguments: int
+    results: int
+    aliased: int
+    temporaries: int
+    constants: int
+    code: int
+
+
+class Executable:
+    """A compiled program, on devices of a client. Calls from several threads may overlap.
+
+    An Array passed for a parameter that a result takes the place of (an alias of the interface) is donated:
+    the call deletes it. A backend says `_run`, and what else it can: `_run_replicated`, `cancel`, `_payload`
+    for `serialize`, `stages` and `_text` for `as_text`.
+    """
+
+    __slots__ = ("interface", "client", "options", "counts", "_module", "_version", "_counted", "__weakref__")
+
+    stages: ClassVar[tuple[str, ...]] = ("hlo", "optimized")
+    """What `as_text` shows: the module as it was given, after passes..."""
+
+    def __init__(
+        self, interface: Interface, *, client: Devices | None = None, module: Module | None = None,
+        options: CompileOptions | None = None,
+    ) -> None:  # fmt: skip
+        self.interface = interface
+        self.client = client
+        self.options = options or CompileOptions()
+        self.counts = self.options.participants(module) if module is not None else (1, 1)
+        self._module, self._version = module, module.version if module is not None else 0
+        self._counted: Run | None = None
+
+    # Facts.
+
+    @property
+    def name(self) -> str:
+        return self.interface.name
+
+    @property
+    def num_replicas(self) -> int:
+        return self.counts[0]
+
+    @property
+    def num_partitions(self) -> int:
+        return self.counts[1]
+
+    @property
+    def devices(self) -> list[Device]:
+        """The devices that it runs on: device n is partition n % num_partitions of replica
+        n // num_partitions.
+        """
+        count = self.counts[0] * self.counts[1]
+        rows = self.options.device_assignment or (tuple(range(count)),)
+        return [self.client.device(n) for row in rows for n in row] if self.client is not None else []
+
+    # Calls.
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Runs the program; arguments and result are nested as the program's parameters and result are."""
+        self._check_one_device()
+        return nest(self.interface.result_tree, self.execute(flatten(self.interface, arguments)))
+
+    def execute(
+        self, inputs: Iterable[Any], *, deadline: float | None = None, donate: Iterable[int] = (),
+        asynchronous: bool = False,
+    ) -> list[Array]:  # fmt: skip
+        """Runs the program on its parameter leaves; gives its result leaves.
+
+        `deadline` is in seconds; DeadlineExceeded when it passes. `donate` names leaves to delete besides the
+        aliased. `asynchronous`: the run may go on after the call, where the backend has queues. Whoever reads
+        a result waits for it, and gets the error of its run.
+        """
+        if self.counts != _ONE:
+            self._check_one_device()
+        if deadline is None and not donate:
+            run = self._run if self._counted is None else partial(self._counted.measure, self._run)
+            return run(list(inputs), _ASYNCHRONOUS if asynchronous else _PLAIN)
+        return self._execute([list(inputs)], ExecuteOptions(deadline, tuple(donate), asynchronous))[0]
+
+    def execute_replicated(
+        self, inputs: Iterable[Iterable[Any]], options: ExecuteOptions | None = None, **keywords: Any
+    ) -> list[list[Array]]:
+        """Runs the program on all its devices, with parameter leaves for each; gives the result leaves of
+        each. Options are those of `execute`: an object, or keywords.
+        """
+        rows, count = [list(given) for given in inputs], self.counts[0] * self.counts[1]
+        if len(rows) != count:
+            raise InvalidArgument(f"{self.name}: inputs of {count} devices are wanted, found {len(rows)}")
+        return self._execute(rows, options or ExecuteOptions(**keywords))
+
+    def cancel(self) -> int:
+        """Stops the runs in progress, which raise Cancelled; gives their number."""
+        raise UnsupportedError(f"{self.name}: its runs cannot be cancelled")
+
+    def _run(self, inputs: list[Any], options: ExecuteOptions) -> list[Array]:
+        """One run on one device, for the deadline of the options; aliased Arrays are deleted by it."""
+        raise NotImplementedError
+
+    def _run_replicated(self, rows: list[list[Any]], options: ExecuteOptions) -> list[list[Array]]:
+        """One run on several devices."""
+        raise NotImplementedError
+
+    def _execute(self, rows: list[list[Any]], options: ExecuteOptions) -> list[list[Array]]:
+        deadline = options.deadline
+        donated = [a for row in rows for a in self._donated(row, options.donate)] if options.donate else []
+        if deadline is not None and not deadline > 0:
+            raise DeadlineExceeded(
+                f"{self.name}: the deadline of {deadline} s had passed before the run", abi.DEADLINE
+            )
+        measure = self._counted.measure if self._counted is not None else _called
+        try:
+            if len(rows) == 1:
+                return [measure(self._run, rows[0], options)]
+            return measure(self._run_replicated, rows, options)
+        except (InvalidArgument, OutOfMemory):
+            donated = []  # the run did not begin
+            raise
+        finally:
+            for array in donated:
+                array.delete()
+
+    def profiling(self, profile: Profile | None) -> None:
+        """Counts calls in a profile from now on, or no more. A backend that measures steps overrides it."""
+        backend = self.client.backend_name if self.client is not None else ""
+        self._counted = profile.run(self.name, backend) if profile is not None else None
+
+    def _check_one_device(self) -> None:
+        if self.counts != _ONE:
+            raise InvalidArgument(
+                f"{self.name}: it is for {self.counts[0]} replicas of {self.counts[1]} partitions; "
+                "execute_replicated runs it, and compile with replicas='first' its first participant alone"
+            )
+
+    def _donated(self, inputs: list[Any], donate: tuple[int, ...]) -> list[Array]:
+        """The arrays that a run deletes besides the aliased."""
+        interface = self.interface
+        check_count(interface, len(inputs))
+        for index in sorted(donate):
+            if index not in range(len(inputs)):
+                raise InvalidArgument(f"{self.name}: donate names parameter {index}; there are {len(inputs)}")
+            if not isinstance(inputs[index], Array):
+                name, found = interface.parameters[index].name, type(inputs[index]).__name__
+                raise InvalidArgument(
+                    f"{self.name}, parameter {index} ({name}): only an Array can be donated, not {found}"
+                )
+        check_donation(interface, inputs, {*donate} | interface.donated)
+        return [inputs[index] for index in sorted({*donate} - interface.donated)]
+
+    # Texts and numbers.
+
+    def as_text(self, stage: str = "optimized") -> str:
+        """The program at one of its `stages`, made again from the module where it is not kept.
+
+        InvalidArgument for another stage, or when the module was changed since; UnsupportedError for an
+        executable that was loaded, where no module is.
+        """
+        if stage not in self.stages:
+            known = ", ".join(self.stages)
+            raise InvalidArgument(
+                f"{self.name}: stage {stage!r}; there are {known}{did_you_mean(stage, self.stages)}"
+            )
+        return self._text(stage)
+
+    def _text(self, stage: str) -> str:
+        module = self._source() if stage == "hlo" else self._optimized()
+        return module.to_string(print_large_constants=True)
+
+    def cost(self) -> Any:
+        """What one run has to do, as `axla.analysis.cost.Cost`: operations, transcendentals, bytes."""
+        from axla.analysis.cost import cost
+
+        return cost(self._optimized())
+
+    def memory(self) -> MemoryStats:
+        """The bytes that a run and the executable take."""
+        face = self.interface
+        return MemoryStats(
+            sum(p.bytes for p in face.parameters), sum(r.bytes for r in face.results),
+            sum(face.results[alias.result].bytes for alias in face.aliases), face.workspace_bytes,
+            face.constants_bytes, self._code_bytes(),
+        )  # fmt: skip
+
+    def _source(self) -> Module:
+        """The module that was compiled."""
+        if self._module is None:
+            raise UnsupportedError(f"{self!r} was loaded: there is no module")
+        if self._module.version != self._version:
+            raise InvalidArgument(f"{self!r}: its module was changed after it was compiled")
+        return self._module
+
+    def _optimized(self) -> Module:
+        """The module after passes."""
+        return self._source()
+
+    def _code_bytes(self) -> int:
+        return 0
+
+    # Bytes.
+
+    def serialize(self) -> bytes:
+        """The executable as bytes, for `Executable.load` on a machine of the same kind."""
+        if self.client is None:
+            raise UnsupportedError(f"{self!r} belongs to no client")
+        options = self.options.to_proto().hex()
+        head = Fingerprint.of(self._target(), self.client.backend_name, options, *self.counts)
+        return pack(self._payload(), head)
+
+    def _target(self) -> Target | None:
+        """What the machine code in the payload is for."""
+        return None
+
+    def _payload(self) -> bytes:
+        raise UnsupportedError(f"{self.name}: it cannot be serialized")
+
+    load: ClassVar[Callable[..., Executable]]
+    """`axla.backends.interface.load`."""
+
+    def __reduce__(self) -> tuple:
+        return Executable.load, (self.serialize(),)
+
+    def __repr__(self) -> str:
+        interface = self.interface
+        return f"<Executable {self.name}: {len(interface.parameters)} -> {len(interface.results)} arrays>"
+
+
+_ONE = (1, 1)
+_PLAIN, _ASYNCHRONOUS = ExecuteOptions(), ExecuteOptions(asynchronous=True)
+
+
+def _called(function: Callable[..., Any], *arguments: Any) -> Any:
+    return function(*arguments)
