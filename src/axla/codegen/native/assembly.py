@@ -7,10 +7,13 @@ are stack slots.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 from axla.program.abi import Struct
+
+Body = TypeVar("Body", bound=Callable[..., None])
 
 _LLVM_FIELD = {"i8": "i8", "i32": "i32", "i64": "i64", "u64": "i64", "ptr": "ptr"}
 
@@ -135,12 +138,12 @@ _SIZES = {"i32": 4, "i64": 8, "ptr": 8}
 class Module:
     """A set of functions and globals; `text()` is the LLVM module."""
 
-    def __init__(self, triple: str = "", *, checks: bool = False) -> None:
+    def __init__(self, machine: str = "", *, checks: bool = False) -> None:
+        self.machine = machine
         self.checks = checks
         self.functions: list[Function] = []
         self.globals: dict[str, str] = {}
         self.externals: dict[str, str] = {}
-        self.triple = triple
 
     def function(self, name: str, result: str, parameters: str = "", *, exported: bool = False) -> Function:
         """A new function; `parameters` reads `"frame:ptr, count:i64"`. Others call it by name."""
@@ -361,3 +364,31 @@ class Loop:
 
     def leave(self) -> None:
         self.f._jump(self.after)
+
+
+class Functions:
+    """The functions of one file of the glue, in order; what it decorates writes the body of one:
+
+    @FUNCTIONS("name", "i32", "frame:ptr, count:i64")
+    def _name(f: Function, frame: V, count: V) -> None: ...
+    """
+
+    def __init__(self) -> None:
+        self.found: list[tuple[Callable[..., None], tuple[str, ...], bool]] = []
+
+    def __call__(self, *head: str, exported: bool = False) -> Callable[[Body], Body]:
+        """`head` and `exported` as `Module.function` takes them."""
+
+        def add(body: Body) -> Body:
+            self.found.append((body, head, exported))
+            return body
+
+        return add
+
+    def emit(self, m: Module) -> None:
+        """Adds the functions to a module. One without a result returns at its end."""
+        for body, head, exported in self.found:
+            f = m.function(*head, exported=exported)
+            body(f, *f.parameters)
+            if f.result == "void":
+                f.ret()

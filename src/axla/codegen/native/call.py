@@ -14,7 +14,7 @@ Donated arrays lose their memory when bound, and get it back only if the run doe
 
 from __future__ import annotations
 
-from axla.codegen.native.assembly import Function, Module, V
+from axla.codegen.native.assembly import Function, Functions, Module, V
 from axla.codegen.native.python_abi import NDARRAY
 from axla.codegen.native.structs import (
     ARRAY,
@@ -39,39 +39,24 @@ _PLAIN = 0x0001 | 0x0100
 _SMALL_CALL = 4096  # bytes of lists on the stack; more come from the allocator
 
 
+_FUNCTIONS = Functions()
+
+
 def emit(m: Module) -> None:
     """Adds the call to the module."""
     m.variable("ndarray_type", "ptr", "null")  # null: NumPy arrays go the slow way
-    m.variable(
-        "slow_call", "ptr", "null"
-    )  # Python: (callable, owner, flag address, keyword names, *arguments)
+    m.variable("slow_call", "ptr", "null")  # Python: (callable, owner, flag address, names, *arguments)
     m.variable("failed_call", "ptr", "null")  # Python: (owner, code, step, detail, cancel flag), raises
     m.variable("none", "ptr", "null")  # Py_None
     m.variable("run_counter", "i64")
     m.variable("runs", "ptr", "null")  # the first RUN; under the interpreter lock
-    _bind_array(m)
-    _bind_numpy(m)
-    _unbind(m)
-    _bind(m)
-    _take_results(m)
-    _drop_results(m)
-    _run_entry(m)
-    _execute(m)
-    _result(m)
-    _fail(m)
-    _slow(m)
-    _release_arguments(m)
-    _call_bound(m)
-    _call(m)
-    _entries(m)
-    _cancel(m)
-    _callable_new(m)
+    _FUNCTIONS.emit(m)
+    m.variable("callable_type", "ptr", "null")
 
 
-def _bind_array(m: Module) -> None:
+@_FUNCTIONS("bind_array", "ptr", "argument:ptr, info:ptr")
+def _bind_array(f: Function, argument: V, info: V) -> None:
     """The record of an Array argument that fits its parameter, else null; an exception may be set then."""
-    f = m.function("bind_array", "ptr", "argument:ptr, info:ptr")
-    argument, info = f.parameters
     with f.when(argument.get(ARRAY, "info").ne(info), likely=False):
         f.ret(f.null)
     record = argument.get(ARRAY, "record")
@@ -84,10 +69,9 @@ def _bind_array(m: Module) -> None:
     f.ret(f.null)
 
 
-def _bind_numpy(m: Module) -> None:
+@_FUNCTIONS("bind_numpy", "ptr", "argument:ptr, info:ptr")
+def _bind_numpy(f: Function, argument: V, info: V) -> None:
     """The data of a NumPy argument that can be used as it is, else null."""
-    f = m.function("bind_numpy", "ptr", "argument:ptr, info:ptr")
-    argument, info = f.parameters
     descr = info.get(SHAPE_INFO, "descr")
     flags = argument.get(NDARRAY, "flags") & _PLAIN
     rank = info.get(SHAPE_INFO, "rank")
@@ -105,23 +89,19 @@ def _bind_numpy(m: Module) -> None:
     f.ret(argument.get(NDARRAY, "data"))
 
 
-def _unbind(m: Module) -> None:
+@_FUNCTIONS("unbind", "void", "arguments:ptr, count:i64, claimed:ptr, held:ptr")
+def _unbind(f: Function, arguments: V, count: V, claimed: V, held: V) -> None:
     """Undoes `bind`: donated arrays get their memory back, held ones are let go."""
-    f = m.function("unbind", "void", "arguments:ptr, count:i64, claimed:ptr, held:ptr")
-    arguments, count, claimed, held = f.parameters
     with f.each(count) as (index, _):
         record = claimed.item(index).load("ptr")
         with f.when(record.ne(0)):
             arguments.item(index).load("ptr").set(ARRAY, "record", record)
         f.call("void", "axla_record_release", held.item(index).load("ptr"))
-    f.ret()
 
 
-def _bind(m: Module) -> None:
+@_FUNCTIONS("bind", "i32", "program:ptr, arguments:ptr, addresses:ptr, claimed:ptr, held:ptr, released:i1")
+def _bind(f: Function, program: V, arguments: V, addresses: V, claimed: V, held: V, holds: V) -> None:
     """Fills `addresses`, and `claimed` and `held` with records; false (0) if some argument does not fit."""
-    names = "program:ptr, arguments:ptr, addresses:ptr, claimed:ptr, held:ptr, released:i1"
-    f = m.function("bind", "i32", names)
-    program, arguments, addresses, claimed, held, holds = f.parameters
     count, specs = program.get(PROGRAM, "parameter_count"), program.get(PROGRAM, "parameters")
     array_type = f.glob("array_type").load("ptr")
     flags = program.get(PROGRAM, "flags")
@@ -171,10 +151,9 @@ def _bind(m: Module) -> None:
     f.ret(f.i32(1))
 
 
-def _take_results(m: Module) -> None:
+@_FUNCTIONS("take_results", "i64", "program:ptr, addresses:ptr, claimed:ptr, results:ptr, records:ptr")
+def _take_results(f: Function, program: V, addresses: V, claimed: V, results: V, records: V) -> None:
     """Records for the results, one count each; gives 0, or the bytes that could not be had."""
-    f = m.function("take_results", "i64", "program:ptr, addresses:ptr, claimed:ptr, results:ptr, records:ptr")
-    program, addresses, claimed, results, records = f.parameters
     count, specs = program.get(PROGRAM, "result_count"), program.get(PROGRAM, "results")
     with f.each(count) as (index, loop):
         spec = specs.item(index, RESULT.size)
@@ -203,10 +182,9 @@ def _take_results(m: Module) -> None:
     f.ret(f.i64(0))
 
 
-def _drop_results(m: Module) -> None:
+@_FUNCTIONS("drop_results", "void", "program:ptr, claimed:ptr, records:ptr, count:i64")
+def _drop_results(f: Function, program: V, claimed: V, records: V, count: V) -> None:
     """Gives back the first `count` result records that are not a donated parameter's."""
-    f = m.function("drop_results", "void", "program:ptr, claimed:ptr, records:ptr, count:i64")
-    program, claimed, records, count = f.parameters
     specs = program.get(PROGRAM, "results")
     with f.each(count) as (index, loop):
         record = records.item(index).load("ptr")
@@ -214,13 +192,11 @@ def _drop_results(m: Module) -> None:
         with f.when(alias.ge(0)), f.when(claimed.item(alias).load("ptr").eq(record)):
             loop.again()
         f.call("void", "axla_record_release", record)
-    f.ret()
 
 
-def _run_entry(m: Module) -> None:
+@_FUNCTIONS("run_released", "i32", "program:ptr, frame:ptr, flags:ptr")
+def _run_entry(f: Function, program: V, frame: V, flags: V) -> None:
     """Calls the entry without the interpreter lock, in the list of runs."""
-    f = m.function("run_released", "i32", "program:ptr, frame:ptr, flags:ptr")
-    program, frame, flags = f.parameters
     run = f.space(f"[{RUN.size} x i8]")
     first_at = f.glob("runs")
     first = first_at.load("ptr")
@@ -250,11 +226,9 @@ def _run_entry(m: Module) -> None:
     f.ret(code)
 
 
-def _execute(m: Module) -> None:
+@_FUNCTIONS("execute", "i32", "program:ptr, frame:ptr, addresses:ptr, results:ptr, flags:ptr, released:i1")
+def _execute(f: Function, program: V, frame: V, addresses: V, results: V, flags: V, released: V) -> None:
     """Runs the entry once: makes workspace and frame; the frame stays readable for its error fields."""
-    names = "program:ptr, frame:ptr, addresses:ptr, results:ptr, flags:ptr, released:i1"
-    f = m.function("execute", "i32", names)
-    program, frame, addresses, results, flags, released = f.parameters
     size = program.get(PROGRAM, "workspace_bytes")
     workspace = f.slot(f.null)
     with f.when(size.gt(0)):
@@ -295,10 +269,9 @@ def _copy_rng(f: Function, source: V, target: V) -> None:
         target.at(offset).store(source.at(offset).load("i64"))
 
 
-def _result(m: Module) -> None:
+@_FUNCTIONS("make_result", "ptr", "program:ptr, records:ptr")
+def _result(f: Function, program: V, records: V) -> None:
     """The result objects: an Array or a tuple of them. Takes the records' counts."""
-    f = m.function("make_result", "ptr", "program:ptr, records:ptr")
-    program, records = f.parameters
     count, specs = program.get(PROGRAM, "result_count"), program.get(PROGRAM, "results")
     with f.when((program.get(PROGRAM, "flags") & SINGLE_RESULT).ne(0), likely=True):
         info, owner = specs.get(RESULT, "info"), specs.get(RESULT, "info_object")
@@ -321,16 +294,18 @@ def _result(m: Module) -> None:
     f.ret(result)
 
 
-def _fail(m: Module) -> None:
+@_FUNCTIONS("fail", "ptr", "owner:ptr, code:i32, frame:ptr, flag:ptr")
+def _fail(f: Function, owner: V, code: V, frame: V, flag: V) -> None:
     """Lets Python raise the exception of an error code; null."""
-    f = m.function("fail", "ptr", "owner:ptr, code:i32, frame:ptr, flag:ptr")
     with f.when(f.call("ptr", "PyErr_Occurred").ne(0)):  # a signal's handler raised
         f.ret(f.null)
     made = f.call("ptr", "report", f.glob("failed_call").load("ptr"), *f.parameters)
     f.call("void", "Py_DecRef", made)  # it raises: this is null, which Py_DecRef accepts
     f.ret(f.null)
-    f = m.function("report", "ptr", "function:ptr, owner:ptr, code:i32, frame:ptr, flag:ptr")
-    function, owner, code, frame, flag = f.parameters
+
+
+@_FUNCTIONS("report", "ptr", "function:ptr, owner:ptr, code:i32, frame:ptr, flag:ptr")
+def _report(f: Function, function: V, owner: V, code: V, frame: V, flag: V) -> None:
     signed = f.emit("i64", f"sext {code} to i64")
     numbers = [signed, frame.get(FRAME, "error_step").cast("i64"), frame.get(FRAME, "error_detail")]
     numbers += [flag.load("i32").cast("i64"), frame.cast("i64")]
@@ -344,10 +319,9 @@ def _fail(m: Module) -> None:
     f.ret(made)
 
 
-def _slow(m: Module) -> None:
+@_FUNCTIONS("call_slowly", "ptr", "self:ptr, arguments:ptr, count:i64, names:ptr, flag:ptr")
+def _slow(f: Function, this: V, arguments: V, count: V, names: V, flag: V) -> None:
     """Calls the Python function for calls that do not fit."""
-    f = m.function("call_slowly", "ptr", "self:ptr, arguments:ptr, count:i64, names:ptr, flag:ptr")
-    this, arguments, count, names, flag = f.parameters
     keywords = f.slot(f.i64(0))
     with f.when(names.ne(0)):
         keywords.store(f.call("i64", "PyTuple_Size", names))
@@ -372,39 +346,23 @@ def _slow(m: Module) -> None:
     f.ret(result)
 
 
-def _call(m: Module) -> None:
-    f = m.function("call_program", "ptr", "self:ptr, arguments:ptr, count:i64, names:ptr, flag:ptr")
-    this, arguments, count, names, flag = f.parameters
-    program = this.get(CALLABLE, "program")
-    parameters = program.get(PROGRAM, "parameter_count")
-    plain = f.emit("i1", f"and {count.eq(parameters)}, {names.eq(0).text}")
-    with f.unless(plain):
-        f.ret(f.call("ptr", "call_slowly", this, arguments, count, names, flag))
-    left = program.get(PROGRAM, "handed") - program.get(PROGRAM, "ended")
-    with (
-        f.when((left | (program.get(PROGRAM, "flags") & EFFECTS).cast("i32")).ne(0), likely=False),
-        f.when(f.call("i32", "may_run", program).eq(0)),
-    ):
-        f.ret(f.call("ptr", "call_slowly", this, arguments, count, names, flag))
-    size = (parameters * 3 + program.get(PROGRAM, "result_count") * 2) << 3
-    result = f.slot(f.null)
-    small = size.le(_SMALL_CALL)
-    with f.when(small, likely=True):
-        lists = f.space(f"[{_SMALL_CALL} x i8]")
-        result.store(f.call("ptr", "call_bound", this, arguments, flag, lists))
-    with f.unless(small):
-        lists = f.call("ptr", "axla_allocate", size)
-        with f.when(lists.eq(0), likely=False):
-            f.ret(f.call("ptr", "PyErr_NoMemory"))
-        result.store(f.call("ptr", "call_bound", this, arguments, flag, lists))
-        f.call("void", "axla_free", lists, size)
-    f.ret(result.load("ptr"))
+@_FUNCTIONS("release_arguments", "void", "program:ptr, records:ptr, claimed:ptr, held:ptr")
+def _release_arguments(f: Function, program: V, records: V, claimed: V, held: V) -> None:
+    """After the run: lets held arrays go, and donated ones whose memory no result took over."""
+    specs = program.get(PROGRAM, "parameters")
+    with f.each(program.get(PROGRAM, "parameter_count")) as (index, loop):
+        f.call("void", "axla_record_release", held.item(index).load("ptr"))
+        record = claimed.item(index).load("ptr")
+        with f.when(record.eq(0)):
+            loop.again()
+        taken = records.item(specs.item(index, PARAMETER.size).get(PARAMETER, "alias")).load("ptr")
+        with f.when(taken.ne(record)):
+            f.call("void", "axla_record_release", record)
 
 
-def _call_bound(m: Module) -> None:
+@_FUNCTIONS("call_bound", "ptr", "self:ptr, arguments:ptr, given_flag:ptr, lists:ptr")
+def _call_bound(f: Function, this: V, arguments: V, given_flag: V, lists: V) -> None:
     """A call with the right number of arguments; `lists` has room for all lists of addresses and records."""
-    f = m.function("call_bound", "ptr", "self:ptr, arguments:ptr, given_flag:ptr, lists:ptr")
-    this, arguments, given_flag, lists = f.parameters
     program, owner = this.get(CALLABLE, "program"), this.get(CALLABLE, "owner")
     count, result_count = program.get(PROGRAM, "parameter_count"), program.get(PROGRAM, "result_count")
     addresses, claimed, held = lists, lists.item(count), lists.item(count * 2)
@@ -434,50 +392,61 @@ def _call_bound(m: Module) -> None:
     f.ret(f.call("ptr", "make_result", program, records))
 
 
-def _release_arguments(m: Module) -> None:
-    """After the run: lets held arrays go, and donated ones whose memory no result took over."""
-    f = m.function("release_arguments", "void", "program:ptr, records:ptr, claimed:ptr, held:ptr")
-    program, records, claimed, held = f.parameters
-    specs = program.get(PROGRAM, "parameters")
-    with f.each(program.get(PROGRAM, "parameter_count")) as (index, loop):
-        f.call("void", "axla_record_release", held.item(index).load("ptr"))
-        record = claimed.item(index).load("ptr")
-        with f.when(record.eq(0)):
-            loop.again()
-        taken = records.item(specs.item(index, PARAMETER.size).get(PARAMETER, "alias")).load("ptr")
-        with f.when(taken.ne(record)):
-            f.call("void", "axla_record_release", record)
-    f.ret()
+@_FUNCTIONS("call_program", "ptr", "self:ptr, arguments:ptr, count:i64, names:ptr, flag:ptr")
+def _call(f: Function, this: V, arguments: V, count: V, names: V, flag: V) -> None:
+    program = this.get(CALLABLE, "program")
+    parameters = program.get(PROGRAM, "parameter_count")
+    plain = f.emit("i1", f"and {count.eq(parameters)}, {names.eq(0).text}")
+    with f.unless(plain):
+        f.ret(f.call("ptr", "call_slowly", this, arguments, count, names, flag))
+    left = program.get(PROGRAM, "handed") - program.get(PROGRAM, "ended")
+    with (
+        f.when((left | (program.get(PROGRAM, "flags") & EFFECTS).cast("i32")).ne(0), likely=False),
+        f.when(f.call("i32", "may_run", program).eq(0)),
+    ):
+        f.ret(f.call("ptr", "call_slowly", this, arguments, count, names, flag))
+    size = (parameters * 3 + program.get(PROGRAM, "result_count") * 2) << 3
+    result = f.slot(f.null)
+    small = size.le(_SMALL_CALL)
+    with f.when(small, likely=True):
+        lists = f.space(f"[{_SMALL_CALL} x i8]")
+        result.store(f.call("ptr", "call_bound", this, arguments, flag, lists))
+    with f.unless(small):
+        lists = f.call("ptr", "axla_allocate", size)
+        with f.when(lists.eq(0), likely=False):
+            f.ret(f.call("ptr", "PyErr_NoMemory"))
+        result.store(f.call("ptr", "call_bound", this, arguments, flag, lists))
+        f.call("void", "axla_free", lists, size)
+    f.ret(result.load("ptr"))
 
 
-def _entries(m: Module) -> None:
+@_FUNCTIONS("callable_vectorcall", "ptr", "self:ptr, arguments:ptr, nargsf:i64, names:ptr", exported=True)
+def _callable_vectorcall(f: Function, this: V, arguments: V, nargsf: V, names: V) -> None:
     """What Python calls: the vectorcall slot, and a method that takes the address of a cancel flag first."""
-    f = m.function(
-        "callable_vectorcall", "ptr", "self:ptr, arguments:ptr, nargsf:i64, names:ptr", exported=True
-    )
-    this, arguments, nargsf, names = f.parameters
     f.ret(f.call("ptr", "call_program", this, arguments, nargsf & ((1 << 63) - 1), names, f.null))
-    f = m.function("callable_with_flag", "ptr", "self:ptr, arguments:ptr, count:i64", exported=True)
-    this, arguments, count = f.parameters
+
+
+@_FUNCTIONS("callable_with_flag", "ptr", "self:ptr, arguments:ptr, count:i64", exported=True)
+def _callable_with_flag(f: Function, this: V, arguments: V, count: V) -> None:
     with f.when(count.lt(1)):
         f.ret(f.call("ptr", "call_slowly", this, arguments, count, f.null, f.null))
     flag = f.call("ptr", "PyLong_AsVoidPtr", arguments.load("ptr"))
     with f.when(f.call("ptr", "PyErr_Occurred").ne(0), likely=False):
         f.ret(f.null)
     f.ret(f.call("ptr", "call_program", this, arguments.at(8), count - 1, f.null, flag))
-    f = m.function("callable_dealloc", "void", "self:ptr", exported=True)
-    (this,) = f.parameters
+
+
+@_FUNCTIONS("callable_dealloc", "void", "self:ptr", exported=True)
+def _callable_dealloc(f: Function, this: V) -> None:
     owner, kind = this.get(CALLABLE, "owner"), this.get(CALLABLE, "type")
     f.call("void", "PyObject_Free", this)
     f.call("void", "Py_DecRef", owner)
     f.call("void", "Py_DecRef", kind)
-    f.ret()
 
 
-def _cancel(m: Module) -> None:
+@_FUNCTIONS("axla_cancel", "i64", "program:ptr, value:i32", exported=True)
+def _cancel(f: Function, program: V, value: V) -> None:
     """Sets the cancel flag of every run of a program."""
-    f = m.function("axla_cancel", "i64", "program:ptr, value:i32", exported=True)
-    program, value = f.parameters
     count = f.slot(f.i64(0))
     run = f.slot(f.glob("runs").load("ptr"))
     with f.loop() as loop:
@@ -492,10 +461,8 @@ def _cancel(m: Module) -> None:
     f.ret(count.load("i64"))
 
 
-def _callable_new(m: Module) -> None:
-    m.variable("callable_type", "ptr", "null")
-    f = m.function("axla_callable_new", "ptr", "program:ptr, owner:ptr", exported=True)
-    program, owner = f.parameters
+@_FUNCTIONS("axla_callable_new", "ptr", "program:ptr, owner:ptr", exported=True)
+def _callable_new(f: Function, program: V, owner: V) -> None:
     made = f.call("ptr", "_PyObject_New", f.glob("callable_type").load("ptr"))
     with f.when(made.ne(0), likely=True):
         f.call("void", "Py_IncRef", owner)

@@ -7,20 +7,31 @@ waits for the lock of the allocator, and both would wait for ever.
 
 from __future__ import annotations
 
-from axla.codegen.native.assembly import Function, Module
+from axla.codegen.native.assembly import Function, Functions, Module
 from axla.codegen.native.locks import ORDER
+
+_FUNCTIONS = Functions()
 
 
 def emit(m: Module) -> None:
     """Adds the functions that the C library calls before a fork, and after it in parent and child."""
-    f = m.function("axla_fork_before", "void", exported=True)
+    _FUNCTIONS.emit(m)
+
+
+@_FUNCTIONS("axla_fork_before", "void", exported=True)
+def _before(f: Function) -> None:
     for name in ORDER:
         f.call("void", f"{name}_acquire")  # whoever has it waits for nothing
-    f.ret()
-    f = m.function("axla_fork_parent", "void", exported=True)
-    _release(f)
-    f.ret()
-    f = m.function("axla_fork_child", "void", exported=True)
+
+
+@_FUNCTIONS("axla_fork_parent", "void", exported=True)
+def _release(f: Function) -> None:
+    for name in reversed(ORDER):
+        f.call("void", f"{name}_release")
+
+
+@_FUNCTIONS("axla_fork_child", "void", exported=True)
+def _child(f: Function) -> None:
     _release(f)
     f.call("void", "pool_reset")
     f.glob("main_thread").store(f.call("i64", "pthread_self"))
@@ -29,9 +40,3 @@ def emit(m: Module) -> None:
     # The stacks of other threads, where their runs are, may serve others soon.
     for name in ("runs", "main_run"):
         f.glob(name).store(f.null)
-    f.ret()
-
-
-def _release(f: Function) -> None:
-    for name in reversed(ORDER):
-        f.call("void", f"{name}_release")

@@ -56,15 +56,9 @@ def load(checks: bool = False) -> Glue:
 
 def emit(machine: str, *, checks: bool = False) -> Module:
     """The glue as an LLVM module; with `checks` of how it uses its locks."""
-    m = Module(checks=checks)
-    spin_locks.emit(m)
-    memory.emit(m)
-    pool.emit(m, machine)
-    objects.emit(m)
-    signals.emit(m)
-    call.emit(m)
-    queue.emit(m)
-    fork.emit(m)
+    m = Module(machine, checks=checks)
+    for part in (spin_locks, memory, pool, objects, signals, call, queue, fork):
+        part.emit(m)
     return m
 
 

@@ -14,7 +14,7 @@ system.
 
 from __future__ import annotations
 
-from axla.codegen.native.assembly import Function, Module, V
+from axla.codegen.native.assembly import Function, Functions, Module, V
 from axla.program.abi import Field, Struct
 
 STATE = Struct(
@@ -39,46 +39,39 @@ _PAGE = 4096
 _PROT_READ_WRITE, _MAP_PRIVATE_ANONYMOUS, _MADV_HUGEPAGE = 3, 0x22, 14
 
 
+_FUNCTIONS = Functions()
+
+
 def emit(m: Module) -> None:
     """Adds the allocator to the module."""
     m.variable("memory_state", f"[{STATE.size} x i8]")
     m.variable("memory_lists", f"[{_CLASSES} x ptr]")
-    _class_of(m)
-    _size_of_class(m)
-    _map(m)
-    _system(m)
-    _trim(m)
-    _fresh(m)
-    _allocate(m)
-    _free(m)
+    _FUNCTIONS.emit(m)
 
 
-def _class_of(m: Module) -> None:
+@_FUNCTIONS("memory_class", "i64", "bytes:i64")
+def _class_of(f: Function, size: V) -> None:
     """The class of a size, which is the index of its list: 64 bytes, then eight to a power of two."""
-    f = m.function("memory_class", "i64", "bytes:i64")
-    (size,) = f.parameters
     with f.when(size.le(64)):
         f.ret(f.i64(0))
     last = size - 1
     exponent = f.i64(63) - f.emit("i64", f"call i64 @llvm.ctlz.i64({last}, i1 true)")
-    m.externals["llvm.ctlz.i64"] = "declare i64 @llvm.ctlz.i64(i64, i1)"
+    f.module.externals["llvm.ctlz.i64"] = "declare i64 @llvm.ctlz.i64(i64, i1)"
     step = (last >> (exponent - 3)) & 7
     f.ret((exponent - 6) * 8 + step + 1)
 
 
-def _size_of_class(m: Module) -> None:
-    f = m.function("memory_class_bytes", "i64", "index:i64")
-    (index,) = f.parameters
+@_FUNCTIONS("memory_class_bytes", "i64", "index:i64")
+def _size_of_class(f: Function, index: V) -> None:
     with f.when(index.eq(0)):
         f.ret(f.i64(64))
     at = index - 1
     f.ret(((at & 7) + 9) << ((at >> 3) + 3))
 
 
-def _map(m: Module) -> None:
+@_FUNCTIONS("memory_map", "ptr", "size:i64")
+def _map(f: Function, size: V) -> None:
     """Pages from the system; null when there are none."""
-    f = m.function("memory_map", "ptr", "size:i64")
-    (size,) = f.parameters
     length = (size + (_PAGE - 1)) & -_PAGE
     huge = size.ge(_HUGE)
     extra = f.select(huge, f.i64(_HUGE_PAGE), f.i64(0))
@@ -103,25 +96,25 @@ def _map(m: Module) -> None:
     f.ret(start.cast("ptr"))
 
 
-def _system(m: Module) -> None:
-    f = m.function("memory_from_system", "ptr", "size:i64")
-    (size,) = f.parameters
+@_FUNCTIONS("memory_from_system", "ptr", "size:i64")
+def _memory_from_system(f: Function, size: V) -> None:
     with f.when(size.ge(_MAPPED)):
         f.ret(f.call("ptr", "memory_map", size))
     out = f.slot(f.null)
     status = f.call("i32", "posix_memalign", out, f.i64(64), size)
     f.ret(f.select(status.eq(0), out.load("ptr"), f.null))
-    f = m.function("memory_to_system", "void", "block:ptr, size:i64")
-    block, size = f.parameters
+
+
+@_FUNCTIONS("memory_to_system", "void", "block:ptr, size:i64")
+def _memory_to_system(f: Function, block: V, size: V) -> None:
     with f.when(size.lt(_MAPPED)):
         f.call("void", "free", block)
         f.ret()
     f.call("i32", "munmap", block, (size + (_PAGE - 1)) & -_PAGE)
-    f.ret()
 
 
-def _trim(m: Module) -> None:
-    f = m.function("axla_trim", "void", exported=True)
+@_FUNCTIONS("axla_trim", "void", exported=True)
+def _trim(f: Function) -> None:
     state = f.glob("memory_state")
     with f.each(f.i64(_CLASSES)) as (index, _):
         size = f.call("i64", "memory_class_bytes", index)
@@ -141,13 +134,11 @@ def _trim(m: Module) -> None:
         f.call("void", "memory_acquire")
         state.set(STATE, "cached", state.get(STATE, "cached") - freed.load("i64"))
         f.call("void", "memory_release")
-    f.ret()
 
 
-def _fresh(m: Module) -> None:
+@_FUNCTIONS("memory_fresh", "ptr", "size:i64")
+def _fresh(f: Function, size: V) -> None:
     """A block from the system, after the limit was looked at: nothing is touched when it would be passed."""
-    f = m.function("memory_fresh", "ptr", "size:i64")
-    (size,) = f.parameters
     state = f.glob("memory_state")
     limit = state.get(STATE, "limit")
     f.call("void", "memory_acquire")
@@ -173,9 +164,8 @@ def _fresh(m: Module) -> None:
     f.ret(block)
 
 
-def _allocate(m: Module) -> None:
-    f = m.function("axla_allocate", "ptr", "bytes:i64", exported=True)
-    (size,) = f.parameters
+@_FUNCTIONS("axla_allocate", "ptr", "bytes:i64", exported=True)
+def _allocate(f: Function, size: V) -> None:
     with f.when(size.ugt(_LARGEST), likely=False):
         f.ret(f.null)
     index = f.call("i64", "memory_class", size)
@@ -194,9 +184,8 @@ def _allocate(m: Module) -> None:
     f.ret(f.call("ptr", "memory_fresh", block_size))
 
 
-def _free(m: Module) -> None:
-    f = m.function("axla_free", "void", "block:ptr, bytes:i64", exported=True)
-    block, size = f.parameters
+@_FUNCTIONS("axla_free", "void", "block:ptr, bytes:i64", exported=True)
+def _free(f: Function, block: V, size: V) -> None:
     index = f.call("i64", "memory_class", size)
     block_size = f.call("i64", "memory_class_bytes", index)
     state = f.glob("memory_state")
@@ -212,7 +201,6 @@ def _free(m: Module) -> None:
         f.call("void", "memory_acquire")
     _push(f, block, index, block_size)
     f.call("void", "memory_release")
-    f.ret()
 
 
 def _push(f: Function, block: V, index: V, size: V) -> None:

@@ -7,7 +7,7 @@ interpreter lock.
 
 from __future__ import annotations
 
-from axla.codegen.native.assembly import Function, Module, V
+from axla.codegen.native.assembly import Function, Functions, Module, V
 from axla.codegen.native.structs import (
     ARRAY,
     AWAITED,
@@ -17,23 +17,17 @@ from axla.codegen.native.structs import (
     READY,
     RECORD,
     SHAPE_INFO,
+    fields,
 )
-from axla.program.abi import INTERRUPTED, Field, Struct
+from axla.program.abi import INTERRUPTED, Struct
 
 BUFFER = Struct(
     "py_buffer",
     "Py_buffer of CPython.",
-    Field("buf", "ptr", ""),
-    Field("obj", "ptr", ""),
-    Field("len", "i64", ""),
-    Field("itemsize", "i64", ""),
-    Field("readonly", "i32", ""),
-    Field("ndim", "i32", ""),
-    Field("format", "ptr", ""),
-    Field("shape", "ptr", ""),
-    Field("strides", "ptr", ""),
-    Field("suboffsets", "ptr", ""),
-    Field("internal", "ptr", ""),
+    *fields(
+        "buf:ptr, obj:ptr, len:i64, itemsize:i64, readonly:i32, ndim:i32, format:ptr, shape:ptr, "
+        "strides:ptr, suboffsets:ptr, internal:ptr"
+    ),
 )
 _WRITABLE, _FORMAT, _ND, _STRIDES = 0x1, 0x4, 0x8, 0x18
 
@@ -43,6 +37,9 @@ DLPACK_CONTEXT = {"legacy": 48, "versioned": 8}
 DLPACK_DELETER = {"legacy": 56, "versioned": 16}
 
 
+_FUNCTIONS = Functions()
+
+
 def emit(m: Module) -> None:
     """Adds records and arrays to the module."""
     m.variable("array_type", "ptr", "null")  # the heap type
@@ -50,25 +47,14 @@ def emit(m: Module) -> None:
     m.text_constant("no_writing", "axla.Array is read-only: copy it, as with np.array(x)")
     m.text_constant("was_deleted", "axla.Array was deleted or donated")
     m.text_constant("no_format", "the buffer protocol has no format for this element type: use np.asarray")
-    _record_new(m)
-    _record_release(m)
-    _wait(m)
-    _array_new(m)
-    _array_copy(m)
-    _array_dealloc(m)
-    _array_traverse(m)
-    _array_delete(m)
-    _array_hold(m)
-    _get_buffer(m)
-    _release_buffer(m)
+    _FUNCTIONS.emit(m)
     for kind in DLPACK_CONTEXT:
         _dlpack(m, kind)
 
 
-def _record_new(m: Module) -> None:
+@_FUNCTIONS("axla_record_new", "ptr", "bytes:i64", exported=True)
+def _record_new(f: Function, size: V) -> None:
     """A record over new memory, with one count; null when there is no memory."""
-    f = m.function("axla_record_new", "ptr", "bytes:i64", exported=True)
-    (size,) = f.parameters
     block = f.call("ptr", "axla_allocate", size)
     with f.when(block.eq(0), likely=False):
         f.ret(f.null)
@@ -77,8 +63,9 @@ def _record_new(m: Module) -> None:
         f.call("void", "axla_free", block, size)
     f.ret(record)
 
-    f = m.function("axla_record_over", "ptr", "address:ptr, bytes:i64", exported=True)
-    address, size = f.parameters
+
+@_FUNCTIONS("axla_record_over", "ptr", "address:ptr, bytes:i64", exported=True)
+def _record_over(f: Function, address: V, size: V) -> None:
     record = f.call("ptr", "axla_allocate", f.i64(RECORD.size))
     with f.when(record.eq(0), likely=False):
         f.ret(f.null)
@@ -88,12 +75,13 @@ def _record_new(m: Module) -> None:
     f.ret(record)
 
 
-def _record_release(m: Module) -> None:
-    f = m.function("axla_record_hold", "void", "record:ptr", exported=True)
-    f.parameters[0].atomic("add", f.i32(1), "monotonic")
-    f.ret()
-    f = m.function("axla_record_release", "void", "record:ptr", exported=True)
-    (record,) = f.parameters
+@_FUNCTIONS("axla_record_hold", "void", "record:ptr", exported=True)
+def _record_hold(f: Function, record: V) -> None:
+    record.atomic("add", f.i32(1), "monotonic")
+
+
+@_FUNCTIONS("axla_record_release", "void", "record:ptr", exported=True)
+def _record_release(f: Function, record: V) -> None:
     with f.when(record.eq(0)):
         f.ret()
     with f.when(record.atomic("sub", f.i32(1), "acq_rel").eq(1)):
@@ -103,15 +91,13 @@ def _record_release(m: Module) -> None:
         with f.when((record.get(RECORD, "flags") & EXTERNAL).eq(0), likely=True):
             f.call("void", "axla_free", record.get(RECORD, "address"), record.get(RECORD, "bytes"))
         f.call("void", "axla_free", record, f.i64(RECORD.size))
-    f.ret()
 
 
-def _wait(m: Module) -> None:
+@_FUNCTIONS("axla_record_wait", "i32", "record:ptr", exported=True)
+def _wait(f: Function, record: V) -> None:
     """Waits until the bytes of a record are there, without the interpreter lock (the caller holds it): 0; -1
     with an exception: its run failed, or a signal's handler raised, which stops the run.
     """
-    f = m.function("axla_record_wait", "i32", "record:ptr", exported=True)
-    (record,) = f.parameters
     ready_at = record.at(RECORD.offset("ready"))
     with f.when(ready_at.load("i32", "acquire").eq(READY), likely=True):
         f.ret(f.i32(0))
@@ -136,10 +122,9 @@ def _wait(m: Module) -> None:
     f.ret(code.load("i32"))
 
 
-def _array_new(m: Module) -> None:
+@_FUNCTIONS("axla_array_new", "ptr", "info:ptr, info_object:ptr, record:ptr", exported=True)
+def _array_new(f: Function, info: V, info_object: V, record: V) -> None:
     """An Array over a record, whose count it takes; null with an exception set."""
-    f = m.function("axla_array_new", "ptr", "info:ptr, info_object:ptr, record:ptr", exported=True)
-    info, info_object, record = f.parameters
     array = f.call("ptr", "_PyObject_New", f.glob("array_type").load("ptr"))
     with f.when(array.ne(0), likely=True):
         f.call("void", "Py_IncRef", info_object)
@@ -151,10 +136,9 @@ def _array_new(m: Module) -> None:
     f.ret(f.null)
 
 
-def _array_copy(m: Module) -> None:
+@_FUNCTIONS("axla_array_copy", "ptr", "info:ptr, info_object:ptr, source:ptr", exported=True)
+def _array_copy(f: Function, info: V, info_object: V, source: V) -> None:
     """An Array with a copy of the bytes at an address; null with an exception set (MemoryError)."""
-    f = m.function("axla_array_copy", "ptr", "info:ptr, info_object:ptr, source:ptr", exported=True)
-    info, info_object, source = f.parameters
     size = info.get(SHAPE_INFO, "bytes")
     record = f.call("ptr", "axla_record_new", size)
     with f.when(record.eq(0), likely=False):
@@ -163,9 +147,8 @@ def _array_copy(m: Module) -> None:
     f.ret(f.call("ptr", "axla_array_new", info, info_object, record))
 
 
-def _array_dealloc(m: Module) -> None:
-    f = m.function("array_dealloc", "void", "array:ptr", exported=True)
-    (array,) = f.parameters
+@_FUNCTIONS("array_dealloc", "void", "array:ptr", exported=True)
+def _array_dealloc(f: Function, array: V) -> None:
     with f.when(array.get(ARRAY, "weakrefs").ne(0), likely=False):
         f.call("void", "PyObject_ClearWeakRefs", array)
     f.call("void", "axla_record_release", array.get(ARRAY, "record"))
@@ -174,29 +157,25 @@ def _array_dealloc(m: Module) -> None:
     kind = array.get(ARRAY, "type")
     f.call("void", "PyObject_Free", array)
     f.call("void", "Py_DecRef", kind)  # an object of a heap type owns a reference to it
-    f.ret()
 
 
-def _array_traverse(m: Module) -> None:
+@_FUNCTIONS("array_traverse", "i32", "array:ptr, visit:ptr, context:ptr", exported=True)
+def _array_traverse(f: Function, array: V, visit: V, context: V) -> None:
     """Visits nothing. Having it keeps arrays from being garbage collected, as their Python base class is."""
-    f = m.function("array_traverse", "i32", "array:ptr, visit:ptr, context:ptr", exported=True)
     f.ret(f.i32(0))
 
 
-def _array_delete(m: Module) -> None:
+@_FUNCTIONS("axla_array_delete", "void", "array:ptr", exported=True)
+def _array_delete(f: Function, array: V) -> None:
     """Takes the memory away from an Array; it goes back when no view and no run uses it any more."""
-    f = m.function("axla_array_delete", "void", "array:ptr", exported=True)
-    (array,) = f.parameters
     record = array.get(ARRAY, "record")
     array.set(ARRAY, "record", 0)
     f.call("void", "axla_record_release", record)
-    f.ret()
 
 
-def _array_hold(m: Module) -> None:
+@_FUNCTIONS("axla_array_hold", "ptr", "array:ptr, take:i32", exported=True)
+def _array_hold(f: Function, array: V, take: V) -> None:
     """The record of an Array, held; null if the array was deleted. With `take` the array loses it."""
-    f = m.function("axla_array_hold", "ptr", "array:ptr, take:i32", exported=True)
-    array, take = f.parameters
     record = array.get(ARRAY, "record")
     with f.when(record.eq(0)):
         f.ret(f.null)
@@ -213,9 +192,8 @@ def _refuse(f: Function, view: V, text: str) -> None:
     f.ret(f.i32(-1))
 
 
-def _get_buffer(m: Module) -> None:
-    f = m.function("array_get_buffer", "i32", "array:ptr, view:ptr, flags:i32", exported=True)
-    array, view, flags = f.parameters
+@_FUNCTIONS("array_get_buffer", "i32", "array:ptr, view:ptr, flags:i32", exported=True)
+def _get_buffer(f: Function, array: V, view: V, flags: V) -> None:
     record, info = array.get(ARRAY, "record"), array.get(ARRAY, "info")
     with f.when(record.eq(0), likely=False):
         _refuse(f, view, "was_deleted")
@@ -249,11 +227,10 @@ def _get_buffer(m: Module) -> None:
     f.ret(f.i32(0))
 
 
-def _release_buffer(m: Module) -> None:
-    f = m.function("array_release_buffer", "void", "array:ptr, view:ptr", exported=True)
+@_FUNCTIONS("array_release_buffer", "void", "array:ptr, view:ptr", exported=True)
+def _release_buffer(f: Function, array: V, view: V) -> None:
     # The view's own record: the array may have been deleted since.
-    f.call("void", "axla_record_release", f.parameters[1].get(BUFFER, "internal"))
-    f.ret()
+    f.call("void", "axla_record_release", view.get(BUFFER, "internal"))
 
 
 def _dlpack(m: Module, kind: str) -> None:

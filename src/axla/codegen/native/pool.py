@@ -13,18 +13,14 @@ late never sees them. Idle workers spin for a moment and then sleep on the gener
 
 from __future__ import annotations
 
-from axla.codegen.native.assembly import Function, Module, V
-from axla.program.abi import FRAME, Field, Struct
+from axla.codegen.native.assembly import Function, Functions, Module, V
+from axla.codegen.native.structs import fields
+from axla.program.abi import FRAME, Struct
 
 JOB = Struct(
     "axla_job",
     "The parallel loop that the pool works on.",
-    Field("frame", "ptr", ""),
-    Field("kernel", "ptr", ""),
-    Field("args", "ptr", ""),
-    Field("count", "i64", ""),
-    Field("grain", "i64", ""),
-    Field("ranges", "i64", ""),
+    *fields("frame:ptr, kernel:ptr, args:ptr, count:i64, grain:i64, ranges:i64"),
 )
 
 # About 20 us on current cores: a wake-up through the kernel costs twice that, and spinning longer takes a
@@ -37,7 +33,10 @@ _NO_ERROR = -1
 _SIG_SETMASK = 2
 
 
-def emit(m: Module, machine: str) -> None:
+_FUNCTIONS = Functions()
+
+
+def emit(m: Module) -> None:
     """Adds the pool to the module."""
     m.variable("pool_state", "i64")  # see above
     m.variable("pool_owner", "i32")  # 1: a parallel loop is running
@@ -48,37 +47,36 @@ def emit(m: Module, machine: str) -> None:
     m.variable("pool_job", f"[{JOB.size} x i8]")
     m.variable("pool_threads", "i64", "1")  # the caller included
     m.variable("pool_started", "i64")  # workers that exist
-    _system(m, machine)
-    _thread_start(m)
-    _work(m)
-    _worker(m)
-    _start(m)
-    _serial(m)
-    _parallel_for(m)
-    _reset(m)
+    _FUNCTIONS.emit(m)
 
 
-def _system(m: Module, machine: str) -> None:
-    number = _FUTEX[machine]
-    f = m.function("futex_wait", "void", "address:ptr, value:i32")
-    address, value = f.parameters
-    f.call("i64", "syscall", f.i64(number), address, f.i64(_WAIT), value.cast("i64"), f.null, variadic=1)
-    f.ret()
-    f = m.function("futex_wait_briefly", "void", "address:ptr, value:i32", exported=True)  # 10 ms at most
-    address, value = f.parameters
+def _futex(f: Function, *arguments: V) -> None:
+    f.call("i64", "syscall", f.i64(_FUTEX[f.module.machine]), *arguments, variadic=1)
+
+
+@_FUNCTIONS("futex_wait", "void", "address:ptr, value:i32")
+def _futex_wait(f: Function, address: V, value: V) -> None:
+    _futex(f, address, f.i64(_WAIT), value.cast("i64"), f.null)
+
+
+@_FUNCTIONS("futex_wait_briefly", "void", "address:ptr, value:i32", exported=True)
+def _futex_wait_briefly(f: Function, address: V, value: V) -> None:
+    """10 ms at most."""
     time = f.space("[2 x i64]")
     time.store(f.i64(0))
     time.at(8).store(f.i64(10_000_000))
-    f.call("i64", "syscall", f.i64(number), address, f.i64(_WAIT), value.cast("i64"), time, variadic=1)
-    f.ret()
-    f = m.function("futex_wake", "void", "address:ptr, count:i64")
-    address, count = f.parameters
-    f.call("i64", "syscall", f.i64(number), address, f.i64(_WAKE), count, variadic=1)
-    f.ret()
-    f = m.function("pause", "void")
-    intrinsic, operands = _PAUSE[machine]
+    _futex(f, address, f.i64(_WAIT), value.cast("i64"), time)
+
+
+@_FUNCTIONS("futex_wake", "void", "address:ptr, count:i64")
+def _futex_wake(f: Function, address: V, count: V) -> None:
+    _futex(f, address, f.i64(_WAKE), count)
+
+
+@_FUNCTIONS("pause", "void")
+def _pause(f: Function) -> None:
+    intrinsic, operands = _PAUSE[f.module.machine]
     f.call("void", intrinsic, *map(f.i32, operands))
-    f.ret()
 
 
 def _range(f: Function, frame: V, kernel: V, args: V, index: V, grain: V, count: V) -> V:
@@ -94,9 +92,23 @@ def _range(f: Function, frame: V, kernel: V, args: V, index: V, grain: V, count:
     return code.load("i32")
 
 
-def _work(m: Module) -> None:
+@_FUNCTIONS("thread_start", "i32", "routine:ptr, argument:ptr")
+def _thread_start(f: Function, routine: V, argument: V) -> None:
+    """Makes a thread that takes no signals: those belong to the threads of Python. Not 0: there is none."""
+    all_signals, old = f.space("[128 x i8]"), f.space("[128 x i8]")
+    thread = f.space("i64")
+    f.call("i32", "sigfillset", all_signals)
+    f.call("i32", "pthread_sigmask", f.i32(_SIG_SETMASK), all_signals, old)
+    status = f.call("i32", "pthread_create", thread, f.null, *f.parameters)
+    with f.when(status.eq(0), likely=True):
+        f.call("i32", "pthread_detach", thread.load("i64"))
+    f.call("i32", "pthread_sigmask", f.i32(_SIG_SETMASK), old, f.null)
+    f.ret(status)
+
+
+@_FUNCTIONS("pool_work", "void")
+def _work(f: Function) -> None:
     """Claims and runs ranges until none is left or one has failed."""
-    f = m.function("pool_work", "void")
     job = f.glob("pool_job")
     frame, kernel, args, count, grain, ranges = (job.get(JOB, field.name) for field in JOB.fields)
     with f.loop() as loop:
@@ -110,13 +122,12 @@ def _work(m: Module) -> None:
             # Ranges are claimed in order, so all below a failed one run to their end: the lowest is always
             # found.
             f.glob("pool_error").atomic("umin", (index << 32) | code.cast("i64"))
-    f.ret()
 
 
-def _worker(m: Module) -> None:
+@_FUNCTIONS("pool_worker", "ptr", "index:ptr")
+def _worker(f: Function, number: V) -> None:
     """The life of a worker thread; `index` counts from 0."""
-    f = m.function("pool_worker", "ptr", "index:ptr")
-    index = f.parameters[0].cast("i64")
+    index = number.cast("i64")
     state_at = f.glob("pool_state")
     generation_at = state_at.at(4)  # both supported machines are little endian
     seen = f.slot(f.i64(0))
@@ -155,23 +166,9 @@ def _worker(m: Module) -> None:
     f.ret(f.null)
 
 
-def _thread_start(m: Module) -> None:
-    """Makes a thread that takes no signals: those belong to the threads of Python. Not 0: there is none."""
-    f = m.function("thread_start", "i32", "routine:ptr, argument:ptr")
-    all_signals, old = f.space("[128 x i8]"), f.space("[128 x i8]")
-    thread = f.space("i64")
-    f.call("i32", "sigfillset", all_signals)
-    f.call("i32", "pthread_sigmask", f.i32(_SIG_SETMASK), all_signals, old)
-    status = f.call("i32", "pthread_create", thread, f.null, *f.parameters)
-    with f.when(status.eq(0), likely=True):
-        f.call("i32", "pthread_detach", thread.load("i64"))
-    f.call("i32", "pthread_sigmask", f.i32(_SIG_SETMASK), old, f.null)
-    f.ret(status)
-
-
-def _start(m: Module) -> None:
+@_FUNCTIONS("pool_start", "void")
+def _start(f: Function) -> None:
     """Makes the workers that are missing."""
-    f = m.function("pool_start", "void")
     started_at = f.glob("pool_started")
     with f.loop() as loop:
         started = started_at.load("i64")
@@ -183,12 +180,10 @@ def _start(m: Module) -> None:
             f.glob("pool_threads").store(started + 1)
             loop.leave()
         started_at.store(started + 1)
-    f.ret()
 
 
-def _serial(m: Module) -> None:
-    f = m.function("pool_serial", "i32", "frame:ptr, kernel:ptr, args:ptr, count:i64, grain:i64, ranges:i64")
-    frame, kernel, args, count, grain, ranges = f.parameters
+@_FUNCTIONS("pool_serial", "i32", "frame:ptr, kernel:ptr, args:ptr, count:i64, grain:i64, ranges:i64")
+def _serial(f: Function, frame: V, kernel: V, args: V, count: V, grain: V, ranges: V) -> None:
     with f.each(ranges) as (index, _):
         code = _range(f, frame, kernel, args, index, grain, count)
         with f.when(code.ne(0), likely=False):
@@ -196,11 +191,10 @@ def _serial(m: Module) -> None:
     f.ret(f.i32(0))
 
 
-def _parallel_for(m: Module) -> None:
-    f = m.function(
-        "axla_parallel_for", "i32", "frame:ptr, kernel:ptr, args:ptr, count:i64, asked:i64", exported=True
-    )
-    frame, kernel, args, count, asked = f.parameters
+@_FUNCTIONS(
+    "axla_parallel_for", "i32", "frame:ptr, kernel:ptr, args:ptr, count:i64, asked:i64", exported=True
+)
+def _parallel_for(f: Function, frame: V, kernel: V, args: V, count: V, asked: V) -> None:
     with f.when(count.le(0), likely=False):  # the code of a program polls so
         f.ret(f.call("i32", "poll", frame))
     whole = f.emit("i1", f"or {asked.le(0)}, {asked.ge(count).text}")
@@ -256,11 +250,10 @@ def _close(f: Function) -> None:
         f.glob("pool_waiting").store(f.i32(0), "seq_cst")
 
 
-def _reset(m: Module) -> None:
+@_FUNCTIONS("pool_reset", "void")
+def _reset(f: Function) -> None:
     """In a forked child, where only the forking thread lives: no workers, nothing running."""
-    f = m.function("pool_reset", "void")
     for name in ("pool_state", "pool_started"):
         f.glob(name).store(f.i64(0))
     for name in ("pool_owner", "pool_sleepers", "pool_waiting"):
         f.glob(name).store(f.i32(0))
-    f.ret()

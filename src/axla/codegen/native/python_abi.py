@@ -14,20 +14,15 @@ from functools import lru_cache
 
 import numpy as np
 
-from axla.program.abi import Field, Struct
+from axla.codegen.native.structs import fields
+from axla.program.abi import Struct
 
 NDARRAY = Struct(
     "numpy_array",
     "The head of PyArrayObject (NumPy 1.26 to 2.x).",
-    Field("refcount", "i64", ""),
-    Field("type", "ptr", ""),
-    Field("data", "ptr", ""),
-    Field("nd", "i32", ""),
-    Field("dims", "ptr", ""),
-    Field("strides", "ptr", ""),
-    Field("base", "ptr", ""),
-    Field("descr", "ptr", ""),
-    Field("flags", "i32", ""),
+    *fields(
+        "refcount:i64, type:ptr, data:ptr, nd:i32, dims:ptr, strides:ptr, base:ptr, descr:ptr, flags:i32"
+    ),
 )
 
 # On aarch64 an assertion of LLVM's linker ends the process: pieces of code are too far apart.

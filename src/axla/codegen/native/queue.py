@@ -8,27 +8,26 @@ and the record is pending: tasks are freed by Python, after their end.
 
 from __future__ import annotations
 
-from axla.codegen.native.assembly import Module
+from axla.codegen.native.assembly import Function, Functions, Module, V
 from axla.codegen.native.structs import AWAITED, EFFECTS, PROGRAM, QUEUE, READY, RECORD, TASK
 from axla.program.abi import FRAME
 
 _EVERYBODY = (1 << 31) - 1
 
 
+_FUNCTIONS = Functions()
+
+
 def emit(m: Module) -> None:
     """Adds queues to the module."""
     m.variable("failed_task", "ptr", "null")  # Python, as failed_call, with the task as owner
     m.variable("tasks_ended", "ptr", "null")  # int (*)(void *), with the interpreter lock: frees tasks
-    _publish(m)
-    _run(m)
-    _worker(m)
-    _may_run(m)
+    _FUNCTIONS.emit(m)
 
 
-def _publish(m: Module) -> None:
+@_FUNCTIONS("record_publish", "void", "record:ptr, status:i32, failure:ptr", exported=True)
+def _record_publish(f: Function, record: V, status: V, failure: V) -> None:
     """Makes a record READY or FAILED, with what raises the error, and wakes who waits for it."""
-    f = m.function("record_publish", "void", "record:ptr, status:i32, failure:ptr", exported=True)
-    record, status, failure = f.parameters
     with f.when(failure.ne(0)):
         f.call("void", "Py_IncRef", failure)
         record.set(RECORD, "context", failure)
@@ -36,23 +35,27 @@ def _publish(m: Module) -> None:
     ready_at = record.at(RECORD.offset("ready"))
     with f.when(ready_at.atomic("xchg", status).eq(AWAITED)):
         f.call("void", "futex_wake", ready_at, f.i64(_EVERYBODY))
-    f.ret()
-    f = m.function("record_forget", "void", "record:ptr")
+
+
+@_FUNCTIONS("record_forget", "void", "record:ptr")
+def _record_forget(f: Function, record: V) -> None:
     with f.when(f.call("i32", "Py_IsInitialized").ne(0), likely=True):
         state = f.call("i32", "PyGILState_Ensure")
-        f.call("void", "Py_DecRef", f.parameters[0].get(RECORD, "context"))
+        f.call("void", "Py_DecRef", record.get(RECORD, "context"))
         f.call("void", "PyGILState_Release", state)
-    f.ret()
 
 
-def _run(m: Module) -> None:
-    """Runs a task and publishes its results; false where the process is another one now, or ends."""
-    f = m.function("now", "i64")  # nanoseconds of the monotonic clock
+@_FUNCTIONS("now", "i64")
+def _now(f: Function) -> None:
+    """Nanoseconds of the monotonic clock."""
     time = f.space("[2 x i64]")
     f.call("i32", "clock_gettime", f.i32(1), time)
     f.ret(time.load("i64") * 1_000_000_000 + time.at(8).load("i64"))
-    f = m.function("run_task", "i1", "queue:ptr, task:ptr")
-    queue, task = f.parameters
+
+
+@_FUNCTIONS("run_task", "i1", "queue:ptr, task:ptr")
+def _run_task(f: Function, queue: V, task: V) -> None:
+    """Runs a task and publishes its results; false where the process is another one now, or ends."""
     program, flags = task.get(TASK, "program"), task.at(TASK.offset("flags"))
     frame = f.space(f"[{FRAME.size} x i8]", 16)
     for name in ("error_step", "error_detail"):
@@ -87,7 +90,8 @@ def _run(m: Module) -> None:
     f.ret(f.const("i1", 1))
 
 
-def _worker(m: Module) -> None:
+@_FUNCTIONS("queue_worker", "ptr", "queue:ptr")
+def _queue_worker(f: Function, queue: V) -> None:
     """The life of a queue's thread."""
 
     def count(field: str) -> None:
@@ -95,8 +99,6 @@ def _worker(m: Module) -> None:
             queue.at(QUEUE.offset(name)).atomic("add", f.i32(1))
         f.call("void", "futex_wake", queue.at(QUEUE.offset("steps")), f.i64(_EVERYBODY))
 
-    f = m.function("queue_worker", "ptr", "queue:ptr")
-    (queue,) = f.parameters
     queue.set(QUEUE, "thread", f.call("i64", "pthread_self"))
     task_at = f.slot(queue.get(QUEUE, "first"))
     with f.loop() as loop:
@@ -111,10 +113,13 @@ def _worker(m: Module) -> None:
         count("done")
         f.call("i32", "Py_AddPendingCall", f.glob("tasks_ended").load("ptr"), f.null)
     f.ret(f.null)
-    # Puts a task into the queue and its owner into a list: 0, if there is a thread. Nothing of Python runs in
-    # between.
-    f = m.function("queue_hand_over", "i32", "queue:ptr, task:ptr, owners:ptr", exported=True)
-    queue, task, owners = f.parameters
+
+
+@_FUNCTIONS("queue_hand_over", "i32", "queue:ptr, task:ptr, owners:ptr", exported=True)
+def _queue_hand_over(f: Function, queue: V, task: V, owners: V) -> None:
+    """Puts a task into the queue and its owner into a list: 0, if there is a thread. Nothing of Python runs
+    in between.
+    """
     with f.when(queue.get(QUEUE, "started").eq(0), likely=False):
         with f.when(f.call("i32", "thread_start", f.glob("queue_worker"), queue).ne(0), likely=False):
             f.ret(f.i32(1))
@@ -131,12 +136,11 @@ def _worker(m: Module) -> None:
     f.ret(f.i32(0))
 
 
-def _may_run(m: Module) -> None:
+@_FUNCTIONS("may_run", "i32", "program:ptr", exported=True)
+def _may_run(f: Function, program: V) -> None:
     """Whether a program may run on its caller's thread: no run of it that was handed over is left, and, if it
     has effects, all runs have begun that were handed over before.
     """
-    f = m.function("may_run", "i32", "program:ptr", exported=True)
-    (program,) = f.parameters
     queue = program.get(PROGRAM, "queue")
     with f.when(queue.get(QUEUE, "thread").eq(f.call("i64", "pthread_self"))):
         f.ret(f.i32(1))  # called by a function that a run of the queue calls

@@ -11,12 +11,15 @@ second, the monitor ends, and the next one starts another.
 
 from __future__ import annotations
 
-from axla.codegen.native.assembly import Module
+from axla.codegen.native.assembly import Function, Functions, Module, V
 from axla.codegen.native.structs import LOOK, RUN
 from axla.program.abi import CANCELLED, FRAME, INTERRUPTED
 
 _PERIOD = 50_000  # microseconds
 _IDLE = 20  # periods without a run until the monitor ends
+
+
+_FUNCTIONS = Functions()
 
 
 def emit(m: Module) -> None:
@@ -25,14 +28,11 @@ def emit(m: Module) -> None:
     m.variable("main_run", "ptr", "null")  # the innermost long run of the main thread; under the memory lock
     m.variable("monitor_state", "i32")  # 1: it runs
     m.variable("forks", "i32")  # from the first process to this one
-    _monitor(m)
-    _begin(m)
-    _end(m)
-    _poll(m)
+    _FUNCTIONS.emit(m)
 
 
-def _monitor(m: Module) -> None:
-    f = m.function("monitor", "ptr", "unused:ptr")
+@_FUNCTIONS("monitor", "ptr", "unused:ptr")
+def _monitor(f: Function, unused: V) -> None:
     state, idle = f.glob("monitor_state"), f.slot(f.i64(0))
     with f.loop() as loop:
         f.call("i32", "usleep", f.i32(_PERIOD))
@@ -57,9 +57,8 @@ def _monitor(m: Module) -> None:
     f.ret(f.null)
 
 
-def _begin(m: Module) -> None:
-    f = m.function("main_run_begin", "void", "run:ptr")
-    (run,) = f.parameters
+@_FUNCTIONS("main_run_begin", "void", "run:ptr")
+def _begin(f: Function, run: V) -> None:
     with f.when(f.call("i64", "pthread_self").ne(f.glob("main_thread").load("i64"))):
         f.ret()
     run.set(RUN, "outer", f.glob("main_run").load("ptr"))
@@ -68,23 +67,19 @@ def _begin(m: Module) -> None:
         failed = f.call("i32", "thread_start", f.glob("monitor"), f.null).ne(0)
         with f.when(failed, likely=False):
             f.glob("monitor_state").store(f.i32(0))
-    f.ret()
 
 
-def _end(m: Module) -> None:
-    f = m.function("main_run_end", "void", "run:ptr")
-    (run,) = f.parameters
+@_FUNCTIONS("main_run_end", "void", "run:ptr")
+def _end(f: Function, run: V) -> None:
     with f.when(f.glob("main_run").load("ptr").eq(run)):
         f.call("void", "memory_acquire")  # the monitor must not write to a run that is gone
         f.glob("main_run").store(run.get(RUN, "outer"))
         f.call("void", "memory_release")
-    f.ret()
 
 
-def _poll(m: Module) -> None:
+@_FUNCTIONS("poll", "i32", "frame:ptr")
+def _poll(f: Function, frame: V) -> None:
     """Whether a run is to stop: 0 or a code. Called when its flags are not 0."""
-    f = m.function("poll", "i32", "frame:ptr")
-    (frame,) = f.parameters
     flags = frame.get(FRAME, "cancel")
     code = flags.load("i32", "monotonic")
     with f.when(code.ne(0)):

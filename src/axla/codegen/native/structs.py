@@ -17,6 +17,13 @@ AWAITED = -1  # pending, and somebody sleeps on the field
 # Behind the cancel flag of a run in this process: whether its thread, the main one, is to look for signals.
 LOOK = 4
 
+
+def fields(text: str) -> list[Field]:
+    """Fields that say enough by their names: `"refcount:i64, type:ptr"`."""
+    pairs = (pair.split(":") for pair in text.split(", "))
+    return [Field(name, kind, "") for name, kind in pairs]
+
+
 RECORD = Struct(
     "axla_record",
     "The memory of an array. `refs` counts the Array, running calls and exports; one: nobody else looks.",
@@ -46,8 +53,7 @@ SHAPE_INFO = Struct(
 ARRAY = Struct(
     "axla_array",
     "The Python object of an array.",
-    Field("refcount", "i64", ""),
-    Field("type", "ptr", ""),
+    *fields("refcount:i64, type:ptr"),
     Field("record", "ptr", "null: deleted or donated"),
     Field("info", "ptr", "SHAPE_INFO"),
     Field("info_object", "ptr", "the Python object that owns it"),
@@ -131,9 +137,7 @@ QUEUE = Struct(
 CALLABLE = Struct(
     "axla_callable",
     "The Python object that calls a program.",
-    Field("refcount", "i64", ""),
-    Field("type", "ptr", ""),
-    Field("vectorcall", "ptr", ""),
+    *fields("refcount:i64, type:ptr, vectorcall:ptr"),
     Field("program", "ptr", "PROGRAM"),
     Field("owner", "ptr", "the Python object that keeps the code and the PROGRAM alive"),
 )
