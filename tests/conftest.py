@@ -10,6 +10,8 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 os.environ.setdefault("AXLA_VERIFY", "1")
 os.environ["AXLA_CACHE_DIR"] = ""  # tests compile what they test
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # hundreds of child processes import axla: half of their time
+sys.dont_write_bytecode = False
 
 
 def pytest_addoption(parser):

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 
-import axla.api as axla
+import axla
 
 BACKENDS = ("cpu", "one-lane")
+
+
+@lru_cache(maxsize=3)
+def compiled(text: str, backend: str) -> axla.Executable:
+    """Tests run one text on several inputs."""
+    return axla.compile(axla.parse(text), backend=backend)
 
 
 def agree(text: str, inputs: Sequence[np.ndarray], tolerance: float = 0.0) -> list[np.ndarray]:
@@ -16,10 +23,9 @@ def agree(text: str, inputs: Sequence[np.ndarray], tolerance: float = 0.0) -> li
 
     `tolerance` is relative to the largest finite element of each result; NaN and infinities must be alike.
     """
-    module = axla.parse(text)
-    wanted = [np.asarray(x) for x in axla.compile(module, backend="interpreter").execute(inputs)]
+    wanted = [np.asarray(x) for x in compiled(text, "interpreter").execute(inputs)]
     for backend in BACKENDS:
-        found = axla.compile(module, backend=backend).execute(inputs)
+        found = compiled(text, backend).execute(inputs)
         for number, (a, b) in enumerate(zip(found, wanted, strict=True)):
             near(np.asarray(a), b, tolerance, f"{backend}, result {number}")
     return wanted
