@@ -17,10 +17,11 @@ from axla.analysis.dataflow import Dataflow, Value, dataflow
 from axla.analysis.workspace import Interval, pack
 from axla.core.errors import InternalError
 from axla.core.literal import Literal
-from axla.core.shape import Shape
+from axla.core.shape import array
 from axla.hlo import Constant
 from axla.ir.graph import Instruction, Module
 from axla.ir.traverse import schedule_of
+from axla.ir.typed import op_of
 from axla.program.memory import ALIGNMENT, Allocation, AllocationKind, BufferSlice
 from axla.target.machine import Limits
 
@@ -189,13 +190,11 @@ def _result(leaf: int, slot: Value, places: Coalesced) -> BufferSlice:
 
 
 def _bytes(literal: Literal) -> int:
-    assert isinstance(literal.shape, Shape)
-    return literal.shape.byte_size
+    return array(literal.shape).byte_size
 
 
 def _literal(value: Value) -> Literal:
-    op = value.inst.op
-    assert isinstance(op, Constant)
+    op = op_of(value.inst, Constant)
     literal = list(op.literal.leaves())[value.leaf]
     shape = literal.shape
     # Equal contents in another layout are the same bytes here: a literal's array is logical and row-major.

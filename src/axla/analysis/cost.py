@@ -19,6 +19,7 @@ from axla.ir.attributes import Window
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.op import Op
 from axla.ir.traverse import computations_callees_first, post_order
+from axla.ir.typed import op_of
 
 _PRODUCTS_OF_COMPLEX = 4
 _MOST_TAPS = 4096
@@ -125,16 +126,14 @@ def _shape(inst: Instruction, operand: int | None = None) -> Shape:
 
 
 def _dot(inst: Instruction) -> int:
-    op = inst.op
-    assert isinstance(op, hlo.Dot)
+    op = op_of(inst, hlo.Dot)
     lhs = _shape(inst, 0)
     return 2 * _shape(inst).size * prod(lhs.dims[d] for d in op.lhs_contracting_dims)
 
 
 def _convolution(inst: Instruction) -> int:
     """Products with elements that are there, not with padding or what is between dilated elements."""
-    op = inst.op
-    assert isinstance(op, hlo.Convolution)
+    op = op_of(inst, hlo.Convolution)
     lhs, rhs, labels = _shape(inst, 0), _shape(inst, 1), op.dim_labels
     window = op.window
     places = prod(
@@ -172,14 +171,12 @@ def _reduce(inst: Instruction) -> int:
 
 
 def _reduce_window(inst: Instruction) -> int:
-    op = inst.op
-    assert isinstance(op, hlo.ReduceWindow)
+    op = op_of(inst, hlo.ReduceWindow)
     return (prod(op.window.size) - 1) * _shape(inst).size
 
 
 def _select_and_scatter(inst: Instruction) -> int:
-    op = inst.op
-    assert isinstance(op, hlo.SelectAndScatter)
+    op = op_of(inst, hlo.SelectAndScatter)
     return prod(op.window.size) * _shape(inst, 1).size
 
 
@@ -193,8 +190,7 @@ def _sort(inst: Instruction) -> int:
 
 
 def _fft(inst: Instruction) -> int:
-    op = inst.op
-    assert isinstance(op, hlo.Fft)
+    op = op_of(inst, hlo.Fft)
     steps = sum(int(log2(length)) for length in op.fft_length if length > 0)
     return 2 * _PRODUCTS_OF_COMPLEX * steps * max(_shape(inst).size, _shape(inst, 0).size)
 

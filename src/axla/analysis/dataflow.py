@@ -29,6 +29,7 @@ from axla.custom.site import leaf_number
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.structure import Constant, GetTupleElement, Parameter, Tuple
 from axla.ir.traverse import run_nested, schedule_of
+from axla.ir.typed import op_of
 from axla.target.machine import Limits
 
 
@@ -274,8 +275,7 @@ class _Walk:
         return tuple(v for v in found if v is not None and v not in others)
 
     def loop(self, inst: Instruction, depth: int) -> Iterator[Iterator]:
-        flow, op = self.flow, inst.op
-        assert isinstance(op, hlo.While)
+        flow, op = self.flow, op_of(inst, hlo.While)
         init = flow.leaves[inst.operands[0]]
         read = self.tick
         for value in init:
@@ -333,8 +333,7 @@ class _Walk:
         self.flow.values.append(value)
 
     def conditional(self, inst: Instruction, depth: int) -> Iterator[Iterator]:
-        flow, op = self.flow, inst.op
-        assert isinstance(op, hlo.Conditional)
+        flow, op = self.flow, op_of(inst, hlo.Conditional)
         self.use(flow.leaves[inst.operands[0]][0], self.tick)
         ends: list[tuple[Computation, Sequence[Value | None], list[Value | None]]] = []
         for branch, operand in zip(op.branches, inst.operands[1:], strict=True):
@@ -372,8 +371,7 @@ class _Walk:
         flow.leaves[inst] = tuple(results)
 
     def call(self, inst: Instruction, depth: int) -> Iterator[Iterator]:
-        flow, op = self.flow, inst.op
-        assert isinstance(op, hlo.Call)
+        flow, op = self.flow, op_of(inst, hlo.Call)
         self.enter(op.to_apply, inst)
         for parameter, operand in zip(op.to_apply.parameters, inst.operands, strict=True):
             flow.leaves[parameter] = flow.leaves[operand]

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from axla.core.shape import Shape
 from axla.hlo import Broadcast, Reduce, Transpose
 from axla.ir.graph import Instruction
+from axla.ir.typed import op_of, shape_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +34,8 @@ class ReduceGeometry:
 
 
 def reduce_geometry(reduce: Instruction) -> ReduceGeometry | None:
-    assert isinstance(reduce.op, Reduce)
-    shape = reduce.operands[0].shape
-    assert isinstance(shape, Shape)
-    reduced = frozenset(reduce.op.dimensions)
+    shape = shape_of(reduce.operands[0])
+    reduced = frozenset(op_of(reduce, Reduce).dimensions)
     sizes = [1, 1, 1]
     part = split = 0
     for d, size in enumerate(shape.dims):
@@ -61,11 +59,9 @@ def collapsed_transpose(transpose: Instruction) -> tuple[tuple[int, ...], tuple[
     """(input dims, permutation) of the smallest transpose that does the same; ((n,), (0,)) where nothing
     moves.
     """
-    assert isinstance(transpose.op, Transpose)
-    shape = transpose.operands[0].shape
-    assert isinstance(shape, Shape)
+    shape = shape_of(transpose.operands[0])
     dims = shape.dims
-    order = [d for d in transpose.op.dimensions if dims[d] != 1]
+    order = [d for d in op_of(transpose, Transpose).dimensions if dims[d] != 1]
     rank = {d: number for number, d in enumerate(sorted(order))}
     groups: list[list[int]] = []  # in output order, of neighbours that stay neighbours
     for d in order:
@@ -88,9 +84,7 @@ def is_leading_broadcast(broadcast: Instruction) -> bool:
     """Whether the operand's dimensions are the leading ones of the result in order: each element repeats in a
     row.
     """
-    op = broadcast.op
-    assert isinstance(op, Broadcast)
-    source = broadcast.operands[0].shape
-    assert isinstance(source, Shape)
+    op = op_of(broadcast, Broadcast)
+    source = shape_of(broadcast.operands[0])
     mapped = [at for at, size in zip(op.dimensions, source.dims, strict=True) if size != 1]
     return mapped == [d for d, size in enumerate(op.shape.dims) if size != 1][: len(mapped)]

@@ -30,6 +30,7 @@ from axla.core.errors import InternalError, UnsupportedError
 from axla.core.shape import Shape
 from axla.ir.graph import Computation, Instruction
 from axla.ir.traverse import post_order
+from axla.ir.typed import op_of, shape_of
 from axla.target.machine import Limits
 
 
@@ -91,8 +92,7 @@ def dot_sizes(inst: Instruction) -> tuple[int, int, int, int, bool, bool] | None
     op = inst.op
     if not isinstance(op, hlo.Dot) or op.sparsity or len(inst.operands) != 2:
         return None
-    lhs, rhs = inst.operands[0].shape, inst.operands[1].shape
-    assert isinstance(lhs, Shape) and isinstance(rhs, Shape)
+    lhs, rhs = shape_of(inst.operands[0]), shape_of(inst.operands[1])
     batches = len(op.lhs_batch_dims)
     wanted = (0,) if batches else ()
     if batches > 1 or op.lhs_batch_dims != wanted or op.rhs_batch_dims != wanted:
@@ -206,8 +206,7 @@ def _kind_of(body: KernelBody, limits: Limits) -> KernelKind:
     root = body.roots[0]
     if len(body.roots) == 1:
         if isinstance(root.op, hlo.DynamicUpdateSlice):
-            update = root.operands[1].shape
-            assert isinstance(update, Shape)
+            update = shape_of(root.operands[1])
             return UpdateKind(update.dims, root)
         if isinstance(root.op, hlo.Scatter):
             return ScatterKind(root)
@@ -312,8 +311,7 @@ def _concatenate(body: KernelBody, limits: Limits) -> ConcatKind | None:
     if len(heroes) != 1 or not _uniform(body) or not accesses(body, heroes).heroes:
         return None
     hero = heroes[0]
-    assert isinstance(hero.op, hlo.Concatenate)
-    return ConcatKind(_dims(hero), hero.op.dimensions[0], hero)
+    return ConcatKind(_dims(hero), op_of(hero, hlo.Concatenate).dimensions[0], hero)
 
 
 def _transpose(body: KernelBody, limits: Limits) -> TransposeKind | None:

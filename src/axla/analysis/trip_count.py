@@ -6,14 +6,14 @@ import axla.hlo as hlo
 from axla.core.shape import Shape
 from axla.ir.attributes import Direction
 from axla.ir.graph import Instruction
+from axla.ir.typed import op_of, shape_of
 
 
 def trip_count(loop: Instruction) -> int | None:
     """The number of trips of a while that counts by a constant step from one constant to another; None if not
     known.
     """
-    op = loop.op
-    assert isinstance(op, hlo.While)
+    op = op_of(loop, hlo.While)
     root = _plain(op.condition.root)
     if not isinstance(root.op, hlo.Compare) or len(root.operands) != 2:
         return None
@@ -30,8 +30,7 @@ def trip_count(loop: Instruction) -> int | None:
     step = _step(loop, at)
     if start is None or step is None:
         return None
-    shape = counter.shape
-    assert isinstance(shape, Shape)
+    shape = shape_of(counter)
     return _trips(start, step, limit, direction, shape.dtype.bits, shape.dtype.is_signed)
 
 
@@ -65,8 +64,7 @@ def _constant(inst: Instruction) -> int | None:
     inst = _plain(inst)
     if isinstance(inst.op, hlo.Convert) and _is_index(inst) and _is_index(inst.operands[0]):
         value = _constant(inst.operands[0])
-        shape = inst.shape
-        assert isinstance(shape, Shape)
+        shape = shape_of(inst)
         low = -(1 << shape.dtype.bits - 1) if shape.dtype.is_signed else 0
         return value if value is not None and low <= value < low + (1 << shape.dtype.bits) else None
     if not isinstance(inst.op, hlo.Constant) or not _is_index(inst):
@@ -95,8 +93,7 @@ def _known(inst: Instruction, loop: Instruction) -> int | None:
 
 
 def _step(loop: Instruction, at: int) -> int | None:
-    op = loop.op
-    assert isinstance(op, hlo.While)
+    op = op_of(loop, hlo.While)
     last = _element(op.body.root, at)
     if last is None:
         return None

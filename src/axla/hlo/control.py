@@ -22,6 +22,7 @@ from axla.ir.attributes import (
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.op import OPS, Op, attr, op
 from axla.ir.structure import Constant, Parameter
+from axla.ir.typed import op_of
 
 
 @op("while", operands="init")
@@ -206,8 +207,7 @@ class CustomCall(Op):
 
 def call_site(inst: Instruction) -> CallSite:
     """A custom call as data. Without layout constraints a call sees arrays in the default layout."""
-    op = inst.op
-    assert isinstance(op, CustomCall)
+    op = op_of(inst, CustomCall)
     operands, result = tuple(o.shape.logical for o in inst.operands), inst.shape.logical
     if op.operand_layout_constraints is not None:
         operands, result = op.operand_layout_constraints, inst.shape

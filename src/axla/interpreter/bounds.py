@@ -21,6 +21,7 @@ from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.hlo.movement import carried_sizes, refilled
 from axla.hlo.slicing import clamped_starts
 from axla.ir.graph import Instruction
+from axla.ir.typed import shape_of
 
 Value = Any
 Groups = Iterable[Sequence[tuple[int, int]]]
@@ -169,8 +170,7 @@ def _reshape(inst: Instruction, function: Callable[..., Value], x: np.ndarray) -
 
 def _slice(inst: Instruction, function: Callable[..., Value], x: np.ndarray, *starts: np.ndarray) -> Value:
     found = function(_whole(inst, 0, x), *starts)
-    assert isinstance(inst.shape, Shape)
-    kept = zip(inst.shape.dynamic, found.shape, x.shape, strict=True)
+    kept = zip(shape_of(inst).dynamic, found.shape, x.shape, strict=True)
     return found[_first([actual if dynamic else n for dynamic, n, actual in kept])]
 
 
@@ -186,13 +186,12 @@ def _update(
 
 def _gather(inst: Instruction, function: Callable[..., Value], x: np.ndarray, indices: np.ndarray) -> Value:
     op: Any = inst.op
-    assert isinstance(inst.shape, Shape)
     found = function(_whole(inst, 0, x), _whole(inst, 1, indices))
     dropped = (*op.collapsed_slice_dims, *op.operand_batching_dims)
     inner = iter([n for d, n in enumerate(x.shape) if d not in dropped])
     outer = iter([n for d, n in enumerate(indices.shape) if d != op.index_vector_dim])
     actual = [next(inner) if d in op.offset_dims else next(outer) for d in range(found.ndim)]
-    sizes = zip(inst.shape.dynamic, actual, found.shape, strict=True)
+    sizes = zip(shape_of(inst).dynamic, actual, found.shape, strict=True)
     return found[_first([n if dynamic else bound for dynamic, n, bound in sizes])]
 
 

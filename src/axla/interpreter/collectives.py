@@ -23,6 +23,7 @@ from axla.interpreter.processes import Process
 from axla.ir.collectives import Kind, collective_of, group_mode
 from axla.ir.graph import Instruction
 from axla.ir.op import Op
+from axla.ir.typed import tuple_of
 
 Brought = Sequence[Sequence[Value]]
 """The operands of every member, in the order of the group."""
@@ -240,9 +241,8 @@ def _permute(interpreter: Interpreter, inst: Instruction, *operands: Value) -> V
 
 
 def _permute_start(interpreter: Interpreter, inst: Instruction, *operands: Value) -> Value:
-    assert isinstance(inst.shape, TupleShape)
     results = _permuted(interpreter, inst, operands)
-    contexts = [np.zeros(s.dims, s.dtype.numpy) for s in inst.shape.elements[2:] if isinstance(s, Shape)]
+    contexts = [np.zeros(s.dims, s.dtype.numpy) for s in tuple_of(inst).elements[2:] if isinstance(s, Shape)]
     if len(operands) == 1 or inst.op.slice_sizes:  # type: ignore[attr-defined]
         return (operands[0], results[0], *contexts)
     return (operands, tuple(results), *contexts)

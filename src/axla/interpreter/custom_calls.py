@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from axla.core.errors import CustomCallFailure, UnsupportedError
-from axla.core.shape import AnyShape, Shape, TupleShape
+from axla.core.shape import AnyShape, Shape
 from axla.custom.callables import PythonCall
 from axla.custom.lapack import routine_address
 from axla.custom.library import run_library_call
@@ -33,6 +33,7 @@ from axla.hlo.sorting import largest_first
 from axla.interpreter.evaluate import Interpreter, Value
 from axla.interpreter.parallel import check_parallel, run_parallel
 from axla.ir.graph import Instruction
+from axla.ir.typed import op_of, tuple_of
 from axla.program import abi
 
 
@@ -44,8 +45,7 @@ def _top_k(inst: Instruction, operand: np.ndarray) -> Value:
     """The k largest elements of every row, largest first, and where they were; k is the result's last
     dimension.
     """
-    assert isinstance(inst.shape, TupleShape)
-    values = inst.shape.elements[0]
+    values = tuple_of(inst).elements[0]
     assert isinstance(values, Shape)
     order = largest_first(operand)[..., : values.dims[-1]]
     return np.take_along_axis(operand, order, -1), order.astype(np.int32)
@@ -76,8 +76,7 @@ def check_custom_call(inst: Instruction) -> None:
 
 def custom_call(interpreter: Interpreter, inst: Instruction, *operands: Value) -> Value:
     """The value of a custom call."""
-    op = inst.op
-    assert isinstance(op, CustomCall)
+    op = op_of(inst, CustomCall)
     known = CUSTOM_CALLS.get(op.custom_call_target)
     if known is not None:
         return known(inst, *operands)

@@ -24,6 +24,7 @@ from axla.interpreter.transfers import TRANSFERS
 from axla.ir.attributes import RandomDistribution
 from axla.ir.graph import Instruction
 from axla.ir.structure import GetTupleElement, Tuple
+from axla.ir.typed import tuple_of
 
 TREE_ABOVE = 1024
 """Reductions over more elements are combined in a tree: `to_apply` is associative by contract, and a loop
@@ -81,8 +82,7 @@ def _call(interpreter: Interpreter, inst: Instruction, *operands: Value) -> Valu
 
 
 def _async_start(interpreter: Interpreter, inst: Instruction, *operands: Value) -> Value:
-    assert isinstance(inst.shape, TupleShape)
-    contexts = [np.zeros(s.dims, s.dtype.numpy) for s in inst.shape.elements[2:] if isinstance(s, Shape)]
+    contexts = [np.zeros(s.dims, s.dtype.numpy) for s in tuple_of(inst).elements[2:] if isinstance(s, Shape)]
     return (operands, _call(interpreter, inst, *operands), *contexts)
 
 

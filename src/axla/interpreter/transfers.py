@@ -21,12 +21,12 @@ from axla.interpreter.processes import Process
 from axla.ir.collectives import GroupMode
 from axla.ir.graph import Instruction
 from axla.ir.op import Op
+from axla.ir.typed import tuple_of
 from axla.ir.verify.channels import channel_pairs
 
 
 def _infeed(interpreter: Interpreter, inst: Instruction, token: Value) -> Value:
-    assert isinstance(inst.shape, TupleShape)
-    shape, process = inst.shape.elements[0], interpreter.process
+    shape, process = tuple_of(inst).elements[0], interpreter.process
     if process is None or process.grid.infeed is None:
         return take(feeds(process.number if process else 0).infeed, shape, interpreter.wait), None
     if not list(shape.leaves()):

@@ -9,11 +9,12 @@ buffer_writer  a buffer is passed on once
 
 from __future__ import annotations
 
-from axla.core.shape import AnyShape, BufferShape, TupleShape
+from axla.core.shape import AnyShape, BufferShape
 from axla.core.shape_util import indexed_leaves
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.structure import GetTupleElement, Parameter, Tuple
 from axla.ir.traverse import post_order
+from axla.ir.typed import tuple_of
 from axla.ir.verify.failure import fail
 
 Place = tuple[Instruction, int]
@@ -88,8 +89,7 @@ def _sources(inst: Instruction, made: dict[Instruction, list[Place | None]]) -> 
     if isinstance(inst.op, Tuple):
         return [place for operand in inst.operands for place in made[operand]]
     if isinstance(inst.op, GetTupleElement):
-        whole = inst.operands[0].shape
-        assert isinstance(whole, TupleShape)
+        whole = tuple_of(inst.operands[0])
         start = whole.leaf_starts[inst.op.index]
         return made[inst.operands[0]][start : start + sum(1 for _ in inst.shape.leaves())]
     leaves = enumerate(inst.shape.leaves())

@@ -16,6 +16,7 @@ from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.ir.devices import Iota
 from axla.ir.graph import Instruction
 from axla.ir.sharding import Tiles
+from axla.ir.typed import tuple_of
 from axla.ir.verify.failure import fail
 
 HOST = 5
@@ -32,19 +33,17 @@ def same_order(one: AnyShape, other: AnyShape) -> bool:
 
 
 def _verify_called(inst: Instruction) -> None:
-    assert isinstance(inst.shape, TupleShape)
     called = inst.op.calls  # type: ignore[attr-defined]
     taken = TupleShape([p.shape for p in called.parameters])
     for number, wanted in enumerate((taken, called.root.shape)):
-        found = inst.shape.elements[number]
+        found = tuple_of(inst).elements[number]
         if not same_order(found, wanted):
             fail("layout_called", f"{inst!r}: element {number} is {found}, but {called.name} has {wanted}")
 
 
 def _verify_copy(inst: Instruction) -> None:
-    assert isinstance(inst.shape, TupleShape)
     wanted = inst.operands[0].shape
-    for number, found in enumerate(inst.shape.elements[:2]):
+    for number, found in enumerate(tuple_of(inst).elements[:2]):
         if not same_order(found, wanted):
             fail(
                 "layout_copy",

@@ -22,6 +22,7 @@ from axla.ir.attributes import PaddingConfig, Window
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.op import Op
 from axla.ir.traverse import computations_callees_first
+from axla.ir.typed import op_of
 from axla.passes.expand.expander import expand, typed, written
 from axla.passes.matrix import function, like, repeat, where
 from axla.target.machine import Limits, Target
@@ -158,8 +159,7 @@ def taken_at(x: XlaOp, places: XlaOp) -> XlaOp:
 
 
 def _scatter(inst: Instruction, apply: Apply, *given: XlaOp) -> list[XlaOp]:
-    op, half, builder = inst.op, len(given) // 2, given[0].builder
-    assert isinstance(op, hlo.Scatter)
+    op, half, builder = op_of(inst, hlo.Scatter), len(given) // 2, given[0].builder
     totals, indices, updates = given[:half], given[half], given[half + 1 :]
     dims, whole = totals[0].dims, updates[0].dims
     dropped = (*op.inserted_window_dims, *op.input_batching_dims)

@@ -17,7 +17,8 @@ from axla.builder.xla_builder import XlaOp
 from axla.hlo import And, Compare, GetTupleElement, Or, Parameter, Reduce, Select, Tuple
 from axla.ir.attributes import Direction
 from axla.ir.graph import Computation, Instruction, Module
-from axla.passes.expand.expander import expand, shape_of, written
+from axla.ir.typed import op_of, shape_of
+from axla.passes.expand.expander import expand, written
 from axla.passes.matrix import combiner, number
 
 
@@ -27,8 +28,7 @@ def argmax_rewriter(module: Module) -> None:
 
 
 def _rewrite(inst: Instruction) -> Instruction | None:
-    op = inst.op
-    assert isinstance(op, Reduce)
+    op = op_of(inst, Reduce)
     if len(inst.operands) != 4 or inst is inst.computation.root or _reads_value(inst):
         return None
     found = _direction(op.to_apply)

@@ -9,7 +9,8 @@ from axla.builder.xla_builder import XlaOp
 from axla.core.dtypes import F32, F64
 from axla.hlo import BatchNormGrad, BatchNormInference, BatchNormTraining
 from axla.ir.graph import Instruction, Module
-from axla.passes.expand.expander import expand, shape_of, typed, written
+from axla.ir.typed import shape_of
+from axla.passes.expand.expander import expand, typed, written
 from axla.passes.matrix import combiner, number
 
 

@@ -12,7 +12,8 @@ from axla.builder import ops
 from axla.builder.xla_builder import XlaOp
 from axla.hlo import Cholesky
 from axla.ir.graph import Instruction, Module
-from axla.passes.expand.expander import expand, shape_of, written
+from axla.ir.typed import op_of, shape_of
+from axla.passes.expand.expander import expand, written
 from axla.passes.expand.triangular import Block, Halves, Triangle, batched, block_size, solve, split
 from axla.passes.matrix import (
     adjoint,
@@ -38,8 +39,7 @@ def cholesky_expander(module: Module) -> None:
 
 
 def _cholesky(inst: Instruction, a: XlaOp) -> Sequence[XlaOp]:
-    op, result = inst.op, shape_of(inst)
-    assert isinstance(op, Cholesky)
+    op, result = op_of(inst, Cholesky), shape_of(inst)
     if not result.size:
         return [zeros(a.builder, result.dtype, result.dims)]
     a = batched(a, result.dtype)

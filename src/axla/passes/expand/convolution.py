@@ -19,7 +19,8 @@ from axla.core.shape import Shape
 from axla.hlo import Convolution, Dot, Pad, Reverse, Slice, Transpose
 from axla.ir.attributes import ConvDims, PaddingConfig, SliceDims, Window
 from axla.ir.graph import Instruction, Module
-from axla.passes.expand.expander import expand, full, scalar, shape_of
+from axla.ir.typed import op_of, shape_of
+from axla.passes.expand.expander import expand, full, scalar
 from axla.passes.simplify.algebra_movement import reshaped
 
 FEATURES = 8
@@ -59,11 +60,9 @@ class _Parts:
 
 
 def _canonical(inst: Instruction) -> Instruction:
-    op = inst.op
-    assert isinstance(op, Convolution)
+    op = op_of(inst, Convolution)
     op.check_dense()
-    shape = inst.shape
-    assert isinstance(shape, Shape)
+    shape = shape_of(inst)
     labels = op.dim_labels
     order = [labels.output_batch, *labels.output_spatial, labels.output_feature]
     result = shape.with_dims([shape.dims[d] for d in order]).logical
@@ -74,8 +73,7 @@ def _canonical(inst: Instruction) -> Instruction:
 
 
 def _parts(inst: Instruction, result: Shape) -> _Parts:
-    op, (x, kernel) = inst.op, inst.operands
-    assert isinstance(op, Convolution)
+    op, (x, kernel) = op_of(inst, Convolution), inst.operands
     labels, window = op.dim_labels, op.window
     x = turned(x, [labels.input_batch, *labels.input_spatial, labels.input_feature])
     kernel = turned(kernel, [*labels.kernel_spatial, labels.kernel_input, labels.kernel_output])
@@ -158,8 +156,7 @@ def _dot(parts: _Parts, x: Instruction, matrix: tuple[int, int]) -> Instruction:
 
 
 def _window(inst: Instruction, parts: _Parts) -> Instruction:
-    op = inst.op
-    assert isinstance(op, Convolution)
+    op = op_of(inst, Convolution)
     rank = parts.window.rank
     features = shape_of(parts.kernel).dims[-1] // parts.groups
     by_channel = features == 1 and shape_of(parts.kernel).dims[-2] == 1 and parts.groups > 1

@@ -12,6 +12,7 @@ from axla.hlo.movement import carried_sizes
 from axla.ir.attributes import PaddingConfig
 from axla.ir.graph import Instruction
 from axla.ir.op import Op
+from axla.ir.typed import op_of, shape_of
 from axla.passes.expand.dynamic_sums import SUMS
 from axla.passes.expand.dynamic_values import (
     Result,
@@ -24,7 +25,7 @@ from axla.passes.expand.dynamic_values import (
     static,
     together,
 )
-from axla.passes.expand.expander import converted, full, scalar, shape_of, spread
+from axla.passes.expand.expander import converted, full, scalar, spread
 
 
 def applied(inst: Instruction, operands: Sequence[Sized]) -> Result:
@@ -71,8 +72,7 @@ def _batched(inst: Instruction, operands: Sequence[Sized]) -> Result:
 
 
 def _broadcast(inst: Instruction, operands: Sequence[Sized]) -> Sized:
-    op, (x,) = inst.op, operands
-    assert isinstance(op, hlo.Broadcast)
+    op, (x,) = op_of(inst, hlo.Broadcast), operands
     sizes: list[Instruction | None] = [None] * op.shape.rank
     for k, d in enumerate(op.dimensions):
         sizes[d] = x.sizes[k]
@@ -80,15 +80,13 @@ def _broadcast(inst: Instruction, operands: Sequence[Sized]) -> Sized:
 
 
 def _transpose(inst: Instruction, operands: Sequence[Sized]) -> Sized:
-    op, (x,) = inst.op, operands
-    assert isinstance(op, hlo.Transpose)
+    op, (x,) = op_of(inst, hlo.Transpose), operands
     return Sized(again(inst, [x.data]), tuple(x.sizes[d] for d in op.dimensions))
 
 
 def _reverse(inst: Instruction, operands: Sequence[Sized]) -> Sized:
     """The reversed data, moved down to where its part that counts begins."""
-    op, (x,) = inst.op, operands
-    assert isinstance(op, hlo.Reverse)
+    op, (x,) = op_of(inst, hlo.Reverse), operands
     found, zero = again(inst, [x.data]), number(x.data, 0)
     starts = [
         hlo.Subtract()(number(zero, n), x.size(d)) if d in op.dimensions and x.sizes[d] is not None else zero
@@ -126,8 +124,7 @@ def _dynamic_update_slice(inst: Instruction, operands: Sequence[Sized]) -> Sized
 
 
 def _pad(inst: Instruction, operands: Sequence[Sized]) -> Sized:
-    op, (x, value) = inst.op, operands
-    assert isinstance(op, hlo.Pad)
+    op, (x, value) = op_of(inst, hlo.Pad), operands
     config = op.padding
     sizes: list[Instruction | None] = []
     for d, size in enumerate(x.sizes):
@@ -143,8 +140,7 @@ def _pad(inst: Instruction, operands: Sequence[Sized]) -> Sized:
 
 def _concatenate(inst: Instruction, operands: Sequence[Sized]) -> Sized:
     """Along a dynamic dimension each operand is put behind what counts of those before it."""
-    op = inst.op
-    assert isinstance(op, hlo.Concatenate)
+    op = op_of(inst, hlo.Concatenate)
     at = op.dimensions[0]
     rank = len(operands[0].sizes)
     sizes = [least(*[o.sizes[d] for o in operands]) for d in range(rank)]
@@ -229,8 +225,7 @@ def _add_dependency(inst: Instruction, operands: Sequence[Sized]) -> Sized:
 
 
 def _gather(inst: Instruction, operands: Sequence[Sized]) -> Sized:
-    op, (x, indices) = inst.op, operands
-    assert isinstance(op, hlo.Gather)
+    op, (x, indices) = op_of(inst, hlo.Gather), operands
     found = again(inst, [x.data, indices.data])
     dropped = (*op.collapsed_slice_dims, *op.operand_batching_dims)
     inner = iter([d for d in range(len(x.sizes)) if d not in dropped])
@@ -247,8 +242,7 @@ def _gather(inst: Instruction, operands: Sequence[Sized]) -> Sized:
 
 def _scatter(inst: Instruction, operands: Sequence[Sized]) -> Result:
     """Updates that do not count go to places outside, where they are dropped."""
-    op, count = inst.op, len(operands) // 2
-    assert isinstance(op, hlo.Scatter)
+    op, count = op_of(inst, hlo.Scatter), len(operands) // 2
     inputs, indices, updates = operands[:count], operands[count], together(operands[count + 1 :])
     if any(updates[0].sizes[d] is not None for d in op.update_window_dims):
         raise UnsupportedError(f"{inst!r}: a scatter of windows of dynamic size is not supported")
@@ -265,14 +259,12 @@ def _scatter(inst: Instruction, operands: Sequence[Sized]) -> Result:
 
 
 def _get_size(inst: Instruction, operands: Sequence[Sized]) -> Sized:
-    op, (x,) = inst.op, operands
-    assert isinstance(op, hlo.GetDimensionSize)
+    op, (x,) = op_of(inst, hlo.GetDimensionSize), operands
     return Sized(x.size(op.dimensions[0]))
 
 
 def _set_size(inst: Instruction, operands: Sequence[Sized]) -> Sized:
-    op, (x, size) = inst.op, operands
-    assert isinstance(op, hlo.SetDimensionSize)
+    op, (x, size) = op_of(inst, hlo.SetDimensionSize), operands
     at = op.dimensions[0]
     bound = x.bounds[at]
     least = hlo.Minimum()(size.data, number(size.data, bound))

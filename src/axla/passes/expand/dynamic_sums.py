@@ -9,14 +9,14 @@ from axla.core.dtypes import DType
 from axla.core.errors import UnsupportedError
 from axla.ir.attributes import Direction, Window
 from axla.ir.graph import Computation, Instruction
+from axla.ir.typed import op_of, shape_of
 from axla.passes.expand.dynamic_sort import sorted_first
 from axla.passes.expand.dynamic_values import Result, Sized, again, least, number, several, together
-from axla.passes.expand.expander import scalar, shape_of
+from axla.passes.expand.expander import scalar
 
 
 def _reduce(inst: Instruction, operands: Sequence[Sized]) -> Result:
-    op, count = inst.op, len(operands) // 2
-    assert isinstance(op, hlo.Reduce)
+    op, count = op_of(inst, hlo.Reduce), len(operands) // 2
     data, inits = operands[:count], [o.data for o in operands[count:]]
     joined = together(data)
     fills = [_neutral(op.to_apply, init) for init in inits]
@@ -53,8 +53,7 @@ def _extreme(dtype: DType, largest: bool) -> float:
 
 
 def _reduce_window(inst: Instruction, operands: Sequence[Sized]) -> Result:
-    op, count = inst.op, len(operands) // 2
-    assert isinstance(op, hlo.ReduceWindow)
+    op, count = op_of(inst, hlo.ReduceWindow), len(operands) // 2
     data, inits = together(operands[:count]), [o.data for o in operands[count:]]
     window, sizes = op.window, list(data[0].sizes)
     for d, size in enumerate(sizes):
@@ -79,8 +78,7 @@ def _places(window: Window, d: int, size: Instruction) -> Instruction:
 
 def _convolution(inst: Instruction, operands: Sequence[Sized]) -> Sized:
     """Batch and spatial dimensions of the input may be of dynamic size, and the features that are summed."""
-    op, (x, kernel) = inst.op, operands
-    assert isinstance(op, hlo.Convolution)
+    op, (x, kernel) = op_of(inst, hlo.Convolution), operands
     labels = op.dim_labels
     features = least(x.sizes[labels.input_feature], kernel.sizes[labels.kernel_input])
     batch = x.sizes[labels.input_batch]
@@ -105,8 +103,7 @@ def _convolution(inst: Instruction, operands: Sequence[Sized]) -> Sized:
 
 
 def _dot(inst: Instruction, operands: Sequence[Sized]) -> Sized:
-    op, (left, right, *more) = inst.op, operands
-    assert isinstance(op, hlo.Dot)
+    op, (left, right, *more) = op_of(inst, hlo.Dot), operands
     summed = list(zip(op.lhs_contracting_dims, op.rhs_contracting_dims, strict=True))
     sizes = {pair: least(left.sizes[pair[0]], right.sizes[pair[1]]) for pair in summed}
     parts = []
@@ -124,8 +121,7 @@ def _dot(inst: Instruction, operands: Sequence[Sized]) -> Sized:
 
 
 def _sort(inst: Instruction, operands: Sequence[Sized]) -> Result:
-    op, data = inst.op, together(operands)
-    assert isinstance(op, hlo.Sort)
+    op, data = op_of(inst, hlo.Sort), together(operands)
     found = [x.data for x in data]
     mask = data[0].mask(op.dimensions)
     if mask is None:

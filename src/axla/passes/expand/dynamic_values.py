@@ -12,7 +12,8 @@ from axla.hlo import And, Compare, GetTupleElement, Iota, Minimum, Select
 from axla.ir.attributes import Direction
 from axla.ir.graph import Extra, Instruction
 from axla.ir.op import Op
-from axla.passes.expand.expander import converted, scalar, shape_of, spread
+from axla.ir.typed import shape_of
+from axla.passes.expand.expander import converted, scalar, spread
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from axla.hlo import Broadcast, Constant, Convert
 from axla.ir.clone import clone_computation, copy_instructions
 from axla.ir.graph import NO_EXTRA, Computation, Extra, Instruction, Module
 from axla.ir.op import Op
+from axla.ir.typed import shape_of
 from axla.passes.rewrite import current_session
 from axla.passes.simplify.inline import control_successors
 
@@ -108,13 +109,6 @@ def typed(x: XlaOp, dtype: DType) -> XlaOp:
 
 
 # What expansions build
-
-
-def shape_of(inst: Instruction) -> Shape:
-    """The shape of an instruction that gives an array."""
-    shape = inst.shape
-    assert isinstance(shape, Shape)
-    return shape
 
 
 def scalar(computation: Computation, dtype: DType, value: object) -> Instruction:

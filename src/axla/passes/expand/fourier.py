@@ -17,7 +17,8 @@ from axla.core.dtypes import F64, U64, DType
 from axla.hlo import Fft
 from axla.ir.attributes import FftType
 from axla.ir.graph import Instruction, Module
-from axla.passes.expand.expander import expand, shape_of, typed, written
+from axla.ir.typed import op_of, shape_of
+from axla.passes.expand.expander import expand, typed, written
 from axla.passes.matrix import joined, zeros
 
 MOST_CONSTANT = 1 << 16
@@ -30,8 +31,7 @@ def fft_expander(module: Module) -> None:
 
 
 def _expanded(inst: Instruction) -> Instruction | None:
-    op = inst.op
-    assert isinstance(op, Fft)
+    op = op_of(inst, Fft)
     some = shape_of(inst).size and shape_of(inst.operands[0]).size
     if some and all(factors(n) is not None for n in transformed_lengths(op.fft_type, op.fft_length)):
         return None

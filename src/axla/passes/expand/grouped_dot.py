@@ -12,7 +12,8 @@ from axla.core.shape import Shape
 from axla.hlo import Broadcast, Dot, RaggedDot, ReduceWindow, ScaledDot
 from axla.ir.attributes import Window
 from axla.ir.graph import Instruction, Module
-from axla.passes.expand.expander import expand, shape_of, typed, written
+from axla.ir.typed import op_of, shape_of
+from axla.passes.expand.expander import expand, typed, written
 from axla.passes.matrix import combiner, number, where
 
 
@@ -27,8 +28,7 @@ def scaled_dot_rewriter(module: Module) -> None:
 
 
 def _ragged(inst: Instruction) -> Instruction:
-    op, (lhs, rhs, _) = inst.op, inst.operands
-    assert isinstance(op, RaggedDot)
+    op, (lhs, rhs, _) = op_of(inst, RaggedDot), inst.operands
     if op.is_ragged_free:
         return written(inst, _by_rows, op)
     if not op.is_ragged_contracting:
@@ -88,8 +88,7 @@ def _mask(op: RaggedDot, lhs: XlaOp, sizes: XlaOp, like: XlaOp, place: dict[int,
 
 
 def _scaled(inst: Instruction, *given: XlaOp) -> Sequence[XlaOp]:
-    op = inst.op
-    assert isinstance(op, ScaledDot)
+    op = op_of(inst, ScaledDot)
     lhs, rhs, *scales = (typed(x, op.wide) for x in given)
     sides = [_multiplied(x, s) for x, s in zip((lhs, rhs), scales, strict=True)]
     dot = replace(op.dot, shape=shape_of(inst).logical.with_dtype(op.wide))

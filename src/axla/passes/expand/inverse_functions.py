@@ -8,7 +8,8 @@ from axla.builder import inverse
 from axla.builder.xla_builder import XlaOp
 from axla.hlo import Acos, Acosh, Asin, Asinh, Atanh
 from axla.ir.graph import Instruction, Module
-from axla.passes.expand.expander import expand, shape_of, written
+from axla.ir.typed import shape_of
+from axla.passes.expand.expander import expand, written
 
 _FUNCTIONS = {
     Acos: inverse.acos, Acosh: inverse.acosh, Asin: inverse.asin, Asinh: inverse.asinh, Atanh: inverse.atanh,

@@ -10,8 +10,9 @@ from axla.core.dtypes import S32
 from axla.hlo import RaggedAllToAll
 from axla.ir.attributes import PaddingConfig
 from axla.ir.graph import Instruction, Module
+from axla.ir.typed import shape_of
 from axla.passes.expand.applied import flat
-from axla.passes.expand.expander import expand, shape_of, typed, written
+from axla.passes.expand.expander import expand, typed, written
 
 MOST_RUNS = 64
 """More runs than these would be too much code."""

@@ -21,7 +21,8 @@ from axla.hlo.random_bits import (
 )
 from axla.ir.attributes import RandomAlgorithm
 from axla.ir.graph import Instruction, Module
-from axla.passes.expand.expander import expand, shape_of, typed, written
+from axla.ir.typed import op_of, shape_of
+from axla.passes.expand.expander import expand, typed, written
 from axla.passes.matrix import joined, number
 
 Words = tuple[XlaOp, ...]
@@ -41,8 +42,7 @@ def rng_bit_generator_check(module: Module) -> None:
 
 
 def _generator(inst: Instruction) -> Instruction | None:
-    op = inst.op
-    assert isinstance(op, RngBitGenerator)
+    op = op_of(inst, RngBitGenerator)
     if op.data.is_dynamic or op.why_not(shape_of(inst.operands[0])):
         return None
     return written(inst, _generated, op)

@@ -14,7 +14,8 @@ from axla.core.shape import Shape
 from axla.hlo import Rng, RngGetAndUpdateState
 from axla.ir.attributes import RandomDistribution
 from axla.ir.graph import Instruction, Module
-from axla.passes.expand.expander import expand, shape_of, typed, written
+from axla.ir.typed import op_of, shape_of
+from axla.passes.expand.expander import expand, typed, written
 from axla.passes.expand.random_bits import as_dtype, halves, philox_counters, philox_line
 from axla.passes.matrix import joined, zeros
 
@@ -28,8 +29,7 @@ def rng_expander(module: Module) -> None:
 
 
 def _random(inst: Instruction, *given: XlaOp) -> Sequence[XlaOp]:
-    op, shape = inst.op, shape_of(inst)
-    assert isinstance(op, Rng)
+    op, shape = op_of(inst, Rng), shape_of(inst)
     if not shape.size:
         return [zeros(given[0].builder, shape.dtype, shape.dims)]
     make = _normal if op.distribution is RandomDistribution.NORMAL else _uniform

@@ -18,7 +18,8 @@ from axla.core.shape import Shape
 from axla.ir.attributes import PaddingConfig, SliceDims, Window
 from axla.ir.graph import Instruction, Module
 from axla.ir.op import Op
-from axla.passes.expand.expander import expand, full, scalar, shape_of, spread
+from axla.ir.typed import op_of, shape_of
+from axla.passes.expand.expander import expand, full, scalar, spread
 from axla.passes.simplify.match import combiner, limits, uniform
 
 LONG = 16
@@ -41,8 +42,7 @@ class _Window:
 
 
 def _rewritten(inst: Instruction) -> Instruction | None:
-    op = inst.op
-    assert isinstance(op, hlo.ReduceWindow)
+    op = op_of(inst, hlo.ReduceWindow)
     shape = inst.shape
     if not all(s.size for s in shape.leaves() if isinstance(s, Shape)):
         return _empty(inst)

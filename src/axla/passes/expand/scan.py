@@ -9,6 +9,7 @@ from axla.builder.xla_builder import XlaOp
 from axla.core.shape import Shape
 from axla.hlo import Scan
 from axla.ir.graph import Instruction, Module
+from axla.ir.typed import op_of
 from axla.passes.expand.expander import expand, written
 from axla.passes.matrix import repeat
 
@@ -19,8 +20,7 @@ def scan_expander(module: Module) -> None:
 
 
 def _scan(inst: Instruction, *given: XlaOp) -> Sequence[XlaOp]:
-    op, builder = inst.op, given[0].builder
-    assert isinstance(op, Scan)
+    op, builder = op_of(inst, Scan), given[0].builder
     count, at = len(given) - op.num_carries, op.dimensions[0]
     length = op.length([x.shape for x in given])
     shapes = [s for s in inst.shape.leaves() if isinstance(s, Shape)]

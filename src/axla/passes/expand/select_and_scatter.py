@@ -10,8 +10,9 @@ from axla.builder.xla_builder import XlaBuilder, XlaOp
 from axla.core.dtypes import S32, S64
 from axla.core.shape import Shape
 from axla.ir.graph import Instruction, Module
+from axla.ir.typed import op_of, shape_of
 from axla.passes.expand.applied import flat
-from axla.passes.expand.expander import expand, shape_of, written
+from axla.passes.expand.expander import expand, written
 
 
 def select_and_scatter_expander(module: Module) -> None:
@@ -20,8 +21,7 @@ def select_and_scatter_expander(module: Module) -> None:
 
 
 def _expanded(inst: Instruction, x: XlaOp, source: XlaOp, init: XlaOp) -> Sequence[XlaOp]:
-    op, builder, shape = inst.op, x.builder, shape_of(inst)
-    assert isinstance(op, hlo.SelectAndScatter)
+    op, builder, shape = op_of(inst, hlo.SelectAndScatter), x.builder, shape_of(inst)
     target = ops.Broadcast(init, [shape.size])
     if not shape_of(inst.operands[1]).size or not shape.size:
         return [ops.Reshape(target, shape.dims)]

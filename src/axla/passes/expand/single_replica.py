@@ -33,7 +33,8 @@ from axla.hlo.transfer import CopyDone, CopyStart, Domain
 from axla.ir.attributes import PaddingConfig, SliceDims
 from axla.ir.graph import Instruction, Module
 from axla.ir.op import Op
-from axla.passes.expand.expander import Expansion, expand, full, scalar, shape_of
+from axla.ir.typed import shape_of, tuple_of
+from axla.passes.expand.expander import Expansion, expand, full, scalar
 
 
 def collectives_removal(module: Module) -> None:
@@ -113,8 +114,7 @@ def _widened(inst: Instruction, result: AnyShape) -> Instruction:
 
 
 def _gather_start(inst: Instruction) -> Instruction | None:
-    assert isinstance(inst.shape, TupleShape)
-    _, result, *rest = inst.shape.elements
+    _, result, *rest = tuple_of(inst).elements
     if rest:
         return None
     own = inst.operands[0]
@@ -136,8 +136,7 @@ def _sent(inst: Instruction, x: Instruction) -> Instruction:
 
 
 def _permute_start(inst: Instruction) -> Instruction | None:
-    assert isinstance(inst.shape, TupleShape)
-    contexts = [full(inst.computation, s, 0) for s in inst.shape.elements[2:] if isinstance(s, Shape)]
+    contexts = [full(inst.computation, s, 0) for s in tuple_of(inst).elements[2:] if isinstance(s, Shape)]
     if inst.op.slice_sizes:  # type: ignore[attr-defined]
         moved = _slice_moved(inst)
         return None if moved is None else inst.computation.add(Tuple(), [inst.operands[0], moved, *contexts])
@@ -161,8 +160,7 @@ def _slice_moved(inst: Instruction) -> Instruction | None:
 
 
 def _copy_start(inst: Instruction) -> Instruction:
-    assert isinstance(inst.shape, TupleShape)
-    (x,), context = inst.operands, inst.shape.elements[2]
+    (x,), context = inst.operands, tuple_of(inst).elements[2]
     assert isinstance(context, Shape)
     return inst.computation.add(Tuple(), [x, x, full(inst.computation, context, 0)])
 

@@ -9,7 +9,8 @@ from axla.builder.xla_builder import XlaOp
 from axla.core.dtypes import BY_NAME
 from axla.hlo import StochasticConvert
 from axla.ir.graph import Instruction, Module
-from axla.passes.expand.expander import expand, shape_of, typed, written
+from axla.ir.typed import shape_of
+from axla.passes.expand.expander import expand, typed, written
 
 
 def stochastic_convert_decomposer(module: Module) -> None:

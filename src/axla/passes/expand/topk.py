@@ -17,7 +17,8 @@ from axla.custom.registry import registered
 from axla.hlo import CustomCall, GetTupleElement, Slice, Sort, TopK, Tuple
 from axla.ir.attributes import SliceDims
 from axla.ir.graph import Computation, Instruction, Module
-from axla.passes.expand.expander import expand, shape_of, written
+from axla.ir.typed import op_of, shape_of
+from axla.passes.expand.expander import expand, written
 from axla.passes.matrix import indices
 
 SMALL = 8
@@ -30,8 +31,8 @@ def topk_decomposer(module: Module) -> None:
 
 
 def _topk(inst: Instruction) -> Instruction | None:
-    assert isinstance(inst.op, TopK)
-    return None if _has_emitter(inst.operands[0], inst.op.k) else _sorted(inst, inst.op.k, inst.op.largest)
+    op = op_of(inst, TopK)
+    return None if _has_emitter(inst.operands[0], op.k) else _sorted(inst, op.k, op.largest)
 
 
 def _has_emitter(x: Instruction, k: int) -> bool:
@@ -42,8 +43,7 @@ def _has_emitter(x: Instruction, k: int) -> bool:
 
 
 def _custom_call(inst: Instruction) -> Instruction | None:
-    assert isinstance(inst.op, CustomCall)
-    if inst.op.custom_call_target != "TopK" or len(inst.operands) != 1:
+    if op_of(inst, CustomCall).custom_call_target != "TopK" or len(inst.operands) != 1:
         return None
     x, parts = inst.operands[0].shape, list(inst.shape.leaves())
     values = parts[0] if parts else None
@@ -77,8 +77,7 @@ def _approximate(inst: Instruction) -> Instruction | None:
     """Operands, then an initial value of each -> the operands in the order of the computation that is called,
     as many as the result has room for.
     """
-    op, computation = inst.op, inst.computation
-    assert isinstance(op, CustomCall)
+    op, computation = op_of(inst, CustomCall), inst.computation
     if op.custom_call_target != "ApproxTopK" or registered(op.custom_call_target):
         return None
     values = inst.operands[: len(inst.operands) // 2]

@@ -14,6 +14,7 @@ import axla.hlo as hlo
 from axla.core.errors import UnsupportedError
 from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.ir.graph import NO_EXTRA, Computation, Instruction, Module
+from axla.ir.typed import tuple_of
 from axla.passes.expand.expander import expand, full, scalar
 
 Halves = dict[Instruction, Instruction]  # a receive -> the send whose data it gets
@@ -128,8 +129,7 @@ def _queued(module: Module, sources: Halves) -> dict[Instruction, None]:
 
 
 def _same_data(recv: Instruction, send: Instruction) -> bool:
-    assert isinstance(recv.shape, TupleShape)
-    return recv.shape.elements[0].logical is send.operands[0].shape.logical
+    return tuple_of(recv).elements[0].logical is send.operands[0].shape.logical
 
 
 def _waits_for_itself(computation: Computation, sources: Halves) -> bool:
@@ -164,8 +164,7 @@ def _begun(inst: Instruction, data: Instruction, token: Instruction) -> Instruct
 
 def _nothing(inst: Instruction) -> Instruction | None:
     """Zeros in the place of what will be received; None for tuples in tuples."""
-    assert isinstance(inst.shape, TupleShape)
-    shape, computation = inst.shape.elements[0], inst.computation
+    shape, computation = tuple_of(inst).elements[0], inst.computation
     if isinstance(shape, Shape):
         return full(computation, shape, 0)
     arrays = [s for s in shape.elements if isinstance(s, Shape)] if isinstance(shape, TupleShape) else []

@@ -19,7 +19,8 @@ from axla.core.dtypes import F32, DType
 from axla.hlo import TriangularSolve
 from axla.ir.attributes import TransposeA
 from axla.ir.graph import Instruction, Module
-from axla.passes.expand.expander import expand, shape_of, typed, written
+from axla.ir.typed import op_of, shape_of
+from axla.passes.expand.expander import expand, typed, written
 from axla.passes.matrix import (
     column,
     conjugate,
@@ -149,8 +150,7 @@ def _by_rows(a: Block, b: XlaOp) -> XlaOp:
 
 
 def _solution(inst: Instruction, a: XlaOp, b: XlaOp) -> Sequence[XlaOp]:
-    op, result = inst.op, shape_of(inst)
-    assert isinstance(op, TriangularSolve)
+    op, result = op_of(inst, TriangularSolve), shape_of(inst)
     if not result.size:
         return [zeros(a.builder, result.dtype, result.dims)]
     a, b = (batched(x, result.dtype) for x in (a, b))

@@ -18,6 +18,7 @@ from axla.core.shape import Shape
 from axla.hlo import Constant, Copy, Fusion, GetTupleElement, Map, Reduce, Reshape
 from axla.ir.graph import Computation, Instruction
 from axla.ir.traverse import post_order
+from axla.ir.typed import shape_of
 from axla.passes.fuse.rules import (
     FREE,
     LOOP,
@@ -345,8 +346,7 @@ class _Planner:
         key = next(iter(found))
         if cluster.form != LOOP:
             return (*cluster.form, key)
-        root = cluster.root.shape
-        assert isinstance(root, Shape)
+        root = shape_of(cluster.root)
         return (*LOOP, key, root.dims) if self.keys.linear.get(key) == root.size else None
 
     def merge_group(self, group: list[Cluster]) -> None:
@@ -417,8 +417,7 @@ class _Planner:
 
 
 def _fits_root(inst: Instruction, form: Form, cluster: Cluster) -> bool:
-    shape, own = cluster.root.shape, inst.shape
-    assert isinstance(shape, Shape) and isinstance(own, Shape)
+    shape, own = shape_of(cluster.root), shape_of(inst)
     if form[0] == "row":
         sizes = {form[1], form[1] * form[2]}
     elif form[0] == "column":

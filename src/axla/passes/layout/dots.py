@@ -15,6 +15,7 @@ from axla.core.shape import Shape
 from axla.hlo import Dot, Reshape, Transpose
 from axla.ir.graph import NO_EXTRA, Extra, Instruction, Module
 from axla.ir.traverse import post_order
+from axla.ir.typed import op_of, shape_of
 from axla.passes.rewrite import current_session
 from axla.target.machine import Target
 
@@ -61,8 +62,7 @@ def _is_dot_turned(inst: Instruction) -> bool:
 
 def _exchanged(dot: Instruction) -> Instruction:
     """The dot with its operands exchanged: the same products, the result's two sides exchanged."""
-    op, (lhs, rhs) = dot.op, dot.operands
-    assert isinstance(op, Dot)
+    op, (lhs, rhs) = op_of(dot, Dot), dot.operands
     precision = (
         tuple(reversed(op.operand_precision)) if len(op.operand_precision) == 2 else op.operand_precision
     )
@@ -77,8 +77,7 @@ def _exchanged(dot: Instruction) -> Instruction:
 
 def _is_canonical(dot: Instruction) -> bool:
     sizes = dot_sizes(dot)
-    assert isinstance(dot.op, Dot)
-    return sizes is not None and not (dot.op.lhs_batch_dims and sizes[0] == 1)
+    return sizes is not None and not (op_of(dot, Dot).lhs_batch_dims and sizes[0] == 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +95,7 @@ class _Side:
         """0 when bringing the dimensions into this order moves nothing in memory; twice as much when single
         elements move.
         """
-        shape = self.inst.shape
-        assert isinstance(shape, Shape)
+        shape = shape_of(self.inst)
         kept = [d for d in order if shape.dims[d] != 1]
         if kept == sorted(kept):
             return 0
@@ -108,8 +106,7 @@ class _Side:
 
 
 def _sides(dot: Instruction) -> tuple[_Side, _Side]:
-    op = dot.op
-    assert isinstance(op, Dot)
+    op = op_of(dot, Dot)
     found = []
     pairs = [*zip(op.lhs_contracting_dims, op.rhs_contracting_dims, strict=True)]
     options = []
@@ -157,8 +154,7 @@ def _canonical(dot: Instruction) -> Instruction:
 
 
 def _sizes(side: _Side, dims: Sequence[int]) -> list[int]:
-    shape = side.inst.shape
-    assert isinstance(shape, Shape)
+    shape = shape_of(side.inst)
     return [shape.dims[d] for d in dims]
 
 
@@ -174,8 +170,7 @@ def _arranged(inst: Instruction, order: Sequence[int], dims: Sequence[int]) -> I
 
 
 def _reshaped(inst: Instruction, dims: Sequence[int]) -> Instruction:
-    shape = inst.shape
-    assert isinstance(shape, Shape)
+    shape = shape_of(inst)
     if shape.dims == tuple(dims):
         return inst
     return inst.computation.add(Reshape(Shape(shape.dtype, dims)), [inst], extra=_location(inst))

@@ -16,6 +16,7 @@ from axla.core.shape_util import major_to_minor
 from axla.hlo import Bitcast, BitcastConvert, Constant, Copy, CustomCall, Reshape, Transpose, Tuple, call_site
 from axla.ir.graph import NO_EXTRA, Computation, Extra, Instruction, Module
 from axla.ir.traverse import post_order
+from axla.ir.typed import op_of, shape_of
 from axla.passes.schedule.copies import assemble, explode
 
 
@@ -140,8 +141,7 @@ def _forget_control(inst: Instruction, new: Instruction) -> None:
 def _normalize_constant(computation: Computation, inst: Instruction) -> None:
     from axla.core.literal import Literal
 
-    op = inst.op
-    assert isinstance(op, Constant)
+    op = op_of(inst, Constant)
     literal = op.literal
     if isinstance(literal.shape, Shape):
         plain = Literal(literal.shape.logical, literal.array)
@@ -152,8 +152,7 @@ def _custom_call(inst: Instruction) -> None:
     """A call whose values lie in other orders sees arrays of the sizes in which they lie; the op keeps the
     shapes that it declared.
     """
-    op, computation = inst.op, inst.computation
-    assert isinstance(op, CustomCall)
+    op, computation = op_of(inst, CustomCall), inst.computation
     site = call_site(inst)
     for shape in (*site.operand_leaves, *site.result_leaves):
         check_layout(shape, str(site))
@@ -219,8 +218,7 @@ def _bitcast(inst: Instruction, of: AnyShape, to: AnyShape) -> Instruction:
 
 def reinterpret(value: Instruction, to: Shape) -> Instruction:
     """The bits of a default-layout array as those of another."""
-    of = value.shape
-    assert isinstance(of, Shape)
+    of = shape_of(value)
     if of.dtype is not to.dtype:
         wide, narrow = of.dtype.bits, to.dtype.bits
         if wide >= narrow:
@@ -234,8 +232,7 @@ def reinterpret(value: Instruction, to: Shape) -> Instruction:
 
 
 def reshaped(value: Instruction, dims: Sequence[int]) -> Instruction:
-    shape = value.shape
-    assert isinstance(shape, Shape)
+    shape = shape_of(value)
     if shape.dims == tuple(dims):
         return value
     return value.computation.add(Reshape(Shape(shape.dtype, dims)), [value], extra=_location(value))

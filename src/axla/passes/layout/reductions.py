@@ -12,6 +12,7 @@ from axla.core.shape import Shape
 from axla.hlo import Add, And, Constant, Maximum, Minimum, Multiply, Or, Reduce, Transpose
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.traverse import post_order
+from axla.ir.typed import op_of, shape_of
 from axla.passes.rewrite import current_session
 from axla.target.machine import Target
 
@@ -34,8 +35,7 @@ def reduce_canonicalize(module: Module, target: Target) -> None:
 
 def may_start_twice(reduce: Instruction) -> bool:
     """Whether the initial value may take part any number of times without changing the result."""
-    op = reduce.op
-    assert isinstance(op, Reduce)
+    op = op_of(reduce, Reduce)
     if len(reduce.operands) != 2:
         return False
     combiner = _combiner(op.to_apply)
@@ -65,11 +65,9 @@ def _combiner(computation: Computation) -> type | None:
 
 def cut(reduce: Instruction) -> Instruction:
     """The reduce of the minor-most run of reduced dimensions, and a reduce of its result along the others."""
-    op = reduce.op
-    assert isinstance(op, Reduce)
+    op = op_of(reduce, Reduce)
     value, init = reduce.operands
-    shape = value.shape
-    assert isinstance(shape, Shape)
+    shape = shape_of(value)
     reduced = set(op.dimensions)
     wide = [d for d in range(shape.rank) if shape.dims[d] != 1]
     run: list[int] = []
@@ -88,11 +86,9 @@ def cut(reduce: Instruction) -> Instruction:
 
 def turned(reduce: Instruction) -> Instruction:
     """The same reduce of operands whose reduced dimensions have been moved to the end."""
-    op = reduce.op
-    assert isinstance(op, Reduce)
+    op = op_of(reduce, Reduce)
     count = len(reduce.operands) // 2
-    shape = reduce.operands[0].shape
-    assert isinstance(shape, Shape)
+    shape = shape_of(reduce.operands[0])
     kept = [d for d in range(shape.rank) if d not in op.dimensions]
     order = (*kept, *sorted(op.dimensions))
     computation = reduce.computation

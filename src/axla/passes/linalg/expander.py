@@ -17,6 +17,7 @@ from axla.custom.site import CallSite
 from axla.hlo import Call, CustomCall
 from axla.hlo.control import call_site
 from axla.ir.graph import Instruction, Module
+from axla.ir.typed import op_of
 from axla.passes.expand.expander import embedded, expand
 from axla.passes.linalg.routines import ROUTINES
 
@@ -26,8 +27,7 @@ def lapack_expander(module: Module, missing_only: bool = False) -> None:
     made: dict[CallSite, Module] = {}
 
     def expanded(inst: Instruction) -> Instruction | None:
-        op = inst.op
-        assert isinstance(op, CustomCall)
+        op = op_of(inst, CustomCall)
         if op.custom_call_target not in TARGETS or registered(op.custom_call_target):
             return None
         if missing_only and is_installed():

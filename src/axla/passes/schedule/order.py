@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 
 import axla.hlo as hlo
 from axla.analysis.dataflow import in_place_operands, leaf_count
-from axla.core.shape import Shape, TupleShape
+from axla.core.shape import Shape
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.traverse import computations_callees_first, post_order, text_order
+from axla.ir.typed import tuple_of
 from axla.passes.simplify.dce import effectful_computations, has_effect
 from axla.target.machine import Limits, Target
 
@@ -111,8 +112,7 @@ def _leaves(inst: Instruction, leaves: dict[Instruction, tuple[Leaf, ...]]) -> t
     if isinstance(op, _PASS_ON):
         return leaves[inst.operands[0]]
     if isinstance(op, hlo.GetTupleElement):
-        shape = inst.operands[0].shape
-        assert isinstance(shape, TupleShape)
+        shape = tuple_of(inst.operands[0])
         first = shape.leaf_starts[op.index]
         return leaves[inst.operands[0]][first : first + leaf_count(inst.shape)]
     return tuple((inst, n) for n in range(leaf_count(inst.shape)))

@@ -11,9 +11,9 @@ import numpy as np
 import axla.hlo as hlo
 from axla.ir.graph import Instruction
 from axla.ir.op import OPS
+from axla.ir.typed import shape_of
 from axla.passes.rewrite import fast_math, rule
 from axla.passes.simplify.match import (
-    array,
     dtype_of,
     full,
     is_all,
@@ -340,13 +340,13 @@ def elementwise_of_broadcasts(root: Instruction) -> Instruction | None:
     """op(broadcast(a), broadcast(b), ...) => broadcast(op(a, b, ...)): fewer elements to compute"""
     first = root.operands[0] if root.operands else root
     op = first.op
-    if type(op) is not hlo.Broadcast or array(first).size <= array(first.operands[0]).size:
+    if type(op) is not hlo.Broadcast or shape_of(first).size <= shape_of(first.operands[0]).size:
         return None
-    dims = array(first.operands[0]).dims
+    dims = shape_of(first.operands[0]).dims
     for operand in root.operands:
         other = operand.op
         if type(other) is not hlo.Broadcast or other.dimensions != op.dimensions:
             return None
-        if array(operand.operands[0]).dims != dims or other.shape.dims != op.shape.dims:
+        if shape_of(operand.operands[0]).dims != dims or other.shape.dims != op.shape.dims:
             return None
-    return hlo.Broadcast(array(root), op.dimensions)(root.op(*[o.operands[0] for o in root.operands]))
+    return hlo.Broadcast(shape_of(root), op.dimensions)(root.op(*[o.operands[0] for o in root.operands]))

@@ -10,8 +10,9 @@ from axla.hlo import Broadcast, Call, Conditional, Convert, Map, OptBarrier, Whi
 from axla.ir.graph import Computation, Instruction
 from axla.ir.structure import Constant, GetTupleElement, Parameter, Tuple
 from axla.ir.traverse import post_order
+from axla.ir.typed import op_of, shape_of
 from axla.passes.rewrite import rule
-from axla.passes.simplify.match import array, dtype_of, is_all, uniform
+from axla.passes.simplify.match import dtype_of, is_all, uniform
 
 LONGEST = 300
 """Instructions of a computation that maps are replaced by. Maps nested n deep can stand for 2^n of them."""
@@ -22,8 +23,7 @@ LONGEST = 300
 def element_of_tuple(root: Instruction) -> Instruction | None:
     """get-tuple-element(tuple(..., x, ...)) => x"""
     (of,) = root.operands
-    assert isinstance(root.op, GetTupleElement)
-    return of.operands[root.op.index] if type(of.op) is Tuple else None
+    return of.operands[op_of(root, GetTupleElement).index] if type(of.op) is Tuple else None
 
 
 @rule(Tuple)
@@ -45,8 +45,7 @@ def tuple_of_elements(root: Instruction) -> Instruction | None:
 @rule(While)
 def while_false(root: Instruction) -> Instruction | None:
     """while(x), condition false => x"""
-    assert isinstance(root.op, While)
-    test = root.op.condition.root
+    test = op_of(root, While).condition.root
     return root.operands[0] if type(test.op) is Constant and is_all(test, 0) else None
 
 
@@ -54,8 +53,7 @@ def while_false(root: Instruction) -> Instruction | None:
 def conditional_known(root: Instruction) -> Instruction | None:
     """conditional(constant, x, y) => call(x)"""
     index, *operands = root.operands
-    op = root.op
-    assert isinstance(op, Conditional)
+    op = op_of(root, Conditional)
     value = uniform(index)
     if len(op.branches) == 1:
         chosen = 0
@@ -72,9 +70,8 @@ def conditional_known(root: Instruction) -> Instruction | None:
 @rule(Map)
 def map_of_elementwise(root: Instruction) -> Instruction | None:
     """map(x, y), to_apply=f => f(x, y), when f is made of elementwise ops"""
-    assert isinstance(root.op, Map)
-    body = root.op.to_apply
-    return over_arrays(body, root.operands, array(root)) if is_elementwise(body, root.operands) else None
+    body = op_of(root, Map).to_apply
+    return over_arrays(body, root.operands, shape_of(root)) if is_elementwise(body, root.operands) else None
 
 
 def is_elementwise(body: Computation, operands: Sequence[Instruction]) -> bool:

@@ -9,10 +9,11 @@ from math import prod
 from axla.core.shape import Shape
 from axla.hlo import Broadcast, Dot, Multiply, Reshape, Transpose
 from axla.ir.graph import Instruction
+from axla.ir.typed import shape_of
 from axla.passes.rewrite import rule
 from axla.passes.simplify.algebra_movement import reshaped
 from axla.passes.simplify.algebra_reduce import renumbered, without
-from axla.passes.simplify.match import array, dtype_of, full
+from axla.passes.simplify.match import dtype_of, full
 
 
 def plain(root: Instruction) -> tuple[Instruction, Instruction, Dot] | None:
@@ -34,7 +35,7 @@ def dot_of_no_products(root: Instruction) -> Instruction | None:
     if found is None:
         return None
     lhs, _, op = found
-    return full(root, 0) if any(array(lhs).dims[d] == 0 for d in op.lhs_contracting_dims) else None
+    return full(root, 0) if any(shape_of(lhs).dims[d] == 0 for d in op.lhs_contracting_dims) else None
 
 
 @rule(Dot)
@@ -78,17 +79,17 @@ def through(
 def dot_outer_product(root: Instruction) -> Instruction | None:
     """dot(x, y) => x * y, broadcast, when there is one product for each element"""
     found = plain(root)
-    if found is None or not array(root).size:
+    if found is None or not shape_of(root).size:
         return None
     lhs, rhs, op = found
-    if prod(array(lhs).dims[d] for d in op.lhs_contracting_dims) != 1:
+    if prod(shape_of(lhs).dims[d] for d in op.lhs_contracting_dims) != 1:
         return None
     if not dtype_of(lhs) is dtype_of(rhs) is dtype_of(root):
         return None
-    result = array(root).logical
+    result = shape_of(root).logical
     batch = tuple(range(len(op.lhs_batch_dims)))
-    left = free_dims(array(lhs), op.lhs_batch_dims, op.lhs_contracting_dims)
-    right = free_dims(array(rhs), op.rhs_batch_dims, op.rhs_contracting_dims)
+    left = free_dims(shape_of(lhs), op.lhs_batch_dims, op.lhs_contracting_dims)
+    right = free_dims(shape_of(rhs), op.rhs_batch_dims, op.rhs_contracting_dims)
     places = range(len(batch), result.rank)
     a = flattened(lhs, op.lhs_batch_dims, left, op.lhs_contracting_dims)
     b = flattened(rhs, op.rhs_batch_dims, right, op.rhs_contracting_dims)
@@ -103,14 +104,14 @@ def flattened(
     """`x` with its batch dimensions first, then the free ones; the contracting ones, of size 1, are gone."""
     order = (*batch, *free, *contracting)
     moved = x if order == tuple(range(len(order))) else Transpose(order)(x)
-    return reshaped(moved, [array(x).dims[d] for d in (*batch, *free)])
+    return reshaped(moved, [shape_of(x).dims[d] for d in (*batch, *free)])
 
 
 @rule(Dot)
 def dot_drops_unit_dims(root: Instruction) -> Instruction | None:
     """dot(x, y) => dot(reshape(x), reshape(y)), without batch and contracting dimensions of size 1"""
     found = plain(root)
-    if found is None or not array(root).size:
+    if found is None or not shape_of(root).size:
         return None
     lhs, rhs, op = found
     pairs = zip(
@@ -118,22 +119,23 @@ def dot_drops_unit_dims(root: Instruction) -> Instruction | None:
         (*op.rhs_batch_dims, *op.rhs_contracting_dims),
         strict=True,
     )
-    units = [(a, b) for a, b in pairs if array(lhs).dims[a] == 1]
+    units = [(a, b) for a, b in pairs if shape_of(lhs).dims[a] == 1]
     left, right = [a for a, _ in units], [b for _, b in units]
     kept = [d for d in op.lhs_contracting_dims if d not in left]
     if not units or (op.lhs_contracting_dims and not kept):
         return None
+    whole = shape_of(root).logical
     smaller = replace(
-        op, shape=array(root).logical.with_dims(without(array(root).dims, gone(op.lhs_batch_dims, left))),
+        op, shape=whole.with_dims(without(whole.dims, gone(op.lhs_batch_dims, left))),
         lhs_batch_dims=renumbered(op.lhs_batch_dims, left),
         rhs_batch_dims=renumbered(op.rhs_batch_dims, right),
         lhs_contracting_dims=renumbered(op.lhs_contracting_dims, left),
         rhs_contracting_dims=renumbered(op.rhs_contracting_dims, right),
     )  # fmt: skip
-    x = reshaped(lhs, without(array(lhs).dims, left))
-    y = reshaped(rhs, without(array(rhs).dims, right))
+    x = reshaped(lhs, without(shape_of(lhs).dims, left))
+    y = reshaped(rhs, without(shape_of(rhs).dims, right))
     product = smaller(x, y)
-    return product if product.shape is array(root).logical else Reshape(array(root))(product)
+    return product if product.shape is whole else Reshape(shape_of(root))(product)
 
 
 def gone(batch: Sequence[int], units: Sequence[int]) -> list[int]:

@@ -8,9 +8,9 @@ import axla.hlo as hlo
 from axla.core.dtypes import BF16, F16, F32, F64, DType
 from axla.ir.attributes import Direction
 from axla.ir.graph import Instruction
+from axla.ir.typed import op_of, shape_of
 from axla.passes.rewrite import rule
 from axla.passes.simplify.match import (
-    array,
     dtype_of,
     full,
     is_all,
@@ -34,8 +34,7 @@ def compare_constant_to_the_right(root: Instruction) -> Instruction | None:
     lhs, rhs = root.operands
     if not is_constant(lhs) or is_constant(rhs):
         return None
-    op = root.op
-    assert isinstance(op, hlo.Compare)
+    op = op_of(root, hlo.Compare)
     return replace(op, direction=op.direction.mirrored)(rhs, lhs)
 
 
@@ -43,8 +42,7 @@ def compare_constant_to_the_right(root: Instruction) -> Instruction | None:
 def compare_self(root: Instruction) -> Instruction | None:
     """x <= x => true, x < x => false (floats: in total order only, NaN is not equal to itself)"""
     lhs, rhs = root.operands
-    op = root.op
-    assert isinstance(op, hlo.Compare)
+    op = op_of(root, hlo.Compare)
     if lhs is not rhs or not (is_exact(lhs) or op.is_total_order):
         return None
     return full(root, op.direction in REFLEXIVE)
@@ -54,8 +52,7 @@ def compare_self(root: Instruction) -> Instruction | None:
 def compare_unsigned_zero(root: Instruction) -> Instruction | None:
     """x < 0 => false, x >= 0 => true (unsigned)"""
     x, zero = root.operands
-    op = root.op
-    assert isinstance(op, hlo.Compare)
+    op = op_of(root, hlo.Compare)
     if not dtype_of(x).is_unsigned or op.direction not in (Direction.LT, Direction.GE) or not is_all(zero, 0):
         return None
     return full(root, op.direction is Direction.GE)
@@ -65,8 +62,7 @@ def compare_unsigned_zero(root: Instruction) -> Instruction | None:
 def compare_pred(root: Instruction) -> Instruction | None:
     """p == true => p, p != true => not p, p == false => not p, p != false => p"""
     p, truth = root.operands
-    op = root.op
-    assert isinstance(op, hlo.Compare)
+    op = op_of(root, hlo.Compare)
     if not dtype_of(p).is_pred or op.direction not in (Direction.EQ, Direction.NE):
         return None
     is_true = is_all_ones(truth)
@@ -183,7 +179,7 @@ def convert_convert(root: Instruction) -> Instruction | None:
     # Integers wrap on the way to integers and floats saturate: so integer => float => integer stays as it is.
     if not is_lossless(source, dtype_of(inner)) or target.is_pred or target.bits < 8:
         return None
-    return hlo.Convert(array(root))(x)
+    return hlo.Convert(shape_of(root))(x)
 
 
 @rule(hlo.Convert)
@@ -191,10 +187,11 @@ def convert_of_broadcast(root: Instruction) -> Instruction | None:
     """convert(broadcast(x)) => broadcast(convert(x))"""
     (spread,) = root.operands
     op = spread.op
-    if not isinstance(op, hlo.Broadcast) or array(spread).size <= array(spread.operands[0]).size:
+    if not isinstance(op, hlo.Broadcast) or shape_of(spread).size <= shape_of(spread.operands[0]).size:
         return None
     x = spread.operands[0]
-    return hlo.Broadcast(array(root), op.dimensions)(hlo.Convert(array(x).with_dtype(dtype_of(root)))(x))
+    converted = hlo.Convert(shape_of(x).with_dtype(dtype_of(root)))(x)
+    return hlo.Broadcast(shape_of(root), op.dimensions)(converted)
 
 
 @rule(hlo.BitcastConvert)
@@ -213,15 +210,14 @@ def bitcast_convert_twice(root: Instruction) -> Instruction | None:
     x = inner.operands[0]
     widths = {dtype_of(i).bits for i in (x, inner, root)}
     is_pred = any(dtype_of(i).is_pred for i in (x, inner, root))
-    return hlo.BitcastConvert(array(root))(x) if len(widths) == 1 and not is_pred else None
+    return hlo.BitcastConvert(shape_of(root))(x) if len(widths) == 1 and not is_pred else None
 
 
 @rule(hlo.ReducePrecision)
 def reduce_precision_to_own(root: Instruction) -> Instruction | None:
     """reduce-precision(x) => x, to the precision it has"""
     (x,) = root.operands
-    op, dtype = root.op, dtype_of(root)
-    assert isinstance(op, hlo.ReducePrecision)
+    op, dtype = op_of(root, hlo.ReducePrecision), dtype_of(root)
     own = {F16: (5, 10), BF16: (8, 7), F32: (8, 23), F64: (11, 52)}.get(dtype)
     return x if own is not None and (op.exponent_bits, op.mantissa_bits) == own else None
 

@@ -12,13 +12,14 @@ from axla.hlo import Bitcast, Broadcast, Copy, Iota, Reshape, Reverse, Transpose
 from axla.ir.graph import Instruction
 from axla.ir.op import Op
 from axla.ir.structure import Constant, Parameter
+from axla.ir.typed import op_of, shape_of
 from axla.passes.rewrite import rule
-from axla.passes.simplify.match import array, constant, full, same_shape, uniform, values_of
+from axla.passes.simplify.match import constant, full, same_shape, uniform, values_of
 
 
 def reshaped(x: Instruction, dims: Sequence[int]) -> Instruction:
     """`x` with other dimensions of the same size."""
-    shape = array(x)
+    shape = shape_of(x)
     return x if shape.dims == tuple(dims) else Reshape(Shape(shape.dtype, dims))(x)
 
 
@@ -49,40 +50,37 @@ def uniform_constant(root: Instruction) -> Instruction | None:
 def broadcast_identity(root: Instruction) -> Instruction | None:
     """broadcast(x) => x, to its own shape"""
     (x,) = root.operands
-    op = root.op
-    assert isinstance(op, Broadcast)
-    return x if same_shape(x, root) and op.dimensions == tuple(range(array(x).rank)) else None
+    op = op_of(root, Broadcast)
+    return x if same_shape(x, root) and op.dimensions == tuple(range(shape_of(x).rank)) else None
 
 
 @rule(Broadcast)
 def broadcast_broadcast(root: Instruction) -> Instruction | None:
     """broadcast(broadcast(x)) => broadcast(x)"""
     (inner,) = root.operands
-    outer_op, inner_op = root.op, inner.op
+    outer_op, inner_op = op_of(root, Broadcast), inner.op
     if not isinstance(inner_op, Broadcast):
         return None
-    assert isinstance(outer_op, Broadcast)
     dimensions = tuple(outer_op.dimensions[d] for d in inner_op.dimensions)
-    return Broadcast(array(root), dimensions)(inner.operands[0])
+    return Broadcast(shape_of(root), dimensions)(inner.operands[0])
 
 
 @rule(Broadcast)
 def broadcast_of_one_element(root: Instruction) -> Instruction | None:
     """broadcast(x[1,1]) => broadcast(reshape(x))"""
     (x,) = root.operands
-    shape = array(x)
-    if not shape.rank or shape.size != 1 or array(root).size == 1:
+    shape = shape_of(x)
+    if not shape.rank or shape.size != 1 or shape_of(root).size == 1:
         return None
-    return Broadcast(array(root), ())(reshaped(x, ()))
+    return Broadcast(shape_of(root), ())(reshaped(x, ()))
 
 
 @rule(Broadcast)
 def broadcast_adds_unit_dims(root: Instruction) -> Instruction | None:
     """broadcast(x) => reshape(x), when it repeats nothing"""
     (x,) = root.operands
-    op, shape = root.op, array(root)
-    assert isinstance(op, Broadcast)
-    if shape.size != array(x).size or same_shape(x, root) or list(op.dimensions) != sorted(op.dimensions):
+    op, shape = op_of(root, Broadcast), shape_of(root)
+    if shape.size != shape_of(x).size or same_shape(x, root) or list(op.dimensions) != sorted(op.dimensions):
         return None
     return Reshape(shape)(x)
 
@@ -91,13 +89,12 @@ def broadcast_adds_unit_dims(root: Instruction) -> Instruction | None:
 def broadcast_of_wider_reshape(root: Instruction) -> Instruction | None:
     """broadcast(reshape(x)) => broadcast(x), when the reshape only adds dimensions of size 1"""
     (inner,) = root.operands
-    op = root.op
-    assert isinstance(op, Broadcast)
+    op = op_of(root, Broadcast)
     if type(inner.op) is not Reshape:
         return None
     x = inner.operands[0]
-    kept = kept_dims(array(x).dims, array(inner).dims)
-    return None if kept is None else Broadcast(array(root), tuple(op.dimensions[d] for d in kept))(x)
+    kept = kept_dims(shape_of(x).dims, shape_of(inner).dims)
+    return None if kept is None else Broadcast(shape_of(root), tuple(op.dimensions[d] for d in kept))(x)
 
 
 def kept_dims(small: Sequence[int], large: Sequence[int]) -> list[int] | None:
@@ -127,17 +124,17 @@ def reshape_identity(root: Instruction) -> Instruction | None:
 def reshape_reshape(root: Instruction) -> Instruction | None:
     """reshape(reshape(x)) => reshape(x)"""
     (inner,) = root.operands
-    return Reshape(array(root))(inner.operands[0]) if type(inner.op) is Reshape else None
+    return Reshape(shape_of(root))(inner.operands[0]) if type(inner.op) is Reshape else None
 
 
 @rule(Reshape)
 def reshape_of_scalar_broadcast(root: Instruction) -> Instruction | None:
     """reshape(broadcast(s)) => broadcast(s), for scalar s"""
     (inner,) = root.operands
-    if type(inner.op) is not Broadcast or array(inner.operands[0]).rank:
+    if type(inner.op) is not Broadcast or shape_of(inner.operands[0]).rank:
         return None
     s = inner.operands[0]
-    return Broadcast(array(root), ())(s) if array(root).rank else s
+    return Broadcast(shape_of(root), ())(s) if shape_of(root).rank else s
 
 
 @rule(Reshape)
@@ -145,21 +142,21 @@ def reshape_of_broadcast(root: Instruction) -> Instruction | None:
     """reshape(broadcast(x)) => broadcast(x), when the reshape only adds or drops dimensions of size 1"""
     (inner,) = root.operands
     op = inner.op
-    if not isinstance(op, Broadcast) or 1 in array(inner.operands[0]).dims or not op.dimensions:
+    if not isinstance(op, Broadcast) or 1 in shape_of(inner.operands[0]).dims or not op.dimensions:
         return None
     before = [d for d, size in enumerate(op.shape.dims) if size != 1]
-    after = [d for d, size in enumerate(array(root).dims) if size != 1]
-    if [op.shape.dims[d] for d in before] != [array(root).dims[d] for d in after]:
+    after = [d for d, size in enumerate(shape_of(root).dims) if size != 1]
+    if [op.shape.dims[d] for d in before] != [shape_of(root).dims[d] for d in after]:
         return None
     place = dict(zip(before, after, strict=True))
-    return Broadcast(array(root), tuple(place[d] for d in op.dimensions))(inner.operands[0])
+    return Broadcast(shape_of(root), tuple(place[d] for d in op.dimensions))(inner.operands[0])
 
 
 @rule(Reshape)
 def reshape_of_constant(root: Instruction) -> Instruction | None:
     """reshape(constant) => constant"""
     values = values_of(root.operands[0])
-    shape = array(root).logical
+    shape = shape_of(root).logical
     if values is None or why_no_array(shape) is not None:
         return None
     return constant(root.computation, Literal(shape, values.reshape(shape.dims)))
@@ -168,8 +165,7 @@ def reshape_of_constant(root: Instruction) -> Instruction | None:
 @rule(Transpose)
 def transpose_identity(root: Instruction) -> Instruction | None:
     """transpose(x) => x, with the dimensions in order"""
-    op = root.op
-    assert isinstance(op, Transpose)
+    op = op_of(root, Transpose)
     return root.operands[0] if op.dimensions == tuple(range(len(op.dimensions))) else None
 
 
@@ -177,10 +173,9 @@ def transpose_identity(root: Instruction) -> Instruction | None:
 def transpose_transpose(root: Instruction) -> Instruction | None:
     """transpose(transpose(x)) => transpose(x)"""
     (inner,) = root.operands
-    outer_op, inner_op = root.op, inner.op
+    outer_op, inner_op = op_of(root, Transpose), inner.op
     if not isinstance(inner_op, Transpose):
         return None
-    assert isinstance(outer_op, Transpose)
     return Transpose(tuple(inner_op.dimensions[d] for d in outer_op.dimensions))(inner.operands[0])
 
 
@@ -188,51 +183,47 @@ def transpose_transpose(root: Instruction) -> Instruction | None:
 def transpose_moves_unit_dims(root: Instruction) -> Instruction | None:
     """transpose(x) => reshape(x), when only dimensions of size 1 move"""
     (x,) = root.operands
-    op = root.op
-    assert isinstance(op, Transpose)
-    moved = [d for d in op.dimensions if array(x).dims[d] != 1]
-    return (
-        reshaped(x, array(root).dims) if moved == sorted(moved) and len(moved) < len(op.dimensions) else None
-    )
+    op = op_of(root, Transpose)
+    moved = [d for d in op.dimensions if shape_of(x).dims[d] != 1]
+    if moved != sorted(moved) or len(moved) == len(op.dimensions):
+        return None
+    return reshaped(x, shape_of(root).dims)
 
 
 @rule(Transpose)
 def transpose_of_broadcast(root: Instruction) -> Instruction | None:
     """transpose(broadcast(x)) => broadcast(transpose(x))"""
     (inner,) = root.operands
-    outer_op, inner_op = root.op, inner.op
+    outer_op, inner_op = op_of(root, Transpose), inner.op
     if not isinstance(inner_op, Broadcast):
         return None
-    assert isinstance(outer_op, Transpose)
     x = inner.operands[0]
     places = [outer_op.dimensions.index(d) for d in inner_op.dimensions]
     if places == sorted(places):
-        return Broadcast(array(root), tuple(places))(x)
-    if array(x).size == array(root).size:
+        return Broadcast(shape_of(root), tuple(places))(x)
+    if shape_of(x).size == shape_of(root).size:
         return None  # as many elements to move as before
     order = sorted(range(len(places)), key=places.__getitem__)
-    return Broadcast(array(root), tuple(sorted(places)))(Transpose(tuple(order))(x))
+    return Broadcast(shape_of(root), tuple(sorted(places)))(Transpose(tuple(order))(x))
 
 
 @rule(Broadcast)
 def broadcast_in_order(root: Instruction) -> Instruction | None:
     """broadcast(x), dimensions={1,0} => broadcast(transpose(x)), dimensions={0,1}"""
     (x,) = root.operands
-    op = root.op
-    assert isinstance(op, Broadcast)
+    op = op_of(root, Broadcast)
     if list(op.dimensions) == sorted(op.dimensions):
         return None
     order = sorted(range(len(op.dimensions)), key=op.dimensions.__getitem__)
-    return Broadcast(array(root), tuple(sorted(op.dimensions)))(Transpose(tuple(order))(x))
+    return Broadcast(shape_of(root), tuple(sorted(op.dimensions)))(Transpose(tuple(order))(x))
 
 
 @rule(Reverse)
 def reverse_unit_dims(root: Instruction) -> Instruction | None:
     """reverse(x) => x along dimensions of size 1"""
     (x,) = root.operands
-    op = root.op
-    assert isinstance(op, Reverse)
-    needed = tuple(d for d in op.dimensions if array(x).dims[d] != 1)
+    op = op_of(root, Reverse)
+    needed = tuple(d for d in op.dimensions if shape_of(x).dims[d] != 1)
     if needed == op.dimensions:
         return x if not needed else None
     return Reverse(needed)(x) if needed else x
@@ -242,10 +233,9 @@ def reverse_unit_dims(root: Instruction) -> Instruction | None:
 def reverse_reverse(root: Instruction) -> Instruction | None:
     """reverse(reverse(x)) => reverse(x), along the dimensions of only one of them"""
     (inner,) = root.operands
-    outer_op, inner_op = root.op, inner.op
+    outer_op, inner_op = op_of(root, Reverse), inner.op
     if not isinstance(inner_op, Reverse):
         return None
-    assert isinstance(outer_op, Reverse)
     left = tuple(sorted(set(outer_op.dimensions) ^ set(inner_op.dimensions)))
     return Reverse(left)(inner.operands[0]) if left else inner.operands[0]
 
@@ -254,10 +244,9 @@ def reverse_reverse(root: Instruction) -> Instruction | None:
 def reverse_of_broadcast(root: Instruction) -> Instruction | None:
     """reverse(broadcast(x)) => broadcast(x), along dimensions that repeat x"""
     (inner,) = root.operands
-    outer_op, inner_op = root.op, inner.op
+    outer_op, inner_op = op_of(root, Reverse), inner.op
     if not isinstance(inner_op, Broadcast):
         return None
-    assert isinstance(outer_op, Reverse)
     needed = tuple(d for d in outer_op.dimensions if d in inner_op.dimensions)
     if needed == outer_op.dimensions:
         return None
@@ -281,20 +270,18 @@ def bitcast_identity(root: Instruction) -> Instruction | None:
 @rule(Iota)
 def iota_of_unit_dim(root: Instruction) -> Instruction | None:
     """iota() => 0, along a dimension of size 1"""
-    op = root.op
-    assert isinstance(op, Iota)
-    return full(root, 0) if array(root).dims[op.iota_dimension] == 1 else None
+    op = op_of(root, Iota)
+    return full(root, 0) if shape_of(root).dims[op.iota_dimension] == 1 else None
 
 
 @rule(Transpose)
 def transpose_of_iota(root: Instruction) -> Instruction | None:
     """transpose(iota()) => iota()"""
     (x,) = root.operands
-    outer_op, inner_op = root.op, x.op
+    outer_op, inner_op = op_of(root, Transpose), x.op
     if not isinstance(inner_op, Iota):
         return None
-    assert isinstance(outer_op, Transpose)
-    return root.computation.add(Iota(array(root), outer_op.dimensions.index(inner_op.iota_dimension)))
+    return root.computation.add(Iota(shape_of(root), outer_op.dimensions.index(inner_op.iota_dimension)))
 
 
 @rule(Transpose)
@@ -303,5 +290,5 @@ def transpose_of_constant(root: Instruction) -> Instruction | None:
     values = values_of(root.operands[0])
     if values is None or values.nbytes > 1 << 20:
         return None
-    assert isinstance(root.op, Transpose)
-    return constant(root.computation, Literal(array(root).logical, values.transpose(root.op.dimensions)))
+    turned = values.transpose(op_of(root, Transpose).dimensions)
+    return constant(root.computation, Literal(shape_of(root).logical, turned))

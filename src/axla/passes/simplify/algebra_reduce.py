@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from axla.hlo import Add, And, Broadcast, Map, Maximum, Minimum, Multiply, Or, Reduce, Transpose, Xor
 from axla.ir.graph import Instruction
 from axla.ir.op import Op
+from axla.ir.typed import shape_of
 from axla.passes.rewrite import rule
 from axla.passes.simplify.algebra_movement import reshaped
-from axla.passes.simplify.match import array, combiner, dtype_of, is_all, is_all_ones, limits
+from axla.passes.simplify.match import combiner, dtype_of, is_all, is_all_ones, limits
 
 
 def is_identity(value: Instruction, op: type[Op] | None) -> bool:
@@ -53,36 +54,36 @@ def renumbered(dimensions: Sequence[int], dropped: Sequence[int]) -> tuple[int, 
 def reduce_nothing(root: Instruction) -> Instruction | None:
     """reduce(x, v) => broadcast(v), for x without elements"""
     found = single(root)
-    if found is None or array(found[0]).size:
+    if found is None or shape_of(found[0]).size:
         return None
-    return Broadcast(array(root), ())(found[1]) if array(root).rank else found[1]
+    return Broadcast(shape_of(root), ())(found[1]) if shape_of(root).rank else found[1]
 
 
 @rule(Reduce)
 def reduce_one_element_each(root: Instruction) -> Instruction | None:
     """reduce(x, v) => reshape(x), over dimensions of size 1 (with v combined, when it is not the identity)"""
     found = single(root)
-    if found is None or not array(root).size or array(found[0]).size != array(root).size:
+    if found is None or not shape_of(root).size or shape_of(found[0]).size != shape_of(root).size:
         return None
     x, start, op = found
-    flat = reshaped(x, array(root).dims)
+    flat = reshaped(x, shape_of(root).dims)
     if is_identity(start, combiner(op.to_apply)):
         return flat
-    first = Broadcast(array(root), ())(start) if array(root).rank else start
-    return Map(tuple(range(array(root).rank)), op.to_apply)(first, flat)
+    first = Broadcast(shape_of(root), ())(start) if shape_of(root).rank else start
+    return Map(tuple(range(shape_of(root).rank)), op.to_apply)(first, flat)
 
 
 @rule(Reduce)
 def reduce_drops_unit_dims(root: Instruction) -> Instruction | None:
     """reduce(x) => reduce(reshape(x)), without those reduced dimensions that have size 1"""
     found = single(root)
-    if found is None or not array(found[0]).size:
+    if found is None or not shape_of(found[0]).size:
         return None
     x, start, op = found
-    units = [d for d in op.dimensions if array(x).dims[d] == 1]
+    units = [d for d in op.dimensions if shape_of(x).dims[d] == 1]
     if not units or len(units) == len(op.dimensions):
         return None
-    dropped = reshaped(x, without(array(x).dims, units))
+    dropped = reshaped(x, without(shape_of(x).dims, units))
     return Reduce(renumbered(op.dimensions, units), op.to_apply)(dropped, start)
 
 
@@ -102,7 +103,7 @@ def reduce_reduce(root: Instruction) -> Instruction | None:
         or not is_identity(neutral, by)
     ):
         return None
-    kept = [d for d in range(array(x).rank) if d not in inner_op.dimensions]
+    kept = [d for d in range(shape_of(x).rank) if d not in inner_op.dimensions]
     dimensions = sorted((*inner_op.dimensions, *(kept[d] for d in outer[2].dimensions)))
     return Reduce(tuple(dimensions), inner_op.to_apply)(x, outer[1])
 
@@ -125,7 +126,7 @@ def reduce_of_transpose(root: Instruction) -> Instruction | None:
 def reduce_of_broadcast(root: Instruction) -> Instruction | None:
     """reduce(broadcast(x)) => reduce(x), by maximum, minimum, and, or, along dimensions that repeat x"""
     found = single(root)
-    if found is None or not isinstance(found[0].op, Broadcast) or not array(found[0]).size:
+    if found is None or not isinstance(found[0].op, Broadcast) or not shape_of(found[0]).size:
         return None
     x, start, op = found
     spread = found[0].op
@@ -134,6 +135,6 @@ def reduce_of_broadcast(root: Instruction) -> Instruction | None:
     repeated = [d for d in op.dimensions if d not in spread.dimensions]
     if not repeated:
         return None
-    smaller = array(x).with_dims(without(array(x).dims, repeated))
+    smaller = shape_of(x).with_dims(without(shape_of(x).dims, repeated))
     inner = Broadcast(smaller, renumbered(spread.dimensions, repeated))(x.operands[0])
     return Reduce(renumbered(op.dimensions, repeated), op.to_apply)(inner, start)

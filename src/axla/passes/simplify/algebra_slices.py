@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from axla.hlo import Broadcast, Concatenate, DynamicSlice, DynamicUpdateSlice, Pad, Reshape, Slice
 from axla.ir.attributes import PaddingConfig, SliceDims
 from axla.ir.graph import Instruction
+from axla.ir.typed import op_of, shape_of
 from axla.passes.rewrite import rule
 from axla.passes.simplify.algebra_movement import kept_dims, reshaped
-from axla.passes.simplify.match import array, same_shape, values_of
+from axla.passes.simplify.match import same_shape, values_of
 
 
 def ranges_of(inst: Instruction) -> SliceDims:
-    assert isinstance(inst.op, Slice)
-    return inst.op.slice
+    return op_of(inst, Slice).slice
 
 
 @rule(Slice)
@@ -28,13 +28,13 @@ def slice_identity(root: Instruction) -> Instruction | None:
 def slice_slice(root: Instruction) -> Instruction | None:
     """slice(slice(x)) => slice(x)"""
     (inner,) = root.operands
-    if type(inner.op) is not Slice or not array(root).size:
+    if type(inner.op) is not Slice or not shape_of(root).size:
         return None
     a, b = ranges_of(inner), ranges_of(root)
     starts = [s + t * n for s, n, t in zip(a.starts, a.strides, b.starts, strict=True)]
     strides = [n * m for n, m in zip(a.strides, b.strides, strict=True)]
     # One past the last element taken.
-    limits = [s + (n - 1) * step + 1 for s, n, step in zip(starts, array(root).dims, strides, strict=True)]
+    limits = [s + (n - 1) * step + 1 for s, n, step in zip(starts, shape_of(root).dims, strides, strict=True)]
     return Slice(SliceDims(tuple(starts), tuple(limits), tuple(strides)))(inner.operands[0])
 
 
@@ -50,11 +50,11 @@ def slice_of_broadcast(root: Instruction) -> Instruction | None:
     def of_operand(values: Sequence[int]) -> tuple[int, ...]:
         return tuple(values[d] for d in op.dimensions)
 
-    if any(array(root).dims[d] != op.shape.dims[d] for d in op.dimensions):
+    if any(shape_of(root).dims[d] != op.shape.dims[d] for d in op.dimensions):
         x = Slice(
             SliceDims(of_operand(ranges.starts), of_operand(ranges.limits), of_operand(ranges.strides))
         )(x)
-    return Broadcast(array(root), op.dimensions)(x)
+    return Broadcast(shape_of(root), op.dimensions)(x)
 
 
 @rule(Slice)
@@ -62,13 +62,13 @@ def slice_of_concatenate(root: Instruction) -> Instruction | None:
     """slice(concatenate(..., x, ...)) => slice(x), when it lies within one operand"""
     (inner,) = root.operands
     op, ranges = inner.op, ranges_of(root)
-    if not isinstance(op, Concatenate) or not array(root).size:
+    if not isinstance(op, Concatenate) or not shape_of(root).size:
         return None
     at = op.dimension
     start, limit = ranges.starts[at], ranges.limits[at]
     begin = 0
     for x in inner.operands:
-        end = begin + array(x).dims[at]
+        end = begin + shape_of(x).dims[at]
         if begin <= start and limit <= end:
             starts = (*ranges.starts[:at], start - begin, *ranges.starts[at + 1 :])
             limits = (*ranges.limits[:at], limit - begin, *ranges.limits[at + 1 :])
@@ -78,7 +78,7 @@ def slice_of_concatenate(root: Instruction) -> Instruction | None:
 
 
 def same_type(x: Instruction, root: Instruction) -> bool:
-    return array(x).dtype is array(root).dtype
+    return shape_of(x).dtype is shape_of(root).dtype
 
 
 @rule(Slice)
@@ -86,12 +86,12 @@ def slice_of_pad(root: Instruction) -> Instruction | None:
     """slice(pad(x)) => slice(x), when it takes nothing of the padding"""
     (inner,) = root.operands
     op, ranges = inner.op, ranges_of(root)
-    if not isinstance(op, Pad) or any(op.padding.interior) or not array(root).size:
+    if not isinstance(op, Pad) or any(op.padding.interior) or not shape_of(root).size:
         return None
     x = inner.operands[0]
     starts = tuple(s - low for s, low in zip(ranges.starts, op.padding.low, strict=True))
     limits = tuple(s - low for s, low in zip(ranges.limits, op.padding.low, strict=True))
-    if min(starts) < 0 or any(n > size for n, size in zip(limits, array(x).dims, strict=True)):
+    if min(starts) < 0 or any(n > size for n, size in zip(limits, shape_of(x).dims, strict=True)):
         return None
     return Slice(SliceDims(starts, limits, ranges.strides))(x) if same_type(x, root) else None
 
@@ -100,8 +100,7 @@ def slice_of_pad(root: Instruction) -> Instruction | None:
 def pad_nothing(root: Instruction) -> Instruction | None:
     """pad(x) => x, without padding"""
     x, _ = root.operands
-    op = root.op
-    assert isinstance(op, Pad)
+    op = op_of(root, Pad)
     nothing = not any((*op.padding.low, *op.padding.high, *op.padding.interior))
     return x if nothing and same_shape(x, root) else None
 
@@ -110,12 +109,11 @@ def pad_nothing(root: Instruction) -> Instruction | None:
 def pad_negative(root: Instruction) -> Instruction | None:
     """pad(x) => slice(x), when no edge is positive"""
     x, _ = root.operands
-    op = root.op
-    assert isinstance(op, Pad)
+    op = op_of(root, Pad)
     low, high = op.padding.low, op.padding.high
     if any(op.padding.interior) or max((*low, *high), default=1) > 0 or not any((*low, *high)):
         return None
-    limits = tuple(n + edge for n, edge in zip(array(x).dims, high, strict=True))
+    limits = tuple(n + edge for n, edge in zip(shape_of(x).dims, high, strict=True))
     if any(-edge > limit for edge, limit in zip(low, limits, strict=True)) or not same_type(x, root):
         return None
     return Slice(SliceDims(tuple(-edge for edge in low), limits))(x)
@@ -125,17 +123,16 @@ def pad_negative(root: Instruction) -> Instruction | None:
 def pad_of_nothing(root: Instruction) -> Instruction | None:
     """pad(x, v) => broadcast(v), for x without elements"""
     x, value = root.operands
-    return Broadcast(array(root), ())(value) if not array(x).size and same_type(value, root) else None
+    return Broadcast(shape_of(root), ())(value) if not shape_of(x).size and same_type(value, root) else None
 
 
 @rule(Pad)
 def pad_pad(root: Instruction) -> Instruction | None:
     """pad(pad(x, v), v) => pad(x, v), when no edge is negative and only the inner one pads between"""
     inner, value = root.operands
-    outer_op, inner_op = root.op, inner.op
+    outer_op, inner_op = op_of(root, Pad), inner.op
     if not isinstance(inner_op, Pad) or inner.operands[1] is not value:
         return None
-    assert isinstance(outer_op, Pad)
     a, b = inner_op.padding, outer_op.padding
     if any(b.interior) or min((*a.low, *a.high, *b.low, *b.high), default=0) < 0:
         return None
@@ -153,7 +150,7 @@ def concatenate_one(root: Instruction) -> Instruction | None:
 @rule(Concatenate)
 def concatenate_empty(root: Instruction) -> Instruction | None:
     """concatenate(x, y) => concatenate(x), for y without elements"""
-    filled = [x for x in root.operands if array(x).size]
+    filled = [x for x in root.operands if shape_of(x).size]
     if len(filled) == len(root.operands) or not filled or not any(same_type(x, root) for x in filled):
         return None
     return root.op(*filled)
@@ -177,8 +174,7 @@ def concatenate_nested(root: Instruction) -> Instruction | None:
 @rule(Concatenate)
 def concatenate_adjacent_slices(root: Instruction) -> Instruction | None:
     """concatenate(x[a:b], x[b:c]) => x[a:c]"""
-    op = root.op
-    assert isinstance(op, Concatenate)
+    op = op_of(root, Concatenate)
     at = op.dimension
     operands: list[Instruction] = [root.operands[0]]
     joined: dict[int, SliceDims] = {}  # place in operands -> the range to take instead
@@ -237,8 +233,8 @@ def dynamic_slice_constant(root: Instruction) -> Instruction | None:
     starts = constant_starts(indices)
     if starts is None:
         return None
-    sizes = array(root).dims
-    dims = zip(starts, array(x).dims, sizes, strict=True)
+    sizes = shape_of(root).dims
+    dims = zip(starts, shape_of(x).dims, sizes, strict=True)
     starts = [max(0, min(start, dim - size)) for start, dim, size in dims]
     limits = tuple(s + n for s, n in zip(starts, sizes, strict=True))
     return Slice(SliceDims(tuple(starts), limits))(x)
@@ -255,20 +251,20 @@ def dynamic_update_slice_full(root: Instruction) -> Instruction | None:
 def dynamic_update_slice_of_nothing(root: Instruction) -> Instruction | None:
     """dynamic-update-slice(x, u) => x, when u has no elements"""
     x, u, *_ = root.operands
-    return x if not array(u).size and same_shape(x, root) else None
+    return x if not shape_of(u).size and same_shape(x, root) else None
 
 
 @rule(Slice)
 def slice_of_unit_reshape(root: Instruction) -> Instruction | None:
     """slice(reshape(x)) => reshape(slice(x)), when the reshape only adds dimensions of size 1"""
     (inner,) = root.operands
-    if type(inner.op) is not Reshape or not array(root).size:
+    if type(inner.op) is not Reshape or not shape_of(root).size:
         return None
     x, ranges = inner.operands[0], ranges_of(root)
-    kept = kept_dims(array(x).dims, array(inner).dims)
+    kept = kept_dims(shape_of(x).dims, shape_of(inner).dims)
     if kept is None:
         return None
     starts, limits, strides = (
         tuple(values[d] for d in kept) for values in (ranges.starts, ranges.limits, ranges.strides)
     )
-    return reshaped(Slice(SliceDims(starts, limits, strides))(x), array(root).dims)
+    return reshaped(Slice(SliceDims(starts, limits, strides))(x), shape_of(root).dims)

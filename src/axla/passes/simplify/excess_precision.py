@@ -9,6 +9,7 @@ from axla.core.dtypes import BF16, F32
 from axla.core.shape import Shape
 from axla.hlo import Convert, Convolution, Copy, Dot, Reshape, StochasticConvert, Transpose
 from axla.ir.graph import Instruction, Module
+from axla.ir.typed import shape_of
 from axla.passes import rewrite
 
 MOVEMENT = (Transpose, Reshape, Copy)
@@ -53,8 +54,7 @@ def _reader(inst: Instruction, user: Instruction) -> Instruction | None:
         (user,) = user.users
     if type(user.op) is not Convert or _dtype(user) is not F32:
         return None
-    source = user.operands[0].shape
-    assert isinstance(source, Shape)
+    source = shape_of(user.operands[0])
     return user if user.shape.logical is source.with_dtype(F32).logical else None  # not if sizes are declared
 
 
@@ -65,8 +65,7 @@ def _moved(new: Instruction, old: Instruction, inst: Instruction) -> Instruction
         path.append(old)
         (old,) = old.operands
     for move in reversed(path):
-        assert isinstance(move.shape, Shape)
-        shape = move.shape.with_dtype(F32)
+        shape = shape_of(move).with_dtype(F32)
         op = replace(move.op, shape=shape.logical) if isinstance(move.op, Reshape) else move.op
         new = new.computation.add(op, (new,), shape, extra=move.extra)
     return new
@@ -95,6 +94,5 @@ def _widen(inst: Instruction, readers: list[Instruction]) -> None:
 
 
 def _wide(x: Instruction) -> Instruction:
-    assert isinstance(x.shape, Shape)
-    shape = x.shape.with_dtype(F32)
+    shape = shape_of(x).with_dtype(F32)
     return x.computation.add(Convert(shape.logical), (x,), shape)

@@ -16,6 +16,7 @@ from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.op import Op
 from axla.ir.structure import Constant, GetTupleElement, Parameter, Tuple
 from axla.ir.traverse import post_order
+from axla.ir.typed import shape_of
 from axla.passes import rewrite
 from axla.passes.simplify.match import constant, values_of
 
@@ -75,8 +76,7 @@ class _Folder:
 
     def value(self, inst: Instruction, constants: list[Instruction]) -> Literal | None:
         """The value of an instruction of constants; None when it cannot be computed after all."""
-        shape = inst.shape
-        assert isinstance(shape, Shape)
+        shape = shape_of(inst)
         operands = [_array(o) for o in constants]
         region = REGIONS.get(type(inst.op))
         try:

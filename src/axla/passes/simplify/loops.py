@@ -11,6 +11,7 @@ from axla.ir.clone import copy_instructions
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.structure import Constant, GetTupleElement, Parameter, Tuple
 from axla.ir.traverse import computations_callees_first
+from axla.ir.typed import op_of, tuple_of
 from axla.passes import rewrite
 from axla.passes.simplify.dce import effectful_computations, has_effect, remove_dead_computations
 
@@ -56,8 +57,7 @@ class _Loop:
 
     @classmethod
     def of(cls, inst: Instruction) -> _Loop | None:
-        op = inst.op
-        assert isinstance(op, While)
+        op = op_of(inst, While)
         start, root = inst.operands[0], op.body.root
         if type(start.op) is not Tuple or type(root.op) is not Tuple or inst is inst.computation.root:
             return None
@@ -70,8 +70,7 @@ class _Loop:
 
 def _is_passed(inst: Instruction, number: int) -> bool:
     """Whether the body passes on an element of the tuple: it has after the loop the value of before."""
-    op = inst.op
-    assert isinstance(op, While)
+    op = op_of(inst, While)
     value, first = op.body.root.operands[number], inst.operands[0].operands[number]
     if type(value.op) is GetTupleElement:
         return value.operands[0] is op.body.parameters[0] and value.op.index == number
@@ -87,8 +86,7 @@ def _equal_constants(a: Instruction, b: Instruction) -> bool:
 
 def _is_removed(inst: Instruction, effectful: Container[Computation], session: rewrite.Session) -> bool:
     """Replaces a loop whose body gives what it takes by that. As in XLA, a loop without effects ends."""
-    op, (start,) = inst.op, inst.operands
-    assert isinstance(op, While)
+    op, (start,) = op_of(inst, While), inst.operands
     root = op.body.root
     if root is not op.body.parameters[0] and not _equal_constants(root, start):
         return False
@@ -102,8 +100,7 @@ def _is_removed(inst: Instruction, effectful: Container[Computation], session: r
 
 def _spread_root(inst: Instruction, session: rewrite.Session) -> None:
     """Puts a tuple of its elements in the place of a loop that is a root, if one of them does not change."""
-    op, (start,), shape = inst.op, inst.operands, inst.shape
-    assert isinstance(op, While)
+    op, (start,), shape = op_of(inst, While), inst.operands, inst.shape
     if type(start.op) is not Tuple or type(op.body.root.op) is not Tuple or shape is not start.shape:
         return
     assert isinstance(shape, TupleShape)
@@ -171,8 +168,7 @@ def _carry_less(
     computation = loop.inst.computation
     module = computation.module
     kept = [i for i in range(loop.size) if i not in dropped]
-    old_shape = loop.inst.operands[0].shape
-    assert isinstance(old_shape, TupleShape)
+    old_shape = tuple_of(loop.inst.operands[0])
     shape = TupleShape([old_shape.elements[i] for i in kept])
     place = {index: number for number, index in enumerate(kept)}
 
@@ -239,8 +235,7 @@ def conditional_simplifier(module: Module) -> None:
 
 def _unread(inst: Instruction) -> set[int]:
     """Elements of the result of a conditional that nobody reads."""
-    op, shape = inst.op, inst.shape
-    assert isinstance(op, Conditional)
+    op, shape = op_of(inst, Conditional), inst.shape
     if not isinstance(shape, TupleShape) or inst is inst.computation.root or not inst.users:
         return set()
     if any(type(u.op) is not GetTupleElement for u in inst.users):
@@ -253,8 +248,7 @@ def _unread(inst: Instruction) -> set[int]:
 def _return_less(inst: Instruction, unread: Iterable[int]) -> None:
     computation = inst.computation
     dropped = set(unread)
-    shape = inst.shape
-    assert isinstance(shape, TupleShape)
+    shape = tuple_of(inst)
     kept = [i for i in range(len(shape.elements)) if i not in dropped]
 
     def smaller(branch: Computation) -> Computation:

@@ -13,6 +13,7 @@ from axla.hlo import Broadcast
 from axla.ir.graph import Computation, Instruction
 from axla.ir.op import Op
 from axla.ir.structure import Constant, Parameter
+from axla.ir.typed import shape_of
 
 
 def same_shape(x: Instruction, root: Instruction) -> bool:
@@ -85,15 +86,8 @@ def limits(dtype: DType) -> tuple[Any, Any]:
     return float(dtype.finfo.min), float(dtype.finfo.max)
 
 
-def array(inst: Instruction) -> Shape:
-    """The shape of an instruction that is known to give an array."""
-    shape = inst.shape
-    assert isinstance(shape, Shape)
-    return shape
-
-
 def dtype_of(inst: Instruction) -> DType:
-    return array(inst).dtype
+    return shape_of(inst).dtype
 
 
 def is_float(inst: Instruction) -> bool:
@@ -113,7 +107,7 @@ def constant(computation: Computation, literal: Literal) -> Instruction:
 
 def full(root: Instruction, value: object) -> Instruction:
     """An array like `root` of which every element is `value`."""
-    shape = array(root)
+    shape = shape_of(root)
     scalar = constant(root.computation, Literal.scalar(shape.dtype, value))
     return scalar if not shape.dims else Broadcast(shape, ())(scalar)
 

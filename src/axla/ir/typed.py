@@ -1,0 +1,31 @@
+"""What callers know of an instruction, asserted and typed: its op, or the kind of its shape."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from axla.core.shape import Shape, TupleShape
+from axla.ir.graph import Instruction, Op
+
+Kind = TypeVar("Kind", bound=Op)
+
+
+def op_of(inst: Instruction, kind: type[Kind]) -> Kind:
+    """The op of an instruction that is known to be of this class."""
+    op = inst.op
+    assert isinstance(op, kind)
+    return op
+
+
+def shape_of(inst: Instruction) -> Shape:
+    """The shape of an instruction that is known to give an array."""
+    shape = inst.shape
+    assert isinstance(shape, Shape)
+    return shape
+
+
+def tuple_of(inst: Instruction) -> TupleShape:
+    """The shape of an instruction that is known to give a tuple."""
+    shape = inst.shape
+    assert isinstance(shape, TupleShape)
+    return shape
