@@ -35,10 +35,6 @@ def make_shape(dtype: DType, dims: Sequence[int] = ()) -> Shape:
     return Shape(dtype, tuple(dims))
 
 
-def make_shape_with_layout(dtype: DType, dims: Sequence[int], minor_to_major: Sequence[int]) -> Shape:
-    return Shape(dtype, tuple(dims), layout=Layout(tuple(minor_to_major)))
-
-
 def make_tuple_shape(elements: Sequence[AnyShape]) -> TupleShape:
     return TupleShape(tuple(elements))
 
@@ -92,21 +88,6 @@ def indexed_leaves(shape: AnyShape) -> list[tuple[tuple[int, ...], AnyShape]]:
     return [((k, *index), leaf) for k, part in parts for index, leaf in indexed_leaves(part)]
 
 
-def same_dimensions(lhs: AnyShape, rhs: AnyShape) -> bool:
-    """Whether two arrays have the same sizes, whatever their element types and layouts."""
-    return isinstance(lhs, Shape) and isinstance(rhs, Shape) and lhs.dims == rhs.dims
-
-
-def compatible(lhs: AnyShape, rhs: AnyShape) -> bool:
-    """Whether two shapes differ in layout at most."""
-    return lhs.logical is rhs.logical
-
-
-def has_padding(shape: Shape, padding: Padding | None) -> bool:
-    """Whether memory holds more than the elements."""
-    return padding is not None and widths(shape, padding) != shape.dims
-
-
 def widths(shape: Shape, padding: Padding | None = None) -> tuple[int, ...]:
     """The sizes of the dimensions in memory."""
     if padding is None:
@@ -127,10 +108,6 @@ def widths(shape: Shape, padding: Padding | None = None) -> tuple[int, ...]:
 def elements_in_memory(shape: Shape, padding: Padding | None = None) -> int:
     """The number of places in memory, padding included."""
     return prod(widths(shape, padding))
-
-
-def bytes_in_memory(shape: Shape, padding: Padding | None = None) -> int:
-    return elements_in_memory(shape, padding) * shape.dtype.itemsize
 
 
 def pack(literal: Literal, layout: Layout | None = None, padding: Padding | None = None) -> np.ndarray:

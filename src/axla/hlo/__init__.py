@@ -4,112 +4,26 @@ Read `elementwise.py` first, with `family.py` (what families of ops share) and `
 defines it).
 """
 
-from axla.hlo.asynchronous import AsyncDone, AsyncStart, AsyncUpdate
-from axla.hlo.collective import (
-    AllGather,
-    AllGatherDone,
-    AllGatherStart,
-    AllReduce,
-    AllReduceDone,
-    AllReduceStart,
-    AllToAll,
-    CollectiveBroadcast,
-    CollectivePermute,
-    CollectivePermuteDone,
-    CollectivePermuteStart,
-    CollectiveReduce,
-    PartitionId,
-    RaggedAllToAll,
-    ReduceScatter,
-    ReplicaId,
-)  # fmt: skip
-from axla.hlo.contraction import Dot
-from axla.hlo.control import (
-    AddDependency,
-    AfterAll,
-    Call,
-    Conditional,
-    CustomCall,
-    Fusion,
-    OptBarrier,
-    While,
-    call_site,
-)  # fmt: skip
-from axla.hlo.conversion import Bitcast, BitcastConvert, Convert, ReducePrecision, StochasticConvert
-from axla.hlo.dynamic_size import GetDimensionSize, SetDimensionSize
-from axla.hlo.elementwise import (
-    Abs,
-    Acos,
-    Acosh,
-    Add,
-    And,
-    Asin,
-    Asinh,
-    Atan2,
-    Atanh,
-    Cbrt,
-    Ceil,
-    Clamp,
-    Compare,
-    Complex,
-    Cosh,
-    Cosine,
-    CountLeadingZeros,
-    Divide,
-    Erf,
-    Exponential,
-    ExponentialMinusOne,
-    Floor,
-    Imag,
-    IsFinite,
-    Log,
-    Logistic,
-    LogPlusOne,
-    Maximum,
-    Minimum,
-    Mulhi,
-    Multiply,
-    Negate,
-    Not,
-    Or,
-    Popcnt,
-    Power,
-    Real,
-    Remainder,
-    RoundNearestAfz,
-    RoundNearestEven,
-    Rsqrt,
-    Select,
-    ShiftLeft,
-    ShiftRightArithmetic,
-    ShiftRightLogical,
-    Sign,
-    Sine,
-    Sinh,
-    Sqrt,
-    Subtract,
-    Tan,
-    Tanh,
-    Xor,
-)  # fmt: skip
-from axla.hlo.grouped_dot import RaggedDot, ScaledDot
-from axla.hlo.indexing import Gather, Scatter
-from axla.hlo.linear_algebra import (
-    BatchNormGrad,
-    BatchNormInference,
-    BatchNormTraining,
-    Cholesky,
-    Fft,
-    TriangularSolve,
-)  # fmt: skip
-from axla.hlo.movement import Broadcast, Copy, DynamicReshape, Iota, Reshape, Reverse, Transpose
-from axla.hlo.random import Rng, RngGetAndUpdateState
-from axla.hlo.random_bits import RngBitGenerator
-from axla.hlo.reduction import Map, Reduce, Scan, Sort
-from axla.hlo.slicing import Concatenate, DynamicSlice, DynamicUpdateSlice, Pad, Slice
-from axla.hlo.sorting import TopK
-from axla.hlo.transfer import CopyDone, CopyStart, Domain, Infeed, Outfeed, Recv, RecvDone, Send, SendDone
-from axla.hlo.window import Convolution, ReduceWindow, SelectAndScatter
+# ruff: noqa: F403, F405  (the names are in __all__)
+
+from axla.hlo.asynchronous import *
+from axla.hlo.collective import *
+from axla.hlo.contraction import *
+from axla.hlo.control import *
+from axla.hlo.conversion import *
+from axla.hlo.dynamic_size import *
+from axla.hlo.elementwise import *
+from axla.hlo.grouped_dot import *
+from axla.hlo.indexing import *
+from axla.hlo.linear_algebra import *
+from axla.hlo.movement import *
+from axla.hlo.random import *
+from axla.hlo.random_bits import *
+from axla.hlo.reduction import *
+from axla.hlo.slicing import *
+from axla.hlo.sorting import *
+from axla.hlo.transfer import *
+from axla.hlo.window import *
 from axla.ir.op import OPS
 from axla.ir.structure import Constant, GetTupleElement, Parameter, Tuple
 

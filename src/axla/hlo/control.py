@@ -292,9 +292,3 @@ def _sample_unary(opcode: str) -> Computation:
         computation.add(OPS[opcode](), (computation.add(Parameter(Shape(F32), 0), name="x"),))
     )
     return computation
-
-
-__all__ = [
-    "AddDependency", "AfterAll", "Call", "Conditional", "CustomCall", "Fusion", "OptBarrier", "While",
-    "call_site",
-]  # fmt: skip

@@ -12,45 +12,27 @@ from typing import Any
 import numpy as np
 
 from axla.core.errors import InvalidArgument, VerifyError
-from axla.core.literal import Literal
 from axla.core.shape import TupleShape
 from axla.hlo.collective import elements
 from axla.hlo.control import CustomCall
-from axla.interpreter.evaluate import Interpreter, Value, argument_values, as_literal
+from axla.interpreter.evaluate import Interpreter, Value
 from axla.interpreter.processes import Grid, Process
-from axla.ir.graph import Computation, Instruction, Module
+from axla.ir.graph import Computation, Instruction
 
 RUN_PARALLEL = "interpreter.run_parallel"
 MOST = 1024
 """How many processes there may be: each is a thread."""
 
 
-def evaluate_replicated(
-    module: Module, arguments: Sequence[Sequence[object]], replicas: int, partitions: int, *,
-    deadline: float | None = None, seed: int = 0,
-) -> list[Literal]:  # fmt: skip
-    """The results of the entry computation on every device, for the arguments on each: device n is partition
-    n % partitions of replica n // partitions.
-
-    CollectiveFailure when devices come to different collectives, or wait for each other for ever.
-    """
-    entry, count = module.entry, replicas * partitions
-    if len(arguments) != count:
-        raise InvalidArgument(
-            f"{replicas} replicas of {partitions} partitions take arguments for {count} devices, found "
-            f"{len(arguments)}"
-        )
-    values = [argument_values(entry, given) for given in arguments]
-    interpreter = Interpreter(deadline=deadline, seed=seed)
-    found = run_replicated(interpreter, entry, values, replicas, partitions)
-    return [as_literal(value, entry.root.shape) for value in found]
-
-
 def run_replicated(
     interpreter: Interpreter, entry: Computation, values: Sequence[Sequence[Value]], replicas: int,
     partitions: int,
 ) -> list[Value]:  # fmt: skip
-    """As `evaluate_replicated`, on values, by an interpreter whose limits hold for all."""
+    """The results of the entry computation on every device, by an interpreter whose limits hold for all.
+    Device n is partition n % partitions of replica n // partitions; `values[n]` are its arguments.
+
+    CollectiveFailure when devices come to different collectives, or wait for each other for ever.
+    """
     return _run(interpreter, Grid(replicas, partitions), [entry] * len(values), values)
 
 

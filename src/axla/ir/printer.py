@@ -46,10 +46,6 @@ def print_module(module: Module, **options: Any) -> str:
     return "".join(_Printer(_options(options)).module(module))
 
 
-def print_computation(computation: Computation, *, indent: str = "", **options: Any) -> str:
-    return "".join(_Printer(_options(options)).computation(computation, indent))
-
-
 def _options(options: dict[str, Any]) -> PrintOptions:
     if not options:
         return DEFAULT
