@@ -1,6 +1,7 @@
 """StableHLO, CHLO and the dialects around them: text and portable bytecode in, Module, StableHLO text out.
 
-Read `mlir.py` first: the operations, types and attributes as every reader gives and every writer takes them.
+Read `mlir.py` first: the operations, types and attributes as every reader gives and every writer takes them;
+then `operations.py`, where each operation of the dialects has its record.
 `text/` reads and prints MLIR text, `bytecode/` reads MLIR bytecode with VHLO artifacts, `verify/` holds the
 specification's constraints, `modules.py` makes a Module with `specialize/`, `quantized/` and `importer/`,
 `exporter/` makes operations of a Module.

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from axla.stablehlo.operations import OPERATIONS
 from axla.stablehlo.text import parse, print_source
-from axla.stablehlo.text.forms import FORMS
 from mlir_sources import difference, jaxlib_generic
 
+FORMS = {name: record.form for name, record in OPERATIONS.items() if record.form}
 ARGUMENTS = (
     "%a: tensor<4x4xf32>, %b: tensor<4x4xf32>, %i: tensor<4x4xi32>, %p: tensor<4x4xi1>, %s: tensor<f32>,"
     " %n: tensor<i32>, %sh: tensor<2xi64>, %c: tensor<4x4xcomplex<f32>>, %t: !stablehlo.token,"

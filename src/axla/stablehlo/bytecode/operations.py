@@ -11,6 +11,7 @@ from axla.stablehlo.bytecode.builtin import LOCATIONS
 from axla.stablehlo.bytecode.entries import Entries
 from axla.stablehlo.bytecode.native import FORMS
 from axla.stablehlo.bytecode.wire import IR_SECTION, Malformed, bounded, section, varint
+from axla.stablehlo.records import Attribute
 
 # Parts of an operation, by the bits of its mask.
 ATTRIBUTES, RESULTS, OPERANDS, SUCCESSORS, REGIONS, USES, PROPERTIES = (1 << i for i in range(7))
@@ -20,12 +21,6 @@ LAZY_REGIONS, USE_LISTS, UNKNOWN_ARGUMENTS, SEGMENT_SIZES = 2, 3, 4, 6
 MAX_NESTING = 100
 
 CAST = "builtin.unrealized_conversion_cast"
-_FUNCTIONS = {"vhlo.func_v1": "func.func", "vhlo.call_v1": "func.call"}
-
-
-def _target(name: str) -> str:
-    """The operation's name today; one of VHLO that is not known keeps its own."""
-    return _FUNCTIONS.get(name, f"stablehlo.{name[5:-3]}") if name in vhlo.INHERENT else name
 
 
 @dataclass(slots=True)
@@ -71,7 +66,7 @@ class Operations:
         # And attributes given to operations: many can share them.
         self.attribute_room = 10_000 + 8 * len(data)
         self._known: dict[tuple[int, int, int], dict[str, Any]] = {}
-        self._targets = [_target(name) for name, _ in names]  # today's names
+        self._targets = [vhlo.TARGETS.get(name, name) for name, _ in names]  # today's names
 
     def read(self, begin: int, end: int) -> list[mlir.Operation]:
         """The operations of the section's only block."""
@@ -252,7 +247,7 @@ class Operations:
 
     def _read_attributes(self, name: int, dictionary: int, properties: int) -> dict[str, Any]:
         operation, registered = self.names[name]
-        if operation.startswith("vhlo.") and operation not in vhlo.INHERENT:
+        if operation.startswith("vhlo.") and operation not in vhlo.TARGETS:
             raise Malformed(f"the operation {operation}, which no version of VHLO up to 1.20 has")
         attributes = self._dictionary(dictionary) if dictionary >= 0 else {}
         if properties >= 0:
@@ -270,28 +265,28 @@ class Operations:
     def _properties(self, operation: str, index: int) -> dict[str, Any]:
         if index >= len(self.properties):
             raise Malformed(f"properties {index} of {len(self.properties)}")
-        forms = [vhlo.INHERENT[operation]] if operation in vhlo.INHERENT else FORMS.get(operation, [])
+        forms = vhlo.FORMS.get(operation) or FORMS.get(operation, [])
         for form in forms:
             found = self._form(form, *self.properties[index])
             if found is not None:
                 return found
         raise Malformed(f"properties of {operation} in a form that is not known")
 
-    def _form(self, form: tuple[str, ...], at: int, end: int) -> dict[str, Any] | None:
+    def _form(self, form: tuple[Attribute, ...], at: int, end: int) -> dict[str, Any] | None:
         """The attributes by this form; None when it does not take all the bytes."""
         found: dict[str, int] = {}
         sizes: dict[str, Any] = {}
-        for name in form:
+        for attribute in form:
             if at >= end:
                 return None
-            if name[0] == "+":
-                sizes[name[1:]], at = self._segment_sizes(at, end)
+            if attribute.kind == "segments":
+                sizes[attribute.name], at = self._segment_sizes(at, end)
                 continue
             index, at = varint(self.data, at)
-            if name[-1] != "?":
-                found[name] = index
+            if not attribute.optional:
+                found[attribute.name] = index
             elif index & 1:
-                found[name[:-1]] = index >> 1
+                found[attribute.name] = index >> 1
         if at != end:
             return None
         return {name: self.entries.attribute(index) for name, index in found.items()} | sizes

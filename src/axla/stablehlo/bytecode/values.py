@@ -9,8 +9,8 @@ import numpy as np
 
 from axla.core import dtypes
 from axla.stablehlo import mlir
+from axla.stablehlo.attributes import ENUMERATIONS, STRUCTURES
 from axla.stablehlo.bytecode.wire import Malformed, signed, varint
-from axla.stablehlo.text.attributes import ENUMERATIONS, STRUCTURES
 from axla.stablehlo.text.dense import BadElements, from_bytes
 
 # The fields of each structured attribute and the values of each enumeration are those of the text form.

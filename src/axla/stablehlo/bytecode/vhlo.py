@@ -13,12 +13,13 @@ from collections.abc import Callable
 from typing import Any
 
 from axla.stablehlo import mlir
+from axla.stablehlo.attributes import LATER_FIELDS, LONGEST_LIST, is_default
 from axla.stablehlo.bytecode import values
 from axla.stablehlo.bytecode.builtin import constant, dictionary, text
 from axla.stablehlo.bytecode.entries import Encoding
-from axla.stablehlo.bytecode.native import FORMS
 from axla.stablehlo.bytecode.wire import Malformed
-from axla.stablehlo.verify.declarations import DECLARATIONS
+from axla.stablehlo.operations import OPERATIONS
+from axla.stablehlo.records import Attribute, Record, operations_of
 
 _enum, _struct = values.enumeration, values.structure
 _I32, _I64, _BOOL = mlir.IntegerType(32), mlir.IntegerType(64), mlir.IntegerType(1)
@@ -116,127 +117,50 @@ TYPES: dict[int, Encoding] = _SIMPLE | {
     42: ("T", mlir.FutureType),
 }
 
-_DECLARED = {name[10:]: d.attributes for name, d in DECLARATIONS.items() if name.startswith("stablehlo.")}
+_STABLEHLO = operations_of(OPERATIONS, "stablehlo")
 # Structured attributes, whose fields are attributes of their own here: names and mnemonics.
 STRUCTURES = {
-    name: {a.name: a.kind[1:] for a in attributes if a.kind[0] == "#" and a.kind != "#channel_handle"}
-    for name, attributes in _DECLARED.items()
+    name: {a.name: a.kind[1:] for a in record.attributes if a.kind[0] == "#" and a.kind != "#channel_handle"}
+    for name, record in _STABLEHLO.items()
 }
-
-# Operations with a version 2: what version 1 did not have (+ what only it had).
-_ACCURATE = [name[10:] for name, forms in FORMS.items() if forms == [("result_accuracy?",)]]
-_GATHER_BATCHES = "operand_batching_dims start_indices_batching_dims"
-VERSION_2 = dict.fromkeys(_ACCURATE, "result_accuracy") | {
-    "all_gather": "", "all_reduce": "", "all_to_all": "", "composite": "",
-    "collective_broadcast": "has_dynamic_root", "custom_call": "result_tilings", "dynamic_conv": "+padding",
-    "dot_general": " ".join(values.FIELDS["dot_algorithm"]),
-    "gather": _GATHER_BATCHES, "dynamic_gather": _GATHER_BATCHES,
-    "scatter": "input_batching_dims scatter_indices_batching_dims",
-    "recv": "source_target_pairs", "send": "source_target_pairs",
-}  # fmt: skip
+_ONLY_FIRST = {"dynamic_conv": ["padding"]}  # what is no attribute any more
 
 
-def _inherent() -> dict[str, tuple[str, ...]]:
-    """`vhlo.gather_v1` -> its attributes in the order of properties: those of StableHLO's newest form with
-    the fields of structured ones instead of them.
-    """
-    found: dict[str, tuple[str, ...]] = {
-        "vhlo.func_v1": ("arg_attrs", "function_type", "res_attrs", "sym_name", "sym_visibility"),
-        "vhlo.call_v1": ("callee",),
-    }
-    for full, forms in FORMS.items():
-        dialect, name = full.split(".", 1)
-        if dialect != "stablehlo":
-            continue
-        channel = ["channel_id", "channel_type"] if name in ("send", "recv") else ["channel_id"]
-        attributes: list[str] = []
-        for attribute in [attribute.rstrip("?") for attribute in forms[0]]:
-            mnemonic = STRUCTURES[name].get(attribute)
-            fields = values.FIELDS[mnemonic] if mnemonic else [attribute]
-            attributes += channel if attribute == "channel_handle" else fields
-        lacking = VERSION_2.get(name, "").split()
-        first = [a for a in attributes if a not in lacking] + [a[1:] for a in lacking if a[0] == "+"]
-        found[f"vhlo.{name}_v1"] = tuple(sorted(first))
-        if name in VERSION_2:
-            found[f"vhlo.{name}_v2"] = tuple(sorted(attributes))
-    return found
+def _of_version(record: Record, version: int) -> tuple[str, ...]:
+    """The attributes in the order of properties, with the fields of structured ones instead of them."""
+    found = _ONLY_FIRST.get(record.short, []) if version == 1 else []
+    for attribute in record.attributes:
+        fields = [attribute.name]
+        if attribute.kind == "#channel_handle":
+            fields = ["channel_id", "channel_type"] if record.short in ("send", "recv") else ["channel_id"]
+        elif attribute.kind[0] == "#":
+            later = LATER_FIELDS[attribute.kind[1:]] if version == 1 else ()
+            fields = [name for name in values.FIELDS[attribute.kind[1:]] if name not in later]
+        found = found + fields * (attribute.since <= version)
+    return tuple(sorted(found))
 
 
-INHERENT = _inherent()
-
-LONGEST_LIST = 4096  # of dimensions: many operations can refer to one
-
-# ---- Attributes with the default value
+def _versions(record: Record) -> int:
+    later = any(LATER_FIELDS.get(attribute.kind[1:]) for attribute in record.attributes)
+    return 2 if later else record.version
 
 
-def _splat(value: Any) -> Callable[[Any], bool]:
-    def test(attribute: Any) -> bool:
-        if not isinstance(attribute, mlir.DenseElements):
-            return False
-        elements = attribute.values
-        return 0 < elements.size <= LONGEST_LIST and bool((elements == value).all())
-
-    return test
-
-
-def _is(*defaults: Any) -> Callable[[Any], bool]:
-    return lambda attribute: any(
-        attribute is d or (attribute == d and type(attribute) is type(d)) for d in defaults
-    )
-
-
-def _integer(value: int) -> Callable[[Any], bool]:
-    return lambda attribute: isinstance(attribute, mlir.IntegerAttr) and attribute.value == value
-
-
-def _no_elements(attribute: Any) -> bool:
-    return isinstance(attribute, mlir.DenseElements) and attribute.values.size == 0
-
-
-def _accuracy(attribute: Any) -> bool:
-    fields = attribute.fields if isinstance(attribute, mlir.StructAttr) else {}
-    return [fields.get(n) for n in ("atol", "rtol", "ulps", "mode")] == [0, 0, 0, _DEFAULT_ACCURACY]
-
-
-def _all_default(attribute: Any) -> bool:
-    return isinstance(attribute, tuple) and all(_is(_DEFAULT_PRECISION)(a) for a in attribute)
-
-
-_DEFAULT_ACCURACY = mlir.EnumAttr("result_accuracy_mode", "DEFAULT")
-_DEFAULT_PRECISION = mlir.EnumAttr("precision", "DEFAULT")
-_FALSE, _ONES, _ZEROS = _is(False), _splat(1), _splat(0)
-_WINDOW = {"window_strides": _ONES, "lhs_dilation": _ONES, "rhs_dilation": _ONES, "window_reversal": _ZEROS}
-_CONVOLVED = _WINDOW | {"precision_config": _all_default}
-_CHANNEL = {"channel_id": _integer(0), "use_global_device_ids": _FALSE, "has_dynamic_root": _FALSE}
-_TRANSFER = {"is_host_transfer": _FALSE, "source_target_pairs": _no_elements}
-
-DEFAULTS: dict[str, dict[str, Callable[[Any], bool]]] = {
-    "func": {"sym_visibility": _is(""), "arg_attrs": _is(()), "res_attrs": _is(())},
-    "all_gather": _CHANNEL, "all_reduce": _CHANNEL, "reduce_scatter": _CHANNEL, "all_to_all": _CHANNEL,
-    "collective_permute": _CHANNEL, "collective_broadcast": _CHANNEL, "collective_reduce": _CHANNEL,
-    "cholesky": {"lower": _FALSE},
-    "compare": {"compare_type": _is(mlir.EnumAttr("comparison_type", "NOTYPE"))},
-    "composite": {"version": _integer(0), "composite_attributes": _is({})},
-    "convolution": _CONVOLVED | {"padding": _ZEROS},
-    "dynamic_conv": _CONVOLVED | {"padding": lambda attribute: True},  # the operand says it
-    "custom_call": {
-        "has_side_effect": _FALSE, "backend_config": _is("", {}), "api_version": _integer(1),
-        "called_computations": _is(()), "output_operand_aliases": _is(()), "result_tilings": _is(()),
-    },
-    "dot_general": {"precision_config": _all_default}, "dot": {"precision_config": _all_default},
-    "dynamic_broadcast_in_dim": {
-        "known_expanding_dimensions": _no_elements, "known_nonexpanding_dimensions": _no_elements,
-    },
-    "dynamic_gather": {"indices_are_sorted": _FALSE}, "gather": {"indices_are_sorted": _FALSE},
-    "infeed": {"layout": _is(())},  # its configuration is always there, that of outfeed as well
-    "recv": _TRANSFER, "send": _TRANSFER,
-    "reduce_window": {
-        "window_strides": _ONES, "base_dilations": _ONES, "window_dilations": _ONES, "padding": _ZEROS,
-    },
-    "scatter": {"indices_are_sorted": _FALSE, "unique_indices": _FALSE},
-    "select_and_scatter": {"window_strides": _ONES, "padding": _ZEROS},
-    "sort": {"dimension": _integer(-1), "is_stable": _FALSE},
-} | {name: {"result_accuracy": _accuracy} for name in _ACCURATE}  # fmt: skip
+INHERENT: dict[str, tuple[str, ...]] = {
+    "vhlo.func_v1": ("arg_attrs", "function_type", "res_attrs", "sym_name", "sym_visibility"),
+    "vhlo.call_v1": ("callee",),
+} | {
+    f"vhlo.{name}_v{version}": _of_version(record, version)
+    for name, record in _STABLEHLO.items()
+    for version in range(1, _versions(record) + 1)
+}
+"""`vhlo.gather_v1` -> its attributes."""
+FORMS = {
+    name: [tuple(Attribute(attribute, "any", "") for attribute in attributes)]
+    for name, attributes in INHERENT.items()
+}
+_FUNCTIONS = {"vhlo.func_v1": "func.func", "vhlo.call_v1": "func.call"}
+TARGETS = {name: _FUNCTIONS.get(name, f"stablehlo.{name[5:-3]}") for name in INHERENT}
+"""The operation's name today."""
 
 # ---- Attributes with another form
 
@@ -285,7 +209,7 @@ _OF_KIND: dict[str, Callable[[Any], Any]] = {
     "symbols": _symbols,
 }  # fmt: skip
 CONVERTED: dict[str, Callable[[Any], Any]] = {"callee": _symbol} | {
-    a.name: _OF_KIND[a.kind] for attributes in _DECLARED.values() for a in attributes if a.kind in _OF_KIND
+    a.name: _OF_KIND[a.kind] for r in _STABLEHLO.values() for a in r.attributes if a.kind in _OF_KIND
 }
 
 
@@ -310,9 +234,11 @@ def today(operation: str, attributes: dict[str, Any]) -> dict[str, Any]:
     missing = [name for name in inherent if name not in attributes]
     if missing:
         raise Malformed(f"{operation} without the attribute {missing[0]}")
-    name = operation[5:-3]
-    defaults = DEFAULTS.get(name, {})
-    own = {n: attributes[n] for n in inherent if not (n in defaults and defaults[n](attributes[n]))}
+    name, record = operation[5:-3], OPERATIONS[TARGETS[operation]]
+    defaults = {a.name: a.default for a in record.attributes if a.default}
+    gone = [n for n, default in defaults.items() if n in attributes and is_default(default, attributes[n])]
+    gone += [value.name for value in record.operands]  # an attribute before it was an operand
+    own = {n: attributes[n] for n in inherent if n not in gone}
     others = {n: value for n, value in attributes.items() if n not in inherent}
     if name == "custom_call" and own["operand_layouts"] == () == own["result_layouts"]:
         del own["operand_layouts"], own["result_layouts"]
@@ -320,8 +246,8 @@ def today(operation: str, attributes: dict[str, Any]) -> dict[str, Any]:
         if structure := _structure(mnemonic, own):
             own[target] = structure
     if "channel_id" in own:
-        handle, kind = _number(own.pop("channel_id")), 0
-        if "channel_type" in own:
-            kind = _number(own.pop("channel_type"))
-        own["channel_handle"] = mlir.StructAttr("channel_handle", {"handle": handle, "type": kind})
+        handle, kind = _number(own.pop("channel_id")), own.pop("channel_type", None)
+        if handle or "channel_handle" not in defaults:
+            fields = {"handle": handle, "type": 0 if kind is None else _number(kind)}
+            own["channel_handle"] = mlir.StructAttr("channel_handle", fields)
     return {n: CONVERTED[n](value) if n in CONVERTED else value for n, value in own.items()} | others

@@ -14,12 +14,12 @@ from axla.ir.attributes import CONVOLUTION_DIMENSIONS, ConvDims, Precision, Wind
 from axla.ir.graph import Instruction
 from axla.ir.op import Op
 from axla.stablehlo import mlir
+from axla.stablehlo.attributes import STRUCTURES
 from axla.stablehlo.exporter.elementwise import with_fields
 from axla.stablehlo.exporter.scope import Rule, Scope, Tree
 from axla.stablehlo.exporter.types import element_of, flags, matrix, number, numbers, struct
 from axla.stablehlo.importer.numeric import ALGORITHMS
 from axla.stablehlo.tables import by_name
-from axla.stablehlo.text.attributes import STRUCTURES
 
 
 def _applied(name: str, *fields: str) -> Rule:

@@ -10,7 +10,7 @@ import numpy as np
 
 from axla.core.errors import VerifyError
 from axla.stablehlo import mlir
-from axla.stablehlo.text.attributes import STRUCTURES
+from axla.stablehlo.attributes import STRUCTURES
 from axla.stablehlo.text.printer import type_text
 
 REQUIRED: Any = object()

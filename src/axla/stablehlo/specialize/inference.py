@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from axla.core.errors import UnsupportedError, VerifyError
 from axla.stablehlo import mlir
 from axla.stablehlo.importer import attributes as attr
+from axla.stablehlo.operations import OPERATIONS
 from axla.stablehlo.specialize.sizes import Bounded, Sizes, refined, sizes_of
-from axla.stablehlo.verify.declarations import DECLARATIONS
 from axla.stablehlo.verify.kinds import Broken
 from axla.stablehlo.verify.structure import check_operation
 from axla.stablehlo.verify.subject import Subject, Types
@@ -43,7 +43,7 @@ def result_types(operation: mlir.Operation, operands: Sequence[mlir.Type]) -> li
     name = operation.name
     if name in _OF_TYPES:
         return _OF_TYPES[name](operation, operands)
-    if name not in DECLARATIONS:
+    if name not in OPERATIONS or not OPERATIONS[name].known:
         raise UnsupportedError(_UNKNOWN)
     found = _Inferred(operation, operands)
     try:

@@ -1,4 +1,4 @@
-"""Reading short forms: an interpreter of the table in `forms.py`.
+"""Reading short forms: an interpreter of the forms that records have.
 
 A form is compiled once into steps, functions of the parser and a `Draft` of the operation. What a table
 cannot say is a function here, known to the forms by name.
@@ -15,8 +15,15 @@ from typing import Any
 import numpy as np
 
 from axla.stablehlo import mlir
-from axla.stablehlo.text.forms import COMMUTATIVE, FORMS, SHORT_NAMES
+from axla.stablehlo.operations import OPERATIONS
 from axla.stablehlo.text.operations import Argument, Operations, Use
+
+SHORT_NAMES = {"module": "builtin.module", "call": "func.call", "return": "func.return", "func": "func.func"}
+"""Names that may leave out their dialect."""
+COMMUTATIVE = frozenset(
+    f"stablehlo.{name}" for name in ("add", "and", "maximum", "minimum", "multiply", "or", "xor")
+)
+"""Operations that may stand after `applies` in a reduce."""
 
 _I64, _I32 = mlir.IntegerType(64), mlir.IntegerType(32)
 
@@ -58,8 +65,8 @@ def short_form(parser: Operations, position: tuple[int, int]) -> mlir.Operation:
 
 @cache
 def _compiled(name: str) -> tuple[Step, ...] | None:
-    form = FORMS.get(name)
-    return None if form is None else tuple(_steps(form.split()))
+    record = OPERATIONS.get(name)
+    return tuple(_steps(record.form.split())) if record is not None and record.form else None
 
 
 def _steps(pieces: list[str]) -> list[Step]:

@@ -10,51 +10,13 @@ from typing import Any
 import numpy as np
 
 from axla.stablehlo import mlir
+from axla.stablehlo.attributes import ENUMERATIONS, STRUCTURES
 from axla.stablehlo.text import dense
 from axla.stablehlo.text.lexer import DEEPEST_LOCATION
 from axla.stablehlo.text.types import Types
 
-# Structured attributes: mnemonic -> fields with the kind of their values; a field with / need not be there.
-# i integer, l list of integers, t type, b true or false, f float, s string, a attribute.
-_STRUCTURES = {
-    "channel_handle": "handle:i type:i",
-    "dot": "lhs_batching_dimensions:l/ rhs_batching_dimensions:l/ lhs_contracting_dimensions:l/"
-    " rhs_contracting_dimensions:l/",
-    "dot_algorithm": "lhs_precision_type:t rhs_precision_type:t accumulation_type:t lhs_component_count:i"
-    " rhs_component_count:i num_primitive_operations:i allow_imprecise_accumulation:b",
-    "gather": "offset_dims:l/ collapsed_slice_dims:l/ operand_batching_dims:l/ start_indices_batching_dims:l/"
-    " start_index_map:l/ index_vector_dim:i/",
-    "scatter": "update_window_dims:l/ inserted_window_dims:l/ input_batching_dims:l/"
-    " scatter_indices_batching_dims:l/ scatter_dims_to_operand_dims:l/ index_vector_dim:i/",
-    "conv": "input_batch_dimension:i/ input_feature_dimension:i/ input_spatial_dimensions:l/"
-    " kernel_input_feature_dimension:i/ kernel_output_feature_dimension:i/ kernel_spatial_dimensions:l/"
-    " output_batch_dimension:i/ output_feature_dimension:i/ output_spatial_dimensions:l/",
-    "ragged_dot": "lhs_batching_dimensions:l/ rhs_batching_dimensions:l/ lhs_contracting_dimensions:l/"
-    " rhs_contracting_dimensions:l/ lhs_ragged_dimensions:l/ rhs_group_dimensions:l/",
-    "output_operand_alias": "output_tuple_indices:l operand_index:i operand_tuple_indices:l",
-    "result_accuracy": "atol:f/ rtol:f/ ulps:i/ mode:a",
-    "type_extensions": "bounds:l",
-    "replica_group_mesh_axes": "mesh:a axes:a",
-    "axis_ref": "name:s sub_axis_info:x/",
-    "mesh_axis": "name:s size:i",
-    "mesh": "axes:m device_ids:a/",
-}
-STRUCTURES: dict[str, dict[str, str]] = {
-    mnemonic: dict(field.split(":") for field in fields.split()) for mnemonic, fields in _STRUCTURES.items()
-}
 _ABSENT: dict[str, Any] = {"i/": 0, "l/": (), "f/": 0.0, "a/": None, "x/": None}
 
-# Enumerations: mnemonic -> values.
-ENUMERATIONS = {
-    "comparison_direction": "EQ NE GE GT LE LT",
-    "comparison_type": "NOTYPE FLOAT TOTALORDER SIGNED UNSIGNED",
-    "fft_type": "FFT IFFT RFFT IRFFT",
-    "precision": "DEFAULT HIGH HIGHEST",
-    "rng_algorithm": "DEFAULT THREE_FRY PHILOX",
-    "rng_distribution": "UNIFORM NORMAL",
-    "transpose": "TRANSPOSE_INVALID NO_TRANSPOSE TRANSPOSE ADJOINT",
-    "result_accuracy_mode": "DEFAULT HIGHEST TOLERANCE",
-}
 _VALUES = {mnemonic: frozenset(values.split()) for mnemonic, values in ENUMERATIONS.items()}
 _I64 = mlir.IntegerType(64)
 _F64 = mlir.FloatType("f64")

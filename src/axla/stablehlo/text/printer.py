@@ -11,7 +11,7 @@ import numpy as np
 from axla.core.errors import InvalidArgument
 from axla.ir.strings import pattern
 from axla.stablehlo import mlir
-from axla.stablehlo.text.attributes import STRUCTURES
+from axla.stablehlo.attributes import STRUCTURES
 
 _WORD = pattern(r"[A-Za-z_][\w$.]*+")
 _SPECIAL = re.compile(rb"[^ !#-\[\]-~]")

@@ -1,7 +1,7 @@
 """The specification's constraints, before anything else looks at a program.
 
-`declarations.py` is the table of operations; `kinds.py` knows types, `attributes.py` kinds of attributes;
-`agreement.py` checks an operation against its declaration. What a declaration cannot say is a function with
+`kinds.py` knows types, `attributes.py` kinds of attributes; `agreement.py` checks an operation against its
+record in `../operations.py`. What a record cannot say is a function with
 the rules of an operation in the order of the specification: `elementwise.py`, `movement.py`, `indexing.py`,
 `reducers.py`, `control.py`, `numeric.py`, `collectives.py`. `structure.py` goes through the program.
 """

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from axla.stablehlo import mlir
+from axla.stablehlo.records import Record, Value
 from axla.stablehlo.text.printer import attribute_text
 from axla.stablehlo.verify.attributes import WITHIN, kind_of_attribute
-from axla.stablehlo.verify.declarations import Declaration, Value
 from axla.stablehlo.verify.elementwise import follow_operands
-from axla.stablehlo.verify.kinds import Facts, difference, elements_fit, sizes_fit, types_fit
+from axla.stablehlo.verify.kinds import Facts, difference, elements_fit, kind, sizes_fit, types_fit
 from axla.stablehlo.verify.subject import Subject
 
 
-def check_declared(subject: Subject, declaration: Declaration) -> None:
+def check_declared(subject: Subject, declaration: Record) -> None:
     operation = subject.operation
     _values(subject, "operand", subject.operands, declaration.operands)
     _values(subject, "result", subject.results, declaration.results)
@@ -29,7 +29,7 @@ def check_declared(subject: Subject, declaration: Declaration) -> None:
             subject.fail(wanted.rule, "the attribute {} is {}, found {}", wanted.name, text, found[:200])
         if type(value) is mlir.StructAttr and value.mnemonic in WITHIN:
             WITHIN[value.mnemonic](value)
-    if operation.regions or declaration.regions:
+    if operation.regions or declaration.regions != ():
         _regions(subject, declaration)
     for rule, label in declaration.agreement:
         AGREEMENTS[rule](subject, label)
@@ -39,10 +39,11 @@ def _values(subject: Subject, what: str, found: list[Facts], wanted: Sequence[Va
     if len(wanted) != len(found) or any([value.variadic for value in wanted]):
         wanted = _spread(subject, what, len(found), wanted)
     for facts, value in zip(found, wanted, strict=True):
-        if not value.kind.accepts(facts):
+        wanted_kind = kind(value.kind)
+        if not wanted_kind.accepts(facts):
             why = f" ({facts.why})" if facts.why else ""
             at = f"{what} {value.name}" if what == "operand" else value.name
-            subject.fail(value.rule, "{} is {}, found {}{}", at, value.kind.text, facts, why)
+            subject.fail(value.rule, "{} is {}, found {}{}", at, wanted_kind.text, facts, why)
 
 
 def _spread(subject: Subject, what: str, count: int, wanted: Sequence[Value]) -> Sequence[Value]:
@@ -66,11 +67,12 @@ def _spread(subject: Subject, what: str, count: int, wanted: Sequence[Value]) ->
     return [value for value, size in zip(wanted, sizes, strict=True) for _ in range(size)]
 
 
-def _regions(subject: Subject, declaration: Declaration) -> None:
+def _regions(subject: Subject, declaration: Record) -> None:
     """As many as declared, each one block that ends with a return and has none before."""
     regions = subject.operation.regions
-    if declaration.regions >= 0 and len(regions) != declaration.regions:
-        subject.fail("regions", "{} regions are wanted, found {}", declaration.regions, len(regions))
+    wanted = declaration.regions
+    if wanted is not None and len(regions) != len(wanted):
+        subject.fail("regions", "{} regions are wanted, found {}", len(wanted), len(regions))
     if not declaration.filled:
         return
     for number, region in enumerate(regions):

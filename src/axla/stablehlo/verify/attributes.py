@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from axla.stablehlo import mlir
-from axla.stablehlo.text.attributes import ENUMERATIONS, STRUCTURES
+from axla.stablehlo.attributes import ENUMERATIONS, STRUCTURES
 from axla.stablehlo.verify.kinds import Broken
 
 _TOO_LONG = 1 << 63
@@ -70,6 +70,7 @@ _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "dictionary": (lambda v: isinstance(v, dict), "a dictionary"),
     "array": (lambda v: isinstance(v, tuple), "a list"),
     "any": (lambda v: True, "anything"),
+    "segments": (lambda v: True, "sizes of segments"),
     "ints": (_array(mlir.IntegerType(64)), "an array<i64>"),
     "bools": (_array(mlir.IntegerType(1)), "an array<i1>"),
     "table": (_table, "dense 64-bit integers"),

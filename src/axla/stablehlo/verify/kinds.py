@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import ml_dtypes
@@ -213,6 +214,7 @@ class Kind:
         return self.static == "~" and bounded == 1 and shape.count(None) == 1
 
 
+@cache
 def kind(code: str) -> Kind:
     """The set of types that letters name; see above."""
     letters = re.sub(r"[^a-zA-Z]", "", code)

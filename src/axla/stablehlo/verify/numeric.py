@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from axla.stablehlo import mlir
-from axla.stablehlo.verify.declarations import DECLARATIONS
+from axla.stablehlo.operations import OPERATIONS
 from axla.stablehlo.verify.kinds import Facts, Sizes, constant, elements_fit, fits, limited, sizes_fit
 from axla.stablehlo.verify.reducers import Labels, windows
 from axla.stablehlo.verify.subject import Subject
@@ -394,7 +394,7 @@ def _broadcast(s: Subject, operands: list[Facts]) -> tuple[Sizes | None, Sizes]:
 
 
 _BROADCASTING = dict.fromkeys(
-    [name.split(".")[1] for name in DECLARATIONS if name.startswith("chlo.broadcast_")], broadcasting
+    [record.short for name, record in OPERATIONS.items() if name.startswith("chlo.broadcast_")], broadcasting
 )
 _BATCH_NORMS = dict.fromkeys(("batch_norm_grad", "batch_norm_inference", "batch_norm_training"), batch_norm)
 RULES: dict[str, Callable[[Subject], None]] = {

@@ -15,10 +15,11 @@ from collections.abc import Callable, Iterator
 
 from axla.core.errors import VerifyError
 from axla.stablehlo import mlir
+from axla.stablehlo.operations import OPERATIONS
+from axla.stablehlo.records import Record
 from axla.stablehlo.text.printer import type_text
 from axla.stablehlo.verify import collectives, control, elementwise, indexing, movement, numeric, reducers
 from axla.stablehlo.verify.agreement import check_declared
-from axla.stablehlo.verify.declarations import DECLARATIONS, Declaration
 from axla.stablehlo.verify.kinds import Broken
 from axla.stablehlo.verify.subject import Subject, Symbols, Types
 
@@ -32,19 +33,11 @@ _ISOLATED = frozenset({"stablehlo.async_start", "chlo.scan"})
 _TERMINATORS = frozenset({"func.return", "stablehlo.return"})
 _KNOWN = ("stablehlo.", "chlo.", "check.", "interpreter.")
 
-Entry = tuple[Declaration, Callable[[Subject], None] | None]
-
-
-def _entries() -> dict[str, Entry]:
-    found: dict[str, Entry] = {}
-    for name, declaration in DECLARATIONS.items():
-        dialect, short = name.split(".", 1)
-        rule = CONSTRAINTS.get(short) if dialect in ("stablehlo", "chlo") else None
-        found[name] = (declaration, rule)
-    return found
-
-
-_ENTRIES = _entries()
+_ENTRIES: dict[str, tuple[Record, Callable[[Subject], None] | None]] = {
+    name: (record, CONSTRAINTS.get(record.short) if name.startswith(("stablehlo.", "chlo.")) else None)
+    for name, record in OPERATIONS.items()
+    if record.known
+}
 
 
 def check_operation(subject: Subject) -> None:
