@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from axla.aot import rust
-from axla.aot.library import Library, Weights
+from axla.aot.library import Library
 from axla.core.templates import fill
 
 
@@ -16,14 +16,9 @@ def write(library: Library) -> dict[str, str | bytes]:
     }
 
 
-def has_loader(library: Library) -> bool:
-    """Whether P_loader.c is there."""
-    return library.weights is Weights.FILE or any(function.variables for function in library.functions)
-
-
 def _cmake(library: Library) -> str:
     prefix, target = library.prefix, library.target
-    loader = ["", fill("aot/loader.cmake", PREFIX=prefix)] if has_loader(library) else ()
+    loader = ["", fill("aot/loader.cmake", PREFIX=prefix)] if library.has_loader else ()
     externals = f" ${{{prefix}_EXTERNALS}}" if library.externals else ""
     return fill(
         "aot/CMakeLists.txt", PREFIX=prefix, NAME=str(library.name), TARGET=target.name,

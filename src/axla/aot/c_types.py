@@ -10,6 +10,11 @@ from axla.program.abi import RNG_SEED, c_frame
 _PLAIN = {"pred": "bool", "f32": "float", "f64": "double"}
 _COMPLEX = {"c64": "float", "c128": "double"}
 _HALF = ("f16", "bf16")
+_IN_STRINGS = (
+    {byte: f"\\{byte:03o}" for byte in range(256)}
+    | {byte: chr(byte) for byte in range(32, 127)}
+    | {ord("\n"): "\\n", ord('"'): '\\"', ord("?"): "\\?", ord("\\"): "\\\\"}
+)
 
 
 def c_type(dtype: DType) -> str:
@@ -41,17 +46,7 @@ def number(dtype: DType, element: str) -> str:
 
 def literal(text: str) -> str:
     """A C string: of any text, without trigraphs, in ASCII."""
-    out = []
-    for byte in text.encode():
-        char = chr(byte)
-        out.append(
-            "\\" + char
-            if char in '"\\?'
-            else char
-            if 32 <= byte < 127
-            else {10: "\\n"}.get(byte, f"\\{byte:03o}")
-        )
-    return f'"{"".join(out)}"'
+    return f'"{"".join(_IN_STRINGS[byte] for byte in text.encode())}"'
 
 
 def comment(text: str) -> str:

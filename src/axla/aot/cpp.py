@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from axla.aot import header
 from axla.aot.c_types import comment, cpp_type, literal, shared_cpp_block
-from axla.aot.header import signature, takes_weights
 from axla.aot.library import Function, Library, Role, Value
 from axla.aot.names import Name
 from axla.core.errors import InvalidArgument
@@ -61,7 +60,7 @@ def write(library: Library) -> dict[str, str | bytes]:
 def _namespaces(name: Name, text: str) -> str:
     begin = [f"namespace {space} {{" for space in name.namespaces]
     end = [f"}}  // namespace {space}" for space in reversed(name.namespaces)]
-    return "\n".join([*begin, "" * bool(begin), text, "" * bool(end), *end])
+    return "\n".join([*begin, "", text, "", *end])
 
 
 def _class(function: Function, library: Library) -> str:
@@ -74,16 +73,15 @@ def _class(function: Function, library: Library) -> str:
     given = [e for e in entries if e.table == "args_"]
     results = [e for e in entries if e.table == "results_"]
     variables = sum(e.value.role is not Role.ARGUMENT for e in given)
-    symbol, weights = function.symbol, takes_weights(library)
-    shapes: dict[tuple[int, ...], str] = {}
-    for entry in entries:
-        if entry.value.dims:
-            shapes.setdefault(entry.value.dims, f"shape{len(shapes)}")
+    symbol, weights = function.symbol, library.takes_weights
+    different = dict.fromkeys(e.value.dims for e in entries if e.value.dims)
+    shapes = {dims: f"shape{k}" for k, dims in enumerate(different)}
+    declared = (f"{name}[] = {{{', '.join(map(str, dims))}}};" for dims, name in shapes.items())
     return fill(
-        "aot/class.hpp", SIGNATURE=comment(signature(function)), USAGE=_usage(function, entries), CLASS=cls,
+        "aot/class.hpp", SIGNATURE=comment(function.signature), USAGE=_usage(function, entries), CLASS=cls,
         COUNTS=f"{len(given) - variables}, {variables}, {len(results)}", ACCESSORS=accessors,
         WEIGHTS=[fill("aot/class_weights.hpp", CLASS=cls)] if weights else (),
-        SHAPES=[f"    static const int64_t {s}[] = {{{_list(dims)}}};" for dims, s in shapes.items()],
+        SHAPES=[f"    static const int64_t {array}" for array in declared],
         GIVEN=_table(function, given, shapes), MADE=_table(function, results, shapes),
         NAME=literal(str(function.name)), SYMBOL=symbol, TAKES=str(weights).lower(),
         ARGCOUNT=str(len(given) or 1), RESULTCOUNT=str(len(results) or 1),
@@ -126,10 +124,6 @@ def _table(function: Function, entries: Sequence[_Entry], shapes: dict[tuple[int
     ] or ["        {nullptr, 0, nullptr, nullptr, 0, 0, 0},"]
 
 
-def _list(numbers: Iterable[int]) -> str:
-    return ", ".join(map(str, numbers))
-
-
 class _Members:
     """Accessors by name, each name once: what two values would both have goes to the one that is called so,
     and then to the first.
@@ -151,20 +145,22 @@ class _Members:
 
     def _methods(self, entry: _Entry, stem: str) -> list[str]:
         kind = cpp_type(entry.value.dtype)
-        const = "const " * entry.const
         place = f"{entry.table}[{entry.number}]"
         lines = []
         if self._free(f"set_{stem}_data"):
-            fixed = entry.value.role in (Role.ARGUMENT, Role.CONSTANT_VARIABLE)
-            source = "const_cast<void *>(data)" if fixed else "data"
-            lines.append(f"  void set_{stem}_data({'const ' * fixed}void *data) {{ {place} = {source}; }}")
+            given, source = "const void *data", "const_cast<void *>(data)"
+            if entry.value.is_written:
+                given, source = "void *data", "data"
+            lines.append(f"  void set_{stem}_data({given}) {{ {place} = {source}; }}")
         if self._free(f"{stem}_data"):
             if not entry.const:
                 lines.append(f"  {kind} *{stem}_data() {{ return static_cast<{kind} *>({place}); }}")
             lines.append(
                 f"  const {kind} *{stem}_data() const {{ return static_cast<const {kind} *>({place}); }}"
             )
-        lines += _element(entry, stem, kind, "" if not const else "const ")
+        lines += _indexed(entry, stem, entry.value.dims)
+        if entry.value.dims == (1,):
+            lines += _indexed(entry, stem, ())
         for suffix, number in (("size", entry.value.bytes), ("count", entry.value.count)):
             if self._free(f"{stem}_{suffix}"):
                 lines.append(f"  static constexpr size_t {stem}_{suffix}() {{ return {number}u; }}")
@@ -177,15 +173,9 @@ class _Members:
         return True
 
 
-def _element(entry: _Entry, stem: str, kind: str, const: str) -> list[str]:
-    """The accessors of an element: `arg0(dim0, dim1)`, and `arg0()` for an array of one."""
-    found = _indexed(entry, stem, kind, const, entry.value.dims)
-    return found + _indexed(entry, stem, kind, const, ()) if entry.value.dims == (1,) else found
-
-
-def _indexed(entry: _Entry, stem: str, kind: str, const: str, dims: tuple[int, ...]) -> list[str]:
-    """Accessors with an index per size of `dims`."""
-    place = f"{entry.table}[{entry.number}]"
+def _indexed(entry: _Entry, stem: str, dims: tuple[int, ...]) -> list[str]:
+    """Accessors of an element with an index per size of `dims`: `arg0(dim0, dim1)`. `arg0()` is for one."""
+    kind, place = cpp_type(entry.value.dtype), f"{entry.table}[{entry.number}]"
     parameters = ", ".join(f"size_t dim{k}" for k in range(len(dims)))
     at = "0"
     if dims:
@@ -193,8 +183,7 @@ def _indexed(entry: _Entry, stem: str, kind: str, const: str, dims: tuple[int, .
         for k, size in enumerate(dims[1:], 1):
             at = f"{at} * {size}u + dim{k}" if k == 1 else f"({at}) * {size}u + dim{k}"
     lines = []
-    for ending in ("", " const") if not const else (" const",):
-        fixed = "const " if ending else ""
+    for fixed, ending in (("const ", " const"),) if entry.const else (("", ""), ("const ", " const")):
         lines.append(f"  {fixed}{kind} &{stem}({parameters}){ending} {{")
         lines += [f'    AXLA_CHECK_INDEX("{stem}", {k}, dim{k}, {size}u);' for k, size in enumerate(dims)]
         lines += [f"    return static_cast<{fixed}{kind} *>({place})[{at}];", "  }"]

@@ -26,7 +26,7 @@ def text(library: Library) -> str:
         f"#ifndef {guard}\n#define {guard}",
         shared_block(),
     ]
-    if library.weights is Weights.FILE:
+    if library.takes_weights:
         parts.append(
             f"/* Bytes of the constants in {library.prefix}.weights: the last argument of the functions. */\n"
             f"#define {library.prefix}_WEIGHTS_SIZE {len(library.constants)}u"
@@ -40,20 +40,6 @@ def text(library: Library) -> str:
     return "\n\n".join([*parts, f"#endif /* {guard} */\n"])
 
 
-def signature(function: Function) -> str:
-    """`(z: f32[2,2]) = foo::MatMul(x: f32[2,3], y: f32[3,2])`."""
-
-    def several(values: Sequence[Value]) -> str:
-        return ", ".join(f"{value.name}: {value.type}" for value in values)
-
-    return f"({several(function.results)}) = {function.name}({several(function.arguments)})"
-
-
-def takes_weights(library: Library) -> bool:
-    """Whether the functions' last argument is the address of the constants."""
-    return library.weights is Weights.FILE
-
-
 def _about(library: Library) -> str:
     target, prefix = library.target, library.prefix
     features = ", ".join(sorted(target.features))
@@ -65,7 +51,7 @@ def _about(library: Library) -> str:
         f"{library.name}: {count} function{'s' * (count > 1)} compiled by axla for "
         f"{target.name} ({target.triple}, CPU {target.cpu}{features}).",
         "",
-        *(signature(function) for function in library.functions),
+        *(function.signature for function in library.functions),
         "",
         *_memory(library),
         "",
@@ -75,7 +61,7 @@ def _about(library: Library) -> str:
         lines += ["", *_paragraphs(fill("aot/packed.txt"))]
     if library.weights is Weights.SEPARATE:
         lines += ["", f"Link {prefix}.o together with {prefix}_weights.o."]
-    if takes_weights(library):
+    if library.takes_weights:
         lines += [
             "",
             f"The constants are in {prefix}.weights. Load them to an address that is a multiple "
@@ -122,7 +108,7 @@ def _function(function: Function, library: Library) -> str:
 
 
 def _memory_parameters(library: Library) -> str:
-    return f"void *workspace{', const void *weights' * takes_weights(library)}"
+    return f"void *workspace{', const void *weights' * library.takes_weights}"
 
 
 def _sizes(prefix: str, value: Value) -> list[str]:
@@ -135,7 +121,7 @@ def _sizes(prefix: str, value: Value) -> list[str]:
 def _fields(values: Sequence[Value]) -> list[str]:
     lines = []
     for value in values:
-        const = "const " if value.role in (Role.ARGUMENT, Role.CONSTANT_VARIABLE) else ""
+        const = "" if value.is_written else "const "
         about = value.type
         if value.label != value.name:
             about += f": {value.label}"
@@ -159,7 +145,7 @@ def _messages(function: Function) -> list[str]:
 def _batches(library: Library) -> str:
     """A function that takes the number of rows, and calls the one that was compiled for it."""
     functions = [(rows, library.functions[number]) for rows, number in library.batches]
-    given = ", weights" * takes_weights(library)
+    given = ", weights" * library.takes_weights
     calls = []
     for rows, function in functions:
         symbol = function.symbol

@@ -47,6 +47,11 @@ class Value:
         return self.packed or self.shape.to_string(layout=False)
 
     @property
+    def is_written(self) -> bool:
+        """Whether a run writes it."""
+        return self.role in (Role.VARIABLE, Role.RESULT)
+
+    @property
     def dtype(self) -> DType:
         return self.shape.dtype
 
@@ -78,6 +83,15 @@ class Function:
     @property
     def symbol(self) -> str:
         return self.name.prefix
+
+    @property
+    def signature(self) -> str:
+        """`(z: f32[2,2]) = foo::MatMul(x: f32[2,3], y: f32[3,2])`."""
+        made, given = (
+            ", ".join(f"{value.name}: {value.type}" for value in values)
+            for values in (self.results, self.arguments)
+        )
+        return f"({made}) = {self.name}({given})"
 
     @property
     def workspace_bytes(self) -> int:
@@ -129,6 +143,16 @@ class Library:
     def packed(self) -> bool:
         """Whether arguments or results have two elements a byte."""
         return any(value.packed for f in self.functions for value in (*f.arguments, *f.results))
+
+    @property
+    def takes_weights(self) -> bool:
+        """Whether the functions' last argument is the address of the constants."""
+        return self.weights is Weights.FILE
+
+    @property
+    def has_loader(self) -> bool:
+        """Whether there is something to load from files, by P_loader.c."""
+        return self.takes_weights or any(function.variables for function in self.functions)
 
     @property
     def externals(self) -> list[str]:

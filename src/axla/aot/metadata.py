@@ -6,7 +6,7 @@ import hashlib
 import json
 from typing import Any
 
-from axla.aot.library import Function, Library, Value, Weights
+from axla.aot.library import Function, Library, Value
 from axla.aot.package import objects
 from axla.aot.weights import digest
 from axla.runtime.manifest import FORMAT, seal
@@ -46,7 +46,7 @@ def table(library: Library) -> dict[str, Any]:
         "batches": [list(row) for row in library.batches],
         "externals": library.externals,
     }  # fmt: skip
-    if library.weights is Weights.FILE:
+    if library.takes_weights:
         found["weights_file"] = f"{library.prefix}.weights"
     return {**found, "sha256": seal(found)}
 

@@ -5,14 +5,13 @@ They are C99 and need no heap when a function's memory is below 1 MiB.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from axla.analysis.coalesce import element_alignment
 from axla.aot.c_types import c_type, comment, is_bits, literal, number
 from axla.aot.door import ALIGNMENT
-from axla.aot.header import signature, takes_weights
 from axla.aot.library import Function, Library, Role, Value, Weights
 from axla.aot.recordings import Recording
 from axla.comparison import NARROW, TOLERANCES
@@ -87,20 +86,23 @@ def _head(template: str, library: Library) -> list[str]:
 
 
 def _weights(library: Library) -> list[str]:
-    return [fill("aot/weights.c", PREFIX=library.prefix)] if takes_weights(library) else []
+    return [fill("aot/weights.c", PREFIX=library.prefix)] if library.takes_weights else []
+
+
+def _arrays(function: Function, *kinds: str) -> Iterator[tuple[Value, str, str]]:
+    """Arguments ("arg") and results ("result") with the variable of each, and what its macros begin with."""
+    for kind in kinds:
+        for value in function.arguments if kind == "arg" else function.results:
+            yield value, f"{kind}_{value.name}", f"{function.symbol}_{kind.upper()}_{value.name}"
 
 
 def _value_pointers(function: Function, *, least: bool = False) -> list[str]:
     """Memory for each value, in whole lines or at the `least` alignment that is asked for."""
-    symbol = function.symbol
     lines = []
-    for kind, values in (("arg", function.arguments), ("result", function.results)):
-        for value in values:
-            element, role = c_type(value.dtype), "v" if value.role is Role.VARIABLE else kind[0]
-            size = f"{symbol}_{kind.upper()}_{value.name}_SIZE"
-            alignment = element_alignment(value.shape) if least else ALIGNMENT
-            memory = f"take('{role}', {size}, {alignment}u)"
-            lines.append(f"  {element} *{kind}_{value.name} = ({element} *){memory};")
+    for value, name, macro in _arrays(function, "arg", "result"):
+        element, role = c_type(value.dtype), "v" if value.role is Role.VARIABLE else name[0]
+        alignment = element_alignment(value.shape) if least else ALIGNMENT
+        lines.append(f"  {element} *{name} = ({element} *)take('{role}', {macro}_SIZE, {alignment}u);")
     return lines
 
 
@@ -143,7 +145,7 @@ def _call(
     function: Function, library: Library, args: str, results: str, workspace: str, *, test: bool = False
 ) -> str:  # fmt: skip
     run = f"{function.symbol}_run"
-    given = f"&{args}, &{results}, {workspace}{', weights' * takes_weights(library)}"
+    given = f"&{args}, &{results}, {workspace}{', weights' * library.takes_weights}"
     return f"AXLA_TEST_RUN({run}, {run}_frame, {given})" if test else f"{run}({given})"
 
 
@@ -154,7 +156,7 @@ def _example(library: Library) -> str:
     prefix = library.prefix
     heap = any(_memory(function) >= STATIC for function in library.functions)
     parts = [f"{prefix}.o"] + [f"{prefix}_weights.o"] * (library.weights is Weights.SEPARATE)
-    parts += [f"{prefix}_loader.c"] * takes_weights(library)
+    parts += [f"{prefix}_loader.c"] * library.takes_weights
     return "\n\n".join([
         fill("aot/example.c", NAME=str(library.name), PARTS=" ".join(parts), PREFIX=prefix),
         *([fill("aot/example_heap.c")] if heap else []),
@@ -168,27 +170,24 @@ def _example_call(function: Function, library: Library) -> str:
     symbol = function.symbol
     heap = _memory(function) >= STATIC
     arrays = []
-    for kind, values in (("arg", function.arguments), ("result", function.results)):
-        for value in values:
-            element, name = c_type(value.dtype), f"{kind}_{value.name}"
-            macro = f"{symbol}_{kind.upper()}_{value.name}"
-            if heap:
-                arrays.append(f"  {element} *{name} = ({element} *)allocate({macro}_SIZE);")
-            else:
-                arrays.append(f"  static {element} {name}[{f'{macro}_COUNT' if value.count else 1}];")
+    for value, name, macro in _arrays(function, "arg", "result"):
+        element = c_type(value.dtype)
+        if heap:
+            arrays.append(f"  {element} *{name} = ({element} *)allocate({macro}_SIZE);")
+        else:
+            arrays.append(f"  static {element} {name}[{f'{macro}_COUNT' if value.count else 1}];")
     if heap:
         arrays.append(f"  void *workspace = allocate({symbol}_WORKSPACE_SIZE);")
     else:
         arrays.append(f"  static unsigned char memory[{symbol}_WORKSPACE_SIZE + {symbol}_ALIGNMENT];")
         arrays.append("  void *workspace = aligned(memory);")
-    shown = [*(("result", value) for value in function.results)]
-    shown += [("arg", value) for value in function.variables if value.role is Role.VARIABLE]
+    shown = [(value, name) for value, name, _ in _arrays(function, "result", "arg") if value.is_written]
     return fill(
-        "aot/example_function.c", SIGNATURE=comment(signature(function)), SYMBOL=symbol, ARRAYS=arrays,
+        "aot/example_function.c", SIGNATURE=comment(function.signature), SYMBOL=symbol, ARRAYS=arrays,
         COUNTER=_counter(function.arguments or function.results),
         STRUCTS=_structs(function, "args", "results"), NUMBERS=_numbers(function),
         CALL=_call(function, library, "args", "results", "workspace"),
-        PRINT=[line for kind, value in shown for line in _print(function, kind, value)],
+        PRINT=[line for value, name in shown for line in _print(function, value, name)],
     )  # fmt: skip
 
 
@@ -196,9 +195,9 @@ def _counter(used: object) -> list[str]:
     return ["  size_t i;"] if used else []
 
 
-def _print(function: Function, kind: str, value: Value) -> list[str]:
+def _print(function: Function, value: Value, name: str) -> list[str]:
     """Statements that print the first elements of an array."""
-    name, dtype = f"{kind}_{value.name}", value.dtype
+    dtype = value.dtype
     if dtype.is_complex:
         form, what = " %g%+gi", f"(double){name}[i].re, (double){name}[i].im"
     elif is_bits(dtype):
@@ -217,7 +216,7 @@ def _print(function: Function, kind: str, value: Value) -> list[str]:
 def _main(library: Library, calls: Sequence[str], *, begin: Sequence[str] = (), argv: bool = False) -> str:
     """main: loads what is in files, makes the calls; its status is 0 when all went well."""
     lines = ["int main(int argc, char **argv) {" if argv else "int main(void) {", "  int bad = 0;"]
-    if takes_weights(library):
+    if library.takes_weights:
         lines.append("  if (!load_weights()) return 2;")
     lines += [f"  {line}" for line in (*begin, *calls)]
     return "\n".join([*lines, "  return bad;", "}", ""])
@@ -236,7 +235,7 @@ def _test(library: Library, recordings: Sequence[Recording], data: bytes) -> str
             body.append(_recorded_test(function, library, recordings[k], tables))
         else:
             body.append(_repeated_test(function, library))
-    files = [fill("aot/test_refusal.c"), ""] if aside or takes_weights(library) else []
+    files = [fill("aot/test_refusal.c"), ""] if aside or library.takes_weights else []
     parts = _head(fill("aot/test.c", FILES=files, PREFIX=prefix), library)
     work = "\n".join(body)  # a function without arguments or results has less to do
     if "get(" in work or "check(" in work:
@@ -260,27 +259,23 @@ def _recorded_test(
     function: Function, library: Library, recording: Recording, tables: dict[DType, str]
 ) -> str:
     """A call with recorded arguments; each result is compared."""
-    made = zip(function.results, recording.results, ["result"] * len(function.results), strict=True)
-    written = zip(function.arguments, recording.variables, ["arg"] * len(function.arguments), strict=True)
+    arrays, found = _arrays(function, "result", "arg"), (*recording.results, *recording.variables)
     checks = [
-        f"  bad |= {_compared(value, array, kind, recording.exact, tables)}"
-        for value, array, kind in (*made, *written)
+        f"  bad |= {_compared(value, array, name, recording.exact, tables)}"
+        for (value, name, _), array in zip(arrays, found, strict=True)
         if array is not None
     ]
-    given = [
-        f"  get(arg_{value.name}, {function.symbol}_ARG_{value.name}_SIZE);" for value in function.arguments
-    ]
+    given = [f"  get({name}, {macro}_SIZE);" for _, name, macro in _arrays(function, "arg")]
     return fill("aot/test_recorded.c", **_of_test(function, library), GET=given, CHECKS=checks)
 
 
 def _repeated_test(function: Function, library: Library) -> str:
     """Two calls with the same arguments, which have to give the same bits."""
-    outputs = [f"result_{v.name}, {function.symbol}_RESULT_{v.name}_SIZE" for v in function.results]
-    outputs += [f"arg_{v.name}, {function.symbol}_ARG_{v.name}_SIZE" for v in function.arguments]
+    arrays = _arrays(function, "result", "arg")
     return fill(
         "aot/test_repeated.c", **_of_test(function, library), COUNTER=_counter(function.arguments),
         NUMBERS=[f"  {line}" for line in _numbers(function)],
-        HASHES=[f"    hashes[turn] = hash(hashes[turn], {output});" for output in outputs],
+        HASHES=[f"    hashes[turn] = hash(hashes[turn], {name}, {macro}_SIZE);" for _, name, macro in arrays],
     )  # fmt: skip
 
 
@@ -294,7 +289,7 @@ def _of_test(function: Function, library: Library) -> dict[str, str | list[str]]
     }
 
 
-def _compared(value: Value, array: np.ndarray, kind: str, exact: bool, tables: dict[DType, str]) -> str:
+def _compared(value: Value, array: np.ndarray, name: str, exact: bool, tables: dict[DType, str]) -> str:
     """The call that compares one array with what was recorded."""
     dtype, count = value.dtype.real, value.count * (2 if value.dtype.is_complex else 1)
     relative = absolute = 0.0
@@ -304,7 +299,6 @@ def _compared(value: Value, array: np.ndarray, kind: str, exact: bool, tables: d
     if dtype.is_float and not exact:
         relative, absolute = TOLERANCES.get(dtype.name, NARROW)
         absolute *= _scale(array)
-    name = f"{kind}_{value.name}"
     return (
         f"check({literal(value.name)}, '{letter or '0'}', {name}, {dtype.itemsize}u, {count}u, "
         f"{relative!r}, {absolute!r});"

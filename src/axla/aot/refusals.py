@@ -12,6 +12,7 @@ from axla.core.errors import UnsupportedError
 from axla.core.shape import Shape
 from axla.custom.registry import registered
 from axla.ir.attributes import ApiVersion
+from axla.ir.collectives import COLLECTIVES
 from axla.ir.graph import Instruction, Module
 
 _PROCESS = {
@@ -20,11 +21,6 @@ _PROCESS = {
     "send": "needs a peer that receives", "recv": "needs a peer that sends",
     "send-done": "needs a peer that receives", "recv-done": "needs a peer that sends",
 }  # fmt: skip
-_COLLECTIVES = frozenset({
-    "all-reduce", "all-reduce-start", "all-gather", "all-gather-start", "all-to-all", "ragged-all-to-all",
-    "reduce-scatter", "collective-permute", "collective-permute-start", "collective-broadcast",
-    "collective-reduce",
-})  # fmt: skip
 _CALLBACKS = ("callback", "io_callback")
 
 
@@ -46,7 +42,7 @@ def refuse(module: Module, externals: Collection[str] = ()) -> None:
             opcode = inst.op.opcode
             if opcode in _PROCESS:
                 _no(module, f"{where(inst)} {_PROCESS[opcode]}")
-            if opcode in _COLLECTIVES:
+            if opcode.removesuffix("-start") in COLLECTIVES:
                 size = max(_group_size(inst), several)
                 if size > 1:
                     _no(module, f"{where(inst)} has {size} participants; a library runs alone")

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from axla.analysis.cost import cost
 from axla.aot import metadata
-from axla.aot.header import signature
 from axla.aot.library import Function, Library, Value, Weights
 from axla.aot.sections import Sizes, sizes
 from axla.codegen.symbols import symbols
@@ -34,7 +33,7 @@ def _head(library: Library) -> Iterator[str]:
         features, 110, initial_indent="  features  ", subsequent_indent=" " * 12, break_on_hyphens=False
     )
     for function in library.functions:
-        yield f"  {signature(function)}"
+        yield f"  {function.signature}"
     for rows, number in library.batches:
         yield f"  for {rows} rows: {library.functions[number].symbol}"
 
@@ -52,7 +51,7 @@ def _memory(library: Library) -> Iterator[str]:
         for what, values in _kinds(function):
             yield f"    {what:<10} {sum(v.bytes for v in values):>12,}   {', '.join(v.name for v in values)}"
     if library.target.triple.startswith(("thumb", "riscv32")):
-        flash = found.code + found.data + (0 if library.weights is Weights.FILE else constants)
+        flash = found.code + found.data + (0 if library.takes_weights else constants)
         most = max(f.workspace_bytes + f.array_bytes for f in library.functions)
         yield "\nOn a microcontroller"
         yield f"  flash      {flash:>14,}   code, tables and constants"

@@ -10,10 +10,10 @@ import struct
 
 from axla.aot.door import ROOM, mark_of
 from axla.codegen.child import CHILD
+from axla.codegen.elf import SYMTAB, section_table
 from axla.core.errors import CompileError
 from axla.target.machine import CpuTarget
 
-_SYMTAB = 2
 _OBJECT = 1
 _ALIGNMENT = 64
 
@@ -30,27 +30,22 @@ def emit_with_constants(
 
 def _grown(image: bytes, mark: bytes, constants: bytes) -> bytes:
     """An ELF object in which the section that begins with the mark, and its symbol, have the constants."""
-    wide = image[4] == 2
-    row, entry = ("<IIQQQQIIQQ", "<IBBHQQ") if wide else ("<10I", "<IIIBBH")
-    table_at, counts_at, step = (40, 58, 24) if wide else (32, 46, 16)
-    (table,) = struct.unpack_from("<Q" if wide else "<I", image, table_at)
-    size, count = struct.unpack_from("<HH", image, counts_at)
-    sections = [list(struct.unpack_from(row, image, table + k * size)) for k in range(count)]
+    row, table = section_table(image)
     at = image.find(mark)
-    found = [k for k, section in enumerate(sections) if section[4] == at and section[5] == ROOM]
+    found = [k for k, section in enumerate(table.values()) if section[4] == at and section[5] == ROOM]
     if len(found) != 1 or image.find(mark, at + 1) >= 0:
         raise CompileError("the room for constants is not in the object once")
     [number] = found
     changed = bytearray(image)
     gap = bytes(-len(image) % _ALIGNMENT)
-    sections[number][4:6] = len(image) + len(gap), len(constants)
-    struct.pack_into(row, changed, table + number * size, *sections[number])
-    for section in sections:
-        if section[1] != _SYMTAB:
+    place, section = [*table.items()][number]
+    struct.pack_into(row, changed, place, *section[:4], len(image) + len(gap), len(constants), *section[6:])
+    entry, info, home, length = ("<IBBHQQ", 1, 3, 5) if image[4] == 2 else ("<IIIBBH", 3, 5, 2)
+    for _, kind, _, _, offset, size, _, _, _, step in table.values():
+        if kind != SYMTAB:
             continue
-        for place in range(section[4], section[4] + section[5], step):
+        for place in range(offset, offset + size, step):
             fields = list(struct.unpack_from(entry, image, place))
-            info, home, length = (1, 3, 5) if wide else (3, 5, 2)
             if fields[home] == number and fields[info] & 15 == _OBJECT:
                 fields[length] = len(constants)
                 struct.pack_into(entry, changed, place, *fields)

@@ -5,10 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from axla.aot.c_types import comment
-from axla.aot.library import Function, Library, Role, Value, Weights
+from axla.aot.library import Function, Library, Role, Value
 from axla.aot.weights import file_facts, weights_header
 from axla.core.dtypes import DType
 from axla.core.status import FIRST_MESSAGE, FRAME_ERRORS
@@ -31,7 +29,7 @@ def rust_type(dtype: DType) -> str:
 
 def module(library: Library) -> str:
     """P.rs."""
-    in_file = library.weights is Weights.FILE
+    in_file = library.takes_weights
     parts = [fill(
         "aot/module.rs", NAME=str(library.name), TARGET=library.target.name, PREFIX=library.prefix,
         MODULE=library.prefix.lower(), ERRORS=errors(), FIRST=str(FIRST_MESSAGE),
@@ -55,46 +53,39 @@ def _text(text: str) -> str:
 
 
 def _function(function: Function, in_file: bool) -> str:
-    values = [(v, "args", v.role is Role.VARIABLE) for v in function.arguments]
-    values += [(v, "results", True) for v in function.results]
+    values = (*function.arguments, *function.results)
     parameters = ["        weights: &Weights,"] * in_file
-    parameters += [f"        {_parameter(v, place)}: {_array(v, written)}," for v, place, written in values]
+    parameters += [f"        {_parameter(value)}: {_array(value)}," for value in values]
     return fill(
         "aot/function.rs", NAME=comment(str(function.name)), SYMBOL=function.symbol,
         WORKSPACE=str(function.workspace_bytes), ARGS=_fields(function.arguments),
-        RESULTS=_fields(function.results), ABOUT=_documentation(values), PARAMETERS=parameters,
-        GIVEN=_pointers(function.arguments, "args"), MADE=_pointers(function.results, "results"),
+        RESULTS=_fields(function.results), ABOUT=map(_about, values), PARAMETERS=parameters,
+        GIVEN=_pointers(function.arguments), MADE=_pointers(function.results),
         MEMORY=f"scratch: *mut c_void{', weights: *const c_void' * in_file}",
         SCRATCH=f"scratch{', weights.0.as_ptr() as *const c_void' * in_file}",
         MESSAGES=", ".join(map(_text, function.interface.messages)),
     )  # fmt: skip
 
 
-def _parameter(value: Value, place: str) -> str:
+def _parameter(value: Value) -> str:
     """Arguments and results may have equal names, and `workspace` is one of ours."""
-    return f"{value.name}_{'out' if place == 'results' else 'in'}"
+    return f"{value.name}_{'out' if value.role is Role.RESULT else 'in'}"
 
 
-def _array(value: Value, written: bool) -> str:
-    return f"&{'mut ' * written}[{rust_type(value.dtype)}; {value.count}]"
-
-
-def _is_written(value: Value) -> bool:
-    return value.role not in (Role.ARGUMENT, Role.CONSTANT_VARIABLE)
+def _array(value: Value) -> str:
+    return f"&{'mut ' * value.is_written}[{rust_type(value.dtype)}; {value.count}]"
 
 
 def _fields(values: tuple[Value, ...]) -> list[str]:
     return [
-        f"        {v.name}: {'*mut' if _is_written(v) else '*const'} {rust_type(v.dtype)}," for v in values
+        f"        {v.name}: {'*mut' if v.is_written else '*const'} {rust_type(v.dtype)}," for v in values
     ] or ["        unused: *mut c_void,"]
 
 
-def _pointers(values: tuple[Value, ...], place: str) -> str:
-    rows = [f"{v.name}: {_parameter(v, place)}.as_{'mut_' * _is_written(v)}ptr()" for v in values]
+def _pointers(values: tuple[Value, ...]) -> str:
+    rows = [f"{v.name}: {_parameter(v)}.as_{'mut_' * v.is_written}ptr()" for v in values]
     return ", ".join(rows) or "unused: std::ptr::null_mut()"
 
 
-def _documentation(values: list[tuple[Value, str, bool]]) -> Iterator[str]:
-    for value, place, _ in values:
-        shape, kind = value.type, value.role.value
-        yield f"    /// {_parameter(value, place)}: {shape}, {kind} {comment(value.label)}"
+def _about(value: Value) -> str:
+    return f"    /// {_parameter(value)}: {value.type}, {value.role.value} {comment(value.label)}"

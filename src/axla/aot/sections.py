@@ -6,7 +6,8 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from axla.codegen.symbols import WasmReader
+from axla.codegen.elf import section_table
+from axla.codegen.symbols import WasmReader, macho_commands
 
 _ALLOC, _EXECUTABLE = 2, 4  # ELF
 _COFF_CODE, _COFF_DATA = 0x20, 0x40
@@ -38,11 +39,7 @@ def sizes(image: bytes) -> Sizes:
 
 
 def _elf(image: bytes) -> Iterator[tuple[bool, int]]:
-    wide = image[4] == 2
-    (table,) = struct.unpack_from("<Q" if wide else "<I", image, 40 if wide else 32)
-    step, count = struct.unpack_from("<HH", image, 58 if wide else 46)
-    for at in range(table, table + step * count, step):
-        _, kind, flags, _, _, size, *_ = struct.unpack_from("<IIQQQQIIQQ" if wide else "<10I", image, at)
+    for _, kind, flags, _, _, size, *_ in section_table(image)[1].values():
         if flags & _ALLOC and kind == 1:  # PROGBITS: no unwinding tables, no notes
             yield bool(flags & _EXECUTABLE), size
 
@@ -57,17 +54,13 @@ def _coff(image: bytes) -> Iterator[tuple[bool, int]]:
 
 
 def _macho(image: bytes) -> Iterator[tuple[bool, int]]:
-    (commands,) = struct.unpack_from("<I", image, 16)
-    at = 32
-    for _ in range(commands):
-        command, length = struct.unpack_from("<II", image, at)
+    for command, at in macho_commands(image):
         if command == 0x19:  # LC_SEGMENT_64
             (count,) = struct.unpack_from("<I", image, at + 64)
             for section in range(at + 72, at + 72 + 80 * count, 80):
                 (size,) = struct.unpack_from("<Q", image, section + 40)
                 (flags,) = struct.unpack_from("<I", image, section + 64)
                 yield bool(flags & _MACHO_CODE), size
-        at += length
 
 
 def _wasm(image: bytes) -> Iterator[tuple[bool, int]]:

@@ -7,17 +7,15 @@ is, and that other tools read. The format allows no holes: what lies between ten
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
 
 from axla.aot.c_types import comment, literal
-from axla.aot.library import Function, Library, Value, Weights
+from axla.aot.library import Function, Library
 from axla.core.dtypes import U8, DType
 from axla.core.errors import InternalError
 from axla.core.templates import fill
 from axla.runtime.loader import digest_of
-from axla.runtime.safetensors import NAMES, Entry, header, read_safetensors, write_safetensors
-
-__all__ = ["digest", "read_safetensors", "weights_header", "write", "write_safetensors"]
+from axla.runtime.safetensors import NAMES, Entry, header
 
 FORMAT = "axla.weights.1"
 
@@ -27,10 +25,10 @@ def write(library: Library) -> dict[str, str | bytes]:
     prefix = library.prefix
     found: dict[str, str | bytes] = {}
     head = b""
-    if library.weights is Weights.FILE:
+    if library.takes_weights:
         head = weights_header(library)
         found[f"{prefix}.weights"] = b"".join((head, library.constants))
-    if head or any(function.variables for function in library.functions):
+    if library.has_loader:
         found[f"{prefix}_loader.h"] = _header(library)
         found[f"{prefix}_loader.c"] = _source(library, head)
     return found
@@ -85,7 +83,7 @@ def _entries(library: Library) -> dict[str, Entry]:
 def _header(library: Library) -> str:
     prefix = library.prefix
     lines = []
-    if library.weights is Weights.FILE:
+    if library.takes_weights:
         lines += [
             f"/* {prefix}.weights: `out->data` is the last argument of the functions of {prefix}.h. */",
             f"int32_t {prefix}_weights_open(const char *path, {prefix}_weights *out);",
@@ -120,29 +118,43 @@ def _source(library: Library, head: bytes) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def _dims(name: str, dims: tuple[int, ...]) -> tuple[list[str], str]:
+    """The C array of an array's sizes, which cannot be empty, and what it is called in a table."""
+    if not dims:
+        return [], "NULL"
+    return [f"static const int64_t {name}[] = {{{', '.join(map(str, dims))}}};"], name
+
+
 def _tensors(library: Library) -> str:
     lines: list[str] = []
     rows: list[str] = []
     for k, tensor in enumerate(library.tensors):
-        dims, name = tensor.shape.dims, tensor.shape.dtype.name
-        if dims:
-            lines.append(f"static const int64_t axla_dims_{k}[] = {{{', '.join(map(str, dims))}}};")
-        where = f"axla_dims_{k}" if dims else "NULL"
-        rows.append(
-            f"  {{{literal(tensor.name)}, {literal(name)}, {where}, {len(dims)}, {tensor.offset}u, "
-            f"{tensor.shape.byte_size}u}},"
-        )
+        shape = tensor.shape
+        declared, where = _dims(f"axla_dims_{k}", shape.dims)
+        lines += declared
+        names = f"{literal(tensor.name)}, {literal(shape.dtype.name)}"
+        rows.append(f"  {{{names}, {where}, {shape.rank}, {tensor.offset}u, {shape.byte_size}u}},")
     rows = rows or ["  {NULL, NULL, NULL, 0, 0, 0},"]
     head = f"const axla_tensor {library.prefix}_tensors[{len(rows)}] = {{"
     return "\n".join([*lines, head, *rows, "};"])
 
 
 def _loader(library: Library, function: Function) -> str:
-    symbol, variables = function.symbol, function.variables
+    variables = function.variables
+    # A label that is another's name or label counts for neither.
+    taken = Counter([value.name for value in variables] + [v.label for v in variables if v.label != v.name])
+    lines: list[str] = []
+    rows: list[str] = []
+    for k, value in enumerate(variables):
+        stored, dims = _stored(value.dtype, value.dims)
+        declared, where = _dims(f"dims{k}", dims)
+        lines += [f"  {line}" for line in declared]
+        label = value.label if taken[value.label] == 1 else value.name
+        names = ", ".join(map(literal, (value.name, label, stored)))
+        rows.append(f"    {{{names}, {where}, {len(dims)}, {value.bytes}u, {value.dtype.numpy.alignment}}},")
     return fill(
-        "aot/load_variables.c", SYMBOL=symbol, PREFIX=library.prefix, COUNT=str(len(variables)),
-        DIMS=[line for k, value in enumerate(variables) for line in _dims(k, value)],
-        WANTED=_wanted(variables),
+        "aot/load_variables.c", SYMBOL=function.symbol, PREFIX=library.prefix, COUNT=str(len(variables)),
+        DIMS=lines, WANTED=rows,
         SET=[f"  args->{value.name} = found[{k}];" for k, value in enumerate(variables)],
     )  # fmt: skip
 
@@ -152,20 +164,3 @@ def _stored(dtype: DType, dims: tuple[int, ...]) -> tuple[str, tuple[int, ...]]:
     if dtype.name in NAMES:
         return NAMES[dtype.name], dims
     return "U8", (*dims, dtype.itemsize) if dtype.itemsize > 1 else dims
-
-
-def _dims(k: int, value: Value) -> Iterator[str]:
-    _, dims = _stored(value.dtype, value.dims)
-    if dims:
-        yield f"  static const int64_t dims{k}[] = {{{', '.join(map(str, dims))}}};"
-
-
-def _wanted(variables: tuple[Value, ...]) -> Iterator[str]:
-    """Rows of the table. A label that is another's name or label counts for neither."""
-    taken = [value.name for value in variables] + [v.label for v in variables if v.label != v.name]
-    for k, value in enumerate(variables):
-        name, dims = _stored(value.dtype, value.dims)
-        label = value.label if taken.count(value.label) == 1 else value.name
-        names = ", ".join(map(literal, (value.name, label, name)))
-        where = f"dims{k}" if dims else "NULL"
-        yield f"    {{{names}, {where}, {len(dims)}, {value.bytes}u, {value.dtype.numpy.alignment}}},"

@@ -1,4 +1,4 @@
-"""Reads the symbols of an ELF object: enough to prove that generated code stands alone."""
+"""Reads sections and symbols of ELF objects: enough to prove that generated code stands alone."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-_SYMTAB = 2
+SYMTAB = 2
 _UNDEFINED = 0
 _HIDDEN = 2
 
@@ -20,16 +20,26 @@ class Symbol:
     is_global: bool
 
 
-def symbols(image: bytes) -> Iterator[Symbol]:
-    """The symbols of a little-endian ELF object, the null symbol left out; ValueError for another file."""
+def section_table(image: bytes) -> tuple[str, dict[int, tuple[int, ...]]]:
+    """The format of a row of the section table, and the rows by their offsets in a little-endian ELF object:
+    name, type, flags, address, offset, size, link, info, alignment, bytes of an entry. ValueError for another
+    file.
+    """
     if image[:4] != b"\x7fELF" or image[5] != 1:
         raise ValueError("not a little-endian ELF object")
     wide = image[4] == 2
-    header, section = ("<QIHHHHHH", "<IIQQQQIIQQ") if wide else ("<IIHHHHHH", "<IIIIIIIIII")
+    header, row = ("<QIHHHHHH", "<IIQQQQIIQQ") if wide else ("<IIHHHHHH", "<IIIIIIIIII")
     table, _, _, _, _, entry, count, _ = struct.unpack_from(header, image, 40 if wide else 32)
-    sections = [struct.unpack_from(section, image, table + k * entry) for k in range(count)]
+    offsets = range(table, table + count * entry, entry)
+    return row, {at: struct.unpack_from(row, image, at) for at in offsets}
+
+
+def symbols(image: bytes) -> Iterator[Symbol]:
+    """The symbols of a little-endian ELF object, the null symbol left out; ValueError for another file."""
+    sections = list(section_table(image)[1].values())
+    wide = image[4] == 2
     for _, kind, _, _, offset, size, link, _, _, step in sections:
-        if kind != _SYMTAB:
+        if kind != SYMTAB:
             continue
         strings = sections[link][4]
         for at in range(offset + step, offset + size, step):

@@ -70,18 +70,24 @@ def _coff(image: bytes) -> Iterator[tuple[str, bool]]:
         yield name, section != 0 or value != 0
 
 
-def _macho(image: bytes) -> Iterator[tuple[str, bool]]:
+def macho_commands(image: bytes) -> Iterator[tuple[int, int]]:
+    """The load commands of a Mach-O file: kind and offset."""
     (commands,) = struct.unpack_from("<I", image, 16)
     at = 32
     for _ in range(commands):
         command, size = struct.unpack_from("<II", image, at)
+        yield command, at
+        at += size
+
+
+def _macho(image: bytes) -> Iterator[tuple[str, bool]]:
+    for command, at in macho_commands(image):
         if command == 2:  # LC_SYMTAB
             table, count, strings, _ = struct.unpack_from("<IIII", image, at + 8)
             for number in range(count):
                 name, kind = struct.unpack_from("<IB", image, table + 16 * number)
                 if kind & 0xE0 == 0 and kind & 1:  # no debugger's symbol, external
                     yield _text(image, strings + name).removeprefix("_"), kind & 0x0E != 0
-        at += size
 
 
 class WasmReader:
