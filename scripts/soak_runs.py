@@ -96,7 +96,9 @@ def compile_and_drop(count: int = 2000, settle: int = 200, kib: float = 1.5) -> 
 
 
 def call_and_compile(seconds: float = 60.0, threads: int = 8) -> str:
-    """Threads call one program and compile others at the same time: right results, no deadlock."""
+    """Threads call one program and compile others at the same time: right results, no deadlock. On a busy
+    machine they take longer: each compiles at least once.
+    """
     faulthandler.dump_traceback_later(seconds + 60, exit=True)  # a deadlock ends here, with all stacks
     n = 1000  # large enough for several pieces
     shared = axla.compile(
@@ -115,7 +117,7 @@ def call_and_compile(seconds: float = 60.0, threads: int = 8) -> str:
         wanted = np.exp(x * y)
         first = None
         try:
-            while time.monotonic() < stop_at and not errors:
+            while (time.monotonic() < stop_at or not compiled[k]) and not errors:
                 found = np.asarray(shared(x, y))
                 first = found.copy() if first is None else first
                 if not np.array_equal(found, first) or not np.allclose(found, wanted, rtol=1e-5):
@@ -135,8 +137,6 @@ def call_and_compile(seconds: float = 60.0, threads: int = 8) -> str:
     faulthandler.cancel_dump_traceback_later()
     if errors:
         raise Failed("; ".join(errors[:3]))
-    if min(calls) == 0 or sum(compiled) == 0:
-        raise Failed(f"not all threads came to work: {calls} calls, {compiled} programs")
     return (
         f"{threads} threads, {seconds:.0f} s: {sum(calls)} calls and {sum(compiled)} compilations, all right"
     )

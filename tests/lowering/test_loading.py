@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +28,7 @@ from axla.lowering.loading import load_program
 from axla.lowering.pipeline import compile_program, constants_segment
 from axla.program.text import parse_program, print_program, program_digest
 from axla.target.names import target as find_target
+from work import calls
 
 OPEN, MODELS = corpus("hlo-open"), corpus("models-open")
 pytestmark = pytest.mark.skipif(OPEN is None or MODELS is None, reason="the corpora are not at hand")
@@ -166,19 +166,18 @@ def test_registers_hold_small_arrays_only():
         load_program(wide, segment, host_target())
 
 
-def test_ten_thousand_steps_take_time_in_proportion():
-    def seconds(count: int) -> float:
+def test_work_is_in_proportion_to_the_steps():
+    def work(count: int) -> int:
         dot = "dot(x{0}, w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}"
         lines = [f"  x{n + 1} = f32[8,8] {dot.format(n)}" for n in range(count)]
         entry = ["ENTRY e {", "  x0 = f32[8,8] parameter(0)", "  w = f32[8,8] parameter(1)", *lines, "}"]
         text, segment = text_of(axla.parse("\n".join(entry)))
         assert text.count("    kernel name=x") == count
-        begin = time.process_time()
-        parse_program(text, segment)
-        return time.process_time() - begin
+        return calls(lambda: parse_program(text, segment))
 
-    seconds(100)
-    assert seconds(5000) < 40 * max(seconds(500), 0.01)
+    work(10)
+    small, large = work(150), work(1500)
+    assert large < 11 * small, f"{small} and {large} calls"
 
 
 CALL = """

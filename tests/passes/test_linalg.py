@@ -33,7 +33,8 @@ def expanded(text):
 
 @cache
 def program(text, backend):
-    return axla.compile(expanded(text), backend=backend)
+    """Without the passes of LLVM: they take a third of the time, and these tests are about ours."""
+    return axla.compile(expanded(text), backend=backend, flags={"xla_backend_optimization_level": 0})
 
 
 def call(target, operands, results, config="", backends=("cpu",)):

@@ -17,8 +17,8 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is read 
     "options",
     [
         ["interrupt"],
-        ["threads", "--seconds=2"],
-        ["fork", "--forks=10"],
+        ["threads", "--seconds=1"],
+        ["fork", "--forks=5"],
         ["compile", "--count=160", "--settle=20", "--kib=12"],
     ],
     ids=lambda options: options[0],

@@ -61,12 +61,12 @@ def test_a_reason_belongs_to_a_case_on_a_backend():
 
 @pytest.mark.corpus
 def test_a_sample_of_every_section_in_processes():
-    """What CI runs of the corpora: some forty cases, on every backend."""
+    """What CI runs of the corpora: some thirty cases, on every backend."""
     tasks = []
     try:
         for name in ("exec", "matrix", "models", "text", "print", "invalid", "export", "export-exec"):
             cases = section(name).cases()
-            picked = cases[1 :: max(1, len(cases) // 7)]
+            picked = cases[1 :: max(1, len(cases) // 5)]
             tasks += [(name, case, backend) for case in picked for backend in section(name).backends]
     except NotAtHand as error:
         pytest.skip(str(error))
