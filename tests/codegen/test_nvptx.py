@@ -27,9 +27,9 @@ from axla.core.errors import UnsupportedError
 from axla.program.kernels import Kernel, output_shapes
 from axla.program.plans import AnyPlan
 from axla.target.machine import Target
-from axla.target.nvptx import NvptxTarget
+from axla.target.nvptx import nvptx_target
 
-SM90, SM80 = NvptxTarget(), NvptxTarget("sm_80")
+SM90, SM80 = nvptx_target(), nvptx_target("sm_80")
 SMALL = replace(SM90, threads=64)
 """Two warps: as few as there can be where warps meet."""
 

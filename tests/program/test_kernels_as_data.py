@@ -19,9 +19,9 @@ from axla.ir.graph import Computation, Instruction, Module
 from axla.lowering.pipeline import optimize, program_of
 from axla.program import plans
 from axla.program.kernels import Kernel
-from axla.target.nvptx import NvptxTarget
+from axla.target.nvptx import nvptx_target
 
-TARGETS = {"host": host_target(), "one-lane": one_lane_target(), "nvptx": NvptxTarget()}
+TARGETS = {"host": host_target(), "one-lane": one_lane_target(), "nvptx": nvptx_target()}
 
 HEAD = """HloModule m
 sum { a = f32[] parameter(0)

@@ -1,7 +1,7 @@
 """How a kernel function is called, and how the threads that run it share its work.
 
 A kernel's work is a range of *steps* of its outer index space. A CPU thread is called with such a range and
-runs it alone (`Alone`). Elsewhere several threads may run a step together: emitters let each walk every
+runs it alone. Elsewhere several threads may run a step together: emitters let each walk every
 `threads`th stretch of an inner dimension, combine what the threads have accumulated, and write single values
 once. They ask this of every `Distribution`, and never what machine they are on.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from axla.codegen.function import Function, Module, Ssa
 
@@ -22,61 +22,16 @@ Group = tuple["Value", ...]
 Join = Callable[[Group, Group], Group]
 
 
-class Distribution(Protocol):
-    """One kernel function being written, as its callers see it and as its threads share it."""
+class Distribution:
+    """One kernel function being written, as its callers see it and as its threads share it.
 
-    f: Function
-
-    @property
-    def threads(self) -> int:
-        """Threads that run a step together: a power of two."""
-        ...
-
-    @property
-    def begin(self) -> Ssa:
-        """The first step of this call, in the index type."""
-        ...
-
-    @property
-    def end(self) -> Ssa:
-        """The step after the last; a call has at least one."""
-        ...
-
-    def steps(self) -> contextlib.AbstractContextManager[Ssa]:
-        """Code for every step of this call; gives the step's number."""
-        ...
-
-    def argument(self, slot: int) -> Ssa:
-        """The address of a buffer: inputs, then outputs, then scratch memory."""
-        ...
-
-    def start(self, low: Ssa, step: int) -> Ssa:
-        """Where this thread begins in indices from `low` on of which each thread takes `step` in turn."""
-        ...
-
-    def combine(self, values: Group, join: Join) -> Group:
-        """What all threads of a step hold (of one lane), joined in a fixed tree; every thread gets the same.
-
-        All threads of the step come here, or none does.
-        """
-        ...
-
-    def once(self) -> contextlib.AbstractContextManager[None]:
-        """Code that one thread of a step runs."""
-        ...
-
-    def finish(self) -> None:
-        """Ends the function."""
-        ...
-
-
-class Alone:
-    """`i32 name(ptr frame, ptr args, i64 begin, i64 end)`: one thread runs a range of steps; 0 is success.
-
-    `args` points to the addresses of the buffers.
+    This one is `i32 name(ptr frame, ptr args, i64 begin, i64 end)`: a thread runs a range of steps alone; 0
+    is success. `args` points to the addresses of the buffers.
     """
 
+    f: Function
     threads = 1
+    """Threads that run a step together: a power of two."""
 
     def __init__(self, module: Module, name: str, target: Target):
         attributes = 'nounwind noinline "no-builtins"'
@@ -93,10 +48,12 @@ class Alone:
 
     @property
     def begin(self) -> Ssa:
+        """The first step of this call, in the index type."""
         return self._range("begin")
 
     @property
     def end(self) -> Ssa:
+        """The step after the last; a call has at least one."""
         return self._range("end")
 
     def _range(self, name: str) -> Ssa:
@@ -104,23 +61,32 @@ class Alone:
 
     @contextlib.contextmanager
     def steps(self) -> Iterator[Ssa]:
+        """Code for every step of this call; gives the step's number."""
         with self.f.loop(self.begin, self.end, 1, nonempty=True) as loop:
             yield loop.index
 
     def argument(self, slot: int) -> Ssa:
+        """The address of a buffer: inputs, then outputs, then scratch memory."""
         f = self.f
         return f.load("ptr", f.gep("ptr", f.params["args"], f.const("i64", slot)), 8, readonly=True)
 
     def start(self, low: Ssa, step: int) -> Ssa:
+        """Where this thread begins in indices from `low` on of which each thread takes `step` in turn."""
         return low
 
     def combine(self, values: Group, join: Join) -> Group:
+        """What all threads of a step hold (of one lane), joined in a fixed tree; every thread gets the same.
+
+        All threads of the step come here, or none does.
+        """
         return values
 
     def once(self) -> contextlib.AbstractContextManager[None]:
+        """Code that one thread of a step runs."""
         return contextlib.nullcontext()
 
     def finish(self) -> None:
+        """Ends the function."""
         self.f.ret(self.f.const("i32", 0))
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from math import prod
 
 from axla.codegen.array import Array
-from axla.codegen.distribute import Alone, Distribution, team_size
+from axla.codegen.distribute import Distribution, team_size
 from axla.codegen.element import Elements
 from axla.codegen.function import Function, Loop, Module, Ssa
 from axla.codegen.index import AnyIndex, Index, delinearize
@@ -102,7 +102,7 @@ def distribution(
     """Opens a kernel function; `read_only` says of each buffer whether its memory is only read."""
     if target.launched:
         return Block(module, name, read_only, threads)
-    return Alone(module, name, target)
+    return Distribution(module, name, target)
 
 
 class KernelWriter:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 
-from axla.codegen.distribute import Group, Join
+from axla.codegen.distribute import Distribution, Group, Join
 from axla.codegen.function import Function, Module, Ssa
 from axla.codegen.value import Value
 
@@ -17,7 +17,7 @@ WARP = 32
 _INTEGER_OF = {"float": "i32", "double": "i64"}
 
 
-class Block:
+class Block(Distribution):
     """`void name(ptr buffers..., ptr scratch)`: block b runs step b."""
 
     def __init__(self, module: Module, name: str, read_only: Sequence[bool], threads: int):
@@ -30,10 +30,18 @@ class Block:
             module, name, "void", [*buffers, ("ptr", "scratch")], linkage="ptx_kernel",
             attributes=f'nounwind "no-builtins" "nvvm.reqntid"="{threads}"',
         )  # fmt: skip
-        self.begin = self._special("ctaid.x")
-        self.end = self.f.add(self.begin, self.f.index(1))
+        self._step = self._special("ctaid.x")
+        self._behind = self.f.add(self._step, self.f.index(1))
         self.thread = self._special("tid.x")
         self._shared = 0
+
+    @property
+    def begin(self) -> Ssa:
+        return self._step
+
+    @property
+    def end(self) -> Ssa:
+        return self._behind
 
     def _special(self, register: str) -> Ssa:
         found = self.f.call("i32", f"llvm.nvvm.read.ptx.sreg.{register}", ())

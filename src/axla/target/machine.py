@@ -1,15 +1,14 @@
 """What passes and code generation may assume about a machine.
 
 A `Target` answers questions; nobody asks it what it is. `CpuTarget` serves every CPU, the one-lane machine
-included. Targets are values: equal targets give equal code. That of the running machine, which only LLVM
-knows, is `axla.codegen.host.host_target`.
+included, `nvptx_target` an NVIDIA GPU. Targets are values: equal targets give equal code. That of the running
+machine, which only LLVM knows, is `axla.codegen.host.host_target`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol, runtime_checkable
 
 from axla.core.dtypes import DType
 from axla.core.errors import InvalidArgument
@@ -93,158 +92,53 @@ class ObjectForm:
     externals: frozenset[str] = frozenset()  # functions that whoever links an object brings
 
 
-@runtime_checkable
-class Target(Protocol):
-    """Everything that emitters and `value.Values` ask about a machine."""
-
-    @property
-    def name(self) -> str:
-        """A short name, part of kernel keys and dump file names."""
-        ...
-
-    @property
-    def triple(self) -> str: ...
-
-    @property
-    def cpu(self) -> str: ...
-
-    @property
-    def features(self) -> frozenset[str]:
-        """LLVM features beyond those of `cpu`, each with its sign: `+avx2`, `-fma`."""
-        ...
-
-    @property
-    def index_type(self) -> str:
-        """The LLVM type of index arithmetic, `i64` or `i32`."""
-        ...
-
-    @property
-    def vector_bytes(self) -> int: ...
-
-    def lanes(self, widest: DType) -> int:
-        """How many lanes a kernel has whose widest element type is `widest`."""
-        ...
-
-    @property
-    def has_fma(self) -> bool:
-        """Whether `llvm.fma` is one fast instruction (else it is a library call: never emitted)."""
-        ...
-
-    @property
-    def has_rounding(self) -> bool:
-        """Whether floor, ceil, trunc and roundeven are instructions."""
-        ...
-
-    @property
-    def has_half_conversion(self) -> bool:
-        """Whether f32 <-> f16 conversions are instructions."""
-        ...
-
-    @property
-    def has_division(self) -> bool:
-        """Whether 32-bit integer division is an instruction."""
-        ...
-
-    @property
-    def has_wide_division(self) -> bool:
-        """Whether 64-bit integers are divided, and made from and into floats, by instructions."""
-        ...
-
-    @property
-    def has_double(self) -> bool:
-        """Whether f64 arithmetic is instructions."""
-        ...
-
-    @property
-    def form(self) -> ObjectForm:
-        """How its object files are made."""
-        ...
-
-    @property
-    def has_fast_gather(self) -> bool: ...
-
-    @property
-    def has_masked(self) -> bool:
-        """Whether masked loads and stores cost about as much as plain ones (AVX-512, SVE)."""
-        ...
-
-    @property
-    def blocks_products(self) -> bool:
-        """Whether the matrix multiplication generator serves the machine; elsewhere a dot is a loop."""
-        ...
-
-    @property
-    def unroll(self) -> tuple[int, int]:
-        """Fewest and most independent chains worth keeping in flight."""
-        ...
-
-    @property
-    def registers(self) -> int:
-        """Vector registers of `vector_bytes`."""
-        ...
-
-    @property
-    def caches(self) -> Caches: ...
-
-    @property
-    def math(self) -> MathKnobs: ...
-
-    @property
-    def intrinsics(self) -> frozenset[str]:
-        """Names, without `llvm.`, of intrinsics that are instructions here and nowhere else."""
-        ...
-
-    @property
-    def threads(self) -> int:
-        """Most threads that run one step of a kernel together: a power of two."""
-        ...
-
-    @property
-    def limits(self) -> Limits:
-        """What fits its registers, threads and code."""
-        ...
-
-    @property
-    def launched(self) -> bool:
-        """Whether blocks of `threads` run the steps of a kernel; else a thread is called with a range."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
-class CpuTarget:
-    """A CPU, described by LLVM's words for it and by what they imply."""
+class Target:
+    """Everything that emitters and `value.Values` ask about a machine; the defaults are those of a plain CPU.
 
-    name: str
+    An instruction that a machine has is one fast instruction there, not a library call.
+    """
+
+    name: str  # short: part of kernel keys and dump file names
     triple: str
     cpu: str
-    features: frozenset[str] = frozenset()
-    index_type: str = "i64"
+    features: frozenset[str] = frozenset()  # of LLVM's, beyond those of `cpu`, each with its sign: `+avx2`
+    index_type: str = "i64"  # LLVM type of index arithmetic, `i64` or `i32`
     vector_bytes: int = 16
     max_lanes: int = 64
-    has_fma: bool = False
-    has_rounding: bool = False
-    has_half_conversion: bool = False
-    has_division: bool = True
-    has_wide_division: bool = True
-    has_double: bool = True
+    has_fma: bool = False  # else `llvm.fma` is a library call: never emitted
+    has_rounding: bool = False  # floor, ceil, trunc and roundeven
+    has_half_conversion: bool = False  # f32 to and from f16
+    has_division: bool = True  # of 32-bit integers
+    has_wide_division: bool = True  # of 64-bit integers, which are made from and into floats, too
+    has_double: bool = True  # f64 arithmetic
     has_fast_gather: bool = False
-    has_masked: bool = False
-    blocks_products: bool = True
-    unroll: tuple[int, int] = (1, 4)
-    registers: int = 16
+    has_masked: bool = False  # masked loads and stores cost about as much as plain ones (AVX-512, SVE)
+    blocks_products: bool = True  # the matrix multiplication generator serves it; elsewhere a dot is a loop
+    unroll: tuple[int, int] = (1, 4)  # fewest and most independent chains worth keeping in flight
+    registers: int = 16  # of `vector_bytes`
     caches: Caches = Caches()
     math: MathKnobs = field(default_factory=MathKnobs)
-    intrinsics: frozenset[str] = frozenset()
-    threads: int = 1
+    intrinsics: frozenset[str] = frozenset()  # without `llvm.`: instructions here, nowhere else
+    threads: int = 1  # most threads that run one step of a kernel together: a power of two
     limits: Limits = Limits()
-    launched: bool = False
-    form: ObjectForm = ObjectForm()
+    launched: bool = (
+        False  # blocks of `threads` run the steps of a kernel; else a thread is called with a range
+    )
+    form: ObjectForm = ObjectForm()  # how its object files are made
 
     def lanes(self, widest: DType) -> int:
-        """Lanes of the element type's registers; floats under 32 bits are computed, hence counted, as f32."""
+        """How many lanes a kernel has whose widest element type is `widest`: those of its registers. Floats
+        under 32 bits are computed, hence counted, as f32.
+        """
         bits = widest.real.bits
         width = max(bits, 32) if widest.is_inexact else max(bits, 8)
         return max(1, min(self.max_lanes, self.vector_bytes * 8 // width))
+
+
+@dataclass(frozen=True, slots=True)
+class CpuTarget(Target):
+    """A CPU, described by LLVM's words for it and by what they imply."""
 
 
 LINUX_X86 = "x86_64-unknown-linux-gnu"
