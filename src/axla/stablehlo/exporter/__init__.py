@@ -1,8 +1,9 @@
 """A Module as StableHLO: one table, op name -> function that makes operations.
 
 `scope.py` fills blocks and knows functions, regions and tuples; `types.py` makes types and attributes;
-`elementwise.py`, `structured.py`, `control.py` and `collectives.py` hold the rules. What StableHLO and CHLO
-do not have is expanded first, by the passes that generated code needs too.
+`plain.py` has the rules that records say, `elementwise.py`, `structured.py`, `control.py` and
+`collectives.py` the others. What StableHLO and CHLO do not have is expanded first, by the passes that
+generated code needs too.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from axla.ir.graph import Instruction, Module
 from axla.passes import driver
 from axla.passes.expand.expanders import EXPANDERS
 from axla.stablehlo import mlir
-from axla.stablehlo.exporter import collectives, control, elementwise, structured
+from axla.stablehlo.exporter import collectives, control, elementwise, plain, structured
 from axla.stablehlo.exporter.scope import Exporter, carried, location_of, parsed
 from axla.stablehlo.exporter.types import I32, number
 
-RULES = {**elementwise.RULES, **structured.RULES, **control.RULES, **collectives.RULES}
+RULES = {**plain.RULES, **elementwise.RULES, **structured.RULES, **control.RULES, **collectives.RULES}
 _EXPANSIONS = {
     "scaled-dot": "scaled-dot-rewriter",
     "stochastic-convert": "stochastic-convert-decomposer",

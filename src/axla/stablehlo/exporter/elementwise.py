@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -18,33 +17,8 @@ from axla.ir.op import Op
 from axla.ir.structure import Constant, GetTupleElement
 from axla.stablehlo import mlir
 from axla.stablehlo.exporter.scope import Rule, Scope, Tree
-from axla.stablehlo.exporter.types import I32, number, numbers
+from axla.stablehlo.exporter.types import number, numbers
 from axla.stablehlo.tables import by_name
-
-
-def plain(name: str) -> Rule:
-    """An op without attributes, of the same operands."""
-
-    def rule(scope: Scope, inst: Instruction, op: Op) -> Tree:
-        return scope.emit(name, scope.ones(inst), [scope.exporter.type(inst.shape)])[0]
-
-    return rule
-
-
-def with_fields(name: str, **named: str) -> Rule:
-    """An op whose attributes are lists of numbers, numbers and flags: StableHLO's name = the field's."""
-
-    def rule(scope: Scope, inst: Instruction, op: Any) -> Tree:
-        attributes = {}
-        for attribute, field in named.items():
-            value = attrgetter(field)(op)
-            if isinstance(value, tuple):
-                attributes[attribute] = numbers(value)
-            else:
-                attributes[attribute] = value if isinstance(value, bool) else number(value)
-        return scope.add(name, scope.ones(inst), inst.shape, attributes)
-
-    return rule
 
 
 def _constant(scope: Scope, inst: Instruction, op: Constant) -> Tree:
@@ -172,56 +146,12 @@ def _dynamic_reshape(scope: Scope, inst: Instruction, op: Op) -> Tree:
     return scope.add("stablehlo.dynamic_reshape", (scope.one(operand), joined), inst.shape)
 
 
-def _along(name: str) -> Rule:
-    """An op along one dimension."""
-
-    def rule(scope: Scope, inst: Instruction, op: Any) -> Tree:
-        at = {"dimension": number(op.dimensions[0])}
-        return scope.add(name, scope.ones(inst), inst.shape, at)
-
-    return rule
-
-
-def _reduce_precision(scope: Scope, inst: Instruction, op: Any) -> Tree:
-    names = ("exponent_bits", "mantissa_bits")
-    attributes = {name: number(getattr(op, name), I32) for name in names}
-    return scope.add("stablehlo.reduce_precision", scope.ones(inst), inst.shape, attributes)
-
-
-_STABLEHLO = (
-    "abs", "add", "and", "atan2", "cbrt", "ceil", "clamp", "complex", "convert", "cosine",
-    "count-leading-zeros", "divide", "exponential", "exponential-minus-one", "floor", "imag", "is-finite",
-    "log", "log-plus-one", "logistic", "maximum", "minimum", "multiply", "negate", "not", "or", "popcnt",
-    "power", "real", "remainder", "reshape", "round-nearest-afz", "round-nearest-even", "rsqrt", "select",
-    "shift-left", "shift-right-arithmetic", "shift-right-logical", "sign", "sine", "sqrt", "subtract", "tan",
-    "tanh", "xor", "partition-id", "replica-id",
-)  # fmt: skip
-_CHLO = (
-    "acos", "acosh", "asin", "asinh", "atanh", "cosh", "erf", "mulhi", "sinh",
-)  # fmt: skip
-
 RULES: dict[str, Rule] = {
     **by_name(
         "", _bitcast, _bitcast_convert, _compare, _constant, _dynamic_reshape, _dynamic_slice,
-        _dynamic_update_slice, _reduce_precision, _tuple, between="-",
+        _dynamic_update_slice, _tuple, between="-",
     ),
-    **{name: plain(f"stablehlo.{name.replace('-', '_')}") for name in _STABLEHLO},
-    **{name: plain(f"chlo.{name}") for name in _CHLO},
-    "broadcast": with_fields("stablehlo.broadcast_in_dim", broadcast_dimensions="dimensions"),
-    "concatenate": _along("stablehlo.concatenate"),
     "copy": _identity,
     "domain": _identity,
-    "get-dimension-size": _along("stablehlo.get_dimension_size"),
     "get-tuple-element": _element,
-    "iota": with_fields("stablehlo.iota", iota_dimension="iota_dimension"),
-    "pad": with_fields(
-        "stablehlo.pad", edge_padding_low="padding.low", edge_padding_high="padding.high",
-        interior_padding="padding.interior",
-    ),
-    "reverse": with_fields("stablehlo.reverse", dimensions="dimensions"),
-    "set-dimension-size": _along("stablehlo.set_dimension_size"),
-    "slice": with_fields(
-        "stablehlo.slice", start_indices="slice.starts", limit_indices="slice.limits", strides="slice.strides"
-    ),
-    "transpose": with_fields("stablehlo.transpose", permutation="dimensions"),
 }  # fmt: skip

@@ -12,35 +12,18 @@ from axla.core.literal import Literal
 from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.ir.attributes import CONVOLUTION_DIMENSIONS, ConvDims, Precision, Window
 from axla.ir.graph import Instruction
-from axla.ir.op import Op
 from axla.stablehlo import mlir
 from axla.stablehlo.attributes import STRUCTURES
-from axla.stablehlo.exporter.elementwise import with_fields
 from axla.stablehlo.exporter.scope import Rule, Scope, Tree
 from axla.stablehlo.exporter.types import element_of, flags, matrix, number, numbers, struct
 from axla.stablehlo.importer.numeric import ALGORITHMS
 from axla.stablehlo.tables import by_name
 
 
-def _applied(name: str, *fields: str) -> Rule:
-    """An op with the region `to_apply`."""
-
-    def rule(scope: Scope, inst: Instruction, op: Any) -> Tree:
-        attributes = {field: numbers(getattr(op, field)) for field in fields}
-        return scope.add(name, scope.ones(inst), inst.shape, attributes, [scope.region(op.to_apply)])
-
-    return rule
-
-
 def _map(scope: Scope, inst: Instruction, op: hlo.Map) -> Tree:
     assert isinstance(inst.shape, Shape)
     at = {"dimensions": numbers(range(inst.shape.rank))}
     return scope.add("stablehlo.map", scope.ones(inst), inst.shape, at, [scope.region(op.to_apply)])
-
-
-def _sort(scope: Scope, inst: Instruction, op: hlo.Sort) -> Tree:
-    attributes = {"dimension": number(op.dimensions[0]), "is_stable": op.is_stable}
-    return scope.add("stablehlo.sort", scope.ones(inst), inst.shape, attributes, [scope.region(op.to_apply)])
 
 
 def _scan(scope: Scope, inst: Instruction, op: hlo.Scan) -> Tree:
@@ -83,25 +66,14 @@ def _select_and_scatter(scope: Scope, inst: Instruction, op: hlo.SelectAndScatte
     return scope.add("stablehlo.select_and_scatter", scope.ones(inst), inst.shape, attributes, regions)
 
 
-def _window_numbers(mnemonic: str, op: Op) -> mlir.StructAttr:
-    """The dimension numbers of a gather or scatter, which have the same names in HLO."""
-    return struct(mnemonic, **{name: getattr(op, name) for name in STRUCTURES[mnemonic]})
-
-
 def _scatter(scope: Scope, inst: Instruction, op: hlo.Scatter) -> Tree:
     attributes = {
-        "scatter_dimension_numbers": _window_numbers("scatter", op),
+        "scatter_dimension_numbers": struct(
+            "scatter", **{name: getattr(op, name) for name in STRUCTURES["scatter"]}
+        ),
         "indices_are_sorted": op.indices_are_sorted, "unique_indices": op.unique_indices,
     }  # fmt: skip
     return scope.combined("stablehlo.scatter", inst, op.to_apply, attributes, len(inst.operands) // 2)
-
-
-def _gather(scope: Scope, inst: Instruction, op: hlo.Gather) -> Tree:
-    attributes = {
-        "dimension_numbers": _window_numbers("gather", op),
-        "slice_sizes": numbers(op.slice_sizes), "indices_are_sorted": op.indices_are_sorted,
-    }  # fmt: skip
-    return scope.add("stablehlo.gather", scope.ones(inst), inst.shape, attributes)
 
 
 def precision_of(given: tuple[Precision, ...]) -> tuple[mlir.EnumAttr, ...]:
@@ -189,26 +161,6 @@ def convolution_numbers(labels: ConvDims) -> mlir.StructAttr:
     return struct("conv", **{name: getattr(labels, label) for name, label in CONVOLUTION_DIMENSIONS.items()})
 
 
-def _fft(scope: Scope, inst: Instruction, op: hlo.Fft) -> Tree:
-    attributes = {
-        "fft_type": mlir.EnumAttr("fft_type", str(op.fft_type)),
-        "fft_length": numbers(op.fft_length),
-    }
-    return scope.add("stablehlo.fft", scope.ones(inst), inst.shape, attributes)
-
-
-def _triangular_solve(scope: Scope, inst: Instruction, op: hlo.TriangularSolve) -> Tree:
-    attributes: dict[str, Any] = {name: getattr(op, name) for name in ("left_side", "lower", "unit_diagonal")}
-    attributes["transpose_a"] = mlir.EnumAttr("transpose", str(op.transpose_a))
-    return scope.add("stablehlo.triangular_solve", scope.ones(inst), inst.shape, attributes)
-
-
-def _batch_norm(scope: Scope, inst: Instruction, op: Any) -> Tree:
-    epsilon = mlir.FloatAttr(np.float32(op.epsilon), mlir.FloatType("f32"))
-    attributes = {"epsilon": epsilon, "feature_index": number(op.feature_index)}
-    return scope.add(f"stablehlo.{inst.opcode.replace('-', '_')}", scope.ones(inst), inst.shape, attributes)
-
-
 def _rng(scope: Scope, inst: Instruction, op: hlo.Rng) -> Tree:
     sizes = scope.constant(Literal.of(np.array(op.shape.dims, np.int64)))
     kind = {"rng_distribution": mlir.EnumAttr("rng_distribution", op.distribution.name)}
@@ -222,15 +174,7 @@ def _rng_bit_generator(scope: Scope, inst: Instruction, op: hlo.RngBitGenerator)
     return scope.add("stablehlo.rng_bit_generator", scope.ones(inst), inst.shape, kind)
 
 
-RULES: dict[str, Rule] = {
-    **by_name(
-        "", _convolution, _dot, _fft, _gather, _map, _ragged_dot, _reduce_window, _rng, _rng_bit_generator,
-        _scan, _scatter, _select_and_scatter, _sort, _triangular_solve, between="-",
-    ),
-    "batch-norm-grad": _batch_norm,
-    "batch-norm-inference": _batch_norm,
-    "batch-norm-training": _batch_norm,
-    "cholesky": with_fields("stablehlo.cholesky", lower="lower"),
-    "reduce": _applied("stablehlo.reduce", "dimensions"),
-    "topk": with_fields("chlo.top_k", k="k"),  # the largest; the smallest have been expanded
-}  # fmt: skip
+RULES: dict[str, Rule] = by_name(
+    "", _convolution, _dot, _map, _ragged_dot, _reduce_window, _rng, _rng_bit_generator, _scan, _scatter,
+    _select_and_scatter, between="-",
+)  # fmt: skip

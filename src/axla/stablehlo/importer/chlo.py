@@ -15,12 +15,14 @@ from axla.ir.attributes import Direction
 from axla.ir.graph import Instruction
 from axla.ir.op import Op
 from axla.stablehlo import mlir
+from axla.stablehlo.counterparts import COUNTERPARTS
 from axla.stablehlo.importer import attributes as attr
-from axla.stablehlo.importer.elementwise import BINARY, compare_op, converted, same
+from axla.stablehlo.importer.elementwise import compare_op, converted
 from axla.stablehlo.importer.movement import array, broadcast
 from axla.stablehlo.importer.numeric import dot_dimensions, precision
 from axla.stablehlo.importer.scope import Outcome, Rule, Scope
 from axla.stablehlo.importer.types import literal_of
+from axla.stablehlo.operations import OPERATIONS
 from axla.stablehlo.tables import by_name
 
 # Functions of the builder
@@ -173,9 +175,6 @@ def _carries(operation: mlir.Operation, operands: int, arguments: int) -> int:
     return sizes[1]
 
 
-_UNARY: dict[str, Op] = {
-    "cosh": hlo.Cosh(), "erf": hlo.Erf(), "sinh": hlo.Sinh(), "tan": hlo.Tan(),
-}  # fmt: skip
 _COMPOSED: dict[str, Rule] = {
     "bessel_i1e": _composed(bessel.BesselI1e, 1),
     "digamma": _composed(compositions.Digamma, 1),
@@ -186,23 +185,28 @@ _COMPOSED: dict[str, Rule] = {
     "polygamma": _composed(zeta.Polygamma, 2),
     "zeta": _composed(zeta.Zeta, 2),
 }
-_BROADCASTING: dict[str, Op | None] = {**BINARY, "compare": None}
+_ELEMENTWISE = {
+    name.removeprefix("stablehlo."): counterpart.op()
+    for name, counterpart in COUNTERPARTS.items()
+    if f"chlo.broadcast_{counterpart.record.short}" in OPERATIONS
+}
 
 RULES: dict[str, Rule] = {
     **by_name("chlo.", _conj, _constant, _constant_like, _ragged_dot, _scan, _square, _top_k),
-    **{f"chlo.{name}": same(op, 1) for name, op in _UNARY.items()},
     **{f"chlo.{name}": rule for name, rule in _COMPOSED.items()},
     **{f"chlo.broadcast_{name}": rule for name, rule in _COMPOSED.items()},
-    **{f"chlo.broadcast_{name}": _broadcasting(op, 2) for name, op in _BROADCASTING.items()},
+    **{
+        f"chlo.broadcast_{name}": _broadcasting(op, 3 if name == "select" else 2)
+        for name, op in _ELEMENTWISE.items()
+    },
+    "chlo.broadcast_compare": _broadcasting(None, 2),
     "chlo.acos": _inverse(inverse.acos, hlo.Acos()),
     "chlo.acosh": _inverse(inverse.acosh, hlo.Acosh()),
     "chlo.asin": _inverse(inverse.asin, hlo.Asin()),
     "chlo.asinh": _inverse(inverse.asinh, hlo.Asinh()),
     "chlo.atan": _inverse(inverse.atan, None),
     "chlo.atanh": _inverse(inverse.atanh, hlo.Atanh()),
-    "chlo.broadcast_select": _broadcasting(hlo.Select(), 3),
     "chlo.is_inf": _is_infinite(math.nan),
     "chlo.is_neg_inf": _is_infinite(-math.inf),
     "chlo.is_pos_inf": _is_infinite(math.inf),
-    "chlo.mulhi": same(hlo.Mulhi(), 2),
 }

@@ -13,7 +13,7 @@ from axla.ir.graph import Instruction
 from axla.ir.structure import GetTupleElement, Tuple
 from axla.stablehlo import mlir
 from axla.stablehlo.importer import attributes as attr
-from axla.stablehlo.importer.elementwise import same
+from axla.stablehlo.importer.plain import same
 from axla.stablehlo.importer.scope import Outcome, Rule, Scope
 from axla.stablehlo.tables import by_name
 from axla.stablehlo.text.printer import attribute_text

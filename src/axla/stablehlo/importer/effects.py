@@ -28,7 +28,6 @@ from axla.ir.structure import GetTupleElement, Tuple
 from axla.stablehlo import mlir
 from axla.stablehlo.importer import attributes as attr
 from axla.stablehlo.importer.chlo import composition
-from axla.stablehlo.importer.elementwise import same
 from axla.stablehlo.importer.mesh import mesh_groups
 from axla.stablehlo.importer.movement import array
 from axla.stablehlo.importer.numeric import labels_of, precision
@@ -429,9 +428,5 @@ RULES: dict[str, Rule] = {
     "interpreter.run_parallel": _run_parallel,
     "sdy.manual_computation": _manual_computation,
     "sdy.sharding_constraint": _sharding_constraint,
-    "stablehlo.after_all": same(hlo.AfterAll()),
     "stablehlo.async_done": _operand,
-    "stablehlo.create_token": same(hlo.AfterAll()),
-    "stablehlo.partition_id": same(hlo.PartitionId()),
-    "stablehlo.replica_id": same(hlo.ReplicaId()),
 }  # fmt: skip

@@ -16,15 +16,6 @@ from axla.stablehlo.importer.scope import Rule, Scope
 from axla.stablehlo.tables import by_name
 
 
-def same(op: Op, count: int | None = None) -> Rule:
-    """An operation that HLO has under another name, or the same, of `count` operands or of any number."""
-
-    def rule(scope: Scope, operation: mlir.Operation) -> Instruction:
-        return scope.add(op, scope.operands(operation, count))
-
-    return rule
-
-
 def _extreme(op: Op, direction: Direction) -> Rule:
     """The larger or the smaller; complex numbers are ordered by their real parts, then by the others."""
 
@@ -110,11 +101,6 @@ def _to_bits(scope: Scope, operand: Instruction, result: Shape) -> Instruction:
     return scope.add(hlo.Convert(result), (scope.add(hlo.And(), (shifted, scope.scalar(1, shape))),))
 
 
-def _reduce_precision(scope: Scope, operation: mlir.Operation) -> Instruction:
-    bits = (attr.integer(operation, "exponent_bits"), attr.integer(operation, "mantissa_bits"))
-    return scope.add(hlo.ReducePrecision(*bits), scope.operands(operation, 1))
-
-
 def _constant(scope: Scope, operation: mlir.Operation) -> Instruction:
     scope.operands(operation, 0)
     if len(operation.results) != 1:
@@ -122,32 +108,8 @@ def _constant(scope: Scope, operation: mlir.Operation) -> Instruction:
     return scope.constant(operation.attributes.get("value"), operation.results[0].type)
 
 
-_UNARY: dict[str, Op] = {
-    "abs": hlo.Abs(), "cbrt": hlo.Cbrt(), "ceil": hlo.Ceil(), "cosine": hlo.Cosine(),
-    "count_leading_zeros": hlo.CountLeadingZeros(), "exponential": hlo.Exponential(),
-    "exponential_minus_one": hlo.ExponentialMinusOne(), "floor": hlo.Floor(), "imag": hlo.Imag(),
-    "is_finite": hlo.IsFinite(), "log": hlo.Log(), "log_plus_one": hlo.LogPlusOne(),
-    "logistic": hlo.Logistic(), "negate": hlo.Negate(), "not": hlo.Not(), "popcnt": hlo.Popcnt(),
-    "real": hlo.Real(), "round_nearest_afz": hlo.RoundNearestAfz(),
-    "round_nearest_even": hlo.RoundNearestEven(), "rsqrt": hlo.Rsqrt(), "sign": hlo.Sign(),
-    "sine": hlo.Sine(), "sqrt": hlo.Sqrt(), "tan": hlo.Tan(), "tanh": hlo.Tanh(),
-}  # fmt: skip
-BINARY: dict[str, Op] = {
-    "add": hlo.Add(), "and": hlo.And(), "atan2": hlo.Atan2(), "complex": hlo.Complex(),
-    "divide": hlo.Divide(), "maximum": hlo.Maximum(), "minimum": hlo.Minimum(),
-    "multiply": hlo.Multiply(), "or": hlo.Or(), "power": hlo.Power(), "remainder": hlo.Remainder(),
-    "shift_left": hlo.ShiftLeft(), "shift_right_arithmetic": hlo.ShiftRightArithmetic(),
-    "shift_right_logical": hlo.ShiftRightLogical(), "subtract": hlo.Subtract(), "xor": hlo.Xor(),
-}  # fmt: skip
-
 RULES: dict[str, Rule] = {
-    **by_name(
-        "stablehlo.", _bitcast_convert, _compare, _constant, _convert, _reduce_precision,
-    ),
-    **{f"stablehlo.{name}": same(op, 1) for name, op in _UNARY.items()},
-    **{f"stablehlo.{name}": same(op, 2) for name, op in BINARY.items()},
+    **by_name("stablehlo.", _bitcast_convert, _compare, _constant, _convert),
     "stablehlo.maximum": _extreme(hlo.Maximum(), Direction.GT),
     "stablehlo.minimum": _extreme(hlo.Minimum(), Direction.LT),
-    "stablehlo.clamp": same(hlo.Clamp(), 3),
-    "stablehlo.select": same(hlo.Select(), 3),
-}  # fmt: skip
+}

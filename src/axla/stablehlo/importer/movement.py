@@ -8,11 +8,10 @@ import axla.hlo as hlo
 from axla.core.dtypes import S32
 from axla.core.errors import VerifyError
 from axla.core.shape import Shape
-from axla.ir.attributes import PaddingConfig, SliceDims
+from axla.ir.attributes import SliceDims
 from axla.ir.graph import Instruction
 from axla.stablehlo import mlir
 from axla.stablehlo.importer import attributes as attr
-from axla.stablehlo.importer.elementwise import same
 from axla.stablehlo.importer.scope import Rule, Scope
 from axla.stablehlo.tables import by_name
 
@@ -62,10 +61,6 @@ def _dynamic_broadcast_in_dim(scope: Scope, operation: mlir.Operation) -> Instru
     return broadcast(scope, operand, scope.shape(operation), dimensions)
 
 
-def _reshape(scope: Scope, operation: mlir.Operation) -> Instruction:
-    return scope.add(hlo.Reshape(scope.shape(operation)), scope.operands(operation, 1))
-
-
 def _dynamic_reshape(scope: Scope, operation: mlir.Operation) -> Instruction:
     """With sizes below bounds they count; else the type of the result says them."""
     shape = scope.shape(operation)
@@ -81,43 +76,6 @@ def _dynamic_reshape(scope: Scope, operation: mlir.Operation) -> Instruction:
     return scope.add(hlo.DynamicReshape(shape), (operand, *scalars))
 
 
-def _transpose(scope: Scope, operation: mlir.Operation) -> Instruction:
-    return scope.add(hlo.Transpose(attr.integers(operation, "permutation")), scope.operands(operation, 1))
-
-
-def _reverse(scope: Scope, operation: mlir.Operation) -> Instruction:
-    return scope.add(hlo.Reverse(attr.integers(operation, "dimensions")), scope.operands(operation, 1))
-
-
-def _iota(scope: Scope, operation: mlir.Operation) -> Instruction:
-    # `dynamic_iota` has the sizes as an operand; the type of the result says them as well.
-    return scope.add(hlo.Iota(scope.shape(operation), attr.integer(operation, "iota_dimension")))
-
-
-def _concatenate(scope: Scope, operation: mlir.Operation) -> Instruction:
-    return scope.add(hlo.Concatenate((attr.integer(operation, "dimension"),)), scope.operands(operation))
-
-
-def _slice(scope: Scope, operation: mlir.Operation) -> Instruction:
-    ranges = [attr.integers(operation, name) for name in ("start_indices", "limit_indices", "strides")]
-    return scope.add(hlo.Slice(SliceDims(*ranges)), scope.operands(operation, 1))
-
-
-def _dynamic_slice(scope: Scope, operation: mlir.Operation) -> Instruction:
-    return scope.add(hlo.DynamicSlice(attr.integers(operation, "slice_sizes")), scope.operands(operation))
-
-
-def _pad(scope: Scope, operation: mlir.Operation) -> Instruction:
-    names = ("edge_padding_low", "edge_padding_high", "interior_padding")
-    config = PaddingConfig(*[attr.integers(operation, name) for name in names])
-    return scope.add(hlo.Pad(config), scope.operands(operation, 2))
-
-
-def _get_dimension_size(scope: Scope, operation: mlir.Operation) -> Instruction:
-    op = hlo.GetDimensionSize((attr.integer(operation, "dimension"),))
-    return scope.add(op, scope.operands(operation, 1))
-
-
 def _set_dimension_size(scope: Scope, operation: mlir.Operation) -> Instruction:
     operand, size = scope.operands(operation, 2)
     at = attr.integer(operation, "dimension")
@@ -129,12 +87,12 @@ def _set_dimension_size(scope: Scope, operation: mlir.Operation) -> Instruction:
     return scope.add(hlo.SetDimensionSize(Shape(shape.dtype, shape.dims, dynamic), (at,)), (operand, size))
 
 
-RULES: dict[str, Rule] = {
-    **by_name(
-        "stablehlo.", _broadcast, _broadcast_in_dim, _concatenate, _dynamic_broadcast_in_dim,
-        _dynamic_reshape, _dynamic_slice, _get_dimension_size, _iota, _pad, _reshape, _reverse,
-        _set_dimension_size, _slice, _transpose,
-    ),
-    "stablehlo.dynamic_iota": _iota,
-    "stablehlo.dynamic_update_slice": same(hlo.DynamicUpdateSlice()),
-}  # fmt: skip
+def _dynamic_iota(scope: Scope, operation: mlir.Operation) -> Instruction:
+    """The type of the result says the sizes that the operand has."""
+    return scope.add(hlo.Iota(scope.shape(operation), attr.integer(operation, "iota_dimension")))
+
+
+RULES: dict[str, Rule] = by_name(
+    "stablehlo.", _broadcast, _broadcast_in_dim, _dynamic_broadcast_in_dim, _dynamic_iota, _dynamic_reshape,
+    _set_dimension_size,
+)  # fmt: skip

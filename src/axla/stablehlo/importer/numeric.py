@@ -6,15 +6,12 @@ from typing import Any
 
 import axla.hlo as hlo
 from axla.core.errors import VerifyError
-from axla.core.shape import TupleShape
 from axla.ir.attributes import (
     CONVOLUTION_DIMENSIONS,
     ConvDims,
     FftType,
     Precision,
-    RandomAlgorithm,
     RandomDistribution,
-    TransposeA,
     Word,
 )  # fmt: skip
 from axla.ir.graph import Instruction
@@ -124,41 +121,11 @@ def labels_of(operation: mlir.Operation) -> ConvDims:
     return ConvDims.of(**found)
 
 
-def _gather(scope: Scope, operation: mlir.Operation) -> Instruction:
-    op = hlo.Gather(
-        **attr.window_numbers(operation, "dimension_numbers", "gather"),
-        slice_sizes=attr.integers(operation, "slice_sizes"),
-        indices_are_sorted=attr.flag(operation, "indices_are_sorted"),
-    )
-    return scope.add(op, scope.operands(operation, 2))
-
-
 def _fft(scope: Scope, operation: mlir.Operation) -> Instruction:
     kind = FftType(attr.word(operation, "fft_type"))
     if not scope.shape(operation).size:  # HLO gives nothing another shape than StableHLO
         return scope.scalar(0, scope.shape(operation))
     return scope.add(hlo.Fft(kind, attr.integers(operation, "fft_length")), scope.operands(operation, 1))
-
-
-def _cholesky(scope: Scope, operation: mlir.Operation) -> Instruction:
-    return scope.add(hlo.Cholesky(attr.flag(operation, "lower")), scope.operands(operation, 1))
-
-
-def _triangular_solve(scope: Scope, operation: mlir.Operation) -> Instruction:
-    left, lower, unit = (attr.flag(operation, name) for name in ("left_side", "lower", "unit_diagonal"))
-    transpose = attr.word(operation, "transpose_a")
-    if transpose not in TransposeA.__members__:
-        attr.reject(operation, "transpose_a", "NO_TRANSPOSE, TRANSPOSE or ADJOINT")
-    op = hlo.TriangularSolve(left, lower, unit, TransposeA(transpose))
-    return scope.add(op, scope.operands(operation, 2))
-
-
-def _batch_norm(op: type, count: int) -> Rule:
-    def rule(scope: Scope, operation: mlir.Operation) -> Instruction:
-        made = op(attr.number(operation, "epsilon"), attr.integer(operation, "feature_index"))
-        return scope.add(made, scope.operands(operation, count))
-
-    return rule
 
 
 def _rng(scope: Scope, operation: mlir.Operation) -> Instruction:
@@ -167,18 +134,4 @@ def _rng(scope: Scope, operation: mlir.Operation) -> Instruction:
     return scope.add(hlo.Rng(scope.shape(operation), kind), (first, second))
 
 
-def _rng_bit_generator(scope: Scope, operation: mlir.Operation) -> Instruction:
-    kind = RandomAlgorithm(f"rng_{attr.word(operation, 'rng_algorithm').lower()}")
-    op = hlo.RngBitGenerator(TupleShape(scope.shapes(operation)), kind)
-    return scope.add(op, scope.operands(operation, 1))
-
-
-RULES: dict[str, Rule] = {
-    **by_name(
-        "stablehlo.", _cholesky, _convolution, _dot, _dot_general, _fft, _gather, _rng, _rng_bit_generator,
-        _triangular_solve,
-    ),
-    "stablehlo.batch_norm_grad": _batch_norm(hlo.BatchNormGrad, 5),
-    "stablehlo.batch_norm_inference": _batch_norm(hlo.BatchNormInference, 5),
-    "stablehlo.batch_norm_training": _batch_norm(hlo.BatchNormTraining, 3),
-}  # fmt: skip
+RULES: dict[str, Rule] = by_name("stablehlo.", _convolution, _dot, _dot_general, _fft, _rng)

@@ -1,0 +1,59 @@
+"""Ops of HLO that become one operation, as the records of operations say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+
+from axla.ir.graph import Instruction
+from axla.ir.op import Op
+from axla.stablehlo import mlir
+from axla.stablehlo.attributes import ENUMERATIONS, STRUCTURES
+from axla.stablehlo.counterparts import COUNTERPARTS, Counterpart, Field
+from axla.stablehlo.exporter.scope import Rule, Scope, Tree
+from axla.stablehlo.exporter.types import I32, I64, number, numbers, struct
+
+
+def _rule(counterpart: Counterpart) -> Rule:
+    name = counterpart.record.name
+    if not counterpart.fields:
+
+        def plain(scope: Scope, inst: Instruction, op: Op) -> Tree:
+            return scope.emit(name, scope.ones(inst), [scope.exporter.type(inst.shape)])[0]
+
+        return plain
+    writers = [(f.attribute.name, _writer(f)) for f in counterpart.fields if f.attribute is not None]
+    regions = [attrgetter(f.name) for f in counterpart.fields if f.attribute is None]
+
+    def rule(scope: Scope, inst: Instruction, op: Op) -> Tree:
+        attributes = {attribute: write(op) for attribute, write in writers}
+        inner = [scope.region(called(op)) for called in regions]
+        return scope.add(name, scope.ones(inst), inst.shape, attributes, inner)
+
+    return rule
+
+
+def _writer(field: Field) -> Callable[[Any], Any]:
+    """What makes the attribute of an op's field."""
+    assert field.attribute is not None
+    kind = field.attribute.kind
+    if kind[0] == "#":
+        mnemonic = kind[1:]
+        return lambda op: struct(mnemonic, **{name: getattr(op, name) for name in STRUCTURES[mnemonic]})
+    get = attrgetter(f"{field.name}.{field.inner}" if field.inner else field.name)
+    if kind in ENUMERATIONS:
+        return lambda op: mlir.EnumAttr(kind, get(op).name)
+    if kind[:3] in ("i32", "i64"):
+        width = I32 if kind[:3] == "i32" else I64
+        return lambda op: number(get(op) if field.type is int else get(op)[0], width)
+    if kind == "f32":
+        return lambda op: mlir.FloatAttr(np.float32(get(op)), mlir.FloatType("f32"))
+    return (lambda op: numbers(get(op))) if kind == "ints" else get
+
+
+RULES: dict[str, Rule] = {}
+for _counterpart in COUNTERPARTS.values():
+    RULES.setdefault(_counterpart.op.opcode, _rule(_counterpart))
