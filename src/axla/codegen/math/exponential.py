@@ -72,9 +72,9 @@ def exp(x: Reg) -> Reg:
     """
     m, k = x.m, _CONSTANTS[x.element]
     zero, nothing = x < k.least, m.number(x, 0.0)
-    if avx512.applies(x):
-        n, _, r = reduce(m.most(m.least(x, k.most), k.least))
-        return avx512.scalef(m.select(zero, nothing, m.horner(r, (*k.exp, 1.0, 1.0))), n)
+    if avx512.applies(x):  # what is far below every number is fast to scale
+        n, _, r = reduce(m.least(m.select(zero, m.number(x, 10.0 * k.least), x), k.most))
+        return avx512.scalef(m.horner(r, (*k.exp, 1.0, 1.0)), n)
     n, shifted, r = reduce(m.least(m.select(zero, nothing, x), k.most))
     return m.select(zero, nothing, scale(m.horner(r, (*k.exp, 1.0, 1.0)), n, shifted))
 
