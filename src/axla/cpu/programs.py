@@ -6,7 +6,7 @@ Both are imported only to compile.
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import fields
+from functools import lru_cache
 from hashlib import blake2b
 
 from axla.core import cache, flags, trace
@@ -20,6 +20,7 @@ from axla.ir.graph import Module
 from axla.ir.printer import print_module
 from axla.ir.structure import Constant
 from axla.program.packed import Packed, decode, encode
+from axla.target.identity import identity
 from axla.target.machine import CpuTarget
 
 _WATCHED = ("dump_to", "verify", "timings", "trace", "shuffle", "fuel")
@@ -48,17 +49,21 @@ def program_key(module: Module, target: CpuTarget) -> str | None:
     """The key of a module's code: its whole text, with names and source lines, which messages show; constants
     by digest; target, flags, compiler and machine. None where it is to be compiled.
     """
-    chosen = flags.current()
-    watched = any(getattr(chosen, name) not in (None, False, "") for name in _WATCHED)
-    constants = None if watched or not cache.machine() else _constants(module)
+    options = _options(flags.current())
+    constants = _constants(module) if options and cache.machine() else None
     if constants is None:
         return None
-    facts = [(f.name, getattr(target, f.name)) for f in fields(target)]
-    options = [(name, getattr(chosen, name)) for name in flags.FIELDS if name not in _ELSEWHERE]
+    text = print_module(module, print_program_shape=False)  # lines of the text say the same
     return cache.key_of(
-        cache.compiler(), cache.machine(), print_module(module), constants, _functions(module), options,
-        *((name, sorted(value) if isinstance(value, frozenset) else value) for name, value in facts),
-    )  # fmt: skip
+        cache.compiler(), cache.machine(), identity(target), options, text, constants, _functions(module)
+    )
+
+
+@lru_cache
+def _options(chosen: flags.Flags) -> str:
+    """The text of the flags that code depends on; nothing where some watch the compiler."""
+    watched = any(getattr(chosen, name) not in (None, False, "") for name in _WATCHED)
+    return "" if watched else str([(n, getattr(chosen, n)) for n in flags.FIELDS if n not in _ELSEWHERE])
 
 
 def _constants(module: Module) -> str | None:

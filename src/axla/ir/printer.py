@@ -15,7 +15,7 @@ from axla.core.errors import InvalidArgument
 from axla.core.shape import AnyShape, ProgramShape
 from axla.ir.attributes import Window
 from axla.ir.codec import Codec, codec_of, write_integers
-from axla.ir.graph import Alias, Computation, Extra, Instruction, Module, SourceLocation
+from axla.ir.graph import NO_EXTRA, Alias, Computation, Extra, Instruction, Module, SourceLocation
 from axla.ir.literal_text import constant_text
 from axla.ir.op import Op
 from axla.ir.strings import named_values, quote, quote_unless_braced
@@ -138,7 +138,7 @@ class _Printer:
         elif self.options.print_extra_attributes:
             parts = self.attributes(inst.op)
         head = f"{percent}{inst.name} = {self.shape(inst.shape)} {opcode}({self.operands(inst)})"
-        if inst.extra is not None:
+        if inst.extra is not NO_EXTRA:
             parts += self.extra(inst.extra)
         return ", ".join((head, *parts)) if parts else head
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from axla.core.dtypes import BY_NAME, DType
@@ -76,7 +76,7 @@ def _plain(value: Any) -> dict[str, Sequence[Any]]:
         reduced = value.__reduce__()
         made = reduced[1] if isinstance(reduced, tuple) else ()
     else:
-        made = [getattr(value, field.name) for field in fields(value)]
+        made = [getattr(value, name) for name in value.__match_args__]
     return {type(value).__name__: made}
 
 

@@ -127,6 +127,9 @@ class Target:
     )
     form: ObjectForm = ObjectForm()  # how its object files are made
 
+    def __hash__(self) -> int:
+        return hash((self.name, self.cpu, self.features))  # of all its limits, it would take long
+
     def lanes(self, widest: DType) -> int:
         """How many lanes a kernel has whose widest element type is `widest`: those of its registers. Floats
         under 32 bits are computed, hence counted, as f32.
