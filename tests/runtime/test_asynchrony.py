@@ -378,6 +378,54 @@ def test_deadlines_and_cancel(gate):
     assert other.tolist() == [1, 2, 3, 4]
 
 
+def test_what_is_stopped_before_its_turn_fails_at_once(gate):
+    program, other = programs.gate(gate), programs.add(4, long_running=True)
+    running = handed(program, X)
+    late, cancelled = handed(other, X, X, deadline=0.01), handed(programs.gate(gate), X)
+    after = handed(programs.add(4), cancelled, X)
+    with pytest.raises(DeadlineExceeded, match="the deadline passed") as caught:
+        late.block_until_ready(timeout=60)
+    assert "in run 1 of add on device 0" in caught.value.__notes__
+    assert queue_of(0).cancel(None) == 3 and cancelled.is_ready() and not running.is_ready()
+    for y in (cancelled, running, after):
+        with pytest.raises(Cancelled, match="gate: the run was cancelled|add: the run was cancelled"):
+            y.block_until_ready(timeout=60)
+    gate.open()
+    assert handed(program, X).tolist() == [1, 2, 3, 4] and handed(other, X, X).tolist() == [0, 2, 4, 6]
+
+
+def test_a_wait_has_a_deadline_and_says_who_is_awaited(gate):
+    program = programs.gate(gate)
+    for number in (1, 2):
+        y = handed(program, X)
+        for timeout in (0.02, 0, -1):
+            with pytest.raises(DeadlineExceeded, match=f"run {number} of gate on device 0 has not ended"):
+                y.block_until_ready(timeout=timeout)
+    gate.open()
+    assert y.block_until_ready(timeout=60).tolist() == [1, 2, 3, 4]
+    assert y.block_until_ready(timeout=0) is y and device_put(X).block_until_ready(0).tolist() == X.tolist()
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda x: x.block_until_ready(), lambda x: np.from_dlpack(x), lambda x: x.__array_interface__,
+        lambda x: x.to_numpy(),
+    ],
+    ids=["wait", "dlpack", "interface", "bytes"],
+)  # fmt: skip
+def test_an_array_that_another_thread_deletes_while_it_is_read(read, monkeypatch):
+    """As if the other thread came between looking at the array and holding its memory."""
+    import ml_dtypes
+
+    from axla.runtime import array
+
+    x = device_put(X.astype(ml_dtypes.bfloat16) if "to_numpy" in read.__code__.co_names else X)
+    monkeypatch.setattr(array, "native", lambda: native().array_delete(x) or native())
+    with pytest.raises(InvalidArgument, match="was deleted or donated"):
+        read(x)
+
+
 @pytest.mark.parametrize("read", ["y.block_until_ready()", "numpy.asarray(y)", "add(y, y)", "program(X)"])
 def test_ctrl_c_in_a_wait_cancels_what_is_waited_for(read):
     done = run_script(f"""

@@ -41,7 +41,7 @@ def encode(program: Packed) -> bytes:
 def decode(data: bytes) -> Packed:
     """The program of bytes that `encode` made; ValueError for others."""
     (count,) = struct.unpack_from("<Q", data.ljust(8, b"\0"))
-    if not 2 <= count <= len(data) // 8:
+    if not 2 <= count < len(data) // 8:
         raise ValueError(f"{count} parts")
     sizes = struct.unpack_from(f"<{count}Q", data, 8)
     at = 8 * (count + 1)

@@ -9,6 +9,8 @@ buffer protocol; element types without a format there (bf16, 8-bit floats, sub-b
 from __future__ import annotations
 
 import ctypes as c
+import math
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +18,7 @@ import numpy as np
 
 from axla.codegen.native.structs import ARRAY, PENDING, RECORD
 from axla.core import dtypes
-from axla.core.errors import Cancelled, InvalidArgument, OutOfMemory, UnsupportedError
+from axla.core.errors import Cancelled, DeadlineExceeded, InvalidArgument, OutOfMemory, UnsupportedError
 from axla.core.literal import why_no_array
 from axla.core.shape import Shape
 from axla.program.abi import INTERRUPTED
@@ -25,6 +27,10 @@ from axla.runtime.native import array_class, native, why_not
 from axla.runtime.shape_info import ShapeInfo, shape_info
 
 _Record = RECORD.ctypes()
+_FOREVER = 1e9  # seconds from which on a wait has no end
+
+maker_of: list[Callable[[int], str]] = []
+"""Says which run makes the record at an address; filled by the queue."""
 
 
 @array_class
@@ -89,6 +95,13 @@ class Array:
             raise InvalidArgument(f"{what}: {self._text()} was deleted or donated")
         return _Record.from_address(record)
 
+    def _hold(self, what: str) -> int:
+        """The record, with a count for the caller, who gives it back: other threads may delete the array."""
+        record = native().array_hold(self, 0)
+        if not record:
+            self._head(what)
+        return record
+
     def _text(self) -> str:
         return f"Array {self._info.shape.to_string(layout=False)}"
 
@@ -99,12 +112,19 @@ class Array:
         head = self._head("is_ready")
         return head is None or head.ready > PENDING
 
-    def block_until_ready(self) -> Array:
+    def block_until_ready(self, timeout: float = math.inf) -> Array:
         """Waits until the array's bytes are there; gives the array. Raises the error of the run that makes
-        it. What a signal's handler raises in the meantime, as for Ctrl-C, cancels that run.
+        it, and DeadlineExceeded, which names the run, after `timeout` seconds; the run goes on. What a
+        signal's handler raises in the meantime, as for Ctrl-C, cancels the run.
         """
-        self._head("block_until_ready")
-        native().record_wait(self._record)
+        until = time.monotonic_ns() + int(max(timeout, 0) * 1e9) if timeout < _FOREVER else 0
+        record = self._hold("block_until_ready")
+        try:
+            if native().record_wait(record, until) > 0:
+                run = maker_of[0](record)
+                raise DeadlineExceeded(f"{self._text()} is not there after {timeout} s: {run} has not ended")
+        finally:
+            native().record_release(record)
         return self
 
     def delete(self) -> None:
@@ -168,7 +188,7 @@ class Array:
         array = device_put(self) if copy else self
         array.block_until_ready()
         versioned = max_version is not None and tuple(max_version)[0] >= 1
-        return export(array._record, array._info.shape, versioned=versioned, copied=bool(copy))
+        return export(array, array._info.shape, versioned=versioned, copied=bool(copy))
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return (CPU, 0)
@@ -255,11 +275,9 @@ class _Pinned:
     """Bytes of an array that NumPy may keep: holds a count of the record as long as it lives."""
 
     def __init__(self, array: Array) -> None:
+        self._native, self._record, self._array = native(), 0, array
         array.block_until_ready()
-        self._array = array
-        self._native = native()
-        self._record = array._record
-        self._native.record_hold(self._record)
+        self._record = array._hold("to_numpy")
         item = array.itemsize
         self.__array_interface__ = {
             "version": 3,
@@ -281,8 +299,7 @@ def _retain(array: Array) -> None:
     """From now on the memory lives as long as the object, even when the array is deleted or donated."""
     slot = c.c_void_p.from_address(id(array) + ARRAY.offset("retained"))
     if not slot.value:
-        native().record_hold(array._record)
-        slot.value = array._record
+        slot.value = array._hold("__array_interface__")
 
 
 class HostArray(Array):
@@ -310,7 +327,7 @@ class HostArray(Array):
             raise InvalidArgument(f"{what}: {self._text()} was deleted or donated")
         return None
 
-    def block_until_ready(self) -> HostArray:
+    def block_until_ready(self, timeout: float = math.inf) -> HostArray:
         self._head("block_until_ready")
         return self
 

@@ -81,8 +81,8 @@ def _type_code(dtype: DType) -> tuple[int, int]:
 DTYPES = {_type_code(d): d for d in dtypes.ALL if d.bits >= 8}
 
 
-def export(record: int, shape: Shape, *, versioned: bool, copied: bool) -> object:
-    """A capsule over the memory of a record, which lives as long as the capsule does."""
+def export(array: Any, shape: Shape, *, versioned: bool, copied: bool) -> object:
+    """A capsule over the memory of an array, which lives as long as the capsule does."""
     code, bits = _type_code(shape.dtype)
     n = native()
     kind = "versioned" if versioned else "legacy"
@@ -94,7 +94,7 @@ def export(record: int, shape: Shape, *, versioned: bool, copied: bool) -> objec
     dims = (c.c_int64 * (2 * rank)).from_address(block + c.sizeof(struct))
     dims[:] = [*shape.dims, *strides(shape.dims)]
     managed = struct.from_address(block)
-    n.record_hold(record)
+    record = array._hold("__dlpack__")
     managed.context, managed.deleter = record, n.glue.addresses[f"dlpack_delete_{kind}"]
     if versioned:
         managed.major, managed.minor = 1, 0

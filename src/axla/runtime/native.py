@@ -107,10 +107,11 @@ class Native:
         self.record_over = f("axla_record_over", c.c_void_p, c.c_void_p, c.c_int64)
         self.record_hold = f("axla_record_hold", None, c.c_void_p)
         self.record_release = f("axla_record_release", None, c.c_void_p)
-        self.record_wait = f("axla_record_wait", c.c_int32, c.c_void_p)
+        self.record_wait = f("axla_record_wait", c.c_int32, c.c_void_p, c.c_int64)
         self.record_publish = f("record_publish", None, c.c_void_p, c.c_int32, c.py_object)
         self.array_hold = f("axla_array_hold", c.c_void_p, c.py_object, c.c_int32)
         self.queue_hand_over = f("queue_hand_over", c.c_int32, c.c_void_p, c.c_void_p, c.py_object)
+        self.task_claim = f("task_claim", c.c_int32, c.c_void_p)
         self.may_run = f("may_run", c.c_int32, c.c_void_p)
         # Without the interpreter lock.
         sleep = c.CFUNCTYPE(None, c.c_void_p, c.c_int32)

@@ -28,7 +28,7 @@ from axla.core import locks
 from axla.core.errors import Cancelled, InvalidArgument, OutOfMemory
 from axla.program import abi
 from axla.runtime.arguments import converted, failed_call
-from axla.runtime.array import Array, device_put, give_back
+from axla.runtime.array import Array, device_put, give_back, maker_of
 from axla.runtime.native import native
 
 _SHORT = 2_000_000
@@ -50,8 +50,9 @@ class Failure:
 
     __slots__ = ("error", "_unread", "__weakref__")
 
-    def __init__(self, error: BaseException) -> None:
+    def __init__(self, error: BaseException, run: str) -> None:
         self.error = error
+        error.add_note(f"in {run}")
         self._unread = not (isinstance(error, Cancelled) and error.code == abi.INTERRUPTED)  # somebody knows
         _failures.add(self)
 
@@ -79,6 +80,9 @@ class Task:
         self.inputs: list[int] = []
         self.records: list[int] = []
         self.timer: threading.Timer | None = None
+        self.name = (
+            f"run {loaded.block.handed + 1} of {loaded.interface.name} on device {loaded.queue.device}"
+        )
         aliases = {alias.parameter: alias.result for alias in loaded.interface.aliases}
         try:
             for index, array in enumerate(arguments):
@@ -123,14 +127,17 @@ class Task:
                 raise OutOfMemory(message, abi.OUT_OF_MEMORY)
             if source is not None:
                 with contextlib.suppress(Exception):  # of the run that makes it: this one fails likewise
-                    runtime.record_wait(donated[result])
+                    runtime.record_wait(donated[result], 0)
                 c.memmove(_Record.from_address(record).address, source.address, spec.bytes)
 
     def fail(self, error: BaseException) -> None:
         """Fails the results: with the error of an input that failed, else with this one."""
         inputs = [record for record in map(_Record.from_address, self.inputs) if record.ready == FAILED]
-        failure = c.cast(inputs[0].context, c.py_object).value if inputs else Failure(error)
-        for record in self.records:
+        pending = [record for record in self.records if _Record.from_address(record).ready <= PENDING]
+        if not pending:  # it was stopped before its turn
+            return
+        failure = c.cast(inputs[0].context, c.py_object).value if inputs else Failure(error, self.name)
+        for record in pending:
             self.loaded.native.record_publish(record, FAILED, failure)
 
     def is_left(self) -> bool:
@@ -138,8 +145,10 @@ class Task:
         return not self.struct.ended and all(_Record.from_address(r).ready <= PENDING for r in self.records)
 
     def stop(self, code: int) -> None:
-        """Sets the cancel flag."""
+        """Sets the cancel flag; a run that has not begun fails now."""
         self.flag.value = code
+        if self.loaded is not None and not native().task_claim(c.addressof(self.struct)):
+            _failed_task(self, code, 0, 0, code, 0)
 
     def release(self) -> None:
         """Lets all go but the struct, where the queue's thread looks for the next task."""
@@ -156,7 +165,8 @@ class Task:
 class Queue:
     """The queue of a device. It may be used from any thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, device: int) -> None:
+        self.device = device
         self._runtime = native()
         self._lock = locks.new_lock()
         self._kept: list[Any] = []  # what threads may look at that a fork has left
@@ -283,11 +293,17 @@ def queue_of(device: int) -> Queue:
             runtime = native()
             runtime.keep(failed_task=_failed_task)
             runtime.glue.variable("tasks_ended").value = c.cast(_collect, c.c_void_p).value
+            maker_of[:] = [_maker_of]
             atexit.register(_leave)
             os.register_at_fork(before=_before_fork, after_in_child=_after_fork)
         if device not in _queues:
-            _queues[device] = Queue()
+            _queues[device] = Queue(device)
         return _queues[device]
+
+
+def _maker_of(record: int) -> str:
+    tasks = [task for queue in list(_queues.values()) for task in list(queue._tasks)]
+    return next((task.name for task in tasks if record in task.records), "a run")
 
 
 def _failed_task(task: Task, *facts: int) -> None:

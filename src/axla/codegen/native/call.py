@@ -64,7 +64,7 @@ def _bind_array(f: Function, argument: V, info: V) -> None:
         with f.when(record.get(RECORD, "ready").eq(READY), likely=True):
             f.ret(record)
         # The wait lets other threads run, which may delete the array.
-        with f.when(f.call("i32", "axla_record_wait", record).eq(0)):
+        with f.when(f.call("i32", "axla_record_wait", record, f.i64(0)).eq(0)):
             f.ret(argument.get(ARRAY, "record"))
     f.ret(f.null)
 

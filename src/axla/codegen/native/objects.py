@@ -93,10 +93,11 @@ def _record_release(f: Function, record: V) -> None:
         f.call("void", "axla_free", record, f.i64(RECORD.size))
 
 
-@_FUNCTIONS("axla_record_wait", "i32", "record:ptr", exported=True)
-def _wait(f: Function, record: V) -> None:
+@_FUNCTIONS("axla_record_wait", "i32", "record:ptr, until:i64", exported=True)
+def _wait(f: Function, record: V, until: V) -> None:
     """Waits until the bytes of a record are there, without the interpreter lock (the caller holds it): 0; -1
-    with an exception: its run failed, or a signal's handler raised, which stops the run.
+    with an exception: its run failed, or a signal's handler raised, which stops the run; 1: the monotonic
+    clock has come to `until` nanoseconds (0: it may).
     """
     ready_at = record.at(RECORD.offset("ready"))
     with f.when(ready_at.load("i32", "acquire").eq(READY), likely=True):
@@ -114,6 +115,10 @@ def _wait(f: Function, record: V) -> None:
         with f.when(code.load("i32").ne(0), likely=False):
             with f.when(ready_at.load("i32", "acquire").le(PENDING)):
                 record.get(RECORD, "context").store(f.i32(INTERRUPTED), "seq_cst")
+            loop.leave()
+        late = f.call("i64", "now").gt(until)
+        with f.when(f.emit("i1", f"and {late}, {until.ne(0).text}")):
+            code.store(f.i32(1))
             loop.leave()
     with f.when(code.load("i32").eq(0)), f.when(ready_at.load("i32", "acquire").eq(FAILED)):
         f.call("void", "Py_DecRef", f.call("ptr", "PyObject_CallNoArgs", record.get(RECORD, "context")))
@@ -203,10 +208,11 @@ def _get_buffer(f: Function, array: V, view: V, flags: V) -> None:
     wants_format = (flags & _FORMAT).ne(0)
     with f.when(f.emit("i1", f"and {wants_format}, {text.eq(0).text}")):
         _refuse(f, view, "no_format")
-    with f.when(f.call("i32", "axla_record_wait", record).ne(0), likely=False):
+    f.call("void", "axla_record_hold", record)  # before others run in the wait, who may delete the array
+    with f.when(f.call("i32", "axla_record_wait", record, f.i64(0)).ne(0), likely=False):
+        f.call("void", "axla_record_release", record)
         view.set(BUFFER, "obj", 0)
         f.ret(f.i32(-1))
-    f.call("void", "axla_record_hold", record)
     f.call("void", "Py_IncRef", array)
     wants_dims, wants_strides = (flags & _ND).eq(_ND), (flags & _STRIDES).eq(_STRIDES)
     values: dict[str, V | int] = {

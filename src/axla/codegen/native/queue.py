@@ -53,6 +53,12 @@ def _now(f: Function) -> None:
     f.ret(time.load("i64") * 1_000_000_000 + time.at(8).load("i64"))
 
 
+@_FUNCTIONS("task_claim", "i32", "task:ptr", exported=True)
+def _claim(f: Function, task: V) -> None:
+    """0: the caller says what becomes of the task."""
+    f.ret(task.at(TASK.offset("claimed")).atomic("xchg", f.i32(1)))
+
+
 @_FUNCTIONS("run_task", "i1", "queue:ptr, task:ptr")
 def _run_task(f: Function, queue: V, task: V) -> None:
     """Runs a task and publishes its results; false where the process is another one now, or ends."""
@@ -68,6 +74,8 @@ def _run_task(f: Function, queue: V, task: V) -> None:
         record = inputs.item(index).load("ptr")
         with f.when(record.at(RECORD.offset("ready")).load("i32", "acquire").ne(READY), likely=False):
             code.store(f.i32(-1))  # failed_task finds it
+    with f.when(f.call("i32", "task_claim", task).ne(0), likely=False):
+        code.store(f.i32(-1))
     forks, begin = f.glob("forks").load("i32"), f.call("i64", "now")
     with f.when(code.load("i32").eq(0), likely=True):
         code.store(f.call("i32", "execute", program, frame, arguments, results, flags, f.const("i1", 0)))

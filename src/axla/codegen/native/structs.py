@@ -118,6 +118,7 @@ TASK = Struct(
     Field("owner", "ptr", "the Python object of the task"),
     Field("flags", "i64", "see RUN.flags"),
     Field("ended", "i32", "1: its results are published"),
+    Field("claimed", "i32", "1: it has begun, or was stopped before"),
 )
 
 QUEUE = Struct(
