@@ -122,9 +122,6 @@ class CpuExecutable(NativeExecutable):
     def _target(self) -> CpuTarget:
         return self._backend().target(self.options)
 
-    def __reduce__(self) -> tuple:
-        return Executable.load, (self.serialize(),)
-
     def _text(self, stage: str) -> str:
         if stage == "hlo":
             return super()._text(stage)

@@ -93,4 +93,6 @@ class NativeExecutable(Executable):
         return sum(map(len, self._images))
 
     def __reduce__(self) -> tuple:
+        if self.client is not None:
+            return super().__reduce__()
         return NativeExecutable, (self._images, self.interface, self._loaded.constants())

@@ -16,20 +16,10 @@ from axla.cpu.custom_call import emit_custom_call
 from axla.cpu.places import Places, from_registers, indices, registers_of
 from axla.cpu.registers import emit_registers
 from axla.program import abi
+from axla.program import steps as kinds
 from axla.program.plans import Phase
 from axla.program.program import Program
-from axla.program.steps import (
-    Branch,
-    BranchStep,
-    CopyStep,
-    CustomCallStep,
-    KernelStep,
-    LoopStep,
-    RegisterStep,
-    Step,
-    StoreStep,
-    Value,
-)  # fmt: skip
+from axla.program.steps import Branch, Step, Value
 from axla.target.machine import Target
 
 ENTRY = "axla_entry"
@@ -60,7 +50,7 @@ class Entry(Places):
 
     # -- control -----------------------------------------------------------------------------------------
 
-    def loop_step(self, step: LoopStep) -> None:
+    def loop_step(self, step: kinds.LoopStep) -> None:
         carried = [one for one in step.carried if one.parameter.place is None]
 
         def condition(parts: Sequence[Ssa]) -> Element:
@@ -75,7 +65,7 @@ class Entry(Places):
         parts = self.loop(self.parts([one.initial for one in carried]), condition, body)
         self.define_all([one.result for one in carried], parts)
 
-    def branch_step(self, step: BranchStep) -> None:
+    def branch_step(self, step: kinds.BranchStep) -> None:
         results = [value for value in step.results if value.place is None]
 
         def side(branch: Branch) -> Callable[[], list[Ssa]]:
@@ -98,7 +88,7 @@ class Entry(Places):
 
     # -- memory ------------------------------------------------------------------------------------------
 
-    def copy_step(self, step: CopyStep) -> None:
+    def copy_step(self, step: kinds.CopyStep) -> None:
         source, target = step.source, step.target
         if target.place is None:
             self.define(target, self.elements(source))
@@ -109,7 +99,7 @@ class Entry(Places):
             self.copy_bytes(self.pointer(target.place), self.pointer(source.memory), source.shape.byte_size)
         self.pause()
 
-    def store_step(self, step: StoreStep) -> None:
+    def store_step(self, step: kinds.StoreStep) -> None:
         shape, small = step.result.shape, step.update.shape
         begin = self.window_start(step)
         elements = self.elements(step.update)
@@ -117,7 +107,7 @@ class Entry(Places):
         for index, value in zip(indices(small), elements, strict=True):
             array.store(tuple(s + i for s, i in zip(begin, index, strict=True)), value)
 
-    def window_start(self, step: StoreStep) -> list[AnyIndex]:
+    def window_start(self, step: kinds.StoreStep) -> list[AnyIndex]:
         """The clamped start of the window."""
         starts = [element for value in step.starts for element in self.elements(value)]
         limits = zip(step.result.shape.dims, step.update.shape.dims, strict=True)
@@ -126,7 +116,7 @@ class Entry(Places):
             for start, (size, small) in zip(starts, limits, strict=True)
         ]
 
-    def kernel_step(self, step: KernelStep) -> None:
+    def kernel_step(self, step: kinds.KernelStep) -> None:
         kernel = self.kernels[step.kernel]
         pointers = [self.pointer(value.memory) for value in (*step.operands, *step.results)]
         if step.scratch is not None:
@@ -164,11 +154,11 @@ class Entry(Places):
 
 
 STEPS: dict[type, Callable] = {
-    KernelStep: Entry.kernel_step,
-    RegisterStep: emit_registers,
-    CopyStep: Entry.copy_step,
-    StoreStep: Entry.store_step,
-    LoopStep: Entry.loop_step,
-    BranchStep: Entry.branch_step,
-    CustomCallStep: emit_custom_call,
+    kinds.KernelStep: Entry.kernel_step,
+    kinds.RegisterStep: emit_registers,
+    kinds.CopyStep: Entry.copy_step,
+    kinds.StoreStep: Entry.store_step,
+    kinds.LoopStep: Entry.loop_step,
+    kinds.BranchStep: Entry.branch_step,
+    kinds.CustomCallStep: emit_custom_call,
 }

@@ -26,23 +26,12 @@ from axla.lowering.computations import single
 from axla.lowering.interface import interface_of
 from axla.lowering.registers import register_step
 from axla.lowering.values import Values, leaf_shapes
+from axla.program import steps as kinds
 from axla.program.interface import Alias, array_numbers
 from axla.program.kernels import Kernel
 from axla.program.memory import BufferSlice
 from axla.program.program import Program, all_steps
-from axla.program.steps import (
-    Branch,
-    BranchStep,
-    Carried,
-    CopyStep,
-    CustomCallStep,
-    KernelStep,
-    LoopStep,
-    RegisterStep,
-    Step,
-    StoreStep,
-    Value,
-)  # fmt: skip
+from axla.program.steps import Branch, Carried, Step, Value
 from axla.target.identity import identity
 from axla.target.machine import Target
 
@@ -111,8 +100,8 @@ def is_long_running(program: Program, kernels: Sequence[Kernel]) -> bool:
 
 
 def _takes_long(step: Step) -> bool:
-    if not isinstance(step, RegisterStep):
-        return isinstance(step, LoopStep | CustomCallStep)
+    if not isinstance(step, kinds.RegisterStep):
+        return isinstance(step, kinds.LoopStep | kinds.CustomCallStep)
     computations = step.computation.module.computations
     return any(isinstance(inst.op, hlo.While) for c in computations for inst in c.instructions)
 
@@ -169,11 +158,11 @@ class _Lowering:
             place = None if value.place == places[leaf] else value.place
             if place is not None and place.allocation in written and value.shape.size <= self.limits.tiny:
                 found[leaf] = Value(value.name, value.shape)
-                steps.append(CopyStep(value, found[leaf]))
+                steps.append(kinds.CopyStep(value, found[leaf]))
         for leaf, place in places.items():
             value = Value(found[leaf].name, found[leaf].shape, place)
             if found[leaf] != value:
-                steps.append(CopyStep(found[leaf], value))
+                steps.append(kinds.CopyStep(found[leaf], value))
                 found[leaf] = value
         return tuple(found.get(leaf) for leaf in range(len(self.buffers.results)))
 
@@ -263,7 +252,7 @@ class _Lowering:
         self.values.leave()
         carried = zip(initial, parameters, following, self.defined(inst, places), strict=True)
         steps.append(
-            LoopStep(
+            kinds.LoopStep(
                 inst.name, tuple(Carried(*one) for one in carried), tuple(condition), test, tuple(body),
                 trip_count(inst), inst.extra.location,
             )
@@ -283,7 +272,7 @@ class _Lowering:
             self.values.leave()
             branches.append(Branch(tuple(inside), tuple(values)))
         results = tuple(self.defined(inst, places))
-        steps.append(BranchStep(inst.name, selector, tuple(branches), results, inst.extra.location))
+        steps.append(kinds.BranchStep(inst.name, selector, tuple(branches), results, inst.extra.location))
 
     # -- memory ------------------------------------------------------------------------------------------
 
@@ -292,7 +281,7 @@ class _Lowering:
         array = self.values.at(operand, 0, self.buffers.slice(inst), steps)
         small, *at = map(self.values.of, (update, *starts))
         result = self.values.define(inst, 0, array.shape, array.place)
-        steps.append(StoreStep(inst.name, array, small, tuple(at), result, inst.extra.location))
+        steps.append(kinds.StoreStep(inst.name, array, small, tuple(at), result, inst.extra.location))
 
     def custom_call(self, inst: Instruction, op: hlo.CustomCall, steps: list[Step]) -> None:
         site = hlo.call_site(inst)
@@ -307,7 +296,7 @@ class _Lowering:
         )
         results = self.values.define_leaves(inst)
         steps.append(
-            CustomCallStep(
+            kinds.CustomCallStep(
                 inst.name, site, call.api, number, operands, results, report, call.plan, scratch,
                 inst.extra.location,
             )
@@ -335,7 +324,9 @@ class _Lowering:
         kernel = self.kernel(inst, shared)
         size = kernel.plan.scratch_bytes
         scratch = self.scratch.slice(inst, size) if size else None
-        steps.append(KernelStep(inst.name, kernel.name, operands, results, scratch, inst.extra.location))
+        steps.append(
+            kinds.KernelStep(inst.name, kernel.name, operands, results, scratch, inst.extra.location)
+        )
 
     def kernel(self, inst: Instruction, shared: tuple[tuple[int, int], ...]) -> Kernel:
         """The kernel of an instruction; equal computations get one kernel."""

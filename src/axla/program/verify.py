@@ -18,23 +18,12 @@ from axla.core.shape_util import major_to_minor
 from axla.custom.site import REPORT
 from axla.ir.graph import Instruction
 from axla.ir.traverse import schedule_of
+from axla.program import steps as kinds
 from axla.program.contents import WORKSPACE, Contents, Memory
 from axla.program.interface import ValueSpec, array_numbers, tree_leaves
 from axla.program.memory import ALIGNMENT, Allocation, AllocationKind, BufferSlice
 from axla.program.program import Program, all_steps, nested_steps
-from axla.program.steps import (
-    BranchStep,
-    CollectiveStep,
-    CopyStep,
-    CustomCallStep,
-    KernelStep,
-    LoopStep,
-    RegisterStep,
-    Step,
-    StoreStep,
-    TransferStep,
-    Value,
-)  # fmt: skip
+from axla.program.steps import Step, Value
 
 MOST_NESTED = 100  # loops and branches in each other
 
@@ -83,11 +72,11 @@ class _Verifier(Contents):
         self.nesting += 1
         self.require(self.nesting <= MOST_NESTED, f"steps are nested more than {MOST_NESTED} deep")
         for step in steps:
-            self.where = f"step {step.source.name if isinstance(step, CopyStep) else step.name}"
+            self.where = f"step {step.source.name if isinstance(step, kinds.CopyStep) else step.name}"
             _STEPS[type(step)](self, step)
         self.nesting -= 1
 
-    def kernel(self, step: KernelStep) -> None:
+    def kernel(self, step: kinds.KernelStep) -> None:
         kernel = self.kernels.get(step.kernel)
         if kernel is None:
             self.fail(f"there is no kernel {step.kernel}")
@@ -114,7 +103,7 @@ class _Verifier(Contents):
         self.fit("results", values, shapes, memory=memory)
         self.define_all(values, keep=False)
 
-    def registers(self, step: RegisterStep) -> None:
+    def registers(self, step: kinds.RegisterStep) -> None:
         computation = step.computation
         given = computation.root.operands
         values = computation.root.opcode == "tuple" and len(set(given)) == len(given)
@@ -129,7 +118,7 @@ class _Verifier(Contents):
             self.require(read <= order[given[result]], f"{step.results[result].name} is written too early")
         self.write(step.results, [o.shape for o in given], memory=False)
 
-    def copy(self, step: CopyStep | TransferStep) -> None:
+    def copy(self, step: kinds.CopyStep | kinds.TransferStep) -> None:
         source, target = step.source, step.target
         self.use(source)
         self.typed(target, source.shape)
@@ -143,7 +132,7 @@ class _Verifier(Contents):
             known.register = True
             self.undo.append((setattr, (known, "register", False)))
 
-    def store(self, step: StoreStep) -> None:
+    def store(self, step: kinds.StoreStep) -> None:
         self.use(step.operand, step.update, *step.starts)
         operand, update = step.operand.shape, step.update.shape
         sizes = zip(update.dims, operand.dims, strict=False)
@@ -159,7 +148,7 @@ class _Verifier(Contents):
         self.define(step.result)
         self.require(step.result.place is not None, "stores into registers")
 
-    def loop(self, step: LoopStep) -> None:
+    def loop(self, step: kinds.LoopStep) -> None:
         for carried in step.carried:
             self.use(carried.initial)
             place = carried.parameter.place
@@ -188,7 +177,7 @@ class _Verifier(Contents):
             self.define(value, keep=keep)
         self.use(*values)
 
-    def branch(self, step: BranchStep) -> None:
+    def branch(self, step: kinds.BranchStep) -> None:
         self.use(step.selector)
         shape, count = step.selector.shape, len(step.branches)
         counts = count == 2 if shape.dtype.is_pred else count > 0 and shape.dtype is S32
@@ -206,7 +195,7 @@ class _Verifier(Contents):
         self.kill(*self.written[id(step)])
         self.define_all(step.results)
 
-    def custom_call(self, step: CustomCallStep) -> None:
+    def custom_call(self, step: kinds.CustomCallStep) -> None:
         site, functions = step.site, self.program.interface.functions
         for values, leaves in ((step.operands, site.operand_leaves), (step.results, site.result_leaves)):
             self.require(len(values) == len(leaves), f"{len(values)} leaves, the call has {len(leaves)}")
@@ -229,7 +218,7 @@ class _Verifier(Contents):
         self.scratch(step.scratch, step.plan.scratch_bytes if step.plan else 0, (*operands, *results))
         self.write(results, [v.shape for v in results])
 
-    def collective(self, step: CollectiveStep) -> None:
+    def collective(self, step: kinds.CollectiveStep) -> None:
         self.use(*step.operands)
         self.write(step.results, [v.shape for v in step.results])
 
@@ -289,15 +278,15 @@ class _Verifier(Contents):
 
 
 _STEPS: dict[type[Step], Callable[[_Verifier, Any], None]] = {
-    KernelStep: _Verifier.kernel,
-    RegisterStep: _Verifier.registers,
-    CopyStep: _Verifier.copy,
-    StoreStep: _Verifier.store,
-    LoopStep: _Verifier.loop,
-    BranchStep: _Verifier.branch,
-    CustomCallStep: _Verifier.custom_call,
-    TransferStep: _Verifier.copy,
-    CollectiveStep: _Verifier.collective,
+    kinds.KernelStep: _Verifier.kernel,
+    kinds.RegisterStep: _Verifier.registers,
+    kinds.CopyStep: _Verifier.copy,
+    kinds.StoreStep: _Verifier.store,
+    kinds.LoopStep: _Verifier.loop,
+    kinds.BranchStep: _Verifier.branch,
+    kinds.CustomCallStep: _Verifier.custom_call,
+    kinds.TransferStep: _Verifier.copy,
+    kinds.CollectiveStep: _Verifier.collective,
 }
 
 
@@ -345,11 +334,11 @@ def _last_uses(order: dict[Instruction, int]) -> dict[Instruction, int]:
 def _written(step: Step, inside: dict[int, list[BufferSlice]]) -> list[BufferSlice]:
     """What a step writes, whichever way it runs; `inside`: of the steps in it."""
     found = [slice_ for nested in nested_steps(step) for slice_ in inside[id(nested)]]
-    if isinstance(step, CopyStep | TransferStep):
+    if isinstance(step, kinds.CopyStep | kinds.TransferStep):
         results: Sequence[Value | None] = (step.target,)
-    elif isinstance(step, StoreStep):
+    elif isinstance(step, kinds.StoreStep):
         results = (step.result,)
     else:
-        results = () if isinstance(step, LoopStep | BranchStep) else step.results
+        results = () if isinstance(step, kinds.LoopStep | kinds.BranchStep) else step.results
     places = [v.place for v in results if v is not None] + [getattr(step, "scratch", None)]
     return found + [place for place in places if place is not None]

@@ -97,10 +97,7 @@ class Array:
 
     def _hold(self, what: str) -> int:
         """The record, with a count for the caller, who gives it back: other threads may delete the array."""
-        record = native().array_hold(self, 0)
-        if not record:
-            self._head(what)
-        return record
+        return native().array_hold(self, 0) or self._head(what)
 
     def _text(self) -> str:
         return f"Array {self._info.shape.to_string(layout=False)}"
@@ -202,32 +199,6 @@ class Array:
     def __format__(self, form: str) -> str:
         return format(self.to_numpy(), form) if form else str(self)
 
-    def item(self) -> Any:
-        """The only element as a Python scalar."""
-        return self.to_numpy().item()
-
-    def tolist(self) -> Any:
-        return self.to_numpy().tolist()
-
-    def __getitem__(self, key: Any) -> np.ndarray:
-        """A part as a NumPy array."""
-        return self.to_numpy()[key]
-
-    def __float__(self) -> float:
-        return float(self.to_numpy())
-
-    def __int__(self) -> int:
-        return int(self.to_numpy())
-
-    def __bool__(self) -> bool:
-        return bool(self.to_numpy())
-
-    def __complex__(self) -> complex:
-        return complex(self.to_numpy())
-
-    def __index__(self) -> int:
-        return self.to_numpy().__index__()
-
     def __len__(self) -> int:
         if not self._info.dims:
             raise TypeError("len() of an array without dimensions")
@@ -258,11 +229,11 @@ def _of_numpy(name: str) -> Callable[..., Any]:
 
 # What is computed one by one, outside a compiled program, is NumPy's work.
 _BINARY = "add sub mul truediv floordiv mod divmod pow matmul and or xor lshift rshift"
-_OTHERS = "eq ne lt le gt ge neg pos abs invert iter"
+_OTHERS = "eq ne lt le gt ge neg pos abs invert iter getitem float int bool complex index"
 _METHODS = (
     "all any argmax argmin argpartition argsort astype choose clip compress conj conjugate copy cumprod "
-    "cumsum diagonal dot flatten max mean min nonzero prod ravel repeat reshape round searchsorted squeeze "
-    "std sum swapaxes take tobytes trace transpose var view"
+    "cumsum diagonal dot flatten item max mean min nonzero prod ravel repeat reshape round "
+    "searchsorted squeeze std sum swapaxes take tobytes tolist trace transpose var view"
 )
 _OPERATORS = [*_BINARY.split(), *(f"r{name}" for name in _BINARY.split()), *_OTHERS.split()]
 for _name in [*(f"__{operator}__" for operator in _OPERATORS), *_METHODS.split()]:

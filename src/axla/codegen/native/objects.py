@@ -116,8 +116,7 @@ def _wait(f: Function, record: V, until: V) -> None:
             with f.when(ready_at.load("i32", "acquire").le(PENDING)):
                 record.get(RECORD, "context").store(f.i32(INTERRUPTED), "seq_cst")
             loop.leave()
-        late = f.call("i64", "now").gt(until)
-        with f.when(f.emit("i1", f"and {late}, {until.ne(0).text}")):
+        with f.when(until.ne(0)), f.when(f.call("i64", "now").gt(until)):
             code.store(f.i32(1))
             loop.leave()
     with f.when(code.load("i32").eq(0)), f.when(ready_at.load("i32", "acquire").eq(FAILED)):
