@@ -160,19 +160,9 @@ _SEGMENTS = {
     "workspace": Allocation(AllocationKind.WORKSPACE, 0, 0),
 }
 _LINES = (
-    Program,
-    Interface,
-    ValueSpec,
-    Alias,
-    Function,
-    Allocation,
-    Constant,
-    Kernel,
-    Phase,
-    Carried,
-    Branch,
-)
-_LINES += (*Step.__args__, *AnyPlan.__args__, tuple[Value | None, ...])  # type: ignore[attr-defined]
+    Program, Interface, ValueSpec, Alias, Function, Allocation, Constant, Kernel, Phase, Carried, Branch,
+    *Step.__args__, *AnyPlan.__args__, tuple[Value | None, ...],  # type: ignore[attr-defined]
+)  # fmt: skip
 _FORMS: dict[Any, Form] = {
     Computation: Form(_write_computation, _read_computation, block=True),
     BufferSlice: Form(str, _read_slice),

@@ -70,7 +70,7 @@ class DynamicCall:
         dims = [list(spec.shape.dims) for spec in interface.results]
         for size in self._result_sizes:
             bound = dims[size.leaf][size.dimension]
-            dims[size.leaf][size.dimension] = max(0, min(int(found[size.number]), bound))
+            dims[size.leaf][size.dimension] = max(0, min(int(found[size.number].to_numpy()), bound))
         results = [_cut(array, tuple(wanted)) for array, wanted in zip(found, dims, strict=False)]
         return tuple(results) if isinstance(interface.result_tree, tuple) else results[0]
 
