@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,21 @@ from axla.ir.attributes import Precision, Sparsity, Word
 from axla.ir.op import Op, attr, op
 
 
+@dataclass(frozen=True)
+class Contraction(Op):
+    """The dimension numbers of all dots."""
+
+    shape: Shape
+    lhs_batch_dims: tuple[int, ...] = ()
+    lhs_contracting_dims: tuple[int, ...] = attr(always=True, default=())
+    rhs_batch_dims: tuple[int, ...] = ()
+    rhs_contracting_dims: tuple[int, ...] = attr(always=True, default=())
+
+    expensive = True
+
+
 @op("dot", operands="lhs rhs *metadata")
-class Dot(Op):
+class Dot(Contraction):
     """result[batch, i, j] = sum over k of lhs[batch, i, k] * rhs[batch, j, k].
 
     i and j are the dimensions of lhs and rhs that neither contract nor batch; the result has the batch
@@ -24,16 +38,9 @@ class Dot(Op):
     it is an or of ands. The result's element type may be wider than the operands'.
     """
 
-    shape: Shape
-    lhs_batch_dims: tuple[int, ...] = ()
-    lhs_contracting_dims: tuple[int, ...] = attr(always=True, default=())
-    rhs_batch_dims: tuple[int, ...] = ()
-    rhs_contracting_dims: tuple[int, ...] = attr(always=True, default=())
     operand_precision: tuple[Precision, ...] = ()
     algorithm: Word | None = None
     sparsity: tuple[Sparsity, ...] = ()
-
-    expensive = True
 
     def infer(self, lhs: AnyShape, rhs: AnyShape, *metadata: AnyShape) -> Shape:
         left, right, *_ = arrays(self, lhs, rhs, *metadata)

@@ -7,7 +7,7 @@ from axla.core.shape import TOKEN, AnyShape, BufferShape, Shape, TupleShape
 from axla.core.shape_util import subshape
 from axla.custom.site import CallSite, leaf_number
 from axla.hlo.family import show
-from axla.hlo.signature import accepts, returns, sample_reducer
+from axla.hlo.signature import accepts, returns, sample_of, sample_reducer
 from axla.ir.attributes import (
     ApiVersion,
     ConvDims,
@@ -92,7 +92,7 @@ class Conditional(Op):
 
     @classmethod
     def samples(cls):
-        double, half = _sample_unary("negate"), _sample_unary("abs")
+        double, half = (sample_of(name, OPS[name](), F32) for name in ("negate", "abs"))
         value = Shape(F32)
         return [
             (cls(double, half), (Shape(PRED), value, value)),
@@ -283,12 +283,3 @@ class AddDependency(Op):
     @classmethod
     def samples(cls):
         return [(cls(), (Shape(F32, (3,)), TOKEN))]
-
-
-def _sample_unary(opcode: str) -> Computation:
-    module = Module("samples")
-    computation = module.add_computation(opcode, entry=True)
-    computation.set_root(
-        computation.add(OPS[opcode](), (computation.add(Parameter(Shape(F32), 0), name="x"),))
-    )
-    return computation

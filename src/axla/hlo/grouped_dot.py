@@ -9,15 +9,22 @@ import numpy as np
 from axla.core.dtypes import BF16, F8E4M3FN, F32, F64, S32, DType
 from axla.core.shape import AnyShape, Shape
 from axla.hlo.casting import convert
-from axla.hlo.contraction import Dot, check_dimension_numbers, check_not_mixed, contract, contracted
+from axla.hlo.contraction import (
+    Contraction,
+    Dot,
+    check_dimension_numbers,
+    check_not_mixed,
+    contract,
+    contracted,
+)
 from axla.hlo.family import arrays, show
 from axla.hlo.numeric import widened
 from axla.ir.attributes import Precision
-from axla.ir.op import Op, attr, op
+from axla.ir.op import op
 
 
 @op("ragged-dot", operands="lhs rhs group_sizes")
-class RaggedDot(Op):
+class RaggedDot(Contraction):
     """A dot whose ragged dimension of lhs is cut into groups, the sizes of which are data.
 
     ragged free:        [b, m, k], [g, b, k, n], [b, x, g] -> [b, m, n]   each group of rows has its own rhs
@@ -27,16 +34,9 @@ class RaggedDot(Op):
     What lies behind the last group gives 0, or is not summed.
     """
 
-    shape: Shape
-    lhs_batch_dims: tuple[int, ...] = ()
-    lhs_contracting_dims: tuple[int, ...] = attr(always=True, default=())
-    rhs_batch_dims: tuple[int, ...] = ()
-    rhs_contracting_dims: tuple[int, ...] = attr(always=True, default=())
     lhs_ragged_dims: tuple[int, ...] = ()
     rhs_group_dims: tuple[int, ...] = ()
     operand_precision: tuple[Precision, ...] = ()
-
-    expensive = True
 
     @property
     def dot(self) -> Dot:
@@ -192,21 +192,14 @@ def _free(shape: Shape, batch: tuple[int, ...], contracting: tuple[int, ...]) ->
 
 
 @op("scaled-dot", operands="lhs rhs lhs_scale rhs_scale")
-class ScaledDot(Op):
+class ScaledDot(Contraction):
     """A dot of operands that are first multiplied by scales, one for each block of elements.
 
     A scale has the rank of its operand, and sizes that divide the operand's: along a dimension of size n, a
     scale of size m holds for n / m neighbours. One of the two may be a scalar.
     """
 
-    shape: Shape
-    lhs_batch_dims: tuple[int, ...] = ()
-    lhs_contracting_dims: tuple[int, ...] = attr(always=True, default=())
-    rhs_batch_dims: tuple[int, ...] = ()
-    rhs_contracting_dims: tuple[int, ...] = attr(always=True, default=())
     operand_precision: tuple[Precision, ...] = ()
-
-    expensive = True
 
     @property
     def dot(self) -> Dot:

@@ -83,19 +83,20 @@ def accepts_scalars(
     return [p.dtype for p in parts]  # type: ignore[attr-defined]
 
 
+def sample_of(name: str, op: Op, dtype: DType) -> Computation:
+    """A computation of scalars that applies an op to as many as it takes, in a module of its own."""
+    computation = Module("samples").add_computation(name, entry=True)
+    count = range(len(op.operand_names))
+    operands = [computation.add(Parameter(Shape(dtype), n), name="xy"[n]) for n in count]
+    computation.set_root(computation.add(op, operands))
+    return computation
+
+
 def sample_reducer(opcode: str, dtype: DType) -> Computation:
     """A computation of two scalars applying a binary op, in a module of its own."""
-    module = Module("samples")
-    computation = module.add_computation(opcode, entry=True)
-    x, y = (computation.add(Parameter(Shape(dtype), n), name="xy"[n]) for n in range(2))
-    computation.set_root(computation.add(OPS[opcode](), (x, y)))
-    return computation
+    return sample_of(opcode, OPS[opcode](), dtype)
 
 
 def sample_comparison(direction: str, dtype: DType) -> Computation:
     """A computation of two scalars comparing them, in a module of its own."""
-    module = Module("samples")
-    computation = module.add_computation("compare", entry=True)
-    x, y = (computation.add(Parameter(Shape(dtype), n), name="xy"[n]) for n in range(2))
-    computation.set_root(computation.add(OPS["compare"](Direction(direction)), (x, y)))  # type: ignore[call-arg]
-    return computation
+    return sample_of("compare", OPS["compare"](Direction(direction)), dtype)  # type: ignore[call-arg]

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+import axla.hlo as hlo
 from axla.core.errors import (
     AxlaError,
     Cancelled,
@@ -29,8 +30,6 @@ from axla.core.errors import (
 from axla.core.literal import Literal, why_no_array
 from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.hlo.casting import convert
-from axla.hlo.control import Call, CustomCall, Fusion, OptBarrier
-from axla.hlo.conversion import Bitcast
 from axla.hlo.numeric import Kernel
 from axla.hlo.transfer import receives_last
 from axla.interpreter.bounds import by_bounds
@@ -292,7 +291,7 @@ class Interpreter:
         while stack:
             for inst in self._needed(stack.pop()):
                 yield inst
-                calls = () if isinstance(inst.op, CustomCall) else inst.op.computations()
+                calls = () if isinstance(inst.op, hlo.CustomCall) else inst.op.computations()
                 for called in calls:
                     if called not in seen:
                         seen.add(called)
@@ -336,7 +335,7 @@ class Interpreter:
                 or _moves_scalar(inst)
             ):
                 continue
-            if not isinstance(op, (Call, Fusion)) or not self.is_elementwise(op.computations()[0]):
+            if not isinstance(op, (hlo.Call, hlo.Fusion)) or not self.is_elementwise(op.computations()[0]):
                 return False
         return True
 
@@ -432,7 +431,7 @@ def _moves_scalar(inst: Instruction) -> bool:
     if len(inst.operands) != 1 or not isinstance(inst.shape, Shape) or inst.shape.rank:
         return False
     operand = inst.operands[0].shape
-    moves = hasattr(inst.op, "source") or isinstance(inst.op, (Bitcast, OptBarrier))
+    moves = hasattr(inst.op, "source") or isinstance(inst.op, (hlo.Bitcast, hlo.OptBarrier))
     return moves and isinstance(operand, Shape) and operand.logical is inst.shape.logical
 
 

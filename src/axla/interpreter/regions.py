@@ -7,16 +7,11 @@ from math import prod
 
 import numpy as np
 
+import axla.hlo as hlo
 from axla.core.dtypes import DType
 from axla.core.shape import Shape, TupleShape
-from axla.hlo.asynchronous import AsyncStart
 from axla.hlo.casting import convert, reinterpret
-from axla.hlo.control import Call, Conditional, CustomCall, Fusion, While
-from axla.hlo.conversion import Bitcast
-from axla.hlo.indexing import Scatter
-from axla.hlo.random import Rng, RngGetAndUpdateState
-from axla.hlo.reduction import Map, Reduce, Scan, Sort
-from axla.hlo.window import ReduceWindow, SelectAndScatter, offsets, padded, places
+from axla.hlo.window import offsets, padded, places
 from axla.interpreter.collectives import COLLECTIVES, joined
 from axla.interpreter.custom_calls import custom_call
 from axla.interpreter.evaluate import REGIONS, Interpreter, Value
@@ -47,7 +42,7 @@ def _while(interpreter: Interpreter, inst: Instruction, value: Value) -> Value:
     """Runs until the condition fails. As in XLA, a loop without effects is taken to end: an iteration that
     changes nothing has made the result, whatever the condition says.
     """
-    loop: While = inst.op  # type: ignore[assignment]
+    loop: hlo.While = inst.op  # type: ignore[assignment]
     look_at = 1
     iteration = 0
     while interpreter.run(loop.condition, [value]):
@@ -87,7 +82,7 @@ def _async_start(interpreter: Interpreter, inst: Instruction, *operands: Value) 
 
 
 def _rng(interpreter: Interpreter, inst: Instruction, first: Value, second: Value) -> Value:
-    op: Rng = inst.op  # type: ignore[assignment]
+    op: hlo.Rng = inst.op  # type: ignore[assignment]
     dims, low, high = op.shape.dims, first.astype(np.float64), second.astype(np.float64)
     if op.distribution is RandomDistribution.NORMAL:
         return convert(low + high * interpreter.random.standard_normal(dims), op.shape.dtype)
@@ -131,7 +126,7 @@ def result_types(inst: Instruction) -> list[DType]:
 
 
 def _reduce(interpreter: Interpreter, inst: Instruction, *operands: Value) -> Value:
-    op: Reduce = inst.op  # type: ignore[assignment]
+    op: hlo.Reduce = inst.op  # type: ignore[assignment]
     count = len(operands) // 2
     data, inits = operands[:count], operands[count:]
     kept = [d for d in range(data[0].ndim) if d not in op.dimensions]
@@ -149,7 +144,7 @@ def _reduce(interpreter: Interpreter, inst: Instruction, *operands: Value) -> Va
 
 
 def _tree(
-    interpreter: Interpreter, op: Reduce, rows: list[np.ndarray], types: list[DType]
+    interpreter: Interpreter, op: hlo.Reduce, rows: list[np.ndarray], types: list[DType]
 ) -> list[np.ndarray]:
     """Neighbours combined, in order, until one row is left."""
     rows = [convert(r, t) for r, t in zip(rows, types, strict=True)]
@@ -163,7 +158,7 @@ def _tree(
 
 
 def _scatter(interpreter: Interpreter, inst: Instruction, *operands: Value) -> Value:
-    op: Scatter = inst.op  # type: ignore[assignment]
+    op: hlo.Scatter = inst.op  # type: ignore[assignment]
     count = len(operands) // 2
     results = [o.copy() for o in operands[:count]]
     indices, updates = operands[count], operands[count + 1 :]
@@ -201,7 +196,7 @@ def _rounds(starts: np.ndarray) -> list[np.ndarray]:
 
 def _apply_windows(
     interpreter: Interpreter,
-    op: Scatter,
+    op: hlo.Scatter,
     results: list[np.ndarray],
     windows: list[np.ndarray],
     starts: np.ndarray,
@@ -224,7 +219,7 @@ def _apply_windows(
 
 def _reduce_window(interpreter: Interpreter, inst: Instruction, *operands: Value) -> Value:
     """Position by position in the window, for all its places at once; what lies outside is left out."""
-    op: ReduceWindow = inst.op  # type: ignore[assignment]
+    op: hlo.ReduceWindow = inst.op  # type: ignore[assignment]
     count = len(operands) // 2
     data, inits = operands[:count], operands[count:]
     dims = places(op, data[0].shape, op.window)
@@ -245,7 +240,7 @@ def _reduce_window(interpreter: Interpreter, inst: Instruction, *operands: Value
 def _select_and_scatter(
     interpreter: Interpreter, inst: Instruction, operand: Value, source: Value, init: Value
 ) -> Value:
-    op: SelectAndScatter = inst.op  # type: ignore[assignment]
+    op: hlo.SelectAndScatter = inst.op  # type: ignore[assignment]
     dims = source.shape
     result = np.full(operand.shape, init, source.dtype)
     if not source.size:
@@ -269,7 +264,7 @@ def _select_and_scatter(
 
 
 def _scan(interpreter: Interpreter, inst: Instruction, *operands: Value) -> Value:
-    op: Scan = inst.op  # type: ignore[assignment]
+    op: hlo.Scan = inst.op  # type: ignore[assignment]
     inputs, carries = (
         operands[: len(operands) - op.num_carries],
         list(operands[len(operands) - op.num_carries :]),
@@ -297,7 +292,7 @@ def _dtype_of(x: np.ndarray) -> DType:
 
 
 def _sort(interpreter: Interpreter, inst: Instruction, *operands: Value) -> Value:
-    op: Sort = inst.op  # type: ignore[assignment]
+    op: hlo.Sort = inst.op  # type: ignore[assignment]
     if not operands[0].ndim:
         return joined(inst, operands)
     columns = [np.moveaxis(o, op.dimension, 0) for o in operands]
@@ -306,7 +301,7 @@ def _sort(interpreter: Interpreter, inst: Instruction, *operands: Value) -> Valu
     return joined(inst, results)
 
 
-def sorted_order(interpreter: Interpreter, op: Sort, columns: list[np.ndarray]) -> np.ndarray:
+def sorted_order(interpreter: Interpreter, op: hlo.Sort, columns: list[np.ndarray]) -> np.ndarray:
     """For every line along axis 0 the positions of its elements in sorted order; equal elements stay in
     order.
     """
@@ -335,7 +330,7 @@ def sorted_order(interpreter: Interpreter, op: Sort, columns: list[np.ndarray]) 
 
 def _exchange(
     interpreter: Interpreter,
-    op: Sort,
+    op: hlo.Sort,
     columns: list[np.ndarray],
     order: np.ndarray,
     first: np.ndarray,
@@ -354,7 +349,7 @@ def _exchange(
     interpreter.tick()
 
 
-def _sort_lines(interpreter: Interpreter, op: Sort, columns: list[np.ndarray], order: np.ndarray) -> None:
+def _sort_lines(interpreter: Interpreter, op: hlo.Sort, columns: list[np.ndarray], order: np.ndarray) -> None:
     for line in np.ndindex(*order.shape[1:]):
         values = [c[(slice(None), *line)] for c in columns]
 
@@ -371,23 +366,23 @@ REGIONS.update(
     {
         **COLLECTIVES,
         **TRANSFERS,
-        AsyncStart: _async_start,
-        Rng: _rng,
-        RngGetAndUpdateState: _rng_state,
+        hlo.AsyncStart: _async_start,
+        hlo.Rng: _rng,
+        hlo.RngGetAndUpdateState: _rng_state,
         Tuple: _tuple,
         GetTupleElement: _get_tuple_element,
-        While: _while,
-        Conditional: _conditional,
-        Call: _call,
-        Fusion: _call,
-        CustomCall: custom_call,
-        Bitcast: _bitcast,
-        Map: _map,
-        Reduce: _reduce,
-        ReduceWindow: _reduce_window,
-        Scan: _scan,
-        Scatter: _scatter,
-        SelectAndScatter: _select_and_scatter,
-        Sort: _sort,
+        hlo.While: _while,
+        hlo.Conditional: _conditional,
+        hlo.Call: _call,
+        hlo.Fusion: _call,
+        hlo.CustomCall: custom_call,
+        hlo.Bitcast: _bitcast,
+        hlo.Map: _map,
+        hlo.Reduce: _reduce,
+        hlo.ReduceWindow: _reduce_window,
+        hlo.Scan: _scan,
+        hlo.Scatter: _scatter,
+        hlo.SelectAndScatter: _select_and_scatter,
+        hlo.Sort: _sort,
     }
 )

@@ -8,28 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import axla.hlo as hlo
 from axla.core.shape import AnyShape, Shape, TupleShape
-from axla.hlo import DynamicSlice, DynamicUpdateSlice, GetTupleElement, Multiply, Pad, Slice, Tuple
-from axla.hlo.collective import (
-    AllGather,
-    AllGatherDone,
-    AllGatherStart,
-    AllReduce,
-    AllReduceDone,
-    AllReduceStart,
-    AllToAll,
-    CollectiveBroadcast,
-    CollectivePermute,
-    CollectivePermuteDone,
-    CollectivePermuteStart,
-    CollectiveReduce,
-    PartitionId,
-    ReduceScatter,
-    ReplicaId,
-    equal_addends,
-    moves_one_slice,
-)  # fmt: skip
-from axla.hlo.transfer import CopyDone, CopyStart, Domain
+from axla.hlo.collective import equal_addends, moves_one_slice
 from axla.ir.attributes import PaddingConfig, SliceDims
 from axla.ir.graph import Instruction, Module
 from axla.ir.op import Op
@@ -57,11 +38,11 @@ def _added(inst: Instruction) -> Sequence[Instruction]:
     if count == 1:
         return inst.operands
     factors = [full(inst.computation, shape_of(x), count) for x in inst.operands]
-    return [Multiply()(x, factor) for x, factor in zip(inst.operands, factors, strict=True)]
+    return [hlo.Multiply()(x, factor) for x, factor in zip(inst.operands, factors, strict=True)]
 
 
 def _joined(inst: Instruction, values: Sequence[Instruction]) -> Instruction:
-    return inst.computation.add(Tuple(), values) if isinstance(inst.shape, TupleShape) else values[0]
+    return inst.computation.add(hlo.Tuple(), values) if isinstance(inst.shape, TupleShape) else values[0]
 
 
 def _first_part(inst: Instruction) -> Instruction:
@@ -71,7 +52,7 @@ def _first_part(inst: Instruction) -> Instruction:
     for x, shape in zip(_added(inst), shapes, strict=True):
         assert isinstance(shape, Shape)
         same = shape.dims == shape_of(x).dims
-        parts.append(x if same else Slice(SliceDims((0,) * shape.rank, shape.dims))(x))
+        parts.append(x if same else hlo.Slice(SliceDims((0,) * shape.rank, shape.dims))(x))
     return _joined(inst, parts)
 
 
@@ -108,9 +89,9 @@ def _widened(inst: Instruction, result: AnyShape) -> Instruction:
         high = tuple(n - m for n, m in zip(shape.dims, own.dims, strict=True))
         if any(high):
             zero = scalar(inst.computation, own.dtype, 0)
-            x = Pad(PaddingConfig((0,) * own.rank, high))(x, zero)
+            x = hlo.Pad(PaddingConfig((0,) * own.rank, high))(x, zero)
         parts.append(x)
-    return inst.computation.add(Tuple(), parts) if isinstance(result, TupleShape) else parts[0]
+    return inst.computation.add(hlo.Tuple(), parts) if isinstance(result, TupleShape) else parts[0]
 
 
 def _gather_start(inst: Instruction) -> Instruction | None:
@@ -119,8 +100,8 @@ def _gather_start(inst: Instruction) -> Instruction | None:
         return None
     own = inst.operands[0]
     if len(inst.operands) > 1:
-        own = inst.computation.add(Tuple(), inst.operands)
-    return inst.computation.add(Tuple(), [own, _widened(inst, result)])
+        own = inst.computation.add(hlo.Tuple(), inst.operands)
+    return inst.computation.add(hlo.Tuple(), [own, _widened(inst, result)])
 
 
 def _permuted(inst: Instruction) -> Instruction | None:
@@ -139,11 +120,13 @@ def _permute_start(inst: Instruction) -> Instruction | None:
     contexts = [full(inst.computation, s, 0) for s in tuple_of(inst).elements[2:] if isinstance(s, Shape)]
     if inst.op.slice_sizes:  # type: ignore[attr-defined]
         moved = _slice_moved(inst)
-        return None if moved is None else inst.computation.add(Tuple(), [inst.operands[0], moved, *contexts])
+        if moved is None:
+            return None
+        return inst.computation.add(hlo.Tuple(), [inst.operands[0], moved, *contexts])
     given, sent = list(inst.operands), [_sent(inst, x) for x in inst.operands]
     if len(given) > 1:
-        given, sent = [inst.computation.add(Tuple(), given)], [inst.computation.add(Tuple(), sent)]
-    return inst.computation.add(Tuple(), [*given, *sent, *contexts])
+        given, sent = [inst.computation.add(hlo.Tuple(), given)], [inst.computation.add(hlo.Tuple(), sent)]
+    return inst.computation.add(hlo.Tuple(), [*given, *sent, *contexts])
 
 
 def _slice_moved(inst: Instruction) -> Instruction | None:
@@ -154,15 +137,15 @@ def _slice_moved(inst: Instruction) -> Instruction | None:
     if not moves_one_slice(inst):
         return None
     (sizes,) = op.slice_sizes  # type: ignore[attr-defined]
-    starts = [[GetTupleElement(d)(o) for d in range(len(sizes))] for o in inst.operands[2:]]
-    moved = DynamicSlice(tuple(sizes))(inst.operands[0], *starts[0])
-    return DynamicUpdateSlice()(output, moved, *starts[1])
+    starts = [[hlo.GetTupleElement(d)(o) for d in range(len(sizes))] for o in inst.operands[2:]]
+    moved = hlo.DynamicSlice(tuple(sizes))(inst.operands[0], *starts[0])
+    return hlo.DynamicUpdateSlice()(output, moved, *starts[1])
 
 
 def _copy_start(inst: Instruction) -> Instruction:
     (x,), context = inst.operands, tuple_of(inst).elements[2]
     assert isinstance(context, Shape)
-    return inst.computation.add(Tuple(), [x, x, full(inst.computation, context, 0)])
+    return inst.computation.add(hlo.Tuple(), [x, x, full(inst.computation, context, 0)])
 
 
 def _operand(inst: Instruction) -> Instruction:
@@ -170,11 +153,11 @@ def _operand(inst: Instruction) -> Instruction:
 
 
 def _copied(inst: Instruction) -> Instruction:
-    return GetTupleElement(0)(inst.operands[0])
+    return hlo.GetTupleElement(0)(inst.operands[0])
 
 
 def _result(inst: Instruction) -> Instruction:
-    return GetTupleElement(1)(inst.operands[0])
+    return hlo.GetTupleElement(1)(inst.operands[0])
 
 
 def _first(inst: Instruction) -> Instruction:
@@ -182,22 +165,22 @@ def _first(inst: Instruction) -> Instruction:
 
 
 _EXPANSIONS: dict[type[Op], Expansion] = {
-    AllReduce: _reduced,
-    AllReduceStart: _reduced,
-    AllReduceDone: _operand,
-    AllGather: _gathered,
-    AllGatherStart: _gather_start,
-    AllGatherDone: _result,
-    ReduceScatter: _first_part,
-    AllToAll: _exchanged,
-    CollectiveBroadcast: _rooted,
-    CollectiveReduce: _rooted,
-    CollectivePermute: _permuted,
-    CollectivePermuteStart: _permute_start,
-    CollectivePermuteDone: _result,
-    CopyStart: _copy_start,
-    CopyDone: _copied,
-    Domain: _operand,
-    ReplicaId: _first,
-    PartitionId: _first,
+    hlo.AllReduce: _reduced,
+    hlo.AllReduceStart: _reduced,
+    hlo.AllReduceDone: _operand,
+    hlo.AllGather: _gathered,
+    hlo.AllGatherStart: _gather_start,
+    hlo.AllGatherDone: _result,
+    hlo.ReduceScatter: _first_part,
+    hlo.AllToAll: _exchanged,
+    hlo.CollectiveBroadcast: _rooted,
+    hlo.CollectiveReduce: _rooted,
+    hlo.CollectivePermute: _permuted,
+    hlo.CollectivePermuteStart: _permute_start,
+    hlo.CollectivePermuteDone: _result,
+    hlo.CopyStart: _copy_start,
+    hlo.CopyDone: _copied,
+    hlo.Domain: _operand,
+    hlo.ReplicaId: _first,
+    hlo.PartitionId: _first,
 }
