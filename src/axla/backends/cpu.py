@@ -47,7 +47,6 @@ class CpuBackend(Backend):
     def compile(self, client: Client, module: Module, options: CompileOptions) -> Executable:
         from axla.cpu.programs import compiled
 
-        client.in_order(module, options)
         work, target = self.work(module, options), self.target(options)
         with located(module.file, module):
             made = compiled(work, target)

@@ -59,6 +59,7 @@ class Client(Devices):
             module = prepared(module, told)
             self.backend.check(module, told)
             self._check(module, told)
+            self._check_order(module, told)
             made = self.backend.compile(self, module, told)
         watch(made)
         return made
@@ -71,12 +72,9 @@ class Client(Devices):
         """A copy of an array-like on a device, the first by default."""
         return self.backend.device_put(array, device or self._devices[0])
 
-    def in_order(self, module: Module, options: CompileOptions) -> None:
-        """UnsupportedError unless a program is for the first devices in order; for backends that know no
-        other.
-        """
+    def _check_order(self, module: Module, options: CompileOptions) -> None:
         first = self.default_device_assignment(*options.participants(module))
-        if options.device_assignment not in (None, first):
+        if options.device_assignment not in (None, first) and not self.backend.any_devices:
             what = f"{self.backend.name} takes the first devices in order"
             raise UnsupportedError(f"compile: device_assignment={options.device_assignment}: {what}")
 
@@ -113,6 +111,8 @@ class Backend:
     version: str = "0"
     about: str = ""
     """A line for `axla backends`."""
+    any_devices: bool = False
+    """Whether programs may be for other devices than the first in order."""
     device_kind: str = "cpu"
     memory_kinds: tuple[str, ...] = ("device",)
     capabilities: Capabilities = Capabilities()

@@ -41,7 +41,6 @@ class InterpreterBackend(Backend):
             raise InvalidArgument(
                 f"compile: the backend {self.name} takes no target_cpu and no target_features"
             )
-        client.in_order(module, options)
         work = clone_module(module)
         if options.donate:
             donate_parameters(work, options.donate)
