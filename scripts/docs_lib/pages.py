@@ -1,4 +1,4 @@
-"""docs/ops.md and the pages docs/ops/<op>.md."""
+"""docs/ops.md, the pages docs/ops/<op>.md and docs/stablehlo-operations.md."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import axla.hlo  # noqa: F401  (declares the ops)
 from axla.ir.op import OPS, Op
-from docs_lib import backends, declarations
+from docs_lib import backends, coverage, declarations
 from docs_lib.examples import Example
 from docs_lib.rules import rules as refusals
 from docs_lib.sections import source
@@ -31,7 +31,11 @@ element type on which backend: [conformance](conformance.md).
 
 def pages() -> dict[Path, str]:
     """Every file with its text."""
-    return {DOCS / "ops.md": index(), **{DOCS / "ops" / f"{op}.md": page(OPS[op]) for op in OPS}}
+    return {
+        DOCS / "ops.md": index(),
+        DOCS / "stablehlo-operations.md": coverage.page(table),
+        **{DOCS / "ops" / f"{op}.md": page(OPS[op]) for op in OPS},
+    }
 
 
 def index() -> str:

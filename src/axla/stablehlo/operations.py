@@ -36,7 +36,9 @@ sign: operand:sfcq -> sfcq ; same/c1 ; text % {} : @same ; hlo
 reduce_precision: operand:fq exponent_bits=i32>0/c2 mantissa_bits=i32>=0/c3 -> fq ; same/c1
   ; text % , format = <format> {} : @same ; hlo exponent_bits mantissa_bits
 uniform_quantize: operand:fqag -> qag ; shape/c1 ; text % {} : @same
+  ; none rewritten as integers and floats before the import
 uniform_dequantize: operand:qag -> f ; shape/c1 ; text % {} : @same
+  ; none rewritten as integers and floats before the import
 add: lhs:A rhs:A -> A ; shape/c1 ; text % , % {} : @same ; hlo
 atan2: lhs:fcq rhs:fcq -> fcq ; same/c1 ; text % , % {} : @same ; hlo
 complex: lhs:d rhs:d -> c ; shape/c2 ; text % , % {} : @complex ; hlo
@@ -81,6 +83,7 @@ slice: operand:T start_indices=ints limit_indices=ints strides=ints -> T ; alike
   ; text % <slice> {} : @function
   ; hlo slice.starts=start_indices slice.limits=limit_indices slice.strides=strides
 real_dynamic_slice: operand:T start_indices:xi1 limit_indices:xi1 strides:xi1 -> T ; text %* {} : @function
+  ; none static once its sizes are given
 dynamic_slice: operand:T start_indices...:i0 slice_sizes=ints -> T
   ; text % , %, sizes = slice_sizes:list {} : @function ; hlo dynamic_slice_sizes=slice_sizes
 dynamic_update_slice: operand:T update:T start_indices...:i0 -> T ; text %* {} : @function ; hlo
@@ -89,7 +92,7 @@ pad: operand:T padding_value:T0 edge_padding_low=ints edge_padding_high=ints int
   interior_padding:list {} : @function ; hlo padding.low=edge_padding_low padding.high=edge_padding_high
   padding.interior=interior_padding
 dynamic_pad: operand:T padding_value:T0 edge_padding_low:xi1! edge_padding_high:xi1! interior_padding:xi1!
-  -> T ; text %* {} : @function
+  -> T ; text %* {} : @function ; none static once its sizes are given
 get_dimension_size: operand:A dimension=i64>=0/c1 -> s ; text % , dim = dimension:i64 {} : @function
   ; hlo dimensions=dimension
 set_dimension_size: operand:T size:s dimension=i64>=0/c1 -> T
@@ -97,23 +100,26 @@ set_dimension_size: operand:T size:s dimension=i64>=0/c1 -> T
 gather: operand:T start_indices:i dimension_numbers=#gather slice_sizes=ints indices_are_sorted=bool?false
   -> T ; hlo *dimension_numbers slice_sizes indices_are_sorted
 dynamic_gather: operand:T start_indices:i slice_sizes:i1! dimension_numbers=#gather
-  indices_are_sorted=bool?false -> T
+  indices_are_sorted=bool?false -> T ; none static once its sizes are given
 scatter: inputs...:T scatter_indices:pix updates...:T scatter_dimension_numbers=#scatter
   indices_are_sorted=bool?false unique_indices=bool?false update_computation{} -> ...:T
 torch_index_select: operand:T index:T dim=i64 batch_dims=i64 -> T
+  ; none gather says it, and no frontend writes this one
 
 dot: lhs:T rhs:A precision_config=precisions?DEFAULT -> A ; text % , % (? , <precision> ?) {} : @function
 dot_general: lhs:T rhs:A dot_dimension_numbers=#dot precision_config=precisions?DEFAULT
   algorithm=#dot_algorithm?@2 -> A ; text % , % , <dot> (? , <precision> ?) {} : @function
 einsum: lhs:T rhs:T einsum_config=string -> T ; text % , % , config = einsum_config:string {} : @function
+  ; none dot_general and reduce say it, and no frontend writes this one
 unary_einsum: operand:T einsum_config=string -> T ; text % , config = einsum_config:string {} : @function
+  ; none dot_general and reduce say it, and no frontend writes this one
 convolution: lhs:T rhs:A window_strides=ints?1 padding=table?0 lhs_dilation=ints?1 rhs_dilation=ints?1
   window_reversal=bools?0 dimension_numbers=#conv feature_group_count=i64>0/c21 batch_group_count=i64>0/c22
   precision_config=precisions?DEFAULT -> A ; text ( %* ) dim_numbers = <convolution> , window = { <window> }
   {} : @function
 dynamic_conv@2: lhs:T rhs:A padding:i2! window_strides=ints?1 lhs_dilation=ints?1 rhs_dilation=ints?1
   window_reversal=bools?0 dimension_numbers=#conv feature_group_count=i64>0/c21 batch_group_count=i64>0/c22
-  precision_config=precisions?DEFAULT -> A
+  precision_config=precisions?DEFAULT -> A ; none static once its sizes are given
 fft: operand:fc fft_type=fft_type fft_length=ints -> fc
   ; text % , type = fft_type:enum , length = fft_length:list {} : @function ; hlo fft_type fft_length
 cholesky: a:fcq lower=bool?false -> fcq ; elements/c1 ; text % (? , lower = lower:bool ?) {} : @same
@@ -139,7 +145,7 @@ sort: inputs...:T dimension=i64?-1 is_stable=bool?false comparator{} -> ...:T ; 
 if: pred:p true_branch{} false_branch{} -> ...:At
 case: index:s branches{...} -> ...:At
 while: operand...:Atb cond{} body{} -> ...:Atb ; text <while>
-return: results...:Atb -> ; text %* {} (? : @types ?)
+return: results...:Atb -> ; text %* {} (? : @types ?) ; none ends a region
 optimization_barrier: operand...:Tt -> ...:Tt ; pairs/c1 ; text {} <barrier>
 tuple: val...:Atlb -> l ; text %* {} : @tuple
 get_tuple_element: operand:l index=i32>=0/c1 -> Atlb ; text % [ index:i32 ] {} : @function
@@ -171,6 +177,7 @@ collective_reduce: operands...:T replica_groups=groups channel_handle=#channel_h
   use_global_device_ids=unit?false has_dynamic_root=unit?false computation{} -> ...:T
 collective_permute: operand:T source_target_pairs=table channel_handle=#channel_handle?0 -> T ; alike/c5
 cross-replica-sum: operand:T replica_groups=table -> T ; same/c1
+  ; none all_reduce says it, and no frontend writes this one
 reduce_scatter: operand:T scatter_dimension=i64>=0/c2 replica_groups=groups channel_handle=#channel_handle?0
   use_global_device_ids=unit?false computation{} -> T
 async_start: operands...:T body{} -> h
@@ -182,6 +189,7 @@ acos acosh asin asinh atanh cosh sinh tan: operand:fc* -> fc* ; same/c1 ; text %
   ; hlo
 atan bessel_i1e conj square: operand:fc* -> fc* ; same/c1 ; text % {} : @types -> @result
 _asin_acos_kernel: operand:c* -> c* ; same/c1 ; text % {} : @types -> @result
+  ; none a part of asin and acos, which no frontend writes alone
 digamma erf_inv erfc lgamma: operand:f* -> f* ; same/c1 ; text % {} : @types -> @result
 erf: operand:f* -> f* ; same/c1 ; text % {} : @types -> @result ; hlo
 is_inf is_neg_inf is_pos_inf: operand:f* -> p* ; shape/c1 ; text % {} : @types -> @result
@@ -213,13 +221,17 @@ scan: inputs...:A* inits...:A* dimension=i64>=0/c1 scan_dim_size=i64>=0? is_reve
 _OTHERS = {
     "check": """
 expect_almost_eq: lhs:fc* rhs:fc* tolerance=f64? -> ; pairs_equal/c1
-  ; text % , % (? , tolerance = tolerance:f64 ?) {} : @first
+  ; text % , % (? , tolerance = tolerance:f64 ?) {} : @first ; none taken out of the program, see checks.py
 expect_almost_eq_const: lhs:fc* value=elements tolerance=f64? ->
   ; text % , value:elements (? , tolerance = tolerance:f64 ?) {} @as_value
+  ; none taken out of the program, see checks.py
 expect_eq: lhs:T rhs:T -> ; pairs_equal/c1 ; text % , % {} : @first
+  ; none taken out of the program, see checks.py
 expect_eq_const: lhs:T value=elements -> ; text % , value:elements {} @as_value
+  ; none taken out of the program, see checks.py
 expect_close: actual:f* expected:f* -> ; pairs_equal/c1 ; text % , % , max_ulp_difference =
   max_ulp_difference:ui64 (? , min_ulp_difference = min_ulp_difference:ui64 ?) : {} @types
+  ; none taken out of the program, see checks.py
 expect_serialized_eq:
   ; text % , probe_id = probe_id:string (? , iter = iteration:ui32 ?) {} : @types
 """,

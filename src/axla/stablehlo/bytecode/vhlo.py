@@ -140,7 +140,8 @@ def _of_version(record: Record, version: int) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def _versions(record: Record) -> int:
+def versions(record: Record) -> int:
+    """The newest version of an operation, or of a structure that is an attribute of it."""
     later = any(LATER_FIELDS.get(attribute.kind[1:]) for attribute in record.attributes)
     return 2 if later else record.version
 
@@ -151,7 +152,7 @@ INHERENT: dict[str, tuple[str, ...]] = {
 } | {
     f"vhlo.{name}_v{version}": _of_version(record, version)
     for name, record in _STABLEHLO.items()
-    for version in range(1, _versions(record) + 1)
+    for version in range(1, versions(record) + 1)
 }
 """`vhlo.gather_v1` -> its attributes."""
 FORMS = {

@@ -9,7 +9,6 @@ from typing import Any
 import axla.hlo as hlo
 from axla.builder import bessel, compositions, inverse, zeta
 from axla.builder.xla_builder import XlaBuilder, XlaOp
-from axla.core.errors import VerifyError
 from axla.core.shape import Shape
 from axla.ir.attributes import Direction
 from axla.ir.graph import Instruction
@@ -140,10 +139,8 @@ def _top_k(scope: Scope, operation: mlir.Operation) -> Outcome:
 
 def _ragged_dot(scope: Scope, operation: mlir.Operation) -> Outcome:
     lhs, rhs, sizes = scope.operands(operation, 3)
-    numbers = operation.attributes.get("ragged_dot_dimension_numbers")
-    if not isinstance(numbers, mlir.StructAttr):
-        attr.reject(operation, "ragged_dot_dimension_numbers", "#chlo.ragged_dot<...>")
-    fields = {**numbers.fields, **getattr(numbers.fields.get("dot_dimension_numbers"), "fields", {})}
+    fields = attr.structure(operation, "ragged_dot_dimension_numbers", "ragged_dot")
+    fields = {**fields, **getattr(fields.get("dot_dimension_numbers"), "fields", {})}
     named: dict[str, Any] = {
         f"{name}_dims": attr.field_integers(fields, f"{name}_dimensions")
         for name in ("lhs_ragged", "rhs_group")
@@ -156,23 +153,13 @@ def _ragged_dot(scope: Scope, operation: mlir.Operation) -> Outcome:
 def _scan(scope: Scope, operation: mlir.Operation) -> Outcome:
     operands, shapes = scope.operands(operation), scope.shapes(operation)
     called = scope.region(operation)
-    carries = _carries(operation, len(operands), len(called.parameters))
+    _, carries = attr.integers(operation, "operandSegmentSizes")
     op = hlo.Scan(
         (attr.integer(operation, "dimension"),), carries, attr.flag(operation, "is_reverse"),
         attr.flag(operation, "is_associative"), called,
     )  # fmt: skip
     found = scope.add(op, operands)
     return found if len(shapes) > 1 else [found]
-
-
-def _carries(operation: mlir.Operation, operands: int, arguments: int) -> int:
-    """How many of the operands are initial carries: the sizes of the operands' segments say it."""
-    sizes = attr.as_integers(operation.attributes.get("operandSegmentSizes", ()))
-    if operands != arguments or not sizes or len(sizes) != 2 or sum(sizes) != operands:
-        raise VerifyError(
-            f"operandSegmentSizes must divide the {operands} operands into inputs and initial values"
-        )
-    return sizes[1]
 
 
 _COMPOSED: dict[str, Rule] = {

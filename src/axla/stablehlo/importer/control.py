@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import axla.hlo as hlo
-from axla.core.errors import VerifyError
 from axla.ir.graph import Instruction
 from axla.ir.structure import GetTupleElement, Tuple
 from axla.stablehlo import mlir
@@ -22,11 +21,11 @@ from axla.stablehlo.text.printer import attribute_text
 def _while(scope: Scope, operation: mlir.Operation) -> Outcome:
     captured = scope.captured(operation, range(len(operation.regions)))
     state = [*scope.operands(operation), *[scope.value(v) for v in captured]]
-    condition, test = scope.carrying(operation, 0, captured, 2)
-    (root,) = _filled(condition, test, 1)
+    condition, test = scope.carrying(operation, 0, captured)
+    (root,) = condition.fill(test)
     condition.computation.set_root(root)
-    body, block = scope.carrying(operation, 1, captured, 2)
-    results = _filled(body, block, len(operation.operands))
+    body, block = scope.carrying(operation, 1, captured)
+    results = body.fill(block)
     # An array may be its own tuple only where it is the whole state.
     found = [*results, *[body.value(v) for v in captured]]
     body.computation.set_root(body.tuple(found, named=False))
@@ -41,38 +40,26 @@ def _elements(scope: Scope, value: Instruction, count: int, *, whole: bool) -> O
     return value if count > 1 else scope.parts(value, count)
 
 
-def _filled(scope: Scope, block: mlir.Block, count: int) -> list[Instruction]:
-    found = scope.fill(block)
-    if len(found) != count:
-        raise VerifyError(f"its region must return {count} values, found {len(found)}")
-    return found
-
-
 def _branches(scope: Scope, operation: mlir.Operation) -> tuple[list, list[Instruction]]:
     """The regions as computations of one operand each, and those operands."""
     computations, operands = [], []
     for number in range(len(operation.regions)):
         captured = scope.captured(operation, (number,))
         operands.append(scope.tuple([scope.value(v) for v in captured], named=False))
-        branch, block = scope.carrying(operation, number, captured, len(operation.regions))
-        found = _filled(branch, block, len(operation.results))
-        branch.computation.set_root(branch.tuple(found, named=False))
+        branch, block = scope.carrying(operation, number, captured)
+        branch.computation.set_root(branch.tuple(branch.fill(block), named=False))
         computations.append(branch.computation)
     return computations, operands
 
 
 def _if(scope: Scope, operation: mlir.Operation) -> Outcome:
     (pred,) = scope.operands(operation, 1)
-    if len(operation.regions) != 2:
-        raise VerifyError(f"two regions are wanted, found {len(operation.regions)}")
     (yes, no), operands = _branches(scope, operation)
     return scope.add(hlo.Conditional(yes, no), (pred, *operands))
 
 
 def _case(scope: Scope, operation: mlir.Operation) -> Outcome:
     (index,) = scope.operands(operation, 1)
-    if not operation.regions:
-        raise VerifyError("one or more regions are wanted, found none")
     computations, operands = _branches(scope, operation)
     return scope.add(hlo.Conditional(None, None, tuple(computations)), (index, *operands))
 

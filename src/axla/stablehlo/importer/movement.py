@@ -68,8 +68,6 @@ def _dynamic_reshape(scope: Scope, operation: mlir.Operation) -> Instruction:
     if not shape.is_dynamic:
         return scope.add(hlo.Reshape(shape), (operand,))
     vector = Shape(S32, array(sizes).dims)
-    if vector.dims != (shape.rank,):
-        raise VerifyError(f"{shape.rank} sizes are wanted, found {sizes.shape.to_string(layout=False)}")
     sizes = scope.add(hlo.Convert(vector), (sizes,))
     parts = [scope.add(hlo.Slice(SliceDims((d,), (d + 1,))), (sizes,)) for d in range(shape.rank)]
     scalars = [scope.add(hlo.Reshape(Shape(S32)), (p,)) for p in parts]
@@ -80,8 +78,6 @@ def _set_dimension_size(scope: Scope, operation: mlir.Operation) -> Instruction:
     operand, size = scope.operands(operation, 2)
     at = attr.integer(operation, "dimension")
     shape = array(operand)
-    if not 0 <= at < shape.rank:
-        attr.reject(operation, "dimension", f"one of the {shape.rank} dimensions of the operand")
     # A size that is the bound leaves the dimension static, as the written type may say.
     dynamic = [mark or d == at for d, mark in enumerate(shape.dynamic)]
     return scope.add(hlo.SetDimensionSize(Shape(shape.dtype, shape.dims, dynamic), (at,)), (operand, size))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import axla.hlo as hlo
-from axla.core.errors import VerifyError
 from axla.ir.attributes import (
     CONVOLUTION_DIMENSIONS,
     ConvDims,
@@ -98,8 +97,6 @@ def _algorithm(operation: mlir.Operation) -> Word | None:
 def _convolution(scope: Scope, operation: mlir.Operation) -> Instruction:
     lhs, rhs = scope.operands(operation, 2)
     labels, kernel = labels_of(operation), array(rhs)
-    if len(labels.kernel) != kernel.rank:
-        raise VerifyError(f"dimension_numbers are of rank {len(labels.kernel)}, the kernel of {kernel.rank}")
     size = [kernel.dims[d] for d in labels.kernel_spatial]
     op = hlo.Convolution(
         scope.shape(operation), window_of(operation, size, "lhs_dilation", "rhs_dilation"), labels,

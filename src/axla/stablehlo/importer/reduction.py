@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import axla.hlo as hlo
 from axla.core.dtypes import DType
-from axla.core.errors import VerifyError
 from axla.core.shape import Shape
 from axla.ir.attributes import Window
 from axla.ir.graph import Computation, Instruction
@@ -17,19 +16,15 @@ from axla.stablehlo.importer.scope import Rule, Scope
 from axla.stablehlo.tables import by_name
 
 
-def parameter_types(called: Computation, wanted: int) -> list[DType]:
+def parameter_types(called: Computation) -> list[DType]:
     """The element types that a region computes with."""
-    types = [p.shape.dtype for p in called.parameters if isinstance(p.shape, Shape)]
-    if len(types) != wanted or len(called.parameters) != wanted:
-        raise VerifyError(f"its region must have {wanted} arguments that are tensors, found {len(types)}")
-    return types
+    return [p.shape.dtype for p in called.parameters if isinstance(p.shape, Shape)]
 
 
 def _halves(scope: Scope, operation: mlir.Operation, called: Computation) -> list[Instruction]:
     """n arrays and n initial values, in the element types that the region computes with."""
     operands = scope.operands(operation)
-    types = parameter_types(called, len(operands))
-    count = len(operands) // 2
+    types, count = parameter_types(called), len(operands) // 2
     return scope.converted(operands, types[:count] * 2)
 
 
@@ -41,18 +36,9 @@ def _reduce(scope: Scope, operation: mlir.Operation) -> Instruction:
 
 def window_of(operation: mlir.Operation, size: Sequence[int], bases: str, holes: str) -> Window:
     """A window with the attributes of StableHLO; those that are left out have their defaults."""
-    rank = len(size)
     strides = attr.integers(operation, "window_strides", ())
     dilations = [attr.integers(operation, name, ()) if name else () for name in (bases, holes)]
     padding = attr.matrix(operation, "padding", [])
-    for name, found in (
-        ("window_strides", strides),
-        ("padding", padding),
-        (bases, dilations[0]),
-        (holes, dilations[1]),
-    ):
-        if found and len(found) != rank:
-            raise VerifyError(f"{name} has {len(found)} entries, {rank} are wanted")
     reversal = operation.attributes.get("window_reversal", ())
     if isinstance(reversal, mlir.DenseArray | mlir.DenseElements):
         reversal = attr.as_integers(reversal) or ()
@@ -71,8 +57,8 @@ def _reduce_window(scope: Scope, operation: mlir.Operation) -> Instruction:
 
 def _select_and_scatter(scope: Scope, operation: mlir.Operation) -> Instruction:
     operand, source, init = scope.operands(operation, 3)
-    select, scatter = (scope.region(operation, n, 2) for n in range(2))
-    dtype = parameter_types(scatter, 2)[0]
+    select, scatter = (scope.region(operation, n) for n in range(2))
+    dtype = parameter_types(scatter)[0]
     source, init = scope.converted((source, init), (dtype, dtype))
     window = window_of(operation, attr.integers(operation, "window_dimensions"), "", "")
     return scope.add(hlo.SelectAndScatter(window, select, scatter), (operand, source, init))
@@ -96,7 +82,7 @@ def _scatter(scope: Scope, operation: mlir.Operation) -> Instruction:
     operands = scope.operands(operation)
     called = scope.region(operation)
     count = len(operands) // 2
-    types = parameter_types(called, 2 * count)
+    types = parameter_types(called)
     operands = [
         *scope.converted(operands[:count], types[:count]),
         operands[count],

@@ -18,6 +18,7 @@ from axla.ir.structure import Constant, GetTupleElement, Parameter, Tuple
 from axla.stablehlo import mlir
 from axla.stablehlo.importer.origin import Origins
 from axla.stablehlo.importer.types import literal_of, shape_of
+from axla.stablehlo.operations import OPERATIONS
 from axla.stablehlo.text.printer import type_text
 
 Outcome = Instruction | Sequence[Instruction] | None
@@ -60,13 +61,16 @@ class Scope:
             for operation in operations:
                 rule = rules.get(operation.name)
                 if rule is None:
-                    raise UnsupportedError("HLO has nothing for this operation")
+                    raise UnsupportedError(f"HLO has nothing for this operation{_why_not(operation.name)}")
                 self.extra, self._name = origin(operation.location, operation.attributes)
                 self._bind(operation, rule(self, operation))
             operation = last
             found = self.operands(last)
         except AxlaError as error:
             raise placed(error, operation) from None
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+            # A source that nobody has verified.
+            raise placed(VerifyError(f"malformed: {error!r}"), operation) from error
         importer.depth -= 1
         return found
 
@@ -136,8 +140,6 @@ class Scope:
         return found
 
     def any_shape(self, operation: mlir.Operation, number: int = 0) -> AnyShape:
-        if number >= len(operation.results):
-            raise VerifyError(f"{number + 1} results are wanted, found {len(operation.results)}")
         return self.importer.shape(operation.results[number].type)
 
     def whole_shape(self, operation: mlir.Operation) -> AnyShape:
@@ -188,11 +190,8 @@ class Scope:
 
     def converted(self, operands: Iterable[Instruction], dtypes: Sequence[object]) -> list[Instruction]:
         """The operands in element types that hold theirs: those that a region computes with."""
-        given = list(operands)
-        if len(given) != len(dtypes):
-            raise VerifyError(f"its region is for {len(dtypes)} of its operands, found {len(given)}")
         found = []
-        for operand, dtype in zip(given, dtypes, strict=True):
+        for operand, dtype in zip(operands, dtypes, strict=True):
             shape = operand.shape
             if isinstance(shape, Shape) and shape.dtype is not dtype:
                 operand = self.add(Convert(Shape(dtype, shape.dims, shape.dynamic)), (operand,))  # type: ignore[arg-type]
@@ -201,16 +200,16 @@ class Scope:
 
     # Regions.
 
-    def region(self, operation: mlir.Operation, number: int = 0, count: int = 1) -> Computation:
+    def region(self, operation: mlir.Operation, number: int = 0) -> Computation:
         """A region that sees its arguments only, as a computation with a parameter for each."""
-        return self.importer.plain(self._checked(operation, number, count))
+        return self.importer.plain(operation.regions[number].blocks[0])
 
     def carrying(
-        self, operation: mlir.Operation, number: int, state: Sequence[mlir.Value], count: int
+        self, operation: mlir.Operation, number: int, state: Sequence[mlir.Value]
     ) -> tuple[Scope, mlir.Block]:
         """The scope of a region with one parameter, which holds its arguments and these outer values."""
-        block = self._checked(operation, number, count)
-        return self.importer.carrying(operation.regions[number], block, self, state), block
+        region = operation.regions[number]
+        return self.importer.carrying(region, region.blocks[0], self, state), region.blocks[0]
 
     def captured(self, operation: mlir.Operation, numbers: Iterable[int]) -> list[mlir.Value]:
         """The values from outside that regions use, without constants."""
@@ -218,15 +217,6 @@ class Scope:
         for number in numbers:
             found |= self.importer.captures.get(id(operation.regions[number]), {})
         return list(found)
-
-    @staticmethod
-    def _checked(operation: mlir.Operation, number: int, count: int) -> mlir.Block:
-        if len(operation.regions) != count:
-            raise VerifyError(f"{count} regions are wanted, found {len(operation.regions)}")
-        region = operation.regions[number]
-        if len(region.blocks) != 1:
-            raise VerifyError(f"region {number} must be one block, found {len(region.blocks)}")
-        return region.blocks[0]
 
     def inline(self, body: Computation, operands: Mapping[Instruction, Instruction]) -> Instruction:
         """Copies the instructions of a computation, its parameters being `operands`."""
@@ -320,6 +310,11 @@ def _agree(found: AnyShape, written: AnyShape) -> bool:
     if isinstance(found, Shape) and isinstance(written, Shape):
         return found.dtype is written.dtype and found.dims == written.dims
     return False
+
+
+def _why_not(name: str) -> str:
+    record = OPERATIONS.get(name)
+    return f": {record.why_not}" if record is not None and record.why_not else ""
 
 
 def position_of(operation: mlir.Operation) -> str:

@@ -1,0 +1,106 @@
+"""Coverage pages: what an importer makes of each foreign operation, from its records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from axla.stablehlo.bytecode.vhlo import versions
+from axla.stablehlo.counterparts import COUNTERPARTS
+from axla.stablehlo.exporter import RULES as EXPORTED
+from axla.stablehlo.importer import RULES as IMPORTED
+from axla.stablehlo.operations import OPERATIONS
+from axla.stablehlo.records import Attribute, Record
+from axla.stablehlo.specialize.folding import FUNCTIONS, INTERPRETED
+from axla.stablehlo.specialize.forms import FORMS
+from axla.stablehlo.verify.structure import CONSTRAINTS
+
+Columns = Mapping[str, Callable[[Record], str]]
+
+
+def rows(records: Iterable[Record], columns: Columns) -> list[list[str]]:
+    """A row per record; any importer has columns of its own."""
+    return [[f"`{record.name}`", *[cell(record) for cell in columns.values()]] for record in records]
+
+
+def attributes(record: Record) -> str:
+    """Names; in brackets what may be missing, with what it is then."""
+    return ", ".join(map(_attribute, record.attributes))
+
+
+def _attribute(attribute: Attribute) -> str:
+    name = attribute.name + (f"={attribute.default}" if attribute.default else "")
+    return f"`[{name}]`" if attribute.optional else f"`{name}`"
+
+
+# ---- StableHLO's
+
+
+def _values(record: Record) -> str:
+    return ", ".join(f"`{value.name}{'...' * value.variadic}`" for value in record.operands)
+
+
+def _rules(record: Record) -> str:
+    more = record.short in CONSTRAINTS and record.name.startswith(("stablehlo.", "chlo."))
+    return "types, rules" if more else "types"
+
+
+def _imported(record: Record) -> str:
+    counterpart = COUNTERPARTS.get(record.name)
+    if record.name not in IMPORTED:
+        return f"- ({record.why_not})"
+    function = IMPORTED[record.name].__module__.rsplit(".", 1)[1]
+    opcode = f" [{counterpart.op.opcode}](ops/{counterpart.op.opcode}.md)" if counterpart else ""
+    return (opcode or f" `{function}.py`").strip()
+
+
+def _sizes(record: Record) -> str:
+    name = record.name
+    return "computed" if name in INTERPRETED or name in FUNCTIONS else "made static" if name in FORMS else ""
+
+
+COLUMNS: Columns = {
+    "operands": _values,
+    "attributes": attributes,
+    "VHLO": lambda record: "1 to 2" if versions(record) > 1 else "1",
+    "short form": lambda record: "yes" if record.form else "",
+    "verified": _rules,
+    "known sizes": _sizes,
+    "becomes": _imported,
+}
+
+PAGE = """\
+# StableHLO and CHLO, operation by operation
+
+Made by `python scripts/docs` from the records in `src/axla/stablehlo/operations.py`; do not edit.
+
+Every operation is read and written in generic form and in bytecode. *Attributes* in brackets may be missing,
+with what a missing one is in VHLO; *VHLO* are the versions that are read (of CHLO, forms of its properties).
+*Verified*: the kinds of types and attributes, and the rules of the specification. *Known sizes*: what happens
+where a program with `?` is made for given sizes. *Becomes*: the op of HLO, or the file of the importer with
+the function that makes several, or why nothing is imported.
+
+"""
+
+
+def page(table: Callable[[Iterable[str], Iterable[list[str]]], str]) -> str:
+    parts = [PAGE]
+    for dialect, title in (
+        ("stablehlo", "StableHLO"),
+        ("chlo", "CHLO"),
+        ("check", "Checks"),
+        ("interpreter", "Interpreter"),
+    ):
+        records = [r for name, r in OPERATIONS.items() if r.known and name.startswith(f"{dialect}.")]
+        parts.append(f"## {title}\n\n" + table(("operation", *COLUMNS), rows(records, COLUMNS)) + "\n")
+    missing = sorted(set(_opcodes()) - EXPORTED.keys())
+    parts.append(
+        "## From HLO\n\nEvery op of HLO is exported but " + ", ".join(f"`{opcode}`" for opcode in missing)
+        + "; those that an expansion replaces first are `scaled-dot` and `stochastic-convert`.\n"
+    )  # fmt: skip
+    return "".join(parts)
+
+
+def _opcodes() -> list[str]:
+    from axla.ir.op import OPS
+
+    return [opcode for opcode in OPS if opcode != "parameter"]

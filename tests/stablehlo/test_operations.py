@@ -1,0 +1,82 @@
+"""The table of operations: every record is complete, and what names an operation names one of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from axla.stablehlo.counterparts import COUNTERPARTS
+from axla.stablehlo.exporter import RULES as EXPORTED
+from axla.stablehlo.importer import RULES as IMPORTED
+from axla.stablehlo.operations import OPERATIONS
+from axla.stablehlo.records import Attribute, read_records
+from axla.stablehlo.specialize.folding import FUNCTIONS, INTERPRETED
+from axla.stablehlo.specialize.forms import DYNAMIC, FORMS
+from axla.stablehlo.text.assembly import ATTRIBUTES, PARTS, TYPES, _compiled
+from axla.stablehlo.verify.agreement import AGREEMENTS
+from axla.stablehlo.verify.attributes import kind_of_attribute
+from axla.stablehlo.verify.kinds import kind
+
+KNOWN = {name: record for name, record in OPERATIONS.items() if record.known}
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_a_record_is_imported_or_says_why_not(name):
+    assert (name in IMPORTED) != bool(KNOWN[name].why_not)
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_kinds_and_agreements_are_known(name):
+    record = KNOWN[name]
+    for value in (*record.operands, *record.results):
+        assert kind(value.kind).bits
+    for attribute in record.attributes:
+        assert kind_of_attribute(attribute.kind)[1]
+        assert attribute.optional or not attribute.default
+    assert {rule for rule, _ in record.agreement} <= AGREEMENTS.keys()
+
+
+def test_short_forms_are_read():
+    for name, record in OPERATIONS.items():
+        if record.form:
+            assert _compiled(name)
+            words = record.form.split()
+            assert {w[1:] for w in words if w[0] == "@"} <= TYPES.keys()
+            assert {w[1:-1] for w in words if len(w) > 2 and w[0] == "<"} <= PARTS.keys()
+    assert "list" in ATTRIBUTES
+
+
+def test_counterparts_are_exported():
+    for counterpart in COUNTERPARTS.values():
+        assert counterpart.op.opcode in EXPORTED
+
+
+def test_what_names_an_operation_of_the_dialects_has_a_record():
+    named = {*IMPORTED, *FORMS, *DYNAMIC, *FUNCTIONS, *INTERPRETED}
+    others = {
+        n for n in named if n.startswith(("stablehlo.", "check.", "interpreter.")) and n not in OPERATIONS
+    }
+    # Operations of an older StableHLO, whose exporters wrote them around dynamic_reshape.
+    assert others == {"stablehlo.compute_reshape_shape", "stablehlo.cstr_reshapable"}
+
+
+def test_a_table_is_read_as_it_says():
+    record = read_records(
+        "my",
+        """
+two@2: first:x rest...:y word=text?no/c3@2 body{} other=#pair mask=text
+  -> z ...:w ; same/c1 elements/c2 ; text % word ; hlo Other *other field=word inner=body
+no: ; none there is none
+""",
+        lambda kind: 2 if kind == "#pair" else 1,
+    )["my.two"]
+    assert [(v.name, v.kind, v.rule, v.variadic) for v in record.operands] == [
+        ("first", "x", "i1", False), ("rest", "y", "i2", True),
+    ]  # fmt: skip
+    assert record.attributes == (
+        Attribute("word", "text", "c3", True, "no", 2), Attribute("other", "#pair", "i5"),
+        Attribute("mask", "text", "i7"),
+    )  # fmt: skip
+    assert record.regions == ("body",) and record.filled and record.version == 2
+    assert [(v.kind, v.variadic) for v in record.results] == [("z", False), ("w", True)]
+    assert record.agreement == (("same", "c1"), ("elements", "c2"))
+    assert record.form == "% word" and record.counterpart == ("Other", "*other", "field=word", "inner=body")
