@@ -1,8 +1,8 @@
 """Kernels: functions that compute one fused computation, called as the target's `Distribution` says.
 
 What planners share (costs, and how index spaces are cut), and what emitters do (`KernelWriter`). A module of
-`codegen.emit` has both for a kind of kernel: `plan(task, kind, target)` gives the plan, `emit(module, kernel,
-plan, target)` writes the functions of its phases.
+`codegen.emit` has both for a kind of kernel: `plan(task, kind, target)` gives the plan, `emit(k, plan)`
+writes the function of a phase.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class KernelWriter:
 
     def __init__(self, module: Module, kernel: Kernel, target: Target, phase: int = 0):
         symbol, threads = kernel.plan.phases[phase].symbol, kernel.plan.phases[phase].threads
-        self.kernel = kernel
+        self.kernel, self.phase = kernel, phase
         self.target = target
         computation = kernel.computation
         self.roots = kernel_roots(computation)

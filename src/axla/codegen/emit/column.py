@@ -14,7 +14,6 @@ from axla.analysis.kernel_kinds import ColumnKind
 from axla.codegen.array import Array
 from axla.codegen.element import Elements, reshape_index
 from axla.codegen.emit.loop import vectors
-from axla.codegen.function import Module
 from axla.codegen.index import AnyIndex, Index
 from axla.codegen.kernel import (
     KernelTask,
@@ -29,7 +28,7 @@ from axla.codegen.reduction import Reduction
 from axla.codegen.value import Value
 from axla.core.dtypes import DType
 from axla.core.shape import Shape
-from axla.program.kernels import Kernel, kernel_roots
+from axla.program.kernels import kernel_roots
 from axla.program.plans import ColumnPlan, Phase, Space
 from axla.target.machine import Target
 
@@ -65,10 +64,9 @@ def _root_of(task: KernelTask, r: Reduction) -> int:
     return next((number for number, root in enumerate(kernel_roots(task.computation)) if root is r.inst), -1)
 
 
-def emit(module: Module, kernel: Kernel, plan: ColumnPlan, target: Target) -> None:
+def emit(k: KernelWriter, plan: ColumnPlan) -> None:
     """Writes the kernel of a `ColumnPlan`."""
     space = plan.space
-    k = KernelWriter(module, kernel, target)
     reductions = [Reduction(k.named[name]) for name in plan.reduces]
     partial = _partials(k, plan, reductions)
     f = k.f
@@ -81,7 +79,7 @@ def emit(module: Module, kernel: Kernel, plan: ColumnPlan, target: Target) -> No
                     array.store((outer, column), value)
 
         vectors(k, space, low, high, start, once=False)
-        together = target.limits.column_rows
+        together = k.target.limits.column_rows
         whole = plan.reduced // together * together
         for first, last, rows in ((0, whole, together), (whole, plan.reduced, 1)):
             if first >= last:
@@ -95,7 +93,6 @@ def emit(module: Module, kernel: Kernel, plan: ColumnPlan, target: Target) -> No
                 # Several rows are work enough for an iteration.
                 vectors(k, space, low, high, add, once=True, copies=1 if rows > 1 else 4)
         _write(k, plan, (low, high), reductions, partial, outer)
-    k.finish()
 
 
 def _partials(k: KernelWriter, plan: ColumnPlan, reductions: Sequence[Reduction]) -> list[list[Array]]:

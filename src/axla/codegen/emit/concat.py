@@ -5,10 +5,8 @@ from __future__ import annotations
 from axla.analysis.kernel_kinds import ConcatKind
 from axla.codegen.element import Elements, Indices, reshape_index
 from axla.codegen.emit.loop import mergeable, walk
-from axla.codegen.function import Module
 from axla.codegen.kernel import KernelTask, KernelWriter, body_cost, cut, grain_of, widest
 from axla.core.shape import Shape
-from axla.program.kernels import Kernel
 from axla.program.plans import ConcatPlan, Phase, Piece
 from axla.target.machine import Target
 
@@ -36,20 +34,17 @@ def plan(task: KernelTask, kind: ConcatKind, target: Target) -> ConcatPlan:
     return ConcatPlan(kind.dims, kind.dimension, kind.hero.name, tuple(pieces), phases=tuple(phases))
 
 
-def emit(module: Module, kernel: Kernel, plan: ConcatPlan, target: Target) -> None:
-    """Writes the kernels of a `ConcatPlan`."""
+def emit(k: KernelWriter, plan: ConcatPlan) -> None:
+    """Writes the kernel of a piece of a `ConcatPlan`."""
     dims, d = plan.dims, plan.dimension
-    for number, piece in enumerate(plan.pieces):
-        k = KernelWriter(module, kernel, target, number)
-        hero = k.named[plan.hero]
-        operand = hero.operands[piece.operand]
-        assert isinstance(operand.shape, Shape)
+    piece, hero = plan.pieces[k.phase], k.named[plan.hero]
+    operand = hero.operands[piece.operand]
+    assert isinstance(operand.shape, Shape)
 
-        def body(e: Elements, index: Indices, k=k, hero=hero, operand=operand, start=piece.start) -> None:
-            bound = k.elements(e.lanes)
-            bound.bind(hero, e(operand, index))
-            at = (*index[:d], index[d] + start, *index[d + 1 :])
-            k.write(bound, lambda s: at if s.dims == dims else reshape_index(at, dims, s.dims))
+    def body(e: Elements, index: Indices) -> None:
+        bound = k.elements(e.lanes)
+        bound.bind(hero, e(operand, index))
+        at = (*index[:d], index[d] + piece.start, *index[d + 1 :])
+        k.write(bound, lambda s: at if s.dims == dims else reshape_index(at, dims, s.dims))
 
-        walk(k, piece.space, operand.shape.dims, body, once=bool(kernel.in_place))
-        k.finish()
+    walk(k, piece.space, operand.shape.dims, body, once=bool(k.kernel.in_place))

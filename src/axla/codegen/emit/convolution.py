@@ -20,7 +20,6 @@ from math import prod
 
 from axla.analysis.kernel_kinds import ConvolutionKind
 from axla.codegen.array import Array
-from axla.codegen.function import Module
 from axla.codegen.index import AnyIndex, Index, delinearize
 from axla.codegen.kernel import KernelTask, KernelWriter, fitting, grain_of
 from axla.codegen.value import Value, Values, rebuilt
@@ -28,7 +27,6 @@ from axla.core.dtypes import F32, S32, DType
 from axla.core.errors import InternalError
 from axla.core.shape import Shape
 from axla.hlo import Convolution
-from axla.program.kernels import Kernel
 from axla.program.plans import ConvolutionPlan, Phase
 from axla.target.machine import Target
 
@@ -92,11 +90,9 @@ def _tile(target: Target, vectors: int, singles: int, parts: int) -> tuple[int, 
     return width, -(-singles // count)
 
 
-def emit(module: Module, kernel: Kernel, plan: ConvolutionPlan, target: Target) -> None:
+def emit(k: KernelWriter, plan: ConvolutionPlan) -> None:
     """Writes the kernel of a `ConvolutionPlan`."""
-    k = KernelWriter(module, kernel, target)
     _Convolution(k, plan).emit()
-    k.finish()
 
 
 class _Convolution:

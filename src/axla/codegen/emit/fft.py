@@ -12,33 +12,27 @@ from math import pi
 
 from axla.codegen.array import element_address, reverse_lanes
 from axla.codegen.emit.butterfly import Complex, butterfly, minus, plus, times
-from axla.codegen.function import Module, Ssa
+from axla.codegen.function import Ssa
 from axla.codegen.index import Index
 from axla.codegen.kernel import KernelWriter, fitting
 from axla.codegen.position import index_value
 from axla.codegen.value import Value
 from axla.core.dtypes import C64, C128, F32, F64
-from axla.program.kernels import Kernel
 from axla.program.plans import Axis, FftPlan, Stage
-from axla.target.machine import Target
 
 
-def emit(module: Module, kernel: Kernel, plan: FftPlan, target: Target) -> None:
-    """Writes the kernels of an `FftPlan`: of the tables, then of each axis."""
-    axes = len(plan.axes)
-    if len(plan.phases) > axes:
-        k = KernelWriter(module, kernel, target)
-        done: set[int] = set()
-        for stage in (s for axis in plan.axes for s in (*axis.stages, axis.ends) if s is not None):
-            if stage.count > 1 and stage.table not in done:
-                done.add(stage.table)
-                _table(k, plan, stage)
-        k.finish()
-    for number, axis in enumerate(plan.axes):
-        k = KernelWriter(module, kernel, target, number - axes)
-        if axis.steps and axis.length:
+def emit(k: KernelWriter, plan: FftPlan) -> None:
+    """Writes the kernel of a phase of an `FftPlan`: of the tables, or of an axis."""
+    number = k.phase - (len(plan.phases) - len(plan.axes))
+    if number >= 0:
+        if plan.axes[number].steps and plan.axes[number].length:
             _Lines(k, plan, number).emit()
-        k.finish()
+        return
+    done: set[int] = set()
+    for stage in (s for axis in plan.axes for s in (*axis.stages, axis.ends) if s is not None):
+        if stage.count > 1 and stage.table not in done:
+            done.add(stage.table)
+            _table(k, plan, stage)
 
 
 def _table(k: KernelWriter, found: FftPlan, stage: Stage) -> None:

@@ -22,7 +22,7 @@ from axla.codegen.emit import (
     update,
 )  # fmt: skip
 from axla.codegen.function import Module
-from axla.codegen.kernel import KernelTask, root_shape
+from axla.codegen.kernel import KernelTask, KernelWriter, root_shape
 from axla.ir.graph import Computation
 from axla.program import plans
 from axla.program.kernels import Kernel
@@ -43,12 +43,11 @@ PLANNERS: dict[type, Callable[[KernelTask, Any, Target], plans.AnyPlan]] = {
     kinds.ConcatKind: concat.plan,
 }
 
-EMITTERS: dict[type, Callable[[Module, Kernel, Any, Target], None]] = {
+EMITTERS: dict[type, Callable[[KernelWriter, Any], None]] = {
     plans.LoopPlan: loop.emit,
     plans.RowPlan: row.emit,
     plans.ColumnPlan: column.emit,
     plans.TransposePlan: transpose.emit,
-    plans.DotPlan: dot.emit,
     plans.UpdatePlan: update.emit_update,
     plans.ScatterPlan: update.emit_scatter,
     plans.SortPlan: sort.emit,
@@ -81,5 +80,12 @@ def plan_kernel(
 
 
 def emit_kernel(module: Module, kernel: Kernel, target: Target) -> None:
-    """Writes a kernel's functions into the module."""
-    EMITTERS[type(kernel.plan)](module, kernel, kernel.plan, target)
+    """Writes a kernel's functions into the module: one for each phase."""
+    plan = kernel.plan
+    if isinstance(plan, plans.DotPlan):
+        dot.emit(module, kernel, plan, target)
+        return
+    for phase in range(len(plan.phases)):
+        k = KernelWriter(module, kernel, target, phase)
+        EMITTERS[type(plan)](k, plan)
+        k.finish()

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from axla.analysis.kernel_kinds import LoopKind
 from axla.codegen.element import Elements, reshape_index
-from axla.codegen.function import Module, Ssa
+from axla.codegen.function import Ssa
 from axla.codegen.index import AnyIndex, Index
 from axla.codegen.kernel import (
     KernelTask,
@@ -28,7 +28,6 @@ from axla.codegen.window import window_cost
 from axla.core.shape import Shape
 from axla.hlo import ReduceWindow
 from axla.ir.graph import Computation, Instruction
-from axla.program.kernels import Kernel
 from axla.program.plans import LoopPlan, Phase, Space
 from axla.target.machine import Limits, Target
 
@@ -67,16 +66,14 @@ def loop_space(task: KernelTask, dims: Sequence[int], target: Target) -> Space:
     return cut(dims, target.lanes(widest(task.computation)), cost, mergeable(task.computation, dims), target)
 
 
-def emit(module: Module, kernel: Kernel, plan: LoopPlan, target: Target) -> None:
+def emit(k: KernelWriter, plan: LoopPlan) -> None:
     """Writes the kernel of a `LoopPlan`."""
-    k = KernelWriter(module, kernel, target)
     dims = plan.dims
 
     def body(e: Elements, index: Indices) -> None:
         k.write(e, lambda s: index if s.dims == dims else reshape_index(index, dims, s.dims))
 
-    walk(k, plan.space, dims, body, once=bool(kernel.in_place))
-    k.finish()
+    walk(k, plan.space, dims, body, once=bool(k.kernel.in_place))
 
 
 def walk(

@@ -17,7 +17,7 @@ from axla.codegen.array import Array
 from axla.codegen.distribute import team_size
 from axla.codegen.element import Elements, reshape_index
 from axla.codegen.emit.loop import vectors
-from axla.codegen.function import Module, Ssa
+from axla.codegen.function import Ssa
 from axla.codegen.index import AnyIndex, Index, delinearize
 from axla.codegen.kernel import (
     KernelTask,
@@ -31,7 +31,6 @@ from axla.codegen.reduction import Reduction, combined, parts_of, unpack
 from axla.codegen.value import Value
 from axla.core.shape import Shape
 from axla.ir.graph import Computation, Instruction
-from axla.program.kernels import Kernel
 from axla.program.plans import Phase, RowPlan, Space
 from axla.target.machine import Limits, Target
 
@@ -90,13 +89,10 @@ def lanes_across_rows(computation: Computation, kind: RowKind, target: Target) -
     return kind.row_count >= 2 * target.lanes(widest(computation)) > 2
 
 
-def emit(module: Module, kernel: Kernel, plan: RowPlan, target: Target) -> None:
+def emit(k: KernelWriter, plan: RowPlan) -> None:
     """Writes the kernels of a `RowPlan`."""
     if plan.pieces > 1:
-        _emit_parts(KernelWriter(module, kernel, target, 0), plan)
-        _emit_combine(KernelWriter(module, kernel, target, 1), plan)
-        return
-    k = KernelWriter(module, kernel, target)
+        return _emit_combine(k, plan) if k.phase else _emit_parts(k, plan)
     f = k.f
     with k.steps() as step:
         row = _Row(k, plan, Index(f, step, limit=plan.row_count), plan.lanes)
@@ -104,7 +100,6 @@ def emit(module: Module, kernel: Kernel, plan: RowPlan, target: Target) -> None:
             row.reduce([Reduction(inst) for inst in stage], f.index(0), plan.row_size, row.stash_plan(number))
         row.write_rows()
         row.write_full()
-    k.finish()
 
 
 class _Row:
@@ -354,7 +349,6 @@ def _emit_parts(k: KernelWriter, plan: RowPlan) -> None:
             with branch.otherwise():
                 store(last)
             branch.merge([])
-    k.finish()
 
 
 def _emit_combine(k: KernelWriter, plan: RowPlan) -> None:
@@ -377,4 +371,3 @@ def _emit_combine(k: KernelWriter, plan: RowPlan) -> None:
         for r, values in zip(reductions, total, strict=True):
             here.known[r.inst] = r.finish(e, values)
         here.write_rows()
-    k.finish()

@@ -17,14 +17,13 @@ from axla.analysis.kernel_kinds import SortKind
 from axla.codegen.array import Array, element_address
 from axla.codegen.element import Elements
 from axla.codegen.emit.sort_key import key_bits, sort_key
-from axla.codegen.function import UNPOLLED_INDICES, Function, Module, Ssa
+from axla.codegen.function import UNPOLLED_INDICES, Function, Ssa
 from axla.codegen.kernel import KernelTask, KernelWriter, lines_per_piece
 from axla.codegen.value import Value, Values
 from axla.core.dtypes import DType
 from axla.core.shape import Shape
 from axla.hlo import Compare
 from axla.ir.graph import Computation
-from axla.program.kernels import Kernel
 from axla.program.plans import DIGIT, Phase, SortKey, SortPlan
 from axla.target.machine import Target
 
@@ -60,12 +59,10 @@ def _digits_pay(key: SortKey, length: int) -> bool:
     return (64 << (key.dtype.bits // DIGIT).bit_length()) <= length < 1 << 31
 
 
-def emit(module: Module, kernel: Kernel, plan: SortPlan, target: Target) -> None:
+def emit(k: KernelWriter, plan: SortPlan) -> None:
     """Writes the kernel of a `SortPlan`."""
-    k = KernelWriter(module, kernel, target)
     if plan.pieces:
         _Sort(k, plan).emit()
-    k.finish()
 
 
 class _Line:

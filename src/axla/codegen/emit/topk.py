@@ -12,14 +12,13 @@ from math import prod
 from axla.analysis.kernel_kinds import TopKKind
 from axla.codegen.array import Array
 from axla.codegen.emit.sort_key import ordered_bits
-from axla.codegen.function import Module, Ssa
+from axla.codegen.function import Ssa
 from axla.codegen.index import Index
 from axla.codegen.kernel import KernelTask, KernelWriter, lines_per_piece
 from axla.codegen.value import Value
 from axla.core.dtypes import S32, U32, U64
 from axla.core.shape import Shape
 from axla.hlo import TopK
-from axla.program.kernels import Kernel
 from axla.program.plans import Phase, TopKPlan
 from axla.target.machine import Target
 
@@ -36,12 +35,10 @@ def plan(task: KernelTask, kind: TopKKind, target: Target) -> TopKPlan:
     return TopKPlan(lines, length, op.k, op.largest, per, phases=(phase,), scratch_bytes=pieces * 8 * op.k)
 
 
-def emit(module: Module, kernel: Kernel, plan: TopKPlan, target: Target) -> None:
+def emit(k: KernelWriter, plan: TopKPlan) -> None:
     """Writes the kernel of a `TopKPlan`."""
-    k = KernelWriter(module, kernel, target)
     if plan.lines and plan.k:
         _Selection(k, plan).emit(plan.per_piece)
-    k.finish()
 
 
 class _Selection:

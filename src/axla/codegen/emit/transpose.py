@@ -13,13 +13,12 @@ from math import prod
 from axla.analysis.kernel_kinds import TransposeKind
 from axla.codegen.element import Elements, reshape_index
 from axla.codegen.emit.transpose_registers import transpose_block
-from axla.codegen.function import Module, Ssa
+from axla.codegen.function import Ssa
 from axla.codegen.index import AnyIndex, Index, delinearize, placed
 from axla.codegen.kernel import KernelTask, KernelWriter, body_cost, fitting, grain_of, widest
 from axla.codegen.value import Value
 from axla.core.shape import Shape
 from axla.ir.graph import Instruction
-from axla.program.kernels import Kernel
 from axla.program.plans import Phase, TransposePlan
 from axla.target.machine import Target
 
@@ -37,9 +36,9 @@ def plan(task: KernelTask, kind: TransposeKind, target: Target) -> TransposePlan
     return replace(found, phases=(Phase(task.name, count, grain, parallel),))
 
 
-def emit(module: Module, kernel: Kernel, plan: TransposePlan, target: Target) -> None:
+def emit(k: KernelWriter, plan: TransposePlan) -> None:
     """Writes the kernel of a `TransposePlan`."""
-    _Transpose(KernelWriter(module, kernel, target), plan).emit()
+    _Transpose(k, plan).emit()
 
 
 class _Transpose:
@@ -80,7 +79,6 @@ class _Transpose:
             if rows % lanes:
                 rest = f.smax(low, f.index(whole_rows)), high
                 self.singles(outer, rest, (f.index(0), f.index(whole_columns)))
-        k.finish()
 
     def tile(self, outer: Sequence[AnyIndex], p: Ssa, q: Ssa) -> None:
         """lanes x lanes elements: rows of the input are loaded, turned in registers, and written as rows of

@@ -9,12 +9,11 @@ import contextlib
 from axla.analysis.kernel_kinds import ScatterKind, UpdateKind
 from axla.codegen.element import Elements, Indices
 from axla.codegen.emit.loop import loop_phase, loop_space, vectors, walk
-from axla.codegen.function import Function, Module
+from axla.codegen.function import Function
 from axla.codegen.index import AnyIndex, Index, delinearize
 from axla.codegen.kernel import KernelTask, KernelWriter, fitting, widest
 from axla.codegen.scatter import ScatterGeometry
 from axla.codegen.value import Value
-from axla.program.kernels import Kernel
 from axla.program.plans import Phase, ScatterPlan, Space, UpdatePlan
 from axla.target.machine import Target
 
@@ -25,9 +24,8 @@ def plan_update(task: KernelTask, kind: UpdateKind, target: Target) -> UpdatePla
     return UpdatePlan(kind.dims, space, kind.hero.name, phases=(loop_phase(task, space, target.limits),))
 
 
-def emit_update(module: Module, kernel: Kernel, plan: UpdatePlan, target: Target) -> None:
+def emit_update(k: KernelWriter, plan: UpdatePlan) -> None:
     """Writes the kernel of an `UpdatePlan`."""
-    k = KernelWriter(module, kernel, target)
     hero = k.named[plan.hero]
     _, update, *starts = hero.operands
     dims = hero.shape.dims  # type: ignore[attr-defined]
@@ -39,7 +37,6 @@ def emit_update(module: Module, kernel: Kernel, plan: UpdatePlan, target: Target
 
     # Not twice: where the update reads the element it writes, a second pass would read the new one.
     walk(k, plan.space, plan.dims, body, once=True)
-    k.finish()
 
 
 def plan_scatter(task: KernelTask, kind: ScatterKind, target: Target) -> ScatterPlan:
@@ -49,11 +46,10 @@ def plan_scatter(task: KernelTask, kind: ScatterKind, target: Target) -> Scatter
     return ScatterPlan(kind.hero.name, row, lanes, phases=(Phase(task.name, 1, 1, False),))
 
 
-def emit_scatter(module: Module, kernel: Kernel, plan: ScatterPlan, target: Target) -> None:
+def emit_scatter(k: KernelWriter, plan: ScatterPlan) -> None:
     """Writes the kernel of a `ScatterPlan`: for each scatter index, and each element of its window, combine
     and store.
     """
-    k = KernelWriter(module, kernel, target)
     f, g = k.f, ScatterGeometry(k.named[plan.hero])
     arrays, minor = k.outputs, plan.row
     rows = g.window_count // max(minor, 1)
@@ -79,7 +75,6 @@ def emit_scatter(module: Module, kernel: Kernel, plan: ScatterPlan, target: Targ
                         space = Space((), minor, minor, plan.lanes)
                         columns = f.index(0), f.index(minor)
                         vectors(k, space, *columns, lambda e, column: combine(e, row, column), once=True)
-    k.finish()
 
 
 def _when(f: Function, condition: Value | bool) -> contextlib.AbstractContextManager[None]:
