@@ -142,18 +142,6 @@ class KernelWriter:
         """The address of the kernel's scratch memory, `offset` bytes in."""
         return self.f.gep("i8", self.share.argument(self._scratch_slot), self.f.const("i64", offset))
 
-    @property
-    def begin(self) -> Ssa:
-        return self.share.begin
-
-    @property
-    def end(self) -> Ssa:
-        return self.share.end
-
-    def steps(self) -> AbstractContextManager[Ssa]:
-        """Code for every step of the outer index space that a call is given; gives the step's number."""
-        return self.share.steps()
-
     def walk(
         self, low: Ssa, high: Ssa, step: int, carry: Sequence[Ssa] = (), *, nonempty: bool = False
     ) -> AbstractContextManager[Loop]:
@@ -200,9 +188,6 @@ class KernelWriter:
         counts = [sum(1 for _ in root.shape.leaves()) for root in self.roots]
         first = sum(counts[:number])
         return self.outputs[first : first + counts[number]]
-
-    def finish(self) -> None:
-        self.share.finish()
 
 
 def cut(dims: Sequence[int], lanes: int, cost: int, mergeable: Sequence[bool], target: Target) -> Space:

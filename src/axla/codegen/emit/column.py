@@ -70,7 +70,7 @@ def emit(k: KernelWriter, plan: ColumnPlan) -> None:
     reductions = [Reduction(k.named[name]) for name in plan.reduces]
     partial = _partials(k, plan, reductions)
     f = k.f
-    with f.loop(k.begin, k.end, 1, nonempty=True) as step:
+    with f.loop(k.share.begin, k.share.end, 1, nonempty=True) as step:
         (outer,), low, high = block_of(f, space, step.index)
 
         def start(e: Elements, column: AnyIndex) -> None:

@@ -107,7 +107,7 @@ class _Convolution:
 
     def emit(self) -> None:
         f, form = self.f, self.form
-        with f.loop(self.k.begin, self.k.end, 1, nonempty=True) as step:
+        with f.loop(self.k.share.begin, self.k.share.end, 1, nonempty=True) as step:
             here = Index(f, step.index, limit=prod(form.outer))
             batch, *rows, group, tile = delinearize(here, form.outer)
             first = self.first(tile, form.vectors * form.lanes, form.vector_axis)

@@ -68,10 +68,10 @@ class _Lines:
     def emit(self) -> None:
         f, k, axis = self.f, self.k, self.axis
         self.buffer = k.scratch(self.found.buffers)
-        self.buffer = f.gep("i8", self.buffer, f.mul(k.begin, f.index(self.found.piece_bytes(axis))))
+        self.buffer = f.gep("i8", self.buffer, f.mul(k.share.begin, f.index(self.found.piece_bytes(axis))))
         per = f.index(axis.per_piece)
-        last = f.smin(f.mul(k.end, per), f.index(axis.steps))
-        with f.loop(f.mul(k.begin, per), last, 1, nonempty=True) as step:
+        last = f.smin(f.mul(k.share.end, per), f.index(axis.steps))
+        with f.loop(f.mul(k.share.begin, per), last, 1, nonempty=True) as step:
             outer, strip = f.udiv(step.index, axis.strips), f.urem(step.index, axis.strips)
             column = f.mul(strip, f.index(axis.width))
             self.read(outer, column)

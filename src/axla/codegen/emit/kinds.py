@@ -88,4 +88,4 @@ def emit_kernel(module: Module, kernel: Kernel, target: Target) -> None:
     for phase in range(len(plan.phases)):
         k = KernelWriter(module, kernel, target, phase)
         EMITTERS[type(plan)](k, plan)
-        k.finish()
+        k.share.finish()

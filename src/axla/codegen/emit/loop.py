@@ -86,7 +86,7 @@ def walk(
 ) -> None:
     """Runs `body` at every index of the kernel's range; `once`: no index twice."""
     f = k.f
-    with k.steps() as step:
+    with k.share.steps() as step:
         outer, low, high = block_of(f, space, step)
         vectors(k, space, low, high, lambda e, i: body(e, dims_index(space, dims, outer, i)), once)
 

@@ -94,7 +94,7 @@ def emit(k: KernelWriter, plan: RowPlan) -> None:
     if plan.pieces > 1:
         return _emit_combine(k, plan) if k.phase else _emit_parts(k, plan)
     f = k.f
-    with k.steps() as step:
+    with k.share.steps() as step:
         row = _Row(k, plan, Index(f, step, limit=plan.row_count), plan.lanes)
         for number, stage in enumerate(row.stages):
             row.reduce([Reduction(inst) for inst in stage], f.index(0), plan.row_size, row.stash_plan(number))
@@ -326,7 +326,7 @@ def _emit_parts(k: KernelWriter, plan: RowPlan) -> None:
     f, pieces, size = k.f, plan.pieces, plan.piece
     reductions = [Reduction(k.named[name]) for name in plan.stages[0]]
     arrays = _piece_arrays(k, reductions, pieces * plan.row_count)
-    with k.steps() as step:
+    with k.share.steps() as step:
         here = Index(f, step, limit=pieces * plan.row_count)
         row, piece = here // pieces, here % pieces
         part = _Row(k, plan, row, plan.lanes)
@@ -356,7 +356,7 @@ def _emit_combine(k: KernelWriter, plan: RowPlan) -> None:
     f, pieces = k.f, plan.pieces
     reductions = [Reduction(k.named[name]) for name in plan.stages[0]]
     arrays = _piece_arrays(k, reductions, pieces * plan.row_count)
-    with k.steps() as step:
+    with k.share.steps() as step:
         row = Index(f, step, limit=plan.row_count)
         start = row * pieces
         here = _Row(k, plan, row, 1)

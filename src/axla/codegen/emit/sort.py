@@ -119,9 +119,9 @@ class _Sort:
     def emit(self) -> None:
         f, k, found = self.f, self.k, self.layout
         per = f.index(found.per_piece)
-        scratch = f.gep("i8", k.scratch(), f.mul(k.begin, f.index(found.piece_bytes)))
-        last = f.smin(f.mul(k.end, per), f.index(found.lines))
-        with f.loop(f.mul(k.begin, per), last, 1, nonempty=True) as line:
+        scratch = f.gep("i8", k.scratch(), f.mul(k.share.begin, f.index(found.piece_bytes)))
+        last = f.smin(f.mul(k.share.end, per), f.index(found.lines))
+        with f.loop(f.mul(k.share.begin, per), last, 1, nonempty=True) as line:
             stripe, column = f.udiv(line.index, found.stride), f.urem(line.index, found.stride)
             base = f.add(f.mul(stripe, f.index(found.length * found.stride)), column)
 

@@ -59,9 +59,9 @@ class _Selection:
 
     def emit(self, per: int) -> None:
         f, k = self.f, self.kernel
-        self.heap = f.gep("i64", k.scratch(), f.mul(k.begin, f.index(self.count)))
-        last = f.smin(f.mul(k.end, f.index(per)), f.index(self.lines))
-        with f.loop(f.mul(k.begin, f.index(per)), last, 1, nonempty=True) as line:
+        self.heap = f.gep("i64", k.scratch(), f.mul(k.share.begin, f.index(self.count)))
+        last = f.smin(f.mul(k.share.end, f.index(per)), f.index(self.lines))
+        with f.loop(f.mul(k.share.begin, f.index(per)), last, 1, nonempty=True) as line:
             self.base = f.mul(line.index, f.index(self.length))
             self.fill()
             self.scan()

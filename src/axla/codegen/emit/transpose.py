@@ -59,7 +59,7 @@ class _Transpose:
     def emit(self) -> None:
         f, k, lanes, dims = self.f, self.k, self.lanes, self.output_dims
         rows, columns = dims[self.p], dims[self.q]
-        with f.loop(k.begin, k.end, 1, nonempty=True) as step:
+        with f.loop(k.share.begin, k.share.end, 1, nonempty=True) as step:
             here = Index(f, step.index, limit=prod(self.steps))
             *outer, block = delinearize(here, self.steps)
             number = f.index(block) if isinstance(block, int) else block.base
