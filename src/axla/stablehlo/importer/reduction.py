@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import axla.hlo as hlo
 from axla.core.dtypes import DType
+from axla.core.errors import VerifyError
 from axla.core.shape import Shape
 from axla.ir.attributes import Window
 from axla.ir.graph import Computation, Instruction
@@ -36,15 +37,15 @@ def _reduce(scope: Scope, operation: mlir.Operation) -> Instruction:
 
 def window_of(operation: mlir.Operation, size: Sequence[int], bases: str, holes: str) -> Window:
     """A window with the attributes of StableHLO; those that are left out have their defaults."""
-    strides = attr.integers(operation, "window_strides", ())
-    dilations = [attr.integers(operation, name, ()) if name else () for name in (bases, holes)]
     padding = attr.matrix(operation, "padding", [])
-    reversal = operation.attributes.get("window_reversal", ())
-    if isinstance(reversal, mlir.DenseArray | mlir.DenseElements):
-        reversal = attr.as_integers(reversal) or ()
+    names = ("window_strides", bases, holes, "window_reversal")
+    lists = {name: attr.integers(operation, name, ()) for name in names}
+    for name, found in (*lists.items(), ("padding", padding)):
+        if found and len(found) != len(size):
+            raise VerifyError(f"{name} has {len(found)} entries, {len(size)} are wanted")
     return Window(
-        tuple(size), strides, tuple(p[0] for p in padding), tuple(p[1] for p in padding), dilations[0],
-        dilations[1], tuple(bool(r) for r in reversal),
+        tuple(size), lists["window_strides"], tuple(p[0] for p in padding), tuple(p[1] for p in padding),
+        lists[bases], lists[holes], tuple(map(bool, lists["window_reversal"])),
     )  # fmt: skip
 
 
