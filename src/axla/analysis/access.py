@@ -76,7 +76,7 @@ class AccessKeys:
             return self.lin(1)
         cls = type(op)
         if op.elementwise or cls is hlo.Map:
-            same = shape.dims == user.shape.dims  # type: ignore[union-attr]
+            same = shape.dims == user.shape.dims
             return key if same else self.via(user, number, key, self.count[key])
         if cls in _SAME_ELEMENT and shape.size == elements(user.shape):
             return key
@@ -114,7 +114,7 @@ def _repeats(user: Instruction, number: int) -> int:
         dims = (op.lhs_contracting_dims, op.rhs_contracting_dims)[number] if number < 2 else ()
         repeats = 1
         for d in dims:
-            repeats *= user.operands[number].shape.dims[d]  # type: ignore[union-attr]
+            repeats *= user.operands[number].shape.dims[d]
         return repeats
     if isinstance(op, hlo.ReduceWindow) and number < len(user.operands) // 2:
         return prod(op.window.size)

@@ -291,7 +291,7 @@ def _row(body: KernelBody, heroes: Sequence[Instruction], geometry: ReduceGeomet
     stages: list[list[Instruction]] = [[] for _ in range(max(level.values()))]
     for hero in heroes:
         stages[level[hero] - 1].append(hero)
-    dims = heroes[0].operands[0].shape.dims  # type: ignore[union-attr]
+    dims = heroes[0].operands[0].shape.dims
     return RowKind(
         dims[: geometry.split], dims[geometry.split :], tuple(tuple(s) for s in stages),
         tuple(n for n, s in enumerate(sizes) if s == full),

@@ -65,7 +65,7 @@ def crowded(order: Iterable[Instruction], limits: Limits) -> set[Instruction]:
         mine = group[inst] = [inst]
         for operand in inst.operands:
             other = group.get(operand, mine)
-            if other is not mine and operand.shape.size == shape.size:  # type: ignore[union-attr]
+            if other is not mine and operand.shape.size == shape.size:
                 mine, other = (mine, other) if len(mine) > len(other) else (other, mine)
                 mine += other
                 group.update(dict.fromkeys(other, mine))
@@ -76,7 +76,7 @@ def crowded(order: Iterable[Instruction], limits: Limits) -> set[Instruction]:
 
 def _written(inst: Instruction, limits: Limits) -> int:
     """Operations on elements that an elementwise instruction writes out."""
-    size = inst.shape.size  # type: ignore[union-attr]
+    size = inst.shape.size
     if isinstance(inst.op, hlo.Reshape):
         return 0
     return size * (limits.line_function if inst.op.expensive else 1)
@@ -158,7 +158,7 @@ def _cost(inst: Instruction, limits: Limits) -> int | None:
             return None
         chosen = inst.operands[cls is hlo.DynamicUpdateSlice].shape if cls in _CHOOSING else inst.shape
         choosing = cls in _CHOOSING and is_tiny_shape(chosen, limits)
-        return size * chosen.size if choosing else size  # type: ignore[union-attr]
+        return size * chosen.size if choosing else size
     if not all(is_tiny_shape(o.shape, limits) for o in inst.operands):
         return None
     if cls in CONTROL:

@@ -59,7 +59,7 @@ def _taken_apart(entry: Computation, given: Instruction, shape: Any) -> Instruct
 
 def _together(entry: Computation, value: Instruction) -> Instruction:
     """The bytes that hold an array."""
-    bytes_, dtype, size = _outside(value.shape), value.shape.dtype, value.shape.size  # type: ignore
+    bytes_, dtype, size = _outside(value.shape), value.shape.dtype, value.shape.size
     flat = entry.add(Reshape(Shape(dtype, (size,))), (value,))
     zero = entry.add(Constant(Shape(dtype, ()), Literal.scalar(dtype, 0)))
     even = entry.add(Pad(PaddingConfig((0,), (size % 2,))), (flat, zero))

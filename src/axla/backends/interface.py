@@ -148,7 +148,7 @@ class Backend:
         if not ops:
             return
         for inst in [i for c in module.computations for i in c.instructions]:
-            names: Sequence[str] = (inst.opcode, *(s.dtype.name for s in inst.shape.leaves() if s.is_array))  # type: ignore[attr-defined]
+            names: Sequence[str] = (inst.opcode, *(s.dtype.name for s in inst.shape.leaves() if s.is_array))
             for name in names:
                 if name in ops:
                     raise UnsupportedError(f"{inst!r}: {self.name} does not run {name}: {ops[name]}")

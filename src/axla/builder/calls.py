@@ -33,7 +33,7 @@ def GetTupleElement(tuple_data: XlaOp, index: int) -> XlaOp:
     """Element `index` of a tuple; negative numbers count from the last."""
     (value,) = operands("GetTupleElement", tuple_data)
     place = integer(index, "GetTupleElement: index")
-    count = len(value.shape.elements) if value.shape.is_tuple else 0  # type: ignore[attr-defined]
+    count = len(value.shape.elements) if value.shape.is_tuple else 0
     return value.builder.add(hlo.GetTupleElement(place + count if place < 0 else place), (value,))
 
 

@@ -49,7 +49,7 @@ def _alike(name: str, given: Sequence[object]) -> list[XlaOp]:
     if len(given) == 1:
         return [array(name, given[0])[0]]
     values = [array(name, v)[0] for v in operands(name, *given)]
-    sized = next((v for v in values if v.shape.rank), values[0])  # type: ignore[attr-defined]
+    sized = next((v for v in values if v.shape.rank), values[0])
     values = [scalars_to(sized, v) for v in values]
     if any(v.shape.logical is not values[0].shape.logical for v in values):
         found = ", ".join(v.shape.to_string(layout=False) for v in values)

@@ -40,7 +40,7 @@ class _Failed(XlaOp):
         self.error = error
 
     @property
-    def instruction(self) -> Any:  # type: ignore[override]
+    def instruction(self) -> Any:
         raise self.error
 
     def __repr__(self) -> str:
@@ -369,7 +369,7 @@ def _native(values: Any, native_type: Any) -> np.ndarray:
         first = first[0]
     if isinstance(first, np.generic):
         return array  # NumPy's scalars are what they are
-    wanted = _NATIVE.get({"b": bool, "i": int, "f": float, "c": complex}.get(array.dtype.kind))  # type: ignore[arg-type]
+    wanted = _NATIVE.get({"b": bool, "i": int, "f": float, "c": complex}.get(array.dtype.kind))
     if wanted is None:
         raise InvalidArgument(f"constant: found {array.dtype} values, wanted bool, int, float or complex")
     if wanted is np.int32 and array.size and not -(2**31) <= array.min() <= array.max() < 2**31:

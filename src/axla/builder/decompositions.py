@@ -66,13 +66,13 @@ def QR(a: object, full_matrices: bool) -> tuple[XlaOp, XlaOp]:
     _, m, n = _sizes(value)
     qr, taus = QrDecomposition(value)
     columns = m if boolean(full_matrices, "QR: full_matrices") else min(m, n)
-    last = len(value.shape.dims) - 1  # type: ignore[attr-defined]
+    last = len(value.shape.dims) - 1
     vectors = _part(qr, m, min(n, columns))
     if columns > n:
         vectors = PadInDim(vectors, 0, last, 0, columns - n)
     q = ProductOfElementaryHouseholderReflectors(vectors, taus)
     r = _part(qr, columns, n)
-    rows, places = (Iota(r.builder, Shape(S32, r.shape.dims), d) for d in (last - 1, last))  # type: ignore[attr-defined]
+    rows, places = (Iota(r.builder, Shape(S32, r.shape.dims), d) for d in (last - 1, last))
     r = e.Select(rows > places, full(r, 0), r)
     return _as(q, dtype), _as(r, dtype)
 
@@ -165,7 +165,7 @@ def _as(value: XlaOp, dtype: DType) -> XlaOp:
 
 
 def _sizes(value: XlaOp) -> tuple[tuple[int, ...], int, int]:
-    *batch, m, n = value.shape.dims  # type: ignore[attr-defined]
+    *batch, m, n = value.shape.dims
     return tuple(batch), m, n
 
 
@@ -182,14 +182,14 @@ def _call(
     column-major there.
     """
     value = given[0]
-    rank = value.shape.rank  # type: ignore[attr-defined]
+    rank = value.shape.rank
     shapes = [_stored(dtype, dims, rank) for dtype, dims in results]
     single = len(shapes) == 1
     op = hlo.CustomCall(
         shapes[0] if single else TupleShape(tuple(shapes)),
         custom_call_target=f"lapack_{_LETTERS[value.dtype]}{routine}_ffi",
         api_version=ApiVersion.TYPED_FFI,
-        operand_layout_constraints=tuple(_stored(v.dtype, v.shape.dims, rank) for v in given),  # type: ignore[attr-defined]
+        operand_layout_constraints=tuple(_stored(v.dtype, v.shape.dims, rank) for v in given),
         output_to_operand_aliasing=tuple(OutputAlias(() if single else (n,), n, ()) for n in range(over)),
     )
     config = ", ".join(f"{name} = {ord(letter)} : ui8" for name, letter in letters.items())
@@ -211,8 +211,8 @@ def _identity(value: XlaOp, batch: Sequence[int], dtype: DType, size: int) -> Xl
 
 def _where(found: XlaOp, value: XlaOp) -> XlaOp:
     """The value where it was found; `found` is a pred for each of the batch."""
-    dims = value.shape.dims  # type: ignore[attr-defined]
-    batch = range(found.shape.rank)  # type: ignore[attr-defined]
+    dims = value.shape.dims
+    batch = range(found.shape.rank)
     missing = value.dtype.numpy.type(complex(nan, nan) if value.dtype.is_complex else nan)
     return e.Select(BroadcastInDim(found, dims, list(batch)), value, missing)
 
@@ -220,7 +220,7 @@ def _where(found: XlaOp, value: XlaOp) -> XlaOp:
 def _permutation(pivots: XlaOp, rows: int) -> XlaOp:
     """What the swaps of rows make of 0, 1, 2...: in a loop, since each builds on those before."""
     b = pivots.builder
-    *batch, count = pivots.shape.dims  # type: ignore[attr-defined]
+    *batch, count = pivots.shape.dims
     shape, axis = Shape(S32, (*batch, rows)), len(batch)
     if not count:
         return Iota(b, shape, axis)

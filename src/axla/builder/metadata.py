@@ -30,7 +30,7 @@ def user_line() -> tuple[str, int]:
         # Between a `with builder.checking(...)` and its error is contextlib, which is no user either.
         if not code.co_filename.startswith((_PACKAGE, contextlib.__file__)):
             return code.co_filename, frame.f_lineno
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return "", 0
 
 

@@ -80,10 +80,10 @@ class Operators:
     def __pos__(self) -> Self:
         return self
 
-    def __eq__(self, other: object) -> Self:  # type: ignore[override]
+    def __eq__(self, other: object) -> Self:
         return FUNCTIONS["Eq"](self, other)
 
-    def __ne__(self, other: object) -> Self:  # type: ignore[override]
+    def __ne__(self, other: object) -> Self:
         return FUNCTIONS["Ne"](self, other)
 
     def __array__(self, *arguments: object, **named: object) -> NoReturn:

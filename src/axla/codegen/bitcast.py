@@ -21,7 +21,7 @@ Indices = tuple[AnyIndex, ...]
 
 def bitcast_convert(e: Elements, inst: Instruction, index: Indices) -> Value:
     operand = inst.operands[0]
-    source, target = operand.shape.dtype, inst.shape.dtype  # type: ignore[attr-defined]
+    source, target = operand.shape.dtype, inst.shape.dtype
     if source.bits == target.bits:
         return e.values.bitcast_convert(e(operand, index), target)
     if source.bits > target.bits:  # one element becomes several: the last index picks bits, low ones first
@@ -38,31 +38,31 @@ def _as_pieces(e: Elements, inst: Instruction, index: Indices) -> Value | None:
     do not cover whole elements.
     """
     operand = inst.operands[0]
-    source, target = operand.shape.dtype, inst.shape.dtype  # type: ignore[attr-defined]
+    source, target = operand.shape.dtype, inst.shape.dtype
     ratio = source.bits // target.bits
-    offset = linear(index, inst.shape.dims)  # type: ignore[attr-defined]
+    offset = linear(index, inst.shape.dims)
     if not _covers(offset, ratio) or target.bits < 8:
         return None
     assert isinstance(offset, Index)
     lanes, limit = offset.lanes // ratio, -(-offset.limit // ratio)
     base = e.f.udiv(offset.base, ratio)
     wide = Index(e.f, base, 1, lanes, multiple=offset.multiple // ratio, limit=limit)
-    whole = e.values.splat(e(operand, delinearize(wide, operand.shape.dims)), lanes)  # type: ignore[attr-defined]
+    whole = e.values.splat(e(operand, delinearize(wide, operand.shape.dims)), lanes)
     return _recast(e, whole, target, offset.lanes)
 
 
 def _from_pieces(e: Elements, inst: Instruction, index: Indices) -> Value | None:
     """The same for elements that are made of several."""
     operand = inst.operands[0]
-    source, target = operand.shape.dtype, inst.shape.dtype  # type: ignore[attr-defined]
+    source, target = operand.shape.dtype, inst.shape.dtype
     ratio = target.bits // source.bits
-    offset = linear(index, inst.shape.dims)  # type: ignore[attr-defined]
+    offset = linear(index, inst.shape.dims)
     if not _covers(offset, 1) or source.bits < 8:
         return None
     assert isinstance(offset, Index)
     first, lanes = offset * ratio, offset.lanes * ratio
     narrow = Index(e.f, first.base, 1, lanes, multiple=first.multiple, limit=first.limit + ratio)
-    pieces = e.values.splat(e(operand, delinearize(narrow, operand.shape.dims)), lanes)  # type: ignore[attr-defined]
+    pieces = e.values.splat(e(operand, delinearize(narrow, operand.shape.dims)), lanes)
     return _recast(e, pieces, target, offset.lanes)
 
 

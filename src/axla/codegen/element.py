@@ -34,7 +34,7 @@ from axla.ir.op import OPS, Op
 
 def _constant(e: Elements, inst: Instruction, index: Indices) -> Value:
     literal: Literal = inst.op.literal  # type: ignore[attr-defined]
-    dtype = inst.shape.dtype  # type: ignore[attr-defined]
+    dtype = inst.shape.dtype
     if literal.is_uniform():
         return e.values.constant(dtype, literal.array.flat[0])
     if all(isinstance(i, int) for i in index):
@@ -63,7 +63,7 @@ def _tuple(e: Elements, inst: Instruction, index: Indices) -> tuple[Value, ...]:
 
 
 def _iota(e: Elements, inst: Instruction, index: Indices) -> Value:
-    dtype: DType = inst.shape.dtype  # type: ignore[attr-defined]
+    dtype: DType = inst.shape.dtype
     position = index[inst.op.iota_dimension]  # type: ignore[attr-defined]
     return index_value(e.values, position, dtype)
 
@@ -75,7 +75,7 @@ def _broadcast(e: Elements, inst: Instruction, index: Indices) -> Value:
 
 def _reshape(e: Elements, inst: Instruction, index: Indices) -> Value:
     operand = inst.operands[0]
-    return e(operand, reshape_index(index, inst.shape.dims, operand.shape.dims))  # type: ignore[attr-defined]
+    return e(operand, reshape_index(index, inst.shape.dims, operand.shape.dims))
 
 
 def reshape_index(index: Indices, result: Sequence[int], operand: Sequence[int]) -> Indices:
@@ -115,18 +115,18 @@ def _compare(e: Elements, inst: Instruction, index: Indices) -> Value:
 
 def _select(e: Elements, inst: Instruction, index: Indices) -> Value:
     condition, a, b = inst.operands
-    at = () if condition.shape.dims == () else index  # type: ignore[attr-defined]
+    at = () if condition.shape.dims == () else index
     return e.values.select(e(condition, at), e(a, index), e(b, index))
 
 
 def _clamp(e: Elements, inst: Instruction, index: Indices) -> Value:
     low, x, high = inst.operands
-    low_at, high_at = (() if o.shape.dims == () else index for o in (low, high))  # type: ignore[attr-defined]
+    low_at, high_at = (() if o.shape.dims == () else index for o in (low, high))
     return e.values.clamp(e(low, low_at), e(x, index), e(high, high_at))
 
 
 def _convert(e: Elements, inst: Instruction, index: Indices) -> Value:
-    return e.values.convert(e(inst.operands[0], index), inst.shape.dtype)  # type: ignore[attr-defined]
+    return e.values.convert(e(inst.operands[0], index), inst.shape.dtype)
 
 
 def _reduce_precision(e: Elements, inst: Instruction, index: Indices) -> Value:
@@ -155,7 +155,7 @@ def _padded(e: Elements, inst: Instruction, index: Indices) -> Value:
     operand, padding = inst.operands
     conditions: list[Value | bool] = []
     at: list[AnyIndex] = []
-    for i, size, (low, _, interior) in zip(index, operand.shape.dims, pad_dims(inst), strict=True):  # type: ignore[attr-defined]
+    for i, size, (low, _, interior) in zip(index, operand.shape.dims, pad_dims(inst), strict=True):
         moved = i - low
         step = interior + 1
         conditions.append(e.in_range(moved, 0, (size - 1) * step + 1) if size else False)
@@ -181,7 +181,7 @@ def _concatenate(e: Elements, inst: Instruction, index: Indices) -> Value:
     position = index[dimension]
     pieces, offset = [], 0
     for operand in inst.operands:
-        size = operand.shape.dims[dimension]  # type: ignore[attr-defined]
+        size = operand.shape.dims[dimension]
         if size:
             pieces.append((operand, offset, size))
         offset += size
@@ -205,14 +205,14 @@ def _concatenate(e: Elements, inst: Instruction, index: Indices) -> Value:
 
 def _dynamic_slice(e: Elements, inst: Instruction, index: Indices) -> Value:
     operand, *starts = inst.operands
-    dims, sizes = operand.shape.dims, inst.shape.dims  # type: ignore[attr-defined]
+    dims, sizes = operand.shape.dims, inst.shape.dims
     at = [s + i for s, i in zip(e.window_start(starts, dims, sizes), index, strict=True)]
     return e(operand, tuple(at))
 
 
 def dynamic_update_slice(e: Elements, inst: Instruction, index: Indices) -> Value:
     operand, update, *starts = inst.operands
-    dims, sizes = operand.shape.dims, update.shape.dims  # type: ignore[attr-defined]
+    dims, sizes = operand.shape.dims, update.shape.dims
     conditions: list[Value | bool] = []
     at: list[AnyIndex] = []
     for start, i, size in zip(e.window_start(starts, dims, sizes), index, sizes, strict=True):
@@ -225,7 +225,7 @@ def dynamic_update_slice(e: Elements, inst: Instruction, index: Indices) -> Valu
 
 def _gather(e: Elements, inst: Instruction, index: Indices) -> Value:
     operand, starts = inst.operands
-    at = gather_index(e, inst.op, operand.shape.dims, starts, index)  # type: ignore[attr-defined]
+    at = gather_index(e, inst.op, operand.shape.dims, starts, index)
     return e(operand, at)
 
 
@@ -239,7 +239,7 @@ def gather_index(e: Elements, op: Op, dims: Sequence[int], starts: Instruction, 
     start: dict[int, AnyIndex] = {}
     for k, d in enumerate(op.start_index_map):  # type: ignore[attr-defined]
         where = list(batch)
-        if vector_dim < starts.shape.rank:  # type: ignore[attr-defined]
+        if vector_dim < starts.shape.rank:
             where.insert(vector_dim, k)
         size = op.slice_sizes[d]  # type: ignore[attr-defined]
         start[d] = e.start_index(e(starts, tuple(where)), dims[d] - size)
@@ -261,7 +261,7 @@ def _reduce(e: Elements, inst: Instruction, index: Indices) -> tuple[Value, ...]
     op = inst.op
     count = len(inst.operands) // 2
     inputs, inits = inst.operands[:count], inst.operands[count:]
-    dims = inputs[0].shape.dims  # type: ignore[attr-defined]
+    dims = inputs[0].shape.dims
     reduced = op.dimensions  # type: ignore[attr-defined]
     kept = [d for d in range(len(dims)) if d not in reduced]
 
@@ -277,17 +277,17 @@ def _reduce(e: Elements, inst: Instruction, index: Indices) -> tuple[Value, ...]
 def _dot(e: Elements, inst: Instruction, index: Indices) -> Value:
     lhs, rhs = inst.operands
     op = inst.op
-    out: DType = inst.shape.dtype  # type: ignore[attr-defined]
+    out: DType = inst.shape.dtype
     batch = list(index[: len(op.lhs_batch_dims)])  # type: ignore[attr-defined]
     lhs_used = (*op.lhs_batch_dims, *op.lhs_contracting_dims)  # type: ignore[attr-defined]
     rhs_used = (*op.rhs_batch_dims, *op.rhs_contracting_dims)  # type: ignore[attr-defined]
-    lhs_free = [d for d in range(lhs.shape.rank) if d not in lhs_used]  # type: ignore[attr-defined]
-    rhs_free = [d for d in range(rhs.shape.rank) if d not in rhs_used]  # type: ignore[attr-defined]
+    lhs_free = [d for d in range(lhs.shape.rank) if d not in lhs_used]
+    rhs_free = [d for d in range(rhs.shape.rank) if d not in rhs_used]
     free = list(index[len(batch) :])
     accumulator = accumulation_type(out)
 
     def operand(x: Instruction, batch_dims, contracting, free_dims, free_index, at) -> Value:
-        rank = x.shape.rank  # type: ignore[attr-defined]
+        rank = x.shape.rank
         full = placed(rank, (batch_dims, batch), (contracting, at), (free_dims, free_index))
         return e.values.convert(e(x, full), accumulator)
 

@@ -58,7 +58,7 @@ class ScatterGeometry:
     def start(self, e: Elements, batch: Sequence[AnyIndex]) -> tuple[dict[int, AnyIndex], Value | bool]:
         """(start of a window per operand dimension, whether all of the window lies inside the operand)."""
         op = self.op
-        rank = self.indices.shape.rank  # type: ignore[attr-defined]
+        rank = self.indices.shape.rank
         found: dict[int, AnyIndex] = {}
         conditions: list[Value | bool] = []
         for number, d in enumerate(op.scatter_dims_to_operand_dims):

@@ -76,7 +76,7 @@ class Elements:
         if found is not None:
             return found
         if self.scalar and inst not in self.leaves and any(not isinstance(i, int) for i in index):
-            return self.pick(inst.shape.dims, lambda at: self.all(inst, at), index)  # type: ignore[attr-defined]
+            return self.pick(inst.shape.dims, lambda at: self.all(inst, at), index)
         for pending in self._elementwise_below(inst, index):
             self._remember(pending, index, self._generate(pending, index))
         found = self._known(inst, index)
@@ -295,7 +295,7 @@ def all_of(values: Values, conditions: Sequence[Value | bool]) -> Value | bool:
             return False
         if condition is True:
             continue
-        found = condition if found is True else values.binary("and", found, condition)  # type: ignore[arg-type]
+        found = condition if found is True else values.binary("and", found, condition)
     return found
 
 

@@ -149,11 +149,11 @@ class ElidedLiteral(Literal):
         )
 
     @property
-    def array(self) -> np.ndarray:  # type: ignore[override]
+    def array(self) -> np.ndarray:
         self._refuse()
 
     @property
-    def elements(self) -> tuple[Literal, ...]:  # type: ignore[override]
+    def elements(self) -> tuple[Literal, ...]:
         self._refuse()
 
     def leaves(self) -> Iterator[Literal]:

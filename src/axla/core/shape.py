@@ -110,6 +110,17 @@ class AnyShape:
     is_opaque = False
     is_unbounded = False  # whether a size is not known, and has no bound
 
+    # Arrays have these, and tuples `elements`; asking another kind of shape is an AttributeError. They are named
+    # here because most code is about arrays: what an op accepts has been checked when its instruction was made.
+    dtype: DType
+    dims: tuple[int, ...]
+    dynamic: tuple[bool, ...]
+    layout: Layout
+    rank: int
+    size: int
+    byte_size: int
+    elements: tuple[AnyShape, ...]
+
     @property
     def logical(self) -> AnyShape:
         return self

@@ -19,7 +19,7 @@ _log = logging.getLogger("axla.trace")
 
 
 def _infeed(token: None, *, site: CallSite) -> tuple[Any, None]:
-    shape = site.result.elements[0]  # type: ignore[attr-defined]
+    shape = site.result.elements[0]
     return take(feeds(current.replica).infeed, shape, current.check), None
 
 
@@ -35,7 +35,7 @@ def _to_host(data: Any, token: None, *, site: CallSite) -> None:
 
 
 def _from_host(token: None, *, site: CallSite) -> tuple[Any, None]:
-    shape = site.result.elements[0]  # type: ignore[attr-defined]
+    shape = site.result.elements[0]
     return take(feeds(current.replica).from_host(_channel(site)), shape, current.check), None
 
 
@@ -48,7 +48,7 @@ def _send(data: Any, token: None, *, site: CallSite) -> None:
 
 
 def _recv(token: None, *, site: CallSite) -> tuple[Any, None]:
-    shape = site.result.elements[0]  # type: ignore[attr-defined]
+    shape = site.result.elements[0]
     value = mail.collect(current.run, site.config, str(site))
     return nest(shape, iter(leaves_of(str(site), shape, value))), None
 

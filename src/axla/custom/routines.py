@@ -272,7 +272,7 @@ class _Builder:
                 data = stored[argument.offset]
             else:
                 data = struct.pack("<i", -1) if argument == "size" else b""
-            buffer[: len(data)] = data  # type: ignore[assignment]
+            buffer[: len(data)] = data
         null = [isinstance(a, Place) and a.base == NULL for a in arguments]
         routine = lapack.routine(self.symbol, len(room))
         routine(*(None if none else c.addressof(b) for none, b in zip(null, room, strict=True)))

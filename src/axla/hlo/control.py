@@ -168,7 +168,7 @@ class CustomCall(Op):
     expensive = True
 
     @property
-    def side_effect(self) -> bool:  # type: ignore[override]
+    def side_effect(self) -> bool:
         return self.custom_call_has_side_effect
 
     def infer(self, *operands: AnyShape) -> AnyShape:

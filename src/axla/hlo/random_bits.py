@@ -64,7 +64,7 @@ class RngBitGenerator(Op):
         assert isinstance(self.shape, TupleShape) and isinstance(self.shape.elements[1], Shape)
         return self.shape.elements[1]
 
-    def why_not(self, state: Shape) -> str | None:
+    def why_not(self, state: AnyShape) -> str | None:
         """Why there is no such generator, which a program may name as long as it does not use it."""
         lengths = (2,) if self.algorithm is RandomAlgorithm.THREE_FRY else (2, 3)
         if state.dtype is not U64 or state.rank != 1 or state.dims[0] not in lengths:
@@ -73,7 +73,7 @@ class RngBitGenerator(Op):
         return None
 
     def evaluate(self, state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        shape = self.shape.elements[0]  # type: ignore[attr-defined]
+        shape = self.shape.elements[0]
         why = self.why_not(shape)
         if why:
             raise UnsupportedError(f"rng-bit-generator: {why}")

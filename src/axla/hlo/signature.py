@@ -72,7 +72,7 @@ def accepts_scalars(
                 f"parameter {number} of to_apply {found.name} is {show(shape)}, {wanted}[] is wanted",
             )
     root = found.root.shape
-    parts = list(root.elements) if root.is_tuple else [root]  # type: ignore[attr-defined]
+    parts = list(root.elements) if root.is_tuple else [root]
     right = len(parts) == len(results) and all(
         isinstance(p, Shape) and not p.rank and compatible(p.dtype, wanted)
         for p, wanted in zip(parts, results, strict=True)
@@ -80,7 +80,7 @@ def accepts_scalars(
     if not right:
         wanted = ", ".join(f"{d}[]" for d in results)
         self.reject("called", f"to_apply {found.name} returns {show(root)}, ({wanted}) is wanted")
-    return [p.dtype for p in parts]  # type: ignore[attr-defined]
+    return [p.dtype for p in parts]
 
 
 def sample_of(name: str, op: Op, dtype: DType) -> Computation:

@@ -37,7 +37,7 @@ def joined(inst: Instruction, values: Sequence[Value]) -> Value:
 
 
 def _zeros(inst: Instruction) -> Value:
-    return joined(inst, [np.zeros(s.dims, s.dtype.numpy) for s in elements(inst.shape)])  # type: ignore[attr-defined]
+    return joined(inst, [np.zeros(s.dims, s.dtype.numpy) for s in elements(inst.shape)])
 
 
 # Meetings
@@ -105,7 +105,7 @@ def _reduced(interpreter: Interpreter, inst: Instruction, brought: Brought) -> S
 def _scattered(interpreter: Interpreter, inst: Instruction, brought: Brought) -> Sequence[Value]:
     """To each member its part of the dimension."""
     at = inst.op.dimensions[0]  # type: ignore[attr-defined]
-    sizes = [s.dims[at] for s in elements(inst.shape)]  # type: ignore[attr-defined]
+    sizes = [s.dims[at] for s in elements(inst.shape)]
     total = _total(interpreter, inst, brought)
     if interpreter.process is not None:
         for x, size in zip(total, sizes, strict=True):

@@ -219,7 +219,7 @@ class Interpreter:
         """
         dims = tuple(dims)
         parameters = [p.shape for p in computation.parameters]
-        arguments = [convert(np.asarray(a), p.dtype) for a, p in zip(arguments, parameters, strict=True)]  # type: ignore[attr-defined]
+        arguments = [convert(np.asarray(a), p.dtype) for a, p in zip(arguments, parameters, strict=True)]
         root = computation.root.shape
         shapes = list(root.elements) if isinstance(root, TupleShape) else [root]
         plan = self._scalar_plan(computation)
@@ -228,7 +228,7 @@ class Interpreter:
             results = list(found) if isinstance(root, TupleShape) else [found]
             return [np.broadcast_to(r, dims) for r in results]
         arguments = [np.broadcast_to(a, dims) for a in arguments]
-        results = [np.empty(dims, s.dtype.numpy) for s in shapes]  # type: ignore[attr-defined]
+        results = [np.empty(dims, s.dtype.numpy) for s in shapes]
         for at in np.ndindex(*dims):
             found = self.run(computation, [np.asarray(a[at]) for a in arguments])
             for array, value in zip(

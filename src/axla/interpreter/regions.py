@@ -122,7 +122,7 @@ def _map(interpreter: Interpreter, inst: Instruction, *operands: Value) -> Value
 
 def result_types(inst: Instruction) -> list[DType]:
     shapes = inst.shape.elements if isinstance(inst.shape, TupleShape) else (inst.shape,)
-    return [s.dtype for s in shapes]  # type: ignore[attr-defined]
+    return [s.dtype for s in shapes]
 
 
 def _reduce(interpreter: Interpreter, inst: Instruction, *operands: Value) -> Value:
@@ -270,10 +270,10 @@ def _scan(interpreter: Interpreter, inst: Instruction, *operands: Value) -> Valu
         list(operands[len(operands) - op.num_carries :]),
     )
     at = op.dimensions[0]
-    length = op.length([o.shape for o in inst.operands])  # type: ignore[attr-defined]
+    length = op.length([o.shape for o in inst.operands])
     shapes = inst.shape.elements if isinstance(inst.shape, TupleShape) else (inst.shape,)
     outputs = shapes[: len(shapes) - op.num_carries]
-    results = [np.zeros(s.dims, s.dtype.numpy) for s in outputs]  # type: ignore[attr-defined]
+    results = [np.zeros(s.dims, s.dtype.numpy) for s in outputs]
     for k in reversed(range(length)) if op.is_reverse else range(length):
         interpreter.tick()
         slices = [x.take(k, axis=at) for x in inputs]

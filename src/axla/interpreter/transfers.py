@@ -81,10 +81,10 @@ def _recv_done(interpreter: Interpreter, inst: Instruction, begun: Value) -> Val
     channel = inst.op.channel_id  # type: ignore[attr-defined]
     if interpreter.process is not None:
         if not begun[0]:
-            return _nothing(inst.shape.elements[0]), None  # type: ignore[attr-defined]
+            return _nothing(inst.shape.elements[0]), None
         return _received(inst, interpreter.process.receive(begun[0], repr(inst))), None
     if inst.op.is_host_transfer:  # type: ignore[attr-defined]
-        shape = inst.shape.elements[0]  # type: ignore[attr-defined]
+        shape = inst.shape.elements[0]
         return take(feeds().from_host(channel), shape, interpreter.wait), None
     waiting = interpreter.mail.get(channel)
     if not waiting:
@@ -102,7 +102,7 @@ def _nothing(shape: AnyShape) -> Value:
 
 
 def _received(inst: Instruction, value: Value) -> Value:
-    shape = inst.shape.elements[0]  # type: ignore[attr-defined]
+    shape = inst.shape.elements[0]
     return nest(shape, iter(leaves_of(repr(inst), shape, value)))
 
 

@@ -119,7 +119,7 @@ def _write_groups(groups: tuple[tuple[int, ...], ...]) -> str:
 
 def _read_precisions(reader: Reader) -> tuple[Precision, ...]:
     found = tuple(reader.listed("{", lambda: _read_choice(reader, Precision), "}"))
-    return found if any(p is not Precision.DEFAULT for p in found) else ()  # type: ignore[return-value]
+    return found if any(p is not Precision.DEFAULT for p in found) else ()
 
 
 # Windows, padding, slices.

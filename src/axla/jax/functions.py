@@ -206,7 +206,7 @@ def _traced(
     jitted = fn
     if options or not hasattr(fn, "trace"):
         jitted = jax.jit(fn, keep_unused=True, **options)
-    traced: Any = jitted.trace(*args, **kwargs)  # type: ignore[attr-defined]
+    traced: Any = jitted.trace(*args, **kwargs)
     leaves = jax.tree_util.tree_leaves(traced.args_info)
     debug = traced.jaxpr.jaxpr.debug_info
     out_tree = jax.tree_util.tree_structure(traced.out_info)

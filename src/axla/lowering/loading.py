@@ -68,7 +68,7 @@ def _planned(kernel: Kernel, target: Target) -> Kernel:
     forced = {(leaf, number) for leaf, number in in_place_parameters(computation, limits).items()}
     free = overwritable_parameters(computation, limits)
     shapes = list(computation.root.shape.leaves())
-    needed = {(leaf, number) for leaf, number in forced if shapes[leaf].byte_size}  # type: ignore[attr-defined]
+    needed = {(leaf, number) for leaf, number in forced if shapes[leaf].byte_size}
     allowed = forced | {(leaf, number) for leaf, numbers in free.items() for number in numbers}
     if not needed <= set(kernel.in_place) <= allowed:
         raise VerifyError(f"kernel {kernel.name} writes over {kernel.in_place}, which its code cannot")

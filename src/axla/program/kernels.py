@@ -58,7 +58,7 @@ class Kernel:
     def polls(self) -> bool:
         """Whether it may be cancelled; a run of it lets Python's other threads go on."""
         shapes = (*(p.shape for p in self.computation.parameters), *output_shapes(self.computation))
-        moved = sum(s.size * s.dtype.itemsize for s in shapes)  # type: ignore[union-attr]
+        moved = sum(s.size * s.dtype.itemsize for s in shapes)
         # What it computes and keeps nowhere may be more; what it calls, it calls for every element.
         computations = self.computation.module.computations
         return max(moved, prod(c.fact("largest array", _largest) for c in computations)) > SHORT_BYTES

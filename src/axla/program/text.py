@@ -161,7 +161,7 @@ _SEGMENTS = {
 }
 _LINES = (
     Program, Interface, ValueSpec, Alias, Function, Allocation, Constant, Kernel, Phase, Carried, Branch,
-    *Step.__args__, *AnyPlan.__args__, tuple[Value | None, ...],  # type: ignore[attr-defined]
+    *Step.__args__, *AnyPlan.__args__, tuple[Value | None, ...],
 )  # fmt: skip
 _FORMS: dict[Any, Form] = {
     Computation: Form(_write_computation, _read_computation, block=True),

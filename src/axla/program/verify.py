@@ -293,7 +293,7 @@ _STEPS: dict[type[Step], Callable[[_Verifier, Any], None]] = {
 def _is(value: Value, leaf: AnyShape) -> bool:
     """Whether a value in memory is a leaf of a call."""
     same = isinstance(leaf, Shape) and leaf.dtype is value.shape.dtype
-    return same and value.place is not None and value.place.size == leaf.byte_size  # type: ignore[union-attr]
+    return same and value.place is not None and value.place.size == leaf.byte_size
 
 
 def _shared(results: Sequence[Value], operands: Sequence[Value]) -> set[tuple[int, int]]:

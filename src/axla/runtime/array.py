@@ -286,7 +286,7 @@ class HostArray(Array):
         return self
 
     @property
-    def _record(self) -> int:  # type: ignore[override]
+    def _record(self) -> int:
         return 0 if self._values is None else 1
 
     @property

@@ -239,7 +239,7 @@ def with_features(target: CpuTarget, features: Sequence[str]) -> CpuTarget:
         facts = {key: value for key, value in facts.items() if key not in _VECTORS_ONLY}
     last = {word[1:]: word for word in features}
     kept = {old for old in target.features if old[1:] not in last}
-    return replace(target, features=frozenset(kept | set(last.values())), **facts)  # type: ignore[arg-type]
+    return replace(target, features=frozenset(kept | set(last.values())), **facts)
 
 
 _LEAST: dict[str, object] = {

@@ -26,7 +26,7 @@ def _plain_compare(cursor: Cursor, op: Any, operands: tuple[Instruction, ...], a
     """Leaves out a compare's `type` where it is what the operands' element type implies."""
     if op.type is None or not operands[0].shape.is_array:
         return op
-    dtype = operands[0].shape.dtype  # type: ignore[attr-defined]
+    dtype = operands[0].shape.dtype
     if dtype.is_inexact:
         implied = CompareType.FLOAT
     else:

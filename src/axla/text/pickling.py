@@ -16,4 +16,4 @@ def _reduce(module: Module) -> tuple:
     return _restored, (module.to_string(print_large_constants=True),)
 
 
-copyreg.pickle(Module, _reduce)  # type: ignore[arg-type]
+copyreg.pickle(Module, _reduce)

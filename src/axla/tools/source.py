@@ -88,7 +88,7 @@ def feed(module: Module) -> None:
     if queue:
         return
     for inst in [i for i in module.entry.instructions if i.opcode == "infeed"]:
-        data: AnyShape = inst.shape.elements[0]  # type: ignore[attr-defined]
+        data: AnyShape = inst.shape.elements[0]
         queue.put(nest(data, (random_array(leaf, 0, k) for k, leaf in enumerate(array_leaves(data)))))
 
 

@@ -171,7 +171,7 @@ def _broadcast_merges(inst: Instruction, d: int) -> bool:
     dimensions = inst.op.dimensions  # type: ignore[attr-defined]
     first, second = d in dimensions, d + 1 in dimensions
     if first != second:
-        return inst.shape.dims[d if not first else d + 1] == 1  # type: ignore[attr-defined]
+        return inst.shape.dims[d if not first else d + 1] == 1
     return not first or dimensions.index(d + 1) == dimensions.index(d) + 1
 
 
@@ -185,8 +185,8 @@ def _transpose_merges(inst: Instruction, d: int) -> bool:
 
 
 def _same_sizes(inst: Instruction, d: int) -> bool:
-    source = inst.operands[0].shape.dims  # type: ignore[attr-defined]
-    result = inst.shape.dims  # type: ignore[attr-defined]
+    source = inst.operands[0].shape.dims
+    result = inst.shape.dims
     return source[d] == result[d] and source[d + 1] == result[d + 1]
 
 

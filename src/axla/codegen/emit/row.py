@@ -235,7 +235,7 @@ class _Row:
         for column in columns:
             here = []
             for r in reductions:
-                values = [e(x, self.index(column, x.shape.dims)) for x in r.inputs]  # type: ignore[attr-defined]
+                values = [e(x, self.index(column, x.shape.dims)) for x in r.inputs]
                 wide = [e.values.splat(v, e.lanes) for v in values]
                 here.append(r.lift(wide, e.values))
             for inst, array in stash.items():

@@ -37,7 +37,7 @@ def plan(task: KernelTask, kind: SortKind, target: Target) -> SortPlan:
     """How a sort is called: its lines in pieces."""
     hero = kind.hero
     shapes = [o.shape for o in hero.operands]
-    dims = shapes[0].dims or (1,)  # type: ignore[union-attr]
+    dims = shapes[0].dims or (1,)
     dimension = hero.op.dimensions[0]  # type: ignore[attr-defined]
     length = dims[dimension]
     lines = prod(dims) // length if length else 0
@@ -219,7 +219,7 @@ class _Sort:
 
     @property
     def pred(self) -> DType:
-        return self.computation.root.shape.dtype  # type: ignore[attr-defined]
+        return self.computation.root.shape.dtype
 
     def copy(self, source: _Line, target: _Line, first: Ssa, last: Ssa, place: Ssa | None = None) -> None:
         """Elements [first, last) of the source, to `place` and on."""

@@ -28,7 +28,7 @@ def emit_update(k: KernelWriter, plan: UpdatePlan) -> None:
     """Writes the kernel of an `UpdatePlan`."""
     hero = k.named[plan.hero]
     _, update, *starts = hero.operands
-    dims = hero.shape.dims  # type: ignore[attr-defined]
+    dims = hero.shape.dims
 
     def body(e: Elements, index: Indices) -> None:
         begin = e.window_start(starts, dims, plan.dims)

@@ -30,7 +30,7 @@ class Glue:
 
     def variable(self, name: str, kind: type = c.c_void_p):
         """A glue variable, to read and to set through `.value`."""
-        return kind.from_address(self.addresses[name])  # type: ignore[attr-defined]
+        return kind.from_address(self.addresses[name])
 
 
 _loaded: Glue | None = None

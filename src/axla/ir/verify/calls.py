@@ -137,7 +137,7 @@ def _verify_custom_call(call: Instruction) -> None:
 def _verify_reduction(inst: Instruction) -> None:
     op: Any = inst.op
     for number, (parameter, operand) in enumerate(zip(op.to_apply.parameters, inst.operands, strict=True)):
-        if parameter.shape.dtype is not operand.shape.dtype:  # type: ignore[attr-defined]
+        if parameter.shape.dtype is not operand.shape.dtype:
             found, wanted = parameter.shape.to_string(layout=False), operand.shape.to_string(layout=False)
             fail(
                 "call_precision",

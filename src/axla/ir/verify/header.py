@@ -90,7 +90,7 @@ def _verify_alias(entry: Computation, alias: Alias) -> None:
 
 
 def _bytes(shape: AnyShape) -> int:
-    return shape.byte_size  # type: ignore[attr-defined]
+    return shape.byte_size
 
 
 def verify_schedule(module: Module) -> None:

@@ -78,7 +78,7 @@ def _is_long(computation: Computation, limits: Limits) -> bool:
 
 def _apply(computation: Computation, *given: XlaOp) -> list[XlaOp]:
     """What the computation gives for scalars."""
-    values = [typed(x, p.shape.dtype) for x, p in zip(given, computation.parameters, strict=True)]  # type: ignore[attr-defined]
+    values = [typed(x, p.shape.dtype) for x, p in zip(given, computation.parameters, strict=True)]
     found = ops.Call(given[0].builder, computation, values)
     return list(found) if found.shape.is_tuple else [found]
 

@@ -26,4 +26,4 @@ def _expanded(inst: Instruction) -> Instruction | None:
 
 
 def _composed(inst: Instruction, x: XlaOp) -> Sequence[XlaOp]:
-    return [_FUNCTIONS[type(inst.op)](x)]  # type: ignore[index]
+    return [_FUNCTIONS[type(inst.op)](x)]

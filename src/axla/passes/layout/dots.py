@@ -54,7 +54,7 @@ def _is_dot_turned(inst: Instruction) -> bool:
     if not isinstance(op, Dot) or op.sparsity or len(dot.operands) != 2 or len(dot.users) != 1:
         return False
     batches = len(op.lhs_batch_dims)
-    left = dot.operands[0].shape.rank - batches - len(op.lhs_contracting_dims)  # type: ignore[union-attr]
+    left = dot.operands[0].shape.rank - batches - len(op.lhs_contracting_dims)
     rank = len(inst.op.dimensions)
     first, second = range(batches, batches + left), range(batches + left, rank)
     return inst.op.dimensions == (*range(batches), *second, *first) and len(first) > 0 and len(second) > 0
@@ -117,7 +117,7 @@ def _sides(dot: Instruction) -> tuple[_Side, _Side]:
             zip(dot.operands, (op.lhs_batch_dims, op.rhs_batch_dims), strict=True)
         ):
             contracting = tuple(pair[side] for pair in pairs)
-            rank = operand.shape.rank  # type: ignore[union-attr]
+            rank = operand.shape.rank
             free = tuple(d for d in range(rank) if d not in batch and d not in contracting)
             found.append(_Side(operand, batch, contracting, free))
         options.append((found[0], found[1]))

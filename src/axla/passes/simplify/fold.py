@@ -116,12 +116,12 @@ def why_not_fold(inst: Instruction, operands: list[Instruction]) -> str | None:
 
 def work(inst: Instruction) -> int:
     """About how many elements are computed to get the value."""
-    result = inst.shape.size  # type: ignore[attr-defined]
-    read = sum(o.shape.size for o in inst.operands)  # type: ignore[attr-defined]
+    result = inst.shape.size
+    read = sum(o.shape.size for o in inst.operands)
     op = inst.op
     if isinstance(op, Dot):
         lhs = inst.operands[0].shape
-        return result * prod(lhs.dims[d] for d in op.lhs_contracting_dims) + read  # type: ignore[attr-defined]
+        return result * prod(lhs.dims[d] for d in op.lhs_contracting_dims) + read
     if op.computation_fields:
         # Computations on scalars may be run element by element in Python.
         return 1000 * (result + read) if not isinstance(op, Reduce) else 100 * read

@@ -158,7 +158,7 @@ def _is_small_constant(inst: Instruction) -> bool:
     """Whether a value is as well made inside the loop: a scalar constant, or one repeated."""
     if type(inst.op) is Broadcast:
         inst = inst.operands[0]
-    return type(inst.op) is Constant and inst.shape.is_array and inst.shape.size == 1  # type: ignore[attr-defined]
+    return type(inst.op) is Constant and inst.shape.is_array and inst.shape.size == 1
 
 
 def _carry_less(

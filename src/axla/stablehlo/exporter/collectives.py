@@ -54,7 +54,7 @@ def _all_reduce(scope: Scope, inst: Instruction, op: hlo.AllReduce | hlo.AllRedu
     if len(op.to_apply.parameters) != 2:
         raise UnsupportedError("a region of several element types")
     dtypes = {s.dtype for s in (o.shape for o in inst.operands) if isinstance(s, Shape)}
-    if len(dtypes) > 1 or op.to_apply.root.shape.dtype not in dtypes:  # type: ignore[attr-defined]
+    if len(dtypes) > 1 or op.to_apply.root.shape.dtype not in dtypes:
         return _each_combined(scope, inst, "stablehlo.all_reduce", _members(op))
     regions = [scope.region(op.to_apply)]
     return scope.add("stablehlo.all_reduce", scope.ones(inst), inst.shape, _members(op), regions)

@@ -140,7 +140,7 @@ def _dynamic_update_slice(scope: Scope, inst: Instruction, op: Op) -> Tree:
 def _dynamic_reshape(scope: Scope, inst: Instruction, op: Op) -> Tree:
     operand, *sizes = inst.operands
     shapes = [s.shape for s in sizes]
-    dtype: DType = shapes[0].dtype  # type: ignore[attr-defined]
+    dtype: DType = shapes[0].dtype
     parts = [scope.add("stablehlo.reshape", (scope.one(s),), Shape(dtype, (1,))) for s in sizes]
     joined = scope.add("stablehlo.concatenate", parts, Shape(dtype, (len(parts),)), {"dimension": number(0)})
     return scope.add("stablehlo.dynamic_reshape", (scope.one(operand), joined), inst.shape)

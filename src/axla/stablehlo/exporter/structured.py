@@ -116,7 +116,7 @@ def _algorithm(inst: Instruction, name: str) -> mlir.StructAttr:
     found = next((key for key, known in ALGORITHMS.items() if known == name), None)
     if found is None:
         raise UnsupportedError(f"algorithm={name}")
-    own = [element_of(o.shape.dtype) for o in inst.operands]  # type: ignore[attr-defined]
+    own = [element_of(o.shape.dtype) for o in inst.operands]
     types = [own[n] if kind == "f8" else mlir.FloatType(kind) for n, kind in enumerate(found[:3])]
     return struct(
         "dot_algorithm", lhs_precision_type=types[0], rhs_precision_type=types[1], accumulation_type=types[2],

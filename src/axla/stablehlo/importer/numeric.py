@@ -82,7 +82,7 @@ def _algorithm(operation: mlir.Operation) -> Word | None:
     types = [
         type_text(fields.get(f"{name}_type", mlir.NoneType()))
         for name in ("lhs_precision", "rhs_precision", "accumulation")
-    ]  # type: ignore[arg-type]
+    ]
     counts = [
         attr.field_integer(fields, name, 1)
         for name in ("lhs_component_count", "rhs_component_count", "num_primitive_operations")

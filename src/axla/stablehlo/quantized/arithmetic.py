@@ -43,7 +43,7 @@ def stored(type_: Any) -> Any:
 def expressed(type_: mlir.Type) -> mlir.Type:
     """The type of the real numbers; of what is not quantized the type itself."""
     found = quantized_type(type_)
-    return type_ if found is None else replace(type_, element=found.expressed)  # type: ignore[type-var]
+    return type_ if found is None else replace(type_, element=found.expressed)
 
 
 def largest(type_: mlir.QuantizedType) -> int:

@@ -129,7 +129,7 @@ def _read(number: int, given: Any, written: mlir.Type) -> mlir.Type:
         sizes = tuple(int(d) for d in shape)  # type: ignore[union-attr]
         if isinstance(given, Shape):
             sizes = tuple(Bounded(d) if b else d for d, b in zip(sizes, given.dynamic, strict=True))
-        found = dtype if isinstance(dtype, DType) else from_numpy(np.dtype(dtype))  # type: ignore[arg-type]
+        found = dtype if isinstance(dtype, DType) else from_numpy(np.dtype(dtype))
     except (TypeError, ValueError, AxlaError):
         raise InvalidArgument(
             f"arg_types: for argument {number} the text of a type, a Shape or what has shape and dtype is "
