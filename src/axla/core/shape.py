@@ -110,8 +110,8 @@ class AnyShape:
     is_opaque = False
     is_unbounded = False  # whether a size is not known, and has no bound
 
-    # Arrays have these, and tuples `elements`; asking another kind of shape is an AttributeError. They are named
-    # here because most code is about arrays: what an op accepts has been checked when its instruction was made.
+    # Arrays have these, and tuples `elements`; asking another kind of shape is an AttributeError. They are
+    # named here because most code is about arrays: operands are checked when an instruction is made.
     dtype: DType
     dims: tuple[int, ...]
     dynamic: tuple[bool, ...]

@@ -15,6 +15,7 @@ import numpy as np
 from axla.core.errors import AxlaError
 from axla.core.literal import Literal
 from axla.interpreter import evaluate
+from axla.ir.graph import Instruction
 from axla.ir.structure import Constant
 from axla.stablehlo import mlir
 from axla.stablehlo.importer import RULES
@@ -106,7 +107,9 @@ def _interpreted(operation: mlir.Operation, values: Sequence[np.ndarray], type_:
         scope.values[value] = scope.add(Constant(literal.shape, literal))
     name = INTERPRETED[operation.name]
     stand_in = mlir.Operation(name, operation.operands, (type_,), operation.attributes, operation.regions)
-    scope.computation.set_root(RULES[name](scope, stand_in))
+    result = RULES[name](scope, stand_in)
+    assert isinstance(result, Instruction)
+    scope.computation.set_root(result)
     return evaluate(importer.module).array
 
 

@@ -380,7 +380,8 @@ def _broadcast(s: Subject, operands: list[Facts]) -> tuple[Sizes | None, Sizes]:
             return None, ()
         for place, size, bound in zip(at, shape, bounds, strict=True):
             sizes[place].append(size)
-            limits[place] += [bound] * (bound is not None)
+            if bound is not None:
+                limits[place].append(bound)
     found: list[int | None] = []
     for at, held in enumerate(sizes):
         large = set(held) - {None, 1}
