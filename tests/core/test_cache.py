@@ -108,7 +108,7 @@ def test_memory_is_bounded_over_all_kinds(monkeypatch):
     monkeypatch.setattr(cache, "MEMORY_BYTES", 80)
     for number in range(20):
         cache.put(("program", "kernel")[number % 2], f"{number:02}", b"x" * 9)
-    assert sum(map(len, cache._memory.values())) == cache._memory_bytes == 72
+    assert sum(size for _, size in cache._memory.values()) == cache._memory_bytes == 72
     assert cache.get("kernel", "19") and cache.get("program", "02") is None
 
 

@@ -20,9 +20,10 @@ import sys
 import tempfile
 import warnings
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -36,7 +37,7 @@ LARGEST = DISK_BYTES // 8
 """Bytes of an entry from which on it is not kept: programs with large constants are compiled again."""
 DIGEST = 16
 
-_memory: OrderedDict[tuple[str, str], bytes] = OrderedDict()
+_memory: OrderedDict[tuple[str, str], tuple[Any, int]] = OrderedDict()  # values, and their bytes
 _memory_bytes = 0
 _written_bytes = 0
 _lock = locks.new_lock()
@@ -51,27 +52,34 @@ def key_of(*facts: object) -> str:
     return digest.hexdigest()
 
 
-def get(kind: str, key: str) -> bytes | None:
-    """The entry, remembered or read from disk; None when there is none."""
+def get(kind: str, key: str, decode: Callable[[bytes], Any] = bytes) -> Any:
+    """The entry, remembered or read from disk; None when there is none, or `decode` refuses its bytes by a
+    ValueError.
+    """
     with _lock:
         if (kind, key) in _memory:
             _memory.move_to_end((kind, key))
-            return _memory[kind, key]
+            return _memory[kind, key][0]
     folder = directory(kind)
     found = _read(folder / key[:2] / key) if folder else None
-    if found is not None:
-        _remember(kind, key, found)
-    return found
+    if found is None:
+        return None
+    with contextlib.suppress(ValueError):
+        value = decode(found)
+        _remember(kind, key, value, len(found))
+        return value
 
 
-def put(kind: str, key: str, value: bytes) -> None:
-    """Keeps an entry, in memory and on disk."""
-    if len(value) > LARGEST:
+def put(
+    kind: str, key: str, value: Any, encode: Callable[[Any], bytes] = bytes, size: Callable[[Any], int] = len
+) -> None:  # fmt: skip
+    """Keeps an entry: in memory as it is, `size(value)` bytes, and on disk what `encode` makes of it."""
+    if size(value) > LARGEST:
         return
-    _remember(kind, key, value)
+    _remember(kind, key, value, size(value))
     folder = directory(kind)
     if folder:
-        _write(folder / key[:2] / key, value)
+        _write(folder / key[:2] / key, encode(value))
 
 
 def directory(kind: str) -> Path | None:
@@ -115,16 +123,17 @@ def _unsafe(found: os.stat_result) -> str:
     return f"others may write to it (mode {mode:04o}, wanted 0700)" if mode & 0o022 else ""
 
 
-def _remember(kind: str, key: str, value: bytes) -> None:
+def _remember(kind: str, key: str, value: Any, size: int) -> None:
     global _memory_bytes
-    if len(value) > MEMORY_BYTES // 8:
+    if size > MEMORY_BYTES // 8:
         return
     with _lock:
-        _memory_bytes += len(value) - len(_memory.get((kind, key), b""))
-        _memory[kind, key] = value
+        _, before = _memory.get((kind, key), (None, 0))
+        _memory_bytes += size - before
+        _memory[kind, key] = value, size
         while _memory_bytes > MEMORY_BYTES:
-            _, dropped = _memory.popitem(last=False)
-            _memory_bytes -= len(dropped)
+            _, (_, dropped) = _memory.popitem(last=False)
+            _memory_bytes -= dropped
 
 
 def _digest(path: Path, value: bytes) -> bytes:

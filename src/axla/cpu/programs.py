@@ -19,7 +19,7 @@ from axla.hlo.control import CustomCall
 from axla.ir.graph import Module
 from axla.ir.printer import print_module
 from axla.ir.structure import Constant
-from axla.program.packed import Packed, decode, encode
+from axla.program.packed import Packed, byte_size, decode, encode
 from axla.target.identity import identity
 from axla.target.machine import CpuTarget
 
@@ -32,16 +32,16 @@ _ELSEWHERE = ("cache_dir", "num_threads", "host_device_count")
 def compiled(module: Module, target: CpuTarget) -> Packed:
     """The code of a module, which is changed on the way (pass a clone to keep it)."""
     key = program_key(module, target)
-    found = cache.get("program", key) if key else None
+    found = cache.get("program", key, decode) if key else None
     if found is not None:
-        with trace.span("cached program"), suppress(ValueError):
-            return decode(found)
+        with trace.span("cached program"):
+            return found
     from axla.cpu.compiler import compile_module
 
     made = compile_module(module, target)
     if key:
         with suppress(InvalidArgument):  # nested too deeply to be written
-            cache.put("program", key, encode(made))
+            cache.put("program", key, made, encode, byte_size)
     return made
 
 

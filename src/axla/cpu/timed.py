@@ -2,7 +2,8 @@
 
 After each step it reads a clock and adds the time since the last reading to the step's counters: so the times
 of all steps are the time of the whole run, control flow between them included. What holds no step worth a
-reading (a loop over registers) is measured as a whole.
+reading (a loop over registers) is measured as a whole. A step of nothing at the beginning shows
+what a reading takes itself.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from axla.target.machine import Target
 
 CLOCK, COUNTERS = "axla.clock", "axla.counters"
 """Names in the function table of a timed program: `int clock(int, timespec *)`, and pairs of i64, nanoseconds
-and calls, of the entry as a whole (calls only) and of the rows."""
+and calls: of the entry as a whole (calls only), of nothing (a reading of the clock), and of the rows."""
 
 FUNCTIONS = (Function(CLOCK), Function(COUNTERS))
 
@@ -40,6 +41,7 @@ class TimedEntry(Entry):
         self.timed = True
         self.state = self.f.stack("i64", 3, slot=9)  # the last reading, and room for a timespec
         self.lap(0)
+        self.lap(1)
         self.f.module.functions["axla_lap"] = _LAP.format(
             functions=abi.FRAME.offset("functions"), clock=len(self.program.interface.functions)
         )
@@ -52,7 +54,7 @@ class TimedEntry(Entry):
             super().steps((step,))
             self.timed = timed
             if timed:
-                number, _ = self.rows.setdefault(id(step), (len(self.rows) + 1, step))
+                number, _ = self.rows.setdefault(id(step), (len(self.rows) + 2, step))
                 self.lap(number)
 
     def lap(self, row: int) -> None:

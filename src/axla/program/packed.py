@@ -28,6 +28,11 @@ class Packed:
     constants: bytes
 
 
+def byte_size(program: Packed) -> int:
+    """Bytes of its code and constants."""
+    return len(program.constants) + sum(map(len, program.images))
+
+
 def encode(program: Packed) -> bytes:
     """Interface, images and constants in a row, each behind its length."""
     try:

@@ -16,6 +16,9 @@ from axla.runtime.dynamic import DynamicCall
 from axla.runtime.native import native
 from axla.runtime.program import LoadedProgram
 
+READINGS = Row("profile", "readings of the clock")
+"""What a profile takes itself."""
+
 Timed = Callable[[], tuple[Packed, Sequence[Row]] | None]
 
 
@@ -52,7 +55,7 @@ class ProfiledCall:
             return self._call, self._run
 
     def _load(self, program: Packed, rows: Sequence[Row]) -> Run:
-        counters = np.zeros((len(rows) + 1, 2), np.int64)
+        counters = np.zeros((len(rows) + 2, 2), np.int64)
         clock = c.cast(c.CDLL(None).clock_gettime, c.c_void_p).value or 0
         table = {"axla.clock": clock, "axla.counters": counters.ctypes.data}
         face = program.interface
@@ -63,7 +66,10 @@ class ProfiledCall:
             self._call = DynamicCall(self._call, face)
 
         def counts() -> Iterator[tuple[Row, int, int]]:
-            for row, (ns, calls) in zip(rows, counters[1:].tolist(), strict=True):
-                yield row, ns, calls
+            (empty, runs), *found = counters[1:].tolist()
+            reading, readings = empty / max(runs, 1), runs + sum(calls for _, calls in found)
+            yield READINGS, round(reading * readings), readings
+            for row, (ns, calls) in zip(rows, found, strict=True):
+                yield row, max(ns - round(reading * calls), 0), calls
 
         return self._profile.run(self.name, self.backend, counts)
