@@ -10,9 +10,8 @@ from axla.core.errors import InvalidArgument
 from axla.core.shape import AnyShape, TupleShape
 from axla.ir.graph import SourceLocation
 from axla.ir.strings import quote
-from axla.text.instructions import METADATA_KEYS
+from axla.text.instructions import METADATA_KEYS, PRINTED_ATTRIBUTES, TEXT_ATTRIBUTES
 from axla.text.lexer import BLANK, STRING, Cursor, pattern, unescape
-from axla.text.opcodes import VALUE_ATTRIBUTES
 
 Proto = dict[str, Any]
 
@@ -156,6 +155,10 @@ EXTRAS: dict[str, tuple[str, Callable[[Proto, AnyShape], str], Callable[[str], P
 """Attributes that axla keeps as text, in `Extra.more`: field of the message, to text, to message."""
 
 
+_TEXTS = {*TEXT_ATTRIBUTES, *(name for _, name in PRINTED_ATTRIBUTES)}
+"""Those that XLA has no field for, or that repeat what an op says: they are left out."""
+
+
 def read_more(message: Proto, shape: AnyShape) -> tuple[tuple[str, str], ...]:
     found = []
     for name, (field, text_of, _) in EXTRAS.items():
@@ -172,7 +175,7 @@ def write_more(more: tuple[tuple[str, str], ...], message: Proto) -> None:
                 message[field] = made(text)
             except (ValueError, KeyError, IndexError) as error:
                 raise InvalidArgument(f"{name}={text[:80]} cannot be written as a proto: {error}") from None
-        elif name not in VALUE_ATTRIBUTES:
+        elif name not in _TEXTS:
             raise InvalidArgument(f"the attribute {name} cannot be written as a proto")
 
 

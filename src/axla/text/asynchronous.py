@@ -12,12 +12,18 @@ from axla.ir.op import OPS, Op
 from axla.text.lexer import Cursor
 
 LATER: dict[str, type[AsyncUpdate] | type[AsyncDone]] = {"update": AsyncUpdate, "done": AsyncDone}
+_NEVER = frozenset(["all-gather", "all-reduce", "collective-permute", "copy", "send", "recv"])
 
 
 def is_short_form(opcode: str) -> bool:
-    """Whether `opcode` is that of a declared op with -start, -update or -done behind it."""
+    """Whether `opcode` is that of an op with -start, -update or -done behind it: call-done."""
     base, _, stage = opcode.rpartition("-")
-    return stage in ("start", *LATER) and base in OPS
+    return stage in ("start", *LATER) and base in OPS and base not in _NEVER
+
+
+def is_opcode(name: str) -> bool:
+    """Whether a name is an opcode of HLO, or the short form of an asynchronous one."""
+    return name in OPS or is_short_form(name)
 
 
 def share_with_called(start: Instruction) -> None:

@@ -13,9 +13,9 @@ from functools import cache
 from typing import Any
 
 import axla.hlo  # noqa: F401  fills OPS
-from axla.core.errors import InvalidArgument, ShapeError, UnsupportedError
+from axla.core.errors import InvalidArgument, ShapeError
 from axla.core.shape import AnyShape, Shape, TupleShape
-from axla.ir.attributes import ConvDims, Window
+from axla.ir.attributes import Window
 from axla.ir.codec import codec_of
 from axla.ir.graph import NO_EXTRA, Computation, Extra, Instruction, Module, SourceLocation
 from axla.ir.op import OPS, Op
@@ -26,13 +26,6 @@ from axla.text.forms import PLAIN_FORMS, unpacked
 from axla.text.inference import TRANSFERS, UNWRITTEN_SHAPES, transfer_shape, with_natural_layout
 from axla.text.lexer import BLANK, NAME, STRING, pattern, unescape
 from axla.text.literals import read_literal
-from axla.text.opcodes import (
-    COMPUTATION_ATTRIBUTES,
-    PRINTED_ATTRIBUTES,
-    TEXT_ATTRIBUTES,
-    VALUE_ATTRIBUTES,
-    is_opcode,
-)
 from axla.text.shapes import ARRAY, TUPLE, ShapeCursor, compatible
 from axla.text.sharding import read_sharding
 
@@ -51,15 +44,6 @@ _METADATA_ENTRY = pattern(
 
 
 _BETWEEN_BRACES = pattern(r"\}\s*+,\s*+\{")
-
-
-class Undeclared(Op):
-    """Stands for an op that HLO has and axla does not, until the whole text is known to be HLO."""
-
-    __slots__ = ("text_opcode",)
-
-    def __init__(self, text_opcode: str) -> None:
-        self.text_opcode = text_opcode
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +82,6 @@ class InstructionCursor(ShapeCursor):
         self.inlined: list[tuple[Computation, str, dict[str, Instruction]]] = []
         # Computations without a name inside the one that is read: their names and their instructions' in
         # the text.
-        self.undeclared = ""  # the first opcode that is HLO, but not implemented
         self.invents_operands = False  # a text of one instruction: unknown operands are parameters
         self.has_stack_frames = False  # without the table, ids of frames mean nothing
         self._locations: dict[str, SourceLocation | None] = {}
@@ -141,7 +124,7 @@ class InstructionCursor(ShapeCursor):
         found = self.match(_WORD_BEFORE_PAREN)
         if found is None:
             word = self.word("an opcode")
-            if not is_opcode(word):
+            if not asynchronous.is_opcode(word):
                 self.fail(f"'{word}' is no opcode", at)
             self.fail(f"expected '(' to begin the operands of {word}, found {self.saw()}")
         return found[1], found.start(1)
@@ -150,9 +133,9 @@ class InstructionCursor(ShapeCursor):
         """Reads operands and attributes, behind `opcode(`, and adds the instruction."""
         cls = OPS.get(opcode)
         if cls is None:
-            if is_opcode(opcode) and asynchronous.is_short_form(opcode):
+            if asynchronous.is_short_form(opcode):
                 return self.short_form(name, shape, opcode, at)
-            return self._undeclared_op(name, shape, opcode, at)
+            self.fail(f"'{opcode}' is no opcode", at)
         fields: dict[str, Any] = {}
         operands: tuple[Instruction, ...] = ()
         if cls is Constant:
@@ -249,17 +232,6 @@ class InstructionCursor(ShapeCursor):
             self.fail(f"there is a parameter {number} already in this computation", at)
         return number
 
-    def _undeclared_op(self, name: str, shape: AnyShape | None, opcode: str, at: int) -> Instruction:
-        """Reads an instruction that has no declaration, to find what else is wrong with the text first."""
-        if not is_opcode(opcode):
-            self.fail(f"'{opcode}' is no opcode", at)
-        operands = self.operands()
-        extra = self.attributes(None, {}, opcode)
-        self.undeclared = self.undeclared or opcode
-        if shape is None:
-            raise UnsupportedError(f"the op {opcode} is not implemented")
-        return self.target.add(Undeclared(opcode), operands, shape, name=name, extra=extra)  # type: ignore[union-attr]
-
     # Operands.
 
     def operands(self) -> tuple[Instruction, ...]:
@@ -336,48 +308,30 @@ class InstructionCursor(ShapeCursor):
 
     # Attributes.
 
-    def attributes(self, schema: Schema | None, fields: dict[str, Any], opcode: str) -> Extra:
+    def attributes(self, schema: Schema, fields: dict[str, Any], opcode: str) -> Extra:
         """Reads `, name=value` as often as they come, into `fields` and what every instruction may carry."""
-        readers = schema.readers if schema is not None else {}
         common: dict[str, Any] = {}
         more: dict[str, str] = {}
         while (found := self.match(_ATTRIBUTE)) is not None:
             text = found[1]
-            known = readers.get(text)
-            if known is not None:
-                field = known[0]
-                if field in fields:
-                    self.fail(f"{opcode} has two attributes {text}", found.start(1))
-                fields[field] = known[1](self)
-                continue
-            reader = COMMON.get(text)
-            if reader is not None:
-                field, read = reader
-                if field in common:
-                    self.fail(f"{opcode} has two attributes {text}", found.start(1))
-                common[field] = read(self)
-                continue
-            if text in more:
+            if text in schema.readers:
+                (field, read), into = schema.readers[text], fields
+            elif text in COMMON:
+                (field, read), into = COMMON[text], common
+            elif text in TEXT_ATTRIBUTES or (opcode, text) in PRINTED_ATTRIBUTES:
+                field, read, into = text, InstructionCursor.plain_text, more
+            else:
+                self.fail(f"{opcode} has no attribute '{text}'", found.start(1))
+            if field in into:
                 self.fail(f"{opcode} has two attributes {text}", found.start(1))
-            more[text] = self._other_attribute(text, opcode, schema is None, found.start(1))
+            into[field] = read(self)
         if more:
             common["more"] = tuple(more.items())
         return Extra(**common) if common else NO_EXTRA
 
-    def _other_attribute(self, text: str, opcode: str, undeclared: bool, at: int) -> str:
+    def plain_text(self) -> str:
         """The text of an attribute without a codec."""
-        if text in COMPUTATION_ATTRIBUTES and undeclared:
-            self.listed("{", self.computation, "}") if self.peek("{%") else self.computation()
-            return ""
-        kept = text in (VALUE_ATTRIBUTES if undeclared else TEXT_ATTRIBUTES)
-        if not kept and (opcode, text) not in PRINTED_ATTRIBUTES:
-            self.fail(f"{opcode} has no attribute '{text}'", at)
-        self.skip()
-        if undeclared and text in _TYPED:
-            codec_of(_TYPED[text]).decode(self)
-            return ""
-        value = self.raw()
-        return _BETWEEN_BRACES.sub("}, {", value)
+        return _BETWEEN_BRACES.sub("}, {", self.raw())
 
     def computation(self) -> Computation:
         """A computation by name, or written out in braces."""
@@ -483,15 +437,18 @@ COMMON: dict[str, tuple[str, Callable[[InstructionCursor], Any]]] = {
 }
 """Attributes of every instruction: field of Extra, reader."""
 
+TEXT_ATTRIBUTES = ("origin", "original_value", "parameter_replication", "result_accuracy", "statistics")
+"""Attributes that no op declares: they are kept as text."""
+
+PRINTED_ATTRIBUTES = {("copy-start", "output_to_operand_aliasing")}
+"""Attributes that XLA prints at an op that does not have them (an async-start of a copy): kept as text."""
+
 METADATA_KEYS: dict[str, type | None] = {
     "op_type": str, "op_name": str, "source_file": str, "source_line": int, "source_end_line": int,
     "source_column": int, "source_end_column": int, "profile_type": None, "deduplicated_name": str,
     "metadata_payload": None, "stack_frame_id": int, "scheduling_name": str,
 }  # fmt: skip
 """Entries of metadata, in the order in which they are printed, and their types."""
-
-_TYPED = {"window": Window, "dim_labels": ConvDims, "dimensions": tuple[int, ...]}
-"""Types of attributes of ops that are not declared, where a text is wrong more often than not."""
 
 _UNWRITTEN_ATTRIBUTES = ("map", "broadcast", "reduce-window", "select-and-scatter", "outfeed")
 _PLAIN_KEYS = ("op_type", "op_name", "source_file", "source_line")

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Sequence
 
 from axla.core.collector import collector_paused
-from axla.core.errors import InvalidArgument, UnsupportedError
+from axla.core.errors import InvalidArgument
 from axla.core.shape import AnyShape, ProgramShape
 from axla.ir.graph import Computation, Extra, Instruction, Module
 from axla.text.header import read_header
@@ -27,7 +27,7 @@ def parse_hlo(text: str, *, exact: bool = False, elided: str = "keep", file: str
     """The module that a text describes.
 
     The text may lack the HloModule line, or be instructions only, without a computation around them.
-    ParseError says where it is wrong; UnsupportedError names an op of HLO that axla does not have.
+    ParseError says where it is wrong.
     `exact` is for text that axla printed: complex numbers are then what they say (see literals). Constants
     whose values are left out, `{...}`, are parsed and printed, but do not run; elided="fill" gives them the
     numbers that XLA's parser does, with a warning. `file` is for messages.
@@ -42,8 +42,6 @@ def parse_hlo(text: str, *, exact: bool = False, elided: str = "keep", file: str
         except RecursionError:
             # Nesting is bounded; the caller's own stack was nearly full.
             parser.fail("nested too deeply for what is left of Python's stack")
-    if parser.undeclared:
-        raise UnsupportedError(f"the op {parser.undeclared} is not implemented")
     if parser.made_up != (0, 0):
         warnings.warn(f"module {module.name}: constants {{...}} hold numbers that were made up", stacklevel=4)
     return module
