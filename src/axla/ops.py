@@ -3,5 +3,9 @@
 (The declarations of the ops themselves are in `axla.hlo`.)
 """
 
+from typing import TYPE_CHECKING
+
 from axla.builder.ops import *  # noqa: F403
-from axla.builder.ops import __all__ as __all__
+
+if not TYPE_CHECKING:  # checkers see the names where they are imported
+    from axla.builder.ops import __all__ as __all__

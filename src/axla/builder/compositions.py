@@ -81,7 +81,9 @@ def Atan(operand: object) -> XlaOp:
     return e.Atan2(value, 1)
 
 
-def _native(name: str, op: Op) -> Function:
+def _native(op: Op) -> Function:
+    name = type(op).__name__
+
     def function(operand: object, result_accuracy: object = None, expand: bool = False) -> XlaOp:
         e.check_accuracy(name, result_accuracy)
         boolean(expand, f"{name}: expand")
@@ -91,13 +93,13 @@ def _native(name: str, op: Op) -> Function:
     return e.named(function, name, op)
 
 
-Acos = _native("Acos", hlo.Acos())
-Acosh = _native("Acosh", hlo.Acosh())
-Asin = _native("Asin", hlo.Asin())
-Asinh = _native("Asinh", hlo.Asinh())
-Atanh = _native("Atanh", hlo.Atanh())
-Cosh = _native("Cosh", hlo.Cosh())
-Sinh = _native("Sinh", hlo.Sinh())
+Acos = _native(hlo.Acos())
+Acosh = _native(hlo.Acosh())
+Asin = _native(hlo.Asin())
+Asinh = _native(hlo.Asinh())
+Atanh = _native(hlo.Atanh())
+Cosh = _native(hlo.Cosh())
+Sinh = _native(hlo.Sinh())
 
 
 def polynomial(x: XlaOp, coefficients: Sequence[float]) -> XlaOp:

@@ -19,7 +19,9 @@ from axla.ir.op import Op
 Function = Callable[..., XlaOp]
 
 
-def _unary(name: str, op: Op) -> Function:
+def _unary(op: Op, name: str = "") -> Function:
+    name = name or type(op).__name__
+
     def function(operand: object, result_accuracy: object = None) -> XlaOp:
         check_accuracy(name, result_accuracy)
         (value,) = operands(name, operand)
@@ -39,7 +41,9 @@ def check_accuracy(name: str, accuracy: object) -> None:
         )
 
 
-def _binary(name: str, op: Op) -> Function:
+def _binary(op: Op, name: str = "") -> Function:
+    name = name or type(op).__name__
+
     def function(lhs: object, rhs: object, broadcast_dimensions: Sequence[int] | None = None) -> XlaOp:
         left, right = operands(name, lhs, rhs)
         return left.builder.add(op, broadcast_pair(op.opcode, left, right, broadcast_dimensions))
@@ -54,56 +58,56 @@ def named(function: Any, name: str, op: Op) -> Any:
     return function
 
 
-Abs = _unary("Abs", hlo.Abs())
-Neg = _unary("Neg", hlo.Negate())
-Sign = _unary("Sign", hlo.Sign())
-Ceil = _unary("Ceil", hlo.Ceil())
-Floor = _unary("Floor", hlo.Floor())
-Round = _unary("Round", hlo.RoundNearestAfz())
-RoundNearestEven = _unary("RoundNearestEven", hlo.RoundNearestEven())
-IsFinite = _unary("IsFinite", hlo.IsFinite())
-Not = _unary("Not", hlo.Not())
-PopulationCount = _unary("PopulationCount", hlo.Popcnt())
-Clz = _unary("Clz", hlo.CountLeadingZeros())
-Real = _unary("Real", hlo.Real())
-Imag = _unary("Imag", hlo.Imag())
-Sqrt = _unary("Sqrt", hlo.Sqrt())
-Rsqrt = _unary("Rsqrt", hlo.Rsqrt())
-Cbrt = _unary("Cbrt", hlo.Cbrt())
-Exp = _unary("Exp", hlo.Exponential())
-Expm1 = _unary("Expm1", hlo.ExponentialMinusOne())
-Log = _unary("Log", hlo.Log())
-Log1p = _unary("Log1p", hlo.LogPlusOne())
-Logistic = _unary("Logistic", hlo.Logistic())
-Tanh = _unary("Tanh", hlo.Tanh())
-Sin = _unary("Sin", hlo.Sine())
-Cos = _unary("Cos", hlo.Cosine())
-Tan = _unary("Tan", hlo.Tan())
-Erf = _unary("Erf", hlo.Erf())
+Abs = _unary(hlo.Abs())
+Neg = _unary(hlo.Negate(), "Neg")
+Sign = _unary(hlo.Sign())
+Ceil = _unary(hlo.Ceil())
+Floor = _unary(hlo.Floor())
+Round = _unary(hlo.RoundNearestAfz(), "Round")
+RoundNearestEven = _unary(hlo.RoundNearestEven())
+IsFinite = _unary(hlo.IsFinite())
+Not = _unary(hlo.Not())
+PopulationCount = _unary(hlo.Popcnt(), "PopulationCount")
+Clz = _unary(hlo.CountLeadingZeros(), "Clz")
+Real = _unary(hlo.Real())
+Imag = _unary(hlo.Imag())
+Sqrt = _unary(hlo.Sqrt())
+Rsqrt = _unary(hlo.Rsqrt())
+Cbrt = _unary(hlo.Cbrt())
+Exp = _unary(hlo.Exponential(), "Exp")
+Expm1 = _unary(hlo.ExponentialMinusOne(), "Expm1")
+Log = _unary(hlo.Log())
+Log1p = _unary(hlo.LogPlusOne(), "Log1p")
+Logistic = _unary(hlo.Logistic())
+Tanh = _unary(hlo.Tanh())
+Sin = _unary(hlo.Sine(), "Sin")
+Cos = _unary(hlo.Cosine(), "Cos")
+Tan = _unary(hlo.Tan())
+Erf = _unary(hlo.Erf())
 
-Add = _binary("Add", hlo.Add())
-Sub = _binary("Sub", hlo.Subtract())
-Mul = _binary("Mul", hlo.Multiply())
-Div = _binary("Div", hlo.Divide())
-Rem = _binary("Rem", hlo.Remainder())
-Max = _binary("Max", hlo.Maximum())
-Min = _binary("Min", hlo.Minimum())
-Pow = _binary("Pow", hlo.Power())
-Atan2 = _binary("Atan2", hlo.Atan2())
-And = _binary("And", hlo.And())
-Or = _binary("Or", hlo.Or())
-Xor = _binary("Xor", hlo.Xor())
-ShiftLeft = _binary("ShiftLeft", hlo.ShiftLeft())
-ShiftRightArithmetic = _binary("ShiftRightArithmetic", hlo.ShiftRightArithmetic())
-ShiftRightLogical = _binary("ShiftRightLogical", hlo.ShiftRightLogical())
-Complex = _binary("Complex", hlo.Complex())
+Add = _binary(hlo.Add())
+Sub = _binary(hlo.Subtract(), "Sub")
+Mul = _binary(hlo.Multiply(), "Mul")
+Div = _binary(hlo.Divide(), "Div")
+Rem = _binary(hlo.Remainder(), "Rem")
+Max = _binary(hlo.Maximum(), "Max")
+Min = _binary(hlo.Minimum(), "Min")
+Pow = _binary(hlo.Power(), "Pow")
+Atan2 = _binary(hlo.Atan2())
+And = _binary(hlo.And())
+Or = _binary(hlo.Or())
+Xor = _binary(hlo.Xor())
+ShiftLeft = _binary(hlo.ShiftLeft())
+ShiftRightArithmetic = _binary(hlo.ShiftRightArithmetic())
+ShiftRightLogical = _binary(hlo.ShiftRightLogical())
+Complex = _binary(hlo.Complex())
 
-Eq = _binary("Eq", hlo.Compare(Direction.EQ))
-Ne = _binary("Ne", hlo.Compare(Direction.NE))
-Ge = _binary("Ge", hlo.Compare(Direction.GE))
-Gt = _binary("Gt", hlo.Compare(Direction.GT))
-Le = _binary("Le", hlo.Compare(Direction.LE))
-Lt = _binary("Lt", hlo.Compare(Direction.LT))
+Eq = _binary(hlo.Compare(Direction.EQ), "Eq")
+Ne = _binary(hlo.Compare(Direction.NE), "Ne")
+Ge = _binary(hlo.Compare(Direction.GE), "Ge")
+Gt = _binary(hlo.Compare(Direction.GT), "Gt")
+Le = _binary(hlo.Compare(Direction.LE), "Le")
+Lt = _binary(hlo.Compare(Direction.LT), "Lt")
 
 
 def _total_order(name: str, direction: Direction) -> Function:

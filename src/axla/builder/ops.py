@@ -5,7 +5,10 @@ Operands are `XlaOp`s, literals or NumPy values (constants), or Python numbers, 
 the other operand. The first argument `builder` is there only where no operand could tell it.
 """
 
-# ruff: noqa: F403, F405  (the names are in __all__)
+# ruff: noqa: F403
+
+from types import FunctionType
+from typing import TYPE_CHECKING
 
 from axla.builder.approximate import *
 from axla.builder.bessel import *
@@ -26,35 +29,16 @@ from axla.builder.transfer import *
 from axla.builder.windows import *
 from axla.builder.zeta import *
 
-__all__ = [
-    "Abs", "Acos", "Acosh", "Add", "AfterAll", "AllGather", "AllReduce", "AllToAll", "And", "ApproxTopK",
-    "ApproxTopKFallback", "ApproxTopKReductionOutputSize", "Asin", "Asinh", "Atan", "Atan2", "Atanh",
-    "BatchNormGrad", "BatchNormInference", "BatchNormTraining", "BesselI0e", "BesselI1e",
-    "BitcastConvertType", "Broadcast", "BroadcastInDim", "Call", "Cbrt", "Ceil", "Cholesky", "Clamp",
-    "Clz", "Collapse", "CollectivePermute", "Compare", "Complex", "CompositeCall", "ConcatInDim",
-    "Conditional", "Conj", "Constant", "ConstantLiteral", "Conv", "ConvGeneral", "ConvGeneralDilated",
-    "ConvWithGeneralDimensions", "ConvWithGeneralPadding", "ConvertElementType", "Cos", "Cosh",
-    "CreateToken", "CrossReplicaSum", "CustomCall", "CustomCallApiVersion", "CustomCallSchedule",
-    "CustomCallWithAliasing", "CustomCallWithComputation", "CustomCallWithLayout", "Digamma", "Div",
-    "Dot", "DotGeneral", "DynamicReshape", "DynamicSlice", "DynamicSliceInDim", "DynamicUpdateSlice",
-    "Eigh", "Eq", "EqTotalOrder", "Erf", "ErfInv", "Erfc", "Exp", "Expm1", "Fft", "FftType", "Floor",
-    "Gather", "Ge", "GeTotalOrder", "GetDimensionSize", "GetTupleElement", "Gt", "GtTotalOrder", "Igamma",
-    "IgammaGradA", "Igammac", "Imag", "Index", "Infeed", "InfeedWithToken", "Iota", "IsFinite", "LU",
-    "Le", "LeTotalOrder", "Lgamma", "Log", "Log1p", "Logistic", "Lt", "LtTotalOrder", "Map", "Max", "Min",
-    "Mul", "MultiCollectivePermute", "Ne", "NeTotalOrder", "Neg", "NextAfter", "Not", "One",
-    "OptimizationBarrier", "Or", "Outfeed", "OutfeedWithToken", "Pad", "PadInDim", "Parameter",
-    "PartitionId", "Polygamma", "PopulationCount", "Pow", "PrecisionConfig_Precision",
-    "ProductOfElementaryHouseholderReflectors", "QR", "QrDecomposition", "RandomAlgorithm",
-    "RandomGammaGrad", "Real", "Reciprocal", "Recv", "RecvFromHost", "Reduce", "ReduceAll",
-    "ReducePrecision", "ReduceScatter", "ReduceWindow", "ReduceWindowWithGeneralPadding",
-    "RegularizedIncompleteBeta", "Rem", "RemoveDynamicDimension", "ReplicaId", "Reshape",
-    "ResultAccuracy_Mode", "Rev", "RngBernoulli", "RngBitGenerator", "RngNormal", "RngUniform", "Round",
-    "RoundNearestEven", "Rsqrt", "SVD", "Scatter", "Select", "SelectAndScatter",
-    "SelectAndScatterWithGeneralPadding", "Send", "SendToHost", "SetDimensionSize", "ShapeIndex",
-    "ShiftLeft", "ShiftRight", "ShiftRightArithmetic", "ShiftRightLogical", "Sign", "Sin", "Sinh",
-    "Slice", "SliceInDim", "Sort", "Sqrt", "Square", "Sub", "Tan", "Tanh", "TopK", "Trace", "Transpose",
-    "TriangularSolve", "TriangularSolveOptions_Transpose", "Tuple", "While", "Xor", "Zero", "ZerosLike",
-    "Zeta",
-]  # fmt: skip
+_RECORDS = """
+    CustomCallApiVersion CustomCallSchedule FftType PrecisionConfig_Precision RandomAlgorithm
+    ResultAccuracy_Mode ShapeIndex TriangularSolveOptions_Transpose
+"""
 
-FUNCTIONS.update({name: globals()[name] for name in __all__})
+FUNCTIONS.update(
+    (name, found)
+    for name, found in globals().items()
+    if name[0].isupper() and isinstance(found, FunctionType) and found.__module__.startswith("axla.builder.")
+)
+
+if not TYPE_CHECKING:  # checkers see the names where they are imported
+    __all__ = sorted([*FUNCTIONS, *_RECORDS.split()])

@@ -26,7 +26,6 @@ from axla.hlo.family import (
     same_dtype,
     show,
     symmetric,
-    transcendental,
     unary,
 )  # fmt: skip
 from axla.hlo.numeric import rounded
@@ -93,41 +92,6 @@ CountLeadingZeros = unary(
 Real = unary("real", numeric.real, INEXACT, "The real part; a real number itself.", result=_real_of)
 Imag = unary("imag", numeric.imag, INEXACT, "The imaginary part; 0 for a real number.", result=_real_of)
 
-Sqrt = transcendental("sqrt", numeric.sqrt, "The square root; -0 stays, NaN below 0.")
-Rsqrt = transcendental(
-    "rsqrt", numeric.reciprocal_sqrt, "1 / sqrt(x); at zeros infinite with their sign, NaN below 0."
-)
-Cbrt = transcendental(
-    "cbrt",
-    numeric.cbrt,
-    "The cube root, of negative numbers too; of a complex number the one whose angle is a third of its own.",
-)
-Exponential = transcendental("exponential", numeric.exp, "e to the power x.")
-ExponentialMinusOne = transcendental(
-    "exponential-minus-one", numeric.expm1, "e^x - 1, without loss of digits near 0."
-)
-Log = transcendental("log", numeric.log, "The natural logarithm; -inf at zeros, NaN below.")
-LogPlusOne = transcendental("log-plus-one", numeric.log1p, "log(1 + x), exact near 0; -inf at -1.")
-Logistic = transcendental("logistic", numeric.logistic, "1 / (1 + e^-x), from 0 to 1.")
-Tanh = transcendental("tanh", rounded(np.tanh), "The hyperbolic tangent, from -1 to 1.")
-Sine = transcendental("sine", rounded(np.sin), "sin(x), x in radians, of any size.")
-Cosine = transcendental("cosine", rounded(np.cos), "cos(x), x in radians, of any size.")
-Tan = transcendental("tan", rounded(np.tan), "tan(x), x in radians, of any size.")
-Erf = transcendental(
-    "erf",
-    numeric.erf,
-    "The error function, 2/sqrt(pi) times the integral of e^-t^2 from 0 to x.",
-    accepts=FLOAT,
-)
-Acos = transcendental("acos", rounded(np.arccos), "The inverse cosine, from 0 to pi; NaN beyond 1.")
-Acosh = transcendental("acosh", rounded(np.arccosh), "The inverse hyperbolic cosine; NaN below 1.")
-Asin = transcendental("asin", rounded(np.arcsin), "The inverse sine, -pi/2 to pi/2; NaN beyond 1.")
-Asinh = transcendental("asinh", rounded(np.arcsinh), "The inverse hyperbolic sine.")
-Atanh = transcendental(
-    "atanh", rounded(np.arctanh), "The inverse hyperbolic tangent; infinite at -1 and 1, NaN beyond."
-)
-Sinh = transcendental("sinh", rounded(np.sinh), "The hyperbolic sine.")
-Cosh = transcendental("cosh", rounded(np.cosh), "The hyperbolic cosine.")
 
 # Two operands
 
@@ -152,23 +116,6 @@ Remainder = binary(
 )
 Maximum = symmetric("maximum", numeric.maximum, REAL, "The larger one; NaN if either is NaN.")
 Minimum = symmetric("minimum", numeric.minimum, REAL, "The smaller one; NaN if either is NaN.")
-Power = binary(
-    "power",
-    numeric.power,
-    ARITHMETIC,
-    "x to the power y; 1 for y = 0, NaN for negative x unless y is whole. Integers wrap; to a negative power "
-    "they are 0 except for 1 and -1.",
-    expensive=True,
-    transcendental=True,
-)
-Atan2 = binary(
-    "atan2",
-    numeric.arctan2,
-    INEXACT,
-    "The angle of the point (rhs, lhs), -pi to pi.",
-    expensive=True,
-    transcendental=True,
-)
 And = symmetric("and", rounded(np.bitwise_and), LOGICAL, "x and y, bit by bit.", identity=-1)
 Or = symmetric("or", rounded(np.bitwise_or), LOGICAL, "x or y, bit by bit.", identity=0)
 Xor = symmetric("xor", rounded(np.bitwise_xor), LOGICAL, "x exclusive or y, bit by bit.", identity=0)

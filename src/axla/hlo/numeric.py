@@ -7,7 +7,6 @@ Callers ignore floating-point warnings (`numpy.errstate`).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +16,6 @@ from axla.core.dtypes import DType, from_numpy
 from axla.hlo import complex as complex_functions
 
 Array = Any  # numpy.ndarray, whose stubs have no real and imag for an unknown element type
-_ERF = np.frompyfunc(math.erf, 1, 1)
 
 
 def kind(a: Array) -> str:
@@ -154,52 +152,6 @@ def clamp(low: Array, x: Array, high: Array) -> Array:
     return minimum(maximum(low, x), high)
 
 
-def _power_signed(x: Array, y: Array) -> Array:
-    """Wrapping; a negative exponent gives 0 except for bases 1 and -1.
-
-    As on XLA:CPU only the low six bits of an exponent count: larger powers of anything but 0, 1 and -1
-    overflow anyway.
-    """
-    exponent = (y & y.dtype.type(63)).astype(np.uint8)
-    base, result = x, np.ones(np.broadcast_shapes(x.shape, y.shape), x.dtype)
-    for bit in range(6):
-        result = np.where((exponent >> bit) & 1, result * base, result).astype(x.dtype)
-        base = base * base
-    odd = np.where(y & 1, x, np.ones((), x.dtype))
-    return np.where(y < 0, np.where(x == 1, 1, np.where(x == -1, odd, 0)), result).astype(x.dtype)
-
-
-def _power_unsigned(x: Array, y: Array) -> Array:
-    """As of signed numbers of the same bits: that is what XLA:CPU does with exponents of the upper half."""
-    signed = x.dtype.str.replace("u", "i")
-    return _power_signed(x.view(signed), y.view(signed)).view(x.dtype)
-
-
-power = by_kind(
-    signed=_power_signed, unsigned=_power_unsigned, complex=complex_functions.power, other=np.power
-)
-cbrt = by_kind(complex=complex_functions.cbrt, other=np.cbrt)
-arctan2 = by_kind(complex=complex_functions.arctan2, other=np.arctan2)
-
-# Functions
-
-
-def _logistic(x: Array) -> Array:
-    one = np.ones((), x.dtype)
-    return one / (one + np.exp(-x))
-
-
-def _erf(x: Array) -> Array:
-    return np.asarray(_ERF(x.astype(np.float64)), np.float64).astype(x.dtype)
-
-
-logistic = by_kind(complex=complex_functions.logistic, other=_logistic)
-log = by_kind(complex=complex_functions.log, other=np.log)
-log1p = by_kind(complex=complex_functions.log1p, other=np.log1p)
-sqrt = by_kind(complex=complex_functions.sqrt, other=np.sqrt)
-erf = rounded(_erf)
-
-
 def is_finite(x: Array) -> Array:
     return np.isfinite(x.astype(_wide(x.dtype) or x.dtype))
 
@@ -210,15 +162,6 @@ def real(x: Array) -> Array:
 
 def imag(x: Array) -> Array:
     return x.imag.copy() if kind(x) == "complex" else np.zeros(x.shape).astype(x.dtype)
-
-
-def _reciprocal_sqrt(x: Array) -> Array:
-    return np.ones((), x.dtype) / np.sqrt(x)
-
-
-reciprocal_sqrt = by_kind(complex=complex_functions.reciprocal_sqrt, other=_reciprocal_sqrt)
-exp = by_kind(complex=complex_functions.exp, other=np.exp)
-expm1 = by_kind(complex=complex_functions.expm1, other=np.expm1)
 
 
 def widened(x: Array) -> Array:

@@ -1,0 +1,224 @@
+"""Functions whose results are approximations: each op with what it means for floats and complex numbers.
+
+On infinities and NaN the complex ones are as XLA:CPU's, where NumPy differs.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from axla.hlo.complex import divide, joined
+from axla.hlo.family import ARITHMETIC, FLOAT, INEXACT, binary, transcendental
+from axla.hlo.numeric import by_kind, rounded
+
+Array = Any  # numpy.ndarray, whose stubs have no real and imag for an unknown element type
+
+
+def _poisoned(x: Array, result: Array) -> Array:
+    """A NaN in either part makes both parts NaN."""
+    return np.where(np.isnan(x.real) | np.isnan(x.imag), np.asarray(complex(np.nan, np.nan), x.dtype), result)
+
+
+# Roots
+
+
+def _complex_sqrt(x: Array) -> Array:
+    return _poisoned(x, np.sqrt(x))
+
+
+def _reciprocal_sqrt(x: Array) -> Array:
+    return np.ones((), x.dtype) / np.sqrt(x)
+
+
+def _complex_rsqrt(x: Array) -> Array:
+    """1 / sqrt(x); zeros for infinities, even beside NaN."""
+    far = np.isinf(x.real) | np.isinf(x.imag)
+    zeros = joined(np.zeros_like(x.real), np.copysign(np.zeros_like(x.imag), -x.imag))
+    return np.where(far, zeros, _reciprocal_sqrt(x))
+
+
+def _complex_cbrt(x: Array) -> Array:
+    """The root whose angle is a third; zeros keep the sign of their imaginary part."""
+    size, angle = np.cbrt(np.abs(x)), np.angle(x) / 3
+    zero = size == 0
+    return joined(np.where(zero, 0, size * np.cos(angle)), np.where(zero, x.imag, size * np.sin(angle)))
+
+
+Sqrt = transcendental(
+    "sqrt", by_kind(complex=_complex_sqrt, other=np.sqrt), "The square root; -0 stays, NaN below 0."
+)
+Rsqrt = transcendental(
+    "rsqrt",
+    by_kind(complex=_complex_rsqrt, other=_reciprocal_sqrt),
+    "1 / sqrt(x); at zeros infinite with their sign, NaN below 0.",
+)
+Cbrt = transcendental(
+    "cbrt",
+    by_kind(complex=_complex_cbrt, other=np.cbrt),
+    "The cube root, of negative numbers too; of a complex number the one whose angle is a third of its own.",
+)
+
+# Exponentials and logarithms
+
+
+def _complex_exp(x: Array) -> Array:
+    """NaN where the angle is not finite, whatever the size."""
+    lost = np.isneginf(x.real) & ~np.isfinite(x.imag)
+    return np.where(lost, np.asarray(complex(np.nan, np.nan), x.dtype), np.exp(x))
+
+
+def _complex_expm1(x: Array) -> Array:
+    """The imaginary part of a real number stays 0 where the real part overflows."""
+    result: Array = np.expm1(x)
+    return joined(result.real, np.where(x.imag == 0, x.imag, result.imag))
+
+
+def _complex_log(x: Array) -> Array:
+    return _poisoned(x, np.log(x))
+
+
+def _complex_log1p(x: Array) -> Array:
+    """Near 0 the modulus of 1 + x is 1 to the last bit: what is beside the 1 is taken by itself."""
+    with np.errstate(all="ignore"):
+        far = np.log1p(x)
+        re, im = x.real.astype(np.longdouble), x.imag.astype(np.longdouble)
+        near = (np.log1p(re * (2 + re) + im * im) / 2).astype(x.real.dtype)
+    small = np.maximum(np.abs(x.real), np.abs(x.imag)) < 0.5
+    return _poisoned(x, joined(np.where(small, near, far.real), far.imag))
+
+
+def _logistic(x: Array) -> Array:
+    one = np.ones((), x.dtype)
+    return one / (one + np.exp(-x))
+
+
+def _complex_logistic(x: Array) -> Array:
+    one = np.ones((), x.dtype)
+    return divide(one, one + _complex_exp(-x))
+
+
+Exponential = transcendental("exponential", by_kind(complex=_complex_exp, other=np.exp), "e to the power x.")
+ExponentialMinusOne = transcendental(
+    "exponential-minus-one",
+    by_kind(complex=_complex_expm1, other=np.expm1),
+    "e^x - 1, without loss of digits near 0.",
+)
+Log = transcendental(
+    "log", by_kind(complex=_complex_log, other=np.log), "The natural logarithm; -inf at zeros, NaN below."
+)
+LogPlusOne = transcendental(
+    "log-plus-one",
+    by_kind(complex=_complex_log1p, other=np.log1p),
+    "log(1 + x), exact near 0; -inf at -1.",
+)
+Logistic = transcendental(
+    "logistic", by_kind(complex=_complex_logistic, other=_logistic), "1 / (1 + e^-x), from 0 to 1."
+)
+
+# Trigonometry
+
+Tanh = transcendental("tanh", rounded(np.tanh), "The hyperbolic tangent, from -1 to 1.")
+Sine = transcendental("sine", rounded(np.sin), "sin(x), x in radians, of any size.")
+Cosine = transcendental("cosine", rounded(np.cos), "cos(x), x in radians, of any size.")
+Tan = transcendental("tan", rounded(np.tan), "tan(x), x in radians, of any size.")
+Acos = transcendental("acos", rounded(np.arccos), "The inverse cosine, from 0 to pi; NaN beyond 1.")
+Acosh = transcendental("acosh", rounded(np.arccosh), "The inverse hyperbolic cosine; NaN below 1.")
+Asin = transcendental("asin", rounded(np.arcsin), "The inverse sine, -pi/2 to pi/2; NaN beyond 1.")
+Asinh = transcendental("asinh", rounded(np.arcsinh), "The inverse hyperbolic sine.")
+Atanh = transcendental(
+    "atanh", rounded(np.arctanh), "The inverse hyperbolic tangent; infinite at -1 and 1, NaN beyond."
+)
+Sinh = transcendental("sinh", rounded(np.sinh), "The hyperbolic sine.")
+Cosh = transcendental("cosh", rounded(np.cosh), "The hyperbolic cosine.")
+
+
+def _square(x: Array) -> Array:
+    """Fused, as in XLA: where both squares overflow the real part is -inf, not NaN."""
+    a, b = x.real, x.imag
+    lost = np.isinf(b * b) & np.isfinite(a)
+    return joined(np.where(lost, -a.dtype.type(np.inf), a * a - b * b), a * b + a * b)
+
+
+def _complex_atan2(y: Array, x: Array) -> Array:
+    """-i log((x + iy) / sqrt(x^2 + y^2)); an infinite logarithm has no angle."""
+    total = _square(x) + _square(y)
+    root = _complex_sqrt(joined(np.where(np.isinf(total.imag), 0, total.real), total.imag))
+    found = _complex_log(divide(joined(x.real - y.imag, x.imag + y.real), root))
+    return joined(found.imag + found.real * 0, found.imag * 0 - found.real)
+
+
+Atan2 = binary(
+    "atan2",
+    by_kind(complex=_complex_atan2, other=np.arctan2),
+    INEXACT,
+    "The angle of the point (rhs, lhs), -pi to pi.",
+    expensive=True,
+    transcendental=True,
+)
+
+# The error function
+
+_ERF = np.frompyfunc(math.erf, 1, 1)
+
+
+def _erf(x: Array) -> Array:
+    return np.asarray(_ERF(x.astype(np.float64)), np.float64).astype(x.dtype)
+
+
+Erf = transcendental(
+    "erf",
+    rounded(_erf),
+    "The error function, 2/sqrt(pi) times the integral of e^-t^2 from 0 to x.",
+    accepts=FLOAT,
+)
+
+# Powers
+
+
+def _power_signed(x: Array, y: Array) -> Array:
+    """Wrapping; a negative exponent gives 0 except for bases 1 and -1.
+
+    As on XLA:CPU only the low six bits of an exponent count: larger powers of anything but 0, 1 and -1
+    overflow anyway.
+    """
+    exponent = (y & y.dtype.type(63)).astype(np.uint8)
+    base, result = x, np.ones(np.broadcast_shapes(x.shape, y.shape), x.dtype)
+    for bit in range(6):
+        result = np.where((exponent >> bit) & 1, result * base, result).astype(x.dtype)
+        base = base * base
+    odd = np.where(y & 1, x, np.ones((), x.dtype))
+    return np.where(y < 0, np.where(x == 1, 1, np.where(x == -1, odd, 0)), result).astype(x.dtype)
+
+
+def _power_unsigned(x: Array, y: Array) -> Array:
+    """As of signed numbers of the same bits: that is what XLA:CPU does with exponents of the upper half."""
+    signed = x.dtype.str.replace("u", "i")
+    return _power_signed(x.view(signed), y.view(signed)).view(x.dtype)
+
+
+def _complex_power(x: Array, y: Array) -> Array:
+    """|x|^c e^(-d arg x) (cos q + i sin q), q = c arg x + d log |x|, for y = c + id."""
+    size, angle, c, d = np.abs(x), np.angle(x), y.real, y.imag
+    scale = np.power(size, c) * np.exp(-d * angle)
+    wide = np.float64 if x.dtype == np.complex64 else np.longdouble  # one rounding, as in XLA
+    turn = (c.astype(wide) * angle + (d * np.log(size)).astype(wide)).astype(c.dtype)
+    result = joined(np.asarray(scale * np.cos(turn)), np.asarray(scale * np.sin(turn)))
+    one = np.ones((), x.dtype)
+    far = (x.real == np.inf) & (x.imag == 0) & ~np.isnan(c)
+    on_axis = (d == 0) & (((x == 0) & (c > 0)) | far)
+    result = np.where(on_axis, joined(np.asarray(np.power(size, c)), np.zeros_like(d)), result)
+    return np.where((y == 0) | (x == 1), one, result)
+
+
+Power = binary(
+    "power",
+    by_kind(signed=_power_signed, unsigned=_power_unsigned, complex=_complex_power, other=np.power),
+    ARITHMETIC,
+    "x to the power y; 1 for y = 0, NaN for negative x unless y is whole. Integers wrap; to a negative power "
+    "they are 0 except for 1 and -1.",
+    expensive=True,
+    transcendental=True,
+)
