@@ -31,7 +31,7 @@ from itertools import islice
 from axla.core.errors import InternalError
 from axla.core.shape import Shape
 from axla.ir.graph import NO_EXTRA, Computation, Extra, Instruction, Module
-from axla.ir.op import Op
+from axla.ir.op import OPS, Op
 from axla.ir.structure import Parameter
 from axla.ir.traverse import computations_callees_first, post_order
 
@@ -138,8 +138,11 @@ def control_bound(computation: Computation) -> frozenset[Instruction]:
 def sweep(
     computation: Computation, candidates: Iterable[Instruction],
     bound: Container[Instruction] = (), held: Container[Instruction] = (),
+    effectful: Container[Computation] | None = None,
 ) -> None:  # fmt: skip
-    """Removes candidates that nothing uses, and what only they used. Effects and calls are left to dce."""
+    """Removes candidates that nothing uses, and what only they used; calls only where it is said which
+    computations have effects.
+    """
     stack = list(candidates)
     root = computation.root if computation.has_root else None
     while stack:
@@ -153,7 +156,9 @@ def sweep(
         ):
             continue
         op = inst.op
-        if op.side_effect or op.computation_fields or type(op) is Parameter:
+        if op.side_effect or type(op) is Parameter:
+            continue
+        if op.computation_fields and (effectful is None or any(c in effectful for c in op.computations())):
             continue
         operands = inst.operands
         computation.remove(inst)
@@ -192,18 +197,11 @@ def rewrite(
     active = current_session()
     everywhere = rules.get(Op, ())
     table: Rules = {}
-    for cls in {*(c for c in rules if c is not Op), *(_classes(module) if everywhere else ())}:
+    for cls in {*(c for c in rules if c is not Op), *(OPS.values() if everywhere else ())}:
         table[cls] = tuple(r for r in (*rules.get(cls, ()), *everywhere) if r.name not in active.disabled)
     for computation in computations_callees_first(module):
         if computation in module.computations and not active.exhausted:
             _Rewriter(computation, table, active, is_layout_sensitive).run()
-
-
-def _classes(module: Module) -> set[type[Op]]:
-    from axla.ir.op import OPS
-
-    del module
-    return set(OPS.values())
 
 
 class _Rewriter:

@@ -13,24 +13,9 @@ from axla.builder.xla_builder import XlaOp
 from axla.hlo import Cholesky
 from axla.ir.graph import Instruction, Module
 from axla.ir.typed import op_of, shape_of
+from axla.passes import matrix as mx
 from axla.passes.expand.expander import expand, written
 from axla.passes.expand.triangular import Block, Halves, Triangle, batched, block_size, solve, split
-from axla.passes.matrix import (
-    adjoint,
-    column,
-    diagonal,
-    every,
-    indices,
-    joined,
-    like,
-    over,
-    part,
-    product,
-    real,
-    repeat,
-    where,
-    zeros,
-)
 
 
 def cholesky_expander(module: Module) -> None:
@@ -41,13 +26,13 @@ def cholesky_expander(module: Module) -> None:
 def _cholesky(inst: Instruction, a: XlaOp) -> Sequence[XlaOp]:
     op, result = op_of(inst, Cholesky), shape_of(inst)
     if not result.size:
-        return [zeros(a.builder, result.dtype, result.dims)]
+        return [mx.zeros(a.builder, result.dtype, result.dims)]
     a = batched(a, result.dtype)
     # Only one triangle counts; u^H u of the upper one is l l^H of its transpose.
-    found = lower_factor(a if op.lower else adjoint(a))
+    found = lower_factor(a if op.lower else mx.adjoint(a))
     # A pivot without a root leaves 0 or NaN on the diagonal.
-    factor = where(every(real(diagonal(found)) > 0, 1), found, float("nan"))
-    return [ops.Reshape(factor if op.lower else adjoint(factor), result.dims)]
+    factor = mx.where(mx.every(mx.real(mx.diagonal(found)) > 0, 1), found, float("nan"))
+    return [ops.Reshape(factor if op.lower else mx.adjoint(factor), result.dims)]
 
 
 def lower_factor(a: XlaOp) -> XlaOp:
@@ -61,12 +46,12 @@ def _factor(a: XlaOp, block: int) -> Triangle:
     """The lower factor, from the lower triangle, by blocks of `block` rows."""
     size = a.dims[1]
     if size <= block:
-        return Block(repeat(size, [a], _next_column)[0])
+        return Block(mx.repeat(size, [a], _next_column)[0])
     cut = split(size, block)
     first = _factor(a[:, :cut, :cut], block)
-    above = solve(first, adjoint(a[:, cut:, :cut]))
-    below = adjoint(above)
-    rest = a[:, cut:, cut:] - product(below, above)
+    above = solve(first, mx.adjoint(a[:, cut:, :cut]))
+    below = mx.adjoint(above)
+    rest = a[:, cut:, cut:] - mx.product(below, above)
     return Halves(first, below, _factor(rest, block))
 
 
@@ -75,14 +60,14 @@ def _whole(a: Triangle) -> XlaOp:
     if isinstance(a, Block):
         return a.matrix
     first, last = _whole(a.first), _whole(a.last)
-    above = zeros(first.builder, first.dtype, (first.dims[0], a.first.size, a.last.size))
-    return joined([joined([first, above], 2), joined([a.below, last], 2)], 1)
+    above = mx.zeros(first.builder, first.dtype, (first.dims[0], a.first.size, a.last.size))
+    return mx.joined([mx.joined([first, above], 2), mx.joined([a.below, last], 2)], 1)
 
 
 def _next_column(at: XlaOp, a: XlaOp) -> Sequence[XlaOp]:
     """A column is found, and taken, times itself, from those behind it."""
-    numbers, columns = column(a, at), indices(a, 2)
-    rows, root = indices(numbers, 1), ops.Sqrt(real(part(a, at, at, 1, 1)))
-    found = where(rows == at, like(root, a), where(rows > at, over(numbers, root), 0.0))
-    behind = where(columns > at, a - found * adjoint(found), a)
-    return [where(columns == at, found, behind)]
+    numbers, columns = mx.column(a, at), mx.indices(a, 2)
+    rows, root = mx.indices(numbers, 1), ops.Sqrt(mx.real(mx.part(a, at, at, 1, 1)))
+    found = mx.where(rows == at, mx.like(root, a), mx.where(rows > at, mx.over(numbers, root), 0.0))
+    behind = mx.where(columns > at, a - found * mx.adjoint(found), a)
+    return [mx.where(columns == at, found, behind)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import axla.hlo as hlo
-from axla.core.dtypes import DType
 from axla.core.errors import UnsupportedError
 from axla.ir.attributes import Direction, Window
 from axla.ir.graph import Computation, Instruction
@@ -13,6 +12,7 @@ from axla.ir.typed import op_of, shape_of
 from axla.passes.expand.dynamic_sort import sorted_first
 from axla.passes.expand.dynamic_values import Result, Sized, again, least, number, several, together
 from axla.passes.expand.expander import scalar
+from axla.passes.simplify.match import limits
 
 
 def _reduce(inst: Instruction, operands: Sequence[Sized]) -> Result:
@@ -31,25 +31,13 @@ def _neutral(reducer: Computation, init: Instruction) -> Instruction:
     if len(root.operands) != 2 or set(root.operands) != set(reducer.parameters) or dtype.is_complex:
         return init
     if isinstance(root.op, hlo.Maximum | hlo.Minimum):
-        return scalar(init.computation, dtype, _extreme(dtype, isinstance(root.op, hlo.Minimum)))
+        return scalar(init.computation, dtype, limits(dtype)[isinstance(root.op, hlo.Minimum)])
     if root.op.identity is None or root.op.identity == 0 and not dtype.has_zero:
         return init
     if root.op.identity == -1:  # all bits
-        return scalar(init.computation, dtype, -1 if dtype.is_signed else _extreme(dtype, True))
+        return scalar(init.computation, dtype, -1 if dtype.is_signed else limits(dtype)[True])
     zero = root.op.identity == 0 and dtype.is_float
     return scalar(init.computation, dtype, -0.0 if zero else root.op.identity)
-
-
-def _extreme(dtype: DType, largest: bool) -> float:
-    """The largest or the smallest number of a type."""
-    if dtype.is_pred:
-        return largest
-    if dtype.is_integer:
-        bits = dtype.bits - dtype.is_signed
-        return (1 << bits) - 1 if largest else -(1 << bits) if dtype.is_signed else 0
-    limits = dtype.finfo
-    value = float("inf") if dtype.has_infinity else float(limits.max)
-    return value if largest else -value
 
 
 def _reduce_window(inst: Instruction, operands: Sequence[Sized]) -> Result:

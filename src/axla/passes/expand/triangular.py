@@ -20,21 +20,8 @@ from axla.hlo import TriangularSolve
 from axla.ir.attributes import TransposeA
 from axla.ir.graph import Instruction, Module
 from axla.ir.typed import op_of, shape_of
+from axla.passes import matrix as mx
 from axla.passes.expand.expander import expand, typed, written
-from axla.passes.matrix import (
-    column,
-    conjugate,
-    identity,
-    indices,
-    joined,
-    part,
-    product,
-    repeat,
-    row,
-    transposed,
-    where,
-    zeros,
-)
 
 BLOCK = 64
 """Rows of a block that is solved row by row, in matrices of up to BLOCKS * BLOCK rows."""
@@ -119,8 +106,8 @@ def solve(a: Triangle, b: XlaOp) -> XlaOp:
     if b.dims[2] < ENOUGH or a.size > INVERTED or a.size == 1:
         return _substituted(a, b, solve)
     if a.inverse is None:
-        a.inverse = _by_substitution(a, identity(b, a.size, a.size))
-    return product(a.inverse, b)
+        a.inverse = _by_substitution(a, mx.identity(b, a.size, a.size))
+    return mx.product(a.inverse, b)
 
 
 def _by_substitution(a: Triangle, b: XlaOp) -> XlaOp:
@@ -133,38 +120,38 @@ def _substituted(a: Triangle, b: XlaOp, solve_part: Solver) -> XlaOp:
         return _by_rows(a, b)
     cut = a.first.size
     x = solve_part(a.first, b[:, :cut])
-    return joined([x, solve_part(a.last, b[:, cut:] - product(a.below, x))], 1)
+    return mx.joined([x, solve_part(a.last, b[:, cut:] - mx.product(a.below, x))], 1)
 
 
 def _by_rows(a: Block, b: XlaOp) -> XlaOp:
     """Row by row: what is found is taken from the rows below."""
 
     def step(at: XlaOp, matrix: XlaOp, x: XlaOp) -> Sequence[XlaOp]:
-        rows, found = indices(x, 1), row(x, at)
+        rows, found = mx.indices(x, 1), mx.row(x, at)
         if not a.unit:
-            found = found / part(matrix, at, at, 1, 1)
-        below = where(rows > at, x - column(matrix, at) * found, x)
-        return matrix, where(rows == at, found, below)
+            found = found / mx.part(matrix, at, at, 1, 1)
+        below = mx.where(rows > at, x - mx.column(matrix, at) * found, x)
+        return matrix, mx.where(rows == at, found, below)
 
-    return repeat(a.size, [a.matrix, b], step)[1]
+    return mx.repeat(a.size, [a.matrix, b], step)[1]
 
 
 def _solution(inst: Instruction, a: XlaOp, b: XlaOp) -> Sequence[XlaOp]:
     op, result = op_of(inst, TriangularSolve), shape_of(inst)
     if not result.size:
-        return [zeros(a.builder, result.dtype, result.dims)]
+        return [mx.zeros(a.builder, result.dtype, result.dims)]
     a, b = (batched(x, result.dtype) for x in (a, b))
     if op.transpose_a is TransposeA.ADJOINT:
-        a = conjugate(a)
+        a = mx.conjugate(a)
     # x a = b is a^T x^T = b^T; the transpose of an upper triangle is a lower one, and a flipped one is too.
     turned = op.left_side == (op.transpose_a is not TransposeA.NO_TRANSPOSE)
-    a = transposed(a) if turned else a
+    a = mx.transposed(a) if turned else a
     lower = op.lower != turned
-    b = b if op.left_side else transposed(b)
+    b = b if op.left_side else mx.transposed(b)
     block = block_size(a.dims[1])
     if lower:
         x = solve(lower_triangle(a, op.unit_diagonal, block), b)
     else:
         flipped = ops.Rev(a, (1, 2))
         x = ops.Rev(solve(lower_triangle(flipped, op.unit_diagonal, block), ops.Rev(b, [1])), [1])
-    return [ops.Reshape(x if op.left_side else transposed(x), result.dims)]
+    return [ops.Reshape(x if op.left_side else mx.transposed(x), result.dims)]

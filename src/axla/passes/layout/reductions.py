@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from axla.analysis.geometry import reduce_geometry
 from axla.analysis.kernels import is_inner_reduce
 from axla.analysis.regions import is_tiny
-from axla.core.dtypes import DType
-from axla.core.shape import Shape
-from axla.hlo import Add, And, Constant, Maximum, Minimum, Multiply, Or, Reduce, Transpose
-from axla.ir.graph import Computation, Instruction, Module
+from axla.hlo import Add, And, Maximum, Minimum, Multiply, Or, Reduce, Transpose
+from axla.ir.graph import Instruction, Module
 from axla.ir.traverse import post_order
 from axla.ir.typed import op_of, shape_of
 from axla.passes.rewrite import current_session
+from axla.passes.simplify.algebra_reduce import is_identity
+from axla.passes.simplify.match import combiner
 from axla.target.machine import Target
 
 
@@ -38,29 +36,10 @@ def may_start_twice(reduce: Instruction) -> bool:
     op = op_of(reduce, Reduce)
     if len(reduce.operands) != 2:
         return False
-    combiner = _combiner(op.to_apply)
-    if combiner in (Maximum, Minimum, And, Or):
+    by = combiner(op.to_apply)
+    if by in (Maximum, Minimum, And, Or):
         return True
-    init, shape = reduce.operands[1], reduce.shape
-    if combiner not in (Add, Multiply) or not isinstance(init.op, Constant) or not isinstance(shape, Shape):
-        return False
-    return bool(init.op.literal.array.reshape(()) == _one(combiner, shape.dtype))  # type: ignore[arg-type]
-
-
-def _one(combiner: type, dtype: DType) -> np.ndarray:
-    return np.asarray(0 if combiner is Add else 1).astype(dtype.numpy)
-
-
-def _combiner(computation: Computation) -> type | None:
-    """The op of a computation that applies one op to its two parameters."""
-    root = computation.root
-    if (
-        len(root.operands) == 2
-        and set(root.operands) == set(computation.parameters)
-        and len(computation.parameters) == 2
-    ):
-        return type(root.op)
-    return None
+    return by in (Add, Multiply) and is_identity(reduce.operands[1], by)
 
 
 def cut(reduce: Instruction) -> Instruction:

@@ -7,35 +7,8 @@ import numpy as np
 from axla.builder import ops
 from axla.builder.xla_builder import XlaOp
 from axla.core.dtypes import C64, C128, F32
+from axla.passes import matrix as mx
 from axla.passes.linalg.schur import standardized
-from axla.passes.matrix import (
-    adjoint,
-    conjugate,
-    diagonal,
-    epsilon,
-    first,
-    identity,
-    imaginary,
-    joined,
-    largest,
-    largest_of_matrix,
-    like,
-    magnitude,
-    minimum_normal,
-    over,
-    padded,
-    part,
-    places,
-    product,
-    real,
-    repeat,
-    row,
-    squared,
-    total,
-    transposed,
-    where,
-    with_part,
-)
 
 
 def eigenvalues(t: XlaOp) -> list[XlaOp]:
@@ -43,12 +16,12 @@ def eigenvalues(t: XlaOp) -> list[XlaOp]:
     with a positive imaginary part is first.
     """
     if t.dtype.is_complex:
-        return [diagonal(t)]
+        return [mx.diagonal(t)]
     n = t.dims[1]
-    below, above = diagonal(t, 1), diagonal(transposed(t), 1)
-    size = where(below == 0, 0.0, ops.Sqrt(ops.Abs(below)) * ops.Sqrt(ops.Abs(above)))
+    below, above = mx.diagonal(t, 1), mx.diagonal(mx.transposed(t), 1)
+    size = mx.where(below == 0, 0.0, ops.Sqrt(ops.Abs(below)) * ops.Sqrt(ops.Abs(above)))
     after = ops.PadInDim(size, ops.Zero(t.builder, t.dtype), 1, 1, 0)
-    return [diagonal(t), padded(size, n, 1) - after]
+    return [mx.diagonal(t), mx.padded(size, n, 1) - after]
 
 
 def complex_form(t: XlaOp, z: XlaOp) -> tuple[XlaOp, XlaOp]:
@@ -56,13 +29,13 @@ def complex_form(t: XlaOp, z: XlaOp) -> tuple[XlaOp, XlaOp]:
     if t.dtype.is_complex:
         return t, z
     n = t.dims[1]
-    both = ops.ConvertElementType(joined([t, z], 1), C64 if t.dtype is F32 else C128)
+    both = ops.ConvertElementType(mx.joined([t, z], 1), C64 if t.dtype is F32 else C128)
 
     def step(k: XlaOp, both: XlaOp) -> list[XlaOp]:
         high = k + 1
-        return [standardized(both, high, part(both, high, k, 1, 1) != 0)]
+        return [standardized(both, high, mx.part(both, high, k, 1, 1) != 0)]
 
-    [both] = repeat(n - 1, [both], step)
+    [both] = mx.repeat(n - 1, [both], step)
     return both[:, :n], both[:, n:]
 
 
@@ -71,53 +44,55 @@ def eigenvectors(t: XlaOp, z: XlaOp, *, left: bool) -> XlaOp:
     element of each is real.
     """
     # What t^H has as right ones are left ones; with all indices reversed it is an upper triangle again.
-    found = ops.Rev(_of_triangle(ops.Rev(adjoint(t), (1, 2))), (1, 2)) if left else _of_triangle(t)
-    found = product(z, found)
-    size = magnitude(found)
-    at = first(size == largest(size, 1), 1)
-    chosen = total(where(places(found, 1) == at, found, 0.0), 1)
-    found = unit_columns(found * over(conjugate(chosen), where(chosen == 0, 1.0, ops.Abs(chosen))))
-    exact = ops.Complex(real(found), ops.ZerosLike(real(found)))
-    return where(places(found, 1) == at, exact, found)
+    found = ops.Rev(_of_triangle(ops.Rev(mx.adjoint(t), (1, 2))), (1, 2)) if left else _of_triangle(t)
+    found = mx.product(z, found)
+    size = mx.magnitude(found)
+    at = mx.first(size == mx.largest(size, 1), 1)
+    chosen = mx.total(mx.where(mx.places(found, 1) == at, found, 0.0), 1)
+    found = unit_columns(found * mx.over(mx.conjugate(chosen), mx.where(chosen == 0, 1.0, ops.Abs(chosen))))
+    exact = ops.Complex(mx.real(found), ops.ZerosLike(mx.real(found)))
+    return mx.where(mx.places(found, 1) == at, exact, found)
 
 
 def unit_columns(x: XlaOp) -> XlaOp:
     """Columns divided by their lengths."""
-    size = largest(magnitude(x), 1)
-    x = over(x, where(size == 0, 1.0, size))
-    length = ops.Sqrt(total(squared(x), 1))
-    return over(x, where(length == 0, 1.0, length))
+    size = mx.largest(mx.magnitude(x), 1)
+    x = mx.over(x, mx.where(size == 0, 1.0, size))
+    length = ops.Sqrt(mx.total(mx.squared(x), 1))
+    return mx.over(x, mx.where(length == 0, 1.0, length))
 
 
 def _of_triangle(t: XlaOp) -> XlaOp:
     """The eigenvectors of an upper triangle, up to their length: row by row, from the last."""
     n = t.dims[1]
-    least = ops.Max(epsilon(t.dtype) * largest_of_matrix(magnitude(t)), minimum_normal(t.dtype))
+    least = ops.Max(mx.epsilon(t.dtype) * mx.largest_of_matrix(mx.magnitude(t)), mx.minimum_normal(t.dtype))
 
     def step(k: XlaOp, t: XlaOp, least: XlaOp, x: XlaOp) -> list[XlaOp]:
         i = (n - 1) - k
-        values, columns = transposed(diagonal(t)), places(t, 2)
-        line, here = where(columns > i, row(t, i), 0.0), part(t, i, i, 1, 1)
+        values, columns = mx.transposed(mx.diagonal(t)), mx.places(t, 2)
+        line, here = mx.where(columns > i, mx.row(t, i), 0.0), mx.part(t, i, i, 1, 1)
         difference = values - here
-        difference = where(magnitude(difference) < least, like(least, t), difference)
-        found = where(columns > i, product(line, x) / difference, row(x, i))
+        difference = mx.where(mx.magnitude(difference) < least, mx.like(least, t), difference)
+        found = mx.where(columns > i, mx.product(line, x) / difference, mx.row(x, i))
         # No element is much larger than 1, whatever the differences are.
-        size = magnitude(found)
-        scale = where((columns > i) & (size > 1), size, 1.0)
-        return [t, least, over(with_part(x, found, i, 0), scale)]
+        size = mx.magnitude(found)
+        scale = mx.where((columns > i) & (size > 1), size, 1.0)
+        return [t, least, mx.over(mx.with_part(x, found, i, 0), scale)]
 
-    return repeat(n, [t, least, identity(t, n, n)], step)[2]
+    return mx.repeat(n, [t, least, mx.identity(t, n, n)], step)[2]
 
 
 def of_real_matrix(vectors: XlaOp, imaginary_parts: XlaOp) -> XlaOp:
     """Vectors of real matrices: real ones belong to real eigenvalues, conjugate ones to conjugate ones."""
-    im = transposed(imaginary_parts)
+    im = mx.transposed(imaginary_parts)
     before = ops.PadInDim(vectors, ops.Zero(vectors.builder, vectors.dtype), 2, 1, 0)[:, :, : vectors.dims[2]]
-    vectors = where(im < 0, conjugate(before), vectors)
-    return unit_columns(ops.Complex(real(vectors), where(im == 0, 0.0, imaginary(vectors))))
+    vectors = mx.where(im < 0, mx.conjugate(before), vectors)
+    return unit_columns(ops.Complex(mx.real(vectors), mx.where(im == 0, 0.0, mx.imaginary(vectors))))
 
 
 def finite(a: XlaOp) -> XlaOp:
     """Whether all numbers of a matrix are [batch, 1, 1]."""
-    wrong = where((real(a) - real(a) == 0) & (imaginary(a) - imaginary(a) == 0), np.int32(0), np.int32(1))
-    return largest_of_matrix(wrong) == 0
+    wrong = mx.where(
+        (mx.real(a) - mx.real(a) == 0) & (mx.imaginary(a) - mx.imaginary(a) == 0), np.int32(0), np.int32(1)
+    )
+    return mx.largest_of_matrix(wrong) == 0

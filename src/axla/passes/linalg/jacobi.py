@@ -11,34 +11,8 @@ import numpy as np
 
 from axla.builder import ops
 from axla.builder.xla_builder import XlaOp
+from axla.passes import matrix as mx
 from axla.passes.linalg.reflectors import qr, times_q
-from axla.passes.matrix import (
-    adjoint,
-    conjugate,
-    diagonal,
-    epsilon,
-    hermitian,
-    identity,
-    joined,
-    largest,
-    largest_of_matrix,
-    like,
-    loop,
-    magnitude,
-    number,
-    ordered,
-    over,
-    padded,
-    places,
-    product,
-    real,
-    repeat,
-    squared,
-    total,
-    transposed,
-    unit_of,
-    where,
-)
 
 SWEEPS = 40
 """Most sweeps; about 8 are enough for any matrix that we know."""
@@ -49,76 +23,76 @@ def orthogonal_rows(x: XlaOp, width: int) -> tuple[XlaOp, XlaOp]:
     [batch, 1, 1].
     """
     batch, count, _ = x.dims
-    limit = epsilon(x.dtype) * max(4.0, 2 * width**0.5)
+    limit = mx.epsilon(x.dtype) * max(4.0, 2 * width**0.5)
     half = (count + 1) // 2
-    x = padded(x, 2 * half, x.dims[2])
+    x = mx.padded(x, 2 * half, x.dims[2])
 
     # Rows that are nothing but rounding beside the others would never be orthogonal to them.
-    nothing = 4 * epsilon(x.dtype) * ops.Sqrt(total(total(squared(x[:, :, :width]), 2), 1))
+    nothing = 4 * mx.epsilon(x.dtype) * ops.Sqrt(mx.total(mx.total(mx.squared(x[:, :, :width]), 2), 1))
 
     def rotate(_: XlaOp, nothing: XlaOp, worst: XlaOp, top: XlaOp, bottom: XlaOp) -> list[XlaOp]:
         p, q = top[:, :, :width], bottom[:, :, :width]
-        a, b, inner = total(squared(p), 2), total(squared(q), 2), total(conjugate(p) * q, 2)
+        a, b, inner = mx.total(mx.squared(p), 2), mx.total(mx.squared(q), 2), mx.total(mx.conjugate(p) * q, 2)
         size = ops.Abs(inner)
-        known = where(size == 0, 1.0, size)
+        known = mx.where(size == 0, 1.0, size)
         norms = [ops.Sqrt(a), ops.Sqrt(b)]
         none = (size == 0) | (ops.Min(*norms) <= nothing)
-        cosine = where(none, 0.0, size / where(none, 1.0, norms[0] * norms[1]))
+        cosine = mx.where(none, 0.0, size / mx.where(none, 1.0, norms[0] * norms[1]))
         zeta = (b - a) / (2 * known)
-        tangent = where(zeta < 0, -1.0, number(zeta, 1.0)) / (ops.Abs(zeta) + ops.Sqrt(1 + zeta * zeta))
-        tangent = where(cosine > limit, tangent, 0.0)
+        tangent = mx.where(zeta < 0, -1.0, mx.number(zeta, 1.0)) / (ops.Abs(zeta) + ops.Sqrt(1 + zeta * zeta))
+        tangent = mx.where(cosine > limit, tangent, 0.0)
         c = ops.Rsqrt(1 + tangent * tangent)
-        s = like(c * tangent, x)
-        c = like(c, x)
-        turned = bottom * where(size == 0, 1.0, over(conjugate(inner), known))
+        s = mx.like(c * tangent, x)
+        c = mx.like(c, x)
+        turned = bottom * mx.where(size == 0, 1.0, mx.over(mx.conjugate(inner), known))
         top, bottom = top * c - turned * s, top * s + turned * c
         # The first row stays, all others go round.
-        above = joined([top[:, :1], bottom[:, :1], top[:, 1 : half - 1]], 1) if half > 1 else top
-        below = joined([bottom[:, 1:], top[:, half - 1 :]], 1) if half > 1 else bottom
-        return [nothing, ops.Max(worst, largest(cosine, 1)), above, below]
+        above = mx.joined([top[:, :1], bottom[:, :1], top[:, 1 : half - 1]], 1) if half > 1 else top
+        below = mx.joined([bottom[:, 1:], top[:, half - 1 :]], 1) if half > 1 else bottom
+        return [nothing, ops.Max(worst, mx.largest(cosine, 1)), above, below]
 
     def sweep(done: XlaOp, nothing: XlaOp, worst: XlaOp, top: XlaOp, bottom: XlaOp) -> list[XlaOp]:
-        return [done + 1, *repeat(2 * half - 1, [nothing, ops.ZerosLike(worst), top, bottom], rotate)]
+        return [done + 1, *mx.repeat(2 * half - 1, [nothing, ops.ZerosLike(worst), top, bottom], rotate)]
 
     def keep(done: XlaOp, _: XlaOp, worst: XlaOp, *__: XlaOp) -> XlaOp:
-        left = largest(where(worst > limit, np.int32(1), np.int32(0)), 0)  # NaN is given up
+        left = mx.largest(mx.where(worst > limit, np.int32(1), np.int32(0)), 0)  # NaN is given up
         return (done < SWEEPS) & (ops.Reshape(left, ()) > 0)
 
-    worst = ops.Broadcast(number(real(x), np.inf), (batch, 1, 1))
+    worst = ops.Broadcast(mx.number(mx.real(x), np.inf), (batch, 1, 1))
     start = [x.builder.constant(np.int32(0)), nothing, worst, x[:, :half], x[:, half:]]
-    _, _, worst, top, bottom = loop(start, keep, sweep)
-    return joined([top, bottom], 1)[:, :count], worst <= limit
+    _, _, worst, top, bottom = mx.loop(start, keep, sweep)
+    return mx.joined([top, bottom], 1)[:, :count], worst <= limit
 
 
 def _info(converged: XlaOp) -> XlaOp:
-    return where(converged, np.int32(0), np.int32(1))
+    return mx.where(converged, np.int32(0), np.int32(1))
 
 
 def singular_values(a: XlaOp, vectors: bool, full: bool) -> tuple[XlaOp, XlaOp | None, XlaOp | None, XlaOp]:
     """Descending, [batch, 1, count]; u and v^H with a = u s v^H (all columns and rows, if `full`); info."""
     m, n = a.dims[1:]
     if m < n:
-        s, u, v, info = singular_values(adjoint(a), vectors, full)
+        s, u, v, info = singular_values(mx.adjoint(a), vectors, full)
         if u is None or v is None:
             return s, None, None, info
-        return s, adjoint(v), adjoint(u), info
-    unit = unit_of(a)
-    x = transposed(over(a, unit))
+        return s, mx.adjoint(v), mx.adjoint(u), info
+    unit = mx.unit_of(a)
+    x = mx.transposed(mx.over(a, unit))
     # Row k is column k of a v, and then of v.
-    x, converged = orthogonal_rows(joined([x, identity(x, n, n)], 2) if vectors else x, m)
-    s = ops.Sqrt(total(squared(x[:, :, :m]), 2))
-    (sorted_s, sorted_x) = ordered(-s, s, x)
-    values = transposed(sorted_s * unit)
+    x, converged = orthogonal_rows(mx.joined([x, mx.identity(x, n, n)], 2) if vectors else x, m)
+    s = ops.Sqrt(mx.total(mx.squared(x[:, :, :m]), 2))
+    (sorted_s, sorted_x) = mx.ordered(-s, s, x)
+    values = mx.transposed(sorted_s * unit)
     if not vectors:
         return values, None, None, _info(converged)
     # The columns of a v are u s: their factor R is s, up to signs. Its Q is orthogonal also where s is 0.
-    factors, taus = qr(transposed(sorted_x[:, :, :m]))
-    signs = where(real(diagonal(factors)) < 0, -1.0, number(real(a), 1.0))
+    factors, taus = qr(mx.transposed(sorted_x[:, :, :m]))
+    signs = mx.where(mx.real(mx.diagonal(factors)) < 0, -1.0, mx.number(mx.real(a), 1.0))
     wide = m if full else n
-    signs = padded(signs, wide, 1)
-    signs = where(places(signs, 1) < n, signs, 1.0)
-    u = times_q(factors, taus, identity(a, m, wide)) * like(transposed(signs), a)
-    return values, u, conjugate(sorted_x[:, :, m:]), _info(converged)
+    signs = mx.padded(signs, wide, 1)
+    signs = mx.where(mx.places(signs, 1) < n, signs, 1.0)
+    u = times_q(factors, taus, mx.identity(a, m, wide)) * mx.like(mx.transposed(signs), a)
+    return values, u, mx.conjugate(sorted_x[:, :, m:]), _info(converged)
 
 
 def symmetric_eigenvalues(a: XlaOp, lower: bool) -> tuple[XlaOp, XlaOp, XlaOp]:
@@ -128,13 +102,13 @@ def symmetric_eigenvalues(a: XlaOp, lower: bool) -> tuple[XlaOp, XlaOp, XlaOp]:
     orthogonal by rotations from the right, are its eigenvectors times its eigenvalues.
     """
     n = a.dims[1]
-    a = hermitian(a, lower)
-    unit = unit_of(a)
-    a = over(a, unit)
-    bound = largest_of_matrix(total(magnitude(a), 2))
-    shift = where(bound == 0, 1.0, 2 * bound)
-    rows, converged = orthogonal_rows(transposed(a + like(shift, a) * identity(a, n, n)), n)
-    rows = over(rows, ops.Sqrt(total(squared(rows), 2)))
-    values = real(total(conjugate(rows) * product(rows, transposed(a)), 2))
-    values, rows = ordered(values, values, rows)
-    return transposed(values * unit), transposed(rows), _info(converged)
+    a = mx.hermitian(a, lower)
+    unit = mx.unit_of(a)
+    a = mx.over(a, unit)
+    bound = mx.largest_of_matrix(mx.total(mx.magnitude(a), 2))
+    shift = mx.where(bound == 0, 1.0, 2 * bound)
+    rows, converged = orthogonal_rows(mx.transposed(a + mx.like(shift, a) * mx.identity(a, n, n)), n)
+    rows = mx.over(rows, ops.Sqrt(mx.total(mx.squared(rows), 2)))
+    values = mx.real(mx.total(mx.conjugate(rows) * mx.product(rows, mx.transposed(a)), 2))
+    values, rows = mx.ordered(values, values, rows)
+    return mx.transposed(values * unit), mx.transposed(rows), _info(converged)

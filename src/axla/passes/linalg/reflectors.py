@@ -8,65 +8,42 @@ import numpy as np
 
 from axla.builder import ops
 from axla.builder.xla_builder import XlaOp
-from axla.passes.matrix import (
-    adjoint,
-    column,
-    conjugate,
-    diagonal,
-    first,
-    hermitian,
-    imaginary,
-    largest,
-    like,
-    magnitude,
-    over,
-    places,
-    product,
-    real,
-    repeat,
-    squared,
-    stretched,
-    swapped,
-    total,
-    unit_of,
-    where,
-    zeros,
-)
+from axla.passes import matrix as mx
 
 
 def reflector(x: XlaOp, at: XlaOp | int) -> tuple[XlaOp, XlaOp, XlaOp]:
     """v, tau and a real beta with (1 - conj(tau) v v^H) x = beta in row `at` and zero below, for columns x.
     Rows above do not count. Where there is nothing to do, tau is zero.
     """
-    rows = places(x, 1)
-    x = where(rows >= at, x, 0.0)
-    unit = unit_of(x)
-    x = over(x, unit)
-    alpha, tail = total(where(rows == at, x, 0.0), 1), where(rows > at, x, 0.0)
-    nothing = (largest(magnitude(tail), 1) == 0) & (imaginary(alpha) == 0)
-    norm = ops.Sqrt(total(squared(x), 1))
-    beta = where(nothing, real(alpha), where(real(alpha) < 0, norm, -norm))
-    tau = where(nothing, 0.0, over(like(beta, x) - alpha, where(nothing, 1.0, beta)))
-    v = where(rows == at, 1.0, tail / where(nothing, 1.0, alpha - like(beta, x)))
-    beta = like(beta * unit, x)
+    rows = mx.places(x, 1)
+    x = mx.where(rows >= at, x, 0.0)
+    unit = mx.unit_of(x)
+    x = mx.over(x, unit)
+    alpha, tail = mx.total(mx.where(rows == at, x, 0.0), 1), mx.where(rows > at, x, 0.0)
+    nothing = (mx.largest(mx.magnitude(tail), 1) == 0) & (mx.imaginary(alpha) == 0)
+    norm = ops.Sqrt(mx.total(mx.squared(x), 1))
+    beta = mx.where(nothing, mx.real(alpha), mx.where(mx.real(alpha) < 0, norm, -norm))
+    tau = mx.where(nothing, 0.0, mx.over(mx.like(beta, x) - alpha, mx.where(nothing, 1.0, beta)))
+    v = mx.where(rows == at, 1.0, tail / mx.where(nothing, 1.0, alpha - mx.like(beta, x)))
+    beta = mx.like(beta * unit, x)
     return v, tau, beta
 
 
 def reflected(a: XlaOp, v: XlaOp, tau: XlaOp) -> XlaOp:
     """(1 - tau v v^H) a."""
-    return a - (tau * v) * product(adjoint(v), a)
+    return a - (tau * v) * mx.product(mx.adjoint(v), a)
 
 
 def reflected_from_right(a: XlaOp, v: XlaOp, tau: XlaOp) -> XlaOp:
     """a (1 - tau v v^H)."""
-    return a - product(a, v) * (tau * adjoint(v))
+    return a - mx.product(a, v) * (tau * mx.adjoint(v))
 
 
 def _eliminated(a: XlaOp, j: XlaOp, at: XlaOp, v: XlaOp, tau: XlaOp, beta: XlaOp) -> XlaOp:
     """The columns after j reflected; column j as it is kept."""
-    rows, columns = places(a, 1), places(a, 2)
-    kept = where(rows < at, column(a, j), where(rows == at, beta, v))
-    return where(columns > j, reflected(a, v, conjugate(tau)), where(columns == j, kept, a))
+    rows, columns = mx.places(a, 1), mx.places(a, 2)
+    kept = mx.where(rows < at, mx.column(a, j), mx.where(rows == at, beta, v))
+    return mx.where(columns > j, reflected(a, v, mx.conjugate(tau)), mx.where(columns == j, kept, a))
 
 
 def qr(a: XlaOp) -> tuple[XlaOp, XlaOp]:
@@ -74,33 +51,33 @@ def qr(a: XlaOp) -> tuple[XlaOp, XlaOp]:
     batch, count = a.dims[0], min(a.dims[1:])
 
     def step(j: XlaOp, a: XlaOp, taus: XlaOp) -> tuple[XlaOp, XlaOp]:
-        v, tau, beta = reflector(column(a, j), j)
-        return _eliminated(a, j, j, v, tau, beta), where(places(taus, 2) == j, tau, taus)
+        v, tau, beta = reflector(mx.column(a, j), j)
+        return _eliminated(a, j, j, v, tau, beta), mx.where(mx.places(taus, 2) == j, tau, taus)
 
-    found = repeat(count, [a, zeros(a.builder, a.dtype, (batch, 1, count))], step)
+    found = mx.repeat(count, [a, mx.zeros(a.builder, a.dtype, (batch, 1, count))], step)
     return found[0], found[1]
 
 
 def pivoted_qr(a: XlaOp, pivots: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]:
     """geqp3: columns whose pivot [batch, 1, columns] is not zero come first, of the others the largest."""
     batch, count = a.dims[0], min(a.dims[1:])
-    fixed = where(pivots == 0, np.int32(0), np.int32(1))
-    unit = unit_of(a)
+    fixed = mx.where(pivots == 0, np.int32(0), np.int32(1))
+    unit = mx.unit_of(a)
 
     def step(j: XlaOp, a: XlaOp, taus: XlaOp, pivots: XlaOp, fixed: XlaOp, unit: XlaOp) -> list[XlaOp]:
-        columns, rows = places(a, 2), places(a, 1)
-        norms = total(squared(over(where(rows >= j, a, 0.0), unit)), 1)
-        key = where(columns < j, -1.0, where(fixed != 0, np.inf, norms))
-        best = first(key == largest(key, 2), 2)
-        best = where(best == a.dims[2], j, best)  # NaN is equal to nothing
-        a, pivots, fixed = (swapped(x, 2, j, best) for x in (a, pivots, fixed))
-        v, tau, beta = reflector(column(a, j), j)
-        taus = where(places(taus, 2) == j, tau, taus)
+        columns, rows = mx.places(a, 2), mx.places(a, 1)
+        norms = mx.total(mx.squared(mx.over(mx.where(rows >= j, a, 0.0), unit)), 1)
+        key = mx.where(columns < j, -1.0, mx.where(fixed != 0, np.inf, norms))
+        best = mx.first(key == mx.largest(key, 2), 2)
+        best = mx.where(best == a.dims[2], j, best)  # NaN is equal to nothing
+        a, pivots, fixed = (mx.swapped(x, 2, j, best) for x in (a, pivots, fixed))
+        v, tau, beta = reflector(mx.column(a, j), j)
+        taus = mx.where(mx.places(taus, 2) == j, tau, taus)
         return [_eliminated(a, j, j, v, tau, beta), taus, pivots, fixed, unit]
 
-    order = stretched(places(pivots, 2) + 1, pivots.dims)
-    taus = zeros(a.builder, a.dtype, (batch, 1, count))
-    a, taus, order, *_ = repeat(count, [a, taus, order, fixed, unit], step)
+    order = mx.stretched(mx.places(pivots, 2) + 1, pivots.dims)
+    taus = mx.zeros(a.builder, a.dtype, (batch, 1, count))
+    a, taus, order, *_ = mx.repeat(count, [a, taus, order, fixed, unit], step)
     return a, order, taus
 
 
@@ -110,11 +87,11 @@ def times_q(a: XlaOp, taus: XlaOp, c: XlaOp, *, adjoint_of_q: bool = False, belo
 
     def step(k: XlaOp, a: XlaOp, taus: XlaOp, c: XlaOp) -> list[XlaOp]:
         j = k if adjoint_of_q else (count - 1) - k
-        rows, at, tau = places(a, 1), j + below, column(taus, j)
-        v = where(rows == at, 1.0, where(rows > at, column(a, j), 0.0))
-        return [a, taus, reflected(c, v, conjugate(tau) if adjoint_of_q else tau)]
+        rows, at, tau = mx.places(a, 1), j + below, mx.column(taus, j)
+        v = mx.where(rows == at, 1.0, mx.where(rows > at, mx.column(a, j), 0.0))
+        return [a, taus, reflected(c, v, mx.conjugate(tau) if adjoint_of_q else tau)]
 
-    return repeat(count, [a, taus, c], step)[2]
+    return mx.repeat(count, [a, taus, c], step)[2]
 
 
 def hessenberg(a: XlaOp, low: int, high: int) -> tuple[XlaOp, XlaOp]:
@@ -125,18 +102,18 @@ def hessenberg(a: XlaOp, low: int, high: int) -> tuple[XlaOp, XlaOp]:
 
     def step(k: XlaOp, a: XlaOp, taus: XlaOp) -> list[XlaOp]:
         j = k + low
-        inside = places(a, 1) < high
-        v, tau, beta = reflector(where(inside, column(a, j), 0.0), j + 1)
-        v = where(inside, v, 0.0)
-        kept = column(a, j)
-        a = where(inside, reflected_from_right(a, v, tau), a)
-        rows, columns = places(a, 1), places(a, 2)
-        kept = where(rows == j + 1, beta, where((rows > j + 1) & inside, v, kept))
-        a = where(columns > j, reflected(a, v, conjugate(tau)), where(columns == j, kept, a))
-        return [a, where(places(taus, 2) == j, tau, taus)]
+        inside = mx.places(a, 1) < high
+        v, tau, beta = reflector(mx.where(inside, mx.column(a, j), 0.0), j + 1)
+        v = mx.where(inside, v, 0.0)
+        kept = mx.column(a, j)
+        a = mx.where(inside, reflected_from_right(a, v, tau), a)
+        rows, columns = mx.places(a, 1), mx.places(a, 2)
+        kept = mx.where(rows == j + 1, beta, mx.where((rows > j + 1) & inside, v, kept))
+        a = mx.where(columns > j, reflected(a, v, mx.conjugate(tau)), mx.where(columns == j, kept, a))
+        return [a, mx.where(mx.places(taus, 2) == j, tau, taus)]
 
-    taus = zeros(a.builder, a.dtype, (batch, 1, max(n - 1, 0)))
-    found = repeat(high - low - 1, [a, taus], step)
+    taus = mx.zeros(a.builder, a.dtype, (batch, 1, max(n - 1, 0)))
+    found = mx.repeat(high - low - 1, [a, taus], step)
     return found[0], found[1]
 
 
@@ -147,14 +124,14 @@ def tridiagonal(a: XlaOp, lower: bool) -> tuple[XlaOp, XlaOp, XlaOp, XlaOp]:
     """
     n = a.dims[1]
     given, axes = a, (1, 2)
-    a = hermitian(a, lower)
+    a = mx.hermitian(a, lower)
     found, taus = hessenberg(a if lower else ops.Rev(a, axes), 0, n)
-    main, beside = real(diagonal(found)), real(diagonal(found, 1))
-    rows, columns = places(a, 1), places(a, 2)
-    kept = where(rows == columns, like(real(found), found), found)
+    main, beside = mx.real(mx.diagonal(found)), mx.real(mx.diagonal(found, 1))
+    rows, columns = mx.places(a, 1), mx.places(a, 2)
+    kept = mx.where(rows == columns, mx.like(mx.real(found), found), found)
     if not lower:
         kept, main, beside, taus = (
             ops.Rev(kept, axes), ops.Rev(main, (1,)), ops.Rev(beside, (1,)), ops.Rev(taus, (2,))
         )  # fmt: skip
-    kept = where(rows >= columns if lower else rows <= columns, kept, given)
+    kept = mx.where(rows >= columns if lower else rows <= columns, kept, given)
     return kept, main, beside, taus

@@ -11,13 +11,13 @@ import numpy as np
 from axla.builder.xla_builder import XlaOp
 from axla.hlo import TriangularSolve
 from axla.ir.attributes import TransposeA
+from axla.passes import matrix as mx
 from axla.passes.expand.cholesky import lower_factor
 from axla.passes.linalg.eigenvectors import complex_form, eigenvalues, eigenvectors, finite, of_real_matrix
 from axla.passes.linalg.elimination import lu, tridiagonal_solution
 from axla.passes.linalg.jacobi import singular_values, symmetric_eigenvalues
 from axla.passes.linalg.reflectors import hessenberg, pivoted_qr, qr, times_q, tridiagonal
 from axla.passes.linalg.schur import schur
-from axla.passes.matrix import adjoint, diagonal, first, identity, places, real, transposed, where
 
 Attributes = Mapping[str, str | int]
 """Characters, by which LAPACK tells its cases, as such; all else is numbers."""
@@ -31,11 +31,11 @@ NOT_FINITE = -4
 
 def _potrf(given: Attributes, a: XlaOp) -> Results:
     lower = given["uplo"] == "L"
-    factor = lower_factor(a if lower else adjoint(a))
-    wrong = first(~(real(diagonal(factor)) > 0), 1)
-    rows, columns = places(a, 1), places(a, 2)
-    kept = where(rows >= columns, factor, a) if lower else where(rows <= columns, adjoint(factor), a)
-    return [kept, where(wrong == a.dims[1], np.int32(0), wrong + 1)]
+    factor = lower_factor(a if lower else mx.adjoint(a))
+    wrong = mx.first(~(mx.real(mx.diagonal(factor)) > 0), 1)
+    rows, columns = mx.places(a, 1), mx.places(a, 2)
+    kept = mx.where(rows >= columns, factor, a) if lower else mx.where(rows <= columns, mx.adjoint(factor), a)
+    return [kept, mx.where(wrong == a.dims[1], np.int32(0), wrong + 1)]
 
 
 def _trsm(given: Attributes, a: XlaOp, b: XlaOp) -> Results:
@@ -57,14 +57,14 @@ def _geqp3(_: Attributes, a: XlaOp, pivots: XlaOp) -> Results:
 
 
 def _orgqr(_: Attributes, a: XlaOp, taus: XlaOp) -> Results:
-    return [times_q(a, taus, identity(a, *a.dims[1:]))]
+    return [times_q(a, taus, mx.identity(a, *a.dims[1:]))]
 
 
 def _ormqr(given: Attributes, a: XlaOp, taus: XlaOp, c: XlaOp) -> Results:
     turned = bool(given["transpose"])
     if given["left"]:
         return [times_q(a, taus, c, adjoint_of_q=turned)]
-    return [adjoint(times_q(a, taus, adjoint(c), adjoint_of_q=not turned))]
+    return [mx.adjoint(times_q(a, taus, mx.adjoint(c), adjoint_of_q=not turned))]
 
 
 def _evd(given: Attributes, a: XlaOp) -> Results:
@@ -74,13 +74,13 @@ def _evd(given: Attributes, a: XlaOp) -> Results:
 
 def _svd(given: Attributes, a: XlaOp) -> Results:
     s, u, v, info = singular_values(a, given["mode"] != "N", given["mode"] == "A")
-    return [a, s, u, v, where(finite(a), info, np.int32(NOT_FINITE))]
+    return [a, s, u, v, mx.where(finite(a), info, np.int32(NOT_FINITE))]
 
 
 def _geev(given: Attributes, a: XlaOp) -> Results:
     wanted = [given["compute_left"] == "V", given["compute_right"] == "V"]
     fine = finite(a)
-    t, z, info = schur(where(fine, a, 0.0), any(wanted))
+    t, z, info = schur(mx.where(fine, a, 0.0), any(wanted))
     values = eigenvalues(t)
     if any(wanted):
         t, z = complex_form(t, z)
@@ -89,15 +89,15 @@ def _geev(given: Attributes, a: XlaOp) -> Results:
     ]
     if not a.dtype.is_complex:
         vectors = [v if v is None else of_real_matrix(v, values[1]) for v in vectors]
-    found = [v if v is None else where(fine, v, 0.0) for v in (*values, *vectors)]
-    return [*found, where(fine, info, np.int32(NOT_FINITE))]
+    found = [v if v is None else mx.where(fine, v, 0.0) for v in (*values, *vectors)]
+    return [*found, mx.where(fine, info, np.int32(NOT_FINITE))]
 
 
 def _gees(given: Attributes, a: XlaOp) -> Results:
     fine = finite(a)
-    t, z, info = schur(where(fine, a, 0.0), given["mode"] == "V")
-    t, z, *values = [where(fine, x, np.nan) for x in (t, z, *eigenvalues(t))]
-    return [t, z if given["mode"] == "V" else None, *values, None, where(fine, info, np.int32(1))]
+    t, z, info = schur(mx.where(fine, a, 0.0), given["mode"] == "V")
+    t, z, *values = [mx.where(fine, x, np.nan) for x in (t, z, *eigenvalues(t))]
+    return [t, z if given["mode"] == "V" else None, *values, None, mx.where(fine, info, np.int32(1))]
 
 
 def _gehrd(given: Attributes, a: XlaOp) -> Results:
@@ -109,7 +109,7 @@ def _trd(given: Attributes, a: XlaOp) -> Results:
 
 
 def _gtsv(_: Attributes, lower: XlaOp, main: XlaOp, upper: XlaOp, b: XlaOp) -> Results:
-    return list(tridiagonal_solution(transposed(lower), transposed(main), transposed(upper), b))
+    return list(tridiagonal_solution(mx.transposed(lower), mx.transposed(main), mx.transposed(upper), b))
 
 
 ROUTINES: dict[str, Routine] = {

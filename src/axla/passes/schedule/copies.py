@@ -13,6 +13,7 @@ from axla.analysis.coalesce import Coalesced, coalesce
 from axla.analysis.dataflow import Edge, Place, dataflow
 from axla.core.errors import InternalError
 from axla.core.shape import AnyShape, TupleShape
+from axla.custom.site import nest
 from axla.hlo import Copy, GetTupleElement, Tuple, While
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.traverse import schedule_of
@@ -173,21 +174,9 @@ def assemble(
     computation: Computation, shape: AnyShape, leaves: list[Instruction], made: list[Instruction]
 ) -> Instruction:
     """A value of `shape` from its leaves; appends the tuples this takes to `made`."""
-    if not isinstance(shape, TupleShape):
-        return leaves[0]
-    rest = iter(leaves)
-    open_: list[tuple[Iterator[AnyShape], list[Instruction]]] = [(iter(shape.elements), [])]
-    while True:
-        elements, parts = open_[-1]
-        element = next(elements, None)
-        if isinstance(element, TupleShape):
-            open_.append((iter(element.elements), []))
-        elif element is not None:
-            parts.append(next(rest))
-        else:
-            built = computation.add(Tuple(), parts)
-            made.append(built)
-            open_.pop()
-            if not open_:
-                return built
-            open_[-1][1].append(built)
+
+    def tuple_of(parts: list[Instruction]) -> Instruction:
+        made.append(computation.add(Tuple(), parts))
+        return made[-1]
+
+    return nest(shape, iter(leaves), tuple_of)

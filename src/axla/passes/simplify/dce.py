@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Container
 
 from axla.ir.graph import Computation, Instruction, Module
-from axla.ir.structure import Parameter
 from axla.ir.traverse import computations_callees_first
 from axla.passes import rewrite
 
@@ -31,23 +30,9 @@ def dce(module: Module) -> None:
     """Removes instructions whose value nobody uses and that have no effect, and computations nobody calls."""
     effectful = effectful_computations(module)
     for computation in module.computations:
-        _remove_dead(computation, effectful)
+        unused = [i for i in reversed(computation.instructions) if not i.users]
+        rewrite.sweep(computation, unused, rewrite.control_bound(computation), effectful=effectful)
     remove_dead_computations(module)
-
-
-def _remove_dead(computation: Computation, effectful: frozenset[Computation]) -> None:
-    root = computation.root
-    bound = rewrite.control_bound(computation)
-    stack = [i for i in reversed(computation.instructions) if not i.users]
-    while stack:
-        inst = stack.pop()
-        if inst.users or inst is root or inst not in computation.instructions or inst in bound:
-            continue
-        if type(inst.op) is Parameter or has_effect(inst, effectful):
-            continue
-        operands = inst.operands
-        computation.remove(inst)
-        stack.extend(operands)
 
 
 def remove_dead_computations(module: Module) -> None:
