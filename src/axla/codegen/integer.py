@@ -146,16 +146,13 @@ def power(a: Reg, b: Reg, dtype: DType) -> Reg:
     return m.select(top, inverse, result)
 
 
-UNARY: dict[str, Callable[[Reg, DType], Reg]] = {
+INTEGERS: dict[str, Callable[..., Reg]] = {
     "abs": absolute,
     "negate": lambda x, dtype: wrap(-x, dtype),
     "not": lambda x, dtype: wrap(~x, dtype),
     "sign": sign,
     "popcnt": population_count,
     "count-leading-zeros": count_leading_zeros,
-}
-
-BINARY: dict[str, Callable[[Reg, Reg, DType], Reg]] = {
     "add": lambda a, b, dtype: wrap(a + b, dtype),
     "subtract": lambda a, b, dtype: wrap(a - b, dtype),
     "multiply": lambda a, b, dtype: wrap(a * b, dtype),
@@ -174,7 +171,8 @@ BINARY: dict[str, Callable[[Reg, Reg, DType], Reg]] = {
 }
 
 # Of pred: sum is or, product is and, as of numbers that saturate at 1.
-PRED: dict[str, Callable[[Reg, Reg], Reg]] = {
+PRED: dict[str, Callable[..., Reg]] = {
+    "not": lambda a: ~a,
     "add": lambda a, b: a | b,
     "multiply": lambda a, b: a & b,
     "maximum": lambda a, b: a | b,

@@ -338,23 +338,9 @@ class Values:
 
     def unary(self, opcode: str, x: Value) -> Value:
         """The elementwise operation with HLO's name for it."""
-        dtype = x.dtype
         if opcode in _SHAPED:
             return _SHAPED[opcode](self, x)
-        if dtype.is_complex:
-            if opcode in complex_math.UNARY:
-                re, im = complex_math.UNARY[opcode](*self.regs(x))
-                return Value(dtype, x.lanes, (re.ssa, im.ssa))
-        elif dtype.is_float:
-            if opcode in tables.UNARY:
-                result = self._function(opcode, tables.UNARY[opcode], self.m.reg(x.ssa))
-                return self._real(dtype, result, opcode in tables.EXACT)
-        elif dtype.is_pred:
-            if opcode == "not":
-                return Value(dtype, x.lanes, ((~self.m.reg(x.ssa)).ssa,))
-        elif opcode in integer.UNARY:
-            return Value(dtype, x.lanes, (integer.UNARY[opcode](self.m.reg(x.ssa), dtype).ssa,))
-        raise UnsupportedError(f"{opcode}: not defined for elements of type {dtype}")
+        return self._computed(opcode, x)
 
     def binary(self, opcode: str, a: Value, b: Value) -> Value:
         """The elementwise operation of two values of one type."""
@@ -364,22 +350,25 @@ class Values:
             )
         if opcode == "complex":
             return self.complex(a, b)
-        a, b = self.together(a, b)
-        dtype = a.dtype
-        x, y = self.m.reg(a.parts[0]), self.m.reg(b.parts[0])
+        return self._computed(opcode, *self.together(a, b))
+
+    def _computed(self, opcode: str, *values: Value) -> Value:
+        """What the tables say for the element type."""
+        dtype, lanes = values[0].dtype, values[0].lanes
+        regs = [reg for value in values for reg in self.regs(value)]
         if dtype.is_complex:
-            if opcode in complex_math.BINARY:
-                re, im = complex_math.BINARY[opcode](*self.regs(a), *self.regs(b))
-                return Value(dtype, a.lanes, (re.ssa, im.ssa))
+            if opcode in tables.COMPLEX:
+                re, im = tables.COMPLEX[opcode](*regs)
+                return Value(dtype, lanes, (re.ssa, im.ssa))
         elif dtype.is_float:
-            if opcode in tables.BINARY:
-                result = self._function(opcode, tables.BINARY[opcode], x, y)
+            if opcode in tables.FLOATS:
+                result = self._function(opcode, tables.FLOATS[opcode], *regs)
                 return self._real(dtype, result, opcode in tables.EXACT)
         elif dtype.is_pred:
             if opcode in integer.PRED:
-                return Value(dtype, a.lanes, (integer.PRED[opcode](x, y).ssa,))
-        elif opcode in integer.BINARY:
-            return Value(dtype, a.lanes, (integer.BINARY[opcode](x, y, dtype).ssa,))
+                return Value(dtype, lanes, (integer.PRED[opcode](*regs).ssa,))
+        elif opcode in integer.INTEGERS:
+            return Value(dtype, lanes, (integer.INTEGERS[opcode](*regs, dtype).ssa,))
         raise UnsupportedError(f"{opcode}: not defined for elements of type {dtype}")
 
     def compare(self, direction: str, a: Value, b: Value, total_order: bool = False) -> Value:

@@ -2,28 +2,49 @@
 
 from __future__ import annotations
 
+import operator
+
 from axla.codegen.arithmetic import Reg
+from axla.codegen.math.tables import EXACT, FLOATS, on_floats
 
 
+@on_floats("maximum", exact=True)
 def maximum(a: Reg, b: Reg) -> Reg:
     """The larger; NaN if either is; +0 over -0."""
     return a.m.intrinsic("maximum", a, b)
 
 
+@on_floats("minimum", exact=True)
 def minimum(a: Reg, b: Reg) -> Reg:
     """The smaller; NaN if either is; -0 under +0."""
     return a.m.intrinsic("minimum", a, b)
 
 
+@on_floats("sign", exact=True)
 def sign(x: Reg) -> Reg:
     """-1, 1, or x itself for zeros and NaN."""
     m = x.m
     return m.select(m.abs(x) > 0.0, m.copysign(1.0, x), x)
 
 
+@on_floats("round-nearest-afz", exact=True)
 def round_away(x: Reg) -> Reg:
     """To the nearest integer, ties away from zero."""
     m = x.m
     # The number before 0.5: adding 0.5 itself would round 0.49999997 up to 1.
     half = 0.5 - 2.0 ** (-25 if x.element == "float" else -54)
     return m.trunc(x + m.copysign(half, x))
+
+
+FLOATS |= {
+    "add": operator.add,
+    "subtract": operator.sub,
+    "multiply": operator.mul,
+    "divide": operator.truediv,
+    "negate": operator.neg,
+    "sqrt": lambda x: x.m.sqrt(x),
+    "ceil": lambda x: x.m.ceil(x),
+    "floor": lambda x: x.m.floor(x),
+    "round-nearest-even": lambda x: x.m.rint(x),
+}
+EXACT.update(("negate", "ceil", "floor", "round-nearest-even"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from axla.codegen.arithmetic import Reg
 from axla.codegen.math.exponential import exp
 from axla.codegen.math.rational import odd_rational
+from axla.codegen.math.tables import on_floats
 
 # erf(x) = x P(x**2) / Q(x**2) up to 3.7.
 _P = (3.720602e-06, 0.0004799365, 0.0058394824, 0.08647712, 0.30468255, 1.8755101)
@@ -26,6 +27,7 @@ _FAR = (
 )  # fmt: skip
 
 
+@on_floats("erf")
 def erf(x: Reg) -> Reg:
     m = x.m
     if x.element == "float":

@@ -1,4 +1,4 @@
-"""exp, expm1 and logistic.
+"""exp, expm1 and logistic, of floats and complex numbers.
 
 x = n ln 2 + r with |r| <= ln 2 / 2: exp(x) = 2**n exp(r). Adding the magic number rounds x / ln 2 to n and
 leaves n in the low bits as an integer, which saves two conversions.
@@ -10,7 +10,10 @@ from dataclasses import dataclass
 
 from axla.codegen import avx512
 from axla.codegen.arithmetic import FRACTION, Reg
+from axla.codegen.math.complex import INFINITY, divide
 from axla.codegen.math.exponent import scale
+from axla.codegen.math.tables import Pair, on_complex, on_floats
+from axla.codegen.math.trigonometry import sincos
 
 LOG2_E = 1.4426950408889634
 
@@ -66,6 +69,7 @@ def reduce(x: Reg) -> tuple[Reg, Reg, Reg]:
     return n, shifted, r
 
 
+@on_floats("exponential")
 def exp(x: Reg) -> Reg:
     """Where the result is certainly 0, as of masked scores of attention, nothing small is computed: an
     instruction whose result is too small for a normal number takes a hundred times as long.
@@ -86,6 +90,7 @@ def half_exp(x: Reg) -> Reg:
     return scale(m.horner(r, (*k.exp, 1.0, 1.0)), n - 1.0, shifted - 1.0)
 
 
+@on_floats("exponential-minus-one")
 def expm1(x: Reg) -> Reg:
     """exp(x) - 1 without cancellation near 0."""
     m, k = x.m, _CONSTANTS[x.element]
@@ -98,8 +103,42 @@ def expm1(x: Reg) -> Reg:
     return m.copysign(m.select(n.eq(0.0), p, far + far), x)
 
 
+@on_floats("logistic")
 def logistic(x: Reg) -> Reg:
     """1 / (1 + exp(-x)); of negative x as exp(x) / (1 + exp(x)), which keeps small results."""
     m = x.m
     e = exp(-m.abs(x))
     return m.select(x < 0.0, e, m.number(x, 1.0)) / (e + 1.0)
+
+
+@on_complex("exponential")
+def complex_exp(re: Reg, im: Reg) -> Pair:
+    m = re.m
+    sine, cosine = sincos(im)
+    # Far out in two halves: exp(re) may overflow where the product with a small cosine does not.
+    whole, half = exp(re), exp(re * 0.5)
+    near = m.abs(re) < (80.0 if re.element == "float" else 700.0)
+    a = m.select(near, whole * cosine, half * cosine * half)
+    b = m.select(near, whole * sine, half * sine * half)
+    real_axis = im.eq(0.0)
+    a, b = m.select(real_axis, whole, a), m.select(real_axis, im, b)
+    return m.select(re.eq(INFINITY) & ~(m.abs(im) < INFINITY), INFINITY, a), b
+
+
+@on_complex("exponential-minus-one")
+def complex_expm1(re: Reg, im: Reg) -> Pair:
+    """exp(x) cos(y) - 1 = expm1(x) cos(y) - 2 sin(y / 2)**2"""
+    m = re.m
+    sine, cosine = sincos(im)
+    half, _ = sincos(im * 0.5)
+    real_axis = im.eq(0.0)
+    minus_one = expm1(re)
+    a = m.fma(minus_one, cosine, half * half * -2.0)
+    return m.select(real_axis, minus_one, a), m.select(real_axis, im, exp(re) * sine)
+
+
+@on_complex("logistic")
+def complex_logistic(re: Reg, im: Reg) -> Pair:
+    a, b = complex_exp(-re, -im)
+    one = re.m.number(re, 1.0)
+    return divide(one, re.m.number(re, 0.0), a + 1.0, b)

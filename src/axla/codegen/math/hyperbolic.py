@@ -1,11 +1,14 @@
-"""tanh, sinh, cosh and the inverses."""
+"""tanh, sinh, cosh and the inverses; of complex numbers also sin, cos and tan, which need both kinds."""
 
 from __future__ import annotations
 
 from axla.codegen.arithmetic import Reg
-from axla.codegen.math.exponential import expm1, half_exp
+from axla.codegen.math.complex import INFINITY
+from axla.codegen.math.exponential import exp, expm1, half_exp
 from axla.codegen.math.logarithm import log1p
 from axla.codegen.math.rational import odd_rational
+from axla.codegen.math.tables import Pair, on_complex, on_floats
+from axla.codegen.math.trigonometry import sincos, tan
 
 LN2 = 0.6931471805599453
 
@@ -14,6 +17,7 @@ _P = (2.9769613e-08, 4.279538e-05, 0.0069810287, 0.26278502, 1.9545904)
 _Q = (1.665805e-06, 0.0006667707, 0.051140837, 0.91431504, 1.9545904)
 
 
+@on_floats("tanh")
 def tanh(x: Reg) -> Reg:
     if x.element == "float":
         return odd_rational(x, _P, _Q, 8.0)
@@ -23,6 +27,7 @@ def tanh(x: Reg) -> Reg:
     return m.copysign(e / (e + 2.0), x)
 
 
+@on_floats("sinh")
 def sinh(x: Reg) -> Reg:
     m = x.m
     size = m.abs(x)
@@ -32,6 +37,7 @@ def sinh(x: Reg) -> Reg:
     return m.copysign(m.select(size < 1.0, near, half - 0.25 / half), x)
 
 
+@on_floats("cosh")
 def cosh(x: Reg) -> Reg:
     half = half_exp(x.m.abs(x))
     return half + 0.25 / half
@@ -44,6 +50,7 @@ def _log1p_far(x: Reg, near: Reg) -> Reg:
     return log1p(m.select(far, x - 1.0, near)) + m.select(far, m.number(x, LN2), 0.0)
 
 
+@on_floats("asinh")
 def asinh(x: Reg) -> Reg:
     m = x.m
     size = m.abs(x)
@@ -51,6 +58,7 @@ def asinh(x: Reg) -> Reg:
     return m.copysign(_log1p_far(size, size + square / (m.sqrt(square + 1.0) + 1.0)), x)
 
 
+@on_floats("acosh")
 def acosh(x: Reg) -> Reg:
     m = x.m
     t = x - 1.0
@@ -58,7 +66,73 @@ def acosh(x: Reg) -> Reg:
     return m.select(x < 1.0, float("nan"), result)
 
 
+@on_floats("atanh")
 def atanh(x: Reg) -> Reg:
     m = x.m
     size = m.abs(x)
     return m.copysign(log1p((size + size) / (1.0 - size)) * 0.5, x)
+
+
+@on_complex("sine")
+def complex_sin(re: Reg, im: Reg) -> Pair:
+    m = re.m
+    s, c = sincos(re)
+    b = c * sinh(im)
+    a = s * cosh(im)
+    # On the axes an infinite factor meets an exact zero.
+    return m.select(re.eq(0.0), re, a), m.select(im.eq(0.0), c * im, b)
+
+
+@on_complex("cosine")
+def complex_cos(re: Reg, im: Reg) -> Pair:
+    m = re.m
+    s, c = sincos(re)
+    a = c * cosh(im)
+    b = -s * sinh(im)
+    # On the axes the sign of a zero is left: an infinite factor must not meet it.
+    return a, m.select(re.eq(0.0), -s * m.copysign(1.0, im), m.select(im.eq(0.0), -s * im, b))
+
+
+@on_complex("sinh")
+def complex_sinh(re: Reg, im: Reg) -> Pair:
+    """sinh z = -i sin iz"""
+    a, b = complex_sin(-im, re)
+    return b, -a
+
+
+@on_complex("cosh")
+def complex_cosh(re: Reg, im: Reg) -> Pair:
+    """cosh z = cos iz"""
+    return complex_cos(-im, re)
+
+
+@on_complex("tanh")
+def complex_tanh(re: Reg, im: Reg) -> Pair:
+    """With t = tan y, s = sinh x: (s sqrt(1 + s**2) (1 + t**2) + i t) / (1 + (1 + t**2) s**2) (Kahan)."""
+    m = re.m
+    size = m.abs(re)
+    limit = 15.0 if re.element == "float" else 25.0
+    t = tan(im)
+    s = sinh(m.most(m.least(re, limit), -limit))
+    beta = m.fma(t, t, 1.0)
+    scale = m.fma(beta, s * s, 1.0)
+    a = beta * m.sqrt(m.fma(s, s, 1.0)) * s / scale
+    b = t / scale
+    # At poles of the tangent beta is huge: the limits are coth x and 0.
+    # For large x: 1, and 4 sin y cos y exp(-2 |x|).
+    sine, cosine = sincos(im)
+    decay = exp(-size)
+    far = size > limit
+    tail = sine * cosine * 4.0 * decay * decay
+    tail = m.select(m.abs(im) < INFINITY, tail, m.select(size.eq(INFINITY), 0.0, tail))
+    known = (m.abs(im) < INFINITY) | size.eq(INFINITY)
+    a = m.select(far & known, m.copysign(1.0, re), a)
+    b = m.select(far, tail, b)
+    return a, m.select(im.eq(0.0), im, b)
+
+
+@on_complex("tan")
+def complex_tan(re: Reg, im: Reg) -> Pair:
+    """tan z = -i tanh iz"""
+    a, b = complex_tanh(-im, re)
+    return b, -a

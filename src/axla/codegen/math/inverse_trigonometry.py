@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from axla.codegen.arithmetic import Reg
+from axla.codegen.math.tables import on_floats
 
 # (atan(t) - t) / t**3 of t**2: for |t| <= 1, and for |t| <= tan(pi / 8)
 _ATAN_F32 = (
@@ -38,6 +39,7 @@ def _atan_unit(q: Reg) -> Reg:
     return base + (t + (tail + low))
 
 
+@on_floats("atan2")
 def atan2(y: Reg, x: Reg) -> Reg:
     """The angle of the point (x, y), in [-pi, pi]; signed zeros and infinities count as in C."""
     m = x.m
@@ -63,9 +65,11 @@ def _cosine_of(sine: Reg) -> Reg:
     return sine.m.sqrt((1.0 - sine) * (sine + 1.0))
 
 
+@on_floats("asin")
 def asin(x: Reg) -> Reg:
     return atan2(x, _cosine_of(x))
 
 
+@on_floats("acos")
 def acos(x: Reg) -> Reg:
     return atan2(_cosine_of(x), x)

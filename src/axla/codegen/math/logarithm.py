@@ -1,4 +1,4 @@
-"""log and log1p.
+"""log and log1p, and atan2 of complex numbers, which is a logarithm.
 
 x = 2**e m with 3/4 <= m < 3/2, f = m - 1: log x = e ln 2 + log(1 + f).
 """
@@ -7,7 +7,11 @@ from __future__ import annotations
 
 from axla.codegen import avx512
 from axla.codegen.arithmetic import BIAS, Reg
+from axla.codegen.math.complex import INFINITY, divide, sorted_parts, unless_nan
 from axla.codegen.math.exponent import split_exponent
+from axla.codegen.math.inverse_trigonometry import atan2
+from axla.codegen.math.root import complex_sqrt
+from axla.codegen.math.tables import Pair, on_complex, on_floats
 
 # (log(1 + f) - f + f**2 / 2) / f**3 on [-1/4, 1/2], highest power first
 _LOG_F32 = (
@@ -41,6 +45,7 @@ def log_of_parts(e: Reg, f: Reg) -> Reg:
     return m.fma(e, high, -((h - tail) - f))
 
 
+@on_floats("log")
 def log(x: Reg) -> Reg:
     m = x.m
     e, fraction = split_exponent(x)
@@ -53,6 +58,7 @@ def log(x: Reg) -> Reg:
     return m.select(~(x >= 0.0), float("nan"), result)
 
 
+@on_floats("log-plus-one")
 def log1p(x: Reg) -> Reg:
     """log(1 + x): the rounding error of 1 + x, scaled like its fraction, is added back."""
     m = x.m
@@ -68,3 +74,59 @@ def log1p(x: Reg) -> Reg:
     result = m.select(x.eq(infinity), infinity, result)
     result = m.select(x.eq(-1.0), -infinity, result)
     return m.select(~(x >= -1.0), float("nan"), result)
+
+
+def _product_and_square(a: Reg, b: Reg, c: float, d: Reg) -> Reg:
+    """a (b + c) + d**2, with all rounding errors made good: the two may cancel."""
+    m = a.m
+    total, total_low = m.two_sum(b, m.number(b, c))
+    p, p_low = m.two_product(a, total)
+    q, q_low = m.two_product(d, d)
+    result, low = m.two_sum(p, q)
+    return result + (low + (p_low + q_low + a * total_low))
+
+
+def _log_modulus(re: Reg, im: Reg) -> Reg:
+    """log |z|, without cancellation near |z| = 1."""
+    m = re.m
+    large, small = sorted_parts(re, im)
+    near = (large > 0.5) & (large < 2.0)
+    # |z|**2 - 1 = (large - 1)(large + 1) + small**2
+    excess = _product_and_square(large - 1.0, large, 1.0, small)
+    ratio = small / large
+    ratio = m.select(large.eq(0.0) | large.eq(INFINITY), 0.0, ratio)
+    tail = log1p(m.select(near, excess, ratio * ratio)) * 0.5
+    result = tail + m.select(near, m.number(re, 0.0), log(large))
+    return m.select(m.abs(re).eq(INFINITY) | m.abs(im).eq(INFINITY), INFINITY, result)
+
+
+@on_complex("log")
+def complex_log(re: Reg, im: Reg) -> Pair:
+    return unless_nan(re, im, _log_modulus(re, im)), atan2(im, re)
+
+
+@on_complex("log-plus-one")
+def complex_log1p(re: Reg, im: Reg) -> Pair:
+    """log |1 + z| through |1 + z|**2 - 1 = x (x + 2) + y**2 for small z."""
+    m = re.m
+    near = (m.abs(re) < 0.5) & (m.abs(im) < 0.5)
+    small = log1p(_product_and_square(re, re, 2.0, im)) * 0.5
+    size = m.select(near, small, _log_modulus(re + 1.0, im))
+    return unless_nan(re, im, size), atan2(im, re + 1.0)
+
+
+def _square(re: Reg, im: Reg) -> Pair:
+    """Fused, as in XLA: where both squares overflow the real part is -inf, not NaN."""
+    return re.m.fma(re, re, -(im * im)), re * im + re * im
+
+
+@on_complex("atan2")
+def complex_atan2(a: Reg, b: Reg, c: Reg, d: Reg) -> Pair:
+    """-i log((x + i y) / sqrt(x**2 + y**2)) with y = a + b i, x = c + d i."""
+    m = a.m
+    xx, yy = _square(c, d), _square(a, b)
+    x, y = xx[0] + yy[0], xx[1] + yy[1]
+    root = complex_sqrt(m.select(m.abs(y).eq(INFINITY), 0.0, x), y)  # infinite, even where x is NaN
+    re, im = complex_log(*divide(c - b, d + a, *root))
+    # The product with -i: an infinite logarithm has no angle.
+    return im + re * 0.0, im * 0.0 - re

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from axla.codegen.arithmetic import FRACTION, Reg
+from axla.codegen.math.complex import INFINITY, absolute
 from axla.codegen.math.exponent import split_exponent
 from axla.codegen.math.exponential import exp
-
-INFINITY = float("inf")
+from axla.codegen.math.inverse_trigonometry import atan2
+from axla.codegen.math.logarithm import log
+from axla.codegen.math.tables import Pair, on_complex, on_floats
+from axla.codegen.math.trigonometry import sincos
 
 # log2((1 + s) / (1 - s)) / s of s**2, and 2**r for |r| <= 1/2: for results of f32
 _LOG2 = (
@@ -27,6 +30,7 @@ _TWO_THIRDS = (0.6666666666666666, 3.700743415417188e-17)
 _LN2 = (0.6931471805599453, 2.3190468138462996e-17)
 
 
+@on_floats("power")
 def power(x: Reg, y: Reg) -> Reg:
     """C's pow: 1 for y = 0 and for x = 1 even beside NaN; NaN for negative x and fractional y."""
     body = _power_single if x.element == "float" else _power_double
@@ -114,3 +118,23 @@ def _power_double(x: Reg, y: Reg) -> tuple[Reg, ...]:
     result = m.select(size.eq(0.0), m.select(grows, m.number(x, 0.0), INFINITY), result)
     result = m.select(size.eq(INFINITY), m.select(grows, m.number(x, INFINITY), 0.0), result)
     return (_special(x, y, result),)
+
+
+@on_complex("power")
+def complex_power(a: Reg, b: Reg, c: Reg, d: Reg) -> Pair:
+    """exp(w log z): with |z| = r and the angle t, r**c exp(-d t) at the angle c t + d log r; 0**0 is 1.
+
+    The steps are XLA's, rounded as there: with large exponents the angle is all rounding.
+    """
+    m = a.m
+    modulus, angle = absolute(a, b), atan2(b, a)
+    sine, cosine = sincos(m.fma(c, angle, d * log(modulus)))
+    size = power(modulus, c) * exp(-(d * angle))
+    re, im = size * cosine, size * sine
+    zero = a.eq(0.0) & b.eq(0.0)
+    one = (c.eq(0.0) & d.eq(0.0)) | (a.eq(1.0) & b.eq(0.0))
+    # 0**w is 0 for w > 0; elsewhere XLA says infinity or NaN.
+    vanishes = zero & (c > 0.0) & d.eq(0.0)
+    real_axis = vanishes | (a.eq(INFINITY) & b.eq(0.0) & d.eq(0.0) & ~c.is_nan())
+    re, im = m.select(real_axis, power(modulus, c), re), m.select(real_axis, 0.0, im)
+    return m.select(one, 1.0, re), m.select(one, 0.0, im)

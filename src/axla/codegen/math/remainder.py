@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from axla.codegen.arithmetic import FRACTION, Reg
+from axla.codegen.math.tables import on_floats
 
 
+@on_floats("remainder", exact=True)
 def remainder(x: Reg, y: Reg) -> Reg:
     """x - trunc(x / y) y: exact, with the sign of x; NaN for infinite x or zero y."""
     (result,) = x.m.outlined("remainder", _remainder, x, y)

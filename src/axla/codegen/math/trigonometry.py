@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from axla.codegen.arithmetic import Reg
 from axla.codegen.math.reduction import reduce
+from axla.codegen.math.tables import on_floats
 
 # (sin(r) - r) / r**3 and (cos(r) - 1 + r**2 / 2) / r**4 of r**2, for |r| <= pi / 4
 _SIN = {
@@ -40,6 +41,7 @@ def _turned(r: Reg, q: Reg) -> Reg:
     return (value.bits() ^ ((q & 2) << (sign_bit - 1))).floats()
 
 
+@on_floats("sine")
 def sin(x: Reg) -> Reg:
     m = x.m
     r, q = reduce(x)
@@ -47,6 +49,7 @@ def sin(x: Reg) -> Reg:
     return m.select(x.eq(0.0), x, _turned(r, q))
 
 
+@on_floats("cosine")
 def cos(x: Reg) -> Reg:
     r, q = reduce(x)
     return _turned(r, q + 1)
@@ -59,6 +62,7 @@ def sincos(x: Reg) -> tuple[Reg, Reg]:
     return m.select(x.eq(0.0), x, _turned(r, q)), _turned(r, q + 1)
 
 
+@on_floats("tan")
 def tan(x: Reg) -> Reg:
     m = x.m
     r, q = reduce(x)
