@@ -12,8 +12,8 @@ from axla.stablehlo import mlir
 from axla.stablehlo.importer import RULES
 from axla.stablehlo.importer.program import Importer, functions_of
 from axla.stablehlo.quantized import without_quantized
+from axla.stablehlo.sizes import is_open
 from axla.stablehlo.specialize import specialize
-from axla.stablehlo.specialize.sizes import is_open
 from axla.stablehlo.text import print_source, type_text
 
 

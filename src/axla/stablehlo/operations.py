@@ -57,7 +57,7 @@ map: inputs...:T dimensions=ints computation{} -> T ; shape/c1
 constant: value=elements -> Ag! ; text <constant>
 iota: iota_dimension=i64>=0/c1 -> ifcq! ; text dim = iota_dimension:i64 {} : @result ; hlo iota_dimension
 dynamic_iota: output_shape:xi1! iota_dimension=i64>=0/c1 -> T
-  ; text % , dim = iota_dimension:i64 {} : @function
+  ; text % , dim = iota_dimension:i64 {} : @function ; static iota =output_shape
 rng: a:pif0 b:pif0 shape:xi1! rng_distribution=rng_distribution -> pif
   ; text % , % , % , distribution = rng_distribution:enum {} : @function
 rng_bit_generator: rng_algorithm=rng_algorithm initial_state:if -> if if!
@@ -70,9 +70,9 @@ broadcast_in_dim: operand:A broadcast_dimensions=ints -> A~ ; elements/c1
   ; text % , dims = broadcast_dimensions:list {} : @function ; hlo Broadcast dimensions=broadcast_dimensions
 dynamic_broadcast_in_dim: operand:A output_dimensions:xi1! broadcast_dimensions=ints
   known_expanding_dimensions=ints?[] known_nonexpanding_dimensions=ints?[] -> A ; text % , % , dims =
-  broadcast_dimensions:list {} : @function
+  broadcast_dimensions:list {} : @function ; static broadcast_in_dim =output_dimensions
 reshape: operand:A -> A~ ; elements/c1 ; text %* {} : @function ; hlo
-dynamic_reshape: operand:A output_shape:xi1! -> A ; text %* {} : @function
+dynamic_reshape: operand:A output_shape:xi1! -> A ; text %* {} : @function ; static reshape =output_shape
 transpose: operand:A permutation=ints -> A ; elements/c1 ; text % , dims = permutation:list {} : @function
   ; hlo dimensions=permutation
 reverse: operand:T dimensions=ints -> T ; alike/c1 ; text % , dims = dimensions:list {} : @same
@@ -83,7 +83,7 @@ slice: operand:T start_indices=ints limit_indices=ints strides=ints -> T ; alike
   ; text % <slice> {} : @function
   ; hlo slice.starts=start_indices slice.limits=limit_indices slice.strides=strides
 real_dynamic_slice: operand:T start_indices:xi1 limit_indices:xi1 strides:xi1 -> T ; text %* {} : @function
-  ; none static once its sizes are given
+  ; none static once its sizes are given ; static slice start_indices limit_indices strides
 dynamic_slice: operand:T start_indices...:i0 slice_sizes=ints -> T
   ; text % , %, sizes = slice_sizes:list {} : @function ; hlo dynamic_slice_sizes=slice_sizes
 dynamic_update_slice: operand:T update:T start_indices...:i0 -> T ; text %* {} : @function ; hlo
@@ -93,6 +93,7 @@ pad: operand:T padding_value:T0 edge_padding_low=ints edge_padding_high=ints int
   padding.interior=interior_padding
 dynamic_pad: operand:T padding_value:T0 edge_padding_low:xi1! edge_padding_high:xi1! interior_padding:xi1!
   -> T ; text %* {} : @function ; none static once its sizes are given
+  ; static pad edge_padding_low edge_padding_high interior_padding
 get_dimension_size: operand:A dimension=i64>=0/c1 -> s ; text % , dim = dimension:i64 {} : @function
   ; hlo dimensions=dimension
 set_dimension_size: operand:T size:s dimension=i64>=0/c1 -> T
@@ -100,7 +101,7 @@ set_dimension_size: operand:T size:s dimension=i64>=0/c1 -> T
 gather: operand:T start_indices:i dimension_numbers=#gather slice_sizes=ints indices_are_sorted=bool?false
   -> T ; hlo *dimension_numbers slice_sizes indices_are_sorted
 dynamic_gather: operand:T start_indices:i slice_sizes:i1! dimension_numbers=#gather
-  indices_are_sorted=bool?false -> T ; none static once its sizes are given
+  indices_are_sorted=bool?false -> T ; none static once its sizes are given ; static gather slice_sizes
 scatter: inputs...:T scatter_indices:pix updates...:T scatter_dimension_numbers=#scatter
   indices_are_sorted=bool?false unique_indices=bool?false update_computation{} -> ...:T
 torch_index_select: operand:T index:T dim=i64 batch_dims=i64 -> T
@@ -120,6 +121,7 @@ convolution: lhs:T rhs:A window_strides=ints?1 padding=table?0 lhs_dilation=ints
 dynamic_conv@2: lhs:T rhs:A padding:i2! window_strides=ints?1 lhs_dilation=ints?1 rhs_dilation=ints?1
   window_reversal=bools?0 dimension_numbers=#conv feature_group_count=i64>0/c21 batch_group_count=i64>0/c22
   precision_config=precisions?DEFAULT -> A ; none static once its sizes are given
+  ; static convolution padding
 fft: operand:fc fft_type=fft_type fft_length=ints -> fc
   ; text % , type = fft_type:enum , length = fft_length:list {} : @function ; hlo fft_type fft_length
 cholesky: a:fcq lower=bool?false -> fcq ; elements/c1 ; text % (? , lower = lower:bool ?) {} : @same

@@ -1,6 +1,7 @@
 """A record per foreign operation: what every reader, checker and importer of its dialect has to know of it.
 
-    names: inputs -> results ; agreements ; text FORM ; hlo OP field=attribute... ; none REASON
+    names: inputs -> results ; agreements ; text FORM ; hlo OP field=attribute...
+        ; static OP operand... ; none REASON
 
 An input is an operand `name:kind` (`...` takes any number), an attribute `name=kind` or a region `name{}`
 (`{...}` any number, `{*}` any number of any content). After the kind of an attribute: `?` where it may be
@@ -10,9 +11,10 @@ without another attribute. Without `->` an operation is carried along: nothing i
 
 `rule/c1` is an agreement of types under that label. `text` is the short form, `hlo` the op of HLO that the
 operation is (of the same name unless another one is given), with the fields that attributes and regions are;
-`*attribute` is a structure whose fields are those of the op. `none` says why nothing is imported. What kinds,
-agreements and forms mean is for the dialect to say; nothing here knows one. Lines that are indented continue
-the one before.
+`*attribute` is a structure whose fields are those of the op. `static` is the operation that this one is where
+operands are known: they become attributes of their name, `=operand` the sizes of the result. `none` says why
+nothing is imported. What kinds, agreements and forms mean is for the dialect to say; nothing here knows one.
+Lines that are indented continue the one before.
 """
 
 from __future__ import annotations
@@ -61,6 +63,7 @@ class Record:
     agreement: tuple[tuple[str, str], ...]
     form: str
     counterpart: tuple[str, ...] | None
+    static: tuple[str, ...]
     why_not: str
     version: int
 
@@ -124,12 +127,13 @@ def _record(
     return Record(
         name, bool(known), tuple(operands), tuple(attributes), None if regions is None else tuple(regions),
         filled, tuple(outputs), tuple((rule, label) for rule, label in agreement), said.get("text", ""),
-        tuple(said["hlo"].split()) if "hlo" in said else None, said.get("none", ""), version,
+        tuple(said["hlo"].split()) if "hlo" in said else None, tuple(said.get("static", "").split()),
+        said.get("none", ""), version,
     )  # fmt: skip
 
 
 def _is_rule(section: str) -> bool:
-    return section.partition(" ")[0] not in ("text", "hlo", "none")
+    return section.partition(" ")[0] not in ("text", "hlo", "static", "none")
 
 
 def operations_of(records: Mapping[str, Record], dialect: str) -> dict[str, Record]:

@@ -25,50 +25,44 @@ def reject(operation: mlir.Operation, name: str, wanted: str) -> NoReturn:
     raise VerifyError(f"the attribute {name} must be {wanted}; {said}")
 
 
-def _read(
-    operation: mlir.Operation, name: str, wanted: str, default: Any, as_wanted: Callable[[Any], T | None]
-) -> T:
-    """An attribute as `as_wanted` gives it, which gives None for what is something else; or the default."""
-    found = operation.attributes.get(name)
-    if found is None and default is not REQUIRED:
-        return default
-    value = as_wanted(found)
-    if value is None:
-        reject(operation, name, wanted)
-    return value
+def _reader(wanted: str, as_wanted: Callable[[Any], T | None]) -> Callable[..., T]:
+    """A function that reads an attribute of an operation as `as_wanted` gives it, which is None for what is
+    something else; or gives the default.
+    """
+
+    def read(operation: mlir.Operation, name: str, default: Any = REQUIRED) -> T:
+        found = operation.attributes.get(name)
+        if found is None and default is not REQUIRED:
+            return default
+        value = as_wanted(found)
+        if value is None:
+            reject(operation, name, wanted)
+        return value
+
+    return read
 
 
-def integer(operation: mlir.Operation, name: str, default: Any = REQUIRED) -> int:
-    return _read(
-        operation, name, "an integer", default,
-        lambda a: a.value if isinstance(a, mlir.IntegerAttr) else None,
-    )  # fmt: skip
+def _value_of(kind: type) -> Callable[[Any], Any]:
+    return lambda attribute: attribute.value if isinstance(attribute, kind) else None
+
+
+def _flag(attribute: Any) -> bool | None:
+    return True if attribute is mlir.UNIT else attribute if isinstance(attribute, bool) else None
+
+
+integer: Callable[..., int] = _reader("an integer", _value_of(mlir.IntegerAttr))
+_number: Callable[..., Any] = _reader("a number", _value_of(mlir.FloatAttr))
+_boolean = _reader("a boolean", _flag)
+text = _reader("a string", lambda attribute: attribute if isinstance(attribute, str) else None)
+word: Callable[..., str] = _reader("a value of an enumeration", _value_of(mlir.EnumAttr))
 
 
 def number(operation: mlir.Operation, name: str) -> float:
-    return _read(
-        operation, name, "a number", REQUIRED,
-        lambda a: float(a.value) if isinstance(a, mlir.FloatAttr) else None,
-    )  # fmt: skip
+    return float(_number(operation, name))
 
 
 def flag(operation: mlir.Operation, name: str, default: bool = False) -> bool:
-    return _read(
-        operation, name, "a boolean", default,
-        lambda a: True if a is mlir.UNIT else a if isinstance(a, bool) else None,
-    )  # fmt: skip
-
-
-def text(operation: mlir.Operation, name: str, default: Any = REQUIRED) -> str:
-    return _read(operation, name, "a string", default, lambda a: a if isinstance(a, str) else None)
-
-
-def word(operation: mlir.Operation, name: str, default: Any = REQUIRED) -> str:
-    """The value of an enumeration."""
-    return _read(
-        operation, name, "a value of an enumeration", default,
-        lambda a: a.value if isinstance(a, mlir.EnumAttr) else None,
-    )  # fmt: skip
+    return _boolean(operation, name, default)
 
 
 def words(operation: mlir.Operation, name: str) -> tuple[str, ...]:
@@ -111,10 +105,6 @@ def as_integers(attribute: Any) -> tuple[int, ...] | None:
     return tuple(int(v) for v in values)
 
 
-def integers(operation: mlir.Operation, name: str, default: Any = REQUIRED) -> tuple[int, ...]:
-    return _read(operation, name, "a list of integers", default, as_integers)
-
-
 def elements(attribute: mlir.DenseElements) -> np.ndarray:
     """All elements of a dense attribute, splats written out."""
     shape = tuple([d or 0 for d in attribute.type.shape or ()])
@@ -123,11 +113,6 @@ def elements(attribute: mlir.DenseElements) -> np.ndarray:
     if max(math.prod(shape), *shape, 0) > LONGEST:  # rows without elements are rows
         raise VerifyError(f"{type_text(attribute.type)} as a list: at most {LONGEST} elements can be a splat")
     return np.broadcast_to(attribute.values, shape)
-
-
-def matrix(operation: mlir.Operation, name: str, default: Any = REQUIRED) -> list[list[int]]:
-    """Rows of integers: padding, replica groups, pairs."""
-    return _read(operation, name, "rows of integers", default, _rows)
 
 
 def _rows(attribute: Any) -> list[list[int]] | None:
@@ -139,12 +124,19 @@ def _rows(attribute: Any) -> list[list[int]] | None:
     return array.tolist() if array.ndim == 2 else []
 
 
+integers: Callable[..., tuple[int, ...]] = _reader("a list of integers", as_integers)
+matrix = _reader("rows of integers", _rows)
+"""Padding, replica groups, pairs."""
+
+
 def structure(operation: mlir.Operation, name: str, mnemonic: str, default: Any = REQUIRED) -> dict[str, Any]:
     """The fields of a structured attribute."""
-    return _read(
-        operation, name, f"#stablehlo.{mnemonic}<...>", default,
-        lambda a: a.fields if isinstance(a, mlir.StructAttr) and a.mnemonic == mnemonic else None,
-    )  # fmt: skip
+    found = operation.attributes.get(name)
+    if found is None and default is not REQUIRED:
+        return default
+    if not isinstance(found, mlir.StructAttr) or found.mnemonic != mnemonic:
+        reject(operation, name, f"#stablehlo.{mnemonic}<...>")
+    return found.fields
 
 
 def window_numbers(operation: mlir.Operation, name: str, mnemonic: str) -> dict[str, Any]:

@@ -72,7 +72,7 @@ def _custom_call(scope: Scope, operation: mlir.Operation) -> Outcome:
         ),
         custom_call_has_side_effect=attr.flag(operation, "has_side_effect"),
         output_to_operand_aliasing=_aliases(operation),
-        api_version=_API_VERSIONS[version],
+        api_version=list(ApiVersion)[version],
         called_computations=tuple(
             scope.importer.computations[name]
             for name in symbols(operation.attributes.get("called_computations"))
@@ -132,12 +132,6 @@ def _ragged_all_to_all(scope: Scope, operation: mlir.Operation) -> Outcome:
     channel = attr.integer(stand_in, "channel_id", 0)
     op = hlo.RaggedAllToAll(channel if channel > 0 else None, _groups(scope, stand_in))
     return scope.add(op, scope.operands(operation, 6))
-
-
-_API_VERSIONS = (
-    ApiVersion.UNSPECIFIED, ApiVersion.ORIGINAL, ApiVersion.STATUS_RETURNING,
-    ApiVersion.STATUS_RETURNING_UNIFIED, ApiVersion.TYPED_FFI,
-)  # fmt: skip
 
 
 def _laid_out(shapes: list[AnyShape], layouts: tuple[Any, ...]) -> list[AnyShape]:

@@ -23,7 +23,7 @@ from axla.stablehlo.quantized.arithmetic import (
     quantized_type,
     stored,
 )
-from axla.stablehlo.specialize.sizes import sizes_of
+from axla.stablehlo.sizes import sizes_of
 from axla.stablehlo.text.printer import type_text
 
 MOVING = frozenset(

@@ -3,7 +3,7 @@
 `functions.py` writes a source again, function by function for the types it is called with (`calls.py`), and
 `writer.py` each function. On the way small known values are followed (`folding.py`), operations that take
 sizes as operands get the form that has them as attributes (`forms.py`), the sizes of results follow from
-those of operands (`inference.py`), and shape assertions are checked. Sizes with a bound (`sizes.py`) stay:
+those of operands (`inference.py`), and shape assertions are checked. Sizes with a bound (`../sizes.py`) stay:
 HLO has them as `[<=n]`.
 """
 
@@ -21,10 +21,10 @@ from axla.core.errors import AxlaError, InvalidArgument
 from axla.core.shape import Shape
 from axla.stablehlo import mlir
 from axla.stablehlo.importer.types import tensor_shape
+from axla.stablehlo.sizes import Bounded, is_open, refined_type, with_sizes
 from axla.stablehlo.specialize.calls import Instance, Known, Request
 from axla.stablehlo.specialize.folding import element_type
 from axla.stablehlo.specialize.functions import Specializer
-from axla.stablehlo.specialize.sizes import Bounded, is_open, refined_type, with_sizes
 from axla.stablehlo.text import parse_type, type_text
 from axla.text.shapes import parse_shape
 

@@ -11,8 +11,8 @@ import numpy as np
 from axla.core.errors import UnsupportedError, VerifyError
 from axla.stablehlo import mlir
 from axla.stablehlo.importer.program import callees, functions_of
+from axla.stablehlo.sizes import is_open
 from axla.stablehlo.specialize.forms import DYNAMIC
-from axla.stablehlo.specialize.sizes import is_open
 from axla.stablehlo.text.printer import type_text
 
 ASSERTION = "shape_assertion"

@@ -11,7 +11,9 @@ import numpy as np
 from axla.core.errors import UnsupportedError, VerifyError
 from axla.stablehlo import mlir
 from axla.stablehlo.importer import attributes as attr
-from axla.stablehlo.specialize.sizes import Sizes, is_open, sizes_of
+from axla.stablehlo.operations import OPERATIONS
+from axla.stablehlo.records import Record
+from axla.stablehlo.sizes import Sizes, is_open, sizes_of
 
 I64 = mlir.IntegerType(64)
 
@@ -68,33 +70,27 @@ def _rows(values: Sequence[int]) -> mlir.DenseElements:
     return mlir.DenseElements(mlir.TensorType(array.shape, I64), array)
 
 
-def _broadcast(given: Given) -> Form:
-    attributes = given.attributes("known_expanding_dimensions", "known_nonexpanding_dimensions")
-    return Form("stablehlo.broadcast_in_dim", [0], attributes, given.result_sizes(1))
-
-
-def _iota(given: Given) -> Form:
-    return Form("stablehlo.iota", [], given.attributes(), given.result_sizes(0))
-
-
-def _reshape(given: Given) -> Form:
-    return Form("stablehlo.reshape", [0], given.attributes(), given.result_sizes(1))
-
-
-def _lists(name: str, kept: int, *lists: str) -> Callable[[Given], Form]:
-    """The first operands remain, those after them become lists."""
+def _static(record: Record) -> Callable[[Given], Form]:
+    """The operation that a record names, operands being its attributes or the sizes of the result."""
+    target, *words = record.static
+    static = OPERATIONS[f"stablehlo.{target}"]
+    kinds = {attribute.name: attribute.kind for attribute in static.attributes}
+    numbers = {value.name: number for number, value in enumerate(record.operands)}
+    gone = {word.strip("=") for word in words}
+    kept = [number for name, number in numbers.items() if name not in gone]
+    foreign = [attribute.name for attribute in record.attributes if attribute.name not in kinds]
 
     def form(given: Given) -> Form:
-        more = {field: array_of(given.integers(n, field)) for n, field in enumerate(lists, kept)}
-        return Form(name, list(range(kept)), given.attributes(**more))
+        found = Form(static.name, kept, given.attributes(*foreign))
+        for word in words:
+            if word[0] == "=":
+                found.sizes = given.result_sizes(numbers[word[1:]])
+                continue
+            values = given.integers(numbers[word], word)
+            found.attributes[word] = _rows(values) if kinds[word] == "table" else array_of(values)
+        return found
 
     return form
-
-
-def _convolution(given: Given) -> Form:
-    return Form(
-        "stablehlo.convolution", [0, 1], given.attributes(padding=_rows(given.integers(2, "padding")))
-    )
 
 
 def _set_dimension_size(given: Given) -> Form | None:
@@ -168,24 +164,17 @@ _TARGETS: dict[str, Callable[[Given], Form]] = {
     "stablehlo.dynamic_rng_bit_generator": _rng_bit_generator,
     "stablehlo.dynamic_top_k": _top_k,
 }
+_STATIC = {name: _static(record) for name, record in OPERATIONS.items() if record.static}
 FORMS: dict[str, Callable[[Given], Form | None]] = {
-    "chlo.dynamic_reshape": _reshape,
+    **_STATIC,
+    "chlo.dynamic_reshape": _STATIC["stablehlo.dynamic_reshape"],
     "stablehlo.custom_call": _custom_call,
-    "stablehlo.dynamic_broadcast_in_dim": _broadcast,
-    "stablehlo.dynamic_conv": _convolution,
-    "stablehlo.dynamic_gather": _lists("stablehlo.gather", 2, "slice_sizes"),
-    "stablehlo.dynamic_iota": _iota,
-    "stablehlo.dynamic_pad": _lists(
-        "stablehlo.pad", 2, "edge_padding_low", "edge_padding_high", "interior_padding"
-    ),
-    "stablehlo.dynamic_reshape": _reshape,
-    "stablehlo.real_dynamic_slice": _lists("stablehlo.slice", 1, "start_indices", "limit_indices", "strides"),
     "stablehlo.rng": lambda given: Form(
         "stablehlo.rng", [0, 1, 2], given.operation.attributes, given.result_sizes(2)
     ),
     "stablehlo.set_dimension_size": _set_dimension_size,
 }
-DYNAMIC = frozenset({"stablehlo.dynamic_gather", "stablehlo.dynamic_pad", "stablehlo.dynamic_conv",
-    "stablehlo.real_dynamic_slice", "stablehlo.compute_reshape_shape", "stablehlo.cstr_reshapable",
-    "chlo.dynamic_reshape"})  # fmt: skip
+DYNAMIC = {name for name in _STATIC if OPERATIONS[name].why_not} | {
+    "stablehlo.compute_reshape_shape", "stablehlo.cstr_reshapable", "chlo.dynamic_reshape"
+}  # fmt: skip
 """What the importer does not know, even where all types are written with their sizes."""

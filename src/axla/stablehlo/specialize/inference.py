@@ -8,14 +8,14 @@ from axla.core.errors import UnsupportedError, VerifyError
 from axla.stablehlo import mlir
 from axla.stablehlo.importer import attributes as attr
 from axla.stablehlo.operations import OPERATIONS
-from axla.stablehlo.specialize.sizes import Bounded, Sizes, refined, sizes_of
+from axla.stablehlo.sizes import Sizes, refined, sizes_of
 from axla.stablehlo.verify.kinds import Broken
 from axla.stablehlo.verify.structure import check_operation
 from axla.stablehlo.verify.subject import Subject, Types
 
 
 class _Inferred(Subject):
-    """Keeps the sizes that follow for each result; a size below a bound is a Bounded."""
+    """Keeps the sizes that follow for each result."""
 
     __slots__ = ("sizes",)
 
@@ -24,16 +24,11 @@ class _Inferred(Subject):
         self.sizes: dict[int, Sizes] = {}
 
     def follows(
-        self, rule: str, shape: Sizes | None, element: mlir.Type | None = None, bounds: Sizes = (),
-        index: int = 0,
-    ) -> None:  # fmt: skip
-        super().follows(rule, shape, element, bounds, index)
-        if shape is not None:
-            limits = bounds or (None,) * len(shape)
-            self.sizes[index] = tuple(
-                Bounded(bound) if size is None and bound is not None else size
-                for size, bound in zip(shape, limits, strict=True)
-            )
+        self, rule: str, extents: Sizes | None, element: mlir.Type | None = None, index: int = 0
+    ) -> None:
+        super().follows(rule, extents, element, index)
+        if extents is not None:
+            self.sizes[index] = extents
 
 
 def result_types(operation: mlir.Operation, operands: Sequence[mlir.Type]) -> list[mlir.Type]:

@@ -13,6 +13,7 @@ from axla.stablehlo import mlir
 from axla.stablehlo.importer import attributes as attr
 from axla.stablehlo.importer.program import callees
 from axla.stablehlo.importer.scope import CONSTANT, DEEPEST, RETURNS, placed, position_of
+from axla.stablehlo.sizes import Bounded, is_open, refined, refined_type, sizes_of
 from axla.stablehlo.specialize.calls import (
     ASSERTION,
     CALLS,
@@ -27,7 +28,6 @@ from axla.stablehlo.specialize.calls import (
 from axla.stablehlo.specialize.folding import element_type, folded, is_foldable, known_value
 from axla.stablehlo.specialize.forms import FORMS, Form, Given, array_of
 from axla.stablehlo.specialize.inference import result_types
-from axla.stablehlo.specialize.sizes import Bounded, is_open, refined, refined_type, sizes_of
 from axla.stablehlo.text.printer import type_text
 
 WINDOWS = "stablehlo.dynamic_reduce_window"

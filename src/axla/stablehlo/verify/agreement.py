@@ -112,57 +112,63 @@ def _same(subject: Subject, label: str) -> None:
     follow_operands(subject, label, operands)
 
 
-def _elements(subject: Subject, label: str) -> None:
-    """Element types are equal up to parameters of quantization."""
-    values = [*subject.operands, *subject.results]
-    for other in values:
-        if not elements_fit(values[0].element, other.element):
-            subject.fail(label, "all have the same element type, found {} and {}", values[0], other)
+def _agreeing(
+    values: Callable[[Subject], list[Facts]], fit: Callable[[Facts, Facts], bool], message: str
+) -> Callable[[Subject, str], None]:
+    """All values fit the first one."""
+
+    def rule(subject: Subject, label: str) -> None:
+        first, *others = values(subject)
+        for other in others:
+            if not fit(first, other):
+                subject.fail(label, f"{message}, found {{}} and {{}}", first, other)
+
+    return rule
 
 
-def _operand_elements(subject: Subject, label: str) -> None:
-    for other in subject.operands:
-        if not elements_fit(subject.operands[0].element, other.element):
-            message = "operands have the same element type, found {} and {}"
-            subject.fail(label, message, subject.operands[0], other)
+def _paired(fit: Callable[[Facts, Facts], bool], what: str) -> Callable[[Subject, str], None]:
+    """As many results as operands, each fitting its operand."""
+
+    def rule(subject: Subject, label: str) -> None:
+        operands, results = subject.operands, subject.results
+        if len(operands) != len(results):
+            subject.fail(label, "as many results as operands, found {} and {}", len(results), len(operands))
+        for operand, result in zip(operands, results, strict=True):
+            if not fit(operand, result):
+                message = "a result has the {} of its operand, found {} and {}"
+                subject.fail(label, message, what, operand, result)
+
+    return rule
 
 
-def _alike(subject: Subject, label: str) -> None:
-    """Element types are equal."""
-    values = [*subject.operands, *subject.results]
-    for other in values:
-        if other.element is not values[0].element and other.element != values[0].element:
-            subject.fail(label, "all have the same element type, found {} and {}", values[0], other)
+def _all(subject: Subject) -> list[Facts]:
+    return [*subject.operands, *subject.results]
 
 
-def _pairs(subject: Subject, label: str) -> None:
-    """As many results as operands, each of the type of its operand."""
-    for operand, result in _paired(subject, label):
-        if operand.type != result.type:
-            subject.fail(label, "a result has the type of its operand, found {} and {}", operand, result)
+def _operands(subject: Subject) -> list[Facts]:
+    return subject.operands
 
 
-def _pair_elements(subject: Subject, label: str) -> None:
-    for operand, result in _paired(subject, label):
-        if operand.element != result.element:
-            message = "a result has the element type of its operand, found {} and {}"
-            subject.fail(label, message, operand, result)
+def _one_type(a: Facts, b: Facts) -> bool:
+    return a.type == b.type
 
 
-def _paired(subject: Subject, label: str) -> list[tuple[Facts, Facts]]:
-    operands, results = subject.operands, subject.results
-    if len(operands) != len(results):
-        subject.fail(label, "as many results as operands, found {} and {}", len(results), len(operands))
-    return list(zip(operands, results, strict=True))
+def _one_element(a: Facts, b: Facts) -> bool:
+    return a.element is b.element or a.element == b.element
 
 
-def _equal_operands(subject: Subject, label: str) -> None:
-    for other in subject.operands:
-        if other.type != subject.operands[0].type:
-            subject.fail(label, "operands have one type, found {} and {}", subject.operands[0], other)
+def _alike_elements(a: Facts, b: Facts) -> bool:
+    """Equal up to parameters of quantization."""
+    return elements_fit(a.element, b.element)
 
 
 AGREEMENTS: dict[str, Callable[[Subject, str], None]] = {
-    "shape": _same_shape, "same": _same, "elements": _elements, "operands": _operand_elements,
-    "alike": _alike, "pairs": _pairs, "pair_elements": _pair_elements, "pairs_equal": _equal_operands,
-}  # fmt: skip
+    "shape": _same_shape,
+    "same": _same,
+    "elements": _agreeing(_all, _alike_elements, "all have the same element type"),
+    "operands": _agreeing(_operands, _alike_elements, "operands have the same element type"),
+    "alike": _agreeing(_all, _one_element, "all have the same element type"),
+    "pairs": _paired(_one_type, "type"),
+    "pair_elements": _paired(_one_element, "element type"),
+    "pairs_equal": _agreeing(_operands, _one_type, "operands have one type"),
+}

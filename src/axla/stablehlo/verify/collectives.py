@@ -53,13 +53,8 @@ def _distinct(s: Subject, rule: str, held: mlir.DenseElements, name: str) -> np.
     s.need(count <= _MOST, rule, "{} with at most {} elements, found {}", name, _MOST, count)
     members = table(held).reshape(-1)
     present = members[members != -1]
-    s.need(
-        len(np.unique(present)) == len(present),
-        rule,
-        "{} has each device once, found {}",
-        name,
-        str(members[:16]),
-    )
+    once = len(np.unique(present)) == len(present)
+    s.need(once, rule, "{} has each device once, found {}", name, str(members[:16]))
     return members
 
 
@@ -97,16 +92,12 @@ def all_to_all(s: Subject) -> None:
         size = operand.sizes[split]
         fit = size is None or size % count == 0
         s.need(fit, "c2", "a multiple of split_count {} in dimension {}, found {}", count, split, operand)
-        followed = []
-        for sizes in (operand.sizes, operand.bounds):
-            new = list(sizes)
-            if new:
-                first = new[split]
-                new[split] = None if first is None else first // count
-                second = new[concat]
-                new[concat] = None if second is None else second * count
-            followed.append(tuple(new))
-        s.follows("c9", followed[0], operand.element, followed[1], i)
+        new = list(operand.extents or ())
+        first = new[split]
+        new[split] = None if first is None else first // count
+        second = new[concat]
+        new[concat] = None if second is None else second * count
+        s.follows("c9", tuple(new), operand.element, i)
 
 
 def _reduced(s: Subject, rule: str, operands: list[Facts]) -> None:
@@ -126,8 +117,8 @@ def _same_shapes(s: Subject, operands: list[Facts], shape_rule: str, element_rul
     count = len(operands)
     s.need(len(s.results) == count, shape_rule, "{} results, found {}", count, len(s.results))
     for i, operand in enumerate(operands):
-        s.follows(shape_rule, operand.shape, None, operand.bounds, i)
-        s.follows(element_rule, operand.shape, s.returned(0)[0].element, operand.bounds, i)
+        s.follows(shape_rule, operand.extents, None, i)
+        s.follows(element_rule, operand.extents, s.returned(0)[0].element, i)
 
 
 def reduce_scatter(s: Subject) -> None:
@@ -176,7 +167,7 @@ def collective_broadcast(s: Subject) -> None:
     s.need(len(s.results) == len(data), "c5", "{} results, found {}", len(data), len(s.results))
     rule = "c4" if s.flag("has_dynamic_root") else "c3"
     for i, operand in enumerate(data):
-        s.follows(rule, operand.shape, operand.element, operand.bounds, i)
+        s.follows(rule, operand.extents, operand.element, i)
 
 
 def collective_reduce(s: Subject) -> None:
@@ -189,7 +180,7 @@ def collective_reduce(s: Subject) -> None:
 
 def collective_permute(s: Subject) -> None:
     _pairs(s)
-    s.follows("c5", s.operands[0].shape, s.operands[0].element, s.operands[0].bounds)
+    s.follows("c5", s.operands[0].extents, s.operands[0].element)
 
 
 def _pairs(s: Subject) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 from axla.stablehlo import mlir
 from axla.stablehlo.tables import by_name
 from axla.stablehlo.verify.attributes import sizes_of, table
-from axla.stablehlo.verify.elementwise import I1
 from axla.stablehlo.verify.kinds import Facts, sizes_fit, types_fit
 from axla.stablehlo.verify.subject import Subject
 
@@ -36,14 +35,8 @@ def _branches(s: Subject, labels: tuple[str, str, str]) -> None:
         s.need(not parameters, labels[0], "branch {} takes no values, found {}", i, len(parameters))
         message = "branches return the same types, found {} and {}"
         s.need(_fit(first, returned), labels[1], message, _texts(first), _texts(returned))
-    written = _texts(s.results)
-    s.need(
-        _fit(first, s.results),
-        labels[2],
-        "results are what branches return, {}, found {}",
-        _texts(first),
-        written,
-    )
+    message = "results are what branches return, {}, found {}"
+    s.need(_fit(first, s.results), labels[2], message, _texts(first), _texts(s.results))
 
 
 def if_(s: Subject) -> None:
@@ -53,12 +46,8 @@ def if_(s: Subject) -> None:
 
 def case(s: Subject) -> None:
     index = s.operands[0]
-    s.need(
-        index.shape == () and index.element == mlir.IntegerType(32),
-        "i1",
-        "the index is tensor<i32>, found {}",
-        index,
-    )
+    fit = index.shape == () and index.element == mlir.IntegerType(32)
+    s.need(fit, "i1", "the index is tensor<i32>, found {}", index)
     s.need(s.operation.regions, "c1", "at least one branch")
     _branches(s, ("c2", "c3", "c4"))
 
@@ -69,9 +58,7 @@ def while_(s: Subject) -> None:
     s.need(_fit(s.operands, condition), "c1", "cond takes {}, found {}", wanted, _texts(condition))
     s.need(_fit(s.operands, body), "c2", "body takes {}, found {}", wanted, _texts(body))
     s.need(_fit(s.operands, after), "c2", "body returns {}, found {}", wanted, _texts(after))
-    returned = s.returned(0)
-    fit = len(returned) == 1 and returned[0].shape == () and returned[0].element == I1
-    s.need(fit, "c1", "cond returns one tensor<i1>, found {}", _texts(returned))
+    s.returns_boolean(0, "c1", "cond")
     s.need(_fit(s.operands, s.results), "c3", "results are {}, found {}", wanted, _texts(s.results))
 
 

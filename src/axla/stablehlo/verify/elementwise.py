@@ -18,9 +18,7 @@ from axla.stablehlo.verify.kinds import (
     types_fit,
     width,
 )
-from axla.stablehlo.verify.subject import Subject
-
-I1 = mlir.IntegerType(1)
+from axla.stablehlo.verify.subject import I1, Subject
 
 
 def add(s: Subject) -> None:
@@ -40,9 +38,8 @@ def _add_quantized(s: Subject, kinds: list[mlir.Type]) -> None:
     quantized = [kind for kind in kinds if isinstance(kind, mlir.QuantizedType)]
     s.need(len(quantized) == 3, "c2", "all are quantized or none, found {}, {} and {}", *kinds)
     s.need(len({k.storage for k in quantized}) == 1, "c3", "one storage type, found {}, {} and {}", *kinds)
-    s.need(
-        len({k.expressed for k in quantized}) == 1, "c4", "one expressed type, found {}, {} and {}", *kinds
-    )
+    one = len({k.expressed for k in quantized}) == 1
+    s.need(one, "c4", "one expressed type, found {}, {} and {}", *kinds)
     lhs, rhs, result = quantized
     per_axis = bool(lhs.axes or rhs.axes) == bool(result.axes)
     s.need(per_axis, "c5", "the result is quantized per axis when an operand is, found {}, {} and {}", *kinds)
@@ -53,26 +50,26 @@ def _add_quantized(s: Subject, kinds: list[mlir.Type]) -> None:
 def follow_operands(s: Subject, rule: str, operands: list[Facts], element: mlir.Type | None = None) -> None:
     """The result has the sizes that follow from all these operands."""
     try:
-        shape, bounds = most_specific(operands)
+        extents = most_specific(operands)
     except Broken as error:
         s.fail(rule, "{}", str(error).lstrip(": "))
-    s.follows(rule, shape, element, bounds)
+    s.follows(rule, extents, element)
 
 
 def abs_(s: Subject) -> None:
     operand, element = s.operands[0], s.operands[0].element
     real = element.element if isinstance(element, mlir.ComplexType) else element
-    s.follows("c2", operand.shape, real, operand.bounds)
+    s.follows("c2", operand.extents, real)
 
 
 def _to_boolean(rule: str) -> Callable[[Subject], None]:
-    return lambda s: s.follows(rule, s.operands[0].shape, I1, s.operands[0].bounds)
+    return lambda s: s.follows(rule, s.operands[0].extents, I1)
 
 
 def complex_(s: Subject) -> None:
     lhs, rhs = s.operands
     s.need(lhs.element == rhs.element, "c1", "parts of one element type, found {} and {}", lhs, rhs)
-    s.follows("c3", lhs.shape, mlir.ComplexType(lhs.element), lhs.bounds)
+    s.follows("c3", lhs.extents, mlir.ComplexType(lhs.element))
 
 
 def select(s: Subject) -> None:
@@ -90,7 +87,7 @@ def clamp(s: Subject) -> None:
     for label, limit in (("c1", least), ("c2", greatest)):
         fit = not limit.rank or sizes_fit(limit.shape, operand.shape)
         s.need(fit, label, "a limit is a scalar or of the operand's shape, found {} for {}", limit, operand)
-    s.follows("c4", operand.shape, operand.element, operand.bounds)
+    s.follows("c4", operand.extents, operand.element)
 
 
 def uniform_quantize(s: Subject) -> None:
@@ -159,22 +156,17 @@ def bitcast_convert(s: Subject) -> None:
     s.need(kinds[0] == kinds[1], "c2", "both are complex or none, found {} and {}", operand, result)
     bits, to_bits = width(operand.element), width(result.element)
     small, large = sorted((bits, to_bits))
-    s.need(
-        large % small == 0,
-        "c1",
-        "an element is whole parts of the other one, found {} and {}",
-        operand,
-        result,
-    )
-    shape, bounds = operand.sizes, operand.bounds
+    whole = large % small == 0
+    s.need(whole, "c1", "an element is whole parts of the other one, found {} and {}", operand, result)
+    shape: Sizes = operand.extents or ()
     if bits < to_bits:
         s.need(shape, "c1", "{} has one dimension more than {}", operand, result)
         fit = fits(shape[-1], large // small)
         s.need(fit, "c1", "the last dimension of {} makes the bits of an element of {}", operand, result)
-        shape, bounds = shape[:-1], bounds[:-1]
+        shape = shape[:-1]
     elif bits > to_bits:
-        shape, bounds = (*shape, large // small), bounds and (*bounds, None)
-    s.follows("c1", shape, None, bounds)
+        shape = (*shape, large // small)
+    s.follows("c1", shape)
 
 
 RULES: dict[str, Callable[[Subject], None]] = {

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from axla.stablehlo.attributes import STRUCTURES
 from axla.stablehlo.tables import by_name
-from axla.stablehlo.verify.kinds import Facts, Sizes, constant, fits, sizes_fit
+from axla.stablehlo.verify.kinds import Facts, constant, fits, sizes_fit
 from axla.stablehlo.verify.reducers import check_reducer
 from axla.stablehlo.verify.subject import Subject
 
@@ -25,24 +26,8 @@ def _gather(s: Subject, sizes: tuple[int, ...] | None, count: int | None) -> Non
     """`sizes` are None when they are computed; `count` is how many there are."""
     operand, indices = s.operands[0], s.operands[1]
     fields: dict[str, Any] = s.attribute("dimension_numbers").fields
-    offset, collapsed, batching = [
-        fields[n] for n in ("offset_dims", "collapsed_slice_dims", "operand_batching_dims")
-    ]
-    at, rank = fields["index_vector_dim"], operand.rank
-    counts = len(offset) + len(collapsed) + len(batching)
-    s.need(counts == rank, "c1", "offset, collapsed and batching dims are {}, found {}", rank, counts)
-    _index_dim(s, "c2", "c3", at, indices, "start_index_map", fields["start_index_map"])
-    s.is_sorted("c4", "offset_dims", offset)
-    s.unique("c4", "offset_dims", offset)
-    s.unique("c6", "collapsed_slice_dims with operand_batching_dims", collapsed + batching)
-    s.is_sorted("c7", "collapsed_slice_dims", collapsed)
-    s.in_range("c8", "collapsed_slice_dims", collapsed, rank)
-    s.is_sorted("c10", "operand_batching_dims", batching)
-    s.in_range("c11", "operand_batching_dims", batching, rank)
-    names = ("operand_batching_dims", "start_indices_batching_dims")
-    _batching(s, "c13 c14 c15 c16 c17", names, at, operand, indices)
-    s.unique("c18", "start_index_map with operand_batching_dims", fields["start_index_map"] + batching)
-    s.in_range("c19", "start_index_map", fields["start_index_map"], rank)
+    rank, collapsed, batching = operand.rank, fields["collapsed_slice_dims"], fields["operand_batching_dims"]
+    _dimensions(s, "gather", fields, operand, indices)
     s.need(fits(count, rank), "c20", "{} slice_sizes, found {}", rank, count)
     if sizes is not None:
         for rule, dims in (("c9", collapsed), ("c12", batching)):
@@ -58,52 +43,57 @@ def _gathered(s: Subject, fields: dict[str, Any], sizes: tuple[int, ...] | None)
     """The shape of the result: windows at offset_dims, indices elsewhere."""
     operand, indices = s.operands[0], s.operands[1]
     offset, at = fields["offset_dims"], fields["index_vector_dim"]
-    outer = [size for dim, size in enumerate(indices.sizes) if dim != at]
-    limits = [b for dim, b in enumerate(indices.bounds or (None,) * indices.rank) if dim != at]
+    outer = [size for dim, size in enumerate(indices.extents or ()) if dim != at]
     s.in_range("c5", "offset_dims", offset, len(offset) + len(outer))
     dropped = {*fields["collapsed_slice_dims"], *fields["operand_batching_dims"]}
     window: list[int | None] = [
         None if sizes is None else sizes[dim] for dim in range(operand.rank) if dim not in dropped
     ]
-    shape: list[int | None] = []
-    bounds: list[int | None] = []
-    batch, inner = iter(zip(outer, limits, strict=True)), iter(window)
-    inside = set(offset)
-    for dim in range(len(offset) + len(outer)):
-        size, bound = (next(inner), None) if dim in inside else next(batch)
-        shape.append(size)
-        bounds.append(bound)
-    s.follows("c22", tuple(shape), operand.element, tuple(bounds) if indices.bounds else ())
+    batch, inner = iter(outer), iter(window)
+    shape = [next(inner if dim in offset else batch) for dim in range(len(offset) + len(outer))]
+    s.follows("c22", tuple(shape), operand.element)
     s.need(operand.element == s.results[0].element, "c23", "elements of {}, found {}", operand, s.results[0])
 
 
-def _index_dim(
-    s: Subject, range_rule: str, count_rule: str, at: int, indices: Facts, name: str, dims: Sizes
-) -> None:
-    """The dimension of index vectors, and as many elements in `name` as a vector has."""
-    fit = 0 <= at <= indices.rank
-    s.need(fit, range_rule, "index_vector_dim is in [0, {}], found {}", indices.rank, at)
-    size = 1 if at == indices.rank else indices.sizes[at]
-    s.need(fits(size, len(dims)), count_rule, "{} has {} elements, found {}", name, size, dims)
+_LABELS = {
+    "gather": "c1 c2 c3 c4 c6 c7 c8 c10 c11 c13 c14 c15 c16 c17 c18 c19",
+    "scatter": "c2 c22 c19 c7 c9 c10 c11 c12 c13 c14 c15 c16 c17 c18 c20 c21",
+}
 
 
-def _batching(
-    s: Subject, labels: str, names: tuple[str, str], at: int, operand: Facts, indices: Facts
-) -> None:
-    """Dimensions that operand and indices share. The five rules have labels in this order."""
-    unique, in_range, apart, as_many, sizes = labels.split()
-    fields = s.attribute("dimension_numbers", s.attribute("scatter_dimension_numbers")).fields
-    of_operand, of_indices = fields[names[0]], fields[names[1]]
-    s.unique(unique, names[1], of_indices)
-    s.in_range(in_range, names[1], of_indices, indices.rank)
-    s.need(
-        at not in of_indices, apart, "{} is without index_vector_dim {}, found {}", names[1], at, of_indices
-    )
-    same = len(of_operand) == len(of_indices)
-    s.need(same, as_many, "{} and {} have one length, found {} and {}", *names, of_operand, of_indices)
-    for x, y in zip(of_operand, of_indices, strict=True):
+def _dimensions(s: Subject, kind: str, fields: dict[str, Any], operand: Facts, indices: Facts) -> None:
+    """The rules for dimension numbers, whose fields are in the same order in gather and scatter: of windows,
+    dropped, batching in the operand and in the indices, those that indices say, of the vectors.
+    """
+    labels, names = _LABELS[kind].split(), list(STRUCTURES[kind])
+    counted, vector, as_many, windows, apart, ordered, within, batch_ordered, batch_within, *rest = labels
+    rank, at = operand.rank, fields["index_vector_dim"]
+    window, dropped, batching, of_indices, said = [fields[name] for name in names[:5]]
+    count = len(window) + len(dropped) + len(batching)
+    s.need(count == rank, counted, "{}, {} and {} are {}, found {}", *names[:3], rank, count)
+    s.is_sorted(windows, names[0], window)
+    s.unique(windows, names[0], window)
+    s.unique(apart, f"{names[1]} with {names[2]}", dropped + batching)
+    s.is_sorted(ordered, names[1], dropped)
+    s.in_range(within, names[1], dropped, rank)
+    s.is_sorted(batch_ordered, names[2], batching)
+    s.in_range(batch_within, names[2], batching, rank)
+    unique, in_range, no_vector, one_length, sizes, distinct, inside = rest
+    s.unique(unique, names[3], of_indices)
+    s.in_range(in_range, names[3], of_indices, indices.rank)
+    fit = at not in of_indices
+    s.need(fit, no_vector, "{} is without index_vector_dim {}, found {}", names[3], at, of_indices)
+    same = len(batching) == len(of_indices)
+    s.need(same, one_length, "{} and {} have one length, found {} and {}", *names[2:4], batching, of_indices)
+    for x, y in zip(batching, of_indices, strict=True):
         fit = fits(operand.sizes[x], indices.sizes[y])
         s.need(fit, sizes, "dimension {} of {} has the size of {} of {}", x, operand, y, indices)
+    fit = 0 <= at <= indices.rank
+    s.need(fit, vector, "index_vector_dim is in [0, {}], found {}", indices.rank, at)
+    size = 1 if at == indices.rank else indices.sizes[at]
+    s.need(fits(size, len(said)), as_many, "{} has {} elements, found {}", names[4], size, said)
+    s.unique(distinct, f"{names[4]} with {names[2]}", said + batching)
+    s.in_range(inside, names[4], said, rank)
 
 
 def scatter(s: Subject) -> None:
@@ -124,35 +114,13 @@ def scatter(s: Subject) -> None:
     for facts in updates:
         s.need(facts.rank == rank, "c4", "updates of rank {}, found {}", rank, facts)
     for operand, update in zip(inputs, updates, strict=True):
-        _scatter_dimensions(s, operand, indices, update)
+        _dimensions(s, "scatter", fields, operand, indices)
+        s.in_range("c8", "update_window_dims", fields["update_window_dims"], update.rank)
         _scatter_windows(s, operand, outer, update)
     s.need(len(s.results) == count, "results", "{} results are wanted, found {}", count, len(s.results))
     for i, (operand, returned) in enumerate(zip(inputs, s.returned(0), strict=True)):
-        s.follows("c24", operand.shape, None, operand.bounds, i)
-        s.follows("c25", operand.shape, returned.element, operand.bounds, i)
-
-
-def _scatter_dimensions(s: Subject, operand: Facts, indices: Facts, update: Facts) -> None:
-    fields: dict[str, Any] = s.attribute("scatter_dimension_numbers").fields
-    window, inserted, batching = [
-        fields[n] for n in ("update_window_dims", "inserted_window_dims", "input_batching_dims")
-    ]
-    counts, rank, at = len(window) + len(inserted) + len(batching), operand.rank, fields["index_vector_dim"]
-    s.need(counts == rank, "c2", "window, inserted and batching dims are {}, found {}", rank, counts)
-    s.is_sorted("c7", "update_window_dims", window)
-    s.unique("c7", "update_window_dims", window)
-    s.in_range("c8", "update_window_dims", window, update.rank)
-    s.unique("c9", "inserted_window_dims with input_batching_dims", inserted + batching)
-    s.is_sorted("c10", "inserted_window_dims", inserted)
-    s.in_range("c11", "inserted_window_dims", inserted, rank)
-    s.is_sorted("c12", "input_batching_dims", batching)
-    s.in_range("c13", "input_batching_dims", batching, rank)
-    names = ("input_batching_dims", "scatter_indices_batching_dims")
-    _batching(s, "c14 c15 c16 c17 c18", names, at, operand, indices)
-    to_operand = fields["scatter_dims_to_operand_dims"]
-    _index_dim(s, "c22", "c19", at, indices, "scatter_dims_to_operand_dims", to_operand)
-    s.unique("c20", "scatter_dims_to_operand_dims with input_batching_dims", to_operand + batching)
-    s.in_range("c21", "scatter_dims_to_operand_dims", to_operand, rank)
+        s.follows("c24", operand.extents, None, i)
+        s.follows("c25", operand.extents, returned.element, i)
 
 
 def _scatter_windows(s: Subject, operand: Facts, outer: list[int | None], update: Facts) -> None:

@@ -18,9 +18,8 @@ import ml_dtypes
 import numpy as np
 
 from axla.stablehlo import mlir
+from axla.stablehlo.sizes import Bounded, Sizes, sizes_of
 from axla.stablehlo.text.printer import type_text
-
-Sizes = tuple[int | None, ...]
 
 _BITS = {letter: 1 << i for i, letter in enumerate("psufcqagxdtlbh")}
 _EXPANDED = {"i": "su", "T": "psufcq", "A": "psufcqa"}
@@ -47,23 +46,25 @@ class Broken(Exception):
 
 
 class Facts:
-    """Of a type. `shape` is None without a rank or for what is no tensor; `bounds` is () or one per size;
+    """Of a type. `shape` is None without a rank or for what is no tensor; `extents` are its sizes, a Bounded
+    where a size is below a bound;
     `bits` say which kinds it is of, `why` it is of none.
     """
 
-    __slots__ = ("type", "shape", "element", "bounds", "bits", "why")
+    __slots__ = ("type", "shape", "element", "extents", "bits", "why")
 
     def __init__(self, kind: mlir.Type):
         self.type = kind
         self.shape: Sizes | None = None
         self.element: Any = None
-        self.bounds: Sizes = ()
+        self.extents: Sizes | None = None
         self.why = ""
         self.bits = 0
         if isinstance(kind, mlir.TensorType):
             self._tensor(kind)
         elif isinstance(kind, mlir.MemRefType):
             self.shape, self.element = kind.shape, kind.element
+            self.extents = kind.shape
             self.bits = _BITS["b"] if self._element_bits() else 0
         elif isinstance(kind, mlir.TokenType):
             self.bits = _BITS["t"]
@@ -99,12 +100,13 @@ class Facts:
         self.shape, self.element = kind.shape, kind.element
         encoding = kind.encoding
         if isinstance(encoding, mlir.StructAttr) and "bounds" in encoding.fields:
-            self.bounds = tuple(encoding.fields["bounds"])
-            if kind.shape is None or len(self.bounds) != len(kind.shape):
-                raise Broken("bounds", f"{len(self.bounds)} bounds for {type_text(kind)}")
-            for size, bound in zip(kind.shape, self.bounds, strict=True):
+            bounds = tuple(encoding.fields["bounds"])
+            if kind.shape is None or len(bounds) != len(kind.shape):
+                raise Broken("bounds", f"{len(bounds)} bounds for {type_text(kind)}")
+            for size, bound in zip(kind.shape, bounds, strict=True):
                 if size is not None and bound is not None:
                     raise Broken("bounds", f"only a size ? has a bound, found {type_text(kind)}")
+        self.extents = None if kind.shape is None else sizes_of(kind)
         self.bits = self._element_bits()
 
     def _element_bits(self) -> int:
@@ -210,8 +212,8 @@ class Kind:
             return False
         if not self.static or None not in shape:
             return True
-        bounded = len(facts.bounds) - facts.bounds.count(None)
-        return self.static == "~" and bounded == 1 and shape.count(None) == 1
+        bounded = [size for size in facts.extents or () if isinstance(size, Bounded)]
+        return self.static == "~" and len(bounded) == 1 and shape.count(None) == 1
 
 
 @cache
@@ -242,20 +244,24 @@ def sizes_fit(a: Sizes | None, b: Sizes | None) -> bool:
     return len(a) == len(b) and all(fits(x, y) for x, y in zip(a, b, strict=True))
 
 
-def limited(bounds: Sizes) -> Sizes:
-    """The bounds; () where there are none."""
-    return bounds if any(bound is not None for bound in bounds) else ()
-
-
 def fits(a: int | None, b: int | None) -> bool:
     return a is None or b is None or a == b
 
 
-def bounds_fit(a: Sizes | None, bounds: Sizes) -> bool:
-    """No known size is above a bound."""
-    if not a or not bounds:
+def extents_fit(a: Sizes | None, b: Sizes | None) -> bool:
+    """Shapes are compatible, and no known size is above a bound."""
+    if a is None or b is None:
         return True
-    return all(x is None or y is None or x <= y for x, y in zip(a, bounds, strict=True))
+    return len(a) == len(b) and all(agree(x, y) for x, y in zip(a, b, strict=True))
+
+
+def agree(a: int | None, b: int | None) -> bool:
+    """Two sizes can be one: equal, or not above a bound."""
+    if a is None or b is None:
+        return True
+    if isinstance(a, Bounded):
+        return isinstance(b, Bounded) or b <= a
+    return a <= b if isinstance(b, Bounded) else a == b
 
 
 def elements_fit(a: Any, b: Any) -> bool:
@@ -273,8 +279,7 @@ def types_fit(a: Facts, b: Facts) -> bool:
         return True
     if a.element is None or b.element is None or type(a.type) is not type(b.type):
         return False
-    shapes = sizes_fit(a.shape, b.shape) and bounds_fit(a.shape, b.bounds) and bounds_fit(b.shape, a.bounds)
-    return shapes and elements_fit(a.element, b.element)
+    return extents_fit(a.extents, b.extents) and elements_fit(a.element, b.element)
 
 
 def width(element: Any) -> int:
@@ -300,28 +305,22 @@ def promotable(a: Any, b: Any) -> bool:
     return isinstance(a, mlir.IndexType) or width(a) <= width(b)
 
 
-def most_specific(types: list[Facts]) -> tuple[Sizes | None, Sizes]:
-    """Sizes and bounds of a value that is of all these types; Broken (without label) where there is none."""
+def most_specific(types: list[Facts]) -> Sizes | None:
+    """The sizes of a value that is of all these types; Broken (without label) where there is none."""
     first = types[0]
-    shape, bounds = first.shape, first.bounds
+    found = first.extents
     for other in types[1:]:
-        if other.shape is None or (shape == other.shape and bounds == other.bounds):
+        sizes = other.extents
+        if found is None or sizes is None:
+            found = sizes if found is None else found
             continue
-        if shape is None:
-            shape, bounds = other.shape, other.bounds
-            continue
-        if not sizes_fit(shape, other.shape):
-            raise Broken("", f"{first} and {other} do not fit{difference(shape, other.shape)}")
-        pairs = [
-            _narrower(size, theirs, bound, other_bound)
-            for size, theirs, bound, other_bound in zip(
-                shape, other.shape, bounds or (None,) * len(shape),
-                other.bounds or (None,) * len(shape), strict=True,
-            )
-        ]  # fmt: skip
-        shape = tuple([size for size, _ in pairs])
-        bounds = limited(tuple([bound for _, bound in pairs]))
-    return shape, bounds
+        if not sizes_fit(first.shape, other.shape) or len(found) != len(sizes):
+            raise Broken("", f"the shapes of {first} and {other} do not fit")
+        for a, b in zip(found, sizes, strict=True):
+            if not agree(a, b):
+                raise Broken("", f"a size {max(a or 0, b or 0)} is above the bound {min(a or 0, b or 0)}")
+        found = tuple([narrower(a, b) for a, b in zip(found, sizes, strict=True)])
+    return found
 
 
 def difference(a: Sizes | None, b: Sizes | None) -> str:
@@ -332,16 +331,13 @@ def difference(a: Sizes | None, b: Sizes | None) -> str:
     return ""
 
 
-def _narrower(
-    a: int | None, b: int | None, bound: int | None, other: int | None
-) -> tuple[int | None, int | None]:
-    size = b if a is None else a
-    limits = [x for x in (bound, other) if x is not None]
-    if size is None:
-        return None, min(limits, default=None)
-    if limits and size > limits[0]:
-        raise Broken("", f"a size {size} is above the bound {limits[0]}")
-    return size, None
+def narrower(a: int | None, b: int | None) -> int | None:
+    """What is known of a size that is both."""
+    if a is None or b is None:
+        return b if a is None else a
+    if isinstance(a, Bounded) and isinstance(b, Bounded):
+        return min(a, b)
+    return b if isinstance(a, Bounded) else a
 
 
 def constant(value: mlir.Value) -> list[int] | None:

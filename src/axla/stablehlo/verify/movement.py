@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from axla.stablehlo import mlir
+from axla.stablehlo.sizes import Bounded
 from axla.stablehlo.tables import by_name
 from axla.stablehlo.verify.elementwise import shape_operand_follows
-from axla.stablehlo.verify.kinds import Facts, Sizes, constant, elements_fit, fits, limited
+from axla.stablehlo.verify.kinds import Facts, agree, constant, elements_fit, fits, narrower
 from axla.stablehlo.verify.subject import Subject
 
 I32 = mlir.IntegerType(32)
@@ -111,9 +112,8 @@ def reshape(s: Subject) -> None:
         for outer, inner in ((before[:at], after[:to]), (before[at + 1 :], after[to + 1 :])):
             if None not in outer and None not in inner:
                 same = math.prod(outer) == math.prod(inner)  # type: ignore[arg-type]
-                s.need(
-                    same, "c3", "as many elements around each quantized one, found {} and {}", operand, result
-                )
+                message = "as many elements around each quantized one, found {} and {}"
+                s.need(same, "c3", message, operand, result)
 
 
 def dynamic_reshape(s: Subject) -> None:
@@ -135,9 +135,8 @@ def transpose(s: Subject) -> None:
     s.need(fit, "c2", "a permutation of {} dimensions, found {}", operand.rank, order)
     _same_scales(s, "c1", operand, result)
     after, before = result.element, operand.element
-    shape = operand.sizes
-    bounds = tuple([operand.bounds[dim] for dim in order]) if operand.bounds else ()
-    s.follows("c3", tuple([shape[dim] for dim in order]), operand.element, bounds)
+    shape = operand.extents or ()
+    s.follows("c3", tuple([shape[dim] for dim in order]), operand.element)
     if isinstance(after, mlir.QuantizedType) and after.axes and isinstance(before, mlir.QuantizedType):
         fit = before.axes and before.axes[0] == order[after.axes[0]]
         s.need(fit, "c4", "the axis of quantization moves along, found {} and {}", operand, result)
@@ -147,7 +146,7 @@ def reverse(s: Subject) -> None:
     dims = s.integers("dimensions")
     s.unique("c2", "dimensions", dims)
     s.in_range("c3", "dimensions", dims, s.operands[0].rank)
-    s.follows("c1", s.operands[0].shape, s.operands[0].element, s.operands[0].bounds)
+    s.follows("c1", s.operands[0].extents, s.operands[0].element)
 
 
 def concatenate(s: Subject) -> None:
@@ -156,34 +155,18 @@ def concatenate(s: Subject) -> None:
     at = s.integer("dimension")
     s.need(first.rank, "c4", "scalars cannot be concatenated, found {}", first)
     s.in_range("c4", "dimension", (at,), first.rank)
-    shape: list[int | None] = list(first.sizes)
-    bounds: list[int | None] = list(first.bounds or (None,) * first.rank)
+    shape: list[int | None] = list(first.extents or ())
     for other in s.operands[1:]:
-        sizes, limits = other.sizes, other.bounds or (None,) * other.rank
+        sizes = other.extents or ()
         s.need(len(sizes) == len(shape), "c2", "operands of one rank, found {} and {}", first, other)
-        for dim, size in enumerate(sizes):
+        for dim, (known, size) in enumerate(zip(shape, sizes, strict=True)):
             if dim == at:
-                total, limit = _sum(shape[dim], bounds[dim], size, limits[dim])
-                shape[dim], bounds[dim] = total, limit
+                shape[dim] = None if known is None or size is None else known + size
                 continue
-            message = "shapes match but in dimension {}, found {} and {}"
-            s.need(fits(shape[dim], size), "c2", message, at, first, other)
-            shape[dim] = size if shape[dim] is None else shape[dim]
-            least = [x for x in (bounds[dim], limits[dim]) if x is not None]
-            known = shape[dim]
-            s.need(known is None or not least or known <= least[0], "c2", message, at, first, other)
-            bounds[dim] = min(least, default=None) if known is None else None
-    s.follows("c6", tuple(shape), first.element, limited(tuple(bounds)))
-
-
-def _sum(
-    a: int | None, a_bound: int | None, b: int | None, b_bound: int | None
-) -> tuple[int | None, int | None]:
-    """Size and bound of two extents after one another."""
-    if a is not None and b is not None:
-        return a + b, None
-    first, second = (a_bound if a is None else a), (b_bound if b is None else b)
-    return None, None if first is None or second is None else first + second
+            fit = agree(known, size)
+            s.need(fit, "c2", "shapes match but in dimension {}, found {} and {}", at, first, other)
+            shape[dim] = narrower(known, size)
+    s.follows("c6", tuple(shape), first.element)
 
 
 def slice_(s: Subject) -> None:
@@ -192,9 +175,8 @@ def slice_(s: Subject) -> None:
     sizes = [len(starts), len(limits), len(strides)]
     s.need(sizes == [operand.rank] * 3, "c2", "{} starts, limits and strides, found {}", operand.rank, sizes)
     shape: list[int] = []
-    for at, (start, limit, stride) in enumerate(zip(starts, limits, strides, strict=True)):
-        size = operand.sizes[at]
-        end = operand.bounds[at] if size is None and operand.bounds else size
+    rows = zip(operand.extents or (), starts, limits, strides, strict=True)
+    for at, (end, start, limit, stride) in enumerate(rows):
         fit = 0 <= start <= limit and (end is None or limit <= end)
         s.need(fit, "c3", "0 <= start <= limit <= {}, found {} and {} in dimension {}", end, start, limit, at)
         s.need(stride > 0, "c4", "a stride is positive, found {} in dimension {}", stride, at)
@@ -234,9 +216,8 @@ def dynamic_slice(s: Subject) -> None:
 
 def _one_index_type(s: Subject, rule: str, starts: list[Facts]) -> None:
     for start in starts[1:]:
-        s.need(
-            start.element == starts[0].element, rule, "starts of one type, found {} and {}", starts[0], start
-        )
+        same = start.element == starts[0].element
+        s.need(same, rule, "starts of one type, found {} and {}", starts[0], start)
 
 
 def dynamic_update_slice(s: Subject) -> None:
@@ -249,7 +230,7 @@ def dynamic_update_slice(s: Subject) -> None:
         fit = size is None or end is None or size <= end
         s.need(fit, "c6", "an update no larger than {}, found {}", operand, update)
     s.need(operand.element == s.results[0].element, "c1", "elements of {}, found {}", operand, s.results[0])
-    s.follows("c1", operand.shape, operand.element, operand.bounds)
+    s.follows("c1", operand.extents, operand.element)
 
 
 def pad(s: Subject) -> None:
@@ -259,18 +240,19 @@ def pad(s: Subject) -> None:
     ]
     sizes = [len(low), len(high), len(inner)]
     s.need(sizes == [operand.rank] * 3, "c2", "padding of {} dimensions, found {}", operand.rank, sizes)
-    shape: list[int | None] = []
-    bounds: list[int | None] = []
-    for at, size in enumerate(operand.sizes):
+    _padded(s, low, high, inner)
+
+
+def _padded(s: Subject, low: Sequence[int], high: Sequence[int], inner: Sequence[int]) -> None:
+    """The sizes that follow."""
+    operand, shape = s.operands[0], list[int | None]()
+    for at, size in enumerate(operand.extents or ()):
         s.need(inner[at] >= 0, "c3", "interior padding is not negative, found {}", inner)
-        known = operand.bounds[at] if size is None and operand.bounds else size
-        padded = None if known is None else known + low[at] + high[at] + max(known - 1, 0) * inner[at]
-        s.need(
-            padded is None or padded >= 0, "c4", "a size not negative, found {} in dimension {}", padded, at
-        )
-        shape.append(None if size is None else padded)
-        bounds.append(padded if size is None else None)
-    s.follows("c4", tuple(shape), operand.element, tuple(bounds) if operand.bounds else ())
+        padded = None if size is None else size + low[at] + high[at] + max(size - 1, 0) * inner[at]
+        fit = padded is None or padded >= 0
+        s.need(fit, "c4", "a size not negative, found {} in dimension {}", padded, at)
+        shape.append(padded)
+    s.follows("c4", tuple(shape), operand.element)
 
 
 def dynamic_pad(s: Subject) -> None:
@@ -278,30 +260,16 @@ def dynamic_pad(s: Subject) -> None:
     result = s.results[0]
     same = operand.element == value.element == result.element
     s.need(same, "c1", "all have one element type, found {}, {} and {}", operand, value, result)
-    s.need(
-        low.type == high.type == inner.type,
-        "c2",
-        "padding of one type, found {}, {} and {}",
-        low,
-        high,
-        inner,
-    )
+    same = low.type == high.type == inner.type
+    s.need(same, "c2", "padding of one type, found {}, {} and {}", low, high, inner)
     fit = low.sizes[0] == operand.rank == result.rank
     s.need(fit, "c2", "padding of {} dimensions, found {} for {}", operand.rank, low, result)
     given = [constant(v) for v in s.operation.operands[2:]]
     interior = given[2]
-    if interior is not None:
-        s.need(
-            min(interior, default=0) >= 0, "c3", "interior padding is not negative, found {}", tuple(interior)
-        )
-    if any(values is None for values in given):
-        return
-    before, after, between = [v or [] for v in given]
-    shape: Sizes = tuple(
-        None if size is None else size + a + b + max(size - 1, 0) * c
-        for size, a, b, c in zip(operand.sizes, before, after, between, strict=True)
-    )
-    s.follows("c4", shape)
+    least = min(interior or (), default=0)
+    s.need(least >= 0, "c3", "interior padding is not negative, found {}", interior)
+    if None not in given:
+        _padded(s, *[values or [] for values in given])
 
 
 def get_dimension_size(s: Subject) -> None:
@@ -314,14 +282,11 @@ def set_dimension_size(s: Subject) -> None:
     s.need(size.shape == () and size.element == I32, "i2", "a size is tensor<i32>, found {}", size)
     at = s.integer("dimension")
     s.in_range("c1", "dimension", (at,), operand.rank)
-    shape = list(operand.sizes)
-    bounds = list(operand.bounds or (None,) * operand.rank)
-    bounds[at] = bounds[at] if shape[at] is None else shape[at]
-    shape[at] = None
+    shape = list(operand.extents or ())
     given = constant(s.operation.operands[1])
-    if given is not None and given[0] == bounds[at]:
-        shape[at], bounds[at] = given[0], None
-    s.follows("c2", tuple(shape), operand.element, limited(tuple(bounds)))
+    if shape[at] is not None:  # as large as it was, or smaller
+        shape[at] = given[0] if given == [shape[at]] else Bounded(shape[at])
+    s.follows("c2", tuple(shape), operand.element)
 
 
 RULES: dict[str, Callable[[Subject], None]] = by_name(

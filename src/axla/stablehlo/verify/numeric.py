@@ -7,7 +7,16 @@ from typing import Any
 
 from axla.stablehlo import mlir
 from axla.stablehlo.operations import OPERATIONS
-from axla.stablehlo.verify.kinds import Facts, Sizes, constant, elements_fit, fits, limited, sizes_fit
+from axla.stablehlo.verify.kinds import (
+    Facts,
+    Sizes,
+    agree,
+    constant,
+    elements_fit,
+    fits,
+    narrower,
+    sizes_fit,
+)
 from axla.stablehlo.verify.reducers import Labels, windows
 from axla.stablehlo.verify.subject import Subject
 
@@ -18,9 +27,7 @@ def dot(s: Subject) -> None:
     ranks = lhs.rank in (1, 2) and rhs.rank in (1, 2)
     fit = ranks and fits(lhs.sizes[-1], rhs.sizes[0])
     s.need(fit, "c1", "operands of rank 1 or 2 that share a dimension, found {} and {}", lhs, rhs)
-    bounds = lhs.bounds[:-1] + (None,) * (0 if lhs.bounds else lhs.rank - 1)
-    bounds += rhs.bounds[1:] + (None,) * (0 if rhs.bounds else rhs.rank - 1)
-    s.follows("c2", lhs.sizes[:-1] + rhs.sizes[1:], None, limited(bounds))
+    s.follows("c2", (lhs.extents or ())[:-1] + (rhs.extents or ())[1:])
 
 
 def _precisions(s: Subject, rule: str) -> None:
@@ -31,8 +38,7 @@ def _precisions(s: Subject, rule: str) -> None:
 def dot_general(s: Subject) -> None:
     _precisions(s, "c11")
     fields: dict[str, Any] = s.attribute("dot_dimension_numbers").fields
-    shape, bounds = _product(s, fields, ())
-    s.follows("c12", shape, None, limited(bounds))
+    s.follows("c12", _product(s, fields, ()))
     precise = any(p.value != "DEFAULT" for p in s.attribute("precision_config", ()))
     fit = s.attribute("algorithm") is None or not precise
     s.need(fit, "c21", "with an algorithm precisions are DEFAULT")
@@ -46,8 +52,8 @@ def dot_general(s: Subject) -> None:
     _quantized_product(s, ("c14", "c17", "c18", "c19", "c20"))
 
 
-def _product(s: Subject, fields: dict[str, Any], dropped: tuple[int, ...]) -> tuple[Sizes, Sizes]:
-    """The rules for dimension numbers; sizes and bounds of a product, less `dropped` on the right."""
+def _product(s: Subject, fields: dict[str, Any], dropped: tuple[int, ...]) -> Sizes:
+    """The rules for dimension numbers; the sizes of a product, less `dropped` on the right."""
     lhs, rhs = s.operands[:2]
     batch = fields["lhs_batching_dimensions"], fields["rhs_batching_dimensions"]
     inner = fields["lhs_contracting_dimensions"], fields["rhs_contracting_dimensions"]
@@ -59,26 +65,15 @@ def _product(s: Subject, fields: dict[str, Any], dropped: tuple[int, ...]) -> tu
     s.in_range("c6", "lhs_contracting_dimensions", inner[0], lhs.rank)
     s.in_range("c7", "rhs_batching_dimensions", batch[1], rhs.rank)
     s.in_range("c8", "rhs_contracting_dimensions", inner[1], rhs.rank)
-    left, right = lhs.sizes, rhs.sizes
+    left, right = lhs.extents or (), rhs.extents or ()
     for rule, what, (of_left, of_right) in (("c9", "batching", batch), ("c10", "contracting", inner)):
         for i, j in zip(of_left, of_right, strict=True):
-            fit = fits(left[i], right[j])
+            fit = fits(lhs.sizes[i], rhs.sizes[j])
             s.need(fit, rule, "{} dimensions have one size, found {} and {}", what, left[i], right[j])
-    left_bounds, right_bounds = lhs.bounds or (None,) * lhs.rank, rhs.bounds or (None,) * rhs.rank
-    shape = [right[j] if left[i] is None else left[i] for i, j in zip(*batch, strict=True)]
-    bounds = [
-        min([b for b in (left_bounds[i], right_bounds[j]) if b is not None], default=None)
-        if size is None
-        else None
-        for size, i, j in zip(shape, *batch, strict=True)
-    ]
-    for sizes, limits, gone in (
-        (left, left_bounds, {*batch[0], *inner[0]}),
-        (right, right_bounds, {*batch[1], *inner[1], *dropped}),
-    ):
-        shape += [size for at, size in enumerate(sizes) if at not in gone]
-        bounds += [bound for at, bound in enumerate(limits) if at not in gone]
-    return tuple(shape), tuple(bounds)
+    shape = [narrower(left[i], right[j]) for i, j in zip(*batch, strict=True)]
+    shape += [size for at, size in enumerate(left) if at not in {*batch[0], *inner[0]}]
+    shape += [size for at, size in enumerate(right) if at not in {*batch[1], *inner[1], *dropped}]
+    return tuple(shape)
 
 
 def _quantized_product(s: Subject, labels: tuple[str, str, str, str, str]) -> None:
@@ -105,7 +100,7 @@ def ragged_dot(s: Subject) -> None:
     fields: dict[str, Any] = s.attribute("ragged_dot_dimension_numbers").fields
     groups = fields["rhs_group_dimensions"]
     lhs, rhs, sizes = s.operands
-    shape, _ = _product(s, fields, groups)
+    shape = _product(s, fields, groups)
     ragged = fields["lhs_ragged_dimensions"]
     s.need(len(ragged) == 1, "c11", "one ragged dimension on the left, found {}", ragged)
     s.in_range("c12", "lhs_ragged_dimensions", ragged, lhs.rank)
@@ -120,9 +115,8 @@ def ragged_dot(s: Subject) -> None:
     wanted = tuple([lhs.sizes[dim] for dim in prefix])
     s.need(sizes.rank, "c13", "group_sizes have a rank of at least 1, found {}", sizes)
     if sizes.rank != 1:
-        s.need(
-            sizes.rank == len(wanted) + 1, "c13", "group_sizes of rank {}, found {}", len(wanted) + 1, sizes
-        )
+        fit = sizes.rank == len(wanted) + 1
+        s.need(fit, "c13", "group_sizes of rank {}, found {}", len(wanted) + 1, sizes)
         fit = sizes_fit(wanted, sizes.sizes[:-1])
         s.need(fit, "c14", "group_sizes that start with {}, found {}", wanted, sizes)
     count = sizes.sizes[-1]
@@ -154,9 +148,8 @@ def convolution(s: Subject) -> None:
 def dynamic_conv(s: Subject) -> None:
     rank = s.operands[0].rank
     shape = s.operands[2].shape
-    s.need(
-        shape == (max(rank - 2, 0), 2), "c4", "padding has the shape [{}, 2], found {}", rank - 2, shape or ()
-    )
+    fit = shape == (max(rank - 2, 0), 2)
+    s.need(fit, "c4", "padding has the shape [{}, 2], found {}", rank - 2, shape or ())
     given = constant(s.operation.operands[2])
     pairs = None if given is None else [given[i : i + 2] for i in range(0, len(given), 2)]
     _convolution(s, pairs, given is not None)
@@ -175,23 +168,21 @@ def _convolution(s: Subject, padding: list[list[int]] | None, known: bool = True
     s.need(fit, "c27", "operands of one element type, found {} and {}", lhs, rhs)
     fields: dict[str, Any] = s.attribute("dimension_numbers").fields
     _dimension_numbers(s, fields, rank)
-    left, right = lhs.sizes, rhs.sizes
-    batch = _groups(s, fields, left, right)
+    left, right, extents = lhs.sizes, rhs.sizes, lhs.extents or ()
+    _groups(s, fields, left, right)
+    whole = extents[fields["input_batch_dimension"]]
+    batch = None if whole is None else whole // s.integer("batch_group_count", 1)
     _precisions(s, "c24")
     sizes = tuple([right[dim] for dim in fields["kernel_spatial_dimensions"]])
     shape: list[int | None] = [None] * rank
-    bounds: list[int | None] = [None] * rank
     if known:
         found = windows(s, _WINDOW, sizes, ("window_strides", "lhs_dilation", "rhs_dilation"), padding)
         spatial = fields["input_spatial_dimensions"], fields["output_spatial_dimensions"]
         for window, at, to in zip(found, *spatial, strict=True):
-            shape[to] = window.count(left[at])
-            bounds[to] = window.count(lhs.bounds[at]) if lhs.bounds else None
-    at, to = fields["input_batch_dimension"], fields["output_batch_dimension"]
-    shape[to] = batch
-    bounds[to] = lhs.bounds[at] if lhs.bounds else None
+            shape[to] = window.count(extents[at])
+    shape[fields["output_batch_dimension"]] = batch
     shape[fields["output_feature_dimension"]] = right[fields["kernel_output_feature_dimension"]]
-    s.follows("c25", tuple(shape), None, limited(tuple(bounds)))
+    s.follows("c25", tuple(shape))
     if quantized:
         _quantized_convolution(s, fields)
 
@@ -213,8 +204,7 @@ def _dimension_numbers(s: Subject, fields: dict[str, Any], rank: int) -> None:
     s.need(count == rank - 2, "c12", "{} spatial dimensions, found {}", rank - 2, count)
 
 
-def _groups(s: Subject, fields: dict[str, Any], left: Sizes, right: Sizes) -> int | None:
-    """The rules for groups; gives the batch of the result."""
+def _groups(s: Subject, fields: dict[str, Any], left: Sizes, right: Sizes) -> None:
     by_feature, by_batch = s.integer("feature_group_count", 1), s.integer("batch_group_count", 1)
     fit = by_feature == 1 or by_batch == 1
     s.need(fit, "c23", "groups of features or of the batch, found {} and {}", by_feature, by_batch)
@@ -231,7 +221,6 @@ def _groups(s: Subject, fields: dict[str, Any], left: Sizes, right: Sizes) -> in
         s.need(fit, rule, "the {} dimension ({}) is a multiple of {} groups", what, size, by)
     fit = features is None or fits(features // by_feature, taken)
     s.need(fit, "c14", "{} input features in {} groups, found a kernel for {}", features, by_feature, taken)
-    return None if batch is None else batch // by_batch
 
 
 def _quantized_convolution(s: Subject, fields: dict[str, Any]) -> None:
@@ -256,12 +245,10 @@ def fft(s: Subject) -> None:
     is_complex = isinstance(element, mlir.ComplexType)
     real = isinstance(element, mlir.FloatType) and element.name in ("f32", "f64")
     fit = real if kind == "RFFT" else is_complex
-    s.need(
-        fit, "c2", "{} of {}, found {}", kind, "f32 or f64" if kind == "RFFT" else "complex numbers", operand
-    )
+    wanted = "f32 or f64" if kind == "RFFT" else "complex numbers"
+    s.need(fit, "c2", "{} of {}, found {}", kind, wanted, operand)
     s.need(operand.rank >= count, "c1", "at least {} dimensions, found {}", count, operand)
-    shape = list(operand.sizes)
-    last = shape[-count:]
+    shape, last = list(operand.extents or ()), operand.sizes[-count:]
     if kind == "RFFT":
         s.need(sizes_fit(tuple(last), length), "c4", "last sizes {}, found {}", length, operand)
         if length[-1]:
@@ -275,17 +262,14 @@ def fft(s: Subject) -> None:
         s.need(fit, "c5", "the last dimension is {}, found {}", length[-1] // 2 + 1, operand)
         shape[-1] = length[-1]
         element = element.element if isinstance(element, mlir.ComplexType) else element
-    bounds = operand.bounds
-    if bounds and kind in ("RFFT", "IRFFT"):
-        bounds = (*bounds[:-1], None)
-    s.follows("c5", tuple(shape), element, bounds)
+    s.follows("c5", tuple(shape), element)
 
 
 def cholesky(s: Subject) -> None:
     operand = s.operands[0]
     s.need(operand.rank >= 2, "c2", "a rank of at least 2, found {}", operand)
     s.need(fits(*operand.sizes[-2:]), "c3", "square matrices, found {}", operand)
-    s.follows("c1", operand.shape, operand.element, operand.bounds)
+    s.follows("c1", operand.extents, operand.element)
 
 
 def triangular_solve(s: Subject) -> None:
@@ -298,7 +282,7 @@ def triangular_solve(s: Subject) -> None:
     s.need(sizes_fit(left[:-2], right[:-2]), "c3", "batches of the same sizes, found {} and {}", a, b)
     option = s.attribute("transpose_a").value
     s.need(option != "TRANSPOSE_INVALID", "i6", "transpose_a is another one than {}", option)
-    s.follows("c4", b.shape, b.element, b.bounds)
+    s.follows("c4", b.extents, b.element)
 
 
 def batch_norm(s: Subject) -> None:
@@ -317,12 +301,12 @@ def batch_norm(s: Subject) -> None:
         fit = fits(facts.sizes[0], size) and sizes_fit(small[0].shape, facts.shape)
         s.need(fit, rule, "{} values for the features of {}, found {}", size, operand, facts)
     rules = {"batch_norm_grad": ("c3", "c4", "c4"), "batch_norm_inference": ("c7",)}
-    limits = (operand.bounds[at],) if operand.bounds else ()
+    feature = (operand.extents or ())[at]
     for i, rule in enumerate(rules.get(s.name, ("c7", "c5", "c6"))):
         if i:
-            s.follows(rule, (size,), operand.element, limits, i)
+            s.follows(rule, (feature,), operand.element, i)
         else:
-            s.follows(rule, operand.shape, operand.element, operand.bounds)
+            s.follows(rule, operand.extents, operand.element)
 
 
 # ---- CHLO
@@ -334,12 +318,11 @@ def top_k(s: Subject) -> None:
         return
     s.need(operand.rank >= 1, "c1", "a rank of at least 1, found {}", operand)
     last = operand.shape[-1]
-    s.need(
-        k >= 0 and (last is None or last >= k), "c2", "a last dimension of at least {}, found {}", k, operand
-    )
-    bounds = (*operand.bounds[:-1], None) if operand.bounds else ()
-    s.follows("c3", (*operand.shape[:-1], k), operand.element, bounds)
-    s.follows("c4", (*operand.shape[:-1], k), mlir.IntegerType(32), bounds, 1)
+    fit = k >= 0 and (last is None or last >= k)
+    s.need(fit, "c2", "a last dimension of at least {}, found {}", k, operand)
+    found = (*(operand.extents or ())[:-1], k)
+    s.follows("c3", found, operand.element)
+    s.follows("c4", found, mlir.IntegerType(32), 1)
 
 
 def constant_like(s: Subject) -> None:
@@ -361,37 +344,27 @@ def broadcasting(s: Subject) -> None:
         element = mlir.IntegerType(1)
     elif s.name == "broadcast_complex":
         element = mlir.ComplexType(element)
-    shape, bounds = _broadcast(s, s.operands)
-    s.follows("c2", shape, element, bounds)
+    s.follows("c2", _broadcast(s, s.operands), element)
 
 
-def _broadcast(s: Subject, operands: list[Facts]) -> tuple[Sizes | None, Sizes]:
-    """Sizes and bounds of operands that broadcast; None where they cannot be known or do not exist."""
-    known = [facts.shape for facts in operands if facts.shape is not None]
+def _broadcast(s: Subject, operands: list[Facts]) -> Sizes | None:
+    """The sizes of operands that broadcast; None where they cannot be known or do not exist."""
+    known = [facts.extents for facts in operands if facts.extents is not None]
     rank = max(map(len, known), default=0)
     dims = s.integers("broadcast_dimensions")
-    sizes: list[list[int | None]] = [[] for _ in range(rank)]
-    limits: list[list[int]] = [[] for _ in range(rank)]
-    for facts in operands:
-        shape, bounds = facts.sizes, facts.bounds or (None,) * facts.rank
+    found: list[int | None] = [1] * rank
+    for sizes in known:
         # The smaller operand goes to the dimensions given, else both end together.
-        at = dims if dims and len(shape) == min(map(len, known)) else range(rank - len(shape), rank)
-        if len(at) != len(shape) or max(at, default=-1) >= rank:
-            return None, ()
-        for place, size, bound in zip(at, shape, bounds, strict=True):
-            sizes[place].append(size)
-            if bound is not None:
-                limits[place].append(bound)
-    found: list[int | None] = []
-    for at, held in enumerate(sizes):
-        large = set(held) - {None, 1}
-        message = "operands with sizes that are equal or 1, found {} in dimension {}"
-        s.need(len(large) < 2, "c2", message, tuple(held), at)
-        found.append(large.pop() if large else None if None in held else 1)
-    if len(known) != len(operands):
-        return None, ()
-    followed = [min(b, default=None) if f is None else None for f, b in zip(found, limits, strict=True)]
-    return tuple(found), limited(tuple(followed))
+        places = dims if dims and len(sizes) == min(map(len, known)) else range(rank - len(sizes), rank)
+        if len(places) != len(sizes) or max(places, default=-1) >= rank:
+            return None
+        for at, size in zip(places, sizes, strict=True):
+            held = found[at]
+            fit = 1 in (held, size) or agree(held, size)
+            message = "operands with sizes that are equal or 1, found {} and {} in dimension {}"
+            s.need(fit, "c2", message, held, size, at)
+            found[at] = size if held == 1 else held if size == 1 else narrower(held, size)
+    return tuple(found) if len(known) == len(operands) else None
 
 
 _BROADCASTING = dict.fromkeys(

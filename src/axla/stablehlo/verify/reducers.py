@@ -9,7 +9,6 @@ from typing import Any
 from axla.stablehlo import mlir
 from axla.stablehlo.tables import by_name
 from axla.stablehlo.verify.attributes import sizes_of, table
-from axla.stablehlo.verify.elementwise import I1
 from axla.stablehlo.verify.kinds import Facts, Sizes, elements_fit, fits, promotable, sizes_fit
 from axla.stablehlo.verify.subject import Subject
 
@@ -60,11 +59,11 @@ def reduce(s: Subject) -> None:
     s.unique("c5", "dimensions", dims)
     kept = [dim for dim in range(first.rank) if dim not in set(dims)]
     shape = tuple([first.sizes[dim] for dim in kept])
-    bounds = tuple([first.bounds[dim] for dim in kept]) if first.bounds else ()
+    extents = tuple([(first.extents or ())[dim] for dim in kept])
     check_reducer(s, "c6", 0, inputs, [(facts.shape, facts.element) for facts in initial], shape)
     for i, returned in enumerate(s.returned(0)):
-        s.follows("c7", shape, None, bounds, i)
-        s.follows("c8", shape, returned.element, bounds, i)
+        s.follows("c7", extents, None, i)
+        s.follows("c8", extents, returned.element, i)
 
 
 def _halves(s: Subject, rule: str, shape_rule: str) -> tuple[list[Facts], list[Facts]]:
@@ -100,7 +99,8 @@ class Window:
         dilated = (base - 1) * self.base_dilation + 1 if base else 0
         padded = self.low + dilated + self.high
         window = (self.size - 1) * self.window_dilation + 1 if self.size else 0
-        return 0 if padded <= 0 or window > padded else (padded - window) // self.stride + 1
+        # Nothing of a bounded size is a bounded size.
+        return padded * 0 if padded <= 0 or window > padded else (padded - window) // self.stride + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,10 +164,9 @@ def reduce_window(s: Subject) -> None:
     found = windows(s, _REDUCE_WINDOW, sizes, names)
     check_reducer(s, "c13", 0, inputs, [(facts.shape, facts.element) for facts in initial], sizes)
     for i, (facts, returned) in enumerate(zip(inputs, s.returned(0), strict=True)):
-        shape = _counted(found, facts.sizes)
-        bounds = _counted(found, facts.bounds) if facts.bounds else ()
-        s.follows("c15", shape, None, bounds, i)
-        s.follows("c16", shape, returned.element, bounds, i)
+        shape = _counted(found, facts.extents or ())
+        s.follows("c15", shape, None, i)
+        s.follows("c16", shape, returned.element, i)
 
 
 def _counted(found: list[Window], sizes: Sizes) -> Sizes:
@@ -176,13 +175,12 @@ def _counted(found: list[Window], sizes: Sizes) -> Sizes:
 
 def select_and_scatter(s: Subject) -> None:
     operand, source, initial = s.operands
-    parameters, returned = s.parameters(0), s.returned(0)
+    parameters = s.parameters(0)
     s.need(len(parameters) == 2, "c9", "select takes 2 values, found {}", len(parameters))
     for facts in parameters:
         fit = facts.is_tensor and sizes_fit((), facts.shape) and _equal(operand.element, facts.element, False)
         s.need(fit, "c9", "select takes scalars of the elements of {}, found {}", operand, facts)
-    fit = len(returned) == 1 and returned[0].shape == () and returned[0].element == I1
-    s.need(fit, "c9", "select returns one tensor<i1>, found {}", ", ".join(map(str, returned)))
+    s.returns_boolean(0, "c9", "select")
     check_reducer(s, "c10", 1, [source], [(initial.shape, initial.element)], ())
     sizes = s.integers("window_dimensions")
     s.need(len(sizes) == operand.rank, "c4", "{} window_dimensions, found {}", operand.rank, sizes)
@@ -191,8 +189,8 @@ def select_and_scatter(s: Subject) -> None:
     s.need(sizes_fit(shape, source.shape), "c2", "a source of the sizes {}, found {}", shape, source)
     fit = _equal(operand.element, source.element, False)
     s.need(fit, "c1", "operand and source of one element type, found {} and {}", operand, source)
-    s.follows("c11", operand.shape, None, operand.bounds)
-    s.follows("c12", operand.shape, s.returned(1)[0].element, operand.bounds)
+    s.follows("c11", operand.extents, None)
+    s.follows("c12", operand.extents, s.returned(1)[0].element)
 
 
 # ---- Others that apply a computation
@@ -219,18 +217,15 @@ def sort(s: Subject) -> None:
     s.need(fit, "c2", "{} results are wanted, found {}", len(s.operands), len(s.results))
     rank, at = s.operands[0].rank, s.integer("dimension", -1)
     s.need(-rank <= at < rank, "c4", "a dimension in [-{}, {}), found {}", rank, rank, at)
-    parameters, returned = s.parameters(0), s.returned(0)
-    wanted = 2 * len(s.operands)
-    s.need(
-        len(parameters) == wanted, "c5", "the comparator takes {} values, found {}", wanted, len(parameters)
-    )
+    parameters, wanted = s.parameters(0), 2 * len(s.operands)
+    fit = len(parameters) == wanted
+    s.need(fit, "c5", "the comparator takes {} values, found {}", wanted, len(parameters))
     for i, facts in enumerate(parameters):
         fit = facts.shape == () and facts.element == s.operands[i // 2].element
         s.need(fit, "c5", "the comparator takes scalars of {}, found {}", s.operands[i // 2], facts)
-    fit = len(returned) == 1 and returned[0].shape == () and returned[0].element == I1
-    s.need(fit, "c5", "the comparator returns one tensor<i1>, found {}", ", ".join(map(str, returned)))
+    s.returns_boolean(0, "c5", "the comparator")
     for i, facts in enumerate(s.operands):
-        s.follows("c2", facts.shape, facts.element, facts.bounds, i)
+        s.follows("c2", facts.extents, facts.element, i)
 
 
 def scan(s: Subject) -> None:
@@ -253,15 +248,14 @@ def scan(s: Subject) -> None:
         shape = shape[:at] + shape[at + 1 :] if i < inputs else shape
         fit = sizes_fit(shape, parameter.shape) and elements_fit(facts.element, parameter.element)
         s.need(fit, "c4", "the body takes parts of {}, found {}", facts, parameter)
-    s.need(
-        len(returned) == len(s.results), "c5", "{} values returned, found {}", len(s.results), len(returned)
-    )
+    fit = len(returned) == len(s.results)
+    s.need(fit, "c5", "{} values returned, found {}", len(s.results), len(returned))
     outputs = len(returned) - segments[1]
     s.need(outputs >= 0, "c5", "the body returns {} carries, found {} values", segments[1], len(returned))
     for i, facts in enumerate(returned):
         s.need(facts.shape is not None, "c5", "the body returns ranked tensors, found {}", facts)
         shape = facts.sizes
-        s.follows("c6", (*shape[:at], size, *shape[at:]) if i < outputs else shape, facts.element, (), i)
+        s.follows("c6", (*shape[:at], size, *shape[at:]) if i < outputs else shape, facts.element, i)
 
 
 RULES: dict[str, Callable[[Subject], None]] = by_name(

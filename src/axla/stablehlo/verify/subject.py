@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from axla.stablehlo import mlir
+from axla.stablehlo.sizes import Sizes, with_sizes
 from axla.stablehlo.text.printer import type_text
 from axla.stablehlo.verify.kinds import (
     Broken,
     Facts,
-    Sizes,
-    bounds_fit,
     elements_fit,
-    sizes_fit,
+    extents_fit,
 )
 
 Symbols = dict[str, mlir.Operation]
+I1 = mlir.IntegerType(1)
 
 
 class Types:
@@ -108,26 +108,21 @@ class Subject:
     def returned(self, region: int) -> list[Facts]:
         return [self.types.of(value.type) for value in self.block(region).terminator.operands]
 
+    def returns_boolean(self, region: int, rule: str, what: str) -> None:
+        returned = self.returned(region)
+        fit = len(returned) == 1 and returned[0].shape == () and returned[0].element == I1
+        self.need(fit, rule, "{} returns one tensor<i1>, found {}", what, ", ".join(map(str, returned)))
+
     # ---- What follows
 
-    def follows(
-        self, rule: str, shape: Sizes | None, element: Any = None, bounds: Sizes = (), index: int = 0
-    ) -> None:
-        """A result has this shape and, where given, element type and bounds."""
+    def follows(self, rule: str, extents: Sizes | None, element: Any = None, index: int = 0) -> None:
+        """A result has these sizes, a Bounded being `?` with a bound, and where given this element type."""
         written = self.results[index]
-        right = sizes_fit(shape, written.shape)
-        if right and (bounds or written.bounds):
-            right = bounds_fit(written.shape, bounds) and bounds_fit(shape, written.bounds)
-        if right and element is not None:
-            right = elements_fit(element, written.element)
-        if not right:
-            wanted = type_text(mlir.TensorType(shape, element if element is not None else written.element))
-            limits = f" bounded by {_sizes(bounds)}" if any(b is not None for b in bounds) else ""
-            self.fail(rule, "{}{} follows as the type of a result, found {}", wanted, limits, written)
-
-
-def _sizes(sizes: Sizes) -> str:
-    return "[" + ", ".join(["?" if size is None else str(size) for size in sizes]) + "]"
+        right = extents == written.extents or extents_fit(extents, written.extents)
+        if not right or element is not None and not elements_fit(element, written.element):
+            wanted = mlir.TensorType(None, element if element is not None else written.element)
+            wanted = wanted if extents is None else with_sizes(wanted, extents)
+            self.fail(rule, "{} follows as the type of a result, found {}", wanted, written)
 
 
 def _is_type(value: Any) -> bool:
