@@ -59,7 +59,7 @@ class Dot(Contraction):
     def of(cls, lhs: Shape, rhs: Shape, dtype: DType | None = None, **numbers: Any) -> Dot:
         """The dot of these operands, its result shape computed; `dtype` is the element type of the result."""
         draft = cls(lhs, **numbers)
-        check_dimension_numbers(draft, lhs, rhs, ())
+        check_dimension_numbers(draft, lhs, rhs, draft.sparsity)
         return cls(
             contracted(draft, lhs, rhs, dtype or max(lhs.dtype, rhs.dtype, key=lambda d: d.bits)), **numbers
         )

@@ -124,7 +124,7 @@ def compile(  # noqa: A001
         "static_argnames": static_argnames,
         "donate_argnums": donate_argnums,
     }
-    program = lowered(fn, args, kwargs, {n: v for n, v in named.items() if v is not None}, x64)
+    program = lowered(fn, args, kwargs, named, x64)
     module = module_of(program)
     if isinstance(module, DynamicModule):
         raise InvalidArgument(

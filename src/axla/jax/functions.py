@@ -77,8 +77,7 @@ def to_module(
         "static_argnames": static_argnames,
         "donate_argnums": donate_argnums,
     }
-    program = lowered(fn, args, kwargs, {n: v for n, v in named.items() if v is not None}, x64)
-    return module_of(program)
+    return module_of(lowered(fn, args, kwargs, named, x64))
 
 
 def names_of(module: Module) -> Names:
@@ -151,7 +150,8 @@ def identifier(path: str) -> str:
 def lowered(
     fn: Any, args: Sequence[Any], kwargs: dict[str, Any], options: dict[str, Any], x64: bool | None = None
 ) -> Program:
-    """A function, an export, or the bytes of one, as a program."""
+    """A function, an export, or the bytes of one, as a program. Options that are None are not given."""
+    options = {name: value for name, value in options.items() if value is not None}
     if isinstance(fn, bytes | bytearray):
         fn = _deserialized(bytes(fn))
     if isinstance(fn, jax.export.Exported):

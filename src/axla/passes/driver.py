@@ -14,6 +14,7 @@ import typing
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from graphlib import TopologicalSorter
 
 from axla.core import flags as flag_values
 from axla.core import trace
@@ -239,24 +240,16 @@ def shuffle(module: Module, generator: random.Random) -> None:
     if module.schedule is not None or module.config.is_scheduled:
         return  # an order that was chosen
     for computation in module.computations:
-        waiting: dict[Instruction, int] = {}
-        successors: dict[Instruction, list[Instruction]] = {}
-        ready: list[Instruction] = []
+        sorter: TopologicalSorter[Instruction] = TopologicalSorter()
         for inst in computation.instructions:
-            before = dict.fromkeys((*inst.operands, *inst.extra.control_predecessors))
-            waiting[inst] = len(before)
-            for one in before:
-                successors.setdefault(one, []).append(inst)
-            if not before:
-                ready.append(inst)
+            sorter.add(inst, *inst.operands, *inst.extra.control_predecessors)
+        sorter.prepare()
+        ready: list[Instruction] = []
         order: list[Instruction] = []
-        while ready:
+        while sorter.is_active():
+            ready.extend(sorter.get_ready())
             at = generator.randrange(len(ready))
             ready[at], ready[-1] = ready[-1], ready[at]
-            inst = ready.pop()
-            order.append(inst)
-            for user in successors.get(inst, ()):
-                waiting[user] -= 1
-                if not waiting[user]:
-                    ready.append(user)
+            order.append(ready.pop())
+            sorter.done(order[-1])
         computation.reorder(order)

@@ -14,13 +14,13 @@ from functools import cache
 from typing import Any
 
 from axla.core.errors import ParseError, ShapeError
-from axla.core.shape import AnyShape, Shape
 from axla.hlo.asynchronous import MAIN
-from axla.ir.attributes import CompareType, PaddingConfig, SliceDims, Window
+from axla.ir.attributes import PaddingConfig, SliceDims, Window
 from axla.ir.codec import codec_of as text_codec
 from axla.ir.op import Attribute, Op
 from axla.proto.attributes import WHOLE, Around, Codec, Whole, codec_of
 from axla.proto.schema import TABLES, Field
+from axla.text.forms import implied_type
 from axla.text.instructions import InstructionCursor
 
 Proto = dict[str, Any]
@@ -239,10 +239,3 @@ def write_attributes(op: Op, message: Proto, around: Around) -> None:
         message["axla_attributes"] = {"map": texts}
     if op.opcode == "compare" and "comparison_type" not in message:
         message["comparison_type"] = str(implied_type(around.operands[0].shape))
-
-
-def implied_type(shape: AnyShape) -> CompareType:
-    """As what `compare` compares operands of a shape, where the op does not say."""
-    if isinstance(shape, Shape) and shape.dtype.is_inexact:
-        return CompareType.FLOAT
-    return CompareType.SIGNED if isinstance(shape, Shape) and shape.dtype.is_signed else CompareType.UNSIGNED

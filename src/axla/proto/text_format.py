@@ -11,9 +11,10 @@ from typing import Any, NoReturn
 import numpy as np
 
 from axla.core.errors import ParseError
-from axla.ir.strings import pattern
+from axla.ir.strings import pattern, quote
 from axla.proto.schema import TABLES, Field, Message
 from axla.proto.wire import ARRAY_TYPES, MAX_DEPTH, UNKNOWN, number_bytes, unknown_fields
+from axla.text.lexer import unescaped
 
 # Writing.
 
@@ -47,7 +48,7 @@ def _write(message: dict[str, Any], table: Message, indent: str, lines: list[str
 
 def _scalar_text(value: Any, field: Field) -> str:
     if field.scalar in ("str", "bytes"):
-        return _quoted(value.encode("utf-8", "surrogateescape") if isinstance(value, str) else value)
+        return quote(value if isinstance(value, str) else value.decode("utf-8", "surrogateescape"))
     if field.scalar == "bool":
         return "true" if value else "false"
     if field.scalar in ("f32", "f64"):
@@ -56,23 +57,11 @@ def _scalar_text(value: Any, field: Field) -> str:
     return str(value)
 
 
-def _quoted(raw: bytes) -> str:
-    return (
-        '"'
-        + _ESCAPED.sub(lambda found: _ESCAPES.get(found[0], f"\\{ord(found[0]):03o}"), raw.decode("latin-1"))
-        + '"'
-    )
-
-
-_ESCAPED = re.compile(r"[^ !#-&(-\[\]-~]")
-_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t", '"': '\\"', "'": "\\'", "\\": "\\\\"}
-
-
 def _unknown_text(found: tuple[int, int, bytes | int]) -> tuple[int, str]:
     number, wire, value = found
     if isinstance(value, bytes):
         if wire == 2:
-            return number, _quoted(value)
+            return number, quote(value.decode("utf-8", "surrogateescape"))
         return number, "0x" + value[::-1].hex()
     return number, str(value)
 
@@ -87,8 +76,7 @@ _VALUE = pattern(
 _STRING = pattern(_BLANK + r"""("(?:[^"\\\n]|\\[\s\S])*+"|'(?:[^'\\\n]|\\[\s\S])*+')""")
 _MARK = pattern(_BLANK + r"([:{}<>\[\],;])")
 _GAP = pattern(_BLANK)
-_UNESCAPE = pattern(r"\\([0-7]{1,3}|[xX][0-9a-fA-F]{1,2}|[\s\S])")
-_SIMPLE = {"n": "\n", "r": "\r", "t": "\t", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
+_ESCAPE = pattern(r"\\([0-7]{1,3}|[xX][0-9a-fA-F]{1,2}|[\s\S])")
 _CLOSING = {"{": "}", "<": ">"}
 
 
@@ -179,7 +167,8 @@ class _Reader:
         parts = []
         while (found := _STRING.match(self.text, self.pos)) is not None:
             self.pos = found.end()
-            parts.append(_unescaped(found[1][1:-1]))
+            text = _ESCAPE.sub(unescaped, found[1][1:-1])
+            parts.append(text.encode("utf-8", "surrogateescape"))
         if not parts:
             self.fail(f"expected a string in quotes as {what}")
         return b"".join(parts)
@@ -219,16 +208,3 @@ def _scalar(text: str, field: Field) -> Any:
     if not limits.min <= value <= limits.max:
         raise OverflowError
     return value
-
-
-def _unescaped(text: str) -> bytes:
-    def one(found: re.Match[str]) -> str:
-        code = found[1]
-        if code[0] in "01234567":
-            return chr(0xDC00 + (int(code, 8) & 255)) if int(code, 8) & 128 else chr(int(code, 8) & 255)
-        if code[0] in "xX" and len(code) > 1:
-            value = int(code[1:], 16)
-            return chr(0xDC00 + value) if value & 128 else chr(value)
-        return _SIMPLE.get(code, code)
-
-    return _UNESCAPE.sub(one, text).encode("utf-8", "surrogateescape")

@@ -22,16 +22,19 @@ def unpacked(shape: AnyShape) -> AnyShape:
     return shape
 
 
+def implied_type(shape: AnyShape) -> CompareType:
+    """As what `compare` compares operands of a shape, where the op does not say."""
+    if not isinstance(shape, Shape):
+        return CompareType.UNSIGNED
+    if shape.dtype.is_inexact:
+        return CompareType.FLOAT
+    return CompareType.SIGNED if shape.dtype.is_signed else CompareType.UNSIGNED
+
+
 def _plain_compare(cursor: Cursor, op: Any, operands: tuple[Instruction, ...], at: int) -> Op:
     """Leaves out a compare's `type` where it is what the operands' element type implies."""
-    if op.type is None or not operands[0].shape.is_array:
-        return op
-    dtype = operands[0].shape.dtype
-    if dtype.is_inexact:
-        implied = CompareType.FLOAT
-    else:
-        implied = CompareType.SIGNED if dtype.is_signed else CompareType.UNSIGNED
-    return replace(op, type=None) if op.type is implied else op
+    shape = operands[0].shape
+    return replace(op, type=None) if shape.is_array and op.type is implied_type(shape) else op
 
 
 def _plain_conditional(cursor: Cursor, op: Any, operands: tuple[Instruction, ...], at: int) -> Op:

@@ -59,16 +59,21 @@ def _path(cursor: InstructionCursor) -> tuple[int, ...]:
     return cursor.integers()
 
 
+def _leaf(cursor: InstructionCursor) -> tuple[int, tuple[int, ...]]:
+    """(1, {0}, up to the mark that follows: a parameter and the index of its leaf."""
+    cursor.expect("(")
+    parameter = cursor.integer("the number of a parameter")
+    cursor.expect(",")
+    return parameter, _path(cursor)
+
+
 def _read_aliases(cursor: InstructionCursor) -> tuple[Alias, ...]:
     """{ {0}: (1, {}, may-alias), ... }: result leaf, parameter, its leaf."""
 
     def one() -> Alias:
         output = _path(cursor)
         cursor.expect(":")
-        cursor.expect("(")
-        parameter = cursor.integer("the number of a parameter")
-        cursor.expect(",")
-        index = _path(cursor)
+        parameter, index = _leaf(cursor)
         must = False
         if cursor.accept(","):
             at = cursor.skip()
@@ -86,12 +91,9 @@ def _read_donors(cursor: InstructionCursor) -> tuple[tuple[int, tuple[int, ...]]
     """{ (0, {}), (1, {2}) }: parameters and their leaves."""
 
     def one() -> tuple[int, tuple[int, ...]]:
-        cursor.expect("(")
-        parameter = cursor.integer("the number of a parameter")
-        cursor.expect(",")
-        index = _path(cursor)
+        leaf = _leaf(cursor)
         cursor.expect(")")
-        return parameter, index
+        return leaf
 
     return tuple(cursor.listed("{", one, "}"))
 

@@ -2,31 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 from axla.core.dtypes import U32
 from axla.core.shape import TOKEN, AnyShape, Shape, TupleShape
 from axla.ir.graph import Instruction
-from axla.ir.op import OPS, Op
-
-
-def dot_shape(fields: dict[str, Any], lhs: Shape, rhs: Shape, *metadata: Shape) -> Shape:
-    """Batch dimensions, then what is left of lhs, then of rhs, in the wider of the element types."""
-    batch = fields.get("lhs_batch_dims", ())
-    used = (
-        (lhs, {*batch, *fields.get("lhs_contracting_dims", ())}),
-        (rhs, {*fields.get("rhs_batch_dims", ()), *fields.get("rhs_contracting_dims", ())}),
-    )
-    dims = [lhs.dims[d] for d in batch if 0 <= d < lhs.rank]
-    for shape, gone in used:
-        dims += [size for d, size in enumerate(shape.dims) if d not in gone]
-    return Shape(lhs.dtype if lhs.dtype.bits >= rhs.dtype.bits else rhs.dtype, dims)
-
-
-def convolution_shape(fields: dict[str, Any], *operands: Shape) -> Shape:
-    return OPS["convolution"].of(*operands, **fields).shape  # type: ignore[attr-defined]
+from axla.ir.op import Op
 
 
 def transfer_shape(opcode: str, operands: tuple[Instruction, ...], written: AnyShape) -> AnyShape:
@@ -44,8 +25,8 @@ def transfer_shape(opcode: str, operands: tuple[Instruction, ...], written: AnyS
 
 TRANSFERS = frozenset(["send", "send-done", "recv", "recv-done"])
 
-UNWRITTEN_SHAPES: dict[str, Callable[..., Shape]] = {"dot": dot_shape, "convolution": convolution_shape}
-"""Ops that hold their shape, and yet have one by default."""
+UNWRITTEN_SHAPES = frozenset(["dot", "convolution"])
+"""Ops that hold their shape, and yet have one by default: `of(lhs, rhs, ...)` gives it."""
 
 
 def with_natural_layout(op: Op, operands: tuple[Instruction, ...], shape: AnyShape) -> AnyShape:

@@ -214,11 +214,10 @@ class InstructionCursor(ShapeCursor):
         self, cls: type[Op], fields: dict[str, Any], operands: tuple[Instruction, ...], at: int
     ) -> AnyShape:
         """The shape of an op that holds it, where the text leaves it out."""
-        infer = UNWRITTEN_SHAPES.get(cls.opcode)
-        if infer is None or not all(isinstance(o.shape, Shape) for o in operands):
+        if cls.opcode not in UNWRITTEN_SHAPES or not all(isinstance(o.shape, Shape) for o in operands):
             self.fail(f"the shape of {cls.opcode} does not follow from its operands: it must be written", at)
         try:
-            return infer(fields, *[o.shape for o in operands])
+            return cls.of(*[o.shape for o in operands[:2]], **fields).shape  # type: ignore[attr-defined]
         except ShapeError as error:
             self.fail(error.message, at)
 

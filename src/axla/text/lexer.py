@@ -213,7 +213,7 @@ def unescape(text: str) -> str:
     """The text behind C's escapes; escaped bytes above 127 are read as UTF-8."""
     if "\\" not in text:
         return text
-    found = _UNESCAPE.sub(_unescaped, text)
+    found = _UNESCAPE.sub(unescaped, text)
     if _BYTES.search(found):
         raw = found.encode("utf-8", "surrogateescape")
         return raw.decode("utf-8", "surrogateescape")
@@ -223,7 +223,8 @@ def unescape(text: str) -> str:
 _BYTES = pattern("[\udc80-\udcff]")
 
 
-def _unescaped(found: re.Match[str]) -> str:
+def unescaped(found: re.Match[str]) -> str:
+    """What an escape stands for; a byte above 127 as a surrogate."""
     code = found[1]
     if code[0] in "01234567":
         value = int(code, 8) & 0xFF

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from graphlib import CycleError, TopologicalSorter
 
 import axla.hlo as hlo
 from axla.core.errors import UnsupportedError
@@ -134,23 +135,15 @@ def _same_data(recv: Instruction, send: Instruction) -> bool:
 
 def _waits_for_itself(computation: Computation, sources: Halves) -> bool:
     """Whether something received is needed, in the end, for what is sent on its channel."""
-    missing: dict[Instruction, int] = {}
-    after: dict[Instruction, list[Instruction]] = {}
+    order: TopologicalSorter[Instruction] = TopologicalSorter()
     for inst in computation.instructions:
         sent = sources[inst].operands if inst in sources else ()
-        before = {*inst.operands, *inst.extra.control_predecessors, *sent}
-        missing[inst] = len(before)
-        for p in before:
-            after.setdefault(p, []).append(inst)
-    ready = [inst for inst, count in missing.items() if not count]
-    done = 0
-    while ready:
-        done += 1
-        for inst in after.get(ready.pop(), ()):
-            missing[inst] -= 1
-            if not missing[inst]:
-                ready.append(inst)
-    return done != len(missing)
+        order.add(inst, *inst.operands, *inst.extra.control_predecessors, *sent)
+    try:
+        order.prepare()
+    except CycleError:
+        return True
+    return False
 
 
 def _begun(inst: Instruction, data: Instruction, token: Instruction) -> Instruction:
