@@ -18,6 +18,7 @@ from test_parallel import run_script
 import axla
 from axla.core.errors import Cancelled, CustomCallFailure, DeadlineExceeded, InvalidArgument, RuntimeFailure
 from axla.program.interface import Alias
+from axla.runtime import queue
 from axla.runtime.array import device_put
 from axla.runtime.native import native
 from axla.runtime.queue import queue_of
@@ -392,6 +393,31 @@ def test_what_is_stopped_before_its_turn_fails_at_once(gate):
             y.block_until_ready(timeout=60)
     gate.open()
     assert handed(program, X).tolist() == [1, 2, 3, 4] and handed(other, X, X).tolist() == [0, 2, 4, 6]
+
+
+@pytest.mark.parametrize("late", ["_failed_task", "Failure"])
+def test_the_turn_comes_while_a_run_is_being_stopped(gate, monkeypatch, late):
+    """The queue's thread waits for the stopper, or says the same as it."""
+    plain, waiting = getattr(queue, late), threading.Event()
+
+    def slowly(*arguments):
+        if threading.current_thread() is stopper:
+            waiting.set()
+            gate.open()
+            time.sleep(0.05)
+        return plain(*arguments)
+
+    monkeypatch.setattr(queue, late, slowly)
+    running, program = handed(programs.gate(gate), X), programs.add(4, long_running=True)
+    stopped, next_one = handed(program, X, X), handed(programs.add(4, long_running=True), X, X)
+    found = []
+    stopper = threading.Thread(target=lambda: found.append(program.cancel()))
+    stopper.start()
+    assert waiting.wait(30)
+    with pytest.raises(Cancelled, match="add: the run was cancelled"):
+        stopped.block_until_ready(timeout=60)
+    stopper.join(30)
+    assert found == [1] and running.tolist() == [1, 2, 3, 4] and next_one.tolist() == [0, 2, 4, 6]
 
 
 def test_a_wait_has_a_deadline_and_says_who_is_awaited(gate):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import pickle
 import platform
 import random
@@ -124,6 +125,12 @@ def test_contents_that_make_no_sense_are_errors(packed):
     for _ in range(300):
         at = dice.randrange(min(len(body), 1500))
         bodies.append(body[:at] + bytes([dice.randrange(256)]) + body[at + 1 :])
+    whole = dict.fromkeys(("axla", "llvm", "backend"), "cpu") | {"features": []}
+    heads = [json.dumps(whole | {"options": options}).encode() for options in ("zz", "0", 5)]
+    for head in (b"[" * 100_000, *heads):
+        bodies.append(struct.pack("<Q", len(head)) + head)
+        with pytest.raises(InvalidArgument, match="its header is not as axla writes it"):
+            unpack(b"axla-executable 1\n" + blake2b(bodies[-1], digest_size=32).digest() + bodies[-1])
     for changed in bodies:
         digest = blake2b(changed, digest_size=32).digest()
         try:

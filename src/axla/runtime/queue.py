@@ -80,9 +80,8 @@ class Task:
         self.inputs: list[int] = []
         self.records: list[int] = []
         self.timer: threading.Timer | None = None
-        self.name = (
-            f"run {loaded.block.handed + 1} of {loaded.interface.name} on device {loaded.queue.device}"
-        )
+        number, device = loaded.block.handed + 1, loaded.queue.device
+        self.name = f"run {number} of {loaded.interface.name} on device {device}"
         aliases = {alias.parameter: alias.result for alias in loaded.interface.aliases}
         try:
             for index, array in enumerate(arguments):
@@ -132,13 +131,14 @@ class Task:
 
     def fail(self, error: BaseException) -> None:
         """Fails the results: with the error of an input that failed, else with this one."""
-        inputs = [record for record in map(_Record.from_address, self.inputs) if record.ready == FAILED]
-        pending = [record for record in self.records if _Record.from_address(record).ready <= PENDING]
-        if not pending:  # it was stopped before its turn
-            return
-        failure = c.cast(inputs[0].context, c.py_object).value if inputs else Failure(error, self.name)
-        for record in pending:
-            self.loaded.native.record_publish(record, FAILED, failure)
+        with _failing:  # who stopped it, and the thread whose turn came: they are not let go in between
+            inputs = [record for record in map(_Record.from_address, self.inputs) if record.ready == FAILED]
+            pending = [record for record in self.records if _Record.from_address(record).ready <= PENDING]
+            if not pending:  # it was stopped before its turn
+                return
+            failure = c.cast(inputs[0].context, c.py_object).value if inputs else Failure(error, self.name)
+            for record in pending:
+                self.loaded.native.record_publish(record, FAILED, failure)
 
     def is_left(self) -> bool:
         """Whether the run has not ended."""
@@ -283,7 +283,7 @@ class Queue:
 
 _failures: WeakSet[Failure] = WeakSet()
 _queues: dict[int, Queue] = {}
-_lock = locks.new_lock()
+_lock, _failing = locks.new_lock(), locks.new_lock(threading.RLock)
 
 
 def queue_of(device: int) -> Queue:

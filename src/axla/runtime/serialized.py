@@ -12,7 +12,6 @@ from __future__ import annotations
 import functools
 import json
 import platform
-import struct
 import sys
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
@@ -54,7 +53,7 @@ class Fingerprint:
 def pack(payload: bytes, fingerprint: Fingerprint) -> bytes:
     """The bytes of an executable, which `unpack` takes."""
     head = json.dumps(asdict(fingerprint)).encode()
-    body = struct.pack("<Q", len(head)) + head + payload
+    body = len(head).to_bytes(8, "little") + head + payload
     return _HEAD + blake2b(body, digest_size=_DIGEST).digest() + body
 
 
@@ -74,13 +73,14 @@ def unpack(data: bytes) -> tuple[bytes, Fingerprint]:
     if blake2b(body, digest_size=_DIGEST).digest() != digest:
         _refuse("it is damaged or not complete: its digest does not match")
     try:
-        (length,) = struct.unpack_from("<Q", body)
+        length = int.from_bytes(body[:8], "little")
         found = json.loads(body[8 : 8 + length])
         fingerprint = Fingerprint(**{**found, "features": tuple(found["features"])})
+        bytes.fromhex(fingerprint.options)
         if fingerprint.triple:
             _check(fingerprint)
         return body[8 + length :], fingerprint
-    except (ValueError, TypeError, KeyError, AttributeError, struct.error) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         _refuse(f"its header is not as axla writes it ({error})")
 
 

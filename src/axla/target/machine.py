@@ -139,7 +139,7 @@ class Target:
         return max(1, min(self.max_lanes, self.vector_bytes * 8 // width))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)  # Target says what is equal, and hashes it fast
 class CpuTarget(Target):
     """A CPU, described by LLVM's words for it and by what they imply."""
 

@@ -75,7 +75,7 @@ def _run_task(f: Function, queue: V, task: V) -> None:
         with f.when(record.at(RECORD.offset("ready")).load("i32", "acquire").ne(READY), likely=False):
             code.store(f.i32(-1))  # failed_task finds it
     with f.when(f.call("i32", "task_claim", task).ne(0), likely=False):
-        code.store(f.i32(-1))
+        code.store(flags.load("i32", "monotonic"))  # of who stopped it
     forks, begin = f.glob("forks").load("i32"), f.call("i64", "now")
     with f.when(code.load("i32").eq(0), likely=True):
         code.store(f.call("i32", "execute", program, frame, arguments, results, flags, f.const("i1", 0)))
