@@ -12,7 +12,6 @@ from axla.core.errors import UnsupportedError
 from axla.core.shape import Shape
 from axla.custom.registry import registered
 from axla.ir.attributes import ApiVersion
-from axla.ir.collectives import COLLECTIVES
 from axla.ir.graph import Instruction, Module
 
 _PROCESS = {
@@ -42,7 +41,7 @@ def refuse(module: Module, externals: Collection[str] = ()) -> None:
             opcode = inst.op.opcode
             if opcode in _PROCESS:
                 _no(module, f"{where(inst)} {_PROCESS[opcode]}")
-            if opcode.removesuffix("-start") in COLLECTIVES:
+            if inst.op.collective is not None:
                 size = max(_group_size(inst), several)
                 if size > 1:
                     _no(module, f"{where(inst)} has {size} participants; a library runs alone")

@@ -25,14 +25,14 @@ from axla.ir.op import OPS
 from axla.runtime.array import Array, device_put
 from axla.runtime.serialized import unpack
 
-EFFECTS: dict[str, tuple[str, ...]] = {
-    "infeed": ("infeed",),
-    "outfeed": ("outfeed",),
-    "transfers": ("send", "send-done", "recv", "recv-done"),
-    "random state": ("rng", "rng-get-and-update-state"),
-    "custom calls": ("custom-call",),
-}
-"""Effects, and the ops that have them."""
+
+def effects() -> dict[str, list[str]]:
+    """Effects that a backend may lack, and the opcodes that have them."""
+    found: dict[str, list[str]] = {}
+    for opcode, op in OPS.items():
+        if op.effect:
+            found.setdefault(op.effect, []).append(opcode)
+    return found
 
 
 class Client(Devices):
@@ -99,7 +99,7 @@ class Capabilities:
 
     @property
     def effects(self) -> tuple[str, ...]:
-        return tuple(effect for effect in EFFECTS if effect not in self.refused)
+        return tuple(effect for effect in effects() if effect not in self.refused)
 
 
 class Backend:
@@ -143,7 +143,7 @@ class Backend:
                 f"compile: {module.name} is for {counts[0]} replicas of {counts[1]} partitions, {self.name} "
                 f"runs {self.capabilities.participants}: {refused.get('participants', 'no more')}"
             )
-        ops = {op: why for effect, why in refused.items() for op in EFFECTS.get(effect, (effect,))}
+        ops = {op: why for effect, why in refused.items() for op in effects().get(effect, (effect,))}
         ops.pop("participants", None)
         if not ops:
             return

@@ -18,7 +18,7 @@ MAIN = "main"
 """The thread of an entry."""
 
 
-@op("async-start", operands="*operands")
+@op("async-start", operands="*operands", expensive=True, mixes_floats=True)
 class AsyncStart(Op):
     """Begins `calls` on the operands: the value is a tuple of operands (a tuple), result and contexts."""
 
@@ -26,8 +26,6 @@ class AsyncStart(Op):
     async_execution_thread: str = MAIN
     calls: Computation = attr(always=True, default=None)
     output_to_operand_aliasing: tuple[OutputAlias, ...] = ()
-
-    expensive = True
 
     def infer(self, *operands: AnyShape) -> AnyShape:
         parts = elements(self.shape)

@@ -10,6 +10,7 @@ from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.hlo.family import arrays, show
 from axla.hlo.signature import accepts_scalars, sample_reducer
 from axla.ir.attributes import SourceTargetPairs
+from axla.ir.collectives import Kind
 from axla.ir.devices import ReplicaGroups
 from axla.ir.graph import Computation, Instruction
 from axla.ir.op import Op, attr, op, reject
@@ -90,11 +91,14 @@ class _Collective(Op):
     __slots__ = ()
     side_effect = True
     expensive = True
+    mixes_floats = True
 
 
 @dataclass(frozen=True)
 class _AllReduce(_Collective):
     """At once, or its beginning."""
+
+    collective = Kind.SAME
 
     channel_id: int | None = None
     replica_groups: ReplicaGroups = attr(always=True, default=ALL)
@@ -133,7 +137,7 @@ def _check_global_ids(self: Op, globally: bool, channel: int | None, groups: Rep
         self.reject("ids", "use_global_device_ids needs a channel_id and replica_groups")
 
 
-@op("all-reduce-done", operands="operand")
+@op("all-reduce-done", operands="operand", ends=AllReduceStart)
 class AllReduceDone(_Collective):
     """The result of an all-reduce-start."""
 
@@ -148,6 +152,8 @@ class AllReduceDone(_Collective):
 @dataclass(frozen=True)
 class _AllGather(_Collective):
     """At once, or its beginning."""
+
+    collective = Kind.SCALED
 
     shape: AnyShape
     channel_id: int | None = None
@@ -205,7 +211,7 @@ class _Done(_Collective):
         return [(cls(), (TupleShape((small, small)),))]
 
 
-@op("all-gather-done", operands="operand")
+@op("all-gather-done", operands="operand", ends=AllGatherStart)
 class AllGatherDone(_Done):
     """The result of an all-gather-start."""
 
@@ -218,7 +224,7 @@ def started(self: Op, operand: AnyShape, at: int = 1) -> AnyShape:
     return parts[at].logical
 
 
-@op("reduce-scatter", operands="*operands")
+@op("reduce-scatter", operands="*operands", collective=Kind.SCALED)
 class ReduceScatter(_Collective):
     """The operands of all members combined by `to_apply`; each member gets its part along the dimension."""
 
@@ -242,7 +248,7 @@ class ReduceScatter(_Collective):
                 (cls(Shape(F32, (3,)), to_apply=add), (Shape(F32, (3,)),))]  # fmt: skip
 
 
-@op("all-to-all", operands="*operands")
+@op("all-to-all", operands="*operands", collective=Kind.EXCHANGED)
 class AllToAll(_Collective):
     """Every member sends a part to every other: a part along the dimension, or one of the operands."""
 
@@ -281,7 +287,7 @@ def rooted(self: Op, operands: Sequence[AnyShape], dynamic: bool) -> AnyShape:
     return joined(data)
 
 
-@op("collective-broadcast", operands="*operands")
+@op("collective-broadcast", operands="*operands", collective=Kind.ROOTED)
 class CollectiveBroadcast(_Collective):
     """Every member of a group gets the operands of its root, the first one; who is in no group, zeros."""
 
@@ -298,7 +304,7 @@ class CollectiveBroadcast(_Collective):
         return [(cls(), (Shape(F32, (4,)),))]
 
 
-@op("collective-reduce", operands="*operands")
+@op("collective-reduce", operands="*operands", collective=Kind.ROOTED)
 class CollectiveReduce(_Collective):
     """The operands of all members of a group, combined by `to_apply`, to its root; the others get zeros."""
 
@@ -326,7 +332,7 @@ def check_pairs(self: Op, pairs: Sequence[tuple[int, int]], *, repeated: bool) -
             self.reject("c1", f"sources must be different and at least 0, targets too, found {pairs}")
 
 
-@op("collective-permute", operands="*operands")
+@op("collective-permute", operands="*operands", collective=Kind.PAIRED)
 class CollectivePermute(_Collective):
     """Each source's operands go to its target; who is no target gets zeros.
 
@@ -369,7 +375,7 @@ def moves_one_slice(inst: Instruction) -> bool:
     )
 
 
-@op("collective-permute-start", operands="*operands")
+@op("collective-permute-start", operands="*operands", collective=Kind.PAIRED)
 class CollectivePermuteStart(_Collective):
     """Begins a collective-permute: the value is a tuple of operands, results and contexts."""
 
@@ -397,12 +403,17 @@ class CollectivePermuteStart(_Collective):
         return [(cls(shape, 1, SourceTargetPairs(((0, 0),))), (data,))]
 
 
-@op("collective-permute-done", operands="operand")
+@op("collective-permute-done", operands="operand", ends=CollectivePermuteStart)
 class CollectivePermuteDone(_Done):
     """The result of a collective-permute-start."""
 
 
-@op("ragged-all-to-all", operands="input output input_offsets send_sizes output_offsets recv_sizes")
+@op(
+    "ragged-all-to-all",
+    operands="input output input_offsets send_sizes output_offsets recv_sizes",
+    collective=Kind.SAME,
+    mixes_floats=False,
+)
 class RaggedAllToAll(_Collective):
     """Slices of different lengths of the input go to places in the outputs of the members."""
 

@@ -27,6 +27,7 @@ class Contraction(Op):
     rhs_contracting_dims: tuple[int, ...] = attr(always=True, default=())
 
     expensive = True
+    mixes_floats = True
 
 
 @op("dot", operands="lhs rhs *metadata")

@@ -25,7 +25,7 @@ from axla.ir.structure import Constant, Parameter
 from axla.ir.typed import op_of
 
 
-@op("while", operands="init")
+@op("while", operands="init", expensive=True)
 class While(Op):
     """Applies `body` to the value as long as `condition` of it is true, starting from the operand.
 
@@ -35,8 +35,6 @@ class While(Op):
 
     condition: Computation
     body: Computation
-
-    expensive = True
 
     def infer(self, init: AnyShape) -> AnyShape:
         returns(self, accepts(self, self.condition, [init], "condition"), Shape(PRED), "condition")
@@ -55,7 +53,7 @@ class While(Op):
         return [(cls(condition, body), (Shape(F32),))]
 
 
-@op("conditional", operands="branch_index *branch_operands")
+@op("conditional", operands="branch_index *branch_operands", expensive=True, mixes_floats=True)
 class Conditional(Op):
     """One of the branches, applied to its own operand; only that one runs.
 
@@ -66,8 +64,6 @@ class Conditional(Op):
     true_computation: Computation | None = None
     false_computation: Computation | None = None
     branch_computations: tuple[Computation, ...] = ()
-
-    expensive = True
 
     @property
     def branches(self) -> tuple[Computation, ...]:
@@ -100,7 +96,7 @@ class Conditional(Op):
         ]
 
 
-@op("call", operands="*operands")
+@op("call", operands="*operands", expensive=True, mixes_floats=True)
 class Call(Op):
     """`to_apply`, applied to the operands.
 
@@ -111,8 +107,6 @@ class Call(Op):
     to_apply: Computation
     is_composite: bool = False
 
-    expensive = True
-
     def infer(self, *operands: AnyShape) -> AnyShape:
         return accepts(self, self.to_apply, operands).root.shape.logical
 
@@ -121,7 +115,7 @@ class Call(Op):
         return [(cls(sample_reducer("add", F32)), (Shape(F32), Shape(F32)))]
 
 
-@op("fusion", operands="*operands")
+@op("fusion", operands="*operands", expensive=True, mixes_floats=True)
 class Fusion(Op):
     """`calls`, applied to the operands: one kernel, as a compiler decided before.
 
@@ -132,8 +126,6 @@ class Fusion(Op):
     output_to_operand_aliasing: tuple[OutputAlias, ...] = ()
     calls: Computation = attr(always=True, default=None)
 
-    expensive = True
-
     def infer(self, *operands: AnyShape) -> AnyShape:
         return accepts(self, self.calls, operands, "calls").root.shape.logical
 
@@ -142,7 +134,7 @@ class Fusion(Op):
         return [(cls(FusionKind.LOOP, calls=sample_reducer("multiply", F32)), (Shape(F32), Shape(F32)))]
 
 
-@op("custom-call", operands="*operands")
+@op("custom-call", operands="*operands", effect="custom calls", expensive=True, mixes_floats=True)
 class CustomCall(Op):
     """Whatever the function named `custom_call_target` computes from the operands."""
 
@@ -164,8 +156,6 @@ class CustomCall(Op):
     # Of axla, not of XLA: layout-normalization sets it. Operands and result are then arrays of the sizes in
     # which they lie; the constraints are what the call declared, here the shape of its result.
     result_layout_constraints: tuple[AnyShape, ...] | None = None
-
-    expensive = True
 
     @property
     def side_effect(self) -> bool:

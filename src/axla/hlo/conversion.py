@@ -156,7 +156,7 @@ class ReducePrecision(Elementwise):
         ]
 
 
-@op("stochastic-convert", operands="operand random")
+@op("stochastic-convert", operands="operand random", mixes_floats=True)
 class StochasticConvert(Elementwise):
     """Converts floats to integers, rounding away from zero with the probability of the part cut off.
 

@@ -133,7 +133,7 @@ class Gather(Op):
         ]
 
 
-@op("scatter", operands="*operands")
+@op("scatter", operands="*operands", expensive=True)
 class Scatter(Op):
     """The operands, with windows combined with `updates` by `to_apply` at the places that the indices give.
 
@@ -156,8 +156,6 @@ class Scatter(Op):
     indices_are_sorted: bool = False
     unique_indices: bool = False
     to_apply: Computation = attr(always=True, default=None)
-
-    expensive = True
 
     def infer(self, *operands: AnyShape) -> AnyShape:
         shapes = arrays(self, *operands)

@@ -14,7 +14,7 @@ from axla.ir.attributes import FftType, TransposeA
 from axla.ir.op import Op, attr, op
 
 
-@op("fft", operands="operand")
+@op("fft", operands="operand", expensive=True)
 class Fft(Op):
     """The discrete Fourier transform over the last dimensions, forward or inverse, complex or real.
 
@@ -25,8 +25,6 @@ class Fft(Op):
 
     fft_type: FftType
     fft_length: tuple[int, ...]
-
-    expensive = True
 
     def infer(self, operand: AnyShape) -> Shape:
         (source,) = arrays(self, operand)
@@ -93,7 +91,7 @@ def _matrices(self: Op, source: Shape) -> None:
         self.reject("square", f"square matrices are wanted, found {show(source)}")
 
 
-@op("cholesky", operands="operand")
+@op("cholesky", operands="operand", expensive=True)
 class Cholesky(Op):
     """The lower triangular L with a = L L^H, or the upper triangular U with a = U^H U, of every matrix.
 
@@ -102,8 +100,6 @@ class Cholesky(Op):
     """
 
     lower: bool = False
-
-    expensive = True
 
     def infer(self, operand: AnyShape) -> Shape:
         (source,) = arrays(self, operand)
@@ -129,7 +125,7 @@ class Cholesky(Op):
         return [(cls(True), (Shape(F32, (3, 3)),)), (cls(), (Shape(F64, (2, 3, 3)),))]
 
 
-@op("triangular-solve", operands="a b")
+@op("triangular-solve", operands="a b", expensive=True)
 class TriangularSolve(Op):
     """The x with op(a) x = b (left_side), or x op(a) = b, for a triangular a.
 
@@ -142,8 +138,6 @@ class TriangularSolve(Op):
     lower: bool = False
     unit_diagonal: bool = False
     transpose_a: TransposeA = attr(always=True, default=TransposeA.NO_TRANSPOSE)
-
-    expensive = True
 
     def infer(self, a: AnyShape, b: AnyShape) -> Shape:
         left, right = arrays(self, a, b)
@@ -199,6 +193,7 @@ class _BatchNorm(Op):
     feature_index: int
 
     expensive = True
+    mixes_floats = True
 
     def _check(self, operand: AnyShape, features: tuple[AnyShape, ...]) -> tuple[Shape, Shape]:
         (source, *others) = arrays(self, operand, *features)

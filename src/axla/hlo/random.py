@@ -9,7 +9,7 @@ from axla.ir.attributes import RandomDistribution
 from axla.ir.op import Op, attr, op
 
 
-@op("rng", operands="first second")
+@op("rng", operands="first second", effect="random state", side_effect=True, expensive=True)
 class Rng(Op):
     """Random numbers: uniform from `first` up to `second`, or normal with that mean and deviation.
 
@@ -19,9 +19,6 @@ class Rng(Op):
 
     shape: Shape
     distribution: RandomDistribution = attr(required=True, default=RandomDistribution.UNIFORM)
-
-    side_effect = True
-    expensive = True
 
     def infer(self, first: AnyShape, second: AnyShape) -> Shape:
         for number, s in enumerate(arrays(self, first, second)):
@@ -40,14 +37,12 @@ class Rng(Op):
         ]
 
 
-@op("rng-get-and-update-state")
+@op("rng-get-and-update-state", effect="random state", side_effect=True)
 class RngGetAndUpdateState(Op):
     """The state of the device's random numbers, which moves on by `delta`."""
 
     shape: Shape
     delta: int = attr(required=True, default=0)
-
-    side_effect = True
 
     def infer(self) -> Shape:
         if self.shape.logical is not Shape(U64, (2,)):

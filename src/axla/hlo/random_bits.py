@@ -28,7 +28,7 @@ THREE_FRY_GROUPS = 5  # of four rounds
 PHILOX_ROUNDS = 10
 
 
-@op("rng-bit-generator", operands="state")
+@op("rng-bit-generator", operands="state", expensive=True)
 class RngBitGenerator(Op):
     """The next state, and random bits, which follow from the state alone.
 
@@ -38,8 +38,6 @@ class RngBitGenerator(Op):
 
     shape: AnyShape
     algorithm: RandomAlgorithm = attr(required=True, default=RandomAlgorithm.DEFAULT)
-
-    expensive = True
 
     def infer(self, state: AnyShape) -> AnyShape:
         (source,) = arrays(self, state)

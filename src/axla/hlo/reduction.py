@@ -38,7 +38,7 @@ def data_and_inits(self: Op, operands: tuple[AnyShape, ...]) -> tuple[tuple[Shap
     return data, inits
 
 
-@op("reduce", operands="*operands")
+@op("reduce", operands="*operands", expensive=True)
 class Reduce(Op):
     """Combines all elements along `dimensions` by `to_apply`, starting from the initial values: n arrays, n
     initial values.
@@ -49,8 +49,6 @@ class Reduce(Op):
 
     dimensions: tuple[int, ...]
     to_apply: Computation
-
-    expensive = True
 
     def infer(self, *operands: AnyShape) -> AnyShape:
         data, inits = data_and_inits(self, operands)
@@ -109,7 +107,7 @@ class Map(Op):
         return [(cls((0, 1), sample_reducer("add", F32)), (Shape(F32, (3, 4)),) * 2)]
 
 
-@op("scan", operands="*operands")
+@op("scan", operands="*operands", expensive=True)
 class Scan(Op):
     """Applies `to_apply` to slices of the inputs along the dimension and to carries, in order.
 
@@ -124,8 +122,6 @@ class Scan(Op):
     is_reverse: bool = False
     is_associative: bool = attr(always=True, default=False)
     to_apply: Computation = attr(always=True, default=None)
-
-    expensive = True
 
     def length(self, operands: Sequence[AnyShape]) -> int:
         """How many slices there are."""
@@ -174,7 +170,7 @@ class Scan(Op):
         return [(cls((1,), 1, to_apply=step), operands), (cls((1,), 1, True, True, step), operands)]
 
 
-@op("sort", operands="*operands")
+@op("sort", operands="*operands", expensive=True, mixes_floats=True)
 class Sort(Op):
     """The operands, permuted alike along the dimension into the order of `to_apply`.
 
@@ -186,8 +182,6 @@ class Sort(Op):
     dimensions: tuple[int, ...]
     is_stable: bool = False
     to_apply: Computation = attr(always=True, default=None)
-
-    expensive = True
 
     @property
     def dimension(self) -> int:

@@ -24,7 +24,7 @@ def smallest_first(x: np.ndarray) -> np.ndarray:
     return np.argsort(key, axis=-1, kind="stable")
 
 
-@op("topk", operands="operand")
+@op("topk", operands="operand", expensive=True)
 class TopK(Op):
     """The k largest (or smallest) elements along the last dimension, in order, and their positions as s32.
 
@@ -33,8 +33,6 @@ class TopK(Op):
 
     k: int
     largest: bool = attr(always=True, default=True)
-
-    expensive = True
 
     def infer(self, operand: AnyShape) -> TupleShape:
         (source,) = arrays(self, operand)

@@ -38,7 +38,7 @@ class CopyStart(Op):
         return [(cls(TupleShape((x, x, Shape(U32)))), (x,))]
 
 
-@op("copy-done", operands="operand")
+@op("copy-done", operands="operand", ends=CopyStart)
 class CopyDone(Op):
     """The result of a copy-start."""
 
@@ -65,7 +65,7 @@ class _Transfer(Op):
             self.reject("c1", f"a token is wanted, found {show(token)}")
 
 
-@op("send", operands="data token")
+@op("send", operands="data token", effect="transfers", mixes_floats=True)
 class Send(_Transfer):
     """Begins sending data on a channel: the value is a tuple of the data, a context and a token."""
 
@@ -85,7 +85,7 @@ class Send(_Transfer):
         return [(cls(TupleShape((x, Shape(U32), TOKEN)), 1), (x, TOKEN))]
 
 
-@op("send-done", operands="operand")
+@op("send-done", operands="operand", effect="transfers", ends=Send)
 class SendDone(_Transfer):
     """A token, when what was sent has left."""
 
@@ -100,7 +100,7 @@ class SendDone(_Transfer):
         return [(cls(1), (TupleShape((Shape(F32, (3,)), Shape(U32), TOKEN)),))]
 
 
-@op("recv", operands="token")
+@op("recv", operands="token", effect="transfers")
 class Recv(_Transfer):
     """Begins receiving from a channel: the value is a tuple of the data to come, a context and a token."""
 
@@ -120,7 +120,7 @@ class Recv(_Transfer):
         return [(cls(TupleShape((Shape(F32, (3,)), Shape(U32), TOKEN)), 1), (TOKEN,))]
 
 
-@op("recv-done", operands="operand")
+@op("recv-done", operands="operand", effect="transfers", ends=Recv)
 class RecvDone(_Transfer):
     """The data received, and a token."""
 
@@ -137,7 +137,7 @@ class RecvDone(_Transfer):
         return [(cls(1), (TupleShape((Shape(F32, (3,)), Shape(U32), TOKEN)),))]
 
 
-@op("infeed", operands="token")
+@op("infeed", operands="token", effect="infeed")
 class Infeed(_Transfer):
     """The next value of the infeed queue, and a token."""
 
@@ -158,7 +158,7 @@ class Infeed(_Transfer):
         return [(cls(TupleShape((Shape(F32, (3,)), TOKEN))), (TOKEN,))]
 
 
-@op("outfeed", operands="data token")
+@op("outfeed", operands="data token", effect="outfeed", mixes_floats=True)
 class Outfeed(_Transfer):
     """Puts the data into the outfeed queue, as `outfeed_shape`; gives a token."""
 

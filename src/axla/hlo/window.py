@@ -69,7 +69,7 @@ def offsets(window: Window, dims: Sequence[int]) -> Iterator[tuple[tuple[int, ..
         yield at, tuple(where)
 
 
-@op("reduce-window", operands="*operands")
+@op("reduce-window", operands="*operands", expensive=True, mixes_floats=True)
 class ReduceWindow(Op):
     """Combines the elements in each place of a window by `to_apply`: n arrays, n initial values.
 
@@ -79,8 +79,6 @@ class ReduceWindow(Op):
 
     window: Window
     to_apply: Computation
-
-    expensive = True
 
     def infer(self, *operands: AnyShape) -> AnyShape:
         data, inits = data_and_inits(self, operands)
@@ -100,7 +98,7 @@ class ReduceWindow(Op):
         ]
 
 
-@op("select-and-scatter", operands="operand source init")
+@op("select-and-scatter", operands="operand source init", expensive=True)
 class SelectAndScatter(Op):
     """Adds each element of `source` (by `scatter`) to the element that `select` chooses in its place.
 
@@ -110,8 +108,6 @@ class SelectAndScatter(Op):
     window: Window
     select: Computation
     scatter: Computation
-
-    expensive = True
 
     def infer(self, operand: AnyShape, source: AnyShape, init: AnyShape) -> Shape:
         data, values, start = arrays(self, operand, source, init)
@@ -155,7 +151,7 @@ _STORED = r"={sparsity=\d+x\d+ dimension=\d+ stride=\d+}"
 SPARSE = re.compile(rf"\{{(lhs{_STORED}( rhs{_STORED})?|rhs{_STORED})?\}}")
 
 
-@op("convolution", operands="lhs rhs")
+@op("convolution", operands="lhs rhs", expensive=True, mixes_floats=True)
 class Convolution(Op):
     """Products of `rhs` (the kernel) with the places of a window over `lhs`, summed over window and features.
 
@@ -175,8 +171,6 @@ class Convolution(Op):
     operand_precision: tuple[Precision, ...] = ()
     convolution_kind: Word | None = None
     sparsity_config: RawText | None = None
-
-    expensive = True
 
     def infer(self, lhs: AnyShape, rhs: AnyShape) -> Shape:
         left, right = arrays(self, lhs, rhs)

@@ -20,7 +20,7 @@ from axla.hlo.collective import elements, equal_addends, moves_one_slice
 from axla.interpreter.evaluate import Interpreter, Value
 from axla.interpreter.members import group_of, pairs_of
 from axla.interpreter.processes import Process
-from axla.ir.collectives import Kind, collective_of, group_mode
+from axla.ir.collectives import Kind, group_mode
 from axla.ir.graph import Instruction
 from axla.ir.op import Op
 from axla.ir.typed import tuple_of
@@ -49,7 +49,7 @@ def _together(meaning: Meaning, interpreter: Interpreter, inst: Instruction, *op
     if process is None:
         return meaning(interpreter, inst, [operands])[0]
     members = group_of(inst, process)
-    if members is None and collective_of(inst.op).kind is Kind.ROOTED:
+    if members is None and inst.op.collective is Kind.ROOTED:
         return _zeros(inst)
     if members is None:
         raise CollectiveFailure(f"{inst!r}: {process} is in none of the groups")

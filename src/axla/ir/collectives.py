@@ -1,13 +1,10 @@
-"""Who takes part in each collective, and what that means: one table for all who ask."""
+"""Who takes part in a collective, and what that means."""
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
-
-from axla.ir.op import Op
 
 
 class GroupMode(enum.StrEnum):
@@ -20,7 +17,7 @@ class GroupMode(enum.StrEnum):
 
 
 class Kind(enum.Enum):
-    """What the members of a group get, and who must be in one."""
+    """What the members of a group get, and who must be in one: `Op.collective`."""
 
     SAME = "an array like their own; all are in groups"
     SCALED = "one of which a dimension grows or shrinks by the number of members; all are in groups"
@@ -29,36 +26,11 @@ class Kind(enum.Enum):
     PAIRED = "what their source has: groups are pairs; who is no target gets zeros"
 
 
-@dataclass(frozen=True, slots=True)
-class Collective:
-    """A row of the table. `ids`: whether the op may say use_global_device_ids."""
-
-    kind: Kind
-    ids: bool = False
-
-
-COLLECTIVES: dict[str, Collective] = {
-    "all-gather": Collective(Kind.SCALED, ids=True),
-    "all-reduce": Collective(Kind.SAME, ids=True),
-    "all-to-all": Collective(Kind.EXCHANGED),
-    "collective-broadcast": Collective(Kind.ROOTED),
-    "collective-permute": Collective(Kind.PAIRED),
-    "collective-reduce": Collective(Kind.ROOTED),
-    "ragged-all-to-all": Collective(Kind.SAME),
-    "reduce-scatter": Collective(Kind.SCALED, ids=True),
-}
-"""By opcode; an op that begins one (all-gather-start) has its row."""
-
-
-def collective_of(op: Op) -> Collective:
-    return COLLECTIVES[op.opcode.removesuffix("-start")]
-
-
 def group_mode(op: Any) -> GroupMode:
     """What the members of a collective's groups are. Channel 0 stands for no channel."""
     if (op.channel_id or 0) <= 0:
         return GroupMode.CROSS_REPLICA
-    if not collective_of(op).ids:
+    if not hasattr(op, "use_global_device_ids"):
         return GroupMode.CROSS_PARTITION
     return GroupMode.FLATTENED_ID if op.use_global_device_ids else GroupMode.CROSS_REPLICA_AND_PARTITION
 

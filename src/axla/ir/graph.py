@@ -14,6 +14,7 @@ from typing import Any, ClassVar, NoReturn
 
 from axla.core.errors import InternalError, ShapeError
 from axla.core.shape import AnyShape, ProgramShape
+from axla.ir.collectives import Kind
 from axla.ir.names import Names
 from axla.ir.sharding import Sharding
 
@@ -52,6 +53,10 @@ class Op:
     side_effect: ClassVar[bool] = False  # must not be removed, duplicated or reordered with its like
     expensive: ClassVar[bool] = False  # worth computing once rather than in every user
     transcendental: ClassVar[bool] = False  # a function whose results are approximations
+    mixes_floats: ClassVar[bool] = False  # its operands may be floats of different types
+    effect: ClassVar[str] = ""  # the kind of its side effect, where backends may lack that
+    collective: ClassVar[Kind | None] = None  # what members of a group get of it, or of what it begins
+    ends: ClassVar[type[Op] | None] = None  # the op that begins what this one ends: copy-start for copy-done
 
     def infer(self, *operands: AnyShape) -> AnyShape:
         """The result shape; raises ShapeError for operands that the op does not accept."""

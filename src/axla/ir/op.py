@@ -42,10 +42,13 @@ OpClass = typing.TypeVar("OpClass", bound=type[Op])
 
 @typing.dataclass_transform(frozen_default=True, field_specifiers=(attr,))
 @typing.dataclass_transform(frozen_default=True, field_specifiers=(attr, dataclasses.field))
-def op(opcode: str, *, operands: str = "") -> Callable[[OpClass], OpClass]:
+def op(opcode: str, *, operands: str = "", **facts: Any) -> Callable[[OpClass], OpClass]:
     """Declares a class as the op `opcode`. `operands` names them: `"a b"`, `"*rest"` for any number, `"c?"`
-    optional.
+    optional. `facts` are what `Op` says otherwise: `expensive=True`.
     """
+    for fact in facts:
+        if fact not in Op.__annotations__:
+            raise InternalError(f"op {opcode}: there is no fact {fact}")
 
     def declare(cls: OpClass) -> OpClass:
         names = operands.split()
@@ -53,6 +56,8 @@ def op(opcode: str, *, operands: str = "") -> Callable[[OpClass], OpClass]:
         cls.optional = sum(n.endswith("?") for n in names)
         cls.operand_names = tuple(n.strip("*?") for n in names)
         cls.opcode = opcode
+        for fact, value in facts.items():
+            setattr(cls, fact, value)
         made = dataclasses.dataclass(frozen=True, repr=True)(cls)
         hints = typing.get_type_hints(cls)
         attributes, computations = [], []

@@ -48,7 +48,7 @@ class Constant(Op):
         return [(cls.of(1.5, F32), ()), (cls.of([[1, 2], [3, 4]], F32), ())]
 
 
-@op("tuple", operands="*elements")
+@op("tuple", operands="*elements", mixes_floats=True)
 class Tuple(Op):
     """Its operands, as one value."""
 

@@ -23,8 +23,6 @@ def transfer_shape(opcode: str, operands: tuple[Instruction, ...], written: AnyS
     return TupleShape((data.elements[0], *((Shape(U32), TOKEN) if opcode == "recv" else (TOKEN,))))
 
 
-TRANSFERS = frozenset(["send", "send-done", "recv", "recv-done"])
-
 UNWRITTEN_SHAPES = frozenset(["dot", "convolution"])
 """Ops that hold their shape, and yet have one by default: `of(lhs, rhs, ...)` gives it."""
 

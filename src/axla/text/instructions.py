@@ -23,7 +23,7 @@ from axla.ir.sharding import Sharding
 from axla.ir.structure import Constant, GetTupleElement, Parameter
 from axla.text import asynchronous
 from axla.text.forms import PLAIN_FORMS, unpacked
-from axla.text.inference import TRANSFERS, UNWRITTEN_SHAPES, transfer_shape, with_natural_layout
+from axla.text.inference import UNWRITTEN_SHAPES, transfer_shape, with_natural_layout
 from axla.text.lexer import BLANK, NAME, STRING, pattern, unescape
 from axla.text.literals import read_literal
 from axla.text.shapes import ARRAY, TUPLE, ShapeCursor, compatible
@@ -191,7 +191,7 @@ class InstructionCursor(ShapeCursor):
         shape: AnyShape | None, name: str, extra: Extra, at: int,
     ) -> Instruction:  # fmt: skip
         cls = schema.op
-        if cls.opcode in TRANSFERS and shape is not None:
+        if cls.effect == "transfers" and shape is not None:
             shape = transfer_shape(cls.opcode, operands, shape)
         if cls.holds_shape:
             if shape is None:

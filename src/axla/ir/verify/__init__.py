@@ -83,6 +83,8 @@ def _verify(module: Module) -> None:
     called_by = callers(module)
     for computation in module.computations:
         for inst in computation.instructions:
+            if inst.op.collective is not None:
+                groups.RULES[inst.op.collective](inst)
             for rule in _RULES.get(inst.op.opcode, ()):
                 rule(inst)
             if inst.extra.more:
@@ -133,5 +135,5 @@ def _by_opcode(*tables: dict[str, Callable[[Instruction], None]]) -> dict[str, l
     return rules
 
 
-_RULES = _by_opcode(groups.RULES, calls.RULES, placement.RULES)
+_RULES = _by_opcode(calls.RULES, placement.RULES)
 """What is asked of an instruction beyond its shape, by opcode."""

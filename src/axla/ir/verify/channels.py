@@ -18,13 +18,6 @@ from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.verify.failure import fail
 from axla.ir.verify.header import leaf
 
-_TRANSFERS = {"send", "send-done", "recv", "recv-done"}
-_HALVES = {"send": "send-done", "recv": "recv-done"}
-_COLLECTIVES = {
-    "all-gather", "all-gather-start", "all-reduce", "all-reduce-start", "all-to-all", "collective-broadcast",
-    "collective-permute", "collective-permute-start", "collective-reduce", "ragged-all-to-all",
-    "reduce-scatter",
-}  # fmt: skip
 _PAIRS = "_xla_send_recv_source_target_pairs"
 _NUMBERS = re.compile(r"\{\s*(-?\d+)\s*,\s*(-?\d+)\s*\}")
 
@@ -48,18 +41,25 @@ def verify_channels(module: Module) -> None:
                     )
 
 
+def _is_transfer(inst: Instruction) -> bool:
+    return inst.op.effect == "transfers"
+
+
+def _begins(inst: Instruction) -> bool:
+    """Whether a transfer begins here: send or recv."""
+    return _is_transfer(inst) and inst.op.ends is None
+
+
 def _verify_channel(inst: Instruction, channel: int, first: Instruction) -> None:
     opcode = inst.opcode
     if opcode == "all-reduce" and channel < 1:
         fail("channel_id", f"{inst!r}: channel_id must be at least 1, found {channel}")
-    if (first.opcode in _TRANSFERS) != (opcode in _TRANSFERS) or (
-        opcode not in _TRANSFERS and first.opcode != opcode
-    ):
+    if _is_transfer(first) != _is_transfer(inst) or (not _is_transfer(inst) and first.opcode != opcode):
         fail("channel_kind", f"{inst!r}: channel_id={channel} is used by another kind too, {first!r}")
-    if opcode in _HALVES and first.opcode in _HALVES:
+    if _begins(inst) and _begins(first):
         _verify_host(inst, first)
-    done = next(iter(inst.users), None) if opcode in _HALVES else None
-    if done is not None and done.opcode == _HALVES[opcode]:
+    done = next(iter(inst.users), None) if _begins(inst) else None
+    if done is not None and done.op.ends is type(inst.op):
         begun, ended = inst.op, done.op
         if begun.channel_id != ended.channel_id:  # type: ignore[attr-defined]
             found = f"{begun.channel_id} and {ended.channel_id}"  # type: ignore[attr-defined]
@@ -126,12 +126,12 @@ def verify_order(module: Module) -> None:
 
 
 def _matters(inst: Instruction) -> bool:
-    return inst.opcode in _COLLECTIVES or inst.opcode in _TRANSFERS or bool(inst.op.computation_fields)
+    return inst.op.collective is not None or _is_transfer(inst) or bool(inst.op.computation_fields)
 
 
 def _parts(inst: Instruction) -> Iterator[Computation | Instruction]:
     """What happens at an instruction: a transfer or collective, or what a loop, branch or call does."""
-    if inst.opcode in _COLLECTIVES or inst.opcode in _TRANSFERS:
+    if inst.op.collective is not None or _is_transfer(inst):
         yield inst
     elif inst.opcode in ("while", "conditional", "call", "async-start"):
         yield from inst.op.computations()
@@ -139,11 +139,11 @@ def _parts(inst: Instruction) -> Iterator[Computation | Instruction]:
 
 def _after(inst: Instruction, waiting: Waiting) -> Waiting:
     """What waits for its other half after `inst`, when `waiting` did before."""
-    if inst.opcode in _HALVES.values():
+    if _is_transfer(inst) and not _begins(inst):
         if waiting is None or inst.operands[0] is not waiting[0]:
             return waiting
         return waiting[0], True
-    if inst.opcode in _COLLECTIVES:
+    if inst.op.collective is not None:
         if waiting is not None:
             fail("channel_order", f"{inst!r} waits for members that wait in {waiting[0]!r}")
         return None
@@ -167,7 +167,7 @@ def _after(inst: Instruction, waiting: Waiting) -> Waiting:
 
 def channel_pairs(inst: Instruction) -> tuple[tuple[int, int], ...]:
     """The pairs that a transfer between replicas says in its frontend attributes."""
-    if inst.opcode not in _HALVES:
+    if not _begins(inst):
         return ()
     text = dict(inst.extra.frontend_attributes).get(_PAIRS, "")
     return tuple((int(a), int(b)) for a, b in _NUMBERS.findall(text))

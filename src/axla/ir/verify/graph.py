@@ -106,16 +106,6 @@ def verify_acyclic(computation: Computation) -> None:
         )
 
 
-_MIXED = {
-    "all-gather", "all-gather-start", "all-reduce", "all-reduce-start", "all-to-all", "async-start",
-    "batch-norm-grad", "batch-norm-inference", "batch-norm-training", "call",
-    "collective-broadcast", "collective-permute", "collective-permute-start", "collective-reduce",
-    "conditional", "convolution", "custom-call", "dot", "fusion", "outfeed", "ragged-dot", "reduce-scatter",
-    "reduce-window", "scaled-dot", "send", "sort", "stochastic-convert", "tuple",
-}  # fmt: skip
-"""Ops whose operands may be floats of different types: independent values, or products summed in another."""
-
-
 def _verify_precision(inst: Instruction) -> None:
     shapes = [operand.shape for operand in inst.operands]
     if inst.op.opcode in ("scatter", "reduce"):
@@ -143,7 +133,7 @@ def verify_shape(inst: Instruction) -> None:
         raise VerifyError(
             f"{inst!r}: attributes do not fit the operands: {error}  [instruction_shape]"
         ) from error
-    if len(inst.operands) > 1 and inst.op.opcode not in _MIXED:
+    if len(inst.operands) > 1 and not inst.op.mixes_floats:
         _verify_precision(inst)
     if inst.op.opcode == "async-done":
         return  # a start may say part of the result: `pairs` looks at what is called

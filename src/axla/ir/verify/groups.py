@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from axla.core.shape import AnyShape, Shape, TupleShape
-from axla.ir.collectives import COLLECTIVES, GroupMode, Kind, collective_of, group_mode, member_count
+from axla.ir.collectives import GroupMode, Kind, group_mode, member_count
 from axla.ir.devices import ReplicaGroups
 from axla.ir.graph import Instruction
 from axla.ir.verify.failure import fail
@@ -29,7 +29,7 @@ def _members(inst: Instruction) -> tuple[GroupMode, int]:
 def _verify_groups(inst: Instruction) -> None:
     groups: ReplicaGroups = inst.op.replica_groups  # type: ignore[attr-defined]
     (mode, count), members, highest = _members(inst), groups.members, groups.highest
-    if collective_of(inst.op).kind is Kind.ROOTED:
+    if inst.op.collective is Kind.ROOTED:
         if count > 1 and highest >= count:
             fail("group_members", f"{inst!r}: there are {count} {mode}, found the member {highest}")
         return
@@ -92,13 +92,10 @@ def _verify_permute(inst: Instruction) -> None:
             fail("group_pairs", f"{inst!r}: there are {count} {what}, found the pair {pair}")
 
 
-_KINDS: dict[Kind, Callable[[Instruction], None]] = {
+RULES: dict[Kind, Callable[[Instruction], None]] = {
     Kind.EXCHANGED: _verify_exchange,
     Kind.PAIRED: _verify_permute,
+    Kind.ROOTED: _verify_groups,
+    Kind.SAME: _verify_groups,
     Kind.SCALED: _verify_parts,
-}
-RULES = {
-    name: _KINDS.get(row.kind, _verify_groups)
-    for opcode, row in COLLECTIVES.items()
-    for name in (opcode, f"{opcode}-start")
 }

@@ -11,27 +11,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from axla.ir.graph import Computation, Instruction, Module
+from axla.ir.op import OPS
 from axla.ir.traverse import post_order
 from axla.ir.verify.failure import fail
 
-_USERS = {
-    "all-reduce-start": ("all-reduce-done",),
-    "all-gather-start": ("all-gather-done",),
-    "collective-permute-start": ("collective-permute-done",),
-    "copy-start": ("copy-done",),
-    "send": ("send-done", "tuple"),
-    "recv": ("recv-done", "tuple"),
-}
-"""Who may be the one user. A transfer that goes on in a loop's next iteration travels in a tuple."""
-
-_OPERANDS = {
-    "all-reduce-done": ("all-reduce-start",),
-    "all-gather-done": ("all-gather-start",),
-    "collective-permute-done": ("collective-permute-start",),
-    "copy-done": ("copy-start",),
-    "send-done": ("send", "get-tuple-element"),
-    "recv-done": ("recv", "get-tuple-element"),
-}
 _BEGUN = ("async-start", "async-update")
 _GOES_ON = ("async-update", "async-done")
 _CARRIES = ("tuple", "while", "conditional", "call", "opt-barrier")
@@ -40,16 +23,19 @@ _CARRIES = ("tuple", "while", "conditional", "call", "opt-barrier")
 
 def verify_pairs(module: Module, callers: Mapping[Computation, list[Instruction]]) -> None:
     """Both ends of every pair. In what an async-start calls, a transfer may be the root."""
+    ended_by = {cls.ends: opcode for opcode, cls in OPS.items() if cls.ends is not None}
     for computation in module.computations:
         called = any(c.opcode == "async-start" for c in callers.get(computation, ()))
         begun = False
         for inst in computation.instructions:
-            opcode = inst.op.opcode
-            users, operands = _USERS.get(opcode), _OPERANDS.get(opcode)
-            if users is not None and not (called and opcode in ("send", "recv")):
-                _verify_user(inst, users)
-            if operands is not None:
-                _verify_operand(inst, operands)
+            opcode, op = inst.op.opcode, type(inst.op)
+            transfer = op.effect == "transfers"  # in a loop's next iteration it goes on, in a tuple
+            done = ended_by.get(op)
+            if done is not None and not (called and transfer):
+                _verify_user(inst, (done, "tuple") if transfer else (done,))
+            if op.ends is not None:
+                start = op.ends.opcode
+                _verify_operand(inst, (start, "get-tuple-element") if transfer else (start,))
             if opcode in _BEGUN:
                 begun = True
                 _verify_goes_on(inst, computation is not module.entry)
