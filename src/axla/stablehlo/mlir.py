@@ -311,6 +311,13 @@ class Operation:
         self.location = location
         self.position = position
 
+    def with_regions(
+        self, regions: list[Region], attributes: dict[str, Attribute] | None = None
+    ) -> Operation:
+        """A module or function like this one with other regions, and attributes where they are given."""
+        given = self.attributes if attributes is None else attributes
+        return Operation(self.name, [], (), given, regions, self.location, self.position)
+
     def __repr__(self) -> str:
         return f"<{self.name}>"
 
@@ -350,6 +357,12 @@ class Source:
     @property
     def body(self) -> list[Operation]:
         return self.module.regions[0].blocks[0].operations
+
+    def with_body(self, operations: list[Operation]) -> Source:
+        """The source with other operations in its module."""
+        block = Block()
+        block.operations = operations
+        return replace(self, module=self.module.with_regions([Region([block])], self.module.attributes))
 
     def parts(self) -> list[Source]:
         """The programs of a file: each module in it is one, and what stands beside them."""

@@ -52,7 +52,7 @@ compare: lhs:T rhs:T comparison_direction=comparison_direction compare_type=comp
   ; text comparison_direction:enum , % , % (? , compare_type:enum.comparison_type ?) {} : @function
 select: pred:p on_true:T on_false:T -> T ; text %* {} : @select ; hlo
 clamp: min:T operand:T max:T -> T ; elements/c3 ; text % , % , % {} : @same ; hlo
-map: inputs...:T dimensions=ints computation{} -> T ; shape/c1
+map: inputs...:T dimensions=ints computation{} -> T ; shape/c1 ; hlo dimensions to_apply=computation
 
 constant: value=elements -> Ag! ; text <constant>
 iota: iota_dimension=i64>=0/c1 -> ifcq! ; text dim = iota_dimension:i64 {} : @result ; hlo iota_dimension

@@ -50,10 +50,21 @@ def _flag(attribute: Any) -> bool | None:
     return True if attribute is mlir.UNIT else attribute if isinstance(attribute, bool) else None
 
 
+def _values_of_enumerations(attribute: Any) -> tuple[str, ...] | None:
+    if isinstance(attribute, tuple) and all(isinstance(item, mlir.EnumAttr) for item in attribute):
+        return tuple(item.value for item in attribute)
+    return None
+
+
 integer: Callable[..., int] = _reader("an integer", _value_of(mlir.IntegerAttr))
 _number: Callable[..., Any] = _reader("a number", _value_of(mlir.FloatAttr))
 _boolean = _reader("a boolean", _flag)
 text = _reader("a string", lambda attribute: attribute if isinstance(attribute, str) else None)
+symbol: Callable[..., str] = _reader(
+    "the name of a function", lambda a: a.root if isinstance(a, mlir.SymbolRef) and not a.nested else None
+)
+_dictionary = _reader("a dictionary", lambda attribute: attribute if isinstance(attribute, dict) else None)
+_words = _reader("a list of values of an enumeration", _values_of_enumerations)
 word: Callable[..., str] = _reader("a value of an enumeration", _value_of(mlir.EnumAttr))
 
 
@@ -67,26 +78,12 @@ def flag(operation: mlir.Operation, name: str, default: bool = False) -> bool:
 
 def words(operation: mlir.Operation, name: str) -> tuple[str, ...]:
     """The values of a list of enumerations; () when there is none."""
-    found = operation.attributes.get(name, ())
-    if isinstance(found, tuple) and all(isinstance(w, mlir.EnumAttr) for w in found):
-        return tuple(w.value for w in found)
-    reject(operation, name, "a list of values of an enumeration")
-
-
-def symbol(operation: mlir.Operation, name: str) -> str:
-    """The name of a function."""
-    found = operation.attributes.get(name)
-    if isinstance(found, mlir.SymbolRef) and not found.nested:
-        return found.root
-    reject(operation, name, "the name of a function")
+    return _words(operation, name, ())
 
 
 def dictionary(operation: mlir.Operation, name: str) -> dict[str, Any]:
     """A dictionary; {} when there is none."""
-    found = operation.attributes.get(name, {})
-    if isinstance(found, dict):
-        return found
-    reject(operation, name, "a dictionary")
+    return _dictionary(operation, name, {})
 
 
 def as_integers(attribute: Any) -> tuple[int, ...] | None:

@@ -29,7 +29,8 @@ def _rule(counterpart: Counterpart) -> Rule:
     count = None if any(value.variadic for value in operands) else len(operands)
     if not counterpart.fields and not op.holds_shape:
         return same(op(), count)
-    readers = [(field, _reader(field)) for field in counterpart.fields]
+    readers = [(field, _reader(field)) for field in counterpart.fields if field.attribute is not None]
+    regions = [(field.name, field.region) for field in counterpart.fields if field.attribute is None]
 
     def rule(scope: Scope, operation: mlir.Operation) -> Instruction:
         named: dict[str, Any] = {name: {} for name in counterpart.parts}
@@ -41,6 +42,8 @@ def _rule(counterpart: Counterpart) -> Rule:
                 named[field.name][field.inner] = value
             else:
                 named[field.name] = value
+        for name, number in regions:
+            named[name] = scope.region(operation, number)
         for name, part in counterpart.parts.items():
             named[name] = part(**named[name])
         if op.holds_shape:
@@ -73,8 +76,4 @@ def _member(operation: mlir.Operation, name: str, kind: EnumMeta) -> Any:
     return kind[word]
 
 
-RULES: dict[str, Rule] = {
-    name: _rule(counterpart)
-    for name, counterpart in COUNTERPARTS.items()
-    if all(field.attribute is not None for field in counterpart.fields)
-}
+RULES: dict[str, Rule] = {name: _rule(counterpart) for name, counterpart in COUNTERPARTS.items()}

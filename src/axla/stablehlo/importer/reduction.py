@@ -74,11 +74,6 @@ def _sort(scope: Scope, operation: mlir.Operation) -> Instruction:
     return scope.add(op, operands)
 
 
-def _map(scope: Scope, operation: mlir.Operation) -> Instruction:
-    op = hlo.Map(attr.integers(operation, "dimensions"), scope.region(operation))
-    return scope.add(op, scope.operands(operation))
-
-
 def _scatter(scope: Scope, operation: mlir.Operation) -> Instruction:
     operands = scope.operands(operation)
     called = scope.region(operation)
@@ -98,5 +93,5 @@ def _scatter(scope: Scope, operation: mlir.Operation) -> Instruction:
 
 
 RULES: dict[str, Rule] = by_name(
-    "stablehlo.", _map, _reduce, _reduce_window, _scatter, _select_and_scatter, _sort,
+    "stablehlo.", _reduce, _reduce_window, _scatter, _select_and_scatter, _sort,
 )  # fmt: skip

@@ -28,13 +28,7 @@ def without_quantized(source: mlir.Source) -> mlir.Source:
     if not functions:
         return source
     known: dict[Any, np.ndarray] = {}
-    block = mlir.Block()
-    block.operations = [_function(op, known) if id(op) in functions else op for op in source.body]
-    old = source.module
-    module = mlir.Operation(
-        old.name, [], (), old.attributes, [mlir.Region([block])], old.location, old.position
-    )
-    return replace(source, module=module)
+    return source.with_body([_function(op, known) if id(op) in functions else op for op in source.body])
 
 
 def _mentions(function: mlir.Operation) -> bool:
@@ -63,9 +57,7 @@ def _function(function: mlir.Operation, known: dict[Any, np.ndarray]) -> mlir.Op
         regions = [_region(r, values, known, 0) for r in function.regions]
     except AxlaError as error:
         raise placed(error, function) from None
-    return mlir.Operation(
-        function.name, [], (), _attributes(function), regions, function.location, function.position
-    )
+    return function.with_regions(regions, _attributes(function))
 
 
 def _attributes(operation: mlir.Operation) -> dict[str, Any]:

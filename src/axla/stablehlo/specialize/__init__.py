@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -72,13 +71,7 @@ def _source(source: mlir.Source, made: Specializer, entry: Instance) -> mlir.Sou
     """The functions written and kept, in their order, with what else stands in the module."""
     others = [op for op in source.body if op.name != "func.func"]
     kept = [op for name, op in made.functions.items() if name in made.kept]
-    module = source.module
-    block = mlir.Block()
-    block.operations = [*others, entry.operation, *made.called.values(), *kept]
-    whole = mlir.Operation(
-        module.name, [], (), module.attributes, [mlir.Region([block])], module.location, module.position
-    )
-    return replace(source, module=whole)
+    return source.with_body([*others, entry.operation, *made.called.values(), *kept])
 
 
 # Arguments

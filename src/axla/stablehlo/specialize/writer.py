@@ -68,9 +68,7 @@ class Writer:
             said = attributes.get(key)
             if isinstance(said, tuple) and len(said) > max(numbers, default=-1):
                 attributes[key] = tuple(said[n] for n in numbers)
-        operation = mlir.Operation(
-            function.name, [], (), attributes, [mlir.Region([block])], function.location, function.position
-        )
+        operation = function.with_regions([mlir.Region([block])], attributes)
         known = [r if isinstance(r, Known) else None for r in returned]
         pure = all(op.name == CONSTANT or op.name in RETURNS for op in block.operations)
         return Instance(name, [r.type for r in returned], known, operation, pure)

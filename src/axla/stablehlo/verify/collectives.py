@@ -92,7 +92,7 @@ def all_to_all(s: Subject) -> None:
         size = operand.sizes[split]
         fit = size is None or size % count == 0
         s.need(fit, "c2", "a multiple of split_count {} in dimension {}, found {}", count, split, operand)
-        new = list(operand.extents or ())
+        new = list(operand.dims)
         first = new[split]
         new[split] = None if first is None else first // count
         second = new[concat]

@@ -158,7 +158,7 @@ def bitcast_convert(s: Subject) -> None:
     small, large = sorted((bits, to_bits))
     whole = large % small == 0
     s.need(whole, "c1", "an element is whole parts of the other one, found {} and {}", operand, result)
-    shape: Sizes = operand.extents or ()
+    shape: Sizes = operand.dims
     if bits < to_bits:
         s.need(shape, "c1", "{} has one dimension more than {}", operand, result)
         fit = fits(shape[-1], large // small)

@@ -43,7 +43,7 @@ def _gathered(s: Subject, fields: dict[str, Any], sizes: tuple[int, ...] | None)
     """The shape of the result: windows at offset_dims, indices elsewhere."""
     operand, indices = s.operands[0], s.operands[1]
     offset, at = fields["offset_dims"], fields["index_vector_dim"]
-    outer = [size for dim, size in enumerate(indices.extents or ()) if dim != at]
+    outer = [size for dim, size in enumerate(indices.dims) if dim != at]
     s.in_range("c5", "offset_dims", offset, len(offset) + len(outer))
     dropped = {*fields["collapsed_slice_dims"], *fields["operand_batching_dims"]}
     window: list[int | None] = [

@@ -82,6 +82,11 @@ class Facts:
         return () if self.shape is None else self.shape
 
     @property
+    def dims(self) -> Sizes:
+        """The extents; () where they are not known."""
+        return () if self.extents is None else self.extents
+
+    @property
     def rank(self) -> int:
         return len(self.sizes)
 
@@ -212,7 +217,7 @@ class Kind:
             return False
         if not self.static or None not in shape:
             return True
-        bounded = [size for size in facts.extents or () if isinstance(size, Bounded)]
+        bounded = [size for size in facts.dims if isinstance(size, Bounded)]
         return self.static == "~" and len(bounded) == 1 and shape.count(None) == 1
 
 

@@ -135,7 +135,7 @@ def transpose(s: Subject) -> None:
     s.need(fit, "c2", "a permutation of {} dimensions, found {}", operand.rank, order)
     _same_scales(s, "c1", operand, result)
     after, before = result.element, operand.element
-    shape = operand.extents or ()
+    shape = operand.dims
     s.follows("c3", tuple([shape[dim] for dim in order]), operand.element)
     if isinstance(after, mlir.QuantizedType) and after.axes and isinstance(before, mlir.QuantizedType):
         fit = before.axes and before.axes[0] == order[after.axes[0]]
@@ -155,9 +155,9 @@ def concatenate(s: Subject) -> None:
     at = s.integer("dimension")
     s.need(first.rank, "c4", "scalars cannot be concatenated, found {}", first)
     s.in_range("c4", "dimension", (at,), first.rank)
-    shape: list[int | None] = list(first.extents or ())
+    shape: list[int | None] = list(first.dims)
     for other in s.operands[1:]:
-        sizes = other.extents or ()
+        sizes = other.dims
         s.need(len(sizes) == len(shape), "c2", "operands of one rank, found {} and {}", first, other)
         for dim, (known, size) in enumerate(zip(shape, sizes, strict=True)):
             if dim == at:
@@ -175,7 +175,7 @@ def slice_(s: Subject) -> None:
     sizes = [len(starts), len(limits), len(strides)]
     s.need(sizes == [operand.rank] * 3, "c2", "{} starts, limits and strides, found {}", operand.rank, sizes)
     shape: list[int] = []
-    rows = zip(operand.extents or (), starts, limits, strides, strict=True)
+    rows = zip(operand.dims, starts, limits, strides, strict=True)
     for at, (end, start, limit, stride) in enumerate(rows):
         fit = 0 <= start <= limit and (end is None or limit <= end)
         s.need(fit, "c3", "0 <= start <= limit <= {}, found {} and {} in dimension {}", end, start, limit, at)
@@ -246,7 +246,7 @@ def pad(s: Subject) -> None:
 def _padded(s: Subject, low: Sequence[int], high: Sequence[int], inner: Sequence[int]) -> None:
     """The sizes that follow."""
     operand, shape = s.operands[0], list[int | None]()
-    for at, size in enumerate(operand.extents or ()):
+    for at, size in enumerate(operand.dims):
         s.need(inner[at] >= 0, "c3", "interior padding is not negative, found {}", inner)
         padded = None if size is None else size + low[at] + high[at] + max(size - 1, 0) * inner[at]
         fit = padded is None or padded >= 0
@@ -282,10 +282,11 @@ def set_dimension_size(s: Subject) -> None:
     s.need(size.shape == () and size.element == I32, "i2", "a size is tensor<i32>, found {}", size)
     at = s.integer("dimension")
     s.in_range("c1", "dimension", (at,), operand.rank)
-    shape = list(operand.extents or ())
+    shape = list(operand.dims)
     given = constant(s.operation.operands[1])
-    if shape[at] is not None:  # as large as it was, or smaller
-        shape[at] = given[0] if given == [shape[at]] else Bounded(shape[at])
+    known = shape[at]
+    if known is not None:  # as large as it was, or smaller
+        shape[at] = int(known) if given == [known] else Bounded(known)
     s.follows("c2", tuple(shape), operand.element)
 
 

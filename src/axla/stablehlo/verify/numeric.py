@@ -27,7 +27,7 @@ def dot(s: Subject) -> None:
     ranks = lhs.rank in (1, 2) and rhs.rank in (1, 2)
     fit = ranks and fits(lhs.sizes[-1], rhs.sizes[0])
     s.need(fit, "c1", "operands of rank 1 or 2 that share a dimension, found {} and {}", lhs, rhs)
-    s.follows("c2", (lhs.extents or ())[:-1] + (rhs.extents or ())[1:])
+    s.follows("c2", lhs.dims[:-1] + rhs.dims[1:])
 
 
 def _precisions(s: Subject, rule: str) -> None:
@@ -65,7 +65,7 @@ def _product(s: Subject, fields: dict[str, Any], dropped: tuple[int, ...]) -> Si
     s.in_range("c6", "lhs_contracting_dimensions", inner[0], lhs.rank)
     s.in_range("c7", "rhs_batching_dimensions", batch[1], rhs.rank)
     s.in_range("c8", "rhs_contracting_dimensions", inner[1], rhs.rank)
-    left, right = lhs.extents or (), rhs.extents or ()
+    left, right = lhs.dims, rhs.dims
     for rule, what, (of_left, of_right) in (("c9", "batching", batch), ("c10", "contracting", inner)):
         for i, j in zip(of_left, of_right, strict=True):
             fit = fits(lhs.sizes[i], rhs.sizes[j])
@@ -168,7 +168,7 @@ def _convolution(s: Subject, padding: list[list[int]] | None, known: bool = True
     s.need(fit, "c27", "operands of one element type, found {} and {}", lhs, rhs)
     fields: dict[str, Any] = s.attribute("dimension_numbers").fields
     _dimension_numbers(s, fields, rank)
-    left, right, extents = lhs.sizes, rhs.sizes, lhs.extents or ()
+    left, right, extents = lhs.sizes, rhs.sizes, lhs.dims
     _groups(s, fields, left, right)
     whole = extents[fields["input_batch_dimension"]]
     batch = None if whole is None else whole // s.integer("batch_group_count", 1)
@@ -248,7 +248,7 @@ def fft(s: Subject) -> None:
     wanted = "f32 or f64" if kind == "RFFT" else "complex numbers"
     s.need(fit, "c2", "{} of {}, found {}", kind, wanted, operand)
     s.need(operand.rank >= count, "c1", "at least {} dimensions, found {}", count, operand)
-    shape, last = list(operand.extents or ()), operand.sizes[-count:]
+    shape, last = list(operand.dims), operand.sizes[-count:]
     if kind == "RFFT":
         s.need(sizes_fit(tuple(last), length), "c4", "last sizes {}, found {}", length, operand)
         if length[-1]:
@@ -301,7 +301,7 @@ def batch_norm(s: Subject) -> None:
         fit = fits(facts.sizes[0], size) and sizes_fit(small[0].shape, facts.shape)
         s.need(fit, rule, "{} values for the features of {}, found {}", size, operand, facts)
     rules = {"batch_norm_grad": ("c3", "c4", "c4"), "batch_norm_inference": ("c7",)}
-    feature = (operand.extents or ())[at]
+    feature = operand.dims[at]
     for i, rule in enumerate(rules.get(s.name, ("c7", "c5", "c6"))):
         if i:
             s.follows(rule, (feature,), operand.element, i)
@@ -320,7 +320,7 @@ def top_k(s: Subject) -> None:
     last = operand.shape[-1]
     fit = k >= 0 and (last is None or last >= k)
     s.need(fit, "c2", "a last dimension of at least {}, found {}", k, operand)
-    found = (*(operand.extents or ())[:-1], k)
+    found = (*operand.dims[:-1], k)
     s.follows("c3", found, operand.element)
     s.follows("c4", found, mlir.IntegerType(32), 1)
 

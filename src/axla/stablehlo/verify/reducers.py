@@ -59,7 +59,7 @@ def reduce(s: Subject) -> None:
     s.unique("c5", "dimensions", dims)
     kept = [dim for dim in range(first.rank) if dim not in set(dims)]
     shape = tuple([first.sizes[dim] for dim in kept])
-    extents = tuple([(first.extents or ())[dim] for dim in kept])
+    extents = tuple([first.dims[dim] for dim in kept])
     check_reducer(s, "c6", 0, inputs, [(facts.shape, facts.element) for facts in initial], shape)
     for i, returned in enumerate(s.returned(0)):
         s.follows("c7", extents, None, i)
@@ -164,7 +164,7 @@ def reduce_window(s: Subject) -> None:
     found = windows(s, _REDUCE_WINDOW, sizes, names)
     check_reducer(s, "c13", 0, inputs, [(facts.shape, facts.element) for facts in initial], sizes)
     for i, (facts, returned) in enumerate(zip(inputs, s.returned(0), strict=True)):
-        shape = _counted(found, facts.extents or ())
+        shape = _counted(found, facts.dims)
         s.follows("c15", shape, None, i)
         s.follows("c16", shape, returned.element, i)
 
