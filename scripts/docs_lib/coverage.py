@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+from axla.ir.op import OPS, package_of
 from axla.stablehlo.bytecode.vhlo import versions
 from axla.stablehlo.counterparts import COUNTERPARTS
 from axla.stablehlo.exporter import RULES as EXPORTED
@@ -95,12 +96,11 @@ def page(table: Callable[[Iterable[str], Iterable[list[str]]], str]) -> str:
     missing = sorted(set(_opcodes()) - EXPORTED.keys())
     parts.append(
         "## From HLO\n\nEvery op of HLO is exported but " + ", ".join(f"`{opcode}`" for opcode in missing)
-        + "; those that an expansion replaces first are `scaled-dot` and `stochastic-convert`.\n"
+        + "; those that an expansion replaces first are `scaled-dot` and `stochastic-convert`. Ops of other "
+        "packages are custom calls `axla.op.` with the opcode, or what they expand to.\n"
     )  # fmt: skip
     return "".join(parts)
 
 
 def _opcodes() -> list[str]:
-    from axla.ir.op import OPS
-
-    return [opcode for opcode in OPS if opcode != "parameter"]
+    return [opcode for opcode, cls in OPS.items() if opcode != "parameter" and package_of(cls) == "axla"]

@@ -7,10 +7,10 @@ Nothing is loaded before it is asked for. A name of axla's own cannot be taken b
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from importlib import metadata
+from importlib.metadata import EntryPoint
 from typing import Any, Generic, TypeVar
 
-from axla.core import locks
+from axla.core import locks, plugins
 from axla.core.errors import AxlaError, InvalidArgument, UnsupportedError, did_you_mean
 
 T = TypeVar("T")
@@ -24,14 +24,14 @@ class Registry(Generic[T]):
 
     def __init__(self, kind: str, wanted: type[T], group: str, own: Mapping[str, str]) -> None:
         self.kind, self.wanted, self.group = kind, wanted, group
-        self._own = {name: metadata.EntryPoint(name, value, group) for name, value in own.items()}
+        self._own = {name: EntryPoint(name, value, group) for name, value in own.items()}
         self._registered: dict[str, Callable[[], T]] = {}
         self._made: dict[str, T] = {}
         self._lock = locks.new_lock()
 
     def names(self) -> tuple[str, ...]:
         """All names, axla's own first. Loads nothing."""
-        return tuple({**self._own, **self._registered, **self._installed()})
+        return tuple({**self._own, **self._registered, **plugins.installed(self.group)})
 
     def get(self, name: str) -> T:
         """What has this name, the same object every time.
@@ -64,14 +64,11 @@ class Registry(Generic[T]):
                 raise InvalidArgument(f"unregister: no {self.kind} was registered as {name!r}")
             self._made.pop(name, None)
 
-    def _installed(self) -> dict[str, metadata.EntryPoint]:
-        return {entry.name: entry for entry in metadata.entry_points(group=self.group)}
-
     def _factory(self, name: object) -> Callable[[], Any]:
         if isinstance(name, str):
             if name in self._registered:
                 return self._registered[name]
-            entry = self._own.get(name) or self._installed().get(name)
+            entry = self._own.get(name) or plugins.installed(self.group).get(name)
             if entry is not None:
                 return lambda: entry.load()()
         known = self.names()
@@ -80,12 +77,7 @@ class Registry(Generic[T]):
         )
 
     def _load(self, name: str, factory: Callable[[], Any]) -> T:
-        try:
-            made = factory()
-        except AxlaError:
-            raise
-        except Exception as error:
-            raise UnsupportedError(f"{self.kind} {name!r} cannot be loaded: {error!r}") from error
+        made = plugins.loaded(f"{self.kind} {name!r}", factory, (AxlaError,))
         if not isinstance(made, self.wanted):
             found = type(made).__name__
             raise UnsupportedError(

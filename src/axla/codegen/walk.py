@@ -2,7 +2,8 @@
 
 `Elements` walks a computation from a root at an index towards its parameters and emits what is on the way.
 Elementwise ops combine the values of their operands; movement ops ask for their operand at
-`op.source(index)`; the rest have a function in the table `ELEMENT`. Emitted values are remembered per
+`op.source(index)`; the rest have a function in the table `ELEMENT`, those of other packages a method
+`element(e, inst, index)` of the op. Emitted values are remembered per
 (instruction, index) while the region that holds them is open, so a value used twice is computed once and,
 through the function builder, outside of every loop it does not depend on.
 
@@ -24,7 +25,7 @@ from axla.core.dtypes import PRED
 from axla.core.errors import UnsupportedError
 from axla.core.shape import Shape, TupleShape
 from axla.ir.graph import Computation, Instruction
-from axla.ir.op import Op
+from axla.ir.op import Op, package_of
 
 Indices = tuple[AnyIndex, ...]
 Leaf = Callable[[Indices], Value | tuple[Value, ...]]
@@ -129,9 +130,9 @@ class Elements:
             found = leaf(index)
             return found if isinstance(found, tuple) else (found,)
         op = inst.op
-        if op.elementwise and type(op) not in ELEMENT:
+        generator = ELEMENT.get(type(op)) or getattr(op, "element", None)
+        if generator is None and op.elementwise and package_of(type(op)) == "axla":
             return (self._elementwise(inst, index),)
-        generator = ELEMENT.get(type(op))
         if generator is None:
             if hasattr(op, "source"):
                 operand = inst.operands[0]

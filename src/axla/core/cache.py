@@ -219,6 +219,15 @@ def compiler() -> str:
     return key_of(sys.version, *versions, *sorted(found))
 
 
+@functools.cache
+def package(name: str) -> str | None:
+    """The code of another package, or module of one file, that is loaded; None where it is in no file."""
+    path = getattr(sys.modules[name], "__file__", None) or ""
+    if os.path.basename(path) == "__init__.py":
+        return key_of(*sorted(_sources(os.path.dirname(path))))
+    return key_of(path, os.stat(path).st_mtime_ns) if os.path.exists(path) else None
+
+
 def _sources(root: str) -> Iterator[tuple[str, int, int]]:
     """Code in a folder: path, bytes and time of change."""
     folders = [root]

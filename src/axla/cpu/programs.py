@@ -17,6 +17,7 @@ from axla.custom.registry import in_libraries, registered
 from axla.custom.routines import TARGETS
 from axla.hlo.control import CustomCall
 from axla.ir.graph import Module
+from axla.ir.op import package_of
 from axla.ir.printer import print_module
 from axla.ir.structure import Constant
 from axla.program.packed import Packed, byte_size, decode, encode
@@ -51,12 +52,14 @@ def program_key(module: Module, target: CpuTarget) -> str | None:
     """
     options = _options(flags.current())
     constants = _constants(module) if options and cache.machine() else None
-    if constants is None:
+    packages = _packages(module)
+    if constants is None or None in packages:
         return None
     text = print_module(module, print_program_shape=False)  # lines of the text say the same
     return cache.key_of(
-        cache.compiler(), cache.machine(), identity(target), options, text, constants, _functions(module)
-    )
+        cache.compiler(), cache.machine(), identity(target), options, text, constants, _functions(module),
+        packages,
+    )  # fmt: skip
 
 
 @lru_cache
@@ -81,6 +84,13 @@ def _constants(module: Module) -> str | None:
                     return None
                 digest.update(leaf.digest.encode())
     return digest.hexdigest()
+
+
+def _packages(module: Module) -> list[str | None]:
+    """The code of the packages that declare ops of the module, axla itself left out."""
+    ops = {type(inst.op) for computation in module.computations for inst in computation.instructions}
+    names = {package_of(op) for op in ops} - {"axla"}
+    return [cache.package(name) for name in sorted(names)]
 
 
 def _functions(module: Module) -> list[tuple[str, str]]:

@@ -19,15 +19,57 @@ the text form writes as the instruction's shape and not among the attributes.
 from __future__ import annotations
 
 import dataclasses
+import sys
+import threading
 import typing
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from axla.core.errors import InternalError, ShapeError
+from axla.core import locks, plugins
+from axla.core.errors import InternalError, ShapeError, UnsupportedError
 from axla.ir.graph import Attribute, Op
 
+if typing.TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
 OPS: dict[str, type[Op]] = {}
-"""Every op, by opcode. Filled by the `@op` decorator."""
+"""Every op that is declared so far, by opcode. Filled by the `@op` decorator."""
+
+ENTRY_POINTS = "axla.ops"
+"""The group of the entry points of packages that declare ops. Name: the opcode; object: the class."""
+
+_LOADING = locks.new_lock(threading.RLock)
+
+
+def declared(opcode: str) -> type[Op] | None:
+    """The op of this name, one that is declared or else that of an installed package, which is imported now.
+    None where there is neither; UnsupportedError, which names op and package, for one that cannot be loaded.
+    """
+    found = OPS.get(opcode)
+    if found is None and (entry := plugins.installed(ENTRY_POINTS).get(opcode)) is not None:
+        found = _loaded(entry)
+    return found
+
+
+def _loaded(entry: EntryPoint) -> type[Op]:
+    """The op of an entry point. What a module has declared that cannot be imported is forgotten."""
+    package = f"the package {entry.dist.name} {entry.dist.version}" if entry.dist else entry.value
+    what = f"op {entry.name!r} of {package}"
+    with _LOADING:
+        before = set(OPS)
+        try:
+            found = plugins.loaded(what, entry.load)
+        finally:
+            for opcode in [new for new in OPS.keys() - before if OPS[new].__module__ not in sys.modules]:
+                del OPS[opcode]
+    if OPS.get(entry.name) is not found:
+        raise UnsupportedError(f"{what}: {entry.value} is {found!r}, wanted what @op declares by that name")
+    return found
+
+
+def package_of(op: type[Op]) -> str:
+    """The package that declares an op: `axla` for those of HLO."""
+    return op.__module__.partition(".")[0]
 
 
 def attr(text: str = "", *, always: bool = False, required: bool = False, **kw: Any) -> Any:

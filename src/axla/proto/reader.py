@@ -19,7 +19,7 @@ from axla.ir.graph import (
     ModuleConfig,
     SourceLocation,
 )
-from axla.ir.op import OPS, Op
+from axla.ir.op import Op, declared
 from axla.ir.structure import Constant, Parameter
 from axla.proto.attributes import Around
 from axla.proto.extras import array_text, frame_tables, location_of, read_more
@@ -201,7 +201,7 @@ class _Reader:
 
     def instruction(self, message: Proto, target: Computation, known: dict[int, Instruction]) -> Instruction:
         opcode = message.get("opcode", "")
-        cls = OPS.get(opcode)
+        cls = declared(opcode)
         if cls is None:
             if is_short_form(opcode):
                 raise UnsupportedError(f"the op {opcode} is not implemented")

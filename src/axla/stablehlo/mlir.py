@@ -145,6 +145,8 @@ def numpy_type(element: Type) -> np.dtype:
 
 CALL = "axla.custom_call"
 """The attribute of custom calls with what HLO says of them and StableHLO does not."""
+OP = "axla.op."
+"""What the targets of custom calls begin with that are ops which HLO does not have."""
 
 
 # ---- Attributes (beside bool, str, tuple, dict and types)

@@ -8,7 +8,7 @@ from typing import Any
 from axla.core.shape import TupleShape
 from axla.hlo.asynchronous import MAIN, AsyncDone, AsyncStart, AsyncUpdate
 from axla.ir.graph import Computation, Extra, Instruction
-from axla.ir.op import OPS, Op
+from axla.ir.op import Op, declared
 from axla.text.lexer import Cursor
 
 LATER: dict[str, type[AsyncUpdate] | type[AsyncDone]] = {"update": AsyncUpdate, "done": AsyncDone}
@@ -18,12 +18,12 @@ _NEVER = frozenset(["all-gather", "all-reduce", "collective-permute", "copy", "s
 def is_short_form(opcode: str) -> bool:
     """Whether `opcode` is that of an op with -start, -update or -done behind it: call-done."""
     base, _, stage = opcode.rpartition("-")
-    return stage in ("start", *LATER) and base in OPS and base not in _NEVER
+    return stage in ("start", *LATER) and base not in _NEVER and declared(base) is not None
 
 
 def is_opcode(name: str) -> bool:
-    """Whether a name is an opcode of HLO, or the short form of an asynchronous one."""
-    return name in OPS or is_short_form(name)
+    """Whether a name is an opcode, or the short form of an asynchronous one."""
+    return declared(name) is not None or is_short_form(name)
 
 
 def share_with_called(start: Instruction) -> None:

@@ -18,7 +18,7 @@ from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.ir.attributes import Window
 from axla.ir.codec import codec_of
 from axla.ir.graph import NO_EXTRA, Computation, Extra, Instruction, Module, SourceLocation
-from axla.ir.op import OPS, Op
+from axla.ir.op import Op, declared
 from axla.ir.sharding import Sharding
 from axla.ir.structure import Constant, GetTupleElement, Parameter
 from axla.text import asynchronous
@@ -131,7 +131,7 @@ class InstructionCursor(ShapeCursor):
 
     def _apply(self, name: str, shape: AnyShape | None, opcode: str, at: int) -> Instruction:
         """Reads operands and attributes, behind `opcode(`, and adds the instruction."""
-        cls = OPS.get(opcode)
+        cls = declared(opcode)
         if cls is None:
             if asynchronous.is_short_form(opcode):
                 return self.short_form(name, shape, opcode, at)

@@ -9,6 +9,7 @@ from axla.passes.expand import (
     batch_norm,
     cholesky,
     convolution,
+    declared,
     dynamic_padder,
     fourier,
     grouped_dot,
@@ -31,6 +32,7 @@ _WHY = "no emitter knows the op"
 
 EXPANDERS: tuple[Pass, ...] = (
     Pass("async-unwrapper", asynchronous.async_unwrapper, required=_WHY),
+    Pass("op-expander", declared.op_expander, required=_WHY),
     Pass("dynamic-padder", dynamic_padder.dynamic_padder, required="generated code knows static shapes"),
     Pass("single-replica-collectives", single_replica.collectives_removal, required=_WHY),
     Pass("ragged-all-to-all-expander", ragged_exchange.ragged_exchange, required=_WHY),

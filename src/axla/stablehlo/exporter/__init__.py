@@ -16,10 +16,12 @@ from axla.custom.site import leaf_number
 from axla.hlo import TopK
 from axla.ir.clone import clone_module
 from axla.ir.graph import Instruction, Module
+from axla.ir.op import package_of
 from axla.passes import driver
 from axla.passes.expand.expanders import EXPANDERS
 from axla.stablehlo import mlir
 from axla.stablehlo.exporter import collectives, control, elementwise, plain, structured
+from axla.stablehlo.exporter.declared import declared_call
 from axla.stablehlo.exporter.scope import Exporter, carried, location_of, parsed
 from axla.stablehlo.exporter.types import I32, number
 
@@ -35,7 +37,7 @@ def _expansion(inst: Instruction) -> str | None:
     """The pass that expands an op which StableHLO does not have."""
     if isinstance(inst.op, TopK) and inst.op.largest:
         return None
-    return _EXPANSIONS.get(inst.opcode)
+    return "op-expander" if hasattr(inst.op, "expand") else _EXPANSIONS.get(inst.opcode)
 
 
 def export_source(module: Module) -> mlir.Source:
@@ -53,7 +55,9 @@ def export_source(module: Module) -> mlir.Source:
 
 
 def _export(module: Module) -> mlir.Source:
-    exporter = Exporter(module, RULES)
+    ops = {type(inst.op) for c in module.computations for inst in c.instructions}
+    others = [op.opcode for op in ops if package_of(op) != "axla"]
+    exporter = Exporter(module, {**RULES, **dict.fromkeys(others, declared_call)})
     functions = exporter.run(_entry(exporter))
     attributes: dict[str, Any] = {
         "sym_name": module.name,

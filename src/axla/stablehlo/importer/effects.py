@@ -28,6 +28,7 @@ from axla.ir.structure import GetTupleElement, Tuple
 from axla.stablehlo import mlir
 from axla.stablehlo.importer import attributes as attr
 from axla.stablehlo.importer.chlo import composition
+from axla.stablehlo.importer.declared import declared_op
 from axla.stablehlo.importer.mesh import mesh_groups
 from axla.stablehlo.importer.movement import array
 from axla.stablehlo.importer.numeric import labels_of, precision
@@ -50,6 +51,8 @@ def _custom_call(scope: Scope, operation: mlir.Operation) -> Outcome:
         stand_in = mlir.Operation(target, operation.operands, (), {**operation.attributes, **given})
         stand_in.results = operation.results
         return rule(scope, stand_in)
+    if target.startswith(mlir.OP):
+        return declared_op(scope, operation, target)
     if target == "ragged_all_to_all":
         return _ragged_all_to_all(scope, operation)
     operands, results = scope.operands(operation), scope.shapes(operation)

@@ -1,0 +1,33 @@
+"""Ops that say themselves which other ops they are: those of other packages, by a method `expand`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from axla.builder.xla_builder import XlaOp
+from axla.core.errors import UnsupportedError
+from axla.ir.graph import Instruction, Module
+from axla.passes.expand.expander import expand, written
+
+DEEPEST = 8
+"""How often what an op is written in may be written in other ops again."""
+
+
+def op_expander(module: Module) -> None:
+    """Writes every op that has a method `expand(*operands)` as what that builds of the operands."""
+    for _ in range(DEEPEST):
+        instructions = (inst for c in module.computations for inst in c.instructions)
+        kinds = {type(inst.op) for inst in instructions if hasattr(inst.op, "expand")}
+        if not kinds:
+            return
+        expand(module, "op-expander", dict.fromkeys(kinds, partial(written, write=_results)))
+
+
+def _results(inst: Instruction, *operands: XlaOp) -> Sequence[XlaOp]:
+    found = inst.op.expand(*operands)  # type: ignore[attr-defined]
+    results = (found,) if isinstance(found, XlaOp) else tuple(found)
+    if [result.shape.logical for result in results] != [leaf.logical for leaf in inst.shape.leaves()]:
+        shapes = ", ".join(result.shape.to_string(layout=False) for result in results)
+        raise UnsupportedError(f"{inst!r}: expand gives {shapes}")
+    return results

@@ -1,0 +1,40 @@
+"""Ops that HLO does not have, as the custom calls that `importer/declared.py` reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from axla.core.errors import UnsupportedError
+from axla.ir.codec import codec_of
+from axla.ir.graph import Instruction
+from axla.ir.op import Op
+from axla.stablehlo import mlir
+from axla.stablehlo.exporter.scope import Scope, Tree
+from axla.stablehlo.exporter.types import I32, number, numbers
+
+
+def declared_call(scope: Scope, inst: Instruction, op: Op) -> Tree:
+    """A typed call of `axla.op.<opcode>`."""
+    if op.computation_fields:
+        raise UnsupportedError("a custom call cannot have the computations of an op of another package")
+    config = {
+        a.text: _WRITERS.get(a.type, codec_of(a.type).encode)(value)
+        for a in op.attributes
+        if (value := getattr(op, a.name)) is not None
+    }
+    target = {
+        "call_target_name": mlir.OP + op.opcode,
+        "api_version": number(4, I32),
+        "backend_config": config,
+    }
+    return scope.add("stablehlo.custom_call", scope.ones(inst), inst.shape, target)
+
+
+def _float(value: float) -> mlir.FloatAttr:
+    return mlir.FloatAttr(np.float64(value), mlir.FloatType("f64"))
+
+
+_WRITERS: dict[Any, Callable[[Any], Any]] = {int: number, float: _float, bool: bool, tuple[int, ...]: numbers}

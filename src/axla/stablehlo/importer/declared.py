@@ -1,0 +1,55 @@
+"""Ops that HLO does not have: custom calls `axla.op.<opcode>`, with the op's attributes as configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from axla.core.errors import UnsupportedError, VerifyError
+from axla.ir.codec import codec_of
+from axla.ir.graph import Attribute
+from axla.ir.op import declared
+from axla.stablehlo import mlir
+from axla.stablehlo.importer import attributes as attr
+from axla.stablehlo.importer.scope import Outcome, Scope
+from axla.text.instructions import InstructionCursor, schema_of
+
+
+def declared_op(scope: Scope, operation: mlir.Operation, target: str) -> Outcome:
+    """The op of a call, of this process or of an installed package; its result is what the op infers."""
+    opcode = target.removeprefix(mlir.OP)
+    op = declared(opcode)
+    if op is None:
+        raise UnsupportedError(f"{target[:80]}: nothing declares this op, and no installed package does")
+    place = "backend_config" if operation.attributes.get("backend_config") else "mhlo.backend_config"
+    given = mlir.Operation(target, [], (), attr.dictionary(operation, place))
+    schema, operands = schema_of(op), scope.operands(operation)
+    known = {a.text: a for a in op.attributes}
+    wrong = given.attributes.keys() - known.keys() | {t for f, t in schema.required} - given.attributes.keys()
+    if wrong or not schema.least <= len(operands) <= schema.most:
+        wanted = f"{len(op.operand_names)} operands and attributes {', '.join(known) or 'none'}"
+        found = f"{len(operands)} and {', '.join(given.attributes) or 'none'}"
+        raise VerifyError(f"{target}: {opcode} takes {wanted}; found {found}")
+    taken = [a for text, a in known.items() if text in given.attributes]
+    fields: dict[str, Any] = {a.name: _read(given, a) for a in taken}
+    shape = scope.whole_shape(operation)
+    made = scope.add(op(**fields, **({"shape": shape} if op.holds_shape else {})), operands)
+    if made.shape.logical is not shape.logical:
+        raise VerifyError(f"{target}: the result is {shape}, but {opcode} gives {made.shape}")
+    return made
+
+
+def _read(given: mlir.Operation, attribute: Attribute) -> Any:
+    """An attribute of the op. One of a type that MLIR does not have stands there as HLO text writes it."""
+    if attribute.type in _READERS:
+        return _READERS[attribute.type](given, attribute.text)
+    cursor = InstructionCursor(attr.text(given, attribute.text))
+    value = codec_of(attribute.type).decode(cursor)
+    if cursor.skip() != len(cursor.text):
+        cursor.fail(f"expected the end of the attribute {attribute.text}, found {cursor.saw()}")
+    return value
+
+
+_READERS: dict[Any, Callable[[mlir.Operation, str], Any]] = {
+    int: attr.integer, float: attr.number, bool: attr.flag, tuple[int, ...]: attr.integers,
+}  # fmt: skip

@@ -1,0 +1,356 @@
+"""Ops of installed packages: when they are loaded, what is refused, and where they go.
+
+docs/test_adding_an_op.py runs a package as a user writes it.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import axla
+from axla import proto
+from axla.codegen.host import host_target
+from axla.core import cache
+from axla.core.dtypes import F32
+from axla.cpu import programs
+from axla.cpu.programs import program_key
+from axla.ir.graph import Op
+from axla.ir.op import OPS, declared, op
+from axla.ir.structure import Parameter
+from axla.passes import driver
+from axla.passes.pipelines import PASSES
+from axla.stablehlo import export_text
+
+SOURCE = '''
+import enum
+import numpy as np
+from axla.builder import ops
+from axla.core.shape import Shape, TupleShape
+from axla.hlo.family import FLOAT, Elementwise
+from axla.ir.op import Op, attr, op
+
+
+class Side(enum.StrEnum):
+    BELOW = "BELOW"
+    ABOVE = "ABOVE"
+
+
+@op("cut", operands="operand limit")
+class Cut(Elementwise):
+    """Nothing beyond a limit."""
+    side: Side = attr(required=True)
+    steps: tuple[int, ...] = ()
+    soft: bool = False
+    times: int = 1
+    rate: float = 0.5
+    note: str = ""
+
+    def evaluate(self, operand, limit):
+        return (np.minimum if self.side == "ABOVE" else np.maximum)(operand, limit)
+
+    def element(self, e, inst, index):
+        a, b = (e(x, index) for x in inst.operands)
+        return e.values.binary("minimum" if self.side == "ABOVE" else "maximum", a, b)
+
+
+@op("both-ends", operands="operand")
+class BothEnds(Op):
+    """The first and the last element."""
+
+    def infer(self, operand):
+        return TupleShape([operand.with_dims(()), operand.with_dims(())])
+
+    def evaluate(self, operand):
+        return operand[0], operand[-1]
+
+    def expand(self, operand):
+        return operand[0], operand[-1]
+
+
+@op("range-of", operands="operand")
+class RangeOf(Op):
+    """The last element without the first one."""
+
+    def infer(self, operand):
+        return operand.with_dims(())
+
+    def evaluate(self, operand):
+        return operand[-1] - operand[0]
+
+    def expand(self, operand):
+        ends = operand.builder.add(BothEnds(), [operand])
+        return ends[1] - ends[0]
+
+
+@op("bare", operands="operand")
+class Bare(Elementwise):
+    """Only the interpreter knows it."""
+    def evaluate(self, operand):
+        return operand
+
+
+@op("circle", operands="operand")
+class Circle(Op):
+    """What expands to itself."""
+
+    def infer(self, operand):
+        return operand
+
+    def expand(self, operand):
+        return operand.builder.add(self, [operand])
+
+
+@op("liar", operands="operand")
+class Liar(Op):
+    """What expands to something else than it infers."""
+
+    def infer(self, operand):
+        return operand
+
+    def expand(self, operand):
+        return operand, operand
+'''
+BROKEN = """
+from axla.hlo.family import Elementwise
+from axla.ir.op import op
+
+@op("half", operands="operand")
+class Half(Elementwise):
+    pass
+
+raise OSError("no such file")
+"""
+ENTRIES = """[axla.ops]
+cut = ops_of_a_test:Cut
+both-ends = ops_of_a_test:BothEnds
+range-of = ops_of_a_test:RangeOf
+bare = ops_of_a_test:Bare
+circle = ops_of_a_test:Circle
+liar = ops_of_a_test:Liar
+half = broken_ops_of_a_test:Half
+missing = ops_of_a_test:Missing
+misnamed = ops_of_a_test:Cut
+odd = builtins:dict
+add = broken_ops_of_a_test:Half
+"""
+
+
+@pytest.fixture(autouse=True)
+def site(tmp_path, monkeypatch) -> Path:
+    """The folder of an installed package; what it declares is forgotten afterwards."""
+    before = dict(OPS)
+    (tmp_path / "ops_of_a_test.py").write_text(SOURCE)
+    (tmp_path / "broken_ops_of_a_test.py").write_text(BROKEN)
+    facts = tmp_path / "ops_of_a_test-2.5.dist-info"
+    facts.mkdir()
+    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: ops-of-a-test\nVersion: 2.5\n")
+    (facts / "entry_points.txt").write_text(ENTRIES)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield tmp_path
+    OPS.clear()
+    OPS.update(before)
+    sys.modules.pop("ops_of_a_test", None)
+    cache.package.cache_clear()
+
+
+def of_one(instruction: str, shape: str = "f32[4]") -> str:
+    return f"HloModule m\nENTRY e {{ x = {shape} parameter(0)\n  ROOT r = {shape} {instruction} }}"
+
+
+def test_nothing_is_loaded_before_its_name_is_met(site):
+    code = (
+        "import sys, axla; from axla.ir.op import OPS\n"
+        f"axla.check({of_one('add(x, x)')!r})\n"
+        "before = 'ops_of_a_test' in sys.modules, 'broken_ops_of_a_test' in sys.modules, 'cut' in OPS\n"
+        f"axla.check({of_one('cut(x, x), side=ABOVE')!r})\n"
+        "print(before, 'ops_of_a_test' in sys.modules, 'broken_ops_of_a_test' in sys.modules)\n"
+    )
+    source = Path(axla.__file__).parents[1]
+    environment = {**os.environ, "PYTHONPATH": f"{site}{os.pathsep}{source}"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+    assert done.stdout.split("\n")[-2] == "(False, False, False) True False", done.stderr
+
+
+def test_a_package_that_fails_names_itself_and_breaks_no_other():
+    wanted = r"op 'half' of the package ops-of-a-test 2.5 cannot be loaded: OSError\('no such file'\)"
+    for _ in range(2):
+        with pytest.raises(axla.UnsupportedError, match=wanted):
+            axla.parse(of_one("half(x)"))
+        assert "half" not in OPS
+    with pytest.raises(axla.UnsupportedError, match=r"op 'missing' of the package ops-of-a-test 2.5 cannot"):
+        declared("missing")
+    axla.check(of_one("cut(x, x), side=BELOW")).raise_if_different()
+
+
+@pytest.mark.parametrize("name", ["odd", "misnamed"])
+def test_an_entry_point_gives_the_op_of_its_name(name):
+    with pytest.raises(
+        axla.UnsupportedError, match=rf"op '{name}' of the package .* wanted what @op declares"
+    ):
+        declared(name)
+
+
+def test_names_that_are_not_installed_load_nothing(site):
+    (site / "lurking.py").write_text("raise SystemExit('loaded')")
+    for name in ("lurking", "lurking:Op", "ops_of_a_test:Cut", "ops_of_a_test", "os", ""):
+        assert declared(name) is None
+        with pytest.raises(axla.AxlaError):
+            axla.parse(of_one(f"{name}(x)"))
+    assert "lurking" not in sys.modules
+
+
+def test_names_of_hlo_cannot_be_taken():
+    assert declared("add") is axla.parse(of_one("add(x, x)")).entry.root.op.__class__
+    assert declared("add").__module__ == "axla.hlo.elementwise"
+
+
+ALL = 'cut(x, x), side=BELOW, steps={3,1}, soft=true, times=-2, rate=0.25, note="a \\"b\\""'
+
+
+def test_attributes_of_all_kinds_go_through_text_proto_and_stablehlo():
+    module = axla.parse(of_one(ALL))
+    op = module.entry.root.op
+    assert (op.side, op.steps, op.soft, op.times, op.rate, op.note) == (
+        "BELOW",
+        (3, 1),
+        True,
+        -2,
+        0.25,
+        'a "b"',
+    )
+    assert axla.parse(module.to_string()).entry.root.op == op
+    assert axla.parse(proto.to_proto(module)).to_string() == module.to_string()
+    again = axla.parse(export_text(module))
+    assert again.entry.root.op == op
+    axla.check(again).raise_if_different()
+
+
+STABLEHLO = """func.func @main(%x: tensor<4xf32>) -> tensor<TYPE> {
+  %0 = stablehlo.custom_call @axla.op.NAME(%x, %x) {api_version = 4 : i32, backend_config = {CONFIG}}
+    : (tensor<4xf32>, tensor<4xf32>) -> tensor<TYPE>
+  return %0 : tensor<TYPE>
+}"""
+
+
+@pytest.mark.parametrize(
+    ("name", "config", "type", "message"),
+    [
+        ("nothing", "", "4xf32", "axla.op.nothing: nothing declares this op, and no installed package"),
+        ("half", "", "4xf32", "op 'half' of the package ops-of-a-test 2.5 cannot be loaded"),
+        ("cut", "", "4xf32", "cut takes 2 operands and attributes side, steps, .*; found 2 and none"),
+        ("cut", 'side = "ABOVE", size = 1', "4xf32", "found 2 and side, size"),
+        ("cut", 'side = "ABOVE" , times = 1.0', "4xf32", "the attribute times must be an integer"),
+        ("cut", "side = 3", "4xf32", "the attribute side must be a string"),
+        ("cut", 'side = "LEFT"', "4xf32", "expected one of BELOW, ABOVE, found 'LEFT'"),
+        ("cut", 'side = "ABOVE, x"', "4xf32", "expected the end of the attribute side"),
+        ("cut", 'side = "ABOVE"', "5xf32", r"the result is f32\[5\].*, but cut gives f32\[4\]"),
+        ("bare", "", "4xf32", "bare takes 1 operands and attributes none; found 2 and none"),
+    ],
+)
+def test_calls_of_stablehlo_are_checked(name, config, type, message):
+    text = STABLEHLO.replace("NAME", name).replace("CONFIG", config).replace("TYPE", type)
+    with pytest.raises(axla.AxlaError, match=message):
+        axla.parse(text)
+
+
+def test_a_call_of_stablehlo_is_the_op():
+    text = STABLEHLO.replace("NAME", "cut").replace("CONFIG", 'side = "ABOVE"').replace("TYPE", "4xf32")
+    module = axla.parse(text)
+    assert [inst.opcode for inst in module.entry.instructions] == ["parameter", "cut"]
+
+
+def test_an_elementwise_op_is_fused_and_runs_in_loops_branches_and_registers():
+    text = """
+HloModule m
+body { t = (f32[1000], s32[]) parameter(0)
+  x = f32[1000] get-tuple-element(t), index=0
+  n = s32[] get-tuple-element(t), index=1
+  one = s32[] constant(1)
+  m = s32[] add(n, one)
+  c = s32[] cut(m, n), side=BELOW
+  half = f32[] constant(0.5)
+  halves = f32[1000] broadcast(half), dimensions={}
+  y = f32[1000] multiply(x, halves)
+  z = f32[1000] cut(y, halves), side=ABOVE
+  ROOT r = (f32[1000], s32[]) tuple(z, c) }
+condition { t = (f32[1000], s32[]) parameter(0)
+  n = s32[] get-tuple-element(t), index=1
+  four = s32[] constant(4)
+  ROOT r = pred[] compare(n, four), direction=LT }
+ENTRY e { x = f32[1000] parameter(0)
+  zero = s32[] constant(0)
+  t = (f32[1000], s32[]) tuple(x, zero)
+  ROOT w = (f32[1000], s32[]) while(t), condition=condition, body=body }"""
+    axla.check(text).raise_if_different()
+    axla.check(text, "one-lane").raise_if_different()
+    program = axla.compile(axla.parse(of_one("cut(negate(x), x), side=ABOVE", "f32[3000]")))
+    assert len([line for line in program.as_text("program").splitlines() if line.startswith("kernel ")]) <= 1
+
+
+def test_it_runs_asynchronously_too():
+    text = """HloModule m
+ENTRY e { x = f32[4] parameter(0)
+  s = ((f32[4], f32[4]), f32[4], u32[]) cut-start(x, x), side=ABOVE
+  ROOT d = f32[4] cut-done(s) }"""
+    module = axla.parse(text)
+    assert axla.parse(module.to_string()).to_string() == module.to_string()
+    axla.check(module).raise_if_different()
+
+
+def test_expansions_may_need_expansions():
+    text = of_one("range-of(x)", "f32[]").replace("x = f32[]", "x = f32[7]")
+    axla.check(text).raise_if_different()
+    axla.check(of_one("both-ends(x)", "(f32[], f32[])").replace("x = (f32[], f32[])", "x = f32[7]"))
+    module = axla.parse(text)
+    driver.run(module, (PASSES["op-expander"],))
+    assert not {"range-of", "both-ends"} & {inst.opcode for inst in module.entry.instructions}
+    exported = export_text(axla.parse(text))
+    assert "stablehlo.slice" in exported and "custom_call" not in exported
+
+
+@pytest.mark.parametrize(
+    ("opcode", "message"),
+    [
+        ("bare", r"bare\(%x\): the cpu backend does not compile bare"),
+        ("circle", r"circle\(%\S+\): the cpu backend does not compile circle"),
+        ("liar", r"liar\(%x\): expand gives f32\[4\], f32\[4\]\n"),
+    ],
+)
+def test_what_cannot_be_compiled_says_why(opcode, message):
+    module = axla.parse(of_one(f"{opcode}(x)"))
+    with pytest.raises(axla.UnsupportedError, match=message):
+        axla.compile(module)
+    if opcode == "bare":
+        axla.compile(module, backend="interpreter")(np.zeros(4, np.float32))
+
+
+def test_code_of_a_package_that_changed_is_not_taken_from_the_cache(site, monkeypatch):
+    module = axla.parse(of_one("cut(x, x), side=ABOVE"))
+    monkeypatch.setattr(programs, "_options", lambda flags: "some")  # AXLA_VERIFY is set in tests
+    first = program_key(module, host_target())
+    assert first and first == program_key(module, host_target())
+    (site / "ops_of_a_test.py").write_text(SOURCE + "\n# changed\n")
+    cache.package.cache_clear()  # as in a new process
+    assert program_key(module, host_target()) not in (None, first)
+    sys.modules["ops_of_a_test"].__file__ = None  # as in a notebook
+    cache.package.cache_clear()
+    assert program_key(module, host_target()) is None
+
+
+def test_an_op_of_a_script_needs_no_package():
+    @op("of-a-script", operands="operand")
+    class OfAScript(Op):
+        """Declared where it is used."""
+
+        def infer(self, operand):
+            return operand
+
+    module = axla.parse(of_one("of-a-script(x)"))
+    assert module.entry.root.op == OfAScript() and isinstance(module.entry.parameters[0].op, Parameter)
+    assert module.entry.root.shape.dtype is F32
