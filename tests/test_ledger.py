@@ -1,20 +1,53 @@
-"""What every declared op must have: a docstring, samples, a text form, and evaluation that agrees with its
-declarations.
+"""What every declared op must have: a docstring, samples, a text form, evaluation that agrees with its
+declarations, a lowering on each backend, StableHLO for it, an example that is a text. What one lacks has a
+reason in a table here, and no other entry may stand there.
+
+`LEDGER_OPS=softplus,...` asks the same of ops of packages that are installed.
 """
 
 from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import axla.hlo  # noqa: F401  (declares the ops)
-from axla.core.errors import ShapeError
+from axla.api import parse
+from axla.codegen.host import host_target, one_lane_target
+from axla.comparison import check
+from axla.core.errors import ShapeError, UnsupportedError
 from axla.core.shape import Shape
+from axla.cpu.compiler import llvm_modules
 from axla.interpreter import evaluate
-from axla.ir.op import OPS
+from axla.interpreter.evaluate import REGIONS
+from axla.ir.op import OPS, declared
 from axla.ir.verify import verify
+from axla.lowering.pipeline import compile_program
+from axla.stablehlo import export_text
 from axla.text import parse_hlo
-from sample_modules import sample_arguments, sample_cases, sample_module
+from sample_modules import ENDS, sample_arguments, sample_cases, sample_module
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
+
+from docs_lib.examples import Example, lifted  # noqa: E402
+
+LOADED = [declared(opcode) for opcode in os.environ.get("LEDGER_OPS", "").split(",") if opcode]
+
+TARGETS = {"cpu": host_target, "one-lane": one_lane_target}
+
+# Ops whose samples are not compiled, with what the refusal says.
+NOT_LOWERED = {
+    "custom-call": "no such target is registered",
+    "recv": "nothing is sent on its channel",
+}
+
+# Ops that no operation of StableHLO stands for, with the reason.
+NOT_IN_STABLEHLO = {
+    "rng-get-and-update-state": "StableHLO has no state of random numbers",
+}
 
 # Ops whose samples the interpreter cannot run, with the reason.
 NOT_EVALUATED = {
@@ -24,6 +57,7 @@ NOT_EVALUATED = {
     "recv": "there is no one to receive from",
 }
 
+ALONE = sorted(OPS.keys() - {end for ends in ENDS.values() for end in ends})
 CASES = [pytest.param(op, shapes, id=name) for name, op, shapes in sample_cases()]
 
 
@@ -74,6 +108,65 @@ def test_source_agrees_with_evaluate(op, shapes):
     assert np.array_equal(np.broadcast_to(taken, result.shape.dims), result.array)
     for at in np.ndindex(*result.shape.dims):  # ints serve as well as arrays
         assert literal.array[op.source(at, operand)] == result.array[at]
+
+
+def test_is_evaluated_or_says_why():
+    without = {
+        opcode
+        for opcode, cls in OPS.items()
+        if not hasattr(cls, "evaluate") and cls not in REGIONS and opcode != "parameter"
+    }
+    assert without <= NOT_EVALUATED.keys() <= OPS.keys()
+
+
+@pytest.mark.parametrize("backend", TARGETS)
+@pytest.mark.parametrize("opcode", ALONE)
+def test_is_lowered_or_says_why(opcode, backend):
+    """As far as the text that LLVM gets; what it computes is compared in docs/test_ops_pages.py."""
+    target = TARGETS[backend]()
+    for op, shapes in OPS[opcode].samples():
+        module = sample_module(op, shapes)
+        if opcode in NOT_LOWERED:
+            with pytest.raises(UnsupportedError, match=NOT_LOWERED[opcode]):
+                compile_program(module, target)
+        else:
+            assert llvm_modules(compile_program(module, target), target)
+
+
+@pytest.mark.parametrize("opcode", ALONE)
+def test_goes_through_stablehlo_or_says_why(opcode):
+    """What comes back takes the same arguments and gives the same arrays."""
+    for op, shapes in OPS[opcode].samples():
+        module = sample_module(op, shapes)
+        if opcode in NOT_IN_STABLEHLO:
+            with pytest.raises(UnsupportedError, match="StableHLO has nothing for this op"):
+                export_text(module)
+            continue
+        again = parse(export_text(module))
+        verify(again)
+        for before, after in zip(ends_of(module), ends_of(again), strict=True):
+            assert before is after
+
+
+def ends_of(module):
+    """The logical shapes of a program's arrays: arguments, then results."""
+    shapes = [*(p.shape for p in module.entry.parameters), module.entry.root.shape]
+    return [leaf.logical for shape in shapes for leaf in shape.leaves()]
+
+
+def test_the_tables_name_ops():
+    assert {*NOT_LOWERED, *NOT_IN_STABLEHLO} <= set(OPS)
+
+
+@pytest.mark.parametrize("opcode", sorted(OPS))
+def test_has_an_example_that_is_a_text(opcode):
+    """That it gives the same on all backends is tested with the pages; of ops of other packages here."""
+    example = Example.of(opcode)
+    assert opcode in {inst.opcode for c in example.module.computations for inst in c.instructions}
+    if OPS[opcode] in LOADED:
+        for module, values in ((example.module, []), lifted(example.module)):
+            for backend in TARGETS:
+                check(module, backend, inputs=values).raise_if_different()
 
 
 def test_samples_reach_every_operand_count():

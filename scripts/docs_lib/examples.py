@@ -6,6 +6,7 @@ constants, `lifted` makes the constants of its entry parameters.
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,6 +21,7 @@ from axla.core.shape import Shape
 from axla.ir.clone import clone_module
 from axla.ir.graph import Module
 from axla.ir.literal_text import literal_text
+from axla.ir.op import OPS, package_of
 from axla.ir.structure import Constant, Parameter
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "examples"
@@ -35,8 +37,13 @@ class Example:
 
     @classmethod
     def of(cls, opcode: str) -> Example:
-        """The example of an op; FileNotFoundError when there is none."""
-        lines = (FOLDER / f"{opcode}.hlo").read_text(encoding="utf-8").splitlines()
+        """The example of an op, beside its module where that is not axla's; FileNotFoundError when there is
+        none.
+        """
+        folder, op = FOLDER, OPS[opcode]
+        if package_of(op) != "axla":
+            folder = Path(str(sys.modules[op.__module__].__file__)).parent
+        lines = (folder / f"{opcode}.hlo").read_text(encoding="utf-8").splitlines()
         comment = [line for line in lines if line.startswith("//")]
         what = " ".join(line.removeprefix("//").strip() for line in comment)
         return cls(opcode, what, "\n".join(line for line in lines if line not in comment).strip())

@@ -29,12 +29,12 @@ element type on which backend: [conformance](conformance.md).
 """
 
 
-def pages() -> dict[Path, str]:
-    """Every file with its text."""
+def pages(folder: Path = DOCS, opcodes: Iterable[str] | None = None) -> dict[Path, str]:
+    """Every file in a folder with its text; `opcodes` are the ops that get a page, all by default."""
     return {
-        DOCS / "ops.md": index(),
-        DOCS / "stablehlo-operations.md": coverage.page(table),
-        **{DOCS / "ops" / f"{op}.md": page(OPS[op]) for op in OPS},
+        folder / "ops.md": index(),
+        folder / "stablehlo-operations.md": coverage.page(table),
+        **{folder / "ops" / f"{op}.md": page(OPS[op]) for op in (OPS if opcodes is None else opcodes)},
     }
 
 

@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from axla.hlo.family import ANY, Elementwise
-from axla.ir.op import Op
+from axla.ir.op import Op, package_of
 
 
 def rules(cls: type[Op]) -> list[tuple[str, str]]:
     """Label and message of everything that an op refuses; `…` stands for what a message fills in."""
+    declarers = () if package_of(cls) == "axla" else (package_of(cls),)
     found: dict[str, str] = {}
     seen: set[Any] = set()
     todo: list[Any] = [getattr(cls, name, None) for name in ("infer", "__post_init__")]
@@ -22,7 +23,7 @@ def rules(cls: type[Op]) -> list[tuple[str, str]]:
         if (
             function in seen
             or not inspect.isfunction(function)
-            or not function.__module__.startswith("axla.hlo")
+            or not function.__module__.startswith(("axla.hlo", *declarers))
         ):
             continue
         seen.add(function)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from axla.hlo.family import Elementwise
-from axla.ir.op import OPS
+from axla.ir.op import OPS, package_of
 
 PAGE = "https://openxla.org/xla/operation_semantics"
 
@@ -47,6 +47,9 @@ def section(opcode: str) -> str:
 
 def source(opcode: str) -> str:
     """Where an op's semantics come from, in words."""
+    package = package_of(OPS[opcode])
+    if package != "axla":
+        return f"the package `{package}`."
     title = section(opcode)
     if not title:
         return "HLO text as XLA prints it; XLA's page on operation semantics does not have the op."

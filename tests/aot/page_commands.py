@@ -98,7 +98,8 @@ def _axla(line: str) -> str:
 
 def _shell(text: str, folder: Path) -> str:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT / "src")}
+    packages = os.pathsep.join(filter(None, (str(ROOT / "src"), os.environ.get("PYTHONPATH"))))
+    environment = {**os.environ, "PATH": path, "PYTHONPATH": packages}
     environment["ZIG_GLOBAL_CACHE_DIR"] = str(Path(os.environ.get("TMPDIR", "/tmp")) / "axla-zig-cache")
     done = subprocess.run(
         ["sh", "-ec", text], capture_output=True, text=True, cwd=folder, env=environment, timeout=300
