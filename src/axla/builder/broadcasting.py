@@ -16,6 +16,7 @@ from axla.builder.xla_builder import XlaOp
 from axla.core.errors import ShapeError
 from axla.core.shape import Shape
 from axla.hlo import Broadcast, Reshape
+from axla.hlo.family import show
 from axla.ir.op import reject
 
 Sizes = tuple[tuple[int, bool], ...]  # per dimension: size, whether it is dynamic
@@ -83,18 +84,18 @@ def _expansion(a: Shape, b: Shape, broadcast_dimensions: Sequence[int] | None) -
         reject(
             "broadcast_needed",
             f"ranks {a.rank} and {b.rank} differ: broadcast_dimensions must say which dimensions of "
-            f"{_show(high)} those of {_show(low)} are",
+            f"{show(high)} those of {show(low)} are",
         )
     if len(found) != low.rank:
         reject(
             "broadcast_count",
             f"broadcast_dimensions={list(found)}: found {len(found)} entries, wanted one per dimension of "
-            f"{_show(low)}",
+            f"{show(low)}",
         )
     if any(not 0 <= d < high.rank for d in found):
         reject(
             "broadcast_range",
-            f"broadcast_dimensions={list(found)}: wanted dimensions of {_show(high)}, 0 to {high.rank - 1}",
+            f"broadcast_dimensions={list(found)}: wanted dimensions of {show(high)}, 0 to {high.rank - 1}",
         )
     if any(p >= q for p, q in zip(found, found[1:], strict=False)):
         reject("broadcast_order", f"broadcast_dimensions={list(found)} must be strictly increasing")
@@ -103,8 +104,8 @@ def _expansion(a: Shape, b: Shape, broadcast_dimensions: Sequence[int] | None) -
         if small != large and small != 1 and large != 1:
             reject(
                 "broadcast_size",
-                f"broadcast_dimensions={list(found)}: dimension {number} of {_show(low)} has size {small}, "
-                f"dimension {dim} of {_show(high)} has size {large}",
+                f"broadcast_dimensions={list(found)}: dimension {number} of {show(low)} has size {small}, "
+                f"dimension {dim} of {show(high)} has size {large}",
             )
     return found
 
@@ -123,7 +124,7 @@ def _common(a: Shape, b: Shape, expansion: Sequence[int]) -> Sizes:
         elif size != 1 or dynamic:
             reject(
                 "broadcast_compatible",
-                f"{_show(a)} and {_show(b)} do not go together: dimension {dim} has sizes {size} and "
+                f"{show(a)} and {show(b)} do not go together: dimension {dim} has sizes {size} and "
                 f"{other}; "
                 "they must be equal, or one of them 1",
             )
@@ -146,7 +147,3 @@ def stretch(operand: XlaOp, sizes: Sizes, dimensions: Sequence[int]) -> XlaOp:
         operand = operand.builder.add(Reshape(flat), (operand,))
     result = Shape(shape.dtype, dims, tuple(mark for _, mark in sizes))
     return operand.builder.add(Broadcast(result, tuple(dimensions[k] for k in kept)), (operand,))
-
-
-def _show(shape: Shape) -> str:
-    return shape.to_string(layout=False)

@@ -19,6 +19,7 @@ from axla.core.dtypes import PRED, S32
 from axla.core.errors import InvalidArgument, UnsupportedError
 from axla.core.shape import AnyShape, Shape
 from axla.core.shape_util import dimension_number
+from axla.hlo.family import show
 from axla.ir.attributes import ApiVersion, OutputAlias
 from axla.ir.attributes import CustomCallSchedule as Schedule
 
@@ -216,9 +217,7 @@ def TopK(input: object, k: int) -> XlaOp:
     (value,) = operands("TopK", input)
     builder, shape, k = value.builder, value.shape, integer(k, "TopK: k")
     if not isinstance(shape, Shape) or not shape.rank or not 0 <= k <= shape.dims[-1]:
-        raise InvalidArgument(
-            f"TopK: found {shape.to_string(layout=False)} and k={k}, wanted rows of at least k elements"
-        )
+        raise InvalidArgument(f"TopK: found {show(shape)} and k={k}, wanted rows of at least k elements")
     places = Iota(builder, Shape(S32, shape.dims), shape.rank - 1)
     ordered = Sort(builder, [value, places], key_comparator(builder, [value, places], GtTotalOrder), -1, True)
     limits = (*shape.dims[:-1], k)

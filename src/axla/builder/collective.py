@@ -15,6 +15,7 @@ from axla.builder.values import boolean, integer, integers, items, tuples
 from axla.builder.xla_builder import XlaBuilder, XlaOp
 from axla.core.errors import InvalidArgument, UnsupportedError
 from axla.core.shape import Shape, TupleShape
+from axla.hlo.family import show
 from axla.ir.attributes import SourceTargetPairs
 from axla.ir.devices import ReplicaGroups
 from axla.ir.op import reject
@@ -127,7 +128,7 @@ def ReduceScatter(
 def _resized(label: str, value: XlaOp, at: int, size: Any) -> Shape:
     shape = value.shape
     if not isinstance(shape, Shape) or not 0 <= at < shape.rank:
-        found = shape.to_string(layout=False)
+        found = show(shape)
         reject(f"{label}_dimension", f"dimension {at} is not one of {found}")
     return shape.with_dims([size(n) if d == at else n for d, n in enumerate(shape.dims)])
 

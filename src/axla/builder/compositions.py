@@ -20,6 +20,7 @@ from axla.builder.coerce import array, operands
 from axla.builder.values import boolean
 from axla.builder.xla_builder import XlaOp
 from axla.core.dtypes import BF16, F16, F32, F64
+from axla.hlo.family import show
 from axla.ir.op import Op
 
 Function = Callable[..., XlaOp]
@@ -52,7 +53,7 @@ def _alike(name: str, given: Sequence[object]) -> list[XlaOp]:
     sized = next((v for v in values if v.shape.rank), values[0])
     values = [scalars_to(sized, v) for v in values]
     if any(v.shape.logical is not values[0].shape.logical for v in values):
-        found = ", ".join(v.shape.to_string(layout=False) for v in values)
+        found = ", ".join(show(v.shape) for v in values)
         sized.builder.fail(name, values, f"{name}: wanted arrays of one type and size, found {found}")
     return values
 

@@ -52,11 +52,8 @@ class XlaComputation:
         return self.module.to_string()
 
     def __repr__(self) -> str:
-        return (
-            "XlaComputation()"
-            if self._module is None
-            else f"XlaComputation({self.name}: {self.program_shape})"
-        )
+        inside = "" if self._module is None else f"{self.name}: {self.program_shape}"
+        return f"XlaComputation({inside})"
 
 
 def computation_of(value: object, what: str) -> Computation:

@@ -25,6 +25,7 @@ from axla.core.dtypes import F32, PRED, DType
 from axla.core.errors import AxlaError, InvalidArgument, ShapeError, UnsupportedError
 from axla.core.literal import Literal
 from axla.core.shape import AnyShape, Layout, Shape
+from axla.hlo.family import show
 from axla.interpreter import evaluate
 
 ComputationDataHandle = XlaOp
@@ -121,7 +122,7 @@ class ComputationBuilder:
             return operand
         found = self._op("CheckShape", operand)
         if found.shape.logical is not expected_shape.logical:
-            wanted = expected_shape.to_string(layout=False)
+            wanted = show(expected_shape)
             raise ShapeError(f"CheckShape: {found.instruction!r}: wanted {wanted}")
         return found
 

@@ -22,6 +22,7 @@ from axla.builder.values import real as real_number
 from axla.builder.xla_builder import XlaOp
 from axla.core.dtypes import BF16, C64, C128, F16, F32, F64, S32, DType
 from axla.core.shape import Layout, Shape, TupleShape
+from axla.hlo.family import show
 from axla.ir.attributes import ApiVersion, OutputAlias
 
 _LETTERS = {F32: "s", F64: "d", C64: "c", C128: "z"}
@@ -52,7 +53,7 @@ def ProductOfElementaryHouseholderReflectors(a: object, taus: object) -> XlaOp:
             what,
             (first, second),
             f"{what}: wanted m x n matrices, m >= n, and vectors of at most n elements, found "
-            f"{first.shape.to_string(layout=False)} and {shape.to_string(layout=False)}",
+            f"{show(first.shape)} and {show(shape)}",
         )
     factors = _as(second, value.dtype)
     routine = "ungqr" if value.dtype.is_complex else "orgqr"
@@ -102,9 +103,7 @@ def Eigh(
     boolean(sort_eigenvalues, "Eigh: sort_eigenvalues")
     batch, m, n = _sizes(value)
     if m != n:
-        value.builder.fail(
-            "Eigh", (value,), f"Eigh: wanted square matrices, found {value.shape.to_string(layout=False)}"
-        )
+        value.builder.fail("Eigh", (value,), f"Eigh: wanted square matrices, found {show(value.shape)}")
     real = _REAL.get(value.dtype, value.dtype)
     routine = "heevd" if value.dtype.is_complex else "syevd"
     results = [(value.dtype, (*batch, n, n)), (real, (*batch, n)), (S32, batch)]
@@ -149,8 +148,7 @@ def _matrices(what: str, a: object) -> tuple[XlaOp, DType]:
         value.builder.fail(
             what,
             (value,),
-            f"{what}: wanted matrices of f16, bf16, f32, f64, c64 or c128, found "
-            f"{shape.to_string(layout=False)}",
+            f"{what}: wanted matrices of f16, bf16, f32, f64, c64 or c128, found {show(shape)}",
         )
     return value, dtype
 

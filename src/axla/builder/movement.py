@@ -17,6 +17,7 @@ from axla.builder.xla_builder import XlaBuilder, XlaOp
 from axla.core.dtypes import S32, DType
 from axla.core.errors import InvalidArgument
 from axla.core.shape import AnyShape, Shape
+from axla.hlo.family import show
 from axla.ir.attributes import SliceDims
 from axla.ir.op import reject
 
@@ -126,7 +127,7 @@ def Collapse(operand: object, dimensions: Sequence[int]) -> XlaOp:
         value.builder.fail(
             "collapse", (value,),
             f"collapse: dimensions={list(merged)} are not consecutive dimensions of "
-            f"{shape.to_string(layout=False)}  [collapse_c1]",
+            f"{show(shape)}  [collapse_c1]",
         )  # fmt: skip
     if len(merged) <= 1:
         return value
@@ -306,7 +307,7 @@ def _expanded(entries: tuple, shape: Shape) -> list[Any]:
     given = sum(1 for e in entries if e is not None and e is not Ellipsis)
     dots = sum(1 for e in entries if e is Ellipsis)
     if given > shape.rank or dots > 1:
-        raise InvalidArgument(f"index {entries!r}: too many entries for {shape.to_string(layout=False)}")
+        raise InvalidArgument(f"index {entries!r}: too many entries for {show(shape)}")
     rest = [slice(None)] * (shape.rank - given)
     found: list[Any] = []
     for entry in entries:
@@ -332,7 +333,7 @@ def _range(entry: slice, size: int) -> tuple[int, int, int, int]:
 def _place(entry: Any, size: int, dim: int, shape: Shape) -> int:
     place = integer(entry, "an index that is no slice, None, ... or scalar of the program (arrays: Gather)")
     if not -size <= place < size:
-        raise InvalidArgument(f"index {place} is outside dimension {dim} of {shape.to_string(layout=False)}")
+        raise InvalidArgument(f"index {place} is outside dimension {dim} of {show(shape)}")
     return place + size if place < 0 else place
 
 

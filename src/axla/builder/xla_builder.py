@@ -23,6 +23,7 @@ from axla.core.literal import Literal
 from axla.core.shape import AnyShape, ProgramShape
 from axla.core.shape_util import subshape
 from axla.hlo import Infeed, Outfeed, RecvDone, SendDone
+from axla.hlo.family import show
 from axla.ir.clone import called_first, clone_computation
 from axla.ir.graph import NO_EXTRA, Alias, Computation, Extra, Instruction, Module
 from axla.ir.op import Op
@@ -136,7 +137,7 @@ class XlaBuilder:
 
     def fail(self, what: str, operands: Sequence[XlaOp], message: str) -> NoReturn:
         """Raises ShapeError for an op, with its operands and the user's line."""
-        listed = ", ".join(f"{o.shape.to_string(layout=False)} %{o.instruction.name}" for o in operands)
+        listed = ", ".join(f"{show(o.shape)} %{o.instruction.name}" for o in operands)
         file, line = user_line()
         place = f"\n  at {file}:{line}" if file else ""
         raise ShapeError(f"{what}({listed})\n  {message}{place}") from None
@@ -341,8 +342,8 @@ class XlaBuilder:
             given = self._parameter_leaf("setup_alias", alias.parameter, alias.index)
             if output.logical is not given.logical:
                 raise ShapeError(
-                    f"setup_alias: output {list(alias.output)} is {output.to_string(layout=False)}, "
-                    f"but parameter {alias.parameter}{list(alias.index)} is {given.to_string(layout=False)}"
+                    f"setup_alias: output {list(alias.output)} is {show(output)}, "
+                    f"but parameter {alias.parameter}{list(alias.index)} is {show(given)}"
                 )
         return tuple(self._aliases)
 

@@ -19,11 +19,8 @@ def solve_perturbed(
 ) -> np.ndarray:
     """x with T x = right, for a batch at a time. The first of `lower` and the last of `upper` are padding."""
     alike = middle.shape == lower.shape == upper.shape == right.shape[:-1] and middle.ndim
-    if (
-        not alike
-        or middle.dtype.kind not in "fc"
-        or len({v.dtype for v in (lower, middle, upper, right)}) > 1
-    ):
+    types = {v.dtype for v in (lower, middle, upper, right)}
+    if not alike or len(types) > 1 or middle.dtype.kind not in "fc":
         raise CustomCallFailure(
             f"{site}: wanted three arrays [..., n] of floats or complex numbers, and one [..., n, k]"
         )

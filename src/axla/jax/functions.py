@@ -242,12 +242,10 @@ def _with_all(traced: Any, leaves: Sequence[Any]) -> Any:
 
 
 def _arguments(module: Any) -> int:
-    for operation in module.body.operations:
-        if (
-            operation.operation.name == "func.func"
-            and ir.StringAttr(operation.attributes["sym_name"]).value == "main"
-        ):
-            return len(operation.arguments)
+    functions = (o for o in module.body.operations if o.operation.name == "func.func")
+    for function in functions:
+        if ir.StringAttr(function.attributes["sym_name"]).value == "main":
+            return len(function.arguments)
     return -1
 
 

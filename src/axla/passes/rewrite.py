@@ -40,12 +40,15 @@ WIDE = 32  # operands
 FREE_FIRINGS = 1000  # small computations may unfold a lot (map bodies, loops)
 
 
+Rewrite = Callable[[Instruction], Instruction | None]
+
+
 @dataclass(frozen=True, slots=True)
 class Rule:
     """A rewrite: where `function(root)` gives an instruction, it takes the root's place."""
 
     name: str
-    function: Callable[[Instruction], Instruction | None]
+    function: Rewrite
     equation: str
 
 
@@ -55,14 +58,10 @@ RULES: dict[str, Rules] = {}
 """Pass name -> op class -> rules, in the order tried. Filled by `@rule`; class `Op` stands for every op."""
 
 
-def rule(
-    *classes: type[Op], group: str = "algsimp"
-) -> Callable[[Callable[[Instruction], Instruction | None]], Callable[[Instruction], Instruction | None]]:
+def rule(*classes: type[Op], group: str = "algsimp") -> Callable[[Rewrite], Rewrite]:
     """Declares a function as a rule of the pass `group` for roots of these op classes."""
 
-    def declare(
-        function: Callable[[Instruction], Instruction | None],
-    ) -> Callable[[Instruction], Instruction | None]:
+    def declare(function: Rewrite) -> Rewrite:
         made = Rule(function.__name__, function, (function.__doc__ or "").strip().split("\n")[0])
         table = RULES.setdefault(group, {})
         for cls in classes:
@@ -147,13 +146,8 @@ def sweep(
     root = computation.root if computation.has_root else None
     while stack:
         inst = stack.pop()
-        if (
-            inst.users
-            or inst is root
-            or inst not in computation.instructions
-            or inst in bound
-            or inst in held
-        ):
+        stays = inst is root or inst in bound or inst in held
+        if inst.users or stays or inst not in computation.instructions:
             continue
         op = inst.op
         if op.side_effect or type(op) is Parameter:

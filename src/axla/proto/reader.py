@@ -16,7 +16,6 @@ from axla.ir.graph import (
     Extra,
     Instruction,
     Module,
-    ModuleConfig,
     SourceLocation,
 )
 from axla.ir.op import Op, declared
@@ -119,7 +118,7 @@ class _Reader:
             more.append(("origin_recovery_table", table))
         if message.get("stack_frame_index"):
             more += frame_tables(message["stack_frame_index"])
-        config = ModuleConfig(
+        changes: dict[str, Any] = dict(
             aliases=tuple(map(_alias, message.get("input_output_alias", {}).get("entries", ()))),
             buffer_donors=tuple(
                 (e.get("parameter_number", 0), tuple(e.get("parameter_shape_index", ())))
@@ -131,7 +130,6 @@ class _Reader:
             is_scheduled="schedule" in message,
             more=tuple(more),
         )
-        changes = {name: getattr(config, name) for name in ModuleConfig.__slots__}
         if "host_program_shape" in message:
             shape = self.shapes.program_shape(message["host_program_shape"])
             entry = self.module_.entry
@@ -310,11 +308,8 @@ def with_place(place: str, read: Any, message: Proto) -> Any:
     except InternalError:
         raise
     except AxlaError as error:
-        text = (
-            f"{place}.{error.args[0]}"
-            if error.args[0].startswith("instructions[")
-            else f"{place}: {error.args[0]}"
-        )
+        mark = "." if error.args[0].startswith("instructions[") else ": "
+        text = place + mark + error.args[0]
         error.args, error.message = (text,), text
         raise
 

@@ -15,6 +15,7 @@ from typing import Any
 import axla.hlo  # noqa: F401  fills OPS
 from axla.core.errors import InvalidArgument, ShapeError
 from axla.core.shape import AnyShape, Shape, TupleShape
+from axla.hlo.family import show
 from axla.ir.attributes import Window
 from axla.ir.codec import codec_of
 from axla.ir.graph import NO_EXTRA, Computation, Extra, Instruction, Module, SourceLocation
@@ -184,7 +185,7 @@ class InstructionCursor(ShapeCursor):
             if not rank:
                 fields.setdefault("window", Window(()))
         elif rank and "dimensions" not in fields:
-            self.fail(f"broadcast of {operand.to_string(layout=False)} needs the attribute dimensions", at)
+            self.fail(f"broadcast of {show(operand)} needs the attribute dimensions", at)
 
     def build(
         self, schema: Schema, fields: dict[str, Any], operands: tuple[Instruction, ...],
@@ -285,8 +286,8 @@ class InstructionCursor(ShapeCursor):
         for index in path:
             inst = self._element(inst, self.as_int64(index, found.start(2)), found.start(2))
         if shape is not None and not compatible(shape, inst.shape):
-            declared = f"{name} as an operand has the shape {shape.to_string(layout=False)}"
-            self.fail(f"{declared}, but is {inst.shape.to_string(layout=False)}", at)
+            declared = f"{name} as an operand has the shape {show(shape)}"
+            self.fail(f"{declared}, but is {show(inst.shape)}", at)
         return inst
 
     def _missing_operand(self, name: str, shape: AnyShape | None, at: int) -> Instruction:

@@ -16,6 +16,7 @@ from axla.core.dtypes import F8E8M0FNU, DType
 from axla.core.errors import UnsupportedError
 from axla.core.literal import ElidedLiteral, Literal, why_no_array
 from axla.core.shape import AnyShape, Shape, TupleShape
+from axla.hlo.family import show
 from axla.ir.literal_text import PAYLOAD_BITS
 from axla.text.lexer import BLANK, pattern
 from axla.text.shapes import ShapeCursor
@@ -38,7 +39,7 @@ _ELIDED = pattern(BLANK + r"\{" + BLANK + r"\.\.\." + BLANK + r"\}")
 def read_literal(cursor: ShapeCursor, shape: AnyShape) -> Literal:
     """The literal of a shape at the cursor."""
     if shape.is_unbounded:
-        cursor.fail(f"the sizes of a constant are known, found {shape.to_string(layout=False)}")
+        cursor.fail(f"the sizes of a constant are known, found {show(shape)}")
     if cursor.match(_ELIDED):
         if cursor.fills and isinstance(shape, Shape):
             return _made_up(cursor, shape)
@@ -56,9 +57,7 @@ def read_literal(cursor: ShapeCursor, shape: AnyShape) -> Literal:
             array[0] = single
         array = array.reshape(shape.dims)
     except ValueError:
-        raise UnsupportedError(
-            f"a literal of {shape.to_string(layout=False)}: {why_no_array(shape)}"
-        ) from None
+        raise UnsupportedError(f"a literal of {show(shape)}: {why_no_array(shape)}") from None
     array.flags.writeable = False
     return Literal(shape, array)
 
@@ -79,7 +78,7 @@ def _made_up(cursor: ShapeCursor, shape: Shape) -> Literal:
 def _bound_bytes(cursor: ShapeCursor, shape: Shape, what: str) -> None:
     cursor.splat_bytes += shape.byte_size
     if cursor.splat_bytes > MAX_SPLATS:
-        found = f"a constant of {shape.to_string(layout=False)} {what}"
+        found = f"a constant of {show(shape)} {what}"
         raise UnsupportedError(f"{found}: more than {MAX_SPLATS} bytes of such constants; use broadcast")
 
 
@@ -102,9 +101,9 @@ def _read_elements(cursor: ShapeCursor, shape: Shape) -> tuple[list[str], tuple[
     if not cursor.peek("{"):
         found = _TOKEN.match(text, start)
         if found is None or found[0] == "}":
-            cursor.fail(f"expected a value of {shape.to_string(layout=False)}, found {cursor.saw()}")
+            cursor.fail(f"expected a value of {show(shape)}, found {cursor.saw()}")
         if not shape.size:
-            cursor.fail(f"expected no value of {shape.to_string(layout=False)}, found {cursor.saw()}")
+            cursor.fail(f"expected no value of {show(shape)}, found {cursor.saw()}")
         _bound_bytes(cursor, shape, "with one value for all elements")
         cursor.pos = found.end()
         return [found[0]], (start, found.end())
@@ -124,14 +123,14 @@ def _read_elements(cursor: ShapeCursor, shape: Shape) -> tuple[list[str], tuple[
             counts.append(0)
             if len(counts) > rank:
                 cursor.fail(
-                    f"a literal of {shape.to_string(layout=False)} has {rank} levels of braces, found more",
+                    f"a literal of {show(shape)} has {rank} levels of braces, found more",
                     pos,
                 )
         elif token == "}":
             depth = len(counts)
             # An array without elements may be written {} whatever its sizes are.
             if counts[-1] != dims[depth - 1] and (counts[-1] or shape.size):
-                wanted = f"{dims[depth - 1]} elements at level {depth} of {shape.to_string(layout=False)}"
+                wanted = f"{dims[depth - 1]} elements at level {depth} of {show(shape)}"
                 cursor.fail(f"expected {wanted}, found {counts[-1]}", pos)
             counts.pop()
             if not counts:
@@ -139,7 +138,7 @@ def _read_elements(cursor: ShapeCursor, shape: Shape) -> tuple[list[str], tuple[
         else:
             if len(counts) != rank:
                 levels = f"{rank} levels of braces, found {len(counts)}"
-                cursor.fail(f"a literal of {shape.to_string(layout=False)} has {levels}", pos)
+                cursor.fail(f"a literal of {show(shape)} has {levels}", pos)
             counts[-1] += 1
             values.append(token)
         pos = found.end()
@@ -243,12 +242,8 @@ def _set_nans(
         if mantissa is None:
             if found[2] is not None:
                 raise _BadElement(texts[n], f"has a payload, which NaNs of {dtype} cannot carry")
-            if (
-                dtype.finfo.bits == 8
-                and found[1]
-                and not dtype.name.endswith("uz")
-                and dtype.name != "f8e8m0fnu"
-            ):
+            has_sign = not dtype.name.endswith("uz") and dtype.name != "f8e8m0fnu"
+            if found[1] and has_sign and dtype.finfo.bits == 8:
                 bits[n] |= 1 << (dtype.bits - 1)
             continue
         payload = 1 << (mantissa - 1) if found[2] is None else int(found[2][:20], 16)

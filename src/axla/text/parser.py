@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from axla.core.collector import collector_paused
 from axla.core.errors import InvalidArgument
 from axla.core.shape import AnyShape, ProgramShape
+from axla.hlo.family import show
 from axla.ir.graph import Computation, Extra, Instruction, Module
 from axla.text.header import read_header
 from axla.text.instructions import InstructionCursor
@@ -156,9 +157,9 @@ class Parser(InstructionCursor):
         computation.set_root(root or last)
         self._check_parameters(computation, begin)
         if shape is not None and not compatible(shape.result, computation.root.shape):
-            found = computation.root.shape.to_string(layout=False)
+            found = show(computation.root.shape)
             self.fail(
-                f"computation {name} gives {shape.result.to_string(layout=False)}, but its root is {found}",
+                f"computation {name} gives {show(shape.result)}, but its root is {found}",
                 shape_at,
             )
         return computation

@@ -50,11 +50,7 @@ def _rewritten(inst: Instruction) -> Instruction | None:
     if len(inst.operands) != 2 or not isinstance(shape, Shape) or found is None:
         return None
     x, init = inst.operands
-    if (
-        shape_of(x).dtype is not shape.dtype
-        or shape_of(init).dtype is not shape.dtype
-        or not shape_of(x).size
-    ):
+    if not shape_of(x).size or {shape_of(x).dtype, shape_of(init).dtype} != {shape.dtype}:
         return None
     neutral = _neutral(found, shape.dtype)
     value = uniform(init)

@@ -96,12 +96,9 @@ def reduce_reduce(root: Instruction) -> Instruction | None:
         return None
     x, neutral, inner_op = inner
     by = combiner(inner_op.to_apply)
-    if (
-        by is None
-        or by is not combiner(outer[2].to_apply)
-        or not by.associative
-        or not is_identity(neutral, by)
-    ):
+    if by is None or not by.associative or not is_identity(neutral, by):
+        return None
+    if by is not combiner(outer[2].to_apply):
         return None
     kept = [d for d in range(shape_of(x).rank) if d not in inner_op.dimensions]
     dimensions = sorted((*inner_op.dimensions, *(kept[d] for d in outer[2].dimensions)))
