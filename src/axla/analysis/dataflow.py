@@ -118,9 +118,6 @@ def dataflow(module: Module, limits: Limits) -> Dataflow:
     return walk.flow
 
 
-_FORWARD_ONE = (hlo.Reshape, hlo.Bitcast, hlo.OptBarrier)
-
-
 class _Walk:
     def __init__(self, module: Module, limits: Limits):
         self.module = module
@@ -188,7 +185,7 @@ class _Walk:
                 flow.leaves[inst] = tuple(v for o in inst.operands for v in flow.leaves[o])
             elif cls is GetTupleElement:
                 flow.leaves[inst] = self.element(inst)
-            elif cls is hlo.AddDependency or (cls in _FORWARD_ONE and self.forwards(inst)):
+            elif cls.passes_on and self.forwards(inst):
                 flow.leaves[inst] = flow.leaves[inst.operands[0]]
             elif cls is hlo.AfterAll:
                 flow.leaves[inst] = (None,)

@@ -17,15 +17,9 @@ from axla.ir.graph import Computation, Instruction
 from axla.ir.op import Op
 from axla.target.machine import Limits
 
-_FREE = {
-    hlo.Parameter, hlo.Constant, hlo.Tuple, hlo.GetTupleElement, hlo.OptBarrier, hlo.AfterAll,
-    hlo.AddDependency, hlo.Bitcast, hlo.Reshape,
-}  # fmt: skip
+_FREE = {hlo.Parameter, hlo.Constant, hlo.Tuple, hlo.GetTupleElement, hlo.AfterAll}
 _CHOOSING = {hlo.Gather, hlo.DynamicSlice, hlo.DynamicUpdateSlice}  # by index, at run time, among registers
-_PLAIN = _FREE | _CHOOSING | {
-    hlo.Iota, hlo.BitcastConvert, hlo.Broadcast, hlo.Transpose, hlo.Reverse, hlo.Slice, hlo.Pad,
-    hlo.Concatenate, hlo.Select, hlo.Copy, hlo.RngGetAndUpdateState,
-}  # fmt: skip
+_PLAIN = {hlo.DynamicUpdateSlice, hlo.Iota, hlo.Copy, hlo.RngGetAndUpdateState}
 CONTROL: tuple[type[Op], ...] = (hlo.While, hlo.Conditional, hlo.Call)
 
 
@@ -146,14 +140,14 @@ def _cost(inst: Instruction, limits: Limits) -> int | None:
     cls = type(op)
     if not is_tiny_shape(inst.shape, limits):
         return None
-    if cls in _FREE:
+    if op.passes_on or cls in _FREE:
         return 0
     if op.side_effect and cls is not hlo.RngGetAndUpdateState:
         return None
     shape = inst.shape
     leaves = (shape,) if isinstance(shape, Shape) else shape.leaves()
     size = sum(s.size for s in leaves if isinstance(s, Shape))
-    if op.elementwise or cls in _PLAIN:
+    if op.elementwise or op.moves or cls in _PLAIN:
         if op.expensive and size * limits.line_function > limits.line_kernel:
             return None
         chosen = inst.operands[cls is hlo.DynamicUpdateSlice].shape if cls in _CHOOSING else inst.shape

@@ -163,7 +163,7 @@ class _AllGather(_Collective):
     use_global_device_ids: bool = False
 
 
-@op("all-gather", operands="*operands")
+@op("all-gather", operands="*operands", reads_whole=True)
 class AllGather(_AllGather):
     """The operands of all members of a group, one behind the other along the dimension."""
 
@@ -224,7 +224,7 @@ def started(self: Op, operand: AnyShape, at: int = 1) -> AnyShape:
     return parts[at].logical
 
 
-@op("reduce-scatter", operands="*operands", collective=Kind.SCALED)
+@op("reduce-scatter", operands="*operands", collective=Kind.SCALED, reads_whole=True)
 class ReduceScatter(_Collective):
     """The operands of all members combined by `to_apply`; each member gets its part along the dimension."""
 
@@ -413,6 +413,7 @@ class CollectivePermuteDone(_Done):
     operands="input output input_offsets send_sizes output_offsets recv_sizes",
     collective=Kind.SAME,
     mixes_floats=False,
+    reads_whole=True,
 )
 class RaggedAllToAll(_Collective):
     """Slices of different lengths of the input go to places in the outputs of the members."""

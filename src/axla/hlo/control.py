@@ -223,7 +223,7 @@ def call_site(inst: Instruction) -> CallSite:
     )
 
 
-@op("opt-barrier", operands="operand")
+@op("opt-barrier", operands="operand", passes_on=True)
 class OptBarrier(Op):
     """The operand itself, all its elements at once: no optimisation looks or moves anything across."""
 
@@ -258,7 +258,7 @@ class AfterAll(Op):
         return [(cls(), ()), (cls(), (TOKEN, TOKEN))]
 
 
-@op("add-dependency", operands="operand token")
+@op("add-dependency", operands="operand token", passes_on=True)
 class AddDependency(Op):
     """The operand itself, available not before the token is there."""
 

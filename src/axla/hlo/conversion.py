@@ -51,7 +51,7 @@ class Convert(Elementwise):
         return [(cls(Shape(to, (3, 4))), (Shape(of, (3, 4)),)) for of, to in pairs]
 
 
-@op("bitcast-convert", operands="operand")
+@op("bitcast-convert", operands="operand", moves=True)
 class BitcastConvert(Op):
     """The same bits as another element type.
 
@@ -93,7 +93,7 @@ class BitcastConvert(Op):
         return [(cls(Shape(to, to_dims)), (Shape(of, of_dims),)) for of, of_dims, to, to_dims in cases]
 
 
-@op("bitcast", operands="operand")
+@op("bitcast", operands="operand", moves=True, passes_on=True)
 class Bitcast(Op):
     """The memory of the operand, read as another shape and layout of the same number of bits.
 

@@ -23,7 +23,7 @@ from axla.ir.attributes import Precision
 from axla.ir.op import op
 
 
-@op("ragged-dot", operands="lhs rhs group_sizes")
+@op("ragged-dot", operands="lhs rhs group_sizes", reads_whole=True)
 class RaggedDot(Contraction):
     """A dot whose ragged dimension of lhs is cut into groups, the sizes of which are data.
 
@@ -191,7 +191,7 @@ def _free(shape: Shape, batch: tuple[int, ...], contracting: tuple[int, ...]) ->
     return [n for d, n in enumerate(shape.dims) if d not in batch and d not in contracting]
 
 
-@op("scaled-dot", operands="lhs rhs lhs_scale rhs_scale")
+@op("scaled-dot", operands="lhs rhs lhs_scale rhs_scale", reads_whole=True)
 class ScaledDot(Contraction):
     """A dot of operands that are first multiplied by scales, one for each block of elements.
 

@@ -17,7 +17,7 @@ from axla.ir.op import Op, attr, op
 _SOMEWHERE_OUTSIDE = 1 << 62
 
 
-@op("gather", operands="operand start_indices")
+@op("gather", operands="operand start_indices", moves=True)
 class Gather(Op):
     """Windows of `slice_sizes` of the operand, one for each index vector of `start_indices`.
 

@@ -22,7 +22,7 @@ SMALL = 64
 """Elements of an array that is filled rather than viewed."""
 
 
-@op("broadcast", operands="operand")
+@op("broadcast", operands="operand", moves=True)
 class Broadcast(Op):
     """Repeats the operand along new dimensions.
 
@@ -145,7 +145,7 @@ def refilled(array: np.ndarray, dims: Sequence[int]) -> np.ndarray:
     return found.reshape(dims)
 
 
-@op("reshape", operands="operand")
+@op("reshape", operands="operand", moves=True, passes_on=True)
 class Reshape(Op):
     """The same elements in row-major order, with other dimensions of the same product.
 
@@ -225,7 +225,7 @@ class DynamicReshape(Op):
         return [(cls(Shape(F32, (3, 2))), (Shape(F32, (6,)), Shape(S32), Shape(S32)))]
 
 
-@op("transpose", operands="operand")
+@op("transpose", operands="operand", moves=True)
 class Transpose(Op):
     """Permutes dimensions: dimension k of the result is dimension `dimensions[k]` of the operand."""
 
@@ -258,7 +258,7 @@ class Transpose(Op):
         ]
 
 
-@op("reverse", operands="operand")
+@op("reverse", operands="operand", moves=True)
 class Reverse(Op):
     """The operand with the order of its elements turned around along `dimensions`."""
 

@@ -38,7 +38,7 @@ def data_and_inits(self: Op, operands: tuple[AnyShape, ...]) -> tuple[tuple[Shap
     return data, inits
 
 
-@op("reduce", operands="*operands", expensive=True)
+@op("reduce", operands="*operands", expensive=True, reads_alike=True)
 class Reduce(Op):
     """Combines all elements along `dimensions` by `to_apply`, starting from the initial values: n arrays, n
     initial values.
@@ -75,7 +75,7 @@ class Reduce(Op):
         ]
 
 
-@op("map", operands="*operands")
+@op("map", operands="*operands", reads_alike=True)
 class Map(Op):
     """result[i] = to_apply(operands[i]...), for a computation on scalars.
 
@@ -107,7 +107,7 @@ class Map(Op):
         return [(cls((0, 1), sample_reducer("add", F32)), (Shape(F32, (3, 4)),) * 2)]
 
 
-@op("scan", operands="*operands", expensive=True)
+@op("scan", operands="*operands", expensive=True, reads_whole=True)
 class Scan(Op):
     """Applies `to_apply` to slices of the inputs along the dimension and to carries, in order.
 
@@ -170,7 +170,7 @@ class Scan(Op):
         return [(cls((1,), 1, to_apply=step), operands), (cls((1,), 1, True, True, step), operands)]
 
 
-@op("sort", operands="*operands", expensive=True, mixes_floats=True)
+@op("sort", operands="*operands", expensive=True, mixes_floats=True, reads_alike=True)
 class Sort(Op):
     """The operands, permuted alike along the dimension into the order of `to_apply`.
 

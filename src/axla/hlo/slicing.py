@@ -14,7 +14,7 @@ from axla.ir.attributes import PaddingConfig, SliceDims
 from axla.ir.op import Op, op
 
 
-@op("slice", operands="operand")
+@op("slice", operands="operand", moves=True)
 class Slice(Op):
     """The elements from start up to limit (exclusive), every stride-th one, per dimension.
 
@@ -82,7 +82,7 @@ def clamped_starts(indices: Sequence[np.ndarray], dims: Sequence[int], sizes: Se
     return [max(0, min(int(start), dim - size)) for start, dim, size in zip(starts, dims, sizes, strict=True)]
 
 
-@op("dynamic-slice", operands="operand *start_indices")
+@op("dynamic-slice", operands="operand *start_indices", moves=True)
 class DynamicSlice(Op):
     """The window of `dynamic_slice_sizes` at `start_indices`.
 
@@ -148,7 +148,7 @@ class DynamicUpdateSlice(Op):
         ]
 
 
-@op("pad", operands="operand padding_value")
+@op("pad", operands="operand padding_value", moves=True)
 class Pad(Op):
     """Puts `padding_value` around the operand and between its elements.
 
@@ -212,7 +212,7 @@ class Pad(Op):
         ]
 
 
-@op("concatenate", operands="*operands")
+@op("concatenate", operands="*operands", moves=True)
 class Concatenate(Op):
     """Its operands one behind the other along the dimension; all other sizes must be equal."""
 

@@ -69,7 +69,7 @@ def offsets(window: Window, dims: Sequence[int]) -> Iterator[tuple[tuple[int, ..
         yield at, tuple(where)
 
 
-@op("reduce-window", operands="*operands", expensive=True, mixes_floats=True)
+@op("reduce-window", operands="*operands", expensive=True, mixes_floats=True, reads_alike=True)
 class ReduceWindow(Op):
     """Combines the elements in each place of a window by `to_apply`: n arrays, n initial values.
 

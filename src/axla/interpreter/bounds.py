@@ -40,7 +40,11 @@ def by_bounds(inst: Instruction, function: Callable[..., Value]) -> Callable[...
 
 def _sized(inst: Instruction, function: Callable[..., Value], *operands: Value) -> Value:
     op = inst.op
-    groups = _elementwise if op.elementwise else _GROUPS.get(inst.opcode)
+    groups = _GROUPS.get(inst.opcode)
+    if op.elementwise or op.reads_alike:
+        groups = _elementwise
+    elif op.reads_whole:
+        groups = _everything
     if groups is not None:
         operands = tuple(_cut(inst, operands, groups(op, operands)))
     rule = _RULES.get(inst.opcode)
@@ -140,16 +144,17 @@ def _scattered(op: Any, operands: Sequence[np.ndarray]) -> Groups:
 
 
 def _everything(op: Any, operands: Sequence[np.ndarray]) -> Groups:
-    first = op.shape.rank if op.opcode == "bitcast-convert" else 0  # the parts of an element are all there
-    return [[(n, d)] for n, x in enumerate(operands) for d in range(first, x.ndim)]
+    return [[(n, d)] for n, x in enumerate(operands) for d in range(x.ndim)]
+
+
+def _parts(op: Any, operands: Sequence[np.ndarray]) -> Groups:
+    """The parts of an element are all there."""
+    return [[(0, d)] for d in range(op.shape.rank, operands[0].ndim)]
 
 
 _GROUPS: dict[str, Callable[..., Groups]] = {
-    **dict.fromkeys(("map", "reduce", "reduce-window", "sort"), _elementwise),
-    **dict.fromkeys(("all-gather", "bitcast-convert", "ragged-all-to-all", "ragged-dot"), _everything),
-    **dict.fromkeys(("reduce-scatter", "scaled-dot", "scan"), _everything),
-    "concatenate": _concatenate, "convolution": _convolution, "dot": _dot, "scatter": _scattered,
-    "triangular-solve": _batches,
+    "bitcast-convert": _parts, "concatenate": _concatenate, "convolution": _convolution, "dot": _dot,
+    "scatter": _scattered, "triangular-solve": _batches,
 }  # fmt: skip
 
 

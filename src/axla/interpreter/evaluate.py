@@ -431,7 +431,7 @@ def _moves_scalar(inst: Instruction) -> bool:
     if len(inst.operands) != 1 or not isinstance(inst.shape, Shape) or inst.shape.rank:
         return False
     operand = inst.operands[0].shape
-    moves = hasattr(inst.op, "source") or isinstance(inst.op, (hlo.Bitcast, hlo.OptBarrier))
+    moves = hasattr(inst.op, "source") or inst.op.passes_on
     return moves and isinstance(operand, Shape) and operand.logical is inst.shape.logical
 
 

@@ -53,6 +53,10 @@ class Op:
     side_effect: ClassVar[bool] = False  # must not be removed, duplicated or reordered with its like
     expensive: ClassVar[bool] = False  # worth computing once rather than in every user
     transcendental: ClassVar[bool] = False  # a function whose results are approximations
+    moves: ClassVar[bool] = False  # its elements are its operands', in other places
+    passes_on: ClassVar[bool] = False  # its value is that of its first operand: nothing is computed
+    reads_alike: ClassVar[bool] = False  # its arrays are of one size, and read at the same places
+    reads_whole: ClassVar[bool] = False  # every element of its operands must be there
     mixes_floats: ClassVar[bool] = False  # its operands may be floats of different types
     effect: ClassVar[str] = ""  # the kind of its side effect, where backends may lack that
     collective: ClassVar[Kind | None] = None  # what members of a group get of it, or of what it begins

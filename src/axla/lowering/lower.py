@@ -21,6 +21,7 @@ from axla.custom.routines import Plan, plan_of
 from axla.custom.site import EXTERNAL, LIBRARY, REPORT, STATUS, UNIFIED, CallSite, Function
 from axla.ir.clone import fingerprint, stand_alone
 from axla.ir.graph import Computation, Instruction, Module
+from axla.ir.op import Op
 from axla.ir.traverse import computations_callees_first, schedule_of
 from axla.lowering.computations import single
 from axla.lowering.interface import interface_of
@@ -39,10 +40,12 @@ MOST_NESTED = 100
 """Computations that call each other: writing code for them recurses. The interpreter has the same limit."""
 
 # What passes values on without work: dataflow has resolved it.
-FORWARDS = (
-    hlo.Parameter, hlo.Tuple, hlo.GetTupleElement, hlo.Bitcast, hlo.Reshape, hlo.OptBarrier, hlo.AfterAll,
-    hlo.AddDependency,
-)  # fmt: skip
+_NOTHING_TO_DO = (hlo.Parameter, hlo.Tuple, hlo.GetTupleElement, hlo.AfterAll)
+
+
+def is_computed(op: Op) -> bool:
+    """Whether an op needs a step, or a part of one: its value is not only that of operands."""
+    return not (op.passes_on or isinstance(op, _NOTHING_TO_DO))
 
 
 def lower(module: Module, buffers: Buffers, target: Target) -> Program:
@@ -173,7 +176,7 @@ class _Lowering:
         found: list[Step] = []
         tiny: list[Instruction] = []
         for inst in schedule_of(computation):
-            if isinstance(inst.op, FORWARDS):
+            if not is_computed(inst.op):
                 continue
             if is_tiny(inst, self.limits) or isinstance(inst.op, hlo.Constant):
                 tiny.append(inst)
@@ -186,7 +189,7 @@ class _Lowering:
 
     def _note_users(self, computation: Computation) -> None:
         leaves = self.buffers.flow.leaves
-        made = [inst for inst in computation.instructions if not isinstance(inst.op, FORWARDS)]
+        made = [inst for inst in computation.instructions if is_computed(inst.op)]
         uses = [(inst, operand) for inst in made for operand in inst.operands]
         for user, used in (*uses, (None, computation.root)):
             for value in leaves[used]:

@@ -27,10 +27,6 @@ from axla.target.machine import Limits
 Form = tuple
 LOOP: Form = ("loop",)
 
-MOVEMENT: tuple[type[Op], ...] = (
-    hlo.Broadcast, hlo.Reshape, hlo.Bitcast, hlo.Transpose, hlo.Reverse, hlo.Slice, hlo.DynamicSlice,
-    hlo.Pad, hlo.Concatenate, hlo.Gather, hlo.BitcastConvert,
-)  # fmt: skip
 FREE: tuple[type[Op], ...] = (hlo.Broadcast, hlo.Iota, hlo.Constant, hlo.Reshape, hlo.Bitcast)
 PASSING: tuple[type[Op], ...] = (hlo.Reshape, hlo.Bitcast, hlo.GetTupleElement)  # never a kernel of their own
 
@@ -76,7 +72,7 @@ def why_never(inst: Instruction, limits: Limits) -> str | None:
         return None if isinstance(inst.operands[0].op, hlo.Reduce) else "an element of a tuple"
     if is_tiny_store(inst, limits):
         return "a store of a few elements"
-    if op.elementwise or cls in _FUSIBLE:
+    if op.elementwise or op.moves or cls in _FUSIBLE:
         if any(not isinstance(o.shape, Shape) for o in inst.operands):
             return "reads a tuple"
         return None
@@ -84,7 +80,7 @@ def why_never(inst: Instruction, limits: Limits) -> str | None:
 
 
 _FUSIBLE = {
-    *MOVEMENT, hlo.Iota, hlo.Reduce, hlo.ReduceWindow, hlo.Dot,
+    hlo.Iota, hlo.Reduce, hlo.ReduceWindow, hlo.Dot,
     hlo.DynamicUpdateSlice, hlo.Scatter, hlo.Map, hlo.Constant,
 }  # fmt: skip
 
@@ -298,7 +294,7 @@ def may_copy(inst: Instruction, clusters: int, limits: Limits) -> bool:
     if is_costly(inst) or clusters > 3 or hero_form(inst, limits) is not None or is_epilogue(inst):
         return False
     big = {o for o in inst.operands if not is_tiny_shape(o.shape, limits) and not isinstance(o.op, FREE)}
-    return len(big) <= 1 and (inst.op.elementwise or isinstance(inst.op, MOVEMENT))
+    return len(big) <= 1 and (inst.op.elementwise or inst.op.moves)
 
 
 def is_register(inst: Instruction, row_fed: dict[Instruction, tuple[int, int]], limits: Limits) -> bool:

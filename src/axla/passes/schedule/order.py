@@ -74,9 +74,6 @@ class _Graph:
         return shape.byte_size if isinstance(shape, Shape) and shape.size > self.limits.tiny else 0
 
 
-_PASS_ON = (hlo.Reshape, hlo.Bitcast, hlo.OptBarrier, hlo.AddDependency)
-
-
 def _graph(computation: Computation, limits: Limits, effectful: frozenset[Computation]) -> _Graph:
     graph = _Graph(limits)
     leaves: dict[Instruction, tuple[Leaf, ...]] = {}
@@ -88,7 +85,7 @@ def _graph(computation: Computation, limits: Limits, effectful: frozenset[Comput
         for one in before:
             graph.successors.setdefault(one, []).append(inst)
         leaves[inst] = _leaves(inst, leaves)
-        if isinstance(inst.op, (hlo.Tuple, hlo.GetTupleElement, hlo.Parameter, *_PASS_ON)):
+        if inst.op.passes_on or isinstance(inst.op, hlo.Tuple | hlo.GetTupleElement | hlo.Parameter):
             continue
         read = dict.fromkeys(leaf for o in inst.operands for leaf in leaves[o])
         graph.reads[inst] = tuple(read)
@@ -109,7 +106,7 @@ def _leaves(inst: Instruction, leaves: dict[Instruction, tuple[Leaf, ...]]) -> t
     op = inst.op
     if isinstance(op, hlo.Tuple):
         return tuple(leaf for o in inst.operands for leaf in leaves[o])
-    if isinstance(op, _PASS_ON):
+    if op.passes_on:
         return leaves[inst.operands[0]]
     if isinstance(op, hlo.GetTupleElement):
         shape = tuple_of(inst.operands[0])
