@@ -19,7 +19,8 @@ PAGES = [
     *sorted((ROOT / "docs").glob("*.md")),
     *sorted((ROOT / "docs").glob("targets/*.md")),
 ]
-WITH_PYTHON = [page for page in PAGES if "```python" in page.read_text()]
+RUN_ELSEWHERE = {"adding-an-op"}  # what it shows needs an installed package: docs/test_adding_an_op.py
+WITH_PYTHON = [p for p in PAGES if "```python" in p.read_text() and p.stem not in RUN_ELSEWHERE]
 
 
 @pytest.mark.parametrize("page", WITH_PYTHON, ids=lambda page: page.stem)
