@@ -110,10 +110,11 @@ def assign_buffers(module: Module, limits: Limits, pool: dict[Literal, int] | No
     constant_places: list[tuple[PlaceOf, Literal]] = []
     work: list[PlaceOf] = []
     for place in places.places():
-        if place.parameter >= 0:
-            slices[place] = parameters[place.parameter]  # type: ignore[assignment]
-        elif place.result >= 0:
-            slices[place] = results[place.result]  # type: ignore[assignment]
+        theirs = parameters[place.parameter] if place.parameter >= 0 else None
+        if place.parameter < 0 <= place.result:
+            theirs = results[place.result]
+        if theirs is not None:
+            slices[place] = theirs
         elif not place.in_memory:
             continue
         elif place.constant:

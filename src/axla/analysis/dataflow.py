@@ -29,7 +29,7 @@ from axla.custom.site import leaf_number
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.structure import Constant, GetTupleElement, Parameter, Tuple
 from axla.ir.traverse import run_nested, schedule_of
-from axla.ir.typed import op_of
+from axla.ir.typed import op_of, tuple_of
 from axla.target.machine import Limits
 
 
@@ -218,9 +218,8 @@ class _Walk:
             value.end = tick
 
     def element(self, inst: Instruction) -> tuple[Value | None, ...]:
-        op, tuple_ = inst.op, inst.operands[0]
-        assert isinstance(op, GetTupleElement) and isinstance(tuple_.shape, TupleShape)
-        first = tuple_.shape.leaf_starts[op.index]
+        tuple_ = inst.operands[0]
+        first = tuple_of(tuple_).leaf_starts[op_of(inst, GetTupleElement).index]
         return self.flow.leaves[tuple_][first : first + leaf_count(inst.shape)]
 
     def forwards(self, inst: Instruction) -> bool:

@@ -34,6 +34,8 @@ from axla.core.errors import InvalidArgument, ParseError, did_you_mean
 from axla.core.shape import AnyShape, Shape
 from axla.ir.graph import Alias, Instruction
 from axla.ir.places import located
+from axla.ir.structure import Parameter
+from axla.ir.typed import op_of
 from axla.proto.schema import Enum, Field, Message
 from axla.proto.text_format import from_text
 
@@ -265,7 +267,7 @@ def _check_read_only(
     shapes: Sequence[AnyShape],
 ) -> None:  # fmt: skip
     """InvalidArgument for a variable that nothing writes, where a result without a name could."""
-    if any(alias.parameter == parameter.op.parameter_number for alias in aliases):  # type: ignore[attr-defined]
+    if any(alias.parameter == op_of(parameter, Parameter).parameter_number for alias in aliases):
         return
     nameless = [
         r.label for r, shape in zip(results, shapes, strict=True)

@@ -20,7 +20,7 @@ from axla.codegen.function import Module as LlvmModule
 from axla.codegen.symbols import symbols
 from axla.core.errors import CompileError, UnsupportedError
 from axla.core.literal import Literal
-from axla.core.shape import Shape
+from axla.core.shape import Shape, array
 from axla.cpu.compiler import checked_text, llvm_module
 from axla.cpu.entry import emit_entry
 from axla.hlo import Constant
@@ -161,8 +161,7 @@ def _tensors(constants: Mapping[Literal, int], names: Mapping[Literal, str]) -> 
         count = 2
         while unique in found:
             unique, count = f"{name}_{count}", count + 1
-        assert isinstance(literal.shape, Shape)
-        found[unique] = Tensor(unique, offset, literal.shape)
+        found[unique] = Tensor(unique, offset, array(literal.shape))
     return tuple(found.values())
 
 

@@ -45,7 +45,7 @@ class CompileOptions:
 
     def __post_init__(self) -> None:
         types = _sequence("arg_types", self.arg_types, "types")
-        donate = _sequence("donate", self.donate, "integers", int | np.integer) or ()  # type: ignore[arg-type]
+        donate = _sequence("donate", self.donate, "integers", int | np.integer) or ()
         changes = {
             "donate": tuple(map(int, donate)),
             "device_assignment": _assignment(self.device_assignment),
@@ -81,7 +81,7 @@ class CompileOptions:
     @classmethod
     def from_flags(cls, text: str, **options: Any) -> CompileOptions:
         """Options with the flags of a text, `--name=value ...`, in XLA's spelling or axla's."""
-        return cls(flags=text, **options)  # type: ignore[arg-type]
+        return cls(flags=_flags(text), **options)
 
     def to_flags(self) -> str:
         """The flags as text, in XLA's spelling where it has one."""
@@ -196,7 +196,7 @@ _REFUSED = {
 """Fields of the proto that would change results, or who may call."""
 
 
-def _sequence(name: str, values: Any, items: str = "texts", kind: type = object) -> tuple[Any, ...] | None:
+def _sequence(name: str, values: Any, items: str = "texts", kind: Any = object) -> tuple[Any, ...] | None:
     """Values as a tuple; None for none."""
     if values is None:
         return None
@@ -239,12 +239,12 @@ def _type_text(given: Any) -> str:
     raise UnsupportedError(f"compile options: arg_types has {given!r:.100}, which has no text")
 
 
-def _from_json(name: str, text: object) -> Any:
+def _from_json(name: str, text: Any) -> Any:
     """The value of an option of axla's."""
     from axla.text.shapes import parse_shape
 
     try:
-        value = json.loads(text)  # type: ignore[arg-type]
+        value = json.loads(text)
     except (TypeError, ValueError):
         raise InvalidArgument(f"compile options: axla_{name}={text!r}, wanted JSON") from None
     if name == "arg_types" and isinstance(value, list):

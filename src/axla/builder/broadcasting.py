@@ -14,7 +14,7 @@ import numpy as np
 from axla.builder.values import integers
 from axla.builder.xla_builder import XlaOp
 from axla.core.errors import ShapeError
-from axla.core.shape import Shape
+from axla.core.shape import Shape, array
 from axla.hlo import Broadcast, Reshape
 from axla.hlo.family import show
 from axla.ir.op import reject
@@ -135,8 +135,7 @@ def stretch(operand: XlaOp, sizes: Sizes, dimensions: Sequence[int]) -> XlaOp:
     """The operand in the given sizes, its dimension k being dimension `dimensions[k]`; sizes 1 are
     repeated.
     """
-    shape = operand.shape
-    assert isinstance(shape, Shape)
+    shape = array(operand.shape)
     dims = tuple(size for size, _ in sizes)
     if shape.dims == dims:
         return operand

@@ -30,9 +30,9 @@ def operands(what: str, *values: object, builder: XlaBuilder | None = None) -> l
     """
     builder = builder or builder_of(what, values)
     weak = [type(value) in _PYTHON_NUMBERS for value in values]
-    ops = [None if w else as_op(what, builder, v) for w, v in zip(weak, values, strict=True)]
     if not any(weak):
-        return ops  # type: ignore[return-value]
+        return [as_op(what, builder, v) for v in values]
+    ops = [None if w else as_op(what, builder, v) for w, v in zip(weak, values, strict=True)]
     shapes = [op.shape for op in ops if op is not None]
     like = next((s.dtype for s in shapes if isinstance(s, Shape)), None)
     return [number(what, builder, v, like) if op is None else op for op, v in zip(ops, values, strict=True)]

@@ -154,7 +154,6 @@ def AllToAll(
     with builder.checking("all-to-all", (value,)):
         for at in (split_dimension, concat_dimension):
             _resized("all_to_all", value, at, int)
-        assert isinstance(shape, Shape)
         size = shape.dims[split_dimension]
         if split_count < 1 or size % split_count:
             reject("all_to_all_count", f"all-to-all: {size} does not divide into {split_count} parts")

@@ -341,7 +341,6 @@ def _indexed(
     value: XlaOp, ranges: Any, reversed_: list[int], dynamic: dict[int, XlaOp], dims: list[int]
 ) -> XlaOp:
     shape = value.shape
-    assert isinstance(shape, Shape)
     if ranges != ([0] * shape.rank, list(shape.dims), [1] * shape.rank):
         value = Slice(value, *ranges)
     if reversed_:

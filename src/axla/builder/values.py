@@ -28,10 +28,10 @@ def refuse(what: str, found: object, wanted: str) -> NoReturn:
     raise InvalidArgument(f"{what}: found {reprlib.repr(found)}, wanted {wanted}") from None
 
 
-def integer(value: object, what: str) -> int:
+def integer(value: Any, what: str) -> int:
     """A Python int of 64 bits; floats are none, even whole ones."""
     try:
-        number = operator.index(value)  # type: ignore[arg-type]
+        number = operator.index(value)
     except TypeError:
         refuse(what, value, "an integer")
     if not -_LIMIT <= number < _LIMIT:

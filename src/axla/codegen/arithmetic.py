@@ -213,8 +213,7 @@ class Arithmetic:
 
     def fma(self, a: Reg | float, b: Reg | float, c: Reg | float) -> Reg:
         """a * b + c; rounded once where that is one instruction, else twice. Never a library call."""
-        like = a if isinstance(a, Reg) else b if isinstance(b, Reg) else c
-        assert isinstance(like, Reg)
+        like = next(v for v in (a, b, c) if isinstance(v, Reg))
         x = a if isinstance(a, Reg) else self.number(like, a)
         y = b if isinstance(b, Reg) else self.number(like, b)
         z = c if isinstance(c, Reg) else self.number(like, c)
@@ -225,10 +224,10 @@ class Arithmetic:
 
     def horner(self, x: Reg, coefficients: Sequence[float]) -> Reg:
         """The polynomial with the given coefficients, highest power first."""
-        total: Reg | float = coefficients[0]
-        for c in coefficients[1:]:
+        first, *rest = coefficients
+        total = self.number(x, first)
+        for c in rest:
             total = self.fma(total, x, c)
-        assert isinstance(total, Reg)
         return total
 
     def two_sum(self, a: Reg, b: Reg) -> tuple[Reg, Reg]:

@@ -7,6 +7,7 @@ neighbours; elsewhere bits are shifted and masked.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeGuard
 
 from axla.codegen.index import AnyIndex, Index, delinearize, linear
 from axla.codegen.position import index_value
@@ -43,7 +44,6 @@ def _as_pieces(e: Elements, inst: Instruction, index: Indices) -> Value | None:
     offset = linear(index, inst.shape.dims)
     if not _covers(offset, ratio) or target.bits < 8:
         return None
-    assert isinstance(offset, Index)
     lanes, limit = offset.lanes // ratio, -(-offset.limit // ratio)
     base = e.f.udiv(offset.base, ratio)
     wide = Index(e.f, base, 1, lanes, multiple=offset.multiple // ratio, limit=limit)
@@ -59,14 +59,13 @@ def _from_pieces(e: Elements, inst: Instruction, index: Indices) -> Value | None
     offset = linear(index, inst.shape.dims)
     if not _covers(offset, 1) or source.bits < 8:
         return None
-    assert isinstance(offset, Index)
     first, lanes = offset * ratio, offset.lanes * ratio
     narrow = Index(e.f, first.base, 1, lanes, multiple=first.multiple, limit=first.limit + ratio)
     pieces = e.values.splat(e(operand, delinearize(narrow, operand.shape.dims)), lanes)
     return _recast(e, pieces, target, offset.lanes)
 
 
-def _covers(offset: AnyIndex, ratio: int) -> bool:
+def _covers(offset: AnyIndex, ratio: int) -> TypeGuard[Index]:
     """Whether the lanes of a linear index are neighbours, in whole groups of `ratio`."""
     if isinstance(offset, int) or offset.vec is not None or offset.stride != 1:
         return False

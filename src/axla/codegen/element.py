@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
+from typing import Any
 
-import axla.hlo  # noqa: F401 - fills OPS
+import axla.hlo as hlo
 from axla.codegen.array import Array
 from axla.codegen.bitcast import bitcast_convert
 from axla.codegen.function import Ssa
@@ -29,16 +30,17 @@ from axla.codegen.window import reduce_window
 from axla.core.dtypes import F32, PRED, DType
 from axla.core.literal import Literal
 from axla.ir.graph import Instruction
-from axla.ir.op import OPS, Op
+from axla.ir.op import OPS
 
 
-def _constant(e: Elements, inst: Instruction, index: Indices) -> Value:
-    literal: Literal = inst.op.literal  # type: ignore[attr-defined]
+def _constant(e: Elements, inst: Instruction[hlo.Constant], index: Indices) -> Value:
+    literal = inst.op.literal
     dtype = inst.shape.dtype
     if literal.is_uniform():
         return e.values.constant(dtype, literal.array.flat[0])
-    if all(isinstance(i, int) for i in index):
-        return e.values.constant(dtype, literal.array[index])  # type: ignore[index]
+    numbers = tuple(i for i in index if isinstance(i, int))
+    if len(numbers) == len(index):
+        return e.values.constant(dtype, literal.array[numbers])
     pointer = constant_global(e, literal)
     return Array(e.values, pointer, dtype, literal.array.shape).load(index, e.lanes)
 
@@ -54,22 +56,22 @@ def constant_global(e: Elements, literal: Literal) -> Ssa:
     return Ssa(f"@{name}", "ptr", None)
 
 
-def _get_tuple_element(e: Elements, inst: Instruction, index: Indices) -> Value:
-    return e.all(inst.operands[0], index)[inst.op.index]  # type: ignore[attr-defined]
+def _get_tuple_element(e: Elements, inst: Instruction[hlo.GetTupleElement], index: Indices) -> Value:
+    return e.all(inst.operands[0], index)[inst.op.index]
 
 
 def _tuple(e: Elements, inst: Instruction, index: Indices) -> tuple[Value, ...]:
     return tuple(e(o, index) for o in inst.operands)
 
 
-def _iota(e: Elements, inst: Instruction, index: Indices) -> Value:
+def _iota(e: Elements, inst: Instruction[hlo.Iota], index: Indices) -> Value:
     dtype: DType = inst.shape.dtype
-    position = index[inst.op.iota_dimension]  # type: ignore[attr-defined]
+    position = index[inst.op.iota_dimension]
     return index_value(e.values, position, dtype)
 
 
-def _broadcast(e: Elements, inst: Instruction, index: Indices) -> Value:
-    dimensions = inst.op.dimensions  # type: ignore[attr-defined]
+def _broadcast(e: Elements, inst: Instruction[hlo.Broadcast], index: Indices) -> Value:
+    dimensions = inst.op.dimensions
     return e(inst.operands[0], tuple(index[d] for d in dimensions))
 
 
@@ -106,11 +108,9 @@ def reshape_index(index: Indices, result: Sequence[int], operand: Sequence[int])
     return tuple(found)
 
 
-def _compare(e: Elements, inst: Instruction, index: Indices) -> Value:
+def _compare(e: Elements, inst: Instruction[hlo.Compare], index: Indices) -> Value:
     a, b = (e(o, index) for o in inst.operands)
-    op = inst.op
-    total = getattr(op, "type", "") == "TOTALORDER"
-    return e.values.compare(op.direction, a, b, total_order=total)  # type: ignore[attr-defined]
+    return e.values.compare(inst.op.direction, a, b, total_order=inst.op.is_total_order)
 
 
 def _select(e: Elements, inst: Instruction, index: Indices) -> Value:
@@ -129,16 +129,15 @@ def _convert(e: Elements, inst: Instruction, index: Indices) -> Value:
     return e.values.convert(e(inst.operands[0], index), inst.shape.dtype)
 
 
-def _reduce_precision(e: Elements, inst: Instruction, index: Indices) -> Value:
-    op = inst.op
-    return e.values.reduce_precision(e(inst.operands[0], index), op.exponent_bits, op.mantissa_bits)  # type: ignore[attr-defined]
+def _reduce_precision(e: Elements, inst: Instruction[hlo.ReducePrecision], index: Indices) -> Value:
+    return e.values.reduce_precision(e(inst.operands[0], index), inst.op.exponent_bits, inst.op.mantissa_bits)
 
 
 def _copy(e: Elements, inst: Instruction, index: Indices) -> Value:
     return e(inst.operands[0], index)
 
 
-def _pad(e: Elements, inst: Instruction, index: Indices) -> Value:
+def _pad(e: Elements, inst: Instruction[hlo.Pad], index: Indices) -> Value:
     operand = inst.operands[0]
     dims, edges = dims_of(operand) or (), pad_dims(inst)
     moved = tuple(i - low for i, (low, _, _) in zip(index, edges, strict=True))
@@ -150,7 +149,7 @@ def _pad(e: Elements, inst: Instruction, index: Indices) -> Value:
     return found
 
 
-def _padded(e: Elements, inst: Instruction, index: Indices) -> Value:
+def _padded(e: Elements, inst: Instruction[hlo.Pad], index: Indices) -> Value:
     """The general case: edges, and holes between elements."""
     operand, padding = inst.operands
     conditions: list[Value | bool] = []
@@ -170,14 +169,14 @@ def _padded(e: Elements, inst: Instruction, index: Indices) -> Value:
     return choose(e.values, condition, lambda: e(operand, tuple(at)), lambda: e(padding, ()))
 
 
-def pad_dims(inst: Instruction) -> list[tuple[int, int, int]]:
+def pad_dims(inst: Instruction[hlo.Pad]) -> list[tuple[int, int, int]]:
     """(low, high, interior) of each dimension of a pad."""
-    padding = inst.op.padding  # type: ignore[attr-defined]
+    padding = inst.op.padding
     return list(zip(padding.low, padding.high, padding.interior, strict=True))
 
 
-def _concatenate(e: Elements, inst: Instruction, index: Indices) -> Value:
-    dimension = inst.op.dimensions[0]  # type: ignore[attr-defined]
+def _concatenate(e: Elements, inst: Instruction[hlo.Concatenate], index: Indices) -> Value:
+    dimension = inst.op.dimensions[0]
     position = index[dimension]
     pieces, offset = [], 0
     for operand in inst.operands:
@@ -223,29 +222,31 @@ def dynamic_update_slice(e: Elements, inst: Instruction, index: Indices) -> Valu
     return choose(e.values, condition, lambda: e(update, tuple(at)), lambda: e(operand, index))
 
 
-def _gather(e: Elements, inst: Instruction, index: Indices) -> Value:
+def _gather(e: Elements, inst: Instruction[hlo.Gather], index: Indices) -> Value:
     operand, starts = inst.operands
     at = gather_index(e, inst.op, operand.shape.dims, starts, index)
     return e(operand, at)
 
 
-def gather_index(e: Elements, op: Op, dims: Sequence[int], starts: Instruction, index: Indices) -> Indices:
+def gather_index(
+    e: Elements, op: hlo.Gather, dims: Sequence[int], starts: Instruction, index: Indices
+) -> Indices:
     """Where in the operand a gather reads for an index of its result."""
-    offset_dims = op.offset_dims  # type: ignore[attr-defined]
+    offset_dims = op.offset_dims
     batch = [index[d] for d in range(len(index)) if d not in offset_dims]
     offsets = [index[d] for d in offset_dims]
-    vector_dim = op.index_vector_dim  # type: ignore[attr-defined]
-    collapsed = (*op.collapsed_slice_dims, *op.operand_batching_dims)  # type: ignore[attr-defined]
+    vector_dim = op.index_vector_dim
+    collapsed = (*op.collapsed_slice_dims, *op.operand_batching_dims)
     start: dict[int, AnyIndex] = {}
-    for k, d in enumerate(op.start_index_map):  # type: ignore[attr-defined]
+    for k, d in enumerate(op.start_index_map):
         where = list(batch)
         if vector_dim < starts.shape.rank:
             where.insert(vector_dim, k)
-        size = op.slice_sizes[d]  # type: ignore[attr-defined]
+        size = op.slice_sizes[d]
         start[d] = e.start_index(e(starts, tuple(where)), dims[d] - size)
     found: list[AnyIndex] = []
     remaining = iter(offsets)
-    batch_of = dict(zip(op.operand_batching_dims, op.start_indices_batching_dims, strict=True))  # type: ignore[attr-defined]
+    batch_of = dict(zip(op.operand_batching_dims, op.start_indices_batching_dims, strict=True))
     for d in range(len(dims)):
         i = start.get(d, 0)
         if d in batch_of:
@@ -257,30 +258,29 @@ def gather_index(e: Elements, op: Op, dims: Sequence[int], starts: Instruction, 
     return tuple(found)
 
 
-def _reduce(e: Elements, inst: Instruction, index: Indices) -> tuple[Value, ...]:
-    op = inst.op
+def _reduce(e: Elements, inst: Instruction[hlo.Reduce], index: Indices) -> tuple[Value, ...]:
     count = len(inst.operands) // 2
     inputs, inits = inst.operands[:count], inst.operands[count:]
     dims = inputs[0].shape.dims
-    reduced = op.dimensions  # type: ignore[attr-defined]
+    reduced = inst.op.dimensions
     kept = [d for d in range(len(dims)) if d not in reduced]
 
     def step(accumulators: tuple[Value, ...], at: Sequence[AnyIndex]) -> tuple[Value, ...]:
         full = placed(len(dims), (kept, index), (reduced, at))
         arguments = [e(x, full) for x in inputs]
-        return e.apply(op.to_apply, (*accumulators, *arguments))  # type: ignore[attr-defined]
+        return e.apply(inst.op.to_apply, (*accumulators, *arguments))
 
     first = tuple(e(x, ()) for x in inits)
     return accumulate(e, [dims[d] for d in reduced], first, step, e.lanes_at(index))
 
 
-def _dot(e: Elements, inst: Instruction, index: Indices) -> Value:
+def _dot(e: Elements, inst: Instruction[hlo.Dot], index: Indices) -> Value:
     lhs, rhs = inst.operands
     op = inst.op
     out: DType = inst.shape.dtype
-    batch = list(index[: len(op.lhs_batch_dims)])  # type: ignore[attr-defined]
-    lhs_used = (*op.lhs_batch_dims, *op.lhs_contracting_dims)  # type: ignore[attr-defined]
-    rhs_used = (*op.rhs_batch_dims, *op.rhs_contracting_dims)  # type: ignore[attr-defined]
+    batch = list(index[: len(op.lhs_batch_dims)])
+    lhs_used = (*op.lhs_batch_dims, *op.lhs_contracting_dims)
+    rhs_used = (*op.rhs_batch_dims, *op.rhs_contracting_dims)
     lhs_free = [d for d in range(lhs.shape.rank) if d not in lhs_used]
     rhs_free = [d for d in range(rhs.shape.rank) if d not in rhs_used]
     free = list(index[len(batch) :])
@@ -292,13 +292,13 @@ def _dot(e: Elements, inst: Instruction, index: Indices) -> Value:
         return e.values.convert(e(x, full), accumulator)
 
     def step(accumulators: tuple[Value, ...], at: Sequence[AnyIndex]) -> tuple[Value, ...]:
-        a = operand(lhs, op.lhs_batch_dims, op.lhs_contracting_dims, lhs_free, free[: len(lhs_free)], at)  # type: ignore[attr-defined]
-        b = operand(rhs, op.rhs_batch_dims, op.rhs_contracting_dims, rhs_free, free[len(lhs_free) :], at)  # type: ignore[attr-defined]
+        a = operand(lhs, op.lhs_batch_dims, op.lhs_contracting_dims, lhs_free, free[: len(lhs_free)], at)
+        b = operand(rhs, op.rhs_batch_dims, op.rhs_contracting_dims, rhs_free, free[len(lhs_free) :], at)
         if accumulator is PRED:
             return (e.values.binary("or", accumulators[0], e.values.binary("and", a, b)),)
         return (e.values.binary("add", accumulators[0], e.values.binary("multiply", a, b)),)
 
-    sizes = [lhs.shape.dims[d] for d in op.lhs_contracting_dims]  # type: ignore[attr-defined]
+    sizes = [lhs.shape.dims[d] for d in op.lhs_contracting_dims]
     (total,) = accumulate(e, sizes, (e.values.constant(accumulator, 0),), step, e.lanes_at(index))
     return e.values.convert(total, out)
 
@@ -308,8 +308,8 @@ def accumulation_type(dtype: DType) -> DType:
     return F32 if dtype.is_float and dtype.bits < 32 else dtype
 
 
-def _map(e: Elements, inst: Instruction, index: Indices) -> tuple[Value, ...]:
-    return e.apply(inst.op.to_apply, [e(o, index) for o in inst.operands])  # type: ignore[attr-defined]
+def _map(e: Elements, inst: Instruction[hlo.Map], index: Indices) -> tuple[Value, ...]:
+    return e.apply(inst.op.to_apply, [e(o, index) for o in inst.operands])
 
 
 def _call(e: Elements, inst: Instruction, index: Indices) -> tuple[Value, ...]:
@@ -348,7 +348,7 @@ def _conditional(e: Elements, inst: Instruction, index: Indices) -> tuple[Value,
     return among(0)
 
 
-_GENERATORS: dict[str, Callable[[Elements, Instruction, Indices], Value | tuple[Value, ...]]] = {
+_GENERATORS: dict[str, Callable[[Elements, Instruction[Any], Indices], Value | tuple[Value, ...]]] = {
     "constant": _constant,
     "get-tuple-element": _get_tuple_element,
     "tuple": _tuple,

@@ -80,8 +80,9 @@ class Index:
         f = self.f
         lanes = max(self.lanes, other.lanes if isinstance(other, Index) else 1)
         a = self.vector(lanes)
-        if opcode in ("udiv", "urem") and self.limit <= 1 << 31 and lanes > 1 and a.type.endswith("i64>"):
-            return Index(f, self.base, 0, lanes, vec=_magic(f, opcode, a, int(other)), limit=limit)  # type: ignore[arg-type]
+        wide = self.limit <= 1 << 31 and lanes > 1 and a.type.endswith("i64>")
+        if wide and isinstance(other, int) and opcode in ("udiv", "urem"):
+            return Index(f, self.base, 0, lanes, vec=_magic(f, opcode, a, other), limit=limit)
         b = other.vector(lanes) if isinstance(other, Index) else f.const(a.type, other)
         made = f.pure(a.type, f"{opcode} {a.type} {a.text}, {b.text}", (a, b))
         return Index(f, self.base, 0, lanes, vec=made, limit=limit)

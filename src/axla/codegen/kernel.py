@@ -21,8 +21,9 @@ from axla.codegen.nvptx import Block
 from axla.codegen.value import Value, Values
 from axla.core.dtypes import DType
 from axla.core.errors import UnsupportedError
-from axla.core.shape import Shape
+from axla.core.shape import Shape, array
 from axla.ir.graph import Computation, Instruction
+from axla.ir.typed import shape_of
 from axla.program.kernels import Kernel, kernel_roots, output_shapes
 from axla.program.plans import Space
 from axla.target.machine import Limits, Target
@@ -44,9 +45,7 @@ class KernelTask:
 
 def root_shape(root: Instruction) -> Shape:
     """The shape of a root; of one with several results, which have equal dimensions, that of the first."""
-    shape = next(iter(root.shape.leaves()))
-    assert isinstance(shape, Shape)
-    return shape
+    return array(next(iter(root.shape.leaves())))
 
 
 def widest(computation: Computation) -> DType:
@@ -124,7 +123,7 @@ class KernelWriter:
         self.f.polls = kernel.polls and "frame" in self.f.params
         self.values = Values(self.f, target)
         self.inputs = [
-            self._array(number, p.shape, read_only[number])  # type: ignore[arg-type]
+            self._array(number, shape_of(p), read_only[number])
             for number, p in enumerate(computation.parameters)
         ]
         self.outputs = [self._array(first + k, s, False) for k, s in enumerate(outputs)]
@@ -159,8 +158,8 @@ class KernelWriter:
     def elements(self, lanes: int) -> Elements:
         """Element generators with the computation's parameters bound to the inputs."""
         found = Elements(self.values, lanes)
-        for parameter, array in zip(self.kernel.computation.parameters, self.inputs, strict=True):
-            found.bind(parameter, array)
+        for parameter, given in zip(self.kernel.computation.parameters, self.inputs, strict=True):
+            found.bind(parameter, given)
         return found
 
     def write(

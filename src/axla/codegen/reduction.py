@@ -15,8 +15,9 @@ from axla.codegen.element import Elements, accumulation_type
 from axla.codegen.function import Ssa
 from axla.codegen.value import Value, Values
 from axla.core.dtypes import DType
-from axla.core.shape import Shape
+from axla.hlo import Reduce
 from axla.ir.graph import Computation, Instruction
+from axla.ir.typed import op_of
 
 _SUMS = frozenset({"add", "multiply"})
 
@@ -29,12 +30,12 @@ class Reduction:
         self.count = len(inst.operands) // 2
         self.inputs = inst.operands[: self.count]
         self.inits = inst.operands[self.count :]
-        self.computation: Computation = inst.op.to_apply  # type: ignore[attr-defined]
+        self.computation = op_of(inst, Reduce).to_apply
         self.any_order = _any_order(self.computation)
         root = self.computation.root
         wide = self.count == 1 and root.op.opcode in _SUMS
         self.started = False  # what is accumulated has the initial value in it
-        self.results: tuple[DType, ...] = tuple(_dtype(x) for x in self.inits)
+        self.results: tuple[DType, ...] = tuple(x.shape.dtype for x in self.inits)
         self.accumulators = tuple(accumulation_type(d) if wide else d for d in self.results)
 
     def lift(self, values: Sequence[Value], emit: Values) -> tuple[Value, ...]:
@@ -67,11 +68,6 @@ class Reduction:
             )
             current = self.combine(e, low, high)
         return current
-
-
-def _dtype(inst: Instruction) -> DType:
-    assert isinstance(inst.shape, Shape)
-    return inst.shape.dtype
 
 
 def _any_order(computation: Computation) -> bool:

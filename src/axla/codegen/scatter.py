@@ -11,24 +11,22 @@ from math import prod
 from axla.codegen.element import Elements, all_of
 from axla.codegen.index import AnyIndex, linear, placed
 from axla.codegen.value import Value
-from axla.core.shape import Shape
 from axla.hlo import Scatter
 from axla.ir.graph import Instruction
+from axla.ir.typed import op_of
 
 
 class ScatterGeometry:
     """The dimension numbers of a scatter, resolved for its shapes."""
 
     def __init__(self, inst: Instruction):
-        op = inst.op
-        assert isinstance(op, Scatter)
+        op = op_of(inst, Scatter)
         self.op = op
         self.count = (len(inst.operands) - 1) // 2
         self.operands = inst.operands[: self.count]
         self.indices = inst.operands[self.count]
         self.updates = inst.operands[self.count + 1 :]
         shape, operand = self.updates[0].shape, self.operands[0].shape
-        assert isinstance(shape, Shape) and isinstance(operand, Shape)
         self.update_dims = shape.dims
         self.dims = operand.dims
         self.batch_dims = [d for d in range(shape.rank) if d not in op.update_window_dims]

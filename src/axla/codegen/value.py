@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -115,24 +116,24 @@ class Values:
 
     # -- making values -----------------------------------------------------------------------------------
 
-    def constant(self, dtype: DType, number: object, lanes: int = 1) -> Value:
+    def constant(self, dtype: DType, number: Any, lanes: int = 1) -> Value:
         """A Python, NumPy or ml_dtypes number in every lane, converted as NumPy converts."""
         if dtype.is_complex:
             part = dtype.real
-            both = complex(number)  # type: ignore[arg-type]
+            both = complex(number)
             return Value(dtype, lanes, tuple(self._number(part, x, lanes) for x in (both.real, both.imag)))
         return Value(dtype, lanes, (self._number(dtype, number, lanes),))
 
-    def _number(self, dtype: DType, number: object, lanes: int) -> Ssa:
+    def _number(self, dtype: DType, number: Any, lanes: int) -> Ssa:
         kind = vector(register_element(dtype), lanes)
         if dtype.is_float:
             if dtype.bits < 32:
                 with np.errstate(over="ignore", invalid="ignore"):
-                    number = np.asarray(float(number)).astype(dtype.numpy)  # type: ignore[arg-type]
-            return self.f.const(kind, float(number))  # type: ignore[arg-type]
+                    number = np.asarray(float(number)).astype(dtype.numpy)
+            return self.f.const(kind, float(number))
         if dtype.is_pred:
             return self.f.const(kind, bool(number))
-        whole = int(number) & ((1 << dtype.bits) - 1)  # type: ignore[call-overload]
+        whole = int(number) & ((1 << dtype.bits) - 1)
         # LLVM takes the signed reading of the register's bits; only unsigned types under a byte have room
         # to spare.
         if dtype.is_signed or dtype.bits >= 8:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from math import prod
+from typing import Any
 
 from axla.codegen.array import Array
 from axla.codegen.function import Ssa
@@ -30,7 +31,7 @@ from axla.ir.op import Op, package_of
 Indices = tuple[AnyIndex, ...]
 Leaf = Callable[[Indices], Value | tuple[Value, ...]]
 
-ELEMENT: dict[type[Op], Callable[[Elements, Instruction, Indices], Value | tuple[Value, ...]]] = {}
+ELEMENT: dict[type[Op], Callable[[Elements, Instruction[Any], Indices], Value | tuple[Value, ...]]] = {}
 """How each op that is neither elementwise nor pure movement makes an element; `element.py` fills it."""
 
 UNROLL_REDUCTION = 16

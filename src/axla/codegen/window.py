@@ -7,25 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from math import prod
 
 from axla.codegen.index import AnyIndex, Index
 from axla.codegen.position import inside_everywhere
 from axla.codegen.value import Value
 from axla.codegen.walk import Elements, Indices, accumulate, all_of, choose, where_inside
-from axla.core.shape import Shape
 from axla.hlo import ReduceWindow
 from axla.ir.graph import Instruction
 
 
-def reduce_window(e: Elements, inst: Instruction, index: Indices) -> tuple[Value, ...]:
+def reduce_window(e: Elements, inst: Instruction[ReduceWindow], index: Indices) -> tuple[Value, ...]:
     """The values of a reduce-window at one index."""
     op = inst.op
-    assert isinstance(op, ReduceWindow)
     count = len(inst.operands) // 2
     inputs, inits = inst.operands[:count], inst.operands[count:]
     window, shape = op.window, inputs[0].shape
-    assert isinstance(shape, Shape)
     places = window_places(inst)
     lanes = e.lanes_at(index)
     # Along dimensions of one element only, there is nothing to step over.
@@ -84,16 +80,7 @@ def _all_inside(
 
 def window_places(inst: Instruction) -> tuple[int, ...]:
     """How many places the window has in each dimension."""
-    shape = next(iter(inst.shape.leaves()))
-    assert isinstance(shape, Shape)
-    return shape.dims
-
-
-def window_cost(inst: Instruction) -> int:
-    """Elements that each place sees."""
-    op = inst.op
-    assert isinstance(op, ReduceWindow)
-    return prod(op.window.size)
+    return next(iter(inst.shape.leaves())).dims
 
 
 def _element(

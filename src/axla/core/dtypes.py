@@ -6,6 +6,8 @@ Tokens, opaque values and tuples are kinds of shape (`axla.core.shape`), not ele
 
 from __future__ import annotations
 
+from typing import Any
+
 import ml_dtypes
 import numpy as np
 
@@ -26,13 +28,13 @@ class DType:
     numpy: np.dtype
     itemsize: int
 
-    def __init__(self, name: str, bits: int, kind: str, numpy_type: object):
+    def __init__(self, name: str, bits: int, kind: str, numpy_type: Any):
         self.name = name
         self.bits = bits
         self.kind = kind
-        self.numpy = np.dtype(numpy_type)  # type: ignore[call-overload]
+        self.numpy = np.dtype(numpy_type)
         self.itemsize = self.numpy.itemsize
-        self._finfo = None
+        self._finfo: Any = None
 
     @property
     def is_float(self) -> bool:
@@ -72,7 +74,7 @@ class DType:
         """Limits of a float type (of the parts, for complex)."""
         if self._finfo is None:
             self._finfo = ml_dtypes.finfo(self.real.numpy)
-        return self._finfo  # type: ignore[return-value]
+        return self._finfo
 
     @property
     def has_infinity(self) -> bool:
@@ -147,11 +149,11 @@ def dtype(name: str) -> DType:
     return BY_NAME[name]
 
 
-def from_numpy(numpy_type: object) -> DType:
+def from_numpy(numpy_type: Any) -> DType:
     """The element type of a NumPy or ml_dtypes type; TypeError when HLO has none."""
     if numpy_type is None:  # NumPy's default, which nobody asked for
         raise TypeError("None is no element type")
-    found = np.dtype(numpy_type)  # type: ignore[call-overload]
+    found = np.dtype(numpy_type)
     if found not in _BY_NUMPY:
         raise TypeError(f"NumPy dtype {found} has no HLO element type")
     return _BY_NUMPY[found]

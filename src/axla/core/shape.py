@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from math import prod
 from operator import index
+from typing import Any
 
 from axla.core.dtypes import DType
 from axla.core.errors import ShapeError, UnsupportedError
@@ -96,7 +97,7 @@ def default_layout(rank: int) -> Layout:
     return found
 
 
-_INTERNED: weakref.WeakValueDictionary[tuple, AnyShape] = weakref.WeakValueDictionary()
+_INTERNED: weakref.WeakValueDictionary[tuple, Any] = weakref.WeakValueDictionary()
 
 
 class AnyShape:
@@ -167,7 +168,7 @@ class Shape(AnyShape):
         key = (dtype, dims, dynamic, layout)
         found = _INTERNED.get(key)
         if found is not None:
-            return found  # type: ignore[return-value]
+            return found
         _check(dtype, dims, dynamic, layout)
         dims = tuple(map(index, dims))  # NumPy's integers would overflow
         is_unbounded = UNBOUNDED in dims
@@ -182,7 +183,7 @@ class Shape(AnyShape):
         self.dynamic = dynamic or (False,) * len(dims)
         self.layout = layout
         self._logical = self if layout.is_default else Shape(dtype, dims, dynamic)
-        return _INTERNED.setdefault(key, self)  # type: ignore[return-value]
+        return _INTERNED.setdefault(key, self)
 
     @property
     def rank(self) -> int:
@@ -291,7 +292,7 @@ class TupleShape(AnyShape):
         key = (cls, elements)
         found = _INTERNED.get(key)
         if found is not None:
-            return found  # type: ignore[return-value]
+            return found
         self = object.__new__(cls)
         self.elements = elements
         counts = (e.leaf_count if isinstance(e, TupleShape) else 1 for e in elements)
@@ -307,7 +308,7 @@ class TupleShape(AnyShape):
         logical = tuple(e.logical for e in elements)
         same = all(a is b for a, b in zip(logical, elements, strict=True))
         self._logical = None if same else TupleShape(logical)
-        return _INTERNED.setdefault(key, self)  # type: ignore[return-value]
+        return _INTERNED.setdefault(key, self)
 
     @property
     def logical(self) -> TupleShape:
@@ -371,12 +372,12 @@ class BufferShape(AnyShape):
         key = (cls, array)
         found = _INTERNED.get(key)
         if found is not None:
-            return found  # type: ignore[return-value]
+            return found
         self = object.__new__(cls)
         self.array = array
         self.is_unbounded = array.is_unbounded
         self._logical = self if array.logical is array else BufferShape(array.logical)
-        return _INTERNED.setdefault(key, self)  # type: ignore[return-value]
+        return _INTERNED.setdefault(key, self)
 
     @property
     def logical(self) -> BufferShape:

@@ -151,7 +151,6 @@ class _LibraryCall:
 
     def clear(self, result: int) -> None:
         shape = self.step.site.result_leaves[result]
-        assert isinstance(shape, Shape)
         f, start = self.f, self.bases[RESULT][result]
         width = min(self.entry.target.vector_bytes, 64)
         whole = shape.byte_size // width * width

@@ -117,12 +117,12 @@ class Places:
 
     def held(self, shape: Shape, elements: Sequence[Element]) -> Leaf:
         """A leaf of known registers, in row-major order."""
-        table = dict(zip(indices(shape), elements, strict=True))
+        table: dict[Indices, Element] = dict(zip(indices(shape), elements, strict=True))
 
         def read(index: Indices) -> Element:
             if all(isinstance(i, int) for i in index):
-                return table[index]  # type: ignore[index]
-            return self.e.pick(shape.dims, lambda at: (table[at],), index)[0]  # type: ignore[index]
+                return table[index]
+            return self.e.pick(shape.dims, lambda at: (table[at],), index)[0]
 
         return Leaf(shape, read)
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import axla.hlo as hlo
 from axla.analysis.dataflow import leaf_count
 from axla.codegen.function import Ssa
 from axla.codegen.scatter import scatter_elements
 from axla.codegen.value import Value as Element
-from axla.core.shape import Shape, TupleShape
+from axla.core.shape import Shape
 from axla.cpu.places import Leaf, Places, from_registers, indices, registers_of
 from axla.ir.graph import Computation, Instruction
 from axla.ir.traverse import schedule_of
+from axla.ir.typed import tuple_of
 from axla.program import abi
 from axla.program.steps import RegisterStep
 
@@ -81,20 +83,18 @@ class _Registers:
 
     # -- what passes values on ---------------------------------------------------------------------------
 
-    def constant(self, inst: Instruction) -> None:
+    def constant(self, inst: Instruction[hlo.Constant]) -> None:
         self.held(inst, [
             [self.entry.values.constant(s.dtype, literal.array[index]) for index in indices(s)]
-            for literal in inst.op.literal.leaves()  # type: ignore[attr-defined]
+            for literal in inst.op.literal.leaves()
             if isinstance(s := literal.shape, Shape)
         ])  # fmt: skip
 
     def tuple(self, inst: Instruction) -> None:
         self.bind(inst, [leaf for o in inst.operands for leaf in self.where[o]])
 
-    def element(self, inst: Instruction) -> None:
-        shape = inst.operands[0].shape
-        assert isinstance(shape, TupleShape)
-        first = shape.leaf_starts[inst.op.index]  # type: ignore[attr-defined]
+    def element(self, inst: Instruction[hlo.GetTupleElement]) -> None:
+        first = tuple_of(inst.operands[0]).leaf_starts[inst.op.index]
         self.bind(inst, self.where[inst.operands[0]][first : first + leaf_count(inst.shape)])
 
     def forward(self, inst: Instruction) -> None:
@@ -115,9 +115,8 @@ class _Registers:
             self.bind(parameter, self.where[operand])
         self.bind(inst, self.region(computation))
 
-    def while_(self, inst: Instruction) -> None:
+    def while_(self, inst: Instruction[hlo.While]) -> None:
         op = inst.op
-        assert isinstance(op, hlo.While)
         shapes = [s for s in inst.shape.leaves() if isinstance(s, Shape)]
 
         def condition(parts: Sequence[Ssa]) -> Element:
@@ -149,31 +148,30 @@ class _Registers:
 
     # -- the rest ----------------------------------------------------------------------------------------
 
-    def scatter(self, inst: Instruction) -> None:
+    def scatter(self, inst: Instruction[hlo.Scatter]) -> None:
         """A scatter into a small array in registers: each update goes, by comparison, to where it belongs."""
         self.held(inst, scatter_elements(self.e, inst))
 
-    def random_state(self, inst: Instruction) -> None:
+    def random_state(self, inst: Instruction[hlo.RngGetAndUpdateState]) -> None:
         """The 128 bits of the frame's state, which moves on."""
-        f, shape = self.f, inst.shape
-        assert isinstance(shape, Shape)
+        f = self.f
         frame, offset = f.params["frame"], abi.FRAME.offset("rng_state", self.entry.pointer_bytes)
         addresses = [f.gep("i8", frame, f.const("i64", offset + 8 * n)) for n in range(2)]
         low, high = (f.load("i64", address, 8) for address in addresses)
-        delta = inst.op.delta  # type: ignore[attr-defined]
+        delta = inst.op.delta
         moved = f.add(low, f.const("i64", delta % (1 << 64)))
         carry = f.cast("zext", f.icmp("ult", moved, low), "i64")
         above = f.add(high, f.const("i64", (delta >> 64) % (1 << 64)))
         f.store(moved, addresses[0], 8)
         f.store(f.add(above, carry), addresses[1], 8)
-        self.held(inst, [[Element(shape.dtype, 1, (word,)) for word in (low, high)]])
+        self.held(inst, [[Element(inst.shape.dtype, 1, (word,)) for word in (low, high)]])
 
 
 def _parts(leaves: Sequence[Leaf | None]) -> list[Ssa]:
     return [part for leaf in leaves if leaf is not None for part in registers_of(leaf.elements())]
 
 
-WRITERS: dict[type, Callable[[_Registers, Instruction], None]] = {
+WRITERS: dict[type, Callable[[_Registers, Instruction[Any]], None]] = {
     hlo.Constant: _Registers.constant,
     hlo.Tuple: _Registers.tuple,
     hlo.GetTupleElement: _Registers.element,

@@ -12,6 +12,7 @@ from axla.hlo.signature import accepts_scalars, sample_reducer
 from axla.ir.attributes import SourceTargetPairs
 from axla.ir.collectives import Kind
 from axla.ir.devices import ReplicaGroups
+from axla.ir.families import Grouped, Paired
 from axla.ir.graph import Computation, Instruction
 from axla.ir.op import Op, attr, op, reject
 from axla.ir.structure import Constant
@@ -44,13 +45,13 @@ def group_size(self: Op, groups: ReplicaGroups, *, uniform: bool = True) -> int 
     return sizes.pop() if sizes else None
 
 
-def scaled(self: Op, operands: Sequence[AnyShape], result: AnyShape, at: int, *, grows: bool) -> None:
+def scaled(self: Grouped, operands: Sequence[AnyShape], result: AnyShape, at: int, *, grows: bool) -> None:
     """Rejects results that are not the operands with dimension `at` multiplied (or divided) by the members.
 
     Their number is known at run time only: groups of replicas may hold all partitions.
     """
     sources, results = arrays(self, *operands), elements(result)
-    size = group_size(self, self.replica_groups)  # type: ignore[attr-defined]
+    size = group_size(self, self.replica_groups)
     if len(sources) != len(results):
         self.reject("c1", f"{len(sources)} operands give as many results, found {show(result)}")
     for source, target in zip(sources, arrays(self, *results), strict=True):
@@ -64,13 +65,13 @@ def scaled(self: Op, operands: Sequence[AnyShape], result: AnyShape, at: int, *,
             self.reject("c3", f"dimension {at} of {show(large)} must be that of {show(small)} times {by}")
 
 
-def equal_addends(inst: Instruction) -> int:
+def equal_addends(inst: Instruction[Reducing]) -> int:
     """How often a reduction adds the same constant up: once for each member of a group, as XLA has it.
 
     1 for other operands and combiners: what members that do not exist would give is not known. XLA looks for
     scalars that are repeated.
     """
-    op: AllReduce = inst.op  # type: ignore[assignment]
+    op = inst.op
     root, sizes = op.to_apply.root, op.replica_groups.sizes
     addends = [o.operands[0] for o in inst.operands if o.opcode == "broadcast"]
     if len(sizes) != 1 or root.opcode != "add" or set(root.operands) != set(op.to_apply.parameters):
@@ -94,8 +95,14 @@ class _Collective(Op):
     mixes_floats = True
 
 
+class Reducing(_Collective, Grouped):
+    """Those that combine what members bring."""
+
+    to_apply: Computation
+
+
 @dataclass(frozen=True)
-class _AllReduce(_Collective):
+class _AllReduce(Reducing):
     """At once, or its beginning."""
 
     collective = Kind.SAME
@@ -150,7 +157,7 @@ class AllReduceDone(_Collective):
 
 
 @dataclass(frozen=True)
-class _AllGather(_Collective):
+class _AllGather(_Collective, Grouped):
     """At once, or its beginning."""
 
     collective = Kind.SCALED
@@ -225,7 +232,7 @@ def started(self: Op, operand: AnyShape, at: int = 1) -> AnyShape:
 
 
 @op("reduce-scatter", operands="*operands", collective=Kind.SCALED, reads_whole=True)
-class ReduceScatter(_Collective):
+class ReduceScatter(Reducing):
     """The operands of all members combined by `to_apply`; each member gets its part along the dimension."""
 
     shape: AnyShape
@@ -249,7 +256,7 @@ class ReduceScatter(_Collective):
 
 
 @op("all-to-all", operands="*operands", collective=Kind.EXCHANGED)
-class AllToAll(_Collective):
+class AllToAll(_Collective, Grouped):
     """Every member sends a part to every other: a part along the dimension, or one of the operands."""
 
     channel_id: int | None = None
@@ -288,7 +295,7 @@ def rooted(self: Op, operands: Sequence[AnyShape], dynamic: bool) -> AnyShape:
 
 
 @op("collective-broadcast", operands="*operands", collective=Kind.ROOTED)
-class CollectiveBroadcast(_Collective):
+class CollectiveBroadcast(_Collective, Grouped):
     """Every member of a group gets the operands of its root, the first one; who is in no group, zeros."""
 
     channel_id: int | None = None
@@ -305,7 +312,7 @@ class CollectiveBroadcast(_Collective):
 
 
 @op("collective-reduce", operands="*operands", collective=Kind.ROOTED)
-class CollectiveReduce(_Collective):
+class CollectiveReduce(Reducing):
     """The operands of all members of a group, combined by `to_apply`, to its root; the others get zeros."""
 
     channel_id: int | None = None
@@ -333,7 +340,7 @@ def check_pairs(self: Op, pairs: Sequence[tuple[int, int]], *, repeated: bool) -
 
 
 @op("collective-permute", operands="*operands", collective=Kind.PAIRED)
-class CollectivePermute(_Collective):
+class CollectivePermute(_Collective, Paired):
     """Each source's operands go to its target; who is no target gets zeros.
 
     With `slice_sizes` the operands are input, output and their offsets: slices of the output are replaced.
@@ -357,9 +364,9 @@ class CollectivePermute(_Collective):
         return [(cls(1, SourceTargetPairs(((0, 0),))), (Shape(F32, (4,)),))]
 
 
-def moves_one_slice(inst: Instruction) -> bool:
+def moves_one_slice(inst: Instruction[Paired]) -> bool:
     """Whether a permutation in place is of one slice between two arrays, each offset a tuple of scalars."""
-    sizes = inst.op.slice_sizes  # type: ignore[attr-defined]
+    sizes = inst.op.slice_sizes
     given, output, *starts = (o.shape for o in inst.operands)
     if len(sizes) != 1 or not isinstance(given, Shape) or not isinstance(output, Shape):
         return False
@@ -376,7 +383,7 @@ def moves_one_slice(inst: Instruction) -> bool:
 
 
 @op("collective-permute-start", operands="*operands", collective=Kind.PAIRED)
-class CollectivePermuteStart(_Collective):
+class CollectivePermuteStart(_Collective, Paired):
     """Begins a collective-permute: the value is a tuple of operands, results and contexts."""
 
     shape: AnyShape
@@ -415,7 +422,7 @@ class CollectivePermuteDone(_Done):
     mixes_floats=False,
     reads_whole=True,
 )
-class RaggedAllToAll(_Collective):
+class RaggedAllToAll(_Collective, Grouped):
     """Slices of different lengths of the input go to places in the outputs of the members."""
 
     channel_id: int | None = None

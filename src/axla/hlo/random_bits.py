@@ -12,7 +12,7 @@ import numpy as np
 
 from axla.core.dtypes import BY_NAME, F32, PRED, S16, U8, U32, U64
 from axla.core.errors import UnsupportedError
-from axla.core.shape import AnyShape, Shape, TupleShape
+from axla.core.shape import AnyShape, Shape, TupleShape, array
 from axla.hlo.bits import as_type
 from axla.hlo.family import arrays, show
 from axla.ir.attributes import RandomAlgorithm
@@ -59,8 +59,7 @@ class RngBitGenerator(Op):
     @property
     def data(self) -> Shape:
         """The shape of the bits."""
-        assert isinstance(self.shape, TupleShape) and isinstance(self.shape.elements[1], Shape)
-        return self.shape.elements[1]
+        return array(self.shape.elements[1])
 
     def why_not(self, state: AnyShape) -> str | None:
         """Why there is no such generator, which a program may name as long as it does not use it."""

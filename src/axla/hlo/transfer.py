@@ -12,6 +12,7 @@ from axla.core.shape import TOKEN, AnyShape, Shape, TupleShape
 from axla.hlo.collective import elements, started
 from axla.hlo.family import show
 from axla.ir.attributes import RawText
+from axla.ir.families import Transfer
 from axla.ir.graph import Instruction
 from axla.ir.op import Op, attr, op
 
@@ -66,7 +67,7 @@ class _Transfer(Op):
 
 
 @op("send", operands="data token", effect="transfers", mixes_floats=True)
-class Send(_Transfer):
+class Send(_Transfer, Transfer):
     """Begins sending data on a channel: the value is a tuple of the data, a context and a token."""
 
     shape: AnyShape
@@ -86,7 +87,7 @@ class Send(_Transfer):
 
 
 @op("send-done", operands="operand", effect="transfers", ends=Send)
-class SendDone(_Transfer):
+class SendDone(_Transfer, Transfer):
     """A token, when what was sent has left."""
 
     channel_id: int | None = None
@@ -101,7 +102,7 @@ class SendDone(_Transfer):
 
 
 @op("recv", operands="token", effect="transfers")
-class Recv(_Transfer):
+class Recv(_Transfer, Transfer):
     """Begins receiving from a channel: the value is a tuple of the data to come, a context and a token."""
 
     shape: AnyShape
@@ -121,7 +122,7 @@ class Recv(_Transfer):
 
 
 @op("recv-done", operands="operand", effect="transfers", ends=Recv)
-class RecvDone(_Transfer):
+class RecvDone(_Transfer, Transfer):
     """The data received, and a token."""
 
     channel_id: int | None = None

@@ -87,7 +87,6 @@ def _in(dims: Sequence[int], value: np.ndarray, fill: Any = 0) -> np.ndarray:
 def _whole(inst: Instruction, number: int, value: np.ndarray, fill: Any = 0) -> np.ndarray:
     """An operand in the sizes of its bounds."""
     shape = inst.operands[number].shape
-    assert isinstance(shape, Shape)
     return value if value.shape == shape.dims else _in(shape.dims, value, fill)
 
 
@@ -167,7 +166,7 @@ def _bitcast(inst: Instruction, function: Callable[..., Value], x: np.ndarray) -
 def _reshape(inst: Instruction, function: Callable[..., Value], x: np.ndarray) -> Value:
     op: Any = inst.op
     dims = list(op.shape.dims)
-    sizes = carried_sizes(inst.operands[0].shape, op.shape, op.inferred_dimension)  # type: ignore[arg-type]
+    sizes = carried_sizes(shape_of(inst.operands[0]), op.shape, op.inferred_dimension)
     for at, (parts, rest) in sizes.items():
         dims[at] = -(-prod(x.shape[d] for d in parts) // max(1, rest))
     return refilled(x, dims)

@@ -16,22 +16,26 @@ import numpy as np
 import axla.hlo as hlo
 from axla.core.errors import CollectiveFailure, UnsupportedError
 from axla.core.shape import Shape, TupleShape
-from axla.hlo.collective import elements, equal_addends, moves_one_slice
+from axla.hlo.collective import Reducing, elements, equal_addends, moves_one_slice
 from axla.interpreter.evaluate import Interpreter, Value
 from axla.interpreter.members import group_of, pairs_of
 from axla.interpreter.processes import Process
 from axla.ir.collectives import Kind, group_mode
+from axla.ir.families import Grouped, Paired
 from axla.ir.graph import Instruction
 from axla.ir.op import Op
 from axla.ir.typed import tuple_of
 
-Brought = Sequence[Sequence[Value]]
+Values = Sequence[Value]
+Brought = Sequence[Values]
 """The operands of every member, in the order of the group."""
-Meaning = Callable[[Interpreter, Instruction, Brought], Sequence[Value]]
+Meaning = Callable[[Interpreter, Instruction[Any], Brought], Values]
 """The values of the members."""
+Rooted = hlo.CollectiveReduce | hlo.CollectiveBroadcast
+Gathering = hlo.AllGather | hlo.AllGatherStart
 
 
-def joined(inst: Instruction, values: Sequence[Value]) -> Value:
+def joined(inst: Instruction, values: Values) -> Value:
     """The values as the result of an instruction: a tuple of them, or the only one."""
     return tuple(values) if isinstance(inst.shape, TupleShape) else values[0]
 
@@ -43,7 +47,9 @@ def _zeros(inst: Instruction) -> Value:
 # Meetings
 
 
-def _together(meaning: Meaning, interpreter: Interpreter, inst: Instruction, *operands: Value) -> Value:
+def _together(
+    meaning: Meaning, interpreter: Interpreter, inst: Instruction[Grouped], *operands: Value
+) -> Value:
     """The value of a collective for this process."""
     process = interpreter.process
     if process is None:
@@ -57,19 +63,19 @@ def _together(meaning: Meaning, interpreter: Interpreter, inst: Instruction, *op
 
 
 def _met(
-    process: Process, members: Sequence[int], inst: Instruction, brought: Sequence[Value],
-    combine: Callable[[Brought], Sequence[Value]],
+    process: Process, members: Sequence[int], inst: Instruction[Grouped | Paired], brought: Values,
+    combine: Callable[[Brought], Values],
 ) -> Value:  # fmt: skip
-    op: Any = inst.op
+    op = inst.op
     shapes = (inst.shape.logical, *(o.shape.logical for o in inst.operands))
     opcode = op.opcode.removesuffix("-start")
     kind = (opcode, shapes, getattr(op, "dimensions", None), getattr(op, "source_target_pairs", None))
     return process.meet(members, op.channel_id, kind, repr(inst), brought, combine)
 
 
-def _alone(inst: Instruction, brought: Brought) -> bool:
+def _alone(inst: Instruction[Grouped], brought: Brought) -> bool:
     """Whether one member acts for itself; UnsupportedError where a single replica would need others."""
-    groups = inst.op.replica_groups  # type: ignore[attr-defined]
+    groups = inst.op.replica_groups
     if len(brought) == 1 and max(groups.sizes, default=1) > 1:
         raise UnsupportedError(
             f"one replica runs, but {inst!r} moves data between members of {groups}; num_replicas and "
@@ -81,12 +87,12 @@ def _alone(inst: Instruction, brought: Brought) -> bool:
 # Reductions
 
 
-def _total(interpreter: Interpreter, inst: Instruction, brought: Brought) -> Sequence[Value]:
+def _total(interpreter: Interpreter, inst: Instruction[Reducing], brought: Brought) -> Values:
     """The operands of all members, combined in order."""
     if interpreter.process is None:
         count = equal_addends(inst)
         return brought[0] if count == 1 else [x * x.dtype.type(count) for x in brought[0]]
-    to_apply = inst.op.to_apply  # type: ignore[attr-defined]
+    to_apply = inst.op.to_apply
     total = list(brought[0])
     for operands in brought[1:]:
         interpreter.tick()
@@ -98,13 +104,13 @@ def _total(interpreter: Interpreter, inst: Instruction, brought: Brought) -> Seq
     return total
 
 
-def _reduced(interpreter: Interpreter, inst: Instruction, brought: Brought) -> Sequence[Value]:
+def _reduced(interpreter: Interpreter, inst: Instruction[Reducing], brought: Brought) -> Values:
     return [joined(inst, _total(interpreter, inst, brought))] * len(brought)
 
 
-def _scattered(interpreter: Interpreter, inst: Instruction, brought: Brought) -> Sequence[Value]:
+def _scattered(interpreter: Interpreter, inst: Instruction[hlo.ReduceScatter], brought: Brought) -> Values:
     """To each member its part of the dimension."""
-    at = inst.op.dimensions[0]  # type: ignore[attr-defined]
+    at = inst.op.dimensions[0]
     sizes = [s.dims[at] for s in elements(inst.shape)]
     total = _total(interpreter, inst, brought)
     if interpreter.process is not None:
@@ -117,9 +123,11 @@ def _scattered(interpreter: Interpreter, inst: Instruction, brought: Brought) ->
     ]
 
 
-def _reduced_to_root(interpreter: Interpreter, inst: Instruction, brought: Brought) -> Sequence[Value]:
+def _reduced_to_root(
+    interpreter: Interpreter, inst: Instruction[hlo.CollectiveReduce], brought: Brought
+) -> Values:
     """The total to the root, zeros to the others; each operand has a root."""
-    dynamic = inst.op.has_dynamic_root  # type: ignore[attr-defined]
+    dynamic = inst.op.has_dynamic_root
     _alone(inst, brought)
     data = [b[:-1] for b in brought] if dynamic else brought
     total = _total(interpreter, inst, data)
@@ -131,9 +139,9 @@ def _reduced_to_root(interpreter: Interpreter, inst: Instruction, brought: Broug
     return found
 
 
-def _roots(inst: Instruction, operands: Sequence[Value], count: int) -> Sequence[int]:
+def _roots(inst: Instruction[Rooted], operands: Values, count: int) -> Sequence[int]:
     """The place in the group of the root of every operand: what the last operand says, else the first."""
-    if not inst.op.has_dynamic_root:  # type: ignore[attr-defined]
+    if not inst.op.has_dynamic_root:
         return [0] * len(operands)
     found = [int(root) for root in operands[-1]]
     if any(not 0 <= root < count for root in found):
@@ -149,8 +157,8 @@ def _fits(inst: Instruction, found: int, wanted: int, members: int) -> None:
         raise CollectiveFailure(f"{inst!r}: for {members} members the size {wanted} is wanted, found {found}")
 
 
-def _gather(inst: Instruction, brought: Brought, results: Sequence[Any]) -> list[Value]:
-    at = inst.op.dimensions[0]  # type: ignore[attr-defined]
+def _gather(inst: Instruction[Gathering], brought: Brought, results: Sequence[Any]) -> list[Value]:
+    at = inst.op.dimensions[0]
     found = [np.concatenate(column, at) for column in zip(*brought, strict=True)]
     for n, (x, shape) in enumerate(zip(found, results, strict=True)):
         missing = shape.dims[at] - x.shape[at]
@@ -161,20 +169,22 @@ def _gather(inst: Instruction, brought: Brought, results: Sequence[Any]) -> list
     return found
 
 
-def _gathered(interpreter: Interpreter, inst: Instruction, brought: Brought) -> Sequence[Value]:
+def _gathered(interpreter: Interpreter, inst: Instruction[Gathering], brought: Brought) -> Values:
     return [joined(inst, _gather(inst, brought, elements(inst.shape)))] * len(brought)
 
 
-def _gather_begun(interpreter: Interpreter, inst: Instruction, brought: Brought) -> Sequence[Value]:
-    assert isinstance(inst.shape, TupleShape)
-    found: Value = tuple(_gather(inst, brought, elements(inst.shape.elements[1])))
-    found = found if isinstance(inst.shape.elements[1], TupleShape) else found[0]
+def _gather_begun(
+    interpreter: Interpreter, inst: Instruction[hlo.AllGatherStart], brought: Brought
+) -> Values:
+    shape = inst.shape.elements[1]
+    found: Value = tuple(_gather(inst, brought, elements(shape)))
+    found = found if isinstance(shape, TupleShape) else found[0]
     return [(own[0] if len(own) == 1 else tuple(own), found) for own in brought]
 
 
-def _exchanged(interpreter: Interpreter, inst: Instruction, brought: Brought) -> Sequence[Value]:
+def _exchanged(interpreter: Interpreter, inst: Instruction[hlo.AllToAll], brought: Brought) -> Values:
     """From each member a part along the dimension, or one of its operands."""
-    count, dimensions = len(brought), inst.op.dimensions  # type: ignore[attr-defined]
+    count, dimensions = len(brought), inst.op.dimensions
     if _alone(inst, brought):
         return [joined(inst, brought[0])]
     if dimensions is None:
@@ -190,24 +200,23 @@ def _exchanged(interpreter: Interpreter, inst: Instruction, brought: Brought) ->
     ]
 
 
-def _broadcast(interpreter: Interpreter, inst: Instruction, brought: Brought) -> Sequence[Value]:
+def _broadcast(interpreter: Interpreter, inst: Instruction[Rooted], brought: Brought) -> Values:
     _alone(inst, brought)
     roots = [_roots(inst, operands, len(brought)) for operands in brought]
     return [joined(inst, [brought[root][n] for n, root in enumerate(own)]) for own in roots]
 
 
-def _permuted(interpreter: Interpreter, inst: Instruction, operands: Sequence[Value]) -> Sequence[Value]:
+def _permuted(interpreter: Interpreter, inst: Instruction[Paired], operands: Values) -> Values:
     """The operands of the member that sends here, or zeros."""
-    op: Any = inst.op
-    if op.slice_sizes:
+    if inst.op.slice_sizes:
         return [_slice_moved(interpreter, inst, operands)]
-    process, pairs, own = interpreter.process, op.source_target_pairs.pairs, 0
+    process, pairs, own = interpreter.process, inst.op.source_target_pairs.pairs, 0
     if process is not None:
-        pairs, own = pairs_of(inst, process, pairs, group_mode(op)), process.number
+        pairs, own = pairs_of(inst, process, pairs, group_mode(inst.op)), process.number
     source_of = {target: source for source, target in pairs}
     members = sorted({m for pair in pairs for m in pair})
 
-    def combine(brought: Brought) -> Sequence[Value]:
+    def combine(brought: Brought) -> Values:
         given = dict(zip(members, brought, strict=True))
         return [
             given[source_of[m]] if m in source_of else [np.zeros_like(x) for x in given[m]] for m in members
@@ -218,15 +227,14 @@ def _permuted(interpreter: Interpreter, inst: Instruction, operands: Sequence[Va
     return _met(process, members, inst, operands, combine)
 
 
-def _slice_moved(interpreter: Interpreter, inst: Instruction, operands: Sequence[Value]) -> Value:
+def _slice_moved(interpreter: Interpreter, inst: Instruction[Paired], operands: Values) -> Value:
     """The output of the only replica, where it sends to itself with its slice replaced."""
-    op: Any = inst.op
     data, output, *starts = operands
-    if interpreter.process is None and (0, 0) not in op.source_target_pairs.pairs:
+    if interpreter.process is None and (0, 0) not in inst.op.source_target_pairs.pairs:
         return output
     if interpreter.process is not None or not moves_one_slice(inst):
         raise UnsupportedError(f"{inst!r}: of slices in place, only one replica moves one of an array")
-    (sizes,) = op.slice_sizes
+    (sizes,) = inst.op.slice_sizes
     places = []
     for x, start in zip((data, output), starts, strict=True):
         first = [min(max(int(s), 0), n - size) for s, n, size in zip(start, x.shape, sizes, strict=True)]
@@ -236,19 +244,19 @@ def _slice_moved(interpreter: Interpreter, inst: Instruction, operands: Sequence
     return output
 
 
-def _permute(interpreter: Interpreter, inst: Instruction, *operands: Value) -> Value:
+def _permute(interpreter: Interpreter, inst: Instruction[Paired], *operands: Value) -> Value:
     return joined(inst, _permuted(interpreter, inst, operands))
 
 
-def _permute_start(interpreter: Interpreter, inst: Instruction, *operands: Value) -> Value:
+def _permute_start(interpreter: Interpreter, inst: Instruction[Paired], *operands: Value) -> Value:
     results = _permuted(interpreter, inst, operands)
     contexts = [np.zeros(s.dims, s.dtype.numpy) for s in tuple_of(inst).elements[2:] if isinstance(s, Shape)]
-    if len(operands) == 1 or inst.op.slice_sizes:  # type: ignore[attr-defined]
+    if len(operands) == 1 or inst.op.slice_sizes:
         return (operands[0], results[0], *contexts)
     return (operands, tuple(results), *contexts)
 
 
-def _ragged(interpreter: Interpreter, inst: Instruction, brought: Brought) -> Sequence[Value]:
+def _ragged(interpreter: Interpreter, inst: Instruction[Grouped], brought: Brought) -> Values:
     """Rows of every member's data go to places in the outputs; what does not fit is left out.
 
     Starts, sizes and places have an entry for each member, or as many for each.

@@ -33,7 +33,7 @@ from axla.hlo.sorting import largest_first
 from axla.interpreter.evaluate import Interpreter, Value
 from axla.interpreter.parallel import check_parallel, run_parallel
 from axla.ir.graph import Instruction
-from axla.ir.typed import op_of, tuple_of
+from axla.ir.typed import tuple_of
 from axla.program import abi
 
 
@@ -46,7 +46,6 @@ def _top_k(inst: Instruction, operand: np.ndarray) -> Value:
     dimension.
     """
     values = tuple_of(inst).elements[0]
-    assert isinstance(values, Shape)
     order = largest_first(operand)[..., : values.dims[-1]]
     return np.take_along_axis(operand, order, -1), order.astype(np.int32)
 
@@ -65,19 +64,17 @@ CUSTOM_CALLS: dict[str, Callable[..., Value]] = {
 
 def check_custom_call(inst: Instruction) -> None:
     """UnsupportedError for a call that nobody is registered for, or that its target cannot take."""
-    op = inst.op
     if check_parallel(inst):
         return
-    if isinstance(op, CustomCall) and op.custom_call_target not in CUSTOM_CALLS:
+    if isinstance(inst.op, CustomCall) and inst.op.custom_call_target not in CUSTOM_CALLS:
         site = call_site(inst)
         if find_target(site).api == LIBRARY:
             routine_address(plan_of(site).symbol)
 
 
-def custom_call(interpreter: Interpreter, inst: Instruction, *operands: Value) -> Value:
+def custom_call(interpreter: Interpreter, inst: Instruction[CustomCall], *operands: Value) -> Value:
     """The value of a custom call."""
-    op = op_of(inst, CustomCall)
-    known = CUSTOM_CALLS.get(op.custom_call_target)
+    known = CUSTOM_CALLS.get(inst.op.custom_call_target)
     if known is not None:
         return known(inst, *operands)
     if check_parallel(inst):
@@ -85,7 +82,7 @@ def custom_call(interpreter: Interpreter, inst: Instruction, *operands: Value) -
     site = call_site(inst)
     target = find_target(site)
     # After layout normalization, arrays are of the sizes in which they lie.
-    physical = op.result_layout_constraints is not None
+    physical = inst.op.result_layout_constraints is not None
     given: list[Value] = []
     for shape, operand in zip(site.operands, operands, strict=True):
         given += [

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from axla.core.errors import CollectiveFailure
 from axla.interpreter.processes import Process
 from axla.ir.collectives import GroupMode, group_mode, member_count, member_of, processes
+from axla.ir.families import Grouped
 from axla.ir.graph import Instruction
 
 
-def group_of(inst: Instruction, process: Process) -> tuple[int, ...] | None:
+def group_of(inst: Instruction[Grouped], process: Process) -> tuple[int, ...] | None:
     """The members of the process's group in order; None when it is in none."""
-    op: Any = inst.op
+    op = inst.op
     mode, grid = group_mode(op), process.grid
     row: Sequence[int] | None = range(member_count(mode, grid.replicas, grid.partitions))
     if op.replica_groups:

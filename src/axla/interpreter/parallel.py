@@ -56,9 +56,9 @@ def parallel_call(programs: Sequence[Sequence[int]], infeed: Sequence[int]) -> s
     return json.dumps({"programs": programs, "infeed": infeed})
 
 
-def run_parallel(interpreter: Interpreter, inst: Instruction, *operands: Value) -> Value:
+def run_parallel(interpreter: Interpreter, inst: Instruction[CustomCall], *operands: Value) -> Value:
     """The results of all programs, one behind the other; they take the operands in the same way."""
-    rows, fed = _parts(inst, inst.op.called_computations)  # type: ignore[attr-defined]
+    rows, fed = _parts(inst, inst.op.called_computations)
     programs = [program for row in rows for program in row]
     rest = iter(operands)
     arguments = [list(islice(rest, len(program.parameters))) for program in programs]
@@ -75,10 +75,9 @@ def run_parallel(interpreter: Interpreter, inst: Instruction, *operands: Value) 
 
 def check_parallel(inst: Instruction) -> bool:
     """Whether an instruction is a call of RUN_PARALLEL; VerifyError where it does not fit its programs."""
-    op = inst.op
-    if not isinstance(op, CustomCall) or op.custom_call_target != RUN_PARALLEL:
+    if not isinstance(inst.op, CustomCall) or inst.op.custom_call_target != RUN_PARALLEL:
         return False
-    _parts(inst, op.called_computations)
+    _parts(inst, inst.op.called_computations)
     return True
 
 

@@ -34,20 +34,19 @@ def _tuple(interpreter: Interpreter, inst: Instruction, *elements: Value) -> Val
     return elements
 
 
-def _get_tuple_element(interpreter: Interpreter, inst: Instruction, operand: Value) -> Value:
-    return operand[inst.op.index]  # type: ignore[attr-defined]
+def _get_tuple_element(interpreter: Interpreter, inst: Instruction[GetTupleElement], operand: Value) -> Value:
+    return operand[inst.op.index]
 
 
-def _while(interpreter: Interpreter, inst: Instruction, value: Value) -> Value:
+def _while(interpreter: Interpreter, inst: Instruction[hlo.While], value: Value) -> Value:
     """Runs until the condition fails. As in XLA, a loop without effects is taken to end: an iteration that
     changes nothing has made the result, whatever the condition says.
     """
-    loop: hlo.While = inst.op  # type: ignore[assignment]
     look_at = 1
     iteration = 0
-    while interpreter.run(loop.condition, [value]):
+    while interpreter.run(inst.op.condition, [value]):
         interpreter.tick()
-        before, value = value, interpreter.run(loop.body, [value])
+        before, value = value, interpreter.run(inst.op.body, [value])
         iteration += 1
         if iteration == look_at:
             look_at *= 2
@@ -62,8 +61,10 @@ def _same_bits(a: Value, b: Value) -> bool:
     return a is b or a.tobytes() == b.tobytes()
 
 
-def _conditional(interpreter: Interpreter, inst: Instruction, index: Value, *operands: Value) -> Value:
-    branches = inst.op.branches  # type: ignore[attr-defined]
+def _conditional(
+    interpreter: Interpreter, inst: Instruction[hlo.Conditional], index: Value, *operands: Value
+) -> Value:
+    branches = inst.op.branches
     number = int(index)
     if index.dtype == np.bool_:
         number = 0 if number else 1
@@ -81,8 +82,8 @@ def _async_start(interpreter: Interpreter, inst: Instruction, *operands: Value) 
     return (operands, _call(interpreter, inst, *operands), *contexts)
 
 
-def _rng(interpreter: Interpreter, inst: Instruction, first: Value, second: Value) -> Value:
-    op: hlo.Rng = inst.op  # type: ignore[assignment]
+def _rng(interpreter: Interpreter, inst: Instruction[hlo.Rng], first: Value, second: Value) -> Value:
+    op = inst.op
     dims, low, high = op.shape.dims, first.astype(np.float64), second.astype(np.float64)
     if op.distribution is RandomDistribution.NORMAL:
         return convert(low + high * interpreter.random.standard_normal(dims), op.shape.dtype)
@@ -95,9 +96,9 @@ def _rng(interpreter: Interpreter, inst: Instruction, first: Value, second: Valu
     return np.where(found < second, found, first)  # rounding may reach the end, which is left out
 
 
-def _rng_state(interpreter: Interpreter, inst: Instruction) -> Value:
+def _rng_state(interpreter: Interpreter, inst: Instruction[hlo.RngGetAndUpdateState]) -> Value:
     state = interpreter.state
-    interpreter.state += inst.op.delta  # type: ignore[attr-defined]
+    interpreter.state += inst.op.delta
     return np.array([state & (2**64 - 1), state >> 64], np.uint64)
 
 
@@ -116,8 +117,8 @@ def _bitcast(interpreter: Interpreter, inst: Instruction, operand: Value) -> Val
 # Scalars over arrays
 
 
-def _map(interpreter: Interpreter, inst: Instruction, *operands: Value) -> Value:
-    return interpreter.on_scalars(inst.op.to_apply, operands, operands[0].shape)[0]  # type: ignore[attr-defined]
+def _map(interpreter: Interpreter, inst: Instruction[hlo.Map], *operands: Value) -> Value:
+    return interpreter.on_scalars(inst.op.to_apply, operands, operands[0].shape)[0]
 
 
 def result_types(inst: Instruction) -> list[DType]:
@@ -125,8 +126,8 @@ def result_types(inst: Instruction) -> list[DType]:
     return [s.dtype for s in shapes]
 
 
-def _reduce(interpreter: Interpreter, inst: Instruction, *operands: Value) -> Value:
-    op: hlo.Reduce = inst.op  # type: ignore[assignment]
+def _reduce(interpreter: Interpreter, inst: Instruction[hlo.Reduce], *operands: Value) -> Value:
+    op = inst.op
     count = len(operands) // 2
     data, inits = operands[:count], operands[count:]
     kept = [d for d in range(data[0].ndim) if d not in op.dimensions]
@@ -157,8 +158,8 @@ def _tree(
     return rows
 
 
-def _scatter(interpreter: Interpreter, inst: Instruction, *operands: Value) -> Value:
-    op: hlo.Scatter = inst.op  # type: ignore[assignment]
+def _scatter(interpreter: Interpreter, inst: Instruction[hlo.Scatter], *operands: Value) -> Value:
+    op = inst.op
     count = len(operands) // 2
     results = [o.copy() for o in operands[:count]]
     indices, updates = operands[count], operands[count + 1 :]
@@ -217,9 +218,9 @@ def _apply_windows(
     interpreter.tick()
 
 
-def _reduce_window(interpreter: Interpreter, inst: Instruction, *operands: Value) -> Value:
+def _reduce_window(interpreter: Interpreter, inst: Instruction[hlo.ReduceWindow], *operands: Value) -> Value:
     """Position by position in the window, for all its places at once; what lies outside is left out."""
-    op: hlo.ReduceWindow = inst.op  # type: ignore[assignment]
+    op = inst.op
     count = len(operands) // 2
     data, inits = operands[:count], operands[count:]
     dims = places(op, data[0].shape, op.window)
@@ -238,9 +239,10 @@ def _reduce_window(interpreter: Interpreter, inst: Instruction, *operands: Value
 
 
 def _select_and_scatter(
-    interpreter: Interpreter, inst: Instruction, operand: Value, source: Value, init: Value
-) -> Value:
-    op: hlo.SelectAndScatter = inst.op  # type: ignore[assignment]
+    interpreter: Interpreter, inst: Instruction[hlo.SelectAndScatter], operand: Value, source: Value,
+    init: Value,
+) -> Value:  # fmt: skip
+    op = inst.op
     dims = source.shape
     result = np.full(operand.shape, init, source.dtype)
     if not source.size:
@@ -263,8 +265,8 @@ def _select_and_scatter(
     return result
 
 
-def _scan(interpreter: Interpreter, inst: Instruction, *operands: Value) -> Value:
-    op: hlo.Scan = inst.op  # type: ignore[assignment]
+def _scan(interpreter: Interpreter, inst: Instruction[hlo.Scan], *operands: Value) -> Value:
+    op = inst.op
     inputs, carries = (
         operands[: len(operands) - op.num_carries],
         list(operands[len(operands) - op.num_carries :]),
@@ -291,13 +293,12 @@ def _dtype_of(x: np.ndarray) -> DType:
     return from_numpy(x.dtype)
 
 
-def _sort(interpreter: Interpreter, inst: Instruction, *operands: Value) -> Value:
-    op: hlo.Sort = inst.op  # type: ignore[assignment]
+def _sort(interpreter: Interpreter, inst: Instruction[hlo.Sort], *operands: Value) -> Value:
     if not operands[0].ndim:
         return joined(inst, operands)
-    columns = [np.moveaxis(o, op.dimension, 0) for o in operands]
-    order = sorted_order(interpreter, op, columns)
-    results = [np.moveaxis(np.take_along_axis(c, order, 0), 0, op.dimension) for c in columns]
+    columns = [np.moveaxis(o, inst.op.dimension, 0) for o in operands]
+    order = sorted_order(interpreter, inst.op, columns)
+    results = [np.moveaxis(np.take_along_axis(c, order, 0), 0, inst.op.dimension) for c in columns]
     return joined(inst, results)
 
 

@@ -41,9 +41,9 @@ def _outfeed(interpreter: Interpreter, inst: Instruction, data: Value, token: Va
     give(feeds(interpreter.process.number if interpreter.process else 0).outfeed, data)
 
 
-def _send(interpreter: Interpreter, inst: Instruction, data: Value, token: Value) -> Value:
-    channel, process = inst.op.channel_id, interpreter.process  # type: ignore[attr-defined]
-    if process is None and inst.op.is_host_transfer:  # type: ignore[attr-defined]
+def _send(interpreter: Interpreter, inst: Instruction[Send], data: Value, token: Value) -> Value:
+    channel, process = inst.op.channel_id, interpreter.process
+    if process is None and inst.op.is_host_transfer:
         give(feeds().to_host(channel), data)
     elif process is None:
         interpreter.mail.setdefault(channel, deque()).append(data)
@@ -66,24 +66,24 @@ def _send_done(interpreter: Interpreter, inst: Instruction, begun: Value) -> Non
     """Whoever receives has a queue: nothing to wait for."""
 
 
-def _recv(interpreter: Interpreter, inst: Instruction, token: Value) -> Value:
+def _recv(interpreter: Interpreter, inst: Instruction[Recv], token: Value) -> Value:
     process = interpreter.process
     address: tuple[int | None, ...] = ()
     if process is not None:
-        pairs, channel = _pairs(inst, process), inst.op.channel_id  # type: ignore[attr-defined]
+        pairs, channel = _pairs(inst, process), inst.op.channel_id
         if pairs is None or any(target == process.number for _, target in pairs):
             address = (channel, None if pairs is None else process.number)
     # Where the data will be there is its address; () for who is no target.
     return address, np.zeros((), np.uint32), None
 
 
-def _recv_done(interpreter: Interpreter, inst: Instruction, begun: Value) -> Value:
-    channel = inst.op.channel_id  # type: ignore[attr-defined]
+def _recv_done(interpreter: Interpreter, inst: Instruction[RecvDone], begun: Value) -> Value:
+    channel = inst.op.channel_id
     if interpreter.process is not None:
         if not begun[0]:
             return _nothing(inst.shape.elements[0]), None
         return _received(inst, interpreter.process.receive(begun[0], repr(inst))), None
-    if inst.op.is_host_transfer:  # type: ignore[attr-defined]
+    if inst.op.is_host_transfer:
         shape = inst.shape.elements[0]
         return take(feeds().from_host(channel), shape, interpreter.wait), None
     waiting = interpreter.mail.get(channel)

@@ -363,7 +363,7 @@ def _read_pairs(reader: Reader) -> SourceTargetPairs:
     pairs = _read_groups(reader)
     if any(len(p) != 2 for p in pairs):
         reader.fail("source_target_pairs takes pairs {source,target}", at)
-    return SourceTargetPairs(pairs)  # type: ignore[arg-type]
+    return SourceTargetPairs(tuple((source, target) for source, target in pairs))
 
 
 # Calls out of the program.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar
 
 from axla.core.errors import InternalError, ShapeError
 from axla.core.shape import AnyShape, ProgramShape
@@ -44,6 +44,8 @@ class Op:
     computation_fields: ClassVar[
         tuple[str, ...]
     ] = ()  # fields of type Computation or tuple[Computation, ...]
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]  # what `@op` makes of a subclass
 
     # Facts that passes read.
     elementwise: ClassVar[bool] = False  # result[i] depends on operands at [i] only
@@ -95,7 +97,7 @@ class Op:
                 new[name] = tuple(map(change, value))
             elif value is not None:
                 new[name] = change(value)
-        return replace(self, **new) if new else self  # type: ignore[type-var]
+        return replace(self, **new) if new else self
 
     @classmethod
     def samples(cls) -> list[tuple[Op, tuple[AnyShape, ...]]]:
@@ -134,13 +136,23 @@ class Extra:
 
 NO_EXTRA = Extra()
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as TypeVarWithDefault  # as Python 3.13 has it
 
-class Instruction:
-    """An op applied to operands. Fields are assigned in this file only."""
+    OpT = TypeVarWithDefault("OpT", bound=Op, default=Op, covariant=True)
+else:
+    OpT = TypeVar("OpT")
+
+
+class Instruction(Generic[OpT]):
+    """An op applied to operands. Fields are assigned in this file only.
+
+    `Instruction[Gather]` is one whose op is known to be a gather, `Instruction` one of any op.
+    """
 
     __slots__ = ("op", "operands", "shape", "users", "computation", "id", "name", "extra", "__weakref__")
 
-    op: Op
+    op: OpT
     operands: tuple[Instruction, ...]
     shape: AnyShape
     users: dict[Instruction, None]
@@ -171,6 +183,7 @@ class Computation:
     id: int
     instructions: dict[Instruction, None]
     parameters: list[Instruction]
+    _root: Instruction | None
     version: int
     extra: Extra
     facts: dict[Hashable, tuple[int, Any]]  # what analyses found, with the version they found it for (`fact`)
@@ -232,8 +245,7 @@ class Computation:
         for operand in operands:
             operand.users[inst] = None
         self.instructions[inst] = None
-        number = getattr(op, "parameter_number", None)
-        if number is not None:
+        if getattr(op, "parameter_number", None) is not None:
             # Parameters may come in any order in a text; holes are an error that the verifier reports.
             insort(self.parameters, inst, key=lambda p: p.op.parameter_number)  # type: ignore[attr-defined]
         self._changed(structure=True)
@@ -285,7 +297,7 @@ class Computation:
         """Changes the layout of an instruction's shape, or the sizes where its op holds the shape."""
         inst.shape = shape
         if inst.op.holds_shape:
-            inst.op = replace(inst.op, shape=shape)  # type: ignore[type-var]
+            inst.op = replace(inst.op, shape=shape)
         self._changed(structure=False)
 
     def set_extra(self, inst: Instruction, extra: Extra) -> None:
@@ -420,7 +432,7 @@ class Module:
         computation.id = self._new_id()
         computation.instructions = {}
         computation.parameters = []
-        computation._root = None  # type: ignore[assignment]
+        computation._root = None
         computation.version = 0
         computation.extra = NO_EXTRA
         computation.cached_order = ()

@@ -103,7 +103,7 @@ def op(opcode: str, *, operands: str = "", **facts: Any) -> Callable[[OpClass], 
         made = dataclasses.dataclass(frozen=True, repr=True)(cls)
         hints = typing.get_type_hints(cls)
         attributes, computations = [], []
-        for field in dataclasses.fields(made):  # type: ignore[arg-type]
+        for field in dataclasses.fields(made):
             type_ = hints[field.name]
             if field.name == "shape":
                 made.holds_shape = True

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import TypeGuard, TypeVar
 
 from axla.core.shape import Shape, TupleShape
 from axla.ir.graph import Instruction, Op
 
 Kind = TypeVar("Kind", bound=Op)
+
+
+def applies(inst: Instruction, kind: type[Kind]) -> TypeGuard[Instruction[Kind]]:
+    """Whether the op of an instruction is of this class."""
+    return isinstance(inst.op, kind)
 
 
 def op_of(inst: Instruction, kind: type[Kind]) -> Kind:

@@ -15,7 +15,7 @@ from axla.analysis.scratch import Scratch
 from axla.analysis.trip_count import trip_count
 from axla.codegen.emit.kinds import plan_kernel
 from axla.core.errors import UnsupportedError
-from axla.core.shape import AnyShape, Shape, TupleShape
+from axla.core.shape import AnyShape, Shape, TupleShape, array
 from axla.custom.registry import find_target
 from axla.custom.routines import Plan, plan_of
 from axla.custom.site import EXTERNAL, LIBRARY, REPORT, STATUS, UNIFIED, CallSite, Function
@@ -241,7 +241,7 @@ class _Lowering:
 
     def defined(self, inst: Instruction, places: Mapping[int, BufferSlice | None]) -> list[Value]:
         shapes = leaf_shapes(inst.shape)
-        return [self.values.define(inst, leaf, shapes[leaf], place) for leaf, place in places.items()]  # type: ignore[arg-type]
+        return [self.values.define(inst, leaf, array(shapes[leaf]), place) for leaf, place in places.items()]
 
     def loop(self, inst: Instruction, op: hlo.While, steps: list[Step]) -> None:
         places = self.own_places(inst)

@@ -9,6 +9,7 @@ from axla.analysis.dataflow import find, leaf_count
 from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.hlo import AfterAll, Constant, Parameter, Reshape, Tuple
 from axla.ir.graph import Computation, Instruction
+from axla.ir.typed import shape_of
 from axla.lowering.computations import copy_instruction, finish, leaf_of, new_computation
 from axla.lowering.values import Values
 from axla.program.memory import BufferSlice
@@ -28,7 +29,7 @@ def register_step(
     leaves = [leaf_of(*block.made[found]) for found in given]
     finish(block.computation, leaves)
     results = tuple(
-        values.define_flow(found, leaf.shape, ends.get(found))  # type: ignore[arg-type]
+        values.define_flow(found, shape_of(leaf), ends.get(found))
         for found, leaf in zip(given, leaves, strict=True)
     )
     location = next((i.extra.location for i in group if i.extra.location is not None), None)

@@ -9,7 +9,7 @@ from axla.analysis.buffers import Buffers
 from axla.analysis.dataflow import Value as FlowValue
 from axla.analysis.dataflow import find
 from axla.core.errors import InternalError
-from axla.core.shape import AnyShape, Shape
+from axla.core.shape import AnyShape, Shape, array
 from axla.hlo import Constant as ConstantOp
 from axla.ir.graph import Instruction, Names
 from axla.program.memory import AllocationKind, BufferSlice
@@ -67,7 +67,7 @@ class Values:
             place = self._constant(inst, leaf)
             value = self.define_flow(found, found.shape, place)
         shape = leaf_shapes(inst.shape)[leaf]
-        return value if shape is value.shape else Value(value.name, shape, value.place)  # type: ignore[arg-type]
+        return value if shape is value.shape else Value(value.name, array(shape), value.place)
 
     def in_memory(self, inst: Instruction, leaf: int, steps: list[Step]) -> Value:
         """A leaf of `inst` where a kernel can read it. Registers are copied to their slice; the memory of
@@ -96,8 +96,9 @@ class Values:
 
     def _constant(self, inst: Instruction, leaf: int) -> BufferSlice:
         """The place of a constant, which is noted."""
-        found = find(self.flow.leaves[inst][leaf])  # type: ignore[arg-type]
-        if not isinstance(found.inst.op, ConstantOp):
+        value = self.flow.leaves[inst][leaf]
+        found = None if value is None else find(value)
+        if found is None or not isinstance(found.inst.op, ConstantOp):
             raise InternalError(f"{inst!r}, leaf {leaf}, is used before it is there")
         place = self.buffers.slice(inst, leaf)
         literal = list(found.inst.op.literal.leaves())[found.leaf]

@@ -150,14 +150,15 @@ class Contents:
     def put(self, value: Value, known: Known, *, keep: bool = False) -> None:
         if not (self.placed(value).writable or keep):
             self.fail(f"{value.place} is read only")
-        self.hold(value.place, known, keep=keep)  # type: ignore[arg-type]
+        self.hold(value.memory, known, keep=keep)
 
     def use(self, *values: Value) -> None:
         """A step reads values where they are said to be. A constant gets its name where it is first read."""
         for value in values:
             known, place = self.values.get(value.name), value.place
-            memory = self.placed(value) if place is not None else None
-            constant = self.constants.get((place.offset, place.size)) if memory is self.segment else None  # type: ignore[union-attr]
+            memory, constant = None if place is None else self.placed(value), None
+            if place is not None and memory is self.segment:
+                constant = self.constants.get((place.offset, place.size))
             if known is None and constant is not None:
                 self.names.add(value.name)
                 known = self.values[value.name] = constant

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from math import prod
 
-from axla.core.shape import Shape
+from axla.core.shape import Shape, array
 from axla.ir.graph import Computation, Instruction
 from axla.program.plans import AnyPlan
 
@@ -25,7 +25,7 @@ def kernel_roots(computation: Computation) -> tuple[Instruction, ...]:
 
 def output_shapes(computation: Computation) -> tuple[Shape, ...]:
     """The shape of every output, in order."""
-    return tuple(computation.root.shape.leaves())  # type: ignore[return-value]
+    return tuple(map(array, computation.root.shape.leaves()))
 
 
 def _largest(computation: Computation) -> int:

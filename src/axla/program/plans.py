@@ -230,9 +230,7 @@ class GemmSpec:
 
     def stride(self, name: str) -> int:
         """`lhs_row`, `rhs_batch`... as a number."""
-        found = getattr(self, name)
-        assert isinstance(found, int)
-        return found
+        return int(getattr(self, name))
 
 
 def _widened(dtype: DType) -> DType:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, NoReturn
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from axla.core.errors import AxlaError, InternalError, ParseError, ShapeError, UnsupportedError
@@ -20,6 +20,7 @@ from axla.ir.graph import (
 )
 from axla.ir.op import Op, declared
 from axla.ir.structure import Constant, Parameter
+from axla.ir.typed import op_of
 from axla.proto.attributes import Around
 from axla.proto.extras import array_text, frame_tables, location_of, read_more
 from axla.proto.fields import fields_of, read_attributes
@@ -28,6 +29,7 @@ from axla.proto.values import ShapeReader, read_literal
 from axla.text.asynchronous import is_short_form
 from axla.text.forms import PLAIN_FORMS, unpacked
 from axla.text.instructions import schema_of
+from axla.text.lexer import Refusal
 
 Proto = dict[str, Any]
 
@@ -60,13 +62,6 @@ def read_module(message: Proto, depth: int = 0) -> Module:
     if depth > DEEPEST:
         raise UnsupportedError(f"recovery modules are nested more than {DEEPEST} deep")
     return _Reader(message, depth).module()
-
-
-class _Refusal:
-    """What decoders of forms need of a parser: a way to say no."""
-
-    def fail(self, message: str, at: int | None = None) -> NoReturn:
-        raise ParseError(message)
 
 
 class _Reader:
@@ -184,7 +179,7 @@ class _Reader:
             raise ParseError(f"root_id: there is no instruction {message.get('root_id', 0)}")
         computation.set_root(root)
         for place, parameter in enumerate(computation.parameters):
-            if parameter.op.parameter_number != place:  # type: ignore[attr-defined]
+            if op_of(parameter, Parameter).parameter_number != place:
                 raise ParseError(f"the parameters of {computation.name} are not numbered 0, 1, 2, ...")
         ids = {inst: id_ for id_, inst in known.items()}
         computation.reorder(sorted(known.values(), key=lambda i: ids[i]))
@@ -237,7 +232,7 @@ class _Reader:
         try:
             op = cls(**fields)
             plain = PLAIN_FORMS.get(cls.opcode)
-            return (plain(_Refusal(), op, operands, 0) if plain is not None else op), shape  # type: ignore[arg-type]
+            return (plain(Refusal(), op, operands, 0) if plain is not None else op), shape
         except ShapeError as error:
             raise ParseError(error.message) from None
 

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from axla.core.errors import ParseError
-from axla.ir.strings import pattern, quote
+from axla.ir.strings import gap, pattern, quote
 from axla.proto.schema import TABLES, Field, Message
 from axla.proto.wire import ARRAY_TYPES, MAX_DEPTH, UNKNOWN, number_bytes, unknown_fields
 from axla.text.lexer import unescaped
@@ -75,7 +75,7 @@ _VALUE = pattern(
 )
 _STRING = pattern(_BLANK + r"""("(?:[^"\\\n]|\\[\s\S])*+"|'(?:[^'\\\n]|\\[\s\S])*+')""")
 _MARK = pattern(_BLANK + r"([:{}<>\[\],;])")
-_GAP = pattern(_BLANK)
+_GAP = gap(_BLANK)
 _ESCAPE = pattern(r"\\([0-7]{1,3}|[xX][0-9a-fA-F]{1,2}|[\s\S])")
 _CLOSING = {"{": "}", "<": ">"}
 
@@ -90,7 +90,7 @@ class _Reader:
         self.text, self.pos = text, 0
 
     def fail(self, message: str, at: int | None = None) -> NoReturn:
-        at = _GAP.match(self.text, self.pos).end() if at is None else at  # type: ignore[union-attr]
+        at = _GAP(self.text, self.pos).end() if at is None else at
         raise ParseError.at(message, self.text, at)
 
     def mark(self, *wanted: str) -> str:
@@ -108,7 +108,7 @@ class _Reader:
         while not (closing and self.mark(closing)):
             found = _NAME.match(self.text, self.pos)
             if found is None:
-                at = _GAP.match(self.text, self.pos).end()  # type: ignore[union-attr]
+                at = _GAP(self.text, self.pos).end()
                 if at == len(self.text) and not closing:
                     break
                 self.fail(f"expected a field of {table.name}" + (f" or '{closing}'" if closing else ""))

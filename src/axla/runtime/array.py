@@ -140,12 +140,12 @@ class Array:
             return np.asarray(memoryview(self))  # type: ignore[arg-type]
         return np.asarray(_Pinned(self)).view(self._info.dtype)
 
-    def __array__(self, dtype: object = None, copy: bool | None = None) -> np.ndarray:
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         view = self.to_numpy()
-        if dtype is not None and np.dtype(dtype) != view.dtype:  # type: ignore[call-overload]
+        if dtype is not None and np.dtype(dtype) != view.dtype:
             if copy is False:
                 raise ValueError(f"{self._text()} to {dtype} needs a copy, which copy=False forbids")
-            return view.astype(dtype)  # type: ignore[call-overload]
+            return view.astype(dtype)
         return view.copy() if copy else view
 
     @property
@@ -296,7 +296,7 @@ class HostArray(Array):
     def _head(self, what: str) -> Any:
         if self._values is None:
             raise InvalidArgument(f"{what}: {self._text()} was deleted or donated")
-        return None
+        return self._values
 
     def block_until_ready(self, timeout: float = math.inf) -> HostArray:
         self._head("block_until_ready")
@@ -306,8 +306,7 @@ class HostArray(Array):
         self._values = None
 
     def to_numpy(self) -> np.ndarray:
-        self._head("to_numpy")
-        return self._values  # type: ignore[return-value]
+        return self._head("to_numpy")
 
     @property
     def __array_interface__(self) -> dict[str, object]:

@@ -145,7 +145,6 @@ def _enter(frame: int) -> None:
 
 def _array(address: int | None, shape: AnyShape) -> np.ndarray:
     """The array at an address, of the sizes in which `shape` lies."""
-    assert isinstance(shape, Shape)
     dims = [shape.dims[d] for d in reversed(shape.layout.minor_to_major)]
     if not shape.byte_size:
         return np.empty(dims, shape.dtype.numpy)

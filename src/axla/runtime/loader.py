@@ -230,8 +230,8 @@ class Function:
         return results
 
     def _enter(self, given: dict[str, np.ndarray], results: list[np.ndarray], workspace: np.ndarray) -> int:
-        arrays = [given.get(v.name, self.variables.get(v.name)) for v in self.facts.arguments]
-        table = (c.c_void_p * max(len(arrays), 1))(*(array.ctypes.data for array in arrays))  # type: ignore[union-attr]
+        arrays = [given[v.name] if v.name in given else self.variables[v.name] for v in self.facts.arguments]
+        table = (c.c_void_p * max(len(arrays), 1))(*(array.ctypes.data for array in arrays))
         out = (c.c_void_p * max(len(results), 1))(*(array.ctypes.data for array in results))
         more = () if self._weights is None else (self._weights.ctypes.data,)
         return self._run(c.addressof(table), c.addressof(out), workspace.ctypes.data, *more)

@@ -7,9 +7,10 @@ from typing import Any
 
 from axla.core.shape import TupleShape
 from axla.hlo.asynchronous import MAIN, AsyncDone, AsyncStart, AsyncUpdate
-from axla.ir.graph import Computation, Extra, Instruction
+from axla.ir.graph import Extra, Instruction
 from axla.ir.op import Op, declared
-from axla.text.lexer import Cursor
+from axla.ir.typed import applies, op_of
+from axla.text.lexer import Refusal
 
 LATER: dict[str, type[AsyncUpdate] | type[AsyncDone]] = {"update": AsyncUpdate, "done": AsyncDone}
 _NEVER = frozenset(["all-gather", "all-reduce", "collective-permute", "copy", "send", "recv"])
@@ -28,8 +29,8 @@ def is_opcode(name: str) -> bool:
 
 def share_with_called(start: Instruction) -> None:
     """Gives what is called the start's thread and frontend attributes, as XLA does when it reads a start."""
-    op: Any = start.op
-    inner: Computation = op.calls
+    op = op_of(start, AsyncStart)
+    inner = op.calls
     if op.async_execution_thread != MAIN:
         for computation in (inner, *inner.root.op.computations()):
             computation.set_own_extra(Extra(more=(("execution_thread", op.async_execution_thread),)))
@@ -38,14 +39,14 @@ def share_with_called(start: Instruction) -> None:
         inner.set_extra(inner.root, given)
 
 
-def start_of(inst: Instruction) -> Instruction | None:
+def start_of(inst: Instruction) -> Instruction[AsyncStart] | None:
     """The start of an asynchronous call, from it or an update; None for anything else."""
     while isinstance(inst.op, AsyncUpdate):
         inst = inst.operands[0]
-    return inst if isinstance(inst.op, AsyncStart) else None
+    return inst if applies(inst, AsyncStart) else None
 
 
-def plain_start(cursor: Cursor, op: Any, operands: tuple[Instruction, ...], at: int) -> Op:
+def plain_start(cursor: Refusal, op: Any, operands: tuple[Instruction, ...], at: int) -> Op:
     """A start whose shape has the form that starts have."""
     parts = op.shape.elements if isinstance(op.shape, TupleShape) else ()
     if len(parts) < 2 or not isinstance(parts[0], TupleShape):
@@ -53,7 +54,7 @@ def plain_start(cursor: Cursor, op: Any, operands: tuple[Instruction, ...], at: 
     return op
 
 
-def plain_later(cursor: Cursor, op: Any, operands: tuple[Instruction, ...], at: int) -> Op:
+def plain_later(cursor: Refusal, op: Any, operands: tuple[Instruction, ...], at: int) -> Op:
     """An update or done without what it repeats of the start, which must be the same."""
     start = start_of(operands[0])
     if start is None:

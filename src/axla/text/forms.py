@@ -12,7 +12,7 @@ from axla.ir.attributes import ApiVersion, CompareType, RawText
 from axla.ir.graph import Instruction
 from axla.ir.op import Op
 from axla.text.asynchronous import plain_later, plain_start
-from axla.text.lexer import Cursor
+from axla.text.lexer import Refusal
 
 
 def unpacked(shape: AnyShape) -> AnyShape:
@@ -31,13 +31,13 @@ def implied_type(shape: AnyShape) -> CompareType:
     return CompareType.SIGNED if shape.dtype.is_signed else CompareType.UNSIGNED
 
 
-def _plain_compare(cursor: Cursor, op: Any, operands: tuple[Instruction, ...], at: int) -> Op:
+def _plain_compare(cursor: Refusal, op: Any, operands: tuple[Instruction, ...], at: int) -> Op:
     """Leaves out a compare's `type` where it is what the operands' element type implies."""
     shape = operands[0].shape
     return replace(op, type=None) if shape.is_array and op.type is implied_type(shape) else op
 
 
-def _plain_conditional(cursor: Cursor, op: Any, operands: tuple[Instruction, ...], at: int) -> Op:
+def _plain_conditional(cursor: Refusal, op: Any, operands: tuple[Instruction, ...], at: int) -> Op:
     """Two branches chosen by a pred are true_computation and false_computation, others
     branch_computations.
     """
@@ -56,18 +56,18 @@ def _plain_conditional(cursor: Cursor, op: Any, operands: tuple[Instruction, ...
     return replace(op, true_computation=None, false_computation=None, branch_computations=branches)
 
 
-def _plain_custom_call(cursor: Cursor, op: Any, operands: tuple[Instruction, ...], at: int) -> Op:
+def _plain_custom_call(cursor: Refusal, op: Any, operands: tuple[Instruction, ...], at: int) -> Op:
     if op.api_version is ApiVersion.UNSPECIFIED:
         cursor.fail(f"custom-call: {op.api_version} is no calling convention", at)
     return op
 
 
-def _plain_domain(cursor: Cursor, op: Any, operands: tuple[Instruction, ...], at: int) -> Op:
+def _plain_domain(cursor: Refusal, op: Any, operands: tuple[Instruction, ...], at: int) -> Op:
     """A domain on one line."""
     return replace(op, domain=RawText(" ".join(op.domain.split())))
 
 
-PLAIN_FORMS: dict[str, Callable[[Cursor, Any, tuple[Instruction, ...], int], Op]] = {
+PLAIN_FORMS: dict[str, Callable[[Refusal, Any, tuple[Instruction, ...], int], Op]] = {
     "async-done": plain_later,
     "async-start": plain_start,
     "async-update": plain_later,

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from axla.core.dtypes import U32
 from axla.core.shape import TOKEN, AnyShape, Shape, TupleShape
+from axla.hlo import Transpose
 from axla.ir.graph import Instruction
 from axla.ir.op import Op
 
@@ -42,8 +43,8 @@ def _natural(op: Op, operands: tuple[Instruction, ...], shape: AnyShape) -> AnyS
     if not operands or not isinstance(shape, Shape):
         return None
     first = operands[0].shape
-    if op.opcode == "transpose" and isinstance(first, Shape):
-        places = {d: n for n, d in enumerate(op.dimensions)}  # type: ignore[attr-defined]
+    if isinstance(op, Transpose) and isinstance(first, Shape):
+        places = {d: n for n, d in enumerate(op.dimensions)}
         minor_to_major = tuple(places[d] for d in first.layout.minor_to_major)
         return Shape(
             shape.dtype, shape.dims, shape.dynamic, replace(first.layout, minor_to_major=minor_to_major)

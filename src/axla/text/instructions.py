@@ -22,6 +22,7 @@ from axla.ir.graph import NO_EXTRA, Computation, Extra, Instruction, Module, Sou
 from axla.ir.op import Op, declared
 from axla.ir.sharding import Sharding
 from axla.ir.structure import Constant, GetTupleElement, Parameter
+from axla.ir.typed import op_of
 from axla.text import asynchronous
 from axla.text.forms import PLAIN_FORMS, unpacked
 from axla.text.inference import UNWRITTEN_SHAPES, transfer_shape, with_natural_layout
@@ -74,11 +75,12 @@ def schema_of(op: type[Op]) -> Schema:
 class InstructionCursor(ShapeCursor):
     """A cursor that reads instructions into a computation of a module."""
 
+    target: Computation  # that is being read
+
     def __init__(self, text: str) -> None:
         super().__init__(text)
         self.module = Module("")
         self.computations: dict[str, Computation] = {}
-        self.target: Computation | None = None  # the computation that is being read
         self.scope: dict[str, Instruction] = {}  # its instructions, by their names in the text
         self.inlined: list[tuple[Computation, str, dict[str, Instruction]]] = []
         # Computations without a name inside the one that is read: their names and their instructions' in
@@ -209,7 +211,7 @@ class InstructionCursor(ShapeCursor):
             self.fail(error.message, at)
         if extra.sharding and isinstance(shape, TupleShape):
             extra = replace(extra, sharding=extra.sharding.of_leaves(shape.leaf_count))
-        return self.target.add(op, operands, shape, name=name, extra=extra)  # type: ignore[union-attr]
+        return self.target.add(op, operands, shape, name=name, extra=extra)
 
     def _inferred_shape(
         self, cls: type[Op], fields: dict[str, Any], operands: tuple[Instruction, ...], at: int
@@ -228,7 +230,7 @@ class InstructionCursor(ShapeCursor):
         if number < 0:
             self.fail("the number of a parameter is at least 0", at)
         self.expect(")", "behind the number of the parameter")
-        if any(p.op.parameter_number == number for p in self.target.parameters[-1:]):  # type: ignore[union-attr]
+        if any(op_of(p, Parameter).parameter_number == number for p in self.target.parameters[-1:]):
             self.fail(f"there is a parameter {number} already in this computation", at)
         return number
 
@@ -294,7 +296,7 @@ class InstructionCursor(ShapeCursor):
         if not self.invents_operands or shape is None:
             self.fail(f"there is no instruction '{name}' before this one", at)
         computation = self.target
-        inst = computation.add(Parameter(shape, len(computation.parameters)), name=name)  # type: ignore[union-attr]
+        inst = computation.add(Parameter(shape, len(computation.parameters)), name=name)
         self.scope[name] = inst
         return inst
 
@@ -304,7 +306,7 @@ class InstructionCursor(ShapeCursor):
             self.fail(f"{inst.name}#{index}: {inst.name} is no tuple", at)
         if index >= len(inst.shape.elements):
             self.fail(f"{inst.name}#{index}: the tuple has {len(inst.shape.elements)} elements", at)
-        return self.target.add(GetTupleElement(index), (inst,))  # type: ignore[union-attr]
+        return self.target.add(GetTupleElement(index), (inst,))
 
     # Attributes.
 

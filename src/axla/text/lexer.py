@@ -10,7 +10,7 @@ import re
 from typing import NoReturn
 
 from axla.core.errors import ParseError
-from axla.ir.strings import pattern
+from axla.ir.strings import gap, pattern
 
 BLANK = r"\s*+(?:(?:/\*[\s\S]*?\*/|//[^\n]*+)\s*+)*+"
 NAME = r"[A-Za-z_][\w.\-]*+"
@@ -23,7 +23,7 @@ TOKEN = pattern(
     |(?P<number>-?(?:\d++\.?+\d*+|\.\d++)(?:[eE][+-]?\d++)?+|-inf\b|-nan\b)
     |(?P<mark>->|<=|[^\s"]))""".replace("\n", "").replace("    ", "")
 )
-_BLANK = pattern(BLANK)
+_BLANK = gap(BLANK)
 _INTEGER = pattern(BLANK + r"(-?\d++)")
 _REAL = pattern(BLANK + r"(-?(?:\d++\.?+\d*+|\.\d++)(?:[eE][+-]?\d++)?+|-?inf\b|-?nan\b)")
 _NAME = pattern(BLANK + f"({NAME})")
@@ -39,7 +39,14 @@ MAX_NESTING = 64
 _CLOSING = {"{": "}", "(": ")", "[": "]"}
 
 
-class Cursor:
+class Refusal:
+    """What decoders of forms need of a reader: a way to say no."""
+
+    def fail(self, message: str, at: int | None = None) -> NoReturn:
+        raise ParseError(message)
+
+
+class Cursor(Refusal):
     """A place in a text. The methods read one thing each, or raise ParseError at the place."""
 
     def __init__(self, text: str) -> None:
@@ -56,7 +63,7 @@ class Cursor:
 
     def skip(self) -> int:
         """Skips blanks and comments; gives the offset of the next token."""
-        self.pos = _BLANK.match(self.text, self.pos).end()  # type: ignore[union-attr]
+        self.pos = _BLANK(self.text, self.pos).end()
         return self.pos
 
     def line_of(self, at: int) -> int:

@@ -18,13 +18,14 @@ from axla.core.literal import ElidedLiteral, Literal, why_no_array
 from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.hlo.family import show
 from axla.ir.literal_text import PAYLOAD_BITS
+from axla.ir.strings import gap
 from axla.text.lexer import BLANK, pattern
 from axla.text.shapes import ShapeCursor
 
 # Tokens are braces, complex numbers, and everything else between commas and blanks.
 _COMMENT = r"/\*[\s\S]*?\*/|//[^\n]*+"
 _TOKEN = pattern(rf"[{{}}]|\((?:[^()]|\([^()]*+\))*+\)|nan\(\w*+\)|-nan\(\w*+\)|[^\s{{}}(),/]++|/|{_COMMENT}")
-_GAP = pattern(rf"(?:[\s,]++|{_COMMENT})*+")
+_GAP = gap(rf"(?:[\s,]++|{_COMMENT})*+")
 _NUMBER = pattern(r"-?(?:\d++\.?+\d*+|\.\d++)(?:[eE][+-]?\d++)?+")
 _INT = pattern(r"-?\d++")
 _NAN = pattern(r"(-?)nan(?:\(0x([0-9a-fA-F]++)\))?+")
@@ -110,9 +111,9 @@ def _read_elements(cursor: ShapeCursor, shape: Shape) -> tuple[list[str], tuple[
     counts: list[int] = []
     values: list[str] = []
     pos = start
-    match_gap, match_token = _GAP.match, _TOKEN.match
+    match_token = _TOKEN.match
     while True:
-        pos = match_gap(text, pos).end()  # type: ignore[union-attr]
+        pos = _GAP(text, pos).end()
         found = match_token(text, pos)
         if found is None:
             cursor.fail("the literal does not end", start)
@@ -167,7 +168,7 @@ class _BadElement(Exception):
 
 def _fail_at(cursor: ShapeCursor, bad: _BadElement, place: tuple[int, int]) -> NoReturn:
     at = place[0]
-    while (pos := _GAP.match(cursor.text, at).end()) < place[1]:  # type: ignore[union-attr]
+    while (pos := _GAP(cursor.text, at).end()) < place[1]:
         found = _TOKEN.match(cursor.text, pos)
         if found is None or found[0] == bad.text:
             break

@@ -11,6 +11,8 @@ from axla.core.errors import InvalidArgument
 from axla.core.shape import AnyShape, ProgramShape
 from axla.hlo.family import show
 from axla.ir.graph import Computation, Extra, Instruction, Module
+from axla.ir.structure import Parameter
+from axla.ir.typed import op_of
 from axla.text.header import read_header
 from axla.text.instructions import InstructionCursor
 from axla.text.lexer import BLANK, NAME, pattern
@@ -166,7 +168,7 @@ class Parser(InstructionCursor):
 
     def _check_parameters(self, computation: Computation, at: int) -> None:
         for number, parameter in enumerate(computation.parameters):
-            found = parameter.op.parameter_number  # type: ignore[attr-defined]
+            found = op_of(parameter, Parameter).parameter_number
             if found != number:
                 problem = f"two parameters {found}" if found < number else f"no parameter {number}"
                 self.fail(f"computation {computation.name} has {problem}", at)

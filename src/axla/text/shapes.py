@@ -5,6 +5,8 @@ f32[2,<=3,?]{2,1,0:T(8,128)S(1)} (f32[], /*index=1*/token[]) (x: f32[2]) -> f32[
 
 from __future__ import annotations
 
+from typing import Any
+
 from axla.core.dtypes import BY_NAME
 from axla.core.errors import ParseError, ShapeError
 from axla.core.shape import (
@@ -160,13 +162,13 @@ class ShapeCursor(Cursor):
                 break
         if len(minor_to_major) != rank:
             self.fail(f"the layout has {len(minor_to_major)} dimensions, its shape {rank}", start)
-        fields: dict[str, object] = {}
+        fields: dict[str, Any] = {}
         if self.accept(":"):
             self._layout_attributes(fields)
         self.expect("}", "to end the layout")
-        return Layout(tuple(minor_to_major), **fields)  # type: ignore[arg-type]
+        return Layout(tuple(minor_to_major), **fields)
 
-    def _layout_attributes(self, fields: dict[str, object]) -> None:
+    def _layout_attributes(self, fields: dict[str, Any]) -> None:
         order = -1
         while (found := self.match(_LAYOUT_KEY)) is not None:
             key = found[1]

@@ -29,8 +29,8 @@ def read_short_form(
         cursor.fail(f"{opcode} takes 1 operand, found {len(operands)}", at)
     extra = cursor.attributes(schema, fields, opcode)
     start = start_of(operands[0])
-    if start is None or start.op.calls.root.opcode != base:  # type: ignore[attr-defined]
-        found = "no asynchronous call" if start is None else f"one of {start.op.calls.root.opcode}"  # type: ignore[attr-defined]
+    if start is None or start.op.calls.root.opcode != base:
+        found = "no asynchronous call" if start is None else f"one of {start.op.calls.root.opcode}"
         cursor.fail(f"the operand of {opcode} must be an asynchronous {base}, found {found}", at)
     return cursor.build(schema, fields, operands, shape, name, extra, at)
 

@@ -27,7 +27,6 @@ from axla.codegen.kernel import (
 from axla.codegen.reduction import Reduction
 from axla.codegen.value import Value
 from axla.core.dtypes import DType
-from axla.core.shape import Shape
 from axla.program.kernels import kernel_roots
 from axla.program.plans import ColumnPlan, Phase, Space
 from axla.target.machine import Target
@@ -124,7 +123,6 @@ def _accumulate(
             place = (outer, row + number, column)
             values = []
             for x in r.inputs:
-                assert isinstance(x.shape, Shape)
                 index = reshape_index(place, (plan.outer, plan.reduced, plan.inner), x.shape.dims)
                 values.append(e.values.splat(e(x, index), e.lanes))
             groups.append(r.lift(values, e.values))

@@ -6,7 +6,6 @@ from axla.analysis.kernel_kinds import ConcatKind
 from axla.codegen.element import Elements, Indices, reshape_index
 from axla.codegen.emit.loop import mergeable, walk
 from axla.codegen.kernel import KernelTask, KernelWriter, body_cost, cut, grain_of, widest
-from axla.core.shape import Shape
 from axla.program.plans import ConcatPlan, Phase, Piece
 from axla.target.machine import Target
 
@@ -22,7 +21,6 @@ def plan(task: KernelTask, kind: ConcatKind, target: Target) -> ConcatPlan:
     joined = [m or d == kind.dimension for d, m in enumerate(merge)]
     pieces, phases, start = [], [], 0
     for number, operand in enumerate(kind.hero.operands):
-        assert isinstance(operand.shape, Shape)
         dims = operand.shape.dims
         if operand.shape.size:
             space = cut(dims, lanes, cost, joined, target)
@@ -39,7 +37,6 @@ def emit(k: KernelWriter, plan: ConcatPlan) -> None:
     dims, d = plan.dims, plan.dimension
     piece, hero = plan.pieces[k.phase], k.named[plan.hero]
     operand = hero.operands[piece.operand]
-    assert isinstance(operand.shape, Shape)
 
     def body(e: Elements, index: Indices) -> None:
         bound = k.elements(e.lanes)

@@ -12,6 +12,7 @@ from axla.codegen.kernel import KernelTask, KernelWriter
 from axla.codegen.value import Value, Values
 from axla.core.shape import Shape
 from axla.ir.graph import Instruction
+from axla.ir.typed import shape_of
 from axla.program.kernels import Kernel, kernel_roots, output_shapes
 from axla.program.plans import DotPlan, GemmSpec, Phase
 from axla.target.machine import Target
@@ -23,7 +24,6 @@ def multiplies(kind: DotKind, target: Target) -> bool:
         return False
     lhs, rhs = (o.shape for o in kind.hero.operands)
     result = kind.hero.shape
-    assert isinstance(lhs, Shape) and isinstance(rhs, Shape) and isinstance(result, Shape)
     small_integer = result.dtype.is_integer and result.dtype.bits < 8
     return lhs.dtype is rhs.dtype and not lhs.dtype.is_pred and not small_integer and not result.dtype.is_pred
 
@@ -31,7 +31,6 @@ def multiplies(kind: DotKind, target: Target) -> bool:
 def plan(task: KernelTask, kind: DotKind, target: Target) -> DotPlan:
     """How a dot kernel is called: once, over the calls of the multiplication's plan."""
     lhs, result = kind.hero.operands[0].shape, kind.hero.shape
-    assert isinstance(lhs, Shape) and isinstance(result, Shape)
     product = GemmSpec(
         lhs.dtype, accumulation_type(result.dtype), result.dtype, kind.batch, kind.m, kind.n, kind.k,
         kind.lhs_transposed, kind.rhs_transposed,
@@ -87,9 +86,7 @@ class _Epilogue:
         shared = {i for _, i in self.kernel.in_place}
         e = Elements(values, lanes)
         for number, parameter in enumerate(computation.parameters):
-            shape = parameter.shape
-            assert isinstance(shape, Shape)
-            e.bind(parameter, self._array(f, values, number, shape, number not in shared))
+            e.bind(parameter, self._array(f, values, number, shape_of(parameter), number not in shared))
         e.bind(self.hero, values.convert(total, product.result))
         along_rows = product.n == 1
         at = (

@@ -16,9 +16,9 @@ from axla.analysis.fourier import factors
 from axla.analysis.kernel_kinds import FftKind
 from axla.codegen.kernel import KernelTask, lines_per_piece
 from axla.core.dtypes import DType
-from axla.core.shape import Shape
 from axla.hlo.linear_algebra import Fft
 from axla.ir.attributes import FftType
+from axla.ir.typed import op_of
 from axla.program.memory import aligned
 from axla.program.plans import Axis, FftPlan, Phase, Stage
 from axla.target.machine import Limits, Target
@@ -57,8 +57,7 @@ class _Tables:
 
 def plan(task: KernelTask, kind: FftKind, target: Target) -> FftPlan:
     """The plan of a transform all of whose lengths have factors that there are butterflies for."""
-    op, operand, result = kind.hero.op, kind.hero.operands[0].shape, kind.hero.shape
-    assert isinstance(op, Fft) and isinstance(operand, Shape) and isinstance(result, Shape)
+    op, operand, result = op_of(kind.hero, Fft), kind.hero.operands[0].shape, kind.hero.shape
     lengths, rank = op.fft_length, len(op.fft_length)
     dtype = (operand if operand.dtype.is_complex else result).dtype.real
     tables = _Tables(dtype.itemsize)

@@ -9,6 +9,8 @@ memory with an input get one-lane code for the rest instead, since they must not
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
 
 from axla.analysis.kernel_kinds import LoopKind
 from axla.codegen.element import Elements, reshape_index
@@ -24,9 +26,8 @@ from axla.codegen.kernel import (
     grain_of,
     widest,
 )
-from axla.codegen.window import window_cost
 from axla.core.shape import Shape
-from axla.hlo import ReduceWindow
+from axla.hlo import Broadcast, Concatenate, Iota, ReduceWindow, Reverse, Transpose
 from axla.ir.graph import Computation, Instruction
 from axla.program.plans import LoopPlan, Phase, Space
 from axla.target.machine import Limits, Target
@@ -53,12 +54,10 @@ def loop_phase(task: KernelTask, space: Space, limits: Limits, inner: Sequence[I
 
 def _inner_cost(inst: Instruction) -> int:
     if isinstance(inst.op, ReduceWindow):
-        return window_cost(inst) + 1
+        return prod(inst.op.window.size) + 1
     shape = inst.shape
     result = max(1, sum(s.size for s in shape.leaves() if isinstance(s, Shape)))
-    operand = inst.operands[0].shape
-    assert isinstance(operand, Shape)
-    return max(1, operand.size // result) + 1
+    return max(1, inst.operands[0].shape.size // result) + 1
 
 
 def loop_space(task: KernelTask, dims: Sequence[int], target: Target) -> Space:
@@ -167,20 +166,20 @@ def mergeable(computation: Computation, dims: Sequence[int]) -> list[bool]:
     return found
 
 
-def _broadcast_merges(inst: Instruction, d: int) -> bool:
-    dimensions = inst.op.dimensions  # type: ignore[attr-defined]
+def _broadcast_merges(inst: Instruction[Broadcast], d: int) -> bool:
+    dimensions = inst.op.dimensions
     first, second = d in dimensions, d + 1 in dimensions
     if first != second:
         return inst.shape.dims[d if not first else d + 1] == 1
     return not first or dimensions.index(d + 1) == dimensions.index(d) + 1
 
 
-def _iota_merges(inst: Instruction, d: int) -> bool:
-    return inst.op.iota_dimension not in (d, d + 1)  # type: ignore[attr-defined]
+def _iota_merges(inst: Instruction[Iota], d: int) -> bool:
+    return inst.op.iota_dimension not in (d, d + 1)
 
 
-def _transpose_merges(inst: Instruction, d: int) -> bool:
-    dimensions = inst.op.dimensions  # type: ignore[attr-defined]
+def _transpose_merges(inst: Instruction[Transpose], d: int) -> bool:
+    dimensions = inst.op.dimensions
     return dimensions[d + 1] == dimensions[d] + 1
 
 
@@ -190,19 +189,19 @@ def _same_sizes(inst: Instruction, d: int) -> bool:
     return source[d] == result[d] and source[d + 1] == result[d + 1]
 
 
-def _others_merge(inst: Instruction, d: int) -> bool:
-    dimensions = inst.op.dimensions  # type: ignore[attr-defined]
+def _others_merge(inst: Instruction[Reverse | Concatenate], d: int) -> bool:
+    dimensions = inst.op.dimensions
     return d not in dimensions and d + 1 not in dimensions
 
 
-def _window_merges(inst: Instruction, d: int) -> bool:
-    window = inst.op.window  # type: ignore[attr-defined]
+def _window_merges(inst: Instruction[ReduceWindow], d: int) -> bool:
+    window = inst.op.window
     steps = zip(window.size, window.stride, window.base_dilation, strict=True)
     still = [size == stride == dilation == 1 for size, stride, dilation in steps]
     return all(still[k] and not window.low[k] and not window.high[k] for k in (d, d + 1))
 
 
-_MERGE: dict[str, Callable[[Instruction, int], bool]] = {
+_MERGE: dict[str, Callable[[Instruction[Any], int], bool]] = {
     "broadcast": _broadcast_merges,
     "iota": _iota_merges,
     "transpose": _transpose_merges,

@@ -22,8 +22,8 @@ from axla.codegen.kernel import KernelTask, KernelWriter, lines_per_piece
 from axla.codegen.value import Value, Values
 from axla.core.dtypes import DType
 from axla.core.shape import Shape
-from axla.hlo import Compare
-from axla.ir.graph import Computation
+from axla.hlo import Compare, Sort
+from axla.ir.typed import op_of
 from axla.program.plans import DIGIT, Phase, SortKey, SortPlan
 from axla.target.machine import Target
 
@@ -35,13 +35,13 @@ ONE_RUN = 20
 
 def plan(task: KernelTask, kind: SortKind, target: Target) -> SortPlan:
     """How a sort is called: its lines in pieces."""
-    hero = kind.hero
+    hero, op = kind.hero, op_of(kind.hero, Sort)
     shapes = [o.shape for o in hero.operands]
     dims = shapes[0].dims or (1,)
-    dimension = hero.op.dimensions[0]  # type: ignore[attr-defined]
+    dimension = op.dimension
     length = dims[dimension]
     lines = prod(dims) // length if length else 0
-    key = sort_key(hero.op.to_apply)  # type: ignore[attr-defined]
+    key = sort_key(op.to_apply)
     if key is not None and not _digits_pay(key, length):
         key = None
     cost = length * max(1, length.bit_length()) * 4
@@ -103,7 +103,7 @@ class _Sort:
         self.f: Function = k.f
         self.e: Elements = k.elements(1)
         self.layout = plan
-        self.computation: Computation = k.named[plan.hero].op.to_apply  # type: ignore[attr-defined]
+        self.computation = op_of(k.named[plan.hero], Sort).to_apply
         root = self.computation.root.op
         self.ties = isinstance(root, Compare) and root.direction in ("LE", "GE")  # says yes of equal elements
         self.length = self.f.index(plan.length)

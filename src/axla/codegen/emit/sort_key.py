@@ -10,6 +10,7 @@ from axla.core.dtypes import BY_NAME
 from axla.core.shape import Shape
 from axla.hlo import Compare, Constant, Parameter
 from axla.ir.graph import Computation, Instruction
+from axla.ir.typed import op_of
 from axla.program.plans import SortKey
 
 
@@ -58,7 +59,7 @@ def key_bits(e: Elements, comparator: Computation, key: SortKey, element: Sequen
     """The key of an element as an unsigned integer: the smaller comes first."""
     inner = Elements(e.values, 1)
     for parameter in comparator.parameters:
-        number = parameter.op.parameter_number  # type: ignore[attr-defined]
+        number = op_of(parameter, Parameter).parameter_number
         if number % 2 == key.side:
             inner.bind(parameter, element[number // 2])
     value = inner(comparator.root.operands[0], ())

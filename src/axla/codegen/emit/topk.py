@@ -17,16 +17,15 @@ from axla.codegen.index import Index
 from axla.codegen.kernel import KernelTask, KernelWriter, lines_per_piece
 from axla.codegen.value import Value
 from axla.core.dtypes import S32, U32, U64
-from axla.core.shape import Shape
 from axla.hlo import TopK
+from axla.ir.typed import op_of
 from axla.program.plans import Phase, TopKPlan
 from axla.target.machine import Target
 
 
 def plan(task: KernelTask, kind: TopKKind, target: Target) -> TopKPlan:
     """How it is called: pieces of the lines."""
-    op, shape = kind.hero.op, kind.hero.operands[0].shape
-    assert isinstance(op, TopK) and isinstance(shape, Shape)
+    op, shape = op_of(kind.hero, TopK), kind.hero.operands[0].shape
     lines, length = prod(shape.dims[:-1]), shape.dims[-1]
     cost = length // 2 + 60 * op.k
     per = lines_per_piece(lines, cost, target.limits)

@@ -17,7 +17,6 @@ from axla.codegen.function import Ssa
 from axla.codegen.index import AnyIndex, Index, delinearize, placed
 from axla.codegen.kernel import KernelTask, KernelWriter, body_cost, fitting, grain_of, widest
 from axla.codegen.value import Value
-from axla.core.shape import Shape
 from axla.ir.graph import Instruction
 from axla.program.plans import Phase, TransposePlan
 from axla.target.machine import Target
@@ -108,7 +107,6 @@ class _Transpose:
     def below(self, e: Elements, hero: Instruction, at: tuple[AnyIndex, ...]) -> Value:
         """The operand of a hero at an index of the collapsed input."""
         operand = hero.operands[0]
-        assert isinstance(operand.shape, Shape)
         return e(operand, reshape_index(at, self.input_dims, operand.shape.dims))
 
     def store(self, e: Elements, at: tuple[AnyIndex, ...]) -> None:

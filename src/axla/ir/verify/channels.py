@@ -14,9 +14,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from axla.ir.families import Transfer
 from axla.ir.graph import Computation, Instruction, Module
+from axla.ir.typed import op_of
 from axla.ir.verify.failure import fail
-from axla.ir.verify.header import leaf
 
 _PAIRS = "_xla_send_recv_source_target_pairs"
 _NUMBERS = re.compile(r"\{\s*(-?\d+)\s*,\s*(-?\d+)\s*\}")
@@ -60,28 +61,29 @@ def _verify_channel(inst: Instruction, channel: int, first: Instruction) -> None
         _verify_host(inst, first)
     done = next(iter(inst.users), None) if _begins(inst) else None
     if done is not None and done.op.ends is type(inst.op):
-        begun, ended = inst.op, done.op
-        if begun.channel_id != ended.channel_id:  # type: ignore[attr-defined]
-            found = f"{begun.channel_id} and {ended.channel_id}"  # type: ignore[attr-defined]
+        begun, ended = op_of(inst, Transfer), op_of(done, Transfer)
+        if begun.channel_id != ended.channel_id:
+            found = f"{begun.channel_id} and {ended.channel_id}"
             fail("channel_id", f"{inst!r}: channel_id must be the same for {done!r}, found {found}")
-        if begun.is_host_transfer != ended.is_host_transfer:  # type: ignore[attr-defined]
+        if begun.is_host_transfer != ended.is_host_transfer:
             fail("channel_kind", f"{inst!r}: is_host_transfer must be the same for {done!r}")
 
 
 def _verify_host(inst: Instruction, first: Instruction) -> None:
     found, wanted = _host_transfer(inst), _host_transfer(first)
-    if None not in (found, wanted) and found != wanted:
-        (one, name), (other, other_name) = found, wanted  # type: ignore[misc]
+    if found is not None and wanted is not None and found != wanted:
+        (one, name), (other, other_name) = found, wanted
+        channel = op_of(inst, Transfer).channel_id
         what = f"{one} with the rendezvous {name!r}, that of {first!r} {other} with {other_name!r}"
-        fail("channel_host", f"{inst!r}: the transfer on channel {inst.op.channel_id} is of {what}")  # type: ignore[attr-defined]
+        fail("channel_host", f"{inst!r}: the transfer on channel {channel} is of {what}")
 
 
 def _host_transfer(inst: Instruction) -> tuple[str, str] | None:
     """The shape and the rendezvous of a transfer with the host."""
-    if not inst.op.is_host_transfer:  # type: ignore[attr-defined]
+    if not op_of(inst, Transfer).is_host_transfer:
         return None
     name = dict(inst.extra.frontend_attributes).get("_xla_host_transfer_rendezvous", "")
-    return leaf(inst.shape, (0,)).to_string(layout=False), name  # type: ignore[union-attr]
+    return inst.shape.elements[0].to_string(layout=False), name
 
 
 Waiting = tuple[Instruction, bool] | None
@@ -99,7 +101,7 @@ def verify_order(module: Module) -> None:
     if not any(channel_pairs(i) for order in events.values() for i in order):
         return
     done: dict[tuple[Computation, Waiting], Waiting] = {}
-    stack: list[tuple[tuple[Computation, Waiting], Iterator[object]]] = []
+    stack: list[tuple[tuple[Computation, Waiting], Iterator[Computation | Instruction]]] = []
     waiting: Waiting = None
 
     def enter(computation: Computation) -> None:
@@ -121,7 +123,6 @@ def verify_order(module: Module) -> None:
         elif isinstance(part, Computation):
             enter(part)
         else:
-            assert isinstance(part, Instruction)
             waiting = _after(part, waiting)
 
 

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from axla.core.errors import AxlaError, ShapeError, VerifyError
 from axla.core.shape import Shape
 from axla.ir.graph import Computation, Instruction, Module
+from axla.ir.structure import Parameter
+from axla.ir.typed import op_of
 from axla.ir.verify.failure import fail
 
 
@@ -60,13 +62,14 @@ def wrong_user(computation: Computation) -> str:
 
 def verify_parameters(computation: Computation) -> None:
     found = [i for i in computation.instructions if getattr(i.op, "parameter_number", None) is not None]
-    numbers = [p.op.parameter_number for p in computation.parameters]  # type: ignore[attr-defined]
+    numbers = [op_of(p, Parameter).parameter_number for p in computation.parameters]
     if (
         len(found) != len(numbers)
         or set(found) != set(computation.parameters)
         or numbers != list(range(len(numbers)))
     ):
-        listed = ", ".join(f"{p.name}: {p.op.parameter_number}" for p in computation.parameters)  # type: ignore[attr-defined]
+        pairs = zip(computation.parameters, numbers, strict=True)
+        listed = ", ".join(f"{p.name}: {n}" for p, n in pairs)
         fail(
             "computation_parameters",
             f"parameters of {computation.name} must be numbered from 0 without holes, found {listed}",

@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from axla.core.shape import AnyShape, Shape, TupleShape
+from axla.core.shape import AnyShape, TupleShape
 from axla.ir.collectives import GroupMode, Kind, group_mode, member_count
-from axla.ir.devices import ReplicaGroups
+from axla.ir.families import Grouped, Paired
 from axla.ir.graph import Instruction
 from axla.ir.verify.failure import fail
 
@@ -26,8 +26,8 @@ def _members(inst: Instruction) -> tuple[GroupMode, int]:
     return mode, member_count(mode, config.replica_count, config.num_partitions)
 
 
-def _verify_groups(inst: Instruction) -> None:
-    groups: ReplicaGroups = inst.op.replica_groups  # type: ignore[attr-defined]
+def _verify_groups(inst: Instruction[Grouped]) -> None:
+    groups = inst.op.replica_groups
     (mode, count), members, highest = _members(inst), groups.members, groups.highest
     if inst.op.collective is Kind.ROOTED:
         if count > 1 and highest >= count:
@@ -41,10 +41,10 @@ def _verify_groups(inst: Instruction) -> None:
         fail("group_members", f"{inst!r}: replica_groups must name all {count} {mode}, found {members}")
 
 
-def _group_size(inst: Instruction) -> int:
+def _group_size(inst: Instruction[Grouped]) -> int:
     """How many take part together; 1 where that is not known."""
     mode, count = _members(inst)
-    size = max(inst.op.replica_groups.sizes, default=count)  # type: ignore[attr-defined]
+    size = max(inst.op.replica_groups.sizes, default=count)
     across = mode is GroupMode.CROSS_REPLICA_AND_PARTITION
     return size * inst.computation.module.config.num_partitions if across else size
 
@@ -53,17 +53,15 @@ def _elements(shape: AnyShape) -> tuple[AnyShape, ...]:
     return shape.elements if isinstance(shape, TupleShape) else (shape,)
 
 
-def _verify_parts(inst: Instruction) -> None:
+def _verify_parts(inst: Instruction[Grouped]) -> None:
     """The dimension of a gather or scatter grows or shrinks by the number of members."""
     _verify_groups(inst)
     op: Any = inst.op
     size, at = _group_size(inst), op.dimensions[0]
     result = inst.shape
     if inst.opcode == "all-gather-start":
-        assert isinstance(result, TupleShape)
         result = result.elements[1]
     source, target = inst.operands[0].shape, _elements(result)[0]
-    assert isinstance(source, Shape) and isinstance(target, Shape)
     small, large = sorted((source.dims[at], target.dims[at]))
     count = -(-large // small) if small else size
     if size not in (1, count):
@@ -74,7 +72,7 @@ def _verify_parts(inst: Instruction) -> None:
         )
 
 
-def _verify_exchange(inst: Instruction) -> None:
+def _verify_exchange(inst: Instruction[Grouped]) -> None:
     _verify_groups(inst)
     op: Any = inst.op
     size = _group_size(inst)
@@ -84,15 +82,14 @@ def _verify_exchange(inst: Instruction) -> None:
         )
 
 
-def _verify_permute(inst: Instruction) -> None:
-    op: Any = inst.op
+def _verify_permute(inst: Instruction[Paired]) -> None:
     what, count = _members(inst)
-    for pair in op.source_target_pairs.pairs:
+    for pair in inst.op.source_target_pairs.pairs:
         if count > 1 and max(pair) >= count:
             fail("group_pairs", f"{inst!r}: there are {count} {what}, found the pair {pair}")
 
 
-RULES: dict[Kind, Callable[[Instruction], None]] = {
+RULES: dict[Kind, Callable[[Instruction[Any]], None]] = {
     Kind.EXCHANGED: _verify_exchange,
     Kind.PAIRED: _verify_permute,
     Kind.ROOTED: _verify_groups,

@@ -22,7 +22,7 @@ from axla.ir.attributes import PaddingConfig, Window
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.op import Op
 from axla.ir.traverse import computations_callees_first
-from axla.ir.typed import op_of
+from axla.ir.typed import shape_of
 from axla.passes.expand.expander import expand, typed, written
 from axla.passes.matrix import function, like, repeat, where
 from axla.target.machine import Limits, Target
@@ -49,7 +49,7 @@ def application_expander(module: Module, target: Target) -> None:
         def expanded(
             inst: Instruction, called: set[Computation] = called, combining: set[Computation] = combining
         ) -> Instruction | None:
-            loop, applied = _LOOPS[type(inst.op)], inst.op.to_apply  # type: ignore[attr-defined]
+            loop, applied = _LOOPS[type(inst.op)], inst.op.computations()[0]
             loops = applied in (called if isinstance(inst.op, hlo.Map) else combining)
             return written(inst, loop, partial(_apply, applied)) if loops else None
 
@@ -96,9 +96,8 @@ def numbered(builder: XlaBuilder, dims: Sequence[int]) -> XlaOp:
     return ops.Reshape(ops.Iota(builder, S64, prod(dims)), dims)
 
 
-def _map(inst: Instruction, apply: Apply, *given: XlaOp) -> list[XlaOp]:
-    (shape,) = inst.shape.leaves()
-    assert isinstance(shape, Shape)
+def _map(inst: Instruction[hlo.Map], apply: Apply, *given: XlaOp) -> list[XlaOp]:
+    shape = shape_of(inst)
     places = numbered(given[0].builder, shape.dims)
     nothing = ops.Broadcast(ops.Zero(places.builder, shape.dtype), shape.dims)
     return _folded(lambda _, *xs: apply(*xs), [nothing], places, given)
@@ -124,7 +123,7 @@ def _folded(apply: Apply, totals: Sequence[XlaOp], at: XlaOp, values: Sequence[X
     return [ops.Reshape(t, dims) for t in repeat(prod(at.dims), state, step)[1 : 1 + count]]
 
 
-def _windows(inst: Instruction, apply: Apply, *given: XlaOp) -> list[XlaOp]:
+def _windows(inst: Instruction[hlo.Reduce | hlo.ReduceWindow], apply: Apply, *given: XlaOp) -> list[XlaOp]:
     """What a window combines at each of its places; that of a reduce is all of the dimensions that go."""
     op, half, builder, whole = inst.op, len(given) // 2, given[0].builder, given[0].dims
     results = [s for s in inst.shape.leaves() if isinstance(s, Shape)]
@@ -132,7 +131,6 @@ def _windows(inst: Instruction, apply: Apply, *given: XlaOp) -> list[XlaOp]:
         window = Window(tuple(n if d in op.dimensions else 1 for d, n in enumerate(whole)))
         dims = tuple(1 if d in op.dimensions else n for d, n in enumerate(whole))
     else:
-        assert isinstance(op, hlo.ReduceWindow)
         window, dims = op.window, results[0].dims
     totals = [ops.Broadcast(typed(x, s.dtype), dims) for x, s in zip(given[half:], results, strict=True)]
     every = Shape(S64, (*dims, *window.size))  # all elements that are seen, place by place
@@ -158,8 +156,8 @@ def taken_at(x: XlaOp, places: XlaOp) -> XlaOp:
     return x.builder.add(take, (flat(x), places))
 
 
-def _scatter(inst: Instruction, apply: Apply, *given: XlaOp) -> list[XlaOp]:
-    op, half, builder = op_of(inst, hlo.Scatter), len(given) // 2, given[0].builder
+def _scatter(inst: Instruction[hlo.Scatter], apply: Apply, *given: XlaOp) -> list[XlaOp]:
+    op, half, builder = inst.op, len(given) // 2, given[0].builder
     totals, indices, updates = given[:half], given[half], given[half + 1 :]
     dims, whole = totals[0].dims, updates[0].dims
     dropped = (*op.inserted_window_dims, *op.input_batching_dims)
@@ -184,11 +182,11 @@ def _scatter(inst: Instruction, apply: Apply, *given: XlaOp) -> list[XlaOp]:
     return _folded(apply, totals, at, values)
 
 
-def _sort(inst: Instruction, apply: Apply, *given: XlaOp) -> list[XlaOp]:
+def _sort(inst: Instruction[hlo.Sort], apply: Apply, *given: XlaOp) -> list[XlaOp]:
     dims, builder = given[0].dims, given[0].builder
     if not dims or not prod(dims):
         return list(given)
-    last = inst.op.dimension  # type: ignore[attr-defined]
+    last = inst.op.dimension
     length = dims[last]
     turned = (*(d for d in range(len(dims)) if d != last), last)
     lines = [flat(ops.Transpose(x, turned)) for x in given]

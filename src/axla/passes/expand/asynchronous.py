@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from axla.core.shape import Shape, TupleShape
+from axla.core.shape import Shape
 from axla.hlo import AsyncDone, AsyncStart, AsyncUpdate, Call, GetTupleElement, Tuple
 from axla.ir.graph import Instruction, Module
 from axla.passes.expand.expander import expand, full
@@ -22,9 +22,8 @@ def async_unwrapper(module: Module) -> None:
             computation.set_own_extra(replace(computation.extra, more=kept))
 
 
-def _start(inst: Instruction) -> Instruction | None:
+def _start(inst: Instruction[AsyncStart]) -> Instruction | None:
     op, computation = inst.op, inst.computation
-    assert isinstance(op, AsyncStart) and isinstance(inst.shape, TupleShape)
     contexts = inst.shape.elements[2:]
     whole = inst.shape.elements[1].logical is op.calls.root.shape.logical
     if not whole or not all(isinstance(s, Shape) for s in contexts):

@@ -13,6 +13,8 @@ from axla.ir.typed import shape_of
 from axla.passes.expand.expander import expand, typed, written
 from axla.passes.matrix import combiner, number
 
+BatchNorm = BatchNormInference | BatchNormTraining | BatchNormGrad
+
 
 def batchnorm_expander(module: Module) -> None:
     """Writes the three batch-norm ops as arithmetic in f32, or f64."""
@@ -23,9 +25,8 @@ def batchnorm_expander(module: Module) -> None:
 class _Batch:
     """The operands in the precision of the arithmetic, and what is done along the features of the first."""
 
-    def __init__(self, inst: Instruction, given: Sequence[XlaOp]):
+    def __init__(self, inst: Instruction[BatchNorm], given: Sequence[XlaOp]):
         op, shape = inst.op, shape_of(inst.operands[0])
-        assert isinstance(op, BatchNormInference | BatchNormTraining | BatchNormGrad)
         self.epsilon, self.feature = op.epsilon, op.feature_index
         wide = F64 if F64 in (x.dtype for x in given) else F32
         self.x, *self.others = (typed(x, wide) for x in given)
@@ -49,12 +50,12 @@ class _Batch:
         return (self.x - self.along(mean)) * self.along(factor) + self.along(offset)
 
 
-def _inference(inst: Instruction, *given: XlaOp) -> Sequence[XlaOp]:
+def _inference(inst: Instruction[BatchNormInference], *given: XlaOp) -> Sequence[XlaOp]:
     batch = _Batch(inst, given)
     return [batch.normalised(*batch.others)]
 
 
-def _training(inst: Instruction, *given: XlaOp) -> Sequence[XlaOp]:
+def _training(inst: Instruction[BatchNormTraining], *given: XlaOp) -> Sequence[XlaOp]:
     batch = _Batch(inst, given)
     mean = batch.sum(batch.x) / batch.count
     centred = batch.x - batch.along(mean)
@@ -64,7 +65,7 @@ def _training(inst: Instruction, *given: XlaOp) -> Sequence[XlaOp]:
     return [batch.normalised(*batch.others, *kept), *kept]
 
 
-def _grad(inst: Instruction, *given: XlaOp) -> Sequence[XlaOp]:
+def _grad(inst: Instruction[BatchNormGrad], *given: XlaOp) -> Sequence[XlaOp]:
     batch = _Batch(inst, given)
     scale, mean, variance, grad = batch.others
     centred = batch.x - batch.along(mean)

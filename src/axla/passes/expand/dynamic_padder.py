@@ -194,7 +194,6 @@ class _Padder:
         if isinstance(value, Instruction):
             return value
         if isinstance(value, list):
-            assert isinstance(shape, TupleShape)
             parts = [self.packed(v, s, sizes_out) for v, s in zip(value, shape.elements, strict=True)]
             return self.computation.add(hlo.Tuple(), parts)
         assert isinstance(shape, Shape)

@@ -20,7 +20,7 @@ from axla.ir.typed import shape_of
 from axla.passes.rewrite import current_session
 from axla.passes.simplify.inline import control_successors
 
-Expansion = Callable[[Instruction], Instruction | None]
+Expansion = Callable[[Instruction[Any]], Instruction | None]
 Waiting = dict[Instruction, dict[Instruction, None]]
 """Who waits for an instruction by a control edge."""
 

@@ -23,8 +23,8 @@ def ragged_exchange(module: Module) -> None:
     expand(module, "ragged-all-to-all-expander", {RaggedAllToAll: _expanded})
 
 
-def _expanded(inst: Instruction) -> Instruction | None:
-    sizes = inst.op.replica_groups.sizes  # type: ignore[attr-defined]
+def _expanded(inst: Instruction[RaggedAllToAll]) -> Instruction | None:
+    sizes = inst.op.replica_groups.sizes
     data, _, starts, *_ = inst.operands
     if max(sizes, default=1) > 1 or not shape_of(data).rank:
         return None

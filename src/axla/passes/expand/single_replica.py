@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import axla.hlo as hlo
-from axla.core.shape import AnyShape, Shape, TupleShape
-from axla.hlo.collective import equal_addends, moves_one_slice
+from axla.core.shape import AnyShape, Shape, TupleShape, array
+from axla.hlo.collective import Reducing, equal_addends, moves_one_slice
 from axla.ir.attributes import PaddingConfig, SliceDims
+from axla.ir.families import Grouped, Paired
 from axla.ir.graph import Instruction, Module
 from axla.ir.op import Op
 from axla.ir.typed import shape_of, tuple_of
@@ -28,11 +29,11 @@ def _operands(inst: Instruction) -> Instruction:
     return _joined(inst, inst.operands)
 
 
-def _reduced(inst: Instruction) -> Instruction:
+def _reduced(inst: Instruction[Reducing]) -> Instruction:
     return _joined(inst, _added(inst))
 
 
-def _added(inst: Instruction) -> Sequence[Instruction]:
+def _added(inst: Instruction[Reducing]) -> Sequence[Instruction]:
     """The operands, or what members with the same constants give."""
     count = equal_addends(inst)
     if count == 1:
@@ -45,29 +46,28 @@ def _joined(inst: Instruction, values: Sequence[Instruction]) -> Instruction:
     return inst.computation.add(hlo.Tuple(), values) if isinstance(inst.shape, TupleShape) else values[0]
 
 
-def _first_part(inst: Instruction) -> Instruction:
+def _first_part(inst: Instruction[hlo.ReduceScatter]) -> Instruction:
     """The first part of every operand, in the size of the result."""
     shapes = inst.shape.elements if isinstance(inst.shape, TupleShape) else (inst.shape,)
     parts = []
     for x, shape in zip(_added(inst), shapes, strict=True):
-        assert isinstance(shape, Shape)
         same = shape.dims == shape_of(x).dims
         parts.append(x if same else hlo.Slice(SliceDims((0,) * shape.rank, shape.dims))(x))
     return _joined(inst, parts)
 
 
-def _exchanged(inst: Instruction) -> Instruction | None:
+def _exchanged(inst: Instruction[hlo.AllToAll]) -> Instruction | None:
     return _operands(inst) if _alone(inst) and _same(inst.shape, inst.operands) else None
 
 
-def _rooted(inst: Instruction) -> Instruction | None:
+def _rooted(inst: Instruction[hlo.CollectiveBroadcast | hlo.CollectiveReduce]) -> Instruction | None:
     """The operands, of which the only member is the root."""
-    dynamic = inst.op.has_dynamic_root  # type: ignore[attr-defined]
+    dynamic = inst.op.has_dynamic_root
     return _joined(inst, inst.operands[: len(inst.operands) - dynamic]) if _alone(inst) else None
 
 
-def _alone(inst: Instruction) -> bool:
-    return max(inst.op.replica_groups.sizes, default=1) <= 1  # type: ignore[attr-defined]
+def _alone(inst: Instruction[Grouped]) -> bool:
+    return max(inst.op.replica_groups.sizes, default=1) <= 1
 
 
 def _same(shape: AnyShape, operands: Sequence[Instruction]) -> bool:
@@ -84,7 +84,6 @@ def _widened(inst: Instruction, result: AnyShape) -> Instruction:
     shapes = result.elements if isinstance(result, TupleShape) else (result,)
     parts = []
     for x, shape in zip(inst.operands, shapes, strict=True):
-        assert isinstance(shape, Shape)
         own = shape_of(x)
         high = tuple(n - m for n, m in zip(shape.dims, own.dims, strict=True))
         if any(high):
@@ -104,21 +103,21 @@ def _gather_start(inst: Instruction) -> Instruction | None:
     return inst.computation.add(hlo.Tuple(), [own, _widened(inst, result)])
 
 
-def _permuted(inst: Instruction) -> Instruction | None:
-    if inst.op.slice_sizes:  # type: ignore[attr-defined]
+def _permuted(inst: Instruction[hlo.CollectivePermute]) -> Instruction | None:
+    if inst.op.slice_sizes:
         return _slice_moved(inst)
     return _joined(inst, [_sent(inst, x) for x in inst.operands])
 
 
-def _sent(inst: Instruction, x: Instruction) -> Instruction:
+def _sent(inst: Instruction[Paired], x: Instruction) -> Instruction:
     """What the only replica gets: its own operand, where it sends to itself."""
-    pairs = inst.op.source_target_pairs.pairs  # type: ignore[attr-defined]
+    pairs = inst.op.source_target_pairs.pairs
     return x if (0, 0) in pairs else full(inst.computation, shape_of(x), 0)
 
 
-def _permute_start(inst: Instruction) -> Instruction | None:
+def _permute_start(inst: Instruction[hlo.CollectivePermuteStart]) -> Instruction | None:
     contexts = [full(inst.computation, s, 0) for s in tuple_of(inst).elements[2:] if isinstance(s, Shape)]
-    if inst.op.slice_sizes:  # type: ignore[attr-defined]
+    if inst.op.slice_sizes:
         moved = _slice_moved(inst)
         if moved is None:
             return None
@@ -129,14 +128,14 @@ def _permute_start(inst: Instruction) -> Instruction | None:
     return inst.computation.add(hlo.Tuple(), [*given, *sent, *contexts])
 
 
-def _slice_moved(inst: Instruction) -> Instruction | None:
+def _slice_moved(inst: Instruction[Paired]) -> Instruction | None:
     """The output, its slice replaced where the only replica sends to itself; None for several slices."""
     op, output = inst.op, inst.operands[1]
-    if (0, 0) not in op.source_target_pairs.pairs:  # type: ignore[attr-defined]
+    if (0, 0) not in op.source_target_pairs.pairs:
         return output
     if not moves_one_slice(inst):
         return None
-    (sizes,) = op.slice_sizes  # type: ignore[attr-defined]
+    (sizes,) = op.slice_sizes
     starts = [[hlo.GetTupleElement(d)(o) for d in range(len(sizes))] for o in inst.operands[2:]]
     moved = hlo.DynamicSlice(tuple(sizes))(inst.operands[0], *starts[0])
     return hlo.DynamicUpdateSlice()(output, moved, *starts[1])
@@ -144,8 +143,7 @@ def _slice_moved(inst: Instruction) -> Instruction | None:
 
 def _copy_start(inst: Instruction) -> Instruction:
     (x,), context = inst.operands, tuple_of(inst).elements[2]
-    assert isinstance(context, Shape)
-    return inst.computation.add(hlo.Tuple(), [x, x, full(inst.computation, context, 0)])
+    return inst.computation.add(hlo.Tuple(), [x, x, full(inst.computation, array(context), 0)])
 
 
 def _operand(inst: Instruction) -> Instruction:

@@ -7,7 +7,7 @@ several on a channel, the values wait in a queue of the run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 
@@ -15,8 +15,9 @@ import axla.hlo as hlo
 from axla.core.errors import UnsupportedError
 from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.ir.graph import NO_EXTRA, Computation, Instruction, Module
+from axla.ir.op import Op
 from axla.ir.typed import tuple_of
-from axla.passes.expand.expander import expand, full, scalar
+from axla.passes.expand.expander import Expansion, expand, full, scalar
 
 Halves = dict[Instruction, Instruction]  # a receive -> the send whose data it gets
 
@@ -29,26 +30,26 @@ def transfer_rewriter(module: Module) -> None:
     sends = {*sources.values(), *_lone_sends(module)}
     queued = _queued(module, sources)
 
-    def send(inst: Instruction) -> Instruction | None:
+    def send(inst: Instruction[hlo.Send]) -> Instruction | None:
         if inst in sends:
             return _begun(inst, inst.operands[0], inst.operands[1])
-        if inst.op.is_host_transfer or inst in queued:  # type: ignore[attr-defined]
-            target = "axla.to_host" if inst.op.is_host_transfer else "axla.send"  # type: ignore[attr-defined]
+        if inst.op.is_host_transfer or inst in queued:
+            target = "axla.to_host" if inst.op.is_host_transfer else "axla.send"
             return _begun(inst, inst.operands[0], _call(inst, inst.operands[1].shape, target, inst.operands))
         return None
 
-    def recv(inst: Instruction) -> Instruction | None:
+    def recv(inst: Instruction[hlo.Recv]) -> Instruction | None:
         if inst in sources:
             return _begun(inst, sources[inst].operands[0], inst.operands[0])
-        if not inst.op.is_host_transfer and inst not in queued:  # type: ignore[attr-defined]
+        if not inst.op.is_host_transfer and inst not in queued:
             raise UnsupportedError(f"{inst!r}: nothing is sent on its channel")
         nothing = _nothing(inst)
         return None if nothing is None else _begun(inst, nothing, inst.operands[0])
 
-    def received(inst: Instruction) -> Instruction | None:
+    def received(inst: Instruction[hlo.RecvDone]) -> Instruction | None:
         begun = inst.operands[0]
-        if inst.op.is_host_transfer or inst in queued:  # type: ignore[attr-defined]
-            target = "axla.from_host" if inst.op.is_host_transfer else "axla.recv"  # type: ignore[attr-defined]
+        if inst.op.is_host_transfer or inst in queued:
+            target = "axla.from_host" if inst.op.is_host_transfer else "axla.recv"
             return _call(inst, inst.shape, target, [hlo.GetTupleElement(2)(begun)])
         if isinstance(begun.op, hlo.Recv):
             return None
@@ -56,7 +57,7 @@ def transfer_rewriter(module: Module) -> None:
             hlo.Tuple(), (hlo.GetTupleElement(0)(begun), hlo.GetTupleElement(2)(begun))
         )
 
-    kinds: dict[type, Callable[[Instruction], Instruction | None]] = {
+    kinds: dict[type[Op], Expansion] = {
         hlo.Infeed: _infeed, hlo.Outfeed: _outfeed, hlo.RecvDone: received, hlo.SendDone: _sent,
     }  # fmt: skip
     # Sends last: until then their operands are what is received.
@@ -65,21 +66,20 @@ def transfer_rewriter(module: Module) -> None:
     expand(module, "transfer-rewriter", kinds)
 
 
-def _call(inst: Instruction, shape: AnyShape, target: str, operands: object = None) -> Instruction:
+def _call(inst: Instruction, shape: AnyShape, target: str, operands: Sequence[Instruction]) -> Instruction:
     """A call of the host, configured by the channel of a transfer."""
     op = hlo.CustomCall(shape.logical, custom_call_target=target, custom_call_has_side_effect=True)
-    given = inst.operands if operands is None else operands
     channel = getattr(inst.op, "channel_id", None)
     extra = NO_EXTRA if channel is None else replace(NO_EXTRA, backend_config=str(channel))
-    return inst.computation.add(op, given, extra=extra)  # type: ignore[arg-type]
+    return inst.computation.add(op, operands, extra=extra)
 
 
 def _infeed(inst: Instruction) -> Instruction:
-    return _call(inst, inst.shape, "axla.infeed")
+    return _call(inst, inst.shape, "axla.infeed", inst.operands)
 
 
 def _outfeed(inst: Instruction) -> Instruction:
-    return _call(inst, inst.shape, "axla.outfeed")
+    return _call(inst, inst.shape, "axla.outfeed", inst.operands)
 
 
 def _own_sends(computation: Computation) -> Halves:
@@ -149,7 +149,6 @@ def _waits_for_itself(computation: Computation, sources: Halves) -> bool:
 def _begun(inst: Instruction, data: Instruction, token: Instruction) -> Instruction:
     """What a half gives: data, context and token."""
     computation = inst.computation
-    assert isinstance(inst.shape, TupleShape) and isinstance(inst.shape.elements[1], Shape)
     after = computation.add(hlo.AfterAll(), (token,))
     context = scalar(computation, inst.shape.elements[1].dtype, 0)
     return computation.add(hlo.Tuple(), (data, context, after))

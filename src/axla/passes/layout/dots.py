@@ -48,16 +48,15 @@ def dot_canonicalize(module: Module, target: Target) -> None:
 
 def _is_dot_turned(inst: Instruction) -> bool:
     """Whether a transpose exchanges the two sides of a dot that nothing else reads."""
-    dot = inst.operands[0]
+    dot, turned = inst.operands[0], op_of(inst, Transpose).dimensions
     op = dot.op
-    assert isinstance(inst.op, Transpose)
     if not isinstance(op, Dot) or op.sparsity or len(dot.operands) != 2 or len(dot.users) != 1:
         return False
     batches = len(op.lhs_batch_dims)
     left = dot.operands[0].shape.rank - batches - len(op.lhs_contracting_dims)
-    rank = len(inst.op.dimensions)
+    rank = len(turned)
     first, second = range(batches, batches + left), range(batches + left, rank)
-    return inst.op.dimensions == (*range(batches), *second, *first) and len(first) > 0 and len(second) > 0
+    return turned == (*range(batches), *second, *first) and len(first) > 0 and len(second) > 0
 
 
 def _exchanged(dot: Instruction) -> Instruction:
@@ -67,7 +66,7 @@ def _exchanged(dot: Instruction) -> Instruction:
         tuple(reversed(op.operand_precision)) if len(op.operand_precision) == 2 else op.operand_precision
     )
     new = Dot.of(
-        lhs=rhs.shape, rhs=lhs.shape, dtype=dot.shape.dtype, lhs_batch_dims=op.rhs_batch_dims,  # type: ignore[union-attr]
+        lhs=shape_of(rhs), rhs=shape_of(lhs), dtype=dot.shape.dtype, lhs_batch_dims=op.rhs_batch_dims,
         lhs_contracting_dims=op.rhs_contracting_dims, rhs_batch_dims=op.lhs_batch_dims,
         rhs_contracting_dims=op.lhs_contracting_dims,
     )  # fmt: skip
@@ -125,8 +124,7 @@ def _sides(dot: Instruction) -> tuple[_Side, _Side]:
 
 
 def _canonical(dot: Instruction) -> Instruction:
-    op = dot.op
-    assert isinstance(op, Dot) and isinstance(dot.shape, Shape)
+    op = op_of(dot, Dot)
     lhs, rhs = _sides(dot)
     batch = prod(_sizes(lhs, lhs.batch))
     m, n, k = prod(_sizes(lhs, lhs.free)), prod(_sizes(rhs, rhs.free)), prod(_sizes(lhs, lhs.contracting))

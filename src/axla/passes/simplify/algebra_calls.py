@@ -108,7 +108,7 @@ def over_arrays(body: Computation, operands: Sequence[Instruction], result: Shap
             values[inst] = Broadcast(shape, ())(scalar) if shape.rank else scalar
         else:
             if op.holds_shape:
-                op = replace(op, shape=shape)  # type: ignore[type-var]
+                op = replace(op, shape=shape)
             values[inst] = target.add(op, [values[o] for o in inst.operands], shape)
     return values[body.root]
 

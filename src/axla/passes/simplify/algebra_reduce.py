@@ -30,14 +30,13 @@ def is_identity(value: Instruction, op: type[Op] | None) -> bool:
 
 def single(root: Instruction) -> tuple[Instruction, Instruction, Reduce] | None:
     """Array, initial value and op of a reduction of one array in its own type."""
-    op = root.op
-    if not isinstance(op, Reduce) or len(root.operands) != 2 or root.shape.is_tuple:
+    if not isinstance(root.op, Reduce) or len(root.operands) != 2 or root.shape.is_tuple:
         return None
     x, start = root.operands
     dtype = dtype_of(root)
     if dtype_of(x) is not dtype or dtype_of(start) is not dtype:
         return None
-    return x, start, op
+    return x, start, root.op
 
 
 def without(dims: Sequence[int], dropped: Sequence[int]) -> tuple[int, ...]:

@@ -73,8 +73,7 @@ def _moved(new: Instruction, old: Instruction, inst: Instruction) -> Instruction
 
 def _widen(inst: Instruction, readers: list[Instruction]) -> None:
     computation, op = inst.computation, inst.op
-    assert isinstance(inst.shape, Shape)
-    shape = inst.shape.with_dtype(F32)
+    shape = shape_of(inst).with_dtype(F32)
     operands = inst.operands
     if isinstance(op, Dot | Convolution):  # their narrow operands are multiplied exactly
         op = replace(op, shape=shape)
@@ -88,7 +87,7 @@ def _widen(inst: Instruction, readers: list[Instruction]) -> None:
         computation.remove(reader)
         rewrite.sweep(computation, [source], held=(inst,))
     if inst.users or inst is computation.root:
-        rounded = computation.add(Convert(inst.shape.logical), (new,), inst.shape)
+        rounded = computation.add(Convert(shape_of(inst).logical), (new,), inst.shape)
         computation.replace(inst, rounded)
     computation.remove(inst)
 

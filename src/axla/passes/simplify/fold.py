@@ -16,7 +16,7 @@ from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.op import Op
 from axla.ir.structure import Constant, GetTupleElement, Parameter, Tuple
 from axla.ir.traverse import post_order
-from axla.ir.typed import shape_of
+from axla.ir.typed import op_of, shape_of
 from axla.passes import rewrite
 from axla.passes.simplify.match import constant, values_of
 
@@ -110,7 +110,7 @@ def why_not_fold(inst: Instruction, operands: list[Instruction]) -> str | None:
         return f"{op.opcode} has no value of its own"
     if shape.byte_size > min(LARGEST, max(SMALL, known)):
         return f"{shape.byte_size} bytes are more than the operands' {known}"
-    reasons = (why_no_array(o.shape) for o in (inst, *operands))  # type: ignore[arg-type]
+    reasons = (why_no_array(shape_of(o)) for o in (inst, *operands))
     return next((reason for reason in reasons if reason is not None), None)
 
 
@@ -133,5 +133,5 @@ def _array(operand: Instruction) -> np.ndarray:
     if values is None:
         inner = values_of(operand.operands[0])
         assert inner is not None
-        return operand.op.evaluate(inner)  # type: ignore[attr-defined]
+        return op_of(operand, Broadcast).evaluate(inner)
     return values

@@ -103,7 +103,6 @@ def _spread_root(inst: Instruction, session: rewrite.Session) -> None:
     op, (start,), shape = op_of(inst, While), inst.operands, inst.shape
     if type(start.op) is not Tuple or type(op.body.root.op) is not Tuple or shape is not start.shape:
         return
-    assert isinstance(shape, TupleShape)
     places = range(len(shape.elements))
     if not any(_is_passed(inst, n) for n in places) or not session.may_fire("while-spread", inst):
         return

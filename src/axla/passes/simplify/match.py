@@ -13,7 +13,7 @@ from axla.hlo import Broadcast
 from axla.ir.graph import Computation, Instruction
 from axla.ir.op import Op
 from axla.ir.structure import Constant, Parameter
-from axla.ir.typed import shape_of
+from axla.ir.typed import op_of, shape_of
 
 
 def same_shape(x: Instruction, root: Instruction) -> bool:
@@ -23,8 +23,7 @@ def same_shape(x: Instruction, root: Instruction) -> bool:
 
 def is_constant(inst: Instruction) -> bool:
     """Whether an instruction is a constant, or a scalar constant repeated."""
-    op = inst.op
-    return type(op) is Constant or (type(op) is Broadcast and type(inst.operands[0].op) is Constant)
+    return type(inst.op) is Constant or (type(inst.op) is Broadcast and type(inst.operands[0].op) is Constant)
 
 
 def values_of(inst: Instruction) -> np.ndarray | None:
@@ -39,15 +38,16 @@ def uniform(inst: Instruction) -> np.ndarray | None:
     """The one value (an array of rank 0) of all elements of a constant or of a broadcast constant; None
     otherwise.
     """
-    op = inst.op
-    if type(op) is Broadcast:
+    if type(inst.op) is Broadcast:
         inst = inst.operands[0]
     values = values_of(inst)
     if values is None or values.size == 0:
         return None
     flat = values.reshape(-1)
     # The ends first: a constant that is not uniform is mostly seen at once, however large.
-    if flat.size > 1 and not (flat[0].tobytes() == flat[-1].tobytes() and inst.op.literal.is_uniform()):  # type: ignore[attr-defined]
+    if flat.size > 1 and not (
+        flat[0].tobytes() == flat[-1].tobytes() and op_of(inst, Constant).literal.is_uniform()
+    ):
         return None
     return flat[0:1].reshape(())
 
@@ -119,9 +119,7 @@ def combiner(body: Computation) -> type[Op] | None:
     root = body.root
     if len(body.parameters) != 2 or len(root.operands) != 2 or not root.op.elementwise:
         return None
-    if any(type(o.op) is not Parameter for o in root.operands):
-        return None
-    numbers = tuple(o.op.parameter_number for o in root.operands)  # type: ignore[attr-defined]
+    numbers = tuple(o.op.parameter_number for o in root.operands if isinstance(o.op, Parameter))
     if numbers == (0, 1) or (numbers == (1, 0) and root.op.commutative):
         return type(root.op)
     return None
