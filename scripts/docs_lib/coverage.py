@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+from axla.foreign.records import Attribute, Record
 from axla.ir.op import OPS, package_of
 from axla.stablehlo.bytecode.vhlo import versions
 from axla.stablehlo.counterparts import COUNTERPARTS
 from axla.stablehlo.exporter import RULES as EXPORTED
 from axla.stablehlo.importer import RULES as IMPORTED
 from axla.stablehlo.operations import OPERATIONS
-from axla.stablehlo.records import Attribute, Record
 from axla.stablehlo.specialize.folding import FUNCTIONS, INTERPRETED
 from axla.stablehlo.specialize.forms import FORMS
 from axla.stablehlo.verify.structure import CONSTRAINTS

@@ -8,7 +8,6 @@ from axla.stablehlo.counterparts import COUNTERPARTS
 from axla.stablehlo.exporter import RULES as EXPORTED
 from axla.stablehlo.importer import RULES as IMPORTED
 from axla.stablehlo.operations import OPERATIONS
-from axla.stablehlo.records import Attribute, read_records
 from axla.stablehlo.specialize.folding import FUNCTIONS, INTERPRETED
 from axla.stablehlo.specialize.forms import DYNAMIC, FORMS
 from axla.stablehlo.text.assembly import ATTRIBUTES, PARTS, TYPES, _compiled
@@ -57,26 +56,3 @@ def test_what_names_an_operation_of_the_dialects_has_a_record():
     }
     # Operations of an older StableHLO, whose exporters wrote them around dynamic_reshape.
     assert others == {"stablehlo.compute_reshape_shape", "stablehlo.cstr_reshapable"}
-
-
-def test_a_table_is_read_as_it_says():
-    record = read_records(
-        "my",
-        """
-two@2: first:x rest...:y word=text?no/c3@2 body{} other=#pair mask=text
-  -> z ...:w ; same/c1 elements/c2 ; text % word ; hlo Other *other field=word inner=body
-no: ; none there is none
-""",
-        lambda kind: 2 if kind == "#pair" else 1,
-    )["my.two"]
-    assert [(v.name, v.kind, v.rule, v.variadic) for v in record.operands] == [
-        ("first", "x", "i1", False), ("rest", "y", "i2", True),
-    ]  # fmt: skip
-    assert record.attributes == (
-        Attribute("word", "text", "c3", True, "no", 2), Attribute("other", "#pair", "i5"),
-        Attribute("mask", "text", "i7"),
-    )  # fmt: skip
-    assert record.regions == ("body",) and record.filled and record.version == 2
-    assert [(v.kind, v.variadic) for v in record.results] == [("z", False), ("w", True)]
-    assert record.agreement == (("same", "c1"), ("elements", "c2"))
-    assert record.form == "% word" and record.counterpart == ("Other", "*other", "field=word", "inner=body")

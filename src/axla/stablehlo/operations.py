@@ -1,5 +1,5 @@
 """The operations of StableHLO and CHLO, of what checks and traces programs, and those carried along: a record
-each, in the words of `records.py`.
+each, in the words of `foreign/records.py`.
 
 Kinds of operands are letters (`verify/kinds.py`), kinds of attributes words (`verify/attributes.py`), or
 `#mnemonic` of a structure, which counts for as many inputs as it has fields. Agreements are functions of
@@ -18,8 +18,8 @@ Anything else is a mark or word that stands there.
 
 from __future__ import annotations
 
+from axla.foreign.records import Record, read_records
 from axla.stablehlo.attributes import STRUCTURES
-from axla.stablehlo.records import Record, read_records
 
 _STABLEHLO = """
 abs: operand:sfcq -> sfq ; shape/c1 ; text % {} : @same ; hlo

@@ -6,12 +6,12 @@ No version of this form is promised to be readable by another: it is that of 202
 
 from __future__ import annotations
 
+from axla.foreign.records import Attribute, Record
 from axla.stablehlo import mlir
 from axla.stablehlo.bytecode import values
 from axla.stablehlo.bytecode.builtin import constant
 from axla.stablehlo.bytecode.entries import Encoding
 from axla.stablehlo.operations import OPERATIONS
-from axla.stablehlo.records import Attribute, Record
 
 _enum, _struct = values.enumeration, values.structure
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from axla.foreign.records import Attribute
 from axla.stablehlo import mlir
 from axla.stablehlo.bytecode import vhlo
 from axla.stablehlo.bytecode.builtin import LOCATIONS
 from axla.stablehlo.bytecode.entries import Entries
 from axla.stablehlo.bytecode.native import FORMS
 from axla.stablehlo.bytecode.wire import IR_SECTION, Malformed, bounded, section, varint
-from axla.stablehlo.records import Attribute
 
 # Parts of an operation, by the bits of its mask.
 ATTRIBUTES, RESULTS, OPERANDS, SUCCESSORS, REGIONS, USES, PROPERTIES = (1 << i for i in range(7))

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from axla.foreign.records import Attribute, Record
 from axla.stablehlo import mlir
 from axla.stablehlo.attributes import LATER_FIELDS, LONGEST_LIST, is_default
 from axla.stablehlo.bytecode import values
@@ -19,7 +20,6 @@ from axla.stablehlo.bytecode.builtin import constant, dictionary, text
 from axla.stablehlo.bytecode.entries import Encoding
 from axla.stablehlo.bytecode.wire import Malformed
 from axla.stablehlo.operations import OPERATIONS
-from axla.stablehlo.records import Attribute, Record, operations_of
 
 _enum, _struct = values.enumeration, values.structure
 _I32, _I64, _BOOL = mlir.IntegerType(32), mlir.IntegerType(64), mlir.IntegerType(1)
@@ -117,7 +117,7 @@ TYPES: dict[int, Encoding] = _SIMPLE | {
     42: ("T", mlir.FutureType),
 }
 
-_STABLEHLO = operations_of(OPERATIONS, "stablehlo")
+_STABLEHLO = {record.short: record for name, record in OPERATIONS.items() if name.startswith("stablehlo.")}
 # Structured attributes, whose fields are attributes of their own here: names and mnemonics.
 STRUCTURES = {
     name: {a.name: a.kind[1:] for a in record.attributes if a.kind[0] == "#" and a.kind != "#channel_handle"}

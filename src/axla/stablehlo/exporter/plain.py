@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from axla.foreign.counterparts import Counterpart, Field
 from axla.ir.graph import Instruction
 from axla.ir.op import Op
 from axla.stablehlo import mlir
 from axla.stablehlo.attributes import ENUMERATIONS, STRUCTURES
-from axla.stablehlo.counterparts import COUNTERPARTS, Counterpart, Field
+from axla.stablehlo.counterparts import COUNTERPARTS
 from axla.stablehlo.exporter.scope import Rule, Scope, Tree
 from axla.stablehlo.exporter.types import I32, I64, number, numbers, struct
 

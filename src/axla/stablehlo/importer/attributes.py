@@ -57,7 +57,7 @@ def _values_of_enumerations(attribute: Any) -> tuple[str, ...] | None:
 
 
 integer: Callable[..., int] = _reader("an integer", _value_of(mlir.IntegerAttr))
-_number: Callable[..., Any] = _reader("a number", _value_of(mlir.FloatAttr))
+number = _reader("a number", lambda a: float(a.value) if isinstance(a, mlir.FloatAttr) else None)
 _boolean = _reader("a boolean", _flag)
 text = _reader("a string", lambda attribute: attribute if isinstance(attribute, str) else None)
 symbol: Callable[..., str] = _reader(
@@ -66,10 +66,6 @@ symbol: Callable[..., str] = _reader(
 _dictionary = _reader("a dictionary", lambda attribute: attribute if isinstance(attribute, dict) else None)
 _words = _reader("a list of values of an enumeration", _values_of_enumerations)
 word: Callable[..., str] = _reader("a value of an enumeration", _value_of(mlir.EnumAttr))
-
-
-def number(operation: mlir.Operation, name: str) -> float:
-    return float(_number(operation, name))
 
 
 def flag(operation: mlir.Operation, name: str, default: bool = False) -> bool:

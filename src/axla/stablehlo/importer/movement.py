@@ -43,22 +43,15 @@ def broadcast(scope: Scope, operand: Instruction, shape: Shape, dimensions: Sequ
 
 
 def _broadcast_in_dim(scope: Scope, operation: mlir.Operation) -> Instruction:
-    (operand,) = scope.operands(operation, 1)
+    """The type of the result says the sizes, also those that `dynamic_broadcast_in_dim` has as an operand."""
     dimensions = attr.integers(operation, "broadcast_dimensions")
-    return broadcast(scope, operand, scope.shape(operation), dimensions)
+    return broadcast(scope, scope.operands(operation)[0], scope.shape(operation), dimensions)
 
 
 def _broadcast(scope: Scope, operation: mlir.Operation) -> Instruction:
     (operand,) = scope.operands(operation, 1)
     first = len(attr.integers(operation, "broadcast_sizes"))
     return broadcast(scope, operand, scope.shape(operation), range(first, first + array(operand).rank))
-
-
-def _dynamic_broadcast_in_dim(scope: Scope, operation: mlir.Operation) -> Instruction:
-    """The type of the result says the sizes: a result whose sizes are not known has been refused."""
-    operand, _ = scope.operands(operation, 2)
-    dimensions = attr.integers(operation, "broadcast_dimensions")
-    return broadcast(scope, operand, scope.shape(operation), dimensions)
 
 
 def _dynamic_reshape(scope: Scope, operation: mlir.Operation) -> Instruction:
@@ -88,7 +81,9 @@ def _dynamic_iota(scope: Scope, operation: mlir.Operation) -> Instruction:
     return scope.add(hlo.Iota(scope.shape(operation), attr.integer(operation, "iota_dimension")))
 
 
-RULES: dict[str, Rule] = by_name(
-    "stablehlo.", _broadcast, _broadcast_in_dim, _dynamic_broadcast_in_dim, _dynamic_iota, _dynamic_reshape,
-    _set_dimension_size,
-)  # fmt: skip
+RULES: dict[str, Rule] = {
+    **by_name(
+        "stablehlo.", _broadcast, _broadcast_in_dim, _dynamic_iota, _dynamic_reshape, _set_dimension_size
+    ),
+    "stablehlo.dynamic_broadcast_in_dim": _broadcast_in_dim,
+}

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from enum import EnumMeta
 from typing import Any
 
+from axla.foreign.counterparts import Counterpart, Field
 from axla.ir.graph import Instruction
 from axla.ir.op import Op
 from axla.stablehlo import mlir
 from axla.stablehlo.attributes import ENUMERATIONS
-from axla.stablehlo.counterparts import COUNTERPARTS, Counterpart, Field
+from axla.stablehlo.counterparts import COUNTERPARTS
 from axla.stablehlo.importer import attributes as attr
 from axla.stablehlo.importer.scope import Rule, Scope
 

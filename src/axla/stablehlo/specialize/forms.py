@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from axla.core.errors import UnsupportedError, VerifyError
+from axla.foreign.records import Record
 from axla.stablehlo import mlir
 from axla.stablehlo.importer import attributes as attr
 from axla.stablehlo.operations import OPERATIONS
-from axla.stablehlo.records import Record
 from axla.stablehlo.sizes import Sizes, is_open, sizes_of
 
 I64 = mlir.IntegerType(64)

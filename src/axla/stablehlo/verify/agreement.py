@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from axla.foreign.records import Record, Value
 from axla.stablehlo import mlir
-from axla.stablehlo.records import Record, Value
 from axla.stablehlo.text.printer import attribute_text
 from axla.stablehlo.verify.attributes import WITHIN, kind_of_attribute
 from axla.stablehlo.verify.elementwise import follow_operands

@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from axla.core.errors import VerifyError
+from axla.foreign.records import Record
 from axla.stablehlo import mlir
 from axla.stablehlo.operations import OPERATIONS
-from axla.stablehlo.records import Record
 from axla.stablehlo.text.printer import type_text
 from axla.stablehlo.verify import collectives, control, elementwise, indexing, movement, numeric, reducers
 from axla.stablehlo.verify.agreement import check_declared

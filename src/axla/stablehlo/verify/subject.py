@@ -57,7 +57,10 @@ class Subject:
         self.results = [of(value.type) for value in operation.results]
 
     def fail(self, rule: str, message: str, *values: Any) -> NoReturn:
-        shown = [list(v) if isinstance(v, tuple) else type_text(v) if _is_type(v) else v for v in values]
+        shown = [
+            list(v) if isinstance(v, tuple) else type_text(v) if isinstance(v, mlir.Type) else v
+            for v in values
+        ]
         raise Broken(f"{self.name}_{rule}", message.format(*shown))
 
     def need(self, true: object, rule: str, message: str, *values: Any) -> None:
@@ -123,7 +126,3 @@ class Subject:
             wanted = mlir.TensorType(None, element if element is not None else written.element)
             wanted = wanted if extents is None else with_sizes(wanted, extents)
             self.fail(rule, "{} follows as the type of a result, found {}", wanted, written)
-
-
-def _is_type(value: Any) -> bool:
-    return isinstance(value, mlir.Type)

@@ -20,7 +20,7 @@ Lines that are indented continue the one before.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 
@@ -134,8 +134,3 @@ def _record(
 
 def _is_rule(section: str) -> bool:
     return section.partition(" ")[0] not in ("text", "hlo", "static", "none")
-
-
-def operations_of(records: Mapping[str, Record], dialect: str) -> dict[str, Record]:
-    """The records of one dialect, by their short names."""
-    return {record.short: record for name, record in records.items() if name.startswith(f"{dialect}.")}
