@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
+from operator import call
 from typing import Any, ClassVar
 
 from axla.backends.devices import Device, Devices
@@ -136,7 +137,7 @@ class Executable:
             raise DeadlineExceeded(
                 f"{self.name}: the deadline of {deadline} s had passed before the run", abi.DEADLINE
             )
-        measure = self._counted.measure if self._counted is not None else _called
+        measure = self._counted.measure if self._counted is not None else call
         try:
             if len(rows) == 1:
                 return [measure(self._run, rows[0], options)]
@@ -254,7 +255,3 @@ class Executable:
 
 _ONE = (1, 1)
 _PLAIN, _ASYNCHRONOUS = ExecuteOptions(), ExecuteOptions(asynchronous=True)
-
-
-def _called(function: Callable[..., Any], *arguments: Any) -> Any:
-    return function(*arguments)

@@ -71,7 +71,7 @@ class Contents:
         self.where = "the interface"
         code = program.interface.of_code()
         self.segment = Memory(code.constants_bytes, ALIGNMENT, False)
-        self.constants = {(c.offset, c.shape.byte_size): Known(c.shape, False) for c in program.constants}
+        self.constants = {(c.offset, c.shape.byte_size): c.shape for c in program.constants}
         self.memory = {
             (AllocationKind.CONSTANTS, 0): self.segment,
             WORKSPACE: Memory(code.workspace_bytes, ALIGNMENT, True),
@@ -160,8 +160,9 @@ class Contents:
             if place is not None and memory is self.segment:
                 constant = self.constants.get((place.offset, place.size))
             if known is None and constant is not None:
-                self.names.add(value.name)
-                known = self.values[value.name] = constant
+                self.names.discard(value.name)  # it may be read in one scope after the other
+                self.define(Value(value.name, constant, place), keep=True)
+                known = self.values[value.name]
             if known is None:
                 self.fail(f"{value.name} is read and is not there")
             if known.shape is not value.shape and not _same_elements(known.shape, value.shape):
@@ -169,7 +170,8 @@ class Contents:
             if place is None or memory is None:
                 self.require(known.register, f"{value.name} is read in registers, and is in memory")
             elif place.size and known not in (memory.at(place.offset, place.offset + place.size) or ()):
-                self.require(constant is not None, f"{value.name} is read in {place}, which does not hold it")
+                both = constant is not None and known.register  # as lowering has small constants
+                self.require(both, f"{value.name} is read in {place}, which does not hold it")
 
     def typed(self, value: Value, shape: AnyShape) -> None:
         if value.shape.logical is not shape.logical:

@@ -122,9 +122,7 @@ class Target:
     intrinsics: frozenset[str] = frozenset()  # without `llvm.`: instructions here, nowhere else
     threads: int = 1  # most threads that run one step of a kernel together: a power of two
     limits: Limits = Limits()
-    launched: bool = (
-        False  # blocks of `threads` run the steps of a kernel; else a thread is called with a range
-    )
+    launched: bool = False  # blocks of `threads` run a kernel's step; else a thread is called with a range
     form: ObjectForm = ObjectForm()  # how its object files are made
 
     def __hash__(self) -> int:

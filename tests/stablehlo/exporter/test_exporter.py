@@ -250,6 +250,17 @@ def test_what_stablehlo_lacks_is_named(said, text):
         export_text(module)
 
 
+@pytest.mark.parametrize("body, message", [
+    ("p = (f32[], f32[]) parameter(0)  ROOT q = f32[] get-tuple-element(p), index=2", "index=2 is not one"),
+    ("p = f32[] parameter(0)  ROOT q = f32[] call(), to_apply=f", "f has 1 parameters, 0 are wanted"),
+    ("p = f32[2] parameter(0)  ROOT q = f32[] negate(p)", "negate gives"),
+])  # fmt: skip
+def test_modules_that_are_not_in_order_are_refused(body, message):
+    callee = "f { p = f32[] parameter(0)  ROOT n = f32[] negate(p) }"
+    with pytest.raises(VerifyError, match=message):
+        export_text(axla.parse(f"HloModule m\n{callee}\nENTRY e {{ {body} }}"))
+
+
 def test_the_module_is_not_changed():
     text = (EXAMPLES[0].parent / "scaled-dot.hlo").read_text()
     module = axla.parse(text)

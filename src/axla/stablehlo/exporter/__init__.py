@@ -17,6 +17,7 @@ from axla.hlo import TopK
 from axla.ir.clone import clone_module
 from axla.ir.graph import Instruction, Module
 from axla.ir.op import package_of
+from axla.ir.verify import verify
 from axla.passes import driver
 from axla.passes.expand.expanders import EXPANDERS
 from axla.stablehlo import mlir
@@ -44,8 +45,10 @@ def export_source(module: Module) -> mlir.Source:
     """The module as operations of StableHLO; it is not changed.
 
     Arguments and results of @main are arrays and tokens: the leaves of the entry's parameters and result.
-    UnsupportedError names the first op for which there is neither an operation nor an expansion.
+    UnsupportedError names the first op for which there is neither an operation nor an expansion; VerifyError
+    what is not in order in the module.
     """
+    verify(module)
     wanted = {_expansion(i) for c in module.computations for i in c.instructions} - {None}
     if wanted:
         module = clone_module(module)
