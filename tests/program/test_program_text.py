@@ -31,6 +31,11 @@ def test_a_text_is_a_fixed_point():
     assert [step.name for step in program.steps][:3] == ["neg", "z", "w"]
 
 
+def test_numbers_of_stack_frames_stay_without_their_table():
+    text = changed('op_name="hello"', 'op_name="hello" stack_frame_id=8')
+    assert print_program(parse_program(text, SEGMENT)) == text
+
+
 @pytest.mark.parametrize(
     ("first", "message"),
     [

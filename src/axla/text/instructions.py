@@ -380,9 +380,8 @@ class InstructionCursor(ShapeCursor):
                 )
             if key in _PLAIN_KEYS:
                 fields[key] = unescape(value[1:-1]) if kind is str else self.as_int64(value, found.start(2))
-            else:
-                if key != "stack_frame_id" or self.has_stack_frames:
-                    more[key] = value
+            elif key != "stack_frame_id" or self.has_stack_frames or self.exact:
+                more[key] = value
         self.pos = min(self.pos, end)
         if self.skip() != end:
             self.fail(f"expected name=value in metadata, found {self.saw()}")

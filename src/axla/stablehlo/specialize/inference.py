@@ -72,10 +72,6 @@ def _types(operation: mlir.Operation, operands: Sequence[mlir.Type]) -> list[mli
     return list(operands)
 
 
-def _tuple(operation: mlir.Operation, operands: Sequence[mlir.Type]) -> list[mlir.Type]:
-    return [mlir.TupleType(tuple(operands))]
-
-
 def _element(operation: mlir.Operation, operands: Sequence[mlir.Type]) -> list[mlir.Type]:
     at, whole = attr.integer(operation, "index"), operands[0]
     if not isinstance(whole, mlir.TupleType) or not 0 <= at < len(whole.elements):
@@ -88,5 +84,5 @@ _OF_TYPES: dict[str, Callable[[mlir.Operation, Sequence[mlir.Type]], list[mlir.T
     "stablehlo.all_gather": _all_gather,
     "stablehlo.get_tuple_element": _element,
     "stablehlo.optimization_barrier": _types,
-    "stablehlo.tuple": _tuple,
+    "stablehlo.tuple": lambda operation, operands: [mlir.TupleType(tuple(operands))],
 }
