@@ -120,7 +120,8 @@ def test_the_frame_of_32_bit_machines_is_what_llvm_makes_of_it():
         pointer = found.form.pointer_bytes
         for struct in abi.STRUCTS:
             with llvm.LOCK:
-                text = f"{struct.llvm()}\n@g = global {struct.llvm_name} zeroinitializer"
+                parts = [f.llvm if f.count == 1 else f"[{f.count} x {f.llvm}]" for f in struct.fields]
+                text = f"@g = global {{ {', '.join(parts)} }} zeroinitializer"
                 module = binding.parse_assembly(text, binding.create_context())
                 data = llvm.machine(found).target_data
                 kind = module.get_global_variable("g").global_value_type

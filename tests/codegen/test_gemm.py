@@ -17,7 +17,7 @@ from axla.codegen.emit import gemm
 from axla.codegen.emit.transpose_registers import transpose_block
 from axla.codegen.function import Function, Module
 from axla.codegen.host import host_target, one_lane_target
-from axla.codegen.straight import vector
+from axla.codegen.types import vector
 from axla.codegen.value import Value, Values, forbidden_intrinsics
 from axla.core.dtypes import (
     BF16,

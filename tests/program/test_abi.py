@@ -34,11 +34,16 @@ def test_frame_is_version_one():
     assert (abi.FRAME.size, abi.FRAME.offset("parallel_for"), abi.FRAME.offset("cancel")) == (120, 48, 64)
 
 
+def llvm_type(struct: Struct) -> str:
+    parts = [f.llvm if f.count == 1 else f"[{f.count} x {f.llvm}]" for f in struct.fields]
+    return f"{{ {', '.join(parts)} }}"
+
+
 @pytest.mark.parametrize("struct", [*abi.STRUCTS, MIXED], ids=lambda s: s.name)
 def test_llvm_has_the_declared_layout(struct: Struct):
     llvm = pytest.importorskip("llvmlite.binding")
     llvm.initialize_native_target()
-    module = llvm.parse_assembly(f"{struct.llvm()}\n@g = global {struct.llvm_name} zeroinitializer")
+    module = llvm.parse_assembly(f"@g = global {llvm_type(struct)} zeroinitializer")
     machine = llvm.Target.from_default_triple().create_target_machine()
     kind = module.get_global_variable("g").global_value_type
     data = machine.target_data

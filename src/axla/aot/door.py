@@ -7,10 +7,11 @@ constants of the object.
 
 from __future__ import annotations
 
+import itertools
 from hashlib import blake2b
 
 from axla.aot.library import Weights
-from axla.codegen.function import Module
+from axla.codegen.function import Function, Module, Ssa
 from axla.program import abi
 from axla.program.interface import Interface
 from axla.target.machine import ObjectForm
@@ -24,129 +25,79 @@ _SERIAL, _NEVER = "axla_serial", "axla_never"
 
 
 def add_frame(module: Module) -> None:
-    """What every door needs: the frame's type, the serial parallel_for, the flag that is never set."""
-    align = module.pointer_bytes
-    module.globals["axla.frame"] = abi.FRAME.llvm()
+    """What every door needs: the serial parallel_for, the flag that is never set."""
     module.globals[_NEVER] = f"@{_NEVER} = internal constant i32 0"
-    module.functions[_SERIAL] = "\n".join([
-        f"define internal i32 @{_SERIAL}(ptr %frame, ptr %kernel, ptr %args, i64 %count, i64 %grain) "
-        f"{_ATTRIBUTES}{module.common} {{",
-        "entry:",
-        abi.FRAME.gep("%flag_at", "%frame", "cancel"),
-        f"%flag = load ptr, ptr %flag_at, align {align}",
-        "br label %loop",
-        "loop:",
-        "%begin = phi i64 [ 0, %entry ], [ %sum, %next ]",
-        "%sum = add i64 %begin, %grain",
-        "%more = icmp slt i64 %sum, %count",
-        "%end = select i1 %more, i64 %sum, i64 %count",
-        "%set = load volatile i32, ptr %flag, align 4",
-        "%stop = icmp ne i32 %set, 0",
-        "br i1 %stop, label %stopped, label %run",
-        "run:",
-        "%code = call i32 %kernel(ptr %frame, ptr %args, i64 %begin, i64 %end)",
-        "%bad = icmp ne i32 %code, 0",
-        "br i1 %bad, label %failed, label %next",
-        "next:",
-        "br i1 %more, label %loop, label %done",
-        "stopped:",
-        f"ret i32 {abi.CANCELLED}",
-        "failed:",
-        "ret i32 %code",
-        "done:",
-        "ret i32 0",
-        "}",
-    ])  # fmt: skip
+    numbers = [("i64", "count"), ("i64", "grain")]
+    params = [("ptr", "frame"), ("ptr", "kernel"), ("ptr", "args"), *numbers]
+    f = Function(module, _SERIAL, "i32", params, linkage="internal", attributes=_ATTRIBUTES)
+    frame, kernel, args, count, grain = f.params.values()
+    flag = frame.get(abi.FRAME, "cancel")
+    with f.while_loop([f.const("i64", 0)]) as loop:
+        [begin] = loop.carried
+        is_set = f.effect("i32", f"load volatile i32, {flag!r}, align 4")
+        f.guard(is_set.ne(0), f.const("i32", abi.CANCELLED))
+        following = begin + grain
+        more = following.lt(count)
+        code = f.call_pointer("i32", kernel, frame, args, begin, f.select(more, following, count))
+        f.guard(code.ne(0), code)
+        loop.test(more)
+        loop.yield_([following])
+    f.ret(f.const("i32", 0))
 
 
 def add_doors(module: Module, symbol: str, entry: str, interface: Interface, constants: str | None) -> None:
     """The two functions of a program. `constants`: the symbol of the segment; None: the caller passes it."""
-    module.functions[f"{symbol}_run"] = _run(module, symbol, constants is None)
-    module.functions[f"{symbol}_run_frame"] = _run_frame(module, symbol, entry, interface, constants)
+    _run(module, symbol, constants is None)
+    _run_frame(module, symbol, entry, interface, constants)
 
 
-def _run(module: Module, symbol: str, takes_weights: bool) -> str:
-    given = {"arguments": "%args", "results": "%results", "workspace": "%workspace"}
-    parameters = "ptr %args, ptr %results, ptr %workspace"
-    if takes_weights:
-        given["constants"] = "%weights"
-        parameters += ", ptr %weights"
-    lines = [
-        f"define i32 @{symbol}_run({parameters}) {_ATTRIBUTES}{module.common} {{",
-        f"%frame = alloca {abi.FRAME.llvm_name}, align 8",
-    ]
-    for n, field in enumerate(abi.FRAME.fields):
-        kind = "i64" if field.type == "u64" else field.type
-        whole = kind if field.count == 1 else f"[{field.count} x {kind}]"
-        value = given.get(field.name, "null" if kind == "ptr" else "0")
-        if field.name == "version":
-            value = str(abi.FRAME_VERSION)
-        elif field.name == "rng_state":
-            value = f"[{', '.join(f'i64 {word}' for word in abi.RNG_SEED)}]"
-        lines += [
-            abi.FRAME.gep(f"%at{n}", "%frame", field.name),
-            f"store {whole} {value}, ptr %at{n}, align {field.align(module.pointer_bytes)}",
-        ]
-    lines += [f"%code = call i32 @{symbol}_run_frame(ptr %frame)", "ret i32 %code", "}"]
-    return "\n".join(lines)
+def _run(module: Module, symbol: str, takes_weights: bool) -> None:
+    names = ["args", "results", "workspace", "weights"][: 4 if takes_weights else 3]
+    params = [("ptr", name) for name in names]
+    f = Function(module, f"{symbol}_run", "i32", params, attributes=_ATTRIBUTES)
+    frame = f.space(f"[{abi.FRAME.size_on(module.pointer_bytes)} x i8]")
+    fields = ("arguments", "results", "workspace", "constants")
+    given = dict(zip(fields, f.params.values(), strict=False)) | {"version": abi.FRAME_VERSION}
+    for field in abi.FRAME.fields:
+        if field.name != "rng_state":
+            frame.set(abi.FRAME, field.name, given.get(field.name, 0))
+    for number, word in enumerate(abi.RNG_SEED):
+        frame.field(abi.FRAME, "rng_state").at(8 * number).store(f.const("i64", word))
+    f.ret(f.call("i32", f"{symbol}_run_frame", frame, effect=True))
 
 
-def _run_frame(module: Module, symbol: str, entry: str, interface: Interface, constants: str | None) -> str:
-    align = module.pointer_bytes
-    lines = [
-        f"define i32 @{symbol}_run_frame(ptr %frame) {_ATTRIBUTES}{module.common} {{",
-        "start:",
-        "%version = load i32, ptr %frame, align 4",
-        f"%known = icmp eq i32 %version, {abi.FRAME_VERSION}",
-        "br i1 %known, label %fill, label %wrong",
-        "wrong:",
-        f"ret i32 {abi.WRONG_FRAME}",
-        "fill:",
-    ]
+def _run_frame(module: Module, symbol: str, entry: str, interface: Interface, constants: str | None) -> None:
+    f = Function(module, f"{symbol}_run_frame", "i32", [("ptr", "frame")], attributes=_ATTRIBUTES)
+    frame = f.params["frame"]
+    version = frame.get(abi.FRAME, "version")
+    f.guard(version.ne(abi.FRAME_VERSION), f.const("i32", abi.WRONG_FRAME))
     defaults = {"parallel_for": _SERIAL, "cancel": _NEVER}
     if constants is not None:
         defaults["constants"] = constants
     for name, value in defaults.items():
-        lines += [
-            abi.FRAME.gep(f"%{name}_at", "%frame", name),
-            f"%{name}_given = load ptr, ptr %{name}_at, align {align}",
-            f"%{name}_null = icmp eq ptr %{name}_given, null",
-            f"%{name} = select i1 %{name}_null, ptr @{value}, ptr %{name}_given",
-            f"store ptr %{name}, ptr %{name}_at, align {align}",
-        ]
+        given = frame.get(abi.FRAME, name)
+        frame.set(abi.FRAME, name, f.select(given.eq(0), f.glob(value), given))
+    public = frame.get(abi.FRAME, "results")
     if interface.aliases:
-        lines += _result_table(interface, align)
-    lines.append(f"%code = call i32 @{entry}(ptr %frame)")
+        frame.set(
+            abi.FRAME, "results", _result_table(f, frame.get(abi.FRAME, "arguments"), public, interface)
+        )
+    code = f.call("i32", entry, frame, effect=True)
     if interface.aliases:
-        lines.append(f"store ptr %public, ptr %results_at, align {align}")
-    return "\n".join([*lines, "ret i32 %code", "}"])
+        frame.set(abi.FRAME, "results", public)
+    f.ret(code)
 
 
-def _result_table(interface: Interface, align: int) -> list[str]:
+def _result_table(f: Function, arguments: Ssa, public: Ssa, interface: Interface) -> Ssa:
     """A table of all results: those of the caller, and between them parameters that are written in place."""
-    count = len(interface.results)
+    width = f.module.pointer_bytes
     parameter = {alias.result: alias.parameter for alias in interface.aliases}
-    lines = [
-        abi.FRAME.gep("%arguments_at", "%frame", "arguments"),
-        f"%arguments = load ptr, ptr %arguments_at, align {align}",
-        abi.FRAME.gep("%results_at", "%frame", "results"),
-        f"%public = load ptr, ptr %results_at, align {align}",
-        f"%table = alloca [{count} x ptr], align {align}",
-    ]
-    given = 0
-    for k in range(count):
-        if k in parameter:
-            source, number = "%arguments", parameter[k]
-        else:
-            source, number = "%public", given
-            given += 1
-        lines += [
-            f"%from{k} = getelementptr inbounds ptr, ptr {source}, i32 {number}",
-            f"%value{k} = load ptr, ptr %from{k}, align {align}",
-            f"%to{k} = getelementptr inbounds ptr, ptr %table, i32 {k}",
-            f"store ptr %value{k}, ptr %to{k}, align {align}",
-        ]
-    return [*lines, f"store ptr %table, ptr %results_at, align {align}"]
+    table = f.space(f"[{len(interface.results)} x ptr]")
+    given = itertools.count()
+    for k in range(len(interface.results)):
+        place = arguments.item(parameter[k], width) if k in parameter else public.item(next(given), width)
+        table.item(k, width).store(place.load("ptr"))
+    return table
 
 
 def mark_of(symbol: str, size: int) -> bytes:

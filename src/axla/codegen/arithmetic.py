@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from axla.codegen.function import Function, Ssa
-from axla.codegen.straight import element_type, lane_count, mangle, vector
+from axla.codegen.types import element_type, lane_count, mangle, vector
 from axla.target.machine import Target
 
 _FLOATS = ("float", "double", "half", "bfloat")
@@ -201,13 +201,13 @@ class Arithmetic:
         lowered = self.lowering.intrinsic(name, *args) if self.lowering is not None else None
         if lowered is not None:
             return lowered
-        return Reg(self, self.f.call(kind, f"llvm.{name}.{mangle(kind)}", [a.ssa for a in args]))
+        return Reg(self, self.f.call(kind, f"llvm.{name}.{mangle(kind)}", *(a.ssa for a in args)))
 
     def leading_zeros(self, x: Reg) -> Reg:
         """Of integers; all bits of zero."""
         name = f"llvm.ctlz.{mangle(x.type)}"
         self.f.module.declare(name, f"declare {x.type} @{name}({x.type}, i1 immarg)")
-        return Reg(self, self.f.call(x.type, name, [x.ssa, self.f.const("i1", 0)]))
+        return Reg(self, self.f.call(x.type, name, x.ssa, self.f.const("i1", 0)))
 
     # -- multiply and add --------------------------------------------------------------------------------
 
@@ -362,7 +362,7 @@ class Arithmetic:
         known = f.module.outlined.get(name)
         if known is None:
             known = f.module.outlined[name] = self._outline(name, body, args)
-        whole = f.call(known, name, [arg.ssa for arg in args])
+        whole = f.call(known, name, *(arg.ssa for arg in args))
         if known[0] != "{":
             return (Reg(self, whole),)
         kinds = enumerate(known[1:-1].split(", "))
@@ -375,7 +375,7 @@ class Arithmetic:
         params = [(arg.type, f"p{k}") for k, arg in enumerate(args)]
         inner = Function(self.f.module, name, "", params, linkage="internal", attributes="nounwind noinline")
         arithmetic = Arithmetic(inner, self.target, self.lower)
-        parts = body(*(arithmetic.reg(Ssa(f"%p{k}", arg.type, None)) for k, arg in enumerate(args)))
+        parts = body(*map(arithmetic.reg, inner.params.values()))
         whole = parts[0].ssa
         if len(parts) > 1:
             kind = "{" + ", ".join(part.type for part in parts) + "}"
@@ -394,7 +394,7 @@ class Arithmetic:
         f.module.globals.setdefault(
             name, f"@{name} = internal unnamed_addr constant [{len(words)} x i32] [{text}]"
         )
-        base = Ssa(f"@{name}", "ptr", None)
+        base = f.glob(name)
         whole = f.undef(vector("i32", index.lanes))
         for lane in range(index.lanes):
             one = f.load("i32", f.gep("i32", base, f.extract(index.ssa, lane)), 4, readonly=True)

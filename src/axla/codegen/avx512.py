@@ -7,7 +7,7 @@ value is the low part of a wider register, which costs nothing: that is where sc
 from __future__ import annotations
 
 from axla.codegen.arithmetic import Reg
-from axla.codegen.straight import element_type, lane_count, vector
+from axla.codegen.types import element_type, lane_count, vector
 
 _WIDTH = {"float": 32, "double": 64}
 
@@ -57,7 +57,7 @@ def _call(operation: str, operands: list[Reg], immediate: int | None, masked: bo
     name = f"llvm.x86.avx512.{operation}.{'ps' if element == 'float' else 'pd'}.{bits}"
     types = ", ".join("i32 immarg" if arg.type == "i32" else arg.type for arg in args)
     m.f.module.declare(name, f"declare {kind} @{name}({types})")
-    return _narrowed(m.reg(m.f.call(kind, name, args)), lanes)
+    return _narrowed(m.reg(m.f.call(kind, name, *args)), lanes)
 
 
 def _widened(x: Reg) -> Reg:

@@ -11,7 +11,7 @@ from typing import TypeGuard
 
 from axla.codegen.index import AnyIndex, Index, delinearize, linear
 from axla.codegen.position import index_value
-from axla.codegen.straight import vector
+from axla.codegen.types import vector
 from axla.codegen.value import Value
 from axla.codegen.walk import Elements
 from axla.core.dtypes import BY_NAME, U32, DType

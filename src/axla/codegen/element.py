@@ -4,14 +4,12 @@ result to a value for each, in the table `ELEMENT`. `Elements`, in `walk.py`, as
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import axla.hlo as hlo
 from axla.codegen.array import Array
 from axla.codegen.bitcast import bitcast_convert
-from axla.codegen.function import Ssa
 from axla.codegen.index import AnyIndex, delinearize, linear, placed
 from axla.codegen.position import index_value, inside_everywhere
 from axla.codegen.value import Value
@@ -41,19 +39,8 @@ def _constant(e: Elements, inst: Instruction[hlo.Constant], index: Indices) -> V
     numbers = tuple(i for i in index if isinstance(i, int))
     if len(numbers) == len(index):
         return e.values.constant(dtype, literal.array[numbers])
-    pointer = constant_global(e, literal)
+    pointer = e.f.data(literal.array.tobytes())
     return Array(e.values, pointer, dtype, literal.array.shape).load(index, e.lanes)
-
-
-def constant_global(e: Elements, literal: Literal) -> Ssa:
-    """The address of a small literal in the module's read-only data."""
-    data = literal.array.tobytes()
-    name = "c" + hashlib.blake2b(data, digest_size=8).hexdigest()
-    text = "".join(f"\\{byte:02X}" for byte in data)
-    e.f.module.globals.setdefault(
-        name, f'@{name} = private unnamed_addr constant [{len(data)} x i8] c"{text}", align 64'
-    )
-    return Ssa(f"@{name}", "ptr", None)
 
 
 def _get_tuple_element(e: Elements, inst: Instruction[hlo.GetTupleElement], index: Indices) -> Value:

@@ -17,7 +17,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 
-from axla.codegen.straight import Code, Module, Region, Ssa
+from axla.codegen.module import Module
+from axla.codegen.straight import Code, Region, Ssa
 from axla.program import abi
 
 __all__ = ["Branch", "Function", "Loop", "Module", "Ssa", "WhileLoop"]
@@ -31,10 +32,11 @@ UNPOLLED_INDICES = 1 << 16
 class Loop:
     """An open counted loop: `index` and `carried` inside; `results` after it has closed."""
 
-    __slots__ = ("index", "carried", "next", "results")
+    __slots__ = ("index", "carried", "next", "results", "step")
 
     def __init__(self, index: Ssa, carried: list[Ssa]):
         self.index = index
+        self.step = ""
         self.carried = carried
         self.next: list[Ssa] = []
         self.results: list[Ssa] = []
@@ -43,6 +45,11 @@ class Loop:
         """Sets what the carried values are in the next iteration."""
         self.next = list(values)
 
+    def again(self) -> None:
+        """Goes on with the next iteration, of a loop that carries nothing."""
+        self.step = f"step{self.index.text[2:]}"
+        self.index.code.line(f"br label %{self.step}")
+
 
 class Function(Code):
     """One function being written: straight-line code, loops and branches."""
@@ -50,7 +57,8 @@ class Function(Code):
     def _push(self, label: str, *, branch: bool = False, may_not_run: bool = False) -> Region:
         parent, depth = self._stack[-1], len(self._stack)
         arithmetic_floor = depth if branch else parent.arithmetic_floor
-        region = Region(depth, label, arithmetic_floor, depth if branch or may_not_run else parent.load_floor)
+        load_floor = depth if branch or may_not_run else parent.load_floor
+        region = Region(self, depth, label, arithmetic_floor, load_floor)
         self._stack.append(region)
         return region
 
@@ -92,6 +100,9 @@ class Function(Code):
         carried = [Ssa(self.fresh(), value.type, body) for value in carry]
         loop = Loop(index, carried)
         yield loop
+        if loop.step:
+            body.jump(loop.step)
+            body.begin(loop.step)
         following = self._opaque(self.effect(begin.type, f"add nsw {begin.type} {index.text}, {step}"))
         if len(loop.next) != len(carried):
             raise AssertionError(f"{self.name}: loop carries {len(carried)} values, yields {len(loop.next)}")
@@ -126,8 +137,7 @@ class Function(Code):
         again = self.fresh()
         out.append(f"  {again} = icmp slt {begin.type} {following.text}, {end.text}")
         out.append(f"  br i1 {again}, label %{head}, label %{done}")
-        out.append(f"{done}:")
-        parent.label = done
+        parent.begin(done)
         for first, later in zip(carry, loop.next, strict=True):
             skipped = "" if nonempty else f"[ {first.text}, %{entry} ], "
             result = Ssa(self.fresh(), later.type, parent)
@@ -148,18 +158,18 @@ class Function(Code):
         loads and stores.
         """
         zero = self.const(value.type, 0)
-        return self.call(value.type, f"llvm.expect.{value.type}", (value, zero), effect=True)
+        return self.call(value.type, f"llvm.expect.{value.type}", value, zero, effect=True)
 
     @contextlib.contextmanager
-    def while_loop(self, carry: Sequence[Ssa]) -> Iterator[WhileLoop]:
-        """A loop with its test on top. Inside: compute the condition, call `test(condition)`, then the body,
-        then `yield_`.
+    def while_loop(self, carry: Sequence[Ssa] = ()) -> Iterator[WhileLoop]:
+        """A loop that ends by its `test`, or its `leave`. Inside: compute the condition, call
+        `test(condition)`, then the body, then `yield_`; one that carries nothing needs none of these.
         """
         head, body_label, done = self._labels("while", "body", "end")
         parent = self.region
         region = self._push(head, may_not_run=True)
         carried = [Ssa(self.fresh(), value.type, region) for value in carry]
-        loop = WhileLoop(self, carried, body_label, done)
+        loop = WhileLoop(self, carried, head, body_label, done)
         yield loop
         self._pop()
         out = parent.lines
@@ -167,10 +177,9 @@ class Function(Code):
         out.append(f"  br label %{head}")
         out.append(f"{head}:")
         self._phis(entry, latch, carried, carry, loop.next)
+        region.jump(head)
         out.extend(region.lines)
-        out.append(f"  br label %{head}")
-        out.append(f"{done}:")
-        parent.label = done
+        parent.begin(done)
         # The header dominates the exit and is its only predecessor: its phis are the results.
         loop.results = [Ssa(value.text, value.type, parent) for value in carried]
 
@@ -179,9 +188,9 @@ class Function(Code):
         return Branch(self, condition)
 
     @contextlib.contextmanager
-    def if_(self, condition: Ssa) -> Iterator[None]:
+    def if_(self, condition: Ssa, likely: bool | None = None) -> Iterator[None]:
         """Runs the body only when `condition` holds; nothing comes out of it."""
-        branch = Branch(self, condition)
+        branch = Branch(self, condition, likely)
         with branch.then():
             yield
         branch.merge([])
@@ -193,8 +202,7 @@ class Function(Code):
         region.lines.append(f"  br i1 {condition.text}, label %{stop}, label %{go}")
         region.lines.append(f"{stop}:")
         region.lines.append(f"  ret {code.type} {code.text}")
-        region.lines.append(f"{go}:")
-        region.label = go
+        region.begin(go)
 
     def frame_field(self, name: str, type_: str = "ptr") -> Ssa:
         """A field of the frame, which is a parameter."""
@@ -212,34 +220,38 @@ class Function(Code):
         if self.module.in_process:
             with self.if_(stop):
                 ranges = self.null(), self.null(), self.const(type_, 0), self.const(type_, 1)
-                code = self.call_pointer("i32", self.frame_field("parallel_for"), (frame, *ranges))
+                code = self.call_pointer("i32", self.frame_field("parallel_for"), frame, *ranges)
                 self.guard(self.icmp("ne", code, self.const("i32", 0)), code)
         else:
             self.guard(stop, flags)
         self.region.work = float("-inf")
 
     def ret(self, value: Ssa | None = None) -> None:
-        """Ends the function and hands its text to the module."""
-        if len(self._stack) != 1:
-            raise AssertionError(f"{self.name}: return inside an open region")
-        self.line("ret void" if value is None else f"ret {value.type} {value.text}")
+        """Returns. Outside of branches and loops it ends the function, and hands its text to the module."""
+        self.line("ret void" if value is None else f"ret {value!r}")
+        if len(self._stack) == 1:
+            self._finish()
+
+    def _finish(self) -> None:
         group = self.module.attribute_group(self.attributes)
         linkage = self.linkage + " " if self.linkage else ""
         head = f"define {linkage}{self.result} @{self.name}({self._signature}) #{group} {{\nentry:\n"
         head += "".join(f"  {a.text} = alloca [{size} x i8], align 8\n" for size, a in self._slots.values())
+        head += "".join(self._spaces)
         self.module.functions[self.name] = head + "\n".join(self._top.lines) + "\n}"
 
 
 class WhileLoop:
     """An open `while_loop`: `carried` inside, `results` after."""
 
-    __slots__ = ("_function", "carried", "next", "results", "_body", "_done", "_tested")
+    __slots__ = ("_function", "carried", "next", "results", "_head", "_body", "_done", "_tested")
 
-    def __init__(self, function: Function, carried: list[Ssa], body: str, done: str):
+    def __init__(self, function: Function, carried: list[Ssa], head: str, body: str, done: str):
         self._function = function
         self.carried = carried
         self.next: list[Ssa] = []
         self.results: list[Ssa] = []
+        self._head = head
         self._body = body
         self._done = done
         self._tested = False
@@ -248,8 +260,7 @@ class WhileLoop:
         """Leaves the loop when `condition` is false."""
         region = self._function.region
         region.lines.append(f"  br i1 {condition.text}, label %{self._body}, label %{self._done}")
-        region.lines.append(f"{self._body}:")
-        region.label = self._body
+        region.begin(self._body)
         self._tested = True
 
     def yield_(self, values: Sequence[Ssa]) -> None:
@@ -257,13 +268,25 @@ class WhileLoop:
             raise AssertionError("while_loop: test() comes before yield_()")
         self.next = list(values)
 
+    def again(self) -> None:
+        """Goes on with the next iteration, of a loop that carries nothing."""
+        self._function.line(f"br label %{self._head}")
+
+    def leave(self) -> None:
+        self._function.line(f"br label %{self._done}")
+
+
+_WEIGHTS = {None: "", True: ", !prof !{!\"branch_weights\", i32 1000, i32 1}",
+            False: ", !prof !{!\"branch_weights\", i32 1, i32 1000}"}  # fmt: skip
+
 
 class Branch:
-    """The two sides of a condition. A side that is not written is empty."""
+    """The two sides of a condition, and whether it is likely to hold. A side that is not written is empty."""
 
-    def __init__(self, function: Function, condition: Ssa):
+    def __init__(self, function: Function, condition: Ssa, likely: bool | None = None):
         self._function = function
         self._condition = condition
+        self._weights = _WEIGHTS[likely]
         self._sides: list[Region | None] = [None, None]
         self._labels = function._labels("then", "else", "join")
 
@@ -290,18 +313,17 @@ class Branch:
             for label, side in zip(self._labels, self._sides, strict=False)
         ]
         out = parent.lines
-        out.append(f"  br i1 {self._condition.text}, label %{targets[0]}, label %{targets[1]}")
+        out.append(f"  br {self._condition!r}, label %{targets[0]}, label %{targets[1]}{self._weights}")
         sources = []
         for label, side in zip(self._labels[:2], self._sides, strict=True):
             if side is None:
                 sources.append(parent.label)
                 continue
             out.append(f"{label}:")
+            side.jump(join)
             out.extend(side.lines)
-            out.append(f"  br label %{join}")
             sources.append(side.label)
-        out.append(f"{join}:")
-        parent.label = join
+        parent.begin(join)
         results = []
         for a, b in pairs:
             result = Ssa(f.fresh(), a.type, parent)

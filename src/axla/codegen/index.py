@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from math import gcd
 
 from axla.codegen.function import Function, Ssa
-from axla.codegen.straight import vector
+from axla.codegen.types import vector
 
 
 class Index:

@@ -44,7 +44,7 @@ class Block(Distribution):
         return self._behind
 
     def _special(self, register: str) -> Ssa:
-        found = self.f.call("i32", f"llvm.nvvm.read.ptx.sreg.{register}", ())
+        found = self.f.call("i32", f"llvm.nvvm.read.ptx.sreg.{register}")
         return self.f.cast("zext", found, self.f.module.index_type)
 
     def steps(self) -> contextlib.AbstractContextManager[Ssa]:
@@ -88,7 +88,7 @@ class Block(Distribution):
 
         def word(x: Ssa) -> Ssa:
             args = (members, x, f.const("i32", lane), bounds)
-            return f.call("i32", f"llvm.nvvm.shfl.sync.{mode}.i32", args, effect=True)
+            return f.call("i32", f"llvm.nvvm.shfl.sync.{mode}.i32", *args, effect=True)
 
         return tuple(Value(v.dtype, 1, tuple(self._by_words(x, word) for x in v.parts)) for v in values)
 
@@ -116,7 +116,7 @@ class Block(Distribution):
                 kind = _memory(x.type)
                 f.store(f.cast("zext", x, kind), f.gep(kind, array, f.udiv(self.thread, WARP)), _bytes(kind))
         # Nobody writes this memory again, in this step or another: one barrier is enough.
-        f.call("void", "llvm.nvvm.barrier.cta.sync.aligned.all", (f.const("i32", 0),))
+        f.call("void", "llvm.nvvm.barrier.cta.sync.aligned.all", f.const("i32", 0))
         held = [
             tuple(
                 Value(v.dtype, 1, tuple(self._shared_load(array, x.type, warp) for x, array in part))
@@ -136,7 +136,7 @@ class Block(Distribution):
         self.f.module.globals[name] = (
             f"@{name} = internal addrspace(3) global [{count} x {kind}] poison, align {_bytes(kind)}"
         )
-        return Ssa(f"addrspacecast (ptr addrspace(3) @{name} to ptr)", "ptr", None)
+        return self.f.anywhere("ptr", f"addrspacecast (ptr addrspace(3) @{name} to ptr)")
 
     def _shared_load(self, array: Ssa, kind: str, number: int) -> Ssa:
         f, stored = self.f, _memory(kind)

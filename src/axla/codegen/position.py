@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from axla.codegen.function import Ssa
 from axla.codegen.index import AnyIndex
-from axla.codegen.straight import vector
+from axla.codegen.types import vector
 from axla.codegen.value import Value, Values
 from axla.core.dtypes import PRED, S64, DType
 

@@ -1,23 +1,23 @@
-"""LLVM modules and straight-line code as text: values, types, constants, arithmetic and memory."""
+"""Straight-line code as LLVM text: values, constants, arithmetic, structs and memory."""
 
 from __future__ import annotations
 
-import contextlib
-import functools
+import hashlib
 import operator
-import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-INDEX = "i64"
-"""The default type of index arithmetic; a Target with 32-bit addresses sets `Module.index_type`."""
+from axla.codegen.module import Module
+from axla.codegen.types import element_type, float_text, lane_count, mangle, vector
+from axla.program.abi import Struct
 
 
 class Region:
     """Code with one entry: body of a function or loop, branch. `lines` grow until it is closed."""
 
-    __slots__ = ("depth", "lines", "label", "known", "open", "arithmetic_floor", "load_floor", "work")
+    __slots__ = ("code", "depth", "lines", "label", "known", "open", "arithmetic_floor", "load_floor", "work")
 
-    def __init__(self, depth: int, label: str, arithmetic_floor: int, load_floor: int):
+    def __init__(self, code: Code, depth: int, label: str, arithmetic_floor: int, load_floor: int):
+        self.code = code
         self.depth = depth
         self.lines: list[str] = []
         self.label = label  # of the basic block being written, for phis
@@ -29,16 +29,45 @@ class Region:
         self.load_floor = load_floor
         self.work = 0.0  # lines that loops inside run, as far as is known; minus infinity: they poll
 
+    def begin(self, label: str) -> None:
+        """Begins the next basic block."""
+        self.lines.append(f"{label}:")
+        self.label = label
+
+    def jump(self, label: str) -> None:
+        """Ends the code with a jump, unless it has ended: with a return, or a jump elsewhere."""
+        if not self.lines or not self.lines[-1].startswith(("  ret ", "  br ")):
+            self.lines.append(f"  br label %{label}")
+
+
+def _operator(opcode: str) -> Callable[[Ssa, Ssa | int], Ssa]:
+    def write(a: Ssa, b: Ssa | int) -> Ssa:
+        return a.code.binary(opcode, a, a.same(b))
+
+    return write
+
+
+def _comparison(predicate: str) -> Callable[[Ssa, Ssa | int], Ssa]:
+    def write(a: Ssa, b: Ssa | int) -> Ssa:
+        return a.code.icmp(predicate, a, a.same(b))
+
+    return write
+
 
 class Ssa:
-    """An LLVM value: its text (`%12`, `3`, `splat (float 0x..)`), its type, the region that defines it."""
+    """An LLVM value: its text (`%12`, `3`, `splat (float 0x..)`), its type, the region that defines it (the
+    whole function: of a constant, an argument or a global).
+
+    Its operators write an instruction of integers that wrap; `Code.add` and the like take what cannot
+    overflow, and fold constants. A pointer reads and writes what lies there, which is aligned as its type is.
+    """
 
     __slots__ = ("text", "type", "region", "constant")
 
-    def __init__(self, text: str, type_: str, region: Region | None, constant: int | None = None):
+    def __init__(self, text: str, type_: str, region: Region, constant: int | None = None):
         self.text = text
         self.type = type_
-        self.region = region  # None: exists everywhere (constants, arguments, globals)
+        self.region = region
         self.constant = constant  # the value of a scalar integer constant, for folding
 
     def __str__(self) -> str:
@@ -47,96 +76,87 @@ class Ssa:
     def __repr__(self) -> str:
         return f"{self.type} {self.text}"
 
+    @property
+    def code(self) -> Code:
+        return self.region.code
 
-class Module:
-    """The text of one LLVM module: declarations, globals, functions, metadata."""
+    def same(self, value: Ssa | int) -> Ssa:
+        """A number as a constant of this type."""
+        return value if isinstance(value, Ssa) else self.code.const(self.type, value)
 
-    def __init__(self, index_type: str = INDEX, attributes: str = "", pointer_bytes: int = 8):
-        self.index_type = index_type
-        self.pointer_bytes = pointer_bytes
-        self.common = attributes and " " + attributes  # attributes of every function
-        self.declared: dict[str, str] = {}
-        self.globals: dict[str, str] = {}
-        self.functions: dict[str, str] = {}
-        self.attributes: dict[str, int] = {}
-        self.outlined: dict[str, str] = {}  # shared internal functions and their result types
-        self.in_process = True  # its code is run by the glue of this process, whose parallel_for polls
+    __add__ = _operator("add")
+    __sub__ = _operator("sub")
+    __mul__ = _operator("mul")
+    __and__ = _operator("and")
+    __or__ = _operator("or")
+    __xor__ = _operator("xor")
+    __lshift__ = _operator("shl")
+    __rshift__ = _operator("lshr")
+    udiv = _operator("udiv")
+    eq = _comparison("eq")
+    ne = _comparison("ne")
+    lt = _comparison("slt")
+    le = _comparison("sle")
+    gt = _comparison("sgt")
+    ge = _comparison("sge")
+    ugt = _comparison("ugt")
 
-    def declare(self, name: str, signature: str) -> None:
-        """Declares external symbol or intrinsic `name`; `signature` is the whole `declare` line."""
-        self.declared.setdefault(name, signature)
+    def cast(self, type_: str) -> Ssa:
+        """The value as another integer type (zero extended) or as a pointer."""
+        if "ptr" in (type_, self.type):
+            opcode = "inttoptr" if type_ == "ptr" else "ptrtoint"
+        else:
+            opcode = "zext" if int(type_[1:]) > int(self.type[1:]) else "trunc"
+        return self.code.cast(opcode, self, type_)
 
-    def publish(self, name: str) -> None:
-        """Makes an internal function of this module visible to the modules it is linked with, and to no
-        others.
-        """
-        self.functions[name] = self.functions[name].replace("define internal ", "define hidden ", 1)
+    def at(self, offset: Ssa | int) -> Ssa:
+        """The address so many bytes on."""
+        index = self.code.const("i64", offset) if isinstance(offset, int) else offset
+        return self.code.gep("i8", self, index, inbounds=False)
 
-    def enclose(self, name: str) -> None:
-        """Makes a function of this module invisible to all others."""
-        self.functions[name] = self.functions[name].replace("define ", "define internal ", 1)
+    def item(self, index: Ssa | int, size: int = 8) -> Ssa:
+        """The address of an element of an array of elements of this size."""
+        return self.at(index * size)
 
-    def attribute_group(self, text: str) -> int:
-        return self.attributes.setdefault(text, len(self.attributes))
+    def load(self, type_: str, order: str = "") -> Ssa:
+        """What lies at the address now; `order` makes the load atomic."""
+        kind = "atomic " if order else ""
+        align = self.code.module.align(type_)
+        return self.code.effect(type_, f"load {kind}{type_}, {self!r} {order}, align {align}")
 
-    def text(self) -> str:
-        declared = (line for name, line in self.declared.items() if name not in self.functions)
-        groups = (
-            f"attributes #{number} = {{ {text}{self.common} }}" for text, number in self.attributes.items()
-        )
-        metadata = (
-            ("!0 = !{i32 1}",) if any("!nontemporal !0" in body for body in self.functions.values()) else ()
-        )
-        parts = (declared, self.globals.values(), self.functions.values(), groups, metadata)
-        return "\n".join(line for part in parts for line in part) + "\n"
+    def store(self, value: Ssa, order: str = "") -> None:
+        kind = "atomic " if order else ""
+        align = self.code.module.align(value.type)
+        self.code.line(f"store {kind}{value!r}, {self!r} {order}, align {align}")
 
+    def atomic(self, op: str, value: Ssa, order: str = "seq_cst") -> Ssa:
+        """Changes what lies at the address by add, sub, and, or, umin, xchg; gives the value before."""
+        return self.code.effect(value.type, f"atomicrmw {op} {self!r}, {value!r} {order}")
 
-@functools.cache
-def vector(element: str, lanes: int) -> str:
-    """The LLVM type of `lanes` elements: a plain scalar for one lane."""
-    return element if lanes == 1 else f"<{lanes} x {element}>"
+    def exchange(self, expected: Ssa, value: Ssa) -> Ssa:
+        """Compare and swap: true when what lies at the address was as expected and is now replaced."""
+        kind = f"{{ {value.type}, i1 }}"
+        pair = self.code.effect(kind, f"cmpxchg {self!r}, {expected!r}, {value!r} seq_cst seq_cst")
+        return self.code.effect("i1", f"extractvalue {pair!r}, 1")
 
+    def field(self, struct: Struct, name: str) -> Ssa:
+        """The address of a field of the struct at the address."""
+        return self.at(struct.offset(name, self.code.module.pointer_bytes))
 
-@functools.cache
-def element_type(type_: str) -> str:
-    return type_[type_.index("x") + 2 : -1] if type_[0] == "<" else type_
+    def get(self, struct: Struct, name: str) -> Ssa:
+        """A field of the struct at the address."""
+        return self.field(struct, name).load(struct.fields[struct.index(name)].llvm)
 
-
-@functools.cache
-def lane_count(type_: str) -> int:
-    return int(type_[1 : type_.index("x") - 1]) if type_[0] == "<" else 1
-
-
-def float_text(element: str, value: float) -> str:
-    """A float constant exactly as LLVM reads it (hex; f32 is written as the double it equals)."""
-    # Not through the cache: 0.0 equals -0.0 there, and no NaN equals another.
-    return _float_text(element, value) if value else _float_text.__wrapped__(element, value)
-
-
-@functools.lru_cache(maxsize=4096)
-def _float_text(element: str, value: float) -> str:
-    if element == "half":
-        return f"0xH{struct.unpack('<H', struct.pack('<e', value))[0]:04X}"
-    if element == "float":
-        with contextlib.suppress(OverflowError):
-            value = struct.unpack("<f", struct.pack("<f", value))[0]
-    return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
+    def set(self, struct: Struct, name: str, value: Ssa | int) -> None:
+        if isinstance(value, int):
+            value = self.code.const(struct.fields[struct.index(name)].llvm, value)
+        self.field(struct, name).store(value)
 
 
 _COMPARED = {
     "eq": operator.eq, "ne": operator.ne, "slt": operator.lt, "sle": operator.le, "sgt": operator.gt,
     "sge": operator.ge,
 }  # fmt: skip
-
-_MANGLED = {"float": "f32", "double": "f64", "half": "f16", "bfloat": "bf16", "ptr": "p0"}
-
-
-@functools.cache
-def mangle(type_: str) -> str:
-    """The suffix of overloaded intrinsics: `v16f32` for <16 x float>."""
-    element = element_type(type_)
-    name = _MANGLED.get(element, element)
-    return f"v{lane_count(type_)}{name}" if type_[0] == "<" else name
 
 
 class Code:
@@ -153,16 +173,17 @@ class Code:
         self.result = result
         self.linkage = linkage
         self.attributes = attributes
-        self.params = {
-            p.split()[-1]: Ssa(f"%{p.split()[-1]}", t if t[0] in "<{[" else t.split()[0], None)
-            for t, p in params
-        }
         self._signature = ", ".join(f"{t} %{p}" for t, p in params)
         self.polls = False  # whether long loops poll; the function gives a code and has a frame
         self.made = 0  # names given to values and blocks: the length of the code
         self._slots: dict[int, tuple[int, Ssa]] = {}
-        self._top = Region(0, "entry", 0, 0)
+        self._spaces: list[str] = []
+        self._top = Region(self, 0, "entry", 0, 0)
         self._stack = [self._top]
+        self.params = {
+            p.split()[-1]: self.anywhere(t if t[0] in "<{[" else t.split()[0], f"%{p.split()[-1]}")
+            for t, p in params
+        }
 
     # -- placement ---------------------------------------------------------------------------------------
 
@@ -174,13 +195,10 @@ class Code:
         """The outermost open region, not above `depth`, where `operands` exist."""
         for operand in operands:
             region = operand.region
-            if region is not None:
-                if not region.open:
-                    raise AssertionError(
-                        f"{self.name}: {operand!r} is used outside the region that defines it"
-                    )
-                if region.depth > depth:
-                    depth = region.depth
+            if not region.open:
+                raise AssertionError(f"{self.name}: {operand!r} is used outside the region that defines it")
+            if region.depth > depth:
+                depth = region.depth
         return self._stack[depth]
 
     def fresh(self) -> str:
@@ -215,8 +233,14 @@ class Code:
 
     # -- values ------------------------------------------------------------------------------------------
 
+    def anywhere(self, type_: str, text: str) -> Ssa:
+        """What exists everywhere in the function: an argument, a global, a constant expression."""
+        return Ssa(text, type_, self._top)
+
     def const(self, type_: str, value: int | float | bool) -> Ssa:
-        """A constant; of a vector type, splatted."""
+        """A constant; of a vector type, splatted; of pointers, an address."""
+        if type_ == "ptr":
+            return self.anywhere(type_, f"inttoptr (i64 {value} to ptr)") if value else self.null()
         element = element_type(type_)
         number = int(value) if element[0] == "i" else None
         if number is None:
@@ -226,20 +250,32 @@ class Code:
         else:
             text = str(number)
         if type_[0] == "<":
-            return Ssa(f"splat ({element} {text})", type_, None)
-        return Ssa(text, type_, None, number)
+            return self.anywhere(type_, f"splat ({element} {text})")
+        return Ssa(text, type_, self._top, number)
 
     def index(self, value: int) -> Ssa:
         return self.const(self.module.index_type, value)
 
     def undef(self, type_: str) -> Ssa:
-        return Ssa("poison", type_, None)
+        return self.anywhere(type_, "poison")
 
     def null(self) -> Ssa:
-        return Ssa("null", "ptr", None)
+        return self.anywhere("ptr", "null")
 
     def zero(self, type_: str) -> Ssa:
-        return Ssa("zeroinitializer", type_, None) if type_[0] in "<[{" else self.const(type_, 0)
+        return self.anywhere(type_, "zeroinitializer") if type_[0] in "<[{" else self.const(type_, 0)
+
+    def glob(self, name: str) -> Ssa:
+        """The address of a global or function."""
+        return self.anywhere("ptr", f"@{name}")
+
+    def data(self, content: bytes) -> Ssa:
+        """The address of constant bytes, aligned to 64; equal ones are one."""
+        name = "c" + hashlib.blake2b(content, digest_size=8).hexdigest()
+        text = "".join(f"\\{byte:02X}" for byte in content)
+        kind = f"private unnamed_addr constant [{len(content)} x i8]"
+        self.module.globals.setdefault(name, f'@{name} = {kind} c"{text}", align 64')
+        return self.glob(name)
 
     def binary(self, opcode: str, a: Ssa, b: Ssa, flags: str = "") -> Ssa:
         return self.pure(
@@ -277,9 +313,7 @@ class Code:
             return a
         return self.pure(type_, f"{opcode} {a.type} {a.text} to {type_}", (a,))
 
-    def call(
-        self, type_: str, name: str, args: Sequence[Ssa], *, effect: bool = False, flags: str = ""
-    ) -> Ssa:
+    def call(self, type_: str, name: str, *args: Ssa, effect: bool = False, flags: str = "") -> Ssa:
         """Calls `@name`, declared on the way when it is an intrinsic. Pure unless `effect`; a void call needs
         it.
         """
@@ -289,7 +323,7 @@ class Code:
         text = f"call {flags}{type_} @{name}({', '.join(f'{a.type} {a.text}' for a in args)})"
         return self.pure(type_, text, args) if type_ != "void" and not effect else self._called(type_, text)
 
-    def call_pointer(self, type_: str, pointer: Ssa, args: Sequence[Ssa]) -> Ssa:
+    def call_pointer(self, type_: str, pointer: Ssa, *args: Ssa) -> Ssa:
         arguments = ", ".join(f"{a.type} {a.text}" for a in args)
         return self._called(type_, f"call {type_} {pointer.text}({arguments})")
 
@@ -297,7 +331,7 @@ class Code:
         if type_ != "void":
             return self.effect(type_, text)
         self.line(text)
-        return Ssa("", "void", None)
+        return self.anywhere("void", "")
 
     # -- vectors -----------------------------------------------------------------------------------------
 
@@ -306,8 +340,8 @@ class Code:
         if lanes == 1 or a.type[0] == "<":
             return a
         type_ = vector(a.type, lanes)
-        if a.region is None and a.text[0] not in "%@":
-            return Ssa(f"splat ({a.type} {a.text})", type_, None)
+        if a.text[0] not in "%@":
+            return self.anywhere(type_, f"splat ({a.type} {a.text})")
         first = self.pure(type_, f"insertelement {type_} poison, {a.type} {a.text}, i32 0", (a,))
         return self.pure(
             type_,
@@ -337,7 +371,7 @@ class Code:
 
     def lanes_constant(self, type_: str, values: Sequence[int]) -> Ssa:
         element = element_type(type_)
-        return Ssa("<" + ", ".join(f"{element} {v}" for v in values) + ">", type_, None)
+        return self.anywhere(type_, "<" + ", ".join(f"{element} {v}" for v in values) + ">")
 
     # -- index arithmetic, folded ------------------------------------------------------------------------
 
@@ -387,12 +421,12 @@ class Code:
     def smin(self, a: Ssa, b: Ssa) -> Ssa:
         if a.constant is not None and b.constant is not None:
             return self.const(a.type, min(a.constant, b.constant))
-        return self.call(a.type, f"llvm.smin.{mangle(a.type)}", (a, b))
+        return self.call(a.type, f"llvm.smin.{mangle(a.type)}", a, b)
 
     def smax(self, a: Ssa, b: Ssa) -> Ssa:
         if a.constant is not None and b.constant is not None:
             return self.const(a.type, max(a.constant, b.constant))
-        return self.call(a.type, f"llvm.smax.{mangle(a.type)}", (a, b))
+        return self.call(a.type, f"llvm.smax.{mangle(a.type)}", a, b)
 
     # -- memory ------------------------------------------------------------------------------------------
 
@@ -428,9 +462,21 @@ class Code:
         """The address of `count` elements on the stack, aligned to 8: the same memory for every use of a slot
         number.
         """
-        used, address = self._slots.get(slot, (0, Ssa(f"%stack{slot}", "ptr", None)))
+        used, address = self._slots.get(slot, (0, self.anywhere("ptr", f"%stack{slot}")))
         size = count * (8 if type_ in ("ptr", "i64", "double") else 16)
         self._slots[slot] = (max(used, size, 1), address)
+        return address
+
+    def space(self, type_: str, align: int = 8) -> Ssa:
+        """Stack memory of a type, of its own."""
+        address = self.anywhere("ptr", self.fresh())
+        self._spaces.append(f"  {address} = alloca {type_}, align {align}\n")
+        return address
+
+    def slot(self, value: Ssa) -> Ssa:
+        """A stack variable with a first value: its address."""
+        address = self.space(value.type)
+        address.store(value)
         return address
 
     def store(self, value: Ssa, pointer: Ssa, align: int, *, nontemporal: bool = False) -> None:

@@ -27,7 +27,7 @@ from axla.codegen.convert import convert, memory_element, register_element, resi
 from axla.codegen.function import Function, Ssa
 from axla.codegen.math import complex as complex_math
 from axla.codegen.math import tables
-from axla.codegen.straight import lane_count, mangle, vector
+from axla.codegen.types import lane_count, mangle, vector
 from axla.core.dtypes import C64, C128, F32, PRED, S32, S64, DType
 from axla.core.errors import UnsupportedError
 from axla.target.machine import Target

@@ -92,7 +92,7 @@ class Elements:
             return None
         for value in found:
             for part in value.parts:
-                if part.region is not None and not part.region.open:
+                if not part.region.open:
                     return None
         return found
 

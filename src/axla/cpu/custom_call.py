@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import struct
 from collections.abc import Sequence
 
@@ -47,72 +46,49 @@ def _function(entry: Places, number: int) -> Ssa:
     return f.load("ptr", f.gep("ptr", entry.field("functions"), f.const("i64", number)), 8, readonly=True)
 
 
-def _pointers(entry: Places, values: Sequence[Ssa], slot: int) -> Ssa:
-    """An array of pointers on the stack."""
-    f = entry.f
-    array = f.stack("ptr", max(len(values), 1), slot=slot)
-    for number, value in enumerate(values):
-        f.store(value, f.gep("ptr", array, f.const("i64", number)), 8)
-    return array
-
-
 def _native(entry: Places, step: CustomCallStep, operands: list[Ssa], results: list[Ssa]) -> None:
     f, site = entry.f, step.site
     if step.api == EXTERNAL:
         f.module.declare(site.target, f"declare void @{site.target}(ptr, ptr)")
-        function = Ssa(f"@{site.target}", "ptr", None)
+        function = f.glob(site.target)
     else:
         function = _function(entry, step.function)
-    ins = _pointers(entry, operands, 1)
+    ins = entry.pointers(operands, 1)
     opaque = site.config.encode("utf-8", "surrogateescape")
     if step.api in (AXLA, PYTHON):
-        outs = _pointers(entry, results, 2)
-        text = _text(entry, opaque)
+        outs = entry.pointers(results, 2)
+        text = f.data(opaque + b"\0")
         code = f.call_pointer(
-            "i32", function, (f.params["frame"], ins, outs, text, f.const("i64", len(opaque)))
+            "i32", function, f.params["frame"], ins, outs, text, f.const("i64", len(opaque))
         )
         _stop_when_failed(entry, step, code)
         return
-    out = _pointers(entry, results, 2) if site.result.is_tuple else results[0]
+    out = entry.pointers(results, 2) if site.result.is_tuple else results[0]
     if step.api in (ORIGINAL, EXTERNAL):
-        f.call_pointer("void", function, (out, ins))
+        f.call_pointer("void", function, out, ins)
         return
     status = f.stack("i64", -(-abi.STATUS.size // 8), slot=3)
-    for offset in range(0, 8, 4):
-        f.store(f.const("i32", 0), f.gep("i8", status, f.const("i64", offset)), 4)
+    for name in ("failed", "length"):
+        status.set(abi.STATUS, name, 0)
     if step.api == STATUS:
-        f.call_pointer("void", function, (out, ins, status))
+        f.call_pointer("void", function, out, ins, status)
     else:
         assert step.api == UNIFIED
         f.call_pointer(
-            "void", function, (out, ins, _text(entry, opaque), f.const("i64", len(opaque)), status)
+            "void", function, out, ins, f.data(opaque + b"\0"), f.const("i64", len(opaque)), status
         )
-    failed = f.load("i32", status, 4)
-    with f.if_(f.icmp("ne", failed, f.const("i32", 0))):
+    with f.if_(status.get(abi.STATUS, "failed").ne(0)):
         report = _function(entry, step.report)
-        code = f.call_pointer("i32", report, (f.params["frame"], status, status, status, f.const("i64", 0)))
+        code = f.call_pointer("i32", report, f.params["frame"], status, status, status, f.const("i64", 0))
         _stop_when_failed(entry, step, code)
 
 
 def _stop_when_failed(entry: Places, step: CustomCallStep, code: Ssa) -> None:
     """Leaves the program with an error code, and says which call gave it."""
     f = entry.f
-    failed = f.icmp("ne", code, f.const("i32", 0))
-    with f.if_(failed):
-        place = f.gep(
-            "i8", f.params["frame"], f.const("i64", abi.FRAME.offset("error_step", entry.pointer_bytes))
-        )
-        f.store(f.const("i32", step.function + 1), place, 4)
-    f.guard(failed, code)
-
-
-def _text(entry: Places, data: bytes) -> Ssa:
-    """The address of constant bytes, with a zero behind them."""
-    name = f"text.{hashlib.sha256(data).hexdigest()[:32]}"  # equal texts are one
-    body = "".join(f"\\{byte:02X}" for byte in (*data, 0))
-    text = f'@{name} = private unnamed_addr constant [{len(data) + 1} x i8] c"{body}"'
-    entry.f.module.globals.setdefault(name, text)
-    return Ssa(f"@{name}", "ptr", None)
+    with f.if_(code.ne(0)):
+        f.params["frame"].set(abi.FRAME, "error_step", step.function + 1)
+        f.ret(code)
 
 
 class _LibraryCall:
@@ -199,7 +175,7 @@ class _LibraryCall:
         branch.merge([])
 
     def call(self, index: Ssa) -> None:
-        self.f.call_pointer("void", self.function, [self.address(a, index) for a in self.plan.arguments])
+        self.f.call_pointer("void", self.function, *(self.address(a, index) for a in self.plan.arguments))
         for vectors in self.plan.vectors:
             if self.plan.order:
                 self.unpack(vectors, index)

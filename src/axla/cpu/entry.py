@@ -37,7 +37,7 @@ class Entry(Places):
         f = self.f
         self.kernels = {kernel.name: kernel for kernel in self.program.kernels}
         version = self.field("version", "i32")
-        f.guard(f.icmp("ne", version, f.const("i32", abi.FRAME_VERSION)), f.const("i32", abi.WRONG_FRAME))
+        f.guard(version.ne(abi.FRAME_VERSION), f.const("i32", abi.WRONG_FRAME))
         self.steps(self.program.steps)
         f.ret(f.const("i32", 0))
 
@@ -121,36 +121,28 @@ class Entry(Places):
         pointers = [self.pointer(value.memory) for value in (*step.operands, *step.results)]
         if step.scratch is not None:
             pointers.append(self.pointer(step.scratch))
-        args = self.arguments(pointers)
+        args = self.pointers(pointers)
         for phase in kernel.plan.phases:
             if phase.count != 0:
                 self.run_phase(phase, args, kernel.polls)
-
-    def arguments(self, pointers: Sequence[Ssa]) -> Ssa:
-        """An array of pointers on the stack; the same memory serves all calls, one after the other."""
-        f = self.f
-        args = f.stack("ptr", len(pointers))
-        for number, pointer in enumerate(pointers):
-            f.store(pointer, f.gep("ptr", args, f.const("i64", number)), 8)
-        return args
 
     def run_phase(self, phase: Phase, args: Ssa, may_stop: bool) -> None:
         f = self.f
         frame = f.params["frame"]
         if not phase.parallel:
             zero, count = f.const("i64", 0), f.const("i64", phase.count)
-            code = f.call("i32", phase.symbol, (frame, args, zero, count), effect=True)
+            code = f.call("i32", phase.symbol, frame, args, zero, count, effect=True)
             if may_stop:
-                f.guard(f.icmp("ne", code, f.const("i32", 0)), code)
+                f.guard(code.ne(0), code)
             return
-        self.parallel_for(Ssa(f"@{phase.symbol}", "ptr", None), args, phase.count, phase.grain)
+        self.parallel_for(f.glob(phase.symbol), args, phase.count, phase.grain)
 
     def parallel_for(self, kernel: Ssa, args: Ssa, count: int, grain: int) -> None:
         f = self.f
         ranges = f.const("i64", count), f.const("i64", grain)
         frame = f.params["frame"]
-        code = f.call_pointer("i32", self.field("parallel_for"), (frame, kernel, args, *ranges))
-        f.guard(f.icmp("ne", code, f.const("i32", 0)), code)
+        code = f.call_pointer("i32", self.field("parallel_for"), frame, kernel, args, *ranges)
+        f.guard(code.ne(0), code)
 
 
 STEPS: dict[type, Callable] = {

@@ -71,6 +71,14 @@ class Places:
             base = self.field("constants" if allocation.kind is AllocationKind.CONSTANTS else "workspace")
         return f.gep("i8", base, f.const("i64", place.offset))
 
+    def pointers(self, values: Sequence[Ssa], slot: int = 0) -> Ssa:
+        """An array of pointers on the stack; one slot serves all calls, one after the other."""
+        f = self.f
+        array = f.stack("ptr", len(values), slot=slot)
+        for number, value in enumerate(values):
+            f.store(value, f.gep("ptr", array, f.const("i64", number)), 8)
+        return array
+
     def array(self, place: BufferSlice, shape: Shape) -> Array:
         return Array(self.values, self.pointer(place), shape.dtype, shape.dims, readonly=False)
 
@@ -198,7 +206,7 @@ class Places:
 
 def _is_open(element: Element) -> bool:
     """Whether the loop or branch that an element was made in has not ended."""
-    return all(part.region is None or part.region.open for part in element.parts)
+    return all(part.region.open for part in element.parts)
 
 
 def indices(shape: Shape) -> list[tuple[int, ...]]:

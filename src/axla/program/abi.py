@@ -1,9 +1,8 @@
 """Every struct and signature that crosses between Python, generated code and C, declared once.
 
-A `Struct` is a table of fields; `ctypes()`, `llvm()` and `c()` render it, `index` and `offset` locate a
-field. Offsets and sizes are those of the machine whose pointers have `pointer_bytes`; LLVM and C find them by
-themselves. A test compiles the C rendering and compares sizes and offsets. The return codes of programs are
-those of `axla.core.status`.
+A `Struct` is a table of fields; `ctypes()` and `c()` render it, `index` and `offset` locate a field. Offsets
+and sizes are those of the machine whose pointers have `pointer_bytes`; C finds them by itself. Tests compare
+both with what compilers make of the fields. The return codes of programs are those of `axla.core.status`.
 
 The entry of a program is `i32 axla_entry(ptr frame)`, 0 meaning success. A kernel is
 `i32 kernel(ptr frame, ptr args, i64 begin, i64 end)`; `args` is private to it and whoever calls it, and
@@ -58,6 +57,11 @@ class Field:
     c_type: str = ""  # a more telling C type of the same size
     count: int = 1
 
+    @property
+    def llvm(self) -> str:
+        """Its LLVM type, or that of one of them."""
+        return _TYPES[self.type][1]
+
     def align(self, pointer_bytes: int = POINTER) -> int:
         return pointer_bytes if self.type == "ptr" else _TYPES[self.type][3]
 
@@ -95,16 +99,6 @@ class Struct:
         """The ctypes class of the struct (one per struct)."""
         return _ctypes(self)
 
-    def llvm(self) -> str:
-        """The LLVM definition: `%axla.frame = type { i32, ... }`."""
-        parts = (_TYPES[f.type][1] for f in self.fields)
-        inner = (t if f.count == 1 else f"[{f.count} x {t}]" for t, f in zip(parts, self.fields, strict=True))
-        return f"{self.llvm_name} = type {{ {', '.join(inner)} }}"
-
-    @property
-    def llvm_name(self) -> str:
-        return f"%{self.name.replace('_', '.', 1)}"
-
     def c(self, *, named: bool = True) -> str:
         """The C declaration with the documentation as comments. Not `named`: its typedef stands before it."""
         lines = [f"/* {self.doc} */", f"{'typedef ' if named else ''}struct {self.name} {{"]
@@ -114,11 +108,6 @@ class Struct:
             array = "" if f.count == 1 else f"[{f.count}]"
             lines.append(f"  {kind}{gap}{f.name}{array}; /* {f.doc} */")
         return "\n".join([*lines, f"}} {self.name};" if named else "};"])
-
-    def gep(self, result: str, pointer: str, name: str) -> str:
-        """The LLVM instruction that gives a field's address."""
-        index = self.index(name)
-        return f"{result} = getelementptr inbounds {self.llvm_name}, ptr {pointer}, i32 0, i32 {index}"
 
 
 @lru_cache

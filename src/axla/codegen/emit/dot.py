@@ -70,7 +70,7 @@ def _door(k: KernelWriter, hero: Instruction, callee: str) -> None:
     args = f.effect("ptr", f"alloca [{len(pointers)} x ptr], align 8")
     for number, pointer in enumerate(pointers):
         f.store(pointer, f.gep("ptr", args, f.index(number)), 8)
-    code = f.call("i32", callee, (f.params["frame"], args, f.params["begin"], f.params["end"]), effect=True)
+    code = f.call("i32", callee, f.params["frame"], args, f.params["begin"], f.params["end"], effect=True)
     f.ret(code)
 
 

@@ -256,7 +256,7 @@ class _Tiles:
         later = f.icmp("ne", block.first, f.index(0))
         if not self.direct:
             stride = f.index(tile.columns * self.parts)
-            f.call("void", f"{self.name}.tile", [a, b, self.buffer, block.depth, stride], effect=True)
+            f.call("void", f"{self.name}.tile", a, b, self.buffer, block.depth, stride, effect=True)
             self._call_finish(f, block, place, later)
             return
         index = f.add(f.mul(place.row, f.index(spec.stride("out_row"))), place.col)
@@ -270,7 +270,7 @@ class _Tiles:
         args = [a, b, c, block.depth, stride]
         if self.split:
             args.append(f.select(whole, add, f.const("i1", False)))
-        f.call("void", f"{self.name}.tile", args, effect=True)
+        f.call("void", f"{self.name}.tile", *args, effect=True)
         if whole.constant == 0:
             self._call_finish(f, block, place, later)
         elif self.overlaps:
@@ -291,7 +291,7 @@ class _Tiles:
             at = f.add(f.mul(row, f.index(self.partial_stride)), col)
             done = f.icmp("sge", f.add(block.first, block.depth), f.index(spec.k))
             args += [f.gep(self.element, base, at), later, done]
-        f.call("void", f"{self.name}.finish", args, effect=True)
+        f.call("void", f"{self.name}.finish", *args, effect=True)
 
     def _emit_finish(self) -> None:
         """`finish`: adds earlier sums to the new part of a tile, then stores it or keeps it for later."""

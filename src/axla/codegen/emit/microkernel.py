@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from axla.codegen.function import Function, Module, Ssa
-from axla.codegen.straight import mangle, vector
+from axla.codegen.types import mangle, vector
 from axla.core.dtypes import DType
 from axla.program.plans import GemmSpec, Tile
 from axla.target.machine import Target
@@ -80,7 +80,7 @@ class Accumulation:
         if self.dtype.is_integer:
             return f.binary("add", f.binary("mul", a, b), total)
         if self.target.has_fma:
-            return f.call(a.type, f"llvm.fma.{mangle(a.type)}", (a, b, total))
+            return f.call(a.type, f"llvm.fma.{mangle(a.type)}", a, b, total)
         return f.binary("fadd", f.binary("fmul", a, b), total)
 
 

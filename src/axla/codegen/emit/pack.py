@@ -8,7 +8,7 @@ from axla.codegen.array import element_address
 from axla.codegen.emit.microkernel import Parts, part_count, part_type, store_parts
 from axla.codegen.emit.transpose_registers import transpose_block
 from axla.codegen.function import Function, Ssa
-from axla.codegen.straight import vector
+from axla.codegen.types import vector
 from axla.codegen.value import Values
 from axla.core.dtypes import DType
 from axla.target.machine import Target

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from axla.codegen.function import Function, Ssa
-from axla.codegen.straight import element_type, lane_count
+from axla.codegen.types import element_type, lane_count
 
 _BYTES = {"half": 2, "bfloat": 2, "float": 4, "double": 8}
 

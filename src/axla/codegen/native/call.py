@@ -14,7 +14,7 @@ Donated arrays lose their memory when bound, and get it back only if the run doe
 
 from __future__ import annotations
 
-from axla.codegen.native.assembly import Function, Functions, Module, V
+from axla.codegen.native.assembly import Function, Functions, Module
 from axla.codegen.native.python_abi import NDARRAY
 from axla.codegen.native.structs import (
     ARRAY,
@@ -32,6 +32,7 @@ from axla.codegen.native.structs import (
     SHAPE_INFO,
     SINGLE_RESULT,
 )
+from axla.codegen.straight import Ssa
 from axla.program.abi import FRAME, FRAME_VERSION, OUT_OF_MEMORY
 
 # C-contiguous and aligned to its element.
@@ -55,147 +56,151 @@ def emit(m: Module) -> None:
 
 
 @_FUNCTIONS("bind_array", "ptr", "argument:ptr, info:ptr")
-def _bind_array(f: Function, argument: V, info: V) -> None:
+def _bind_array(f: Function, argument: Ssa, info: Ssa) -> None:
     """The record of an Array argument that fits its parameter, else null; an exception may be set then."""
-    with f.when(argument.get(ARRAY, "info").ne(info), likely=False):
-        f.ret(f.null)
+    with f.if_(argument.get(ARRAY, "info").ne(info), likely=False):
+        f.ret(f.null())
     record = argument.get(ARRAY, "record")
-    with f.when(record.ne(0), likely=True):
-        with f.when(record.get(RECORD, "ready").eq(READY), likely=True):
+    with f.if_(record.ne(0), likely=True):
+        with f.if_(record.get(RECORD, "ready").eq(READY), likely=True):
             f.ret(record)
         # The wait lets other threads run, which may delete the array.
-        with f.when(f.call("i32", "axla_record_wait", record, f.i64(0)).eq(0)):
+        with f.if_(f.call("i32", "axla_record_wait", record, f.i64(0)).eq(0)):
             f.ret(argument.get(ARRAY, "record"))
-    f.ret(f.null)
+    f.ret(f.null())
 
 
 @_FUNCTIONS("bind_numpy", "ptr", "argument:ptr, info:ptr")
-def _bind_numpy(f: Function, argument: V, info: V) -> None:
+def _bind_numpy(f: Function, argument: Ssa, info: Ssa) -> None:
     """The data of a NumPy argument that can be used as it is, else null."""
     descr = info.get(SHAPE_INFO, "descr")
     flags = argument.get(NDARRAY, "flags") & _PLAIN
     rank = info.get(SHAPE_INFO, "rank")
     same = argument.get(NDARRAY, "descr").eq(descr)
-    same = f.emit("i1", f"and {same}, {flags.eq(_PLAIN).text}")
-    same = f.emit("i1", f"and {same}, {argument.get(NDARRAY, 'nd').eq(rank).text}")
+    same = same & flags.eq(_PLAIN)
+    same = same & argument.get(NDARRAY, "nd").eq(rank)
     with f.unless(same):
-        f.ret(f.null)
+        f.ret(f.null())
     have, want = argument.get(NDARRAY, "dims"), info.get(SHAPE_INFO, "dims")
     with (
-        f.each(rank.cast("i64")) as (index, _),
-        f.when(have.item(index).load("i64").ne(want.item(index).load("i64")), likely=False),
+        f.loop(0, rank.cast("i64")) as loop,
+        f.if_(have.item(loop.index).load("i64").ne(want.item(loop.index).load("i64")), likely=False),
     ):
-        f.ret(f.null)
+        f.ret(f.null())
     f.ret(argument.get(NDARRAY, "data"))
 
 
 @_FUNCTIONS("unbind", "void", "arguments:ptr, count:i64, claimed:ptr, held:ptr")
-def _unbind(f: Function, arguments: V, count: V, claimed: V, held: V) -> None:
+def _unbind(f: Function, arguments: Ssa, count: Ssa, claimed: Ssa, held: Ssa) -> None:
     """Undoes `bind`: donated arrays get their memory back, held ones are let go."""
-    with f.each(count) as (index, _):
-        record = claimed.item(index).load("ptr")
-        with f.when(record.ne(0)):
-            arguments.item(index).load("ptr").set(ARRAY, "record", record)
-        f.call("void", "axla_record_release", held.item(index).load("ptr"))
+    with f.loop(0, count) as loop:
+        record = claimed.item(loop.index).load("ptr")
+        with f.if_(record.ne(0)):
+            arguments.item(loop.index).load("ptr").set(ARRAY, "record", record)
+        f.call("void", "axla_record_release", held.item(loop.index).load("ptr"))
 
 
 @_FUNCTIONS("bind", "i32", "program:ptr, arguments:ptr, addresses:ptr, claimed:ptr, held:ptr, released:i1")
-def _bind(f: Function, program: V, arguments: V, addresses: V, claimed: V, held: V, holds: V) -> None:
+def _bind(
+    f: Function, program: Ssa, arguments: Ssa, addresses: Ssa, claimed: Ssa, held: Ssa, holds: Ssa
+) -> None:
     """Fills `addresses`, and `claimed` and `held` with records; false (0) if some argument does not fit."""
     count, specs = program.get(PROGRAM, "parameter_count"), program.get(PROGRAM, "parameters")
     array_type = f.glob("array_type").load("ptr")
     flags = program.get(PROGRAM, "flags")
-    with f.each(count) as (index, _):
-        claimed.item(index).store(f.null)
-        held.item(index).store(f.null)
+    with f.loop(0, count) as loop:
+        claimed.item(loop.index).store(f.null())
+        held.item(loop.index).store(f.null())
 
     def refuse() -> None:
         f.call("void", "unbind", arguments, count, claimed, held)
         f.ret(f.i32(0))
 
     # Donated ones first: an array that is given twice is then found deleted, whichever place comes first.
-    with f.when((flags & DONATES).ne(0)), f.each(count) as (index, loop):
-        spec, argument = specs.item(index, PARAMETER.size), arguments.item(index).load("ptr")
-        with f.when(spec.get(PARAMETER, "alias").lt(0)):
+    with f.if_((flags & DONATES).ne(0)), f.loop(0, count) as loop:
+        spec, argument = specs.item(loop.index, PARAMETER.size), arguments.item(loop.index).load("ptr")
+        with f.if_(spec.get(PARAMETER, "alias").lt(0)):
             loop.again()
-        with f.when(argument.get(ARRAY, "type").ne(array_type)):
+        with f.if_(argument.get(ARRAY, "type").ne(array_type)):
             loop.again()
         record = f.call("ptr", "bind_array", argument, spec.get(PARAMETER, "info"))
-        with f.when(record.eq(0), likely=False):
+        with f.if_(record.eq(0), likely=False):
             refuse()
         argument.set(ARRAY, "record", 0)
-        claimed.item(index).store(record)
-        addresses.item(index).store(record.get(RECORD, "address"))
+        claimed.item(loop.index).store(record)
+        addresses.item(loop.index).store(record.get(RECORD, "address"))
     ndarray_type = f.glob("ndarray_type").load("ptr")
-    with f.each(count) as (index, loop):
-        with f.when(claimed.item(index).load("ptr").ne(0)):
+    with f.loop(0, count) as loop:
+        with f.if_(claimed.item(loop.index).load("ptr").ne(0)):
             loop.again()
-        info = specs.item(index, PARAMETER.size).get(PARAMETER, "info")
-        argument = arguments.item(index).load("ptr")
+        info = specs.item(loop.index, PARAMETER.size).get(PARAMETER, "info")
+        argument = arguments.item(loop.index).load("ptr")
         kind = argument.get(ARRAY, "type")
-        with f.when(kind.eq(array_type)):
+        with f.if_(kind.eq(array_type)):
             record = f.call("ptr", "bind_array", argument, info)
-            with f.when(record.eq(0), likely=False):
+            with f.if_(record.eq(0), likely=False):
                 refuse()
-            addresses.item(index).store(record.get(RECORD, "address"))
-            with f.when(holds):  # another thread may delete it while we run
+            addresses.item(loop.index).store(record.get(RECORD, "address"))
+            with f.if_(holds):  # another thread may delete it while we run
                 f.call("void", "axla_record_hold", record)
-                held.item(index).store(record)
+                held.item(loop.index).store(record)
             loop.again()
-        with f.when(kind.ne(ndarray_type), likely=False):
+        with f.if_(kind.ne(ndarray_type), likely=False):
             refuse()
         data = f.call("ptr", "bind_numpy", argument, info)
-        with f.when(data.eq(0), likely=False):
+        with f.if_(data.eq(0), likely=False):
             refuse()
-        addresses.item(index).store(data)
+        addresses.item(loop.index).store(data)
     f.ret(f.i32(1))
 
 
 @_FUNCTIONS("take_results", "i64", "program:ptr, addresses:ptr, claimed:ptr, results:ptr, records:ptr")
-def _take_results(f: Function, program: V, addresses: V, claimed: V, results: V, records: V) -> None:
+def _take_results(
+    f: Function, program: Ssa, addresses: Ssa, claimed: Ssa, results: Ssa, records: Ssa
+) -> None:
     """Records for the results, one count each; gives 0, or the bytes that could not be had."""
     count, specs = program.get(PROGRAM, "result_count"), program.get(PROGRAM, "results")
-    with f.each(count) as (index, loop):
-        spec = specs.item(index, RESULT.size)
+    with f.loop(0, count) as loop:
+        spec = specs.item(loop.index, RESULT.size)
         size = spec.get(RESULT, "info").get(SHAPE_INFO, "bytes")
         alias = spec.get(RESULT, "alias")
         aliased = alias.ge(0)
-        with f.when(aliased):
+        with f.if_(aliased):
             donated = claimed.item(alias).load("ptr")
-            with f.when(donated.ne(0)):
+            with f.if_(donated.ne(0)):
                 shared = donated.at(RECORD.offset("refs")).load("i32", "acquire").ne(1)
                 foreign = (donated.get(RECORD, "flags") & EXTERNAL).ne(0)
-                with f.unless(f.emit("i1", f"or {shared}, {foreign.text}")):
-                    records.item(index).store(donated)
-                    results.item(index).store(donated.get(RECORD, "address"))
+                with f.unless(shared | foreign):
+                    records.item(loop.index).store(donated)
+                    results.item(loop.index).store(donated.get(RECORD, "address"))
                     loop.again()
         record = f.call("ptr", "axla_record_new", size)
-        with f.when(record.eq(0), likely=False):
-            f.call("void", "drop_results", program, claimed, records, index)
+        with f.if_(record.eq(0), likely=False):
+            f.call("void", "drop_results", program, claimed, records, loop.index)
             f.ret(f.select(size.eq(0), f.i64(1), size))
         address = record.get(RECORD, "address")
-        records.item(index).store(record)
-        results.item(index).store(address)
-        with f.when(aliased):
+        records.item(loop.index).store(record)
+        results.item(loop.index).store(address)
+        with f.if_(aliased):
             f.call("ptr", "memcpy", address, addresses.item(alias).load("ptr"), size)
             addresses.item(alias).store(address)
     f.ret(f.i64(0))
 
 
 @_FUNCTIONS("drop_results", "void", "program:ptr, claimed:ptr, records:ptr, count:i64")
-def _drop_results(f: Function, program: V, claimed: V, records: V, count: V) -> None:
+def _drop_results(f: Function, program: Ssa, claimed: Ssa, records: Ssa, count: Ssa) -> None:
     """Gives back the first `count` result records that are not a donated parameter's."""
     specs = program.get(PROGRAM, "results")
-    with f.each(count) as (index, loop):
-        record = records.item(index).load("ptr")
-        alias = specs.item(index, RESULT.size).get(RESULT, "alias")
-        with f.when(alias.ge(0)), f.when(claimed.item(alias).load("ptr").eq(record)):
+    with f.loop(0, count) as loop:
+        record = records.item(loop.index).load("ptr")
+        alias = specs.item(loop.index, RESULT.size).get(RESULT, "alias")
+        with f.if_(alias.ge(0)), f.if_(claimed.item(alias).load("ptr").eq(record)):
             loop.again()
         f.call("void", "axla_record_release", record)
 
 
 @_FUNCTIONS("run_released", "i32", "program:ptr, frame:ptr, flags:ptr")
-def _run_entry(f: Function, program: V, frame: V, flags: V) -> None:
+def _run_entry(f: Function, program: Ssa, frame: Ssa, flags: Ssa) -> None:
     """Calls the entry without the interpreter lock, in the list of runs."""
     run = f.space(f"[{RUN.size} x i8]")
     first_at = f.glob("runs")
@@ -205,7 +210,7 @@ def _run_entry(f: Function, program: V, frame: V, flags: V) -> None:
     run.set(RUN, "flags", flags)
     run.set(RUN, "next", first)
     run.set(RUN, "previous", 0)
-    with f.when(first.ne(0)):
+    with f.if_(first.ne(0)):
         first.set(RUN, "previous", run)
     first_at.store(run)
     state = f.call("ptr", "PyEval_SaveThread")
@@ -217,28 +222,30 @@ def _run_entry(f: Function, program: V, frame: V, flags: V) -> None:
     with f.unless(run.get(RUN, "forks").eq(f.glob("forks").load("i32"))):
         f.ret(code)
     after, before = run.get(RUN, "next"), run.get(RUN, "previous")
-    with f.when(after.ne(0)):
+    with f.if_(after.ne(0)):
         after.set(RUN, "previous", before)
-    with f.when(before.ne(0)):
+    with f.if_(before.ne(0)):
         before.set(RUN, "next", after)
-    with f.when(before.eq(0)):
+    with f.if_(before.eq(0)):
         first_at.store(after)
     f.ret(code)
 
 
 @_FUNCTIONS("execute", "i32", "program:ptr, frame:ptr, addresses:ptr, results:ptr, flags:ptr, released:i1")
-def _execute(f: Function, program: V, frame: V, addresses: V, results: V, flags: V, released: V) -> None:
+def _execute(
+    f: Function, program: Ssa, frame: Ssa, addresses: Ssa, results: Ssa, flags: Ssa, released: Ssa
+) -> None:
     """Runs the entry once: makes workspace and frame; the frame stays readable for its error fields."""
     size = program.get(PROGRAM, "workspace_bytes")
-    workspace = f.slot(f.null)
-    with f.when(size.gt(0)):
+    workspace = f.slot(f.null())
+    with f.if_(size.gt(0)):
         block = f.call("ptr", "axla_allocate", size)
-        with f.when(block.eq(0), likely=False):
+        with f.if_(block.eq(0), likely=False):
             frame.set(FRAME, "error_step", 0)
             frame.set(FRAME, "error_detail", size)
             f.ret(f.i32(OUT_OF_MEMORY))
         workspace.store(block)
-    values: dict[str, V | int] = {
+    values: dict[str, Ssa | int] = {
         "version": FRAME_VERSION,
         "arguments": addresses,
         "results": results,
@@ -254,114 +261,114 @@ def _execute(f: Function, program: V, frame: V, addresses: V, results: V, flags:
             frame.set(FRAME, field.name, values.get(field.name, 0))
     _copy_rng(f, program.at(PROGRAM.offset("rng_state")), frame.at(FRAME.offset("rng_state")))
     code = f.slot(f.i32(0))
-    with f.when(released):
+    with f.if_(released):
         code.store(f.call("i32", "run_released", program, frame, flags))
-    with f.when(f.emit("i1", f"xor {released}, 1")):
+    with f.if_(released ^ 1):
         code.store(f.call_pointer("i32", program.get(PROGRAM, "entry"), frame))
     _copy_rng(f, frame.at(FRAME.offset("rng_state")), program.at(PROGRAM.offset("rng_state")))
-    with f.when(size.gt(0)):
+    with f.if_(size.gt(0)):
         f.call("void", "axla_free", workspace.load("ptr"), size)
     f.ret(code.load("i32"))
 
 
-def _copy_rng(f: Function, source: V, target: V) -> None:
+def _copy_rng(f: Function, source: Ssa, target: Ssa) -> None:
     for offset in (0, 8):
         target.at(offset).store(source.at(offset).load("i64"))
 
 
 @_FUNCTIONS("make_result", "ptr", "program:ptr, records:ptr")
-def _result(f: Function, program: V, records: V) -> None:
+def _result(f: Function, program: Ssa, records: Ssa) -> None:
     """The result objects: an Array or a tuple of them. Takes the records' counts."""
     count, specs = program.get(PROGRAM, "result_count"), program.get(PROGRAM, "results")
-    with f.when((program.get(PROGRAM, "flags") & SINGLE_RESULT).ne(0), likely=True):
+    with f.if_((program.get(PROGRAM, "flags") & SINGLE_RESULT).ne(0), likely=True):
         info, owner = specs.get(RESULT, "info"), specs.get(RESULT, "info_object")
         f.ret(f.call("ptr", "axla_array_new", info, owner, records.load("ptr")))
     result = f.call("ptr", "PyTuple_New", count)
-    with f.each(count) as (index, loop):
-        record = records.item(index).load("ptr")
-        spec = specs.item(index, RESULT.size)
-        with f.when(result.eq(0), likely=False):
+    with f.loop(0, count) as loop:
+        record = records.item(loop.index).load("ptr")
+        spec = specs.item(loop.index, RESULT.size)
+        with f.if_(result.eq(0), likely=False):
             f.call("void", "axla_record_release", record)
             loop.again()
         array = f.call(
             "ptr", "axla_array_new", spec.get(RESULT, "info"), spec.get(RESULT, "info_object"), record
         )
-        f.call("i32", "PyTuple_SetItem", result, index, array)
+        f.call("i32", "PyTuple_SetItem", result, loop.index, array)
     # An array that could not be made left a null in the tuple, and an exception.
-    with f.when(result.ne(0)), f.when(f.call("ptr", "PyErr_Occurred").ne(0), likely=False):
+    with f.if_(result.ne(0)), f.if_(f.call("ptr", "PyErr_Occurred").ne(0), likely=False):
         f.call("void", "Py_DecRef", result)
-        f.ret(f.null)
+        f.ret(f.null())
     f.ret(result)
 
 
 @_FUNCTIONS("fail", "ptr", "owner:ptr, code:i32, frame:ptr, flag:ptr")
-def _fail(f: Function, owner: V, code: V, frame: V, flag: V) -> None:
+def _fail(f: Function, owner: Ssa, code: Ssa, frame: Ssa, flag: Ssa) -> None:
     """Lets Python raise the exception of an error code; null."""
-    with f.when(f.call("ptr", "PyErr_Occurred").ne(0)):  # a signal's handler raised
-        f.ret(f.null)
-    made = f.call("ptr", "report", f.glob("failed_call").load("ptr"), *f.parameters)
+    with f.if_(f.call("ptr", "PyErr_Occurred").ne(0)):  # a signal's handler raised
+        f.ret(f.null())
+    made = f.call("ptr", "report", f.glob("failed_call").load("ptr"), *f.params.values())
     f.call("void", "Py_DecRef", made)  # it raises: this is null, which Py_DecRef accepts
-    f.ret(f.null)
+    f.ret(f.null())
 
 
 @_FUNCTIONS("report", "ptr", "function:ptr, owner:ptr, code:i32, frame:ptr, flag:ptr")
-def _report(f: Function, function: V, owner: V, code: V, frame: V, flag: V) -> None:
-    signed = f.emit("i64", f"sext {code} to i64")
+def _report(f: Function, function: Ssa, owner: Ssa, code: Ssa, frame: Ssa, flag: Ssa) -> None:
+    signed = f.cast("sext", code, "i64")
     numbers = [signed, frame.get(FRAME, "error_step").cast("i64"), frame.get(FRAME, "error_detail")]
     numbers += [flag.load("i32").cast("i64"), frame.cast("i64")]
     arguments = f.space("[6 x ptr]")
     arguments.store(owner)
     for i, number in enumerate(numbers):
         arguments.at(8 * (i + 1)).store(f.call("ptr", "PyLong_FromLongLong", number))
-    made = f.call("ptr", "PyObject_Vectorcall", function, arguments, f.i64(6), f.null)
+    made = f.call("ptr", "PyObject_Vectorcall", function, arguments, f.i64(6), f.null())
     for i in range(len(numbers)):
         f.call("void", "Py_DecRef", arguments.at(8 * (i + 1)).load("ptr"))
     f.ret(made)
 
 
 @_FUNCTIONS("call_slowly", "ptr", "self:ptr, arguments:ptr, count:i64, names:ptr, flag:ptr")
-def _slow(f: Function, this: V, arguments: V, count: V, names: V, flag: V) -> None:
+def _slow(f: Function, this: Ssa, arguments: Ssa, count: Ssa, names: Ssa, flag: Ssa) -> None:
     """Calls the Python function for calls that do not fit."""
     keywords = f.slot(f.i64(0))
-    with f.when(names.ne(0)):
+    with f.if_(names.ne(0)):
         keywords.store(f.call("i64", "PyTuple_Size", names))
     total = count + keywords.load("i64")
-    with f.when(f.call("ptr", "PyErr_Occurred").ne(0), likely=False):  # an argument's run failed
-        f.ret(f.null)
+    with f.if_(f.call("ptr", "PyErr_Occurred").ne(0), likely=False):  # an argument's run failed
+        f.ret(f.null())
     # Not on the stack: a caller may pass a million arguments by mistake.
     size = (total + 4) << 3
     given = f.call("ptr", "axla_allocate", size)
-    with f.when(given.eq(0), likely=False):
+    with f.if_(given.eq(0), likely=False):
         f.ret(f.call("ptr", "PyErr_NoMemory"))
     address = f.call("ptr", "PyLong_FromLongLong", flag.cast("i64"))
     for i, value in enumerate((this, this.get(CALLABLE, "owner"), address, f.glob("none").load("ptr"))):
         given.at(8 * i).store(value)
-    with f.when(names.ne(0)):
+    with f.if_(names.ne(0)):
         given.at(24).store(names)
-    with f.each(total) as (index, _):
-        given.item(index + 4).store(arguments.item(index).load("ptr"))
-    result = f.call("ptr", "PyObject_Vectorcall", f.glob("slow_call").load("ptr"), given, total + 4, f.null)
+    with f.loop(0, total) as loop:
+        given.item(loop.index + 4).store(arguments.item(loop.index).load("ptr"))
+    result = f.call("ptr", "PyObject_Vectorcall", f.glob("slow_call").load("ptr"), given, total + 4, f.null())
     f.call("void", "Py_DecRef", address)
     f.call("void", "axla_free", given, size)
     f.ret(result)
 
 
 @_FUNCTIONS("release_arguments", "void", "program:ptr, records:ptr, claimed:ptr, held:ptr")
-def _release_arguments(f: Function, program: V, records: V, claimed: V, held: V) -> None:
+def _release_arguments(f: Function, program: Ssa, records: Ssa, claimed: Ssa, held: Ssa) -> None:
     """After the run: lets held arrays go, and donated ones whose memory no result took over."""
     specs = program.get(PROGRAM, "parameters")
-    with f.each(program.get(PROGRAM, "parameter_count")) as (index, loop):
-        f.call("void", "axla_record_release", held.item(index).load("ptr"))
-        record = claimed.item(index).load("ptr")
-        with f.when(record.eq(0)):
+    with f.loop(0, program.get(PROGRAM, "parameter_count")) as loop:
+        f.call("void", "axla_record_release", held.item(loop.index).load("ptr"))
+        record = claimed.item(loop.index).load("ptr")
+        with f.if_(record.eq(0)):
             loop.again()
-        taken = records.item(specs.item(index, PARAMETER.size).get(PARAMETER, "alias")).load("ptr")
-        with f.when(taken.ne(record)):
+        taken = records.item(specs.item(loop.index, PARAMETER.size).get(PARAMETER, "alias")).load("ptr")
+        with f.if_(taken.ne(record)):
             f.call("void", "axla_record_release", record)
 
 
 @_FUNCTIONS("call_bound", "ptr", "self:ptr, arguments:ptr, given_flag:ptr, lists:ptr")
-def _call_bound(f: Function, this: V, arguments: V, given_flag: V, lists: V) -> None:
+def _call_bound(f: Function, this: Ssa, arguments: Ssa, given_flag: Ssa, lists: Ssa) -> None:
     """A call with the right number of arguments; `lists` has room for all lists of addresses and records."""
     program, owner = this.get(CALLABLE, "program"), this.get(CALLABLE, "owner")
     count, result_count = program.get(PROGRAM, "parameter_count"), program.get(PROGRAM, "result_count")
@@ -370,50 +377,50 @@ def _call_bound(f: Function, this: V, arguments: V, given_flag: V, lists: V) -> 
     records = results.item(result_count)
     # A deadline needs the interpreter lock free, to expire.
     flags = program.get(PROGRAM, "flags")
-    released = f.emit("i1", f"or {(flags & LONG_RUNNING).ne(0)}, {given_flag.ne(0).text}")
+    released = (flags & LONG_RUNNING).ne(0) | given_flag.ne(0)
     bound = f.call("i32", "bind", program, arguments, addresses, claimed, held, released)
-    with f.when(bound.eq(0), likely=False):
-        f.ret(f.call("ptr", "call_slowly", this, arguments, count, f.null, given_flag))
+    with f.if_(bound.eq(0), likely=False):
+        f.ret(f.call("ptr", "call_slowly", this, arguments, count, f.null(), given_flag))
     frame = f.space(f"[{FRAME.size} x i8]", 16)
     flag = f.select(given_flag.eq(0), f.slot(f.i64(0)), given_flag)
     missing = f.call("i64", "take_results", program, addresses, claimed, results, records)
-    with f.when(missing.ne(0), likely=False):
+    with f.if_(missing.ne(0), likely=False):
         f.call("void", "unbind", arguments, count, claimed, held)
         frame.set(FRAME, "error_step", 0)
         frame.set(FRAME, "error_detail", missing)
         f.ret(f.call("ptr", "fail", owner, f.i32(OUT_OF_MEMORY), frame, flag))
     code = f.call("i32", "execute", program, frame, addresses, results, flag, released)
-    with f.when(f.emit("i1", f"or {released}, {(flags & DONATES).ne(0).text}")):
+    with f.if_(released | (flags & DONATES).ne(0)):
         f.call("void", "release_arguments", program, records, claimed, held)
-    with f.when(code.ne(0), likely=False):
-        with f.each(result_count) as (index, _):
-            f.call("void", "axla_record_release", records.item(index).load("ptr"))
+    with f.if_(code.ne(0), likely=False):
+        with f.loop(0, result_count) as loop:
+            f.call("void", "axla_record_release", records.item(loop.index).load("ptr"))
         f.ret(f.call("ptr", "fail", owner, code, frame, flag))
     f.ret(f.call("ptr", "make_result", program, records))
 
 
 @_FUNCTIONS("call_program", "ptr", "self:ptr, arguments:ptr, count:i64, names:ptr, flag:ptr")
-def _call(f: Function, this: V, arguments: V, count: V, names: V, flag: V) -> None:
+def _call(f: Function, this: Ssa, arguments: Ssa, count: Ssa, names: Ssa, flag: Ssa) -> None:
     program = this.get(CALLABLE, "program")
     parameters = program.get(PROGRAM, "parameter_count")
-    plain = f.emit("i1", f"and {count.eq(parameters)}, {names.eq(0).text}")
+    plain = count.eq(parameters) & names.eq(0)
     with f.unless(plain):
         f.ret(f.call("ptr", "call_slowly", this, arguments, count, names, flag))
     left = program.get(PROGRAM, "handed") - program.get(PROGRAM, "ended")
     with (
-        f.when((left | (program.get(PROGRAM, "flags") & EFFECTS).cast("i32")).ne(0), likely=False),
-        f.when(f.call("i32", "may_run", program).eq(0)),
+        f.if_((left | (program.get(PROGRAM, "flags") & EFFECTS).cast("i32")).ne(0), likely=False),
+        f.if_(f.call("i32", "may_run", program).eq(0)),
     ):
         f.ret(f.call("ptr", "call_slowly", this, arguments, count, names, flag))
     size = (parameters * 3 + program.get(PROGRAM, "result_count") * 2) << 3
-    result = f.slot(f.null)
+    result = f.slot(f.null())
     small = size.le(_SMALL_CALL)
-    with f.when(small, likely=True):
+    with f.if_(small, likely=True):
         lists = f.space(f"[{_SMALL_CALL} x i8]")
         result.store(f.call("ptr", "call_bound", this, arguments, flag, lists))
     with f.unless(small):
         lists = f.call("ptr", "axla_allocate", size)
-        with f.when(lists.eq(0), likely=False):
+        with f.if_(lists.eq(0), likely=False):
             f.ret(f.call("ptr", "PyErr_NoMemory"))
         result.store(f.call("ptr", "call_bound", this, arguments, flag, lists))
         f.call("void", "axla_free", lists, size)
@@ -421,23 +428,23 @@ def _call(f: Function, this: V, arguments: V, count: V, names: V, flag: V) -> No
 
 
 @_FUNCTIONS("callable_vectorcall", "ptr", "self:ptr, arguments:ptr, nargsf:i64, names:ptr", exported=True)
-def _callable_vectorcall(f: Function, this: V, arguments: V, nargsf: V, names: V) -> None:
+def _callable_vectorcall(f: Function, this: Ssa, arguments: Ssa, nargsf: Ssa, names: Ssa) -> None:
     """What Python calls: the vectorcall slot, and a method that takes the address of a cancel flag first."""
-    f.ret(f.call("ptr", "call_program", this, arguments, nargsf & ((1 << 63) - 1), names, f.null))
+    f.ret(f.call("ptr", "call_program", this, arguments, nargsf & ((1 << 63) - 1), names, f.null()))
 
 
 @_FUNCTIONS("callable_with_flag", "ptr", "self:ptr, arguments:ptr, count:i64", exported=True)
-def _callable_with_flag(f: Function, this: V, arguments: V, count: V) -> None:
-    with f.when(count.lt(1)):
-        f.ret(f.call("ptr", "call_slowly", this, arguments, count, f.null, f.null))
+def _callable_with_flag(f: Function, this: Ssa, arguments: Ssa, count: Ssa) -> None:
+    with f.if_(count.lt(1)):
+        f.ret(f.call("ptr", "call_slowly", this, arguments, count, f.null(), f.null()))
     flag = f.call("ptr", "PyLong_AsVoidPtr", arguments.load("ptr"))
-    with f.when(f.call("ptr", "PyErr_Occurred").ne(0), likely=False):
-        f.ret(f.null)
-    f.ret(f.call("ptr", "call_program", this, arguments.at(8), count - 1, f.null, flag))
+    with f.if_(f.call("ptr", "PyErr_Occurred").ne(0), likely=False):
+        f.ret(f.null())
+    f.ret(f.call("ptr", "call_program", this, arguments.at(8), count - 1, f.null(), flag))
 
 
 @_FUNCTIONS("callable_dealloc", "void", "self:ptr", exported=True)
-def _callable_dealloc(f: Function, this: V) -> None:
+def _callable_dealloc(f: Function, this: Ssa) -> None:
     owner, kind = this.get(CALLABLE, "owner"), this.get(CALLABLE, "type")
     f.call("void", "PyObject_Free", this)
     f.call("void", "Py_DecRef", owner)
@@ -445,16 +452,16 @@ def _callable_dealloc(f: Function, this: V) -> None:
 
 
 @_FUNCTIONS("axla_cancel", "i64", "program:ptr, value:i32", exported=True)
-def _cancel(f: Function, program: V, value: V) -> None:
+def _cancel(f: Function, program: Ssa, value: Ssa) -> None:
     """Sets the cancel flag of every run of a program."""
     count = f.slot(f.i64(0))
     run = f.slot(f.glob("runs").load("ptr"))
-    with f.loop() as loop:
+    with f.while_loop() as loop:
         node = run.load("ptr")
-        with f.when(node.eq(0)):
+        with f.if_(node.eq(0)):
             loop.leave()
         run.store(node.get(RUN, "next"))
-        with f.when(node.get(RUN, "program").ne(program)):
+        with f.if_(node.get(RUN, "program").ne(program)):
             loop.again()
         node.get(RUN, "flags").store(value, "seq_cst")
         count.store(count.load("i64") + 1)
@@ -462,9 +469,9 @@ def _cancel(f: Function, program: V, value: V) -> None:
 
 
 @_FUNCTIONS("axla_callable_new", "ptr", "program:ptr, owner:ptr", exported=True)
-def _callable_new(f: Function, program: V, owner: V) -> None:
+def _callable_new(f: Function, program: Ssa, owner: Ssa) -> None:
     made = f.call("ptr", "_PyObject_New", f.glob("callable_type").load("ptr"))
-    with f.when(made.ne(0), likely=True):
+    with f.if_(made.ne(0), likely=True):
         f.call("void", "Py_IncRef", owner)
         made.set(CALLABLE, "vectorcall", f.glob("callable_vectorcall"))
         made.set(CALLABLE, "program", program)

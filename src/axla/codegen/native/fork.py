@@ -39,4 +39,4 @@ def _child(f: Function) -> None:
     f.glob("forks").atomic("add", f.i32(1))
     # The stacks of other threads, where their runs are, may serve others soon.
     for name in ("runs", "main_run"):
-        f.glob(name).store(f.null)
+        f.glob(name).store(f.null())

@@ -13,9 +13,9 @@ from axla.codegen.native.assembly import Function, Module
 ORDER = ("memory",)
 
 _FAULTS = {
-    "order": "axla: a lock of the glue is taken out of order\n",
-    "held": "axla: a lock of the glue is held by who waits, or runs what is not the glue's\n",
-    "python": "axla: the interpreter lock is held by who waits\n",
+    "order": b"axla: a lock of the glue is taken out of order\n",
+    "held": b"axla: a lock of the glue is held by who waits, or runs what is not the glue's\n",
+    "python": b"axla: the interpreter lock is held by who waits\n",
 }
 
 
@@ -30,8 +30,8 @@ def emit(m: Module) -> None:
         if m.checks:
             _refuse(f, (_held(f) >> rank).ne(0), "order")
             _note(f, "or", 1 << rank)
-        with f.loop() as loop:
-            with f.when(f.glob(f"{name}_lock").atomic("xchg", f.i32(1), "acquire").eq(0), likely=True):
+        with f.while_loop() as loop:
+            with f.if_(f.glob(f"{name}_lock").atomic("xchg", f.i32(1), "acquire").eq(0), likely=True):
                 loop.leave()
             # The holder may have lost its core: let it run.
             f.call("i32", "sched_yield")
@@ -48,14 +48,13 @@ def _held(f: Function):
 
 
 def _note(f: Function, op: str, bits: int) -> None:
-    held = f.emit("i64", f"{op} {_held(f)}, {bits}").cast("ptr")
+    held = f.binary(op, _held(f), f.i64(bits)).cast("ptr")
     f.call("i32", "pthread_setspecific", f.glob("lock_key").load("i32"), held)
 
 
 def _refuse(f: Function, wrong, fault: str) -> None:
-    f.module.text_constant(f"fault_{fault}", _FAULTS[fault])
-    with f.when(wrong, likely=False):
-        f.call("i64", "write", f.i32(2), f.glob(f"fault_{fault}"), f.i64(len(_FAULTS[fault])))
+    with f.if_(wrong, likely=False):
+        f.call("i64", "write", f.i32(2), f.data(_FAULTS[fault]), f.i64(len(_FAULTS[fault])))
         f.call("void", "abort")
 
 
@@ -63,6 +62,6 @@ def _check(m: Module) -> None:
     """What a thread calls before it waits, or runs what is not the glue's."""
     f = m.function("lock_check", "void", "waits:i32", exported=True)
     _refuse(f, _held(f).ne(0), "held")
-    with f.when(f.parameters[0].ne(0)):
+    with f.if_(f.params["waits"].ne(0)):
         _refuse(f, f.call("i32", "PyGILState_Check").ne(0), "python")
     f.ret()

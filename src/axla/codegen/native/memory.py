@@ -14,7 +14,8 @@ system.
 
 from __future__ import annotations
 
-from axla.codegen.native.assembly import Function, Functions, Module, V
+from axla.codegen.native.assembly import Function, Functions, Module
+from axla.codegen.straight import Ssa
 from axla.program.abi import Field, Struct
 
 STATE = Struct(
@@ -50,27 +51,26 @@ def emit(m: Module) -> None:
 
 
 @_FUNCTIONS("memory_class", "i64", "bytes:i64")
-def _class_of(f: Function, size: V) -> None:
+def _class_of(f: Function, size: Ssa) -> None:
     """The class of a size, which is the index of its list: 64 bytes, then eight to a power of two."""
-    with f.when(size.le(64)):
+    with f.if_(size.le(64)):
         f.ret(f.i64(0))
     last = size - 1
-    exponent = f.i64(63) - f.emit("i64", f"call i64 @llvm.ctlz.i64({last}, i1 true)")
-    f.module.externals["llvm.ctlz.i64"] = "declare i64 @llvm.ctlz.i64(i64, i1)"
+    exponent = f.i64(63) - f.call("i64", "llvm.ctlz.i64", last, f.const("i1", 1))
     step = (last >> (exponent - 3)) & 7
     f.ret((exponent - 6) * 8 + step + 1)
 
 
 @_FUNCTIONS("memory_class_bytes", "i64", "index:i64")
-def _size_of_class(f: Function, index: V) -> None:
-    with f.when(index.eq(0)):
+def _size_of_class(f: Function, index: Ssa) -> None:
+    with f.if_(index.eq(0)):
         f.ret(f.i64(64))
     at = index - 1
     f.ret(((at & 7) + 9) << ((at >> 3) + 3))
 
 
 @_FUNCTIONS("memory_map", "ptr", "size:i64")
-def _map(f: Function, size: V) -> None:
+def _map(f: Function, size: Ssa) -> None:
     """Pages from the system; null when there are none."""
     length = (size + (_PAGE - 1)) & -_PAGE
     huge = size.ge(_HUGE)
@@ -78,36 +78,36 @@ def _map(f: Function, size: V) -> None:
     total = length + extra
     none = f.i32(-1)
     base = f.call(
-        "ptr", "mmap", f.null, total, f.i32(_PROT_READ_WRITE), f.i32(_MAP_PRIVATE_ANONYMOUS), none, f.i64(0)
+        "ptr", "mmap", f.null(), total, f.i32(_PROT_READ_WRITE), f.i32(_MAP_PRIVATE_ANONYMOUS), none, f.i64(0)
     )
     address = base.cast("i64")
-    with f.when(address.eq(-1), likely=False):
-        f.ret(f.null)
+    with f.if_(address.eq(-1), likely=False):
+        f.ret(f.null())
     with f.unless(huge):
         f.ret(base)
     start = (address + (_HUGE_PAGE - 1)) & -_HUGE_PAGE
     head = start - address
-    with f.when(head.ne(0)):
+    with f.if_(head.ne(0)):
         f.call("i32", "munmap", base, head)
     tail = extra - head
-    with f.when(tail.ne(0)):
+    with f.if_(tail.ne(0)):
         f.call("i32", "munmap", (start + length).cast("ptr"), tail)
     f.call("i32", "madvise", start.cast("ptr"), length, f.i32(_MADV_HUGEPAGE))
     f.ret(start.cast("ptr"))
 
 
 @_FUNCTIONS("memory_from_system", "ptr", "size:i64")
-def _memory_from_system(f: Function, size: V) -> None:
-    with f.when(size.ge(_MAPPED)):
+def _memory_from_system(f: Function, size: Ssa) -> None:
+    with f.if_(size.ge(_MAPPED)):
         f.ret(f.call("ptr", "memory_map", size))
-    out = f.slot(f.null)
+    out = f.slot(f.null())
     status = f.call("i32", "posix_memalign", out, f.i64(64), size)
-    f.ret(f.select(status.eq(0), out.load("ptr"), f.null))
+    f.ret(f.select(status.eq(0), out.load("ptr"), f.null()))
 
 
 @_FUNCTIONS("memory_to_system", "void", "block:ptr, size:i64")
-def _memory_to_system(f: Function, block: V, size: V) -> None:
-    with f.when(size.lt(_MAPPED)):
+def _memory_to_system(f: Function, block: Ssa, size: Ssa) -> None:
+    with f.if_(size.lt(_MAPPED)):
         f.call("void", "free", block)
         f.ret()
     f.call("i32", "munmap", block, (size + (_PAGE - 1)) & -_PAGE)
@@ -116,17 +116,17 @@ def _memory_to_system(f: Function, block: V, size: V) -> None:
 @_FUNCTIONS("axla_trim", "void", exported=True)
 def _trim(f: Function) -> None:
     state = f.glob("memory_state")
-    with f.each(f.i64(_CLASSES)) as (index, _):
-        size = f.call("i64", "memory_class_bytes", index)
-        head = f.glob("memory_lists").item(index)
+    with f.loop(0, _CLASSES) as classes:
+        size = f.call("i64", "memory_class_bytes", classes.index)
+        head = f.glob("memory_lists").item(classes.index)
         f.call("void", "memory_acquire")
         block = f.slot(head.load("ptr"))
-        head.store(f.null)
+        head.store(f.null())
         f.call("void", "memory_release")
         freed = f.slot(f.i64(0))
-        with f.loop() as loop:
+        with f.while_loop() as loop:
             first = block.load("ptr")
-            with f.when(first.eq(0)):
+            with f.if_(first.eq(0)):
                 loop.leave()
             block.store(first.load("ptr"))
             f.call("void", "memory_to_system", first, size)
@@ -137,27 +137,27 @@ def _trim(f: Function) -> None:
 
 
 @_FUNCTIONS("memory_fresh", "ptr", "size:i64")
-def _fresh(f: Function, size: V) -> None:
+def _fresh(f: Function, size: Ssa) -> None:
     """A block from the system, after the limit was looked at: nothing is touched when it would be passed."""
     state = f.glob("memory_state")
     limit = state.get(STATE, "limit")
     f.call("void", "memory_acquire")
     wanted = state.get(STATE, "in_use") + size
-    with f.when(wanted.gt(limit), likely=False):
+    with f.if_(wanted.gt(limit), likely=False):
         f.call("void", "memory_release")
-        f.ret(f.null)
+        f.ret(f.null())
     state.set(STATE, "in_use", wanted)
     state.set(STATE, "fresh", state.get(STATE, "fresh") + 1)
     crowded = (wanted + state.get(STATE, "cached")).gt(limit)
     f.call("void", "memory_release")
-    with f.when(crowded, likely=False):
+    with f.if_(crowded, likely=False):
         f.call("void", "axla_trim")
     block = f.call("ptr", "memory_from_system", size)
-    with f.when(block.ne(0), likely=True):
+    with f.if_(block.ne(0), likely=True):
         f.ret(block)
     f.call("void", "axla_trim")
     block = f.call("ptr", "memory_from_system", size)
-    with f.when(block.eq(0)):
+    with f.if_(block.eq(0)):
         f.call("void", "memory_acquire")
         state.set(STATE, "in_use", state.get(STATE, "in_use") - size)
         f.call("void", "memory_release")
@@ -165,15 +165,15 @@ def _fresh(f: Function, size: V) -> None:
 
 
 @_FUNCTIONS("axla_allocate", "ptr", "bytes:i64", exported=True)
-def _allocate(f: Function, size: V) -> None:
-    with f.when(size.ugt(_LARGEST), likely=False):
-        f.ret(f.null)
+def _allocate(f: Function, size: Ssa) -> None:
+    with f.if_(size.ugt(_LARGEST), likely=False):
+        f.ret(f.null())
     index = f.call("i64", "memory_class", size)
     block_size = f.call("i64", "memory_class_bytes", index)
     head = f.glob("memory_lists").item(index)
     f.call("void", "memory_acquire")
     block = head.load("ptr")
-    with f.when(block.ne(0), likely=True):
+    with f.if_(block.ne(0), likely=True):
         head.store(block.load("ptr"))
         state = f.glob("memory_state")
         state.set(STATE, "cached", state.get(STATE, "cached") - block_size)
@@ -185,17 +185,17 @@ def _allocate(f: Function, size: V) -> None:
 
 
 @_FUNCTIONS("axla_free", "void", "block:ptr, bytes:i64", exported=True)
-def _free(f: Function, block: V, size: V) -> None:
+def _free(f: Function, block: Ssa, size: Ssa) -> None:
     index = f.call("i64", "memory_class", size)
     block_size = f.call("i64", "memory_class_bytes", index)
     state = f.glob("memory_state")
     f.call("void", "memory_acquire")
     state.set(STATE, "in_use", state.get(STATE, "in_use") - block_size)
-    with f.when((state.get(STATE, "cached") + block_size).gt(state.get(STATE, "cache_limit")), likely=False):
+    with f.if_((state.get(STATE, "cached") + block_size).gt(state.get(STATE, "cache_limit")), likely=False):
         # The cache is full of other sizes: what was just freed is likelier to be asked for again.
         f.call("void", "memory_release")
         f.call("void", "axla_trim")
-        with f.when(block_size.gt(state.get(STATE, "cache_limit"))):
+        with f.if_(block_size.gt(state.get(STATE, "cache_limit"))):
             f.call("void", "memory_to_system", block, block_size)
             f.ret()
         f.call("void", "memory_acquire")
@@ -203,7 +203,7 @@ def _free(f: Function, block: V, size: V) -> None:
     f.call("void", "memory_release")
 
 
-def _push(f: Function, block: V, index: V, size: V) -> None:
+def _push(f: Function, block: Ssa, index: Ssa, size: Ssa) -> None:
     head = f.glob("memory_lists").item(index)
     block.store(head.load("ptr"))
     head.store(block)

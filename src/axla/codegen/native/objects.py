@@ -7,7 +7,7 @@ interpreter lock.
 
 from __future__ import annotations
 
-from axla.codegen.native.assembly import Function, Functions, Module, V
+from axla.codegen.native.assembly import Function, Functions, Module
 from axla.codegen.native.structs import (
     ARRAY,
     AWAITED,
@@ -19,6 +19,7 @@ from axla.codegen.native.structs import (
     SHAPE_INFO,
     fields,
 )
+from axla.codegen.straight import Ssa
 from axla.program.abi import INTERRUPTED, Struct
 
 BUFFER = Struct(
@@ -44,31 +45,28 @@ def emit(m: Module) -> None:
     """Adds records and arrays to the module."""
     m.variable("array_type", "ptr", "null")  # the heap type
     m.variable("buffer_error", "ptr", "null")  # PyExc_BufferError
-    m.text_constant("no_writing", "axla.Array is read-only: copy it, as with np.array(x)")
-    m.text_constant("was_deleted", "axla.Array was deleted or donated")
-    m.text_constant("no_format", "the buffer protocol has no format for this element type: use np.asarray")
     _FUNCTIONS.emit(m)
     for kind in DLPACK_CONTEXT:
         _dlpack(m, kind)
 
 
 @_FUNCTIONS("axla_record_new", "ptr", "bytes:i64", exported=True)
-def _record_new(f: Function, size: V) -> None:
+def _record_new(f: Function, size: Ssa) -> None:
     """A record over new memory, with one count; null when there is no memory."""
     block = f.call("ptr", "axla_allocate", size)
-    with f.when(block.eq(0), likely=False):
-        f.ret(f.null)
+    with f.if_(block.eq(0), likely=False):
+        f.ret(f.null())
     record = f.call("ptr", "axla_record_over", block, size)
-    with f.when(record.eq(0), likely=False):
+    with f.if_(record.eq(0), likely=False):
         f.call("void", "axla_free", block, size)
     f.ret(record)
 
 
 @_FUNCTIONS("axla_record_over", "ptr", "address:ptr, bytes:i64", exported=True)
-def _record_over(f: Function, address: V, size: V) -> None:
+def _record_over(f: Function, address: Ssa, size: Ssa) -> None:
     record = f.call("ptr", "axla_allocate", f.i64(RECORD.size))
-    with f.when(record.eq(0), likely=False):
-        f.ret(f.null)
+    with f.if_(record.eq(0), likely=False):
+        f.ret(f.null())
     values = {"refs": 1, "ready": READY, "address": address, "bytes": size}
     for field in RECORD.fields:
         record.set(RECORD, field.name, values.get(field.name, 0))
@@ -76,50 +74,50 @@ def _record_over(f: Function, address: V, size: V) -> None:
 
 
 @_FUNCTIONS("axla_record_hold", "void", "record:ptr", exported=True)
-def _record_hold(f: Function, record: V) -> None:
+def _record_hold(f: Function, record: Ssa) -> None:
     record.atomic("add", f.i32(1), "monotonic")
 
 
 @_FUNCTIONS("axla_record_release", "void", "record:ptr", exported=True)
-def _record_release(f: Function, record: V) -> None:
-    with f.when(record.eq(0)):
+def _record_release(f: Function, record: Ssa) -> None:
+    with f.if_(record.eq(0)):
         f.ret()
-    with f.when(record.atomic("sub", f.i32(1), "acq_rel").eq(1)):
+    with f.if_(record.atomic("sub", f.i32(1), "acq_rel").eq(1)):
         release = record.get(RECORD, "release")
-        with f.when(release.ne(0), likely=False):
+        with f.if_(release.ne(0), likely=False):
             f.call_pointer("void", release, record)
-        with f.when((record.get(RECORD, "flags") & EXTERNAL).eq(0), likely=True):
+        with f.if_((record.get(RECORD, "flags") & EXTERNAL).eq(0), likely=True):
             f.call("void", "axla_free", record.get(RECORD, "address"), record.get(RECORD, "bytes"))
         f.call("void", "axla_free", record, f.i64(RECORD.size))
 
 
 @_FUNCTIONS("axla_record_wait", "i32", "record:ptr, until:i64", exported=True)
-def _wait(f: Function, record: V, until: V) -> None:
+def _wait(f: Function, record: Ssa, until: Ssa) -> None:
     """Waits until the bytes of a record are there, without the interpreter lock (the caller holds it): 0; -1
     with an exception: its run failed, or a signal's handler raised, which stops the run; 1: the monotonic
     clock has come to `until` nanoseconds (0: it may).
     """
     ready_at = record.at(RECORD.offset("ready"))
-    with f.when(ready_at.load("i32", "acquire").eq(READY), likely=True):
+    with f.if_(ready_at.load("i32", "acquire").eq(READY), likely=True):
         f.ret(f.i32(0))
     f.call("void", "axla_record_hold", record)
     code = f.slot(f.i32(0))
-    with f.loop() as loop:
-        with f.when(ready_at.load("i32", "acquire").gt(PENDING)):
+    with f.while_loop() as loop:
+        with f.if_(ready_at.load("i32", "acquire").gt(PENDING)):
             loop.leave()
         state = f.call("ptr", "PyEval_SaveThread")
-        f.exchange(ready_at, f.i32(PENDING), f.i32(AWAITED))
+        ready_at.exchange(f.i32(PENDING), f.i32(AWAITED))
         f.call("void", "futex_wait_briefly", ready_at, f.i32(AWAITED))
         f.call("void", "PyEval_RestoreThread", state)
         code.store(f.call("i32", "PyErr_CheckSignals"))
-        with f.when(code.load("i32").ne(0), likely=False):
-            with f.when(ready_at.load("i32", "acquire").le(PENDING)):
+        with f.if_(code.load("i32").ne(0), likely=False):
+            with f.if_(ready_at.load("i32", "acquire").le(PENDING)):
                 record.get(RECORD, "context").store(f.i32(INTERRUPTED), "seq_cst")
             loop.leave()
-        with f.when(until.ne(0)), f.when(f.call("i64", "now").gt(until)):
+        with f.if_(until.ne(0)), f.if_(f.call("i64", "now").gt(until)):
             code.store(f.i32(1))
             loop.leave()
-    with f.when(code.load("i32").eq(0)), f.when(ready_at.load("i32", "acquire").eq(FAILED)):
+    with f.if_(code.load("i32").eq(0)), f.if_(ready_at.load("i32", "acquire").eq(FAILED)):
         f.call("void", "Py_DecRef", f.call("ptr", "PyObject_CallNoArgs", record.get(RECORD, "context")))
         code.store(f.i32(-1))
     f.call("void", "axla_record_release", record)
@@ -127,33 +125,33 @@ def _wait(f: Function, record: V, until: V) -> None:
 
 
 @_FUNCTIONS("axla_array_new", "ptr", "info:ptr, info_object:ptr, record:ptr", exported=True)
-def _array_new(f: Function, info: V, info_object: V, record: V) -> None:
+def _array_new(f: Function, info: Ssa, info_object: Ssa, record: Ssa) -> None:
     """An Array over a record, whose count it takes; null with an exception set."""
     array = f.call("ptr", "_PyObject_New", f.glob("array_type").load("ptr"))
-    with f.when(array.ne(0), likely=True):
+    with f.if_(array.ne(0), likely=True):
         f.call("void", "Py_IncRef", info_object)
         values = {"record": record, "info": info, "info_object": info_object, "retained": 0, "weakrefs": 0}
         for name, value in values.items():
             array.set(ARRAY, name, value)
         f.ret(array)
     f.call("void", "axla_record_release", record)
-    f.ret(f.null)
+    f.ret(f.null())
 
 
 @_FUNCTIONS("axla_array_copy", "ptr", "info:ptr, info_object:ptr, source:ptr", exported=True)
-def _array_copy(f: Function, info: V, info_object: V, source: V) -> None:
+def _array_copy(f: Function, info: Ssa, info_object: Ssa, source: Ssa) -> None:
     """An Array with a copy of the bytes at an address; null with an exception set (MemoryError)."""
     size = info.get(SHAPE_INFO, "bytes")
     record = f.call("ptr", "axla_record_new", size)
-    with f.when(record.eq(0), likely=False):
+    with f.if_(record.eq(0), likely=False):
         f.ret(f.call("ptr", "PyErr_NoMemory"))
     f.call("ptr", "memcpy", record.get(RECORD, "address"), source, size)
     f.ret(f.call("ptr", "axla_array_new", info, info_object, record))
 
 
 @_FUNCTIONS("array_dealloc", "void", "array:ptr", exported=True)
-def _array_dealloc(f: Function, array: V) -> None:
-    with f.when(array.get(ARRAY, "weakrefs").ne(0), likely=False):
+def _array_dealloc(f: Function, array: Ssa) -> None:
+    with f.if_(array.get(ARRAY, "weakrefs").ne(0), likely=False):
         f.call("void", "PyObject_ClearWeakRefs", array)
     f.call("void", "axla_record_release", array.get(ARRAY, "record"))
     f.call("void", "axla_record_release", array.get(ARRAY, "retained"))
@@ -164,13 +162,13 @@ def _array_dealloc(f: Function, array: V) -> None:
 
 
 @_FUNCTIONS("array_traverse", "i32", "array:ptr, visit:ptr, context:ptr", exported=True)
-def _array_traverse(f: Function, array: V, visit: V, context: V) -> None:
+def _array_traverse(f: Function, array: Ssa, visit: Ssa, context: Ssa) -> None:
     """Visits nothing. Having it keeps arrays from being garbage collected, as their Python base class is."""
     f.ret(f.i32(0))
 
 
 @_FUNCTIONS("axla_array_delete", "void", "array:ptr", exported=True)
-def _array_delete(f: Function, array: V) -> None:
+def _array_delete(f: Function, array: Ssa) -> None:
     """Takes the memory away from an Array; it goes back when no view and no run uses it any more."""
     record = array.get(ARRAY, "record")
     array.set(ARRAY, "record", 0)
@@ -178,52 +176,52 @@ def _array_delete(f: Function, array: V) -> None:
 
 
 @_FUNCTIONS("axla_array_hold", "ptr", "array:ptr, take:i32", exported=True)
-def _array_hold(f: Function, array: V, take: V) -> None:
+def _array_hold(f: Function, array: Ssa, take: Ssa) -> None:
     """The record of an Array, held; null if the array was deleted. With `take` the array loses it."""
     record = array.get(ARRAY, "record")
-    with f.when(record.eq(0)):
-        f.ret(f.null)
-    with f.when(take.ne(0)):
+    with f.if_(record.eq(0)):
+        f.ret(f.null())
+    with f.if_(take.ne(0)):
         array.set(ARRAY, "record", 0)
         f.ret(record)
     f.call("void", "axla_record_hold", record)
     f.ret(record)
 
 
-def _refuse(f: Function, view: V, text: str) -> None:
+def _refuse(f: Function, view: Ssa, text: bytes) -> None:
     view.set(BUFFER, "obj", 0)
-    f.call("void", "PyErr_SetString", f.glob("buffer_error").load("ptr"), f.glob(text))
+    f.call("void", "PyErr_SetString", f.glob("buffer_error").load("ptr"), f.data(text + b"\0"))
     f.ret(f.i32(-1))
 
 
 @_FUNCTIONS("array_get_buffer", "i32", "array:ptr, view:ptr, flags:i32", exported=True)
-def _get_buffer(f: Function, array: V, view: V, flags: V) -> None:
+def _get_buffer(f: Function, array: Ssa, view: Ssa, flags: Ssa) -> None:
     record, info = array.get(ARRAY, "record"), array.get(ARRAY, "info")
-    with f.when(record.eq(0), likely=False):
-        _refuse(f, view, "was_deleted")
-    with f.when((flags & _WRITABLE).ne(0)):
-        _refuse(f, view, "no_writing")
+    with f.if_(record.eq(0), likely=False):
+        _refuse(f, view, b"axla.Array was deleted or donated")
+    with f.if_((flags & _WRITABLE).ne(0)):
+        _refuse(f, view, b"axla.Array is read-only: copy it, as with np.array(x)")
     text = info.get(SHAPE_INFO, "format")
     wants_format = (flags & _FORMAT).ne(0)
-    with f.when(f.emit("i1", f"and {wants_format}, {text.eq(0).text}")):
-        _refuse(f, view, "no_format")
+    with f.if_(wants_format & text.eq(0)):
+        _refuse(f, view, b"the buffer protocol has no format for this element type: use np.asarray")
     f.call("void", "axla_record_hold", record)  # before others run in the wait, who may delete the array
-    with f.when(f.call("i32", "axla_record_wait", record, f.i64(0)).ne(0), likely=False):
+    with f.if_(f.call("i32", "axla_record_wait", record, f.i64(0)).ne(0), likely=False):
         f.call("void", "axla_record_release", record)
         view.set(BUFFER, "obj", 0)
         f.ret(f.i32(-1))
     f.call("void", "Py_IncRef", array)
     wants_dims, wants_strides = (flags & _ND).eq(_ND), (flags & _STRIDES).eq(_STRIDES)
-    values: dict[str, V | int] = {
+    values: dict[str, Ssa | int] = {
         "buf": record.get(RECORD, "address"),
         "obj": array,
         "len": info.get(SHAPE_INFO, "bytes"),
         "itemsize": info.get(SHAPE_INFO, "item_bytes").cast("i64"),
         "readonly": 1,
         "ndim": f.select(wants_dims, info.get(SHAPE_INFO, "rank"), f.i32(1)),
-        "format": f.select(wants_format, text, f.null),
-        "shape": f.select(wants_dims, info.get(SHAPE_INFO, "dims"), f.null),
-        "strides": f.select(wants_strides, info.get(SHAPE_INFO, "strides"), f.null),
+        "format": f.select(wants_format, text, f.null()),
+        "shape": f.select(wants_dims, info.get(SHAPE_INFO, "dims"), f.null()),
+        "strides": f.select(wants_strides, info.get(SHAPE_INFO, "strides"), f.null()),
         "suboffsets": 0,
         "internal": record,
     }
@@ -233,7 +231,7 @@ def _get_buffer(f: Function, array: V, view: V, flags: V) -> None:
 
 
 @_FUNCTIONS("array_release_buffer", "void", "array:ptr, view:ptr", exported=True)
-def _release_buffer(f: Function, array: V, view: V) -> None:
+def _release_buffer(f: Function, array: Ssa, view: Ssa) -> None:
     # The view's own record: the array may have been deleted since.
     f.call("void", "axla_record_release", view.get(BUFFER, "internal"))
 
@@ -241,23 +239,22 @@ def _release_buffer(f: Function, array: V, view: V) -> None:
 def _dlpack(m: Module, kind: str) -> None:
     """For both DLPack structs: the deleter of what we export, and the release of what we import."""
     f = m.function(f"dlpack_delete_{kind}", "void", "managed:ptr", exported=True)
-    (managed,) = f.parameters
+    managed = f.params["managed"]
     f.call("void", "axla_record_release", managed.at(DLPACK_CONTEXT[kind]).load("ptr"))
     f.call("void", "free", managed)
     f.ret()
 
     # A capsule that nobody took still has its name, and owns its tensor.
-    m.text_constant(f"dlpack_name_{kind}", "dltensor" if kind == "legacy" else "dltensor_versioned")
     f = m.function(f"dlpack_capsule_{kind}", "void", "capsule:ptr", exported=True)
-    (capsule,) = f.parameters
-    name = f.glob(f"dlpack_name_{kind}")
-    with f.when(f.call("i32", "PyCapsule_IsValid", capsule, name).ne(0)):
+    capsule = f.params["capsule"]
+    name = f.data(b"dltensor\0" if kind == "legacy" else b"dltensor_versioned\0")
+    with f.if_(f.call("i32", "PyCapsule_IsValid", capsule, name).ne(0)):
         f.call("void", f"dlpack_delete_{kind}", f.call("ptr", "PyCapsule_GetPointer", capsule, name))
     f.ret()
 
     f = m.function(f"dlpack_release_{kind}", "void", "record:ptr", exported=True)
-    managed = f.parameters[0].get(RECORD, "context")
+    managed = f.params["record"].get(RECORD, "context")
     deleter = managed.at(DLPACK_DELETER[kind]).load("ptr")
-    with f.when(deleter.ne(0), likely=True):
+    with f.if_(deleter.ne(0), likely=True):
         f.call_pointer("void", deleter, managed)
     f.ret()

@@ -8,8 +8,9 @@ and the record is pending: tasks are freed by Python, after their end.
 
 from __future__ import annotations
 
-from axla.codegen.native.assembly import Function, Functions, Module, V
+from axla.codegen.native.assembly import Function, Functions, Module
 from axla.codegen.native.structs import AWAITED, EFFECTS, PROGRAM, QUEUE, READY, RECORD, TASK
+from axla.codegen.straight import Ssa
 from axla.program.abi import FRAME
 
 _EVERYBODY = (1 << 31) - 1
@@ -26,20 +27,20 @@ def emit(m: Module) -> None:
 
 
 @_FUNCTIONS("record_publish", "void", "record:ptr, status:i32, failure:ptr", exported=True)
-def _record_publish(f: Function, record: V, status: V, failure: V) -> None:
+def _record_publish(f: Function, record: Ssa, status: Ssa, failure: Ssa) -> None:
     """Makes a record READY or FAILED, with what raises the error, and wakes who waits for it."""
-    with f.when(failure.ne(0)):
+    with f.if_(failure.ne(0)):
         f.call("void", "Py_IncRef", failure)
         record.set(RECORD, "context", failure)
         record.set(RECORD, "release", f.glob("record_forget"))
     ready_at = record.at(RECORD.offset("ready"))
-    with f.when(ready_at.atomic("xchg", status).eq(AWAITED)):
+    with f.if_(ready_at.atomic("xchg", status).eq(AWAITED)):
         f.call("void", "futex_wake", ready_at, f.i64(_EVERYBODY))
 
 
 @_FUNCTIONS("record_forget", "void", "record:ptr")
-def _record_forget(f: Function, record: V) -> None:
-    with f.when(f.call("i32", "Py_IsInitialized").ne(0), likely=True):
+def _record_forget(f: Function, record: Ssa) -> None:
+    with f.if_(f.call("i32", "Py_IsInitialized").ne(0), likely=True):
         state = f.call("i32", "PyGILState_Ensure")
         f.call("void", "Py_DecRef", record.get(RECORD, "context"))
         f.call("void", "PyGILState_Release", state)
@@ -54,13 +55,13 @@ def _now(f: Function) -> None:
 
 
 @_FUNCTIONS("task_claim", "i32", "task:ptr", exported=True)
-def _claim(f: Function, task: V) -> None:
+def _claim(f: Function, task: Ssa) -> None:
     """0: the caller says what becomes of the task."""
     f.ret(task.at(TASK.offset("claimed")).atomic("xchg", f.i32(1)))
 
 
 @_FUNCTIONS("run_task", "i1", "queue:ptr, task:ptr")
-def _run_task(f: Function, queue: V, task: V) -> None:
+def _run_task(f: Function, queue: Ssa, task: Ssa) -> None:
     """Runs a task and publishes its results; false where the process is another one now, or ends."""
     program, flags = task.get(TASK, "program"), task.at(TASK.offset("flags"))
     frame = f.space(f"[{FRAME.size} x i8]", 16)
@@ -70,25 +71,25 @@ def _run_task(f: Function, queue: V, task: V) -> None:
     count, arguments = program.get(PROGRAM, "parameter_count"), task.get(TASK, "lists")
     results = arguments.item(count)
     inputs = results.item(program.get(PROGRAM, "result_count"))
-    with f.each(count) as (index, _):
-        record = inputs.item(index).load("ptr")
-        with f.when(record.at(RECORD.offset("ready")).load("i32", "acquire").ne(READY), likely=False):
+    with f.loop(0, count) as loop:
+        record = inputs.item(loop.index).load("ptr")
+        with f.if_(record.at(RECORD.offset("ready")).load("i32", "acquire").ne(READY), likely=False):
             code.store(f.i32(-1))  # failed_task finds it
-    with f.when(f.call("i32", "task_claim", task).ne(0), likely=False):
+    with f.if_(f.call("i32", "task_claim", task).ne(0), likely=False):
         code.store(flags.load("i32", "monotonic"))  # of who stopped it
     forks, begin = f.glob("forks").load("i32"), f.call("i64", "now")
-    with f.when(code.load("i32").eq(0), likely=True):
+    with f.if_(code.load("i32").eq(0), likely=True):
         code.store(f.call("i32", "execute", program, frame, arguments, results, flags, f.const("i1", 0)))
-        with f.when(code.load("i32").eq(0)):  # one that was stopped says nothing of the next
+        with f.if_(code.load("i32").eq(0)):  # one that was stopped says nothing of the next
             program.set(PROGRAM, "nanoseconds", f.call("i64", "now") - begin)
     same = forks.eq(f.glob("forks").load("i32"))
-    with f.unless(f.emit("i1", f"and {same}, {queue.get(QUEUE, 'closed').eq(0).text}")):
+    with f.unless(same & queue.get(QUEUE, "closed").eq(0)):
         f.ret(f.const("i1", 0))
     program.set(PROGRAM, "ended", program.get(PROGRAM, "ended") + 1)
     good = code.load("i32").eq(0)
-    with f.when(good), f.each(program.get(PROGRAM, "result_count")) as (index, _):
-        record = inputs.item(count + index).load("ptr")
-        f.call("void", "record_publish", record, f.i32(READY), f.null)
+    with f.if_(good), f.loop(0, program.get(PROGRAM, "result_count")) as loop:
+        record = inputs.item(count + loop.index).load("ptr")
+        f.call("void", "record_publish", record, f.i32(READY), f.null())
     with f.unless(good):
         state = f.call("i32", "PyGILState_Ensure")
         owner, failed = task.get(TASK, "owner"), f.glob("failed_task").load("ptr")
@@ -99,7 +100,7 @@ def _run_task(f: Function, queue: V, task: V) -> None:
 
 
 @_FUNCTIONS("queue_worker", "ptr", "queue:ptr")
-def _queue_worker(f: Function, queue: V) -> None:
+def _queue_worker(f: Function, queue: Ssa) -> None:
     """The life of a queue's thread."""
 
     def count(field: str) -> None:
@@ -109,30 +110,30 @@ def _queue_worker(f: Function, queue: V) -> None:
 
     queue.set(QUEUE, "thread", f.call("i64", "pthread_self"))
     task_at = f.slot(queue.get(QUEUE, "first"))
-    with f.loop() as loop:
+    with f.while_loop() as loop:
         task = task_at.load("ptr").at(TASK.offset("next")).load("ptr", "acquire")
-        with f.when(task.eq(0)):
+        with f.if_(task.eq(0)):
             f.call("void", "futex_wait", queue.at(QUEUE.offset("handed")), queue.get(QUEUE, "begun"))
             loop.again()
         task_at.store(task)
         count("begun")
         with f.unless(f.call("i1", "run_task", queue, task)):
-            f.ret(f.null)
+            f.ret(f.null())
         count("done")
-        f.call("i32", "Py_AddPendingCall", f.glob("tasks_ended").load("ptr"), f.null)
-    f.ret(f.null)
+        f.call("i32", "Py_AddPendingCall", f.glob("tasks_ended").load("ptr"), f.null())
+    f.ret(f.null())
 
 
 @_FUNCTIONS("queue_hand_over", "i32", "queue:ptr, task:ptr, owners:ptr", exported=True)
-def _queue_hand_over(f: Function, queue: V, task: V, owners: V) -> None:
+def _queue_hand_over(f: Function, queue: Ssa, task: Ssa, owners: Ssa) -> None:
     """Puts a task into the queue and its owner into a list: 0, if there is a thread. Nothing of Python runs
     in between.
     """
-    with f.when(queue.get(QUEUE, "started").eq(0), likely=False):
-        with f.when(f.call("i32", "thread_start", f.glob("queue_worker"), queue).ne(0), likely=False):
+    with f.if_(queue.get(QUEUE, "started").eq(0), likely=False):
+        with f.if_(f.call("i32", "thread_start", f.glob("queue_worker"), queue).ne(0), likely=False):
             f.ret(f.i32(1))
         queue.set(QUEUE, "started", 1)
-    with f.when(f.call("i32", "PyList_Append", owners, task.get(TASK, "owner")).ne(0), likely=False):
+    with f.if_(f.call("i32", "PyList_Append", owners, task.get(TASK, "owner")).ne(0), likely=False):
         f.ret(f.i32(1))
     program = task.get(TASK, "program")
     program.set(PROGRAM, "handed", program.get(PROGRAM, "handed") + 1)
@@ -145,15 +146,15 @@ def _queue_hand_over(f: Function, queue: V, task: V, owners: V) -> None:
 
 
 @_FUNCTIONS("may_run", "i32", "program:ptr", exported=True)
-def _may_run(f: Function, program: V) -> None:
+def _may_run(f: Function, program: Ssa) -> None:
     """Whether a program may run on its caller's thread: no run of it that was handed over is left, and, if it
     has effects, all runs have begun that were handed over before.
     """
     queue = program.get(PROGRAM, "queue")
-    with f.when(queue.get(QUEUE, "thread").eq(f.call("i64", "pthread_self"))):
+    with f.if_(queue.get(QUEUE, "thread").eq(f.call("i64", "pthread_self"))):
         f.ret(f.i32(1))  # called by a function that a run of the queue calls
-    with f.when(program.get(PROGRAM, "handed").ne(program.get(PROGRAM, "ended"))):
+    with f.if_(program.get(PROGRAM, "handed").ne(program.get(PROGRAM, "ended"))):
         f.ret(f.i32(0))
     begun = queue.get(QUEUE, "handed").eq(queue.get(QUEUE, "begun"))
     quiet = (program.get(PROGRAM, "flags") & EFFECTS).eq(0)
-    f.ret(f.emit("i1", f"or {quiet}, {begun.text}").cast("i32"))
+    f.ret((quiet | begun).cast("i32"))

@@ -11,8 +11,9 @@ second, the monitor ends, and the next one starts another.
 
 from __future__ import annotations
 
-from axla.codegen.native.assembly import Function, Functions, Module, V
+from axla.codegen.native.assembly import Function, Functions, Module
 from axla.codegen.native.structs import LOOK, RUN
+from axla.codegen.straight import Ssa
 from axla.program.abi import CANCELLED, FRAME, INTERRUPTED
 
 _PERIOD = 50_000  # microseconds
@@ -32,69 +33,69 @@ def emit(m: Module) -> None:
 
 
 @_FUNCTIONS("monitor", "ptr", "unused:ptr")
-def _monitor(f: Function, unused: V) -> None:
+def _monitor(f: Function, unused: Ssa) -> None:
     state, idle = f.glob("monitor_state"), f.slot(f.i64(0))
-    with f.loop() as loop:
+    with f.while_loop() as loop:
         f.call("i32", "usleep", f.i32(_PERIOD))
         f.call("void", "memory_acquire")
         run = f.glob("main_run").load("ptr")
-        with f.when(run.ne(0)):
+        with f.if_(run.ne(0)):
             run.get(RUN, "flags").at(LOOK).store(f.i32(1), "monotonic")
             idle.store(f.i64(0))
         f.call("void", "memory_release")
         idle.store(idle.load("i64") + 1)
-        with f.when(idle.load("i64").le(_IDLE), likely=True):
+        with f.if_(idle.load("i64").le(_IDLE), likely=True):
             loop.again()
         # A run sets main_run before it looks at the state, here it is the other way round: one of the two
         # sees the other.
         state.atomic("xchg", f.i32(0))
         with (
-            f.when(f.glob("main_run").load("ptr", "seq_cst").ne(0)),
-            f.when(f.exchange(state, f.i32(0), f.i32(1))),
+            f.if_(f.glob("main_run").load("ptr", "seq_cst").ne(0)),
+            f.if_(state.exchange(f.i32(0), f.i32(1))),
         ):
             loop.again()
         loop.leave()
-    f.ret(f.null)
+    f.ret(f.null())
 
 
 @_FUNCTIONS("main_run_begin", "void", "run:ptr")
-def _begin(f: Function, run: V) -> None:
-    with f.when(f.call("i64", "pthread_self").ne(f.glob("main_thread").load("i64"))):
+def _begin(f: Function, run: Ssa) -> None:
+    with f.if_(f.call("i64", "pthread_self").ne(f.glob("main_thread").load("i64"))):
         f.ret()
     run.set(RUN, "outer", f.glob("main_run").load("ptr"))
     f.glob("main_run").atomic("xchg", run.cast("i64"))
-    with f.when(f.exchange(f.glob("monitor_state"), f.i32(0), f.i32(1)), likely=False):
-        failed = f.call("i32", "thread_start", f.glob("monitor"), f.null).ne(0)
-        with f.when(failed, likely=False):
+    with f.if_(f.glob("monitor_state").exchange(f.i32(0), f.i32(1)), likely=False):
+        failed = f.call("i32", "thread_start", f.glob("monitor"), f.null()).ne(0)
+        with f.if_(failed, likely=False):
             f.glob("monitor_state").store(f.i32(0))
 
 
 @_FUNCTIONS("main_run_end", "void", "run:ptr")
-def _end(f: Function, run: V) -> None:
-    with f.when(f.glob("main_run").load("ptr").eq(run)):
+def _end(f: Function, run: Ssa) -> None:
+    with f.if_(f.glob("main_run").load("ptr").eq(run)):
         f.call("void", "memory_acquire")  # the monitor must not write to a run that is gone
         f.glob("main_run").store(run.get(RUN, "outer"))
         f.call("void", "memory_release")
 
 
 @_FUNCTIONS("poll", "i32", "frame:ptr")
-def _poll(f: Function, frame: V) -> None:
+def _poll(f: Function, frame: Ssa) -> None:
     """Whether a run is to stop: 0 or a code. Called when its flags are not 0."""
     flags = frame.get(FRAME, "cancel")
     code = flags.load("i32", "monotonic")
-    with f.when(code.ne(0)):
+    with f.if_(code.ne(0)):
         f.ret(code)
-    with f.when(f.call("i64", "pthread_self").ne(f.glob("main_thread").load("i64"))):
+    with f.if_(f.call("i64", "pthread_self").ne(f.glob("main_thread").load("i64"))):
         f.ret(f.i32(0))  # a worker: the main thread will look
     look = flags.at(LOOK)
-    with f.when(look.load("i32", "monotonic").eq(0)):
+    with f.if_(look.load("i32", "monotonic").eq(0)):
         f.ret(f.i32(0))
     look.store(f.i32(0), "monotonic")
     run, forks = f.glob("main_run").load("ptr"), f.glob("forks").load("i32")
     f.call("void", "PyEval_RestoreThread", run.get(RUN, "state"))
     raised = f.call("i32", "PyErr_CheckSignals")
     f.call("ptr", "PyEval_SaveThread")
-    with f.when(raised.ne(0), likely=False):
+    with f.if_(raised.ne(0), likely=False):
         flags.store(f.i32(INTERRUPTED), "monotonic")  # for workers that are in the middle of a range
         f.ret(f.i32(INTERRUPTED))
     # In the child of a fork that a handler made, ranges of a parallel loop are lost with their workers.

@@ -1,0 +1,53 @@
+"""The text of one LLVM module."""
+
+from __future__ import annotations
+
+INDEX = "i64"
+"""The default type of index arithmetic; a Target with 32-bit addresses sets `Module.index_type`."""
+
+
+class Module:
+    """The text of one LLVM module: declarations, globals, functions, metadata."""
+
+    def __init__(self, index_type: str = INDEX, attributes: str = "", pointer_bytes: int = 8):
+        self.index_type = index_type
+        self.pointer_bytes = pointer_bytes
+        self.common = attributes and " " + attributes  # attributes of every function
+        self.declared: dict[str, str] = {}
+        self.globals: dict[str, str] = {}
+        self.functions: dict[str, str] = {}
+        self.attributes: dict[str, int] = {}
+        self.outlined: dict[str, str] = {}  # shared internal functions and their result types
+        self.in_process = True  # its code is run by the glue of this process, whose parallel_for polls
+
+    def declare(self, name: str, signature: str) -> None:
+        """Declares external symbol or intrinsic `name`; `signature` is the whole `declare` line."""
+        self.declared.setdefault(name, signature)
+
+    def publish(self, name: str) -> None:
+        """Makes an internal function of this module visible to the modules it is linked with, and to no
+        others.
+        """
+        self.functions[name] = self.functions[name].replace("define internal ", "define hidden ", 1)
+
+    def enclose(self, name: str) -> None:
+        """Makes a function of this module invisible to all others."""
+        self.functions[name] = self.functions[name].replace("define ", "define internal ", 1)
+
+    def align(self, type_: str) -> int:
+        """Bytes that an integer or a pointer is aligned to."""
+        return self.pointer_bytes if type_ == "ptr" else max(int(type_[1:]) // 8, 1)
+
+    def attribute_group(self, text: str) -> int:
+        return self.attributes.setdefault(text, len(self.attributes))
+
+    def text(self) -> str:
+        declared = (line for name, line in self.declared.items() if name not in self.functions)
+        groups = (
+            f"attributes #{number} = {{ {text}{self.common} }}" for text, number in self.attributes.items()
+        )
+        metadata = (
+            ("!0 = !{i32 1}",) if any("!nontemporal !0" in body for body in self.functions.values()) else ()
+        )
+        parts = (declared, self.globals.values(), self.functions.values(), groups, metadata)
+        return "\n".join(line for part in parts for line in part) + "\n"
