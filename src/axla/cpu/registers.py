@@ -155,15 +155,14 @@ class _Registers:
     def random_state(self, inst: Instruction[hlo.RngGetAndUpdateState]) -> None:
         """The 128 bits of the frame's state, which moves on."""
         f = self.f
-        frame, offset = f.params["frame"], abi.FRAME.offset("rng_state", self.entry.pointer_bytes)
-        addresses = [f.gep("i8", frame, f.const("i64", offset + 8 * n)) for n in range(2)]
-        low, high = (f.load("i64", address, 8) for address in addresses)
+        state = f.params["frame"].field(abi.FRAME, "rng_state")
+        low, high = (state.at(8 * n).load("i64") for n in range(2))
         delta = inst.op.delta
         moved = f.add(low, f.const("i64", delta % (1 << 64)))
         carry = f.cast("zext", f.icmp("ult", moved, low), "i64")
         above = f.add(high, f.const("i64", (delta >> 64) % (1 << 64)))
-        f.store(moved, addresses[0], 8)
-        f.store(f.add(above, carry), addresses[1], 8)
+        state.store(moved)
+        state.at(8).store(f.add(above, carry))
         self.held(inst, [[Element(inst.shape.dtype, 1, (word,)) for word in (low, high)]])
 
 

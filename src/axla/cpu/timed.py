@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from axla.analysis.cost import cost
+from axla.codegen.function import Function as LlvmFunction
 from axla.codegen.function import Module
 from axla.core.literal import Literal
 from axla.core.profile import Row
@@ -42,9 +43,7 @@ class TimedEntry(Entry):
         self.state = self.f.stack("i64", 3, slot=9)  # the last reading, and room for a timespec
         self.lap(0)
         self.lap(1)
-        self.f.module.functions["axla_lap"] = _LAP.format(
-            functions=abi.FRAME.offset("functions"), clock=len(self.program.interface.functions)
-        )
+        _write_lap(self.f.module, len(self.program.interface.functions))
         super().emit()
 
     def steps(self, steps: Sequence[Step]) -> None:
@@ -58,7 +57,8 @@ class TimedEntry(Entry):
                 self.lap(number)
 
     def lap(self, row: int) -> None:
-        self.f.line(f"call void @axla_lap(ptr {self.f.params['frame']}, ptr {self.state}, i64 {2 * row})")
+        f = self.f
+        f.call("void", "axla_lap", f.params["frame"], self.state, f.const("i64", 2 * row))
 
 
 def timed_program(module: HloModule, target: Target) -> tuple[Packed, list[Row]]:
@@ -108,27 +108,18 @@ def _bytes(step: KernelStep | CustomCallStep) -> int:
     return sum(value.shape.byte_size for value in values if value is not None)
 
 
-_LAP = """\
-define internal void @axla_lap(ptr %frame, ptr %state, i64 %row) noinline {{
-  %at = getelementptr i8, ptr %frame, i64 {functions}
-  %table = load ptr, ptr %at
-  %entry = getelementptr ptr, ptr %table, i64 {clock}
-  %clock = load ptr, ptr %entry
-  %next = getelementptr ptr, ptr %entry, i64 1
-  %counters = load ptr, ptr %next
-  %time = getelementptr i64, ptr %state, i64 1
-  %ignored = call i32 %clock(i32 1, ptr %time)
-  %seconds = load i64, ptr %time
-  %rest = getelementptr i64, ptr %state, i64 2
-  %part = load i64, ptr %rest
-  %whole = mul i64 %seconds, 1000000000
-  %now = add i64 %whole, %part
-  %last = load i64, ptr %state
-  store i64 %now, ptr %state
-  %took = sub i64 %now, %last
-  %sum = getelementptr i64, ptr %counters, i64 %row
-  %ignored1 = atomicrmw add ptr %sum, i64 %took monotonic
-  %calls = getelementptr i64, ptr %sum, i64 1
-  %ignored2 = atomicrmw add ptr %calls, i64 1 monotonic
-  ret void
-}}"""
+def _write_lap(module: Module, first: int) -> None:
+    """The function that adds what a row took; functions `first` and the next are clock and counters."""
+    params = [("ptr", "frame"), ("ptr", "state"), ("i64", "row")]
+    f = LlvmFunction(module, "axla_lap", "void", params, linkage="internal", attributes="nounwind noinline")
+    frame, state, row = f.params.values()
+    table = frame.get(abi.FRAME, "functions")
+    clock, counters = (table.item(first + n).load("ptr") for n in range(2))
+    f.call_pointer("i32", clock, f.const("i32", 1), state.at(8))
+    now = state.at(8).load("i64") * 1_000_000_000 + state.at(16).load("i64")
+    took = now - state.load("i64")
+    state.store(now)
+    row_at = counters.item(row)
+    row_at.atomic("add", took, "monotonic")
+    row_at.at(8).atomic("add", f.const("i64", 1), "monotonic")
+    f.ret()

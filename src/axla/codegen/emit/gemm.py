@@ -220,15 +220,13 @@ class _Tiles:
         first = f.select(done, f.index(0), first)
         col = f.add(col, f.select(done, f.index(found.unit_columns), f.index(0)))
         first = f.add(first, f.mul(f.udiv(row, tile.rows), f.index(share)))
-        self.module.declare("llvm.prefetch.p0", "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
         with f.loop(0, share) as r:
             at = f.add(f.mul(f.add(first, r.index), f.index(spec.stride("rhs_row"))), col)
             for offset in range(0, tile.columns * spec.dtype.itemsize, 64):
                 # Not a gep of the matrix: an address outside of it would be poison.
                 place = f.add(f.mul(at, f.index(spec.dtype.itemsize)), f.index(offset))
-                text = f"getelementptr i8, ptr {block.rhs.text}, {place.type} {place.text}"
-                address = f.pure("ptr", text, (block.rhs, place))
-                f.line(f"call void @llvm.prefetch.p0(ptr {address.text}, i32 0, i32 2, i32 1)")
+                address = f.gep("i8", block.rhs, place, inbounds=False)
+                f.call("void", "llvm.prefetch.p0", address, *(f.const("i32", n) for n in (0, 2, 1)))
 
     def _lhs_tile(self, f: Function, block: _Block, row: Ssa) -> Ssa:
         """Where the micro-kernel finds its rows of lhs, packed first where the plan says so."""
