@@ -26,7 +26,6 @@ from axla.codegen.walk import (
 )
 from axla.codegen.window import reduce_window
 from axla.core.dtypes import F32, PRED, DType
-from axla.core.literal import Literal
 from axla.ir.graph import Instruction
 from axla.ir.op import OPS
 
