@@ -25,7 +25,7 @@ class AsyncStart(Op):
     shape: AnyShape
     async_execution_thread: str = MAIN
     calls: Computation = attr(always=True, default=None)
-    output_to_operand_aliasing: tuple[OutputAlias, ...] = ()
+    output_to_operand_aliasing: tuple[OutputAlias, ...] = attr(default=(), proto="output_operand_aliasing")
 
     def infer(self, *operands: AnyShape) -> AnyShape:
         parts = elements(self.shape)

@@ -348,7 +348,7 @@ class CollectivePermute(_Collective, Paired):
 
     channel_id: int | None = None
     source_target_pairs: SourceTargetPairs = attr(required=True, default=SourceTargetPairs())
-    slice_sizes: tuple[tuple[int, ...], ...] = ()
+    slice_sizes: tuple[tuple[int, ...], ...] = attr(default=(), proto="dynamic_slice_sizes")
 
     def infer(self, *operands: AnyShape) -> AnyShape:
         in_place = bool(self.slice_sizes)
@@ -389,7 +389,7 @@ class CollectivePermuteStart(_Collective, Paired):
     shape: AnyShape
     channel_id: int | None = None
     source_target_pairs: SourceTargetPairs = attr(required=True, default=SourceTargetPairs())
-    slice_sizes: tuple[tuple[int, ...], ...] = ()
+    slice_sizes: tuple[tuple[int, ...], ...] = attr(default=(), proto="dynamic_slice_sizes")
 
     def infer(self, *operands: AnyShape) -> AnyShape:
         if not isinstance(self.shape, TupleShape) or len(self.shape.elements) < 2:

@@ -21,10 +21,14 @@ class Contraction(Op):
     """The dimension numbers of all dots."""
 
     shape: Shape
-    lhs_batch_dims: tuple[int, ...] = ()
-    lhs_contracting_dims: tuple[int, ...] = attr(always=True, default=())
-    rhs_batch_dims: tuple[int, ...] = ()
-    rhs_contracting_dims: tuple[int, ...] = attr(always=True, default=())
+    lhs_batch_dims: tuple[int, ...] = attr(default=(), proto="dot_dimension_numbers.lhs_batch_dimensions")
+    lhs_contracting_dims: tuple[int, ...] = attr(
+        always=True, default=(), proto="dot_dimension_numbers.lhs_contracting_dimensions"
+    )
+    rhs_batch_dims: tuple[int, ...] = attr(default=(), proto="dot_dimension_numbers.rhs_batch_dimensions")
+    rhs_contracting_dims: tuple[int, ...] = attr(
+        always=True, default=(), proto="dot_dimension_numbers.rhs_contracting_dimensions"
+    )
 
     expensive = True
     mixes_floats = True
@@ -39,8 +43,8 @@ class Dot(Contraction):
     it is an or of ands. The result's element type may be wider than the operands'.
     """
 
-    operand_precision: tuple[Precision, ...] = ()
-    algorithm: Word | None = None
+    operand_precision: tuple[Precision, ...] = attr(default=(), proto="precision_config.operand_precision")
+    algorithm: Word | None = attr(default=None, proto="precision_config.algorithm")
     sparsity: tuple[Sparsity, ...] = ()
 
     def infer(self, lhs: AnyShape, rhs: AnyShape, *metadata: AnyShape) -> Shape:

@@ -122,8 +122,8 @@ class Fusion(Op):
     axla takes fusions of imported modules apart and decides anew.
     """
 
-    kind: FusionKind
-    output_to_operand_aliasing: tuple[OutputAlias, ...] = ()
+    kind: FusionKind = attr(proto="fusion_kind")
+    output_to_operand_aliasing: tuple[OutputAlias, ...] = attr(default=(), proto="output_operand_aliasing")
     calls: Computation = attr(always=True, default=None)
 
     def infer(self, *operands: AnyShape) -> AnyShape:
@@ -140,18 +140,18 @@ class CustomCall(Op):
 
     shape: AnyShape
     window: Window | None = None
-    dim_labels: ConvDims | None = None
+    dim_labels: ConvDims | None = attr(default=None, proto="convolution_dimension_numbers")
     feature_group_count: int = 1
     batch_group_count: int = 1
-    operand_precision: tuple[Precision, ...] = ()
+    operand_precision: tuple[Precision, ...] = attr(default=(), proto="precision_config.operand_precision")
     padding_type: PaddingType | None = None
     custom_call_target: str = attr(always=True, default="")
     operand_layout_constraints: tuple[AnyShape, ...] | None = None
     custom_call_has_side_effect: bool = False
     literal: RawText | None = None
-    output_to_operand_aliasing: tuple[OutputAlias, ...] = ()
-    schedule: CustomCallSchedule = CustomCallSchedule.NONE
-    api_version: ApiVersion = ApiVersion.ORIGINAL
+    output_to_operand_aliasing: tuple[OutputAlias, ...] = attr(default=(), proto="output_operand_aliasing")
+    schedule: CustomCallSchedule = attr(default=CustomCallSchedule.NONE, proto="custom_call_schedule")
+    api_version: ApiVersion = attr(default=ApiVersion.ORIGINAL, proto="custom_call_api_version")
     called_computations: tuple[Computation, ...] = ()
     # Of axla, not of XLA: layout-normalization sets it. Operands and result are then arrays of the sizes in
     # which they lie; the constraints are what the call declared, here the shape of its result.

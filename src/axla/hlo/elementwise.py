@@ -30,7 +30,7 @@ from axla.hlo.family import (
 )  # fmt: skip
 from axla.hlo.numeric import rounded
 from axla.ir.attributes import CompareType, Direction
-from axla.ir.op import op
+from axla.ir.op import attr, op
 
 
 def _real_of(dtype: DType) -> DType:
@@ -154,8 +154,8 @@ class Compare(Elementwise):
     bits: -NaN < -inf < ... < -0 < 0 < ... < inf < NaN. Complex numbers have EQ and NE only.
     """
 
-    direction: Direction
-    type: CompareType | None = None
+    direction: Direction = attr(proto="comparison_direction")
+    type: CompareType | None = attr(default=None, proto="comparison_type")
 
     def infer(self, lhs: AnyShape, rhs: AnyShape) -> Shape:
         shapes = arrays(self, lhs, rhs)

@@ -20,10 +20,10 @@ from axla.hlo.contraction import (
 from axla.hlo.family import arrays, show
 from axla.hlo.numeric import widened
 from axla.ir.attributes import Precision
-from axla.ir.op import op
+from axla.ir.op import attr, op
 
 
-@op("ragged-dot", operands="lhs rhs group_sizes", reads_whole=True)
+@op("ragged-dot", operands="lhs rhs group_sizes", reads_whole=True, message="ragged_dot_dimension_numbers")
 class RaggedDot(Contraction):
     """A dot whose ragged dimension of lhs is cut into groups, the sizes of which are data.
 
@@ -34,9 +34,9 @@ class RaggedDot(Contraction):
     What lies behind the last group gives 0, or is not summed.
     """
 
-    lhs_ragged_dims: tuple[int, ...] = ()
-    rhs_group_dims: tuple[int, ...] = ()
-    operand_precision: tuple[Precision, ...] = ()
+    lhs_ragged_dims: tuple[int, ...] = attr(default=(), proto="lhs_ragged_dimensions")
+    rhs_group_dims: tuple[int, ...] = attr(default=(), proto="rhs_group_dimensions")
+    operand_precision: tuple[Precision, ...] = attr(default=(), proto="precision_config.operand_precision")
 
     @property
     def dot(self) -> Dot:
@@ -199,7 +199,7 @@ class ScaledDot(Contraction):
     scale of size m holds for n / m neighbours. One of the two may be a scalar.
     """
 
-    operand_precision: tuple[Precision, ...] = ()
+    operand_precision: tuple[Precision, ...] = attr(default=(), proto="precision_config.operand_precision")
 
     @property
     def dot(self) -> Dot:

@@ -17,7 +17,7 @@ from axla.ir.op import Op, attr, op
 _SOMEWHERE_OUTSIDE = 1 << 62
 
 
-@op("gather", operands="operand start_indices", moves=True)
+@op("gather", operands="operand start_indices", moves=True, message="gather_dimension_numbers")
 class Gather(Op):
     """Windows of `slice_sizes` of the operand, one for each index vector of `start_indices`.
 
@@ -35,7 +35,7 @@ class Gather(Op):
     operand_batching_dims: tuple[int, ...] = ()
     start_indices_batching_dims: tuple[int, ...] = ()
     index_vector_dim: int = attr(required=True, default=0)
-    slice_sizes: tuple[int, ...] = attr(required=True, default=())
+    slice_sizes: tuple[int, ...] = attr(required=True, default=(), proto="gather_slice_sizes")
     indices_are_sorted: bool = False
 
     def infer(self, operand: AnyShape, start_indices: AnyShape) -> Shape:
@@ -133,7 +133,7 @@ class Gather(Op):
         ]
 
 
-@op("scatter", operands="*operands", expensive=True)
+@op("scatter", operands="*operands", expensive=True, message="scatter_dimension_numbers")
 class Scatter(Op):
     """The operands, with windows combined with `updates` by `to_apply` at the places that the indices give.
 

@@ -91,7 +91,7 @@ def _matrices(self: Op, source: Shape) -> None:
         self.reject("square", f"square matrices are wanted, found {show(source)}")
 
 
-@op("cholesky", operands="operand", expensive=True)
+@op("cholesky", operands="operand", expensive=True, message="cholesky_options")
 class Cholesky(Op):
     """The lower triangular L with a = L L^H, or the upper triangular U with a = U^H U, of every matrix.
 
@@ -125,7 +125,7 @@ class Cholesky(Op):
         return [(cls(True), (Shape(F32, (3, 3)),)), (cls(), (Shape(F64, (2, 3, 3)),))]
 
 
-@op("triangular-solve", operands="a b", expensive=True)
+@op("triangular-solve", operands="a b", expensive=True, message="triangular_solve_options")
 class TriangularSolve(Op):
     """The x with op(a) x = b (left_side), or x op(a) = b, for a triangular a.
 

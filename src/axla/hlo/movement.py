@@ -154,7 +154,7 @@ class Reshape(Op):
     """
 
     shape: Shape
-    inferred_dimension: int = -1
+    inferred_dimension: int = attr(default=-1, proto="dimensions")
 
     def infer(self, operand: AnyShape) -> Shape:
         (source,) = arrays(self, operand)
@@ -295,7 +295,7 @@ class Iota(Op):
     """
 
     shape: Shape
-    iota_dimension: int = attr(always=True)
+    iota_dimension: int = attr(always=True, proto="dimensions")
 
     def infer(self) -> Shape:
         if self.shape.rank and not 0 <= self.iota_dimension < self.shape.rank or not self.shape.rank:

@@ -37,7 +37,7 @@ class RngBitGenerator(Op):
     """
 
     shape: AnyShape
-    algorithm: RandomAlgorithm = attr(required=True, default=RandomAlgorithm.DEFAULT)
+    algorithm: RandomAlgorithm = attr(required=True, default=RandomAlgorithm.DEFAULT, proto="rng_algorithm")
 
     def infer(self, state: AnyShape) -> AnyShape:
         (source,) = arrays(self, state)

@@ -11,7 +11,7 @@ from axla.core.dtypes import BF16, F32, S32
 from axla.core.shape import UNBOUNDED, AnyShape, Shape
 from axla.hlo.family import arrays, same_dtype, show
 from axla.ir.attributes import PaddingConfig, SliceDims
-from axla.ir.op import Op, op
+from axla.ir.op import Op, attr, op
 
 
 @op("slice", operands="operand", moves=True)
@@ -21,7 +21,7 @@ class Slice(Op):
     Ranges must lie inside the operand; they are written `[start:limit:stride]`.
     """
 
-    slice: SliceDims
+    slice: SliceDims = attr(proto="slice_dimensions")
 
     def infer(self, operand: AnyShape) -> Shape:
         (source,) = arrays(self, operand)
@@ -156,7 +156,7 @@ class Pad(Op):
     edges are added, or cut off where they are negative.
     """
 
-    padding: PaddingConfig
+    padding: PaddingConfig = attr(proto="padding_config")
 
     def infer(self, operand: AnyShape, value: AnyShape) -> Shape:
         source, fill = arrays(self, operand, value)

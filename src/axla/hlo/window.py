@@ -165,11 +165,13 @@ class Convolution(Op):
 
     shape: Shape
     window: Window = Window(())
-    dim_labels: ConvDims = attr(required=True, default=ConvDims("", "", ""))
+    dim_labels: ConvDims = attr(
+        required=True, default=ConvDims("", "", ""), proto="convolution_dimension_numbers"
+    )
     feature_group_count: int = 1
     batch_group_count: int = 1
-    operand_precision: tuple[Precision, ...] = ()
-    convolution_kind: Word | None = None
+    operand_precision: tuple[Precision, ...] = attr(default=(), proto="precision_config.operand_precision")
+    convolution_kind: Word | None = attr(default=None, proto="conv_kind")
     sparsity_config: RawText | None = None
 
     def infer(self, lhs: AnyShape, rhs: AnyShape) -> Shape:

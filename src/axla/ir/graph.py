@@ -28,6 +28,7 @@ class Attribute:
     type: Any  # picks the codec
     default: Any  # MISSING: must be given
     always: bool  # printed even when equal to the default
+    proto: str  # where it is in the op's proto, a path of fields
 
 
 class Op:
@@ -62,6 +63,7 @@ class Op:
     mixes_floats: ClassVar[bool] = False  # its operands may be floats of different types
     effect: ClassVar[str] = ""  # the kind of its side effect, where backends may lack that
     collective: ClassVar[Kind | None] = None  # what members of a group get of it, or of what it begins
+    message: ClassVar[str] = ""  # the part of its proto where attributes are looked for first
     ends: ClassVar[type[Op] | None] = None  # the op that begins what this one ends: copy-start for copy-done
 
     def infer(self, *operands: AnyShape) -> AnyShape:

@@ -72,11 +72,13 @@ def package_of(op: type[Op]) -> str:
     return op.__module__.partition(".")[0]
 
 
-def attr(text: str = "", *, always: bool = False, required: bool = False, **kw: Any) -> Any:
-    """A dataclass field: with a text name of its own, printed though it has its default, or one that a text
-    must have.
+def attr(text: str = "", *, always: bool = False, required: bool = False, proto: str = "", **kw: Any) -> Any:
+    """A dataclass field: with a text name of its own, printed though it has its default, one that a text
+    must have, or with another name, or a path, in protos.
     """
-    return dataclasses.field(metadata={"text": text, "always": always, "required": required}, **kw)
+    return dataclasses.field(
+        metadata={"text": text, "always": always, "required": required, "proto": proto}, **kw
+    )
 
 
 OpClass = typing.TypeVar("OpClass", bound=type[Op])
@@ -116,7 +118,8 @@ def op(opcode: str, *, operands: str = "", **facts: Any) -> Callable[[OpClass], 
             if required:
                 default = dataclasses.MISSING
             always = required or field.metadata.get("always", False)
-            attributes.append(Attribute(field.name, text, type_, default, always))
+            proto = field.metadata.get("proto") or text
+            attributes.append(Attribute(field.name, text, type_, default, always, proto))
             if "Computation" in str(type_):
                 computations.append(field.name)
         made.attributes = tuple(attributes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from axla.core.dtypes import F32
 from axla.core.literal import Literal
 from axla.core.shape import AnyShape, Shape, TupleShape
-from axla.ir.op import Op, op, reject
+from axla.ir.op import Op, attr, op, reject
 
 
 @op("parameter")
@@ -64,7 +64,7 @@ class Tuple(Op):
 class GetTupleElement(Op):
     """Element `index` of a tuple."""
 
-    index: int
+    index: int = attr(proto="tuple_index")
 
     def infer(self, operand: AnyShape) -> AnyShape:
         if not isinstance(operand, TupleShape):

@@ -14,7 +14,6 @@ from functools import cache
 from typing import Any
 
 from axla.core.errors import ParseError, ShapeError
-from axla.hlo.asynchronous import MAIN
 from axla.ir.attributes import PaddingConfig, SliceDims, Window
 from axla.ir.codec import codec_of as text_codec
 from axla.ir.op import Attribute, Op
@@ -24,58 +23,6 @@ from axla.text.forms import implied_type
 from axla.text.instructions import InstructionCursor
 
 Proto = dict[str, Any]
-
-_DOT = "dot_dimension_numbers"
-PLACES = {
-    "direction": "comparison_direction", "type": "comparison_type", "kind": "fusion_kind",
-    "index": "tuple_index", "dim_labels": "convolution_dimension_numbers", "convolution_kind": "conv_kind",
-    "slice": "slice_dimensions",
-    "padding": "padding_config", "iota_dimension": "dimensions", "inferred_dimension": "dimensions",
-    "operand_precision": "precision_config.operand_precision", "algorithm": "precision_config.algorithm",
-    "schedule": "custom_call_schedule", "api_version": "custom_call_api_version",
-    "output_to_operand_aliasing": "output_operand_aliasing",
-    "transpose_a": "triangular_solve_options.transpose_a",
-    "lhs_batch_dims": f"{_DOT}.lhs_batch_dimensions", "rhs_batch_dims": f"{_DOT}.rhs_batch_dimensions",
-    "lhs_contracting_dims": f"{_DOT}.lhs_contracting_dimensions",
-    "rhs_contracting_dims": f"{_DOT}.rhs_contracting_dimensions",
-    "lhs_ragged_dims": "ragged_dot_dimension_numbers.lhs_ragged_dimensions",
-    "rhs_group_dims": "ragged_dot_dimension_numbers.rhs_group_dimensions",
-}  # fmt: skip
-"""By an attribute's name in HLO text; an op may have a place of its own for it, in PLACES_OF."""
-
-
-def _inside(field: str, names: str) -> dict[str, str]:
-    return {name: f"{field}.{name}" for name in names.split()}
-
-
-PLACES_OF: dict[str, dict[str, str]] = {
-    "rng-bit-generator": {"algorithm": "rng_algorithm"},
-    "cholesky": {"lower": "cholesky_options.lower"},
-    "triangular-solve": _inside("triangular_solve_options", "left_side lower unit_diagonal"),
-    "collective-permute": {"slice_sizes": "dynamic_slice_sizes"},
-    "collective-permute-start": {"slice_sizes": "dynamic_slice_sizes"},
-    "gather": {"slice_sizes": "gather_slice_sizes"}
-    | _inside(
-        "gather_dimension_numbers",
-        "offset_dims collapsed_slice_dims start_index_map index_vector_dim operand_batching_dims "
-        "start_indices_batching_dims",
-    ),
-    "scatter": _inside(
-        "scatter_dimension_numbers",
-        "update_window_dims inserted_window_dims scatter_dims_to_operand_dims index_vector_dim "
-        "input_batching_dims scatter_indices_batching_dims",
-    ),
-    "ragged-dot": {
-        name: f"ragged_dot_dimension_numbers.{PLACES[name]}"
-        for name in ("lhs_batch_dims", "rhs_batch_dims", "lhs_contracting_dims", "rhs_contracting_dims")
-    },
-}
-
-ABSENT = {
-    "feature_group_count": 1, "batch_group_count": 1, "inferred_dimension": -1,
-    "async_execution_thread": MAIN,
-}  # fmt: skip
-"""What it means that a field is not there, where that is not the zero of its type."""
 
 BODY_FIRST = {"while": ("body", "condition")}
 """The order of called computations, where it is not that of the op's fields."""
@@ -155,17 +102,26 @@ def _plain_type(type_: Any) -> tuple[Any, bool]:
 
 def _place(op: type[Op], attribute: Attribute, type_: Any, optional: bool) -> Place | None:
     """The place of an attribute that is in one field; None where there is no such field."""
-    text = attribute.text
-    path = tuple(PLACES_OF.get(op.opcode, {}).get(text, PLACES.get(text, text)).split("."))
-    table: Any = TABLES["HloInstructionProto"]
-    for part in path[:-1]:
-        table = table.fields[part].message
-    field: Field | None = table.fields.get(path[-1])
-    if field is None:
+    path = tuple(attribute.proto.split("."))
+    field = _field((op.message, *path))
+    if field is not None:
+        path = (op.message, *path)
+    elif (field := _field(path)) is None:
         return None
-    absent = None if optional else ABSENT.get(text, _zero(type_, field))
+    stated = type_ in (int, str) and attribute.default is not MISSING
+    absent = None if optional else attribute.default if stated else _zero(type_, field)
     zero = field.enum.names[0] if field.enum is not None else None
     return Place(attribute.name, path, codec_of(type_, field), field.repeated and type_ is int, absent, zero)
+
+
+def _field(path: tuple[str, ...]) -> Field | None:
+    """The field of an instruction's message at the end of a path."""
+    table: Any = TABLES["HloInstructionProto"]
+    for part in path[:-1]:
+        if part not in table.fields:
+            return None
+        table = table.fields[part].message
+    return table.fields.get(path[-1])
 
 
 def _zero(type_: Any, field: Field) -> Any:
@@ -228,7 +184,7 @@ def write_attributes(op: Op, message: Proto, around: Around) -> None:
         for part in place.path[:-1]:
             inner = inner.setdefault(part, {})
         if place.one:
-            inner[place.path[-1]] = [value] if value != ABSENT.get(place.name) else []
+            inner[place.path[-1]] = [value] if value >= 0 else []  # -1: no dimension
         else:
             inner[place.path[-1]] = place.codec.write(value, around)
     for name, whole in known.wholes:

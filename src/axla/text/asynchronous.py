@@ -8,18 +8,19 @@ from typing import Any
 from axla.core.shape import TupleShape
 from axla.hlo.asynchronous import MAIN, AsyncDone, AsyncStart, AsyncUpdate
 from axla.ir.graph import Extra, Instruction
-from axla.ir.op import Op, declared
+from axla.ir.op import OPS, Op, declared
 from axla.ir.typed import applies, op_of
 from axla.text.lexer import Refusal
 
 LATER: dict[str, type[AsyncUpdate] | type[AsyncDone]] = {"update": AsyncUpdate, "done": AsyncDone}
-_NEVER = frozenset(["all-gather", "all-reduce", "collective-permute", "copy", "send", "recv"])
 
 
 def is_short_form(opcode: str) -> bool:
-    """Whether `opcode` is that of an op with -start, -update or -done behind it: call-done."""
+    """Whether `opcode` is that of an op with -start, -update or -done behind it: call-done. Ops that have a
+    second half of their own have no such form.
+    """
     base, _, stage = opcode.rpartition("-")
-    return stage in ("start", *LATER) and base not in _NEVER and declared(base) is not None
+    return stage in ("start", *LATER) and f"{base}-done" not in OPS and declared(base) is not None
 
 
 def is_opcode(name: str) -> bool:
