@@ -37,7 +37,7 @@ def apply(module, function, on=Negate, **session_changes):
 def test_replacement_may_use_the_replaced():
     done = []
 
-    def once(root):
+    def once(root, *_):
         if done:
             return None
         done.append(root)
@@ -47,7 +47,7 @@ def test_replacement_may_use_the_replaced():
 
 
 def test_leftovers_are_swept():
-    def wasteful(root):
+    def wasteful(root, *_):
         Exponential()(root.operands[0])
         return Abs()(root.operands[0])
 
@@ -56,12 +56,12 @@ def test_leftovers_are_swept():
 
 def test_what_only_the_replaced_used_is_swept():
     assert apply(
-        module_of(Tanh, Exponential, Negate), lambda root: root.operands[0].operands[0].operands[0]
+        module_of(Tanh, Exponential, Negate), lambda root, *_: root.operands[0].operands[0].operands[0]
     ) == ["parameter"]
 
 
 def test_building_and_giving_nothing():
-    def idle(root):
+    def idle(root, *_):
         Exponential()(root.operands[0])
 
     assert apply(module_of(Negate), idle) == ["parameter", "negate"]
@@ -70,7 +70,7 @@ def test_building_and_giving_nothing():
 
 
 def test_wrong_shape_names_the_rule():
-    def wrong(root):
+    def wrong(root, *_):
         return root.computation.add(Constant.of(1.0, F32))
 
     with pytest.raises(InternalError, match="rule wrong: .*shapes differ"):
@@ -78,7 +78,7 @@ def test_wrong_shape_names_the_rule():
 
 
 def test_endless_rules_are_stopped_and_named():
-    def forever(root):
+    def forever(root, *_):
         return Negate()(root.operands[0])
 
     with pytest.raises(InternalError, match="does not end; the last rules: forever, forever"):
@@ -148,7 +148,7 @@ def test_rules_do_not_fire_on_dead_code():
     module = module_of(Negate)
     module.entry.add(Negate(), (module.entry.root,))
     version = module.version
-    apply(module, lambda root: root.operands[0] if root.operands[0].opcode == "negate" else None)
+    apply(module, lambda root, *_: root.operands[0] if root.operands[0].opcode == "negate" else None)
     assert module.version == version
 
 

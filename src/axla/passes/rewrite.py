@@ -13,9 +13,8 @@
 6. Replacements are made by calling op values, `Transpose(perm)(x)`; they get the root's source location.
 
     @rule(Multiply)
-    def multiply_one(product: Instruction) -> Instruction | None:
+    def multiply_one(product: Instruction, x: Instruction, one: Instruction) -> Rewritten:
         '''x * 1 => x'''
-        x, one = product.operands
         return x if is_constant(one, 1) else None
 """
 
@@ -40,12 +39,16 @@ WIDE = 32  # operands
 FREE_FIRINGS = 1000  # small computations may unfold a lot (map bodies, loops)
 
 
-Rewrite = Callable[[Instruction], Instruction | None]
+Rewritten = Instruction | None
+"""What a rule gives: what takes the place of the root, or None."""
+
+Rewrite = Callable[..., Rewritten]
+"""A rule as a function: of the root, and of its operands."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rewrite: where `function(root)` gives an instruction, it takes the root's place."""
+    """A rewrite: where `function(root, *operands)` gives an instruction, it takes the root's place."""
 
     name: str
     function: Rewrite
@@ -59,7 +62,7 @@ RULES: dict[str, Rules] = {}
 
 
 def rule(*classes: type[Op], group: str = "algsimp") -> Callable[[Rewrite], Rewrite]:
-    """Declares a function as a rule of the pass `group` for roots of these op classes."""
+    """Declares a function of a root and its operands as a rule of the pass `group` for these op classes."""
 
     def declare(function: Rewrite) -> Rewrite:
         made = Rule(function.__name__, function, (function.__doc__ or "").strip().split("\n")[0])
@@ -260,7 +263,7 @@ class _Rewriter:
         computation = self.computation
         instructions = computation.instructions
         before = len(instructions)
-        new = candidate.function(old)
+        new = candidate.function(old, *old.operands)
         count = len(instructions) - before
         made = list(islice(reversed(instructions), count)) if count else []
         if new is None or new is old:

@@ -12,7 +12,7 @@ import axla.hlo as hlo
 from axla.ir.graph import Instruction
 from axla.ir.op import OPS
 from axla.ir.typed import shape_of
-from axla.passes.rewrite import fast_math, rule
+from axla.passes.rewrite import Rewritten, fast_math, rule
 from axla.passes.simplify.match import (
     dtype_of,
     full,
@@ -31,16 +31,14 @@ SHIFTS = (hlo.ShiftLeft, hlo.ShiftRightArithmetic, hlo.ShiftRightLogical)
 
 
 @rule(*COMMUTATIVE)
-def constant_to_the_right(root: Instruction) -> Instruction | None:
+def constant_to_the_right(root: Instruction, lhs: Instruction, rhs: Instruction) -> Rewritten:
     """op(c, x) => op(x, c)"""
-    lhs, rhs = root.operands
     return root.op(rhs, lhs) if is_constant(lhs) and not is_constant(rhs) else None
 
 
 @rule(hlo.Add)
-def add_zero(root: Instruction) -> Instruction | None:
+def add_zero(root: Instruction, x: Instruction, zero: Instruction) -> Rewritten:
     """x + 0 => x"""
-    x, zero = root.operands
     if not same_shape(x, root):
         return None
     if is_exact(x):
@@ -51,51 +49,44 @@ def add_zero(root: Instruction) -> Instruction | None:
 
 
 @rule(hlo.Add)
-def add_negation(root: Instruction) -> Instruction | None:
+def add_negation(root: Instruction, x: Instruction, y: Instruction) -> Rewritten:
     """x + -y => x - y"""
-    x, y = root.operands
     return hlo.Subtract()(x, y.operands[0]) if type(y.op) is hlo.Negate else None
 
 
 @rule(hlo.Subtract)
-def subtract_zero(root: Instruction) -> Instruction | None:
+def subtract_zero(root: Instruction, x: Instruction, zero: Instruction) -> Rewritten:
     """x - 0 => x"""
-    x, zero = root.operands
     return x if is_all(zero, 0) and same_shape(x, root) and not dtype_of(x).is_complex else None
 
 
 @rule(hlo.Subtract)
-def subtract_self(root: Instruction) -> Instruction | None:
+def subtract_self(root: Instruction, x: Instruction, y: Instruction) -> Rewritten:
     """x - x => 0 (not floats: inf - inf is NaN)"""
-    x, y = root.operands
     return full(root, 0) if x is y and (is_exact(x) or fast_math()) else None
 
 
 @rule(hlo.Subtract)
-def subtract_negation(root: Instruction) -> Instruction | None:
+def subtract_negation(root: Instruction, x: Instruction, y: Instruction) -> Rewritten:
     """x - -y => x + y"""
-    x, y = root.operands
     return hlo.Add()(x, y.operands[0]) if type(y.op) is hlo.Negate else None
 
 
 @rule(hlo.Multiply)
-def multiply_one(root: Instruction) -> Instruction | None:
+def multiply_one(root: Instruction, x: Instruction, one: Instruction) -> Rewritten:
     """x * 1 => x"""
-    x, one = root.operands
     return x if is_all(one, 1) and same_shape(x, root) and not dtype_of(x).is_complex else None
 
 
 @rule(hlo.Multiply)
-def multiply_zero(root: Instruction) -> Instruction | None:
+def multiply_zero(root: Instruction, x: Instruction, zero: Instruction) -> Rewritten:
     """x * 0 => 0 (not floats: NaN, infinities and the sign of zero)"""
-    x, zero = root.operands
     return full(root, 0) if is_all(zero, 0) and (is_exact(x) or fast_math()) else None
 
 
 @rule(hlo.Multiply)
-def multiply_minus_one(root: Instruction) -> Instruction | None:
+def multiply_minus_one(root: Instruction, x: Instruction, minus_one: Instruction) -> Rewritten:
     """x * -1 => -x"""
-    x, minus_one = root.operands
     dtype = dtype_of(root)
     if not (dtype.is_float or dtype.is_signed) or not same_shape(x, root):
         return None
@@ -103,16 +94,14 @@ def multiply_minus_one(root: Instruction) -> Instruction | None:
 
 
 @rule(hlo.Divide)
-def divide_one(root: Instruction) -> Instruction | None:
+def divide_one(root: Instruction, x: Instruction, one: Instruction) -> Rewritten:
     """x / 1 => x"""
-    x, one = root.operands
     return x if is_all(one, 1) and same_shape(x, root) and not dtype_of(x).is_complex else None
 
 
 @rule(hlo.Divide)
-def divide_power_of_two(root: Instruction) -> Instruction | None:
+def divide_power_of_two(root: Instruction, x: Instruction, divisor: Instruction) -> Rewritten:
     """x / 2^k => x * 2^-k (floats: both round the same real number)"""
-    x, divisor = root.operands
     value = uniform(divisor) if is_float(root) and same_shape(divisor, root) else None
     if value is None or not np.isfinite(value) or frexp(float(value))[0] not in (0.5, -0.5):
         return None
@@ -124,9 +113,8 @@ def divide_power_of_two(root: Instruction) -> Instruction | None:
 
 
 @rule(hlo.Divide)
-def divide_unsigned_power_of_two(root: Instruction) -> Instruction | None:
+def divide_unsigned_power_of_two(root: Instruction, x: Instruction, divisor: Instruction) -> Rewritten:
     """x / 2^k => x >> k (unsigned)"""
-    x, divisor = root.operands
     value = uniform(divisor) if dtype_of(root).is_unsigned else None
     if value is None or int(value).bit_count() != 1:
         return None
@@ -134,9 +122,8 @@ def divide_unsigned_power_of_two(root: Instruction) -> Instruction | None:
 
 
 @rule(hlo.Remainder)
-def remainder_unsigned_power_of_two(root: Instruction) -> Instruction | None:
+def remainder_unsigned_power_of_two(root: Instruction, x: Instruction, divisor: Instruction) -> Rewritten:
     """x % 2^k => x & (2^k - 1) (unsigned)"""
-    x, divisor = root.operands
     value = uniform(divisor) if dtype_of(root).is_unsigned else None
     if value is None or int(value).bit_count() != 1:
         return None
@@ -144,118 +131,103 @@ def remainder_unsigned_power_of_two(root: Instruction) -> Instruction | None:
 
 
 @rule(hlo.Negate)
-def negate_negate(root: Instruction) -> Instruction | None:
+def negate_negate(root: Instruction, inner: Instruction) -> Rewritten:
     """-(-x) => x"""
-    (inner,) = root.operands
     return inner.operands[0] if type(inner.op) is hlo.Negate else None
 
 
 @rule(hlo.Not)
-def not_not(root: Instruction) -> Instruction | None:
+def not_not(root: Instruction, inner: Instruction) -> Rewritten:
     """not not x => x"""
-    (inner,) = root.operands
     return inner.operands[0] if type(inner.op) is hlo.Not else None
 
 
 @rule(hlo.Abs)
-def absolute_of_sign(root: Instruction) -> Instruction | None:
+def absolute_of_sign(root: Instruction, inner: Instruction) -> Rewritten:
     """|-x| => |x| and ||x|| => |x|"""
-    (inner,) = root.operands
     if type(inner.op) is hlo.Abs and same_shape(inner, root):
         return inner
     return hlo.Abs()(inner.operands[0]) if type(inner.op) is hlo.Negate else None
 
 
 @rule(hlo.And, hlo.Or, hlo.Maximum, hlo.Minimum)
-def idempotent(root: Instruction) -> Instruction | None:
+def idempotent(root: Instruction, x: Instruction, y: Instruction) -> Rewritten:
     """op(x, x) => x for and, or, maximum, minimum"""
-    x, y = root.operands
     return x if x is y else None
 
 
 @rule(hlo.And)
-def and_all_ones(root: Instruction) -> Instruction | None:
+def and_all_ones(root: Instruction, x: Instruction, ones: Instruction) -> Rewritten:
     """x & ~0 => x"""
-    x, ones = root.operands
     return x if is_all_ones(ones) else None
 
 
 @rule(hlo.And)
-def and_zero(root: Instruction) -> Instruction | None:
+def and_zero(root: Instruction, _: Instruction, zero: Instruction) -> Rewritten:
     """x & 0 => 0"""
-    return full(root, 0) if is_all(root.operands[1], 0) else None
+    return full(root, 0) if is_all(zero, 0) else None
 
 
 @rule(hlo.Or)
-def or_zero(root: Instruction) -> Instruction | None:
+def or_zero(root: Instruction, x: Instruction, zero: Instruction) -> Rewritten:
     """x | 0 => x"""
-    x, zero = root.operands
     return x if is_all(zero, 0) else None
 
 
 @rule(hlo.Or)
-def or_all_ones(root: Instruction) -> Instruction | None:
+def or_all_ones(root: Instruction, _: Instruction, ones: Instruction, *__: Instruction) -> Rewritten:
     """x | ~0 => ~0"""
-    ones = root.operands[1]
     return ones if is_all_ones(ones) else None
 
 
 @rule(hlo.Xor)
-def xor_zero(root: Instruction) -> Instruction | None:
+def xor_zero(root: Instruction, x: Instruction, zero: Instruction) -> Rewritten:
     """x ^ 0 => x"""
-    x, zero = root.operands
     return x if is_all(zero, 0) else None
 
 
 @rule(hlo.Xor)
-def xor_self(root: Instruction) -> Instruction | None:
+def xor_self(root: Instruction, x: Instruction, y: Instruction) -> Rewritten:
     """x ^ x => 0"""
-    x, y = root.operands
     return full(root, 0) if x is y else None
 
 
 @rule(hlo.Xor)
-def xor_all_ones(root: Instruction) -> Instruction | None:
+def xor_all_ones(root: Instruction, x: Instruction, ones: Instruction) -> Rewritten:
     """x ^ ~0 => not x"""
-    x, ones = root.operands
     return hlo.Not()(x) if is_all_ones(ones) else None
 
 
 @rule(*SHIFTS)
-def shift_by_zero(root: Instruction) -> Instruction | None:
+def shift_by_zero(root: Instruction, x: Instruction, distance: Instruction) -> Rewritten:
     """x << 0 => x, x >> 0 => x"""
-    x, distance = root.operands
     return x if is_all(distance, 0) else None
 
 
 @rule(hlo.Power)
-def power_zero(root: Instruction) -> Instruction | None:
+def power_zero(root: Instruction, _: Instruction, zero: Instruction, *__: Instruction) -> Rewritten:
     """pow(x, 0) => 1 (NaN to the 0 is 1 as well)"""
-    zero = root.operands[1]
     if dtype_of(root).is_complex:
         return None
     return full(root, 1) if is_all(zero, 0) or (is_float(root) and is_all(zero, -0.0)) else None
 
 
 @rule(hlo.Power)
-def power_one(root: Instruction) -> Instruction | None:
+def power_one(root: Instruction, x: Instruction, one: Instruction) -> Rewritten:
     """pow(x, 1) => x"""
-    x, one = root.operands
     return x if is_all(one, 1) and same_shape(x, root) and not dtype_of(x).is_complex else None
 
 
 @rule(hlo.Power)
-def power_two(root: Instruction) -> Instruction | None:
+def power_two(root: Instruction, x: Instruction, two: Instruction) -> Rewritten:
     """pow(x, 2) => x * x"""
-    x, two = root.operands
     squares = is_all(two, 2) and same_shape(x, root) and not dtype_of(x).is_complex
     return hlo.Multiply()(x, x) if squares else None
 
 
 @rule(hlo.Maximum, hlo.Minimum)
-def extremum_of_limit(root: Instruction) -> Instruction | None:
+def extremum_of_limit(root: Instruction, x: Instruction, bound: Instruction) -> Rewritten:
     """max(x, lowest) => x, min(x, highest) => x"""
-    x, bound = root.operands
     if not same_shape(x, root):
         return None
     low, high = limits(dtype_of(x))
@@ -263,9 +235,8 @@ def extremum_of_limit(root: Instruction) -> Instruction | None:
 
 
 @rule(*(cls for cls in COMMUTATIVE if cls.associative))
-def associate_constants(root: Instruction) -> Instruction | None:
+def associate_constants(root: Instruction, inner: Instruction, b: Instruction) -> Rewritten:
     """op(op(x, a), b) => op(x, op(a, b)) for constants (floats: only maximum and minimum: no rounding)"""
-    inner, b = root.operands
     if type(inner.op) is not type(root.op) or not is_constant(b) or not is_constant(inner.operands[1]):
         return None
     x, a = inner.operands
@@ -279,16 +250,14 @@ ROUNDING = (hlo.Ceil, hlo.Floor, hlo.RoundNearestAfz, hlo.RoundNearestEven)
 
 
 @rule(*ROUNDING)
-def round_rounded(root: Instruction) -> Instruction | None:
+def round_rounded(root: Instruction, inner: Instruction) -> Rewritten:
     """floor(ceil(x)) => ceil(x), and so on: a whole number rounds to itself"""
-    (inner,) = root.operands
     return inner if isinstance(inner.op, ROUNDING) else None
 
 
 @rule(hlo.Clamp)
-def clamp_within_limits(root: Instruction) -> Instruction | None:
+def clamp_within_limits(root: Instruction, low: Instruction, x: Instruction, high: Instruction) -> Rewritten:
     """clamp(lowest, x, highest) => x"""
-    low, x, high = root.operands
     if not same_shape(x, root):
         return None
     lowest, highest = limits(dtype_of(x))
@@ -296,9 +265,8 @@ def clamp_within_limits(root: Instruction) -> Instruction | None:
 
 
 @rule(hlo.Clamp)
-def clamp_clamped(root: Instruction) -> Instruction | None:
+def clamp_clamped(root: Instruction, low: Instruction, inner: Instruction, high: Instruction) -> Rewritten:
     """clamp(a, clamp(a, x, b), b) => clamp(a, x, b)"""
-    low, inner, high = root.operands
     if type(inner.op) is not hlo.Clamp or not same_shape(inner, root):
         return None
     # Equal bounds are one instruction after cse.
@@ -306,25 +274,22 @@ def clamp_clamped(root: Instruction) -> Instruction | None:
 
 
 @rule(hlo.Real)
-def real_of_complex(root: Instruction) -> Instruction | None:
+def real_of_complex(root: Instruction, z: Instruction) -> Rewritten:
     """real(complex(a, b)) => a, real(x) => x for real x"""
-    (z,) = root.operands
     if type(z.op) is hlo.Complex:
         return z.operands[0]
     return z if same_shape(z, root) else None
 
 
 @rule(hlo.Imag)
-def imaginary_of_complex(root: Instruction) -> Instruction | None:
+def imaginary_of_complex(root: Instruction, z: Instruction) -> Rewritten:
     """imag(complex(a, b)) => b"""
-    (z,) = root.operands
     return z.operands[1] if type(z.op) is hlo.Complex else None
 
 
 @rule(hlo.Complex)
-def complex_of_parts(root: Instruction) -> Instruction | None:
+def complex_of_parts(root: Instruction, a: Instruction, b: Instruction) -> Rewritten:
     """complex(real(z), imag(z)) => z"""
-    a, b = root.operands
     if type(a.op) is not hlo.Real or type(b.op) is not hlo.Imag or a.operands[0] is not b.operands[0]:
         return None
     return a.operands[0] if same_shape(a.operands[0], root) else None
@@ -336,17 +301,17 @@ ELEMENTWISE = tuple(
 
 
 @rule(*ELEMENTWISE)
-def elementwise_of_broadcasts(root: Instruction) -> Instruction | None:
+def elementwise_of_broadcasts(root: Instruction, *operands: Instruction) -> Rewritten:
     """op(broadcast(a), broadcast(b), ...) => broadcast(op(a, b, ...)): fewer elements to compute"""
-    first = root.operands[0] if root.operands else root
+    first = operands[0] if operands else root
     op = first.op
     if type(op) is not hlo.Broadcast or shape_of(first).size <= shape_of(first.operands[0]).size:
         return None
     dims = shape_of(first.operands[0]).dims
-    for operand in root.operands:
+    for operand in operands:
         other = operand.op
         if type(other) is not hlo.Broadcast or other.dimensions != op.dimensions:
             return None
         if shape_of(operand.operands[0]).dims != dims or other.shape.dims != op.shape.dims:
             return None
-    return hlo.Broadcast(shape_of(root), op.dimensions)(root.op(*[o.operands[0] for o in root.operands]))
+    return hlo.Broadcast(shape_of(root), op.dimensions)(root.op(*[o.operands[0] for o in operands]))

@@ -11,7 +11,7 @@ from axla.ir.graph import Computation, Instruction
 from axla.ir.structure import Constant, GetTupleElement, Parameter, Tuple
 from axla.ir.traverse import post_order
 from axla.ir.typed import op_of, shape_of
-from axla.passes.rewrite import rule
+from axla.passes.rewrite import Rewritten, rule
 from axla.passes.simplify.match import dtype_of, is_all, uniform
 
 LONGEST = 300
@@ -20,22 +20,21 @@ LONGEST = 300
 
 @rule(GetTupleElement)
 @rule(GetTupleElement, group="tuple-simplifier")
-def element_of_tuple(root: Instruction) -> Instruction | None:
+def element_of_tuple(root: Instruction, of: Instruction) -> Rewritten:
     """get-tuple-element(tuple(..., x, ...)) => x"""
-    (of,) = root.operands
     return of.operands[op_of(root, GetTupleElement).index] if type(of.op) is Tuple else None
 
 
 @rule(Tuple)
 @rule(Tuple, group="tuple-simplifier")
-def tuple_of_elements(root: Instruction) -> Instruction | None:
+def tuple_of_elements(root: Instruction, *operands: Instruction) -> Rewritten:
     """tuple(get-tuple-element(t, 0), get-tuple-element(t, 1), ...) => t, of all its elements"""
-    if not root.operands or type(root.operands[0].op) is not GetTupleElement:
+    if not operands or type(operands[0].op) is not GetTupleElement:
         return None
-    whole = root.operands[0].operands[0]
+    whole = operands[0].operands[0]
     if whole.shape.logical is not root.shape.logical:
         return None
-    for number, element in enumerate(root.operands):
+    for number, element in enumerate(operands):
         op = element.op
         if not isinstance(op, GetTupleElement) or op.index != number or element.operands[0] is not whole:
             return None
@@ -43,16 +42,15 @@ def tuple_of_elements(root: Instruction) -> Instruction | None:
 
 
 @rule(While)
-def while_false(root: Instruction) -> Instruction | None:
+def while_false(root: Instruction, start: Instruction) -> Rewritten:
     """while(x), condition false => x"""
     test = op_of(root, While).condition.root
-    return root.operands[0] if type(test.op) is Constant and is_all(test, 0) else None
+    return start if type(test.op) is Constant and is_all(test, 0) else None
 
 
 @rule(Conditional)
-def conditional_known(root: Instruction) -> Instruction | None:
+def conditional_known(root: Instruction, index: Instruction, *operands: Instruction) -> Rewritten:
     """conditional(constant, x, y) => call(x)"""
-    index, *operands = root.operands
     op = op_of(root, Conditional)
     value = uniform(index)
     if len(op.branches) == 1:
@@ -68,10 +66,10 @@ def conditional_known(root: Instruction) -> Instruction | None:
 
 @rule(Map, group="map-inliner")
 @rule(Map)
-def map_of_elementwise(root: Instruction) -> Instruction | None:
+def map_of_elementwise(root: Instruction, *operands: Instruction) -> Rewritten:
     """map(x, y), to_apply=f => f(x, y), when f is made of elementwise ops"""
     body = op_of(root, Map).to_apply
-    return over_arrays(body, root.operands, shape_of(root)) if is_elementwise(body, root.operands) else None
+    return over_arrays(body, operands, shape_of(root)) if is_elementwise(body, operands) else None
 
 
 def is_elementwise(body: Computation, operands: Sequence[Instruction]) -> bool:
@@ -114,6 +112,6 @@ def over_arrays(body: Computation, operands: Sequence[Instruction], result: Shap
 
 
 @rule(OptBarrier, group="optimization-barrier-expander")
-def barrier(root: Instruction) -> Instruction | None:
+def barrier(root: Instruction, x: Instruction) -> Rewritten:
     """opt-barrier(x) => x, when nothing is left to be kept apart"""
-    return root.operands[0]
+    return x

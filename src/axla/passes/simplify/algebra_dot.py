@@ -10,7 +10,7 @@ from axla.core.shape import Shape
 from axla.hlo import Broadcast, Dot, Multiply, Reshape, Transpose
 from axla.ir.graph import Instruction
 from axla.ir.typed import shape_of
-from axla.passes.rewrite import rule
+from axla.passes.rewrite import Rewritten, rule
 from axla.passes.simplify.algebra_movement import reshaped
 from axla.passes.simplify.algebra_reduce import renumbered, without
 from axla.passes.simplify.match import dtype_of, full
@@ -29,7 +29,7 @@ def free_dims(shape: Shape, batch: Sequence[int], contracting: Sequence[int]) ->
 
 
 @rule(Dot)
-def dot_of_no_products(root: Instruction) -> Instruction | None:
+def dot_of_no_products(root: Instruction, *_: Instruction) -> Rewritten:
     """dot(x, y) => 0, contracting a dimension without elements"""
     found = plain(root)
     if found is None:
@@ -39,7 +39,7 @@ def dot_of_no_products(root: Instruction) -> Instruction | None:
 
 
 @rule(Dot)
-def dot_of_transpose_left(root: Instruction) -> Instruction | None:
+def dot_of_transpose_left(root: Instruction, *_: Instruction) -> Rewritten:
     """dot(transpose(x), y) => dot(x, y), contracting other dimensions"""
     found = plain(root)
     if found is None or not isinstance(found[0].op, Transpose):
@@ -52,7 +52,7 @@ def dot_of_transpose_left(root: Instruction) -> Instruction | None:
 
 
 @rule(Dot)
-def dot_of_transpose_right(root: Instruction) -> Instruction | None:
+def dot_of_transpose_right(root: Instruction, *_: Instruction) -> Rewritten:
     """dot(x, transpose(y)) => dot(x, y), contracting other dimensions"""
     found = plain(root)
     if found is None or not isinstance(found[1].op, Transpose):
@@ -76,7 +76,7 @@ def through(
 
 
 @rule(Dot)
-def dot_outer_product(root: Instruction) -> Instruction | None:
+def dot_outer_product(root: Instruction, *_: Instruction) -> Rewritten:
     """dot(x, y) => x * y, broadcast, when there is one product for each element"""
     found = plain(root)
     if found is None or not shape_of(root).size:
@@ -108,7 +108,7 @@ def flattened(
 
 
 @rule(Dot)
-def dot_drops_unit_dims(root: Instruction) -> Instruction | None:
+def dot_drops_unit_dims(root: Instruction, *_: Instruction) -> Rewritten:
     """dot(x, y) => dot(reshape(x), reshape(y)), without batch and contracting dimensions of size 1"""
     found = plain(root)
     if found is None or not shape_of(root).size:

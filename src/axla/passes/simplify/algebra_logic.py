@@ -9,7 +9,7 @@ from axla.core.dtypes import BF16, F16, F32, F64, DType
 from axla.ir.attributes import Direction
 from axla.ir.graph import Instruction
 from axla.ir.typed import op_of, shape_of
-from axla.passes.rewrite import rule
+from axla.passes.rewrite import Rewritten, rule
 from axla.passes.simplify.match import (
     dtype_of,
     full,
@@ -29,9 +29,8 @@ REFLEXIVE = (Direction.EQ, Direction.GE, Direction.LE)
 
 
 @rule(hlo.Compare)
-def compare_constant_to_the_right(root: Instruction) -> Instruction | None:
+def compare_constant_to_the_right(root: Instruction, lhs: Instruction, rhs: Instruction) -> Rewritten:
     """c < x => x > c"""
-    lhs, rhs = root.operands
     if not is_constant(lhs) or is_constant(rhs):
         return None
     op = op_of(root, hlo.Compare)
@@ -39,9 +38,8 @@ def compare_constant_to_the_right(root: Instruction) -> Instruction | None:
 
 
 @rule(hlo.Compare)
-def compare_self(root: Instruction) -> Instruction | None:
+def compare_self(root: Instruction, lhs: Instruction, rhs: Instruction) -> Rewritten:
     """x <= x => true, x < x => false (floats: in total order only, NaN is not equal to itself)"""
-    lhs, rhs = root.operands
     op = op_of(root, hlo.Compare)
     if lhs is not rhs or not (is_exact(lhs) or op.is_total_order):
         return None
@@ -49,9 +47,8 @@ def compare_self(root: Instruction) -> Instruction | None:
 
 
 @rule(hlo.Compare)
-def compare_unsigned_zero(root: Instruction) -> Instruction | None:
+def compare_unsigned_zero(root: Instruction, x: Instruction, zero: Instruction) -> Rewritten:
     """x < 0 => false, x >= 0 => true (unsigned)"""
-    x, zero = root.operands
     op = op_of(root, hlo.Compare)
     if not dtype_of(x).is_unsigned or op.direction not in (Direction.LT, Direction.GE) or not is_all(zero, 0):
         return None
@@ -59,9 +56,8 @@ def compare_unsigned_zero(root: Instruction) -> Instruction | None:
 
 
 @rule(hlo.Compare)
-def compare_pred(root: Instruction) -> Instruction | None:
+def compare_pred(root: Instruction, p: Instruction, truth: Instruction) -> Rewritten:
     """p == true => p, p != true => not p, p == false => not p, p != false => p"""
-    p, truth = root.operands
     op = op_of(root, hlo.Compare)
     if not dtype_of(p).is_pred or op.direction not in (Direction.EQ, Direction.NE):
         return None
@@ -72,9 +68,8 @@ def compare_pred(root: Instruction) -> Instruction | None:
 
 
 @rule(hlo.Not)
-def not_compare(root: Instruction) -> Instruction | None:
+def not_compare(root: Instruction, test: Instruction) -> Rewritten:
     """not (x < y) => x >= y (floats: only == and !=, or in total order: with NaN both orders are false)"""
-    (test,) = root.operands
     op = test.op
     if not isinstance(op, hlo.Compare):
         return None
@@ -83,37 +78,32 @@ def not_compare(root: Instruction) -> Instruction | None:
 
 
 @rule(hlo.Select)
-def select_true(root: Instruction) -> Instruction | None:
+def select_true(root: Instruction, test: Instruction, a: Instruction, _: Instruction) -> Rewritten:
     """select(true, a, b) => a"""
-    test, a, _ = root.operands
     return a if is_all_ones(test) and same_shape(a, root) else None
 
 
 @rule(hlo.Select)
-def select_false(root: Instruction) -> Instruction | None:
+def select_false(root: Instruction, test: Instruction, _: Instruction, b: Instruction) -> Rewritten:
     """select(false, a, b) => b"""
-    test, _, b = root.operands
     return b if is_all(test, 0) and same_shape(b, root) else None
 
 
 @rule(hlo.Select)
-def select_same(root: Instruction) -> Instruction | None:
+def select_same(root: Instruction, _: Instruction, a: Instruction, b: Instruction) -> Rewritten:
     """select(p, x, x) => x"""
-    _, a, b = root.operands
     return a if a is b else None
 
 
 @rule(hlo.Select)
-def select_not(root: Instruction) -> Instruction | None:
+def select_not(root: Instruction, test: Instruction, a: Instruction, b: Instruction) -> Rewritten:
     """select(not p, a, b) => select(p, b, a)"""
-    test, a, b = root.operands
     return hlo.Select()(test.operands[0], b, a) if type(test.op) is hlo.Not else None
 
 
 @rule(hlo.Select)
-def select_truth(root: Instruction) -> Instruction | None:
+def select_truth(root: Instruction, test: Instruction, a: Instruction, b: Instruction) -> Rewritten:
     """select(p, true, false) => p, select(p, false, true) => not p"""
-    test, a, b = root.operands
     if not same_shape(test, root):
         return None
     if is_all_ones(a) and is_all(b, 0):
@@ -122,9 +112,8 @@ def select_truth(root: Instruction) -> Instruction | None:
 
 
 @rule(hlo.Select)
-def select_select(root: Instruction) -> Instruction | None:
+def select_select(root: Instruction, test: Instruction, a: Instruction, b: Instruction) -> Rewritten:
     """select(p, select(p, a, b), c) => select(p, a, c), select(p, a, select(p, b, c)) => select(p, a, c)"""
-    test, a, b = root.operands
     if type(a.op) is hlo.Select and a.operands[0] is test:
         return hlo.Select()(test, a.operands[1], b)
     if type(b.op) is hlo.Select and b.operands[0] is test:
@@ -133,19 +122,18 @@ def select_select(root: Instruction) -> Instruction | None:
 
 
 @rule(hlo.And, hlo.Or)
-def absorb(root: Instruction) -> Instruction | None:
+def absorb(root: Instruction, *operands: Instruction) -> Rewritten:
     """x & (x | y) => x, x | (x & y) => x"""
     dual = hlo.Or if type(root.op) is hlo.And else hlo.And
-    for x, other in (root.operands, root.operands[::-1]):
+    for x, other in (operands, operands[::-1]):
         if type(other.op) is dual and x in other.operands:
             return x
     return None
 
 
 @rule(hlo.Convert)
-def convert_same_type(root: Instruction) -> Instruction | None:
+def convert_same_type(root: Instruction, x: Instruction) -> Rewritten:
     """convert(x) => x, to its own type"""
-    (x,) = root.operands
     return x if same_shape(x, root) else None
 
 
@@ -169,9 +157,8 @@ def is_lossless(source: DType, target: DType) -> bool:
 
 
 @rule(hlo.Convert)
-def convert_convert(root: Instruction) -> Instruction | None:
+def convert_convert(root: Instruction, inner: Instruction) -> Rewritten:
     """convert(convert(x)) => convert(x), if the inner one loses nothing"""
-    (inner,) = root.operands
     if type(inner.op) is not hlo.Convert:
         return None
     x = inner.operands[0]
@@ -183,9 +170,8 @@ def convert_convert(root: Instruction) -> Instruction | None:
 
 
 @rule(hlo.Convert)
-def convert_of_broadcast(root: Instruction) -> Instruction | None:
+def convert_of_broadcast(root: Instruction, spread: Instruction) -> Rewritten:
     """convert(broadcast(x)) => broadcast(convert(x))"""
-    (spread,) = root.operands
     op = spread.op
     if not isinstance(op, hlo.Broadcast) or shape_of(spread).size <= shape_of(spread.operands[0]).size:
         return None
@@ -195,16 +181,14 @@ def convert_of_broadcast(root: Instruction) -> Instruction | None:
 
 
 @rule(hlo.BitcastConvert)
-def bitcast_convert_same_type(root: Instruction) -> Instruction | None:
+def bitcast_convert_same_type(root: Instruction, x: Instruction) -> Rewritten:
     """bitcast-convert(x) => x, to its own type"""
-    (x,) = root.operands
     return x if same_shape(x, root) else None
 
 
 @rule(hlo.BitcastConvert)
-def bitcast_convert_twice(root: Instruction) -> Instruction | None:
+def bitcast_convert_twice(root: Instruction, inner: Instruction) -> Rewritten:
     """bitcast-convert(bitcast-convert(x)) => bitcast-convert(x), between types of one width"""
-    (inner,) = root.operands
     if type(inner.op) is not hlo.BitcastConvert:
         return None
     x = inner.operands[0]
@@ -214,16 +198,14 @@ def bitcast_convert_twice(root: Instruction) -> Instruction | None:
 
 
 @rule(hlo.ReducePrecision)
-def reduce_precision_to_own(root: Instruction) -> Instruction | None:
+def reduce_precision_to_own(root: Instruction, x: Instruction) -> Rewritten:
     """reduce-precision(x) => x, to the precision it has"""
-    (x,) = root.operands
     op, dtype = op_of(root, hlo.ReducePrecision), dtype_of(root)
     own = {F16: (5, 10), BF16: (8, 7), F32: (8, 23), F64: (11, 52)}.get(dtype)
     return x if own is not None and (op.exponent_bits, op.mantissa_bits) == own else None
 
 
 @rule(hlo.ReducePrecision)
-def reduce_precision_twice(root: Instruction) -> Instruction | None:
+def reduce_precision_twice(root: Instruction, inner: Instruction) -> Rewritten:
     """reduce-precision(reduce-precision(x)) => reduce-precision(x), to the same precision"""
-    (inner,) = root.operands
     return inner if inner.op == root.op else None

@@ -13,7 +13,7 @@ from axla.ir.graph import Instruction
 from axla.ir.op import Op
 from axla.ir.structure import Constant, Parameter
 from axla.ir.typed import op_of, shape_of
-from axla.passes.rewrite import rule
+from axla.passes.rewrite import Rewritten, rule
 from axla.passes.simplify.match import constant, full, same_shape, uniform, values_of
 
 
@@ -24,7 +24,7 @@ def reshaped(x: Instruction, dims: Sequence[int]) -> Instruction:
 
 
 @rule(Op)
-def no_elements(root: Instruction) -> Instruction | None:
+def no_elements(root: Instruction, *_: Instruction) -> Rewritten:
     """x => a constant without elements, for any x without elements"""
     shape, op = root.shape, root.op
     if not isinstance(shape, Shape) or 0 not in shape.dims or type(op) in (Constant, Parameter):
@@ -37,7 +37,7 @@ def no_elements(root: Instruction) -> Instruction | None:
 
 
 @rule(Constant)
-def uniform_constant(root: Instruction) -> Instruction | None:
+def uniform_constant(root: Instruction, *_: Instruction) -> Rewritten:
     """constant({c, c, ...}) => broadcast(constant(c))"""
     values = values_of(root)
     if values is None or values.size < 2 or values.nbytes <= 8:
@@ -47,17 +47,15 @@ def uniform_constant(root: Instruction) -> Instruction | None:
 
 
 @rule(Broadcast)
-def broadcast_identity(root: Instruction) -> Instruction | None:
+def broadcast_identity(root: Instruction, x: Instruction) -> Rewritten:
     """broadcast(x) => x, to its own shape"""
-    (x,) = root.operands
     op = op_of(root, Broadcast)
     return x if same_shape(x, root) and op.dimensions == tuple(range(shape_of(x).rank)) else None
 
 
 @rule(Broadcast)
-def broadcast_broadcast(root: Instruction) -> Instruction | None:
+def broadcast_broadcast(root: Instruction, inner: Instruction) -> Rewritten:
     """broadcast(broadcast(x)) => broadcast(x)"""
-    (inner,) = root.operands
     outer_op, inner_op = op_of(root, Broadcast), inner.op
     if not isinstance(inner_op, Broadcast):
         return None
@@ -66,9 +64,8 @@ def broadcast_broadcast(root: Instruction) -> Instruction | None:
 
 
 @rule(Broadcast)
-def broadcast_of_one_element(root: Instruction) -> Instruction | None:
+def broadcast_of_one_element(root: Instruction, x: Instruction) -> Rewritten:
     """broadcast(x[1,1]) => broadcast(reshape(x))"""
-    (x,) = root.operands
     shape = shape_of(x)
     if not shape.rank or shape.size != 1 or shape_of(root).size == 1:
         return None
@@ -76,9 +73,8 @@ def broadcast_of_one_element(root: Instruction) -> Instruction | None:
 
 
 @rule(Broadcast)
-def broadcast_adds_unit_dims(root: Instruction) -> Instruction | None:
+def broadcast_adds_unit_dims(root: Instruction, x: Instruction) -> Rewritten:
     """broadcast(x) => reshape(x), when it repeats nothing"""
-    (x,) = root.operands
     op, shape = op_of(root, Broadcast), shape_of(root)
     if shape.size != shape_of(x).size or same_shape(x, root) or list(op.dimensions) != sorted(op.dimensions):
         return None
@@ -86,9 +82,8 @@ def broadcast_adds_unit_dims(root: Instruction) -> Instruction | None:
 
 
 @rule(Broadcast)
-def broadcast_of_wider_reshape(root: Instruction) -> Instruction | None:
+def broadcast_of_wider_reshape(root: Instruction, inner: Instruction) -> Rewritten:
     """broadcast(reshape(x)) => broadcast(x), when the reshape only adds dimensions of size 1"""
-    (inner,) = root.operands
     op = op_of(root, Broadcast)
     if type(inner.op) is not Reshape:
         return None
@@ -114,23 +109,20 @@ def kept_dims(small: Sequence[int], large: Sequence[int]) -> list[int] | None:
 
 
 @rule(Reshape)
-def reshape_identity(root: Instruction) -> Instruction | None:
+def reshape_identity(root: Instruction, x: Instruction) -> Rewritten:
     """reshape(x) => x, to its own dimensions"""
-    (x,) = root.operands
     return x if same_shape(x, root) else None
 
 
 @rule(Reshape)
-def reshape_reshape(root: Instruction) -> Instruction | None:
+def reshape_reshape(root: Instruction, inner: Instruction) -> Rewritten:
     """reshape(reshape(x)) => reshape(x)"""
-    (inner,) = root.operands
     return Reshape(shape_of(root))(inner.operands[0]) if type(inner.op) is Reshape else None
 
 
 @rule(Reshape)
-def reshape_of_scalar_broadcast(root: Instruction) -> Instruction | None:
+def reshape_of_scalar_broadcast(root: Instruction, inner: Instruction) -> Rewritten:
     """reshape(broadcast(s)) => broadcast(s), for scalar s"""
-    (inner,) = root.operands
     if type(inner.op) is not Broadcast or shape_of(inner.operands[0]).rank:
         return None
     s = inner.operands[0]
@@ -138,9 +130,8 @@ def reshape_of_scalar_broadcast(root: Instruction) -> Instruction | None:
 
 
 @rule(Reshape)
-def reshape_of_broadcast(root: Instruction) -> Instruction | None:
+def reshape_of_broadcast(root: Instruction, inner: Instruction) -> Rewritten:
     """reshape(broadcast(x)) => broadcast(x), when the reshape only adds or drops dimensions of size 1"""
-    (inner,) = root.operands
     op = inner.op
     if not isinstance(op, Broadcast) or 1 in shape_of(inner.operands[0]).dims or not op.dimensions:
         return None
@@ -153,9 +144,9 @@ def reshape_of_broadcast(root: Instruction) -> Instruction | None:
 
 
 @rule(Reshape)
-def reshape_of_constant(root: Instruction) -> Instruction | None:
+def reshape_of_constant(root: Instruction, x: Instruction) -> Rewritten:
     """reshape(constant) => constant"""
-    values = values_of(root.operands[0])
+    values = values_of(x)
     shape = shape_of(root).logical
     if values is None or why_no_array(shape) is not None:
         return None
@@ -163,16 +154,15 @@ def reshape_of_constant(root: Instruction) -> Instruction | None:
 
 
 @rule(Transpose)
-def transpose_identity(root: Instruction) -> Instruction | None:
+def transpose_identity(root: Instruction, x: Instruction) -> Rewritten:
     """transpose(x) => x, with the dimensions in order"""
     op = op_of(root, Transpose)
-    return root.operands[0] if op.dimensions == tuple(range(len(op.dimensions))) else None
+    return x if op.dimensions == tuple(range(len(op.dimensions))) else None
 
 
 @rule(Transpose)
-def transpose_transpose(root: Instruction) -> Instruction | None:
+def transpose_transpose(root: Instruction, inner: Instruction) -> Rewritten:
     """transpose(transpose(x)) => transpose(x)"""
-    (inner,) = root.operands
     outer_op, inner_op = op_of(root, Transpose), inner.op
     if not isinstance(inner_op, Transpose):
         return None
@@ -180,9 +170,8 @@ def transpose_transpose(root: Instruction) -> Instruction | None:
 
 
 @rule(Transpose)
-def transpose_moves_unit_dims(root: Instruction) -> Instruction | None:
+def transpose_moves_unit_dims(root: Instruction, x: Instruction) -> Rewritten:
     """transpose(x) => reshape(x), when only dimensions of size 1 move"""
-    (x,) = root.operands
     op = op_of(root, Transpose)
     moved = [d for d in op.dimensions if shape_of(x).dims[d] != 1]
     if moved != sorted(moved) or len(moved) == len(op.dimensions):
@@ -191,9 +180,8 @@ def transpose_moves_unit_dims(root: Instruction) -> Instruction | None:
 
 
 @rule(Transpose)
-def transpose_of_broadcast(root: Instruction) -> Instruction | None:
+def transpose_of_broadcast(root: Instruction, inner: Instruction) -> Rewritten:
     """transpose(broadcast(x)) => broadcast(transpose(x))"""
-    (inner,) = root.operands
     outer_op, inner_op = op_of(root, Transpose), inner.op
     if not isinstance(inner_op, Broadcast):
         return None
@@ -208,9 +196,8 @@ def transpose_of_broadcast(root: Instruction) -> Instruction | None:
 
 
 @rule(Broadcast)
-def broadcast_in_order(root: Instruction) -> Instruction | None:
+def broadcast_in_order(root: Instruction, x: Instruction) -> Rewritten:
     """broadcast(x), dimensions={1,0} => broadcast(transpose(x)), dimensions={0,1}"""
-    (x,) = root.operands
     op = op_of(root, Broadcast)
     if list(op.dimensions) == sorted(op.dimensions):
         return None
@@ -219,9 +206,8 @@ def broadcast_in_order(root: Instruction) -> Instruction | None:
 
 
 @rule(Reverse)
-def reverse_unit_dims(root: Instruction) -> Instruction | None:
+def reverse_unit_dims(root: Instruction, x: Instruction) -> Rewritten:
     """reverse(x) => x along dimensions of size 1"""
-    (x,) = root.operands
     op = op_of(root, Reverse)
     needed = tuple(d for d in op.dimensions if shape_of(x).dims[d] != 1)
     if needed == op.dimensions:
@@ -230,9 +216,8 @@ def reverse_unit_dims(root: Instruction) -> Instruction | None:
 
 
 @rule(Reverse)
-def reverse_reverse(root: Instruction) -> Instruction | None:
+def reverse_reverse(root: Instruction, inner: Instruction) -> Rewritten:
     """reverse(reverse(x)) => reverse(x), along the dimensions of only one of them"""
-    (inner,) = root.operands
     outer_op, inner_op = op_of(root, Reverse), inner.op
     if not isinstance(inner_op, Reverse):
         return None
@@ -241,9 +226,8 @@ def reverse_reverse(root: Instruction) -> Instruction | None:
 
 
 @rule(Reverse)
-def reverse_of_broadcast(root: Instruction) -> Instruction | None:
+def reverse_of_broadcast(root: Instruction, inner: Instruction) -> Rewritten:
     """reverse(broadcast(x)) => broadcast(x), along dimensions that repeat x"""
-    (inner,) = root.operands
     outer_op, inner_op = op_of(root, Reverse), inner.op
     if not isinstance(inner_op, Broadcast):
         return None
@@ -254,30 +238,27 @@ def reverse_of_broadcast(root: Instruction) -> Instruction | None:
 
 
 @rule(Copy)
-def copy_same_layout(root: Instruction) -> Instruction | None:
+def copy_same_layout(root: Instruction, x: Instruction) -> Rewritten:
     """copy(x) => x, in the same layout (copies that keep values apart are inserted later)"""
-    (x,) = root.operands
     return x if x.shape is root.shape else None
 
 
 @rule(Bitcast)
-def bitcast_identity(root: Instruction) -> Instruction | None:
+def bitcast_identity(root: Instruction, x: Instruction) -> Rewritten:
     """bitcast(x) => x, to its own shape and layout"""
-    (x,) = root.operands
     return x if x.shape is root.shape else None
 
 
 @rule(Iota)
-def iota_of_unit_dim(root: Instruction) -> Instruction | None:
+def iota_of_unit_dim(root: Instruction, *_: Instruction) -> Rewritten:
     """iota() => 0, along a dimension of size 1"""
     op = op_of(root, Iota)
     return full(root, 0) if shape_of(root).dims[op.iota_dimension] == 1 else None
 
 
 @rule(Transpose)
-def transpose_of_iota(root: Instruction) -> Instruction | None:
+def transpose_of_iota(root: Instruction, x: Instruction) -> Rewritten:
     """transpose(iota()) => iota()"""
-    (x,) = root.operands
     outer_op, inner_op = op_of(root, Transpose), x.op
     if not isinstance(inner_op, Iota):
         return None
@@ -285,9 +266,9 @@ def transpose_of_iota(root: Instruction) -> Instruction | None:
 
 
 @rule(Transpose)
-def transpose_of_constant(root: Instruction) -> Instruction | None:
+def transpose_of_constant(root: Instruction, x: Instruction) -> Rewritten:
     """transpose(constant) => constant, for small constants"""
-    values = values_of(root.operands[0])
+    values = values_of(x)
     if values is None or values.nbytes > 1 << 20:
         return None
     turned = values.transpose(op_of(root, Transpose).dimensions)

@@ -10,7 +10,7 @@ from axla.hlo import Add, And, Broadcast, Map, Maximum, Minimum, Multiply, Or, R
 from axla.ir.graph import Instruction
 from axla.ir.op import Op
 from axla.ir.typed import shape_of
-from axla.passes.rewrite import rule
+from axla.passes.rewrite import Rewritten, rule
 from axla.passes.simplify.algebra_movement import reshaped
 from axla.passes.simplify.match import combiner, dtype_of, is_all, is_all_ones, limits
 
@@ -50,7 +50,7 @@ def renumbered(dimensions: Sequence[int], dropped: Sequence[int]) -> tuple[int, 
 
 
 @rule(Reduce)
-def reduce_nothing(root: Instruction) -> Instruction | None:
+def reduce_nothing(root: Instruction, *_: Instruction) -> Rewritten:
     """reduce(x, v) => broadcast(v), for x without elements"""
     found = single(root)
     if found is None or shape_of(found[0]).size:
@@ -59,7 +59,7 @@ def reduce_nothing(root: Instruction) -> Instruction | None:
 
 
 @rule(Reduce)
-def reduce_one_element_each(root: Instruction) -> Instruction | None:
+def reduce_one_element_each(root: Instruction, *_: Instruction) -> Rewritten:
     """reduce(x, v) => reshape(x), over dimensions of size 1 (with v combined, when it is not the identity)"""
     found = single(root)
     if found is None or not shape_of(root).size or shape_of(found[0]).size != shape_of(root).size:
@@ -73,7 +73,7 @@ def reduce_one_element_each(root: Instruction) -> Instruction | None:
 
 
 @rule(Reduce)
-def reduce_drops_unit_dims(root: Instruction) -> Instruction | None:
+def reduce_drops_unit_dims(root: Instruction, *_: Instruction) -> Rewritten:
     """reduce(x) => reduce(reshape(x)), without those reduced dimensions that have size 1"""
     found = single(root)
     if found is None or not shape_of(found[0]).size:
@@ -87,7 +87,7 @@ def reduce_drops_unit_dims(root: Instruction) -> Instruction | None:
 
 
 @rule(Reduce)
-def reduce_reduce(root: Instruction) -> Instruction | None:
+def reduce_reduce(root: Instruction, *_: Instruction) -> Rewritten:
     """reduce(reduce(x, identity, a), v, b) => reduce(x, v, a and b), by one op"""
     outer = single(root)
     inner = single(outer[0]) if outer is not None and len(outer[0].users) == 1 else None
@@ -105,7 +105,7 @@ def reduce_reduce(root: Instruction) -> Instruction | None:
 
 
 @rule(Reduce)
-def reduce_of_transpose(root: Instruction) -> Instruction | None:
+def reduce_of_transpose(root: Instruction, *_: Instruction) -> Rewritten:
     """reduce(transpose(x)) => reduce(x), when the dimensions that stay keep their order"""
     found = single(root)
     if found is None or not isinstance(found[0].op, Transpose):
@@ -119,7 +119,7 @@ def reduce_of_transpose(root: Instruction) -> Instruction | None:
 
 
 @rule(Reduce)
-def reduce_of_broadcast(root: Instruction) -> Instruction | None:
+def reduce_of_broadcast(root: Instruction, *_: Instruction) -> Rewritten:
     """reduce(broadcast(x)) => reduce(x), by maximum, minimum, and, or, along dimensions that repeat x"""
     found = single(root)
     if found is None or not isinstance(found[0].op, Broadcast) or not shape_of(found[0]).size:

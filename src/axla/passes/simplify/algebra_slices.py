@@ -8,7 +8,7 @@ from axla.hlo import Broadcast, Concatenate, DynamicSlice, DynamicUpdateSlice, P
 from axla.ir.attributes import PaddingConfig, SliceDims
 from axla.ir.graph import Instruction
 from axla.ir.typed import op_of, shape_of
-from axla.passes.rewrite import rule
+from axla.passes.rewrite import Rewritten, rule
 from axla.passes.simplify.algebra_movement import kept_dims, reshaped
 from axla.passes.simplify.match import same_shape, values_of
 
@@ -18,16 +18,14 @@ def ranges_of(inst: Instruction) -> SliceDims:
 
 
 @rule(Slice)
-def slice_identity(root: Instruction) -> Instruction | None:
+def slice_identity(root: Instruction, x: Instruction) -> Rewritten:
     """slice(x) => x, when it takes everything"""
-    (x,) = root.operands
     return x if same_shape(x, root) else None
 
 
 @rule(Slice)
-def slice_slice(root: Instruction) -> Instruction | None:
+def slice_slice(root: Instruction, inner: Instruction) -> Rewritten:
     """slice(slice(x)) => slice(x)"""
-    (inner,) = root.operands
     if type(inner.op) is not Slice or not shape_of(root).size:
         return None
     a, b = ranges_of(inner), ranges_of(root)
@@ -39,9 +37,8 @@ def slice_slice(root: Instruction) -> Instruction | None:
 
 
 @rule(Slice)
-def slice_of_broadcast(root: Instruction) -> Instruction | None:
+def slice_of_broadcast(root: Instruction, inner: Instruction) -> Rewritten:
     """slice(broadcast(x)) => broadcast(slice(x))"""
-    (inner,) = root.operands
     op = inner.op
     if not isinstance(op, Broadcast):
         return None
@@ -58,9 +55,8 @@ def slice_of_broadcast(root: Instruction) -> Instruction | None:
 
 
 @rule(Slice)
-def slice_of_concatenate(root: Instruction) -> Instruction | None:
+def slice_of_concatenate(root: Instruction, inner: Instruction) -> Rewritten:
     """slice(concatenate(..., x, ...)) => slice(x), when it lies within one operand"""
-    (inner,) = root.operands
     op, ranges = inner.op, ranges_of(root)
     if not isinstance(op, Concatenate) or not shape_of(root).size:
         return None
@@ -82,9 +78,8 @@ def same_type(x: Instruction, root: Instruction) -> bool:
 
 
 @rule(Slice)
-def slice_of_pad(root: Instruction) -> Instruction | None:
+def slice_of_pad(root: Instruction, inner: Instruction) -> Rewritten:
     """slice(pad(x)) => slice(x), when it takes nothing of the padding"""
-    (inner,) = root.operands
     op, ranges = inner.op, ranges_of(root)
     if not isinstance(op, Pad) or any(op.padding.interior) or not shape_of(root).size:
         return None
@@ -97,18 +92,16 @@ def slice_of_pad(root: Instruction) -> Instruction | None:
 
 
 @rule(Pad)
-def pad_nothing(root: Instruction) -> Instruction | None:
+def pad_nothing(root: Instruction, x: Instruction, _: Instruction) -> Rewritten:
     """pad(x) => x, without padding"""
-    x, _ = root.operands
     op = op_of(root, Pad)
     nothing = not any((*op.padding.low, *op.padding.high, *op.padding.interior))
     return x if nothing and same_shape(x, root) else None
 
 
 @rule(Pad)
-def pad_negative(root: Instruction) -> Instruction | None:
+def pad_negative(root: Instruction, x: Instruction, _: Instruction) -> Rewritten:
     """pad(x) => slice(x), when no edge is positive"""
-    x, _ = root.operands
     op = op_of(root, Pad)
     low, high = op.padding.low, op.padding.high
     if any(op.padding.interior) or max((*low, *high), default=1) > 0 or not any((*low, *high)):
@@ -120,16 +113,14 @@ def pad_negative(root: Instruction) -> Instruction | None:
 
 
 @rule(Pad)
-def pad_of_nothing(root: Instruction) -> Instruction | None:
+def pad_of_nothing(root: Instruction, x: Instruction, value: Instruction) -> Rewritten:
     """pad(x, v) => broadcast(v), for x without elements"""
-    x, value = root.operands
     return Broadcast(shape_of(root), ())(value) if not shape_of(x).size and same_type(value, root) else None
 
 
 @rule(Pad)
-def pad_pad(root: Instruction) -> Instruction | None:
+def pad_pad(root: Instruction, inner: Instruction, value: Instruction) -> Rewritten:
     """pad(pad(x, v), v) => pad(x, v), when no edge is negative and only the inner one pads between"""
-    inner, value = root.operands
     outer_op, inner_op = op_of(root, Pad), inner.op
     if not isinstance(inner_op, Pad) or inner.operands[1] is not value:
         return None
@@ -142,43 +133,43 @@ def pad_pad(root: Instruction) -> Instruction | None:
 
 
 @rule(Concatenate)
-def concatenate_one(root: Instruction) -> Instruction | None:
+def concatenate_one(root: Instruction, *operands: Instruction) -> Rewritten:
     """concatenate(x) => x"""
-    return root.operands[0] if len(root.operands) == 1 else None
+    return operands[0] if len(operands) == 1 else None
 
 
 @rule(Concatenate)
-def concatenate_empty(root: Instruction) -> Instruction | None:
+def concatenate_empty(root: Instruction, *operands: Instruction) -> Rewritten:
     """concatenate(x, y) => concatenate(x), for y without elements"""
-    filled = [x for x in root.operands if shape_of(x).size]
-    if len(filled) == len(root.operands) or not filled or not any(same_type(x, root) for x in filled):
+    filled = [x for x in operands if shape_of(x).size]
+    if len(filled) == len(operands) or not filled or not any(same_type(x, root) for x in filled):
         return None
     return root.op(*filled)
 
 
 @rule(Concatenate)
-def concatenate_nested(root: Instruction) -> Instruction | None:
+def concatenate_nested(root: Instruction, *operands: Instruction) -> Rewritten:
     """concatenate(concatenate(x, y), z) => concatenate(x, y, z), along one dimension"""
 
     def opens(x: Instruction) -> bool:
         return x.op == root.op and len(x.users) == 1 and same_type(x, root)
 
-    if not any(opens(x) for x in root.operands):
+    if not any(opens(x) for x in operands):
         return None
-    operands: list[Instruction] = []
-    for x in root.operands:
-        operands.extend(x.operands if opens(x) else (x,))
-    return root.op(*operands)
+    whole: list[Instruction] = []
+    for x in operands:
+        whole.extend(x.operands if opens(x) else (x,))
+    return root.op(*whole)
 
 
 @rule(Concatenate)
-def concatenate_adjacent_slices(root: Instruction) -> Instruction | None:
+def concatenate_adjacent_slices(root: Instruction, first: Instruction, *rest: Instruction) -> Rewritten:
     """concatenate(x[a:b], x[b:c]) => x[a:c]"""
     op = op_of(root, Concatenate)
     at = op.dimension
-    operands: list[Instruction] = [root.operands[0]]
+    operands: list[Instruction] = [first]
     joined: dict[int, SliceDims] = {}  # place in operands -> the range to take instead
-    for x in root.operands[1:]:
+    for x in rest:
         last = operands[-1]
         before = joined.get(len(operands) - 1) or (ranges_of(last) if type(last.op) is Slice else None)
         if before is not None and type(x.op) is Slice and x.operands[0] is last.operands[0]:
@@ -220,16 +211,14 @@ def constant_starts(indices: Sequence[Instruction]) -> list[int] | None:
 
 
 @rule(DynamicSlice)
-def dynamic_slice_full(root: Instruction) -> Instruction | None:
+def dynamic_slice_full(root: Instruction, x: Instruction, *_: Instruction) -> Rewritten:
     """dynamic-slice(x) => x, of the whole of x: the start is clamped to 0"""
-    x = root.operands[0]
     return x if same_shape(x, root) else None
 
 
 @rule(DynamicSlice)
-def dynamic_slice_constant(root: Instruction) -> Instruction | None:
+def dynamic_slice_constant(root: Instruction, x: Instruction, *indices: Instruction) -> Rewritten:
     """dynamic-slice(x, constants) => slice(x)"""
-    x, *indices = root.operands
     starts = constant_starts(indices)
     if starts is None:
         return None
@@ -241,23 +230,22 @@ def dynamic_slice_constant(root: Instruction) -> Instruction | None:
 
 
 @rule(DynamicUpdateSlice)
-def dynamic_update_slice_full(root: Instruction) -> Instruction | None:
+def dynamic_update_slice_full(root: Instruction, *operands: Instruction) -> Rewritten:
     """dynamic-update-slice(x, u) => u, when u is as large as x"""
-    u = root.operands[1]
+    u = operands[1]
     return u if same_shape(u, root) else None
 
 
 @rule(DynamicUpdateSlice)
-def dynamic_update_slice_of_nothing(root: Instruction) -> Instruction | None:
+def dynamic_update_slice_of_nothing(root: Instruction, *operands: Instruction) -> Rewritten:
     """dynamic-update-slice(x, u) => x, when u has no elements"""
-    x, u, *_ = root.operands
+    x, u, *_ = operands
     return x if not shape_of(u).size and same_shape(x, root) else None
 
 
 @rule(Slice)
-def slice_of_unit_reshape(root: Instruction) -> Instruction | None:
+def slice_of_unit_reshape(root: Instruction, inner: Instruction) -> Rewritten:
     """slice(reshape(x)) => reshape(slice(x)), when the reshape only adds dimensions of size 1"""
-    (inner,) = root.operands
     if type(inner.op) is not Reshape or not shape_of(root).size:
         return None
     x, ranges = inner.operands[0], ranges_of(root)
