@@ -429,7 +429,8 @@ def test_a_wait_has_a_deadline_and_says_who_is_awaited(gate):
                 y.block_until_ready(timeout=timeout)
     gate.open()
     assert y.block_until_ready(timeout=60).tolist() == [1, 2, 3, 4]
-    assert y.block_until_ready(timeout=0) is y and device_put(X).block_until_ready(0).tolist() == X.tolist()
+    assert y.block_until_ready(timeout=None) is y.block_until_ready(timeout=0) is y
+    assert device_put(X).block_until_ready(0).tolist() == X.tolist()
 
 
 @pytest.mark.parametrize(

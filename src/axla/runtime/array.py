@@ -9,7 +9,6 @@ buffer protocol; element types without a format there (bf16, 8-bit floats, sub-b
 from __future__ import annotations
 
 import ctypes as c
-import math
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -109,12 +108,13 @@ class Array:
         head = self._head("is_ready")
         return head is None or head.ready > PENDING
 
-    def block_until_ready(self, timeout: float = math.inf) -> Array:
+    def block_until_ready(self, timeout: float | None = None) -> Array:
         """Waits until the array's bytes are there; gives the array. Raises the error of the run that makes
-        it, and DeadlineExceeded, which names the run, after `timeout` seconds; the run goes on. What a
-        signal's handler raises in the meantime, as for Ctrl-C, cancels the run.
+        it, and DeadlineExceeded, which names the run, after `timeout` seconds (None: there is no end);
+        the run goes on. What a signal's handler raises in the meantime, as for Ctrl-C, cancels the run.
         """
-        until = time.monotonic_ns() + int(max(timeout, 0) * 1e9) if timeout < _FOREVER else 0
+        limit = _FOREVER if timeout is None else max(timeout, 0)
+        until = time.monotonic_ns() + int(limit * 1e9) if limit < _FOREVER else 0
         record = self._hold("block_until_ready")
         try:
             if native().record_wait(record, until) > 0:
@@ -298,7 +298,7 @@ class HostArray(Array):
             raise InvalidArgument(f"{what}: {self._text()} was deleted or donated")
         return self._values
 
-    def block_until_ready(self, timeout: float = math.inf) -> HostArray:
+    def block_until_ready(self, timeout: float | None = None) -> HostArray:
         self._head("block_until_ready")
         return self
 
