@@ -119,9 +119,9 @@ def planned(mutation: Mutation) -> Mutation:
     """The mutation, and kernels have the names and plans that their computations then ask for."""
 
     def both(text: bytearray, rng: random.Random) -> None:
-        from axla.codegen.emit.kinds import plan_kernel
         from axla.codegen.host import host_target
         from axla.lowering.lower import kernel_name
+        from axla.program.kernels import plan_kernel
         from axla.program.program import Program
         from axla.program.text import _CODEC, FORMAT, VERSION
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from axla.program.plans import Plan
+from axla.kernels.plan import Plan
 
 _OLDEST = (8, 0)
 

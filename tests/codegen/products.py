@@ -15,8 +15,8 @@ from axla.codegen.emit import gemm
 from axla.codegen.emit.gemm import Store
 from axla.codegen.function import Module
 from axla.core.dtypes import DType
+from axla.kernels.dot import GemmPlan, GemmSpec, plan_product
 from axla.program import abi
-from axla.program.plans import GemmPlan, GemmSpec
 from axla.target.machine import Target
 
 GUARD = 64
@@ -55,7 +55,7 @@ def module_of(products: Sequence[Product], target: Target) -> Module:
     module = Module(target.index_type)
     for number, product in enumerate(products):
         product.name = f"product{number}"
-        product.plan = gemm.plan(product.spec, target, fused_store=product.store is not None)
+        product.plan = plan_product(product.spec, target)
         gemm.emit(module, product.name, product.spec, product.plan, target, product.store)
     return module
 

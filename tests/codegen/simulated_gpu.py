@@ -19,7 +19,7 @@ import numpy as np
 
 from axla.codegen import llvm
 from axla.codegen.host import host_target
-from axla.program.plans import Plan
+from axla.kernels.plan import Plan
 
 WARP = 32
 TIMEOUT = 20.0

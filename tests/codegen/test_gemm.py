@@ -13,7 +13,6 @@ from products import Compiled, Product, check, module_of
 from axla.codegen import llvm
 from axla.codegen.array import element_address
 from axla.codegen.elf import undefined_symbols
-from axla.codegen.emit import gemm
 from axla.codegen.emit.transpose_registers import transpose_block
 from axla.codegen.function import Function, Module
 from axla.codegen.host import host_target, one_lane_target
@@ -36,7 +35,7 @@ from axla.core.dtypes import (
     U64,
     DType,
 )  # fmt: skip
-from axla.program.plans import GemmSpec
+from axla.kernels.dot import GemmSpec, plan_product
 from axla.target.machine import AARCH64, X86_LEVELS
 
 HOST = host_target()
@@ -185,14 +184,14 @@ def test_strided_operands(dims):
     compiled = Compiled([Product(spec)], HOST)
     (one,) = compiled.products
     rng = np.random.default_rng(0)
-    lhs, rhs = (rng.standard_normal(size, np.float32) for size in (3 * spec.stride("lhs_batch"), k * (n + 9)))
-    out = np.full(3 * spec.stride("out_batch"), -1, np.float32)
+    lhs, rhs = (rng.standard_normal(size, np.float32) for size in (3 * spec.lhs_batch, k * (n + 9)))
+    out = np.full(3 * spec.out_batch, -1, np.float32)
     compiled.run(one, lhs, rhs, out=out)
     item = 4
     views = (
-        (lhs, (3, m, k), (spec.stride("lhs_batch"), k + 5, 1)),
+        (lhs, (3, m, k), (spec.lhs_batch, k + 5, 1)),
         (rhs, (3, k, n), (0, n + 9, 1)),
-        (out, (3, m, n), (spec.stride("out_batch"), n + 3, 1)),
+        (out, (3, m, n), (spec.out_batch, n + 3, 1)),
     )
     a, b, c = (
         np.lib.stride_tricks.as_strided(x, dims, [s * item for s in steps]) for x, dims, steps in views
@@ -254,11 +253,11 @@ def test_units_cut_large_products_for_threads():
         (1, 4096, 1024),
         (4096, 1, 1024),
     ):
-        for found in (gemm.plan(product(F32, F32, dims).spec, target) for target in TARGETS.values()):
+        for found in (plan_product(product(F32, F32, dims).spec, target) for target in TARGETS.values()):
             assert found.calls >= 8, found
-    tiny = gemm.plan(product(F32, F32, (16, 16, 16)).spec, HOST)
+    tiny = plan_product(product(F32, F32, (16, 16, 16)).spec, HOST)
     assert tiny.calls == 1
-    batch = gemm.plan(product(F32, F32, (8, 8, 8), batch=100_000).spec, HOST)
+    batch = plan_product(product(F32, F32, (8, 8, 8), batch=100_000).spec, HOST)
     assert 8 <= batch.calls <= 256
 
 

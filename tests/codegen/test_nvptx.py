@@ -18,14 +18,14 @@ from test_operations import BINARY, UNARY
 
 import axla
 from axla.codegen import llvm
-from axla.codegen.emit.kinds import emit_kernel, plan_kernel
 from axla.codegen.function import Module
-from axla.codegen.kernel import distribution
+from axla.codegen.kernel import emit_kernel
+from axla.codegen.nvptx import Block
 from axla.codegen.value import Values, forbidden_intrinsics
 from axla.core import dtypes as D
 from axla.core.errors import UnsupportedError
-from axla.program.kernels import Kernel, output_shapes
-from axla.program.plans import AnyPlan
+from axla.kernels.plan import Plan
+from axla.program.kernels import Kernel, output_shapes, plan_kernel
 from axla.target.machine import Target
 from axla.target.nvptx import nvptx_target
 
@@ -166,7 +166,7 @@ class Emitted:
     text: str
 
     @property
-    def plan(self) -> AnyPlan:
+    def plan(self) -> Plan:
         return self.kernel.plan
 
 
@@ -273,7 +273,7 @@ def test_every_operation_assembles(tmp_path):
     """Every operation and conversion, on every type: no calls of libraries, and PTX that ptxas takes."""
     module = Module(SM90.index_type)
     for kind in (D.F32, D.F64, D.F16, D.BF16, D.F8E5M2, D.C64, D.PRED, D.S4, D.S8, D.U16, D.S32, D.U64):
-        share = distribution(module, f"all_{kind}", SM90, [True, True, False], 1)
+        share = Block(module, f"all_{kind}", [True, True, False], 1)
         values, f = Values(share.f, SM90), share.f
         x, y = (values.load(kind, share.argument(slot), 1) for slot in (0, 1))
         results = [values.convert(x, other) for other in D.ALL]

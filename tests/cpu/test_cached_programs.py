@@ -142,7 +142,7 @@ import sys, numpy as np, axla
 from axla.core import trace
 with trace.recording() as events:
     program = axla.compile(axla.parse({text()!r}))
-compiler = {{"axla.passes.driver", "axla.cpu.compiler", "axla.codegen.emit.kinds"}} & set(sys.modules)
+compiler = {{"axla.passes.driver", "axla.cpu.compiler", "axla.codegen.kernel"}} & set(sys.modules)
 found = np.asarray(program(np.ones((64, 32), np.float32))[1])
 passes = "passes" in [e["name"] for e in events]
 print(len(compiler), passes, "llvmlite" in sys.modules, found.tobytes().hex())

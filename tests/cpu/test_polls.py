@@ -9,8 +9,8 @@ import pytest
 
 import axla
 from axla.codegen import llvm
-from axla.codegen.emit.kinds import emit_kernel
 from axla.codegen.host import host_target
+from axla.codegen.kernel import emit_kernel
 from axla.codegen.native.image import Image
 from axla.core.errors import DeadlineExceeded
 from axla.cpu.compiler import checked_text, compile_module, llvm_module

@@ -8,14 +8,18 @@ from random_modules import branching, looping, straight
 
 from axla.analysis import buffers, coalesce
 from axla.analysis.buffers import assign_buffers
-from axla.analysis.kernel_kinds import ColumnKind, ConcatKind, DotKind, RowKind, TransposeKind, UpdateKind
-from axla.analysis.kernels import kernel_kind
 from axla.analysis.regions import is_tiny, is_tiny_store
 from axla.core.errors import VerifyError
 from axla.core.literal import Literal
 from axla.hlo import Call, Conditional, Copy, CustomCall, Fusion, GetTupleElement, Parameter, Tuple, While
 from axla.interpreter.evaluate import evaluate
 from axla.ir.traverse import schedule_of
+from axla.kernels.dot import DotKind
+from axla.kernels.kinds import kernel_kind
+from axla.kernels.loop import ConcatKind
+from axla.kernels.reduce import ColumnKind, RowKind
+from axla.kernels.transpose import TransposeKind
+from axla.kernels.update import UpdateKind
 from axla.passes import driver, pipelines
 from axla.passes.schedule.order import running_computations
 from axla.target.machine import Limits, cpu_target

@@ -13,8 +13,10 @@ import axla
 from axla.codegen.host import host_target
 from axla.core.errors import AxlaError
 from axla.ir.graph import Computation, Instruction, Module
+from axla.kernels import plan
+from axla.kernels.kinds import kinds
 from axla.lowering.pipeline import compile_program
-from axla.program import kernels, memory, plans, steps
+from axla.program import kernels, memory, steps
 from axla.program import program as program_file
 from axla.program.program import Program, all_steps
 from axla.program.steps import RegisterStep
@@ -104,9 +106,11 @@ def _types(hint: object) -> Iterator[object]:
 
 
 def test_every_field_says_what_it_is():
-    for file in (steps, program_file, kernels, plans, memory):
+    plans = [kind.planned for kind in kinds() if kind.planned is not None]
+    for file in (steps, program_file, kernels, memory, plan):
         classes = [c for c in vars(file).values() if is_dataclass(c) and c.__module__ == file.__name__]
         assert classes
+        classes += plans if file is plan else []
         for cls in classes:
             assert cls.__dataclass_params__.frozen and "__slots__" in vars(cls), cls
             for name, hint in get_type_hints(cls).items():

@@ -22,8 +22,8 @@ from axla.hlo import Constant
 from axla.ir.graph import Instruction, Module
 from axla.ir.traverse import schedule_of
 from axla.ir.typed import op_of
-from axla.program.memory import ALIGNMENT, Allocation, AllocationKind, BufferSlice
-from axla.target.machine import Limits
+from axla.program.memory import Allocation, AllocationKind, BufferSlice
+from axla.target.machine import Limits, aligned
 
 
 @dataclass(slots=True)
@@ -168,10 +168,6 @@ def _lent(work: list[PlaceOf], results: list[PlaceOf]) -> dict[PlaceOf, tuple[Pl
                 found[place] = (result, offset)
                 insort(placed, (offset, place), key=lambda entry: entry[0])
     return found
-
-
-def aligned(size: int) -> int:
-    return -(-size // ALIGNMENT) * ALIGNMENT
 
 
 def _parameter(leaf: int, value: Value, places: Coalesced) -> BufferSlice:

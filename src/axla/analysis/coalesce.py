@@ -15,7 +15,7 @@ from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.hlo import Copy
 from axla.ir.graph import Module
 from axla.ir.structure import Constant
-from axla.program.memory import ALIGNMENT
+from axla.target.machine import ALIGNMENT
 
 
 class PlaceOf:

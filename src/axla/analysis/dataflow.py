@@ -20,8 +20,6 @@ from dataclasses import dataclass, field
 
 import axla.hlo as hlo
 from axla.analysis.inplace import overwritable
-from axla.analysis.kernel_kinds import ScatterKind, UpdateKind
-from axla.analysis.kernels import kernel_body, kernel_kind
 from axla.analysis.regions import is_tiny, is_tiny_store
 from axla.core.errors import InternalError
 from axla.core.shape import AnyShape, Shape, TupleShape
@@ -30,6 +28,8 @@ from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.structure import Constant, GetTupleElement, Parameter, Tuple
 from axla.ir.traverse import run_nested, schedule_of
 from axla.ir.typed import op_of, tuple_of
+from axla.kernels.access import kernel_roots
+from axla.kernels.kinds import kernel_kind, kinds_of
 from axla.target.machine import Limits
 
 
@@ -378,10 +378,6 @@ class _Walk:
 def in_place_operands(inst: Instruction, limits: Limits) -> dict[int, tuple[int, int]]:
     """Result leaf -> (operand, leaf of it) whose memory the instruction must write in place."""
     op = inst.op
-    if isinstance(op, hlo.DynamicUpdateSlice):
-        return {0: (0, 0)}
-    if isinstance(op, hlo.Scatter):
-        return {n: (n, 0) for n in range(len(inst.operands) // 2)}
     if isinstance(op, hlo.CustomCall) and op.output_to_operand_aliasing:
         shapes = [o.shape for o in inst.operands]
         return {
@@ -390,18 +386,13 @@ def in_place_operands(inst: Instruction, limits: Limits) -> dict[int, tuple[int,
         }
     if isinstance(op, hlo.Fusion):
         return {leaf: (number, 0) for leaf, number in in_place_parameters(op.calls, limits).items()}
-    return {}
+    return {n: (n, 0) for kind in kinds_of(type(op)) for n, _ in enumerate(kind.written(inst))}
 
 
 def in_place_parameters(kernel: Computation, limits: Limits) -> dict[int, int]:
     """Result leaf -> parameter whose memory a kernel of this computation must write in place."""
-    kind = kernel_kind(kernel, limits)
-    if isinstance(kind, UpdateKind):
-        return {0: _parameter_number(kind.hero.operands[0])}
-    if isinstance(kind, ScatterKind) and kernel_body(kernel).roots == (kind.hero,):
-        half = len(kind.hero.operands) // 2
-        return {n: _parameter_number(o) for n, o in enumerate(kind.hero.operands[:half])}
-    return {}
+    written = kernel_kind(kernel, limits).written(kernel_roots(kernel)[0])
+    return {n: _parameter_number(inst) for n, inst in enumerate(written)}
 
 
 def _parameter_number(inst: Instruction) -> int:

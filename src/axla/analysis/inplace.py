@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from axla.analysis.kernel_kinds import LoopKind
-from axla.analysis.kernels import accesses, kernel_body, kernel_kind
 from axla.core.shape import Shape
 from axla.hlo import Fusion
 from axla.ir.graph import Computation, Instruction
+from axla.kernels.access import accesses, kernel_body
+from axla.kernels.kinds import kernel_kind
 from axla.target.machine import Limits
 
 
@@ -27,13 +27,12 @@ def overwritable(inst: Instruction, limits: Limits) -> dict[int, tuple[int, ...]
 
 def overwritable_parameters(kernel: Computation, limits: Limits) -> dict[int, tuple[int, ...]]:
     """The same of a kernel's computation, whose parameters are the operands."""
-    loop = isinstance(kernel_kind(kernel, limits), LoopKind)
-    return kernel.fact("overwritable", _overwritable) if loop else {}
+    return kernel.fact("overwritable", _overwritable) if kernel_kind(kernel, limits).overwrites else {}
 
 
 def _overwritable(computation: Computation) -> dict[int, tuple[int, ...]]:
     body = kernel_body(computation)
-    found = accesses(body, ())
+    found = accesses(body)
     here = found.keys.root(body.roots[0])
     same = [p for p in computation.parameters if list(found.of.get(p, ())) == [here]]
     return {

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from axla.analysis.buffers import Buffers, aligned
+from axla.analysis.buffers import Buffers
 from axla.ir.graph import Instruction
 from axla.program.memory import Allocation, AllocationKind, BufferSlice
+from axla.target.machine import aligned
 
 SPAN = 512
 """Ticks whose slices are looked through for one instruction."""

@@ -15,8 +15,8 @@ from axla.aot.library import Tensor, Weights
 from axla.aot.refusals import refuse_dynamic, where
 from axla.aot.room import emit_with_constants
 from axla.codegen.child import CHILD
-from axla.codegen.emit.kinds import emit_kernel
 from axla.codegen.function import Module as LlvmModule
+from axla.codegen.kernel import emit_kernel
 from axla.codegen.symbols import symbols
 from axla.core.errors import CompileError, UnsupportedError
 from axla.core.literal import Literal

@@ -88,8 +88,3 @@ class Distribution:
     def finish(self) -> None:
         """Ends the function."""
         self.f.ret(self.f.const("i32", 0))
-
-
-def team_size(target: Target, stretches: int) -> int:
-    """How many threads share `stretches` stretches of work so that each has one: a power of two."""
-    return 1 << (max(1, min(target.threads, stretches)).bit_length() - 1)

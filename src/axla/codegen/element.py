@@ -25,9 +25,10 @@ from axla.codegen.walk import (
     where_inside,
 )
 from axla.codegen.window import reduce_window
-from axla.core.dtypes import F32, PRED, DType
+from axla.core.dtypes import PRED, DType
 from axla.ir.graph import Instruction
 from axla.ir.op import OPS
+from axla.kernels.plan import accumulation_type
 
 
 def _constant(e: Elements, inst: Instruction[hlo.Constant], index: Indices) -> Value:
@@ -287,11 +288,6 @@ def _dot(e: Elements, inst: Instruction[hlo.Dot], index: Indices) -> Value:
     sizes = [lhs.shape.dims[d] for d in op.lhs_contracting_dims]
     (total,) = accumulate(e, sizes, (e.values.constant(accumulator, 0),), step, e.lanes_at(index))
     return e.values.convert(total, out)
-
-
-def accumulation_type(dtype: DType) -> DType:
-    """What sums of products are kept in: f32 for the floats below it, the type itself otherwise."""
-    return F32 if dtype.is_float and dtype.bits < 32 else dtype
 
 
 def _map(e: Elements, inst: Instruction[hlo.Map], index: Indices) -> tuple[Value, ...]:

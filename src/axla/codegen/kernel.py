@@ -1,107 +1,32 @@
 """Kernels: functions that compute one fused computation, called as the target's `Distribution` says.
 
-What planners share (costs, and how index spaces are cut), and what emitters do (`KernelWriter`). A module of
-`codegen.emit` has both for a kind of kernel: `plan(task, kind, target)` gives the plan, `emit(k, plan)`
-writes the function of a phase.
+`codegen.emit` has for each kind of kernel (`axla.kernels`) an `emit(k, plan)`, which writes the function of a
+phase by means of a `KernelWriter`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from math import prod
 
 from axla.codegen.array import Array
-from axla.codegen.distribute import Distribution, team_size
+from axla.codegen.distribute import Distribution
 from axla.codegen.element import Elements
 from axla.codegen.function import Function, Loop, Module, Ssa
 from axla.codegen.index import AnyIndex, Index, delinearize
 from axla.codegen.nvptx import Block
 from axla.codegen.value import Value, Values
-from axla.core.dtypes import DType
 from axla.core.errors import UnsupportedError
-from axla.core.shape import Shape, array
-from axla.ir.graph import Computation, Instruction
+from axla.core.shape import Shape
 from axla.ir.typed import shape_of
-from axla.program.kernels import Kernel, kernel_roots, output_shapes
-from axla.program.plans import Space
-from axla.target.machine import Limits, Target
+from axla.kernels.access import kernel_roots, root_shape
+from axla.kernels.kinds import kind_planned_as
+from axla.kernels.plan import Space
+from axla.program.kernels import Kernel, output_shapes
+from axla.target.machine import Target
 
 LARGEST_32_BIT = (1 << 31) - (1 << 16)
 """Elements of an array where indices have 32 bits: an index one step behind the end must not overflow."""
-
-
-@dataclass(frozen=True, slots=True)
-class KernelTask:
-    """What is to be planned: a computation, under a name. `in_place`: (output, input) pairs that share
-    memory.
-    """
-
-    name: str
-    computation: Computation
-    in_place: tuple[tuple[int, int], ...]
-
-
-def root_shape(root: Instruction) -> Shape:
-    """The shape of a root; of one with several results, which have equal dimensions, that of the first."""
-    return array(next(iter(root.shape.leaves())))
-
-
-def widest(computation: Computation) -> DType:
-    """The widest element type that the instructions of a kernel compute with."""
-    found: DType | None = None
-    for inst in computation.instructions:
-        for shape in inst.shape.leaves():
-            if isinstance(shape, Shape) and (found is None or _width(shape.dtype) > _width(found)):
-                found = shape.dtype
-    assert found is not None
-    return found
-
-
-def _width(dtype: DType) -> int:
-    return max(dtype.real.bits, 32) if dtype.is_inexact else dtype.bits
-
-
-def body_cost(computation: Computation, limits: Limits) -> int:
-    """Element operations for one element of a kernel's index space."""
-    cost = 1
-    for inst in computation.instructions:
-        if inst.op.elementwise:
-            cost += limits.function_cost if inst.op.expensive else 1
-        elif inst.op.opcode == "reduce":
-            cost += 2
-    return cost
-
-
-def grain_of(count: int, cost_per_step: int, limits: Limits) -> tuple[int, bool]:
-    """(grain, parallel) of an index space. Depends on shapes only: results never depend on threads."""
-    total = count * cost_per_step
-    if total < limits.parallel_cost or count < 2:
-        return max(count, 1), False
-    grain = max(1, min(count // 2, limits.chunk_cost // max(cost_per_step, 1)))
-    return grain, True
-
-
-def lines_per_piece(lines: int, cost: int, limits: Limits) -> int:
-    """How many lines a piece has of a kernel that goes line by line, each of `cost` element operations."""
-    if lines > 1 and lines * cost >= limits.parallel_cost:
-        return max(1, min(lines // 2, limits.parallel_cost // 2 // cost), -(-lines // limits.parts))
-    return max(1, lines)
-
-
-def fitting(lanes: int, count: int) -> int:
-    """`lanes`, a power of two, or as many as `count` elements fill; at least one."""
-    return max(1, min(lanes, 1 << max(count, 1).bit_length() - 1))
-
-
-def distribution(
-    module: Module, name: str, target: Target, read_only: Sequence[bool], threads: int
-) -> Distribution:
-    """Opens a kernel function; `read_only` says of each buffer whether its memory is only read."""
-    if target.launched:
-        return Block(module, name, read_only, threads)
-    return Distribution(module, name, target)
 
 
 class KernelWriter:
@@ -118,14 +43,13 @@ class KernelWriter:
         first = len(computation.parameters)
         outputs = output_shapes(computation)
         read_only = [*(number not in shared for number in range(first)), *(False for _ in outputs)]
-        self.share = distribution(module, symbol, target, read_only, threads)
+        block = Block(module, symbol, read_only, threads) if target.launched else None
+        self.share = block or Distribution(module, symbol, target)
         self.f = self.share.f
         self.f.polls = kernel.polls and "frame" in self.f.params
         self.values = Values(self.f, target)
-        self.inputs = [
-            self._array(number, shape_of(p), read_only[number])
-            for number, p in enumerate(computation.parameters)
-        ]
+        pairs = zip(computation.parameters, read_only, strict=False)
+        self.inputs = [self._array(n, shape_of(p), reads) for n, (p, reads) in enumerate(pairs)]
         self.outputs = [self._array(first + k, s, False) for k, s in enumerate(outputs)]
         self._scratch_slot = first + len(self.outputs)
 
@@ -189,31 +113,16 @@ class KernelWriter:
         return self.outputs[first : first + counts[number]]
 
 
-def cut(dims: Sequence[int], lanes: int, cost: int, mergeable: Sequence[bool], target: Target) -> Space:
-    """The space for a loop over `dims`; mergeable[d]: dimensions d and d+1 may become one at no price.
-
-    Threads of `target` share each step.
-    """
-    threads = target.threads
-    groups: list[int] = []
-    for d, size in enumerate(dims):
-        if d and (mergeable[d - 1] or size == 1 or groups[-1] == 1):
-            groups[-1] *= size
-        else:
-            groups.append(size)
-    if not groups:
-        groups = [1]
-    inner = groups.pop()
-    if inner < lanes * threads and groups:  # short rows: lanes and threads run across them
-        inner *= prod(groups)
-        groups = []
-    lanes = fitting(lanes, inner)
-    block = inner
-    least = lanes * threads * 4
-    step = max(least, target.limits.step_cost // max(cost, 1) // least * least)
-    if inner > 2 * step:
-        block = step
-    return Space(tuple(groups), inner, block, lanes, team_size(target, block // lanes))
+def emit_kernel(module: Module, kernel: Kernel, target: Target) -> None:
+    """Writes a kernel's functions into the module: one for each phase."""
+    plan, kind = kernel.plan, kind_planned_as(type(kernel.plan))
+    if kind.whole:
+        kind.emit(module, kernel, target)
+        return
+    for phase in range(len(plan.phases)):
+        k = KernelWriter(module, kernel, target, phase)
+        kind.emit(k, plan)
+        k.share.finish()
 
 
 def block_of(f: Function, space: Space, position: Ssa) -> tuple[tuple[AnyIndex, ...], Ssa, Ssa]:

@@ -11,32 +11,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import islice
 
-from axla.codegen.element import Elements, accumulation_type
+from axla.codegen.element import Elements
 from axla.codegen.function import Ssa
 from axla.codegen.value import Value, Values
-from axla.core.dtypes import DType
-from axla.hlo import Reduce
-from axla.ir.graph import Computation, Instruction
-from axla.ir.typed import op_of
-
-_SUMS = frozenset({"add", "multiply"})
+from axla.ir.graph import Instruction
+from axla.kernels.reduce import Reducing
 
 
-class Reduction:
-    """One reduce instruction in a kernel."""
+class Reduction(Reducing):
+    """One reduce instruction in a kernel, as code."""
 
     def __init__(self, inst: Instruction):
-        self.inst = inst
-        self.count = len(inst.operands) // 2
-        self.inputs = inst.operands[: self.count]
-        self.inits = inst.operands[self.count :]
-        self.computation = op_of(inst, Reduce).to_apply
-        self.any_order = _any_order(self.computation)
-        root = self.computation.root
-        wide = self.count == 1 and root.op.opcode in _SUMS
+        super().__init__(inst)
         self.started = False  # what is accumulated has the initial value in it
-        self.results: tuple[DType, ...] = tuple(x.shape.dtype for x in self.inits)
-        self.accumulators = tuple(accumulation_type(d) if wide else d for d in self.results)
 
     def lift(self, values: Sequence[Value], emit: Values) -> tuple[Value, ...]:
         """Values in the types that are accumulated."""
@@ -68,23 +55,6 @@ class Reduction:
             )
             current = self.combine(e, low, high)
         return current
-
-
-def _any_order(computation: Computation) -> bool:
-    """Whether every result combines its own two values by an associative, commutative op.
-
-    Combiners that compare, such as an argmax, depend on the order where values tie or are NaN.
-    """
-    root = computation.root
-    found = root.operands if root.op.opcode == "tuple" else (root,)
-    count = len(found)
-    for number, inst in enumerate(found):
-        if not (inst.op.associative and inst.op.commutative):
-            return False
-        numbers = sorted(getattr(o.op, "parameter_number", -1) for o in inst.operands)
-        if numbers != [number, number + count]:
-            return False
-    return True
 
 
 def combined(

@@ -6,52 +6,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from math import prod
 
 from axla.codegen.element import Elements, all_of
 from axla.codegen.index import AnyIndex, linear, placed
 from axla.codegen.value import Value
-from axla.hlo import Scatter
 from axla.ir.graph import Instruction
-from axla.ir.typed import op_of
+from axla.kernels.update import ScatterGeometry
 
 
-class ScatterGeometry:
-    """The dimension numbers of a scatter, resolved for its shapes."""
-
-    def __init__(self, inst: Instruction):
-        op = op_of(inst, Scatter)
-        self.op = op
-        self.count = (len(inst.operands) - 1) // 2
-        self.operands = inst.operands[: self.count]
-        self.indices = inst.operands[self.count]
-        self.updates = inst.operands[self.count + 1 :]
-        shape, operand = self.updates[0].shape, self.operands[0].shape
-        self.update_dims = shape.dims
-        self.dims = operand.dims
-        self.batch_dims = [d for d in range(shape.rank) if d not in op.update_window_dims]
-        self.batch_sizes = [shape.dims[d] for d in self.batch_dims]
-        self.window_sizes = [shape.dims[d] for d in op.update_window_dims]
-        self.left_out = (*op.inserted_window_dims, *op.input_batching_dims)
-        sizes = iter(self.window_sizes)
-        # The window's size in each operand dimension: 1 where the updates leave it out.
-        self.sizes = [1 if d in self.left_out else next(sizes) for d in range(len(self.dims))]
-
-    @property
-    def row(self) -> int:
-        """Elements that are neighbours in windows, updates and operands alike."""
-        windows = self.op.update_window_dims
-        last = len(self.dims) - 1
-        contiguous = windows and windows[-1] == len(self.update_dims) - 1 and last not in self.left_out
-        return self.window_sizes[-1] if contiguous else 1
-
-    @property
-    def batch_count(self) -> int:
-        return prod(self.batch_sizes)
-
-    @property
-    def window_count(self) -> int:
-        return prod(self.window_sizes)
+class Scattering(ScatterGeometry):
+    """A scatter, as code."""
 
     def start(self, e: Elements, batch: Sequence[AnyIndex]) -> tuple[dict[int, AnyIndex], Value | bool]:
         """(start of a window per operand dimension, whether all of the window lies inside the operand)."""
@@ -90,7 +54,7 @@ def scatter_elements(e: Elements, inst: Instruction) -> list[list[Value]]:
     """The elements of each result of a small scatter, in registers: every update goes, by comparison, where
     it belongs.
     """
-    g = ScatterGeometry(inst)
+    g = Scattering(inst)
     everywhere = list(itertools.product(*map(range, g.dims)))
     current = [[e(operand, at) for at in everywhere] for operand in g.operands]
     for batch in itertools.product(*map(range, g.batch_sizes)):

@@ -9,9 +9,9 @@ from functools import partial
 
 from axla.codegen import llvm
 from axla.codegen.child import Child
-from axla.codegen.emit.kinds import emit_kernel
 from axla.codegen.function import Module as LlvmModule
 from axla.codegen.host import host_target
+from axla.codegen.kernel import emit_kernel
 from axla.codegen.value import forbidden_intrinsics
 from axla.core import cache, flags, trace
 from axla.core.collector import collector_paused

@@ -15,9 +15,9 @@ from axla.core.errors import UnsupportedError
 from axla.cpu.custom_call import emit_custom_call
 from axla.cpu.places import Places, from_registers, indices, registers_of
 from axla.cpu.registers import emit_registers
+from axla.kernels.plan import Phase
 from axla.program import abi
 from axla.program import steps as kinds
-from axla.program.plans import Phase
 from axla.program.program import Program
 from axla.program.steps import Branch, Step, Value
 from axla.target.machine import Target

@@ -20,6 +20,7 @@ from axla.ir.graph import Module
 from axla.ir.op import package_of
 from axla.ir.printer import print_module
 from axla.ir.structure import Constant
+from axla.kernels import ADDED
 from axla.program.packed import Packed, byte_size, decode, encode
 from axla.target.identity import identity
 from axla.target.machine import CpuTarget
@@ -50,7 +51,7 @@ def program_key(module: Module, target: CpuTarget) -> str | None:
     """The key of a module's code: its whole text, with names and source lines, which messages show; constants
     by digest; target, flags, compiler and machine. None where it is to be compiled.
     """
-    options = _options(flags.current())
+    options = not ADDED and _options(flags.current())
     constants = _constants(module) if options and cache.machine() else None
     packages = _packages(module)
     if constants is None or None in packages:

@@ -6,20 +6,19 @@ from dataclasses import replace
 
 from axla.analysis.dataflow import in_place_parameters
 from axla.analysis.inplace import overwritable_parameters
-from axla.analysis.kernels import accesses, kernel_body
 from axla.analysis.regions import is_tiny
-from axla.codegen.emit.kinds import plan_kernel
 from axla.core.errors import VerifyError
 from axla.hlo import Parameter
 from axla.ir.graph import Computation
+from axla.kernels.access import accesses, kernel_body
 from axla.lowering.lower import Called, called, is_long_running, kernel_name
-from axla.program.kernels import Kernel
-from axla.program.memory import Allocation, AllocationKind, BufferSlice, aligned
+from axla.program.kernels import Kernel, plan_kernel
+from axla.program.memory import Allocation, AllocationKind, BufferSlice
 from axla.program.program import Program, all_steps
 from axla.program.steps import Branch, BranchStep, CustomCallStep, KernelStep, LoopStep, RegisterStep, Step
 from axla.program.text import parse_program
 from axla.target.identity import identity
-from axla.target.machine import Limits, Target
+from axla.target.machine import Limits, Target, aligned
 
 REGISTERS = Limits()
 MOST_WRITTEN = REGISTERS.line
@@ -64,7 +63,7 @@ def _planned(kernel: Kernel, target: Target) -> Kernel:
     computation, limits = kernel.computation, target.limits
     if _written(computation) > MOST_WRITTEN:
         raise VerifyError(f"kernel {kernel.name} is more than {MOST_WRITTEN} instructions, calls written out")
-    accesses(kernel_body(computation), ())  # refuses what is written out at too many places
+    accesses(kernel_body(computation))  # refuses what is written out at too many places
     forced = {(leaf, number) for leaf, number in in_place_parameters(computation, limits).items()}
     free = overwritable_parameters(computation, limits)
     shapes = list(computation.root.shape.leaves())

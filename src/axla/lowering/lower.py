@@ -13,7 +13,6 @@ from axla.analysis.dataflow import find
 from axla.analysis.regions import is_tiny, is_tiny_store
 from axla.analysis.scratch import Scratch
 from axla.analysis.trip_count import trip_count
-from axla.codegen.emit.kinds import plan_kernel
 from axla.core.errors import UnsupportedError
 from axla.core.shape import AnyShape, Shape, TupleShape, array
 from axla.custom.registry import find_target
@@ -29,7 +28,7 @@ from axla.lowering.registers import register_step
 from axla.lowering.values import Values, leaf_shapes
 from axla.program import steps as kinds
 from axla.program.interface import Alias, array_numbers
-from axla.program.kernels import Kernel
+from axla.program.kernels import Kernel, plan_kernel
 from axla.program.memory import BufferSlice
 from axla.program.program import Program, all_steps
 from axla.program.steps import Branch, Carried, Step, Value

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from axla.analysis.buffers import aligned, assign_buffers
+from axla.analysis.buffers import assign_buffers
 from axla.codegen.host import host_target
 from axla.core import trace
 from axla.core.literal import Literal
@@ -14,7 +14,7 @@ from axla.ir.graph import Module
 from axla.lowering.lower import lower
 from axla.passes.driver import run_cpu
 from axla.program.program import Program
-from axla.target.machine import Target
+from axla.target.machine import Target, aligned
 
 
 def compile_program(module: Module, target: Target, constants: dict[Literal, int] | None = None) -> Program:

@@ -353,7 +353,8 @@ class Codec:
     """Text of one type and all that it holds.
 
     `forms` adds to FORMS, or replaces: by type, or by the name of an alias in type hints. `lines` are the
-    dataclasses that take a line of their own (those that hold a block do too), and tuples whose items do.
+    dataclasses, or their bases, that take a line of their own (those that hold a block do too), and tuples
+    whose items do. `known`: base classes that stand in fields, and the union that is meant.
     `made` is told of dataclasses as they are read. Fields in `skip` are left out: such a text is not for
     reading back.
     """
@@ -361,10 +362,11 @@ class Codec:
     def __init__(
         self, forms: Mapping[Any, Form] = FORMS, lines: Collection[Any] = (),
         made: Mapping[type, Made] | None = None, skip: Collection[tuple[type, str]] = (),
+        known: Mapping[Any, Any] | None = None,
     ) -> None:  # fmt: skip
         self.aliases = {name: type(name, (), {}) for name in forms if isinstance(name, str)}
         self.forms = {**FORMS, **forms, **{alias: forms[name] for name, alias in self.aliases.items()}}
-        self.lines, self.made, self.skip = lines, made or {}, skip
+        self.lines, self.made, self.skip, self.known = lines, made or {}, skip, known or {}
         self.nodes: dict[Any, Node] = {}
 
     def print(self, value: Any) -> str:
@@ -387,6 +389,7 @@ class Codec:
 
     def node(self, hint: Any) -> Node:
         """How a type hint is written and read."""
+        hint = self.known.get(hint, hint)
         found = self.nodes.get(hint)
         if found is None:
             found = self.nodes[hint] = self._node(hint)
@@ -409,7 +412,9 @@ class Codec:
             return _Leaf(_choice({_kebab(e.name): e for e in hint}, _kebab(hint.__name__)))
         if not hasattr(hint, "__dataclass_fields__"):
             raise TypeError(f"{hint} has no text form")
-        record = self.nodes[hint] = _Record(hint, hint in self.lines, self.made.get(hint))
+        record = self.nodes[hint] = _Record(
+            hint, any(base in self.lines for base in hint.__mro__), self.made.get(hint)
+        )
         hints = typing.get_type_hints(hint, localns=self.aliases)  # a field may hold the record again
         record.fields = {
             f.name: self.node(hints[f.name])

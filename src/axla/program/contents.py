@@ -13,10 +13,10 @@ from typing import Any, NoReturn
 
 from axla.core.errors import VerifyError
 from axla.core.shape import AnyShape, Shape
-from axla.program.memory import ALIGNMENT, AllocationKind, BufferSlice
+from axla.program.memory import AllocationKind, BufferSlice
 from axla.program.program import Program
 from axla.program.steps import Value
-from axla.target.machine import Limits
+from axla.target.machine import ALIGNMENT, Limits
 
 MOST_REGISTERS = Limits().tiny  # of one array
 WORKSPACE = AllocationKind.WORKSPACE, 0

@@ -1,4 +1,4 @@
-"""Kernels as data: an HLO computation of their own, and the plan (`axla.program.plans`) of their code.
+"""Kernels as data: an HLO computation of their own, and the plan (`axla.kernels.plan`) of their code.
 
 A kernel's buffers are the inputs (the parameters of its computation, in order), the outputs (the leaves of
 its root) and, where the plan asks for it, scratch memory.
@@ -11,16 +11,12 @@ from math import prod
 
 from axla.core.shape import Shape, array
 from axla.ir.graph import Computation, Instruction
-from axla.program.plans import AnyPlan
+from axla.kernels.kinds import kernel_kind
+from axla.kernels.plan import KernelTask, Plan
+from axla.target.machine import Target
 
 SHORT_BYTES = 1 << 20
 """Bytes that a kernel may read and write before it looks whether the run is cancelled."""
-
-
-def kernel_roots(computation: Computation) -> tuple[Instruction, ...]:
-    """The instructions whose values a kernel writes: its root, or the operands of a root tuple."""
-    root = computation.root
-    return root.operands if root.op.opcode == "tuple" else (root,)
 
 
 def output_shapes(computation: Computation) -> tuple[Shape, ...]:
@@ -47,7 +43,7 @@ class Kernel:
     kind: str
     computation: Computation = field(compare=False)
     in_place: tuple[tuple[int, int], ...]
-    plan: AnyPlan
+    plan: Plan
 
     @property
     def symbols(self) -> tuple[str, ...]:
@@ -66,3 +62,12 @@ class Kernel:
     def named(self) -> dict[str, Instruction]:
         """The instructions of its computation by name."""
         return {inst.name: inst for inst in self.computation.instructions}
+
+
+def plan_kernel(
+    name: str, computation: Computation, in_place: tuple[tuple[int, int], ...], target: Target
+) -> Kernel:
+    """The kernel of a computation that stands alone; (output, input) pairs `in_place` share memory."""
+    kind = kernel_kind(computation, target.limits)
+    task = KernelTask(name, computation, in_place)
+    return Kernel(name, str(kind), computation, in_place, kind.served(computation, target).plan(task, target))

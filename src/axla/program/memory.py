@@ -9,13 +9,6 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-ALIGNMENT = 64  # one cache line, and what the widest vector store (AVX-512) needs
-
-
-def aligned(size: int) -> int:
-    """`size` bytes, and as many more as alignment takes."""
-    return -(-size // ALIGNMENT) * ALIGNMENT
-
 
 class MemorySpace(enum.StrEnum):
     DEVICE = "device"  # of whoever runs the program: on a CPU, its memory

@@ -18,8 +18,9 @@ What is read is verified (`axla.program.verify`); plans of kernels are checked w
 from __future__ import annotations
 
 import re
+from functools import cache
 from hashlib import blake2b
-from typing import Any
+from typing import Any, Union
 
 from axla.core.collector import collector_paused
 from axla.core.errors import ParseError, VerifyError
@@ -31,11 +32,13 @@ from axla.ir.graph import Computation
 from axla.ir.printer import print_module
 from axla.ir.strings import quote
 from axla.ir.verify import verify
+from axla.kernels.kind import Kind
+from axla.kernels.kinds import kinds
+from axla.kernels.plan import Phase, Plan
 from axla.program.codec import Codec, Form, Reader, read_array, read_text, write_text
 from axla.program.interface import Alias, Interface, Tree, ValueSpec, tree_text
 from axla.program.kernels import Kernel
 from axla.program.memory import Allocation, AllocationKind, BufferSlice
-from axla.program.plans import AnyPlan, Phase
 from axla.program.program import Constant, Program
 from axla.program.steps import Branch, Carried, Step, Value
 from axla.program.verify import verify_program
@@ -53,7 +56,7 @@ _NAME = re.compile("\x01([^\x01]*)\x01")
 
 def print_program(program: Program) -> str:
     """The text of a program. Equal programs have equal texts."""
-    return f"{FORMAT} {VERSION}\n{_CODEC.print(program)}"
+    return f"{FORMAT} {VERSION}\n{_codec(kinds()).print(program)}"
 
 
 def program_digest(program: Program) -> str:
@@ -61,7 +64,9 @@ def program_digest(program: Program) -> str:
     of constants.
     """
     numbers: dict[str, int] = {}
-    text = _NAME.sub(lambda m: f"%{numbers.setdefault(m[1], len(numbers))}", _BARE.print(program))
+    text = _NAME.sub(
+        lambda m: f"%{numbers.setdefault(m[1], len(numbers))}", _codec(kinds(), bare=True).print(program)
+    )
     return blake2b(f"{VERSION}{text}".encode(), digest_size=20).hexdigest()
 
 
@@ -79,7 +84,7 @@ def parse_program(text: str, segment: bytes = b"") -> Program:
         raise ParseError.at(
             f"programs of version {first[2][:20]} are not read, only {VERSION}", text, first.start(2)
         )
-    program = _CODEC.parse(Program, text, 1)
+    program = _codec(kinds()).parse(Program, text, 1)
     check_segment(program, segment)
     verify_program(program)
     return program
@@ -159,9 +164,11 @@ _SEGMENTS = {
     "constants": Allocation(AllocationKind.CONSTANTS, 0, 0, writable=False),
     "workspace": Allocation(AllocationKind.WORKSPACE, 0, 0),
 }
+
+
 _LINES = (
     Program, Interface, ValueSpec, Alias, Function, Allocation, Constant, Kernel, Phase, Carried, Branch,
-    *Step.__args__, *AnyPlan.__args__, tuple[Value | None, ...],
+    *Step.__args__, Plan, tuple[Value | None, ...],
 )  # fmt: skip
 _FORMS: dict[Any, Form] = {
     Computation: Form(_write_computation, _read_computation, block=True),
@@ -169,12 +176,19 @@ _FORMS: dict[Any, Form] = {
     Value: Form(_write_value, _read_value),
     "Tree": Form(tree_text, _read_tree),
 }
-_CODEC = Codec(_FORMS, _LINES, {Allocation: _remember})
 _NAMELESS = {Value: Form(_write_nameless, _read_value), Computation: Form(fingerprint, _read_computation)}
-_BARE = Codec(
-    _FORMS | _NAMELESS, _LINES,
-    skip={(kind, name) for kind in _LINES for name in ("name", "location")}
+_SKIPPED = (
+    {(kind, name) for kind in _LINES for name in ("name", "location")}
     - {(Kernel, "name"), (Function, "name")}
     | {(Kernel, name) for name in ("kind", "computation", "plan")}
-    | {(Constant, "digest"), (CallSite, "where")},
+    | {(Constant, "digest"), (CallSite, "where")}
 )  # fmt: skip
+
+
+@cache
+def _codec(known: tuple[type[Kind], ...], bare: bool = False) -> Codec:
+    """Of programs, or of what their digest is made of; `known`: the kinds of kernels that there are."""
+    plans = {Plan: Union[tuple(kind.planned for kind in known if kind.planned is not None)]}  # noqa: UP007
+    if bare:
+        return Codec(_FORMS | _NAMELESS, _LINES, skip=_SKIPPED, known=plans)
+    return Codec(_FORMS, _LINES, {Allocation: _remember}, known=plans)

@@ -21,9 +21,10 @@ from axla.ir.traverse import schedule_of
 from axla.program import steps as kinds
 from axla.program.contents import WORKSPACE, Contents, Memory
 from axla.program.interface import ValueSpec, array_numbers, tree_leaves
-from axla.program.memory import ALIGNMENT, Allocation, AllocationKind, BufferSlice
+from axla.program.memory import Allocation, AllocationKind, BufferSlice
 from axla.program.program import Program, all_steps, nested_steps
 from axla.program.steps import Step, Value
+from axla.target.machine import ALIGNMENT
 
 MOST_NESTED = 100  # loops and branches in each other
 

@@ -31,6 +31,14 @@ class Caches:
     l3: int = 16 << 20
 
 
+ALIGNMENT = 64  # one cache line, and what the widest vector store (AVX-512) needs
+
+
+def aligned(size: int) -> int:
+    """`size` bytes, and as many more as alignment takes."""
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What is worth a kernel, a register or a thread on a machine. The numbers are those of a CPU.

@@ -10,57 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from axla.analysis.kernel_kinds import ColumnKind
 from axla.codegen.array import Array
 from axla.codegen.element import Elements, reshape_index
 from axla.codegen.emit.loop import vectors
 from axla.codegen.index import AnyIndex, Index
-from axla.codegen.kernel import (
-    KernelTask,
-    KernelWriter,
-    block_of,
-    body_cost,
-    fitting,
-    grain_of,
-    widest,
-)
+from axla.codegen.kernel import KernelWriter, block_of
 from axla.codegen.reduction import Reduction
 from axla.codegen.value import Value
-from axla.core.dtypes import DType
-from axla.program.kernels import kernel_roots
-from axla.program.plans import ColumnPlan, Phase, Space
-from axla.target.machine import Target
-
-
-def _space(kind: ColumnKind, dtype: DType, target: Target) -> Space:
-    lanes = fitting(target.lanes(dtype), kind.inner)
-    block = max(lanes, min(kind.inner, target.limits.column_bytes // dtype.itemsize // lanes * lanes))
-    # At least two blocks where rows are long enough, for two threads.
-    if kind.outer == 1 and kind.inner >= 8 * lanes:
-        block = min(block, -(-kind.inner // 2 // lanes) * lanes)
-    return Space((kind.outer,), kind.inner, block, lanes)
-
-
-def plan(task: KernelTask, kind: ColumnKind, target: Target) -> ColumnPlan:
-    """How a column kernel is called: blocks of columns in parallel."""
-    space = _space(kind, widest(task.computation), target)
-    cost = (body_cost(task.computation, target.limits) + 1) * kind.reduced * space.block
-    grain, parallel = grain_of(space.count, cost, target.limits)
-    reductions = [Reduction(inst) for inst in kind.reduces]
-    kept_in = tuple(_root_of(task, r) for r in reductions)
-    apart = [r for r, root in zip(reductions, kept_in, strict=True) if root < 0]
-    return ColumnPlan(
-        kind.outer, kind.reduced, kind.inner, tuple(inst.name for inst in kind.reduces), space, kept_in,
-        phases=(Phase(task.name, space.count, grain, parallel),),
-        scratch_bytes=sum(d.itemsize for r in apart for d in r.accumulators) * kind.outer * kind.inner,
-    )  # fmt: skip
-
-
-def _root_of(task: KernelTask, r: Reduction) -> int:
-    """The root that is r itself, whose outputs can hold its partial results; -1 for none."""
-    if r.accumulators != r.results or task.in_place:
-        return -1
-    return next((number for number, root in enumerate(kernel_roots(task.computation)) if root is r.inst), -1)
+from axla.kernels.reduce import ColumnPlan
 
 
 def emit(k: KernelWriter, plan: ColumnPlan) -> None:

@@ -15,20 +15,13 @@ inside of it. A tile is `vectors` along one axis of the result times `singles` a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from math import prod
 
-from axla.analysis.kernel_kinds import ConvolutionKind
 from axla.codegen.array import Array
 from axla.codegen.index import AnyIndex, Index, delinearize
-from axla.codegen.kernel import KernelTask, KernelWriter, fitting, grain_of
+from axla.codegen.kernel import KernelWriter
 from axla.codegen.value import Value, Values, rebuilt
-from axla.core.dtypes import F32, S32, DType
-from axla.core.errors import InternalError
-from axla.core.shape import Shape
-from axla.hlo import Convolution
-from axla.program.plans import ConvolutionPlan, Phase
-from axla.target.machine import Target
+from axla.kernels.convolution import ConvolutionPlan
 
 UNROLL = 8
 """Steps of the sum that are written out, at most."""
@@ -36,58 +29,6 @@ UNROLL = 8
 Places = tuple[AnyIndex, ...]
 Load = Callable[[AnyIndex, AnyIndex, Places, AnyIndex], Value]
 """(vector index, single index, place in the window, input feature) -> an operand."""
-
-
-def accumulator(dtype: DType) -> DType:
-    """The type of the sums."""
-    if dtype.is_float and dtype.bits < 32:
-        return F32
-    return S32 if dtype.is_pred or dtype.is_integer and dtype.bits < 8 else dtype
-
-
-def plan(task: KernelTask, kind: ConvolutionKind, target: Target) -> ConvolutionPlan:
-    """How a convolution is called: a step per row of places and stretch of features."""
-    op, (lhs, rhs) = kind.hero.op, (o.shape for o in kind.hero.operands)
-    shape = kind.hero.shape
-    assert (
-        isinstance(op, Convolution)
-        and isinstance(lhs, Shape)
-        and isinstance(rhs, Shape)
-        and isinstance(shape, Shape)
-    )
-    labels, window = op.dim_labels, op.window
-    if any(window.low + window.high + window.reversal) or set(window.base_dilation) > {1}:
-        raise InternalError(f"{kind.hero!r}: the window has edges, dilates its input or runs backwards")
-    places = tuple(shape.dims[d] for d in labels.output_spatial)
-    inputs, groups = rhs.dims[-2], op.feature_group_count
-    outputs = rhs.dims[-1] // groups
-    mode = "features"
-    if labels.input_feature == 1 and window.rank:
-        mode = "pixels"
-    elif inputs == outputs == 1 and groups > 1:
-        mode = "channels"
-    total = accumulator(shape.dtype)
-    along = {"features": outputs, "pixels": places[-1], "channels": groups}[mode]
-    lanes = fitting(target.lanes(total), along)
-    vectors, singles = _tile(
-        target, along // lanes, outputs if mode == "pixels" else places[-1], 1 + total.is_complex
-    )
-    found = ConvolutionPlan(
-        mode, shape.dims[0], groups, inputs, outputs, places, window.size, window.stride,
-        window.window_dilation, total, lanes, vectors, singles, phases=(),
-    )  # fmt: skip
-    count, terms = prod(found.outer), prod(window.size) * inputs
-    grain, parallel = grain_of(count, max(1, found.single_axis * vectors * lanes * terms // 4), target.limits)
-    return replace(found, phases=(Phase(task.name, count, grain, parallel),))
-
-
-def _tile(target: Target, vectors: int, singles: int, parts: int) -> tuple[int, int]:
-    """(vectors, singles) of a tile whose sums fit the registers, next to the operands of one step."""
-    room = target.registers // parts
-    width = min(vectors, 2 if singles > room // 4 else 4)
-    most = max(1, (room - width - 2) // width)
-    count = -(-singles // most)
-    return width, -(-singles // count)
 
 
 def emit(k: KernelWriter, plan: ConvolutionPlan) -> None:

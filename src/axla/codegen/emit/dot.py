@@ -2,48 +2,28 @@
 
 from __future__ import annotations
 
-from axla.analysis.kernel_kinds import DotKind
 from axla.codegen.array import Array
-from axla.codegen.element import Elements, accumulation_type, reshape_index
+from axla.codegen.element import Elements, reshape_index
 from axla.codegen.emit import gemm
 from axla.codegen.function import Function, Module, Ssa
 from axla.codegen.index import Index
-from axla.codegen.kernel import KernelTask, KernelWriter
+from axla.codegen.kernel import KernelWriter
 from axla.codegen.value import Value, Values
 from axla.core.shape import Shape
 from axla.ir.graph import Instruction
 from axla.ir.typed import shape_of
-from axla.program.kernels import Kernel, kernel_roots, output_shapes
-from axla.program.plans import DotPlan, GemmSpec, Phase
+from axla.kernels.access import kernel_roots
+from axla.kernels.dot import DotPlan
+from axla.program.kernels import Kernel, output_shapes
 from axla.target.machine import Target
 
 
-def multiplies(kind: DotKind, target: Target) -> bool:
-    """Whether the multiplication generator takes a dot: numbers of one type; others are loops."""
-    if not target.blocks_products:
-        return False
-    lhs, rhs = (o.shape for o in kind.hero.operands)
-    result = kind.hero.shape
-    small_integer = result.dtype.is_integer and result.dtype.bits < 8
-    return lhs.dtype is rhs.dtype and not lhs.dtype.is_pred and not small_integer and not result.dtype.is_pred
-
-
-def plan(task: KernelTask, kind: DotKind, target: Target) -> DotPlan:
-    """How a dot kernel is called: once, over the calls of the multiplication's plan."""
-    lhs, result = kind.hero.operands[0].shape, kind.hero.shape
-    product = GemmSpec(
-        lhs.dtype, accumulation_type(result.dtype), result.dtype, kind.batch, kind.m, kind.n, kind.k,
-        kind.lhs_transposed, kind.rhs_transposed,
-    )  # fmt: skip
-    cut = gemm.plan(product, target)
-    phase = Phase(task.name, cut.calls, 1, cut.calls > 1)
-    return DotPlan(kind.hero.name, product, cut, phases=(phase,), scratch_bytes=cut.scratch_bytes)
-
-
-def emit(module: Module, kernel: Kernel, plan: DotPlan, target: Target) -> None:
+def emit(module: Module, kernel: Kernel, target: Target) -> None:
     """Writes the kernel of a `DotPlan`: the multiplication's own, and where it needs it, a door that orders
     its arguments.
     """
+    plan = kernel.plan
+    assert isinstance(plan, DotPlan)
     hero = kernel.named()[plan.hero]
     only_dot = kernel_roots(kernel.computation) == (hero,)
     # The kernel of a dot of its parameters in their order already has the multiplication's arguments.

@@ -1,6 +1,6 @@
 """Matrix multiplication: out[b] = lhs[b] * rhs[b], with an epilogue applied where a result is stored.
 
-`plan` decides, from sizes and Target, how the work is cut; `emit` writes the kernels of a plan:
+`axla.kernels.gemm` decides, from sizes and Target, how the work is cut; `emit` writes the kernels of a plan:
 
     i32 name(ptr frame, ptr args, i64 begin, i64 end)     args: lhs, rhs, out, scratch, what the store reads
 
@@ -12,14 +12,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from axla.codegen.emit.gemm_plan import plan
 from axla.codegen.emit.gemv import emit_gemv
 from axla.codegen.emit.microkernel import Accumulation, Operand, emit_microkernel, load_parts, store_parts
 from axla.codegen.emit.narrow import emit_narrow
 from axla.codegen.emit.pack import (
     Packing,
     Reader,
-    floor_power,
     least,
     pack_columns,
     pack_rows,
@@ -30,10 +28,9 @@ from axla.codegen.emit.pack import (
 from axla.codegen.emit.result import ATTRIBUTES, Store, arguments, default_store, product_function, units
 from axla.codegen.function import Function, Module, Ssa
 from axla.codegen.value import Value
-from axla.program.plans import GemmPlan, GemmSpec
+from axla.kernels.dot import GemmPlan, GemmSpec
+from axla.kernels.plan import fitting
 from axla.target.machine import Target
-
-__all__ = ["Store", "emit", "plan"]
 
 LOOPS = f"{ATTRIBUTES} noinline optnone"
 """Of the loops around the micro-kernel, where LLVM would spend more time than on it and gain nothing."""
@@ -103,7 +100,7 @@ class _Tiles:
         self.overlaps = spec.m % found.tile.rows != 0 or spec.n % found.tile.columns != 0
         self.finishes = self.overlaps or not self.direct
         # Row stride of sums of earlier k blocks: in `out` itself, or in scratch.
-        self.partial_stride = spec.stride("out_row") if self.direct else found.unit_columns * self.parts
+        self.partial_stride = spec.out_row if self.direct else found.unit_columns * self.parts
         self.partial_planes = found.unit_columns
 
     def emit(self) -> None:
@@ -137,14 +134,14 @@ class _Tiles:
         spec, rows = self.spec, self.plan.tile.rows
         if self.plan.pack_lhs:
             return Operand(rows, 1) if spec.lhs_transposed else Operand(1, self.plan.lhs_stride)
-        stride = spec.stride("lhs_row")
+        stride = spec.lhs_row
         return Operand(stride, 1) if spec.lhs_transposed else Operand(1, stride)
 
     def _rhs_operand(self) -> Operand:
         width = self.plan.tile.columns
         if self.plan.pack_rhs:
             return Operand(width * self.parts, 1, width if self.parts == 2 else 0)
-        return Operand(self.spec.stride("rhs_row"), 1)
+        return Operand(self.spec.rhs_row, 1)
 
     # -- units and blocks
     # --------------------------------------------------------------------------------------
@@ -157,7 +154,7 @@ class _Tiles:
         cols = col, least(f, f.add(col, f.index(wide)), spec.n, needed=spec.n % wide != 0)
         matrices = []
         for side, dtype in (("lhs", spec.dtype), ("rhs", spec.dtype), ("out", spec.result)):
-            offset = f.mul(batch, f.index(spec.stride(f"{side}_batch") * dtype.itemsize))
+            offset = f.mul(batch, f.index(getattr(spec, f"{side}_batch") * dtype.itemsize))
             matrices.append(f.gep("i8", self.buffers[len(matrices)], offset))
         lhs, rhs, out = matrices
         if not self.split:
@@ -183,7 +180,7 @@ class _Tiles:
                     offset = f.mul(f.sub(j.index, block.cols[0]), f.index(found.depth * self.parts))
                     b = f.gep(self.element, self.rhs_pack, offset)
                 else:
-                    at = f.add(f.mul(block.first, f.index(spec.stride("rhs_row"))), col_start)
+                    at = f.add(f.mul(block.first, f.index(spec.rhs_row)), col_start)
                     b = f.gep(self.element, block.rhs, f.mul(at, f.index(self.parts)))
                 if found.prefetch:
                     self._prefetch_rhs(f, block, f.sub(i.index, block.rows[0]), j.index)
@@ -191,7 +188,7 @@ class _Tiles:
 
     def _packing(self, side: str) -> Packing:
         reader = Reader(self.spec.dtype, self.spec.accumulator, self.target)
-        return Packing(reader, self.spec.stride(f"{side}_row"), self.target.lanes(self.spec.accumulator))
+        return Packing(reader, getattr(self.spec, f"{side}_row"), self.target.lanes(self.spec.accumulator))
 
     def _pack_rhs(self, f: Function, block: _Block) -> None:
         spec, found = self.spec, self.plan
@@ -205,7 +202,7 @@ class _Tiles:
         }
         packing = self._packing("rhs")
         if spec.rhs_transposed:
-            side = min(floor_power(self.least_depth), found.tile.lanes)
+            side = fitting(found.tile.lanes, self.least_depth)
             pack_transposed(f, packing, block.rhs, self.rhs_pack, block=side, **options)
         else:
             pack_columns(f, packing, block.rhs, self.rhs_pack, **options)
@@ -221,7 +218,7 @@ class _Tiles:
         col = f.add(col, f.select(done, f.index(found.unit_columns), f.index(0)))
         first = f.add(first, f.mul(f.udiv(row, tile.rows), f.index(share)))
         with f.loop(0, share) as r:
-            at = f.add(f.mul(f.add(first, r.index), f.index(spec.stride("rhs_row"))), col)
+            at = f.add(f.mul(f.add(first, r.index), f.index(spec.rhs_row)), col)
             for offset in range(0, tile.columns * spec.dtype.itemsize, 64):
                 # Not a gep of the matrix: an address outside of it would be poison.
                 place = f.add(f.mul(at, f.index(spec.dtype.itemsize)), f.index(offset))
@@ -237,12 +234,12 @@ class _Tiles:
             if spec.lhs_transposed:
                 pack_steps(f, packing, block.lhs, self.lhs_pack, **where)
             else:
-                lanes = min(floor_power(self.least_depth), packing.lanes)
+                lanes = fitting(packing.lanes, self.least_depth)
                 stride = found.lhs_stride
                 pack_rows(f, packing, block.lhs, self.lhs_pack, stride=stride, lanes=lanes, **where)
             return self.lhs_pack
         major, minor = (block.first, row) if spec.lhs_transposed else (row, block.first)
-        index = f.add(f.mul(major, f.index(spec.stride("lhs_row"))), minor)
+        index = f.add(f.mul(major, f.index(spec.lhs_row)), minor)
         return f.gep(self.element, block.lhs, f.mul(index, f.index(self.parts)))
 
     # -- one tile
@@ -257,8 +254,8 @@ class _Tiles:
             f.call("void", f"{self.name}.tile", a, b, self.buffer, block.depth, stride, effect=True)
             self._call_finish(f, block, place, later)
             return
-        index = f.add(f.mul(place.row, f.index(spec.stride("out_row"))), place.col)
-        c, stride, add = f.gep(self.element, block.out, index), f.index(spec.stride("out_row")), later
+        index = f.add(f.mul(place.row, f.index(spec.out_row)), place.col)
+        c, stride, add = f.gep(self.element, block.out, index), f.index(spec.out_row), later
         whole = f.const("i1", spec.n >= tile.columns)
         if self.overlaps and whole.constant:
             unmoved = f.icmp("eq", place.row, place.row_start), f.icmp("eq", place.col, place.col_start)

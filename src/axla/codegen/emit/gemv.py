@@ -15,9 +15,9 @@ from axla.codegen.emit.microkernel import Accumulation, Parts, load_parts, store
 from axla.codegen.emit.pack import Reader, least, pieces
 from axla.codegen.emit.result import Store, arguments, product_function, units
 from axla.codegen.function import Function, Module, Ssa
-from axla.codegen.kernel import fitting
 from axla.codegen.value import Value
-from axla.program.plans import GemmPlan, GemmSpec
+from axla.kernels.dot import GemmPlan, GemmSpec
+from axla.kernels.plan import fitting
 from axla.target.machine import Target
 
 
@@ -39,11 +39,11 @@ class _Gemv:
         self.tall = spec.n == 1 and spec.m != 1
         self.length = spec.m if self.tall else spec.n
         matrix, vector = ("lhs", "rhs") if self.tall else ("rhs", "lhs")
-        self.stride = spec.stride(f"{matrix}_row")
+        self.stride = getattr(spec, f"{matrix}_row")
         # A vector whose k runs down a column has the stride of that matrix's rows.
         along = spec.rhs_transposed if self.tall else not spec.lhs_transposed
-        self.step = 1 if along else spec.stride(f"{vector}_row")
-        self.batches = spec.stride(f"{matrix}_batch"), spec.stride(f"{vector}_batch")
+        self.step = 1 if along else getattr(spec, f"{vector}_row")
+        self.batches = getattr(spec, f"{matrix}_batch"), getattr(spec, f"{vector}_batch")
         self.lanes = found.tile.lanes
 
     def emit(self, begin: Ssa, end: Ssa) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from axla.codegen.function import Function, Module, Ssa
 from axla.codegen.types import mangle, vector
 from axla.core.dtypes import DType
-from axla.program.plans import GemmSpec, Tile
+from axla.kernels.dot import GemmSpec, Tile, part_count
 from axla.target.machine import Target
 
 _LLVM = {"f16": "half", "bf16": "bfloat", "f32": "float", "f64": "double", "c64": "float", "c128": "double"}
@@ -27,10 +27,6 @@ Parts = tuple[Ssa, ...]
 def part_type(dtype: DType) -> str:
     """The LLVM type of a number in memory; of one part of it, for complex."""
     return _LLVM.get(dtype.name) or f"i{dtype.itemsize * 8}"
-
-
-def part_count(dtype: DType) -> int:
-    return 2 if dtype.is_complex else 1
 
 
 @dataclass(frozen=True)

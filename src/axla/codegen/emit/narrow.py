@@ -13,7 +13,7 @@ from axla.codegen.emit.result import Store, arguments, product_function, units
 from axla.codegen.emit.transpose_registers import transpose_block
 from axla.codegen.function import Function, Module, Ssa
 from axla.codegen.value import Value
-from axla.program.plans import GemmPlan, GemmSpec
+from axla.kernels.dot import GemmPlan, GemmSpec
 from axla.target.machine import Target
 
 
@@ -32,8 +32,8 @@ def emit_narrow(
         if found.method == "fill":
             _fill(f, spec, found, rule, store, batch, (first, stop))
         else:
-            a = element_address(f, lhs, spec.dtype, f.mul(batch, f.index(spec.stride("lhs_batch"))))
-            b = element_address(f, rhs, spec.dtype, f.mul(batch, f.index(spec.stride("rhs_batch"))))
+            a = element_address(f, lhs, spec.dtype, f.mul(batch, f.index(spec.lhs_batch)))
+            b = element_address(f, rhs, spec.dtype, f.mul(batch, f.index(spec.rhs_batch)))
             _multiply(f, spec, found, rule, store, batch, (first, stop), (a, b))
     f.ret(f.const("i32", 0))
 
@@ -58,12 +58,12 @@ def _multiply(
 
 def _scalar(f: Function, spec: GemmSpec, reader: Reader, lhs: Ssa, row: Ssa, k: int) -> Parts:
     major, minor = (f.index(k), row) if spec.lhs_transposed else (row, f.index(k))
-    return reader.load(f, lhs, f.add(f.mul(major, f.index(spec.stride("lhs_row"))), minor), 1)
+    return reader.load(f, lhs, f.add(f.mul(major, f.index(spec.lhs_row)), minor), 1)
 
 
 def _columns(f: Function, spec: GemmSpec, reader: Reader, rhs: Ssa, start: int, lanes: int) -> list[Parts]:
     """Columns [start, start+lanes) of rhs, a vector for each k."""
-    stride = spec.stride("rhs_row")
+    stride = spec.rhs_row
     if not spec.rhs_transposed:
         return [reader.load(f, rhs, f.index(k * stride + start), lanes) for k in range(spec.k)]
     rows = [reader.load(f, rhs, f.index((start + lane) * stride), spec.k) for lane in range(lanes)]

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from axla.codegen.array import element_address
-from axla.codegen.emit.microkernel import Parts, part_count, part_type, store_parts
+from axla.codegen.emit.microkernel import Parts, part_type, store_parts
 from axla.codegen.emit.transpose_registers import transpose_block
 from axla.codegen.function import Function, Ssa
 from axla.codegen.types import vector
 from axla.codegen.value import Values
 from axla.core.dtypes import DType
+from axla.kernels.dot import part_count
+from axla.kernels.plan import fitting
 from axla.target.machine import Target
 
 
@@ -49,24 +51,14 @@ class Packing:
         return self.reader.load(f, pointer, f.add(f.mul(row, f.index(self.stride)), column), lanes)
 
 
-def floor_power(value: int) -> int:
-    """The largest power of two that is not above `value`."""
-    return 1 << (value.bit_length() - 1)
-
-
 def pieces(count: int, lanes: int) -> list[tuple[int, int]]:
     """(start, lanes) of the vectors that cover `count` elements: whole ones, then halves, quarters..."""
     found, start = [], 0
     while start < count:
-        width = min(lanes, floor_power(count - start))
+        width = fitting(lanes, count - start)
         found.append((start, width))
         start += width
     return found
-
-
-def piece_count(count: int, lanes: int) -> int:
-    """How many `pieces` there are; `lanes` is a power of two."""
-    return count // lanes + (count % lanes).bit_count()
 
 
 def least(f: Function, index: Ssa, limit: int, *, needed: bool = True) -> Ssa:

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from axla.codegen.array import element_address
 from axla.codegen.function import Function, Loop, Module, Ssa
 from axla.codegen.value import Value, Values
-from axla.program.plans import GemmPlan, GemmSpec
+from axla.kernels.dot import GemmPlan, GemmSpec
 from axla.target.machine import Target
 
 # LLVM would turn loops that copy and clear into calls of memcpy and memset.
@@ -48,9 +48,7 @@ def default_store(spec: GemmSpec, target: Target) -> Store:
         out = f.load("ptr", f.gep("ptr", f.params["args"], f.index(2)), 8, readonly=True)
         values = Values(f, target)
         # Lanes of a result of one column run along rows.
-        place = f.add(
-            f.mul(batch, f.index(spec.stride("out_batch"))), f.mul(row, f.index(spec.stride("out_row")))
-        )
+        place = f.add(f.mul(batch, f.index(spec.out_batch)), f.mul(row, f.index(spec.out_row)))
         address = element_address(f, out, spec.result, f.add(place, col))
         values.store(values.convert(value, spec.result), address)
 

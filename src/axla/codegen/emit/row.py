@@ -12,81 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from axla.analysis.kernel_kinds import RowKind
 from axla.codegen.array import Array
-from axla.codegen.distribute import team_size
 from axla.codegen.element import Elements, reshape_index
 from axla.codegen.emit.loop import vectors
 from axla.codegen.function import Ssa
 from axla.codegen.index import AnyIndex, Index, delinearize
-from axla.codegen.kernel import (
-    KernelTask,
-    KernelWriter,
-    body_cost,
-    fitting,
-    grain_of,
-    widest,
-)
+from axla.codegen.kernel import KernelWriter
 from axla.codegen.reduction import Reduction, combined, parts_of, unpack
 from axla.codegen.value import Value
 from axla.core.shape import Shape
-from axla.ir.graph import Computation, Instruction
-from axla.program.plans import Phase, RowPlan, Space
-from axla.target.machine import Limits, Target
-
-
-def plan(task: KernelTask, kind: RowKind, target: Target) -> RowPlan:
-    """How a row kernel is called: rows in parallel, or pieces of the rows and then their combination."""
-    reductions, most = _reductions(kind), target.lanes(widest(task.computation))
-    lanes = fitting(most, kind.row_size)
-    cost = body_cost(task.computation, target.limits) * kind.row_size
-    pieces, piece = _pieces(kind, reductions, cost, most * target.threads, target.limits)
-    if pieces > 1:
-        size = sum(d.itemsize for r in reductions for d in r.accumulators)
-        phases = (
-            Phase(f"{task.name}_parts", pieces * kind.row_count, 1, True, target.threads),
-            Phase(task.name, kind.row_count, kind.row_count, False),
-        )
-    else:
-        size = 0
-        grain, parallel = grain_of(kind.row_count, cost, target.limits)
-        # Threads that share a row have a vector of it at least.
-        threads = team_size(target, kind.row_size // lanes)
-        phases = (Phase(task.name, kind.row_count, grain, parallel, threads),)
-    stages = tuple(tuple(inst.name for inst in stage) for stage in kind.stages)
-    return RowPlan(
-        kind.rows, kind.columns, stages, kind.full_roots, kind.row_roots, lanes, pieces, piece,
-        phases=phases, scratch_bytes=size * pieces * kind.row_count,
-    )  # fmt: skip
-
-
-def _reductions(kind: RowKind) -> list[Reduction]:
-    return [Reduction(inst) for stage in kind.stages for inst in stage]
-
-
-def _pieces(
-    kind: RowKind, reductions: Sequence[Reduction], cost: int, together: int, limits: Limits
-) -> tuple[int, int]:
-    """In how many pieces each row is reduced, and the columns of all but the last. `together`: read at once.
-
-    One piece: rows are short or many enough to be the parallel unit.
-    """
-    if kind.row_count > 8 or len(kind.stages) != 1 or kind.full_roots or cost < 2 * limits.parallel_cost:
-        return 1, kind.row_size
-    if not all(r.any_order for r in reductions):
-        return 1, kind.row_size
-    pieces = max(1, min(limits.parts, cost // limits.chunk_cost, kind.row_size // (together * 16)))
-    size = -(-kind.row_size // pieces // together) * together
-    # The last piece is what is left: shorter, or longer by less than `together`, but never shorter than that.
-    return max(1, (kind.row_size + size - together) // size), size
-
-
-def lanes_across_rows(computation: Computation, kind: RowKind, target: Target) -> bool:
-    """Whether combiners that go in order leave lanes nothing to do but one row each."""
-    reductions = _reductions(kind)
-    if len(kind.stages) != 1 or kind.full_roots or any(r.any_order for r in reductions):
-        return False
-    return kind.row_count >= 2 * target.lanes(widest(computation)) > 2
+from axla.ir.graph import Instruction
+from axla.kernels.plan import Space
+from axla.kernels.reduce import RowPlan
 
 
 def emit(k: KernelWriter, plan: RowPlan) -> None:

@@ -10,53 +10,63 @@ between the buffers. Equal elements keep their order, always.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from math import prod
 
-from axla.analysis.kernel_kinds import SortKind
 from axla.codegen.array import Array, element_address
 from axla.codegen.element import Elements
-from axla.codegen.emit.sort_key import key_bits, sort_key
 from axla.codegen.function import UNPOLLED_INDICES, Function, Ssa
-from axla.codegen.kernel import KernelTask, KernelWriter, lines_per_piece
+from axla.codegen.kernel import KernelWriter
 from axla.codegen.value import Value, Values
-from axla.core.dtypes import DType
-from axla.core.shape import Shape
-from axla.hlo import Compare, Sort
+from axla.core.dtypes import BY_NAME, DType
+from axla.hlo import Compare, Parameter, Sort
+from axla.ir.graph import Computation
 from axla.ir.typed import op_of
-from axla.program.plans import DIGIT, Phase, SortKey, SortPlan
-from axla.target.machine import Target
+from axla.kernels.sort import DIGIT, SortKey, SortPlan
+
+
+def key_bits(e: Elements, comparator: Computation, key: SortKey, element: Sequence[Value]) -> Value:
+    """The key of an element as an unsigned integer: the smaller comes first."""
+    inner = Elements(e.values, 1)
+    for parameter in comparator.parameters:
+        number = op_of(parameter, Parameter).parameter_number
+        if number % 2 == key.side:
+            inner.bind(parameter, element[number // 2])
+    value = inner(comparator.root.operands[0], ())
+    return ordered_bits(e.values, value, total_order=key.total_order, descending=key.descending)
+
+
+def ordered_bits(values: Values, value: Value, *, total_order: bool, descending: bool) -> Value:
+    """Unsigned integers in the order of the values, or in the opposite one."""
+    dtype = value.dtype
+    if dtype.is_pred:
+        bits = values.convert(value, BY_NAME["u8"])
+    elif dtype.is_float:
+        if not total_order:  # -0 is equal to +0
+            zero = values.constant(dtype, 0)
+            value = values.select(values.compare("EQ", value, zero), zero, value)
+        bits = _float_bits(values, value)
+    else:
+        bits = values.convert(value, BY_NAME[f"{'s' if dtype.is_signed else 'u'}{max(8, dtype.bits)}"])
+        if dtype.is_signed:
+            unsigned = BY_NAME[f"u{bits.dtype.bits}"]
+            bits = values.bitcast_convert(bits, unsigned)
+            bits = values.binary("xor", bits, values.constant(unsigned, 1 << (unsigned.bits - 1)))
+    return values.unary("not", bits) if descending else bits
+
+
+def _float_bits(values: Values, value: Value) -> Value:
+    """Negative floats fall as their bits rise: all their bits are turned; of the others the sign is."""
+    width = value.dtype.bits
+    signed, unsigned = BY_NAME[f"s{width}"], BY_NAME[f"u{width}"]
+    bits = values.bitcast_convert(value, signed)
+    sign = values.binary("shift-right-arithmetic", bits, values.constant(signed, width - 1))
+    flips = values.binary("or", sign, values.constant(signed, -1 << (width - 1)))
+    return values.bitcast_convert(values.binary("xor", bits, flips), unsigned)
+
 
 RUN = 8
 """Elements of the runs that insertion makes."""
 ONE_RUN = 20
 """Lines up to this length are one run."""
-
-
-def plan(task: KernelTask, kind: SortKind, target: Target) -> SortPlan:
-    """How a sort is called: its lines in pieces."""
-    hero, op = kind.hero, op_of(kind.hero, Sort)
-    shapes = [o.shape for o in hero.operands]
-    dims = shapes[0].dims or (1,)
-    dimension = op.dimension
-    length = dims[dimension]
-    lines = prod(dims) // length if length else 0
-    key = sort_key(op.to_apply)
-    if key is not None and not _digits_pay(key, length):
-        key = None
-    cost = length * max(1, length.bit_length()) * 4
-    per_piece = lines_per_piece(lines, cost, target.limits)
-    dtypes = tuple(s.dtype for s in shapes if isinstance(s, Shape))
-    stride = prod(dims[dimension + 1 :])
-    found = SortPlan(hero.name, length, lines, stride, per_piece, key, dtypes, phases=())
-    pieces = found.pieces
-    phase = Phase(task.name, pieces, 1, pieces > 1)
-    return replace(found, phases=(phase,), scratch_bytes=pieces * found.piece_bytes)
-
-
-def _digits_pay(key: SortKey, length: int) -> bool:
-    """Whether passes over digits cost less than merges; 32 bits count the elements."""
-    return (64 << (key.dtype.bits // DIGIT).bit_length()) <= length < 1 << 31
 
 
 def emit(k: KernelWriter, plan: SortPlan) -> None:

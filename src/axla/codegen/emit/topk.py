@@ -7,31 +7,14 @@ and only those that have a better one are looked at.
 
 from __future__ import annotations
 
-from math import prod
-
-from axla.analysis.kernel_kinds import TopKKind
 from axla.codegen.array import Array
-from axla.codegen.emit.sort_key import ordered_bits
+from axla.codegen.emit.sort import ordered_bits
 from axla.codegen.function import Ssa
 from axla.codegen.index import Index
-from axla.codegen.kernel import KernelTask, KernelWriter, lines_per_piece
+from axla.codegen.kernel import KernelWriter
 from axla.codegen.value import Value
 from axla.core.dtypes import S32, U32, U64
-from axla.hlo import TopK
-from axla.ir.typed import op_of
-from axla.program.plans import Phase, TopKPlan
-from axla.target.machine import Target
-
-
-def plan(task: KernelTask, kind: TopKKind, target: Target) -> TopKPlan:
-    """How it is called: pieces of the lines."""
-    op, shape = op_of(kind.hero, TopK), kind.hero.operands[0].shape
-    lines, length = prod(shape.dims[:-1]), shape.dims[-1]
-    cost = length // 2 + 60 * op.k
-    per = lines_per_piece(lines, cost, target.limits)
-    pieces = -(-lines // per) if op.k else 0
-    phase = Phase(task.name, pieces, 1, pieces > 1)
-    return TopKPlan(lines, length, op.k, op.largest, per, phases=(phase,), scratch_bytes=pieces * 8 * op.k)
+from axla.kernels.sort import TopKPlan
 
 
 def emit(k: KernelWriter, plan: TopKPlan) -> None:

@@ -7,32 +7,16 @@ element by element.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from math import prod
 
-from axla.analysis.kernel_kinds import TransposeKind
 from axla.codegen.element import Elements, reshape_index
 from axla.codegen.emit.transpose_registers import transpose_block
 from axla.codegen.function import Ssa
 from axla.codegen.index import AnyIndex, Index, delinearize, placed
-from axla.codegen.kernel import KernelTask, KernelWriter, body_cost, fitting, grain_of, widest
+from axla.codegen.kernel import KernelWriter
 from axla.codegen.value import Value
 from axla.ir.graph import Instruction
-from axla.program.plans import Phase, TransposePlan
-from axla.target.machine import Target
-
-
-def plan(task: KernelTask, kind: TransposeKind, target: Target) -> TransposePlan:
-    """How a transpose kernel is called: blocks of output rows in parallel."""
-    minor = kind.input_dims[-1], kind.input_dims[kind.permutation[-1]]
-    lanes = fitting(target.lanes(widest(task.computation)), min(minor))
-    block = max(lanes, target.limits.turned_block // lanes * lanes)
-    heroes = tuple(hero.name for hero in kind.heroes)
-    found = TransposePlan(kind.input_dims, kind.permutation, heroes, lanes, block, phases=())
-    count = prod(found.steps)
-    cost = (body_cost(task.computation, target.limits) + 1) * block * found.output_dims[found.q]
-    grain, parallel = grain_of(count, cost, target.limits)
-    return replace(found, phases=(Phase(task.name, count, grain, parallel),))
+from axla.kernels.transpose import TransposePlan
 
 
 def emit(k: KernelWriter, plan: TransposePlan) -> None:

@@ -6,22 +6,15 @@ from __future__ import annotations
 
 import contextlib
 
-from axla.analysis.kernel_kinds import ScatterKind, UpdateKind
 from axla.codegen.element import Elements, Indices
-from axla.codegen.emit.loop import loop_phase, loop_space, vectors, walk
+from axla.codegen.emit.loop import vectors, walk
 from axla.codegen.function import Function
 from axla.codegen.index import AnyIndex, Index, delinearize
-from axla.codegen.kernel import KernelTask, KernelWriter, fitting, widest
-from axla.codegen.scatter import ScatterGeometry
+from axla.codegen.kernel import KernelWriter
+from axla.codegen.scatter import Scattering
 from axla.codegen.value import Value
-from axla.program.plans import Phase, ScatterPlan, Space, UpdatePlan
-from axla.target.machine import Target
-
-
-def plan_update(task: KernelTask, kind: UpdateKind, target: Target) -> UpdatePlan:
-    """How an update kernel is called: a loop over the elements of the update."""
-    space = loop_space(task, kind.dims, target)
-    return UpdatePlan(kind.dims, space, kind.hero.name, phases=(loop_phase(task, space, target.limits),))
+from axla.kernels.plan import Space
+from axla.kernels.update import ScatterPlan, UpdatePlan
 
 
 def emit_update(k: KernelWriter, plan: UpdatePlan) -> None:
@@ -39,18 +32,11 @@ def emit_update(k: KernelWriter, plan: UpdatePlan) -> None:
     walk(k, plan.space, plan.dims, body, once=True)
 
 
-def plan_scatter(task: KernelTask, kind: ScatterKind, target: Target) -> ScatterPlan:
-    """How a scatter kernel is called: once, in the order of its updates."""
-    row = ScatterGeometry(kind.hero).row
-    lanes = fitting(target.lanes(widest(task.computation)), row)
-    return ScatterPlan(kind.hero.name, row, lanes, phases=(Phase(task.name, 1, 1, False),))
-
-
 def emit_scatter(k: KernelWriter, plan: ScatterPlan) -> None:
     """Writes the kernel of a `ScatterPlan`: for each scatter index, and each element of its window, combine
     and store.
     """
-    f, g = k.f, ScatterGeometry(k.named[plan.hero])
+    f, g = k.f, Scattering(k.named[plan.hero])
     arrays, minor = k.outputs, plan.row
     rows = g.window_count // max(minor, 1)
     if g.batch_count and g.window_count:

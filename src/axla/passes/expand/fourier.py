@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from axla.analysis.fourier import factors, transformed_lengths
 from axla.builder import ops
 from axla.builder.xla_builder import XlaBuilder, XlaOp
 from axla.core.dtypes import F64, U64, DType
@@ -18,6 +17,7 @@ from axla.hlo import Fft
 from axla.ir.attributes import FftType
 from axla.ir.graph import Instruction, Module
 from axla.ir.typed import op_of, shape_of
+from axla.kernels.fft import factors, transformed_lengths
 from axla.passes.expand.expander import expand, typed, written
 from axla.passes.matrix import joined, zeros
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from axla.analysis.kernel_kinds import ColumnKind, DotKind, RowKind
-from axla.analysis.kernels import kernel_kind
 from axla.analysis.regions import machine_loops
 from axla.hlo import Fusion, GetTupleElement, Parameter, Tuple
-from axla.ir.attributes import FusionKind
 from axla.ir.graph import NO_EXTRA, Computation, Extra, Instruction, Module
 from axla.ir.traverse import post_order
+from axla.kernels.kinds import kernel_kind
 from axla.passes.fuse.plan import Plan, plan
 from axla.passes.fuse.rules import Cluster, why_never
 from axla.passes.rewrite import current_session
@@ -48,7 +46,9 @@ def apply(decided: Plan, limits: Limits) -> None:
     for cluster, body, operands in made:
         location = Extra(location=cluster.root.extra.location) if cluster.root.extra.location else NO_EXTRA
         operands = [instead.get(o, o) for o in operands]
-        fused = computation.add(Fusion(_kind(body, limits), calls=body), operands, extra=location)
+        fused = computation.add(
+            Fusion(kernel_kind(body, limits).fusion, calls=body), operands, extra=location
+        )
         several = len(cluster.roots) > 1
         for number, root in enumerate(cluster.roots):
             new = computation.add(GetTupleElement(number), [fused]) if several else fused
@@ -96,13 +96,6 @@ def _in_order(cluster: Cluster) -> list[Instruction]:
     return list(order)
 
 
-def _kind(body: Computation, limits: Limits) -> FusionKind:
-    kind = kernel_kind(body, limits)
-    if isinstance(kind, RowKind | ColumnKind):
-        return FusionKind.INPUT
-    return FusionKind.OUTPUT if isinstance(kind, DotKind) else FusionKind.LOOP
-
-
 def why_not_fuse(producer: Instruction, consumer: Instruction, limits: Limits) -> str | None:
     """The reason why an instruction is not computed in the kernel of another that reads it; None if it is."""
     decided = plan(consumer.computation, limits)
@@ -113,9 +106,7 @@ def why_not_fuse(producer: Instruction, consumer: Instruction, limits: Limits) -
                 return None
             readers |= set(cluster.members)
     refused = [d for d in decided.decisions if d.producer is producer and d.reason is not None]
-    refused.sort(
-        key=lambda d: d.consumer not in readers
-    )  # what was said of this consumer's kernel comes first
+    refused.sort(key=lambda d: d.consumer not in readers)  # first what was said of this consumer's kernel
     if refused:
         return refused[0].reason
     never = why_never(producer, limits) or why_never(consumer, limits)

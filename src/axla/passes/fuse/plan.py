@@ -10,23 +10,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from axla.analysis.access import AccessKeys, elements
-from axla.analysis.geometry import reduce_geometry
-from axla.analysis.kernels import is_hero_reduce
 from axla.analysis.regions import crowded, is_tiny, too_long
 from axla.core.shape import Shape
 from axla.hlo import Constant, Copy, Fusion, GetTupleElement, Map, Reduce, Reshape
 from axla.ir.graph import Computation, Instruction
 from axla.ir.traverse import post_order
 from axla.ir.typed import shape_of
+from axla.kernels.access import AccessKeys, elements
+from axla.kernels.kind import FREE
+from axla.kernels.kinds import hero_form
+from axla.kernels.loop import LOOP
+from axla.kernels.reduce import RowKind
 from axla.passes.fuse.rules import (
-    FREE,
-    LOOP,
     PASSING,
     Cluster,
-    Form,
-    form_of,
-    hero_form,
     is_epilogue,
     is_register,
     keys_in,
@@ -171,7 +168,7 @@ class _Planner:
             return None
         rows, columns = self.row_fed[inst]
         if (
-            cluster.form not in (LOOP, ("row", rows, columns))
+            cluster.form not in (LOOP, (RowKind, rows, columns))
             or rows == 1
             and columns > self.limits.whole_row
         ):
@@ -203,9 +200,8 @@ class _Planner:
 
     def start(self, inst: Instruction) -> None:
         position = self.position[inst]
-        cluster = Cluster(
-            len(self.clusters), form_of(inst, self.limits), self.limits, first=position, last=position
-        )
+        form = hero_form(inst, self.limits) or LOOP
+        cluster = Cluster(len(self.clusters), form, self.limits, first=position, last=position)
         self.clusters.append(cluster)
         cluster.roots[inst] = None
         self.join(inst, cluster, {self.keys.root(inst): None})
@@ -241,9 +237,10 @@ class _Planner:
     def why_not_root(self, inst: Instruction, cluster: Cluster, found: dict[int, None]) -> str | None:
         if not isinstance(inst.shape, Shape):
             return "gives a tuple"
-        if cluster.form[0] in ("update", "scatter", "pieces"):
-            return f"a {cluster.form[0]} kernel has one result"
-        if cluster.form[0] not in ("loop", "dot") and is_epilogue(inst):
+        kind = cluster.form[0]
+        if kind.one_result:
+            return f"a {kind.name} kernel has one result"
+        if not kind.takes_epilogues and is_epilogue(inst):
             return "better in the kernel of the dot that it reads"
         if len(cluster.roots) >= self.limits.roots:
             return f"the kernel has {self.limits.roots} results"
@@ -254,7 +251,10 @@ class _Planner:
         if cluster.last - self.position[inst] > SPAN:
             return "too far from the other results"
         form = hero_form(inst, self.limits) if cluster.form == LOOP else cluster.form
-        return None if _fits_root(inst, form or LOOP, cluster) else "results of other sizes"
+        sizes = form[0].root_sizes(form) if form else None
+        own, first = shape_of(inst), shape_of(cluster.root)
+        fits = own.dims == first.dims if sizes is None else own.size in sizes
+        return None if fits else "results of other sizes"
 
     def crosses(self, first: int, last: int) -> None:
         """Notes that a kernel with several results has members on both sides of these places in the order."""
@@ -336,7 +336,7 @@ class _Planner:
 
     def signature(self, cluster: Cluster, operand: Instruction, users: Iterable[Instruction]) -> tuple | None:
         """Kernels with one signature may be one kernel; None for those that stay alone."""
-        if cluster.form[0] not in ("loop", "row", "column"):
+        if not cluster.form[0].side_by_side:
             return None
         if any(not isinstance(r.shape, Shape) for r in cluster.roots):
             return None
@@ -416,25 +416,14 @@ class _Planner:
             cluster.operands = {o: None for o in cluster.operands if o in used}
 
 
-def _fits_root(inst: Instruction, form: Form, cluster: Cluster) -> bool:
-    shape, own = shape_of(cluster.root), shape_of(inst)
-    if form[0] == "row":
-        sizes = {form[1], form[1] * form[2]}
-    elif form[0] == "column":
-        sizes = {form[1] * form[3]}
-    else:
-        return own.dims == shape.dims
-    return own.size in sizes
-
-
 def _row_fed(order: Iterable[Instruction], limits: Limits) -> dict[Instruction, tuple[int, int]]:
     """Small values that come from rows reduced: instruction -> (rows, columns) of the reduce."""
     found: dict[Instruction, tuple[int, int]] = {}
     for inst in order:
         if isinstance(inst.op, Reduce):
-            geometry = reduce_geometry(inst)
-            if geometry is not None and geometry.is_row and is_hero_reduce(inst, limits):
-                found[inst] = (geometry.outer, geometry.reduced)
+            form = RowKind.form(inst, limits)
+            if form is not None:
+                found[inst] = form[1:]
         elif inst.op.elementwise or isinstance(inst.op, PASSING) and not isinstance(inst.op, Fusion | Map):
             size = elements(inst.shape)
             fed = {found[o] for o in inst.operands if o in found}

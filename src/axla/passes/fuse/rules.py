@@ -6,28 +6,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import axla.hlo as hlo
-from axla.analysis.access import AccessKeys, elements
-from axla.analysis.geometry import collapsed_transpose, reduce_geometry
-from axla.analysis.kernels import (
-    dot_sizes,
-    hero_operand_keys,
-    is_hero_concatenate,
-    is_hero_reduce,
-    is_hero_transpose,
-    is_inner_reduce,
-)  # fmt: skip
 from axla.analysis.regions import is_tiny, is_tiny_shape, is_tiny_store
 from axla.core.shape import Shape
 from axla.ir.attributes import Window
 from axla.ir.graph import NO_EXTRA, Instruction
 from axla.ir.op import Op
+from axla.kernels.access import AccessKeys, elements, hero_keys
+from axla.kernels.kind import FREE, Form
+from axla.kernels.kinds import hero_form, kinds_of
+from axla.kernels.loop import LOOP
+from axla.kernels.update import chased
 from axla.target.machine import Limits
 
-# what a kernel is built around: ("row", rows, columns), ("column", o, r, i), ("turned", dims, permutation)...
-Form = tuple
-LOOP: Form = ("loop",)
-
-FREE: tuple[type[Op], ...] = (hlo.Broadcast, hlo.Iota, hlo.Constant, hlo.Reshape, hlo.Bitcast)
 PASSING: tuple[type[Op], ...] = (hlo.Reshape, hlo.Bitcast, hlo.GetTupleElement)  # never a kernel of their own
 
 
@@ -75,7 +65,8 @@ def why_never(inst: Instruction, limits: Limits) -> str | None:
     if op.elementwise or op.moves or cls in _FUSIBLE:
         if any(not isinstance(o.shape, Shape) for o in inst.operands):
             return "reads a tuple"
-        return None
+        form = hero_form(inst, limits)
+        return f"a {form[0].name} is a kernel of its own" if form and form[0].alone else None
     return f"{op.opcode} has no emitter inside of kernels"
 
 
@@ -83,35 +74,6 @@ _FUSIBLE = {
     hlo.Iota, hlo.Reduce, hlo.ReduceWindow, hlo.Dot,
     hlo.DynamicUpdateSlice, hlo.Scatter, hlo.Map, hlo.Constant,
 }  # fmt: skip
-
-
-def form_of(inst: Instruction, limits: Limits) -> Form:
-    """What a kernel with this root is built around."""
-    op = inst.op
-    if isinstance(op, hlo.DynamicUpdateSlice):
-        return ("update", inst.id)
-    if isinstance(op, hlo.Scatter):
-        return ("scatter", inst.id)
-    return hero_form(inst, limits) or LOOP
-
-
-def hero_form(inst: Instruction, limits: Limits) -> Form | None:
-    """What an instruction makes of a loop that it joins; None when it is an ordinary op there."""
-    op = inst.op
-    if isinstance(op, hlo.Reduce):
-        geometry = reduce_geometry(inst)
-        if geometry is None or not is_hero_reduce(inst, limits):
-            return None
-        if geometry.is_row:
-            return ("row", geometry.outer, geometry.reduced)
-        return ("column", geometry.outer, geometry.reduced, geometry.inner)
-    if isinstance(op, hlo.Dot):
-        return ("dot", inst.id) if dot_sizes(inst) is not None else None
-    if isinstance(op, hlo.Transpose):
-        return ("turned", *collapsed_transpose(inst)) if is_hero_transpose(inst, limits) else None
-    if isinstance(op, hlo.Concatenate):
-        return ("pieces", inst.id) if is_hero_concatenate(inst, limits) else None
-    return None
 
 
 def is_costly(inst: Instruction) -> bool:
@@ -125,7 +87,8 @@ def keys_in(
     found: dict[int, None] = {}
     for user in readers:
         mine = cluster.members[user]
-        special = hero_operand_keys(keys, user, mine) if _is_hero(cluster, user) else None
+        around = cluster.form != LOOP and hero_form(user, cluster.limits) == cluster.form
+        special = hero_keys(keys, user, mine, cluster.form[0].operand_keys) if around else None
         for number, operand in enumerate(user.operands):
             if operand is not inst:
                 continue
@@ -135,12 +98,6 @@ def keys_in(
                 for key in mine:
                     found[keys.of_operand(user, number, key)] = None
     return found
-
-
-def _is_hero(cluster: Cluster, inst: Instruction) -> bool:
-    if isinstance(inst.op, hlo.DynamicUpdateSlice | hlo.Scatter):
-        return True
-    return cluster.form != LOOP and hero_form(inst, cluster.limits) == cluster.form
 
 
 def why_not_join(
@@ -163,7 +120,7 @@ def why_not_join(
     return (
         _why_not_place(inst, readers)
         or why_not_hero(keys, inst, cluster, found)
-        or _why_not_overwritten(keys, inst, cluster, found)
+        or cluster.form[0].why_not_read(keys, inst, cluster.root, found)
         or _why_not_work(keys, inst, found, limits)
     )
 
@@ -175,18 +132,12 @@ def _is_inlined(inst: Instruction, limits: Limits) -> bool:
 def _why_not_place(inst: Instruction, readers: Iterable[Instruction]) -> str | None:
     for user in readers:
         numbers = [n for n, o in enumerate(user.operands) if o is inst]
-        if isinstance(user.op, hlo.Dot):
-            return "operands of a dot are read many times and packed as they lie"
+        for kind in kinds_of(type(user.op)):
+            reason = kind.why_not_operand(user, numbers, inst)
+            if reason is not None:
+                return reason
         if isinstance(user.op, hlo.ReduceWindow) and 0 in numbers and _overlaps(user.op.window):
             return "elements are in several places of a window"
-        if isinstance(user.op, hlo.DynamicUpdateSlice) and 0 in numbers:
-            return "updated in place, so it must be in memory"
-        if isinstance(user.op, hlo.Scatter):
-            count = len(user.operands) // 2
-            if any(n < count for n in numbers):
-                return "updated in place, so it must be in memory"
-            if count in numbers and not isinstance(inst.op, FREE):
-                return "indices of a scatter are read many times"
         if (
             isinstance(user.op, hlo.Gather)
             and 1 in numbers
@@ -207,62 +158,18 @@ def why_not_hero(keys: AccessKeys, inst: Instruction, cluster: Cluster, found: d
     """The reason why an instruction that a kernel is built around does not fit a cluster; None for ordinary
     ones.
     """
-    if isinstance(inst.op, hlo.DynamicUpdateSlice | hlo.Scatter):
-        return f"{inst.opcode} works in place, in a kernel of its own"
-    form = hero_form(inst, cluster.limits)
+    limits, form = cluster.limits, hero_form(inst, cluster.limits)
     if form is None:
-        if isinstance(inst.op, hlo.Dot):
-            return "a dot is a kernel of its own"
-        if isinstance(inst.op, hlo.Reduce) and not is_inner_reduce(inst, cluster.limits):
-            return "reduces dimensions that are not neighbours"
-        return None
-    if cluster.form not in (LOOP, form) or form[0] in ("dot", "pieces") and cluster.form != LOOP:
-        return f"a {_name(form)} kernel cannot be part of a {_name(cluster.form)} kernel"
+        reasons = (kind.why_not_joined(inst, limits) for kind in kinds_of(type(inst.op)))
+        return next((reason for reason in reasons if reason is not None), None)
+    kind, other = form[0], cluster.form[0]
+    if not kind.joins:
+        return f"{inst.opcode} works in place, in a kernel of its own"
+    if cluster.form not in (LOOP, form):
+        return f"a {kind.name} kernel cannot be part of a {other.name} kernel"
     if list(found) != [keys.root(inst)]:
         return f"its {inst.opcode} is not read once, element by element"
-    sizes = {elements(r.shape) for r in cluster.roots}
-    own = elements(inst.shape)
-    if form[0] == "row":
-        _, rows, columns = form
-        if not sizes <= {rows, rows * columns}:
-            return f"the kernel's results have neither {rows} nor {rows * columns} elements"
-        if rows == 1 and columns > cluster.limits.whole_row:
-            return "a reduction of everything is shared by all threads, in a kernel of its own"
-    elif sizes != {own}:
-        return f"the kernel's results do not all have its {own} elements"
-    return None
-
-
-def _name(form: Form) -> str:
-    return {"turned": "transpose", "pieces": "concatenate"}.get(form[0]) or form[0]
-
-
-def chased(inst: Instruction) -> Instruction:
-    """What an array is a view of."""
-    while isinstance(inst.op, hlo.Reshape | hlo.Bitcast):
-        inst = inst.operands[0]
-    return inst
-
-
-def _why_not_overwritten(
-    keys: AccessKeys, inst: Instruction, cluster: Cluster, found: dict[int, None]
-) -> str | None:
-    """An in-place kernel must not read what it has already overwritten. A fusion takes an operand once: an
-    array that is updated and read could not be copied for it.
-    """
-    if cluster.form[0] not in ("update", "scatter"):
-        return None
-    hero = cluster.root
-    count = 1 if isinstance(hero.op, hlo.DynamicUpdateSlice) else len(hero.operands) // 2
-    targets = {chased(o) for o in hero.operands[:count]}
-    if targets.isdisjoint(map(chased, (*inst.operands, *hero.operands[count:]))):
-        return None
-    if isinstance(inst.op, hlo.DynamicSlice) and isinstance(hero.op, hlo.DynamicUpdateSlice):
-        same_window = inst.operands[1:] == hero.operands[2:] and inst.shape is hero.operands[1].shape
-        update = keys.special(("update", hero.id), elements(hero.operands[1].shape))
-        if same_window and inst.operands[0] is hero.operands[0] and list(found) == [update]:
-            return None
-    return "reads what the kernel updates in place"
+    return kind.why_not_results(form, inst, {elements(r.shape) for r in cluster.roots}, limits)
 
 
 def _why_not_work(keys: AccessKeys, inst: Instruction, found: dict[int, None], limits: Limits) -> str | None:

@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from axla.analysis.geometry import collapsed_transpose
-from axla.analysis.kernels import dot_sizes
 from axla.analysis.regions import is_tiny
 from axla.core.shape import Shape
 from axla.hlo import Dot, Reshape, Transpose
 from axla.ir.graph import NO_EXTRA, Extra, Instruction, Module
 from axla.ir.traverse import post_order
 from axla.ir.typed import op_of, shape_of
+from axla.kernels.dot import dot_sizes
+from axla.kernels.geometry import collapsed_transpose
 from axla.passes.rewrite import current_session
 from axla.target.machine import Target
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from axla.analysis.geometry import reduce_geometry
-from axla.analysis.kernels import is_inner_reduce
 from axla.analysis.regions import is_tiny
 from axla.hlo import Add, And, Maximum, Minimum, Multiply, Or, Reduce, Transpose
 from axla.ir.graph import Instruction, Module
 from axla.ir.traverse import post_order
 from axla.ir.typed import op_of, shape_of
+from axla.kernels.geometry import reduce_geometry
+from axla.kernels.reduce import is_inner_reduce
 from axla.passes.rewrite import current_session
 from axla.passes.simplify.algebra_reduce import is_identity
 from axla.passes.simplify.match import combiner

@@ -3,7 +3,7 @@
 import pytest
 
 from axla.analysis.inplace import overwritable
-from axla.analysis.kernels import kernel_kind
+from axla.kernels.kinds import kernel_kind
 from axla.passes.layout.dots import dot_canonicalize
 from axla.target.machine import Limits, cpu_target
 from axla.text.parser import parse_hlo

@@ -2,7 +2,7 @@
 
 import pytest
 
-from axla.codegen.kernel import fitting, lines_per_piece
+from axla.kernels.plan import fitting, lines_per_piece
 from axla.target.machine import Limits
 
 LIMITS = Limits()

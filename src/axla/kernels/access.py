@@ -1,4 +1,4 @@
-"""Where in a kernel each value is read, as seen from the kernel's roots.
+"""What runs in a kernel, and where in it each value is read, as seen from the kernel's roots.
 
 A *key* stands for "the index at which a value is evaluated", as one number. Values that are evaluated at the
 same place share a key; a value with two keys is computed twice. The keys with a meaning:
@@ -16,13 +16,16 @@ inner loop, so lin(n) counts n.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
 from math import prod
 
 import axla.hlo as hlo
-from axla.analysis.geometry import collapsed_transpose, is_leading_broadcast, reduce_geometry
+from axla.core.errors import UnsupportedError
 from axla.core.shape import AnyShape, Shape
-from axla.ir.graph import Instruction
+from axla.ir.graph import Computation, Instruction
+from axla.ir.traverse import post_order
+from axla.kernels.geometry import collapsed_transpose, is_leading_broadcast, reduce_geometry
 
 
 def elements(shape: AnyShape) -> int:
@@ -119,3 +122,103 @@ def _repeats(user: Instruction, number: int) -> int:
     if isinstance(op, hlo.ReduceWindow) and number < len(user.operands) // 2:
         return prod(op.window.size)
     return 1
+
+
+# -- kernels --
+
+Keys = dict[int, None]
+"""The keys under which a value is read, in order."""
+OperandKeys = Callable[[AccessKeys, Instruction], list[int]]
+"""The keys under which a hero that is evaluated once, in the space of the roots, reads its operands."""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelBody:
+    """What runs in a kernel: `order` without parameters and root tuple, and the roots, all in `order`."""
+
+    order: tuple[Instruction, ...]
+    roots: tuple[Instruction, ...]
+
+    @property
+    def uniform(self) -> bool:
+        """Whether all roots have the same number of elements."""
+        size = elements(self.roots[0].shape)
+        return all(elements(r.shape) == size for r in self.roots)
+
+
+def kernel_body(kernel: Instruction | Computation) -> KernelBody:
+    """The body of a fused computation, of a fusion, or of any other instruction taken as a kernel."""
+    if isinstance(kernel, Instruction):
+        if not isinstance(kernel.op, hlo.Fusion):
+            return KernelBody((kernel,), (kernel,))
+        kernel = kernel.op.calls
+    root, roots = kernel.root, kernel_roots(kernel)
+    steps = (i for i in post_order(kernel) if not isinstance(i.op, hlo.Parameter))
+    return KernelBody(tuple(i for i in steps if i is not root or roots == (root,)), roots)
+
+
+def kernel_roots(computation: Computation) -> tuple[Instruction, ...]:
+    """The instructions whose values a kernel writes: its root, or the operands of a root tuple."""
+    root = computation.root
+    return root.operands if isinstance(root.op, hlo.Tuple) else (root,)
+
+
+def root_shape(root: Instruction) -> Shape:
+    """The shape of a root; of one with several results, which have equal dimensions, that of the first."""
+    return next(s for s in root.shape.leaves() if isinstance(s, Shape))
+
+
+def hero_keys(keys: AccessKeys, hero: Instruction, mine: Iterable[int], of: OperandKeys) -> list[int] | None:
+    """The keys of a hero's operands, which its kind knows; None when it is not evaluated once, in the space
+    of the roots.
+    """
+    return of(keys, hero) if list(mine) == [keys.root(hero)] else None
+
+
+def own_keys(keys: AccessKeys, hero: Instruction) -> list[int]:
+    """Keys for operands each of which is read in a space of its own."""
+    return [keys.special(("operand", hero.id, n), elements(o.shape)) for n, o in enumerate(hero.operands)]
+
+
+@dataclass(frozen=True, slots=True)
+class Accesses:
+    """Keys of every instruction that a kernel's roots need, parameters included, given which instructions are
+    heroes.
+    """
+
+    keys: AccessKeys
+    of: dict[Instruction, Keys]
+    heroes: tuple[Instruction, ...]  # in order
+
+
+MOST_PLACES = 10_000
+"""(instruction, key) pairs of a kernel: it would be that many instructions. Fusion stays below 400."""
+
+
+def accesses(body: KernelBody, heroes: Sequence[Instruction] = (), of: OperandKeys = own_keys) -> Accesses:
+    """Walks from the roots to what they read; `of` gives the keys of the operands of heroes. A hero that is
+    read anywhere but in a root's space is taken as an ordinary op.
+    """
+    keys = AccessKeys()
+    found_keys: dict[Instruction, Keys] = {}
+    candidates = set(heroes)
+    found: list[Instruction] = []
+    left = MOST_PLACES
+    for root in body.roots:
+        found_keys.setdefault(root, {})[keys.root(root)] = None
+    for inst in reversed(body.order):
+        mine = found_keys.get(inst)
+        if mine is None:
+            continue  # dead
+        left -= len(mine)
+        if left < 0:
+            raise UnsupportedError(f"{inst!r}: a kernel would compute it and others at {MOST_PLACES} places")
+        special = hero_keys(keys, inst, mine, of) if inst in candidates else None
+        if special is not None:
+            found.append(inst)
+            read = [{k: None} for k in special]
+        else:
+            read = keys.of_operands(inst, mine)
+        for operand, its in zip(inst.operands, read, strict=True):
+            found_keys.setdefault(operand, {}).update(its)
+    return Accesses(keys, found_keys, tuple(reversed(found)))

@@ -28,6 +28,10 @@ class ReduceGeometry:
     split: int
 
     @property
+    def sizes(self) -> tuple[int, int, int]:
+        return self.outer, self.reduced, self.inner
+
+    @property
     def is_row(self) -> bool:
         """Whether the minor dimension is reduced."""
         return self.inner == 1

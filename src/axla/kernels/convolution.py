@@ -1,0 +1,102 @@
+"""Direct convolutions: register tiles of sums over the window and the input features."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import prod
+
+from axla.core.dtypes import F32, S32, DType
+from axla.core.errors import InternalError
+from axla.hlo import Convolution
+from axla.ir.typed import op_of, shape_of
+from axla.kernels.kind import HeroKind
+from axla.kernels.plan import KernelTask, Plan, fitting
+from axla.target.machine import Target
+
+
+@dataclass(frozen=True, slots=True)
+class ConvolutionPlan(Plan):
+    """The sizes of a convolution and of its tiles. `mode`: features, pixels or channels (see the emitter)."""
+
+    mode: str
+    batch: int
+    groups: int
+    inputs: int  # per group
+    outputs: int
+    places: tuple[int, ...]
+    window: tuple[int, ...]
+    stride: tuple[int, ...]
+    dilation: tuple[int, ...]
+    accumulator: DType
+    lanes: int
+    vectors: int
+    singles: int
+
+    @property
+    def vector_axis(self) -> int:
+        return {"features": self.outputs, "pixels": self.places[-1], "channels": self.groups}[self.mode]
+
+    @property
+    def single_axis(self) -> int:
+        return self.outputs if self.mode == "pixels" else self.places[-1]
+
+    @property
+    def outer(self) -> tuple[int, ...]:
+        """The kernel's outer index space."""
+        tiles = -(-self.vector_axis // (self.vectors * self.lanes))
+        return (self.batch, *self.places[:-1], 1 if self.mode == "channels" else self.groups, tiles)
+
+
+class ConvolutionKind(HeroKind):
+    """A convolution of parameters, in a form that the pass `convolution-canonicalize` leaves."""
+
+    name = "convolution"
+    heroes = (Convolution,)
+    planned = ConvolutionPlan
+    emission = "axla.codegen.emit.convolution:emit"
+
+    def __str__(self) -> str:
+        return f"convolution of {self.hero.operands[0].shape} by {self.hero.operands[1].shape}"
+
+    def plan(self, task: KernelTask, target: Target) -> ConvolutionPlan:
+        """A step per row of places and stretch of features."""
+        op, shape = op_of(self.hero, Convolution), shape_of(self.hero)
+        rhs = shape_of(self.hero.operands[1])
+        labels, window = op.dim_labels, op.window
+        if any(window.low + window.high + window.reversal) or set(window.base_dilation) > {1}:
+            raise InternalError(f"{self.hero!r}: the window has edges, dilates its input or runs backwards")
+        places = tuple(shape.dims[d] for d in labels.output_spatial)
+        inputs, groups = rhs.dims[-2], op.feature_group_count
+        outputs = rhs.dims[-1] // groups
+        mode = "features"
+        if labels.input_feature == 1 and window.rank:
+            mode = "pixels"
+        elif inputs == outputs == 1 and groups > 1:
+            mode = "channels"
+        total = accumulator(shape.dtype)
+        along = {"features": outputs, "pixels": places[-1], "channels": groups}[mode]
+        lanes = fitting(target.lanes(total), along)
+        across = outputs if mode == "pixels" else places[-1]
+        vectors, singles = _tile(target, along // lanes, across, 1 + total.is_complex)
+        found = ConvolutionPlan(
+            mode, shape.dims[0], groups, inputs, outputs, places, window.size, window.stride,
+            window.window_dilation, total, lanes, vectors, singles, phases=(),
+        )  # fmt: skip
+        cost = max(1, found.single_axis * vectors * lanes * prod(window.size) * inputs // 4)
+        return replace(found, phases=(task.phase(prod(found.outer), cost, target.limits),))
+
+
+def accumulator(dtype: DType) -> DType:
+    """The type of the sums."""
+    if dtype.is_float and dtype.bits < 32:
+        return F32
+    return S32 if dtype.is_pred or dtype.is_integer and dtype.bits < 8 else dtype
+
+
+def _tile(target: Target, vectors: int, singles: int, parts: int) -> tuple[int, int]:
+    """(vectors, singles) of a tile whose sums fit the registers, next to the operands of one step."""
+    room = target.registers // parts
+    width = min(vectors, 2 if singles > room // 4 else 4)
+    most = max(1, (room - width - 2) // width)
+    count = -(-singles // most)
+    return width, -(-singles // count)

@@ -1,0 +1,395 @@
+"""Dots: one canonical matrix product, with elementwise work where its results are stored.
+
+Tiles of the micro-kernel are grouped into blocks (of rows, columns and k), blocks into units that tasks take.
+The last tile of a dimension that the tile does not divide starts early and overlaps its neighbour: what is
+computed twice is stored once, so one micro-kernel serves all tiles.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from axla.core.dtypes import F32, S16, U16, DType
+from axla.hlo import Dot
+from axla.ir.attributes import FusionKind
+from axla.ir.graph import Computation, Instruction
+from axla.ir.typed import shape_of
+from axla.kernels.access import KernelBody, accesses, elements
+from axla.kernels.kind import Form, Kind
+from axla.kernels.loop import LoopKind
+from axla.kernels.plan import KernelTask, Phase, Plan, accumulation_type, fitting
+from axla.target.machine import Limits, Target, aligned
+
+
+@dataclass(frozen=True, slots=True)
+class GemmSpec:
+    """out[b, m, n] = sum over k of lhs[b, m, k] * rhs[b, k, n].
+
+    A transposed lhs is stored [b, k, m], a transposed rhs [b, n, k]. Strides are in elements, -1 for dense;
+    a batch stride of 0 repeats one matrix. Sums of small floats are f32; those of bytes have 16 bits, which
+    wrap to the same low bits.
+    """
+
+    dtype: DType
+    accumulator: DType
+    result: DType
+    batch: int
+    m: int
+    n: int
+    k: int
+    lhs_transposed: bool = False
+    rhs_transposed: bool = False
+    lhs_row: int = -1
+    rhs_row: int = -1
+    out_row: int = -1
+    lhs_batch: int = -1
+    rhs_batch: int = -1
+    out_batch: int = -1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "accumulator", _widened(self.accumulator))
+        rows = {
+            "lhs": (self.k, self.m) if self.lhs_transposed else (self.m, self.k),
+            "rhs": (self.n, self.k) if self.rhs_transposed else (self.k, self.n),
+            "out": (self.m, self.n),
+        }
+        for side, (count, width) in rows.items():
+            if getattr(self, f"{side}_row") < 0:
+                object.__setattr__(self, f"{side}_row", width)
+            if getattr(self, f"{side}_batch") < 0:
+                object.__setattr__(self, f"{side}_batch", count * getattr(self, f"{side}_row"))
+
+
+def _widened(dtype: DType) -> DType:
+    if dtype.is_float and dtype.bits < 32:
+        return F32
+    if dtype.is_integer and dtype.bits < 16:
+        # No vector unit multiplies bytes in one instruction.
+        return S16 if dtype.is_signed else U16
+    return dtype
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """The shape of a micro-kernel: rows, vectors per row, lanes per vector, k-steps per iteration."""
+
+    rows: int
+    vectors: int
+    lanes: int
+    unroll: int = 1
+
+    @property
+    def columns(self) -> int:
+        return self.vectors * self.lanes
+
+
+@dataclass(frozen=True, slots=True)
+class GemmPlan:
+    """How a multiplication is done. Sizes of blocks are in elements.
+
+    `method`: tile (blocks of micro-kernel tiles), narrow (all of rhs in registers), columns and rows (matrix
+    times vector, along a contiguous result or a contiguous k), fill (k is 0). A call takes `group` units.
+    """
+
+    method: str
+    tile: Tile
+    depth: int
+    unit_rows: int
+    unit_columns: int
+    pack_lhs: bool
+    pack_rhs: bool
+    units: int
+    group: int
+    prefetch: bool = False
+    lhs_bytes: int = 0
+    rhs_bytes: int = 0
+    partial_bytes: int = 0
+
+    @property
+    def calls(self) -> int:
+        return -(-self.units // self.group)
+
+    @property
+    def lhs_stride(self) -> int:
+        """Row stride of a packed tile of lhs: longer than a row, lest all fall on the same cache sets."""
+        return self.depth + 16
+
+    @property
+    def region_bytes(self) -> int:
+        """Scratch of one call: a call over [begin, end) uses region `begin`, so no two calls share one."""
+        return self.lhs_bytes + self.rhs_bytes + self.partial_bytes
+
+    @property
+    def scratch_bytes(self) -> int:
+        return self.region_bytes * self.calls
+
+
+def part_count(dtype: DType) -> int:
+    return 2 if dtype.is_complex else 1
+
+
+def piece_count(count: int, lanes: int) -> int:
+    """Of how many vectors rows of `count` elements are made: whole ones, then halves, quarters...; `lanes` is
+    a power of two.
+    """
+    return count // lanes + (count % lanes).bit_count()
+
+
+def ceil_to(value: int, multiple: int) -> int:
+    return -(-value // multiple) * multiple
+
+
+def _tile_cost(spec: GemmSpec, tile: Tile, parts: int, fused: bool) -> float:
+    """Estimated cycles of the whole product by such tiles, memory aside."""
+    sums = tile.rows * tile.vectors * parts
+    # A vector multiply-add and two loads per cycle, a latency of four; vectors of rhs come from L2, factors
+    # from L1.
+    step = max(sums * parts * (1 if fused else 2), (tile.rows + tile.vectors) * parts / 2, 4)
+    step += 0.5 + tile.rows * parts / 32 + tile.vectors * parts / 8
+    last = 20 + 2 * sums
+    # Code grows with the tile: of equally good ones the small one.
+    return (
+        math.ceil(spec.m / tile.rows)
+        * math.ceil(spec.n / tile.columns)
+        * (spec.k * step + last)
+        * (1 + 0.003 * sums)
+    )
+
+
+@functools.lru_cache(maxsize=1024)
+def choose_tile(spec: GemmSpec, target: Target) -> Tile:
+    """The register tile with the least estimated time: it fits the registers and wastes little of m and n."""
+    parts = part_count(spec.accumulator)
+    widest = max(1, target.lanes(spec.accumulator))
+    # Scalars on integer or vector registers: more than a handful of sums is code size without speed.
+    registers = target.registers if widest > 1 else 12
+    best: tuple[float, Tile] | None = None
+    lanes = widest
+    while lanes >= 1:
+        for vectors in range(1, 7):
+            if vectors > 1 and (vectors - 1) * lanes >= spec.n:
+                break
+            # One register for the broadcast factor.
+            most = (registers - parts - vectors * parts) // (vectors * parts)
+            if spec.accumulator.is_integer and spec.accumulator.bits == 64:
+                # A 64-bit product is a dozen instructions where it is not one.
+                most = min(most, 8 // vectors)
+            for rows in range(1, min(most, 14, spec.m) + 1):
+                tile = Tile(rows, vectors, lanes, 1 if rows * vectors * parts >= 12 else 2)
+                cost = _tile_cost(spec, tile, parts, target.has_fma or spec.accumulator.is_integer)
+                if best is None or cost < best[0]:
+                    best = (cost, tile)
+        if lanes == 1 or spec.n >= 4 * lanes:
+            break
+        lanes //= 2
+    assert best is not None
+    return best[1]
+
+
+def _blocks(total: int, most: int, multiple: int) -> int:
+    """The size of equal blocks of a `total`: at most about `most`, multiples of `multiple` if several."""
+    count = max(1, -(-total // most))
+    return total if count == 1 else min(total, ceil_to(-(-total // count), multiple))
+
+
+def plan_product(spec: GemmSpec, target: Target) -> GemmPlan:
+    """How to do `spec` on `target`."""
+    if min(spec.batch, spec.m, spec.n) < 1 or spec.k < 0:
+        raise AssertionError(
+            f"matrix product of {spec.batch} x {spec.m} x {spec.n} x {spec.k}: nothing to compute"
+        )
+    return _plan_narrow(spec, target) or _plan_vector(spec, target) or _plan_tiles(spec, target)
+
+
+def _plan_narrow(spec: GemmSpec, target: Target) -> GemmPlan | None:
+    """The plan of a product whose rhs fits registers, or that has no k at all."""
+    lanes = fitting(target.lanes(spec.accumulator), spec.n)
+    parts = part_count(spec.accumulator)
+    vectors = piece_count(spec.n, lanes) * spec.k * parts
+    # Half the registers: the rest are for factors and sums. One lane means scalar code, which grows with
+    # every element.
+    fits = vectors <= (min(24, target.registers * 3 // 4) if lanes > 1 else 16)
+    turns = not spec.rhs_transposed or spec.n == spec.k == lanes
+    if spec.k and not (fits and turns and spec.m > 1):
+        return None
+    work = spec.n * max(1, spec.k)
+    rows = min(spec.m, max(8, target.limits.unit_work // 4 // work))
+    units = spec.batch * -(-spec.m // rows)
+    group = max(-(-units // target.limits.parts), target.limits.unit_work // 4 // (rows * work), 1)
+    return GemmPlan(
+        "narrow" if spec.k else "fill", Tile(1, 1, lanes), spec.k, rows, spec.n, False, False, units, group,
+    )  # fmt: skip
+
+
+def _plan_vector(spec: GemmSpec, target: Target) -> GemmPlan | None:
+    """The plan of a product with a vector, if it is one."""
+    if spec.m > 1 and (spec.n > 1 or spec.out_row != 1):
+        return None
+    tall = spec.m > 1
+    length = spec.m if tall else spec.n
+    along = not spec.lhs_transposed if tall else spec.rhs_transposed
+    if spec.m == spec.n == 1 and spec.rhs_row == 1:
+        along = True
+    lanes = fitting(target.lanes(spec.accumulator), spec.k if along else length)
+    chains = 2 if spec.k >= 2 * lanes else 1
+    tile = Tile(min(4, length), chains, lanes) if along else Tile(8, 1, lanes)
+    # A strip of sums is at most half of L1; columns are cut so that the pieces of their rows stay a few lines
+    # long.
+    size = spec.accumulator.itemsize
+    most = max(64, target.caches.l1 // 2 // size // 64 * 64)
+    wanted = max(1, min(16, spec.batch * length * spec.k // target.limits.vector_work))
+    strip = min(most, ceil_to(-(-length // wanted), 512 if not along and length > 512 else 64))
+    units = spec.batch * -(-length // strip)
+    group = max(-(-units // target.limits.parts), target.limits.vector_work // (strip * spec.k), 1)
+    return GemmPlan(
+        "rows" if along else "columns", tile, spec.k, 1, strip, False, False, units, group,
+        partial_bytes=aligned((strip + tile.rows) * size),
+    )  # fmt: skip
+
+
+def _plan_tiles(spec: GemmSpec, target: Target) -> GemmPlan:
+    tile = choose_tile(spec, target)
+    size = spec.accumulator.itemsize
+    converts = spec.dtype is not spec.accumulator
+    small = spec.m * spec.n * spec.k <= 128**3
+    reused = spec.m >= 4 * tile.rows
+    pack_rhs = converts or spec.rhs_transposed or spec.n < tile.columns or (reused and not small)
+    # Rows of lhs are read as they lie, transposed or not: copying a tile costs more than it saves.
+    pack_lhs = converts
+    # Every block of k reads and writes the sums again, which weighs more the more rows there are. Few rows
+    # want small blocks: one is packed, and its successor fetched, beside little arithmetic.
+    most = 512 if spec.m >= 512 and not spec.lhs_transposed else 256
+    # What is packed of a small product is at most a block as well: scratch memory counts.
+    whole = small and (spec.k <= 2 * most or not pack_rhs)
+    depth = spec.k if whole else _blocks(spec.k, most * 4 // min(size, 8), max(8, tile.lanes))
+    fitting = target.caches.l2 // 4 // (depth * size) // tile.columns
+    columns = max(1, min(fitting, -(-spec.n // tile.columns)))
+    unit_columns, unit_rows = _units(spec, tile, columns * tile.columns, pack_rhs, target.limits)
+    units = spec.batch * -(-spec.m // unit_rows) * -(-spec.n // unit_columns)
+    group = max(
+        -(-units // target.limits.parts),
+        target.limits.unit_work // max(1, unit_rows * unit_columns * spec.k),
+        1,
+    )
+    found = GemmPlan("tile", tile, depth, unit_rows, unit_columns, pack_lhs, pack_rhs, units, group)
+    return replace(
+        found,
+        lhs_bytes=aligned(tile.rows * found.lhs_stride * size) if pack_lhs else 0,
+        rhs_bytes=aligned(unit_columns * depth * size) if pack_rhs else 0,
+        prefetch=pack_rhs and not small and not spec.rhs_transposed and tile.lanes > 1,
+        partial_bytes=aligned(unit_rows * unit_columns * size) if depth < spec.k else 0,
+    )
+
+
+def _units(spec: GemmSpec, tile: Tile, most_columns: int, pack_rhs: bool, limits: Limits) -> tuple[int, int]:
+    """(columns, rows) of a unit: whole tiles, a good piece of work, eight units or more if it lasts."""
+    work = spec.m * spec.n * spec.k * spec.batch
+    wanted = max(1, min(8, work // limits.unit_work), min(limits.parts, work >> 27))
+    panels, stripes = -(-spec.n // tile.columns), -(-spec.m // tile.rows)
+    columns = min(panels, most_columns // tile.columns)
+    rows = stripes
+    while -(-panels // columns) * -(-stripes // rows) * spec.batch < wanted:
+        # A packed block of rhs wants many rows to use it; an unpacked one costs nothing more when rows are
+        # cut.
+        long = rows * tile.rows > (512 if pack_rhs else tile.rows)
+        if columns > 1 and (pack_rhs or rows == 1) and not (long and columns * tile.columns <= 256):
+            columns = -(-columns // 2)
+        elif rows > 1:
+            rows = -(-rows // 2)
+        else:
+            break
+    return columns * tile.columns, rows * tile.rows
+
+
+@dataclass(frozen=True, slots=True)
+class DotPlan(Plan):
+    """A dot by the multiplication generator, with elementwise work where its results are stored."""
+
+    hero: str
+    product: GemmSpec
+    cut: GemmPlan
+
+
+@dataclass(frozen=True, slots=True)
+class DotKind(Kind):
+    """One canonical dot, [batch, m, k] x [batch, k, n], and elementwise work at its result's linear index.
+
+    `sizes`: batch, m, n, k, whether the left operand lies as [batch, k, m], the right one as [batch, n, k].
+    `batch` is 1 for a dot of matrices. The operands of the hero are parameters of the kernel.
+    """
+
+    sizes: tuple[int, int, int, int, bool, bool]
+    hero: Instruction
+
+    name = "dot"
+    heroes = (Dot,)
+    planned = DotPlan
+    emission = "axla.codegen.emit.dot:emit"
+    whole = True
+    takes_epilogues = True
+    fusion = FusionKind.OUTPUT
+
+    def __str__(self) -> str:
+        batch, m, n, k, left, right = self.sizes
+        return f"dot {batch} x [{m},{k}] x [{k},{n}]{' lhs^T' * left}{' rhs^T' * right}"
+
+    @classmethod
+    def form(cls, inst: Instruction, limits: Limits) -> Form | None:
+        return (cls, inst.id) if dot_sizes(inst) is not None else None
+
+    @classmethod
+    def why_not_joined(cls, inst: Instruction, limits: Limits) -> str:
+        return "a dot is a kernel of its own"
+
+    @classmethod
+    def why_not_operand(cls, user: Instruction, numbers: Sequence[int], inst: Instruction) -> str:
+        return "operands of a dot are read many times and packed as they lie"
+
+    @classmethod
+    def match(cls, body: KernelBody, limits: Limits) -> DotKind | None:
+        dots = [i for i in body.order if isinstance(i.op, Dot)]
+        hero, inside = dots[0], set(body.order)
+        if len(dots) != 1 or not body.uniform or elements(hero.shape) != elements(body.roots[0].shape):
+            return None
+        sizes = dot_sizes(hero)
+        if sizes is None or any(o in inside for o in hero.operands) or not accesses(body, dots).heroes:
+            return None
+        return cls(sizes, hero)
+
+    def served(self, computation: Computation, target: Target) -> Kind:
+        """The multiplication generator takes numbers of one type; others are loops."""
+        left, right, result = (shape_of(i).dtype for i in (*self.hero.operands, self.hero))
+        small_integer = result.is_integer and result.bits < 8
+        known = left is right and not left.is_pred and not small_integer and not result.is_pred
+        return self if known and target.blocks_products else LoopKind(shape_of(self.hero).dims, (self.hero,))
+
+    def plan(self, task: KernelTask, target: Target) -> DotPlan:
+        """Called once, over the calls of the multiplication's plan."""
+        left, result = shape_of(self.hero.operands[0]).dtype, shape_of(self.hero).dtype
+        product = GemmSpec(left, accumulation_type(result), result, *self.sizes)
+        cut = plan_product(product, target)
+        phase = Phase(task.name, cut.calls, 1, cut.calls > 1)
+        return DotPlan(self.hero.name, product, cut, phases=(phase,), scratch_bytes=cut.scratch_bytes)
+
+
+def dot_sizes(inst: Instruction) -> tuple[int, int, int, int, bool, bool] | None:
+    """(batch, m, n, k, lhs transposed, rhs transposed) of a canonical dot; None for others."""
+    op = inst.op
+    if not isinstance(op, Dot) or op.sparsity or len(inst.operands) != 2:
+        return None
+    lhs, rhs = shape_of(inst.operands[0]), shape_of(inst.operands[1])
+    batches = len(op.lhs_batch_dims)
+    wanted = (0,) if batches else ()
+    if batches > 1 or op.lhs_batch_dims != wanted or op.rhs_batch_dims != wanted:
+        return None
+    if lhs.rank != batches + 2 or rhs.rank != batches + 2:
+        return None
+    if len(op.lhs_contracting_dims) != 1 or len(op.rhs_contracting_dims) != 1:
+        return None
+    left, right = op.lhs_contracting_dims[0] - batches, op.rhs_contracting_dims[0] - batches
+    m, n = lhs.dims[batches + 1 - left], rhs.dims[batches + 1 - right]
+    k = lhs.dims[batches + left]
+    return (lhs.dims[0] if batches else 1), m, n, k, left == 0, right == 1

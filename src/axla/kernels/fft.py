@@ -1,0 +1,196 @@
+"""Fourier transforms: which there are, and how they are cut: axes into stages, lines into pieces, scratch
+memory into tables and buffers.
+
+A line of n = r1 * r2 * ... values is transformed in stages (Stockham's form, which needs no reordering). A
+stage of radix r at stride s reads x[q + s * (p + m * k)] for k < r, with r * m * s = n * width and q < s, p <
+m, and writes y[q + s * (r * p + j)] for j < r. Along an axis that is not the minor one a line is `width`
+neighbouring columns: the first stride is the width.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import prod
+
+from axla.core.dtypes import DType
+from axla.hlo import Fft
+from axla.ir.attributes import FftType
+from axla.ir.typed import op_of, shape_of
+from axla.kernels.kind import HeroKind
+from axla.kernels.plan import KernelTask, Phase, Plan, lines_per_piece
+from axla.target.machine import Limits, Target, aligned
+
+RADICES = (4, 2, 3, 5, 7, 11, 13)
+"""What lengths may be made of, in the order in which they are taken."""
+
+
+def factors(length: int) -> list[int] | None:
+    """The radices of a length, the small powers of two first; None where a factor has no butterfly."""
+    found: list[int] = []
+    for radix in RADICES:
+        while length and length % radix == 0:
+            found.append(radix)
+            length //= radix
+    return found if length == 1 else None
+
+
+def transformed_lengths(kind: str, lengths: tuple[int, ...]) -> list[int]:
+    """The lengths of the complex transforms that are done: real lines of even length count half."""
+    last = lengths[-1] // 2 if kind in ("RFFT", "IRFFT") and lengths[-1] % 2 == 0 else lengths[-1]
+    return [*lengths[:-1], last]
+
+
+COLUMNS = 32
+"""Columns that are transformed together."""
+STAGE_COST = 4
+"""Element operations of a stage for each of its values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A stage of a Fourier transform: radix, stride, and where its factors exp(-2 pi i j p / (radix * count))
+    are in the table.
+    """
+
+    radix: int
+    stride: int
+    count: int  # m: values of p
+    table: int  # of j = 1, p = 0; each j has `count`; bytes, of the real parts
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """The transform of one axis of an array [outer, length, inner]."""
+
+    kind: str  # complex, real (to complex), half (complex to real)
+    length: int  # of the transform as it is seen
+    outer: int
+    inner: int
+    width: int  # columns of a step
+    stages: tuple[Stage, ...]  # of the complex transform that is done
+    ends: Stage | None  # the factors of a real transform of even length
+    per_piece: int
+
+    @property
+    def points(self) -> int:
+        """The length of the complex transform that is done."""
+        return self.length // 2 if self.ends is not None else self.length
+
+    @property
+    def strips(self) -> int:
+        return -(-self.inner // self.width)
+
+    @property
+    def steps(self) -> int:
+        return self.outer * self.strips
+
+    @property
+    def pieces(self) -> int:
+        return -(-self.steps // self.per_piece)
+
+
+@dataclass(frozen=True, slots=True)
+class FftPlan(Plan):
+    """All of a transform: its axes in order and its tables. Places are bytes of scratch memory."""
+
+    dtype: DType  # of the parts
+    inverse: bool
+    axes: tuple[Axis, ...]
+    table_bytes: int
+    middle: int  # where the array between the axes of a complex-to-real transform is
+    buffers: int  # where the buffers of the pieces begin
+    scale: float
+
+    def plane_bytes(self, axis: Axis) -> int:
+        """One part of all values of a line."""
+        return aligned(axis.points * axis.width * self.dtype.itemsize)
+
+    def piece_bytes(self, axis: Axis) -> int:
+        """Two buffers of two planes."""
+        return 4 * self.plane_bytes(axis)
+
+
+class FftKind(HeroKind):
+    """A Fourier transform of a parameter, whose lengths have factors that there are butterflies for."""
+
+    name = "fft"
+    heroes = (Fft,)
+    planned = FftPlan
+    emission = "axla.codegen.emit.fft:emit"
+
+    def __str__(self) -> str:
+        return f"fft of {self.hero.operands[0].shape}"
+
+    def plan(self, task: KernelTask, target: Target) -> FftPlan:
+        op, operand, result = op_of(self.hero, Fft), shape_of(self.hero.operands[0]), shape_of(self.hero)
+        lengths, rank = op.fft_length, len(op.fft_length)
+        # The array that the axes before the last one see: the complex one.
+        whole = operand if operand.dtype.is_complex else result
+        dtype, dims = whole.dtype.real, whole.dims
+        tables = _Tables(dtype.itemsize)
+        axes: list[Axis] = []
+        for number in range(rank):
+            d = len(dims) - rank + number
+            last = number == rank - 1
+            kind = {FftType.RFFT: "real", FftType.IRFFT: "half"}.get(op.fft_type) if last else None
+            inner = 1 if last else prod(dims[d + 1 :])
+            if not last and lengths[number] == 1:
+                continue
+            outer = prod(dims[:d])
+            axes.append(_axis(tables, kind or "complex", lengths[number], outer, inner, target.limits))
+        if op.fft_type is not FftType.IRFFT:
+            axes.reverse()  # the last axis first: it alone reads the operand
+        return _placed(task.name, axes, tables, dtype, op, prod(dims))
+
+
+class _Tables:
+    """Gives every stage its place in the table; equal stages share one."""
+
+    def __init__(self, itemsize: int):
+        self.itemsize = itemsize
+        self.size = 0
+        self.places: dict[tuple[int, int], int] = {}
+
+    def stage(self, radix: int, stride: int, count: int) -> Stage:
+        key = (radix, count)
+        if key not in self.places and count > 1:
+            self.places[key] = self.size
+            self.size += aligned(2 * (radix - 1) * count * self.itemsize)
+        return Stage(radix, stride, count, self.places.get(key, 0))
+
+    def stages(self, points: int, width: int) -> tuple[Stage, ...]:
+        radices = factors(points)
+        assert radices is not None
+        found, stride, left = [], width, points
+        for radix in radices:
+            left //= radix
+            found.append(self.stage(radix, stride, left))
+            stride *= radix
+        return tuple(found)
+
+
+def _axis(tables: _Tables, kind: str, length: int, outer: int, inner: int, limits: Limits) -> Axis:
+    width = min(inner, COLUMNS)
+    halves = kind != "complex" and length % 2 == 0
+    points = length // 2 if halves else length
+    stages = tables.stages(points, width)
+    # exp(-2 pi i k / length) for k < points: what a stage of radix 2 has.
+    ends = tables.stage(2, 1, points) if halves else None
+    steps = outer * -(-inner // width)
+    cost = points * width * (len(stages) + 2) * STAGE_COST
+    per_piece = lines_per_piece(steps, cost, limits)
+    return Axis(kind, length, outer, inner, width, stages, ends, per_piece)
+
+
+def _placed(name: str, axes: list[Axis], tables: _Tables, dtype: DType, op: Fft, size: int) -> FftPlan:
+    """Phases, and where everything is in scratch memory: tables, the array between axes, buffers."""
+    inverse = op.fft_type in (FftType.IFFT, FftType.IRFFT)
+    middle = buffers = aligned(tables.size)
+    if op.fft_type is FftType.IRFFT and len(axes) > 1:
+        buffers += aligned(2 * size * dtype.itemsize)
+    phases = [Phase(f"{name}.tables", 1, 1, False)] if tables.size else []
+    phases += [Phase(f"{name}.axis{n}", axis.pieces, 1, axis.pieces > 1) for n, axis in enumerate(axes)]
+    scale = 1.0 / prod(op.fft_length) if inverse else 1.0
+    found = FftPlan(dtype, inverse, tuple(axes), tables.size, middle, buffers, scale, phases=tuple(phases))
+    most = max((axis.pieces * found.piece_bytes(axis) for axis in axes), default=0)
+    return replace(found, scratch_bytes=buffers + most)

@@ -1,0 +1,142 @@
+"""What there is to know of a kind of kernels: one class, which fusion, dataflow and code generation ask.
+
+An object of the class is one kernel that was recognized: it names instructions of the kernel (its heroes) by
+identity; sizes are those of the heroes. What the class says of an instruction holds before there is a kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pkgutil import resolve_name
+from typing import Any, ClassVar, Self
+
+import axla.hlo as hlo
+from axla.ir.attributes import FusionKind
+from axla.ir.graph import Computation, Instruction
+from axla.ir.op import Op
+from axla.kernels.access import AccessKeys, KernelBody, Keys, elements, own_keys
+from axla.kernels.plan import KernelTask, Plan
+from axla.target.machine import Limits, Target
+
+Form = tuple
+"""What a kernel in the making is built around: its kind, then what its heroes have in common."""
+
+FREE: tuple[type[Op], ...] = (hlo.Broadcast, hlo.Iota, hlo.Constant, hlo.Reshape, hlo.Bitcast)
+"""Ops that cost nothing, wherever they are computed."""
+
+
+class Kind:
+    """A kind of kernels. `kinds.OWN` lists axla's; `kinds.register` adds one."""
+
+    __slots__ = ()
+
+    name: ClassVar[str]
+    """What messages and the page of kinds call its kernels."""
+    heroes: ClassVar[tuple[type[Op], ...]] = ()
+    """The ops that a kernel is built around: one without any of them is not asked about. Empty: all are."""
+    planned: ClassVar[type[Plan] | None] = None
+    """The class of its plans. None: its kernels are served as those of another kind."""
+    emission: ClassVar[str] = ""
+    """`module:function` of what writes its code, imported when that is first needed: see `emit`."""
+
+    alone: ClassVar[bool] = False
+    """Whether its hero shares a kernel with nothing."""
+    joins: ClassVar[bool] = True
+    """Whether its hero may go into the kernel of what reads it."""
+    one_result: ClassVar[bool] = False
+    side_by_side: ClassVar[bool] = False
+    """Whether kernels of one form that read the same array are put together."""
+    takes_epilogues: ClassVar[bool] = False
+    """Whether work on the result of a dot may be a further result of a kernel."""
+    overwrites: ClassVar[bool] = False
+    """Whether results may lie where operands of the same size lie, that are read at the very same element."""
+    fusion: ClassVar[FusionKind] = FusionKind.LOOP
+    whole: ClassVar[bool] = False
+    """Whether `emission` writes all functions of a kernel at once: f(module, kernel, target)."""
+
+    # -- what fusion asks: of an instruction `inst` whose op is one of `heroes` --
+
+    @classmethod
+    def form(cls, inst: Instruction, limits: Limits) -> Form | None:
+        """What a kernel is built around where `inst` is its hero; None where that is no hero."""
+        return (cls, inst.id)
+
+    @classmethod
+    def operand_keys(cls, keys: AccessKeys, hero: Instruction) -> list[int]:
+        """The keys under which a hero in the space of the roots reads its operands."""
+        return own_keys(keys, hero)
+
+    @classmethod
+    def root_sizes(cls, form: Form) -> set[int] | None:
+        """How many elements further results may have; None: they have the shape of the first."""
+        return None
+
+    @classmethod
+    def why_not_joined(cls, inst: Instruction, limits: Limits) -> str | None:
+        """The reason why an instruction that is no hero is in no kernel of others either."""
+        return None
+
+    @classmethod
+    def why_not_results(cls, form: Form, hero: Instruction, sizes: set[int], limits: Limits) -> str | None:
+        """The reason why a kernel with results of `sizes` elements does not become one of this form."""
+        own = elements(hero.shape)
+        return None if sizes == {own} else f"the kernel's results do not all have its {own} elements"
+
+    @classmethod
+    def why_not_operand(cls, user: Instruction, numbers: Sequence[int], inst: Instruction) -> str | None:
+        """The reason why `inst`, operands `numbers` of `user`, is not computed where `user` is."""
+        return None
+
+    @classmethod
+    def why_not_read(cls, keys: AccessKeys, inst: Instruction, hero: Instruction, found: Keys) -> str | None:
+        """The reason why a kernel does not compute `inst`, under the keys `found`, beside its hero."""
+        return None
+
+    @classmethod
+    def written(cls, hero: Instruction) -> tuple[Instruction, ...]:
+        """The operands whose memory the results must take, in order. A hero that has any is the root."""
+        return ()
+
+    # -- what dataflow and code generation ask --
+
+    @classmethod
+    def match(cls, body: KernelBody, limits: Limits) -> Self | None:
+        """The kernel, if it is of this kind."""
+        raise NotImplementedError
+
+    def served(self, computation: Computation, target: Target) -> Kind:
+        """The kind as which a target's kernel is planned."""
+        return self
+
+    def plan(self, task: KernelTask, target: Target) -> Plan:
+        """How the kernel is called and cut."""
+        raise NotImplementedError
+
+    @classmethod
+    def emit(cls, *arguments: Any) -> None:
+        """Writes the function of a phase, given `codegen.kernel.KernelWriter` and plan."""
+        resolve_name(cls.emission)(*arguments)
+
+
+@dataclass(frozen=True, slots=True)
+class HeroKind(Kind):
+    """A kernel of one instruction, its hero, whose operands are in memory."""
+
+    hero: Instruction
+
+    alone: ClassVar[bool] = True
+
+    @classmethod
+    def takes(cls, inst: Instruction, limits: Limits) -> bool:
+        """Whether an instruction with an op of `heroes` is a kernel of this kind."""
+        return True
+
+    @classmethod
+    def form(cls, inst: Instruction, limits: Limits) -> Form | None:
+        return (cls, inst.id) if cls.alone and cls.takes(inst, limits) else None
+
+    @classmethod
+    def match(cls, body: KernelBody, limits: Limits) -> Self | None:
+        inst = body.order[0]
+        return cls(inst) if len(body.order) == 1 and cls.takes(inst, limits) else None

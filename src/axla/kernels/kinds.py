@@ -1,0 +1,97 @@
+"""All kinds of kernels, and which one a kernel is: fusion and code generation ask the same function."""
+
+from __future__ import annotations
+
+from functools import cache
+from pkgutil import resolve_name
+
+from axla.core.errors import InvalidArgument
+from axla.ir.graph import Computation, Instruction
+from axla.ir.op import Op
+from axla.kernels import ADDED
+from axla.kernels.access import KernelBody, kernel_body
+from axla.kernels.kind import Form, Kind
+from axla.kernels.plan import Plan
+from axla.target.machine import Limits
+
+OWN = (
+    "update:UpdateKind",
+    "update:ScatterKind",
+    "sort:SortKind",
+    "sort:TopKKind",
+    "convolution:ConvolutionKind",
+    "fft:FftKind",
+    "loop:CopyKind",
+    "dot:DotKind",
+    "reduce:RowKind",
+    "reduce:ColumnKind",
+    "loop:ConcatKind",
+    "transpose:TransposeKind",
+    "loop:LoopKind",
+)
+"""axla's kinds, by the files of this package, in the order in which they are asked."""
+
+
+def register(kind: type[Kind]) -> None:
+    """Adds a kind, which is asked before all others. InvalidArgument for a name or a class of plans
+    that another one has.
+
+    What is compiled from then on may use it, and is not taken from the cache of programs.
+    """
+    if not isinstance(kind, type) or not issubclass(kind, Kind):
+        raise InvalidArgument(f"register: wanted a class of Kind, found {kind!r}")
+    if any(kind.name == other.name or kind.planned is other.planned for other in kinds()):
+        raise InvalidArgument(f"register: there is a kind named '{kind.name}', or with its plan, already")
+    ADDED.insert(0, kind)
+    _forget()
+
+
+def unregister(kind: type[Kind]) -> None:
+    """Takes away what was registered."""
+    ADDED.remove(kind)
+    _forget()
+
+
+@cache
+def kinds() -> tuple[type[Kind], ...]:
+    """All kinds, in the order in which they are asked."""
+    return (*ADDED, *(resolve_name(f"axla.kernels.{place}") for place in OWN))
+
+
+@cache
+def kinds_of(op: type[Op]) -> tuple[type[Kind], ...]:
+    """The kinds that are built around an op."""
+    return tuple(kind for kind in kinds() if op in kind.heroes)
+
+
+@cache
+def kind_planned_as(plan: type[Plan]) -> type[Kind]:
+    """The kind that has this class of plans."""
+    return next(kind for kind in kinds() if kind.planned is plan)
+
+
+def _forget() -> None:
+    for known in (kinds, kinds_of, kind_planned_as):
+        known.cache_clear()
+
+
+def hero_form(inst: Instruction, limits: Limits) -> Form | None:
+    """What an instruction makes of a kernel that it joins; None when it is an ordinary op there."""
+    forms = (kind.form(inst, limits) for kind in kinds_of(type(inst.op)))
+    return next((form for form in forms if form is not None), None)
+
+
+def kernel_kind(kernel: Instruction | Computation, limits: Limits) -> Kind:
+    """The kind of an unfused instruction, a fusion, or a fused computation."""
+    called = kernel.op.computations() if isinstance(kernel, Instruction) and kernel.opcode == "fusion" else ()
+    [kernel] = called or [kernel]
+    if isinstance(kernel, Computation):
+        return kernel.fact(("kernel kind", limits, kinds()), lambda c: _kind_of(kernel_body(c), limits))
+    return _kind_of(kernel_body(kernel), limits)
+
+
+def _kind_of(body: KernelBody, limits: Limits) -> Kind:
+    ops = {type(inst.op) for inst in body.order}
+    asked = (kind for kind in kinds() if not kind.heroes or not ops.isdisjoint(kind.heroes))
+    found = (kind.match(body, limits) for kind in asked)
+    return next(kernel for kernel in found if kernel is not None)  # a loop, if nothing else

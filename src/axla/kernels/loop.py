@@ -1,0 +1,230 @@
+"""Loops: every root is computed element by element over one index space. A copy is one, and so is each piece
+of a concatenation, over the elements that it gives to the result.
+
+The space is collapsed as far as the kernel's broadcasts allow, so that lanes run along the longest contiguous
+stretch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from axla.core.errors import InternalError
+from axla.core.shape import Shape
+from axla.hlo import Broadcast, Concatenate, Copy, Dot, Iota, Reduce, ReduceWindow, Reverse, Transpose
+from axla.ir.graph import Computation, Instruction
+from axla.ir.typed import op_of, shape_of
+from axla.kernels.access import KernelBody, accesses, elements, root_shape
+from axla.kernels.kind import Form, HeroKind, Kind
+from axla.kernels.plan import KernelTask, Phase, Plan, Space, cut, widest
+from axla.target.machine import Limits, Target
+
+
+@dataclass(frozen=True, slots=True)
+class LoopPlan(Plan):
+    """Every root is computed element by element; `dims` are the sizes of the space before it was cut."""
+
+    dims: tuple[int, ...]
+    space: Space
+
+
+@dataclass(frozen=True, slots=True)
+class LoopKind(Kind):
+    """All roots have `dims` elements (up to reshapes) and are computed element by element.
+
+    `inner` are the reduces and dots inside, which every element computes by a loop of its own (short ones,
+    and those that no other kind takes).
+    """
+
+    dims: tuple[int, ...]
+    inner: tuple[Instruction, ...] = ()
+
+    name = "loop"
+    planned = LoopPlan
+    emission = "axla.codegen.emit.loop:emit"
+    side_by_side = True
+    takes_epilogues = True
+    overwrites = True
+
+    def __str__(self) -> str:
+        return f"loop {list(self.dims)}" + (f", {len(self.inner)} inner" if self.inner else "")
+
+    @classmethod
+    def match(cls, body: KernelBody, limits: Limits) -> LoopKind:
+        if not body.uniform:
+            found = ", ".join(r.shape.to_string(layout=False) for r in body.roots)
+            raise InternalError(f"no kernel has the roots {found}: their sizes differ")
+        inner = tuple(i for i in body.order if isinstance(i.op, Reduce | ReduceWindow | Dot))
+        return cls(root_shape(body.roots[0]).dims, inner)
+
+    def plan(self, task: KernelTask, target: Target) -> LoopPlan:
+        space, phase = loop_space(task, self.dims, target, self.inner)
+        return LoopPlan(self.dims, space, phases=(phase,))
+
+
+LOOP: Form = (LoopKind,)
+"""What has no hero yet."""
+
+
+def loop_space(
+    task: KernelTask, dims: Sequence[int], target: Target, inner: Sequence[Instruction] = ()
+) -> tuple[Space, Phase]:
+    """The space of a loop over `dims`, and the phase that runs it; elements have the loops `inner` inside."""
+    merge, cost = mergeable(task.computation, dims), task.cost(target.limits)
+    space = cut(dims, target.lanes(widest(task.computation)), cost, merge, target)
+    work = cost * space.block * prod(map(_inner_cost, inner))
+    return space, task.phase(space.count, work, target.limits, space.threads)
+
+
+def _inner_cost(inst: Instruction) -> int:
+    if isinstance(inst.op, ReduceWindow):
+        return prod(inst.op.window.size) + 1
+    result = max(1, sum(s.size for s in inst.shape.leaves() if isinstance(s, Shape)))
+    return max(1, inst.operands[0].shape.size // result) + 1
+
+
+def mergeable(computation: Computation, dims: Sequence[int]) -> list[bool]:
+    """For each pair of neighbouring dimensions of `dims`: whether accesses stay simple with both as one."""
+    dims = tuple(dims)
+    found = [True] * max(0, len(dims) - 1)
+    for inst in computation.instructions:
+        shape = inst.shape
+        if not isinstance(shape, Shape) or shape.dims != dims or inst.op.elementwise:
+            continue
+        test = _MERGE.get(inst.op.opcode)
+        if test is not None:
+            found = [merges and test(inst, d) for d, merges in enumerate(found)]
+    return found
+
+
+def _broadcast_merges(inst: Instruction[Broadcast], d: int) -> bool:
+    dimensions = inst.op.dimensions
+    first, second = d in dimensions, d + 1 in dimensions
+    if first != second:
+        return inst.shape.dims[d if not first else d + 1] == 1
+    return not first or dimensions.index(d + 1) == dimensions.index(d) + 1
+
+
+def _iota_merges(inst: Instruction[Iota], d: int) -> bool:
+    return inst.op.iota_dimension not in (d, d + 1)
+
+
+def _transpose_merges(inst: Instruction[Transpose], d: int) -> bool:
+    dimensions = inst.op.dimensions
+    return dimensions[d + 1] == dimensions[d] + 1
+
+
+def _same_sizes(inst: Instruction, d: int) -> bool:
+    source = inst.operands[0].shape.dims
+    result = inst.shape.dims
+    return source[d] == result[d] and source[d + 1] == result[d + 1]
+
+
+def _others_merge(inst: Instruction[Reverse | Concatenate], d: int) -> bool:
+    dimensions = inst.op.dimensions
+    return d not in dimensions and d + 1 not in dimensions
+
+
+def _window_merges(inst: Instruction[ReduceWindow], d: int) -> bool:
+    window = inst.op.window
+    steps = zip(window.size, window.stride, window.base_dilation, strict=True)
+    still = [size == stride == dilation == 1 for size, stride, dilation in steps]
+    return all(still[k] and not window.low[k] and not window.high[k] for k in (d, d + 1))
+
+
+_MERGE: dict[str, Callable[[Instruction[Any], int], bool]] = {
+    "broadcast": _broadcast_merges,
+    "iota": _iota_merges,
+    "transpose": _transpose_merges,
+    "slice": _same_sizes,
+    "dynamic-slice": _same_sizes,
+    "pad": _same_sizes,
+    "reverse": _others_merge,
+    "concatenate": _others_merge,
+    "gather": lambda inst, d: False,
+    "reduce": lambda inst, d: False,
+    "reduce-window": _window_merges,
+    "dot": lambda inst, d: False,
+}
+
+
+class CopyKind(HeroKind):
+    """The bytes of operand 0."""
+
+    name = "copy"
+    heroes = (Copy,)
+    alone = False  # fused with others it is an op like them
+
+    def __str__(self) -> str:
+        return f"copy {list(root_shape(self.hero).dims)}"
+
+    def served(self, computation: Computation, target: Target) -> LoopKind:
+        return LoopKind(root_shape(self.hero).dims)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Operand `operand` of a concatenation: where it begins in the result, and how its elements are cut."""
+
+    operand: int
+    start: int
+    space: Space
+
+
+@dataclass(frozen=True, slots=True)
+class ConcatPlan(Plan):
+    """A concatenation along `dimension` to `dims`: a phase for each piece that has elements."""
+
+    dims: tuple[int, ...]
+    dimension: int
+    hero: str
+    pieces: tuple[Piece, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ConcatKind(Kind):
+    """A concatenation, piece by piece; every piece may be computed, and elementwise work may follow it."""
+
+    hero: Instruction
+
+    name = "concatenate"
+    heroes = (Concatenate,)
+    planned = ConcatPlan
+    emission = "axla.codegen.emit.loop:emit_concat"
+    one_result = True
+
+    def __str__(self) -> str:
+        pieces, dims = len(self.hero.operands), list(shape_of(self.hero).dims)
+        return f"concatenate {pieces} pieces to {dims} along {op_of(self.hero, Concatenate).dimensions[0]}"
+
+    @classmethod
+    def form(cls, inst: Instruction, limits: Limits) -> Form | None:
+        large = all(elements(o.shape) >= limits.hero_piece for o in inst.operands)
+        return (cls, inst.id) if large and inst.operands else None
+
+    @classmethod
+    def match(cls, body: KernelBody, limits: Limits) -> ConcatKind | None:
+        heroes = [i for i in body.order if isinstance(i.op, Concatenate) and cls.form(i, limits)]
+        if len(heroes) != 1 or not body.uniform or not accesses(body, heroes).heroes:
+            return None
+        return cls(heroes[0])
+
+    def plan(self, task: KernelTask, target: Target) -> ConcatPlan:
+        """A phase for each piece that has elements."""
+        lanes, cost = target.lanes(widest(task.computation)), task.cost(target.limits)
+        dims, dimension = shape_of(self.hero).dims, op_of(self.hero, Concatenate).dimensions[0]
+        merge = mergeable(task.computation, dims)
+        # Along the dimension of the concatenation a piece is one stretch of the result.
+        joined = [d == dimension or m and d != dimension - 1 for d, m in enumerate(merge)]
+        pieces, phases, start = [], [], 0
+        for number, shape in enumerate(map(shape_of, self.hero.operands)):
+            if shape.size:
+                space = cut(shape.dims, lanes, cost, joined, target)
+                work, symbol = cost * space.block, f"{task.name}_{len(phases)}"
+                phases.append(task.phase(space.count, work, target.limits, space.threads, symbol))
+                pieces.append(Piece(number, start, space))
+            start += shape.dims[dimension]
+        return ConcatPlan(dims, dimension, self.hero.name, tuple(pieces), phases=tuple(phases))

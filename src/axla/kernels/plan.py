@@ -1,0 +1,147 @@
+"""Plans of kernels: what the planner of a kind decided for a computation and a Target, once.
+
+Phases, scratch memory, how the index space is cut, which instructions of the kernel's own computation (by
+name) are treated specially. Plans are values: planning the same computation for an equal Target again gives
+an equal plan. What writes the code reads computation, plan and Target and decides none of this again.
+
+Below is what the planners of the kinds share: costs, and how index spaces are cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from axla.core.dtypes import F32, DType
+from axla.core.shape import Shape
+from axla.ir.graph import Computation
+from axla.target.machine import Limits, Target
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """One call of a kernel function: `count` steps of its outer index space, handed out in pieces of `grain`.
+
+    `parallel`: worth several threads. All of a phase is done before the next begins. `threads` run each step
+    together.
+    """
+
+    symbol: str
+    count: int
+    grain: int
+    parallel: bool
+    threads: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """A row-major index space cut for a kernel: `outer` sizes, then `inner` elements that lanes run along, in
+    `block`s.
+
+    The kernel's outer index counts blocks: (outer..., block number). `threads` share the elements of a step.
+    """
+
+    outer: tuple[int, ...]
+    inner: int
+    block: int
+    lanes: int
+    threads: int = 1
+
+    @property
+    def blocks(self) -> int:
+        return -(-self.inner // self.block)
+
+    @property
+    def count(self) -> int:
+        return prod(self.outer) * self.blocks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How a kernel is called. Each kind has a class of plans, with what the writer of its code reads."""
+
+    phases: tuple[Phase, ...]
+    scratch_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class KernelTask:
+    """What is to be planned: a computation, under a name. `in_place`: (output, input) pairs that share
+    memory.
+    """
+
+    name: str
+    computation: Computation
+    in_place: tuple[tuple[int, int], ...]
+
+    def cost(self, limits: Limits) -> int:
+        """Element operations for one element of the kernel's index space."""
+        cost = 1
+        for inst in self.computation.instructions:
+            if inst.op.elementwise:
+                cost += limits.function_cost if inst.op.expensive else 1
+            elif inst.op.opcode == "reduce":
+                cost += 2
+        return cost
+
+    def phase(self, count: int, cost: int, limits: Limits, threads: int = 1, symbol: str = "") -> Phase:
+        """A phase of `count` steps of `cost` each, cut by shapes only: results never depend on threads."""
+        grain, parallel = max(count, 1), False
+        if count * cost >= limits.parallel_cost and count > 1:
+            grain, parallel = max(1, min(count // 2, limits.chunk_cost // max(cost, 1))), True
+        return Phase(symbol or self.name, count, grain, parallel, threads)
+
+
+def widest(computation: Computation) -> DType:
+    """The widest element type that the instructions of a kernel compute with, the first of equal ones."""
+    shapes = (shape for inst in computation.instructions for shape in inst.shape.leaves())
+    return max((shape.dtype for shape in shapes if isinstance(shape, Shape)), key=_width)
+
+
+def _width(dtype: DType) -> int:
+    return max(dtype.real.bits, 32) if dtype.is_inexact else dtype.bits
+
+
+def lines_per_piece(lines: int, cost: int, limits: Limits) -> int:
+    """How many lines a piece has of a kernel that goes line by line, each of `cost` element operations."""
+    if lines > 1 and lines * cost >= limits.parallel_cost:
+        return max(1, min(lines // 2, limits.parallel_cost // 2 // cost), -(-lines // limits.parts))
+    return max(1, lines)
+
+
+def fitting(lanes: int, count: int) -> int:
+    """`lanes`, a power of two, or as many as `count` elements fill; at least one."""
+    return max(1, min(lanes, 1 << max(count, 1).bit_length() - 1))
+
+
+def accumulation_type(dtype: DType) -> DType:
+    """What sums of products are kept in: f32 for the floats below it, the type itself otherwise."""
+    return F32 if dtype.is_float and dtype.bits < 32 else dtype
+
+
+def cut(dims: Sequence[int], lanes: int, cost: int, mergeable: Sequence[bool], target: Target) -> Space:
+    """The space for a loop over `dims`; mergeable[d]: dimensions d and d+1 may become one at no price.
+
+    Threads of `target` share each step.
+    """
+    threads = target.threads
+    groups: list[int] = []
+    for d, size in enumerate(dims):
+        if d and (mergeable[d - 1] or size == 1 or groups[-1] == 1):
+            groups[-1] *= size
+        else:
+            groups.append(size)
+    if not groups:
+        groups = [1]
+    inner = groups.pop()
+    if inner < lanes * threads and groups:  # short rows: lanes and threads run across them
+        inner *= prod(groups)
+        groups = []
+    lanes = fitting(lanes, inner)
+    block = inner
+    least = lanes * threads * 4
+    step = max(least, target.limits.step_cost // max(cost, 1) // least * least)
+    if inner > 2 * step:
+        block = step
+    return Space(tuple(groups), inner, block, lanes, fitting(threads, block // lanes))

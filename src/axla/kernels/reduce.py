@@ -1,0 +1,355 @@
+"""Reductions: over the trailing dimensions, row by row, also chains of them, such as softmax and layer norm;
+over leading or middle ones, column by column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import ClassVar
+
+from axla.core.dtypes import DType
+from axla.hlo import Reduce
+from axla.ir.attributes import FusionKind
+from axla.ir.graph import Computation, Instruction
+from axla.ir.typed import op_of
+from axla.kernels.access import AccessKeys, KernelBody, accesses, elements, kernel_roots
+from axla.kernels.geometry import ReduceGeometry, reduce_geometry
+from axla.kernels.kind import Form, Kind
+from axla.kernels.loop import LoopKind
+from axla.kernels.plan import KernelTask, Phase, Plan, Space, accumulation_type, fitting, widest
+from axla.target.machine import Limits, Target
+
+_SUMS = frozenset({"add", "multiply"})
+
+
+class Reducing:
+    """One reduce instruction in a kernel: what is accumulated, and whether lanes may accumulate apart."""
+
+    def __init__(self, inst: Instruction):
+        self.inst = inst
+        self.count = len(inst.operands) // 2
+        self.inputs = inst.operands[: self.count]
+        self.inits = inst.operands[self.count :]
+        self.computation: Computation = op_of(inst, Reduce).to_apply
+        self.any_order = _any_order(self.computation)
+        wide = self.count == 1 and self.computation.root.op.opcode in _SUMS
+        self.results: tuple[DType, ...] = tuple(x.shape.dtype for x in self.inits)
+        self.accumulators = tuple(accumulation_type(d) if wide else d for d in self.results)
+
+
+def _any_order(computation: Computation) -> bool:
+    """Whether every result combines its own two values by an associative, commutative op.
+
+    Combiners that compare, such as an argmax, depend on the order where values tie or are NaN.
+    """
+    root = computation.root
+    found = root.operands if root.op.opcode == "tuple" else (root,)
+    count = len(found)
+    for number, inst in enumerate(found):
+        if not (inst.op.associative and inst.op.commutative):
+            return False
+        numbers = sorted(getattr(o.op, "parameter_number", -1) for o in inst.operands)
+        if numbers != [number, number + count]:
+            return False
+    return True
+
+
+def is_inner_reduce(inst: Instruction, limits: Limits) -> bool:
+    """Whether a reduce is short enough to be a loop inside of an element of another kernel."""
+    geometry = reduce_geometry(inst)
+    if geometry is None:
+        size = max(1, elements(inst.shape))
+        return elements(inst.operands[0].shape) // size <= limits.inner_column
+    return geometry.reduced <= (limits.inner_row if geometry.is_row else limits.inner_column)
+
+
+class ReduceKind(Kind):
+    """A kernel around reduces of one space [outer, reduced, inner], one of which is long."""
+
+    heroes = (Reduce,)
+    fusion = FusionKind.INPUT
+    side_by_side = True
+    by_rows: ClassVar[bool]
+    """Whether `inner` is 1."""
+
+    @classmethod
+    def geometry(cls, inst: Instruction, limits: Limits) -> ReduceGeometry | None:
+        """The space of a reduce that such kernels are built around."""
+        found = reduce_geometry(inst)
+        known = found is not None and found.is_row == cls.by_rows
+        return found if known and not is_inner_reduce(inst, limits) else None
+
+    @classmethod
+    def why_not_joined(cls, inst: Instruction, limits: Limits) -> str | None:
+        return None if is_inner_reduce(inst, limits) else "reduces dimensions that are not neighbours"
+
+    @classmethod
+    def reduces(cls, body: KernelBody, limits: Limits) -> tuple[list[Instruction], ReduceGeometry] | None:
+        """The heroes of a kernel and their space."""
+        reduces = (i for i in body.order if isinstance(i.op, Reduce) and not is_inner_reduce(i, limits))
+        heroes = [i for i in reduces if reduce_geometry(i) is not None]
+        spaces = [cls.geometry(inst, limits) for inst in heroes]
+        first = spaces[0] if spaces else None
+        if first is None or any(s is None or s.sizes != first.sizes for s in spaces):
+            return None
+        found = accesses(body, heroes, cls.operand_keys).heroes
+        return (heroes, first) if len(found) == len(heroes) else None
+
+
+def stages_of(body: KernelBody, heroes: Sequence[Instruction]) -> dict[Instruction, int]:
+    """For every instruction that needs a hero: how many heroes are on the longest way to it, itself too."""
+    chosen = set(heroes)
+    level: dict[Instruction, int] = {}
+    for inst in body.order:
+        below = max((level.get(o, 0) for o in inst.operands), default=0) + (inst in chosen)
+        if below:
+            level[inst] = below
+    return level
+
+
+@dataclass(frozen=True, slots=True)
+class RowPlan(Plan):
+    """Reductions over the trailing dimensions: `rows` x `columns`, stage by stage (names of reduces).
+
+    `full_roots` and `row_roots`: numbers of the roots with a value per element, and per row. Rows are reduced
+    in `pieces` of `piece` columns each (the last has what is left); one piece: a step is a whole row.
+    """
+
+    rows: tuple[int, ...]
+    columns: tuple[int, ...]
+    stages: tuple[tuple[str, ...], ...]
+    full_roots: tuple[int, ...]
+    row_roots: tuple[int, ...]
+    lanes: int
+    pieces: int
+    piece: int
+
+    @property
+    def row_count(self) -> int:
+        return prod(self.rows)
+
+    @property
+    def row_size(self) -> int:
+        return prod(self.columns)
+
+
+@dataclass(frozen=True, slots=True)
+class RowKind(ReduceKind):
+    """Rows are independent: reductions over the trailing dimensions, elementwise work on rows and on row
+    scalars.
+
+    The index space is `rows` x `columns`. A value of the kernel is *full* (row-major linear index row *
+    row_size + column), a *row value* (linear index row), or something else that no reduce feeds and that is
+    read at any index. `stages` are the reduces; those of stage k need results of stages before k only. Every
+    reduce is read at its own row only, so it may be bound to the scalar of the current row. `full_roots` and
+    `row_roots` are numbers of roots; each may be empty.
+    A reduction of everything is the case rows == ().
+    """
+
+    rows: tuple[int, ...]
+    columns: tuple[int, ...]
+    row_count: int
+    row_size: int
+    stages: tuple[tuple[Instruction, ...], ...]
+    full_roots: tuple[int, ...]
+    row_roots: tuple[int, ...]
+
+    name = "row"
+    planned = RowPlan
+    emission = "axla.codegen.emit.row:emit"
+    by_rows = True
+
+    def __str__(self) -> str:
+        reduces = "+".join(str(len(s)) for s in self.stages)
+        return f"row {list(self.rows)} x {list(self.columns)}, stages {reduces}"
+
+    @classmethod
+    def form(cls, inst: Instruction, limits: Limits) -> Form | None:
+        geometry = cls.geometry(inst, limits)
+        return geometry and (cls, geometry.outer, geometry.reduced)
+
+    @classmethod
+    def operand_keys(cls, keys: AccessKeys, hero: Instruction) -> list[int]:
+        half = len(hero.operands) // 2
+        return [keys.lin(elements(hero.operands[0].shape))] * half + [keys.lin(1)] * half
+
+    @classmethod
+    def root_sizes(cls, form: Form) -> set[int]:
+        _, rows, columns = form
+        return {rows, rows * columns}
+
+    @classmethod
+    def why_not_results(cls, form: Form, hero: Instruction, sizes: set[int], limits: Limits) -> str | None:
+        _, rows, columns = form
+        if not sizes <= cls.root_sizes(form):
+            return f"the kernel's results have neither {rows} nor {rows * columns} elements"
+        if rows == 1 and columns > limits.whole_row:
+            return "a reduction of everything is shared by all threads, in a kernel of its own"
+        return None
+
+    @classmethod
+    def match(cls, body: KernelBody, limits: Limits) -> RowKind | None:
+        found = cls.reduces(body, limits)
+        if found is None:
+            return None
+        heroes, geometry = found
+        rows, full = geometry.outer, geometry.outer * geometry.reduced
+        sizes = [elements(r.shape) for r in body.roots]
+        if any(s not in (rows, full) for s in sizes):
+            return None
+        level = stages_of(body, heroes)
+        stages: list[list[Instruction]] = [[] for _ in range(max(level.values()))]
+        for hero in heroes:
+            stages[level[hero] - 1].append(hero)
+        dims = heroes[0].operands[0].shape.dims
+        return cls(
+            dims[: geometry.split], dims[geometry.split :], rows, geometry.reduced, tuple(map(tuple, stages)),
+            tuple(n for n, s in enumerate(sizes) if s == full),
+            tuple(n for n, s in enumerate(sizes) if s == rows),
+        )  # fmt: skip
+
+    def served(self, computation: Computation, target: Target) -> Kind:
+        """Combiners that go in order leave lanes nothing to do but one row each."""
+        in_order = not any(r.any_order for r in self.reductions)
+        enough = self.row_count >= 2 * target.lanes(widest(computation)) > 2
+        across = len(self.stages) == 1 and not self.full_roots and in_order and enough
+        return LoopKind(self.rows, self.stages[0]) if across else self
+
+    @property
+    def reductions(self) -> list[Reducing]:
+        return [Reducing(inst) for stage in self.stages for inst in stage]
+
+    def plan(self, task: KernelTask, target: Target) -> RowPlan:
+        """Rows in parallel, or pieces of the rows and then their combination."""
+        reductions, most = self.reductions, target.lanes(widest(task.computation))
+        lanes = fitting(most, self.row_size)
+        cost = task.cost(target.limits) * self.row_size
+        pieces, piece = self._pieces(reductions, cost, most * target.threads, target.limits)
+        if pieces > 1:
+            size = sum(d.itemsize for r in reductions for d in r.accumulators)
+            phases = (
+                Phase(f"{task.name}_parts", pieces * self.row_count, 1, True, target.threads),
+                Phase(task.name, self.row_count, self.row_count, False),
+            )
+        else:
+            size = 0
+            # Threads that share a row have a vector of it at least.
+            threads = fitting(target.threads, self.row_size // lanes)
+            phases = (task.phase(self.row_count, cost, target.limits, threads),)
+        stages = tuple(tuple(inst.name for inst in stage) for stage in self.stages)
+        return RowPlan(
+            self.rows, self.columns, stages, self.full_roots, self.row_roots, lanes, pieces, piece,
+            phases=phases, scratch_bytes=size * pieces * self.row_count,
+        )  # fmt: skip
+
+    def _pieces(self, reductions: list[Reducing], cost: int, least: int, limits: Limits) -> tuple[int, int]:
+        """In how many pieces each row is reduced, and the columns of all but the last. `least`: read at once.
+
+        One piece: rows are short or many enough to be the parallel unit.
+        """
+        if self.row_count > 8 or len(self.stages) != 1 or self.full_roots or cost < 2 * limits.parallel_cost:
+            return 1, self.row_size
+        if not all(r.any_order for r in reductions):
+            return 1, self.row_size
+        pieces = max(1, min(limits.parts, cost // limits.chunk_cost, self.row_size // (least * 16)))
+        size = -(-self.row_size // pieces // least) * least
+        # The last piece is what is left: shorter, or longer by less than `least`, but never shorter than
+        # that.
+        return max(1, (self.row_size + size - least) // size), size
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnPlan(Plan):
+    """Reductions of [outer, reduced, inner] over the middle: `space` is that of [outer, inner].
+
+    `kept_in`: for each reduce the root whose outputs hold its partial results, -1 for scratch memory.
+    """
+
+    outer: int
+    reduced: int
+    inner: int
+    reduces: tuple[str, ...]
+    space: Space
+    kept_in: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnKind(ReduceKind):
+    """Reductions of a space [outer, reduced, inner] over its middle dimension; roots have outer * inner
+    elements.
+
+    They share the space and do not feed each other. Values before them are read at (o, r, i) or at any index;
+    values after them at (o, i).
+    """
+
+    outer: int
+    reduced: int
+    inner: int
+    columns: tuple[Instruction, ...]
+
+    name = "column"
+    planned = ColumnPlan
+    emission = "axla.codegen.emit.column:emit"
+    by_rows = False
+
+    def __str__(self) -> str:
+        return f"column [{self.outer},({self.reduced}),{self.inner}], {len(self.columns)} reduces"
+
+    @classmethod
+    def form(cls, inst: Instruction, limits: Limits) -> Form | None:
+        geometry = cls.geometry(inst, limits)
+        return geometry and (cls, *geometry.sizes)
+
+    @classmethod
+    def operand_keys(cls, keys: AccessKeys, hero: Instruction) -> list[int]:
+        geometry, half = reduce_geometry(hero), len(hero.operands) // 2
+        assert geometry is not None
+        space = keys.special(("mid", *geometry.sizes), elements(hero.operands[0].shape))
+        return [space] * half + [keys.lin(1)] * half
+
+    @classmethod
+    def root_sizes(cls, form: Form) -> set[int]:
+        _, outer, _, inner = form
+        return {outer * inner}
+
+    @classmethod
+    def match(cls, body: KernelBody, limits: Limits) -> ColumnKind | None:
+        found = cls.reduces(body, limits)
+        if found is None:
+            return None
+        heroes, geometry = found
+        size = geometry.outer * geometry.inner
+        if any(elements(r.shape) != size for r in body.roots) or max(stages_of(body, heroes).values()) > 1:
+            return None
+        return cls(*geometry.sizes, tuple(heroes))
+
+    def plan(self, task: KernelTask, target: Target) -> ColumnPlan:
+        """Blocks of columns in parallel."""
+        space = self._space(widest(task.computation), target)
+        cost = (task.cost(target.limits) + 1) * self.reduced * space.block
+        reductions = list(map(Reducing, self.columns))
+        kept_in = tuple(_root_of(task, r) for r in reductions)
+        apart = [r for r, root in zip(reductions, kept_in, strict=True) if root < 0]
+        return ColumnPlan(
+            self.outer, self.reduced, self.inner, tuple(inst.name for inst in self.columns), space, kept_in,
+            phases=(task.phase(space.count, cost, target.limits),),
+            scratch_bytes=sum(d.itemsize for r in apart for d in r.accumulators) * self.outer * self.inner,
+        )  # fmt: skip
+
+    def _space(self, dtype: DType, target: Target) -> Space:
+        lanes = fitting(target.lanes(dtype), self.inner)
+        most = target.limits.column_bytes // dtype.itemsize // lanes * lanes
+        block = max(lanes, min(self.inner, most))
+        # At least two blocks where rows are long enough, for two threads.
+        if self.outer == 1 and self.inner >= 8 * lanes:
+            block = min(block, -(-self.inner // 2 // lanes) * lanes)
+        return Space((self.outer,), self.inner, block, lanes)
+
+
+def _root_of(task: KernelTask, r: Reducing) -> int:
+    """The root that is r itself, whose outputs can hold its partial results; -1 for none."""
+    if r.accumulators != r.results or task.in_place:
+        return -1
+    return next((number for number, root in enumerate(kernel_roots(task.computation)) if root is r.inst), -1)

@@ -1,0 +1,179 @@
+"""Sorts: every line along a dimension, by merging or, where the comparator compares keys, by digits; and
+the k largest (or smallest) elements of every line, where k is small.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import prod
+
+from axla.core.dtypes import DType
+from axla.core.shape import Shape
+from axla.hlo import Compare, Constant, Parameter, Sort, TopK
+from axla.ir.graph import Computation, Instruction
+from axla.ir.typed import op_of, shape_of
+from axla.kernels.kind import HeroKind
+from axla.kernels.plan import KernelTask, Phase, Plan, lines_per_piece
+from axla.target.machine import Target, aligned
+
+DIGIT = 8
+"""Bits of a digit of a sort: the counts of its 256 values stay in the nearest cache."""
+
+
+@dataclass(frozen=True, slots=True)
+class SortKey:
+    """Elements stand in the order of what the comparator compares, a function of one element's parameters.
+
+    `side`: which parameters the first operand of the comparison reads, the even (0) or the odd ones.
+    """
+
+    side: int
+    descending: bool
+    total_order: bool
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class SortPlan(Plan):
+    """The lines of a sort, how they are cut into pieces, and what scratch memory a piece has."""
+
+    hero: str
+    length: int
+    lines: int
+    stride: int  # between elements of a line
+    per_piece: int
+    key: SortKey | None  # None: lines are merged
+    dtypes: tuple[DType, ...]
+
+    @property
+    def pieces(self) -> int:
+        return -(-self.lines // self.per_piece) if self.lines and self.length else 0
+
+    @property
+    def digits(self) -> int:
+        return -(-self.key.dtype.bits // DIGIT) if self.key else 0
+
+    def buffer_offsets(self) -> list[list[int]]:
+        """Where in a piece's scratch memory the buffers of each operand lie: [buffer][operand].
+
+        The output is one of two buffers where lines are contiguous. The counts of digits come first.
+        """
+        at, found = self.digits * 4 << DIGIT, []
+        for _ in range(1 if self.stride == 1 else 2):
+            here = []
+            for dtype in self.dtypes:
+                here.append(at)
+                at += aligned(self.length * dtype.itemsize)
+            found.append(here)
+        return found
+
+    @property
+    def piece_bytes(self) -> int:
+        return self.buffer_offsets()[-1][-1] + aligned(self.length * self.dtypes[-1].itemsize)
+
+
+class SortKind(HeroKind):
+    """A sort of parameters, line by line."""
+
+    name = "sort"
+    heroes = (Sort,)
+    planned = SortPlan
+    emission = "axla.codegen.emit.sort:emit"
+
+    def __str__(self) -> str:
+        return f"sort of {len(self.hero.operands)}"
+
+    def plan(self, task: KernelTask, target: Target) -> SortPlan:
+        """The lines in pieces."""
+        hero, op = self.hero, op_of(self.hero, Sort)
+        shapes = tuple(map(shape_of, hero.operands))
+        dims = shapes[0].dims or (1,)
+        dimension = op.dimension
+        length = dims[dimension]
+        lines = prod(dims) // length if length else 0
+        compared = sort_key(op.to_apply)
+        key = compared if compared is not None and _digits_pay(compared, length) else None
+        cost = length * max(1, length.bit_length()) * 4
+        per_piece = lines_per_piece(lines, cost, target.limits)
+        dtypes = tuple(s.dtype for s in shapes)
+        stride = prod(dims[dimension + 1 :])
+        found = SortPlan(hero.name, length, lines, stride, per_piece, key, dtypes, phases=())
+        phase = Phase(task.name, found.pieces, 1, found.pieces > 1)
+        return replace(found, phases=(phase,), scratch_bytes=found.pieces * found.piece_bytes)
+
+
+def _digits_pay(key: SortKey, length: int) -> bool:
+    """Whether passes over digits cost less than merges; 32 bits count the elements."""
+    return (64 << (key.dtype.bits // DIGIT).bit_length()) <= length < 1 << 31
+
+
+def sort_key(computation: Computation) -> SortKey | None:
+    """The key of a comparator that compares the same function of both elements; None for others."""
+    root = computation.root
+    if not isinstance(root.op, Compare) or root.op.direction not in ("LT", "GT", "LE", "GE"):
+        return None
+    a, b = root.operands
+    shape = a.shape
+    if not isinstance(shape, Shape) or shape.dtype.is_complex or shape.dtype.bits > 64:
+        return None
+    side = _same_function(a, b)
+    if side is None:
+        return None
+    # The first of two elements comes before where its key is less: ascending.
+    descending = (root.op.direction in ("GT", "GE")) != (side == 1)
+    return SortKey(side, descending, root.op.is_total_order, shape.dtype)
+
+
+def _same_function(a: Instruction, b: Instruction) -> int | None:
+    """Which elements a reads (0: left, 1: right) when b is the same of the others; None when it is not."""
+    side: int | None = None
+    stack, seen = [(a, b)], set()
+    while stack:
+        x, y = stack.pop()
+        if (x, y) in seen:
+            continue
+        seen.add((x, y))
+        if isinstance(x.op, Parameter) and isinstance(y.op, Parameter):
+            n, m = x.op.parameter_number, y.op.parameter_number
+            if n // 2 != m // 2 or n == m or side not in (None, n % 2):
+                return None
+            side = n % 2
+        elif isinstance(x.op, Constant):
+            if x is not y and not (isinstance(y.op, Constant) and x.op.literal == y.op.literal):
+                return None
+        elif x.op != y.op or len(x.operands) != len(y.operands) or x.op.computation_fields:
+            return None
+        else:
+            stack.extend(zip(x.operands, y.operands, strict=True))
+    return side
+
+
+@dataclass(frozen=True, slots=True)
+class TopKPlan(Plan):
+    """The `k` first of each of `lines` lines of `length` elements, `per_piece` lines for each heap."""
+
+    lines: int
+    length: int
+    k: int
+    largest: bool
+    per_piece: int
+
+
+class TopKKind(HeroKind):
+    """A topk of a parameter whose k is small, and whose elements have 32 bits at most."""
+
+    name = "topk"
+    heroes = (TopK,)
+    planned = TopKPlan
+    emission = "axla.codegen.emit.topk:emit"
+
+    def __str__(self) -> str:
+        return f"{op_of(self.hero, TopK).k} of {self.hero.operands[0].shape}"
+
+    def plan(self, task: KernelTask, target: Target) -> TopKPlan:
+        op, shape = op_of(self.hero, TopK), shape_of(self.hero.operands[0])
+        lines, length = prod(shape.dims[:-1]), shape.dims[-1]
+        per = lines_per_piece(lines, length // 2 + 60 * op.k, target.limits)
+        pieces = -(-lines // per) if op.k else 0
+        phases = (Phase(task.name, pieces, 1, pieces > 1),)
+        return TopKPlan(lines, length, op.k, op.largest, per, phases=phases, scratch_bytes=pieces * 8 * op.k)

@@ -1,0 +1,109 @@
+"""Transposes of computed values by square blocks, so that both reads and writes are contiguous."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import prod
+
+from axla.hlo import Transpose
+from axla.ir.graph import Instruction
+from axla.kernels.access import AccessKeys, KernelBody, accesses, elements
+from axla.kernels.geometry import collapsed_transpose, moves_minor
+from axla.kernels.kind import Form, Kind
+from axla.kernels.plan import KernelTask, Plan, fitting, widest
+from axla.target.machine import Limits, Target
+
+
+@dataclass(frozen=True, slots=True)
+class TransposePlan(Plan):
+    """Transposes of `input_dims` (collapsed) by `permutation`, in blocks of `block` x `block` elements, in
+    registers of `lanes` x `lanes`.
+
+    The output space is (outer..., p, q): q is the minor dimension of the output, p that of the input.
+    """
+
+    input_dims: tuple[int, ...]
+    permutation: tuple[int, ...]
+    heroes: tuple[str, ...]
+    lanes: int
+    block: int
+
+    @property
+    def output_dims(self) -> tuple[int, ...]:
+        return tuple(self.input_dims[d] for d in self.permutation)
+
+    @property
+    def q(self) -> int:
+        return len(self.input_dims) - 1
+
+    @property
+    def p(self) -> int:
+        return self.permutation.index(self.q)
+
+    @property
+    def outer(self) -> tuple[int, ...]:
+        """The other output dimensions."""
+        return tuple(d for d in range(self.q) if d != self.p)
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """The kernel's outer index space: the outer dimensions, then blocks of rows."""
+        dims = self.output_dims
+        return (*(dims[d] for d in self.outer), -(-dims[self.p] // self.block))
+
+
+@dataclass(frozen=True, slots=True)
+class TransposeKind(Kind):
+    """A loop whose `turned` instructions, equal transposes of computed values, move the minor dimension.
+
+    In the collapsed form they turn `input_dims` (adjacent dimensions that stay together are one, sizes of 1
+    are gone) by `permutation`: output dimension k is input dimension permutation[k]. Values below them are
+    read at their input index, values above them at their output index.
+    """
+
+    turned: tuple[Instruction, ...]
+    input_dims: tuple[int, ...]
+    permutation: tuple[int, ...]
+
+    name = "transpose"
+    heroes = (Transpose,)
+    planned = TransposePlan
+    emission = "axla.codegen.emit.transpose:emit"
+
+    def __str__(self) -> str:
+        return f"transpose {list(self.input_dims)} by {list(self.permutation)}, {len(self.turned)} heroes"
+
+    @classmethod
+    def form(cls, inst: Instruction, limits: Limits) -> Form | None:
+        """Where it is worth going by blocks."""
+        if elements(inst.shape) < limits.hero_transpose:
+            return None
+        dims, permutation = collapsed_transpose(inst)
+        large = moves_minor(permutation) and min(dims[-1], dims[permutation[-1]]) >= limits.hero_minor
+        return (cls, dims, permutation) if large else None
+
+    @classmethod
+    def operand_keys(cls, keys: AccessKeys, hero: Instruction) -> list[int]:
+        dims, permutation = collapsed_transpose(hero)
+        return [keys.special(("turned", dims, permutation), elements(hero.shape))]
+
+    @classmethod
+    def match(cls, body: KernelBody, limits: Limits) -> TransposeKind | None:
+        candidates = [i for i in body.order if isinstance(i.op, Transpose) and cls.form(i, limits)]
+        if not candidates or not body.uniform:
+            return None
+        heroes = accesses(body, candidates, cls.operand_keys).heroes
+        if not heroes or elements(heroes[-1].shape) != elements(body.roots[0].shape):
+            return None
+        form = collapsed_transpose(heroes[-1])
+        return cls(tuple(h for h in heroes if collapsed_transpose(h) == form), *form)
+
+    def plan(self, task: KernelTask, target: Target) -> TransposePlan:
+        """Blocks of output rows in parallel."""
+        minor = self.input_dims[-1], self.input_dims[self.permutation[-1]]
+        lanes = fitting(target.lanes(widest(task.computation)), min(minor))
+        block = max(lanes, target.limits.turned_block // lanes * lanes)
+        names = tuple(hero.name for hero in self.turned)
+        found = TransposePlan(self.input_dims, self.permutation, names, lanes, block, phases=())
+        cost = (task.cost(target.limits) + 1) * block * found.output_dims[found.q]
+        return replace(found, phases=(task.phase(prod(found.steps), cost, target.limits),))

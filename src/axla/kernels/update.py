@@ -1,0 +1,193 @@
+"""Writes in place, dynamic-update-slice and scatter: the operand's memory is the result's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Self
+
+import axla.hlo as hlo
+from axla.hlo import Scatter
+from axla.ir.graph import Instruction
+from axla.ir.typed import op_of, shape_of
+from axla.kernels.access import AccessKeys, KernelBody, Keys, elements, own_keys
+from axla.kernels.kind import FREE, Kind
+from axla.kernels.loop import LoopPlan, loop_space
+from axla.kernels.plan import KernelTask, Phase, Plan, fitting, widest
+from axla.target.machine import Limits, Target
+
+
+@dataclass(frozen=True, slots=True)
+class UpdatePlan(LoopPlan):
+    """A dynamic-update-slice (`hero`) in place: a loop over the elements of the update, of `dims`."""
+
+    hero: str
+
+
+@dataclass(frozen=True, slots=True)
+class InPlaceKind(Kind):
+    """A kernel whose root, its hero, writes into the memory of operands, which are parameters."""
+
+    hero: Instruction
+
+    joins = False
+    one_result = True
+
+    @classmethod
+    def match(cls, body: KernelBody, limits: Limits) -> Self | None:
+        root = body.roots[0]
+        return cls(root) if len(body.roots) == 1 and isinstance(root.op, cls.heroes) else None
+
+    @classmethod
+    def why_not_read(cls, keys: AccessKeys, inst: Instruction, hero: Instruction, found: Keys) -> str | None:
+        """A kernel must not read what it has already overwritten. A fusion takes an operand once: an array
+        that is updated and read could not be copied for it.
+        """
+        targets = {chased(o) for o in cls.written(hero)}
+        others = (*inst.operands, *hero.operands[len(cls.written(hero)) :])
+        disjoint = targets.isdisjoint(map(chased, others))
+        return None if disjoint else "reads what the kernel updates in place"
+
+
+class UpdateKind(InPlaceKind):
+    """A dynamic-update-slice in place: writes the update into the memory of operand 0.
+
+    The update and the start indices may be computed; what they read of operand 0 is at most the very element
+    that is written.
+    """
+
+    name = "update"
+    heroes = (hlo.DynamicUpdateSlice,)
+    planned = UpdatePlan
+    emission = "axla.codegen.emit.update:emit_update"
+
+    @property
+    def dims(self) -> tuple[int, ...]:
+        """The sizes of the update."""
+        return shape_of(self.hero.operands[1]).dims
+
+    def __str__(self) -> str:
+        return f"update {list(self.dims)}"
+
+    @classmethod
+    def written(cls, hero: Instruction) -> tuple[Instruction, ...]:
+        return hero.operands[:1]
+
+    @classmethod
+    def operand_keys(cls, keys: AccessKeys, hero: Instruction) -> list[int]:
+        whole, _, *starts = hero.operands
+        return [
+            keys.special(("whole", hero.id, 0), elements(whole.shape)),
+            cls._update(keys, hero),
+            *(keys.lin(elements(s.shape)) for s in starts),
+        ]  # fmt: skip
+
+    @classmethod
+    def _update(cls, keys: AccessKeys, hero: Instruction) -> int:
+        return keys.special(("update", hero.id), elements(hero.operands[1].shape))
+
+    @classmethod
+    def why_not_operand(cls, user: Instruction, numbers: Sequence[int], inst: Instruction) -> str | None:
+        return "updated in place, so it must be in memory" if 0 in numbers else None
+
+    @classmethod
+    def why_not_read(cls, keys: AccessKeys, inst: Instruction, hero: Instruction, found: Keys) -> str | None:
+        whole, update, *starts = hero.operands
+        same_window = inst.operands == (whole, *starts) and inst.shape is update.shape
+        if isinstance(inst.op, hlo.DynamicSlice) and same_window and list(found) == [cls._update(keys, hero)]:
+            return None  # each element is read right before it is written
+        return super().why_not_read(keys, inst, hero, found)
+
+    def plan(self, task: KernelTask, target: Target) -> UpdatePlan:
+        space, phase = loop_space(task, self.dims, target)
+        return UpdatePlan(self.dims, space, self.hero.name, phases=(phase,))
+
+
+def chased(inst: Instruction) -> Instruction:
+    """What an array is a view of."""
+    while isinstance(inst.op, hlo.Reshape | hlo.Bitcast):
+        inst = inst.operands[0]
+    return inst
+
+
+class ScatterGeometry:
+    """The dimension numbers of a scatter, resolved for its shapes."""
+
+    def __init__(self, inst: Instruction):
+        self.op = op = op_of(inst, Scatter)
+        self.count = (len(inst.operands) - 1) // 2
+        self.operands = inst.operands[: self.count]
+        self.indices = inst.operands[self.count]
+        self.updates = inst.operands[self.count + 1 :]
+        shape = shape_of(self.updates[0])
+        self.update_dims = shape.dims
+        self.dims = shape_of(self.operands[0]).dims
+        self.batch_dims = [d for d in range(shape.rank) if d not in op.update_window_dims]
+        self.batch_sizes = [shape.dims[d] for d in self.batch_dims]
+        self.window_sizes = [shape.dims[d] for d in op.update_window_dims]
+        self.left_out = (*op.inserted_window_dims, *op.input_batching_dims)
+        sizes = iter(self.window_sizes)
+        # The window's size in each operand dimension: 1 where the updates leave it out.
+        self.sizes = [1 if d in self.left_out else next(sizes) for d in range(len(self.dims))]
+
+    @property
+    def row(self) -> int:
+        """Elements that are neighbours in windows, updates and operands alike."""
+        windows = self.op.update_window_dims
+        last = len(self.dims) - 1
+        contiguous = windows and windows[-1] == len(self.update_dims) - 1 and last not in self.left_out
+        return self.window_sizes[-1] if contiguous else 1
+
+    @property
+    def batch_count(self) -> int:
+        return prod(self.batch_sizes)
+
+    @property
+    def window_count(self) -> int:
+        return prod(self.window_sizes)
+
+
+@dataclass(frozen=True, slots=True)
+class ScatterPlan(Plan):
+    """A scatter in place. A window is taken in rows of `row` elements, `lanes` at a time."""
+
+    hero: str
+    row: int
+    lanes: int
+
+
+class ScatterKind(InPlaceKind):
+    """A scatter in place: its first operands are parameters that share memory with the results."""
+
+    name = "scatter"
+    heroes = (Scatter,)
+    planned = ScatterPlan
+    emission = "axla.codegen.emit.update:emit_scatter"
+
+    def __str__(self) -> str:
+        return f"scatter of {len(self.hero.operands) // 2}"
+
+    @classmethod
+    def written(cls, hero: Instruction) -> tuple[Instruction, ...]:
+        return hero.operands[: len(hero.operands) // 2]
+
+    @classmethod
+    def operand_keys(cls, keys: AccessKeys, hero: Instruction) -> list[int]:
+        count = len(hero.operands) // 2
+        *own, update = own_keys(keys, hero)[: count + 2]
+        return [*own, *[update] * count]
+
+    @classmethod
+    def why_not_operand(cls, user: Instruction, numbers: Sequence[int], inst: Instruction) -> str | None:
+        count = len(user.operands) // 2
+        if any(n < count for n in numbers):
+            return "updated in place, so it must be in memory"
+        if count in numbers and not isinstance(inst.op, FREE):
+            return "indices of a scatter are read many times"
+        return None
+
+    def plan(self, task: KernelTask, target: Target) -> ScatterPlan:
+        row = ScatterGeometry(self.hero).row
+        lanes = fitting(target.lanes(widest(task.computation)), row)
+        return ScatterPlan(self.hero.name, row, lanes, phases=(Phase(task.name, 1, 1, False),))

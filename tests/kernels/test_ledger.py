@@ -1,0 +1,137 @@
+"""What every kind of kernels must have, and kinds from outside."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from dataclasses import is_dataclass
+from pathlib import Path
+from pkgutil import resolve_name
+
+import numpy as np
+import pytest
+
+import axla
+from axla.core.errors import InvalidArgument
+from axla.ir.op import OPS
+from axla.kernels import kinds
+from axla.kernels.kind import HeroKind, Kind
+from axla.kernels.plan import Plan
+from axla.lowering.pipeline import optimize, program_of
+from axla.program.text import parse_program, print_program
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "scripts"))
+
+from docs_lib import kernel_kinds  # noqa: E402
+from docs_lib.pages import table  # noqa: E402
+
+
+@pytest.mark.parametrize("kind", kinds.kinds(), ids=lambda kind: kind.name)
+def test_kind(kind):
+    """Programs of every kind, and that their plans are read back: program/test_kernels_as_data.py."""
+    assert issubclass(kind, Kind) and len(kind.__doc__) > 15
+    assert kind.__module__.startswith("axla.kernels.") and set(kind.heroes) <= set(OPS.values())
+    assert kind.heroes or kind is kinds.kinds()[-1], "the last one takes what no other takes"
+    if kind.planned is None:
+        assert kind.served is not Kind.served
+        return
+    assert is_dataclass(kind.planned) and issubclass(kind.planned, Plan) and kind.planned.__doc__
+    assert kinds.kind_planned_as(kind.planned) is kind
+    assert kind.emission.startswith("axla.codegen.emit.") and resolve_name(kind.emission).__doc__
+
+
+def test_names_are_different():
+    names = [kind.name for kind in kinds.kinds()]
+    assert len(set(names)) == len(names) == len(kinds.OWN)
+
+
+def test_passes_do_not_load_code_generation():
+    code = (
+        "import sys, axla.passes.fuse.fuse, axla.analysis.dataflow\nfrom axla.kernels.kinds import kinds\n"
+        "assert kinds()\nassert not [m for m in sys.modules if m.startswith('axla.codegen')]"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+# -- from outside --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def counting():
+    """The kind that docs/adding-a-kernel-kind.md adds."""
+    text = (ROOT / "docs/adding-a-kernel-kind.md").read_text()
+    blocks = re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)
+    space = {"__name__": __name__}
+    exec("\n".join(blocks[:2]), space)
+    kinds.register(space["CountingSort"])
+    yield space["CountingSort"]
+    kinds.unregister(space["CountingSort"])
+
+
+def sort(dtype: str, dims: str, more: str = "dimensions={1}", direction: str = "LT") -> str:
+    return f"""HloModule m
+less {{ a = {dtype}[] parameter(0)
+  b = {dtype}[] parameter(1)
+  ROOT c = pred[] compare(a, b), direction={direction} }}
+ENTRY e {{ x = {dtype}[{dims}] parameter(0)
+  t = {dtype}[{dims}] negate(x)
+  s = {dtype}[{dims}] sort(t), {more}, to_apply=less
+  ROOT r = {dtype}[{dims}] add(s, x) }}"""
+
+
+def kinds_in(text: str, target=None) -> list[str]:
+    from axla.codegen.host import host_target
+
+    module, target = axla.parse(text), target or host_target()
+    optimize(module, target)
+    program = program_of(module, target)
+    assert parse_program(print_program(program)) == program
+    return [kernel.kind.partition(" of")[0] for kernel in program.kernels]
+
+
+def test_a_kind_from_outside_is_in_the_ledger(counting):
+    assert kinds.kinds()[0] is counting and counting in kinds.kinds_of(OPS["sort"])
+    assert kinds.kind_planned_as(counting.planned) is counting
+    assert "| counting sort | `sort` |" in kernel_kinds.page(table)
+
+
+@pytest.mark.parametrize("dims", ("3,300", "1,1", "70,4000", "0,5"))
+def test_a_kind_from_outside_is_chosen(counting, dims):
+    text = sort("u8", dims)
+    if not dims.startswith(("0", "1")):
+        assert "counting sort" in kinds_in(text)
+    x = np.random.default_rng(0).integers(0, 256, [int(d) for d in dims.split(",")], np.uint8)
+    wanted = np.asarray(axla.compile(axla.parse(text), backend="interpreter")(x))
+    for backend in ("cpu", "one-lane"):
+        np.testing.assert_array_equal(np.asarray(axla.compile(axla.parse(text), backend=backend)(x)), wanted)
+
+
+@pytest.mark.parametrize(
+    "text", (sort("u16", "3,300"), sort("u8", "3,300", "dimensions={0}"), sort("u8", "3,300", direction="GT"))
+)
+def test_what_it_does_not_take_goes_to_others(counting, text):
+    found = kinds_in(text)
+    assert "sort" in found and "counting sort" not in found
+
+
+def test_programs_are_compiled_anew_while_there_are_kinds_from_outside(counting):
+    from axla.codegen.host import host_target
+    from axla.cpu.programs import program_key
+
+    module = axla.parse(sort("u8", "3,300"))
+    assert program_key(module, host_target()) is None
+    kinds.unregister(counting)
+    assert "counting sort" not in kinds_in(sort("u8", "3,300"))
+    kinds.register(counting)
+
+
+def test_registering_what_is_wrong(counting):
+    class Other(HeroKind):
+        name = "loop"
+
+    for kind in (Other, counting, 3):
+        with pytest.raises(InvalidArgument, match="register: "):
+            kinds.register(kind)
