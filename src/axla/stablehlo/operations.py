@@ -218,6 +218,8 @@ top_k: operand:A* k=i64 is_stable=bool?@2 -> A* A*
 scan: inputs...:A* inits...:A* dimension=i64>=0/c1 scan_dim_size=i64>=0? is_reverse=bool?
   is_associative=bool? body{} operandSegmentSizes=segments?
   resultSegmentSizes=segments? -> ...:A* ; text ( <scan>
+  ; hlo dimensions=dimension is_reverse is_associative num_carries=operandSegmentSizes
+  num_carries=resultSegmentSizes to_apply=body
 """
 
 _OTHERS = {

@@ -26,19 +26,6 @@ def _map(scope: Scope, inst: Instruction, op: hlo.Map) -> Tree:
     return scope.add("stablehlo.map", scope.ones(inst), inst.shape, at, [scope.region(op.to_apply)])
 
 
-def _scan(scope: Scope, inst: Instruction, op: hlo.Scan) -> Tree:
-    inputs = len(inst.operands) - op.num_carries
-    i32 = mlir.IntegerType(32)
-    results = sum(1 for _ in inst.shape.leaves())
-    attributes = {
-        "dimension": number(op.dimensions[0]), "is_reverse": op.is_reverse,
-        "is_associative": op.is_associative,
-        "operandSegmentSizes": mlir.DenseArray(i32, (inputs, op.num_carries)),
-        "resultSegmentSizes": mlir.DenseArray(i32, (results - op.num_carries, op.num_carries)),
-    }  # fmt: skip
-    return scope.add("chlo.scan", scope.ones(inst), inst.shape, attributes, [scope.region(op.to_apply)])
-
-
 def windowed(window: Window, bases: str = "", holes: str = "") -> dict[str, Any]:
     """The attributes of a moving window. Dilations that have no name must be 1."""
     found: dict[str, Any] = {"window_strides": numbers(window.stride)}
@@ -175,6 +162,6 @@ def _rng_bit_generator(scope: Scope, inst: Instruction, op: hlo.RngBitGenerator)
 
 
 RULES: dict[str, Rule] = by_name(
-    "", _convolution, _dot, _map, _ragged_dot, _reduce_window, _rng, _rng_bit_generator, _scan, _scatter,
+    "", _convolution, _dot, _map, _ragged_dot, _reduce_window, _rng, _rng_bit_generator, _scatter,
     _select_and_scatter, between="-",
 )  # fmt: skip

@@ -150,18 +150,6 @@ def _ragged_dot(scope: Scope, operation: mlir.Operation) -> Outcome:
     return scope.add(op, (lhs, rhs, sizes))
 
 
-def _scan(scope: Scope, operation: mlir.Operation) -> Outcome:
-    operands, shapes = scope.operands(operation), scope.shapes(operation)
-    called = scope.region(operation)
-    _, carries = attr.integers(operation, "operandSegmentSizes")
-    op = hlo.Scan(
-        (attr.integer(operation, "dimension"),), carries, attr.flag(operation, "is_reverse"),
-        attr.flag(operation, "is_associative"), called,
-    )  # fmt: skip
-    found = scope.add(op, operands)
-    return found if len(shapes) > 1 else [found]
-
-
 _COMPOSED: dict[str, Rule] = {
     "bessel_i1e": _composed(bessel.BesselI1e, 1),
     "digamma": _composed(compositions.Digamma, 1),
@@ -179,7 +167,7 @@ _ELEMENTWISE = {
 }
 
 RULES: dict[str, Rule] = {
-    **by_name("chlo.", _conj, _constant, _constant_like, _ragged_dot, _scan, _square, _top_k),
+    **by_name("chlo.", _conj, _constant, _constant_like, _ragged_dot, _square, _top_k),
     **{f"chlo.{name}": rule for name, rule in _COMPOSED.items()},
     **{f"chlo.broadcast_{name}": rule for name, rule in _COMPOSED.items()},
     **{

@@ -66,6 +66,8 @@ def _reader(field: Field) -> Callable[[mlir.Operation], Any]:
         if type_ is int:
             return lambda operation: attr.integer(operation, name)
         return lambda operation: (attr.integer(operation, name),)
+    if kind == "segments":  # inputs, then what is carried along
+        return lambda operation: attr.integers(operation, name)[1]
     read = {"ints": attr.integers, "bool": attr.flag, "f32": attr.number}[kind]
     return lambda operation: read(operation, name)
 
