@@ -225,17 +225,17 @@ scan: inputs...:A* inits...:A* dimension=i64>=0/c1 scan_dim_size=i64>=0? is_reve
 _OTHERS = {
     "check": """
 expect_almost_eq: lhs:fc* rhs:fc* tolerance=f64? -> ; pairs_equal/c1
-  ; text % , % (? , tolerance = tolerance:f64 ?) {} : @first ; none taken out of the program, see checks.py
+  ; text % , % (? , tolerance = tolerance:f64 ?) {} : @first ; none a check, which `axla check` carries out
 expect_almost_eq_const: lhs:fc* value=elements tolerance=f64? ->
   ; text % , value:elements (? , tolerance = tolerance:f64 ?) {} @as_value
-  ; none taken out of the program, see checks.py
+  ; none a check, which `axla check` carries out
 expect_eq: lhs:T rhs:T -> ; pairs_equal/c1 ; text % , % {} : @first
-  ; none taken out of the program, see checks.py
+  ; none a check, which `axla check` carries out
 expect_eq_const: lhs:T value=elements -> ; text % , value:elements {} @as_value
-  ; none taken out of the program, see checks.py
+  ; none a check, which `axla check` carries out
 expect_close: actual:f* expected:f* -> ; pairs_equal/c1 ; text % , % , max_ulp_difference =
   max_ulp_difference:ui64 (? , min_ulp_difference = min_ulp_difference:ui64 ?) : {} @types
-  ; none taken out of the program, see checks.py
+  ; none a check, which `axla check` carries out
 expect_serialized_eq:
   ; text % , probe_id = probe_id:string (? , iter = iteration:ui32 ?) {} : @types
 """,

@@ -189,3 +189,11 @@ def test_command_reads_archives(folder, tmp_path, capsys):
 def test_command_shows_one_program(folder, capsys):
     assert command.main(["check", "--backend", "interpreter", str(folder / "good" / "a.mlir")]) == 0
     assert "interpreter agrees with its checks" in capsys.readouterr().out
+
+
+def test_whoever_parses_a_check_is_told_who_carries_it_out():
+    text = """func.func @main(%x: tensor<i32>) -> tensor<i32> {
+      check.expect_eq_const %x, dense<2> : tensor<i32>
+      return %x : tensor<i32> }"""
+    with pytest.raises(UnsupportedError, match="expect_eq_const.*: a check, which `axla check` carries out"):
+        axla.parse(text)
