@@ -13,9 +13,10 @@ import numpy as np
 import axla.hlo as hlo
 from axla.builder import elementwise as e
 from axla.builder.broadcasting import full
-from axla.builder.calls import GetTupleElement, Reduce, Tuple, While
+from axla.builder.calls import GetTupleElement, Reduce
 from axla.builder.coerce import operands
 from axla.builder.compositions import Conj
+from axla.builder.iteration import combiner, repeat
 from axla.builder.movement import BroadcastInDim, DynamicSlice, Iota, PadInDim, Slice, Transpose
 from axla.builder.values import boolean, integer
 from axla.builder.values import real as real_number
@@ -220,25 +221,15 @@ def _permutation(pivots: XlaOp, rows: int) -> XlaOp:
     b = pivots.builder
     *batch, count = pivots.shape.dims
     shape, axis = Shape(S32, (*batch, rows)), len(batch)
-    if not count:
-        return Iota(b, shape, axis)
-    init = Tuple(b, [b.constant(np.int32(0)), pivots, Iota(b, shape, axis)])
 
-    condition = b.sub_builder("permutation_goes_on")
-    more = condition.build(GetTupleElement(condition.parameter(0, init.shape), 0) < count)
+    def step(at: XlaOp, swaps: XlaOp, before: XlaOp) -> tuple[XlaOp, XlaOp]:
+        zero = at.builder.constant(np.int32(0))
+        places = Iota(at.builder, shape, axis)
+        widened = (DynamicSlice(v, [*[zero] * axis, at], [*batch, 1]) for v in (swaps, before))
+        other, here = (BroadcastInDim(v, shape.dims, list(range(axis + 1))) for v in widened)
+        is_other = places == other
+        there = Reduce(e.Select(is_other, before, 0), zero, combiner("Add", S32), [axis])
+        there = BroadcastInDim(there, shape.dims, list(range(axis)))
+        return swaps, e.Select(places == at, there, e.Select(is_other, here, before))
 
-    body = b.sub_builder("permutation_step")
-    state = body.parameter(0, init.shape)
-    step, swaps, before = (GetTupleElement(state, n) for n in range(3))
-    start = [*[body.constant(np.int32(0))] * axis, step]
-    places, one = Iota(body, shape, axis), [*batch, 1]
-    widened = (DynamicSlice(v, start, one) for v in (swaps, before))
-    other, here = (BroadcastInDim(v, shape.dims, list(range(axis + 1))) for v in widened)
-    adder = body.sub_builder("add")
-    total = adder.build(adder.parameter(0, Shape(S32)) + adder.parameter(1, Shape(S32)))
-    is_other = places == other
-    there = Reduce(e.Select(is_other, before, 0), body.constant(np.int32(0)), total, [axis])
-    there = BroadcastInDim(there, shape.dims, list(range(axis)))
-    after = e.Select(places == step, there, e.Select(is_other, here, before))
-    found = While(more, body.build(Tuple(body, [step + 1, swaps, after])), init)
-    return GetTupleElement(found, 2)
+    return repeat(count, [pivots, Iota(b, shape, axis)], step)[1]

@@ -1,15 +1,18 @@
-"""Iterations that every element of an array goes through until it is done, as a loop of the program."""
+"""Loops of a program, and iterations that every element of an array goes through until it is done."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 import numpy as np
 
 from axla.builder import elementwise as e
-from axla.builder.calls import GetTupleElement, ReduceAll, Tuple, While
-from axla.builder.xla_builder import XlaOp
-from axla.core.dtypes import PRED
+from axla.builder.calls import ReduceAll, Tuple, While
+from axla.builder.computation import XlaComputation
+from axla.builder.operators import FUNCTIONS
+from axla.builder.xla_builder import XlaBuilder, XlaOp
+from axla.core.dtypes import PRED, DType
 from axla.core.shape import Shape
 
 Step = Callable[[XlaOp, Sequence[XlaOp], Sequence[XlaOp]], tuple[XlaOp, Sequence[XlaOp]]]
@@ -22,25 +25,49 @@ def iterated(
     """The state after the steps of each element that is active, at most `most`. Elements do not see when
     others end: the result at one does not depend on the others.
     """
-    b = active.builder
-    init = Tuple(b, [b.constant(np.int32(0)), active, *fixed, *state])
-    body = b.sub_builder(f"{what}_step")
-    count, going, *values = _parts(body.parameter(0, init.shape))
-    held, before = values[: len(fixed)], values[len(fixed) :]
-    count = count + 1
-    more, after = step(e.ConvertElementType(count, fixed[0].dtype), held, before)
-    after = [e.Select(going, new, old) for new, old in zip(after, before, strict=True)]
-    root = Tuple(body, [count, going & more, *held, *after])
 
-    condition = b.sub_builder(f"{what}_goes_on")
-    count, going, *_ = _parts(condition.parameter(0, init.shape))
-    either = condition.sub_builder("or")
-    any_of = either.build(either.parameter(0, Shape(PRED)) | either.parameter(1, Shape(PRED)))
-    some = ReduceAll(going, condition.constant(np.bool_(False)), any_of)
-    goes_on = condition.build((count < most) & some)
-    found = While(goes_on, body.build(root), init)
-    return _parts(found)[2 + len(fixed) :]
+    def following(count: XlaOp, going: XlaOp, *values: XlaOp) -> Sequence[XlaOp]:
+        held, before = values[: len(fixed)], values[len(fixed) :]
+        count = count + 1
+        more, after = step(e.ConvertElementType(count, fixed[0].dtype), held, before)
+        after = [e.Select(going, new, old) for new, old in zip(after, before, strict=True)]
+        return [count, going & more, *held, *after]
+
+    def goes_on(count: XlaOp, going: XlaOp, *_: XlaOp) -> XlaOp:
+        some = ReduceAll(going, going.builder.constant(np.bool_(False)), combiner("Or", PRED))
+        return (count < most) & some
+
+    start = [active.builder.constant(np.int32(0)), active, *fixed, *state]
+    return loop(start, goes_on, following, what)[2 + len(fixed) :]
 
 
-def _parts(value: XlaOp) -> list[XlaOp]:
-    return [GetTupleElement(value, n) for n in range(len(value))]
+def loop(
+    state: Sequence[XlaOp], keep: Callable[..., XlaOp], step: Callable[..., Sequence[XlaOp]], what: str = ""
+) -> list[XlaOp]:
+    """`step(*state)` for as long as `keep(*state)` holds."""
+    start = Tuple(state[0].builder, state)
+    names = (f"{what}_goes_on", f"{what}_step") if what else ("keep", "step")
+    return list(While(function(names[0], keep, start), function(names[1], step, start), start))
+
+
+def repeat(count: int, state: Sequence[XlaOp], step: Callable[..., Sequence[XlaOp]]) -> list[XlaOp]:
+    """`step(k, *state)` for k = 0, 1, ... count - 1."""
+    if count <= 0:
+        return list(state)
+    start = [state[0].builder.constant((np.int32 if count < 1 << 31 else np.int64)(0)), *state]
+    return loop(start, lambda k, *_: k < count, lambda k, *state: (k + 1, *step(k, *state)))[1:]
+
+
+def function(name: str, body: Callable[..., XlaOp | Sequence[XlaOp]], start: XlaOp) -> XlaComputation:
+    """The computation `body(*state)`, for a state like `start`."""
+    inner = start.builder.sub_builder(name)
+    found = body(*inner.parameter(0, start.shape, "state"))
+    return inner.build(found if isinstance(found, XlaOp) else Tuple(inner, found))
+
+
+@lru_cache(maxsize=64)
+def combiner(opcode: str, dtype: DType) -> XlaComputation:
+    """A computation that applies a function of `ops` to two scalars."""
+    builder = XlaBuilder(opcode.lower())
+    x, y = (builder.parameter(k, Shape(dtype), "xy"[k]) for k in range(2))
+    return builder.build(FUNCTIONS[opcode](x, y))

@@ -4,44 +4,16 @@ sizes of 1 stretch as in NumPy: a column is [batch, rows, 1], one number of each
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import lru_cache
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from axla.builder import ops
-from axla.builder.computation import XlaComputation
+from axla.builder.iteration import combiner, function, loop, repeat  # noqa: F401  (part of what this names)
 from axla.builder.xla_builder import XlaBuilder, XlaOp
 from axla.core.dtypes import S32, DType
 from axla.core.shape import Shape
-
-Step = Callable[..., Sequence[XlaOp]]
-
-
-# Loops
-
-
-def loop(state: Sequence[XlaOp], keep: Callable[..., XlaOp], step: Step) -> list[XlaOp]:
-    """`step(*state)` for as long as `keep(*state)` holds."""
-    start = ops.Tuple(state[0].builder, state)
-    return list(ops.While(function("keep", keep, start), function("step", step, start), start))
-
-
-def repeat(count: int, state: Sequence[XlaOp], step: Step) -> list[XlaOp]:
-    """`step(k, *state)` for k = 0, 1, ... count - 1."""
-    if count <= 0:
-        return list(state)
-    start = [state[0].builder.constant((np.int32 if count < 1 << 31 else np.int64)(0)), *state]
-    return loop(start, lambda k, *_: k < count, lambda k, *state: (k + 1, *step(k, *state)))[1:]
-
-
-def function(name: str, body: Callable[..., XlaOp | Sequence[XlaOp]], start: XlaOp) -> XlaComputation:
-    """The computation `body(*state)`, for a state like `start`."""
-    inner = start.builder.sub_builder(name)
-    found = body(*inner.parameter(0, start.shape, "state"))
-    return inner.build(found if isinstance(found, XlaOp) else ops.Tuple(inner, found))
-
 
 # Numbers
 
@@ -229,14 +201,6 @@ def first(found: XlaOp, axis: int) -> XlaOp:
 def _reduced(x: XlaOp, opcode: str, start: float, axis: int) -> XlaOp:
     dims = [1 if d == axis else n for d, n in enumerate(x.dims)]
     return ops.Reshape(ops.Reduce(x, number(x, start), combiner(opcode, x.dtype), [axis]), dims)
-
-
-@lru_cache(maxsize=64)
-def combiner(opcode: str, dtype: DType) -> XlaComputation:
-    """A computation that applies a function of `ops` to two scalars."""
-    builder = XlaBuilder(opcode.lower())
-    x, y = (builder.parameter(k, Shape(dtype), "xy"[k]) for k in range(2))
-    return builder.build(getattr(ops, opcode)(x, y))
 
 
 def swapped(x: XlaOp, axis: int, one: XlaOp, other: XlaOp) -> XlaOp:
