@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -12,6 +13,8 @@ os.environ.setdefault("AXLA_VERIFY", "1")
 os.environ["AXLA_CACHE_DIR"] = ""  # tests compile what they test
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # hundreds of child processes import axla: half of their time
 sys.dont_write_bytecode = False
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts what runs in the background
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser):
