@@ -255,14 +255,14 @@ def _limits(effort: Effort, models: dict[str, Model]) -> Iterator[Row]:
 
 
 def _code(library: Any) -> int:
-    from axla.aot.sections import sizes
+    from axla.codegen.object_files import sizes
 
     return sizes(library.image).code
 
 
 def _loaded(library: Any) -> int:
     """Code and tables, without constants."""
-    from axla.aot.sections import sizes
+    from axla.codegen.object_files import sizes
 
     found = sizes(library.image)
     return found.code + found.data - len(library.constants)

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from axla.aot.sections import sizes
+from axla.codegen.object_files import sizes
 
 VARIABLE = "BENCH_PEERS"
 _LIMIT = 300  # seconds of a compiler

@@ -13,7 +13,7 @@ import axla
 from axla.aot.compiling import library_of
 from axla.aot.header import text as header_text
 from axla.aot.machines import machine
-from axla.codegen.symbols import symbols
+from axla.codegen.object_files import symbols
 from axla.core.errors import InvalidArgument, UnsupportedError
 from axla.tools.main import main
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from axla.aot.objects import compile_object
-from axla.codegen.symbols import symbols
+from axla.codegen.object_files import symbols
 from axla.target.names import TARGETS, target
 from axla.text.parser import parse_hlo
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from axla.aot.objects import compile_object
-from axla.codegen.symbols import symbols
+from axla.codegen.object_files import symbols
 from axla.core.errors import UnsupportedError
 from axla.target.names import target
 from axla.text.parser import parse_hlo

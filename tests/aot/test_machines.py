@@ -17,7 +17,7 @@ from test_targets import HARD, LOOP, MATHS
 
 import axla.aot
 import axla.jax
-from axla.codegen.symbols import symbols
+from axla.codegen.object_files import symbols
 from axla.ir.graph import Module
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))

@@ -14,7 +14,7 @@ from axla.aot import report
 from axla.aot.build import Label, Source, build
 from axla.aot.library import Weights
 from axla.aot.names import parse_name
-from axla.aot.sections import sizes
+from axla.codegen.object_files import sizes
 from axla.target.names import TARGETS, target
 
 _VALUES = ", ".join(str(k) for k in range(128))

@@ -16,7 +16,7 @@ import axla
 from axla.aot.objects import check_alone, compile_object
 from axla.codegen import llvm
 from axla.codegen.child import Child
-from axla.codegen.symbols import symbols
+from axla.codegen.object_files import symbols
 from axla.core import dtypes as D
 from axla.core.errors import CompileError, InvalidArgument, UnsupportedError
 from axla.program import abi

@@ -12,10 +12,10 @@ from products import Compiled, Product, check, module_of
 
 from axla.codegen import llvm
 from axla.codegen.array import element_address
-from axla.codegen.elf import undefined_symbols
 from axla.codegen.emit.transpose_registers import transpose_block
 from axla.codegen.function import Function, Module
 from axla.codegen.host import host_target, one_lane_target
+from axla.codegen.object_files import symbols
 from axla.codegen.types import vector
 from axla.codegen.value import Value, Values, forbidden_intrinsics
 from axla.core.dtypes import (
@@ -230,7 +230,7 @@ def test_no_library_calls():
         module = module_of([Product(spec) for spec in specs], target)
         assert forbidden_intrinsics(list(module.declared), target) == []
         image = llvm.emit_object(module.text(), target)
-        assert undefined_symbols(image) == [], target.name
+        assert not symbols(image).needed, target.name
 
 
 @pytest.mark.parametrize(

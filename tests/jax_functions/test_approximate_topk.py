@@ -10,7 +10,7 @@ import pytest
 import axla
 import axla.jax
 from axla.aot.objects import compile_object
-from axla.codegen.symbols import symbols
+from axla.codegen.object_files import symbols
 from axla.core.errors import UnsupportedError
 from axla.target.names import target
 

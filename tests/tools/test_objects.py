@@ -13,7 +13,7 @@ import pytest
 import axla
 from axla.aot.machines import machine
 from axla.aot.objects import compile_object
-from axla.codegen.symbols import symbols
+from axla.codegen.object_files import symbols
 from axla.comparison import compare, random_inputs, run_flat
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from axla.aot.library import Library, Weights
-from axla.codegen.symbols import symbols
+from axla.codegen.object_files import symbols
 from axla.core.errors import UnsupportedError
 
 _MAGIC = b"!<arch>\n"

@@ -17,7 +17,7 @@ from axla.aot.room import emit_with_constants
 from axla.codegen.child import CHILD
 from axla.codegen.function import Module as LlvmModule
 from axla.codegen.kernel import emit_kernel
-from axla.codegen.symbols import symbols
+from axla.codegen.object_files import symbols
 from axla.core.errors import CompileError, UnsupportedError
 from axla.core.literal import Literal
 from axla.core.shape import Shape, array

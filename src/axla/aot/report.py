@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from axla.analysis.cost import cost
 from axla.aot import metadata
 from axla.aot.library import Function, Library, Value, Weights
-from axla.aot.sections import Sizes, sizes
-from axla.codegen.symbols import symbols
+from axla.codegen.object_files import Sizes, sizes, symbols
 
 
 def write(library: Library) -> dict[str, str | bytes]:

@@ -10,7 +10,7 @@ import struct
 
 from axla.aot.door import ROOM, mark_of
 from axla.codegen.child import CHILD
-from axla.codegen.elf import SYMTAB, section_table
+from axla.codegen.elf import Elf
 from axla.core.errors import CompileError
 from axla.target.machine import CpuTarget
 
@@ -30,23 +30,18 @@ def emit_with_constants(
 
 def _grown(image: bytes, mark: bytes, constants: bytes) -> bytes:
     """An ELF object in which the section that begins with the mark, and its symbol, have the constants."""
-    row, table = section_table(image)
+    elf = Elf(image)
     at = image.find(mark)
-    found = [k for k, section in enumerate(table.values()) if section[4] == at and section[5] == ROOM]
+    found = [k for k, section in enumerate(elf.sections) if section.offset == at and section.size == ROOM]
     if len(found) != 1 or image.find(mark, at + 1) >= 0:
         raise CompileError("the room for constants is not in the object once")
     [number] = found
     changed = bytearray(image)
     gap = bytes(-len(image) % _ALIGNMENT)
-    place, section = [*table.items()][number]
-    struct.pack_into(row, changed, place, *section[:4], len(image) + len(gap), len(constants), *section[6:])
-    entry, info, home, length = ("<IBBHQQ", 1, 3, 5) if image[4] == 2 else ("<IIIBBH", 3, 5, 2)
-    for _, kind, _, _, offset, size, _, _, _, step in table.values():
-        if kind != SYMTAB:
-            continue
-        for place in range(offset, offset + size, step):
-            fields = list(struct.unpack_from(entry, image, place))
-            if fields[home] == number and fields[info] & 15 == _OBJECT:
-                fields[length] = len(constants)
-                struct.pack_into(entry, changed, place, *fields)
+    word = "Q" if elf.wide else "I"
+    place = (len(image) + len(gap), len(constants))
+    struct.pack_into(f"<2{word}", changed, elf.sections[number].row + (24 if elf.wide else 16), *place)
+    for symbol in elf.symbols:
+        if symbol.section == number and symbol.info & 15 == _OBJECT:
+            struct.pack_into(f"<{word}", changed, symbol.row + (16 if elf.wide else 8), len(constants))
     return b"".join((changed, gap, constants))

@@ -1,54 +1,100 @@
-"""Reads sections and symbols of ELF objects: enough to prove that generated code stands alone."""
+"""Reads sections and symbols of ELF objects: to link them, to fill them, to prove that they stand alone.
+
+Everything is checked before it is used; what is wrong is a ValueError, or what `refuse` makes of it.
+"""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple, NoReturn
 
-SYMTAB = 2
-_UNDEFINED = 0
-_HIDDEN = 2
+PROGBITS, SYMTAB, RELA, NOBITS = 1, 2, 4, 8
+WRITABLE, ALLOC, EXECUTABLE = 1, 2, 4
+ABSOLUTE = 0xFFF1
+"""The section of a symbol that is a number."""
 
 
-@dataclass(frozen=True, slots=True)
-class Symbol:
-    """A row of a symbol table. Section 0: it is not in this object. `is_global`: other objects may use it."""
+@dataclass(slots=True)
+class Section:
+    """A row of the section table, which stands at offset `row` of the file."""
 
+    row: int
+    kind: int
+    flags: int
+    offset: int
+    size: int
+    link: int
+    info: int
+    align: int
+    step: int  # bytes of an entry, where it has entries
+    at: int = -1  # where the linker has put it
+
+
+class Symbol(NamedTuple):
+    """A row of the symbol table, which stands at offset `row` of the file."""
+
+    row: int
     name: str
-    section: int
-    is_global: bool
+    info: int
+    other: int
+    section: int  # 0: it is not in this object
+    value: int
+
+    @property
+    def is_global(self) -> bool:
+        return self.info >> 4 != 0
 
 
-def section_table(image: bytes) -> tuple[str, dict[int, tuple[int, ...]]]:
-    """The format of a row of the section table, and the rows by their offsets in a little-endian ELF object:
-    name, type, flags, address, offset, size, link, info, alignment, bytes of an entry. ValueError for another
-    file.
-    """
-    if image[:4] != b"\x7fELF" or image[5] != 1:
-        raise ValueError("not a little-endian ELF object")
-    wide = image[4] == 2
-    header, row = ("<QIHHHHHH", "<IIQQQQIIQQ") if wide else ("<IIHHHHHH", "<IIIIIIIIII")
-    table, _, _, _, _, entry, count, _ = struct.unpack_from(header, image, 40 if wide else 32)
-    offsets = range(table, table + count * entry, entry)
-    return row, {at: struct.unpack_from(row, image, at) for at in offsets}
+class Elf:
+    """Sections and symbols of a little-endian ELF object, of 64 bits (`wide`) or 32."""
 
+    def __init__(self, data: bytes) -> None:
+        self.data = memoryview(data)
+        if data[:4] != b"\x7fELF" or data[5:7] != b"\x01\x01" or len(data) < 64:
+            self.refuse("not a little-endian ELF object")
+        self.wide = data[4] == 2
+        self.kind, self.machine = struct.unpack_from("<HH", data, 16)
+        row = "<IIQQQQIIQQ" if self.wide else "<IIIIIIIIII"
+        (table,) = struct.unpack_from("<Q", data, 40) if self.wide else struct.unpack_from("<I", data, 32)
+        size, count = struct.unpack_from("<HH", data, 58 if self.wide else 46)
+        if size != struct.calcsize(row) or table + size * count > len(data):
+            self.refuse("the table of sections is not in the file")
+        self.sections: list[Section] = []
+        for at in range(table, table + size * count, size):
+            _, kind, flags, _, offset, length, link, info, align, step = struct.unpack_from(row, data, at)
+            if kind != NOBITS and kind != 0 and offset + length > len(data):
+                self.refuse("a section is not in the file")
+            if align & (align - 1):
+                self.refuse(f"a section is aligned to {align}")
+            found = Section(at, kind, flags, offset, length, link, info, max(align, 1), step)
+            self.sections.append(found)
+        self.symbols: list[Symbol] = []
+        for section in self.sections:
+            if section.kind == SYMTAB:
+                self._read_symbols(section)
 
-def symbols(image: bytes) -> Iterator[Symbol]:
-    """The symbols of a little-endian ELF object, the null symbol left out; ValueError for another file."""
-    sections = list(section_table(image)[1].values())
-    wide = image[4] == 2
-    for _, kind, _, _, offset, size, link, _, _, step in sections:
-        if kind != SYMTAB:
-            continue
-        strings = sections[link][4]
-        for at in range(offset + step, offset + size, step):
-            (name,) = struct.unpack_from("<I", image, at)
-            info, other, home = struct.unpack_from("<BBH", image, at + (4 if wide else 12))
-            text = image[strings + name : image.index(b"\0", strings + name)].decode()
-            yield Symbol(text, home, info >> 4 != 0 and other & 3 != _HIDDEN)
+    def refuse(self, what: str) -> NoReturn:
+        """Raises what says what is wrong with the object."""
+        raise ValueError(what)
 
-
-def undefined_symbols(image: bytes) -> list[str]:
-    """Names that an ELF object uses but does not define, sorted; ValueError for another file."""
-    return sorted({s.name for s in symbols(image) if s.section == _UNDEFINED and s.name})
+    def _read_symbols(self, table: Section) -> None:
+        step = 24 if self.wide else 16
+        if self.symbols or table.link >= len(self.sections) or table.size % step:
+            self.refuse("the symbols are not as ELF has them")
+        strings = self.sections[table.link]
+        names = bytes(self.data[strings.offset : strings.offset + strings.size])
+        for at in range(table.offset, table.offset + table.size, step):
+            if self.wide:
+                name, info, other, home, value, _ = struct.unpack_from("<IBBHQQ", self.data, at)
+            else:
+                name, value, _, info, other, home = struct.unpack_from("<IIIBBH", self.data, at)
+            end = names.find(b"\0", name)
+            if end < 0:
+                self.refuse("a symbol has no name")
+            if home != ABSOLUTE and home >= len(self.sections):
+                self.refuse(f"a symbol is in section {home}, which is not there")
+            if 0 < home < len(self.sections) and value > self.sections[home].size:
+                self.refuse("a symbol lies outside of its section")
+            text = names[name:end].decode("utf-8", "replace")
+            self.symbols.append(Symbol(at, text, info, other, home, value))

@@ -13,82 +13,34 @@ import platform
 import struct
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import NoReturn
 
+from axla.codegen.elf import ABSOLUTE, ALLOC, EXECUTABLE, NOBITS, PROGBITS, RELA, WRITABLE, Elf
 from axla.core.errors import InvalidArgument, OutOfMemory, UnsupportedError
 
 _RELOCATABLE, _X86_64 = 1, 62
-_PROGBITS, _SYMTAB, _RELA, _NOBITS = 1, 2, 4, 8
-_WRITABLE, _ALLOC, _EXECUTABLE = 1, 2, 4
 _LARGEST = 1 << 31  # what relative addresses of 32 bits reach
 _PAGE = 4096
 _READ, _EXECUTE = 1, 4  # of mprotect
-_ABSOLUTE = 0xFFF1
 # Type of relocation: bytes, whether it is relative.
 _KINDS = {1: (8, False), 2: (4, True), 4: (4, True), 24: (8, True)}
 
 
-@dataclass(slots=True)
-class _Section:
-    kind: int
-    flags: int
-    offset: int
-    size: int
-    link: int
-    info: int
-    align: int
-    step: int
-    at: int = -1  # where it is in the memory
-
-
-class _Object:
-    """Sections and symbols of a relocatable ELF object."""
+class _Object(Elf):
+    """A relocatable object for x86-64."""
 
     def __init__(self, name: str, data: bytes) -> None:
-        self.name, self.data = name, memoryview(data)
-        if data[:7] != b"\x7fELF\x02\x01\x01" or len(data) < 64:
-            self.refuse("not a 64-bit little-endian ELF object")
-        kind, machine = struct.unpack_from("<HH", data, 16)
-        if (kind, machine) != (_RELOCATABLE, _X86_64):
-            self.refuse(f"ELF type {kind} for machine {machine}, wanted a relocatable object for x86-64")
-        table, size, count = (*struct.unpack_from("<Q", data, 40), *struct.unpack_from("<HH", data, 58))
-        if size != 64 or table + 64 * count > len(data):
-            self.refuse("the table of sections is not in the file")
-        self.sections: list[_Section] = []
-        for at in range(table, table + 64 * count, 64):
-            _, kind, flags, _, offset, length, link, info, align, step = struct.unpack_from(
-                "<IIQQQQIIQQ", data, at
-            )
-            if kind != _NOBITS and kind != 0 and offset + length > len(data):
-                self.refuse("a section is not in the file")
-            if align & (align - 1) or (flags & _ALLOC and align > _PAGE):
-                self.refuse(f"a section is aligned to {align}")
-            self.sections.append(_Section(kind, flags, offset, length, link, info, max(align, 1), step))
-        self.symbols: list[tuple[str, bool, int, int]] = []  # name, is it global, section, value
+        self.name = name
+        super().__init__(data)
+        if not self.wide or (self.kind, self.machine) != (_RELOCATABLE, _X86_64):
+            found = f"ELF type {self.kind} for machine {self.machine}"
+            self.refuse(f"{found}, wanted a relocatable object for x86-64")
         for section in self.sections:
-            if section.kind == _SYMTAB:
-                self._read_symbols(section)
+            if section.flags & ALLOC and section.align > _PAGE:
+                self.refuse(f"a section is aligned to {section.align}")
 
     def refuse(self, what: str) -> NoReturn:
         raise InvalidArgument(f"{self.name}: {what}")
-
-    def _read_symbols(self, table: _Section) -> None:
-        if self.symbols or table.link >= len(self.sections) or table.size % 24:
-            self.refuse("the symbols are not as ELF has them")
-        strings = self.sections[table.link]
-        names = bytes(self.data[strings.offset : strings.offset + strings.size])
-        for at in range(table.offset, table.offset + table.size, 24):
-            name, info, _, home, value, _ = struct.unpack_from("<IBBHQQ", self.data, at)
-            end = names.find(b"\0", name)
-            if end < 0:
-                self.refuse("a symbol has no name")
-            if home != _ABSOLUTE and home >= len(self.sections):
-                self.refuse(f"a symbol is in section {home}, which is not there")
-            if 0 < home < len(self.sections) and value > self.sections[home].size:
-                self.refuse("a symbol lies outside of its section")
-            text = names[name:end].decode("utf-8", "replace")
-            self.symbols.append((text, info >> 4 != 0, home, value))
 
 
 class Image:
@@ -116,7 +68,7 @@ class Image:
         base = c.addressof(self._anchor)
         for found in objects:
             for section in found.sections:
-                if section.at >= 0 and section.kind == _PROGBITS:
+                if section.at >= 0 and section.kind == PROGBITS:
                     self._memory[section.at : section.at + section.size] = found.data[
                         section.offset : section.offset + section.size
                     ]
@@ -143,11 +95,11 @@ def _layout(objects: Sequence[_Object]) -> tuple[int, ...]:
     """
     at = 0
     ends = []
-    for wanted in (_EXECUTABLE, 0, _WRITABLE):
+    for wanted in (EXECUTABLE, 0, WRITABLE):
         for found in objects:
             for section in found.sections:
-                if section.flags & _ALLOC and section.flags & (_EXECUTABLE | _WRITABLE) == wanted:
-                    if section.kind not in (_PROGBITS, _NOBITS) and section.size:
+                if section.flags & ALLOC and section.flags & (EXECUTABLE | WRITABLE) == wanted:
+                    if section.kind not in (PROGBITS, NOBITS) and section.size:
                         # Unwinding tables and notes are not needed to run.
                         continue
                     section.at = -(-at // section.align) * section.align
@@ -160,20 +112,21 @@ def _layout(objects: Sequence[_Object]) -> tuple[int, ...]:
 def _globals(objects: Sequence[_Object], base: int) -> dict[str, int]:
     table: dict[str, int] = {}
     for found in objects:
-        for name, is_global, home, value in found.symbols:
-            if not is_global or home == 0:
+        for symbol in found.symbols:
+            name, home = symbol.name, symbol.section
+            if not symbol.is_global or home == 0:
                 continue
             if name in table:
                 found.refuse(f"{name} is defined twice")
-            if home == _ABSOLUTE or found.sections[home].at < 0:
+            if home == ABSOLUTE or found.sections[home].at < 0:
                 found.refuse(f"{name} is not in a section that is loaded")
-            table[name] = base + found.sections[home].at + value
+            table[name] = base + found.sections[home].at + symbol.value
     return table
 
 
 def _relocate(found: _Object, memory: mmap.mmap, base: int, table: dict[str, int]) -> None:
     for section in found.sections:
-        if section.kind != _RELA:
+        if section.kind != RELA:
             continue
         if section.info >= len(found.sections) or section.size % 24:
             found.refuse("relocations are not as ELF has them")
@@ -183,7 +136,7 @@ def _relocate(found: _Object, memory: mmap.mmap, base: int, table: dict[str, int
         for at in range(section.offset, section.offset + section.size, 24):
             offset, info, addend = struct.unpack_from("<QQq", found.data, at)
             size, relative = _KINDS.get(info & 0xFFFFFFFF, (0, False))
-            if not size or place.kind != _PROGBITS or offset + size > place.size:
+            if not size or place.kind != PROGBITS or offset + size > place.size:
                 found.refuse(f"relocation of type {info & 0xFFFFFFFF} at {offset} cannot be done")
             value = _value(found, info >> 32, base, table) + addend
             if relative:
@@ -199,11 +152,12 @@ def _value(found: _Object, number: int, base: int, table: dict[str, int]) -> int
     """The address of a symbol."""
     if number >= len(found.symbols):
         found.refuse(f"a relocation needs symbol {number}, which is not there")
-    name, _, home, value = found.symbols[number]
+    symbol = found.symbols[number]
+    name, home = symbol.name, symbol.section
     if home == 0:
         if name not in table:
             found.refuse(f"needs {name}, which nothing defines")
         return table[name]
-    if home == _ABSOLUTE or found.sections[home].at < 0:
+    if home == ABSOLUTE or found.sections[home].at < 0:
         found.refuse(f"a relocation needs {name or 'a section'}, which is not loaded")
-    return base + found.sections[home].at + value
+    return base + found.sections[home].at + symbol.value

@@ -1,4 +1,4 @@
-"""The names that an object file defines for others and those it needs, whatever its format.
+"""The names that an object file defines for others and those it needs, and its sizes, whatever its format.
 
 Enough of ELF, COFF, Mach-O and WebAssembly to prove that generated code stands alone. Files come from LLVM:
 a damaged one is a ValueError, no more is promised.
@@ -7,13 +7,17 @@ a damaged one is a ValueError, no more is promised.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from axla.codegen import elf
+from axla.codegen.elf import ALLOC, EXECUTABLE, PROGBITS, Elf
 
 LINKER_PROVIDES = frozenset({"__stack_pointer", "__indirect_function_table", "__memory_base", "__table_base"})
 """What every WebAssembly linker makes itself."""
+_HIDDEN = 2  # of an ELF symbol
+_COFF_CODE, _COFF_DATA = 0x20, 0x40
+_MACHO_CODE = 0x80000000
+_WASM_CODE, _WASM_DATA = 10, 11
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,24 +28,36 @@ class Symbols:
     needed: frozenset[str]
 
 
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Bytes that are loaded: of code, and of tables and constants."""
+
+    code: int
+    data: int
+
+
 def symbols(image: bytes) -> Symbols:
     """The symbols of an object file; ValueError for what is none."""
-    try:
-        if image[:4] == b"\x7fELF":
-            found = _elf(image)
-        elif image[:4] == b"\0asm":
-            found = _wasm(image)
-        elif image[:4] == b"\xcf\xfa\xed\xfe":
-            found = _macho(image)
-        elif image[:2] in (b"\x64\x86", b"\x64\xaa"):
-            found = _coff(image)
-        else:
-            raise ValueError("not an object file of a known format")
-        rows = list(found)
-    except (struct.error, IndexError) as error:
-        raise ValueError(f"a damaged object file: {error}") from error
+    rows = _rows(image, 0)
     defined = frozenset(name for name, is_defined in rows if is_defined)
     return Symbols(defined, frozenset(name for name, is_defined in rows if not is_defined) - defined)
+
+
+def sizes(image: bytes) -> Sizes:
+    """The sizes of an object file; ValueError for what is none."""
+    rows = _rows(image, 1)
+    return Sizes(*(sum(size for size, is_code in rows if is_code is wanted) for wanted in (True, False)))
+
+
+def _rows(image: bytes, which: int) -> list:
+    """What the first or the second reader of the file's format finds."""
+    for magic, readers in _FORMATS.items():
+        if image.startswith(magic):
+            try:
+                return list(readers[which](image))
+            except (struct.error, IndexError, ValueError) as error:
+                raise ValueError(f"a damaged object file: {error}") from error
+    raise ValueError("not an object file of a known format")
 
 
 def _text(image: bytes, at: int) -> str:
@@ -49,10 +65,10 @@ def _text(image: bytes, at: int) -> str:
 
 
 def _elf(image: bytes) -> Iterator[tuple[str, bool]]:
-    for symbol in elf.symbols(image):
-        if symbol.section == 0 and symbol.name:
+    for symbol in Elf(image).symbols:
+        if symbol.name and symbol.section == 0:
             yield symbol.name, False
-        elif symbol.is_global:
+        elif symbol.is_global and symbol.other & 3 != _HIDDEN:
             yield symbol.name, True
 
 
@@ -70,7 +86,7 @@ def _coff(image: bytes) -> Iterator[tuple[str, bool]]:
         yield name, section != 0 or value != 0
 
 
-def macho_commands(image: bytes) -> Iterator[tuple[int, int]]:
+def _macho_commands(image: bytes) -> Iterator[tuple[int, int]]:
     """The load commands of a Mach-O file: kind and offset."""
     (commands,) = struct.unpack_from("<I", image, 16)
     at = 32
@@ -81,7 +97,7 @@ def macho_commands(image: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _macho(image: bytes) -> Iterator[tuple[str, bool]]:
-    for command, at in macho_commands(image):
+    for command, at in _macho_commands(image):
         if command == 2:  # LC_SYMTAB
             table, count, strings, _ = struct.unpack_from("<IIII", image, at + 8)
             for number in range(count):
@@ -90,7 +106,7 @@ def _macho(image: bytes) -> Iterator[tuple[str, bool]]:
                     yield _text(image, strings + name).removeprefix("_"), kind & 0x0E != 0
 
 
-class WasmReader:
+class _WasmReader:
     """WebAssembly's numbers and names, in order."""
 
     def __init__(self, image: bytes, at: int):
@@ -123,7 +139,7 @@ _FUNCTION, _DATA, _SECTION = 0, 1, 3
 def _wasm(image: bytes) -> Iterator[tuple[str, bool]]:
     """From the symbol table of the linking section; a symbol without a name has that of its import."""
     imports: dict[int, list[str]] = {}
-    reader = WasmReader(image, 8)
+    reader = _WasmReader(image, 8)
     while reader.at < len(image):
         kind, size = reader.number(), reader.number()
         end = reader.at + size
@@ -140,7 +156,7 @@ def _wasm(image: bytes) -> Iterator[tuple[str, bool]]:
         reader.at = end
 
 
-def _wasm_imports(reader: WasmReader) -> dict[int, list[str]]:
+def _wasm_imports(reader: _WasmReader) -> dict[int, list[str]]:
     """Names by kind: functions, tables, memories, globals, tags."""
     found: dict[int, list[str]] = {}
     for _ in range(reader.number()):
@@ -159,7 +175,7 @@ def _wasm_imports(reader: WasmReader) -> dict[int, list[str]]:
     return found
 
 
-def _wasm_symbols(reader: WasmReader, imports: dict[int, list[str]]) -> Iterator[tuple[str, bool]]:
+def _wasm_symbols(reader: _WasmReader, imports: dict[int, list[str]]) -> Iterator[tuple[str, bool]]:
     imported = {0: 0, 2: 3, 4: 4, 5: 1}  # kind of symbol: kind of import
     for _ in range(reader.number()):
         kind, flags = reader.number(), reader.number()
@@ -180,3 +196,47 @@ def _wasm_symbols(reader: WasmReader, imports: dict[int, list[str]]) -> Iterator
             yield name, False
         elif not undefined and not local and not flags & 0x04:  # not hidden
             yield name, True
+
+
+def _elf_sizes(image: bytes) -> Iterator[tuple[int, bool]]:
+    for section in Elf(image).sections:
+        if section.flags & ALLOC and section.kind == PROGBITS:  # no unwinding tables, no notes
+            yield section.size, bool(section.flags & EXECUTABLE)
+
+
+def _coff_sizes(image: bytes) -> Iterator[tuple[int, bool]]:
+    _, count, _, _, _, optional, _ = struct.unpack_from("<HHIIIHH", image)
+    for at in range(20 + optional, 20 + optional + 40 * count, 40):
+        (size,) = struct.unpack_from("<I", image, at + 16)
+        (flags,) = struct.unpack_from("<I", image, at + 36)
+        if flags & (_COFF_CODE | _COFF_DATA):
+            yield size, bool(flags & _COFF_CODE)
+
+
+def _macho_sizes(image: bytes) -> Iterator[tuple[int, bool]]:
+    for command, at in _macho_commands(image):
+        if command == 0x19:  # LC_SEGMENT_64
+            (count,) = struct.unpack_from("<I", image, at + 64)
+            for section in range(at + 72, at + 72 + 80 * count, 80):
+                (size,) = struct.unpack_from("<Q", image, section + 40)
+                (flags,) = struct.unpack_from("<I", image, section + 64)
+                yield size, bool(flags & _MACHO_CODE)
+
+
+def _wasm_sizes(image: bytes) -> Iterator[tuple[int, bool]]:
+    reader = _WasmReader(image, 8)
+    while reader.at < len(image):
+        kind, size = reader.number(), reader.number()
+        reader.at += size
+        if kind in (_WASM_CODE, _WASM_DATA):
+            yield size, kind == _WASM_CODE
+
+
+_FORMATS: dict[bytes, tuple[Callable, Callable]] = {
+    b"\x7fELF": (_elf, _elf_sizes),
+    b"\0asm": (_wasm, _wasm_sizes),
+    b"\xcf\xfa\xed\xfe": (_macho, _macho_sizes),
+    b"\x64\x86": (_coff, _coff_sizes),
+    b"\x64\xaa": (_coff, _coff_sizes),
+}
+"""Readers by how a file begins: of names and whether they are defined, of sizes and whether they are code."""
