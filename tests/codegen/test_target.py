@@ -9,6 +9,7 @@ import pytest
 from axla.codegen import elf, llvm
 from axla.codegen.function import Function, Module
 from axla.codegen.host import _x86_level, host_target, one_lane_target
+from axla.codegen.object_files import symbols
 from axla.codegen.value import allowed_intrinsics, forbidden_intrinsics
 from axla.core import dtypes as D
 from axla.core import flags
@@ -65,13 +66,13 @@ def test_a_host_gets_the_highest_level_it_has_all_of():
 
 
 def test_undefined_symbols_are_found():
-    assert elf.undefined_symbols(llvm.emit_object(TEXT, cpu_target("x86-64"))) == ["expf"]
-    assert elf.undefined_symbols(llvm.emit_object(TEXT, cpu_target("aarch64"))) == ["expf"]
+    assert symbols(llvm.emit_object(TEXT, cpu_target("x86-64"))).needed == {"expf"}
+    assert symbols(llvm.emit_object(TEXT, cpu_target("aarch64"))).needed == {"expf"}
     small = cpu_target("x86-64", triple="i686-unknown-linux-gnu")
     small = dataclasses.replace(small, cpu="i686")
-    assert "expf" in elf.undefined_symbols(llvm.emit_object(TEXT, small))
+    assert "expf" in symbols(llvm.emit_object(TEXT, small)).needed
     with pytest.raises(ValueError, match="ELF"):
-        elf.undefined_symbols(b"MZ not an object")
+        elf.Elf(b"MZ not an object")
 
 
 def test_the_same_text_gives_the_same_object():
@@ -118,7 +119,7 @@ def test_an_outlined_function_is_written_once():
         values.store(values.binary("power", x, x), f.params["p"])
         f.ret()
     assert sorted(module.functions) == ["axla.power.v8f32.v8f32", "f", "g"]
-    assert elf.undefined_symbols(llvm.emit_object(module.text(), cpu_target("x86-64-v3"))) == []
+    assert not symbols(llvm.emit_object(module.text(), cpu_target("x86-64-v3"))).needed
 
 
 @pytest.mark.parametrize("isa, level", [("SSE4_2", "x86-64-v2"), ("avx2", "x86-64-v3"), ("AVX", "x86-64-v2")])
