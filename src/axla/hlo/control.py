@@ -134,7 +134,14 @@ class Fusion(Op):
         return [(cls(FusionKind.LOOP, calls=sample_reducer("multiply", F32)), (Shape(F32), Shape(F32)))]
 
 
-@op("custom-call", operands="*operands", effect="custom calls", expensive=True, mixes_floats=True)
+@op(
+    "custom-call",
+    operands="*operands",
+    effect="custom calls",
+    expensive=True,
+    mixes_floats=True,
+    in_order=True,
+)
 class CustomCall(Op):
     """Whatever the function named `custom_call_target` computes from the operands."""
 

@@ -66,7 +66,7 @@ class _Transfer(Op):
             self.reject("c1", f"a token is wanted, found {show(token)}")
 
 
-@op("send", operands="data token", effect="transfers", mixes_floats=True)
+@op("send", operands="data token", effect="transfers", mixes_floats=True, in_order=True)
 class Send(_Transfer, Transfer):
     """Begins sending data on a channel: the value is a tuple of the data, a context and a token."""
 
@@ -121,7 +121,7 @@ class Recv(_Transfer, Transfer):
         return [(cls(TupleShape((Shape(F32, (3,)), Shape(U32), TOKEN)), 1), (TOKEN,))]
 
 
-@op("recv-done", operands="operand", effect="transfers", ends=Recv)
+@op("recv-done", operands="operand", effect="transfers", ends=Recv, in_order=True)
 class RecvDone(_Transfer, Transfer):
     """The data received, and a token."""
 
@@ -138,7 +138,7 @@ class RecvDone(_Transfer, Transfer):
         return [(cls(1), (TupleShape((Shape(F32, (3,)), Shape(U32), TOKEN)),))]
 
 
-@op("infeed", operands="token", effect="infeed")
+@op("infeed", operands="token", effect="infeed", in_order=True)
 class Infeed(_Transfer):
     """The next value of the infeed queue, and a token."""
 
@@ -159,7 +159,7 @@ class Infeed(_Transfer):
         return [(cls(TupleShape((Shape(F32, (3,)), TOKEN))), (TOKEN,))]
 
 
-@op("outfeed", operands="data token", effect="outfeed", mixes_floats=True)
+@op("outfeed", operands="data token", effect="outfeed", mixes_floats=True, in_order=True)
 class Outfeed(_Transfer):
     """Puts the data into the outfeed queue, as `outfeed_shape`; gives a token."""
 

@@ -62,6 +62,7 @@ class Op:
     reads_whole: ClassVar[bool] = False  # every element of its operands must be there
     mixes_floats: ClassVar[bool] = False  # its operands may be floats of different types
     effect: ClassVar[str] = ""  # the kind of its side effect, where backends may lack that
+    in_order: ClassVar[bool] = False  # its effect is one of those that happen in one order
     collective: ClassVar[Kind | None] = None  # what members of a group get of it, or of what it begins
     message: ClassVar[str] = ""  # the part of its proto where attributes are looked for first
     ends: ClassVar[type[Op] | None] = None  # the op that begins what this one ends: copy-start for copy-done

@@ -7,13 +7,11 @@ from dataclasses import replace
 from typing import NoReturn
 
 from axla.core.errors import CompileError
-from axla.hlo import CustomCall, Infeed, Outfeed, RecvDone, Send
+from axla.hlo import CustomCall, Infeed, Outfeed
 from axla.hlo.transfer import receives_last
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.op import Op
 from axla.ir.traverse import computations_callees_first, running_order
-
-_EVENTS = (Infeed, Outfeed, Send, RecvDone, CustomCall)
 
 Kinds = frozenset[type[Op]]
 
@@ -43,7 +41,7 @@ def effect_order(module: Module) -> None:
 def _kinds(inst: Instruction, holding: Mapping[Computation, Kinds]) -> Kinds:
     """Which effects happen when an instruction runs. An infeed without arrays reads nothing."""
     op = inst.op
-    if isinstance(op, _EVENTS) and op.side_effect:
+    if op.in_order and op.side_effect:
         nothing = isinstance(op, Infeed) and all(leaf.is_token for leaf in op.shape.leaves())
         return frozenset(() if nothing else (type(op),))
     called = op.computations() if op.computation_fields else ()

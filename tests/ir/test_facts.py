@@ -1,0 +1,69 @@
+"""What declarations say of ops, against what the ops do."""
+
+import numpy as np
+import pytest
+
+import axla.hlo  # noqa: F401  (declares the ops)
+from axla.core.errors import InternalError
+from axla.core.shape import Shape
+from axla.interpreter import evaluate
+from axla.ir.op import OPS, Op, op
+from sample_modules import sample_arguments, sample_module
+
+
+def those(fact):
+    return [opcode for opcode, cls in sorted(OPS.items()) if getattr(cls, fact)]
+
+
+def results(opcode):
+    """Arguments and result of every sample of arrays."""
+    for value, shapes in OPS[opcode].samples():
+        if all(isinstance(s, Shape) and not s.is_dynamic for s in shapes):
+            given = sample_arguments(value, shapes)
+            yield [x.array for x in given], evaluate(sample_module(value, shapes), given).array
+
+
+@pytest.mark.parametrize("opcode", [o for o in those("moves") if o not in ("bitcast", "bitcast-convert")])
+def test_elements_that_move_are_those_of_operands(opcode):
+    for given, found in results(opcode):
+        assert np.isin(found, np.concatenate([x.reshape(-1) for x in given])).all()
+
+
+@pytest.mark.parametrize("opcode", ["bitcast", "bitcast-convert"])
+def test_bits_that_move_are_those_of_the_operand(opcode):
+    whole = [(x, y) for (x,), y in results(opcode) if x.nbytes == y.nbytes]  # numbers of 4 bits fill a byte
+    assert whole and all(sorted(x.tobytes()) == sorted(y.tobytes()) for x, y in whole)
+
+
+@pytest.mark.parametrize("opcode", those("passes_on"))
+def test_what_is_passed_on_is_the_first_operand(opcode):
+    for given, found in results(opcode):
+        assert found.tobytes() == given[0].tobytes()
+
+
+@pytest.mark.parametrize("opcode", those("reads_alike"))
+def test_arrays_that_are_read_alike_are_of_one_size(opcode):
+    for _, shapes in OPS[opcode].samples():
+        assert len({s.dims for s in shapes if s.rank}) <= 1
+
+
+@pytest.mark.parametrize("opcode", those("ends"))
+def test_an_end_takes_what_its_beginning_gives(opcode):
+    end = OPS[opcode].samples()[0][0]
+    for start, shapes in OPS[opcode].ends.samples():
+        assert end.infer(start.infer(*shapes))
+
+
+def test_effects_are_of_ops_that_have_one():
+    """An op that must stay where it is says which effect it has, or is part of a collective."""
+    has = {o for o, cls in OPS.items() if cls.side_effect is True}
+    told = {o for o, cls in OPS.items() if cls.effect or cls.collective is not None}
+    ends = {o for o, cls in OPS.items() if cls.ends is not None and cls.ends.collective is not None}
+    assert has - told - ends == set() and told - has == {"custom-call"}
+    assert set(those("in_order")) == {"custom-call", "infeed", "outfeed", "recv-done", "send"}
+
+
+def test_a_fact_that_there_is_not():
+    with pytest.raises(InternalError, match="op nothing: there is no fact expansive"):
+        op("nothing", expansive=True)(type("Nothing", (Op,), {}))
+    assert "nothing" not in OPS
