@@ -50,6 +50,7 @@ class Cut(Elementwise):
     times: int = 1
     rate: float = 0.5
     note: str = ""
+    commutative = associative = True
 
     def evaluate(self, operand, limit):
         return (np.minimum if self.side == "ABOVE" else np.maximum)(operand, limit)
@@ -163,18 +164,23 @@ def of_one(instruction: str, shape: str = "f32[4]") -> str:
     return f"HloModule m\nENTRY e {{ x = {shape} parameter(0)\n  ROOT r = {shape} {instruction} }}"
 
 
-def test_nothing_is_loaded_before_its_name_is_met(site):
+def run_python(code: str) -> str:
+    """What a process says that finds the package."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_nothing_is_loaded_before_its_name_is_met():
     code = (
         "import sys, axla; from axla.ir.op import OPS\n"
         f"axla.check({of_one('add(x, x)')!r})\n"
-        "before = 'ops_of_a_test' in sys.modules, 'broken_ops_of_a_test' in sys.modules, 'cut' in OPS\n"
+        "print('ops_of_a_test' in sys.modules, 'broken_ops_of_a_test' in sys.modules, 'cut' in OPS)\n"
         f"axla.check({of_one('cut(x, x), side=ABOVE')!r})\n"
-        "print(before, 'ops_of_a_test' in sys.modules, 'broken_ops_of_a_test' in sys.modules)\n"
+        "print('ops_of_a_test' in sys.modules, 'broken_ops_of_a_test' in sys.modules)\n"
     )
-    source = Path(axla.__file__).parents[1]
-    environment = {**os.environ, "PYTHONPATH": f"{site}{os.pathsep}{source}"}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
-    assert done.stdout.split("\n")[-2] == "(False, False, False) True False", done.stderr
+    assert run_python(code) == "False False False\nTrue False\n"
 
 
 def test_a_package_that_fails_names_itself_and_breaks_no_other():
@@ -293,6 +299,33 @@ ENTRY e { x = f32[1000] parameter(0)
     assert len([line for line in program.as_text("program").splitlines() if line.startswith("kernel ")]) <= 1
 
 
+@pytest.mark.parametrize("loaded_first", [False, True])
+def test_rules_of_families_are_for_it_whenever_it_is_loaded(loaded_first):
+    """Constants go to the right and are combined, if the attributes are the same; broadcasts stay outside."""
+    text = """HloModule m
+ENTRY e { x = s32[] parameter(0)
+  one = s32[] constant(1)
+  two = s32[] constant(2)
+  a = s32[] cut(one, x), side=ABOVE
+  b = s32[] cut(a, two), side=SIDE
+  y = s32[8] broadcast(b), dimensions={}
+  z = s32[8] broadcast(x), dimensions={}
+  ROOT r = s32[8] cut(y, z), side=ABOVE }"""
+    code = (
+        "import axla\nfrom axla.ir.op import declared\n"
+        f"if {loaded_first}: declared('cut')\n"
+        "from axla.passes import driver\nfrom axla.passes.pipelines import PASSES, PIPELINES\n"
+        "for side in ('ABOVE', 'BELOW'):\n"
+        f"    module = axla.parse({text!r}.replace('SIDE', side))\n"
+        "    driver.run(module, PIPELINES['simplify'])\n"
+        "    print([inst.opcode for inst in module.entry.instructions if inst.opcode != 'constant'])\n"
+        f"    axla.check({text!r}.replace('SIDE', side)).raise_if_different()\n"
+    )
+    assert run_python(code) == (
+        "['parameter', 'cut', 'cut', 'broadcast']\n['parameter', 'cut', 'cut', 'cut', 'broadcast']\n"
+    )
+
+
 def test_it_runs_asynchronously_too():
     text = """HloModule m
 ENTRY e { x = f32[4] parameter(0)
@@ -341,6 +374,19 @@ def test_code_of_a_package_that_changed_is_not_taken_from_the_cache(site, monkey
     sys.modules["ops_of_a_test"].__file__ = None  # as in a notebook
     cache.package.cache_clear()
     assert program_key(module, host_target()) is None
+
+
+def test_jax_calls_it():
+    jax = pytest.importorskip("jax")
+    import axla.jax
+
+    def program(x):
+        call = jax.ffi.ffi_call("axla.op.cut", jax.ShapeDtypeStruct(x.shape, x.dtype))
+        return 2 * call(x, x + 1, side="ABOVE", rate=np.float32(3))
+
+    module = axla.jax.to_module(program, np.ones(4, np.float32))
+    assert "cut" in {inst.opcode for inst in module.entry.instructions}
+    axla.check(module).raise_if_different()
 
 
 def test_an_op_of_a_script_needs_no_package():

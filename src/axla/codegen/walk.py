@@ -26,7 +26,7 @@ from axla.core.dtypes import PRED
 from axla.core.errors import UnsupportedError
 from axla.core.shape import Shape, TupleShape
 from axla.ir.graph import Computation, Instruction
-from axla.ir.op import Op, package_of
+from axla.ir.op import Op, is_own
 
 Indices = tuple[AnyIndex, ...]
 Leaf = Callable[[Indices], Value | tuple[Value, ...]]
@@ -132,7 +132,7 @@ class Elements:
             return found if isinstance(found, tuple) else (found,)
         op = inst.op
         generator = ELEMENT.get(type(op)) or getattr(op, "element", None)
-        if generator is None and op.elementwise and package_of(type(op)) == "axla":
+        if generator is None and op.elementwise and is_own(type(op)):
             return (self._elementwise(inst, index),)
         if generator is None:
             if hasattr(op, "source"):

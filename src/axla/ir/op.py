@@ -67,6 +67,11 @@ def _loaded(entry: EntryPoint) -> type[Op]:
     return found
 
 
+def is_own(op: type[Op]) -> bool:
+    """Whether axla itself declares an op."""
+    return package_of(op) == "axla"
+
+
 def package_of(op: type[Op]) -> str:
     """The package that declares an op: `axla` for those of HLO."""
     return op.__module__.partition(".")[0]
@@ -84,7 +89,6 @@ def attr(text: str = "", *, always: bool = False, required: bool = False, proto:
 OpClass = typing.TypeVar("OpClass", bound=type[Op])
 
 
-@typing.dataclass_transform(frozen_default=True, field_specifiers=(attr,))
 @typing.dataclass_transform(frozen_default=True, field_specifiers=(attr, dataclasses.field))
 def op(opcode: str, *, operands: str = "", **facts: Any) -> Callable[[OpClass], OpClass]:
     """Declares a class as the op `opcode`. `operands` names them: `"a b"`, `"*rest"` for any number, `"c?"`

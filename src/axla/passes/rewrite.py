@@ -30,7 +30,7 @@ from itertools import islice
 from axla.core.errors import InternalError
 from axla.core.shape import Shape
 from axla.ir.graph import NO_EXTRA, Computation, Extra, Instruction, Module
-from axla.ir.op import OPS, Op
+from axla.ir.op import OPS, Op, is_own
 from axla.ir.structure import Parameter
 from axla.ir.traverse import computations_callees_first, post_order
 
@@ -48,11 +48,14 @@ Rewrite = Callable[..., Rewritten]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rewrite: where `function(root, *operands)` gives an instruction, it takes the root's place."""
+    """A rewrite: where `function(root, *operands)` gives an instruction, it takes the root's place. `family`
+    says of an op of another package whether the rule is for it, too.
+    """
 
     name: str
     function: Rewrite
     equation: str
+    family: Callable[[type[Op]], bool] | None = None
 
 
 Rules = dict[type[Op], tuple[Rule, ...]]
@@ -61,13 +64,17 @@ RULES: dict[str, Rules] = {}
 """Pass name -> op class -> rules, in the order tried. Filled by `@rule`; class `Op` stands for every op."""
 
 
-def rule(*classes: type[Op], group: str = "algsimp") -> Callable[[Rewrite], Rewrite]:
-    """Declares a function of a root and its operands as a rule of the pass `group` for these op classes."""
+def rule(
+    *classes: type[Op], group: str = "algsimp", family: Callable[[type[Op]], bool] | None = None
+) -> Callable[[Rewrite], Rewrite]:
+    """Declares a function of a root and its operands as a rule of the pass `group` for these op classes, or
+    for a family: all ops of which it is true.
+    """
 
     def declare(function: Rewrite) -> Rewrite:
-        made = Rule(function.__name__, function, (function.__doc__ or "").strip().split("\n")[0])
+        made = Rule(function.__name__, function, (function.__doc__ or "").strip().split("\n")[0], family)
         table = RULES.setdefault(group, {})
-        for cls in classes:
+        for cls in classes if family is None else [c for c in OPS.values() if is_own(c) and family(c)]:
             table[cls] = (*table.get(cls, ()), made)
         return function
 
@@ -194,8 +201,11 @@ def rewrite(
     active = current_session()
     everywhere = rules.get(Op, ())
     table: Rules = {}
-    for cls in {*(c for c in rules if c is not Op), *(OPS.values() if everywhere else ())}:
-        table[cls] = tuple(r for r in (*rules.get(cls, ()), *everywhere) if r.name not in active.disabled)
+    families = dict.fromkeys(r for found in rules.values() for r in found if r.family is not None)
+    for cls in {*(c for c in rules if c is not Op), *(OPS.values() if everywhere or families else ())}:
+        more = () if is_own(cls) else [r for r in families if r.family and r.family(cls)]
+        found = (*rules.get(cls, ()), *more, *everywhere)
+        table[cls] = tuple(r for r in found if r.name not in active.disabled)
     for computation in computations_callees_first(module):
         if computation in module.computations and not active.exhausted:
             _Rewriter(computation, table, active, is_layout_sensitive).run()

@@ -10,7 +10,7 @@ import numpy as np
 
 import axla.hlo as hlo
 from axla.ir.graph import Instruction
-from axla.ir.op import OPS
+from axla.ir.op import Op
 from axla.ir.typed import shape_of
 from axla.passes.rewrite import Rewritten, fast_math, rule
 from axla.passes.simplify.match import (
@@ -26,11 +26,14 @@ from axla.passes.simplify.match import (
     uniform,
 )  # fmt: skip
 
-COMMUTATIVE = tuple(cls for cls in OPS.values() if cls.commutative and len(cls.operand_names) == 2)
 SHIFTS = (hlo.ShiftLeft, hlo.ShiftRightArithmetic, hlo.ShiftRightLogical)
 
 
-@rule(*COMMUTATIVE)
+def _commutes(op: type[Op]) -> bool:
+    return op.commutative and len(op.operand_names) == 2
+
+
+@rule(family=_commutes)
 def constant_to_the_right(root: Instruction, lhs: Instruction, rhs: Instruction) -> Rewritten:
     """op(c, x) => op(x, c)"""
     return root.op(rhs, lhs) if is_constant(lhs) and not is_constant(rhs) else None
@@ -234,10 +237,14 @@ def extremum_of_limit(root: Instruction, x: Instruction, bound: Instruction) -> 
     return x if is_all(bound, low if type(root.op) is hlo.Maximum else high) else None
 
 
-@rule(*(cls for cls in COMMUTATIVE if cls.associative))
+def _associates(op: type[Op]) -> bool:
+    return _commutes(op) and op.associative
+
+
+@rule(family=_associates)
 def associate_constants(root: Instruction, inner: Instruction, b: Instruction) -> Rewritten:
     """op(op(x, a), b) => op(x, op(a, b)) for constants (floats: only maximum and minimum: no rounding)"""
-    if type(inner.op) is not type(root.op) or not is_constant(b) or not is_constant(inner.operands[1]):
+    if inner.op != root.op or not is_constant(b) or not is_constant(inner.operands[1]):
         return None
     x, a = inner.operands
     if is_constant(x) or not (is_exact(root) or isinstance(root.op, (hlo.Maximum, hlo.Minimum))):
@@ -295,12 +302,11 @@ def complex_of_parts(root: Instruction, a: Instruction, b: Instruction) -> Rewri
     return a.operands[0] if same_shape(a.operands[0], root) else None
 
 
-ELEMENTWISE = tuple(
-    cls for cls in OPS.values() if cls.elementwise and not cls.holds_shape and not cls.side_effect
-)
+def _follows_operands(op: type[Op]) -> bool:
+    return op.elementwise and not op.holds_shape and not op.side_effect
 
 
-@rule(*ELEMENTWISE)
+@rule(family=_follows_operands)
 def elementwise_of_broadcasts(root: Instruction, *operands: Instruction) -> Rewritten:
     """op(broadcast(a), broadcast(b), ...) => broadcast(op(a, b, ...)): fewer elements to compute"""
     first = operands[0] if operands else root

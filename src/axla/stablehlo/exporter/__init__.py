@@ -16,7 +16,7 @@ from axla.custom.site import leaf_number
 from axla.hlo import TopK
 from axla.ir.clone import clone_module
 from axla.ir.graph import Instruction, Module
-from axla.ir.op import package_of
+from axla.ir.op import is_own
 from axla.ir.verify import verify
 from axla.passes import driver
 from axla.passes.expand.expanders import EXPANDERS
@@ -59,7 +59,7 @@ def export_source(module: Module) -> mlir.Source:
 
 def _export(module: Module) -> mlir.Source:
     ops = {type(inst.op) for c in module.computations for inst in c.instructions}
-    others = [op.opcode for op in ops if package_of(op) != "axla"]
+    others = [op.opcode for op in ops if not is_own(op)]
     exporter = Exporter(module, {**RULES, **dict.fromkeys(others, declared_call)})
     functions = exporter.run(_entry(exporter))
     attributes: dict[str, Any] = {
