@@ -420,8 +420,7 @@ def snake_case(name: str) -> str:
 
 
 def _install() -> None:
-    for name in ops.__all__:
-        function = getattr(ops, name)
+    for name, function in sorted(ops.FUNCTIONS.items()):
         if not hasattr(ComputationBuilder, name) and function.__annotations__.get("return") == "XlaOp":
             setattr(ComputationBuilder, name, _method(function))
     for alias, name in (("CustomCallOp", "CustomCall"), ("Concatenate", "ConcatInDim")):

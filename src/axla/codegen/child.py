@@ -61,8 +61,8 @@ class Child:
             try:
                 process.stdin.write(struct.pack("<Q", len(request)) + request)
                 process.stdin.flush()
-                kind, size = struct.unpack("<BQ", _exactly(process.stdout, 9))  # type: ignore[arg-type]
-                answer = _exactly(process.stdout, size)  # type: ignore[arg-type]
+                kind, size = struct.unpack("<BQ", _exactly(process.stdout, 9))
+                answer = _exactly(process.stdout, size)
             except (EOFError, BrokenPipeError):
                 self._complain(target)
                 raise CompileError(f"target {target.name}: LLVM gave up: {self._last_words()}") from None
@@ -136,7 +136,7 @@ class Child:
             self._said = None
 
 
-def _exactly(file: BinaryIO, size: int) -> bytes:
+def _exactly(file: IO[bytes], size: int) -> bytes:
     """`size` bytes of a pipe; EOFError when it ends before."""
     data = file.read(size)
     if len(data) < size:
