@@ -134,14 +134,7 @@ class Fusion(Op):
         return [(cls(FusionKind.LOOP, calls=sample_reducer("multiply", F32)), (Shape(F32), Shape(F32)))]
 
 
-@op(
-    "custom-call",
-    operands="*operands",
-    effect="custom calls",
-    expensive=True,
-    mixes_floats=True,
-    in_order=True,
-)
+@op("custom-call", operands="*operands", effect="custom calls", expensive=True, mixes_floats=True)
 class CustomCall(Op):
     """Whatever the function named `custom_call_target` computes from the operands."""
 
@@ -163,6 +156,8 @@ class CustomCall(Op):
     # Of axla, not of XLA: layout-normalization sets it. Operands and result are then arrays of the sizes in
     # which they lie; the constraints are what the call declared, here the shape of its result.
     result_layout_constraints: tuple[AnyShape, ...] | None = None
+
+    in_order = True
 
     @property
     def side_effect(self) -> bool:

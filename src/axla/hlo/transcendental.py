@@ -6,15 +6,12 @@ On infinities and NaN the complex ones are as XLA:CPU's, where NumPy differs.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
 from axla.hlo.complex import divide, joined
 from axla.hlo.family import ARITHMETIC, FLOAT, INEXACT, binary, transcendental
-from axla.hlo.numeric import by_kind, rounded
-
-Array = Any  # numpy.ndarray, whose stubs have no real and imag for an unknown element type
+from axla.hlo.numeric import Array, by_kind, rounded
 
 
 def _poisoned(x: Array, result: Array) -> Array:

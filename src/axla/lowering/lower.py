@@ -38,13 +38,12 @@ from axla.target.machine import Target
 MOST_NESTED = 100
 """Computations that call each other: writing code for them recurses. The interpreter has the same limit."""
 
+
 # What passes values on without work: dataflow has resolved it.
-_NOTHING_TO_DO = (hlo.Parameter, hlo.Tuple, hlo.GetTupleElement, hlo.AfterAll)
-
-
 def is_computed(op: Op) -> bool:
     """Whether an op needs a step, or a part of one: its value is not only that of operands."""
-    return not (op.passes_on or isinstance(op, _NOTHING_TO_DO))
+    passed = op.passes_on or isinstance(op, hlo.Parameter | hlo.Tuple | hlo.GetTupleElement | hlo.AfterAll)
+    return not passed
 
 
 def lower(module: Module, buffers: Buffers, target: Target) -> Program:

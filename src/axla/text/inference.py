@@ -24,10 +24,6 @@ def transfer_shape(opcode: str, operands: tuple[Instruction, ...], written: AnyS
     return TupleShape((data.elements[0], *((Shape(U32), TOKEN) if opcode == "recv" else (TOKEN,))))
 
 
-UNWRITTEN_SHAPES = frozenset(["dot", "convolution"])
-"""Ops that hold their shape, and yet have one by default: `of(lhs, rhs, ...)` gives it."""
-
-
 def with_natural_layout(op: Op, operands: tuple[Instruction, ...], shape: AnyShape) -> AnyShape:
     """The inferred shape in the layout that follows from the operands' layouts."""
     candidate = _natural(op, operands, shape)

@@ -25,7 +25,7 @@ from axla.ir.structure import Constant, GetTupleElement, Parameter
 from axla.ir.typed import op_of
 from axla.text import asynchronous
 from axla.text.forms import PLAIN_FORMS, unpacked
-from axla.text.inference import UNWRITTEN_SHAPES, transfer_shape, with_natural_layout
+from axla.text.inference import transfer_shape, with_natural_layout
 from axla.text.lexer import BLANK, NAME, STRING, pattern, unescape
 from axla.text.literals import read_literal
 from axla.text.shapes import ARRAY, TUPLE, ShapeCursor, compatible
@@ -217,7 +217,7 @@ class InstructionCursor(ShapeCursor):
         self, cls: type[Op], fields: dict[str, Any], operands: tuple[Instruction, ...], at: int
     ) -> AnyShape:
         """The shape of an op that holds it, where the text leaves it out."""
-        if cls.opcode not in UNWRITTEN_SHAPES or not all(isinstance(o.shape, Shape) for o in operands):
+        if not hasattr(cls, "of") or not all(isinstance(o.shape, Shape) for o in operands):
             self.fail(f"the shape of {cls.opcode} does not follow from its operands: it must be written", at)
         try:
             return cls.of(*[o.shape for o in operands[:2]], **fields).shape  # type: ignore[attr-defined]

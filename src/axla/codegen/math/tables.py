@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 from axla.codegen.arithmetic import Reg
 
@@ -36,12 +35,12 @@ def on_complex(opcode: str) -> Callable[[Callable[..., Pair]], Callable[..., Pai
     """Enters what computes an op on complex numbers, in a function of its own."""
     name = f"complex.{opcode.replace('-', '_')}"
 
-    def call(body: Callable[..., Pair], *parts: Reg) -> Pair:
-        re, im = parts[0].m.outlined(name, body, *parts)
-        return re, im
-
     def enter(body: Callable[..., Pair]) -> Callable[..., Pair]:
-        COMPLEX[opcode] = partial(call, body)
+        def call(*parts: Reg) -> Pair:
+            re, im = parts[0].m.outlined(name, body, *parts)
+            return re, im
+
+        COMPLEX[opcode] = call
         return body
 
     return enter

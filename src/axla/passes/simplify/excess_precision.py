@@ -12,8 +12,6 @@ from axla.ir.graph import Instruction, Module
 from axla.ir.typed import shape_of
 from axla.passes import rewrite
 
-MOVEMENT = (Transpose, Reshape, Copy)
-
 
 def float_normalization(module: Module) -> None:
     """Computes in f32 what is bf16 and converted to f32 next: an elementwise op, dot or convolution.
@@ -48,7 +46,7 @@ def _is_computed(inst: Instruction) -> bool:
 
 def _reader(inst: Instruction, user: Instruction) -> Instruction | None:
     """The convert to f32 that a user is, or that a dot's result comes to after being moved."""
-    while isinstance(inst.op, Dot) and type(user.op) in MOVEMENT and len(user.users) == 1:
+    while isinstance(inst.op, Dot) and type(user.op) in (Transpose, Reshape, Copy) and len(user.users) == 1:
         if user is user.computation.root:
             return None
         (user,) = user.users
