@@ -34,7 +34,7 @@ def dot_of_no_products(root: Instruction, *_: Instruction) -> Rewritten:
     found = plain(root)
     if found is None:
         return None
-    lhs, _, op = found
+    lhs, op = found[0], found[2]
     return full(root, 0) if any(shape_of(lhs).dims[d] == 0 for d in op.lhs_contracting_dims) else None
 
 
