@@ -120,19 +120,21 @@ def planned(mutation: Mutation) -> Mutation:
 
     def both(text: bytearray, rng: random.Random) -> None:
         from axla.codegen.host import host_target
+        from axla.kernels.kinds import kinds
         from axla.lowering.lower import kernel_name
         from axla.program.kernels import plan_kernel
         from axla.program.program import Program
-        from axla.program.text import _CODEC, FORMAT, VERSION
+        from axla.program.text import FORMAT, VERSION, _codec
 
         mutation(text, rng)
         with contextlib.suppress(Exception):  # not even read: the text is left as it is
-            program = _CODEC.parse(Program, text.decode(), 1)
+            codec = _codec(kinds())
+            program = codec.parse(Program, text.decode(), 1)
             names = {k.name: kernel_name(k.computation, k.in_place) for k in program.kernels}
             kernels = [
                 plan_kernel(names[k.name], k.computation, k.in_place, host_target()) for k in program.kernels
             ]
-            made = f"{FORMAT} {VERSION}\n{_CODEC.print(replace(program, kernels=tuple(kernels)))}"
+            made = f"{FORMAT} {VERSION}\n{codec.print(replace(program, kernels=tuple(kernels)))}"
             for old, new in names.items():
                 made = made.replace(f"kernel={old}", f"kernel={new}")
             text[:] = made.encode()

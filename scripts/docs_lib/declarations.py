@@ -122,9 +122,9 @@ def plain(shape: AnyShape) -> str:
 def facts(cls: type[Op]) -> list[str]:
     found = [
         ("elementwise", cls.elementwise), ("commutative", cls.commutative), ("associative", cls.associative),
-        ("has a side effect", cls.side_effect is True), ("moves elements", cls.moves),
-        ("gives its operand", cls.passes_on), ("operands of one size", cls.reads_alike),
-        ("floats of several types", cls.mixes_floats), ("in the order of effects", cls.in_order),
+        ("has a side effect", cls.side_effect is True), ("moves elements only", cls.moves),
+        ("gives on its operand", cls.passes_on), ("operands have one size", cls.reads_alike),
+        ("may mix float types", cls.mixes_floats), ("happens in the order of effects", cls.in_order),
     ]  # fmt: skip
     listed = [name for name, true in found if true]
     return [*listed, f"neutral element {cls.identity}"] if cls.identity is not None else listed

@@ -85,7 +85,7 @@ def facts(cls: type[Op]) -> Iterable[str]:
     listed = declarations.facts(cls)
     yield f"- Element types: {declarations.element_types(cls)}."
     if listed:
-        yield f"- It is {', '.join(listed)}.".replace("It is has", "It has").replace(", has", ", and has")
+        yield f"- Facts: {', '.join(listed)}."
     yield f"- Source: {source(cls.opcode)}\n"
 
 
