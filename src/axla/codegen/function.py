@@ -195,13 +195,13 @@ class Function(Code):
             yield
         branch.merge([])
 
-    def guard(self, condition: Ssa, code: Ssa) -> None:
-        """Returns `code` from the function when `condition` holds."""
+    def guard(self, condition: Ssa, value: Ssa | None = None) -> None:
+        """Returns from the function when `condition` holds."""
         stop, go = self._labels("stop", "go")
         region = self.region
         region.lines.append(f"  br i1 {condition.text}, label %{stop}, label %{go}")
         region.lines.append(f"{stop}:")
-        region.lines.append(f"  ret {code.type} {code.text}")
+        self._ret(value)
         region.begin(go)
 
     def frame_field(self, name: str, type_: str = "ptr") -> Ssa:
@@ -228,9 +228,12 @@ class Function(Code):
 
     def ret(self, value: Ssa | None = None) -> None:
         """Returns. Outside of branches and loops it ends the function, and hands its text to the module."""
-        self.line("ret void" if value is None else f"ret {value!r}")
+        self._ret(value)
         if len(self._stack) == 1:
             self._finish()
+
+    def _ret(self, value: Ssa | None) -> None:
+        self.line("ret void" if value is None else f"ret {value!r}")
 
     def _finish(self) -> None:
         group = self.module.attribute_group(self.attributes)

@@ -58,12 +58,10 @@ def emit(m: Module) -> None:
 @_FUNCTIONS("bind_array", "ptr", "argument:ptr, info:ptr")
 def _bind_array(f: Function, argument: Ssa, info: Ssa) -> None:
     """The record of an Array argument that fits its parameter, else null; an exception may be set then."""
-    with f.if_(argument.get(ARRAY, "info").ne(info), likely=False):
-        f.ret(f.null())
+    f.guard(argument.get(ARRAY, "info").ne(info), f.null())
     record = argument.get(ARRAY, "record")
     with f.if_(record.ne(0), likely=True):
-        with f.if_(record.get(RECORD, "ready").eq(READY), likely=True):
-            f.ret(record)
+        f.guard(record.get(RECORD, "ready").eq(READY), record)
         # The wait lets other threads run, which may delete the array.
         with f.if_(f.call("i32", "axla_record_wait", record, f.i64(0)).eq(0)):
             f.ret(argument.get(ARRAY, "record"))
@@ -304,8 +302,7 @@ def _result(f: Function, program: Ssa, records: Ssa) -> None:
 @_FUNCTIONS("fail", "ptr", "owner:ptr, code:i32, frame:ptr, flag:ptr")
 def _fail(f: Function, owner: Ssa, code: Ssa, frame: Ssa, flag: Ssa) -> None:
     """Lets Python raise the exception of an error code; null."""
-    with f.if_(f.call("ptr", "PyErr_Occurred").ne(0)):  # a signal's handler raised
-        f.ret(f.null())
+    f.guard(f.call("ptr", "PyErr_Occurred").ne(0), f.null())  # a signal's handler raised
     made = f.call("ptr", "report", f.glob("failed_call").load("ptr"), *f.params.values())
     f.call("void", "Py_DecRef", made)  # it raises: this is null, which Py_DecRef accepts
     f.ret(f.null())
@@ -333,8 +330,7 @@ def _slow(f: Function, this: Ssa, arguments: Ssa, count: Ssa, names: Ssa, flag: 
     with f.if_(names.ne(0)):
         keywords.store(f.call("i64", "PyTuple_Size", names))
     total = count + keywords.load("i64")
-    with f.if_(f.call("ptr", "PyErr_Occurred").ne(0), likely=False):  # an argument's run failed
-        f.ret(f.null())
+    f.guard(f.call("ptr", "PyErr_Occurred").ne(0), f.null())  # an argument's run failed
     # Not on the stack: a caller may pass a million arguments by mistake.
     size = (total + 4) << 3
     given = f.call("ptr", "axla_allocate", size)
@@ -438,8 +434,7 @@ def _callable_with_flag(f: Function, this: Ssa, arguments: Ssa, count: Ssa) -> N
     with f.if_(count.lt(1)):
         f.ret(f.call("ptr", "call_slowly", this, arguments, count, f.null(), f.null()))
     flag = f.call("ptr", "PyLong_AsVoidPtr", arguments.load("ptr"))
-    with f.if_(f.call("ptr", "PyErr_Occurred").ne(0), likely=False):
-        f.ret(f.null())
+    f.guard(f.call("ptr", "PyErr_Occurred").ne(0), f.null())
     f.ret(f.call("ptr", "call_program", this, arguments.at(8), count - 1, f.null(), flag))
 
 

@@ -53,8 +53,7 @@ def emit(m: Module) -> None:
 @_FUNCTIONS("memory_class", "i64", "bytes:i64")
 def _class_of(f: Function, size: Ssa) -> None:
     """The class of a size, which is the index of its list: 64 bytes, then eight to a power of two."""
-    with f.if_(size.le(64)):
-        f.ret(f.i64(0))
+    f.guard(size.le(64), f.i64(0))
     last = size - 1
     exponent = f.i64(63) - f.call("i64", "llvm.ctlz.i64", last, f.const("i1", 1))
     step = (last >> (exponent - 3)) & 7
@@ -63,8 +62,7 @@ def _class_of(f: Function, size: Ssa) -> None:
 
 @_FUNCTIONS("memory_class_bytes", "i64", "index:i64")
 def _size_of_class(f: Function, index: Ssa) -> None:
-    with f.if_(index.eq(0)):
-        f.ret(f.i64(64))
+    f.guard(index.eq(0), f.i64(64))
     at = index - 1
     f.ret(((at & 7) + 9) << ((at >> 3) + 3))
 
@@ -81,8 +79,7 @@ def _map(f: Function, size: Ssa) -> None:
         "ptr", "mmap", f.null(), total, f.i32(_PROT_READ_WRITE), f.i32(_MAP_PRIVATE_ANONYMOUS), none, f.i64(0)
     )
     address = base.cast("i64")
-    with f.if_(address.eq(-1), likely=False):
-        f.ret(f.null())
+    f.guard(address.eq(-1), f.null())
     with f.unless(huge):
         f.ret(base)
     start = (address + (_HUGE_PAGE - 1)) & -_HUGE_PAGE
@@ -153,8 +150,7 @@ def _fresh(f: Function, size: Ssa) -> None:
     with f.if_(crowded, likely=False):
         f.call("void", "axla_trim")
     block = f.call("ptr", "memory_from_system", size)
-    with f.if_(block.ne(0), likely=True):
-        f.ret(block)
+    f.guard(block.ne(0), block)
     f.call("void", "axla_trim")
     block = f.call("ptr", "memory_from_system", size)
     with f.if_(block.eq(0)):
@@ -166,8 +162,7 @@ def _fresh(f: Function, size: Ssa) -> None:
 
 @_FUNCTIONS("axla_allocate", "ptr", "bytes:i64", exported=True)
 def _allocate(f: Function, size: Ssa) -> None:
-    with f.if_(size.ugt(_LARGEST), likely=False):
-        f.ret(f.null())
+    f.guard(size.ugt(_LARGEST), f.null())
     index = f.call("i64", "memory_class", size)
     block_size = f.call("i64", "memory_class_bytes", index)
     head = f.glob("memory_lists").item(index)

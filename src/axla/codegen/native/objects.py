@@ -54,8 +54,7 @@ def emit(m: Module) -> None:
 def _record_new(f: Function, size: Ssa) -> None:
     """A record over new memory, with one count; null when there is no memory."""
     block = f.call("ptr", "axla_allocate", size)
-    with f.if_(block.eq(0), likely=False):
-        f.ret(f.null())
+    f.guard(block.eq(0), f.null())
     record = f.call("ptr", "axla_record_over", block, size)
     with f.if_(record.eq(0), likely=False):
         f.call("void", "axla_free", block, size)
@@ -65,8 +64,7 @@ def _record_new(f: Function, size: Ssa) -> None:
 @_FUNCTIONS("axla_record_over", "ptr", "address:ptr, bytes:i64", exported=True)
 def _record_over(f: Function, address: Ssa, size: Ssa) -> None:
     record = f.call("ptr", "axla_allocate", f.i64(RECORD.size))
-    with f.if_(record.eq(0), likely=False):
-        f.ret(f.null())
+    f.guard(record.eq(0), f.null())
     values = {"refs": 1, "ready": READY, "address": address, "bytes": size}
     for field in RECORD.fields:
         record.set(RECORD, field.name, values.get(field.name, 0))
@@ -80,8 +78,7 @@ def _record_hold(f: Function, record: Ssa) -> None:
 
 @_FUNCTIONS("axla_record_release", "void", "record:ptr", exported=True)
 def _record_release(f: Function, record: Ssa) -> None:
-    with f.if_(record.eq(0)):
-        f.ret()
+    f.guard(record.eq(0))
     with f.if_(record.atomic("sub", f.i32(1), "acq_rel").eq(1)):
         release = record.get(RECORD, "release")
         with f.if_(release.ne(0), likely=False):
@@ -98,8 +95,7 @@ def _wait(f: Function, record: Ssa, until: Ssa) -> None:
     clock has come to `until` nanoseconds (0: it may).
     """
     ready_at = record.at(RECORD.offset("ready"))
-    with f.if_(ready_at.load("i32", "acquire").eq(READY), likely=True):
-        f.ret(f.i32(0))
+    f.guard(ready_at.load("i32", "acquire").eq(READY), f.i32(0))
     f.call("void", "axla_record_hold", record)
     code = f.slot(f.i32(0))
     with f.while_loop() as loop:
@@ -179,8 +175,7 @@ def _array_delete(f: Function, array: Ssa) -> None:
 def _array_hold(f: Function, array: Ssa, take: Ssa) -> None:
     """The record of an Array, held; null if the array was deleted. With `take` the array loses it."""
     record = array.get(ARRAY, "record")
-    with f.if_(record.eq(0)):
-        f.ret(f.null())
+    f.guard(record.eq(0), f.null())
     with f.if_(take.ne(0)):
         array.set(ARRAY, "record", 0)
         f.ret(record)

@@ -189,8 +189,7 @@ def _start(f: Function) -> None:
 def _serial(f: Function, frame: Ssa, kernel: Ssa, args: Ssa, count: Ssa, grain: Ssa, ranges: Ssa) -> None:
     with f.loop(0, ranges) as loop:
         code = _range(f, frame, kernel, args, loop.index, grain, count)
-        with f.if_(code.ne(0), likely=False):
-            f.ret(code)
+        f.guard(code.ne(0), code)
     f.ret(f.i32(0))
 
 

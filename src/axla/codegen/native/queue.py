@@ -130,11 +130,9 @@ def _queue_hand_over(f: Function, queue: Ssa, task: Ssa, owners: Ssa) -> None:
     in between.
     """
     with f.if_(queue.get(QUEUE, "started").eq(0), likely=False):
-        with f.if_(f.call("i32", "thread_start", f.glob("queue_worker"), queue).ne(0), likely=False):
-            f.ret(f.i32(1))
+        f.guard(f.call("i32", "thread_start", f.glob("queue_worker"), queue).ne(0), f.i32(1))
         queue.set(QUEUE, "started", 1)
-    with f.if_(f.call("i32", "PyList_Append", owners, task.get(TASK, "owner")).ne(0), likely=False):
-        f.ret(f.i32(1))
+    f.guard(f.call("i32", "PyList_Append", owners, task.get(TASK, "owner")).ne(0), f.i32(1))
     program = task.get(TASK, "program")
     program.set(PROGRAM, "handed", program.get(PROGRAM, "handed") + 1)
     queue.get(QUEUE, "last").at(TASK.offset("next")).store(task, "release")
@@ -153,8 +151,7 @@ def _may_run(f: Function, program: Ssa) -> None:
     queue = program.get(PROGRAM, "queue")
     with f.if_(queue.get(QUEUE, "thread").eq(f.call("i64", "pthread_self"))):
         f.ret(f.i32(1))  # called by a function that a run of the queue calls
-    with f.if_(program.get(PROGRAM, "handed").ne(program.get(PROGRAM, "ended"))):
-        f.ret(f.i32(0))
+    f.guard(program.get(PROGRAM, "handed").ne(program.get(PROGRAM, "ended")), f.i32(0))
     begun = queue.get(QUEUE, "handed").eq(queue.get(QUEUE, "begun"))
     quiet = (program.get(PROGRAM, "flags") & EFFECTS).eq(0)
     f.ret((quiet | begun).cast("i32"))

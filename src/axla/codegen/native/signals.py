@@ -60,8 +60,7 @@ def _monitor(f: Function, unused: Ssa) -> None:
 
 @_FUNCTIONS("main_run_begin", "void", "run:ptr")
 def _begin(f: Function, run: Ssa) -> None:
-    with f.if_(f.call("i64", "pthread_self").ne(f.glob("main_thread").load("i64"))):
-        f.ret()
+    f.guard(f.call("i64", "pthread_self").ne(f.glob("main_thread").load("i64")))
     run.set(RUN, "outer", f.glob("main_run").load("ptr"))
     f.glob("main_run").atomic("xchg", run.cast("i64"))
     with f.if_(f.glob("monitor_state").exchange(f.i32(0), f.i32(1)), likely=False):
@@ -83,13 +82,11 @@ def _poll(f: Function, frame: Ssa) -> None:
     """Whether a run is to stop: 0 or a code. Called when its flags are not 0."""
     flags = frame.get(FRAME, "cancel")
     code = flags.load("i32", "monotonic")
-    with f.if_(code.ne(0)):
-        f.ret(code)
+    f.guard(code.ne(0), code)
     with f.if_(f.call("i64", "pthread_self").ne(f.glob("main_thread").load("i64"))):
         f.ret(f.i32(0))  # a worker: the main thread will look
     look = flags.at(LOOK)
-    with f.if_(look.load("i32", "monotonic").eq(0)):
-        f.ret(f.i32(0))
+    f.guard(look.load("i32", "monotonic").eq(0), f.i32(0))
     look.store(f.i32(0), "monotonic")
     run, forks = f.glob("main_run").load("ptr"), f.glob("forks").load("i32")
     f.call("void", "PyEval_RestoreThread", run.get(RUN, "state"))
