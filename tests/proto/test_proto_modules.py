@@ -33,6 +33,10 @@ def test_every_op_is_the_same_again(name):
     same_as_proto(text_of(sample_module(*CASES[name])))
 
 
+def test_a_dimension_that_there_is_not_stays():
+    same_as_proto("HloModule m\n\nENTRY e { ROOT i = s32[2] iota(), iota_dimension=-1 }")
+
+
 @pytest.mark.parametrize("opcode", OPS)
 def test_every_attribute_has_a_place(opcode):
     assert fields_of(OPS[opcode]).names

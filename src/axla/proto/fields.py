@@ -184,7 +184,7 @@ def write_attributes(op: Op, message: Proto, around: Around) -> None:
         for part in place.path[:-1]:
             inner = inner.setdefault(part, {})
         if place.one:
-            inner[place.path[-1]] = [value] if value >= 0 else []  # -1: no dimension
+            inner[place.path[-1]] = [] if value == place.absent == -1 else [value]  # -1: none is inferred
         else:
             inner[place.path[-1]] = place.codec.write(value, around)
     for name, whole in known.wholes:
