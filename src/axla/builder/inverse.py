@@ -75,24 +75,27 @@ def _signed(value: XlaOp, like: XlaOp) -> XlaOp:
     return e.Select(like < 0.0, -value, value)
 
 
+def _split(z: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp, XlaOp]:
+    """x and y of z = x + iy, and m and l of |x| + i |y|."""
+    x, y = e.Real(z), e.Imag(z)
+    return x, y, *_parts(abs(x), abs(y))
+
+
 def asin(z: XlaOp) -> XlaOp:
     """The inverse sine."""
-    x, y = e.Real(z), e.Imag(z)
-    m, log = _parts(abs(x), abs(y))
+    x, y, m, log = _split(z)
     return e.Complex(e.Atan2(x, m), _signed(log, y))
 
 
 def acos(z: XlaOp) -> XlaOp:
     """The inverse cosine."""
-    x, y = e.Real(z), e.Imag(z)
-    m, log = _parts(abs(x), abs(y))
+    x, y, m, log = _split(z)
     return e.Complex(e.Atan2(m, x), e.Select(y < 0.0, log, -log))
 
 
 def acosh(z: XlaOp) -> XlaOp:
     """The inverse hyperbolic cosine."""
-    x, y = e.Real(z), e.Imag(z)
-    m, log = _parts(abs(x), abs(y))
+    x, y, m, log = _split(z)
     return e.Complex(log, _signed(e.Atan2(m, x), y))
 
 

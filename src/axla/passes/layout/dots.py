@@ -10,12 +10,13 @@ from math import prod
 
 from axla.analysis.regions import is_tiny
 from axla.core.shape import Shape
-from axla.hlo import Dot, Reshape, Transpose
-from axla.ir.graph import NO_EXTRA, Extra, Instruction, Module
+from axla.hlo import Dot, Transpose
+from axla.ir.graph import Instruction, Module
 from axla.ir.traverse import post_order
 from axla.ir.typed import op_of, shape_of
 from axla.kernels.dot import dot_sizes
 from axla.kernels.geometry import collapsed_transpose
+from axla.passes.layout.normalize import location, reshaped
 from axla.passes.rewrite import current_session
 from axla.target.machine import Target
 
@@ -148,7 +149,7 @@ def _canonical(dot: Instruction) -> Instruction:
         operand_precision=op.operand_precision, algorithm=op.algorithm,
     )  # fmt: skip
     made = dot.computation.add(new, [left, right], extra=dot.extra)
-    return _reshaped(made, dot.shape.dims)
+    return reshaped(made, dot.shape.dims)
 
 
 def _sizes(side: _Side, dims: Sequence[int]) -> list[int]:
@@ -159,20 +160,9 @@ def _sizes(side: _Side, dims: Sequence[int]) -> list[int]:
 def _arranged(inst: Instruction, order: Sequence[int], dims: Sequence[int]) -> Instruction:
     """The operand with its dimensions in this order, collapsed to `dims`."""
     if tuple(order) != tuple(range(len(order))):
-        turned = inst.computation.add(Transpose(tuple(order)), [inst], extra=_location(inst))
+        turned = inst.computation.add(Transpose(tuple(order)), [inst], extra=location(inst))
         if len(collapsed_transpose(turned)[0]) > 1:
             inst = turned
         else:
             inst.computation.remove(turned)
-    return _reshaped(inst, dims)
-
-
-def _reshaped(inst: Instruction, dims: Sequence[int]) -> Instruction:
-    shape = shape_of(inst)
-    if shape.dims == tuple(dims):
-        return inst
-    return inst.computation.add(Reshape(Shape(shape.dtype, dims)), [inst], extra=_location(inst))
-
-
-def _location(inst: Instruction) -> Extra:
-    return NO_EXTRA if inst.extra is NO_EXTRA else Extra(location=inst.extra.location)
+    return reshaped(inst, dims)

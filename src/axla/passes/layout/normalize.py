@@ -76,7 +76,8 @@ def lies_as_written(shape: AnyShape) -> bool:
     return all(leaf.layout.is_descending for leaf in shape.leaves() if isinstance(leaf, Shape))
 
 
-def _location(inst: Instruction) -> Extra:
+def location(inst: Instruction) -> Extra:
+    """What is made of an instruction carries: where it is from."""
     return inst.extra if inst.extra is NO_EXTRA else Extra(location=inst.extra.location)
 
 
@@ -85,7 +86,7 @@ def to_physical(inst: Instruction, shape: Shape) -> Instruction:
     order = major_to_minor(shape)
     if order == tuple(range(shape.rank)):
         return inst
-    return inst.computation.add(Transpose(order), [inst], extra=_location(inst))
+    return inst.computation.add(Transpose(order), [inst], extra=location(inst))
 
 
 def to_logical(inst: Instruction, shape: Shape) -> Instruction:
@@ -94,7 +95,7 @@ def to_logical(inst: Instruction, shape: Shape) -> Instruction:
     if order == tuple(range(shape.rank)):
         return inst
     inverse = sorted(range(len(order)), key=order.__getitem__)
-    return inst.computation.add(Transpose(tuple(inverse)), [inst], extra=_location(inst))
+    return inst.computation.add(Transpose(tuple(inverse)), [inst], extra=location(inst))
 
 
 def _normalize(computation: Computation) -> None:
@@ -227,7 +228,7 @@ def reinterpret(value: Instruction, to: Shape) -> Instruction:
             parts = narrow // wide
             value = reshaped(value, (of.size // parts, parts))
             dims = (of.size // parts,)
-        value = value.computation.add(BitcastConvert(Shape(to.dtype, dims)), [value], extra=_location(value))
+        value = value.computation.add(BitcastConvert(Shape(to.dtype, dims)), [value], extra=location(value))
     return reshaped(value, to.dims)
 
 
@@ -235,7 +236,7 @@ def reshaped(value: Instruction, dims: Sequence[int]) -> Instruction:
     shape = shape_of(value)
     if shape.dims == tuple(dims):
         return value
-    return value.computation.add(Reshape(Shape(shape.dtype, dims)), [value], extra=_location(value))
+    return value.computation.add(Reshape(Shape(shape.dtype, dims)), [value], extra=location(value))
 
 
 def _enter(entry: Computation, boundary: ProgramShape) -> None:

@@ -19,6 +19,7 @@ from axla.hlo.control import call_site
 from axla.ir.graph import Instruction, Module
 from axla.ir.typed import op_of
 from axla.passes.expand.expander import embedded, expand
+from axla.passes.layout.normalize import physical_dims
 from axla.passes.linalg.routines import ROUTINES
 
 
@@ -64,10 +65,6 @@ def _program(site: CallSite, operands: Sequence[AnyShape], result: AnyShape, in_
 
 def _arrays(shapes: Sequence[AnyShape]) -> list[Shape]:
     return [s for s in shapes if isinstance(s, Shape)]
-
-
-def physical_dims(shape: Shape) -> tuple[int, ...]:
-    return tuple(shape.dims[d] for d in major_to_minor(shape))
 
 
 def _is_matrix(shape: Shape, request: Request) -> bool:
