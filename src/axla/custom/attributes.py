@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 import ml_dtypes
 import numpy as np
 
+from axla.core.cursor import TokenCursor, always
 from axla.core.errors import ParseError
 
 _TOKEN = re.compile(
@@ -18,6 +19,8 @@ _TOKEN = re.compile(
     | (?P<string>"(?:[^"\\]|\\.)*")
     | (?P<word>[A-Za-z_][\w.$-]*)
     | (?P<mark>[{}\[\]<>=,:@])
+    | (?P<other>\S)
+    | (?P<end>\Z)
     )""",
     re.VERBOSE,
 )
@@ -41,51 +44,24 @@ def parse_attributes(text: str) -> dict[str, Any]:
         return {}
     reader = _Reader(text)
     found = reader.dictionary(0)
-    if reader.token:
+    if reader.kind != "end":
         reader.fail("nothing more")
     return found
 
 
-class _Reader:
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.at = 0
-        self.kind, self.token = "", ""
-        self.advance()
+class _Reader(TokenCursor):
+    next_token = always(_TOKEN)
 
-    def advance(self) -> str:
-        """The token read before; the next one is looked at."""
-        before = self.token
-        match = _TOKEN.match(self.text, self.at)
-        if match is None:
-            if self.text[self.at :].strip():
-                self.kind = "other"
-                self.token = self.text[self.at :].strip()[:1]
-                self.fail("an attribute")
-            self.kind, self.token = "", ""
-        else:
-            self.at = match.end()
-            self.kind = match.lastgroup or ""
-            self.token = match[self.kind]
-        return before
-
-    def fail(self, wanted: str) -> NoReturn:
+    def fail(self, message: str, at: int | None = None) -> NoReturn:
         found = repr(self.token) if self.token else "the end"
         text = self.text[:200]
         raise ParseError(
-            f"backend_config: expected {wanted}, found {found} before character {self.at}: {text}"
+            f"backend_config: expected {message}, found {found} before character {self.end}: {text}"
         )
 
-    def expect(self, mark: str) -> None:
-        if self.token != mark or self.kind not in ("mark", "word"):
-            self.fail(repr(mark))
-        self.advance()
-
-    def accept(self, mark: str) -> bool:
-        if self.kind != "mark" or self.token != mark:
-            return False
-        self.advance()
-        return True
+    def expect(self, token: str) -> None:
+        if not self.accept(token):
+            self.fail(repr(token))
 
     def dictionary(self, depth: int) -> dict[str, Any]:
         self.expect("{")
@@ -93,13 +69,18 @@ class _Reader:
         while not self.accept("}"):
             if found:
                 self.expect(",")
-            if self.kind not in ("word", "string"):
-                self.fail("the name of an attribute")
-            quoted = self.kind == "string"
-            name = self.advance()
+            name = self.name("the name of an attribute")
             # A name alone is a unit attribute: it is there.
-            found[_unquoted(name) if quoted else name] = self.value(depth + 1) if self.accept("=") else True
+            found[name] = self.value(depth + 1) if self.accept("=") else True
         return found
+
+    def name(self, what: str) -> str:
+        """A word, or what stands in quotes."""
+        if self.kind not in ("word", "string"):
+            self.fail(what)
+        quoted = self.kind == "string"
+        token = self.advance()
+        return _unquoted(token) if quoted else token
 
     def value(self, depth: int) -> Any:
         if depth > _DEEPEST:
@@ -109,9 +90,9 @@ class _Reader:
         if self.accept("["):
             return self.listed(depth)
         if self.kind == "string":
-            return _unquoted(self.advance())
+            return self.name("a string")
         if self.accept("@"):
-            return _unquoted(self.advance()) if self.kind == "string" else self.advance()
+            return self.name("the name of a symbol")
         if self.kind == "word":
             word = self.advance()
             if word in ("true", "false"):

@@ -41,7 +41,7 @@ class Marks(Protocol):
     def accept(self, mark: str) -> bool: ...
     def expect(self, mark: str, where: str = "") -> None: ...
     def match(self, pattern: re.Pattern[str]) -> re.Match[str] | None: ...
-    def saw(self) -> str: ...
+    def take(self, pattern: re.Pattern[str], what: str) -> re.Match[str]: ...
     def integer(self, what: str = ...) -> int: ...
     def as_int64(self, digits: str, at: int) -> int: ...
     def listed(self, opening: str, item: Callable[[], Any], closing: str) -> list[Any]: ...
@@ -134,16 +134,12 @@ _WINDOW_FIELDS = {
 
 
 def _read_sizes(reader: Reader) -> tuple[int, ...]:
-    found = reader.match(_SIZES)
-    if found is None:
-        reader.fail(f"expected sizes such as 3x3, found {reader.saw()}")
+    found = reader.take(_SIZES, "sizes such as 3x3")
     return tuple(reader.as_int64(part, found.start(1)) for part in found[1].split("x"))
 
 
 def _read_pads(reader: Reader) -> list[tuple[int, ...]]:
-    found = reader.match(_PADS)
-    if found is None:
-        reader.fail(f"expected padding such as 0_1x1_0, found {reader.saw()}")
+    found = reader.take(_PADS, "padding such as 0_1x1_0")
     return [
         tuple(reader.as_int64(n, found.start(1)) for n in part.split("_")) for part in found[1].split("x")
     ]
@@ -245,9 +241,7 @@ _CONV_DIMS = pattern(_BLANK + r"([0-9bf?]++)_([0-9io?]++)->([0-9bf?]++)")
 
 
 def _read_conv_dims(reader: Reader) -> ConvDims:
-    found = reader.match(_CONV_DIMS)
-    if found is None:
-        reader.fail(f"expected dimension labels such as b01f_01io->b01f, found {reader.saw()}")
+    found = reader.take(_CONV_DIMS, "dimension labels such as b01f_01io->b01f")
     at = found.start(1)
     for labels, letters in ((found[1], "bf"), (found[2], "io"), (found[3], "bf")):
         named = labels.replace("?", "")
@@ -287,9 +281,7 @@ def read_iota(reader: Marks, mark: str) -> Iota | None:
     if not reader.accept(mark):
         return None
     at = reader.skip()
-    found = reader.match(_IOTA)
-    if found is None:
-        reader.fail(f"expected the sizes of devices, [n,...], found {reader.saw()}", at)
+    found = reader.take(_IOTA, "the sizes of devices, [n,...]")
     try:
         return Iota.of(_numbers(reader, found[1], at), _numbers(reader, found[2], at))
     except InvalidArgument as error:
@@ -297,10 +289,7 @@ def read_iota(reader: Marks, mark: str) -> Iota | None:
 
 
 def _axis_name(reader: Marks) -> str:
-    found = reader.match(_AXIS)
-    if found is None:
-        reader.fail(f"expected the name of an axis in quotes, found {reader.saw()}")
-    return found[1]
+    return reader.take(_AXIS, "the name of an axis in quotes")[1]
 
 
 def read_mesh(reader: Marks) -> Mesh:
@@ -394,9 +383,7 @@ _SPARSITY = pattern(_BLANK + r"([LR])\.(\d++)@(\d++):(\d++)")
 def _read_sparsity(reader: Reader) -> tuple[Sparsity, ...]:
     found: list[Sparsity] = []
     while not found or reader.match(_UNDERSCORE):
-        one = reader.match(_SPARSITY)
-        if one is None:
-            reader.fail(f"expected a sparsity such as L.1@2:4, found {reader.saw()}")
+        one = reader.take(_SPARSITY, "a sparsity such as L.1@2:4")
         found.append(Sparsity(one[1], *(reader.as_int64(one[n], one.start(n)) for n in (2, 3, 4))))
     return tuple(found)
 

@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 
 def pattern(text: str) -> re.Pattern[str]:
     """A compiled regex in which letters, digits and blanks are ASCII's, as they are in HLO."""
     return re.compile(text, re.ASCII)
-
-
-def gap(text: str) -> Callable[[str, int], re.Match[str]]:
-    """Matches what may be missing, such as blanks: there is always a match, if only of nothing."""
-    return pattern(text).match  # type: ignore[return-value]
 
 
 _NEEDS_ESCAPE = re.compile(r"[^ !#-&(-\[\]-~]")

@@ -21,8 +21,7 @@ import enum
 import re
 import types
 import typing
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING, dataclass, fields
 from typing import Any, TypeVar
 
@@ -40,7 +39,6 @@ _WORD = pattern(NAME)
 _FIELD = pattern(rf"\s*+({NAME})=")
 _BELOW = pattern(rf"({NAME}):")
 _LINE = re.compile(r"( *)([^\n]*)\n?")
-_LEVELS = 150  # of dataclasses and tuples in each other: reading recurses
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +55,8 @@ class Form:
 class Reader(ShapeCursor):
     """A cursor over a text and its lines."""
 
+    most_levels = 150  # of dataclasses and tuples in each other: reading recurses
+
     def __init__(self, text: str) -> None:
         super().__init__(text)
         self.known: dict[str, Any] = {}  # for forms that name what was read before
@@ -64,16 +64,7 @@ class Reader(ShapeCursor):
         for found in _LINE.finditer(text):
             if found[2].strip():
                 self.lines.append((len(found[1]), found.start(2), found.end(2)))
-        self.line = self.levels = 0
-
-    @contextmanager
-    def inside(self, what: str) -> Iterator[None]:
-        """A level of nesting."""
-        self.levels += 1
-        if self.levels > _LEVELS:
-            self.fail(f"{what} are nested more than {_LEVELS} levels deep")
-        yield
-        self.levels -= 1
+        self.line = 0
 
     def next_line(self, indent: int) -> bool:
         """Goes to the next line if it is indented so; a line that is indented deeper is wrong."""
@@ -298,9 +289,7 @@ class _Record(Node):
             self._field(reader, values, _BELOW, indent + 2)
 
     def _field(self, reader: Reader, values: dict[str, Any], form: re.Pattern[str], indent: int) -> None:
-        found = reader.match(form)
-        if found is None:
-            reader.fail(f"expected a field of {self.word}, found {reader.saw()}")
+        found = reader.take(form, f"a field of {self.word}")
         name = found[1]
         node = self.fields.get(name)
         if node is None or node.block is not (form is _BELOW):

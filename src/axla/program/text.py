@@ -118,9 +118,7 @@ def _read_computation(text: str) -> Computation:
 
 
 def _read_slice(reader: Reader) -> BufferSlice:
-    found = reader.match(_RANGE)
-    if found is None:
-        reader.fail(f"expected a slice of memory, found {reader.saw()}")
+    found = reader.take(_RANGE, "a slice of memory")
     allocation = reader.known.get(found[1]) or _SEGMENTS.get(found[1])
     if allocation is None:
         reader.fail(f"there is no memory '{found[1]}'", found.start(1))

@@ -6,12 +6,12 @@ A field that the tables do not have is written under its number, as protocol buf
 from __future__ import annotations
 
 import re
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
-from axla.core.errors import ParseError
-from axla.ir.strings import gap, pattern, quote
+from axla.core.cursor import Cursor, always
+from axla.ir.strings import pattern, quote
 from axla.proto.schema import TABLES, Field, Message
 from axla.proto.wire import ARRAY_TYPES, MAX_DEPTH, UNKNOWN, number_bytes, unknown_fields
 from axla.text.lexer import unescaped
@@ -75,23 +75,19 @@ _VALUE = pattern(
 )
 _STRING = pattern(_BLANK + r"""("(?:[^"\\\n]|\\[\s\S])*+"|'(?:[^'\\\n]|\\[\s\S])*+')""")
 _MARK = pattern(_BLANK + r"([:{}<>\[\],;])")
-_GAP = gap(_BLANK)
 _ESCAPE = pattern(r"\\([0-7]{1,3}|[xX][0-9a-fA-F]{1,2}|[\s\S])")
 _CLOSING = {"{": "}", "<": ">"}
 
 
 def from_text(text: str, name: str | Message) -> dict[str, Any]:
     """The message of type `name` that a text is; ParseError with line and column."""
-    return _Reader(text).message(TABLES[name] if isinstance(name, str) else name, "", 0)
+    return _Reader(text).message(TABLES[name] if isinstance(name, str) else name, "")
 
 
-class _Reader:
-    def __init__(self, text: str) -> None:
-        self.text, self.pos = text, 0
-
-    def fail(self, message: str, at: int | None = None) -> NoReturn:
-        at = _GAP(self.text, self.pos).end() if at is None else at
-        raise ParseError.at(message, self.text, at)
+class _Reader(Cursor):
+    blanks = always(pattern(_BLANK))
+    next_token = _MARK.match
+    most_levels = MAX_DEPTH
 
     def mark(self, *wanted: str) -> str:
         """The mark that comes next, if it is one of these; else nothing."""
@@ -101,15 +97,12 @@ class _Reader:
         self.pos = found.end()
         return found[1]
 
-    def message(self, table: Message, closing: str, depth: int) -> dict[str, Any]:
-        if depth > MAX_DEPTH:
-            self.fail(f"messages are nested more than {MAX_DEPTH} levels deep")
+    def message(self, table: Message, closing: str) -> dict[str, Any]:
         message: dict[str, Any] = {}
         while not (closing and self.mark(closing)):
             found = _NAME.match(self.text, self.pos)
             if found is None:
-                at = _GAP(self.text, self.pos).end()
-                if at == len(self.text) and not closing:
+                if self.at_end() and not closing:
                     break
                 self.fail(f"expected a field of {table.name}" + (f" or '{closing}'" if closing else ""))
             self.pos = found.end()
@@ -119,38 +112,38 @@ class _Reader:
             field = table.fields.get(found[1])
             if field is None:
                 self.fail(f"{table.name} has no field '{found[1][:60]}'", found.start(1))
-            self.field(message, field, found.start(1), depth)
+            self.field(message, field, found.start(1))
             self.mark(",", ";")
         for name in table.arrays:
             if name in message:
                 message[name] = self.array(message[name], table.fields[name])
         return message
 
-    def field(self, message: dict[str, Any], field: Field, at: int, depth: int) -> None:
-        colon = self.mark(":")
-        if not colon and field.message is None:
+    def field(self, message: dict[str, Any], field: Field, at: int) -> None:
+        if not self.mark(":") and field.message is None:
             self.fail(f"expected ':' behind {field.name}")
         if field.repeated:
             values = message.setdefault(field.name, [])
             if not self.mark("["):
-                values.append(self.value(field, depth))
+                values.append(self.value(field))
             elif not self.mark("]"):
-                values.append(self.value(field, depth))
+                values.append(self.value(field))
                 while self.mark(","):
-                    values.append(self.value(field, depth))
+                    values.append(self.value(field))
                 if not self.mark("]"):
                     self.fail(f"expected ',' or ']' in {field.name}")
         elif field.name in message:
             self.fail(f"there are two fields {field.name}", at)
         else:
-            message[field.name] = self.value(field, depth)
+            message[field.name] = self.value(field)
 
-    def value(self, field: Field, depth: int) -> Any:
+    def value(self, field: Field) -> Any:
         if field.message is not None:
             opening = self.mark("{", "<")
             if not opening:
                 self.fail(f"expected '{{' to begin {field.name}")
-            return self.message(field.message, _CLOSING[opening], depth + 1)
+            with self.inside("messages"):
+                return self.message(field.message, _CLOSING[opening])
         if field.scalar in ("str", "bytes"):
             raw = self.string(field.name)
             return raw if field.scalar == "bytes" else raw.decode("utf-8", "surrogateescape")
@@ -165,8 +158,7 @@ class _Reader:
 
     def string(self, what: str) -> bytes:
         parts = []
-        while (found := _STRING.match(self.text, self.pos)) is not None:
-            self.pos = found.end()
+        while (found := self.match(_STRING)) is not None:
             text = _ESCAPE.sub(unescaped, found[1][1:-1])
             parts.append(text.encode("utf-8", "surrogateescape"))
         if not parts:
@@ -177,8 +169,8 @@ class _Reader:
         """A field under its number: bytes, a number, or four or eight bytes in hexadecimal."""
         if not self.mark(":") or not 0 < number < 1 << 29:
             self.fail("expected the number of a field, with ':' behind it", at)
-        if (found := _VALUE.match(self.text, self.pos)) is not None:
-            self.pos, text = found.end(), found[1]
+        if (found := self.match(_VALUE)) is not None:
+            text = found[1]
             if not re.fullmatch(r"-?\d{1,20}|0x(?:[0-9a-f]{8}){1,2}", text):
                 self.fail(f"{text[:40]!r} is no value of a field under its number", found.start(1))
             fixed = bytes.fromhex(text[2:])[::-1] if text.startswith("0x") else b""

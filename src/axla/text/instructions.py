@@ -273,14 +273,11 @@ class InstructionCursor(ShapeCursor):
             self.accept(",")  # XLA takes a comma behind the shape, too
         if _WORD_BEFORE_PAREN.match(self.text, self.pos):
             opcode, opcode_at = self._opcode()
-            self.deeper("inline instructions")
-            inst = self._apply(f"{opcode}.anon", shape, opcode, opcode_at)
-            self.nesting -= 1
+            with self.inside("inline instructions"):
+                inst = self._apply(f"{opcode}.anon", shape, opcode, opcode_at)
             self.scope[inst.name] = inst
             return inst
-        found = self.match(_OPERAND)
-        if found is None:
-            self.fail(f"expected an operand, found {self.saw()}")
+        found = self.take(_OPERAND, "an operand")
         name, *path = found[2].split("#")
         inst = self.scope.get(name)
         if inst is None:

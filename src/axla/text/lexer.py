@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from typing import NoReturn
 
+from axla.core import cursor
 from axla.core.errors import ParseError
-from axla.ir.strings import gap, pattern
+from axla.ir.strings import pattern
 
 BLANK = r"\s*+(?:(?:/\*[\s\S]*?\*/|//[^\n]*+)\s*+)*+"
 NAME = r"[A-Za-z_][\w.\-]*+"
@@ -23,7 +24,6 @@ TOKEN = pattern(
     |(?P<number>-?(?:\d++\.?+\d*+|\.\d++)(?:[eE][+-]?\d++)?+|-inf\b|-nan\b)
     |(?P<mark>->|<=|[^\s"]))""".replace("\n", "").replace("    ", "")
 )
-_BLANK = gap(BLANK)
 _INTEGER = pattern(BLANK + r"(-?\d++)")
 _REAL = pattern(BLANK + r"(-?(?:\d++\.?+\d*+|\.\d++)(?:[eE][+-]?\d++)?+|-?inf\b|-?nan\b)")
 _NAME = pattern(BLANK + f"({NAME})")
@@ -33,8 +33,6 @@ _INTEGERS = pattern(BLANK + r"\{\s*+(?:(-?\d++\s*+(?:,\s*+-?\d++\s*+)*+))?\}")
 _NESTING = pattern(rf"{STRING}|[{{}}()\[\],]|->|//[^\n]*+|/\*[\s\S]*?\*/|[^{{}}()\[\],\"\s/]++|/|\s++")
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
-MAX_NESTING = 64
-"""How deep tuples, inline instructions and inline computations may stand inside each other."""
 
 _CLOSING = {"{": "}", "(": ")", "[": "]"}
 
@@ -46,25 +44,15 @@ class Refusal:
         raise ParseError(message)
 
 
-class Cursor(Refusal):
-    """A place in a text. The methods read one thing each, or raise ParseError at the place."""
+class Cursor(cursor.Cursor, Refusal):
+    """A place in an HLO text: words, numbers, strings and what else is alike in all its parts."""
+
+    blanks = cursor.always(pattern(BLANK))
+    next_token = TOKEN.match
 
     def __init__(self, text: str) -> None:
-        self.text = text
-        self.pos = 0
-        self.nesting = 0
+        super().__init__(text)
         self._counted = (0, 1)  # an offset and its line
-
-    # Where we are.
-
-    def fail(self, message: str, at: int | None = None) -> NoReturn:
-        """Raises ParseError at offset `at`, by default at the next token."""
-        raise ParseError.at(message, self.text, self.skip() if at is None else at)
-
-    def skip(self) -> int:
-        """Skips blanks and comments; gives the offset of the next token."""
-        self.pos = _BLANK(self.text, self.pos).end()
-        return self.pos
 
     def line_of(self, at: int) -> int:
         """The line of an offset, which takes as long as the text is from where it was asked last."""
@@ -74,65 +62,17 @@ class Cursor(Refusal):
         self._counted = (at, line)
         return line
 
-    def at_end(self) -> bool:
-        return self.skip() == len(self.text)
-
-    def saw(self) -> str:
-        """The next token, for messages."""
-        token = TOKEN.match(self.text, self.pos)
-        if token is None:
-            self.skip()
-            return "a string that is not closed" if self.pos < len(self.text) else "the end of the text"
-        found = token.group(token.lastgroup or 0)
-        return repr(found if len(found) <= 40 else found[:37] + "...")
-
-    def deeper(self, what: str) -> None:
-        """Counts a level of nesting; the caller counts it down again."""
-        self.nesting += 1
-        if self.nesting > MAX_NESTING:
-            self.fail(f"{what} are nested more than {MAX_NESTING} levels deep")
-
-    # Marks.
-
-    def peek(self, mark: str) -> bool:
-        return self.text.startswith(mark, self.skip())
-
-    def accept(self, mark: str) -> bool:
-        if self.text.startswith(mark, self.skip()):
-            self.pos += len(mark)
-            return True
-        return False
-
-    def expect(self, mark: str, where: str = "") -> None:
-        if not self.accept(mark):
-            self.fail(f"expected '{mark}'{' ' + where if where else ''}, found {self.saw()}")
-
     # Words and numbers.
 
-    def match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
-        """Matches a pattern here (it must skip blanks itself) and moves behind it."""
-        found = pattern.match(self.text, self.pos)
-        if found is not None:
-            self.pos = found.end()
-        return found
-
     def word(self, what: str = "a name") -> str:
-        found = self.match(_NAME)
-        if found is None:
-            self.fail(f"expected {what}, found {self.saw()}")
-        return found[1]
+        return self.take(_NAME, what)[1]
 
     def name(self, what: str = "a name") -> str:
         """A name with or without % before it."""
-        found = self.match(_PERCENT_NAME)
-        if found is None:
-            self.fail(f"expected {what}, found {self.saw()}")
-        return found[1]
+        return self.take(_PERCENT_NAME, what)[1]
 
     def integer(self, what: str = "an integer") -> int:
-        found = self.match(_INTEGER)
-        if found is None:
-            self.fail(f"expected {what}, found {self.saw()}")
+        found = self.take(_INTEGER, what)
         return self.as_int64(found[1], found.start(1))
 
     def as_int64(self, digits: str, at: int) -> int:
@@ -145,10 +85,7 @@ class Cursor(Refusal):
         return value
 
     def real(self) -> float:
-        found = self.match(_REAL)
-        if found is None:
-            self.fail(f"expected a number, found {self.saw()}")
-        return float(found[1])
+        return float(self.take(_REAL, "a number")[1])
 
     def boolean(self) -> bool:
         at = self.skip()
@@ -158,10 +95,7 @@ class Cursor(Refusal):
         return found in ("true", "1")
 
     def quoted(self) -> str:
-        found = self.match(_STRING)
-        if found is None:
-            self.fail(f"expected a string in quotes, found {self.saw()}")
-        return unescape(found[1][1:-1])
+        return unescape(self.take(_STRING, "a string in quotes")[1][1:-1])
 
     def integers(self) -> tuple[int, ...]:
         """{1,0,2}"""
@@ -174,18 +108,6 @@ class Cursor(Refusal):
                 return tuple(map(int, inside.split(",")))
             return tuple(self.as_int64(d.strip(), found.start(1)) for d in inside.split(","))
         return tuple(self.listed("{", self.integer, "}"))
-
-    def listed(self, opening: str, item, closing: str) -> list:
-        """Items between marks, with commas between them."""
-        self.expect(opening)
-        items: list = []
-        if self.accept(closing):
-            return items
-        while True:
-            items.append(item())
-            if not self.accept(","):
-                self.expect(closing, "or ','")
-                return items
 
     def raw(self) -> str:
         """An attribute's value of any form, as it stands: up to a comma or line end outside brackets."""

@@ -12,20 +12,20 @@ from typing import NoReturn
 
 import numpy as np
 
+from axla.core.cursor import always
 from axla.core.dtypes import F8E8M0FNU, DType
 from axla.core.errors import UnsupportedError
 from axla.core.literal import ElidedLiteral, Literal, why_no_array
 from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.hlo.family import show
 from axla.ir.literal_text import PAYLOAD_BITS
-from axla.ir.strings import gap
 from axla.text.lexer import BLANK, pattern
 from axla.text.shapes import ShapeCursor
 
 # Tokens are braces, complex numbers, and everything else between commas and blanks.
 _COMMENT = r"/\*[\s\S]*?\*/|//[^\n]*+"
 _TOKEN = pattern(rf"[{{}}]|\((?:[^()]|\([^()]*+\))*+\)|nan\(\w*+\)|-nan\(\w*+\)|[^\s{{}}(),/]++|/|{_COMMENT}")
-_GAP = gap(rf"(?:[\s,]++|{_COMMENT})*+")
+_GAP = always(pattern(rf"(?:[\s,]++|{_COMMENT})*+"))
 _NUMBER = pattern(r"-?(?:\d++\.?+\d*+|\.\d++)(?:[eE][+-]?\d++)?+")
 _INT = pattern(r"-?\d++")
 _NAN = pattern(r"(-?)nan(?:\(0x([0-9a-fA-F]++)\))?+")

@@ -118,13 +118,12 @@ class Parser(InstructionCursor):
 
     def inline_computation(self) -> Computation:
         """{ instructions }, in place of the name of a computation."""
-        self.deeper("inline computations")
         target, scope = self.target, self.scope
-        self.expect("{")
-        computation = self._body("_")
+        with self.inside("inline computations"):
+            self.expect("{")
+            computation = self._body("_")
         self.inlined.append((computation, "_", self.scope))
         self.target, self.scope = target, scope
-        self.nesting -= 1
         return computation
 
     def short_form(self, name: str, shape: AnyShape | None, opcode: str, at: int) -> Instruction:

@@ -42,8 +42,7 @@ def parse_shape(text: str) -> AnyShape:
     """The shape that a text is; ParseError when it is something else or goes on."""
     cursor = ShapeCursor(text)
     shape = cursor.shape()
-    if not cursor.at_end():
-        cursor.fail(f"expected the end of the shape, found {cursor.saw()}")
+    cursor.end("the shape")
     return shape
 
 
@@ -63,8 +62,7 @@ def parse_program_shape(text: str) -> ProgramShape:
     """`(f32[2]{0}, s32[]) -> f32[]`, as in entry_computation_layout; the parameters may have names."""
     cursor = ShapeCursor(text)
     shape = cursor.program_shape()
-    if not cursor.at_end():
-        cursor.fail(f"expected the end of the program shape, found {cursor.saw()}")
+    cursor.end("the program shape")
     return shape
 
 
@@ -101,10 +99,8 @@ class ShapeCursor(Cursor):
         return any(p.match(self.text, self.pos) is not None for p in (_KIND, _BUFFER))
 
     def _tuple(self) -> TupleShape:
-        self.deeper("tuple shapes")
-        elements = self.listed("(", self.shape, ")")
-        self.nesting -= 1
-        return TupleShape(elements)
+        with self.inside("tuple shapes"):
+            return TupleShape(self.listed("(", self.shape, ")"))
 
     def _array(self) -> AnyShape:
         found = self.match(_KIND)
@@ -183,10 +179,7 @@ class ShapeCursor(Cursor):
             fields["dim_types"] = types
 
     def _dim_type(self) -> str:
-        found = self.match(_PLACE)
-        if found is None:
-            self.fail(f"expected the kind of a dimension, D or C, found {self.saw()}")
-        return found[1]
+        return self.take(_PLACE, "the kind of a dimension, D or C")[1]
 
     def _read_tiles(self, fields: dict[str, object]) -> None:
         tiles = []
@@ -228,9 +221,8 @@ class ShapeCursor(Cursor):
         if "dim_types" not in fields:
             self.fail("a physical shape belongs to the layout of a sparse array only", at)
         self.expect("(")
-        self.deeper("physical shapes")
-        fields["physical_shape"] = self.shape().to_string()
-        self.nesting -= 1
+        with self.inside("physical shapes"):
+            fields["physical_shape"] = self.shape().to_string()
         self.expect(")")
 
     def program_shape(self) -> ProgramShape:

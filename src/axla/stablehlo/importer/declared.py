@@ -45,8 +45,7 @@ def _read(given: mlir.Operation, attribute: Attribute) -> Any:
         return _READERS[attribute.type](given, attribute.text)
     cursor = InstructionCursor(attr.text(given, attribute.text))
     value = codec_of(attribute.type).decode(cursor)
-    if cursor.skip() != len(cursor.text):
-        cursor.fail(f"expected the end of the attribute {attribute.text}, found {cursor.saw()}")
+    cursor.end(f"the attribute {attribute.text}")
     return value
 
 

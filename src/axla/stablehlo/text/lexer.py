@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import NoReturn, TypeVar
 
-from axla.core.errors import ParseError
+from axla.core.cursor import T, TokenCursor, always
 from axla.ir.strings import pattern
-
-T = TypeVar("T")
 
 BLANK = r"\s*+(?://[^\n]*+\s*+)*+"
 STRING = r'"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"'
@@ -74,64 +71,22 @@ def tidy(text: str) -> str:
     return _BLANKS.sub(plain, text)
 
 
-class Cursor:
-    """The token at a place in a text: `kind`, `token`, and its offsets `start` and `end`.
+class Cursor(TokenCursor):
+    """The token at a place in MLIR text.
 
     `weight` counts the elements of lists that were read, those of aliases again for each use; `deepest` is
     the greatest depth since the last alias began.
     """
 
-    __slots__ = ("text", "kind", "token", "start", "end", "depth", "deepest", "weight", "room", "alias_sizes")
+    __slots__ = ("deepest", "weight", "room", "alias_sizes")
+
+    next_token = always(_TOKEN)
 
     def __init__(self, text: str, at: int = 0) -> None:
-        self.text = text
-        self.depth = self.deepest = self.weight = 0
+        super().__init__(text, at)
+        self.deepest = self.weight = 0
         self.room = ROOM + ROOM_PER_CHARACTER * len(text)
         self.alias_sizes: dict[str, tuple[int, int]] = {}
-        self.seek(at)
-
-    def seek(self, at: int) -> None:
-        """Goes to the first token at or after an offset."""
-        found = _TOKEN.match(self.text, at)
-        assert found is not None  # the last alternatives take anything
-        self.kind: str = found.lastgroup  # type: ignore[assignment]
-        self.token: str = found[self.kind]
-        self.start, self.end = found.span(self.kind)
-
-    def advance(self) -> str:
-        """Goes to the next token; gives the one passed."""
-        token = self.token
-        found = _TOKEN.match(self.text, self.end)
-        kind = self.kind = found.lastgroup  # type: ignore[assignment, union-attr]
-        self.token = found[kind]  # type: ignore[index]
-        self.start, self.end = found.span(kind)  # type: ignore[union-attr, arg-type]
-        return token
-
-    def fail(self, message: str, at: int | None = None) -> NoReturn:
-        raise ParseError.at(message, self.text, self.start if at is None else at)
-
-    def saw(self) -> str:
-        """The token, for messages."""
-        if self.kind == "end":
-            return "the end of the text"
-        return repr(self.token if len(self.token) <= 40 else self.token[:37] + "...")
-
-    def expect(self, token: str) -> None:
-        if self.token != token:
-            self.fail(f"expected {token!r}, found {self.saw()}")
-        self.advance()
-
-    def accept(self, token: str) -> bool:
-        if self.token != token:
-            return False
-        self.advance()
-        return True
-
-    def take(self, kind: str, what: str) -> str:
-        """The token, which must be of a kind; `what` names it in the message."""
-        if self.kind != kind:
-            self.fail(f"expected {what}, found {self.saw()}")
-        return self.advance()
 
     def until(self, closing: str, read: Callable[[], T]) -> list[T]:
         """What stands with commas between, or nothing, and the closing bracket."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from axla.core.collector import collector_paused
+from axla.core.cursor import T
 from axla.core.errors import ParseError
 from axla.ir.strings import pattern
 from axla.stablehlo import mlir
 from axla.stablehlo.text import assembly
-from axla.stablehlo.text.lexer import T
 from axla.stablehlo.text.operations import Operations
 
 _LOCATION = pattern(r"(?m:^)[ \t]*+#([\w$.\-]+)[ \t]*+=[ \t]*+(?=loc\()")
