@@ -12,6 +12,8 @@ import pytest
 
 import axla
 from axla.core import trace
+from axla.core.profile import Row
+from axla.runtime.profiled import READINGS, without_readings
 from axla.tools.main import main
 
 TEXT = """HloModule model
@@ -178,6 +180,15 @@ def test_readings_of_the_clock_are_told_apart():
             program(np.zeros(64, np.float32))
     calls = {step.row.step: step.calls for step in p.steps}
     assert calls.pop("profile") == 3 * len(calls)  # at the beginning and after each step; `call` is no step
+
+
+def test_a_reading_that_was_interrupted_leaves_the_sum():
+    """As if the thread was stopped in the only reading of nothing: steps seem shorter than a reading."""
+    short, long = Row("short", "kernel"), Row("long", "kernel")
+    measured = np.array([(9000, 1), (300, 2), (50_000, 1)])
+    found = list(without_readings([short, long], measured))
+    assert found == [(READINGS, 18_300, 4), (short, 0, 2), (long, 41_000, 1)]
+    assert sum(ns for _, ns, _ in found) == measured[:, 0].sum()
 
 
 def test_errors_and_donation_are_as_without():

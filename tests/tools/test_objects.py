@@ -15,6 +15,7 @@ from axla.aot.machines import machine
 from axla.aot.objects import compile_object
 from axla.codegen.object_files import symbols
 from axla.comparison import compare, random_inputs, run_flat
+from axla.ir.verify import verify
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
 import fuzz_text_cases  # noqa: E402
@@ -87,6 +88,12 @@ PROGRAMS = {"maths": MATHS, "loop": LOOP}
 def test_objects_need_no_symbols(name, target):
     code = compile_object(axla.parse(PROGRAMS[name]), machine(target))
     assert symbols(code.image).needed == set()
+
+
+def test_texts_of_the_repository_are_programs():
+    """Those of which the sample is, whichever these are: none that is there to be refused."""
+    for case in fuzz_text_cases.repository_texts():
+        verify(axla.parse(case.text.decode()))
 
 
 def sample() -> list[tuple[str, str]]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import ctypes as c
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from axla.core import locks
-from axla.core.profile import Profile, Row, Run
+from axla.core.profile import Counts, Profile, Row, Run
 from axla.program.packed import Packed
 from axla.runtime.dynamic import DynamicCall
 from axla.runtime.native import native
@@ -48,13 +49,11 @@ class ProfiledCall:
         with self._lock:
             if self._run is None:
                 found, self._call = self._timed(), self.plain
-                if found is None:
-                    self._run = self._profile.run(self.name, self.backend)
-                else:
-                    self._run = self._load(*found)
+                counts = tuple if found is None else self._load(*found)
+                self._run = self._profile.run(self.name, self.backend, counts)
             return self._call, self._run
 
-    def _load(self, program: Packed, rows: Sequence[Row]) -> Run:
+    def _load(self, program: Packed, rows: Sequence[Row]) -> Counts:
         counters = np.zeros((len(rows) + 2, 2), np.int64)
         clock = c.cast(c.CDLL(None).clock_gettime, c.c_void_p).value or 0
         table = {"axla.clock": clock, "axla.counters": counters.ctypes.data}
@@ -64,12 +63,19 @@ class ProfiledCall:
         self._call = native().callable_new(self.loaded.address, self.loaded)
         if face.is_dynamic:
             self._call = DynamicCall(self._call, face)
+        return partial(without_readings, rows, counters[1:])
 
-        def counts() -> Iterator[tuple[Row, int, int]]:
-            (empty, runs), *found = counters[1:].tolist()
-            reading, readings = empty / max(runs, 1), runs + sum(calls for _, calls in found)
-            yield READINGS, round(reading * readings), readings
-            for row, (ns, calls) in zip(rows, found, strict=True):
-                yield row, max(ns - round(reading * calls), 0), calls
 
-        return self._profile.run(self.name, self.backend, counts)
+def without_readings(rows: Sequence[Row], counters: np.ndarray) -> Iterator[tuple[Row, int, int]]:
+    """Rows with nanoseconds and calls: what readings of the clock took of them is a row of its own.
+
+    `counters`, s64[rows + 1, 2], has nanoseconds and calls of nothing, whose mean is the time of a reading,
+    and of the rows. A mean may be longer than a step, as where the thread was stopped in a reading: no row
+    gives more than it has, and all rows together stay what was measured.
+    """
+    (empty, runs), *found = counters.tolist()
+    reading = empty / max(runs, 1)
+    taken = [min(round(reading * calls), ns) for ns, calls in found]
+    yield READINGS, empty + sum(taken), runs + sum(calls for _, calls in found)
+    for row, (ns, calls), less in zip(rows, found, taken, strict=True):
+        yield row, ns - less, calls
