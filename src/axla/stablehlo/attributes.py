@@ -8,7 +8,8 @@ from axla.stablehlo import mlir
 
 # Structured attributes: mnemonic -> fields with the kind of their values; a field with / need not be there,
 # one with @2 came with the second version of its operation.
-# i integer, l list of integers, t type, b true or false, f float, s string, a attribute.
+# i integer, l list of integers, t type, b true or false, f float, s string, a attribute, A attributes, m axes
+# of a mesh, x part of an axis.
 _STRUCTURES = {
     "channel_handle": "handle:i type:i",
     "dot": "lhs_batching_dimensions:l/ rhs_batching_dimensions:l/ lhs_contracting_dimensions:l/"
@@ -27,7 +28,8 @@ _STRUCTURES = {
     "output_operand_alias": "output_tuple_indices:l operand_index:i operand_tuple_indices:l",
     "result_accuracy": "atol:f/ rtol:f/ ulps:i/ mode:a",
     "type_extensions": "bounds:l",
-    "replica_group_mesh_axes": "mesh:a axes:a",
+    "replica_group_mesh_axes": "mesh:a axes:A",
+    "sub_axis_info": "pre_size:i size:i",
     "axis_ref": "name:s sub_axis_info:x/",
     "mesh_axis": "name:s size:i",
     "mesh": "axes:m device_ids:a/",
@@ -40,6 +42,13 @@ LATER_FIELDS: dict[str, set[str]] = {
     mnemonic: {field.partition(":")[0] for field in fields.split() if "@" in field}
     for mnemonic, fields in _STRUCTURES.items()
 }
+
+CONVOLUTION = {
+    "input": {"b": "batch", "f": "feature"},
+    "kernel": {"i": "input_feature", "o": "output_feature"},
+    "output": {"b": "batch", "f": "feature"},
+}
+"""What `[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]` has as letters, of the input, kernel and output."""
 
 # Enumerations: mnemonic -> values.
 ENUMERATIONS = {

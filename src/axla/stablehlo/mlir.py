@@ -28,6 +28,12 @@ class IntegerType:
     sign: str = ""
 
 
+def limits(kind: IntegerType) -> tuple[int, int]:
+    """The least and the greatest integer that may be written for a type: without a sign it takes both."""
+    width = kind.width
+    return 0 if kind.sign == "u" else -(1 << width - 1), (1 << width - (kind.sign == "s")) - 1
+
+
 @dataclass(frozen=True, slots=True)
 class FloatType:
     """By MLIR's name: f32, bf16, f8E4M3FN, tf32..."""
@@ -68,6 +74,11 @@ class QuantizedType:
     block_sizes: tuple[int, ...] = ()
     blocks: tuple[int, ...] = ()
 
+    @staticmethod
+    def limits(storage: IntegerType) -> tuple[int, int]:
+        """All that the storage can hold: `i8` is signed as `si8` is."""
+        return limits(IntegerType(storage.width, storage.sign or "s"))
+
 
 @dataclass(frozen=True, slots=True)
 class TensorType:
@@ -76,6 +87,12 @@ class TensorType:
     shape: tuple[int | None, ...] | None
     element: Type
     encoding: Any = None
+
+    @property
+    def sizes(self) -> tuple[int, ...] | None:
+        """The shape, None where not all of it is known."""
+        found = tuple([size for size in self.shape or () if size is not None])
+        return found if self.shape is not None and len(found) == len(self.shape) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +180,14 @@ UNIT = Unit.UNIT
 class IntegerAttr:
     value: int
     type: Type  # IntegerType or IndexType
+
+
+def integer_of(value: int, kind: IntegerType | IndexType) -> IntegerAttr | bool:
+    """The attribute of an integer, or of its bits: the sign bit may be used, 255 : i8 is -1. i1 is bool."""
+    width, sign = (kind.width, kind.sign) if isinstance(kind, IntegerType) else (64, "")
+    if width == 1 and not sign:
+        return bool(value)
+    return IntegerAttr(value - (1 << width) if sign != "u" and value >> width - 1 > 0 else value, kind)
 
 
 @dataclass(frozen=True, slots=True)

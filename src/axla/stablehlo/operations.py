@@ -7,11 +7,11 @@ Kinds of operands are letters (`verify/kinds.py`), kinds of attributes words (`v
 
     %   an operand                  %*  operands with commas between, maybe none
     %,  operands, each with a comma after it
-    {}  a dictionary of attributes, which may be missing
+    {}  a dictionary of attributes, which may be missing; {!}  one that may not
     name:kind  an attribute; the kinds are those of `text/assembly.ATTRIBUTES`
-    @types     types of operands and results; see `text/assembly.TYPES`
+    @types     types of operands and results; see `text/draft.TYPES`
     <part>     something of its own; see `text/assembly.PARTS`
-    (? ... ?)  pieces that may be missing, known by their first one
+    (? ... | ... ?)  pieces, or others (or none), known by the first one
 
 Anything else is a mark or word that stands there.
 """
@@ -54,7 +54,8 @@ select: pred:p on_true:T on_false:T -> T ; text %* {} : @select ; hlo
 clamp: min:T operand:T max:T -> T ; elements/c3 ; text % , % , % {} : @same ; hlo
 map: inputs...:T dimensions=ints computation{} -> T ; shape/c1 ; hlo dimensions to_apply=computation
 
-constant: value=elements -> Ag! ; text <constant>
+constant: value=elements -> Ag! ; text (? ( ) (? < {!} > ?) {} : @function | {} value:elements
+  @value ?)
 iota: iota_dimension=i64>=0/c1 -> ifcq! ; text dim = iota_dimension:i64 {} : @result ; hlo iota_dimension
 dynamic_iota: output_shape:xi1! iota_dimension=i64>=0/c1 -> T
   ; text % , dim = iota_dimension:i64 {} : @function ; static iota =output_shape
@@ -107,17 +108,20 @@ scatter: inputs...:T scatter_indices:pix updates...:T scatter_dimension_numbers=
 torch_index_select: operand:T index:T dim=i64 batch_dims=i64 -> T
   ; none gather says it, and no frontend writes this one
 
-dot: lhs:T rhs:A precision_config=precisions?DEFAULT -> A ; text % , % (? , <precision> ?) {} : @function
+dot: lhs:T rhs:A precision_config=precisions?DEFAULT -> A
+  ; text % , % (? , precision = precision_config:precisions ?) {} : @function
 dot_general: lhs:T rhs:A dot_dimension_numbers=#dot precision_config=precisions?DEFAULT
-  algorithm=#dot_algorithm?@2 -> A ; text % , % , <dot> (? , <precision> ?) {} : @function
+  algorithm=#dot_algorithm?@2 -> A ; text % , % , dot_dimension_numbers:dot (? , (? algorithm =
+  algorithm:dot_algorithm | precision = precision_config:precisions (? , algorithm = algorithm:dot_algorithm
+  ?) ?) ?) {} : @function
 einsum: lhs:T rhs:T einsum_config=string -> T ; text % , % , config = einsum_config:string {} : @function
   ; none dot_general and reduce say it, and no frontend writes this one
 unary_einsum: operand:T einsum_config=string -> T ; text % , config = einsum_config:string {} : @function
   ; none dot_general and reduce say it, and no frontend writes this one
 convolution: lhs:T rhs:A window_strides=ints?1 padding=table?0 lhs_dilation=ints?1 rhs_dilation=ints?1
   window_reversal=bools?0 dimension_numbers=#conv feature_group_count=i64>0/c21 batch_group_count=i64>0/c22
-  precision_config=precisions?DEFAULT -> A ; text ( %* ) dim_numbers = <convolution> , window = { <window> }
-  {} : @function
+  precision_config=precisions?DEFAULT -> A ; text ( %* ) dim_numbers = dimension_numbers:convolution
+  , window = { <window> } {} : @function
 dynamic_conv@2: lhs:T rhs:A padding:i2! window_strides=ints?1 lhs_dilation=ints?1 rhs_dilation=ints?1
   window_reversal=bools?0 dimension_numbers=#conv feature_group_count=i64>0/c21 batch_group_count=i64>0/c22
   precision_config=precisions?DEFAULT -> A ; none static once its sizes are given
@@ -135,7 +139,9 @@ batch_norm_inference: operand:fq scale:fq1 offset:fq1 mean:fq1 variance:fq1 epsi
 batch_norm_training: operand:fq scale:fq1 offset:fq1 epsilon=f32 feature_index=i64>=0/c1 -> fq fq1 fq1
   ; elements/c2 ; hlo epsilon feature_index
 
-reduce: inputs...:T init_values...:T dimensions=ints body{} -> ...:T ; text <reduce>
+reduce: inputs...:T init_values...:T dimensions=ints body{} -> ...:T
+  ; text <reduced> (? applies <operator> across dimensions = dimensions:list {} : @function <applied>
+  | across dimensions = dimensions:list {} : @function reducer <reducer> ?)
   ; hlo dimensions to_apply=body
 reduce_window: inputs...:T init_values...:T window_dimensions=ints window_strides=ints?1
   base_dilations=ints?1 window_dilations=ints?1 padding=table?0 body{} -> ...:T
@@ -146,9 +152,10 @@ sort: inputs...:T dimension=i64?-1 is_stable=bool?false comparator{} -> ...:T ; 
 
 if: pred:p true_branch{} false_branch{} -> ...:At
 case: index:s branches{...} -> ...:At
-while: operand...:Atb cond{} body{} -> ...:Atb ; text <while>
+while: operand...:Atb cond{} body{} -> ...:Atb
+  ; text ( <carried> (? : @pairs ?) (? attributes {!} ?) cond <loop> do <loop>
 return: results...:Atb -> ; text %* {} (? : @types ?) ; none ends a region
-optimization_barrier: operand...:Tt -> ...:Tt ; pairs/c1 ; text {} <barrier>
+optimization_barrier: operand...:Tt -> ...:Tt ; pairs/c1 ; text {} (? ( ) | %* : @pairs ?)
 tuple: val...:Atlb -> l ; text %* {} : @tuple
 get_tuple_element: operand:l index=i32>=0/c1 -> Atlb ; text % [ index:i32 ] {} : @function
 composite@2: inputs...:Atl name=string composite_attributes=dictionary?[] decomposition=symbol version=i32?0
@@ -217,7 +224,8 @@ top_k: operand:A* k=i64 is_stable=bool?@2 -> A* A*
   ; text ( % , k = k:i64 (? , is_stable = is_stable:bool ?) ) {} : @types -> @results ; hlo TopK k
 scan: inputs...:A* inits...:A* dimension=i64>=0/c1 scan_dim_size=i64>=0? is_reverse=bool?
   is_associative=bool? body{} operandSegmentSizes=segments?
-  resultSegmentSizes=segments? -> ...:A* ; text ( <scan>
+  resultSegmentSizes=segments? -> ...:A* ; text ( %* ) inits ( <carries> )
+  dimension = dimension:i64 (? attributes {!} ?) <region> : <scan>
   ; hlo dimensions=dimension is_reverse is_associative num_carries=operandSegmentSizes
   num_carries=resultSegmentSizes to_apply=body
 """
@@ -245,11 +253,11 @@ probe: operand:T probe_id=string -> T ; same/c1 ; text % , probe_id = probe_id:s
 run_parallel: inputs...:Tt infeed=array? programs=array -> ...:Tt
 """,
     "builtin": """
-module: sym_name=any? sym_visibility=any? ; text <module>
+module: sym_name=any? sym_visibility=any? ; text <visibility> <name> (? attributes {!} ?) <region>
 """,
     "func": """
 func: sym_name=any sym_visibility=any?[] function_type=any arg_attrs=any?[] res_attrs=any?[] no_inline=any?@2
-  ; text <function>
+  ; text <visibility> sym_name:symbol <signature> (? attributes {!} ?) <definition>
 call: callee=any no_inline=any?@2 arg_attrs=any?@3 res_attrs=any?@3
   ; text callee:reference ( %* ) {} : @function
 return: ; text {} %* (? : @types ?)

@@ -44,9 +44,9 @@ def _symbol(root: Any, nested: tuple[Any, ...] = ()) -> mlir.SymbolRef:
 
 
 def _strings(kind: mlir.Type, splat: int, found: tuple[str, ...]) -> mlir.DenseStrings:
-    if not isinstance(kind, mlir.TensorType) or kind.shape is None or None in kind.shape:
+    if not isinstance(kind, mlir.TensorType) or kind.sizes is None:
         raise Malformed(f"dense strings of the type {kind}")
-    count = math.prod(kind.shape)  # type: ignore[arg-type]
+    count = math.prod(kind.sizes)
     if len(found) != (1 if splat else count):
         raise Malformed(f"{len(found)} strings for {count} elements")
     return mlir.DenseStrings(kind, found)
@@ -100,21 +100,15 @@ def constant(value: mlir.Type) -> Encoding:
     return "", lambda: value
 
 
-# The codes from 21 on, of newer versions; older ones have the names as text.
-_FLOATS = """
-tf32 f8E5M2 f8E4M3 f8E4M3FN f8E5M2FNUZ f8E4M3FNUZ f8E4M3B11FNUZ f8E3M4 f4E2M1FN f6E2M3FN f6E3M2FN f8E8M0FNU
-"""
+def floats(names: str) -> dict[int, Encoding]:
+    """Types by their names in the order of the codes, "-" where there is another type or none."""
+    return {code: constant(mlir.FloatType(name)) for code, name in enumerate(names.split()) if name != "-"}
+
 
 TYPES: dict[int, Encoding] = {
     0: ("v", _integer),
     1: constant(mlir.IndexType()),
     2: ("TT", mlir.FunctionType),
-    3: constant(mlir.FloatType("bf16")),
-    4: constant(mlir.FloatType("f16")),
-    5: constant(mlir.FloatType("f32")),
-    6: constant(mlir.FloatType("f64")),
-    7: constant(mlir.FloatType("f80")),
-    8: constant(mlir.FloatType("f128")),
     9: ("t", mlir.ComplexType),
     10: ("Sta", _memory),
     11: ("aSta", lambda space, sizes, element, layout: _memory(sizes, element, layout)),
@@ -123,8 +117,12 @@ TYPES: dict[int, Encoding] = {
     14: ("aSt", lambda encoding, sizes, element: values.tensor(sizes, element, encoding)),
     15: ("T", mlir.TupleType),
     18: ("t", lambda element: mlir.TensorType(None, element)),
-    **{code: constant(mlir.FloatType(name)) for code, name in enumerate(_FLOATS.split(), 21)},
 }
+# From 21 on of newer versions; older ones have the names as text.
+TYPES |= floats("""
+- - - bf16 f16 f32 f64 f80 f128 - - - - - - - - - - - - tf32 f8E5M2 f8E4M3 f8E4M3FN f8E5M2FNUZ f8E4M3FNUZ
+f8E4M3B11FNUZ f8E3M4 f4E2M1FN f6E2M3FN f6E3M2FN f8E8M0FNU
+""")
 
 
 def assembly(source: str, is_type: bool) -> Any:

@@ -13,38 +13,20 @@ from axla.stablehlo.bytecode.builtin import constant
 from axla.stablehlo.bytecode.entries import Encoding
 from axla.stablehlo.operations import OPERATIONS
 
-_enum, _struct = values.enumeration, values.structure
-
-ATTRIBUTES: dict[int, Encoding] = {
-    1: ("ss", _struct("channel_handle")),
-    2: ("v", _enum("comparison_direction")),
-    3: ("v", _enum("comparison_type")),
-    4: ("ssSssSssS", _struct("conv")),
-    5: ("SSSS", _struct("dot")),
-    6: ("v", _enum("fft_type")),
-    7: ("SSSSSs", _struct("gather")),
-    8: ("v", _enum("precision")),
-    9: ("v", _enum("rng_algorithm")),
-    10: ("v", _enum("rng_distribution")),
-    11: ("SSSSSs", _struct("scatter")),
-    12: ("v", _enum("transpose")),
-    13: ("S", values.bounds),
-    14: ("SsS", _struct("output_operand_alias")),
-    15: ("tttsssy", lambda *fields: _struct("dot_algorithm")(*fields[:6], bool(fields[6]))),
-    16: ("v", _enum("result_accuracy_mode")),
-    17: ("ffsa", _struct("result_accuracy")),
-    18: ("aA", _struct("replica_group_mesh_axes")),
-    19: ("ss", _struct("sub_axis_info")),
-    20: ("nB", _struct("axis_ref")),
-    21: ("ns", _struct("mesh_axis")),
-    22: ("aB", _struct("mesh")),
-}
+_FIELDS = {
+    "i": "s", "l": "S", "f": "f", "s": "n", "b": "y", "t": "t", "a": "a", "a/": "B", "A": "A", "m": "a",
+    "x/": "B",
+}  # fmt: skip
+ATTRIBUTES: dict[int, Encoding] = values.encodings(
+    """
+- channel_handle comparison_direction comparison_type conv dot fft_type gather precision rng_algorithm
+rng_distribution scatter transpose - output_operand_alias dot_algorithm result_accuracy_mode
+result_accuracy replica_group_mesh_axes sub_axis_info axis_ref mesh_axis mesh
+""",
+    _FIELDS,
+) | {13: ("S", values.bounds)}
+CHLO_ATTRIBUTES = values.encodings("comparison_direction comparison_type", _FIELDS, "chlo")
 TYPES: dict[int, Encoding] = {0: constant(mlir.TokenType()), 1: ("T", mlir.FutureType)}
-
-CHLO_ATTRIBUTES: dict[int, Encoding] = {
-    0: ("v", _enum("comparison_direction", "chlo")),
-    1: ("v", _enum("comparison_type", "chlo")),
-}
 
 
 def _forms(record: Record) -> list[tuple[Attribute, ...]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,24 +9,35 @@ import numpy as np
 from axla.core import dtypes
 from axla.stablehlo import mlir
 from axla.stablehlo.attributes import ENUMERATIONS, STRUCTURES
+from axla.stablehlo.bytecode.entries import Encoding
 from axla.stablehlo.bytecode.wire import Malformed, signed, varint
 from axla.stablehlo.text.dense import BadElements, from_bytes
 
-# The fields of each structured attribute and the values of each enumeration are those of the text form.
-FIELDS = {mnemonic: tuple(fields) for mnemonic, fields in STRUCTURES.items()} | {
-    "sub_axis_info": ("pre_size", "size"),
-}
 _FIRST = {"rng_distribution": 1}  # the number of the first value, where it is not 0
 
 
-def structure(mnemonic: str) -> Callable[..., mlir.StructAttr]:
-    """A function of the fields' values."""
-    names = FIELDS[mnemonic]
-    return lambda *fields: mlir.StructAttr(mnemonic, dict(zip(names, fields, strict=True)))
+def encodings(mnemonics: str, fields: dict[str, str], dialect: str = "stablehlo") -> dict[int, Encoding]:
+    """The structures and enumerations of a dialect. `mnemonics` has them in the order of their codes, "-"
+    where there is something else; `fields` how a field of each kind is written.
+    """
+    return {
+        code: _enumeration(mnemonic, dialect) if mnemonic in ENUMERATIONS else _structure(mnemonic, fields)
+        for code, mnemonic in enumerate(mnemonics.split())
+        if mnemonic != "-"
+    }
 
 
-def enumeration(mnemonic: str, dialect: str = "stablehlo") -> Callable[[int], mlir.EnumAttr]:
-    """A function of the number."""
+def _structure(mnemonic: str, kinds: dict[str, str]) -> Encoding:
+    fields = STRUCTURES[mnemonic]
+
+    def build(*found: Any) -> mlir.StructAttr:
+        values = zip(fields.items(), found, strict=True)
+        return mlir.StructAttr(mnemonic, {n: bool(value) if k == "b" else value for (n, k), value in values})
+
+    return "".join(kinds.get(kind) or kinds[kind[0]] for kind in fields.values()), build
+
+
+def _enumeration(mnemonic: str, dialect: str) -> Encoding:
     values = {
         number: mlir.EnumAttr(mnemonic, name, dialect)
         for number, name in enumerate(ENUMERATIONS[mnemonic].split(), _FIRST.get(mnemonic, 0))
@@ -38,7 +48,7 @@ def enumeration(mnemonic: str, dialect: str = "stablehlo") -> Callable[[int], ml
             raise Malformed(f"{mnemonic} {number}, which is none of its values")
         return values[number]
 
-    return build
+    return "v", build
 
 
 def bounds(sizes: tuple[int, ...]) -> mlir.StructAttr:
@@ -73,11 +83,10 @@ def storage(element: mlir.Type) -> np.dtype:
 
 def dense(kind: mlir.Type, data: bytes) -> mlir.DenseElements:
     """`dense<...>` of the elements in memory, or of one for all."""
-    if not isinstance(kind, mlir.TensorType) or kind.shape is None or None in kind.shape:
+    if not isinstance(kind, mlir.TensorType) or kind.sizes is None:
         raise Malformed(f"dense elements of the type {kind}")
-    sizes: tuple[int, ...] = kind.shape  # type: ignore[assignment]
     try:
-        return mlir.DenseElements(kind, from_bytes(data, storage(kind.element), sizes))
+        return mlir.DenseElements(kind, from_bytes(data, storage(kind.element), kind.sizes))
     except BadElements as error:
         raise Malformed(str(error)) from None
 
@@ -112,17 +121,10 @@ def _bits(width: int, data: bytes) -> int:
 def integer(kind: mlir.Type, data: bytes) -> Any:
     """An IntegerAttr, or a bool of i1."""
     if isinstance(kind, mlir.IndexType):
-        width, sign = 64, ""
-    elif isinstance(kind, mlir.IntegerType) and 0 < kind.width <= 4096:
-        width, sign = kind.width, kind.sign
-    else:
-        raise Malformed(f"an integer of the type {kind}")
-    value = _bits(width, data)
-    if width == 1 and not sign:
-        return bool(value)
-    if sign != "u" and value >> width - 1:
-        value -= 1 << width
-    return mlir.IntegerAttr(value, kind)
+        return mlir.integer_of(_bits(64, data), kind)
+    if isinstance(kind, mlir.IntegerType) and 0 < kind.width <= 4096:
+        return mlir.integer_of(_bits(kind.width, data), kind)
+    raise Malformed(f"an integer of the type {kind}")
 
 
 def floating(kind: mlir.Type, data: bytes) -> mlir.FloatAttr:

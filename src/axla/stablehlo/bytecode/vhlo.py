@@ -14,14 +14,13 @@ from typing import Any
 
 from axla.foreign.records import Attribute, Record
 from axla.stablehlo import mlir
-from axla.stablehlo.attributes import LATER_FIELDS, LONGEST_LIST, is_default
-from axla.stablehlo.bytecode import values
-from axla.stablehlo.bytecode.builtin import constant, dictionary, text
+from axla.stablehlo.attributes import LATER_FIELDS, LONGEST_LIST, STRUCTURES, is_default
+from axla.stablehlo.bytecode import builtin, values
+from axla.stablehlo.bytecode.builtin import constant, text
 from axla.stablehlo.bytecode.entries import Encoding
 from axla.stablehlo.bytecode.wire import Malformed
 from axla.stablehlo.operations import OPERATIONS
 
-_enum, _struct = values.enumeration, values.structure
 _I32, _I64, _BOOL = mlir.IntegerType(32), mlir.IntegerType(64), mlir.IntegerType(1)
 
 
@@ -37,37 +36,24 @@ def _api_version(value: int) -> mlir.IntegerAttr:
     return mlir.IntegerAttr(value, _I32)
 
 
-ATTRIBUTES: dict[int, Encoding] = {
-    1: ("A", lambda elements: elements),
-    2: ("v", _boolean),
-    3: ("v", _enum("comparison_direction")),
-    4: ("v", _enum("comparison_type")),
-    5: ("v", _api_version),
-    6: ("P", dictionary),
-    7: ("v", _enum("fft_type")),
-    8: ("tr", values.floating),
-    9: ("tr", values.integer),
-    10: ("SsS", _struct("output_operand_alias")),
-    11: ("v", _enum("precision")),
-    12: ("v", _enum("rng_algorithm")),
-    13: ("v", _enum("rng_distribution")),
-    14: ("n", lambda string: string),
-    15: ("tb", values.dense),
-    16: ("v", _enum("transpose")),
-    17: ("t", lambda kind: kind),
-    18: ("S", values.bounds),
-    19: ("v", _enum("result_accuracy_mode")),
-    20: ("ffsa", _struct("result_accuracy")),
-    21: ("ss", _struct("sub_axis_info")),
-    22: ("aO", _struct("axis_ref")),
-    23: ("aa", lambda mesh, axes: _struct("replica_group_mesh_axes")(_mesh(mesh), axes)),
-    24: ("as", _struct("mesh_axis")),
-    25: ("ao", _struct("mesh")),
+def _mesh_axes(mesh: Any, axes: Any) -> mlir.StructAttr:
+    mesh = mlir.SymbolRef(mesh) if isinstance(mesh, str) else mesh
+    return mlir.StructAttr("replica_group_mesh_axes", {"mesh": mesh, "axes": axes})
+
+
+_FIELDS = {"i": "s", "l": "S", "f": "f", "s": "a", "a": "a", "a/": "o", "m": "a", "x/": "O"}
+ATTRIBUTES: dict[int, Encoding] = values.encodings(
+    """
+- - - comparison_direction comparison_type - - fft_type - - output_operand_alias precision rng_algorithm
+rng_distribution - - transpose - - result_accuracy_mode result_accuracy sub_axis_info axis_ref - mesh_axis
+mesh
+""",
+    _FIELDS,
+) | {2: ("v", _boolean), 5: ("v", _api_version), 18: ("S", values.bounds), 23: ("aa", _mesh_axes)}
+# Those that are as in the builtin dialect, but for their codes.
+ATTRIBUTES |= {
+    code: builtin.ATTRIBUTES[other] for code, other in {1: 0, 6: 1, 8: 9, 9: 8, 14: 2, 15: 18, 17: 6}.items()
 }
-
-
-def _mesh(mesh: Any) -> Any:
-    return mlir.SymbolRef(mesh) if isinstance(mesh, str) else mesh
 
 
 def _quantized(
@@ -82,44 +68,36 @@ def _quantized(
     return mlir.QuantizedType(storage, expressed, scales, zero_points, axes, least, greatest)
 
 
-# By code, "-" where there is another type or none.
-_FLOATS = """
-- - bf16 f16 f32 f64 f8E4M3FN f8E5M2 - - - - - - - - - - - - - - - - - - - f8E4M3FNUZ f8E5M2FNUZ f8E4M3B11FNUZ
-- - - - tf32 f8E4M3 f8E3M4 f4E2M1FN f6E2M3FN f6E3M2FN f8E8M0FNU
-"""
 _INTEGERS = {
     0: 1, 31: 2, 10: 4, 11: 8, 12: 16, 13: 32, 14: 64, 32: -2, 15: -4, 16: -8, 17: -16, 18: -32, 19: -64
 }  # fmt: skip
-_SIMPLE = {
-    code: constant(mlir.FloatType(name)) for code, name in enumerate(_FLOATS.split()) if name != "-"
-} | {
+TYPES: dict[int, Encoding] = {
     code: constant(mlir.IntegerType(abs(width), "" if width > 0 else "u"))
     for code, width in _INTEGERS.items()
 }
-
-TYPES: dict[int, Encoding] = _SIMPLE | {
-    1: ("t", mlir.ComplexType),
-    8: ("TT", mlir.FunctionType),
-    9: constant(mlir.IndexType()),
-    20: ("St", values.tensor),
-    21: ("aSt", lambda encoding, sizes, element: values.tensor(sizes, element, encoding)),
+TYPES |= builtin.floats("""
+- - bf16 f16 f32 f64 f8E4M3FN f8E5M2 - - - - - - - - - - - - - - - - - - - f8E4M3FNUZ f8E5M2FNUZ f8E4M3B11FNUZ
+- - - - tf32 f8E4M3 f8E3M4 f4E2M1FN f6E2M3FN f6E3M2FN f8E8M0FNU
+""")
+TYPES |= {
+    code: builtin.TYPES[other]
+    for code, other in {1: 9, 8: 2, 9: 1, 20: 13, 21: 14, 23: 15, 25: 18, 33: 12}.items()
+}
+TYPES |= {
     22: constant(mlir.TokenType()),
-    23: ("T", mlir.TupleType),
     24: (
         "vttfsss",
         lambda f, st, ex, scale, zero, a, b: _quantized(f, st, ex, (), a, b, (scale,), (zero,)),
     ),
-    25: ("t", lambda element: mlir.TensorType(None, element)),
     26: constant(mlir.OpaqueType("shape.witness")),
     30: ("vttvssFS", lambda f, st, ex, axis, *rest: _quantized(f, st, ex, (axis,), *rest)),
-    33: constant(mlir.NoneType()),
     41: ("St", lambda sizes, element: mlir.MemRefType(values.shape(sizes), element)),
     42: ("T", mlir.FutureType),
 }
 
 _STABLEHLO = {record.short: record for name, record in OPERATIONS.items() if name.startswith("stablehlo.")}
 # Structured attributes, whose fields are attributes of their own here: names and mnemonics.
-STRUCTURES = {
+_STRUCTURED = {
     name: {a.name: a.kind[1:] for a in record.attributes if a.kind[0] == "#" and a.kind != "#channel_handle"}
     for name, record in _STABLEHLO.items()
 }
@@ -135,7 +113,7 @@ def _of_version(record: Record, version: int) -> tuple[str, ...]:
             fields = ["channel_id", "channel_type"] if record.short in ("send", "recv") else ["channel_id"]
         elif attribute.kind[0] == "#":
             later = LATER_FIELDS[attribute.kind[1:]] if version == 1 else ()
-            fields = [name for name in values.FIELDS[attribute.kind[1:]] if name not in later]
+            fields = [name for name in STRUCTURES[attribute.kind[1:]] if name not in later]
         found = found + fields * (attribute.since <= version)
     return tuple(sorted(found))
 
@@ -174,7 +152,7 @@ def _numbers(attribute: Any) -> tuple[Any, ...]:
     """The elements of a small tensor."""
     if not isinstance(attribute, mlir.DenseElements):
         raise _wrong(attribute, "a tensor of integers")
-    count = math.prod(attribute.type.shape)  # type: ignore[arg-type]
+    count = math.prod(attribute.type.sizes or ())
     if count > LONGEST_LIST:
         raise Malformed(f"a list of {count} dimensions")
     elements = attribute.values
@@ -218,15 +196,15 @@ def _structure(mnemonic: str, attributes: dict[str, Any]) -> mlir.StructAttr | N
     """The attributes that are its fields, taken out of them; a list that the version did not have is empty.
     None for a dot algorithm of which nothing is said.
     """
-    fields = {name: _field(attributes.pop(name, ())) for name in values.FIELDS[mnemonic]}
+    fields = {name: _field(kind, attributes.pop(name, ())) for name, kind in STRUCTURES[mnemonic].items()}
     said = any(not isinstance(field, mlir.NoneType) and field != () for field in fields.values())
     return mlir.StructAttr(mnemonic, fields) if said or mnemonic != "dot_algorithm" else None
 
 
-def _field(attribute: Any) -> Any:
-    if isinstance(attribute, mlir.IntegerAttr):
-        return attribute.value
-    return _numbers(attribute) if isinstance(attribute, mlir.DenseElements) else attribute
+def _field(kind: str, attribute: Any) -> Any:
+    if kind[0] == "l":
+        return attribute and _numbers(attribute)
+    return attribute.value if isinstance(attribute, mlir.IntegerAttr) else attribute
 
 
 def today(operation: str, attributes: dict[str, Any]) -> dict[str, Any]:
@@ -243,7 +221,7 @@ def today(operation: str, attributes: dict[str, Any]) -> dict[str, Any]:
     others = {n: value for n, value in attributes.items() if n not in inherent}
     if name == "custom_call" and own["operand_layouts"] == () == own["result_layouts"]:
         del own["operand_layouts"], own["result_layouts"]
-    for target, mnemonic in STRUCTURES.get(name, {}).items():
+    for target, mnemonic in _STRUCTURED.get(name, {}).items():
         if structure := _structure(mnemonic, own):
             own[target] = structure
     if "channel_id" in own:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from axla.stablehlo import mlir
-from axla.stablehlo.attributes import ENUMERATIONS, STRUCTURES
+from axla.stablehlo.attributes import CONVOLUTION, ENUMERATIONS, STRUCTURES
 from axla.stablehlo.text import dense
 from axla.stablehlo.text.lexer import DEEPEST_LOCATION
 from axla.stablehlo.text.types import Types
@@ -19,6 +19,7 @@ _ABSENT: dict[str, Any] = {"i/": 0, "l/": (), "f/": 0.0, "a/": None, "x/": None}
 
 _VALUES = {mnemonic: frozenset(values.split()) for mnemonic, values in ENUMERATIONS.items()}
 _I64 = mlir.IntegerType(64)
+_SIGNED = mlir.IntegerType(64, "s")
 _F64 = mlir.FloatType("f64")
 
 
@@ -109,16 +110,10 @@ class Attributes(Types):
         if len(token) > 4000:
             self.fail("a number of more than 4000 digits", at)
         value = int(token, 16 if "x" in token else 10)
-        width, sign = (kind.width, kind.sign) if isinstance(kind, mlir.IntegerType) else (64, "s")
-        low, high = dense.limits(width, sign)
+        low, high = mlir.limits(kind) if isinstance(kind, mlir.IntegerType) else mlir.limits(_SIGNED)
         if not low <= value <= high or (token[0] == "-" and not value):
             self.fail(f"{token} has more bits than its type", at)
-        if width == 1 and not sign:
-            return bool(value)
-        # The sign bit may be used: 255 : i8 is -1.
-        return mlir.IntegerAttr(
-            value - (1 << width) if sign != "u" and value >> width - 1 > 0 else value, kind
-        )
+        return mlir.integer_of(value, kind)
 
     def _symbol_reference(self) -> mlir.SymbolRef:
         root = self.symbol()
@@ -190,13 +185,12 @@ class Attributes(Types):
         self.expect(":")
         at = self.start
         kind = self.type()
-        if not isinstance(kind, mlir.TensorType) or kind.shape is None or None in kind.shape:
+        if not isinstance(kind, mlir.TensorType) or kind.sizes is None:
             self.fail("the type of dense elements is a tensor of static shape", at)
         try:
             if isinstance(kind.element, mlir.OpaqueType):
-                count = math.prod(kind.shape)  # type: ignore[arg-type]
-                return mlir.DenseStrings(kind, dense.strings(payload, count))
-            return mlir.DenseElements(kind, dense.decode(payload, kind))
+                return mlir.DenseStrings(kind, dense.strings(payload, math.prod(kind.sizes)))
+            return mlir.DenseElements(kind, dense.decode(payload, kind.element, kind.sizes))
         except (ValueError, OverflowError, MemoryError) as error:
             self.fail(str(error) or "elements that do not fit their type", begin)
 
@@ -269,28 +263,25 @@ class Attributes(Types):
     def structure(self, mnemonic: str, dialect: str = "stablehlo") -> Any:
         """What follows `#stablehlo.mnemonic`, from `<` on."""
         at = self.start
-        if mnemonic in ("bounds", "type_extensions"):
-            bounds = self.sizes() if mnemonic == "bounds" else self._fields(STRUCTURES[mnemonic])["bounds"]
-            return mlir.StructAttr("bounds", {"bounds": bounds}, dialect)
+        if mnemonic == "bounds":
+            return mlir.StructAttr(mnemonic, {"bounds": self.sizes()}, dialect)
+        self.expect("<")
         if mnemonic in _VALUES:
-            self.expect("<")
-            found = self.enumerated(mnemonic, dialect)
-            self.expect(">")
-            return found
-        if mnemonic not in STRUCTURES:
+            found: Any = self.enumerated(mnemonic, dialect)
+        elif mnemonic == "sub_axis_info":
+            found = self._sub_axis()
+        elif mnemonic == "conv" and not self.accept("raw"):
+            found = self.convolution_dimensions(dialect)
+        elif mnemonic in STRUCTURES:
+            name = "bounds" if mnemonic == "type_extensions" else mnemonic
+            return mlir.StructAttr(name, self._fields(STRUCTURES[mnemonic]), dialect)
+        else:
             self.fail(f"unknown {dialect} attribute: {mnemonic}", at)
-        if mnemonic == "conv":
-            self.expect("<")
-            if not self.accept("raw"):
-                fields = self.convolution_dimensions()
-                self.expect(">")
-                return mlir.StructAttr(mnemonic, fields, dialect)
-            return mlir.StructAttr(mnemonic, self._fields(STRUCTURES[mnemonic], opened=True), dialect)
-        return mlir.StructAttr(mnemonic, self._fields(STRUCTURES[mnemonic]), dialect)
+        self.expect(">")
+        return found
 
-    def _fields(self, kinds: dict[str, str], opened: bool = False) -> dict[str, Any]:
-        if not opened:
-            self.expect("<")
+    def _fields(self, kinds: dict[str, str]) -> dict[str, Any]:
+        """`name = value, ... >` in any order."""
         found: dict[str, Any] = {}
         lists_only = all(kind.endswith("/") for kind in kinds.values())
 
@@ -332,14 +323,10 @@ class Attributes(Types):
             self.until("]", lambda: self.attribute() if self.kind == "hash" else self.structure("mesh_axis"))
         )
 
-    def convolution_dimensions(self) -> dict[str, Any]:
+    def convolution_dimensions(self, dialect: str = "stablehlo") -> mlir.StructAttr:
         """`[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]`."""
         found: dict[str, Any] = {}
-        for part, letters in (
-            ("input", {"b": "batch", "f": "feature"}),
-            ("kernel", {"i": "input_feature", "o": "output_feature"}),
-            ("output", {"b": "batch", "f": "feature"}),
-        ):
+        for part, letters in CONVOLUTION.items():
             if part != "input":
                 self.expect("x" if part == "kernel" else "->")
             places = self._dimension_places(letters)
@@ -347,7 +334,7 @@ class Attributes(Types):
                 found[f"{part}_{name}_dimension"] = places[letter]
             spatial = len(places) - len(letters)
             found[f"{part}_spatial_dimensions"] = tuple([places[i] for i in range(spatial)])
-        return found
+        return mlir.StructAttr("conv", found, dialect)
 
     def _dimension_places(self, letters: dict[str, str]) -> dict[str | int, int]:
         self.expect("[")
@@ -454,5 +441,5 @@ _BY_WORD: dict[str, Callable[[Attributes], Any]] = {
 _FIELDS: dict[str, Callable[[Attributes], Any]] = {
     "i": Attributes.integer, "l": Attributes.sizes, "t": Attributes.type, "b": Attributes.boolean,
     "f": lambda cursor: float(cursor.number(_F64).value), "s": Attributes.string, "a": Attributes.attribute,
-    "x": Attributes._sub_axis, "m": Attributes._mesh_axes,
+    "A": Attributes.attribute, "x": Attributes._sub_axis, "m": Attributes._mesh_axes,
 }  # fmt: skip

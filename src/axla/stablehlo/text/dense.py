@@ -32,13 +32,11 @@ class BadElements(ValueError):
     """Elements that do not fit their type."""
 
 
-def decode(payload: str, kind: mlir.TensorType) -> np.ndarray:
-    """The elements of a type with static shape: an array of that shape, or of shape () when one stands for
-    all of more (or fewer) than one.
+def decode(payload: str, element: mlir.Type, shape: tuple[int, ...]) -> np.ndarray:
+    """Elements of a type: an array of that shape, or of shape () when one stands for all of more (or fewer)
+    than one.
     """
-    assert kind.shape is not None
-    shape: tuple[int, ...] = kind.shape  # type: ignore[assignment]
-    wanted = numpy_type(kind.element)
+    wanted = numpy_type(element)
     if payload.startswith('"0x') and payload.endswith('"'):
         try:
             data = bytes.fromhex(payload[3:-1])
@@ -63,7 +61,7 @@ def decode(payload: str, kind: mlir.TensorType) -> np.ndarray:
         if flat.count(";") != len(values) or parts.size != 2 * flat.count(",") + 2:
             raise BadElements("complex elements are pairs in parentheses")
     else:
-        values = _numbers(flat, wanted, kind.element)
+        values = _numbers(flat, wanted, element)
     if 0 in shape:
         return np.empty(shape, wanted)
     return values.reshape(()) if splat else values.reshape(shape)
@@ -110,7 +108,7 @@ def integers(flat: str, bits: int, sign: str) -> np.ndarray:
             "expected integers as elements" if bits > 1 else "expected true or false as elements"
         )
     values = [int(item, 16 if "x" in item else 10) for item in flat.split(",")]
-    low, high = limits(bits, sign)
+    low, high = mlir.limits(mlir.IntegerType(bits, sign))
     least, most = min(values), max(values)
     if least < low or most > high:
         kind = {"u": "an unsigned integer", "s": "a signed integer"}.get(sign, "an integer")
@@ -123,11 +121,6 @@ def integers(flat: str, bits: int, sign: str) -> np.ndarray:
     return np.array([v & mask for v in values], f"u{bits // 8}").view(
         f"{'u' * (sign == 'u') or 'i'}{bits // 8}"
     )
-
-
-def limits(bits: int, sign: str) -> tuple[int, int]:
-    """The least and the greatest integer that may be written for a type."""
-    return 0 if sign == "u" else -(1 << bits - 1), (1 << bits - (sign == "s")) - 1
 
 
 def float_of(token: str, wanted: np.dtype) -> Any:

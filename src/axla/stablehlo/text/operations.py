@@ -9,9 +9,6 @@ from axla.stablehlo import mlir
 from axla.stablehlo.text.attributes import Attributes
 from axla.stablehlo.text.printer import type_text
 
-ISOLATED = frozenset({"builtin.module", "func.func"})
-"""Operations whose regions see no values from outside."""
-
 _NEWLINE = re.compile("\n")
 # Attributes that an operation has even where nobody wrote them.
 DEFAULTS = {
@@ -89,13 +86,8 @@ class Operations(Attributes):
         names: list[tuple[str, int, int]] = []
         if self.kind == "value":
             names = self._result_names()
-        at, kind = self.start, self.kind
-        if kind == "string":
-            found = self._generic()
-        elif kind == "bare":
-            found = self.short_form(self.position(at))
-        else:
-            self.fail(f"expected an operation, found {self.saw()}")
+        at = self.start
+        found = self.nameless()
         defaults = DEFAULTS.get(found.name)
         if defaults:
             found.attributes = {**defaults, **found.attributes}
@@ -105,8 +97,8 @@ class Operations(Attributes):
             self._define_results(names, found, at)
         return found
 
-    def short_form(self, position: tuple[int, int]) -> mlir.Operation:
-        """The operation in short form at the cursor, but for its location. A parser reads it."""
+    def nameless(self) -> mlir.Operation:
+        """What follows the names of results, but for the location. A parser reads it by its form."""
         raise NotImplementedError
 
     def position(self, at: int) -> tuple[int, int]:
@@ -143,35 +135,6 @@ class Operations(Attributes):
                 for i in range(count):
                     self.define(f"{name}#{i}", results[index + i], place)
             index += count
-
-    def _generic(self) -> mlir.Operation:
-        at = self.start
-        name = self.string()
-        self.expect("(")
-        uses = self.uses()
-        self.expect(")")
-        if self.token == "[":
-            self.fail(f"{name}: successors, which no operation here has")
-        attributes: dict[str, object] = {}
-        if self.accept("<"):
-            attributes = self.dictionary()
-            self.expect(">")
-        regions = self.regions(name in ISOLATED) if self.token == "(" else []
-        if self.token == "{":
-            place = self.start
-            more = self.dictionary()
-            if not attributes.keys().isdisjoint(more):
-                self.fail("an attribute stands twice", place)
-            attributes.update(more)
-        self.expect(":")
-        types = self.type_list()
-        self.expect("->")
-        operands = self.resolve(uses, types, at)
-        results = self.results()
-        if name == "builtin.module":
-            for region in regions:
-                region.blocks = region.blocks or [mlir.Block()]
-        return mlir.Operation(name, operands, results, attributes, regions, None, self.position(at))
 
     def regions(self, isolated: bool = False) -> list[mlir.Region]:
         """`({...}, {...})`."""

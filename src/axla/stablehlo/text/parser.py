@@ -58,8 +58,8 @@ class Parser(Operations):
         self.resources: dict[str, bytes] = {}
         super().__init__(text)
 
-    def short_form(self, position: tuple[int, int]) -> mlir.Operation:
-        return assembly.short_form(self, position)
+    def nameless(self) -> mlir.Operation:
+        return assembly.operation_at(self)
 
     # ---- Files
 

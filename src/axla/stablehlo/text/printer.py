@@ -11,7 +11,7 @@ import numpy as np
 from axla.core.errors import InvalidArgument
 from axla.ir.strings import pattern
 from axla.stablehlo import mlir
-from axla.stablehlo.attributes import STRUCTURES
+from axla.stablehlo.attributes import CONVOLUTION, STRUCTURES
 
 _WORD = pattern(r"[A-Za-z_][\w$.]*+")
 _SPECIAL = re.compile(rb"[^ !#-\[\]-~]")
@@ -83,12 +83,9 @@ def _signature(inputs: Any, results: Any) -> str:
 
 def _quantized(kind: mlir.QuantizedType) -> str:
     storage = kind.storage
-    unsigned = storage.sign == "u"
-    bits = storage.width - (not unsigned)
-    limits = (0 if unsigned else -(1 << bits), (1 << bits) - 1)
-    written = (kind.storage_min, kind.storage_max)
-    name = f"{'u' if unsigned else 'i'}{storage.width}"
-    text = name if written == limits else f"{name}<{written[0]}:{written[1]}>"
+    text = f"{'u' if storage.sign == 'u' else 'i'}{storage.width}"
+    if kind.limits(storage) != (kind.storage_min, kind.storage_max):
+        text += f"<{kind.storage_min}:{kind.storage_max}>"
     text += f":{type_text(kind.expressed)}"
     if kind.block_sizes:
         pairs = zip(kind.axes, kind.block_sizes, strict=True)
@@ -215,11 +212,11 @@ def _strings(value: mlir.DenseStrings) -> str:
     return f"dense<{''.join(items)}> : {type_text(value.type)}"
 
 
-def _structure(value: mlir.StructAttr) -> str:
-    """What follows the mnemonic of a structured attribute."""
+def _fields(value: mlir.StructAttr) -> str:
+    """What stands between the brackets of a structured attribute."""
     fields = value.fields
     if value.mnemonic == "bounds":
-        return f"<{_list(fields['bounds'])[1:-1]}>"
+        return _list(fields["bounds"])[1:-1]
     if value.mnemonic == "conv":
         return _convolution(fields)
     if value.mnemonic == "sub_axis_info":
@@ -227,39 +224,38 @@ def _structure(value: mlir.StructAttr) -> str:
     kinds = STRUCTURES.get(value.mnemonic)
     if kinds is None:
         raise InvalidArgument(f"{value.mnemonic} is no attribute of {value.dialect}")
-    texts = [
+    return ", ".join([
         f"{name} = {_field(kind, fields[name])}"
         for name, kind in kinds.items()
         if kind[-1] != "/" or fields[name] not in (None, (), 0)
-    ]
-    return f"<{', '.join(texts)}>"
+    ])  # fmt: skip
 
 
 def _field(kind: str, value: Any) -> str:
     if kind[0] == "l":
         return _list(value)
     if kind[0] == "x":
-        return _structure(value)
+        return _fields(value)
     if kind[0] == "m":
-        return f"[{', '.join(map(_structure, value))}]"
+        return f"[{', '.join(f'<{_fields(axis)}>' for axis in value)}]"
     if kind[0] == "f":
         return _decimal(value)
     return str(value) if kind[0] == "i" else attribute_text(value)
 
 
 def _convolution(fields: dict[str, Any]) -> str:
-    """`<[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]>`, or all fields when they fit no such lists."""
+    """`[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]`, or all fields when they fit no such lists."""
     parts = []
-    for part, letters in (("input", "bf"), ("kernel", "io"), ("output", "bf")):
-        names = ("input_feature", "output_feature") if part == "kernel" else ("batch", "feature")
-        places = {fields[f"{part}_{name}_dimension"]: letters[i] for i, name in enumerate(names)}
-        places |= {place: str(i) for i, place in enumerate(fields[f"{part}_spatial_dimensions"])}
-        count = len(fields[f"{part}_spatial_dimensions"]) + 2
+    for part, letters in CONVOLUTION.items():
+        spatial = fields[f"{part}_spatial_dimensions"]
+        places = {fields[f"{part}_{name}_dimension"]: letter for letter, name in letters.items()}
+        places |= {place: str(i) for i, place in enumerate(spatial)}
+        count = len(spatial) + len(letters)
         if sorted(places) != list(range(count)):
             kinds = STRUCTURES["conv"]
-            return f"<raw {', '.join(f'{name} = {_field(kinds[name], fields[name])}' for name in kinds)}>"
+            return f"raw {', '.join(f'{name} = {_field(kinds[name], fields[name])}' for name in kinds)}"
         parts.append(f"[{', '.join(places[i] for i in range(count))}]")
-    return f"<{parts[0]}x{parts[1]}->{parts[2]}>"
+    return f"{parts[0]}x{parts[1]}->{parts[2]}"
 
 
 def _location(location: mlir.Location | None) -> str:
@@ -296,7 +292,7 @@ _ATTRIBUTES: dict[type, Callable[[Any], str]] = {
     mlir.DenseStrings: _strings,
     mlir.DenseResource: lambda value: f"dense_resource<{_key(value.name)}> : {type_text(value.type)}",
     mlir.EnumAttr: _enumeration,
-    mlir.StructAttr: lambda value: f"#{value.dialect}.{value.mnemonic}{_structure(value)}",
+    mlir.StructAttr: lambda value: f"#{value.dialect}.{value.mnemonic}<{_fields(value)}>",
     mlir.OpaqueAttr: _opaque,
     **dict.fromkeys(
         (mlir.FileLocation, mlir.NameLocation, mlir.CallSiteLocation, mlir.FusedLocation), _located

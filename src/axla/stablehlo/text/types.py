@@ -191,10 +191,7 @@ class Types(Cursor):
         storage = mlir.IntegerType(int(unsigned[1]), "u") if unsigned else self.type()
         if not isinstance(storage, mlir.IntegerType) or storage.width > 32:
             self.fail("the storage type is an integer of at most 32 bits", at)
-        # `i8` is signed, as `si8`; `u8` and `ui8` are not.
-        bits = storage.width if storage.sign == "u" else storage.width - 1
-        low, high = (0 if storage.sign == "u" else -(1 << bits)), (1 << bits) - 1
-        least, greatest = low, high
+        low, high = least, greatest = mlir.QuantizedType.limits(storage)
         if self.accept("<"):
             least, greatest = self._pair_of_integers()
             self.expect(">")
@@ -207,25 +204,19 @@ class Types(Cursor):
             self.fail("the expressed type is a float", at)
         axes, block_sizes = self._quantized_axes()
         self.expect(",")
-        scales: list[float] = []
-        zeros: list[int] = []
-        blocks: tuple[int, ...] = ()
         at = self.start
-        if self.token == "{":
-            blocks = self._parameters(scales, zeros)
-            if len(axes) == 0:
-                self.fail("several scales need an axis", at)
-            if not block_sizes:
-                if len(blocks) != 1:
-                    self.fail("scales along one axis stand in one list", at)
-                blocks = ()
-        else:
-            if axes:
-                self.fail("expected scales in braces for a type with axes", at)
-            self._parameter(scales, zeros)
+        blocks, parameters = self._parameters()
+        if blocks and not axes:
+            self.fail("several scales need an axis", at)
+        if axes and not blocks:
+            self.fail("expected scales in braces for a type with axes", at)
+        if axes and not block_sizes and len(blocks) != 1:
+            self.fail("scales along one axis stand in one list", at)
         self.expect(">")
+        scales, zeros = tuple([scale for scale, _ in parameters]), tuple([zero for _, zero in parameters])
+        blocks = blocks if block_sizes else ()
         return mlir.QuantizedType(
-            storage, expressed, tuple(scales), tuple(zeros), axes, least, greatest, block_sizes, blocks
+            storage, expressed, scales, zeros, axes, least, greatest, block_sizes, blocks
         )
 
     def _pair_of_integers(self) -> tuple[int, int]:
@@ -242,25 +233,18 @@ class Types(Cursor):
         pairs = self.until("}", self._pair_of_integers)
         return tuple([axis for axis, _ in pairs]), tuple([size for _, size in pairs])
 
-    def _parameter(self, scales: list[float], zeros: list[int]) -> tuple[int, ...]:
-        """`scale` or `scale:zero point`."""
+    def _parameters(self) -> tuple[tuple[int, ...], list[tuple[float, int]]]:
+        """`scale`, `scale:zero point`, or several in nested braces: their shape, and all, row-major."""
         at = self.start
-        token = self.take("number", "a scale")
-        try:
-            scales.append(float(token))
-        except ValueError:
-            self.fail(f"expected a scale, found {token!r}", at)
-        zeros.append(self.integer() if self.accept(":") else 0)
-        return ()
-
-    def _parameters(self, scales: list[float], zeros: list[int]) -> tuple[int, ...]:
-        """Scales in nested braces, row-major; gives the shape."""
-        at = self.start
+        if not self.accept("{"):
+            token = self.take("number", "a scale")
+            try:
+                return (), [(float(token), self.integer() if self.accept(":") else 0)]
+            except ValueError:
+                self.fail(f"expected a scale, found {token!r}", at)
         self.deeper()
-        self.expect("{")
-        read = self._parameters if self.token == "{" else self._parameter
-        inner = self.until("}", lambda: read(scales, zeros))
+        lists = self.until("}", self._parameters)
         self.depth -= 1
-        if len(set(inner)) != 1:
+        if len({shape for shape, _ in lists}) != 1:
             self.fail("scales in lists of unequal lengths", at)
-        return (len(inner), *inner[0])
+        return (len(lists), *lists[0][0]), [pair for _, pairs in lists for pair in pairs]

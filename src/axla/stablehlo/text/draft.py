@@ -1,0 +1,166 @@
+"""An operation as far as it is read, and the pieces of forms that fill it: operands, attributes, types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from axla.stablehlo import mlir
+from axla.stablehlo.tables import by_name
+from axla.stablehlo.text.operations import Argument, Operations, Use
+
+
+class Draft:
+    """`types` are those of the operands, `results` of the results. `names` and `arguments` are what a form
+    names before its regions.
+    """
+
+    __slots__ = (
+        "name", "at", "uses", "types", "results", "attributes", "regions", "names", "arguments", "location"
+    )  # fmt: skip
+
+    def __init__(self, name: str, at: int, attributes: dict[str, Any] | None = None):
+        self.name = name
+        self.at = at
+        self.attributes = {} if attributes is None else attributes
+        self.uses: list[Use] = []
+        self.types: list[mlir.Type] = []
+        self.results: list[mlir.Type] = []
+        self.regions: list[mlir.Region] = []
+        self.names: list[Use] = []
+        self.arguments: list[Argument] = []
+        self.location: mlir.Location | None = None
+
+
+Step = Callable[[Operations, Draft], None]
+
+# ---- Operands and attributes
+
+
+def operand(parser: Operations, draft: Draft) -> None:
+    draft.uses.append((parser.token, parser.start))
+    parser.take("value", "an operand")
+
+
+def _operands(parser: Operations, draft: Draft) -> None:
+    draft.uses += parser.uses()
+
+
+def _operands_and_commas(parser: Operations, draft: Draft) -> None:
+    while parser.kind == "value":
+        operand(parser, draft)
+        parser.expect(",")
+
+
+def _dictionary(parser: Operations, draft: Draft) -> None:
+    at, more = parser.start, parser.dictionary()
+    if not draft.attributes.keys().isdisjoint(more):
+        parser.fail("an attribute stands twice", at)
+    draft.attributes.update(more)
+
+
+def _optional_dictionary(parser: Operations, draft: Draft) -> None:
+    if parser.token == "{":
+        _dictionary(parser, draft)
+
+
+PIECES: dict[str, Step] = {
+    "%": operand, "%*": _operands, "%,": _operands_and_commas, "{}": _optional_dictionary, "{!}": _dictionary,
+}  # fmt: skip
+
+# ---- Types
+
+
+def _function(parser: Operations, draft: Draft) -> None:
+    """`(operands) -> results`."""
+    if parser.token != "(":
+        parser.fail(f"expected the types of operands and results, found {parser.saw()}")
+    draft.types = parser.type_list()
+    parser.expect("->")
+    draft.results = parser.results()
+
+
+def _is_function(parser: Operations, draft: Draft, kind: mlir.Type, at: int) -> bool:
+    """Whether a type is that of a function: it has all types then, of so many operands and one result."""
+    if not isinstance(kind, mlir.FunctionType):
+        return False
+    if len(kind.inputs) != len(draft.uses):
+        parser.fail(f"{len(draft.uses)} operands present, but expected {len(kind.inputs)}", at)
+    if len(kind.results) != 1:
+        parser.fail("expected single output", at)
+    draft.types, draft.results = list(kind.inputs), list(kind.results)
+    return True
+
+
+def _same(parser: Operations, draft: Draft) -> None:
+    """One type for operands and result, or all of them as of a function."""
+    at, kind = parser.start, parser.type()
+    if not _is_function(parser, draft, kind, at):
+        draft.types, draft.results = [kind] * len(draft.uses), [kind]
+
+
+def _select(parser: Operations, draft: Draft) -> None:
+    """The types of the predicate and of the result, or all of them as of a function."""
+    at, kinds = parser.start, parser.types()
+    if len(kinds) == 2:
+        draft.types, draft.results = [kinds[0], kinds[1], kinds[1]], [kinds[1]]
+    elif len(kinds) > 2 or not _is_function(parser, draft, kinds[0], at):
+        parser.fail("expected functional type or list of two types", at)
+
+
+def _complex(parser: Operations, draft: Draft) -> None:
+    """The type of the result, or all of them as of a function."""
+    at, kind = parser.start, parser.type()
+    if isinstance(kind, mlir.TensorType) and isinstance(kind.element, mlir.ComplexType):
+        part = mlir.TensorType(kind.shape, kind.element.element, kind.encoding)
+        draft.types, draft.results = [part, part], [kind]
+    elif not _is_function(parser, draft, kind, at):
+        parser.fail("expected tensor with complex element type", at)
+
+
+def _tuple(parser: Operations, draft: Draft) -> None:
+    at, kind = parser.start, parser.type()
+    if not isinstance(kind, mlir.TupleType):
+        parser.fail("expected tuple type", at)
+    draft.types, draft.results = list(kind.elements), [kind]
+
+
+def _first(parser: Operations, draft: Draft) -> None:
+    """One type for all operands."""
+    draft.types = [parser.type()] * len(draft.uses)
+
+
+def _types(parser: Operations, draft: Draft) -> None:
+    draft.types = parser.types()
+
+
+def _pairs(parser: Operations, draft: Draft) -> None:
+    """Each result has the type of its operand."""
+    draft.types = parser.types()
+    draft.results = list(draft.types)
+
+
+def _result(parser: Operations, draft: Draft) -> None:
+    draft.results = [parser.type()]
+
+
+def _results(parser: Operations, draft: Draft) -> None:
+    draft.results = parser.results()
+
+
+def _value(parser: Operations, draft: Draft) -> None:
+    """The result has the type of the attribute."""
+    value = draft.attributes["value"]
+    draft.results = [mlir.IntegerType(1) if isinstance(value, bool) else value.type]
+
+
+def _as_value(parser: Operations, draft: Draft) -> None:
+    """The operand has the type of the attribute."""
+    _value(parser, draft)
+    draft.types, draft.results = draft.results, []
+
+
+TYPES: dict[str, Step] = by_name(
+    "", _function, _same, _select, _complex, _tuple, _first, _types, _pairs, _result, _results, _value,
+    _as_value,
+)  # fmt: skip
