@@ -69,10 +69,10 @@ class Model:
     def library(self, target: str) -> Any:
         """The compiled library."""
         from axla.aot.compiling import library_of
-        from axla.aot.machines import machine
+        from axla.aot.options import Options
 
         example = tuple(self.inputs) if callable(self.program) else None
-        return library_of(self.program, example, target=machine(target), name="model")[0]
+        return library_of(self.program, example, Options(target=target))[0]
 
     def stablehlo(self) -> StableHlo:
         """The program for the peers."""

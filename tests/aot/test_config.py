@@ -11,7 +11,7 @@ from axla.aot.compiling import library_of
 from axla.aot.config import configured, read_config, renamed, with_variables
 from axla.aot.frontend import example
 from axla.aot.library import Role
-from axla.aot.machines import machine
+from axla.aot.options import Options
 from axla.comparison import run_flat
 from axla.ir.graph import Alias
 
@@ -124,7 +124,7 @@ def test_variables_are_written_back():
         source(named, config)
     module = axla.parse(COUNTER)
     module.set_config(aliases=(Alias((1,), 1, ()),))
-    library, _ = library_of(module, target=machine("x86-64"), config=config)
+    library, _ = library_of(module, None, Options(config=config))
     [function] = library.functions
     assert [(a.name, a.role) for a in function.arguments] == [
         ("x", Role.ARGUMENT), ("n", Role.VARIABLE), ("table", Role.CONSTANT_VARIABLE),
@@ -143,7 +143,7 @@ def test_a_variable_of_jax_by_its_label():
     variable { node_name: "state['n']" }
     """
     args = (np.ones(3, np.float32), {"n": np.float32(1)})
-    library, (one,) = library_of(step, args, target=machine("x86-64"), config=config)
+    library, (one,) = library_of(step, args, Options(config=config))
     [function] = library.functions
     assert [a.role for a in function.arguments] == [Role.ARGUMENT, Role.VARIABLE]
     assert one.inputs is not None and len(one.inputs) == 2
@@ -180,7 +180,7 @@ BAD = [
 @pytest.mark.parametrize("config, kind, message", BAD)
 def test_configs_that_are_wrong(config, kind, message):
     with pytest.raises(kind, match=message):
-        library_of(GRAPH, target=machine("x86-64"), config=config)
+        library_of(GRAPH, None, Options(config=config))
 
 
 def test_files(tmp_path):
@@ -202,9 +202,9 @@ def test_names_without_a_config():
         renamed(example(GRAPH).source, ("abc", None))
     for wrong in ("abc", ("a",)):
         with pytest.raises(axla.InvalidArgument, match="names: wanted"):
-            library_of(GRAPH, target=machine("x86-64"), names=wrong)  # type: ignore[arg-type]
+            library_of(GRAPH, None, Options(names=wrong))  # type: ignore[arg-type]
     with pytest.raises(axla.InvalidArgument, match="go without it"):
-        library_of(GRAPH, target=machine("x86-64"), config=MATMUL, variables=("x",))
+        library_of(GRAPH, None, Options(config=MATMUL, variables=("x",)))
 
 
 def test_variables_without_a_config():
@@ -227,7 +227,7 @@ def test_variables_are_written_by_the_result_of_their_name():
 
     # Donated, JAX would have `before` written to state['n']: they are of one shape, and it comes first.
     for fn in (step, jax.jit(step, donate_argnums=0)):
-        library, _ = library_of(fn, (state, x), target=machine("x86-64"), variables=("state",))
+        library, _ = library_of(fn, (state, x), Options(variables=("state",)))
         [function] = library.functions
         assert [a.name for a in function.arguments if a.role is Role.VARIABLE][0] == "state_n"
         assert function.arguments[-1].role is Role.ARGUMENT
@@ -235,7 +235,7 @@ def test_variables_are_written_by_the_result_of_their_name():
         labels = {a.parameter: found.results[a.output[0]].label for a in found.module.config.aliases}
         assert labels[0] == "result['state']['n']"
     text = jax.jit(step).lower(state, x).as_text(debug_info=True)
-    library, _ = library_of(text, target=machine("x86-64"), variables=("state",))
+    library, _ = library_of(text, None, Options(variables=("state",)))
     assert [a.role for a in library.functions[0].arguments] == [
         Role.VARIABLE, Role.CONSTANT_VARIABLE, Role.ARGUMENT,
     ]  # fmt: skip
@@ -249,13 +249,12 @@ def test_a_variable_that_nothing_writes_though_a_nameless_result_could_is_an_err
     def step(p, s):
         return p + s, s * 2
 
-    target = machine("x86-64")
     with pytest.raises(
         axla.InvalidArgument, match=r"no result is called p, .* result\[0\], result\[1\] may be meant"
     ):
-        library_of(step, (x, x), target=target, variables=("p", "s"))
-    library, _ = library_of(step, (x, x), target=target, variables=("p", "s"), names=(None, ["p", "s"]))
+        library_of(step, (x, x), Options(variables=("p", "s")))
+    library, _ = library_of(step, (x, x), Options(variables=("p", "s"), names=(None, ["p", "s"])))
     assert [variable.name for variable in library.functions[0].variables] == ["p", "s"]
     # A result with a name of its own is not meant, and one of another shape cannot be.
-    library_of(step, (x, x), target=target, variables=("p",), names=(None, ["y", "z"]))
-    library_of(lambda p, s: (p * s).sum(), (x, x), target=target, variables=("p",))
+    library_of(step, (x, x), Options(variables=("p",), names=(None, ["y", "z"])))
+    library_of(lambda p, s: (p * s).sum(), (x, x), Options(variables=("p",)))

@@ -12,7 +12,7 @@ from c_folder import compile_c, compile_cpp, compiler, run
 import axla
 from axla.aot.compiling import library_of
 from axla.aot.header import text as header_text
-from axla.aot.machines import machine
+from axla.aot.options import Options
 from axla.codegen.object_files import symbols
 from axla.core.errors import InvalidArgument, UnsupportedError
 from axla.tools.main import main
@@ -95,7 +95,7 @@ def test_cmake_links_what_has_them(tmp_path):
     "target", ["x86-64", "aarch64", "cortex-m4f", "wasm32", "windows-x86-64", "macos-arm64"]
 )
 def test_every_target_needs_these_symbols_alone(target):
-    library, _ = library_of(TEXT, target=machine(target, None, ()), name="calling", externals=EXTERNALS)
+    library, _ = library_of(TEXT, None, Options(target=target, name="calling", externals=EXTERNALS))
     assert symbols(library.image).needed == set(EXTERNALS)
     assert "void myfunc(void *out, void **in);\nvoid pair(void *out, void **in);" in header_text(library)
 

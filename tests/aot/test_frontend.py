@@ -13,6 +13,7 @@ from axla.aot.compiling import library_of
 from axla.aot.frontend import example, examples
 from axla.aot.library import Role
 from axla.aot.machines import alias_of, machine
+from axla.aot.options import Options
 from axla.aot.refusals import refuse
 from axla.codegen.host import host_target
 from axla.target.names import TARGETS
@@ -101,7 +102,7 @@ def test_several_sizes_and_several_functions():
     batches = {k: [np.zeros((k, 3), np.float32)] for k in (1, 8)}
     found = [(one.source.suffix, one.source.rows) for one in examples(OPEN, batches)]
     assert found == [("1", 1), ("8", 8)]
-    library, _ = library_of(OPEN, batches, target=machine("x86-64"), name="ns::Both")
+    library, _ = library_of(OPEN, batches, Options(name="ns::Both"))
     assert library.batches == ((1, 0), (8, 1))
     assert [f.symbol for f in library.functions] == ["ns_Both_1", "ns_Both_8"]
     two = examples({"one": MATMUL, "two": OPEN}, {"two": batches[1]})
@@ -168,7 +169,7 @@ def test_names_of_a_jax_function():
 
 def test_variables_of_a_jax_function():
     pytest.importorskip("jax")
-    library, _ = library_of(step, arguments(), target=machine("x86-64"), variables=("params", "state"))
+    library, _ = library_of(step, arguments(), Options(variables=("params", "state")))
     [function] = library.functions
     roles = [value.role for value in function.arguments]
     assert roles == [Role.CONSTANT_VARIABLE, Role.CONSTANT_VARIABLE, Role.ARGUMENT, Role.VARIABLE]
@@ -177,7 +178,7 @@ def test_variables_of_a_jax_function():
 
 def test_donated_arguments_are_variables():
     jax = pytest.importorskip("jax")
-    library, _ = library_of(jax.jit(step, donate_argnums=2), arguments(), target=machine("x86-64"))
+    library, _ = library_of(jax.jit(step, donate_argnums=2), arguments())
     assert library.functions[0].arguments[3].role is Role.VARIABLE
 
 
@@ -292,5 +293,5 @@ def test_llvm_must_know_cpu_and_features(cpu, features):
         with pytest.raises(
             axla.InvalidArgument, match="target x86-64: .*(z80|warp-drive)' is not a recognized"
         ):
-            library_of(MATMUL, target=machine("x86-64", cpu, features))
-    library_of(MATMUL, target=machine("x86-64"))
+            library_of(MATMUL, None, Options(target_cpu=cpu, target_features=features))
+    library_of(MATMUL)

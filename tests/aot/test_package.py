@@ -14,6 +14,7 @@ import pytest
 import axla
 import axla.aot
 from axla.aot import package, recordings
+from axla.aot.options import Options
 from axla.aot.recordings import record, runs_as
 from axla.codegen.host import host_target
 from axla.target.machine import X86_LEVELS
@@ -105,7 +106,9 @@ def test_recordings_for_other_machines_do_not_depend_on_this_one():
     from axla.aot.compiling import library_of
 
     text = MATMUL.replace("2,3]", "2,300]").replace("[3,2]", "[300,2]")
-    found = [record(library_of(text, target=TARGETS[name])[0], (None,)) for name in ("x86-64", "wasm32")]
+    found = [
+        record(library_of(text, None, Options(target=name))[0], (None,)) for name in ("x86-64", "wasm32")
+    ]
     (plain,), (other,) = found
     assert plain.exact and not other.exact
     assert plain.results[0].tobytes() == other.results[0].tobytes()
@@ -130,7 +133,7 @@ def test_recordings_take_the_arrays_that_are_given():
     from axla.aot.compiling import library_of
 
     x, y = np.full((2, 3), 2, np.float32), np.ones((3, 2), np.float32)
-    library, found = library_of(MATMUL, [x, y], target=axla.aot.machine("native"))
+    library, found = library_of(MATMUL, [x, y], Options(target="native"))
     [recording] = record(library, tuple(one.inputs for one in found))
     assert recording.exact and np.array_equal(recording.results[0], x @ y)
     assert np.array_equal(recording.arguments[0], x) and recording.variables == (None, None)

@@ -28,53 +28,25 @@ from axla.aot.frontend import Example, opened
 from axla.aot.graph_ends import Ends
 from axla.aot.names import check_unique
 from axla.comparison import array_leaves
-from axla.core.dtypes import DType
-from axla.core.dtypes import dtype as dtype_of
+from axla.core.dtypes import BY_NAME, DType
 from axla.core.errors import InvalidArgument, ParseError, did_you_mean
 from axla.core.shape import AnyShape, Shape
 from axla.ir.graph import Alias, Instruction
 from axla.ir.places import located
 from axla.ir.structure import Parameter
 from axla.ir.typed import op_of
-from axla.proto.schema import Enum, Field, Message
+from axla.proto import schema
 from axla.proto.text_format import from_text
 
-# TensorFlow's names of element types: their numbers, ours.
+# Names of element types: TensorFlow's, ours.
 _TYPES = {
-    "DT_INVALID": (0, ""), "DT_FLOAT": (1, "f32"), "DT_DOUBLE": (2, "f64"), "DT_INT32": (3, "s32"),
-    "DT_UINT8": (4, "u8"), "DT_INT16": (5, "s16"), "DT_INT8": (6, "s8"), "DT_COMPLEX64": (8, "c64"),
-    "DT_INT64": (9, "s64"), "DT_BOOL": (10, "pred"), "DT_BFLOAT16": (14, "bf16"), "DT_UINT16": (17, "u16"),
-    "DT_COMPLEX128": (18, "c128"), "DT_HALF": (19, "f16"), "DT_UINT32": (22, "u32"),
-    "DT_UINT64": (23, "u64"), "DT_FLOAT8_E5M2": (24, "f8e5m2"), "DT_FLOAT8_E4M3FN": (25, "f8e4m3fn"),
-    "DT_INT4": (29, "s4"), "DT_UINT4": (30, "u4"),
+    "DT_FLOAT": "f32", "DT_DOUBLE": "f64", "DT_HALF": "f16", "DT_BFLOAT16": "bf16", "DT_BOOL": "pred",
+    "DT_INT4": "s4", "DT_INT8": "s8", "DT_INT16": "s16", "DT_INT32": "s32", "DT_INT64": "s64",
+    "DT_UINT4": "u4", "DT_UINT8": "u8", "DT_UINT16": "u16", "DT_UINT32": "u32", "DT_UINT64": "u64",
+    "DT_COMPLEX64": "c64", "DT_COMPLEX128": "c128",
+    "DT_FLOAT8_E5M2": "f8e5m2", "DT_FLOAT8_E4M3FN": "f8e4m3fn",
 }  # fmt: skip
-_DATA_TYPE = Enum(
-    "DataType", {name: n for name, (n, _) in _TYPES.items()}, {n: name for name, (n, _) in _TYPES.items()}
-)
-
-
-def _table(name: str, *fields: tuple[str, str | Enum | Message]) -> Message:
-    """A message: fields are (name, type), and a `*` behind the name says repeated."""
-    table = Message(name)
-    for number, (label, type_) in enumerate(fields, 1):
-        repeated, label = label.endswith("*"), label.rstrip("*")
-        scalar = type_ if isinstance(type_, str) else "enum" if isinstance(type_, Enum) else "message"
-        field = Field(number, label, scalar, repeated, False, True)
-        field.enum = type_ if isinstance(type_, Enum) else None
-        field.message = type_ if isinstance(type_, Message) else None
-        table.fields[label] = field
-    return table
-
-
-_ID = _table("TensorId", ("node_name", "str"), ("output_index", "i64"))
-_SHAPE = _table("TensorShapeProto", ("dim*", _table("Dim", ("size", "i64"), ("name", "str"))))
-_ABOUT: tuple[tuple[str, Any], ...] = (("shape", _SHAPE), ("name", "str"), ("type", _DATA_TYPE))
-_CONFIG = _table(
-    "Config",
-    ("feed*", _table("Feed", ("id", _ID), *_ABOUT)),
-    ("fetch*", _table("Fetch", ("id", _ID), *_ABOUT)),
-    ("variable*", _table("Variable", ("node_name", "str"), *_ABOUT, ("readonly", "bool"))),
-)
+_MESSAGES, _ = schema.read("tfcompile.txt")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +91,7 @@ def read_config(source: str | os.PathLike[str]) -> Config:
     with located(file):
         if re.search(r"[\0-\x08\x0e-\x1f\udc80-\udcff]", text):
             raise ParseError("config: this is no text; wanted a tf2xla.Config in text format")
-        message = from_text(text, _CONFIG)
+        message = from_text(text, _MESSAGES["Config"])
     found = {kind: _entries(kind, message.get(kind, ())) for kind in ("feed", "fetch", "variable")}
     if not found["fetch"]:
         raise InvalidArgument("config: it has no fetch; a library gives at least one result")
@@ -140,9 +112,9 @@ def _entries(kind: str, messages: Iterable[dict[str, Any]]) -> tuple[Entry, ...]
         if "shape" in message:
             dims = tuple(dim.get("size", 0) for dim in message["shape"].get("dim", ()))
         type_ = message.get("type", "DT_INVALID")
-        if type_ not in _TYPES:
+        if type_ not in (*_TYPES, "DT_INVALID"):
             raise InvalidArgument(f"config: {kind} {node!r}: type {type_} is unknown")
-        dtype = dtype_of(_TYPES[type_][1]) if _TYPES[type_][1] else None
+        dtype = BY_NAME[_TYPES[type_]] if type_ in _TYPES else None
         found.append(
             Entry(kind, node, place.get("output_index", 0), message.get("name", ""), dims, dtype,
                   message.get("readonly", False))

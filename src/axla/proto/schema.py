@@ -1,4 +1,5 @@
-"""The messages of XLA's protocol buffers that axla knows, as tables made of messages.txt.
+"""The messages of XLA's protocol buffers that axla knows, as tables made of messages.txt; tfcompile.txt has the
+configuration of tfcompile.
 
 Fields called `axla_...` are ours: what the header of a module or an instruction says and XLA has no field
 for. XLA does not know their numbers, and leaves alone what it does not know.
@@ -40,11 +41,11 @@ class Message:
     by_tag: dict = field(default_factory=dict)  # filled by the wire reader
 
 
-def _entries() -> dict[str, str]:
-    """What stands behind each name; a line that is indented goes on."""
+def _entries(file: str) -> dict[str, str]:
+    """What stands behind each name of a file; a line that is indented goes on."""
     found: dict[str, str] = {}
     name = ""
-    for line in Path(__file__).with_name("messages.txt").read_text("utf-8").splitlines():
+    for line in Path(__file__).with_name(file).read_text("utf-8").splitlines():
         if line and line[0] not in " #":
             name, _, line = line.partition(":")
             found[name] = ""
@@ -58,7 +59,7 @@ def _enum(name: str, text: str) -> Enum:
     return Enum(name, numbers, {number: word for word, number in numbers.items()})
 
 
-def _tables(entries: dict[str, str]) -> dict[str, Message]:
+def _tables(entries: dict[str, str], enums: dict[str, Enum]) -> dict[str, Message]:
     tables = {name: Message(name) for name in entries}
     for name, text in entries.items():
         table = tables[name]
@@ -66,9 +67,9 @@ def _tables(entries: dict[str, str]) -> dict[str, Message]:
             number, field_name, type_ = line.split()
             kind = type_.rstrip("*[]?")
             repeated, array = type_.endswith(("*", "[]")), type_.endswith("[]")
-            scalar = kind if kind in SCALARS else "enum" if kind in ENUMS else "message"
+            scalar = kind if kind in SCALARS else "enum" if kind in enums else "message"
             made = Field(
-                int(number), field_name, scalar, repeated, array, type_.endswith("?"), ENUMS.get(kind),
+                int(number), field_name, scalar, repeated, array, type_.endswith("?"), enums.get(kind),
                 tables[kind] if scalar == "message" else None,
             )  # fmt: skip
             table.fields[field_name] = table.by_number[made.number] = made
@@ -76,6 +77,11 @@ def _tables(entries: dict[str, str]) -> dict[str, Message]:
     return tables
 
 
-_ENTRIES = _entries()
-ENUMS = {name: _enum(name, text) for name, text in _ENTRIES.items() if "=" in text}
-TABLES = _tables({name: text for name, text in _ENTRIES.items() if name not in ENUMS})
+def read(file: str) -> tuple[dict[str, Message], dict[str, Enum]]:
+    """The messages and enumerations of a file beside this one."""
+    entries = _entries(file)
+    enums = {name: _enum(name, text) for name, text in entries.items() if "=" in text}
+    return _tables({name: text for name, text in entries.items() if name not in enums}, enums), enums
+
+
+TABLES, ENUMS = read("messages.txt")

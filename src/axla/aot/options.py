@@ -1,0 +1,106 @@
+"""What a library is made with, declared once: the parameters of `axla.aot.compile`, their help, and the flags
+of `axla compile` follow from the fields of `Options`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from axla.aot.library import Weights
+from axla.core.errors import InvalidArgument, did_you_mean
+
+Names = tuple[Sequence[str] | None, Sequence[str] | None] | None
+_FILE = "FILE"  # a flag with a path
+
+
+def _is(default: Any, about: str, shown: str = "") -> Any:
+    """An option. `shown`: what stands for its value in the help of its flag; a bool needs none there, and
+    other options without have no flag of their own.
+    """
+    return dataclasses.field(default=default, metadata={"about": about, "shown": shown})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """The options of a library, with the names, defaults and meanings that users see."""
+
+    target: str = _is("x86-64", "an alias of `axla targets`, a triple of LLVM's, or native", "ALIAS")
+    name: str = _is("model", "Name or ns::Name, of the C++ class, files and symbols", "NAME")
+    target_cpu: str | None = _is(None, "another CPU of LLVM's than the target's", "CPU")
+    target_features: Sequence[str] = _is((), "features of LLVM's that are there, or are not", "+A,-B")
+    config: str | os.PathLike[str] | None = _is(
+        None, "tfcompile's: feeds, fetches, variables, as text", _FILE
+    )
+    names: Names = _is(None, "(names of arguments, names of results), where there is no config")
+    variables: Sequence[str] = _is((), "arguments that are kept between calls", "A,B")
+    weights: str = _is(
+        "object", "where large constants are: object, separate (one of their own), file", "PLACE"
+    )
+    allow_libgcc: bool = _is(False, "f64 on cores without it, by generated code, which is slow")
+    externals: Sequence[str] = _is(
+        (), "custom calls of `void f(void *out, void **in)`s that users link", "F,G"
+    )
+    self_test: bool = _is(True, "record a call for the generated test, where all externals are registered")
+    pack_int4: bool = _is(False, "s4 and u4 arrays are u8[(n + 1) / 2], the first of two in the low bits")
+    arg_types: Sequence[Any] | None = _is(None, "types of the arguments, for StableHLO with sizes `?`")
+    dim_args: Sequence[int] | None = _is(None, "values of the first arguments, as `axla.parse` has them")
+
+    def __post_init__(self) -> None:
+        places = [place.value for place in Weights]
+        if self.weights not in places:
+            hint = f"there are {', '.join(places)}{did_you_mean(self.weights, places)}"
+            raise InvalidArgument(f"weights={self.weights!r}; {hint}")
+        if self.config is not None and (self.names is not None or self.variables):
+            raise InvalidArgument(
+                "config: it has the names and variables; `names` and `variables` go without it"
+            )
+
+
+DEFAULT = Options()
+FIELDS = {field.name: field for field in dataclasses.fields(Options)}
+
+
+def options_of(keywords: Mapping[str, Any]) -> Options:
+    """Options by their names; InvalidArgument for another name."""
+    for name in keywords.keys() - FIELDS.keys():
+        hint = f"there are {', '.join(FIELDS)}{did_you_mean(name, FIELDS)}"
+        raise InvalidArgument(f"compile: there is no option {name!r}; {hint}")
+    return Options(**keywords)
+
+
+def takes_options(function: Callable) -> Callable:
+    """A function with `**options`, whose signature and documentation list them."""
+    signature, kind = inspect.signature(function), inspect.Parameter.KEYWORD_ONLY
+    own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    listed = [inspect.Parameter(n, kind, default=f.default, annotation=f.type) for n, f in FIELDS.items()]
+    vars(function)["__signature__"] = signature.replace(parameters=[*own, *listed])
+    about = [f"    {name}: {field.metadata['about']}" for name, field in FIELDS.items()]
+    function.__doc__ = "\n".join([inspect.getdoc(function) or "", "", *about])
+    return function
+
+
+def words(text: str) -> list[str]:
+    """What commas separate."""
+    return [word for word in text.split(",") if word]
+
+
+def flags() -> dict[str, dict[str, Any]]:
+    """The flags of options that have one, and what argparse is told of each."""
+    found = {}
+    for name, field in FIELDS.items():
+        default, shown = field.default, field.metadata["shown"]
+        no = default is True
+        told = {"dest": name, "default": default, "help": "do not " * no + field.metadata["about"]}
+        flag = f"--{'no-' * no}{name.replace('_', '-')}"
+        if isinstance(default, bool):
+            found[flag] = told | {"action": f"store_{not default}".lower()}
+        elif shown:
+            kind = words if default == () else Path if shown == _FILE else str
+            found[flag] = told | {"metavar": shown, "type": kind}
+    return found
