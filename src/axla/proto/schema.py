@@ -1,5 +1,5 @@
-"""The messages of XLA's protocol buffers that axla knows, as tables made of messages.txt; tfcompile.txt has the
-configuration of tfcompile.
+"""The messages of XLA's protocol buffers that axla knows, as tables made of messages.txt; tfcompile.txt has
+the configuration of tfcompile.
 
 Fields called `axla_...` are ours: what the header of a module or an instruction says and XLA has no field
 for. XLA does not know their numbers, and leaves alone what it does not know.
