@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import axla.hlo  # noqa: F401  (declares the ops)
-from axla.core.errors import InternalError
+from axla.core.errors import InvalidArgument
 from axla.core.shape import Shape
 from axla.interpreter import evaluate
 from axla.ir.op import OPS, Op, op
@@ -64,6 +64,6 @@ def test_effects_are_of_ops_that_have_one():
 
 
 def test_a_fact_that_there_is_not():
-    with pytest.raises(InternalError, match="op nothing: there is no fact expansive"):
+    with pytest.raises(InvalidArgument, match="op nothing: there is no fact expansive"):
         op("nothing", expansive=True)(type("Nothing", (Op,), {}))
     assert "nothing" not in OPS

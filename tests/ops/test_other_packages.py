@@ -17,9 +17,10 @@ import axla
 from axla import proto
 from axla.codegen.host import host_target
 from axla.core import cache
-from axla.core.dtypes import F32
+from axla.core.dtypes import F32, F64
 from axla.cpu import programs
 from axla.cpu.programs import program_key
+from axla.hlo.family import Elementwise
 from axla.ir.graph import Op
 from axla.ir.op import OPS, declared, op
 from axla.ir.structure import Parameter
@@ -135,6 +136,7 @@ bare = ops_of_a_test:Bare
 circle = ops_of_a_test:Circle
 liar = ops_of_a_test:Liar
 half = broken_ops_of_a_test:Half
+exits = leaving_op_of_a_test:Exits
 missing = ops_of_a_test:Missing
 misnamed = ops_of_a_test:Cut
 odd = builtins:dict
@@ -147,6 +149,7 @@ def site(tmp_path, monkeypatch) -> Path:
     """The folder of an installed package; what it declares is forgotten afterwards."""
     before = dict(OPS)
     (tmp_path / "ops_of_a_test.py").write_text(SOURCE)
+    (tmp_path / "leaving_op_of_a_test.py").write_text("raise SystemExit(3)")
     (tmp_path / "broken_ops_of_a_test.py").write_text(BROKEN)
     facts = tmp_path / "ops_of_a_test-2.5.dist-info"
     facts.mkdir()
@@ -183,12 +186,24 @@ def test_nothing_is_loaded_before_its_name_is_met():
     assert run_python(code) == "False False False\nTrue False\n"
 
 
+def test_names_that_are_declared_are_not_looked_up(monkeypatch):
+    """Nor are halves of asynchronous calls under the name of what they call: a text may have thousands."""
+    lookups = []
+    monkeypatch.setattr("axla.core.plugins.installed", lambda group: lookups.append(group) or {})
+    halves = "s = ((f32[4]), f32[4], u32[]) negate-start(x)\n  d = f32[4] negate-done(s)\n"
+    text = of_one("negate(d)").replace("ROOT", halves + "  ROOT")
+    axla.parse(proto.to_proto(axla.parse(text)))
+    assert not lookups
+
+
 def test_a_package_that_fails_names_itself_and_breaks_no_other():
     wanted = r"op 'half' of the package ops-of-a-test 2.5 cannot be loaded: OSError\('no such file'\)"
     for _ in range(2):
         with pytest.raises(axla.UnsupportedError, match=wanted):
             axla.parse(of_one("half(x)"))
         assert "half" not in OPS
+    with pytest.raises(axla.UnsupportedError, match=r"op 'exits' of .* cannot be loaded: SystemExit\(3\)"):
+        declared("exits")
     with pytest.raises(axla.UnsupportedError, match=r"op 'missing' of the package ops-of-a-test 2.5 cannot"):
         declared("missing")
     axla.check(of_one("cut(x, x), side=BELOW")).raise_if_different()
@@ -350,8 +365,11 @@ def test_expansions_may_need_expansions():
 @pytest.mark.parametrize(
     ("opcode", "message"),
     [
-        ("bare", r"bare\(%x\): the cpu backend does not compile bare"),
-        ("circle", r"circle\(%\S+\): the cpu backend does not compile circle"),
+        (
+            "bare",
+            r"bare\(%x\): the cpu backend does not compile bare: the op has none of the methods element",
+        ),
+        ("circle", "circle: expand gives the op again, 8 times and more"),
         ("liar", r"liar\(%x\): expand gives f32\[4\], f32\[4\]\n"),
     ],
 )
@@ -361,6 +379,98 @@ def test_what_cannot_be_compiled_says_why(opcode, message):
         axla.compile(module)
     if opcode == "bare":
         axla.compile(module, backend="interpreter")(np.zeros(4, np.float32))
+
+
+class Wrong(Elementwise):
+    """An op of which one method does something wrong."""
+
+    def evaluate(self, operand):
+        return operand
+
+    def element(self, e, inst, index):
+        return e(inst.operands[0], index)
+
+
+WRONG = {
+    "shape": (dict(evaluate=lambda self, x: x[:1]), r"r = f32\[4\] .*: evaluate gives float32\[1\]"),
+    "two": (dict(evaluate=lambda self, x: (x, x)), r"evaluate gives float32\[4\], float32\[4\]"),
+    "key": (dict(evaluate=lambda self, x: {}["a"]), r"wrong-key\(%x\) failed: KeyError: 'a'"),
+    "infer": (dict(infer=lambda self, x: None), r"infer of wrong-infer gives None, no shape"),
+    "value": (dict(element=lambda self, e, inst, index: 1 / 0), r"its element: ZeroDivisionError"),
+    "none": (dict(element=lambda self, e, inst, index: None), r"its element is None, wanted f32"),
+    "type": (
+        dict(element=lambda self, e, inst, index: e.values.constant(F64, 1)), "its element is f64, wanted f32"
+    ),
+    "place": (
+        dict(element=None, source=lambda self, index, operand: ()), r"its element: ValueError"
+    ),
+    "other": (dict(element=None, expand=lambda self, x: None), r"wrong-other\(%x\): expand: TypeError"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", WRONG)
+def test_what_a_method_does_wrong_is_said_under_the_name_of_the_op(kind):
+    body, message = WRONG[kind]
+    methods = {name: method for name, method in {**vars(Wrong), **body}.items() if method is not None}
+    op(f"wrong-{kind}", operands="operand")(type("Other", (Elementwise,), methods))
+    with pytest.raises(axla.AxlaError, match=message):
+        axla.check(of_one(f"wrong-{kind}(x)"))
+
+
+def test_an_op_without_evaluate_says_so():
+    op("unknown-value", operands="operand")(type("Other", (Elementwise,), {}))
+    with pytest.raises(axla.UnsupportedError, match="the interpreter does not implement unknown-value"):
+        axla.check(of_one("unknown-value(x)"), "interpreter")
+
+
+def annotated(**types):
+    return type("Other", (Op,), {"__annotations__": types, "infer": lambda self, x: x})
+
+
+@pytest.mark.parametrize(
+    ("cls", "opcode", "operands", "message"),
+    [
+        (annotated(), "add", "x", "op add: it is declared already, by axla.hlo.elementwise"),
+        (annotated(), "New Op", "x", "op New Op: an opcode is small letters and digits"),
+        (annotated(), "new-op", "a? b", "op new-op: operands are different names, .* found 'a[?] b'"),
+        (annotated(), "new-op", "*a b", "op new-op: operands are different names"),
+        (annotated(), "new-op", "a a", "op new-op: operands are different names"),
+        (annotated(v=dict), "new-op", "x", "no text form for attributes of type <class 'dict'>"),
+        (annotated(opcode=int), "new-op", "x", "op new-op: opcode is not free as the name of an attribute"),
+        (type("Other", (Op,), {}), "new-op", "x", "op new-op: its class has no method infer"),
+        (dict, "new-op", "x", "op new-op: <class 'dict'> is no subclass of axla.ir.op.Op"),
+    ],
+)
+def test_declarations_that_would_not_work(cls, opcode, operands, message):
+    with pytest.raises(axla.InvalidArgument, match=message):
+        op(opcode, operands=operands)(cls)
+    assert "new-op" not in OPS
+
+
+def test_attributes_that_every_instruction_has_are_not_an_ops_own():
+    op("new-op", operands="operand")(annotated(sharding=int))
+    with pytest.raises(axla.InvalidArgument, match="op new-op: every op has the attribute sharding"):
+        axla.parse(of_one("new-op(x), sharding=1"))
+
+
+def test_attributes_that_are_called_as_fields_of_protos_are_the_ops_own():
+    op("new-op", operands="operand")(annotated(name=str, epsilon=float, delta=int, window=bool))
+    module = axla.parse(of_one('new-op(x), name="n", epsilon=0.1, delta=7, window=true'))
+    again = axla.parse(proto.to_proto(module))
+    assert again.to_string() == module.to_string() and again.entry.root.name == "r"
+
+
+def test_numbers_are_written_with_all_their_digits(monkeypatch):
+    """The key of a cached program is of the text: what differs must have another one."""
+    monkeypatch.setattr(programs, "_options", lambda flags: "some")  # AXLA_VERIFY is set in tests
+    keys = set()
+    for rate in ("0.1", "0.1000000001", "0.10000000149011612", "1e-30", "inf", "-0"):
+        module = axla.parse(of_one(f"cut(x, x), side=ABOVE, rate={rate}"))
+        assert f"rate={rate}" in module.to_string()
+        for again in (module.to_string(), proto.to_proto(module), export_text(module)):
+            assert axla.parse(again).entry.root.op == module.entry.root.op
+        keys.add(program_key(module, host_target()))
+    assert len(keys) == 6 and None not in keys
 
 
 def test_code_of_a_package_that_changed_is_not_taken_from_the_cache(site, monkeypatch):

@@ -11,7 +11,7 @@ from importlib.metadata import EntryPoint
 from typing import Any, Generic, TypeVar
 
 from axla.core import locks, plugins
-from axla.core.errors import AxlaError, InvalidArgument, UnsupportedError, did_you_mean
+from axla.core.errors import InvalidArgument, UnsupportedError, did_you_mean
 
 T = TypeVar("T")
 
@@ -77,7 +77,8 @@ class Registry(Generic[T]):
         )
 
     def _load(self, name: str, factory: Callable[[], Any]) -> T:
-        made = plugins.loaded(f"{self.kind} {name!r}", factory, (AxlaError,))
+        with plugins.blamed(f"{self.kind} {name!r} cannot be loaded"):
+            made = factory()
         if not isinstance(made, self.wanted):
             found = type(made).__name__
             raise UnsupportedError(

@@ -22,6 +22,7 @@ from axla.codegen.array import Array
 from axla.codegen.function import Ssa
 from axla.codegen.index import AnyIndex, Index, index_key, linear
 from axla.codegen.value import Value, Values, rebuilt
+from axla.core import plugins
 from axla.core.dtypes import PRED
 from axla.core.errors import UnsupportedError
 from axla.core.shape import Shape, TupleShape
@@ -130,18 +131,36 @@ class Elements:
         if leaf is not None:
             found = leaf(index)
             return found if isinstance(found, tuple) else (found,)
-        op = inst.op
-        generator = ELEMENT.get(type(op)) or getattr(op, "element", None)
-        if generator is None and op.elementwise and is_own(type(op)):
-            return (self._elementwise(inst, index),)
+        generator = ELEMENT.get(type(inst.op))
+        if generator is None and not is_own(type(inst.op)):
+            return self._of_package(inst, index)
         if generator is None:
-            if hasattr(op, "source"):
-                operand = inst.operands[0]
-                return (self(operand, tuple(op.source(index, operand.shape))),)  # type: ignore[attr-defined]
-            what = getattr(op, "custom_call_target", "") or op.opcode
-            raise UnsupportedError(f"{inst!r}: the cpu backend does not compile {what} here, within a kernel")
+            return (self._elementwise(inst, index) if inst.op.elementwise else self._moved(inst, index),)
         found = generator(self, inst, index)
         return found if isinstance(found, tuple) else (found,)
+
+    def _of_package(self, inst: Instruction, index: Indices) -> tuple[Value, ...]:
+        """By the methods of an op that axla does not declare: what they do wrong is said under its name."""
+        generator = getattr(inst.op, "element", None)
+        with plugins.blamed(f"{inst!r}: its element"):
+            found = self._moved(inst, index) if generator is None else generator(self, inst, index)
+        values = found if isinstance(found, tuple) else (found,)
+        wanted = [leaf.dtype for leaf in inst.shape.leaves() if isinstance(leaf, Shape)]
+        if [getattr(value, "dtype", None) for value in values] != wanted:
+            given = ", ".join(str(v.dtype) if isinstance(v, Value) else repr(v) for v in values)
+            raise UnsupportedError(f"{inst!r}: its element is {given}, wanted {', '.join(map(str, wanted))}")
+        return values
+
+    def _moved(self, inst: Instruction, index: Indices) -> Value:
+        """The element of its operand that an op says to be its own."""
+        op, what = inst.op, getattr(inst.op, "custom_call_target", "") or inst.opcode
+        if hasattr(op, "source"):
+            operand = inst.operands[0]
+            return self(operand, tuple(op.source(index, operand.shape)))  # type: ignore[attr-defined]
+        if is_own(type(op)):
+            raise UnsupportedError(f"{inst!r}: the cpu backend does not compile {what} here, within a kernel")
+        wanted = "the op has none of the methods element, source and expand"
+        raise UnsupportedError(f"{inst!r}: the cpu backend does not compile {what}: {wanted}")
 
     def _elementwise(self, inst: Instruction, index: Indices) -> Value:
         operands = [self(o, index) for o in inst.operands]

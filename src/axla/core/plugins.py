@@ -6,15 +6,14 @@ message says is only ever such a name: nothing is loaded that nobody installed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-from axla.core.errors import UnsupportedError
+from axla.core.errors import AxlaError, UnsupportedError
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
-
-T = TypeVar("T")
 
 
 def installed(group: str) -> dict[str, EntryPoint]:
@@ -24,11 +23,14 @@ def installed(group: str) -> dict[str, EntryPoint]:
     return {entry.name: entry for entry in metadata.entry_points(group=group)}
 
 
-def loaded(what: str, load: Callable[[], T], passed: tuple[type[Exception], ...] = ()) -> T:
-    """What `load()` gives. UnsupportedError, which begins with `what`, for any error but those `passed`."""
+@contextmanager
+def blamed(what: str, passed: tuple[type[Exception], ...] = (AxlaError,)) -> Iterator[None]:
+    """Runs code of another package: UnsupportedError, which begins with `what`, for any error but those
+    `passed`.
+    """
     try:
-        return load()
+        yield
     except passed:
         raise
-    except Exception as error:
-        raise UnsupportedError(f"{what} cannot be loaded: {error!r}") from error
+    except (Exception, SystemExit) as error:
+        raise UnsupportedError(f"{what}: {error!r}") from error

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from axla.core.dtypes import BF16, C64, C128, F16, F32, F64, PRED, S8, S32, U8, U32, DType
+from axla.core.errors import UnsupportedError
 from axla.core.shape import UNBOUNDED, AnyShape, Shape
 from axla.ir.op import Op, op, reject
 
@@ -112,7 +113,7 @@ class Elementwise(Op):
     elementwise = True
     accepts: Accepts = ANY
     result: Callable[[DType], DType] | None = None
-    function: Callable[..., np.ndarray]
+    function: Callable[..., np.ndarray] | None = None
 
     def infer(self, *operands: AnyShape) -> Shape:
         shapes = arrays(self, *operands)
@@ -121,7 +122,10 @@ class Elementwise(Op):
         return same_dims(self, shapes, dtype if cls.result is None else cls.result(dtype))
 
     def evaluate(self, *operands: np.ndarray) -> np.ndarray:
-        return type(self).function(*operands)
+        function = type(self).function
+        if function is None:
+            raise UnsupportedError(f"the interpreter does not implement {self.opcode}: it has no evaluate")
+        return function(*operands)
 
     @classmethod
     def samples(cls) -> list[tuple[Op, tuple[AnyShape, ...]]]:

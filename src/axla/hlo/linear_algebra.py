@@ -10,7 +10,7 @@ from axla.core.dtypes import C64, C128, F32, F64, DType
 from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.hlo.family import COMPLEX_OF, FLOAT, INEXACT, arrays, same_dtype, show
 from axla.hlo.numeric import widened
-from axla.ir.attributes import FftType, TransposeA
+from axla.ir.attributes import FftType, Single, TransposeA
 from axla.ir.op import Op, attr, op
 
 
@@ -189,7 +189,7 @@ def substitute(matrix: np.ndarray, b: np.ndarray, lower: bool) -> np.ndarray:
 class _BatchNorm(Op):
     """What the three have in common: scale and offset per feature, statistics over the other dimensions."""
 
-    epsilon: float
+    epsilon: Single
     feature_index: int
 
     expensive = True
@@ -230,7 +230,7 @@ class BatchNormInference(_BatchNorm):
 
     @classmethod
     def samples(cls):
-        return [(cls(0.001, 1), (Shape(F32, (4, 3)), *[Shape(F32, (3,))] * 4))]
+        return [(cls(Single(0.001), 1), (Shape(F32, (4, 3)), *[Shape(F32, (3,))] * 4))]
 
 
 @op("batch-norm-training", operands="operand scale offset")
@@ -250,7 +250,7 @@ class BatchNormTraining(_BatchNorm):
 
     @classmethod
     def samples(cls):
-        return [(cls(0.001, 1), (Shape(F32, (4, 3, 2)), *[Shape(F32, (3,))] * 2))]
+        return [(cls(Single(0.001), 1), (Shape(F32, (4, 3, 2)), *[Shape(F32, (3,))] * 2))]
 
 
 @op("batch-norm-grad", operands="operand scale mean variance grad_output")
@@ -281,4 +281,4 @@ class BatchNormGrad(_BatchNorm):
     @classmethod
     def samples(cls):
         data = Shape(F32, (4, 3, 2))
-        return [(cls(0.001, 1), (data, *[Shape(F32, (3,))] * 3, data))]
+        return [(cls(Single(0.001), 1), (data, *[Shape(F32, (3,))] * 3, data))]

@@ -35,7 +35,7 @@ from axla.hlo.transfer import receives_last
 from axla.interpreter.bounds import by_bounds
 from axla.interpreter.processes import Process
 from axla.ir.graph import Computation, Instruction, Module
-from axla.ir.op import Op
+from axla.ir.op import Op, is_own
 from axla.ir.structure import Constant, GetTupleElement, Parameter, Tuple
 from axla.ir.traverse import running_order
 from axla.program import abi
@@ -361,6 +361,8 @@ class Interpreter:
         native = _native_function(inst)
         if native is not None:
             return partial(_native, native)
+        if not is_own(type(inst.op)):
+            function = partial(_of_package, inst, function)
         if isinstance(inst.shape, Shape):
             function = partial(_checked, function, inst.shape.dtype.numpy, inst.shape.dtype)
         return by_bounds(inst, function)
@@ -420,6 +422,23 @@ def _checked(function: Callable[..., Value], wanted: np.dtype, dtype: Any, *oper
     """The result of an op, in the element type of the instruction (mixed precision, and NumPy's scalars)."""
     result = np.asarray(function(*operands))
     return result if result.dtype == wanted else convert(result, dtype)
+
+
+def _of_package(inst: Instruction, function: Callable[..., Value], *operands: Value) -> Value:
+    """The result of an op that axla does not declare; UnsupportedError where it has not the sizes that the
+    op infers. Elements of what is `elementwise` may be computed for many scalars at a time.
+    """
+    found = function(*operands)
+    shapes = inst.shape.elements if isinstance(inst.shape, TupleShape) else (inst.shape,)
+    arrays = [np.asarray(x) for x in (found if isinstance(found, tuple) else (found,))]
+    if any(not isinstance(s, Shape) or s.is_dynamic for s in (*shapes, *(o.shape for o in inst.operands))):
+        return found
+    scalars = np.broadcast_shapes(*(x.shape for x in operands)) if inst.op.elementwise else ()
+    if [x.shape for x in arrays] != [s.dims or scalars for s in shapes]:
+        given = ", ".join(f"{x.dtype}{list(x.shape)}" for x in arrays)
+        raise UnsupportedError(f"{inst!r}: evaluate gives {given}")
+    arrays = [convert(x, s.dtype) for x, s in zip(arrays, shapes, strict=True)]
+    return tuple(arrays) if isinstance(found, tuple) else arrays[0]
 
 
 def _same(operand: Value) -> Value:

@@ -11,8 +11,12 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NewType
 
 from axla.core.errors import ShapeError
+
+Single = NewType("Single", float)
+"""A number that is of 32 bits in XLA: text shows six digits of it, or nine where six are not enough."""
 
 
 class Word(str):

@@ -14,7 +14,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol
 
-from axla.core.errors import InternalError, InvalidArgument, ShapeError
+import numpy as np
+
+from axla.core.errors import InvalidArgument, ShapeError
 from axla.core.shape import AnyShape, Shape
 from axla.ir.attributes import (
     ConvDims,
@@ -22,6 +24,7 @@ from axla.ir.attributes import (
     PaddingConfig,
     Precision,
     RawText,
+    Single,
     SliceDims,
     SourceTargetPairs,
     Sparsity,
@@ -69,7 +72,7 @@ class Codec:
 
 
 def codec_of(type_: Any) -> Codec:
-    """The codec of an annotation; InternalError when the type has none."""
+    """The codec of an annotation; InvalidArgument when the type has none."""
     found = CODECS.get(type_)
     if found is not None:
         return found
@@ -80,7 +83,8 @@ def codec_of(type_: Any) -> Codec:
     elif isinstance(type_, type) and issubclass(type_, enum.StrEnum):
         found = Codec(lambda reader: _read_choice(reader, type_), str)
     if found is None:
-        raise InternalError(f"no text form for attributes of type {type_}")
+        wanted = "wanted a type of axla.ir.codec.CODECS, or a class of enum.StrEnum"
+        raise InvalidArgument(f"there is no text form for attributes of type {type_}: {wanted}")
     CODECS[type_] = found
     return found
 
@@ -99,6 +103,16 @@ def _read_choice(reader: Reader, choices: type[enum.StrEnum]) -> enum.StrEnum:
 
 def write_integers(values: tuple[int, ...]) -> str:
     return "{" + ",".join(map(str, values)) + "}"
+
+
+def _write_single(value: float) -> str:
+    short = format(value, "g")
+    return short if np.float32(short) == np.float32(value) else format(value, ".9g")
+
+
+def _write_float(value: float) -> str:
+    short = format(value, "g")
+    return short if float(short) == value else repr(value)
 
 
 def _list_of(item: Codec, separator: str) -> Codec:
@@ -401,7 +415,8 @@ _COMPUTATION = Codec(lambda r: r.computation(), lambda computation: f"%{computat
 
 CODECS: dict[Any, Codec] = {
     int: Codec(lambda r: r.integer(), str),
-    float: Codec(lambda r: r.real(), lambda v: format(v, "g")),
+    float: Codec(lambda r: r.real(), _write_float),
+    Single: Codec(lambda r: r.real(), _write_single),
     bool: _BOOLEAN,
     str: Codec(lambda r: r.quoted(), quote),
     Word: Codec(lambda r: Word(r.word()), str),

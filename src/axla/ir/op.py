@@ -26,8 +26,10 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from axla.core import locks, plugins
-from axla.core.errors import InternalError, ShapeError, UnsupportedError
+from axla.core.errors import InvalidArgument, ShapeError, UnsupportedError
+from axla.ir.codec import codec_of
 from axla.ir.graph import Attribute, Op
+from axla.ir.strings import pattern
 
 if typing.TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -58,7 +60,8 @@ def _loaded(entry: EntryPoint) -> type[Op]:
     with _LOADING:
         before = set(OPS)
         try:
-            found = plugins.loaded(what, entry.load)
+            with plugins.blamed(f"{what} cannot be loaded", passed=()):
+                found = entry.load()
         finally:
             for opcode in [new for new in OPS.keys() - before if OPS[new].__module__ not in sys.modules]:
                 del OPS[opcode]
@@ -93,12 +96,13 @@ OpClass = typing.TypeVar("OpClass", bound=type[Op])
 def op(opcode: str, *, operands: str = "", **facts: Any) -> Callable[[OpClass], OpClass]:
     """Declares a class as the op `opcode`. `operands` names them: `"a b"`, `"*rest"` for any number, `"c?"`
     optional. `facts` are what `Op` says otherwise: `expensive=True`.
+
+    InvalidArgument, which begins with the opcode, for what cannot be declared so: a fact that there is not,
+    an opcode that there is, operands in another order, attributes without a text form.
     """
-    for fact in facts:
-        if fact not in Op.__annotations__:
-            raise InternalError(f"op {opcode}: there is no fact {fact}")
 
     def declare(cls: OpClass) -> OpClass:
+        _check(cls, opcode, operands, facts)
         names = operands.split()
         cls.variadic = bool(names) and names[-1].startswith("*")
         cls.optional = sum(n.endswith("?") for n in names)
@@ -111,9 +115,13 @@ def op(opcode: str, *, operands: str = "", **facts: Any) -> Callable[[OpClass], 
         attributes, computations = [], []
         for field in dataclasses.fields(made):
             type_ = hints[field.name]
+            if hasattr(Op, field.name):
+                raise InvalidArgument(f"op {opcode}: {field.name} is not free as the name of an attribute")
             if field.name == "shape":
                 made.holds_shape = True
                 continue
+            if not is_own(made):
+                codec_of(type_)
             default = field.default
             if field.default_factory is not dataclasses.MISSING:
                 default = field.default_factory()
@@ -128,12 +136,35 @@ def op(opcode: str, *, operands: str = "", **facts: Any) -> Callable[[OpClass], 
                 computations.append(field.name)
         made.attributes = tuple(attributes)
         made.computation_fields = tuple(computations)
-        if opcode in OPS:
-            raise InternalError(f"op {opcode} is declared twice")
         OPS[opcode] = made
         return made
 
     return declare
+
+
+_OPCODE = pattern(r"[a-z][a-z0-9]*+(?:-[a-z0-9]++)*+")
+_OPERANDS = pattern(r"(?:[a-z_]\w*+(?: |$))*+(?:[a-z_]\w*+\?(?: |$))*+(?:\*[a-z_]\w*+)?+")
+
+
+def _check(cls: type, opcode: str, operands: str, facts: dict[str, Any]) -> None:
+    """InvalidArgument for a declaration that would not work."""
+
+    def refuse(why: str) -> NoReturn:
+        raise InvalidArgument(f"op {opcode}: {why}")
+
+    if not (isinstance(cls, type) and issubclass(cls, Op)):
+        refuse(f"{cls!r} is no subclass of axla.ir.op.Op")
+    if not _OPCODE.fullmatch(opcode):
+        refuse("an opcode is small letters and digits, with single hyphens between them")
+    if opcode in OPS:
+        refuse(f"it is declared already, by {OPS[opcode].__module__}")
+    if not _OPERANDS.fullmatch(operands) or len({*operands.split()}) < len(operands.split()):
+        refuse(f"operands are different names, then 'optional?', then '*rest', found {operands!r}")
+    for fact in facts:
+        if fact not in Op.__annotations__:
+            refuse(f"there is no fact {fact}")
+    if cls.infer is Op.infer:
+        refuse("its class has no method infer")
 
 
 def reject(label: str, message: str) -> NoReturn:

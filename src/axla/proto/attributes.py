@@ -18,6 +18,7 @@ from axla.ir.attributes import (
     PaddingConfig,
     Precision,
     RawText,
+    Single,
     SliceDims,
     SourceTargetPairs,
     Window,
@@ -185,7 +186,7 @@ def _read_slice_sizes(value: Any, around: Around) -> tuple[tuple[int, ...], ...]
 
 CODECS: dict[Any, Codec] = {
     int: Codec(_same, _same),
-    float: Codec(_same, _same),
+    Single: Codec(_same, _same),
     bool: Codec(_same, _same),
     str: Codec(lambda v, a: v.decode("utf-8", "surrogateescape") if isinstance(v, bytes) else v, _same),
     tuple[int, ...]: Codec(_tuple, _list),

@@ -1,8 +1,9 @@
 """Where the attributes of ops are in HloInstructionProto.
 
 `fields_of(op)` gives what reads and writes all attributes of an op, made of its declaration and of the tables
-here; no op has code of its own. An attribute lies in the field of its name in HLO text, or where PLACES says,
-and its type picks the codec. One that XLA's protos have no field for stands in `axla_attributes`, as text.
+here; no op has code of its own. An attribute lies in the field of its name in HLO text, or where it says
+itself, `attr(proto=...)`, and its type picks the codec. One that XLA's protos have no field for stands in
+`axla_attributes`, as text; so do all those of ops of other packages.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from functools import cache
 from typing import Any
 
 from axla.core.errors import ParseError, ShapeError
-from axla.ir.attributes import PaddingConfig, SliceDims, Window
+from axla.ir.attributes import PaddingConfig, Single, SliceDims, Window
 from axla.ir.codec import codec_of as text_codec
-from axla.ir.op import Attribute, Op
+from axla.ir.op import Attribute, Op, is_own
 from axla.proto.attributes import WHOLE, Around, Codec, Whole, codec_of
 from axla.proto.schema import TABLES, Field
 from axla.text.forms import implied_type
-from axla.text.instructions import InstructionCursor
+from axla.text.instructions import read_attribute
 
 Proto = dict[str, Any]
 
@@ -76,7 +77,9 @@ def fields_of(op: type[Op]) -> OpFields:
             continue
         type_, optional = _plain_type(attribute.type)
         whole = WHOLE.get(attribute.text) or WHOLE.get(type_)
-        if whole is not None:
+        if not is_own(op):
+            other.append(attribute)  # also those that are called as a field of XLA's is
+        elif whole is not None:
             wholes.append((attribute.name, whole))
         elif (place := _place(op, attribute, type_, optional)) is not None:
             places.append(place)
@@ -130,8 +133,10 @@ def _zero(type_: Any, field: Field) -> Any:
         return ()
     if type_ in (Window, SliceDims, PaddingConfig):
         return type_(*[()] * (1 if type_ is Window else 2))
-    if type_ in (int, float, bool, str):
+    if type_ in (int, bool, str):
         return type_()
+    if type_ is Single:
+        return 0.0
     return MISSING
 
 
@@ -150,8 +155,7 @@ def read_attributes(op: type[Op], message: Proto, around: Around) -> dict[str, A
         texts = {e.get("key"): e.get("value", "") for e in message.get("axla_attributes", {}).get("map", ())}
         for attribute in known.other:
             if attribute.text in texts:
-                cursor = InstructionCursor(texts[attribute.text])
-                fields[attribute.name] = text_codec(attribute.type).decode(cursor)
+                fields[attribute.name] = read_attribute(attribute, texts[attribute.text])
     return fields
 
 

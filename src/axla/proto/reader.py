@@ -26,7 +26,6 @@ from axla.proto.extras import array_text, frame_tables, location_of, read_more
 from axla.proto.fields import fields_of, read_attributes
 from axla.proto.sharding import sharding_of
 from axla.proto.values import ShapeReader, read_literal
-from axla.text.asynchronous import is_short_form
 from axla.text.forms import PLAIN_FORMS, unpacked
 from axla.text.instructions import schema_of
 from axla.text.lexer import Refusal
@@ -196,8 +195,6 @@ class _Reader:
         opcode = message.get("opcode", "")
         cls = declared(opcode)
         if cls is None:
-            if is_short_form(opcode):
-                raise UnsupportedError(f"the op {opcode} is not implemented")
             raise ParseError(f"{opcode[:60]!r} is no opcode")
         shape = self.shapes.shape(message.get("shape"))
         operands = tuple(self._known(known, i, "operand") for i in message.get("operand_ids", ()))

@@ -18,8 +18,8 @@ from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.hlo.family import show
 from axla.ir.attributes import Window
 from axla.ir.codec import codec_of
-from axla.ir.graph import NO_EXTRA, Computation, Extra, Instruction, Module, SourceLocation
-from axla.ir.op import Op, declared
+from axla.ir.graph import NO_EXTRA, Attribute, Computation, Extra, Instruction, Module, SourceLocation
+from axla.ir.op import OPS, Op, declared
 from axla.ir.sharding import Sharding
 from axla.ir.structure import Constant, GetTupleElement, Parameter
 from axla.ir.typed import op_of
@@ -62,6 +62,8 @@ class Schema:
 @cache
 def schema_of(op: type[Op]) -> Schema:
     readers = {a.text: (a.name, codec_of(a.type).decode) for a in op.attributes if op is not Constant}
+    for name in readers.keys() & {*COMMON, *TEXT_ATTRIBUTES}:
+        raise InvalidArgument(f"op {op.opcode}: every op has the attribute {name}, no op one of its own")
     if op.opcode == "custom-call" and "called_computations" in readers:
         readers["to_apply"] = ("called_computations", lambda reader: (reader.computation(),))
     # A field that stands behind one with a default has one too, but no value that the text could mean.
@@ -134,10 +136,10 @@ class InstructionCursor(ShapeCursor):
 
     def _apply(self, name: str, shape: AnyShape | None, opcode: str, at: int) -> Instruction:
         """Reads operands and attributes, behind `opcode(`, and adds the instruction."""
+        if opcode not in OPS and asynchronous.is_short_form(opcode):
+            return self.short_form(name, shape, opcode, at)
         cls = declared(opcode)
         if cls is None:
-            if asynchronous.is_short_form(opcode):
-                return self.short_form(name, shape, opcode, at)
             self.fail(f"'{opcode}' is no opcode", at)
         fields: dict[str, Any] = {}
         operands: tuple[Instruction, ...] = ()
@@ -424,6 +426,14 @@ class InstructionCursor(ShapeCursor):
             return self.scope[name]
 
         return tuple(self.listed("{", one, "}"))
+
+
+def read_attribute(attribute: Attribute, text: str) -> Any:
+    """The value of an attribute that HLO text writes like this; ParseError for another text."""
+    cursor = InstructionCursor(text)
+    value = codec_of(attribute.type).decode(cursor)
+    cursor.end(f"the attribute {attribute.text}")
+    return value
 
 
 COMMON: dict[str, tuple[str, Callable[[InstructionCursor], Any]]] = {

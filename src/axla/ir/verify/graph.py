@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from axla.core.errors import AxlaError, ShapeError, VerifyError
-from axla.core.shape import Shape
+from axla.core.shape import AnyShape, Shape
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.structure import Parameter
 from axla.ir.typed import op_of
@@ -140,6 +140,8 @@ def verify_shape(inst: Instruction) -> None:
         _verify_precision(inst)
     if inst.op.opcode == "async-done":
         return  # a start may say part of the result: `pairs` looks at what is called
+    if not isinstance(inferred, AnyShape):
+        fail("instruction_shape", f"{inst!r}: infer of {inst.op.opcode} gives {inferred!r}, no shape")
     if inferred.logical is not inst.shape.logical:
         found, wanted = inst.shape.to_string(layout=False), inferred.to_string(layout=False)
         fail("instruction_shape", f"{inst!r}: the shape is {found}, {inst.op.opcode} gives {wanted}")

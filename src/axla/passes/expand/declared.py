@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from axla.builder.xla_builder import XlaOp
+from axla.core import plugins
 from axla.core.errors import UnsupportedError
 from axla.ir.graph import Instruction, Module
 from axla.passes.expand.expander import expand, written
@@ -15,18 +16,24 @@ DEEPEST = 8
 
 
 def op_expander(module: Module) -> None:
-    """Writes every op that has a method `expand(*operands)` as what that builds of the operands."""
-    for _ in range(DEEPEST):
+    """Writes every op that has a method `expand(*operands)` as what that builds of the operands.
+    UnsupportedError for one that is still there after `DEEPEST` times.
+    """
+    for times in range(DEEPEST + 1):
         instructions = (inst for c in module.computations for inst in c.instructions)
         kinds = {type(inst.op) for inst in instructions if hasattr(inst.op, "expand")}
         if not kinds:
             return
+        if times == DEEPEST:
+            names = ", ".join(sorted(kind.opcode for kind in kinds))
+            raise UnsupportedError(f"{names}: expand gives the op again, {DEEPEST} times and more")
         expand(module, "op-expander", dict.fromkeys(kinds, partial(written, write=_results)))
 
 
 def _results(inst: Instruction, *operands: XlaOp) -> Sequence[XlaOp]:
-    found = inst.op.expand(*operands)  # type: ignore[attr-defined]
-    results = (found,) if isinstance(found, XlaOp) else tuple(found)
+    with plugins.blamed(f"{inst!r}: expand"):
+        found = inst.op.expand(*operands)  # type: ignore[attr-defined]
+        results = (found,) if isinstance(found, XlaOp) else tuple(found)
     if [result.shape.logical for result in results] != [leaf.logical for leaf in inst.shape.leaves()]:
         shapes = ", ".join(result.shape.to_string(layout=False) for result in results)
         raise UnsupportedError(f"{inst!r}: expand gives {shapes}")

@@ -6,13 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from axla.core.errors import UnsupportedError, VerifyError
-from axla.ir.codec import codec_of
 from axla.ir.graph import Attribute
 from axla.ir.op import declared
 from axla.stablehlo import mlir
 from axla.stablehlo.importer import attributes as attr
 from axla.stablehlo.importer.scope import Outcome, Scope
-from axla.text.instructions import InstructionCursor, schema_of
+from axla.text.instructions import read_attribute, schema_of
 
 
 def declared_op(scope: Scope, operation: mlir.Operation, target: str) -> Outcome:
@@ -43,10 +42,7 @@ def _read(given: mlir.Operation, attribute: Attribute) -> Any:
     """An attribute of the op. One of a type that MLIR does not have stands there as HLO text writes it."""
     if attribute.type in _READERS:
         return _READERS[attribute.type](given, attribute.text)
-    cursor = InstructionCursor(attr.text(given, attribute.text))
-    value = codec_of(attribute.type).decode(cursor)
-    cursor.end(f"the attribute {attribute.text}")
-    return value
+    return read_attribute(attribute, attr.text(given, attribute.text))
 
 
 _READERS: dict[Any, Callable[[mlir.Operation, str], Any]] = {
