@@ -16,10 +16,10 @@ from axla.core.shape import Shape
 from axla.ir.graph import Module
 from axla.ir.verify import verify
 from axla.stablehlo.checks import has_checks
-from axla.stablehlo.importer.types import shape_of
 from axla.stablehlo.mlir import Source
 from axla.stablehlo.modules import import_source
 from axla.stablehlo.text import parse, parse_type
+from axla.stablehlo.types import shape_of
 from conformance_lib.corpora import require
 from conformance_lib.programs import SENSITIVE, Check, Inputs, Models, Programs
 from conformance_lib.section import (

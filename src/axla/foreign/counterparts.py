@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, get_type_hints
+from dataclasses import MISSING, dataclass
+from typing import Any, get_args, get_type_hints
 
 import axla.hlo as hlo
 from axla.foreign.records import Attribute, Record
@@ -13,49 +14,62 @@ from axla.ir.op import Op
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of an op, or of a value that is one (`padding.low`): what it is by its type, and the attribute
-    that it is, or the number of the region. `name` is "" where a structure has the fields of the op itself.
+    """A field of an op, or of a value that is one (`padding.low`): what it is by its type, its default or
+    that of the whole value (MISSING without one), and the attribute that it is, or the number of the region.
+
+    `column` is its place in an attribute that is several fields. `name` is "" where a structure has the
+    fields of the op itself.
     """
 
     name: str
     inner: str
     type: Any
+    default: Any
     attribute: Attribute | None
+    column: int
     region: int
 
 
 @dataclass(frozen=True, slots=True)
 class Counterpart:
-    """`parts` are the types of the fields whose own fields are attributes: `padding`."""
+    """`parts` are the types of the fields whose own fields are attributes: `padding`. `combines` says whether
+    operands have the element types that the last region computes with.
+    """
 
     record: Record
     op: type[Op]
     fields: tuple[Field, ...]
     parts: dict[str, type]
+    combines: bool
 
 
-def _counterpart(record: Record) -> Counterpart:
+def counterpart(record: Record) -> Counterpart:
+    """The op of HLO that the words of a record name."""
     words = list(record.counterpart or ())
     named = bool(words) and words[0][0].isupper()
     name = words.pop(0) if named else "".join(word.capitalize() for word in record.short.split("_"))
     op = getattr(hlo, name)
-    types = {attribute.name: attribute.type for attribute in op.attributes}
+    outer_fields = {attribute.name: (attribute.type, attribute.default) for attribute in op.attributes}
     attributes = {attribute.name: attribute for attribute in record.attributes}
     fields: list[Field] = []
     parts: dict[str, type] = {}
     for word in words:
-        path, _, source = word.partition("=")
+        path, _, source = word.rstrip("+").partition("=")
         attribute = attributes.get(source or path.strip("*"))
         region = -1 if attribute is not None else (record.regions or ()).index(source or path)
         outer, _, inner = path.partition(".")
-        kind = types.get(outer)
+        kind, default = outer_fields.get(outer, (None, MISSING))
         if inner:
-            parts[outer] = types[outer]
-            kind = get_type_hints(types[outer])[inner]
-        fields.append(Field("" if path[0] == "*" else outer, inner, kind, attribute, region))
-    return Counterpart(record, op, tuple(fields), parts)
+            part = parts[outer] = next(iter(get_args(kind)), kind)
+            kind = get_type_hints(part)[inner]
+            own = {field.name: field.default for field in dataclasses.fields(part)}[inner]
+            default = default if own is MISSING else own
+        column = sum(field.attribute is attribute for field in fields)
+        outer = "" if path[0] == "*" else outer
+        fields.append(Field(outer, inner, kind, default, attribute, column, region))
+    return Counterpart(record, op, tuple(fields), parts, any(word[-1] == "+" for word in words))
 
 
 def counterparts(records: Mapping[str, Record]) -> dict[str, Counterpart]:
     """The ops of HLO that records name, by the names of the operations."""
-    return {name: _counterpart(record) for name, record in records.items() if record.counterpart is not None}
+    return {name: counterpart(record) for name, record in records.items() if record.counterpart is not None}

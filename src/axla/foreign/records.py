@@ -11,9 +11,11 @@ without another attribute. Without `->` an operation is carried along: nothing i
 
 `rule/c1` is an agreement of types under that label. `text` is the short form, `hlo` the op of HLO that the
 operation is (of the same name unless another one is given), with the fields that attributes and regions are;
-`*attribute` is a structure whose fields are those of the op. `static` is the operation that this one is where
-operands are known: they become attributes of their name, `=operand` the sizes of the result. `none` says why
-nothing is imported. What kinds, agreements and forms mean is for the dialect to say; nothing here knows one.
+`*attribute` is a structure whose fields are those of the op; of an attribute that is several fields each is a
+column; `region+` combines elements of the operands, in element types that may be wider than theirs. `static`
+is the operation that this one is where operands are known: they become attributes of their name, `=operand`
+the sizes of the result. `none` says why nothing is imported. What kinds, agreements and forms mean is for the
+dialect to say; nothing here knows one.
 Lines that are indented continue the one before.
 """
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from axla.foreign.counterparts import counterparts
-from axla.stablehlo.operations import OPERATIONS
+from axla.foreign.counterparts import counterpart, counterparts
+from axla.stablehlo.operations import CUSTOM_CALL, OPERATIONS
 
 COUNTERPARTS = counterparts(OPERATIONS)
+CALL_FIELDS = counterpart(CUSTOM_CALL)
+"""What HLO says of custom calls and StableHLO does not: attributes as a convolution has them, and words."""

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from axla.core import dtypes
+from axla.core.errors import VerifyError
 
 # ---- Types
 
@@ -149,6 +150,13 @@ def dtype_of(element: Type) -> dtypes.DType | None:
     elif isinstance(element, ComplexType) and isinstance(element.element, FloatType):
         name = {"f32": "c64", "f64": "c128"}.get(element.element.name, "")
     return dtypes.BY_NAME.get(name)
+
+
+def tensor(type_: Type) -> TensorType:
+    """The type of what must be a tensor; VerifyError for another one."""
+    if not isinstance(type_, TensorType):
+        raise VerifyError(f"a tensor is wanted, found {type_}")
+    return type_
 
 
 def numpy_type(element: Type) -> np.dtype:

@@ -50,6 +50,7 @@ and or xor: lhs:pi rhs:pi -> pi ; same/c1 ; text % , % {} : @same ; hlo
 compare: lhs:T rhs:T comparison_direction=comparison_direction compare_type=comparison_type?NOTYPE -> p
   ; operands/c1 shape/c2
   ; text comparison_direction:enum , % , % (? , compare_type:enum.comparison_type ?) {} : @function
+  ; hlo direction=comparison_direction type=compare_type
 select: pred:p on_true:T on_false:T -> T ; text %* {} : @select ; hlo
 clamp: min:T operand:T max:T -> T ; elements/c3 ; text % , % , % {} : @same ; hlo
 map: inputs...:T dimensions=ints computation{} -> T ; shape/c1 ; hlo dimensions to_apply=computation
@@ -61,6 +62,7 @@ dynamic_iota: output_shape:xi1! iota_dimension=i64>=0/c1 -> T
   ; text % , dim = iota_dimension:i64 {} : @function ; static iota =output_shape
 rng: a:pif0 b:pif0 shape:xi1! rng_distribution=rng_distribution -> pif
   ; text % , % , % , distribution = rng_distribution:enum {} : @function
+  ; hlo distribution=rng_distribution
 rng_bit_generator: rng_algorithm=rng_algorithm initial_state:if -> if if!
   ; text % , algorithm = rng_algorithm:enum {} : @function ; hlo algorithm=rng_algorithm
 
@@ -105,6 +107,7 @@ dynamic_gather: operand:T start_indices:i slice_sizes:i1! dimension_numbers=#gat
   indices_are_sorted=bool?false -> T ; none static once its sizes are given ; static gather slice_sizes
 scatter: inputs...:T scatter_indices:pix updates...:T scatter_dimension_numbers=#scatter
   indices_are_sorted=bool?false unique_indices=bool?false update_computation{} -> ...:T
+  ; hlo *scatter_dimension_numbers indices_are_sorted unique_indices to_apply=update_computation+
 torch_index_select: operand:T index:T dim=i64 batch_dims=i64 -> T
   ; none gather says it, and no frontend writes this one
 
@@ -114,6 +117,7 @@ dot_general: lhs:T rhs:A dot_dimension_numbers=#dot precision_config=precisions?
   algorithm=#dot_algorithm?@2 -> A ; text % , % , dot_dimension_numbers:dot (? , (? algorithm =
   algorithm:dot_algorithm | precision = precision_config:precisions (? , algorithm = algorithm:dot_algorithm
   ?) ?) ?) {} : @function
+  ; hlo Dot *dot_dimension_numbers operand_precision=precision_config algorithm
 einsum: lhs:T rhs:T einsum_config=string -> T ; text % , % , config = einsum_config:string {} : @function
   ; none dot_general and reduce say it, and no frontend writes this one
 unary_einsum: operand:T einsum_config=string -> T ; text % , config = einsum_config:string {} : @function
@@ -122,6 +126,9 @@ convolution: lhs:T rhs:A window_strides=ints?1 padding=table?0 lhs_dilation=ints
   window_reversal=bools?0 dimension_numbers=#conv feature_group_count=i64>0/c21 batch_group_count=i64>0/c22
   precision_config=precisions?DEFAULT -> A ; text ( %* ) dim_numbers = dimension_numbers:convolution
   , window = { <window> } {} : @function
+  ; hlo window.stride=window_strides window.base_dilation=lhs_dilation window.window_dilation=rhs_dilation
+  window.low=padding window.high=padding window.reversal=window_reversal dim_labels=dimension_numbers
+  feature_group_count batch_group_count operand_precision=precision_config
 dynamic_conv@2: lhs:T rhs:A padding:i2! window_strides=ints?1 lhs_dilation=ints?1 rhs_dilation=ints?1
   window_reversal=bools?0 dimension_numbers=#conv feature_group_count=i64>0/c21 batch_group_count=i64>0/c22
   precision_config=precisions?DEFAULT -> A ; none static once its sizes are given
@@ -142,11 +149,15 @@ batch_norm_training: operand:fq scale:fq1 offset:fq1 epsilon=f32 feature_index=i
 reduce: inputs...:T init_values...:T dimensions=ints body{} -> ...:T
   ; text <reduced> (? applies <operator> across dimensions = dimensions:list {} : @function <applied>
   | across dimensions = dimensions:list {} : @function reducer <reducer> ?)
-  ; hlo dimensions to_apply=body
+  ; hlo dimensions to_apply=body+
 reduce_window: inputs...:T init_values...:T window_dimensions=ints window_strides=ints?1
   base_dilations=ints?1 window_dilations=ints?1 padding=table?0 body{} -> ...:T
+  ; hlo window.size=window_dimensions window.stride=window_strides window.base_dilation=base_dilations
+  window.window_dilation=window_dilations window.low=padding window.high=padding to_apply=body+
 select_and_scatter: operand:T source:T init_value:T window_dimensions=ints? window_strides=ints?1
   padding=table?0 select{} scatter{} -> T
+  ; hlo window.size=window_dimensions window.stride=window_strides window.low=padding window.high=padding
+  select scatter+
 sort: inputs...:T dimension=i64?-1 is_stable=bool?false comparator{} -> ...:T ; shape/c3
   ; hlo dimensions=dimension is_stable to_apply=comparator
 
@@ -176,19 +187,25 @@ recv: token:t channel_handle=#channel_handle is_host_transfer=bool?false source_
 replica_id partition_id: -> u ; text {} : @result ; hlo
 all_gather@2: operands...:T all_gather_dim=i64>=0/c1 replica_groups=groups channel_handle=#channel_handle?0
   use_global_device_ids=unit?false -> ...:T ; pair_elements/c6
+  ; hlo dimensions=all_gather_dim replica_groups channel_id=channel_handle use_global_device_ids
 all_reduce@2: operands...:T replica_groups=groups channel_handle=#channel_handle?0
   use_global_device_ids=unit?false computation{} -> ...:T
+  ; hlo replica_groups channel_id=channel_handle use_global_device_ids to_apply=computation+
 all_to_all@2: operands...:T split_dimension=i64>=0/c1 concat_dimension=i64>=0/c3 split_count=i64>0/c4
   replica_groups=groups channel_handle=#channel_handle?0 -> ...:T ; pair_elements/c9
+  ; hlo dimensions=split_dimension replica_groups channel_id=channel_handle
 collective_broadcast: operands...:T replica_groups=groups channel_handle=#channel_handle?0
-  has_dynamic_root=unit?false@2 -> ...:T
+  has_dynamic_root=unit?false@2 -> ...:T ; hlo replica_groups channel_id=channel_handle has_dynamic_root
 collective_reduce: operands...:T replica_groups=groups channel_handle=#channel_handle?0
   use_global_device_ids=unit?false has_dynamic_root=unit?false computation{} -> ...:T
+  ; hlo replica_groups channel_id=channel_handle has_dynamic_root to_apply=computation+
 collective_permute: operand:T source_target_pairs=table channel_handle=#channel_handle?0 -> T ; alike/c5
+  ; hlo source_target_pairs channel_id=channel_handle
 cross-replica-sum: operand:T replica_groups=table -> T ; same/c1
   ; none all_reduce says it, and no frontend writes this one
 reduce_scatter: operand:T scatter_dimension=i64>=0/c2 replica_groups=groups channel_handle=#channel_handle?0
-  use_global_device_ids=unit?false computation{} -> T
+  use_global_device_ids=unit?false computation{} -> T ; hlo dimensions=scatter_dimension
+  replica_groups channel_id=channel_handle use_global_device_ids to_apply=computation+
 async_start: operands...:T body{} -> h
 async_done: operand:h -> T
 """
@@ -219,7 +236,7 @@ broadcast_select: pred:p on_true:A* on_false:A* -> A* ; text % , % , % {} : @fun
 constant: value=elements -> T! ; text {} value:elements @value
 constant_like: value=any operand:A* -> A* ; shape/c1
 ragged_dot: lhs:A* rhs:A* group_sizes:i ragged_dot_dimension_numbers=#ragged_dot
-  precision_config=precisions? -> A*
+  precision_config=precisions? -> A* ; hlo *ragged_dot_dimension_numbers operand_precision=precision_config
 top_k: operand:A* k=i64 is_stable=bool?@2 -> A* A*
   ; text ( % , k = k:i64 (? , is_stable = is_stable:bool ?) ) {} : @types -> @results ; hlo TopK k
 scan: inputs...:A* inits...:A* dimension=i64>=0/c1 scan_dim_size=i64>=0? is_reverse=bool?
@@ -292,6 +309,16 @@ sharding_group: group_id=any ; text % group_id = group_id:i64 {} : @types
 """,
 }
 
+_CALL = """
+custom_call: window_dimensions=ints? window_strides=ints? padding=table? lhs_dilation=ints? rhs_dilation=ints?
+  window_reversal=bools? dimension_numbers=#conv? feature_group_count=i64? batch_group_count=i64?
+  precision_config=precisions? padding_type=string? literal=string? schedule=string?
+  ; hlo window.size=window_dimensions window.stride=window_strides window.base_dilation=lhs_dilation
+  window.window_dilation=rhs_dilation window.low=padding window.high=padding window.reversal=window_reversal
+  dim_labels=dimension_numbers operand_precision=precision_config feature_group_count batch_group_count
+  padding_type literal schedule
+"""
+
 
 def _width(kind: str) -> int:
     return len(STRUCTURES[kind[1:]]) if kind.startswith("#") else 1
@@ -306,3 +333,5 @@ def _read() -> dict[str, Record]:
 
 OPERATIONS = _read()
 """Every operation, by its full name."""
+CUSTOM_CALL = read_records("stablehlo", _CALL, _width)["stablehlo.custom_call"]
+"""The attribute of custom calls with what HLO says of them and StableHLO does not, as an operation."""

@@ -21,10 +21,10 @@ from axla.ir.verify import verify
 from axla.passes import driver
 from axla.passes.expand.expanders import EXPANDERS
 from axla.stablehlo import mlir
+from axla.stablehlo.building import I32, number
 from axla.stablehlo.exporter import collectives, control, elementwise, plain, structured
 from axla.stablehlo.exporter.declared import declared_call
 from axla.stablehlo.exporter.scope import Exporter, carried, location_of, parsed
-from axla.stablehlo.exporter.types import I32, number
 
 RULES = {**plain.RULES, **elementwise.RULES, **structured.RULES, **control.RULES, **collectives.RULES}
 _EXPANSIONS = {

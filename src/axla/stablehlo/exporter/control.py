@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import axla.hlo as hlo
 from axla.core.errors import UnsupportedError
-from axla.core.shape import AnyShape, BufferShape, Shape, TupleShape
+from axla.core.shape import AnyShape, BufferShape, Shape, TupleShape, array
 from axla.hlo.collective import elements
-from axla.ir.attributes import ApiVersion, CustomCallSchedule
+from axla.ir.attributes import ApiVersion
 from axla.ir.graph import Instruction
-from axla.ir.op import OPS, Op
+from axla.ir.op import Op
+from axla.ir.typed import tuple_of
 from axla.stablehlo import mlir
+from axla.stablehlo.attributes import STRUCTURES
+from axla.stablehlo.building import I32, INDEX, number, vector
+from axla.stablehlo.conversions import channel_handle
+from axla.stablehlo.counterparts import CALL_FIELDS
+from axla.stablehlo.exporter.plain import attributes_of
 from axla.stablehlo.exporter.scope import Rule, Scope, Tree, parsed
-from axla.stablehlo.exporter.structured import convolution_numbers, precision_of, windowed
-from axla.stablehlo.exporter.types import I32, INDEX, flags, number, numbers, struct, vector
 from axla.stablehlo.mlir import CALL
 from axla.stablehlo.tables import by_name
 
@@ -49,14 +53,13 @@ def _while(scope: Scope, inst: Instruction, op: hlo.While) -> Tree:
 
 def _conditional(scope: Scope, inst: Instruction, op: hlo.Conditional) -> Tree:
     index, *operands = inst.operands
-    assert isinstance(index.shape, Shape)
     for operand in operands:  # what nothing gave must stand before the regions that see it
         scope.values[operand] = scope.tree(operand.shape, iter(scope.leaves(operand)))
     regions = [
         scope.branch(branch, scope.values[operand])
         for branch, operand in zip(op.branches, operands, strict=True)
     ]
-    name = "stablehlo.if" if index.shape.dtype.is_pred else "stablehlo.case"
+    name = "stablehlo.if" if array(index.shape).dtype.is_pred else "stablehlo.case"
     return scope.add(name, [scope.one(index)], inst.shape, None, regions)
 
 
@@ -85,18 +88,17 @@ def _custom_call(scope: Scope, inst: Instruction, op: hlo.CustomCall) -> Tree:
         "api_version": number(list(ApiVersion).index(op.api_version), I32),
         **_config(op, inst.extra.backend_config),
     }  # fmt: skip
-    if rest := _of_hlo(op):
+    if rest := _said_of_hlo(inst, op, [a.name for a in op.attributes if getattr(op, a.name) != a.default]):
         attributes[CALL] = rest
     if op.called_computations:
         attributes["called_computations"] = tuple(map(scope.exporter.symbol, op.called_computations))
     if op.output_to_operand_aliasing:
         attributes["output_operand_aliases"] = tuple(
-            struct(
-                "output_operand_alias", output_tuple_indices=a.output, operand_index=a.operand,
-                operand_tuple_indices=a.index,
+            mlir.StructAttr(
+                "output_operand_alias", dict(zip(_ALIAS, (a.output, a.operand, a.index), strict=True))
             )
             for a in op.output_to_operand_aliasing
-        )  # fmt: skip
+        )
     several = isinstance(inst.shape, TupleShape) and len(inst.shape.elements) != 1
     results = elements(inst.shape) if several else (inst.shape,)
     if op.operand_layout_constraints is not None:
@@ -107,23 +109,8 @@ def _custom_call(scope: Scope, inst: Instruction, op: hlo.CustomCall) -> Tree:
     return trees if several else trees[0]
 
 
-def _of_hlo(op: hlo.CustomCall) -> dict[str, Any]:
-    """What HLO says of custom calls and StableHLO does not: as attributes of a convolution, or words."""
-    found: dict[str, Any] = {}
-    if op.window is not None:
-        found["window_dimensions"] = numbers(op.window.size)
-        found |= windowed(op.window, "lhs_dilation", "rhs_dilation")
-        found["window_reversal"] = flags(op.window.reversal)
-    if op.dim_labels is not None:
-        found["dimension_numbers"] = convolution_numbers(op.dim_labels)
-    if op.operand_precision:
-        found["precision_config"] = precision_of(op.operand_precision)
-    for name in ("feature_group_count", "batch_group_count"):
-        if getattr(op, name) != 1:
-            found[name] = number(getattr(op, name))
-    schedule = op.schedule if op.schedule is not CustomCallSchedule.NONE else None
-    words = {"padding_type": op.padding_type, "literal": op.literal, "schedule": schedule}
-    return found | {name: str(word) for name, word in words.items() if word is not None}
+_said_of_hlo = attributes_of(CALL_FIELDS)
+_ALIAS = STRUCTURES["output_operand_alias"]
 
 
 def _config(op: hlo.CustomCall, text: str) -> dict[str, Any]:
@@ -152,36 +139,26 @@ def _layouts(operands: Sequence[AnyShape], results: Sequence[AnyShape]) -> dict[
 
 
 def _async_start(scope: Scope, inst: Instruction, op: hlo.AsyncStart) -> Tree:
-    assert isinstance(inst.shape, TupleShape)
     found = scope.call(op.calls, _operand_leaves(scope, inst))
-    return (tuple(scope.values[o] for o in inst.operands), found, *_nothing(inst.shape, 2))
+    return (tuple(scope.values[o] for o in inst.operands), found, *_contexts(inst))
 
 
-def _nothing(shape: TupleShape, first: int) -> list[Tree]:
-    """Contexts: values that nothing gives."""
-    return [_missing(s) for s in shape.elements[first:]]
+def _contexts(inst: Instruction) -> Iterator[Tree]:
+    """Values that nothing gives: what follows operands and results."""
+    return map(_missing, tuple_of(inst).elements[2:])
 
 
 def _missing(shape: AnyShape) -> Tree:
     return tuple(_missing(s) for s in shape.elements) if isinstance(shape, TupleShape) else None
 
 
-def at_once(name: str) -> Rule:
-    """The start of an asynchronous op, `name` the opcode of what it starts: (operands, result, contexts)."""
-    whole = OPS[name]
+def at_once(whole: Callable[..., Tree]) -> Rule:
+    """The start of an asynchronous op, by the rule of what it starts: (operands, result, contexts)."""
 
-    def rule(scope: Scope, inst: Instruction, op: Any) -> Tree:
+    def rule(scope: Scope, inst: Instruction, op: Op) -> Tree:
         values = [scope.values[o] for o in inst.operands]
         given = values[0] if len(values) == 1 else tuple(values)
-        assert isinstance(inst.shape, TupleShape)
-        stand_in, result = Instruction(), inst.shape.elements[1]
-        named = {a.name: getattr(op, a.name) for a in whole.attributes}
-        if whole.holds_shape:
-            named["shape"] = result
-        stand_in.op, stand_in.operands, stand_in.shape = whole(**named), inst.operands, result
-        stand_in.name, stand_in.extra = inst.name, inst.extra
-        found = scope.exporter.rules[name](scope, stand_in, stand_in.op)
-        return (given, found, *_nothing(inst.shape, 2))
+        return (given, whole(scope, inst, op, tuple_of(inst).elements[1]), *_contexts(inst))
 
     return rule
 
@@ -199,9 +176,8 @@ def part(*path: int) -> Rule:
 
 
 def _copy_start(scope: Scope, inst: Instruction, op: Op) -> Tree:
-    assert isinstance(inst.shape, TupleShape)
     tree = scope.values[inst.operands[0]]
-    return (tree, tree, *_nothing(inst.shape, 2))
+    return (tree, tree, *_contexts(inst))
 
 
 # Transfers and tokens. StableHLO sends and receives in one step.
@@ -213,11 +189,8 @@ def _after_all(scope: Scope, inst: Instruction, op: Op) -> Tree:
 
 
 def _channel(op: Any, host: int) -> dict[str, Any]:
-    kind = host if op.is_host_transfer else 1
-    return {
-        "channel_handle": struct("channel_handle", handle=op.channel_id or 0, type=kind),
-        "is_host_transfer": op.is_host_transfer,
-    }
+    handle = channel_handle(op.channel_id or 0, host if op.is_host_transfer else 1)
+    return {"channel_handle": handle, "is_host_transfer": op.is_host_transfer}
 
 
 def _send(scope: Scope, inst: Instruction, op: Any) -> Tree:
@@ -227,8 +200,7 @@ def _send(scope: Scope, inst: Instruction, op: Any) -> Tree:
 
 
 def _recv(scope: Scope, inst: Instruction, op: Any) -> Tree:
-    assert isinstance(inst.shape, TupleShape)
-    data, _, token = inst.shape.elements
+    data, _, token = tuple_of(inst).elements
     found = scope.add("stablehlo.recv", scope.ones(inst), TupleShape((data, token)), _channel(op, 3))
     return (found[0], None, found[1])
 

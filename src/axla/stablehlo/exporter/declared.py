@@ -12,8 +12,8 @@ from axla.ir.codec import codec_of
 from axla.ir.graph import Instruction
 from axla.ir.op import Op
 from axla.stablehlo import mlir
+from axla.stablehlo.building import I32, number, numbers
 from axla.stablehlo.exporter.scope import Scope, Tree
-from axla.stablehlo.exporter.types import I32, number, numbers
 
 
 def declared_call(scope: Scope, inst: Instruction, op: Op) -> Tree:

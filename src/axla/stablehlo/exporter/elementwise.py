@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-import axla.hlo as hlo
 from axla.core.dtypes import DType
 from axla.core.errors import UnsupportedError
 from axla.core.literal import Literal
-from axla.core.shape import AnyShape, Shape, TupleShape
-from axla.ir.attributes import CompareType
+from axla.core.shape import Shape, TupleShape, array
 from axla.ir.graph import Instruction
 from axla.ir.op import Op
 from axla.ir.structure import Constant, GetTupleElement
 from axla.stablehlo import mlir
+from axla.stablehlo.building import number, numbers
+from axla.stablehlo.exporter.plain import written
 from axla.stablehlo.exporter.scope import Rule, Scope, Tree
-from axla.stablehlo.exporter.types import number, numbers
 from axla.stablehlo.tables import by_name
 
 
@@ -29,19 +26,6 @@ def _literal(scope: Scope, literal: Literal) -> Tree:
     if isinstance(literal.shape, TupleShape):
         return tuple([_literal(scope, part) for part in literal.elements])
     return scope.constant(literal) if isinstance(literal.shape, Shape) else scope.zero(literal.shape)
-
-
-def _compare(scope: Scope, inst: Instruction, op: hlo.Compare) -> Tree:
-    shape = inst.operands[0].shape
-    assert isinstance(shape, Shape)
-    kind = "SIGNED" if shape.dtype.is_signed else "FLOAT" if shape.dtype.is_inexact else "UNSIGNED"
-    if op.type is CompareType.TOTAL_ORDER and shape.dtype.is_float:
-        kind = "TOTALORDER"
-    attributes = {
-        "comparison_direction": mlir.EnumAttr("comparison_direction", str(op.direction)),
-        "compare_type": mlir.EnumAttr("comparison_type", kind),
-    }
-    return scope.add("stablehlo.compare", scope.ones(inst), inst.shape, attributes)
 
 
 def _identity(scope: Scope, inst: Instruction, op: Op) -> Tree:
@@ -57,13 +41,12 @@ def _tuple(scope: Scope, inst: Instruction, op: Op) -> Tree:
 
 
 def _bitcast_convert(scope: Scope, inst: Instruction, op: Op) -> Tree:
-    assert isinstance(inst.shape, Shape)
-    return bits(scope, scope.one(inst.operands[0]), inst.operands[0].shape, inst.shape)
+    source = inst.operands[0]
+    return bits(scope, scope.one(source), array(source.shape), array(inst.shape))
 
 
-def bits(scope: Scope, value: mlir.Value, source: AnyShape, result: Shape) -> mlir.Value:
+def bits(scope: Scope, value: mlir.Value, source: Shape, result: Shape) -> mlir.Value:
     """The bits of a value in another element type. A pred of HLO is a byte, of StableHLO a bit."""
-    assert isinstance(source, Shape)
     of, to = source.dtype, result.dtype
     if of is to:
         return value
@@ -111,30 +94,19 @@ def _reshaped(scope: Scope, value: mlir.Value, shape: Shape, wanted: Shape) -> m
 
 
 def _starts(scope: Scope, inst: Instruction, first: int) -> list[mlir.Value]:
-    """Start indices as scalars; an older form of HLO has them as one vector."""
-    found = [scope.one(o) for o in inst.operands[first:]]
-    shape = inst.operands[first].shape if found else None
-    if not isinstance(shape, Shape) or not shape.rank:
-        return found
-    scalars = []
-    for d in range(shape.dims[0]):
-        ranges = zip(("start_indices", "limit_indices", "strides"), (d, d + 1, 1), strict=True)
-        one = scope.add(
-            "stablehlo.slice", found, shape.with_dims([1]), {name: numbers([n]) for name, n in ranges}
-        )
-        scalars.append(scope.add("stablehlo.reshape", (one,), Shape(shape.dtype)))
-    return scalars
+    """The operands, start indices as scalars; an older form of HLO has them as one vector."""
+    operands, indices = scope.ones(inst)[:first], scope.ones(inst)[first:]
+    if not indices or not array(inst.operands[first].shape).rank:
+        return operands + indices
+    return operands + scope.scalars(indices[0], array(inst.operands[first].shape).dims[0])
 
 
-def _dynamic_slice(scope: Scope, inst: Instruction, op: Any) -> Tree:
-    sizes = {"slice_sizes": numbers(op.dynamic_slice_sizes)}
-    operands = [scope.one(inst.operands[0]), *_starts(scope, inst, 1)]
-    return scope.add("stablehlo.dynamic_slice", operands, inst.shape, sizes)
+def _dynamic_slice(scope: Scope, inst: Instruction, op: Op) -> Tree:
+    return written(scope, inst, op, _starts(scope, inst, 1))
 
 
 def _dynamic_update_slice(scope: Scope, inst: Instruction, op: Op) -> Tree:
-    operands = [scope.one(inst.operands[0]), scope.one(inst.operands[1]), *_starts(scope, inst, 2)]
-    return scope.add("stablehlo.dynamic_update_slice", operands, inst.shape)
+    return written(scope, inst, op, _starts(scope, inst, 2))
 
 
 def _dynamic_reshape(scope: Scope, inst: Instruction, op: Op) -> Tree:
@@ -148,7 +120,7 @@ def _dynamic_reshape(scope: Scope, inst: Instruction, op: Op) -> Tree:
 
 RULES: dict[str, Rule] = {
     **by_name(
-        "", _bitcast, _bitcast_convert, _compare, _constant, _dynamic_reshape, _dynamic_slice,
+        "", _bitcast, _bitcast_convert, _constant, _dynamic_reshape, _dynamic_slice,
         _dynamic_update_slice, _tuple, between="-",
     ),
     "copy": _identity,

@@ -2,68 +2,118 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import MISSING, fields, replace
+from itertools import cycle
 from operator import attrgetter
 from typing import Any
 
-import numpy as np
-
-from axla.foreign.counterparts import Counterpart, Field
-from axla.ir.graph import Instruction
+from axla.core.errors import UnsupportedError
+from axla.core.shape import AnyShape, array
+from axla.foreign.counterparts import Counterpart
+from axla.ir.graph import Computation, Instruction
 from axla.ir.op import Op
 from axla.stablehlo import mlir
-from axla.stablehlo.attributes import ENUMERATIONS, STRUCTURES
+from axla.stablehlo.building import matrix
+from axla.stablehlo.conversions import combined, computed_types, conversion
 from axla.stablehlo.counterparts import COUNTERPARTS
 from axla.stablehlo.exporter.scope import Rule, Scope, Tree
-from axla.stablehlo.exporter.types import I32, I64, number, numbers, struct
 
 
-def _rule(counterpart: Counterpart) -> Rule:
-    name = counterpart.record.name
-    if not counterpart.fields:
+def attributes_of(counterpart: Counterpart) -> Callable[..., dict[str, Any]]:
+    """What makes the attributes of an operation from an op: all of them, or those of the fields in `only`."""
+    dialect = counterpart.record.name.partition(".")[0]
+    makers = [
+        (field.name, field.attribute.name, _getter(field.name, field.inner), conversion(field, dialect).make)
+        for field in counterpart.fields
+        if field.attribute is not None
+    ]
+    inner = {name: [f.inner for f in counterpart.fields if f.name == name] for name in counterpart.parts}
 
-        def plain(scope: Scope, inst: Instruction, op: Op) -> Tree:
-            return scope.emit(name, scope.ones(inst), [scope.exporter.type(inst.shape)])[0]
+    def attributes(inst: Instruction, op: Op, only: Sequence[str] | None = None) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for name, attribute, get, make in makers:
+            if only is not None and name not in only:
+                continue
+            made = make(get(op), inst)
+            if isinstance(made, list):  # a column
+                made = [*found.get(attribute, ()), made]
+            if made is not None:
+                found[attribute] = made
+        for name, names in inner.items():
+            if only is None or name in only:
+                _require_said(name, getattr(op, name), names)
+        return {
+            name: matrix(list(zip(*made, strict=True)), len(made)) if isinstance(made, list) else made
+            for name, made in found.items()
+        }
 
-        return plain
-    writers = [(f.attribute.name, _writer(f)) for f in counterpart.fields if f.attribute is not None]
-    regions = [attrgetter(f.name) for f in counterpart.fields if f.attribute is None]
-
-    def rule(scope: Scope, inst: Instruction, op: Op) -> Tree:
-        attributes = {attribute: write(op, inst) for attribute, write in writers}
-        inner = [scope.region(called(op)) for called in regions]
-        return scope.add(name, scope.ones(inst), inst.shape, attributes, inner)
-
-    return rule
-
-
-def _writer(field: Field) -> Callable[[Any, Instruction], Any]:
-    """What makes the attribute of an op's field."""
-    assert field.attribute is not None
-    name, kind = field.attribute.name, field.attribute.kind
-    if kind[0] == "#":
-        mnemonic = kind[1:]
-        return lambda op, inst: struct(mnemonic, **{part: getattr(op, part) for part in STRUCTURES[mnemonic]})
-    get = attrgetter(f"{field.name}.{field.inner}" if field.inner else field.name)
-    if kind in ENUMERATIONS:
-        return lambda op, inst: mlir.EnumAttr(kind, get(op).name)
-    if kind[:3] in ("i32", "i64"):
-        width = I32 if kind[:3] == "i32" else I64
-        return lambda op, inst: number(get(op) if field.type is int else get(op)[0], width)
-    if kind == "f32":
-        return lambda op, inst: mlir.FloatAttr(np.float32(get(op)), mlir.FloatType("f32"))
-    if kind == "segments":
-        return lambda op, inst: _segments(inst, get(op), name)
-    return (lambda op, inst: numbers(get(op))) if kind == "ints" else lambda op, inst: get(op)
+    return attributes
 
 
-def _segments(inst: Instruction, carries: int, name: str) -> mlir.DenseArray:
-    """How many operands, or results, there are before those that are carried along."""
-    of_operands = name.startswith("operand")
-    count = len(inst.operands) if of_operands else sum(1 for _ in inst.shape.leaves())
-    return mlir.DenseArray(I32, (count - carries, carries))
+def _getter(name: str, inner: str) -> Callable[[Any], Any]:
+    if not name:
+        return lambda op: op
+    return attrgetter(f"{name}.{inner}" if inner else name)
 
 
-RULES: dict[str, Rule] = {}
+def _require_said(name: str, value: Any, names: Sequence[str]) -> None:
+    """Rejects a value of which there is more to say than these fields of it."""
+    others = {f.name: f.default for f in fields(value) if f.name not in names and f.default is not MISSING}
+    if replace(value, **others) != value:
+        raise UnsupportedError(f"{name}={value}: of that StableHLO has {', '.join(names)} here")
+
+
+_ATTRIBUTES: dict[str, tuple[Counterpart, Callable[..., dict[str, Any]]]] = {}
 for _counterpart in COUNTERPARTS.values():
-    RULES.setdefault(_counterpart.op.opcode, _rule(_counterpart))
+    _ATTRIBUTES.setdefault(_counterpart.op.opcode, (_counterpart, attributes_of(_counterpart)))
+
+
+def said(inst: Instruction, op: Op, opcode: str = "") -> dict[str, Any]:
+    """The attributes that the record says, which may be that of another opcode."""
+    return _ATTRIBUTES[opcode or op.opcode][1](inst, op)
+
+
+def written(
+    scope: Scope, inst: Instruction, op: Any, operands: Sequence[mlir.Value] | None = None, *,
+    opcode: str = "", shape: AnyShape | None = None, **more: Any,
+) -> Tree:  # fmt: skip
+    """The operation that the record says (of `opcode`, if that is another one), on `operands` where they are
+    others, of `shape` where it is another one; `more` are attributes that the record does not say.
+
+    Where StableHLO takes one array and HLO several, it is an operation for each. One whose region combines
+    elements computes in the element types of the region.
+    """
+    counterpart, _ = _ATTRIBUTES[opcode or op.opcode]
+    record, values = counterpart.record, list(scope.ones(inst) if operands is None else operands)
+    called = [getattr(op, field.name) for field in counterpart.fields if field.attribute is None]
+    shape = inst.shape if shape is None else shape
+    results = inner = list(shape.leaves())
+    if counterpart.combines:
+        dtypes = computed_types(called[-1])
+        for number, dtype in zip(combined(op, len(values)), cycle(dtypes)):  # noqa: B905
+            values[number] = scope.converted(values[number], inst.operands[number].shape, dtype)
+        inner = [array(shape).with_dtype(dtype) for shape, dtype in zip(results, cycle(dtypes))]  # noqa: B905
+    single = not any(value.variadic for value in record.operands) and len(values) != len(record.operands)
+    rows = [[value] for value in values] if single else [values]
+    found = each(scope, record.name, rows, inner, said(inst, op, opcode) | more, called)
+    if inner is not results:
+        wanted = zip(found, inner, results, strict=True)
+        found = [scope.converted(value, of, array(to).dtype) for value, of, to in wanted]
+    return scope.tree(shape, iter(found))
+
+
+def each(
+    scope: Scope, name: str, rows: Sequence[Sequence[mlir.Value]], shapes: Sequence[AnyShape],
+    attributes: dict[str, Any], called: Sequence[Computation] = (),
+) -> list[mlir.Value]:  # fmt: skip
+    """The results of an operation for each row of operands, which all have as many results."""
+    count, types = len(shapes) // len(rows), list(map(scope.exporter.type, shapes))
+    found: list[mlir.Value] = []
+    for row in rows:
+        regions = [scope.region(computation) for computation in called]
+        found += scope.emit(name, row, types[len(found) : len(found) + count], attributes, regions)
+    return found
+
+
+RULES: dict[str, Rule] = dict.fromkeys(_ATTRIBUTES, written)

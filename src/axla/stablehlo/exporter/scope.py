@@ -11,15 +11,17 @@ from typing import Any
 
 import numpy as np
 
+from axla.core.dtypes import DType
 from axla.core.errors import AxlaError, UnsupportedError
 from axla.core.literal import Literal
-from axla.core.shape import AnyShape, Shape, TupleShape
+from axla.core.shape import AnyShape, Shape, TupleShape, array
 from axla.ir.graph import Computation, Extra, Instruction, Module, SourceLocation
 from axla.ir.structure import Parameter
 from axla.ir.traverse import callers, schedule_of
 from axla.stablehlo import mlir
-from axla.stablehlo.exporter.types import dense_of, number, type_of
+from axla.stablehlo.building import I32, Builder, number
 from axla.stablehlo.text.attributes import Attributes
+from axla.stablehlo.types import dense_of, type_of
 
 Tree = Any  # mlir.Value | tuple[Tree, ...] | None
 Rule = Callable[["Scope", Instruction, Any], Tree]
@@ -131,17 +133,14 @@ class Exporter:
         return mlir.Operation("func.func", [], (), said, [mlir.Region([block])])
 
 
-class Scope:
+class Scope(Builder):
     """The values of one computation, in the block that it becomes."""
 
-    __slots__ = ("exporter", "block", "values", "depth", "_location", "_carried")
-
     def __init__(self, exporter: Exporter, block: mlir.Block, depth: int = 0) -> None:
+        super().__init__(block)
         self.exporter = exporter
-        self.block = block
         self.values: dict[Instruction, Tree] = {}
         self.depth = depth
-        self._location: mlir.Location | None = None
         self._carried: dict[str, Any] = {}
 
     def fill(self, computation: Computation, arguments: Sequence[Tree]) -> list[mlir.Value]:
@@ -153,7 +152,7 @@ class Scope:
             if isinstance(inst.op, Parameter):
                 continue
             rule, extra = rules.get(inst.opcode), inst.extra
-            self._location = location_of(extra.location)
+            self.location = location_of(extra.location)
             plain = not (extra.sharding or extra.frontend_attributes)
             self._carried = {} if plain else carried(extra)
             single = isinstance(inst.shape, TupleShape) and inst.shape.leaf_count < 2
@@ -169,7 +168,7 @@ class Scope:
                 found = UnsupportedError(f"{inst.opcode} %{inst.name}: {error.message}")
                 found.placed = True  # type: ignore[attr-defined]
                 raise found from None
-        self._location, self._carried = None, {}
+        self.location, self._carried = None, {}
         return self.leaves(computation.root)
 
     # Values.
@@ -215,7 +214,7 @@ class Scope:
             return value
         name = "stablehlo.get_tuple_element"
         parts = [
-            self.emit(name, (value,), [self.exporter.type(s)], {"index": number(n, mlir.IntegerType(32))})[0]
+            self.emit(name, (value,), [self.exporter.type(s)], {"index": number(n, I32)})[0]
             for n, s in enumerate(shape.elements)
         ]
         return tuple([self.unpacked(p, s) for p, s in zip(parts, shape.elements, strict=True)])
@@ -229,9 +228,7 @@ class Scope:
         """A new operation, with what the instruction at hand carries; its results."""
         if self._carried and name not in ("stablehlo.constant", "stablehlo.get_tuple_element"):
             attributes = {**(attributes or {}), **self._carried}
-        operation = mlir.Operation(name, list(operands), types, attributes, regions, self._location)  # type: ignore[arg-type]
-        self.block.operations.append(operation)
-        return operation.results
+        return super().emit(name, operands, types, attributes, regions)
 
     def add(
         self, name: str, operands: Sequence[mlir.Value], shape: AnyShape,
@@ -243,33 +240,11 @@ class Scope:
             return self.tree(shape, iter(found))
         return self.emit(name, operands, [self.exporter.type(shape)], attributes, regions)[0]
 
-    def converted(self, value: mlir.Value, shape: AnyShape, wanted: AnyShape) -> mlir.Value:
-        """A value in the element type of another shape."""
-        assert isinstance(shape, Shape) and isinstance(wanted, Shape)
-        if shape.dtype is wanted.dtype:
+    def converted(self, value: mlir.Value, shape: AnyShape, wanted: DType) -> mlir.Value:
+        """A value in another element type."""
+        if array(shape).dtype is wanted:
             return value
-        return self.add("stablehlo.convert", (value,), shape.with_dtype(wanted.dtype))
-
-    def combined(
-        self, name: str, inst: Instruction, called: Computation, attributes: dict[str, Any], indices: int = -1
-    ) -> Tree:
-        """An operation whose region combines elements: it computes in the types of the region. `indices` is
-        the number of the operand that the region does not see.
-        """
-        taken = iter(called.parameters)
-        operands = [
-            value if n == indices else self.converted(value, operand.shape, next(taken).shape)
-            for n, (value, operand) in enumerate(zip(self.ones(inst), inst.operands, strict=True))
-        ]
-        outputs = list(inst.shape.leaves())
-        shapes = [
-            output.with_dtype(leaf.dtype)  # type: ignore[attr-defined]
-            for output, leaf in zip(outputs, called.root.shape.leaves(), strict=True)
-        ]
-        types = list(map(self.exporter.type, shapes))
-        found = self.emit(name, operands, types, attributes, [self.region(called)])
-        values = [self.converted(v, s, o) for v, s, o in zip(found, shapes, outputs, strict=True)]
-        return self.tree(inst.shape, iter(values))
+        return self.add("stablehlo.convert", (value,), array(shape).with_dtype(wanted))
 
     def call(self, computation: Computation, operands: Sequence[mlir.Value]) -> Tree:
         callee = {"callee": self.exporter.symbol(computation)}

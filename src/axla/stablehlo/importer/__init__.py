@@ -2,7 +2,7 @@
 
 `program.py` imports functions and regions, callees first; `scope.py` is a computation being filled. What an
 operation becomes is said by its record (`plain.py`) or is one function in a table: `elementwise.py`,
-`movement.py`, `reduction.py`, `numeric.py`, `control.py`, `effects.py`, `chlo.py`. Types with `?` and
+`movement.py`, `numeric.py`, `control.py`, `effects.py`, `chlo.py`. Types with `?` and
 quantized types have to be gone before (`modules.py` of the package around sees to it); a source is changed by
 rewriting it, the import knows nothing of them.
 """
@@ -17,7 +17,6 @@ from axla.stablehlo.importer import (
     movement,
     numeric,
     plain,
-    reduction,
 )
 from axla.stablehlo.importer.scope import Rule
 
@@ -25,7 +24,6 @@ RULES: dict[str, Rule] = {
     **plain.RULES,
     **elementwise.RULES,
     **movement.RULES,
-    **reduction.RULES,
     **numeric.RULES,
     **control.RULES,
     **effects.RULES,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import axla.hlo as hlo
 from axla.builder import bessel, compositions, inverse, zeta
@@ -14,15 +13,15 @@ from axla.ir.attributes import Direction
 from axla.ir.graph import Instruction
 from axla.ir.op import Op
 from axla.stablehlo import mlir
+from axla.stablehlo import reading as attr
 from axla.stablehlo.counterparts import COUNTERPARTS
-from axla.stablehlo.importer import attributes as attr
-from axla.stablehlo.importer.elementwise import compare_op, converted
+from axla.stablehlo.importer.elementwise import converted
 from axla.stablehlo.importer.movement import array, broadcast
-from axla.stablehlo.importer.numeric import dot_dimensions, precision
+from axla.stablehlo.importer.plain import op_of
 from axla.stablehlo.importer.scope import Outcome, Rule, Scope
-from axla.stablehlo.importer.types import literal_of
 from axla.stablehlo.operations import OPERATIONS
 from axla.stablehlo.tables import by_name
+from axla.stablehlo.types import literal_of
 
 # Functions of the builder
 
@@ -67,12 +66,13 @@ def _expansion(operation: mlir.Operation, operand: Shape, result: Shape) -> tupl
     return tuple(range(result.rank - operand.rank, result.rank))
 
 
-def _broadcasting(op: Op | None, count: int) -> Rule:
-    """An elementwise operation on operands of different sizes; without `op` a comparison."""
+def _broadcasting(name: str) -> Rule:
+    """An operation, by its name, on operands of different sizes."""
+    count = len(COUNTERPARTS[name].record.operands)
 
     def rule(scope: Scope, operation: mlir.Operation) -> Instruction:
         operands = _spread(scope, operation, count)
-        return scope.add(compare_op(operation) if op is None else op, operands)
+        return scope.add(op_of(scope, operation, name), operands)
 
     return rule
 
@@ -134,22 +134,6 @@ def _top_k(scope: Scope, operation: mlir.Operation) -> Outcome:
     return [values, converted(scope, indices, scope.shape(operation, 1))]
 
 
-# Products and scans
-
-
-def _ragged_dot(scope: Scope, operation: mlir.Operation) -> Outcome:
-    lhs, rhs, sizes = scope.operands(operation, 3)
-    fields = attr.structure(operation, "ragged_dot_dimension_numbers", "ragged_dot")
-    fields = {**fields, **getattr(fields.get("dot_dimension_numbers"), "fields", {})}
-    named: dict[str, Any] = {
-        f"{name}_dims": attr.field_integers(fields, f"{name}_dimensions")
-        for name in ("lhs_ragged", "rhs_group")
-    }
-    named |= dot_dimensions(fields) | {"operand_precision": precision(operation)}
-    op = hlo.RaggedDot(scope.shape(operation), **named)
-    return scope.add(op, (lhs, rhs, sizes))
-
-
 _COMPOSED: dict[str, Rule] = {
     "bessel_i1e": _composed(bessel.BesselI1e, 1),
     "digamma": _composed(compositions.Digamma, 1),
@@ -160,21 +144,15 @@ _COMPOSED: dict[str, Rule] = {
     "polygamma": _composed(zeta.Polygamma, 2),
     "zeta": _composed(zeta.Zeta, 2),
 }
-_ELEMENTWISE = {
-    name.removeprefix("stablehlo."): counterpart.op()
-    for name, counterpart in COUNTERPARTS.items()
-    if f"chlo.broadcast_{counterpart.record.short}" in OPERATIONS
-}
-
 RULES: dict[str, Rule] = {
-    **by_name("chlo.", _conj, _constant, _constant_like, _ragged_dot, _square, _top_k),
+    **by_name("chlo.", _conj, _constant, _constant_like, _square, _top_k),
     **{f"chlo.{name}": rule for name, rule in _COMPOSED.items()},
     **{f"chlo.broadcast_{name}": rule for name, rule in _COMPOSED.items()},
     **{
-        f"chlo.broadcast_{name}": _broadcasting(op, 3 if name == "select" else 2)
-        for name, op in _ELEMENTWISE.items()
+        wide: _broadcasting(name)
+        for name, counterpart in COUNTERPARTS.items()
+        if (wide := f"chlo.broadcast_{counterpart.record.short}") in OPERATIONS
     },
-    "chlo.broadcast_compare": _broadcasting(None, 2),
     "chlo.acos": _inverse(inverse.acos, hlo.Acos()),
     "chlo.acosh": _inverse(inverse.acosh, hlo.Acosh()),
     "chlo.asin": _inverse(inverse.asin, hlo.Asin()),

@@ -11,7 +11,7 @@ import axla.hlo as hlo
 from axla.ir.graph import Instruction
 from axla.ir.structure import GetTupleElement, Tuple
 from axla.stablehlo import mlir
-from axla.stablehlo.importer import attributes as attr
+from axla.stablehlo import reading as attr
 from axla.stablehlo.importer.plain import same
 from axla.stablehlo.importer.scope import Outcome, Rule, Scope
 from axla.stablehlo.tables import by_name

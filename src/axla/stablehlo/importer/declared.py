@@ -9,7 +9,7 @@ from axla.core.errors import UnsupportedError, VerifyError
 from axla.ir.graph import Attribute
 from axla.ir.op import declared
 from axla.stablehlo import mlir
-from axla.stablehlo.importer import attributes as attr
+from axla.stablehlo import reading as attr
 from axla.stablehlo.importer.scope import Outcome, Scope
 from axla.text.instructions import read_attribute, schema_of
 

@@ -10,30 +10,22 @@ import axla.hlo as hlo
 from axla.builder import calls, decompositions
 from axla.builder.xla_builder import XlaOp
 from axla.core.dtypes import U32
-from axla.core.errors import UnsupportedError, VerifyError
+from axla.core.errors import UnsupportedError
 from axla.core.shape import TOKEN, AnyShape, Layout, Shape, TupleShape
 from axla.custom.registry import registered
 from axla.interpreter.parallel import RUN_PARALLEL, parallel_call
-from axla.ir.attributes import (
-    ApiVersion,
-    CustomCallSchedule,
-    OutputAlias,
-    PaddingType,
-    RawText,
-    SourceTargetPairs,
-)
-from axla.ir.devices import ReplicaGroups
+from axla.ir.attributes import ApiVersion, OutputAlias
 from axla.ir.graph import Extra, Instruction
 from axla.ir.structure import GetTupleElement, Tuple
 from axla.stablehlo import mlir
-from axla.stablehlo.importer import attributes as attr
+from axla.stablehlo import reading as attr
+from axla.stablehlo.conversions import replica_groups
+from axla.stablehlo.counterparts import CALL_FIELDS
 from axla.stablehlo.importer.chlo import composition
 from axla.stablehlo.importer.declared import declared_op
-from axla.stablehlo.importer.mesh import mesh_groups
 from axla.stablehlo.importer.movement import array
-from axla.stablehlo.importer.numeric import labels_of, precision
+from axla.stablehlo.importer.plain import fields_of, op_of
 from axla.stablehlo.importer.program import symbols
-from axla.stablehlo.importer.reduction import parameter_types, window_of
 from axla.stablehlo.importer.scope import Outcome, Rule, Scope, whole
 from axla.stablehlo.tables import by_name
 from axla.stablehlo.text.printer import attribute_text
@@ -80,7 +72,7 @@ def _custom_call(scope: Scope, operation: mlir.Operation) -> Outcome:
             scope.importer.computations[name]
             for name in symbols(operation.attributes.get("called_computations"))
         ),
-        **_of_hlo(attr.dictionary(operation, mlir.CALL)),
+        **_said_of_hlo(scope, mlir.Operation(mlir.CALL, [], (), attr.dictionary(operation, mlir.CALL))),
     )  # fmt: skip
     text = config if isinstance(config, str) else attribute_text(config)
     return scope.add(op, operands, extra=replace(scope.extra, backend_config=text))
@@ -90,6 +82,7 @@ def _qr(a: XlaOp) -> XlaOp:
     return calls.Tuple(a.builder, decompositions.QrDecomposition(a))
 
 
+_said_of_hlo = fields_of(CALL_FIELDS)
 _DECOMPOSITIONS: dict[str, Callable[..., XlaOp]] = {
     "Qr": _qr,
     "ProductOfElementaryHouseholderReflectors": decompositions.ProductOfElementaryHouseholderReflectors,
@@ -104,36 +97,13 @@ def _decomposition(scope: Scope, operation: mlir.Operation, function: Callable[.
     return scope.parts(found, 2)
 
 
-def _of_hlo(given: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a custom call that StableHLO does not have."""
-    stand_in = mlir.Operation(mlir.CALL, [], (), given)
-    found: dict[str, Any] = {
-        name: attr.integer(stand_in, name)
-        for name in ("feature_group_count", "batch_group_count")
-        if name in given
-    }
-    if "window_dimensions" in given:
-        size = attr.integers(stand_in, "window_dimensions")
-        found["window"] = window_of(stand_in, size, "lhs_dilation", "rhs_dilation")
-    if "dimension_numbers" in given:
-        found["dim_labels"] = labels_of(stand_in)
-    if "precision_config" in given:
-        found["operand_precision"] = precision(stand_in)
-    for name, kind in (("padding_type", PaddingType), ("literal", RawText), ("schedule", CustomCallSchedule)):
-        if name in given:
-            try:
-                found[name] = kind(attr.text(stand_in, name))
-            except ValueError as error:
-                raise VerifyError(f"{mlir.CALL}: {error}") from None
-    return found
-
-
 def _ragged_all_to_all(scope: Scope, operation: mlir.Operation) -> Outcome:
     """StableHLO has no operation for it; a call says the channel and the groups in its configuration."""
     config = attr.dictionary(operation, "backend_config")
     stand_in = mlir.Operation("", [], (), config)
     channel = attr.integer(stand_in, "channel_id", 0)
-    op = hlo.RaggedAllToAll(channel if channel > 0 else None, _groups(scope, stand_in))
+    groups = replica_groups(stand_in, "replica_groups", scope.importer.source)
+    op = hlo.RaggedAllToAll(channel if channel > 0 else None, groups)
     return scope.add(op, scope.operands(operation, 6))
 
 
@@ -167,57 +137,11 @@ def _sharding_constraint(scope: Scope, operation: mlir.Operation) -> Outcome:
 # Collectives
 
 
-def _channel(operation: mlir.Operation) -> int | None:
-    """The channel's number; none for 0, which stands for no channel."""
-    handle = attr.field_integer(attr.structure(operation, "channel_handle", "channel_handle", {}), "handle")
-    return handle if handle > 0 else None
-
-
-def _groups(scope: Scope, operation: mlir.Operation) -> ReplicaGroups:
-    """Rows of members; -1 fills rows that are shorter."""
-    if isinstance(operation.attributes.get("replica_groups"), mlir.StructAttr):
-        return ReplicaGroups(mesh_groups(scope.importer.source, operation).table().rows())
-    rows = attr.matrix(operation, "replica_groups", [])
-    return ReplicaGroups(tuple(group for row in rows if (group := tuple(m for m in row if m >= 0))))
-
-
-def _members(scope: Scope, operation: mlir.Operation) -> dict[str, Any]:
-    found = {"channel_id": _channel(operation), "replica_groups": _groups(scope, operation)}
-    if attr.flag(operation, "use_global_device_ids"):
-        found["use_global_device_ids"] = True
-    return found
-
-
-def _all_gather(scope: Scope, operation: mlir.Operation) -> Outcome:
-    at = (attr.integer(operation, "all_gather_dim"),)
-    op = hlo.AllGather(scope.whole_shape(operation), dimensions=at, **_members(scope, operation))
-    return scope.add(op, scope.operands(operation))
-
-
-def _all_reduce(scope: Scope, operation: mlir.Operation) -> Outcome:
-    called = scope.region(operation)
-    dtype = parameter_types(called)[0]
-    operands = scope.operands(operation)
-    operands = scope.converted(operands, [dtype] * len(operands))
-    return scope.add(hlo.AllReduce(to_apply=called, **_members(scope, operation)), operands)
-
-
-def _reduce_scatter(scope: Scope, operation: mlir.Operation) -> Outcome:
-    called = scope.region(operation)
-    at = (attr.integer(operation, "scatter_dimension"),)
-    operands = scope.converted(scope.operands(operation, 1), parameter_types(called)[:1])
-    op = hlo.ReduceScatter(
-        scope.shape(operation), dimensions=at, to_apply=called, **_members(scope, operation)
-    )
-    return scope.add(op, operands)
-
-
 def _all_to_all(scope: Scope, operation: mlir.Operation) -> Outcome:
     names = ("split_dimension", "concat_dimension", "split_count")
     split, concat, count = (attr.integer(operation, name) for name in names)
-    op = hlo.AllToAll(dimensions=(split,), **_members(scope, operation))
     operands = scope.operands(operation)
-    found = scope.add(op, operands)
+    found = scope.add(op_of(scope, operation), operands)
     if split == concat:
         return found
     parts = [found] if len(operands) == 1 else scope.parts(found, len(operands))
@@ -236,27 +160,6 @@ def _exchanged(scope: Scope, value: Instruction, split: int, concat: int, count:
     dims[split] //= count
     dims[concat] *= count
     return scope.add(hlo.Reshape(Shape(shape.dtype, dims)), (value,))
-
-
-def _collective_broadcast(scope: Scope, operation: mlir.Operation) -> Outcome:
-    dynamic = attr.flag(operation, "has_dynamic_root")
-    op = hlo.CollectiveBroadcast(_channel(operation), _groups(scope, operation), dynamic)
-    return scope.add(op, scope.operands(operation))
-
-
-def _collective_reduce(scope: Scope, operation: mlir.Operation) -> Outcome:
-    called, operands = scope.region(operation), scope.operands(operation)
-    dynamic = attr.flag(operation, "has_dynamic_root")
-    count = len(operands) - dynamic
-    data = scope.converted(operands[:count], [parameter_types(called)[0]] * count)
-    op = hlo.CollectiveReduce(_channel(operation), _groups(scope, operation), dynamic, called)
-    return scope.add(op, [*data, *operands[count:]])
-
-
-def _collective_permute(scope: Scope, operation: mlir.Operation) -> Outcome:
-    pairs = tuple((row[0], row[1]) for row in attr.matrix(operation, "source_target_pairs"))
-    op = hlo.CollectivePermute(_channel(operation), SourceTargetPairs(pairs))
-    return scope.add(op, scope.operands(operation))
 
 
 # Transfers and tokens
@@ -391,9 +294,7 @@ def _print(scope: Scope, operation: mlir.Operation) -> Outcome:
 
 RULES: dict[str, Rule] = {
     **by_name(
-        "stablehlo.", _all_gather, _all_reduce, _all_to_all, _async_start, _collective_broadcast,
-        _collective_permute, _collective_reduce, _custom_call, _infeed, _outfeed, _recv, _reduce_scatter,
-        _send,
+        "stablehlo.", _all_to_all, _async_start, _custom_call, _infeed, _outfeed, _recv, _send,
     ),
     "interpreter.print": _print,
     "interpreter.probe": _probe,

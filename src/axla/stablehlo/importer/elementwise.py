@@ -6,12 +6,11 @@ import axla.hlo as hlo
 from axla.core import dtypes
 from axla.core.errors import VerifyError
 from axla.core.shape import Shape
-from axla.ir.attributes import CompareType, Direction
+from axla.ir.attributes import Direction
 from axla.ir.graph import Instruction
 from axla.ir.op import Op
 from axla.ir.structure import Parameter
 from axla.stablehlo import mlir
-from axla.stablehlo.importer import attributes as attr
 from axla.stablehlo.importer.scope import Rule, Scope
 from axla.stablehlo.tables import by_name
 
@@ -31,17 +30,6 @@ def _extreme(op: Op, direction: Direction) -> Rule:
         return scope.add(hlo.Select(), (chosen, *operands))
 
     return rule
-
-
-def compare_op(operation: mlir.Operation) -> hlo.Compare:
-    direction = Direction(attr.word(operation, "comparison_direction"))
-    # The others follow from the element type.
-    total = attr.word(operation, "compare_type", "NOTYPE") == "TOTALORDER"
-    return hlo.Compare(direction, CompareType.TOTAL_ORDER if total else None)
-
-
-def _compare(scope: Scope, operation: mlir.Operation) -> Instruction:
-    return scope.add(compare_op(operation), scope.operands(operation, 2))
 
 
 def converted(scope: Scope, operand: Instruction, shape: Shape) -> Instruction:
@@ -105,7 +93,7 @@ def _constant(scope: Scope, operation: mlir.Operation) -> Instruction:
 
 
 RULES: dict[str, Rule] = {
-    **by_name("stablehlo.", _bitcast_convert, _compare, _constant, _convert),
+    **by_name("stablehlo.", _bitcast_convert, _constant, _convert),
     "stablehlo.maximum": _extreme(hlo.Maximum(), Direction.GT),
     "stablehlo.minimum": _extreme(hlo.Minimum(), Direction.LT),
 }

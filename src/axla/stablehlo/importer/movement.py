@@ -11,7 +11,7 @@ from axla.core.shape import Shape
 from axla.ir.attributes import SliceDims
 from axla.ir.graph import Instruction
 from axla.stablehlo import mlir
-from axla.stablehlo.importer import attributes as attr
+from axla.stablehlo import reading as attr
 from axla.stablehlo.importer.scope import Rule, Scope
 from axla.stablehlo.tables import by_name
 

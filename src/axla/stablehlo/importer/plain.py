@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from enum import EnumMeta
+from collections.abc import Callable, Sequence
+from dataclasses import MISSING
+from itertools import cycle
 from typing import Any
 
-from axla.foreign.counterparts import Counterpart, Field
-from axla.ir.graph import Instruction
+from axla.foreign.counterparts import Counterpart
+from axla.ir.graph import Computation, Instruction
 from axla.ir.op import Op
 from axla.stablehlo import mlir
-from axla.stablehlo.attributes import ENUMERATIONS
+from axla.stablehlo.conversions import combined, computed_types, conversion
 from axla.stablehlo.counterparts import COUNTERPARTS
-from axla.stablehlo.importer import attributes as attr
 from axla.stablehlo.importer.scope import Rule, Scope
 
 
@@ -25,58 +25,72 @@ def same(op: Op, count: int | None = None) -> Rule:
     return rule
 
 
-def _rule(counterpart: Counterpart) -> Rule:
+def fields_of(counterpart: Counterpart) -> Callable[..., dict[str, Any]]:
+    """What reads the fields of an op from an operation. An attribute that is left out has the default of its
+    field. `parts` is what is known already of fields that are several attributes.
+    """
+    read = [
+        (f, f.attribute.name, f.attribute.optional and f.default is not MISSING, conversion(f).read)
+        for f in counterpart.fields
+        if f.attribute is not None
+    ]
+    regions = [(field.name, field.region) for field in counterpart.fields if field.attribute is None]
+
+    def fields(scope: Scope, operation: mlir.Operation, **parts: dict[str, Any]) -> dict[str, Any]:
+        named: dict[str, Any] = {}
+        for field, attribute, optional, read_one in read:
+            if optional and attribute not in operation.attributes:
+                continue
+            value = read_one(operation, attribute, scope.importer.source)
+            if not field.name:
+                named |= value
+            elif field.inner:
+                parts.setdefault(field.name, {})[field.inner] = value
+            else:
+                named[field.name] = value
+        for name, given in parts.items():
+            named[name] = counterpart.parts[name](**given)
+        for name, number in regions:
+            named[name] = scope.region(operation, number)
+        return named
+
+    return fields
+
+
+_FIELDS = {name: fields_of(counterpart) for name, counterpart in COUNTERPARTS.items()}
+
+
+def op_of(scope: Scope, operation: mlir.Operation, name: str = "", **parts: dict[str, Any]) -> Op:
+    """The op that the record of an operation says, or that of the operation called `name`."""
+    name = name or operation.name
+    op, named = COUNTERPARTS[name].op, _FIELDS[name](scope, operation, **parts)
+    if op.holds_shape:
+        named["shape"] = scope.whole_shape(operation)
+    return op(**named)
+
+
+def promoted(scope: Scope, operands: Sequence[Instruction], op: Op, called: Computation) -> list[Instruction]:
+    """The operands whose elements a region combines in the element types that it computes with."""
+    found = list(operands)
+    for number, dtype in zip(combined(op, len(found)), cycle(computed_types(called))):  # noqa: B905
+        found[number] = scope.converted(found[number], dtype)
+    return found
+
+
+def _rule(name: str, counterpart: Counterpart) -> Rule:
     op, operands = counterpart.op, counterpart.record.operands
     count = None if any(value.variadic for value in operands) else len(operands)
     if not counterpart.fields and not op.holds_shape:
         return same(op(), count)
-    readers = [(field, _reader(field)) for field in counterpart.fields if field.attribute is not None]
-    regions = [(field.name, field.region) for field in counterpart.fields if field.attribute is None]
+    region = counterpart.fields[-1].name if counterpart.combines else ""
 
     def rule(scope: Scope, operation: mlir.Operation) -> Instruction:
-        named: dict[str, Any] = {name: {} for name in counterpart.parts}
-        for field, read in readers:
-            value = read(operation)
-            if not field.name:
-                named |= value
-            elif field.inner:
-                named[field.name][field.inner] = value
-            else:
-                named[field.name] = value
-        for name, number in regions:
-            named[name] = scope.region(operation, number)
-        for name, part in counterpart.parts.items():
-            named[name] = part(**named[name])
-        if op.holds_shape:
-            named["shape"] = scope.whole_shape(operation)
-        return scope.add(op(**named), scope.operands(operation, count))
+        made, given = op_of(scope, operation, name), scope.operands(operation, count)
+        if region:
+            given = promoted(scope, given, made, getattr(made, region))
+        return scope.add(made, given)
 
     return rule
 
 
-def _reader(field: Field) -> Callable[[mlir.Operation], Any]:
-    """What reads the attribute of a field as the field has it."""
-    assert field.attribute is not None
-    name, kind, type_ = field.attribute.name, field.attribute.kind, field.type
-    if kind[0] == "#":
-        return lambda operation: attr.window_numbers(operation, name, kind[1:])
-    if kind in ENUMERATIONS:
-        return lambda operation: _member(operation, name, type_)
-    if kind[:3] in ("i32", "i64"):
-        if type_ is int:
-            return lambda operation: attr.integer(operation, name)
-        return lambda operation: (attr.integer(operation, name),)
-    if kind == "segments":  # inputs, then what is carried along
-        return lambda operation: attr.integers(operation, name)[1]
-    read = {"ints": attr.integers, "bool": attr.flag, "f32": attr.number}[kind]
-    return lambda operation: read(operation, name)
-
-
-def _member(operation: mlir.Operation, name: str, kind: EnumMeta) -> Any:
-    word = attr.word(operation, name)
-    if word not in kind.__members__:
-        attr.reject(operation, name, f"one of {', '.join(kind.__members__)}")
-    return kind[word]
-
-
-RULES: dict[str, Rule] = {name: _rule(counterpart) for name, counterpart in COUNTERPARTS.items()}
+RULES: dict[str, Rule] = {name: _rule(name, counterpart) for name, counterpart in COUNTERPARTS.items()}

@@ -8,18 +8,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from axla.core.dtypes import DType
 from axla.core.errors import AxlaError, ShapeError, UnsupportedError, VerifyError
 from axla.core.literal import Literal
-from axla.core.shape import AnyShape, Shape, TupleShape
+from axla.core.shape import AnyShape, Shape, TupleShape, array
 from axla.hlo import Broadcast, Convert
 from axla.ir.graph import NO_EXTRA, Computation, Extra, Instruction, Module
 from axla.ir.op import Op
 from axla.ir.structure import Constant, GetTupleElement, Parameter, Tuple
 from axla.stablehlo import mlir
 from axla.stablehlo.importer.origin import Origins
-from axla.stablehlo.importer.types import literal_of, shape_of
 from axla.stablehlo.operations import OPERATIONS
 from axla.stablehlo.text.printer import type_text
+from axla.stablehlo.types import literal_of, shape_of
 
 Outcome = Instruction | Sequence[Instruction] | None
 """What an operation becomes: its value; the tuple of its values; its values one by one."""
@@ -188,15 +189,10 @@ class Scope:
         inst = self.computation.add(Constant(literal.shape, literal), (), literal.shape)
         return inst if not like.dims else self.add(Broadcast(like, ()), (inst,))
 
-    def converted(self, operands: Iterable[Instruction], dtypes: Sequence[object]) -> list[Instruction]:
-        """The operands in element types that hold theirs: those that a region computes with."""
-        found = []
-        for operand, dtype in zip(operands, dtypes, strict=True):
-            shape = operand.shape
-            if isinstance(shape, Shape) and shape.dtype is not dtype:
-                operand = self.add(Convert(Shape(dtype, shape.dims, shape.dynamic)), (operand,))  # type: ignore[arg-type]
-            found.append(operand)
-        return found
+    def converted(self, operand: Instruction, dtype: DType) -> Instruction:
+        """An operand in an element type that holds its own."""
+        shape = array(operand.shape)
+        return operand if shape.dtype is dtype else self.add(Convert(shape.with_dtype(dtype)), (operand,))
 
     # Regions.
 

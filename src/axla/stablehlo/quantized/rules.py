@@ -11,7 +11,7 @@ import numpy as np
 
 from axla.core.errors import VerifyError
 from axla.stablehlo import mlir
-from axla.stablehlo.importer import attributes as attr
+from axla.stablehlo import reading as attr
 from axla.stablehlo.quantized.arithmetic import (
     F64,
     I32,

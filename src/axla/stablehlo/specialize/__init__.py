@@ -19,12 +19,12 @@ from axla.core.dtypes import DType, from_numpy
 from axla.core.errors import AxlaError, InvalidArgument
 from axla.core.shape import Shape
 from axla.stablehlo import mlir
-from axla.stablehlo.importer.types import tensor_shape
 from axla.stablehlo.sizes import Bounded, is_open, refined_type, with_sizes
 from axla.stablehlo.specialize.calls import Instance, Known, Request
 from axla.stablehlo.specialize.folding import element_type
 from axla.stablehlo.specialize.functions import Specializer
 from axla.stablehlo.text import parse_type, type_text
+from axla.stablehlo.types import tensor_shape
 from axla.text.shapes import parse_shape
 
 __all__ = ["specialize"]

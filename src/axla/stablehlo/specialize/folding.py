@@ -18,8 +18,8 @@ from axla.interpreter import evaluate
 from axla.ir.graph import Instruction
 from axla.ir.structure import Constant
 from axla.stablehlo import mlir
+from axla.stablehlo import reading as attr
 from axla.stablehlo.importer import RULES
-from axla.stablehlo.importer import attributes as attr
 from axla.stablehlo.importer.scope import RETURNS, Import, Scope
 
 LARGEST = 64  # elements of a value that is followed

@@ -11,7 +11,7 @@ import numpy as np
 from axla.core.errors import UnsupportedError, VerifyError
 from axla.foreign.records import Record
 from axla.stablehlo import mlir
-from axla.stablehlo.importer import attributes as attr
+from axla.stablehlo import reading as attr
 from axla.stablehlo.operations import OPERATIONS
 from axla.stablehlo.sizes import Sizes, is_open, sizes_of
 

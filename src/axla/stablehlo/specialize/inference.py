@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from axla.core.errors import UnsupportedError, VerifyError
 from axla.stablehlo import mlir
-from axla.stablehlo.importer import attributes as attr
+from axla.stablehlo import reading as attr
 from axla.stablehlo.operations import OPERATIONS
 from axla.stablehlo.sizes import Sizes, refined, sizes_of
 from axla.stablehlo.verify.kinds import Broken

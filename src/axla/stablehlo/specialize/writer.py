@@ -10,7 +10,7 @@ import numpy as np
 
 from axla.core.errors import AxlaError, InvalidArgument, UnsupportedError, VerifyError
 from axla.stablehlo import mlir
-from axla.stablehlo.importer import attributes as attr
+from axla.stablehlo import reading as attr
 from axla.stablehlo.importer.program import callees
 from axla.stablehlo.importer.scope import CONSTANT, DEEPEST, RETURNS, placed, position_of
 from axla.stablehlo.sizes import Bounded, is_open, refined, refined_type, sizes_of

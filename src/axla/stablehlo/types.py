@@ -1,6 +1,8 @@
-"""Types and constants of MLIR as shapes and literals."""
+"""Types and constants of MLIR as shapes and literals, and back."""
 
 from __future__ import annotations
+
+from functools import cache
 
 import numpy as np
 
@@ -8,8 +10,9 @@ from axla.core import dtypes
 from axla.core.dtypes import DType
 from axla.core.errors import UnsupportedError, VerifyError
 from axla.core.literal import Literal
-from axla.core.shape import TOKEN, AnyShape, Shape, TupleShape
+from axla.core.shape import TOKEN, UNBOUNDED, AnyShape, BufferShape, Shape, TupleShape
 from axla.stablehlo import mlir
+from axla.stablehlo.sizes import Bounded, sizes_of
 from axla.stablehlo.text.printer import type_text
 
 
@@ -37,20 +40,13 @@ def shape_of(type_: mlir.Type) -> AnyShape:
 
 
 def tensor_shape(type_: mlir.TensorType) -> Shape:
-    if type_.shape is None:
-        raise UnsupportedError(f"{type_text(type_)}: tensors without a rank are not supported")
-    dtype = element_type(type_.element)
-    if None not in type_.shape:
-        return Shape(dtype, type_.shape)  # type: ignore[arg-type]
-    encoding = type_.encoding
-    bounds = encoding.fields.get("bounds", ()) if isinstance(encoding, mlir.StructAttr) else ()
-    bounds = tuple(bounds) + (None,) * (len(type_.shape) - len(bounds))
-    sizes = [b if d is None else d for d, b in zip(type_.shape, bounds, strict=False)]
-    if None in sizes:
+    sizes = sizes_of(type_)
+    known = [int(size) for size in sizes if size is not None]
+    if len(known) != len(sizes):
         raise UnsupportedError(
             f"{type_text(type_)} has sizes that are not known; give the types of the arguments"
         )
-    return Shape(dtype, sizes, [d is None for d in type_.shape])  # type: ignore[arg-type]
+    return Shape(element_type(type_.element), known, [isinstance(size, Bounded) for size in sizes])
 
 
 def literal_of(attribute: mlir.Attribute, resources: dict[str, bytes]) -> Literal:
@@ -87,3 +83,50 @@ def _resource(name: str, shape: Shape, resources: dict[str, bytes]) -> np.ndarra
     if len(data) != shape.byte_size:
         raise VerifyError(f"dense_resource<{name}> has {len(data)} bytes, {shape} has {shape.byte_size}")
     return np.frombuffer(data, shape.dtype.numpy).reshape(shape.dims)
+
+
+# From HLO
+
+
+@cache
+def element_of(dtype: DType) -> mlir.Type:
+    """The element type: pred is i1, signed integers are signless."""
+    if dtype.is_pred:
+        return mlir.IntegerType(1)
+    if dtype.is_integer:
+        if dtype.bits == 1:
+            raise UnsupportedError(f"StableHLO has no element type {dtype}")
+        return mlir.IntegerType(dtype.bits, "u" if dtype.is_unsigned else "")
+    if dtype.is_complex:
+        return mlir.ComplexType(mlir.FloatType(dtype.real.name))
+    name = dtype.name  # f8e4m3fn is f8E4M3FN
+    return mlir.FloatType(name[0] + name[1:].upper() if name[0] == "f" and "e" in name else name)
+
+
+def type_of(shape: AnyShape) -> mlir.Type:
+    """The type of a value; a size that is a bound is `?`, with the bound in the encoding."""
+    if isinstance(shape, Shape):
+        element = element_of(shape.dtype)
+        if not shape.is_dynamic:
+            return mlir.TensorType(shape.dims, element)
+        marks = list(zip(shape.dims, shape.dynamic, strict=True))
+        sizes = tuple(None if dynamic else d for d, dynamic in marks)
+        bounds = tuple(d if dynamic and d != UNBOUNDED else None for d, dynamic in marks)
+        if all(b is None for b in bounds):
+            return mlir.TensorType(sizes, element)
+        return mlir.TensorType(sizes, element, mlir.StructAttr("bounds", {"bounds": bounds}))
+    if isinstance(shape, TupleShape):
+        return mlir.TupleType(tuple(type_of(e) for e in shape.elements))
+    if isinstance(shape, BufferShape):
+        return mlir.MemRefType(shape.array.dims, element_of(shape.array.dtype))
+    if shape.is_token:
+        return mlir.TokenType()
+    raise UnsupportedError(f"StableHLO has no type for {shape}")
+
+
+def dense_of(literal: Literal) -> mlir.DenseElements:
+    """The value of a constant; one that is the same everywhere is a splat."""
+    values = literal.array
+    if values.size > 1 and literal.is_uniform():
+        values = values.reshape(-1)[0:1].reshape(())
+    return mlir.DenseElements(mlir.tensor(type_of(literal.shape.logical)), values)

@@ -9,7 +9,7 @@ from typing import Any
 from axla.core.errors import InvalidArgument, VerifyError
 from axla.ir.devices import MOST_LISTED, Axis, Mesh, MeshAxes
 from axla.stablehlo import mlir
-from axla.stablehlo.importer import attributes as attr
+from axla.stablehlo import reading as attr
 
 _AXIS = re.compile(r'"([^"]*)"\s*=\s*(\d+)')
 _DEVICES = re.compile(r"device_ids\s*=\s*\[([\d,\s]*)\]")

@@ -1,0 +1,71 @@
+"""Attributes and operations as they are made: what everything that creates StableHLO uses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from axla.stablehlo import mlir
+
+I1, I32, I64, INDEX = mlir.IntegerType(1), mlir.IntegerType(32), mlir.IntegerType(64), mlir.IndexType()
+
+
+def number(value: int, kind: mlir.Type = I64) -> mlir.IntegerAttr:
+    return mlir.IntegerAttr(value, kind)
+
+
+def numbers(values: Iterable[Any], kind: mlir.Type = I64) -> mlir.DenseArray:
+    return mlir.DenseArray(kind, tuple(values))
+
+
+def matrix(rows: Sequence[Sequence[int]], columns: int = 0) -> mlir.DenseElements:
+    """Rows of i64; shorter ones are filled with -1."""
+    columns = max([columns, *map(len, rows)])
+    filled = [[*row, *[-1] * (columns - len(row))] for row in rows]
+    values = np.array(filled, np.int64).reshape(len(rows), columns)
+    return mlir.DenseElements(mlir.TensorType(values.shape, I64), values)
+
+
+def vector(values: Sequence[int], kind: mlir.Type = I64) -> mlir.DenseElements:
+    return mlir.DenseElements(mlir.TensorType((len(values),), kind), np.array(values, np.int64))
+
+
+def slice_of(ranges: Sequence[tuple[int, int]]) -> dict[str, Any]:
+    """The attributes of a slice that takes everything between limits."""
+    start, limit = zip(*ranges, strict=True) if ranges else ((), ())
+    ones = [1] * len(ranges)
+    return {"start_indices": numbers(start), "limit_indices": numbers(limit), "strides": numbers(ones)}
+
+
+class Builder:
+    """Writes operations at the end of a block. They come from where the operation at hand comes from."""
+
+    def __init__(self, block: mlir.Block) -> None:
+        self.block = block
+        self.location: mlir.Location | None = None
+        self.position = (0, 0)
+
+    def emit(
+        self, name: str, operands: Sequence[mlir.Value], types: Sequence[mlir.Type],
+        attributes: dict[str, Any] | None = None, regions: list[mlir.Region] | None = None,
+    ) -> list[mlir.Value]:  # fmt: skip
+        """A new operation; its results."""
+        made = mlir.Operation(
+            name, list(operands), tuple(types), attributes, regions, self.location, self.position
+        )
+        self.block.operations.append(made)
+        return made.results
+
+    def parts(self, vector: mlir.Value, count: int) -> Iterator[mlir.Value]:
+        """The first elements of a tensor of rank 1, each as a tensor of one element."""
+        one = mlir.TensorType((1,), mlir.tensor(vector.type).element)
+        for n in range(count):
+            yield self.emit("stablehlo.slice", (vector,), (one,), slice_of([(n, n + 1)]))[0]
+
+    def scalars(self, vector: mlir.Value, count: int) -> list[mlir.Value]:
+        """The first elements of a tensor of rank 1."""
+        scalar = mlir.TensorType((), mlir.tensor(vector.type).element)
+        parts = self.parts(vector, count)
+        return [self.emit("stablehlo.reshape", (part,), (scalar,))[0] for part in parts]

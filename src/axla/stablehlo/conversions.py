@@ -1,0 +1,319 @@
+"""Kinds of attributes as values of HLO's fields, a pair for each: how one is read, and made again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, get_args
+
+import numpy as np
+
+import axla.hlo as hlo
+from axla.core.dtypes import DType
+from axla.core.errors import UnsupportedError, VerifyError
+from axla.core.shape import array
+from axla.foreign.counterparts import Field
+from axla.ir.attributes import (
+    CONVOLUTION_DIMENSIONS,
+    CompareType,
+    ConvDims,
+    Precision,
+    SourceTargetPairs,
+    Word,
+)
+from axla.ir.devices import ReplicaGroups
+from axla.ir.graph import Computation, Instruction
+from axla.ir.op import Op
+from axla.stablehlo import mlir
+from axla.stablehlo import reading as attr
+from axla.stablehlo.attributes import ENUMERATIONS, STRUCTURES
+from axla.stablehlo.building import I1, I32, I64, matrix, number, numbers
+from axla.stablehlo.mesh import mesh_groups
+from axla.stablehlo.text.printer import type_text
+from axla.stablehlo.types import element_of
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """`read(operation, name, source)` gives the value of a field, or rejects an attribute of another kind;
+    `make(value, inst)` gives the attribute, None for one that is left out.
+    """
+
+    read: Callable[[mlir.Operation, str, mlir.Source], Any]
+    make: Callable[[Any, Instruction], Any]
+
+
+def conversion(field: Field, dialect: str = "stablehlo") -> Conversion:
+    """How the attribute of a field is read and made."""
+    assert field.attribute is not None
+    kind = field.attribute.kind
+    if kind[0] == "#" and not field.name:
+        return _structure(kind[1:], dialect)
+    if kind in ENUMERATIONS and kind not in _KINDS:
+        return _enumeration(kind, field.type, dialect)
+    if kind[:3] in ("i32", "i64"):
+        return _integer(I32 if kind[:3] == "i32" else I64, in_tuple=field.type is not int)
+    if kind == "segments":
+        return _segments(of_operands=field.attribute.name.startswith("operand"))
+    if kind == "precisions":
+        return _precisions(dialect)
+    if kind == "table" and field.inner:
+        return _column(field.column)
+    if kind == "string" and field.type is not str:
+        return _text(next(iter(get_args(field.type)), field.type))
+    return _KINDS[kind]
+
+
+def _read_by(read: Callable[[mlir.Operation, str], Any], make: Callable[[Any], Any]) -> Conversion:
+    """A conversion that needs no more than the attribute and the value."""
+    return Conversion(lambda operation, name, source: read(operation, name), lambda value, inst: make(value))
+
+
+# Numbers and words
+
+
+def _integer(kind: mlir.IntegerType, *, in_tuple: bool) -> Conversion:
+    """An integer, which HLO may have as a list of one dimension."""
+    if in_tuple:
+        return _read_by(
+            lambda operation, name: (attr.integer(operation, name),), lambda value: number(value[0], kind)
+        )
+    return _read_by(attr.integer, lambda value: number(value, kind))
+
+
+def _segments(*, of_operands: bool) -> Conversion:
+    """How many operands, or results, there are before those that are carried along."""
+
+    def make(carries: int, inst: Instruction) -> mlir.DenseArray:
+        count = len(inst.operands) if of_operands else sum(1 for _ in inst.shape.leaves())
+        return numbers((count - carries, carries), I32)
+
+    return Conversion(lambda operation, name, source: attr.integers(operation, name)[1], make)
+
+
+def _column(column: int) -> Conversion:
+    """A column of a table; the columns are put together again by who makes the operation."""
+    return _read_by(
+        lambda operation, name: tuple([row[column] for row in attr.matrix(operation, name)]), list
+    )
+
+
+def _enumeration(kind: str, members: type[Enum], dialect: str) -> Conversion:
+    def read(operation: mlir.Operation, name: str) -> Any:
+        word = attr.word(operation, name)
+        if word not in members.__members__:
+            attr.reject(operation, name, f"one of {', '.join(members.__members__)}")
+        return members[word]
+
+    return _read_by(read, lambda value: mlir.EnumAttr(kind, members(value).name, dialect))
+
+
+def _text(kind: Callable[[str], Any]) -> Conversion:
+    """A text that is one of a kind."""
+
+    def read(operation: mlir.Operation, name: str) -> Any:
+        try:
+            return kind(attr.text(operation, name))
+        except ValueError as error:
+            raise VerifyError(f"{operation.name}: {error}") from None
+
+    return _read_by(read, str)
+
+
+def _compare_type(operation: mlir.Operation, name: str) -> CompareType | None:
+    """Only the total order is said: the others follow from the element type."""
+    return CompareType.TOTAL_ORDER if attr.word(operation, name) == "TOTALORDER" else None
+
+
+def _type_of_comparison(kind: CompareType | None, inst: Instruction) -> mlir.EnumAttr:
+    dtype = array(inst.operands[0].shape).dtype
+    word = "SIGNED" if dtype.is_signed else "FLOAT" if dtype.is_inexact else "UNSIGNED"
+    if kind is CompareType.TOTAL_ORDER and dtype.is_float:
+        word = "TOTALORDER"
+    return mlir.EnumAttr("comparison_type", word)
+
+
+def precision(operation: mlir.Operation, name: str) -> tuple[Precision, ...]:
+    """How exactly operands are read; () where that is the default."""
+    found = tuple(Precision(word.lower()) for word in attr.words(operation, name))
+    return () if all(p is Precision.DEFAULT for p in found) else found
+
+
+def _precisions(dialect: str) -> Conversion:
+    def make(given: tuple[Precision, ...]) -> tuple[mlir.EnumAttr, ...]:
+        known = [
+            "DEFAULT" if p is Precision.PACKED_NIBBLE else str(p).upper()
+            for p in given or (Precision.DEFAULT,) * 2
+        ]
+        return tuple(mlir.EnumAttr("precision", word, dialect) for word in known)
+
+    return _read_by(precision, make)
+
+
+# Dimension numbers
+
+
+def _field_of(name: str) -> str:
+    """HLO's name of a list of dimensions of a structure."""
+    return name.replace("_batching_dimensions", "_batch_dims").replace("_dimensions", "_dims")
+
+
+def _structure(mnemonic: str, dialect: str) -> Conversion:
+    """Dimension numbers that are fields of the op. Those of a ragged product may hold those of a product."""
+    readers = {"l/": attr.field_integers, "i/": attr.field_integer}
+    kinds = STRUCTURES[mnemonic].items()
+
+    def read(operation: mlir.Operation, name: str) -> dict[str, Any]:
+        fields = dict(attr.structure(operation, name, mnemonic))
+        for inner in [value for value in fields.values() if isinstance(value, mlir.StructAttr)]:
+            fields |= inner.fields
+        return {_field_of(field): readers[kind](fields, field) for field, kind in kinds}
+
+    def make(op: Op) -> mlir.StructAttr:
+        fields = {field: getattr(op, _field_of(field)) for field, _ in kinds}
+        return mlir.StructAttr(mnemonic, fields, dialect)
+
+    return _read_by(read, make)
+
+
+def labels_of(operation: mlir.Operation, name: str) -> ConvDims:
+    """What the dimensions of a convolution mean."""
+    fields = attr.structure(operation, name, "conv")
+    found: dict[str, Any] = {
+        label: attr.field_integers(fields, field)
+        if field.endswith("dimensions")
+        else attr.field_integer(fields, field, -1)
+        for field, label in CONVOLUTION_DIMENSIONS.items()
+    }
+    return ConvDims.of(**found)
+
+
+def _numbers_of(labels: ConvDims) -> mlir.StructAttr:
+    if "?" in labels.input + labels.kernel + labels.output:
+        raise UnsupportedError(f"dimensions without a meaning: {labels}")
+    fields = {name: getattr(labels, label) for name, label in CONVOLUTION_DIMENSIONS.items()}
+    return mlir.StructAttr("conv", fields)
+
+
+# HLO's name -> (lhs, rhs, accumulation, lhs components, rhs components, primitive operations, imprecise).
+_ALGORITHMS: dict[str, tuple[Any, ...]] = {
+    "dot_any_f8_any_f8_f32": ("f8", "f8", "f32", 1, 1, 1, False),
+    "dot_any_f8_any_f8_f32_fast_accum": ("f8", "f8", "f32", 1, 1, 1, True),
+    "dot_f16_f16_f16": ("f16", "f16", "f16", 1, 1, 1, False),
+    "dot_f16_f16_f32": ("f16", "f16", "f32", 1, 1, 1, False),
+    "dot_bf16_bf16_bf16": ("bf16", "bf16", "bf16", 1, 1, 1, False),
+    "dot_bf16_bf16_f32": ("bf16", "bf16", "f32", 1, 1, 1, False),
+    "dot_bf16_bf16_f32_x3": ("bf16", "bf16", "f32", 1, 1, 3, False),
+    "dot_bf16_bf16_f32_x6": ("bf16", "bf16", "f32", 1, 1, 6, False),
+    "dot_bf16_bf16_f32_x9": ("bf16", "bf16", "f32", 1, 1, 9, False),
+    "dot_tf32_tf32_f32": ("tf32", "tf32", "f32", 1, 1, 1, False),
+    "dot_tf32_tf32_f32_x3": ("tf32", "tf32", "f32", 1, 1, 3, False),
+    "dot_f32_f32_f32": ("f32", "f32", "f32", 1, 1, 1, False),
+    "dot_f64_f64_f64": ("f64", "f64", "f64", 1, 1, 1, False),
+}
+_BY_FIELDS = {fields: name for name, fields in _ALGORITHMS.items()} | {
+    ("bf16", "bf16", "f32", 3, 3, 6, False): "dot_bf16_bf16_f32_x6"
+}
+_ALGORITHM = list(STRUCTURES["dot_algorithm"])
+
+
+def _algorithm(operation: mlir.Operation, name: str) -> Word:
+    fields = attr.structure(operation, name, "dot_algorithm")
+    types = [type_text(fields.get(field, mlir.NoneType())) for field in _ALGORITHM[:3]]
+    counts = [attr.field_integer(fields, field, 1) for field in _ALGORITHM[3:6]]
+    kinds = ["f8" if t.startswith("f8") else t for t in types]
+    found = _BY_FIELDS.get((*kinds, *counts, bool(fields.get(_ALGORITHM[6]))))
+    if found is None:
+        attr.reject(operation, name, "one that HLO has")
+    return Word(found)
+
+
+def _fields_of_algorithm(name: Word | None, inst: Instruction) -> mlir.StructAttr | None:
+    if name is None:
+        return None
+    if name not in _ALGORITHMS:
+        raise UnsupportedError(f"algorithm={name}")
+    left, right, *others = _ALGORITHMS[name]
+    own = [element_of(array(o.shape).dtype) for o in inst.operands]
+    types = [own[n] if kind == "f8" else mlir.FloatType(kind) for n, kind in enumerate((left, right))]
+    values = [*types, mlir.FloatType(others[0]), *others[1:]]
+    return mlir.StructAttr("dot_algorithm", dict(zip(_ALGORITHM, values, strict=True)))
+
+
+# Who takes part
+
+
+def replica_groups(operation: mlir.Operation, name: str, source: mlir.Source) -> ReplicaGroups:
+    """Rows of members; -1 fills rows that are shorter."""
+    if isinstance(operation.attributes.get(name), mlir.StructAttr):
+        return ReplicaGroups(mesh_groups(source, operation).table().rows())
+    rows = attr.matrix(operation, name, [])
+    return ReplicaGroups(tuple(group for row in rows if (group := tuple(m for m in row if m >= 0))))
+
+
+_CHANNEL_ZERO = (1 << 31) - 1
+
+
+def _channel(operation: mlir.Operation, name: str) -> int | None:
+    """The channel's number; none for 0, which stands for no channel."""
+    handle = attr.field_integer(attr.structure(operation, name, "channel_handle", {}), "handle")
+    return handle if handle > 0 else None
+
+
+def channel_handle(channel: int, kind: int = 1) -> mlir.StructAttr:
+    """The handle of a channel between devices, or of a kind of transfer to (2) or from (3) the host."""
+    return mlir.StructAttr("channel_handle", {"handle": channel, "type": kind})
+
+
+def _handle_of(channel: int | None) -> mlir.StructAttr | None:
+    return None if channel is None else channel_handle(channel or _CHANNEL_ZERO)
+
+
+def _pairs(operation: mlir.Operation, name: str) -> SourceTargetPairs:
+    return SourceTargetPairs(tuple((row[0], row[1]) for row in attr.matrix(operation, name)))
+
+
+def _rows_of(pairs: SourceTargetPairs) -> mlir.DenseElements:
+    if pairs.text and not pairs.pairs:
+        raise UnsupportedError(f"source_target_pairs={pairs.text}")
+    return matrix(pairs.pairs, 2)
+
+
+_KINDS: dict[str, Conversion] = {
+    "#channel_handle": _read_by(_channel, _handle_of),
+    "#conv": _read_by(labels_of, _numbers_of),
+    "#dot_algorithm": Conversion(
+        lambda operation, name, source: _algorithm(operation, name), _fields_of_algorithm
+    ),
+    "bool": _read_by(attr.flag, bool),
+    "bools": _read_by(
+        lambda operation, name: tuple(map(bool, attr.integers(operation, name))),
+        lambda values: numbers(values, I1),
+    ),
+    "comparison_type": Conversion(
+        lambda operation, name, source: _compare_type(operation, name), _type_of_comparison
+    ),
+    "f32": _read_by(attr.number, lambda value: mlir.FloatAttr(np.float32(value), mlir.FloatType("f32"))),
+    "groups": Conversion(replica_groups, lambda value, inst: matrix(value.groups)),
+    "ints": _read_by(attr.integers, numbers),
+    "string": _read_by(attr.text, str),
+    "table": _read_by(_pairs, _rows_of),
+    "unit": _read_by(attr.flag, lambda value: mlir.UNIT if value else None),
+}
+
+
+def combined(op: Op, count: int) -> list[int]:
+    """The operands whose elements a region combines: all but the indices of a scatter, what is selected from,
+    and the place of a root.
+    """
+    others = {hlo.Scatter: count // 2, hlo.SelectAndScatter: 0}.get(type(op), -1)
+    if getattr(op, "has_dynamic_root", False):
+        others = count - 1
+    return [n for n in range(count) if n != others]
+
+
+def computed_types(called: Computation) -> list[DType]:
+    """The element types that a region combines elements in: of its parameters, which come twice."""
+    types = [array(parameter.shape).dtype for parameter in called.parameters]
+    return types[: len(types) // 2]
