@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 import llvmlite.binding as binding
 import numpy as np
 
+import axla
 from axla.codegen import llvm
-from axla.codegen.emit import gemm
-from axla.codegen.emit.gemm import Store
 from axla.codegen.function import Module
+from axla.codegen.kernel import emit_kernel
 from axla.core.dtypes import DType
-from axla.kernels.dot import GemmPlan, GemmSpec, plan_product
+from axla.kernels.dot import DotPlan, GemmPlan, GemmSpec
 from axla.program import abi
+from axla.program.kernels import Kernel, plan_kernel
 from axla.target.machine import Target
 
 GUARD = 64
@@ -25,20 +26,58 @@ _numbers = itertools.count()
 
 @dataclass
 class Product:
-    """A multiplication and what it is done to: arrays as they are stored, the result as a flat array."""
+    """A multiplication and what follows it: arrays as they are stored, the result as a flat array.
+
+    `epilogue` is HLO of what becomes of the dot %d: parameters from 2 on are the arrays `extra`, and
+    `in_place` the number of the one that the result overwrites.
+    """
 
     spec: GemmSpec
-    store: Store | None = None
+    epilogue: str = ""
     extra: tuple[np.ndarray, ...] = ()
-    plan: GemmPlan = field(init=False)
+    in_place: int | None = None
     name: str = field(init=False)
+    kernel: Kernel = field(init=False)
 
-    def arrays(self, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-        rng = np.random.default_rng(seed)
+    @property
+    def plan(self) -> GemmPlan:
+        assert isinstance(self.kernel.plan, DotPlan)
+        assert self.kernel.plan.product == self.spec
+        return self.kernel.plan.cut
+
+    def make(self, name: str, target: Target) -> Kernel:
+        """Makes the kernel of the multiplication for a target."""
+        self.name, spec = name, self.spec
+        lhs, rhs = (spec.batch, *self.dims()[0]), (spec.batch, *self.dims()[1])
+        sides = 1 if spec.lhs_transposed else 2, 2 if spec.rhs_transposed else 1
+        text = f"""HloModule m
+        ENTRY e {{
+          p = {_shape(spec.dtype, lhs)} parameter(0)
+          q = {_shape(spec.dtype, rhs)} parameter(1)
+          {"" if self.epilogue else "ROOT"} d = {_shape(spec.result, (spec.batch, spec.m, spec.n))} dot(p, q),
+            lhs_batch_dims={{0}}, rhs_batch_dims={{0}}, lhs_contracting_dims={{{sides[0]}}},
+            rhs_contracting_dims={{{sides[1]}}}
+          {self.epilogue}
+        }}"""
+        shared = () if self.in_place is None else ((0, self.in_place),)
+        self.kernel = plan_kernel(name, axla.parse(text).entry, shared, target)
+        return self.kernel
+
+    def dims(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Rows and columns of the operands as they are stored."""
         spec = self.spec
         lhs = (spec.k, spec.m) if spec.lhs_transposed else (spec.m, spec.k)
         rhs = (spec.n, spec.k) if spec.rhs_transposed else (spec.k, spec.n)
-        return tuple(random_array(rng, (spec.batch, *dims), spec.dtype) for dims in (lhs, rhs))
+        return lhs, rhs
+
+    def arrays(self, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+        rng = np.random.default_rng(seed)
+        lhs, rhs = (random_array(rng, (self.spec.batch, *dims), self.spec.dtype) for dims in self.dims())
+        return lhs, rhs
+
+
+def _shape(dtype: DType, dims: Sequence[int]) -> str:
+    return f"{dtype.name}[{','.join(map(str, dims))}]"
 
 
 def random_array(rng: np.random.Generator, dims: Sequence[int], dtype: DType) -> np.ndarray:
@@ -51,12 +90,11 @@ def random_array(rng: np.random.Generator, dims: Sequence[int], dtype: DType) ->
 
 
 def module_of(products: Sequence[Product], target: Target) -> Module:
-    """A module with a kernel for each product; sets their names and plans."""
+    """A module with a kernel for each product, which it makes."""
     module = Module(target.index_type)
     for number, product in enumerate(products):
-        product.name = f"product{number}"
-        product.plan = plan_product(product.spec, target)
-        gemm.emit(module, product.name, product.spec, product.plan, target, product.store)
+        emit_kernel(module, product.make(f"product{number}", target), target)
+        module.functions[product.name] = module.functions[product.name].replace("internal ", "", 1)
     return module
 
 
@@ -83,7 +121,8 @@ class Compiled:
         whole = np.full(size + GUARD, 77).astype(spec.result.numpy) if out is None else out
         # Whatever stands in scratch must not matter: all ones is NaN for every float.
         scratch = np.full(product.plan.scratch_bytes + 64, 0xFF, np.uint8)
-        pointers = [lhs, rhs, whole, scratch[-scratch.ctypes.data % 64 :], *product.extra]
+        extra = [whole if n + 2 == product.in_place else a for n, a in enumerate(product.extra)]
+        pointers = [lhs, rhs, *extra, whole, scratch[-scratch.ctypes.data % 64 :]]
         args = (ctypes.c_void_p * len(pointers))(*[array.ctypes.data for array in pointers])
         signature = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * 2, *[ctypes.c_int64] * 2)
         kernel = signature(self._library[product.name])

@@ -12,7 +12,6 @@ import axla
 from axla.codegen.emit import (
     column,
     convolution,
-    dot,
     fft,
     gemm,
     loop,
@@ -236,7 +235,6 @@ def test_emitters_do_not_plan(text, target, monkeypatch):
     for module in (
         column,
         convolution,
-        dot,
         fft,
         gemm,
         loop,

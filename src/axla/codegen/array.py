@@ -98,7 +98,7 @@ def _place(index: Index) -> tuple[Ssa, int]:
 
 
 def element_address(
-    f: Function, pointer: Ssa, dtype: DType, offset: Ssa, *, inbounds: bool = True
+    f: Function, pointer: Ssa, dtype: DType, offset: Ssa | int, *, inbounds: bool = True
 ) -> Ssa:  # fmt: skip
     """The address of element `offset` of an array of `dtype`."""
     element = f"[{dtype.itemsize} x i8]" if dtype.itemsize > 1 else "i8"

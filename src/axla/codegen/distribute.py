@@ -9,17 +9,11 @@ once. They ask this of every `Distribution`, and never what machine they are on.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from axla.codegen.function import Function, Module, Ssa
-
-if TYPE_CHECKING:
-    from axla.codegen.value import Value
-    from axla.target.machine import Target
-
-Group = tuple["Value", ...]
-Join = Callable[[Group, Group], Group]
+from axla.codegen.value import Group, Join
+from axla.target.machine import Target
 
 
 class Distribution:
@@ -33,18 +27,8 @@ class Distribution:
     threads = 1
     """Threads that run a step together: a power of two."""
 
-    def __init__(self, module: Module, name: str, target: Target):
-        attributes = 'nounwind noinline "no-builtins"'
-        if target.vector_bytes == 64:
-            attributes += ' "prefer-vector-width"="512"'
-        self.f = Function(
-            module,
-            name,
-            "i32",
-            [("ptr noalias", "frame"), ("ptr noalias", "args"), ("i64", "begin"), ("i64", "end")],
-            linkage="internal",
-            attributes=attributes,
-        )
+    def __init__(self, f: Function):
+        self.f = f
 
     @property
     def begin(self) -> Ssa:
@@ -88,3 +72,12 @@ class Distribution:
     def finish(self) -> None:
         """Ends the function."""
         self.f.ret(self.f.const("i32", 0))
+
+
+def kernel_function(module: Module, name: str, target: Target) -> Function:
+    """A new function that a CPU thread calls with a range of steps."""
+    attributes = 'nounwind noinline "no-builtins"'
+    if target.vector_bytes == 64:
+        attributes += ' "prefer-vector-width"="512"'
+    params = [("ptr noalias", "frame"), ("ptr noalias", "args"), ("i64", "begin"), ("i64", "end")]
+    return Function(module, name, "i32", params, linkage="internal", attributes=attributes)

@@ -114,7 +114,7 @@ class Function(Code):
             return
         stretch = step * max(1, int(min(UNPOLLED_WORK // once, UNPOLLED_INDICES // step)))
         with self.loop(begin, end, stretch, carry) as rounds:
-            limit = self.add(rounds.index, self.smin(self.sub(end, rounds.index), self.index(stretch)))
+            limit = self.add(rounds.index, self.smin(self.sub(end, rounds.index), stretch))
             self._close(loop, body, following, labels, (rounds.index, limit, rounds.carried), True)
             self.poll()
             rounds.yield_(loop.results)

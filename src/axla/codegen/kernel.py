@@ -6,11 +6,12 @@ phase by means of a `KernelWriter`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from math import prod
 
 from axla.codegen.array import Array
-from axla.codegen.distribute import Distribution
+from axla.codegen.distribute import Distribution, kernel_function
 from axla.codegen.element import Elements
 from axla.codegen.function import Function, Loop, Module, Ssa
 from axla.codegen.index import AnyIndex, Index, delinearize
@@ -30,28 +31,25 @@ LARGEST_32_BIT = (1 << 31) - (1 << 16)
 
 
 class KernelWriter:
-    """The function of a phase of a kernel being written, with its arrays."""
+    """A function of a kernel being written, with the kernel's arrays; mostly that of a phase."""
 
-    def __init__(self, module: Module, kernel: Kernel, target: Target, phase: int = 0):
-        symbol, threads = kernel.plan.phases[phase].symbol, kernel.plan.phases[phase].threads
-        self.kernel, self.phase = kernel, phase
-        self.target = target
+    def __init__(self, share: Distribution, kernel: Kernel, target: Target, phase: int = 0):
+        self.share, self.f = share, share.f
+        self.kernel, self.target, self.phase = kernel, target, phase
         computation = kernel.computation
         self.roots = kernel_roots(computation)
         self.named = kernel.named()
-        shared = {i for _, i in kernel.in_place}
         first = len(computation.parameters)
-        outputs = output_shapes(computation)
-        read_only = [*(number not in shared for number in range(first)), *(False for _ in outputs)]
-        block = Block(module, symbol, read_only, threads) if target.launched else None
-        self.share = block or Distribution(module, symbol, target)
-        self.f = self.share.f
-        self.f.polls = kernel.polls and "frame" in self.f.params
         self.values = Values(self.f, target)
-        pairs = zip(computation.parameters, read_only, strict=False)
+        pairs = zip(computation.parameters, _read_only(kernel), strict=True)
         self.inputs = [self._array(n, shape_of(p), reads) for n, (p, reads) in enumerate(pairs)]
-        self.outputs = [self._array(first + k, s, False) for k, s in enumerate(outputs)]
+        shapes = output_shapes(computation)
+        self.outputs = [self._array(first + k, s, False) for k, s in enumerate(shapes)]
         self._scratch_slot = first + len(self.outputs)
+
+    def inside(self, f: Function) -> KernelWriter:
+        """A writer of another function, which has the kernel's frame and arguments."""
+        return KernelWriter(Distribution(f), self.kernel, self.target, self.phase)
 
     def _array(self, slot: int, shape: Shape, readonly: bool) -> Array:
         if shape.size > LARGEST_32_BIT and self.f.module.index_type == "i32":
@@ -64,6 +62,18 @@ class KernelWriter:
     def scratch(self, offset: int = 0) -> Ssa:
         """The address of the kernel's scratch memory, `offset` bytes in."""
         return self.f.gep("i8", self.share.argument(self._scratch_slot), self.f.const("i64", offset))
+
+    @contextmanager
+    def steps(self, *sizes: int) -> Iterator[tuple[AnyIndex, ...]]:
+        """Code for every step of this call; gives its index in the kernel's outer space of these sizes."""
+        with self.share.steps() as step:
+            yield delinearize(Index(self.f, step, limit=prod(sizes)), sizes)
+
+    def lines(self, per_piece: int, count: int) -> AbstractContextManager[Loop]:
+        """A loop over the lines of this call, of `count`; a step is `per_piece` of them."""
+        f, share = self.f, self.share
+        last = f.smin(f.mul(share.end, per_piece), count)
+        return f.loop(f.mul(share.begin, per_piece), last, 1, nonempty=True)
 
     def walk(
         self, low: Ssa, high: Ssa, step: int, carry: Sequence[Ssa] = (), *, nonempty: bool = False
@@ -113,26 +123,31 @@ class KernelWriter:
         return self.outputs[first : first + counts[number]]
 
 
+def _read_only(kernel: Kernel) -> list[bool]:
+    """Of each input, whether nothing writes it while the kernel runs."""
+    shared = {number for _, number in kernel.in_place}
+    return [number not in shared for number in range(len(kernel.computation.parameters))]
+
+
 def emit_kernel(module: Module, kernel: Kernel, target: Target) -> None:
     """Writes a kernel's functions into the module: one for each phase."""
     plan, kind = kernel.plan, kind_planned_as(type(kernel.plan))
-    if kind.whole:
-        kind.emit(module, kernel, target)
-        return
-    for phase in range(len(plan.phases)):
-        k = KernelWriter(module, kernel, target, phase)
-        kind.emit(k, plan)
-        k.share.finish()
+    written = [False] * len(output_shapes(kernel.computation))
+    for number, phase in enumerate(plan.phases):
+        if target.launched:
+            share = Block(module, phase.symbol, [*_read_only(kernel), *written], phase.threads)
+        else:
+            share = Distribution(kernel_function(module, phase.symbol, target))
+            share.f.polls = kernel.polls
+        kind.emit(KernelWriter(share, kernel, target, number), plan)
+        share.finish()
 
 
-def block_of(f: Function, space: Space, position: Ssa) -> tuple[tuple[AnyIndex, ...], Ssa, Ssa]:
-    """(outer indices, first and end of the inner ones) of a step of the kernel's outer index space."""
-    here = Index(f, position, limit=space.count)
-    sizes = (*space.outer, space.blocks)
-    *outer, block = delinearize(here, sizes)
+def span_of(f: Function, space: Space, block: AnyIndex) -> tuple[Ssa, Ssa]:
+    """The first and the end of the inner indices of a block of a space."""
     number = f.index(block) if isinstance(block, int) else block.base
-    low = f.mul(number, f.index(space.block))
-    return tuple(outer), low, f.smin(f.add(low, f.index(space.block)), f.index(space.inner))
+    low = f.mul(number, space.block)
+    return low, f.smin(f.add(low, space.block), space.inner)
 
 
 def dims_index(

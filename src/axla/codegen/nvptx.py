@@ -9,9 +9,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 
-from axla.codegen.distribute import Distribution, Group, Join
+from axla.codegen.distribute import Distribution
 from axla.codegen.function import Function, Module, Ssa
-from axla.codegen.value import Value
+from axla.codegen.value import Group, Join, Value
 
 WARP = 32
 _INTEGER_OF = {"float": "i32", "double": "i64"}
@@ -31,7 +31,7 @@ class Block(Distribution):
             attributes=f'nounwind "no-builtins" "nvvm.reqntid"="{threads}"',
         )  # fmt: skip
         self._step = self._special("ctaid.x")
-        self._behind = self.f.add(self._step, self.f.index(1))
+        self._behind = self.f.add(self._step, 1)
         self.thread = self._special("tid.x")
         self._shared = 0
 
@@ -56,12 +56,12 @@ class Block(Distribution):
     def start(self, low: Ssa, step: int) -> Ssa:
         if self.threads == 1:
             return low
-        return self.f.add(low, self.f.mul(self.thread, self.f.index(step)))
+        return self.f.add(low, self.f.mul(self.thread, step))
 
     def once(self) -> contextlib.AbstractContextManager[None]:
         if self.threads == 1:
             return contextlib.nullcontext()
-        return self.f.if_(self.f.icmp("eq", self.thread, self.f.index(0)))
+        return self.f.if_(self.f.icmp("eq", self.thread, 0))
 
     def finish(self) -> None:
         self.f.ret()
@@ -111,7 +111,7 @@ class Block(Distribution):
         f = self.f
         warps = self.threads // WARP
         places = [[(x, self._shared_array(x.type, warps)) for x in v.parts] for v in values]
-        with f.if_(f.icmp("eq", f.urem(self.thread, WARP), f.index(0))):
+        with f.if_(f.icmp("eq", f.urem(self.thread, WARP), 0)):
             for x, array in (pair for part in places for pair in part):
                 kind = _memory(x.type)
                 f.store(f.cast("zext", x, kind), f.gep(kind, array, f.udiv(self.thread, WARP)), _bytes(kind))
@@ -140,7 +140,7 @@ class Block(Distribution):
 
     def _shared_load(self, array: Ssa, kind: str, number: int) -> Ssa:
         f, stored = self.f, _memory(kind)
-        found = f.load(stored, f.gep(stored, array, f.index(number)), _bytes(stored))
+        found = f.load(stored, f.gep(stored, array, number), _bytes(stored))
         return f.cast("trunc", found, kind)
 
 

@@ -42,6 +42,6 @@ def inside_everywhere(values: Values, index: Sequence[AnyIndex], sizes: Sequence
         if i.vec is not None or i.stride < 0:
             return None
         last = i + i.stride * (i.lanes - 1)
-        for test in (f.icmp("sge", i.base, f.index(0)), f.icmp("slt", last.base, f.index(size))):
+        for test in (f.icmp("sge", i.base, 0), f.icmp("slt", last.base, size)):
             found = test if found is None else f.binary("and", found, test)
     return None if found is None else Value(PRED, 1, (found,))

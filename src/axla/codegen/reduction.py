@@ -42,19 +42,7 @@ class Reduction(Reducing):
 
     def across_lanes(self, e: Elements, accumulated: Sequence[Value]) -> tuple[Value, ...]:
         """All lanes combined into one: halves with halves, a fixed tree."""
-        values = e.values
-        current = tuple(accumulated)
-        while current[0].lanes > 1:
-            half = current[0].lanes // 2
-            low, high = (
-                tuple(
-                    values.shuffle(v, v, range(at, at + half)) if half > 1 else values.lane(v, at)
-                    for v in current
-                )
-                for at in (0, half)
-            )
-            current = self.combine(e, low, high)
-        return current
+        return e.values.across_lanes(tuple(accumulated), lambda a, b: self.combine(e, a, b))
 
 
 def combined(

@@ -285,7 +285,8 @@ class Code:
     def unary(self, opcode: str, a: Ssa) -> Ssa:
         return self.pure(a.type, f"{opcode} {a.type} {a.text}", (a,))
 
-    def icmp(self, predicate: str, a: Ssa, b: Ssa) -> Ssa:
+    def icmp(self, predicate: str, a: Ssa | int, b: Ssa | int) -> Ssa:
+        a, b = self._both(a, b)
         if a.constant is not None and b.constant is not None and predicate in _COMPARED:
             return self.const("i1", _COMPARED[predicate](a.constant, b.constant))
         return self._compare("icmp", predicate, a, b)
@@ -373,67 +374,64 @@ class Code:
         element = element_type(type_)
         return self.anywhere(type_, "<" + ", ".join(f"{element} {v}" for v in values) + ">")
 
-    # -- index arithmetic, folded ------------------------------------------------------------------------
+    # -- index arithmetic, folded: of values and numbers ---------------------------------------------------
 
-    def add(self, a: Ssa, b: Ssa) -> Ssa:
+    def _both(self, a: Ssa | int, b: Ssa | int) -> tuple[Ssa, Ssa]:
+        """Numbers as constants of the other's type; two of them as indices."""
+        if isinstance(a, int):
+            a = b.same(a) if isinstance(b, Ssa) else self.index(a)
+        return a, a.same(b)
+
+    def _folded(self, opcode: str, function: Callable[[int, int], int], a: Ssa, b: Ssa) -> Ssa:
         if a.constant is not None and b.constant is not None:
-            return self.const(a.type, a.constant + b.constant)
-        if a.constant == 0:
-            return b
+            return self.const(a.type, function(a.constant, b.constant))
+        return self.binary(opcode, a, b)
+
+    def add(self, a: Ssa | int, b: Ssa | int) -> Ssa:
+        a, b = self._both(a, b)
         if b.constant == 0:
             return a
-        return self.pure(a.type, f"add nsw {a.type} {a.text}, {b.text}", (a, b))
+        return b if a.constant == 0 else self._folded("add nsw", operator.add, a, b)
 
-    def sub(self, a: Ssa, b: Ssa) -> Ssa:
-        if a.constant is not None and b.constant is not None:
-            return self.const(a.type, a.constant - b.constant)
-        if b.constant == 0:
-            return a
-        return self.pure(a.type, f"sub nsw {a.type} {a.text}, {b.text}", (a, b))
+    def sub(self, a: Ssa | int, b: Ssa | int) -> Ssa:
+        a, b = self._both(a, b)
+        return a if b.constant == 0 else self._folded("sub nsw", operator.sub, a, b)
 
-    def mul(self, a: Ssa, b: Ssa) -> Ssa:
-        if a.constant is not None and b.constant is not None:
-            return self.const(a.type, a.constant * b.constant)
+    def mul(self, a: Ssa | int, b: Ssa | int) -> Ssa:
+        a, b = self._both(a, b)
         if 0 in (a.constant, b.constant):
             return self.const(a.type, 0)
         if a.constant == 1:
             return b
-        if b.constant == 1:
-            return a
-        return self.pure(a.type, f"mul nsw {a.type} {a.text}, {b.text}", (a, b))
+        return a if b.constant == 1 else self._folded("mul nsw", operator.mul, a, b)
 
     def udiv(self, a: Ssa, divisor: int) -> Ssa:
         """a // divisor for a >= 0."""
-        if divisor == 1:
-            return a
-        if a.constant is not None:
-            return self.const(a.type, a.constant // divisor)
-        return self.pure(a.type, f"udiv {a.type} {a.text}, {divisor}", (a,))
+        return a if divisor == 1 else self._folded("udiv", operator.floordiv, a, a.same(divisor))
 
     def urem(self, a: Ssa, divisor: int) -> Ssa:
         """a % divisor for a >= 0."""
-        if divisor == 1:
-            return self.const(a.type, 0)
-        if a.constant is not None:
-            return self.const(a.type, a.constant % divisor)
-        return self.pure(a.type, f"urem {a.type} {a.text}, {divisor}", (a,))
+        return a.same(0) if divisor == 1 else self._folded("urem", operator.mod, a, a.same(divisor))
 
-    def smin(self, a: Ssa, b: Ssa) -> Ssa:
-        if a.constant is not None and b.constant is not None:
-            return self.const(a.type, min(a.constant, b.constant))
-        return self.call(a.type, f"llvm.smin.{mangle(a.type)}", a, b)
+    def smin(self, a: Ssa | int, b: Ssa | int) -> Ssa:
+        return self._extreme("smin", min, *self._both(a, b))
 
-    def smax(self, a: Ssa, b: Ssa) -> Ssa:
+    def smax(self, a: Ssa | int, b: Ssa | int) -> Ssa:
+        return self._extreme("smax", max, *self._both(a, b))
+
+    def _extreme(self, name: str, function: Callable[[int, int], int], a: Ssa, b: Ssa) -> Ssa:
         if a.constant is not None and b.constant is not None:
-            return self.const(a.type, max(a.constant, b.constant))
-        return self.call(a.type, f"llvm.smax.{mangle(a.type)}", a, b)
+            return self.const(a.type, function(a.constant, b.constant))
+        return self.call(a.type, f"llvm.{name}.{mangle(a.type)}", a, b)
 
     # -- memory ------------------------------------------------------------------------------------------
 
-    def gep(self, element: str, pointer: Ssa, index: Ssa, *, inbounds: bool = True) -> Ssa:
+    def gep(self, element: str, pointer: Ssa, index: Ssa | int, *, inbounds: bool = True) -> Ssa:
         """The address of element `index` of an array of `element` at `pointer`; not `inbounds`: it may lie
         outside of the array.
         """
+        if isinstance(index, int):
+            index = self.index(index)
         if index.constant == 0:
             return pointer
         kind = "getelementptr inbounds" if inbounds else "getelementptr"

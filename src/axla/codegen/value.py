@@ -15,7 +15,7 @@ as late as possible: uniform values stay scalar.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,8 +80,17 @@ class Value:
         return part
 
 
+Group = tuple[Value, ...]
+Join = Callable[[Group, Group], Group]
+
+
+def parts_of(values: Iterable[Value]) -> list[Ssa]:
+    """All registers of values in a row, as a loop carries them."""
+    return [part for value in values for part in value.parts]
+
+
 def rebuilt(like: Sequence[Value], parts: Sequence[Ssa]) -> tuple[Value, ...]:
-    """Values of the types and lanes of `like` from all their registers in a row, as a loop carries them."""
+    """Values of the types and lanes of `like` from all their registers in a row."""
     rest = iter(parts)
     return tuple(Value(v.dtype, v.lanes, tuple(next(rest) for _ in v.parts)) for v in like)
 
@@ -193,6 +202,19 @@ class Values:
                 whole = self.f.insert(whole, one.parts[position], number)
             parts.append(whole)
         return Value(lanes[0].dtype, count, tuple(parts))
+
+    def across_lanes(self, values: Group, join: Join) -> Group:
+        """All lanes of a group of values joined into one: halves with halves, a fixed tree."""
+        while values[0].lanes > 1:
+            half = values[0].lanes // 2
+            low, high = (
+                tuple(
+                    self.shuffle(v, v, range(at, at + half)) if half > 1 else self.lane(v, at) for v in values
+                )
+                for at in (0, half)
+            )
+            values = join(low, high)
+        return values
 
     # -- memory ------------------------------------------------------------------------------------------
 
@@ -371,6 +393,21 @@ class Values:
         elif opcode in integer.INTEGERS:
             return Value(dtype, lanes, (integer.INTEGERS[opcode](*regs, dtype).ssa,))
         raise UnsupportedError(f"{opcode}: not defined for elements of type {dtype}")
+
+    def multiply_add(self, a: Value, b: Value, total: Value, *, fused: bool = True) -> Value:
+        """total + a * b; floats in one rounding where the machine has it, complex numbers only if `fused`."""
+        a, b, total = self.together(a, b, total)
+        m, x, y, z = self.m, self.regs(a), self.regs(b), self.regs(total)
+        if a.dtype.is_float:
+            parts = (m.fma(x[0], y[0], z[0]),)
+        elif a.dtype.is_complex and fused:
+            parts = (
+                m.fma(-x[1], y[1], m.fma(x[0], y[0], z[0])),
+                m.fma(x[1], y[0], m.fma(x[0], y[1], z[1])),
+            )
+        else:
+            return self.binary("add", total, self.binary("multiply", a, b))
+        return Value(total.dtype, total.lanes, tuple(part.ssa for part in parts))
 
     def compare(self, direction: str, a: Value, b: Value, total_order: bool = False) -> Value:
         """EQ, NE, GE, GT, LE or LT as pred. Total order: -NaN < -inf < ... < -0 < +0 < ... < inf < NaN."""

@@ -134,7 +134,7 @@ class _LibraryCall:
             with f.loop(0, whole, width) as loop:
                 f.store(f.zero(f"<{width} x i8>"), f.gep("i8", start, loop.index), 1)
         for at in range(whole, shape.byte_size):
-            f.store(f.const("i8", 0), f.gep("i8", start, f.index(at)), 1)
+            f.store(f.const("i8", 0), f.gep("i8", start, at), 1)
 
     def store(self, at: int, data: bytes) -> None:
         """Numbers and letters that the routine reads, at their place in the scratch."""
@@ -153,7 +153,7 @@ class _LibraryCall:
         if place.base == NULL:
             return f.null()
         base = self.bases[place.base][place.leaf] if place.base in self.bases else self.scratch
-        offset = f.add(f.mul(index, f.index(place.stride)), f.index(place.offset))
+        offset = f.add(f.mul(index, place.stride), place.offset)
         return f.gep("i8", base, offset)
 
     def one(self, index: Ssa) -> None:
@@ -200,15 +200,15 @@ class _LibraryCall:
             k = column.index
             value = f.load(real, f.gep(real, values, k), self.width)
             first, second = f.fcmp("ogt", value, zero), f.fcmp("olt", value, zero)  # of a conjugate pair
-            before = f.smax(f.add(k, f.index(-1)), f.index(0))
-            after = f.smin(f.add(k, f.index(1)), f.index(n - 1))
-            real_column = f.mul(f.select(second, before, k), f.index(n))
-            other_column = f.mul(f.select(first, after, k), f.index(n))
-            own_column = f.mul(k, f.index(n))
+            before = f.smax(f.add(k, -1), 0)
+            after = f.smin(f.add(k, 1), n - 1)
+            real_column = f.mul(f.select(second, before, k), n)
+            other_column = f.mul(f.select(first, after, k), n)
+            own_column = f.mul(k, n)
             with f.loop(0, n) as row:
                 re = f.load(real, f.gep(real, packed, f.add(real_column, row.index)), self.width)
                 im = f.load(real, f.gep(real, packed, f.add(other_column, row.index)), self.width)
                 im = f.select(first, im, f.select(second, f.unary("fneg", im), zero))
-                place = f.mul(f.add(own_column, row.index), f.index(2))
+                place = f.mul(f.add(own_column, row.index), 2)
                 f.store(re, f.gep(real, result, place), self.width)
-                f.store(im, f.gep(real, result, f.add(place, f.index(1))), self.width)
+                f.store(im, f.gep(real, result, f.add(place, 1)), self.width)

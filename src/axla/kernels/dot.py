@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from axla.core.dtypes import F32, S16, U16, DType
+from axla.core.dtypes import S16, U16, DType
 from axla.hlo import Dot
 from axla.ir.attributes import FusionKind
 from axla.ir.graph import Computation, Instruction
@@ -26,15 +26,12 @@ from axla.target.machine import Limits, Target, aligned
 
 @dataclass(frozen=True, slots=True)
 class GemmSpec:
-    """out[b, m, n] = sum over k of lhs[b, m, k] * rhs[b, k, n].
+    """out[b, m, n] = sum over k of lhs[b, m, k] * rhs[b, k, n], all of them dense.
 
-    A transposed lhs is stored [b, k, m], a transposed rhs [b, n, k]. Strides are in elements, -1 for dense;
-    a batch stride of 0 repeats one matrix. Sums of small floats are f32; those of bytes have 16 bits, which
-    wrap to the same low bits.
+    A transposed lhs is stored [b, k, m], a transposed rhs [b, n, k].
     """
 
     dtype: DType
-    accumulator: DType
     result: DType
     batch: int
     m: int
@@ -42,30 +39,23 @@ class GemmSpec:
     k: int
     lhs_transposed: bool = False
     rhs_transposed: bool = False
-    lhs_row: int = -1
-    rhs_row: int = -1
-    out_row: int = -1
-    lhs_batch: int = -1
-    rhs_batch: int = -1
-    out_batch: int = -1
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "accumulator", _widened(self.accumulator))
-        rows = {
-            "lhs": (self.k, self.m) if self.lhs_transposed else (self.m, self.k),
-            "rhs": (self.n, self.k) if self.rhs_transposed else (self.k, self.n),
-            "out": (self.m, self.n),
-        }
-        for side, (count, width) in rows.items():
-            if getattr(self, f"{side}_row") < 0:
-                object.__setattr__(self, f"{side}_row", width)
-            if getattr(self, f"{side}_batch") < 0:
-                object.__setattr__(self, f"{side}_batch", count * getattr(self, f"{side}_row"))
+    @property
+    def accumulator(self) -> DType:
+        """What is summed: f32 for smaller floats; for bytes 16 bits, which wrap to the same low bits."""
+        return _widened(accumulation_type(self.result))
+
+    @property
+    def lhs_row(self) -> int:
+        """Elements of a row of lhs, as it is stored."""
+        return self.m if self.lhs_transposed else self.k
+
+    @property
+    def rhs_row(self) -> int:
+        return self.k if self.rhs_transposed else self.n
 
 
 def _widened(dtype: DType) -> DType:
-    if dtype.is_float and dtype.bits < 32:
-        return F32
     if dtype.is_integer and dtype.bits < 16:
         # No vector unit multiplies bytes in one instruction.
         return S16 if dtype.is_signed else U16
@@ -226,7 +216,7 @@ def _plan_narrow(spec: GemmSpec, target: Target) -> GemmPlan | None:
 
 def _plan_vector(spec: GemmSpec, target: Target) -> GemmPlan | None:
     """The plan of a product with a vector, if it is one."""
-    if spec.m > 1 and (spec.n > 1 or spec.out_row != 1):
+    if spec.m > 1 and spec.n > 1:
         return None
     tall = spec.m > 1
     length = spec.m if tall else spec.n
@@ -327,8 +317,7 @@ class DotKind(Kind):
     name = "dot"
     heroes = (Dot,)
     planned = DotPlan
-    emission = "axla.codegen.emit.dot:emit"
-    whole = True
+    emission = "axla.codegen.emit.gemm:emit"
     takes_epilogues = True
     fusion = FusionKind.OUTPUT
 
@@ -369,7 +358,7 @@ class DotKind(Kind):
     def plan(self, task: KernelTask, target: Target) -> DotPlan:
         """Called once, over the calls of the multiplication's plan."""
         left, result = shape_of(self.hero.operands[0]).dtype, shape_of(self.hero).dtype
-        product = GemmSpec(left, accumulation_type(result), result, *self.sizes)
+        product = GemmSpec(left, result, *self.sizes)
         cut = plan_product(product, target)
         phase = Phase(task.name, cut.calls, 1, cut.calls > 1)
         return DotPlan(self.hero.name, product, cut, phases=(phase,), scratch_bytes=cut.scratch_bytes)

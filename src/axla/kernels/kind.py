@@ -52,8 +52,6 @@ class Kind:
     overwrites: ClassVar[bool] = False
     """Whether results may lie where operands of the same size lie, that are read at the very same element."""
     fusion: ClassVar[FusionKind] = FusionKind.LOOP
-    whole: ClassVar[bool] = False
-    """Whether `emission` writes all functions of a kernel at once: f(module, kernel, target)."""
 
     # -- what fusion asks: of an instruction `inst` whose op is one of `heroes` --
 
@@ -114,9 +112,9 @@ class Kind:
         raise NotImplementedError
 
     @classmethod
-    def emit(cls, *arguments: Any) -> None:
-        """Writes the function of a phase, given `codegen.kernel.KernelWriter` and plan."""
-        resolve_name(cls.emission)(*arguments)
+    def emit(cls, k: Any, plan: Any) -> None:
+        """Writes the function of a phase, given its `codegen.kernel.KernelWriter`."""
+        resolve_name(cls.emission)(k, plan)
 
 
 @dataclass(frozen=True, slots=True)

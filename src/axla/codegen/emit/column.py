@@ -14,7 +14,7 @@ from axla.codegen.array import Array
 from axla.codegen.element import Elements, reshape_index
 from axla.codegen.emit.loop import vectors
 from axla.codegen.index import AnyIndex, Index
-from axla.codegen.kernel import KernelWriter, block_of
+from axla.codegen.kernel import KernelWriter, span_of
 from axla.codegen.reduction import Reduction
 from axla.codegen.value import Value
 from axla.kernels.reduce import ColumnPlan
@@ -26,8 +26,8 @@ def emit(k: KernelWriter, plan: ColumnPlan) -> None:
     reductions = [Reduction(k.named[name]) for name in plan.reduces]
     partial = _partials(k, plan, reductions)
     f = k.f
-    with f.loop(k.share.begin, k.share.end, 1, nonempty=True) as step:
-        (outer,), low, high = block_of(f, space, step.index)
+    with k.steps(*space.outer, space.blocks) as (outer, block):
+        low, high = span_of(f, space, block)
 
         def start(e: Elements, column: AnyIndex) -> None:
             for r, arrays in zip(reductions, partial, strict=True):

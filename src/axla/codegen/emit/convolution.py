@@ -15,12 +15,11 @@ inside of it. A tile is `vectors` along one axis of the result times `singles` a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import prod
 
 from axla.codegen.array import Array
-from axla.codegen.index import AnyIndex, Index, delinearize
+from axla.codegen.index import AnyIndex, Index
 from axla.codegen.kernel import KernelWriter
-from axla.codegen.value import Value, Values, rebuilt
+from axla.codegen.value import Value, rebuilt
 from axla.kernels.convolution import ConvolutionPlan
 
 UNROLL = 8
@@ -48,9 +47,7 @@ class _Convolution:
 
     def emit(self) -> None:
         f, form = self.f, self.form
-        with f.loop(self.k.share.begin, self.k.share.end, 1, nonempty=True) as step:
-            here = Index(f, step.index, limit=prod(form.outer))
-            batch, *rows, group, tile = delinearize(here, form.outer)
+        with self.k.steps(*form.outer) as (batch, *rows, group, tile):
             first = self.first(tile, form.vectors * form.lanes, form.vector_axis)
             vectors = [self.lanes_from(first, n) for n in range(form.vectors)]
             tiles = -(-form.single_axis // form.singles)
@@ -69,7 +66,7 @@ class _Convolution:
         start = tile * size
         if axis % size == 0:
             return start
-        return Index(f, f.smin(start.base, f.index(axis - size)), limit=axis)
+        return Index(f, f.smin(start.base, axis - size), limit=axis)
 
     def lanes_from(self, first: AnyIndex, number: int) -> AnyIndex:
         """Vector `number` of a tile."""
@@ -100,9 +97,8 @@ class _Convolution:
             for number, single in enumerate(singles):
                 for column, vector in enumerate(vectors):
                     other = narrow(vector, single, place, feature)
-                    found.append(
-                        multiply_add(values, columns[column], other, sums[number * form.vectors + column])
-                    )
+                    total = sums[number * form.vectors + column]
+                    found.append(values.multiply_add(columns[column], other, total, fused=False))
             return found
 
         sums = self.accumulate([zero] * (form.singles * form.vectors), step)
@@ -190,12 +186,3 @@ class _Convolution:
 def added(a: AnyIndex, b: AnyIndex) -> AnyIndex:
     """a + b, where either may be a number."""
     return b + a if isinstance(a, int) else a + b
-
-
-def multiply_add(values: Values, a: Value, b: Value, total: Value) -> Value:
-    """total + a * b, in one rounding where the machine has it."""
-    a, b, total = values.together(a, b, total)
-    if a.dtype.is_float:
-        x, y, z = (values.m.reg(v.ssa) for v in (a, b, total))
-        return Value(a.dtype, a.lanes, (values.m.fma(x, y, z).ssa,))
-    return values.binary("add", total, values.binary("multiply", a, b))

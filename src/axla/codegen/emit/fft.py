@@ -99,7 +99,7 @@ def _table(k: KernelWriter, found: FftPlan, stage: Stage) -> None:
     f, values = k.f, k.values
     lanes = fitting(k.target.lanes(F64), stage.count)
     with f.loop(0, stage.count, lanes, nonempty=True) as loop:
-        first = f.smin(loop.index, f.index(stage.count - lanes))
+        first = f.smin(loop.index, stage.count - lanes)
         place = Index(f, first, 1, lanes, limit=stage.count)
         number = index_value(k.values, place, F64)
         for j in range(1, stage.radix):
@@ -125,12 +125,10 @@ class _Lines:
     def emit(self) -> None:
         f, k, axis = self.f, self.k, self.axis
         self.buffer = k.scratch(self.found.buffers)
-        self.buffer = f.gep("i8", self.buffer, f.mul(k.share.begin, f.index(self.found.piece_bytes(axis))))
-        per = f.index(axis.per_piece)
-        last = f.smin(f.mul(k.share.end, per), f.index(axis.steps))
-        with f.loop(f.mul(k.share.begin, per), last, 1, nonempty=True) as step:
+        self.buffer = f.gep("i8", self.buffer, f.mul(k.share.begin, self.found.piece_bytes(axis)))
+        with k.lines(axis.per_piece, axis.steps) as step:
             outer, strip = f.udiv(step.index, axis.strips), f.urem(step.index, axis.strips)
-            column = f.mul(strip, f.index(axis.width))
+            column = f.mul(strip, axis.width)
             self.read(outer, column)
             for number, stage in enumerate(axis.stages):
                 self.stage(stage, number % 2, last=stage.count == 1)
@@ -141,7 +139,7 @@ class _Lines:
     def planes(self, side: int, *, exchanged: bool = False) -> tuple[Ssa, Ssa]:
         """The addresses of real and imaginary parts in a buffer."""
         f = self.f
-        found = [f.gep("i8", self.buffer, f.index((2 * side + part) * self.plane)) for part in range(2)]
+        found = [f.gep("i8", self.buffer, (2 * side + part) * self.plane) for part in range(2)]
         return (found[1], found[0]) if exchanged else (found[0], found[1])
 
     def load(self, planes: tuple[Ssa, Ssa], at: Ssa, lanes: int) -> Complex:
@@ -180,14 +178,14 @@ class _Lines:
         lanes = fitting(self.k.target.lanes(self.dtype), count)
         with f.loop(first, first + count, lanes) as loop:
             start = loop.index
-            body(f.smin(start, f.index(first + count - lanes)) if count % lanes else start, lanes)
+            body(f.smin(start, first + count - lanes) if count % lanes else start, lanes)
 
     def columns(self, column: Ssa, body: Callable[[Ssa, int], None]) -> None:
         """`body(column of the strip, lanes)` for the columns that there are; never twice for one."""
         f, axis = self.f, self.axis
         lanes = fitting(self.k.target.lanes(self.dtype), axis.width)
-        count = f.smin(f.sub(f.index(axis.inner), column), f.index(axis.width))
-        whole = f.mul(f.udiv(count, lanes), f.index(lanes))
+        count = f.smin(f.sub(axis.inner, column), axis.width)
+        whole = f.mul(f.udiv(count, lanes), lanes)
         with f.loop(0, whole, lanes) as loop:
             body(loop.index, lanes)
         if axis.width % lanes or axis.inner % axis.width:
@@ -200,12 +198,12 @@ class _Lines:
         f, axis = self.f, self.axis
         source, target = self.array(result=False), self.planes(0, exchanged=self.found.inverse)
         if axis.kind == "half":
-            base = f.mul(outer, f.index(axis.length // 2 + 1))
+            base = f.mul(outer, axis.length // 2 + 1)
             self.read_half(source, base, target)
         elif axis.kind == "real" and axis.ends is None:
-            self.read_real(source, f.mul(outer, f.index(axis.length)), target)
+            self.read_real(source, f.mul(outer, axis.length), target)
         elif axis.inner == 1:
-            base = f.mul(outer, f.index(axis.points))
+            base = f.mul(outer, axis.points)
             self.run(
                 axis.points, lambda at, n: self.store(target, at, self.complex_at(source, f.add(base, at), n))
             )
@@ -220,9 +218,9 @@ class _Lines:
         """`move(place in the buffer, place in the array, lanes)` for the columns of a strip, row by row."""
         f, axis = self.f, self.axis
         with f.loop(0, axis.length, 1) as row:
-            line = f.add(f.mul(outer, f.index(axis.length)), row.index)
-            there = f.add(f.mul(line, f.index(axis.inner)), column)
-            here = f.mul(row.index, f.index(axis.width))
+            line = f.add(f.mul(outer, axis.length), row.index)
+            there = f.add(f.mul(line, axis.inner), column)
+            here = f.mul(row.index, axis.width)
             self.columns(column, lambda at, n: move(f.add(here, at), f.add(there, at), n))
 
     def read_real(self, source: Ssa, base: Ssa, target: tuple[Ssa, Ssa]) -> None:
@@ -244,7 +242,7 @@ class _Lines:
         half = axis.length // 2
 
         def mirrored(at: Ssa, lanes: int, end: int) -> Complex:
-            start = f.sub(f.index(end - lanes + 1), at)
+            start = f.sub(end - lanes + 1, at)
             return self.backwards(self.complex_at(source, f.add(base, start), lanes))
 
         if axis.ends is None:
@@ -262,7 +260,7 @@ class _Lines:
             self.run(half, other, half + 1)
             return
         low = self.complex_at(source, base, 1)[0]
-        high = self.complex_at(source, f.add(base, f.index(half)), 1)[0]
+        high = self.complex_at(source, f.add(base, half), 1)[0]
         self.store(target, f.index(0), ((low + high) * 0.5, (low - high) * 0.5))
 
         def body(at: Ssa, lanes: int) -> None:
@@ -293,9 +291,9 @@ class _Lines:
             return (x[0] * scale, x[1] * scale) if scale != 1.0 else x
 
         if axis.kind == "real":
-            self.write_half(target, f.mul(outer, f.index(axis.length // 2 + 1)), source)
+            self.write_half(target, f.mul(outer, axis.length // 2 + 1), source)
         elif axis.kind == "half" and axis.ends is None:
-            base, values = f.mul(outer, f.index(axis.length)), self.k.values
+            base, values = f.mul(outer, axis.length), self.k.values
 
             def real(at: Ssa, lanes: int) -> None:
                 part = scaled(self.load(source, at, lanes))[0]
@@ -304,7 +302,7 @@ class _Lines:
 
             self.run(axis.length, real)
         elif axis.inner == 1:
-            base = f.mul(outer, f.index(axis.points))
+            base = f.mul(outer, axis.points)
             self.run(
                 axis.points,
                 lambda at, n: self.put_complex(target, f.add(base, at), scaled(self.load(source, at, n))),
@@ -327,11 +325,11 @@ class _Lines:
         first = self.load(source, f.index(0), 1)
         zero = m.number(first[0], 0.0)
         self.put_complex(target, base, (first[0] + first[1], zero))
-        self.put_complex(target, f.add(base, f.index(half)), (first[0] - first[1], zero))
+        self.put_complex(target, f.add(base, half), (first[0] - first[1], zero))
 
         def body(at: Ssa, lanes: int) -> None:
             x = self.load(source, at, lanes)
-            y = self.backwards(self.load(source, f.sub(f.index(half - lanes + 1), at), lanes))
+            y = self.backwards(self.load(source, f.sub(half - lanes + 1, at), lanes))
             y = y[0], -y[1]
             even, odd = plus(x, y), minus(x, y)
             odd = times(m, (odd[1], -odd[0]), self.factor(axis.ends, 1, at, lanes))
@@ -360,19 +358,16 @@ class _Lines:
             return
         with f.loop(0, stage.count, 1) as loop:
             p = loop.index
-            begin = f.mul(p, f.index(stage.stride))
-            result = f.mul(p, f.index(stage.stride * stage.radix))
+            begin = f.mul(p, stage.stride)
+            result = f.mul(p, stage.stride * stage.radix)
             w = [] if last else [self.factor(stage, j, p, 1) for j in range(1, stage.radix)]
             step = stage.count * stage.stride
 
             def body(q: Ssa, lanes: int) -> None:
-                x = [
-                    self.load(source, f.add(f.add(begin, q), f.index(step * k)), lanes)
-                    for k in range(stage.radix)
-                ]
+                x = [self.load(source, f.add(f.add(begin, q), step * k), lanes) for k in range(stage.radix)]
                 y = self.products(butterfly(self.k.values.m, x), w)
                 for j, value in enumerate(y):
-                    self.store(target, f.add(f.add(result, q), f.index(stage.stride * j)), value)
+                    self.store(target, f.add(f.add(result, q), stage.stride * j), value)
 
             self.run(stage.stride, body)
 
@@ -385,15 +380,15 @@ class _Lines:
     ) -> None:
         """The first stage of a single line: lanes are neighbouring p, and results lie interleaved."""
         f = self.f
-        x = [self.load(source, f.add(p, f.index(stage.count * k)), lanes) for k in range(stage.radix)]
+        x = [self.load(source, f.add(p, stage.count * k), lanes) for k in range(stage.radix)]
         w = [self.factor(stage, j, p, lanes) for j in range(1, stage.radix)]
         y = self.products(butterfly(self.k.values.m, x), w)
-        begin = f.mul(p, f.index(stage.radix))
+        begin = f.mul(p, stage.radix)
         values = self.k.values
         for part in range(2):
             columns = [Value(self.dtype, lanes, (v[part].ssa,)) for v in y]
             for number, piece in enumerate(self.interleaved(columns)):
-                at = f.add(begin, f.index(number * piece.lanes))
+                at = f.add(begin, number * piece.lanes)
                 values.store(piece, element_address(values.f, target[part], self.dtype, at))
 
     def interleaved(self, columns: list[Value]) -> list[Value]:

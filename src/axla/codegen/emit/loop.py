@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from axla.codegen.element import Elements, reshape_index
 from axla.codegen.function import Ssa
 from axla.codegen.index import AnyIndex, Index
-from axla.codegen.kernel import KernelWriter, block_of, dims_index
+from axla.codegen.kernel import KernelWriter, dims_index, span_of
 from axla.ir.graph import Computation
 from axla.kernels.loop import ConcatPlan, LoopPlan
 from axla.kernels.plan import Space
@@ -59,9 +59,8 @@ def walk(
     once: bool,
 ) -> None:
     """Runs `body` at every index of the kernel's range; `once`: no index twice."""
-    f = k.f
-    with k.share.steps() as step:
-        outer, low, high = block_of(f, space, step)
+    with k.steps(*space.outer, space.blocks) as (*outer, block):
+        low, high = span_of(k.f, space, block)
         vectors(k, space, low, high, lambda e, i: body(e, dims_index(space, dims, outer, i)), once)
 
 
@@ -89,10 +88,10 @@ def vectors(
     unroll = 1 if rest else min(copies, _unroll(k.kernel.computation, space))
     with k.walk(low, high, lanes * unroll, nonempty=True) as loop:
         for part in range(unroll):
-            base = f.add(loop.index, f.index(part * lanes))
+            base = f.add(loop.index, part * lanes)
             multiple = lanes
             if rest:
-                base = f.smin(base, f.index(inner - lanes))
+                base = f.smin(base, inner - lanes)
                 multiple = 1
             body(e, Index(f, base, 1, lanes, multiple=multiple, limit=inner))
 
@@ -120,7 +119,7 @@ def _main_then_single(
     """Full vectors, then one element at a time."""
     f, lanes, inner = k.f, space.lanes, space.inner
     whole = inner - inner % lanes
-    with k.walk(low, f.smin(high, f.index(whole)), lanes) as loop:
+    with k.walk(low, f.smin(high, whole), lanes) as loop:
         body(k.elements(lanes), Index(f, loop.index, 1, lanes, multiple=lanes, limit=inner))
-    with k.walk(f.smax(low, f.index(whole)), high, 1) as loop:
+    with k.walk(f.smax(low, whole), high, 1) as loop:
         body(k.elements(1), Index(f, loop.index, limit=inner))

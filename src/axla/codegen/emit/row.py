@@ -127,7 +127,7 @@ class _Row:
         first = self._values(e, reductions, columns, stash)
         whole = size // chunk * chunk
         if whole > chunk:
-            start, stop = f.add(own, f.index(chunk)), f.add(own, f.index(whole))
+            start, stop = f.add(own, chunk), f.add(own, whole)
             carry = parts_of([v for copy in first for v in copy])
             with f.loop(start, stop, chunk, carry, nonempty=True) as loop:
                 carried = unpack(loop.carried, reductions, unroll, lanes)
@@ -158,7 +158,7 @@ class _Row:
 
     def _column(self, base: Ssa, offset: int, lanes: int) -> Index:
         f = self.k.f
-        return Index(f, f.add(base, f.index(offset)), 1, lanes, multiple=lanes, limit=self.plan.row_size)
+        return Index(f, f.add(base, offset), 1, lanes, multiple=lanes, limit=self.plan.row_size)
 
     def _values(
         self,
@@ -189,7 +189,7 @@ class _Row:
         if start >= stop:
             return current
         f, lanes = self.k.f, e.lanes
-        first, last = f.add(low, f.index(start)), f.add(low, f.index(stop))
+        first, last = f.add(low, start), f.add(low, stop)
         with opened(first, last, lanes, parts_of(current)) as loop:
             (carried,) = unpack(loop.carried, reductions, 1, lanes)
             (new,) = self._values(e, reductions, [self._column(loop.index, 0, lanes)], stash)
@@ -267,7 +267,7 @@ def _emit_parts(k: KernelWriter, plan: RowPlan) -> None:
         here = Index(f, step, limit=pieces * plan.row_count)
         row, piece = here // pieces, here % pieces
         part = _Row(k, plan, row, plan.lanes)
-        low = f.mul(piece.base, f.index(size))
+        low = f.mul(piece.base, size)
         last = plan.row_size - (pieces - 1) * size
 
         def store(count: int) -> None:
@@ -280,7 +280,7 @@ def _emit_parts(k: KernelWriter, plan: RowPlan) -> None:
         if last == size:
             store(size)
         else:
-            branch = f.branch(f.icmp("slt", piece.base, f.index(pieces - 1)))
+            branch = f.branch(f.icmp("slt", piece.base, pieces - 1))
             with branch.then():
                 store(size)
             with branch.otherwise():

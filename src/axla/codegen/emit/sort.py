@@ -86,7 +86,7 @@ class _Line:
 
     def _addresses(self, position: Ssa) -> list[Ssa]:
         f = self.values.f
-        offset = f.mul(position, f.index(self.stride))
+        offset = f.mul(position, self.stride)
         return [
             element_address(self.values.f, p, d, offset)
             for p, d in zip(self.pointers, self.dtypes, strict=True)
@@ -128,12 +128,10 @@ class _Sort:
 
     def emit(self) -> None:
         f, k, found = self.f, self.k, self.layout
-        per = f.index(found.per_piece)
-        scratch = f.gep("i8", k.scratch(), f.mul(k.share.begin, f.index(found.piece_bytes)))
-        last = f.smin(f.mul(k.share.end, per), f.index(found.lines))
-        with f.loop(f.mul(k.share.begin, per), last, 1, nonempty=True) as line:
+        scratch = f.gep("i8", k.scratch(), f.mul(k.share.begin, found.piece_bytes))
+        with k.lines(found.per_piece, found.lines) as line:
             stripe, column = f.udiv(line.index, found.stride), f.urem(line.index, found.stride)
-            base = f.add(f.mul(stripe, f.index(found.length * found.stride)), column)
+            base = f.add(f.mul(stripe, found.length * found.stride), column)
 
             def whole(arrays: Sequence[Array]) -> _Line:
                 pointers = [element_address(k.values.f, a.pointer, a.dtype, base) for a in arrays]
@@ -141,7 +139,7 @@ class _Sort:
 
             source, target = whole(k.inputs), whole(k.outputs)
             buffers = [
-                _Line(k.values, found.dtypes, [f.gep("i8", scratch, f.index(o)) for o in offsets])
+                _Line(k.values, found.dtypes, [f.gep("i8", scratch, o) for o in offsets])
                 for offsets in found.buffer_offsets()
             ]
             if found.stride == 1:
@@ -172,12 +170,12 @@ class _Sort:
         f = self.f
         with f.loop(0, self.length, run, nonempty=True) as runs:
             first = runs.index
-            last = f.smin(f.add(first, f.index(run)), self.length)
+            last = f.smin(f.add(first, run), self.length)
             with f.loop(first, last, 1, nonempty=True) as loop:
                 new = source.load(loop.index)
                 with f.while_loop([loop.index]) as search:
                     (place,) = search.carried
-                    previous = f.sub(place, f.index(1))
+                    previous = f.sub(place, 1)
                     inside = f.branch(f.icmp("sgt", place, first))
                     with inside.then():
                         earlier = self.before(new, target.load(previous))
@@ -249,7 +247,7 @@ class _Sort:
         state = [*buffers[0].pointers, *buffers[1].pointers]
         half = len(state) // 2
         for digit in range(digits):
-            table = f.gep("i8", counts, f.index(digit * 4 << DIGIT))
+            table = f.gep("i8", counts, digit * 4 << DIGIT)
             common = self.starts(table)
             branch = f.branch(common)
             with branch.otherwise():
@@ -280,7 +278,7 @@ class _Sort:
             target.store(loop.index, element)
             bits = key_bits(self.e, self.computation, key, element)
             for digit in range(digits):
-                place = f.gep("i32", counts, f.add(self.digit_of(bits, digit), f.index(digit << DIGIT)))
+                place = f.gep("i32", counts, f.add(self.digit_of(bits, digit), digit << DIGIT))
                 count = f.load("i32", place, 4)
                 f.store(f.add(count, f.const("i32", 1)), place, 4)
 

@@ -41,13 +41,12 @@ class _Selection:
 
     def emit(self, per: int) -> None:
         f, k = self.f, self.kernel
-        self.heap = f.gep("i64", k.scratch(), f.mul(k.share.begin, f.index(self.count)))
-        last = f.smin(f.mul(k.share.end, f.index(per)), f.index(self.lines))
-        with f.loop(f.mul(k.share.begin, f.index(per)), last, 1, nonempty=True) as line:
-            self.base = f.mul(line.index, f.index(self.length))
+        self.heap = f.gep("i64", k.scratch(), f.mul(k.share.begin, self.count))
+        with k.lines(per, self.lines) as line:
+            self.base = f.mul(line.index, self.length)
             self.fill()
             self.scan()
-            self.take(f.mul(line.index, f.index(self.count)))
+            self.take(f.mul(line.index, self.count))
 
     # -- candidates --------------------------------------------------------------------------------------
 
@@ -105,7 +104,7 @@ class _Selection:
         half = self.count // 2
         if half:
             with f.loop(0, half, 1) as loop:
-                place = f.sub(f.index(half - 1), loop.index)
+                place = f.sub(half - 1, loop.index)
                 self.sift(place, self.at(place), size)
 
     def scan(self) -> None:
@@ -121,7 +120,7 @@ class _Selection:
                 some = f.icmp("ne", f.cast("bitcast", better.ssa, f"i{lanes}"), f.const(f"i{lanes}", 0))
                 with (
                     f.if_(some),
-                    f.loop(loop.index, f.add(loop.index, f.index(lanes)), 1, nonempty=True) as inner,
+                    f.loop(loop.index, f.add(loop.index, lanes), 1, nonempty=True) as inner,
                 ):
                     self.offer(inner.index)
         else:
@@ -141,7 +140,7 @@ class _Selection:
         f, values = self.f, self.values
         elements, places = (self.flat(o, self.count) for o in self.kernel.outputs)
         with f.loop(0, self.count, 1) as loop:
-            last = f.sub(f.index(self.count - 1), loop.index)
+            last = f.sub(self.count - 1, loop.index)
             worst = self.at(f.index(0))
             self.sift(f.index(0), self.at(last), last)
             position = values.unary("not", Value(U32, 1, (f.cast("trunc", worst, "i32"),)))

@@ -7,12 +7,11 @@ element by element.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 
 from axla.codegen.element import Elements, reshape_index
-from axla.codegen.emit.transpose_registers import transpose_block
+from axla.codegen.emit.transpose_registers import transposed
 from axla.codegen.function import Ssa
-from axla.codegen.index import AnyIndex, Index, delinearize, placed
+from axla.codegen.index import AnyIndex, Index, placed
 from axla.codegen.kernel import KernelWriter
 from axla.codegen.value import Value
 from axla.ir.graph import Instruction
@@ -42,16 +41,14 @@ class _Transpose:
     def emit(self) -> None:
         f, k, lanes, dims = self.f, self.k, self.lanes, self.output_dims
         rows, columns = dims[self.p], dims[self.q]
-        with f.loop(k.share.begin, k.share.end, 1, nonempty=True) as step:
-            here = Index(f, step.index, limit=prod(self.steps))
-            *outer, block = delinearize(here, self.steps)
+        with k.steps(*self.steps) as (*outer, block):
             number = f.index(block) if isinstance(block, int) else block.base
-            low = f.mul(number, f.index(self.block))
-            high = f.smin(f.add(low, f.index(self.block)), f.index(rows))
+            low = f.mul(number, self.block)
+            high = f.smin(f.add(low, self.block), rows)
             whole_rows, whole_columns = rows - rows % lanes, columns - columns % lanes
-            tiles_end = f.smin(high, f.index(whole_rows))
+            tiles_end = f.smin(high, whole_rows)
             with f.loop(0, whole_columns, self.block) as q_block:
-                q_end = f.smin(f.add(q_block.index, f.index(self.block)), f.index(whole_columns))
+                q_end = f.smin(f.add(q_block.index, self.block), whole_columns)
                 with (
                     f.loop(low, tiles_end, lanes) as p,
                     f.loop(q_block.index, q_end, lanes, nonempty=True) as q,
@@ -60,7 +57,7 @@ class _Transpose:
             if columns % lanes:
                 self.singles(outer, (low, high), (f.index(whole_columns), f.index(columns)))
             if rows % lanes:
-                rest = f.smax(low, f.index(whole_rows)), high
+                rest = f.smax(low, whole_rows), high
                 self.singles(outer, rest, (f.index(0), f.index(whole_columns)))
 
     def tile(self, outer: Sequence[AnyIndex], p: Ssa, q: Ssa) -> None:
@@ -72,16 +69,12 @@ class _Transpose:
         loaded: list[list[Value]] = []
         for j in range(lanes):
             along_p = Index(f, p, 1, lanes, multiple=lanes, limit=dims[self.p])
-            column = Index(f, f.add(q, f.index(j)), limit=dims[self.q])
+            column = Index(f, f.add(q, j), limit=dims[self.q])
             at = self.input_index(self.output_index(outer, along_p, column))
             loaded.append([wide.values.splat(self.below(wide, hero, at), lanes) for hero in self.heroes])
-        turned = []
-        for number in range(len(self.heroes)):
-            rows = [row[number] for row in loaded]
-            parts = [transpose_block(f, [v.parts[i] for v in rows]) for i in range(len(rows[0].parts))]
-            turned.append([Value(rows[0].dtype, lanes, tuple(p[r] for p in parts)) for r in range(lanes)])
+        turned = [transposed(f, rows) for rows in zip(*loaded, strict=True)]
         for r in range(lanes):
-            row = Index(f, f.add(p, f.index(r)), limit=dims[self.p])
+            row = Index(f, f.add(p, r), limit=dims[self.p])
             along_q = Index(f, q, 1, lanes, multiple=lanes, limit=dims[self.q])
             e = self.k.elements(lanes)
             for hero, values in zip(self.heroes, turned, strict=True):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from axla.codegen.function import Function, Ssa
 from axla.codegen.types import element_type, lane_count
+from axla.codegen.value import Value
 
 _BYTES = {"half": 2, "bfloat": 2, "float": 4, "double": 8}
 
@@ -39,6 +40,12 @@ def transpose_block(f: Function, rows: Sequence[Ssa]) -> list[Ssa]:
         found = _stage(f, found, bit, _alternate(count, inside))
         bit *= 2
     return found
+
+
+def transposed(f: Function, rows: Sequence[Value]) -> list[Value]:
+    """The same of n values of n lanes."""
+    parts = [transpose_block(f, [row.parts[n] for row in rows]) for n in range(len(rows[0].parts))]
+    return [Value(rows[0].dtype, len(rows), column) for column in zip(*parts, strict=True)]
 
 
 def _stage(f: Function, rows: list[Ssa], bit: int, masks: tuple[list[int], list[int]]) -> list[Ssa]:

@@ -1,0 +1,132 @@
+"""What the ways of multiplying matrices share: sums, operands, and what becomes of finished sums."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+from axla.codegen.array import element_address
+from axla.codegen.convert import memory_element
+from axla.codegen.element import reshape_index
+from axla.codegen.function import Function, Loop, Ssa
+from axla.codegen.index import Index
+from axla.codegen.kernel import KernelWriter
+from axla.codegen.value import Value, Values
+from axla.kernels.dot import DotPlan, GemmSpec
+
+
+class Sums:
+    """Sums of a product, values of the accumulator's type, in one function."""
+
+    def __init__(self, values: Values, spec: GemmSpec):
+        self.values, self.f, self.spec = values, values.f, spec
+        self.dtype = spec.accumulator
+        self.element = memory_element(self.dtype.real)
+        self.lanes = values.target.lanes(self.dtype)
+        self.parts = 2 if self.dtype.is_complex else 1
+        # Small complex products are rounded one by one, as XLA does: it shows in what cancels.
+        self.fused = max(spec.m, spec.n, spec.k) > 16
+
+    def zero(self, lanes: int) -> Value:
+        return self.values.constant(self.dtype, 0, lanes)
+
+    def add(self, a: Value, b: Value) -> Value:
+        return self.values.binary("add", a, b)
+
+    def multiply_add(self, a: Value, b: Value, total: Value) -> Value:
+        """total + a * b."""
+        return self.values.multiply_add(a, b, total, fused=self.fused)
+
+    def read(self, pointer: Ssa, index: Ssa | int, lanes: int) -> Value:
+        """Elements of an operand from `index` on, in the type of the sums."""
+        dtype, values = self.spec.dtype, self.values
+        return values.convert(
+            values.load(dtype, element_address(self.f, pointer, dtype, index), lanes), self.dtype
+        )
+
+    def load(self, pointer: Ssa, index: Ssa | int, lanes: int, planes: int) -> Value:
+        """Sums from `index` on: parts of complex ones are `planes` apart, or side by side where that is 0."""
+        if self.parts == 1 or planes == 0:
+            return self.values.load(self.dtype, element_address(self.f, pointer, self.dtype, index), lanes)
+        real = self.dtype.real
+        places = (element_address(self.f, pointer, real, self.f.add(index, n * planes)) for n in range(2))
+        return Value(self.dtype, lanes, tuple(self.values.load(real, place, lanes).ssa for place in places))
+
+    def store(self, value: Value, pointer: Ssa, index: Ssa | int, planes: int) -> None:
+        """Writes the parts `planes` apart."""
+        real = self.dtype.real
+        for number, part in enumerate(value.parts):
+            place = element_address(self.f, pointer, real, self.f.add(index, number * planes))
+            self.values.store(Value(real, value.lanes, (part,)), place)
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """An operand as it lies in memory: rows `stride` elements apart."""
+
+    sums: Sums
+    start: Ssa
+    stride: int
+
+    def at(self, row: Ssa | int, column: Ssa | int) -> Ssa:
+        """The number of an element."""
+        return self.sums.f.add(self.sums.f.mul(row, self.stride), column)
+
+    def load(self, row: Ssa | int, column: Ssa | int, lanes: int) -> Value:
+        """Elements of a row, in the type of the sums."""
+        return self.sums.read(self.start, self.at(row, column), lanes)
+
+
+class Product(Sums):
+    """A product being written into the function of a kernel, and what the kernel makes of it."""
+
+    def __init__(self, k: KernelWriter, plan: DotPlan):
+        super().__init__(k.values, plan.product)
+        self.k, self.plan, self.cut, self.tile = k, plan, plan.cut, plan.cut.tile
+        self.hero = k.named[plan.hero]
+        parameters = k.kernel.computation.parameters
+        self.lhs, self.rhs = (k.inputs[parameters.index(o)].pointer for o in self.hero.operands)
+        k.f.polls = False  # calls are short; in tiles, which may be long, the loops that matter poll
+
+    def inside(self, f: Function) -> Product:
+        """The same in another function, which has the kernel's frame and arguments."""
+        return Product(self.k.inside(f), self.plan)
+
+    def scratch(self) -> Ssa:
+        """The scratch memory of this call."""
+        return self.f.gep("i8", self.k.scratch(), self.f.mul(self.k.share.begin, self.cut.region_bytes))
+
+    def units(self) -> AbstractContextManager[Loop]:
+        """The loop over the units of this call."""
+        return self.k.lines(self.cut.group, self.cut.units)
+
+    def matrices(self, batch: Ssa) -> tuple[Matrix, Matrix]:
+        """One lhs and one rhs of the batch."""
+        spec, f = self.spec, self.f
+        sides = (self.lhs, spec.m * spec.k, spec.lhs_row), (self.rhs, spec.k * spec.n, spec.rhs_row)
+        lhs, rhs = (
+            Matrix(self, element_address(f, start, spec.dtype, f.mul(batch, size)), row)
+            for start, size, row in sides
+        )
+        return lhs, rhs
+
+    def give(self, total: Value, batch: Ssa, row: Ssa | int, col: Ssa | int) -> None:
+        """Writes the kernel's results for a finished piece of the product, once for each; lanes run along
+        columns, or along rows where there is one column.
+        """
+        spec, f, lanes = self.spec, self.f, total.lanes
+        along_rows = spec.n == 1
+        row, col = (f.index(at) if isinstance(at, int) else at for at in (row, col))
+        at = (
+            Index(f, batch, limit=spec.batch),
+            Index(f, row, int(along_rows), lanes, limit=spec.m),
+            Index(f, col, int(not along_rows), lanes, limit=spec.n),
+        )
+        e = self.k.elements(lanes)
+        e.bind(self.hero, self.values.convert(total, spec.result))
+        self.k.write(e, lambda s: reshape_index(at, (spec.batch, spec.m, spec.n), s.dims))
+
+
+def least(f: Function, index: Ssa, limit: int, *, needed: bool = True) -> Ssa:
+    """`index`, at most `limit`: the last piece of a row then overlaps the one before."""
+    return f.smin(index, limit) if needed else index
