@@ -38,6 +38,13 @@ def elements(shape: AnyShape) -> int:
     return 0
 
 
+def chased(inst: Instruction) -> Instruction:
+    """What an array is a view of."""
+    while isinstance(inst.op, hlo.Reshape | hlo.Bitcast):
+        inst = inst.operands[0]
+    return inst
+
+
 class AccessKeys:
     """Numbers keys. One object serves all kernels of a computation that are to be compared."""
 

@@ -26,6 +26,11 @@ FREE: tuple[type[Op], ...] = (hlo.Broadcast, hlo.Iota, hlo.Constant, hlo.Reshape
 """Ops that cost nothing, wherever they are computed."""
 
 
+def is_costly(inst: Instruction) -> bool:
+    """Whether an element is dear to compute once more: of a function, from memory all over an array..."""
+    return inst.op.expensive or isinstance(inst.op, hlo.Gather | hlo.Map)
+
+
 class Kind:
     """A kind of kernels. `kinds.OWN` lists axla's; `kinds.register` adds one."""
 
@@ -45,6 +50,10 @@ class Kind:
     joins: ClassVar[bool] = True
     """Whether its hero may go into the kernel of what reads it."""
     one_result: ClassVar[bool] = False
+    several: ClassVar[bool] = False
+    """Whether its hero may give several arrays, one by one to what reads them."""
+    companions: ClassVar[bool] = False
+    """Whether small values as large as its hero's result are computed beside it, not in registers."""
     side_by_side: ClassVar[bool] = False
     """Whether kernels of one form that read the same array are put together."""
     takes_epilogues: ClassVar[bool] = False
@@ -52,6 +61,7 @@ class Kind:
     overwrites: ClassVar[bool] = False
     """Whether results may lie where operands of the same size lie, that are read at the very same element."""
     fusion: ClassVar[FusionKind] = FusionKind.LOOP
+    """OUTPUT: what follows its hero is best computed where the hero's result is stored."""
 
     # -- what fusion asks: of an instruction `inst` whose op is one of `heroes` --
 

@@ -12,13 +12,15 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+import axla.hlo as hlo
 from axla.core.errors import InternalError
 from axla.core.shape import Shape
-from axla.hlo import Broadcast, Concatenate, Copy, Dot, Iota, Reduce, ReduceWindow, Reverse, Transpose
+from axla.ir.attributes import Window
 from axla.ir.graph import Computation, Instruction
+from axla.ir.op import Op
 from axla.ir.typed import op_of, shape_of
 from axla.kernels.access import KernelBody, accesses, elements, root_shape
-from axla.kernels.kind import Form, HeroKind, Kind
+from axla.kernels.kind import Form, HeroKind, Kind, is_costly
 from axla.kernels.plan import KernelTask, Phase, Plan, Space, cut, widest
 from axla.target.machine import Limits, Target
 
@@ -57,8 +59,17 @@ class LoopKind(Kind):
         if not body.uniform:
             found = ", ".join(r.shape.to_string(layout=False) for r in body.roots)
             raise InternalError(f"no kernel has the roots {found}: their sizes differ")
-        inner = tuple(i for i in body.order if isinstance(i.op, Reduce | ReduceWindow | Dot))
+        inner = tuple(i for i in body.order if isinstance(i.op, hlo.Reduce | hlo.ReduceWindow | hlo.Dot))
         return cls(root_shape(body.roots[0]).dims, inner)
+
+    @classmethod
+    def why_not_operand(cls, user: Instruction, numbers: Sequence[int], inst: Instruction) -> str | None:
+        """What every element of a loop would compute anew."""
+        if isinstance(user.op, hlo.ReduceWindow) and 0 in numbers and _overlaps(user.op.window):
+            return "elements are in several places of a window"
+        if isinstance(user.op, hlo.Gather) and 1 in numbers and is_costly(inst):
+            return "indices of a gather are read for every element"
+        return None
 
     def plan(self, task: KernelTask, target: Target) -> LoopPlan:
         space, phase = loop_space(task, self.dims, target, self.inner)
@@ -67,6 +78,14 @@ class LoopKind(Kind):
 
 LOOP: Form = (LoopKind,)
 """What has no hero yet."""
+LOOPED: tuple[type[Op], ...] = (hlo.Constant, hlo.Iota, hlo.Map, hlo.ReduceWindow)
+"""Ops that loops compute element by element, beside elementwise ones, what moves elements, and heroes."""
+
+
+def _overlaps(window: Window) -> bool:
+    """Whether neighbouring places of a window see the same elements."""
+    reaches = zip(window.dilated_size, window.stride, window.base_dilation, strict=True)
+    return any(reach > stride or base > 1 for reach, stride, base in reaches)
 
 
 def loop_space(
@@ -80,7 +99,7 @@ def loop_space(
 
 
 def _inner_cost(inst: Instruction) -> int:
-    if isinstance(inst.op, ReduceWindow):
+    if isinstance(inst.op, hlo.ReduceWindow):
         return prod(inst.op.window.size) + 1
     result = max(1, sum(s.size for s in inst.shape.leaves() if isinstance(s, Shape)))
     return max(1, inst.operands[0].shape.size // result) + 1
@@ -100,7 +119,7 @@ def mergeable(computation: Computation, dims: Sequence[int]) -> list[bool]:
     return found
 
 
-def _broadcast_merges(inst: Instruction[Broadcast], d: int) -> bool:
+def _broadcast_merges(inst: Instruction[hlo.Broadcast], d: int) -> bool:
     dimensions = inst.op.dimensions
     first, second = d in dimensions, d + 1 in dimensions
     if first != second:
@@ -108,11 +127,11 @@ def _broadcast_merges(inst: Instruction[Broadcast], d: int) -> bool:
     return not first or dimensions.index(d + 1) == dimensions.index(d) + 1
 
 
-def _iota_merges(inst: Instruction[Iota], d: int) -> bool:
+def _iota_merges(inst: Instruction[hlo.Iota], d: int) -> bool:
     return inst.op.iota_dimension not in (d, d + 1)
 
 
-def _transpose_merges(inst: Instruction[Transpose], d: int) -> bool:
+def _transpose_merges(inst: Instruction[hlo.Transpose], d: int) -> bool:
     dimensions = inst.op.dimensions
     return dimensions[d + 1] == dimensions[d] + 1
 
@@ -123,12 +142,12 @@ def _same_sizes(inst: Instruction, d: int) -> bool:
     return source[d] == result[d] and source[d + 1] == result[d + 1]
 
 
-def _others_merge(inst: Instruction[Reverse | Concatenate], d: int) -> bool:
+def _others_merge(inst: Instruction[hlo.Reverse | hlo.Concatenate], d: int) -> bool:
     dimensions = inst.op.dimensions
     return d not in dimensions and d + 1 not in dimensions
 
 
-def _window_merges(inst: Instruction[ReduceWindow], d: int) -> bool:
+def _window_merges(inst: Instruction[hlo.ReduceWindow], d: int) -> bool:
     window = inst.op.window
     steps = zip(window.size, window.stride, window.base_dilation, strict=True)
     still = [size == stride == dilation == 1 for size, stride, dilation in steps]
@@ -155,7 +174,7 @@ class CopyKind(HeroKind):
     """The bytes of operand 0."""
 
     name = "copy"
-    heroes = (Copy,)
+    heroes = (hlo.Copy,)
     alone = False  # fused with others it is an op like them
 
     def __str__(self) -> str:
@@ -191,14 +210,16 @@ class ConcatKind(Kind):
     hero: Instruction
 
     name = "concatenate"
-    heroes = (Concatenate,)
+    heroes = (hlo.Concatenate,)
     planned = ConcatPlan
     emission = "axla.codegen.emit.loop:emit_concat"
     one_result = True
 
     def __str__(self) -> str:
         pieces, dims = len(self.hero.operands), list(shape_of(self.hero).dims)
-        return f"concatenate {pieces} pieces to {dims} along {op_of(self.hero, Concatenate).dimensions[0]}"
+        return (
+            f"concatenate {pieces} pieces to {dims} along {op_of(self.hero, hlo.Concatenate).dimensions[0]}"
+        )
 
     @classmethod
     def form(cls, inst: Instruction, limits: Limits) -> Form | None:
@@ -207,7 +228,7 @@ class ConcatKind(Kind):
 
     @classmethod
     def match(cls, body: KernelBody, limits: Limits) -> ConcatKind | None:
-        heroes = [i for i in body.order if isinstance(i.op, Concatenate) and cls.form(i, limits)]
+        heroes = [i for i in body.order if isinstance(i.op, hlo.Concatenate) and cls.form(i, limits)]
         if len(heroes) != 1 or not body.uniform or not accesses(body, heroes).heroes:
             return None
         return cls(heroes[0])
@@ -215,7 +236,7 @@ class ConcatKind(Kind):
     def plan(self, task: KernelTask, target: Target) -> ConcatPlan:
         """A phase for each piece that has elements."""
         lanes, cost = target.lanes(widest(task.computation)), task.cost(target.limits)
-        dims, dimension = shape_of(self.hero).dims, op_of(self.hero, Concatenate).dimensions[0]
+        dims, dimension = shape_of(self.hero).dims, op_of(self.hero, hlo.Concatenate).dimensions[0]
         merge = mergeable(task.computation, dims)
         # Along the dimension of the concatenation a piece is one stretch of the result.
         joined = [d == dimension or m and d != dimension - 1 for d, m in enumerate(merge)]

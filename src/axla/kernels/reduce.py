@@ -71,6 +71,7 @@ class ReduceKind(Kind):
     heroes = (Reduce,)
     fusion = FusionKind.INPUT
     side_by_side = True
+    several = True
     by_rows: ClassVar[bool]
     """Whether `inner` is 1."""
 
@@ -159,6 +160,7 @@ class RowKind(ReduceKind):
     name = "row"
     planned = RowPlan
     emission = "axla.codegen.emit.row:emit"
+    companions = True
     by_rows = True
 
     def __str__(self) -> str:

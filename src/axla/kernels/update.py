@@ -11,7 +11,7 @@ import axla.hlo as hlo
 from axla.hlo import Scatter
 from axla.ir.graph import Instruction
 from axla.ir.typed import op_of, shape_of
-from axla.kernels.access import AccessKeys, KernelBody, Keys, elements, own_keys
+from axla.kernels.access import AccessKeys, KernelBody, Keys, chased, elements, own_keys
 from axla.kernels.kind import FREE, Kind
 from axla.kernels.loop import LoopPlan, loop_space
 from axla.kernels.plan import KernelTask, Phase, Plan, fitting, widest
@@ -102,13 +102,6 @@ class UpdateKind(InPlaceKind):
     def plan(self, task: KernelTask, target: Target) -> UpdatePlan:
         space, phase = loop_space(task, self.dims, target)
         return UpdatePlan(self.dims, space, self.hero.name, phases=(phase,))
-
-
-def chased(inst: Instruction) -> Instruction:
-    """What an array is a view of."""
-    while isinstance(inst.op, hlo.Reshape | hlo.Bitcast):
-        inst = inst.operands[0]
-    return inst
 
 
 class ScatterGeometry:

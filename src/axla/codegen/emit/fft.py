@@ -16,8 +16,8 @@ from axla.codegen.function import Ssa
 from axla.codegen.index import Index
 from axla.codegen.kernel import KernelWriter
 from axla.codegen.position import index_value
-from axla.codegen.value import Value
-from axla.core.dtypes import C64, C128, F32, F64
+from axla.codegen.value import Value, Values
+from axla.core.dtypes import C64, C128, F32, F64, DType
 from axla.kernels.fft import Axis, FftPlan, Stage
 from axla.kernels.plan import fitting
 
@@ -111,6 +111,41 @@ def _table(k: KernelWriter, found: FftPlan, stage: Stage) -> None:
                 values.store(value, element_address(values.f, k.scratch(start), found.dtype, first))
 
 
+class _Planes:
+    """Values whose real and imaginary parts stand apart, or real ones: then there is one part."""
+
+    def __init__(self, values: Values, dtype: DType, parts: Sequence[Ssa]):
+        self.values, self.dtype, self.parts = values, dtype, parts
+
+    def load(self, at: Ssa | int, lanes: int) -> Complex:
+        values, dtype = self.values, self.dtype
+        places = [element_address(values.f, part, dtype, at) for part in self.parts]
+        found = [values.m.reg(values.load(dtype, place, lanes).ssa) for place in places]
+        return found[0], found[1] if len(found) > 1 else values.m.number(found[0], 0.0)
+
+    def store(self, at: Ssa | int, value: Complex) -> None:
+        values = self.values
+        for start, part in zip(self.parts, value, strict=False):
+            place = element_address(values.f, start, self.dtype, at)
+            values.store(Value(self.dtype, part.lanes, (part.ssa,)), place)
+
+
+class _Pairs:
+    """Complex values, as an array has them."""
+
+    def __init__(self, values: Values, dtype: DType, start: Ssa):
+        self.values, self.dtype, self.start = values, dtype, start
+
+    def load(self, at: Ssa | int, lanes: int) -> Complex:
+        place = element_address(self.values.f, self.start, self.dtype, at)
+        re, im = self.values.regs(self.values.load(self.dtype, place, lanes))
+        return re, im
+
+    def store(self, at: Ssa | int, value: Complex) -> None:
+        place = element_address(self.values.f, self.start, self.dtype, at)
+        self.values.store(Value(self.dtype, value[0].lanes, (value[0].ssa, value[1].ssa)), place)
+
+
 class _Lines:
     """Writes the phase of one axis."""
 
@@ -136,22 +171,10 @@ class _Lines:
 
     # -- memory ------------------------------------------------------------------------------------------
 
-    def planes(self, side: int, *, exchanged: bool = False) -> tuple[Ssa, Ssa]:
-        """The addresses of real and imaginary parts in a buffer."""
-        f = self.f
-        found = [f.gep("i8", self.buffer, (2 * side + part) * self.plane) for part in range(2)]
-        return (found[1], found[0]) if exchanged else (found[0], found[1])
-
-    def load(self, planes: tuple[Ssa, Ssa], at: Ssa, lanes: int) -> Complex:
-        values = self.k.values
-        a, b = (values.load(self.dtype, element_address(values.f, p, self.dtype, at), lanes) for p in planes)
-        return values.m.reg(a.ssa), values.m.reg(b.ssa)
-
-    def store(self, planes: tuple[Ssa, Ssa], at: Ssa, value: Complex) -> None:
-        values = self.k.values
-        for plane, part in zip(planes, value, strict=True):
-            address = element_address(values.f, plane, self.dtype, at)
-            values.store(Value(self.dtype, part.lanes, (part.ssa,)), address)
+    def planes(self, side: int, *, exchanged: bool = False) -> _Planes:
+        """A buffer; the parts may be exchanged."""
+        parts = [self.f.gep("i8", self.buffer, (2 * side + part) * self.plane) for part in range(2)]
+        return _Planes(self.k.values, self.dtype, parts[::-1] if exchanged else parts)
 
     def array(self, *, result: bool) -> Ssa:
         """The array that this axis reads, or the one that it writes."""
@@ -160,15 +183,15 @@ class _Lines:
             return self.k.scratch(self.found.middle)
         return self.k.outputs[0].pointer if result or not self.first else self.k.inputs[0].pointer
 
-    def complex_at(self, pointer: Ssa, at: Ssa, lanes: int) -> Complex:
-        values = self.k.values
-        value = values.load(self.whole, element_address(values.f, pointer, self.whole, at), lanes)
-        return values.m.reg(value.parts[0]), values.m.reg(value.parts[1])
-
-    def put_complex(self, pointer: Ssa, at: Ssa, value: Complex) -> None:
-        values = self.k.values
-        both = Value(self.whole, value[0].lanes, (value[0].ssa, value[1].ssa))
-        values.store(both, element_address(values.f, pointer, self.whole, at))
+    def line(self, outer: Ssa, *, result: bool) -> tuple[_Pairs | _Planes, int]:
+        """A line of that array, and how many values it has there."""
+        f, axis, values = self.f, self.axis, self.k.values
+        array = self.array(result=result)
+        if axis.kind == ("half" if result else "real") and axis.ends is None:
+            start = element_address(f, array, self.dtype, f.mul(outer, axis.length))
+            return _Planes(values, self.dtype, [start]), axis.length
+        count = axis.length // 2 + 1 if axis.kind == ("real" if result else "half") else axis.points
+        return _Pairs(values, self.whole, element_address(f, array, self.whole, f.mul(outer, count))), count
 
     def run(self, count: int, body: Callable[[Ssa, int], None], first: int = 0) -> None:
         """`body(start, lanes)` for vectors that cover [first, first + count); the last one may overlap."""
@@ -195,24 +218,16 @@ class _Lines:
     # -- lines in and out --------------------------------------------------------------------------------
 
     def read(self, outer: Ssa, column: Ssa) -> None:
-        f, axis = self.f, self.axis
-        source, target = self.array(result=False), self.planes(0, exchanged=self.found.inverse)
-        if axis.kind == "half":
-            base = f.mul(outer, axis.length // 2 + 1)
-            self.read_half(source, base, target)
-        elif axis.kind == "real" and axis.ends is None:
-            self.read_real(source, f.mul(outer, axis.length), target)
-        elif axis.inner == 1:
-            base = f.mul(outer, axis.points)
-            self.run(
-                axis.points, lambda at, n: self.store(target, at, self.complex_at(source, f.add(base, at), n))
-            )
+        target = self.planes(0, exchanged=self.found.inverse)
+        if self.axis.inner != 1:
+            source = _Pairs(self.k.values, self.whole, self.array(result=False))
+            self.strip(outer, column, lambda here, there, n: target.store(here, source.load(there, n)))
+            return
+        line, count = self.line(outer, result=False)
+        if self.axis.kind == "half":
+            self.read_half(line, target)
         else:
-            self.strip(
-                outer,
-                column,
-                lambda here, there, n: self.store(target, here, self.complex_at(source, there, n)),
-            )
+            self.run(count, lambda at, n: target.store(at, line.load(at, n)))
 
     def strip(self, outer: Ssa, column: Ssa, move: Callable[[Ssa, Ssa, int], None]) -> None:
         """`move(place in the buffer, place in the array, lanes)` for the columns of a strip, row by row."""
@@ -223,18 +238,7 @@ class _Lines:
             here = f.mul(row.index, axis.width)
             self.columns(column, lambda at, n: move(f.add(here, at), f.add(there, at), n))
 
-    def read_real(self, source: Ssa, base: Ssa, target: tuple[Ssa, Ssa]) -> None:
-        """A real line, with imaginary parts of zero."""
-        f, values = self.f, self.k.values
-
-        def body(at: Ssa, lanes: int) -> None:
-            address = element_address(values.f, source, self.dtype, f.add(base, at))
-            value = values.m.reg(values.load(self.dtype, address, lanes).ssa)
-            self.store(target, at, (value, values.m.number(value, 0.0)))
-
-        self.run(self.axis.length, body)
-
-    def read_half(self, source: Ssa, base: Ssa, target: tuple[Ssa, Ssa]) -> None:
+    def read_half(self, source: _Pairs | _Planes, target: _Planes) -> None:
         """The half of a line that determines a real result: all of the line, or a line of half as many
         values.
         """
@@ -242,34 +246,25 @@ class _Lines:
         half = axis.length // 2
 
         def mirrored(at: Ssa, lanes: int, end: int) -> Complex:
-            start = f.sub(end - lanes + 1, at)
-            return self.backwards(self.complex_at(source, f.add(base, start), lanes))
+            """The conjugates of the values from end - at down."""
+            x = self.backwards(source.load(f.sub(end - lanes + 1, at), lanes))
+            return x[0], -x[1]
 
+        first = source.load(0, 1)
         if axis.ends is None:
-            first = self.complex_at(source, base, 1)
-            self.store(target, f.index(0), (first[0], m.number(first[0], 0.0)))
-            self.run(
-                half, lambda at, n: self.store(target, at, self.complex_at(source, f.add(base, at), n)), 1
-            )
-            end = axis.length
-
-            def other(at: Ssa, lanes: int) -> None:
-                x = mirrored(at, lanes, end)
-                self.store(target, at, (x[0], -x[1]))
-
-            self.run(half, other, half + 1)
+            target.store(0, (first[0], m.number(first[0], 0.0)))
+            self.run(half, lambda at, n: target.store(at, source.load(at, n)), 1)
+            self.run(half, lambda at, n: target.store(at, mirrored(at, n, axis.length)), half + 1)
             return
-        low = self.complex_at(source, base, 1)[0]
-        high = self.complex_at(source, f.add(base, half), 1)[0]
-        self.store(target, f.index(0), ((low + high) * 0.5, (low - high) * 0.5))
+        low, high = first[0], source.load(half, 1)[0]
+        target.store(0, ((low + high) * 0.5, (low - high) * 0.5))
 
         def body(at: Ssa, lanes: int) -> None:
-            x, y = self.complex_at(source, f.add(base, at), lanes), mirrored(at, lanes, half)
-            y = y[0], -y[1]
+            x, y = source.load(at, lanes), mirrored(at, lanes, half)
             even, odd = plus(x, y), minus(x, y)
             w = self.factor(axis.ends, 1, at, lanes)
             odd = times(m, odd, (w[0], -w[1]))
-            self.store(target, at, ((even[0] - odd[1]) * 0.5, (even[1] + odd[0]) * 0.5))
+            target.store(at, ((even[0] - odd[1]) * 0.5, (even[1] + odd[0]) * 0.5))
 
         self.run(half - 1, body, 1)
 
@@ -281,59 +276,40 @@ class _Lines:
         return values.m.reg(a.ssa), values.m.reg(b.ssa)
 
     def write(self, outer: Ssa, column: Ssa, side: int) -> None:
-        f, axis = self.f, self.axis
-        target, source = self.array(result=True), self.planes(side, exchanged=self.found.inverse)
+        axis, source = self.axis, self.planes(side, exchanged=self.found.inverse)
         scale = self.found.scale if self.last else 1.0
         if axis.ends is not None and axis.kind == "half":
             scale *= 2.0  # the transform has half the values
 
-        def scaled(x: Complex) -> Complex:
+        def scaled(at: Ssa, lanes: int) -> Complex:
+            x = source.load(at, lanes)
             return (x[0] * scale, x[1] * scale) if scale != 1.0 else x
 
-        if axis.kind == "real":
-            self.write_half(target, f.mul(outer, axis.length // 2 + 1), source)
-        elif axis.kind == "half" and axis.ends is None:
-            base, values = f.mul(outer, axis.length), self.k.values
-
-            def real(at: Ssa, lanes: int) -> None:
-                part = scaled(self.load(source, at, lanes))[0]
-                address = element_address(values.f, target, self.dtype, f.add(base, at))
-                values.store(Value(self.dtype, part.lanes, (part.ssa,)), address)
-
-            self.run(axis.length, real)
-        elif axis.inner == 1:
-            base = f.mul(outer, axis.points)
-            self.run(
-                axis.points,
-                lambda at, n: self.put_complex(target, f.add(base, at), scaled(self.load(source, at, n))),
-            )
-        else:
-            self.strip(
-                outer, column,
-                lambda here, there, n: self.put_complex(target, there, scaled(self.load(source, here, n))),
-            )  # fmt: skip
-
-    def write_half(self, target: Ssa, base: Ssa, source: tuple[Ssa, Ssa]) -> None:
-        """The half of a transform of real values that is not redundant."""
-        f, m, axis = self.f, self.k.values.m, self.axis
-        half = axis.length // 2
-        if axis.ends is None:
-            self.run(
-                half + 1, lambda at, n: self.put_complex(target, f.add(base, at), self.load(source, at, n))
-            )
+        if axis.inner != 1:
+            target = _Pairs(self.k.values, self.whole, self.array(result=True))
+            self.strip(outer, column, lambda here, there, n: target.store(there, scaled(here, n)))
             return
-        first = self.load(source, f.index(0), 1)
+        line, count = self.line(outer, result=True)
+        if axis.kind == "real" and axis.ends is not None:
+            self.write_half(line, source, axis.ends)
+        else:
+            self.run(count, lambda at, n: line.store(at, scaled(at, n)))
+
+    def write_half(self, target: _Pairs | _Planes, source: _Planes, ends: Stage) -> None:
+        """The half of a transform of real values that is not redundant."""
+        f, m, half = self.f, self.k.values.m, self.axis.length // 2
+        first = source.load(0, 1)
         zero = m.number(first[0], 0.0)
-        self.put_complex(target, base, (first[0] + first[1], zero))
-        self.put_complex(target, f.add(base, half), (first[0] - first[1], zero))
+        target.store(0, (first[0] + first[1], zero))
+        target.store(half, (first[0] - first[1], zero))
 
         def body(at: Ssa, lanes: int) -> None:
-            x = self.load(source, at, lanes)
-            y = self.backwards(self.load(source, f.sub(half - lanes + 1, at), lanes))
+            x = source.load(at, lanes)
+            y = self.backwards(source.load(f.sub(half - lanes + 1, at), lanes))
             y = y[0], -y[1]
             even, odd = plus(x, y), minus(x, y)
-            odd = times(m, (odd[1], -odd[0]), self.factor(axis.ends, 1, at, lanes))
-            self.put_complex(target, f.add(base, at), ((even[0] + odd[0]) * 0.5, (even[1] + odd[1]) * 0.5))
+            odd = times(m, (odd[1], -odd[0]), self.factor(ends, 1, at, lanes))
+            target.store(at, ((even[0] + odd[0]) * 0.5, (even[1] + odd[1]) * 0.5))
 
         self.run(half - 1, body, 1)
 
@@ -364,10 +340,10 @@ class _Lines:
             step = stage.count * stage.stride
 
             def body(q: Ssa, lanes: int) -> None:
-                x = [self.load(source, f.add(f.add(begin, q), step * k), lanes) for k in range(stage.radix)]
+                x = [source.load(f.add(f.add(begin, q), step * k), lanes) for k in range(stage.radix)]
                 y = self.products(butterfly(self.k.values.m, x), w)
                 for j, value in enumerate(y):
-                    self.store(target, f.add(f.add(result, q), stage.stride * j), value)
+                    target.store(f.add(f.add(result, q), stage.stride * j), value)
 
             self.run(stage.stride, body)
 
@@ -375,12 +351,10 @@ class _Lines:
         m = self.k.values.m
         return [y[0], *(times(m, v, f) for v, f in zip(y[1:], w, strict=True))] if w else y
 
-    def together(
-        self, stage: Stage, source: tuple[Ssa, Ssa], target: tuple[Ssa, Ssa], p: Ssa, lanes: int
-    ) -> None:
+    def together(self, stage: Stage, source: _Planes, target: _Planes, p: Ssa, lanes: int) -> None:
         """The first stage of a single line: lanes are neighbouring p, and results lie interleaved."""
         f = self.f
-        x = [self.load(source, f.add(p, stage.count * k), lanes) for k in range(stage.radix)]
+        x = [source.load(f.add(p, stage.count * k), lanes) for k in range(stage.radix)]
         w = [self.factor(stage, j, p, lanes) for j in range(1, stage.radix)]
         y = self.products(butterfly(self.k.values.m, x), w)
         begin = f.mul(p, stage.radix)
@@ -389,7 +363,7 @@ class _Lines:
             columns = [Value(self.dtype, lanes, (v[part].ssa,)) for v in y]
             for number, piece in enumerate(self.interleaved(columns)):
                 at = f.add(begin, number * piece.lanes)
-                values.store(piece, element_address(values.f, target[part], self.dtype, at))
+                values.store(piece, element_address(values.f, target.parts[part], self.dtype, at))
 
     def interleaved(self, columns: list[Value]) -> list[Value]:
         """Lane 0 of all columns, then lane 1 of all...: as many values as there are columns."""

@@ -12,15 +12,14 @@ from dataclasses import dataclass, field
 
 from axla.analysis.regions import crowded, is_tiny, too_long
 from axla.core.shape import Shape
-from axla.hlo import Constant, Copy, Fusion, GetTupleElement, Map, Reduce, Reshape
+from axla.hlo import Constant, Copy, GetTupleElement, Reshape
 from axla.ir.graph import Computation, Instruction
 from axla.ir.traverse import post_order
 from axla.ir.typed import shape_of
 from axla.kernels.access import AccessKeys, elements
-from axla.kernels.kind import FREE
+from axla.kernels.kind import FREE, Form
 from axla.kernels.kinds import hero_form
 from axla.kernels.loop import LOOP
-from axla.kernels.reduce import RowKind
 from axla.passes.fuse.rules import (
     PASSING,
     Cluster,
@@ -121,7 +120,7 @@ class _Planner:
         if isinstance(inst.op, FREE):
             self.copy_where_possible(inst, readers, outside)
             return
-        if isinstance(inst.op, Reduce) and not isinstance(inst.shape, Shape):
+        if not isinstance(inst.shape, Shape):
             self.leave_elements(inst)
             readers = {}
         if self.is_tiny(inst) or isinstance(inst.op, (*PASSING, Copy)):
@@ -166,15 +165,12 @@ class _Planner:
         """Row scalars of a few elements go into a kernel only if the reduce they come from will be there."""
         if not self.is_tiny(inst) or isinstance(inst.op, FREE) or inst not in self.row_fed:
             return None
-        rows, columns = self.row_fed[inst]
-        if (
-            cluster.form not in (LOOP, (RowKind, rows, columns))
-            or rows == 1
-            and columns > self.limits.whole_row
-        ):
-            return "a few elements, computed in registers"
-        sizes = {elements(r.shape) for r in cluster.roots}
-        return None if sizes <= {rows, rows * columns} else "a few elements, computed in registers"
+        form = self.row_fed[inst]
+        if cluster.form in (LOOP, form):
+            sizes = {elements(r.shape) for r in cluster.roots}
+            if form[0].why_not_results(form, inst, sizes, self.limits) is None:
+                return None
+        return "a few elements, computed in registers"
 
     def decide(self, inst: Instruction, cluster: Cluster, reason: str | None) -> None:
         self.decisions.append(Decision(inst, cluster.root, reason))
@@ -206,9 +202,9 @@ class _Planner:
         cluster.roots[inst] = None
         self.join(inst, cluster, {self.keys.root(inst): None})
 
-    def leave_elements(self, reduce: Instruction) -> None:
-        """A reduce of several arrays that stays outside takes its elements out of the kernels they joined."""
-        for user in reduce.users:
+    def leave_elements(self, inst: Instruction) -> None:
+        """What gives several arrays and stays outside takes its elements out of the kernels they joined."""
+        for user in inst.users:
             if isinstance(user.op, GetTupleElement):
                 for cluster in self.member_of.pop(user, []):
                     del cluster.members[user]
@@ -416,19 +412,17 @@ class _Planner:
             cluster.operands = {o: None for o in cluster.operands if o in used}
 
 
-def _row_fed(order: Iterable[Instruction], limits: Limits) -> dict[Instruction, tuple[int, int]]:
-    """Small values that come from rows reduced: instruction -> (rows, columns) of the reduce."""
-    found: dict[Instruction, tuple[int, int]] = {}
+def _row_fed(order: Iterable[Instruction], limits: Limits) -> dict[Instruction, Form]:
+    """Small values that come from rows reduced, with what their kernels are built around."""
+    found: dict[Instruction, Form] = {}
     for inst in order:
-        if isinstance(inst.op, Reduce):
-            form = RowKind.form(inst, limits)
-            if form is not None:
-                found[inst] = form[1:]
-        elif inst.op.elementwise or isinstance(inst.op, PASSING) and not isinstance(inst.op, Fusion | Map):
-            size = elements(inst.shape)
+        form = hero_form(inst, limits)
+        if form is not None and form[0].companions:
+            found[inst] = form
+        elif inst.op.elementwise or isinstance(inst.op, PASSING):
             fed = {found[o] for o in inst.operands if o in found}
-            if len(fed) == 1:
-                rows, columns = next(iter(fed))
-                if size == rows:
-                    found[inst] = (rows, columns)
+            form = next(iter(fed)) if len(fed) == 1 else None
+            sizes = form[0].root_sizes(form) if form is not None else None
+            if form is not None and sizes and elements(inst.shape) == min(sizes):
+                found[inst] = form
     return found

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 
 import axla.hlo as hlo
 from axla.analysis.regions import is_tiny, is_tiny_shape, is_tiny_store
 from axla.core.shape import Shape
-from axla.ir.attributes import Window
+from axla.ir.attributes import FusionKind
 from axla.ir.graph import NO_EXTRA, Instruction
 from axla.ir.op import Op
-from axla.kernels.access import AccessKeys, elements, hero_keys
-from axla.kernels.kind import FREE, Form
+from axla.kernels.access import AccessKeys, chased, elements, hero_keys
+from axla.kernels.kind import FREE, Form, is_costly
 from axla.kernels.kinds import hero_form, kinds_of
-from axla.kernels.loop import LOOP
-from axla.kernels.update import chased
+from axla.kernels.loop import LOOP, LOOPED
 from axla.target.machine import Limits
 
 PASSING: tuple[type[Op], ...] = (hlo.Reshape, hlo.Bitcast, hlo.GetTupleElement)  # never a kernel of their own
@@ -56,28 +55,22 @@ def why_never(inst: Instruction, limits: Limits) -> str | None:
         return "has an effect"
     if inst.extra is not NO_EXTRA and inst.extra.control_predecessors:
         return "has control predecessors"
-    if not isinstance(inst.shape, Shape) and cls is not hlo.Reduce:
+    if not isinstance(inst.shape, Shape) and not _gives_several(inst):
         return "gives a tuple"
     if cls is hlo.GetTupleElement:
-        return None if isinstance(inst.operands[0].op, hlo.Reduce) else "an element of a tuple"
+        return None if _gives_several(inst.operands[0]) else "an element of a tuple"
     if is_tiny_store(inst, limits):
         return "a store of a few elements"
-    if op.elementwise or op.moves or cls in _FUSIBLE:
-        if any(not isinstance(o.shape, Shape) for o in inst.operands):
-            return "reads a tuple"
-        form = hero_form(inst, limits)
-        return f"a {form[0].name} is a kernel of its own" if form and form[0].alone else None
+    form = hero_form(inst, limits)
+    if form is not None and form[0].alone:
+        return f"a {form[0].name} is a kernel of its own"
+    if op.elementwise or op.moves or cls in LOOPED or any(not kind.alone for kind in kinds_of(cls)):
+        return "reads a tuple" if any(not isinstance(o.shape, Shape) for o in inst.operands) else None
     return f"{op.opcode} has no emitter inside of kernels"
 
 
-_FUSIBLE = {
-    hlo.Iota, hlo.Reduce, hlo.ReduceWindow, hlo.Dot,
-    hlo.DynamicUpdateSlice, hlo.Scatter, hlo.Map, hlo.Constant,
-}  # fmt: skip
-
-
-def is_costly(inst: Instruction) -> bool:
-    return inst.op.expensive or isinstance(inst.op, hlo.Gather | hlo.Map)
+def _gives_several(inst: Instruction) -> bool:
+    return any(kind.several for kind in kinds_of(type(inst.op)))
 
 
 def keys_in(
@@ -132,26 +125,11 @@ def _is_inlined(inst: Instruction, limits: Limits) -> bool:
 def _why_not_place(inst: Instruction, readers: Iterable[Instruction]) -> str | None:
     for user in readers:
         numbers = [n for n, o in enumerate(user.operands) if o is inst]
-        for kind in kinds_of(type(user.op)):
+        for kind in (*kinds_of(type(user.op)), LOOP[0]):
             reason = kind.why_not_operand(user, numbers, inst)
             if reason is not None:
                 return reason
-        if isinstance(user.op, hlo.ReduceWindow) and 0 in numbers and _overlaps(user.op.window):
-            return "elements are in several places of a window"
-        if (
-            isinstance(user.op, hlo.Gather)
-            and 1 in numbers
-            and not isinstance(inst.op, FREE)
-            and is_costly(inst)
-        ):
-            return "indices of a gather are read for every element"
     return None
-
-
-def _overlaps(window: Window) -> bool:
-    """Whether neighbouring places of a window see the same elements."""
-    reaches = zip(window.dilated_size, window.stride, window.base_dilation, strict=True)
-    return any(reach > stride or base > 1 for reach, stride, base in reaches)
 
 
 def why_not_hero(keys: AccessKeys, inst: Instruction, cluster: Cluster, found: dict[int, None]) -> str | None:
@@ -191,7 +169,8 @@ def is_epilogue(inst: Instruction) -> bool:
     """Whether an instruction is best computed where a dot has just been: it is the only reader of the dot."""
     if not inst.op.elementwise:
         return False
-    return any(isinstance(o.op, hlo.Dot) and list(o.users) == [inst] for o in map(chased, inst.operands))
+    ends = (o for o in map(chased, inst.operands) if list(o.users) == [inst])
+    return any(kind.fusion is FusionKind.OUTPUT for o in ends for kind in kinds_of(type(o.op)))
 
 
 def may_copy(inst: Instruction, clusters: int, limits: Limits) -> bool:
@@ -204,7 +183,7 @@ def may_copy(inst: Instruction, clusters: int, limits: Limits) -> bool:
     return len(big) <= 1 and (inst.op.elementwise or inst.op.moves)
 
 
-def is_register(inst: Instruction, row_fed: dict[Instruction, tuple[int, int]], limits: Limits) -> bool:
+def is_register(inst: Instruction, row_fed: Container[Instruction], limits: Limits) -> bool:
     """Whether an instruction is computed by the entry in registers, not in a kernel."""
     if isinstance(inst.op, hlo.Constant | hlo.Iota | hlo.Broadcast):
         return False
