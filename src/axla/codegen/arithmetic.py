@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Any
 
 from axla.codegen.function import Function, Ssa
 from axla.codegen.types import element_type, lane_count, mangle, vector
@@ -35,11 +35,7 @@ def _operation(
             a, b = b, a
         opcode = floating if a.is_float else integer
         assert opcode is not None, f"{integer} of floats"
-        if self.m.lowering is not None:
-            lowered = self.m.lowering.binary(opcode, a, b)
-            if lowered is not None:
-                return lowered
-        return Reg(self.m, self.m.f.binary(opcode, a.ssa, b.ssa))
+        return self.m.lowered("binary", opcode, a, b) or Reg(self.m, self.m.f.binary(opcode, a.ssa, b.ssa))
 
     return operate
 
@@ -94,10 +90,8 @@ class Reg:
     __rtruediv__ = _operation("fdiv", "sdiv", swap=True)
 
     def __neg__(self) -> Reg:
-        lowered = self.m.lowering.negate(self) if self.m.lowering is not None else None
-        if lowered is not None:
-            return lowered
-        return Reg(self.m, self.m.f.unary("fneg", self.ssa)) if self.is_float else 0 - self
+        lowered = self.m.lowered("negate", self)
+        return lowered or (Reg(self.m, self.m.f.unary("fneg", self.ssa)) if self.is_float else 0 - self)
 
     __and__ = _operation(None, "and")
     __or__ = _operation(None, "or")
@@ -129,10 +123,10 @@ class Reg:
         return self._unordered(self)
 
     def cast(self, opcode: str, element: str) -> Reg:
-        lowered = self.m.lowering.cast(opcode, self, element) if self.m.lowering is not None else None
-        if lowered is not None:
-            return lowered
-        return Reg(self.m, self.m.f.cast(opcode, self.ssa, vector(element, self.lanes)))
+        kind = vector(element, self.lanes)
+        return self.m.lowered("cast", opcode, self, element) or Reg(
+            self.m, self.m.f.cast(opcode, self.ssa, kind)
+        )
 
     def bits(self) -> Reg:
         """The bits of a float as an integer of its width."""
@@ -143,26 +137,20 @@ class Reg:
         return self.cast("bitcast", _FLOAT_OF[self.element])
 
 
-class Lowering(Protocol):
-    """Replaces what a target lacks; None: the machine has it."""
-
-    def binary(self, opcode: str, a: Reg, b: Reg) -> Reg | None: ...
-    def compare(self, predicate: str, a: Reg, b: Reg) -> Reg | None: ...
-    def negate(self, a: Reg) -> Reg | None: ...
-    def cast(self, opcode: str, a: Reg, element: str) -> Reg | None: ...
-    def intrinsic(self, name: str, *args: Reg) -> Reg | None: ...
-
-
 class Arithmetic:
     """Functions of registers of one function, as its target can do them; `lower` gives the replacements for
-    what the target lacks, None where that is nothing.
+    what the target lacks (`soft.Lowering`), None where that is nothing.
     """
 
-    def __init__(self, f: Function, target: Target, lower: Callable[[Arithmetic], Lowering | None]):
+    def __init__(self, f: Function, target: Target, lower: Callable[[Arithmetic], Any]):
         self.f = f
         self.target = target
         self.lower = lower
         self.lowering = lower(self)
+
+    def lowered(self, what: str, *args: Any) -> Reg | None:
+        """What stands for an operation that the target lacks, by a method of `lowering`."""
+        return getattr(self.lowering, what)(*args) if self.lowering is not None else None
 
     def has(self, capability: bool, x: Reg) -> bool:
         """Whether the machine has an instruction of its floats for those of x, too."""
@@ -192,16 +180,12 @@ class Arithmetic:
 
     def compare(self, predicate: str, a: Reg, b: Reg) -> Reg:
         """A comparison of floats, by LLVM's predicate."""
-        lowered = self.lowering.compare(predicate, a, b) if self.lowering is not None else None
-        return lowered if lowered is not None else Reg(self, self.f.fcmp(predicate, a.ssa, b.ssa))
+        return self.lowered("compare", predicate, a, b) or Reg(self, self.f.fcmp(predicate, a.ssa, b.ssa))
 
     def intrinsic(self, name: str, *args: Reg) -> Reg:
         """An intrinsic overloaded on the type of its first operand, which is also that of its result."""
-        kind = args[0].type
-        lowered = self.lowering.intrinsic(name, *args) if self.lowering is not None else None
-        if lowered is not None:
-            return lowered
-        return Reg(self, self.f.call(kind, f"llvm.{name}.{mangle(kind)}", *(a.ssa for a in args)))
+        lowered, kind = self.lowered("intrinsic", name, *args), args[0].type
+        return lowered or Reg(self, self.f.call(kind, f"llvm.{name}.{mangle(kind)}", *(a.ssa for a in args)))
 
     def leading_zeros(self, x: Reg) -> Reg:
         """Of integers; all bits of zero."""
@@ -214,9 +198,7 @@ class Arithmetic:
     def fma(self, a: Reg | float, b: Reg | float, c: Reg | float) -> Reg:
         """a * b + c; rounded once where that is one instruction, else twice. Never a library call."""
         like = next(v for v in (a, b, c) if isinstance(v, Reg))
-        x = a if isinstance(a, Reg) else self.number(like, a)
-        y = b if isinstance(b, Reg) else self.number(like, b)
-        z = c if isinstance(c, Reg) else self.number(like, c)
+        x, y, z = (v if isinstance(v, Reg) else self.number(like, v) for v in (a, b, c))
         if not x.type == y.type == z.type:
             lanes = max(x.lanes, y.lanes, z.lanes)
             x, y, z = self.splat(x, lanes), self.splat(y, lanes), self.splat(z, lanes)

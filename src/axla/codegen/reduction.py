@@ -10,9 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import islice
+from math import prod
 
+from axla.codegen.array import Array
 from axla.codegen.element import Elements
 from axla.codegen.function import Ssa
+from axla.codegen.kernel import KernelWriter
 from axla.codegen.value import Value, Values
 from axla.ir.graph import Instruction
 from axla.kernels.reduce import Reducing
@@ -43,6 +46,20 @@ class Reduction(Reducing):
     def across_lanes(self, e: Elements, accumulated: Sequence[Value]) -> tuple[Value, ...]:
         """All lanes combined into one: halves with halves, a fixed tree."""
         return e.values.across_lanes(tuple(accumulated), lambda a, b: self.combine(e, a, b))
+
+
+def scratch_arrays(
+    k: KernelWriter, reductions: Sequence[Reduction], dims: Sequence[int]
+) -> list[list[Array]]:
+    """Per reduction and accumulated value, an array of these sizes in a kernel's scratch memory."""
+    found, offset = [], 0
+    for r in reductions:
+        here = []
+        for dtype in r.accumulators:
+            here.append(Array(k.values, k.scratch(offset), dtype, dims, readonly=False))
+            offset += prod(dims) * dtype.itemsize
+        found.append(here)
+    return found
 
 
 def combined(

@@ -20,7 +20,10 @@ class DType:
     of five.
     """
 
-    __slots__ = ("name", "bits", "kind", "numpy", "itemsize", "_finfo")
+    __slots__ = (
+        "name", "bits", "kind", "numpy", "itemsize", "is_float", "is_complex", "is_inexact", "is_signed",
+        "is_unsigned", "is_integer", "is_pred", "_finfo",
+    )  # fmt: skip
 
     name: str
     bits: int
@@ -34,35 +37,12 @@ class DType:
         self.kind = kind
         self.numpy = np.dtype(numpy_type)
         self.itemsize = self.numpy.itemsize
+        self.is_float, self.is_complex = kind == FLOAT, kind == COMPLEX
+        self.is_inexact = self.is_float or self.is_complex
+        self.is_signed, self.is_unsigned = kind == SIGNED, kind == UNSIGNED
+        self.is_integer = self.is_signed or self.is_unsigned
+        self.is_pred = kind == BOOLEAN
         self._finfo: Any = None
-
-    @property
-    def is_float(self) -> bool:
-        return self.kind == FLOAT
-
-    @property
-    def is_complex(self) -> bool:
-        return self.kind == COMPLEX
-
-    @property
-    def is_inexact(self) -> bool:
-        return self.kind in (FLOAT, COMPLEX)
-
-    @property
-    def is_signed(self) -> bool:
-        return self.kind == SIGNED
-
-    @property
-    def is_unsigned(self) -> bool:
-        return self.kind == UNSIGNED
-
-    @property
-    def is_integer(self) -> bool:
-        return self.kind in (SIGNED, UNSIGNED)
-
-    @property
-    def is_pred(self) -> bool:
-        return self.kind == BOOLEAN
 
     @property
     def real(self) -> DType:

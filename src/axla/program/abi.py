@@ -126,8 +126,12 @@ def _offsets(struct: Struct, pointer_bytes: int) -> tuple[int, ...]:
 @lru_cache
 def _ctypes(struct: Struct) -> type[c.Structure]:
     kinds: list[tuple[Field, Any]] = [(f, _TYPES[f.type][0]) for f in struct.fields]
-    fields = [(f.name, kind if f.count == 1 else kind * f.count) for f, kind in kinds]
-    return type(struct.name, (c.Structure,), {"_fields_": fields, "__doc__": struct.doc})
+    return structure(struct.doc, **{f.name: k if f.count == 1 else k * f.count for f, k in kinds})
+
+
+def structure(doc: str, /, **fields: Any) -> Any:
+    """The ctypes class of a struct with these fields."""
+    return type("Structure", (c.Structure,), {"_fields_": list(fields.items()), "__doc__": doc})
 
 
 FRAME = Struct(

@@ -10,6 +10,7 @@ from axla.codegen.native.structs import RECORD
 from axla.core import dtypes
 from axla.core.dtypes import DType
 from axla.core.shape import Shape, strides
+from axla.program.abi import structure
 from axla.runtime.native import native
 
 CPU, CUDA_HOST = 1, 3
@@ -23,37 +24,17 @@ _SPECIAL = {
 }  # fmt: skip
 
 
-class _Tensor(c.Structure):
-    _fields_ = [
-        ("data", c.c_void_p),
-        ("device_type", c.c_int32),
-        ("device_id", c.c_int32),
-        ("ndim", c.c_int32),
-        ("code", c.c_uint8),
-        ("bits", c.c_uint8),
-        ("lanes", c.c_uint16),
-        ("shape", c.c_void_p),
-        ("strides", c.c_void_p),
-        ("byte_offset", c.c_uint64),
-    ]
-
-
-class _Legacy(c.Structure):
-    _fields_ = [("tensor", _Tensor), ("context", c.c_void_p), ("deleter", c.c_void_p)]
-
-
-class _Versioned(c.Structure):
-    _fields_ = [
-        ("major", c.c_uint32),
-        ("minor", c.c_uint32),
-        ("context", c.c_void_p),
-        ("deleter", c.c_void_p),
-        ("flags", c.c_uint64),
-        ("tensor", _Tensor),
-    ]
-
-
-STRUCTS: dict[str, Any] = {"legacy": _Legacy, "versioned": _Versioned}
+_TENSOR = structure(
+    "DLTensor", data=c.c_void_p, device_type=c.c_int32, device_id=c.c_int32, ndim=c.c_int32, code=c.c_uint8,
+    bits=c.c_uint8, lanes=c.c_uint16, shape=c.c_void_p, strides=c.c_void_p, byte_offset=c.c_uint64,
+)  # fmt: skip
+STRUCTS: dict[str, Any] = {
+    "legacy": structure("DLManagedTensor", tensor=_TENSOR, context=c.c_void_p, deleter=c.c_void_p),
+    "versioned": structure(
+        "DLManagedTensorVersioned", major=c.c_uint32, minor=c.c_uint32, context=c.c_void_p,
+        deleter=c.c_void_p, flags=c.c_uint64, tensor=_TENSOR,
+    ),
+}  # fmt: skip
 NAMES = {"legacy": b"dltensor", "versioned": b"dltensor_versioned"}
 USED = {"legacy": b"used_dltensor", "versioned": b"used_dltensor_versioned"}
 for _kind, _offset in DLPACK_CONTEXT.items():
@@ -101,7 +82,7 @@ def export(array: Any, shape: Shape, *, versioned: bool, copied: bool) -> object
         managed.flags = _IS_COPIED if copied else _READ_ONLY
     address = RECORD.ctypes().from_address(record).address
     at = c.addressof(dims)
-    managed.tensor = _Tensor(address, CPU, 0, rank, code, bits, 1, at, at + 8 * rank, 0)
+    managed.tensor = _TENSOR(address, CPU, 0, rank, code, bits, 1, at, at + 8 * rank, 0)
     return _capsule_new(block, NAMES[kind], n.glue.addresses[f"dlpack_capsule_{kind}"])
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes as c
 import threading
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from axla.codegen.native.memory import STATE
 from axla.codegen.native.structs import ARRAY, CALLABLE
 from axla.core import locks
 from axla.core.errors import InternalError, InvalidArgument
+from axla.program.abi import structure
 from axla.runtime import limits
 
 T = TypeVar("T")
@@ -31,38 +32,23 @@ _T_OBJECT, _T_U64, _T_SSIZE, _READONLY = 16, 18, 19, 1
 _METH_FASTCALL = 0x80
 
 
-class _Slot(c.Structure):
-    _fields_ = [("slot", c.c_int), ("value", c.c_void_p)]
-
-
-class _Spec(c.Structure):
-    _fields_ = [
-        ("name", c.c_char_p),
-        ("basicsize", c.c_int),
-        ("itemsize", c.c_int),
-        ("flags", c.c_uint),
-        ("slots", c.POINTER(_Slot)),
-    ]
-
-
-class _Member(c.Structure):
-    _fields_ = [
-        ("name", c.c_char_p),
-        ("type", c.c_int),
-        ("offset", c.c_ssize_t),
-        ("flags", c.c_int),
-        ("doc", c.c_char_p),
-    ]
-
-
-class _Method(c.Structure):
-    _fields_ = [("name", c.c_char_p), ("function", c.c_void_p), ("flags", c.c_int), ("doc", c.c_char_p)]
-
-
+_SLOT = structure("PyType_Slot", slot=c.c_int, value=c.c_void_p)
+_SPEC = structure(
+    "PyType_Spec",
+    name=c.c_char_p,
+    basicsize=c.c_int,
+    itemsize=c.c_int,
+    flags=c.c_uint,
+    slots=c.POINTER(_SLOT),
+)
+_MEMBER = structure(
+    "PyMemberDef", name=c.c_char_p, type=c.c_int, offset=c.c_ssize_t, flags=c.c_int, doc=c.c_char_p
+)
+_METHOD = structure("PyMethodDef", name=c.c_char_p, function=c.c_void_p, flags=c.c_int, doc=c.c_char_p)
 _keep: list[object] = []  # CPython keeps pointers into member and method tables
 
 
-def _table(kind: type[c.Structure], rows: list[tuple]) -> int:
+def _table(kind: Any, rows: list[tuple]) -> int:
     table = (kind * (len(rows) + 1))(*rows)
     _keep.append(table)
     return c.addressof(table)
@@ -70,8 +56,8 @@ def _table(kind: type[c.Structure], rows: list[tuple]) -> int:
 
 def _make_type(name: str, size: int, flags: int, slots: Sequence[tuple[int, int | None]], base: type) -> type:
     """A heap type with native slots. It is never freed: its code is not either."""
-    rows = (_Slot * (len(slots) + 1))(*slots)
-    spec = _Spec(name.encode(), size, 0, flags, rows)
+    rows = (_SLOT * (len(slots) + 1))(*slots)
+    spec = _SPEC(name.encode(), size, 0, flags, rows)
     make = c.pythonapi.PyType_FromSpecWithBases
     make.restype, make.argtypes = c.py_object, [c.c_void_p, c.py_object]
     made = make(c.addressof(spec), (base,))
@@ -143,7 +129,7 @@ class Native:
             (_TP_TRAVERSE, at["array_traverse"]),
             (_BF_GETBUFFER, at["array_get_buffer"]),
             (_BF_RELEASEBUFFER, at["array_release_buffer"]),
-            (_TP_MEMBERS, _table(_Member, rows)),
+            (_TP_MEMBERS, _table(_MEMBER, rows)),
         ]
         return _make_type("axla.Array", ARRAY.size, _NO_INSTANCES, slots, base)
 
@@ -154,8 +140,8 @@ class Native:
         slots = [
             (_TP_DEALLOC, at["callable_dealloc"]),
             (_TP_CALL, c.cast(c.pythonapi.PyVectorcall_Call, c.c_void_p).value),
-            (_TP_MEMBERS, _table(_Member, rows)),
-            (_TP_METHODS, _table(_Method, methods)),
+            (_TP_MEMBERS, _table(_MEMBER, rows)),
+            (_TP_METHODS, _table(_METHOD, methods)),
         ]
         flags = _NO_INSTANCES | _HAS_VECTORCALL
         return _make_type("axla.runtime.Callable", CALLABLE.size, flags, slots, object)

@@ -15,7 +15,7 @@ from axla.codegen.element import Elements, reshape_index
 from axla.codegen.emit.loop import vectors
 from axla.codegen.index import AnyIndex, Index
 from axla.codegen.kernel import KernelWriter, span_of
-from axla.codegen.reduction import Reduction
+from axla.codegen.reduction import Reduction, scratch_arrays
 from axla.codegen.value import Value
 from axla.kernels.reduce import ColumnPlan
 
@@ -53,18 +53,14 @@ def emit(k: KernelWriter, plan: ColumnPlan) -> None:
 
 def _partials(k: KernelWriter, plan: ColumnPlan, reductions: Sequence[Reduction]) -> list[list[Array]]:
     """Per reduction and accumulated value, the [outer, inner] array of partial results."""
-    found, offset = [], 0
     dims = (plan.outer, plan.inner)
-    for r, number in zip(reductions, plan.kept_in, strict=True):
-        if number >= 0:
-            outputs = k.outputs_of(number)
-            found.append([Array(k.values, o.pointer, o.dtype, dims, readonly=False) for o in outputs])
-            continue
-        here = []
-        for dtype in r.accumulators:
-            here.append(Array(k.values, k.scratch(offset), dtype, dims, readonly=False))
-            offset += dtype.itemsize * plan.outer * plan.inner
-        found.append(here)
+    apart = [r for r, number in zip(reductions, plan.kept_in, strict=True) if number < 0]
+    scratch = iter(scratch_arrays(k, apart, dims))
+    found = []
+    for number in plan.kept_in:
+        outputs = k.outputs_of(number) if number >= 0 else ()
+        kept = [Array(k.values, o.pointer, o.dtype, dims, readonly=False) for o in outputs]
+        found.append(kept or next(scratch))
     return found
 
 

@@ -18,7 +18,7 @@ from axla.codegen.emit.loop import vectors
 from axla.codegen.function import Ssa
 from axla.codegen.index import AnyIndex, Index, delinearize
 from axla.codegen.kernel import KernelWriter
-from axla.codegen.reduction import Reduction, combined, parts_of, unpack
+from axla.codegen.reduction import Reduction, combined, parts_of, scratch_arrays, unpack
 from axla.codegen.value import Value
 from axla.core.shape import Shape
 from axla.ir.graph import Instruction
@@ -246,23 +246,11 @@ def _below(roots: Sequence[Instruction], known: Mapping[Instruction, object]) ->
     return found
 
 
-def _piece_arrays(k: KernelWriter, reductions: Sequence[Reduction], count: int) -> list[list[Array]]:
-    """Per reduction and accumulated value, the scratch array of all pieces' results."""
-    found, offset = [], 0
-    for r in reductions:
-        here = []
-        for dtype in r.accumulators:
-            here.append(Array(k.values, k.scratch(offset), dtype, (count,), readonly=False))
-            offset += count * dtype.itemsize
-        found.append(here)
-    return found
-
-
 def _emit_parts(k: KernelWriter, plan: RowPlan) -> None:
     """Phase 0: step s reduces piece s % pieces of row s // pieces. All pieces but the last have one size."""
     f, pieces, size = k.f, plan.pieces, plan.piece
     reductions = [Reduction(k.named[name]) for name in plan.stages[0]]
-    arrays = _piece_arrays(k, reductions, pieces * plan.row_count)
+    arrays = scratch_arrays(k, reductions, (pieces * plan.row_count,))
     with k.share.steps() as step:
         here = Index(f, step, limit=pieces * plan.row_count)
         row, piece = here // pieces, here % pieces
@@ -292,7 +280,7 @@ def _emit_combine(k: KernelWriter, plan: RowPlan) -> None:
     """Phase 1: the pieces of each row in order, then what follows the reduction."""
     f, pieces = k.f, plan.pieces
     reductions = [Reduction(k.named[name]) for name in plan.stages[0]]
-    arrays = _piece_arrays(k, reductions, pieces * plan.row_count)
+    arrays = scratch_arrays(k, reductions, (pieces * plan.row_count,))
     with k.share.steps() as step:
         row = Index(f, step, limit=plan.row_count)
         start = row * pieces

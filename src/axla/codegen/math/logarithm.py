@@ -47,15 +47,17 @@ def log_of_parts(e: Reg, f: Reg) -> Reg:
 
 @on_floats("log")
 def log(x: Reg) -> Reg:
-    m = x.m
     e, fraction = split_exponent(x)
     result = log_of_parts(e, fraction - 1.0)
-    if avx512.applies(x):
-        return result
-    infinity = float("inf")
-    result = m.select(x.eq(infinity), infinity, result)
-    result = m.select(x.eq(0.0), -infinity, result)
-    return m.select(~(x >= 0.0), float("nan"), result)
+    return result if avx512.applies(x) else _with_ends(x, 0.0, result)
+
+
+def _with_ends(x: Reg, least: float, result: Reg) -> Reg:
+    """The result for x in (least, infinity), and -inf, infinity or NaN for others."""
+    m = x.m
+    result = m.select(x.eq(INFINITY), INFINITY, result)
+    result = m.select(x.eq(least), -INFINITY, result)
+    return m.select(~(x >= least), float("nan"), result)
 
 
 @on_floats("log-plus-one")
@@ -64,16 +66,12 @@ def log1p(x: Reg) -> Reg:
     m = x.m
     total, error = m.two_sum(m.number(x, 1.0), x)
     e, fraction = split_exponent(total)
-    infinity = float("inf")
     if avx512.applies(x):
-        scaled = m.select(m.abs(e) < infinity, avx512.scalef(error, -e), 0.0)
+        scaled = m.select(m.abs(e) < INFINITY, avx512.scalef(error, -e), 0.0)
         return m.copysign(log_of_parts(e, (fraction - 1.0) + scaled), x)
     # Past 2**(bias - 1) the error does not matter, and 2**-e would not be normal.
     inverse = m.power_of_two(-m.to_small_integer(m.least(e, float(BIAS[x.element] - 1))))
-    result = m.copysign(log_of_parts(e, (fraction - 1.0) + error * inverse), x)
-    result = m.select(x.eq(infinity), infinity, result)
-    result = m.select(x.eq(-1.0), -infinity, result)
-    return m.select(~(x >= -1.0), float("nan"), result)
+    return _with_ends(x, -1.0, m.copysign(log_of_parts(e, (fraction - 1.0) + error * inverse), x))
 
 
 def _product_and_square(a: Reg, b: Reg, c: float, d: Reg) -> Reg:
