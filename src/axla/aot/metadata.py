@@ -8,7 +8,7 @@ from typing import Any
 
 from axla.aot.library import Function, Library, Value
 from axla.aot.package import objects
-from axla.aot.weights import digest
+from axla.runtime.loader import digest_of
 from axla.runtime.manifest import FORMAT, seal
 
 
@@ -36,7 +36,7 @@ def table(library: Library) -> dict[str, Any]:
         "weights": library.weights.value,
         "constants": {
             "bytes": len(library.constants),
-            "digest": f"{digest(library.constants):016x}",
+            "digest": digest_of(library.constants),
             "tensors": [
                 {"name": t.name, "offset": t.offset, "dtype": t.shape.dtype.name, "dims": list(t.shape.dims)}
                 for t in library.tensors

@@ -38,12 +38,11 @@ ADDRESSABLE = 1 << 31
 KERNEL_LEVEL = 2
 _EMPTY = "axla_no_constants"
 
-# What moves or names values without computing with them: allowed with element types the machine lacks.
-_MOVES = frozenset({
-    "parameter", "constant", "tuple", "get-tuple-element", "bitcast", "reshape", "transpose", "broadcast",
-    "slice", "concatenate", "reverse", "pad", "copy", "dynamic-slice", "dynamic-update-slice", "gather",
-    "select", "bitcast-convert", "while", "conditional", "call", "fusion", "opt-barrier", "after-all",
-    "add-dependency", "abs", "negate", "real", "imag", "complex",
+# What besides ops that move elements or pass values on does not compute: allowed with element types that the
+# machine lacks.
+_NO_ARITHMETIC = frozenset({
+    "parameter", "constant", "tuple", "get-tuple-element", "copy", "dynamic-update-slice", "select", "while",
+    "conditional", "call", "fusion", "after-all", "abs", "negate", "real", "imag", "complex",
 })  # fmt: skip
 
 
@@ -209,7 +208,9 @@ def double_arithmetic(module: Module) -> str | None:
     """The first instruction that computes with f64 or c128, and where it is from."""
     for computation in module.computations:
         for inst in computation.instructions:
-            if inst.op.opcode not in _MOVES and any(map(_is_double, _arrays(inst))):
+            op = inst.op
+            computes = not (op.moves or op.passes_on or op.opcode in _NO_ARITHMETIC)
+            if computes and any(map(_is_double, _arrays(inst))):
                 return where(inst)
     return None
 

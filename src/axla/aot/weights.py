@@ -11,11 +11,11 @@ from collections import Counter
 
 from axla.aot.c_types import comment, literal
 from axla.aot.library import Function, Library
-from axla.core.dtypes import U8, DType
+from axla.core.dtypes import U8
 from axla.core.errors import InternalError
 from axla.core.templates import fill
 from axla.runtime.loader import digest_of
-from axla.runtime.safetensors import NAMES, Entry, header
+from axla.runtime.safetensors import Entry, header, stored
 
 FORMAT = "axla.weights.1"
 
@@ -34,19 +34,10 @@ def write(library: Library) -> dict[str, str | bytes]:
     return found
 
 
-def digest(data: bytes | memoryview) -> int:
-    """64 bits that tell damaged data from whole, as the loader computes them. Lengths are multiples of 8."""
-    return int(digest_of(data), 16)
-
-
 def weights_header(library: Library) -> bytes:
     """What stands before the constants in `P.weights`."""
-    metadata = {
-        "format": FORMAT,
-        "library": str(library.name),
-        "digest": f"{digest(library.constants):016x}",
-    }
-    return header(_entries(library), metadata)
+    digest = digest_of(library.constants)
+    return header(_entries(library), {"format": FORMAT, "library": str(library.name), "digest": digest})
 
 
 def file_facts(library: Library, head: bytes) -> tuple[dict[str, str], dict[str, str]]:
@@ -54,7 +45,7 @@ def file_facts(library: Library, head: bytes) -> tuple[dict[str, str], dict[str,
     data = library.constants
     return (
         {"HEADERSIZE": str(len(head)), "DATASIZE": str(len(data))},
-        {"HEADERDIGEST": f"0x{digest(head):016x}", "DATADIGEST": f"0x{digest(data):016x}"},
+        {"HEADERDIGEST": f"0x{digest_of(head)}", "DATADIGEST": f"0x{digest_of(data)}"},
     )
 
 
@@ -146,21 +137,14 @@ def _loader(library: Library, function: Function) -> str:
     lines: list[str] = []
     rows: list[str] = []
     for k, value in enumerate(variables):
-        stored, dims = _stored(value.dtype, value.dims)
+        kept, dims = stored(value.dtype, value.dims)
         declared, where = _dims(f"dims{k}", dims)
         lines += [f"  {line}" for line in declared]
         label = value.label if taken[value.label] == 1 else value.name
-        names = ", ".join(map(literal, (value.name, label, stored)))
+        names = ", ".join(map(literal, (value.name, label, kept)))
         rows.append(f"    {{{names}, {where}, {len(dims)}, {value.bytes}u, {value.dtype.numpy.alignment}}},")
     return fill(
         "aot/load_variables.c", SYMBOL=function.symbol, PREFIX=library.prefix, COUNT=str(len(variables)),
         DIMS=lines, WANTED=rows,
         SET=[f"  args->{value.name} = found[{k}];" for k, value in enumerate(variables)],
     )  # fmt: skip
-
-
-def _stored(dtype: DType, dims: tuple[int, ...]) -> tuple[str, tuple[int, ...]]:
-    """Name and shape that an array has in a file."""
-    if dtype.name in NAMES:
-        return NAMES[dtype.name], dims
-    return "U8", (*dims, dtype.itemsize) if dtype.itemsize > 1 else dims

@@ -388,29 +388,17 @@ def _integer_of(x: Reg, signed: bool) -> Reg:
     return m.select(bits < 0, -size, size) if signed else size
 
 
-def _extend(x: Reg) -> tuple[Reg, ...]:
+def _recast(x: Reg, source: _Form, form: _Form) -> tuple[Reg, ...]:
+    """A float in the other form."""
     m, bits = x.m, x.bits().cast("zext", "i64")
-    sign, exponent, significand = _fields(bits, _SINGLE)
-    wide = _pack(
-        sign, exponent + (_DOUBLE.bias - _SINGLE.bias), significand << (_HIDDEN - _SINGLE.fraction), _DOUBLE
-    )
-    return (_passed(m, sign, bits & 0x7FFFFFFF, _SINGLE, wide, _DOUBLE).floats(),)
-
-
-def _shorten(x: Reg) -> tuple[Reg, ...]:
-    m, bits = x.m, x.bits()
-    sign, exponent, significand = _fields(bits, _DOUBLE)
-    narrow = _pack(
-        sign, exponent - (_DOUBLE.bias - _SINGLE.bias), significand << (_HIDDEN - _DOUBLE.fraction), _SINGLE
-    )
-    narrow = _passed(m, sign, _magnitude(bits), _DOUBLE, narrow, _SINGLE)
-    return (narrow.cast("trunc", "i32").floats(),)
-
-
-def _passed(m: Arithmetic, sign: Reg, size: Reg, source: _Form, bits: Reg, form: _Form) -> Reg:
-    """`bits`, or an infinity or NaN where the source is one."""
-    bits = m.select(size.eq(source.infinity), (sign << form.sign) | form.infinity, bits)
-    return m.select(size > source.infinity, m.number(bits, form.nan), bits)
+    sign, exponent, significand = _fields(bits, source)
+    more = form.bias - source.bias
+    exponent = exponent + more if more > 0 else exponent - -more
+    found = _pack(sign, exponent, significand << (_HIDDEN - source.fraction), form)
+    size = bits & ((1 << source.sign) - 1)
+    found = m.select(size.eq(source.infinity), (sign << form.sign) | form.infinity, found)
+    found = m.select(size > source.infinity, m.number(found, form.nan), found)
+    return (found.cast("trunc", form.integer).floats(),)
 
 
 _CASTS: dict[str, Callable[[Reg, str], Reg]] = {
@@ -418,6 +406,6 @@ _CASTS: dict[str, Callable[[Reg, str], Reg]] = {
     "uitofp": _from_integer(False),
     "fptosi": _to_integer(True),
     "fptoui": _to_integer(False),
-    "fpext": lambda x, element: _outlined("soft.extend", _extend, x),
-    "fptrunc": lambda x, element: _outlined("soft.shorten", _shorten, x),
+    "fpext": lambda x, element: _outlined("soft.extend", lambda a: _recast(a, _SINGLE, _DOUBLE), x),
+    "fptrunc": lambda x, element: _outlined("soft.shorten", lambda a: _recast(a, _DOUBLE, _SINGLE), x),
 }

@@ -17,7 +17,6 @@ import importlib.util
 import os
 import stat
 import sys
-import tempfile
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
@@ -29,6 +28,7 @@ import ml_dtypes
 import numpy as np
 
 from axla.core import flags, locks
+from axla.core.files import replace_file
 
 KINDS = ("program", "kernel", "glue", "host")
 MEMORY_BYTES = 64 << 20
@@ -159,15 +159,7 @@ def _write(path: Path, value: bytes) -> None:
     global _written_bytes
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        # A rename is atomic: a reader sees a whole file or none.
-        handle, name = tempfile.mkstemp(dir=path.parent)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(_digest(path, value) + value)
-            os.replace(name, path)
-        except OSError:
-            os.unlink(name)
-            raise
+        replace_file(path, _digest(path, value) + value)
         _written_bytes += len(value)
         if _written_bytes > DISK_BYTES // 16:
             _written_bytes = 0

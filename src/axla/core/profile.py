@@ -7,7 +7,6 @@ calls, and otherwise nothing of it is there. Times are those of CLOCK_MONOTONIC 
 from __future__ import annotations
 
 import functools
-import json
 import os
 import threading
 import time
@@ -157,8 +156,7 @@ class Profile:
 
     def write(self, path: str) -> None:
         """Writes a trace for chrome://tracing and Perfetto."""
-        with open(path, "w", encoding="utf-8") as file:
-            json.dump({"displayTimeUnit": "ms", "traceEvents": self.trace_events()}, file)
+        trace.save(self.trace_events(), path)
 
 
 def _line(step: Step, total: int) -> str:

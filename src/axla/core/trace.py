@@ -86,6 +86,11 @@ def write(path: str) -> None:
     """Writes all spans recorded so far."""
     with _lock:
         events = [*_events, *(event for more in _more for event in more())]
+    save(events, path)
+
+
+def save(events: list[dict[str, Any]], path: str) -> None:
+    """Writes events to a file."""
     text = json.dumps({"displayTimeUnit": "ms", "traceEvents": events})
     with open(path, "w", encoding="utf-8") as file:
         file.write(text)

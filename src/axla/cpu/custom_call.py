@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from axla.codegen.function import Ssa
 from axla.core.shape import Shape
 from axla.cpu.places import Places
-from axla.custom.routines import NULL, OPERAND, RESULT, Place, Plan, Vectors
+from axla.custom.plan import NULL, OPERAND, RESULT, Place, Plan, Vectors
 from axla.custom.site import AXLA, EXTERNAL, ORIGINAL, PYTHON, STATUS, UNIFIED
 from axla.program import abi
 from axla.program.steps import CustomCallStep

@@ -9,7 +9,8 @@ import numpy as np
 from axla.core.errors import CustomCallFailure
 from axla.core.shape import Shape
 from axla.custom import lapack
-from axla.custom.routines import NULL, OPERAND, RESULT, Place, Plan, Vectors, plan_of
+from axla.custom.plan import NULL, OPERAND, RESULT, Place, Plan, Vectors
+from axla.custom.routines import plan_of
 from axla.custom.site import CallSite, from_memory_order, in_memory_order
 
 _NOT_FINITE = -4

@@ -1,9 +1,7 @@
 """The linear algebra targets that JAX emits for CPUs, `lapack_<type><routine>_ffi`, as plans.
 
-A plan is data: a routine of SciPy's LAPACK, and for each of its arguments (all are pointers) where it lies:
-in an operand, in a result or in scratch memory, and how far on for each matrix of a batch. Generated code and
-the interpreter run the same plan. Matrices are taken as column-major, which is what LAPACK wants, whatever
-the layouts say: it is the layouts of the call that bring them into this order.
+Matrices are taken as column-major, which is what LAPACK wants, whatever the layouts say: it is the layouts of
+the call that bring them into this order.
 
 An operand that a routine overwrites is copied into the result first; `info` results are the routine's. What a
 routine may leave undefined is zero.
@@ -14,7 +12,7 @@ from __future__ import annotations
 import ctypes as c
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from math import prod
 from typing import Any, NoReturn
@@ -26,57 +24,11 @@ from axla.core.errors import AxlaError, UnsupportedError
 from axla.core.shape import Shape
 from axla.custom import lapack
 from axla.custom.attributes import parse_attributes
+from axla.custom.plan import NULL, OPERAND, RESULT, SCRATCH, Place, Plan, Vectors
 from axla.custom.site import CallSite
 
 _TYPES: dict[str, DType] = {"s": F32, "d": F64, "c": C64, "z": C128}
-_REAL = {"s": F32, "d": F64, "c": F32, "z": F64}
 _LARGEST = (1 << 31) - 1
-
-OPERAND, RESULT, SCRATCH, NULL = "operand", "result", "scratch", "null"
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Memory: `offset` bytes into leaf `leaf` of operands or results, or into the scratch; `stride` bytes on
-    for each matrix.
-    """
-
-    base: str
-    leaf: int = 0
-    offset: int = 0
-    stride: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Vectors:
-    """Eigenvectors of a real matrix as LAPACK gives them, to be written as complex ones: where eigenvalue k
-    has an imaginary part, columns k and k+1 are the real and imaginary parts of a conjugate pair.
-    """
-
-    packed: Place
-    imaginary: Place  # of the eigenvalues
-    result: Place
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """How to run a call of a library routine."""
-
-    symbol: str
-    dtype: DType
-    batch: int
-    arguments: tuple[Place, ...]
-    copies: tuple[tuple[int, int], ...]  # (operand leaf, result leaf): the whole array
-    copied: tuple[tuple[Place, Place, int], ...]  # (from, to, bytes), for each matrix
-    zeroed: tuple[int, ...]  # result leaves
-    stores: tuple[tuple[int, bytes], ...]  # what the scratch holds at the start: (offset, contents)
-    scratch_bytes: int
-    finite: tuple[Place, int] | None = (
-        None  # real numbers that must be finite, else `info` is -4, and no call
-    )
-    info: Place | None = None
-    vectors: tuple[Vectors, ...] = ()
-    order: int = 0  # of the eigenvectors' matrix
 
 
 @lru_cache(maxsize=256)
@@ -114,38 +66,31 @@ def _built(site: CallSite, kind: type[_Builder]) -> _Builder:
     return build
 
 
-@dataclass
 class _Builder:
-    """Collects what a plan is made of; refuses what does not fit."""
+    """Collects what a plan is made of, under the names that `Plan` has for it; refuses what does not fit."""
 
-    site: CallSite
-    letter: str
-    name: str
-    attributes: dict[str, Any]
-    symbol: str = ""
-    arguments: list[Place] = field(default_factory=list)
-    copies: list[tuple[int, int]] = field(default_factory=list)
-    copied: list[tuple[Place, Place, int]] = field(default_factory=list)
-    zeroed: list[int] = field(default_factory=list)
-    stores: list[tuple[int, bytes]] = field(default_factory=list)
-    scratch_bytes: int = 0
-    finite: tuple[Place, int] | None = None
-    info: Place | None = None
-    vectors: list[Vectors] = field(default_factory=list)
-    order: int = 0
-    batch_dims: tuple[int, ...] = ()
+    def __init__(self, site: CallSite, letter: str, name: str, attributes: dict[str, Any]) -> None:
+        self.site, self.name, self.attributes = site, name, attributes
+        self.symbol, self.dtype, self.real = letter + name, _TYPES[letter], _TYPES[letter].real
+        self.operands, self.results = site.operand_leaves, site.result_leaves
+        self.arguments: list[Place] = []
+        self.copies: list[tuple[int, int]] = []
+        self.copied: list[tuple[Place, Place, int]] = []
+        self.zeroed: list[int] = []
+        self.stores: list[tuple[int, bytes]] = []
+        self.vectors: list[Vectors] = []
+        self.finite: tuple[Place, int] | None = None
+        self.info: Place | None = None
+        self.scratch_bytes = self.order = 0
+        self.batch_dims: tuple[int, ...] = ()
 
-    def __post_init__(self) -> None:
-        self.dtype, self.real = _TYPES[self.letter], _REAL[self.letter]
-        self.symbol = self.letter + self.name
-        self.operands, self.results = self.site.operand_leaves, self.site.result_leaves
+    @property
+    def batch(self) -> int:
+        return prod(self.batch_dims)
 
     def plan(self) -> Plan:
-        return Plan(
-            self.symbol, self.dtype, prod(self.batch_dims), tuple(self.arguments), tuple(self.copies),
-            tuple(self.copied), tuple(self.zeroed), tuple(self.stores), self.scratch_bytes, self.finite,
-            self.info, tuple(self.vectors), self.order,
-        )  # fmt: skip
+        parts = {part.name: getattr(self, part.name) for part in fields(Plan)}
+        return Plan(**{name: tuple(p) if isinstance(p, list) else p for name, p in parts.items()})
 
     # -- what the call gives -----------------------------------------------------------------------------
 
@@ -234,8 +179,19 @@ class _Builder:
             self.fail(f"{value} is more than LAPACK counts to")
         return self.stored(struct.pack("<i", value))
 
+    def leading(self, rows: int) -> Place:
+        """A leading dimension, which LAPACK wants to be positive."""
+        return self.int(max(rows, 1))
+
     def text(self, letter: str) -> Place:
         return self.stored(letter.encode() + b"\0")
+
+    def letter(self, name: str, wanted: str) -> Place:
+        return self.text(self.letters(name, wanted))
+
+    def reals(self, count: int) -> list[Place]:
+        """Real work space, which routines of complex numbers take and do not say the size of."""
+        return [self.scratch(count * self.real.itemsize)] if self.dtype.is_complex else []
 
     def status(self, number: int) -> Place:
         self.info = self.result(number, S32)
@@ -294,15 +250,11 @@ class _Checker(_Builder):
 NOTHING = Place(NULL)
 
 
-def _least(n: int) -> int:
-    return max(n, 1)
-
-
 def _potrf(b: _Builder) -> None:
     b.count(1, 2)
     n = b.square()
-    a, uplo = b.over(0, 0, b.dtype, n, n), b.text(b.letters("uplo", "LU"))
-    b.call(uplo, b.int(n), a, b.int(_least(n)), b.status(1))
+    a, uplo = b.over(0, 0, b.dtype, n, n), b.letter("uplo", "LU")
+    b.call(uplo, b.int(n), a, b.leading(n), b.status(1))
 
 
 def _trsm(b: _Builder) -> None:
@@ -318,7 +270,7 @@ def _trsm(b: _Builder) -> None:
     texts = [side, b.letters("uplo", "LU"), b.letters("trans_x", "NTC"), b.letters("diag", "NU")]
     b.call(
         *map(b.text, texts), b.int(m), b.int(n), b.stored(one_data), b.operand(0, b.dtype, rows, rows),
-        b.int(_least(rows)), x, b.int(_least(m)),
+        b.leading(rows), x, b.leading(m),
     )  # fmt: skip
 
 
@@ -326,22 +278,23 @@ def _getrf(b: _Builder) -> None:
     b.count(1, 3)
     m, n = b.matrix()
     a, pivots = b.over(0, 0, b.dtype, m, n), b.result(1, S32, min(m, n))
-    b.call(b.int(m), b.int(n), a, b.int(_least(m)), pivots, b.status(2))
+    b.call(b.int(m), b.int(n), a, b.leading(m), pivots, b.status(2))
 
 
 def _geqrf(b: _Builder) -> None:
     b.count(1, 2)
     m, n = b.matrix()
     a, tau = b.over(0, 0, b.dtype, m, n), b.result(1, b.dtype, min(m, n))
-    b.call(b.int(m), b.int(n), a, b.int(_least(m)), tau, "work", "size", b.scratch(4))
+    b.call(b.int(m), b.int(n), a, b.leading(m), tau, "work", "size", b.scratch(4))
 
 
 def _geqp3(b: _Builder) -> None:
     b.count(2, 3)
     m, n = b.matrix()
     a, pivots, tau = b.over(0, 0, b.dtype, m, n), b.over(1, 1, S32, n), b.result(2, b.dtype, min(m, n))
-    real = [b.scratch(2 * n * b.real.itemsize)] if b.dtype.is_complex else []
-    b.call(b.int(m), b.int(n), a, b.int(_least(m)), pivots, tau, "work", "size", *real, b.scratch(4))
+    b.call(
+        b.int(m), b.int(n), a, b.leading(m), pivots, tau, "work", "size", *b.reals(2 * n), b.scratch(4),
+    )  # fmt: skip
 
 
 def _orgqr(b: _Builder) -> None:
@@ -351,7 +304,7 @@ def _orgqr(b: _Builder) -> None:
     if not m >= n >= k:
         b.fail(f"{k} reflectors of {m} elements for {n} columns")
     a, tau = b.over(0, 0, b.dtype, m, n), b.operand(1, b.dtype, k)
-    b.call(b.int(m), b.int(n), b.int(k), a, b.int(_least(m)), tau, "work", "size", b.scratch(4))
+    b.call(b.int(m), b.int(n), b.int(k), a, b.leading(m), tau, "work", "size", b.scratch(4))
 
 
 def _ormqr(b: _Builder) -> None:
@@ -366,7 +319,7 @@ def _ormqr(b: _Builder) -> None:
     product = b.over(2, 0, b.dtype, m, n)
     b.call(
         *map(b.text, texts), b.int(m), b.int(n), b.int(k), b.operand(0, b.dtype, rows, columns),
-        b.int(_least(rows)), b.operand(1, b.dtype, k), product, b.int(_least(m)), "work", "size",
+        b.leading(rows), b.operand(1, b.dtype, k), product, b.leading(m), "work", "size",
         b.scratch(4),
     )  # fmt: skip
 
@@ -386,7 +339,7 @@ def _evd(b: _Builder) -> None:
     texts = (b.letters("mode", "NV"), b.letters("uplo", "LU"))
     real = ["rwork", "size"] if b.dtype.is_complex else []
     b.call(
-        *map(b.text, texts), b.int(n), a, b.int(_least(n)), w, "work", "size", *real, "iwork", "size",
+        *map(b.text, texts), b.int(n), a, b.leading(n), w, "work", "size", *real, "iwork", "size",
         b.status(2),
     )  # fmt: skip
 
@@ -402,7 +355,7 @@ def _svd_places(b: _Builder) -> tuple[str, int, int, tuple[Place | str, ...]]:
     a, s = b.over(0, 0, b.dtype, m, n), b.cleared(1, b.real, k)
     left, right = b.cleared(2, b.dtype, m, columns), b.cleared(3, b.dtype, rows, n)
     places = (
-        b.int(m), b.int(n), a, b.int(_least(m)), s, left, b.int(_least(m)), right, b.int(_least(rows)),
+        b.int(m), b.int(n), a, b.leading(m), s, left, b.leading(m), right, b.leading(rows),
     )  # fmt: skip
     return mode, m, n, places
 
@@ -412,13 +365,12 @@ def _gesdd(b: _Builder) -> None:
     k, larger = min(m, n), max(m, n)
     # Of the real work space the routine does not say the size; its documentation does.
     size = 7 * k if mode == "N" else max(5 * k * k + 5 * k, 2 * larger * k + 2 * k * k + k)
-    real = [b.scratch(size * b.real.itemsize)] if b.dtype.is_complex else []
-    b.call(b.text(mode), *places, "work", "size", *real, b.scratch(8 * k * 4), b.status(4))
+    b.call(b.text(mode), *places, "work", "size", *b.reals(size), b.scratch(8 * k * 4), b.status(4))
 
 
 def _gesvd(b: _Builder) -> None:
     mode, m, n, places = _svd_places(b)
-    real = [b.scratch(5 * min(m, n) * b.real.itemsize)] if b.dtype.is_complex else []
+    real = b.reals(5 * min(m, n))
     b.call(b.text(mode), b.text(mode), *places, "work", "size", *real, b.status(4))
 
 
@@ -444,8 +396,8 @@ def _geev(b: _Builder) -> None:
             if mode == "V"
         ]
         b.order = n
-    real = [b.scratch(2 * n * b.real.itemsize)] if complex_ else []
-    ld = b.int(_least(n))
+    real = b.reals(2 * n)
+    ld = b.leading(n)
     b.call(
         *map(b.text, modes), b.int(n), a, ld, *values, vectors[0], ld, vectors[1], ld, "work", "size", *real,
         b.status(first + 2),
@@ -465,10 +417,10 @@ def _gees(b: _Builder) -> None:
     a, vectors = b.over(0, 0, b.dtype, n, n), b.cleared(1, b.dtype, n, n)
     values = [b.cleared(2 + k, b.dtype, n) for k in range(count)]
     selected = b.result(2 + count, S32)
-    real = [b.scratch(n * b.real.itemsize)] if complex_ else []
+    real = b.reals(n)
     b.call(
-        b.text(mode), b.text(sort), NOTHING, b.int(n), a, b.int(_least(n)), selected, *values, vectors,
-        b.int(_least(n)), "work", "size", *real, b.scratch(4 * n), b.status(3 + count),
+        b.text(mode), b.text(sort), NOTHING, b.int(n), a, b.leading(n), selected, *values, vectors,
+        b.leading(n), "work", "size", *real, b.scratch(4 * n), b.status(3 + count),
     )  # fmt: skip
 
 
@@ -479,7 +431,7 @@ def _gehrd(b: _Builder) -> None:
     if not (1 <= low <= high <= n if n else (low, high) == (1, 0)):
         b.fail(f"attributes low = {low} and high = {high} for a matrix of {n} rows")
     a, tau = b.over(0, 0, b.dtype, n, n), b.result(1, b.dtype, max(n - 1, 0))
-    b.call(b.int(n), b.int(low), b.int(high), a, b.int(_least(n)), tau, "work", "size", b.status(2))
+    b.call(b.int(n), b.int(low), b.int(high), a, b.leading(n), tau, "work", "size", b.status(2))
 
 
 def _trd(b: _Builder) -> None:
@@ -489,8 +441,8 @@ def _trd(b: _Builder) -> None:
     less = max(n - 1, 0)
     a, d = b.over(0, 0, b.dtype, n, n), b.result(1, b.real, n)
     e, tau = b.result(2, b.real, less), b.result(3, b.dtype, less)
-    uplo = b.text(b.letters("uplo", "LU"))
-    b.call(uplo, b.int(n), a, b.int(_least(n)), d, e, tau, "work", "size", b.status(4))
+    uplo = b.letter("uplo", "LU")
+    b.call(uplo, b.int(n), a, b.leading(n), d, e, tau, "work", "size", b.status(4))
 
 
 def _gtsv(b: _Builder) -> None:
@@ -503,7 +455,7 @@ def _gtsv(b: _Builder) -> None:
     lower, middle, upper = (b.over(k, k, b.dtype, n) for k in range(3))
     after_padding = Place(lower.base, lower.leaf, b.dtype.itemsize if n else 0, lower.stride)
     x = b.over(3, 3, b.dtype, n, columns)
-    b.call(b.int(n), b.int(columns), after_padding, middle, upper, x, b.int(_least(n)), b.status(4))
+    b.call(b.int(n), b.int(columns), after_padding, middle, upper, x, b.leading(n), b.status(4))
 
 
 _ROUTINES: dict[str, Callable[[_Builder], None]] = {

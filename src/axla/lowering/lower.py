@@ -15,8 +15,9 @@ from axla.analysis.scratch import Scratch
 from axla.analysis.trip_count import trip_count
 from axla.core.errors import UnsupportedError
 from axla.core.shape import AnyShape, Shape, TupleShape, array
+from axla.custom.plan import Plan
 from axla.custom.registry import find_target
-from axla.custom.routines import Plan, plan_of
+from axla.custom.routines import plan_of
 from axla.custom.site import EXTERNAL, LIBRARY, REPORT, STATUS, UNIFIED, CallSite, Function
 from axla.ir.clone import fingerprint, stand_alone
 from axla.ir.graph import Computation, Instruction, Module

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from axla.core.errors import InternalError
 from axla.core.shape import Shape
-from axla.custom.routines import Plan
+from axla.custom.plan import Plan
 from axla.custom.site import CallSite
 from axla.ir.devices import ReplicaGroups
 from axla.ir.graph import Computation, SourceLocation

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import cache
 from typing import Any
 
 from axla.core.errors import InternalError, InvalidArgument, UnsupportedError
@@ -9,7 +11,6 @@ from axla.core.literal import ElidedLiteral, Literal
 from axla.core.shape import ProgramShape
 from axla.hlo.asynchronous import AsyncDone, AsyncUpdate
 from axla.ir.graph import Computation, Extra, Instruction, Module
-from axla.ir.sharding import Sharding
 from axla.ir.structure import Constant, Parameter
 from axla.ir.traverse import computations_callees_first, schedule_of
 from axla.proto.attributes import Around
@@ -45,8 +46,8 @@ class _Writer:
             for c, n in self.numbers.items()
             for place, inst in enumerate(c.instructions)
         }
-        self.locations: dict[Any, Proto] = {}
-        self.shardings: dict[Sharding, Proto] = {}
+        self.location = cache(location_message)
+        self.sharding = cache(sharding_message)
         self.fused = {
             called
             for c in module.computations
@@ -77,23 +78,17 @@ class _Writer:
                 for c, order in module.schedule.items()
             ]
             message["schedule"] = {"sequences": sequences}
-        if config.aliases:
-            message["input_output_alias"] = {"entries": list(map(_alias, config.aliases))}
-        if config.buffer_donors:
-            donors = [
-                {"parameter_number": n, "parameter_shape_index": list(i)} for n, i in config.buffer_donors
-            ]
-            message["buffer_donor"] = {"entries": donors}
-        if config.frontend_attributes:
-            message["frontend_attributes"] = _attributes(config.frontend_attributes)
+        donors = [{"parameter_number": n, "parameter_shape_index": list(i)} for n, i in config.buffer_donors]
         tables = {name: text for name, text in config.more if name in _TABLES}
-        if tables:
-            message["stack_frame_index"] = frames_message(tables)
         table = dict(config.more).get("origin_recovery_table")
-        if table is not None:
-            message["original_value_recovery_table"] = recovery_message(table)
-        if own := _own_config(module):
-            message["axla_config"] = own
+        message |= _there(
+            input_output_alias=_map("entries", map(_alias, config.aliases)),
+            buffer_donor=_map("entries", donors),
+            frontend_attributes=_attributes(config.frontend_attributes),
+            stack_frame_index=tables and frames_message(tables),
+            original_value_recovery_table=table and recovery_message(table),
+            axla_config=_own_config(module),
+        )
         return message | CARRIED.get(module, (None, {}))[1]
 
     def computation(self, computation: Computation) -> Proto:
@@ -151,28 +146,28 @@ class _Writer:
         message["called_computation_ids"] = [self.numbers[c] for c in called]
 
     def extra(self, extra: Extra, message: Proto) -> None:
-        if extra.location is not None:
-            found = self.locations.get(extra.location)
-            if found is None:
-                found = self.locations[extra.location] = location_message(extra.location)
-            message["metadata"] = found
-        if extra.sharding:
-            found = self.shardings.get(extra.sharding)
-            if found is None:
-                found = self.shardings[extra.sharding] = sharding_message(extra.sharding)
-            message["sharding"] = found
-        if extra.frontend_attributes:
-            message["frontend_attributes"] = _attributes(extra.frontend_attributes)
-        if extra.backend_config:
-            message["backend_config"] = extra.backend_config.encode("utf-8", "surrogateescape")
-        if extra.control_predecessors:
-            message["control_predecessor_ids"] = [self.ids[p] for p in extra.control_predecessors]
-        if extra.more:
-            write_more(extra.more, message)
+        message |= _there(
+            metadata=extra.location and self.location(extra.location),
+            sharding=extra.sharding and self.sharding(extra.sharding),
+            frontend_attributes=_attributes(extra.frontend_attributes),
+            backend_config=extra.backend_config.encode("utf-8", "surrogateescape"),
+            control_predecessor_ids=[self.ids[p] for p in extra.control_predecessors],
+        )
+        write_more(extra.more, message)
+
+
+def _there(**fields: Any) -> Proto:
+    """The fields that are not empty."""
+    return {name: value for name, value in fields.items() if value}
+
+
+def _map(name: str, entries: Iterable[Proto]) -> Proto:
+    """A message whose only field is a list; nothing for none."""
+    return _there(**{name: list(entries)})
 
 
 def _attributes(pairs: tuple[tuple[str, str], ...]) -> Proto:
-    return {"map": [{"key": key, "value": value} for key, value in pairs]}
+    return _map("map", ({"key": key, "value": value} for key, value in pairs))
 
 
 def _alias(alias: Any) -> Proto:
@@ -184,12 +179,9 @@ def _alias(alias: Any) -> Proto:
 
 def _own_config(module: Module) -> Proto:
     """What a header says besides what HloModuleProto has fields for."""
-    config, message = module.config, {}
-    if config.replica_count != 1:
-        message["replica_count"] = config.replica_count
-    if config.num_partitions != 1:
-        message["num_partitions"] = config.num_partitions
-    for name, text in config.more:
+    counts = {name: getattr(module.config, name) for name in ("replica_count", "num_partitions")}
+    message: Proto = {name: count for name, count in counts.items() if count != 1}
+    for name, text in module.config.more:
         if name == "alias_passthrough_params":
             message[name] = text == "true"
         elif name.startswith("allow_spmd_sharding_propagation_to_"):

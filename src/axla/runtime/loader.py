@@ -10,6 +10,7 @@ import ctypes as c
 import hashlib
 import os
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -20,11 +21,9 @@ from axla.core import locks, status
 from axla.core.errors import InvalidArgument, OutOfMemory, UnsupportedError, did_you_mean
 from axla.runtime.cpu_features import refuse_foreign
 from axla.runtime.manifest import FunctionFacts, Manifest, ValueFacts, read_manifest
-from axla.runtime.safetensors import read_file, read_safetensors
+from axla.runtime.safetensors import aligned, read_file, read_safetensors
 
 __all__ = ["Function", "Library", "load"]
-
-_ALIGNMENT = 64
 
 
 def load(path: str | os.PathLike[str], *, trust_cpu: bool = False) -> Library:
@@ -149,7 +148,8 @@ class Function:
         self.variables = {v.name: _zeros(v) for v in facts.arguments if v.role != "argument"}
         self._image = image  # the code stays as long as somebody can call it
         self._weights = weights
-        self._lock = locks.new_lock() if any(v.role == "variable" for v in facts.arguments) else None
+        written = any(v.role == "variable" for v in facts.arguments)
+        self._lock = locks.new_lock() if written else nullcontext()
         count = 3 if weights is None else 4
         self._run = c.CFUNCTYPE(c.c_int32, *[c.c_void_p] * count)(image.addresses[f"{facts.symbol}_run"])
 
@@ -216,15 +216,12 @@ class Function:
 
     def _call(self, given: dict[str, np.ndarray]) -> list[np.ndarray]:
         try:
-            results = [_aligned(v.bytes).view(v.dtype.numpy).reshape(v.dims) for v in self.results]
-            workspace = _aligned(self.facts.workspace_bytes)
+            results = [aligned(v.bytes).view(v.dtype.numpy).reshape(v.dims) for v in self.results]
+            workspace = aligned(self.facts.workspace_bytes)
         except MemoryError as error:
             raise OutOfMemory(f"{self.name}: {error}") from error
-        if self._lock is None:
+        with self._lock:
             code = self._enter(given, results, workspace)
-        else:
-            with self._lock:
-                code = self._enter(given, results, workspace)
         if code:
             raise status.class_of_frame(code)(f"{self.name}: {self._message(code)}", code)
         return results
@@ -244,13 +241,6 @@ class Function:
 
 
 def _zeros(facts: ValueFacts) -> np.ndarray:
-    found = _aligned(facts.bytes)
+    found = aligned(facts.bytes)
     found[...] = 0
     return found.view(facts.dtype.numpy).reshape(facts.dims)
-
-
-def _aligned(size: int) -> np.ndarray:
-    """Bytes at a multiple of 64."""
-    room = np.empty(size + _ALIGNMENT, np.uint8)
-    start = -room.ctypes.data % _ALIGNMENT
-    return room[start : start + size]

@@ -145,15 +145,10 @@ def _check(interface: Interface, constants: bytes | memoryview | None) -> None:
         raise OutOfMemory(
             f"{name}: a workspace of {interface.workspace_bytes} bytes is more than can be addressed"
         )
-    seen_results: set[int] = set()
-    seen_parameters: set[int] = set()
+    results, parameters = (dict(enumerate(specs)) for specs in (interface.results, interface.parameters))
     for alias in interface.aliases:
-        inside = alias.result in range(len(interface.results)) and alias.parameter in range(
-            len(interface.parameters)
-        )
-        if not inside or alias.result in seen_results or alias.parameter in seen_parameters:
+        result, parameter = results.pop(alias.result, None), parameters.pop(alias.parameter, None)
+        if result is None or parameter is None:
             raise InvalidArgument(f"{name}, {alias}: an index out of range or used twice")
-        if interface.results[alias.result].bytes != interface.parameters[alias.parameter].bytes:
+        if result.bytes != parameter.bytes:
             raise InvalidArgument(f"{name}, {alias}: sizes differ")
-        seen_results.add(alias.result)
-        seen_parameters.add(alias.parameter)

@@ -47,6 +47,13 @@ class Entry:
     end: int
 
 
+def stored(dtype: DType, dims: tuple[int, ...]) -> tuple[str, tuple[int, ...]]:
+    """The type and the shape that an array has in a file."""
+    if dtype.name in NAMES:
+        return NAMES[dtype.name], dims
+    return "U8", (*dims, dtype.itemsize) if dtype.itemsize > 1 else dims
+
+
 def header(entries: Mapping[str, Entry], metadata: Mapping[str, str]) -> bytes:
     """Length and JSON of a file whose entries follow each other without holes; data then begins at a
     multiple of 64.
@@ -54,10 +61,9 @@ def header(entries: Mapping[str, Entry], metadata: Mapping[str, str]) -> bytes:
     notes = dict(metadata)
     table: dict[str, Any] = {}
     for name, entry in entries.items():
-        text, dims = NAMES.get(entry.dtype.name), entry.dims
-        if text is None:
-            text, notes[KIND + name] = "U8", entry.dtype.name
-            dims = (*dims, entry.dtype.itemsize) if entry.dtype.itemsize > 1 else dims
+        text, dims = stored(entry.dtype, entry.dims)
+        if entry.dtype.name not in NAMES:
+            notes[KIND + name] = entry.dtype.name
         table[name] = {"dtype": text, "shape": list(dims), "data_offsets": [entry.begin, entry.end]}
     whole = {"__metadata__": notes, **table} if notes else table
     data = json.dumps(whole, separators=(",", ":"), ensure_ascii=False).encode()
@@ -114,14 +120,19 @@ def read_file(path: str | os.PathLike[str]) -> tuple[np.ndarray, dict[str, Entry
                 _refuse(path, f"a header of {length} bytes in a file of {size}")
             text = file.read(length)
             entries, metadata = parse_header(path, text, size - 8 - length)
-            room = np.empty(size - 8 - length + ALIGNMENT, np.uint8)
-            start = -room.ctypes.data % ALIGNMENT
-            data = room[start : start + size - 8 - length]
+            data = aligned(size - 8 - length)
             if file.readinto(data.data) != len(data):
                 _refuse(path, "the file ends before its data does")
     except OSError as error:
         raise InvalidArgument(f"{Path(path)}: {error.strerror or error}") from error
     return data, entries, metadata
+
+
+def aligned(size: int) -> np.ndarray:
+    """Bytes at a multiple of 64."""
+    room = np.empty(size + ALIGNMENT, np.uint8)
+    start = -room.ctypes.data % ALIGNMENT
+    return room[start : start + size]
 
 
 def parse_header(path: object, text: bytes, size: int) -> tuple[dict[str, Entry], dict[str, str]]:

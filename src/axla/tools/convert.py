@@ -17,13 +17,13 @@ import argparse
 import errno
 import os
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from axla.api import contents, parse, stablehlo
 from axla.core.errors import InvalidArgument
+from axla.core.files import replace_file
 from axla.proto import Snapshot, looks_like_proto, read_snapshot, to_proto, to_text_proto
 from axla.text import parse_hlo
 from axla.tools.source import add_sizes, sizes_of
@@ -136,14 +136,6 @@ def write_whole(file: str, content: bytes) -> None:
         return
     if not os.path.isdir(folder):
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), file)
-    handle, aside = tempfile.mkstemp(dir=folder, prefix=".axla-")
-    try:
-        with os.fdopen(handle, "wb") as out:
-            out.write(content)
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(aside, 0o666 & ~mask)
-        os.replace(aside, file)
-    except BaseException:
-        os.unlink(aside)
-        raise
+    mask = os.umask(0)
+    os.umask(mask)
+    replace_file(file, content, 0o666 & ~mask)

@@ -1,0 +1,58 @@
+"""Calls of library routines as data.
+
+A plan is a routine of SciPy's LAPACK, and for each of its arguments (all are pointers) where it lies: in an
+operand, in a result or in scratch memory, and how far on for each matrix of a batch. Generated code and the
+interpreter run the same plan.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from axla.core.dtypes import DType
+
+OPERAND, RESULT, SCRATCH, NULL = "operand", "result", "scratch", "null"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Memory: `offset` bytes into leaf `leaf` of operands or results, or into the scratch; `stride` bytes on
+    for each matrix.
+    """
+
+    base: str
+    leaf: int = 0
+    offset: int = 0
+    stride: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Vectors:
+    """Eigenvectors of a real matrix as LAPACK gives them, to be written as complex ones: where eigenvalue k
+    has an imaginary part, columns k and k+1 are the real and imaginary parts of a conjugate pair.
+    """
+
+    packed: Place
+    imaginary: Place  # of the eigenvalues
+    result: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How to run a call of a library routine."""
+
+    symbol: str
+    dtype: DType
+    batch: int
+    arguments: tuple[Place, ...]
+    copies: tuple[tuple[int, int], ...]  # (operand leaf, result leaf): the whole array
+    copied: tuple[tuple[Place, Place, int], ...]  # (from, to, bytes), for each matrix
+    zeroed: tuple[int, ...]  # result leaves
+    stores: tuple[tuple[int, bytes], ...]  # what the scratch holds at the start: (offset, contents)
+    scratch_bytes: int
+    finite: tuple[Place, int] | None = (
+        None  # real numbers that must be finite, else `info` is -4, and no call
+    )
+    info: Place | None = None
+    vectors: tuple[Vectors, ...] = ()
+    order: int = 0  # of the eigenvectors' matrix
