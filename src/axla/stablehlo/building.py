@@ -32,7 +32,7 @@ def vector(values: Sequence[int], kind: mlir.Type = I64) -> mlir.DenseElements:
     return mlir.DenseElements(mlir.TensorType((len(values),), kind), np.array(values, np.int64))
 
 
-def slice_of(ranges: Sequence[tuple[int, int]]) -> dict[str, Any]:
+def slice_of(ranges: Sequence[tuple[int, Any]]) -> dict[str, Any]:
     """The attributes of a slice that takes everything between limits."""
     start, limit = zip(*ranges, strict=True) if ranges else ((), ())
     ones = [1] * len(ranges)
@@ -40,12 +40,16 @@ def slice_of(ranges: Sequence[tuple[int, int]]) -> dict[str, Any]:
 
 
 class Builder:
-    """Writes operations at the end of a block. They come from where the operation at hand comes from."""
+    """Writes operations at the end of a block, with the location and position that are set."""
 
     def __init__(self, block: mlir.Block) -> None:
         self.block = block
         self.location: mlir.Location | None = None
         self.position = (0, 0)
+
+    def stand_for(self, operation: mlir.Operation) -> None:
+        """What follows comes from where this operation comes from."""
+        self.location, self.position = operation.location, operation.position
 
     def emit(
         self, name: str, operands: Sequence[mlir.Value], types: Sequence[mlir.Type],
@@ -58,14 +62,20 @@ class Builder:
         self.block.operations.append(made)
         return made.results
 
+    def make(
+        self, name: str, operands: Sequence[mlir.Value], type_: mlir.Type,
+        attributes: dict[str, Any] | None = None,
+    ) -> mlir.Value:  # fmt: skip
+        """The only result of a new operation of StableHLO."""
+        return self.emit(f"stablehlo.{name}", operands, (type_,), attributes)[0]
+
     def parts(self, vector: mlir.Value, count: int) -> Iterator[mlir.Value]:
         """The first elements of a tensor of rank 1, each as a tensor of one element."""
         one = mlir.TensorType((1,), mlir.tensor(vector.type).element)
         for n in range(count):
-            yield self.emit("stablehlo.slice", (vector,), (one,), slice_of([(n, n + 1)]))[0]
+            yield self.make("slice", (vector,), one, slice_of([(n, n + 1)]))
 
     def scalars(self, vector: mlir.Value, count: int) -> list[mlir.Value]:
         """The first elements of a tensor of rank 1."""
         scalar = mlir.TensorType((), mlir.tensor(vector.type).element)
-        parts = self.parts(vector, count)
-        return [self.emit("stablehlo.reshape", (part,), (scalar,))[0] for part in parts]
+        return [self.make("reshape", (part,), scalar) for part in self.parts(vector, count)]

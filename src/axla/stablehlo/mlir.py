@@ -346,6 +346,20 @@ class Operation:
         self.location = location
         self.position = position
 
+    @property
+    def blocks(self) -> list[Block]:
+        """The blocks of all its regions."""
+        return [block for region in self.regions for block in region.blocks]
+
+    def walk(self) -> Iterator[Operation]:
+        """The operation and all that are inside of it."""
+        stack: list[Operation] = [self]
+        while stack:
+            found = stack.pop()
+            yield found
+            for block in found.blocks:
+                stack.extend(block.operations)
+
     def with_regions(
         self, regions: list[Region], attributes: dict[str, Attribute] | None = None
     ) -> Operation:

@@ -232,7 +232,7 @@ def _in_place(scope: Scope, operation: mlir.Operation) -> list[Instruction]:
 
 def _manual_computation(scope: Scope, operation: mlir.Operation) -> Outcome:
     """The region, where it sees whole arrays: on one device, or where nothing is divided."""
-    arguments = [a.type for region in operation.regions for b in region.blocks for a in b.arguments]
+    arguments = [a.type for block in operation.blocks for a in block.arguments]
     if arguments != [v.type for v in operation.operands]:
         raise UnsupportedError("the region sees parts of the operands, which takes a partitioner to cut")
     results = _in_place(scope, operation)

@@ -64,7 +64,7 @@ class Scope:
                 if rule is None:
                     raise UnsupportedError(f"HLO has nothing for this operation{_why_not(operation.name)}")
                 self.extra, self._name = origin(operation.location, operation.attributes)
-                self._bind(operation, rule(self, operation))
+                self.bind(operation, rule(self, operation))
             operation = last
             found = self.operands(last)
         except AxlaError as error:
@@ -75,7 +75,8 @@ class Scope:
         importer.depth -= 1
         return found
 
-    def _bind(self, operation: mlir.Operation, outcome: Outcome) -> None:
+    def bind(self, operation: mlir.Operation, outcome: Outcome) -> None:
+        """Makes what an operation became its results."""
         results = operation.results
         if isinstance(outcome, Instruction):
             if len(results) == 1:

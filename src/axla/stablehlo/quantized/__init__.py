@@ -34,15 +34,8 @@ def without_quantized(source: mlir.Source) -> mlir.Source:
 def _mentions(function: mlir.Operation) -> bool:
     """Whether a quantized type stands anywhere in a function."""
     known: dict[int, bool] = {}  # by the identity of a type, which the source keeps alive
-    stack = [function]
-    while stack:
-        operation = stack.pop()
-        values = list(operation.results)
-        for region in operation.regions:
-            for block in region.blocks:
-                values += block.arguments
-                stack += block.operations
-        for value in values:
+    for operation in function.walk():
+        for value in (*operation.results, *[a for block in operation.blocks for a in block.arguments]):
             found = known.get(id(value.type))
             if found is None:
                 found = known[id(value.type)] = stored(value.type) != value.type
@@ -81,7 +74,7 @@ def _region(
         block = mlir.Block([stored(a.type) for a in old.arguments], old.locations)
         values.update(zip(old.arguments, block.arguments, strict=True))
         found.blocks.append(block)
-        writer = Writer(block.operations, known)
+        writer = Writer(block, known)
         for operation in old.operations:
             try:
                 _operation(operation, writer, values, depth)
@@ -99,7 +92,7 @@ def _operation(
         raise VerifyError("an operand is used before it is there") from None
     regions = [_region(r, values, writer.known, depth + 1) for r in operation.regions]
     kinds = [v.type for v in (*operation.operands, *operation.results)]
-    writer.origin = operation
+    writer.stand_for(operation)
     if any(map(is_quantized, kinds)):
         results = rewrite(writer, operation, operands, _attributes(operation), regions)
     else:

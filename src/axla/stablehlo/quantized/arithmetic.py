@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,9 +11,8 @@ import numpy as np
 
 from axla.core.errors import VerifyError
 from axla.stablehlo import mlir
+from axla.stablehlo.building import I32, I64, Builder, numbers
 from axla.stablehlo.text.printer import type_text
-
-I32, I64, F64 = mlir.IntegerType(32), mlir.IntegerType(64), mlir.FloatType("f64")
 
 
 def quantized_type(type_: mlir.Type) -> mlir.QuantizedType | None:
@@ -52,62 +51,49 @@ def largest(type_: mlir.QuantizedType) -> int:
     return max(type_.storage_max - min(zeros), max(zeros) - type_.storage_min)
 
 
-class Writer:
-    """Writes the operations of a block: those that stand for `origin`, one operation after the other.
+class Writer(Builder):
+    """Writes the operations of a block, integers in place of real numbers.
 
     A constant stands there once. `known` are the scales and zero points of types as arrays, which all
     operations of a source share: a type can be as long as the file, and each operation of that type.
     """
 
-    def __init__(self, operations: list[mlir.Operation], known: dict[Any, np.ndarray]) -> None:
-        self.operations = operations
+    def __init__(self, block: mlir.Block, known: dict[Any, np.ndarray]) -> None:
+        super().__init__(block)
         self.known = known
         self.constants: dict[Any, mlir.Value] = {}
-        self.origin: mlir.Operation
-
-    def emit(
-        self, name: str, operands: Sequence[mlir.Value], types: Sequence[mlir.Type],
-        attributes: dict[str, Any] | None = None, regions: list[mlir.Region] | None = None,
-    ) -> list[mlir.Value]:  # fmt: skip
-        origin = self.origin
-        made = mlir.Operation(
-            name, list(operands), list(types), attributes, regions, origin.location, origin.position
-        )
-        self.operations.append(made)
-        return made.results
-
-    def _one(self, name: str, operands: Sequence[mlir.Value], type_: mlir.Type) -> mlir.Value:
-        return self.emit(f"stablehlo.{name}", operands, [type_])[0]
-
-    def binary(self, name: str, lhs: mlir.Value, rhs: mlir.Value) -> mlir.Value:
-        return self._one(name, (lhs, rhs), lhs.type)
 
     def convert(self, value: mlir.Value, element: mlir.Type) -> mlir.Value:
-        type_ = value.type
-        assert isinstance(type_, mlir.TensorType)
+        type_ = mlir.tensor(value.type)
         if type_.element == element:
             return value
-        return self._one("convert", (value,), replace(type_, element=element))
+        return self.make("convert", (value,), replace(type_, element=element))
 
     # Parameters.
 
-    def parameters(
-        self, values: Sequence[float], of: mlir.QuantizedType, axes: tuple[int, ...], like: mlir.Type
+    def scaled(
+        self, name: str, value: mlir.Value, by: Sequence[float], of: mlir.QuantizedType,
+        axes: tuple[int, ...] | None = None,
+    ) -> mlir.Value:  # fmt: skip
+        """An operation on a value and scales or zero points; `axes` are what `of.axes` are here."""
+        given = self._parameters(by, of, of.axes if axes is None else axes, mlir.tensor(value.type))
+        return self.make(name, (value, given), value.type)
+
+    def _parameters(
+        self, values: Sequence[float], of: mlir.QuantizedType, axes: tuple[int, ...], like: mlir.TensorType
     ) -> mlir.Value:
-        """Scales or zero points as a tensor of this type; `axes` are what `of.axes` are here."""
-        assert isinstance(like, mlir.TensorType)
-        array = self._array(values, like.element)
-        shape = like.shape or ()
+        """Scales or zero points as a tensor of this type."""
+        array, shape = self._array(values, like.element), like.shape or ()
         if (array == array.flat[0]).all():
             if None not in shape:
                 return self._constant(array.flat[0], like)
             return self._broadcast(self._constant(array.flat[0], mlir.TensorType((), like.element)), (), like)
-        if not of.block_sizes:
-            if len(axes) != 1 or not 0 <= axes[0] < len(shape) or shape[axes[0]] != array.size:
-                raise VerifyError(f"{array.size} scales do not fit {type_text(like)}")
-            vector = self._constant(array, mlir.TensorType((array.size,), like.element))
-            return self._broadcast(vector, axes, like)
-        return self._blocks(array, of, like)
+        if of.block_sizes:
+            return self._blocks(array, of, like)
+        if len(axes) != 1 or not 0 <= axes[0] < len(shape) or shape[axes[0]] != array.size:
+            raise VerifyError(f"{array.size} scales do not fit {type_text(like)}")
+        vector = self._constant(array, mlir.TensorType((array.size,), like.element))
+        return self._broadcast(vector, axes, like)
 
     def _array(self, values: Sequence[float], element: mlir.Type) -> np.ndarray:
         key = (id(values), element)  # the source keeps the tuples of its types
@@ -124,73 +110,58 @@ class Writer:
         key = type_, array.tobytes() if array.nbytes < 64 else id(array)  # which its operation keeps
         value = self.constants.get(key)
         if value is None:
-            attributes = {"value": mlir.DenseElements(type_, array)}
-            value = self.constants[key] = self.emit("stablehlo.constant", (), [type_], attributes)[0]
+            given = {"value": mlir.DenseElements(type_, array)}
+            value = self.constants[key] = self.make("constant", (), type_, given)
         return value
 
-    def _broadcast(self, value: mlir.Value, axes: tuple[int, ...], type_: mlir.TensorType) -> mlir.Value:
-        dimensions = mlir.DenseArray(I64, axes)
-        return self.emit(
-            "stablehlo.broadcast_in_dim", (value,), [type_], {"broadcast_dimensions": dimensions}
-        )[0]
+    def _broadcast(self, value: mlir.Value, axes: Iterable[int], type_: mlir.TensorType) -> mlir.Value:
+        return self.make("broadcast_in_dim", (value,), type_, {"broadcast_dimensions": numbers(axes)})
 
     def _blocks(self, array: np.ndarray, of: mlir.QuantizedType, like: mlir.TensorType) -> mlir.Value:
         """One parameter for each block: every dimension is so many blocks times what one block has."""
         shape, blocks = like.shape or (), of.blocks
         if len(blocks) != len(shape):
-            spread = [1] * len(shape)
-            for axis, count in zip(of.axes, blocks, strict=False):
-                if not 0 <= axis < len(shape):
-                    raise VerifyError(f"blocks along dimension {axis} do not fit {type_text(like)}")
-                spread[axis] = count
-            blocks = tuple(spread)
-        if math.prod(blocks) != array.size or any(
-            d is None or not b or d % b for d, b in zip(shape, blocks, strict=True)
-        ):
+            if any(not 0 <= axis < len(shape) for axis in of.axes):
+                raise VerifyError(f"blocks along dimensions {list(of.axes)} do not fit {type_text(like)}")
+            along = dict(zip(of.axes, blocks, strict=False))
+            blocks = tuple([along.get(axis, 1) for axis in range(len(shape))])
+        sizes = [d // b for d, b in zip(shape, blocks, strict=True) if d is not None and b and not d % b]
+        if math.prod(blocks) != array.size or len(sizes) != len(shape):
             raise VerifyError(f"blocks {list(blocks)} with {array.size} scales do not fit {type_text(like)}")
-        apart = [n for d, b in zip(shape, blocks, strict=True) for n in (b, d // b)]  # type: ignore[operator]
+        apart = tuple([n for pair in zip(blocks, sizes, strict=True) for n in pair])
         small = self._constant(array.reshape(blocks), mlir.TensorType(blocks, like.element))
-        places = tuple(range(0, len(apart), 2))
-        wide = self._broadcast(small, places, mlir.TensorType(tuple(apart), like.element))
-        return self._one("reshape", (wide,), like)
+        wide = self._broadcast(small, range(0, len(apart), 2), mlir.TensorType(apart, like.element))
+        return self.make("reshape", (wide,), like)
 
     # From and to real numbers.
 
     def centred(self, value: mlir.Value, of: mlir.QuantizedType, element: mlir.IntegerType) -> mlir.Value:
         """The stored integers less their zero points, in a wider type."""
         value = self.convert(value, element)
-        if not any(of.zero_points):
-            return value
-        return self.binary("subtract", value, self.parameters(of.zero_points, of, of.axes, value.type))
+        return self.scaled("subtract", value, of.zero_points, of) if any(of.zero_points) else value
 
     def dequantize(self, value: mlir.Value, of: mlir.QuantizedType | None) -> mlir.Value:
         """The real numbers; a value that is not quantized as it is."""
         if of is None:
             return value
         centred = self.centred(value, of, I32 if of.storage.width <= 16 else I64)
-        real = self.convert(centred, of.expressed)
-        return self.binary("multiply", real, self.parameters(of.scales, of, of.axes, real.type))
+        return self.scaled("multiply", self.convert(centred, of.expressed), of.scales, of)
 
     def quantize(self, value: mlir.Value, to: mlir.QuantizedType | None) -> mlir.Value:
-        """Real numbers as integers: scaled, shifted, kept in range, rounded to the nearest, ties to even."""
-        if to is None:
-            return value
-        scales = self.parameters(to.scales, to, to.axes, value.type)
-        return self.fitted(self.binary("divide", value, scales), to)
+        """Real numbers as integers; a value that is not to be quantized as it is."""
+        return value if to is None else self.fitted(self.scaled("divide", value, to.scales, to), to)
 
     def fitted(self, value: mlir.Value, to: mlir.QuantizedType) -> mlir.Value:
-        """Scaled real numbers as integers."""
-        type_ = value.type
+        """Scaled numbers as stored: shifted, kept in range; real ones rounded to nearest, ties to even."""
         if any(to.zero_points):
-            value = self.binary("add", value, self.parameters(to.zero_points, to, to.axes, type_))
-        value = self.clamp(value, to)
-        return self.convert(self._one("round_nearest_even", (value,), type_), to.storage)
-
-    def clamp(self, value: mlir.Value, to: mlir.QuantizedType) -> mlir.Value:
-        assert isinstance(value.type, mlir.TensorType)
-        scalar = mlir.TensorType((), value.type.element)
+            value = self.scaled("add", value, to.zero_points, to)
+        type_ = mlir.tensor(value.type)
+        scalar = mlir.TensorType((), type_.element)
         low, high = (
-            self._constant(np.asarray(limit).astype(mlir.numpy_type(scalar.element)), scalar)
+            self._constant(np.asarray(limit).astype(mlir.numpy_type(type_.element)), scalar)
             for limit in (to.storage_min, to.storage_max)
         )
-        return self._one("clamp", (low, value, high), value.type)
+        value = self.make("clamp", (low, value, high), type_)
+        if isinstance(type_.element, mlir.FloatType):
+            value = self.make("round_nearest_even", (value,), type_)
+        return self.convert(value, to.storage)

@@ -12,10 +12,8 @@ import numpy as np
 from axla.core.errors import VerifyError
 from axla.stablehlo import mlir
 from axla.stablehlo import reading as attr
+from axla.stablehlo.building import I32, I64
 from axla.stablehlo.quantized.arithmetic import (
-    F64,
-    I32,
-    I64,
     Writer,
     expressed,
     is_quantized,
@@ -67,7 +65,7 @@ def rewrite(
         return writer.emit(name, operands, list(map(stored, types)), attributes, regions)
     exact = _EXACT.get(name.removeprefix("stablehlo."))
     if exact is not None and all(kinds) and is_quantized(types[0]) and len(types) == 1:
-        found = exact(writer, operation, operands, attributes)
+        found = exact(_Exact(writer, operation, operands, attributes))
         if found is not None:
             return [found]
     real = [writer.dequantize(v, kind) for v, kind in zip(operands, kinds, strict=True)]
@@ -108,72 +106,83 @@ def _of_result(writer: Writer, operation: mlir.Operation, operands: list[mlir.Va
 # Exact: computed with integers, then scaled.
 
 
-def _kinds(operation: mlir.Operation) -> list[mlir.QuantizedType]:
-    found = [quantized_type(v.type) for v in (*operation.operands, *operation.results)]
-    return [kind for kind in found if kind is not None]
+class _Exact:
+    """An operation with one result, it and all operands quantized."""
+
+    def __init__(
+        self, writer: Writer, operation: mlir.Operation, operands: list[mlir.Value], said: dict[str, Any]
+    ) -> None:
+        self.writer, self.operation, self.operands, self.said = writer, operation, operands, said
+        found = [quantized_type(v.type) for v in (*operation.operands, *operation.results)]
+        *self.kinds, self.to = [kind for kind in found if kind is not None]
+        self.sizes = [_sizes(v) for v in operation.operands]
+
+    def total(self, wide: mlir.IntegerType) -> mlir.Value:
+        """What the operation gives for the integers less their zero points, in a wider type."""
+        pairs = zip(self.operands, self.kinds, strict=True)
+        centred = [self.writer.centred(value, kind, wide) for value, kind in pairs]
+        result = replace(stored(self.operation.results[0].type), element=wide)
+        return self.writer.emit(self.operation.name, centred, [result], self.said)[0]
+
+    def scaled(self, terms: float, axis: int | None) -> mlir.Value | None:
+        """Sums of so many products: of integers, times the product of the scales over that of the result.
+
+        `axis`: the dimension of the result along which the scales of the right operand lie. None where the
+        integers could be too large, or the scales lie in another way.
+        """
+        (left, right), to = self.kinds, self.to
+        if left.axes or to.block_sizes or (to.axes and (axis is None or to.axes != (axis,))):
+            return None
+        bound = terms * largest(left) * largest(right)
+        if bound >= 1 << 53:
+            return None
+        real = self.writer.convert(self.total(I32 if bound < 1 << 31 else I64), mlir.FloatType("f64"))
+        factors = np.asarray(left.scales) * np.asarray(right.scales) / np.asarray(to.scales)
+        axes = () if axis is None else (axis,)
+        of = right if right.axes else to
+        return self.writer.fitted(self.writer.scaled("multiply", real, factors.tolist(), of, axes), to)
 
 
-def _sum(
-    writer: Writer, operation: mlir.Operation, operands: list[mlir.Value], attributes: dict[str, Any]
-) -> mlir.Value | None:
+def _sum(case: _Exact) -> mlir.Value | None:
     """Where all scales are the same one."""
-    *kinds, to = _kinds(operation)
-    if any(k.axes for k in (*kinds, to)) or len({k.scales for k in (*kinds, to)}) != 1:
+    kinds = (*case.kinds, case.to)
+    if any(k.axes or k.storage.width > 16 for k in kinds) or len({k.scales for k in kinds}) != 1:
         return None
-    if any(k.storage.width > 16 for k in (*kinds, to)):
-        return None
-    centred = [writer.centred(v, k, I32) for v, k in zip(operands, kinds, strict=True)]
-    (total,) = writer.emit(operation.name, centred, [centred[0].type], attributes)
-    if any(to.zero_points):
-        total = writer.binary("add", total, writer.parameters(to.zero_points, to, (), total.type))
-    return writer.convert(writer.clamp(total, to), to.storage)
+    return case.writer.fitted(case.total(I32), case.to)
 
 
-def _product(
-    writer: Writer, operation: mlir.Operation, operands: list[mlir.Value], attributes: dict[str, Any]
-) -> mlir.Value | None:
-    *kinds, to = _kinds(operation)
-    if any(k.axes for k in (*kinds, to)):
-        return None
-    return _scaled(writer, operation, operands, attributes, 1, None)
+def _product(case: _Exact) -> mlir.Value | None:
+    return None if any(k.axes for k in (*case.kinds, case.to)) else case.scaled(1, None)
 
 
-def _dot(
-    writer: Writer, operation: mlir.Operation, operands: list[mlir.Value], attributes: dict[str, Any]
-) -> mlir.Value | None:
-    lhs, rhs = (_sizes(v) for v in operation.operands)
-    if operation.name == "stablehlo.dot":
+def _dot(case: _Exact) -> mlir.Value | None:
+    (lhs, rhs), of = case.sizes, case.kinds[1]
+    if case.operation.name == "stablehlo.dot":
         contracted, batch, taken = (len(lhs) - 1,), (), (0,)
     else:
-        numbers = attr.structure(operation, "dot_dimension_numbers", "dot")
+        numbers = attr.structure(case.operation, "dot_dimension_numbers", "dot")
         contracted = attr.field_integers(numbers, "lhs_contracting_dimensions")
         batch = attr.field_integers(numbers, "rhs_batching_dimensions")
         taken = attr.field_integers(numbers, "rhs_contracting_dimensions")
     axis = None
-    (of,) = (quantized_type(operation.operands[1].type),)
-    if of is not None and of.axes:
+    if of.axes:
         at = of.axes[0]
         if of.block_sizes or at in taken:
             return None
         free = [d for d in range(len(rhs)) if d not in batch and d not in taken]
         # The result has batch dimensions, what is left of lhs, what is left of rhs.
-        result = len(_sizes(operation.results[0]))
+        result = len(_sizes(case.operation.results[0]))
         axis = batch.index(at) if at in batch else result - len(free) + free.index(at)
-    return _scaled(writer, operation, operands, attributes, math.prod(lhs[d] for d in contracted), axis)
+    return case.scaled(math.prod(lhs[d] for d in contracted), axis)
 
 
-def _convolution(
-    writer: Writer, operation: mlir.Operation, operands: list[mlir.Value], attributes: dict[str, Any]
-) -> mlir.Value | None:
-    numbers = attr.structure(operation, "dimension_numbers", "conv")
-    kernel = _sizes(operation.operands[1])
+def _convolution(case: _Exact) -> mlir.Value | None:
+    numbers, of = attr.structure(case.operation, "dimension_numbers", "conv"), case.kinds[1]
     output = attr.field_integer(numbers, "kernel_output_feature_dimension")
-    of = quantized_type(operation.operands[1].type)
-    if of is not None and of.axes and (of.block_sizes or of.axes != (output,)):
+    if of.axes and (of.block_sizes or of.axes != (output,)):
         return None
-    axis = attr.field_integer(numbers, "output_feature_dimension") if of is not None and of.axes else None
-    terms = math.prod(d for n, d in enumerate(kernel) if n != output)
-    return _scaled(writer, operation, operands, attributes, terms, axis)
+    axis = attr.field_integer(numbers, "output_feature_dimension") if of.axes else None
+    return case.scaled(math.prod(d for n, d in enumerate(case.sizes[1]) if n != output), axis)
 
 
 def _sizes(value: mlir.Value) -> tuple[float, ...]:
@@ -181,36 +190,7 @@ def _sizes(value: mlir.Value) -> tuple[float, ...]:
     return tuple([math.inf if size is None else int(size) for size in sizes_of(value.type)])
 
 
-def _scaled(
-    writer: Writer, operation: mlir.Operation, operands: list[mlir.Value], attributes: dict[str, Any],
-    terms: float, axis: int | None,
-) -> mlir.Value | None:  # fmt: skip
-    """Sums of so many products: of integers, times the product of the scales over that of the result.
-
-    `axis`: the dimension of the result along which the scales of the right operand lie. None where the
-    integers could be too large, or the scales lie in another way.
-    """
-    (left, right), to = _kinds(operation)[:2], quantized_type(operation.results[0].type)
-    assert to is not None
-    if left.axes or to.block_sizes or (to.axes and (axis is None or to.axes != (axis,))):
-        return None
-    bound = terms * largest(left) * largest(right)
-    if bound >= 1 << 53:
-        return None
-    wide = I32 if bound < 1 << 31 else I64
-    centred = [writer.centred(v, k, wide) for v, k in zip(operands, (left, right), strict=True)]
-    result = replace(stored(operation.results[0].type), element=wide)
-    (total,) = writer.emit(operation.name, centred, [result], attributes)
-    factors = np.asarray(left.scales) * np.asarray(right.scales) / np.asarray(to.scales)
-    real = writer.convert(total, F64)
-    of = right if right.axes else to
-    scale = writer.parameters(
-        factors.tolist(), of, () if axis is None else (axis,), replace(result, element=F64)
-    )
-    return writer.fitted(writer.binary("multiply", real, scale), to)
-
-
-_EXACT: dict[str, Callable[..., mlir.Value | None]] = {
+_EXACT: dict[str, Callable[[_Exact], mlir.Value | None]] = {
     "add": _sum, "convolution": _convolution, "dot": _dot, "dot_general": _dot, "multiply": _product,
     "subtract": _sum,
 }  # fmt: skip

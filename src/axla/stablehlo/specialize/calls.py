@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -91,7 +91,7 @@ def facts_of(functions: dict[str, mlir.Operation]) -> Facts:
     callers: dict[str, list[str]] = {}
     for name, function in functions.items():
         facts.callees[name] = set()
-        for operation in _inside(function):
+        for operation in function.walk():
             for callee in callees(operation):
                 facts.callees[name].add(callee)
                 callers.setdefault(callee, []).append(name)
@@ -117,17 +117,7 @@ def needs_work(operation: mlir.Operation) -> bool:
             return True
     if any([is_open(r.type) for r in operation.results]):
         return True
-    return any(is_open(a.type) for r in operation.regions for b in r.blocks for a in b.arguments)
-
-
-def _inside(operation: mlir.Operation) -> Iterator[mlir.Operation]:
-    stack = [operation]
-    while stack:
-        found = stack.pop()
-        yield found
-        for region in found.regions:
-            for block in region.blocks:
-                stack.extend(block.operations)
+    return any(is_open(a.type) for block in operation.blocks for a in block.arguments)
 
 
 class Functions:

@@ -15,12 +15,12 @@ import numpy as np
 from axla.core.errors import AxlaError
 from axla.core.literal import Literal
 from axla.interpreter import evaluate
-from axla.ir.graph import Instruction
 from axla.ir.structure import Constant
 from axla.stablehlo import mlir
 from axla.stablehlo import reading as attr
 from axla.stablehlo.importer import RULES
 from axla.stablehlo.importer.scope import RETURNS, Import, Scope
+from axla.stablehlo.sizes import Bounded, is_open, sizes_of
 
 LARGEST = 64  # elements of a value that is followed
 Function = Callable[[mlir.Operation, Sequence[np.ndarray]], "np.ndarray | None"]
@@ -66,20 +66,17 @@ _SHAPE_TYPES = {
 }  # fmt: skip
 
 
-def folded(
-    operation: mlir.Operation, values: Sequence[np.ndarray], type_: mlir.Type, sizes: Sequence[int] | None
-) -> np.ndarray | None:
-    """The only result of an operation whose operands are known; `type_` and `sizes` are those of the result,
-    None where they are not known.
-    """
-    wanted = element_type(type_)
-    if wanted is None or (sizes is not None and not _followed(math.prod(sizes), wanted)):
+def folded(operation: mlir.Operation, values: Sequence[np.ndarray], type_: mlir.Type) -> np.ndarray | None:
+    """The only result, of this type, of an operation whose operands are known; its sizes may be open."""
+    wanted, unknown = element_type(type_), is_open(type_)
+    sizes = [] if unknown else [size for size in sizes_of(type_) if size is not None]
+    if any(isinstance(size, Bounded) for size in sizes) or not _followed(math.prod(sizes), wanted):
         return None
     function = FUNCTIONS.get(operation.name)
     try:
         if function is not None:
             array = function(operation, values)
-        elif sizes is not None and is_foldable(operation):
+        elif not unknown and is_foldable(operation):
             array = _interpreted(operation, values, type_)
         else:
             return None
@@ -87,14 +84,12 @@ def folded(
         return None  # the operation is wrong: it will be refused as it is
     if array is None or not _followed(array.size, wanted):
         return None
-    if sizes is not None:
-        array = array.reshape(sizes)
-    return np.asarray(array).astype(wanted)
+    return np.asarray(array if unknown else array.reshape(sizes)).astype(wanted)
 
 
 def is_foldable(operation: mlir.Operation) -> bool:
     """Whether the interpreter computes an operation where its operands are known."""
-    inside = [op.name for region in operation.regions for block in region.blocks for op in block.operations]
+    inside = [op.name for block in operation.blocks for op in block.operations]
     return operation.name in INTERPRETED and INTERPRETED.keys() | RETURNS >= set(inside)
 
 
@@ -107,9 +102,8 @@ def _interpreted(operation: mlir.Operation, values: Sequence[np.ndarray], type_:
         scope.values[value] = scope.add(Constant(literal.shape, literal))
     name = INTERPRETED[operation.name]
     stand_in = mlir.Operation(name, operation.operands, (type_,), operation.attributes, operation.regions)
-    result = RULES[name](scope, stand_in)
-    assert isinstance(result, Instruction)
-    scope.computation.set_root(result)
+    scope.bind(stand_in, RULES[name](scope, stand_in))
+    scope.computation.set_root(scope.value(stand_in.results[0]))
     return evaluate(importer.module).array
 
 

@@ -12,10 +12,9 @@ from axla.core.errors import UnsupportedError, VerifyError
 from axla.foreign.records import Record
 from axla.stablehlo import mlir
 from axla.stablehlo import reading as attr
+from axla.stablehlo.building import matrix, number, numbers, slice_of
 from axla.stablehlo.operations import OPERATIONS
 from axla.stablehlo.sizes import Sizes, is_open, sizes_of
-
-I64 = mlir.IntegerType(64)
 
 
 @dataclass(slots=True)
@@ -61,13 +60,11 @@ class Given:
         return {k: v for k, v in self.operation.attributes.items() if k not in without} | more
 
 
-def array_of(values: Sequence[int]) -> mlir.DenseArray:
-    return mlir.DenseArray(I64, tuple(values))
-
-
-def _rows(values: Sequence[int]) -> mlir.DenseElements:
-    array = np.asarray(values, np.int64).reshape(-1, 2)
-    return mlir.DenseElements(mlir.TensorType(array.shape, I64), array)
+def _attribute(kind: str, values: Sequence[int]) -> mlir.Attribute:
+    """A list, or a table of low and high."""
+    if kind == "table":
+        return matrix(np.reshape(values, (-1, 2)).tolist(), 2)
+    return numbers(values)
 
 
 def _static(record: Record) -> Callable[[Given], Form]:
@@ -87,7 +84,7 @@ def _static(record: Record) -> Callable[[Given], Form]:
                 found.sizes = given.result_sizes(numbers[word[1:]])
                 continue
             values = given.integers(numbers[word], word)
-            found.attributes[word] = _rows(values) if kinds[word] == "table" else array_of(values)
+            found.attributes[word] = _attribute(kinds[word], values)
         return found
 
     return form
@@ -100,10 +97,7 @@ def _set_dimension_size(given: Given) -> Form | None:
     if size is None or not is_open(given.operation.results[0].type) or not 0 <= at < len(sizes):
         return None
     limits = [int(size) if n == at else d for n, d in enumerate(sizes)]
-    return Form("stablehlo.slice", [0], {
-        "start_indices": array_of([0] * len(sizes)), "limit_indices": array_of(limits),  # type: ignore[arg-type]
-        "strides": array_of([1] * len(sizes)),
-    })  # fmt: skip
+    return Form("stablehlo.slice", [0], slice_of([(0, limit) for limit in limits]))
 
 
 # Custom calls
@@ -134,21 +128,20 @@ def _custom_call(given: Given) -> Form | None:
     return form
 
 
-def _reduce_window(given: Given) -> Form:
+def reduce_window(given: Given) -> Form:
     """`stablehlo.dynamic_reduce_window`: n inputs, n initial values, then what the window is."""
     (reducer,) = given.operation.attributes.get("called_computations", (None,))
     if not isinstance(reducer, mlir.SymbolRef):
         attr.reject(given.operation, "called_computations", "a function")
     count = 2 * len(given.operation.results)
-    names = ("window_dimensions", "window_strides", "base_dilations", "window_dilations")
-    more: dict[str, Any] = {n: array_of(given.integers(count + at, n)) for at, n in enumerate(names)}
-    more["padding"] = _rows(given.integers(count + len(names), "padding"))
+    wanted = enumerate(OPERATIONS["stablehlo.reduce_window"].attributes, count)
+    more = {a.name: _attribute(a.kind, given.integers(number, a.name)) for number, a in wanted}
     return Form("stablehlo.reduce_window", list(range(count)), more, reducer=reducer.root)
 
 
 def _top_k(given: Given) -> Form:
     (k,) = given.integers(1, "k")
-    return Form("chlo.top_k", [0], {"k": mlir.IntegerAttr(k, I64)}, (*sizes_of(given.types[0])[:-1], k))
+    return Form("chlo.top_k", [0], {"k": number(k)}, (*sizes_of(given.types[0])[:-1], k))
 
 
 def _rng_bit_generator(given: Given) -> Form:
@@ -160,7 +153,7 @@ def _rng_bit_generator(given: Given) -> Form:
 
 
 _TARGETS: dict[str, Callable[[Given], Form]] = {
-    "stablehlo.dynamic_reduce_window": _reduce_window,
+    "stablehlo.dynamic_reduce_window": reduce_window,
     "stablehlo.dynamic_rng_bit_generator": _rng_bit_generator,
     "stablehlo.dynamic_top_k": _top_k,
 }

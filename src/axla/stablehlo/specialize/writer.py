@@ -11,6 +11,7 @@ import numpy as np
 from axla.core.errors import AxlaError, InvalidArgument, UnsupportedError, VerifyError
 from axla.stablehlo import mlir
 from axla.stablehlo import reading as attr
+from axla.stablehlo.building import Builder, numbers
 from axla.stablehlo.importer.program import callees
 from axla.stablehlo.importer.scope import CONSTANT, DEEPEST, RETURNS, placed, position_of
 from axla.stablehlo.sizes import Bounded, is_open, refined, refined_type, sizes_of
@@ -26,31 +27,30 @@ from axla.stablehlo.specialize.calls import (
     type_of,
 )
 from axla.stablehlo.specialize.folding import element_type, folded, is_foldable, known_value
-from axla.stablehlo.specialize.forms import FORMS, Form, Given, array_of
+from axla.stablehlo.specialize.forms import FORMS, Form, Given, reduce_window
 from axla.stablehlo.specialize.inference import result_types
 from axla.stablehlo.text.printer import type_text
 
 WINDOWS = "stablehlo.dynamic_reduce_window"
 
 
-class Writer:
+class Writer(Builder):
     """Writes one instance of a function."""
 
     def __init__(self, owner: Functions) -> None:
+        super().__init__(mlir.Block())
         self.owner = owner
         self.values: dict[mlir.Value, Held] = {}
-        self.blocks: list[mlir.Block] = []  # open ones, from the outermost
-        self.constants: list[dict[Known, mlir.Value]] = []
+        self.constants: list[dict[Known, mlir.Value]] = []  # of the blocks that are open, from the outermost
 
     # Functions, blocks.
 
     def function(self, function: mlir.Operation, request: Request) -> Work:
-        if len(function.regions) != 1 or len(function.regions[0].blocks) != 1:
+        if len(function.blocks) != 1 or len(function.regions) != 1:
             raise VerifyError(f"function @{request.name} must have a body of one block")
-        old = function.regions[0].blocks[0]
-        if len(old.arguments) != len(request.arguments):
-            raise VerifyError(f"it takes {len(old.arguments)} operands, found {len(request.arguments)}")
-        given = request.arguments
+        (old,), given = function.blocks, request.arguments
+        if len(old.arguments) != len(given):
+            raise VerifyError(f"it takes {len(old.arguments)} operands, found {len(given)}")
         remain = [n for n, a in enumerate(given) if request.all_parameters or not isinstance(a, Known)]
         types = [refined_type(old.arguments[n].type, type_of(given[n])) for n in remain]
         block = mlir.Block(types, [old.locations[n] for n in remain] if old.locations else None)
@@ -59,43 +59,51 @@ class Writer:
             self.values.setdefault(old.arguments[number], new)
         returned = yield from self.fill(old, block)
         left = [n for n, r in enumerate(returned) if request.all_results or not isinstance(r, Known)]
-        self._return(old.operations[-1], block, [returned[n] for n in left])
-        results = [v.type for v in block.operations[-1].operands]
+        results = self._return(old.terminator, block, [returned[n] for n in left])
         attributes = dict(function.attributes)
         name = attributes["sym_name"] = self.owner.name_for(request.name)
         attributes["function_type"] = mlir.FunctionType(tuple(types), tuple(results))
-        for key, numbers in (("arg_attrs", remain), ("res_attrs", left)):
+        for key, places in (("arg_attrs", remain), ("res_attrs", left)):
             said = attributes.get(key)
-            if isinstance(said, tuple) and len(said) > max(numbers, default=-1):
-                attributes[key] = tuple(said[n] for n in numbers)
+            if isinstance(said, tuple) and len(said) > max(places, default=-1):
+                attributes[key] = tuple(said[n] for n in places)
         operation = function.with_regions([mlir.Region([block])], attributes)
         known = [r if isinstance(r, Known) else None for r in returned]
         pure = all(op.name == CONSTANT or op.name in RETURNS for op in block.operations)
         return Instance(name, [r.type for r in returned], known, operation, pure)
 
-    def _return(self, old: mlir.Operation, block: mlir.Block, values: Sequence[Held]) -> None:
-        """Ends a block."""
-        self._open(block)
-        operands = [self.written(v) for v in values]
-        block.operations.append(self._copy(old, old.name, operands, (), old.attributes))
-        self._close()
+    def region(self, old: mlir.Block, types: list[mlir.Type], end: mlir.Operation) -> Work:
+        """A region for arguments of these types, which ends like `end`; and the types that it returns."""
+        block = mlir.Block(types, old.locations)
+        self.values.update(zip(old.arguments, block.arguments, strict=True))
+        found = yield from self.fill(old, block)
+        return mlir.Region([block]), self._return(end, block, found)
 
-    def _open(self, block: mlir.Block) -> None:
-        if len(self.blocks) >= DEEPEST:
+    def _return(self, old: mlir.Operation, block: mlir.Block, values: Sequence[Held]) -> list[mlir.Type]:
+        """Ends a block; gives the types of what it returns."""
+        outer = self._open(block)
+        self.replace(old, old.name, values, (), old.attributes)
+        self._close(outer)
+        return [v.type for v in block.terminator.operands]
+
+    def _open(self, block: mlir.Block) -> mlir.Block:
+        """Writes into a block from now on; gives the one around it."""
+        if len(self.constants) >= DEEPEST:
             raise UnsupportedError(f"regions are nested more than {DEEPEST} deep")
-        self.blocks.append(block)
+        outer, self.block = self.block, block
         self.constants.append({})
+        return outer
 
-    def _close(self) -> None:
-        self.blocks.pop()
+    def _close(self, outer: mlir.Block) -> None:
+        self.block = outer
         self.constants.pop()
 
     def fill(self, old: mlir.Block, block: mlir.Block) -> Work:
         """Writes the operations of a block but its return; gives the values returned."""
-        if not old.operations or old.operations[-1].name not in RETURNS:
+        if not old.operations or old.terminator.name not in RETURNS:
             raise VerifyError("a region must end with a return")
-        self._open(block)
-        operation = old.operations[-1]
+        outer = self._open(block)
+        operation = old.terminator
         try:
             for operation in old.operations[:-1]:
                 if operation.regions or operation.name in CALLS:
@@ -104,11 +112,11 @@ class Writer:
                     yield from self._windows(operation)
                 else:
                     self._plain(operation)
-            operation = old.operations[-1]
+            operation = old.terminator
             found = [self.held(v) for v in operation.operands]
         except AxlaError as error:
             raise placed(error, operation) from None
-        self._close()
+        self._close(outer)
         return found
 
     # Values.
@@ -131,32 +139,31 @@ class Writer:
         array = held.array
         if array.size > 1 and (array == array.flat[0]).all():
             array = np.asarray(array.flat[0])
-        value = mlir.DenseElements(held.type, array)
-        origin = held.origin
-        made = mlir.Operation(
-            CONSTANT, [], (held.type,), {"value": value}, None, origin.location if origin else None,
-            origin.position if origin else (0, 0),
-        )  # fmt: skip
-        self.owner.count()
-        self.blocks[-1].operations.append(made)
-        self.constants[-1][held] = made.results[0]
-        return made.results[0]
-
-    def _copy(
-        self, old: mlir.Operation, name: str, operands: list[mlir.Value], types: Sequence[mlir.Type],
-        attributes: dict[str, Any], regions: list[mlir.Region] | None = None,
-    ) -> mlir.Operation:  # fmt: skip
-        self.owner.count()
-        return mlir.Operation(name, operands, list(types), attributes, regions, old.location, old.position)
+        place = self.location, self.position
+        self.location, self.position = None, (0, 0)
+        if held.origin is not None:
+            self.stand_for(held.origin)
+        value = self.make("constant", (), held.type, {"value": mlir.DenseElements(held.type, array)})
+        self.location, self.position = place
+        self.constants[-1][held] = value
+        return value
 
     def emit(
+        self, name: str, operands: Sequence[Held], types: Sequence[mlir.Type],
+        attributes: dict[str, Any] | None = None, regions: list[mlir.Region] | None = None,
+    ) -> list[mlir.Value]:  # fmt: skip
+        given = [self.written(o) for o in operands]
+        self.owner.count()
+        return super().emit(name, given, types, attributes, regions)
+
+    def replace(
         self, old: mlir.Operation, name: str, operands: Sequence[Held], types: Sequence[mlir.Type],
         attributes: dict[str, Any], regions: list[mlir.Region] | None = None,
     ) -> None:  # fmt: skip
         """Writes an operation in place of the old one."""
-        made = self._copy(old, name, [self.written(o) for o in operands], types, attributes, regions)
-        self.blocks[-1].operations.append(made)
-        self.values.update(zip(old.results, made.results, strict=True))
+        self.stand_for(old)
+        made = self.emit(name, operands, types, attributes, regions)
+        self.values.update(zip(old.results, made, strict=True))
 
     # Operations without regions.
 
@@ -182,7 +189,7 @@ class Writer:
             types = result_types(stand_in, [o.type for o in operands])
         for callee in callees(stand_in):
             self.owner.keep(callee)
-        self.emit(operation, stand_in.name, operands, types, stand_in.attributes)
+        self.replace(operation, stand_in.name, operands, types, stand_in.attributes)
 
     def _moving_slice(self, operation: mlir.Operation, operands: Sequence[Held]) -> bool:
         """A slice that begins where only the run knows, of a size that is known: its end is its beginning and
@@ -191,11 +198,8 @@ class Writer:
         if operation.name != "stablehlo.real_dynamic_slice" or len(operands) != 4:
             return False
         operand, start, limit, strides = operands
-        if (
-            not isinstance(start, mlir.Value)
-            or not isinstance(strides, Known)
-            or not (strides.array == 1).all()
-        ):
+        apart = isinstance(strides, Known) and not (strides.array == 1).all()
+        if isinstance(start, Known) or isinstance(strides, mlir.Value) or apart:
             return False
         sizes = sizes_of(operation.results[0].type)
         if None in sizes and isinstance(limit, mlir.Value):
@@ -203,33 +207,15 @@ class Writer:
             sizes = sizes if added is None else tuple(int(n) for n in added)
         if None in sizes or not isinstance(start.type, mlir.TensorType):
             return False
-        scalars = []
-        for at in range(len(sizes)):
-            place = {"start_indices": at, "limit_indices": at + 1, "strides": 1}
-            one, scalar = (mlir.TensorType(shape, start.type.element) for shape in ((1,), ()))
-            part = self._add(
-                operation, "stablehlo.slice", [start], one, {k: array_of([v]) for k, v in place.items()}
-            )
-            scalars.append(self._add(operation, "stablehlo.reshape", [part], scalar, {}))
-        type_ = refined(operation.results[0].type, sizes)
-        attributes = {"slice_sizes": array_of(sizes)}  # type: ignore[arg-type]
-        self.emit(operation, "stablehlo.dynamic_slice", [operand, *scalars], [type_], attributes)
+        self.stand_for(operation)
+        scalars, type_ = self.scalars(start, len(sizes)), refined(operation.results[0].type, sizes)
+        given = {"slice_sizes": numbers(sizes)}
+        self.replace(operation, "stablehlo.dynamic_slice", [operand, *scalars], [type_], given)
         return True
-
-    def _add(
-        self, old: mlir.Operation, name: str, operands: list[mlir.Value], type_: mlir.Type, attributes: dict
-    ) -> mlir.Value:
-        """Writes one operation more than the old ones."""
-        made = self._copy(old, name, operands, (type_,), attributes)
-        self.blocks[-1].operations.append(made)
-        return made.results[0]
 
     def _form(self, operation: mlir.Operation, operands: Sequence[Held]) -> Form | None:
         rule = FORMS.get(operation.name)
-        if rule is None:
-            return None
-        values = [o.array if isinstance(o, Known) else None for o in operands]
-        return rule(Given(operation, [o.type for o in operands], values))
+        return None if rule is None else rule(_given(operation, operands))
 
     def _fold(self, operation: mlir.Operation, operands: Sequence[Held]) -> bool:
         """Whether an operation is done by knowing its result, or by an assertion that holds."""
@@ -239,38 +225,20 @@ class Writer:
             return True
         if len(operation.results) != 1:
             return False
-        found = self._size(operation, operands) if name in _SIZES else None
         type_ = operation.results[0].type
         if name in _CONSTANTS:
             found = known_value(operation.attributes.get(_CONSTANTS[name]), type_)
-        elif found is None:
-            found = _folded(operation, [o for o in operands if isinstance(o, Known)])
+        else:
+            found = _size(operation, operands) if name in _SIZES else None
+            found = _folded(operation, operands) if found is None else found
         if found is None:
             return False
         if isinstance(type_, mlir.TensorType):
             if found.ndim == 0 and type_.shape and not is_open(type_):
-                found = np.broadcast_to(found, sizes_of(type_))  # type: ignore[arg-type]
+                found = np.broadcast_to(found, [d for d in sizes_of(type_) if d is not None])
             type_ = refined(type_, found.shape)
         self.values[operation.results[0]] = Known(type_, found, operation)
         return True
-
-    def _size(self, operation: mlir.Operation, operands: Sequence[Held]) -> np.ndarray | None:
-        """Operations that ask for sizes."""
-        wanted = element_type(operation.results[0].type)
-        sizes = sizes_of(operands[0].type) if operands else ()
-        if any(isinstance(d, Bounded) for d in sizes) and operation.name != _SIZES[0]:
-            raise UnsupportedError("a size that is bounded is known only when the program runs")
-        if operation.name == "shape.shape_of":
-            return np.asarray(sizes, wanted)
-        if operation.name == "tensor.dim":
-            index = operands[1]
-            at = int(index.array) if isinstance(index, Known) else -1
-        else:
-            at = attr.integer(operation, "dimension")
-        if not 0 <= at < len(sizes):
-            raise VerifyError(f"dimension={at}: its operand has {len(sizes)} dimensions")
-        size = sizes[at]
-        return None if isinstance(size, Bounded) or size is None else np.asarray(size, wanted)
 
     # Operations with regions, calls.
 
@@ -287,22 +255,18 @@ class Writer:
         for number, region in enumerate(operation.regions):
             if len(region.blocks) != 1:
                 raise VerifyError(f"region {number} must be one block, found {len(region.blocks)}")
-            old = region.blocks[0]
+            (old,) = region.blocks
             given = types if operation.name == "stablehlo.while" else [a.type for a in old.arguments]
             if len(given) != len(old.arguments):
                 raise VerifyError(f"region {number} takes {len(old.arguments)} values, found {len(given)}")
             if any(map(is_open, given)):
                 raise UnsupportedError("a region for sizes that are not known")
-            block = mlir.Block(
-                [refined_type(a.type, t) for a, t in zip(old.arguments, given, strict=True)], old.locations
-            )
-            self.values.update(zip(old.arguments, block.arguments, strict=True))
-            found = yield from self.fill(old, block)
-            self._return(old.operations[-1], block, found)
-            regions.append(mlir.Region([block]))
-            returned.append([v.type for v in block.operations[-1].operands])
-        results = _results(operation, types, returned)
-        self.emit(operation, operation.name, operands, results, operation.attributes, regions)
+            taken = [refined_type(a.type, t) for a, t in zip(old.arguments, given, strict=True)]
+            made, results = yield from self.region(old, taken, old.terminator)
+            regions.append(made)
+            returned.append(results)
+        found = _results(operation, types, returned)
+        self.replace(operation, operation.name, operands, found, operation.attributes, regions)
 
     def _call(self, operation: mlir.Operation, operands: list[Held]) -> Work:
         name = attr.symbol(operation, CALLS[operation.name])
@@ -311,66 +275,80 @@ class Writer:
             raise VerifyError(f"there is no function @{name}")
         if name in owner.active:
             raise VerifyError(f"function @{name} calls itself, which HLO does not have")
-        composite = operation.name != "func.call"
+        composite, attributes = operation.name != "func.call", operation.attributes
         if name not in owner.facts.open and (composite or not all(isinstance(o, Known) for o in operands)):
             owner.keep(name)
-            self.emit(operation, operation.name, operands, [r.type for r in operation.results],
-                      operation.attributes)  # fmt: skip
+            self.replace(operation, operation.name, operands, [r.type for r in operation.results], attributes)
             return
         instance = yield Request(name, operands, composite, composite)
         if len(instance.types) != len(operation.results):
             raise VerifyError(f"@{name} gives {len(instance.types)} values")
-        for value, known in zip(operation.results, instance.known, strict=True):
-            if known is not None:
-                self.values[value] = known
-        if instance.pure and all(known is not None for known in instance.known):
+        known = {v: k for v, k in zip(operation.results, instance.known, strict=True) if k is not None}
+        self.values.update(known)
+        if instance.pure and len(known) == len(instance.known):
             return
-        attributes = {**operation.attributes, CALLS[operation.name]: mlir.SymbolRef(instance.name)}
-        left = [n for n, known in enumerate(instance.known) if composite or known is None]
+        attributes = {**attributes, CALLS[operation.name]: mlir.SymbolRef(instance.name)}
+        left = [n for n, result in enumerate(operation.results) if composite or result not in known]
         given = [o for o in operands if composite or not isinstance(o, Known)]
-        types = [instance.types[n] for n in left]
-        made = self._copy(operation, operation.name, [self.written(o) for o in given], types, attributes)
-        self.blocks[-1].operations.append(made)
+        self.stand_for(operation)
+        made = self.emit(operation.name, given, [instance.types[n] for n in left], attributes)
         owner.called[instance.name] = instance.operation
-        for number, result in zip(left, made.results, strict=True):
-            if instance.known[number] is None:
-                self.values[operation.results[number]] = result
+        for number, result in zip(left, made, strict=True):
+            self.values.setdefault(operation.results[number], result)
 
     def _windows(self, operation: mlir.Operation) -> Work:
         """A reduction of windows whose region is a function."""
         operands = [self.held(v) for v in operation.operands]
-        form = self._form(operation, operands)
-        assert form is not None
+        form = reduce_window(_given(operation, operands))
         function = self.owner.functions.get(form.reducer)
-        if function is None or len(function.regions) != 1 or len(function.regions[0].blocks) != 1:
+        if function is None or len(function.blocks) != 1:
             raise VerifyError(f"there is no function @{form.reducer} of one block")
-        operands = [operands[n] for n in form.kept]
-        old = function.regions[0].blocks[0]
-        block = mlir.Block([a.type for a in old.arguments])
-        self.values.update(zip(old.arguments, block.arguments, strict=True))
-        found = yield from self.fill(old, block)
-        self._return(mlir.Operation("stablehlo.return", [], ()), block, found)
-        written, regions = [r.type for r in operation.results], [mlir.Region([block])]
-        changed = mlir.Operation(form.name, [], written, form.attributes, regions)
+        operands, (old,) = [operands[n] for n in form.kept], function.blocks
+        end = mlir.Operation("stablehlo.return", [], ())
+        region, _ = yield from self.region(old, [a.type for a in old.arguments], end)
+        written = [r.type for r in operation.results]
+        changed = mlir.Operation(form.name, [], written, form.attributes, [region])
         types = result_types(changed, [o.type for o in operands])
-        self.emit(operation, form.name, operands, types, form.attributes, regions)
+        self.replace(operation, form.name, operands, types, form.attributes, [region])
 
 
 _CONSTANTS = {CONSTANT: "value", "arith.constant": "value", "shape.const_shape": "shape"}
 _SIZES = ("stablehlo.get_dimension_size", "tensor.dim", "shape.shape_of")
 
 
-def _folded(operation: mlir.Operation, operands: Sequence[Known]) -> np.ndarray | None:
+def _given(operation: mlir.Operation, operands: Sequence[Held]) -> Given:
+    values = [o.array if isinstance(o, Known) else None for o in operands]
+    return Given(operation, [o.type for o in operands], values)
+
+
+def _size(operation: mlir.Operation, operands: Sequence[Held]) -> np.ndarray | None:
+    """Operations that ask for sizes."""
+    wanted = element_type(operation.results[0].type)
+    sizes = sizes_of(operands[0].type) if operands else ()
+    if any(isinstance(d, Bounded) for d in sizes) and operation.name != _SIZES[0]:
+        raise UnsupportedError("a size that is bounded is known only when the program runs")
+    if operation.name == "shape.shape_of":
+        return np.asarray(sizes, wanted)
+    if operation.name == "tensor.dim":
+        index = operands[1]
+        at = int(index.array) if isinstance(index, Known) else -1
+    else:
+        at = attr.integer(operation, "dimension")
+    if not 0 <= at < len(sizes):
+        raise VerifyError(f"dimension={at}: its operand has {len(sizes)} dimensions")
+    size = sizes[at]
+    return None if isinstance(size, Bounded) or size is None else np.asarray(size, wanted)
+
+
+def _folded(operation: mlir.Operation, operands: Sequence[Held]) -> np.ndarray | None:
     """The value of a result whose operands are known, all of them; None where one is missing."""
     type_ = operation.results[0].type
-    if len(operands) != len(operation.operands):
+    values = [o.array for o in operands if isinstance(o, Known)]
+    if len(values) != len(operands):
         return None
     if is_open(type_) and is_foldable(operation):
         (type_,) = result_types(operation, [o.type for o in operands])
-    sizes = None if is_open(type_) else sizes_of(type_)
-    if any(isinstance(size, Bounded) for size in sizes or ()):
-        return None
-    return folded(operation, [o.array for o in operands], type_, sizes)  # type: ignore[arg-type]
+    return folded(operation, values, type_)
 
 
 def _added(total: mlir.Value, start: mlir.Value) -> np.ndarray | None:
