@@ -41,8 +41,9 @@ def _values(record: Record) -> str:
 
 
 def _rules(record: Record) -> str:
-    more = record.short in CONSTRAINTS and record.name.startswith(("stablehlo.", "chlo."))
-    return "types, rules" if more else "types"
+    functions = record.short in CONSTRAINTS and record.name.startswith(("stablehlo.", "chlo."))
+    relations = any(not rule.isidentifier() for rule, _ in record.rules)
+    return "types, rules" if functions or relations else "types"
 
 
 def _imported(record: Record) -> str:

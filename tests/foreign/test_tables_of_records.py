@@ -25,7 +25,7 @@ no: ; none there is none
     )  # fmt: skip
     assert record.regions == ("body",) and record.filled and record.version == 2
     assert [(v.kind, v.variadic) for v in record.results] == [("z", False), ("w", True)]
-    assert record.agreement == (("same", "c1"), ("elements", "c2"))
+    assert record.rules == (("same", "c1"), ("elements", "c2"))
     assert record.form == "% word" and record.counterpart == ("Other", "*other", "field=word", "inner=body")
 
 

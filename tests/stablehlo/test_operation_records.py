@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from axla.stablehlo.attributes import STRUCTURES
 from axla.stablehlo.counterparts import COUNTERPARTS
 from axla.stablehlo.exporter import RULES as EXPORTED
 from axla.stablehlo.importer import RULES as IMPORTED
@@ -12,9 +15,10 @@ from axla.stablehlo.specialize.folding import FUNCTIONS, INTERPRETED
 from axla.stablehlo.specialize.forms import DYNAMIC, FORMS
 from axla.stablehlo.text.assembly import ATTRIBUTES, PARTS, _compiled
 from axla.stablehlo.text.draft import TYPES
-from axla.stablehlo.verify.agreement import AGREEMENTS
+from axla.stablehlo.verify.agreement import WORDS, rule
 from axla.stablehlo.verify.attributes import kind_of_attribute
 from axla.stablehlo.verify.kinds import kind
+from axla.stablehlo.verify.relations import OF_LISTS, OF_VALUES
 
 KNOWN = {name: record for name, record in OPERATIONS.items() if record.known}
 
@@ -25,14 +29,24 @@ def test_a_record_is_imported_or_says_why_not(name):
 
 
 @pytest.mark.parametrize("name", KNOWN)
-def test_kinds_and_agreements_are_known(name):
+def test_kinds_are_known(name):
     record = KNOWN[name]
     for value in (*record.operands, *record.results):
         assert kind(value.kind).bits
     for attribute in record.attributes:
         assert kind_of_attribute(attribute.kind)[1]
         assert attribute.optional or not attribute.default
-    assert {rule for rule, _ in record.agreement} <= AGREEMENTS.keys()
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_rules_name_what_the_record_has(name):
+    record = KNOWN[name]
+    structures = [STRUCTURES.get(a.kind.strip("#"), ()) for a in record.attributes]
+    known = {v.name for v in (*record.operands, *record.attributes)}.union(*structures)
+    for text, _ in record.rules:
+        assert rule(text)
+        names = set(re.findall(r"\b[a-z]\w*", text)) - {*WORDS, *OF_VALUES, *OF_LISTS, "count"}
+        assert {name for name in names if not name.startswith("result")} <= known, text
 
 
 def test_short_forms_are_read():

@@ -1,6 +1,6 @@
 """A record per foreign operation: what every reader, checker and importer of its dialect has to know of it.
 
-    names: inputs -> results ; agreements ; text FORM ; hlo OP field=attribute...
+    names: inputs -> results ; rules ; text FORM ; hlo OP field=attribute...
         ; static OP operand... ; none REASON
 
 An input is an operand `name:kind` (`...` takes any number), an attribute `name=kind` or a region `name{}`
@@ -9,12 +9,12 @@ missing, then what it is where it is missing; `/c1` names its constraint; `@2` i
 Its place is its label otherwise: the second input of `add` is `i2`. A name with `@2` is in its second version
 without another attribute. Without `->` an operation is carried along: nothing is known of its operands.
 
-`rule/c1` is an agreement of types under that label. `text` is the short form, `hlo` the op of HLO that the
+`rule/c1` is a rule under that label. `text` is the short form, `hlo` the op of HLO that the
 operation is (of the same name unless another one is given), with the fields that attributes and regions are;
 `*attribute` is a structure whose fields are those of the op; of an attribute that is several fields each is a
 column; `region+` combines elements of the operands, in element types that may be wider than theirs. `static`
 is the operation that this one is where operands are known: they become attributes of their name, `=operand`
-the sizes of the result. `none` says why nothing is imported. What kinds, agreements and forms mean is for the
+the sizes of the result. `none` says why nothing is imported. What kinds, rules and forms mean is for the
 dialect to say; nothing here knows one.
 Lines that are indented continue the one before.
 """
@@ -62,7 +62,7 @@ class Record:
     regions: tuple[str, ...] | None
     filled: bool
     results: tuple[Value, ...]
-    agreement: tuple[tuple[str, str], ...]
+    rules: tuple[tuple[str, str], ...]
     form: str
     counterpart: tuple[str, ...] | None
     static: tuple[str, ...]
@@ -125,10 +125,10 @@ def _record(
         for i, code in enumerate(results.split())
     ]
     said = {word: rest for word, _, rest in (section.partition(" ") for section in sections)}
-    agreement = [pair.split("/") for section in sections for pair in section.split() if _is_rule(section)]
+    rules = [pair.split("/") for section in sections for pair in section.split() if _is_rule(section)]
     return Record(
         name, bool(known), tuple(operands), tuple(attributes), None if regions is None else tuple(regions),
-        filled, tuple(outputs), tuple((rule, label) for rule, label in agreement), said.get("text", ""),
+        filled, tuple(outputs), tuple((rule, label) for rule, label in rules), said.get("text", ""),
         tuple(said["hlo"].split()) if "hlo" in said else None, tuple(said.get("static", "").split()),
         said.get("none", ""), version,
     )  # fmt: skip

@@ -1,21 +1,32 @@
-"""What a declaration says: operands, results, attributes, regions and types that agree."""
+"""What a record says: operands, results, attributes, regions, types that agree and other rules."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
+from functools import cache
 
 from axla.foreign.records import Record, Value
 from axla.stablehlo import mlir
 from axla.stablehlo.text.printer import attribute_text
 from axla.stablehlo.verify.attributes import WITHIN, kind_of_attribute
-from axla.stablehlo.verify.elementwise import follow_operands
-from axla.stablehlo.verify.kinds import Facts, difference, elements_fit, kind, sizes_fit, types_fit
+from axla.stablehlo.verify.kinds import (
+    Facts,
+    difference,
+    elements_fit,
+    extents_fit,
+    kind,
+    narrowest,
+    sizes_fit,
+    types_fit,
+)  # fmt: skip
+from axla.stablehlo.verify.relations import Rule, relation
 from axla.stablehlo.verify.subject import Subject
 
 
 def check_declared(subject: Subject, declaration: Record) -> None:
     operation = subject.operation
-    _values(subject, "operand", subject.operands, declaration.operands)
+    subject.declared = _values(subject, "operand", subject.operands, declaration.operands)
     _values(subject, "result", subject.results, declaration.results)
     given = operation.attributes
     for wanted in declaration.attributes:
@@ -31,11 +42,12 @@ def check_declared(subject: Subject, declaration: Record) -> None:
             WITHIN[value.mnemonic](value)
     if operation.regions or declaration.regions != ():
         _regions(subject, declaration)
-    for rule, label in declaration.agreement:
-        AGREEMENTS[rule](subject, label)
+    for text, label in declaration.rules:
+        rule(text)(subject, label)
 
 
-def _values(subject: Subject, what: str, found: list[Facts], wanted: Sequence[Value]) -> None:
+def _values(subject: Subject, what: str, found: list[Facts], wanted: Sequence[Value]) -> Sequence[Value]:
+    """Which value of the record each one is."""
     if len(wanted) != len(found) or any([value.variadic for value in wanted]):
         wanted = _spread(subject, what, len(found), wanted)
     for facts, value in zip(found, wanted, strict=True):
@@ -44,6 +56,7 @@ def _values(subject: Subject, what: str, found: list[Facts], wanted: Sequence[Va
             why = f" ({facts.why})" if facts.why else ""
             at = f"{what} {value.name}" if what == "operand" else value.name
             subject.fail(value.rule, "{} is {}, found {}{}", at, wanted_kind.text, facts, why)
+    return wanted
 
 
 def _spread(subject: Subject, what: str, count: int, wanted: Sequence[Value]) -> Sequence[Value]:
@@ -83,74 +96,89 @@ def _regions(subject: Subject, declaration: Record) -> None:
             subject.fail("regions", "region {} is expected to have a terminator, stablehlo.return", number)
 
 
-# ---- Types that agree
+# ---- Rules
+
+Word = Callable[[Subject, str, list[Facts] | None], None]
+"""Of values, or of all operands and results where none are named."""
+Fit = Callable[[Facts, Facts], bool]
 
 
-def _same_shape(subject: Subject, label: str) -> None:
-    """Operands and results have compatible shapes, a single result that which follows from all operands."""
-    values = [*subject.operands, *subject.results]
-    first = values[0]
-    if all([value is first for value in values]):
-        return
-    for other in values:
-        if other is not first and not sizes_fit(first.shape, other.shape):
-            where = difference(first.shape, other.shape)
-            subject.fail(label, "all have the same shape, found {} and {}{}", first, other, where)
-    if len(subject.results) == 1:
-        follow_operands(subject, label, subject.operands)
+@cache
+def rule(text: str) -> Rule:
+    """What a record says: a word of WORDS, with the values in brackets that it is about, or a relation."""
+    parts = re.fullmatch(r"(\w+)(?:\(([\w,]+)\))?", text)
+    if parts is None or parts[1] not in WORDS:
+        return relation(text)
+    word, names = WORDS[parts[1]], parts[2] and parts[2].split(",")
+
+    def said(s: Subject, label: str) -> None:
+        word(s, label, [facts for name in names for facts in s.values(name)] if names else None)
+
+    return said
 
 
-def _same(subject: Subject, label: str) -> None:
-    """Operands and results have compatible types, the result that which follows from all operands."""
-    operands = subject.operands
-    first = operands[0]
-    if all([value is first for value in operands[1:]]) and subject.results[0] is first:
-        return
-    for other in (*operands, *subject.results):
-        if not types_fit(first, other):
-            subject.fail(label, "all have the same type, found {} and {}", first, other)
-    follow_operands(subject, label, operands)
+def _following(fit: Fit, what: str) -> Word:
+    """Operands fit each other and the results; a single result is what follows from all of them."""
+
+    def word(s: Subject, label: str, operands: list[Facts] | None) -> None:
+        operands = s.operands if operands is None else operands
+        first, *others = [*operands, *s.results]
+        if all([other is first for other in others]):
+            return
+        found = first.extents
+        for other in others:
+            if not fit(first, other) or not extents_fit(found, other.extents):
+                where = difference(found, other.extents)
+                s.fail(label, "all have the same {}, found {} and {}{}", what, first, other, where)
+            found = narrowest(found, other.extents)
+        if len(s.results) == 1:
+            s.follows(label, found)
+
+    return word
 
 
-def _agreeing(
-    values: Callable[[Subject], list[Facts]], fit: Callable[[Facts, Facts], bool], message: str
-) -> Callable[[Subject, str], None]:
+def _agreeing(fit: Fit, what: str) -> Word:
     """All values fit the first one."""
 
-    def rule(subject: Subject, label: str) -> None:
-        first, *others = values(subject)
-        for other in others:
-            if not fit(first, other):
-                subject.fail(label, f"{message}, found {{}} and {{}}", first, other)
+    def word(s: Subject, label: str, values: list[Facts] | None) -> None:
+        values = [*s.operands, *s.results] if values is None else values
+        for other in values[1:]:
+            if not fit(values[0], other):
+                s.fail(label, "all have {}, found {} and {}", what, values[0], other)
 
-    return rule
+    return word
 
 
-def _paired(fit: Callable[[Facts, Facts], bool], what: str) -> Callable[[Subject, str], None]:
+def _paired(fit: Fit, what: str) -> Word:
     """As many results as operands, each fitting its operand."""
 
-    def rule(subject: Subject, label: str) -> None:
-        operands, results = subject.operands, subject.results
-        if len(operands) != len(results):
-            subject.fail(label, "as many results as operands, found {} and {}", len(results), len(operands))
+    def word(s: Subject, label: str, values: list[Facts] | None) -> None:
+        operands, results = s.operands, s.results
+        message = "as many results as operands, found {} and {}"
+        s.need(len(operands) == len(results), label, message, len(results), len(operands))
         for operand, result in zip(operands, results, strict=True):
-            if not fit(operand, result):
-                message = "a result has the {} of its operand, found {} and {}"
-                subject.fail(label, message, what, operand, result)
+            message = "a result has {} of its operand, found {} and {}"
+            s.need(fit(operand, result), label, message, what, operand, result)
 
-    return rule
-
-
-def _all(subject: Subject) -> list[Facts]:
-    return [*subject.operands, *subject.results]
+    return word
 
 
-def _operands(subject: Subject) -> list[Facts]:
-    return subject.operands
+def _follow(s: Subject, label: str, values: list[Facts] | None) -> None:
+    """Each result has the type of its value."""
+    for i, facts in enumerate(s.operands if values is None else values):
+        s.follows(label, facts.extents, facts.element, i)
 
 
 def _one_type(a: Facts, b: Facts) -> bool:
     return a.type == b.type
+
+
+def _one_shape(a: Facts, b: Facts) -> bool:
+    return sizes_fit(a.shape, b.shape)
+
+
+def _shape_or_scalar(a: Facts, b: Facts) -> bool:
+    return not b.rank or sizes_fit(a.shape, b.shape)
 
 
 def _one_element(a: Facts, b: Facts) -> bool:
@@ -162,13 +190,39 @@ def _alike_elements(a: Facts, b: Facts) -> bool:
     return elements_fit(a.element, b.element)
 
 
-AGREEMENTS: dict[str, Callable[[Subject, str], None]] = {
-    "shape": _same_shape,
-    "same": _same,
-    "elements": _agreeing(_all, _alike_elements, "all have the same element type"),
-    "operands": _agreeing(_operands, _alike_elements, "operands have the same element type"),
-    "alike": _agreeing(_all, _one_element, "all have the same element type"),
-    "pairs": _paired(_one_type, "type"),
-    "pair_elements": _paired(_one_element, "element type"),
-    "pairs_equal": _agreeing(_operands, _one_type, "operands have one type"),
+def _one_real(a: Facts, b: Facts) -> bool:
+    return elements_fit(*[getattr(facts.element, "element", facts.element) for facts in (a, b)])
+
+
+def _one_expressed(a: Facts, b: Facts) -> bool:
+    return getattr(a.element, "expressed", a.element) == getattr(b.element, "expressed", b.element)
+
+
+def _one_scale(a: Facts, b: Facts) -> bool:
+    """Types quantized per tensor are equal."""
+    return not a.quantized or bool(a.axes) or a.element == b.element
+
+
+def _one_scales(a: Facts, b: Facts) -> bool:
+    """The same for types quantized per axis; the axis may differ."""
+    if a.axes and b.axes:
+        return (a.element.scales, a.element.zero_points) == (b.element.scales, b.element.zero_points)
+    return _one_scale(a, b)
+
+
+WORDS: dict[str, Word] = {
+    "shape": _following(_one_shape, "shape"),
+    "same": _following(types_fit, "type"),
+    "follow": _follow,
+    "pairs": _paired(_one_type, "the type"),
+    "pair_elements": _paired(_one_element, "the element type"),
+    "types": _agreeing(_one_type, "the same type"),
+    "shapes": _agreeing(_one_shape, "the same shape"),
+    "scalar_or": _agreeing(_shape_or_scalar, "the same shape or none"),
+    "elements": _agreeing(_alike_elements, "the same element type"),
+    "alike": _agreeing(_one_element, "the same element type"),
+    "real": _agreeing(_one_real, "one type of real numbers"),
+    "expressed": _agreeing(_one_expressed, "one expressed type"),
+    "scale": _agreeing(_one_scale, "one scale and zero point"),
+    "scales": _agreeing(_one_scales, "the same scales and zero points"),
 }

@@ -12,7 +12,7 @@ import numpy as np
 
 from axla.stablehlo import mlir
 from axla.stablehlo.attributes import ENUMERATIONS, STRUCTURES
-from axla.stablehlo.verify.kinds import Broken
+from axla.stablehlo.verify.kinds import Broken, product
 
 _TOO_LONG = 1 << 63
 
@@ -178,3 +178,17 @@ def sizes_of(value: mlir.DenseElements) -> tuple[int, ...]:
 def table(value: mlir.DenseElements) -> np.ndarray:
     """The values of a dense attribute in its shape."""
     return np.broadcast_to(value.values, sizes_of(value))
+
+
+def constant(value: mlir.Value) -> tuple[int, ...] | None:
+    """The integers of a constant operand, if it is a small one."""
+    owner = value.owner
+    if not isinstance(owner, mlir.Operation) or not owner.name.endswith(".constant"):
+        return None
+    held = owner.attributes.get("value")
+    if not isinstance(held, mlir.DenseElements):
+        return None
+    if not isinstance(held.type.element, mlir.IntegerType | mlir.IndexType):
+        return None
+    count = product(held.type.shape)
+    return tuple(map(int, table(held).flat)) if count is not None and count <= 4096 else None

@@ -28,72 +28,70 @@ def _fit(a: list[Facts], b: list[Facts]) -> bool:
     return len(a) == len(b) and all(types_fit(x, y) for x, y in zip(a, b, strict=True))
 
 
-def _branches(s: Subject, labels: tuple[str, str, str]) -> None:
+def _branches(s: Subject, labels: str) -> None:
+    takes, gives, results = labels.split()
     first = s.returned(0)
     for i in range(len(s.operation.regions)):
         parameters, returned = s.parameters(i), s.returned(i)
-        s.need(not parameters, labels[0], "branch {} takes no values, found {}", i, len(parameters))
+        s.need(not parameters, takes, "branch {} takes no values, found {}", i, len(parameters))
         message = "branches return the same types, found {} and {}"
-        s.need(_fit(first, returned), labels[1], message, _texts(first), _texts(returned))
+        s.need(_fit(first, returned), gives, message, _texts(first), _texts(returned))
     message = "results are what branches return, {}, found {}"
-    s.need(_fit(first, s.results), labels[2], message, _texts(first), _texts(s.results))
+    s.need(_fit(first, s.results), results, message, _texts(first), _texts(s.results))
 
 
 def if_(s: Subject) -> None:
-    s.need(s.operands[0].shape == (), "i1", "the predicate is a scalar, found {}", s.operands[0])
-    _branches(s, ("c1", "c2", "c3"))
+    _branches(s, "c1 c2 c3")
 
 
 def case(s: Subject) -> None:
-    index = s.operands[0]
-    fit = index.shape == () and index.element == mlir.IntegerType(32)
-    s.need(fit, "i1", "the index is tensor<i32>, found {}", index)
     s.need(s.operation.regions, "c1", "at least one branch")
-    _branches(s, ("c2", "c3", "c4"))
+    _branches(s, "c2 c3 c4")
 
 
 def while_(s: Subject) -> None:
-    wanted = _texts(s.operands)
-    condition, body, after = s.parameters(0), s.parameters(1), s.returned(1)
-    s.need(_fit(s.operands, condition), "c1", "cond takes {}, found {}", wanted, _texts(condition))
-    s.need(_fit(s.operands, body), "c2", "body takes {}, found {}", wanted, _texts(body))
-    s.need(_fit(s.operands, after), "c2", "body returns {}, found {}", wanted, _texts(after))
+    for rule, what, found in (
+        ("c1", "cond takes", s.parameters(0)),
+        ("c2", "body takes", s.parameters(1)),
+        ("c2", "body returns", s.returned(1)),
+        ("c3", "results are", s.results),
+    ):
+        fit = _fit(s.operands, found)
+        s.need(fit, rule, "{} {}, found {}", what, _texts(s.operands), _texts(found))
     s.returns_boolean(0, "c1", "cond")
-    s.need(_fit(s.operands, s.results), "c3", "results are {}, found {}", wanted, _texts(s.results))
 
 
 def tuple_(s: Subject) -> None:
-    found: Any = s.results[0].type
-    held = tuple([facts.type for facts in s.operands])
-    s.need(found.elements == held, "c1", "a tuple of {}, found {}", _texts(s.operands), s.results[0])
+    s.types_are("c1", "elements", s.operands, s.result.type.elements)
 
 
 def get_tuple_element(s: Subject) -> None:
-    held: Any = s.operands[0].type
-    at = s.integer("index")
-    s.in_range("c1", "index", (at,), len(held.elements))
-    fit = types_fit(s.types.of(held.elements[at]), s.results[0])
-    s.need(fit, "c2", "element {} of {}, found {}", at, s.operands[0], s.results[0])
+    held, at = s.operand.type.elements, s.integer("index")
+    s.need(at < len(held), "c1", "an index below {}, found {}", len(held), at)
+    fit = types_fit(s.types.of(held[at]), s.result)
+    s.need(fit, "c2", "element {} of {}, found {}", at, s.operand, s.result)
 
 
 def composite(s: Subject) -> None:
     name = s.attribute("name")
     s.need(_NAMESPACED.fullmatch(name), "c1", "a name with a namespace, found {!r}", name)
-    callee = s.attribute("decomposition").root
-    function = s.symbols.get(callee)
-    is_function = function is not None and function.name == "func.func"
-    s.need(is_function, "c2", "there is no function @{}", callee)
-    signature = function.attributes.get("function_type") if function is not None else None
+    _calls(s, "c2", "c3", "c4", s.attribute("decomposition"))
+
+
+def call(s: Subject) -> None:
+    _calls(s, "", "operands", "results", s.attribute("callee"))
+
+
+def _calls(s: Subject, there: str, operands: str, results: str, symbol: Any) -> None:
+    """There is such a function, and it takes the operands and gives the results; of each the label."""
+    name = symbol.root if isinstance(symbol, mlir.SymbolRef) else ""
+    function = s.symbols.get(name)
+    if function is None or function.name != "func.func":
+        s.fail(there, "there is no function @{}", name)
+    signature = function.attributes.get("function_type")
     if isinstance(signature, mlir.FunctionType):
-        types_are(s, "c3", "operands", s.operands, signature.inputs)
-        types_are(s, "c4", "results", s.results, signature.results)
-
-
-def types_are(s: Subject, rule: str, what: str, found: list[Facts], wanted: tuple[mlir.Type, ...]) -> None:
-    """Exactly these types, one by one."""
-    s.need(len(found) == len(wanted), rule, "{} {}, found {}", len(wanted), what, len(found))
-    for facts, kind in zip(found, wanted, strict=True):
-        s.need(facts.type is kind or facts.type == kind, rule, "{} of type {}, found {}", what, kind, facts)
+        s.types_are(operands, "operands", s.operands, signature.inputs)
+        s.types_are(results, "results", s.results, signature.results)
 
 
 # ---- Custom calls
@@ -101,28 +99,31 @@ def types_are(s: Subject, rule: str, what: str, found: list[Facts], wanted: tupl
 
 def custom_call(s: Subject) -> None:
     version = s.integer("api_version", 1)
-    s.need(0 <= version <= 4, "i5", "an api_version from 0 to 4, found {}", version)
     _layouts(s)
-    for alias in s.attribute("output_operand_aliases", ()):
-        _alias(s, alias.fields)
+    aliases = [alias.fields for alias in s.attribute("output_operand_aliases", ())]
+    for fields in aliases:
+        _alias(s, fields)
     config = s.attribute("backend_config")
-    if config is not None:
-        wanted, text = (dict, "dictionary") if version == 4 else (str, "string")
-        message = "backend_config for api_version {} is a {}"
-        s.need(isinstance(config, wanted), "i4", message, version, text)
-    _buffers(s)
+    wanted, text = (dict, "dictionary") if version == 4 else (str, "string")
+    fit = config is None or isinstance(config, wanted)
+    s.need(fit, "i4", "backend_config for api_version {} is a {}", version, text)
+    known = _KNOWN.get(s.attribute("call_target_name"))
+    if known is not None:
+        _known_buffers(s, *known)
+    else:
+        _aliased_buffers(s, aliases)
 
 
 def _layouts(s: Subject) -> None:
     of_operands, of_results = s.attribute("operand_layouts"), s.attribute("result_layouts")
-    if of_operands is None and of_results is None:
-        return
-    if of_operands is None or of_results is None:
-        s.fail("layouts", "there are layouts for operands and results or for none")
+    both = (of_operands is None) == (of_results is None)
+    s.need(both, "layouts", "there are layouts for operands and results or for none")
     results = s.results
     if len(results) == 1 and isinstance(results[0].type, mlir.TupleType):
         results = [s.types.of(kind) for kind in results[0].type.elements]
     for what, types, layouts in (("operands", s.operands, of_operands), ("results", results, of_results)):
+        if layouts is None:
+            return
         message = "as many layouts as {}, {}, found {}"
         s.need(len(types) == len(layouts), "layouts", message, what, len(types), len(layouts))
         for facts, layout in zip(types, layouts, strict=True):
@@ -137,67 +138,63 @@ def _layouts(s: Subject) -> None:
 
 def _alias(s: Subject, fields: dict[str, Any]) -> None:
     at = fields["operand_index"]
-    s.in_range("i9", "operand_index", (at,), len(s.operands))
-    results = s.results
-    outputs = results[0].type if len(results) == 1 else mlir.TupleType(tuple([r.type for r in results]))
-    operand = _part(s, "operand_tuple_indices", s.operands[at].type, fields["operand_tuple_indices"])
-    output = _part(s, "output_tuple_indices", outputs, fields["output_tuple_indices"])
+    s.need(0 <= at < len(s.operands), "i9", "an operand_index in [0, {}), found {}", len(s.operands), at)
+    results = [facts.type for facts in s.results]
+    outputs = results[0] if len(results) == 1 else mlir.TupleType(tuple(results))
+    operand = _part(s, fields, "operand_tuple_indices", s.operands[at].type)
+    output = _part(s, fields, "output_tuple_indices", outputs)
     s.need(operand == output, "i9", "aliased are values of one type, found {} and {}", operand, output)
 
 
-def _part(s: Subject, name: str, kind: mlir.Type, indices: tuple[int, ...]) -> mlir.Type:
-    for at in indices:
+def _part(s: Subject, fields: dict[str, Any], name: str, kind: Any) -> mlir.Type:
+    for at in fields[name]:
         inside = isinstance(kind, mlir.TupleType) and 0 <= at < len(kind.elements)
-        s.need(inside, "i9", "{} {} of {} is out of bounds", name, indices, kind)
-        kind = kind.elements[at]  # type: ignore[union-attr]
+        s.need(inside, "i9", "{} {} of {} is out of bounds", name, fields[name], kind)
+        kind = kind.elements[at]
     return kind
 
 
-# Calls that make buffers and read them: how many operands and results, the kinds of both.
+# Calls that make buffers and read them: how many operands, the kinds of operand and result.
 _KNOWN = {
-    "CreateBuffer": (0, 1, None, mlir.MemRefType),
-    "Pin": (1, 1, mlir.TensorType, mlir.MemRefType),
-    "Unpin": (1, 1, mlir.MemRefType, mlir.TensorType),
+    "CreateBuffer": (0, mlir.TensorType, mlir.MemRefType),
+    "Pin": (1, mlir.TensorType, mlir.MemRefType),
+    "Unpin": (1, mlir.MemRefType, mlir.TensorType),
 }
 
 
-def _buffers(s: Subject) -> None:
-    """Buffers come from known calls, or are aliases of operands, each once."""
-    known = _KNOWN.get(s.attribute("call_target_name"))
-    if known is not None:
-        operands, results, source, target = known
-        counts = (len(s.operands), len(s.results)) == (operands, results)
-        s.need(counts, "buffers", "{} operands and {} results", operands, results)
-        fit = isinstance(s.results[0].type, target) and (
-            source is None or isinstance(s.operands[0].type, source)
-        )
-        s.need(fit, "buffers", "a tensor becomes a buffer or a buffer a tensor, found {}", s.results[0])
-        if operands:
-            a, b = s.operands[0], s.results[0]
-            same = sizes_fit(a.shape, b.shape) and a.element == b.element
-            s.need(same, "buffers", "of the same shape and elements, found {} and {}", a, b)
-        return
-    held = {alias.fields["output_tuple_indices"]: 0 for alias in s.attribute("output_operand_aliases", ())}
+def _known_buffers(s: Subject, count: int, source: type[mlir.Type], target: type[mlir.Type]) -> None:
+    fit = len(s.operands) == count and len(s.results) == 1
+    s.need(fit, "buffers", "{} operands and 1 result", count)
+    fit = isinstance(s.result.type, target) and all(isinstance(facts.type, source) for facts in s.operands)
+    s.need(fit, "buffers", "a tensor becomes a buffer or a buffer a tensor, found {}", s.result)
+    for facts in s.operands:
+        same = sizes_fit(facts.shape, s.result.shape) and facts.element == s.result.element
+        s.need(same, "buffers", "of the same shape and elements, found {} and {}", facts, s.result)
+
+
+def _aliased_buffers(s: Subject, aliases: list[dict[str, Any]]) -> None:
+    """Buffers among the results are aliases of operands, each once."""
     sources: set[tuple[int, tuple[int, ...]]] = set()
-    for alias in s.attribute("output_operand_aliases", ()):
-        fields = alias.fields
-        source = (fields["operand_index"], fields["operand_tuple_indices"])
-        kind = _part(s, "operand_tuple_indices", s.operands[source[0]].type, source[1])
+    targets: set[tuple[int, ...]] = set()
+    for fields in aliases:
+        source, target = (
+            (fields["operand_index"], fields["operand_tuple_indices"]),
+            fields["output_tuple_indices"],
+        )
+        kind = _part(s, fields, "operand_tuple_indices", s.operands[source[0]].type)
         if isinstance(kind, mlir.MemRefType):
-            held[fields["output_tuple_indices"]] += 1
-            once = held[fields["output_tuple_indices"]] == 1 and source not in sources
+            once = target not in targets and source not in sources
             s.need(once, "buffers", "a buffer is aliased once, found operand {} again", source[0])
             sources.add(source)
+            targets.add(target)
     whole = len(s.results) == 1
-    stack: list[tuple[mlir.Type, tuple[int, ...]]] = [
-        (r.type, () if whole else (i,)) for i, r in enumerate(s.results)
-    ]
+    stack: list[Any] = [(facts.type, () if whole else (i,)) for i, facts in enumerate(s.results)]
     while stack:
         kind, path = stack.pop()
         if isinstance(kind, mlir.TupleType):
             stack.extend((part, (*path, i)) for i, part in enumerate(kind.elements))
         elif isinstance(kind, mlir.MemRefType):
-            s.need(held.get(path), "buffers", "the buffer at {} is an alias of an operand", path)
+            s.need(path in targets, "buffers", "the buffer at {} is an alias of an operand", path)
 
 
 # ---- Asynchronous operations
@@ -208,26 +205,23 @@ def async_start(s: Subject) -> None:
     s.need(len(operations) == 2, "c1", "one operation and a return, found {} operations", len(operations))
     inner = operations[0].name
     s.need(inner in _IN_ASYNC, "c2", "a collective or a slice, found {}", inner)
-    types_are(s, "c3", "operands", s.operands, tuple([facts.type for facts in s.parameters(0)]))
+    s.types_are("c3", "operands", s.operands, [facts.type for facts in s.parameters(0)])
     returned = s.returned(0)
     s.need(len(returned) == 1, "c4", "one value returned, found {}", len(returned))
-    _is_future(s, s.results[0], returned[0], s.results[0])
+    _is_future(s, "c4", s.result, returned[0])
 
 
 def async_done(s: Subject) -> None:
-    held: Any = s.operands[0].type
-    s.need(len(held.types) == 1, "c1", "a future of one value, found {}", s.operands[0])
-    _is_future(s, s.operands[0], s.results[0], s.results[0])
+    _is_future(s, "c1", s.operand, s.result)
 
 
-def _is_future(s: Subject, future: Facts, value: Facts, shown: Facts) -> None:
+def _is_future(s: Subject, rule: str, future: Facts, value: Facts) -> None:
     """The future is that of the value."""
-    held: Any = future.type
-    rule = "c4" if s.name == "async_start" else "c1"
-    fit = len(held.types) == 1 and types_fit(s.types.of(held.types[0]), value)
-    s.need(fit, rule, "a future of {}, found {} (result {})", value, future, shown)
+    held = future.type.types
+    fit = len(held) == 1 and types_fit(s.types.of(held[0]), value)
+    s.need(fit, rule, "a future of {}, found {} (result {})", value, future, s.result)
 
 
 RULES: dict[str, Callable[[Subject], None]] = by_name(
-    "", if_, case, while_, tuple_, get_tuple_element, composite, custom_call, async_start, async_done,
-)  # fmt: skip
+    "", if_, case, while_, tuple_, get_tuple_element, composite, custom_call, async_start, async_done
+)

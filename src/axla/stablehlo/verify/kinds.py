@@ -1,9 +1,9 @@
 """What is known of a type while a program is verified, and the sets of types that operations accept.
 
-A *kind* is written in letters: p booleans, s signed and u unsigned integers, i both, f floats, d f32 and
-f64, c complex numbers, q quantized per tensor, a per axis, g by blocks, x index, T all of pifcq, A all of
-pifcqa; t a token, l a tuple, b a buffer, h a future. A digit is the rank of a tensor; `!` wants a static
-shape, `~` a static one or one bounded size, `*` accepts tensors without rank.
+A *kind* is written in letters: p booleans, s signed and u unsigned integers, i both, n i32, m ui32, f floats,
+d f32 and f64, c complex numbers, q quantized per tensor, a per axis, g by blocks, x index, T all of pifcq,
+A all of pifcqa; t a token, l a tuple, b a buffer, h a future. A digit is the rank of a tensor; `!` wants a
+static shape, `~` a static one or one bounded size, `*` accepts tensors without rank.
 """
 
 from __future__ import annotations
@@ -15,27 +15,34 @@ from functools import cache
 from typing import Any
 
 import ml_dtypes
-import numpy as np
 
 from axla.stablehlo import mlir
 from axla.stablehlo.sizes import Bounded, Sizes, sizes_of
 from axla.stablehlo.text.printer import type_text
 
-_BITS = {letter: 1 << i for i, letter in enumerate("psufcqagxdtlbh")}
+_BITS = {letter: 1 << i for i, letter in enumerate("psufcqagxdnmtlbh")}
 _EXPANDED = {"i": "su", "T": "psufcq", "A": "psufcqa"}
 _WORDS = {
     "p": "booleans", "s": "signed integers", "u": "unsigned integers", "i": "integers", "f": "floats",
-    "d": "f32 or f64", "c": "complex numbers", "q": "elements quantized per tensor",
+    "d": "f32 or f64", "n": "i32", "m": "ui32", "c": "complex numbers", "q": "elements quantized per tensor",
     "a": "elements quantized per axis", "g": "elements quantized by blocks", "x": "index",
     "T": "anything but elements quantized per axis",
     "A": "anything", "t": "a token", "l": "a tuple", "b": "a buffer", "h": "a future",
 }  # fmt: skip
-_TENSOR = sum(_BITS[letter] for letter in "psufcqagxd")
-_WIDTHS = frozenset({2, 4, 8, 16, 32, 64})
-_FLOATS = frozenset({
-    "f4E2M1FN", "f6E2M3FN", "f6E3M2FN", "f8E3M4", "f8E4M3", "f8E4M3FN", "f8E4M3FNUZ", "f8E4M3B11FNUZ",
-    "f8E5M2", "f8E5M2FNUZ", "f8E8M0FNU", "f16", "f32", "f64", "bf16",
-})  # fmt: skip
+_TENSOR = sum(_BITS[letter] for letter in "psufcqagxdnm")
+_FLOATS = (
+    "f4E2M1FN f6E2M3FN f6E3M2FN f8E3M4 f8E4M3 f8E4M3FN f8E4M3FNUZ f8E4M3B11FNUZ f8E5M2 f8E5M2FNUZ f8E8M0FNU"
+    " f16 f32 f64 bf16"
+)
+_WIDE = (mlir.FloatType("f32"), mlir.FloatType("f64"))
+_WIDTHS = (2, 4, 8, 16, 32, 64)
+_ELEMENTS: dict[mlir.Type, str] = {
+    mlir.IntegerType(1): "p", mlir.IndexType(): "x",
+    **{mlir.IntegerType(width): "s" for width in _WIDTHS}, mlir.IntegerType(32): "sn",
+    **{mlir.IntegerType(width, "u"): "u" for width in _WIDTHS}, mlir.IntegerType(32, "u"): "um",
+    **{mlir.FloatType(name): "f" for name in _FLOATS.split()}, **dict.fromkeys(_WIDE, "fd"),
+    **{mlir.ComplexType(element): "c" for element in _WIDE},
+}  # fmt: skip
 
 
 class Broken(Exception):
@@ -54,7 +61,7 @@ class Facts:
     __slots__ = ("type", "shape", "element", "extents", "bits", "why")
 
     def __init__(self, kind: mlir.Type):
-        self.type = kind
+        self.type: Any = kind
         self.shape: Sizes | None = None
         self.element: Any = None
         self.extents: Sizes | None = None
@@ -91,8 +98,19 @@ class Facts:
         return len(self.sizes)
 
     @property
-    def is_static(self) -> bool:
-        return self.shape is not None and None not in self.shape
+    def count(self) -> int | None:
+        """The number of elements, where it is known."""
+        return product(self.shape)
+
+    @property
+    def quantized(self) -> mlir.QuantizedType | None:
+        """The element type, where it is such a one."""
+        return self.element if isinstance(self.element, mlir.QuantizedType) else None
+
+    @property
+    def axes(self) -> tuple[int, ...]:
+        """Axes of quantization."""
+        return () if self.quantized is None else self.quantized.axes
 
     @property
     def is_tensor(self) -> bool:
@@ -115,45 +133,30 @@ class Facts:
         self.bits = self._element_bits()
 
     def _element_bits(self) -> int:
-        element = self.element
-        if isinstance(element, mlir.FloatType):
-            both = element.name in ("f32", "f64")
-            return (_BITS["f"] | _BITS["d"] * both) if element.name in _FLOATS else 0
-        if isinstance(element, mlir.IntegerType):
-            if element.width == 1 and not element.sign:
-                return _BITS["p"]
-            known = element.width in _WIDTHS and element.sign != "s"
-            return _BITS["u" if element.sign else "s"] if known else 0
-        if isinstance(element, mlir.ComplexType):
-            inner = element.element
-            return _BITS["c"] if isinstance(inner, mlir.FloatType) and inner.name in ("f32", "f64") else 0
-        if isinstance(element, mlir.QuantizedType):
-            return self._quantized_bits(element)
-        return _BITS["x"] if isinstance(element, mlir.IndexType) else 0
-
-    def _quantized_bits(self, element: mlir.QuantizedType) -> int:
+        element = self.quantized
+        if element is None:
+            return sum([_BITS[letter] for letter in _ELEMENTS.get(self.element, "")])
         check_quantized(element)
+        self.why = self._why_not_quantized(element)
+        letter = "q" if not element.axes else "g" if element.block_sizes else "a"
+        return 0 if self.why else _BITS[letter]
+
+    def _why_not_quantized(self, element: mlir.QuantizedType) -> str:
         least, greatest = element.storage_min, element.storage_max
         if any(not least <= zero <= greatest for zero in element.zero_points):
-            self.why = f"quantized_type_c7: its zero points are in {least}..{greatest}"
-            return 0
+            return f"quantized_type_c7: its zero points are in {least}..{greatest}"
         if element.storage.width not in (2, 4, 8, 16, 32):
-            self.why = f"they are stored in {element.storage.width} bits"
-            return 0
-        if not element.axes:
-            return _BITS["q"]
+            return f"they are stored in {element.storage.width} bits"
         sizes = element.block_sizes or (1,)
         counts = element.blocks or (len(element.scales),)
         for axis, size, count in zip(element.axes, sizes, counts, strict=False):
             if self.shape is None:
                 break
             if not 0 <= axis < len(self.shape):
-                self.why = f"quantized_type_c12: there is no axis {axis}"
-                return 0
-            if self.shape[axis] not in (None, size * count):
-                self.why = f"quantized_type_c13: {count} scales for a size {self.shape[axis]}"
-                return 0
-        return _BITS["g" if element.block_sizes else "a"]
+                return f"quantized_type_c12: there is no axis {axis}"
+            if not fits(self.shape[axis], size * count):
+                return f"quantized_type_c13: {count} scales for a size {self.shape[axis]}"
+        return ""
 
     @staticmethod
     def _is_tuple_of_values(kind: mlir.TupleType) -> bool:
@@ -244,9 +247,7 @@ def kind(code: str) -> Kind:
 
 def sizes_fit(a: Sizes | None, b: Sizes | None) -> bool:
     """Shapes are compatible: equal where both sizes are known. None is any rank."""
-    if a is None or b is None or a == b:
-        return True
-    return len(a) == len(b) and all(fits(x, y) for x, y in zip(a, b, strict=True))
+    return a is None or b is None or a == b or (len(a) == len(b) and all(map(fits, a, b)))
 
 
 def fits(a: int | None, b: int | None) -> bool:
@@ -255,9 +256,7 @@ def fits(a: int | None, b: int | None) -> bool:
 
 def extents_fit(a: Sizes | None, b: Sizes | None) -> bool:
     """Shapes are compatible, and no known size is above a bound."""
-    if a is None or b is None:
-        return True
-    return len(a) == len(b) and all(agree(x, y) for x, y in zip(a, b, strict=True))
+    return a is None or b is None or (len(a) == len(b) and all(map(agree, a, b)))
 
 
 def agree(a: int | None, b: int | None) -> bool:
@@ -310,28 +309,10 @@ def promotable(a: Any, b: Any) -> bool:
     return isinstance(a, mlir.IndexType) or width(a) <= width(b)
 
 
-def most_specific(types: list[Facts]) -> Sizes | None:
-    """The sizes of a value that is of all these types; Broken (without label) where there is none."""
-    first = types[0]
-    found = first.extents
-    for other in types[1:]:
-        sizes = other.extents
-        if found is None or sizes is None:
-            found = sizes if found is None else found
-            continue
-        if not sizes_fit(first.shape, other.shape) or len(found) != len(sizes):
-            raise Broken("", f"the shapes of {first} and {other} do not fit")
-        for a, b in zip(found, sizes, strict=True):
-            if not agree(a, b):
-                raise Broken("", f"a size {max(a or 0, b or 0)} is above the bound {min(a or 0, b or 0)}")
-        found = tuple([narrower(a, b) for a, b in zip(found, sizes, strict=True)])
-    return found
-
-
 def difference(a: Sizes | None, b: Sizes | None) -> str:
     """Where two shapes do not fit, for a message."""
     for at, (x, y) in enumerate(zip(a or (), b or (), strict=False)):
-        if not fits(x, y):
+        if not agree(x, y):
             return f": sizes {x} and {y} in dimension {at}"
     return ""
 
@@ -345,17 +326,14 @@ def narrower(a: int | None, b: int | None) -> int | None:
     return b if isinstance(a, Bounded) else a
 
 
-def constant(value: mlir.Value) -> list[int] | None:
-    """The integers of a constant operand, if it is a small one."""
-    owner = value.owner
-    if not isinstance(owner, mlir.Operation) or not owner.name.endswith(".constant"):
-        return None
-    held = owner.attributes.get("value")
-    if not isinstance(held, mlir.DenseElements):
-        return None
-    if not isinstance(held.type.element, mlir.IntegerType | mlir.IndexType):
-        return None
-    shape = held.type.shape
-    if shape is None or None in shape or math.prod(s or 0 for s in shape) > 4096:
-        return None
-    return [int(x) for x in np.broadcast_to(held.values, [s or 0 for s in shape]).ravel()]
+def narrowest(a: Sizes | None, b: Sizes | None) -> Sizes | None:
+    """What is known of sizes that are both."""
+    if a is None or b is None:
+        return b if a is None else a
+    return tuple(map(narrower, a, b))
+
+
+def product(sizes: Sizes | None) -> int | None:
+    """The number of elements; None where a size is not known."""
+    known = [size for size in sizes or () if size is not None]
+    return math.prod(known) if sizes is not None and len(known) == len(sizes) else None

@@ -17,15 +17,14 @@ from axla.core.errors import VerifyError
 from axla.foreign.records import Record
 from axla.stablehlo import mlir
 from axla.stablehlo.operations import OPERATIONS
-from axla.stablehlo.text.printer import type_text
-from axla.stablehlo.verify import collectives, control, elementwise, indexing, movement, numeric, reducers
+from axla.stablehlo.verify import collectives, control, elementwise, movement, numeric, reducers
 from axla.stablehlo.verify.agreement import check_declared
 from axla.stablehlo.verify.kinds import Broken
 from axla.stablehlo.verify.subject import Subject, Symbols, Types
 
 CONSTRAINTS: dict[str, Callable[[Subject], None]] = {
-    **elementwise.RULES, **movement.RULES, **indexing.RULES, **reducers.RULES, **control.RULES,
-    **numeric.RULES, **collectives.RULES,
+    **elementwise.RULES, **movement.RULES, **reducers.RULES, **control.RULES, **numeric.RULES,
+    **collectives.RULES,
 }  # fmt: skip
 """Names without the dialect; what StableHLO and CHLO share means the same in both."""
 
@@ -81,14 +80,13 @@ class Program:
         found: Symbols = {}
         if any(len(region.blocks) > 1 for region in module.regions):
             raise Broken("module", "a module is one block")
-        for region in module.regions:
-            for block in region.blocks:
-                for operation in block.operations:
-                    name = operation.attributes.get("sym_name")
-                    if isinstance(name, str):
-                        if name in found:
-                            raise Broken("symbols", f"@{name} is defined twice, again at {place(operation)}")
-                        found[name] = operation
+        blocks = [block for region in module.regions for block in region.blocks]
+        for operation in [operation for block in blocks for operation in block.operations]:
+            name = operation.attributes.get("sym_name")
+            if isinstance(name, str):
+                if name in found:
+                    raise Broken("symbols", f"@{name} is defined twice, again at {place(operation)}")
+                found[name] = operation
         return found
 
     def _block(self, operation: mlir.Operation, block: mlir.Block) -> None:
@@ -109,9 +107,9 @@ class Program:
             for value in operation.results:
                 self.types.of(value.type)
             if name == "func.func":
-                self._function(operation)
+                _function(Subject(operation, self.types, symbols))
             elif name == "func.call":
-                self._call(operation, symbols)
+                control.call(Subject(operation, self.types, symbols))
             elif name.startswith(_KNOWN) and not name.startswith(("check.", "interpreter.")):
                 raise Broken("unknown_operation", "there is none of this name")
             return
@@ -119,47 +117,25 @@ class Program:
         if name in _ISOLATED:
             _check_isolated(operation)
 
-    def _function(self, operation: mlir.Operation) -> None:
-        """Entry block, signature and every return agree."""
-        signature = operation.attributes.get("function_type")
-        if not isinstance(signature, mlir.FunctionType) or not operation.attributes.get("sym_name"):
-            raise Broken("function", "it has a name and a function_type")
-        for kind in (*signature.inputs, *signature.results):
-            self.types.of(kind)
-        blocks = operation.regions[0].blocks if operation.regions else []
-        if not blocks:
-            return  # a declaration
-        _agree("function_arguments", "arguments", blocks[0].arguments, signature.inputs)
-        for block in blocks:
-            last = block.operations[-1] if block.operations else None
-            if (
-                last is None
-                or last.name.startswith(("stablehlo.", "chlo."))
-                and last.name not in _TERMINATORS
-            ):
-                raise Broken("terminator", "a function ends with func.return")
-            if last.name in _TERMINATORS:
-                _agree("function_results", "returned values", last.operands, signature.results)
 
-    def _call(self, operation: mlir.Operation, symbols: Symbols) -> None:
-        callee = operation.attributes.get("callee")
-        name = callee.root if isinstance(callee, mlir.SymbolRef) else ""
-        function = symbols.get(name)
-        if function is None or function.name != "func.func":
-            raise Broken("call", f"there is no function @{name}")
-        signature = function.attributes.get("function_type")
-        if isinstance(signature, mlir.FunctionType):
-            _agree("call_operands", "operands", operation.operands, signature.inputs)
-            _agree("call_results", "results", operation.results, signature.results)
-
-
-def _agree(rule: str, what: str, values: list[mlir.Value], wanted: tuple[mlir.Type, ...]) -> None:
-    if len(values) != len(wanted):
-        raise Broken(rule, f"{len(wanted)} {what} are wanted, found {len(values)}")
-    for number, (value, kind) in enumerate(zip(values, wanted, strict=True)):
-        if value.type is not kind and value.type != kind:
-            found = type_text(value.type)
-            raise Broken(rule, f"{what} {number} is of type {type_text(kind)}, found {found}")
+def _function(s: Subject) -> None:
+    """Entry block, signature and every return agree."""
+    s.name = "function"
+    signature = s.attribute("function_type")
+    if not isinstance(signature, mlir.FunctionType) or not s.attribute("sym_name"):
+        s.fail("", "it has a name and a function_type")
+    of = s.types.of
+    for kind in (*signature.inputs, *signature.results):
+        of(kind)
+    blocks = s.operation.regions[0].blocks if s.operation.regions else []
+    if blocks:
+        s.types_are("arguments", "arguments", [of(v.type) for v in blocks[0].arguments], signature.inputs)
+    for block in blocks:
+        last = block.operations[-1] if block.operations else None
+        if last is None or last.name.startswith(("stablehlo.", "chlo.")) and last.name not in _TERMINATORS:
+            raise Broken("terminator", "a function ends with func.return")
+        if last.name in _TERMINATORS:
+            s.types_are("results", "returned values", [of(v.type) for v in last.operands], signature.results)
 
 
 def _check_isolated(operation: mlir.Operation) -> None:

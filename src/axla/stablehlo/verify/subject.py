@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from axla.foreign.records import Value
 from axla.stablehlo import mlir
 from axla.stablehlo.sizes import Sizes, with_sizes
 from axla.stablehlo.text.printer import type_text
-from axla.stablehlo.verify.kinds import (
-    Broken,
-    Facts,
-    elements_fit,
-    extents_fit,
-)
+from axla.stablehlo.verify.attributes import constant
+from axla.stablehlo.verify.kinds import Broken, Facts, elements_fit, extents_fit
 
 Symbols = dict[str, mlir.Operation]
 I1 = mlir.IntegerType(1)
@@ -38,10 +35,10 @@ class Types:
 class Subject:
     """`operands` and `results` are facts of types, those of operands of the types given instead of the
     written ones. `name` is without the dialect, so that rules are labelled `name_rule`. `symbols` are those
-    of the module around.
+    of the module around. `declared` says for each operand which one of its record it is.
     """
 
-    __slots__ = ("operation", "name", "types", "symbols", "operands", "results")
+    __slots__ = ("operation", "name", "types", "symbols", "operands", "results", "declared")
 
     def __init__(
         self, operation: mlir.Operation, types: Types, symbols: Symbols,
@@ -55,13 +52,24 @@ class Subject:
         given = [value.type for value in operation.operands] if operands is None else operands
         self.operands = [of(kind) for kind in given]
         self.results = [of(value.type) for value in operation.results]
+        self.declared: Sequence[Value] = ()
+
+    @property
+    def operand(self) -> Facts:
+        """The first one."""
+        return self.operands[0]
+
+    @property
+    def result(self) -> Facts:
+        """The first one."""
+        return self.results[0]
 
     def fail(self, rule: str, message: str, *values: Any) -> NoReturn:
         shown = [
             list(v) if isinstance(v, tuple) else type_text(v) if isinstance(v, mlir.Type) else v
             for v in values
         ]
-        raise Broken(f"{self.name}_{rule}", message.format(*shown))
+        raise Broken(f"{self.name}_{rule}" if rule else self.name, message.format(*shown))
 
     def need(self, true: object, rule: str, message: str, *values: Any) -> None:
         """Raises for a rule that does not hold; the message is made only then."""
@@ -85,20 +93,44 @@ class Subject:
     def flag(self, name: str) -> bool:
         return self.operation.attributes.get(name) in (True, mlir.UNIT)
 
-    # ---- Dimension numbers
+    # ---- By names of the record
 
-    def in_range(self, rule: str, what: str, dims: tuple[int, ...], end: int) -> None:
-        for dim in dims:
-            if not 0 <= dim < end:
-                self.fail(rule, "{} has elements in [0, {}), found {}", what, end, dims)
+    def has(self, name: str) -> bool:
+        """Whether it is the name of a value: an operand, `result`, `result1`, `results`."""
+        return name.startswith("result") or any([value.name == name for value in self.declared])
 
-    def unique(self, rule: str, what: str, dims: tuple[int, ...]) -> None:
-        if len(set(dims)) != len(dims):
-            self.fail(rule, "{} has each dimension once, found {}", what, dims)
+    def values(self, name: str) -> list[Facts]:
+        """Of an operand or result; all of a variadic one."""
+        if name == "results":
+            return self.results
+        if name.startswith("result"):
+            return [self.results[int(name.removeprefix("result") or 0)]]
+        return [
+            facts for facts, value in zip(self.operands, self.declared, strict=True) if value.name == name
+        ]
 
-    def is_sorted(self, rule: str, what: str, dims: tuple[int, ...]) -> None:
-        if list(dims) != sorted(dims):
-            self.fail(rule, "{} is sorted, found {}", what, dims)
+    def known(self, name: str) -> Any:
+        """The number or list that an attribute, a field of a structure or a constant operand is; None where
+        it is computed or missing.
+        """
+        attributes = self.operation.attributes
+        if name in attributes:
+            held = attributes[name]
+            return self.integers(name) if isinstance(held, mlir.DenseArray) else getattr(held, "value", held)
+        for held in attributes.values():
+            if isinstance(held, mlir.StructAttr) and name in held.fields:
+                return held.fields[name]
+        for operand, value in zip(self.operation.operands, self.declared, strict=False):
+            if value.name == name:
+                return constant(operand)
+        return None
+
+    def types_are(self, rule: str, what: str, found: list[Facts], wanted: Sequence[mlir.Type]) -> None:
+        """Exactly these types, one by one."""
+        self.need(len(found) == len(wanted), rule, "{} {}, found {}", len(wanted), what, len(found))
+        for facts, kind in zip(found, wanted, strict=True):
+            same = facts.type is kind or facts.type == kind
+            self.need(same, rule, "{} of type {}, found {}", what, kind, facts)
 
     # ---- Regions
 
@@ -118,11 +150,16 @@ class Subject:
 
     # ---- What follows
 
-    def follows(self, rule: str, extents: Sizes | None, element: Any = None, index: int = 0) -> None:
-        """A result has these sizes, a Bounded being `?` with a bound, and where given this element type."""
-        written = self.results[index]
+    def follows(self, rules: str, extents: Sizes | None, element: Any = None, index: int = 0) -> None:
+        """A result has these sizes, a Bounded being `?` with a bound, and where given this element type.
+        `rules` are the label of both, or one of sizes and one of the element type.
+        """
+        written, labels = self.results[index], rules.split()
+        element = written.element if element is None else element
         right = extents == written.extents or extents_fit(extents, written.extents)
-        if not right or element is not None and not elements_fit(element, written.element):
-            wanted = mlir.TensorType(None, element if element is not None else written.element)
-            wanted = wanted if extents is None else with_sizes(wanted, extents)
-            self.fail(rule, "{} follows as the type of a result, found {}", wanted, written)
+        if right and elements_fit(element, written.element):
+            return
+        wanted = mlir.TensorType(None, element)
+        wanted = wanted if extents is None else with_sizes(wanted, extents)
+        label = labels[-1] if right else labels[0]
+        self.fail(label, "{} follows as the type of a result, found {}", wanted, written)
