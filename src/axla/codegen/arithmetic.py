@@ -238,6 +238,16 @@ class Arithmetic:
         b1, b2 = self.split(b)
         return product, ((a1 * b1 - product) + a1 * b2 + a2 * b1) + a2 * b2
 
+    def multiply_high(self, a: Reg, b: Reg) -> Reg:
+        """The upper half of the product of unsigned 64-bit integers.
+
+        In halves of 32 bits; no integer of 128 bits, which some targets only have in a library.
+        """
+        a_low, a_high, b_low, b_high = a & 0xFFFFFFFF, a.lshr(32), b & 0xFFFFFFFF, b.lshr(32)
+        first, second = a_low * b_high, a_high * b_low
+        middle = (a_low * b_low).lshr(32) + (first & 0xFFFFFFFF) + (second & 0xFFFFFFFF)
+        return a_high * b_high + first.lshr(32) + second.lshr(32) + middle.lshr(32)
+
     # -- choice ------------------------------------------------------------------------------------------
 
     def select(self, condition: Reg, a: Reg | float, b: Reg | float) -> Reg:

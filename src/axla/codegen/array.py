@@ -27,24 +27,24 @@ class Array:
         self.dims = tuple(dims)
         self.readonly = readonly
 
+    def _offset(self, index: Sequence[AnyIndex]) -> Index:
+        found = linear(index, self.dims)
+        return Index(self.values.f, self.values.f.index(found)) if isinstance(found, int) else found
+
     def load(self, index: Sequence[AnyIndex], lanes: int) -> Value:
         """The elements at an index: one value where it is the same for all lanes, else one per lane."""
-        offset = linear(index, self.dims)
-        values, f = self.values, self.values.f
-        if isinstance(offset, int):
-            return values.load(self.dtype, self._address(f.index(offset)), 1, self.readonly)
+        offset = self._offset(index)
+        values, count = self.values, offset.lanes
         if offset.vec is not None:
             return values.gather(self.dtype, self.pointer, offset.vec, self.readonly)
-        if offset.stride == 0:
-            return values.load(self.dtype, self._address(*_place(offset)), 1, self.readonly)
-        if offset.stride == 1:
-            return values.load(self.dtype, self._address(*_place(offset)), offset.lanes, self.readonly)
+        if offset.stride in (0, 1):
+            return values.load(self.dtype, self._address(offset), count, self.readonly)
         if offset.stride == -1:
-            address = self._address(offset.origin, offset.offset + 1 - offset.lanes)
-            return reverse_lanes(values, values.load(self.dtype, address, offset.lanes, self.readonly))
-        if 1 < offset.stride <= SHORT_STRIDE and offset.lanes >= 4:
+            address = self._address(offset, 1 - count)
+            return reverse_lanes(values, values.load(self.dtype, address, count, self.readonly))
+        if 1 < offset.stride <= SHORT_STRIDE and count >= 4:
             return self._every(offset)
-        return values.gather(self.dtype, self.pointer, offset.vector(offset.lanes), self.readonly)
+        return values.gather(self.dtype, self.pointer, offset.vector(count), self.readonly)
 
     def _every(self, offset: Index) -> Value:
         """Every few elements: lanes of whole vectors, none of which reaches over the last element."""
@@ -53,8 +53,7 @@ class Array:
         chosen = [lane * stride for lane in range(lanes)]  # places from the first element on
         found: Value | None = None
         for start in starts:
-            address = self._address(offset.origin, offset.offset + start)
-            piece = values.load(self.dtype, address, lanes, self.readonly)
+            piece = values.load(self.dtype, self._address(offset, start), lanes, self.readonly)
             inside = [place - start if start <= place < start + lanes else None for place in chosen]
             if found is None:
                 found = values.shuffle(piece, piece, [0 if p is None else p for p in inside])
@@ -67,34 +66,27 @@ class Array:
     def store(self, index: Sequence[AnyIndex], value: Value, *, nontemporal: bool = False) -> None:
         """Writes a value: contiguous lanes as one vector, others lane by lane (in lane order)."""
         values, f = self.values, self.values.f
-        offset = linear(index, self.dims)
-        if isinstance(offset, int):
-            values.store(value, self._address(f.index(offset)))
-        elif offset.vec is None and offset.stride == 1:
+        offset = self._offset(index)
+        if offset.vec is None and offset.stride == 1:
             wide = values.splat(value, offset.lanes)
-            values.store(wide, self._address(*_place(offset)), nontemporal=nontemporal)
+            values.store(wide, self._address(offset), nontemporal=nontemporal)
         elif offset.uniform:
-            values.store(value, self._address(*_place(offset)))
+            values.store(value, self._address(offset))
         else:
             positions = offset.vector(offset.lanes)
             for lane in range(offset.lanes):
-                values.store(
-                    values.lane(value, lane) if value.lanes > 1 else value,
-                    self._address(f.extract(positions, lane)),
-                )
+                one = values.lane(value, lane) if value.lanes > 1 else value
+                place = Index(f, f.extract(positions, lane))
+                values.store(one, self._address(place))
 
-    def _address(self, origin: Ssa, offset: int = 0) -> Ssa:
-        """Of element `origin + offset`: the number becomes a displacement."""
-        f = self.values.f
+    def _address(self, index: Index, further: int = 0) -> Ssa:
+        """Of the first lane's element, or one `further` on: the number becomes a displacement."""
+        f, offset = self.values.f, index.offset + further
         if not offset:
-            return element_address(f, self.pointer, self.dtype, origin)
-        base = element_address(f, self.pointer, self.dtype, origin, inbounds=False)
-        step = f.const(origin.type, offset)
+            return element_address(f, self.pointer, self.dtype, index.origin)
+        base = element_address(f, self.pointer, self.dtype, index.origin, inbounds=False)
+        step = f.const(index.origin.type, offset)
         return element_address(f, base, self.dtype, step, inbounds=False)
-
-
-def _place(index: Index) -> tuple[Ssa, int]:
-    return index.origin, index.offset
 
 
 def element_address(

@@ -25,44 +25,36 @@ def bitcast_convert(e: Elements, inst: Instruction, index: Indices) -> Value:
     source, target = operand.shape.dtype, inst.shape.dtype
     if source.bits == target.bits:
         return e.values.bitcast_convert(e(operand, index), target)
-    if source.bits > target.bits:  # one element becomes several: the last index picks bits, low ones first
-        return _as_pieces(e, inst, index) or _pick_bits(e, e(operand, index[:-1]), target, index[-1])
-    whole = _from_pieces(e, inst, index)
+    whole = _by_vectors(e, inst, index)
     if whole is not None:
         return whole
+    if source.bits > target.bits:  # one element becomes several: the last index picks bits, low ones first
+        return _pick_bits(e, e(operand, index[:-1]), target, index[-1])
     parts = [e(operand, (*index, k)) for k in range(target.bits // source.bits)]
     return _join_bits(e, parts, target)
 
 
-def _as_pieces(e: Elements, inst: Instruction, index: Indices) -> Value | None:
-    """All pieces of neighbouring elements at once: the same bits taken for another vector. None where lanes
-    do not cover whole elements.
+def _by_vectors(e: Elements, inst: Instruction, index: Indices) -> Value | None:
+    """Neighbouring elements of another width at once: the same bits taken for another vector. None where
+    lanes do not cover whole elements.
     """
     operand = inst.operands[0]
     source, target = operand.shape.dtype, inst.shape.dtype
-    ratio = source.bits // target.bits
-    offset = linear(index, inst.shape.dims)
-    if not _covers(offset, ratio) or target.bits < 8:
+    offset, pieces, parts = (
+        linear(index, inst.shape.dims),
+        source.bits // target.bits,
+        target.bits // source.bits,
+    )
+    if not _covers(offset, max(pieces, 1)) or min(source.bits, target.bits) < 8:
         return None
-    lanes, limit = offset.lanes // ratio, -(-offset.limit // ratio)
-    base = e.f.udiv(offset.base, ratio)
-    wide = Index(e.f, base, 1, lanes, multiple=offset.multiple // ratio, limit=limit)
-    whole = e.values.splat(e(operand, delinearize(wide, operand.shape.dims)), lanes)
-    return _recast(e, whole, target, offset.lanes)
-
-
-def _from_pieces(e: Elements, inst: Instruction, index: Indices) -> Value | None:
-    """The same for elements that are made of several."""
-    operand = inst.operands[0]
-    source, target = operand.shape.dtype, inst.shape.dtype
-    ratio = target.bits // source.bits
-    offset = linear(index, inst.shape.dims)
-    if not _covers(offset, 1) or source.bits < 8:
-        return None
-    first, lanes = offset * ratio, offset.lanes * ratio
-    narrow = Index(e.f, first.base, 1, lanes, multiple=first.multiple, limit=first.limit + ratio)
-    pieces = e.values.splat(e(operand, delinearize(narrow, operand.shape.dims)), lanes)
-    return _recast(e, pieces, target, offset.lanes)
+    if pieces:
+        lanes, base = offset.lanes // pieces, e.f.udiv(offset.base, pieces)
+        at = Index(e.f, base, 1, lanes, multiple=offset.multiple // pieces, limit=-(-offset.limit // pieces))
+    else:
+        first, lanes = offset * parts, offset.lanes * parts
+        at = Index(e.f, first.base, 1, lanes, multiple=first.multiple, limit=first.limit + parts)
+    bits = e.values.splat(e(operand, delinearize(at, operand.shape.dims)), lanes)
+    return _recast(e, bits, target, offset.lanes)
 
 
 def _covers(offset: AnyIndex, ratio: int) -> TypeGuard[Index]:

@@ -67,10 +67,12 @@ def _reshape(e: Elements, inst: Instruction, index: Indices) -> Value:
     return e(operand, reshape_index(index, inst.shape.dims, operand.shape.dims))
 
 
-def reshape_index(index: Indices, result: Sequence[int], operand: Sequence[int]) -> Indices:
+def reshape_index(index: Sequence[AnyIndex], result: Sequence[int], operand: Sequence[int]) -> Indices:
     """The operand's index for an index of the reshaped result: group by group, so that what is kept stays
     simple.
     """
+    if tuple(result) == tuple(operand):
+        return tuple(index)
     found: list[AnyIndex] = []
     r = o = 0
     while r < len(result) or o < len(operand):
@@ -202,7 +204,7 @@ def dynamic_update_slice(e: Elements, inst: Instruction, index: Indices) -> Valu
     conditions: list[Value | bool] = []
     at: list[AnyIndex] = []
     for start, i, size in zip(e.window_start(starts, dims, sizes), index, sizes, strict=True):
-        moved: AnyIndex = i - start if isinstance(start, int) else (start * -1) + i
+        moved: AnyIndex = start * -1 + i
         conditions.append(e.in_range(moved, 0, size))
         at.append(e.clamp_index(moved, max(size, 1)))
     condition = all_of(e.values, conditions)

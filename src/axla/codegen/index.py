@@ -212,14 +212,10 @@ def linear(index: Sequence[AnyIndex], sizes: Sequence[int]) -> AnyIndex:
             tail = joined
         else:
             if tail is not None:
-                offset = _add(offset, tail * tail_stride)
+                offset = tail * tail_stride + offset
             tail, tail_stride = i, stride
         stride *= size
-    return _add(offset, tail * tail_stride) if tail is not None else offset
-
-
-def _add(a: AnyIndex, b: AnyIndex) -> AnyIndex:
-    return b if isinstance(a, int) and a == 0 else b + a
+    return tail * tail_stride + offset if tail is not None else offset
 
 
 def _join(high: AnyIndex, low: AnyIndex, size: int) -> Index | None:

@@ -70,15 +70,9 @@ def multiply_high(a: Reg, b: Reg, dtype: DType) -> Reg:
         product = resize(a, dtype, wide) * resize(b, dtype, wide)
         high = product >> bits if dtype.is_signed else product.lshr(bits)
         return wrap(high.cast("trunc", a.element), dtype)
-    # In halves of 32 bits; no integer of 128 bits, which some targets only have in a library.
-    a_low, a_high, b_low, b_high = a & 0xFFFFFFFF, a.lshr(32), b & 0xFFFFFFFF, b.lshr(32)
-    first, second = a_low * b_high, a_high * b_low
-    middle = (a_low * b_low).lshr(32) + (first & 0xFFFFFFFF) + (second & 0xFFFFFFFF)
-    high = a_high * b_high + first.lshr(32) + second.lshr(32) + middle.lshr(32)
-    if dtype.is_unsigned:
-        return high
+    high = a.m.multiply_high(a, b)
     # A negative number is 2**64 less than its bits say.
-    return high - ((a >> 63) & b) - ((b >> 63) & a)
+    return high if dtype.is_unsigned else high - ((a >> 63) & b) - ((b >> 63) & a)
 
 
 def _in_range(amount: Reg, dtype: DType) -> Reg:

@@ -6,13 +6,13 @@ phase by means of a `KernelWriter`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from math import prod
 
 from axla.codegen.array import Array
 from axla.codegen.distribute import Distribution, kernel_function
-from axla.codegen.element import Elements
+from axla.codegen.element import Elements, reshape_index
 from axla.codegen.function import Function, Loop, Module, Ssa
 from axla.codegen.index import AnyIndex, Index, delinearize
 from axla.codegen.nvptx import Block
@@ -99,10 +99,11 @@ class KernelWriter:
     def write(
         self,
         e: Elements,
-        index_of: Callable[[Shape], tuple[AnyIndex, ...]],
+        at: Sequence[AnyIndex],
+        dims: Sequence[int],
         only: Sequence[int] | None = None,
     ) -> None:
-        """Computes roots (those numbered in `only`, or all) at `index_of(shape)` and stores them.
+        """Computes roots (those numbered in `only`, or all) at an index into `dims`, and stores them.
 
         All is read before anything is written: an output may lie where an input lies.
         """
@@ -111,10 +112,10 @@ class KernelWriter:
             if only is not None and number not in only:
                 continue
             outputs = self.outputs_of(number)
-            at = index_of(root_shape(root))
-            found.extend((o, at, v) for o, v in zip(outputs, e.all(root, at), strict=True))
-        for output, at, value in found:
-            output.store(at, value)
+            here = reshape_index(at, dims, root_shape(root).dims)
+            found.extend((o, here, v) for o, v in zip(outputs, e.all(root, here), strict=True))
+        for output, here, value in found:
+            output.store(here, value)
 
     def outputs_of(self, number: int) -> list[Array]:
         """The outputs of a root: several for a variadic reduce and its like."""

@@ -44,8 +44,7 @@ class Scattering(ScatterGeometry):
         for d in range(len(self.dims)):
             i = start.get(d, 0)
             if d not in self.left_out:
-                step = next(inside)
-                i = step if isinstance(i, int) and i == 0 else i + step
+                i = i + next(inside)
             found.append(i)
         return tuple(found)
 

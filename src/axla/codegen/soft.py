@@ -252,11 +252,7 @@ def _multiply(x: Reg, y: Reg) -> tuple[Reg, ...]:
     first, second = _fields(a, _DOUBLE), _fields(b, _DOUBLE)
     (e, left), (g, right) = _normal(*first[1:]), _normal(*second[1:])
     left, right = left << 11, right << 11
-    # The product of 128 bits, in halves of 32.
-    low = 0xFFFFFFFF
-    cross, other = (left & low) * right.lshr(32), left.lshr(32) * (right & low)
-    middle = ((left & low) * (right & low)).lshr(32) + (cross & low) + (other & low)
-    high = left.lshr(32) * right.lshr(32) + cross.lshr(32) + other.lshr(32) + middle.lshr(32)
+    high = m.multiply_high(left, right)
     lost = ((left * right) | (high & 1)).ne(0).cast("zext", "i64")
     sign = first[0] ^ second[0]
     bits = _pack(sign, e + g - (_DOUBLE.bias - 1), high.lshr(1) | lost, _DOUBLE)

@@ -24,7 +24,7 @@ import numpy as np
 from axla.codegen import integer, small_float, soft
 from axla.codegen.arithmetic import Arithmetic, Reg
 from axla.codegen.convert import convert, memory_element, register_element, resize, wrap
-from axla.codegen.function import Function, Ssa
+from axla.codegen.function import Branch, Function, Ssa
 from axla.codegen.math import complex as complex_math
 from axla.codegen.math import tables
 from axla.codegen.types import lane_count, mangle, vector
@@ -93,6 +93,11 @@ def rebuilt(like: Sequence[Value], parts: Sequence[Ssa]) -> tuple[Value, ...]:
     """Values of the types and lanes of `like` from all their registers in a row."""
     rest = iter(parts)
     return tuple(Value(v.dtype, v.lanes, tuple(next(rest) for _ in v.parts)) for v in like)
+
+
+def merged(branch: Branch, a: Sequence[Value], b: Sequence[Value]) -> tuple[Value, ...]:
+    """Values of either side of a branch, behind it."""
+    return rebuilt(a, branch.merge(list(zip(parts_of(a), parts_of(b), strict=True))))
 
 
 def register_types(dtype: DType, lanes: int) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from typing import Any
 from axla.codegen.array import Array
 from axla.codegen.function import Ssa
 from axla.codegen.index import AnyIndex, Index, index_key, linear
-from axla.codegen.value import Value, Values, rebuilt
+from axla.codegen.value import Group, Value, Values, merged, parts_of, rebuilt
 from axla.core import plugins
 from axla.core.dtypes import PRED
 from axla.core.errors import UnsupportedError
@@ -58,16 +58,12 @@ class Elements:
         """The lanes that an element at `index` may have."""
         return max(self.least, widest(index))
 
-    def bind(self, inst: Instruction, leaf: Leaf | Array | Value) -> None:
+    def bind(self, inst: Instruction, leaf: Leaf | Array | Value | Group) -> None:
         """Says where the value of `inst` (a parameter, mostly) comes from."""
         if isinstance(leaf, Array):
-            array = leaf
-            self.leaves[inst] = lambda index: array.load(index, self.lanes)
-        elif isinstance(leaf, Value):
-            value = leaf
-            self.leaves[inst] = lambda index: value
+            self.leaves[inst] = lambda index: leaf.load(index, self.lanes)
         else:
-            self.leaves[inst] = leaf
+            self.leaves[inst] = leaf if callable(leaf) else lambda index: leaf
 
     def __call__(self, inst: Instruction, index: Indices) -> Value:
         """The value of an array instruction at an index; uniform indices give one-lane values."""
@@ -345,18 +341,16 @@ def accumulate(
         return found
     f, values = e.f, e.values
     carried = [values.splat(v, lanes) for v in first]
-    parts = [p for v in carried for p in v.parts]
 
     def nest(depth: int, at: tuple[AnyIndex, ...], carry: Sequence[Ssa]) -> list[Ssa]:
         if depth == len(sizes):
-            results = [values.splat(v, lanes) for v in step(rebuilt(carried, carry), at)]
-            return [p for v in results for p in v.parts]
+            return parts_of(values.splat(v, lanes) for v in step(rebuilt(carried, carry), at))
         with f.loop(0, sizes[depth], 1, carry) as loop:
             here = Index(f, loop.index, limit=sizes[depth])
             loop.yield_(nest(depth + 1, (*at, here), loop.carried))
         return loop.results
 
-    return rebuilt(carried, nest(0, (), parts))
+    return rebuilt(carried, nest(0, (), parts_of(carried)))
 
 
 def either(
@@ -375,5 +369,4 @@ def either(
         raise UnsupportedError(
             "conditional: its sides have different lane counts here; the interpreter runs it"
         )
-    sides = ([part for v in side for part in v.parts] for side in (x, y))
-    return rebuilt(x, branch.merge(list(zip(*sides, strict=True))))
+    return merged(branch, x, y)

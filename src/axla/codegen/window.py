@@ -92,9 +92,7 @@ def _element(
     window = op.window
     step, low, base = window.window_dilation[d], window.low[d], window.base_dilation[d]
     begin = position * step - low
-    found: AnyIndex = (
-        place * window.stride[d] + begin if isinstance(begin, int) else begin + place * window.stride[d]
-    )
+    found: AnyIndex = begin + place * window.stride[d]
     reach = (size - 1) * base + 1
     nearest, farthest = (
         (begin, begin) if isinstance(begin, int) else (-low, (window.size[d] - 1) * step - low)

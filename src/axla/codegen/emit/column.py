@@ -106,7 +106,7 @@ def _write(
             loaded = tuple(array.load((outer, column), e.lanes) for array in arrays)
             r.started = True
             found = r.finish(bound, loaded)
-            bound.bind(r.inst, lambda index, found=found: found)
-        k.write(bound, lambda s: reshape_index((outer, column), (plan.outer, plan.inner), s.dims), todo)
+            bound.bind(r.inst, found)
+        k.write(bound, (outer, column), (plan.outer, plan.inner), todo)
 
     vectors(k, plan.space, span[0], span[1], body, once=bool(k.kernel.in_place))

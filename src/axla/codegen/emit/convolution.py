@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from axla.codegen.array import Array
 from axla.codegen.index import AnyIndex, Index
 from axla.codegen.kernel import KernelWriter
-from axla.codegen.value import Value, rebuilt
+from axla.codegen.value import Value, parts_of, rebuilt
 from axla.kernels.convolution import ConvolutionPlan
 
 UNROLL = 8
@@ -113,13 +113,13 @@ class _Convolution:
 
         def place_of(row: Sequence[AnyIndex], window: Places) -> list[AnyIndex]:
             steps = zip(row, form.stride, window, form.dilation, strict=True)
-            return [added(r * s, w * d) for r, s, w, d in steps]
+            return [r * s + w * d for r, s, w, d in steps]
 
         def feature_of(feature: AnyIndex) -> AnyIndex:
-            return added(group * form.inputs, feature)
+            return group * form.inputs + feature
 
         def output_of(index: AnyIndex) -> AnyIndex:
-            return added(group * form.outputs, index)
+            return group * form.outputs + index
 
         def kernel(vector: AnyIndex, single: AnyIndex, window: Places, feature: AnyIndex) -> Value:
             of = vector if form.mode == "channels" else output_of(single if form.mode == "pixels" else vector)
@@ -138,8 +138,8 @@ class _Convolution:
     ) -> Places:
         form = self.form
         if form.mode == "pixels":
-            return (batch, added(group * form.outputs, single), *rows, vector)
-        of = vector if form.mode == "channels" else added(group * form.outputs, vector)
+            return (batch, group * form.outputs + single, *rows, vector)
+        of = vector if form.mode == "channels" else group * form.outputs + vector
         return (batch, *rows, single, of)
 
     def load(self, array: Array, index: Places) -> Value:
@@ -174,15 +174,10 @@ class _Convolution:
         self, size: int, unroll: int, sums: list[Value], body: Callable[[AnyIndex, list[Value]], list[Value]]
     ) -> list[Value]:
         f = self.f
-        with f.loop(0, size, unroll, [p for v in sums for p in v.parts]) as loop:
+        with f.loop(0, size, unroll, parts_of(sums)) as loop:
             inner = list(rebuilt(sums, loop.carried))
             index = Index(f, loop.index, multiple=unroll, limit=size)
             for n in range(unroll):
                 inner = body(index + n, inner)
-            loop.yield_([p for v in inner for p in v.parts])
+            loop.yield_(parts_of(inner))
         return list(rebuilt(sums, loop.results))
-
-
-def added(a: AnyIndex, b: AnyIndex) -> AnyIndex:
-    """a + b, where either may be a number."""
-    return b + a if isinstance(a, int) else a + b

@@ -16,7 +16,7 @@ from axla.codegen.emit.pack import pack_columns, pack_rows, pack_steps, pack_tra
 from axla.codegen.emit.product import Matrix, Product, least
 from axla.codegen.function import Function, Ssa
 from axla.codegen.kernel import KernelWriter
-from axla.codegen.value import rebuilt
+from axla.codegen.value import merged
 from axla.kernels.dot import DotPlan
 from axla.kernels.plan import fitting
 
@@ -279,7 +279,7 @@ class Tiles(Product):
         branch = f.branch(p["add"])
         with branch.then():
             added = inner.add(inner.load(p["partial"], kept, lanes, self.cut.unit_columns), value)
-        (value,) = rebuilt([value], branch.merge(list(zip(added.parts, value.parts, strict=True))))
+        (value,) = merged(branch, [added], [value])
         branch = f.branch(p["done"])
         with branch.then():
             inner.give(value, *place)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from axla.codegen.element import Elements, reshape_index
+from axla.codegen.element import Elements
 from axla.codegen.function import Ssa
 from axla.codegen.index import AnyIndex, Index
 from axla.codegen.kernel import KernelWriter, dims_index, span_of
@@ -27,17 +27,16 @@ Indices = tuple[AnyIndex, ...]
 
 def emit(k: KernelWriter, plan: LoopPlan) -> None:
     """Writes the kernel of a `LoopPlan`."""
-    dims = plan.dims
 
     def body(e: Elements, index: Indices) -> None:
-        k.write(e, lambda s: index if s.dims == dims else reshape_index(index, dims, s.dims))
+        k.write(e, index, plan.dims)
 
-    walk(k, plan.space, dims, body, once=bool(k.kernel.in_place))
+    walk(k, plan.space, plan.dims, body, once=bool(k.kernel.in_place))
 
 
 def emit_concat(k: KernelWriter, plan: ConcatPlan) -> None:
     """Writes the kernel of a piece of a `ConcatPlan`."""
-    dims, d = plan.dims, plan.dimension
+    d = plan.dimension
     piece, hero = plan.pieces[k.phase], k.named[plan.hero]
     operand = hero.operands[piece.operand]
 
@@ -45,7 +44,7 @@ def emit_concat(k: KernelWriter, plan: ConcatPlan) -> None:
         bound = k.elements(e.lanes)
         bound.bind(hero, e(operand, index))
         at = (*index[:d], index[d] + piece.start, *index[d + 1 :])
-        k.write(bound, lambda s: at if s.dims == dims else reshape_index(at, dims, s.dims))
+        k.write(bound, at, plan.dims)
 
     walk(k, piece.space, operand.shape.dims, body, once=bool(k.kernel.in_place))
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from axla.codegen.emit.product import Sums
 from axla.codegen.function import Function, Module, Ssa
-from axla.codegen.value import Value, Values, parts_of, rebuilt
+from axla.codegen.value import Value, Values, merged, parts_of, rebuilt
 from axla.kernels.dot import GemmSpec, Tile
 from axla.target.machine import Target
 
@@ -54,7 +54,7 @@ def emit_microkernel(
         branch = f.branch(f.params["add"])
         with branch.then():
             found = [sums.load(*place, tile.lanes, tile.columns) for place in _places(sums, tile)]
-        start = rebuilt(start, branch.merge(list(zip(parts_of(found), parts_of(start), strict=True))))
+        start = merged(branch, found, start)
     totals = _multiply(sums, tile, lhs, rhs, depths, start)
     for total, place in zip(totals, _places(sums, tile), strict=True):
         sums.store(total, *place, tile.columns)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from axla.codegen.array import element_address
 from axla.codegen.convert import memory_element
-from axla.codegen.element import reshape_index
 from axla.codegen.function import Function, Loop, Ssa
 from axla.codegen.index import Index
 from axla.codegen.kernel import KernelWriter
@@ -124,7 +123,7 @@ class Product(Sums):
         )
         e = self.k.elements(lanes)
         e.bind(self.hero, self.values.convert(total, spec.result))
-        self.k.write(e, lambda s: reshape_index(at, (spec.batch, spec.m, spec.n), s.dims))
+        self.k.write(e, at, (spec.batch, spec.m, spec.n))
 
 
 def least(f: Function, index: Ssa, limit: int, *, needed: bool = True) -> Ssa:

@@ -51,20 +51,23 @@ class _Row:
         self.known: dict[Instruction, tuple[Value, ...]] = {}
         self.stashed: dict[Instruction, Array] = {}
         self.row_index = delinearize(row, plan.rows) if plan.rows else ()
+        self.space = (*plan.rows, *plan.columns)
 
     def elements(self, lanes: int) -> Elements:
         e = self.k.elements(lanes)
         for inst, values in self.known.items():
-            e.bind(inst, lambda index, values=values: values)
+            e.bind(inst, values)
         for inst, array in self.stashed.items():
-            e.bind(inst, lambda index, array=array: array.load(index, lanes))
+            e.bind(inst, array)
         return e
+
+    def at(self, column: AnyIndex) -> tuple[AnyIndex, ...]:
+        """The index of a column of this row in the space of the kernel."""
+        return (*self.row_index, *delinearize(column, self.plan.columns))
 
     def index(self, column: AnyIndex, dims: Sequence[int]) -> tuple[AnyIndex, ...]:
         """The index of a full value of `dims` at a column of this row."""
-        space = (*self.plan.rows, *self.plan.columns)
-        at = (*self.row_index, *delinearize(column, self.plan.columns))
-        return at if tuple(dims) == space else reshape_index(at, space, dims)
+        return reshape_index(self.at(column), self.space, dims)
 
     def stash_plan(self, stage: int) -> dict[Instruction, Array]:
         """Expensive row values that stage `stage` computes and that later passes read again, with where to
@@ -209,15 +212,9 @@ class _Row:
 
     def write_rows(self) -> None:
         """Writes the outputs that have one value per row."""
-        k, rows = self.k, self.plan.rows
-        if not self.plan.row_roots:
-            return
-        with k.share.once():
-            k.write(
-                self.elements(1),
-                lambda s: self.row_index if s.dims == rows else delinearize(self.row, s.dims),
-                self.plan.row_roots,
-            )
+        if self.plan.row_roots:
+            with self.k.share.once():
+                self.k.write(self.elements(1), self.row_index, self.plan.rows, self.plan.row_roots)
 
     def write_full(self) -> None:
         """Writes the outputs that have a value per element, in one pass over the row."""
@@ -226,7 +223,7 @@ class _Row:
             return
 
         def body(e: Elements, column: AnyIndex) -> None:
-            k.write(self.elements(e.lanes), lambda s: self.index(column, s.dims), plan.full_roots)
+            k.write(self.elements(e.lanes), self.at(column), self.space, plan.full_roots)
 
         space = Space((), plan.row_size, plan.row_size, self.lanes)
         once = bool(k.kernel.in_place) or bool(self.stashed)

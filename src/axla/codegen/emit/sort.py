@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from axla.codegen.array import Array, element_address
 from axla.codegen.element import Elements
 from axla.codegen.function import UNPOLLED_INDICES, Function, Ssa
+from axla.codegen.index import Index
 from axla.codegen.kernel import KernelWriter
 from axla.codegen.value import Value, Values
 from axla.core.dtypes import BY_NAME, DType
@@ -76,33 +77,18 @@ def emit(k: KernelWriter, plan: SortPlan) -> None:
 
 
 class _Line:
-    """The elements of a line in each operand: `stride` elements apart, from `pointers` on."""
+    """The elements of a line in each operand: arrays whose rows begin with them."""
 
-    def __init__(self, values: Values, dtypes: Sequence[DType], pointers: Sequence[Ssa], stride: int = 1):
-        self.values = values
-        self.dtypes = dtypes
-        self.pointers = list(pointers)
-        self.stride = stride
-
-    def _addresses(self, position: Ssa) -> list[Ssa]:
-        f = self.values.f
-        offset = f.mul(position, self.stride)
-        return [
-            element_address(self.values.f, p, d, offset)
-            for p, d in zip(self.pointers, self.dtypes, strict=True)
-        ]
+    def __init__(self, arrays: Sequence[Array]):
+        self.arrays = arrays
+        self.pointers = [array.pointer for array in arrays]
 
     def load(self, position: Ssa) -> tuple[Value, ...]:
-        pairs = zip(self._addresses(position), self.dtypes, strict=True)
-        return tuple(self.values.load(d, a, 1) for a, d in pairs)
+        return tuple(a.load((Index(a.values.f, position), 0), 1) for a in self.arrays)
 
     def store(self, position: Ssa, elements: Sequence[Value]) -> None:
-        for address, value in zip(self._addresses(position), elements, strict=True):
-            self.values.store(value, address)
-
-    def at(self, pointers: Sequence[Ssa]) -> _Line:
-        """The same, elsewhere, and contiguous."""
-        return _Line(self.values, self.dtypes, pointers)
+        for a, value in zip(self.arrays, elements, strict=True):
+            a.store((Index(a.values.f, position), 0), value)
 
 
 class _Sort:
@@ -117,6 +103,11 @@ class _Sort:
         root = self.computation.root.op
         self.ties = isinstance(root, Compare) and root.direction in ("LE", "GE")  # says yes of equal elements
         self.length = self.f.index(plan.length)
+
+    def line(self, pointers: Sequence[Ssa], stride: int = 1) -> _Line:
+        """The line whose elements are `stride` elements apart, from these addresses on."""
+        dims, pairs = (self.layout.length, stride), zip(pointers, self.layout.dtypes, strict=True)
+        return _Line([Array(self.k.values, p, dtype, dims, readonly=False) for p, dtype in pairs])
 
     def before(self, a: Sequence[Value], b: Sequence[Value]) -> Ssa:
         """Whether elements a come before elements b, and are not equal."""
@@ -135,12 +126,11 @@ class _Sort:
 
             def whole(arrays: Sequence[Array]) -> _Line:
                 pointers = [element_address(k.values.f, a.pointer, a.dtype, base) for a in arrays]
-                return _Line(k.values, found.dtypes, pointers, found.stride)
+                return self.line(pointers, found.stride)
 
             source, target = whole(k.inputs), whole(k.outputs)
             buffers = [
-                _Line(k.values, found.dtypes, [f.gep("i8", scratch, o) for o in offsets])
-                for offsets in found.buffer_offsets()
+                self.line([f.gep("i8", scratch, o) for o in offsets]) for offsets in found.buffer_offsets()
             ]
             if found.stride == 1:
                 buffers.insert(0, target)
@@ -192,7 +182,7 @@ class _Sort:
         state = [f.index(run), *buffers[0].pointers, *buffers[1].pointers]
         with f.loop(0, passes, 1, state) as steps:
             width, *pointers = steps.carried
-            a, b = buffers[0].at(pointers[:count]), buffers[1].at(pointers[count:])
+            a, b = self.line(pointers[:count]), self.line(pointers[count:])
             with f.while_loop([f.index(0)]) as pairs:
                 (first,) = pairs.carried
                 pairs.test(f.icmp("slt", first, self.length))
@@ -251,9 +241,9 @@ class _Sort:
             common = self.starts(table)
             branch = f.branch(common)
             with branch.otherwise():
-                self.distribute(buffers[0].at(state[:half]), buffers[0].at(state[half:]), table, key, digit)
+                self.distribute(self.line(state[:half]), self.line(state[half:]), table, key, digit)
             state = branch.merge(list(zip(state, [*state[half:], *state[:half]], strict=True)))
-        here = buffers[0].at(state[:half])
+        here = self.line(state[:half])
         if self.layout.stride != 1:
             self.copy(here, target, f.index(0), self.length)
             return

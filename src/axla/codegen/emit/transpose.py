@@ -87,7 +87,7 @@ class _Transpose:
         return e(operand, reshape_index(at, self.input_dims, operand.shape.dims))
 
     def store(self, e: Elements, at: tuple[AnyIndex, ...]) -> None:
-        self.k.write(e, lambda s: reshape_index(at, self.output_dims, s.dims))
+        self.k.write(e, at, self.output_dims)
 
     def singles(self, outer: Sequence[AnyIndex], rows: tuple[Ssa, Ssa], columns: tuple[Ssa, Ssa]) -> None:
         """Element by element."""
