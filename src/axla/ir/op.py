@@ -23,6 +23,7 @@ import sys
 import threading
 import typing
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, NoReturn
 
 from axla.core import locks, plugins
@@ -111,12 +112,10 @@ def op(opcode: str, *, operands: str = "", **facts: Any) -> Callable[[OpClass], 
         for fact, value in facts.items():
             setattr(cls, fact, value)
         made = dataclasses.dataclass(frozen=True, repr=True)(cls)
-        hints = typing.get_type_hints(cls)
+        hints = _types(made)
         attributes, computations = [], []
         for field in dataclasses.fields(made):
             type_ = hints[field.name]
-            if hasattr(Op, field.name):
-                raise InvalidArgument(f"op {opcode}: {field.name} is not free as the name of an attribute")
             if field.name == "shape":
                 made.holds_shape = True
                 continue
@@ -142,6 +141,19 @@ def op(opcode: str, *, operands: str = "", **facts: Any) -> Callable[[OpClass], 
     return declare
 
 
+def _types(cls: type[Op]) -> dict[str, Any]:
+    """The types of the fields of an op, which alone are evaluated: `Op` and the families say much besides,
+    and there are many ops.
+    """
+    found: dict[str, Any] = {}
+    for base in reversed(cls.__mro__):
+        told = base.__dict__.get("__annotations__", {})
+        fields = SimpleNamespace(__annotations__={n: told[n] for n in told if n in cls.__dataclass_fields__})
+        if fields.__annotations__:
+            found |= typing.get_type_hints(fields, vars(sys.modules[base.__module__]), dict(vars(base)))
+    return found
+
+
 _OPCODE = pattern(r"[a-z][a-z0-9]*+(?:-[a-z0-9]++)*+")
 _OPERANDS = pattern(r"(?:[a-z_]\w*+(?: |$))*+(?:[a-z_]\w*+\?(?: |$))*+(?:\*[a-z_]\w*+)?+")
 
@@ -165,6 +177,8 @@ def _check(cls: type, opcode: str, operands: str, facts: dict[str, Any]) -> None
             refuse(f"there is no fact {fact}")
     if cls.infer is Op.infer:
         refuse("its class has no method infer")
+    for name in cls.__dict__.get("__annotations__", {}).keys() & vars(Op).keys():
+        refuse(f"{name} is not free as the name of an attribute")
 
 
 def reject(label: str, message: str) -> NoReturn:
