@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
@@ -19,7 +20,10 @@ from axla.kernels import kinds
 from axla.kernels.kind import HeroKind, Kind
 from axla.kernels.plan import Plan
 from axla.lowering.pipeline import optimize, program_of
+from axla.passes.fuse.fuse import why_not_fuse
+from axla.passes.fuse.rules import why_never
 from axla.program.text import parse_program, print_program
+from axla.target.machine import Limits
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
@@ -54,6 +58,38 @@ def test_passes_do_not_load_code_generation():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def names_in(path: Path) -> set[str]:
+    """All names that a file uses, attributes too."""
+    nodes = list(ast.walk(ast.parse(path.read_text())))
+    found = {node.id for node in nodes if isinstance(node, ast.Name)}
+    return found | {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+
+
+SHARED = (
+    "passes/fuse",
+    "lowering",
+    "program",
+    "analysis",
+    "codegen/kernel.py",
+    "codegen/distribute.py",
+    "cpu",
+)
+
+
+@pytest.mark.parametrize("place", SHARED)
+def test_what_kinds_share_knows_no_kind(place):
+    """Fusion, dataflow, lowering, program texts and entries ask `Kind`, whatever kinds there are."""
+    known = {kind.__name__ for kind in kinds.kinds()} | {
+        k.planned.__name__ for k in kinds.kinds() if k.planned
+    }
+    heroes = {op.__name__ for kind in kinds.kinds() for op in kind.heroes}
+    whole = ROOT / "src/axla" / place
+    for path in [whole] if whole.suffix else whole.rglob("*.py"):
+        assert not names_in(path) & known, path
+        if place == "passes/fuse":
+            assert names_in(path) & heroes <= {"Copy"}, path
 
 
 # -- from outside --------------------------------------------------------------------------------------------
@@ -126,6 +162,28 @@ def test_programs_are_compiled_anew_while_there_are_kinds_from_outside(counting)
     kinds.unregister(counting)
     assert "counting sort" not in kinds_in(sort("u8", "3,300"))
     kinds.register(counting)
+
+
+def test_fusion_takes_what_a_kind_from_outside_is_built_around():
+    class Around(Kind):
+        """Fourier transforms, and what follows them."""
+
+        name = "around"
+        heroes = (OPS["fft"],)
+
+    text = """HloModule m
+    ENTRY e { p = c64[4,64] parameter(0)
+      f = c64[4,64] fft(p), fft_type=FFT, fft_length={64}
+      ROOT n = c64[4,64] negate(f) }"""
+    negate = axla.parse(text).entry.root
+    fft = negate.operands[0]
+    assert why_not_fuse(fft, negate, Limits()) == "a fft is a kernel of its own"
+    kinds.register(Around)
+    try:
+        assert kinds.hero_form(fft, Limits()) == (Around, fft.id) and why_never(fft, Limits()) is None
+        assert why_not_fuse(fft, negate, Limits()) is None
+    finally:
+        kinds.unregister(Around)
 
 
 def test_registering_what_is_wrong(counting):

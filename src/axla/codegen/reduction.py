@@ -8,15 +8,15 @@ Sums of f16 and bf16 are kept in f32 and rounded once. The initial value is comb
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import islice
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from math import prod
 
 from axla.codegen.array import Array
 from axla.codegen.element import Elements
-from axla.codegen.function import Ssa
+from axla.codegen.function import Loop, Ssa
 from axla.codegen.kernel import KernelWriter
-from axla.codegen.value import Value, Values
+from axla.codegen.value import Group, Value, Values, parts_of, rebuilt
 from axla.ir.graph import Instruction
 from axla.kernels.reduce import Reducing
 
@@ -69,20 +69,23 @@ def combined(
     return [r.combine(e, x, y) for r, x, y in zip(reductions, a, b, strict=True)]
 
 
-def parts_of(groups: Sequence[Sequence[Value]]) -> list[Ssa]:
-    """The registers of groups of values, in order: what a loop carries."""
-    return [p for group in groups for v in group for p in v.parts]
+def folded(
+    e: Elements, reductions: Sequence[Reduction], opened: AbstractContextManager[Loop], current: list[Group],
+    new: Callable[[Ssa], list[Group]],
+) -> list[Group]:  # fmt: skip
+    """What was accumulated in `current`, which the opened loop carries, and in `new(index)` of each turn."""
+    with opened as loop:
+        carried = _regrouped(current, loop.carried)
+        loop.yield_(registers(combined(e, reductions, carried, new(loop.index))))
+    return _regrouped(current, loop.results)
 
 
-def unpack(
-    parts: Sequence[Ssa], reductions: Sequence[Reduction], copies: int, lanes: int
-) -> list[list[tuple[Value, ...]]]:
-    """[copy][reduction] -> accumulated values, from the registers a loop carries."""
+def registers(groups: Iterable[Group]) -> list[Ssa]:
+    """All registers of groups of values: what a loop carries."""
+    return parts_of(value for group in groups for value in group)
+
+
+def _regrouped(like: Iterable[Group], parts: Iterable[Ssa]) -> list[Group]:
+    """Groups of values like those, from all their registers."""
     rest = iter(parts)
-    return [
-        [
-            tuple(Value(d, lanes, tuple(islice(rest, 2 if d.is_complex else 1))) for d in r.accumulators)
-            for r in reductions
-        ]
-        for _ in range(copies)
-    ]
+    return [rebuilt(group, rest) for group in like]

@@ -89,7 +89,7 @@ def parts_of(values: Iterable[Value]) -> list[Ssa]:
     return [part for value in values for part in value.parts]
 
 
-def rebuilt(like: Sequence[Value], parts: Sequence[Ssa]) -> tuple[Value, ...]:
+def rebuilt(like: Iterable[Value], parts: Iterable[Ssa]) -> tuple[Value, ...]:
     """Values of the types and lanes of `like` from all their registers in a row."""
     rest = iter(parts)
     return tuple(Value(v.dtype, v.lanes, tuple(next(rest) for _ in v.parts)) for v in like)

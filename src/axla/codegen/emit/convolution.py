@@ -26,8 +26,6 @@ UNROLL = 8
 """Steps of the sum that are written out, at most."""
 
 Places = tuple[AnyIndex, ...]
-Load = Callable[[AnyIndex, AnyIndex, Places, AnyIndex], Value]
-"""(vector index, single index, place in the window, input feature) -> an operand."""
 
 
 def emit(k: KernelWriter, plan: ConvolutionPlan) -> None:
@@ -42,21 +40,23 @@ class _Convolution:
         self.k = k
         self.f = k.f
         self.form = form
+        self.pixels, self.channels = form.mode == "pixels", form.mode == "channels"
         self.lhs, self.rhs = k.inputs
         (self.out,) = k.outputs
 
     def emit(self) -> None:
         f, form = self.f, self.form
         with self.k.steps(*form.outer) as (batch, *rows, group, tile):
+            self.batch, self.rows, self.group = batch, rows, group
             first = self.first(tile, form.vectors * form.lanes, form.vector_axis)
             vectors = [self.lanes_from(first, n) for n in range(form.vectors)]
             tiles = -(-form.single_axis // form.singles)
             if tiles == 1:
-                self.tile(batch, rows, group, vectors, 0)
+                self.tile(vectors, 0)
             else:
                 with f.loop(0, tiles, 1) as loop:
                     start = self.first(Index(f, loop.index, limit=tiles), form.singles, form.single_axis)
-                    self.tile(batch, rows, group, vectors, start)
+                    self.tile(vectors, start)
 
     def first(self, tile: AnyIndex, size: int, axis: int) -> AnyIndex:
         """Where a tile begins: the last one overlaps the one before it."""
@@ -77,70 +77,48 @@ class _Convolution:
         base = f.index(start) if isinstance(start, int) else start.base
         return Index(f, base, 1, form.lanes, limit=form.vector_axis)
 
-    def tile(
-        self,
-        batch: AnyIndex,
-        rows: list[AnyIndex],
-        group: AnyIndex,
-        vectors: Sequence[AnyIndex],
-        start: AnyIndex,
-    ) -> None:
+    def tile(self, vectors: Sequence[AnyIndex], start: AnyIndex) -> None:
         """The sums of a tile, and their storage."""
         form, values = self.form, self.k.values
         zero = values.splat(values.constant(form.accumulator, 0), form.lanes)
-        singles = [start + n for n in range(form.singles)]
-        wide, narrow = self.operands(batch, rows, group)
+        places = [(column, v, start + n) for n in range(form.singles) for column, v in enumerate(vectors)]
+        # Loaded once per vector, and once per single (and vector, of channels).
+        wide, narrow = (self.image, self.kernel) if self.pixels else (self.kernel, self.image)
 
-        def step(sums: list[Value], place: Places, feature: AnyIndex) -> list[Value]:
-            columns = [wide(v, 0, place, feature) for v in vectors]
-            found = []
-            for number, single in enumerate(singles):
-                for column, vector in enumerate(vectors):
-                    other = narrow(vector, single, place, feature)
-                    total = sums[number * form.vectors + column]
-                    found.append(values.multiply_add(columns[column], other, total, fused=False))
-            return found
+        def step(sums: Sequence[Value], window: Places, feature: AnyIndex) -> list[Value]:
+            columns = [wide(v, 0, window, feature) for v in vectors]
+            return [
+                values.multiply_add(columns[column], narrow(v, single, window, feature), total, fused=False)
+                for total, (column, v, single) in zip(sums, places, strict=True)
+            ]
 
-        sums = self.accumulate([zero] * (form.singles * form.vectors), step)
-        for number, single in enumerate(singles):
-            for column, vector in enumerate(vectors):
-                value = values.convert(sums[number * form.vectors + column], self.out.dtype)
-                self.out.store(self.result_index(batch, rows, group, vector, single), value)
+        sums = self.accumulate([zero] * len(places), step)
+        for total, (_, vector, single) in zip(sums, places, strict=True):
+            at = self.laid([*self.rows, self.last(vector, single)], self.output(vector, single))
+            self.out.store(at, values.convert(total, self.out.dtype))
 
-    def operands(self, batch: AnyIndex, rows: list[AnyIndex], group: AnyIndex) -> tuple[Load, Load]:
-        """What a tile loads once per vector, and once per single (and vector, of channels)."""
-        form = self.form
+    def laid(self, places: Sequence[AnyIndex], feature: AnyIndex) -> Places:
+        """The index of a feature at a place, in the image or the result."""
+        return (self.batch, feature, *places) if self.pixels else (self.batch, *places, feature)
 
-        def place_of(row: Sequence[AnyIndex], window: Places) -> list[AnyIndex]:
-            steps = zip(row, form.stride, window, form.dilation, strict=True)
-            return [r * s + w * d for r, s, w, d in steps]
+    def last(self, vector: AnyIndex, single: AnyIndex) -> AnyIndex:
+        """The place of the result in the last spatial dimension."""
+        return vector if self.pixels else single
 
-        def feature_of(feature: AnyIndex) -> AnyIndex:
-            return group * form.inputs + feature
+    def output(self, vector: AnyIndex, single: AnyIndex) -> AnyIndex:
+        """The feature of the result."""
+        if self.channels:
+            return vector
+        return self.group * self.form.outputs + (single if self.pixels else vector)
 
-        def output_of(index: AnyIndex) -> AnyIndex:
-            return group * form.outputs + index
+    def kernel(self, vector: AnyIndex, single: AnyIndex, window: Places, feature: AnyIndex) -> Value:
+        return self.load(self.rhs, (*window, feature, self.output(vector, single)))
 
-        def kernel(vector: AnyIndex, single: AnyIndex, window: Places, feature: AnyIndex) -> Value:
-            of = vector if form.mode == "channels" else output_of(single if form.mode == "pixels" else vector)
-            return self.load(self.rhs, (*window, feature, of))
-
-        def image(vector: AnyIndex, single: AnyIndex, window: Places, feature: AnyIndex) -> Value:
-            if form.mode == "pixels":
-                return self.load(self.lhs, (batch, feature_of(feature), *place_of([*rows, vector], window)))
-            of = vector if form.mode == "channels" else feature_of(feature)
-            return self.load(self.lhs, (batch, *place_of([*rows, single], window), of))
-
-        return (image, kernel) if form.mode == "pixels" else (kernel, image)
-
-    def result_index(
-        self, batch: AnyIndex, rows: list[AnyIndex], group: AnyIndex, vector: AnyIndex, single: AnyIndex
-    ) -> Places:
-        form = self.form
-        if form.mode == "pixels":
-            return (batch, group * form.outputs + single, *rows, vector)
-        of = vector if form.mode == "channels" else group * form.outputs + vector
-        return (batch, *rows, single, of)
+    def image(self, vector: AnyIndex, single: AnyIndex, window: Places, feature: AnyIndex) -> Value:
+        form, last = self.form, self.last(vector, single)
+        steps = zip([*self.rows, last], form.stride, window, form.dilation, strict=True)
+        channel = vector if self.channels else self.group * form.inputs + feature
+        return self.load(self.lhs, self.laid([r * s + w * d for r, s, w, d in steps], channel))
 
     def load(self, array: Array, index: Places) -> Value:
         return self.k.values.convert(array.load(index, self.form.lanes), self.form.accumulator)

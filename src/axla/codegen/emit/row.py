@@ -18,8 +18,8 @@ from axla.codegen.emit.loop import vectors
 from axla.codegen.function import Ssa
 from axla.codegen.index import AnyIndex, Index, delinearize
 from axla.codegen.kernel import KernelWriter
-from axla.codegen.reduction import Reduction, combined, parts_of, scratch_arrays, unpack
-from axla.codegen.value import Value
+from axla.codegen.reduction import Reduction, combined, folded, registers, scratch_arrays
+from axla.codegen.value import Group, Value
 from axla.core.shape import Shape
 from axla.ir.graph import Instruction
 from axla.kernels.plan import Space
@@ -125,21 +125,18 @@ class _Row:
         unroll = next((u for u in self._unrolls(reductions) if size >= 2 * u * together), 1)
         chunk = together * unroll
         e = self.elements(lanes)
-        own = share.start(low, lanes)
-        columns = [self._column(own, part * together, lanes) for part in range(unroll)]
-        first = self._values(e, reductions, columns, stash)
-        whole = size // chunk * chunk
+
+        def new(at: Ssa) -> list[Group]:
+            columns = [self._column(at, part * together, lanes) for part in range(unroll)]
+            return self._values(e, reductions, columns, stash)
+
+        own, count = share.start(low, lanes), len(reductions)
+        current, whole = new(own), size // chunk * chunk
         if whole > chunk:
             start, stop = f.add(own, chunk), f.add(own, whole)
-            carry = parts_of([v for copy in first for v in copy])
-            with f.loop(start, stop, chunk, carry, nonempty=True) as loop:
-                carried = unpack(loop.carried, reductions, unroll, lanes)
-                columns = [self._column(loop.index, part * together, lanes) for part in range(unroll)]
-                new = self._values(e, reductions, columns, stash)
-                pairs = zip(carried, new, strict=True)
-                loop.yield_(parts_of([v for a, b in pairs for v in combined(e, reductions, a, b)]))
-            first = unpack(loop.results, reductions, unroll, lanes)
-        copies = first
+            loop = f.loop(start, stop, chunk, registers(current), nonempty=True)
+            current = folded(e, [*reductions] * unroll, loop, current, new)
+        copies = [current[n : n + count] for n in range(0, len(current), count)]
         while len(copies) > 1:
             pairs = zip(copies[::2], copies[1::2], strict=True)
             copies = [combined(e, reductions, a, b) for a, b in pairs]
@@ -169,19 +166,17 @@ class _Row:
         reductions: Sequence[Reduction],
         columns: Sequence[Index],
         stash: dict[Instruction, Array],
-    ) -> list[list[tuple[Value, ...]]]:
-        """[column][reduction] -> the lifted inputs there; stashes on the way."""
+    ) -> list[Group]:
+        """Column by column the lifted inputs of each reduction there; stashes on the way."""
         found = []
         for column in columns:
-            here = []
             for r in reductions:
                 values = [e(x, self.index(column, x.shape.dims)) for x in r.inputs]
                 wide = [e.values.splat(v, e.lanes) for v in values]
-                here.append(r.lift(wide, e.values))
+                found.append(r.lift(wide, e.values))
             for inst, array in stash.items():
                 at = self.index(column, array.dims)
                 array.store(at, e(inst, at))
-            found.append(here)
         return found
 
     def _rest(self, e, reductions, columns, opened, current, stash):
@@ -192,19 +187,19 @@ class _Row:
         if start >= stop:
             return current
         f, lanes = self.k.f, e.lanes
-        first, last = f.add(low, start), f.add(low, stop)
-        with opened(first, last, lanes, parts_of(current)) as loop:
-            (carried,) = unpack(loop.carried, reductions, 1, lanes)
-            (new,) = self._values(e, reductions, [self._column(loop.index, 0, lanes)], stash)
-            loop.yield_(parts_of(combined(e, reductions, carried, new)))
-        return unpack(loop.results, reductions, 1, lanes)[0]
+        loop = opened(f.add(low, start), f.add(low, stop), lanes, registers(current))
+
+        def new(at: Ssa) -> list[Group]:
+            return self._values(e, reductions, [self._column(at, 0, lanes)], stash)
+
+        return folded(e, reductions, loop, current, new)
 
     def _in_order(self, reductions, low, size, stash):
         """Element by element from the first column on. The first element stands for the start of the
         accumulation.
         """
         e = self.elements(1)
-        ((*first,),) = self._values(e, reductions, [self._column(low, 0, 1)], stash)
+        first = self._values(e, reductions, [self._column(low, 0, 1)], stash)
         first = combined(e, reductions, [r.initial(e) for r in reductions], first)
         for r in reductions:
             r.started = True
@@ -283,13 +278,13 @@ def _emit_combine(k: KernelWriter, plan: RowPlan) -> None:
         start = row * pieces
         here = _Row(k, plan, row, 1)
         e = here.elements(1)
-        first = [tuple(a.load((start,), 1) for a in group) for group in arrays]
-        with f.loop(1, pieces, 1, parts_of(first)) as inner:
-            (carried,) = unpack(inner.carried, reductions, 1, 1)
-            at = start + Index(f, inner.index, limit=pieces)
-            new = [tuple(a.load((at,), 1) for a in group) for group in arrays]
-            inner.yield_(parts_of(combined(e, reductions, carried, new)))
-        (total,) = unpack(inner.results, reductions, 1, 1)
+
+        def piece(at: AnyIndex) -> list[Group]:
+            return [tuple(a.load((at,), 1) for a in group) for group in arrays]
+
+        first = piece(start)
+        loop = f.loop(1, pieces, 1, registers(first))
+        total = folded(e, reductions, loop, first, lambda n: piece(start + Index(f, n, limit=pieces)))
         for r, values in zip(reductions, total, strict=True):
             here.known[r.inst] = r.finish(e, values)
         here.write_rows()
