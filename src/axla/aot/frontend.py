@@ -185,7 +185,7 @@ def _of_jax(program: Any, args: Sequence[Any] | None, sizes: Sizes) -> Module:
             "found none"
         )
     # An export has its arguments; those given say what its open sizes are.
-    found = lowered(program, args if callable(program) and args is not None else (), {}, {})
+    found = lowered(program, args if callable(program) and args is not None else (), {})
     module = module_of(found)
     if not isinstance(module, DynamicModule):
         return _sized(module, None, sizes)

@@ -312,9 +312,7 @@ def _conditional(e: Elements, inst: Instruction, index: Indices) -> tuple[Value,
         for c, o in zip(computations, inst.operands[1:], strict=True)
     ]
 
-    def pick(condition: Value | bool, a: Callable[[], tuple[Value, ...]], b: Callable[[], tuple[Value, ...]]):
-        if isinstance(condition, bool):
-            return a() if condition else b()
+    def pick(condition: Value, a: Callable[[], tuple[Value, ...]], b: Callable[[], tuple[Value, ...]]):
         if condition.lanes == 1:
             return either(e, condition, a, b)
         pairs = zip(a(), b(), strict=True)

@@ -29,14 +29,12 @@ UNPOLLED_INDICES = 1 << 16
 """How far the index of a loop may go until it looks: not beyond what 32 bits have left behind an array."""
 
 
-class Loop:
-    """An open counted loop: `index` and `carried` inside; `results` after it has closed."""
+class Carrying:
+    """An open loop: what it carries, inside; what that is after it has closed."""
 
-    __slots__ = ("index", "carried", "next", "results", "step")
+    __slots__ = ("carried", "next", "results")
 
-    def __init__(self, index: Ssa, carried: list[Ssa]):
-        self.index = index
-        self.step = ""
+    def __init__(self, carried: list[Ssa]):
         self.carried = carried
         self.next: list[Ssa] = []
         self.results: list[Ssa] = []
@@ -44,6 +42,17 @@ class Loop:
     def yield_(self, values: Sequence[Ssa]) -> None:
         """Sets what the carried values are in the next iteration."""
         self.next = list(values)
+
+
+class Loop(Carrying):
+    """An open counted loop, with its `index`."""
+
+    __slots__ = ("index", "step")
+
+    def __init__(self, index: Ssa, carried: list[Ssa]):
+        super().__init__(carried)
+        self.index = index
+        self.step = ""
 
     def again(self) -> None:
         """Goes on with the next iteration, of a loop that carries nothing."""
@@ -244,20 +253,15 @@ class Function(Code):
         self.module.functions[self.name] = head + "\n".join(self._top.lines) + "\n}"
 
 
-class WhileLoop:
-    """An open `while_loop`: `carried` inside, `results` after."""
+class WhileLoop(Carrying):
+    """An open `while_loop`."""
 
-    __slots__ = ("_function", "carried", "next", "results", "_head", "_body", "_done", "_tested")
+    __slots__ = ("_function", "_head", "_body", "_done", "_tested")
 
     def __init__(self, function: Function, carried: list[Ssa], head: str, body: str, done: str):
-        self._function = function
-        self.carried = carried
-        self.next: list[Ssa] = []
-        self.results: list[Ssa] = []
-        self._head = head
-        self._body = body
-        self._done = done
-        self._tested = False
+        super().__init__(carried)
+        self._function, self._tested = function, False
+        self._head, self._body, self._done = head, body, done
 
     def test(self, condition: Ssa) -> None:
         """Leaves the loop when `condition` is false."""
@@ -269,7 +273,7 @@ class WhileLoop:
     def yield_(self, values: Sequence[Ssa]) -> None:
         if not self._tested:
             raise AssertionError("while_loop: test() comes before yield_()")
-        self.next = list(values)
+        super().yield_(values)
 
     def again(self) -> None:
         """Goes on with the next iteration, of a loop that carries nothing."""

@@ -110,16 +110,11 @@ F4E2M1FN = DType("f4e2m1fn", 4, FLOAT, _ml("float4_e2m1fn"))
 C64 = DType("c64", 64, COMPLEX, np.complex64)
 C128 = DType("c128", 128, COMPLEX, np.complex128)
 
-ALL = (
-    PRED, S2, S4, S8, S16, S32, S64, U2, U4, U8, U16, U32, U64, F16, BF16, F32, F64,
-    F8E5M2, F8E4M3, F8E4M3FN, F8E4M3B11FNUZ, F8E3M4, F8E5M2FNUZ, F8E4M3FNUZ, F8E8M0FNU,
-    F6E2M3FN, F6E3M2FN, F4E2M1FN, C64, C128,
-)  # fmt: skip
 if hasattr(ml_dtypes, "int1"):
     S1 = DType("s1", 1, SIGNED, _ml("int1"))
     U1 = DType("u1", 1, UNSIGNED, _ml("uint1"))
-    ALL = (*ALL, S1, U1)
 
+ALL = tuple(value for value in globals().values() if isinstance(value, DType))
 BY_NAME: dict[str, DType] = {d.name: d for d in ALL}
 _BY_NUMPY: dict[np.dtype, DType] = {d.numpy: d for d in ALL}
 

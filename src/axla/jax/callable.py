@@ -119,12 +119,7 @@ def compile(  # noqa: A001
     x64: bool | None = None, **kwargs: Any,
 ) -> Function:  # fmt: skip
     """Compiles a JAX function for arguments like these (as `to_module` takes them)."""
-    named = {
-        "static_argnums": static_argnums,
-        "static_argnames": static_argnames,
-        "donate_argnums": donate_argnums,
-    }
-    program = lowered(fn, args, kwargs, named, x64)
+    program = lowered(fn, args, kwargs, (static_argnums, static_argnames, donate_argnums), x64)
     module = module_of(program)
     if isinstance(module, DynamicModule):
         raise InvalidArgument(

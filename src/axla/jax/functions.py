@@ -40,6 +40,7 @@ class Program:
     leading: tuple[int, ...] = ()
 
 
+_JIT = ("static_argnums", "static_argnames", "donate_argnums")
 _WRAPPED = "_wrapped_jax_export_main"  # of an export for open sizes or several platforms: what @main calls
 
 
@@ -72,12 +73,8 @@ def to_module(
     Sizes that are symbolic (`jax.export.symbolic_shape`) give a module that `axla.compile` takes with
     `arg_types`. `x64` turns 64-bit types on or off; else they are as JAX is configured.
     """
-    named = {
-        "static_argnums": static_argnums,
-        "static_argnames": static_argnames,
-        "donate_argnums": donate_argnums,
-    }
-    return module_of(lowered(fn, args, kwargs, named, x64))
+    options = static_argnums, static_argnames, donate_argnums
+    return module_of(lowered(fn, args, kwargs, options, x64))
 
 
 def names_of(module: Module) -> Names:
@@ -148,10 +145,12 @@ def identifier(path: str) -> str:
 
 
 def lowered(
-    fn: Any, args: Sequence[Any], kwargs: dict[str, Any], options: dict[str, Any], x64: bool | None = None
+    fn: Any, args: Sequence[Any], kwargs: dict[str, Any], given: Sequence[Any] = (), x64: bool | None = None
 ) -> Program:
-    """A function, an export, or the bytes of one, as a program. Options that are None are not given."""
-    options = {name: value for name, value in options.items() if value is not None}
+    """A function, an export, or the bytes of one, as a program. `given` are the options of `_JIT`, None for
+    what is not given.
+    """
+    options = {name: value for name, value in zip(_JIT, given, strict=False) if value is not None}
     if isinstance(fn, bytes | bytearray):
         fn = _deserialized(bytes(fn))
     if isinstance(fn, jax.export.Exported):

@@ -77,8 +77,7 @@ def _bind_numpy(f: Function, argument: Ssa, info: Ssa) -> None:
     same = argument.get(NDARRAY, "descr").eq(descr)
     same = same & flags.eq(_PLAIN)
     same = same & argument.get(NDARRAY, "nd").eq(rank)
-    with f.unless(same):
-        f.ret(f.null())
+    f.guard(same ^ 1, f.null())
     have, want = argument.get(NDARRAY, "dims"), info.get(SHAPE_INFO, "dims")
     with (
         f.loop(0, rank.cast("i64")) as loop,
@@ -217,8 +216,7 @@ def _run_entry(f: Function, program: Ssa, frame: Ssa, flags: Ssa) -> None:
     code = f.call_pointer("i32", program.get(PROGRAM, "entry"), frame)
     f.call("void", "main_run_end", run)
     f.call("void", "PyEval_RestoreThread", state)
-    with f.unless(run.get(RUN, "forks").eq(f.glob("forks").load("i32"))):
-        f.ret(code)
+    f.guard(run.get(RUN, "forks").ne(f.glob("forks").load("i32")), code)
     after, before = run.get(RUN, "next"), run.get(RUN, "previous")
     with f.if_(after.ne(0)):
         after.set(RUN, "previous", before)

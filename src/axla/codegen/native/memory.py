@@ -80,8 +80,7 @@ def _map(f: Function, size: Ssa) -> None:
     )
     address = base.cast("i64")
     f.guard(address.eq(-1), f.null())
-    with f.unless(huge):
-        f.ret(base)
+    f.guard(huge ^ 1, base)
     start = (address + (_HUGE_PAGE - 1)) & -_HUGE_PAGE
     head = start - address
     with f.if_(head.ne(0)):

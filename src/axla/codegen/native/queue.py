@@ -83,8 +83,7 @@ def _run_task(f: Function, queue: Ssa, task: Ssa) -> None:
         with f.if_(code.load("i32").eq(0)):  # one that was stopped says nothing of the next
             program.set(PROGRAM, "nanoseconds", f.call("i64", "now") - begin)
     same = forks.eq(f.glob("forks").load("i32"))
-    with f.unless(same & queue.get(QUEUE, "closed").eq(0)):
-        f.ret(f.const("i1", 0))
+    f.guard((same & queue.get(QUEUE, "closed").eq(0)) ^ 1, f.const("i1", 0))
     program.set(PROGRAM, "ended", program.get(PROGRAM, "ended") + 1)
     good = code.load("i32").eq(0)
     with f.if_(good), f.loop(0, program.get(PROGRAM, "result_count")) as loop:
@@ -117,8 +116,7 @@ def _queue_worker(f: Function, queue: Ssa) -> None:
             loop.again()
         task_at.store(task)
         count("begun")
-        with f.unless(f.call("i1", "run_task", queue, task)):
-            f.ret(f.null())
+        f.guard(f.call("i1", "run_task", queue, task) ^ 1, f.null())
         count("done")
         f.call("i32", "Py_AddPendingCall", f.glob("tasks_ended").load("ptr"), f.null())
     f.ret(f.null())
@@ -149,8 +147,8 @@ def _may_run(f: Function, program: Ssa) -> None:
     has effects, all runs have begun that were handed over before.
     """
     queue = program.get(PROGRAM, "queue")
-    with f.if_(queue.get(QUEUE, "thread").eq(f.call("i64", "pthread_self"))):
-        f.ret(f.i32(1))  # called by a function that a run of the queue calls
+    own = queue.get(QUEUE, "thread").eq(f.call("i64", "pthread_self"))
+    f.guard(own, f.i32(1))  # called by a function that a run of the queue calls
     f.guard(program.get(PROGRAM, "handed").ne(program.get(PROGRAM, "ended")), f.i32(0))
     begun = queue.get(QUEUE, "handed").eq(queue.get(QUEUE, "begun"))
     quiet = (program.get(PROGRAM, "flags") & EFFECTS).eq(0)

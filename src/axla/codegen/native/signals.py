@@ -83,8 +83,8 @@ def _poll(f: Function, frame: Ssa) -> None:
     flags = frame.get(FRAME, "cancel")
     code = flags.load("i32", "monotonic")
     f.guard(code.ne(0), code)
-    with f.if_(f.call("i64", "pthread_self").ne(f.glob("main_thread").load("i64"))):
-        f.ret(f.i32(0))  # a worker: the main thread will look
+    worker = f.call("i64", "pthread_self").ne(f.glob("main_thread").load("i64"))
+    f.guard(worker, f.i32(0))  # the main thread will look
     look = flags.at(LOOK)
     f.guard(look.load("i32", "monotonic").eq(0), f.i32(0))
     look.store(f.i32(0), "monotonic")
