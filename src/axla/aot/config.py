@@ -29,8 +29,8 @@ from axla.aot.graph_ends import Ends
 from axla.aot.names import check_unique
 from axla.comparison import array_leaves
 from axla.core.dtypes import BY_NAME, DType
-from axla.core.errors import InvalidArgument, ParseError, did_you_mean
-from axla.core.shape import AnyShape, Shape
+from axla.core.errors import InvalidArgument, ParseError, choices
+from axla.core.shape import AnyShape, Shape, show
 from axla.ir.graph import Alias, Instruction
 from axla.ir.places import located
 from axla.ir.structure import Parameter
@@ -148,8 +148,7 @@ def configured(example: Example, config: Config) -> Example:
                 )
             if graph_ends.array_shape(value, str(entry)).logical is not place.shape.logical:
                 raise InvalidArgument(
-                    f"{entry}: its new value is {value.shape.to_string(layout=False)}, wanted "
-                    f"{place.shape.to_string(layout=False)}"
+                    f"{entry}: its new value is {show(value.shape)}, wanted {show(place.shape)}"
                 )
             updated.append((len(gives), number))
             others = {given.name for _, given, _ in gives}
@@ -207,8 +206,7 @@ def with_variables(source: Source, variables: Sequence[str]) -> Source:
         found = [k for k, label in enumerate(source.arguments) if _is_of(label, wanted)]
         if not found:
             have = dict.fromkeys(label.label for label in source.arguments)
-            hint = f"there are {', '.join(have)}{did_you_mean(wanted, have)}"
-            raise InvalidArgument(f"variables: no argument is called {wanted!r}; {hint}")
+            raise InvalidArgument(f"variables: no argument is called {wanted!r}; {choices(have, wanted)}")
         marked |= dict.fromkeys(found)
     if not marked:
         return source

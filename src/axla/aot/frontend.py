@@ -20,7 +20,7 @@ from axla.aot.names import derived
 from axla.api import parse
 from axla.comparison import array_leaves, parameter_leaves
 from axla.core.errors import AxlaError, InvalidArgument, ParseError, UnsupportedError
-from axla.core.shape import AnyShape, TupleShape
+from axla.core.shape import AnyShape, TupleShape, show
 from axla.hlo import Tuple
 from axla.ir.graph import Instruction, Module
 from axla.ir.op import OPS
@@ -83,7 +83,7 @@ def _check_rows(sources: Sequence[Source]) -> None:
         varies |= grows and sizes[0] % rows[0] == 0
         fits &= grows or len(set(sizes)) == 1
     if not (fits and varies):
-        texts = [", ".join(shape.to_string(layout=False) for shape in some) for some in shapes]
+        texts = [", ".join(show(shape) for shape in some) for some in shapes]
         found = "; ".join(f"{row}: {text}" for row, text in zip(rows, texts, strict=True))
         raise InvalidArgument(f"args: wanted arrays with the rows of their keys, else equal; found {found}")
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from axla.aot.library import Weights
-from axla.core.errors import InvalidArgument, did_you_mean
+from axla.core.errors import InvalidArgument, choices
 
 Names = tuple[Sequence[str] | None, Sequence[str] | None] | None
 _FILE = "FILE"  # a flag with a path
@@ -54,8 +54,7 @@ class Options:
     def __post_init__(self) -> None:
         places = [place.value for place in Weights]
         if self.weights not in places:
-            hint = f"there are {', '.join(places)}{did_you_mean(self.weights, places)}"
-            raise InvalidArgument(f"weights={self.weights!r}; {hint}")
+            raise InvalidArgument(f"weights={self.weights!r}; {choices(places, self.weights)}")
         if self.config is not None and (self.names is not None or self.variables):
             raise InvalidArgument(
                 "config: it has the names and variables; `names` and `variables` go without it"
@@ -69,8 +68,7 @@ FIELDS = {field.name: field for field in dataclasses.fields(Options)}
 def options_of(keywords: Mapping[str, Any]) -> Options:
     """Options by their names; InvalidArgument for another name."""
     for name in keywords.keys() - FIELDS.keys():
-        hint = f"there are {', '.join(FIELDS)}{did_you_mean(name, FIELDS)}"
-        raise InvalidArgument(f"compile: there is no option {name!r}; {hint}")
+        raise InvalidArgument(f"compile: there is no option {name!r}; {choices(FIELDS, name)}")
     return Options(**keywords)
 
 

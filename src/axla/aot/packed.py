@@ -12,7 +12,7 @@ from axla.aot.frontend import Example
 from axla.aot.graph_ends import element, flattened, result_indices
 from axla.core.dtypes import S4, U4, U8
 from axla.core.literal import Literal
-from axla.core.shape import Shape
+from axla.core.shape import Shape, show
 from axla.hlo import BitcastConvert, Call, Constant, Pad, Parameter, Reshape, Slice, Tuple
 from axla.ir.attributes import PaddingConfig, SliceDims
 from axla.ir.graph import Computation, Instruction
@@ -68,7 +68,7 @@ def _together(entry: Computation, value: Instruction) -> Instruction:
 
 
 def _label(label: Label, value: Instruction) -> Label:
-    inside, outside = (s.to_string(layout=False) for s in (value.shape, _outside(value.shape)))
+    inside, outside = (show(s) for s in (value.shape, _outside(value.shape)))
     return label if inside == outside else replace(label, packed=f"{inside} packed in {outside}")
 
 

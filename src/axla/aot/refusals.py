@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from axla.core.errors import UnsupportedError
-from axla.core.shape import Shape
+from axla.core.shape import Shape, show
 from axla.custom.registry import registered
 from axla.ir.attributes import ApiVersion
 from axla.ir.graph import Instruction, Module
@@ -64,7 +64,7 @@ def refuse_dynamic(module: Module) -> None:
             if isinstance(leaf, Shape) and leaf.is_dynamic:
                 _no(
                     module,
-                    f"{what} is {leaf.to_string(layout=False)}, in {where(inst)}; a library takes and gives "
+                    f"{what} is {show(leaf)}, in {where(inst)}; a library takes and gives "
                     "arrays of fixed sizes only: axla.aot.compile makes it for several sizes with "
                     "args={rows: arguments}",
                 )

@@ -13,7 +13,7 @@ import numpy as np
 
 from axla.core import flags as flag_table
 from axla.core.dtypes import from_numpy
-from axla.core.errors import InvalidArgument, UnsupportedError, did_you_mean
+from axla.core.errors import InvalidArgument, UnsupportedError, choices, did_you_mean
 from axla.core.shape import Shape
 from axla.ir.graph import Module
 
@@ -168,8 +168,7 @@ def options_of(options: object, keywords: Mapping[str, Any]) -> CompileOptions:
     """Options given as they are, as a proto (its bytes, or what has SerializeAsString), or as keywords."""
     unknown = [name for name in keywords if name not in NAMES]
     if unknown:
-        hint = f"there are {', '.join(NAMES)}{did_you_mean(unknown[0], NAMES)}"
-        raise InvalidArgument(f"compile: there is no option {unknown[0]!r}; {hint}")
+        raise InvalidArgument(f"compile: there is no option {unknown[0]!r}; {choices(NAMES, unknown[0])}")
     if options is None:
         return CompileOptions(**keywords)
     serialize = getattr(options, "SerializeAsString", None)
@@ -278,7 +277,7 @@ def _unlike_default(given: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
 
 
 def _spelling(name: str) -> str:
-    return flag_table.FIELDS[name].metadata["names"][0]
+    return flag_table.spellings_of(name)[0]
 
 
 def _flag_text(value: Any) -> str:

@@ -11,7 +11,7 @@ from importlib.metadata import EntryPoint
 from typing import Any, Generic, TypeVar
 
 from axla.core import locks, plugins
-from axla.core.errors import InvalidArgument, UnsupportedError, did_you_mean
+from axla.core.errors import InvalidArgument, UnsupportedError, choices
 
 T = TypeVar("T")
 
@@ -71,10 +71,7 @@ class Registry(Generic[T]):
             entry = self._own.get(name) or plugins.installed(self.group).get(name)
             if entry is not None:
                 return lambda: entry.load()()
-        known = self.names()
-        raise InvalidArgument(
-            f"{self.kind}={name!r}; there are {', '.join(known)}{did_you_mean(name, known)}"
-        )
+        raise InvalidArgument(f"{self.kind}={name!r}; {choices(self.names(), name)}")
 
     def _load(self, name: str, factory: Callable[[], Any]) -> T:
         with plugins.blamed(f"{self.kind} {name!r} cannot be loaded"):

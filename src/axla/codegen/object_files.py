@@ -207,8 +207,7 @@ def _elf_sizes(image: bytes) -> Iterator[tuple[int, bool]]:
 def _coff_sizes(image: bytes) -> Iterator[tuple[int, bool]]:
     _, count, _, _, _, optional, _ = struct.unpack_from("<HHIIIHH", image)
     for at in range(20 + optional, 20 + optional + 40 * count, 40):
-        (size,) = struct.unpack_from("<I", image, at + 16)
-        (flags,) = struct.unpack_from("<I", image, at + 36)
+        size, flags = struct.unpack_from("<I16xI", image, at + 16)
         if flags & (_COFF_CODE | _COFF_DATA):
             yield size, bool(flags & _COFF_CODE)
 
@@ -218,8 +217,7 @@ def _macho_sizes(image: bytes) -> Iterator[tuple[int, bool]]:
         if command == 0x19:  # LC_SEGMENT_64
             (count,) = struct.unpack_from("<I", image, at + 64)
             for section in range(at + 72, at + 72 + 80 * count, 80):
-                (size,) = struct.unpack_from("<Q", image, section + 40)
-                (flags,) = struct.unpack_from("<I", image, section + 64)
+                size, flags = struct.unpack_from("<Q16xI", image, section + 40)
                 yield size, bool(flags & _MACHO_CODE)
 
 

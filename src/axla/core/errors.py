@@ -31,6 +31,12 @@ def did_you_mean(name: object, known: abc.Iterable[str]) -> str:
     return f"; did you mean {close[0]}?" if close else ""
 
 
+def choices(known: abc.Iterable[str], found: object = "") -> str:
+    """`there are a, b; did you mean a?`, for a name that is none of the known ones."""
+    names = list(known)
+    return f"there are {', '.join(names) or 'none'}{did_you_mean(found, names)}"
+
+
 def missing(what: str, package: str, extra: str) -> str:
     """The message for a package that an extra of axla brings and that is not there."""
     return f'{what} needs {package}, which is not installed: pip install "axla[{extra}]"'

@@ -38,7 +38,7 @@ def flag(
     default: Any, *names: str, doc: str, check: Callable[[Any], str | None] | None = None
 ) -> Any:  # fmt: skip
     """A field of Flags: its spellings without dashes, what it does, and `check(value)`: what is wanted
-    instead.
+    instead. Unless it says another name of axla's, it has that of the field.
     """
     return dataclasses.field(default=default, metadata={"names": names, "doc": doc, "check": check})
 
@@ -73,16 +73,15 @@ class Flags:
         doc="Directory for dumps of modules and generated code; `-` is standard output.",
     )  # fmt: skip
     dump_hlo_as_text: bool = flag(
-        False, "xla_dump_hlo_as_text", "axla_dump_hlo_as_text",
+        False, "xla_dump_hlo_as_text",
         doc="Dump modules as HLO text. What a dump writes when no form is chosen.",
     )  # fmt: skip
     dump_hlo_as_dot: bool = flag(
-        False, "xla_dump_hlo_as_dot", "axla_dump_hlo_as_dot", doc="Dump modules as Graphviz graphs (`.dot`)."
+        False, "xla_dump_hlo_as_dot", doc="Dump modules as Graphviz graphs (`.dot`)."
     )
     dump_hlo_as_proto: bool = flag(
-        False, "xla_dump_hlo_as_proto", "axla_dump_hlo_as_proto",
-        doc="Dump modules as HloProto (`.hlo.pb`); not on standard output.",
-    )  # fmt: skip
+        False, "xla_dump_hlo_as_proto", doc="Dump modules as HloProto (`.hlo.pb`); not on standard output."
+    )
     dump_hlo_pass_re: str = flag(
         "", "xla_dump_hlo_pass_re", "axla_dump_passes", check=_regex,
         doc="Also dump around every pass whose name matches and that changed the module.",
@@ -96,64 +95,61 @@ class Flags:
         doc="Passes and rewrite rules to skip, separated by commas. A required pass refuses.",
     )  # fmt: skip
     enable_hlo_passes_only: tuple[str, ...] = flag(
-        (), "xla_enable_hlo_passes_only", "axla_enable_only",
-        doc="Of the optional passes, run only these.",
-    )  # fmt: skip
+        (), "xla_enable_hlo_passes_only", "axla_enable_only", doc="Of the optional passes, run only these."
+    )
     fast_math: bool = flag(
-        False, "xla_cpu_enable_fast_math", "axla_fast_math",
+        False, "xla_cpu_enable_fast_math",
         doc="Allow rewrites that are exact for real numbers only: NaN, infinities, signed zeros, rounding "
-            "may differ.",
+        "may differ.",
     )  # fmt: skip
     allow_excess_precision: bool = flag(
-        True, "xla_allow_excess_precision", "axla_allow_excess_precision",
+        True, "xla_allow_excess_precision",
         doc="Leave out a rounding to bf16 whose result is converted back to f32.",
     )  # fmt: skip
     optimization_level: int = flag(
-        3, "xla_backend_optimization_level", "axla_optimization_level", check=_at_least(0, 3),
+        3, "xla_backend_optimization_level", check=_at_least(0, 3),
         doc="Effort of code generation, from 0 to 3.",
     )  # fmt: skip
     host_device_count: int = flag(
-        1, "xla_force_host_platform_device_count", "axla_host_device_count", check=_at_least(1, 4096),
+        1, "xla_force_host_platform_device_count", check=_at_least(1, 4096),
         doc="How many devices the host shows.",
     )  # fmt: skip
     cpu_max_isa: str = flag(
-        "", "xla_cpu_max_isa", "axla_cpu_max_isa", check=_isa,
-        doc=f"Use no instructions above this level: {', '.join(ISAS)}.",
-    )  # fmt: skip
+        "", "xla_cpu_max_isa", check=_isa, doc=f"Use no instructions above this level: {', '.join(ISAS)}."
+    )
     num_threads: int | None = flag(
-        None, "axla_num_threads", check=_at_least(1, 4096),
+        None, check=_at_least(1, 4096),
         doc="Threads that parallel loops use; by default the cores that this process may use.",
     )  # fmt: skip
     cache_dir: str | None = flag(
-        None, "axla_cache_dir",
+        None,
         doc="Folder of the cache of compiled programs and kernels; empty for none. By default in the user's "
         "cache folder. Its code is run: it must be the user's own, and nobody else may write to it.",
     )  # fmt: skip
-    verify: bool = flag(
-        False, "axla_verify", doc="Verify the module after every pass, whether it changed it or not."
-    )
+    verify: bool = flag(False, doc="Verify the module after every pass, whether it changed it or not.")
     shuffle: int | None = flag(
-        None, "axla_shuffle",
-        doc="Seed: before each pass, permute instructions within what data dependence allows.",
-    )  # fmt: skip
+        None, doc="Seed: before each pass, permute instructions within what data dependence allows."
+    )
     fuel: int | None = flag(
-        None, "axla_fuel", check=_at_least(0),
+        None, check=_at_least(0),
         doc="Stop rewriting after this many rule firings and print the last one (bisects a miscompile).",
     )  # fmt: skip
     timings: bool = flag(
-        False,
-        "axla_timings",
-        doc="Print time, instructions before and after, and firings per rule of every pass.",
+        False, doc="Print time, instructions before and after, and firings per rule of every pass."
     )
-    trace: str = flag(
-        "",
-        "axla_trace",
-        doc="File for a trace of passes and code generation, in Chrome's JSON format.",
-    )
+    trace: str = flag("", doc="File for a trace of passes and code generation, in Chrome's JSON format.")
 
 
 FIELDS: dict[str, dataclasses.Field] = {f.name: f for f in dataclasses.fields(Flags)}
-SPELLINGS: dict[str, str] = {name: f.name for f in FIELDS.values() for name in f.metadata["names"]}
+
+
+def spellings_of(field: str) -> tuple[str, ...]:
+    """The names of a flag without dashes: XLA's where it has one, then axla's."""
+    names = FIELDS[field].metadata["names"]
+    return names if names[-1:] and names[-1].startswith("axla_") else (*names, f"axla_{field}")
+
+
+SPELLINGS: dict[str, str] = {name: field for field in FIELDS for name in spellings_of(field)}
 """Spelling without dashes -> field."""
 _TYPES: dict[str, Any] = typing.get_type_hints(Flags)
 _OVERRIDE: ContextVar[Flags | None] = ContextVar("flags", default=None)
@@ -294,7 +290,7 @@ def markdown() -> str:
         "", "| flag | default | what it does | variable |", "| --- | --- | --- | --- |",
     ]  # fmt: skip
     for field in FIELDS.values():
-        names = field.metadata["names"]
+        names = spellings_of(field.name)
         default = field.default
         shown = {False: "false", True: "true", None: "", (): ""}.get(default, default) if default != 1 else 1
         spelled = "<br>".join(f"`--{name}`" for name in names)

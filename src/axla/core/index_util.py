@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from axla.core.errors import ShapeError
-from axla.core.shape import Shape
+from axla.core.shape import Shape, show
 from axla.core.shape_util import Padding, elements_in_memory, widths
 
 
@@ -25,7 +25,7 @@ def multidimensional_index_to_linear_index(
 ) -> int:
     """The place in memory of the element at `index`."""
     if not index_in_bounds(shape, index):
-        raise ShapeError(f"index {list(index)} is not inside {shape.to_string(layout=False)}")
+        raise ShapeError(f"index {list(index)} is not inside {show(shape)}")
     return sum(i * s for i, s in zip(index, memory_strides(shape, padding), strict=True))
 
 

@@ -410,6 +410,13 @@ class ProgramShape:
         return f"({listed}) -> {self.result.to_string(layout=False)}"
 
 
+def show(shapes: Sequence[AnyShape] | AnyShape) -> str:
+    """Shapes as messages show them: without layouts."""
+    if isinstance(shapes, AnyShape):
+        return shapes.to_string(layout=False)
+    return "(" + ", ".join(s.to_string(layout=False) for s in shapes) + ")"
+
+
 def array(shape: AnyShape, what: str = "operand") -> Shape:
     """`shape` as an array shape; ShapeError when it is a tuple, token or opaque."""
     if not isinstance(shape, Shape):

@@ -16,7 +16,7 @@ import numpy as np
 from axla.core.dtypes import DType
 from axla.core.errors import ShapeError
 from axla.core.literal import Literal
-from axla.core.shape import AnyShape, Layout, Shape, TupleShape, array
+from axla.core.shape import AnyShape, Layout, Shape, TupleShape, array, show
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +54,9 @@ def dimension_number(shape: AnyShape, number: int) -> int:
     n = rank(shape)
     if not -n <= number < n:
         raise ShapeError(
-            f"dimension {number} of {shape.to_string(layout=False)}: wanted a number from {-n} to {n - 1}"
+            f"dimension {number} of {show(shape)}: wanted a number from {-n} to {n - 1}"
             if n
-            else f"dimension {number} of the scalar {shape.to_string(layout=False)}: it has no dimensions"
+            else f"dimension {number} of the scalar {show(shape)}: it has no dimensions"
         )
     return number + n if number < 0 else number
 
@@ -73,8 +73,7 @@ def subshape(shape: AnyShape, index: Sequence[int]) -> AnyShape:
         if not isinstance(found, TupleShape) or not 0 <= place < len(found.elements):
             path = "{" + ",".join(map(str, index)) + "}"
             raise ShapeError(
-                f"no subshape {path} in {shape.to_string(layout=False)}: entry {depth} is {place}, "
-                f"at {found.to_string(layout=False)}"
+                f"no subshape {path} in {show(shape)}: entry {depth} is {place}, at {show(found)}"
             )
         found = found.elements[place]
     return found

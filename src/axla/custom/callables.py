@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from axla.core.errors import Cancelled, CustomCallFailure, DeadlineExceeded
-from axla.core.shape import AnyShape, Shape
+from axla.core.shape import AnyShape, Shape, show
 from axla.custom.built_in import BUILT_IN
 from axla.custom.registry import keywords_of
 from axla.custom.site import CallSite, flatten, nest
@@ -48,12 +48,12 @@ class PythonCall:
         place = "the result" if len(self._results) == 1 else f"result {number}"
         if not isinstance(shape, Shape):
             if value is not None:
-                kind = shape.to_string(layout=False)
+                kind = show(shape)
                 raise CustomCallFailure(
                     f"{self.site}: {place} is of type {type(value).__name__}; of a {kind} there is only None"
                 )
             return None
-        wanted = shape.to_string(layout=False)
+        wanted = show(shape)
         try:
             array = np.asarray(value)
         except Exception as error:  # an object may do anything when asked for an array

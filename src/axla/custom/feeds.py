@@ -24,7 +24,7 @@ import numpy as np
 
 from axla.core import locks
 from axla.core.errors import DeadlineExceeded, InvalidArgument
-from axla.core.shape import AnyShape, Shape
+from axla.core.shape import AnyShape, Shape, show
 from axla.custom.site import flatten, nest
 
 Value = Any
@@ -158,7 +158,7 @@ def take(feed: Feed, shape: AnyShape, check: Callable[[], None]) -> Value:
 
 def leaves_of(what: str, shape: AnyShape, value: Value) -> list[Any]:
     """The arrays of a value, which must be of this shape."""
-    wanted = shape.to_string(layout=False)
+    wanted = show(shape)
     try:
         leaves = flatten(shape, value)
     except ValueError as error:

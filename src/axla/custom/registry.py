@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from axla.core import locks
-from axla.core.errors import AxlaError, InvalidArgument, UnsupportedError, did_you_mean
+from axla.core.errors import AxlaError, InvalidArgument, UnsupportedError, choices, did_you_mean
 from axla.custom.attributes import parse_attributes
 from axla.custom.built_in import BUILT_IN
 from axla.custom.site import AXLA, LIBRARY, NATIVE, ORIGINAL, PYTHON, STATUS, UNIFIED, CallSite
@@ -79,7 +79,7 @@ def register_custom_calls(library: str | os.PathLike[str] | c.CDLL, *, api: str 
     """
     where = "register_custom_calls"
     if api is not None and api not in NATIVE:
-        raise InvalidArgument(f"{where}: api={api!r}; there are {', '.join(NATIVE)}")
+        raise InvalidArgument(f"{where}: api={api!r}; {choices(NATIVE)}")
     loaded = _library(where, library)
     with _lock:
         _libraries[:] = [(loaded, api), *(found for found in _libraries if found[0] is not loaded)]
@@ -105,7 +105,7 @@ def registered(name: str) -> Target | None:
 def _target(name: str, target: Any, symbol: str | None, api: str | None) -> Target:
     where = f"register_custom_call({name!r})"
     if api is not None and api not in (*NATIVE, PYTHON):
-        raise InvalidArgument(f"{where}: api={api!r}; there are {', '.join((*NATIVE, PYTHON))}")
+        raise InvalidArgument(f"{where}: api={api!r}; {choices((*NATIVE, PYTHON))}")
     if isinstance(target, str | os.PathLike | c.CDLL):
         target = _symbol(where, target, symbol or name)
     elif symbol is not None:

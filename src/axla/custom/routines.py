@@ -21,7 +21,7 @@ import numpy as np
 
 from axla.core.dtypes import C64, C128, F32, F64, S32, DType
 from axla.core.errors import AxlaError, UnsupportedError
-from axla.core.shape import Shape
+from axla.core.shape import Shape, show
 from axla.custom import lapack
 from axla.custom.attributes import parse_attributes
 from axla.custom.plan import NULL, OPERAND, RESULT, SCRATCH, Place, Plan, Vectors
@@ -108,7 +108,7 @@ class _Builder:
         """Rows and columns of an operand; what comes before them is the batch."""
         shape = self.operands[number]
         if not isinstance(shape, Shape) or shape.rank < 2 or shape.dtype is not self.dtype:
-            found = shape.to_string(layout=False)
+            found = show(shape)
             self.fail(f"operand {number} is {found}, wanted matrices of {self.dtype.name}")
         if number == 0:
             self.batch_dims = shape.dims[:-2]
@@ -124,7 +124,7 @@ class _Builder:
     def expect(self, what: str, shape: Any, dtype: DType, dims: Sequence[int]) -> None:
         wanted = Shape(dtype, (*self.batch_dims, *dims))
         if not isinstance(shape, Shape) or shape.logical is not wanted:
-            self.fail(f"{what} is {shape.to_string(layout=False)}, wanted {wanted.to_string(layout=False)}")
+            self.fail(f"{what} is {show(shape)}, wanted {show(wanted)}")
         if any(size > _LARGEST for size in dims):
             self.fail(f"{what} has more than {_LARGEST} rows or columns, which LAPACK does not count")
 
@@ -327,7 +327,7 @@ def _ormqr(b: _Builder) -> None:
 def _last_size(b: _Builder, number: int) -> int:
     shape = b.operands[number]
     if not isinstance(shape, Shape) or not shape.rank:
-        b.fail(f"operand {number} is {shape.to_string(layout=False)}, wanted vectors")
+        b.fail(f"operand {number} is {show(shape)}, wanted vectors")
     return shape.dims[-1]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from axla.core.shape import AnyShape, Shape, TupleShape
+from axla.core.shape import AnyShape, Shape, TupleShape, show
 from axla.core.shape_util import major_to_minor
 
 # Conventions by which a function is called. The first three are the versions of XLA's untyped interface.
@@ -109,8 +109,7 @@ def flatten(shape: AnyShape, value: Any) -> list[Any]:
             found = ()
         if not isinstance(found, tuple | list) or len(found) != len(wanted.elements):
             raise ValueError(
-                f"{place} is {_described(found)}, wanted a tuple of {len(wanted.elements)}: "
-                f"{wanted.to_string(layout=False)}"
+                f"{place} is {_described(found)}, wanted a tuple of {len(wanted.elements)}: {show(wanted)}"
             )
         inner = "result" if place == "the result" else place
         parts = [(s, v, f"{inner}[{k}]") for k, (s, v) in enumerate(zip(wanted.elements, found, strict=True))]

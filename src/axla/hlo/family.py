@@ -14,7 +14,7 @@ import numpy as np
 
 from axla.core.dtypes import BF16, C64, C128, F16, F32, F64, PRED, S8, S32, U8, U32, DType
 from axla.core.errors import UnsupportedError
-from axla.core.shape import UNBOUNDED, AnyShape, Shape
+from axla.core.shape import UNBOUNDED, AnyShape, Shape, show
 from axla.ir.op import Op, op, reject
 
 
@@ -43,13 +43,6 @@ SIGNED = Accepts(
 PARTS = Accepts(lambda d: d in (F32, F64), "f32 or f64", (F32, F64))
 
 COMPLEX_OF = {F32: C64, F64: C128}
-
-
-def show(shapes: Sequence[AnyShape] | AnyShape) -> str:
-    """Shapes as an error message shows them."""
-    if isinstance(shapes, AnyShape):
-        return shapes.to_string(layout=False)
-    return "(" + ", ".join(s.to_string(layout=False) for s in shapes) + ")"
 
 
 def arrays(self: Op, *operands: AnyShape) -> tuple[Shape, ...]:

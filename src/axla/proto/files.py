@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from axla.core.collector import collector_paused
-from axla.core.errors import AxlaError, InvalidArgument, ParseError, did_you_mean
+from axla.core.errors import AxlaError, InvalidArgument, ParseError, choices
 from axla.core.literal import Literal
 from axla.ir.graph import Module
 from axla.proto.reader import read_module
@@ -102,9 +102,7 @@ def to_text_proto(module: Module, form: str = "module", *, buffer_assignment: Pr
 
 def _form(module: Module, form: str, buffer_assignment: Proto | None) -> Proto:
     if form not in FORMS:
-        raise InvalidArgument(
-            f"to_proto: form={form!r}; there are {', '.join(FORMS)}{did_you_mean(form, FORMS)}"
-        )
+        raise InvalidArgument(f"to_proto: form={form!r}; {choices(FORMS, form)}")
     if form == "snapshot":
         return _snapshot_message(Snapshot(module, buffer_assignment=buffer_assignment or {}))
     message = module_message(module)

@@ -20,7 +20,7 @@ from axla.core.errors import (
     InvalidArgument,
     RuntimeFailure,
 )
-from axla.core.shape import Shape
+from axla.core.shape import Shape, show
 from axla.program import abi
 from axla.program.interface import Interface, ValueSpec
 from axla.runtime.array import Array, device_put
@@ -108,7 +108,7 @@ def convert(interface: Interface, index: int, spec: ValueSpec, argument: object)
             raise InvalidArgument(f"{_where(interface, index)}: the array was deleted or donated")
         found = argument.xla_shape
         if found is not shape and not (found.dtype is shape.dtype and shape.admits(found.dims)):
-            _refuse(interface, index, shape, found.dims, found.to_string(layout=False))
+            _refuse(interface, index, shape, found.dims, show(found))
         return argument
     wanted = shape.dtype.numpy
     try:
@@ -125,7 +125,7 @@ def convert(interface: Interface, index: int, spec: ValueSpec, argument: object)
 
 def _refuse(interface: Interface, index: int, shape: Shape, dims: tuple[int, ...], found: str) -> NoReturn:
     """InvalidArgument for an argument of another shape; it names the dimension that is above its bound."""
-    text = f"{_where(interface, index)}: wanted {shape.to_string(layout=False)}, found {found}"
+    text = f"{_where(interface, index)}: wanted {show(shape)}, found {found}"
     if len(dims) == shape.rank:
         for d, (size, bound, dynamic) in enumerate(zip(dims, shape.dims, shape.dynamic, strict=True)):
             if dynamic and size > bound:

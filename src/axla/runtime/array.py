@@ -19,7 +19,7 @@ from axla.codegen.native.structs import ARRAY, PENDING, RECORD
 from axla.core import dtypes
 from axla.core.errors import Cancelled, DeadlineExceeded, InvalidArgument, OutOfMemory, UnsupportedError
 from axla.core.literal import why_no_array
-from axla.core.shape import Shape
+from axla.core.shape import Shape, show
 from axla.program.abi import INTERRUPTED
 from axla.runtime.dlpack_capsule import CPU, export
 from axla.runtime.native import array_class, native, why_not
@@ -99,7 +99,7 @@ class Array:
         return native().array_hold(self, 0) or self._head(what)
 
     def _text(self) -> str:
-        return f"Array {self._info.shape.to_string(layout=False)}"
+        return f"Array {show(self._info.shape)}"
 
     # Life.
 
@@ -330,7 +330,7 @@ def device_put(array: Any, device: int = 0) -> Array:
     try:
         made = native().array_copy(info.address, info, flat.__array_interface__["data"][0])
     except MemoryError:
-        text = info.shape.to_string(layout=False)
+        text = show(info.shape)
         raise OutOfMemory(f"device_put: {text} needs {info.bytes} bytes, which are not there") from None
     if device:
         _Record.from_address(made._record).device = device

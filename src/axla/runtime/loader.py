@@ -18,7 +18,7 @@ import numpy as np
 
 from axla.codegen.native.image import Image
 from axla.core import locks, status
-from axla.core.errors import InvalidArgument, OutOfMemory, UnsupportedError, did_you_mean
+from axla.core.errors import InvalidArgument, OutOfMemory, UnsupportedError, choices
 from axla.runtime.cpu_features import refuse_foreign
 from axla.runtime.manifest import FunctionFacts, Manifest, ValueFacts, read_manifest
 from axla.runtime.safetensors import aligned, read_file, read_safetensors
@@ -121,8 +121,7 @@ class Library:
         for key in (name, f"{self.manifest.prefix}_{name}"):
             if key in self.functions:
                 return self.functions[key]
-        hint = f"there are {', '.join(self.functions)}{did_you_mean(name, self.functions)}"
-        raise InvalidArgument(f"{self.name} has no function {name!r}; {hint}")
+        raise InvalidArgument(f"{self.name} has no function {name!r}; {choices(self.functions, name)}")
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         if len(self.functions) == 1:
@@ -164,7 +163,7 @@ class Function:
     def set_variable(self, name: str, value: Any) -> None:
         """Gives a variable a value, which is copied."""
         if name not in self.variables:
-            self._refuse(f"no variable {name!r}; there are {', '.join(self.variables) or 'none'}")
+            self._refuse(f"no variable {name!r}; {choices(self.variables)}")
         facts = next(v for v in self.facts.arguments if v.name == name)
         self.variables[name][...] = self._array(facts, value)
 
@@ -195,7 +194,7 @@ class Function:
         given = dict(zip(names, arguments, strict=False))
         for name, value in named.items():
             if name not in names:
-                self._refuse(f"no argument {name!r}; there are {', '.join(names) or 'none'}")
+                self._refuse(f"no argument {name!r}; {choices(names)}")
             if name in given:
                 self._refuse(f"argument {name!r} is given twice")
             given[name] = value

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from axla.core.collector import collector_paused
-from axla.core.errors import InvalidArgument, did_you_mean
+from axla.core.errors import InvalidArgument, choices
 from axla.ir.graph import Computation, Module
 from axla.stablehlo import mlir
 from axla.stablehlo.importer import RULES
@@ -23,8 +23,7 @@ def entry_of(source: mlir.Source, entry: str = "") -> str:
     if not entry:
         entry = "main" if "main" in names or len(names) != 1 else next(iter(names))
     if entry not in names:
-        hint = f"there are {', '.join(names) or 'none'}{did_you_mean(entry, names)}"
-        raise InvalidArgument(f"there is no function @{entry}; {hint}")
+        raise InvalidArgument(f"there is no function @{entry}; {choices(names, entry)}")
     return entry
 
 

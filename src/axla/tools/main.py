@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import axla
-from axla.core.errors import AxlaError, did_you_mean
+from axla.core.errors import AxlaError, choices, did_you_mean
 from axla.ir.places import located
 from axla.tools import backends, cache, check, compile, convert, opt, run, targets
 
@@ -28,9 +28,7 @@ class _Parser(argparse.ArgumentParser):
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
-            known = [*action.choices]
-            hint = f"there are {', '.join(known)}{did_you_mean(value, known)}"
-            raise argparse.ArgumentError(action, f"{value!r} is unknown; {hint}")
+            raise argparse.ArgumentError(action, f"{value!r} is unknown; {choices(action.choices, value)}")
 
 
 def parser() -> argparse.ArgumentParser:

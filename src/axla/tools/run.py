@@ -16,7 +16,7 @@ import numpy as np
 from axla.comparison import compare, parameter_leaves, random_inputs, run_flat
 from axla.core.errors import InvalidArgument
 from axla.core.profile import profile
-from axla.core.shape import Shape
+from axla.core.shape import Shape, show
 from axla.ir.graph import Module
 from axla.tools.source import add_backend, add_file, add_replicas, feed, read_module
 
@@ -65,7 +65,7 @@ def load_inputs(module: Module, paths: list[str]) -> list[np.ndarray]:
     """The arrays of the files, checked against the parameters."""
     leaves = parameter_leaves(module)
     if len(paths) != len(leaves):
-        listed = ", ".join(f"{name} {shape.to_string(layout=False)}" for name, shape in leaves) or "none"
+        listed = ", ".join(f"{name} {show(shape)}" for name, shape in leaves) or "none"
         raise InvalidArgument(f"{len(paths)} --input, wanted {len(leaves)}: {listed}")
     return [load_input(path, shape, name) for path, (name, shape) in zip(paths, leaves, strict=True)]
 
@@ -86,7 +86,6 @@ def load_input(path: str, shape: Shape, name: str) -> np.ndarray:
         array = array.view(wanted)
     if array.dtype != wanted or not shape.admits(array.shape):
         raise InvalidArgument(
-            f"--input {path}: found {array.dtype}{list(array.shape)}, "
-            f"parameter {name} wants {shape.to_string(layout=False)}"
+            f"--input {path}: found {array.dtype}{list(array.shape)}, parameter {name} wants {show(shape)}"
         )
     return array
