@@ -163,14 +163,20 @@ def AllToAll(
     exchanged = builder.add(hlo.AllToAll(dimensions=(split_dimension,), **common), (value,))
     if split_dimension == concat_dimension:
         return exchanged
-    # The op joins the parts where it split; take the number of the sender out and put it where it belongs.
-    dims = list(shape.dims)
-    parts = [*dims[:split_dimension], split_count, size // split_count, *dims[split_dimension + 1 :]]
-    order = [d for d in range(len(parts)) if d != split_dimension]
-    order.insert(concat_dimension, split_dimension)
-    dims[split_dimension] //= split_count
-    dims[concat_dimension] *= split_count
-    return Reshape(Transpose(Reshape(exchanged, parts), order), dims)
+    return moved_parts(exchanged, split_dimension, concat_dimension, split_count)
+
+
+def moved_parts(value: XlaOp, split: int, concat: int, count: int) -> XlaOp:
+    """The parts that lie along one dimension, where an all-to-all joins them, one after the other along
+    another: the number of the sender is taken out and put where it belongs.
+    """
+    dims = list(value.shape.dims)
+    parts = [*dims[:split], count, dims[split] // count, *dims[split + 1 :]]
+    order = [d for d in range(len(parts)) if d != split]
+    order.insert(concat, split)
+    dims[split] //= count
+    dims[concat] *= count
+    return Reshape(Transpose(Reshape(value, parts), order), dims)
 
 
 def CollectivePermute(

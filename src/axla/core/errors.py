@@ -43,9 +43,12 @@ def missing(what: str, package: str, extra: str) -> str:
 
 
 class AxlaError(Exception):
-    """The root of axla's exceptions. `file` is that of the program, where one is known and at fault."""
+    """The root of axla's exceptions. `file` is that of the program, where one is known and at fault; `placed`
+    says that the message names the operation.
+    """
 
     file = ""
+    placed = False
 
     def __init__(self, message: str = "") -> None:
         super().__init__(message)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import Any, get_args
 
 import numpy as np
@@ -36,11 +37,11 @@ from axla.stablehlo.types import element_of
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """`read(operation, name, source)` gives the value of a field, or rejects an attribute of another kind;
+    """`read(said, name, source)` gives the value of a field, or rejects an attribute of another kind;
     `make(value, inst)` gives the attribute, None for one that is left out.
     """
 
-    read: Callable[[mlir.Operation, str, mlir.Source], Any]
+    read: Callable[[attr.Said, str, mlir.Source], Any]
     make: Callable[[Any, Instruction], Any]
 
 
@@ -65,9 +66,9 @@ def conversion(field: Field, dialect: str = "stablehlo") -> Conversion:
     return _KINDS[kind]
 
 
-def _read_by(read: Callable[[mlir.Operation, str], Any], make: Callable[[Any], Any]) -> Conversion:
+def _read_by(read: Callable[[attr.Said, str], Any], make: Callable[[Any], Any]) -> Conversion:
     """A conversion that needs no more than the attribute and the value."""
-    return Conversion(lambda operation, name, source: read(operation, name), lambda value, inst: make(value))
+    return Conversion(lambda said, name, source: read(said, name), lambda value, inst: make(value))
 
 
 # Numbers and words
@@ -76,9 +77,7 @@ def _read_by(read: Callable[[mlir.Operation, str], Any], make: Callable[[Any], A
 def _integer(kind: mlir.IntegerType, *, in_tuple: bool) -> Conversion:
     """An integer, which HLO may have as a list of one dimension."""
     if in_tuple:
-        return _read_by(
-            lambda operation, name: (attr.integer(operation, name),), lambda value: number(value[0], kind)
-        )
+        return _read_by(lambda said, name: (attr.integer(said, name),), lambda value: number(value[0], kind))
     return _read_by(attr.integer, lambda value: number(value, kind))
 
 
@@ -89,21 +88,19 @@ def _segments(*, of_operands: bool) -> Conversion:
         count = len(inst.operands) if of_operands else sum(1 for _ in inst.shape.leaves())
         return numbers((count - carries, carries), I32)
 
-    return Conversion(lambda operation, name, source: attr.integers(operation, name)[1], make)
+    return Conversion(lambda said, name, source: attr.integers(said, name)[1], make)
 
 
 def _column(column: int) -> Conversion:
     """A column of a table; the columns are put together again by who makes the operation."""
-    return _read_by(
-        lambda operation, name: tuple([row[column] for row in attr.matrix(operation, name)]), list
-    )
+    return _read_by(lambda said, name: tuple([row[column] for row in attr.matrix(said, name)]), list)
 
 
 def _enumeration(kind: str, members: type[Enum], dialect: str) -> Conversion:
-    def read(operation: mlir.Operation, name: str) -> Any:
-        word = attr.word(operation, name)
+    def read(said: attr.Said, name: str) -> Any:
+        word = attr.word(said, name)
         if word not in members.__members__:
-            attr.reject(operation, name, f"one of {', '.join(members.__members__)}")
+            attr.reject(said, name, f"one of {', '.join(members.__members__)}")
         return members[word]
 
     return _read_by(read, lambda value: mlir.EnumAttr(kind, members(value).name, dialect))
@@ -112,18 +109,18 @@ def _enumeration(kind: str, members: type[Enum], dialect: str) -> Conversion:
 def _text(kind: Callable[[str], Any]) -> Conversion:
     """A text that is one of a kind."""
 
-    def read(operation: mlir.Operation, name: str) -> Any:
+    def read(said: attr.Said, name: str) -> Any:
         try:
-            return kind(attr.text(operation, name))
+            return kind(attr.text(said, name))
         except ValueError as error:
-            raise VerifyError(f"{operation.name}: {error}") from None
+            raise VerifyError(f"the attribute {name}: {error}") from None
 
     return _read_by(read, str)
 
 
-def _compare_type(operation: mlir.Operation, name: str) -> CompareType | None:
+def _compare_type(said: attr.Said, name: str) -> CompareType | None:
     """Only the total order is said: the others follow from the element type."""
-    return CompareType.TOTAL_ORDER if attr.word(operation, name) == "TOTALORDER" else None
+    return CompareType.TOTAL_ORDER if attr.word(said, name) == "TOTALORDER" else None
 
 
 def _type_of_comparison(kind: CompareType | None, inst: Instruction) -> mlir.EnumAttr:
@@ -134,9 +131,9 @@ def _type_of_comparison(kind: CompareType | None, inst: Instruction) -> mlir.Enu
     return mlir.EnumAttr("comparison_type", word)
 
 
-def precision(operation: mlir.Operation, name: str) -> tuple[Precision, ...]:
+def precision(said: attr.Said, name: str) -> tuple[Precision, ...]:
     """How exactly operands are read; () where that is the default."""
-    found = tuple(Precision(word.lower()) for word in attr.words(operation, name))
+    found = tuple(Precision(word.lower()) for word in attr.words(said, name))
     return () if all(p is Precision.DEFAULT for p in found) else found
 
 
@@ -161,11 +158,11 @@ def _field_of(name: str) -> str:
 
 def _structure(mnemonic: str, dialect: str) -> Conversion:
     """Dimension numbers that are fields of the op. Those of a ragged product may hold those of a product."""
-    readers = {"l/": attr.field_integers, "i/": attr.field_integer}
+    readers = {"l/": partial(attr.integers, default=()), "i/": partial(attr.integer, default=0)}
     kinds = STRUCTURES[mnemonic].items()
 
-    def read(operation: mlir.Operation, name: str) -> dict[str, Any]:
-        fields = dict(attr.structure(operation, name, mnemonic))
+    def read(said: attr.Said, name: str) -> dict[str, Any]:
+        fields = dict(attr.structure(said, name, mnemonic))
         for inner in [value for value in fields.values() if isinstance(value, mlir.StructAttr)]:
             fields |= inner.fields
         return {_field_of(field): readers[kind](fields, field) for field, kind in kinds}
@@ -177,13 +174,13 @@ def _structure(mnemonic: str, dialect: str) -> Conversion:
     return _read_by(read, make)
 
 
-def labels_of(operation: mlir.Operation, name: str) -> ConvDims:
+def labels_of(said: attr.Said, name: str) -> ConvDims:
     """What the dimensions of a convolution mean."""
-    fields = attr.structure(operation, name, "conv")
+    fields = attr.structure(said, name, "conv")
     found: dict[str, Any] = {
-        label: attr.field_integers(fields, field)
+        label: attr.integers(fields, field, ())
         if field.endswith("dimensions")
-        else attr.field_integer(fields, field, -1)
+        else attr.integer(fields, field, -1)
         for field, label in CONVOLUTION_DIMENSIONS.items()
     }
     return ConvDims.of(**found)
@@ -218,14 +215,14 @@ _BY_FIELDS = {fields: name for name, fields in _ALGORITHMS.items()} | {
 _ALGORITHM = list(STRUCTURES["dot_algorithm"])
 
 
-def _algorithm(operation: mlir.Operation, name: str) -> Word:
-    fields = attr.structure(operation, name, "dot_algorithm")
+def _algorithm(said: attr.Said, name: str) -> Word:
+    fields = attr.structure(said, name, "dot_algorithm")
     types = [type_text(fields.get(field, mlir.NoneType())) for field in _ALGORITHM[:3]]
-    counts = [attr.field_integer(fields, field, 1) for field in _ALGORITHM[3:6]]
+    counts = [attr.integer(fields, field, 1) for field in _ALGORITHM[3:6]]
     kinds = ["f8" if t.startswith("f8") else t for t in types]
     found = _BY_FIELDS.get((*kinds, *counts, bool(fields.get(_ALGORITHM[6]))))
     if found is None:
-        attr.reject(operation, name, "one that HLO has")
+        attr.reject(said, name, "one that HLO has")
     return Word(found)
 
 
@@ -244,20 +241,20 @@ def _fields_of_algorithm(name: Word | None, inst: Instruction) -> mlir.StructAtt
 # Who takes part
 
 
-def replica_groups(operation: mlir.Operation, name: str, source: mlir.Source) -> ReplicaGroups:
+def replica_groups(said: attr.Said, name: str, source: mlir.Source) -> ReplicaGroups:
     """Rows of members; -1 fills rows that are shorter."""
-    if isinstance(operation.attributes.get(name), mlir.StructAttr):
-        return ReplicaGroups(mesh_groups(source, operation).table().rows())
-    rows = attr.matrix(operation, name, [])
+    if attr.is_structure(said, name):
+        return ReplicaGroups(mesh_groups(source, said, name).table().rows())
+    rows = attr.matrix(said, name, [])
     return ReplicaGroups(tuple(group for row in rows if (group := tuple(m for m in row if m >= 0))))
 
 
 _CHANNEL_ZERO = (1 << 31) - 1
 
 
-def _channel(operation: mlir.Operation, name: str) -> int | None:
+def _channel(said: attr.Said, name: str) -> int | None:
     """The channel's number; none for 0, which stands for no channel."""
-    handle = attr.field_integer(attr.structure(operation, name, "channel_handle", {}), "handle")
+    handle = attr.integer(attr.structure(said, name, "channel_handle", {}), "handle", 0)
     return handle if handle > 0 else None
 
 
@@ -270,8 +267,8 @@ def _handle_of(channel: int | None) -> mlir.StructAttr | None:
     return None if channel is None else channel_handle(channel or _CHANNEL_ZERO)
 
 
-def _pairs(operation: mlir.Operation, name: str) -> SourceTargetPairs:
-    return SourceTargetPairs(tuple((row[0], row[1]) for row in attr.matrix(operation, name)))
+def _pairs(said: attr.Said, name: str) -> SourceTargetPairs:
+    return SourceTargetPairs(tuple((row[0], row[1]) for row in attr.matrix(said, name)))
 
 
 def _rows_of(pairs: SourceTargetPairs) -> mlir.DenseElements:
@@ -283,17 +280,13 @@ def _rows_of(pairs: SourceTargetPairs) -> mlir.DenseElements:
 _KINDS: dict[str, Conversion] = {
     "#channel_handle": _read_by(_channel, _handle_of),
     "#conv": _read_by(labels_of, _numbers_of),
-    "#dot_algorithm": Conversion(
-        lambda operation, name, source: _algorithm(operation, name), _fields_of_algorithm
-    ),
+    "#dot_algorithm": Conversion(lambda said, name, source: _algorithm(said, name), _fields_of_algorithm),
     "bool": _read_by(attr.flag, bool),
     "bools": _read_by(
-        lambda operation, name: tuple(map(bool, attr.integers(operation, name))),
+        lambda said, name: tuple(map(bool, attr.integers(said, name))),
         lambda values: numbers(values, I1),
     ),
-    "comparison_type": Conversion(
-        lambda operation, name, source: _compare_type(operation, name), _type_of_comparison
-    ),
+    "comparison_type": Conversion(lambda said, name, source: _compare_type(said, name), _type_of_comparison),
     "f32": _read_by(attr.number, lambda value: mlir.FloatAttr(np.float32(value), mlir.FloatType("f32"))),
     "groups": Conversion(replica_groups, lambda value, inst: matrix(value.groups)),
     "ints": _read_by(attr.integers, numbers),

@@ -15,17 +15,17 @@ _AXIS = re.compile(r'"([^"]*)"\s*=\s*(\d+)')
 _DEVICES = re.compile(r"device_ids\s*=\s*\[([\d,\s]*)\]")
 
 
-def mesh_groups(source: mlir.Source, operation: mlir.Operation) -> MeshAxes:
-    """The groups that `replica_groups` gives: devices that differ along the axes given only are together."""
-    fields = attr.structure(operation, "replica_groups", "replica_group_mesh_axes")
-    mesh = _mesh(source, operation, fields.get("mesh"))
+def mesh_groups(source: mlir.Source, said: attr.Said, name: str) -> MeshAxes:
+    """The groups that an attribute gives: devices that differ along the axes given only are together."""
+    fields = attr.structure(said, name, "replica_group_mesh_axes")
+    mesh = _mesh(source, said, fields.get("mesh"))
     try:
-        return MeshAxes(mesh, tuple(_axis(operation, axis, mesh) for axis in fields.get("axes") or ()))
+        return MeshAxes(mesh, tuple(_axis(said, axis, mesh) for axis in fields.get("axes") or ()))
     except InvalidArgument as error:
         raise VerifyError(f"replica_groups: {error.message}") from None
 
 
-def _mesh(source: mlir.Source, operation: mlir.Operation, mesh: Any) -> Mesh:
+def _mesh(source: mlir.Source, said: attr.Said, mesh: Any) -> Mesh:
     listed: Any = None
     if isinstance(mesh, mlir.SymbolRef):
         found = [o for o in source.body if o.name == "sdy.mesh" and o.attributes.get("sym_name") == mesh.root]
@@ -37,13 +37,13 @@ def _mesh(source: mlir.Source, operation: mlir.Operation, mesh: Any) -> Mesh:
         listed = [int(n) for n in given[1].split(",") if n.strip()] if given else None
     elif isinstance(mesh, mlir.StructAttr):
         axes = [
-            (str(a.fields.get("name")), attr.field_integer(a.fields, "size"))
+            (str(a.fields.get("name")), attr.integer(a.fields, "size", 0))
             for a in mesh.fields.get("axes") or ()
         ]
         if isinstance(mesh.fields.get("device_ids"), mlir.DenseElements):
             listed = attr.elements(mesh.fields["device_ids"]).reshape(-1)
     else:
-        attr.reject(operation, "replica_groups", "of a mesh")
+        attr.reject(said, "replica_groups", "of a mesh")
     if prod(size for _, size in axes) > MOST_LISTED:
         raise VerifyError(f"replica_groups: meshes of at most {MOST_LISTED} devices are wanted, found {axes}")
     try:
@@ -52,12 +52,12 @@ def _mesh(source: mlir.Source, operation: mlir.Operation, mesh: Any) -> Mesh:
         raise VerifyError(f"replica_groups: {error.message}") from None
 
 
-def _axis(operation: mlir.Operation, axis: Any, mesh: Mesh) -> Axis:
+def _axis(said: attr.Said, axis: Any, mesh: Mesh) -> Axis:
     """An axis, or the part of it that is meant: what lies before, and its size."""
     fields: dict[str, Any] = axis.fields if isinstance(axis, mlir.StructAttr) else {"name": axis}
     name, part = fields.get("name"), fields.get("sub_axis_info")
     if not isinstance(name, str):
-        attr.reject(operation, "replica_groups", f"of axes of {mesh}")
+        attr.reject(said, "replica_groups", f"of axes of {mesh}")
     if not isinstance(part, mlir.StructAttr):
         return Axis(name)
-    return Axis(name, attr.field_integer(part.fields, "pre_size"), attr.field_integer(part.fields, "size"))
+    return Axis(name, attr.integer(part.fields, "pre_size", 0), attr.integer(part.fields, "size", 0))

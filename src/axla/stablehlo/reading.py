@@ -10,40 +10,41 @@ import numpy as np
 
 from axla.core.errors import VerifyError
 from axla.stablehlo import mlir
-from axla.stablehlo.attributes import STRUCTURES
 from axla.stablehlo.text.printer import type_text
 
 REQUIRED: Any = object()
 T = TypeVar("T")
+Said = mlir.Operation | dict[str, Any]
+"""What has attributes: an operation, or its attributes, or the fields of a structure."""
 LONGEST = 4096  # of a list that a file does not write out: many operations can have the same one
 
 
-def reject(operation: mlir.Operation, name: str, wanted: str) -> NoReturn:
+def reject(said: Said, name: str, wanted: str) -> NoReturn:
     """Says that an attribute is missing, or not what it should be."""
-    found = operation.attributes.get(name, REQUIRED)
-    said = "there is none" if found is REQUIRED else f"found {str(found)[:100]}"
-    raise VerifyError(f"the attribute {name} must be {wanted}; {said}")
+    found = _attributes(said).get(name, REQUIRED)
+    what = "there is none" if found is REQUIRED else f"found {str(found)[:100]}"
+    raise VerifyError(f"the attribute {name} must be {wanted}; {what}")
 
 
-def _reader(wanted: str, as_wanted: Callable[[Any], T | None]) -> Callable[..., T]:
-    """A function that reads an attribute of an operation as `as_wanted` gives it, which is None for what is
-    something else; or gives the default.
+def _attributes(said: Said) -> dict[str, Any]:
+    return said.attributes if isinstance(said, mlir.Operation) else said
+
+
+def _reader(wanted: str, as_wanted: Callable[[Any], T | None], usual: Any = REQUIRED) -> Callable[..., T]:
+    """A function that reads an attribute of an operation, or a field of a structure, as `as_wanted` gives it,
+    which is None for what is something else; or gives the default.
     """
 
-    def read(operation: mlir.Operation, name: str, default: Any = REQUIRED) -> T:
-        found = operation.attributes.get(name)
+    def read(said: Said, name: str, default: Any = usual) -> T:
+        found = _attributes(said).get(name)
         if found is None and default is not REQUIRED:
             return default
         value = as_wanted(found)
         if value is None:
-            reject(operation, name, wanted)
+            reject(said, name, wanted)
         return value
 
     return read
-
-
-def _value_of(kind: type) -> Callable[[Any], Any]:
-    return lambda attribute: attribute.value if isinstance(attribute, kind) else None
 
 
 def _flag(attribute: Any) -> bool | None:
@@ -56,30 +57,26 @@ def _values_of_enumerations(attribute: Any) -> tuple[str, ...] | None:
     return None
 
 
-integer: Callable[..., int] = _reader("an integer", _value_of(mlir.IntegerAttr))
+def _integer(attribute: Any) -> int | None:
+    value = attribute.value if isinstance(attribute, mlir.IntegerAttr) else attribute
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+integer = _reader("an integer", _integer)
 number = _reader("a number", lambda a: float(a.value) if isinstance(a, mlir.FloatAttr) else None)
-_boolean = _reader("a boolean", _flag)
+flag = _reader("a boolean", _flag, False)
 text = _reader("a string", lambda attribute: attribute if isinstance(attribute, str) else None)
 symbol: Callable[..., str] = _reader(
     "the name of a function", lambda a: a.root if isinstance(a, mlir.SymbolRef) and not a.nested else None
 )
+words = _reader("a list of values of an enumeration", _values_of_enumerations, ())
+word = _reader("a value of an enumeration", lambda a: a.value if isinstance(a, mlir.EnumAttr) else None)
 _dictionary = _reader("a dictionary", lambda attribute: attribute if isinstance(attribute, dict) else None)
-_words = _reader("a list of values of an enumeration", _values_of_enumerations)
-word: Callable[..., str] = _reader("a value of an enumeration", _value_of(mlir.EnumAttr))
 
 
-def flag(operation: mlir.Operation, name: str, default: bool = False) -> bool:
-    return _boolean(operation, name, default)
-
-
-def words(operation: mlir.Operation, name: str) -> tuple[str, ...]:
-    """The values of a list of enumerations; () when there is none."""
-    return _words(operation, name, ())
-
-
-def dictionary(operation: mlir.Operation, name: str) -> dict[str, Any]:
+def dictionary(said: Said, name: str) -> dict[str, Any]:
     """A dictionary; {} when there is none."""
-    return _dictionary(operation, name, {})
+    return _dictionary(said, name, {})
 
 
 def as_integers(attribute: Any) -> tuple[int, ...] | None:
@@ -117,38 +114,21 @@ def _rows(attribute: Any) -> list[list[int]] | None:
     return array.tolist() if array.ndim == 2 else []
 
 
-integers: Callable[..., tuple[int, ...]] = _reader("a list of integers", as_integers)
+integers = _reader("a list of integers", as_integers)
 matrix = _reader("rows of integers", _rows)
 """Padding, replica groups, pairs."""
 
 
-def structure(operation: mlir.Operation, name: str, mnemonic: str, default: Any = REQUIRED) -> dict[str, Any]:
-    """The fields of a structured attribute."""
-    found = operation.attributes.get(name)
+def structure(said: Said, name: str, mnemonic: str, default: Any = REQUIRED) -> dict[str, Any]:
+    """The fields of a structured attribute, which the readers read as well."""
+    found = _attributes(said).get(name)
     if found is None and default is not REQUIRED:
         return default
     if not isinstance(found, mlir.StructAttr) or found.mnemonic != mnemonic:
-        reject(operation, name, f"#stablehlo.{mnemonic}<...>")
+        reject(said, name, f"#stablehlo.{mnemonic}<...>")
     return found.fields
 
 
-def window_numbers(operation: mlir.Operation, name: str, mnemonic: str) -> dict[str, Any]:
-    """The dimension numbers of a gather or scatter, which have the same names in HLO."""
-    fields, readers = structure(operation, name, mnemonic), {"l/": field_integers, "i/": field_integer}
-    return {field: readers[kind](fields, field) for field, kind in STRUCTURES[mnemonic].items()}
-
-
-def field_integers(fields: dict[str, Any], name: str) -> tuple[int, ...]:
-    """A list of integers of a structured attribute; () when it is left out."""
-    values = as_integers(fields.get(name, ()))
-    if values is None:
-        raise VerifyError(f"{name} must be a list of integers, found {str(fields[name])[:100]}")
-    return values
-
-
-def field_integer(fields: dict[str, Any], name: str, default: int = 0) -> int:
-    value = fields.get(name, default)
-    value = value.value if isinstance(value, mlir.IntegerAttr) else value
-    if not isinstance(value, int):
-        raise VerifyError(f"{name} must be an integer, found {str(value)[:100]}")
-    return value
+def is_structure(said: Said, name: str) -> bool:
+    """Whether an attribute is a structured one."""
+    return isinstance(_attributes(said).get(name), mlir.StructAttr)

@@ -1,7 +1,7 @@
 """A Module as StableHLO: one table, op name -> function that makes operations.
 
 `scope.py` fills blocks and knows functions, regions and tuples; `types.py` makes types and attributes;
-`plain.py` has the rules that records say, `elementwise.py`, `structured.py`, `control.py` and
+`plain.py` has the rules that records say, `arrays.py`, `control.py` and
 `collectives.py` the others. What StableHLO and CHLO do not have is expanded first, by the passes that
 generated code needs too.
 """
@@ -22,11 +22,11 @@ from axla.passes import driver
 from axla.passes.expand.expanders import EXPANDERS
 from axla.stablehlo import mlir
 from axla.stablehlo.building import I32, number
-from axla.stablehlo.exporter import collectives, control, elementwise, plain, structured
+from axla.stablehlo.exporter import arrays, collectives, control, plain
 from axla.stablehlo.exporter.declared import declared_call
 from axla.stablehlo.exporter.scope import Exporter, carried, location_of, parsed
 
-RULES = {**plain.RULES, **elementwise.RULES, **structured.RULES, **control.RULES, **collectives.RULES}
+RULES = {**plain.RULES, **arrays.RULES, **control.RULES, **collectives.RULES}
 _EXPANSIONS = {
     "scaled-dot": "scaled-dot-rewriter",
     "stochastic-convert": "stochastic-convert-decomposer",

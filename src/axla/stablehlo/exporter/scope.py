@@ -163,10 +163,10 @@ class Scope(Builder):
                     raise UnsupportedError("StableHLO has nothing for this op")
                 self.values[inst] = rule(self, inst, inst.op)
             except UnsupportedError as error:
-                if getattr(error, "placed", False):
+                if error.placed:
                     raise
                 found = UnsupportedError(f"{inst.opcode} %{inst.name}: {error.message}")
-                found.placed = True  # type: ignore[attr-defined]
+                found.placed = True
                 raise found from None
         self.location, self._carried = None, {}
         return self.leaves(computation.root)

@@ -1,30 +1,25 @@
 """StableHLO and CHLO in: a source becomes a module of HLO.
 
 `program.py` imports functions and regions, callees first; `scope.py` is a computation being filled. What an
-operation becomes is said by its record (`plain.py`) or is one function in a table: `elementwise.py`,
-`movement.py`, `numeric.py`, `control.py`, `effects.py`, `chlo.py`. Types with `?` and
-quantized types have to be gone before (`modules.py` of the package around sees to it); a source is changed by
-rewriting it, the import knows nothing of them.
+operation becomes is said by its record (`plain.py`) or is one function in a table: `arrays.py`, `control.py`,
+`effects.py`, `chlo.py`. Types with `?` and quantized types have to be gone before (`modules.py` of the
+package around sees to it); a source is changed by rewriting it, the import knows nothing of them.
 """
 
 from __future__ import annotations
 
 from axla.stablehlo.importer import (
+    arrays,
     chlo,
     control,
     effects,
-    elementwise,
-    movement,
-    numeric,
     plain,
 )
 from axla.stablehlo.importer.scope import Rule
 
 RULES: dict[str, Rule] = {
     **plain.RULES,
-    **elementwise.RULES,
-    **movement.RULES,
-    **numeric.RULES,
+    **arrays.RULES,
     **control.RULES,
     **effects.RULES,
     **chlo.RULES,

@@ -21,15 +21,15 @@ def declared_op(scope: Scope, operation: mlir.Operation, target: str) -> Outcome
     if op is None:
         raise UnsupportedError(f"{target[:80]}: nothing declares this op, and no installed package does")
     place = "backend_config" if operation.attributes.get("backend_config") else "mhlo.backend_config"
-    given = mlir.Operation(target, [], (), attr.dictionary(operation, place))
+    given = attr.dictionary(operation, place)
     schema, operands = schema_of(op), scope.operands(operation)
     known = {a.text: a for a in op.attributes}
-    wrong = given.attributes.keys() - known.keys() | {t for f, t in schema.required} - given.attributes.keys()
+    wrong = given.keys() - known.keys() | {t for f, t in schema.required} - given.keys()
     if wrong or not schema.least <= len(operands) <= schema.most:
         wanted = f"{len(op.operand_names)} operands and attributes {', '.join(known) or 'none'}"
-        found = f"{len(operands)} and {', '.join(given.attributes) or 'none'}"
+        found = f"{len(operands)} and {', '.join(given) or 'none'}"
         raise VerifyError(f"{target}: {opcode} takes {wanted}; found {found}")
-    taken = [a for text, a in known.items() if text in given.attributes]
+    taken = [a for text, a in known.items() if text in given]
     fields: dict[str, Any] = {a.name: _read(given, a) for a in taken}
     shape = scope.whole_shape(operation)
     made = scope.add(op(**fields, **({"shape": shape} if op.holds_shape else {})), operands)
@@ -38,13 +38,13 @@ def declared_op(scope: Scope, operation: mlir.Operation, target: str) -> Outcome
     return made
 
 
-def _read(given: mlir.Operation, attribute: Attribute) -> Any:
+def _read(given: dict[str, Any], attribute: Attribute) -> Any:
     """An attribute of the op. One of a type that MLIR does not have stands there as HLO text writes it."""
     if attribute.type in _READERS:
         return _READERS[attribute.type](given, attribute.text)
     return read_attribute(attribute, attr.text(given, attribute.text))
 
 
-_READERS: dict[Any, Callable[[mlir.Operation, str], Any]] = {
+_READERS: dict[Any, Callable[..., Any]] = {
     int: attr.integer, float: attr.number, bool: attr.flag, tuple[int, ...]: attr.integers,
 }  # fmt: skip

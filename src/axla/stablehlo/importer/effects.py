@@ -8,6 +8,7 @@ from typing import Any
 
 import axla.hlo as hlo
 from axla.builder import calls, decompositions
+from axla.builder.collective import moved_parts
 from axla.builder.xla_builder import XlaOp
 from axla.core.dtypes import U32
 from axla.core.errors import UnsupportedError
@@ -23,7 +24,6 @@ from axla.stablehlo.conversions import replica_groups
 from axla.stablehlo.counterparts import CALL_FIELDS
 from axla.stablehlo.importer.chlo import composition
 from axla.stablehlo.importer.declared import declared_op
-from axla.stablehlo.importer.movement import array
 from axla.stablehlo.importer.plain import fields_of, op_of
 from axla.stablehlo.importer.program import symbols
 from axla.stablehlo.importer.scope import Outcome, Rule, Scope, whole
@@ -72,7 +72,7 @@ def _custom_call(scope: Scope, operation: mlir.Operation) -> Outcome:
             scope.importer.computations[name]
             for name in symbols(operation.attributes.get("called_computations"))
         ),
-        **_said_of_hlo(scope, mlir.Operation(mlir.CALL, [], (), attr.dictionary(operation, mlir.CALL))),
+        **_said_of_hlo(scope, attr.dictionary(operation, mlir.CALL)),
     )  # fmt: skip
     text = config if isinstance(config, str) else attribute_text(config)
     return scope.add(op, operands, extra=replace(scope.extra, backend_config=text))
@@ -100,9 +100,8 @@ def _decomposition(scope: Scope, operation: mlir.Operation, function: Callable[.
 def _ragged_all_to_all(scope: Scope, operation: mlir.Operation) -> Outcome:
     """StableHLO has no operation for it; a call says the channel and the groups in its configuration."""
     config = attr.dictionary(operation, "backend_config")
-    stand_in = mlir.Operation("", [], (), config)
-    channel = attr.integer(stand_in, "channel_id", 0)
-    groups = replica_groups(stand_in, "replica_groups", scope.importer.source)
+    channel = attr.integer(config, "channel_id", 0)
+    groups = replica_groups(config, "replica_groups", scope.importer.source)
     op = hlo.RaggedAllToAll(channel if channel > 0 else None, groups)
     return scope.add(op, scope.operands(operation, 6))
 
@@ -119,10 +118,9 @@ def _laid_out(shapes: list[AnyShape], layouts: tuple[Any, ...]) -> list[AnyShape
 def _aliases(operation: mlir.Operation) -> tuple[OutputAlias, ...]:
     found = []
     for alias in operation.attributes.get("output_operand_aliases", ()):
-        output, index = (
-            attr.field_integers(alias.fields, f"{n}_tuple_indices") for n in ("output", "operand")
-        )
-        found.append(OutputAlias(output, attr.field_integer(alias.fields, "operand_index"), index))
+        fields = alias.fields
+        output, index = (attr.integers(fields, f"{n}_tuple_indices", ()) for n in ("output", "operand"))
+        found.append(OutputAlias(output, attr.integer(fields, "operand_index", 0), index))
     return tuple(found)
 
 
@@ -144,22 +142,12 @@ def _all_to_all(scope: Scope, operation: mlir.Operation) -> Outcome:
     found = scope.add(op_of(scope, operation), operands)
     if split == concat:
         return found
+
+    def moved(value: XlaOp) -> XlaOp:
+        return moved_parts(value, split, concat, count)
+
     parts = [found] if len(operands) == 1 else scope.parts(found, len(operands))
-    return [_exchanged(scope, part, split, concat, count) for part in parts]
-
-
-def _exchanged(scope: Scope, value: Instruction, split: int, concat: int, count: int) -> Instruction:
-    """The parts that lie along one dimension, put one behind the other along another."""
-    shape = array(value)
-    dims = list(shape.dims)
-    apart = [*dims[:split], count, dims[split] // count, *dims[split + 1 :]]
-    value = scope.add(hlo.Reshape(Shape(shape.dtype, apart)), (value,))
-    order = [d for d in range(len(apart)) if d != split]
-    order.insert(concat, split)
-    value = scope.add(hlo.Transpose(tuple(order)), (value,))
-    dims[split] //= count
-    dims[concat] *= count
-    return scope.add(hlo.Reshape(Shape(shape.dtype, dims)), (value,))
+    return [composition(scope, moved, [part]) for part in parts]
 
 
 # Transfers and tokens
@@ -167,7 +155,7 @@ def _exchanged(scope: Scope, value: Instruction, split: int, concat: int, count:
 
 def _channel_and_place(operation: mlir.Operation) -> tuple[int, bool]:
     handle = attr.structure(operation, "channel_handle", "channel_handle")
-    return attr.field_integer(handle, "handle"), attr.flag(operation, "is_host_transfer")
+    return attr.integer(handle, "handle", 0), attr.flag(operation, "is_host_transfer")
 
 
 def _with_pairs(scope: Scope, operation: mlir.Operation) -> Extra:
@@ -277,19 +265,19 @@ def _run_parallel(scope: Scope, operation: mlir.Operation) -> Outcome:
 
 def _probe(scope: Scope, operation: mlir.Operation) -> Outcome:
     (operand,) = scope.operands(operation, 1)
-    op = hlo.CustomCall(
-        operand.shape, custom_call_target="interpreter.probe", custom_call_has_side_effect=True
-    )
-    extra = replace(scope.extra, backend_config=attr.text(operation, "probe_id"))
-    return scope.add(op, (operand,), extra=extra)
+    return _traced(scope, operand, operand.shape, "interpreter.probe", attr.text(operation, "probe_id"))
 
 
 def _print(scope: Scope, operation: mlir.Operation) -> Outcome:
     line, column = operation.position
-    op = hlo.CustomCall(TOKEN, custom_call_target="axla.trace", custom_call_has_side_effect=True)
-    extra = replace(scope.extra, backend_config=f"interpreter.print, line {line}, column {column}")
-    scope.add(op, scope.operands(operation, 1), extra=extra)
+    (operand,) = scope.operands(operation, 1)
+    _traced(scope, operand, TOKEN, "axla.trace", f"interpreter.print, line {line}, column {column}")
     return None
+
+
+def _traced(scope: Scope, operand: Instruction, shape: AnyShape, target: str, config: str) -> Instruction:
+    op = hlo.CustomCall(shape, custom_call_target=target, custom_call_has_side_effect=True)
+    return scope.add(op, (operand,), extra=replace(scope.extra, backend_config=config))
 
 
 RULES: dict[str, Rule] = {

@@ -26,22 +26,21 @@ def same(op: Op, count: int | None = None) -> Rule:
 
 
 def fields_of(counterpart: Counterpart) -> Callable[..., dict[str, Any]]:
-    """What reads the fields of an op from an operation. An attribute that is left out has the default of its
-    field. `parts` is what is known already of fields that are several attributes.
+    """What reads the fields of an op from the attributes of an operation. One that is left out has the
+    default of its field. `parts` is what is known already of fields that are several attributes.
     """
     read = [
         (f, f.attribute.name, f.attribute.optional and f.default is not MISSING, conversion(f).read)
         for f in counterpart.fields
         if f.attribute is not None
     ]
-    regions = [(field.name, field.region) for field in counterpart.fields if field.attribute is None]
 
-    def fields(scope: Scope, operation: mlir.Operation, **parts: dict[str, Any]) -> dict[str, Any]:
+    def fields(scope: Scope, said: dict[str, Any], **parts: dict[str, Any]) -> dict[str, Any]:
         named: dict[str, Any] = {}
         for field, attribute, optional, read_one in read:
-            if optional and attribute not in operation.attributes:
+            if optional and attribute not in said:
                 continue
-            value = read_one(operation, attribute, scope.importer.source)
+            value = read_one(said, attribute, scope.importer.source)
             if not field.name:
                 named |= value
             elif field.inner:
@@ -50,20 +49,24 @@ def fields_of(counterpart: Counterpart) -> Callable[..., dict[str, Any]]:
                 named[field.name] = value
         for name, given in parts.items():
             named[name] = counterpart.parts[name](**given)
-        for name, number in regions:
-            named[name] = scope.region(operation, number)
         return named
 
     return fields
 
 
 _FIELDS = {name: fields_of(counterpart) for name, counterpart in COUNTERPARTS.items()}
+_REGIONS = {
+    name: [(field.name, field.region) for field in counterpart.fields if field.attribute is None]
+    for name, counterpart in COUNTERPARTS.items()
+}
 
 
 def op_of(scope: Scope, operation: mlir.Operation, name: str = "", **parts: dict[str, Any]) -> Op:
     """The op that the record of an operation says, or that of the operation called `name`."""
     name = name or operation.name
-    op, named = COUNTERPARTS[name].op, _FIELDS[name](scope, operation, **parts)
+    op, named = COUNTERPARTS[name].op, _FIELDS[name](scope, operation.attributes, **parts)
+    for field, number in _REGIONS[name]:
+        named[field] = scope.region(operation, number)
     if op.holds_shape:
         named["shape"] = scope.whole_shape(operation)
     return op(**named)

@@ -13,7 +13,7 @@ from axla.core.shape import AnyShape, Layout, ProgramShape, Shape, TupleShape
 from axla.ir.graph import Alias, Computation, Module
 from axla.ir.sharding import Sharding
 from axla.ir.structure import Parameter
-from axla.ir.traverse import computations_callees_first
+from axla.ir.traverse import computations_callees_first, run_nested
 from axla.stablehlo import mlir
 from axla.stablehlo.importer.origin import frontend_attributes, sharding
 from axla.stablehlo.importer.scope import CONSTANT, Import, Rule, placed
@@ -76,7 +76,9 @@ class Importer(Import):
 
     def run(self, entry: str) -> Module:
         """Imports a function and those that it calls, callees first."""
-        for name in self._callees_first(entry):
+        order: dict[str, None] = {}
+        run_nested(self._callees_first(entry, order, set()))
+        for name in order:
             function = self.functions[name]
             try:
                 self._function(name, function, is_entry=name == entry)
@@ -87,30 +89,20 @@ class Importer(Import):
         self.module.order_computations(numbers.__getitem__)
         return self.module
 
-    def _callees_first(self, entry: str) -> list[str]:
-        done: dict[str, None] = {}
-        active: set[str] = set()
-        stack: list[tuple[str, bool]] = [(entry, False)]
-        while stack:
-            name, left = stack.pop()
-            if left:
-                active.discard(name)
-                done[name] = None
-                continue
-            if name in done:
-                continue
-            if name in active:
-                raise VerifyError(f"function @{name} calls itself, which HLO does not have")
-            active.add(name)
-            stack.append((name, True))
-            for callee, caller in self._scan(self.functions[name]).items():
-                if callee not in self.functions:
-                    raise placed(VerifyError(f"there is no function @{callee}"), caller)
-                if callee in active:
-                    raise VerifyError(f"function @{callee} calls itself, which HLO does not have")
-                if callee not in done:
-                    stack.append((callee, False))
-        return list(done)
+    def _callees_first(self, name: str, done: dict[str, None], active: set[str]) -> Iterator[Any]:
+        """Adds a function to what is done, after what it calls."""
+        active.add(name)
+        callers = self._scan(self.functions[name])
+        for callee, caller in callers.items():
+            if callee not in self.functions:
+                raise placed(VerifyError(f"there is no function @{callee}"), caller)
+            if callee in active:
+                raise VerifyError(f"function @{callee} calls itself, which HLO does not have")
+        for callee in reversed(callers):
+            if callee not in done:
+                yield self._callees_first(callee, done, active)
+        active.discard(name)
+        done[name] = None
 
     def _scan(self, function: mlir.Operation) -> dict[str, mlir.Operation]:
         """Notes which outer values regions use; gives the functions called, with one of their callers."""

@@ -69,7 +69,7 @@ class Scope:
             found = self.operands(last)
         except AxlaError as error:
             raise placed(error, operation) from None
-        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        except (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
             # A source that nobody has verified.
             raise placed(VerifyError(f"malformed: {error!r}"), operation) from error
         importer.depth -= 1
@@ -322,12 +322,12 @@ def position_of(operation: mlir.Operation) -> str:
 
 def placed(error: AxlaError, operation: mlir.Operation) -> AxlaError:
     """The error with the operation that it is about; the innermost one names itself."""
-    if getattr(error, "placed", False):
+    if error.placed:
         return error
     kind = VerifyError if isinstance(error, ShapeError) else type(error)
     if kind not in (VerifyError, UnsupportedError):
         return error
     message = f"{operation.name}{position_of(operation)}: {error.message}"
     found = kind(message)
-    found.placed = True  # type: ignore[attr-defined]
+    found.placed = True
     return found

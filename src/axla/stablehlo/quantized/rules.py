@@ -161,9 +161,9 @@ def _dot(case: _Exact) -> mlir.Value | None:
         contracted, batch, taken = (len(lhs) - 1,), (), (0,)
     else:
         numbers = attr.structure(case.operation, "dot_dimension_numbers", "dot")
-        contracted = attr.field_integers(numbers, "lhs_contracting_dimensions")
-        batch = attr.field_integers(numbers, "rhs_batching_dimensions")
-        taken = attr.field_integers(numbers, "rhs_contracting_dimensions")
+        contracted = attr.integers(numbers, "lhs_contracting_dimensions", ())
+        batch = attr.integers(numbers, "rhs_batching_dimensions", ())
+        taken = attr.integers(numbers, "rhs_contracting_dimensions", ())
     axis = None
     if of.axes:
         at = of.axes[0]
@@ -178,10 +178,10 @@ def _dot(case: _Exact) -> mlir.Value | None:
 
 def _convolution(case: _Exact) -> mlir.Value | None:
     numbers, of = attr.structure(case.operation, "dimension_numbers", "conv"), case.kinds[1]
-    output = attr.field_integer(numbers, "kernel_output_feature_dimension")
+    output = attr.integer(numbers, "kernel_output_feature_dimension", 0)
     if of.axes and (of.block_sizes or of.axes != (output,)):
         return None
-    axis = attr.field_integer(numbers, "output_feature_dimension") if of.axes else None
+    axis = attr.integer(numbers, "output_feature_dimension", 0) if of.axes else None
     return case.scaled(math.prod(d for n, d in enumerate(case.sizes[1]) if n != output), axis)
 
 

@@ -1,10 +1,10 @@
-"""Elementwise ops, constants, and ops that move elements."""
+"""Ops on arrays, and tuples: what the records of operations do not say of them."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from axla.core.dtypes import DType
+import axla.hlo as hlo
 from axla.core.errors import UnsupportedError
 from axla.core.literal import Literal
 from axla.core.shape import Shape, TupleShape, array
@@ -111,17 +111,58 @@ def _dynamic_update_slice(scope: Scope, inst: Instruction, op: Op) -> Tree:
 
 def _dynamic_reshape(scope: Scope, inst: Instruction, op: Op) -> Tree:
     operand, *sizes = inst.operands
-    shapes = [s.shape for s in sizes]
-    dtype: DType = shapes[0].dtype
+    dtype = array(sizes[0].shape).dtype
     parts = [scope.add("stablehlo.reshape", (scope.one(s),), Shape(dtype, (1,))) for s in sizes]
     joined = scope.add("stablehlo.concatenate", parts, Shape(dtype, (len(parts),)), {"dimension": number(0)})
     return scope.add("stablehlo.dynamic_reshape", (scope.one(operand), joined), inst.shape)
 
 
+# Maps, products, random numbers
+
+
+def _map(scope: Scope, inst: Instruction, op: hlo.Map) -> Tree:
+    """HLO may leave the dimensions out, which are all."""
+    return written(scope, inst, op, dimensions=numbers(range(array(inst.shape).rank)))
+
+
+def _dot(scope: Scope, inst: Instruction, op: hlo.Dot) -> Tree:
+    if op.sparsity:
+        raise UnsupportedError("a dot of sparse operands")
+    return written(scope, inst, op, _factors(scope, inst))
+
+
+def _factors(scope: Scope, inst: Instruction) -> list[mlir.Value]:
+    """The operands of a product; integers times floats are floats."""
+    result = array(inst.shape).dtype
+    return [
+        scope.converted(value, o.shape, result)
+        if result.is_float and not array(o.shape).dtype.is_inexact
+        else value
+        for value, o in zip(scope.ones(inst), inst.operands, strict=True)
+    ]
+
+
+def _convolution(scope: Scope, inst: Instruction, op: hlo.Convolution) -> Tree:
+    if op.convolution_kind is not None or op.sparsity_config is not None:
+        raise UnsupportedError("a convolution of a kind, or with sparsity_config")
+    return written(scope, inst, op, _factors(scope, inst))
+
+
+def _rng(scope: Scope, inst: Instruction, op: hlo.Rng) -> Tree:
+    sizes = scope.constant(Literal.of(np.array(op.shape.dims, np.int64)))
+    return written(scope, inst, op, [*scope.ones(inst), sizes])
+
+
+def _rng_bit_generator(scope: Scope, inst: Instruction, op: hlo.RngBitGenerator) -> Tree:
+    if not isinstance(inst.shape, TupleShape):
+        raise UnsupportedError("the bits alone, without the state")
+    return written(scope, inst, op)
+
+
 RULES: dict[str, Rule] = {
     **by_name(
-        "", _bitcast, _bitcast_convert, _constant, _dynamic_reshape, _dynamic_slice,
-        _dynamic_update_slice, _tuple, between="-",
+        "", _bitcast, _bitcast_convert, _constant, _convolution, _dot, _dynamic_reshape, _dynamic_slice,
+        _dynamic_update_slice, _map, _rng, _rng_bit_generator, _tuple, between="-",
     ),
     "copy": _identity,
     "domain": _identity,

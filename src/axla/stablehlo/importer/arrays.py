@@ -1,0 +1,207 @@
+"""Operations on arrays: what their records do not say of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import axla.hlo as hlo
+from axla.core import dtypes
+from axla.core.errors import VerifyError
+from axla.core.shape import Shape, array
+from axla.ir.attributes import Direction, SliceDims
+from axla.ir.graph import Instruction
+from axla.ir.op import Op
+from axla.ir.structure import Parameter
+from axla.stablehlo import mlir
+from axla.stablehlo import reading as attr
+from axla.stablehlo.conversions import labels_of, precision
+from axla.stablehlo.importer.plain import op_of
+from axla.stablehlo.importer.scope import Rule, Scope
+from axla.stablehlo.tables import by_name
+
+# Elementwise
+
+
+def _extreme(op: Op, direction: Direction) -> Rule:
+    """The larger or the smaller; complex numbers are ordered by their real parts, then by the others."""
+
+    def rule(scope: Scope, operation: mlir.Operation) -> Instruction:
+        operands = scope.operands(operation, 2)
+        if not array(operands[0].shape).dtype.is_complex:
+            return scope.add(op, operands)
+        (x, y), (u, v) = ([scope.add(part, (o,)) for o in operands] for part in (hlo.Real(), hlo.Imag()))
+        first, then = (scope.add(hlo.Compare(direction), pair) for pair in ((x, y), (u, v)))
+        equal = scope.add(hlo.Compare(Direction.EQ), (x, y))
+        chosen = scope.add(hlo.Or(), (first, scope.add(hlo.And(), (equal, then))))
+        return scope.add(hlo.Select(), (chosen, *operands))
+
+    return rule
+
+
+def converted(scope: Scope, operand: Instruction, shape: Shape) -> Instruction:
+    if array(operand.shape).dtype.is_complex and not shape.dtype.is_complex:
+        operand = scope.add(hlo.Real(), (operand,))
+    return scope.add(hlo.Convert(shape), (operand,))
+
+
+def _convert(scope: Scope, operation: mlir.Operation) -> Instruction:
+    (operand,) = scope.operands(operation, 1)
+    return converted(scope, operand, scope.shape(operation))
+
+
+def _bitcast_convert(scope: Scope, operation: mlir.Operation) -> Instruction:
+    (operand,) = scope.operands(operation, 1)
+    source, result = array(operand.shape), scope.shape(operation)
+    if source.dtype.is_pred is result.dtype.is_pred:
+        return scope.add(hlo.BitcastConvert(result), (operand,))
+    return (_from_bits if source.dtype.is_pred else _to_bits)(scope, operand, source, result)
+
+
+def _words(scope: Scope, bits: Shape, width: int) -> tuple[Shape, Instruction]:
+    """A type of words for an array of bits, and the place of each bit in its word. A pred is one bit."""
+    words = dtypes.BY_NAME.get(f"u{width}")
+    if words is None or not bits.dims or bits.dims[-1] != width:
+        raise VerifyError(f"the last dimension of {bits.to_string(layout=False)} must be the {width} bits")
+    shape = Shape(words, bits.dims)
+    return shape, scope.add(hlo.Iota(shape, shape.rank - 1))
+
+
+def _from_bits(scope: Scope, operand: Instruction, source: Shape, result: Shape) -> Instruction:
+    """Words from their bits, the lowest first."""
+    shape, place = _words(scope, source, result.dtype.bits)
+    shifted = scope.add(hlo.ShiftLeft(), (scope.add(hlo.Convert(shape), (operand,)), place))
+    scalar = Shape(shape.dtype)
+    either = scope.importer.module.add_computation("either")
+    parameters = [either.add(Parameter(scalar, n), (), scalar) for n in range(2)]
+    either.set_root(either.add(hlo.Or(), parameters))
+    word = scope.add(hlo.Reduce((shape.rank - 1,), either), (shifted, scope.scalar(0, scalar)))
+    return word if result.dtype is shape.dtype else scope.add(hlo.BitcastConvert(result), (word,))
+
+
+def _to_bits(scope: Scope, operand: Instruction, source: Shape, result: Shape) -> Instruction:
+    """The bits of words, the lowest first."""
+    shape, place = _words(scope, result, source.dtype.bits)
+    if source.dtype is not shape.dtype:
+        operand = scope.add(hlo.BitcastConvert(Shape(shape.dtype, source.dims)), (operand,))
+    repeated = scope.add(hlo.Broadcast(shape, tuple(range(source.rank))), (operand,))
+    shifted = scope.add(hlo.ShiftRightLogical(), (repeated, place))
+    return scope.add(hlo.Convert(result), (scope.add(hlo.And(), (shifted, scope.scalar(1, shape))),))
+
+
+def _constant(scope: Scope, operation: mlir.Operation) -> Instruction:
+    scope.operands(operation, 0)
+    return scope.constant(operation.attributes.get("value"), operation.results[0].type)
+
+
+# Moved
+
+
+def broadcast(scope: Scope, operand: Instruction, shape: Shape, dimensions: Sequence[int]) -> Instruction:
+    """The operand in a shape, its dimension k being dimension `dimensions[k]`; sizes 1 are repeated."""
+    source = array(operand.shape)
+    if len(dimensions) != source.rank or any(not 0 <= d < shape.rank for d in dimensions):
+        raise VerifyError(
+            f"broadcast_dimensions={list(dimensions)}: {source.rank} dimensions of "
+            f"{shape.to_string(layout=False)} are wanted"
+        )
+    target = Shape(source.dtype, shape.dims, shape.dynamic)
+    if source.logical is target.logical and tuple(dimensions) == tuple(range(source.rank)):
+        return operand
+    # HLO's broadcast repeats along new dimensions only: a dimension of size 1 that grows is dropped first.
+    kept = [k for k, d in enumerate(dimensions) if source.dims[k] == target.dims[d] or source.dims[k] != 1]
+    if len(kept) != source.rank:
+        flat = source.with_dims([source.dims[k] for k in kept], [source.dynamic[k] for k in kept])
+        operand = scope.add(hlo.Reshape(flat), (operand,))
+    return scope.add(hlo.Broadcast(target, tuple(dimensions[k] for k in kept)), (operand,))
+
+
+def _broadcast_in_dim(scope: Scope, operation: mlir.Operation) -> Instruction:
+    """The type of the result says the sizes, also those that `dynamic_broadcast_in_dim` has as an operand."""
+    dimensions = attr.integers(operation, "broadcast_dimensions")
+    return broadcast(scope, scope.operands(operation)[0], scope.shape(operation), dimensions)
+
+
+def _broadcast(scope: Scope, operation: mlir.Operation) -> Instruction:
+    (operand,) = scope.operands(operation, 1)
+    first = len(attr.integers(operation, "broadcast_sizes"))
+    return broadcast(scope, operand, scope.shape(operation), range(first, first + array(operand.shape).rank))
+
+
+def _dynamic_reshape(scope: Scope, operation: mlir.Operation) -> Instruction:
+    """With sizes below bounds they count; else the type of the result says them."""
+    shape = scope.shape(operation)
+    operand, sizes = scope.operands(operation, 2)
+    if not shape.is_dynamic:
+        return scope.add(hlo.Reshape(shape), (operand,))
+    vector = Shape(dtypes.S32, array(sizes.shape).dims)
+    sizes = scope.add(hlo.Convert(vector), (sizes,))
+    parts = [scope.add(hlo.Slice(SliceDims((d,), (d + 1,))), (sizes,)) for d in range(shape.rank)]
+    scalars = [scope.add(hlo.Reshape(Shape(dtypes.S32)), (p,)) for p in parts]
+    return scope.add(hlo.DynamicReshape(shape), (operand, *scalars))
+
+
+def _set_dimension_size(scope: Scope, operation: mlir.Operation) -> Instruction:
+    operand, size = scope.operands(operation, 2)
+    at = attr.integer(operation, "dimension")
+    shape = array(operand.shape)
+    # A size that is the bound leaves the dimension static, as the written type may say.
+    dynamic = [mark or d == at for d, mark in enumerate(shape.dynamic)]
+    return scope.add(hlo.SetDimensionSize(Shape(shape.dtype, shape.dims, dynamic), (at,)), (operand, size))
+
+
+def _dynamic_iota(scope: Scope, operation: mlir.Operation) -> Instruction:
+    """The type of the result says the sizes that the operand has."""
+    return scope.add(hlo.Iota(scope.shape(operation), attr.integer(operation, "iota_dimension")))
+
+
+# Products, transforms, sorting, random numbers
+
+
+def _dot(scope: Scope, operation: mlir.Operation) -> Instruction:
+    """A product of vectors and matrices."""
+    lhs, rhs = scope.operands(operation, 2)
+    exactly = precision(operation, "precision_config")
+    op = hlo.Dot(
+        scope.shape(operation), (), (array(lhs.shape).rank - 1,), (), (0,), operand_precision=exactly
+    )
+    return scope.add(op, (lhs, rhs))
+
+
+def _convolution(scope: Scope, operation: mlir.Operation) -> Instruction:
+    """The window is as large as the kernel."""
+    lhs, rhs = scope.operands(operation, 2)
+    spatial = labels_of(operation, "dimension_numbers").kernel_spatial
+    size = tuple([array(rhs.shape).dims[d] for d in spatial])
+    return scope.add(op_of(scope, operation, window={"size": size}), (lhs, rhs))
+
+
+def _fft(scope: Scope, operation: mlir.Operation) -> Instruction:
+    if not scope.shape(operation).size:  # HLO gives nothing another shape than StableHLO
+        return scope.scalar(0, scope.shape(operation))
+    return scope.add(op_of(scope, operation), scope.operands(operation, 1))
+
+
+def _rng(scope: Scope, operation: mlir.Operation) -> Instruction:
+    """The last operand is the sizes, which the type says."""
+    return scope.add(op_of(scope, operation), scope.operands(operation, 3)[:2])
+
+
+def _sort(scope: Scope, operation: mlir.Operation) -> Instruction:
+    """A negative dimension counts from the end, and -1 is the default."""
+    operands = scope.operands(operation)
+    at = attr.integer(operation, "dimension", -1)
+    rank = array(operands[0].shape).rank if operands else 0
+    at = at + rank if at < 0 else at
+    op = hlo.Sort((at,), attr.flag(operation, "is_stable"), scope.region(operation))
+    return scope.add(op, operands)
+
+
+RULES: dict[str, Rule] = {
+    **by_name(
+        "stablehlo.", _bitcast_convert, _broadcast, _broadcast_in_dim, _constant, _convert, _convolution,
+        _dot, _dynamic_iota, _dynamic_reshape, _fft, _rng, _set_dimension_size, _sort,
+    ),
+    "stablehlo.dynamic_broadcast_in_dim": _broadcast_in_dim,
+    "stablehlo.maximum": _extreme(hlo.Maximum(), Direction.GT),
+    "stablehlo.minimum": _extreme(hlo.Minimum(), Direction.LT),
+}  # fmt: skip
