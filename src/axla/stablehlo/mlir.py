@@ -8,7 +8,7 @@ What a plain Python value says is a plain Python value: BoolAttr is `bool`, Stri
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
@@ -334,7 +334,7 @@ class Operation:
     __slots__ = ("name", "operands", "results", "attributes", "regions", "location", "position")
 
     def __init__(
-        self, name: str, operands: list[Value], result_types: list[Type] | tuple[Type, ...],
+        self, name: str, operands: list[Value], result_types: Sequence[Type],
         attributes: dict[str, Attribute] | None = None, regions: list[Region] | None = None,
         location: Location | None = None, position: tuple[int, int] = (0, 0),
     ):  # fmt: skip

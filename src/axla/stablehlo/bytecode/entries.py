@@ -12,12 +12,11 @@ A dialect describes an entry by its code: the kinds of its fields and a function
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from typing import Any
 
 from axla.stablehlo import mlir
-from axla.stablehlo.bytecode.wire import Malformed, bounded, signed, signed_list, varint, varint_list
+from axla.stablehlo.bytecode.wire import Bytes, Malformed, varint
 
 PENDING: Any = object()
 MAX_DEPTH = 100  # of attributes and types within another
@@ -25,24 +24,31 @@ MAX_CALLS = 1000  # of locations within another
 MAX_WEIGHT = 1 << 18  # entries within another, counted as often as they are referred to
 
 Encoding = tuple[str, Callable[..., Any]]
+Dialects = dict[str, tuple[dict[int, Encoding], dict[int, Encoding]]]
 
 
-class Entries:
-    """Attributes first, then types, in one numbering; `values` has PENDING for those nobody asked for."""
+class Entries(Bytes):
+    """Attributes first, then types, in one numbering; `values` has PENDING for those nobody asked for.
 
-    def __init__(self, data: bytes, strings: list[str]):
-        self.data = data
+    `dialects` has the encodings of attributes and types by dialect and code, `assembly` reads what stands
+    there as text. The place is in the entry that is being decoded.
+    """
+
+    def __init__(
+        self, data: bytes, strings: list[str], dialects: Dialects, assembly: Callable[[str, bool], Any]
+    ):
+        super().__init__(data)
         self.strings = strings
+        self.dialects = dialects
+        self.assembly = assembly
         self.resources: list[str] = []
         self.attributes = self.types = 0
         self.values: list[Any] = []
         self.spans: list[tuple[int, int, str, bool]] = []  # begin, end, dialect, whether encoded by it
         self.depths: list[int] = []
         self.weights: list[int] = []
-        self.dialects: dict[str, tuple[dict[int, Encoding], dict[int, Encoding]]] = {}
-        self.assembly: Callable[[str, bool], Any] | None = None
         self.room = (1 << 20) + 16 * len(data)  # characters that texts made of others can still have
-        self.at = 0  # where the entry is that is being decoded, for messages
+        self.needs: list[int] = []  # entries that the one refers to that is being decoded
 
     def grow(self, spans: list[tuple[int, int, str, bool]], attributes: int) -> None:
         self.spans = spans
@@ -98,112 +104,69 @@ class Entries:
         return values[wanted]
 
     def _parse(self, entry: int) -> tuple[str, Callable[..., Any], list[Any], list[int]]:
-        begin, end, dialect, encoded = self.spans[entry]
-        self.at = begin
+        """How an entry is decoded, its fields, and what it refers to."""
+        self.at, self.end, dialect, encoded = self.spans[entry]
+        is_type = entry >= self.attributes
         if not encoded:
-            text = self.data[begin:end]
+            text = self.data[self.at : self.end]
             if not text or text.find(0) != len(text) - 1:
                 raise Malformed("an attribute or type in text form that does not end with a zero byte")
-            assert self.assembly is not None
-            value = self.assembly(text[:-1].decode("utf-8", "surrogateescape"), entry >= self.attributes)
+            value = self.assembly(text[:-1].decode("utf-8", "surrogateescape"), is_type)
             return "", lambda: value, [], []
-        code, at = varint(self.data, begin)
-        is_type = entry >= self.attributes
+        code = self.varint()
         encoding = self.dialects.get(dialect, ({}, {}))[is_type].get(code)
         if encoding is None:
             what = "type" if is_type else "attribute"
             raise Malformed(f"{what} of dialect {dialect!r} with the code {code}, which is not known here")
         kinds, build = encoding
-        fields, at, needs = self._fields(kinds, at, end)
-        if at != end:
-            raise Malformed(f"an entry that ends at byte {at} instead of byte {end}")
+        needs = self.needs = []
+        fields = [_READ[kind](self) for kind in kinds]
+        if self.at != self.end:
+            raise Malformed(f"an entry that ends at byte {self.at} instead of byte {self.end}")
         return kinds, build, fields, needs
 
-    def _reference(self, index: int, is_type: bool) -> int:
+    # ---- Fields
+
+    def _reference(self, index: int, is_type: bool = False) -> int:
+        """The number of an attribute or type among all."""
         if index >= (self.types if is_type else self.attributes):
             raise Malformed(f"reference to {'type' if is_type else 'attribute'} {index}, which is not there")
-        return index + self.attributes if is_type else index
+        index += self.attributes * is_type
+        self.needs.append(index)
+        return index
 
-    def _fields(self, kinds: str, at: int, end: int) -> tuple[list[Any], int, list[int]]:
-        data = self.data
-        fields: list[Any] = []
-        needs: list[int] = []
-        for kind in kinds:
-            if kind in "at":
-                value, at = varint(data, at)
-                value = self._reference(value, kind == "t")
-                needs.append(value)
-            elif kind in "ATP":
-                value, at = self._references(kind, at, end)
-                needs.extend(value)
-            elif kind == "v":
-                value, at = varint(data, at)
-            elif kind in "sf":
-                value, at = varint(data, at)
-                value = signed(value) if kind == "s" else _double(value)
-            elif kind == "n":
-                value, at = varint(data, at)
-                value = self.string(value)
-            elif kind in "oOB":
-                value, at = self._optional(kind, at)
-                if value is not None:
-                    needs.append(value)
-            else:
-                value, at = self._plain(kind, at, end)
-            if at > end:
-                raise Malformed(f"an entry that goes on after its end at byte {end}")
-            fields.append(value)
-        return fields, at, needs
+    def _attribute(self) -> int:
+        index, self.at = varint(self.data, self.at)
+        return self._reference(index)
 
-    def _optional(self, kind: str, at: int) -> tuple[int | None, int]:
-        flag, after = (self.data[at], at + 1) if kind == "B" else varint(self.data, at)
-        if kind == "o":
-            return (self._reference(flag >> 1, False) if flag & 1 else None), after
-        if not flag:
-            return None, after
-        index, after = varint(self.data, after)
-        return self._reference(index, False), after
+    def _type(self) -> int:
+        return self._reference(self.varint(), True)
 
-    def _references(self, kind: str, at: int, end: int) -> tuple[tuple[int, ...], int]:
-        count, at = varint(self.data, at)
-        if kind == "P":
-            count *= 2
-        bounded(count, end - at, "references")
+    def _pairs(self) -> tuple[int, ...]:
+        return tuple([self._attribute() for _ in range(2 * self.count("references"))])
+
+    def _optional(self) -> int | None:
+        index, there = self.flagged(True, False)
+        return self._reference(index) if there else None
+
+    def _string(self) -> str:
+        return self.string(self.varint())
+
+    def _strings(self) -> tuple[str, ...]:
         found = []
-        for _ in range(count):
-            value, at = varint(self.data, at)
-            found.append(self._reference(value, kind == "T"))
-        return tuple(found), at
+        while self.at < self.end:
+            found.append(self._string())
+        return tuple(found)
 
-    def _plain(self, kind: str, at: int, end: int) -> tuple[Any, int]:
-        """Fields that are rarer and refer to no entries."""
-        data = self.data
-        if kind == "S":
-            return signed_list(data, at, end)
-        if kind == "V":
-            return varint_list(data, at, end)
-        if kind == "F":
-            values, at = varint_list(data, at, end)
-            return tuple(map(_double, values)), at
-        if kind == "y":
-            return data[at], at + 1
-        if kind == "b":
-            size, at = varint(data, at)
-            bounded(size, end - at, "bytes of data")
-            return data[at : at + size], at + size
-        if kind == "r":
-            return data[at:end], max(at, end)
-        if kind == "R":
-            index, at = varint(data, at)
-            if index >= len(self.resources):
-                raise Malformed(f"resource {index} of {len(self.resources)}")
-            return self.resources[index], at
-        assert kind == "N"
-        found = []
-        while at < end:
-            index, at = varint(data, at)
-            found.append(self.string(index))
-        return tuple(found), at
+    def _rest(self) -> bytes:
+        begin, self.at = self.at, max(self.at, self.end)
+        return self.data[begin : self.end]
+
+    def _resource(self) -> str:
+        index = self.varint()
+        if index >= len(self.resources):
+            raise Malformed(f"resource {index} of {len(self.resources)}")
+        return self.resources[index]
 
     def _build(
         self, entry: int, kinds: str, build: Callable[..., Any], fields: list[Any], needs: list[int]
@@ -236,5 +199,14 @@ class Entries:
             raise Malformed("texts that are much longer than the file")
 
 
-def _double(zigzag: int) -> float:
-    return struct.unpack("<d", (signed(zigzag) & (1 << 64) - 1).to_bytes(8, "little"))[0]
+_READ: dict[str, Callable[[Entries], Any]] = {
+    "v": Entries.varint, "s": Entries.signed, "y": Entries.byte, "f": Entries.double,
+    "V": lambda place: place.several(place.varint), "F": lambda place: place.several(place.double),
+    "S": lambda place: place.several(place.signed, "integers"),
+    "a": Entries._attribute, "A": lambda place: place.several(place._attribute, "references"),
+    "t": Entries._type, "T": lambda place: place.several(place._type, "references"),
+    "P": Entries._pairs, "n": Entries._string, "N": Entries._strings,
+    "o": Entries._optional, "O": lambda place: place._attribute() if place.varint() else None,
+    "B": lambda place: place._attribute() if place.byte() else None,
+    "b": Entries.blob, "r": Entries._rest, "R": Entries._resource,
+}  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +12,7 @@ from axla.stablehlo.bytecode import vhlo
 from axla.stablehlo.bytecode.builtin import LOCATIONS
 from axla.stablehlo.bytecode.entries import Entries
 from axla.stablehlo.bytecode.native import FORMS
-from axla.stablehlo.bytecode.wire import IR_SECTION, Malformed, bounded, section, varint
+from axla.stablehlo.bytecode.wire import IR_SECTION, Bytes, Malformed, bounded, varint
 
 # Parts of an operation, by the bits of its mask.
 ATTRIBUTES, RESULTS, OPERANDS, SUCCESSORS, REGIONS, USES, PROPERTIES = (1 << i for i in range(7))
@@ -49,50 +50,44 @@ class _Frame:
         self.values[begin:end] = values
 
 
-class Operations:
-    """Reads one IR section."""
+class Operations(Bytes):
+    """Reads one IR section. The place ends where the regions end that are read."""
 
     def __init__(
-        self, data: bytes, version: int, entries: Entries, names: list[tuple[str, bool]],
-        properties: list[tuple[int, int]],
+        self, section: Bytes, version: int, entries: Entries, names: list[tuple[str, bool]],
+        properties: list[Bytes],
     ):  # fmt: skip
-        self.data = data
+        super().__init__(section.data, section.at, section.end)
         self.version = version
         self.entries = entries
         self.names = names  # with whether the writer knew the operation
-        self.properties = properties  # begin and end of each
-        self.at = 0
-        self.room = 0  # how many values can still be defined: each takes a byte at least
+        self.properties = properties
+        self.room = self.end - self.at  # how many values can still be defined: each takes a byte at least
         # And attributes given to operations: many can share them.
-        self.attribute_room = 10_000 + 8 * len(data)
+        self.attribute_room = 10_000 + 8 * len(self.data)
         self._known: dict[tuple[int, int, int], dict[str, Any]] = {}
         self._targets = [vhlo.TARGETS.get(name, name) for name, _ in names]  # today's names
 
-    def read(self, begin: int, end: int) -> list[mlir.Operation]:
+    def read(self) -> list[mlir.Operation]:
         """The operations of the section's only block."""
         top = mlir.Operation("", [], (), regions=[mlir.Region([mlir.Block()])])
-        self.at, self.room = begin, end - begin
-        stack = [_Frame(top, 0, [], True, end)]
+        stack = [_Frame(top, 0, [], True, self.end)]
         self._block_header(stack[0])
         while stack:
             frame = stack[-1]
+            self.end = frame.end
             child = self._operations(frame)
             if child is not None:
                 if len(stack) >= MAX_NESTING:
                     raise Malformed(f"regions nested more than {MAX_NESTING} deep")
                 stack.append(child)
-                frame = child
-            if frame.remaining == 0 and not self._next_block(frame):
+            elif not self._next_block(frame):
                 stack.pop()
                 if frame.sectioned and self.at != frame.end:
                     raise Malformed(f"a section of operations that ends at byte {self.at}, not {frame.end}")
         return top.regions[0].blocks[0].operations
 
     # ---- Regions and blocks
-
-    def _varint(self) -> int:
-        value, self.at = varint(self.data, self.at)
-        return value
 
     def _next_block(self, frame: _Frame) -> bool:
         """Begins the next block, in the next region if need be; False when there is none."""
@@ -102,9 +97,9 @@ class Operations:
                 return False
             frame.regions -= 1
             frame.operation.regions.append(mlir.Region())
-            frame.blocks = bounded(self._varint(), frame.end - self.at, "blocks")
+            frame.blocks = self.count("blocks")
             if frame.blocks:
-                count = bounded(self._varint(), self.room, "values")
+                count = bounded(self.varint(), self.room, "values")
                 self.room -= count
                 frame.next = frame.base
                 frame.stop = frame.base + count
@@ -115,32 +110,27 @@ class Operations:
         return True
 
     def _block_header(self, frame: _Frame) -> None:
-        header = self._varint()
-        frame.remaining = header >> 1
-        if not header & 1:
+        frame.remaining, has_arguments = self.flagged(True, False)
+        if not has_arguments:
             return
         block = frame.operation.regions[-1].blocks[-1]
-        count = bounded(self._varint(), frame.end - self.at, "arguments")
+        count = self.count("arguments")
         block.locations = []
         for i in range(count):
-            kind, located = self._varint(), True
-            if self.version >= UNKNOWN_ARGUMENTS:
-                kind, located = kind >> 1, bool(kind & 1)
+            kind, located = self.flagged(self.version >= UNKNOWN_ARGUMENTS, True)
             block.arguments.append(mlir.Value(self.entries.type(kind), block, i))
-            block.locations.append(self._location(self._varint()) if located else None)
+            block.locations.append(self._location(self.varint()) if located else None)
         frame.define(block.arguments)
-        if self.version >= USE_LISTS:
-            self.at += 1
-            if self.data[self.at - 1]:
-                self._skip_uses(count, frame.end)
+        if self.version >= USE_LISTS and self.byte():
+            self._skip_uses(count)
 
-    def _skip_uses(self, values: int, end: int) -> None:
+    def _skip_uses(self, values: int) -> None:
         """The order of a value's uses, which no reader of operations can see."""
-        for _ in range(bounded(self._varint(), end - self.at, "orders of uses") if values > 1 else 1):
+        for _ in range(self.count("orders of uses") if values > 1 else 1):
             if values > 1:
-                self._varint()
-            for _ in range(bounded(self._varint() >> 1, end - self.at, "uses")):
-                self._varint()
+                self.varint()
+            for _ in range(bounded(self.varint() >> 1, self.end - self.at, "uses")):
+                self.varint()
 
     def _location(self, index: int) -> Any:
         location = self.entries.attribute(index)
@@ -170,11 +160,11 @@ class Operations:
             if mask & PROPERTIES:
                 properties, at = varint(data, at)
             self.at = at
-            kinds = self._types(frame.end) if mask & RESULTS else []
+            kinds = self._types() if mask & RESULTS else []
             operands = self._operands(frame) if mask & OPERANDS else []
-            if self.at > frame.end:
+            if self.at > self.end:
                 raise Malformed("an operation that goes on after the end of its section")
-            attributes = self._attributes(name, dictionary, properties)
+            attributes = self._attributes((name, dictionary, properties))
             target = targets[name]
             operation = mlir.Operation(target, operands, kinds, attributes, None, location)
             if target == CAST and _same_tensors(operands, kinds):
@@ -191,10 +181,10 @@ class Operations:
                 last.name = "func.return"
         return None
 
-    def _types(self, end: int) -> list[mlir.Type]:
+    def _types(self) -> list[mlir.Type]:
         data, read, kinds = self.data, self.entries.type, []
         count, at = varint(data, self.at)
-        for _ in range(bounded(count, end - at, "results")):
+        for _ in range(bounded(count, self.end - at, "results")):
             index, at = varint(data, at)
             kinds.append(read(index))
         self.at = at
@@ -203,7 +193,7 @@ class Operations:
     def _operands(self, frame: _Frame) -> list[mlir.Value]:
         data, values, operands = self.data, frame.values, []
         count, at = varint(data, self.at)
-        for _ in range(bounded(count, frame.end - at, "operands")):
+        for _ in range(bounded(count, self.end - at, "operands")):
             index, at = varint(data, at)
             value = values[index] if index < len(values) else None
             if value is None:
@@ -217,26 +207,26 @@ class Operations:
         if mask & SUCCESSORS:
             raise Malformed(f"{operation.name} with successor blocks")
         if mask & USES and self.version >= USE_LISTS:
-            self._skip_uses(len(operation.results), frame.end)
+            self._skip_uses(len(operation.results))
         if not mask & REGIONS:
             return None
-        header = self._varint()
-        regions, isolated = bounded(header >> 1, frame.end - self.at, "regions"), bool(header & 1)
-        end = frame.end
+        regions, isolated = self.flagged(True, False)
+        bounded(regions, self.end - self.at, "regions")
         sectioned = isolated and self.version >= LAZY_REGIONS
         if sectioned:
-            kind, self.at, end = section(self.data, self.at, end)
+            kind, section = self.section()
             if kind != IR_SECTION:
                 raise Malformed(f"section {kind} instead of the regions of {operation.name}")
-        return _Frame(operation, regions, [] if isolated else frame.values, sectioned, end)
+            self.at, self.end = section.at, section.end
+        return _Frame(operation, regions, [] if isolated else frame.values, sectioned, self.end)
 
     # ---- Attributes
 
-    def _attributes(self, *key: int) -> dict[str, Any]:
+    def _attributes(self, key: tuple[int, int, int]) -> dict[str, Any]:
         """Of an operation by its name, dictionary and properties (the last two -1 when there are none)."""
-        attributes = self._known.get(key)  # type: ignore[arg-type]
+        attributes = self._known.get(key)
         if attributes is None:
-            attributes = self._known[key] = self._read_attributes(*key)  # type: ignore[index]
+            attributes = self._known[key] = self._read_attributes(*key)
         self._spend(len(attributes))
         return attributes.copy()
 
@@ -267,46 +257,44 @@ class Operations:
             raise Malformed(f"properties {index} of {len(self.properties)}")
         forms = vhlo.FORMS.get(operation) or FORMS.get(operation, [])
         for form in forms:
-            found = self._form(form, *self.properties[index])
+            found = self._form(form, copy(self.properties[index]))
             if found is not None:
                 return found
         raise Malformed(f"properties of {operation} in a form that is not known")
 
-    def _form(self, form: tuple[Attribute, ...], at: int, end: int) -> dict[str, Any] | None:
+    def _form(self, form: tuple[Attribute, ...], place: Bytes) -> dict[str, Any] | None:
         """The attributes by this form; None when it does not take all the bytes."""
         found: dict[str, int] = {}
         sizes: dict[str, Any] = {}
         for attribute in form:
-            if at >= end:
+            if place.at >= place.end:
                 return None
             if attribute.kind == "segments":
-                sizes[attribute.name], at = self._segment_sizes(at, end)
+                sizes[attribute.name] = self._segment_sizes(place)
                 continue
-            index, at = varint(self.data, at)
-            if not attribute.optional:
+            index, there = place.flagged(attribute.optional, True)
+            if there:
                 found[attribute.name] = index
-            elif index & 1:
-                found[attribute.name] = index >> 1
-        if at != end:
+        if place.at != place.end:
             return None
         return {name: self.entries.attribute(index) for name, index in found.items()} | sizes
 
-    def _segment_sizes(self, at: int, end: int) -> tuple[mlir.DenseArray, int]:
+    def _segment_sizes(self, place: Bytes) -> mlir.DenseArray:
         """Sizes of the two segments of operands or results: an attribute at first, then integers, all of them
         or those that are not zero with their places in the low bits.
         """
-        header, at = varint(self.data, at)
+        header = place.varint()
         if self.version < SEGMENT_SIZES:
-            return self.entries.attribute(header), at
+            return self.entries.attribute(header)
         count, bits, sizes = header >> 1, 0, [0, 0]
         if header & 1 and count:
-            bits, at = varint(self.data, at)
-        if count > 2 or bits > 1 or at > end:
+            bits = place.varint()
+        if count > 2 or bits > 1 or place.at > place.end:
             raise Malformed(f"{count} segments of operands or results instead of 2")
-        for place in range(count):
-            size, at = varint(self.data, at)
-            sizes[size & 1 if bits else 0 if header & 1 else place] = size >> bits
-        return mlir.DenseArray(mlir.IntegerType(32), tuple(sizes)), at
+        for i in range(count):
+            size = place.varint()
+            sizes[size & 1 if bits else 0 if header & 1 else i] = size >> bits
+        return mlir.DenseArray(mlir.IntegerType(32), tuple(sizes))
 
 
 def _same_tensors(values: list[mlir.Value], kinds: list[mlir.Type]) -> bool:

@@ -6,13 +6,18 @@ from axla.core.collector import collector_paused
 from axla.core.errors import ParseError
 from axla.stablehlo import mlir
 from axla.stablehlo.bytecode import builtin, native, sharding, vhlo, wire
-from axla.stablehlo.bytecode.entries import Entries
+from axla.stablehlo.bytecode.entries import Dialects, Entries
 from axla.stablehlo.bytecode.operations import Operations
-from axla.stablehlo.bytecode.wire import Malformed, bounded, section, varint
+from axla.stablehlo.bytecode.wire import Bytes, Malformed, bounded
 
 MAGIC = b"ML\xefR"
 NEWEST = 6  # version of MLIR's bytecode
 DIALECT_VERSIONS, NAME_COUNT, REGISTERED = 1, 4, 5  # versions that brought them
+ENCODINGS: Dialects = {
+    "builtin": (builtin.ATTRIBUTES, builtin.TYPES), "vhlo": (vhlo.ATTRIBUTES, vhlo.TYPES),
+    "stablehlo": (native.ATTRIBUTES, native.TYPES), "chlo": (native.CHLO_ATTRIBUTES, {}),
+    "sdy": (sharding.ATTRIBUTES, {}), "quant": ({}, {4: vhlo.TYPES[24], 5: vhlo.TYPES[30]}),
+}  # fmt: skip
 
 
 def read(data: bytes) -> mlir.Source:
@@ -34,9 +39,9 @@ def read(data: bytes) -> mlir.Source:
 class _Reader:
     def __init__(self, data: bytes):
         self.data = data
-        self.at = 0
+        self.place = Bytes(data, 4)
         self.version = 0
-        self.sections: dict[int, tuple[int, int]] = {}
+        self.sections: dict[int, Bytes] = {}
         self.entries: Entries | None = None
         self.operations: Operations | None = None
 
@@ -44,35 +49,28 @@ class _Reader:
         """The last place known to be read: an entry decoded for an operation is later than the operation."""
         if self.entries and self.entries.at:
             return self.entries.at
-        return self.operations.at if self.operations else self.at
+        return (self.operations or self.place).at
 
     def read(self) -> mlir.Source:
         data = self.data
         if data[:4] != MAGIC:
             raise Malformed("no MLIR bytecode: the first bytes are not 'ML\\xefR'")
-        self.version, self.at = varint(data, 4)
+        self.version = self.place.varint()
         if self.version > NEWEST:
             raise Malformed(f"bytecode of version {self.version}; the newest that is read is {NEWEST}")
-        end = data.find(0, self.at)
+        end = data.find(0, self.place.at)
         if end < 0:
             raise IndexError
-        producer = data[self.at : end].decode("utf-8", "replace")
-        self.at = end + 1
+        producer = data[self.place.at : end].decode("utf-8", "replace")
+        self.place.at = end + 1
         self._sections()
-        strings = self._strings()
-        entries = self.entries = Entries(data, strings)
+        entries = self.entries = Entries(data, self._strings(), ENCODINGS, builtin.assembly)
         dialects, names = self._dialects(entries)
         resources = self._resources(entries)
         self._entry_spans(entries, dialects)
-        entries.dialects = {
-            "builtin": (builtin.ATTRIBUTES, builtin.TYPES), "vhlo": (vhlo.ATTRIBUTES, vhlo.TYPES),
-            "stablehlo": (native.ATTRIBUTES, native.TYPES), "chlo": (native.CHLO_ATTRIBUTES, {}),
-            "sdy": (sharding.ATTRIBUTES, {}),
-            "quant": ({}, {4: vhlo.TYPES[24], 5: vhlo.TYPES[30]}),
-        }  # fmt: skip
-        entries.assembly = builtin.assembly
-        self.operations = Operations(data, self.version, entries, names, self._properties())
-        operations = self.operations.read(*self.sections[wire.IR_SECTION])
+        properties = self._properties()
+        self.operations = Operations(self._section(wire.IR_SECTION), self.version, entries, names, properties)
+        operations = self.operations.read()
         if len(operations) != 1 or operations[0].name != "builtin.module":
             raise Malformed("operations other than one module at the top")
         module = operations[0]
@@ -81,31 +79,29 @@ class _Reader:
         return mlir.Source(module, resources, version=producer)
 
     def _sections(self) -> None:
-        data = self.data
-        while self.at < len(data):
-            kind, begin, end = section(data, self.at, len(data))
+        while self.place.at < len(self.data):
+            kind, section = self.place.section()
             if kind in self.sections or kind > wire.PROPERTIES:
                 raise Malformed(
                     f"section {kind}, which is " + ("not known" if kind > wire.PROPERTIES else "there twice")
                 )
-            self.sections[kind] = begin, end
-            self.at = end
+            self.sections[kind] = section
         for kind in (wire.STRINGS, wire.DIALECTS, wire.ENTRIES, wire.ENTRY_SIZES, wire.IR_SECTION):
             if kind not in self.sections:
                 raise Malformed(f"no section {kind}")
 
-    def _varint(self) -> int:
-        value, self.at = varint(self.data, self.at)
-        return value
+    def _section(self, kind: int) -> Bytes:
+        """The section that is read from now on."""
+        self.place = self.sections[kind]
+        return self.place
 
     def _strings(self) -> list[str]:
         """Their sizes with the zero byte, last string first, then all the characters."""
-        self.at, end = self.sections[wire.STRINGS]
-        count = bounded(self._varint(), end - self.at, "strings")
-        sizes = [self._varint() for _ in range(count)]
-        if self.at + sum(sizes) != end or 0 in sizes:
-            raise Malformed(f"strings of {sum(sizes)} bytes in {end - self.at}")
-        strings, at = [], self.at
+        place = self._section(wire.STRINGS)
+        sizes = place.several(place.varint, "strings")
+        if place.at + sum(sizes) != place.end or 0 in sizes:
+            raise Malformed(f"strings of {sum(sizes)} bytes in {place.end - place.at}")
+        strings, at = [], place.at
         for size in reversed(sizes):
             strings.append(self.data[at : at + size - 1].decode("utf-8", "surrogateescape"))
             at += size
@@ -113,94 +109,82 @@ class _Reader:
 
     def _dialects(self, entries: Entries) -> tuple[list[str], list[tuple[str, bool]]]:
         """Dialects, and names of operations with whether they were registered."""
-        self.at, end = self.sections[wire.DIALECTS]
+        place = self._section(wire.DIALECTS)
         dialects: list[str] = []
-        for _ in range(bounded(self._varint(), end - self.at, "dialects")):
-            name = self._varint()
-            versioned = False
-            if self.version >= DIALECT_VERSIONS:
-                name, versioned = name >> 1, bool(name & 1)
+        for _ in range(place.count("dialects")):
+            name, versioned = place.flagged(self.version >= DIALECT_VERSIONS, False)
             dialects.append(entries.string(name))
             if versioned:
-                _, _, self.at = section(self.data, self.at, end)
+                place.section()
         if self.version >= NAME_COUNT:
-            self._varint()
+            place.varint()
         names: list[tuple[str, bool]] = []
-        while self.at < end:
+        while place.at < place.end:
             dialect = self._dialect(dialects)
-            for _ in range(bounded(self._varint(), end - self.at, "names of operations")):
-                name, registered = self._varint(), True
-                if self.version >= REGISTERED:
-                    name, registered = name >> 1, bool(name & 1)
+            for _ in range(place.count("names of operations")):
+                name, registered = place.flagged(self.version >= REGISTERED, True)
                 operation = entries.string(name)
                 entries.spend(len(dialect) + len(operation))
                 names.append((f"{dialect}.{operation}", registered))
         return dialects, names
 
     def _dialect(self, dialects: list[str]) -> str:
-        index = self._varint()
+        index = self.place.varint()
         if index >= len(dialects):
             raise Malformed(f"dialect {index} of {len(dialects)}")
         return dialects[index]
 
     def _entry_spans(self, entries: Entries, dialects: list[str]) -> None:
         """Where each attribute and type is: their sizes, in groups by dialect, attributes before types."""
-        self.at, end = self.sections[wire.ENTRY_SIZES]
-        attributes, types = self._varint(), self._varint()
-        bounded(attributes + types, end - self.at, "attributes and types")
-        at, limit = self.sections[wire.ENTRIES]
-        spans: list[tuple[int, int, str, bool]] = []
+        place, contents = self._section(wire.ENTRY_SIZES), self.sections[wire.ENTRIES]
+        attributes, types = place.varint(), place.varint()
+        bounded(attributes + types, place.end - place.at, "attributes and types")
+        at, spans = contents.at, []
         for wanted in (attributes, attributes + types):
             while len(spans) < wanted:
                 dialect = self._dialect(dialects)
-                for _ in range(bounded(self._varint(), wanted - len(spans), "entries of a group")):
-                    size = self._varint()
-                    spans.append((at, at + (size >> 1), dialect, bool(size & 1)))
-                    at += size >> 1
-        if at > limit or self.at != end:
-            raise Malformed(f"attributes and types of {at} bytes where there are {limit}")
+                for _ in range(bounded(place.varint(), wanted - len(spans), "entries of a group")):
+                    size, encoded = place.flagged(True, True)
+                    spans.append((at, at + size, dialect, encoded))
+                    at += size
+        if at > contents.end or place.at != place.end:
+            raise Malformed(f"attributes and types of {at} bytes where there are {contents.end}")
         entries.grow(spans, attributes)
 
-    def _properties(self) -> list[tuple[int, int]]:
+    def _properties(self) -> list[Bytes]:
         if wire.PROPERTIES not in self.sections:
             return []
-        self.at, end = self.sections[wire.PROPERTIES]
-        if self.at == end:
+        place, found = self._section(wire.PROPERTIES), []
+        if place.at == place.end:
             return []
-        spans = []
-        for _ in range(bounded(self._varint(), end - self.at, "properties")):
-            size = bounded(self._varint(), end - self.at, "bytes of properties")
-            spans.append((self.at, self.at + size))
-            self.at += size
-        return spans
+        for _ in range(place.count("properties")):
+            size = place.count("bytes of properties")
+            found.append(Bytes(self.data, place.at, place.at + size))
+            place.at += size
+        return found
 
     def _resources(self, entries: Entries) -> dict[str, bytes]:
         """The blobs of the dialects; `entries` gets the keys by number."""
         if wire.RESOURCE_SIZES not in self.sections or wire.RESOURCES not in self.sections:
             return {}
-        self.at, end = self.sections[wire.RESOURCE_SIZES]
-        at, limit = self.sections[wire.RESOURCES]
+        place, contents = self._section(wire.RESOURCE_SIZES), self.sections[wire.RESOURCES]
         blobs: dict[str, bytes] = {}
-        external = self._varint()
-        while self.at < end:
-            group = self._varint()  # the key of an external group, or a dialect
-            for _ in range(bounded(self._varint(), end - self.at, "resources")):
-                key, size = entries.string(self._varint()), self._varint()
-                kind = self.data[self.at]
-                self.at += 1
-                bounded(size, limit - at, "bytes of a resource")
+        external = place.varint()
+        while place.at < place.end:
+            place.varint()  # the key of an external group, or a dialect
+            for _ in range(place.count("resources")):
+                key, size, kind = entries.string(place.varint()), place.varint(), place.byte()
+                bounded(size, contents.end - contents.at, "bytes of a resource")
                 if external <= 0:
                     entries.resources.append(key)
                     if kind == 0 and size:
-                        blobs[key] = self._blob(at, at + size)
-                at += size
+                        blobs[key] = _blob(Bytes(self.data, contents.at, contents.at + size))
+                contents.at += size
             external -= 1
-            del group
         return blobs
 
-    def _blob(self, at: int, end: int) -> bytes:
-        """Its bytes are the last of the entry, after the alignment, their number and padding."""
-        _, at = varint(self.data, at)
-        size, at = varint(self.data, at)
-        bounded(size, end - at, "bytes of a blob")
-        return self.data[end - size : end]
+
+def _blob(place: Bytes) -> bytes:
+    """Its bytes are the last of the entry, after the alignment, their number and padding."""
+    place.varint()
+    return place.data[place.end - place.count("bytes of a blob") : place.end]

@@ -10,7 +10,7 @@ from axla.core import dtypes
 from axla.stablehlo import mlir
 from axla.stablehlo.attributes import ENUMERATIONS, STRUCTURES
 from axla.stablehlo.bytecode.entries import Encoding
-from axla.stablehlo.bytecode.wire import Malformed, signed, varint
+from axla.stablehlo.bytecode.wire import Bytes, Malformed
 from axla.stablehlo.text.dense import BadElements, from_bytes
 
 _FIRST = {"rng_distribution": 1}  # the number of the first value, where it is not 0
@@ -100,20 +100,15 @@ def dense_array(element: mlir.Type, count: int, data: bytes) -> mlir.DenseArray:
 
 def _bits(width: int, data: bytes) -> int:
     """The bits of a number of known width: one byte up to 8 bits, a signed integer up to 64, else words."""
+    place = Bytes(data)
     if width <= 8:
-        value, at = data[0], 1
+        value = place.byte()
     elif width <= 64:
-        value, at = varint(data, 0)
-        value = signed(value)
+        value = place.signed()
     else:
-        count, at = varint(data, 0)
-        if count > len(data):
-            raise IndexError
-        value = 0
-        for i in range(count):
-            word, at = varint(data, at)
-            value |= (signed(word) & (1 << 64) - 1) << 64 * i
-    if at != len(data):
+        words = place.several(place.signed, "words")
+        value = sum((word & (1 << 64) - 1) << 64 * i for i, word in enumerate(words))
+    if place.at != len(data):
         raise Malformed("a number that is longer than its type")
     return value & (1 << width) - 1
 

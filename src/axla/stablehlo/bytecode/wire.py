@@ -1,6 +1,17 @@
-"""The integers of MLIR bytecode, and the error of bytes that mean nothing."""
+"""The integers of MLIR bytecode, a place in the bytes, and the error of bytes that mean nothing."""
 
 from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+# Kinds of sections.
+STRINGS, DIALECTS, ENTRIES, ENTRY_SIZES, IR_SECTION, RESOURCES, RESOURCE_SIZES, VERSIONS, PROPERTIES = range(
+    9
+)
 
 
 class Malformed(Exception):
@@ -14,6 +25,8 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
     first = data[at]
     if first & 1:
         return first >> 1, at + 1
+    if first & 2:
+        return (data[at + 1] << 8 | first) >> 2, at + 2
     if first:
         size = (first & -first).bit_length()
         end = at + size
@@ -26,11 +39,6 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
     return int.from_bytes(data[at + 1 : end], "little"), end
 
 
-def signed(value: int) -> int:
-    """Zigzag: the sign is in the lowest bit."""
-    return value >> 1 ^ -(value & 1)
-
-
 def bounded(count: int, room: int, what: str) -> int:
     """`count` when as many things can still be in `room` bytes."""
     if count > room:
@@ -38,36 +46,60 @@ def bounded(count: int, room: int, what: str) -> int:
     return count
 
 
-def signed_list(data: bytes, at: int, end: int) -> tuple[tuple[int, ...], int]:
-    values, at = varint_list(data, at, end, "integers")
-    return tuple([value >> 1 ^ -(value & 1) for value in values]), at
+class Bytes:
+    """A place in the data and where the part ends that is read. Methods read one thing each and go behind it;
+    IndexError past the end of the data.
+    """
 
+    __slots__ = ("data", "at", "end")
 
-def varint_list(data: bytes, at: int, end: int, what: str = "entries") -> tuple[tuple[int, ...], int]:
-    count, at = varint(data, at)
-    bounded(count, end - at, what)
-    values = []
-    for _ in range(count):
-        value, at = varint(data, at)
-        values.append(value)
-    return tuple(values), at
+    def __init__(self, data: bytes, at: int = 0, end: int = -1):
+        self.data = data
+        self.at = at
+        self.end = len(data) if end < 0 else end
 
+    def byte(self) -> int:
+        self.at += 1
+        return self.data[self.at - 1]
 
-# Kinds of sections.
-STRINGS, DIALECTS, ENTRIES, ENTRY_SIZES, IR_SECTION, RESOURCES, RESOURCE_SIZES, VERSIONS, PROPERTIES = range(
-    9
-)
+    def varint(self) -> int:
+        value, self.at = varint(self.data, self.at)
+        return value
 
+    def signed(self) -> int:
+        """The sign is in the lowest bit."""
+        value = self.varint()
+        return value >> 1 ^ -(value & 1)
 
-def section(data: bytes, at: int, end: int) -> tuple[int, int, int]:
-    """The kind of the section at `at`, and where its contents begin and end."""
-    kind = data[at]
-    size, at = varint(data, at + 1)
-    if kind & 128:
-        alignment, at = varint(data, at)
-        if alignment.bit_count() != 1:
-            raise Malformed(f"a section aligned to {alignment} bytes")
-        at += -at % alignment
-    if at > end or size > end - at:
-        raise Malformed(f"a section of {size} bytes where {max(end - at, 0)} are left")
-    return kind & 127, at, at + size
+    def double(self) -> float:
+        return struct.unpack("<d", (self.signed() & (1 << 64) - 1).to_bytes(8, "little"))[0]
+
+    def flagged(self, has_flag: bool, otherwise: bool) -> tuple[int, bool]:
+        """An integer, and the flag that newer versions have in its lowest bit."""
+        value = self.varint()
+        return (value >> 1, bool(value & 1)) if has_flag else (value, otherwise)
+
+    def count(self, what: str) -> int:
+        """How many things follow: each takes a byte at least."""
+        return bounded(self.varint(), self.end - self.at, what)
+
+    def several(self, read: Callable[[], T], what: str = "entries") -> tuple[T, ...]:
+        return tuple([read() for _ in range(self.count(what))])
+
+    def blob(self) -> bytes:
+        size = self.count("bytes of data")
+        self.at += size
+        return self.data[self.at - size : self.at]
+
+    def section(self) -> tuple[int, Bytes]:
+        """The kind of a section and its contents."""
+        kind, size = self.byte(), self.varint()
+        if kind & 128:
+            alignment = self.varint()
+            if alignment.bit_count() != 1:
+                raise Malformed(f"a section aligned to {alignment} bytes")
+            self.at += -self.at % alignment
+        if self.at > self.end or size > self.end - self.at:
+            raise Malformed(f"a section of {size} bytes where {max(self.end - self.at, 0)} are left")
+        self.at += size
+        return kind & 127, Bytes(self.data, self.at - size, self.at)

@@ -18,7 +18,7 @@ from axla.stablehlo.attributes import STRUCTURES
 from axla.stablehlo.operations import OPERATIONS
 from axla.stablehlo.tables import by_name
 from axla.stablehlo.text.draft import PIECES, TYPES, Draft, Step, operand
-from axla.stablehlo.text.operations import Argument, Operations
+from axla.stablehlo.text.operations import Argument, Operations, Use
 
 SHORT_NAMES = {"module": "builtin.module", "call": "func.call", "return": "func.return", "func": "func.func"}
 """Names that may leave out their dialect."""
@@ -293,7 +293,7 @@ def _regions(parser: Operations, draft: Draft) -> None:
 
 
 def _region(parser: Operations, draft: Draft) -> None:
-    draft.regions = [parser.region(draft.name in ISOLATED, draft.arguments)]
+    draft.regions = [parser.region(draft.name in ISOLATED, list(draft.arguments))]
 
 
 def _body(parser: Operations, draft: Draft) -> None:
@@ -304,13 +304,13 @@ def _body(parser: Operations, draft: Draft) -> None:
 def _carried(parser: Operations, draft: Draft) -> None:
     """`%x = %0, ...)`: arguments of the regions of a loop and what they are at first."""
 
-    def one() -> None:
-        draft.names.append((parser.token, parser.start))
-        parser.take("value", "an argument")
+    def one() -> Use:
+        at, name = parser.start, parser.take("value", "an argument")
         parser.expect("=")
         operand(parser, draft)
+        return name, at
 
-    parser.until(")", one)
+    draft.names = parser.until(")", one)
 
 
 def _loop(parser: Operations, draft: Draft) -> None:
@@ -318,7 +318,9 @@ def _loop(parser: Operations, draft: Draft) -> None:
     names, types = draft.names, draft.types
     if len(types) != len(names):
         parser.fail(f"{len(types)} types of {len(names)} arguments", draft.at)
-    arguments = [(name, at, kind, None) for (name, at), kind in zip(names, types, strict=True)]
+    arguments: list[Argument] = [
+        (name, at, kind, None) for (name, at), kind in zip(names, types, strict=True)
+    ]
     draft.regions.append(parser.region(arguments=arguments))
 
 
@@ -392,6 +394,8 @@ def _typed(parser: Operations) -> tuple[mlir.Type, dict[str, Any]]:
 def _signature(parser: Operations, draft: Draft) -> None:
     """`(%a: type {...} loc(...), ...) -> (type {...}, ...)`; a function without body may have types only."""
 
+    arguments: list[Argument] = []
+
     def parameter() -> tuple[mlir.Type, dict[str, Any]]:
         at, name = parser.start, parser.token if parser.kind == "value" else ""
         if name:
@@ -400,11 +404,12 @@ def _signature(parser: Operations, draft: Draft) -> None:
         found = _typed(parser)
         location = parser.optional_location()
         if name:
-            draft.arguments.append((name, at, found[0], location))
+            arguments.append((name, at, found[0], location))
         return found
 
     parser.expect("(")
     inputs, results = parser.until(")", parameter), []
+    draft.arguments = arguments
     if parser.accept("->"):
         several = parser.accept("(")
         results = parser.until(")", lambda: _typed(parser)) if several else [(parser.type(), {})]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from axla.stablehlo import mlir
@@ -24,11 +24,11 @@ class Draft:
         self.at = at
         self.attributes = {} if attributes is None else attributes
         self.uses: list[Use] = []
-        self.types: list[mlir.Type] = []
-        self.results: list[mlir.Type] = []
+        self.types: Sequence[mlir.Type] = ()
+        self.results: Sequence[mlir.Type] = ()
         self.regions: list[mlir.Region] = []
-        self.names: list[Use] = []
-        self.arguments: list[Argument] = []
+        self.names: list[Use] | tuple[()] = ()
+        self.arguments: list[Argument] | tuple[()] = ()
         self.location: mlir.Location | None = None
 
 
@@ -88,7 +88,7 @@ def _is_function(parser: Operations, draft: Draft, kind: mlir.Type, at: int) -> 
         parser.fail(f"{len(draft.uses)} operands present, but expected {len(kind.inputs)}", at)
     if len(kind.results) != 1:
         parser.fail("expected single output", at)
-    draft.types, draft.results = list(kind.inputs), list(kind.results)
+    draft.types, draft.results = kind.inputs, kind.results
     return True
 
 
@@ -122,7 +122,7 @@ def _tuple(parser: Operations, draft: Draft) -> None:
     at, kind = parser.start, parser.type()
     if not isinstance(kind, mlir.TupleType):
         parser.fail("expected tuple type", at)
-    draft.types, draft.results = list(kind.elements), [kind]
+    draft.types, draft.results = kind.elements, [kind]
 
 
 def _first(parser: Operations, draft: Draft) -> None:
@@ -136,8 +136,7 @@ def _types(parser: Operations, draft: Draft) -> None:
 
 def _pairs(parser: Operations, draft: Draft) -> None:
     """Each result has the type of its operand."""
-    draft.types = parser.types()
-    draft.results = list(draft.types)
+    draft.types = draft.results = parser.types()
 
 
 def _result(parser: Operations, draft: Draft) -> None:
@@ -157,7 +156,7 @@ def _value(parser: Operations, draft: Draft) -> None:
 def _as_value(parser: Operations, draft: Draft) -> None:
     """The operand has the type of the attribute."""
     _value(parser, draft)
-    draft.types, draft.results = draft.results, []
+    draft.types, draft.results = draft.results, ()
 
 
 TYPES: dict[str, Step] = by_name(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections.abc import Sequence
 
 from axla.stablehlo import mlir
 from axla.stablehlo.text.attributes import Attributes
@@ -75,7 +76,7 @@ class Operations(Attributes):
             self.advance()
         return found
 
-    def resolve(self, uses: list[Use], types: list[mlir.Type], at: int) -> list[mlir.Value]:
+    def resolve(self, uses: list[Use], types: Sequence[mlir.Type], at: int) -> list[mlir.Value]:
         if len(uses) != len(types):
             self.fail(f"{len(uses)} operands, but types of {len(types)}", at)
         return [self.use(name, place, kind) for (name, place), kind in zip(uses, types, strict=True)]
