@@ -149,19 +149,3 @@ def span_of(f: Function, space: Space, block: AnyIndex) -> tuple[Ssa, Ssa]:
     number = f.index(block) if isinstance(block, int) else block.base
     low = f.mul(number, space.block)
     return low, f.smin(f.add(low, space.block), space.inner)
-
-
-def dims_index(
-    space: Space, dims: Sequence[int], outer: Sequence[AnyIndex], inner: AnyIndex
-) -> tuple[AnyIndex, ...]:
-    """The index into `dims` of a place in the space that was cut from them."""
-    found: list[AnyIndex] = []
-    d = 0
-    for size, index in zip((*space.outer, space.inner), (*outer, inner), strict=True):
-        start, product = d, 1
-        while d < len(dims) and (product < size or (product == size and dims[d] == 1)):
-            product *= dims[d]
-            d += 1
-        found.extend(delinearize(index, dims[start:d]))
-    found.extend(0 for _ in range(len(dims) - d))
-    return tuple(found)

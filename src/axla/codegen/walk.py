@@ -19,7 +19,7 @@ from math import prod
 from typing import Any
 
 from axla.codegen.array import Array
-from axla.codegen.function import Ssa
+from axla.codegen.function import Function
 from axla.codegen.index import AnyIndex, Index, index_key, linear
 from axla.codegen.value import Group, Value, Values, merged, parts_of, rebuilt
 from axla.core import plugins
@@ -335,22 +335,40 @@ def accumulate(
     if 0 in sizes:
         return first
     if prod(sizes) <= UNROLL_REDUCTION:
-        found = first
-        for at in itertools.product(*map(range, sizes)):
-            found = step(found, at)
-        return found
-    f, values = e.f, e.values
-    carried = [values.splat(v, lanes) for v in first]
+        return fold(e.f, sizes, 0, first, step)
+    values = e.values
 
-    def nest(depth: int, at: tuple[AnyIndex, ...], carry: Sequence[Ssa]) -> list[Ssa]:
+    def splatted(found: Sequence[Value], at: Sequence[AnyIndex]) -> Group:
+        return tuple(values.splat(v, lanes) for v in step(tuple(found), at))
+
+    return fold(e.f, sizes, len(sizes), tuple(values.splat(v, lanes) for v in first), splatted)
+
+
+def fold(
+    f: Function, sizes: Sequence[int], cut: int, first: Group, step: Callable[[Group, Indices], Group],
+    unroll: int = 1,
+) -> Group:  # fmt: skip
+    """Folds `step` over an index space by loops, of which dimensions from `cut` on are written out; the loop
+    over the last has `unroll` steps in a turn.
+    """
+
+    def nest(depth: int, at: Indices, values: Group) -> Group:
         if depth == len(sizes):
-            return parts_of(values.splat(v, lanes) for v in step(rebuilt(carried, carry), at))
-        with f.loop(0, sizes[depth], 1, carry) as loop:
-            here = Index(f, loop.index, limit=sizes[depth])
-            loop.yield_(nest(depth + 1, (*at, here), loop.carried))
-        return loop.results
+            return step(values, at)
+        if depth >= cut:
+            for n in range(sizes[depth]):
+                values = nest(depth + 1, (*at, n), values)
+            return values
+        turn = unroll if depth == len(sizes) - 1 else 1
+        with f.loop(0, sizes[depth], turn, parts_of(values)) as loop:
+            inner = rebuilt(values, loop.carried)
+            index = Index(f, loop.index, multiple=turn, limit=sizes[depth])
+            for n in range(turn):
+                inner = nest(depth + 1, (*at, index + n), inner)
+            loop.yield_(parts_of(inner))
+        return rebuilt(values, loop.results)
 
-    return rebuilt(carried, nest(0, (), parts_of(carried)))
+    return nest(0, (), first)
 
 
 def either(

@@ -40,7 +40,8 @@ def register(kind: type[Kind]) -> None:
     """
     if not isinstance(kind, type) or not issubclass(kind, Kind):
         raise InvalidArgument(f"register: wanted a class of Kind, found {kind!r}")
-    if any(kind.name == other.name or kind.planned is other.planned is not None for other in kinds()):
+    plans = {other.planned for other in kinds()} - {None}
+    if kind.planned in plans or kind.name in {other.name for other in kinds()}:
         raise InvalidArgument(f"register: there is a kind named '{kind.name}', or with its plan, already")
     ADDED.insert(0, kind)
     _forget()

@@ -19,7 +19,8 @@ from collections.abc import Callable, Sequence
 from axla.codegen.array import Array
 from axla.codegen.index import AnyIndex, Index
 from axla.codegen.kernel import KernelWriter
-from axla.codegen.value import Value, parts_of, rebuilt
+from axla.codegen.value import Group, Value
+from axla.codegen.walk import fold
 from axla.kernels.convolution import ConvolutionPlan
 
 UNROLL = 8
@@ -85,14 +86,14 @@ class _Convolution:
         # Loaded once per vector, and once per single (and vector, of channels).
         wide, narrow = (self.image, self.kernel) if self.pixels else (self.kernel, self.image)
 
-        def step(sums: Sequence[Value], window: Places, feature: AnyIndex) -> list[Value]:
-            columns = [wide(v, 0, window, feature) for v in vectors]
-            return [
-                values.multiply_add(columns[column], narrow(v, single, window, feature), total, fused=False)
+        def step(sums: Group, at: Places) -> Group:
+            columns = [wide(v, 0, at) for v in vectors]
+            return tuple(
+                values.multiply_add(columns[column], narrow(v, single, at), total, fused=False)
                 for total, (column, v, single) in zip(sums, places, strict=True)
-            ]
+            )
 
-        sums = self.accumulate([zero] * len(places), step)
+        sums = self.accumulate((zero,) * len(places), step)
         for total, (_, vector, single) in zip(sums, places, strict=True):
             at = self.laid([*self.rows, self.last(vector, single)], self.output(vector, single))
             self.out.store(at, values.convert(total, self.out.dtype))
@@ -111,11 +112,12 @@ class _Convolution:
             return vector
         return self.group * self.form.outputs + (single if self.pixels else vector)
 
-    def kernel(self, vector: AnyIndex, single: AnyIndex, window: Places, feature: AnyIndex) -> Value:
-        return self.load(self.rhs, (*window, feature, self.output(vector, single)))
+    def kernel(self, vector: AnyIndex, single: AnyIndex, at: Places) -> Value:
+        """At a place in the window and an input feature, as `image`."""
+        return self.load(self.rhs, (*at, self.output(vector, single)))
 
-    def image(self, vector: AnyIndex, single: AnyIndex, window: Places, feature: AnyIndex) -> Value:
-        form, last = self.form, self.last(vector, single)
+    def image(self, vector: AnyIndex, single: AnyIndex, at: Places) -> Value:
+        form, last, (*window, feature) = self.form, self.last(vector, single), at
         steps = zip([*self.rows, last], form.stride, window, form.dilation, strict=True)
         channel = vector if self.channels else self.group * form.inputs + feature
         return self.load(self.lhs, self.laid([r * s + w * d for r, s, w, d in steps], channel))
@@ -123,39 +125,12 @@ class _Convolution:
     def load(self, array: Array, index: Places) -> Value:
         return self.k.values.convert(array.load(index, self.form.lanes), self.form.accumulator)
 
-    def accumulate(
-        self, sums: list[Value], step: Callable[[list[Value], Places, AnyIndex], list[Value]]
-    ) -> list[Value]:
+    def accumulate(self, sums: Group, step: Callable[[Group, Places], Group]) -> Group:
         """Folds `step` over the window and the input features; the innermost steps are written out."""
-        form = self.form
-        sizes = (*form.window, form.inputs)
-        cut = len(sizes)
-        unrolled = 1
-        while cut and unrolled * sizes[cut - 1] <= UNROLL:
+        sizes = (*self.form.window, self.form.inputs)
+        cut, written = len(sizes), 1
+        while cut and written * sizes[cut - 1] <= UNROLL:
             cut -= 1
-            unrolled *= sizes[cut]
-
-        def nest(depth: int, at: Places, sums: list[Value]) -> list[Value]:
-            if depth == len(sizes):
-                return step(sums, at[:-1], at[-1])
-            size = sizes[depth]
-            if depth >= cut:
-                for n in range(size):
-                    sums = nest(depth + 1, (*at, n), sums)
-                return sums
-            unroll = next((u for u in (4, 2) if size % u == 0), 1) if depth == len(sizes) - 1 else 1
-            return self.loop(size, unroll, sums, lambda index, inner: nest(depth + 1, (*at, index), inner))
-
-        return nest(0, (), sums)
-
-    def loop(
-        self, size: int, unroll: int, sums: list[Value], body: Callable[[AnyIndex, list[Value]], list[Value]]
-    ) -> list[Value]:
-        f = self.f
-        with f.loop(0, size, unroll, parts_of(sums)) as loop:
-            inner = list(rebuilt(sums, loop.carried))
-            index = Index(f, loop.index, multiple=unroll, limit=size)
-            for n in range(unroll):
-                inner = body(index + n, inner)
-            loop.yield_(parts_of(inner))
-        return list(rebuilt(sums, loop.results))
+            written *= sizes[cut]
+        unroll = next((u for u in (4, 2) if sizes[-1] % u == 0), 1)
+        return fold(self.f, sizes, cut, sums, step, unroll)

@@ -10,11 +10,12 @@ memory with an input get one-lane code for the rest instead, since they must not
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import gcd
 
-from axla.codegen.element import Elements
+from axla.codegen.element import Elements, reshape_index
 from axla.codegen.function import Ssa
 from axla.codegen.index import AnyIndex, Index
-from axla.codegen.kernel import KernelWriter, dims_index, span_of
+from axla.codegen.kernel import KernelWriter, span_of
 from axla.ir.graph import Computation
 from axla.kernels.loop import ConcatPlan, LoopPlan
 from axla.kernels.plan import Space
@@ -58,9 +59,10 @@ def walk(
     once: bool,
 ) -> None:
     """Runs `body` at every index of the kernel's range; `once`: no index twice."""
+    sizes = (*space.outer, space.inner)
     with k.steps(*space.outer, space.blocks) as (*outer, block):
         low, high = span_of(k.f, space, block)
-        vectors(k, space, low, high, lambda e, i: body(e, dims_index(space, dims, outer, i)), once)
+        vectors(k, space, low, high, lambda e, i: body(e, reshape_index((*outer, i), sizes, dims)), once)
 
 
 def vectors(
@@ -96,20 +98,11 @@ def vectors(
 
 
 def _unroll(computation: Computation, space: Space) -> int:
-    size = space.inner if space.blocks == 1 else _common(space)
+    size = gcd(space.block, space.inner)  # of which a full block and the last one are multiples
     for unroll in (4, 2):
         if size % (space.lanes * unroll) == 0 and len(computation.instructions) * unroll <= 2 * SMALL_BODY:
             return unroll
     return 1
-
-
-def _common(space: Space) -> int:
-    """A size of which both a full block and the last one are multiples."""
-    last = space.inner % space.block
-    size = space.block
-    while last:
-        size, last = last, size % last
-    return size
 
 
 def _main_then_single(
