@@ -23,9 +23,10 @@ from axla.core.shape import Shape
 from axla.cpu.compiler import llvm_modules
 from axla.interpreter import evaluate
 from axla.interpreter.evaluate import REGIONS
-from axla.ir.op import OPS, declared
+from axla.ir.op import OPS, Op, declared
 from axla.ir.verify import verify
 from axla.lowering.pipeline import compile_program
+from axla.passes.expand import dynamic_rules
 from axla.stablehlo import export_text
 from axla.text import parse_hlo
 from sample_modules import ENDS, sample_arguments, sample_cases, sample_module
@@ -55,6 +56,36 @@ NOT_EVALUATED = {
     "infeed": "waits for the host (interpreter/test_transfers.py)",
     "outfeed": "what it gives stays in the queue (interpreter/test_transfers.py)",
     "recv": "there is no one to receive from",
+}
+
+# Ops of which the cost analysis counts no operations, and that neither move elements nor run computations,
+# with the reason: XLA's counts none either, or not as such.
+NOT_COUNTED = {
+    **dict.fromkeys(
+        ("constant", "iota", "replica-id", "partition-id"), "it is there, or made while it is read"
+    ),
+    **dict.fromkeys(("async-update", "async-done"), "the step that goes on with, or ends, what was counted"),
+    **dict.fromkeys(("copy", "copy-start", "domain", "dynamic-update-slice"), "elements as they are"),
+    **dict.fromkeys(("dynamic-reshape", "get-dimension-size", "set-dimension-size"), "only sizes change"),
+    **dict.fromkeys(("ragged-dot", "scaled-dot", "topk", "scan"), "counted as what takes its place"),
+    **dict.fromkeys(
+        ("batch-norm-inference", "batch-norm-training", "batch-norm-grad", "rng-bit-generator"),
+        "counted as what takes its place",
+    ),
+    "fusion": "what it calls is counted",
+}
+
+# Ops that take no arrays of dynamic size in compiled code, with the reason.
+NOT_OF_DYNAMIC_SIZE = {
+    **dict.fromkeys(("constant", "iota", "replica-id", "partition-id"), "takes none"),
+    **dict.fromkeys(("infeed", "recv", "rng", "rng-get-and-update-state"), "takes none"),
+    **dict.fromkeys(("outfeed", "send", "send-done", "recv-done"), "the other end has one size"),
+    **dict.fromkeys(("async-update", "async-done", "copy-start", "copy-done"), "expanded before"),
+    **dict.fromkeys(("custom-call", "fusion", "bitcast"), "about memory, where arrays have their bounds"),
+    **dict.fromkeys(("opt-barrier",), "passes them on as tuples, as calls do"),
+    **dict.fromkeys(("ragged-dot", "scaled-dot", "scan", "rng-bit-generator"), "XLA has no rule either"),
+    **dict.fromkeys(("select-and-scatter",), "not implemented"),
+    **dict.fromkeys(("batch-norm-inference", "batch-norm-training", "batch-norm-grad"), "expanded before"),
 }
 
 ALONE = sorted(OPS.keys() - {end for ends in ENDS.values() for end in ends})
@@ -146,6 +177,32 @@ def test_goes_through_stablehlo_or_says_why(opcode):
         verify(again)
         for before, after in zip(ends_of(module), ends_of(again), strict=True):
             assert before is after
+
+
+def test_operations_are_counted_or_it_says_why():
+    silent = set()
+    for opcode, cls in OPS.items():
+        effect = cls.effect or cls.collective or cls.ends
+        passes = cls.moves or cls.passes_on or cls.structural or cls.control
+        if cls.operations is Op.operations and not passes and not effect:
+            silent.add(opcode)
+    assert silent == NOT_COUNTED.keys()
+
+
+@pytest.mark.parametrize(("op", "shapes"), CASES)
+def test_counts_are_numbers(op, shapes):
+    result = sample_module(op, shapes).entry.root.shape
+    assert op.operations(shapes, result) >= 0 and op.accessed(shapes, result) >= 0
+
+
+def test_takes_dynamic_sizes_or_says_why():
+    without = {
+        opcode
+        for opcode, cls in OPS.items()
+        if not (cls.elementwise or cls.structural or cls.control or cls in dynamic_rules.RULES)
+        and not (cls.collective or cls.ends and cls.ends.collective)
+    }
+    assert without == NOT_OF_DYNAMIC_SIZE.keys()
 
 
 def ends_of(module):

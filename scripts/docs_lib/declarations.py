@@ -68,6 +68,7 @@ def type_text(type_: Any) -> str:
     """The type of an attribute, in words."""
     if isinstance(type_, types.UnionType) or typing.get_origin(type_) is typing.Union:
         return type_text(next(t for t in typing.get_args(type_) if t is not type(None)))
+    type_ = getattr(type_, "__supertype__", type_)
     if type_ in KIND:
         return KIND[type_]
     if isinstance(type_, type) and issubclass(type_, enum.StrEnum):
@@ -124,6 +125,8 @@ def facts(cls: type[Op]) -> list[str]:
         ("elementwise", cls.elementwise), ("commutative", cls.commutative), ("associative", cls.associative),
         ("has a side effect", cls.side_effect is True), ("moves elements only", cls.moves),
         ("gives on its operand", cls.passes_on), ("operands have one size", cls.reads_alike),
+        ("keeps the order of elements", cls.keeps_order), ("costs nothing", cls.free),
+        ("runs computations", cls.control), ("updates operands in place", cls.updates),
         ("may mix float types", cls.mixes_floats), ("happens in the order of effects", cls.in_order),
     ]  # fmt: skip
     listed = [name for name, true in found if true]

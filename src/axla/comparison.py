@@ -178,7 +178,7 @@ def parameter_leaves(module: Module) -> list[tuple[str, Shape]]:
 
 
 def array_leaves(shape: AnyShape) -> list[Shape]:
-    return [leaf for leaf in shape.leaves() if isinstance(leaf, Shape)]
+    return list(shape.arrays())
 
 
 def random_inputs(module: Module, seed: int = 0) -> list[np.ndarray]:

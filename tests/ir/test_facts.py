@@ -41,6 +41,39 @@ def test_what_is_passed_on_is_the_first_operand(opcode):
         assert found.tobytes() == given[0].tobytes()
 
 
+@pytest.mark.parametrize("opcode", those("keeps_order"))
+def test_what_keeps_the_order_moves_nothing(opcode):
+    for (given,), found in results(opcode):
+        if given.itemsize == found.itemsize and given.size == found.size:
+            assert found.tobytes() == given.tobytes()
+
+
+def test_what_costs_nothing_reads_one_operand_at_most():
+    assert {*those("free")} == {"bitcast", "broadcast", "constant", "iota", "reshape"}
+    assert all(len(OPS[opcode].operand_names) <= 1 for opcode in those("free"))
+
+
+@pytest.mark.parametrize("opcode", those("structural"))
+def test_structure_neither_computes_nor_moves(opcode):
+    cls = OPS[opcode]
+    assert not (cls.elementwise or cls.moves or cls.side_effect or cls.computation_fields)
+    for value, shapes in cls.samples():
+        assert value.accessed(shapes, value.infer(*shapes)) == value.operations(shapes, shapes) == 0
+
+
+@pytest.mark.parametrize("opcode", those("updates"))
+def test_what_is_updated_has_the_shape_of_the_result(opcode):
+    for value, shapes in OPS[opcode].samples():
+        result = value.infer(*shapes)
+        assert [s.logical for s in result.parts] == [s.logical for s in shapes[: len(result.parts)]]
+
+
+@pytest.mark.parametrize("opcode", those("control"))
+def test_control_runs_computations(opcode):
+    for value, _ in OPS[opcode].samples():
+        assert value.computations()
+
+
 @pytest.mark.parametrize("opcode", those("reads_alike"))
 def test_arrays_that_are_read_alike_are_of_one_size(opcode):
     for _, shapes in OPS[opcode].samples():
@@ -49,6 +82,7 @@ def test_arrays_that_are_read_alike_are_of_one_size(opcode):
 
 @pytest.mark.parametrize("opcode", those("ends"))
 def test_an_end_takes_what_its_beginning_gives(opcode):
+    assert OPS[opcode].ends.ended_by is OPS[opcode]
     end = OPS[opcode].samples()[0][0]
     for start, shapes in OPS[opcode].ends.samples():
         assert end.infer(start.infer(*shapes))

@@ -27,6 +27,7 @@ from axla.ir.structure import Parameter
 from axla.passes import driver
 from axla.passes.pipelines import PASSES
 from axla.stablehlo import export_text
+from axla.tools.main import main
 
 SOURCE = '''
 import enum
@@ -207,6 +208,16 @@ def test_a_package_that_fails_names_itself_and_breaks_no_other():
     with pytest.raises(axla.UnsupportedError, match=r"op 'missing' of the package ops-of-a-test 2.5 cannot"):
         declared("missing")
     axla.check(of_one("cut(x, x), side=BELOW")).raise_if_different()
+
+
+def test_they_are_listed_with_their_package(capsys):
+    assert main(["ops"]) == 0
+    lines = [line.split(maxsplit=2) for line in capsys.readouterr().out.splitlines()]
+    found = {name: (package, about) for name, package, *about in filter(None, lines)}
+    assert found["cut"][0] == found["bare"][0] == "ops_of_a_test" and found["add"][0] == "axla"
+    assert found["half"][0] == "-" and "OSError" in found["half"][1][0]
+    with pytest.raises(axla.ParseError, match="'bar' is no opcode; did you mean bare?"):
+        axla.parse(of_one("bar(x)"))
 
 
 @pytest.mark.parametrize("name", ["odd", "misnamed"])

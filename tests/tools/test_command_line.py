@@ -373,3 +373,19 @@ def test_an_unknown_flag_without_a_verb_is_an_error(capsys):
     with pytest.raises(SystemExit) as caught:
         command.main(["--bogus"])
     assert caught.value.code == 2 and "unrecognized arguments: --bogus" in capsys.readouterr().err
+
+
+def test_ops_lists_ops_and_kinds_with_their_package(capsys):
+    assert command.main(["ops"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "sine                      axla  sin(x), x in radians, of any size" in lines
+    assert any(line.split()[:3] == ["kind", "dot", "axla"] for line in lines)
+
+
+def test_ops_shows_one(capsys):
+    assert command.main(["ops", "scatter"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("scatter: The operands, with windows combined")
+    assert "package     axla\n" in shown and "facts       expensive, updates\n" in shown
+    assert command.main(["ops", "scater"]) == 1
+    assert "'scater' is no opcode; did you mean scatter?" in capsys.readouterr().err

@@ -136,7 +136,7 @@ def alias_leaves(module: Module) -> list[tuple[int, int]]:
     entry = module.entry
     starts = [0]
     for parameter in entry.parameters:
-        starts.append(starts[-1] + sum(1 for _ in parameter.shape.leaves()))
+        starts.append(starts[-1] + parameter.shape.leaf_count)
     found: dict[int, int] = {}
     for alias in module.config.aliases:
         if not 0 <= alias.parameter < len(entry.parameters):
@@ -167,7 +167,7 @@ def leaf_number(shape: AnyShape, index: tuple[int, ...], what: str) -> int:
     for i in index:
         if not isinstance(shape, TupleShape) or not 0 <= i < len(shape.elements):
             raise InvalidArgument(f"{what} has no element {index}")
-        first += sum(sum(1 for _ in s.leaves()) for s in shape.elements[:i])
+        first += sum(s.leaf_count for s in shape.elements[:i])
         shape = shape.elements[i]
     if isinstance(shape, TupleShape):
         raise InvalidArgument(f"{what}{index} is a tuple; an array is wanted")

@@ -22,7 +22,7 @@ import axla.hlo as hlo
 from axla.analysis.inplace import overwritable
 from axla.analysis.regions import is_tiny, is_tiny_store
 from axla.core.errors import InternalError
-from axla.core.shape import AnyShape, Shape, TupleShape
+from axla.core.shape import Shape
 from axla.custom.site import leaf_number
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.structure import Constant, GetTupleElement, Parameter, Tuple
@@ -96,10 +96,6 @@ class Dataflow:
     )  # by leaf: the value that stands for the result's memory
     time: dict[Instruction, int] = field(default_factory=dict)
     end: int = 0
-
-
-def leaf_count(shape: AnyShape) -> int:
-    return shape.leaf_count if isinstance(shape, TupleShape) else 1
 
 
 def find(value: Value) -> Value:
@@ -220,7 +216,7 @@ class _Walk:
     def element(self, inst: Instruction) -> tuple[Value | None, ...]:
         tuple_ = inst.operands[0]
         first = tuple_of(tuple_).leaf_starts[op_of(inst, GetTupleElement).index]
-        return self.flow.leaves[tuple_][first : first + leaf_count(inst.shape)]
+        return self.flow.leaves[tuple_][first : first + inst.shape.leaf_count]
 
     def forwards(self, inst: Instruction) -> bool:
         of, to = inst.operands[0].shape, inst.shape

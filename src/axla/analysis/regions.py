@@ -14,25 +14,22 @@ from math import prod
 import axla.hlo as hlo
 from axla.core.shape import AnyShape, Shape
 from axla.ir.graph import Computation, Instruction
-from axla.ir.op import Op
 from axla.target.machine import Limits
 
-_FREE = {hlo.Parameter, hlo.Constant, hlo.Tuple, hlo.GetTupleElement, hlo.AfterAll}
 _CHOOSING = {hlo.Gather, hlo.DynamicSlice, hlo.DynamicUpdateSlice}  # by index, at run time, among registers
 _PLAIN = {hlo.DynamicUpdateSlice, hlo.Iota, hlo.Copy, hlo.RngGetAndUpdateState}
-CONTROL: tuple[type[Op], ...] = (hlo.While, hlo.Conditional, hlo.Call)
 
 
 def is_tiny_shape(shape: AnyShape, limits: Limits) -> bool:
     """Whether registers hold every array in a shape."""
     if isinstance(shape, Shape):
         return shape.size <= limits.tiny
-    return all(leaf.size <= limits.tiny for leaf in shape.leaves() if isinstance(leaf, Shape))
+    return all(array.size <= limits.tiny for array in shape.arrays())
 
 
 def is_tiny(inst: Instruction, limits: Limits) -> bool:
     """Whether an instruction is computed in registers."""
-    called = inst.op.computations() if isinstance(inst.op, CONTROL) else ()
+    called = inst.op.computations() if inst.op.control else ()
     return _cost(inst, limits) is not None and all(is_scalar_region(c, limits) for c in called)
 
 
@@ -78,7 +75,7 @@ def _written(inst: Instruction, limits: Limits) -> int:
 
 def too_long(order: Iterable[Instruction], elsewhere: set[Instruction], limits: Limits) -> set[Instruction]:
     """Dots, gathers and the like that registers are not for, because the computation is long code already."""
-    costs = {i: _cost(i, limits) or 0 for i in order if i not in elsewhere and not isinstance(i.op, CONTROL)}
+    costs = {i: _cost(i, limits) or 0 for i in order if i not in elsewhere and not i.op.control}
     long = sum(costs.values()) > limits.line
     return {i for i, cost in costs.items() if long and cost > limits.tiny}
 
@@ -125,7 +122,7 @@ def _summed(computation: Computation, limits: Limits) -> tuple[int | None, tuple
     total: int | None = 0
     calls = []
     for inst in computation.instructions:
-        if isinstance(inst.op, CONTROL):
+        if inst.op.control:
             calls.append(inst)
         one = _cost(inst, limits)
         total = None if total is None or one is None else total + one
@@ -140,13 +137,11 @@ def _cost(inst: Instruction, limits: Limits) -> int | None:
     cls = type(op)
     if not is_tiny_shape(inst.shape, limits):
         return None
-    if op.passes_on or cls in _FREE:
+    if op.passes_on or op.structural or cls is hlo.Constant:
         return 0
     if op.side_effect and cls is not hlo.RngGetAndUpdateState:
         return None
-    shape = inst.shape
-    leaves = (shape,) if isinstance(shape, Shape) else shape.leaves()
-    size = sum(s.size for s in leaves if isinstance(s, Shape))
+    size = sum(array.size for array in inst.shape.arrays())
     if op.elementwise or op.moves or cls in _PLAIN:
         if op.expensive and size * limits.line_function > limits.line_kernel:
             return None
@@ -155,7 +150,7 @@ def _cost(inst: Instruction, limits: Limits) -> int | None:
         return size * chosen.size if choosing else size
     if not all(is_tiny_shape(o.shape, limits) for o in inst.operands):
         return None
-    if cls in CONTROL:
+    if op.control:
         return 1
     shapes: list = [o.shape for o in inst.operands]
     if isinstance(op, hlo.Dot) and not op.sparsity:

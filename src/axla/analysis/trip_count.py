@@ -36,7 +36,7 @@ def trip_count(loop: Instruction) -> int | None:
 
 def _plain(inst: Instruction) -> Instruction:
     """What is behind copies and reshapes of one element."""
-    while isinstance(inst.op, hlo.Copy | hlo.Reshape | hlo.Bitcast):
+    while inst.op.keeps_order:
         source, shape = inst.operands[0].shape, inst.shape
         if not isinstance(source, Shape) or not isinstance(shape, Shape):
             break

@@ -25,6 +25,7 @@ from axla.cpu.compiler import checked_text, llvm_module
 from axla.cpu.entry import emit_entry
 from axla.hlo import Constant
 from axla.ir.graph import Instruction, Module
+from axla.ir.op import Op
 from axla.lowering.pipeline import constants_segment, optimize, program_of
 from axla.passes import driver
 from axla.passes.pipelines import lapack_expander
@@ -38,12 +39,8 @@ ADDRESSABLE = 1 << 31
 KERNEL_LEVEL = 2
 _EMPTY = "axla_no_constants"
 
-# What besides ops that move elements or pass values on does not compute: allowed with element types that the
-# machine lacks.
-_NO_ARITHMETIC = frozenset({
-    "parameter", "constant", "tuple", "get-tuple-element", "copy", "dynamic-update-slice", "select", "while",
-    "conditional", "call", "fusion", "after-all", "abs", "negate", "real", "imag", "complex",
-})  # fmt: skip
+_NO_ARITHMETIC = frozenset({"constant", "select", "fusion", "abs", "negate", "real", "imag", "complex"})
+"""Ops that compute nothing with floats, besides those that move, pass on or put together values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,16 +205,20 @@ def double_arithmetic(module: Module) -> str | None:
     """The first instruction that computes with f64 or c128, and where it is from."""
     for computation in module.computations:
         for inst in computation.instructions:
-            op = inst.op
-            computes = not (op.moves or op.passes_on or op.opcode in _NO_ARITHMETIC)
-            if computes and any(map(_is_double, _arrays(inst))):
+            if _computes(inst.op) and any(map(_is_double, _arrays(inst))):
                 return where(inst)
     return None
 
 
+def _computes(op: Op) -> bool:
+    """Whether an op needs arithmetic of its element type; what it calls is looked at by itself."""
+    moves = op.moves or op.keeps_order or op.updates or op.passes_on or op.structural or op.control
+    return not moves and op.opcode not in _NO_ARITHMETIC
+
+
 def _arrays(inst: Instruction) -> Iterator[Shape]:
     for value in (inst, *inst.operands):
-        yield from (leaf for leaf in value.shape.leaves() if isinstance(leaf, Shape))
+        yield from value.shape.arrays()
 
 
 def _is_double(shape: Shape) -> bool:

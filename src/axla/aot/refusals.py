@@ -17,9 +17,9 @@ from axla.ir.graph import Instruction, Module
 _PROCESS = {
     "infeed": "reads the infeed of the process that runs it; make it a parameter",
     "outfeed": "writes the outfeed of the process that runs it; make it a result",
-    "send": "needs a peer that receives", "recv": "needs a peer that sends",
-    "send-done": "needs a peer that receives", "recv-done": "needs a peer that sends",
-}  # fmt: skip
+    "transfers": "needs a peer at the other end of its channel",
+}
+"""Why not, by the kind of an op's effect."""
 _CALLBACKS = ("callback", "io_callback")
 
 
@@ -38,14 +38,13 @@ def refuse(module: Module, externals: Collection[str] = ()) -> None:
     several = module.config.replica_count * module.config.num_partitions
     for computation in module.computations:
         for inst in computation.instructions:
-            opcode = inst.op.opcode
-            if opcode in _PROCESS:
-                _no(module, f"{where(inst)} {_PROCESS[opcode]}")
+            if inst.op.effect in _PROCESS:
+                _no(module, f"{where(inst)} {_PROCESS[inst.op.effect]}")
             if inst.op.collective is not None:
                 size = max(_group_size(inst), several)
                 if size > 1:
                     _no(module, f"{where(inst)} has {size} participants; a library runs alone")
-            if opcode == "custom-call":
+            if inst.opcode == "custom-call":
                 _refuse_call(module, inst, externals)
     if several > 1:
         _no(module, f"it is for {several} participants, by its header; a library runs alone")

@@ -22,7 +22,6 @@ from axla.core.errors import InvalidArgument, ShapeError
 from axla.core.literal import Literal
 from axla.core.shape import AnyShape, ProgramShape
 from axla.core.shape_util import subshape
-from axla.hlo import Infeed, Outfeed, RecvDone, SendDone
 from axla.hlo.family import show
 from axla.ir.clone import called_first, clone_computation
 from axla.ir.graph import NO_EXTRA, Alias, Computation, Extra, Instruction, Module
@@ -31,8 +30,12 @@ from axla.ir.sharding import Sharding
 from axla.ir.structure import Constant, Parameter
 from axla.text.sharding import read_sharding
 
-_TRANSFERS = (Infeed, Outfeed, SendDone, RecvDone)
 _NOT_A_NAME = re.compile(r"[^A-Za-z0-9_.\-]")
+
+
+def _is_transferred(op: Op) -> bool:
+    """Whether an op is a transfer, or ends one that was begun before."""
+    return op.effect in ("infeed", "outfeed", "transfers") and op.ended_by is None
 
 
 class XlaOp(Operators):
@@ -113,7 +116,7 @@ class XlaBuilder:
         if after:
             extra = replace(extra, control_predecessors=tuple(after))
         inst = self._entry.add(op, instructions, shape, name=name, extra=extra)
-        if transferring or isinstance(op, _TRANSFERS):
+        if transferring or _is_transferred(op):
             self._transfers.append(inst)
         self._last = inst
         return XlaOp(self, inst)
@@ -204,7 +207,7 @@ class XlaBuilder:
         if source not in self._embedded:
             self._embedded[source] = clone_computation(source, self._module, mapping=self._embedded)
             inside = (i.op for c in called_first(source) for i in c.instructions)
-            if any(isinstance(op, _TRANSFERS) for op in inside):
+            if any(_is_transferred(op) for op in inside):
                 self._transferring.add(self._embedded[source])
         return self._embedded[source]
 

@@ -268,10 +268,7 @@ def _dot(e: Elements, inst: Instruction[hlo.Dot], index: Indices) -> Value:
     op = inst.op
     out: DType = inst.shape.dtype
     batch = list(index[: len(op.lhs_batch_dims)])
-    lhs_used = (*op.lhs_batch_dims, *op.lhs_contracting_dims)
-    rhs_used = (*op.rhs_batch_dims, *op.rhs_contracting_dims)
-    lhs_free = [d for d in range(lhs.shape.rank) if d not in lhs_used]
-    rhs_free = [d for d in range(rhs.shape.rank) if d not in rhs_used]
+    lhs_free, rhs_free = op.lhs_free(lhs.shape.rank), op.rhs_free(rhs.shape.rank)
     free = list(index[len(batch) :])
     accumulator = accumulation_type(out)
 

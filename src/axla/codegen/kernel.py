@@ -119,7 +119,7 @@ class KernelWriter:
 
     def outputs_of(self, number: int) -> list[Array]:
         """The outputs of a root: several for a variadic reduce and its like."""
-        counts = [sum(1 for _ in root.shape.leaves()) for root in self.roots]
+        counts = [root.shape.leaf_count for root in self.roots]
         first = sum(counts[:number])
         return self.outputs[first : first + counts[number]]
 

@@ -141,7 +141,7 @@ class Elements:
         with plugins.blamed(f"{inst!r}: its element"):
             found = self._moved(inst, index) if generator is None else generator(self, inst, index)
         values = found if isinstance(found, tuple) else (found,)
-        wanted = [leaf.dtype for leaf in inst.shape.leaves() if isinstance(leaf, Shape)]
+        wanted = [leaf.dtype for leaf in inst.shape.arrays()]
         if [getattr(value, "dtype", None) for value in values] != wanted:
             given = ", ".join(str(v.dtype) if isinstance(v, Value) else repr(v) for v in values)
             raise UnsupportedError(f"{inst!r}: its element is {given}, wanted {', '.join(map(str, wanted))}")

@@ -110,6 +110,7 @@ class AnyShape:
     is_token = False
     is_opaque = False
     is_unbounded = False  # whether a size is not known, and has no bound
+    leaf_count = 1  # how many shapes are inside that are no tuples
 
     # Arrays have these, and tuples `elements`; asking another kind of shape is an AttributeError. They are
     # named here because most code is about arrays: operands are checked when an instruction is made.
@@ -129,6 +130,20 @@ class AnyShape:
     def leaves(self) -> Iterator[AnyShape]:
         """The shapes inside, depth first; a shape that is not a tuple is its own only leaf."""
         yield self
+
+    def arrays(self) -> Iterator[Shape]:
+        """The arrays among the leaves."""
+        return (leaf for leaf in self.leaves() if isinstance(leaf, Shape))
+
+    @property
+    def array_bytes(self) -> int:
+        """The bytes of all arrays in it."""
+        return sum(shape.byte_size for shape in self.arrays())
+
+    @property
+    def parts(self) -> tuple[AnyShape, ...]:
+        """The elements of a tuple; any other shape is its own only part."""
+        return self.elements if self.is_tuple else (self,)
 
     def to_string(self, *, layout: bool = True) -> str:
         raise AssertionError
@@ -295,7 +310,7 @@ class TupleShape(AnyShape):
             return found
         self = object.__new__(cls)
         self.elements = elements
-        counts = (e.leaf_count if isinstance(e, TupleShape) else 1 for e in elements)
+        counts = (e.leaf_count for e in elements)
         *starts, self.leaf_count = accumulate(counts, initial=0)
         self.leaf_starts = tuple(starts)
         self.is_unbounded = any(e.is_unbounded for e in elements)

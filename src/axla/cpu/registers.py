@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import axla.hlo as hlo
-from axla.analysis.dataflow import leaf_count
 from axla.codegen.function import Ssa
 from axla.codegen.scatter import scatter_elements
 from axla.codegen.value import Value as Element
@@ -77,7 +76,7 @@ class _Registers:
 
     def compute(self, inst: Instruction) -> None:
         """All elements of an instruction, here and now: what it reads may be overwritten later."""
-        leaves = [s for s in inst.shape.leaves() if isinstance(s, Shape)]  # of equal dimensions
+        leaves = list(inst.shape.arrays())  # of equal dimensions
         table = [self.e.all(inst, index) for index in indices(leaves[0])]
         self.held(inst, [[row[n] for row in table] for n in range(len(leaves))])
 
@@ -95,7 +94,7 @@ class _Registers:
 
     def element(self, inst: Instruction[hlo.GetTupleElement]) -> None:
         first = tuple_of(inst.operands[0]).leaf_starts[inst.op.index]
-        self.bind(inst, self.where[inst.operands[0]][first : first + leaf_count(inst.shape)])
+        self.bind(inst, self.where[inst.operands[0]][first : first + inst.shape.leaf_count])
 
     def forward(self, inst: Instruction) -> None:
         if inst.shape.is_token:
@@ -117,7 +116,7 @@ class _Registers:
 
     def while_(self, inst: Instruction[hlo.While]) -> None:
         op = inst.op
-        shapes = [s for s in inst.shape.leaves() if isinstance(s, Shape)]
+        shapes = list(inst.shape.arrays())
 
         def condition(parts: Sequence[Ssa]) -> Element:
             elements = from_registers(shapes, parts)
@@ -143,7 +142,7 @@ class _Registers:
 
         branches = zip(inst.op.computations(), inst.operands[1:], strict=True)
         parts = self.entry.choose(self.e(inst.operands[0], ()), [side(*branch) for branch in branches])
-        shapes = [s for s in inst.shape.leaves() if isinstance(s, Shape)]
+        shapes = list(inst.shape.arrays())
         self.held(inst, from_registers(shapes, parts))
 
     # -- the rest ----------------------------------------------------------------------------------------

@@ -5,12 +5,15 @@ HLO text writes a call of one instruction under the name of that instruction: ad
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from axla.core.dtypes import F32, U32
 from axla.core.shape import AnyShape, Shape, TupleShape
-from axla.hlo.collective import elements, started
+from axla.hlo.collective import started
 from axla.hlo.family import show
 from axla.hlo.signature import accepts, sample_reducer
 from axla.ir.attributes import OutputAlias
+from axla.ir.families import Beginning
 from axla.ir.graph import Computation
 from axla.ir.op import Op, attr, op
 
@@ -18,8 +21,8 @@ MAIN = "main"
 """The thread of an entry."""
 
 
-@op("async-start", operands="*operands", expensive=True, mixes_floats=True)
-class AsyncStart(Op):
+@op("async-start", operands="*operands", expensive=True, mixes_floats=True, control=True)
+class AsyncStart(Beginning):
     """Begins `calls` on the operands: the value is a tuple of operands (a tuple), result and contexts."""
 
     shape: AnyShape
@@ -28,7 +31,7 @@ class AsyncStart(Op):
     output_to_operand_aliasing: tuple[OutputAlias, ...] = attr(default=(), proto="output_operand_aliasing")
 
     def infer(self, *operands: AnyShape) -> AnyShape:
-        parts = elements(self.shape)
+        parts = self.shape.parts
         wanted = TupleShape([o.logical for o in operands])
         if len(parts) < 2 or not isinstance(parts[0], TupleShape) or parts[0].logical is not wanted:
             self.reject("c1", f"({show(wanted)}, result, ...) is wanted, found {show(self.shape)}")
@@ -57,7 +60,7 @@ def _begins(part: AnyShape, whole: AnyShape) -> bool:
         return True
     if not isinstance(part, TupleShape):
         return False
-    first = elements(whole)[: len(part.elements)] if isinstance(whole, TupleShape) else ()
+    first = whole.parts[: len(part.elements)] if isinstance(whole, TupleShape) else ()
     return [s.logical for s in part.elements] == [s.logical for s in first]
 
 
@@ -65,12 +68,22 @@ def _is_group(computation: Computation) -> bool:
     return any(name == "_collectives_group" for name, _ in computation.root.extra.frontend_attributes)
 
 
-@op("async-update", operands="operand")
-class AsyncUpdate(Op):
-    """A step between the start and the end of an asynchronous call; its attributes repeat the start's."""
+@dataclass(frozen=True)
+class _GoesOn(Op):
+    """A step of an asynchronous call that has begun; its attributes repeat the start's."""
 
     async_execution_thread: str | None = None
     calls: Computation | None = None
+
+    @classmethod
+    def samples(cls):
+        x = Shape(F32)
+        return [(cls(), (TupleShape((TupleShape((x,)), x)),))]
+
+
+@op("async-update", operands="operand")
+class AsyncUpdate(_GoesOn):
+    """A step between the start and the end of an asynchronous call; its attributes repeat the start's."""
 
     def infer(self, operand: AnyShape) -> AnyShape:
         started(self, operand)
@@ -79,26 +92,13 @@ class AsyncUpdate(Op):
     def evaluate(self, operand):
         return operand
 
-    @classmethod
-    def samples(cls):
-        x = Shape(F32)
-        return [(cls(), (TupleShape((TupleShape((x,)), x)),))]
-
 
 @op("async-done", operands="operand")
-class AsyncDone(Op):
+class AsyncDone(_GoesOn):
     """The result of an asynchronous call; its attributes repeat the start's."""
-
-    async_execution_thread: str | None = None
-    calls: Computation | None = None
 
     def infer(self, operand: AnyShape) -> AnyShape:
         return started(self, operand)
 
     def evaluate(self, operand):
         return operand[1]
-
-    @classmethod
-    def samples(cls):
-        x = Shape(F32)
-        return [(cls(), (TupleShape((TupleShape((x,)), x)),))]

@@ -7,26 +7,17 @@ from dataclasses import dataclass
 
 from axla.core.dtypes import F32, S32, U32
 from axla.core.shape import AnyShape, Shape, TupleShape
-from axla.hlo.family import arrays, show
+from axla.hlo.family import arrays, joined, show
 from axla.hlo.signature import accepts_scalars, sample_reducer
 from axla.ir.attributes import SourceTargetPairs
 from axla.ir.collectives import Kind
 from axla.ir.devices import ReplicaGroups
-from axla.ir.families import Grouped, Paired
+from axla.ir.families import Exchanging, Grouped, Paired, Resizing
 from axla.ir.graph import Computation, Instruction
 from axla.ir.op import Op, attr, op, reject
 from axla.ir.structure import Constant
 
 ALL = ReplicaGroups()
-
-
-def joined(shapes: Sequence[AnyShape]) -> AnyShape:
-    """One shape as it is, several as a tuple."""
-    return shapes[0].logical if len(shapes) == 1 else TupleShape([s.logical for s in shapes])
-
-
-def elements(shape: AnyShape) -> tuple[AnyShape, ...]:
-    return shape.elements if isinstance(shape, TupleShape) else (shape,)
 
 
 def group_size(self: Op, groups: ReplicaGroups, *, uniform: bool = True) -> int | None:
@@ -50,7 +41,7 @@ def scaled(self: Grouped, operands: Sequence[AnyShape], result: AnyShape, at: in
 
     Their number is known at run time only: groups of replicas may hold all partitions.
     """
-    sources, results = arrays(self, *operands), elements(result)
+    sources, results = arrays(self, *operands), result.parts
     size = group_size(self, self.replica_groups)
     if len(sources) != len(results):
         self.reject("c1", f"{len(sources)} operands give as many results, found {show(result)}")
@@ -95,6 +86,14 @@ class _Collective(Op):
     mixes_floats = True
 
 
+@dataclass(frozen=True)
+class _InGroups(_Collective, Grouped):
+    """Those without a shape of their own."""
+
+    channel_id: int | None = None
+    replica_groups: ReplicaGroups = attr(always=True, default=ALL)
+
+
 class Reducing(_Collective, Grouped):
     """Those that combine what members bring."""
 
@@ -102,13 +101,11 @@ class Reducing(_Collective, Grouped):
 
 
 @dataclass(frozen=True)
-class _AllReduce(Reducing):
+class _AllReduce(Reducing, _InGroups):
     """At once, or its beginning."""
 
     collective = Kind.SAME
 
-    channel_id: int | None = None
-    replica_groups: ReplicaGroups = attr(always=True, default=ALL)
     constrain_layout: bool = False
     use_global_device_ids: bool = False
     to_apply: Computation = attr(always=True, default=None)
@@ -157,7 +154,7 @@ class AllReduceDone(_Collective):
 
 
 @dataclass(frozen=True)
-class _AllGather(_Collective, Grouped):
+class _AllGather(_Collective, Resizing):
     """At once, or its beginning."""
 
     collective = Kind.SCALED
@@ -192,7 +189,7 @@ class AllGatherStart(_AllGather):
     """Begins an all-gather: the value is a tuple of operand and result."""
 
     def infer(self, *operands: AnyShape) -> AnyShape:
-        parts = elements(self.shape)
+        parts = self.shape.parts
         if len(parts) < 2 or parts[0].logical is not joined(operands):
             self.reject("c0", f"(operands, results) are wanted, found {show(self.shape)}")
         scaled(self, operands, parts[1], self.dimensions[0], grows=True)
@@ -225,14 +222,14 @@ class AllGatherDone(_Done):
 
 def started(self: Op, operand: AnyShape, at: int = 1) -> AnyShape:
     """Element `at` of what a start gives."""
-    parts = elements(operand)
+    parts = operand.parts
     if not isinstance(operand, TupleShape) or len(parts) <= at:
         self.reject("c1", f"the tuple of a start is wanted, found {show(operand)}")
     return parts[at].logical
 
 
 @op("reduce-scatter", operands="*operands", collective=Kind.SCALED, reads_whole=True)
-class ReduceScatter(Reducing):
+class ReduceScatter(Reducing, Resizing):
     """The operands of all members combined by `to_apply`; each member gets its part along the dimension."""
 
     shape: AnyShape
@@ -256,11 +253,9 @@ class ReduceScatter(Reducing):
 
 
 @op("all-to-all", operands="*operands", collective=Kind.EXCHANGED)
-class AllToAll(_Collective, Grouped):
+class AllToAll(_InGroups, Exchanging):
     """Every member sends a part to every other: a part along the dimension, or one of the operands."""
 
-    channel_id: int | None = None
-    replica_groups: ReplicaGroups = attr(always=True, default=ALL)
     constrain_layout: bool = False
     dimensions: tuple[int, ...] | None = None
 
@@ -295,11 +290,9 @@ def rooted(self: Op, operands: Sequence[AnyShape], dynamic: bool) -> AnyShape:
 
 
 @op("collective-broadcast", operands="*operands", collective=Kind.ROOTED)
-class CollectiveBroadcast(_Collective, Grouped):
+class CollectiveBroadcast(_InGroups):
     """Every member of a group gets the operands of its root, the first one; who is in no group, zeros."""
 
-    channel_id: int | None = None
-    replica_groups: ReplicaGroups = attr(always=True, default=ALL)
     has_dynamic_root: bool = False
 
     def infer(self, *operands: AnyShape) -> AnyShape:
@@ -312,18 +305,16 @@ class CollectiveBroadcast(_Collective, Grouped):
 
 
 @op("collective-reduce", operands="*operands", collective=Kind.ROOTED)
-class CollectiveReduce(Reducing):
+class CollectiveReduce(Reducing, _InGroups):
     """The operands of all members of a group, combined by `to_apply`, to its root; the others get zeros."""
 
-    channel_id: int | None = None
-    replica_groups: ReplicaGroups = attr(always=True, default=ALL)
     has_dynamic_root: bool = False
     to_apply: Computation = attr(always=True, default=None)
 
     def infer(self, *operands: AnyShape) -> AnyShape:
         group_size(self, self.replica_groups)
         result = rooted(self, operands, self.has_dynamic_root)
-        for s in arrays(self, *elements(result)):
+        for s in arrays(self, *result.parts):
             accepts_scalars(self, self.to_apply, [s.dtype] * 2, [s.dtype])
         return result
 
@@ -422,11 +413,8 @@ class CollectivePermuteDone(_Done):
     mixes_floats=False,
     reads_whole=True,
 )
-class RaggedAllToAll(_Collective, Grouped):
+class RaggedAllToAll(_InGroups):
     """Slices of different lengths of the input go to places in the outputs of the members."""
-
-    channel_id: int | None = None
-    replica_groups: ReplicaGroups = attr(always=True, default=ALL)
 
     def infer(self, data: AnyShape, output: AnyShape, *numbers: AnyShape) -> AnyShape:
         group_size(self, self.replica_groups)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from axla.core.dtypes import BF16, F16, F32, S8, S32, DType
+from axla.core.errors import UnsupportedError
 from axla.core.shape import AnyShape, Shape
-from axla.hlo.family import arrays, show
+from axla.hlo.family import are_different, arrays, show
 from axla.hlo.numeric import widened
 from axla.ir.attributes import Precision, Sparsity, Word
 from axla.ir.op import Op, attr, op
@@ -33,8 +35,78 @@ class Contraction(Op):
     expensive = True
     mixes_floats = True
 
+    @property
+    def pairs(self) -> list[tuple[int, int]]:
+        """(dimension of lhs, dimension of rhs) that are one: batch dimensions, then contracting ones."""
+        lhs = (*self.lhs_batch_dims, *self.lhs_contracting_dims)
+        return list(zip(lhs, (*self.rhs_batch_dims, *self.rhs_contracting_dims), strict=True))
 
-@op("dot", operands="lhs rhs *metadata")
+    def lhs_free(self, rank: int) -> list[int]:
+        """The dimensions of lhs, of this rank, that neither contract nor batch."""
+        return [d for d in range(rank) if d not in (*self.lhs_batch_dims, *self.lhs_contracting_dims)]
+
+    def rhs_free(self, rank: int) -> list[int]:
+        """The same of rhs."""
+        return [d for d in range(rank) if d not in (*self.rhs_batch_dims, *self.rhs_contracting_dims)]
+
+    def check(self, lhs: Shape, rhs: Shape, sparsity: tuple[Sparsity, ...] = ()) -> None:
+        """Rejects dimension numbers that are not there, repeated, or of different sizes on the two sides."""
+        for side, shape, batch, contracting in (
+            ("lhs", lhs, self.lhs_batch_dims, self.lhs_contracting_dims),
+            ("rhs", rhs, self.rhs_batch_dims, self.rhs_contracting_dims),
+        ):
+            if not are_different((*batch, *contracting), shape.rank):
+                found = f"{side}_batch_dims={batch}, {side}_contracting_dims={contracting}"
+                self.reject("c1", f"{found} are not different dimensions of {show(shape)}")
+        for what, left, right in (
+            ("batch", self.lhs_batch_dims, self.rhs_batch_dims),
+            ("contracting", self.lhs_contracting_dims, self.rhs_contracting_dims),
+        ):
+            if len(left) != len(right):
+                self.reject(
+                    "c2", f"{len(left)} {what} dimensions of lhs, {len(right)} of rhs; there must be as many"
+                )
+            for a, b in zip(left, right, strict=True):
+                if _stored(lhs, "L", a, sparsity) != _stored(rhs, "R", b, sparsity):
+                    found = f"{what} dimension {a} of {show(lhs)} and {b} of {show(rhs)}"
+                    self.reject("c3", f"{found} must have one size")
+
+    def check_not_mixed(self, *shapes: Shape) -> None:
+        """Rejects complex operands and result beside others."""
+        if len({shape.dtype.is_complex for shape in shapes}) > 1:
+            self.reject("c9", f"complex and other element types cannot be mixed: {show(shapes)}")
+
+    def contracted(self, lhs: Shape, rhs: Shape, dtype: DType) -> Shape:
+        """batch dimensions, free dimensions of lhs, free dimensions of rhs."""
+        left, right = self.lhs_free(lhs.rank), self.rhs_free(rhs.rank)
+        dims = [*(lhs.dims[d] for d in (*self.lhs_batch_dims, *left)), *(rhs.dims[d] for d in right)]
+        batch = [
+            lhs.dynamic[a] or rhs.dynamic[b]
+            for a, b in zip(self.lhs_batch_dims, self.rhs_batch_dims, strict=True)
+        ]
+        free = (*(lhs.dynamic[d] for d in left), *(rhs.dynamic[d] for d in right))
+        return Shape(dtype, dims, (*batch, *free) if lhs.is_dynamic or rhs.is_dynamic else ())
+
+    def contract(self, lhs: np.ndarray, rhs: np.ndarray, dtype: DType) -> np.ndarray:
+        """The dot of two arrays."""
+        wide = accumulator(dtype)
+        left_batch, left_sum = self.lhs_batch_dims, self.lhs_contracting_dims
+        right_batch, right_sum = self.rhs_batch_dims, self.rhs_contracting_dims
+        left_free, right_free = self.lhs_free(lhs.ndim), self.rhs_free(rhs.ndim)
+        batch = [lhs.shape[d] for d in left_batch]
+        rows, columns = [lhs.shape[d] for d in left_free], [rhs.shape[d] for d in right_free]
+        count, depth = prod(batch), prod(lhs.shape[d] for d in left_sum)
+        a = lhs.transpose([*left_batch, *left_free, *left_sum]).reshape(count, prod(rows), depth)
+        b = rhs.transpose([*right_batch, *right_sum, *right_free]).reshape(count, depth, prod(columns))
+        is_small = dtype.is_complex and max(a.shape[1:] + b.shape[1:]) <= 16
+        multiply = _small_complex if is_small else np.matmul
+        product = multiply(widened(a).astype(wide), widened(b).astype(wide))
+        if dtype.is_pred:
+            product = product != 0
+        return product.astype(dtype.numpy).reshape([*batch, *rows, *columns])
+
+
+@op("dot", operands="lhs rhs *metadata", in_line=True)
 class Dot(Contraction):
     """result[batch, i, j] = sum over k of lhs[batch, i, k] * rhs[batch, j, k].
 
@@ -55,32 +127,25 @@ class Dot(Contraction):
                 f"an operand behind lhs and rhs for each of {len(self.sparsity)} entries of sparsity is "
                 f"wanted, found {len(metadata)}",
             )
-        check_dimension_numbers(self, left, right, self.sparsity)
-        result = contracted(self, left, right, self.shape.dtype)
-        check_not_mixed(self, left, right, self.shape)
-        return result
+        self.check(left, right, self.sparsity)
+        self.check_not_mixed(left, right, self.shape)
+        return self.contracted(left, right, self.shape.dtype)
 
     @classmethod
     def of(cls, lhs: Shape, rhs: Shape, dtype: DType | None = None, **numbers: Any) -> Dot:
         """The dot of these operands, its result shape computed; `dtype` is the element type of the result."""
         draft = cls(lhs, **numbers)
-        check_dimension_numbers(draft, lhs, rhs, draft.sparsity)
-        return cls(
-            contracted(draft, lhs, rhs, dtype or max(lhs.dtype, rhs.dtype, key=lambda d: d.bits)), **numbers
-        )
+        draft.check(lhs, rhs, draft.sparsity)
+        wide = dtype or max(lhs.dtype, rhs.dtype, key=lambda d: d.bits)
+        return cls(draft.contracted(lhs, rhs, wide), **numbers)
+
+    def operations(self, operands: Sequence[AnyShape], result: AnyShape) -> int:
+        return 2 * result.size * prod(operands[0].dims[d] for d in self.lhs_contracting_dims)
 
     def evaluate(self, lhs: np.ndarray, rhs: np.ndarray, *metadata: np.ndarray) -> np.ndarray:
         if self.sparsity:
-            from axla.core.errors import UnsupportedError
-
             raise UnsupportedError("dot with sparsity is not implemented by the interpreter")
-        return contract(
-            lhs,
-            rhs,
-            (self.lhs_batch_dims, self.lhs_contracting_dims),
-            (self.rhs_batch_dims, self.rhs_contracting_dims),
-            self.shape.dtype,
-        )
+        return self.contract(lhs, rhs, self.shape.dtype)
 
     @classmethod
     def samples(cls):
@@ -105,65 +170,12 @@ class Dot(Contraction):
         ]
 
 
-def check_not_mixed(self: Op, *shapes: Shape) -> None:
-    """Rejects complex operands and result beside others."""
-    if len({shape.dtype.is_complex for shape in shapes}) > 1:
-        self.reject("c9", f"complex and other element types cannot be mixed: {show(shapes)}")
-
-
-def check_dimension_numbers(self: Any, lhs: Shape, rhs: Shape, sparsity: tuple[Sparsity, ...]) -> None:
-    """Rejects dimension numbers that are not there, repeated, or of different sizes on the two sides.
-
-    `self` is a dot of any kind.
-    """
-    for side, shape, batch, contracting in (
-        ("lhs", lhs, self.lhs_batch_dims, self.lhs_contracting_dims),
-        ("rhs", rhs, self.rhs_batch_dims, self.rhs_contracting_dims),
-    ):
-        numbers = (*batch, *contracting)
-        if len(set(numbers)) != len(numbers) or not all(0 <= d < shape.rank for d in numbers):
-            found = f"{side}_batch_dims={batch}, {side}_contracting_dims={contracting}"
-            self.reject("c1", f"{found} are not different dimensions of {show(shape)}")
-    for what, left, right in (
-        ("batch", self.lhs_batch_dims, self.rhs_batch_dims),
-        ("contracting", self.lhs_contracting_dims, self.rhs_contracting_dims),
-    ):
-        if len(left) != len(right):
-            self.reject(
-                "c2", f"{len(left)} {what} dimensions of lhs, {len(right)} of rhs; there must be as many"
-            )
-        for a, b in zip(left, right, strict=True):
-            if _stored(lhs, "L", a, sparsity) != _stored(rhs, "R", b, sparsity):
-                found = f"{what} dimension {a} of {show(lhs)} and {b} of {show(rhs)}"
-                self.reject("c3", f"{found} must have one size")
-
-
 def _stored(shape: Shape, side: str, dimension: int, sparsity: tuple[Sparsity, ...]) -> int:
     """The size of a dimension, as it would be without sparsity."""
     for s in sparsity:
         if s.operand == side and s.dimension == dimension:
             return shape.dims[dimension] * s.of // s.kept
     return shape.dims[dimension]
-
-
-def contracted(self: Any, lhs: Shape, rhs: Shape, dtype: DType) -> Shape:
-    """batch dimensions, free dimensions of lhs, free dimensions of rhs."""
-    left = [d for d in range(lhs.rank) if d not in self.lhs_batch_dims and d not in self.lhs_contracting_dims]
-    right = [
-        d for d in range(rhs.rank) if d not in self.rhs_batch_dims and d not in self.rhs_contracting_dims
-    ]
-    dims = [
-        *(lhs.dims[d] for d in self.lhs_batch_dims),
-        *(lhs.dims[d] for d in left),
-        *(rhs.dims[d] for d in right),
-    ]
-    if not (lhs.is_dynamic or rhs.is_dynamic):
-        return Shape(dtype, dims)
-    batch = [
-        lhs.dynamic[a] or rhs.dynamic[b]
-        for a, b in zip(self.lhs_batch_dims, self.rhs_batch_dims, strict=True)
-    ]
-    return Shape(dtype, dims, [*batch, *(lhs.dynamic[d] for d in left), *(rhs.dynamic[d] for d in right)])
 
 
 def accumulator(dtype: DType) -> np.dtype:
@@ -185,26 +197,3 @@ def _small_complex(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         real += x[left] * u[right] - y[left] * v[right]
         imaginary += x[left] * v[right] + y[left] * u[right]
     return np.stack((real, imaginary), -1).view(a.dtype)[..., 0]
-
-
-def contract(
-    lhs: np.ndarray, rhs: np.ndarray, left_numbers: tuple, right_numbers: tuple, dtype: DType
-) -> np.ndarray:
-    """The dot of two arrays; `*_numbers` are (batch dimensions, contracting dimensions)."""
-    wide = accumulator(dtype)
-    (left_batch, left_sum), (right_batch, right_sum) = left_numbers, right_numbers
-    left_free = [d for d in range(lhs.ndim) if d not in left_batch and d not in left_sum]
-    right_free = [d for d in range(rhs.ndim) if d not in right_batch and d not in right_sum]
-    batch = [lhs.shape[d] for d in left_batch]
-    rows, columns = [lhs.shape[d] for d in left_free], [rhs.shape[d] for d in right_free]
-    depth = math.prod(lhs.shape[d] for d in left_sum)
-    a = lhs.transpose([*left_batch, *left_free, *left_sum]).reshape(math.prod(batch), math.prod(rows), depth)
-    b = rhs.transpose([*right_batch, *right_sum, *right_free]).reshape(
-        math.prod(batch), depth, math.prod(columns)
-    )
-    product = (_small_complex if dtype.is_complex and max(a.shape[1:] + b.shape[1:]) <= 16 else np.matmul)(
-        widened(a).astype(wide), widened(b).astype(wide)
-    )
-    if dtype.is_pred:
-        product = product != 0
-    return product.astype(dtype.numpy).reshape([*batch, *rows, *columns])

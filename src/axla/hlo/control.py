@@ -6,7 +6,7 @@ from axla.core.dtypes import F32, PRED, S32
 from axla.core.shape import TOKEN, AnyShape, BufferShape, Shape, TupleShape
 from axla.core.shape_util import subshape
 from axla.custom.site import CallSite, leaf_number
-from axla.hlo.family import show
+from axla.hlo.family import Same, show
 from axla.hlo.signature import accepts, returns, sample_of, sample_reducer
 from axla.ir.attributes import (
     ApiVersion,
@@ -19,14 +19,15 @@ from axla.ir.attributes import (
     RawText,
     Window,
 )  # fmt: skip
+from axla.ir.families import Calling, Composite, External, Looping
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.op import OPS, Op, attr, op
 from axla.ir.structure import Constant, Parameter
 from axla.ir.typed import op_of
 
 
-@op("while", operands="init", expensive=True)
-class While(Op):
+@op("while", operands="init", expensive=True, control=True)
+class While(Looping):
     """Applies `body` to the value as long as `condition` of it is true, starting from the operand.
 
     All three have one shape, which does not change from one iteration to the next. The result is what the
@@ -53,7 +54,10 @@ class While(Op):
         return [(cls(condition, body), (Shape(F32),))]
 
 
-@op("conditional", operands="branch_index *branch_operands", expensive=True, mixes_floats=True)
+@op(
+    "conditional", operands="branch_index *branch_operands", expensive=True, mixes_floats=True, control=True,
+    in_line=True,
+)  # fmt: skip
 class Conditional(Op):
     """One of the branches, applied to its own operand; only that one runs.
 
@@ -96,8 +100,8 @@ class Conditional(Op):
         ]
 
 
-@op("call", operands="*operands", expensive=True, mixes_floats=True)
-class Call(Op):
+@op("call", operands="*operands", expensive=True, mixes_floats=True, control=True, in_line=True)
+class Call(Composite):
     """`to_apply`, applied to the operands.
 
     With `is_composite` it stands for an op of a frontend, named in the frontend attributes, which the
@@ -115,8 +119,8 @@ class Call(Op):
         return [(cls(sample_reducer("add", F32)), (Shape(F32), Shape(F32)))]
 
 
-@op("fusion", operands="*operands", expensive=True, mixes_floats=True)
-class Fusion(Op):
+@op("fusion", operands="*operands", expensive=True, mixes_floats=True, in_line=True)
+class Fusion(Calling):
     """`calls`, applied to the operands: one kernel, as a compiler decided before.
 
     axla takes fusions of imported modules apart and decides anew.
@@ -135,7 +139,7 @@ class Fusion(Op):
 
 
 @op("custom-call", operands="*operands", effect="custom calls", expensive=True, mixes_floats=True)
-class CustomCall(Op):
+class CustomCall(External):
     """Whatever the function named `custom_call_target` computes from the operands."""
 
     shape: AnyShape
@@ -207,7 +211,7 @@ def call_site(inst: Instruction) -> CallSite:
             (result,) = op.result_layout_constraints
     starts = [0]
     for shape in operands:
-        starts.append(starts[-1] + sum(1 for _ in shape.leaves()))
+        starts.append(starts[-1] + shape.leaf_count)
     aliases = tuple(
         (leaf_number(result, a.output), starts[a.operand] + leaf_number(operands[a.operand], a.index))
         for a in op.output_to_operand_aliasing
@@ -225,22 +229,16 @@ def call_site(inst: Instruction) -> CallSite:
     )
 
 
-@op("opt-barrier", operands="operand", passes_on=True)
-class OptBarrier(Op):
+@op("opt-barrier", operands="operand", passes_on=True, in_line=True)
+class OptBarrier(Same):
     """The operand itself, all its elements at once: no optimisation looks or moves anything across."""
-
-    def infer(self, operand: AnyShape) -> AnyShape:
-        return operand.logical
-
-    def evaluate(self, operand):
-        return operand
 
     @classmethod
     def samples(cls):
         return [(cls(), (Shape(F32, (3,)),)), (cls(), (TupleShape((Shape(F32), Shape(S32, (2,)))),))]
 
 
-@op("after-all", operands="*tokens")
+@op("after-all", operands="*tokens", structural=True)
 class AfterAll(Op):
     """A token that is there when all operands are; with none, at once.
 

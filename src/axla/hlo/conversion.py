@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from axla.core.dtypes import BF16, C64, F16, F32, F64, PRED, S4, S8, S32, S64, U8, U16, U32
@@ -51,7 +53,7 @@ class Convert(Elementwise):
         return [(cls(Shape(to, (3, 4))), (Shape(of, (3, 4)),)) for of, to in pairs]
 
 
-@op("bitcast-convert", operands="operand", moves=True)
+@op("bitcast-convert", operands="operand", moves=True, keeps_order=True, in_line=True)
 class BitcastConvert(Op):
     """The same bits as another element type.
 
@@ -93,7 +95,7 @@ class BitcastConvert(Op):
         return [(cls(Shape(to, to_dims)), (Shape(of, of_dims),)) for of, of_dims, to, to_dims in cases]
 
 
-@op("bitcast", operands="operand", moves=True, passes_on=True)
+@op("bitcast", operands="operand", moves=True, passes_on=True, keeps_order=True, free=True)
 class Bitcast(Op):
     """The memory of the operand, read as another shape and layout of the same number of bits.
 
@@ -109,6 +111,9 @@ class Bitcast(Op):
             if of != to:
                 self.reject("c1", f"{show(operand)} has {of} bits, {show(self.shape)} has {to}")
         return self.shape
+
+    def accessed(self, operands: Sequence[AnyShape], result: AnyShape) -> int:
+        return 0
 
     def evaluate(self, operand: np.ndarray) -> np.ndarray:
         """For default layouts on both sides; others need the operand's layout, which arrays do not have."""

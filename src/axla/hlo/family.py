@@ -14,7 +14,7 @@ import numpy as np
 
 from axla.core.dtypes import BF16, C64, C128, F16, F32, F64, PRED, S8, S32, U8, U32, DType
 from axla.core.errors import UnsupportedError
-from axla.core.shape import UNBOUNDED, AnyShape, Shape, show
+from axla.core.shape import UNBOUNDED, AnyShape, Shape, TupleShape, show
 from axla.ir.op import Op, op, reject
 
 
@@ -51,6 +51,26 @@ def arrays(self: Op, *operands: AnyShape) -> tuple[Shape, ...]:
         if not isinstance(operand, Shape):
             self.reject("array", f"operand {number} must be an array, found {show(operand)}")
     return operands  # type: ignore[return-value]
+
+
+def are_different(dimensions: Sequence[int], rank: int) -> bool:
+    """Whether these are different dimensions of an array."""
+    return len(set(dimensions)) == len(dimensions) and all(0 <= d < rank for d in dimensions)
+
+
+def are_increasing(dimensions: Sequence[int], rank: int) -> bool:
+    """Whether these are different dimensions of an array, in order."""
+    return list(dimensions) == sorted(dimensions) and are_different(dimensions, rank)
+
+
+def fits_in(sizes: Sequence[int], dims: Sequence[int]) -> bool:
+    """Whether a window of these sizes lies within an array."""
+    return len(sizes) == len(dims) and all(0 <= n <= d for n, d in zip(sizes, dims, strict=True))
+
+
+def joined(shapes: Sequence[AnyShape]) -> AnyShape:
+    """One shape as it is, several as a tuple."""
+    return shapes[0].logical if len(shapes) == 1 else TupleShape([s.logical for s in shapes])
 
 
 def label(self: Op) -> str:
@@ -99,6 +119,27 @@ def same_dtype(self: Op, operands: Sequence[Shape], accepts: Accepts = ANY) -> D
     return dtype
 
 
+class Same(Op):
+    """Gives its operand."""
+
+    __slots__ = ()
+
+    def infer(self, operand: AnyShape) -> AnyShape:
+        return operand.logical
+
+    def evaluate(self, operand: Any) -> Any:
+        return operand
+
+
+class Part(Op):
+    """Reads of its first operand what it gives, and no more."""
+
+    __slots__ = ()
+
+    def accessed(self, operands: Sequence[AnyShape], result: AnyShape) -> int:
+        return 2 * result.byte_size + sum(shape.byte_size for shape in operands[1:])
+
+
 class Elementwise(Op):
     """result[i] = function(operands[i]...)."""
 
@@ -113,6 +154,9 @@ class Elementwise(Op):
         cls = type(self)
         dtype = same_dtype(self, shapes, cls.accepts)
         return same_dims(self, shapes, dtype if cls.result is None else cls.result(dtype))
+
+    def operations(self, operands: Sequence[AnyShape], result: AnyShape) -> int:
+        return result.size
 
     def evaluate(self, *operands: np.ndarray) -> np.ndarray:
         function = type(self).function

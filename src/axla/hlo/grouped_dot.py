@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,22 +10,29 @@ import numpy as np
 from axla.core.dtypes import BF16, F8E4M3FN, F32, F64, S32, DType
 from axla.core.shape import AnyShape, Shape
 from axla.hlo.casting import convert
-from axla.hlo.contraction import (
-    Contraction,
-    Dot,
-    check_dimension_numbers,
-    check_not_mixed,
-    contract,
-    contracted,
-)
+from axla.hlo.contraction import Contraction, Dot
 from axla.hlo.family import arrays, show
 from axla.hlo.numeric import widened
 from axla.ir.attributes import Precision
 from axla.ir.op import attr, op
 
 
+class _Grouped(Contraction):
+    """Dots of more operands than two."""
+
+    operand_precision: tuple[Precision, ...]
+
+    @property
+    def dot(self) -> Dot:
+        """The dot with the same dimension numbers; what is free in rhs may be groups."""
+        return Dot(
+            self.shape, self.lhs_batch_dims, self.lhs_contracting_dims, self.rhs_batch_dims,
+            self.rhs_contracting_dims, self.operand_precision,
+        )  # fmt: skip
+
+
 @op("ragged-dot", operands="lhs rhs group_sizes", reads_whole=True, message="ragged_dot_dimension_numbers")
-class RaggedDot(Contraction):
+class RaggedDot(_Grouped):
     """A dot whose ragged dimension of lhs is cut into groups, the sizes of which are data.
 
     ragged free:        [b, m, k], [g, b, k, n], [b, x, g] -> [b, m, n]   each group of rows has its own rhs
@@ -37,14 +45,6 @@ class RaggedDot(Contraction):
     lhs_ragged_dims: tuple[int, ...] = attr(default=(), proto="lhs_ragged_dimensions")
     rhs_group_dims: tuple[int, ...] = attr(default=(), proto="rhs_group_dimensions")
     operand_precision: tuple[Precision, ...] = attr(default=(), proto="precision_config.operand_precision")
-
-    @property
-    def dot(self) -> Dot:
-        """The same dimension numbers; what is free in rhs may be the groups."""
-        return Dot(
-            self.shape, self.lhs_batch_dims, self.lhs_contracting_dims, self.rhs_batch_dims,
-            self.rhs_contracting_dims, self.operand_precision,
-        )  # fmt: skip
 
     @property
     def is_ragged_free(self) -> bool:
@@ -68,8 +68,8 @@ class RaggedDot(Contraction):
         left, right, sizes = arrays(self, lhs, rhs, group_sizes)
         if len(self.lhs_ragged_dims) != 1 or not 0 <= self.lhs_ragged_dims[0] < left.rank:
             self.reject("c1", f"lhs_ragged_dims={self.lhs_ragged_dims} is not one of lhs'")
-        check_dimension_numbers(self, left, right, ())
-        check_not_mixed(self, left, right, self.shape)
+        self.check(left, right)
+        self.check_not_mixed(left, right, self.shape)
         if not sizes.dtype.is_integer or not sizes.rank:
             self.reject("c4", f"group sizes are integers, an array, found {show(sizes)}")
         wanted = tuple(left.dims[d] for d in self.prefix(left.rank))
@@ -79,33 +79,29 @@ class RaggedDot(Contraction):
                 f"group sizes have the dimensions [groups] or {[*wanted]} and groups, found {show(sizes)}",
             )
         self._check_groups(right, sizes.dims[-1])
-        rest = [d for d in range(right.rank) if d not in self.rhs_group_dims]
-        dims = [*_free(left, self.lhs_batch_dims, self.lhs_contracting_dims)]
-        batch = [left.dims[d] for d in self.lhs_batch_dims]
-        used = (*self.rhs_batch_dims, *self.rhs_contracting_dims)
-        result = [*batch, *dims, *(right.dims[d] for d in rest if d not in used)]
+        rows = [left.dims[d] for d in (*self.lhs_batch_dims, *self.lhs_free(left.rank))]
+        columns = [right.dims[d] for d in self.rhs_free(right.rank) if d not in self.rhs_group_dims]
+        result = [*rows, *columns]
         if self.is_ragged_contracting:
             result = [sizes.dims[-1], *result]
         return Shape(self.shape.dtype, result)
 
     def _check_groups(self, rhs: Shape, groups: int) -> None:
-        used = (*self.rhs_batch_dims, *self.rhs_contracting_dims)
+        free = self.rhs_free(rhs.rank)
         if len(self.rhs_group_dims) != (1 if self.is_ragged_free else 0):
             wanted = "one" if self.is_ragged_free else "no"
             found = f"rhs_group_dims={self.rhs_group_dims}"
             self.reject("c6", f"{wanted} group dimension is wanted here, found {found}")
         for d in self.rhs_group_dims:
-            if not 0 <= d < rhs.rank or d in used or rhs.dims[d] != groups:
+            if d not in free or rhs.dims[d] != groups:
                 self.reject(
                     "c7", f"rhs_group_dims={{{d}}} must be a free dimension of {show(rhs)} of size {groups}"
                 )
 
     def evaluate(self, lhs: np.ndarray, rhs: np.ndarray, group_sizes: np.ndarray) -> np.ndarray:
         dtype = self.shape.dtype
-        left = (self.lhs_batch_dims, self.lhs_contracting_dims)
-        right = (self.rhs_batch_dims, self.rhs_contracting_dims)
         if not self.is_ragged_free and not self.is_ragged_contracting:
-            return contract(lhs, rhs, left, right, dtype)
+            return self.contract(lhs, rhs, dtype)
         lhs, rhs = widened(lhs), widened(rhs)  # where there is a 0
         groups = group_sizes.shape[-1]
         members = self._members(lhs, group_sizes.astype(np.int64))
@@ -114,11 +110,14 @@ class RaggedDot(Contraction):
         for g in range(groups):
             own = np.where(members == g, lhs, zero)
             if self.is_ragged_contracting:
-                found.append(contract(own, self._masked(rhs, members, g), left, right, dtype))
+                found.append(self.contract(own, self._masked(rhs, members, g), dtype))
                 continue
             (at,) = self.rhs_group_dims
-            below = tuple(tuple(d - (d > at) for d in dims) for dims in right)
-            found.append((members == g, contract(lhs, np.take(rhs, g, at), left, below, dtype)))
+            batch, summed = (
+                tuple(d - (d > at) for d in dims) for dims in (self.rhs_batch_dims, self.rhs_contracting_dims)
+            )
+            one = replace(self.dot, rhs_batch_dims=batch, rhs_contracting_dims=summed)
+            found.append((members == g, one.contract(lhs, np.take(rhs, g, at), dtype)))
         if self.is_ragged_contracting:
             return np.stack(found) if found else np.zeros(self.shape.dims, dtype.numpy)
         total = np.zeros(self.shape.dims).astype(dtype.numpy)
@@ -139,8 +138,7 @@ class RaggedDot(Contraction):
 
     def _masked(self, rhs: np.ndarray, members: np.ndarray, group: int) -> np.ndarray:
         """rhs, of the contracted only what belongs to a group."""
-        place = dict(zip(self.lhs_contracting_dims, self.rhs_contracting_dims, strict=True))
-        place |= dict(zip(self.lhs_batch_dims, self.rhs_batch_dims, strict=True))
+        place = dict(self.pairs)
         order = sorted(place, key=lambda d: place[d])
         free = [d for d in range(members.ndim) if d not in place]
         inside = members.transpose([*order, *free]).reshape([members.shape[d] for d in order])
@@ -151,11 +149,7 @@ class RaggedDot(Contraction):
 
     def _as_result(self, inside: np.ndarray, rank: int) -> np.ndarray:
         """A mask over lhs, the same along what is contracted, as one over the result."""
-        free = [
-            d for d in range(inside.ndim)
-            if d not in self.lhs_batch_dims and d not in self.lhs_contracting_dims
-        ]  # fmt: skip
-        order = [*self.lhs_batch_dims, *free]
+        order = [*self.lhs_batch_dims, *self.lhs_free(inside.ndim)]
         moved = inside.transpose([*order, *self.lhs_contracting_dims])
         return moved.reshape([*moved.shape[: len(order)], *[1] * (rank - len(order))])
 
@@ -187,12 +181,8 @@ class RaggedDot(Contraction):
         ]  # fmt: skip
 
 
-def _free(shape: Shape, batch: tuple[int, ...], contracting: tuple[int, ...]) -> list[int]:
-    return [n for d, n in enumerate(shape.dims) if d not in batch and d not in contracting]
-
-
 @op("scaled-dot", operands="lhs rhs lhs_scale rhs_scale", reads_whole=True)
-class ScaledDot(Contraction):
+class ScaledDot(_Grouped):
     """A dot of operands that are first multiplied by scales, one for each block of elements.
 
     A scale has the rank of its operand, and sizes that divide the operand's: along a dimension of size n, a
@@ -200,14 +190,6 @@ class ScaledDot(Contraction):
     """
 
     operand_precision: tuple[Precision, ...] = attr(default=(), proto="precision_config.operand_precision")
-
-    @property
-    def dot(self) -> Dot:
-        """The dot of the scaled operands."""
-        return Dot(
-            self.shape, self.lhs_batch_dims, self.lhs_contracting_dims, self.rhs_batch_dims,
-            self.rhs_contracting_dims, self.operand_precision,
-        )  # fmt: skip
 
     @property
     def wide(self) -> DType:
@@ -219,8 +201,7 @@ class ScaledDot(Contraction):
         for number in (left, right, *scales, self.shape):
             if number.dtype.is_complex:
                 self.reject("c4", f"real numbers are wanted, found {show(number)}")
-        check_dimension_numbers(self, left, right, ())
-        result = contracted(self, left, right, self.shape.dtype)
+        self.check(left, right)
         if all(s.is_scalar for s in scales):
             self.reject("c1", "at least one of the scales should be not a scalar")
         for side, shape, scale in zip(("lhs", "rhs"), (left, right), scales, strict=True):
@@ -233,16 +214,14 @@ class ScaledDot(Contraction):
                 if m == 0 and n or m and n % m:
                     found = f"{show(shape)} should be a multiple of dimension {d} of {show(scale)}"
                     self.reject("c3", f"dimension {d} of {side} {found}")
-        return result
+        return self.contracted(left, right, self.shape.dtype)
 
     def evaluate(
         self, lhs: np.ndarray, rhs: np.ndarray, lhs_scale: np.ndarray, rhs_scale: np.ndarray
     ) -> np.ndarray:
         wide = self.wide
         a, b = (_scaled(x, s, wide) for x, s in ((lhs, lhs_scale), (rhs, rhs_scale)))
-        left = (self.lhs_batch_dims, self.lhs_contracting_dims)
-        product = contract(a, b, left, (self.rhs_batch_dims, self.rhs_contracting_dims), wide)
-        return convert(product, self.shape.dtype)
+        return convert(self.contract(a, b, wide), self.shape.dtype)
 
     @classmethod
     def samples(cls):

@@ -8,17 +8,20 @@ from math import prod
 import numpy as np
 
 from axla.core.dtypes import F32, S32
-from axla.core.shape import AnyShape, Shape, TupleShape
-from axla.hlo.family import arrays, show
+from axla.core.shape import AnyShape, Shape
+from axla.hlo.family import Part, are_different, are_increasing, arrays, fits_in, joined, show
 from axla.hlo.signature import accepts_scalars
 from axla.ir.graph import Computation
 from axla.ir.op import Op, attr, op
 
 _SOMEWHERE_OUTSIDE = 1 << 62
 
+Places = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+"""Dimensions of the operand: of components of index vectors, and batching ones; the latter of the indices."""
 
-@op("gather", operands="operand start_indices", moves=True, message="gather_dimension_numbers")
-class Gather(Op):
+
+@op("gather", operands="operand start_indices", moves=True, message="gather_dimension_numbers", in_line=True)
+class Gather(Part):
     """Windows of `slice_sizes` of the operand, one for each index vector of `start_indices`.
 
     Dimension `index_vector_dim` of the indices holds vectors (at the rank of the indices: each number is a
@@ -38,23 +41,24 @@ class Gather(Op):
     slice_sizes: tuple[int, ...] = attr(required=True, default=(), proto="gather_slice_sizes")
     indices_are_sorted: bool = False
 
+    @property
+    def places(self) -> Places:
+        """Which dimensions of operand and indices belong together."""
+        return self.start_index_map, self.operand_batching_dims, self.start_indices_batching_dims
+
+    @property
+    def dropped(self) -> tuple[int, ...]:
+        """The dimensions of the operand that windows have no dimension for."""
+        return (*self.collapsed_slice_dims, *self.operand_batching_dims)
+
     def infer(self, operand: AnyShape, start_indices: AnyShape) -> Shape:
         source, indices = arrays(self, operand, start_indices)
-        dropped = (*self.collapsed_slice_dims, *self.operand_batching_dims)
-        batch = _check_indices(
-            self,
-            source,
-            indices,
-            self.start_index_map,
-            self.operand_batching_dims,
-            self.start_indices_batching_dims,
-        )
+        dropped = self.dropped
+        batch = _check_indices(self, source, indices, self.places)
         sizes = self.slice_sizes
-        if len(sizes) != source.rank or not all(
-            0 <= n <= d for n, d in zip(sizes, source.dims, strict=False)
-        ):
+        if not fits_in(sizes, source.dims):
             self.reject("c1", f"slice_sizes={sizes} do not lie within {show(source)}")
-        if len(set(dropped)) != len(dropped) or not all(0 <= d < source.rank for d in dropped):
+        if not are_different(dropped, source.rank):
             self.reject(
                 "c2", f"collapsed_slice_dims and operand_batching_dims {dropped} are not different dimensions"
             )
@@ -67,11 +71,7 @@ class Gather(Op):
         window = [d for d in range(source.rank) if d not in dropped]
         rank = len(batch) + len(window)
         offsets = self.offset_dims
-        if (
-            len(offsets) != len(window)
-            or list(offsets) != sorted(set(offsets))
-            or not all(0 <= d < rank for d in offsets)
-        ):
+        if len(offsets) != len(window) or not are_increasing(offsets, rank):
             self.reject(
                 "c5",
                 f"offset_dims={offsets} must be {len(window)} increasing dimensions of the {rank} of the "
@@ -92,14 +92,7 @@ class Gather(Op):
 
     def evaluate(self, operand: np.ndarray, start_indices: np.ndarray) -> np.ndarray:
         sizes = [min(n, d) for n, d in zip(self.slice_sizes, operand.shape, strict=True)]
-        starts = window_starts(
-            start_indices,
-            self.index_vector_dim,
-            operand.ndim,
-            self.start_index_map,
-            self.operand_batching_dims,
-            self.start_indices_batching_dims,
-        )
+        starts = window_starts(start_indices, self.index_vector_dim, operand.ndim, self.places)
         batch = starts.shape[:-1]
         places = []
         for d, size in enumerate(sizes):
@@ -107,8 +100,7 @@ class Gather(Op):
             run = np.arange(size).reshape([-1 if k == d else 1 for k in range(operand.ndim)])
             places.append(start.reshape([*batch, *[1] * operand.ndim]) + run)
         taken = operand[tuple(places)] if places else np.broadcast_to(operand, batch)
-        dropped = (*self.collapsed_slice_dims, *self.operand_batching_dims)
-        taken = taken.reshape([*batch, *[n for d, n in enumerate(sizes) if d not in dropped]])
+        taken = taken.reshape([*batch, *[n for d, n in enumerate(sizes) if d not in self.dropped]])
         return np.moveaxis(taken, range(len(batch), taken.ndim), self.offset_dims)
 
     @classmethod
@@ -133,7 +125,7 @@ class Gather(Op):
         ]
 
 
-@op("scatter", operands="*operands", expensive=True, message="scatter_dimension_numbers")
+@op("scatter", operands="*operands", expensive=True, message="scatter_dimension_numbers", updates=True)
 class Scatter(Op):
     """The operands, with windows combined with `updates` by `to_apply` at the places that the indices give.
 
@@ -157,6 +149,21 @@ class Scatter(Op):
     unique_indices: bool = False
     to_apply: Computation = attr(always=True, default=None)
 
+    @property
+    def places(self) -> Places:
+        """Which dimensions of the operands and the indices belong together."""
+        return self.scatter_dims_to_operand_dims, self.input_batching_dims, self.scatter_indices_batching_dims
+
+    @property
+    def dropped(self) -> tuple[int, ...]:
+        """The dimensions of the operands that updates have no dimension for."""
+        return (*self.inserted_window_dims, *self.input_batching_dims)
+
+    def window_sizes(self, rank: int, update: Sequence[int]) -> tuple[int, ...]:
+        """The sizes of windows in operands of this rank, given those of updates: 1 where these have none."""
+        sizes = iter([update[d] for d in self.update_window_dims])
+        return tuple(1 if d in self.dropped else next(sizes) for d in range(rank))
+
     def infer(self, *operands: AnyShape) -> AnyShape:
         shapes = arrays(self, *operands)
         count = len(shapes) // 2
@@ -172,31 +179,20 @@ class Scatter(Op):
         accepts_scalars(
             self, self.to_apply, [s.dtype for s in (*sources, *updates)], [s.dtype for s in sources]
         )
-        return sources[0].logical if count == 1 else TupleShape([s.logical for s in sources])
+        return joined(sources)
 
     def _check_update(self, source: Shape, indices: Shape, update: Shape) -> None:
-        batch = _check_indices(
-            self,
-            source,
-            indices,
-            self.scatter_dims_to_operand_dims,
-            self.input_batching_dims,
-            self.scatter_indices_batching_dims,
-        )
-        dropped = (*self.inserted_window_dims, *self.input_batching_dims)
+        dropped = self.dropped
+        batch = _check_indices(self, source, indices, self.places)
         window = [d for d in range(source.rank) if d not in dropped]
-        if len(set(dropped)) != len(dropped) or not all(0 <= d < source.rank for d in dropped):
+        if not are_different(dropped, source.rank):
             self.reject(
                 "c3", f"inserted_window_dims and input_batching_dims {dropped} are not different dimensions"
             )
         if list(self.inserted_window_dims) != sorted(self.inserted_window_dims):
             self.reject("c4", f"inserted_window_dims={self.inserted_window_dims} must be sorted")
         numbers = self.update_window_dims
-        if (
-            len(numbers) != len(window)
-            or list(numbers) != sorted(set(numbers))
-            or not all(0 <= d < update.rank for d in numbers)
-        ):
+        if len(numbers) != len(window) or not are_increasing(numbers, update.rank):
             self.reject(
                 "c5",
                 f"update_window_dims={numbers} must be {len(window)} increasing dimensions of {show(update)}",
@@ -212,24 +208,22 @@ class Scatter(Op):
                 "c8", f"updates {show(update)} must have the batch dimensions of indices {show(indices)}"
             )
 
+    def operations(self, operands: Sequence[AnyShape], result: AnyShape) -> int:
+        return operands[-1].size
+
+    def accessed(self, operands: Sequence[AnyShape], result: AnyShape) -> int:
+        indices, *updates = operands[len(operands) // 2 :]
+        return indices.byte_size + 3 * sum(shape.byte_size for shape in updates)
+
     def windows(
         self, dims: Sequence[int], indices: np.ndarray, update: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, tuple[int, ...]]:
         """Start of each window (row-major over index vectors), the windows' updates in the same order, sizes
         per dimension.
         """
-        starts = window_starts(
-            indices,
-            self.index_vector_dim,
-            len(dims),
-            self.scatter_dims_to_operand_dims,
-            self.input_batching_dims,
-            self.scatter_indices_batching_dims,
-        )
+        starts = window_starts(indices, self.index_vector_dim, len(dims), self.places)
         outer = [d for d in range(update.ndim) if d not in self.update_window_dims]
-        dropped = (*self.inserted_window_dims, *self.input_batching_dims)
-        inner = iter(self.update_window_dims)
-        sizes = tuple(1 if d in dropped else update.shape[next(inner)] for d in range(len(dims)))
+        sizes = self.window_sizes(len(dims), update.shape)
         count = prod(starts.shape[:-1])
         ordered = update.transpose([*outer, *self.update_window_dims]).reshape(count, *sizes)
         return starts.reshape(count, len(dims)), ordered, sizes
@@ -249,16 +243,9 @@ class Scatter(Op):
         ]
 
 
-def _check_indices(
-    self: Gather | Scatter,
-    source: Shape,
-    indices: Shape,
-    index_map: Sequence[int],
-    source_batch: Sequence[int],
-    indices_batch: Sequence[int],
-) -> list[int]:
+def _check_indices(self: Gather | Scatter, source: Shape, indices: Shape, places: Places) -> list[int]:
     """The dimensions of the indices that run over index vectors; rejects what does not fit together."""
-    at = self.index_vector_dim
+    at, (index_map, source_batch, indices_batch) = self.index_vector_dim, places
     if not indices.dtype.is_integer:
         self.reject("i1", f"indices must be integers, found {show(indices)}")
     if not 0 <= at <= indices.rank:
@@ -267,16 +254,13 @@ def _check_indices(
     if len(index_map) != length:
         self.reject(
             "i3",
-            f"index vectors of {show(indices)} have {length} components, mapped to "
-            f"dimensions {tuple(index_map)}",
+            f"index vectors of {show(indices)} have {length} components, mapped to dimensions {index_map}",
         )
     mapped = (*index_map, *source_batch)
-    if len(set(mapped)) != len(mapped) or not all(0 <= d < source.rank for d in mapped):
+    if not are_different(mapped, source.rank):
         self.reject("i4", f"indexed dimensions {mapped} are not different dimensions of {show(source)}")
     if len(source_batch) != len(indices_batch) or len(set(indices_batch)) != len(indices_batch):
-        self.reject(
-            "i5", f"batching dimensions {tuple(source_batch)} and {tuple(indices_batch)} must pair up"
-        )
+        self.reject("i5", f"batching dimensions {source_batch} and {indices_batch} must pair up")
     for a, b in zip(source_batch, indices_batch, strict=True):
         if not 0 <= b < indices.rank or b == at or source.dims[a] != indices.dims[b]:
             self.reject(
@@ -286,15 +270,9 @@ def _check_indices(
     return [d for d in range(indices.rank) if d != at]
 
 
-def window_starts(
-    indices: np.ndarray,
-    vector_dim: int,
-    rank: int,
-    index_map: Sequence[int],
-    source_batch: Sequence[int],
-    indices_batch: Sequence[int],
-) -> np.ndarray:
+def window_starts(indices: np.ndarray, vector_dim: int, rank: int, places: Places) -> np.ndarray:
     """Shape (*index vectors, rank): where each window starts, before any clamping."""
+    index_map, source_batch, indices_batch = places
     wide = np.minimum(indices.astype(np.uint64), _SOMEWHERE_OUTSIDE) if indices.dtype.kind == "u" else indices
     vectors = np.minimum(np.asarray(wide).astype(np.int64), _SOMEWHERE_OUTSIDE)
     vectors = np.moveaxis(vectors, vector_dim, -1) if vector_dim < indices.ndim else vectors[..., None]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import log2
 
 import numpy as np
 
@@ -12,6 +14,8 @@ from axla.hlo.family import COMPLEX_OF, FLOAT, INEXACT, arrays, same_dtype, show
 from axla.hlo.numeric import widened
 from axla.ir.attributes import FftType, Single, TransposeA
 from axla.ir.op import Op, attr, op
+
+_PRODUCTS_OF_COMPLEX = 4
 
 
 @op("fft", operands="operand", expensive=True)
@@ -52,6 +56,10 @@ class Fft(Op):
         if not source.size and source.dims[source.rank - rank :] != wanted:
             dims = source.dims[source.rank - rank :]
         return Shape(dtype, (*source.dims[: source.rank - rank], *dims), source.dynamic)
+
+    def operations(self, operands: Sequence[AnyShape], result: AnyShape) -> int:
+        steps = sum(int(log2(length)) for length in self.fft_length if length > 0)
+        return 2 * _PRODUCTS_OF_COMPLEX * steps * max(result.size, operands[0].size)
 
     def evaluate(self, operand: np.ndarray) -> np.ndarray:
         axes = tuple(range(operand.ndim - len(self.fft_length), operand.ndim))
@@ -106,6 +114,9 @@ class Cholesky(Op):
         _matrices(self, source)
         return source.logical
 
+    def operations(self, operands: Sequence[AnyShape], result: AnyShape) -> int:
+        return result.size * result.dims[-1] // 3
+
     def evaluate(self, operand: np.ndarray) -> np.ndarray:
         a = widened(operand)
         lower = np.tril(a) if self.lower else np.conj(np.swapaxes(np.triu(a), -1, -2))
@@ -148,6 +159,9 @@ class TriangularSolve(Op):
         if right.dims[-2 if self.left_side else -1] != left.dims[-1]:
             self.reject("c2", f"{show(right)} does not fit the matrix {show(left)}")
         return right.logical
+
+    def operations(self, operands: Sequence[AnyShape], result: AnyShape) -> int:
+        return 2 * result.size * operands[0].dims[-1]
 
     def evaluate(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         matrix = np.tril(widened(a)) if self.lower else np.triu(widened(a))

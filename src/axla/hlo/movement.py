@@ -15,14 +15,14 @@ import numpy as np
 from axla.core.dtypes import BF16, F32, F64, PRED, S8, S32
 from axla.core.errors import UnsupportedError
 from axla.core.shape import AnyShape, Shape, strides
-from axla.hlo.family import arrays, show
+from axla.hlo.family import Same, are_different, arrays, show
 from axla.ir.op import Op, attr, op
 
 SMALL = 64
 """Elements of an array that is filled rather than viewed."""
 
 
-@op("broadcast", operands="operand", moves=True)
+@op("broadcast", operands="operand", moves=True, free=True)
 class Broadcast(Op):
     """Repeats the operand along new dimensions.
 
@@ -42,15 +42,13 @@ class Broadcast(Op):
             self.reject(
                 "c2", f"dimensions={dimensions} must name one for each of the {source.rank} of {show(source)}"
             )
-        last = -1
+        if not are_different(dimensions, shape.rank):
+            self.reject("c3", f"dimensions={dimensions} are not different dimensions of {show(shape)}")
         for at, size in zip(dimensions, source.dims, strict=True):
-            if not last < at < shape.rank and (not 0 <= at < shape.rank or dimensions.count(at) > 1):
-                self.reject("c3", f"dimensions={dimensions} are not different dimensions of {show(shape)}")
             if shape.dims[at] != size:
                 self.reject(
                     "c4", f"dimension {at} of {show(shape)} must have the size {size} of {show(source)}"
                 )
-            last = at
         return shape
 
     def source(self, index: Sequence[Any], operand: Shape) -> tuple[Any, ...]:
@@ -145,7 +143,7 @@ def refilled(array: np.ndarray, dims: Sequence[int]) -> np.ndarray:
     return found.reshape(dims)
 
 
-@op("reshape", operands="operand", moves=True, passes_on=True)
+@op("reshape", operands="operand", moves=True, passes_on=True, keeps_order=True, free=True)
 class Reshape(Op):
     """The same elements in row-major order, with other dimensions of the same product.
 
@@ -266,9 +264,7 @@ class Reverse(Op):
 
     def infer(self, operand: AnyShape) -> Shape:
         (source,) = arrays(self, operand)
-        if len(set(self.dimensions)) != len(self.dimensions) or not all(
-            0 <= d < source.rank for d in self.dimensions
-        ):
+        if not are_different(self.dimensions, source.rank):
             self.reject("c1", f"dimensions={self.dimensions} are not different dimensions of {show(source)}")
         return source.logical
 
@@ -287,7 +283,7 @@ class Reverse(Op):
         ]
 
 
-@op("iota")
+@op("iota", free=True, in_line=True)
 class Iota(Op):
     """An array whose elements are their own index along `iota_dimension`.
 
@@ -322,18 +318,12 @@ class Iota(Op):
         ]
 
 
-@op("copy", operands="operand")
-class Copy(Op):
+@op("copy", operands="operand", keeps_order=True)
+class Copy(Same):
     """The operand itself, in memory (and a layout) of its own."""
-
-    def infer(self, operand: AnyShape) -> AnyShape:
-        return operand.logical
 
     def source(self, index: Sequence[Any], operand: Shape) -> tuple[Any, ...]:
         return tuple(index)
-
-    def evaluate(self, operand: np.ndarray) -> np.ndarray:
-        return operand
 
     @classmethod
     def samples(cls):

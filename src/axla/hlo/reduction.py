@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import ceil, log2
 
 from axla.core.dtypes import F32, PRED, S32
 from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.hlo.elementwise import Compare
-from axla.hlo.family import arrays, show
+from axla.hlo.family import are_different, arrays, joined, show
 from axla.hlo.signature import (
     accepts,
     accepts_scalars,
@@ -17,6 +18,7 @@ from axla.hlo.signature import (
     sample_reducer,
 )
 from axla.ir.attributes import Direction
+from axla.ir.families import Applying
 from axla.ir.graph import Computation, Module
 from axla.ir.op import OPS, Op, attr, op
 from axla.ir.structure import Parameter, Tuple
@@ -38,8 +40,8 @@ def data_and_inits(self: Op, operands: tuple[AnyShape, ...]) -> tuple[tuple[Shap
     return data, inits
 
 
-@op("reduce", operands="*operands", expensive=True, reads_alike=True)
-class Reduce(Op):
+@op("reduce", operands="*operands", expensive=True, reads_alike=True, in_line=True)
+class Reduce(Applying):
     """Combines all elements along `dimensions` by `to_apply`, starting from the initial values: n arrays, n
     initial values.
 
@@ -53,7 +55,7 @@ class Reduce(Op):
     def infer(self, *operands: AnyShape) -> AnyShape:
         data, inits = data_and_inits(self, operands)
         first, dimensions = data[0], self.dimensions
-        if len(set(dimensions)) != len(dimensions) or not all(0 <= d < first.rank for d in dimensions):
+        if not are_different(dimensions, first.rank):
             self.reject("c4", f"dimensions={dimensions} are not different dimensions of {show(first)}")
         types = accepts_scalars(
             self, self.to_apply, [s.dtype for s in (*inits, *data)], [s.dtype for s in inits]
@@ -63,6 +65,9 @@ class Reduce(Op):
         dynamic = [first.dynamic[d] for d in kept] if first.is_dynamic else ()
         results = [Shape(dtype, dims, dynamic) for dtype in types]
         return TupleShape(results) if self.to_apply.root.shape.is_tuple else results[0]
+
+    def operations(self, operands: Sequence[AnyShape], result: AnyShape) -> int:
+        return max(0, operands[0].size - next(result.arrays()).size)
 
     @classmethod
     def samples(cls):
@@ -75,7 +80,7 @@ class Reduce(Op):
         ]
 
 
-@op("map", operands="*operands", reads_alike=True)
+@op("map", operands="*operands", reads_alike=True, in_line=True)
 class Map(Op):
     """result[i] = to_apply(operands[i]...), for a computation on scalars.
 
@@ -101,6 +106,9 @@ class Map(Op):
             self.reject("c4", f"to_apply {called.name} must return a scalar, found {show(root)}")
         accepts(self, called, [Shape(s.dtype) for s in shapes])
         return Shape(root.dtype, shapes[0].dims, shapes[0].dynamic)
+
+    def operations(self, operands: Sequence[AnyShape], result: AnyShape) -> int:
+        return result.size
 
     @classmethod
     def samples(cls):
@@ -148,7 +156,7 @@ class Scan(Op):
         slices = [s.with_dims((*s.dims[:at], *s.dims[at + 1 :])) for s in shapes[:count]]
         called = accepts(self, self.to_apply, [*slices, *shapes[count:]])
         root = called.root.shape
-        parts = root.elements if isinstance(root, TupleShape) else (root,)
+        parts = root.parts
         outputs, carries = parts[: len(parts) - self.num_carries], parts[len(parts) - self.num_carries :]
         if [c.logical for c in carries] != [s.logical for s in shapes[count:]]:
             self.reject("c4", f"to_apply returns carries {show(carries)}, {show(shapes[count:])} are wanted")
@@ -157,7 +165,7 @@ class Scan(Op):
         length = shapes[0].dims[at]
         stacked = [o.with_dims((*o.dims[:at], length, *o.dims[at:])) for o in arrays(self, *outputs)]
         results = [*stacked, *[c.logical for c in carries]]
-        return TupleShape(results) if len(results) > 1 else results[0]
+        return joined(results)
 
     @classmethod
     def samples(cls):
@@ -196,7 +204,11 @@ class Sort(Op):
         called = require_computation(self, self.to_apply)
         accepts_scalars(self, called, [s.dtype for s in shapes for _ in range(2)], [PRED])
         returns(self, called, Shape(PRED))
-        return shapes[0].logical if len(shapes) == 1 else TupleShape([s.logical for s in shapes])
+        return joined(shapes)
+
+    def operations(self, operands: Sequence[AnyShape], result: AnyShape) -> int:
+        size = operands[0].size
+        return size * max(ceil(log2(size)), 1) if size else 0
 
     @classmethod
     def samples(cls):

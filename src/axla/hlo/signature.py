@@ -20,16 +20,22 @@ def require_computation(self: Op, called: Computation | None, what: str = "to_ap
     return called
 
 
+def _with_parameters(
+    self: Op, called: Computation | None, count: int, what: str
+) -> tuple[Computation, list[AnyShape]]:
+    """A computation that has so many parameters, and their shapes."""
+    found = require_computation(self, called, what)
+    shapes = [p.shape for p in found.parameters]
+    if len(shapes) != count:
+        self.reject("called", f"{what} {found.name} has {len(shapes)} parameters, {count} are wanted")
+    return found, shapes
+
+
 def accepts(
     self: Op, called: Computation | None, parameters: Sequence[AnyShape], what: str = "to_apply"
 ) -> Computation:
     """Rejects a computation whose parameters are not exactly these, up to layout."""
-    found = require_computation(self, called, what)
-    shapes = [p.shape for p in found.parameters]
-    if len(shapes) != len(parameters):
-        self.reject(
-            "called", f"{what} {found.name} has {len(shapes)} parameters, {len(parameters)} are wanted"
-        )
+    found, shapes = _with_parameters(self, called, len(parameters), what)
     for number, (shape, wanted) in enumerate(zip(shapes, parameters, strict=True)):
         if shape.logical is not wanted.logical:
             self.reject(
@@ -59,12 +65,7 @@ def accepts_scalars(
 
     One float type may stand for another, as far as shapes go (the verifier is stricter where XLA's is).
     """
-    found = require_computation(self, called)
-    shapes = [p.shape for p in found.parameters]
-    if len(shapes) != len(parameters):
-        self.reject(
-            "called", f"to_apply {found.name} has {len(shapes)} parameters, {len(parameters)} are wanted"
-        )
+    found, shapes = _with_parameters(self, called, len(parameters), "to_apply")
     for number, (shape, wanted) in enumerate(zip(shapes, parameters, strict=True)):
         if not isinstance(shape, Shape) or shape.rank or not compatible(shape.dtype, wanted):
             self.reject(

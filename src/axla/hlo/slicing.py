@@ -9,13 +9,13 @@ import numpy as np
 
 from axla.core.dtypes import BF16, F32, S32
 from axla.core.shape import UNBOUNDED, AnyShape, Shape
-from axla.hlo.family import arrays, same_dtype, show
+from axla.hlo.family import Part, arrays, fits_in, same_dtype, show
 from axla.ir.attributes import PaddingConfig, SliceDims
 from axla.ir.op import Op, attr, op
 
 
 @op("slice", operands="operand", moves=True)
-class Slice(Op):
+class Slice(Part):
     """The elements from start up to limit (exclusive), every stride-th one, per dimension.
 
     Ranges must lie inside the operand; they are written `[start:limit:stride]`.
@@ -82,8 +82,8 @@ def clamped_starts(indices: Sequence[np.ndarray], dims: Sequence[int], sizes: Se
     return [max(0, min(int(start), dim - size)) for start, dim, size in zip(starts, dims, sizes, strict=True)]
 
 
-@op("dynamic-slice", operands="operand *start_indices", moves=True)
-class DynamicSlice(Op):
+@op("dynamic-slice", operands="operand *start_indices", moves=True, in_line=True)
+class DynamicSlice(Part):
     """The window of `dynamic_slice_sizes` at `start_indices`.
 
     The starts are integer scalars, one per dimension. They are clamped so that the window lies inside:
@@ -96,9 +96,7 @@ class DynamicSlice(Op):
         (source,) = arrays(self, operand)
         start_indices(self, source, indices)
         sizes = self.dynamic_slice_sizes
-        if len(sizes) != source.rank or not all(
-            0 <= n <= d for n, d in zip(sizes, source.dims, strict=False)
-        ):
+        if not fits_in(sizes, source.dims):
             self.reject("c1", f"dynamic_slice_sizes={sizes} do not lie within {show(source)}")
         whole = zip(sizes, source.dims, source.dynamic, strict=True)
         return source.with_dims(sizes, [dynamic and n == size for n, size, dynamic in whole])
@@ -117,7 +115,7 @@ class DynamicSlice(Op):
         ]
 
 
-@op("dynamic-update-slice", operands="operand update *start_indices")
+@op("dynamic-update-slice", operands="operand update *start_indices", updates=True, in_line=True)
 class DynamicUpdateSlice(Op):
     """`operand` with the window at `start_indices` replaced by `update`.
 
@@ -128,11 +126,13 @@ class DynamicUpdateSlice(Op):
         target, window = arrays(self, operand, update)
         start_indices(self, target, indices)
         same_dtype(self, (target, window))
-        if window.rank != target.rank or not all(
-            n <= d for n, d in zip(window.dims, target.dims, strict=True)
-        ):
+        if not fits_in(window.dims, target.dims):
             self.reject("c1", f"update {show(window)} does not fit in {show(target)}")
         return target.logical
+
+    def accessed(self, operands: Sequence[AnyShape], result: AnyShape) -> int:
+        _, update, *starts = operands
+        return 2 * update.byte_size + sum(shape.byte_size for shape in starts)
 
     def evaluate(self, operand: np.ndarray, update: np.ndarray, *indices: np.ndarray) -> np.ndarray:
         starts = clamped_starts(indices, operand.shape, update.shape)
@@ -148,7 +148,7 @@ class DynamicUpdateSlice(Op):
         ]
 
 
-@op("pad", operands="operand padding_value", moves=True)
+@op("pad", operands="operand padding_value", moves=True, in_line=True)
 class Pad(Op):
     """Puts `padding_value` around the operand and between its elements.
 
@@ -212,7 +212,7 @@ class Pad(Op):
         ]
 
 
-@op("concatenate", operands="*operands", moves=True)
+@op("concatenate", operands="*operands", moves=True, in_line=True)
 class Concatenate(Op):
     """Its operands one behind the other along the dimension; all other sizes must be equal."""
 

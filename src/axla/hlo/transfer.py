@@ -9,8 +9,8 @@ import numpy as np
 
 from axla.core.dtypes import F32, U32
 from axla.core.shape import TOKEN, AnyShape, Shape, TupleShape
-from axla.hlo.collective import elements, started
-from axla.hlo.family import show
+from axla.hlo.collective import started
+from axla.hlo.family import Same, show
 from axla.ir.attributes import RawText
 from axla.ir.families import Transfer
 from axla.ir.graph import Instruction
@@ -111,7 +111,7 @@ class Recv(_Transfer, Transfer):
 
     def infer(self, token: AnyShape) -> AnyShape:
         self._token(token)
-        parts = elements(self.shape)
+        parts = self.shape.parts
         if len(parts) != 3 or parts[1].logical is not Shape(U32) or not parts[2].is_token:
             self.reject("c2", f"(data, u32[], token[]) is wanted, found {show(self.shape)}")
         return self.shape
@@ -130,7 +130,7 @@ class RecvDone(_Transfer, Transfer):
 
     def infer(self, operand: AnyShape) -> AnyShape:
         started(self, operand, 2)
-        parts = elements(operand)
+        parts = operand.parts
         return TupleShape((parts[0].logical, TOKEN))
 
     @classmethod
@@ -146,7 +146,7 @@ class Infeed(_Transfer):
     infeed_config: str = ""
 
     def __post_init__(self) -> None:
-        parts = elements(self.shape)
+        parts = self.shape.parts
         if len(parts) != 2 or not parts[1].is_token:
             self.reject("c2", f"(data, token[]) is wanted, found {show(self.shape)}")
 
@@ -180,7 +180,7 @@ class Outfeed(_Transfer):
 
 
 @op("domain", operands="operand")
-class Domain(Op):
+class Domain(Same):
     """The operand itself, at the border between two domains, such as shardings; `domain` says which."""
 
     domain: RawText = attr(required=True, default=RawText("{}"))
@@ -189,12 +189,6 @@ class Domain(Op):
         for part in ("kind=", "entry=", "exit="):
             if part not in self.domain.replace(" ", ""):
                 self.reject("c1", f"the attribute must have {part}, found {self.domain}")
-
-    def infer(self, operand: AnyShape) -> AnyShape:
-        return operand.logical
-
-    def evaluate(self, operand):
-        return operand
 
     @classmethod
     def samples(cls):

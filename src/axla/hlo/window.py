@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from math import gcd, prod
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from axla.hlo.numeric import widened
 from axla.hlo.reduction import data_and_inits
 from axla.hlo.signature import accepts, accepts_scalars, returns, sample_comparison, sample_reducer
 from axla.ir.attributes import ConvDims, PaddingConfig, Precision, RawText, Window, Word
+from axla.ir.families import Applying
 from axla.ir.graph import Computation
 from axla.ir.op import Op, attr, op
 
@@ -45,6 +47,31 @@ def places(self: Op, dims: Sequence[int], window: Window) -> tuple[int, ...]:
     return tuple(sizes)
 
 
+_MOST_TAPS = 4096
+
+
+def meetings(window: Window, k: int, size: int, made: int) -> int:
+    """Pairs of a place in the result and one in the window that meet an element, in one dimension. Of a very
+    large window, every n-th place counts n times.
+    """
+    stride, low, base = window.stride[k], window.low[k], window.base_dilation[k]
+    common = gcd(stride, base)
+    period = base // common  # places in the result that meet the same element of the base's period
+    inverse = pow(stride // common, -1, period)
+    every = -(-window.size[k] // _MOST_TAPS)
+    taps = range(0, window.size[k], every)
+    count = 0
+    for tap in taps:
+        start = tap * window.window_dilation[k] - low
+        if start % common:
+            continue
+        first = max(0, -(start // stride))
+        first += (-start // common * inverse - first) % period
+        stop = min(made - 1, ((size - 1) * base - start) // stride)
+        count += max(0, (stop - first) // period + 1)
+    return count * window.size[k] // max(1, len(taps))
+
+
 def padded(x: np.ndarray, window: Window, fill: Any) -> np.ndarray:
     """The array with its padding and the holes of its dilation."""
     from axla.hlo.slicing import Pad
@@ -69,8 +96,8 @@ def offsets(window: Window, dims: Sequence[int]) -> Iterator[tuple[tuple[int, ..
         yield at, tuple(where)
 
 
-@op("reduce-window", operands="*operands", expensive=True, mixes_floats=True, reads_alike=True)
-class ReduceWindow(Op):
+@op("reduce-window", operands="*operands", expensive=True, mixes_floats=True, reads_alike=True, in_line=True)
+class ReduceWindow(Applying):
     """Combines the elements in each place of a window by `to_apply`: n arrays, n initial values.
 
     The window moves by `stride`; `pad` adds initial values at the edges (or cuts off), `lhs_dilate` puts them
@@ -88,6 +115,9 @@ class ReduceWindow(Op):
         )
         results = [Shape(dtype, dims, data[0].dynamic) for dtype in kinds]
         return TupleShape(results) if self.to_apply.root.shape.is_tuple else results[0]
+
+    def operations(self, operands: Sequence[AnyShape], result: AnyShape) -> int:
+        return (prod(self.window.size) - 1) * next(result.arrays()).size
 
     @classmethod
     def samples(cls):
@@ -120,6 +150,9 @@ class SelectAndScatter(Op):
         returns(self, accepts(self, self.select, [scalar, scalar], "select"), Shape(PRED), "select")
         accepts_scalars(self, self.scatter, [values.dtype] * 2, [values.dtype])
         return data.logical
+
+    def operations(self, operands: Sequence[AnyShape], result: AnyShape) -> int:
+        return prod(self.window.size) * operands[1].size
 
     @classmethod
     def samples(cls):
@@ -238,6 +271,16 @@ class Convolution(Op):
         for d, n in zip(labels.output_spatial, places(self, spatial, window), strict=True):
             dims[d] = n
         return dims
+
+    def operations(self, operands: Sequence[AnyShape], result: AnyShape) -> int:
+        """Of products with elements that are there, not with padding or what is between dilated elements."""
+        (lhs, rhs), labels = operands, self.dim_labels
+        met = prod(
+            meetings(self.window, k, lhs.dims[d], result.dims[labels.output_spatial[k]])
+            for k, d in enumerate(labels.input_spatial)
+        )
+        batch = lhs.dims[labels.input_batch] // self.batch_group_count
+        return 2 * met * batch * rhs.dims[labels.kernel_input] * rhs.dims[labels.kernel_output]
 
     def check_dense(self) -> None:
         if self.sparsity_config:

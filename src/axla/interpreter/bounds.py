@@ -15,42 +15,42 @@ from typing import Any
 
 import numpy as np
 
+import axla.hlo as hlo
 from axla.core.dtypes import from_numpy
 from axla.core.errors import ShapeError, UnsupportedError
 from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.hlo.movement import carried_sizes, refilled
 from axla.hlo.slicing import clamped_starts
 from axla.ir.graph import Instruction
+from axla.ir.op import Op
 from axla.ir.typed import shape_of
 
 Value = Any
 Groups = Iterable[Sequence[tuple[int, int]]]
 """Groups of (operand, dimension) that have one size: their least; the bound, where one stands alone."""
 
-CALLS = ("async-start", "call", "conditional", "fusion", "while")
-
 
 def by_bounds(inst: Instruction, function: Callable[..., Value]) -> Callable[..., Value]:
     """The function of an instruction, for operands in their actual sizes."""
     dynamic = any(isinstance(x.shape, Shape) and x.shape.is_dynamic for x in inst.operands)
-    if not dynamic or inst.opcode in CALLS:
+    if not dynamic or inst.op.control or isinstance(inst.op, hlo.Fusion):
         return function
     return partial(_sized, inst, function)
 
 
 def _sized(inst: Instruction, function: Callable[..., Value], *operands: Value) -> Value:
     op = inst.op
-    groups = _GROUPS.get(inst.opcode)
+    groups = _GROUPS.get(type(op))
     if op.elementwise or op.reads_alike:
         groups = _elementwise
     elif op.reads_whole:
         groups = _everything
     if groups is not None:
         operands = tuple(_cut(inst, operands, groups(op, operands)))
-    rule = _RULES.get(inst.opcode)
+    rule = _RULES.get(type(op))
     if rule is not None:
         return rule(inst, function, *operands)
-    if not (op.elementwise or op.holds_shape or inst.opcode == "pad"):
+    if not (op.elementwise or op.holds_shape or isinstance(op, hlo.Pad)):
         _check(inst, operands)
     return _fitted(function(*operands), inst.shape)
 
@@ -106,26 +106,24 @@ def _cut(inst: Instruction, operands: Sequence[np.ndarray], groups: Groups) -> l
     return [x[_first(dims)] if x.ndim else x for x, dims in zip(operands, sizes, strict=True)]
 
 
-def _elementwise(op: Any, operands: Sequence[np.ndarray]) -> Groups:
+def _elementwise(op: Op, operands: Sequence[np.ndarray]) -> Groups:
     arrays = [n for n, x in enumerate(operands) if x.ndim]
     return [[(n, d) for n in arrays] for d in range(operands[arrays[0]].ndim) if len(arrays) > 1]
 
 
-def _concatenate(op: Any, operands: Sequence[np.ndarray]) -> Groups:
+def _concatenate(op: hlo.Concatenate, operands: Sequence[np.ndarray]) -> Groups:
     return [group for d, group in enumerate(_elementwise(op, operands)) if d != op.dimensions[0]]
 
 
-def _batches(op: Any, operands: Sequence[np.ndarray]) -> Groups:
+def _batches(op: Op, operands: Sequence[np.ndarray]) -> Groups:
     return [[(0, d), (1, d)] for d in range(operands[0].ndim - 2)]
 
 
-def _dot(op: Any, operands: Sequence[np.ndarray]) -> Groups:
-    left = (*op.lhs_batch_dims, *op.lhs_contracting_dims)
-    right = (*op.rhs_batch_dims, *op.rhs_contracting_dims)
-    return [[(0, a), (1, b)] for a, b in zip(left, right, strict=True)]
+def _dot(op: hlo.Dot, operands: Sequence[np.ndarray]) -> Groups:
+    return [[(0, a), (1, b)] for a, b in op.pairs]
 
 
-def _convolution(op: Any, operands: Sequence[np.ndarray]) -> Groups:
+def _convolution(op: hlo.Convolution, operands: Sequence[np.ndarray]) -> Groups:
     labels = op.dim_labels
     whole = [[(1, d)] for d in (labels.kernel_output, *labels.kernel_spatial)]
     summed = [(0, labels.input_feature), (1, labels.kernel_input)]
@@ -133,7 +131,7 @@ def _convolution(op: Any, operands: Sequence[np.ndarray]) -> Groups:
     return [*whole, *batch, *([summed] if op.feature_group_count == 1 else [[x] for x in summed])]
 
 
-def _scattered(op: Any, operands: Sequence[np.ndarray]) -> Groups:
+def _scattered(op: hlo.Scatter, operands: Sequence[np.ndarray]) -> Groups:
     count = len(operands) // 2
     updates = range(count + 1, len(operands))
     outer = [d for d in range(operands[-1].ndim) if d not in op.update_window_dims]
@@ -142,18 +140,18 @@ def _scattered(op: Any, operands: Sequence[np.ndarray]) -> Groups:
     return [*alike, *([(n, d)] for n in updates for d in op.update_window_dims)]
 
 
-def _everything(op: Any, operands: Sequence[np.ndarray]) -> Groups:
+def _everything(op: Op, operands: Sequence[np.ndarray]) -> Groups:
     return [[(n, d)] for n, x in enumerate(operands) for d in range(x.ndim)]
 
 
-def _parts(op: Any, operands: Sequence[np.ndarray]) -> Groups:
+def _parts(op: hlo.BitcastConvert, operands: Sequence[np.ndarray]) -> Groups:
     """The parts of an element are all there."""
     return [[(0, d)] for d in range(op.shape.rank, operands[0].ndim)]
 
 
-_GROUPS: dict[str, Callable[..., Groups]] = {
-    "bitcast-convert": _parts, "concatenate": _concatenate, "convolution": _convolution, "dot": _dot,
-    "scatter": _scattered, "triangular-solve": _batches,
+_GROUPS: dict[type[Op], Callable[[Any, Sequence[np.ndarray]], Groups]] = {
+    hlo.BitcastConvert: _parts, hlo.Concatenate: _concatenate, hlo.Convolution: _convolution, hlo.Dot: _dot,
+    hlo.Scatter: _scattered, hlo.TriangularSolve: _batches,
 }  # fmt: skip
 
 
@@ -163,8 +161,8 @@ def _bitcast(inst: Instruction, function: Callable[..., Value], x: np.ndarray) -
     return x
 
 
-def _reshape(inst: Instruction, function: Callable[..., Value], x: np.ndarray) -> Value:
-    op: Any = inst.op
+def _reshape(inst: Instruction[hlo.Reshape], function: Callable[..., Value], x: np.ndarray) -> Value:
+    op = inst.op
     dims = list(op.shape.dims)
     sizes = carried_sizes(shape_of(inst.operands[0]), op.shape, op.inferred_dimension)
     for at, (parts, rest) in sizes.items():
@@ -188,11 +186,12 @@ def _update(
     return function(_whole(inst, 0, x), update, *at)[_first(x.shape)]
 
 
-def _gather(inst: Instruction, function: Callable[..., Value], x: np.ndarray, indices: np.ndarray) -> Value:
-    op: Any = inst.op
+def _gather(
+    inst: Instruction[hlo.Gather], function: Callable[..., Value], x: np.ndarray, indices: np.ndarray
+) -> Value:
+    op = inst.op
     found = function(_whole(inst, 0, x), _whole(inst, 1, indices))
-    dropped = (*op.collapsed_slice_dims, *op.operand_batching_dims)
-    inner = iter([n for d, n in enumerate(x.shape) if d not in dropped])
+    inner = iter([n for d, n in enumerate(x.shape) if d not in op.dropped])
     outer = iter([n for d, n in enumerate(indices.shape) if d != op.index_vector_dim])
     actual = [next(inner) if d in op.offset_dims else next(outer) for d in range(found.ndim)]
     sizes = zip(shape_of(inst).dynamic, actual, found.shape, strict=True)
@@ -209,7 +208,7 @@ def _scatter(inst: Instruction, function: Callable[..., Value], *operands: np.nd
     return tuple(y[_first(x.shape)] for x, y in zip(operands, found, strict=False))
 
 
-_RULES: dict[str, Callable[..., Value]] = {
-    "bitcast": _bitcast, "dynamic-slice": _slice, "dynamic-update-slice": _update, "gather": _gather,
-    "reshape": _reshape, "scatter": _scatter, "slice": _slice,
+_RULES: dict[type[Op], Callable[..., Value]] = {
+    hlo.Bitcast: _bitcast, hlo.DynamicSlice: _slice, hlo.DynamicUpdateSlice: _update, hlo.Gather: _gather,
+    hlo.Reshape: _reshape, hlo.Scatter: _scatter, hlo.Slice: _slice,
 }  # fmt: skip

@@ -16,7 +16,7 @@ import numpy as np
 import axla.hlo as hlo
 from axla.core.errors import CollectiveFailure, UnsupportedError
 from axla.core.shape import Shape, TupleShape
-from axla.hlo.collective import Reducing, elements, equal_addends, moves_one_slice
+from axla.hlo.collective import Reducing, equal_addends, moves_one_slice
 from axla.interpreter.evaluate import Interpreter, Value
 from axla.interpreter.members import group_of, pairs_of
 from axla.interpreter.processes import Process
@@ -41,7 +41,7 @@ def joined(inst: Instruction, values: Values) -> Value:
 
 
 def _zeros(inst: Instruction) -> Value:
-    return joined(inst, [np.zeros(s.dims, s.dtype.numpy) for s in elements(inst.shape)])
+    return joined(inst, [np.zeros(s.dims, s.dtype.numpy) for s in inst.shape.parts])
 
 
 # Meetings
@@ -111,7 +111,7 @@ def _reduced(interpreter: Interpreter, inst: Instruction[Reducing], brought: Bro
 def _scattered(interpreter: Interpreter, inst: Instruction[hlo.ReduceScatter], brought: Brought) -> Values:
     """To each member its part of the dimension."""
     at = inst.op.dimensions[0]
-    sizes = [s.dims[at] for s in elements(inst.shape)]
+    sizes = [s.dims[at] for s in inst.shape.parts]
     total = _total(interpreter, inst, brought)
     if interpreter.process is not None:
         for x, size in zip(total, sizes, strict=True):
@@ -170,14 +170,14 @@ def _gather(inst: Instruction[Gathering], brought: Brought, results: Sequence[An
 
 
 def _gathered(interpreter: Interpreter, inst: Instruction[Gathering], brought: Brought) -> Values:
-    return [joined(inst, _gather(inst, brought, elements(inst.shape)))] * len(brought)
+    return [joined(inst, _gather(inst, brought, inst.shape.parts))] * len(brought)
 
 
 def _gather_begun(
     interpreter: Interpreter, inst: Instruction[hlo.AllGatherStart], brought: Brought
 ) -> Values:
     shape = inst.shape.elements[1]
-    found: Value = tuple(_gather(inst, brought, elements(shape)))
+    found: Value = tuple(_gather(inst, brought, shape.parts))
     found = found if isinstance(shape, TupleShape) else found[0]
     return [(own[0] if len(own) == 1 else tuple(own), found) for own in brought]
 

@@ -13,7 +13,6 @@ import numpy as np
 
 from axla.core.errors import InvalidArgument, VerifyError
 from axla.core.shape import TupleShape
-from axla.hlo.collective import elements
 from axla.hlo.control import CustomCall
 from axla.interpreter.evaluate import Interpreter, Value
 from axla.interpreter.processes import Grid, Process
@@ -97,8 +96,8 @@ def _parts(
         raise InvalidArgument(f"{inst!r}: at most {MOST} processes run, found {len(rows) * len(rows[0])}")
     programs = [program for row in rows for program in row]
     taken = [p.shape.logical for program in programs for p in program.parameters]
-    given = [s for program in programs for s in elements(program.root.shape.logical)]
-    results = list(elements(inst.shape.logical))
+    given = [s for program in programs for s in program.root.shape.logical.parts]
+    results = list(inst.shape.logical.parts)
     if taken != [o.shape.logical for o in inst.operands] or given != results:
         raise VerifyError(
             f"{inst!r}: operands and results must be those of the programs, one after the other"

@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NewType
+from typing import Any, NewType
 
 from axla.core.errors import ShapeError
 
@@ -207,6 +207,21 @@ class SliceDims:
         return len(self.starts)
 
 
+def _place(labels: str, letter: str) -> Any:
+    """Where a letter stands among the labels of this name."""
+    return property(lambda self: getattr(self, labels).index(letter))
+
+
+def _spatial(labels: str) -> Any:
+    """Where the digits stand, in order."""
+
+    def places(self: ConvDims) -> tuple[int, ...]:
+        found = getattr(self, labels)
+        return tuple(found.index(str(n)) for n in range(sum(c.isdigit() for c in found)))
+
+    return property(places)
+
+
 @dataclass(frozen=True, slots=True)
 class ConvDims:
     """Which dimension of a convolution's input, kernel and output means what: b01f_01io->b01f.
@@ -233,41 +248,15 @@ class ConvDims:
             _labels("b", output_batch, "f", output_feature, output_spatial),
         )
 
-    @property
-    def input_batch(self) -> int:
-        return self.input.index("b")
-
-    @property
-    def input_feature(self) -> int:
-        return self.input.index("f")
-
-    @property
-    def input_spatial(self) -> tuple[int, ...]:
-        return _spatial(self.input)
-
-    @property
-    def kernel_input(self) -> int:
-        return self.kernel.index("i")
-
-    @property
-    def kernel_output(self) -> int:
-        return self.kernel.index("o")
-
-    @property
-    def kernel_spatial(self) -> tuple[int, ...]:
-        return _spatial(self.kernel)
-
-    @property
-    def output_batch(self) -> int:
-        return self.output.index("b")
-
-    @property
-    def output_feature(self) -> int:
-        return self.output.index("f")
-
-    @property
-    def output_spatial(self) -> tuple[int, ...]:
-        return _spatial(self.output)
+    input_batch = _place("input", "b")
+    input_feature = _place("input", "f")
+    input_spatial = _spatial("input")
+    kernel_input = _place("kernel", "i")
+    kernel_output = _place("kernel", "o")
+    kernel_spatial = _spatial("kernel")
+    output_batch = _place("output", "b")
+    output_feature = _place("output", "f")
+    output_spatial = _spatial("output")
 
 
 CONVOLUTION_DIMENSIONS = {
@@ -291,10 +280,6 @@ def _labels(first: str, first_at: int, second: str, second_at: int, spatial: Seq
             f"convolution: {first}={first_at}, {second}={second_at}, spatial={list(spatial)} are not places"
         )
     return "".join(places.get(at, "?") for at in range(max(places) + 1))
-
-
-def _spatial(labels: str) -> tuple[int, ...]:
-    return tuple(labels.index(str(n)) for n in range(sum(c.isdigit() for c in labels)))
 
 
 @dataclass(frozen=True, slots=True)

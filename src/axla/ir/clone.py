@@ -12,7 +12,7 @@ from typing import Any
 from axla.core.literal import ElidedLiteral, Literal
 from axla.ir.graph import NO_EXTRA, Computation, Extra, Instruction, Module
 from axla.ir.structure import Parameter
-from axla.ir.traverse import computations_callees_first, post_order
+from axla.ir.traverse import computations_callees_first, needed_first, post_order
 
 
 def clone_module(module: Module, name: str = "") -> Module:
@@ -55,20 +55,12 @@ def stand_alone(source: Computation, name: str) -> Computation:
 
 def called_first(root: Computation) -> list[Computation]:
     """A computation and all that it calls, callees first."""
-    done: dict[Computation, None] = {}
-    stack = [(root, False)]
-    while stack:
-        computation, left = stack.pop()
-        if computation in done:
-            continue
-        if left:
-            done[computation] = None
-            continue
-        stack.append((computation, True))
-        for inst in computation.instructions:
-            if inst.op.computation_fields:
-                stack.extend((c, False) for c in inst.op.computations() if c not in done)
-    return list(done)
+    return needed_first((root,), _called_last_first)
+
+
+def _called_last_first(computation: Computation) -> list[Computation]:
+    calls = [i.op.computations() for i in computation.instructions if i.op.computation_fields]
+    return [called for found in reversed(calls) for called in reversed(found)]
 
 
 def _clone_into(
@@ -144,7 +136,8 @@ def _digest(computation: Computation, called: Mapping[Computation, str], limit: 
     numbers: dict[Instruction, int] = {}
     texts: dict[Any, str] = {}
     lines: list[str] = []
-    for inst in (*_below(computation.root), *computation.parameters, *post_order(computation)):
+    below = needed_first((computation.root,), lambda inst: inst.operands)  # follows from the structure alone
+    for inst in (*below, *computation.parameters, *post_order(computation)):
         if inst in numbers:
             continue
         numbers[inst] = len(numbers)
@@ -164,22 +157,6 @@ def _digest(computation: Computation, called: Mapping[Computation, str], limit: 
 def _extra_text(extra: Extra) -> str:
     # What the back end reads; where an instruction comes from is not among it.
     return f"{extra.backend_config}{extra.sharding or ''}"
-
-
-def _below(root: Instruction) -> list[Instruction]:
-    """What the root needs, operands first, in an order that follows from the structure alone."""
-    order: dict[Instruction, None] = {}
-    stack = [(root, False)]
-    while stack:
-        inst, left = stack.pop()
-        if inst in order:
-            continue
-        if left or not inst.operands:
-            order[inst] = None
-            continue
-        stack.append((inst, True))
-        stack.extend([(o, False) for o in reversed(inst.operands) if o not in order])
-    return list(order)
 
 
 def _attributes_text(op: Any, called: Mapping[Computation, str], limit: int | None) -> str:

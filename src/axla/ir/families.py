@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from axla.ir.attributes import SourceTargetPairs
+from axla.ir.attributes import OutputAlias, SourceTargetPairs
 from axla.ir.devices import ReplicaGroups
+from axla.ir.graph import Computation
 from axla.ir.op import Op
 
 
@@ -12,6 +13,18 @@ class Grouped(Op):
 
     channel_id: int | None
     replica_groups: ReplicaGroups
+
+
+class Resizing(Grouped):
+    """A collective whose result grows or shrinks along a dimension."""
+
+    dimensions: tuple[int, ...]
+
+
+class Exchanging(Grouped):
+    """A collective that exchanges parts along a dimension, or operands."""
+
+    dimensions: tuple[int, ...] | None
 
 
 class Paired(Op):
@@ -27,3 +40,42 @@ class Transfer(Op):
 
     channel_id: int | None
     is_host_transfer: bool
+
+
+class Calling(Op):
+    """A call of one computation, whose results may lie where operands lie."""
+
+    calls: Computation
+    output_to_operand_aliasing: tuple[OutputAlias, ...]
+
+
+class Beginning(Calling):
+    """A call that goes on elsewhere while its caller does."""
+
+    async_execution_thread: str
+
+
+class External(Op):
+    """A call of a function outside of the program."""
+
+    custom_call_target: str
+    output_to_operand_aliasing: tuple[OutputAlias, ...]
+
+
+class Looping(Op):
+    """A body that is repeated under a condition."""
+
+    condition: Computation
+    body: Computation
+
+
+class Applying(Op):
+    """A computation applied to elements, or to all operands."""
+
+    to_apply: Computation
+
+
+class Composite(Applying):
+    """A call that may stand for an op of a frontend."""
+
+    is_composite: bool

@@ -57,7 +57,13 @@ class Op:
     expensive: ClassVar[bool] = False  # worth computing once rather than in every user
     transcendental: ClassVar[bool] = False  # a function whose results are approximations
     moves: ClassVar[bool] = False  # its elements are its operands', in other places
+    keeps_order: ClassVar[bool] = False  # and in row-major order the same ones as its operand's
     passes_on: ClassVar[bool] = False  # its value is that of its first operand: nothing is computed
+    structural: ClassVar[bool] = False  # names values or puts them together: nothing is computed
+    free: ClassVar[bool] = False  # costs nothing, wherever and how often it is computed
+    in_line: ClassVar[bool] = False  # one element of it can be computed where it is needed
+    updates: ClassVar[bool] = False  # its results are its first operands with some elements changed, in place
+    control: ClassVar[bool] = False  # runs the computations that it calls, on what they are called with
     reads_alike: ClassVar[bool] = False  # its arrays are of one size, and read at the same places
     reads_whole: ClassVar[bool] = False  # every element of its operands must be there
     mixes_floats: ClassVar[bool] = False  # its operands may be floats of different types
@@ -66,6 +72,7 @@ class Op:
     collective: ClassVar[Kind | None] = None  # what members of a group get of it, or of what it begins
     message: ClassVar[str] = ""  # the part of its proto where attributes are looked for first
     ends: ClassVar[type[Op] | None] = None  # the op that begins what this one ends: copy-start for copy-done
+    ended_by: ClassVar[type[Op] | None] = None  # the other way round; `@op` sets it
 
     def infer(self, *operands: AnyShape) -> AnyShape:
         """The result shape; raises ShapeError for operands that the op does not accept."""
@@ -79,6 +86,16 @@ class Op:
     def __call__(self, *operands: Instruction, shape: AnyShape | None = None) -> Instruction:
         """Adds an instruction applying this op to the computation of its operands."""
         return operands[0].computation.add(self, operands, shape)
+
+    def operations(self, operands: Sequence[AnyShape], result: AnyShape) -> int:
+        """How many operations it takes, by the conventions of XLA's cost analysis: a product that is added is
+        two. Of an op that applies a computation to elements: how often.
+        """
+        return 0
+
+    def accessed(self, operands: Sequence[AnyShape], result: AnyShape) -> int:
+        """The bytes that it reads and writes: all of its operands and its result, or what it needs."""
+        return 0 if self.structural else sum(shape.array_bytes for shape in (*operands, result))
 
     def computations(self) -> tuple[Computation, ...]:
         """The computations this op calls, in the order of its fields."""

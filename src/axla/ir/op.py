@@ -27,7 +27,7 @@ from types import SimpleNamespace
 from typing import Any, NoReturn
 
 from axla.core import locks, plugins
-from axla.core.errors import InvalidArgument, ShapeError, UnsupportedError
+from axla.core.errors import InvalidArgument, ShapeError, UnsupportedError, did_you_mean
 from axla.ir.codec import codec_of
 from axla.ir.graph import Attribute, Op
 from axla.ir.strings import pattern
@@ -37,6 +37,12 @@ if typing.TYPE_CHECKING:
 
 OPS: dict[str, type[Op]] = {}
 """Every op that is declared so far, by opcode. Filled by the `@op` decorator."""
+
+FACTS = frozenset(Op.__annotations__) - {
+    "opcode", "operand_names", "variadic", "optional", "attributes", "holds_shape", "computation_fields",
+    "__dataclass_fields__", "ended_by",
+}  # fmt: skip
+"""What a declaration may say of an op: see `Op`."""
 
 ENTRY_POINTS = "axla.ops"
 """The group of the entry points of packages that declare ops. Name: the opcode; object: the class."""
@@ -71,13 +77,24 @@ def _loaded(entry: EntryPoint) -> type[Op]:
     return found
 
 
+def known() -> list[str]:
+    """The opcodes of all ops, also of installed packages; those are not loaded for it."""
+    return sorted({*OPS, *plugins.installed(ENTRY_POINTS)})
+
+
+def unknown(opcode: str) -> str:
+    """What is said of a name that no op has."""
+    hint = "`axla ops` lists axla's, and those that installed packages add by entry points axla.ops"
+    return f"{opcode[:60]!r} is no opcode{did_you_mean(opcode, known())} ({hint})"
+
+
 def is_own(op: type[Op]) -> bool:
     """Whether axla itself declares an op."""
     return package_of(op) == "axla"
 
 
-def package_of(op: type[Op]) -> str:
-    """The package that declares an op: `axla` for those of HLO."""
+def package_of(op: type) -> str:
+    """The package that declares an op, or a kind of kernels: `axla` for its own."""
     return op.__module__.partition(".")[0]
 
 
@@ -136,6 +153,8 @@ def op(opcode: str, *, operands: str = "", **facts: Any) -> Callable[[OpClass], 
         made.attributes = tuple(attributes)
         made.computation_fields = tuple(computations)
         OPS[opcode] = made
+        if made.ends is not None:
+            made.ends.ended_by = made
         return made
 
     return declare
@@ -173,7 +192,7 @@ def _check(cls: type, opcode: str, operands: str, facts: dict[str, Any]) -> None
     if not _OPERANDS.fullmatch(operands) or len({*operands.split()}) < len(operands.split()):
         refuse(f"operands are different names, then 'optional?', then '*rest', found {operands!r}")
     for fact in facts:
-        if fact not in Op.__annotations__:
+        if fact not in FACTS:
             refuse(f"there is no fact {fact}")
     if cls.infer is Op.infer:
         refuse("its class has no method infer")

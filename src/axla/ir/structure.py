@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from axla.core.dtypes import F32
 from axla.core.literal import Literal
 from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.ir.op import Op, attr, op, reject
 
 
-@op("parameter")
+@op("parameter", structural=True, in_line=True)
 class Parameter(Op):
     """The argument number `parameter_number` of its computation."""
 
@@ -23,7 +25,7 @@ class Parameter(Op):
         return [(cls(Shape(F32, (2, 3)), 0), ())]
 
 
-@op("constant")
+@op("constant", free=True, in_line=True)
 class Constant(Op):
     """The value of `literal`."""
 
@@ -34,6 +36,9 @@ class Constant(Op):
         if self.shape.logical is not self.literal.shape.logical:
             self.reject("c1", f"a literal of {self.literal.shape} cannot be {self.shape}")
         return self.shape
+
+    def accessed(self, operands: Sequence[AnyShape], result: AnyShape) -> int:
+        return 0
 
     def evaluate(self):
         return self.literal.array
@@ -48,7 +53,7 @@ class Constant(Op):
         return [(cls.of(1.5, F32), ()), (cls.of([[1, 2], [3, 4]], F32), ())]
 
 
-@op("tuple", operands="*elements", mixes_floats=True)
+@op("tuple", operands="*elements", mixes_floats=True, structural=True, in_line=True)
 class Tuple(Op):
     """Its operands, as one value."""
 
@@ -60,7 +65,7 @@ class Tuple(Op):
         return [(cls(), (Shape(F32, (2,)), Shape(F32))), (cls(), ())]
 
 
-@op("get-tuple-element", operands="operand")
+@op("get-tuple-element", operands="operand", structural=True, in_line=True)
 class GetTupleElement(Op):
     """Element `index` of a tuple."""
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
 
 from axla.ir.graph import Computation, Instruction, Module
+
+T = TypeVar("T")
 
 
 def run_nested(walk: Iterator[Any]) -> None:
@@ -60,6 +62,24 @@ def below(root: Instruction, done: set[Instruction]) -> Iterator[Instruction]:
                 stack.append(operand)
 
 
+def needed_first(roots: Iterable[T], needs: Callable[[T], Iterable[T]]) -> list[T]:
+    """Roots and what they need, each after what it needs. Cycles, which the verifier reports, are cut."""
+    done: dict[T, None] = {}
+    for root in roots:
+        seen = {root}
+        stack = [(root, iter(needs(root)))] if root not in done else []
+        while stack:
+            one, rest = stack[-1]
+            following = next(rest, None)
+            if following is None:
+                stack.pop()
+                done[one] = None
+            elif following not in seen and following not in done:
+                seen.add(following)
+                stack.append((following, iter(needs(following))))
+    return list(done)
+
+
 def schedule_of(computation: Computation) -> tuple[Instruction, ...]:
     """The order in which to run a computation: its schedule where there is one, else post order."""
     schedule = computation.module.schedule
@@ -100,29 +120,8 @@ def computations_callees_first(module: Module) -> tuple[Computation, ...]:
     Depth first from the computations that nothing calls, along the instructions as they are printed.
     """
     called = {c for computation in module.computations for c in _calls(computation)}
-    done: dict[Computation, None] = {}
     roots = [c for c in module.computations if c not in called]
-    for root in (
-        *roots,
-        *module.computations,
-    ):  # all of them again: cycles, which the verifier reports, have no root
-        if root not in done:
-            _callees_first(root, done)
-    return tuple(done)
-
-
-def _callees_first(root: Computation, done: dict[Computation, None]) -> None:
-    seen: set[Computation] = {root}
-    stack = [(root, _calls(root))]
-    while stack:
-        computation, calls = stack[-1]
-        callee = next(calls, None)
-        if callee is None:
-            stack.pop()
-            done.setdefault(computation)
-        elif callee not in seen and callee not in done:
-            seen.add(callee)
-            stack.append((callee, _calls(callee)))
+    return tuple(needed_first((*roots, *module.computations), _calls))  # all again: cycles have no root
 
 
 def _calls(computation: Computation) -> Iterator[Computation]:

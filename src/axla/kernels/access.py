@@ -30,12 +30,7 @@ from axla.kernels.geometry import collapsed_transpose, is_leading_broadcast, red
 
 def elements(shape: AnyShape) -> int:
     """The number of elements of an array, or of the first array of a tuple."""
-    if isinstance(shape, Shape):
-        return shape.size
-    for leaf in shape.leaves():
-        if isinstance(leaf, Shape):
-            return leaf.size
-    return 0
+    return shape.size if isinstance(shape, Shape) else next((leaf.size for leaf in shape.arrays()), 0)
 
 
 def chased(inst: Instruction) -> Instruction:
@@ -88,7 +83,7 @@ class AccessKeys:
         if op.elementwise or cls is hlo.Map:
             same = shape.dims == user.shape.dims
             return key if same else self.via(user, number, key, self.count[key])
-        if cls in _SAME_ELEMENT and shape.size == elements(user.shape):
+        if (op.keeps_order or cls is hlo.GetTupleElement) and shape.size == elements(user.shape):
             return key
         if cls is hlo.Broadcast:
             return self._of_broadcast(user, shape, key)
@@ -107,9 +102,6 @@ class AccessKeys:
     def of_operands(self, user: Instruction, keys: Iterable[int]) -> list[dict[int, None]]:
         """The keys under which `user` reads each operand."""
         return [dict.fromkeys(self.of_operand(user, n, k) for k in keys) for n in range(len(user.operands))]
-
-
-_SAME_ELEMENT = {hlo.Reshape, hlo.Bitcast, hlo.BitcastConvert, hlo.Copy, hlo.GetTupleElement}
 
 
 def _repeats(user: Instruction, number: int) -> int:
@@ -172,7 +164,7 @@ def kernel_roots(computation: Computation) -> tuple[Instruction, ...]:
 
 def root_shape(root: Instruction) -> Shape:
     """The shape of a root; of one with several results, which have equal dimensions, that of the first."""
-    return next(s for s in root.shape.leaves() if isinstance(s, Shape))
+    return next(root.shape.arrays())
 
 
 def hero_keys(keys: AccessKeys, hero: Instruction, mine: Iterable[int], of: OperandKeys) -> list[int] | None:

@@ -22,9 +22,6 @@ from axla.target.machine import Limits, Target
 Form = tuple
 """What a kernel in the making is built around: its kind, then what its heroes have in common."""
 
-FREE: tuple[type[Op], ...] = (hlo.Broadcast, hlo.Iota, hlo.Constant, hlo.Reshape, hlo.Bitcast)
-"""Ops that cost nothing, wherever they are computed."""
-
 
 def is_costly(inst: Instruction) -> bool:
     """Whether an element is dear to compute once more: of a function, from memory all over an array..."""

@@ -17,7 +17,6 @@ from axla.core.errors import InternalError
 from axla.core.shape import Shape
 from axla.ir.attributes import Window
 from axla.ir.graph import Computation, Instruction
-from axla.ir.op import Op
 from axla.ir.typed import op_of, shape_of
 from axla.kernels.access import KernelBody, accesses, elements, root_shape
 from axla.kernels.kind import Form, HeroKind, Kind, is_costly
@@ -78,8 +77,6 @@ class LoopKind(Kind):
 
 LOOP: Form = (LoopKind,)
 """What has no hero yet."""
-LOOPED: tuple[type[Op], ...] = (hlo.Constant, hlo.Iota, hlo.Map, hlo.ReduceWindow)
-"""Ops that loops compute element by element, beside elementwise ones, what moves elements, and heroes."""
 
 
 def _overlaps(window: Window) -> bool:
@@ -101,7 +98,7 @@ def loop_space(
 def _inner_cost(inst: Instruction) -> int:
     if isinstance(inst.op, hlo.ReduceWindow):
         return prod(inst.op.window.size) + 1
-    result = max(1, sum(s.size for s in inst.shape.leaves() if isinstance(s, Shape)))
+    result = max(1, sum(s.size for s in inst.shape.arrays()))
     return max(1, inst.operands[0].shape.size // result) + 1
 
 

@@ -12,7 +12,7 @@ from axla.hlo import Scatter
 from axla.ir.graph import Instruction
 from axla.ir.typed import op_of, shape_of
 from axla.kernels.access import AccessKeys, KernelBody, Keys, chased, elements, own_keys
-from axla.kernels.kind import FREE, Kind
+from axla.kernels.kind import Kind
 from axla.kernels.loop import LoopPlan, loop_space
 from axla.kernels.plan import KernelTask, Phase, Plan, fitting, widest
 from axla.target.machine import Limits, Target
@@ -27,7 +27,9 @@ class UpdatePlan(LoopPlan):
 
 @dataclass(frozen=True, slots=True)
 class InPlaceKind(Kind):
-    """A kernel whose root, its hero, writes into the memory of operands, which are parameters."""
+    """A kernel whose root, its hero, is an op that updates operands: it writes into their memory. They are
+    parameters of the kernel.
+    """
 
     hero: Instruction
 
@@ -38,6 +40,14 @@ class InPlaceKind(Kind):
     def match(cls, body: KernelBody, limits: Limits) -> Self | None:
         root = body.roots[0]
         return cls(root) if len(body.roots) == 1 and isinstance(root.op, cls.heroes) else None
+
+    @classmethod
+    def written(cls, hero: Instruction) -> tuple[Instruction, ...]:
+        return hero.operands[: hero.shape.leaf_count]
+
+    @classmethod
+    def why_not_operand(cls, user: Instruction, numbers: Sequence[int], inst: Instruction) -> str | None:
+        return "updated in place, so it must be in memory" if inst in cls.written(user) else None
 
     @classmethod
     def why_not_read(cls, keys: AccessKeys, inst: Instruction, hero: Instruction, found: Keys) -> str | None:
@@ -71,10 +81,6 @@ class UpdateKind(InPlaceKind):
         return f"update {list(self.dims)}"
 
     @classmethod
-    def written(cls, hero: Instruction) -> tuple[Instruction, ...]:
-        return hero.operands[:1]
-
-    @classmethod
     def operand_keys(cls, keys: AccessKeys, hero: Instruction) -> list[int]:
         whole, _, *starts = hero.operands
         return [
@@ -86,10 +92,6 @@ class UpdateKind(InPlaceKind):
     @classmethod
     def _update(cls, keys: AccessKeys, hero: Instruction) -> int:
         return keys.special(("update", hero.id), elements(hero.operands[1].shape))
-
-    @classmethod
-    def why_not_operand(cls, user: Instruction, numbers: Sequence[int], inst: Instruction) -> str | None:
-        return "updated in place, so it must be in memory" if 0 in numbers else None
 
     @classmethod
     def why_not_read(cls, keys: AccessKeys, inst: Instruction, hero: Instruction, found: Keys) -> str | None:
@@ -119,10 +121,8 @@ class ScatterGeometry:
         self.batch_dims = [d for d in range(shape.rank) if d not in op.update_window_dims]
         self.batch_sizes = [shape.dims[d] for d in self.batch_dims]
         self.window_sizes = [shape.dims[d] for d in op.update_window_dims]
-        self.left_out = (*op.inserted_window_dims, *op.input_batching_dims)
-        sizes = iter(self.window_sizes)
-        # The window's size in each operand dimension: 1 where the updates leave it out.
-        self.sizes = [1 if d in self.left_out else next(sizes) for d in range(len(self.dims))]
+        self.left_out = op.dropped
+        self.sizes = op.window_sizes(len(self.dims), shape.dims)  # in each dimension of the operands
 
     @property
     def row(self) -> int:
@@ -162,10 +162,6 @@ class ScatterKind(InPlaceKind):
         return f"scatter of {len(self.hero.operands) // 2}"
 
     @classmethod
-    def written(cls, hero: Instruction) -> tuple[Instruction, ...]:
-        return hero.operands[: len(hero.operands) // 2]
-
-    @classmethod
     def operand_keys(cls, keys: AccessKeys, hero: Instruction) -> list[int]:
         count = len(hero.operands) // 2
         *own, update = own_keys(keys, hero)[: count + 2]
@@ -173,12 +169,9 @@ class ScatterKind(InPlaceKind):
 
     @classmethod
     def why_not_operand(cls, user: Instruction, numbers: Sequence[int], inst: Instruction) -> str | None:
-        count = len(user.operands) // 2
-        if any(n < count for n in numbers):
-            return "updated in place, so it must be in memory"
-        if count in numbers and not isinstance(inst.op, FREE):
+        if len(user.operands) // 2 in numbers and not inst.op.free:
             return "indices of a scatter are read many times"
-        return None
+        return super().why_not_operand(user, numbers, inst)
 
     def plan(self, task: KernelTask, target: Target) -> ScatterPlan:
         row = ScatterGeometry(self.hero).row

@@ -40,7 +40,7 @@ def declared_aliases(module: Module) -> list[Alias]:
 
 
 def _dynamic_dimensions(shape: AnyShape) -> int:
-    return sum(sum(leaf.dynamic) for leaf in shape.leaves() if isinstance(leaf, Shape))
+    return sum(sum(leaf.dynamic) for leaf in shape.arrays())
 
 
 def leaf_specs(

@@ -43,8 +43,7 @@ MOST_NESTED = 100
 # What passes values on without work: dataflow has resolved it.
 def is_computed(op: Op) -> bool:
     """Whether an op needs a step, or a part of one: its value is not only that of operands."""
-    passed = op.passes_on or isinstance(op, hlo.Parameter | hlo.Tuple | hlo.GetTupleElement | hlo.AfterAll)
-    return not passed
+    return not (op.passes_on or op.structural)
 
 
 def lower(module: Module, buffers: Buffers, target: Target) -> Program:
@@ -309,7 +308,7 @@ class _Lowering:
         return self.functions.setdefault(function, len(self.functions))
 
     def kernel_step(self, inst: Instruction, steps: list[Step]) -> None:
-        for shape in (*(o.shape for o in inst.operands), *_parts(inst.shape)):
+        for shape in (*(o.shape for o in inst.operands), *inst.shape.parts):
             if not shape.is_array:
                 raise UnsupportedError(
                     f"{inst!r}: the cpu backend does not compile {inst.opcode} here: "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from axla.analysis.dataflow import Value as FlowValue
-from axla.analysis.dataflow import find, leaf_count
+from axla.analysis.dataflow import find
 from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.hlo import AfterAll, Constant, Parameter, Reshape, Tuple
 from axla.ir.graph import Computation, Instruction
@@ -81,7 +81,7 @@ class _Block:
         elements = []
         for element in shape.elements:
             elements.append(self._tree(inst, element, first))
-            first += leaf_count(element)
+            first += element.leaf_count
         return self.computation.add(Tuple(), elements)
 
     def _leaf(self, inst: Instruction, leaf: int, shape: Shape) -> Instruction:

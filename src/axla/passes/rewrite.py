@@ -16,6 +16,11 @@
     def multiply_one(product: Instruction, x: Instruction, one: Instruction) -> Rewritten:
         '''x * 1 => x'''
         return x if is_constant(one, 1) else None
+
+    @rule(Negate, of=Negate)
+    def negate_negate(root: Instruction, inner: Instruction) -> Rewritten:
+        '''-(-x) => x'''
+        return inner.operands[0]
 """
 
 from __future__ import annotations
@@ -49,13 +54,16 @@ Rewrite = Callable[..., Rewritten]
 @dataclass(frozen=True, slots=True)
 class Rule:
     """A rewrite: where `function(root, *operands)` gives an instruction, it takes the root's place. `family`
-    says of an op of another package whether the rule is for it, too.
+    says of an op of another package whether the rule is for it, too. It is asked where the first operand's op
+    is of a class `of`, and `where` is true of the root.
     """
 
     name: str
     function: Rewrite
     equation: str
     family: Callable[[type[Op]], bool] | None = None
+    of: type[Op] | None = None
+    where: Callable[[Instruction], bool] | None = None
 
 
 Rules = dict[type[Op], tuple[Rule, ...]]
@@ -65,14 +73,16 @@ RULES: dict[str, Rules] = {}
 
 
 def rule(
-    *classes: type[Op], group: str = "algsimp", family: Callable[[type[Op]], bool] | None = None
-) -> Callable[[Rewrite], Rewrite]:
+    *classes: type[Op], group: str = "algsimp", family: Callable[[type[Op]], bool] | None = None,
+    of: type[Op] | None = None, where: Callable[[Instruction], bool] | None = None,
+) -> Callable[[Rewrite], Rewrite]:  # fmt: skip
     """Declares a function of a root and its operands as a rule of the pass `group` for these op classes, or
-    for a family: all ops of which it is true.
+    for a family: all ops of which it is true. `of` and `where`: see `Rule`.
     """
 
     def declare(function: Rewrite) -> Rewrite:
-        made = Rule(function.__name__, function, (function.__doc__ or "").strip().split("\n")[0], family)
+        equation = (function.__doc__ or "").strip().split("\n")[0]
+        made = Rule(function.__name__, function, equation, family, of, where)
         table = RULES.setdefault(group, {})
         for cls in classes if family is None else [c for c in OPS.values() if is_own(c) and family(c)]:
             table[cls] = (*table.get(cls, ()), made)
@@ -270,6 +280,10 @@ class _Rewriter:
 
     def apply(self, candidate: Rule, old: Instruction) -> bool:
         """Tries a rule; whether `old` was replaced."""
+        if candidate.of is not None and not isinstance(old.operands[0].op, candidate.of):
+            return False
+        if candidate.where is not None and not candidate.where(old):
+            return False
         computation = self.computation
         instructions = computation.instructions
         before = len(instructions)

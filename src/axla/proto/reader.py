@@ -18,7 +18,7 @@ from axla.ir.graph import (
     Module,
     SourceLocation,
 )
-from axla.ir.op import Op, declared
+from axla.ir.op import Op, declared, unknown
 from axla.ir.structure import Constant, Parameter
 from axla.ir.typed import op_of
 from axla.proto.attributes import Around
@@ -195,7 +195,7 @@ class _Reader:
         opcode = message.get("opcode", "")
         cls = declared(opcode)
         if cls is None:
-            raise ParseError(f"{opcode[:60]!r} is no opcode")
+            raise ParseError(unknown(opcode))
         shape = self.shapes.shape(message.get("shape"))
         operands = tuple(self._known(known, i, "operand") for i in message.get("operand_ids", ()))
         schema = schema_of(cls)

@@ -85,7 +85,7 @@ def _segments(*, of_operands: bool) -> Conversion:
     """How many operands, or results, there are before those that are carried along."""
 
     def make(carries: int, inst: Instruction) -> mlir.DenseArray:
-        count = len(inst.operands) if of_operands else sum(1 for _ in inst.shape.leaves())
+        count = len(inst.operands) if of_operands else inst.shape.leaf_count
         return numbers((count - carries, carries), I32)
 
     return Conversion(lambda said, name, source: attr.integers(said, name)[1], make)

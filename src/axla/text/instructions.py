@@ -19,7 +19,7 @@ from axla.hlo.family import show
 from axla.ir.attributes import Window
 from axla.ir.codec import codec_of
 from axla.ir.graph import NO_EXTRA, Attribute, Computation, Extra, Instruction, Module, SourceLocation
-from axla.ir.op import OPS, Op, declared
+from axla.ir.op import OPS, Op, declared, unknown
 from axla.ir.sharding import Sharding
 from axla.ir.structure import Constant, GetTupleElement, Parameter
 from axla.ir.typed import op_of
@@ -130,7 +130,7 @@ class InstructionCursor(ShapeCursor):
         if found is None:
             word = self.word("an opcode")
             if not asynchronous.is_opcode(word):
-                self.fail(f"'{word}' is no opcode", at)
+                self.fail(unknown(word), at)
             self.fail(f"expected '(' to begin the operands of {word}, found {self.saw()}")
         return found[1], found.start(1)
 
@@ -140,7 +140,7 @@ class InstructionCursor(ShapeCursor):
             return self.short_form(name, shape, opcode, at)
         cls = declared(opcode)
         if cls is None:
-            self.fail(f"'{opcode}' is no opcode", at)
+            self.fail(unknown(opcode), at)
         fields: dict[str, Any] = {}
         operands: tuple[Instruction, ...] = ()
         if cls is Constant:

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from axla.core.shape import AnyShape, BufferShape
 from axla.core.shape_util import indexed_leaves
+from axla.ir.families import External
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.structure import GetTupleElement, Parameter, Tuple
 from axla.ir.traverse import post_order
-from axla.ir.typed import tuple_of
+from axla.ir.typed import applies, tuple_of
 from axla.ir.verify.failure import fail
 
 Place = tuple[Instruction, int]
@@ -33,7 +34,7 @@ def verify_buffers(module: Module) -> None:
             fail("buffer_entry", f"{inst!r}: buffers aren't allowed in this context, the entry's interface")
     for computation in found:
         for inst in computation.instructions:
-            if inst.opcode == "custom-call":
+            if applies(inst, External):
                 _verify_custom_call(inst)
         _verify_writers(computation)
 
@@ -43,11 +44,11 @@ def _has_buffers(shape: AnyShape) -> bool:
 
 
 def _makes_buffers(inst: Instruction) -> bool:
-    return (isinstance(inst.op, Parameter) or inst.opcode == "custom-call") and _has_buffers(inst.shape)
+    return isinstance(inst.op, Parameter | External) and _has_buffers(inst.shape)
 
 
-def _verify_custom_call(inst: Instruction) -> None:
-    aliases, target = inst.op.output_to_operand_aliasing, inst.op.custom_call_target  # type: ignore[attr-defined]
+def _verify_custom_call(inst: Instruction[External]) -> None:
+    aliases, target = inst.op.output_to_operand_aliasing, inst.op.custom_call_target
     if target in PINS:
         if len(aliases) != 1 or len(inst.operands) != 1:
             fail("buffer_pin", f"{inst!r}: custom-call to {target} must have one output-to-operand aliasing")
@@ -91,7 +92,7 @@ def _sources(inst: Instruction, made: dict[Instruction, list[Place | None]]) -> 
     if isinstance(inst.op, GetTupleElement):
         whole = tuple_of(inst.operands[0])
         start = whole.leaf_starts[inst.op.index]
-        return made[inst.operands[0]][start : start + sum(1 for _ in inst.shape.leaves())]
+        return made[inst.operands[0]][start : start + inst.shape.leaf_count]
     leaves = enumerate(inst.shape.leaves())
     return [(inst, n) if isinstance(leaf, BufferShape) else None for n, leaf in leaves]
 

@@ -19,7 +19,9 @@ from typing import Any
 
 from axla.core.dtypes import U64
 from axla.core.shape import AnyShape, Shape
+from axla.ir.families import Applying, Beginning, Calling, Composite, External, Looping
 from axla.ir.graph import Computation, Instruction, Module
+from axla.ir.typed import applies
 from axla.ir.verify.failure import fail
 from axla.ir.verify.header import leaf
 from axla.ir.verify.placement import same_order
@@ -39,8 +41,8 @@ def verify_called(module: Module, callers: Mapping[Computation, list[Instruction
         thread = thread_of(computation)
         for call in calls:
             wanted = thread_of(call.computation)
-            if call.opcode == "async-start":
-                wanted = call.op.async_execution_thread  # type: ignore[attr-defined]
+            if applies(call, Beginning):
+                wanted = call.op.async_execution_thread
             elif call.opcode in ("async-update", "async-done"):
                 continue
             if thread != wanted:
@@ -67,8 +69,8 @@ def _verify_fused(module: Module, computation: Computation, calls: list[Instruct
 
 
 def _verify_same_sharding(call: Instruction) -> None:
-    op: Any = call.op
-    if call.opcode == "while":
+    op = call.op
+    if isinstance(op, Looping):
         others = [op.body.root, op.body.parameters[0], op.condition.parameters[0]]
     else:
         others = [branch.root for branch in op.computations()]
@@ -79,9 +81,8 @@ def _verify_same_sharding(call: Instruction) -> None:
             fail("call_sharding", f"{inst!r}: the sharding is {{{one}}}, that of {said[0]!r} {{{other}}}")
 
 
-def _verify_composite(call: Instruction) -> None:
-    op: Any = call.op
-    if not op.is_composite:
+def _verify_composite(call: Instruction[Composite]) -> None:
+    if not call.op.is_composite:
         return
     found = dict(call.extra.frontend_attributes)
     version = found.get("composite.version", "0").strip()
@@ -96,8 +97,8 @@ def _verify_composite(call: Instruction) -> None:
     fail("call_composite", f"{call!r}: among the frontend attributes of a composite {problem}")
 
 
-def _verify_aliasing(call: Instruction) -> None:
-    op: Any = call.op
+def _verify_aliasing(call: Instruction[Calling]) -> None:
+    op = call.op
     results = [call.shape, op.calls.root.shape]
     for number, alias in enumerate(op.output_to_operand_aliasing):
         if not 0 <= alias.operand < len(call.operands):
@@ -124,28 +125,27 @@ def _same_place(one: AnyShape, other: AnyShape) -> bool:
 _MARKS = {"annotate_device_placement", "MoveToDevice", "MoveToHost", "Sharding"}
 
 
-def _verify_custom_call(call: Instruction) -> None:
-    op: Any = call.op
-    if op.custom_call_target == "GetRngSeed" and (call.operands or call.shape.logical is not Shape(U64)):
+def _verify_custom_call(call: Instruction[External]) -> None:
+    target = call.op.custom_call_target
+    if target == "GetRngSeed" and (call.operands or call.shape.logical is not Shape(U64)):
         fail("custom_call_seed", f"{call!r}: GetRngSeed takes no operands and gives u64[]")
-    if op.custom_call_target in _MARKS and [o.shape.logical for o in call.operands[:1]] != [
-        call.shape.logical
-    ]:
-        fail("custom_call_mark", f"{call!r}: {op.custom_call_target} gives its operand, in the same shape")
+    marked = [o.shape.logical for o in call.operands[:1]]
+    if target in _MARKS and marked != [call.shape.logical]:
+        fail("custom_call_mark", f"{call!r}: {target} gives its operand, in the same shape")
 
 
-def _verify_reduction(inst: Instruction) -> None:
-    op: Any = inst.op
-    for number, (parameter, operand) in enumerate(zip(op.to_apply.parameters, inst.operands, strict=True)):
+def _verify_reduction(inst: Instruction[Applying]) -> None:
+    called = inst.op.to_apply
+    for number, (parameter, operand) in enumerate(zip(called.parameters, inst.operands, strict=True)):
         if parameter.shape.dtype is not operand.shape.dtype:
             found, wanted = parameter.shape.to_string(layout=False), operand.shape.to_string(layout=False)
             fail(
                 "call_precision",
-                f"{inst!r}: parameter {number} of {op.to_apply.name} is {found}, the operand {wanted}",
+                f"{inst!r}: parameter {number} of {called.name} is {found}, the operand {wanted}",
             )
 
 
-RULES: dict[str, Callable[[Instruction], None]] = {
+RULES: dict[str, Callable[[Instruction[Any]], None]] = {
     "async-start": _verify_aliasing,
     "call": _verify_composite,
     "conditional": _verify_same_sharding,

@@ -134,7 +134,7 @@ def _parts(inst: Instruction) -> Iterator[Computation | Instruction]:
     """What happens at an instruction: a transfer or collective, or what a loop, branch or call does."""
     if inst.op.collective is not None or _is_transfer(inst):
         yield inst
-    elif inst.opcode in ("while", "conditional", "call", "async-start"):
+    elif inst.op.control:
         yield from inst.op.computations()
 
 

@@ -13,9 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from axla.core.shape import AnyShape, TupleShape
 from axla.ir.collectives import GroupMode, Kind, group_mode, member_count
-from axla.ir.families import Grouped, Paired
+from axla.ir.families import Exchanging, Grouped, Paired, Resizing
 from axla.ir.graph import Instruction
 from axla.ir.verify.failure import fail
 
@@ -49,19 +48,14 @@ def _group_size(inst: Instruction[Grouped]) -> int:
     return size * inst.computation.module.config.num_partitions if across else size
 
 
-def _elements(shape: AnyShape) -> tuple[AnyShape, ...]:
-    return shape.elements if isinstance(shape, TupleShape) else (shape,)
-
-
-def _verify_parts(inst: Instruction[Grouped]) -> None:
+def _verify_parts(inst: Instruction[Resizing]) -> None:
     """The dimension of a gather or scatter grows or shrinks by the number of members."""
     _verify_groups(inst)
-    op: Any = inst.op
-    size, at = _group_size(inst), op.dimensions[0]
+    size, at = _group_size(inst), inst.op.dimensions[0]
     result = inst.shape
     if inst.opcode == "all-gather-start":
         result = result.elements[1]
-    source, target = inst.operands[0].shape, _elements(result)[0]
+    source, target = inst.operands[0].shape, result.parts[0]
     small, large = sorted((source.dims[at], target.dims[at]))
     count = -(-large // small) if small else size
     if size not in (1, count):
@@ -72,11 +66,10 @@ def _verify_parts(inst: Instruction[Grouped]) -> None:
         )
 
 
-def _verify_exchange(inst: Instruction[Grouped]) -> None:
+def _verify_exchange(inst: Instruction[Exchanging]) -> None:
     _verify_groups(inst)
-    op: Any = inst.op
     size = _group_size(inst)
-    if op.dimensions is None and size not in (1, len(inst.operands)):
+    if inst.op.dimensions is None and size not in (1, len(inst.operands)):
         fail(
             "group_size", f"{inst!r}: an operand per member is wanted, found {len(inst.operands)} for {size}"
         )

@@ -84,13 +84,9 @@ def _verify_alias(entry: Computation, alias: Alias) -> None:
     parameter = leaf(entry.parameters[alias.parameter].shape, alias.index)
     if parameter is None:
         fail("module_aliases", f"alias: parameter {alias.parameter} has no leaf {alias.index}")
-    if parameter.is_array and result.is_array and _bytes(parameter) != _bytes(result):
+    if parameter.is_array and result.is_array and parameter.byte_size != result.byte_size:
         found = f"result {alias.output} is {result}, parameter {alias.parameter} {alias.index} {parameter}"
         fail("module_aliases", f"alias: {found}")
-
-
-def _bytes(shape: AnyShape) -> int:
-    return shape.byte_size
 
 
 def verify_schedule(module: Module) -> None:

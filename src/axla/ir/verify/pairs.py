@@ -8,11 +8,11 @@ pair_result    the end of an asynchronous call gives what is called gives
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
+from axla.ir.families import Beginning
 from axla.ir.graph import Computation, Instruction, Module
-from axla.ir.op import OPS
 from axla.ir.traverse import post_order
+from axla.ir.typed import applies
 from axla.ir.verify.failure import fail
 
 _BEGUN = ("async-start", "async-update")
@@ -23,15 +23,14 @@ _CARRIES = ("tuple", "while", "conditional", "call", "opt-barrier")
 
 def verify_pairs(module: Module, callers: Mapping[Computation, list[Instruction]]) -> None:
     """Both ends of every pair. In what an async-start calls, a transfer may be the root."""
-    ended_by = {cls.ends: opcode for opcode, cls in OPS.items() if cls.ends is not None}
     for computation in module.computations:
         called = any(c.opcode == "async-start" for c in callers.get(computation, ()))
         begun = False
         for inst in computation.instructions:
             opcode, op = inst.op.opcode, type(inst.op)
             transfer = op.effect == "transfers"  # in a loop's next iteration it goes on, in a tuple
-            done = ended_by.get(op)
-            if done is not None and not (called and transfer):
+            if op.ended_by is not None and not (called and transfer):
+                done = op.ended_by.opcode
                 _verify_user(inst, (done, "tuple") if transfer else (done,))
             if op.ends is not None:
                 start = op.ends.opcode
@@ -78,16 +77,16 @@ def _verify_goes_on(inst: Instruction, may_leave: bool) -> None:
 
 def _verify_results(computation: Computation) -> None:
     """Ends give the result of what was called, also where the start says only part of it."""
-    starts: dict[Instruction, Instruction] = {}
+    starts: dict[Instruction, Instruction[Beginning]] = {}
     for inst in post_order(computation):
-        if inst.opcode == "async-start":
+        if applies(inst, Beginning):
             starts[inst] = inst
         elif inst.opcode in _GOES_ON:
             if inst.opcode == "async-update":
                 _verify_operand(inst, _BEGUN)
             start = starts[inst] = starts[inst.operands[0]]
-            op: Any = start.op
-            result = op.calls.root.shape
+            called = start.op.calls
+            result = called.root.shape
             if inst.opcode == "async-done" and inst.shape.logical is not result.logical:
                 found, wanted = inst.shape.to_string(layout=False), result.to_string(layout=False)
-                fail("pair_result", f"{inst!r}: {op.calls.name} gives {wanted}, found {found}")
+                fail("pair_result", f"{inst!r}: {called.name} gives {wanted}, found {found}")

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
+from typing import Any
 
 from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.ir.devices import Iota
+from axla.ir.families import Calling
 from axla.ir.graph import Instruction
 from axla.ir.sharding import Tiles
 from axla.ir.typed import tuple_of
@@ -32,8 +34,8 @@ def same_order(one: AnyShape, other: AnyShape) -> bool:
     )
 
 
-def _verify_called(inst: Instruction) -> None:
-    called = inst.op.calls  # type: ignore[attr-defined]
+def _verify_called(inst: Instruction[Calling]) -> None:
+    called = inst.op.calls
     taken = TupleShape([p.shape for p in called.parameters])
     for number, wanted in enumerate((taken, called.root.shape)):
         found = tuple_of(inst).elements[number]
@@ -98,7 +100,7 @@ def _verify_tiles(inst: Instruction, tiles: Tiles) -> None:
         fail("sharding_shape", f"{inst!r}: the sharding needs {wanted}, found {{{tiles}}}")
 
 
-RULES: dict[str, Callable[[Instruction], None]] = {
+RULES: dict[str, Callable[[Instruction[Any]], None]] = {
     "async-start": _verify_called,
     "copy-start": _verify_copy,
     "dynamic-slice": _verify_memory_space,

@@ -27,14 +27,6 @@ from axla.passes.expand.expander import expand, typed, written
 from axla.passes.matrix import function, like, repeat, where
 from axla.target.machine import Limits, Target
 
-IN_LINE = {
-    "bitcast-convert", "broadcast", "call", "clamp", "compare", "concatenate", "conditional", "constant",
-    "convert", "copy", "dot", "dynamic-slice", "dynamic-update-slice", "fusion", "gather",
-    "get-tuple-element", "iota", "map", "opt-barrier", "pad", "parameter", "reduce", "reduce-precision",
-    "reduce-window", "reshape", "select", "tuple",
-}  # fmt: skip
-"""What code generation has element generators for, besides what is elementwise or moves elements."""
-
 Apply = Callable[..., list[XlaOp]]
 
 
@@ -62,7 +54,7 @@ def _called(module: Module) -> set[Computation]:
     for computation in computations_callees_first(module):
         for inst in computation.instructions:
             op = inst.op
-            in_line = op.elementwise or op.opcode in IN_LINE or hasattr(op, "source")
+            in_line = op.elementwise or op.in_line or hasattr(op, "source")
             if not in_line or any(c in found for c in op.computations()):
                 found.add(computation)
     return found
@@ -126,7 +118,7 @@ def _folded(apply: Apply, totals: Sequence[XlaOp], at: XlaOp, values: Sequence[X
 def _windows(inst: Instruction[hlo.Reduce | hlo.ReduceWindow], apply: Apply, *given: XlaOp) -> list[XlaOp]:
     """What a window combines at each of its places; that of a reduce is all of the dimensions that go."""
     op, half, builder, whole = inst.op, len(given) // 2, given[0].builder, given[0].dims
-    results = [s for s in inst.shape.leaves() if isinstance(s, Shape)]
+    results = list(inst.shape.arrays())
     if isinstance(op, hlo.Reduce):
         window = Window(tuple(n if d in op.dimensions else 1 for d, n in enumerate(whole)))
         dims = tuple(1 if d in op.dimensions else n for d, n in enumerate(whole))
@@ -160,9 +152,7 @@ def _scatter(inst: Instruction[hlo.Scatter], apply: Apply, *given: XlaOp) -> lis
     op, half, builder = inst.op, len(given) // 2, given[0].builder
     totals, indices, updates = given[:half], given[half], given[half + 1 :]
     dims, whole = totals[0].dims, updates[0].dims
-    dropped = (*op.inserted_window_dims, *op.input_batching_dims)
-    window = iter(whole[d] for d in op.update_window_dims)
-    sizes = tuple(1 if d in dropped else next(window) for d in range(len(dims)))
+    sizes = op.window_sizes(len(dims), whole)
     if not prod(whole) or any(size > n for size, n in zip(sizes, dims, strict=True)):
         return list(totals)
     gather = hlo.Gather(

@@ -18,6 +18,7 @@ from axla.core.errors import UnsupportedError
 from axla.core.literal import Literal
 from axla.core.shape import AnyShape, ProgramShape, Shape, TupleShape
 from axla.ir.graph import Computation, Instruction, Module
+from axla.ir.op import Op
 from axla.ir.traverse import computations_callees_first, post_order
 from axla.passes.expand.dynamic_rules import applied
 from axla.passes.expand.dynamic_values import Sized, bounds, static
@@ -25,8 +26,6 @@ from axla.passes.rewrite import current_session
 
 Value = Sized | list["Value"] | Instruction
 """An array, a tuple, or what has no dynamic size anywhere and is no array."""
-
-CALLS = (hlo.While, hlo.Conditional, hlo.Call, hlo.OptBarrier)
 
 
 def dynamic_padder(module: Module) -> None:
@@ -44,7 +43,7 @@ def _concerns(inst: Instruction) -> bool:
 
 
 def _is_dynamic(shape: AnyShape) -> bool:
-    return any(isinstance(leaf, Shape) and leaf.is_dynamic for leaf in shape.leaves())
+    return any(leaf.is_dynamic for leaf in shape.arrays())
 
 
 def _packed_shape(shape: AnyShape) -> AnyShape:
@@ -101,7 +100,7 @@ class _Padder:
         for parameter in before:
             shape = parameter.shape
             if _is_dynamic(shape):
-                count = sum(sum(leaf.dynamic) for leaf in shape.leaves() if isinstance(leaf, Shape))
+                count = sum(sum(leaf.dynamic) for leaf in shape.arrays())
                 first = len(entry.parameters)
                 sizes = [
                     entry.add(hlo.Parameter(Shape(S32), first + n), name=f"{parameter.name}.size")
@@ -157,7 +156,7 @@ class _Padder:
             self.declared[inst] = inst.shape
             self.computation.set_shape(inst, _packed_shape(inst.shape))
             return self.unpacked(inst, op.shape)
-        if isinstance(op, CALLS):
+        if _takes_tuples(op):
             given = zip(operands, inst.operands, strict=True)
             new = self.computation.add(op, [self.packed(v, self.shape(o)) for v, o in given])
             return self.unpacked(new, inst.shape)
@@ -167,7 +166,7 @@ class _Padder:
 
     def same(self, inst: Instruction, operands: Sequence[Value]) -> Value:
         """An instruction that knows of no dynamic size; its operands may have been made anew."""
-        calls = isinstance(inst.op, CALLS)  # they take what computations are called with
+        calls = _takes_tuples(inst.op)  # as computations do that are called
         for number, (value, old) in enumerate(zip(operands, inst.operands, strict=True)):
             new = (
                 value.data if isinstance(value, Sized) and not calls else self.packed(value, self.shape(old))
@@ -235,6 +234,10 @@ def _declared(value: Any, shape: Any) -> Any:
     if not isinstance(value, Sized):
         return value
     return Sized(value.data, tuple(n if d else None for n, d in zip(value.sizes, shape.dynamic, strict=True)))
+
+
+def _takes_tuples(op: Op) -> bool:
+    return op.control or isinstance(op, hlo.OptBarrier)
 
 
 def _is_plain(value: Value) -> bool:

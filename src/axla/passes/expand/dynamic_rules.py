@@ -30,7 +30,7 @@ from axla.passes.expand.expander import converted, full, scalar, spread
 
 def applied(inst: Instruction, operands: Sequence[Sized]) -> Result:
     """The value of an instruction for operands with sizes."""
-    rule = _elementwise if inst.op.elementwise else _RULES.get(type(inst.op))
+    rule = _elementwise if inst.op.elementwise else RULES.get(type(inst.op))
     if rule is None:
         if all(s is None for o in operands for s in o.sizes):
             new = again(inst, [o.data for o in operands])
@@ -227,8 +227,7 @@ def _add_dependency(inst: Instruction, operands: Sequence[Sized]) -> Sized:
 def _gather(inst: Instruction, operands: Sequence[Sized]) -> Sized:
     op, (x, indices) = op_of(inst, hlo.Gather), operands
     found = again(inst, [x.data, indices.data])
-    dropped = (*op.collapsed_slice_dims, *op.operand_batching_dims)
-    inner = iter([d for d in range(len(x.sizes)) if d not in dropped])
+    inner = iter([d for d in range(len(x.sizes)) if d not in op.dropped])
     outer = iter([s for d, s in enumerate(indices.sizes) if d != op.index_vector_dim])
     sizes = []
     for at in range(shape_of(found).rank):
@@ -274,7 +273,7 @@ def _set_size(inst: Instruction, operands: Sequence[Sized]) -> Sized:
     return Sized(x.data, (*x.sizes[:at], new, *x.sizes[at + 1 :]))
 
 
-_RULES: dict[type[Op], Rule] = {
+RULES: dict[type[Op], Rule] = {
     hlo.AddDependency: _add_dependency,
     hlo.Cholesky: _batched,
     hlo.Fft: _batched,

@@ -12,7 +12,7 @@ from axla.ir.typed import op_of, shape_of
 from axla.passes.expand.dynamic_sort import sorted_first
 from axla.passes.expand.dynamic_values import Result, Sized, again, least, number, several, together
 from axla.passes.expand.expander import scalar
-from axla.passes.simplify.match import limits
+from axla.passes.simplify.match import neutral
 
 
 def _reduce(inst: Instruction, operands: Sequence[Sized]) -> Result:
@@ -30,14 +30,10 @@ def _neutral(reducer: Computation, init: Instruction) -> Instruction:
     root, dtype = reducer.root, shape_of(init).dtype
     if len(root.operands) != 2 or set(root.operands) != set(reducer.parameters) or dtype.is_complex:
         return init
-    if isinstance(root.op, hlo.Maximum | hlo.Minimum):
-        return scalar(init.computation, dtype, limits(dtype)[isinstance(root.op, hlo.Minimum)])
-    if root.op.identity is None or root.op.identity == 0 and not dtype.has_zero:
+    found = neutral(type(root.op), dtype)
+    if found is None:
         return init
-    if root.op.identity == -1:  # all bits
-        return scalar(init.computation, dtype, -1 if dtype.is_signed else limits(dtype)[True])
-    zero = root.op.identity == 0 and dtype.is_float
-    return scalar(init.computation, dtype, -0.0 if zero else root.op.identity)
+    return scalar(init.computation, dtype, -0.0 if found == 0 and dtype.is_float else found)
 
 
 def _reduce_window(inst: Instruction, operands: Sequence[Sized]) -> Result:
@@ -103,9 +99,9 @@ def _dot(inst: Instruction, operands: Sequence[Sized]) -> Sized:
         parts.append(Sized(x.data, tuple(own)).masked([pair[side] for pair in summed], zero))
     pairs = zip(op.lhs_batch_dims, op.rhs_batch_dims, strict=True)
     batch = [least(left.sizes[a], right.sizes[b]) for a, b in pairs]
-    gone = ((*op.lhs_batch_dims, *op.lhs_contracting_dims), (*op.rhs_batch_dims, *op.rhs_contracting_dims))
-    free = [s for x, g in zip((left, right), gone, strict=True) for d, s in enumerate(x.sizes) if d not in g]
-    return Sized(again(inst, [*parts, *(m.data for m in more)]), (*batch, *free))
+    rows = [left.sizes[d] for d in op.lhs_free(len(left.sizes))]
+    columns = [right.sizes[d] for d in op.rhs_free(len(right.sizes))]
+    return Sized(again(inst, [*parts, *(m.data for m in more)]), (*batch, *rows, *columns))
 
 
 def _sort(inst: Instruction, operands: Sequence[Sized]) -> Result:

@@ -11,8 +11,8 @@ from axla.builder import ops
 from axla.builder.xla_builder import XlaBuilder, XlaOp
 from axla.core.dtypes import DType
 from axla.core.literal import Literal
-from axla.core.shape import Shape
-from axla.hlo import Broadcast, Constant, Convert
+from axla.core.shape import AnyShape, Shape
+from axla.hlo import Broadcast, Constant, Convert, Tuple
 from axla.ir.clone import clone_computation, copy_instructions
 from axla.ir.graph import NO_EXTRA, Computation, Extra, Instruction, Module
 from axla.ir.op import Op
@@ -84,7 +84,7 @@ def written(inst: Instruction, write: Callable[..., Sequence[XlaOp]], *more: Any
     """The program that `write(inst, *more, *operands)` gives the results of, beside the instruction."""
     builder = XlaBuilder(inst.opcode)
     given = [builder.parameter(k, o.shape.logical) for k, o in enumerate(inst.operands)]
-    types = (s.dtype for s in inst.shape.leaves() if isinstance(s, Shape))
+    types = (s.dtype for s in inst.shape.arrays())
     found = [typed(x, dtype) for x, dtype in zip(write(inst, *more, *given), types, strict=True)]
     program = builder.build(ops.Tuple(builder, found) if inst.shape.is_tuple else found[0]).module
     body = embedded(program, inst)
@@ -125,6 +125,11 @@ def spread(x: Instruction, shape: Shape, dimensions: Sequence[int] = ()) -> Inst
     """`x` in the dimensions of `shape`: its dimension k is dimension `dimensions[k]` of the result."""
     wanted = shape.with_dtype(shape_of(x).dtype).logical
     return x if shape_of(x).dims == wanted.dims else Broadcast(wanted, tuple(dimensions))(x)
+
+
+def packed(shape: AnyShape, values: Sequence[Instruction]) -> Instruction:
+    """The values as one of a shape: a tuple of them, or the only one."""
+    return values[0].computation.add(Tuple(), values) if shape.is_tuple else values[0]
 
 
 def converted(x: Instruction, dtype: DType) -> Instruction:

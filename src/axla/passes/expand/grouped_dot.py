@@ -39,8 +39,7 @@ def _ragged(inst: Instruction) -> Instruction:
 def _by_rows(inst: Instruction, op: RaggedDot, lhs: XlaOp, rhs: XlaOp, sizes: XlaOp) -> Sequence[XlaOp]:
     """Every row with the rhs of every group; of those the row's own is kept."""
     batch, result = op.lhs_batch_dims, shape_of(inst)
-    rows = [d for d in range(len(lhs.dims)) if d not in (*batch, *op.lhs_contracting_dims)]
-    columns = [d for d in range(len(rhs.dims)) if d not in (*op.rhs_batch_dims, *op.rhs_contracting_dims)]
+    rows, columns = op.lhs_free(len(lhs.dims)), op.rhs_free(len(rhs.dims))
     dims = [*(lhs.dims[d] for d in (*batch, *rows)), *(rhs.dims[d] for d in columns)]
     product = lhs.builder.add(replace(op.dot, shape=result.with_dims(dims)), (lhs, rhs))
     product = product if result.dtype.has_zero else typed(product, F32)
@@ -52,12 +51,10 @@ def _by_rows(inst: Instruction, op: RaggedDot, lhs: XlaOp, rhs: XlaOp, sizes: Xl
 
 def _by_sums(inst: Instruction, op: RaggedDot, lhs: XlaOp, rhs: XlaOp, sizes: XlaOp) -> Sequence[XlaOp]:
     """Both operands once for every group, with zeros for what belongs to the others."""
-    own = (*op.lhs_batch_dims, *op.lhs_contracting_dims)
-    theirs = (*op.rhs_batch_dims, *op.rhs_contracting_dims)
     sides = []
     for x, place in (
         (lhs, {d: d + 1 for d in range(len(lhs.dims))}),
-        (rhs, {a: b + 1 for a, b in zip(own, theirs, strict=True)}),
+        (rhs, {a: b + 1 for a, b in op.pairs}),
     ):
         copies = ops.Broadcast(x if x.dtype.has_zero else typed(x, F32), sizes.dims[-1:])
         sides.append(where(_mask(op, lhs, sizes, copies, place, 0), copies, 0))

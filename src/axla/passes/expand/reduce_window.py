@@ -13,14 +13,13 @@ from math import prod
 from typing import Any
 
 import axla.hlo as hlo
-from axla.core.dtypes import DType
 from axla.core.shape import Shape
 from axla.ir.attributes import PaddingConfig, SliceDims, Window
 from axla.ir.graph import Instruction, Module
 from axla.ir.op import Op
 from axla.ir.typed import op_of, shape_of
-from axla.passes.expand.expander import expand, full, scalar, spread
-from axla.passes.simplify.match import combiner, limits, uniform
+from axla.passes.expand.expander import expand, full, packed, scalar, spread
+from axla.passes.simplify.match import combiner, neutral, uniform
 
 LONG = 16
 """Elements of a window from which on its dimensions are taken one by one."""
@@ -33,18 +32,17 @@ def reduce_window_rewriter(module: Module) -> None:
 
 @dataclass(frozen=True)
 class _Window:
-    """A window without edges over `x`, combined by `op`, whose neutral element is `neutral`."""
+    """A window without edges over `x`, combined by `op`."""
 
     x: Instruction
     window: Window
     op: type[Op]
-    neutral: Any
 
 
 def _rewritten(inst: Instruction) -> Instruction | None:
     op = op_of(inst, hlo.ReduceWindow)
     shape = inst.shape
-    if not all(s.size for s in shape.leaves() if isinstance(s, Shape)):
+    if not all(s.size for s in shape.arrays()):
         return _empty(inst)
     found = combiner(op.to_apply)
     if len(inst.operands) != 2 or not isinstance(shape, Shape) or found is None:
@@ -52,14 +50,13 @@ def _rewritten(inst: Instruction) -> Instruction | None:
     x, init = inst.operands
     if not shape_of(x).size or {shape_of(x).dtype, shape_of(init).dtype} != {shape.dtype}:
         return None
-    neutral = _neutral(found, shape.dtype)
-    value = uniform(init)
-    if neutral is None:
+    own, value = neutral(found, shape.dtype), uniform(init)
+    if own is None or shape.dtype.is_pred and found in (hlo.Add, hlo.Multiply):
         return None
-    starts_neutral = value is not None and bool(value == neutral)
+    starts_neutral = value is not None and bool(value == own)
     window = op.window
     if _has_edges(window):
-        x = _padded(x, window, neutral)
+        x = _padded(x, window, own)
         window = Window(window.size, window.stride, window_dilation=window.window_dilation)
     elif prod(window.size) < LONG:
         return None  # the loop emitter does it
@@ -68,41 +65,22 @@ def _rewritten(inst: Instruction) -> Instruction | None:
         return hlo.Reshape(shape.logical)(whole) if shape.rank else whole
     if prod(window.size) < LONG:
         return hlo.ReduceWindow(window, op.to_apply)(x, init)
-    total = _by_dimensions(_Window(x, window, found, neutral), shape)
+    total = _by_dimensions(_Window(x, window, found), shape)
     return total if starts_neutral else found()(spread(init, shape.logical), total)
 
 
 def _empty(inst: Instruction) -> Instruction:
     """The results of a window that has no place."""
-    shapes = [s for s in inst.shape.leaves() if isinstance(s, Shape)]
-    parts = [full(inst.computation, s.logical, 0) for s in shapes]
-    return inst.computation.add(hlo.Tuple(), parts) if inst.shape.is_tuple else parts[0]
-
-
-def _neutral(op: type[Op], dtype: DType) -> Any:
-    """The element that changes nothing; None where there is none, or where order matters."""
-    if dtype.is_complex and op not in (hlo.Add, hlo.Multiply):
-        return None
-    if op is hlo.Add and not dtype.has_zero:
-        return None
-    if op is hlo.Maximum:
-        return limits(dtype)[0]
-    if op is hlo.Minimum:
-        return limits(dtype)[1]
-    if op is hlo.And:
-        return True if dtype.is_pred else (-1 if dtype.is_signed else 2**dtype.bits - 1)
-    if dtype.is_pred and op in (hlo.Add, hlo.Multiply):
-        return None
-    return {hlo.Add: 0, hlo.Multiply: 1, hlo.Or: 0}.get(op)
+    return packed(inst.shape, [full(inst.computation, s.logical, 0) for s in inst.shape.arrays()])
 
 
 def _has_edges(window: Window) -> bool:
     return any(window.low) or any(window.high) or any(n > 1 for n in window.base_dilation)
 
 
-def _padded(x: Instruction, window: Window, neutral: Any) -> Instruction:
+def _padded(x: Instruction, window: Window, fill: Any) -> Instruction:
     config = PaddingConfig(window.low, window.high, tuple(n - 1 for n in window.base_dilation))
-    return hlo.Pad(config)(x, scalar(x.computation, shape_of(x).dtype, neutral))
+    return hlo.Pad(config)(x, scalar(x.computation, shape_of(x).dtype, fill))
 
 
 def _sees_all(x: Instruction, window: Window, result: Shape) -> bool:

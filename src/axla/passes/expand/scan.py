@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from axla.builder import ops
 from axla.builder.xla_builder import XlaOp
-from axla.core.shape import Shape
 from axla.hlo import Scan
 from axla.ir.graph import Instruction, Module
 from axla.ir.typed import op_of
@@ -23,7 +22,7 @@ def _scan(inst: Instruction, *given: XlaOp) -> Sequence[XlaOp]:
     op, builder = op_of(inst, Scan), given[0].builder
     count, at = len(given) - op.num_carries, op.dimensions[0]
     length = op.length([x.shape for x in given])
-    shapes = [s for s in inst.shape.leaves() if isinstance(s, Shape)]
+    shapes = list(inst.shape.arrays())
     outputs = [
         ops.Broadcast(ops.Zero(builder, s.dtype), s.dims) for s in shapes[: len(shapes) - op.num_carries]
     ]

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import axla.hlo as hlo
-from axla.core.shape import AnyShape, Shape, TupleShape, array
+from axla.core.shape import AnyShape, Shape, array
 from axla.hlo.collective import Reducing, equal_addends, moves_one_slice
 from axla.ir.attributes import PaddingConfig, SliceDims
 from axla.ir.families import Grouped, Paired
 from axla.ir.graph import Instruction, Module
 from axla.ir.op import Op
 from axla.ir.typed import shape_of, tuple_of
-from axla.passes.expand.expander import Expansion, expand, full, scalar
+from axla.passes.expand.expander import Expansion, expand, full, packed, scalar
 
 
 def collectives_removal(module: Module) -> None:
@@ -26,11 +26,11 @@ def collectives_removal(module: Module) -> None:
 
 def _operands(inst: Instruction) -> Instruction:
     """The operands themselves."""
-    return _joined(inst, inst.operands)
+    return packed(inst.shape, inst.operands)
 
 
 def _reduced(inst: Instruction[Reducing]) -> Instruction:
-    return _joined(inst, _added(inst))
+    return packed(inst.shape, _added(inst))
 
 
 def _added(inst: Instruction[Reducing]) -> Sequence[Instruction]:
@@ -42,18 +42,13 @@ def _added(inst: Instruction[Reducing]) -> Sequence[Instruction]:
     return [hlo.Multiply()(x, factor) for x, factor in zip(inst.operands, factors, strict=True)]
 
 
-def _joined(inst: Instruction, values: Sequence[Instruction]) -> Instruction:
-    return inst.computation.add(hlo.Tuple(), values) if isinstance(inst.shape, TupleShape) else values[0]
-
-
 def _first_part(inst: Instruction[hlo.ReduceScatter]) -> Instruction:
     """The first part of every operand, in the size of the result."""
-    shapes = inst.shape.elements if isinstance(inst.shape, TupleShape) else (inst.shape,)
     parts = []
-    for x, shape in zip(_added(inst), shapes, strict=True):
+    for x, shape in zip(_added(inst), inst.shape.parts, strict=True):
         same = shape.dims == shape_of(x).dims
         parts.append(x if same else hlo.Slice(SliceDims((0,) * shape.rank, shape.dims))(x))
-    return _joined(inst, parts)
+    return packed(inst.shape, parts)
 
 
 def _exchanged(inst: Instruction[hlo.AllToAll]) -> Instruction | None:
@@ -63,7 +58,7 @@ def _exchanged(inst: Instruction[hlo.AllToAll]) -> Instruction | None:
 def _rooted(inst: Instruction[hlo.CollectiveBroadcast | hlo.CollectiveReduce]) -> Instruction | None:
     """The operands, of which the only member is the root."""
     dynamic = inst.op.has_dynamic_root
-    return _joined(inst, inst.operands[: len(inst.operands) - dynamic]) if _alone(inst) else None
+    return packed(inst.shape, inst.operands[: len(inst.operands) - dynamic]) if _alone(inst) else None
 
 
 def _alone(inst: Instruction[Grouped]) -> bool:
@@ -71,8 +66,7 @@ def _alone(inst: Instruction[Grouped]) -> bool:
 
 
 def _same(shape: AnyShape, operands: Sequence[Instruction]) -> bool:
-    shapes = shape.elements if isinstance(shape, TupleShape) else (shape,)
-    return [s.logical for s in shapes] == [o.shape.logical for o in operands]
+    return [s.logical for s in shape.parts] == [o.shape.logical for o in operands]
 
 
 def _gathered(inst: Instruction) -> Instruction:
@@ -81,32 +75,28 @@ def _gathered(inst: Instruction) -> Instruction:
 
 
 def _widened(inst: Instruction, result: AnyShape) -> Instruction:
-    shapes = result.elements if isinstance(result, TupleShape) else (result,)
     parts = []
-    for x, shape in zip(inst.operands, shapes, strict=True):
+    for x, shape in zip(inst.operands, result.parts, strict=True):
         own = shape_of(x)
         high = tuple(n - m for n, m in zip(shape.dims, own.dims, strict=True))
         if any(high):
             zero = scalar(inst.computation, own.dtype, 0)
             x = hlo.Pad(PaddingConfig((0,) * own.rank, high))(x, zero)
         parts.append(x)
-    return inst.computation.add(hlo.Tuple(), parts) if isinstance(result, TupleShape) else parts[0]
+    return packed(result, parts)
 
 
 def _gather_start(inst: Instruction) -> Instruction | None:
-    _, result, *rest = tuple_of(inst).elements
+    own, result, *rest = tuple_of(inst).elements
     if rest:
         return None
-    own = inst.operands[0]
-    if len(inst.operands) > 1:
-        own = inst.computation.add(hlo.Tuple(), inst.operands)
-    return inst.computation.add(hlo.Tuple(), [own, _widened(inst, result)])
+    return inst.computation.add(hlo.Tuple(), [packed(own, inst.operands), _widened(inst, result)])
 
 
 def _permuted(inst: Instruction[hlo.CollectivePermute]) -> Instruction | None:
     if inst.op.slice_sizes:
         return _slice_moved(inst)
-    return _joined(inst, [_sent(inst, x) for x in inst.operands])
+    return packed(inst.shape, [_sent(inst, x) for x in inst.operands])
 
 
 def _sent(inst: Instruction[Paired], x: Instruction) -> Instruction:
@@ -122,10 +112,9 @@ def _permute_start(inst: Instruction[hlo.CollectivePermuteStart]) -> Instruction
         if moved is None:
             return None
         return inst.computation.add(hlo.Tuple(), [inst.operands[0], moved, *contexts])
-    given, sent = list(inst.operands), [_sent(inst, x) for x in inst.operands]
-    if len(given) > 1:
-        given, sent = [inst.computation.add(hlo.Tuple(), given)], [inst.computation.add(hlo.Tuple(), sent)]
-    return inst.computation.add(hlo.Tuple(), [*given, *sent, *contexts])
+    sent = [_sent(inst, x) for x in inst.operands]
+    own = tuple_of(inst).elements[0]
+    return inst.computation.add(hlo.Tuple(), [packed(own, inst.operands), packed(own, sent), *contexts])
 
 
 def _slice_moved(inst: Instruction[Paired]) -> Instruction | None:

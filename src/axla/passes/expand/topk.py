@@ -14,11 +14,11 @@ from axla.core.errors import InvalidArgument, UnsupportedError
 from axla.core.shape import Shape, TupleShape
 from axla.custom.attributes import parse_attributes
 from axla.custom.registry import registered
-from axla.hlo import CustomCall, GetTupleElement, Slice, Sort, TopK, Tuple
+from axla.hlo import CustomCall, GetTupleElement, Slice, Sort, TopK
 from axla.ir.attributes import SliceDims
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.typed import op_of, shape_of
-from axla.passes.expand.expander import expand, written
+from axla.passes.expand.expander import expand, packed, written
 from axla.passes.matrix import indices
 
 SMALL = 8
@@ -89,7 +89,7 @@ def _approximate(inst: Instruction) -> Instruction | None:
         computation.add(Slice(SliceDims((0,) * s.rank, s.dims)), [x], s)
         for x, s in zip(found, results, strict=True)
     ]
-    return computation.add(Tuple(), parts) if isinstance(inst.shape, TupleShape) else parts[0]
+    return packed(inst.shape, parts)
 
 
 def _selection(
@@ -98,7 +98,7 @@ def _selection(
     """The dimension, the comparator, and the shapes of the results; UnsupportedError for what is no call of
     ApproxTopK.
     """
-    results = [leaf for leaf in inst.shape.leaves() if isinstance(leaf, Shape)]
+    results = list(inst.shape.arrays())
     shapes = [x.shape for x in values if isinstance(x.shape, Shape)]
     config = _config(inst)
     dim = config.get("reduction_dim")

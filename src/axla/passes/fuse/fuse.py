@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from axla.analysis.regions import machine_loops
 from axla.hlo import Fusion, GetTupleElement, Parameter, Tuple
 from axla.ir.graph import NO_EXTRA, Computation, Extra, Instruction, Module
-from axla.ir.traverse import post_order
+from axla.ir.traverse import needed_first, post_order
 from axla.kernels.kinds import kernel_kind
 from axla.passes.fuse.plan import Plan, plan
 from axla.passes.fuse.rules import Cluster, why_never
@@ -79,21 +79,8 @@ def _body(computation: Computation, cluster: Cluster) -> tuple[Computation, list
 
 def _in_order(cluster: Cluster) -> list[Instruction]:
     """Members, operands first; below the roots only."""
-    order: dict[Instruction, None] = {}
-    for root in cluster.roots:
-        stack = [(root, False)]
-        while stack:
-            inst, left = stack.pop()
-            if inst in order:
-                continue
-            if left:
-                order[inst] = None
-                continue
-            stack.append((inst, True))
-            stack.extend(
-                (o, False) for o in reversed(inst.operands) if o in cluster.members and o not in order
-            )
-    return list(order)
+    members = cluster.members
+    return needed_first(cluster.roots, lambda inst: (o for o in inst.operands if o in members))
 
 
 def why_not_fuse(producer: Instruction, consumer: Instruction, limits: Limits) -> str | None:

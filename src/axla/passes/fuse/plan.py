@@ -17,13 +17,13 @@ from axla.ir.graph import Computation, Instruction
 from axla.ir.traverse import post_order
 from axla.ir.typed import shape_of
 from axla.kernels.access import AccessKeys, elements
-from axla.kernels.kind import FREE, Form
+from axla.kernels.kind import Form
 from axla.kernels.kinds import hero_form
 from axla.kernels.loop import LOOP
 from axla.passes.fuse.rules import (
-    PASSING,
     Cluster,
     is_epilogue,
+    is_passed,
     is_register,
     keys_in,
     may_copy,
@@ -117,13 +117,13 @@ class _Planner:
                 readers.setdefault(cluster, []).append(user)
         if readers and not outside and self.fuse_into_all(inst, readers):
             return
-        if isinstance(inst.op, FREE):
+        if inst.op.free:
             self.copy_where_possible(inst, readers, outside)
             return
         if not isinstance(inst.shape, Shape):
             self.leave_elements(inst)
             readers = {}
-        if self.is_tiny(inst) or isinstance(inst.op, (*PASSING, Copy)):
+        if self.is_tiny(inst) or is_passed(inst.op) or isinstance(inst.op, Copy):
             return
         if readers and self.add_root(inst, readers):
             return
@@ -158,12 +158,13 @@ class _Planner:
                 self.join(inst, cluster, found)
             else:
                 outside = True
-        if outside and not isinstance(inst.op, (*PASSING, Constant)) and not is_tiny(inst, self.limits):
+        made = not (is_passed(inst.op) or isinstance(inst.op, Constant) or is_tiny(inst, self.limits))
+        if outside and made:
             self.start(inst)
 
     def why_not_row(self, inst: Instruction, cluster: Cluster) -> str | None:
         """Row scalars of a few elements go into a kernel only if the reduce they come from will be there."""
-        if not self.is_tiny(inst) or isinstance(inst.op, FREE) or inst not in self.row_fed:
+        if not self.is_tiny(inst) or inst.op.free or inst not in self.row_fed:
             return None
         form = self.row_fed[inst]
         if cluster.form in (LOOP, form):
@@ -419,7 +420,7 @@ def _row_fed(order: Iterable[Instruction], limits: Limits) -> dict[Instruction, 
         form = hero_form(inst, limits)
         if form is not None and form[0].companions:
             found[inst] = form
-        elif inst.op.elementwise or isinstance(inst.op, PASSING):
+        elif inst.op.elementwise or is_passed(inst.op):
             fed = {found[o] for o in inst.operands if o in found}
             form = next(iter(fed)) if len(fed) == 1 else None
             sizes = form[0].root_sizes(form) if form is not None else None

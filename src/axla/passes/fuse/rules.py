@@ -12,12 +12,10 @@ from axla.ir.attributes import FusionKind
 from axla.ir.graph import NO_EXTRA, Instruction
 from axla.ir.op import Op
 from axla.kernels.access import AccessKeys, chased, elements, hero_keys
-from axla.kernels.kind import FREE, Form, is_costly
+from axla.kernels.kind import Form, is_costly
 from axla.kernels.kinds import hero_form, kinds_of
-from axla.kernels.loop import LOOP, LOOPED
+from axla.kernels.loop import LOOP
 from axla.target.machine import Limits
-
-PASSING: tuple[type[Op], ...] = (hlo.Reshape, hlo.Bitcast, hlo.GetTupleElement)  # never a kernel of their own
 
 
 @dataclass(eq=False, slots=True)
@@ -64,13 +62,23 @@ def why_never(inst: Instruction, limits: Limits) -> str | None:
     form = hero_form(inst, limits)
     if form is not None and form[0].alone:
         return f"a {form[0].name} is a kernel of its own"
-    if op.elementwise or op.moves or cls in LOOPED or any(not kind.alone for kind in kinds_of(cls)):
+    if op.elementwise or op.moves or _is_in_line(op) or any(not kind.alone for kind in kinds_of(cls)):
         return "reads a tuple" if any(not isinstance(o.shape, Shape) for o in inst.operands) else None
     return f"{op.opcode} has no emitter inside of kernels"
 
 
 def _gives_several(inst: Instruction) -> bool:
     return any(kind.several for kind in kinds_of(type(inst.op)))
+
+
+def _is_in_line(op: Op) -> bool:
+    """Whether elements are computed in a kernel by themselves, no computation being called as a whole."""
+    return op.in_line and not (op.control or op.passes_on or isinstance(op, hlo.Fusion))
+
+
+def is_passed(op: Op) -> bool:
+    """Whether an op names a value of another one: it is never a kernel of its own."""
+    return op.passes_on or isinstance(op, hlo.GetTupleElement)
 
 
 def keys_in(
@@ -151,7 +159,7 @@ def why_not_hero(keys: AccessKeys, inst: Instruction, cluster: Cluster, found: d
 
 
 def _why_not_work(keys: AccessKeys, inst: Instruction, found: dict[int, None], limits: Limits) -> str | None:
-    if isinstance(inst.op, (*FREE, *PASSING)):
+    if inst.op.free or is_passed(inst.op):
         return None
     work = sum(keys.count[k] for k in found)
     size = max(1, elements(inst.shape))
@@ -175,11 +183,11 @@ def is_epilogue(inst: Instruction) -> bool:
 
 def may_copy(inst: Instruction, clusters: int, limits: Limits) -> bool:
     """Whether an instruction with users in several kernels is computed in each of them."""
-    if isinstance(inst.op, FREE):
+    if inst.op.free:
         return True
     if is_costly(inst) or clusters > 3 or hero_form(inst, limits) is not None or is_epilogue(inst):
         return False
-    big = {o for o in inst.operands if not is_tiny_shape(o.shape, limits) and not isinstance(o.op, FREE)}
+    big = {o for o in inst.operands if not is_tiny_shape(o.shape, limits) and not o.op.free}
     return len(big) <= 1 and (inst.op.elementwise or inst.op.moves)
 
 

@@ -73,7 +73,7 @@ def physical_shape(shape: AnyShape) -> AnyShape:
 
 def lies_as_written(shape: AnyShape) -> bool:
     """Whether every array lies in the default order. Equal sizes do not tell: think of a square."""
-    return all(leaf.layout.is_descending for leaf in shape.leaves() if isinstance(leaf, Shape))
+    return all(leaf.layout.is_descending for leaf in shape.arrays())
 
 
 def location(inst: Instruction) -> Extra:

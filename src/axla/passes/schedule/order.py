@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import axla.hlo as hlo
-from axla.analysis.dataflow import in_place_operands, leaf_count
+from axla.analysis.dataflow import in_place_operands
 from axla.core.shape import Shape
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.traverse import computations_callees_first, post_order, text_order
@@ -36,7 +36,7 @@ def running_computations(module: Module) -> list[Computation]:
     for computation in reversed(computations_callees_first(module)):
         if computation in running:
             for inst in computation.instructions:
-                if isinstance(inst.op, hlo.While | hlo.Conditional | hlo.Call):
+                if inst.op.control:
                     running.update(inst.op.computations())
     return [c for c in computations_callees_first(module) if c in running]
 
@@ -85,7 +85,7 @@ def _graph(computation: Computation, limits: Limits, effectful: frozenset[Comput
         for one in before:
             graph.successors.setdefault(one, []).append(inst)
         leaves[inst] = _leaves(inst, leaves)
-        if inst.op.passes_on or isinstance(inst.op, hlo.Tuple | hlo.GetTupleElement | hlo.Parameter):
+        if inst.op.passes_on or inst.op.structural:
             continue
         read = dict.fromkeys(leaf for o in inst.operands for leaf in leaves[o])
         graph.reads[inst] = tuple(read)
@@ -111,8 +111,8 @@ def _leaves(inst: Instruction, leaves: dict[Instruction, tuple[Leaf, ...]]) -> t
     if isinstance(op, hlo.GetTupleElement):
         shape = tuple_of(inst.operands[0])
         first = shape.leaf_starts[op.index]
-        return leaves[inst.operands[0]][first : first + leaf_count(inst.shape)]
-    return tuple((inst, n) for n in range(leaf_count(inst.shape)))
+        return leaves[inst.operands[0]][first : first + inst.shape.leaf_count]
+    return tuple((inst, n) for n in range(inst.shape.leaf_count))
 
 
 def _chain_effects(computation: Computation, graph: _Graph, effectful: frozenset[Computation]) -> None:

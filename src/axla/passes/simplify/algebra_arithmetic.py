@@ -133,16 +133,16 @@ def remainder_unsigned_power_of_two(root: Instruction, x: Instruction, divisor: 
     return hlo.And()(x, full(root, int(value) - 1))
 
 
-@rule(hlo.Negate)
+@rule(hlo.Negate, of=hlo.Negate)
 def negate_negate(root: Instruction, inner: Instruction) -> Rewritten:
     """-(-x) => x"""
-    return inner.operands[0] if type(inner.op) is hlo.Negate else None
+    return inner.operands[0]
 
 
-@rule(hlo.Not)
+@rule(hlo.Not, of=hlo.Not)
 def not_not(root: Instruction, inner: Instruction) -> Rewritten:
     """not not x => x"""
-    return inner.operands[0] if type(inner.op) is hlo.Not else None
+    return inner.operands[0]
 
 
 @rule(hlo.Abs)
@@ -288,10 +288,10 @@ def real_of_complex(root: Instruction, z: Instruction) -> Rewritten:
     return z if same_shape(z, root) else None
 
 
-@rule(hlo.Imag)
+@rule(hlo.Imag, of=hlo.Complex)
 def imaginary_of_complex(root: Instruction, z: Instruction) -> Rewritten:
     """imag(complex(a, b)) => b"""
-    return z.operands[1] if type(z.op) is hlo.Complex else None
+    return z.operands[1]
 
 
 @rule(hlo.Complex)

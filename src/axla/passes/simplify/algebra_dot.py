@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
-from axla.core.shape import Shape
 from axla.hlo import Broadcast, Dot, Multiply, Reshape, Transpose
 from axla.ir.graph import Instruction
 from axla.ir.typed import shape_of
@@ -16,49 +15,35 @@ from axla.passes.simplify.algebra_reduce import renumbered, without
 from axla.passes.simplify.match import dtype_of, full
 
 
-def plain(root: Instruction) -> tuple[Instruction, Instruction, Dot] | None:
-    """Operands and op of a dot without sparsity."""
-    op = root.op
-    if not isinstance(op, Dot) or op.sparsity or len(root.operands) != 2:
-        return None
-    return root.operands[0], root.operands[1], op
+def is_dense(root: Instruction) -> bool:
+    """Whether a dot has no sparsity."""
+    return len(root.operands) == 2
 
 
-def free_dims(shape: Shape, batch: Sequence[int], contracting: Sequence[int]) -> tuple[int, ...]:
-    return tuple(d for d in range(shape.rank) if d not in batch and d not in contracting)
-
-
-@rule(Dot)
-def dot_of_no_products(root: Instruction, *_: Instruction) -> Rewritten:
+@rule(Dot, where=is_dense)
+def dot_of_no_products(root: Instruction[Dot], lhs: Instruction, rhs: Instruction) -> Rewritten:
     """dot(x, y) => 0, contracting a dimension without elements"""
-    found = plain(root)
-    if found is None:
-        return None
-    lhs, op = found[0], found[2]
-    return full(root, 0) if any(shape_of(lhs).dims[d] == 0 for d in op.lhs_contracting_dims) else None
+    nothing = any(shape_of(lhs).dims[d] == 0 for d in root.op.lhs_contracting_dims)
+    return full(root, 0) if nothing else None
 
 
-@rule(Dot)
-def dot_of_transpose_left(root: Instruction, *_: Instruction) -> Rewritten:
+@rule(Dot, of=Transpose, where=is_dense)
+def dot_of_transpose_left(root: Instruction[Dot], lhs: Instruction[Transpose], rhs: Instruction) -> Rewritten:
     """dot(transpose(x), y) => dot(x, y), contracting other dimensions"""
-    found = plain(root)
-    if found is None or not isinstance(found[0].op, Transpose):
-        return None
-    lhs, rhs, op = found
-    numbers = through(found[0].op, op.lhs_batch_dims, op.lhs_contracting_dims)
+    op = root.op
+    numbers = through(lhs.op, op.lhs_batch_dims, op.lhs_contracting_dims)
     if numbers is None:
         return None
     return replace(op, lhs_batch_dims=numbers[0], lhs_contracting_dims=numbers[1])(lhs.operands[0], rhs)
 
 
-@rule(Dot)
-def dot_of_transpose_right(root: Instruction, *_: Instruction) -> Rewritten:
+@rule(Dot, where=is_dense)
+def dot_of_transpose_right(root: Instruction[Dot], lhs: Instruction, rhs: Instruction) -> Rewritten:
     """dot(x, transpose(y)) => dot(x, y), contracting other dimensions"""
-    found = plain(root)
-    if found is None or not isinstance(found[1].op, Transpose):
+    op, turned = root.op, rhs.op
+    if not isinstance(turned, Transpose):
         return None
-    lhs, rhs, op = found
-    numbers = through(found[1].op, op.rhs_batch_dims, op.rhs_contracting_dims)
+    numbers = through(turned, op.rhs_batch_dims, op.rhs_contracting_dims)
     if numbers is None:
         return None
     return replace(op, rhs_batch_dims=numbers[0], rhs_contracting_dims=numbers[1])(lhs, rhs.operands[0])
@@ -75,21 +60,17 @@ def through(
     return tuple(permutation[d] for d in batch), tuple(permutation[d] for d in contracting)
 
 
-@rule(Dot)
-def dot_outer_product(root: Instruction, *_: Instruction) -> Rewritten:
+@rule(Dot, where=is_dense)
+def dot_outer_product(root: Instruction[Dot], lhs: Instruction, rhs: Instruction) -> Rewritten:
     """dot(x, y) => x * y, broadcast, when there is one product for each element"""
-    found = plain(root)
-    if found is None or not shape_of(root).size:
-        return None
-    lhs, rhs, op = found
-    if prod(shape_of(lhs).dims[d] for d in op.lhs_contracting_dims) != 1:
+    op = root.op
+    if not shape_of(root).size or prod(shape_of(lhs).dims[d] for d in op.lhs_contracting_dims) != 1:
         return None
     if not dtype_of(lhs) is dtype_of(rhs) is dtype_of(root):
         return None
     result = shape_of(root).logical
     batch = tuple(range(len(op.lhs_batch_dims)))
-    left = free_dims(shape_of(lhs), op.lhs_batch_dims, op.lhs_contracting_dims)
-    right = free_dims(shape_of(rhs), op.rhs_batch_dims, op.rhs_contracting_dims)
+    left, right = op.lhs_free(shape_of(lhs).rank), op.rhs_free(shape_of(rhs).rank)
     places = range(len(batch), result.rank)
     a = flattened(lhs, op.lhs_batch_dims, left, op.lhs_contracting_dims)
     b = flattened(rhs, op.rhs_batch_dims, right, op.rhs_contracting_dims)
@@ -107,22 +88,14 @@ def flattened(
     return reshaped(moved, [shape_of(x).dims[d] for d in (*batch, *free)])
 
 
-@rule(Dot)
-def dot_drops_unit_dims(root: Instruction, *_: Instruction) -> Rewritten:
+@rule(Dot, where=is_dense)
+def dot_drops_unit_dims(root: Instruction[Dot], lhs: Instruction, rhs: Instruction) -> Rewritten:
     """dot(x, y) => dot(reshape(x), reshape(y)), without batch and contracting dimensions of size 1"""
-    found = plain(root)
-    if found is None or not shape_of(root).size:
-        return None
-    lhs, rhs, op = found
-    pairs = zip(
-        (*op.lhs_batch_dims, *op.lhs_contracting_dims),
-        (*op.rhs_batch_dims, *op.rhs_contracting_dims),
-        strict=True,
-    )
-    units = [(a, b) for a, b in pairs if shape_of(lhs).dims[a] == 1]
+    op = root.op
+    units = [(a, b) for a, b in op.pairs if shape_of(lhs).dims[a] == 1]
     left, right = [a for a, _ in units], [b for _, b in units]
     kept = [d for d in op.lhs_contracting_dims if d not in left]
-    if not units or (op.lhs_contracting_dims and not kept):
+    if not shape_of(root).size or not units or (op.lhs_contracting_dims and not kept):
         return None
     whole = shape_of(root).logical
     smaller = replace(

@@ -8,7 +8,7 @@ import axla.hlo as hlo
 from axla.core.dtypes import BF16, F16, F32, F64, DType
 from axla.ir.attributes import Direction
 from axla.ir.graph import Instruction
-from axla.ir.typed import op_of, shape_of
+from axla.ir.typed import shape_of
 from axla.passes.rewrite import Rewritten, rule
 from axla.passes.simplify.match import (
     dtype_of,
@@ -29,36 +29,38 @@ REFLEXIVE = (Direction.EQ, Direction.GE, Direction.LE)
 
 
 @rule(hlo.Compare)
-def compare_constant_to_the_right(root: Instruction, lhs: Instruction, rhs: Instruction) -> Rewritten:
+def compare_constant_to_the_right(
+    root: Instruction[hlo.Compare], lhs: Instruction, rhs: Instruction
+) -> Rewritten:
     """c < x => x > c"""
     if not is_constant(lhs) or is_constant(rhs):
         return None
-    op = op_of(root, hlo.Compare)
+    op = root.op
     return replace(op, direction=op.direction.mirrored)(rhs, lhs)
 
 
 @rule(hlo.Compare)
-def compare_self(root: Instruction, lhs: Instruction, rhs: Instruction) -> Rewritten:
+def compare_self(root: Instruction[hlo.Compare], lhs: Instruction, rhs: Instruction) -> Rewritten:
     """x <= x => true, x < x => false (floats: in total order only, NaN is not equal to itself)"""
-    op = op_of(root, hlo.Compare)
+    op = root.op
     if lhs is not rhs or not (is_exact(lhs) or op.is_total_order):
         return None
     return full(root, op.direction in REFLEXIVE)
 
 
 @rule(hlo.Compare)
-def compare_unsigned_zero(root: Instruction, x: Instruction, zero: Instruction) -> Rewritten:
+def compare_unsigned_zero(root: Instruction[hlo.Compare], x: Instruction, zero: Instruction) -> Rewritten:
     """x < 0 => false, x >= 0 => true (unsigned)"""
-    op = op_of(root, hlo.Compare)
+    op = root.op
     if not dtype_of(x).is_unsigned or op.direction not in (Direction.LT, Direction.GE) or not is_all(zero, 0):
         return None
     return full(root, op.direction is Direction.GE)
 
 
 @rule(hlo.Compare)
-def compare_pred(root: Instruction, p: Instruction, truth: Instruction) -> Rewritten:
+def compare_pred(root: Instruction[hlo.Compare], p: Instruction, truth: Instruction) -> Rewritten:
     """p == true => p, p != true => not p, p == false => not p, p != false => p"""
-    op = op_of(root, hlo.Compare)
+    op = root.op
     if not dtype_of(p).is_pred or op.direction not in (Direction.EQ, Direction.NE):
         return None
     is_true = is_all_ones(truth)
@@ -67,12 +69,10 @@ def compare_pred(root: Instruction, p: Instruction, truth: Instruction) -> Rewri
     return p if is_true is (op.direction is Direction.EQ) else hlo.Not()(p)
 
 
-@rule(hlo.Not)
-def not_compare(root: Instruction, test: Instruction) -> Rewritten:
+@rule(hlo.Not, of=hlo.Compare)
+def not_compare(root: Instruction, test: Instruction[hlo.Compare]) -> Rewritten:
     """not (x < y) => x >= y (floats: only == and !=, or in total order: with NaN both orders are false)"""
     op = test.op
-    if not isinstance(op, hlo.Compare):
-        return None
     exact = is_exact(test.operands[0]) or op.is_total_order or op.direction in (Direction.EQ, Direction.NE)
     return replace(op, direction=NEGATED[op.direction])(*test.operands) if exact else None
 
@@ -95,10 +95,10 @@ def select_same(root: Instruction, _: Instruction, a: Instruction, b: Instructio
     return a if a is b else None
 
 
-@rule(hlo.Select)
+@rule(hlo.Select, of=hlo.Not)
 def select_not(root: Instruction, test: Instruction, a: Instruction, b: Instruction) -> Rewritten:
     """select(not p, a, b) => select(p, b, a)"""
-    return hlo.Select()(test.operands[0], b, a) if type(test.op) is hlo.Not else None
+    return hlo.Select()(test.operands[0], b, a)
 
 
 @rule(hlo.Select)
@@ -156,12 +156,10 @@ def is_lossless(source: DType, target: DType) -> bool:
     return False
 
 
-@rule(hlo.Convert)
+@rule(hlo.Convert, of=hlo.Convert)
 def convert_convert(root: Instruction, inner: Instruction) -> Rewritten:
     """convert(convert(x)) => convert(x), if the inner one loses nothing"""
-    if type(inner.op) is not hlo.Convert:
-        return None
-    x = inner.operands[0]
+    (x,) = inner.operands
     source, target = dtype_of(x), dtype_of(root)
     # Integers wrap on the way to integers and floats saturate: so integer => float => integer stays as it is.
     if not is_lossless(source, dtype_of(inner)) or target.is_pred or target.bits < 8:
@@ -169,15 +167,14 @@ def convert_convert(root: Instruction, inner: Instruction) -> Rewritten:
     return hlo.Convert(shape_of(root))(x)
 
 
-@rule(hlo.Convert)
-def convert_of_broadcast(root: Instruction, spread: Instruction) -> Rewritten:
+@rule(hlo.Convert, of=hlo.Broadcast)
+def convert_of_broadcast(root: Instruction, spread: Instruction[hlo.Broadcast]) -> Rewritten:
     """convert(broadcast(x)) => broadcast(convert(x))"""
-    op = spread.op
-    if not isinstance(op, hlo.Broadcast) or shape_of(spread).size <= shape_of(spread.operands[0]).size:
+    (x,) = spread.operands
+    if shape_of(spread).size <= shape_of(x).size:
         return None
-    x = spread.operands[0]
     converted = hlo.Convert(shape_of(x).with_dtype(dtype_of(root)))(x)
-    return hlo.Broadcast(shape_of(root), op.dimensions)(converted)
+    return hlo.Broadcast(shape_of(root), spread.op.dimensions)(converted)
 
 
 @rule(hlo.BitcastConvert)
@@ -186,21 +183,19 @@ def bitcast_convert_same_type(root: Instruction, x: Instruction) -> Rewritten:
     return x if same_shape(x, root) else None
 
 
-@rule(hlo.BitcastConvert)
+@rule(hlo.BitcastConvert, of=hlo.BitcastConvert)
 def bitcast_convert_twice(root: Instruction, inner: Instruction) -> Rewritten:
     """bitcast-convert(bitcast-convert(x)) => bitcast-convert(x), between types of one width"""
-    if type(inner.op) is not hlo.BitcastConvert:
-        return None
-    x = inner.operands[0]
+    (x,) = inner.operands
     widths = {dtype_of(i).bits for i in (x, inner, root)}
     is_pred = any(dtype_of(i).is_pred for i in (x, inner, root))
     return hlo.BitcastConvert(shape_of(root))(x) if len(widths) == 1 and not is_pred else None
 
 
 @rule(hlo.ReducePrecision)
-def reduce_precision_to_own(root: Instruction, x: Instruction) -> Rewritten:
+def reduce_precision_to_own(root: Instruction[hlo.ReducePrecision], x: Instruction) -> Rewritten:
     """reduce-precision(x) => x, to the precision it has"""
-    op, dtype = op_of(root, hlo.ReducePrecision), dtype_of(root)
+    op, dtype = root.op, dtype_of(root)
     own = {F16: (5, 10), BF16: (8, 7), F32: (8, 23), F64: (11, 52)}.get(dtype)
     return x if own is not None and (op.exponent_bits, op.mantissa_bits) == own else None
 

@@ -12,9 +12,9 @@ from axla.hlo import Bitcast, Broadcast, Copy, Iota, Reshape, Reverse, Transpose
 from axla.ir.graph import Instruction
 from axla.ir.op import Op
 from axla.ir.structure import Constant, Parameter
-from axla.ir.typed import op_of, shape_of
+from axla.ir.typed import shape_of
 from axla.passes.rewrite import Rewritten, rule
-from axla.passes.simplify.match import constant, full, same_shape, uniform, values_of
+from axla.passes.simplify.match import constant, full, same_shape, spread, uniform, values_of
 
 
 def reshaped(x: Instruction, dims: Sequence[int]) -> Instruction:
@@ -47,19 +47,15 @@ def uniform_constant(root: Instruction, *_: Instruction) -> Rewritten:
 
 
 @rule(Broadcast)
-def broadcast_identity(root: Instruction, x: Instruction) -> Rewritten:
+def broadcast_identity(root: Instruction[Broadcast], x: Instruction) -> Rewritten:
     """broadcast(x) => x, to its own shape"""
-    op = op_of(root, Broadcast)
-    return x if same_shape(x, root) and op.dimensions == tuple(range(shape_of(x).rank)) else None
+    return x if same_shape(x, root) and root.op.dimensions == tuple(range(shape_of(x).rank)) else None
 
 
-@rule(Broadcast)
-def broadcast_broadcast(root: Instruction, inner: Instruction) -> Rewritten:
+@rule(Broadcast, of=Broadcast)
+def broadcast_broadcast(root: Instruction[Broadcast], inner: Instruction[Broadcast]) -> Rewritten:
     """broadcast(broadcast(x)) => broadcast(x)"""
-    outer_op, inner_op = op_of(root, Broadcast), inner.op
-    if not isinstance(inner_op, Broadcast):
-        return None
-    dimensions = tuple(outer_op.dimensions[d] for d in inner_op.dimensions)
+    dimensions = tuple(root.op.dimensions[d] for d in inner.op.dimensions)
     return Broadcast(shape_of(root), dimensions)(inner.operands[0])
 
 
@@ -73,23 +69,20 @@ def broadcast_of_one_element(root: Instruction, x: Instruction) -> Rewritten:
 
 
 @rule(Broadcast)
-def broadcast_adds_unit_dims(root: Instruction, x: Instruction) -> Rewritten:
+def broadcast_adds_unit_dims(root: Instruction[Broadcast], x: Instruction) -> Rewritten:
     """broadcast(x) => reshape(x), when it repeats nothing"""
-    op, shape = op_of(root, Broadcast), shape_of(root)
-    if shape.size != shape_of(x).size or same_shape(x, root) or list(op.dimensions) != sorted(op.dimensions):
+    shape, dims = shape_of(root), root.op.dimensions
+    if shape.size != shape_of(x).size or same_shape(x, root) or list(dims) != sorted(dims):
         return None
     return Reshape(shape)(x)
 
 
-@rule(Broadcast)
-def broadcast_of_wider_reshape(root: Instruction, inner: Instruction) -> Rewritten:
+@rule(Broadcast, of=Reshape)
+def broadcast_of_wider_reshape(root: Instruction[Broadcast], inner: Instruction) -> Rewritten:
     """broadcast(reshape(x)) => broadcast(x), when the reshape only adds dimensions of size 1"""
-    op = op_of(root, Broadcast)
-    if type(inner.op) is not Reshape:
-        return None
-    x = inner.operands[0]
+    (x,), places = inner.operands, root.op.dimensions
     kept = kept_dims(shape_of(x).dims, shape_of(inner).dims)
-    return None if kept is None else Broadcast(shape_of(root), tuple(op.dimensions[d] for d in kept))(x)
+    return None if kept is None else Broadcast(shape_of(root), tuple(places[d] for d in kept))(x)
 
 
 def kept_dims(small: Sequence[int], large: Sequence[int]) -> list[int] | None:
@@ -114,26 +107,24 @@ def reshape_identity(root: Instruction, x: Instruction) -> Rewritten:
     return x if same_shape(x, root) else None
 
 
-@rule(Reshape)
+@rule(Reshape, of=Reshape)
 def reshape_reshape(root: Instruction, inner: Instruction) -> Rewritten:
     """reshape(reshape(x)) => reshape(x)"""
-    return Reshape(shape_of(root))(inner.operands[0]) if type(inner.op) is Reshape else None
+    return Reshape(shape_of(root))(inner.operands[0])
 
 
-@rule(Reshape)
+@rule(Reshape, of=Broadcast)
 def reshape_of_scalar_broadcast(root: Instruction, inner: Instruction) -> Rewritten:
     """reshape(broadcast(s)) => broadcast(s), for scalar s"""
-    if type(inner.op) is not Broadcast or shape_of(inner.operands[0]).rank:
-        return None
-    s = inner.operands[0]
-    return Broadcast(shape_of(root), ())(s) if shape_of(root).rank else s
+    (s,) = inner.operands
+    return None if shape_of(s).rank else spread(root, s)
 
 
-@rule(Reshape)
-def reshape_of_broadcast(root: Instruction, inner: Instruction) -> Rewritten:
+@rule(Reshape, of=Broadcast)
+def reshape_of_broadcast(root: Instruction, inner: Instruction[Broadcast]) -> Rewritten:
     """reshape(broadcast(x)) => broadcast(x), when the reshape only adds or drops dimensions of size 1"""
     op = inner.op
-    if not isinstance(op, Broadcast) or 1 in shape_of(inner.operands[0]).dims or not op.dimensions:
+    if 1 in shape_of(inner.operands[0]).dims or not op.dimensions:
         return None
     before = [d for d, size in enumerate(op.shape.dims) if size != 1]
     after = [d for d, size in enumerate(shape_of(root).dims) if size != 1]
@@ -154,39 +145,31 @@ def reshape_of_constant(root: Instruction, x: Instruction) -> Rewritten:
 
 
 @rule(Transpose)
-def transpose_identity(root: Instruction, x: Instruction) -> Rewritten:
+def transpose_identity(root: Instruction[Transpose], x: Instruction) -> Rewritten:
     """transpose(x) => x, with the dimensions in order"""
-    op = op_of(root, Transpose)
-    return x if op.dimensions == tuple(range(len(op.dimensions))) else None
+    return x if root.op.dimensions == tuple(range(shape_of(x).rank)) else None
 
 
-@rule(Transpose)
-def transpose_transpose(root: Instruction, inner: Instruction) -> Rewritten:
+@rule(Transpose, of=Transpose)
+def transpose_transpose(root: Instruction[Transpose], inner: Instruction[Transpose]) -> Rewritten:
     """transpose(transpose(x)) => transpose(x)"""
-    outer_op, inner_op = op_of(root, Transpose), inner.op
-    if not isinstance(inner_op, Transpose):
-        return None
-    return Transpose(tuple(inner_op.dimensions[d] for d in outer_op.dimensions))(inner.operands[0])
+    return Transpose(tuple(inner.op.dimensions[d] for d in root.op.dimensions))(inner.operands[0])
 
 
 @rule(Transpose)
-def transpose_moves_unit_dims(root: Instruction, x: Instruction) -> Rewritten:
+def transpose_moves_unit_dims(root: Instruction[Transpose], x: Instruction) -> Rewritten:
     """transpose(x) => reshape(x), when only dimensions of size 1 move"""
-    op = op_of(root, Transpose)
-    moved = [d for d in op.dimensions if shape_of(x).dims[d] != 1]
-    if moved != sorted(moved) or len(moved) == len(op.dimensions):
+    moved = [d for d in root.op.dimensions if shape_of(x).dims[d] != 1]
+    if moved != sorted(moved) or len(moved) == shape_of(x).rank:
         return None
     return reshaped(x, shape_of(root).dims)
 
 
-@rule(Transpose)
-def transpose_of_broadcast(root: Instruction, inner: Instruction) -> Rewritten:
+@rule(Transpose, of=Broadcast)
+def transpose_of_broadcast(root: Instruction[Transpose], inner: Instruction[Broadcast]) -> Rewritten:
     """transpose(broadcast(x)) => broadcast(transpose(x))"""
-    outer_op, inner_op = op_of(root, Transpose), inner.op
-    if not isinstance(inner_op, Broadcast):
-        return None
-    x = inner.operands[0]
-    places = [outer_op.dimensions.index(d) for d in inner_op.dimensions]
+    (x,) = inner.operands
+    places = [root.op.dimensions.index(d) for d in inner.op.dimensions]
     if places == sorted(places):
         return Broadcast(shape_of(root), tuple(places))(x)
     if shape_of(x).size == shape_of(root).size:
@@ -196,45 +179,39 @@ def transpose_of_broadcast(root: Instruction, inner: Instruction) -> Rewritten:
 
 
 @rule(Broadcast)
-def broadcast_in_order(root: Instruction, x: Instruction) -> Rewritten:
+def broadcast_in_order(root: Instruction[Broadcast], x: Instruction) -> Rewritten:
     """broadcast(x), dimensions={1,0} => broadcast(transpose(x)), dimensions={0,1}"""
-    op = op_of(root, Broadcast)
-    if list(op.dimensions) == sorted(op.dimensions):
+    places = root.op.dimensions
+    if list(places) == sorted(places):
         return None
-    order = sorted(range(len(op.dimensions)), key=op.dimensions.__getitem__)
-    return Broadcast(shape_of(root), tuple(sorted(op.dimensions)))(Transpose(tuple(order))(x))
+    order = sorted(range(len(places)), key=places.__getitem__)
+    return Broadcast(shape_of(root), tuple(sorted(places)))(Transpose(tuple(order))(x))
 
 
 @rule(Reverse)
-def reverse_unit_dims(root: Instruction, x: Instruction) -> Rewritten:
+def reverse_unit_dims(root: Instruction[Reverse], x: Instruction) -> Rewritten:
     """reverse(x) => x along dimensions of size 1"""
-    op = op_of(root, Reverse)
-    needed = tuple(d for d in op.dimensions if shape_of(x).dims[d] != 1)
-    if needed == op.dimensions:
-        return x if not needed else None
-    return Reverse(needed)(x) if needed else x
+    return _turned(root, x, tuple(d for d in root.op.dimensions if shape_of(x).dims[d] != 1))
 
 
-@rule(Reverse)
-def reverse_reverse(root: Instruction, inner: Instruction) -> Rewritten:
+def _turned(root: Instruction[Reverse], x: Instruction, needed: tuple[int, ...]) -> Rewritten:
+    """`x` reversed along these dimensions; None where that is the root itself."""
+    if not needed:
+        return x
+    return Reverse(needed)(x) if needed != root.op.dimensions else None
+
+
+@rule(Reverse, of=Reverse)
+def reverse_reverse(root: Instruction[Reverse], inner: Instruction[Reverse]) -> Rewritten:
     """reverse(reverse(x)) => reverse(x), along the dimensions of only one of them"""
-    outer_op, inner_op = op_of(root, Reverse), inner.op
-    if not isinstance(inner_op, Reverse):
-        return None
-    left = tuple(sorted(set(outer_op.dimensions) ^ set(inner_op.dimensions)))
+    left = tuple(sorted(set(root.op.dimensions) ^ set(inner.op.dimensions)))
     return Reverse(left)(inner.operands[0]) if left else inner.operands[0]
 
 
-@rule(Reverse)
-def reverse_of_broadcast(root: Instruction, inner: Instruction) -> Rewritten:
+@rule(Reverse, of=Broadcast)
+def reverse_of_broadcast(root: Instruction[Reverse], inner: Instruction[Broadcast]) -> Rewritten:
     """reverse(broadcast(x)) => broadcast(x), along dimensions that repeat x"""
-    outer_op, inner_op = op_of(root, Reverse), inner.op
-    if not isinstance(inner_op, Broadcast):
-        return None
-    needed = tuple(d for d in outer_op.dimensions if d in inner_op.dimensions)
-    if needed == outer_op.dimensions:
-        return None
-    return Reverse(needed)(inner) if needed else inner
+    return _turned(root, inner, tuple(d for d in root.op.dimensions if d in inner.op.dimensions))
 
 
 @rule(Copy)
@@ -250,26 +227,23 @@ def bitcast_identity(root: Instruction, x: Instruction) -> Rewritten:
 
 
 @rule(Iota)
-def iota_of_unit_dim(root: Instruction, *_: Instruction) -> Rewritten:
+def iota_of_unit_dim(root: Instruction[Iota]) -> Rewritten:
     """iota() => 0, along a dimension of size 1"""
-    op = op_of(root, Iota)
-    return full(root, 0) if shape_of(root).dims[op.iota_dimension] == 1 else None
+    return full(root, 0) if shape_of(root).dims[root.op.iota_dimension] == 1 else None
 
 
-@rule(Transpose)
-def transpose_of_iota(root: Instruction, x: Instruction) -> Rewritten:
+@rule(Transpose, of=Iota)
+def transpose_of_iota(root: Instruction[Transpose], x: Instruction[Iota]) -> Rewritten:
     """transpose(iota()) => iota()"""
-    outer_op, inner_op = op_of(root, Transpose), x.op
-    if not isinstance(inner_op, Iota):
-        return None
-    return root.computation.add(Iota(shape_of(root), outer_op.dimensions.index(inner_op.iota_dimension)))
+    at = root.op.dimensions.index(x.op.iota_dimension)
+    return root.computation.add(Iota(shape_of(root), at))
 
 
 @rule(Transpose)
-def transpose_of_constant(root: Instruction, x: Instruction) -> Rewritten:
+def transpose_of_constant(root: Instruction[Transpose], x: Instruction) -> Rewritten:
     """transpose(constant) => constant, for small constants"""
     values = values_of(x)
     if values is None or values.nbytes > 1 << 20:
         return None
-    turned = values.transpose(op_of(root, Transpose).dimensions)
+    turned = values.transpose(root.op.dimensions)
     return constant(root.computation, Literal(shape_of(root).logical, turned))

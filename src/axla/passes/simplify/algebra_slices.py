@@ -10,7 +10,7 @@ from axla.ir.graph import Instruction
 from axla.ir.typed import op_of, shape_of
 from axla.passes.rewrite import Rewritten, rule
 from axla.passes.simplify.algebra_movement import kept_dims, reshaped
-from axla.passes.simplify.match import same_shape, values_of
+from axla.passes.simplify.match import same_shape, spread, values_of
 
 
 def ranges_of(inst: Instruction) -> SliceDims:
@@ -23,11 +23,13 @@ def slice_identity(root: Instruction, x: Instruction) -> Rewritten:
     return x if same_shape(x, root) else None
 
 
-@rule(Slice)
+def _has_elements(root: Instruction) -> bool:
+    return shape_of(root).size > 0
+
+
+@rule(Slice, of=Slice, where=_has_elements)
 def slice_slice(root: Instruction, inner: Instruction) -> Rewritten:
     """slice(slice(x)) => slice(x)"""
-    if type(inner.op) is not Slice or not shape_of(root).size:
-        return None
     a, b = ranges_of(inner), ranges_of(root)
     starts = [s + t * n for s, n, t in zip(a.starts, a.strides, b.starts, strict=True)]
     strides = [n * m for n, m in zip(a.strides, b.strides, strict=True)]
@@ -36,31 +38,25 @@ def slice_slice(root: Instruction, inner: Instruction) -> Rewritten:
     return Slice(SliceDims(tuple(starts), tuple(limits), tuple(strides)))(inner.operands[0])
 
 
-@rule(Slice)
-def slice_of_broadcast(root: Instruction, inner: Instruction) -> Rewritten:
+def _at(ranges: SliceDims, dimensions: Sequence[int]) -> SliceDims:
+    """The ranges of some dimensions."""
+    lists = (ranges.starts, ranges.limits, ranges.strides)
+    return SliceDims(*(tuple(values[d] for d in dimensions) for values in lists))
+
+
+@rule(Slice, of=Broadcast)
+def slice_of_broadcast(root: Instruction, inner: Instruction[Broadcast]) -> Rewritten:
     """slice(broadcast(x)) => broadcast(slice(x))"""
-    op = inner.op
-    if not isinstance(op, Broadcast):
-        return None
-    x, ranges = inner.operands[0], ranges_of(root)
-
-    def of_operand(values: Sequence[int]) -> tuple[int, ...]:
-        return tuple(values[d] for d in op.dimensions)
-
+    (x,), op = inner.operands, inner.op
     if any(shape_of(root).dims[d] != op.shape.dims[d] for d in op.dimensions):
-        x = Slice(
-            SliceDims(of_operand(ranges.starts), of_operand(ranges.limits), of_operand(ranges.strides))
-        )(x)
+        x = Slice(_at(ranges_of(root), op.dimensions))(x)
     return Broadcast(shape_of(root), op.dimensions)(x)
 
 
-@rule(Slice)
-def slice_of_concatenate(root: Instruction, inner: Instruction) -> Rewritten:
+@rule(Slice, of=Concatenate, where=_has_elements)
+def slice_of_concatenate(root: Instruction, inner: Instruction[Concatenate]) -> Rewritten:
     """slice(concatenate(..., x, ...)) => slice(x), when it lies within one operand"""
-    op, ranges = inner.op, ranges_of(root)
-    if not isinstance(op, Concatenate) or not shape_of(root).size:
-        return None
-    at = op.dimension
+    at, ranges = inner.op.dimension, ranges_of(root)
     start, limit = ranges.starts[at], ranges.limits[at]
     begin = 0
     for x in inner.operands:
@@ -77,13 +73,12 @@ def same_type(x: Instruction, root: Instruction) -> bool:
     return shape_of(x).dtype is shape_of(root).dtype
 
 
-@rule(Slice)
-def slice_of_pad(root: Instruction, inner: Instruction) -> Rewritten:
+@rule(Slice, of=Pad, where=_has_elements)
+def slice_of_pad(root: Instruction, inner: Instruction[Pad]) -> Rewritten:
     """slice(pad(x)) => slice(x), when it takes nothing of the padding"""
-    op, ranges = inner.op, ranges_of(root)
-    if not isinstance(op, Pad) or any(op.padding.interior) or not shape_of(root).size:
+    op, ranges, x = inner.op, ranges_of(root), inner.operands[0]
+    if any(op.padding.interior):
         return None
-    x = inner.operands[0]
     starts = tuple(s - low for s, low in zip(ranges.starts, op.padding.low, strict=True))
     limits = tuple(s - low for s, low in zip(ranges.limits, op.padding.low, strict=True))
     if min(starts) < 0 or any(n > size for n, size in zip(limits, shape_of(x).dims, strict=True)):
@@ -92,19 +87,17 @@ def slice_of_pad(root: Instruction, inner: Instruction) -> Rewritten:
 
 
 @rule(Pad)
-def pad_nothing(root: Instruction, x: Instruction, _: Instruction) -> Rewritten:
+def pad_nothing(root: Instruction[Pad], x: Instruction, _: Instruction) -> Rewritten:
     """pad(x) => x, without padding"""
-    op = op_of(root, Pad)
-    nothing = not any((*op.padding.low, *op.padding.high, *op.padding.interior))
-    return x if nothing and same_shape(x, root) else None
+    edges = root.op.padding
+    return x if not any((*edges.low, *edges.high, *edges.interior)) and same_shape(x, root) else None
 
 
 @rule(Pad)
-def pad_negative(root: Instruction, x: Instruction, _: Instruction) -> Rewritten:
+def pad_negative(root: Instruction[Pad], x: Instruction, _: Instruction) -> Rewritten:
     """pad(x) => slice(x), when no edge is positive"""
-    op = op_of(root, Pad)
-    low, high = op.padding.low, op.padding.high
-    if any(op.padding.interior) or max((*low, *high), default=1) > 0 or not any((*low, *high)):
+    low, high = root.op.padding.low, root.op.padding.high
+    if any(root.op.padding.interior) or max((*low, *high), default=1) > 0 or not any((*low, *high)):
         return None
     limits = tuple(n + edge for n, edge in zip(shape_of(x).dims, high, strict=True))
     if any(-edge > limit for edge, limit in zip(low, limits, strict=True)) or not same_type(x, root):
@@ -115,17 +108,15 @@ def pad_negative(root: Instruction, x: Instruction, _: Instruction) -> Rewritten
 @rule(Pad)
 def pad_of_nothing(root: Instruction, x: Instruction, value: Instruction) -> Rewritten:
     """pad(x, v) => broadcast(v), for x without elements"""
-    return Broadcast(shape_of(root), ())(value) if not shape_of(x).size and same_type(value, root) else None
+    return spread(root, value) if not shape_of(x).size and same_type(value, root) else None
 
 
-@rule(Pad)
-def pad_pad(root: Instruction, inner: Instruction, value: Instruction) -> Rewritten:
+@rule(Pad, of=Pad)
+def pad_pad(root: Instruction[Pad], inner: Instruction[Pad], value: Instruction) -> Rewritten:
     """pad(pad(x, v), v) => pad(x, v), when no edge is negative and only the inner one pads between"""
-    outer_op, inner_op = op_of(root, Pad), inner.op
-    if not isinstance(inner_op, Pad) or inner.operands[1] is not value:
-        return None
-    a, b = inner_op.padding, outer_op.padding
-    if any(b.interior) or min((*a.low, *a.high, *b.low, *b.high), default=0) < 0:
+    a, b = inner.op.padding, root.op.padding
+    negative = min((*a.low, *a.high, *b.low, *b.high), default=0) < 0
+    if inner.operands[1] is not value or any(b.interior) or negative:
         return None
     low = tuple(m + n for m, n in zip(a.low, b.low, strict=True))
     high = tuple(m + n for m, n in zip(a.high, b.high, strict=True))
@@ -163,10 +154,11 @@ def concatenate_nested(root: Instruction, *operands: Instruction) -> Rewritten:
 
 
 @rule(Concatenate)
-def concatenate_adjacent_slices(root: Instruction, first: Instruction, *rest: Instruction) -> Rewritten:
+def concatenate_adjacent_slices(
+    root: Instruction[Concatenate], first: Instruction, *rest: Instruction
+) -> Rewritten:
     """concatenate(x[a:b], x[b:c]) => x[a:c]"""
-    op = op_of(root, Concatenate)
-    at = op.dimension
+    at = root.op.dimension
     operands: list[Instruction] = [first]
     joined: dict[int, SliceDims] = {}  # place in operands -> the range to take instead
     for x in rest:
@@ -191,12 +183,9 @@ def adjacent(before: SliceDims, after: SliceDims, at: int) -> bool:
     others.
     """
 
-    def others(ranges: SliceDims) -> tuple:
-        lists = (ranges.starts, ranges.limits, ranges.strides)
-        return tuple(values[:at] + values[at + 1 :] for values in lists)
-
+    others = [d for d in range(before.rank) if d != at]
     touching = before.limits[at] == after.starts[at] and before.strides[at] == after.strides[at] == 1
-    return touching and others(before) == others(after)
+    return touching and _at(before, others) == _at(after, others)
 
 
 def constant_starts(indices: Sequence[Instruction]) -> list[int] | None:
@@ -230,29 +219,24 @@ def dynamic_slice_constant(root: Instruction, x: Instruction, *indices: Instruct
 
 
 @rule(DynamicUpdateSlice)
-def dynamic_update_slice_full(root: Instruction, *operands: Instruction) -> Rewritten:
+def dynamic_update_slice_full(
+    root: Instruction, x: Instruction, u: Instruction, *_: Instruction
+) -> Rewritten:
     """dynamic-update-slice(x, u) => u, when u is as large as x"""
-    u = operands[1]
     return u if same_shape(u, root) else None
 
 
 @rule(DynamicUpdateSlice)
-def dynamic_update_slice_of_nothing(root: Instruction, *operands: Instruction) -> Rewritten:
+def dynamic_update_slice_of_nothing(
+    root: Instruction, x: Instruction, u: Instruction, *_: Instruction
+) -> Rewritten:
     """dynamic-update-slice(x, u) => x, when u has no elements"""
-    x, u, *_ = operands
     return x if not shape_of(u).size and same_shape(x, root) else None
 
 
-@rule(Slice)
+@rule(Slice, of=Reshape, where=_has_elements)
 def slice_of_unit_reshape(root: Instruction, inner: Instruction) -> Rewritten:
     """slice(reshape(x)) => reshape(slice(x)), when the reshape only adds dimensions of size 1"""
-    if type(inner.op) is not Reshape or not shape_of(root).size:
-        return None
-    x, ranges = inner.operands[0], ranges_of(root)
+    (x,) = inner.operands
     kept = kept_dims(shape_of(x).dims, shape_of(inner).dims)
-    if kept is None:
-        return None
-    starts, limits, strides = (
-        tuple(values[d] for d in kept) for values in (ranges.starts, ranges.limits, ranges.strides)
-    )
-    return reshaped(Slice(SliceDims(starts, limits, strides))(x), shape_of(root).dims)
+    return None if kept is None else reshaped(Slice(_at(ranges_of(root), kept))(x), shape_of(root).dims)

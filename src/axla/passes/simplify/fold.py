@@ -9,12 +9,11 @@ import numpy as np
 from axla.core.errors import AxlaError
 from axla.core.literal import Literal, why_no_array
 from axla.core.shape import Shape
-from axla.hlo import Broadcast, Call, Conditional, CustomCall, Dot, Fusion, Iota, OptBarrier, Reduce, While
+from axla.hlo import Broadcast, CustomCall, Dot, Fusion, OptBarrier, Reduce
 from axla.hlo.casting import convert
 from axla.interpreter.evaluate import REGIONS, Interpreter
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.op import Op
-from axla.ir.structure import Constant, GetTupleElement, Parameter, Tuple
 from axla.ir.traverse import post_order
 from axla.ir.typed import op_of, shape_of
 from axla.passes import rewrite
@@ -30,12 +29,6 @@ LARGEST = 1 << 22
 
 WORK = 1 << 24
 """Elements computed per module: some tenths of a second."""
-
-# Cheap to make from nothing, of unknown length, or not ours to decide.
-NEVER: frozenset[type[Op]] = frozenset((
-    Parameter, Constant, Tuple, GetTupleElement, Broadcast, Iota, While, Conditional, Call, Fusion,
-    CustomCall, OptBarrier,
-))  # fmt: skip
 
 
 def constant_folding(module: Module) -> None:
@@ -54,7 +47,7 @@ class _Folder:
         bound = rewrite.control_bound(computation)
         forward: dict[Instruction, Instruction] = {}
         for inst in post_order(computation):
-            if type(inst.op) in NEVER or not inst.operands or inst in bound:
+            if _is_left(inst.op) or not inst.operands or inst in bound:
                 continue
             operands = [forward.get(o, o) for o in inst.operands]
             if why_not_fold(inst, operands) is not None:
@@ -91,6 +84,12 @@ class _Folder:
                 )
         except (AxlaError, MemoryError):
             return None  # the same error, if it is one, comes when the program runs
+
+
+def _is_left(op: Op) -> bool:
+    """Whether an op is cheap to make from nothing, of unknown length, or not ours to decide."""
+    made = op.structural or op.free and not op.passes_on
+    return made or op.control or isinstance(op, Fusion | CustomCall | OptBarrier)
 
 
 def why_not_fold(inst: Instruction, operands: list[Instruction]) -> str | None:

@@ -9,7 +9,7 @@ import numpy as np
 from axla.core.dtypes import DType
 from axla.core.literal import ElidedLiteral, Literal
 from axla.core.shape import Shape
-from axla.hlo import Broadcast
+from axla.hlo import Broadcast, Maximum, Minimum
 from axla.ir.graph import Computation, Instruction
 from axla.ir.op import Op
 from axla.ir.structure import Constant, Parameter
@@ -86,6 +86,17 @@ def limits(dtype: DType) -> tuple[Any, Any]:
     return float(dtype.finfo.min), float(dtype.finfo.max)
 
 
+def neutral(op: type[Op] | None, dtype: DType) -> Any:
+    """The number of a type that changes nothing when `op` combines it with another; None where none does."""
+    if op in (Maximum, Minimum):
+        return limits(dtype)[op is Minimum]
+    if op is None or op.identity is None or op.identity == 0 and not dtype.has_zero:
+        return None
+    if op.identity == -1:  # all bits
+        return -1 if dtype.is_signed else limits(dtype)[True]
+    return op.identity
+
+
 def dtype_of(inst: Instruction) -> DType:
     return shape_of(inst).dtype
 
@@ -108,8 +119,12 @@ def constant(computation: Computation, literal: Literal) -> Instruction:
 def full(root: Instruction, value: object) -> Instruction:
     """An array like `root` of which every element is `value`."""
     shape = shape_of(root)
-    scalar = constant(root.computation, Literal.scalar(shape.dtype, value))
-    return scalar if not shape.dims else Broadcast(shape, ())(scalar)
+    return spread(root, constant(root.computation, Literal.scalar(shape.dtype, value)))
+
+
+def spread(root: Instruction, scalar: Instruction) -> Instruction:
+    """An array like `root` of which every element is a scalar."""
+    return Broadcast(shape_of(root), ())(scalar) if shape_of(root).dims else scalar
 
 
 def combiner(body: Computation) -> type[Op] | None:

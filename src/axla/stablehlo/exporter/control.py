@@ -8,7 +8,6 @@ from typing import Any
 import axla.hlo as hlo
 from axla.core.errors import UnsupportedError
 from axla.core.shape import AnyShape, BufferShape, Shape, TupleShape, array
-from axla.hlo.collective import elements
 from axla.ir.attributes import ApiVersion
 from axla.ir.graph import Instruction
 from axla.ir.op import Op
@@ -100,9 +99,9 @@ def _custom_call(scope: Scope, inst: Instruction, op: hlo.CustomCall) -> Tree:
             for a in op.output_to_operand_aliasing
         )
     several = isinstance(inst.shape, TupleShape) and len(inst.shape.elements) != 1
-    results = elements(inst.shape) if several else (inst.shape,)
+    results = inst.shape.parts if several else (inst.shape,)
     if op.operand_layout_constraints is not None:
-        attributes |= _layouts(op.operand_layout_constraints, elements(op.shape))
+        attributes |= _layouts(op.operand_layout_constraints, op.shape.parts)
     operands = [scope.packed(scope.values[o], o.shape) for o in inst.operands]
     found = scope.emit("stablehlo.custom_call", operands, list(map(scope.exporter.type, results)), attributes)
     trees = tuple(scope.unpacked(v, s) for v, s in zip(found, results, strict=True))
