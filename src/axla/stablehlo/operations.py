@@ -10,7 +10,7 @@ VHLO's. Pieces of a short form:
     %   an operand                  %*  operands with commas between, maybe none
     %,  operands, each with a comma after it
     {}  a dictionary of attributes, which may be missing; {!}  one that may not
-    name:kind  an attribute; the kinds are those of `text/assembly.ATTRIBUTES`
+    name:kind  an attribute; the kinds are those of `text/assembly.ATTRIBUTES`, enumerations among them
     @types     types of operands and results; see `text/draft.TYPES`
     <part>     something of its own; see `text/assembly.PARTS`
     (? ... | ... ?)  pieces, or others (or none), known by the first one
@@ -53,7 +53,7 @@ shift_left shift_right_arithmetic shift_right_logical: lhs:i rhs:i -> i ; same/c
 and or xor: lhs:pi rhs:pi -> pi ; same/c1 ; text % , % {} : @same ; hlo
 compare: lhs:T rhs:T comparison_direction=comparison_direction compare_type=comparison_type?NOTYPE -> p
   ; elements(lhs,rhs)/c1 shape/c2
-  ; text comparison_direction:enum , % , % (? , compare_type:enum.comparison_type ?) {} : @function
+  ; text comparison_direction:comparison_direction , % , % (? , compare_type:comparison_type ?) {} : @function
   ; hlo direction=comparison_direction type=compare_type
 select: pred:p on_true:T on_false:T -> T ; same(on_true,on_false)/c2 scalar_or(on_true,pred)/c1
   ; text %* {} : @select ; hlo
@@ -73,10 +73,11 @@ dynamic_iota: output_shape:xi1! iota_dimension=i64>=0/c1 -> T
   result=output_shape/c2 ; text % , dim = iota_dimension:i64 {} : @function ; static iota =output_shape
 rng: a:pif0 b:pif0 shape:xi1! rng_distribution=rng_distribution -> pif
   ; alike(a,b,result)/c1 size(shape)==rank(result)/c3 0<=shape/c3 result=shape/c3
-  ; text % , % , % , distribution = rng_distribution:enum {} : @function ; hlo distribution=rng_distribution
+  ; text % , % , % , distribution = rng_distribution:rng_distribution {} : @function
+  ; hlo distribution=rng_distribution
 rng_bit_generator: rng_algorithm=rng_algorithm initial_state:if -> if if!
   ; shapes(initial_state,result)/c1 alike(initial_state,result)/c1
-  ; text % , algorithm = rng_algorithm:enum {} : @function ; hlo algorithm=rng_algorithm
+  ; text % , algorithm = rng_algorithm:rng_algorithm {} : @function ; hlo algorithm=rng_algorithm
 
 bitcast_convert: operand:A -> A ; text %* {} : @function
 broadcast: operand:T broadcast_sizes=ints -> A
@@ -183,7 +184,7 @@ dynamic_conv@2: lhs:T rhs:A padding:i2! window_strides=ints?1 lhs_dilation=ints?
   ; none static once its sizes are given ; static convolution padding
 fft: operand:fc fft_type=fft_type fft_length=ints -> fc
   ; 1<=size(fft_length)<=3/c3 size(fft_length)<=rank(operand)/c1
-  ; text % , type = fft_type:enum , length = fft_length:list {} : @function ; hlo fft_type fft_length
+  ; text % , type = fft_type:fft_type , length = fft_length:list {} : @function ; hlo fft_type fft_length
 cholesky: a:fcq lower=bool?false -> fcq ; elements/c1 2<=rank(a)/c2 shape(a)[-2]==shape(a)[-1]/c3 follow/c1
   ; text % (? , lower = lower:bool ?) {} : @same ; hlo lower
 triangular_solve: a:fc b:fc left_side=bool lower=bool unit_diagonal=bool transpose_a=transpose -> fc

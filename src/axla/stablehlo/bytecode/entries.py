@@ -180,9 +180,8 @@ class Entries(Bytes):
             depths[entry] = depth
             weights[entry] = weight
             for i, kind in enumerate(kinds):
-                if kind in "atoOB":
-                    if fields[i] is not None:
-                        fields[i] = values[fields[i]]
+                if kind in "atoOB" and fields[i] is not None:
+                    fields[i] = values[fields[i]]
                 elif kind in "ATP":
                     fields[i] = tuple([values[j] for j in fields[i]])
         value = build(*fields)

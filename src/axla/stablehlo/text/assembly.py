@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from axla.stablehlo import mlir
-from axla.stablehlo.attributes import STRUCTURES
+from axla.stablehlo.attributes import ENUMERATIONS, STRUCTURES
 from axla.stablehlo.operations import OPERATIONS
 from axla.stablehlo.tables import by_name
 from axla.stablehlo.text.draft import PIECES, TYPES, Draft, Step, operand
@@ -126,6 +126,10 @@ def _number_of(kind: mlir.Type) -> Callable[[Operations], Any]:
     return lambda parser: parser.number(kind)
 
 
+def _enumeration(mnemonic: str) -> Callable[[Operations], mlir.EnumAttr]:
+    return lambda parser: parser.enumerated(mnemonic)
+
+
 def _elements(parser: Operations) -> Any:
     at, found = parser.start, parser.attribute()
     if not isinstance(found, bool) and not hasattr(found, "type"):
@@ -147,8 +151,7 @@ def _direction(parser: Operations) -> mlir.IntegerAttr:
 
 def _precisions(parser: Operations) -> tuple[mlir.EnumAttr, ...]:
     """`[HIGH, HIGH]`."""
-    parser.expect("[")
-    return tuple(parser.until("]", lambda: parser.enumerated("precision")))
+    return tuple(parser.listed("[]", lambda: parser.enumerated("precision")))
 
 
 def _dot(parser: Operations) -> mlir.StructAttr:
@@ -160,8 +163,7 @@ def _dot(parser: Operations) -> mlir.StructAttr:
 
 
 def _padding(parser: Operations) -> mlir.DenseElements:
-    parser.expect("[")
-    at, pairs = parser.start, parser.until("]", parser.integers)
+    at, pairs = parser.start, parser.listed("[]", parser.integers)
     if any(len(pair) != 2 for pair in pairs):
         parser.fail("expected array with 2 elements for each dimension", at)
     values = np.array(pairs, np.int64).reshape(len(pairs), 2)
@@ -169,9 +171,11 @@ def _padding(parser: Operations) -> mlir.DenseElements:
 
 
 def _reversal(parser: Operations) -> mlir.DenseArray:
-    parser.expect("[")
-    found = parser.until("]", lambda: parser.integer() != 0 if parser.kind == "number" else parser.boolean())
-    return mlir.DenseArray(mlir.IntegerType(1), tuple(found))
+
+    def one() -> bool:
+        return parser.integer() != 0 if parser.kind == "number" else parser.boolean()
+
+    return mlir.DenseArray(mlir.IntegerType(1), tuple(parser.listed("[]", one)))
 
 
 ATTRIBUTES: dict[str, Callable[[Operations], Any]] = {
@@ -182,16 +186,12 @@ ATTRIBUTES: dict[str, Callable[[Operations], Any]] = {
     "list": lambda parser: _list(parser.integers()), "sizes": Operations.integers, "direction": _direction,
     "precisions": _precisions, "dot": _dot, "convolution": Operations.convolution_dimensions,
     "dot_algorithm": lambda parser: parser.structure("dot_algorithm"), "padding": _padding,
-    "reversal": _reversal,
+    "reversal": _reversal, **{mnemonic: _enumeration(mnemonic) for mnemonic in ENUMERATIONS},
 }  # fmt: skip
 
 
 def _attribute(name: str, kind: str) -> Step:
-    if kind.startswith("enum"):
-        mnemonic = kind[5:] or name
-        read: Callable[[Operations], Any] = lambda parser: parser.enumerated(mnemonic)  # noqa: E731
-    else:
-        read = _opaque(kind) if kind.startswith("sdy") else ATTRIBUTES[kind]
+    read = _opaque(kind) if kind.startswith("sdy") else ATTRIBUTES[kind]
 
     def run(parser: Operations, draft: Draft) -> None:
         draft.attributes[name] = read(parser)
@@ -231,8 +231,7 @@ def _slice(parser: Operations, draft: Draft) -> None:
         limit = parser.integer()
         return start, limit, parser.integer() if parser.accept(":") else 1
 
-    parser.expect("[")
-    ranges = parser.until("]", one)
+    ranges = parser.listed("[]", one)
     for i, name in enumerate(("start_indices", "limit_indices", "strides")):
         draft.attributes[name] = _list(tuple([part[i] for part in ranges]))
 
@@ -407,12 +406,11 @@ def _signature(parser: Operations, draft: Draft) -> None:
             arguments.append((name, at, found[0], location))
         return found
 
-    parser.expect("(")
-    inputs, results = parser.until(")", parameter), []
+    inputs, results = parser.listed("()", parameter), []
     draft.arguments = arguments
     if parser.accept("->"):
-        several = parser.accept("(")
-        results = parser.until(")", lambda: _typed(parser)) if several else [(parser.type(), {})]
+        several = parser.token == "("
+        results = parser.listed("()", lambda: _typed(parser)) if several else [(parser.type(), {})]
     of_inputs, of_results = (tuple([kind for kind, _ in given]) for given in (inputs, results))
     draft.attributes["function_type"] = mlir.FunctionType(of_inputs, of_results)
     for name, given in (("arg_attrs", inputs), ("res_attrs", results)):

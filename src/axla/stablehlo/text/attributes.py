@@ -13,6 +13,7 @@ from axla.stablehlo import mlir
 from axla.stablehlo.attributes import CONVOLUTION, ENUMERATIONS, STRUCTURES
 from axla.stablehlo.text import dense
 from axla.stablehlo.text.lexer import DEEPEST_LOCATION
+from axla.stablehlo.text.printer import type_text
 from axla.stablehlo.text.types import Types
 
 _ABSENT: dict[str, Any] = {"i/": 0, "l/": (), "f/": 0.0, "a/": None, "x/": None}
@@ -46,31 +47,18 @@ class Attributes(Types):
             if kind is None and self.accept(":"):
                 self.type()
             return found
-        if token == "symbol":
-            return self._symbol_reference()
         if token in ("type", "bang"):
             return self.type()
-        self.deeper()
-        if token == "bare":
-            reader = _BY_WORD.get(self.token)
-            found = self.type() if reader is None else reader(self)
-        elif self.token == "[":
-            self.advance()
-            found = tuple(self.until("]", self.attribute))
-        elif self.token == "{":
-            found = self.dictionary()
-        elif token == "hash":
-            found = self._of_dialect()
-        elif self.token == "(":
-            found = self.type()
-        else:
+        read = _BY_TOKEN.get(self.token) or _BY_KIND.get(token)
+        if read is None:
             self.fail(f"expected an attribute, found {self.saw()}")
+        self.deeper()
+        found = read(self)
         self.depth -= 1
         return found
 
     def dictionary(self) -> dict[str, Any]:
         """`{name = value, "other name", ...}`."""
-        self.expect("{")
         found: dict[str, Any] = {}
 
         def entry() -> None:
@@ -79,7 +67,7 @@ class Attributes(Types):
                 self.fail(f"attribute {name!r} stands twice in a dictionary", at)
             found[name] = self.attribute() if self.accept("=") else mlir.UNIT
 
-        self.until("}", entry)
+        self.listed("{}", entry)
         return found
 
     def key(self) -> str:
@@ -124,14 +112,12 @@ class Attributes(Types):
 
     def integers(self) -> tuple[int, ...]:
         """`[1, 2]`."""
-        self.expect("[")
-        return tuple(self.until("]", self.integer))
+        return tuple(self.listed("[]", self.integer))
 
     def sizes(self) -> tuple[int | None, ...]:
         """`[1, ?]`, or the same in angle brackets."""
-        close = "]" if self.token == "[" else ">"
-        self.expect("[" if close == "]" else "<")
-        return tuple(self.until(close, lambda: None if self.accept("?") else self.integer()))
+        brackets = "[]" if self.token == "[" else "<>"
+        return tuple(self.listed(brackets, lambda: None if self.accept("?") else self.integer()))
 
     # ---- Attributes that begin with a word
 
@@ -143,21 +129,15 @@ class Attributes(Types):
         element = self.type()
         if not isinstance(element, mlir.IntegerType | mlir.FloatType):
             self.fail("an array of neither integers nor floats", at)
-        bits = (
-            element.width
-            if isinstance(element, mlir.IntegerType)
-            else int(re.findall(r"\d+", element.name)[0])
-        )
-        if bits % 8 and bits != 1:
+        bits = int(re.findall(r"\d+", type_text(element))[0])
+        if bits % 8 and element != mlir.IntegerType(1):
             self.fail(f"an array of elements of {bits} bits", at)
 
         def read() -> Any:
-            if self.token in ("true", "false") and element == mlir.IntegerType(1):
-                return self.advance() == "true"
             if bits == 1:
-                self.fail(f"expected true or false, found {self.saw()}")
+                return self.boolean()
             value = self.number(element)
-            return float(value.value) if isinstance(value, mlir.FloatAttr) else getattr(value, "value", value)
+            return float(value.value) if isinstance(value, mlir.FloatAttr) else value.value
 
         if not self.accept(":"):
             self.expect(">")
@@ -196,9 +176,7 @@ class Attributes(Types):
 
     def _resource(self) -> mlir.DenseResource:
         self.advance()
-        self.expect("<")
-        name = self.key()
-        self.expect(">")
+        name = self.inside("<>", self.key)
         self.expect(":")
         at, kind = self.start, self.type()
         if not isinstance(kind, mlir.TensorType):
@@ -238,10 +216,7 @@ class Attributes(Types):
                 self.fail(f"attribute alias #{name} is not defined", at)
             return mlir.OpaqueAttr(name)
         if name in ("stablehlo", "chlo"):
-            self.advance()
-            found = self._enumeration(name)
-            self.expect(">")
-            return found
+            return self.inside("<>", lambda: self._enumeration(name))
         dialect, _, mnemonic = name.partition(".")
         if dialect in ("stablehlo", "chlo"):
             return self.structure(mnemonic, dialect)
@@ -312,16 +287,14 @@ class Attributes(Types):
 
     def _sub_axis(self) -> mlir.StructAttr:
         """`(1)2`."""
-        self.expect("(")
-        before = self.integer()
-        self.expect(")")
+        before = self.inside("()", self.integer)
         return mlir.StructAttr("sub_axis_info", {"pre_size": before, "size": self.integer()})
 
     def _mesh_axes(self) -> tuple[mlir.StructAttr, ...]:
-        self.expect("[")
-        return tuple(
-            self.until("]", lambda: self.attribute() if self.kind == "hash" else self.structure("mesh_axis"))
-        )
+        def axis() -> mlir.StructAttr:
+            return self.attribute() if self.kind == "hash" else self.structure("mesh_axis")
+
+        return tuple(self.listed("[]", axis))
 
     def convolution_dimensions(self, dialect: str = "stablehlo") -> mlir.StructAttr:
         """`[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]`."""
@@ -337,24 +310,15 @@ class Attributes(Types):
         return mlir.StructAttr("conv", found, dialect)
 
     def _dimension_places(self, letters: dict[str, str]) -> dict[str | int, int]:
-        self.expect("[")
-        places: dict[str | int, int] = {}
+        def dimension() -> str | int:
+            return self.integer() if self.kind == "number" else self.word("a dimension")
 
-        def place() -> None:
-            at = self.start
-            key: str | int = self.integer() if self.kind == "number" else self.word("a dimension")
-            if isinstance(key, str) and key not in letters or isinstance(key, int) and key < 0:
-                self.fail(f"unexpected dimension {key}", at)
-            if key in places:
-                self.fail(f"dimension {key} stands twice", at)
-            places[key] = len(places)
-
-        at = self.start
-        self.until("]", place)
-        for wanted in (*letters, *range(len(places) - len(letters))):
-            if wanted not in places:
-                self.fail(f"dimension {wanted} is missing", at)
-        return places
+        at, found = self.start, self.listed("[]", dimension)
+        wanted = [*letters, *range(len(found) - len(letters))]
+        if len(found) != len(wanted) or set(found) != set(wanted):
+            one, other = (", ".join(map(str, keys))[:100] for keys in (wanted, found))
+            self.fail(f"expected each of the dimensions {one} once, found {other}", at)
+        return {dimension: place for place, dimension in enumerate(found)}
 
     # ---- Locations
 
@@ -364,10 +328,7 @@ class Attributes(Types):
     def location(self) -> mlir.Location | None:
         """`loc(...)`; None when it is unknown."""
         self.advance()
-        self.expect("(")
-        found = self._location()
-        self.expect(")")
-        return found
+        return self.inside("()", self._location)
 
     def _location(self) -> mlir.Location | None:
         """What stands in `loc(...)` or in another location."""
@@ -385,19 +346,14 @@ class Attributes(Types):
             name = self.string()
             if self.accept(":"):
                 found = self._file_location(name)
-            elif self.accept("("):
-                found = mlir.NameLocation(name, self._location())
-                self.expect(")")
             else:
-                found = mlir.NameLocation(name)
+                child = self.inside("()", self._location) if self.token == "(" else None
+                found = mlir.NameLocation(name, child)
         elif self.accept("callsite"):
-            self.expect("(")
-            callee = self._part()
-            self.expect("at")
-            found = mlir.CallSiteLocation(callee, self._part())
-            self.expect(")")
+            found = self.inside("()", self._call)
         elif self.accept("fused"):
-            found = self._fused()
+            metadata = self.inside("<>", self.attribute) if self.token == "<" else None
+            found = mlir.FusedLocation(tuple(self.listed("[]", self._part)), metadata)
         elif not self.accept("unknown"):
             self.fail(f"expected a location, found {self.saw()}", at)
         self.depth -= 1
@@ -418,25 +374,27 @@ class Attributes(Types):
             self.integer()
         return mlir.FileLocation(name, line, column)
 
-    def _fused(self) -> mlir.Location:
-        metadata = None
-        if self.accept("<"):
-            metadata = self.attribute()
-            self.expect(">")
-        self.expect("[")
-        return mlir.FusedLocation(tuple(self.until("]", self._part)), metadata)
+    def _call(self) -> mlir.CallSiteLocation:
+        callee = self._part()
+        self.expect("at")
+        return mlir.CallSiteLocation(callee, self._part())
 
     def _location_alias(self, name: str, at: int) -> mlir.Location | None:
         """The location that `#name` stands for."""
         self.fail(f"location alias #{name} is not defined", at)
 
 
-_BY_WORD: dict[str, Callable[[Attributes], Any]] = {
+_BY_TOKEN: dict[str, Callable[[Attributes], Any]] = {
+    "[": lambda cursor: tuple(cursor.listed("[]", cursor.attribute)), "{": Attributes.dictionary,
+    "(": Attributes.type,
     "true": Attributes.boolean, "false": Attributes.boolean, "unit": Attributes._unit,
     "dense": Attributes.dense, "dense_resource": Attributes._resource, "array": Attributes._array,
     "loc": Attributes.location, "affine_map": Attributes._opaque, "affine_set": Attributes._opaque,
     "opaque": Attributes._opaque, "sparse": Attributes._opaque, "strided": Attributes._opaque,
     "distinct": Attributes._opaque,
+}  # fmt: skip
+_BY_KIND: dict[str, Callable[[Attributes], Any]] = {
+    "bare": Attributes.type, "hash": Attributes._of_dialect, "symbol": Attributes._symbol_reference
 }  # fmt: skip
 _FIELDS: dict[str, Callable[[Attributes], Any]] = {
     "i": Attributes.integer, "l": Attributes.sizes, "t": Attributes.type, "b": Attributes.boolean,

@@ -115,12 +115,9 @@ def integers(flat: str, bits: int, sign: str) -> np.ndarray:
         raise BadElements(f"{least if least < low else most} is not {kind} of {bits} bits")
     if _NEGATIVE_ZERO.search(flat):
         raise BadElements("-0 is no integer")
-    if bits < 8:
-        return np.array([v - (1 << bits) if v >> bits - 1 > 0 and not sign else v for v in values], np.int8)
-    mask = (1 << bits) - 1
-    return np.array([v & mask for v in values], f"u{bits // 8}").view(
-        f"{'u' * (sign == 'u') or 'i'}{bits // 8}"
-    )
+    if not sign and most >> bits - 1 > 0:
+        values = [v - (1 << bits) if v >> bits - 1 > 0 else v for v in values]
+    return np.array(values, f"{'u' if sign == 'u' else 'i'}{bits // 8 or 1}")
 
 
 def float_of(token: str, wanted: np.dtype) -> Any:

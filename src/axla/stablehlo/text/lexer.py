@@ -99,6 +99,18 @@ class Cursor(TokenCursor):
         self.weight += len(found)
         return found
 
+    def listed(self, brackets: str, read: Callable[[], T]) -> list[T]:
+        """The same with the bracket before it."""
+        self.expect(brackets[0])
+        return self.until(brackets[1], read)
+
+    def inside(self, brackets: str, read: Callable[[], T]) -> T:
+        """What stands in brackets."""
+        self.expect(brackets[0])
+        found = read()
+        self.expect(brackets[1])
+        return found
+
     def deeper(self) -> None:
         """Counts a level of nesting; the caller counts it down again."""
         self.depth += 1

@@ -132,15 +132,13 @@ class Operations(Attributes):
         index = 0
         for name, count, place in names:
             self.define(name, results[index], place)
-            if count > 1:
-                for i in range(count):
-                    self.define(f"{name}#{i}", results[index + i], place)
+            for i in range(count if count > 1 else 0):
+                self.define(f"{name}#{i}", results[index + i], place)
             index += count
 
     def regions(self, isolated: bool = False) -> list[mlir.Region]:
         """`({...}, {...})`."""
-        self.expect("(")
-        return self.until(")", lambda: self.region(isolated))
+        return self.listed("()", lambda: self.region(isolated))
 
     def region(self, isolated: bool = False, arguments: list[Argument] | None = None) -> mlir.Region:
         """`{...}`. Arguments of the first block are given where the short form writes them before it."""
@@ -170,8 +168,7 @@ class Operations(Attributes):
 
     def arguments(self) -> list[Argument]:
         """`(%a: type loc(...), ...)`."""
-        self.expect("(")
-        return self.until(")", self.argument)
+        return self.listed("()", self.argument)
 
     def argument(self) -> Argument:
         at, name = self.start, self.take("value", "an argument")

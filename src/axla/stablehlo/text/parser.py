@@ -136,9 +136,8 @@ class Parser(Operations):
         name = self.key()
         self.expect(":")
         if level < 2:
-            self.expect("{")
             kept = kept and (level > 0 or name == "dialect_resources")
-            self.until("}", lambda: self._metadata_entry(level + 1, kept))
+            self.listed("{}", lambda: self._metadata_entry(level + 1, kept))
             return
         at, token = self.start, self.token
         value = self.attribute()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -74,11 +74,17 @@ def _sizes(shape: tuple[int | None, ...]) -> str:
     return "".join(["?x" if size is None else f"{size}x" for size in shape])
 
 
-def _signature(inputs: Any, results: Any) -> str:
-    outputs = ", ".join([type_text(kind) for kind in results])
-    if len(results) != 1 or isinstance(results[0], mlir.FunctionType):
-        outputs = f"({outputs})"
-    return f"({', '.join([type_text(kind) for kind in inputs])}) -> {outputs}"
+def _signature(inputs: Iterable[str], results: list[str]) -> str:
+    """The type of a function, or of an operation, of these types."""
+    single = len(results) == 1 and not results[0].startswith("(")
+    return f"({', '.join(inputs)}) -> {results[0] if single else '(' + ', '.join(results) + ')'}"
+
+
+def _nested(items: list[str], shape: Iterable[int | None], begin: str = "[", end: str = "]") -> str:
+    """Row-major items as lists in lists."""
+    for size in reversed([size or 0 for size in shape]):
+        items = [f"{begin}{', '.join(items[i : i + size])}{end}" for i in range(0, len(items), size)]
+    return items[0]
 
 
 def _quantized(kind: mlir.QuantizedType) -> str:
@@ -98,9 +104,8 @@ def _quantized(kind: mlir.QuantizedType) -> str:
     ]
     if not kind.axes:
         return f"!quant.uniform<{text}, {values[0]}>"
-    for size in reversed(kind.blocks[1:] if kind.block_sizes else ()):
-        values = [f"{{{', '.join(values[i : i + size])}}}" for i in range(0, len(values), size)]
-    return f"!quant.uniform<{text}, {{{', '.join(values)}}}>"
+    shape = kind.blocks if kind.block_sizes else (len(values),)
+    return f"!quant.uniform<{text}, {_nested(values, shape, '{', '}')}>"
 
 
 _TYPES: dict[type, Callable[[Any], str]] = {
@@ -112,7 +117,7 @@ _TYPES: dict[type, Callable[[Any], str]] = {
     mlir.TensorType: _tensor,
     mlir.MemRefType: lambda kind: f"memref<{_sizes(kind.shape)}{type_text(kind.element)}>",
     mlir.TupleType: lambda kind: f"tuple<{_joined(kind.elements)}>",
-    mlir.FunctionType: lambda kind: _signature(kind.inputs, kind.results),
+    mlir.FunctionType: lambda kind: _signature(map(type_text, kind.inputs), [*map(type_text, kind.results)]),
     mlir.TokenType: lambda kind: "!stablehlo.token",
     mlir.FutureType: lambda kind: f"!stablehlo.future<{_joined(kind.types)}>",
     mlir.QuantizedType: _quantized,
@@ -160,10 +165,7 @@ def _dense(attribute: mlir.DenseElements) -> str:
     elif values.size > SHORT_LIST and kind != np.bool_:
         text = f'"0x{np.ascontiguousarray(values).tobytes().hex().upper()}"'
     else:
-        items = [_element(value, kind) for value in values.reshape(-1)]
-        for size in reversed(values.shape):
-            items = [f"[{', '.join(items[i : i + size])}]" for i in range(0, len(items), size)]
-        text = items[0]
+        text = _nested([_element(value, kind) for value in values.reshape(-1)], values.shape)
     return f"dense<{text}> : {type_text(attribute.type)}"
 
 
@@ -206,10 +208,8 @@ def _array(value: mlir.DenseArray) -> str:
 
 def _strings(value: mlir.DenseStrings) -> str:
     items = [quoted(item) for item in value.values]
-    if len(items) > 1:
-        for size in reversed([size or 0 for size in value.type.shape or ()]):
-            items = [f"[{', '.join(items[i : i + size])}]" for i in range(0, len(items), size)]
-    return f"dense<{''.join(items)}> : {type_text(value.type)}"
+    text = _nested(items, value.type.shape or ()) if len(items) > 1 else "".join(items)
+    return f"dense<{text}> : {type_text(value.type)}"
 
 
 def _fields(value: mlir.StructAttr) -> str:
@@ -347,11 +347,7 @@ class _Printer:
         if operation.attributes:
             pieces.append(f" {_dictionary(operation.attributes)}")
         types = [self._type(value) for value in operation.operands]
-        outputs = [self._type(value) for value in operation.results]
-        single = len(outputs) == 1 and not outputs[0].startswith("(")
-        pieces.append(
-            f" : ({', '.join(types)}) -> {outputs[0] if single else '(' + ', '.join(outputs) + ')'}"
-        )
+        pieces.append(f" : {_signature(types, [self._type(value) for value in operation.results])}")
         if self.locations:
             pieces.append(f" loc({_location(operation.location)})")
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from axla.core.cursor import always
 from axla.ir.strings import pattern
 from axla.stablehlo import mlir
 from axla.stablehlo.text.lexer import BLANK, Cursor
 
-_DIMS = pattern(BLANK + r"((?:(?:\d++|\?)\s*+x\s*+)*+)")
+_DIMS = always(pattern(BLANK + r"((?:(?:\d++|\?)\s*+x\s*+)*+)"))
 _UNRANKED = pattern(BLANK + r"\*\s*+x\s*+")
 _INTEGER = pattern(r"(|s|u)i([1-9]\d{0,7})")
 FLOATS = (
@@ -68,8 +69,7 @@ class Types(Cursor):
 
     def type_list(self) -> list[mlir.Type]:
         """`()` or `(type, ...)`."""
-        self.expect("(")
-        return self.until(")", self.type)
+        return self.listed("()", self.type)
 
     def results(self) -> list[mlir.Type]:
         """What follows `->`: one type or a list in parentheses."""
@@ -105,17 +105,13 @@ class Types(Cursor):
             self.fail(f"expected '<' after {token}, found {self.saw()}")
         if token == "tensor":
             return self._tensor()
-        self.advance()
         if token == "tuple":
-            return mlir.TupleType(tuple(self.until(">", self.type)))
-        element = self.type()
-        self.expect(">")
-        return mlir.ComplexType(element)
+            return mlir.TupleType(tuple(self.listed("<>", self.type)))
+        return mlir.ComplexType(self.inside("<>", self.type))
 
     def shape(self) -> tuple[int | None, ...]:
         """Sizes, each with an x after it, from the end of the current token on."""
-        found = _DIMS.match(self.text, self.end)
-        assert found is not None
+        found = _DIMS(self.text, self.end)
         self.seek(found.end())
         sizes = re.sub(r"\s", "", found[1])
         shape = tuple([None if size == "?" else int(size[:20]) for size in sizes.split("x")[:-1]])
@@ -172,9 +168,7 @@ class Types(Cursor):
         return mlir.OpaqueType(self.balanced(at + 1))
 
     def _future(self) -> mlir.Type:
-        self.expect("<")
-        at = self.start
-        found = tuple(self.until(">", self.type))
+        at, found = self.start, tuple(self.listed("<>", self.type))
         if any(not isinstance(kind, mlir.TensorType) or kind.shape is None for kind in found):
             self.fail("a future holds ranked tensors", at)
         return mlir.FutureType(found)
@@ -192,9 +186,8 @@ class Types(Cursor):
         if not isinstance(storage, mlir.IntegerType) or storage.width > 32:
             self.fail("the storage type is an integer of at most 32 bits", at)
         low, high = least, greatest = mlir.QuantizedType.limits(storage)
-        if self.accept("<"):
-            least, greatest = self._pair_of_integers()
-            self.expect(">")
+        if self.token == "<":
+            least, greatest = self.inside("<>", self._pair_of_integers)
             if not low <= least < greatest <= high:
                 self.fail(f"a storage range {least}:{greatest} outside of {low}:{high} or empty", at)
         self.expect(":")
@@ -228,22 +221,22 @@ class Types(Cursor):
         """Nothing, `:1` or `:{0:4, 1:2}` (axes with the sizes of their blocks)."""
         if not self.accept(":"):
             return (), ()
-        if not self.accept("{"):
+        if self.token != "{":
             return (self.integer(),), ()
-        pairs = self.until("}", self._pair_of_integers)
+        pairs = self.listed("{}", self._pair_of_integers)
         return tuple([axis for axis, _ in pairs]), tuple([size for _, size in pairs])
 
     def _parameters(self) -> tuple[tuple[int, ...], list[tuple[float, int]]]:
         """`scale`, `scale:zero point`, or several in nested braces: their shape, and all, row-major."""
         at = self.start
-        if not self.accept("{"):
+        if self.token != "{":
             token = self.take("number", "a scale")
             try:
                 return (), [(float(token), self.integer() if self.accept(":") else 0)]
             except ValueError:
                 self.fail(f"expected a scale, found {token!r}", at)
         self.deeper()
-        lists = self.until("}", self._parameters)
+        lists = self.listed("{}", self._parameters)
         self.depth -= 1
         if len({shape for shape, _ in lists}) != 1:
             self.fail("scales in lists of unequal lengths", at)
