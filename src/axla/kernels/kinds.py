@@ -78,8 +78,11 @@ def _forget() -> None:
 
 def hero_form(inst: Instruction, limits: Limits) -> Form | None:
     """What an instruction makes of a kernel that it joins; None when it is an ordinary op there."""
-    forms = (kind.form(inst, limits) for kind in kinds_of(type(inst.op)))
-    return next((form for form in forms if form is not None), None)
+    for kind in kinds_of(type(inst.op)):
+        form = kind.form(inst, limits)
+        if form is not None:
+            return form
+    return None
 
 
 def kernel_kind(kernel: Instruction | Computation, limits: Limits) -> Kind:

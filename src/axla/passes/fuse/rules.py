@@ -133,10 +133,13 @@ def _is_inlined(inst: Instruction, limits: Limits) -> bool:
 def _why_not_place(inst: Instruction, readers: Iterable[Instruction]) -> str | None:
     for user in readers:
         numbers = [n for n, o in enumerate(user.operands) if o is inst]
-        for kind in (*kinds_of(type(user.op)), LOOP[0]):
+        for kind in kinds_of(type(user.op)):
             reason = kind.why_not_operand(user, numbers, inst)
             if reason is not None:
                 return reason
+        reason = LOOP[0].why_not_operand(user, numbers, inst)
+        if reason is not None:
+            return reason
     return None
 
 
@@ -177,8 +180,11 @@ def is_epilogue(inst: Instruction) -> bool:
     """Whether an instruction is best computed where a dot has just been: it is the only reader of the dot."""
     if not inst.op.elementwise:
         return False
-    ends = (o for o in map(chased, inst.operands) if list(o.users) == [inst])
-    return any(kind.fusion is FusionKind.OUTPUT for o in ends for kind in kinds_of(type(o.op)))
+    return any(_takes_followers(o) and list(o.users) == [inst] for o in map(chased, inst.operands))
+
+
+def _takes_followers(inst: Instruction) -> bool:
+    return any(kind.fusion is FusionKind.OUTPUT for kind in kinds_of(type(inst.op)))
 
 
 def may_copy(inst: Instruction, clusters: int, limits: Limits) -> bool:
