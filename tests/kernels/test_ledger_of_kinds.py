@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import subprocess
 import sys
-from dataclasses import is_dataclass
+import tomllib
+from dataclasses import dataclass, is_dataclass
 from pathlib import Path
 from pkgutil import resolve_name
 
@@ -164,12 +166,17 @@ def test_programs_are_compiled_anew_while_there_are_kinds_from_outside(counting)
     kinds.register(counting)
 
 
+def plan_of_a_test(self, *asked):
+    """What a kind must have, and no test here needs."""
+
+
 def test_fusion_takes_what_a_kind_from_outside_is_built_around():
     class Around(Kind):
         """Fourier transforms, and what follows them."""
 
         name = "around"
         heroes = (OPS["fft"],)
+        match = served = plan_of_a_test
 
     text = """HloModule m
     ENTRY e { p = c64[4,64] parameter(0)
@@ -186,10 +193,105 @@ def test_fusion_takes_what_a_kind_from_outside_is_built_around():
         kinds.unregister(Around)
 
 
-def test_registering_what_is_wrong(counting):
-    class Other(HeroKind):
-        name = "loop"
+@dataclass(frozen=True, slots=True)
+class OtherPlan(Plan):
+    """The plan of a kind of a test."""
 
-    for kind in (Other, counting, 3):
-        with pytest.raises(InvalidArgument, match="register: "):
-            kinds.register(kind)
+
+def kind_with(**said):
+    return type("Other", (HeroKind,), {"__slots__": (), "name": "other", "planned": OtherPlan, **said})
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        (3, "wanted a class of Kind, found 3"),
+        (kind_with(name="loop"), "Other: there is a kind named 'loop' already"),
+        (kind_with(name=""), "Other: a kind has a name, and ops as its heroes"),
+        (kind_with(heroes=("sort",)), r"Other: a kind has a name, and ops as its heroes; found \('sort',\)"),
+        (kind_with(planned=dict), "Other: it needs a class of plans of its own, found <class 'dict'>"),
+        (kind_with(planned=kinds.kinds()[0].planned), "Other: it needs a class of plans of its own"),
+        (kind_with(), "Other: it has no method plan"),
+        (kind_with(plan=lambda self, task, target: None), "Other: it has no method emit"),
+        (kind_with(planned=None), "Other: it has no method served"),
+        (type("Other", (Kind,), {"name": "other", "planned": None}), "Other: it has no method match"),
+    ],
+)
+def test_registering_what_is_wrong(kind, message):
+    before = kinds.kinds()
+    with pytest.raises(InvalidArgument, match=f"register: .*{message}"):
+        kinds.register(kind)
+    with pytest.raises(InvalidArgument, match="unregister: .* was not registered"):
+        kinds.unregister(kind)
+    assert kinds.kinds() == before
+
+
+def test_a_kind_that_is_served_as_another_is_registered():
+    kind = kind_with(planned=None, served=lambda self, computation, target: self)
+    kinds.register(kind)
+    assert kinds.kinds()[0] is kind
+    kinds.unregister(kind)
+
+
+# -- of packages that are installed --------------------------------------------------------------------------
+
+USE = """
+import sys, warnings
+from pathlib import Path
+import axla
+from axla.kernels import kinds
+with warnings.catch_warnings(record=True) as found:
+    warnings.simplefilter("always")
+    assert "counting_sort" not in sys.modules
+    program = axla.compile(axla.parse(Path("sort.hlo").read_text()))
+cached = "axla.cpu.compiler" not in sys.modules
+print("counting sort" in program.as_text("program"), cached, len(found))
+print(*(w.message for w in found), sep="\\n")
+"""
+
+
+@pytest.fixture
+def package(tmp_path):
+    """A folder with the page's kind as a package, and one that fails."""
+    text = (ROOT / "docs/adding-a-kernel-kind.md").read_text()
+    blocks = re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)
+    [toml] = re.findall(r"^```toml\n(.*?)^```", text, re.M | re.S)
+    [(group, entries)] = tomllib.loads(toml)["project"]["entry-points"].items()
+    (tmp_path / "counting_sort.py").write_text("\n".join(blocks[:2]))
+    (tmp_path / "sort.hlo").write_text(sort("u8", "70,4000"))
+    facts = tmp_path / "counting_sort-1.0.dist-info"
+    facts.mkdir()
+    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: counting-sort\nVersion: 1.0\n")
+    lines = [f"[{group}]", *(f"{name} = {place}" for name, place in entries.items()), ""]
+    (facts / "entry_points.txt").write_text("\n".join(lines))
+    return tmp_path
+
+
+def use(package: Path) -> str:
+    environment = {
+        **os.environ, "PYTHONPATH": os.pathsep.join([str(package), *sys.path]), "AXLA_VERIFY": "0",
+        "AXLA_CACHE_DIR": str(package / "cache"),
+    }  # fmt: skip
+    run = [sys.executable, "-c", USE]
+    done = subprocess.run(run, capture_output=True, text=True, env=environment, cwd=package, timeout=100)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_kind_of_a_package_needs_no_import(package):
+    """The key of a program in the cache has the code of the package."""
+    assert use(package) == "True False 0\n\n"
+    assert use(package) == "True True 0\n\n"
+    source = package / "counting_sort.py"
+    source.write_text(source.read_text() + "\n# changed\n")
+    assert use(package) == "True False 0\n\n"
+
+
+def test_a_kind_that_cannot_be_used_is_a_warning(package):
+    entries = package / "counting_sort-1.0.dist-info" / "entry_points.txt"
+    entries.write_text(entries.read_text() + "broken = broken:Kind\nodd = builtins:dict\n")
+    first, *warnings = use(package).splitlines()
+    assert first == "True False 2"
+    assert [line.partition(" cannot be loaded: ")[0] for line in warnings] == [
+        "the kind of kernels 'broken' of broken:Kind", "the kind of kernels 'odd' of builtins:dict"
+    ]  # fmt: skip

@@ -7,7 +7,7 @@ Nothing is loaded before it is asked for. A name of axla's own cannot be taken b
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from importlib.metadata import EntryPoint
+from pkgutil import resolve_name
 from typing import Any, Generic, TypeVar
 
 from axla.core import locks, plugins
@@ -24,7 +24,7 @@ class Registry(Generic[T]):
 
     def __init__(self, kind: str, wanted: type[T], group: str, own: Mapping[str, str]) -> None:
         self.kind, self.wanted, self.group = kind, wanted, group
-        self._own = {name: EntryPoint(name, value, group) for name, value in own.items()}
+        self._own = own
         self._registered: dict[str, Callable[[], T]] = {}
         self._made: dict[str, T] = {}
         self._lock = locks.new_lock()
@@ -68,8 +68,9 @@ class Registry(Generic[T]):
         if isinstance(name, str):
             if name in self._registered:
                 return self._registered[name]
-            entry = self._own.get(name) or plugins.installed(self.group).get(name)
-            if entry is not None:
+            if name in self._own:
+                return resolve_name(self._own[name])
+            if (entry := plugins.installed(self.group).get(name)) is not None:
                 return lambda: entry.load()()
         raise InvalidArgument(f"{self.kind}={name!r}; {choices(self.names(), name)}")
 

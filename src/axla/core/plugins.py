@@ -6,8 +6,12 @@ message says is only ever such a name: nothing is loaded that nobody installed.
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from glob import glob
+from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING
 
 from axla.core.errors import AxlaError, UnsupportedError
@@ -18,9 +22,28 @@ if TYPE_CHECKING:
 
 def installed(group: str) -> dict[str, EntryPoint]:
     """The entry points of a group by name, of all packages on `sys.path` now. Imports none of them."""
-    from importlib import metadata  # it takes longer to import than all of axla.core
+    if not _mentioned(group):
+        return {}
+    from importlib import metadata
 
     return {entry.name: entry for entry in metadata.entry_points(group=group)}
+
+
+def _mentioned(group: str) -> bool:
+    """Whether a package may have entry points of a group. `importlib.metadata`, which knows, takes 20 ms to
+    import; to look into the same files takes less than one.
+    """
+    if any(hasattr(finder, "find_distributions") for finder in sys.meta_path if finder is not PathFinder):
+        return True
+    word = f"[{group}]".encode()
+    for folder in dict.fromkeys(str(path or ".") for path in sys.path):
+        if os.path.isfile(folder) or folder.endswith(".egg"):
+            return True
+        for name in glob("*-info/entry_points.txt", root_dir=folder):
+            with suppress(OSError), open(os.path.join(folder, name), "rb") as file:
+                if word in file.read():
+                    return True
+    return False
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from axla.ir.graph import Module
 from axla.ir.op import package_of
 from axla.ir.printer import print_module
 from axla.ir.structure import Constant
-from axla.kernels import ADDED
+from axla.kernels import ADDED, installed
 from axla.program.packed import Packed, byte_size, decode, encode
 from axla.target.identity import identity
 from axla.target.machine import CpuTarget
@@ -88,9 +88,9 @@ def _constants(module: Module) -> str | None:
 
 
 def _packages(module: Module) -> list[str | None]:
-    """The code of the packages that declare ops of the module, axla itself left out."""
+    """The code of packages that declare ops of the module or kinds of kernels, axla itself left out."""
     ops = {type(inst.op) for computation in module.computations for inst in computation.instructions}
-    names = {package_of(op) for op in ops} - {"axla"}
+    names = {package_of(cls) for cls in (*ops, *installed())} - {"axla"}
     return [cache.package(name) for name in sorted(names)]
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import is_dataclass
 from functools import cache
+from inspect import getattr_static
 from pkgutil import resolve_name
+from typing import Any
 
 from axla.core.errors import InvalidArgument
 from axla.ir.graph import Computation, Instruction
 from axla.ir.op import Op
-from axla.kernels import ADDED
+from axla.kernels import ADDED, installed
 from axla.kernels.access import KernelBody, kernel_body
 from axla.kernels.kind import Form, Kind
 from axla.kernels.plan import Plan
@@ -33,22 +37,40 @@ OWN = (
 
 
 def register(kind: type[Kind]) -> None:
-    """Adds a kind, which is asked before all others. InvalidArgument for a name or a class of plans
-    that another one has.
+    """Adds a kind, which is asked before all others. InvalidArgument for one that is not complete, and for a
+    name or a class of plans that another one has.
 
     What is compiled from then on may use it, and is not taken from the cache of programs.
     """
-    if not isinstance(kind, type) or not issubclass(kind, Kind):
-        raise InvalidArgument(f"register: wanted a class of Kind, found {kind!r}")
-    plans = {other.planned for other in kinds()} - {None}
-    if kind.planned in plans or kind.name in {other.name for other in kinds()}:
-        raise InvalidArgument(f"register: there is a kind named '{kind.name}', or with its plan, already")
-    ADDED.insert(0, kind)
+    ADDED.insert(0, checked(kind, kinds()))
     _forget()
 
 
+def checked(kind: Any, others: Iterable[type[Kind]]) -> type[Kind]:
+    """A kind from elsewhere; InvalidArgument for what cannot stand beside the others."""
+    if not isinstance(kind, type) or not issubclass(kind, Kind):
+        raise InvalidArgument(f"register: wanted a class of Kind, found {kind!r}")
+    what = f"register: {kind.__module__}.{kind.__qualname__}"
+    if not kind.name or not all(isinstance(op, type) and issubclass(op, Op) for op in kind.heroes):
+        raise InvalidArgument(f"{what}: a kind has a name, and ops as its heroes; found {kind.heroes}")
+    if any(kind.name == other.name for other in others):
+        raise InvalidArgument(f"{what}: there is a kind named '{kind.name}' already")
+    if kind.planned is None:
+        needs = ("match", "served")
+    else:
+        if not is_dataclass(kind.planned) or any(kind.planned is other.planned for other in others):
+            raise InvalidArgument(f"{what}: it needs a class of plans of its own, found {kind.planned}")
+        needs = ("match", "plan") if kind.emission else ("match", "plan", "emit")
+    for name in needs:
+        if getattr_static(kind, name) is vars(Kind)[name]:
+            raise InvalidArgument(f"{what}: it has no method {name}")
+    return kind
+
+
 def unregister(kind: type[Kind]) -> None:
-    """Takes away what was registered."""
+    """Takes away what was registered; InvalidArgument for what was not."""
+    if kind not in ADDED:
+        raise InvalidArgument(f"unregister: {kind!r} was not registered")
     ADDED.remove(kind)
     _forget()
 
@@ -56,7 +78,12 @@ def unregister(kind: type[Kind]) -> None:
 @cache
 def kinds() -> tuple[type[Kind], ...]:
     """All kinds, in the order in which they are asked."""
-    return (*ADDED, *(resolve_name(f"axla.kernels.{place}") for place in OWN))
+    return (*ADDED, *installed(), *own())
+
+
+def own() -> tuple[type[Kind], ...]:
+    """axla's kinds."""
+    return tuple(resolve_name(f"axla.kernels.{place}") for place in OWN)
 
 
 @cache
