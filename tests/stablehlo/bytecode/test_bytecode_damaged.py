@@ -11,6 +11,8 @@ import pytest
 from axla.core.errors import AxlaError, ParseError
 from axla.stablehlo import mlir
 from axla.stablehlo.bytecode import read
+from axla.stablehlo.bytecode.vhlo import INHERENT, today
+from axla.stablehlo.bytecode.wire import Malformed
 
 # ---- A writer of small files
 
@@ -200,6 +202,12 @@ def test_kinds_that_do_not_fit():
     string = (BUILTIN, varints(2, 4))
     refused(file([string], [], varint(CONSTANT) + b"\0" + varint(1), 1), "str as a location")
     refused(file([string], [], varint(CONSTANT) + b"\x01" + varints(0, 1), 1), "str as the attributes")
+
+
+def test_fields_of_structures_are_of_their_kind():
+    attributes = dict.fromkeys(INHERENT["vhlo.gather_v2"], mlir.FileLocation("a", 1, 2))
+    with pytest.raises(Malformed, match="kind FileLocation instead of a tensor"):
+        today("vhlo.gather_v2", attributes)
 
 
 def artifacts() -> list[bytes]:

@@ -38,6 +38,13 @@ ERRORS = {
     '"x.y"() ({ %0 = "x.z"() : () -> i32 }) : () -> ()\n"x.y"(%0) : (i32) -> ()': (
         "%0 is not defined here", 3, 7,
     ),
+    "%0 = stablehlo.dot_general %a, %a, contracting_dims = [0] x [0], accuracy": (
+        "expected 'precision'", 2, 66,
+    ),
+    "stablehlo.optimization_barrier (%a)": ("expected ')', found '%a'", 2, 33),
+    "%0 = stablehlo.convolution(%a, %a) dim_numbers = [b, f]x[o, 0]->[b, f]": (
+        "expected each of the dimensions i, o once, found o, 0", 2, 57,
+    ),
     "%0 = stablehlo.reduce(%a init: %p) applies stablehlo.divide across dimensions = [0] : () -> ()": (
         "expected the inner-op to be a commutative binary-op", 2, 44,
     ),

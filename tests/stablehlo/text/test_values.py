@@ -84,6 +84,7 @@ ATTRIBUTES = {
     '#stablehlo.axis_ref<name = "x", sub_axis_info = (1)2>': mlir.StructAttr("axis_ref", {
         "name": "x", "sub_axis_info": mlir.StructAttr("sub_axis_info", {"pre_size": 1, "size": 2}),
     }),
+    "#stablehlo.sub_axis_info<(1)2>": mlir.StructAttr("sub_axis_info", {"pre_size": 1, "size": 2}),
     '#sdy.sharding<@m,[{"a , b"},\n {}]>': mlir.OpaqueAttr('sdy.sharding<@m, [{"a , b"}, {}]>'),
     "dense_resource<a> : tensor<2xf32>": mlir.DenseResource("a", mlir.TensorType((2,), F32)),
     'dense<["a", "b\\22"]> : tensor<2x!x.y>': mlir.DenseStrings(
