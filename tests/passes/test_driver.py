@@ -6,9 +6,14 @@ import re
 
 import pytest
 
+from axla.core import dtypes as D
 from axla.core import flags, trace
 from axla.core.errors import InternalError, InvalidArgument, UnsupportedError
+from axla.core.shape import Shape
 from axla.hlo import Negate
+from axla.ir import verify as ir_verify
+from axla.ir.graph import Computation, Extra, Instruction
+from axla.ir.op import OPS
 from axla.passes import driver, pipelines
 from axla.passes.steps import Pass, fixpoint, option_types, parse_passes
 from axla.target.machine import cpu_target
@@ -119,6 +124,50 @@ def test_verify_finds_the_pass_that_breaks_the_module(module):
         driver.run(module, [Pass("bad", corrupt)])
     with flags.override(verify=True), pytest.raises(InternalError, match="pass 'bad'"):
         driver.run(parse_hlo(TEXT), [Pass("bad", corrupt)])
+
+
+def replaced_field(name, value):
+    """A pass that sets a field of the root past the mutators, so that no version tells."""
+    return Pass("bad", lambda m: setattr(m.entry.root, name, value(m)))
+
+
+BROKEN = {
+    "op": lambda m: OPS["tuple"](),
+    "operands": lambda m: m.entry.root.operands * 2,
+    "shape": lambda m: Shape(D.F64, (7,)),
+    "users": lambda m: {m.entry.root: None},
+    "computation": lambda m: None,
+    "name": lambda m: m.entry.parameters[0].name,
+    "extra": lambda m: Extra(control_predecessors=(m.entry.root,)),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_verify_finds_what_is_changed_without_a_mutator(module, name):
+    steps = [Pass("good", lambda m: None), replaced_field(name, BROKEN[name]), Pass("next", lambda m: None)]
+    with flags.override(verify=True), pytest.raises(InternalError, match="pass 'bad'"):
+        driver.run(module, steps)
+
+
+def test_a_module_that_stays_as_it_is_is_verified_once(module, monkeypatch):
+    seen = []
+    monkeypatch.setattr(ir_verify, "verify", seen.append)
+    again, renamed = Pass("again", lambda m: None), Pass("renamed", lambda m: m.set_config(replica_count=1))
+    with flags.override(verify=True):
+        driver.run(module, [again, again, renamed, again])
+    assert seen == [module, module]
+
+
+def test_the_state_that_is_verified_has_all_fields(module):
+    """What the verifier does not read is named here."""
+    state = ir_verify.state(module)
+    for inst in module.entry.instructions:
+        for name in {*Instruction.__slots__} - {"id", "users", "__weakref__"}:
+            assert any(found is getattr(inst, name) for found in state), name
+    unread = {"module", "id", "version", "cached_order", "cached_order_version", "facts", "__weakref__"}
+    unread |= {"instructions", "parameters"}  # these one by one
+    for name in {*Computation.__slots__} - unread:
+        assert any(found is getattr(module.entry, name) for found in state), name
 
 
 def test_disabled_pass_is_skipped(module):

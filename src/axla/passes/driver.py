@@ -6,6 +6,7 @@ pass failed on which module. What a pass and a pipeline are says `steps.py`.
 
 from __future__ import annotations
 
+import operator
 import random
 import re
 import sys
@@ -84,6 +85,7 @@ class _Runner:
     session: rewrite.Session = field(init=False)
     dumping: bool = False
     random: random.Random | None = None
+    verified: list[object] = field(default_factory=list)  # the state that the verifier accepted
 
     def __post_init__(self) -> None:
         flags = self.flags
@@ -106,7 +108,7 @@ class _Runner:
             raise InvalidArgument(f"disable_hlo_passes: there is no pass or rule {name!r}{hint}")
 
     def run_fixpoint(self, group: Fixpoint, number: int) -> None:
-        settled: dict[Pass, int] = {}  # pass -> the version it left unchanged
+        settled: dict[Pass, int] = {}  # pass -> the last version it left unchanged
         for _ in range(FIXPOINT_ROUNDS):
             start = self.module.version
             for offset, step in enumerate(group.passes):
@@ -116,8 +118,6 @@ class _Runner:
                 self.run_pass(step, number + offset, group.name)
                 if self.module.version == before:
                     settled[step] = before
-                else:
-                    settled.pop(step, None)
             if self.module.version == start:
                 return
         names = ", ".join(p.name for p in group.passes)
@@ -157,9 +157,7 @@ class _Runner:
             step.function(module, **given)
             end = time.perf_counter_ns()
             if flags.verify:
-                from axla.ir.verify import verify
-
-                verify(module)
+                self.verify()
         except Exception as error:
             self.failed(step, number, text, error)
         if flags.timings:
@@ -172,6 +170,15 @@ class _Runner:
         if self.dumping:
             self.dump(step, number, group, text, changed=module.version != version)
         self.steps_done += 1
+
+    def verify(self) -> None:
+        """Verifies the module, whatever its version says, unless all of it is as it was verified before."""
+        from axla.ir.verify import state, verify
+
+        found = state(self.module)
+        if len(found) != len(self.verified) or not all(map(operator.is_, found, self.verified)):
+            verify(self.module)
+            self.verified = found
 
     def failed(self, step: Pass, number: int, text: str, error: Exception) -> typing.NoReturn:
         where = (

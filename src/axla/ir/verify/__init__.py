@@ -36,10 +36,9 @@ All of it takes time linear in the size of the module.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
 
 from axla.core.errors import InternalError
-from axla.ir.graph import Computation, Instruction, Module
+from axla.ir.graph import Computation, Module
 from axla.ir.places import located
 from axla.ir.traverse import callers
 from axla.ir.verify import calls, channels, groups, pairs, placement
@@ -66,6 +65,18 @@ def verify(module: Module) -> None:
         _verify(module)
 
 
+def state(module: Module) -> list[object]:
+    """What `verify` reads of a module. While each of it is the same object, it finds what it found before."""
+    schedule = module.schedule or {}
+    found: list[object] = [module.config, module.has_entry and module.entry, *schedule, *schedule.values()]
+    for computation in module.computations:
+        root = computation.has_root and computation.root
+        found += (computation, computation.name, root, computation.extra, *computation.parameters)
+        for i in computation.instructions:
+            found += (i, i.op, i.operands, i.shape, i.computation, i.name, i.extra, *i.users)
+    return found
+
+
 def _verify(module: Module) -> None:
     if not module.has_entry:
         with contextlib.suppress(InternalError):
@@ -85,8 +96,9 @@ def _verify(module: Module) -> None:
         for inst in computation.instructions:
             if inst.op.collective is not None:
                 groups.RULES[inst.op.collective](inst)
-            for rule in _RULES.get(inst.op.opcode, ()):
-                rule(inst)
+            for rules in (calls.RULES, placement.RULES):
+                if inst.op.opcode in rules:
+                    rules[inst.op.opcode](inst)
             if inst.extra.more:
                 verify_accuracy(inst)
             if inst.extra.sharding:
@@ -125,15 +137,3 @@ def _verify_computation(computation: Computation) -> None:
     verify_acyclic(computation)
     for inst in instructions:
         verify_shape(inst)
-
-
-def _by_opcode(*tables: dict[str, Callable[[Instruction], None]]) -> dict[str, list]:
-    rules: dict[str, list[Callable[[Instruction], None]]] = {}
-    for table in tables:
-        for opcode, rule in table.items():
-            rules.setdefault(opcode, []).append(rule)
-    return rules
-
-
-_RULES = _by_opcode(calls.RULES, placement.RULES)
-"""What is asked of an instruction beyond its shape, by opcode."""

@@ -63,11 +63,7 @@ def wrong_user(computation: Computation) -> str:
 def verify_parameters(computation: Computation) -> None:
     found = [i for i in computation.instructions if getattr(i.op, "parameter_number", None) is not None]
     numbers = [op_of(p, Parameter).parameter_number for p in computation.parameters]
-    if (
-        len(found) != len(numbers)
-        or set(found) != set(computation.parameters)
-        or numbers != list(range(len(numbers)))
-    ):
+    if set(found) != set(computation.parameters) or numbers != list(range(len(found))):
         pairs = zip(computation.parameters, numbers, strict=True)
         listed = ", ".join(f"{p.name}: {n}" for p, n in pairs)
         fail(
@@ -82,14 +78,10 @@ def predecessors(inst: Instruction) -> set[Instruction]:
 
 
 def verify_acyclic(computation: Computation) -> None:
-    missing: dict[Instruction, int] = {}
+    missing = {inst: len(predecessors(inst)) for inst in computation.instructions}
+    ready = [inst for inst, count in missing.items() if not count]
     successors: dict[Instruction, list[Instruction]] = {}
-    ready: list[Instruction] = []
-    for inst in computation.instructions:
-        before = predecessors(inst)
-        missing[inst] = len(before)
-        if not before:
-            ready.append(inst)
+    for inst in missing:
         for control in inst.extra.control_predecessors:
             if control not in inst.operands:
                 successors.setdefault(control, []).append(inst)
