@@ -46,6 +46,26 @@ def test_replacement_may_use_the_replaced():
     assert apply(module_of(Negate), once) == ["parameter", "negate", "negate", "abs"]
 
 
+def test_a_rule_is_asked_where_its_operand_and_the_root_are_as_it_says():
+    def only_operand(root, inner):
+        return inner.operands[0]
+
+    def tried(*ops, **matches):
+        module = module_of(*ops)
+        with session(Session()):
+            rewrite(module, {Negate: (Rule("only_operand", only_operand, "", **matches),)})
+        return [i.opcode for i in module.entry.instructions]
+
+    assert tried(Negate, Negate, of=Negate) == ["parameter"]
+    assert tried(Abs, Negate, of=Negate) == ["parameter", "abs", "negate"]
+    assert tried(Negate, Negate, of=Negate, where=lambda root: root.users) == [
+        "parameter",
+        "negate",
+        "negate",
+    ]
+    assert tried(Tanh, Negate, where=lambda root: not root.users) == ["parameter"]
+
+
 def test_leftovers_are_swept():
     def wasteful(root, *_):
         Exponential()(root.operands[0])

@@ -16,7 +16,7 @@ from axla.builder.xla_builder import XlaOp
 from axla.core.errors import ShapeError
 from axla.core.shape import Shape, array
 from axla.hlo import Broadcast, Reshape
-from axla.hlo.family import show
+from axla.hlo.family import are_increasing, show
 from axla.ir.op import reject
 
 Sizes = tuple[tuple[int, bool], ...]  # per dimension: size, whether it is dynamic
@@ -86,19 +86,7 @@ def _expansion(a: Shape, b: Shape, broadcast_dimensions: Sequence[int] | None) -
             f"ranks {a.rank} and {b.rank} differ: broadcast_dimensions must say which dimensions of "
             f"{show(high)} those of {show(low)} are",
         )
-    if len(found) != low.rank:
-        reject(
-            "broadcast_count",
-            f"broadcast_dimensions={list(found)}: found {len(found)} entries, wanted one per dimension of "
-            f"{show(low)}",
-        )
-    if any(not 0 <= d < high.rank for d in found):
-        reject(
-            "broadcast_range",
-            f"broadcast_dimensions={list(found)}: wanted dimensions of {show(high)}, 0 to {high.rank - 1}",
-        )
-    if any(p >= q for p, q in zip(found, found[1:], strict=False)):
-        reject("broadcast_order", f"broadcast_dimensions={list(found)} must be strictly increasing")
+    check_places("broadcast", found, low, show(high), high.rank)
     for number, dim in enumerate(found):
         small, large = low.dims[number], high.dims[dim]
         if small != large and small != 1 and large != 1:
@@ -108,6 +96,18 @@ def _expansion(a: Shape, b: Shape, broadcast_dimensions: Sequence[int] | None) -
                 f"dimension {dim} of {show(high)} has size {large}",
             )
     return found
+
+
+def check_places(label: str, places: Sequence[int], source: Shape, target: str, rank: int) -> None:
+    """Rejects what does not say of each dimension of `source` which one of `target` it is, in order."""
+    what = f"broadcast_dimensions={list(places)}"
+    if len(places) != source.rank:
+        found = f"found {len(places)} entries, wanted one per dimension of {show(source)}"
+        reject(f"{label}_count", f"{what}: {found}")
+    if any(not 0 <= d < rank for d in places):
+        reject(f"{label}_range", f"{what}: wanted dimensions of {target}, 0 to {rank - 1}")
+    if not are_increasing(places, rank):
+        reject(f"{label}_order", f"{what} must be strictly increasing")
 
 
 def _common(a: Shape, b: Shape, expansion: Sequence[int]) -> Sizes:

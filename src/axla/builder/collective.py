@@ -15,7 +15,7 @@ from axla.builder.values import boolean, integer, integers, items, tuples
 from axla.builder.xla_builder import XlaBuilder, XlaOp
 from axla.core.errors import InvalidArgument, UnsupportedError
 from axla.core.shape import Shape, TupleShape
-from axla.hlo.family import show
+from axla.hlo.family import joined, show
 from axla.ir.attributes import SourceTargetPairs
 from axla.ir.devices import ReplicaGroups
 from axla.ir.op import reject
@@ -96,7 +96,7 @@ def AllGather(
     at, count = integers((all_gather_dimension, shard_count), what)
     with operand.builder.checking("all-gather", values):
         results = [_resized("all_gather", v, at, lambda size: size * count) for v in values]
-        op = hlo.AllGather(_joined(results), dimensions=(at,), **common)
+        op = hlo.AllGather(joined(results), dimensions=(at,), **common)
     return _like(operand, operand.builder.add(op, values))
 
 
@@ -119,7 +119,7 @@ def ReduceScatter(
         return size // shard_count
 
     with builder.checking("reduce-scatter", values):
-        shape = _joined([_resized("reduce_scatter", v, at, part) for v in values])
+        shape = joined([_resized("reduce_scatter", v, at, part) for v in values])
     called = builder.callee(computation, "ReduceScatter: computation")
     op = hlo.ReduceScatter(shape, dimensions=(at,), to_apply=called, **common)
     return _like(operand, builder.add(op, values))
@@ -131,10 +131,6 @@ def _resized(label: str, value: XlaOp, at: int, size: Any) -> Shape:
         found = show(shape)
         reject(f"{label}_dimension", f"dimension {at} is not one of {found}")
     return shape.with_dims([size(n) if d == at else n for d, n in enumerate(shape.dims)])
-
-
-def _joined(shapes: Sequence[Shape]) -> Shape | TupleShape:
-    return shapes[0] if len(shapes) == 1 else TupleShape(shapes)
 
 
 def AllToAll(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import axla.hlo as hlo
-from axla.builder.broadcasting import stretch
+from axla.builder.broadcasting import check_places, stretch
 from axla.builder.coerce import array, builder_in, number, operands, several
 from axla.builder.records import padding_config
 from axla.builder.values import booleans, dimension, element_type, integer, integers, items
@@ -65,18 +65,7 @@ def BroadcastInDim(operand: object, shape: Sequence[int], broadcast_dimensions: 
 
 
 def _check_in_dim(source: Shape, dims: tuple[int, ...], places: tuple[int, ...]) -> None:
-    if len(places) != source.rank:
-        reject(
-            "broadcast_in_dim_count",
-            f"broadcast_dimensions={list(places)}: wanted one entry per dimension of {source}",
-        )
-    if any(not 0 <= p < len(dims) for p in places):
-        reject(
-            "broadcast_in_dim_range",
-            f"broadcast_dimensions={list(places)}: wanted dimensions of {list(dims)}",
-        )
-    if any(p >= q for p, q in zip(places, places[1:], strict=False)):
-        reject("broadcast_in_dim_order", f"broadcast_dimensions={list(places)} must be strictly increasing")
+    check_places("broadcast_in_dim", places, source, str(list(dims)), len(dims))
     for k, place in enumerate(places):
         if source.dims[k] not in (1, dims[place]):
             reject(

@@ -10,7 +10,7 @@ import numpy as np
 from axla.core.dtypes import F32, S32
 from axla.core.shape import AnyShape, Shape
 from axla.hlo.family import Part, are_different, are_increasing, arrays, fits_in, joined, show
-from axla.hlo.signature import accepts_scalars
+from axla.hlo.signature import accepts_scalars, sample_reducer
 from axla.ir.graph import Computation
 from axla.ir.op import Op, attr, op
 
@@ -230,8 +230,6 @@ class Scatter(Op):
 
     @classmethod
     def samples(cls):
-        from axla.hlo.signature import sample_reducer
-
         add = sample_reducer("add", F32)
         rows = cls((1,), (0,), (0,), index_vector_dim=1, to_apply=add)
         whole = cls((0, 1), (), (0, 1), index_vector_dim=0, to_apply=add)

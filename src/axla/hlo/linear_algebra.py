@@ -8,7 +8,7 @@ from math import log2
 
 import numpy as np
 
-from axla.core.dtypes import C64, C128, F32, F64, DType
+from axla.core.dtypes import C64, C128, F32, F64, from_numpy
 from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.hlo.family import COMPLEX_OF, FLOAT, INEXACT, arrays, same_dtype, show
 from axla.hlo.numeric import widened
@@ -63,7 +63,7 @@ class Fft(Op):
 
     def evaluate(self, operand: np.ndarray) -> np.ndarray:
         axes = tuple(range(operand.ndim - len(self.fft_length), operand.ndim))
-        wanted = self.infer(Shape(_dtype(operand), operand.shape))
+        wanted = self.infer(Shape(from_numpy(operand.dtype), operand.shape))
         if not operand.size or not wanted.size:
             return np.zeros(wanted.dims, wanted.dtype.numpy)
         result = _FFT[self.fft_type](operand, self.fft_length, axes)
@@ -85,12 +85,6 @@ _FFT = {
     FftType.RFFT: np.fft.rfftn,
     FftType.IRFFT: np.fft.irfftn,
 }
-
-
-def _dtype(x: np.ndarray) -> DType:
-    from axla.core.dtypes import from_numpy
-
-    return from_numpy(x.dtype)
 
 
 def _matrices(self: Op, source: Shape) -> None:

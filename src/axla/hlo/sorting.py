@@ -11,17 +11,20 @@ from axla.hlo.family import REAL, arrays, same_dtype, show
 from axla.ir.op import Op, attr, op
 
 
+def _key(x: np.ndarray) -> np.ndarray:
+    return numeric.total_order_key(x) if numeric.kind(x) == "float" else numeric.widened(x)
+
+
 def largest_first(x: np.ndarray) -> np.ndarray:
     """Positions along the last axis, largest first; equal elements stay in order, NaN counts as largest."""
-    key = numeric.total_order_key(x) if numeric.kind(x) == "float" else numeric.widened(x)
+    key = _key(x)
     key = key.astype(np.uint8) if key.dtype == np.bool_ else key
     return np.argsort(np.invert(key), axis=-1, kind="stable")  # ~key falls where key rises
 
 
 def smallest_first(x: np.ndarray) -> np.ndarray:
     """Positions along the last axis in ascending order; equal elements stay in order."""
-    key = numeric.total_order_key(x) if numeric.kind(x) == "float" else numeric.widened(x)
-    return np.argsort(key, axis=-1, kind="stable")
+    return np.argsort(_key(x), axis=-1, kind="stable")
 
 
 @op("topk", operands="operand", expensive=True)

@@ -18,6 +18,7 @@ from axla.hlo.family import arrays, same_dtype, show
 from axla.hlo.numeric import widened
 from axla.hlo.reduction import data_and_inits
 from axla.hlo.signature import accepts, accepts_scalars, returns, sample_comparison, sample_reducer
+from axla.hlo.slicing import Pad
 from axla.ir.attributes import ConvDims, PaddingConfig, Precision, RawText, Window, Word
 from axla.ir.families import Applying
 from axla.ir.graph import Computation
@@ -74,8 +75,6 @@ def meetings(window: Window, k: int, size: int, made: int) -> int:
 
 def padded(x: np.ndarray, window: Window, fill: Any) -> np.ndarray:
     """The array with its padding and the holes of its dilation."""
-    from axla.hlo.slicing import Pad
-
     config = PaddingConfig(window.low, window.high, tuple(d - 1 for d in window.base_dilation))
     return Pad(config).evaluate(x, np.asarray(fill, x.dtype))
 

@@ -122,8 +122,7 @@ def _map(interpreter: Interpreter, inst: Instruction[hlo.Map], *operands: Value)
 
 
 def result_types(inst: Instruction) -> list[DType]:
-    shapes = inst.shape.elements if isinstance(inst.shape, TupleShape) else (inst.shape,)
-    return [s.dtype for s in shapes]
+    return [s.dtype for s in inst.shape.parts]
 
 
 def _reduce(interpreter: Interpreter, inst: Instruction[hlo.Reduce], *operands: Value) -> Value:

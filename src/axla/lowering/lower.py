@@ -14,7 +14,7 @@ from axla.analysis.regions import is_tiny, is_tiny_store
 from axla.analysis.scratch import Scratch
 from axla.analysis.trip_count import trip_count
 from axla.core.errors import UnsupportedError
-from axla.core.shape import AnyShape, Shape, TupleShape, array
+from axla.core.shape import Shape, array
 from axla.custom.plan import Plan
 from axla.custom.registry import find_target
 from axla.custom.routines import plan_of
@@ -338,7 +338,3 @@ class _Lowering:
             found = plan_kernel(name, stand_alone(computation, name), shared, self.target)
             self.kernels[name] = found
         return found
-
-
-def _parts(shape: AnyShape) -> tuple[AnyShape, ...]:
-    return shape.elements if isinstance(shape, TupleShape) else (shape,)

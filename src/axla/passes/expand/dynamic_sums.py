@@ -88,7 +88,8 @@ def _convolution(inst: Instruction, operands: Sequence[Sized]) -> Sized:
 
 def _dot(inst: Instruction, operands: Sequence[Sized]) -> Sized:
     op, (left, right, *more) = op_of(inst, hlo.Dot), operands
-    summed = list(zip(op.lhs_contracting_dims, op.rhs_contracting_dims, strict=True))
+    pairs, count = op.pairs, len(op.lhs_batch_dims)
+    summed = pairs[count:]
     sizes = {pair: least(left.sizes[pair[0]], right.sizes[pair[1]]) for pair in summed}
     parts = []
     for side, x in enumerate((left, right)):
@@ -97,8 +98,7 @@ def _dot(inst: Instruction, operands: Sequence[Sized]) -> Sized:
             own[pair[side]] = size
         zero = scalar(inst.computation, shape_of(x.data).dtype, 0)
         parts.append(Sized(x.data, tuple(own)).masked([pair[side] for pair in summed], zero))
-    pairs = zip(op.lhs_batch_dims, op.rhs_batch_dims, strict=True)
-    batch = [least(left.sizes[a], right.sizes[b]) for a, b in pairs]
+    batch = [least(left.sizes[a], right.sizes[b]) for a, b in pairs[:count]]
     rows = [left.sizes[d] for d in op.lhs_free(len(left.sizes))]
     columns = [right.sizes[d] for d in op.rhs_free(len(right.sizes))]
     return Sized(again(inst, [*parts, *(m.data for m in more)]), (*batch, *rows, *columns))

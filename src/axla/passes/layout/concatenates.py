@@ -7,20 +7,18 @@ from __future__ import annotations
 
 from axla.hlo import Concatenate
 from axla.ir.graph import Instruction, Module
-from axla.ir.traverse import post_order
-from axla.passes.rewrite import current_session
+from axla.passes.expand.expander import expand
 from axla.target.machine import Target
 
 
 def concatenate_canonicalize(module: Module, target: Target) -> None:
     """Leaves no concatenation of more pieces than a kernel takes: groups of half as many come first."""
-    session, most = current_session(), target.limits.pieces
-    for computation in module.computations:
-        for inst in post_order(computation):
-            many = isinstance(inst.op, Concatenate) and len(inst.operands) > most
-            if many and session.may_fire("concatenate-canonicalize", inst):
-                computation.replace(inst, grouped(inst, most // 2))
-                computation.remove(inst)
+    most = target.limits.pieces
+
+    def cut(inst: Instruction) -> Instruction | None:
+        return grouped(inst, most // 2) if len(inst.operands) > most else None
+
+    expand(module, "concatenate-canonicalize", {Concatenate: cut})
 
 
 def grouped(inst: Instruction, count: int) -> Instruction:

@@ -108,7 +108,7 @@ class _Side:
 def _sides(dot: Instruction) -> tuple[_Side, _Side]:
     op = op_of(dot, Dot)
     found = []
-    pairs = [*zip(op.lhs_contracting_dims, op.rhs_contracting_dims, strict=True)]
+    pairs = op.pairs[len(op.lhs_batch_dims) :]
     options = []
     for key in (0, 1):  # the order of the sum is free: as it lies in one operand, or in the other
         pairs.sort(key=lambda pair: pair[key])
@@ -117,9 +117,8 @@ def _sides(dot: Instruction) -> tuple[_Side, _Side]:
             zip(dot.operands, (op.lhs_batch_dims, op.rhs_batch_dims), strict=True)
         ):
             contracting = tuple(pair[side] for pair in pairs)
-            rank = operand.shape.rank
-            free = tuple(d for d in range(rank) if d not in batch and d not in contracting)
-            found.append(_Side(operand, batch, contracting, free))
+            free = (op.rhs_free if side else op.lhs_free)(operand.shape.rank)
+            found.append(_Side(operand, batch, contracting, tuple(free)))
         options.append((found[0], found[1]))
     return min(options, key=lambda sides: sum(min(map(s.cost, s.orders())) for s in sides))
 

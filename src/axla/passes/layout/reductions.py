@@ -10,7 +10,7 @@ from axla.ir.typed import op_of, shape_of
 from axla.kernels.geometry import reduce_geometry
 from axla.kernels.reduce import is_inner_reduce
 from axla.passes.rewrite import current_session
-from axla.passes.simplify.algebra_reduce import is_identity
+from axla.passes.simplify.algebra_reduce import is_identity, renumbered
 from axla.passes.simplify.match import combiner
 from axla.target.machine import Target
 
@@ -59,7 +59,7 @@ def cut(reduce: Instruction) -> Instruction:
     left = [d for d in sorted(reduced) if d not in run]
     computation = reduce.computation
     inner = computation.add(Reduce(tuple(first), op.to_apply), [value, init], extra=reduce.extra)
-    rest = tuple(d - sum(1 for f in first if f < d) for d in left)
+    rest = renumbered(left, first)
     return computation.add(Reduce(rest, op.to_apply), [inner, init], extra=reduce.extra)
 
 
