@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import lru_cache
 from hashlib import blake2b
 
-from axla.core import cache, flags, trace
+from axla.core import cache, flags, plugins, trace
 from axla.core.errors import InvalidArgument
 from axla.core.literal import ElidedLiteral
 from axla.custom.lapack import is_installed
@@ -20,7 +20,7 @@ from axla.ir.graph import Module
 from axla.ir.op import package_of
 from axla.ir.printer import print_module
 from axla.ir.structure import Constant
-from axla.kernels import ADDED, installed
+from axla.kernels import ADDED, ENTRY_POINTS
 from axla.program.packed import Packed, byte_size, decode, encode
 from axla.target.identity import identity
 from axla.target.machine import CpuTarget
@@ -90,8 +90,18 @@ def _constants(module: Module) -> str | None:
 def _packages(module: Module) -> list[str | None]:
     """The code of packages that declare ops of the module or kinds of kernels, axla itself left out."""
     ops = {type(inst.op) for computation in module.computations for inst in computation.instructions}
-    names = {package_of(cls) for cls in (*ops, *installed())} - {"axla"}
+    names = {package_of(cls) for cls in (*ops, *_kinds())} - {"axla"}
     return [cache.package(name) for name in sorted(names)]
+
+
+@lru_cache
+def _kinds() -> tuple[type, ...]:
+    """Kinds of kernels of other packages."""
+    if not plugins.installed(ENTRY_POINTS):
+        return ()
+    from axla.kernels.kinds import installed
+
+    return installed()
 
 
 def _functions(module: Module) -> list[tuple[str, str]]:

@@ -8,11 +8,13 @@ from functools import cache
 from inspect import getattr_static
 from pkgutil import resolve_name
 from typing import Any
+from warnings import warn
 
-from axla.core.errors import InvalidArgument
+from axla.core import plugins
+from axla.core.errors import InvalidArgument, UnsupportedError
 from axla.ir.graph import Computation, Instruction
 from axla.ir.op import Op
-from axla.kernels import ADDED, installed
+from axla.kernels import ADDED, ENTRY_POINTS
 from axla.kernels.access import KernelBody, kernel_body
 from axla.kernels.kind import Form, Kind
 from axla.kernels.plan import Plan
@@ -79,6 +81,19 @@ def unregister(kind: type[Kind]) -> None:
 def kinds() -> tuple[type[Kind], ...]:
     """All kinds, in the order in which they are asked."""
     return (*ADDED, *installed(), *own())
+
+
+@cache
+def installed() -> tuple[type[Kind], ...]:
+    """The kinds of packages that are installed, loaded now. A warning names one that cannot be used."""
+    found: list[type[Kind]] = []
+    for name, entry in plugins.installed(ENTRY_POINTS).items():
+        try:
+            with plugins.blamed(f"the kind of kernels {name!r} of {entry.value} cannot be loaded", passed=()):
+                found.append(checked(entry.load(), (*found, *own())))
+        except UnsupportedError as error:
+            warn(error.message, RuntimeWarning, stacklevel=2)
+    return tuple(found)
 
 
 def own() -> tuple[type[Kind], ...]:
