@@ -59,8 +59,12 @@ class Builder:
         made = mlir.Operation(
             name, list(operands), tuple(types), attributes, regions, self.location, self.position
         )
-        self.block.operations.append(made)
+        self.place(made)
         return made.results
+
+    def place(self, operation: mlir.Operation) -> None:
+        """Puts an operation at the end of the block."""
+        self.block.operations.append(operation)
 
     def make(
         self, name: str, operands: Sequence[mlir.Value], type_: mlir.Type,

@@ -80,7 +80,7 @@ def cases(source: mlir.Source) -> list[Case]:
     names = ["main"] if "main" in functions else list(functions)
     found = []
     for name in names:
-        block = _body(functions[name])
+        block = functions[name].body
         if block is None or not any(_is_check(op) for op in block.operations):
             continue
         found.append(_Splitter(name, functions[name], block).case())
@@ -89,13 +89,8 @@ def cases(source: mlir.Source) -> list[Case]:
 
 def has_checks(source: mlir.Source) -> bool:
     functions = [f for part in source.parts() for f in functions_of(part).values()]
-    blocks = [b for f in functions if (b := _body(f)) is not None]
+    blocks = [f.body for f in functions if f.body is not None]
     return any(_is_check(op) for block in blocks for op in block.operations)
-
-
-def _body(function: mlir.Operation) -> mlir.Block | None:
-    blocks = function.regions[0].blocks if function.regions else []
-    return blocks[0] if len(blocks) == 1 else None
 
 
 def _is_check(operation: mlir.Operation) -> bool:

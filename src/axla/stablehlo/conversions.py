@@ -193,22 +193,19 @@ def _numbers_of(labels: ConvDims) -> mlir.StructAttr:
     return mlir.StructAttr("conv", fields)
 
 
-# HLO's name -> (lhs, rhs, accumulation, lhs components, rhs components, primitive operations, imprecise).
-_ALGORITHMS: dict[str, tuple[Any, ...]] = {
-    "dot_any_f8_any_f8_f32": ("f8", "f8", "f32", 1, 1, 1, False),
-    "dot_any_f8_any_f8_f32_fast_accum": ("f8", "f8", "f32", 1, 1, 1, True),
-    "dot_f16_f16_f16": ("f16", "f16", "f16", 1, 1, 1, False),
-    "dot_f16_f16_f32": ("f16", "f16", "f32", 1, 1, 1, False),
-    "dot_bf16_bf16_bf16": ("bf16", "bf16", "bf16", 1, 1, 1, False),
-    "dot_bf16_bf16_f32": ("bf16", "bf16", "f32", 1, 1, 1, False),
-    "dot_bf16_bf16_f32_x3": ("bf16", "bf16", "f32", 1, 1, 3, False),
-    "dot_bf16_bf16_f32_x6": ("bf16", "bf16", "f32", 1, 1, 6, False),
-    "dot_bf16_bf16_f32_x9": ("bf16", "bf16", "f32", 1, 1, 9, False),
-    "dot_tf32_tf32_f32": ("tf32", "tf32", "f32", 1, 1, 1, False),
-    "dot_tf32_tf32_f32_x3": ("tf32", "tf32", "f32", 1, 1, 3, False),
-    "dot_f32_f32_f32": ("f32", "f32", "f32", 1, 1, 1, False),
-    "dot_f64_f64_f64": ("f64", "f64", "f64", 1, 1, 1, False),
-}
+def _fields_of_algorithm(name: str) -> tuple[Any, ...]:
+    """What a name says, in the order of the fields of #stablehlo.dot_algorithm."""
+    words = name.replace("any_f8", "f8").split("_")[1:]
+    count = int(words[3][1:]) if words[3:] and words[3][0] == "x" else 1
+    return (*words[:3], 1, 1, count, words[-1] == "accum")
+
+
+_NAMES = """
+dot_any_f8_any_f8_f32 dot_any_f8_any_f8_f32_fast_accum dot_f16_f16_f16 dot_f16_f16_f32 dot_bf16_bf16_bf16
+dot_bf16_bf16_f32 dot_bf16_bf16_f32_x3 dot_bf16_bf16_f32_x6 dot_bf16_bf16_f32_x9 dot_tf32_tf32_f32
+dot_tf32_tf32_f32_x3 dot_f32_f32_f32 dot_f64_f64_f64
+"""
+_ALGORITHMS = {name: _fields_of_algorithm(name) for name in _NAMES.split()}
 _BY_FIELDS = {fields: name for name, fields in _ALGORITHMS.items()} | {
     ("bf16", "bf16", "f32", 3, 3, 6, False): "dot_bf16_bf16_f32_x6"
 }
@@ -226,7 +223,7 @@ def _algorithm(said: attr.Said, name: str) -> Word:
     return Word(found)
 
 
-def _fields_of_algorithm(name: Word | None, inst: Instruction) -> mlir.StructAttr | None:
+def _algorithm_of(name: Word | None, inst: Instruction) -> mlir.StructAttr | None:
     if name is None:
         return None
     if name not in _ALGORITHMS:
@@ -280,7 +277,7 @@ def _rows_of(pairs: SourceTargetPairs) -> mlir.DenseElements:
 _KINDS: dict[str, Conversion] = {
     "#channel_handle": _read_by(_channel, _handle_of),
     "#conv": _read_by(labels_of, _numbers_of),
-    "#dot_algorithm": Conversion(lambda said, name, source: _algorithm(said, name), _fields_of_algorithm),
+    "#dot_algorithm": Conversion(lambda said, name, source: _algorithm(said, name), _algorithm_of),
     "bool": _read_by(attr.flag, bool),
     "bools": _read_by(
         lambda said, name: tuple(map(bool, attr.integers(said, name))),

@@ -351,6 +351,11 @@ class Operation:
         """The blocks of all its regions."""
         return [block for region in self.regions for block in region.blocks]
 
+    @property
+    def body(self) -> Block | None:
+        """The only block of its only region."""
+        return self.blocks[0] if len(self.regions) == len(self.blocks) == 1 else None
+
     def walk(self) -> Iterator[Operation]:
         """The operation and all that are inside of it."""
         stack: list[Operation] = [self]

@@ -13,7 +13,6 @@ from axla.ir.graph import Instruction
 from axla.ir.op import Op
 from axla.ir.typed import tuple_of
 from axla.stablehlo import mlir
-from axla.stablehlo.attributes import STRUCTURES
 from axla.stablehlo.building import I32, INDEX, number, vector
 from axla.stablehlo.conversions import channel_handle
 from axla.stablehlo.counterparts import CALL_FIELDS
@@ -93,11 +92,12 @@ def _custom_call(scope: Scope, inst: Instruction, op: hlo.CustomCall) -> Tree:
         attributes["called_computations"] = tuple(map(scope.exporter.symbol, op.called_computations))
     if op.output_to_operand_aliasing:
         attributes["output_operand_aliases"] = tuple(
-            mlir.StructAttr(
-                "output_operand_alias", dict(zip(_ALIAS, (a.output, a.operand, a.index), strict=True))
-            )
+            mlir.StructAttr("output_operand_alias", {
+                "output_tuple_indices": a.output, "operand_index": a.operand,
+                "operand_tuple_indices": a.index,
+            })
             for a in op.output_to_operand_aliasing
-        )
+        )  # fmt: skip
     several = isinstance(inst.shape, TupleShape) and len(inst.shape.elements) != 1
     results = inst.shape.parts if several else (inst.shape,)
     if op.operand_layout_constraints is not None:
@@ -109,7 +109,6 @@ def _custom_call(scope: Scope, inst: Instruction, op: hlo.CustomCall) -> Tree:
 
 
 _said_of_hlo = attributes_of(CALL_FIELDS)
-_ALIAS = STRUCTURES["output_operand_alias"]
 
 
 def _config(op: hlo.CustomCall, text: str) -> dict[str, Any]:

@@ -32,7 +32,7 @@ _OTHER_RESULTS = frozenset({"infeed", "outfeed", "recv", "recv-done", "send", "s
 SHARDY = {"xla.sdy.sharding": "sdy.sharding", "xla.sdy.sharding_rule": "sdy.sharding_rule"}
 
 
-def flat(tree: Tree) -> Iterator[mlir.Value | None]:
+def flat(tree: Tree) -> Iterator[Any]:
     """The leaves of a tree. Trees are as deep as shapes, which are shallow."""
     if isinstance(tree, tuple):
         for part in tree:
@@ -118,12 +118,19 @@ class Exporter:
         self, computation: Computation, places: list[mlir.Location] | None = None
     ) -> tuple[mlir.Block, list[mlir.Value]]:
         """The body of a function and what it returns, tuples taken apart."""
-        shapes = [p.shape for p in computation.parameters]
-        scope = Scope(self, mlir.Block([t for s in shapes for t in self.leaf_types(s)], places))
-        leaves = iter(scope.block.arguments)
-        results = list(scope.fill(computation, [scope.tree(s, leaves) for s in shapes]))
+        scope, arguments = self.opened(computation, places)
+        results = list(scope.fill(computation, arguments))
         scope.emit("func.return", results, ())
         return scope.block, results
+
+    def opened(
+        self, computation: Computation, places: list[mlir.Location] | None = None, depth: int = 0
+    ) -> tuple[Scope, list[Tree]]:
+        """The scope of a block with an argument for each leaf of the parameters, and those as trees."""
+        shapes = [p.shape for p in computation.parameters]
+        scope = Scope(self, mlir.Block([t for s in shapes for t in self.leaf_types(s)], places), depth)
+        leaves = iter(scope.block.arguments)
+        return scope, [scope.tree(s, leaves) for s in shapes]
 
     def function(
         self, computation: Computation, block: mlir.Block, results: Sequence[mlir.Value], **attributes: Any
@@ -190,11 +197,10 @@ class Scope(Builder):
     def zero(self, shape: AnyShape) -> mlir.Value:
         if isinstance(shape, Shape):
             return self.constant(Literal.full(shape.with_dims(shape.dims), np.zeros((), shape.dtype.numpy)))
-        return self.emit("stablehlo.create_token", (), [self.exporter.type(shape)])[0]
+        return self.make("create_token", (), self.exporter.type(shape))
 
     def constant(self, literal: Literal) -> mlir.Value:
-        kind = self.exporter.type(literal.shape)
-        return self.emit("stablehlo.constant", (), [kind], {"value": dense_of(literal)})[0]
+        return self.make("constant", (), self.exporter.type(literal.shape), {"value": dense_of(literal)})
 
     def tree(self, shape: AnyShape, leaves: Iterator[mlir.Value]) -> Tree:
         """Leaves in a row as the tree of a shape."""
@@ -207,28 +213,25 @@ class Scope(Builder):
         if not isinstance(shape, TupleShape):
             return self.zero(shape) if tree is None else tree
         parts = [self.packed(t, s) for t, s in zip(tree, shape.elements, strict=True)]
-        return self.emit("stablehlo.tuple", parts, [self.exporter.type(shape)])[0]
+        return self.make("tuple", parts, self.exporter.type(shape))
 
     def unpacked(self, value: mlir.Value, shape: AnyShape) -> Tree:
         if not isinstance(shape, TupleShape):
             return value
-        name = "stablehlo.get_tuple_element"
+        types = map(self.exporter.type, shape.elements)
         parts = [
-            self.emit(name, (value,), [self.exporter.type(s)], {"index": number(n, I32)})[0]
-            for n, s in enumerate(shape.elements)
+            self.make("get_tuple_element", (value,), t, {"index": number(n, I32)})
+            for n, t in enumerate(types)
         ]
         return tuple([self.unpacked(p, s) for p, s in zip(parts, shape.elements, strict=True)])
 
     # Operations.
 
-    def emit(
-        self, name: str, operands: Sequence[mlir.Value], types: Sequence[mlir.Type],
-        attributes: dict[str, Any] | None = None, regions: list[mlir.Region] | None = None,
-    ) -> list[mlir.Value]:  # fmt: skip
-        """A new operation, with what the instruction at hand carries; its results."""
-        if self._carried and name not in ("stablehlo.constant", "stablehlo.get_tuple_element"):
-            attributes = {**(attributes or {}), **self._carried}
-        return super().emit(name, operands, types, attributes, regions)
+    def place(self, operation: mlir.Operation) -> None:
+        """With what the instruction at hand carries."""
+        if operation.name not in ("stablehlo.constant", "stablehlo.get_tuple_element"):
+            operation.attributes = operation.attributes | self._carried
+        super().place(operation)
 
     def add(
         self, name: str, operands: Sequence[mlir.Value], shape: AnyShape,
@@ -254,14 +257,8 @@ class Scope(Builder):
 
     def region(self, computation: Computation) -> mlir.Region:
         """A region with an argument for each leaf of the parameters, which sees nothing else."""
-        shapes = [p.shape for p in computation.parameters]
-        inner = Scope(
-            self.exporter,
-            mlir.Block([t for s in shapes for t in self.exporter.leaf_types(s)]),
-            self.depth + 1,
-        )
-        leaves = iter(inner.block.arguments)
-        return inner._returning(computation, [inner.tree(s, leaves) for s in shapes])
+        inner, arguments = self.exporter.opened(computation, depth=self.depth + 1)
+        return inner._returning(computation, arguments)
 
     def branch(self, computation: Computation, argument: Tree) -> mlir.Region:
         """A region without arguments: the parameter is a value around it."""
@@ -272,8 +269,8 @@ class Scope(Builder):
             inst.op.computation_fields for inst in computation.instructions
         )
         if shared or self.depth > DEEPEST:
-            results = list(flat(self.call(computation, [v for a in arguments for v in flat(a)])))  # type: ignore[arg-type]
+            results = list(flat(self.call(computation, [v for a in arguments for v in flat(a)])))
         else:
             results = self.fill(computation, arguments)
-        self.emit("stablehlo.return", results, ())  # type: ignore[arg-type]
+        self.emit("stablehlo.return", results, ())
         return mlir.Region([self.block])

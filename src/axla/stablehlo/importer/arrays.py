@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import axla.hlo as hlo
+from axla.builder import elementwise as e
+from axla.builder.xla_builder import XlaOp
 from axla.core import dtypes
 from axla.core.errors import VerifyError
 from axla.core.shape import Shape, array
-from axla.ir.attributes import Direction, SliceDims
+from axla.ir.attributes import SliceDims
 from axla.ir.graph import Instruction
 from axla.ir.op import Op
 from axla.ir.structure import Parameter
@@ -22,18 +24,18 @@ from axla.stablehlo.tables import by_name
 # Elementwise
 
 
-def _extreme(op: Op, direction: Direction) -> Rule:
+def _extreme(op: Op, exceeds: Callable[..., XlaOp]) -> Rule:
     """The larger or the smaller; complex numbers are ordered by their real parts, then by the others."""
+
+    def ordered(x: XlaOp, y: XlaOp) -> XlaOp:
+        (a, b), (c, d) = ([part(value) for value in (x, y)] for part in (e.Real, e.Imag))
+        return e.Select(exceeds(a, b) | (e.Eq(a, b) & exceeds(c, d)), x, y)
 
     def rule(scope: Scope, operation: mlir.Operation) -> Instruction:
         operands = scope.operands(operation, 2)
-        if not array(operands[0].shape).dtype.is_complex:
-            return scope.add(op, operands)
-        (x, y), (u, v) = ([scope.add(part, (o,)) for o in operands] for part in (hlo.Real(), hlo.Imag()))
-        first, then = (scope.add(hlo.Compare(direction), pair) for pair in ((x, y), (u, v)))
-        equal = scope.add(hlo.Compare(Direction.EQ), (x, y))
-        chosen = scope.add(hlo.Or(), (first, scope.add(hlo.And(), (equal, then))))
-        return scope.add(hlo.Select(), (chosen, *operands))
+        if array(operands[0].shape).dtype.is_complex:
+            return scope.composed(ordered, operands)
+        return scope.add(op, operands)
 
     return rule
 
@@ -202,6 +204,6 @@ RULES: dict[str, Rule] = {
         _dot, _dynamic_iota, _dynamic_reshape, _fft, _rng, _set_dimension_size, _sort,
     ),
     "stablehlo.dynamic_broadcast_in_dim": _broadcast_in_dim,
-    "stablehlo.maximum": _extreme(hlo.Maximum(), Direction.GT),
-    "stablehlo.minimum": _extreme(hlo.Minimum(), Direction.LT),
+    "stablehlo.maximum": _extreme(hlo.Maximum(), e.Gt),
+    "stablehlo.minimum": _extreme(hlo.Minimum(), e.Lt),
 }  # fmt: skip

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import axla.hlo as hlo
 from axla.builder import bessel, compositions, inverse, zeta
 from axla.builder import elementwise as e
-from axla.builder.xla_builder import XlaBuilder, XlaOp
+from axla.builder.xla_builder import XlaOp
 from axla.core.shape import Shape, array
 from axla.ir.graph import Instruction
 from axla.stablehlo import mlir
@@ -28,21 +28,9 @@ def _composed(function: _Function, count: int) -> Rule:
     """A function composed of builder operations."""
 
     def rule(scope: Scope, operation: mlir.Operation) -> Instruction:
-        return composition(scope, function, _spread(scope, operation, count))
+        return scope.composed(function, _spread(scope, operation, count))
 
     return rule
-
-
-def composition(scope: Scope, function: _Function, operands: list[Instruction]) -> Instruction:
-    """What a function composes, next to its operands. It is composed once for the same shapes."""
-    shapes = tuple(o.shape for o in operands)
-    body = scope.importer.compositions.get((function, shapes))
-    if body is None:
-        builder = XlaBuilder(function.__name__)
-        function(*[builder.parameter(n, s) for n, s in enumerate(shapes)])
-        body = builder.build().entry
-        scope.importer.compositions[function, shapes] = body
-    return scope.inline(body, dict(zip(body.parameters, operands, strict=True)))
 
 
 # Implicit broadcasts

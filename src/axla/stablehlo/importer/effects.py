@@ -22,7 +22,6 @@ from axla.stablehlo import mlir
 from axla.stablehlo import reading as attr
 from axla.stablehlo.conversions import replica_groups
 from axla.stablehlo.counterparts import CALL_FIELDS
-from axla.stablehlo.importer.chlo import composition
 from axla.stablehlo.importer.declared import declared_op
 from axla.stablehlo.importer.plain import fields_of, op_of
 from axla.stablehlo.importer.program import symbols
@@ -91,7 +90,7 @@ _DECOMPOSITIONS: dict[str, Callable[..., XlaOp]] = {
 
 
 def _decomposition(scope: Scope, operation: mlir.Operation, function: Callable[..., XlaOp]) -> Outcome:
-    found = composition(scope, function, scope.operands(operation, 1 if function is _qr else 2))
+    found = scope.composed(function, scope.operands(operation, 1 if function is _qr else 2))
     if function is not _qr:
         return found
     return scope.parts(found, 2)
@@ -147,7 +146,7 @@ def _all_to_all(scope: Scope, operation: mlir.Operation) -> Outcome:
         return moved_parts(value, split, concat, count)
 
     parts = [found] if len(operands) == 1 else scope.parts(found, len(operands))
-    return [composition(scope, moved, [part]) for part in parts]
+    return [scope.composed(moved, [part]) for part in parts]
 
 
 # Transfers and tokens

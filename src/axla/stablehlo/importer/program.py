@@ -137,10 +137,10 @@ class Importer(Import):
         return callers
 
     def _function(self, name: str, function: mlir.Operation, *, is_entry: bool) -> None:
-        if len(function.regions) != 1 or len(function.regions[0].blocks) != 1:
-            blocks = sum(len(r.blocks) for r in function.regions)
-            raise VerifyError(f"function @{name} must have a body of one block, found {blocks}")
-        block = function.regions[0].blocks[0]
+        block = function.body
+        if block is None:
+            found = len(function.blocks)
+            raise VerifyError(f"function @{name} must have a body of one block, found {found}")
         computation = self.module.add_computation(identifier_of(name), entry=is_entry)
         self.computations[name] = computation
         scope = self.with_parameters(computation, block, function.attributes.get("arg_attrs"))

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from axla.builder.xla_builder import XlaBuilder, XlaOp
 from axla.core.dtypes import DType
 from axla.core.errors import AxlaError, ShapeError, UnsupportedError, VerifyError
 from axla.core.literal import Literal
@@ -205,8 +206,8 @@ class Scope:
         self, operation: mlir.Operation, number: int, state: Sequence[mlir.Value]
     ) -> tuple[Scope, mlir.Block]:
         """The scope of a region with one parameter, which holds its arguments and these outer values."""
-        region = operation.regions[number]
-        return self.importer.carrying(region, region.blocks[0], self, state), region.blocks[0]
+        block = operation.regions[number].blocks[0]
+        return self.importer.carrying(block, self, state), block
 
     def captured(self, operation: mlir.Operation, numbers: Iterable[int]) -> list[mlir.Value]:
         """The values from outside that regions use, without constants."""
@@ -215,9 +216,15 @@ class Scope:
             found |= self.importer.captures.get(id(operation.regions[number]), {})
         return list(found)
 
-    def inline(self, body: Computation, operands: Mapping[Instruction, Instruction]) -> Instruction:
-        """Copies the instructions of a computation, its parameters being `operands`."""
-        copies = dict(operands)
+    def composed(self, function: Callable[..., XlaOp], operands: Sequence[Instruction]) -> Instruction:
+        """What a function composes of builder operations, next to its operands: once for the same shapes."""
+        shapes = tuple(o.shape for o in operands)
+        body = self.importer.compositions.get((function, shapes))
+        if body is None:
+            builder = XlaBuilder(function.__name__)
+            function(*[builder.parameter(n, s) for n, s in enumerate(shapes)])
+            body = self.importer.compositions[function, shapes] = builder.build().entry
+        copies = dict(zip(body.parameters, operands, strict=True))
         for inst in body.instructions:
             if inst not in copies:
                 copies[inst] = self.add(inst.op, [copies[o] for o in inst.operands], inst.shape)
@@ -263,21 +270,18 @@ class Import:
 
     def with_parameters(self, computation: Computation, block: mlir.Block, attributes: Any) -> Scope:
         scope = Scope(self, computation)
-        said = (
-            attributes if isinstance(attributes, tuple) and len(attributes) == len(block.arguments) else None
-        )
+        count = len(block.arguments)
+        said = attributes if isinstance(attributes, tuple) and len(attributes) == count else ({},) * count
+        places = block.locations or [None] * count
         for number, value in enumerate(block.arguments):
-            location = block.locations[number] if block.locations else None
-            extra, name = self.origins.of(location, said[number] if said else {})
+            extra, name = self.origins.of(places[number], said[number])
             shape = self.shape(value.type)
             scope.values[value] = computation.add(
                 Parameter(shape, number), (), shape, stem=name or f"Arg_{number}", extra=extra
             )
         return scope
 
-    def carrying(
-        self, region: mlir.Region, block: mlir.Block, outer: Scope, state: Sequence[mlir.Value]
-    ) -> Scope:
+    def carrying(self, block: mlir.Block, outer: Scope, state: Sequence[mlir.Value]) -> Scope:
         """The scope of a region with one parameter: its arguments and the outer values in `state`."""
         computation = self._region()
         shapes = [self.shape(a.type) for a in block.arguments] + [outer.value(v).shape for v in state]

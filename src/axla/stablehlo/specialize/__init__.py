@@ -1,7 +1,7 @@
 """Programs with sizes that are not written, `tensor<?x4xf32>`, made for sizes that are given.
 
-`functions.py` writes a source again, function by function for the types it is called with (`calls.py`), and
-`writer.py` each function. On the way small known values are followed (`folding.py`), operations that take
+A source is written again function by function, for the types that they are called with (`calls.py`), each by
+`writer.py`. On the way small known values are followed (`folding.py`), operations that take
 sizes as operands get the form that has them as attributes (`forms.py`), the sizes of results follow from
 those of operands (`inference.py`), and shape assertions are checked. Sizes with a bound (`../sizes.py`) stay:
 HLO has them as `[<=n]`.
@@ -20,9 +20,9 @@ from axla.core.errors import AxlaError, InvalidArgument
 from axla.core.shape import Shape
 from axla.stablehlo import mlir
 from axla.stablehlo.sizes import Bounded, is_open, refined_type, with_sizes
-from axla.stablehlo.specialize.calls import Instance, Known, Request
+from axla.stablehlo.specialize.calls import Functions, Instance, Known, Request
 from axla.stablehlo.specialize.folding import element_type
-from axla.stablehlo.specialize.functions import Specializer
+from axla.stablehlo.specialize.writer import write_instance
 from axla.stablehlo.text import parse_type, type_text
 from axla.stablehlo.types import tensor_shape
 from axla.text.shapes import parse_shape
@@ -41,14 +41,12 @@ def specialize(
     The first arguments get the values `dim_args` and are arguments no more; the others get `arg_types`: the
     text of an MLIR type, a Shape, or anything with `shape` and `dtype`; None for the written one.
     """
-    made = Specializer(source)
+    made = Functions(source, write_instance)
     given = arg_types is not None or dim_args is not None
     if not made.facts.open and not given:
         return source
     made.facts.open.add(entry)  # it is written again, and keeps its name
-    function = made.functions[entry]
-    block = function.regions[0].blocks[0] if function.regions and function.regions[0].blocks else mlir.Block()
-    types = [a.type for a in block.arguments]
+    types = [a.type for block in made.functions[entry].blocks[:1] for a in block.arguments]
     dims = list(dim_args or ())
     if len(dims) > len(types):
         raise InvalidArgument(f"dim_args has {len(dims)} values, @{entry} takes {len(types)} arguments")
@@ -67,7 +65,7 @@ def specialize(
     return _source(source, made, instance)
 
 
-def _source(source: mlir.Source, made: Specializer, entry: Instance) -> mlir.Source:
+def _source(source: mlir.Source, made: Functions, entry: Instance) -> mlir.Source:
     """The functions written and kept, in their order, with what else stands in the module."""
     others = [op for op in source.body if op.name != "func.func"]
     kept = [op for name, op in made.functions.items() if name in made.kept]

@@ -1,16 +1,17 @@
-"""Functions for certain arguments: what is asked for, what comes back, and what calls what."""
+"""Functions for certain arguments: what is asked for, what comes back, what calls what, and their order."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from axla.core.errors import UnsupportedError, VerifyError
+from axla.core.errors import AxlaError, UnsupportedError, VerifyError
 from axla.stablehlo import mlir
 from axla.stablehlo.importer.program import callees, functions_of
+from axla.stablehlo.importer.scope import placed
 from axla.stablehlo.sizes import is_open
 from axla.stablehlo.specialize.forms import DYNAMIC
 from axla.stablehlo.text.printer import type_text
@@ -121,9 +122,10 @@ def needs_work(operation: mlir.Operation) -> bool:
 
 
 class Functions:
-    """The functions of a source, and those written for them."""
+    """The functions of a source, and those written for the types that they are called with."""
 
-    def __init__(self, source: mlir.Source) -> None:
+    def __init__(self, source: mlir.Source, write: Callable[[Functions, Request], Work]) -> None:
+        self.write = write
         self.functions = functions_of(source)
         self.facts = facts_of(self.functions)
         self.instances: dict[tuple, Instance] = {}
@@ -162,3 +164,30 @@ class Functions:
         self.written += 1
         if self.written > MOST:
             raise UnsupportedError(f"with its sizes known the program has more than {MOST} operations")
+
+    def run(self, request: Request) -> Instance:
+        """Makes an instance and those that it calls. Calls do not nest here, however deep they are."""
+        stack = [self._instance(request)]
+        answer: Any = None
+        while True:
+            try:
+                wanted = stack[-1].send(answer)
+            except StopIteration as end:
+                answer = end.value
+                stack.pop()
+                if not stack:
+                    return answer
+                continue
+            answer = self.instances.get(wanted.key())
+            if answer is None:
+                stack.append(self._instance(wanted))
+
+    def _instance(self, request: Request) -> Work:
+        self.active.add(request.name)
+        try:
+            found = yield from self.write(self, request)
+        except AxlaError as error:
+            raise placed(error, self.functions[request.name]) from None
+        self.active.discard(request.name)
+        self.instances[request.key()] = found
+        return found

@@ -46,9 +46,9 @@ class Writer(Builder):
     # Functions, blocks.
 
     def function(self, function: mlir.Operation, request: Request) -> Work:
-        if len(function.blocks) != 1 or len(function.regions) != 1:
+        old, given = function.body, request.arguments
+        if old is None:
             raise VerifyError(f"function @{request.name} must have a body of one block")
-        (old,), given = function.blocks, request.arguments
         if len(old.arguments) != len(given):
             raise VerifyError(f"it takes {len(old.arguments)} operands, found {len(given)}")
         remain = [n for n, a in enumerate(given) if request.all_parameters or not isinstance(a, Known)]
@@ -72,12 +72,12 @@ class Writer(Builder):
         pure = all(op.name == CONSTANT or op.name in RETURNS for op in block.operations)
         return Instance(name, [r.type for r in returned], known, operation, pure)
 
-    def region(self, old: mlir.Block, types: list[mlir.Type], end: mlir.Operation) -> Work:
-        """A region for arguments of these types, which ends like `end`; and the types that it returns."""
+    def region(self, old: mlir.Block, types: list[mlir.Type]) -> Work:
+        """A region for arguments of these types, and the types that it returns."""
         block = mlir.Block(types, old.locations)
         self.values.update(zip(old.arguments, block.arguments, strict=True))
         found = yield from self.fill(old, block)
-        return mlir.Region([block]), self._return(end, block, found)
+        return mlir.Region([block]), self._return(old.terminator, block, found)
 
     def _return(self, old: mlir.Operation, block: mlir.Block, values: Sequence[Held]) -> list[mlir.Type]:
         """Ends a block; gives the types of what it returns."""
@@ -148,13 +148,9 @@ class Writer(Builder):
         self.constants[-1][held] = value
         return value
 
-    def emit(
-        self, name: str, operands: Sequence[Held], types: Sequence[mlir.Type],
-        attributes: dict[str, Any] | None = None, regions: list[mlir.Region] | None = None,
-    ) -> list[mlir.Value]:  # fmt: skip
-        given = [self.written(o) for o in operands]
+    def place(self, operation: mlir.Operation) -> None:
         self.owner.count()
-        return super().emit(name, given, types, attributes, regions)
+        super().place(operation)
 
     def replace(
         self, old: mlir.Operation, name: str, operands: Sequence[Held], types: Sequence[mlir.Type],
@@ -162,7 +158,7 @@ class Writer(Builder):
     ) -> None:  # fmt: skip
         """Writes an operation in place of the old one."""
         self.stand_for(old)
-        made = self.emit(name, operands, types, attributes, regions)
+        made = self.emit(name, list(map(self.written, operands)), types, attributes, regions)
         self.values.update(zip(old.results, made, strict=True))
 
     # Operations without regions.
@@ -262,7 +258,7 @@ class Writer(Builder):
             if any(map(is_open, given)):
                 raise UnsupportedError("a region for sizes that are not known")
             taken = [refined_type(a.type, t) for a, t in zip(old.arguments, given, strict=True)]
-            made, results = yield from self.region(old, taken, old.terminator)
+            made, results = yield from self.region(old, taken)
             regions.append(made)
             returned.append(results)
         found = _results(operation, types, returned)
@@ -289,7 +285,7 @@ class Writer(Builder):
             return
         attributes = {**attributes, CALLS[operation.name]: mlir.SymbolRef(instance.name)}
         left = [n for n, result in enumerate(operation.results) if composite or result not in known]
-        given = [o for o in operands if composite or not isinstance(o, Known)]
+        given = [self.written(o) for o in operands if composite or not isinstance(o, Known)]
         self.stand_for(operation)
         made = self.emit(operation.name, given, [instance.types[n] for n in left], attributes)
         owner.called[instance.name] = instance.operation
@@ -298,18 +294,25 @@ class Writer(Builder):
 
     def _windows(self, operation: mlir.Operation) -> Work:
         """A reduction of windows whose region is a function."""
-        operands = [self.held(v) for v in operation.operands]
-        form = reduce_window(_given(operation, operands))
+        form = reduce_window(_given(operation, [self.held(v) for v in operation.operands]))
         function = self.owner.functions.get(form.reducer)
-        if function is None or len(function.blocks) != 1:
+        if function is None or function.body is None or not function.body.operations:
             raise VerifyError(f"there is no function @{form.reducer} of one block")
-        operands, (old,) = [operands[n] for n in form.kept], function.blocks
-        end = mlir.Operation("stablehlo.return", [], ())
-        region, _ = yield from self.region(old, [a.type for a in old.arguments], end)
-        written = [r.type for r in operation.results]
-        changed = mlir.Operation(form.name, [], written, form.attributes, [region])
-        types = result_types(changed, [o.type for o in operands])
-        self.replace(operation, form.name, operands, types, form.attributes, [region])
+        body, block = function.body, mlir.Block()
+        end = mlir.Operation("stablehlo.return", body.terminator.operands, ())
+        block.arguments, block.operations = body.arguments, [*body.operations[:-1], end]
+        stand_in = mlir.Operation(
+            form.name, [operation.operands[n] for n in form.kept], [r.type for r in operation.results],
+            form.attributes, [mlir.Region([block])], operation.location, operation.position,
+        )  # fmt: skip
+        yield from self._nested(stand_in)
+        for old, new in zip(operation.results, stand_in.results, strict=True):
+            self.values[old] = self.values.pop(new)
+
+
+def write_instance(owner: Functions, request: Request) -> Work:
+    """A function for certain arguments, by a writer of its own."""
+    return Writer(owner).function(owner.functions[request.name], request)
 
 
 _CONSTANTS = {CONSTANT: "value", "arith.constant": "value", "shape.const_shape": "shape"}
