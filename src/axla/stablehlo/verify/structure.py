@@ -65,10 +65,9 @@ class Program:
             try:
                 inner = self._symbols(operation) if operation.name == "builtin.module" else symbols
                 self._check(operation, symbols)
-                for region in reversed(operation.regions):
-                    for block in reversed(region.blocks):
-                        self._block(operation, block)
-                        stack.append((iter(block.operations), inner))
+                for block in reversed(operation.blocks):
+                    self._block(operation, block)
+                    stack.append((iter(block.operations), inner))
             except Broken as error:
                 raise VerifyError(f"{place(operation)}: {operation.name}: {error}") from None
             except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
@@ -77,10 +76,8 @@ class Program:
 
     def _symbols(self, module: mlir.Operation) -> Symbols:
         found: Symbols = {}
-        blocks = [block for region in module.regions for block in region.blocks]
-        single = all(len(region.blocks) <= 1 for region in module.regions)
-        require(single, "module", "a module is one block")
-        for operation in [operation for block in blocks for operation in block.operations]:
+        require(len(module.blocks) <= 1, "module", "a module is one block")
+        for operation in [operation for block in module.blocks for operation in block.operations]:
             name = operation.attributes.get("sym_name")
             if isinstance(name, str):
                 text = f"@{name} is defined twice, again at {place(operation)}"
@@ -121,7 +118,7 @@ def _function(s: Subject) -> None:
     of = s.types.of
     for kind in (*signature.inputs, *signature.results):
         of(kind)
-    blocks = s.operation.regions[0].blocks if s.operation.regions else []
+    blocks = s.operation.blocks
     if blocks:
         s.types_are("arguments", "arguments", [of(v.type) for v in blocks[0].arguments], signature.inputs)
     for block in blocks:
@@ -137,19 +134,14 @@ _FUNCTIONS: dict[str, Callable[[Subject], None]] = {"func.func": _function, "fun
 
 def _check_isolated(operation: mlir.Operation) -> None:
     """Nothing inside is used from outside."""
-    inside: set[mlir.Value] = set()
-    used: list[tuple[mlir.Operation, mlir.Value]] = []
-    stack = list(operation.regions)
-    while stack:
-        for block in stack.pop().blocks:
-            inside.update(block.arguments)
-            for inner in block.operations:
-                inside.update(inner.results)
-                used.extend((inner, value) for value in inner.operands)
-                stack.extend(inner.regions)
-    for inner, value in used:
-        text = f"{inner.name} at {place(inner)} uses a value from outside of the region"
-        require(value in inside, "isolated", text)
+    inner = [found for found in operation.walk() if found is not operation]
+    inside = {value for found in inner for value in found.results}
+    inside.update(
+        value for found in (operation, *inner) for block in found.blocks for value in block.arguments
+    )
+    for found in inner:
+        text = f"{found.name} at {place(found)} uses a value from outside of the region"
+        require(inside.issuperset(found.operands), "isolated", text)
 
 
 def place(operation: mlir.Operation) -> str:
