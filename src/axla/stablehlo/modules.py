@@ -96,9 +96,7 @@ class DynamicModule(Module):
 
     @property
     def function_type(self) -> mlir.FunctionType:
-        type_ = dict(self.source.functions())[self.entry_name].attributes["function_type"]
-        assert isinstance(type_, mlir.FunctionType)  # as is_symbolic has seen
-        return type_
+        return dict(self.source.functions())[self.entry_name].attributes["function_type"]
 
     @property
     def signature(self) -> str:

@@ -82,8 +82,8 @@ class Attributes(Types):
             if isinstance(kind, mlir.FloatType):
                 if not is_float and "x" not in token:
                     self.fail(f"expected a floating-point number, found {token!r}", at)
-                name = kind.name.lower()
-                wanted = dtypes.F64 if name in ("tf32", "f80", "f128") else mlir.stored(kind)
+                wide = kind.name in ("tf32", "f80", "f128")
+                wanted = dtypes.F64 if wide else mlir.stored(kind)
                 return mlir.FloatAttr(dense.float_of(token, wanted), kind)
         except ValueError as error:
             self.fail(str(error), at)
