@@ -148,10 +148,11 @@ class Places:
     def copy_bytes(self, target: Ssa, source: Ssa, count: int) -> None:
         """Copies bytes between slices that do not overlap."""
         f = self.f
-        self.by_vectors(
-            count,
-            lambda at, kind: f.store(f.load(kind, f.gep("i8", source, at), 1), f.gep("i8", target, at), 1),
-        )
+
+        def copy(at: Ssa, kind: str) -> None:
+            f.store(f.load(kind, f.gep("i8", source, at), 1), f.gep("i8", target, at), 1)
+
+        self.by_vectors(count, copy)
 
     def clear_bytes(self, target: Ssa, count: int) -> None:
         """Makes bytes zero."""
