@@ -94,7 +94,7 @@ MISSING = {
     "evaluation": "it needs a method evaluate, an entry of interpreter REGIONS, or a reason in NOT_EVALUATED",
     "lowering": "it needs an element generator (codegen/element.py), an expander (passes/expand), its own "
     "method element, expand or source, or a reason in NOT_LOWERED",
-    "StableHLO": "it needs a record that names it in stablehlo/operations.py, or a reason in NOT_IN_STABLEHLO",
+    "StableHLO": "it needs a record in stablehlo/operations.py, or a reason in NOT_IN_STABLEHLO",
     "example": "it needs a text: docs/examples/OPCODE.hlo, or OPCODE.hlo beside the module of a package",
 }
 
