@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
+from functools import cache
 from pathlib import Path
 
 import native_programs as programs
@@ -29,11 +31,17 @@ def threads():
     set_num_threads(before)
 
 
+@cache
+def cache_of_scripts() -> tempfile.TemporaryDirectory:
+    """The native code behind arrays and calls is half of what a script takes: the first one compiles it."""
+    return tempfile.TemporaryDirectory(prefix="axla-scripts-")
+
+
 def run_script(text: str, **environment: str) -> subprocess.CompletedProcess:
     here = Path(__file__).parent
     path = os.pathsep.join([str(here), str(here.parents[1] / "src")])
     code = textwrap.dedent(text)
-    env = {**os.environ, "PYTHONPATH": path, **environment}
+    env = {**os.environ, "PYTHONPATH": path, "AXLA_CACHE_DIR": cache_of_scripts().name, **environment}
     return subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60)
 
 
