@@ -18,7 +18,7 @@ from axla.target.machine import X86_LEVELS
 from axla.target.names import TARGETS
 
 PAGES = page_commands.ROOT / "docs" / "targets"
-WANTED = os.environ.get("AXLA_TEST_TARGETS", "").split()
+WANTED = os.environ.get("TEST_AOT_TARGETS", "").split()
 
 pytestmark = pytest.mark.cc
 
@@ -56,7 +56,7 @@ def need(name: str) -> None:
     page = (PAGES / f"{name.split(':')[0]}.md").read_text()
     asked = not WANTED or bool({*targets(page)} & {*WANTED})
     if not asked:
-        pytest.skip(f"AXLA_TEST_TARGETS names {' '.join(WANTED)}")
+        pytest.skip(f"TEST_AOT_TARGETS names {' '.join(WANTED)}")
     levels = [*X86_LEVELS]
     for target in targets(part):
         if target in levels and (

@@ -55,7 +55,10 @@ if [ "$1" = -m ] && [ "$2" = venv ]; then mkdir -p "$3/bin" && cp "$0" "$3/bin/p
         )  # fmt: skip
         assert done.stdout == "env/bin/python\n", done.stderr
         calls.append([line for line in notes.read_text().splitlines() if line.startswith("-m")])
-    installs = ["-m venv env", "-m pip install --quiet --disable-pip-version-check --editable .[test]"]
+    installs = [
+        "-m venv env",
+        "-m pip install --quiet --disable-pip-version-check --no-compile --editable .[test]",
+    ]
     assert calls == [installs, [], installs]
 
 

@@ -28,7 +28,7 @@ from typing import Any
 
 from axla.core.errors import InvalidArgument, did_you_mean
 
-NOT_FLAGS = ("AXLA_CONFORMANCE", "AXLA_TEST_TARGETS")
+NOT_FLAGS = ("AXLA_CONFORMANCE",)
 """Variables of scripts and tests."""
 
 ISAS = ("SSE4_2", "AVX", "AVX2", "AVX512", "AVX512_VNNI", "AVX512_BF16", "AMX", "AMX_FP16")
