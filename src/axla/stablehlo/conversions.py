@@ -293,6 +293,15 @@ _KINDS: dict[str, Conversion] = {
 }
 
 
+BY_TYPE: dict[Any, Conversion] = {
+    bool: _KINDS["bool"],
+    float: _read_by(attr.number, lambda value: mlir.FloatAttr(np.float64(value), mlir.FloatType("f64"))),
+    int: _read_by(attr.integer, number),
+    tuple[int, ...]: _KINDS["ints"],
+}
+"""The kinds for fields of ops that StableHLO does not have, by their types."""
+
+
 def combined(op: Op, count: int) -> list[int]:
     """The operands whose elements a region combines: all but the indices of a scatter, what is selected from,
     and the place of a root.

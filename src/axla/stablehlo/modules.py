@@ -43,13 +43,17 @@ def import_source(
         return Importer(source, RULES).run(entry)
 
 
+def type_of(source: mlir.Source, entry: str) -> mlir.FunctionType:
+    """The type of a function; one that says none has no arguments and results."""
+    function = functions_of(source).get(entry)
+    type_ = function.attributes.get("function_type") if function is not None else None
+    return type_ if isinstance(type_, mlir.FunctionType) else mlir.FunctionType((), ())
+
+
 def is_symbolic(source: mlir.Source, entry: str) -> bool:
     """Whether the type of a function leaves sizes open, which somebody has to give."""
-    for name, function in source.functions():
-        type_ = function.attributes.get("function_type")
-        if name == entry and isinstance(type_, mlir.FunctionType):
-            return any(map(is_open, (*type_.inputs, *type_.results)))
-    return False
+    type_ = type_of(source, entry)
+    return any(map(is_open, (*type_.inputs, *type_.results)))
 
 
 def example(type_: mlir.Type) -> str:
@@ -79,7 +83,7 @@ class DynamicModule(Module):
 
     def wanted(self) -> str:
         """Which sizes are open, and how they are given."""
-        type_ = self.function_type
+        type_ = type_of(self.source, self.entry_name)
         names = [f"argument {n} is {type_text(t)}" for n, t in enumerate(type_.inputs) if is_open(t)]
         if not names:  # they are computed from arguments
             names = [f"result {n} is {type_text(t)}" for n, t in enumerate(type_.results) if is_open(t)]
@@ -95,13 +99,9 @@ class DynamicModule(Module):
         )
 
     @property
-    def function_type(self) -> mlir.FunctionType:
-        return dict(self.source.functions())[self.entry_name].attributes["function_type"]
-
-    @property
     def signature(self) -> str:
         """The type of the entry function, as MLIR writes it."""
-        return f"@{self.entry_name}{type_text(self.function_type)}"
+        return f"@{self.entry_name}{type_text(type_of(self.source, self.entry_name))}"
 
     def specialize(
         self, arg_types: Sequence[Any] | None = None, dim_args: Sequence[int] | None = None

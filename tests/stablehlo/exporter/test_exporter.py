@@ -250,6 +250,19 @@ def test_what_stablehlo_lacks_is_named(said, text):
         export_text(module)
 
 
+def test_what_stablehlo_lacks_of_a_window_is_named():
+    text = """
+add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }
+ENTRY e {
+  x = f32[8] parameter(0)
+  z = f32[] constant(0)
+  ROOT y = f32[6] reduce-window(x, z), window={size=3%s}, to_apply=add
+}"""
+    export_text(axla.parse(text % ""))
+    with pytest.raises(UnsupportedError, match="reduce-window %y: window=.*reversal"):
+        export_text(axla.parse(text % " rhs_reversal=1"))
+
+
 @pytest.mark.parametrize("body, message", [
     ("p = (f32[], f32[]) parameter(0)  ROOT q = f32[] get-tuple-element(p), index=2", "index=2 is not one"),
     ("p = f32[] parameter(0)  ROOT q = f32[] call(), to_apply=f", "f has 1 parameters, 0 are wanted"),

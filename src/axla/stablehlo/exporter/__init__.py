@@ -92,7 +92,6 @@ def _entry(exporter: Exporter) -> mlir.Operation:
         places += [place] * len(leaves)
         alone = carried(parameter.extra) if not parameter.shape.is_tuple else {}
         said += [alone | _layout_mode(leaf) for leaf in leaves]
-    block, results = exporter.filled(entry, places)
     for alias in config.aliases:
         output = leaf_number(entry.root.shape, alias.output)
         said[_argument(exporter, alias.parameter, alias.index)]["tf.aliasing_output"] = number(output, I32)
@@ -104,7 +103,7 @@ def _entry(exporter: Exporter) -> mlir.Operation:
         attributes["arg_attrs"] = tuple(said)
     if any(modes):
         attributes["res_attrs"] = tuple(modes)
-    return exporter.function(entry, block, results, **attributes)
+    return exporter.function(entry, places, **attributes)
 
 
 def _argument(exporter: Exporter, parameter: int, index: tuple[int, ...]) -> int:

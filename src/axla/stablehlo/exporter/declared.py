@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
-import numpy as np
-
 from axla.core.errors import UnsupportedError
 from axla.ir.codec import codec_of
 from axla.ir.graph import Instruction
 from axla.ir.op import Op
 from axla.stablehlo import mlir
-from axla.stablehlo.building import I32, number, numbers
+from axla.stablehlo.building import I32, number
+from axla.stablehlo.conversions import BY_TYPE
 from axla.stablehlo.exporter.scope import Scope, Tree
 
 
@@ -21,7 +17,7 @@ def declared_call(scope: Scope, inst: Instruction, op: Op) -> Tree:
     if op.computation_fields:
         raise UnsupportedError("a custom call cannot have the computations of an op of another package")
     config = {
-        a.text: _WRITERS.get(a.type, codec_of(a.type).encode)(value)
+        a.text: BY_TYPE[a.type].make(value, inst) if a.type in BY_TYPE else codec_of(a.type).encode(value)
         for a in op.attributes
         if (value := getattr(op, a.name)) is not None
     }
@@ -31,10 +27,3 @@ def declared_call(scope: Scope, inst: Instruction, op: Op) -> Tree:
         "backend_config": config,
     }
     return scope.add("stablehlo.custom_call", scope.ones(inst), inst.shape, target)
-
-
-def _float(value: float) -> mlir.FloatAttr:
-    return mlir.FloatAttr(np.float64(value), mlir.FloatType("f64"))
-
-
-_WRITERS: dict[Any, Callable[[Any], Any]] = {int: number, float: _float, bool: bool, tuple[int, ...]: numbers}

@@ -108,20 +108,8 @@ class Exporter:
         """The entry and all functions called, each once."""
         self.functions.append(entry)
         while self._wanted:
-            self.functions.append(self._private(self._wanted.pop()))
+            self.functions.append(self.function(self._wanted.pop(), sym_visibility="private"))
         return self.functions
-
-    def _private(self, computation: Computation) -> mlir.Operation:
-        return self.function(computation, *self.filled(computation), sym_visibility="private")
-
-    def filled(
-        self, computation: Computation, places: list[mlir.Location] | None = None
-    ) -> tuple[mlir.Block, list[mlir.Value]]:
-        """The body of a function and what it returns, tuples taken apart."""
-        scope, arguments = self.opened(computation, places)
-        results = list(scope.fill(computation, arguments))
-        scope.emit("func.return", results, ())
-        return scope.block, results
 
     def opened(
         self, computation: Computation, places: list[mlir.Location] | None = None, depth: int = 0
@@ -133,11 +121,19 @@ class Exporter:
         return scope, [scope.tree(s, leaves) for s in shapes]
 
     def function(
-        self, computation: Computation, block: mlir.Block, results: Sequence[mlir.Value], **attributes: Any
+        self, computation: Computation, places: list[mlir.Location] | None = None, **attributes: Any
     ) -> mlir.Operation:
-        kind = mlir.FunctionType(tuple(a.type for a in block.arguments), tuple(r.type for r in results))
-        said = {"function_type": kind, "sym_name": self._names[computation], **attributes}
-        return mlir.Operation("func.func", [], (), said, [mlir.Region([block])])
+        """A function that takes and returns leaves, tuples taken apart."""
+        scope, arguments = self.opened(computation, places)
+        results = scope.fill(computation, arguments)
+        scope.emit("func.return", results, ())
+        types = [tuple(value.type for value in values) for values in (scope.block.arguments, results)]
+        said = {
+            "function_type": mlir.FunctionType(*types),
+            "sym_name": self._names[computation],
+            **attributes,
+        }
+        return mlir.Operation("func.func", [], (), said, [mlir.Region([scope.block])])
 
 
 class Scope(Builder):

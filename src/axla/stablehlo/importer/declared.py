@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from axla.core.errors import UnsupportedError, VerifyError
@@ -10,6 +9,7 @@ from axla.ir.graph import Attribute
 from axla.ir.op import declared
 from axla.stablehlo import mlir
 from axla.stablehlo import reading as attr
+from axla.stablehlo.conversions import BY_TYPE
 from axla.stablehlo.importer.scope import Outcome, Scope
 from axla.text.instructions import read_attribute, schema_of
 
@@ -30,7 +30,7 @@ def declared_op(scope: Scope, operation: mlir.Operation, target: str) -> Outcome
         found = f"{len(operands)} and {', '.join(given) or 'none'}"
         raise VerifyError(f"{target}: {opcode} takes {wanted}; found {found}")
     taken = [a for text, a in known.items() if text in given]
-    fields: dict[str, Any] = {a.name: _read(given, a) for a in taken}
+    fields: dict[str, Any] = {a.name: _read(given, a, scope.importer.source) for a in taken}
     shape = scope.whole_shape(operation)
     made = scope.add(op(**fields, **({"shape": shape} if op.holds_shape else {})), operands)
     if made.shape.logical is not shape.logical:
@@ -38,13 +38,8 @@ def declared_op(scope: Scope, operation: mlir.Operation, target: str) -> Outcome
     return made
 
 
-def _read(given: dict[str, Any], attribute: Attribute) -> Any:
+def _read(given: dict[str, Any], attribute: Attribute, source: mlir.Source) -> Any:
     """An attribute of the op. One of a type that MLIR does not have stands there as HLO text writes it."""
-    if attribute.type in _READERS:
-        return _READERS[attribute.type](given, attribute.text)
+    if attribute.type in BY_TYPE:
+        return BY_TYPE[attribute.type].read(given, attribute.text, source)
     return read_attribute(attribute, attr.text(given, attribute.text))
-
-
-_READERS: dict[Any, Callable[..., Any]] = {
-    int: attr.integer, float: attr.number, bool: attr.flag, tuple[int, ...]: attr.integers,
-}  # fmt: skip

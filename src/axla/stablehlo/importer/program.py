@@ -143,8 +143,7 @@ class Importer(Import):
             raise VerifyError(f"function @{name} must have a body of one block, found {found}")
         computation = self.module.add_computation(identifier_of(name), entry=is_entry)
         self.computations[name] = computation
-        scope = self.with_parameters(computation, block, function.attributes.get("arg_attrs"))
-        self.finish(scope, block)
+        self.plain(block, computation, function.attributes.get("arg_attrs"))
 
 
 def _describe(importer: Importer, function: mlir.Operation) -> None:

@@ -202,12 +202,18 @@ class Scope:
         """A region that sees its arguments only, as a computation with a parameter for each."""
         return self.importer.plain(operation.regions[number].blocks[0])
 
-    def carrying(
-        self, operation: mlir.Operation, number: int, state: Sequence[mlir.Value]
-    ) -> tuple[Scope, mlir.Block]:
-        """The scope of a region with one parameter, which holds its arguments and these outer values."""
+    def closed(
+        self, operation: mlir.Operation, number: int, state: Sequence[mlir.Value], *, passed: bool = False
+    ) -> Computation:
+        """A region as a computation with one parameter: its arguments and these outer values, which
+        are results too where they are `passed` on.
+        """
         block = operation.regions[number].blocks[0]
-        return self.importer.carrying(block, self, state), block
+        inner = self.importer.carrying(block, self, state)
+        results = inner.fill(block) + [inner.value(v) for v in (state if passed else ())]
+        # An array may be its own tuple only where it is the whole state.
+        inner.computation.set_root(inner.tuple(results, named=False))
+        return inner.computation
 
     def captured(self, operation: mlir.Operation, numbers: Iterable[int]) -> list[mlir.Value]:
         """The values from outside that regions use, without constants."""
@@ -254,23 +260,12 @@ class Import:
 
     # Regions.
 
-    def plain(self, block: mlir.Block) -> Computation:
-        """A region as a computation with a parameter for each argument."""
-        computation = self._region()
-        self.finish(self.with_parameters(computation, block, None), block)
-        return computation
-
-    def finish(self, scope: Scope, block: mlir.Block) -> None:
-        results = scope.fill(block)
-        scope.computation.set_root(scope.tuple(results, named=False))
-
-    def _region(self) -> Computation:
-        self._regions += 1
-        return self.module.add_computation(f"region_{self._regions - 1}")
-
-    def with_parameters(self, computation: Computation, block: mlir.Block, attributes: Any) -> Scope:
-        scope = Scope(self, computation)
-        count = len(block.arguments)
+    def plain(
+        self, block: mlir.Block, computation: Computation | None = None, attributes: Any = None
+    ) -> Computation:
+        """A region, or a function, as a computation with a parameter for each argument."""
+        computation = self._region() if computation is None else computation
+        scope, count = Scope(self, computation), len(block.arguments)
         said = attributes if isinstance(attributes, tuple) and len(attributes) == count else ({},) * count
         places = block.locations or [None] * count
         for number, value in enumerate(block.arguments):
@@ -279,7 +274,12 @@ class Import:
             scope.values[value] = computation.add(
                 Parameter(shape, number), (), shape, stem=name or f"Arg_{number}", extra=extra
             )
-        return scope
+        computation.set_root(scope.tuple(scope.fill(block), named=False))
+        return computation
+
+    def _region(self) -> Computation:
+        self._regions += 1
+        return self.module.add_computation(f"region_{self._regions - 1}")
 
     def carrying(self, block: mlir.Block, outer: Scope, state: Sequence[mlir.Value]) -> Scope:
         """The scope of a region with one parameter: its arguments and the outer values in `state`."""

@@ -43,9 +43,9 @@ def specialize(
     """
     made = Functions(source, write_instance)
     given = arg_types is not None or dim_args is not None
-    if not made.facts.open and not given:
+    if not made.open and not given:
         return source
-    made.facts.open.add(entry)  # it is written again, and keeps its name
+    made.open.add(entry)  # it is written again, and keeps its name
     types = [a.type for block in made.functions[entry].blocks[:1] for a in block.arguments]
     dims = list(dim_args or ())
     if len(dims) > len(types):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -77,36 +77,6 @@ def type_of(held: Held | mlir.Type) -> mlir.Type:
     return held.type if isinstance(held, mlir.Value | Known) else held
 
 
-@dataclass(slots=True)
-class Facts:
-    """What is to be known of functions before: which have open types or `dynamic_*` operations inside,
-    themselves or in what they call, and which call which.
-    """
-
-    open: set[str] = field(default_factory=set)
-    callees: dict[str, set[str]] = field(default_factory=dict)
-
-
-def facts_of(functions: dict[str, mlir.Operation]) -> Facts:
-    facts = Facts()
-    callers: dict[str, list[str]] = {}
-    for name, function in functions.items():
-        facts.callees[name] = set()
-        for operation in function.walk():
-            for callee in callees(operation):
-                facts.callees[name].add(callee)
-                callers.setdefault(callee, []).append(name)
-            if needs_work(operation):
-                facts.open.add(name)
-    stack = list(facts.open)
-    while stack:
-        for caller in callers.get(stack.pop(), ()):
-            if caller not in facts.open:
-                facts.open.add(caller)
-                stack.append(caller)
-    return facts
-
-
 def needs_work(operation: mlir.Operation) -> bool:
     """Whether an operation cannot be imported as it is."""
     name = operation.name
@@ -127,7 +97,9 @@ class Functions:
     def __init__(self, source: mlir.Source, write: Callable[[Functions, Request], Work]) -> None:
         self.write = write
         self.functions = functions_of(source)
-        self.facts = facts_of(self.functions)
+        self.open: set[str] = set()  # functions with open types or `dynamic_*` inside, or in what they call
+        self.callees: dict[str, set[str]] = {}
+        self._survey()
         self.instances: dict[tuple, Instance] = {}
         self.kept: dict[str, None] = {}  # functions as they are
         self.called: dict[str, mlir.Operation] = {}  # instances by name
@@ -136,9 +108,24 @@ class Functions:
         self.free = set(self.functions)  # names that no instance has taken
         self.written = 0
 
+    def _survey(self) -> None:
+        """What is to be known of functions before."""
+        callers: dict[str, list[str]] = {}
+        for name, function in self.functions.items():
+            self.callees[name] = {callee for inside in function.walk() for callee in callees(inside)}
+            for callee in self.callees[name]:
+                callers.setdefault(callee, []).append(name)
+            if any(map(needs_work, function.walk())):
+                self.open.add(name)
+        stack = list(self.open)
+        while stack:
+            found = [caller for caller in callers.get(stack.pop(), ()) if caller not in self.open]
+            self.open.update(found)
+            stack += found
+
     def name_for(self, name: str) -> str:
         """A name for an instance. A function that may be kept as it is keeps its name."""
-        if name in self.free and name in self.facts.open:
+        if name in self.free and name in self.open:
             self.free.discard(name)
             return name
         number = len(self.instances)
@@ -155,10 +142,10 @@ class Functions:
             if name not in self.functions:
                 raise VerifyError(f"there is no function @{name}")
             if name not in self.kept:
-                if name in self.facts.open:
+                if name in self.open:
                     raise UnsupportedError(f"function @{name} has sizes that are not known and is not called")
                 self.kept[name] = None
-                stack.extend(self.facts.callees[name])
+                stack.extend(self.callees[name])
 
     def count(self) -> None:
         self.written += 1

@@ -28,18 +28,14 @@ Function = Callable[[mlir.Operation, Sequence[np.ndarray]], "np.ndarray | None"]
 
 def known_value(value: mlir.Attribute, type_: mlir.Type) -> np.ndarray | None:
     """A constant as an array, if it is small and of numbers that NumPy computes with itself."""
-    if isinstance(value, mlir.DenseElements):
-        if not _followed(math.prod(d or 0 for d in value.type.shape or ()), element_type(type_)):
-            return None
-        array = attr.elements(value)
-    elif isinstance(value, mlir.IntegerAttr | mlir.FloatAttr):
-        array = np.asarray(value.value)
-    elif isinstance(value, bool):
-        array = np.asarray(value)
-    else:
-        return None
     wanted = element_type(type_)
-    return None if wanted is None else array.astype(wanted)
+    if isinstance(value, mlir.DenseElements):
+        small = _followed(math.prod(d or 0 for d in value.type.shape or ()), wanted)
+        return attr.elements(value).astype(wanted) if small else None
+    value = value.value if isinstance(value, mlir.IntegerAttr | mlir.FloatAttr) else value
+    if wanted is None or not isinstance(value, bool | int | float | np.generic | np.ndarray):
+        return None
+    return np.asarray(value).astype(wanted)
 
 
 def _followed(size: int, kind: np.dtype | None) -> bool:

@@ -272,7 +272,7 @@ class Writer(Builder):
         if name in owner.active:
             raise VerifyError(f"function @{name} calls itself, which HLO does not have")
         composite, attributes = operation.name != "func.call", operation.attributes
-        if name not in owner.facts.open and (composite or not all(isinstance(o, Known) for o in operands)):
+        if name not in owner.open and (composite or not all(isinstance(o, Known) for o in operands)):
             owner.keep(name)
             self.replace(operation, operation.name, operands, [r.type for r in operation.results], attributes)
             return

@@ -14,8 +14,9 @@ from axla.stablehlo.verify.subject import Subject
 
 _NAMESPACED = re.compile(r"[a-zA-Z][a-zA-Z0-9_]*([.][a-zA-Z0-9_$]+)+")
 _IN_ASYNC = frozenset({
-    "all_gather", "all_reduce", "all_to_all", "collective_broadcast", "collective_permute", "slice",
-    "collective_reduce", "dynamic_slice", "dynamic_update_slice", "reduce_scatter",
+    "stablehlo.all_gather", "stablehlo.all_reduce", "stablehlo.all_to_all", "stablehlo.collective_broadcast",
+    "stablehlo.collective_permute", "stablehlo.collective_reduce", "stablehlo.dynamic_slice",
+    "stablehlo.dynamic_update_slice", "stablehlo.reduce_scatter", "stablehlo.slice",
 })  # fmt: skip
 
 
@@ -65,7 +66,7 @@ def tuple_(s: Subject) -> None:
 
 
 def get_tuple_element(s: Subject) -> None:
-    held, at = s.operand.type.elements, s.known("index")
+    held, at = s.operand.type.elements, s.integer("index")
     s.need(at < len(held), "c1", "an index below {}, found {}", len(held), at)
     fit = types_fit(s.types.of(held[at]), s.result)
     s.need(fit, "c2", "element {} of {}, found {}", at, s.operand, s.result)
@@ -97,7 +98,7 @@ def _calls(s: Subject, there: str, operands: str, results: str, symbol: Any) -> 
 
 
 def custom_call(s: Subject) -> None:
-    version = s.known("api_version")
+    version = s.integer("api_version", 1)
     _layouts(s)
     aliases = [alias.fields for alias in s.attribute("output_operand_aliases", ())]
     for fields in aliases:
@@ -162,8 +163,8 @@ _KNOWN = {
 
 
 def _known_buffers(s: Subject, count: int, source: type[mlir.Type], target: type[mlir.Type]) -> None:
-    counts = len(s.operands), len(s.results)
-    s.need(counts == (count, 1), "buffers", "{} operands and 1 result, found {} and {}", count, *counts)
+    fit = len(s.operands) == count and len(s.results) == 1
+    s.need(fit, "buffers", "{} operands and 1 result", count)
     fit = isinstance(s.result.type, target) and all(isinstance(facts.type, source) for facts in s.operands)
     s.need(fit, "buffers", "a tensor becomes a buffer or a buffer a tensor, found {}", s.result)
     for facts in s.operands:
@@ -173,14 +174,17 @@ def _known_buffers(s: Subject, count: int, source: type[mlir.Type], target: type
 
 def _aliased_buffers(s: Subject, aliases: list[dict[str, Any]]) -> None:
     """Buffers among the results are aliases of operands, each once."""
-    sources: set[Any] = set()
-    targets: set[Any] = set()
+    sources: set[tuple[int, tuple[int, ...]]] = set()
+    targets: set[tuple[int, ...]] = set()
     for fields in aliases:
-        at, target = fields["operand_index"], fields["output_tuple_indices"]
-        source = at, fields["operand_tuple_indices"]
-        if isinstance(_part(s, fields, "operand_tuple_indices", s.operands[at].type), mlir.MemRefType):
+        source, target = (
+            (fields["operand_index"], fields["operand_tuple_indices"]),
+            fields["output_tuple_indices"],
+        )
+        kind = _part(s, fields, "operand_tuple_indices", s.operands[source[0]].type)
+        if isinstance(kind, mlir.MemRefType):
             once = target not in targets and source not in sources
-            s.need(once, "buffers", "a buffer is aliased once, found operand {} again", at)
+            s.need(once, "buffers", "a buffer is aliased once, found operand {} again", source[0])
             sources.add(source)
             targets.add(target)
     whole = len(s.results) == 1
@@ -199,9 +203,8 @@ def _aliased_buffers(s: Subject, aliases: list[dict[str, Any]]) -> None:
 def async_start(s: Subject) -> None:
     operations = s.block(0).operations
     s.need(len(operations) == 2, "c1", "one operation and a return, found {} operations", len(operations))
-    dialect, _, inner = operations[0].name.partition(".")
-    fit = dialect == "stablehlo" and inner in _IN_ASYNC
-    s.need(fit, "c2", "a collective or a slice, found {}", operations[0].name)
+    inner = operations[0].name
+    s.need(inner in _IN_ASYNC, "c2", "a collective or a slice, found {}", inner)
     s.types_are("c3", "operands", s.operands, [facts.type for facts in s.parameters(0)])
     returned = s.returned(0)
     s.need(len(returned) == 1, "c4", "one value returned, found {}", len(returned))
