@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -88,6 +89,25 @@ NOT_OF_DYNAMIC_SIZE = {
     **dict.fromkeys(("batch-norm-inference", "batch-norm-training", "batch-norm-grad"), "expanded before"),
 }
 
+# What is to be done about an op that has none of these.
+MISSING = {
+    "evaluation": "it needs a method evaluate, an entry of interpreter REGIONS, or a reason in NOT_EVALUATED",
+    "lowering": "it needs an element generator (codegen/element.py), an expander (passes/expand), its own "
+    "method element, expand or source, or a reason in NOT_LOWERED",
+    "StableHLO": "it needs a record in stablehlo/operations.py, or a reason in NOT_IN_STABLEHLO",
+    "example": "it needs a text: docs/examples/OPCODE.hlo, or OPCODE.hlo beside the module of a package",
+}
+
+
+@contextmanager
+def asked_for(what, opcode):
+    try:
+        yield
+    except Exception as error:
+        error.add_note(f"{what} of {opcode}: {MISSING[what].replace('OPCODE', opcode)}")
+        raise
+
+
 ALONE = sorted(OPS.keys() - {end for ends in ENDS.values() for end in ends})
 CASES = [pytest.param(op, shapes, id=name) for name, op, shapes in sample_cases()]
 
@@ -97,7 +117,8 @@ def test_has_docstring_and_samples(opcode):
     cls = OPS[opcode]
     assert cls.__doc__ and not cls.__doc__.startswith(f"{cls.__name__}("), f"{opcode} has no docstring"
     assert cls.samples(), f"{opcode} has no samples"
-    assert cls.__name__ == "".join(part.capitalize() for part in opcode.split("-")) or opcode == "topk"
+    name = "TopK" if opcode == "topk" else "".join(part.capitalize() for part in opcode.split("-"))
+    assert cls.__name__ == name or cls in LOADED, f"the class of {opcode} is called {name}"
 
 
 @pytest.mark.parametrize(("op", "shapes"), CASES)
@@ -119,7 +140,8 @@ def test_evaluation_has_the_inferred_shape(op, shapes):
     arguments = (
         sample_arguments(op, shapes) if op.opcode != "parameter" else sample_arguments(op, (op.shape,))
     )
-    result = evaluate(module, arguments)
+    with asked_for("evaluation", op.opcode):
+        result = evaluate(module, arguments)
     assert result.shape.logical is module.entry.root.shape.logical or module.entry.root.shape.is_dynamic
 
 
@@ -147,7 +169,8 @@ def test_is_evaluated_or_says_why():
         for opcode, cls in OPS.items()
         if not hasattr(cls, "evaluate") and cls not in REGIONS and opcode != "parameter"
     }
-    assert without <= NOT_EVALUATED.keys() <= OPS.keys()
+    assert without <= NOT_EVALUATED.keys(), MISSING["evaluation"]
+    assert all(OPS[opcode].side_effect is not False for opcode in NOT_EVALUATED), "it could be evaluated"
 
 
 @pytest.mark.parametrize("backend", TARGETS)
@@ -161,7 +184,8 @@ def test_is_lowered_or_says_why(opcode, backend):
             with pytest.raises(UnsupportedError, match=NOT_LOWERED[opcode]):
                 compile_program(module, target)
         else:
-            assert llvm_modules(compile_program(module, target), target)
+            with asked_for("lowering", opcode):
+                assert llvm_modules(compile_program(module, target), target)
 
 
 @pytest.mark.parametrize("opcode", ALONE)
@@ -173,7 +197,8 @@ def test_goes_through_stablehlo_or_says_why(opcode):
             with pytest.raises(UnsupportedError, match="StableHLO has nothing for this op"):
                 export_text(module)
             continue
-        again = parse(export_text(module))
+        with asked_for("StableHLO", opcode):
+            again = parse(export_text(module))
         verify(again)
         for before, after in zip(ends_of(module), ends_of(again), strict=True):
             assert before is after
@@ -218,7 +243,8 @@ def test_the_tables_name_ops():
 @pytest.mark.parametrize("opcode", sorted(OPS))
 def test_has_an_example_that_is_a_text(opcode):
     """That it gives the same on all backends is tested with the pages; of ops of other packages here."""
-    example = Example.of(opcode)
+    with asked_for("example", opcode):
+        example = Example.of(opcode)
     assert opcode in {inst.opcode for c in example.module.computations for inst in c.instructions}
     if OPS[opcode] in LOADED:
         for module, values in ((example.module, []), lifted(example.module)):

@@ -225,7 +225,6 @@ def gather_index(
     batch = [index[d] for d in range(len(index)) if d not in offset_dims]
     offsets = [index[d] for d in offset_dims]
     vector_dim = op.index_vector_dim
-    collapsed = (*op.collapsed_slice_dims, *op.operand_batching_dims)
     start: dict[int, AnyIndex] = {}
     for k, d in enumerate(op.start_index_map):
         where = list(batch)
@@ -241,7 +240,7 @@ def gather_index(
         if d in batch_of:
             position = batch_of[d] - (1 if batch_of[d] > vector_dim else 0)
             i = batch[position]
-        elif d not in collapsed:
+        elif d not in op.dropped:
             i = next(remaining) + i
         found.append(i)
     return tuple(found)

@@ -63,6 +63,12 @@ class KernelWriter:
         """The address of the kernel's scratch memory, `offset` bytes in."""
         return self.f.gep("i8", self.share.argument(self._scratch_slot), self.f.const("i64", offset))
 
+    def scratch_of_call(self, size: int, offset: int = 0) -> Ssa:
+        """The address of this call's part of scratch memory, where each step has `size` bytes, from `offset`
+        bytes on.
+        """
+        return self.f.gep("i8", self.scratch(offset), self.f.mul(self.share.begin, size))
+
     @contextmanager
     def steps(self, *sizes: int) -> Iterator[tuple[AnyIndex, ...]]:
         """Code for every step of this call; gives its index in the kernel's outer space of these sizes."""
@@ -142,6 +148,11 @@ def emit_kernel(module: Module, kernel: Kernel, target: Target) -> None:
             share.f.polls = kernel.polls
         kind.emit(KernelWriter(share, kernel, target, number), plan)
         share.finish()
+
+
+def least(f: Function, index: Ssa, limit: int, *, needed: bool = True) -> Ssa:
+    """`index`, at most `limit`: the last piece of a row then overlaps the one before."""
+    return f.smin(index, limit) if needed else index
 
 
 def span_of(f: Function, space: Space, block: AnyIndex) -> tuple[Ssa, Ssa]:

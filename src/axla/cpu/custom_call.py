@@ -110,7 +110,8 @@ class _LibraryCall:
             if (result, operand) not in aliased:
                 _copy(self.entry, self.step, operand, result, self.bases[OPERAND], self.bases[RESULT])
         for result in plan.zeroed:
-            self.clear(result)
+            size = self.step.site.result_leaves[result].byte_size
+            self.entry.clear_bytes(self.bases[RESULT][result], size)
         if not plan.batch:
             return
         assert self.step.scratch is not None
@@ -124,17 +125,6 @@ class _LibraryCall:
         with f.loop(0, plan.batch) as loop:
             self.entry.f.poll()
             self.one(loop.index)
-
-    def clear(self, result: int) -> None:
-        shape = self.step.site.result_leaves[result]
-        f, start = self.f, self.bases[RESULT][result]
-        width = min(self.entry.target.vector_bytes, 64)
-        whole = shape.byte_size // width * width
-        if whole:
-            with f.loop(0, whole, width) as loop:
-                f.store(f.zero(f"<{width} x i8>"), f.gep("i8", start, loop.index), 1)
-        for at in range(whole, shape.byte_size):
-            f.store(f.const("i8", 0), f.gep("i8", start, at), 1)
 
     def store(self, at: int, data: bytes) -> None:
         """Numbers and letters that the routine reads, at their place in the scratch."""

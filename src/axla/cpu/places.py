@@ -148,16 +148,26 @@ class Places:
     def copy_bytes(self, target: Ssa, source: Ssa, count: int) -> None:
         """Copies bytes between slices that do not overlap."""
         f = self.f
-        width = min(self.target.vector_bytes, 64)
-        wide = f"<{width} x i8>"
+
+        def copy(at: Ssa, kind: str) -> None:
+            f.store(f.load(kind, f.gep("i8", source, at), 1), f.gep("i8", target, at), 1)
+
+        self.by_vectors(count, copy)
+
+    def clear_bytes(self, target: Ssa, count: int) -> None:
+        """Makes bytes zero."""
+        f = self.f
+        self.by_vectors(count, lambda at, kind: f.store(f.zero(kind), f.gep("i8", target, at), 1))
+
+    def by_vectors(self, count: int, body: Callable[[Ssa, str], None]) -> None:
+        """`body(offset, type)` for vectors of bytes, and for the bytes that are left of `count`."""
+        f, width = self.f, min(self.target.vector_bytes, 64)
         whole = count // width * width
         if whole:
             with f.loop(0, whole, width) as loop:
-                value = f.load(wide, f.gep("i8", source, loop.index), 1)
-                f.store(value, f.gep("i8", target, loop.index), 1)
+                body(loop.index, f"<{width} x i8>")
         for at in range(whole, count):
-            offset = f.index(at)
-            f.store(f.load("i8", f.gep("i8", source, offset), 1), f.gep("i8", target, offset), 1)
+            body(f.index(at), "i8")
 
     # -- control -----------------------------------------------------------------------------------------
 

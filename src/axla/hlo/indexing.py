@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from typing import TypeVar
 
 import numpy as np
 
@@ -13,6 +14,8 @@ from axla.hlo.family import Part, are_different, are_increasing, arrays, fits_in
 from axla.hlo.signature import accepts_scalars, sample_reducer
 from axla.ir.graph import Computation
 from axla.ir.op import Op, attr, op
+
+T = TypeVar("T")
 
 _SOMEWHERE_OUTSIDE = 1 << 62
 
@@ -51,6 +54,13 @@ class Gather(Part):
         """The dimensions of the operand that windows have no dimension for."""
         return (*self.collapsed_slice_dims, *self.operand_batching_dims)
 
+    def arranged(self, inner: Sequence[T], outer: Sequence[T]) -> list[T]:
+        """What is said of the dimensions of windows, and of index vectors, in the order of the result's."""
+        found = list(outer)
+        for at, value in zip(self.offset_dims, inner, strict=True):
+            found.insert(at, value)
+        return found
+
     def infer(self, operand: AnyShape, start_indices: AnyShape) -> Shape:
         source, indices = arrays(self, operand, start_indices)
         dropped = self.dropped
@@ -77,29 +87,16 @@ class Gather(Part):
                 f"offset_dims={offsets} must be {len(window)} increasing dimensions of the {rank} of the "
                 "result",
             )
-        inner, outer = iter(window), iter(batch)
-        dims, dynamic = [], []
-        for at in range(rank):
-            if at in offsets:
-                d = next(inner)
-                dims.append(sizes[d])
-                dynamic.append(source.dynamic[d] and sizes[d] == source.dims[d])
-            else:
-                d = next(outer)
-                dims.append(indices.dims[d])
-                dynamic.append(indices.dynamic[d])
-        return source.with_dims(dims, dynamic)
+        inner = [(sizes[d], source.dynamic[d] and sizes[d] == source.dims[d]) for d in window]
+        result = self.arranged(inner, [(indices.dims[d], indices.dynamic[d]) for d in batch])
+        return source.with_dims([size for size, _ in result], [dynamic for _, dynamic in result])
 
     def evaluate(self, operand: np.ndarray, start_indices: np.ndarray) -> np.ndarray:
         sizes = [min(n, d) for n, d in zip(self.slice_sizes, operand.shape, strict=True)]
         starts = window_starts(start_indices, self.index_vector_dim, operand.ndim, self.places)
-        batch = starts.shape[:-1]
-        places = []
-        for d, size in enumerate(sizes):
-            start = np.clip(starts[..., d], 0, operand.shape[d] - size)
-            run = np.arange(size).reshape([-1 if k == d else 1 for k in range(operand.ndim)])
-            places.append(start.reshape([*batch, *[1] * operand.ndim]) + run)
-        taken = operand[tuple(places)] if places else np.broadcast_to(operand, batch)
+        batch, last = starts.shape[:-1], np.array(operand.shape, np.int64) - np.array(sizes, np.int64)
+        places = window_places(np.clip(starts, 0, last), sizes)
+        taken = operand[places] if places else np.broadcast_to(operand, batch)
         taken = taken.reshape([*batch, *[n for d, n in enumerate(sizes) if d not in self.dropped]])
         return np.moveaxis(taken, range(len(batch), taken.ndim), self.offset_dims)
 
@@ -282,3 +279,13 @@ def window_starts(indices: np.ndarray, vector_dim: int, rank: int, places: Place
         axis = of_indices - (of_indices > vector_dim)
         starts[..., d] = np.arange(batch[axis]).reshape([-1 if k == axis else 1 for k in range(len(batch))])
     return starts
+
+
+def window_places(starts: np.ndarray, sizes: Sequence[int]) -> tuple[np.ndarray, ...]:
+    """Per dimension of the operand, where the elements of all windows lie: (windows..., places in one...)."""
+    rank, batch = len(sizes), starts.shape[:-1]
+    return tuple(
+        starts[..., d].reshape([*batch, *[1] * rank])
+        + np.arange(size).reshape([-1 if k == d else 1 for k in range(rank)])
+        for d, size in enumerate(sizes)
+    )

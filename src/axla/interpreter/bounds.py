@@ -191,9 +191,8 @@ def _gather(
 ) -> Value:
     op = inst.op
     found = function(_whole(inst, 0, x), _whole(inst, 1, indices))
-    inner = iter([n for d, n in enumerate(x.shape) if d not in op.dropped])
-    outer = iter([n for d, n in enumerate(indices.shape) if d != op.index_vector_dim])
-    actual = [next(inner) if d in op.offset_dims else next(outer) for d in range(found.ndim)]
+    inner = [n for d, n in enumerate(x.shape) if d not in op.dropped]
+    actual = op.arranged(inner, [n for d, n in enumerate(indices.shape) if d != op.index_vector_dim])
     sizes = zip(shape_of(inst).dynamic, actual, found.shape, strict=True)
     return found[_first([n if dynamic else bound for dynamic, n, bound in sizes])]
 

@@ -11,6 +11,7 @@ import axla.hlo as hlo
 from axla.core.dtypes import DType
 from axla.core.shape import Shape, TupleShape
 from axla.hlo.casting import convert, reinterpret
+from axla.hlo.indexing import window_places
 from axla.hlo.window import offsets, padded, places
 from axla.interpreter.collectives import COLLECTIVES, joined
 from axla.interpreter.custom_calls import custom_call
@@ -204,16 +205,11 @@ def _apply_windows(
     chosen: np.ndarray,
 ) -> None:
     """Combines the chosen windows, which do not overlap, with what is there."""
-    rank = len(sizes)
-    places = []
-    for d, size in enumerate(sizes):
-        run = np.arange(size).reshape([-1 if k == d else 1 for k in range(rank)])
-        places.append(starts[chosen, d].reshape(-1, *[1] * rank) + run)
-    at = tuple(places) if places else ()
-    old = [r[at] if places else r[None] for r in results]
+    at = window_places(starts[chosen], sizes)
+    old = [r[at] if at else r[None] for r in results]
     new = interpreter.on_scalars(op.to_apply, [*old, *[w[chosen] for w in windows]], old[0].shape)
     for result, value in zip(results, new, strict=True):
-        result[at] = convert(value, _dtype_of(result)) if places else value[0]
+        result[at] = convert(value, _dtype_of(result)) if at else value[0]
     interpreter.tick()
 
 

@@ -194,6 +194,11 @@ def plan_product(spec: GemmSpec, target: Target) -> GemmPlan:
     return _plan_narrow(spec, target) or _plan_vector(spec, target) or _plan_tiles(spec, target)
 
 
+def _group(units: int, work: int, enough: int, limits: Limits) -> int:
+    """How many units a call takes: `enough` work, and not more calls than `limits.parts`."""
+    return max(-(-units // limits.parts), enough // max(1, work), 1)
+
+
 def _plan_narrow(spec: GemmSpec, target: Target) -> GemmPlan | None:
     """The plan of a product whose rhs fits registers, or that has no k at all."""
     lanes = fitting(target.lanes(spec.accumulator), spec.n)
@@ -208,7 +213,7 @@ def _plan_narrow(spec: GemmSpec, target: Target) -> GemmPlan | None:
     work = spec.n * max(1, spec.k)
     rows = min(spec.m, max(8, target.limits.unit_work // 4 // work))
     units = spec.batch * -(-spec.m // rows)
-    group = max(-(-units // target.limits.parts), target.limits.unit_work // 4 // (rows * work), 1)
+    group = _group(units, rows * work, target.limits.unit_work // 4, target.limits)
     return GemmPlan(
         "narrow" if spec.k else "fill", Tile(1, 1, lanes), spec.k, rows, spec.n, False, False, units, group,
     )  # fmt: skip
@@ -233,7 +238,7 @@ def _plan_vector(spec: GemmSpec, target: Target) -> GemmPlan | None:
     wanted = max(1, min(16, spec.batch * length * spec.k // target.limits.vector_work))
     strip = min(most, ceil_to(-(-length // wanted), 512 if not along and length > 512 else 64))
     units = spec.batch * -(-length // strip)
-    group = max(-(-units // target.limits.parts), target.limits.vector_work // (strip * spec.k), 1)
+    group = _group(units, strip * spec.k, target.limits.vector_work, target.limits)
     return GemmPlan(
         "rows" if along else "columns", tile, spec.k, 1, strip, False, False, units, group,
         partial_bytes=aligned((strip + tile.rows) * size),
@@ -259,11 +264,7 @@ def _plan_tiles(spec: GemmSpec, target: Target) -> GemmPlan:
     columns = max(1, min(fitting, -(-spec.n // tile.columns)))
     unit_columns, unit_rows = _units(spec, tile, columns * tile.columns, pack_rhs, target.limits)
     units = spec.batch * -(-spec.m // unit_rows) * -(-spec.n // unit_columns)
-    group = max(
-        -(-units // target.limits.parts),
-        target.limits.unit_work // max(1, unit_rows * unit_columns * spec.k),
-        1,
-    )
+    group = _group(units, unit_rows * unit_columns * spec.k, target.limits.unit_work, target.limits)
     found = GemmPlan("tile", tile, depth, unit_rows, unit_columns, pack_lhs, pack_rhs, units, group)
     return replace(
         found,

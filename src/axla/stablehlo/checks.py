@@ -14,6 +14,7 @@ import numpy as np
 
 from axla.core.errors import UnsupportedError, VerifyError
 from axla.stablehlo import mlir
+from axla.stablehlo import reading as read
 from axla.stablehlo.importer.program import functions_of
 
 PREFIX = "check."
@@ -81,16 +82,14 @@ def cases(source: mlir.Source) -> list[Case]:
     found = []
     for name in names:
         block = functions[name].body
-        if block is None or not any(_is_check(op) for op in block.operations):
-            continue
-        found.append(_Splitter(name, functions[name], block).case())
+        if block is not None and any(map(_is_check, block.operations)):
+            found.append(_Splitter(name, functions[name], block).case())
     return found
 
 
 def has_checks(source: mlir.Source) -> bool:
     functions = [f for part in source.parts() for f in functions_of(part).values()]
-    blocks = [f.body for f in functions if f.body is not None]
-    return any(_is_check(op) for block in blocks for op in block.operations)
+    return any(_is_check(op) for f in functions if (block := f.body) for op in block.operations)
 
 
 def _is_check(operation: mlir.Operation) -> bool:
@@ -160,43 +159,35 @@ class _Splitter:
         line, column = operation.position
         place = f"line {line}, column {column}" if line else ""
         if kind == "expect_serialized_eq" and len(operands) == 1:
-            probe, number = operation.attributes.get("probe_id"), operation.attributes.get("iteration", 0)
-            if not isinstance(probe, str):
-                raise VerifyError(f"{_kind(operation)}: probe_id must be a string, found {probe}")
-            number = number.value if isinstance(number, mlir.IntegerAttr) else 0
-            value = self._number(operands[0])
-            return Check("eq", value, value, place=place, probe=probe, iteration=number)
+            value, probe = self._number(operands[0]), read.text(operation, "probe_id")
+            iteration = read.integer(operation, "iteration", 0)
+            return Check("eq", value, value, place=place, probe=probe, iteration=iteration)
         if kind == "eq":
             operands.reverse()  # this one has the expected value first
-            integral = _is_integral(operands[0].type) if operands else True
+            integral = not operands or _is_integral(operands[0].type)
             kind, settings = ("expect_eq", {}) if integral else ("expect_almost_eq", {"tolerance": 1e-4})
         if kind.endswith("_const"):
             kind = kind.removesuffix("_const")
-            constant = {"value": operation.attributes.get("value")}
-            operands += self._constant(constant).results
+            operands.append(self._constant(operation))
         if kind not in _TOLERANCES or len(operands) != 2:
             raise UnsupportedError(f"{_kind(operation)}: there is no such check of {len(operands)} values")
         actual, expected = operands
-        custom = operation.name == "stablehlo.custom_call"
-        tolerance, ulp = _TOLERANCES[kind][0 if custom else 1]
+        tolerance, ulp = _TOLERANCES[kind][operation.name != "stablehlo.custom_call"]
+        given = expected in self.given
         return Check(
-            kind.removeprefix("expect_"),
-            self._number(actual),
-            self.given[expected] if expected in self.given else self._number(expected),
-            expected in self.given,
-            float(settings.get("tolerance", tolerance)),
-            int(settings.get("max_ulp", ulp)),
-            int(settings.get("min_ulp", 0)),
-            place,
-        )
+            kind.removeprefix("expect_"), self._number(actual),
+            self.given[expected] if given else self._number(expected), given,
+            float(settings.get("tolerance", tolerance)), int(settings.get("max_ulp", ulp)),
+            int(settings.get("min_ulp", 0)), place,
+        )  # fmt: skip
 
-    def _constant(self, attributes: dict) -> mlir.Operation:
-        value = attributes["value"]
+    def _constant(self, operation: mlir.Operation) -> mlir.Value:
+        value = operation.attributes.get("value")
         if not isinstance(value, mlir.DenseElements):
             raise VerifyError(f"a check against a constant needs dense<...>, found {value}")
-        made = mlir.Operation("stablehlo.constant", [], (value.type,), attributes)
+        made = mlir.Operation("stablehlo.constant", [], (value.type,), {"value": value})
         self.block.operations.insert(0, made)
-        return made
+        return made.results[0]
 
     def _number(self, value: mlir.Value) -> int:
         """The number of a result of the new function."""
@@ -229,8 +220,7 @@ def _settings(operation: mlir.Operation) -> dict[str, float]:
 
 
 def _is_integral(type_: mlir.Type) -> bool:
-    element = type_.element if isinstance(type_, mlir.TensorType) else type_
-    return isinstance(element, mlir.IntegerType | mlir.IndexType)
+    return isinstance(getattr(type_, "element", type_), mlir.IntegerType | mlir.IndexType)
 
 
 # What the checks mean.

@@ -159,13 +159,18 @@ def tensor(type_: Type) -> TensorType:
     return type_
 
 
-def numpy_type(element: Type) -> np.dtype:
-    """The NumPy type that holds elements (of a quantized type its storage); ValueError when there is none."""
+def stored(element: Type) -> dtypes.DType:
+    """The type that holds elements (of a quantized type its storage); ValueError when there is none."""
     element = element.storage if isinstance(element, QuantizedType) else element
     found = dtype_of(element)
     if found is None:
         raise ValueError(f"there is no array of elements of the type {element}")
-    return found.numpy
+    return found
+
+
+def numpy_type(element: Type) -> np.dtype:
+    """The NumPy type of `stored`."""
+    return stored(element).numpy
 
 
 CALL = "axla.custom_call"

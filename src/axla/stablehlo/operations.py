@@ -234,7 +234,8 @@ case: index:n0 branches{...} -> ...:At
 while: operand...:Atb cond{} body{} -> ...:Atb
   ; text ( <carried> (? : @pairs ?) (? attributes {!} ?) cond <loop> do <loop>
 return: results...:Atb -> ; text %* {} (? : @types ?) ; none ends a region
-optimization_barrier: operand...:Tt -> ...:Tt ; pairs/c1 ; text {} (? ( ) | %* : @pairs ?)
+optimization_barrier: operand...:Tt -> ...:Tt ; count(results)==count(operand)/c1 pairs/c1
+  ; text {} (? ( ) | %* : @pairs ?)
 tuple: val...:Atlb -> l ; text %* {} : @tuple ; hlo
 get_tuple_element: operand:l index=i32>=0/c1 -> Atlb ; text % [ index:i32 ] {} : @function ; hlo index
 composite@2: inputs...:Atl name=string composite_attributes=dictionary?[] decomposition=symbol version=i32?0
@@ -255,16 +256,17 @@ recv: token:t channel_handle=#channel_handle is_host_transfer=bool?false source_
 replica_id partition_id: -> m0 ; text {} : @result ; hlo
 all_gather@2: operands...:T all_gather_dim=i64>=0/c1 replica_groups=groups channel_handle=#channel_handle?0
   use_global_device_ids=unit?false -> ...:T
-  ; pair_elements/c6 rank(operands)==rank(results)/c6 all_gather_dim<rank(operands)/c1
-  0<shape(operands)[all_gather_dim]/c1 shape(results)[all_gather_dim]%shape(operands)[all_gather_dim]==0/c6
+  ; count(results)==count(operands)/c6 pair_elements/c6 rank(operands)==rank(results)/c6
+  all_gather_dim<rank(operands)/c1 0<shape(operands)[all_gather_dim]/c1
+  shape(results)[all_gather_dim]%shape(operands)[all_gather_dim]==0/c6
   ; hlo dimensions=all_gather_dim replica_groups channel_id=channel_handle use_global_device_ids
 all_reduce@2: operands...:T replica_groups=groups channel_handle=#channel_handle?0
   use_global_device_ids=unit?false computation{} -> ...:T ; count(results)==count(operands)/c6
   ; hlo replica_groups channel_id=channel_handle use_global_device_ids to_apply=computation+
 all_to_all@2: operands...:T split_dimension=i64>=0/c1 concat_dimension=i64>=0/c3 split_count=i64>0/c4
   replica_groups=groups channel_handle=#channel_handle?0 -> ...:T
-  ; pair_elements/c9 split_dimension<rank(operands)/c1 concat_dimension<rank(operands)/c3
-  shape(operands)[split_dimension]%split_count==0/c2
+  ; count(results)==count(operands)/c9 pair_elements/c9 split_dimension<rank(operands)/c1
+  concat_dimension<rank(operands)/c3 shape(operands)[split_dimension]%split_count==0/c2
   ; hlo dimensions=split_dimension replica_groups channel_id=channel_handle
 collective_broadcast: operands...:T replica_groups=groups channel_handle=#channel_handle?0
   has_dynamic_root=unit?false@2 -> ...:T ; hlo replica_groups channel_id=channel_handle has_dynamic_root

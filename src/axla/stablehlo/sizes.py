@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from axla.core.errors import UnsupportedError, VerifyError
@@ -10,22 +11,16 @@ from axla.stablehlo import mlir
 from axla.stablehlo.text.printer import type_text
 
 
+def _bounded(compute: Callable[[int, int], int]) -> Callable[[int, int], int]:
+    return lambda size, other: Bounded(compute(int(size), other))
+
+
 class Bounded(int):
     """The bound of a size that is known when the program runs. What is computed from it is one too."""
 
-    def __add__(self, other: int) -> int:
-        return Bounded(int(self) + other)
-
-    def __sub__(self, other: int) -> int:
-        return Bounded(int(self) - other)
-
-    def __mul__(self, other: int) -> int:
-        return Bounded(int(self) * other)
-
-    def __floordiv__(self, other: int) -> int:
-        return Bounded(int(self) // other)
-
-    __radd__, __rmul__ = __add__, __mul__
+    __add__ = __radd__ = _bounded(operator.add)
+    __mul__ = __rmul__ = _bounded(operator.mul)
+    __sub__, __floordiv__ = _bounded(operator.sub), _bounded(operator.floordiv)
 
 
 Sizes = tuple[int | None, ...]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from axla.core.shape import TupleShape
 from axla.hlo.asynchronous import MAIN, AsyncDone, AsyncStart, AsyncUpdate
@@ -47,7 +46,7 @@ def start_of(inst: Instruction) -> Instruction[AsyncStart] | None:
     return inst if applies(inst, AsyncStart) else None
 
 
-def plain_start(cursor: Refusal, op: Any, operands: tuple[Instruction, ...], at: int) -> Op:
+def plain_start(cursor: Refusal, op: AsyncStart, operands: tuple[Instruction, ...], at: int) -> Op:
     """A start whose shape has the form that starts have."""
     parts = op.shape.elements if isinstance(op.shape, TupleShape) else ()
     if len(parts) < 2 or not isinstance(parts[0], TupleShape):
@@ -55,14 +54,16 @@ def plain_start(cursor: Refusal, op: Any, operands: tuple[Instruction, ...], at:
     return op
 
 
-def plain_later(cursor: Refusal, op: Any, operands: tuple[Instruction, ...], at: int) -> Op:
+def plain_later(
+    cursor: Refusal, op: AsyncUpdate | AsyncDone, operands: tuple[Instruction, ...], at: int
+) -> Op:
     """An update or done without what it repeats of the start, which must be the same."""
     start = start_of(operands[0])
     if start is None:
         cursor.fail(
             f"the operand of {op.opcode} must be an asynchronous call, found {operands[0].opcode}", at
         )
-    begun: Any = start.op
+    begun = start.op
     if op.calls is not None and op.calls is not begun.calls:
         cursor.fail(f"{op.opcode} calls {op.calls.name}, but its start calls {begun.calls.name}", at)
     if op.async_execution_thread not in (None, begun.async_execution_thread):

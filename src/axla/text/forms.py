@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import axla.hlo as hlo
 from axla.core.dtypes import PRED, S32
 from axla.core.shape import AnyShape, Shape
 from axla.ir.attributes import ApiVersion, CompareType, RawText
@@ -31,13 +32,15 @@ def implied_type(shape: AnyShape) -> CompareType:
     return CompareType.SIGNED if shape.dtype.is_signed else CompareType.UNSIGNED
 
 
-def _plain_compare(cursor: Refusal, op: Any, operands: tuple[Instruction, ...], at: int) -> Op:
+def _plain_compare(cursor: Refusal, op: hlo.Compare, operands: tuple[Instruction, ...], at: int) -> Op:
     """Leaves out a compare's `type` where it is what the operands' element type implies."""
     shape = operands[0].shape
     return replace(op, type=None) if shape.is_array and op.type is implied_type(shape) else op
 
 
-def _plain_conditional(cursor: Refusal, op: Any, operands: tuple[Instruction, ...], at: int) -> Op:
+def _plain_conditional(
+    cursor: Refusal, op: hlo.Conditional, operands: tuple[Instruction, ...], at: int
+) -> Op:
     """Two branches chosen by a pred are true_computation and false_computation, others
     branch_computations.
     """
@@ -56,13 +59,13 @@ def _plain_conditional(cursor: Refusal, op: Any, operands: tuple[Instruction, ..
     return replace(op, true_computation=None, false_computation=None, branch_computations=branches)
 
 
-def _plain_custom_call(cursor: Refusal, op: Any, operands: tuple[Instruction, ...], at: int) -> Op:
+def _plain_custom_call(cursor: Refusal, op: hlo.CustomCall, operands: tuple[Instruction, ...], at: int) -> Op:
     if op.api_version is ApiVersion.UNSPECIFIED:
         cursor.fail(f"custom-call: {op.api_version} is no calling convention", at)
     return op
 
 
-def _plain_domain(cursor: Refusal, op: Any, operands: tuple[Instruction, ...], at: int) -> Op:
+def _plain_domain(cursor: Refusal, op: hlo.Domain, operands: tuple[Instruction, ...], at: int) -> Op:
     """A domain on one line."""
     return replace(op, domain=RawText(" ".join(op.domain.split())))
 

@@ -200,8 +200,8 @@ def test_kinds_that_do_not_fit():
     refused(with_attribute((BUILTIN, varints(1, 1, 0, 0))), "instead of a key")
     refused(with_attribute((BUILTIN, varints(14, 1, 1))), "contains itself")
     string = (BUILTIN, varints(2, 4))
-    refused(file([string], [], varint(CONSTANT) + b"\0" + varint(1), 1), "str as a location")
-    refused(file([string], [], varint(CONSTANT) + b"\x01" + varints(0, 1), 1), "str as the attributes")
+    refused(file([string], [], varint(CONSTANT) + b"\0" + varint(1), 1), "str instead of a location")
+    refused(file([string], [], varint(CONSTANT) + b"\x01" + varints(0, 1), 1), "str instead of the attr")
 
 
 def test_fields_of_structures_are_of_their_kind():

@@ -14,7 +14,7 @@ from axla.codegen.arithmetic import Arithmetic, Reg
 from axla.codegen.array import element_address, reverse_lanes
 from axla.codegen.function import Ssa
 from axla.codegen.index import Index
-from axla.codegen.kernel import KernelWriter
+from axla.codegen.kernel import KernelWriter, least
 from axla.codegen.position import index_value
 from axla.codegen.value import Value, Values
 from axla.core.dtypes import C64, C128, F32, F64, DType
@@ -159,8 +159,7 @@ class _Lines:
 
     def emit(self) -> None:
         f, k, axis = self.f, self.k, self.axis
-        self.buffer = k.scratch(self.found.buffers)
-        self.buffer = f.gep("i8", self.buffer, f.mul(k.share.begin, self.found.piece_bytes(axis)))
+        self.buffer = k.scratch_of_call(self.found.piece_bytes(axis), self.found.buffers)
         with k.lines(axis.per_piece, axis.steps) as step:
             outer, strip = f.udiv(step.index, axis.strips), f.urem(step.index, axis.strips)
             column = f.mul(strip, axis.width)
@@ -200,8 +199,7 @@ class _Lines:
             return
         lanes = fitting(self.k.target.lanes(self.dtype), count)
         with f.loop(first, first + count, lanes) as loop:
-            start = loop.index
-            body(f.smin(start, first + count - lanes) if count % lanes else start, lanes)
+            body(least(f, loop.index, first + count - lanes, needed=count % lanes != 0), lanes)
 
     def columns(self, column: Ssa, body: Callable[[Ssa, int], None]) -> None:
         """`body(column of the strip, lanes)` for the columns that there are; never twice for one."""

@@ -13,9 +13,9 @@ from axla.codegen.emit.gemv import Gemv
 from axla.codegen.emit.microkernel import Operand, emit_microkernel
 from axla.codegen.emit.narrow import Narrow
 from axla.codegen.emit.pack import pack_columns, pack_rows, pack_steps, pack_transposed, pieces
-from axla.codegen.emit.product import Matrix, Product, least
+from axla.codegen.emit.product import Matrix, Product
 from axla.codegen.function import Function, Ssa
-from axla.codegen.kernel import KernelWriter
+from axla.codegen.kernel import KernelWriter, least
 from axla.codegen.value import merged
 from axla.kernels.dot import DotPlan
 from axla.kernels.plan import fitting
@@ -87,7 +87,7 @@ class Tiles(Product):
             self._emit_finish()
         f.attributes, f.polls = LOOPS, cut.calls > 1
         if cut.scratch_bytes:
-            self.lhs_pack = self.scratch()
+            self.lhs_pack = self.k.scratch_of_call(cut.region_bytes)
             self.rhs_pack = f.gep("i8", self.lhs_pack, cut.lhs_bytes)
             self.partial = f.gep("i8", self.rhs_pack, cut.rhs_bytes)
         if self.finishes:

@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from functools import reduce
 
 from axla.codegen.emit.pack import pieces
-from axla.codegen.emit.product import Product, least
+from axla.codegen.emit.product import Product
 from axla.codegen.function import Ssa
-from axla.codegen.kernel import KernelWriter
+from axla.codegen.kernel import KernelWriter, least
 from axla.codegen.value import Value, parts_of, rebuilt
 from axla.kernels.dot import DotPlan
 from axla.kernels.plan import fitting
@@ -39,7 +39,7 @@ class Gemv(Product):
 
     def emit(self) -> None:
         f, cut = self.f, self.cut
-        self.strip = self.scratch()
+        self.strip = self.k.scratch_of_call(cut.region_bytes)
         with self.units() as unit:
             blocks = -(-self.length // cut.unit_columns)
             batch = f.udiv(unit.index, blocks)

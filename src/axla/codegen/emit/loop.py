@@ -15,7 +15,7 @@ from math import gcd
 from axla.codegen.element import Elements, reshape_index
 from axla.codegen.function import Ssa
 from axla.codegen.index import AnyIndex, Index
-from axla.codegen.kernel import KernelWriter, span_of
+from axla.codegen.kernel import KernelWriter, least, span_of
 from axla.ir.graph import Computation
 from axla.kernels.loop import ConcatPlan, LoopPlan
 from axla.kernels.plan import Space
@@ -89,12 +89,8 @@ def vectors(
     unroll = 1 if rest else min(copies, _unroll(k.kernel.computation, space))
     with k.walk(low, high, lanes * unroll, nonempty=True) as loop:
         for part in range(unroll):
-            base = f.add(loop.index, part * lanes)
-            multiple = lanes
-            if rest:
-                base = f.smin(base, inner - lanes)
-                multiple = 1
-            body(e, Index(f, base, 1, lanes, multiple=multiple, limit=inner))
+            base = least(f, f.add(loop.index, part * lanes), inner - lanes, needed=rest != 0)
+            body(e, Index(f, base, 1, lanes, multiple=1 if rest else lanes, limit=inner))
 
 
 def _unroll(computation: Computation, space: Space) -> int:

@@ -7,9 +7,10 @@ k.
 from __future__ import annotations
 
 from axla.codegen.emit.pack import pieces
-from axla.codegen.emit.product import Matrix, Product, least
+from axla.codegen.emit.product import Matrix, Product
 from axla.codegen.emit.transpose_registers import transposed
 from axla.codegen.function import Ssa
+from axla.codegen.kernel import least
 from axla.codegen.value import Value
 
 

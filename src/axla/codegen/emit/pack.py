@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from axla.codegen.emit.product import Matrix, least
+from axla.codegen.emit.product import Matrix
 from axla.codegen.emit.transpose_registers import transposed
 from axla.codegen.function import Ssa
+from axla.codegen.kernel import least
 from axla.kernels.plan import fitting
 
 

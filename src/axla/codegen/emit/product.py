@@ -91,10 +91,6 @@ class Product(Sums):
         """The same in another function, which has the kernel's frame and arguments."""
         return Product(self.k.inside(f), self.plan)
 
-    def scratch(self) -> Ssa:
-        """The scratch memory of this call."""
-        return self.f.gep("i8", self.k.scratch(), self.f.mul(self.k.share.begin, self.cut.region_bytes))
-
     def units(self) -> AbstractContextManager[Loop]:
         """The loop over the units of this call."""
         return self.k.lines(self.cut.group, self.cut.units)
@@ -124,8 +120,3 @@ class Product(Sums):
         e = self.k.elements(lanes)
         e.bind(self.hero, self.values.convert(total, spec.result))
         self.k.write(e, at, (spec.batch, spec.m, spec.n))
-
-
-def least(f: Function, index: Ssa, limit: int, *, needed: bool = True) -> Ssa:
-    """`index`, at most `limit`: the last piece of a row then overlaps the one before."""
-    return f.smin(index, limit) if needed else index

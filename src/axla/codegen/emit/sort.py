@@ -119,7 +119,7 @@ class _Sort:
 
     def emit(self) -> None:
         f, k, found = self.f, self.k, self.layout
-        scratch = f.gep("i8", k.scratch(), f.mul(k.share.begin, found.piece_bytes))
+        scratch = k.scratch_of_call(found.piece_bytes)
         with k.lines(found.per_piece, found.lines) as line:
             stripe, column = f.udiv(line.index, found.stride), f.urem(line.index, found.stride)
             base = f.add(f.mul(stripe, found.length * found.stride), column)

@@ -41,7 +41,7 @@ class _Selection:
 
     def emit(self, per: int) -> None:
         f, k = self.f, self.kernel
-        self.heap = f.gep("i64", k.scratch(), f.mul(k.share.begin, self.count))
+        self.heap = k.scratch_of_call(8 * self.count)
         with k.lines(per, self.lines) as line:
             self.base = f.mul(line.index, self.length)
             self.fill()

@@ -227,16 +227,9 @@ def _add_dependency(inst: Instruction, operands: Sequence[Sized]) -> Sized:
 def _gather(inst: Instruction, operands: Sequence[Sized]) -> Sized:
     op, (x, indices) = op_of(inst, hlo.Gather), operands
     found = again(inst, [x.data, indices.data])
-    inner = iter([d for d in range(len(x.sizes)) if d not in op.dropped])
-    outer = iter([s for d, s in enumerate(indices.sizes) if d != op.index_vector_dim])
-    sizes = []
-    for at in range(shape_of(found).rank):
-        if at in op.offset_dims:
-            d = next(inner)
-            sizes.append(x.sizes[d] if op.slice_sizes[d] == x.bounds[d] else None)
-        else:
-            sizes.append(next(outer))
-    return Sized(found, tuple(sizes))
+    inner = [s for d, s in enumerate(_whole(op.slice_sizes, x)) if d not in op.dropped]
+    outer = [s for d, s in enumerate(indices.sizes) if d != op.index_vector_dim]
+    return Sized(found, tuple(op.arranged(inner, outer)))
 
 
 def _scatter(inst: Instruction, operands: Sequence[Sized]) -> Result:

@@ -17,9 +17,13 @@ LOCATIONS = (mlir.FileLocation, mlir.NameLocation, mlir.CallSiteLocation, mlir.F
 _NOWHERE = mlir.NameLocation("unknown")  # an unknown location as a part of another
 
 
+def wrong(attribute: Any, wanted: str) -> Malformed:
+    return Malformed(f"an attribute of the kind {type(attribute).__name__} instead of {wanted}")
+
+
 def text(value: Any, what: str = "a string") -> str:
     if not isinstance(value, str):
-        raise Malformed(f"an attribute of the kind {type(value).__name__} instead of {what}")
+        raise wrong(value, what)
     return value
 
 
@@ -29,7 +33,7 @@ def dictionary(pairs: tuple[Any, ...]) -> dict[str, Any]:
 
 def location(value: Any) -> Any:
     if not isinstance(value, LOCATIONS):
-        raise Malformed(f"an attribute of the kind {type(value).__name__} instead of a location")
+        raise wrong(value, "a location")
     return value
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from axla.foreign.records import Attribute
 from axla.stablehlo import mlir
 from axla.stablehlo.bytecode import vhlo
-from axla.stablehlo.bytecode.builtin import LOCATIONS
+from axla.stablehlo.bytecode.builtin import location, wrong
 from axla.stablehlo.bytecode.entries import Entries
 from axla.stablehlo.bytecode.native import FORMS
 from axla.stablehlo.bytecode.wire import IR_SECTION, Bytes, Malformed, bounded, varint
@@ -133,10 +133,7 @@ class Operations(Bytes):
                 self.varint()
 
     def _location(self, index: int) -> Any:
-        location = self.entries.attribute(index)
-        if not isinstance(location, LOCATIONS):
-            raise Malformed(f"an attribute of the kind {type(location).__name__} as a location")
-        return location
+        return location(self.entries.attribute(index))
 
     # ---- Operations
 
@@ -153,7 +150,7 @@ class Operations(Bytes):
                 raise Malformed(f"operation name {name} of {len(targets)}")
             mask = data[at]
             index, at = varint(data, at + 1)
-            location = self._location(index)
+            place = self._location(index)
             dictionary = properties = -1
             if mask & ATTRIBUTES:
                 dictionary, at = varint(data, at)
@@ -166,7 +163,7 @@ class Operations(Bytes):
                 raise Malformed("an operation that goes on after the end of its section")
             attributes = self._attributes((name, dictionary, properties))
             target = targets[name]
-            operation = mlir.Operation(target, operands, kinds, attributes, None, location)
+            operation = mlir.Operation(target, operands, kinds, attributes, None, place)
             if target == CAST and _same_tensors(operands, kinds):
                 operation.results = operands  # between VHLO and another dialect, where our types are the same
             else:
@@ -248,7 +245,7 @@ class Operations(Bytes):
     def _dictionary(self, index: int) -> dict[str, Any]:
         attributes = self.entries.attribute(index)
         if not isinstance(attributes, dict):
-            raise Malformed(f"a {type(attributes).__name__} as the attributes of an operation")
+            raise wrong(attributes, "the attributes of an operation")
         self._spend(len(attributes))
         return attributes
 

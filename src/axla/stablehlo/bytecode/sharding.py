@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from axla.stablehlo import mlir
-from axla.stablehlo.bytecode.builtin import text
+from axla.stablehlo.bytecode.builtin import text, wrong
 from axla.stablehlo.bytecode.entries import Encoding
 from axla.stablehlo.bytecode.wire import Malformed
 
@@ -18,7 +18,7 @@ def _body(attribute: Any) -> str:
     """The text of an attribute of sdy without its name, as it stands within another."""
     if isinstance(attribute, mlir.OpaqueAttr) and (found := _NAME.match(attribute.text)):
         return attribute.text[found.end() :].lstrip()
-    raise Malformed(f"an attribute of the kind {type(attribute).__name__} instead of a part of a sharding")
+    raise wrong(attribute, "a part of a sharding")
 
 
 def _of(name: str, body: str) -> mlir.OpaqueAttr:

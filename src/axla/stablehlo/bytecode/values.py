@@ -73,10 +73,10 @@ def tensor(sizes: tuple[int, ...], element: mlir.Type, encoding: Any = None) -> 
     return mlir.TensorType(shape(sizes), element, encoding)
 
 
-def storage(element: mlir.Type) -> np.dtype:
-    """The NumPy type of elements in memory."""
+def storage(element: mlir.Type) -> dtypes.DType:
+    """The type of elements in memory."""
     try:
-        return mlir.numpy_type(element)
+        return mlir.stored(element)
     except ValueError as error:
         raise Malformed(str(error)) from None
 
@@ -92,10 +92,10 @@ def dense(kind: mlir.Type, data: bytes) -> mlir.DenseElements:
 
 
 def dense_array(element: mlir.Type, count: int, data: bytes) -> mlir.DenseArray:
-    numpy_type = storage(element)
-    if len(data) != count * numpy_type.itemsize:
+    held = storage(element)
+    if len(data) != count * held.itemsize:
         raise Malformed(f"{len(data)} bytes for {count} elements of {element}")
-    return mlir.DenseArray(element, tuple(from_bytes(data, numpy_type, (count,)).reshape(count).tolist()))
+    return mlir.DenseArray(element, tuple(from_bytes(data, held, (count,)).reshape(count).tolist()))
 
 
 def _bits(width: int, data: bytes) -> int:
@@ -128,6 +128,6 @@ def floating(kind: mlir.Type, data: bytes) -> mlir.FloatAttr:
     if kind.name == "tf32":  # the upper bits of f32; NumPy has no such type
         bits = (_bits(19, data) << 13).to_bytes(4, "little")
         return mlir.FloatAttr(np.frombuffer(bits, np.float32)[0].astype(np.float64), kind)
-    numpy_type = storage(kind)
-    bits = _bits(dtypes.BY_NAME[kind.name.lower()].bits, data).to_bytes(numpy_type.itemsize, "little")
-    return mlir.FloatAttr(np.frombuffer(bits, numpy_type)[0], kind)
+    held = storage(kind)
+    bits = _bits(held.bits, data).to_bytes(held.itemsize, "little")
+    return mlir.FloatAttr(np.frombuffer(bits, held.numpy)[0], kind)

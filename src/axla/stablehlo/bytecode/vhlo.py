@@ -16,7 +16,7 @@ from axla.foreign.records import Attribute, Record
 from axla.stablehlo import mlir
 from axla.stablehlo.attributes import LATER_FIELDS, LONGEST_LIST, STRUCTURES, is_default
 from axla.stablehlo.bytecode import builtin, values
-from axla.stablehlo.bytecode.builtin import constant, text
+from axla.stablehlo.bytecode.builtin import constant, text, wrong
 from axla.stablehlo.bytecode.entries import Encoding
 from axla.stablehlo.bytecode.wire import Malformed
 from axla.stablehlo.operations import OPERATIONS
@@ -144,14 +144,10 @@ TARGETS = {name: _FUNCTIONS.get(name, f"stablehlo.{name[5:-3]}") for name in INH
 # ---- Attributes with another form
 
 
-def _wrong(attribute: Any, wanted: str) -> Malformed:
-    return Malformed(f"an attribute of the kind {type(attribute).__name__} instead of {wanted}")
-
-
 def _numbers(attribute: Any) -> tuple[Any, ...]:
     """The elements of a small tensor."""
     if not isinstance(attribute, mlir.DenseElements):
-        raise _wrong(attribute, "a tensor of integers")
+        raise wrong(attribute, "a tensor of integers")
     count = math.prod(attribute.type.sizes or ())
     if count > LONGEST_LIST:
         raise Malformed(f"a list of {count} dimensions")
@@ -161,7 +157,7 @@ def _numbers(attribute: Any) -> tuple[Any, ...]:
 
 def _number(attribute: Any) -> int:
     if not isinstance(attribute, mlir.IntegerAttr):
-        raise _wrong(attribute, "an integer")
+        raise wrong(attribute, "an integer")
     return attribute.value
 
 
@@ -171,7 +167,7 @@ def _symbol(attribute: Any) -> mlir.SymbolRef:
 
 def _symbols(attribute: Any) -> tuple[mlir.SymbolRef, ...]:
     if not isinstance(attribute, tuple):
-        raise _wrong(attribute, "an array of names")
+        raise wrong(attribute, "an array of names")
     return tuple(map(_symbol, attribute))
 
 

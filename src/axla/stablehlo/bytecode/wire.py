@@ -9,9 +9,8 @@ from typing import TypeVar
 T = TypeVar("T")
 
 # Kinds of sections.
-STRINGS, DIALECTS, ENTRIES, ENTRY_SIZES, IR_SECTION, RESOURCES, RESOURCE_SIZES, VERSIONS, PROPERTIES = range(
-    9
-)
+STRINGS, DIALECTS, ENTRIES, ENTRY_SIZES, IR_SECTION = range(5)
+RESOURCES, RESOURCE_SIZES, VERSIONS, PROPERTIES = range(5, 9)
 
 
 class Malformed(Exception):

@@ -7,8 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
+from axla.core import dtypes
 from axla.stablehlo import mlir
 from axla.stablehlo.attributes import CONVOLUTION, ENUMERATIONS, STRUCTURES
 from axla.stablehlo.text import dense
@@ -83,8 +82,8 @@ class Attributes(Types):
             if isinstance(kind, mlir.FloatType):
                 if not is_float and "x" not in token:
                     self.fail(f"expected a floating-point number, found {token!r}", at)
-                name = kind.name.lower()
-                wanted = np.dtype(np.float64) if name in ("tf32", "f80", "f128") else mlir.numpy_type(kind)
+                wide = kind.name in ("tf32", "f80", "f128")
+                wanted = dtypes.F64 if wide else mlir.stored(kind)
                 return mlir.FloatAttr(dense.float_of(token, wanted), kind)
         except ValueError as error:
             self.fail(str(error), at)

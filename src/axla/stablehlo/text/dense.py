@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from axla.core.dtypes import DType
 from axla.ir.strings import pattern
 from axla.stablehlo import mlir
-from axla.stablehlo.mlir import numpy_type
 from axla.stablehlo.text.lexer import STRING, unescape
 
 _INTEGER = r"-?(?:0x[0-9a-fA-F]{1,32}+|\d{1,40}+)"
@@ -36,17 +36,16 @@ def decode(payload: str, element: mlir.Type, shape: tuple[int, ...]) -> np.ndarr
     """Elements of a type: an array of that shape, or of shape () when one stands for all of more (or fewer)
     than one.
     """
-    wanted = numpy_type(element)
+    kind = mlir.stored(element)
     if payload.startswith('"0x') and payload.endswith('"'):
         try:
             data = bytes.fromhex(payload[3:-1])
         except ValueError:
             raise BadElements("expected pairs of hexadecimal digits as elements") from None
-        return from_bytes(data, wanted, shape)
+        return from_bytes(data, kind, shape)
     if not payload and 0 not in shape:
         raise BadElements(f"no elements for {math.prod(shape)}")
-    is_complex = wanted.kind == "c"
-    if is_complex:
+    if kind.is_complex:
         payload = _PAIR.sub(r"\1;\2", payload)
     _check_structure(payload, shape)
     splat = "[" not in payload
@@ -54,16 +53,16 @@ def decode(payload: str, element: mlir.Type, shape: tuple[int, ...]) -> np.ndarr
     if 0 in shape and not (splat and payload):  # one for all may be said of none, too
         if flat.strip(", \t\r\n"):
             raise BadElements(f"elements whose lists are not of shape {list(shape)}")
-        return np.empty(shape, wanted)
-    if is_complex:
-        parts = _numbers(flat, np.dtype(wanted.type(0).real.dtype))
-        values = parts.view(wanted)
+        return np.empty(shape, kind.numpy)
+    if kind.is_complex:
+        parts = _numbers(flat, kind.real)
+        values = parts.view(kind.numpy)
         if flat.count(";") != len(values) or parts.size != 2 * flat.count(",") + 2:
             raise BadElements("complex elements are pairs in parentheses")
     else:
-        values = _numbers(flat, wanted, element)
+        values = _numbers(flat, kind, element)
     if 0 in shape:
-        return np.empty(shape, wanted)
+        return np.empty(shape, kind.numpy)
     return values.reshape(()) if splat else values.reshape(shape)
 
 
@@ -83,22 +82,21 @@ def _check_structure(payload: str, shape: tuple[int, ...]) -> None:
         raise BadElements(f"elements whose lists are not of shape {list(shape)}")
 
 
-def _numbers(flat: str, wanted: np.dtype, element: mlir.Type | None = None) -> np.ndarray:
-    if wanted == np.bool_:
+def _numbers(flat: str, kind: DType, element: mlir.Type | None = None) -> np.ndarray:
+    if kind.is_pred:
         words = [item.strip() for item in flat.split(",")]
         return integers(",".join([_WORDS.get(word, word) for word in words]), 1, "").astype(np.bool_)
-    if wanted.name.startswith(("int", "uint")):
-        bits = int(re.sub(r"\D", "", wanted.name))
+    if kind.is_integer:
         sign = "s" if isinstance(element, mlir.IndexType) else getattr(element, "sign", "")
-        return integers(flat, bits, sign).astype(wanted)
+        return integers(flat, kind.bits, sign).astype(kind.numpy)
     if not _FLOATS.fullmatch(flat):
         raise BadElements("expected floating-point numbers as elements")
     items = re.split("[,;]", flat)
     if "x" not in flat:
         with np.errstate(all="ignore"):
-            return np.array(list(map(float, items)), np.float64).astype(wanted)
+            return np.array(list(map(float, items)), np.float64).astype(kind.numpy)
     # Hexadecimal numbers are the bits.
-    return np.array([float_of(item.strip(), wanted) for item in items], wanted)
+    return np.array([float_of(item.strip(), kind) for item in items], kind.numpy)
 
 
 def integers(flat: str, bits: int, sign: str) -> np.ndarray:
@@ -120,42 +118,36 @@ def integers(flat: str, bits: int, sign: str) -> np.ndarray:
     return np.array(values, f"{'u' if sign == 'u' else 'i'}{bits // 8 or 1}")
 
 
-def float_of(token: str, wanted: np.dtype) -> Any:
+def float_of(token: str, kind: DType) -> Any:
     """The NumPy scalar of a decimal number, or of the bits in hexadecimal."""
     if "x" not in token:
         with np.errstate(all="ignore"):
-            return np.float64(token).astype(wanted)
+            return np.float64(token).astype(kind.numpy)
     bits = int(token, 16)
-    narrow = re.match(r"float([46])_", wanted.name)
-    if bits < 0 or bits >= 1 << (int(narrow[1]) if narrow else 8 * wanted.itemsize):
-        raise BadElements(f"{token} has more bits than {wanted.name}")
-    return np.frombuffer(bits.to_bytes(wanted.itemsize, "little"), wanted)[0]
+    if not 0 <= bits < 1 << kind.bits:
+        raise BadElements(f"{token} has more bits than {kind.name}")
+    return np.frombuffer(bits.to_bytes(kind.itemsize, "little"), kind.numpy)[0]
 
 
-def from_bytes(data: bytes, wanted: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
+def from_bytes(data: bytes, kind: DType, shape: tuple[int, ...]) -> np.ndarray:
     """Elements by their bytes in memory: all, or one for all. Booleans may stand eight in a byte."""
     count = math.prod(shape)
-    if (
-        wanted == np.bool_
-        and len(data) != count
-        and len(data) == -(-count // 8)
-        and data not in (b"\xff", b"\0")
-    ):
+    packed = kind.is_pred and len(data) != count and len(data) == -(-count // 8)
+    if packed and data not in (b"\xff", b"\0"):
         bits = np.unpackbits(np.frombuffer(data, np.uint8), count=count, bitorder="little")
         return bits.view(np.bool_).reshape(shape)
-    if len(data) not in (wanted.itemsize, count * wanted.itemsize):
-        raise BadElements(f"{len(data)} bytes for {count} elements of {wanted.itemsize}")
-    narrow = re.fullmatch(r"(u?int|float)([1-6])(?:_\w+)?", wanted.name)
-    if wanted == np.bool_:
+    if len(data) not in (kind.itemsize, count * kind.itemsize):
+        raise BadElements(f"{len(data)} bytes for {count} elements of {kind.itemsize}")
+    if kind.is_pred:
         values = np.frombuffer(data, np.uint8) != 0
-    elif narrow is None:
-        values = np.frombuffer(data, wanted)
-    elif narrow[1] == "int":
-        unused = 8 - int(narrow[2])
-        values = (np.frombuffer(data, np.int8) << unused >> unused).astype(wanted)
+    elif kind.bits >= 8:
+        values = np.frombuffer(data, kind.numpy)
+    elif kind.is_signed:
+        unused = 8 - kind.bits
+        values = (np.frombuffer(data, np.int8) << unused >> unused).astype(kind.numpy)
     else:
-        low = np.frombuffer(data, np.uint8) & (1 << int(narrow[2])) - 1
-        values = low.astype(wanted) if narrow[1] == "uint" else low.view(wanted)
+        low = np.frombuffer(data, np.uint8) & (1 << kind.bits) - 1
+        values = low.astype(kind.numpy) if kind.is_unsigned else low.view(kind.numpy)
     return values.reshape(shape if len(values) == count else ())
 
 

@@ -27,8 +27,8 @@ class Draft:
         self.types: Sequence[mlir.Type] = ()
         self.results: Sequence[mlir.Type] = ()
         self.regions: list[mlir.Region] = []
-        self.names: list[Use] | tuple[()] = ()
-        self.arguments: list[Argument] | tuple[()] = ()
+        self.names: Sequence[Use] = ()
+        self.arguments: Sequence[Argument] = ()
         self.location: mlir.Location | None = None
 
 

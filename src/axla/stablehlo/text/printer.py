@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -274,10 +274,6 @@ def _location(location: mlir.Location | None) -> str:
     return "unknown"
 
 
-def _located(location: mlir.Location) -> str:
-    return f"loc({_location(location)})"
-
-
 _ATTRIBUTES: dict[type, Callable[[Any], str]] = {
     bool: lambda value: str(value).lower(),
     str: quoted,
@@ -294,9 +290,7 @@ _ATTRIBUTES: dict[type, Callable[[Any], str]] = {
     mlir.EnumAttr: _enumeration,
     mlir.StructAttr: lambda value: f"#{value.dialect}.{value.mnemonic}<{_fields(value)}>",
     mlir.OpaqueAttr: _opaque,
-    **dict.fromkeys(
-        (mlir.FileLocation, mlir.NameLocation, mlir.CallSiteLocation, mlir.FusedLocation), _located
-    ),
+    **dict.fromkeys(get_args(mlir.Location), lambda value: f"loc({_location(value)})"),
 }
 
 # ---- Operations

@@ -18,7 +18,8 @@ FLOATS = (
     "f8E4M3FNUZ", "f8E4M3B11FNUZ", "f8E3M4", "f8E8M0FNU", "f6E3M2FN", "f6E2M3FN", "f4E2M1FN",
 )  # fmt: skip
 _SIMPLE: dict[str, mlir.Type] = {
-    "index": mlir.IndexType(), "none": mlir.NoneType(), **{name: mlir.FloatType(name) for name in FLOATS}
+    "index": mlir.IndexType(), "none": mlir.NoneType(), "!stablehlo.token": mlir.TokenType(),
+    **{name: mlir.FloatType(name) for name in FLOATS},
 }  # fmt: skip
 MAX_INTEGER_WIDTH = (1 << 24) - 1
 MAX_DIMENSION = (1 << 63) - 1
@@ -99,10 +100,10 @@ class Types(Cursor):
         if token not in ("tensor", "complex", "tuple", "memref", "vector"):
             self.fail(f"expected a type, found {self.saw()}")
         self.advance()
-        if token in ("vector", "memref"):
-            return self._memory(token, at)
         if self.token != "<":
             self.fail(f"expected '<' after {token}, found {self.saw()}")
+        if token in ("vector", "memref"):
+            return self._memory(token, at)
         if token == "tensor":
             return self._tensor()
         if token == "tuple":
@@ -135,8 +136,6 @@ class Types(Cursor):
 
     def _memory(self, word: str, begin: int) -> mlir.Type:
         """`memref<4xf32>`; with layouts or memory spaces, and vectors, as text."""
-        if self.token != "<":
-            self.fail(f"expected '<' after {word}, found {self.saw()}")
         at = self.start
         if word == "memref" and not _UNRANKED.match(self.text, self.end):
             shape = self.shape()
@@ -152,8 +151,6 @@ class Types(Cursor):
             if name in self.type_aliases:
                 self.use_alias("!" + name, at)
                 return self.type_aliases[name]
-            if name == "stablehlo.token":
-                return mlir.TokenType()
             if "." not in name:
                 self.fail(f"type alias !{name} is not defined", at)
             if name.startswith(("stablehlo.", "chlo.", "quant.")):

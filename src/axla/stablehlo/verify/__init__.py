@@ -2,8 +2,8 @@
 
 `kinds.py` knows types, `attributes.py` kinds of attributes; `agreement.py` checks an operation against its
 record in `../operations.py`, with `relations.py` for rules about numbers. What a record cannot say is a
-function with the rules of an operation: `elementwise.py`, `movement.py`, `reducers.py`, `control.py`,
-`numeric.py`, `collectives.py`. `structure.py` goes through the program.
+function with the rules of an operation: `elements.py`, `reducers.py`, `control.py`, `numeric.py`,
+`collectives.py`. `structure.py` goes through the program.
 """
 
 from __future__ import annotations

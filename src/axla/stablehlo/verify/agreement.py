@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable, Sequence
 from functools import cache
+from typing import Any
 
 from axla.foreign.records import Record, Value
 from axla.stablehlo import mlir
+from axla.stablehlo.operations import OPERATIONS
 from axla.stablehlo.text.printer import attribute_text
 from axla.stablehlo.verify.attributes import WITHIN, kind_of_attribute
 from axla.stablehlo.verify.kinds import (
@@ -25,12 +28,10 @@ from axla.stablehlo.verify.subject import Subject
 
 
 def check_declared(subject: Subject, declaration: Record) -> None:
-    operation = subject.operation
     subject.declared = _values(subject, "operand", subject.operands, declaration.operands)
     _values(subject, "result", subject.results, declaration.results)
-    given = operation.attributes
     for wanted in declaration.attributes:
-        value = given.get(wanted.name)
+        value = subject.attribute(wanted.name)
         if value is None:
             subject.need(wanted.optional, wanted.rule, "the attribute {} is missing", wanted.name)
             continue
@@ -40,10 +41,10 @@ def check_declared(subject: Subject, declaration: Record) -> None:
             subject.fail(wanted.rule, "the attribute {} is {}, found {}", wanted.name, text, found[:200])
         if type(value) is mlir.StructAttr and value.mnemonic in WITHIN:
             WITHIN[value.mnemonic](value)
-    if operation.regions or declaration.regions != ():
+    if subject.operation.regions or declaration.regions != ():
         _regions(subject, declaration)
-    for text, label in declaration.rules:
-        rule(text)(subject, label)
+    for rule, label in rules_of(declaration.name):
+        rule(subject, label)
 
 
 def _values(subject: Subject, what: str, found: list[Facts], wanted: Sequence[Value]) -> Sequence[Value]:
@@ -104,11 +105,17 @@ Fit = Callable[[Facts, Facts], bool]
 
 
 @cache
-def rule(text: str) -> Rule:
-    """What a record says: a word of WORDS, with the values in brackets that it is about, or a relation."""
+def rules_of(name: str) -> list[tuple[Rule, str]]:
+    """The rules of an operation's record with their labels."""
+    record = OPERATIONS[name]
+    return [(_rule(text, record), label) for text, label in record.rules]
+
+
+def _rule(text: str, record: Record) -> Rule:
+    """A word of WORDS, with the values in brackets that it is about, or a relation."""
     parts = re.fullmatch(r"(\w+)(?:\(([\w,]+)\))?", text)
     if parts is None or parts[1] not in WORDS:
-        return relation(text)
+        return relation(text, record)
     word, names = WORDS[parts[1]], parts[2] and parts[2].split(",")
 
     def said(s: Subject, label: str) -> None:
@@ -150,13 +157,10 @@ def _agreeing(fit: Fit, what: str) -> Word:
 
 
 def _paired(fit: Fit, what: str) -> Word:
-    """As many results as operands, each fitting its operand."""
+    """Each result fits its operand."""
 
     def word(s: Subject, label: str, values: list[Facts] | None) -> None:
-        operands, results = s.operands, s.results
-        message = "as many results as operands, found {} and {}"
-        s.need(len(operands) == len(results), label, message, len(results), len(operands))
-        for operand, result in zip(operands, results, strict=True):
+        for operand, result in zip(s.operands, s.results, strict=True):
             message = "a result has {} of its operand, found {} and {}"
             s.need(fit(operand, result), label, message, what, operand, result)
 
@@ -169,25 +173,14 @@ def _follow(s: Subject, label: str, values: list[Facts] | None) -> None:
         s.follows(label, facts.extents, facts.element, i)
 
 
-def _one_type(a: Facts, b: Facts) -> bool:
-    return a.type == b.type
-
-
-def _one_shape(a: Facts, b: Facts) -> bool:
-    return sizes_fit(a.shape, b.shape)
+def _by(part: str, fit: Callable[[Any, Any], bool]) -> Fit:
+    """Values fit where this part of their facts does."""
+    of = operator.attrgetter(part)
+    return lambda a, b: fit(of(a), of(b))
 
 
 def _shape_or_scalar(a: Facts, b: Facts) -> bool:
     return not b.rank or sizes_fit(a.shape, b.shape)
-
-
-def _one_element(a: Facts, b: Facts) -> bool:
-    return a.element is b.element or a.element == b.element
-
-
-def _alike_elements(a: Facts, b: Facts) -> bool:
-    """Equal up to parameters of quantization."""
-    return elements_fit(a.element, b.element)
 
 
 def _one_real(a: Facts, b: Facts) -> bool:
@@ -211,16 +204,16 @@ def _one_scales(a: Facts, b: Facts) -> bool:
 
 
 WORDS: dict[str, Word] = {
-    "shape": _following(_one_shape, "shape"),
+    "shape": _following(_by("shape", sizes_fit), "shape"),
     "same": _following(types_fit, "type"),
     "follow": _follow,
-    "pairs": _paired(_one_type, "the type"),
-    "pair_elements": _paired(_one_element, "the element type"),
-    "types": _agreeing(_one_type, "the same type"),
-    "shapes": _agreeing(_one_shape, "the same shape"),
+    "pairs": _paired(_by("type", operator.eq), "the type"),
+    "pair_elements": _paired(_by("element", operator.eq), "the element type"),
+    "types": _agreeing(_by("type", operator.eq), "the same type"),
+    "shapes": _agreeing(_by("shape", sizes_fit), "the same shape"),
     "scalar_or": _agreeing(_shape_or_scalar, "the same shape or none"),
-    "elements": _agreeing(_alike_elements, "the same element type"),
-    "alike": _agreeing(_one_element, "the same element type"),
+    "elements": _agreeing(_by("element", elements_fit), "the same element type"),
+    "alike": _agreeing(_by("element", operator.eq), "the same element type"),
     "real": _agreeing(_one_real, "one type of real numbers"),
     "expressed": _agreeing(_one_expressed, "one expressed type"),
     "scale": _agreeing(_one_scale, "one scale and zero point"),

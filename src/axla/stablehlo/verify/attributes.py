@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable
 from functools import cache
@@ -12,94 +11,75 @@ import numpy as np
 
 from axla.stablehlo import mlir
 from axla.stablehlo.attributes import ENUMERATIONS, STRUCTURES
-from axla.stablehlo.verify.kinds import Broken, product
+from axla.stablehlo.verify.kinds import product, require
 
-_TOO_LONG = 1 << 63
-
-
-def _integer(width: int, least: int) -> Callable[[Any], bool]:
-    kind = mlir.IntegerType(width)
-    return lambda v: isinstance(v, mlir.IntegerAttr) and v.type == kind and v.value >= least
+Test = Callable[[Any], bool]
 
 
-def _float(name: str) -> Callable[[Any], bool]:
-    return lambda v: isinstance(v, mlir.FloatAttr) and v.type.name == name
+def _is(cls: Any, **fields: Any) -> Test:
+    """A value of a class, or one of several, with these fields."""
+    return lambda v: isinstance(v, cls) and all([getattr(v, name) == fields[name] for name in fields])
 
 
-def _list_of(test: Callable[[Any], bool]) -> Callable[[Any], bool]:
+def _list_of(test: Test) -> Test:
     return lambda v: isinstance(v, tuple) and all(test(item) for item in v)
-
-
-def _structure(mnemonic: str) -> Callable[[Any], bool]:
-    return lambda v: isinstance(v, mlir.StructAttr) and v.mnemonic == mnemonic
-
-
-def _enumeration(mnemonic: str) -> Callable[[Any], bool]:
-    # CHLO has enumerations of its own with the same names.
-    return lambda v: isinstance(v, mlir.EnumAttr) and v.mnemonic == mnemonic
-
-
-def _array(element: mlir.Type) -> Callable[[Any], bool]:
-    return lambda v: isinstance(v, mlir.DenseArray) and v.element == element
 
 
 def _table(v: Any) -> bool:
     return isinstance(v, mlir.DenseElements) and v.type.element == mlir.IntegerType(64)
 
 
-def _is_elements(v: Any) -> bool:
-    return isinstance(v, mlir.DenseElements | mlir.DenseResource | mlir.DenseStrings)
-
-
 def _layout(v: Any) -> bool:
-    return (
-        isinstance(v, mlir.DenseElements)
-        and isinstance(v.type.element, mlir.IndexType)
-        and len(v.type.shape or ()) == 1
-    )
+    dense = isinstance(v, mlir.DenseElements) and isinstance(v.type.element, mlir.IndexType)
+    return dense and len(v.type.shape or ()) == 1
 
 
-def _symbol(v: Any) -> bool:
-    return isinstance(v, mlir.SymbolRef) and not v.nested
-
-
-_KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "bool": (lambda v: isinstance(v, bool), "true or false"),
-    "unit": (lambda v: isinstance(v, mlir.Unit | bool), "unit"),
-    "string": (lambda v: isinstance(v, str), "a string"),
-    "dictionary": (lambda v: isinstance(v, dict), "a dictionary"),
-    "array": (lambda v: isinstance(v, tuple), "a list"),
-    "any": (lambda v: True, "anything"),
-    "segments": (lambda v: True, "sizes of segments"),
-    "ints": (_array(mlir.IntegerType(64)), "an array<i64>"),
-    "bools": (_array(mlir.IntegerType(1)), "an array<i1>"),
+_is_symbol = _is(mlir.SymbolRef, nested=())
+_is_axis = _is(mlir.StructAttr, mnemonic="axis_ref")
+_is_mesh_axes = _is(mlir.StructAttr, mnemonic="replica_group_mesh_axes")
+_is_alias = _is(mlir.StructAttr, mnemonic="output_operand_alias")
+_KINDS: dict[str, tuple[Test, str]] = {
+    "bool": (_is(bool), "true or false"),
+    "unit": (_is(mlir.Unit | bool), "unit"),
+    "string": (_is(str), "a string"),
+    "dictionary": (_is(dict), "a dictionary"),
+    "array": (_is(tuple), "a list"),
+    "any": (_is(object), "anything"),
+    "segments": (_is(object), "sizes of segments"),
+    "ints": (_is(mlir.DenseArray, element=mlir.IntegerType(64)), "an array<i64>"),
+    "bools": (_is(mlir.DenseArray, element=mlir.IntegerType(1)), "an array<i1>"),
     "table": (_table, "dense 64-bit integers"),
-    "groups": (lambda v: _table(v) or _structure("replica_group_mesh_axes")(v), "groups of replicas"),
-    "elements": (_is_elements, "dense elements"),
-    "precisions": (_list_of(_enumeration("precision")), "a list of precisions"),
-    "config": (lambda v: isinstance(v, str | dict), "a string or dictionary"),
-    "symbol": (_symbol, "a symbol"),
-    "symbols": (_list_of(_symbol), "a list of symbols"),
+    "groups": (lambda v: _table(v) or _is_mesh_axes(v), "groups of replicas"),
+    "elements": (_is(mlir.DenseElements | mlir.DenseResource | mlir.DenseStrings), "dense elements"),
+    "precisions": (_list_of(_is(mlir.EnumAttr, mnemonic="precision")), "a list of precisions"),
+    "config": (_is(str | dict), "a string or dictionary"),
+    "symbol": (_is_symbol, "a symbol"),
+    "symbols": (_list_of(_is_symbol), "a list of symbols"),
     "layouts": (_list_of(_layout), "a list of layouts (dense index of rank 1)"),
-    "aliases": (_list_of(_structure("output_operand_alias")), "a list of #stablehlo.output_operand_alias"),
-    "f32": (_float("f32"), "an f32"),
-    "f64": (_float("f64"), "an f64"),
-    "result_accuracy": (_structure("result_accuracy"), "a #stablehlo.result_accuracy"),
+    "aliases": (_list_of(_is_alias), "a list of #stablehlo.output_operand_alias"),
+    "f32": (_is(mlir.FloatAttr, type=mlir.FloatType("f32")), "an f32"),
+    "f64": (_is(mlir.FloatAttr, type=mlir.FloatType("f64")), "an f64"),
+    "result_accuracy": (_is(mlir.StructAttr, mnemonic="result_accuracy"), "a #stablehlo.result_accuracy"),
 }
+_LEAST = {"": (-1 << 63, ""), ">=0": (0, " not below zero"), ">0": (1, " above zero")}
 
 
 @cache
-def kind_of_attribute(code: str) -> tuple[Callable[[Any], bool], str]:
+def kind_of_attribute(code: str) -> tuple[Test, str]:
     """The test of a kind and what it wants, in words."""
-    integer = re.fullmatch(r"i(32|64)(>=?0)?", code)
+    integer = re.fullmatch(r"i(32|64)((>=?0)?)", code)
     if integer:
-        least = {None: -_TOO_LONG, ">=0": 0, ">0": 1}[integer[2]]
-        limit = {None: "", ">=0": " not below zero", ">0": " above zero"}[integer[2]]
-        return _integer(int(integer[1]), least), f"a {integer[1]}-bit integer{limit}"
+        right, (least, limit) = (
+            _is(mlir.IntegerAttr, type=mlir.IntegerType(int(integer[1]))),
+            _LEAST[integer[2]],
+        )
+        return lambda v: right(v) and v.value >= least, f"a {integer[1]}-bit integer{limit}"
     if code.startswith("#"):
-        return _structure(code[1:]), f"a #stablehlo.{code[1:]} ({', '.join(STRUCTURES[code[1:]])})"
+        fields = ", ".join(STRUCTURES[code[1:]])
+        return _is(mlir.StructAttr, mnemonic=code[1:]), f"a #stablehlo.{code[1:]} ({fields})"
     if code in ENUMERATIONS and code not in _KINDS:
-        return _enumeration(code), f"one of {ENUMERATIONS[code]}"
+        # CHLO has enumerations of its own with the same names.
+        return _is(mlir.EnumAttr, mnemonic=code), f"one of {ENUMERATIONS[code]}"
     return _KINDS[code]
 
 
@@ -109,11 +89,11 @@ def kind_of_attribute(code: str) -> tuple[Callable[[Any], bool], str]:
 def _accuracy(value: mlir.StructAttr) -> None:
     fields = value.fields
     numbers = [float(getattr(fields[n], "value", fields[n])) for n in ("atol", "rtol", "ulps")]
-    if any(number < 0 or math.isnan(number) for number in numbers):
-        raise Broken("result_accuracy", f"tolerances are not negative, found {numbers}")
+    fit = all(number >= 0 for number in numbers)
+    require(fit, "result_accuracy", f"tolerances are not negative, found {numbers}")
     mode = getattr(fields["mode"], "value", "DEFAULT")
-    if mode != "TOLERANCE" and any(numbers):
-        raise Broken("result_accuracy", f"tolerances are zero in the mode {mode}, found {numbers}")
+    fit = mode == "TOLERANCE" or not any(numbers)
+    require(fit, "result_accuracy", f"tolerances are zero in the mode {mode}, found {numbers}")
 
 
 # Types of both sides and of accumulation, and numbers of primitive operations.
@@ -130,10 +110,8 @@ def _algorithm(value: mlir.StructAttr) -> None:
     fields = value.fields
     counts = [fields[n] for n in ("lhs_component_count", "rhs_component_count", "num_primitive_operations")]
     for label, count, name in zip(("c22", "c23", "c24"), counts, ("lhs", "rhs", "primitive"), strict=True):
-        if count < 1:
-            raise Broken(
-                f"dot_general_{label}", f"the {name} count of an algorithm is positive, found {count}"
-            )
+        message = f"the {name} count of an algorithm is positive, found {count}"
+        require(count > 0, f"dot_general_{label}", message)
     parts = ("lhs_precision_type", "rhs_precision_type", "accumulation_type")
     lhs, rhs, total = [getattr(fields[part], "name", "") for part in parts]
     imprecise = fields["allow_imprecise_accumulation"]
@@ -141,26 +119,22 @@ def _algorithm(value: mlir.StructAttr) -> None:
         known = total == "f32" and counts[2] == 1
     else:
         known = lhs == rhs and counts[2] in _ALGORITHMS.get((lhs, total), ()) and not imprecise
-    if not known or counts[:2] != [1, 1]:
-        unknown = [i for i, name in enumerate((lhs, rhs, total)) if not name]
-        raise Broken(
-            f"dot_general_i{8 + (unknown[0] if unknown else 0)}",
-            f"no hardware is known for the algorithm lhs {lhs}, rhs {rhs}, accumulation {total}, "
-            f"components {counts[0]} and {counts[1]}, {counts[2]} operations, imprecise {imprecise}",
-        )
+    unknown = next((i for i, name in enumerate((lhs, rhs, total)) if not name), 0)
+    message = (
+        f"no hardware is known for the algorithm lhs {lhs}, rhs {rhs}, accumulation {total}, "
+        f"components {counts[0]} and {counts[1]}, {counts[2]} operations, imprecise {imprecise}"
+    )
+    require(known and counts[:2] == [1, 1], f"dot_general_i{8 + unknown}", message)
 
 
 def _mesh_axes(value: mlir.StructAttr) -> None:
-    mesh, axes = value.fields["mesh"], value.fields["axes"]
-    if isinstance(mesh, mlir.StructAttr) and mesh.mnemonic == "mesh":
-        names = {axis.fields["name"] for axis in mesh.fields["axes"]}
-        for axis in axes if isinstance(axes, tuple) else ():
-            if not isinstance(axis, mlir.StructAttr) or axis.mnemonic != "axis_ref":
-                raise Broken("replica_groups", "axes are given as #stablehlo.axis_ref")
-            if axis.fields["name"] not in names:
-                raise Broken("replica_groups", f"axis {axis.fields['name']!r} is not in the mesh")
-    elif not _symbol(mesh):
-        raise Broken("replica_groups", "a mesh is a symbol or a #stablehlo.mesh")
+    mesh, axes, rule = value.fields["mesh"], value.fields["axes"], "replica_groups"
+    whole = _is(mlir.StructAttr, mnemonic="mesh")(mesh)
+    require(whole or _is_symbol(mesh), rule, "a mesh is a symbol or a #stablehlo.mesh")
+    names = {axis.fields["name"] for axis in mesh.fields["axes"]} if whole else set()
+    for axis in axes if whole and isinstance(axes, tuple) else ():
+        require(_is_axis(axis), rule, "axes are given as #stablehlo.axis_ref")
+        require(axis.fields["name"] in names, rule, f"axis {axis.fields['name']!r} is not in the mesh")
 
 
 WITHIN: dict[str, Callable[[mlir.StructAttr], None]] = {

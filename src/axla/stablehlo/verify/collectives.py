@@ -66,15 +66,15 @@ def _one_dimension(s: Subject, rule: str, at: int, operand: Facts, result: Facts
 def all_gather(s: Subject) -> None:
     _groups(s, "c2", "c4")
     _channel(s, "c5", 0)
-    at = s.integer("all_gather_dim")
+    at = s.known("all_gather_dim")
     for operand, result in zip(s.operands, s.results, strict=True):
         _one_dimension(s, "c6", at, operand, result)
 
 
 def all_to_all(s: Subject) -> None:
-    count = s.integer("split_count")
+    count = s.known("split_count")
     _groups(s, "c5", "c7", size=count, sized="c8")
-    split, concat = s.integer("split_dimension"), s.integer("concat_dimension")
+    split, concat = s.known("split_dimension"), s.known("concat_dimension")
     for i, operand in enumerate(s.operands):
         new = list(operand.dims)
         first = new[split]
@@ -107,7 +107,7 @@ def reduce_scatter(s: Subject) -> None:
     _groups(s, "c3", "c5")
     _reduced(s, "c7", s.operands)
     _channel(s, "c6", 1)
-    _one_dimension(s, "c8", s.integer("scatter_dimension"), s.operand, s.result)
+    _one_dimension(s, "c8", s.known("scatter_dimension"), s.operand, s.result)
     returned = s.returned(0)[0].element
     s.need(s.result.element == returned, "c9", "elements {}, found {}", returned, s.result)
 

@@ -14,9 +14,8 @@ from axla.stablehlo.verify.subject import Subject
 
 _NAMESPACED = re.compile(r"[a-zA-Z][a-zA-Z0-9_]*([.][a-zA-Z0-9_$]+)+")
 _IN_ASYNC = frozenset({
-    "stablehlo.all_gather", "stablehlo.all_reduce", "stablehlo.all_to_all", "stablehlo.collective_broadcast",
-    "stablehlo.collective_permute", "stablehlo.collective_reduce", "stablehlo.dynamic_slice",
-    "stablehlo.dynamic_update_slice", "stablehlo.reduce_scatter", "stablehlo.slice",
+    "all_gather", "all_reduce", "all_to_all", "collective_broadcast", "collective_permute", "slice",
+    "collective_reduce", "dynamic_slice", "dynamic_update_slice", "reduce_scatter",
 })  # fmt: skip
 
 
@@ -66,7 +65,7 @@ def tuple_(s: Subject) -> None:
 
 
 def get_tuple_element(s: Subject) -> None:
-    held, at = s.operand.type.elements, s.integer("index")
+    held, at = s.operand.type.elements, s.known("index")
     s.need(at < len(held), "c1", "an index below {}, found {}", len(held), at)
     fit = types_fit(s.types.of(held[at]), s.result)
     s.need(fit, "c2", "element {} of {}, found {}", at, s.operand, s.result)
@@ -98,7 +97,7 @@ def _calls(s: Subject, there: str, operands: str, results: str, symbol: Any) -> 
 
 
 def custom_call(s: Subject) -> None:
-    version = s.integer("api_version", 1)
+    version = s.known("api_version")
     _layouts(s)
     aliases = [alias.fields for alias in s.attribute("output_operand_aliases", ())]
     for fields in aliases:
@@ -163,8 +162,8 @@ _KNOWN = {
 
 
 def _known_buffers(s: Subject, count: int, source: type[mlir.Type], target: type[mlir.Type]) -> None:
-    fit = len(s.operands) == count and len(s.results) == 1
-    s.need(fit, "buffers", "{} operands and 1 result", count)
+    counts = len(s.operands), len(s.results)
+    s.need(counts == (count, 1), "buffers", "{} operands and 1 result, found {} and {}", count, *counts)
     fit = isinstance(s.result.type, target) and all(isinstance(facts.type, source) for facts in s.operands)
     s.need(fit, "buffers", "a tensor becomes a buffer or a buffer a tensor, found {}", s.result)
     for facts in s.operands:
@@ -174,17 +173,14 @@ def _known_buffers(s: Subject, count: int, source: type[mlir.Type], target: type
 
 def _aliased_buffers(s: Subject, aliases: list[dict[str, Any]]) -> None:
     """Buffers among the results are aliases of operands, each once."""
-    sources: set[tuple[int, tuple[int, ...]]] = set()
-    targets: set[tuple[int, ...]] = set()
+    sources: set[Any] = set()
+    targets: set[Any] = set()
     for fields in aliases:
-        source, target = (
-            (fields["operand_index"], fields["operand_tuple_indices"]),
-            fields["output_tuple_indices"],
-        )
-        kind = _part(s, fields, "operand_tuple_indices", s.operands[source[0]].type)
-        if isinstance(kind, mlir.MemRefType):
+        at, target = fields["operand_index"], fields["output_tuple_indices"]
+        source = at, fields["operand_tuple_indices"]
+        if isinstance(_part(s, fields, "operand_tuple_indices", s.operands[at].type), mlir.MemRefType):
             once = target not in targets and source not in sources
-            s.need(once, "buffers", "a buffer is aliased once, found operand {} again", source[0])
+            s.need(once, "buffers", "a buffer is aliased once, found operand {} again", at)
             sources.add(source)
             targets.add(target)
     whole = len(s.results) == 1
@@ -203,8 +199,9 @@ def _aliased_buffers(s: Subject, aliases: list[dict[str, Any]]) -> None:
 def async_start(s: Subject) -> None:
     operations = s.block(0).operations
     s.need(len(operations) == 2, "c1", "one operation and a return, found {} operations", len(operations))
-    inner = operations[0].name
-    s.need(inner in _IN_ASYNC, "c2", "a collective or a slice, found {}", inner)
+    dialect, _, inner = operations[0].name.partition(".")
+    fit = dialect == "stablehlo" and inner in _IN_ASYNC
+    s.need(fit, "c2", "a collective or a slice, found {}", operations[0].name)
     s.types_are("c3", "operands", s.operands, [facts.type for facts in s.parameters(0)])
     returned = s.returned(0)
     s.need(len(returned) == 1, "c4", "one value returned, found {}", len(returned))

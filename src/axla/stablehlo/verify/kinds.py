@@ -54,48 +54,43 @@ class Broken(Exception):
 
 class Facts:
     """Of a type. `shape` is None without a rank or for what is no tensor; `extents` are its sizes, a Bounded
-    where a size is below a bound;
-    `bits` say which kinds it is of, `why` it is of none.
+    where a size is below a bound; `sizes` and `dims` have () for None. `quantized` is the element
+    type where it is such a one, `axes` are those of quantization. `bits` say which kinds the type is of,
+    `why` it is of none.
     """
 
-    __slots__ = ("type", "shape", "element", "extents", "bits", "why")
+    __slots__ = (
+        "type", "shape", "element", "extents", "sizes", "dims", "rank", "quantized", "axes", "bits", "why",
+    )  # fmt: skip
 
     def __init__(self, kind: mlir.Type):
         self.type: Any = kind
-        self.shape: Sizes | None = None
-        self.element: Any = None
-        self.extents: Sizes | None = None
+        is_array = isinstance(kind, mlir.TensorType | mlir.MemRefType)
+        self.shape: Sizes | None = kind.shape if is_array else None
+        self.element: Any = kind.element if is_array else None
+        self.extents: Sizes | None = self.shape
+        self.sizes: Sizes = self.shape or ()
+        self.rank = len(self.sizes)
+        self.quantized = self.element if isinstance(self.element, mlir.QuantizedType) else None
+        self.axes: tuple[int, ...] = self.quantized.axes if self.quantized else ()
         self.why = ""
         self.bits = 0
         if isinstance(kind, mlir.TensorType):
-            self._tensor(kind)
+            _check_bounds(kind)
+            self.extents = None if kind.shape is None else sizes_of(kind)
+            self.bits = self._element_bits()
         elif isinstance(kind, mlir.MemRefType):
-            self.shape, self.element = kind.shape, kind.element
-            self.extents = kind.shape
             self.bits = _BITS["b"] if self._element_bits() else 0
         elif isinstance(kind, mlir.TokenType):
             self.bits = _BITS["t"]
         elif isinstance(kind, mlir.FutureType):
             self.bits = _BITS["h"]
             for held in kind.types:
-                if not isinstance(held, mlir.TensorType) or held.shape is None:
-                    raise Broken("future_type", f"it holds ranked tensors, found {type_text(held)}")
+                ranked = isinstance(held, mlir.TensorType) and held.shape is not None
+                require(ranked, "future_type", f"it holds ranked tensors, found {type_text(held)}")
         elif isinstance(kind, mlir.TupleType):
             self.bits = _BITS["l"] if self._is_tuple_of_values(kind) else 0
-
-    @property
-    def sizes(self) -> Sizes:
-        """The shape; () where it is not known."""
-        return () if self.shape is None else self.shape
-
-    @property
-    def dims(self) -> Sizes:
-        """The extents; () where they are not known."""
-        return () if self.extents is None else self.extents
-
-    @property
-    def rank(self) -> int:
-        return len(self.sizes)
+        self.dims: Sizes = self.extents or ()
 
     @property
     def count(self) -> int | None:
@@ -103,34 +98,11 @@ class Facts:
         return product(self.shape)
 
     @property
-    def quantized(self) -> mlir.QuantizedType | None:
-        """The element type, where it is such a one."""
-        return self.element if isinstance(self.element, mlir.QuantizedType) else None
-
-    @property
-    def axes(self) -> tuple[int, ...]:
-        """Axes of quantization."""
-        return () if self.quantized is None else self.quantized.axes
-
-    @property
     def is_tensor(self) -> bool:
         return isinstance(self.type, mlir.TensorType)
 
     def __str__(self) -> str:
         return type_text(self.type)
-
-    def _tensor(self, kind: mlir.TensorType) -> None:
-        self.shape, self.element = kind.shape, kind.element
-        encoding = kind.encoding
-        if isinstance(encoding, mlir.StructAttr) and "bounds" in encoding.fields:
-            bounds = tuple(encoding.fields["bounds"])
-            if kind.shape is None or len(bounds) != len(kind.shape):
-                raise Broken("bounds", f"{len(bounds)} bounds for {type_text(kind)}")
-            for size, bound in zip(kind.shape, bounds, strict=True):
-                if size is not None and bound is not None:
-                    raise Broken("bounds", f"only a size ? has a bound, found {type_text(kind)}")
-        self.extents = None if kind.shape is None else sizes_of(kind)
-        self.bits = self._element_bits()
 
     def _element_bits(self) -> int:
         element = self.quantized
@@ -170,6 +142,21 @@ class Facts:
         return True
 
 
+def require(true: object, rule: str, message: str) -> None:
+    if not true:
+        raise Broken(rule, message)
+
+
+def _check_bounds(kind: mlir.TensorType) -> None:
+    encoding = kind.encoding
+    if isinstance(encoding, mlir.StructAttr) and "bounds" in encoding.fields:
+        bounds = tuple(encoding.fields["bounds"])
+        fit = kind.shape is not None and len(bounds) == len(kind.shape)
+        require(fit, "bounds", f"{len(bounds)} bounds for {type_text(kind)}")
+        fit = all(None in pair for pair in zip(kind.shape or (), bounds, strict=True))
+        require(fit, "bounds", f"only a size ? has a bound, found {type_text(kind)}")
+
+
 def check_quantized(element: mlir.QuantizedType) -> None:
     """The rules of a quantized type that hold wherever it stands."""
     try:
@@ -177,24 +164,22 @@ def check_quantized(element: mlir.QuantizedType) -> None:
         smallest, largest = float(finfo.smallest_normal), float(finfo.max)
     except ValueError:
         smallest, largest = 0.0, math.inf
+    rule = "quantized_type_c"
     for scale in element.scales:
-        if not scale > 0 or not math.isfinite(scale):
-            rule = "quantized_type_c5" if math.isfinite(scale) else "quantized_type_c6"
-            raise Broken(rule, f"scales are positive and finite, found {scale:e}")
-        if not smallest <= scale <= largest:
-            raise Broken("quantized_type_c6", f"scale {scale:e} out of the range of {element.expressed.name}")
-    bits = element.storage.width - (element.storage.sign != "u")
-    low = 0 if element.storage.sign == "u" else -(1 << bits)
-    if not low <= element.storage_min < element.storage_max < 1 << bits:
-        raise Broken(
-            "quantized_type_c3", f"a storage range {element.storage_min}:{element.storage_max} out of bounds"
-        )
-    if len(element.scales) != len(element.zero_points):
-        raise Broken("quantized_type_c9", "as many zero points as scales are wanted")
-    if not element.axes and len(element.scales) != 1:
-        raise Broken("quantized_type_c10", f"one scale is wanted, found {len(element.scales)}")
-    if any(axis < 0 for axis in element.axes):
-        raise Broken("quantized_type_c11", f"an axis is not negative, found {element.axes}")
+        finite = math.isfinite(scale)
+        text = f"scales are positive and finite, found {scale:e}"
+        require(finite and scale > 0, f"{rule}{5 if finite else 6}", text)
+        text = f"scale {scale:e} out of the range of {element.expressed.name}"
+        require(smallest <= scale <= largest, f"{rule}6", text)
+    signed, least, greatest = element.storage.sign != "u", element.storage_min, element.storage_max
+    end = 1 << element.storage.width - signed
+    text = f"a storage range {least}:{greatest} out of bounds"
+    require(-end * signed <= least < greatest < end, f"{rule}3", text)
+    count = len(element.scales)
+    require(count == len(element.zero_points), f"{rule}9", "as many zero points as scales are wanted")
+    require(element.axes or count == 1, f"{rule}10", f"one scale is wanted, found {count}")
+    text = f"an axis is not negative, found {element.axes}"
+    require(min(element.axes, default=0) >= 0, f"{rule}11", text)
 
 
 # ---- Sets of types
@@ -228,10 +213,7 @@ class Kind:
 def kind(code: str) -> Kind:
     """The set of types that letters name; see above."""
     letters = re.sub(r"[^a-zA-Z]", "", code)
-    bits = 0
-    for letter in letters:
-        for single in _EXPANDED.get(letter, letter):
-            bits |= _BITS[single]
+    bits = sum({_BITS[single] for letter in letters for single in _EXPANDED.get(letter, letter)})
     rank = re.search(r"\d", code)
     static = next((mark for mark in "!~" if mark in code), "")
     found = " or ".join([_WORDS[letter] for letter in letters])

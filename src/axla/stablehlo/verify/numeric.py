@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from axla.stablehlo import mlir
@@ -95,19 +95,9 @@ def ragged_dot(s: Subject) -> None:
 # ---- Convolutions
 
 
-def dynamic_conv(s: Subject) -> None:
-    given = s.known("padding")
-    pairs = None if given is None else list(zip(given[::2], given[1::2], strict=True))
-    _convolution(s, pairs, given is not None)
-
-
 def convolution(s: Subject) -> None:
-    _convolution(s, None, True)
-
-
-def _convolution(s: Subject, padding: Sequence[Sequence[int]] | None, known: bool) -> None:
-    """`padding` are pairs where it is an operand. Programs with computed padding (not `known`) are about
-    with strides of another number: XLA never looks at them.
+    """The dynamic one too. Programs with computed padding are about with strides of another number: XLA never
+    looks at them.
     """
     lhs, rhs = s.operands[:2]
     quantized = any(facts.quantized for facts in (lhs, rhs, s.result))
@@ -118,15 +108,13 @@ def _convolution(s: Subject, padding: Sequence[Sequence[int]] | None, known: boo
     whole = extents[fields["input_batch_dimension"]]
     sizes = tuple([right[dim] for dim in fields["kernel_spatial_dimensions"]])
     shape: list[int | None] = [None] * lhs.rank
-    if known:
+    if s.name == "convolution" or s.known("padding") is not None:
         names = ("window_strides", "lhs_dilation", "rhs_dilation")
-        found = windows(s, "c25 c4 c9 c2 c3 c5 c6 c7 c8", sizes, names, padding)
+        found = windows(s, "c25 c4 c9 c2 c3 c5 c6 c7 c8", sizes, names)
         spatial = fields["input_spatial_dimensions"], fields["output_spatial_dimensions"]
         for window, at, to in zip(found, *spatial, strict=True):
             shape[to] = window.count(extents[at])
-    shape[fields["output_batch_dimension"]] = (
-        None if whole is None else whole // s.integer("batch_group_count", 1)
-    )
+    shape[fields["output_batch_dimension"]] = None if whole is None else whole // s.known("batch_group_count")
     shape[fields["output_feature_dimension"]] = right[fields["kernel_output_feature_dimension"]]
     s.follows("c25", tuple(shape))
     if quantized:
@@ -143,8 +131,8 @@ def _convolution(s: Subject, padding: Sequence[Sequence[int]] | None, known: boo
 
 
 def fft(s: Subject) -> None:
-    operand, length = s.operand, s.integers("fft_length")
-    kind, element = s.attribute("fft_type").value, operand.element
+    operand, length = s.operand, s.known("fft_length")
+    kind, element = s.known("fft_type"), operand.element
     real = isinstance(element, mlir.FloatType) and element.name in ("f32", "f64")
     fit = real if kind == "RFFT" else isinstance(element, mlir.ComplexType)
     wanted = "f32 or f64" if kind == "RFFT" else "complex numbers"
@@ -169,7 +157,7 @@ def triangular_solve(s: Subject) -> None:
     shared = fits(a.sizes[-1], b.sizes[-2 if s.flag("left_side") else -1])
     s.need(shared, "c3", "a shared dimension of one size, found {} and {}", a, b)
     s.need(sizes_fit(a.sizes[:-2], b.sizes[:-2]), "c3", "batches of the same sizes, found {} and {}", a, b)
-    option = s.attribute("transpose_a").value
+    option = s.known("transpose_a")
     s.need(option != "TRANSPOSE_INVALID", "i6", "transpose_a is another one than {}", option)
 
 
@@ -177,7 +165,7 @@ def triangular_solve(s: Subject) -> None:
 
 
 def top_k(s: Subject) -> None:
-    operand, k = s.operand, s.integer("k")
+    operand, k = s.operand, s.known("k")
     if operand.shape is None:
         return
     s.need(operand.rank >= 1, "c1", "a rank of at least 1, found {}", operand)
@@ -199,7 +187,7 @@ def broadcasting(s: Subject) -> None:
     """The sizes of operands that broadcast; none follow where they cannot be known."""
     known = [facts.extents for facts in s.operands if facts.extents is not None]
     rank = max(map(len, known), default=0)
-    dims = s.integers("broadcast_dimensions")
+    dims = s.known("broadcast_dimensions")
     found: list[int | None] = [1] * rank
     for sizes in known:
         # The smaller operand goes to the dimensions given, else both end together.
@@ -216,22 +204,8 @@ def broadcasting(s: Subject) -> None:
         s.follows("c2", tuple(found))
 
 
+_BROADCASTS = [name.partition(".")[2] for name in OPERATIONS if name.startswith("chlo.broadcast_")]
 RULES: dict[str, Callable[[Subject], None]] = {
-    **by_name(
-        "",
-        dot,
-        dot_general,
-        convolution,
-        dynamic_conv,
-        fft,
-        triangular_solve,
-        ragged_dot,
-        top_k,
-        constant_like,
-    ),
-    **{
-        record.short: broadcasting
-        for name, record in OPERATIONS.items()
-        if name.startswith("chlo.broadcast_")
-    },
-}
+    **by_name("", dot, dot_general, convolution, fft, triangular_solve, ragged_dot, top_k, constant_like),
+    "dynamic_conv": convolution, **dict.fromkeys(_BROADCASTS, broadcasting),
+}  # fmt: skip

@@ -6,9 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from axla.stablehlo import mlir
 from axla.stablehlo.tables import by_name
-from axla.stablehlo.verify.attributes import sizes_of, table
+from axla.stablehlo.verify.attributes import table
 from axla.stablehlo.verify.kinds import Facts, Sizes, elements_fit, fits, promotable, sizes_fit
 from axla.stablehlo.verify.subject import Subject
 
@@ -54,7 +56,7 @@ def _within(shape: Sizes, allowed: Sizes) -> bool:
 
 
 def reduce(s: Subject) -> None:
-    inputs, dropped = s.values("inputs"), set(s.integers("dimensions"))
+    inputs, dropped = s.values("inputs"), set(s.known("dimensions"))
     kept = [dim for dim in range(inputs[0].rank) if dim not in dropped]
     shape = tuple([inputs[0].sizes[dim] for dim in kept])
     check_reducer(s, "c6", 0, inputs, s.values("init_values"), shape)
@@ -87,32 +89,28 @@ class Window:
 
 
 def windows(
-    s: Subject, labels: str, sizes: Sizes, names: tuple[str, ...],
-    padding: Sequence[Sequence[int]] | None = None,
+    s: Subject, labels: str, sizes: Sizes, names: tuple[str, ...]
 ) -> list[Window]:  # fmt: skip
-    """The windows that the attributes describe: `names` are those of strides and of both dilations.
-    `padding` are pairs where it is no attribute. `labels` are those of sizes, of padding, of reversal, and of
-    number and values of what `names` are.
+    """The windows that the attributes describe: `names` are those of strides and of both dilations. `labels`
+    are those of sizes, of padding, of reversal, and of number and values of what `names` are.
     """
     count = len(sizes)
     empty, pairs_rule, turned_rule, *rules = labels.split()
     s.need(all(size is None or size > 0 for size in sizes), empty, "windows are not empty, found {}", sizes)
     lists = [(1,) * count] * 3
     for at, name in enumerate(names):
-        lists[at] = s.integers(name) or (1,) * count
+        lists[at] = s.known(name) or (1,) * count
         size_rule, rule = rules[2 * at : 2 * at + 2]
         s.need(len(lists[at]) == count, size_rule, "{} has {} elements, found {}", name, count, lists[at])
         s.need(min(lists[at], default=1) > 0, rule, "{} has positive elements, found {}", name, lists[at])
-    turned = s.integers("window_reversal")
+    turned = s.known("window_reversal") or ()
     message = "window_reversal has {} elements, found {}"
     s.need(len(turned) in (0, count), turned_rule, message, count, turned)
-    held = s.attribute("padding")
-    if isinstance(held, mlir.DenseElements):
-        shape = sizes_of(held)
-        fit = shape[1:] == (2,) and shape[0] in (0, count)
-        s.need(fit, pairs_rule, "padding has the shape [{}, 2], found {}", count, shape)
-        padding = table(held).tolist()
-    pairs = padding or [(0, 0)] * count
+    held = s.known("padding") or ()
+    padding = table(held) if isinstance(held, mlir.DenseElements) else np.reshape(held, (-1, 2))
+    fit = padding.shape in ((0, 2), (count, 2))
+    s.need(fit, pairs_rule, "padding has the shape [{}, 2], found {}", count, padding.shape)
+    pairs = padding.tolist() or [(0, 0)] * count
     return [Window(*row) for row in zip(sizes, *lists, pairs, strict=True)]
 
 
@@ -121,7 +119,7 @@ def _counted(found: list[Window], sizes: Sizes) -> Sizes:
 
 
 def reduce_window(s: Subject) -> None:
-    inputs, sizes = s.values("inputs"), s.integers("window_dimensions")
+    inputs, sizes = s.values("inputs"), s.known("window_dimensions")
     names = ("window_strides", "base_dilations", "window_dilations")
     found = windows(s, "c5 c12 - c6 c7 c8 c9 c10 c11", sizes, names)
     check_reducer(s, "c13", 0, inputs, s.values("init_values"), sizes)
@@ -138,7 +136,7 @@ def select_and_scatter(s: Subject) -> None:
         s.need(fit, "c9", "select takes scalars of the elements of {}, found {}", operand, facts)
     s.returns_boolean(0, "c9", "select")
     check_reducer(s, "c10", 1, [source], [initial])
-    found = windows(s, "c5 c8 - c6 c7", s.integers("window_dimensions"), ("window_strides",))
+    found = windows(s, "c5 c8 - c6 c7", s.known("window_dimensions"), ("window_strides",))
     shape = _counted(found, operand.sizes)
     s.need(sizes_fit(shape, source.shape), "c2", "a source of the sizes {}, found {}", shape, source)
     fit = _equal(operand.element, source.element, False)
@@ -174,11 +172,12 @@ def sort(s: Subject) -> None:
 
 def scan(s: Subject) -> None:
     """CHLO's scan; carries stand last among operands and results."""
-    segments, parameters, returned = s.integers("operandSegmentSizes"), s.parameters(0), s.returned(0)
+    segments: Any = s.known("operandSegmentSizes") or ()
+    parameters, returned = s.parameters(0), s.returned(0)
     s.need(len(segments) == 2, "operands", "operandSegmentSizes divide inputs and carries")
     s.need(s.operands or s.results, "c2", "an input or an output")
-    inputs, at = segments[0], s.integer("dimension")
-    size: int | None = s.integer("scan_dim_size") if s.attribute("scan_dim_size") is not None else None
+    inputs, at = segments[0], s.known("dimension")
+    size: int | None = s.known("scan_dim_size")
     for facts in s.operands[:inputs]:
         known = facts.sizes[at]
         s.need(fits(size, known), "c3", "inputs have the size {} in dimension {}, found {}", size, at, facts)

@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable
 from typing import Any
 
+from axla.foreign.records import Record
+from axla.stablehlo.attributes import STRUCTURES
 from axla.stablehlo.sizes import Bounded
 from axla.stablehlo.verify.kinds import Facts
 from axla.stablehlo.verify.subject import Subject
@@ -23,28 +25,29 @@ from axla.stablehlo.verify.subject import Subject
 Rule = Callable[[Subject, str], None]
 """Raises Broken with the label given."""
 
-Held = Mapping[str, Facts]
-"""The value that each name stands for: one after another where it is variadic."""
+Term = Callable[[Subject, int], Any]
+"""A number, a list, whether a relation holds, or None for what is not known; the number is that of the value
+that a variadic name stands for.
+"""
 
 
-def relation(text: str) -> Rule:
+def relation(text: str, record: Record) -> Rule:
     """The rule that an expression is true, or that it is the sizes of a result."""
     statement: Any = ast.parse(text).body[0]
-    node = statement.value
+    node, term = statement.value, _term(statement.value, record)
     parts: list[Any] = list(ast.walk(node))
     calls = [part for part in parts if isinstance(part, ast.Call) and ast.unparse(part.func) != "count"]
     names = [part.id for call in calls for part in call.args if isinstance(part, ast.Name)]
+    each = next((name for name in names if _is_variadic(name, record)), "")
 
     def holds(s: Subject, label: str) -> None:
-        for held in _values(s, names):
-            if _term(s, held, node) is False:
-                parts = node.args if isinstance(node, ast.Call) else (node.left, *node.comparators)
-                found = [_term(s, held, part) for part in _shown(parts)]
+        for i in range(len(s.values(each)) if each else 1):
+            if term(s, i) is False:
+                found = [_term(part, record)(s, i) for part in _shown(node)]
                 s.fail(label, "{}, found " + " and ".join(["{}"] * len(found)), ast.unparse(node), *found)
 
     def follows(s: Subject, label: str) -> None:
-        for held in _values(s, names):
-            s.follows(label, _listed(s, held, node), None, index)
+        s.follows(label, _listed(term(s, 0)), None, index)
 
     if isinstance(statement, ast.Expr):
         return holds
@@ -52,45 +55,48 @@ def relation(text: str) -> Rule:
     return follows
 
 
-def _shown(terms: Iterable[ast.expr]) -> list[ast.expr]:
-    """Those whose values a message says."""
-    found: list[ast.expr] = []
-    for term in terms:
-        if isinstance(term, ast.BinOp):
-            found += _shown((term.left, term.right))
-        elif not isinstance(term, ast.Constant):
-            found.append(term)
-    return found
+def _shown(node: ast.Call | ast.Compare) -> list[ast.expr]:
+    """The terms whose values a message says."""
+    parts = node.args if isinstance(node, ast.Call) else [node.left, *node.comparators]
+    sides = [[part.left, part.right] if isinstance(part, ast.BinOp) else [part] for part in parts]
+    return [part for side in sides for part in side if not isinstance(part, ast.Constant)]
 
 
-def _values(s: Subject, names: list[str]) -> Iterator[Held]:
-    values = {name: s.values(name) for name in names if s.has(name)}
-    for i in range(max(map(len, values.values()), default=1)):
-        yield {name: found[min(i, len(found) - 1)] for name, found in values.items()}
+# ---- Terms
 
 
-# ---- Terms: a number, a list, whether a relation holds, or None for what is not known
+def _term(node: ast.expr, record: Record) -> Term:
+    return _TERMS[type(node)](node, record)
 
 
-def _term(s: Subject, held: Held, node: ast.expr) -> Any:
-    return _TERMS[type(node)](s, held, node)
-
-
-def _listed(s: Subject, held: Held, node: ast.expr) -> tuple[Any, ...] | None:
+def _listed(found: Any) -> tuple[Any, ...] | None:
     """A list; a number is one of length 1."""
-    found = _term(s, held, node)
     return found if found is None or isinstance(found, tuple) else (found,)
 
 
-def _name(s: Subject, held: Held, node: ast.Name) -> Any:
-    return s.known(node.id)
+def _constant(node: ast.expr, record: Record) -> Term:
+    value = ast.literal_eval(node)
+    return lambda s, i: value
 
 
-def _subscript(s: Subject, held: Held, node: ast.Subscript) -> Any:
-    found, at = _term(s, held, node.value), _term(s, held, node.slice)
-    if found is None or at is None:
-        return None
-    return tuple([found[i] for i in at]) if isinstance(at, tuple) else found[at]
+def _name(node: ast.Name, record: Record) -> Term:
+    name = node.id
+    for attribute in record.attributes:
+        if name in STRUCTURES.get(attribute.kind.removeprefix("#"), ()):
+            return lambda s, i: s.operation.attributes[attribute.name].fields[name]
+    return lambda s, i: s.known(name)
+
+
+def _subscript(node: ast.Subscript, record: Record) -> Term:
+    of, places = _term(node.value, record), _term(node.slice, record)
+
+    def term(s: Subject, i: int) -> Any:
+        found, at = of(s, i), places(s, i)
+        if found is None or at is None:
+            return None
+        return tuple([found[n] for n in at]) if isinstance(at, tuple) else found[at]
+
+    return term
 
 
 _COMPUTED: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
@@ -98,17 +104,16 @@ _COMPUTED: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 
 
-def _computed(s: Subject, held: Held, node: ast.BinOp) -> Any:
-    read = _listed if isinstance(node.op, ast.Add) else _term
-    left, right = read(s, held, node.left), read(s, held, node.right)
-    if left is None or right is None or isinstance(left, Bounded) or isinstance(right, Bounded):
-        return None
-    return _COMPUTED[type(node.op)](left, right)
+def _computed(node: ast.BinOp, record: Record) -> Term:
+    sides = _term(node.left, record), _term(node.right, record)
+    compute, joins = _COMPUTED[type(node.op)], isinstance(node.op, ast.Add)
 
+    def term(s: Subject, i: int) -> Any:
+        left, right = [_listed(side(s, i)) if joins else side(s, i) for side in sides]
+        unknown = left is None or right is None or isinstance(left, Bounded) or isinstance(right, Bounded)
+        return None if unknown else compute(left, right)
 
-def _compared(s: Subject, held: Held, node: ast.Compare) -> bool:
-    values = [_term(s, held, term) for term in (node.left, *node.comparators)]
-    return all(map(_holds, node.ops, values, values[1:]))
+    return term
 
 
 _FITS: dict[type[ast.cmpop], Callable[[int, int], bool]] = {
@@ -118,13 +123,40 @@ _FITS: dict[type[ast.cmpop], Callable[[int, int], bool]] = {
 }
 
 
-def _holds(sign: ast.cmpop, left: Any, right: Any) -> bool:
-    count = max([len(side) for side in (left, right) if isinstance(side, tuple)], default=1)
-    lists = [side if isinstance(side, tuple) else (side,) * count for side in (left, right)]
-    fit = _FITS[type(sign)]
-    return len(lists[0]) == len(lists[1]) and all(
-        [a is None or b is None or isinstance(a, Bounded) or fit(a, b) for a, b in zip(*lists, strict=True)]
-    )
+def _compared(node: ast.Compare, record: Record) -> Term:
+    first = _term(node.left, record)
+    others = [
+        (_FITS[type(sign)], _term(part, record))
+        for sign, part in zip(node.ops, node.comparators, strict=True)
+    ]
+
+    def term(s: Subject, i: int) -> bool:
+        left = first(s, i)
+        for fit, other in others:
+            right = other(s, i)
+            if not _holds(fit, left, right):
+                return False
+            left = right
+        return True
+
+    return term
+
+
+def _holds(fit: Callable[[int, int], bool], left: Any, right: Any) -> bool:
+    if type(left) is int and type(right) is int:
+        return fit(left, right)
+    if left is None or right is None:
+        return True
+    if not isinstance(left, tuple):
+        left = (left,) * (len(right) if isinstance(right, tuple) else 1)
+    if not isinstance(right, tuple):
+        right = (right,) * len(left)
+    if len(left) != len(right):
+        return False
+    for a, b in zip(left, right, strict=True):
+        if not (a is None or b is None or isinstance(a, Bounded) or fit(a, b)):
+            return False
+    return True
 
 
 def _is_permutation(dims: tuple[int, ...], rank: int) -> bool:
@@ -145,19 +177,36 @@ OF_LISTS: dict[str, Callable[..., Any]] = {
 }
 
 
-def _called(s: Subject, held: Held, node: Any) -> Any:
+def _called(node: Any, record: Record) -> Term:
     name, first = node.func.id, node.args[0]
     if name == "count":
-        return len(s.values(first.id))
-    if isinstance(first, ast.Name) and first.id in held:
-        return OF_VALUES[name](held[first.id])
-    found = _listed(s, held, first) or ()
-    return OF_LISTS[name](found, *[_term(s, held, part) for part in node.args[1:]])
+        return lambda s, i: len(s.values(first.id))
+    variadic = _is_variadic(first.id, record) if isinstance(first, ast.Name) else None
+    if variadic is not None:
+        of_value = OF_VALUES[name]
+        places = [value.name for value in record.operands]
+        if first.id in places and not any(value.variadic for value in record.operands):
+            at = places.index(first.id)
+            return lambda s, i: of_value(s.operands[at])
+        return lambda s, i: of_value(s.values(first.id)[i if variadic else 0])
+    compute, of_list, *others = OF_LISTS[name], *[_term(part, record) for part in node.args]
+
+    def term(s: Subject, i: int) -> Any:
+        found = of_list(s, i)
+        dims = found if isinstance(found, tuple) else _listed(found) or ()
+        return compute(dims, *[other(s, i) for other in others])
+
+    return term
 
 
-_TERMS: dict[type[ast.expr], Callable[[Subject, Held, Any], Any]] = {
-    ast.Constant: lambda s, held, node: node.value,
-    ast.UnaryOp: lambda s, held, node: ast.literal_eval(node),
-    ast.Name: _name, ast.Subscript: _subscript, ast.BinOp: _computed, ast.Compare: _compared,
-    ast.Call: _called,
+def _is_variadic(name: str, record: Record) -> bool | None:
+    """None for what is no operand or result."""
+    if name.startswith("result"):
+        return name == "results"
+    return next((value.variadic for value in record.operands if value.name == name), None)
+
+
+_TERMS: dict[type[ast.expr], Callable[[Any, Record], Term]] = {
+    ast.Constant: _constant, ast.UnaryOp: _constant, ast.Name: _name, ast.Subscript: _subscript,
+    ast.BinOp: _computed, ast.Compare: _compared, ast.Call: _called,
 }  # fmt: skip

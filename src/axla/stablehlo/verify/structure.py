@@ -17,23 +17,22 @@ from axla.core.errors import VerifyError
 from axla.foreign.records import Record
 from axla.stablehlo import mlir
 from axla.stablehlo.operations import OPERATIONS
-from axla.stablehlo.verify import collectives, control, elementwise, movement, numeric, reducers
+from axla.stablehlo.verify import collectives, control, elements, numeric, reducers
 from axla.stablehlo.verify.agreement import check_declared
-from axla.stablehlo.verify.kinds import Broken
+from axla.stablehlo.verify.kinds import Broken, require
 from axla.stablehlo.verify.subject import Subject, Symbols, Types
 
 CONSTRAINTS: dict[str, Callable[[Subject], None]] = {
-    **elementwise.RULES, **movement.RULES, **reducers.RULES, **control.RULES, **numeric.RULES,
-    **collectives.RULES,
+    **elements.RULES, **reducers.RULES, **control.RULES, **numeric.RULES, **collectives.RULES,
 }  # fmt: skip
 """Names without the dialect; what StableHLO and CHLO share means the same in both."""
 
 _ISOLATED = frozenset({"stablehlo.async_start", "chlo.scan"})
 _TERMINATORS = frozenset({"func.return", "stablehlo.return"})
-_KNOWN = ("stablehlo.", "chlo.", "check.", "interpreter.")
+_DIALECTS = ("stablehlo.", "chlo.")
 
 _ENTRIES: dict[str, tuple[Record, Callable[[Subject], None] | None]] = {
-    name: (record, CONSTRAINTS.get(record.short) if name.startswith(("stablehlo.", "chlo.")) else None)
+    name: (record, CONSTRAINTS.get(record.short) if name.startswith(_DIALECTS) else None)
     for name, record in OPERATIONS.items()
     if record.known
 }
@@ -66,10 +65,9 @@ class Program:
             try:
                 inner = self._symbols(operation) if operation.name == "builtin.module" else symbols
                 self._check(operation, symbols)
-                for region in reversed(operation.regions):
-                    for block in reversed(region.blocks):
-                        self._block(operation, block)
-                        stack.append((iter(block.operations), inner))
+                for block in reversed(operation.blocks):
+                    self._block(operation, block)
+                    stack.append((iter(block.operations), inner))
             except Broken as error:
                 raise VerifyError(f"{place(operation)}: {operation.name}: {error}") from None
             except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
@@ -78,14 +76,12 @@ class Program:
 
     def _symbols(self, module: mlir.Operation) -> Symbols:
         found: Symbols = {}
-        if any(len(region.blocks) > 1 for region in module.regions):
-            raise Broken("module", "a module is one block")
-        blocks = [block for region in module.regions for block in region.blocks]
-        for operation in [operation for block in blocks for operation in block.operations]:
+        require(len(module.blocks) <= 1, "module", "a module is one block")
+        for operation in [operation for block in module.blocks for operation in block.operations]:
             name = operation.attributes.get("sym_name")
             if isinstance(name, str):
-                if name in found:
-                    raise Broken("symbols", f"@{name} is defined twice, again at {place(operation)}")
+                text = f"@{name} is defined twice, again at {place(operation)}"
+                require(name not in found, "symbols", text)
                 found[name] = operation
         return found
 
@@ -93,28 +89,23 @@ class Program:
         of = self.types.of
         for argument in block.arguments:
             of(argument.type)
-        last = len(block.operations) - 1
-        for number, inner in enumerate(block.operations):
+        for inner in block.operations:
             if inner.name in _TERMINATORS:
-                if number != last:
-                    raise Broken("terminator", f"{inner.name} at {place(inner)} is not the last of its block")
-                if inner.name == "func.return" and operation.name != "func.func":
-                    raise Broken("terminator", f"func.return at {place(inner)} ends functions only")
+                what, last = f"{inner.name} at {place(inner)}", inner is block.terminator
+                require(last, "terminator", f"{what} is not the last of its block")
+                fit = inner.name != "func.return" or operation.name == "func.func"
+                require(fit, "terminator", f"{what} ends functions only")
 
     def _check(self, operation: mlir.Operation, symbols: Symbols) -> None:
-        name = operation.name
-        if name not in _ENTRIES:
-            for value in operation.results:
-                self.types.of(value.type)
-            if name == "func.func":
-                _function(Subject(operation, self.types, symbols))
-            elif name == "func.call":
-                control.call(Subject(operation, self.types, symbols))
-            elif name.startswith(_KNOWN) and not name.startswith(("check.", "interpreter.")):
-                raise Broken("unknown_operation", "there is none of this name")
-            return
-        check_operation(Subject(operation, self.types, symbols))
-        if name in _ISOLATED:
+        subject = Subject(operation, self.types, symbols)
+        if operation.name in _ENTRIES:
+            check_operation(subject)
+        elif operation.name in _FUNCTIONS:
+            _FUNCTIONS[operation.name](subject)
+        else:
+            known = operation.name.startswith(_DIALECTS)
+            require(not known, "unknown_operation", "there is none of this name")
+        if operation.name in _ISOLATED:
             _check_isolated(operation)
 
 
@@ -127,34 +118,30 @@ def _function(s: Subject) -> None:
     of = s.types.of
     for kind in (*signature.inputs, *signature.results):
         of(kind)
-    blocks = s.operation.regions[0].blocks if s.operation.regions else []
+    blocks = s.operation.blocks
     if blocks:
         s.types_are("arguments", "arguments", [of(v.type) for v in blocks[0].arguments], signature.inputs)
     for block in blocks:
         last = block.operations[-1] if block.operations else None
-        if last is None or last.name.startswith(("stablehlo.", "chlo.")) and last.name not in _TERMINATORS:
-            raise Broken("terminator", "a function ends with func.return")
-        if last.name in _TERMINATORS:
+        fit = last is not None and (last.name in _TERMINATORS or not last.name.startswith(_DIALECTS))
+        require(fit, "terminator", "a function ends with func.return")
+        if last is not None and last.name in _TERMINATORS:
             s.types_are("results", "returned values", [of(v.type) for v in last.operands], signature.results)
+
+
+_FUNCTIONS: dict[str, Callable[[Subject], None]] = {"func.func": _function, "func.call": control.call}
 
 
 def _check_isolated(operation: mlir.Operation) -> None:
     """Nothing inside is used from outside."""
-    inside: set[mlir.Value] = set()
-    used: list[tuple[mlir.Operation, mlir.Value]] = []
-    stack = list(operation.regions)
-    while stack:
-        for block in stack.pop().blocks:
-            inside.update(block.arguments)
-            for inner in block.operations:
-                inside.update(inner.results)
-                used.extend((inner, value) for value in inner.operands)
-                stack.extend(inner.regions)
-    for inner, value in used:
-        if value not in inside:
-            raise Broken(
-                "isolated", f"{inner.name} at {place(inner)} uses a value from outside of the region"
-            )
+    inner = [found for found in operation.walk() if found is not operation]
+    inside = {value for found in inner for value in found.results}
+    inside.update(
+        value for found in (operation, *inner) for block in found.blocks for value in block.arguments
+    )
+    for found in inner:
+        text = f"{found.name} at {place(found)} uses a value from outside of the region"
+        require(inside.issuperset(found.operands), "isolated", text)
 
 
 def place(operation: mlir.Operation) -> str:
@@ -164,12 +151,11 @@ def place(operation: mlir.Operation) -> str:
     for _ in range(64):
         if line or location is None:
             break
-        if isinstance(location, mlir.FileLocation):
-            return f"{location.file}:{location.line}:{location.column}"
-        if isinstance(location, mlir.NameLocation):
-            location = location.child
-        elif isinstance(location, mlir.CallSiteLocation):
-            location = location.callee
-        else:
-            location = location.parts[0] if location.parts else None
+        match location:
+            case mlir.FileLocation():
+                return f"{location.file}:{location.line}:{location.column}"
+            case mlir.NameLocation(_, inner) | mlir.CallSiteLocation(inner, _):
+                location = inner
+            case mlir.FusedLocation():
+                location = location.parts[0] if location.parts else None
     return f"{line}:{column}"

@@ -38,7 +38,7 @@ class Subject:
     of the module around. `declared` says for each operand which one of its record it is.
     """
 
-    __slots__ = ("operation", "name", "types", "symbols", "operands", "results", "declared")
+    __slots__ = ("operation", "name", "types", "symbols", "operands", "results", "declared", "named")
 
     def __init__(
         self, operation: mlir.Operation, types: Types, symbols: Symbols,
@@ -53,6 +53,7 @@ class Subject:
         self.operands = [of(kind) for kind in given]
         self.results = [of(value.type) for value in operation.results]
         self.declared: Sequence[Value] = ()
+        self.named: dict[str, list[Facts]] = {}
 
     @property
     def operand(self) -> Facts:
@@ -81,42 +82,32 @@ class Subject:
     def attribute(self, name: str, default: Any = None) -> Any:
         return self.operation.attributes.get(name, default)
 
-    def integer(self, name: str, default: int = 0) -> int:
-        found = self.operation.attributes.get(name)
-        return found.value if isinstance(found, mlir.IntegerAttr) else default
-
-    def integers(self, name: str) -> tuple[int, ...]:
-        """The values of an array of integers; () when there is none."""
-        found = self.operation.attributes.get(name)
-        return found.values if isinstance(found, mlir.DenseArray) else ()
-
     def flag(self, name: str) -> bool:
         return self.operation.attributes.get(name) in (True, mlir.UNIT)
 
     # ---- By names of the record
 
-    def has(self, name: str) -> bool:
-        """Whether it is the name of a value: an operand, `result`, `result1`, `results`."""
-        return name.startswith("result") or any([value.name == name for value in self.declared])
-
     def values(self, name: str) -> list[Facts]:
-        """Of an operand or result; all of a variadic one."""
-        if name == "results":
-            return self.results
-        if name.startswith("result"):
-            return [self.results[int(name.removeprefix("result") or 0)]]
-        return [
-            facts for facts, value in zip(self.operands, self.declared, strict=True) if value.name == name
-        ]
+        """Of an operand or a result, all of a variadic one. `result1` is the second result, `results` are
+        all.
+        """
+        if not self.named:
+            self.named = {f"result{i or ''}": [facts] for i, facts in enumerate(self.results)}
+            self.named["results"] = self.results
+            for facts, value in zip(self.operands, self.declared, strict=True):
+                self.named.setdefault(value.name, []).append(facts)
+        return self.named.get(name, [])
 
     def known(self, name: str) -> Any:
-        """The number or list that an attribute, a field of a structure or a constant operand is; None where
-        it is computed or missing.
+        """The number, list, word or else that an attribute, a field of a structure or a constant operand is;
+        None where it is computed or missing.
         """
         attributes = self.operation.attributes
-        if name in attributes:
-            held = attributes[name]
-            return self.integers(name) if isinstance(held, mlir.DenseArray) else getattr(held, "value", held)
+        held = attributes.get(name)
+        if isinstance(held, mlir.DenseArray):
+            return held.values
+        if held is not None:
+            return held.value if isinstance(held, mlir.IntegerAttr | mlir.EnumAttr) else held
         for held in attributes.values():
             if isinstance(held, mlir.StructAttr) and name in held.fields:
                 return held.fields[name]
@@ -154,12 +145,13 @@ class Subject:
         """A result has these sizes, a Bounded being `?` with a bound, and where given this element type.
         `rules` are the label of both, or one of sizes and one of the element type.
         """
-        written, labels = self.results[index], rules.split()
+        written = self.results[index]
         element = written.element if element is None else element
         right = extents == written.extents or extents_fit(extents, written.extents)
         if right and elements_fit(element, written.element):
             return
         wanted = mlir.TensorType(None, element)
         wanted = wanted if extents is None else with_sizes(wanted, extents)
-        label = labels[-1] if right else labels[0]
+        label, _, element_label = rules.partition(" ")
+        label = element_label or label if right else label
         self.fail(label, "{} follows as the type of a result, found {}", wanted, written)

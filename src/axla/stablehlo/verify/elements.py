@@ -1,21 +1,79 @@
-"""Rules of operations that move elements: shapes, slices, padding, gather and scatter."""
+"""Rules of constants, elementwise operations, and those that move elements: slices, gather, scatter..."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from axla.stablehlo.sizes import Bounded
+from axla.stablehlo import mlir
+from axla.stablehlo.sizes import Bounded, Sizes
 from axla.stablehlo.tables import by_name
-from axla.stablehlo.verify.kinds import Facts, agree, fits, narrower, product
+from axla.stablehlo.verify.kinds import Facts, agree, fits, narrower, product, types_fit, width
 from axla.stablehlo.verify.reducers import check_reducer
 from axla.stablehlo.verify.subject import Subject
+
+
+def add(s: Subject) -> None:
+    """Other operations have one type in their record; here quantized ones may differ."""
+    facts = (*s.operands, s.results[0])
+    elements = [value.element for value in facts]
+    quantized = [value.quantized for value in facts if value.quantized is not None]
+    if not quantized:
+        one = elements[0] == elements[1] == elements[2]
+        s.need(one, "c1", "all have the same element type, found {}, {} and {}", *facts)
+        return
+    s.need(len(quantized) == 3, "c2", "all are quantized or none, found {}, {} and {}", *elements)
+    one = len({element.storage for element in quantized}) == 1
+    s.need(one, "c3", "one storage type, found {}, {} and {}", *elements)
+    one = len({element.expressed for element in quantized}) == 1
+    s.need(one, "c4", "one expressed type, found {}, {} and {}", *elements)
+    lhs, rhs, result = quantized
+    per_axis = bool(lhs.axes or rhs.axes) == bool(result.axes)
+    message = "the result is quantized per axis when an operand is, found {}, {} and {}"
+    s.need(per_axis, "c5", message, *elements)
+    for label, side in (("c6", lhs), ("c7", rhs)):
+        s.need(not side.axes or side.axes == result.axes, label, "one axis, found {} and {}", side, result)
+
+
+def constant_(s: Subject) -> None:
+    held, written = s.attribute("value").type, s.result
+    fit = isinstance(held, mlir.TensorType) and types_fit(s.types.of(held), written)
+    if not fit and isinstance(held, mlir.TensorType) and written.quantized is not None:
+        fit = held.element == written.quantized.storage and held.shape == written.shape
+    s.need(fit, "c1", "a constant of the type {}, found {}", held, written)
+
+
+def rng(s: Subject) -> None:
+    fit = s.known("rng_distribution") != "NORMAL" or isinstance(s.operand.element, mlir.FloatType)
+    s.need(fit, "c2", "mu and sigma are floats, found {}", s.operand)
+
+
+def bitcast_convert(s: Subject) -> None:
+    operand, result = s.operand, s.result
+    kinds = [isinstance(facts.element, mlir.ComplexType) for facts in (operand, result)]
+    s.need(kinds[0] == kinds[1], "c2", "both are complex or none, found {} and {}", operand, result)
+    bits, to_bits = width(operand.element), width(result.element)
+    small, large = sorted((bits, to_bits))
+    message = "an element is whole parts of the other one, found {} and {}"
+    s.need(large % small == 0, "c1", message, operand, result)
+    shape: Sizes = operand.dims
+    if bits < to_bits:
+        s.need(shape, "c1", "{} has one dimension more than {}", operand, result)
+        fit = fits(shape[-1], large // small)
+        s.need(fit, "c1", "the last dimension of {} makes the bits of an element of {}", operand, result)
+        shape = shape[:-1]
+    elif bits > to_bits:
+        shape = (*shape, large // small)
+    s.follows("c1", shape)
+
+
+# ---- Shapes and slices
 
 
 def broadcast_in_dim(s: Subject) -> None:
     """The dynamic one too, where a size of the result may not be known."""
     operand, result = s.operand, s.result
-    dims, given = s.integers("broadcast_dimensions"), s.known("output_dimensions")
+    dims, given = s.known("broadcast_dimensions"), s.known("output_dimensions")
     for at, (size, dim) in enumerate(zip(operand.sizes, dims, strict=True)):
         wanted = result.sizes[dim] if given is None else given[dim]
         fit = size in (None, 1, wanted) or wanted is None and s.name != "broadcast_in_dim"
@@ -49,12 +107,12 @@ def reshape(s: Subject) -> None:
 
 def transpose(s: Subject) -> None:
     if s.result.axes and s.operand.quantized is not None:
-        fit = s.operand.axes[:1] == (s.integers("permutation")[s.result.axes[0]],)
+        fit = s.operand.axes[:1] == (s.known("permutation")[s.result.axes[0]],)
         s.need(fit, "c4", "the axis of quantization moves along, found {} and {}", s.operand, s.result)
 
 
 def concatenate(s: Subject) -> None:
-    first, at = s.operand, s.integer("dimension")
+    first, at = s.operand, s.known("dimension")
     shape: list[int | None] = list(first.dims)
     for other in s.operands[1:]:
         s.need(other.rank == first.rank, "c2", "operands of one rank, found {} and {}", first, other)
@@ -69,7 +127,7 @@ def concatenate(s: Subject) -> None:
 
 
 def slice_(s: Subject) -> None:
-    rows = zip(*[s.integers(name) for name in ("start_indices", "limit_indices", "strides")], strict=True)
+    rows = zip(*[s.known(name) for name in ("start_indices", "limit_indices", "strides")], strict=True)
     s.follows("c5", tuple([-(-(limit - start) // stride) for start, limit, stride in rows]))
 
 
@@ -88,7 +146,7 @@ def pad(s: Subject) -> None:
 
 
 def set_dimension_size(s: Subject) -> None:
-    shape, at = list(s.operand.dims), s.integer("dimension")
+    shape, at = list(s.operand.dims), s.known("dimension")
     known = shape[at]
     if known is not None:  # as large as it was, or smaller
         shape[at] = int(known) if s.known("size") == (known,) else Bounded(known)
@@ -142,7 +200,8 @@ def scatter(s: Subject) -> None:
 
 
 RULES: dict[str, Callable[[Subject], None]] = {
-    **by_name("", broadcast_in_dim, reshape, transpose, concatenate, slice_, pad, gather, scatter),
-    "set_dimension_size": set_dimension_size, "dynamic_broadcast_in_dim": broadcast_in_dim,
-    "dynamic_reshape": reshape, "dynamic_pad": pad, "dynamic_gather": gather,
+    **by_name("", add, constant_, rng, bitcast_convert, broadcast_in_dim, reshape, transpose, concatenate),
+    **by_name("", slice_, pad, set_dimension_size, gather, scatter),
+    "dynamic_broadcast_in_dim": broadcast_in_dim, "dynamic_reshape": reshape, "dynamic_pad": pad,
+    "dynamic_gather": gather,
 }  # fmt: skip
