@@ -11,7 +11,7 @@ from axla.core.errors import VerifyError
 from axla.stablehlo.operations import OPERATIONS
 from axla.stablehlo.text import parse
 from axla.stablehlo.verify import verify
-from axla.stablehlo.verify.structure import CONSTRAINTS
+from axla.stablehlo.verify.structure import CONSTRAINTS, NAMED
 
 _MACRO = re.compile(r"\{([A-Z0-9]+)(?::([^{}]*))?\}")
 
@@ -87,6 +87,10 @@ def test_a_broken_rule_is_named(line):
 def test_every_constraint_belongs_to_a_declared_operation():
     declared = {name.split(".", 1)[1] for name, record in OPERATIONS.items() if record.known}
     assert set(CONSTRAINTS) <= declared
+    # What others call, and the functions of func.
+    assert {f.__name__ for f in NAMED.values()} - {f.__name__ for f in CONSTRAINTS.values()} == {
+        "call", "check_reducer", "windows", "Window",
+    }  # fmt: skip
 
 
 def test_declarations_number_their_inputs():

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Any
 
 from axla.stablehlo import mlir
-from axla.stablehlo.tables import by_name
 from axla.stablehlo.verify.attributes import sizes_of, table
 from axla.stablehlo.verify.kinds import Facts, sizes_fit, types_fit
 from axla.stablehlo.verify.subject import Subject
@@ -19,24 +17,20 @@ _IN_ASYNC = frozenset({
 })  # fmt: skip
 
 
-def _texts(types: list[Facts]) -> str:
-    return "(" + ", ".join(map(str, types)) + ")"
-
-
-def _fit(a: list[Facts], b: list[Facts]) -> bool:
-    return len(a) == len(b) and all(types_fit(x, y) for x, y in zip(a, b, strict=True))
+def _match(s: Subject, rule: str, message: str, wanted: list[Facts], found: list[Facts]) -> None:
+    """Types fit one by one."""
+    if len(wanted) != len(found) or not all(map(types_fit, wanted, found)):
+        s.fail(rule, message, *["(" + ", ".join(map(str, facts)) + ")" for facts in (wanted, found)])
 
 
 def _branches(s: Subject, labels: str) -> None:
     takes, gives, results = labels.split()
     first = s.returned(0)
     for i in range(len(s.operation.regions)):
-        parameters, returned = s.parameters(i), s.returned(i)
+        parameters = s.parameters(i)
         s.need(not parameters, takes, "branch {} takes no values, found {}", i, len(parameters))
-        message = "branches return the same types, found {} and {}"
-        s.need(_fit(first, returned), gives, message, _texts(first), _texts(returned))
-    message = "results are what branches return, {}, found {}"
-    s.need(_fit(first, s.results), results, message, _texts(first), _texts(s.results))
+        _match(s, gives, "branches return the same types, found {} and {}", first, s.returned(i))
+    _match(s, results, "results are what branches return, {}, found {}", first, s.results)
 
 
 def if_(s: Subject) -> None:
@@ -49,15 +43,11 @@ def case(s: Subject) -> None:
 
 
 def while_(s: Subject) -> None:
-    for rule, what, found in (
-        ("c1", "cond takes", s.parameters(0)),
-        ("c2", "body takes", s.parameters(1)),
-        ("c2", "body returns", s.returned(1)),
-        ("c3", "results are", s.results),
-    ):
-        fit = _fit(s.operands, found)
-        s.need(fit, rule, "{} {}, found {}", what, _texts(s.operands), _texts(found))
+    _match(s, "c1", "cond takes {}, found {}", s.operands, s.parameters(0))
+    _match(s, "c2", "body takes {}, found {}", s.operands, s.parameters(1))
+    _match(s, "c2", "body returns {}, found {}", s.operands, s.returned(1))
     s.returns_boolean(0, "c1", "cond")
+    _match(s, "c3", "results are {}, found {}", s.operands, s.results)
 
 
 def tuple_(s: Subject) -> None:
@@ -217,8 +207,3 @@ def _is_future(s: Subject, rule: str, future: Facts, value: Facts) -> None:
     held = future.type.types
     fit = len(held) == 1 and types_fit(s.types.of(held[0]), value)
     s.need(fit, rule, "a future of {}, found {} (result {})", value, future, s.result)
-
-
-RULES: dict[str, Callable[[Subject], None]] = by_name(
-    "", if_, case, while_, tuple_, get_tuple_element, composite, custom_call, async_start, async_done
-)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from axla.stablehlo import mlir
 from axla.stablehlo.sizes import Bounded, Sizes
-from axla.stablehlo.tables import by_name
 from axla.stablehlo.verify.kinds import Facts, agree, fits, narrower, product, types_fit, width
 from axla.stablehlo.verify.reducers import check_reducer
 from axla.stablehlo.verify.subject import Subject
@@ -199,9 +197,9 @@ def scatter(s: Subject) -> None:
         s.follows("c24 c25", operand.extents, returned.element, i)
 
 
-RULES: dict[str, Callable[[Subject], None]] = {
-    **by_name("", add, constant_, rng, bitcast_convert, broadcast_in_dim, reshape, transpose, concatenate),
-    **by_name("", slice_, pad, set_dimension_size, gather, scatter),
-    "dynamic_broadcast_in_dim": broadcast_in_dim, "dynamic_reshape": reshape, "dynamic_pad": pad,
-    "dynamic_gather": gather,
-}  # fmt: skip
+dynamic_broadcast_in_dim, dynamic_reshape, dynamic_pad, dynamic_gather = (
+    broadcast_in_dim,
+    reshape,
+    pad,
+    gather,
+)

@@ -198,15 +198,14 @@ class Kind:
             return False
         if not facts.bits & _TENSOR:
             return True
-        shape = facts.shape
-        if shape is None:
+        if facts.shape is None:
             return self.unranked
-        if self.rank is not None and len(shape) != self.rank:
+        if self.rank not in (None, facts.rank):
             return False
-        if not self.static or None not in shape:
+        if not self.static or None not in facts.shape:
             return True
         bounded = [size for size in facts.dims if isinstance(size, Bounded)]
-        return self.static == "~" and len(bounded) == 1 and shape.count(None) == 1
+        return self.static == "~" and len(bounded) == facts.shape.count(None) == 1
 
 
 @cache

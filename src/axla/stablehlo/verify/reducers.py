@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from axla.stablehlo import mlir
-from axla.stablehlo.tables import by_name
 from axla.stablehlo.verify.attributes import table
 from axla.stablehlo.verify.kinds import Facts, Sizes, elements_fit, fits, promotable, sizes_fit
 from axla.stablehlo.verify.subject import Subject
@@ -196,8 +195,3 @@ def scan(s: Subject) -> None:
         s.need(facts.shape is not None, "c5", "the body returns ranked tensors, found {}", facts)
         shape = facts.sizes
         s.follows("c6", (*shape[:at], size, *shape[at:]) if i < outputs else shape, facts.element, i)
-
-
-RULES: dict[str, Callable[[Subject], None]] = by_name(
-    "", reduce, reduce_window, select_and_scatter, map_, sort, scan
-)

@@ -22,14 +22,25 @@ from axla.stablehlo.verify.agreement import check_declared
 from axla.stablehlo.verify.kinds import Broken, require
 from axla.stablehlo.verify.subject import Subject, Symbols, Types
 
+_DIALECTS = ("stablehlo.", "chlo.")
+NAMED = {
+    name.rstrip("_"): function
+    for module in (collectives, control, elements, numeric, reducers)
+    for name, function in vars(module).items()
+    if getattr(function, "__module__", "") == module.__name__ and name[0] != "_"
+}
 CONSTRAINTS: dict[str, Callable[[Subject], None]] = {
-    **elements.RULES, **reducers.RULES, **control.RULES, **numeric.RULES, **collectives.RULES,
-}  # fmt: skip
-"""Names without the dialect; what StableHLO and CHLO share means the same in both."""
+    record.short: function
+    for name, record in OPERATIONS.items()
+    if (function := NAMED.get("broadcasting" if name.startswith("chlo.broadcast_") else record.short))
+    and name.startswith(_DIALECTS)
+}
+"""Functions of these modules by the operations that they are called like, without the dialect: what StableHLO
+and CHLO share means the same in both.
+"""
 
 _ISOLATED = frozenset({"stablehlo.async_start", "chlo.scan"})
 _TERMINATORS = frozenset({"func.return", "stablehlo.return"})
-_DIALECTS = ("stablehlo.", "chlo.")
 
 _ENTRIES: dict[str, tuple[Record, Callable[[Subject], None] | None]] = {
     name: (record, CONSTRAINTS.get(record.short) if name.startswith(_DIALECTS) else None)
