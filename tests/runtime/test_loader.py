@@ -37,7 +37,11 @@ def source(rows: int = 0) -> Source:
 
 
 def written(library, folder):
-    files = {**metadata.write(library), **weights.write(library), f"{library.prefix}.o": library.image}
+    files = {
+        f"{library.prefix}.json": metadata.manifest(library).to_json(),
+        **weights.write(library),
+        f"{library.prefix}.o": library.image,
+    }
     if library.constants_image:
         files[f"{library.prefix}_weights.o"] = library.constants_image
     for name, data in files.items():

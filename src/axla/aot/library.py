@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 from dataclasses import dataclass
 
 from axla.aot.names import Name
@@ -10,24 +9,10 @@ from axla.core.dtypes import DType
 from axla.core.shape import Shape
 from axla.ir.graph import Module
 from axla.program.interface import Interface
+from axla.runtime.manifest import Role, Weights
 from axla.target.machine import CpuTarget
 
-
-class Role(enum.Enum):
-    """What an argument or result is to the caller."""
-
-    ARGUMENT = "argument"
-    CONSTANT_VARIABLE = "readonly variable"  # kept between calls, only read
-    VARIABLE = "variable"  # kept between calls; a run reads it and writes its new value in place
-    RESULT = "result"
-
-
-class Weights(enum.Enum):
-    """Where the constants segment is."""
-
-    OBJECT = "object"  # in name.o
-    SEPARATE = "separate"  # in name_weights.o
-    FILE = "file"  # in name.weights, which the caller loads and passes
+__all__ = ["Function", "Library", "Role", "Tensor", "Value", "Weights"]
 
 
 @dataclass(frozen=True, slots=True)

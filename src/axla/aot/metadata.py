@@ -3,67 +3,42 @@
 from __future__ import annotations
 
 import hashlib
-import json
-from typing import Any
 
-from axla.aot.library import Function, Library, Value
+from axla.aot.library import Library, Value
 from axla.aot.package import objects
+from axla.runtime import manifest as facts
 from axla.runtime.loader import digest_of
-from axla.runtime.manifest import FORMAT, seal
 
 
-def write(library: Library) -> dict[str, str | bytes]:
-    """`P.json`."""
-    return {f"{library.prefix}.json": json.dumps(table(library), indent=1) + "\n"}
-
-
-def table(library: Library) -> dict[str, Any]:
+def manifest(library: Library) -> facts.Manifest:
     """The contents of P.json."""
-    target = library.target
-    found: dict[str, Any] = {
-        "format": FORMAT,
-        "name": str(library.name),
-        "prefix": library.prefix,
-        "target": {
-            "alias": target.name, "triple": target.triple, "cpu": target.cpu,
-            "features": sorted(target.features), "object_format": target.form.format,
-            "pointer_bytes": target.form.pointer_bytes,
-        },
-        "objects": [
-            {"file": name, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    target, constants = library.target, library.constants
+    return facts.Manifest(
+        facts.FORMAT, str(library.name), library.prefix,
+        facts.TargetFacts(
+            target.name, target.triple, target.cpu, tuple(sorted(target.features)), target.form.format,
+            target.form.pointer_bytes,
+        ),
+        tuple(
+            facts.ObjectFacts(name, len(data), hashlib.sha256(data).hexdigest())
             for name, data in objects(library).items()
-        ],
-        "weights": library.weights.value,
-        "constants": {
-            "bytes": len(library.constants),
-            "digest": digest_of(library.constants),
-            "tensors": [
-                {"name": t.name, "offset": t.offset, "dtype": t.shape.dtype.name, "dims": list(t.shape.dims)}
-                for t in library.tensors
-            ],
-        },
-        "functions": [_function(function) for function in library.functions],
-        "batches": [list(row) for row in library.batches],
-        "externals": library.externals,
-    }  # fmt: skip
-    if library.takes_weights:
-        found["weights_file"] = f"{library.prefix}.weights"
-    return {**found, "sha256": seal(found)}
+        ),
+        library.weights,
+        facts.ConstantsFacts(
+            len(constants), digest_of(constants),
+            tuple(facts.TensorFacts(t.name, t.offset, t.shape.dtype, t.shape.dims) for t in library.tensors),
+        ),
+        tuple(
+            facts.FunctionFacts(
+                str(function.name), function.symbol, function.workspace_bytes,
+                _values(function.arguments), _values(function.results), tuple(function.interface.messages),
+            )
+            for function in library.functions
+        ),
+        library.batches, tuple(library.externals),
+        f"{library.prefix}.weights" if library.takes_weights else "",
+    )  # fmt: skip
 
 
-def _function(function: Function) -> dict[str, Any]:
-    return {
-        "name": str(function.name),
-        "symbol": function.symbol,
-        "workspace_bytes": function.workspace_bytes,
-        "arguments": [_value(value) for value in function.arguments],
-        "results": [_value(value) for value in function.results],
-        "messages": list(function.interface.messages),
-    }
-
-
-def _value(value: Value) -> dict[str, Any]:
-    return {
-        "name": value.name, "label": value.label, "dtype": value.dtype.name, "dims": list(value.dims),
-        "bytes": value.bytes, "role": value.role.value,
-    }  # fmt: skip
+def _values(values: tuple[Value, ...]) -> tuple[facts.ValueFacts, ...]:
+    return tuple(facts.ValueFacts(v.name, v.label, v.dtype, v.dims, v.bytes, v.role) for v in values)

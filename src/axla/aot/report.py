@@ -6,14 +6,15 @@ import textwrap
 from collections.abc import Iterator
 
 from axla.analysis.cost import cost
-from axla.aot import metadata
 from axla.aot.library import Function, Library, Value, Weights
+from axla.aot.metadata import manifest
 from axla.codegen.object_files import Sizes, sizes, symbols
 
 
 def write(library: Library) -> dict[str, str | bytes]:
     """The report and the description."""
-    return {f"{library.prefix}_report.txt": text(library), **metadata.write(library)}
+    prefix = library.prefix
+    return {f"{prefix}_report.txt": text(library), f"{prefix}.json": manifest(library).to_json()}
 
 
 def text(library: Library) -> str:

@@ -20,7 +20,7 @@ from axla.codegen.native.image import Image
 from axla.core import locks, status
 from axla.core.errors import InvalidArgument, OutOfMemory, UnsupportedError, choices
 from axla.runtime.cpu_features import refuse_foreign
-from axla.runtime.manifest import FunctionFacts, Manifest, ValueFacts, read_manifest
+from axla.runtime.manifest import FunctionFacts, Manifest, ObjectFacts, Role, ValueFacts, read_manifest
 from axla.runtime.safetensors import aligned, read_file, read_safetensors
 
 __all__ = ["Function", "Library", "load"]
@@ -45,7 +45,7 @@ def load(path: str | os.PathLike[str], *, trust_cpu: bool = False) -> Library:
         names = ", ".join(manifest.externals)
         raise UnsupportedError(f"{file}: the library calls {names}, which a linker has to put beside it")
     refuse_foreign(target.cpu, target.features, trust_cpu)
-    images = [(name, _checked(file.parent / name, size, digest)) for name, size, digest in manifest.objects]
+    images = [(facts.file, _checked(file.parent, facts)) for facts in manifest.objects]
     weights = _weights(file.parent, manifest)
     image = Image(images, [f"{function.symbol}_run" for function in manifest.functions])
     return Library(manifest, image, weights)
@@ -60,24 +60,25 @@ def _manifest_path(path: Path) -> Path:
     return found[0]
 
 
-def _checked(path: Path, size: int, digest: str) -> bytes:
+def _checked(folder: Path, facts: ObjectFacts) -> bytes:
+    path = folder / facts.file
     try:
         data = path.read_bytes()
     except OSError as error:
         raise InvalidArgument(f"{path}: {error.strerror or error}") from error
-    if len(data) != size or hashlib.sha256(data).hexdigest() != digest:
+    if len(data) != facts.bytes or hashlib.sha256(data).hexdigest() != facts.sha256:
         raise InvalidArgument(f"{path}: not the file that belongs to the library (another size or SHA-256)")
     return data
 
 
 def _weights(folder: Path, manifest: Manifest) -> np.ndarray | None:
     """The constants of a side file, at a multiple of 64."""
-    if manifest.weights_file is None:
+    if not manifest.weights_file:
         return None
     path = folder / manifest.weights_file
     data, entries, metadata = read_file(path)
-    whole = len(data) == manifest.constants_bytes
-    if not whole or digest_of(data) != manifest.constants_digest:
+    wanted = manifest.constants
+    if len(data) != wanted.bytes or digest_of(data) != wanted.digest:
         raise InvalidArgument(f"{path}: not the weights of {manifest.name} (another size or digest)")
     if metadata.get("library") != manifest.name or not entries:
         raise InvalidArgument(f"{path}: weights of {metadata.get('library')!r}, wanted {manifest.name!r}")
@@ -142,12 +143,12 @@ class Function:
 
     def __init__(self, facts: FunctionFacts, image: Image, weights: np.ndarray | None) -> None:
         self.facts = facts
-        self.arguments = tuple(v for v in facts.arguments if v.role == "argument")
+        self.arguments = tuple(v for v in facts.arguments if v.role is Role.ARGUMENT)
         self.results = facts.results
-        self.variables = {v.name: _zeros(v) for v in facts.arguments if v.role != "argument"}
+        self.variables = {v.name: _zeros(v) for v in facts.arguments if v.role is not Role.ARGUMENT}
         self._image = image  # the code stays as long as somebody can call it
         self._weights = weights
-        written = any(v.role == "variable" for v in facts.arguments)
+        written = any(v.role is Role.VARIABLE for v in facts.arguments)
         self._lock = locks.new_lock() if written else nullcontext()
         count = 3 if weights is None else 4
         self._run = c.CFUNCTYPE(c.c_int32, *[c.c_void_p] * count)(image.addresses[f"{facts.symbol}_run"])
@@ -171,7 +172,7 @@ class Function:
         """Gives all variables the values of a safetensors file, by their names or labels."""
         arrays = read_safetensors(path)
         for facts in self.facts.arguments:
-            if facts.role == "argument":
+            if facts.role is Role.ARGUMENT:
                 continue
             found = arrays.get(facts.name, arrays.get(facts.label))
             if found is None:

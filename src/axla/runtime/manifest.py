@@ -1,14 +1,17 @@
-"""`P.json` of a compiled library, read strictly: what it says is true or an InvalidArgument."""
+"""`P.json` of a compiled library: what is written, and a strict reader of it: what it says is true or an
+InvalidArgument. The classes are its tables, in the order of their fields.
+"""
 
 from __future__ import annotations
 
+import enum
 import hashlib
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from axla.core.dtypes import BY_NAME, DType
 from axla.core.errors import InvalidArgument
@@ -17,22 +20,37 @@ FORMAT = "axla.library.1"
 
 _MOST = 1 << 47
 _MOST_FILE = 64 << 20
-_FILE = re.compile(r"[A-Za-z0-9_]+\.(o|weights)")
-_SYMBOL = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
-_ROLES = ("argument", "readonly variable", "variable", "result")
-_PLACES = re.compile("object|separate|file")  # of the weights
+
+_Symbol = Annotated[str, re.compile("[A-Za-z][A-Za-z0-9_]*")]
+
+
+class Role(enum.StrEnum):
+    """What an argument or result is to the caller."""
+
+    ARGUMENT = "argument"
+    CONSTANT_VARIABLE = "readonly variable"  # kept between calls, only read
+    VARIABLE = "variable"  # kept between calls; a run reads it and writes its new value in place
+    RESULT = "result"
+
+
+class Weights(enum.StrEnum):
+    """Where the constants segment is."""
+
+    OBJECT = "object"  # in name.o
+    SEPARATE = "separate"  # in name_weights.o
+    FILE = "file"  # in name.weights, which the caller loads and passes
 
 
 @dataclass(frozen=True, slots=True)
 class ValueFacts:
     """An argument or result."""
 
-    name: str
+    name: _Symbol
     label: str
     dtype: DType
     dims: tuple[int, ...]
     bytes: int
-    role: str
+    role: Role
 
     def __str__(self) -> str:
         return f"{self.name}: {self.dtype.name}[{','.join(map(str, self.dims))}]"
@@ -41,7 +59,7 @@ class ValueFacts:
 @dataclass(frozen=True, slots=True)
 class FunctionFacts:
     name: str
-    symbol: str
+    symbol: _Symbol
     workspace_bytes: int
     arguments: tuple[ValueFacts, ...]
     results: tuple[ValueFacts, ...]
@@ -50,73 +68,103 @@ class FunctionFacts:
 
 @dataclass(frozen=True, slots=True)
 class TargetFacts:
+    alias: str
     triple: str
     cpu: str
     features: tuple[str, ...]
     object_format: str
+    pointer_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectFacts:
+    file: Annotated[str, re.compile(r"[A-Za-z0-9_]+\.o")]
+    bytes: int
+    sha256: Annotated[str, re.compile("[0-9a-f]{64}")]
+
+
+@dataclass(frozen=True, slots=True)
+class TensorFacts:
+    name: str
+    offset: int
+    dtype: DType
+    dims: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantsFacts:
+    bytes: int
+    digest: str
+    tensors: tuple[TensorFacts, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """All that a loader needs. `objects`: (file, bytes, SHA-256)."""
+    """All that a loader needs. `batches`: [rows, number of the function]."""
 
+    format: str
     name: str
-    prefix: str
+    prefix: _Symbol
     target: TargetFacts
-    objects: tuple[tuple[str, int, str], ...]
-    weights_file: str | None
-    constants_bytes: int
-    constants_digest: str
+    objects: tuple[ObjectFacts, ...]
+    weights: Weights
+    constants: ConstantsFacts
     functions: tuple[FunctionFacts, ...]
     batches: tuple[tuple[int, int], ...]
     externals: tuple[str, ...]
+    weights_file: Annotated[str, re.compile(r"([A-Za-z0-9_]+\.weights)?")] = ""
+
+    def to_json(self) -> str:
+        """The text of the file."""
+        table = _plain(self)
+        return json.dumps({**table, "sha256": seal(table)}, indent=1) + "\n"
 
 
-class _Table:
-    """A JSON object whose fields are asked for by type; errors name the field."""
+def _plain(value: Any) -> Any:
+    """What stands in JSON for it; fields that are as when they are absent do not."""
+    if isinstance(value, DType):
+        return value.name
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    if not is_dataclass(value):
+        return value
+    found = ((field, getattr(value, field.name)) for field in fields(value))
+    return {field.name: _plain(item) for field, item in found if item != field.default}
 
-    def __init__(self, path: str, value: Any) -> None:
-        self.path = path
-        if not isinstance(value, dict):
-            raise InvalidArgument(f"{path}: found {_short(value)}, wanted a table")
-        self.value = value
 
-    def _get(self, name: str, kind: type, what: str) -> Any:
-        found = self.value.get(name)
-        if type(found) is not kind:
-            raise InvalidArgument(f"{self.path}: {name} is {_short(found)}, wanted {what}")
-        return found
+def _read(kind: Any, at: str, value: Any) -> Any:
+    """A value of a kind of a field, from JSON; `at` is what errors call it."""
 
-    def text(self, name: str, pattern: re.Pattern[str] | None = None) -> str:
-        found = self._get(name, str, "a text")
-        if pattern is not None and pattern.fullmatch(found) is None:
-            raise InvalidArgument(f"{self.path}: {name} is {_short(found)}, which cannot be")
-        return found
+    def checked(holds: object, wanted: str) -> None:
+        if not holds:
+            raise InvalidArgument(f"{at} is {_short(value)}, {wanted}")
 
-    def number(self, name: str, most: int = _MOST) -> int:
-        found = self._get(name, int, "a number")
-        if not 0 <= found <= most:
-            raise InvalidArgument(f"{self.path}: {name} is {found}, wanted 0 to {most}")
-        return found
-
-    def table(self, name: str) -> _Table:
-        return _Table(f"{self.path}: {name}", self._get(name, dict, "a table"))
-
-    def tables(self, name: str) -> list[_Table]:
-        rows = self._get(name, list, "a list")
-        return [_Table(f"{self.path}: {name}[{k}]", row) for k, row in enumerate(rows)]
-
-    def texts(self, name: str) -> tuple[str, ...]:
-        found = self._get(name, list, "a list")
-        if not all(isinstance(text, str) for text in found):
-            raise InvalidArgument(f"{self.path}: {name} is {_short(found)}, wanted texts")
-        return tuple(found)
-
-    def numbers(self, name: str) -> tuple[int, ...]:
-        found = self._get(name, list, "a list")
-        if not all(type(n) is int and 0 <= n <= _MOST for n in found):
-            raise InvalidArgument(f"{self.path}: {name} is {_short(found)}, wanted sizes")
-        return tuple(found)
+    args = get_args(kind)
+    if is_dataclass(kind):
+        checked(type(value) is dict, "wanted a table")
+        hints = get_type_hints(kind, include_extras=True)
+        present = [f.name for f in fields(kind) if f.name in value or f.default is MISSING]
+        return kind(**{name: _read(hints[name], f"{at}: {name}", value.get(name)) for name in present})
+    if get_origin(kind) is tuple:
+        checked(type(value) is list, "wanted a list")
+        kinds = args[:1] * len(value) if args[-1] is ... else args
+        checked(len(kinds) == len(value), f"wanted {len(kinds)} items")
+        return tuple(
+            _read(k, f"{at}[{n}]", item) for n, (k, item) in enumerate(zip(kinds, value, strict=True))
+        )
+    if kind is int:
+        checked(type(value) is int, "wanted a number")
+        checked(0 <= value <= _MOST, f"wanted 0 to {_MOST}")
+        return value
+    checked(type(value) is str, "wanted a text")
+    if kind is str:
+        return value
+    if get_origin(kind) is Annotated:
+        checked(args[1].fullmatch(value), "which cannot be")
+        return value
+    known = BY_NAME if kind is DType else {member.value: member for member in kind}
+    checked(value in known, "which cannot be")
+    return known[value]
 
 
 def _short(value: object) -> str:
@@ -136,74 +184,35 @@ def read_manifest(path: Path) -> Manifest:
         if path.stat().st_size > _MOST_FILE:
             raise InvalidArgument(f"{path}: {path.stat().st_size} bytes, too long for a description")
         value = json.loads(path.read_text(encoding="utf-8"))
-        whole = _Table(str(path), value)
-        seen = seal(value)
     except OSError as error:
         raise InvalidArgument(f"{path}: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:
         raise InvalidArgument(f"{path}: no JSON: {error}") from error
-    if whole.text("format") != FORMAT:
-        raise InvalidArgument(f"{path}: format {_short(whole.text('format'))}, wanted {FORMAT!r}")
-    if whole.text("sha256") != seen:
-        raise InvalidArgument(f"{path}: damaged: its SHA-256 is {seen}, not the one that it names")
-    target, constants = whole.table("target"), whole.table("constants")
-    objects = tuple(
-        (row.text("file", _FILE), row.number("bytes"), row.text("sha256", re.compile(r"[0-9a-f]{64}")))
-        for row in whole.tables("objects")
-    )
-    functions = tuple(_function(row) for row in whole.tables("functions"))
-    if constants.number("bytes") % 64:
-        raise InvalidArgument(
-            f"{path}: constants of {constants.number('bytes')} bytes, wanted a multiple of 64"
-        )
-    if not objects or not functions:
-        raise InvalidArgument(f"{path}: a library has at least one object and one function")
-    if len({function.symbol for function in functions}) != len(functions):
-        raise InvalidArgument(f"{path}: a function's symbol stands twice")
-    batches = whole.value.get("batches")
-    if not isinstance(batches, list) or not all(_is_batch(row, len(functions)) for row in batches):
-        raise InvalidArgument(f"{path}: batches is {_short(batches)}, wanted [rows, number of a function]")
-    return Manifest(
-        whole.text("name"), whole.text("prefix", _SYMBOL),
-        TargetFacts(
-            target.text("triple"), target.text("cpu"), target.texts("features"), target.text("object_format")
-        ),
-        objects,
-        whole.text("weights_file", _FILE) if whole.text("weights", _PLACES) == "file" else None,
-        constants.number("bytes"), constants.text("digest"), functions,
-        tuple((rows, number) for rows, number in batches), whole.texts("externals"),
-    )  # fmt: skip
 
+    def check(holds: object, what: str) -> None:
+        if not holds:
+            raise InvalidArgument(f"{path}: {what}")
 
-def _is_batch(row: object, functions: int) -> bool:
-    return (
-        isinstance(row, list)
-        and len(row) == 2
-        and all(type(n) is int for n in row)
-        and row[0] > 0
-        and 0 <= row[1] < functions
-    )
-
-
-def _function(table: _Table) -> FunctionFacts:
-    arguments = tuple(_value(row) for row in table.tables("arguments"))
-    results = tuple(_value(row) for row in table.tables("results"))
-    for what, values in (("arguments", arguments), ("results", results)):
-        if len({value.name for value in values}) != len(values):
-            raise InvalidArgument(f"{table.path}: {what}: a name stands twice")
-        if any((value.role == "result") is (what == "arguments") for value in values):
-            raise InvalidArgument(f"{table.path}: {what}: a role that they cannot have")
-    return FunctionFacts(
-        table.text("name"), table.text("symbol", _SYMBOL), table.number("workspace_bytes"), arguments,
-        results, table.texts("messages"),
-    )  # fmt: skip
-
-
-def _value(table: _Table) -> ValueFacts:
-    dtype = BY_NAME.get(table.text("dtype"))
-    dims, size, role = table.numbers("dims"), table.number("bytes"), table.text("role")
-    if dtype is None or role not in _ROLES:
-        raise InvalidArgument(f"{table.path}: dtype {_short(table.text('dtype'))}, role {_short(role)}")
-    if prod(dims) * dtype.itemsize != size or len(dims) > 64:
-        raise InvalidArgument(f"{table.path}: {size} bytes for {dtype}{list(dims)}")
-    return ValueFacts(table.text("name", _SYMBOL), table.text("label"), dtype, dims, size, role)
+    check(isinstance(value, dict), f"found {_short(value)}, wanted a table")
+    found, seen = value.get("format"), seal(value)
+    check(found == FORMAT, f"format {_short(found)}, wanted {FORMAT!r}")
+    check(value.get("sha256") == seen, f"damaged: its SHA-256 is {seen}, not the one that it names")
+    manifest: Manifest = _read(Manifest, str(path), value)
+    functions, constants = manifest.functions, manifest.constants.bytes
+    check(constants % 64 == 0, f"constants of {constants} bytes, wanted a multiple of 64")
+    check(manifest.objects and functions, "a library has at least one object and one function")
+    check(len({f.symbol for f in functions}) == len(functions), "a function's symbol stands twice")
+    known = all(rows and number < len(functions) for rows, number in manifest.batches)
+    check(known, f"batches is {_short(manifest.batches)}, wanted [rows, number of a function]")
+    in_file = manifest.weights is Weights.FILE
+    check(in_file is bool(manifest.weights_file), f"weights_file is {manifest.weights_file!r}")
+    for k, function in enumerate(functions):
+        for what, values in (("arguments", function.arguments), ("results", function.results)):
+            at = f"functions[{k}]: {what}"
+            check(len({value.name for value in values}) == len(values), f"{at}: a name stands twice")
+            given = {value.role is not Role.RESULT for value in values}
+            check(given <= {what == "arguments"}, f"{at}: a role that they cannot have")
+            for n, v in enumerate(values):
+                whole = prod(v.dims) * v.dtype.itemsize == v.bytes and len(v.dims) <= 64
+                check(whole, f"{at}[{n}]: {v.bytes} bytes for {v.dtype}{list(v.dims)}")
+    return manifest
