@@ -61,30 +61,27 @@ class Layout:
 
     def _suffix(self) -> str:
         parts = []
-        if self.dim_types:
-            parts.append(f"D({','.join(self.dim_types)})")
-        if self.tiles:
-            parts.append(
-                "T" + "".join(f"({','.join('*' if d is None else str(d) for d in t)})" for t in self.tiles)
-            )
-        if self.tail_padding != 1:
-            parts.append(f"L({self.tail_padding})")
-        if self.index_type:
-            parts.append(f"#({self.index_type})")
-        if self.pointer_type:
-            parts.append(f"*({self.pointer_type})")
-        if self.element_bits:
-            parts.append(f"E({self.element_bits})")
-        if self.memory_space:
-            parts.append(f"S({self.memory_space})")
-        if self.split_configs:
-            parts.append("SC" + "".join(f"({d}:{','.join(map(str, at))})" for d, at in self.split_configs))
-        if self.physical_shape:
-            parts.append(f"P({self.physical_shape})")
-        if self.metadata_prefix:
-            parts.append(f"M({self.metadata_prefix})")
+        for key, name in LAYOUT_KEYS.items():
+            value = getattr(self, name)
+            if value == getattr(_PLAIN, name):
+                continue
+            if key == "T":
+                tiles = (",".join("*" if d is None else str(d) for d in tile) for tile in value)
+                parts.append("T" + "".join(f"({tile})" for tile in tiles))
+            elif key == "SC":
+                parts.append("SC" + "".join(f"({d}:{','.join(map(str, at))})" for d, at in value))
+            else:
+                parts.append(f"{key}({','.join(value) if key == 'D' else value})")
         return ":" + "".join(parts) if parts else ""
 
+
+_PLAIN = Layout(())
+LAYOUT_KEYS = {
+    "D": "dim_types", "T": "tiles", "L": "tail_padding", "#": "index_type", "*": "pointer_type",
+    "E": "element_bits", "S": "memory_space", "SC": "split_configs", "P": "physical_shape",
+    "M": "metadata_prefix",
+}  # fmt: skip
+"""What a layout's text has behind its dimensions, in this order, and the fields that say it."""
 
 _DEFAULT_LAYOUTS: dict[int, Layout] = {}
 

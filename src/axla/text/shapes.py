@@ -10,6 +10,7 @@ from typing import Any
 from axla.core.dtypes import BY_NAME
 from axla.core.errors import ParseError, ShapeError
 from axla.core.shape import (
+    LAYOUT_KEYS,
     OPAQUE,
     TOKEN,
     UNBOUNDED,
@@ -168,43 +169,31 @@ class ShapeCursor(Cursor):
         order = -1
         while (found := self.match(_LAYOUT_KEY)) is not None:
             key = found[1]
-            if _KEY_ORDER[key] <= order:
+            if _KEY_ORDER.index(key) <= order:
                 self.fail(f"{key}(...) stands behind its place in the layout", found.start(1))
-            order = _KEY_ORDER[key]
-            _LAYOUT_READERS[key](self, fields)
+            order = _KEY_ORDER.index(key)
+            if key == "P" and not fields.get("dim_types"):
+                self.fail("a physical shape belongs to the layout of a sparse array only")
+            read = _LAYOUT_READERS.get(key)
+            fields[LAYOUT_KEYS[key]] = read(self) if read is not None else self._read_in_brackets(key)
 
-    def _read_dim_types(self, fields: dict[str, object]) -> None:
+    def _read_dim_types(self) -> tuple[str, ...]:
         types = tuple(self.listed("(", self._dim_type, ")"))
-        if any(t != "D" for t in types):
-            fields["dim_types"] = types
+        return types if any(t != "D" for t in types) else ()
 
     def _dim_type(self) -> str:
         return self.take(_PLACE, "the kind of a dimension, D or C")[1]
 
-    def _read_tiles(self, fields: dict[str, object]) -> None:
+    def _read_tiles(self) -> tuple[tuple[int | None, ...], ...]:
         tiles = []
         while self.peek("("):
             tiles.append(tuple(self.listed("(", self._tile_size, ")")))
-        fields["tiles"] = tuple(tiles)
+        return tuple(tiles)
 
     def _tile_size(self) -> int | None:
         return None if self.accept("*") else self.integer("a tile size or *")
 
-    def _read_number(self, name: str, fields: dict[str, object]) -> None:
-        self.expect("(")
-        fields[name] = self.integer()
-        self.expect(")")
-
-    def _read_type(self, name: str, fields: dict[str, object]) -> None:
-        self.expect("(")
-        at = self.skip()
-        word = self.word("an element type")
-        if word not in BY_NAME or not BY_NAME[word].is_unsigned:
-            self.fail(f"'{word}' is no unsigned integer type", at)
-        fields[name] = word
-        self.expect(")")
-
-    def _read_split_configs(self, fields: dict[str, object]) -> None:
+    def _read_split_configs(self) -> tuple[tuple[int, tuple[int, ...]], ...]:
         configs = []
         while self.accept("("):
             dimension = self.integer("a dimension number")
@@ -214,16 +203,24 @@ class ShapeCursor(Cursor):
                 indices.append(self.integer())
             self.expect(")")
             configs.append((dimension, tuple(indices)))
-        fields["split_configs"] = tuple(configs)
+        return tuple(configs)
 
-    def _read_physical_shape(self, fields: dict[str, object]) -> None:
-        at = self.skip()
-        if "dim_types" not in fields:
-            self.fail("a physical shape belongs to the layout of a sparse array only", at)
+    def _read_in_brackets(self, key: str) -> int | str:
+        """A number, a type or a shape."""
         self.expect("(")
-        with self.inside("physical shapes"):
-            fields["physical_shape"] = self.shape().to_string()
+        at = self.skip()
+        found: int | str
+        if key in ("#", "*"):
+            found = self.word("an element type")
+            if found not in BY_NAME or not BY_NAME[found].is_unsigned:
+                self.fail(f"'{found}' is no unsigned integer type", at)
+        elif key == "P":
+            with self.inside("physical shapes"):
+                found = self.shape().to_string()
+        else:
+            found = self.integer()
         self.expect(")")
+        return found
 
     def program_shape(self) -> ProgramShape:
         """(a: f32[], b: f32[]) -> f32[]; names may be left out."""
@@ -245,16 +242,9 @@ class ShapeCursor(Cursor):
 
 
 _PARAMETER_NAME = pattern(BLANK + f"%?({NAME})" + BLANK + r"(?::|(?<=[\s/])(?=[a-z(]))")
-_KEY_ORDER = {key: n for n, key in enumerate(("D", "T", "L", "#", "*", "E", "S", "SC", "P", "M"))}
+_KEY_ORDER = [*LAYOUT_KEYS]
 _LAYOUT_READERS = {
     "D": ShapeCursor._read_dim_types,
     "T": ShapeCursor._read_tiles,
-    "L": lambda c, fields: c._read_number("tail_padding", fields),
-    "#": lambda c, fields: c._read_type("index_type", fields),
-    "*": lambda c, fields: c._read_type("pointer_type", fields),
-    "E": lambda c, fields: c._read_number("element_bits", fields),
-    "S": lambda c, fields: c._read_number("memory_space", fields),
     "SC": ShapeCursor._read_split_configs,
-    "P": ShapeCursor._read_physical_shape,
-    "M": lambda c, fields: c._read_number("metadata_prefix", fields),
 }
