@@ -13,7 +13,7 @@ from axla.aot import config as configs
 from axla.aot import report as report_files
 from axla.aot import weights as weights_files
 from axla.aot.build import build
-from axla.aot.frontend import Example, Sizes, examples
+from axla.aot.frontend import Example, examples
 from axla.aot.library import Library, Weights
 from axla.aot.machines import machine
 from axla.aot.names import check_identifier, parse_name
@@ -65,7 +65,7 @@ def library_of(
     parsed, externals = parse_name(options.name), items(options.externals, "externals")
     called = {check_identifier(text(f, "externals"), "externals") for f in externals}
     target = replace(target, form=replace(target.form, externals=frozenset(called)))
-    found = examples(program, args, Sizes(options.arg_types, options.dim_args))
+    found = examples(program, args, options)
     if options.config is not None:
         wanted = configs.read_config(options.config)
         for example in found:

@@ -17,6 +17,7 @@ import numpy as np
 
 from axla.aot.build import Label, Source
 from axla.aot.names import derived
+from axla.aot.options import DEFAULT, Options
 from axla.api import parse
 from axla.comparison import array_leaves, parameter_leaves
 from axla.core.errors import AxlaError, InvalidArgument, ParseError, UnsupportedError
@@ -25,17 +26,6 @@ from axla.hlo import Tuple
 from axla.ir.graph import Instruction, Module
 from axla.ir.op import OPS
 from axla.stablehlo.names import names_in
-
-
-@dataclass(frozen=True, slots=True)
-class Sizes:
-    """What StableHLO with open sizes needs, as `axla.parse` takes it."""
-
-    arg_types: Sequence[Any] | None = None
-    dim_args: Sequence[int] | None = None
-
-
-UNSIZED = Sizes()
 
 # Names that instructions get when nobody gives them one: opcodes, and what JAX and printers write.
 _MADE_UP = frozenset(
@@ -52,22 +42,22 @@ class Example:
     inputs: tuple[np.ndarray, ...] | None = None
 
 
-def examples(program: Any, args: Any = None, sizes: Sizes = UNSIZED) -> tuple[Example, ...]:
+def examples(program: Any, args: Any = None, options: Options = DEFAULT) -> tuple[Example, ...]:
     """The functions of a library.
 
     `program` may be {suffix: program}: several functions, with `args` {suffix: args}. `args` may be
     {rows: args}: the same function for several numbers of rows.
     """
     if isinstance(program, Mapping):
-        return _several(program, args, sizes)
+        return _several(program, args, options)
     if not isinstance(args, Mapping):
-        return (example(program, args, sizes),)
+        return (example(program, args, options),)
     if not args or not all(isinstance(rows, int) and rows > 0 for rows in args):
         found = ", ".join(map(repr, args)) or "nothing"
         raise InvalidArgument(f"args: a mapping has numbers of rows for keys, found {found}")
     found = []
     for rows, given in args.items():
-        one = example(program, given, sizes)
+        one = example(program, given, options)
         found.append(replace(one, source=replace(one.source, suffix=str(rows), rows=rows)))
     _check_rows([one.source for one in found])
     return tuple(found)
@@ -88,7 +78,7 @@ def _check_rows(sources: Sequence[Source]) -> None:
         raise InvalidArgument(f"args: wanted arrays with the rows of their keys, else equal; found {found}")
 
 
-def _several(programs: Mapping[Any, Any], args: Any, sizes: Sizes) -> tuple[Example, ...]:
+def _several(programs: Mapping[Any, Any], args: Any, options: Options) -> tuple[Example, ...]:
     if not programs:
         raise InvalidArgument("program: a mapping has suffixes of functions for keys, found nothing")
     if args is not None and not isinstance(args, Mapping):
@@ -103,18 +93,18 @@ def _several(programs: Mapping[Any, Any], args: Any, sizes: Sizes) -> tuple[Exam
     for suffix, program in programs.items():
         if not isinstance(suffix, str):
             raise InvalidArgument(f"program: the suffix of a function is a str, found {suffix!r}")
-        one = example(program, (args or {}).get(suffix), sizes)
+        one = example(program, (args or {}).get(suffix), options)
         found.append(replace(one, source=replace(one.source, suffix=suffix)))
     return tuple(found)
 
 
-def example(program: Any, args: Any = None, sizes: Sizes = UNSIZED) -> Example:
+def example(program: Any, args: Any = None, options: Options = DEFAULT) -> Example:
     """One program with names. `args`: example arguments of a function of JAX; for other programs an array, or
     something with a shape, for each parameter leaf.
     """
     if args is not None and not isinstance(args, list | tuple):
         raise InvalidArgument(f"args: wanted a tuple of arguments, found {type(args).__name__}")
-    module = _module(program, args, sizes)
+    module = _module(program, args, options)
     given = _arrays(module, args) if args is not None else None
     arguments, results = labels_of(module)
     source = Source(module, _labels(arguments, "arg"), _labels(results, "result"))
@@ -124,16 +114,16 @@ def example(program: Any, args: Any = None, sizes: Sizes = UNSIZED) -> Example:
 # Programs.
 
 
-def _module(program: Any, args: Sequence[Any] | None, sizes: Sizes) -> Module:
+def _module(program: Any, args: Sequence[Any] | None, options: Options) -> Module:
     if not isinstance(program, Module | str | bytes | bytearray | os.PathLike) and not callable(program):
         program = getattr(program, "module", program)  # of a builder's computation
     if isinstance(program, Module):
-        return _sized(program, args, sizes)
+        return _sized(program, args, options)
     program = opened(program)
     if isinstance(program, str | bytes | os.PathLike):
-        return _parsed(program, args, sizes)
+        return _parsed(program, args, options)
     if callable(program) or hasattr(program, "mlir_module_serialized"):
-        return _of_jax(program, args, sizes)
+        return _of_jax(program, args, options)
     raise InvalidArgument(
         "program: wanted a Module, a builder's computation, the content of a program or its path, a JAX "
         f"function or jax.export.Exported; found {type(program).__name__}"
@@ -149,7 +139,7 @@ def opened(source: Any) -> Any:
     return bytes(source) if isinstance(source, bytearray | memoryview) else source
 
 
-def _parsed(program: str | bytes | os.PathLike[str], args: Sequence[Any] | None, sizes: Sizes) -> Module:
+def _parsed(program: str | bytes | os.PathLike[str], args: Sequence[Any] | None, options: Options) -> Module:
     try:
         module = parse(program)
     except (ParseError, UnsupportedError):
@@ -157,13 +147,13 @@ def _parsed(program: str | bytes | os.PathLike[str], args: Sequence[Any] | None,
         if not isinstance(content, bytes) or not _may_be_export(content):
             raise
         try:  # what jax.export serializes has no mark to know it by
-            return _of_jax(content, args, sizes)
+            return _of_jax(content, args, options)
         except (AxlaError, ImportError):
             raise
         except Exception:
             pass  # it is none: what is wrong with it as a program is said
         raise
-    return _sized(module, args, sizes)
+    return _sized(module, args, options)
 
 
 def _may_be_export(content: bytes) -> bool:
@@ -175,7 +165,7 @@ def _may_be_export(content: bytes) -> bool:
     return b"\0" in content
 
 
-def _of_jax(program: Any, args: Sequence[Any] | None, sizes: Sizes) -> Module:
+def _of_jax(program: Any, args: Sequence[Any] | None, options: Options) -> Module:
     from axla.jax.functions import OpenModule, lowered, module_of
     from axla.stablehlo.modules import DynamicModule
 
@@ -188,26 +178,26 @@ def _of_jax(program: Any, args: Sequence[Any] | None, sizes: Sizes) -> Module:
     found = lowered(program, args if callable(program) and args is not None else (), {})
     module = module_of(found)
     if not isinstance(module, DynamicModule):
-        return _sized(module, None, sizes)
+        return _sized(module, None, options)
     leaves = None if callable(program) or args is None else _leaves(args)
     assert isinstance(module, OpenModule)
-    return _sized(module, leaves, sizes)
+    return _sized(module, leaves, options)
 
 
-def _sized(module: Module, args: Sequence[Any] | None, sizes: Sizes) -> Module:
+def _sized(module: Module, args: Sequence[Any] | None, options: Options) -> Module:
     """The module with all sizes known. An error names the arguments whose sizes are open."""
     from axla.stablehlo.modules import DynamicModule
 
     if not isinstance(module, DynamicModule):
-        if sizes.arg_types is not None or sizes.dim_args is not None:
+        if options.arg_types is not None or options.dim_args is not None:
             raise InvalidArgument(f"arg_types and dim_args: {module.name} has no `?`")
         return module
-    types = sizes.arg_types
+    types = options.arg_types
     if types is None and args is not None:
         types = [None if a is None else _type_of(a) for a in args]
-    if types is None and sizes.dim_args is None:
+    if types is None and options.dim_args is None:
         _ = module.entry  # raises InvalidArgument that says what is open
-    return module.specialize(types, sizes.dim_args)
+    return module.specialize(types, options.dim_args)
 
 
 def _type_of(given: Any) -> Any:

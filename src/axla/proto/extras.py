@@ -10,6 +10,7 @@ from axla.core.errors import InvalidArgument
 from axla.core.shape import AnyShape, TupleShape
 from axla.ir.graph import SourceLocation
 from axla.ir.strings import quote
+from axla.text.header import booleans
 from axla.text.instructions import METADATA_KEYS, PRINTED_ATTRIBUTES, TEXT_ATTRIBUTES
 from axla.text.lexer import BLANK, STRING, Cursor, pattern, unescape
 
@@ -123,8 +124,7 @@ def _statistics_message(text: str) -> Proto:
 
 
 def _replication_text(message: Proto, shape: AnyShape) -> str:
-    leaves = message.get("replicated_at_leaf_buffers", ())
-    return "{" + ",".join("true" if v else "false" for v in leaves) + "}"
+    return booleans(message.get("replicated_at_leaf_buffers", ()))
 
 
 def _replication_message(text: str) -> Proto:

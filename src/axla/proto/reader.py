@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Set
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -27,6 +28,7 @@ from axla.proto.fields import fields_of, read_attributes
 from axla.proto.sharding import sharding_of
 from axla.proto.values import ShapeReader, read_literal
 from axla.text.forms import PLAIN_FORMS, unpacked
+from axla.text.header import booleans
 from axla.text.instructions import schema_of
 from axla.text.lexer import Refusal
 
@@ -81,17 +83,13 @@ class _Reader:
         module.order_computations(lambda c: ids[c])
         entry = self.computations.get(message.get("entry_computation_id", 0))
         if entry is None:
-            raise ParseError(
-                f"HloModuleProto.entry_computation_id: there is no computation "
-                f"{message.get('entry_computation_id', 0)}"
-            )
+            number = message.get("entry_computation_id", 0)
+            raise ParseError(f"HloModuleProto.entry_computation_id: there is no computation {number}")
         module.set_entry(entry)
         module.set_config(**with_place("HloModuleProto", self.config, message))
         if "schedule" in message:
             with_place("schedule", self.schedule, message["schedule"])
-        left = {key: value for key, value in message.items() if key not in _MODULE}
-        if left:
-            CARRIED[module] = (None, left)
+        _carry(module, message, _MODULE)
         return module
 
     # The header.
@@ -99,14 +97,12 @@ class _Reader:
     def config(self, message: Proto) -> dict[str, Any]:
         extra = message.get("axla_config", {})
         more: list[tuple[str, str]] = []
-        for key in ("alias_passthrough_params",):
-            if extra.get(key):
-                more.append((key, "true"))
+        if extra.get("alias_passthrough_params"):
+            more.append(("alias_passthrough_params", "true"))
         for side in ("parameters", "output"):
-            values = extra.get(f"allow_spmd_sharding_propagation_to_{side}", ())
-            if values:
-                text = ",".join("true" if v else "false" for v in values)
-                more.append((f"allow_spmd_sharding_propagation_to_{side}", f"{{{text}}}"))
+            key = f"allow_spmd_sharding_propagation_to_{side}"
+            if extra.get(key):
+                more.append((key, booleans(extra[key])))
         if "original_value_recovery_table" in message:
             table = recovery_text(message["original_value_recovery_table"], self.depth)
             more.append(("origin_recovery_table", table))
@@ -187,9 +183,7 @@ class _Reader:
             computation.set_own_extra(Extra(more=(("execution_thread", thread),)))
         self.computations[number] = computation
         self.instructions[computation] = known
-        left = {key: value for key, value in message.items() if key not in _COMPUTATION}
-        if left:
-            CARRIED[computation] = (None, left)
+        _carry(computation, message, _COMPUTATION)
 
     def instruction(self, message: Proto, target: Computation, known: dict[int, Instruction]) -> Instruction:
         opcode = message.get("opcode", "")
@@ -204,8 +198,7 @@ class _Reader:
         op, shape = self.op(cls, message, operands, shape)
         extra = self.extra(message, shape, known)
         inst = target.add(op, operands, shape, name=clean_name(message.get("name", ""), opcode), extra=extra)
-        if not message.keys() <= (names := fields_of(cls).names):
-            CARRIED[inst] = (op, {key: value for key, value in message.items() if key not in names})
+        _carry(inst, message, fields_of(cls).names, op)
         return inst
 
     def op(
@@ -287,10 +280,17 @@ class _Reader:
             fields["control_predecessors"] = tuple(
                 self._known(known, i, "control predecessor") for i in before
             )
-        more = read_more(message, shape)
-        if more:
+        if more := read_more(message, shape):
             fields["more"] = more
         return Extra(**fields) if fields else NO_EXTRA
+
+
+def _carry(
+    owner: Module | Computation | Instruction, message: Proto, known: Set[str], op: Op | None = None
+) -> None:
+    """Keeps what is not known of a message."""
+    if not message.keys() <= known:
+        CARRIED[owner] = (op, {key: value for key, value in message.items() if key not in known})
 
 
 def with_place(place: str, read: Any, message: Proto) -> Any:

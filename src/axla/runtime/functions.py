@@ -92,37 +92,42 @@ def _target(function: Function) -> Target:
     return found
 
 
-def _callback(function: Callable[..., int]) -> tuple[int, Any]:
-    made = _CALLBACK(function)
-    address = c.cast(made, c.c_void_p).value
-    assert address is not None
-    return address, made
-
-
-def _caller(call: PythonCall) -> Callable[..., int]:
-    """The callback of a Python function at one call site."""
-    operands, results = call.site.operand_leaves, call.site.result_leaves
-    waits = call.function in BUILT_IN.values()
+def _callback(function: Callable[[int, Any, Any], int]) -> tuple[int, Any]:
+    """The address of a function of a frame, operands and results; what it raises is kept for the run."""
 
     def called(frame: int, ins: Any, outs: Any, opaque: int, length: int) -> int:
         try:
-            if waits:
-                _enter(frame)
-            # Copies: the function may keep its arguments, this memory is the program's.
-            found = call([
-                from_memory_order(_array(ins[n], s).copy(), s) if isinstance(s, Shape) else None
-                for n, s in enumerate(operands)
-            ])  # fmt: skip
-            for n, (shape, value) in enumerate(zip(results, found, strict=True)):
-                if isinstance(shape, Shape):
-                    assert value is not None
-                    _array(outs[n], shape)[...] = in_memory_order(value, shape)
-            return abi.OK
+            return function(frame, ins, outs)
         except _Stopped as stopped:
             return stopped.code
         except BaseException as error:  # noqa: BLE001  (C code cannot pass it on)
             _raised[frame] = error
             return abi.CUSTOM_CALL
+
+    made = _CALLBACK(called)
+    address = c.cast(made, c.c_void_p).value
+    assert address is not None
+    return address, made
+
+
+def _caller(call: PythonCall) -> Callable[[int, Any, Any], int]:
+    """The callback of a Python function at one call site."""
+    operands, results = call.site.operand_leaves, call.site.result_leaves
+    waits = call.function in BUILT_IN.values()
+
+    def called(frame: int, ins: Any, outs: Any) -> int:
+        if waits:
+            _enter(frame)
+        # Copies: the function may keep its arguments, this memory is the program's.
+        found = call([
+            from_memory_order(_array(ins[n], s).copy(), s) if isinstance(s, Shape) else None
+            for n, s in enumerate(operands)
+        ])  # fmt: skip
+        for n, (shape, value) in enumerate(zip(results, found, strict=True)):
+            if isinstance(shape, Shape):
+                assert value is not None
+                _array(outs[n], shape)[...] = in_memory_order(value, shape)
+        return abi.OK
 
     return called
 
@@ -153,17 +158,12 @@ def _array(address: int | None, shape: AnyShape) -> np.ndarray:
     return np.ndarray(dims, shape.dtype.numpy, buffer=memory)
 
 
-def _reporter(site: CallSite) -> Callable[..., int]:
+def _reporter(site: CallSite) -> Callable[[int, Any, Any], int]:
     """The callback that is given a failed status in place of operands."""
 
-    def called(frame: int, status: Any, outs: Any, opaque: int, length: int) -> int:
-        try:
-            address = c.cast(status, c.c_void_p).value
-            assert address
-            message = abi.status_message(address)
-            _raised[frame] = CustomCallFailure(f"{site}: {message}", abi.CUSTOM_CALL)
-        except BaseException as error:  # noqa: BLE001
-            _raised[frame] = error
-        return abi.CUSTOM_CALL
+    def called(frame: int, status: Any, outs: Any) -> int:
+        address = c.cast(status, c.c_void_p).value
+        assert address
+        raise CustomCallFailure(f"{site}: {abi.status_message(address)}", abi.CUSTOM_CALL)
 
     return called

@@ -140,7 +140,7 @@ def _read(kind: Any, at: str, value: Any) -> Any:
             raise InvalidArgument(f"{at} is {_short(value)}, {wanted}")
 
     args = get_args(kind)
-    if is_dataclass(kind):
+    if isinstance(kind, type) and is_dataclass(kind):
         checked(type(value) is dict, "wanted a table")
         hints = get_type_hints(kind, include_extras=True)
         present = [f.name for f in fields(kind) if f.name in value or f.default is MISSING]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -113,9 +113,14 @@ def _positive(cursor: InstructionCursor) -> int:
     return value
 
 
+def booleans(values: Iterable[object]) -> str:
+    """{true,false}"""
+    return "{" + ",".join("true" if value else "false" for value in values) + "}"
+
+
 def _booleans(cursor: InstructionCursor) -> str:
     values = cursor.listed("{", cursor.boolean, "}") if cursor.peek("{") else [cursor.boolean()]
-    return "{" + ",".join("true" if v else "false" for v in values) + "}"
+    return booleans(values)
 
 
 def _boolean(cursor: InstructionCursor) -> str:
