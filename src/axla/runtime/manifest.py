@@ -11,7 +11,7 @@ import re
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from math import prod
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, cast, get_args, get_origin, get_type_hints
 
 from axla.core.dtypes import BY_NAME, DType
 from axla.core.errors import InvalidArgument
@@ -140,11 +140,13 @@ def _read(kind: Any, at: str, value: Any) -> Any:
             raise InvalidArgument(f"{at} is {_short(value)}, {wanted}")
 
     args = get_args(kind)
-    if isinstance(kind, type) and is_dataclass(kind):
+    if is_dataclass(kind):
         checked(type(value) is dict, "wanted a table")
         hints = get_type_hints(kind, include_extras=True)
         present = [f.name for f in fields(kind) if f.name in value or f.default is MISSING]
-        return kind(**{name: _read(hints[name], f"{at}: {name}", value.get(name)) for name in present})
+        return cast(Any, kind)(
+            **{name: _read(hints[name], f"{at}: {name}", value.get(name)) for name in present}
+        )
     if get_origin(kind) is tuple:
         checked(type(value) is list, "wanted a list")
         kinds = args[:1] * len(value) if args[-1] is ... else args
