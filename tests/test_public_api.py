@@ -128,3 +128,12 @@ def test_comparison_separates_equal_and_different(dtype):
         if other[2, 1] == values[2, 1]:
             other[2, 1] = 1
     assert "1 of 15 elements differ, first at [2, 1]" in compare_output(0, shape, other, values).problem
+
+
+def test_all_of_hlo_are_its_ops():
+    from axla.ir.op import OPS, is_own
+
+    names: dict[str, object] = {}
+    exec("from axla.hlo import *", names)
+    ops = {cls.__name__ for cls in OPS.values() if is_own(cls)}
+    assert names.keys() - {"__builtins__"} == ops | {"OPS", "call_site"}

@@ -90,7 +90,8 @@ class _Builder:
 
     def plan(self) -> Plan:
         parts = {part.name: getattr(self, part.name) for part in fields(Plan)}
-        return Plan(**{name: tuple(p) if isinstance(p, list) else p for name, p in parts.items()})
+        made: dict[str, Any] = {n: tuple(p) if isinstance(p, list) else p for n, p in parts.items()}
+        return Plan(**made)
 
     # -- what the call gives -----------------------------------------------------------------------------
 

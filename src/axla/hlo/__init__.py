@@ -4,7 +4,7 @@ Read `elementwise.py` first, with `family.py` (what families of ops share) and `
 defines it).
 """
 
-# ruff: noqa: F403
+# ruff: noqa: F403, F405
 
 from axla.hlo.asynchronous import *
 from axla.hlo.collective import *
@@ -27,3 +27,5 @@ from axla.hlo.transfer import *
 from axla.hlo.window import *
 from axla.ir.op import OPS as OPS
 from axla.ir.structure import *
+
+__all__ = ["OPS", "call_site", *(op.__name__ for op in OPS.values())]
