@@ -8,7 +8,7 @@ Kinds of operands are letters (`verify/kinds.py`), kinds of attributes words (`v
 VHLO's. Pieces of a short form:
 
     %   an operand                  %*  operands with commas between, maybe none
-    %,  operands, each with a comma after it
+    %,  operands, each with a comma after it            (%*)  operands in parentheses
     {}  a dictionary of attributes, which may be missing; {!}  one that may not
     name:kind  an attribute; the kinds are those of `text/assembly.ATTRIBUTES`, enumerations among them
     @types     types of operands and results; see `text/draft.TYPES`
@@ -173,7 +173,7 @@ unary_einsum: operand:T einsum_config=string -> T ; text % , config = einsum_con
 convolution: lhs:T rhs:A window_strides=ints?1 padding=table?0 lhs_dilation=ints?1 rhs_dilation=ints?1
   window_reversal=bools?0 dimension_numbers=#conv feature_group_count=i64>0/c21 batch_group_count=i64>0/c22
   precision_config=precisions?DEFAULT -> A ; &convolution
-  ; text ( %* ) dim_numbers = dimension_numbers:convolution , window = { <window> } {} : @function
+  ; text (%*) dim_numbers = dimension_numbers:convolution , window = { <window> } {} : @function
   ; hlo window.stride=window_strides window.base_dilation=lhs_dilation window.window_dilation=rhs_dilation
   window.low=padding window.high=padding window.reversal=window_reversal dim_labels=dimension_numbers
   feature_group_count batch_group_count operand_precision=precision_config
@@ -243,7 +243,7 @@ composite@2: inputs...:Atl name=string composite_attributes=dictionary?[] decomp
 custom_call: inputs...:A*btlh call_target_name=string has_side_effect=bool?false backend_config=config?[]
   api_version=i32?1 called_computations=symbols?[] operand_layouts=layouts? result_layouts=layouts?
   output_operand_aliases=aliases?[] result_tilings=any?[]@2 -> ...:A*btlh ; 0<=api_version<=4/i5
-  ; text call_target_name:symbol ( %* ) {} : @function
+  ; text call_target_name:symbol (%*) {} : @function
 
 create_token: -> t ; text {} : @result ; hlo AfterAll
 after_all: inputs...:t -> t ; text %* {} : @same ; hlo
@@ -326,7 +326,7 @@ top_k: operand:A* k=i64 is_stable=bool?@2 -> A* A*
   ; text ( % , k = k:i64 (? , is_stable = is_stable:bool ?) ) {} : @types -> @results ; hlo TopK k
 scan: inputs...:A* inits...:A* dimension=i64>=0/c1 scan_dim_size=i64>=0? is_reverse=bool? is_associative=bool?
   body{} operandSegmentSizes=segments? resultSegmentSizes=segments? -> ...:A* ; dimension<rank(inputs)/c1
-  ; text ( %* ) inits ( <carries> ) dimension = dimension:i64 (? attributes {!} ?) <region> : <scan>
+  ; text (%*) inits ( <carries> ) dimension = dimension:i64 (? attributes {!} ?) <region> : <scan>
   ; hlo dimensions=dimension is_reverse is_associative num_carries=operandSegmentSizes
   num_carries=resultSegmentSizes to_apply=body
 """
@@ -359,7 +359,7 @@ module: sym_name=any? sym_visibility=any? ; text <visibility> <name> (? attribut
 func: sym_name=any sym_visibility=any?[] function_type=any arg_attrs=any?[] res_attrs=any?[] no_inline=any?@2
   ; text <visibility> sym_name:symbol <signature> (? attributes {!} ?) <definition>
 call: callee=any no_inline=any?@2 arg_attrs=any?@3 res_attrs=any?@3
-  ; text callee:reference ( %* ) {} : @function
+  ; text callee:reference (%*) {} : @function
 return: ; text {} %* (? : @types ?)
 """,
     "arith": """
@@ -376,12 +376,12 @@ collective_permute: out_sharding=any
 constant: value=any ; text {} value:elements @value
 data_flow_edge: sharding=any? ; text % (? sharding = sharding:sdy.sharding ?) {} : @same
 manual_computation: in_shardings=any out_shardings=any manual_axes=any
-  ; text ( %* ) in_shardings = in_shardings:sdy.sharding_per_value
+  ; text (%*) in_shardings = in_shardings:sdy.sharding_per_value
   out_shardings = out_shardings:sdy.sharding_per_value manual_axes = manual_axes:sdy<manual_axes
   <body> {} : @function
 mesh: sym_name=any mesh=any ; text sym_name:symbol = mesh:sdy.mesh {}
 named_computation: name=any in_shardings=any? out_shardings=any?
-  ; text < name:string > ( %* ) (? in_shardings = in_shardings:sdy.sharding_per_value ?)
+  ; text < name:string > (%*) (? in_shardings = in_shardings:sdy.sharding_per_value ?)
   (? out_shardings = out_shardings:sdy.sharding_per_value ?) <body> {} : @function
 propagation_barrier: allowed_direction=any ; text % allowed_direction = allowed_direction:direction {} : @same
 reduce_scatter: reduce_scatter_axes=any out_sharding=any reduction_op=any?@2

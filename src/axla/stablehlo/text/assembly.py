@@ -24,7 +24,7 @@ SHORT_NAMES = {"module": "builtin.module", "call": "func.call", "return": "func.
 """Names that may leave out their dialect."""
 ISOLATED = frozenset({"builtin.module", "func.func"})
 """Operations whose regions see no values from outside."""
-GENERIC = "( %* ) <successors> (? < {!} > ?) (? <regions> ?) {} : @function"
+GENERIC = "(%*) <successors> (? < {!} > ?) (? <regions> ?) {} : @function"
 """What follows the name in quotes of an operation in generic form."""
 DOT = """
 (? batching_dims = lhs_batching_dimensions:sizes x rhs_batching_dimensions:sizes , ?)

@@ -327,7 +327,10 @@ class Attributes(Types):
     def location(self) -> mlir.Location | None:
         """`loc(...)`; None when it is unknown."""
         self.advance()
-        return self.inside("()", self._location)
+        self.expect("(")
+        found = self._location()
+        self.expect(")")
+        return found
 
     def _location(self) -> mlir.Location | None:
         """What stands in `loc(...)` or in another location."""

@@ -46,6 +46,12 @@ def _operands(parser: Operations, draft: Draft) -> None:
     draft.uses += parser.uses()
 
 
+def _operands_in_parentheses(parser: Operations, draft: Draft) -> None:
+    parser.expect("(")
+    draft.uses += parser.uses()
+    parser.expect(")")
+
+
 def _operands_and_commas(parser: Operations, draft: Draft) -> None:
     while parser.kind == "value":
         operand(parser, draft)
@@ -65,7 +71,8 @@ def _optional_dictionary(parser: Operations, draft: Draft) -> None:
 
 
 PIECES: dict[str, Step] = {
-    "%": operand, "%*": _operands, "%,": _operands_and_commas, "{}": _optional_dictionary, "{!}": _dictionary,
+    "%": operand, "%*": _operands, "(%*)": _operands_in_parentheses, "%,": _operands_and_commas,
+    "{}": _optional_dictionary, "{!}": _dictionary,
 }  # fmt: skip
 
 # ---- Types

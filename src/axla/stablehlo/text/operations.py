@@ -127,6 +127,9 @@ class Operations(Attributes):
 
     def _define_results(self, names: list[tuple[str, int, int]], operation: mlir.Operation, at: int) -> None:
         results = operation.results
+        if len(names) == len(results) == names[0][1] == 1:
+            self.define(names[0][0], results[0], names[0][2])
+            return
         if sum([count for _, count, _ in names]) != len(results):
             self.fail(f"{operation.name} has {len(results)} results, not as many as are named", at)
         index = 0

@@ -70,7 +70,8 @@ class Types(Cursor):
 
     def type_list(self) -> list[mlir.Type]:
         """`()` or `(type, ...)`."""
-        return self.listed("()", self.type)
+        self.expect("(")
+        return self.until(")", self.type)
 
     def results(self) -> list[mlir.Type]:
         """What follows `->`: one type or a list in parentheses."""
