@@ -45,9 +45,8 @@ class Value:
         self.shape = shape
         self.start = start
         self.end = start
-        self.over: tuple[
-            Value, ...
-        ] = ()  # values that its definition reads element by element: it may overwrite them
+        # Values that its definition reads element by element: it may overwrite them.
+        self.over: tuple[Value, ...] = ()
         self.same_as: Value | None = None  # a loop passes this value on unchanged
         self.is_tiny = shape.size <= limits.tiny
         self.in_memory = not self.is_tiny  # or a kernel reads or writes it
@@ -91,9 +90,7 @@ class Dataflow:
     groups: list[tuple[Value, ...]] = field(default_factory=list)  # values that are one place by definition
     parameters: list[Value | None] = field(default_factory=list)  # of the entry, by leaf
     results: list[Value | None] = field(default_factory=list)  # by leaf: what the entry's root holds
-    slots: list[Value | None] = field(
-        default_factory=list
-    )  # by leaf: the value that stands for the result's memory
+    slots: list[Value | None] = field(default_factory=list)  # by leaf: what stands for the result's memory
     time: dict[Instruction, int] = field(default_factory=dict)
     end: int = 0
 

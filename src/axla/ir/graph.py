@@ -42,9 +42,7 @@ class Op:
     optional: ClassVar[int] = 0  # how many of the last operands may be missing
     attributes: ClassVar[tuple[Attribute, ...]] = ()
     holds_shape: ClassVar[bool] = False  # the first field is the result shape
-    computation_fields: ClassVar[
-        tuple[str, ...]
-    ] = ()  # fields of type Computation or tuple[Computation, ...]
+    computation_fields: ClassVar[tuple[str, ...]] = ()  # of type Computation or tuple[Computation, ...]
 
     __dataclass_fields__: ClassVar[dict[str, Any]]  # what `@op` makes of a subclass
 

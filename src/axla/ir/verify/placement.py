@@ -68,9 +68,7 @@ def _verify_memory_space(inst: Instruction) -> None:
 def verify_sharding(inst: Instruction) -> None:
     """What a sharding says, against the shape."""
     sharding, shape = inst.extra.sharding, inst.shape
-    if (
-        inst.opcode == "outfeed" or sharding is None
-    ):  # of an outfeed it says where the data are, not the token
+    if inst.opcode == "outfeed" or sharding is None:  # an outfeed's says where the data are, not the token
         return
     if sharding.parts:
         count = len(sharding.parts)

@@ -43,9 +43,8 @@ class _Inserter:
         self.orders: dict[Computation, tuple[Instruction, ...]] = {
             c: schedule_of(c) for c in running_computations(module)
         }
-        self.before: dict[
-            Instruction | Computation, list[Instruction]
-        ] = {}  # what to run before it, or at the end
+        # What to run before an instruction, or at the end of a computation.
+        self.before: dict[Instruction | Computation, list[Instruction]] = {}
 
     def run(self) -> None:
         groups: dict[tuple[Place, Instruction], list[Edge]] = {}

@@ -57,9 +57,7 @@ class _Graph:
     position: dict[Instruction, int] = field(default_factory=dict)
     successors: dict[Instruction, list[Instruction]] = field(default_factory=dict)
     waiting: dict[Instruction, int] = field(default_factory=dict)
-    reads: dict[Instruction, tuple[Leaf, ...]] = field(
-        default_factory=dict
-    )  # arrays that an instruction reads
+    reads: dict[Instruction, tuple[Leaf, ...]] = field(default_factory=dict)  # arrays
     readers: dict[Leaf, list[Instruction]] = field(default_factory=dict)
     made: dict[Instruction, int] = field(default_factory=dict)  # bytes of new arrays
     kept: set[Leaf] = field(default_factory=set)  # parameters, and what the root holds
