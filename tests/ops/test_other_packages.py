@@ -228,6 +228,16 @@ def test_an_entry_point_gives_the_op_of_its_name(name):
         declared(name)
 
 
+def test_of_two_packages_with_one_name_the_first_is_taken(site, tmp_path_factory, monkeypatch):
+    other = tmp_path_factory.mktemp("other") / "other-1.0.dist-info"
+    other.mkdir()
+    (other / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1.0\n")
+    (other / "entry_points.txt").write_text("[axla.ops]\ncut = elsewhere:Cut\n")
+    monkeypatch.setattr(sys, "path", [*sys.path, str(other.parent)])
+    with pytest.warns(RuntimeWarning, match="is ops_of_a_test:Cut, and elsewhere:Cut as well"):
+        assert declared("cut").__module__ == "ops_of_a_test"
+
+
 def test_names_that_are_not_installed_load_nothing(site):
     (site / "lurking.py").write_text("raise SystemExit('loaded')")
     for name in ("lurking", "lurking:Op", "ops_of_a_test:Cut", "ops_of_a_test", "os", ""):

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from glob import glob
 from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING
+from warnings import warn
 
 from axla.core.errors import AxlaError, UnsupportedError
 
@@ -21,12 +22,20 @@ if TYPE_CHECKING:
 
 
 def installed(group: str) -> dict[str, EntryPoint]:
-    """The entry points of a group by name, of all packages on `sys.path` now. Imports none of them."""
+    """The entry points of a group by name, of all packages on `sys.path` now. Imports none of them. Where two
+    packages have one name, it is that of the first on the path, with a warning.
+    """
     if not _mentioned(group):
         return {}
     from importlib import metadata
 
-    return {entry.name: entry for entry in metadata.entry_points(group=group)}
+    found: dict[str, EntryPoint] = {}
+    for entry in metadata.entry_points(group=group):
+        first = found.setdefault(entry.name, entry)
+        if first.value != entry.value:
+            what = f"{first.value}, and {entry.value} as well, which is not used"
+            warn(f"the entry point {entry.name!r} of {group} is {what}", RuntimeWarning, stacklevel=3)
+    return found
 
 
 def _mentioned(group: str) -> bool:
