@@ -115,9 +115,10 @@ def _read(number: int, given: Any, written: mlir.Type) -> mlir.Type:
     if isinstance(given, str) and not re.match(r"\w+\[|\(", given):
         return parse_type(given)
     given = parse_shape(given) if isinstance(given, str) else given
-    shape, dtype = getattr(given, "dims", getattr(given, "shape", None)), getattr(given, "dtype", None)
+    shape: Any = getattr(given, "dims", getattr(given, "shape", None))
+    dtype = getattr(given, "dtype", None)
     try:
-        sizes = tuple(int(d) for d in shape)  # type: ignore[union-attr]
+        sizes = tuple(int(d) for d in shape)
         if isinstance(given, Shape):
             sizes = tuple(Bounded(d) if b else d for d, b in zip(sizes, given.dynamic, strict=True))
         found = dtype if isinstance(dtype, DType) else from_numpy(np.dtype(dtype))

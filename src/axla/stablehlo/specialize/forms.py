@@ -123,9 +123,7 @@ def _custom_call(given: Given) -> Form | None:
     layouts = attributes.get("operand_layouts")
     if isinstance(layouts, tuple) and len(layouts) == len(operation.operands):
         attributes["operand_layouts"] = tuple(layouts[n] for n in kept)
-    form = Form(operation.name, kept, attributes)
-    form.sizes = list[Sizes](found)
-    return form
+    return Form(operation.name, kept, attributes, list[Sizes](found))
 
 
 def reduce_window(given: Given) -> Form:
@@ -145,11 +143,9 @@ def _top_k(given: Given) -> Form:
 
 
 def _rng_bit_generator(given: Given) -> Form:
-    form = Form("stablehlo.rng_bit_generator", [0], {
-        "rng_algorithm": given.operation.attributes.get("rng_algorithm")
-    })  # fmt: skip
-    form.sizes = [sizes_of(given.types[0]), given.integers(1, "the sizes of the result")]
-    return form
+    said = {"rng_algorithm": given.operation.attributes.get("rng_algorithm")}
+    sizes: list[Sizes] = [sizes_of(given.types[0]), given.integers(1, "the sizes of the result")]
+    return Form("stablehlo.rng_bit_generator", [0], said, sizes)
 
 
 _TARGETS: dict[str, Callable[[Given], Form]] = {

@@ -63,7 +63,8 @@ def _all_gather(operation: mlir.Operation, operands: Sequence[mlir.Type]) -> lis
         raise UnsupportedError("without replica_groups the size of its result is not known")
     found: list[mlir.Type] = []
     for result, operand in zip(operation.results, map(sizes_of, operands), strict=True):
-        gathered = operand[at] * len(groups[0])  # type: ignore[operator]
+        size = operand[at]
+        gathered = None if size is None else size * len(groups[0])
         found.append(refined(result.type, (*operand[:at], gathered, *operand[at + 1 :])))
     return found
 
