@@ -41,7 +41,7 @@ def _values(record: Record) -> str:
 
 
 def _rules(record: Record) -> str:
-    functions = record.short in CONSTRAINTS and record.name.startswith(("stablehlo.", "chlo."))
+    functions = record.name in CONSTRAINTS
     relations = any(not rule.isidentifier() for rule, _ in record.rules)
     return "types, rules" if functions or relations else "types"
 

@@ -85,7 +85,7 @@ def test_a_broken_rule_is_named(line):
 
 
 def test_every_constraint_belongs_to_a_declared_operation():
-    declared = {name.split(".", 1)[1] for name, record in OPERATIONS.items() if record.known}
+    declared = {name for name, record in OPERATIONS.items() if record.known}
     assert set(CONSTRAINTS) <= declared
     # What others call, and the functions of func.
     assert {f.__name__ for f in NAMED.values()} - {f.__name__ for f in CONSTRAINTS.values()} == {

@@ -13,14 +13,7 @@ from axla.core.errors import VerifyError
 from axla.stablehlo import mlir
 from axla.stablehlo import reading as attr
 from axla.stablehlo.building import I32, I64
-from axla.stablehlo.quantized.arithmetic import (
-    Writer,
-    expressed,
-    is_quantized,
-    largest,
-    quantized_type,
-    stored,
-)
+from axla.stablehlo.quantized.arithmetic import Writer, expressed, largest, quantized_type, stored
 from axla.stablehlo.sizes import sizes_of
 from axla.stablehlo.text.printer import type_text
 
@@ -51,8 +44,9 @@ def rewrite(
     name = operation.name
     kinds = [quantized_type(v.type) for v in operation.operands]
     types = [r.type for r in operation.results]
+    wanted = [quantized_type(type_) for type_ in types]
     if name == "stablehlo.uniform_quantize":
-        return [_requantized(writer, operands[0], kinds[0], quantized_type(types[0]))]
+        return [_requantized(writer, operands[0], kinds[0], wanted[0])]
     if name == "stablehlo.uniform_dequantize":
         return [writer.dequantize(operands[0], kinds[0])]
     one = _one_type(operation)
@@ -63,13 +57,13 @@ def rewrite(
         attributes.pop("compare_type", None)
         return writer.emit(name, operands, list(map(stored, types)), attributes, regions)
     exact = _EXACT.get(name.removeprefix("stablehlo."))
-    if exact is not None and all(kinds) and is_quantized(types[0]) and len(types) == 1:
+    if exact is not None and all(kinds) and len(wanted) == 1 and wanted[0]:
         found = exact(_Exact(writer, operation, operands, attributes))
         if found is not None:
             return [found]
     real = [writer.dequantize(v, kind) for v, kind in zip(operands, kinds, strict=True)]
     results = writer.emit(name, real, list(map(expressed, types)), attributes)
-    return [writer.quantize(v, quantized_type(t)) for v, t in zip(results, types, strict=True)]
+    return [writer.quantize(v, kind) for v, kind in zip(results, wanted, strict=True)]
 
 
 def _requantized(

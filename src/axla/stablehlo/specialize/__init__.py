@@ -20,7 +20,7 @@ from axla.core.errors import AxlaError, InvalidArgument
 from axla.core.shape import Shape
 from axla.stablehlo import mlir
 from axla.stablehlo.sizes import Bounded, is_open, refined_type, with_sizes
-from axla.stablehlo.specialize.calls import Functions, Instance, Known, Request
+from axla.stablehlo.specialize.calls import Functions, Known, Request
 from axla.stablehlo.specialize.folding import element_type
 from axla.stablehlo.specialize.writer import write_instance
 from axla.stablehlo.text import parse_type, type_text
@@ -42,8 +42,7 @@ def specialize(
     text of an MLIR type, a Shape, or anything with `shape` and `dtype`; None for the written one.
     """
     made = Functions(source, write_instance)
-    given = arg_types is not None or dim_args is not None
-    if not made.open and not given:
+    if not made.open and arg_types is None and dim_args is None:
         return source
     made.open.add(entry)  # it is written again, and keeps its name
     types = [a.type for block in made.functions[entry].blocks[:1] for a in block.arguments]
@@ -58,18 +57,13 @@ def specialize(
             f"arg_types has {len(rest)} types; @{entry} takes {len(types)} arguments, {len(dims)} of which "
             "dim_args gives"
         )
-    arguments: list[Known | mlir.Type] = [_dimension(n, d, types[n]) for n, d in enumerate(dims)]
-    for number, (type_, wanted) in enumerate(zip(types[len(dims) :], rest, strict=True), len(dims)):
-        arguments.append(_argument(number, type_, wanted))
-    instance = made.run(Request(entry, arguments, all_results=True))
-    return _source(source, made, instance)
-
-
-def _source(source: mlir.Source, made: Functions, entry: Instance) -> mlir.Source:
-    """The functions written and kept, in their order, with what else stands in the module."""
+    known = [_dimension(n, d, types[n]) for n, d in enumerate(dims)]
+    given = enumerate(zip(types[len(dims) :], rest, strict=True), len(dims))
+    unknown = mlir.Block([_argument(number, type_, wanted) for number, (type_, wanted) in given])
+    instance = made.run(Request(entry, [*known, *unknown.arguments], all_results=True))
     others = [op for op in source.body if op.name != "func.func"]
     kept = [op for name, op in made.functions.items() if name in made.kept]
-    return source.with_body([*others, entry.operation, *made.called.values(), *kept])
+    return source.with_body([*others, instance.operation, *made.called.values(), *kept])
 
 
 # Arguments

@@ -57,7 +57,7 @@ class Request:
     """
 
     name: str
-    arguments: Sequence[Held | mlir.Type]
+    arguments: Sequence[Held]
     all_parameters: bool = False
     all_results: bool = False
 
@@ -66,15 +66,11 @@ class Request:
             self.name,
             self.all_parameters,
             self.all_results,
-            *[a.key if isinstance(a, Known) else type_text(type_of(a)) for a in self.arguments],
+            *[a.key if isinstance(a, Known) else type_text(a.type) for a in self.arguments],
         )
 
 
 Work = Generator[Request, Any, Any]
-
-
-def type_of(held: Held | mlir.Type) -> mlir.Type:
-    return held.type if isinstance(held, mlir.Value | Known) else held
 
 
 def needs_work(operation: mlir.Operation) -> bool:

@@ -15,19 +15,9 @@ from axla.stablehlo.building import Builder, numbers
 from axla.stablehlo.importer.program import callees
 from axla.stablehlo.importer.scope import CONSTANT, DEEPEST, RETURNS, placed, position_of
 from axla.stablehlo.sizes import Bounded, is_open, refined, refined_type, sizes_of
-from axla.stablehlo.specialize.calls import (
-    ASSERTION,
-    CALLS,
-    Functions,
-    Held,
-    Instance,
-    Known,
-    Request,
-    Work,
-    type_of,
-)
+from axla.stablehlo.specialize.calls import ASSERTION, CALLS, Functions, Held, Instance, Known, Request, Work
 from axla.stablehlo.specialize.folding import element_type, folded, is_foldable, known_value
-from axla.stablehlo.specialize.forms import FORMS, Form, Given, reduce_window
+from axla.stablehlo.specialize.forms import FORMS, Given, reduce_window
 from axla.stablehlo.specialize.inference import result_types
 from axla.stablehlo.text.printer import type_text
 
@@ -52,7 +42,7 @@ class Writer(Builder):
         if len(old.arguments) != len(given):
             raise VerifyError(f"it takes {len(old.arguments)} operands, found {len(given)}")
         remain = [n for n, a in enumerate(given) if request.all_parameters or not isinstance(a, Known)]
-        types = [refined_type(old.arguments[n].type, type_of(given[n])) for n in remain]
+        types = [refined_type(old.arguments[n].type, given[n].type) for n in remain]
         block = mlir.Block(types, [old.locations[n] for n in remain] if old.locations else None)
         self.values = {v: a for v, a in zip(old.arguments, given, strict=True) if isinstance(a, Known)}
         for number, new in zip(remain, block.arguments, strict=True):
@@ -168,7 +158,8 @@ class Writer(Builder):
         if self._fold(operation, operands) or self._moving_slice(operation, operands):
             return
         stand_in = operation
-        form = self._form(operation, operands)
+        rule = FORMS.get(operation.name)
+        form = None if rule is None else rule(_given(operation, operands))
         if form is not None:
             operands = [operands[n] for n in form.kept]
             types = [r.type for r in operation.results]
@@ -208,10 +199,6 @@ class Writer(Builder):
         given = {"slice_sizes": numbers(sizes)}
         self.replace(operation, "stablehlo.dynamic_slice", [operand, *scalars], [type_], given)
         return True
-
-    def _form(self, operation: mlir.Operation, operands: Sequence[Held]) -> Form | None:
-        rule = FORMS.get(operation.name)
-        return None if rule is None else rule(_given(operation, operands))
 
     def _fold(self, operation: mlir.Operation, operands: Sequence[Held]) -> bool:
         """Whether an operation is done by knowing its result, or by an assertion that holds."""

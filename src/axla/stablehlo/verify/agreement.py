@@ -13,16 +13,7 @@ from axla.stablehlo import mlir
 from axla.stablehlo.operations import OPERATIONS
 from axla.stablehlo.text.printer import attribute_text
 from axla.stablehlo.verify.attributes import WITHIN, kind_of_attribute
-from axla.stablehlo.verify.kinds import (
-    Facts,
-    difference,
-    elements_fit,
-    extents_fit,
-    kind,
-    narrowest,
-    sizes_fit,
-    types_fit,
-)  # fmt: skip
+from axla.stablehlo.verify.kinds import Facts, difference, elements_fit, kind, narrowest, sizes_fit, types_fit
 from axla.stablehlo.verify.relations import Rule, relation
 from axla.stablehlo.verify.subject import Subject
 
@@ -134,7 +125,7 @@ def _following(fit: Fit, what: str) -> Word:
             return
         found = first.extents
         for other in others:
-            if not fit(first, other) or not extents_fit(found, other.extents):
+            if not fit(first, other) or not sizes_fit(found, other.extents):
                 where = difference(found, other.extents)
                 s.fail(label, "all have the same {}, found {} and {}{}", what, first, other, where)
             found = narrowest(found, other.extents)

@@ -69,10 +69,8 @@ def kind_of_attribute(code: str) -> tuple[Test, str]:
     """The test of a kind and what it wants, in words."""
     integer = re.fullmatch(r"i(32|64)((>=?0)?)", code)
     if integer:
-        right, (least, limit) = (
-            _is(mlir.IntegerAttr, type=mlir.IntegerType(int(integer[1]))),
-            _LEAST[integer[2]],
-        )
+        right = _is(mlir.IntegerAttr, type=mlir.IntegerType(int(integer[1])))
+        least, limit = _LEAST[integer[2]]
         return lambda v: right(v) and v.value >= least, f"a {integer[1]}-bit integer{limit}"
     if code.startswith("#"):
         fields = ", ".join(STRUCTURES[code[1:]])

@@ -89,9 +89,7 @@ def _calls(s: Subject, there: str, operands: str, results: str, symbol: Any) -> 
 def custom_call(s: Subject) -> None:
     version = s.known("api_version")
     _layouts(s)
-    aliases = [alias.fields for alias in s.attribute("output_operand_aliases", ())]
-    for fields in aliases:
-        _alias(s, fields)
+    aliases = [_alias(s, alias.fields) for alias in s.attribute("output_operand_aliases", ())]
     config = s.attribute("backend_config")
     wanted, text = (dict, "dictionary") if version == 4 else (str, "string")
     fit = config is None or isinstance(config, wanted)
@@ -125,7 +123,11 @@ def _layouts(s: Subject) -> None:
             s.need(fit, "layouts", message, facts.rank, facts, table(layout).flat[:16].tolist())
 
 
-def _alias(s: Subject, fields: dict[str, Any]) -> None:
+Path = tuple[int, ...]
+
+
+def _alias(s: Subject, fields: dict[str, Any]) -> tuple[Path, Path, mlir.Type]:
+    """Where in the operands, where in the results, and of which type both are."""
     at = fields["operand_index"]
     s.need(0 <= at < len(s.operands), "i9", "an operand_index in [0, {}), found {}", len(s.operands), at)
     results = [facts.type for facts in s.results]
@@ -133,6 +135,7 @@ def _alias(s: Subject, fields: dict[str, Any]) -> None:
     operand = _part(s, fields, "operand_tuple_indices", s.operands[at].type)
     output = _part(s, fields, "output_tuple_indices", outputs)
     s.need(operand == output, "i9", "aliased are values of one type, found {} and {}", operand, output)
+    return (at, *fields["operand_tuple_indices"]), fields["output_tuple_indices"], operand
 
 
 def _part(s: Subject, fields: dict[str, Any], name: str, kind: Any) -> mlir.Type:
@@ -161,16 +164,14 @@ def _known_buffers(s: Subject, count: int, source: type[mlir.Type], target: type
         s.need(same, "buffers", "of the same shape and elements, found {} and {}", facts, s.result)
 
 
-def _aliased_buffers(s: Subject, aliases: list[dict[str, Any]]) -> None:
+def _aliased_buffers(s: Subject, aliases: list[tuple[Path, Path, mlir.Type]]) -> None:
     """Buffers among the results are aliases of operands, each once."""
-    sources: set[Any] = set()
-    targets: set[Any] = set()
-    for fields in aliases:
-        at, target = fields["operand_index"], fields["output_tuple_indices"]
-        source = at, fields["operand_tuple_indices"]
-        if isinstance(_part(s, fields, "operand_tuple_indices", s.operands[at].type), mlir.MemRefType):
+    sources: set[Path] = set()
+    targets: set[Path] = set()
+    for source, target, kind in aliases:
+        if isinstance(kind, mlir.MemRefType):
             once = target not in targets and source not in sources
-            s.need(once, "buffers", "a buffer is aliased once, found operand {} again", at)
+            s.need(once, "buffers", "a buffer is aliased once, found operand {} again", source[0])
             sources.add(source)
             targets.add(target)
     whole = len(s.results) == 1

@@ -6,7 +6,7 @@ from typing import Any
 
 from axla.stablehlo import mlir
 from axla.stablehlo.sizes import Bounded, Sizes
-from axla.stablehlo.verify.kinds import Facts, agree, fits, narrower, product, types_fit, width
+from axla.stablehlo.verify.kinds import Facts, fits, narrower, product, types_fit, width
 from axla.stablehlo.verify.reducers import check_reducer
 from axla.stablehlo.verify.subject import Subject
 
@@ -57,7 +57,7 @@ def bitcast_convert(s: Subject) -> None:
     shape: Sizes = operand.dims
     if bits < to_bits:
         s.need(shape, "c1", "{} has one dimension more than {}", operand, result)
-        fit = fits(shape[-1], large // small)
+        fit = shape[-1] in (None, large // small)
         s.need(fit, "c1", "the last dimension of {} makes the bits of an element of {}", operand, result)
         shape = shape[:-1]
     elif bits > to_bits:
@@ -118,7 +118,7 @@ def concatenate(s: Subject) -> None:
             if dim == at:
                 shape[dim] = None if known is None or size is None else known + size
                 continue
-            fit = agree(known, size)
+            fit = fits(known, size)
             s.need(fit, "c2", "shapes match but in dimension {}, found {} and {}", at, first, other)
             shape[dim] = narrower(known, size)
     s.follows("c6", tuple(shape))
@@ -187,7 +187,7 @@ def scatter(s: Subject) -> None:
         for dim, size in enumerate(update.sizes):
             within = dim in inside
             wanted: Any = next(windows if within else batch)
-            fit = agree(wanted, size) or within and size < wanted
+            fit = fits(wanted, size) or within and size < wanted
             text = (
                 "a window of at most {} in dimension {}, found {}"
                 if within
@@ -197,9 +197,5 @@ def scatter(s: Subject) -> None:
         s.follows("c24 c25", operand.extents, returned.element, i)
 
 
-dynamic_broadcast_in_dim, dynamic_reshape, dynamic_pad, dynamic_gather = (
-    broadcast_in_dim,
-    reshape,
-    pad,
-    gather,
-)
+dynamic_broadcast_in_dim, dynamic_reshape = broadcast_in_dim, reshape
+dynamic_pad, dynamic_gather = pad, gather

@@ -227,26 +227,17 @@ def kind(code: str) -> Kind:
 
 
 def sizes_fit(a: Sizes | None, b: Sizes | None) -> bool:
-    """Shapes are compatible: equal where both sizes are known. None is any rank."""
+    """Shapes are compatible: all sizes fit. None is any rank."""
     return a is None or b is None or a == b or (len(a) == len(b) and all(map(fits, a, b)))
 
 
 def fits(a: int | None, b: int | None) -> bool:
-    return a is None or b is None or a == b
-
-
-def extents_fit(a: Sizes | None, b: Sizes | None) -> bool:
-    """Shapes are compatible, and no known size is above a bound."""
-    return a is None or b is None or (len(a) == len(b) and all(map(agree, a, b)))
-
-
-def agree(a: int | None, b: int | None) -> bool:
-    """Two sizes can be one: equal, or not above a bound."""
-    if a is None or b is None:
+    """Two sizes can be one: equal, not above a bound, or not known."""
+    if a is None or b is None or a == b:
         return True
     if isinstance(a, Bounded):
         return isinstance(b, Bounded) or b <= a
-    return a <= b if isinstance(b, Bounded) else a == b
+    return isinstance(b, Bounded) and a <= b
 
 
 def elements_fit(a: Any, b: Any) -> bool:
@@ -264,7 +255,7 @@ def types_fit(a: Facts, b: Facts) -> bool:
         return True
     if a.element is None or b.element is None or type(a.type) is not type(b.type):
         return False
-    return extents_fit(a.extents, b.extents) and elements_fit(a.element, b.element)
+    return sizes_fit(a.extents, b.extents) and elements_fit(a.element, b.element)
 
 
 def width(element: Any) -> int:
@@ -293,7 +284,7 @@ def promotable(a: Any, b: Any) -> bool:
 def difference(a: Sizes | None, b: Sizes | None) -> str:
     """Where two shapes do not fit, for a message."""
     for at, (x, y) in enumerate(zip(a or (), b or (), strict=False)):
-        if not agree(x, y):
+        if not fits(x, y):
             return f": sizes {x} and {y} in dimension {at}"
     return ""
 

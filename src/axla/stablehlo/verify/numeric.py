@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from axla.stablehlo import mlir
-from axla.stablehlo.verify.kinds import Sizes, agree, elements_fit, fits, narrower, sizes_fit
+from axla.stablehlo.verify.kinds import Sizes, elements_fit, fits, narrower, sizes_fit
 from axla.stablehlo.verify.reducers import windows
 from axla.stablehlo.verify.subject import Subject
 
@@ -193,7 +193,7 @@ def broadcasting(s: Subject) -> None:
             return
         for at, size in zip(places, sizes, strict=True):
             held = found[at]
-            fit = 1 in (held, size) or agree(held, size)
+            fit = 1 in (held, size) or fits(held, size)
             message = "operands with sizes that are equal or 1, found {} and {} in dimension {}"
             s.need(fit, "c2", message, held, size, at)
             found[at] = size if held == 1 else held if size == 1 else narrower(held, size)

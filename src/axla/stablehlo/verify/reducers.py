@@ -87,9 +87,7 @@ class Window:
         return padded * 0 if padded <= 0 or window > padded else (padded - window) // self.stride + 1
 
 
-def windows(
-    s: Subject, labels: str, sizes: Sizes, names: tuple[str, ...]
-) -> list[Window]:  # fmt: skip
+def windows(s: Subject, labels: str, sizes: Sizes, names: tuple[str, ...]) -> list[Window]:
     """The windows that the attributes describe: `names` are those of strides and of both dilations. `labels`
     are those of sizes, of padding, of reversal, and of number and values of what `names` are.
     """

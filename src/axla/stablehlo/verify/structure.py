@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from axla.core.errors import VerifyError
-from axla.foreign.records import Record
 from axla.stablehlo import mlir
 from axla.stablehlo.operations import OPERATIONS
 from axla.stablehlo.verify import collectives, control, elements, numeric, reducers
@@ -30,31 +29,25 @@ NAMED = {
     if getattr(function, "__module__", "") == module.__name__ and name[0] != "_"
 }
 CONSTRAINTS: dict[str, Callable[[Subject], None]] = {
-    record.short: function
+    name: function
     for name, record in OPERATIONS.items()
     if (function := NAMED.get("broadcasting" if name.startswith("chlo.broadcast_") else record.short))
-    and name.startswith(_DIALECTS)
+    and record.known
 }
-"""Functions of these modules by the operations that they are called like, without the dialect: what StableHLO
-and CHLO share means the same in both.
+"""Functions of these modules for the operations that they are called like, without the dialect: what
+StableHLO and CHLO share means the same in both.
 """
 
 _ISOLATED = frozenset({"stablehlo.async_start", "chlo.scan"})
 _TERMINATORS = frozenset({"func.return", "stablehlo.return"})
 
-_ENTRIES: dict[str, tuple[Record, Callable[[Subject], None] | None]] = {
-    name: (record, CONSTRAINTS.get(record.short) if name.startswith(_DIALECTS) else None)
-    for name, record in OPERATIONS.items()
-    if record.known
-}
-
 
 def check_operation(subject: Subject) -> None:
     """What is declared of an operation, then its constraints; Broken for a rule that it breaks."""
-    declaration, rule = _ENTRIES[subject.operation.name]
-    check_declared(subject, declaration)
-    if rule is not None:
-        rule(subject)
+    name = subject.operation.name
+    check_declared(subject, OPERATIONS[name])
+    if name in CONSTRAINTS:
+        CONSTRAINTS[name](subject)
 
 
 class Program:
@@ -109,7 +102,8 @@ class Program:
 
     def _check(self, operation: mlir.Operation, symbols: Symbols) -> None:
         subject = Subject(operation, self.types, symbols)
-        if operation.name in _ENTRIES:
+        record = OPERATIONS.get(operation.name)
+        if record is not None and record.known:
             check_operation(subject)
         elif operation.name in _FUNCTIONS:
             _FUNCTIONS[operation.name](subject)

@@ -10,7 +10,7 @@ from axla.stablehlo import mlir
 from axla.stablehlo.sizes import Sizes, with_sizes
 from axla.stablehlo.text.printer import type_text
 from axla.stablehlo.verify.attributes import constant
-from axla.stablehlo.verify.kinds import Broken, Facts, elements_fit, extents_fit
+from axla.stablehlo.verify.kinds import Broken, Facts, elements_fit, sizes_fit
 
 Symbols = dict[str, mlir.Operation]
 I1 = mlir.IntegerType(1)
@@ -147,7 +147,7 @@ class Subject:
         """
         written = self.results[index]
         element = written.element if element is None else element
-        right = extents == written.extents or extents_fit(extents, written.extents)
+        right = extents == written.extents or sizes_fit(extents, written.extents)
         if right and elements_fit(element, written.element):
             return
         wanted = mlir.TensorType(None, element)
