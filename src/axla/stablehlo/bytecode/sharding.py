@@ -10,6 +10,7 @@ from axla.stablehlo.bytecode.builtin import text, wrong
 from axla.stablehlo.bytecode.entries import Encoding
 from axla.stablehlo.bytecode.wire import Malformed
 
+Parts = tuple[Any, ...]  # attributes of sdy that stand within another
 LONGEST = 1 << 20
 _NAME = re.compile(r"sdy[.<]\w+")
 
@@ -25,7 +26,7 @@ def _of(name: str, body: str) -> mlir.OpaqueAttr:
     return mlir.OpaqueAttr(f"sdy.{name}{body}")
 
 
-def _bodies(attributes: tuple[Any, ...], more: tuple[str, ...] = ()) -> str:
+def _bodies(attributes: Parts, more: tuple[str, ...] = ()) -> str:
     if sum([len(getattr(a, "text", "")) for a in attributes]) > LONGEST:
         raise Malformed("a sharding of more than a million characters")
     return ", ".join([*map(_body, attributes), *more])
@@ -35,21 +36,17 @@ def _quoted(value: str) -> str:
     return '"' + value.replace("\\", "\\\\").replace('"', "\\22") + '"'
 
 
-def _mesh(axes: tuple[Any, ...], devices: tuple[int, ...]) -> mlir.OpaqueAttr:
+def _mesh(axes: Parts, devices: tuple[int, ...]) -> mlir.OpaqueAttr:
     return _of("mesh", f"<[{_bodies(axes)}]{f', device_ids={list(devices)}' if devices else ''}>")
 
 
-def _dimension(axes: tuple[Any, ...], closed: int, priority: int) -> mlir.OpaqueAttr:
+def _dimension(axes: Parts, closed: int, priority: int) -> mlir.OpaqueAttr:
     priority_text = f"p{priority >> 1}" if priority & 1 else ""
     return _of("dimension_sharding", f"{{{_bodies(axes, () if closed else ('?',))}}}{priority_text}")
 
 
 def _sharding(
-    mesh: Any,
-    dimensions: tuple[Any, ...],
-    replicated: tuple[Any, ...],
-    unreduced: tuple[Any, ...] = (),
-    op: int = 0,
+    mesh: Any, dimensions: Parts, replicated: Parts, unreduced: Parts = (), op: int = 0
 ) -> mlir.OpaqueAttr:
     parts = [
         f"@{mesh.root}" if isinstance(mesh, mlir.SymbolRef) else f"mesh{_body(mesh)}",
@@ -67,10 +64,6 @@ def _sharding(
 _REDUCTIONS = ("", "max", "min")
 
 
-def _mapping(tensors: tuple[Any, ...]) -> str:
-    return f"({_bodies(tensors)})"
-
-
 def _factor(index: int) -> str:
     """i, j, ... z, then z_1, z_2..."""
     return chr(ord("i") + index) if index <= 17 else f"z_{index - 17}"
@@ -82,10 +75,8 @@ def _factors(indices: tuple[int, ...], between: str = ", ") -> str:
     return between.join(map(_factor, indices))
 
 
-def _rule(
-    sizes: tuple[int, ...], operands: tuple[Any, ...], results: tuple[Any, ...], *kinds: Any
-) -> mlir.OpaqueAttr:
-    parts = [f"{_mapping(operands)}->{_mapping(results)}"]
+def _rule(sizes: tuple[int, ...], operands: Parts, results: Parts, *kinds: Any) -> mlir.OpaqueAttr:
+    parts = [f"({_bodies(operands)})->({_bodies(results)})"]
     if sizes:
         parts.append("{" + ", ".join(f"{_factor(i)}={size}" for i, size in enumerate(sizes)) + "}")
     names = ("reduction", "need_replication", "permutation", "blocked_propagation")
@@ -93,11 +84,12 @@ def _rule(
     return _of("op_sharding_rule", f"<{' '.join(parts)}{', custom' if kinds[4] else ''}>")
 
 
+def _manual_axes(names: tuple[Any, ...]) -> mlir.OpaqueAttr:
+    return mlir.OpaqueAttr(f"sdy<manual_axes{{{', '.join(_quoted(text(name)) for name in names)}}}>")
+
+
 ATTRIBUTES: dict[int, Encoding] = {
-    0: (
-        "A",
-        lambda axes: mlir.OpaqueAttr(f"sdy<manual_axes{{{', '.join(_quoted(text(a)) for a in axes)}}}>"),
-    ),
+    0: ("A", _manual_axes),
     1: ("ns", lambda name, size: _of("mesh_axis", f"{_quoted(name)}={size}")),
     2: ("AS", _mesh),
     3: ("ss", lambda before, size: _of("sub_axis_info", f"({before}){size}")),
@@ -110,10 +102,7 @@ ATTRIBUTES: dict[int, Encoding] = {
     10: ("SAASSSSy", _rule),
     11: ("A", lambda axes: _of("axis_ref_list", f"{{{_bodies(axes)}}}")),
     12: ("A", lambda lists: _of("list_of_axis_ref_lists", f"<[{_bodies(lists)}]>")),
-    13: (
-        "Ass",
-        lambda axes, source, target: _of("all_to_all_param", f"{{{_bodies(axes)}}}:{source}->{target}"),
-    ),
+    13: ("Ass", lambda axes, at, to: _of("all_to_all_param", f"{{{_bodies(axes)}}}:{at}->{to}")),
     14: ("A", lambda params: _of("all_to_all_param_list", f"<[{_bodies(params)}]>")),
     15: ("aAAA", _sharding),
     16: ("A", lambda shardings: _of("sharding_per_value", f"<[{_bodies(shardings)}]>")),

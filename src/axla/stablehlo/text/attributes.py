@@ -89,14 +89,9 @@ class Attributes(Types):
             self.fail(str(error), at)
         if is_float:
             self.fail(f"expected an integer, found {token!r}", at)
-        return self._integer_of(token, kind, at)
-
-    def _integer_of(self, token: str, kind: mlir.Type, at: int) -> Any:
         if not isinstance(kind, mlir.IntegerType | mlir.IndexType):
             self.fail(f"{token!r} has a type that numbers cannot have", at)
-        if len(token) > 4000:
-            self.fail("a number of more than 4000 digits", at)
-        value = int(token, 16 if "x" in token else 10)
+        value = self.integer_of(token, at)
         low, high = mlir.limits(kind) if isinstance(kind, mlir.IntegerType) else mlir.limits(_SIGNED)
         if not low <= value <= high or (token[0] == "-" and not value):
             self.fail(f"{token} has more bits than its type", at)
@@ -366,9 +361,7 @@ class Attributes(Types):
 
     def _file_location(self, name: str) -> mlir.FileLocation:
         """`line:column`, of a range only its begin."""
-        line = self.integer()
-        self.expect(":")
-        column = self.integer()
+        line, column = self.pair_of_integers()
         if self.accept("to"):
             if self.kind == "number":
                 self.integer()

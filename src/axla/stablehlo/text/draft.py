@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from axla.stablehlo import mlir
@@ -10,26 +11,22 @@ from axla.stablehlo.tables import by_name
 from axla.stablehlo.text.operations import Argument, Operations, Use
 
 
+@dataclass(slots=True, eq=False)
 class Draft:
     """`types` are those of the operands, `results` of the results. `names` and `arguments` are what a form
     names before its regions.
     """
 
-    __slots__ = (
-        "name", "at", "uses", "types", "results", "attributes", "regions", "names", "arguments", "location"
-    )  # fmt: skip
-
-    def __init__(self, name: str, at: int, attributes: dict[str, Any] | None = None):
-        self.name = name
-        self.at = at
-        self.attributes = {} if attributes is None else attributes
-        self.uses: list[Use] = []
-        self.types: Sequence[mlir.Type] = ()
-        self.results: Sequence[mlir.Type] = ()
-        self.regions: list[mlir.Region] = []
-        self.names: Sequence[Use] = ()
-        self.arguments: Sequence[Argument] = ()
-        self.location: mlir.Location | None = None
+    name: str
+    at: int
+    attributes: dict[str, Any] = field(default_factory=dict)
+    uses: list[Use] = field(default_factory=list)
+    types: Sequence[mlir.Type] = ()
+    results: Sequence[mlir.Type] = ()
+    regions: list[mlir.Region] = field(default_factory=list)
+    names: Sequence[Use] = ()
+    arguments: Sequence[Argument] = ()
+    location: mlir.Location | None = None
 
 
 Step = Callable[[Operations, Draft], None]

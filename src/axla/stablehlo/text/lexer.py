@@ -159,13 +159,22 @@ class Cursor(TokenCursor):
     def integer(self) -> int:
         """A decimal or hexadecimal integer, as in lists of sizes."""
         at = self.start
-        token = self.take("number", "an integer")
+        return self.integer_of(self.take("number", "an integer"), at)
+
+    def integer_of(self, token: str, at: int) -> int:
+        """The integer that a number is, which stands at an offset."""
         if len(token) > 4000:
             self.fail("a number of more than 4000 digits", at)
         try:
             return int(token, 16 if "x" in token else 10)
         except ValueError:
             self.fail(f"expected an integer, found {token!r}", at)
+
+    def pair_of_integers(self) -> tuple[int, int]:
+        """`1:2`."""
+        first = self.integer()
+        self.expect(":")
+        return first, self.integer()
 
     def balanced(self, begin: int) -> str:
         """The text from an offset to the end of the bracket that opens at the current token."""

@@ -41,10 +41,6 @@ def _key(name: str) -> str:
     return name if _WORD.fullmatch(name) else quoted(name)
 
 
-def _symbol(name: str) -> str:
-    return "@" + (name if _WORD.fullmatch(name) else quoted(name))
-
-
 def _list(values: Any) -> str:
     return f"[{', '.join('?' if value is None else str(value) for value in values)}]"
 
@@ -282,7 +278,7 @@ _ATTRIBUTES: dict[type, Callable[[Any], str]] = {
     mlir.Unit: lambda value: "unit",
     mlir.IntegerAttr: lambda value: f"{value.value} : {type_text(value.type)}",
     mlir.FloatAttr: lambda value: f"{_float(value.value)} : {type_text(value.type)}",
-    mlir.SymbolRef: lambda value: "::".join(map(_symbol, (value.root, *value.nested))),
+    mlir.SymbolRef: lambda value: "::".join([f"@{_key(name)}" for name in (value.root, *value.nested)]),
     mlir.DenseArray: _array,
     mlir.DenseElements: _dense,
     mlir.DenseStrings: _strings,

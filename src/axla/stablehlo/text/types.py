@@ -185,7 +185,7 @@ class Types(Cursor):
             self.fail("the storage type is an integer of at most 32 bits", at)
         low, high = least, greatest = mlir.QuantizedType.limits(storage)
         if self.token == "<":
-            least, greatest = self.inside("<>", self._pair_of_integers)
+            least, greatest = self.inside("<>", self.pair_of_integers)
             if not low <= least < greatest <= high:
                 self.fail(f"a storage range {least}:{greatest} outside of {low}:{high} or empty", at)
         self.expect(":")
@@ -210,18 +210,13 @@ class Types(Cursor):
             storage, expressed, scales, zeros, axes, least, greatest, block_sizes, blocks
         )
 
-    def _pair_of_integers(self) -> tuple[int, int]:
-        first = self.integer()
-        self.expect(":")
-        return first, self.integer()
-
     def _quantized_axes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Nothing, `:1` or `:{0:4, 1:2}` (axes with the sizes of their blocks)."""
         if not self.accept(":"):
             return (), ()
         if self.token != "{":
             return (self.integer(),), ()
-        pairs = self.listed("{}", self._pair_of_integers)
+        pairs = self.listed("{}", self.pair_of_integers)
         return tuple([axis for axis, _ in pairs]), tuple([size for _, size in pairs])
 
     def _parameters(self) -> tuple[tuple[int, ...], list[tuple[float, int]]]:
