@@ -233,6 +233,7 @@ if: pred:p0 true_branch{} false_branch{} -> ...:At
 case: index:n0 branches{...} -> ...:At
 while: operand...:Atb cond{} body{} -> ...:Atb
   ; text ( <carried> (? : @pairs ?) (? attributes {!} ?) cond <loop> do <loop>
+  ; hlo condition=cond body
 return: results...:Atb -> ; text %* {} (? : @types ?) ; none ends a region
 optimization_barrier: operand...:Tt -> ...:Tt ; count(results)==count(operand)/c1 pairs/c1
   ; text {} (? ( ) | %* : @pairs ?)
@@ -247,8 +248,8 @@ custom_call: inputs...:A*btlh call_target_name=string has_side_effect=bool?false
 
 create_token: -> t ; text {} : @result ; hlo AfterAll
 after_all: inputs...:t -> t ; text %* {} : @same ; hlo
-infeed: token:t infeed_config=string? layout=array?[] -> ...:A!t ; 0<count(results)/c1
-outfeed: inputs...:A token:t outfeed_config=string? -> t
+infeed: token:t infeed_config=string? layout=array?[] -> ...:A!t ; 0<count(results)/c1 ; hlo infeed_config
+outfeed: inputs...:A token:t outfeed_config=string? -> t ; hlo outfeed_config
 send: inputs...:A token:t channel_handle=#channel_handle is_host_transfer=bool?false
   source_target_pairs=table?[]@2 -> t
 recv: token:t channel_handle=#channel_handle is_host_transfer=bool?false source_target_pairs=table?[]@2

@@ -13,6 +13,7 @@ from axla.ir.op import Op
 from axla.ir.structure import Constant, GetTupleElement
 from axla.stablehlo import mlir
 from axla.stablehlo.building import number, numbers
+from axla.stablehlo.exporter.control import part
 from axla.stablehlo.exporter.plain import written
 from axla.stablehlo.exporter.scope import Rule, Scope, Tree
 from axla.stablehlo.tables import by_name
@@ -26,10 +27,6 @@ def _literal(scope: Scope, literal: Literal) -> Tree:
     if isinstance(literal.shape, TupleShape):
         return tuple([_literal(scope, part) for part in literal.elements])
     return scope.constant(literal) if isinstance(literal.shape, Shape) else scope.zero(literal.shape)
-
-
-def _identity(scope: Scope, inst: Instruction, op: Op) -> Tree:
-    return scope.values[inst.operands[0]]
 
 
 def _element(scope: Scope, inst: Instruction, op: GetTupleElement) -> Tree:
@@ -93,20 +90,13 @@ def _reshaped(scope: Scope, value: mlir.Value, shape: Shape, wanted: Shape) -> m
     return value if shape.dims == wanted.dims else scope.add("stablehlo.reshape", (value,), wanted)
 
 
-def _starts(scope: Scope, inst: Instruction, first: int) -> list[mlir.Value]:
-    """The operands, start indices as scalars; an older form of HLO has them as one vector."""
+def _dynamic_slice(scope: Scope, inst: Instruction, op: hlo.DynamicSlice | hlo.DynamicUpdateSlice) -> Tree:
+    """Start indices are scalars; an older form of HLO has them as one vector."""
+    first = 1 if isinstance(op, hlo.DynamicSlice) else 2
     operands, indices = scope.ones(inst)[:first], scope.ones(inst)[first:]
-    if not indices or not array(inst.operands[first].shape).rank:
-        return operands + indices
-    return operands + scope.scalars(indices[0], array(inst.operands[first].shape).dims[0])
-
-
-def _dynamic_slice(scope: Scope, inst: Instruction, op: Op) -> Tree:
-    return written(scope, inst, op, _starts(scope, inst, 1))
-
-
-def _dynamic_update_slice(scope: Scope, inst: Instruction, op: Op) -> Tree:
-    return written(scope, inst, op, _starts(scope, inst, 2))
+    if indices and array(inst.operands[first].shape).rank:
+        indices = scope.scalars(indices[0], array(inst.operands[first].shape).dims[0])
+    return written(scope, inst, op, operands + indices)
 
 
 def _dynamic_reshape(scope: Scope, inst: Instruction, op: Op) -> Tree:
@@ -162,9 +152,10 @@ def _rng_bit_generator(scope: Scope, inst: Instruction, op: hlo.RngBitGenerator)
 RULES: dict[str, Rule] = {
     **by_name(
         "", _bitcast, _bitcast_convert, _constant, _convolution, _dot, _dynamic_reshape, _dynamic_slice,
-        _dynamic_update_slice, _map, _rng, _rng_bit_generator, _tuple, between="-",
+        _map, _rng, _rng_bit_generator, _tuple, between="-",
     ),
-    "copy": _identity,
-    "domain": _identity,
+    "copy": part(),
+    "domain": part(),
+    "dynamic-update-slice": _dynamic_slice,
     "get-tuple-element": _element,
 }  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import axla.hlo as hlo
@@ -11,9 +12,9 @@ from axla.core.shape import AnyShape, array
 from axla.ir.collectives import group_mode, member_count
 from axla.ir.families import Paired
 from axla.ir.graph import Instruction
-from axla.ir.op import Op
-from axla.stablehlo.building import I32, matrix, number, slice_of
+from axla.stablehlo.building import matrix, number, slice_of
 from axla.stablehlo.exporter.control import at_once, part
+from axla.stablehlo.exporter.declared import typed_call
 from axla.stablehlo.exporter.plain import each, said, written
 from axla.stablehlo.exporter.scope import Rule, Scope, Tree
 from axla.stablehlo.tables import by_name
@@ -71,10 +72,6 @@ def _to_root(scope: Scope, inst: Instruction, op: Any) -> Tree:
     return scope.tree(inst.shape, iter(found))
 
 
-def _gather(scope: Scope, inst: Instruction, op: Op, shape: AnyShape | None = None) -> Tree:
-    return written(scope, inst, op, opcode="all-gather", shape=shape)
-
-
 def _permute(scope: Scope, inst: Instruction, op: Paired, shape: AnyShape | None = None) -> Tree:
     if op.slice_sizes:
         raise UnsupportedError("slices that are replaced in place")
@@ -86,12 +83,7 @@ def _ragged_all_to_all(scope: Scope, inst: Instruction, op: Any) -> Tree:
     config: dict[str, Any] = {"replica_groups": matrix(op.replica_groups.groups)}
     if op.channel_id:
         config["channel_id"] = number(op.channel_id)
-    attributes = {
-        "call_target_name": "ragged_all_to_all",
-        "api_version": number(4, I32),
-        "backend_config": config,
-    }
-    return scope.add("stablehlo.custom_call", scope.ones(inst), inst.shape, attributes)
+    return typed_call(scope, inst, "ragged_all_to_all", config)
 
 
 RULES: dict[str, Rule] = {
@@ -99,7 +91,7 @@ RULES: dict[str, Rule] = {
         "", _all_reduce, _all_to_all, _ragged_all_to_all, between="-",
     ),
     "all-gather-done": part(1),
-    "all-gather-start": at_once(_gather),
+    "all-gather-start": at_once(partial(written, opcode="all-gather")),
     "all-reduce-done": part(),
     "all-reduce-start": _all_reduce,
     "collective-broadcast": _to_root,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from itertools import repeat
 from typing import Any
 
 import axla.hlo as hlo
@@ -16,7 +17,7 @@ from axla.stablehlo import mlir
 from axla.stablehlo.building import I32, INDEX, number, vector
 from axla.stablehlo.conversions import channel_handle
 from axla.stablehlo.counterparts import CALL_FIELDS
-from axla.stablehlo.exporter.plain import attributes_of
+from axla.stablehlo.exporter.plain import attributes_of, written
 from axla.stablehlo.exporter.scope import Rule, Scope, Tree, parsed
 from axla.stablehlo.mlir import CALL
 from axla.stablehlo.tables import by_name
@@ -44,9 +45,9 @@ def _fusion(scope: Scope, inst: Instruction, op: hlo.Fusion) -> Tree:
     return scope.call(op.calls, _operand_leaves(scope, inst))
 
 
-def _while(scope: Scope, inst: Instruction, op: hlo.While) -> Tree:
-    regions = [scope.region(op.condition), scope.region(op.body)]
-    return scope.add("stablehlo.while", _operand_leaves(scope, inst), inst.shape, None, regions)
+def _of_leaves(scope: Scope, inst: Instruction, op: Op) -> Tree:
+    """The operation that the record says, on what the operands consist of."""
+    return written(scope, inst, op, _operand_leaves(scope, inst))
 
 
 def _conditional(scope: Scope, inst: Instruction, op: hlo.Conditional) -> Tree:
@@ -138,16 +139,12 @@ def _layouts(operands: Sequence[AnyShape], results: Sequence[AnyShape]) -> dict[
 
 def _async_start(scope: Scope, inst: Instruction, op: hlo.AsyncStart) -> Tree:
     found = scope.call(op.calls, _operand_leaves(scope, inst))
-    return (tuple(scope.values[o] for o in inst.operands), found, *_contexts(inst))
+    return (tuple(scope.values[o] for o in inst.operands), found, *_contexts(scope, inst))
 
 
-def _contexts(inst: Instruction) -> Iterator[Tree]:
+def _contexts(scope: Scope, inst: Instruction) -> list[Tree]:
     """Values that nothing gives: what follows operands and results."""
-    return map(_missing, tuple_of(inst).elements[2:])
-
-
-def _missing(shape: AnyShape) -> Tree:
-    return tuple(_missing(s) for s in shape.elements) if isinstance(shape, TupleShape) else None
+    return [scope.tree(shape, repeat(None)) for shape in tuple_of(inst).elements[2:]]
 
 
 def at_once(whole: Callable[..., Tree]) -> Rule:
@@ -156,7 +153,7 @@ def at_once(whole: Callable[..., Tree]) -> Rule:
     def rule(scope: Scope, inst: Instruction, op: Op) -> Tree:
         values = [scope.values[o] for o in inst.operands]
         given = values[0] if len(values) == 1 else tuple(values)
-        return (given, whole(scope, inst, op, tuple_of(inst).elements[1]), *_contexts(inst))
+        return (given, whole(scope, inst, op, shape=tuple_of(inst).elements[1]), *_contexts(scope, inst))
 
     return rule
 
@@ -175,7 +172,7 @@ def part(*path: int) -> Rule:
 
 def _copy_start(scope: Scope, inst: Instruction, op: Op) -> Tree:
     tree = scope.values[inst.operands[0]]
-    return (tree, tree, *_contexts(inst))
+    return (tree, tree, *_contexts(scope, inst))
 
 
 # Transfers and tokens. StableHLO sends and receives in one step.
@@ -208,24 +205,16 @@ def _recv_done(scope: Scope, inst: Instruction, op: Op) -> Tree:
     return (data, token)
 
 
-def _infeed(scope: Scope, inst: Instruction, op: Any) -> Tree:
-    config = {"infeed_config": op.infeed_config}
-    return scope.add("stablehlo.infeed", scope.ones(inst), inst.shape, config)
-
-
-def _outfeed(scope: Scope, inst: Instruction, op: Any) -> Tree:
-    config = {"outfeed_config": op.outfeed_config}
-    return scope.add("stablehlo.outfeed", _operand_leaves(scope, inst), inst.shape, config)
-
-
 RULES: dict[str, Rule] = {
     **by_name(
         "", _add_dependency, _after_all, _async_start, _call, _conditional, _copy_start, _custom_call,
-        _fusion, _infeed, _outfeed, _recv, _recv_done, _send, _while, between="-",
+        _fusion, _recv, _recv_done, _send, between="-",
     ),
     "async-done": part(1),
     "async-update": part(),
     "copy-done": part(0),
     "opt-barrier": _barrier,
+    "outfeed": _of_leaves,
     "send-done": part(2),
+    "while": _of_leaves,
 }  # fmt: skip

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from axla.core.errors import UnsupportedError
 from axla.ir.codec import codec_of
 from axla.ir.graph import Instruction
@@ -21,9 +23,10 @@ def declared_call(scope: Scope, inst: Instruction, op: Op) -> Tree:
         for a in op.attributes
         if (value := getattr(op, a.name)) is not None
     }
-    target = {
-        "call_target_name": mlir.OP + op.opcode,
-        "api_version": number(4, I32),
-        "backend_config": config,
-    }
-    return scope.add("stablehlo.custom_call", scope.ones(inst), inst.shape, target)
+    return typed_call(scope, inst, mlir.OP + op.opcode, config)
+
+
+def typed_call(scope: Scope, inst: Instruction, target: str, config: dict[str, Any]) -> Tree:
+    """A custom call whose configuration is a dictionary."""
+    said = {"call_target_name": target, "api_version": number(4, I32), "backend_config": config}
+    return scope.add("stablehlo.custom_call", scope.ones(inst), inst.shape, said)
