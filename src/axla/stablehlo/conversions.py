@@ -176,13 +176,9 @@ def _structure(mnemonic: str, dialect: str) -> Conversion:
 
 def labels_of(said: attr.Said, name: str) -> ConvDims:
     """What the dimensions of a convolution mean."""
-    fields = attr.structure(said, name, "conv")
-    found: dict[str, Any] = {
-        label: attr.integers(fields, field, ())
-        if field.endswith("dimensions")
-        else attr.integer(fields, field, -1)
-        for field, label in CONVOLUTION_DIMENSIONS.items()
-    }
+    fields, kinds = attr.structure(said, name, "conv"), STRUCTURES["conv"]
+    readers = {"l/": partial(attr.integers, default=()), "i/": partial(attr.integer, default=-1)}
+    found = {label: readers[kinds[field]](fields, field) for field, label in CONVOLUTION_DIMENSIONS.items()}
     return ConvDims.of(**found)
 
 

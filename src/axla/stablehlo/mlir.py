@@ -44,12 +44,12 @@ class FloatType:
 
 @dataclass(frozen=True, slots=True)
 class IndexType:
-    pass
+    """`index`."""
 
 
 @dataclass(frozen=True, slots=True)
 class NoneType:
-    pass
+    """`none`."""
 
 
 @dataclass(frozen=True, slots=True)

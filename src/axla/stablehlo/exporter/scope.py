@@ -234,10 +234,8 @@ class Scope(Builder):
         attributes: dict[str, Any] | None = None, regions: list[mlir.Region] | None = None,
     ) -> Tree:  # fmt: skip
         """A new operation with a result for each leaf of a shape, as its tree."""
-        if isinstance(shape, TupleShape):
-            found = self.emit(name, operands, self.exporter.leaf_types(shape), attributes, regions)
-            return self.tree(shape, iter(found))
-        return self.emit(name, operands, [self.exporter.type(shape)], attributes, regions)[0]
+        found = self.emit(name, operands, self.exporter.leaf_types(shape), attributes, regions)
+        return self.tree(shape, iter(found))
 
     def converted(self, value: mlir.Value, shape: AnyShape, wanted: DType) -> mlir.Value:
         """A value in another element type."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import axla.hlo as hlo
-from axla.ir.graph import Instruction
 from axla.stablehlo import mlir
 from axla.stablehlo import reading as attr
 from axla.stablehlo.importer.scope import Outcome, Rule, Scope
@@ -21,32 +20,23 @@ def _while(scope: Scope, operation: mlir.Operation) -> Outcome:
     state = [*scope.operands(operation), *[scope.value(v) for v in captured]]
     condition, body = (scope.closed(operation, n, captured, passed=n == 1) for n in range(2))
     loop = scope.add(hlo.While(condition, body), (scope.tuple(state),))
-    return _elements(scope, loop, len(operation.results), whole=len(state) == 1)
+    count = len(operation.results)
+    if len(state) == 1:
+        return [loop][:count]
+    return loop if count > 1 else scope.parts(loop, count)
 
 
-def _elements(scope: Scope, value: Instruction, count: int, *, whole: bool) -> Outcome:
-    """The first elements of a tuple; the value itself where it is no tuple."""
-    if whole:
-        return [value][:count]
-    return value if count > 1 else scope.parts(value, count)
-
-
-def _branches(scope: Scope, operation: mlir.Operation) -> tuple[list, list[Instruction]]:
-    """The regions as computations of one operand each, and those operands."""
-    computations, operands = [], []
+def _conditional(scope: Scope, operation: mlir.Operation) -> Outcome:
+    """The regions become computations of one operand each."""
+    operands = scope.operands(operation, 1)
+    computations = []
     for number in range(len(operation.regions)):
         captured = scope.captured(operation, (number,))
         operands.append(scope.tuple([scope.value(v) for v in captured], named=False))
         computations.append(scope.closed(operation, number, captured))
-    return computations, operands
-
-
-def _conditional(scope: Scope, operation: mlir.Operation) -> Outcome:
-    (chosen,) = scope.operands(operation, 1)
-    computations, operands = _branches(scope, operation)
     by_pred = operation.name == "stablehlo.if"
     op = hlo.Conditional(*computations) if by_pred else hlo.Conditional(None, None, tuple(computations))
-    return scope.add(op, (chosen, *operands))
+    return scope.add(op, operands)
 
 
 def _call(scope: Scope, operation: mlir.Operation) -> Outcome:

@@ -53,7 +53,9 @@ def _custom_call(scope: Scope, operation: mlir.Operation) -> Outcome:
         results = _laid_out(results, result_layouts)
     config = operation.attributes.get("backend_config", "")
     if target in _DECOMPOSITIONS and not registered(target):
-        return _decomposition(scope, operation, _DECOMPOSITIONS[target])
+        function = _DECOMPOSITIONS[target]
+        found = scope.composed(function, scope.operands(operation, 1 if function is _qr else 2))
+        return scope.parts(found, 2) if function is _qr else found
     version = attr.integer(operation, "api_version", 1)
     if isinstance(operation.attributes.get("mhlo.backend_config"), dict):
         # Typed calls as StableHLO's older versions carry them.
@@ -87,13 +89,6 @@ _DECOMPOSITIONS: dict[str, Callable[..., XlaOp]] = {
     "ProductOfElementaryHouseholderReflectors": decompositions.ProductOfElementaryHouseholderReflectors,
 }
 """Calls that JAX emits for machines without LAPACK, which XLA expands on all: here as LAPACK's are."""
-
-
-def _decomposition(scope: Scope, operation: mlir.Operation, function: Callable[..., XlaOp]) -> Outcome:
-    found = scope.composed(function, scope.operands(operation, 1 if function is _qr else 2))
-    if function is not _qr:
-        return found
-    return scope.parts(found, 2)
 
 
 def _ragged_all_to_all(scope: Scope, operation: mlir.Operation) -> Outcome:

@@ -137,13 +137,10 @@ class Scope:
 
     def shape(self, operation: mlir.Operation, number: int = 0) -> Shape:
         """The shape of a result, which must be an array."""
-        found = self.any_shape(operation, number)
+        found = self.importer.shape(operation.results[number].type)
         if not isinstance(found, Shape):
             raise VerifyError(f"result {number} must be a tensor, found {found.to_string(layout=False)}")
         return found
-
-    def any_shape(self, operation: mlir.Operation, number: int = 0) -> AnyShape:
-        return self.importer.shape(operation.results[number].type)
 
     def whole_shape(self, operation: mlir.Operation) -> AnyShape:
         """The shape of the only result, or the tuple of all."""
@@ -156,11 +153,11 @@ class Scope:
 
     def add(
         self, op: Op, operands: Sequence[Instruction] = (), shape: AnyShape | None = None, *,
-        name: str = "", extra: Extra | None = None,
+        extra: Extra | None = None,
     ) -> Instruction:  # fmt: skip
         """A new instruction, with what the operation at hand carries."""
         extra = self.extra if extra is None else extra
-        return self.computation.add(op, operands, shape, stem=name or self._name, extra=extra)
+        return self.computation.add(op, operands, shape, stem=self._name, extra=extra)
 
     def tuple(self, values: Sequence[Instruction], *, named: bool = True) -> Instruction:
         """One value as it is; none or several as a tuple."""

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
-
-import numpy as np
 
 from axla.stablehlo import mlir
 from axla.stablehlo.attributes import ENUMERATIONS, STRUCTURES
+from axla.stablehlo.building import I1, I32, I64, matrix, number, numbers
 from axla.stablehlo.operations import OPERATIONS
 from axla.stablehlo.tables import by_name
 from axla.stablehlo.text.draft import PIECES, TYPES, Draft, Step, operand
@@ -35,8 +34,6 @@ COMMUTATIVE = frozenset(
     f"stablehlo.{name}" for name in ("add", "and", "maximum", "minimum", "multiply", "or", "xor")
 )
 """Operations that may stand after `applies` in a reduce."""
-
-_I64, _I32 = mlir.IntegerType(64), mlir.IntegerType(32)
 
 
 def operation_at(parser: Operations) -> mlir.Operation:
@@ -122,14 +119,6 @@ def _optional(pieces: list[str]) -> Step:
 # ---- Attributes
 
 
-def _number_of(kind: mlir.Type) -> Callable[[Operations], Any]:
-    return lambda parser: parser.number(kind)
-
-
-def _enumeration(mnemonic: str) -> Callable[[Operations], mlir.EnumAttr]:
-    return lambda parser: parser.enumerated(mnemonic)
-
-
 def _elements(parser: Operations) -> Any:
     at, found = parser.start, parser.attribute()
     if not isinstance(found, bool) and not hasattr(found, "type"):
@@ -137,16 +126,12 @@ def _elements(parser: Operations) -> Any:
     return found
 
 
-def _list(values: tuple[int, ...]) -> mlir.DenseArray:
-    return mlir.DenseArray(_I64, values)
-
-
 def _direction(parser: Operations) -> mlir.IntegerAttr:
     at, word = parser.start, parser.word("a direction")
     directions = ("NONE", "FORWARD", "BACKWARD", "BOTH")
     if word not in directions:
         parser.fail(f"{word!r} is no direction: expected one of {' '.join(directions)}", at)
-    return mlir.IntegerAttr(directions.index(word), _I32)
+    return number(directions.index(word), I32)
 
 
 def _precisions(parser: Operations) -> tuple[mlir.EnumAttr, ...]:
@@ -166,8 +151,7 @@ def _padding(parser: Operations) -> mlir.DenseElements:
     at, pairs = parser.start, parser.listed("[]", parser.integers)
     if any(len(pair) != 2 for pair in pairs):
         parser.fail("expected array with 2 elements for each dimension", at)
-    values = np.array(pairs, np.int64).reshape(len(pairs), 2)
-    return mlir.DenseElements(mlir.TensorType((len(pairs), 2), _I64), values)
+    return matrix(pairs, 2)
 
 
 def _reversal(parser: Operations) -> mlir.DenseArray:
@@ -175,18 +159,21 @@ def _reversal(parser: Operations) -> mlir.DenseArray:
     def one() -> bool:
         return parser.integer() != 0 if parser.kind == "number" else parser.boolean()
 
-    return mlir.DenseArray(mlir.IntegerType(1), tuple(parser.listed("[]", one)))
+    return numbers(parser.listed("[]", one), I1)
 
 
 ATTRIBUTES: dict[str, Callable[[Operations], Any]] = {
-    "i64": _number_of(_I64), "i32": _number_of(_I32), "f64": _number_of(mlir.FloatType("f64")),
-    "ui64": _number_of(mlir.IntegerType(64, "u")), "ui32": _number_of(mlir.IntegerType(32, "u")),
+    "i64": partial(Operations.number, kind=I64), "i32": partial(Operations.number, kind=I32),
+    "f64": partial(Operations.number, kind=mlir.FloatType("f64")),
+    "ui64": partial(Operations.number, kind=mlir.IntegerType(64, "u")),
+    "ui32": partial(Operations.number, kind=mlir.IntegerType(32, "u")),
     "bool": Operations.boolean, "string": Operations.string, "symbol": Operations.symbol,
     "reference": lambda parser: mlir.SymbolRef(parser.symbol()), "elements": _elements,
-    "list": lambda parser: _list(parser.integers()), "sizes": Operations.integers, "direction": _direction,
+    "list": lambda parser: numbers(parser.integers()), "sizes": Operations.integers, "direction": _direction,
     "precisions": _precisions, "dot": _dot, "convolution": Operations.convolution_dimensions,
-    "dot_algorithm": lambda parser: parser.structure("dot_algorithm"), "padding": _padding,
-    "reversal": _reversal, **{mnemonic: _enumeration(mnemonic) for mnemonic in ENUMERATIONS},
+    "dot_algorithm": partial(Operations.structure, mnemonic="dot_algorithm"), "padding": _padding,
+    "reversal": _reversal,
+    **{mnemonic: partial(Operations.enumerated, mnemonic=mnemonic) for mnemonic in ENUMERATIONS},
 }  # fmt: skip
 
 
@@ -233,7 +220,7 @@ def _slice(parser: Operations, draft: Draft) -> None:
 
     ranges = parser.listed("[]", one)
     for i, name in enumerate(("start_indices", "limit_indices", "strides")):
-        draft.attributes[name] = _list(tuple([part[i] for part in ranges]))
+        draft.attributes[name] = numbers([part[i] for part in ranges])
 
 
 def _format(parser: Operations, draft: Draft) -> None:
@@ -245,7 +232,7 @@ def _format(parser: Operations, draft: Draft) -> None:
     for name, digits in (("exponent_bits", found[1]), ("mantissa_bits", found[2])):
         if len(digits) > 10 or int(digits) >= 1 << 31:
             parser.fail(f"{digits} {name.replace('_', ' ')} are more than 32 bits can count", at)
-        draft.attributes[name] = mlir.IntegerAttr(int(digits), _I32)
+        draft.attributes[name] = number(int(digits), I32)
 
 
 _WINDOW = {
@@ -280,7 +267,7 @@ def _scan(parser: Operations, draft: Draft) -> None:
     if len(draft.results) < carries:
         parser.fail("not enough result types to cover the required carries", at)
     for name, others in (("operand", draft.uses), ("result", draft.results[carries:])):
-        draft.attributes[f"{name}SegmentSizes"] = mlir.DenseArray(_I32, (len(others), carries))
+        draft.attributes[f"{name}SegmentSizes"] = numbers((len(others), carries), I32)
     draft.uses += draft.names
 
 

@@ -184,15 +184,12 @@ class Attributes(Types):
     def _opaque(self) -> mlir.OpaqueAttr:
         begin = self.start
         self.advance()
-        return mlir.OpaqueAttr(self._brackets(begin))
-
-    def _brackets(self, begin: int) -> str:
         if self.token not in ("<", "["):
             self.fail(f"expected '<', found {self.saw()}")
         text = self.balanced(begin)
         if self.token == "<" and text.endswith("]"):  # distinct[0]<...>
             text = self.balanced(begin)
-        return text
+        return mlir.OpaqueAttr(text)
 
     # ---- Attributes of dialects
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from axla.core.errors import InvalidArgument
 from axla.ir.strings import pattern
+from axla.ir.traverse import run_nested
 from axla.stablehlo import mlir
 from axla.stablehlo.attributes import CONVOLUTION, STRUCTURES
 
@@ -302,22 +303,14 @@ class _Printer:
         self.results = self.arguments = self.blocks = 0
 
     def operations(self, operation: mlir.Operation) -> list[str]:
-        """The pieces of an operation and all within. The stack holds what is still to be written."""
+        """The pieces of an operation and all within."""
         pieces: list[str] = []
-        stack = [iter(self._pieces(operation, "", pieces))]
-        while stack:
-            inner = next(stack[-1], None)
-            if inner is None:
-                stack.pop()
-            else:
-                stack.append(iter(self._pieces(inner[0], inner[1], pieces)))
+        run_nested(self._pieces(operation, "", pieces))
         pieces.append("\n")
         return pieces
 
-    def _pieces(
-        self, operation: mlir.Operation, indent: str, pieces: list[str]
-    ) -> Iterator[tuple[mlir.Operation, str]]:
-        """Writes an operation; yields each one within, with its indentation, where it is to be written."""
+    def _pieces(self, operation: mlir.Operation, indent: str, pieces: list[str]) -> Iterator[Any]:
+        """Writes an operation; yields what writes each one within, where it is to be written."""
         if operation.results:
             pieces.append(f"{self._result_names(operation)} = ")
         operands = ", ".join([self._name(value) for value in operation.operands])
@@ -329,7 +322,7 @@ class _Printer:
                     pieces.append(self._label(block, indent))
                 for inner in block.operations:
                     pieces.append(f"{indent}  ")
-                    yield inner, f"{indent}  "
+                    yield self._pieces(inner, f"{indent}  ", pieces)
                     pieces.append("\n")
             pieces.append(f"{indent}}}")
         if operation.regions:
