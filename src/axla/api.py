@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 from axla.core.errors import InvalidArgument, ParseError
 from axla.ir.graph import Module
 from axla.ir.places import located
+from axla.ir.strings import pattern
 
 if TYPE_CHECKING:
     from axla.backends import Client, Executable
     from axla.stablehlo.mlir import Source
 
-_MLIR = re.compile(
+_MLIR = pattern(
     r"""(?:\s|//[^\n]*+)*+(?:module\b|func\.func\b|sdy\.mesh\b|"[\w.]+"[ ]*\(|[#!][\w$.]+[ ]*=)"""
 )
 _GRAPH_DEF = re.compile(r"\s*node\s*\{\s*name\s*:|\n[\s\S]{1,3}\n[\s\S][\w./\-]+\x12[\s\S][A-Z]\w+")

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import re
+import sys
+
+_POSSESSIVE_GROUP = re.compile(r"(?<!\\)\)([*+?])\+")
+_KEEPS_PARTS = sys.version_info < (3, 11, 5)
+"""Whether a group that is repeated possessively keeps what it matched of a repeat that failed (CPython issue
+106052): it is repeated greedily then.
+"""
 
 
 def pattern(text: str) -> re.Pattern[str]:
     """A compiled regex in which letters, digits and blanks are ASCII's, as they are in HLO."""
-    return re.compile(text, re.ASCII)
+    return re.compile(_POSSESSIVE_GROUP.sub(r")\1", text) if _KEEPS_PARTS else text, re.ASCII)
 
 
 _NEEDS_ESCAPE = re.compile(r"[^ !#-&(-\[\]-~]")
@@ -31,7 +38,7 @@ def quote(text: str) -> str:
     return f'"{escape(text)}"'
 
 
-_JSON_PART = re.compile(r'"(?:[^"\\]|\\[\s\S])*+"|[{}]|[^"{}]++')
+_JSON_PART = pattern(r'"(?:[^"\\]|\\[\s\S])*+"|[{}]|[^"{}]++')
 
 
 def is_braced(text: str) -> bool:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 
 from axla.ir.graph import Instruction
+from axla.ir.strings import pattern
 from axla.ir.verify.failure import fail
 
 _ENTRY = r"\s*+(?:(?:atol|rtol)\s*+=\s*+[\d.eE+\-]++|ulps\s*+=\s*+\d++)\s*+"
-_ACCURACY = re.compile(
+_ACCURACY = pattern(
     r"\{\s*+(?:mode\s*+=\s*+(?:default|highest)|tolerance\s*+=\s*+\{"
     + f"(?:{_ENTRY}(?:,{_ENTRY})*+)?"
     + r"\})\s*+\}"
