@@ -53,6 +53,37 @@ def test_a_broken_program(rule, text):
         verify(parse(text))
 
 
+REPEATED = f"""func.func @f(%a: {F32}, %b: tensor<2x3xf32>) {{
+  %0 = stablehlo.constant dense<2> : tensor<1xi64>
+  %1 = stablehlo.constant dense<3> : tensor<1xi64>
+  %2 = stablehlo.dynamic_reshape %a, %0 : ({F32}, tensor<1xi64>) -> tensor<?xf32>
+  %3 = stablehlo.reverse %b, dims = [0, 1] : tensor<2x3xf32>
+  %4 = stablehlo.add %a, %a : {F32}
+  OPERATION
+  return }}"""
+
+
+@pytest.mark.parametrize(
+    ("rule", "operation", "right", "wrong"),
+    [
+        (
+            "dynamic_reshape_c2",
+            f"dynamic_reshape %a, X : ({F32}, tensor<1xi64>) -> tensor<?xf32>",
+            "%0",
+            "%1",
+        ),
+        ("reverse_c2", "reverse %b, dims = [0, X] : tensor<2x3xf32>", "1", "0"),
+        ("add_c1", f"add %a, %a : ({F32}, {F32}) -> X", F32, "tensor<2x3xf32>"),
+    ],
+)
+def test_an_operation_like_one_that_is_right_is_checked_again(rule, operation, right, wrong):
+    """It differs in the constants that it takes, in an attribute, in a type."""
+    text = REPEATED.replace("OPERATION", f"%5 = stablehlo.{operation}")
+    verify(parse(text.replace("X", right)))
+    with pytest.raises(VerifyError, match=rf"^7:\d+: [\w.]+: {rule}: "):
+        verify(parse(text.replace("X", wrong)))
+
+
 @pytest.mark.parametrize(
     "text",
     [

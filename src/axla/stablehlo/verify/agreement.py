@@ -22,7 +22,7 @@ def check_declared(subject: Subject, declaration: Record) -> None:
     subject.declared = _values(subject, "operand", subject.operands, declaration.operands)
     _values(subject, "result", subject.results, declaration.results)
     for wanted in declaration.attributes:
-        value = subject.attribute(wanted.name)
+        value = subject.operation.attributes.get(wanted.name)
         if value is None:
             subject.need(wanted.optional, wanted.rule, "the attribute {} is missing", wanted.name)
             continue
@@ -40,7 +40,8 @@ def check_declared(subject: Subject, declaration: Record) -> None:
 
 def _values(subject: Subject, what: str, found: list[Facts], wanted: Sequence[Value]) -> Sequence[Value]:
     """Which value of the record each one is."""
-    if len(wanted) != len(found) or any([value.variadic for value in wanted]):
+    segments = f"{what}SegmentSizes" in subject.operation.attributes
+    if len(wanted) != len(found) or segments and any([value.variadic for value in wanted]):
         wanted = _spread(subject, what, len(found), wanted)
     for facts, value in zip(found, wanted, strict=True):
         wanted_kind = kind(value.kind)

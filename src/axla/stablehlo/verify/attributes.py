@@ -18,7 +18,7 @@ Test = Callable[[Any], bool]
 
 def _is(cls: Any, **fields: Any) -> Test:
     """A value of a class, or one of several, with these fields."""
-    return lambda v: isinstance(v, cls) and all([getattr(v, name) == fields[name] for name in fields])
+    return lambda v: isinstance(v, cls) and (not fields or all([getattr(v, n) == fields[n] for n in fields]))
 
 
 def _list_of(test: Test) -> Test:

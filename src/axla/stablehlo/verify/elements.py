@@ -188,12 +188,8 @@ def scatter(s: Subject) -> None:
             within = dim in inside
             wanted: Any = next(windows if within else batch)
             fit = fits(wanted, size) or within and size < wanted
-            text = (
-                "a window of at most {} in dimension {}, found {}"
-                if within
-                else "a size {} in dimension {}, found {}"
-            )
-            s.need(fit, "c4", text, wanted, dim, update)
+            what = "window of at most" if within else "size"
+            s.need(fit, "c4", "a {} {} in dimension {}, found {}", what, wanted, dim, update)
         s.follows("c24 c25", operand.extents, returned.element, i)
 
 

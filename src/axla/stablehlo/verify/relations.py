@@ -159,10 +159,6 @@ def _holds(fit: Callable[[int, int], bool], left: Any, right: Any) -> bool:
     return True
 
 
-def _is_permutation(dims: tuple[int, ...], rank: int) -> bool:
-    return sorted(dims) == list(range(rank))
-
-
 OF_VALUES: dict[str, Callable[[Facts], Any]] = {
     "rank": lambda value: value.rank,
     "shape": lambda value: value.extents,
@@ -173,7 +169,7 @@ OF_LISTS: dict[str, Callable[..., Any]] = {
     "min": min,
     "is_unique": lambda dims: len(set(dims)) == len(dims),
     "is_sorted": lambda dims: list(dims) == sorted(dims),
-    "is_permutation": _is_permutation,
+    "is_permutation": lambda dims, rank: sorted(dims) == list(range(rank)),
 }
 
 
@@ -192,8 +188,7 @@ def _called(node: Any, record: Record) -> Term:
     compute, of_list, *others = OF_LISTS[name], *[_term(part, record) for part in node.args]
 
     def term(s: Subject, i: int) -> Any:
-        found = of_list(s, i)
-        dims = found if isinstance(found, tuple) else _listed(found) or ()
+        dims = _listed(of_list(s, i)) or ()
         return compute(dims, *[other(s, i) for other in others])
 
     return term

@@ -56,6 +56,7 @@ class Program:
     def __init__(self, source: mlir.Source):
         self.source = source
         self.types = Types()
+        self.checked: set[object] = set()
 
     def run(self) -> None:
         # Blocks left to do: what comes of each, and the symbols around.
@@ -69,7 +70,7 @@ class Program:
             try:
                 inner = self._symbols(operation) if operation.name == "builtin.module" else symbols
                 self._check(operation, symbols)
-                for block in reversed(operation.blocks):
+                for block in reversed(operation.blocks if operation.regions else ()):
                     self._block(operation, block)
                     stack.append((iter(block.operations), inner))
             except Broken as error:
@@ -90,9 +91,7 @@ class Program:
         return found
 
     def _block(self, operation: mlir.Operation, block: mlir.Block) -> None:
-        of = self.types.of
-        for argument in block.arguments:
-            of(argument.type)
+        self.types.each(block.arguments)
         for inner in block.operations:
             if inner.name in _TERMINATORS:
                 what, last = f"{inner.name} at {place(inner)}", inner is block.terminator
@@ -104,7 +103,10 @@ class Program:
         subject = Subject(operation, self.types, symbols)
         record = OPERATIONS.get(operation.name)
         if record is not None and record.known:
-            check_operation(subject)
+            key = subject.key()
+            if key not in self.checked:
+                check_operation(subject)
+                self.checked.add(operation if subject.reads else key)
         elif operation.name in _FUNCTIONS:
             _FUNCTIONS[operation.name](subject)
         else:
@@ -120,18 +122,17 @@ def _function(s: Subject) -> None:
     signature = s.attribute("function_type")
     if not isinstance(signature, mlir.FunctionType) or not s.attribute("sym_name"):
         s.fail("", "it has a name and a function_type")
-    of = s.types.of
     for kind in (*signature.inputs, *signature.results):
-        of(kind)
+        s.types.of(kind)
     blocks = s.operation.blocks
     if blocks:
-        s.types_are("arguments", "arguments", [of(v.type) for v in blocks[0].arguments], signature.inputs)
+        s.types_are("arguments", "arguments", s.types.each(blocks[0].arguments), signature.inputs)
     for block in blocks:
         last = block.operations[-1] if block.operations else None
         fit = last is not None and (last.name in _TERMINATORS or not last.name.startswith(_DIALECTS))
         require(fit, "terminator", "a function ends with func.return")
         if last is not None and last.name in _TERMINATORS:
-            s.types_are("results", "returned values", [of(v.type) for v in last.operands], signature.results)
+            s.types_are("results", "returned values", s.types.each(last.operands), signature.results)
 
 
 _FUNCTIONS: dict[str, Callable[[Subject], None]] = {"func.func": _function, "func.call": control.call}

@@ -16,29 +16,25 @@ Symbols = dict[str, mlir.Operation]
 I1 = mlir.IntegerType(1)
 
 
-class Types:
+class Types(dict[int, Facts]):
     """Facts of types, once for each type object of a program."""
-
-    __slots__ = ("known",)
-
-    def __init__(self) -> None:
-        self.known: dict[int, Facts] = {}
 
     def of(self, kind: mlir.Type) -> Facts:
         # By identity: the facts hold the type, and hashing one costs as much as ten of these.
-        found = self.known.get(id(kind))
-        if found is None:
-            found = self.known[id(kind)] = Facts(kind)
-        return found
+        return self.get(id(kind)) or self.setdefault(id(kind), Facts(kind))
+
+    def each(self, values: Sequence[mlir.Value]) -> list[Facts]:
+        return [self.get(id(value.type)) or self.of(value.type) for value in values]
 
 
 class Subject:
     """`operands` and `results` are facts of types, those of operands of the types given instead of the
     written ones. `name` is without the dialect, so that rules are labelled `name_rule`. `symbols` are those
-    of the module around. `declared` says for each operand which one of its record it is.
+    of the module around. `declared` says for each operand which one of its record it is, `reads`
+    whether a rule has asked for the value of one.
     """
 
-    __slots__ = ("operation", "name", "types", "symbols", "operands", "results", "declared", "named")
+    __slots__ = ("operation", "name", "types", "symbols", "operands", "results", "declared", "named", "reads")
 
     def __init__(
         self, operation: mlir.Operation, types: Types, symbols: Symbols,
@@ -48,12 +44,23 @@ class Subject:
         self.name = operation.name.partition(".")[2]
         self.types = types
         self.symbols = symbols
-        of = types.of
-        given = [value.type for value in operation.operands] if operands is None else operands
-        self.operands = [of(kind) for kind in given]
-        self.results = [of(value.type) for value in operation.results]
+        self.operands = types.each(operation.operands) if operands is None else list(map(types.of, operands))
+        self.results = types.each(operation.results)
+        self.reads = False
         self.declared: Sequence[Value] = ()
         self.named: dict[str, list[Facts]] = {}
+
+    def key(self) -> Any:
+        """What rules look at: operations of equal keys keep them both or break them both, unless they read
+        constants. The operation itself where rules look at regions, symbols or what has no hash.
+        """
+        operation = self.operation
+        key = operation.name, *self.operands, None, *self.results, *operation.attributes.items()
+        try:
+            hash(key)
+        except TypeError:
+            return operation
+        return operation if operation.regions or self.name == "composite" else key
 
     @property
     def operand(self) -> Facts:
@@ -107,12 +114,13 @@ class Subject:
         if isinstance(held, mlir.DenseArray):
             return held.values
         if held is not None:
-            return held.value if isinstance(held, mlir.IntegerAttr | mlir.EnumAttr) else held
+            return held.value if isinstance(held, (mlir.IntegerAttr, mlir.EnumAttr)) else held
         for held in attributes.values():
             if isinstance(held, mlir.StructAttr) and name in held.fields:
                 return held.fields[name]
         for operand, value in zip(self.operation.operands, self.declared, strict=False):
             if value.name == name:
+                self.reads = True
                 return constant(operand)
         return None
 
@@ -129,10 +137,10 @@ class Subject:
         return self.operation.regions[region].blocks[0]
 
     def parameters(self, region: int) -> list[Facts]:
-        return [self.types.of(argument.type) for argument in self.block(region).arguments]
+        return self.types.each(self.block(region).arguments)
 
     def returned(self, region: int) -> list[Facts]:
-        return [self.types.of(value.type) for value in self.block(region).terminator.operands]
+        return self.types.each(self.block(region).terminator.operands)
 
     def returns_boolean(self, region: int, rule: str, what: str) -> None:
         returned = self.returned(region)
