@@ -33,15 +33,12 @@ def without_quantized(source: mlir.Source) -> mlir.Source:
 
 def _mentions(function: mlir.Operation) -> bool:
     """Whether a quantized type stands anywhere in a function."""
-    known: dict[int, bool] = {}  # by the identity of a type, which the source keeps alive
-    for operation in function.walk():
-        for value in (*operation.results, *[a for block in operation.blocks for a in block.arguments]):
-            found = known.get(id(value.type))
-            if found is None:
-                found = known[id(value.type)] = stored(value.type) != value.type
-            if found:
-                return True
-    return False
+    types = {  # by identity: hashing one takes longer, and the source keeps them alive
+        id(value.type): value.type
+        for operation in function.walk()
+        for value in (*operation.results, *[a for block in operation.blocks for a in block.arguments])
+    }
+    return any(stored(kind) != kind for kind in types.values())
 
 
 def _function(function: mlir.Operation, known: dict[Any, np.ndarray]) -> mlir.Operation:

@@ -72,12 +72,8 @@ def specialize(
 def _dimension(number: int, value: Any, type_: mlir.Type) -> Known:
     """An argument whose value is given."""
     wanted = element_type(type_)
-    if (
-        not isinstance(type_, mlir.TensorType)
-        or type_.shape != ()
-        or wanted is None
-        or wanted.kind not in "iu"
-    ):
+    scalar = isinstance(type_, mlir.TensorType) and type_.shape == ()
+    if not scalar or wanted is None or wanted.kind not in "iu":
         raise InvalidArgument(
             f"dim_args[{number}]: argument {number} is {type_text(type_)}, a scalar integer is wanted"
         )

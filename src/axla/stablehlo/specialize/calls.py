@@ -62,12 +62,8 @@ class Request:
     all_results: bool = False
 
     def key(self) -> tuple:
-        return (
-            self.name,
-            self.all_parameters,
-            self.all_results,
-            *[a.key if isinstance(a, Known) else type_text(a.type) for a in self.arguments],
-        )
+        given = [a.key if isinstance(a, Known) else type_text(a.type) for a in self.arguments]
+        return (self.name, self.all_parameters, self.all_results, *given)
 
 
 Work = Generator[Request, Any, Any]

@@ -47,9 +47,9 @@ class Writer(Builder):
         self.values = {v: a for v, a in zip(old.arguments, given, strict=True) if isinstance(a, Known)}
         for number, new in zip(remain, block.arguments, strict=True):
             self.values.setdefault(old.arguments[number], new)
-        returned = yield from self.fill(old, block)
+        returned = yield from self.fill(old, block, all_results=request.all_results)
         left = [n for n, r in enumerate(returned) if request.all_results or not isinstance(r, Known)]
-        results = self._return(old.terminator, block, [returned[n] for n in left])
+        results = [v.type for v in block.terminator.operands]
         attributes = dict(function.attributes)
         name = attributes["sym_name"] = self.owner.name_for(request.name)
         attributes["function_type"] = mlir.FunctionType(tuple(types), tuple(results))
@@ -62,37 +62,16 @@ class Writer(Builder):
         pure = all(op.name == CONSTANT or op.name in RETURNS for op in block.operations)
         return Instance(name, [r.type for r in returned], known, operation, pure)
 
-    def region(self, old: mlir.Block, types: list[mlir.Type]) -> Work:
-        """A region for arguments of these types, and the types that it returns."""
-        block = mlir.Block(types, old.locations)
-        self.values.update(zip(old.arguments, block.arguments, strict=True))
-        found = yield from self.fill(old, block)
-        return mlir.Region([block]), self._return(old.terminator, block, found)
-
-    def _return(self, old: mlir.Operation, block: mlir.Block, values: Sequence[Held]) -> list[mlir.Type]:
-        """Ends a block; gives the types of what it returns."""
-        outer = self._open(block)
-        self.replace(old, old.name, values, (), old.attributes)
-        self._close(outer)
-        return [v.type for v in block.terminator.operands]
-
-    def _open(self, block: mlir.Block) -> mlir.Block:
-        """Writes into a block from now on; gives the one around it."""
+    def fill(self, old: mlir.Block, block: mlir.Block, *, all_results: bool = True) -> Work:
+        """Writes the operations of a block; gives the values returned. Known ones among them are written as
+        results only for `all_results`.
+        """
+        if not old.operations or old.terminator.name not in RETURNS:
+            raise VerifyError("a region must end with a return")
         if len(self.constants) >= DEEPEST:
             raise UnsupportedError(f"regions are nested more than {DEEPEST} deep")
         outer, self.block = self.block, block
         self.constants.append({})
-        return outer
-
-    def _close(self, outer: mlir.Block) -> None:
-        self.block = outer
-        self.constants.pop()
-
-    def fill(self, old: mlir.Block, block: mlir.Block) -> Work:
-        """Writes the operations of a block but its return; gives the values returned."""
-        if not old.operations or old.terminator.name not in RETURNS:
-            raise VerifyError("a region must end with a return")
-        outer = self._open(block)
         operation = old.terminator
         try:
             for operation in old.operations[:-1]:
@@ -106,7 +85,10 @@ class Writer(Builder):
             found = [self.held(v) for v in operation.operands]
         except AxlaError as error:
             raise placed(error, operation) from None
-        self._close(outer)
+        left = [held for held in found if all_results or not isinstance(held, Known)]
+        self.replace(operation, operation.name, left, (), operation.attributes)
+        self.block = outer
+        self.constants.pop()
         return found
 
     # Values.
@@ -245,9 +227,11 @@ class Writer(Builder):
             if any(map(is_open, given)):
                 raise UnsupportedError("a region for sizes that are not known")
             taken = [refined_type(a.type, t) for a, t in zip(old.arguments, given, strict=True)]
-            made, results = yield from self.region(old, taken)
-            regions.append(made)
-            returned.append(results)
+            block = mlir.Block(taken, old.locations)
+            self.values.update(zip(old.arguments, block.arguments, strict=True))
+            yield from self.fill(old, block)
+            regions.append(mlir.Region([block]))
+            returned.append([v.type for v in block.terminator.operands])
         found = _results(operation, types, returned)
         self.replace(operation, operation.name, operands, found, operation.attributes, regions)
 

@@ -21,10 +21,9 @@ def add(s: Subject) -> None:
         s.need(one, "c1", "all have the same element type, found {}, {} and {}", *facts)
         return
     s.need(len(quantized) == 3, "c2", "all are quantized or none, found {}, {} and {}", *elements)
-    one = len({element.storage for element in quantized}) == 1
-    s.need(one, "c3", "one storage type, found {}, {} and {}", *elements)
-    one = len({element.expressed for element in quantized}) == 1
-    s.need(one, "c4", "one expressed type, found {}, {} and {}", *elements)
+    for label, part in (("c3", "storage"), ("c4", "expressed")):
+        one = len({getattr(element, part) for element in quantized}) == 1
+        s.need(one, label, "one {} type, found {}, {} and {}", part, *elements)
     lhs, rhs, result = quantized
     per_axis = bool(lhs.axes or rhs.axes) == bool(result.axes)
     message = "the result is quantized per axis when an operand is, found {}, {} and {}"

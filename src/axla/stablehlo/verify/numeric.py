@@ -24,9 +24,8 @@ def dot_general(s: Subject) -> None:
     if not any(facts.quantized for facts in (lhs, rhs, s.result)):
         return  # the element types may differ: accumulation in another one is common
     if rhs.quantized is not None:
-        s.need(
-            not any(rhs.quantized.zero_points), "c15", "zero points of the right side are 0, found {}", rhs
-        )
+        centred = not any(rhs.quantized.zero_points)
+        s.need(centred, "c15", "zero points of the right side are 0, found {}", rhs)
         apart = not set(rhs.axes) & set(s.known("rhs_contracting_dimensions"))
         s.need(apart, "c16", "the axis of quantization is not contracted, found {}", rhs)
     _quantized_product(s, "c14 c17 c18 c19 c20")
