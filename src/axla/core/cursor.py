@@ -124,7 +124,8 @@ class Cursor:
 class TokenCursor:
     """The token at a place in a text: `kind`, `token`, and its offsets `start` and `end`.
 
-    `next_token` of a class must match anything, the end of the text as the kind "end".
+    `next_token` of a class must match anything, the end of the text as the kind "end", and nothing behind
+    the token.
     """
 
     __slots__ = ("text", "kind", "token", "start", "end", "depth")
@@ -133,24 +134,23 @@ class TokenCursor:
 
     def __init__(self, text: str, at: int = 0) -> None:
         self.text = text
-        self.depth = 0
+        self.depth, self.token = 0, ""
         self.seek(at)
 
     def seek(self, at: int) -> None:
         """Goes to the first token at or after an offset."""
-        found = self.next_token(self.text, at)
-        group = found.lastindex or 0
-        self.kind, self.token = found.lastgroup or "", found[group]
-        self.start, self.end = found.span(group)
+        self.end = at
+        self.advance()
 
     def advance(self) -> str:
         """Goes to the next token; gives the one passed."""
-        token = self.token
+        passed = self.token
         found = self.next_token(self.text, self.end)
-        group = found.lastindex or 0
-        self.kind, self.token = found.lastgroup or "", found[group]
-        self.start, self.end = found.span(group)
-        return token
+        self.kind = found.lastgroup or ""
+        token = self.token = found[found.lastindex or 0]
+        end = self.end = found.end()
+        self.start = end - len(token)
+        return passed
 
     def fail(self, message: str, at: int | None = None) -> NoReturn:
         """Raises ParseError at offset `at`, by default at the token."""

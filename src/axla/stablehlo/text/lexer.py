@@ -1,7 +1,8 @@
 """Splitting MLIR text: one compiled regex reads the token at a place, a `Cursor` holds it.
 
-Kinds of token: type (a `tensor<...>` with at most one `<...>` inside), value (`%0#1`), bare (a word), symbol
-(`@main`), number (with its sign), string, hash (`#name`), bang (`!name`), caret (`^bb0`), mark, and end.
+Kinds of token, the most frequent first: mark, value (`%0#1`), type (a `tensor<...>` with at most one `<...>`
+inside), bare (a word), string, number (with its sign), symbol (`@main`), hash (`#name`), bang (`!name`),
+caret (`^bb0`), end, and other.
 """
 
 from __future__ import annotations
@@ -17,17 +18,18 @@ STRING = r'"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"'
 
 _TOKEN = pattern(
     BLANK
-    + rf"""(?:(?P<type>tensor<[^<>"/]*+(?:<[^<>"/]*+>)?+>)
+    + rf"""(?:(?P<mark>[(),=<>\[\]}}]|->|::?+|\{{(?:-\#)?+|\#-\}})
     |(?P<value>%[\w$.\-]++(?:\#\d++)?+)
+    |(?P<type>tensor<[^<>"/]*+(?:<[^<>"/]*+>)?+>)
     |(?P<bare>[A-Za-z_][\w$.]*+)
+    |(?P<string>{STRING})
     |(?P<number>-?(?:0x[0-9a-fA-F]++|\d++(?:\.\d*+(?:[eE][+-]?\d++)?+)?+))
     |(?P<symbol>@(?:[A-Za-z_$.\-][\w$.\-]*+|{STRING}))
-    |(?P<string>{STRING})
-    |(?P<hash>\#(?!-\}})[\w$.\-]++)
+    |(?P<hash>\#[\w$.\-]++)
     |(?P<bang>![A-Za-z_][\w$.\-]*+)
     |(?P<caret>\^[\w$.\-]++)
     |(?P<end>\Z)
-    |(?P<mark>->|::|\{{-\#|\#-\}}|\S))""".replace("\n", "").replace("    ", "")
+    |(?P<other>\S))""".replace("\n", "").replace("    ", "")
 )
 _NESTING = pattern(rf"{STRING}|->|[<>()\[\]{{}}]|//[^\n]*+|[^<>()\[\]{{}}\"/\-]++|[/\-]")
 _BLANKS = pattern(rf"{STRING}|(?:\s|//[^\n]*+)*+,(?:\s|//[^\n]*+)*+|(?:\s|//[^\n]*+)++")
