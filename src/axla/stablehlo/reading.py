@@ -71,12 +71,9 @@ symbol: Callable[..., str] = _reader(
 )
 words = _reader("a list of values of an enumeration", _values_of_enumerations, ())
 word = _reader("a value of an enumeration", lambda a: a.value if isinstance(a, mlir.EnumAttr) else None)
-_dictionary = _reader("a dictionary", lambda attribute: attribute if isinstance(attribute, dict) else None)
-
-
-def dictionary(said: Said, name: str) -> dict[str, Any]:
-    """A dictionary; {} when there is none."""
-    return _dictionary(said, name, {})
+dictionary: Callable[..., dict[str, Any]] = _reader(
+    "a dictionary", lambda attribute: attribute if isinstance(attribute, dict) else None, {}
+)
 
 
 def as_integers(attribute: Any) -> tuple[int, ...] | None:

@@ -12,7 +12,8 @@ from axla.core.errors import UnsupportedError, VerifyError
 from axla.core.literal import Literal
 from axla.core.shape import TOKEN, UNBOUNDED, AnyShape, BufferShape, Shape, TupleShape
 from axla.stablehlo import mlir
-from axla.stablehlo.sizes import Bounded, sizes_of
+from axla.stablehlo.sizes import Bounded, sizes_of, with_sizes
+from axla.stablehlo.text.dense import BadElements, from_bytes
 from axla.stablehlo.text.printer import type_text
 
 
@@ -75,14 +76,11 @@ def _resource(name: str, shape: Shape, resources: dict[str, bytes]) -> np.ndarra
     if data is None:
         hint = ": print with large_elements_limit=None, or write bytecode" if name == "__elided__" else ""
         raise VerifyError(f"dense_resource<{name}>: the file has no resource of that name{hint}")
-    if shape.dtype.is_pred and len(data) == (shape.size + 7) // 8 != shape.size:
-        bits = np.unpackbits(np.frombuffer(data, np.uint8), bitorder="little")
-        return bits[: shape.size].astype(np.bool_).reshape(shape.dims)
-    if len(data) == shape.dtype.itemsize and shape.size > 1:
-        return np.frombuffer(data, shape.dtype.numpy).reshape(())
-    if len(data) != shape.byte_size:
-        raise VerifyError(f"dense_resource<{name}> has {len(data)} bytes, {shape} has {shape.byte_size}")
-    return np.frombuffer(data, shape.dtype.numpy).reshape(shape.dims)
+    try:
+        return from_bytes(data, shape.dtype, shape.dims)
+    except BadElements:
+        found = f"dense_resource<{name}> has {len(data)} bytes, {shape} has {shape.byte_size}"
+        raise VerifyError(found) from None
 
 
 # From HLO
@@ -109,12 +107,9 @@ def type_of(shape: AnyShape) -> mlir.Type:
         element = element_of(shape.dtype)
         if not shape.is_dynamic:
             return mlir.TensorType(shape.dims, element)
-        marks = list(zip(shape.dims, shape.dynamic, strict=True))
-        sizes = tuple(None if dynamic else d for d, dynamic in marks)
-        bounds = tuple(d if dynamic and d != UNBOUNDED else None for d, dynamic in marks)
-        if all(b is None for b in bounds):
-            return mlir.TensorType(sizes, element)
-        return mlir.TensorType(sizes, element, mlir.StructAttr("bounds", {"bounds": bounds}))
+        marks = zip(shape.dims, shape.dynamic, strict=True)
+        sizes = [d if not dynamic else None if d == UNBOUNDED else Bounded(d) for d, dynamic in marks]
+        return with_sizes(mlir.TensorType((), element), sizes)
     if isinstance(shape, TupleShape):
         return mlir.TupleType(tuple(type_of(e) for e in shape.elements))
     if isinstance(shape, BufferShape):

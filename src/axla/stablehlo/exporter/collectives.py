@@ -87,9 +87,7 @@ def _ragged_all_to_all(scope: Scope, inst: Instruction, op: Any) -> Tree:
 
 
 RULES: dict[str, Rule] = {
-    **by_name(
-        "", _all_reduce, _all_to_all, _ragged_all_to_all, between="-",
-    ),
+    **by_name("", _all_reduce, _all_to_all, _ragged_all_to_all, between="-"),
     "all-gather-done": part(1),
     "all-gather-start": at_once(partial(written, opcode="all-gather")),
     "all-reduce-done": part(),
@@ -99,4 +97,4 @@ RULES: dict[str, Rule] = {
     "collective-permute-done": part(1),
     "collective-permute-start": at_once(_permute),
     "collective-reduce": _to_root,
-}  # fmt: skip
+}

@@ -102,11 +102,9 @@ def _ragged_all_to_all(scope: Scope, operation: mlir.Operation) -> Outcome:
 
 def _laid_out(shapes: list[AnyShape], layouts: tuple[Any, ...]) -> list[AnyShape]:
     """The shapes in the layouts given, from minor to major."""
-    found: list[AnyShape] = []
-    for shape, layout in zip(shapes, layouts, strict=True):
-        order = attr.as_integers(layout) or ()
-        found.append(shape.with_layout(Layout(order)) if isinstance(shape, Shape) else shape)
-    return found
+    orders = [attr.as_integers(layout) or () for layout in layouts]
+    pairs = zip(shapes, orders, strict=True)
+    return [shape.with_layout(Layout(order)) if isinstance(shape, Shape) else shape for shape, order in pairs]
 
 
 def _aliases(operation: mlir.Operation) -> tuple[OutputAlias, ...]:
@@ -275,13 +273,11 @@ def _traced(scope: Scope, operand: Instruction, shape: AnyShape, target: str, co
 
 
 RULES: dict[str, Rule] = {
-    **by_name(
-        "stablehlo.", _all_to_all, _async_start, _custom_call, _infeed, _outfeed, _recv, _send,
-    ),
+    **by_name("stablehlo.", _all_to_all, _async_start, _custom_call, _infeed, _outfeed, _recv, _send),
     "interpreter.print": _print,
     "interpreter.probe": _probe,
     "interpreter.run_parallel": _run_parallel,
     "sdy.manual_computation": _manual_computation,
     "sdy.sharding_constraint": _sharding_constraint,
     "stablehlo.async_done": _operand,
-}  # fmt: skip
+}

@@ -160,11 +160,7 @@ def _describe(importer: Importer, function: mlir.Operation) -> None:
         if said.get("jax.buffer_donor"):
             donors.append((number, ()))
         layouts.append(said.get("mhlo.layout_mode"))
-    meshes = {
-        op.attributes.get("sym_name"): op.attributes.get("mesh")
-        for op in importer.source.body
-        if op.name == "sdy.mesh"
-    }
+    meshes = [op.attributes for op in importer.source.body if op.name == "sdy.mesh"]
     frontend = dict(frontend_attributes({_FRONTEND: attributes.get(_FRONTEND)}))
     if names := result_names([said.get("jax.result_info") for said in results]):
         places = [p.extra.location for p in entry.parameters]
@@ -172,7 +168,7 @@ def _describe(importer: Importer, function: mlir.Operation) -> None:
         arguments = [place or p.name for place, p in zip(called, entry.parameters, strict=True)]
         frontend.setdefault(NAMES, Names(tuple(arguments), names).text)
     if meshes:
-        frontend["xla.sdy.meshes"] = attribute_text(meshes)
+        frontend["xla.sdy.meshes"] = attribute_text({m.get("sym_name"): m.get("mesh") for m in meshes})
     module.set_config(
         aliases=tuple(aliases), buffer_donors=tuple(donors),
         frontend_attributes=tuple(sorted(frontend.items())),
