@@ -385,10 +385,11 @@ class Block:
     __slots__ = ("arguments", "operations", "locations")
 
     def __init__(
-        self, argument_types: list[Type] | tuple[Type, ...] = (), locations: list[Any] | None = None
-    ):
+        self, argument_types: Sequence[Type] = (), locations: list[Any] | None = None,
+        operations: list[Operation] | None = None,
+    ):  # fmt: skip
         self.arguments = [Value(t, self, i) for i, t in enumerate(argument_types)]
-        self.operations: list[Operation] = []
+        self.operations = [] if operations is None else operations
         self.locations = locations  # of the arguments, or None
 
     @property
@@ -419,9 +420,7 @@ class Source:
 
     def with_body(self, operations: list[Operation]) -> Source:
         """The source with other operations in its module."""
-        block = Block()
-        block.operations = operations
-        return replace(self, module=self.module.with_regions([Region([block])], self.module.attributes))
+        return replace(self, module=self.module.with_regions([Region([Block(operations=operations)])]))
 
     def parts(self) -> list[Source]:
         """The programs of a file: each module in it is one, and what stands beside them."""

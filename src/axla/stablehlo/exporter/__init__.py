@@ -75,9 +75,8 @@ def _export(module: Module) -> mlir.Source:
         body = [mlir.Operation("sdy.mesh", [], (), {"sym_name": n, "mesh": m}) for n, m in meshes.items()]
     if frontend:
         attributes["mhlo.frontend_attributes"] = frontend
-    block = mlir.Block()
-    block.operations = body + functions
-    return mlir.Source(mlir.Operation("builtin.module", [], (), attributes, [mlir.Region([block])]))
+    region = mlir.Region([mlir.Block(operations=body + functions)])
+    return mlir.Source(mlir.Operation("builtin.module", [], (), attributes, [region]))
 
 
 def _entry(exporter: Exporter) -> mlir.Operation:

@@ -162,10 +162,8 @@ def _dynamic_iota(scope: Scope, operation: mlir.Operation) -> Instruction:
 def _dot(scope: Scope, operation: mlir.Operation) -> Instruction:
     """A product of vectors and matrices."""
     lhs, rhs = scope.operands(operation, 2)
-    exactly = precision(operation, "precision_config")
-    op = hlo.Dot(
-        scope.shape(operation), (), (array(lhs.shape).rank - 1,), (), (0,), operand_precision=exactly
-    )
+    last, exactly = array(lhs.shape).rank - 1, precision(operation, "precision_config")
+    op = hlo.Dot(scope.shape(operation), (), (last,), (), (0,), operand_precision=exactly)
     return scope.add(op, (lhs, rhs))
 
 

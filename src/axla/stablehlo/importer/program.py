@@ -57,9 +57,8 @@ def functions_of(source: mlir.Source) -> dict[str, mlir.Operation]:
             continue
         name = operation.attributes.get("sym_name")
         if not isinstance(name, str) or name in found:
-            raise placed(
-                VerifyError(f"the attribute sym_name must be a name of its own, found {name}"), operation
-            )
+            error = VerifyError(f"the attribute sym_name must be a name of its own, found {name}")
+            raise placed(error, operation)
         found[name] = operation
     return found
 
@@ -205,9 +204,8 @@ def _entry_layout(entry: Computation, arguments: Sequence[Any], results: Sequenc
     found = [_laid_out(s, mode) for s, mode in zip(outputs, results, strict=False)]
     found += outputs[len(found) :]
     parameters = [_laid_out(s, mode) for s, mode in zip(shape.parameters, arguments, strict=True)]
-    return ProgramShape(
-        tuple(parameters), TupleShape(found) if isinstance(root, TupleShape) else found[0], shape.names
-    )
+    result = TupleShape(found) if isinstance(root, TupleShape) else found[0]
+    return ProgramShape(tuple(parameters), result, shape.names)
 
 
 def _laid_out(shape: AnyShape, mode: Any) -> AnyShape:

@@ -110,7 +110,7 @@ class Operations(Attributes):
     def _result_names(self) -> list[tuple[str, int, int]]:
         """`%0`, `%0:2` or `%a, %b:2`, and the = after it: names, how many each, offsets."""
         found = []
-        while True:
+        while not found or self.accept(","):
             at, name = self.start, self.take("value", "the name of a result")
             if "#" in name:
                 self.fail("a result's name without number", at)
@@ -120,8 +120,6 @@ class Operations(Attributes):
                 if count < 1:
                     self.fail("a name stands for at least one result", at)
             found.append((name, count, at))
-            if not self.accept(","):
-                break
         self.expect("=")
         return found
 

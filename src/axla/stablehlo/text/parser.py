@@ -80,9 +80,8 @@ class Parser(Operations):
         if len(operations) == 1 and operations[0].name == "builtin.module":
             module = operations[0]
         else:
-            block = mlir.Block()
-            block.operations = operations
-            module = mlir.Operation("builtin.module", [], [], {}, [mlir.Region([block])])
+            body = mlir.Region([mlir.Block(operations=operations)])
+            module = mlir.Operation("builtin.module", [], [], {}, [body])
         return mlir.Source(module, self.resources, self.text)
 
     def _attribute_alias(self) -> None:
