@@ -63,7 +63,7 @@ class StableHLO:
         except AxlaError as error:
             return outcome(REFUSED, said(error))
         try:
-            if not any(dict(part.functions()) for part in source.parts()):
+            if not any(op.name == "func.func" for part in source.parts() for op in part.body):
                 return outcome(OK)  # nothing to run
             problems = self.problems(source, backend)
         except Exception as error:

@@ -36,10 +36,8 @@ def _mesh(source: mlir.Source, said: attr.Said, mesh: Any) -> Mesh:
         given = _DEVICES.search(text)
         listed = [int(n) for n in given[1].split(",") if n.strip()] if given else None
     elif isinstance(mesh, mlir.StructAttr):
-        axes = [
-            (str(a.fields.get("name")), attr.integer(a.fields, "size", 0))
-            for a in mesh.fields.get("axes") or ()
-        ]
+        parts = mesh.fields.get("axes") or ()
+        axes = [(str(a.fields.get("name")), attr.integer(a.fields, "size", 0)) for a in parts]
         if isinstance(mesh.fields.get("device_ids"), mlir.DenseElements):
             listed = attr.elements(mesh.fields["device_ids"]).reshape(-1)
     else:

@@ -428,9 +428,3 @@ class Source:
         alone = not modules or any(op.name == "func.func" for op in self.body)
         whole: list[Source] = [self] if alone else []
         return whole + [replace(self, module=op) for op in modules]
-
-    def functions(self) -> Iterator[tuple[str, Operation]]:
-        """The `func.func` operations of the module by name."""
-        for operation in self.body:
-            if operation.name == "func.func":
-                yield operation.attributes["sym_name"], operation

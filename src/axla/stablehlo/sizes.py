@@ -53,9 +53,8 @@ def sizes_of(type_: mlir.Type) -> Sizes:
     if None not in type_.shape:
         return type_.shape
     bounds = bounds_of(type_) or (None,) * len(type_.shape)
-    return tuple(
-        Bounded(b) if d is None and b is not None else d for d, b in zip(type_.shape, bounds, strict=True)
-    )
+    pairs = zip(type_.shape, bounds, strict=True)
+    return tuple(Bounded(b) if d is None and b is not None else d for d, b in pairs)
 
 
 def refined(written: mlir.Type, sizes: Sequence[int | None]) -> mlir.TensorType:

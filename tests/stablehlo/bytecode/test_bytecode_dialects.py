@@ -9,6 +9,7 @@ pytest.importorskip("jaxlib")
 from artifacts import generic, mixed, parsed, plain  # noqa: E402
 
 from axla.stablehlo import bytecode, mlir, text  # noqa: E402
+from axla.stablehlo.importer.program import functions_of
 from mlir_sources import difference  # noqa: E402
 
 CHLO = """
@@ -100,7 +101,7 @@ def test_what_jax_exports():
         jax.ShapeDtypeStruct((4, 8), "float32"), jax.ShapeDtypeStruct((8, 3), "float32")
     )
     source = bytecode.read(made.mlir_module_serialized)
-    names = dict(source.functions())
+    names = functions_of(source)
     assert isinstance(names["main"].attributes["function_type"], mlir.FunctionType)
     first, second = (v.type for v in names["main"].regions[0].blocks[0].arguments)
     assert first == mlir.TensorType((4, 8), mlir.FloatType("f32"))

@@ -12,6 +12,7 @@ import pytest
 import axla
 from axla.core.errors import Mismatch, ParseError, UnsupportedError
 from axla.stablehlo.checks import FAR, Check, cases, nearly, ulps
+from axla.stablehlo.importer.program import functions_of
 from axla.stablehlo.text import parse
 from axla.tools import main as command
 
@@ -79,7 +80,7 @@ def test_case_takes_its_inputs_as_arguments():
     assert [(c.kind, c.actual, c.expected, c.from_function, c.max_ulp) for c in case.checks] == [
         ("close", 0, 0, True, 3)
     ]
-    main = dict(source.functions())["main"]
+    main = functions_of(source)["main"]
     assert [a.type.shape for a in main.regions[0].blocks[0].arguments] == [(2,), (2,)]
     assert [op.name for op in main.regions[0].blocks[0].operations] == ["stablehlo.add", "func.return"]
 

@@ -8,6 +8,7 @@ import pytest
 import axla
 from axla.core.errors import VerifyError
 from axla.stablehlo import mlir
+from axla.stablehlo.importer.program import functions_of
 from axla.stablehlo.modules import import_source
 from axla.stablehlo.quantized import without_quantized
 from axla.stablehlo.text import parse
@@ -28,7 +29,7 @@ def run(
 
 def names(text: str) -> list[str]:
     source = without_quantized(parse(text))
-    block = dict(source.functions())["main"].regions[0].blocks[0]
+    block = functions_of(source)["main"].regions[0].blocks[0]
     return [op.name.removeprefix("stablehlo.") for op in block.operations if op.name != "stablehlo.constant"]
 
 
@@ -202,9 +203,7 @@ def test_products_of_matrices_are_sums_of_integers(axis, backend):
 def test_the_accumulator_is_an_integer():
     text = f"func.func @main(%x: tensor<2x3x40x{A}>, %y: tensor<40x2x5x{B}>) -> tensor<2x3x5x{C}> {{\n"
     source = without_quantized(parse(text + DOT.format(A, B, C) + "}"))
-    (dot,) = [
-        op for op in dict(source.functions())["main"].regions[0].blocks[0].operations if "dot" in op.name
-    ]
+    (dot,) = [op for op in functions_of(source)["main"].regions[0].blocks[0].operations if "dot" in op.name]
     assert [v.type.element for v in (*dot.operands, *dot.results)] == [mlir.IntegerType(32)] * 3
 
 
@@ -267,7 +266,7 @@ def test_operations_of_one_type_share_its_scales():
     text += f"%0 = stablehlo.uniform_dequantize %x : (tensor<5x{kind}>) -> tensor<5xf32>\n" * 2
     text = text.replace("%0", "%1", 1) + "return %0 : tensor<5xf32> }"
     source = without_quantized(parse(f"!q = {kind}\n" + text.replace(kind, "!q")))
-    operations = dict(source.functions())["main"].regions[0].blocks[0].operations
+    operations = functions_of(source)["main"].regions[0].blocks[0].operations
     assert [op.name.removeprefix("stablehlo.") for op in operations].count("constant") == 2
 
 
@@ -342,5 +341,5 @@ def test_the_given_source_is_not_changed():
     text = f"func.func @main(%x: tensor<2x{A}>) -> tensor<2x{A}> {{ return %x : tensor<2x{A}> }}"
     source = parse(text)
     assert without_quantized(source) is not source
-    ((_, function),) = source.functions()
+    (function,) = functions_of(source).values()
     assert isinstance(function.regions[0].blocks[0].arguments[0].type.element, mlir.QuantizedType)

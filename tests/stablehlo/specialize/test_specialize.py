@@ -8,6 +8,7 @@ import pytest
 import axla
 from axla import proto
 from axla.core.errors import AxlaError, InvalidArgument, UnsupportedError, VerifyError
+from axla.stablehlo.importer.program import functions_of
 from axla.stablehlo.modules import DynamicModule
 from axla.stablehlo.specialize import specialize
 from axla.stablehlo.text import parse
@@ -25,7 +26,7 @@ def run(text: str, *arguments, dim_args=None, backend: str = "interpreter") -> l
 def names(text: str, *types: str, dim_args=None) -> list[str]:
     """The operations of what main becomes, constants and returns left out."""
     source = specialize(parse(text), "main", list(types) or None, dim_args)
-    block = dict(source.functions())["main"].regions[0].blocks[0]
+    block = functions_of(source)["main"].regions[0].blocks[0]
     return [
         op.name.removeprefix("stablehlo.")
         for op in block.operations
@@ -240,7 +241,7 @@ module {
 
 def test_a_function_is_made_once_for_the_same_types():
     source = specialize(parse(FUNCTIONS), "main", ["tensor<2xf32>", "tensor<3xf32>"])
-    functions = [name for name, _ in source.functions()]
+    functions = list(functions_of(source))
     assert functions[0] == "main" and sum(name.startswith("twice") for name in functions) == 2
     assert not any(name.startswith("size") for name in functions)  # its result is known
     c, d, n = run(FUNCTIONS, np.ones(2, np.float32), np.ones(3, np.float32))

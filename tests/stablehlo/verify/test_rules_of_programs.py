@@ -8,6 +8,7 @@ from verified_corpora import corpus
 import axla
 from axla.core.errors import AxlaError, VerifyError
 from axla.stablehlo import mlir
+from axla.stablehlo.importer.program import functions_of
 from axla.stablehlo.text import parse
 from axla.stablehlo.verify import verify
 
@@ -129,7 +130,7 @@ def test_parse_verifies_before_it_imports():
 def test_without_a_position_the_location_says_where():
     text = f'func.func @main(%a: {F32}) {{ %0 = stablehlo.not %a : {F32} loc("n"("model.py":7:3)) return }}'
     source = parse(text)
-    dict(source.functions())["main"].regions[0].blocks[0].operations[0].position = (0, 0)  # as in bytecode
+    functions_of(source)["main"].regions[0].blocks[0].operations[0].position = (0, 0)  # as in bytecode
     with pytest.raises(VerifyError, match=r"^model.py:7:3: stablehlo.not: not_i1: "):
         verify(source)
 

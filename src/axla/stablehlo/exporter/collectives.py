@@ -28,9 +28,8 @@ def _all_reduce(scope: Scope, inst: Instruction, op: hlo.AllReduce | hlo.AllRedu
 
 def _all_to_all(scope: Scope, inst: Instruction, op: hlo.AllToAll) -> Tree:
     groups, config = op.replica_groups, scope.exporter.module.config
-    count = max(
-        groups.sizes, default=member_count(group_mode(op), config.replica_count, config.num_partitions)
-    )
+    members = member_count(group_mode(op), config.replica_count, config.num_partitions)
+    count = max(groups.sizes, default=members)
     by_operands, op = op.dimensions is None, replace(op, dimensions=op.dimensions or (0,))
     if by_operands:
         count = len(inst.operands)

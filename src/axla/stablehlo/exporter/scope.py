@@ -128,11 +128,7 @@ class Exporter:
         results = scope.fill(computation, arguments)
         scope.emit("func.return", results, ())
         types = [tuple(value.type for value in values) for values in (scope.block.arguments, results)]
-        said = {
-            "function_type": mlir.FunctionType(*types),
-            "sym_name": self._names[computation],
-            **attributes,
-        }
+        said = {"function_type": mlir.FunctionType(*types), "sym_name": self._names[computation]} | attributes
         return mlir.Operation("func.func", [], (), said, [mlir.Region([scope.block])])
 
 

@@ -16,15 +16,6 @@ from axla.stablehlo.counterparts import COUNTERPARTS
 from axla.stablehlo.importer.scope import Rule, Scope
 
 
-def same(op: Op, count: int | None = None) -> Rule:
-    """An operation that HLO has under another name, or the same, of `count` operands or of any number."""
-
-    def rule(scope: Scope, operation: mlir.Operation) -> Instruction:
-        return scope.add(op, scope.operands(operation, count))
-
-    return rule
-
-
 def fields_of(counterpart: Counterpart) -> Callable[..., dict[str, Any]]:
     """What reads the fields of an op from the attributes of an operation. One that is left out has the
     default of its field. `parts` is what is known already of fields that are several attributes.
@@ -83,12 +74,12 @@ def promoted(scope: Scope, operands: Sequence[Instruction], op: Op, called: Comp
 def _rule(name: str, counterpart: Counterpart) -> Rule:
     op, operands = counterpart.op, counterpart.record.operands
     count = None if any(value.variadic for value in operands) else len(operands)
-    if not counterpart.fields and not op.holds_shape:
-        return same(op(), count)
+    always = None if counterpart.fields or op.holds_shape else op()
     region = counterpart.fields[-1].name if counterpart.combines else ""
 
     def rule(scope: Scope, operation: mlir.Operation) -> Instruction:
-        made, given = op_of(scope, operation, name), scope.operands(operation, count)
+        made = op_of(scope, operation, name) if always is None else always
+        given = scope.operands(operation, count)
         if region:
             given = promoted(scope, given, made, getattr(made, region))
         return scope.add(made, given)

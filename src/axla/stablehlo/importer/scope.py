@@ -34,15 +34,17 @@ DEEPEST = 100  # regions in one another
 
 
 class Scope:
-    """The values of one computation. Elements of tuples are taken when they are first used."""
+    """The values of one computation. Elements of tuples are taken when they are first used: `tuples` are
+    those that operations became and arguments of blocks are the elements of.
+    """
 
-    __slots__ = ("importer", "computation", "values", "_tuples", "extra", "_name")
+    __slots__ = ("importer", "computation", "values", "tuples", "extra", "_name")
 
     def __init__(self, importer: Import, computation: Computation) -> None:
         self.importer = importer
         self.computation = computation
         self.values: dict[mlir.Value, Instruction] = {}
-        self._tuples: dict[mlir.Operation | mlir.Block, tuple[Instruction, Extra, str]] = {}
+        self.tuples: dict[mlir.Operation | mlir.Block, tuple[Instruction, Extra, str]] = {}
         self.extra: Extra = NO_EXTRA
         self._name = ""
 
@@ -85,7 +87,7 @@ class Scope:
             elif results:
                 # A sharding is that of the tuple.
                 extra = replace(self.extra, sharding=None) if self.extra.sharding else self.extra
-                self._tuples[operation] = (outcome, extra, self._name)
+                self.tuples[operation] = (outcome, extra, self._name)
             return
         found = outcome or ()
         if len(found) != len(results):
@@ -100,10 +102,6 @@ class Scope:
             raise VerifyError(f"its result follows as {found}, {type_text(value.type)} is written")
         self.values[value] = inst
 
-    def define_tuple(self, block: mlir.Block, inst: Instruction) -> None:
-        """Makes the arguments of a block the elements of a tuple."""
-        self._tuples[block] = (inst, NO_EXTRA, "")
-
     # Values.
 
     def value(self, value: mlir.Value) -> Instruction:
@@ -112,7 +110,7 @@ class Scope:
         if found is not None:
             return found
         owner = value.owner
-        whole = self._tuples.get(owner)
+        whole = self.tuples.get(owner)
         if whole is not None:
             inst, extra, name = whole
             found = self.computation.add(GetTupleElement(value.index), (inst,), extra=extra, stem=name)
@@ -289,7 +287,7 @@ class Import:
         if len(shapes) == 1:
             scope.values[(*block.arguments, *state)[0]] = parameter
             return scope
-        scope.define_tuple(block, parameter)
+        scope.tuples[block] = (parameter, NO_EXTRA, "")
         first = len(block.arguments)
         for number, value in enumerate(state):
             scope.values[value] = computation.add(GetTupleElement(first + number), (parameter,))
