@@ -354,7 +354,7 @@ class Operation:
     @property
     def blocks(self) -> list[Block]:
         """The blocks of all its regions."""
-        return [block for region in self.regions for block in region.blocks]
+        return [block for region in self.regions for block in region.blocks] if self.regions else []
 
     @property
     def body(self) -> Block | None:
@@ -367,8 +367,9 @@ class Operation:
         while stack:
             found = stack.pop()
             yield found
-            for block in found.blocks:
-                stack.extend(block.operations)
+            for region in found.regions:
+                for block in region.blocks:
+                    stack.extend(block.operations)
 
     def with_regions(
         self, regions: list[Region], attributes: dict[str, Attribute] | None = None

@@ -80,7 +80,7 @@ def needs_work(operation: mlir.Operation) -> bool:
             return True
     if any([is_open(r.type) for r in operation.results]):
         return True
-    return any(is_open(a.type) for block in operation.blocks for a in block.arguments)
+    return any([is_open(a.type) for block in operation.blocks for a in block.arguments])
 
 
 class Functions:

@@ -84,9 +84,7 @@ class Operations(Attributes):
     # ---- Operations
 
     def operation(self) -> mlir.Operation:
-        names: list[tuple[str, int, int]] = []
-        if self.kind == "value":
-            names = self._result_names()
+        names = self._result_names() if self.kind == "value" else []
         at = self.start
         found = self.nameless()
         defaults = DEFAULTS.get(found.name)
