@@ -229,9 +229,8 @@ def _is_integral(type_: mlir.Type) -> bool:
 def nearly(actual: np.ndarray, expected: np.ndarray, tolerance: float) -> np.ndarray:
     """Where the absolute difference is at most the tolerance; NaN is near NaN, infinities must be equal."""
     if actual.dtype.kind == "c":
-        return np.logical_and(
-            *[nearly(part(actual), part(expected), tolerance) for part in (np.real, np.imag)]
-        )
+        parts = [nearly(part(actual), part(expected), tolerance) for part in (np.real, np.imag)]
+        return np.logical_and(*parts)
     a, e = (np.asarray(x, np.float64) for x in (actual, expected))
     with np.errstate(invalid="ignore"):
         close = np.isfinite(a) & np.isfinite(e) & (np.abs(a - e) <= tolerance)

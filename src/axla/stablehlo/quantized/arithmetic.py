@@ -157,10 +157,8 @@ class Writer(Builder):
             value = self.scaled("add", value, to.zero_points, to)
         type_ = mlir.tensor(value.type)
         scalar = mlir.TensorType((), type_.element)
-        low, high = (
-            self._constant(np.asarray(limit).astype(mlir.numpy_type(type_.element)), scalar)
-            for limit in (to.storage_min, to.storage_max)
-        )
+        limits = np.asarray([to.storage_min, to.storage_max]).astype(mlir.numpy_type(type_.element))
+        low, high = [self._constant(limit, scalar) for limit in limits]
         value = self.make("clamp", (low, value, high), type_)
         if isinstance(type_.element, mlir.FloatType):
             value = self.make("round_nearest_even", (value,), type_)

@@ -49,11 +49,12 @@ def rewrite(
         return [_requantized(writer, operands[0], kinds[0], wanted[0])]
     if name == "stablehlo.uniform_dequantize":
         return [writer.dequantize(operands[0], kinds[0])]
-    one = _one_type(operation)
     if name in MOVING:
         operands = _of_result(writer, operation, operands)
         return writer.emit(name, operands, list(map(stored, types)), attributes)
-    if name in PASSING or regions or (name in ORDERED and one):
+    one = {*kinds, *wanted} - {None}
+    ordered = name in ORDERED and len(one) == 1 and not any(kind.axes for kind in one if kind is not None)
+    if name in PASSING or regions or ordered:
         attributes.pop("compare_type", None)
         return writer.emit(name, operands, list(map(stored, types)), attributes, regions)
     exact = _EXACT.get(name.removeprefix("stablehlo."))
@@ -72,12 +73,6 @@ def _requantized(
     if to is None:
         raise VerifyError("its result must be quantized")
     return value if of == to else writer.quantize(writer.dequantize(value, of), to)
-
-
-def _one_type(operation: mlir.Operation) -> bool:
-    """Whether all quantized operands and results are of one type, of one scale."""
-    kinds = {quantized_type(v.type) for v in (*operation.operands, *operation.results)} - {None}
-    return len(kinds) == 1 and not any(k.axes for k in kinds if k is not None)
 
 
 def _of_result(writer: Writer, operation: mlir.Operation, operands: list[mlir.Value]) -> list[mlir.Value]:

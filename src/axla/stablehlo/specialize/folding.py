@@ -48,13 +48,9 @@ def element_type(type_: mlir.Type) -> np.dtype | None:
     element = type_.element if isinstance(type_, mlir.TensorType) else type_
     if isinstance(element, mlir.OpaqueType):
         return _SHAPE_TYPES.get(element.text)
-    if not isinstance(element, mlir.IntegerType | mlir.IndexType | mlir.FloatType):
-        return None
-    try:
-        found = mlir.numpy_type(element)
-    except ValueError:
-        return None
-    return found if found.isbuiltin == 1 and found.kind in "biuf" else None
+    dtype = mlir.dtype_of(element)
+    found = None if dtype is None else dtype.numpy
+    return found if found is not None and found.isbuiltin == 1 and found.kind in "biuf" else None
 
 
 _SHAPE_TYPES = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from axla.core.errors import UnsupportedError, VerifyError
 from axla.stablehlo import mlir
@@ -23,10 +24,8 @@ class _Inferred(Subject):
         super().__init__(operation, Types(), {}, operands)
         self.sizes: dict[int, Sizes] = {}
 
-    def follows(
-        self, rule: str, extents: Sizes | None, element: mlir.Type | None = None, index: int = 0
-    ) -> None:
-        super().follows(rule, extents, element, index)
+    def follows(self, rules: str, extents: Sizes | None, element: Any = None, index: int = 0) -> None:
+        super().follows(rules, extents, element, index)
         if extents is not None:
             self.sizes[index] = extents
 

@@ -160,7 +160,6 @@ def constant(value: mlir.Value) -> tuple[int, ...] | None:
     held = owner.attributes.get("value")
     if not isinstance(held, mlir.DenseElements):
         return None
-    if not isinstance(held.type.element, mlir.IntegerType | mlir.IndexType):
-        return None
-    count = product(held.type.shape)
-    return tuple(map(int, table(held).flat)) if count is not None and count <= 4096 else None
+    integral = isinstance(held.type.element, mlir.IntegerType | mlir.IndexType)
+    small = (product(held.type.shape) or 0) <= 4096
+    return tuple(map(int, table(held).flat)) if integral and small else None

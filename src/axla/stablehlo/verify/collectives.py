@@ -8,7 +8,7 @@ import numpy as np
 
 from axla.stablehlo import mlir
 from axla.stablehlo.verify.attributes import sizes_of, table
-from axla.stablehlo.verify.kinds import Facts, fits
+from axla.stablehlo.verify.kinds import Facts, sizes_fit
 from axla.stablehlo.verify.reducers import check_reducer
 from axla.stablehlo.verify.subject import Subject
 
@@ -55,9 +55,8 @@ def _channel(s: Subject, rule: str, least: int) -> None:
 
 
 def _one_dimension(s: Subject, rule: str, at: int, operand: Facts, result: Facts) -> None:
-    fit = operand.rank == result.rank and all(
-        fits(x, y) for i, (x, y) in enumerate(zip(operand.sizes, result.sizes, strict=True)) if i != at
-    )
+    others = [facts.sizes[:at] + facts.sizes[at + 1 :] for facts in (operand, result)]
+    fit = operand.rank == result.rank and sizes_fit(*others)
     s.need(fit, rule, "shapes differ in dimension {} only, found {} and {}", at, operand, result)
 
 

@@ -90,7 +90,7 @@ def broadcast_in_dim(s: Subject) -> None:
 
 def reshape(s: Subject) -> None:
     operand, result, given = s.operand, s.result, s.known("output_shape")
-    fit = fits(operand.count, result.count if given is None else product(given))
+    fit = fits(product(operand.shape), product(result.shape if given is None else given))
     s.need(fit, "c2", "as many elements as {}, found {}", result if given is None else given, operand)
     if not operand.axes or not result.axes:
         return

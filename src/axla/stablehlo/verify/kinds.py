@@ -93,11 +93,6 @@ class Facts:
         self.dims: Sizes = self.extents or ()
 
     @property
-    def count(self) -> int | None:
-        """The number of elements, where it is known."""
-        return product(self.shape)
-
-    @property
     def is_tensor(self) -> bool:
         return isinstance(self.type, mlir.TensorType)
 
