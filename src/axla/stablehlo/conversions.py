@@ -139,11 +139,9 @@ def precision(said: attr.Said, name: str) -> tuple[Precision, ...]:
 
 def _precisions(dialect: str) -> Conversion:
     def make(given: tuple[Precision, ...]) -> tuple[mlir.EnumAttr, ...]:
-        known = [
-            "DEFAULT" if p is Precision.PACKED_NIBBLE else str(p).upper()
-            for p in given or (Precision.DEFAULT,) * 2
-        ]
-        return tuple(mlir.EnumAttr("precision", word, dialect) for word in known)
+        given = given or (Precision.DEFAULT,) * 2
+        words = ["DEFAULT" if p is Precision.PACKED_NIBBLE else str(p).upper() for p in given]
+        return tuple(mlir.EnumAttr("precision", word, dialect) for word in words)
 
     return _read_by(precision, make)
 

@@ -85,7 +85,7 @@ TYPES |= {
 }
 TYPES |= {
     22: constant(mlir.TokenType()),
-    24: ("vttfsss", lambda f, st, ex, one, zero, *ends: _quantized(f, st, ex, (), *ends, (one,), (zero,))),
+    24: ("vttfsss", lambda f, st, ex, one, zero, a, b: _quantized(f, st, ex, (), a, b, (one,), (zero,))),
     26: constant(mlir.OpaqueType("shape.witness")),
     30: ("vttvssFS", lambda f, st, ex, axis, *rest: _quantized(f, st, ex, (axis,), *rest)),
     41: ("St", lambda sizes, element: mlir.MemRefType(values.shape(sizes), element)),

@@ -194,7 +194,7 @@ class Scope(Builder):
     def constant(self, literal: Literal) -> mlir.Value:
         return self.make("constant", (), self.exporter.type(literal.shape), {"value": dense_of(literal)})
 
-    def tree(self, shape: AnyShape, leaves: Iterator[mlir.Value]) -> Tree:
+    def tree(self, shape: AnyShape, leaves: Iterator[mlir.Value | None]) -> Tree:
         """Leaves in a row as the tree of a shape."""
         if isinstance(shape, TupleShape):
             return tuple([self.tree(e, leaves) for e in shape.elements])

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import MISSING
 from itertools import cycle
 from typing import Any
 
 from axla.foreign.counterparts import Counterpart
-from axla.ir.graph import Computation, Instruction
+from axla.ir.graph import Instruction
 from axla.ir.op import Op
 from axla.stablehlo import mlir
 from axla.stablehlo.conversions import combined, computed_types, conversion
@@ -63,14 +63,6 @@ def op_of(scope: Scope, operation: mlir.Operation, name: str = "", **parts: dict
     return op(**named)
 
 
-def promoted(scope: Scope, operands: Sequence[Instruction], op: Op, called: Computation) -> list[Instruction]:
-    """The operands whose elements a region combines in the element types that it computes with."""
-    found = list(operands)
-    for number, dtype in zip(combined(op, len(found)), cycle(computed_types(called))):  # noqa: B905
-        found[number] = scope.converted(found[number], dtype)
-    return found
-
-
 def _rule(name: str, counterpart: Counterpart) -> Rule:
     op, operands = counterpart.op, counterpart.record.operands
     count = None if any(value.variadic for value in operands) else len(operands)
@@ -80,8 +72,10 @@ def _rule(name: str, counterpart: Counterpart) -> Rule:
     def rule(scope: Scope, operation: mlir.Operation) -> Instruction:
         made = op_of(scope, operation, name) if always is None else always
         given = scope.operands(operation, count)
-        if region:
-            given = promoted(scope, given, made, getattr(made, region))
+        if region:  # it combines elements in the types that it computes with
+            dtypes = cycle(computed_types(getattr(made, region)))
+            for number, dtype in zip(combined(made, len(given)), dtypes):  # noqa: B905
+                given[number] = scope.converted(given[number], dtype)
         return scope.add(made, given)
 
     return rule
