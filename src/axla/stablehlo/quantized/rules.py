@@ -77,15 +77,14 @@ def _requantized(
 
 def _of_result(writer: Writer, operation: mlir.Operation, operands: list[mlir.Value]) -> list[mlir.Value]:
     """Operands in the type of the result where theirs is another one, of one scale for all elements."""
-    to = quantized_type(operation.results[0].type)
+    result = operation.results[0].type
+    to = quantized_type(result)
     found = []
     for value, old in zip(operands, operation.operands, strict=True):
         of = quantized_type(old.type)
         if of is not None and to is not None and of != to and not (of.axes and to.axes):
             if of.axes or to.axes:
-                raise VerifyError(
-                    f"{type_text(old.type)} cannot become {type_text(operation.results[0].type)}"
-                )
+                raise VerifyError(f"{type_text(old.type)} cannot become {type_text(result)}")
             value = _requantized(writer, value, of, to)
         found.append(value)
     return found

@@ -22,7 +22,7 @@ from axla.stablehlo import mlir
 from axla.stablehlo.sizes import Bounded, is_open, refined_type, with_sizes
 from axla.stablehlo.specialize.calls import Functions, Known, Request
 from axla.stablehlo.specialize.folding import element_type
-from axla.stablehlo.specialize.writer import write_instance
+from axla.stablehlo.specialize.writer import Writer
 from axla.stablehlo.text import parse_type, type_text
 from axla.stablehlo.types import tensor_shape
 from axla.text.shapes import parse_shape
@@ -41,7 +41,7 @@ def specialize(
     The first arguments get the values `dim_args` and are arguments no more; the others get `arg_types`: the
     text of an MLIR type, a Shape, or anything with `shape` and `dtype`; None for the written one.
     """
-    made = Functions(source, write_instance)
+    made = Functions(source, Writer)
     if not made.open and arg_types is None and dim_args is None:
         return source
     made.open.add(entry)  # it is written again, and keeps its name

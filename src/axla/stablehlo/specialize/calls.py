@@ -21,15 +21,13 @@ MOST = 1_000_000  # operations written, copies of functions included
 CALLS = {"func.call": "callee", "stablehlo.composite": "decomposition"}
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Known:
     """A value that is known: written as a constant only where something uses it."""
 
-    __slots__ = ("type", "array", "origin")
-
-    def __init__(self, type_: mlir.Type, array: np.ndarray, origin: mlir.Operation | None) -> None:
-        self.type = type_
-        self.array = array
-        self.origin = origin
+    type: mlir.Type
+    array: np.ndarray
+    origin: mlir.Operation | None
 
     @property
     def key(self) -> tuple:
@@ -86,8 +84,8 @@ def needs_work(operation: mlir.Operation) -> bool:
 class Functions:
     """The functions of a source, and those written for the types that they are called with."""
 
-    def __init__(self, source: mlir.Source, write: Callable[[Functions, Request], Work]) -> None:
-        self.write = write
+    def __init__(self, source: mlir.Source, writer: Callable[[Functions], Any]) -> None:
+        self.writer = writer  # of one instance
         self.functions = functions_of(source)
         self.open: set[str] = set()  # functions with open types or `dynamic_*` inside, or in what they call
         self.callees: dict[str, set[str]] = {}
@@ -164,7 +162,7 @@ class Functions:
     def _instance(self, request: Request) -> Work:
         self.active.add(request.name)
         try:
-            found = yield from self.write(self, request)
+            found = yield from self.writer(self).function(self.functions[request.name], request)
         except AxlaError as error:
             raise placed(error, self.functions[request.name]) from None
         self.active.discard(request.name)

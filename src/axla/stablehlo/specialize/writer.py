@@ -281,11 +281,6 @@ class Writer(Builder):
             self.values[old] = self.values.pop(new)
 
 
-def write_instance(owner: Functions, request: Request) -> Work:
-    """A function for certain arguments, by a writer of its own."""
-    return Writer(owner).function(owner.functions[request.name], request)
-
-
 _CONSTANTS = {CONSTANT: "value", "arith.constant": "value", "shape.const_shape": "shape"}
 _SIZES = ("stablehlo.get_dimension_size", "tensor.dim", "shape.shape_of")
 

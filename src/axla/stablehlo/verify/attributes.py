@@ -35,7 +35,6 @@ def _layout(v: Any) -> bool:
 
 
 _is_symbol = _is(mlir.SymbolRef, nested=())
-_is_axis = _is(mlir.StructAttr, mnemonic="axis_ref")
 _is_mesh_axes = _is(mlir.StructAttr, mnemonic="replica_group_mesh_axes")
 _is_alias = _is(mlir.StructAttr, mnemonic="output_operand_alias")
 _KINDS: dict[str, tuple[Test, str]] = {
@@ -131,7 +130,9 @@ def _mesh_axes(value: mlir.StructAttr) -> None:
     require(whole or _is_symbol(mesh), rule, "a mesh is a symbol or a #stablehlo.mesh")
     names = {axis.fields["name"] for axis in mesh.fields["axes"]} if whole else set()
     for axis in axes if whole and isinstance(axes, tuple) else ():
-        require(_is_axis(axis), rule, "axes are given as #stablehlo.axis_ref")
+        require(
+            _is(mlir.StructAttr, mnemonic="axis_ref")(axis), rule, "axes are given as #stablehlo.axis_ref"
+        )
         require(axis.fields["name"] in names, rule, f"axis {axis.fields['name']!r} is not in the mesh")
 
 
