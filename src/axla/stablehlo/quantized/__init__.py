@@ -33,11 +33,11 @@ def without_quantized(source: mlir.Source) -> mlir.Source:
 
 def _mentions(function: mlir.Operation) -> bool:
     """Whether a quantized type stands anywhere in a function."""
-    types = {  # by identity: hashing one takes longer, and the source keeps them alive
-        id(value.type): value.type
-        for operation in function.walk()
-        for value in (*operation.results, *[a for block in operation.blocks for a in block.arguments])
-    }
+    inside = list(function.walk())
+    values = [result for operation in inside for result in operation.results]
+    values += [a for operation in inside for block in operation.blocks for a in block.arguments]
+    # By identity: hashing a type takes longer, and the source keeps them alive.
+    types = {id(value.type): value.type for value in values}
     return any(stored(kind) != kind for kind in types.values())
 
 
