@@ -143,10 +143,11 @@ class Backend:
                 f"compile: {module.name} is for {counts[0]} replicas of {counts[1]} partitions, {self.name} "
                 f"runs {self.capabilities.participants}: {refused.get('participants', 'no more')}"
             )
-        ops = {op: why for effect, why in refused.items() for op in effects().get(effect, (effect,))}
-        ops.pop("participants", None)
-        if not ops:
+        reasons = {name: why for name, why in refused.items() if name != "participants"}
+        if not reasons:
             return
+        known = effects()
+        ops = {op: why for name, why in reasons.items() for op in known.get(name, (name,))}
         for inst in [i for c in module.computations for i in c.instructions]:
             names: Sequence[str] = (inst.opcode, *(s.dtype.name for s in inst.shape.leaves() if s.is_array))
             for name in names:

@@ -96,9 +96,8 @@ def _verify(module: Module) -> None:
         for inst in computation.instructions:
             if inst.op.collective is not None:
                 groups.RULES[inst.op.collective](inst)
-            for rules in (calls.RULES, placement.RULES):
-                if inst.op.opcode in rules:
-                    rules[inst.op.opcode](inst)
+            for rule in _RULES.get(inst.op.opcode, ()):
+                rule(inst)
             if inst.extra.more:
                 verify_accuracy(inst)
             if inst.extra.sharding:
@@ -111,6 +110,11 @@ def _verify(module: Module) -> None:
     verify_aliases(module)
     verify_schedule(module)
     channels.verify_order(module)
+
+
+_TABLES = calls.RULES, placement.RULES
+_RULES = {opcode: [t[opcode] for t in _TABLES if opcode in t] for table in _TABLES for opcode in table}
+"""What is asked of an instruction beyond its shape, by opcode."""
 
 
 def _verify_computation(computation: Computation) -> None:
