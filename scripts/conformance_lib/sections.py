@@ -4,6 +4,14 @@ from __future__ import annotations
 
 from functools import cache
 
+from conformance_lib.devices import (
+    AfterPartitioner,
+    Auto,
+    Devices,
+    InvalidDevices,
+    Partitioned,
+    PartitionedBytecode,
+)
 from conformance_lib.exported import Export, ExportExec, ExportModels
 from conformance_lib.objects import Objects
 from conformance_lib.program_texts import ProgramTexts
@@ -28,7 +36,7 @@ SECTIONS = {
     for cls in (
         Models, StableHLOModels, BytecodeModels, ProgramTexts, Exec, Objects, StableHLO, Dynamic, Quantized,
         Interpret, ExportModels, ExportExec, Export, Matrix, Samples, Text, Print, Protos, Invalid,
-        InvalidStableHLO,
+        InvalidStableHLO, Devices, Partitioned, PartitionedBytecode, Auto, AfterPartitioner, InvalidDevices,
     )
 }  # fmt: skip
 

@@ -235,9 +235,21 @@ class Client:
     def ExecuteParallel(
         self, computations: Sequence[tuple[XlaComputation, Sequence[GlobalData]]]
     ) -> list[GlobalData]:
-        """Runs several computations; gives their results in order."""
+        """Runs several computations at once, each on a device of its own; gives their results in order.
+
+        They may send to each other, and take part in the same collectives: each is a replica.
+        """
         calls = tuples(computations, "ExecuteParallel", "(computation, arguments)", *[lambda v, _: v] * 2)
-        return [self.Execute(computation, arguments) for computation, arguments in calls]
+        if len(calls) == 1:
+            return [self.Execute(*calls[0])]
+        shapes = [self.GetComputationShape(computation) for computation, _ in calls]
+        rows = [items(arguments, "ExecuteParallel: arguments") for _, arguments in calls]
+        for (computation, _), shape, row in zip(calls, shapes, rows, strict=True):
+            self._check(computation, shape, row)
+        modules = [computation.module for computation, _ in calls]
+        inputs = [[leaf for data in row for leaf in data.leaves] for row in rows]
+        found = self.device_client.backend.execute_parallel(modules, inputs)
+        return [GlobalData(s.result.logical, leaves) for s, leaves in zip(shapes, found, strict=True)]
 
     def ComputeConstant(self, computation: XlaComputation) -> Literal:
         """The result of a computation without parameters."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from axla.backends.executable import Executable
 from axla.backends.interface import Backend, Capabilities, Client
@@ -12,13 +13,18 @@ from axla.core import flags
 from axla.core.errors import InvalidArgument, UnsupportedError, did_you_mean
 from axla.core.literal import Literal
 from axla.core.profile import Row
+from axla.custom.built_in import BUILT_IN
+from axla.custom.site import CallSite
 from axla.ir.clone import clone_module
 from axla.ir.graph import Module
 from axla.ir.places import located
+from axla.passes.expand.parallel import TARGET
 from axla.program.packed import Packed, decode, encode
+from axla.runtime.array import Array
 from axla.target.machine import X86_LEVELS, CpuTarget, cpu_target, with_features
 
-_ALONE = "backend='interpreter' runs them all, replicas='first' the first participant alone"
+MOST = 256
+"""Participants of a program."""
 
 
 class CpuBackend(Backend):
@@ -26,7 +32,7 @@ class CpuBackend(Backend):
 
     name = "cpu"
     about = "native code for this machine, by LLVM"
-    capabilities = Capabilities(refused={"participants": _ALONE})
+    capabilities = Capabilities(MOST, {"participants": f"each is a thread, and there are at most {MOST}"})
 
     def target(self, options: CompileOptions) -> CpuTarget:
         """What to generate code for, which this machine must be able to run."""
@@ -45,14 +51,25 @@ class CpuBackend(Backend):
         return _with_features(cpu_target(cpu, host.triple), options)
 
     def compile(self, client: Client, module: Module, options: CompileOptions) -> Executable:
+        made = self.compiled(module, options)
+        return CpuExecutable(
+            made.images, made.interface, made.constants, client=client, module=module, options=options
+        )
+
+    def compiled(self, module: Module, options: CompileOptions) -> Packed:
+        """The machine code of a module."""
         from axla.cpu.programs import compiled
 
         work, target = self.work(module, options), self.target(options)
         with located(module.file, module):
-            made = compiled(work, target)
-        return CpuExecutable(
-            made.images, made.interface, made.constants, client=client, module=module, options=options
-        )
+            return compiled(work, target)
+
+    def execute_parallel(
+        self, modules: Sequence[Module], rows: Sequence[Sequence[Any]], deadline: float | None = None
+    ) -> list[list[Array]]:  # fmt: skip
+        from axla.backends.parallel import Programs
+
+        return Programs([[module] for module in modules], self).run(rows, deadline)
 
     def load(self, client: Client, payload: bytes, options: CompileOptions) -> Executable:
         """Machine code, which runs in this process with all its rights."""
@@ -67,10 +84,22 @@ class CpuBackend(Backend):
         from axla.lowering.donation import donate_parameters, row_major_boundary
 
         work = clone_module(module)
+        replicas, partitions = options.participants(module)
+        work.set_config(replica_count=replicas, num_partitions=partitions)
         row_major_boundary(work)
         if options.donate:
             donate_parameters(work, options.donate)
         return work
+
+
+def _run_parallel(*operands: Any, site: CallSite) -> Any:
+    """The custom call of programs that run beside each other."""
+    from axla.backends.parallel import run_parallel
+
+    return run_parallel(*operands, site=site)
+
+
+BUILT_IN[TARGET] = _run_parallel
 
 
 class OneLaneBackend(CpuBackend):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from axla.backends.options import CompileOptions
 from axla.core import flags, locks
@@ -37,12 +38,15 @@ class Device:
         return f"{self.kind}:{self.id}"
 
 
+job: list[Any] = []
+"""The job of several processes that this one has joined (`axla.distributed.Job`), if it has."""
+
+
 class Devices:
-    """The devices of a backend in this process: `count`, or as many as the flag
+    """The devices of a backend: of all processes of a job, else of this process `count`, or as many as the
+    flag
     `xla_force_host_platform_device_count` says, and more when a program wants them.
     """
-
-    process_index = 0
 
     def __init__(
         self, backend_name: str, count: int | None, kind: str, memory_kinds: tuple[str, ...]
@@ -51,16 +55,22 @@ class Devices:
             raise InvalidArgument(f"Client: devices={count!r}, wanted a number of at least 1")
         self.backend_name = backend_name
         self._kind, self._memory_kinds = kind, memory_kinds
-        self._grows = count is None
+        self.job = job[0] if job and count is None and backend_name == "cpu" else None
+        self.process_index = self.job.index if self.job is not None else 0
+        self._grows = count is None and self.job is None
         self._devices: list[Device] = []
         self._lock = locks.new_lock()
-        self._grow(flags.current().host_device_count if count is None else count)
+        count = flags.current().host_device_count if count is None else count
+        self._grow(count if self.job is None else self.job.count * self.job.local)
 
     @property
     def devices(self) -> list[Device]:
         return list(self._devices)
 
-    local_devices = devices
+    @property
+    def local_devices(self) -> list[Device]:
+        """Those in this process."""
+        return [device for device in self._devices if device.process_index == self.process_index]
 
     def device(self, number: int) -> Device:
         """The device of an id; InvalidArgument when there is none."""
@@ -96,7 +106,8 @@ class Devices:
                     Memory(n * len(self._memory_kinds) + k, kind, n)
                     for k, kind in enumerate(self._memory_kinds)
                 )
-                self._devices.append(Device(n, n, self.process_index, self._kind, memories))
+                process, local = divmod(n, self.job.local) if self.job is not None else (0, n)
+                self._devices.append(Device(n, local, process, self._kind, memories))
 
     def __repr__(self) -> str:
         return f"<Client of {self.backend_name}: {len(self._devices)} devices>"

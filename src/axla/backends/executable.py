@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from axla.backends.devices import Device, Devices
 from axla.backends.nesting import flatten, nest
 from axla.backends.options import CompileOptions, ExecuteOptions
+from axla.backends.whole import cuts_of
 from axla.core.errors import DeadlineExceeded, InvalidArgument, OutOfMemory, UnsupportedError, did_you_mean
 from axla.core.profile import Profile, Run
 from axla.ir.graph import Module
@@ -83,11 +84,17 @@ class Executable:
         rows = self.options.device_assignment or (tuple(range(count)),)
         return [self.client.device(n) for row in rows for n in row] if self.client is not None else []
 
+    @property
+    def local_participants(self) -> list[int]:
+        """The participants on devices of this process, whose inputs and results it takes and gives."""
+        here = self.client.process_index if self.client is not None else 0
+        devices = self.devices or [None]
+        return [n for n, device in enumerate(devices) if device is None or device.process_index == here]
+
     # Calls.
 
     def __call__(self, *arguments: Any) -> Any:
         """Runs the program; arguments and result are nested as the program's parameters and result are."""
-        self._check_one_device()
         return nest(self.interface.result_tree, self.execute(flatten(self.interface, arguments)))
 
     def execute(
@@ -101,7 +108,7 @@ class Executable:
         a result waits for it, and gets the error of its run.
         """
         if self.counts != _ONE:
-            self._check_one_device()
+            return self._execute_whole(list(inputs), ExecuteOptions(deadline, tuple(donate), asynchronous))
         if deadline is None and not donate:
             run = self._run if self._counted is None else partial(self._counted.measure, self._run)
             return run(list(inputs), _ASYNCHRONOUS if asynchronous else _PLAIN)
@@ -113,7 +120,7 @@ class Executable:
         """Runs the program on all its devices, with parameter leaves for each; gives the result leaves of
         each. Options are those of `execute`: an object, or keywords.
         """
-        rows, count = [list(given) for given in inputs], self.counts[0] * self.counts[1]
+        rows, count = [list(given) for given in inputs], len(self.local_participants)
         if len(rows) != count:
             raise InvalidArgument(f"{self.name}: inputs of {count} devices are wanted, found {len(rows)}")
         return self._execute(rows, options or ExecuteOptions(**keywords))
@@ -121,6 +128,16 @@ class Executable:
     def cancel(self) -> int:
         """Stops the runs in progress, which raise Cancelled; gives their number."""
         raise UnsupportedError(f"{self.name}: its runs cannot be cancelled")
+
+    def _execute_whole(self, inputs: list[Any], options: ExecuteOptions) -> list[Array]:
+        """One run on several devices: whole arrays are cut, and put together, by the program's shardings."""
+        cut = cuts_of(self._source().entry, self.counts[1])
+        if cut is None or len(self.local_participants) < len(self.devices):
+            self._check_one_device()
+        check_count(self.interface, len(inputs))
+        rows = [[cut.part(k, a, p) for k, a in enumerate(inputs)] for p in range(self.counts[1])]
+        found = self._execute(rows * self.counts[0], options)
+        return [cut.joined(k, column) for k, column in enumerate(zip(*found[: self.counts[1]], strict=True))]
 
     def _run(self, inputs: list[Any], options: ExecuteOptions) -> list[Array]:
         """One run on one device, for the deadline of the options; aliased Arrays are deleted by it."""

@@ -130,6 +130,12 @@ class Backend:
         """An executable from what its `_payload` gave."""
         raise UnsupportedError(f"{self.name}: executables cannot be loaded")
 
+    def execute_parallel(
+        self, modules: Sequence[Module], rows: Sequence[Sequence[Any]], deadline: float | None = None
+    ) -> list[list[Array]]:  # fmt: skip
+        """Runs verified modules beside each other, each as one replica with arguments of its own."""
+        raise UnsupportedError(f"{self.name}: it does not run several programs together")
+
     def device_put(self, array: Any, device: Device) -> Array:
         """A copy of an array-like on a device."""
         return device_put(array, device.local_id)

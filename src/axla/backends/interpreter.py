@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -20,9 +20,9 @@ from axla.core.profile import Profile, Row
 from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.interpreter.custom_calls import check_custom_call
 from axla.interpreter.evaluate import Interpreter
-from axla.interpreter.parallel import MOST, run_replicated
+from axla.interpreter.parallel import MOST, run_programs, run_replicated
 from axla.ir.clone import clone_module
-from axla.ir.graph import Instruction, Module
+from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.places import located
 from axla.lowering.donation import donate_parameters
 from axla.lowering.interface import declared_aliases, interface_of
@@ -41,12 +41,19 @@ class InterpreterBackend(Backend):
             raise InvalidArgument(
                 f"compile: the backend {self.name} takes no target_cpu and no target_features"
             )
-        work = clone_module(module)
+        work = prepared_copy(module)
         if options.donate:
             donate_parameters(work, options.donate)
-        with located(module.file, module):
-            driver.run(work, pipelines.PREPARE, name="prepare")
         return InterpretedExecutable(work, client=client, module=module, options=options)
+
+    def execute_parallel(
+        self, modules: Sequence[Module], rows: Sequence[Sequence[Any]], deadline: float | None = None
+    ) -> list[list[Array]]:  # fmt: skip
+        made = [InterpretedExecutable(prepared_copy(module), client=self.client) for module in modules]
+        values = [one.values(list(row)) for one, row in zip(made, rows, strict=True)]
+        with np.errstate(all="ignore"):
+            found = run_programs(Interpreter(deadline=deadline), [one.entry for one in made], values)
+        return [one.results(v, n) for n, (one, v) in enumerate(zip(made, found, strict=True))]
 
     def load(self, client: Client, payload: bytes, options: CompileOptions) -> Executable:
         """The module is read and verified again: nothing in the bytes is run as it is."""
@@ -54,6 +61,14 @@ class InterpreterBackend(Backend):
 
         sized = replace(options, arg_types=None, dim_args=None)
         return client.compile(proto.read(payload), sized)
+
+
+def prepared_copy(module: Module) -> Module:
+    """A copy after the passes that decide values."""
+    work = clone_module(module)
+    with located(module.file, module):
+        driver.run(work, pipelines.PREPARE, name="prepare")
+    return work
 
 
 class Clocks:
@@ -100,6 +115,10 @@ class InterpretedExecutable(Executable):
         for inst in Interpreter().needed(work.entry):
             check_custom_call(inst)
 
+    @property
+    def entry(self) -> Computation:
+        return self._work.entry
+
     def cancel(self) -> int:
         """Stops the runs in progress, which raise Cancelled; gives their number."""
         running = list(self._running)
@@ -117,17 +136,17 @@ class InterpretedExecutable(Executable):
     def _run(self, inputs: list[Any], options: ExecuteOptions) -> list[Array]:
         (values,) = self._taken([inputs])
         with self._interpreter(options.deadline) as interpreter:
-            return self._results(interpreter.run(self._work.entry, values))
+            return self.results(interpreter.run(self._work.entry, values))
 
     def _run_replicated(self, rows: list[list[Any]], options: ExecuteOptions) -> list[list[Array]]:
         values = self._taken(rows)
         with self._interpreter(options.deadline) as interpreter:
             results = run_replicated(interpreter, self._work.entry, values, *self.counts)
-        return [self._results(result, device) for device, result in enumerate(results)]
+        return [self.results(result, device) for device, result in enumerate(results)]
 
     def _taken(self, rows: list[list[Any]]) -> list[list[Any]]:
         """The arguments as values; donated arrays are gone, whatever becomes of the run."""
-        values = [self._values(row) for row in rows]
+        values = [self.values(row) for row in rows]
         for array in [row[index] for row in rows for index in self.interface.donated]:
             if isinstance(array, Array):
                 array.delete()
@@ -145,7 +164,7 @@ class InterpretedExecutable(Executable):
         finally:
             del self._running[interpreter]
 
-    def _values(self, inputs: list[Any]) -> list[Any]:
+    def values(self, inputs: list[Any]) -> list[Any]:
         """The parameters' values: nested tuples of NumPy arrays, None for tokens."""
         interface = self.interface
         check_count(interface, len(inputs))
@@ -156,7 +175,7 @@ class InterpretedExecutable(Executable):
         )
         return [_value(p.shape, given) for p in self._work.entry.parameters]
 
-    def _results(self, result: Any, device: int = 0) -> list[Array]:
+    def results(self, result: Any, device: int = 0) -> list[Array]:
         """The result's leaves as arrays of a device."""
         leaves: list[Any] = []
         stack = [result]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes as c
 import threading
 from collections.abc import Mapping, Sequence
+from hashlib import blake2b
 from typing import Any
 
 from axla.backends.executable import Executable
@@ -14,19 +15,40 @@ from axla.core.profile import Profile, Row
 from axla.program import abi
 from axla.program.interface import Interface
 from axla.program.packed import Packed
-from axla.runtime.array import Array
+from axla.runtime.arguments import converted
+from axla.runtime.array import Array, device_put
 from axla.runtime.dynamic import DynamicCall
+from axla.runtime.grid import Grid, launch
 from axla.runtime.native import native
 from axla.runtime.profiled import ProfiledCall
 from axla.runtime.program import LoadedProgram
+from axla.runtime.queue import Task
 
 Image = bytes | Sequence[bytes]
+
+
+def run_together(
+    programs: Sequence[LoadedProgram], rows: Sequence[Sequence[Any]], grid: Grid, options: ExecuteOptions
+) -> list[list[Array]]:
+    """One run of programs by all participants of a grid, each with arguments of its own."""
+    tasks = []
+    for program, row in zip(programs, rows, strict=True):
+        given = converted(program.interface, row)
+        tasks.append(Task(program, [a if isinstance(a, Array) else device_put(a) for a in given], grid))
+    results = [task.results() for task in tasks]
+    grid.awaited = not options.asynchronous
+    with launch:
+        for task in tasks:
+            task.loaded.queue.hand_over(task, options.deadline)
+    if not options.asynchronous:
+        grid.wait(tasks)
+    return results
 
 
 class NativeExecutable(Executable):
     """`image` is one object file or several that refer to each other."""
 
-    __slots__ = ("_images", "_loaded", "_native_call", "_flat")
+    __slots__ = ("_images", "_loaded", "_others", "_engine", "_native_call", "_flat")
 
     def __init__(
         self, image: Image, interface: Interface, constants: bytes | memoryview | None = None,
@@ -34,11 +56,26 @@ class NativeExecutable(Executable):
     ) -> None:  # fmt: skip
         super().__init__(interface, **more)
         self._images = (bytes(image),) if isinstance(image, bytes | bytearray | memoryview) else tuple(image)
-        self._loaded = LoadedProgram(self._images, interface.of_code(), constants, functions)
+        code, mine = interface.of_code(), self.local_participants
+        devices = self.devices
+        if len(mine) < len(devices):
+            functions = {**(functions or {}), "axla.collective": self._join(code)}
+        places = [(devices[n].local_id if devices else 0, n) for n in mine] or [(0, 0)]
+        self._loaded = LoadedProgram(self._images, code, constants, functions, *places[0])
+        self._others = [
+            LoadedProgram((), code, constants, functions, *place, self._loaded) for place in places[1:]
+        ]
         self._native_call: Any = native().callable_new(self._loaded.address, self._loaded)
         if interface.is_dynamic:
             self._native_call = DynamicCall(self._native_call, interface)
-        self._flat = is_flat_call(interface)
+        self._flat = is_flat_call(interface) and self.counts == (1, 1)
+
+    def _join(self, code: Interface) -> int:
+        """The address of the engine of collectives between processes, which all load the same program."""
+        assert self.client is not None and self.client.job is not None
+        digest = blake2b(b"".join(self._images)).hexdigest()
+        self._engine = self.client.job.engine(code, [device.id for device in self.devices], digest)
+        return self._engine.address
 
     def __call__(self, *arguments: Any) -> Any:
         """Runs the program; arguments and result are nested as the program's parameters and result are."""
@@ -74,6 +111,10 @@ class NativeExecutable(Executable):
             return self._loaded.queue.dispatch(call, self._loaded, inputs, deadline)
         found = call(*inputs) if deadline is None else self._run_until(deadline, inputs)
         return [found] if isinstance(found, Array) else list(found)
+
+    def _run_replicated(self, rows: list[list[Any]], options: ExecuteOptions) -> list[list[Array]]:
+        """A task on the queue of each device, all handed over together."""
+        return run_together([self._loaded, *self._others], rows, Grid(*self.counts), options)
 
     def _run_until(self, deadline: float, inputs: list[Any]) -> Any:
         flags = (c.c_int32 * 2)()

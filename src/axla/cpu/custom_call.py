@@ -41,18 +41,13 @@ def _copy(
         entry.copy_bytes(outs[result], ins[operand], shape.byte_size)
 
 
-def _function(entry: Places, number: int) -> Ssa:
-    f = entry.f
-    return f.load("ptr", f.gep("ptr", entry.field("functions"), f.const("i64", number)), 8, readonly=True)
-
-
 def _native(entry: Places, step: CustomCallStep, operands: list[Ssa], results: list[Ssa]) -> None:
     f, site = entry.f, step.site
     if step.api == EXTERNAL:
         f.module.declare(site.target, f"declare void @{site.target}(ptr, ptr)")
         function = f.glob(site.target)
     else:
-        function = _function(entry, step.function)
+        function = entry.function(step.function)
     ins = entry.pointers(operands, 1)
     opaque = site.config.encode("utf-8", "surrogateescape")
     if step.api in (AXLA, PYTHON):
@@ -78,7 +73,7 @@ def _native(entry: Places, step: CustomCallStep, operands: list[Ssa], results: l
             "void", function, out, ins, f.data(opaque + b"\0"), f.const("i64", len(opaque)), status
         )
     with f.if_(status.get(abi.STATUS, "failed").ne(0)):
-        report = _function(entry, step.report)
+        report = entry.function(step.report)
         code = f.call_pointer("i32", report, f.params["frame"], status, status, status, f.const("i64", 0))
         _stop_when_failed(entry, step, code)
 
@@ -118,7 +113,7 @@ class _LibraryCall:
         self.scratch = self.entry.pointer(self.step.scratch)
         for at, data in plan.stores:
             self.store(at, data)
-        self.function = _function(self.entry, self.step.function)
+        self.function = self.entry.function(self.step.function)
         if plan.batch == 1:
             self.one(f.index(0))
             return

@@ -12,6 +12,7 @@ from axla.codegen.function import Module, Ssa
 from axla.codegen.index import AnyIndex
 from axla.codegen.value import Value as Element
 from axla.core.errors import UnsupportedError
+from axla.cpu.collective import emit_collective
 from axla.cpu.custom_call import emit_custom_call
 from axla.cpu.places import Places, from_registers, indices, registers_of
 from axla.cpu.registers import emit_registers
@@ -153,4 +154,5 @@ STEPS: dict[type, Callable] = {
     kinds.LoopStep: Entry.loop_step,
     kinds.BranchStep: Entry.branch_step,
     kinds.CustomCallStep: emit_custom_call,
+    kinds.CollectiveStep: emit_collective,
 }

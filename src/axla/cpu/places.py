@@ -79,6 +79,12 @@ class Places:
             f.store(value, f.gep("ptr", array, f.const("i64", number)), 8)
         return array
 
+    def function(self, number: int) -> Ssa:
+        """The address of a function of the function table."""
+        f = self.f
+        place = f.gep("ptr", self.field("functions"), f.const("i64", number))
+        return f.load("ptr", place, 8, readonly=True)
+
     def array(self, place: BufferSlice, shape: Shape) -> Array:
         return Array(self.values, self.pointer(place), shape.dtype, shape.dims, readonly=False)
 

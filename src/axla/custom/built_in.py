@@ -9,7 +9,9 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from axla.custom import mail
+import numpy as np
+
+from axla.core.shape import AnyShape, Shape
 from axla.custom.feeds import current, feeds, give, leaves_of, take
 from axla.custom.probes import probe
 from axla.custom.site import CallSite, nest
@@ -20,37 +22,55 @@ _log = logging.getLogger("axla.trace")
 
 def _infeed(token: None, *, site: CallSite) -> tuple[Any, None]:
     shape = site.result.elements[0]
-    return take(feeds(current.replica).infeed, shape, current.check), None
+    return take(feeds(current.device).infeed, shape, current.check), None
 
 
 def _outfeed(data: Any, token: None, *, site: CallSite) -> None:
-    give(feeds(current.replica).outfeed, data)
+    give(feeds(current.device).outfeed, data)
 
 
 # The configuration of a transfer is its channel.
 
 
 def _to_host(data: Any, token: None, *, site: CallSite) -> None:
-    give(feeds(current.replica).to_host(_channel(site)), data)
+    give(feeds(current.device).to_host(_channel(site)), data)
 
 
 def _from_host(token: None, *, site: CallSite) -> tuple[Any, None]:
     shape = site.result.elements[0]
-    return take(feeds(current.replica).from_host(_channel(site)), shape, current.check), None
+    return take(feeds(current.device).from_host(_channel(site)), shape, current.check), None
 
 
 def _channel(site: CallSite) -> int | None:
     return int(site.config) if site.config else None
 
 
+# Of one between participants: its channel, and behind it, where they are given, sources and targets.
+
+
 def _send(data: Any, token: None, *, site: CallSite) -> None:
-    mail.post(current.run, site.config, data)
+    channel, pairs = _channel_and_pairs(site)
+    for target in [None] if pairs is None else [b for a, b in pairs if a == current.participant]:
+        current.send((channel, target), data)
 
 
 def _recv(token: None, *, site: CallSite) -> tuple[Any, None]:
-    shape = site.result.elements[0]
-    value = mail.collect(current.run, site.config, str(site))
+    shape, (channel, pairs) = site.result.elements[0], _channel_and_pairs(site)
+    if pairs is not None and all(target != current.participant for _, target in pairs):
+        return nest(shape, (zeros(leaf) for leaf in shape.leaves())), None
+    address = channel, None if pairs is None else current.participant
+    value = current.receive(address, f"in {site} for what nobody sent")
     return nest(shape, iter(leaves_of(str(site), shape, value))), None
+
+
+def zeros(leaf: AnyShape) -> Any:
+    return np.zeros(leaf.dims, leaf.dtype.numpy) if isinstance(leaf, Shape) else None
+
+
+def _channel_and_pairs(site: CallSite) -> tuple[str, list[tuple[int, int]] | None]:
+    channel, _, text = site.config.partition(";")
+    pairs = [pair.split(">") for pair in text.split(",") if pair]
+    return channel, [(int(a), int(b)) for a, b in pairs] or None
 
 
 def _trace(value: Any, *, site: CallSite) -> None:

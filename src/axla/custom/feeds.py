@@ -137,12 +137,20 @@ def _go_on() -> None:
     """For who has no run that could be stopped."""
 
 
-class _Current(threading.local):
-    """What the run that this thread is in says: its replica and number, and whether it is to stop."""
+def _no_others(*unused: Any) -> Any:
+    raise InvalidArgument("a transfer outside of a run")
 
-    replica = 0
-    run = 0
+
+class _Current(threading.local):
+    """What the run that this thread is in says: which participant it is, whether it is to stop, and how it
+    sends to others (an address, and the value) and receives (an address, and where it waits).
+    """
+
+    participant = 0
+    device = 0
     check: Callable[[], None] = staticmethod(_go_on)
+    send: Callable[[Any, Any], None] = staticmethod(_no_others)
+    receive: Callable[[Any, str], Any] = staticmethod(_no_others)
 
 
 current = _Current()

@@ -1,36 +1,55 @@
-"""What the only replica of a run has sent to itself and not yet received: a queue per run and channel."""
+"""What participants of a run have sent to each other and not yet received: a queue for each address."""
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict, deque
+from collections.abc import Callable, Hashable
 from typing import Any
 
 from axla.core import locks
-from axla.core.errors import RuntimeFailure
 
-_MOST = 1024  # queues; the oldest are what runs that ended left behind
+_MOST = 1024  # runs; the oldest have ended
+_POLL = 0.01
 
-_queues: OrderedDict[tuple[int, str], deque[Any]] = OrderedDict()
+
+class Mail:
+    """The mail of a run. `moved` counts what was sent and received."""
+
+    def __init__(self) -> None:
+        self.moved = 0
+        self._queues: dict[Hashable, deque[Any]] = {}
+        self._changed = threading.Condition(locks.new_lock())
+
+    def send(self, address: Hashable, value: Any) -> None:
+        """Sends a value that nobody else has."""
+        with self._changed:
+            self._queues.setdefault(address, deque()).append(value)
+            self.moved += 1
+            self._changed.notify_all()
+
+    def has(self, address: Hashable) -> bool:
+        """Whether something was sent there."""
+        return bool(self._queues.get(address))
+
+    def take(self, address: Hashable, check: Callable[[], None]) -> Any:
+        """The oldest value that was sent; waits for one. `check` raises when that has no point any more."""
+        with self._changed:
+            while not self._queues.get(address):
+                check()
+                self._changed.wait(_POLL)
+            self.moved += 1
+            return self._queues[address].popleft()
+
+
+_runs: OrderedDict[int, Mail] = OrderedDict()
 _lock = locks.new_lock()
 
 
-def post(run: int, channel: str, value: Any) -> None:
-    """Sends a value that nobody else has."""
+def mail_of(run: int) -> Mail:
+    """The mail of a run of one participant."""
     with _lock:
-        _queues.setdefault((run, channel), deque()).append(value)
-        while len(_queues) > _MOST:
-            _queues.popitem(last=False)
-
-
-def collect(run: int, channel: str, what: str) -> Any:
-    """The oldest value that was sent; RuntimeFailure when there is none, as nobody else could send one."""
-    with _lock:
-        waiting = _queues.get((run, channel))
-        if not waiting:
-            raise RuntimeFailure(
-                f"{what}: nothing was sent on channel {channel}, and the only replica waits here for it"
-            )
-        value = waiting.popleft()
-        if not waiting:
-            del _queues[run, channel]
-        return value
+        found = _runs.setdefault(run, Mail())
+        while len(_runs) > _MOST:
+            _runs.popitem(last=False)
+        return found

@@ -17,6 +17,7 @@ UNIFIED = (
 )
 AXLA = "axla"  # int32_t f(axla_frame *, void **operands, void **results, const char *opaque, int64_t length)
 PYTHON = "python"  # a Python function of NumPy arrays
+COLLECTIVE = "collective"  # the engine of collectives, of the runtime
 LIBRARY = "library"  # a routine of LAPACK or BLAS, as its plan says
 EXTERNAL = "external"  # as ORIGINAL, by the target's symbol: of objects whose callers bring the function
 REPORT = "report"  # the runtime's own: takes note of the message of a failed status

@@ -116,7 +116,10 @@ class _AllReduce(Reducing, _InGroups):
             reject("all_reduce_c1", f"{self.opcode}: at least one operand is wanted, found none")
         group_size(self, self.replica_groups, uniform=False)
         _check_global_ids(self, self.use_global_device_ids, self.channel_id, self.replica_groups)
-        if len(self.to_apply.parameters) == 2 and not self.to_apply.root.shape.is_tuple:
+        taken = len(self.to_apply.parameters)
+        if taken not in (2, 2 * len(shapes)):
+            self.reject("all_reduce_c5", f"to_apply takes 2 values, or 2 for each operand, found {taken}")
+        if taken == 2 and not self.to_apply.root.shape.is_tuple:
             for s in shapes:
                 accepts_scalars(self, self.to_apply, [s.dtype] * 2, [s.dtype])
         return joined(shapes)
@@ -265,6 +268,8 @@ class AllToAll(_InGroups, Exchanging):
             self.reject("c1", "at least one operand is wanted, found none")
         if self.dimensions is None:
             return TupleShape([s.logical for s in shapes])
+        if len(shapes) > 1:
+            self.reject("c3", f"with a dimension one operand is wanted, found {len(shapes)}")
         at = self.dimensions[0] if len(self.dimensions) == 1 else -1
         if not 0 <= at < shapes[0].rank or (size and shapes[0].dims[at] % size):
             self.reject("c2", f"dimension {at} of {show(shapes[0])} must divide into groups of {size}")

@@ -35,6 +35,13 @@ def run_replicated(
     return _run(interpreter, Grid(replicas, partitions), [entry] * len(values), values)
 
 
+def run_programs(
+    interpreter: Interpreter, programs: Sequence[Computation], arguments: Sequence[Sequence[Value]]
+) -> list[Value]:  # fmt: skip
+    """The results of programs that run beside each other, each as one replica."""
+    return _run(interpreter, Grid(len(programs), 1), programs, arguments)
+
+
 def _run(
     interpreter: Interpreter,
     grid: Grid,

@@ -6,6 +6,8 @@ import enum
 from collections.abc import Sequence
 from typing import Any
 
+from axla.core.errors import InvalidArgument
+
 
 class GroupMode(enum.StrEnum):
     """What the numbers in groups stand for; the names are XLA's."""
@@ -47,6 +49,22 @@ def member_of(mode: GroupMode, replica: int, partition: int, partitions: int) ->
     if mode is GroupMode.FLATTENED_ID:
         return replica * partitions + partition
     return partition if mode is GroupMode.CROSS_PARTITION else replica
+
+
+def group_of(op: Any, participant: int, replicas: int, partitions: int) -> tuple[int, ...] | None:
+    """The participants in the group of one, in order; None when it is in none. Number p is partition
+    p % partitions of replica p // partitions. InvalidArgument for a group with members that there are not.
+    """
+    mode, (replica, partition) = group_mode(op), divmod(participant, partitions)
+    count = member_count(mode, replicas, partitions)
+    members: Sequence[int] | None = range(count)
+    if op.replica_groups:
+        members = op.replica_groups.group_of(member_of(mode, replica, partition, partitions))
+    if members is None:
+        return None
+    if max(members) >= count:
+        raise InvalidArgument(f"{op.opcode}: member {max(members)} of {op.replica_groups}; there are {count}")
+    return processes(mode, members, replica, partition, partitions)
 
 
 def processes(

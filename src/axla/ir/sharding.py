@@ -153,3 +153,80 @@ def _ascending(size: int, devices: Devices) -> Devices:
             left //= reshape[d]
     at = len(order) - inside
     return Iota(reshape, (*order[:at], *sorted(order[at:])))
+
+
+# What partitions have
+
+
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """Which part of an array each partition has: `counts` parts along each dimension, and `places[p]`, the
+    number of partition p's part along each. Equal tilings cut alike, however their shardings are written.
+    """
+
+    counts: tuple[int, ...]
+    places: tuple[tuple[int, ...], ...]
+
+    @property
+    def is_whole(self) -> bool:
+        return max(self.counts, default=1) == 1
+
+    def part(self, dims: tuple[int, ...], partition: int) -> tuple[slice, ...]:
+        """Where a partition's part lies in an array of sizes `dims`, which the counts divide."""
+        sizes = [d // n for d, n in zip(dims, self.counts, strict=True)]
+        return tuple(slice(at * s, (at + 1) * s) for at, s in zip(self.places[partition], sizes, strict=True))
+
+
+def tiling(sharding: Sharding | None, rank: int, partitions: int) -> Tiling:
+    """The parts that a sharding makes of an array; without one, and replicated, all have the whole.
+
+    UnsupportedError for one that does not say it of these partitions: of one device, unknown, unreduced, or
+    of another number.
+    """
+    what = sharding.what if sharding is not None else "replicated"
+    if what == "replicated":
+        return Tiling((1,) * rank, ((0,) * rank,) * partitions)
+    if isinstance(what, MeshTiles):
+        counts, places = _mesh_places(what, rank)
+    elif isinstance(what, Tiles) and not {*what.kinds} - {"replicated"}:
+        counts, places = what.dims[:rank], _places(what.dims, what.devices, rank)
+    else:
+        raise UnsupportedError(f"a sharding {{{sharding}}}, where tiles or replicated is wanted")
+    if len(counts) != rank or sorted(places) != list(range(partitions)):
+        raise UnsupportedError(f"a sharding {{{sharding}}} of rank {rank} for {partitions} partitions")
+    return Tiling(counts, tuple(places[p] for p in range(partitions)))
+
+
+def _ids(devices: Devices | None, count: int) -> np.ndarray:
+    return (
+        devices.array()
+        if isinstance(devices, Iota)
+        else np.array(range(count) if devices is None else devices)
+    )
+
+
+def _places(dims: tuple[int, ...], devices: Devices, rank: int) -> dict[int, tuple[int, ...]]:
+    at = np.unravel_index(np.arange(prod(dims)), dims)
+    rows = np.stack(at, axis=-1)[:, :rank].tolist() if dims else [[]]
+    return {device: tuple(row) for device, row in zip(_ids(devices, len(rows)).tolist(), rows, strict=True)}
+
+
+def _mesh_places(tiles: MeshTiles, rank: int) -> tuple[tuple[int, ...], dict[int, tuple[int, ...]]]:
+    sizes = dict(tiles.mesh.axes)
+    every = np.arange(len(tiles.mesh))
+    coordinates = (
+        dict(zip(sizes, np.unravel_index(every, tuple(sizes.values())), strict=True)) if sizes else {}
+    )
+    counts, columns = [], []
+    for dim in (*tiles.dims, *[DimAxes(())] * (rank - len(tiles.dims))):
+        count, column = 1, np.zeros_like(every)
+        for axis in dim.axes:
+            size = axis.size or sizes[axis.name]
+            inner = sizes[axis.name] // (axis.before * size)
+            column = column * size + coordinates[axis.name] // inner % size
+            count *= size
+        counts.append(count)
+        columns.append(column)
+    rows = np.stack(columns, axis=-1).tolist() if columns else [[]] * len(every)
+    ids = _ids(tiles.mesh.devices, len(every)).tolist()
+    return tuple(counts), {device: tuple(row) for device, row in zip(ids, rows, strict=True)}

@@ -18,11 +18,14 @@ from axla.core.shape import Shape, array
 from axla.custom.plan import Plan
 from axla.custom.registry import find_target
 from axla.custom.routines import plan_of
-from axla.custom.site import EXTERNAL, LIBRARY, REPORT, STATUS, UNIFIED, CallSite, Function
+from axla.custom.site import COLLECTIVE, EXTERNAL, LIBRARY, REPORT, STATUS, UNIFIED, CallSite, Function
+from axla.hlo.collective import Reducing
 from axla.ir.clone import fingerprint, stand_alone
+from axla.ir.collectives import Kind
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.op import Op
 from axla.ir.traverse import computations_callees_first, schedule_of
+from axla.lowering.collectives import Meetings, folds_of, meetings_of, pairs_of
 from axla.lowering.computations import single
 from axla.lowering.interface import interface_of
 from axla.lowering.registers import register_step
@@ -102,7 +105,7 @@ def is_long_running(program: Program, kernels: Sequence[Kernel]) -> bool:
 
 def _takes_long(step: Step) -> bool:
     if not isinstance(step, kinds.RegisterStep):
-        return isinstance(step, kinds.LoopStep | kinds.CustomCallStep)
+        return isinstance(step, kinds.LoopStep | kinds.CustomCallStep | kinds.CollectiveStep)
     computations = step.computation.module.computations
     return any(isinstance(inst.op, hlo.While) for c in computations for inst in c.instructions)
 
@@ -115,6 +118,8 @@ class _Lowering:
         self.values = Values(buffers)
         self.kernels: dict[str, Kernel] = {}
         self.functions: dict[Function, int] = {}
+        self.meetings: Meetings = {}
+        self.participants = module.config.replica_count, module.config.num_partitions
         self.scratch = Scratch(buffers)
         self.users: dict[FlowValue, list[Instruction | None]] = {}  # None: whoever called the computation
         # The places of results that have them to themselves from where they are made.
@@ -137,7 +142,8 @@ class _Lowering:
         interface = interface_of(
             self.module, [Alias(out[result], into[parameter]) for result, parameter in buffers.aliases],
             padded=True, workspace_bytes=self.scratch.total, constants_bytes=buffers.constants_bytes,
-            functions=tuple(self.functions),
+            functions=tuple(self.functions), participants=self.participants,
+            meetings=tuple(self.meetings),
         )  # fmt: skip
         program = Program(
             self.module.name, identity(self.target), interface,
@@ -214,6 +220,8 @@ class _Lowering:
             self.branches(inst, op, steps)
         elif isinstance(op, hlo.CustomCall):
             self.custom_call(inst, op, steps)
+        elif op.collective is not None or isinstance(op, hlo.ReplicaId | hlo.PartitionId):
+            self.collective(inst, steps)
         elif is_tiny_store(inst, self.limits):
             self.store(inst, steps)
         else:
@@ -302,6 +310,35 @@ class _Lowering:
                 inst.extra.location,
             )
         )  # fmt: skip
+
+    def collective(self, inst: Instruction, steps: list[Step]) -> None:
+        op, participants = inst.op, self.participants
+        operands = tuple(self.values.in_memory(o, 0, steps) for o in inst.operands)
+        results = tuple(value for value in self.values.define_leaves(inst) if value is not None)
+        meetings, pairs, folds, (dimension, *_) = (), (), (), getattr(op, "dimensions", None) or (None,)
+        engine = -1
+        if op.collective is not None:
+            engine = self.function(Function("axla.collective", COLLECTIVE))
+            meetings = meetings_of(inst, self.meetings, participants)
+        if op.collective is Kind.PAIRED:
+            pairs = pairs_of(inst, participants)
+        if isinstance(op, Reducing):
+            folds = tuple(self.fold(computation) for computation in folds_of(inst))
+        steps.append(
+            kinds.CollectiveStep(
+                inst.name, op.opcode, operands, results, meetings, pairs, dimension,
+                getattr(op, "has_dynamic_root", False), folds, engine, inst.extra.location,
+            )
+        )  # fmt: skip
+
+    def fold(self, computation: Computation) -> str:
+        """The kernel of a collective's reducer, which writes over its first operands."""
+        arrays = len(computation.parameters) // 2
+        shared = tuple((n, n) for n in range(arrays))
+        name = kernel_name(computation, shared)
+        if name not in self.kernels:
+            self.kernels[name] = plan_kernel(name, stand_alone(computation, name), shared, self.target)
+        return name
 
     def function(self, function: Function) -> int:
         """The place of a function in the function table."""

@@ -154,6 +154,7 @@ FRAME = Struct(
     Field("error_code", "i32", "set together with a non-zero return value"),
     Field("error_step", "i32", "the step of the program that failed"),
     Field("error_detail", "i64", "what the message of the code asks for"),
+    Field("peers", "ptr", "context of collectives; null: there are no others"),
 )
 
 STATUS_TEXT = 1000

@@ -69,6 +69,19 @@ def sizes_of(specs: Sequence[ValueSpec]) -> tuple[SizeOf, ...]:
 
 
 @dataclass(frozen=True, slots=True)
+class Meeting:
+    """Who comes together in collectives: the participants (replica * partitions + partition) of a group, once
+    for each channel.
+    """
+
+    members: tuple[int, ...]
+    channel: int | None = None
+
+    def __str__(self) -> str:
+        return f"of {self.members}" + (f" on channel {self.channel}" if self.channel is not None else "")
+
+
+@dataclass(frozen=True, slots=True)
 class Interface:
     """A compiled program as seen by its caller. Leaves are numbered in the order of their trees.
 
@@ -86,6 +99,8 @@ class Interface:
     constants_bytes: int = 0
     messages: tuple[str, ...] = ()  # of the codes from abi.FIRST_MESSAGE on
     functions: tuple[Function, ...] = ()  # the function table, in order
+    participants: tuple[int, ...] = (1, 1)  # replicas, and partitions of each
+    meetings: tuple[Meeting, ...] = ()
     # True when a run may take more than some 20 us, may loop without a constant bound, or calls Python: it
     # then releases the interpreter lock and can be interrupted. A short run keeps the lock, which is faster.
     long_running: bool = True
@@ -126,6 +141,9 @@ class Interface:
         lines.append(f"  returns {tree_text(self.result_tree)}")
         lines += [f"  alias {alias}" for alias in self.aliases]
         lines.append(f"  workspace {self.workspace_bytes} bytes, constants {self.constants_bytes} bytes")
+        if self.participants != (1, 1):
+            lines.append("  {} replicas of {} partitions".format(*self.participants))
+        lines += [f"  meeting {i} {meeting}" for i, meeting in enumerate(self.meetings)]
         lines += [f"  function {i} {function}" for i, function in enumerate(self.functions)]
         lines += [f"  message {i} {text!r}" for i, text in enumerate(self.messages)]
         lines.append(f"  {'long' if self.long_running else 'short'} running")

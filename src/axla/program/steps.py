@@ -14,7 +14,6 @@ from axla.core.errors import InternalError
 from axla.core.shape import Shape
 from axla.custom.plan import Plan
 from axla.custom.site import CallSite
-from axla.ir.devices import ReplicaGroups
 from axla.ir.graph import Computation, SourceLocation
 from axla.program.memory import BufferSlice
 
@@ -162,20 +161,23 @@ class TransferStep:
 
 @dataclass(frozen=True, slots=True)
 class CollectiveStep:
-    """What the participants of a group do together; no engine runs it yet.
+    """What the members of groups do together; also `replica-id` and `partition-id`, which nobody waits for.
 
-    `computation`, the entry of a module of its own, combines elements.
+    `meetings` are numbers of the interface's, of all groups; who is in none of them gets zeros. `folds` are
+    kernels that combine two elements of each operand, over as many as a member has in its result: one for
+    each operand, or one for all.
     """
 
     name: str
     kind: str  # an opcode: all-reduce, all-gather...
     operands: tuple[Value, ...]
     results: tuple[Value, ...]
-    groups: ReplicaGroups = ReplicaGroups()
-    channel: int | None = None
-    global_ids: bool = False
-    dimension: int | None = None  # that is gathered, scattered or split
-    computation: Computation | None = None
+    meetings: tuple[int, ...] = ()
+    pairs: tuple[tuple[int, ...], ...] = ()  # of a permute: source and target, as participants
+    dimension: int | None = None  # that is gathered, scattered or split; None: operands are
+    dynamic_root: bool = False  # the last operand says the position of each other one's root
+    folds: tuple[str, ...] = ()
+    function: int = -1  # the engine
     location: SourceLocation | None = None
 
 

@@ -9,18 +9,23 @@ from __future__ import annotations
 
 import ctypes as c
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 
-from axla.core.errors import Cancelled, CustomCallFailure, UnsupportedError
+from axla.codegen.native import collectives
+from axla.core.errors import Cancelled, CustomCallFailure, RuntimeFailure, UnsupportedError
 from axla.core.shape import AnyShape, Shape
 from axla.custom.built_in import BUILT_IN
 from axla.custom.callables import PythonCall
 from axla.custom.feeds import current
 from axla.custom.lapack import routine_address
+from axla.custom.mail import Mail, mail_of
 from axla.custom.registry import Target, find_target, in_libraries, registered
 from axla.custom.site import (
+    COLLECTIVE,
     LIBRARY,
     PYTHON,
     REPORT,
@@ -30,6 +35,7 @@ from axla.custom.site import (
     in_memory_order,
 )  # fmt: skip
 from axla.program import abi
+from axla.runtime.native import native
 
 _CALLBACK = c.CFUNCTYPE(
     c.c_int32, c.c_void_p, c.POINTER(c.c_void_p), c.POINTER(c.c_void_p), c.c_void_p, c.c_int64
@@ -39,13 +45,16 @@ _CALLBACK = c.CFUNCTYPE(
 _FRAME: Any = abi.FRAME.ctypes()
 
 
-_raised: dict[int, BaseException] = {}
+grids: WeakValueDictionary[int, Any] = WeakValueDictionary()
+"""The runs of several participants (`axla.runtime.grid`), by their numbers."""
+
+raised: dict[int, BaseException] = {}
 """What a callback raised last, by the address of its run's frame."""
 
 
 def take_raised(frame: int) -> BaseException | None:
     """What the custom call that just failed in a run raised, once; None for a native function."""
-    return _raised.pop(frame, None)
+    return raised.pop(frame, None)
 
 
 def resolve_functions(
@@ -61,7 +70,15 @@ def resolve_functions(
     return addresses, keep
 
 
+@cache
+def engine() -> int:
+    """The address of the engine of collectives of this process."""
+    return native().glue.extended(collectives.emit)["axla_collective"]
+
+
 def _resolve(function: Function, given: Mapping[str, int]) -> tuple[int, Any]:
+    if function.api == COLLECTIVE:
+        return (given or {}).get(function.name) or engine(), None
     if function.api == LIBRARY:
         return routine_address(function.name), None
     if function.api == REPORT:
@@ -101,7 +118,7 @@ def _callback(function: Callable[[int, Any, Any], int]) -> tuple[int, Any]:
         except _Stopped as stopped:
             return stopped.code
         except BaseException as error:  # noqa: BLE001  (C code cannot pass it on)
-            _raised[frame] = error
+            raised[frame] = error
             return abi.CUSTOM_CALL
 
     made = _CALLBACK(called)
@@ -141,11 +158,30 @@ def _enter(frame: int) -> None:
     head = _FRAME.from_address(frame)
     flag = c.c_int32.from_address(head.cancel) if head.cancel else c.c_int32(0)
 
-    def check() -> None:
-        if flag.value:
-            raise _Stopped("the run was to stop", flag.value)
+    grid = grids.get(head.run_id) if head.peers else None
 
-    current.replica, current.run, current.check = head.replica, head.run_id, check
+    def check() -> None:
+        code = flag.value or (grid.struct.stop if grid is not None else 0)
+        if code:
+            raise _Stopped("the run was to stop", code)
+
+    current.check = check
+    if grid is None:
+        mail = mail_of(head.run_id)
+        current.participant = current.device = 0
+        current.send, current.receive = mail.send, partial(_taken, mail)
+        return
+    number = current.participant = head.replica * grid.partitions + head.partition
+    current.device = grid.first + number
+    current.send = grid.mail.send
+    current.receive = lambda address, where: grid.receive(number, address, where, check)
+
+
+def _taken(mail: Mail, address: Any, where: str) -> Any:
+    """What the only participant has sent to itself."""
+    if not mail.has(address):
+        raise RuntimeFailure(f"the only replica waits {where}")
+    return mail.take(address, current.check)
 
 
 def _array(address: int | None, shape: AnyShape) -> np.ndarray:

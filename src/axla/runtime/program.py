@@ -46,6 +46,8 @@ class LoadedProgram:
         "effects",
         "_functions",
         "_keep",
+        "_beside",
+        "_numbers",
         "__weakref__",
     )
 
@@ -55,17 +57,26 @@ class LoadedProgram:
         interface: Interface,
         constants: bytes | memoryview | None,
         functions: Mapping[str, int] | None,
+        device: int = 0,
+        participant: int = 0,
+        beside: LoadedProgram | None = None,
     ) -> None:
+        """`beside`: one of the same code, whose image and constants this one has too."""
         self._constants = 0
+        self._beside = beside
+        self._numbers = divmod(participant, interface.participants[1])
         _check(interface, constants)
         self.interface = interface
         self.native: Native = native()
         arguments.install(self.native)
-        self.queue = queue_of(0)
+        self.queue = queue_of(device)
         self.effects = any(function.api != LIBRARY for function in interface.functions)
         table, self._functions = resolve_functions(interface.functions, functions)
-        self._image = Image([(interface.name, image) for image in images], [ENTRY])
-        self._constants = self._place(constants) if constants else 0
+        if beside is not None:
+            self._image = beside._image
+        else:
+            self._image = Image([(interface.name, image) for image in images], [ENTRY])
+            self._constants = self._place(constants) if constants else 0
         self.infos = [shape_info(spec.shape) for spec in (*interface.parameters, *interface.results)]
         self.block: Any = self._describe(table)
         self.address = c.addressof(self.block)
@@ -80,6 +91,10 @@ class LoadedProgram:
             return None
         head = RECORD.ctypes().from_address(self._constants)
         return c.string_at(head.address, head.bytes)
+
+    def _constants_address(self) -> int | None:
+        held = self._constants or (self._beside._constants if self._beside is not None else 0)
+        return RECORD.ctypes().from_address(held).address if held else None
 
     def _place(self, constants: bytes | memoryview) -> int:
         data = memoryview(constants).cast("B")
@@ -115,12 +130,14 @@ class LoadedProgram:
             result_count=len(interface.results),
             parameters=c.addressof(parameters),
             results=c.addressof(results),
-            constants=RECORD.ctypes().from_address(self._constants).address if self._constants else None,
+            constants=self._constants_address(),
             functions=c.addressof(functions),
             workspace_bytes=interface.workspace_bytes,
             flags=flags,
             rng_state=RNG_SEED,
             queue=self.queue.address,
+            replica=self._numbers[0],
+            partition=self._numbers[1],
         )
         self._keep = (parameters, results, functions)
         return block

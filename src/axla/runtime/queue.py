@@ -50,10 +50,11 @@ class Failure:
 
     __slots__ = ("error", "_unread", "__weakref__")
 
-    def __init__(self, error: BaseException, run: str) -> None:
+    def __init__(self, error: BaseException, run: str, awaited: bool = False) -> None:
         self.error = error
         error.add_note(f"in {run}")
-        self._unread = not (isinstance(error, Cancelled) and error.code == abi.INTERRUPTED)  # somebody knows
+        # `awaited`, or interrupted: somebody knows.
+        self._unread = not (awaited or isinstance(error, Cancelled) and error.code == abi.INTERRUPTED)
         _failures.add(self)
 
     def __call__(self) -> NoReturn:
@@ -75,8 +76,9 @@ class Task:
     InvalidArgument for an array that was deleted, OutOfMemory: then the arguments stay as they were.
     """
 
-    def __init__(self, loaded: Any, arguments: Sequence[Array]) -> None:
+    def __init__(self, loaded: Any, arguments: Sequence[Array], grid: Any = None) -> None:
         self.loaded: Any = loaded
+        self.grid = grid
         self.inputs: list[int] = []
         self.records: list[int] = []
         self.timer: threading.Timer | None = None
@@ -104,9 +106,21 @@ class Task:
         self._lists = (c.c_void_p * (2 * len(held) + 1))(*places, *held)
         at = c.addressof(self._lists)
         self.struct: Any = TASK.ctypes()(program=loaded.address, lists=at, owner=id(self))
+        self.struct.peers = grid.peers(loaded.interface.meetings) if grid is not None else None
         self.flag = c.c_int32.from_buffer(self.struct, TASK.offset("flags"))
         for record in map(_Record.from_address, self.records):
             record.ready, record.context = PENDING, c.addressof(self.flag)
+            record.device = loaded.queue.device
+
+    def results(self) -> list[Array]:
+        """The arrays of the results."""
+        found = []
+        for info, record in zip(
+            self.loaded.infos[len(self.loaded.interface.parameters) :], self.records, strict=True
+        ):
+            self.loaded.native.record_hold(record)
+            found.append(self.loaded.native.array_new(info.address, info, record))
+        return found
 
     def _make_results(self, donated: Mapping[int, int]) -> None:
         """Records for the results: over the memory of a donated array that nobody else holds, or a copy."""
@@ -136,9 +150,13 @@ class Task:
             pending = [record for record in self.records if _Record.from_address(record).ready <= PENDING]
             if not pending:  # it was stopped before its turn
                 return
-            failure = c.cast(inputs[0].context, c.py_object).value if inputs else Failure(error, self.name)
+            error = self.grid.failed(error) if self.grid is not None else error
+            failure = c.cast(inputs[0].context, c.py_object).value if inputs else self._failure(error)
             for record in pending:
                 self.loaded.native.record_publish(record, FAILED, failure)
+
+    def _failure(self, error: BaseException) -> Failure:
+        return Failure(error, self.name, self.grid is not None and self.grid.awaited)
 
     def is_left(self) -> bool:
         """Whether the run has not ended."""
@@ -203,17 +221,19 @@ class Queue:
             return [found] if isinstance(found, Array) else list(found)
         given = converted(loaded.interface, arguments)
         task = Task(loaded, [a if isinstance(a, Array) else device_put(a) for a in given])
-        results = []
-        for info, record in zip(loaded.infos[len(given) :], task.records, strict=True):
-            self._runtime.record_hold(record)
-            results.append(self._runtime.array_new(info.address, info, record))
+        results = task.results()
+        self.hand_over(task, deadline)
+        return results
+
+    def hand_over(self, task: Task, deadline: float | None) -> None:
+        """Puts a task into the queue. OutOfMemory when there is no thread for it."""
         if deadline is not None:
             task.timer = threading.Timer(min(deadline, threading.TIMEOUT_MAX), task.stop, [abi.DEADLINE])
             task.timer.daemon = True
             task.timer.start()
         if self._runtime.queue_hand_over(self.address, c.addressof(task.struct), self._tasks):
-            raise OutOfMemory(f"{loaded.interface.name}: there is no thread for the queue of the device")
-        return results
+            name = task.loaded.interface.name
+            raise OutOfMemory(f"{name}: there is no thread for the queue of the device")
 
     def _is_short(self, loaded: Any, arguments: Sequence[Any]) -> bool:
         block = loaded.block

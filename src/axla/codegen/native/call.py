@@ -22,8 +22,10 @@ from axla.codegen.native.structs import (
     DONATES,
     EFFECTS,
     EXTERNAL,
+    GRID,
     LONG_RUNNING,
     PARAMETER,
+    PEERS,
     PROGRAM,
     READY,
     RECORD,
@@ -227,11 +229,16 @@ def _run_entry(f: Function, program: Ssa, frame: Ssa, flags: Ssa) -> None:
     f.ret(code)
 
 
-@_FUNCTIONS("execute", "i32", "program:ptr, frame:ptr, addresses:ptr, results:ptr, flags:ptr, released:i1")
+@_FUNCTIONS(
+    "execute", "i32",
+    "program:ptr, frame:ptr, addresses:ptr, results:ptr, flags:ptr, released:i1, peers:ptr",
+)  # fmt: skip
 def _execute(
-    f: Function, program: Ssa, frame: Ssa, addresses: Ssa, results: Ssa, flags: Ssa, released: Ssa
+    f: Function, program: Ssa, frame: Ssa, addresses: Ssa, results: Ssa, flags: Ssa, released: Ssa, peers: Ssa
 ) -> None:
-    """Runs the entry once: makes workspace and frame; the frame stays readable for its error fields."""
+    """Runs the entry once: makes workspace and frame; the frame stays readable for its error fields. With
+    peers, as one of several participants.
+    """
     size = program.get(PROGRAM, "workspace_bytes")
     workspace = f.slot(f.null())
     with f.if_(size.gt(0)):
@@ -251,10 +258,15 @@ def _execute(
         "parallel_for": f.glob("axla_parallel_for"),
         "cancel": flags,
         "run_id": f.glob("run_counter").atomic("add", f.i64(1), "monotonic"),
+        "replica": program.get(PROGRAM, "replica"),
+        "partition": program.get(PROGRAM, "partition"),
+        "peers": peers,
     }
     for field in FRAME.fields:
         if field.name != "rng_state":
             frame.set(FRAME, field.name, values.get(field.name, 0))
+    with f.if_(peers.ne(0), likely=False):
+        frame.set(FRAME, "run_id", peers.get(PEERS, "grid").get(GRID, "run_id"))
     _copy_rng(f, program.at(PROGRAM.offset("rng_state")), frame.at(FRAME.offset("rng_state")))
     code = f.slot(f.i32(0))
     with f.if_(released):
@@ -383,7 +395,7 @@ def _call_bound(f: Function, this: Ssa, arguments: Ssa, given_flag: Ssa, lists: 
         frame.set(FRAME, "error_step", 0)
         frame.set(FRAME, "error_detail", missing)
         f.ret(f.call("ptr", "fail", owner, f.i32(OUT_OF_MEMORY), frame, flag))
-    code = f.call("i32", "execute", program, frame, addresses, results, flag, released)
+    code = f.call("i32", "execute", program, frame, addresses, results, flag, released, f.null())
     with f.if_(released | (flags & DONATES).ne(0)):
         f.call("void", "release_arguments", program, records, claimed, held)
     with f.if_(code.ne(0), likely=False):

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import ctypes as c
 import platform
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from axla.codegen.native import call, fork, memory, objects, pool, python_abi, queue, signals
 from axla.codegen.native import locks as spin_locks
@@ -27,6 +29,14 @@ class Glue:
     def function(self, name: str, result: type | None, *parameters: type):
         """A glue function as a ctypes function that keeps the interpreter lock (glue relies on it)."""
         return c.PYFUNCTYPE(result, *parameters)(self.addresses[name])
+
+    def extended(self, emit: Callable[[Module], None]) -> dict[str, int]:
+        """The addresses of further functions, which `emit` adds to a module of their own; they may call
+        those that are exported here.
+        """
+        m = Module(platform.machine())
+        emit(m)
+        return _link(m, self.addresses)
 
     def variable(self, name: str, kind: type = c.c_void_p):
         """A glue variable, to read and to set through `.value`."""
@@ -62,15 +72,17 @@ def emit(machine: str, *, checks: bool = False) -> Module:
     return m
 
 
-def _link(m: Module) -> dict[str, int]:
-    """Loads the code, which is compiled once for each version of axla and LLVM."""
+def _link(m: Module, known: Mapping[str, int] = MappingProxyType({})) -> dict[str, int]:
+    """Loads the code, which is compiled once for each version of axla and LLVM; `known` are addresses that it
+    may call.
+    """
     text = m.text()
     key = cache.key_of(cache.compiler(), text)
     code = cache.get("glue", key)
     if code is None:
         code = _compiled(text)
         cache.put("glue", key, code)
-    image = Image([("axla.glue", code)], m.exports, _imports(m))
+    image = Image([("axla.glue", code)], m.exports, _imports(m, known))
     c.pythonapi.Py_IncRef(c.py_object(image))  # beyond the end of the interpreter: threads run in it
     return image.addresses
 
@@ -99,12 +111,14 @@ def _compiled(text: str) -> bytes:
     return machine.emit_object(module)
 
 
-def _imports(m: Module) -> dict[str, int]:
+def _imports(m: Module, known: Mapping[str, int]) -> dict[str, int]:
     """Addresses of what the glue calls in CPython and the C library."""
     process = c.CDLL(None)
     found = {}
     for name in m.imports:
-        if not name.startswith("llvm."):
+        if name in known:
+            found[name] = known[name]
+        elif not name.startswith("llvm."):
             library = c.pythonapi if name.startswith(("Py", "_Py")) else process
             found[name] = c.cast(getattr(library, name), c.c_void_p).value or 0
     return found

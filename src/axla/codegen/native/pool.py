@@ -34,7 +34,12 @@ _NO_ERROR = -1
 _SIG_SETMASK = 2
 
 
-_FUNCTIONS = Functions()
+_WAITING, _FUNCTIONS = Functions(), Functions()
+
+
+def emit_waiting(m: Module) -> None:
+    """Adds what waits for other threads and wakes them."""
+    _WAITING.emit(m)
 
 
 def emit(m: Module) -> None:
@@ -48,6 +53,7 @@ def emit(m: Module) -> None:
     m.variable("pool_job", f"[{JOB.size} x i8]")
     m.variable("pool_threads", "i64", "1")  # the caller included
     m.variable("pool_started", "i64")  # workers that exist
+    emit_waiting(m)
     _FUNCTIONS.emit(m)
 
 
@@ -57,12 +63,12 @@ def _futex(f: Function, *arguments: Ssa) -> None:
     f.line(f"call i64 (i64, ...) @syscall({', '.join(map(repr, (number, *arguments)))})")
 
 
-@_FUNCTIONS("futex_wait", "void", "address:ptr, value:i32")
+@_WAITING("futex_wait", "void", "address:ptr, value:i32")
 def _futex_wait(f: Function, address: Ssa, value: Ssa) -> None:
     _futex(f, address, f.i64(_WAIT), value.cast("i64"), f.null())
 
 
-@_FUNCTIONS("futex_wait_briefly", "void", "address:ptr, value:i32", exported=True)
+@_WAITING("futex_wait_briefly", "void", "address:ptr, value:i32", exported=True)
 def _futex_wait_briefly(f: Function, address: Ssa, value: Ssa) -> None:
     """10 ms at most."""
     time = f.space("[2 x i64]")
@@ -71,12 +77,12 @@ def _futex_wait_briefly(f: Function, address: Ssa, value: Ssa) -> None:
     _futex(f, address, f.i64(_WAIT), value.cast("i64"), time)
 
 
-@_FUNCTIONS("futex_wake", "void", "address:ptr, count:i64")
+@_WAITING("futex_wake", "void", "address:ptr, count:i64")
 def _futex_wake(f: Function, address: Ssa, count: Ssa) -> None:
     _futex(f, address, f.i64(_WAKE), count)
 
 
-@_FUNCTIONS("pause", "void")
+@_WAITING("pause", "void")
 def _pause(f: Function) -> None:
     intrinsic, operands = _PAUSE[f.module.machine]
     f.call("void", intrinsic, *map(f.i32, operands))

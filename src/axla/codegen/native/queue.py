@@ -9,7 +9,18 @@ and the record is pending: tasks are freed by Python, after their end.
 from __future__ import annotations
 
 from axla.codegen.native.assembly import Function, Functions, Module
-from axla.codegen.native.structs import AWAITED, EFFECTS, PROGRAM, QUEUE, READY, RECORD, TASK
+from axla.codegen.native.structs import (
+    AWAITED,
+    EFFECTS,
+    ENDED,
+    GRID,
+    PEERS,
+    PROGRAM,
+    QUEUE,
+    READY,
+    RECORD,
+    TASK,
+)
 from axla.codegen.straight import Ssa
 from axla.program.abi import FRAME
 
@@ -60,6 +71,19 @@ def _claim(f: Function, task: Ssa) -> None:
     f.ret(task.at(TASK.offset("claimed")).atomic("xchg", f.i32(1)))
 
 
+@_FUNCTIONS("leave_grid", "void", "program:ptr, task:ptr, code:i32")
+def _leave_grid(f: Function, program: Ssa, task: Ssa, code: Ssa) -> None:
+    """A participant has ended; when it failed, all do."""
+    peers = task.get(TASK, "peers")
+    with f.if_(peers.ne(0), likely=False):
+        grid = peers.get(PEERS, "grid")
+        with f.if_(code.ne(0)):
+            grid.at(GRID.offset("stop")).exchange(f.i32(0), code)
+        row = program.get(PROGRAM, "replica") * grid.get(GRID, "partitions")
+        number = (row + program.get(PROGRAM, "partition")).cast("i64")
+        grid.get(GRID, "states").item(number).store(f.i64(ENDED), "seq_cst")
+
+
 @_FUNCTIONS("run_task", "i1", "queue:ptr, task:ptr")
 def _run_task(f: Function, queue: Ssa, task: Ssa) -> None:
     """Runs a task and publishes its results; false where the process is another one now, or ends."""
@@ -79,11 +103,13 @@ def _run_task(f: Function, queue: Ssa, task: Ssa) -> None:
         code.store(flags.load("i32", "monotonic"))  # of who stopped it
     forks, begin = f.glob("forks").load("i32"), f.call("i64", "now")
     with f.if_(code.load("i32").eq(0), likely=True):
-        code.store(f.call("i32", "execute", program, frame, arguments, results, flags, f.const("i1", 0)))
+        given = program, frame, arguments, results, flags, f.const("i1", 0), task.get(TASK, "peers")
+        code.store(f.call("i32", "execute", *given))
         with f.if_(code.load("i32").eq(0)):  # one that was stopped says nothing of the next
             program.set(PROGRAM, "nanoseconds", f.call("i64", "now") - begin)
     same = forks.eq(f.glob("forks").load("i32"))
     f.guard((same & queue.get(QUEUE, "closed").eq(0)) ^ 1, f.const("i1", 0))
+    f.call("void", "leave_grid", program, task, code.load("i32"))
     program.set(PROGRAM, "ended", program.get(PROGRAM, "ended") + 1)
     good = code.load("i32").eq(0)
     with f.if_(good), f.loop(0, program.get(PROGRAM, "result_count")) as loop:

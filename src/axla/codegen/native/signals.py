@@ -77,7 +77,7 @@ def _end(f: Function, run: Ssa) -> None:
         f.call("void", "memory_release")
 
 
-@_FUNCTIONS("poll", "i32", "frame:ptr")
+@_FUNCTIONS("poll", "i32", "frame:ptr", exported=True)
 def _poll(f: Function, frame: Ssa) -> None:
     """Whether a run is to stop: 0 or a code. Called when its flags are not 0."""
     flags = frame.get(FRAME, "cancel")

@@ -95,6 +95,8 @@ PROGRAM = Struct(
     Field("handed", "i32", "its runs that were handed over"),
     Field("ended", "i32", "and those of them that have ended"),
     Field("nanoseconds", "i64", "that the last of them without an error took; 0: there was none"),
+    Field("replica", "i32", "of its device"),
+    Field("partition", "i32", ""),
 )
 
 RUN = Struct(
@@ -119,6 +121,26 @@ TASK = Struct(
     Field("flags", "i64", "see RUN.flags"),
     Field("ended", "i32", "1: its results are published"),
     Field("claimed", "i32", "1: it has begun, or was stopped before"),
+    Field("peers", "ptr", "PEERS, or null"),
+)
+
+GRID = Struct(
+    "axla_grid",
+    "The participants of one run in this process.",
+    Field("stop", "i32", "not 0: the run has failed, with this code"),
+    Field("partitions", "i32", ""),
+    Field("run_id", "i64", "of the frames of all"),
+    Field("states", "ptr", "i64 for each participant: see RUNS, ENDED, WAITS"),
+)
+
+# States of participants; n: it waits in meeting n - 1 of the grid.
+RUNS, ENDED, WAITS = 0, -1, -2
+
+PEERS = Struct(
+    "axla_peers",
+    "The others, as the code of one program knows them; frame->peers.",
+    Field("grid", "ptr", "GRID"),
+    Field("meetings", "ptr", "addresses of MEETINGs, by their numbers in the program"),
 )
 
 QUEUE = Struct(

@@ -1,7 +1,7 @@
 """Channels, and transfers that wait for each other. In this module:
 
 channel_id     a number of at least 1 for an all-reduce; the same for both halves of a transfer
-channel_kind   a channel has transfers, or collectives of one opcode; is_host_transfer of both halves agree
+channel_kind   a channel has transfers or collectives; is_host_transfer of both halves agree
 channel_host   transfers with the host on one channel are of one shape and have one rendezvous
 channel_pairs  source and target pairs of transfers: no source twice, no target twice; no cycle of members
                that wait for the one half before they begin the other
@@ -55,7 +55,7 @@ def _verify_channel(inst: Instruction, channel: int, first: Instruction) -> None
     opcode = inst.opcode
     if opcode == "all-reduce" and channel < 1:
         fail("channel_id", f"{inst!r}: channel_id must be at least 1, found {channel}")
-    if _is_transfer(first) != _is_transfer(inst) or (not _is_transfer(inst) and first.opcode != opcode):
+    if _is_transfer(first) != _is_transfer(inst):
         fail("channel_kind", f"{inst!r}: channel_id={channel} is used by another kind too, {first!r}")
     if _begins(inst) and _begins(first):
         _verify_host(inst, first)

@@ -48,6 +48,12 @@ def _group_size(inst: Instruction[Grouped]) -> int:
     return size * inst.computation.module.config.num_partitions if across else size
 
 
+def _is_open(inst: Instruction[Grouped]) -> bool:
+    """Whether all partitions of the members take part, and the header does not say how many there are."""
+    across = group_mode(inst.op) is GroupMode.CROSS_REPLICA_AND_PARTITION
+    return across and inst.computation.module.config.num_partitions == 1
+
+
 def _verify_parts(inst: Instruction[Resizing]) -> None:
     """The dimension of a gather or scatter grows or shrinks by the number of members."""
     _verify_groups(inst)
@@ -58,7 +64,7 @@ def _verify_parts(inst: Instruction[Resizing]) -> None:
     source, target = inst.operands[0].shape, result.parts[0]
     small, large = sorted((source.dims[at], target.dims[at]))
     count = -(-large // small) if small else size
-    if size not in (1, count):
+    if size not in (1, count) and not (_is_open(inst) and count % size == 0):
         fail(
             "group_size",
             f"{inst!r}: dimension {at} of {source.to_string(layout=False)} and "

@@ -14,6 +14,7 @@ from axla.passes.expand import (
     fourier,
     grouped_dot,
     inverse_functions,
+    parallel,
     ragged_exchange,
     random_bits,
     random_numbers,
@@ -31,6 +32,7 @@ from axla.passes.steps import Pass
 _WHY = "no emitter knows the op"
 
 EXPANDERS: tuple[Pass, ...] = (
+    Pass("parallel-programs", parallel.parallel_programs, required=_WHY),
     Pass("async-unwrapper", asynchronous.async_unwrapper, required=_WHY),
     Pass("op-expander", declared.op_expander, required=_WHY),
     Pass("dynamic-padder", dynamic_padder.dynamic_padder, required="generated code knows static shapes"),

@@ -7,9 +7,10 @@ that would need another member are left as they are, for the code generator to r
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields, replace
 
 import axla.hlo as hlo
-from axla.core.shape import AnyShape, Shape, array
+from axla.core.shape import AnyShape, Shape, TupleShape, array
 from axla.hlo.collective import Reducing, equal_addends, moves_one_slice
 from axla.ir.attributes import PaddingConfig, SliceDims
 from axla.ir.families import Grouped, Paired
@@ -20,8 +21,11 @@ from axla.passes.expand.expander import Expansion, expand, full, packed, scalar
 
 
 def collectives_removal(module: Module) -> None:
-    """Leaves no collective, no copy in two steps, no domain."""
-    expand(module, "single-replica-collectives", _EXPANSIONS)
+    """Leaves no copy in two steps, no domain; of one participant no collective, of several those that are
+    done at once, in place of their two halves.
+    """
+    alone = module.config.replica_count * module.config.num_partitions == 1
+    expand(module, "single-replica-collectives", _ALONE if alone else _TOGETHER)
 
 
 def _operands(inst: Instruction) -> Instruction:
@@ -151,23 +155,78 @@ def _first(inst: Instruction) -> Instruction:
     return scalar(inst.computation, shape_of(inst).dtype, 0)
 
 
-_EXPANSIONS: dict[type[Op], Expansion] = {
+def _at_once(inst: Instruction, kind: type[Op], shape: AnyShape | None = None) -> Instruction:
+    """The collective that an instruction begins."""
+    names = {field.name for field in fields(kind)}
+    given = {field.name: getattr(inst.op, field.name) for field in fields(inst.op) if field.name in names}
+    if shape is not None:
+        given["shape"] = shape
+    return inst.computation.add(kind(**given), inst.operands, extra=inst.extra)
+
+
+def _reduce_begun(inst: Instruction) -> Instruction:
+    return _at_once(inst, hlo.AllReduce)
+
+
+def _gather_begun(inst: Instruction) -> Instruction:
+    own, result, *rest = tuple_of(inst).elements
+    return _begun(inst, _at_once(inst, hlo.AllGather, result), rest)
+
+
+def _permute_begun(inst: Instruction) -> Instruction:
+    return _begun(inst, _at_once(inst, hlo.CollectivePermute), tuple_of(inst).elements[2:])
+
+
+def _begun(inst: Instruction, result: Instruction, contexts: Sequence[AnyShape]) -> Instruction:
+    """What a start gives: operands, results, and contexts."""
+    computation, own = inst.computation, inst.operands[0]
+    if isinstance(tuple_of(inst).elements[0], TupleShape):
+        own = computation.add(hlo.Tuple(), inst.operands)
+    zeros = [full(computation, s, 0) for s in contexts if isinstance(s, Shape)]
+    return computation.add(hlo.Tuple(), [own, result, *zeros])
+
+
+def _scattered_first(inst: Instruction[hlo.ReduceScatter]) -> Instruction | None:
+    """A reduce-scatter along the first dimension, between transposes; None where it is so already."""
+    at = inst.op.dimensions[0]
+    if at == 0 or isinstance(inst.shape, TupleShape):
+        return None
+    operand, shape = inst.operands[0], shape_of(inst)
+    order = (at, *(d for d in range(shape.rank) if d != at))
+    part = Shape(shape.dtype, [shape.dims[d] for d in order])
+    op = replace(inst.op, shape=part, dimensions=(0,))
+    turned = inst.computation.add(op, [hlo.Transpose(order)(operand)], extra=inst.extra)
+    back = tuple(order.index(d) for d in range(shape.rank))
+    return hlo.Transpose(back)(turned)
+
+
+_HALVES: dict[type[Op], Expansion] = {
+    hlo.AllReduceDone: _operand,
+    hlo.AllGatherDone: _result,
+    hlo.CollectivePermuteDone: _result,
+    hlo.CopyStart: _copy_start,
+    hlo.CopyDone: _copied,
+    hlo.Domain: _operand,
+}
+_TOGETHER: dict[type[Op], Expansion] = {
+    **_HALVES,
+    hlo.ReduceScatter: _scattered_first,
+    hlo.AllReduceStart: _reduce_begun,
+    hlo.AllGatherStart: _gather_begun,
+    hlo.CollectivePermuteStart: _permute_begun,
+}
+_ALONE: dict[type[Op], Expansion] = {
+    **_HALVES,
     hlo.AllReduce: _reduced,
     hlo.AllReduceStart: _reduced,
-    hlo.AllReduceDone: _operand,
     hlo.AllGather: _gathered,
     hlo.AllGatherStart: _gather_start,
-    hlo.AllGatherDone: _result,
     hlo.ReduceScatter: _first_part,
     hlo.AllToAll: _exchanged,
     hlo.CollectiveBroadcast: _rooted,
     hlo.CollectiveReduce: _rooted,
     hlo.CollectivePermute: _permuted,
     hlo.CollectivePermuteStart: _permute_start,
-    hlo.CollectivePermuteDone: _result,
-    hlo.CopyStart: _copy_start,
-    hlo.CopyDone: _copied,
-    hlo.Domain: _operand,
     hlo.ReplicaId: _first,
     hlo.PartitionId: _first,
 }

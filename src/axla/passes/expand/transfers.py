@@ -14,9 +14,11 @@ from graphlib import CycleError, TopologicalSorter
 import axla.hlo as hlo
 from axla.core.errors import UnsupportedError
 from axla.core.shape import AnyShape, Shape, TupleShape
+from axla.ir.collectives import GroupMode, processes
 from axla.ir.graph import NO_EXTRA, Computation, Instruction, Module
 from axla.ir.op import Op
 from axla.ir.typed import tuple_of
+from axla.ir.verify.channels import channel_pairs
 from axla.passes.expand.expander import Expansion, expand, full, scalar
 
 Halves = dict[Instruction, Instruction]  # a receive -> the send whose data it gets
@@ -24,6 +26,9 @@ Halves = dict[Instruction, Instruction]  # a receive -> the send whose data it g
 
 def transfer_rewriter(module: Module) -> None:
     """Leaves receives on channels on which nobody sends, for the code generator to refuse."""
+    if module.config.replica_count * module.config.num_partitions > 1:
+        _between_participants(module)
+        return
     sources: Halves = {}
     for computation in module.computations:
         sources.update(_own_sends(computation))
@@ -66,11 +71,47 @@ def transfer_rewriter(module: Module) -> None:
     expand(module, "transfer-rewriter", kinds)
 
 
-def _call(inst: Instruction, shape: AnyShape, target: str, operands: Sequence[Instruction]) -> Instruction:
+def _between_participants(module: Module) -> None:
+    """Every half is a call: who sends does not wait, and who receives does. Of several participants one is
+    the host of another.
+    """
+    replicas, partitions = module.config.replica_count, module.config.num_partitions
+    mode = GroupMode.CROSS_PARTITION if partitions > 1 else GroupMode.CROSS_REPLICA
+    rows = range(replicas) if partitions > 1 else (0,)
+
+    def config(inst: Instruction) -> str:
+        pairs = [processes(mode, pair, row, 0, partitions) for row in rows for pair in channel_pairs(inst)]
+        return f"{inst.op.channel_id};" + ",".join(f"{a}>{b}" for a, b in dict.fromkeys(pairs))
+
+    def send(inst: Instruction[hlo.Send]) -> Instruction | None:
+        sent = _call(inst, inst.operands[1].shape, "axla.send", inst.operands, config(inst))
+        return _begun(inst, inst.operands[0], sent)
+
+    def recv(inst: Instruction[hlo.Recv]) -> Instruction | None:
+        nothing = _nothing(inst)
+        return None if nothing is None else _begun(inst, nothing, inst.operands[0])
+
+    def received(inst: Instruction[hlo.RecvDone]) -> Instruction | None:
+        return _call(inst, inst.shape, "axla.recv", [hlo.GetTupleElement(2)(inst.operands[0])], configs[inst])
+
+    every = [inst for computation in module.computations for inst in computation.instructions]
+    configs = {inst: config(inst.operands[0]) for inst in every if isinstance(inst.op, hlo.RecvDone)}
+    kinds: dict[type[Op], Expansion] = {
+        hlo.Infeed: _infeed, hlo.Outfeed: _outfeed, hlo.RecvDone: received, hlo.SendDone: _sent,
+    }  # fmt: skip
+    for some in ({hlo.Recv: recv}, {hlo.Send: send}, kinds):
+        expand(module, "transfer-rewriter", some)
+
+
+def _call(
+    inst: Instruction, shape: AnyShape, target: str, operands: Sequence[Instruction],
+    config: str | None = None,
+) -> Instruction:  # fmt: skip
     """A call of the host, configured by the channel of a transfer."""
     op = hlo.CustomCall(shape.logical, custom_call_target=target, custom_call_has_side_effect=True)
     channel = getattr(inst.op, "channel_id", None)
-    extra = NO_EXTRA if channel is None else replace(NO_EXTRA, backend_config=str(channel))
+    config = config if config is not None or channel is None else str(channel)
+    extra = NO_EXTRA if config is None else replace(NO_EXTRA, backend_config=config)
     return inst.computation.add(op, operands, extra=extra)
 
 

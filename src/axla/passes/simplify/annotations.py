@@ -4,8 +4,9 @@ operand.
 
 from __future__ import annotations
 
+from axla.core.errors import UnsupportedError
 from axla.hlo import CustomCall
-from axla.ir.graph import Module
+from axla.ir.graph import Instruction, Module
 
 MARKERS = frozenset({
     "annotate_device_placement", "LayoutConstraint", "MoveToDevice", "MoveToHost", "Sharding",
@@ -21,6 +22,15 @@ def marker_removal(module: Module) -> None:
             op = inst.op
             if isinstance(op, CustomCall) and op.custom_call_target in MARKERS and len(inst.operands) == 1:
                 operand = inst.operands[0]
-                if operand.shape.logical is inst.shape.logical:
-                    computation.replace(inst, operand)
-                    computation.remove(inst)
+                check_marker(inst)
+                computation.replace(inst, operand)
+                computation.remove(inst)
+
+
+def check_marker(inst: Instruction[CustomCall]) -> None:
+    """UnsupportedError for a border between a whole array and parts of it, where there is one device."""
+    if inst.operands[0].shape.logical is not inst.shape.logical:
+        raise UnsupportedError(
+            f"{inst!r} has on one side parts of the operands of the other; num_partitions of axla.compile "
+            "says on how many devices they are"
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -11,7 +12,6 @@ from axla.builder import calls, decompositions
 from axla.builder.collective import moved_parts
 from axla.builder.xla_builder import XlaOp
 from axla.core.dtypes import U32
-from axla.core.errors import UnsupportedError
 from axla.core.shape import TOKEN, AnyShape, Layout, Shape, TupleShape
 from axla.custom.registry import registered
 from axla.interpreter.parallel import RUN_PARALLEL, parallel_call
@@ -130,15 +130,13 @@ def _sharding_constraint(scope: Scope, operation: mlir.Operation) -> Outcome:
 def _all_to_all(scope: Scope, operation: mlir.Operation) -> Outcome:
     names = ("split_dimension", "concat_dimension", "split_count")
     split, concat, count = (attr.integer(operation, name) for name in names)
-    operands = scope.operands(operation)
-    found = scope.add(op_of(scope, operation), operands)
+    parts = [scope.add(op_of(scope, operation), (operand,)) for operand in scope.operands(operation)]
     if split == concat:
-        return found
+        return parts
 
     def moved(value: XlaOp) -> XlaOp:
         return moved_parts(value, split, concat, count)
 
-    parts = [found] if len(operands) == 1 else scope.parts(found, len(operands))
     return [scope.composed(moved, [part]) for part in parts]
 
 
@@ -211,14 +209,34 @@ def _in_place(scope: Scope, operation: mlir.Operation) -> list[Instruction]:
 
 
 def _manual_computation(scope: Scope, operation: mlir.Operation) -> Outcome:
-    """The region, where it sees whole arrays: on one device, or where nothing is divided."""
-    arguments = [a.type for block in operation.blocks for a in block.arguments]
-    if arguments != [v.type for v in operation.operands]:
-        raise UnsupportedError("the region sees parts of the operands, which takes a partitioner to cut")
-    results = _in_place(scope, operation)
-    if [r.shape.logical for r in results] != [s.logical for s in scope.shapes(operation)]:
-        raise UnsupportedError("the results are put together from parts, which takes a partitioner")
-    return results
+    """The region between the custom calls that XLA has for its borders; in place, where nothing is cut."""
+    block = operation.regions[0].blocks[0]
+    if [a.type for a in block.arguments] == [v.type for v in operation.operands]:
+        return _in_place(scope, operation)
+    operands = scope.operands(operation, len(block.arguments))
+    inside = [scope.importer.shape(argument.type) for argument in block.arguments]
+    shapes = [value.shape for value in operands]
+    outside = zip(operands, shapes, _shardings(operation, "in_shardings"), strict=True)
+    cut = [_border(scope, "Sharding", *one) for one in outside]
+    entered = [_border(scope, "SPMDFullToShardShape", *one) for one in zip(cut, inside, strict=True)]
+    scope.values.update(zip(block.arguments, entered, strict=True))
+    results = zip(
+        scope.fill(block), scope.shapes(operation), _shardings(operation, "out_shardings"), strict=True
+    )
+    return [_border(scope, "SPMDShardToFullShape", *one) for one in results]
+
+
+def _border(
+    scope: Scope, target: str, value: Instruction, shape: AnyShape, sharding: str = ""
+) -> Instruction:
+    said = (("xla.sdy.sharding", f"#sdy.sharding{sharding}"),) if sharding else ()
+    op = hlo.CustomCall(shape.logical, custom_call_target=target)
+    return scope.add(op, (value,), extra=replace(scope.extra, frontend_attributes=said))
+
+
+def _shardings(operation: mlir.Operation, name: str) -> list[str]:
+    """What stands in #sdy.sharding_per_value<[<@mesh, [{"x"}, {}]>, ...]>."""
+    return re.findall(r"<@[^<>]*>", getattr(operation.attributes.get(name), "text", ""))
 
 
 def _async_start(scope: Scope, operation: mlir.Operation) -> Outcome:

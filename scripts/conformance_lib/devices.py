@@ -1,0 +1,231 @@
+"""The sections about several devices: per-device programs, programs cut by hand, refusals."""
+
+from __future__ import annotations
+
+import csv
+import json
+import time
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+import axla
+from axla.core.errors import AxlaError, UnsupportedError
+from axla.ir.graph import Module
+from axla.ir.verify import verify
+from conformance_lib.corpora import require
+from conformance_lib.section import (
+    DIFFERS,
+    OK,
+    REFUSED,
+    UNSUPPORTED,
+    Outcome,
+    kind_of,
+    pairs_of,
+    said,
+)
+from conformance_lib.texts import ACCEPTED
+
+STORED = {"f16": np.float16, "bf16": ml_dtypes.bfloat16}
+"""Element types whose bits are stored as u16."""
+
+Rows = list[list[np.ndarray]]
+
+
+class Devices:
+    """Per-device code as it is written."""
+
+    name = "devices"
+    folder = "hlo"
+    file = "module.hlo"
+    backends: tuple[str, ...] = ("interpreter", "cpu")
+    good = frozenset({OK})
+
+    def __init__(self) -> None:
+        self.root = require("devices-open")
+        with (self.root / "manifest.csv").open(newline="") as file:
+            self.names = [row["name"] for row in csv.DictReader(file) if row["section"] == self.folder]
+
+    def cases(self) -> Sequence[str]:
+        return self.names
+
+    def run(self, case: str, backend: str) -> Outcome:
+        """Parses, verifies, runs on all devices, and compares device by device."""
+
+        def outcome(kind: str, detail: str = "") -> Outcome:
+            return Outcome(self.name, case, backend, kind, detail, time.perf_counter() - begin, pairs)
+
+        begin, pairs = time.perf_counter(), ()
+        meta = self.meta(case)
+        try:
+            module = self.module(case)
+            verify(module)
+        except UnsupportedError as error:
+            return outcome(UNSUPPORTED, said(error))
+        except AxlaError as error:
+            return outcome(REFUSED, said(error))
+        pairs = pairs_of(module)
+        given, wanted = self.data(case, meta)
+        try:
+            found = self.results(module, meta, given, backend)
+        except Exception as error:
+            return outcome(kind_of(error), said(error))
+        problem = differences(found, wanted, meta)
+        return outcome(DIFFERS if problem else OK, problem)
+
+    def meta(self, case: str) -> dict[str, Any]:
+        return json.loads((self.root / self.folder / case / "meta.json").read_text())
+
+    def module(self, case: str) -> Module:
+        return axla.parse((self.root / self.folder / case / self.file).read_bytes())
+
+    def data(self, case: str, meta: dict[str, Any]) -> tuple[Rows, Rows]:
+        """Arguments and results of every device."""
+        count = meta["devices"]
+        given, wanted = (arrays(self.root / self.folder / case / name) for name in ("in.npz", "out.npz"))
+        return per_device(given, meta["args"], count), per_device(wanted, meta["results"], count)
+
+    def results(self, module: Module, meta: dict[str, Any], given: Rows, backend: str) -> Rows:
+        program = axla.compile(
+            module, backend=backend, num_replicas=meta["replicas"], num_partitions=meta["partitions"]
+        )
+        return [[np.asarray(a) for a in row] for row in program.execute_replicated(given)]
+
+
+class Partitioned(Devices):
+    """Programs that JAX cut by hand: every partition takes its slices and gives its slices."""
+
+    name = "devices-jax"
+    folder = "jax"
+    file = "module.mlir"
+
+    def data(self, case: str, meta: dict[str, Any]) -> tuple[Rows, Rows]:
+        folder, count = self.root / self.folder / case, meta["devices"]
+        given, wanted = (whole(arrays(folder / name)) for name in ("in.npz", "out.npz"))
+        given = [view(a, t) for a, t in zip(given, meta["args"], strict=True)]
+        wanted = [view(a, t) for a, t in zip(wanted, meta["results"], strict=True)]
+        return cut(given, meta["args_slices"], count), cut(wanted, meta["results_slices"], count)
+
+
+class PartitionedBytecode(Partitioned):
+    """The same programs as a PJRT plugin gets them."""
+
+    name = "devices-bytecode"
+    file = "module.pjrt.bc"
+
+
+class Auto(Partitioned):
+    """Programs that need a partitioner, whole on one device."""
+
+    name = "devices-auto"
+    folder = "auto"
+
+    def data(self, case: str, meta: dict[str, Any]) -> tuple[Rows, Rows]:
+        folder = self.root / self.folder / case
+        given, wanted = (whole(arrays(folder / name)) for name in ("in.npz", "out.npz"))
+        given = [view(a, t) for a, t in zip(given, meta["args"], strict=True)]
+        return [given], [[view(a, t) for a, t in zip(wanted, meta["results"], strict=True)]]
+
+    def results(self, module: Module, meta: dict[str, Any], given: Rows, backend: str) -> Rows:
+        program = axla.compile(module, backend=backend, replicas="first")
+        return [[np.asarray(a) for a in program.execute(given[0])]]
+
+
+class AfterPartitioner(Partitioned):
+    """The same programs as XLA's partitioner left them."""
+
+    name = "devices-spmd"
+    folder = "auto"
+    file = "after_spmd.hlo"
+
+
+class InvalidDevices(Devices):
+    """Programs for several devices that XLA refuses before it runs them."""
+
+    name = "devices-invalid"
+    folder = "invalid"
+
+    def run(self, case: str, backend: str) -> Outcome:
+        meta, folder = self.meta(case), self.root / self.folder / case
+        begin = time.perf_counter()
+        kind, detail = ACCEPTED, meta["message"][:200]
+        try:
+            (path,) = folder.glob("module.*")
+            axla.compile(
+                axla.parse(path.read_bytes()), backend=backend, num_replicas=meta["replicas"],
+                num_partitions=meta["partitions"],
+            )  # fmt: skip
+        except UnsupportedError as error:
+            kind, detail = UNSUPPORTED, said(error)
+        except AxlaError as error:
+            kind, detail = OK, said(error)
+        except Exception as error:
+            kind, detail = kind_of(error), said(error)
+        return Outcome(self.name, case, backend, kind, detail, time.perf_counter() - begin)
+
+
+@lru_cache(maxsize=4)
+def arrays(path: Any) -> dict[str, np.ndarray]:
+    with np.load(path) as data:
+        return {key: data[key] for key in data.files}
+
+
+def whole(found: dict[str, np.ndarray]) -> list[np.ndarray]:
+    return [found[f"g{k}"] for k in range(len(found))]
+
+
+def view(array: np.ndarray, text: str) -> np.ndarray:
+    """The array as of its element type, which `text` begins with: bf16[2,3]."""
+    kind = text.partition("[")[0]
+    return array.view(STORED[kind]) if kind in STORED else array.astype(bool) if kind == "pred" else array
+
+
+def per_device(found: dict[str, np.ndarray], types: Sequence[str], count: int) -> Rows:
+    """`dD_aK` is array K of device D, `aK` that of all devices."""
+    return [
+        [view(found.get(f"d{d}_a{k}", found.get(f"a{k}")), t) for k, t in enumerate(types)]
+        for d in range(count)
+    ]
+
+
+def cut(given: Sequence[np.ndarray], slices: Any, count: int) -> Rows:
+    """What each partition has of whole arrays."""
+    return [
+        [a[tuple(slice(b, e) for b, e in slices[k][d])] for k, a in enumerate(given)] for d in range(count)
+    ]
+
+
+def differences(found: Rows, wanted: Rows, meta: dict[str, Any]) -> str:
+    if len(found) != len(wanted):
+        return f"results of {len(found)} devices, {len(wanted)} are wanted"
+    for device, (row, right) in enumerate(zip(found, wanted, strict=True)):
+        if len(row) != len(right):
+            return f"device {device}: {len(row)} results, {len(right)} are wanted"
+        for k, (a, e) in enumerate(zip(row, right, strict=True)):
+            why = difference(a, e, meta)
+            if why:
+                return f"device {device}, result {k}: {why}"
+    return ""
+
+
+def difference(a: np.ndarray, e: np.ndarray, meta: dict[str, Any]) -> str:
+    """The corpus' rule: a relative tolerance and one of the largest finite element; the rest exactly."""
+    if a.dtype != e.dtype or a.shape != e.shape:
+        return f"{a.dtype}{list(a.shape)}, {e.dtype}{list(e.shape)} is wanted"
+    if e.dtype.kind in "biu":
+        same = a == e
+    else:
+        wide = np.complex128 if e.dtype.kind == "c" else np.float64
+        with np.errstate(all="ignore"):
+            x, y = a.astype(wide), e.astype(wide)
+            finite = np.isfinite(y)
+            largest = float(np.abs(y[finite]).max(initial=0.0))
+            near = np.abs(x - y) <= meta["rtol"] * np.abs(y) + meta["atol_of_max"] * largest
+            same = np.where(finite, near, (x == y) | (np.isnan(x) & np.isnan(y)))
+    if np.all(same):
+        return ""
+    at = int(np.argmin(same))
+    return f"{int((~same).sum())} of {same.size} differ, at {at}: {a.flat[at]}, {e.flat[at]} is wanted"

@@ -1,0 +1,80 @@
+"""Several programs of one participant each, run beside each other: they meet in collectives and transfers."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from axla.backends.cpu import cpu
+from axla.backends.interface import BACKENDS
+from axla.backends.native import run_together
+from axla.backends.options import CompileOptions, ExecuteOptions
+from axla.core.shape import Shape
+from axla.custom.feeds import feeds
+from axla.custom.site import CallSite, nest
+from axla.ir.graph import Module
+from axla.runtime.array import Array
+from axla.runtime.grid import Grid
+from axla.runtime.program import LoadedProgram
+from axla.text.parser import parse_hlo
+
+_devices = itertools.count(1 << 20)
+
+
+class Programs:
+    """Programs, by replica and partition, on cpu; each has a queue of its own."""
+
+    def __init__(self, rows: Sequence[Sequence[Module]], backend: cpu) -> None:
+        self.counts = len(rows), len(rows[0])
+        options = CompileOptions(num_replicas=self.counts[0], num_partitions=self.counts[1])
+        made = {module: backend.compiled(module, options) for row in rows for module in row}
+        self.first = next(_devices)
+        self.programs = []
+        for number, module in enumerate(module for row in rows for module in row):
+            packed = made[module]
+            self.programs.append(
+                LoadedProgram(
+                    packed.images,
+                    packed.interface.of_code(),
+                    packed.constants,
+                    None,
+                    self.first + number,
+                    number,
+                )
+            )
+        next(itertools.islice(_devices, len(self.programs), None), None)
+
+    def run(self, arguments: Sequence[Sequence[Any]], deadline: float | None = None) -> list[list[Array]]:
+        """The results of all."""
+        grid = Grid(*self.counts, self.first)
+        return run_together(self.programs, arguments, grid, ExecuteOptions(deadline))
+
+
+def run_parallel(*operands: Any, site: CallSite) -> Any:
+    """The results of the programs that the configuration of a call says, one behind the other."""
+    programs, infeed = _programs(site.config)
+    rest = iter(operand for operand in operands if operand is not None)  # not tokens
+    arguments = [list(islice(rest, len(p.interface.parameters))) for p in programs.programs]
+    feed = feeds(programs.first).infeed
+    for module in infeed:
+        client = BACKENDS.get("cpu").client
+        feed.put(tuple(np.asarray(a) for a in client.compile(module).execute([])))
+    found = (np.asarray(leaf) for row in programs.run(arguments) for leaf in row)
+    leaves = [next(found) if isinstance(leaf, Shape) else None for leaf in site.result.leaves()]
+    return nest(site.result, iter(leaves))
+
+
+@lru_cache(maxsize=64)
+def _programs(config: str) -> tuple[Programs, list[Module]]:
+    said = json.loads(config)
+    modules = [parse_hlo(text) for text in said["texts"]]
+    rows = [[modules[n] for n in row] for row in said["programs"]]
+    backend = BACKENDS.get("cpu")
+    assert isinstance(backend, cpu)
+    return Programs(rows, backend), [modules[n] for n in said["infeed"]]

@@ -1,0 +1,454 @@
+"""Collectives of one process, emitted: what the members of a group do together.
+
+The members of a group come to a *meeting*: each puts the addresses of its operands and results into its slot.
+When all are there, each does its part (folds or copies what is its own, from the others' memory), and leaves
+when all have done theirs. `GRID.stop` is set by the first that fails or is stopped: who waits leaves, as soon
+as nobody reads its memory any more.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from axla.codegen.native.assembly import Function, Functions, Module
+from axla.codegen.native.pool import emit_waiting
+from axla.codegen.native.structs import GRID, PEERS, RUNS
+from axla.codegen.straight import Ssa
+from axla.program.abi import COLLECTIVE as STOPPED
+from axla.program.abi import FRAME, Field, Struct
+
+MEETING = Struct(
+    "axla_meeting",
+    "Where the members of a group come together; for all collectives of the group on one channel.",
+    Field("arrived", "i32", "members that wait"),
+    Field("generation", "i32", "how often all were there"),
+    Field("busy", "i32", "members that read others' memory"),
+    Field("size", "i32", "members"),
+    Field("slots", "ptr", "SLOT array, in the order of the group"),
+    Field("number", "i64", "in the grid"),
+)
+
+SLOT = Struct(
+    "axla_slot",
+    "What a member brings.",
+    Field("collective", "ptr", "COLLECTIVE"),
+    Field("operands", "ptr", "addresses"),
+    Field("results", "ptr", "addresses"),
+    Field("visits", "i64", "how often it came"),
+)
+
+COLLECTIVE = Struct(
+    "axla_collective",
+    "A step of a program, the same for all participants. MOVED and SEAT arrays follow it.",
+    Field("kind", "i64", "Part"),
+    Field("number", "i64", "among the collectives of the program"),
+    Field("count", "i64", "operands that are moved or folded"),
+    Field("together", "i64", "1: one kernel folds all operands"),
+    Field("rooted", "i64", "1: the operand behind the data has a root for each of them"),
+    Field("index_bytes", "i64", "RAGGED: of an element of starts, sizes and places, 4 or 8"),
+    Field("indices", "i64", "RAGGED: how many of them there are"),
+)
+
+MOVED = Struct(
+    "axla_moved",
+    "An operand: `rows` rows, of each a block of `bytes` for each member. Folded: blocks of the kernel.",
+    Field("rows", "i64", ""),
+    Field("bytes", "i64", ""),
+    Field("total", "i64", "bytes of the result, or of a member's part"),
+)
+
+SEAT = Struct(
+    "axla_seat",
+    "A participant in a collective.",
+    Field("meeting", "i64", "-1: it is in no group"),
+    Field("position", "i64", "in the group"),
+    Field("source", "i64", "position of whose operands it gets; -1: zeros"),
+)
+
+
+class Part(IntEnum):
+    """What a member does of a collective."""
+
+    FOLD = 0  # its share of the elements, for all
+    FOLD_OWN = 1  # its part of the elements, for itself
+    GATHER = 2  # the blocks of all, row by row
+    EXCHANGE = 3  # of all the blocks that are for it, row by row
+    EXCHANGE_OPERANDS = 4  # of all the operand that is for it
+    TAKE = 5  # the operands of its source
+    TAKE_DYNAMIC = 6  # of each root that its last operand says
+    FOLD_ROOT = 7  # everything, at the roots
+    RAGGED = 8  # rows of all, to where they say
+
+
+_SPINS = 1000  # 20 to 50 us
+_FUNCTIONS = Functions()
+
+
+def emit(m: Module) -> None:
+    """Adds the engine of this process to a module of its own."""
+    emit_waiting(m)
+    _FUNCTIONS.emit(m)
+
+
+@_FUNCTIONS("grid_stop", "void", "grid:ptr, code:i32", exported=True)
+def _grid_stop(f: Function, grid: Ssa, code: Ssa) -> None:
+    """Stops the run of all; the first says why."""
+    grid.at(GRID.offset("stop")).exchange(f.i32(0), code)
+
+
+@_FUNCTIONS("meet", "i32", "frame:ptr, grid:ptr, meeting:ptr")
+def _meet(f: Function, frame: Ssa, grid: Ssa, meeting: Ssa) -> None:
+    """Waits until all members are here; not 0: the run is to stop."""
+    generation_at = meeting.at(MEETING.offset("generation"))
+    generation = generation_at.load("i32", "seq_cst")
+    arrived_at = meeting.at(MEETING.offset("arrived"))
+    last = arrived_at.atomic("add", f.i32(1)).eq(meeting.get(MEETING, "size") - 1)
+    with f.if_(last):
+        arrived_at.store(f.i32(0), "seq_cst")
+        generation_at.atomic("add", f.i32(1))
+        f.call("void", "futex_wake", generation_at, f.i64(1 << 30))
+        f.ret(f.i32(0))
+    spins = f.slot(f.i64(0))
+    with f.while_loop() as loop:
+        with f.if_(generation_at.load("i32", "seq_cst").ne(generation)):
+            f.ret(f.i32(0))
+        stop = grid.at(GRID.offset("stop")).load("i32", "seq_cst")
+        f.guard(stop.ne(0), stop)
+        tries = spins.load("i64")
+        with f.if_(tries.lt(_SPINS)):
+            f.call("void", "pause")
+            spins.store(tries + 1)
+            loop.again()
+        code = f.call("i32", "poll", frame)
+        with f.if_(code.ne(0), likely=False):
+            f.call("void", "grid_stop", grid, code)
+        f.call("void", "futex_wait_briefly", generation_at, generation)
+    f.ret(f.i32(0))
+
+
+@_FUNCTIONS("leave_alone", "void", "meeting:ptr")
+def _leave_alone(f: Function, meeting: Ssa) -> None:
+    """Waits until nobody reads the members' memory: a moment, since who reads does not wait."""
+    with f.while_loop() as loop:
+        with f.if_(meeting.at(MEETING.offset("busy")).load("i32", "seq_cst").eq(0)):
+            loop.leave()
+        f.call("void", "pause")
+
+
+@_FUNCTIONS(
+    "axla_collective",
+    "i32",
+    "frame:ptr, collective:ptr, operands:ptr, results:ptr, kernels:ptr",
+    exported=True,
+)
+def _collective(f: Function, frame: Ssa, collective: Ssa, operands: Ssa, results: Ssa, kernels: Ssa) -> None:
+    """A collective of a participant, from its coming to its leaving."""
+    peers = frame.get(FRAME, "peers")
+    f.guard(peers.eq(0), f.i32(STOPPED))
+    grid = peers.get(PEERS, "grid")
+    number = frame.get(FRAME, "replica") * grid.get(GRID, "partitions") + frame.get(FRAME, "partition")
+    moved = collective.at(COLLECTIVE.size)
+    seats = moved.item(collective.get(COLLECTIVE, "count"), MOVED.size)
+    seat = seats.item(number.cast("i64"), SEAT.size)
+    with f.if_(seat.get(SEAT, "meeting").lt(0)):
+        f.call("void", "clear_results", collective, results)
+        f.ret(f.i32(0))
+    meeting = peers.get(PEERS, "meetings").item(seat.get(SEAT, "meeting")).load("ptr")
+    slot = meeting.get(MEETING, "slots").item(seat.get(SEAT, "position"), SLOT.size)
+    for name, value in (("collective", collective), ("operands", operands), ("results", results)):
+        slot.set(SLOT, name, value)
+    slot.set(SLOT, "visits", slot.get(SLOT, "visits") + 1)
+    state = grid.get(GRID, "states").item(number.cast("i64"))
+    state.store(meeting.get(MEETING, "number") + 1, "seq_cst")
+    code = f.slot(f.call("i32", "meet", frame, grid, meeting))
+    state.store(f.i64(RUNS), "seq_cst")
+    with f.if_(code.load("i32").eq(0), likely=True):
+        busy = meeting.at(MEETING.offset("busy"))
+        busy.atomic("add", f.i32(1))
+        code.store(grid.at(GRID.offset("stop")).load("i32", "seq_cst"))
+        with f.if_(code.load("i32").eq(0), likely=True):
+            code.store(f.call("i32", "do_part", frame, collective, seat, meeting, slot, kernels))
+        busy.atomic("sub", f.i32(1))
+    with f.if_(code.load("i32").eq(0), likely=True):
+        code.store(f.call("i32", "meet", frame, grid, meeting))
+    with f.if_(code.load("i32").ne(0), likely=False):
+        f.call("void", "grid_stop", grid, code.load("i32"))
+        f.call("void", "leave_alone", meeting)
+    f.ret(code.load("i32"))
+
+
+@_FUNCTIONS("clear_results", "void", "collective:ptr, results:ptr")
+def _clear_results(f: Function, collective: Ssa, results: Ssa) -> None:
+    moved = collective.at(COLLECTIVE.size)
+    with f.loop(0, collective.get(COLLECTIVE, "count")) as loop:
+        size = moved.item(loop.index, MOVED.size).get(MOVED, "total")
+        f.call("ptr", "memset", results.item(loop.index).load("ptr"), f.i32(0), size)
+
+
+_PARTS = {
+    Part.FOLD: "fold_share", Part.FOLD_OWN: "fold_own", Part.GATHER: "gather", Part.EXCHANGE: "exchange",
+    Part.EXCHANGE_OPERANDS: "exchange_operands", Part.TAKE: "take", Part.TAKE_DYNAMIC: "take_dynamic",
+    Part.FOLD_ROOT: "fold_root", Part.RAGGED: "ragged",
+}  # fmt: skip
+_SIGNATURE = "frame:ptr, collective:ptr, seat:ptr, meeting:ptr, slot:ptr, kernels:ptr"
+
+
+@_FUNCTIONS("do_part", "i32", _SIGNATURE)
+def _do_part(f: Function, *given: Ssa) -> None:
+    """What this member does, when all have come to the same collective."""
+    _, collective, _, meeting, _, _ = given
+    slots = meeting.get(MEETING, "slots")
+    head = collective.get(COLLECTIVE, "count") * MOVED.size + COLLECTIVE.size
+    with f.loop(0, meeting.get(MEETING, "size").cast("i64")) as loop:
+        other = slots.item(loop.index, SLOT.size).get(SLOT, "collective")
+        with f.if_(other.ne(collective), likely=False):
+            f.guard(f.call("i32", "memcmp", other, collective, head).ne(0), f.i32(STOPPED))
+    kind = collective.get(COLLECTIVE, "kind")
+    for part, name in _PARTS.items():
+        with f.if_(kind.eq(int(part))):
+            f.ret(f.call("i32", name, *given))
+    f.ret(f.i32(STOPPED))
+
+
+# Folding: acc = f(acc, x), left to right in the order of the group, block by block.
+
+
+@_FUNCTIONS("fold", "i32", f"{_SIGNATURE}, first:i64, low:i64, high:i64, offset:i64")
+def _fold(
+    f: Function, frame: Ssa, collective: Ssa, seat: Ssa, meeting: Ssa, slot: Ssa, kernels: Ssa, first: Ssa,
+    low: Ssa, high: Ssa, offset: Ssa,
+) -> None:  # fmt: skip
+    """Blocks [low, high) of operand `first`, or where one kernel folds all together, of all. Operands lie
+    `offset` bytes further than results. Behind the kernels there is room for the addresses of one call.
+    """
+    count = collective.get(COLLECTIVE, "count")
+    together = collective.get(COLLECTIVE, "together")
+    arrays = f.select(together.eq(0), f.i64(1), count)
+    moved = collective.at(COLLECTIVE.size).item(first, MOVED.size)
+    kernel, addresses = kernels.item(first).load("ptr"), kernels.item(count)
+    slots, size = meeting.get(MEETING, "slots"), meeting.get(MEETING, "size").cast("i64")
+    results = slot.get(SLOT, "results").item(first)
+    with f.loop(low, high) as blocks:
+        begin = blocks.index * moved.get(MOVED, "bytes")
+        starts = slots.get(SLOT, "operands").item(first)
+        with f.loop(0, arrays) as array:
+            result = results.item(array.index).load("ptr").at(begin)
+            source = starts.item(array.index).load("ptr").at(offset + begin)
+            length = f.call("i64", "block_length", moved.item(array.index, MOVED.size), blocks.index)
+            f.call("ptr", "memcpy", result, source, length)
+        with f.loop(1, size) as members:
+            operands = slots.item(members.index, SLOT.size).get(SLOT, "operands").item(first)
+            with f.loop(0, arrays) as array:
+                result = results.item(array.index).load("ptr")
+                addresses.item(array.index).store(result)
+                addresses.item(arrays + array.index).store(operands.item(array.index).load("ptr").at(offset))
+                addresses.item(arrays * 2 + array.index).store(result)
+            code = f.call_pointer("i32", kernel, frame, addresses, blocks.index, blocks.index + 1)
+            f.guard(code.ne(0), code)
+    f.ret(f.i32(0))
+
+
+@_FUNCTIONS("block_length", "i64", "moved:ptr, block:i64")
+def _block_length(f: Function, moved: Ssa, block: Ssa) -> None:
+    size = moved.get(MOVED, "bytes")
+    left = moved.get(MOVED, "total") - block * size
+    f.ret(f.select(left.lt(size), left, size))
+
+
+def _count(f: Function, collective: Ssa) -> Ssa:
+    """How many operands are folded or moved one by one."""
+    together = collective.get(COLLECTIVE, "together")
+    return f.select(together.eq(0), collective.get(COLLECTIVE, "count"), f.i64(1))
+
+
+@_FUNCTIONS("fold_share", "i32", _SIGNATURE)
+def _fold_share(f: Function, *given: Ssa) -> None:
+    """Every member folds a share of the blocks, and gives them to all."""
+    _, collective, seat, meeting, slot, _ = given
+    slots, size = meeting.get(MEETING, "slots"), meeting.get(MEETING, "size").cast("i64")
+    position, every = seat.get(SEAT, "position"), collective.get(COLLECTIVE, "count")
+    with f.loop(0, every) as loop:
+        moved = collective.at(COLLECTIVE.size).item(loop.index, MOVED.size)
+        rows = moved.get(MOVED, "rows")
+        low, high = (
+            f.call("i64", "share", rows, position, size),
+            f.call("i64", "share", rows, position + 1, size),
+        )
+        with f.if_(loop.index.lt(_count(f, collective))):
+            code = f.call("i32", "fold", *given, loop.index, low, high, f.i64(0))
+            f.guard(code.ne(0), code)
+        begin, end = low * moved.get(MOVED, "bytes"), high * moved.get(MOVED, "bytes")
+        total = moved.get(MOVED, "total")
+        end = f.select(end.lt(total), end, total)
+        own = slot.get(SLOT, "results").item(loop.index).load("ptr").at(begin)
+        with f.loop(0, size) as members:
+            with f.if_(members.index.eq(position)):
+                members.again()
+            other = slots.item(members.index, SLOT.size).get(SLOT, "results").item(loop.index).load("ptr")
+            f.call("ptr", "memcpy", other.at(begin), own, end - begin)
+    f.ret(f.i32(0))
+
+
+@_FUNCTIONS("share", "i64", "rows:i64, number:i64, parts:i64")
+def _share(f: Function, rows: Ssa, number: Ssa, parts: Ssa) -> None:
+    """Where share `number` of rows begins."""
+    f.ret((rows * number).udiv(parts))
+
+
+@_FUNCTIONS("fold_own", "i32", _SIGNATURE)
+def _fold_own(f: Function, *given: Ssa) -> None:
+    _, collective, seat, _, _, _ = given
+    with f.loop(0, _count(f, collective)) as loop:
+        moved = collective.at(COLLECTIVE.size).item(loop.index, MOVED.size)
+        offset = seat.get(SEAT, "position") * moved.get(MOVED, "total")
+        code = f.call("i32", "fold", *given, loop.index, f.i64(0), moved.get(MOVED, "rows"), offset)
+        f.guard(code.ne(0), code)
+    f.ret(f.i32(0))
+
+
+@_FUNCTIONS("fold_root", "i32", _SIGNATURE)
+def _fold_root(f: Function, *given: Ssa) -> None:
+    """The root of each operand folds it; the others get zeros."""
+    _, collective, seat, meeting, slot, _ = given
+    with f.loop(0, collective.get(COLLECTIVE, "count")) as loop:
+        moved = collective.at(COLLECTIVE.size).item(loop.index, MOVED.size)
+        root = f.call("i64", "root_of", collective, meeting, slot, loop.index)
+        f.guard(root.lt(0), f.i32(STOPPED))
+        mine = root.eq(seat.get(SEAT, "position"))
+        with f.if_(mine):
+            code = f.call("i32", "fold", *given, loop.index, f.i64(0), moved.get(MOVED, "rows"), f.i64(0))
+            f.guard(code.ne(0), code)
+        with f.if_(mine ^ 1):
+            result = slot.get(SLOT, "results").item(loop.index).load("ptr")
+            f.call("ptr", "memset", result, f.i32(0), moved.get(MOVED, "total"))
+    f.ret(f.i32(0))
+
+
+@_FUNCTIONS("root_of", "i64", "collective:ptr, meeting:ptr, slot:ptr, number:i64")
+def _root_of(f: Function, collective: Ssa, meeting: Ssa, slot: Ssa, number: Ssa) -> None:
+    """The position of the root of an operand, which the operand behind the data says, if there is one; -1:
+    it says one that is not there.
+    """
+    f.guard(collective.get(COLLECTIVE, "rooted").eq(0), f.i64(0))
+    said = slot.get(SLOT, "operands").item(collective.get(COLLECTIVE, "count")).load("ptr")
+    root = f.cast("sext", said.item(number, 4).load("i32"), "i64")
+    outside = root.lt(0) | root.ge(meeting.get(MEETING, "size").cast("i64"))
+    f.ret(f.select(outside, f.i64(-1), root))
+
+
+# Moving
+
+
+def _others(f: Function, given: tuple[Ssa, ...]) -> tuple[Ssa, Ssa, Ssa]:
+    """The slots of a meeting, how many, and the position of this member."""
+    _, _, seat, meeting, _, _ = given
+    return meeting.get(MEETING, "slots"), meeting.get(MEETING, "size").cast("i64"), seat.get(SEAT, "position")
+
+
+def _blocks(f: Function, given: tuple[Ssa, ...], *, exchanged: bool) -> None:
+    """Result row r: a block of each member's row r; all of it, or exchanged, the one for this member."""
+    _, collective, _, _, slot, _ = given
+    slots, size, position = _others(f, given)
+    with f.loop(0, collective.get(COLLECTIVE, "count")) as loop:
+        moved = collective.at(COLLECTIVE.size).item(loop.index, MOVED.size)
+        result, block = slot.get(SLOT, "results").item(loop.index).load("ptr"), moved.get(MOVED, "bytes")
+        with f.loop(0, size) as members:
+            source = slots.item(members.index, SLOT.size).get(SLOT, "operands").item(loop.index).load("ptr")
+            with f.loop(0, moved.get(MOVED, "rows")) as rows:
+                at = rows.index * size + position if exchanged else rows.index
+                target = result.at((rows.index * size + members.index) * block)
+                f.call("ptr", "memcpy", target, source.at(at * block), block)
+    f.ret(f.i32(0))
+
+
+@_FUNCTIONS("gather", "i32", _SIGNATURE)
+def _gather(f: Function, *given: Ssa) -> None:
+    _blocks(f, given, exchanged=False)
+
+
+@_FUNCTIONS("exchange", "i32", _SIGNATURE)
+def _exchange(f: Function, *given: Ssa) -> None:
+    _blocks(f, given, exchanged=True)
+
+
+@_FUNCTIONS("exchange_operands", "i32", _SIGNATURE)
+def _exchange_operands(f: Function, *given: Ssa) -> None:
+    """Result m is member m's operand for this member."""
+    _, collective, _, _, slot, _ = given
+    slots, size, position = _others(f, given)
+    with f.loop(0, size) as loop:
+        source = slots.item(loop.index, SLOT.size).get(SLOT, "operands").item(position).load("ptr")
+        result = slot.get(SLOT, "results").item(loop.index).load("ptr")
+        total = collective.at(COLLECTIVE.size).item(loop.index, MOVED.size).get(MOVED, "total")
+        f.call("ptr", "memcpy", result, source, total)
+    f.ret(f.i32(0))
+
+
+@_FUNCTIONS("take", "i32", _SIGNATURE)
+def _take(f: Function, *given: Ssa) -> None:
+    """The operands of the source of this member; zeros without one."""
+    _, collective, seat, meeting, slot, _ = given
+    source = seat.get(SEAT, "source")
+    with f.if_(source.lt(0)):
+        f.call("void", "clear_results", collective, slot.get(SLOT, "results"))
+        f.ret(f.i32(0))
+    with f.loop(0, collective.get(COLLECTIVE, "count")) as loop:
+        f.call("void", "copied_from", collective, meeting, slot, loop.index, source)
+    f.ret(f.i32(0))
+
+
+@_FUNCTIONS("take_dynamic", "i32", _SIGNATURE)
+def _take_dynamic(f: Function, *given: Ssa) -> None:
+    _, collective, _, meeting, slot, _ = given
+    with f.loop(0, collective.get(COLLECTIVE, "count")) as loop:
+        root = f.call("i64", "root_of", collective, meeting, slot, loop.index)
+        f.guard(root.lt(0), f.i32(STOPPED))
+        f.call("void", "copied_from", collective, meeting, slot, loop.index, root)
+    f.ret(f.i32(0))
+
+
+@_FUNCTIONS("copied_from", "void", "collective:ptr, meeting:ptr, slot:ptr, number:i64, source:i64")
+def _copied_from(f: Function, collective: Ssa, meeting: Ssa, slot: Ssa, number: Ssa, source: Ssa) -> None:
+    other = meeting.get(MEETING, "slots").item(source, SLOT.size).get(SLOT, "operands")
+    result = slot.get(SLOT, "results").item(number).load("ptr")
+    total = collective.at(COLLECTIVE.size).item(number, MOVED.size).get(MOVED, "total")
+    f.call("ptr", "memcpy", result, other.item(number).load("ptr"), total)
+
+
+@_FUNCTIONS("ragged", "i32", _SIGNATURE)
+def _ragged(f: Function, *given: Ssa) -> None:
+    """The output operand, and on it, member by member, the rows of data that are for this one. Operands are
+    data, output, starts, sizes, places: an entry for each member, or as many for each.
+    """
+    _, collective, _, _, slot, _ = given
+    slots, size, position = _others(f, given)
+    moved = collective.at(COLLECTIVE.size)
+    row, length = moved.get(MOVED, "bytes"), moved.item(1, MOVED.size).get(MOVED, "rows")
+    result = slot.get(SLOT, "results").load("ptr")
+    own = slot.get(SLOT, "operands").item(1).load("ptr")
+    f.call("ptr", "memcpy", result, own, moved.item(1, MOVED.size).get(MOVED, "total"))
+    count = collective.get(COLLECTIVE, "indices")
+    each = count.udiv(size)
+    each = f.select(each.lt(1), f.i64(1), each)
+    with f.loop(0, size) as members:
+        operands = slots.item(members.index, SLOT.size).get(SLOT, "operands")
+        with f.loop(0, count) as entries:
+            target = entries.index.udiv(each)
+            target = f.select(target.lt(size), target, size - 1)
+            with f.if_(target.ne(position)):
+                entries.again()
+            numbers = [operands.item(n).load("ptr") for n in (2, 3, 4)]
+            start, rows, place = (f.call("i64", "index_at", collective, n, entries.index) for n in numbers)
+            first = f.smax(f.smax(f.i64(0), f.i64(0) - start), f.i64(0) - place)
+            last = f.smin(f.smin(rows, moved.get(MOVED, "rows") - start), length - place)
+            with f.if_(first.lt(last)):
+                source = operands.load("ptr").at((start + first) * row)
+                f.call("ptr", "memcpy", result.at((place + first) * row), source, (last - first) * row)
+    f.ret(f.i32(0))
+
+
+@_FUNCTIONS("index_at", "i64", "collective:ptr, numbers:ptr, index:i64")
+def _index_at(f: Function, collective: Ssa, numbers: Ssa, index: Ssa) -> None:
+    with f.if_(collective.get(COLLECTIVE, "index_bytes").eq(8)):
+        f.ret(numbers.item(index).load("i64"))
+    f.ret(f.cast("sext", numbers.item(index, 4).load("i32"), "i64"))

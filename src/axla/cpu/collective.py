@@ -1,0 +1,123 @@
+"""Writes collectives into the entry of a program: calls of the engine, which brings participants together.
+
+The engine gets a description of the step, the same for all participants (`codegen.native.collectives`), and
+the kernels that fold elements.
+"""
+
+from __future__ import annotations
+
+import struct
+from math import prod
+
+from axla.codegen.native.collectives import COLLECTIVE, Part
+from axla.core.errors import UnsupportedError
+from axla.cpu.places import Places
+from axla.kernels.loop import LoopPlan
+from axla.program import abi
+from axla.program.interface import Meeting
+from axla.program.kernels import Kernel
+from axla.program.steps import CollectiveStep, Value
+
+_PARTS = {
+    "all-reduce": Part.FOLD, "reduce-scatter": Part.FOLD_OWN, "all-gather": Part.GATHER,
+    "all-to-all": Part.EXCHANGE, "collective-permute": Part.TAKE, "collective-broadcast": Part.TAKE,
+    "collective-reduce": Part.FOLD_ROOT, "ragged-all-to-all": Part.RAGGED,
+}  # fmt: skip
+_NUMBERS = {"replica-id": "replica", "partition-id": "partition"}
+
+
+def emit_collective(entry: Places, step: CollectiveStep) -> None:
+    """The call; its results are in their slices then. Numbers of participants are read from the frame."""
+    f = entry.f
+    if step.kind in _NUMBERS:
+        (result,) = step.results
+        array = entry.writable(result.memory, result.shape)
+        f.store(entry.field(_NUMBERS[step.kind], "i32"), array.pointer, 4)
+        return
+    operands = [entry.pointer(value.memory) for value in step.operands]
+    results = [entry.pointer(value.memory) for value in step.results]
+    folds = [_fold(entry, name) for name in step.folds]
+    symbols = [f.glob(kernel.symbols[0]) for kernel in folds]
+    # Behind the kernels: room for the addresses of one call.
+    room = [f.null()] * (len(step.results) - len(symbols) + 3 * len(step.results))
+    lists = (operands, 1), (results, 2), ([*symbols, *room], 4)
+    code = f.call_pointer(
+        "i32", entry.function(step.function), f.params["frame"], f.data(description(entry, step, folds)),
+        *(entry.pointers(values, slot) for values, slot in lists),
+    )  # fmt: skip
+    with f.if_(code.ne(0)):
+        f.params["frame"].set(abi.FRAME, "error_step", step.function + 1)
+        f.ret(code)
+
+
+def _fold(entry: Places, name: str) -> Kernel:
+    kernel = next(kernel for kernel in entry.program.kernels if kernel.name == name)
+    plan = kernel.plan
+    if not isinstance(plan, LoopPlan) or plan.space.outer or len(kernel.symbols) > 1:
+        raise UnsupportedError(f"{name}: no collective is computed by a kernel of kind {kernel.kind}")
+    return kernel
+
+
+def description(entry: Places, step: CollectiveStep, folds: list[Kernel]) -> bytes:
+    """The step as the engine reads it."""
+    face, part = entry.program.interface, _PARTS[step.kind]
+    if part is Part.EXCHANGE and step.dimension is None:
+        part = Part.EXCHANGE_OPERANDS
+    if part is Part.TAKE and step.dynamic_root:
+        part = Part.TAKE_DYNAMIC
+    together = len(folds) == 1 and len(step.results) > 1
+    indices = step.operands[2].shape if part is Part.RAGGED else None
+    head = {
+        "kind": part, "count": 2 if part is Part.RAGGED else len(step.results), "together": together,
+        "rooted": step.dynamic_root, "index_bytes": indices.dtype.itemsize if indices else 0,
+        "indices": indices.size if indices else 0,
+    }  # fmt: skip
+    words = [head.get(field.name, 0) for field in COLLECTIVE.fields]
+    members = max((len(face.meetings[n].members) for n in step.meetings), default=1)
+    for number, (operand, result) in enumerate(zip(step.operands, step.results, strict=False)):
+        kernel = folds[0 if together else number] if folds else None
+        words += _moved(part, step, operand, result, members, kernel)
+    if part is Part.RAGGED:
+        words += _rows(step.operands[1])
+    for participant in range(prod(face.participants)):
+        words += _seat(step, face.meetings, participant)
+    return struct.pack(f"<{len(words)}q", *words)
+
+
+def _moved(
+    part: Part, step: CollectiveStep, operand: Value, result: Value, members: int, kernel: Kernel | None
+) -> list[int]:
+    """MOVED of an operand."""
+    shape, total = operand.shape, result.shape.byte_size
+    if kernel is not None:
+        assert isinstance(kernel.plan, LoopPlan)
+        return [
+            kernel.plan.space.blocks if total else 0,
+            kernel.plan.space.block * shape.dtype.itemsize,
+            total,
+        ]
+    if part is Part.RAGGED:
+        return _rows(operand)
+    if part not in (Part.GATHER, Part.EXCHANGE):
+        return [1, total, total]
+    assert step.dimension is not None
+    rows = prod(shape.dims[: step.dimension])
+    block = shape.byte_size // max(rows, 1) // (members if part is Part.EXCHANGE else 1)
+    return [rows, block, total]
+
+
+def _rows(value: Value) -> list[int]:
+    """An array as rows along its first dimension."""
+    rows, total = value.shape.dims[0], value.shape.byte_size
+    return [rows, total // max(rows, 1), total]
+
+
+def _seat(step: CollectiveStep, meetings: tuple[Meeting, ...], participant: int) -> list[int]:
+    """SEAT of a participant."""
+    for number in step.meetings:
+        members = meetings[number].members
+        if participant in members:
+            sources = [members.index(a) for a, b in step.pairs if b == participant]
+            source = (sources[0] if sources else -1) if step.kind == "collective-permute" else 0
+            return [number, members.index(participant), source]
+    return [-1, 0, -1]

@@ -1,0 +1,80 @@
+"""Collectives as steps: who comes together, and the kernels that combine elements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import axla.hlo as hlo
+from axla.core.shape import Shape, array
+from axla.hlo.collective import Reducing
+from axla.ir.clone import clone_computation
+from axla.ir.collectives import Kind, group_mode, group_of, processes
+from axla.ir.graph import Computation, Instruction, Module
+from axla.ir.structure import GetTupleElement, Parameter, Tuple
+from axla.program.interface import Meeting
+
+Meetings = dict[Meeting, int]
+"""Meetings with their numbers."""
+Pairs = tuple[tuple[int, ...], ...]
+
+
+def meetings_of(inst: Instruction, meetings: Meetings, participants: tuple[int, int]) -> tuple[int, ...]:
+    """The numbers of the meetings of a collective; new ones join `meetings`."""
+    op = inst.op
+    rows: dict[tuple[int, ...] | None, None] = {}
+    for number in range(participants[0] * participants[1]):
+        if op.collective is Kind.PAIRED:
+            pairs = _pairs(inst, number, participants)
+            rows[tuple(sorted({member for pair in pairs for member in pair}))] = None
+        else:
+            rows[group_of(op, number, *participants)] = None
+    return tuple(meetings.setdefault(Meeting(row, op.channel_id), len(meetings)) for row in rows if row)
+
+
+def pairs_of(inst: Instruction, participants: tuple[int, int]) -> Pairs:
+    """Sources and targets of a permute, as participants."""
+    found: dict[tuple[int, ...], None] = {}
+    for number in range(participants[0] * participants[1]):
+        found.update(dict.fromkeys(_pairs(inst, number, participants)))
+    return tuple(found)
+
+
+def _pairs(inst: Instruction, number: int, participants: tuple[int, int]) -> list[tuple[int, ...]]:
+    mode, partitions = group_mode(inst.op), participants[1]
+    pairs = inst.op.source_target_pairs.pairs
+    return [processes(mode, pair, *divmod(number, partitions), partitions) for pair in pairs]
+
+
+def folds_of(inst: Instruction[Reducing]) -> list[Computation]:
+    """What combines two values of every element of the results: for each, or of all where the reducer takes
+    them together.
+    """
+    shapes = [array(leaf) for leaf in inst.shape.leaves()]
+    to_apply = inst.op.to_apply
+    if len(to_apply.parameters) == 2 * len(shapes):
+        return [_fold(to_apply, shapes)]
+    return [_fold(to_apply, [shape]) for shape in shapes]
+
+
+def _fold(to_apply: Computation, shapes: Sequence[Shape]) -> Computation:
+    computation = Module("fold").add_computation("fold", entry=True)
+    flat = [Shape(shape.dtype, (max(shape.size, 1),)) for shape in shapes]
+    parameters = [computation.add(Parameter(shape, n), name=f"p{n}") for n, shape in enumerate(flat * 2)]
+    results = [
+        computation.add(hlo.Map((0,), reducer), parameters)
+        for reducer in _parts(to_apply, computation.module)
+    ]
+    computation.set_root(results[0] if len(results) == 1 else computation.add(Tuple(), results))
+    return computation
+
+
+def _parts(to_apply: Computation, module: Module) -> list[Computation]:
+    """A reducer for each of its results."""
+    if not to_apply.root.shape.is_tuple:
+        return [clone_computation(to_apply, module)]
+    parts = []
+    for n in range(len(to_apply.root.shape.elements)):
+        part = clone_computation(to_apply, module, name=f"{to_apply.name}.{n}")
+        part.set_root(part.add(GetTupleElement(n), [part.root]))
+        parts.append(part)
+    return parts

@@ -1,0 +1,199 @@
+"""Programs cut by hand: computations of several partitions whose shapes are whole arrays outside of manual
+regions (JAX's shard_map), and parts inside, become what one partition runs.
+
+Outside, arrays are only handed on: from parameters and from region to region, into results. What else is
+computed there takes a partitioner, which there is none of, unless all its operands are whole everywhere:
+then every partition computes it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from axla.core.errors import UnsupportedError, VerifyError
+from axla.core.shape import AnyShape, Shape, TupleShape
+from axla.hlo import Call, CustomCall
+from axla.ir.clone import called_first, inline
+from axla.ir.graph import Computation, Instruction, Module
+from axla.ir.sharding import Sharding, Tiling, tiling
+from axla.ir.structure import GetTupleElement, Parameter, Tuple
+from axla.ir.traverse import post_order
+from axla.text.sharding import read_sharding
+
+MANUAL = "manual"
+"""A value inside of a region: a part, of which nothing needs to be known."""
+State = Tiling | str | tuple["State", ...]
+
+_ENTER, _LEAVE = "SPMDFullToShardShape", "SPMDShardToFullShape"
+
+
+def has_regions(module: Module) -> bool:
+    """Whether there are manual regions."""
+    return bool(_marked(module))
+
+
+def manual_partitioning(module: Module) -> None:
+    """Gives parameters and results the shapes of one partition's parts; their shardings say which parts.
+
+    UnsupportedError for what needs a partitioner.
+    """
+    _inline_marked(module, _marked(module))
+    old, new = module.entry, _Partitioner(module).run()
+    module.set_entry(new)
+    module.remove_computation(old)
+    module.set_config(entry_layout=None)
+
+
+def _marked(module: Module) -> set[Computation]:
+    return {c for c in module.computations if any(map(_is_border, c.instructions))}
+
+
+def _target(inst: Instruction) -> str:
+    return inst.op.custom_call_target if isinstance(inst.op, CustomCall) else ""
+
+
+def _is_border(inst: Instruction) -> bool:
+    return _target(inst) in (_ENTER, _LEAVE)
+
+
+def _inline_marked(module: Module, marked: set[Computation]) -> None:
+    """Writes out, in the entry, calls of functions with regions in them."""
+    entry = module.entry
+    while True:
+        calls = [
+            inst
+            for inst in entry.instructions
+            if isinstance(inst.op, Call) and not marked.isdisjoint(called_first(inst.op.to_apply))
+        ]
+        if not calls:
+            return
+        for call in calls:
+            entry.replace(call, inline(call, call.op.to_apply, call.operands))
+            entry.remove(call)
+
+
+class _Partitioner:
+    """Writes the entry again, for one partition."""
+
+    def __init__(self, module: Module) -> None:
+        self.old, self.partitions = module.entry, module.config.num_partitions
+        self.meshes = _meshes(dict(module.config.frontend_attributes).get("xla.sdy.meshes", ""))
+        self.new = module.add_computation(self.old.name)
+        self.values: dict[Instruction, Instruction] = {}
+        self.states: dict[Instruction, State] = {}  # of new instructions
+        self.shardings: dict[Tiling, Sharding] = {}
+
+    def run(self) -> Computation:
+        for inst in post_order(self.old):
+            new, state = self._written(inst, [self.values[o] for o in inst.operands])
+            self.values[inst], self.states[new] = new, state
+        root = self.values[self.old.root]
+        self.new.set_root(root)
+        state = self.states[root]
+        states = state if isinstance(state, tuple) else (state,)
+        parts = tuple(self._of_result(n, one) for n, one in enumerate(states))
+        sharding = Sharding(parts=parts) if isinstance(state, tuple) else parts[0]
+        self.new.set_extra(root, replace(root.extra, sharding=sharding))
+        return self.new
+
+    def _of_result(self, number: int, state: State) -> Sharding:
+        if not isinstance(state, Tiling):
+            raise VerifyError(
+                f"{self.old.root!r}: result {number} is of a manual region, and not put together"
+            )
+        return self.shardings.get(state, Sharding("replicated"))
+
+    def _written(self, inst: Instruction, operands: list[Instruction]) -> tuple[Instruction, State]:
+        states, target = [self.states[o] for o in operands], _target(inst)
+        if isinstance(inst.op, Parameter):
+            return self._parameter(inst)
+        if target == "Sharding" and states[0] != MANUAL:
+            return self._annotated(inst, operands[0], states[0])
+        if target == _ENTER:
+            if operands[0].shape.logical is not inst.shape.logical:
+                raise VerifyError(f"{inst!r}: its part of the operand is {operands[0].shape.logical}")
+            return operands[0], MANUAL
+        if target == _LEAVE:
+            return operands[0], self._tiling(inst)
+        if isinstance(inst.op, Tuple):
+            return self._copy(inst, operands, None), tuple(states)
+        if isinstance(inst.op, GetTupleElement) and isinstance(states[0], tuple):
+            return self._copy(inst, operands, None), states[0][inst.op.index]
+        kinds = {leaf for state in states for leaf in _leaves(state)}
+        cut = [kind for kind in kinds if isinstance(kind, Tiling) and not kind.is_whole]
+        if cut:
+            raise UnsupportedError(
+                f"{inst!r}: it stands outside of manual regions and reads arrays that are cut over "
+                f"{self.partitions} partitions: there is no partitioner; on one device it runs whole"
+            )
+        return self._copy(inst, operands, inst.shape), MANUAL if MANUAL in kinds else self._whole(inst.shape)
+
+    def _copy(self, inst: Instruction, operands: list[Instruction], shape: AnyShape | None) -> Instruction:
+        before = tuple(self.values[p] for p in inst.extra.control_predecessors)
+        extra = replace(inst.extra, control_predecessors=before) if before else inst.extra
+        return self.new.add(inst.op, operands, shape, name=inst.name, extra=extra)
+
+    def _parameter(self, inst: Instruction[Parameter]) -> tuple[Instruction, State]:
+        if not isinstance(inst.shape, Shape):
+            return self._copy(inst, [], inst.shape), self._whole(inst.shape)
+        state = self._tiling(inst)
+        dims = []
+        for size, count in zip(inst.shape.dims, state.counts, strict=True):
+            if size % count:
+                raise UnsupportedError(f"{inst!r}: a size {size} in {count} parts of different sizes")
+            dims.append(size // count)
+        shape = inst.shape if state.is_whole else Shape(inst.shape.dtype, dims)
+        extra = replace(inst.extra, sharding=self.shardings.get(state))
+        return self.new.add(
+            Parameter(shape, inst.op.parameter_number), (), name=inst.name, extra=extra
+        ), state
+
+    def _annotated(self, inst: Instruction, operand: Instruction, state: State) -> tuple[Instruction, State]:
+        """A value with a sharding that it has already."""
+        wanted = self._tiling(inst)
+        if state != wanted:
+            raise UnsupportedError(f"{inst!r}: its operand is cut in another way; there is no partitioner")
+        return operand, state
+
+    def _tiling(self, inst: Instruction) -> Tiling:
+        """What is said of an instruction, as XLA says it or as Shardy does."""
+        sharding, said = inst.extra.sharding, dict(inst.extra.frontend_attributes).get("xla.sdy.sharding")
+        if sharding is None and said is not None:
+            sharding = _of_shardy(said, self.meshes)
+        rank = inst.shape.rank if isinstance(inst.shape, Shape) else 0
+        found = tiling(sharding, rank, self.partitions)
+        if sharding is not None:
+            self.shardings.setdefault(found, sharding)
+        return found
+
+    def _whole(self, shape: AnyShape) -> State:
+        if isinstance(shape, TupleShape):
+            return tuple(map(self._whole, shape.elements))
+        return tiling(None, shape.rank if isinstance(shape, Shape) else 0, self.partitions)
+
+
+def _leaves(state: State) -> list[Tiling | str]:
+    if not isinstance(state, tuple):
+        return [state]
+    return [leaf for part in state for leaf in _leaves(part)]
+
+
+_MESH = re.compile(r"([\w.]+|\"[^\"]*\") = #sdy\.mesh<(\[[^\]]*\](?:, device_ids=\[[\d, ]*\])?)>")
+
+
+def _meshes(text: str) -> dict[str, str]:
+    """The meshes of a module by name, as HLO writes them: ['x'=2], device_ids=(1,0)."""
+    found = {}
+    for name, mesh in _MESH.findall(text):
+        axes, _, ids = mesh.replace('"', "'").partition(", device_ids=")
+        found[name.strip('"')] = axes + (f", device_ids=({ids[1:-1].replace(' ', '')})" if ids else "")
+    return found
+
+
+def _of_shardy(text: str, meshes: dict[str, str]) -> Sharding | None:
+    """#sdy.sharding<@mesh, [{"x"}, {}]>"""
+    name, _, rest = text.removeprefix("#sdy.sharding").strip("<>").removeprefix("@").partition(", ")
+    if name not in meshes:
+        raise VerifyError(f"a sharding {text}, and there is no mesh @{name}")
+    return read_sharding(f"mesh{meshes[name]}, {rest.replace(chr(34), chr(39))}")
