@@ -40,6 +40,12 @@ WHAT = {
     "export-models": "whole programs, read and written as StableHLO, give the recorded results in XLA",
     "export-exec": "texts, written as StableHLO that MLIR takes and read again, compute the same",
     "programs": "compiled programs, printed and read again, print the same and give the same bits",
+    "devices": "texts for 2 to 8 devices give XLA:CPU's results, device by device",
+    "devices-jax": "what JAX cut by hand (shard_map), as StableHLO, gives its results on every partition",
+    "devices-bytecode": "the same, as a PJRT plugin gets it",
+    "devices-auto": "what takes a partitioner, whole on one device, gives the results",
+    "devices-spmd": "the same, as XLA's partitioner left it, gives them on every partition",
+    "devices-invalid": "programs for several devices are refused",
     "samples": "op and element type: what the interpreter gives (its own: that it runs)",
 }
 

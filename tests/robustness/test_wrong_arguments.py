@@ -93,7 +93,7 @@ def test_a_deadline_in_the_past_is_exceeded(step, deadline):
     [
         ({"backend": "abacus"}, "abacus.*cpu"),
         ({"target_cpu": "z80"}, "z80"),
-        ({"num_replicas": 2}, "replica"),
+        ({"num_replicas": 1000}, "replica"),
         ({"donate": [9]}, "9"),
         ({"target_features": ["+no-such-feature"]}, "no-such-feature"),
         ({"target_features": ["avx2"]}, "avx2"),

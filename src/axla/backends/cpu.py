@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from axla.backends.executable import Executable
 from axla.backends.interface import Backend, Capabilities, Client
 from axla.backends.native import NativeExecutable
 from axla.backends.options import CompileOptions
+from axla.backends.parallel import Programs, run_parallel
 from axla.core import flags
 from axla.core.errors import InvalidArgument, UnsupportedError, did_you_mean
 from axla.core.literal import Literal
 from axla.core.profile import Row
 from axla.custom.built_in import BUILT_IN
-from axla.custom.site import CallSite
 from axla.ir.clone import clone_module
 from axla.ir.graph import Module
 from axla.ir.places import located
@@ -67,9 +68,7 @@ class CpuBackend(Backend):
     def execute_parallel(
         self, modules: Sequence[Module], rows: Sequence[Sequence[Any]], deadline: float | None = None
     ) -> list[list[Array]]:  # fmt: skip
-        from axla.backends.parallel import Programs
-
-        return Programs([[module] for module in modules], self).run(rows, deadline)
+        return Programs([[module] for module in modules], self.compiled).run(rows, deadline)
 
     def load(self, client: Client, payload: bytes, options: CompileOptions) -> Executable:
         """Machine code, which runs in this process with all its rights."""
@@ -92,14 +91,7 @@ class CpuBackend(Backend):
         return work
 
 
-def _run_parallel(*operands: Any, site: CallSite) -> Any:
-    """The custom call of programs that run beside each other."""
-    from axla.backends.parallel import run_parallel
-
-    return run_parallel(*operands, site=site)
-
-
-BUILT_IN[TARGET] = _run_parallel
+BUILT_IN[TARGET] = partial(run_parallel, CpuBackend().compiled)
 
 
 class OneLaneBackend(CpuBackend):

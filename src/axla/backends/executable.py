@@ -133,7 +133,7 @@ class Executable:
         """One run on several devices: whole arrays are cut, and put together, by the program's shardings."""
         cut = cuts_of(self._source().entry, self.counts[1])
         if cut is None or len(self.local_participants) < len(self.devices):
-            self._check_one_device()
+            raise self._not_whole()
         check_count(self.interface, len(inputs))
         rows = [[cut.part(k, a, p) for k, a in enumerate(inputs)] for p in range(self.counts[1])]
         found = self._execute(rows * self.counts[0], options)
@@ -171,12 +171,11 @@ class Executable:
         backend = self.client.backend_name if self.client is not None else ""
         self._counted = profile.run(self.name, backend) if profile is not None else None
 
-    def _check_one_device(self) -> None:
-        if self.counts != _ONE:
-            raise InvalidArgument(
-                f"{self.name}: it is for {self.counts[0]} replicas of {self.counts[1]} partitions; "
-                "execute_replicated runs it, and compile with replicas='first' its first participant alone"
-            )
+    def _not_whole(self) -> InvalidArgument:
+        return InvalidArgument(
+            f"{self.name}: it is for {self.counts[0]} replicas of {self.counts[1]} partitions; "
+            "execute_replicated runs it, and compile with replicas='first' its first participant alone"
+        )
 
     def _donated(self, inputs: list[Any], donate: tuple[int, ...]) -> list[Array]:
         """The arrays that a run deletes besides the aliased."""

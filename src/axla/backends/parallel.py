@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import islice
 from typing import Any
 
 import numpy as np
 
-from axla.backends.cpu import cpu
 from axla.backends.interface import BACKENDS
 from axla.backends.native import run_together
 from axla.backends.options import CompileOptions, ExecuteOptions
@@ -19,21 +18,24 @@ from axla.core.shape import Shape
 from axla.custom.feeds import feeds
 from axla.custom.site import CallSite, nest
 from axla.ir.graph import Module
+from axla.program.packed import Packed
 from axla.runtime.array import Array
 from axla.runtime.grid import Grid
 from axla.runtime.program import LoadedProgram
 from axla.text.parser import parse_hlo
 
+Compiled = Callable[[Module, CompileOptions], Packed]
+"""What makes the machine code of a module."""
 _devices = itertools.count(1 << 20)
 
 
 class Programs:
     """Programs, by replica and partition, on cpu; each has a queue of its own."""
 
-    def __init__(self, rows: Sequence[Sequence[Module]], backend: cpu) -> None:
+    def __init__(self, rows: Sequence[Sequence[Module]], compiled: Compiled) -> None:
         self.counts = len(rows), len(rows[0])
         options = CompileOptions(num_replicas=self.counts[0], num_partitions=self.counts[1])
-        made = {module: backend.compiled(module, options) for row in rows for module in row}
+        made = {module: compiled(module, options) for row in rows for module in row}
         self.first = next(_devices)
         self.programs = []
         for number, module in enumerate(module for row in rows for module in row):
@@ -56,9 +58,9 @@ class Programs:
         return run_together(self.programs, arguments, grid, ExecuteOptions(deadline))
 
 
-def run_parallel(*operands: Any, site: CallSite) -> Any:
+def run_parallel(compiled: Compiled, *operands: Any, site: CallSite) -> Any:
     """The results of the programs that the configuration of a call says, one behind the other."""
-    programs, infeed = _programs(site.config)
+    programs, infeed = _programs(compiled, site.config)
     rest = iter(operand for operand in operands if operand is not None)  # not tokens
     arguments = [list(islice(rest, len(p.interface.parameters))) for p in programs.programs]
     feed = feeds(programs.first).infeed
@@ -71,10 +73,8 @@ def run_parallel(*operands: Any, site: CallSite) -> Any:
 
 
 @lru_cache(maxsize=64)
-def _programs(config: str) -> tuple[Programs, list[Module]]:
+def _programs(compiled: Compiled, config: str) -> tuple[Programs, list[Module]]:
     said = json.loads(config)
     modules = [parse_hlo(text) for text in said["texts"]]
     rows = [[modules[n] for n in row] for row in said["programs"]]
-    backend = BACKENDS.get("cpu")
-    assert isinstance(backend, cpu)
-    return Programs(rows, backend), [modules[n] for n in said["infeed"]]
+    return Programs(rows, compiled), [modules[n] for n in said["infeed"]]

@@ -12,7 +12,6 @@ from math import prod
 from axla.codegen.native.collectives import COLLECTIVE, Part
 from axla.core.errors import UnsupportedError
 from axla.cpu.places import Places
-from axla.kernels.loop import LoopPlan
 from axla.program import abi
 from axla.program.interface import Meeting
 from axla.program.kernels import Kernel
@@ -52,8 +51,7 @@ def emit_collective(entry: Places, step: CollectiveStep) -> None:
 
 def _fold(entry: Places, name: str) -> Kernel:
     kernel = next(kernel for kernel in entry.program.kernels if kernel.name == name)
-    plan = kernel.plan
-    if not isinstance(plan, LoopPlan) or plan.space.outer or len(kernel.symbols) > 1:
+    if kernel.plan is None or kernel.plan.blocks is None or len(kernel.symbols) > 1:
         raise UnsupportedError(f"{name}: no collective is computed by a kernel of kind {kernel.kind}")
     return kernel
 
@@ -89,13 +87,9 @@ def _moved(
 ) -> list[int]:
     """MOVED of an operand."""
     shape, total = operand.shape, result.shape.byte_size
-    if kernel is not None:
-        assert isinstance(kernel.plan, LoopPlan)
-        return [
-            kernel.plan.space.blocks if total else 0,
-            kernel.plan.space.block * shape.dtype.itemsize,
-            total,
-        ]
+    if kernel is not None and kernel.plan.blocks is not None:
+        blocks, length = kernel.plan.blocks
+        return [blocks if total else 0, length * shape.dtype.itemsize, total]
     if part is Part.RAGGED:
         return _rows(operand)
     if part not in (Part.GATHER, Part.EXCHANGE):

@@ -268,11 +268,12 @@ class AllToAll(_InGroups, Exchanging):
             self.reject("c1", "at least one operand is wanted, found none")
         if self.dimensions is None:
             return TupleShape([s.logical for s in shapes])
-        if len(shapes) > 1:
+        shape, *more = shapes
+        if more:
             self.reject("c3", f"with a dimension one operand is wanted, found {len(shapes)}")
         at = self.dimensions[0] if len(self.dimensions) == 1 else -1
-        if not 0 <= at < shapes[0].rank or (size and shapes[0].dims[at] % size):
-            self.reject("c2", f"dimension {at} of {show(shapes[0])} must divide into groups of {size}")
+        if not 0 <= at < shape.rank or (size and shape.dims[at] % size):
+            self.reject("c2", f"dimension {at} of {show(shape)} must divide into groups of {size}")
         return joined(shapes)
 
     @classmethod

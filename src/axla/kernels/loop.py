@@ -31,6 +31,10 @@ class LoopPlan(Plan):
     dims: tuple[int, ...]
     space: Space
 
+    @property
+    def blocks(self) -> tuple[int, int] | None:
+        return None if self.space.outer else (self.space.blocks, self.space.block)
+
 
 @dataclass(frozen=True, slots=True)
 class LoopKind(Kind):

@@ -64,6 +64,13 @@ class Plan:
     phases: tuple[Phase, ...]
     scratch_bytes: int = 0
 
+    @property
+    def blocks(self) -> tuple[int, int] | None:
+        """How many blocks of how many elements its one function computes, by their numbers; None where it is
+        not called so.
+        """
+        return None
+
 
 @dataclass(frozen=True, slots=True)
 class KernelTask:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import axla.hlo as hlo
 from axla.core.shape import Shape, array
 from axla.hlo.collective import Reducing
 from axla.ir.clone import clone_computation
 from axla.ir.collectives import Kind, group_mode, group_of, processes
+from axla.ir.families import Paired
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.structure import GetTupleElement, Parameter, Tuple
+from axla.ir.typed import op_of
 from axla.program.interface import Meeting
 
 Meetings = dict[Meeting, int]
@@ -20,7 +23,7 @@ Pairs = tuple[tuple[int, ...], ...]
 
 def meetings_of(inst: Instruction, meetings: Meetings, participants: tuple[int, int]) -> tuple[int, ...]:
     """The numbers of the meetings of a collective; new ones join `meetings`."""
-    op = inst.op
+    op: Any = inst.op
     rows: dict[tuple[int, ...] | None, None] = {}
     for number in range(participants[0] * participants[1]):
         if op.collective is Kind.PAIRED:
@@ -41,7 +44,7 @@ def pairs_of(inst: Instruction, participants: tuple[int, int]) -> Pairs:
 
 def _pairs(inst: Instruction, number: int, participants: tuple[int, int]) -> list[tuple[int, ...]]:
     mode, partitions = group_mode(inst.op), participants[1]
-    pairs = inst.op.source_target_pairs.pairs
+    pairs = op_of(inst, Paired).source_target_pairs.pairs
     return [processes(mode, pair, *divmod(number, partitions), partitions) for pair in pairs]
 
 

@@ -25,6 +25,7 @@ from axla.ir.collectives import Kind
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.op import Op
 from axla.ir.traverse import computations_callees_first, schedule_of
+from axla.ir.typed import applies
 from axla.lowering.collectives import Meetings, folds_of, meetings_of, pairs_of
 from axla.lowering.computations import single
 from axla.lowering.interface import interface_of
@@ -322,7 +323,7 @@ class _Lowering:
             meetings = meetings_of(inst, self.meetings, participants)
         if op.collective is Kind.PAIRED:
             pairs = pairs_of(inst, participants)
-        if isinstance(op, Reducing):
+        if applies(inst, Reducing):
             folds = tuple(self.fold(computation) for computation in folds_of(inst))
         steps.append(
             kinds.CollectiveStep(

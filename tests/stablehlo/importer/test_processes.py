@@ -64,9 +64,9 @@ def test_calls_that_do_not_fit(old, new, said):
         run(PAIR.replace(old, new), np.zeros(2, np.float32))
 
 
-def test_only_the_interpreter_runs_processes():
-    with pytest.raises(UnsupportedError, match="run_parallel.*backend='interpreter'"):
-        run(PAIR, np.zeros(2, np.float32), backend="cpu")
+def test_cpu_runs_processes():
+    (found,) = run(PAIR, np.array([3, 4], np.float32), backend="cpu")
+    assert found.tolist() == [3, 4]
 
 
 def test_the_infeed_is_given_by_functions():

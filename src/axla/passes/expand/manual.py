@@ -19,6 +19,7 @@ from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.sharding import Sharding, Tiling, tiling
 from axla.ir.structure import GetTupleElement, Parameter, Tuple
 from axla.ir.traverse import post_order
+from axla.ir.typed import applies
 from axla.text.sharding import read_sharding
 
 MANUAL = "manual"
@@ -64,7 +65,7 @@ def _inline_marked(module: Module, marked: set[Computation]) -> None:
         calls = [
             inst
             for inst in entry.instructions
-            if isinstance(inst.op, Call) and not marked.isdisjoint(called_first(inst.op.to_apply))
+            if applies(inst, Call) and not marked.isdisjoint(called_first(inst.op.to_apply))
         ]
         if not calls:
             return
@@ -106,7 +107,7 @@ class _Partitioner:
 
     def _written(self, inst: Instruction, operands: list[Instruction]) -> tuple[Instruction, State]:
         states, target = [self.states[o] for o in operands], _target(inst)
-        if isinstance(inst.op, Parameter):
+        if applies(inst, Parameter):
             return self._parameter(inst)
         if target == "Sharding" and states[0] != MANUAL:
             return self._annotated(inst, operands[0], states[0])

@@ -81,7 +81,9 @@ def _between_participants(module: Module) -> None:
 
     def config(inst: Instruction) -> str:
         pairs = [processes(mode, pair, row, 0, partitions) for row in rows for pair in channel_pairs(inst)]
-        return f"{inst.op.channel_id};" + ",".join(f"{a}>{b}" for a, b in dict.fromkeys(pairs))
+        return f"{getattr(inst.op, 'channel_id', None)};" + ",".join(
+            f"{a}>{b}" for a, b in dict.fromkeys(pairs)
+        )
 
     def send(inst: Instruction[hlo.Send]) -> Instruction | None:
         sent = _call(inst, inst.operands[1].shape, "axla.send", inst.operands, config(inst))
@@ -99,8 +101,9 @@ def _between_participants(module: Module) -> None:
     kinds: dict[type[Op], Expansion] = {
         hlo.Infeed: _infeed, hlo.Outfeed: _outfeed, hlo.RecvDone: received, hlo.SendDone: _sent,
     }  # fmt: skip
-    for some in ({hlo.Recv: recv}, {hlo.Send: send}, kinds):
-        expand(module, "transfer-rewriter", some)
+    expand(module, "transfer-rewriter", {hlo.Recv: recv})
+    expand(module, "transfer-rewriter", {hlo.Send: send})
+    expand(module, "transfer-rewriter", kinds)
 
 
 def _call(

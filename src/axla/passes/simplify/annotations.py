@@ -27,7 +27,7 @@ def marker_removal(module: Module) -> None:
                 computation.remove(inst)
 
 
-def check_marker(inst: Instruction[CustomCall]) -> None:
+def check_marker(inst: Instruction) -> None:
     """UnsupportedError for a border between a whole array and parts of it, where there is one device."""
     if inst.operands[0].shape.logical is not inst.shape.logical:
         raise UnsupportedError(
