@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -148,9 +149,17 @@ def compile(  # noqa: A001
     return client.compile(module, CompileOptions(*options))
 
 
-def device_put(array: Any) -> Any:
-    """The value of a NumPy array (or anything NumPy takes) as an `axla.Array`."""
+def device_put(array: Any, device: Any = None) -> Any:
+    """A copy of a NumPy array (or anything NumPy takes, or an `axla.Array` of another device) as an
+    `axla.Array` on a device: one of a client, or the number of one of `cpu`; the first by default.
+
+    InvalidArgument for what is no array, and a device that is not there or in another process.
+    """
     from axla.core.profile import transfer
     from axla.runtime.array import device_put as put
 
+    if device is not None:
+        from axla.backends import get
+
+        put = partial(get("cpu").client.device_put, device=device)
     return transfer(put, array)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import re
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -63,6 +66,24 @@ ENTRY counted {
   sum = f32[3] add(weights, change)
   ROOT both = (f32[3], f32[3]) tuple(sum, change)
 }"""
+PAIR = """
+HloModule pair
+add { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b) }
+ENTRY e { x = f32[3] parameter(0)
+  y = f32[3] parameter(1)
+  difference = f32[3] subtract(y, x)
+  sum = f32[3] add(difference, x)
+  ROOT r = f32[3] all-reduce(sum), to_apply=add }"""
+FED = """
+HloModule fed
+ENTRY e { t = token[] after-all()
+  fed = (f32[2], token[]) infeed(t)
+  x = f32[2] get-tuple-element(fed), index=0
+  after = token[] get-tuple-element(fed), index=1
+  out = token[] outfeed(x, after)
+  ROOT r = f32[2] multiply(x, x) }"""
 W, C = np.float32([1, 2, 3]), np.float32([4, 4, 8])
 
 
@@ -379,6 +400,87 @@ def test_every_byte_of_an_executable_is_under_its_digest(backend, compiled):
 # Clients and devices.
 
 
+def test_a_program_runs_on_the_devices_that_its_assignment_names(backend):
+    client = axla.Client(backend, devices=4)
+    if not client.backend.any_devices:
+        with pytest.raises(axla.UnsupportedError, match="takes the first devices in order"):
+            client.compile(axla.parse(STEP), device_assignment=[[1]])
+        return
+    step = client.compile(axla.parse(STEP), device_assignment=[[2]])
+    assert [d.id for d in step.devices] == [2]
+    for found in (step(W, C), step.execute([W, C]), step.execute_replicated([[W, C]])[0]):
+        assert arrays(found) == [[5, 6, 11], [8, 8, 16]] and {a.device for a in found} == {2}
+    with pytest.raises(axla.InvalidArgument, match="1 arguments, wanted 2"):
+        step.execute([W])
+    for result in step.execute([W, C], asynchronous=True):
+        assert result.block_until_ready().device == 2
+    with pytest.raises(axla.DeadlineExceeded):
+        client.compile(axla.parse(FOREVER), device_assignment=[[3]]).execute([np.int32(1)], deadline=0.05)
+    given = client.device_put(W, client.devices[2])
+    donating = client.compile(axla.parse(STEP), device_assignment=[[2]], donate=[0])
+    assert arrays(donating.execute([given, C]))[0] == [5, 6, 11] and given.is_deleted
+    total = client.compile(axla.parse(TOTAL), num_replicas=2, device_assignment=[[3], [1]])
+    found = total.execute_replicated([[W[:2]], [C[:2]]])
+    assert [(row[0].tolist(), row[0].device) for row in found] == [([5, 6], 3), ([5, 6], 1)]
+    again = axla.Executable.load(total.serialize(), client)
+    assert (again.num_replicas, [d.id for d in again.devices]) == (2, [3, 1])
+    assert again.execute_replicated([[W[:2]], [C[:2]]])[1][0].tolist() == [5, 6]
+    assert again.execute_replicated([[W[:2]], [C[:2]]])[1][0].device == 1
+    with pytest.raises(axla.InvalidArgument, match="needs devices 0 to 3"):
+        axla.Executable.load(total.serialize(), axla.Client(backend, devices=2))
+
+
+def test_feeds_are_those_of_the_device(backend):
+    client = axla.Client(backend, devices=4)
+    if not client.backend.any_devices:
+        return
+    program = client.compile(axla.parse(FED), num_replicas=2, device_assignment=[[3], [1]])
+    for number in (1, 3):
+        axla.feeds(number).infeed.put(np.float32([number, 10]))
+    try:
+        found = program.execute_replicated([[], []])
+        assert arrays([row[0] for row in found]) == [[9, 100], [1, 100]]
+        assert [axla.feeds(n).outfeed.get(1.0).tolist() for n in (1, 3)] == [[1, 10], [3, 10]]
+    finally:
+        for number in (1, 3):
+            axla.feeds(number).infeed.clear()
+            axla.feeds(number).outfeed.clear()
+
+
+@pytest.mark.parametrize("devices", [2, 3])
+def test_who_passes_a_wrong_argument_is_named_and_nothing_is_donated(backend, devices):
+    if axla.backends.get(backend).capabilities.participants < devices:
+        return
+    program = axla.compile(axla.parse(PAIR), backend=backend, num_replicas=devices, donate=[0])
+    kept = [[axla.device_put(W), C] for _ in range(devices)]
+    cases = [
+        ([W[:2], C], r"parameter 0 \(x\) of participant 1: wanted f32\[3\], found float32\[2\]"),
+        ([W], r"1 arguments, wanted 2 \(x, y\): parameter y is missing"),
+        ([kept[0][0], C], r"parameter 0 \(x\) of participant 1: donated twice, also as parameter 0 \(x\)"),
+        (
+            [axla.device_put(W), kept[0][0]],
+            r"parameter 1 \(y\) of participant 1: the array is also donated, as parameter 0 \(x\)",
+        ),
+    ]
+    for wrong, message in cases:
+        with pytest.raises(axla.InvalidArgument, match=message):
+            program.execute_replicated([kept[0], wrong, *kept[2:]])
+        assert not any(row[0].is_deleted for row in kept)
+    found = program.execute_replicated(kept)
+    assert [arrays(row) for row in found] == [[[4 * devices, 4 * devices, 8 * devices]]] * devices
+    assert all(row[0].is_deleted for row in kept)
+
+
+def test_one_array_may_be_an_argument_of_all(backend):
+    if axla.backends.get(backend).capabilities.participants < 2:
+        return
+    program = axla.compile(axla.parse(PAIR), backend=backend, num_replicas=2)
+    same, other = axla.device_put(W), program.client.device_put(C, program.devices[1])
+    found = program.execute_replicated([[same, other], [same, C]])
+    assert [row[0].tolist() for row in found] == [[8, 8, 16]] * 2
+    assert (same.device, other.device, *(row[0].device for row in found)) == (0, 1, 0, 1)
+
+
 def test_a_client_has_devices(backend):
     client = axla.Client(backend, devices=3)
     assert [(d.id, d.local_id, d.process_index) for d in client.devices] == [(k, k, 0) for k in range(3)]
@@ -398,6 +500,39 @@ def test_a_client_has_devices(backend):
         axla.Client(backend, devices=0)
 
 
+def test_device_put_copies_to_a_device():
+    client = axla.Client("cpu", devices=3)
+    first = axla.device_put(W)
+    for device in (client.devices[2], client.devices[0]):
+        for source in (W, first, client.device_put(W, 1)):
+            copy = axla.device_put(source, device)
+            assert copy.device == device.id and copy.tolist() == W.tolist()
+    assert axla.device_put(W, 0).device == 0
+    first.delete()
+    with pytest.raises(axla.InvalidArgument, match="deleted"):
+        axla.device_put(first, client.devices[1])
+    for wrong in (9999, -1, "cpu:0"):
+        with pytest.raises(axla.InvalidArgument, match=f"no device {wrong!r}; there are 0 to"):
+            axla.device_put(W, wrong)
+    elsewhere = axla.backends.Device(5, 0, 1, "cpu", client.devices[0].memories)
+    with pytest.raises(axla.InvalidArgument, match="cpu:5 is of process 1"):
+        axla.device_put(W, elsewhere)
+
+
+def test_the_flag_says_how_many_devices_there_are(backend):
+    code = (
+        "import axla; clients = axla.backends.get('cpu').client, axla.Client('cpu')\n"
+        "assert all([d.id for d in c.devices] == [0, 1, 2, 3] for c in clients)\n"
+        "assert axla.device_put([1.0], 3).device == 3\n"
+    )
+    flags = "--xla_force_host_platform_device_count=4"
+    if backend == "cpu":
+        environment = {**os.environ, "XLA_FLAGS": flags}
+        subprocess.run([sys.executable, "-c", code], check=True, env=environment, timeout=60)
+    with axla.core.flags.override(host_device_count=4):
+        assert len(axla.Client(backend).devices) == 4 and len(axla.Client(backend, devices=2).devices) == 2
+
+
 def test_a_client_compiles(backend):
     client = axla.Client(backend, devices=1)
     options = axla.CompileOptions(donate=(1,))
@@ -410,8 +545,8 @@ def test_a_client_compiles(backend):
         client.compile(axla.parse(STEP), donat=[1])
     with pytest.raises(axla.InvalidArgument, match="needs devices 0 to 4"):
         client.compile(axla.parse(STEP), device_assignment=[[4]])
-    with pytest.raises(axla.UnsupportedError, match="takes the first devices in order"):
-        axla.Client(backend, devices=2).compile(axla.parse(STEP), device_assignment=[[1]])
+    with pytest.raises(axla.InvalidArgument, match="needs devices -1 to -1"):
+        client.compile(axla.parse(STEP), device_assignment=[[-1]])
     with pytest.raises(axla.InvalidArgument, match="has 1 replicas of 2 partitions, step is for 1 of 1"):
         client.compile(axla.parse(STEP), device_assignment=[[0, 1]])
     for wrong in (3, b"\xff\xff", "cpu"):

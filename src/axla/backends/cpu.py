@@ -33,6 +33,7 @@ class CpuBackend(Backend):
 
     name = "cpu"
     about = "native code for this machine, by LLVM"
+    any_devices = True
     capabilities = Capabilities(MOST, {"participants": f"each is a thread, and there are at most {MOST}"})
 
     def target(self, options: CompileOptions) -> CpuTarget:
@@ -76,6 +77,7 @@ class CpuBackend(Backend):
             made = decode(payload)
         except ValueError as error:
             raise InvalidArgument(f"load: these are no programs as axla writes them ({error})") from error
+        client.check(made.interface.name, made.interface.participants, options)
         return CpuExecutable(made.images, made.interface, made.constants, client=client, options=options)
 
     def work(self, module: Module, options: CompileOptions) -> Module:

@@ -8,7 +8,6 @@ from typing import Any
 from axla.backends.options import CompileOptions
 from axla.core import flags, locks
 from axla.core.errors import InvalidArgument
-from axla.ir.graph import Module
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,29 +73,29 @@ class Devices:
 
     def device(self, number: int) -> Device:
         """The device of an id; InvalidArgument when there is none."""
-        for found in self._devices[number : number + 1] if number >= 0 else ():
-            return found
-        raise InvalidArgument(f"{self!r}: no device {number}; there are 0 to {len(self._devices) - 1}")
+        if isinstance(number, int) and 0 <= number < len(self._devices):
+            return self._devices[number]
+        raise InvalidArgument(f"{self!r}: no device {number!r}; there are 0 to {len(self._devices) - 1}")
 
     def default_device_assignment(self, replicas: int, partitions: int = 1) -> tuple[tuple[int, ...], ...]:
         """The first devices in order, for each partition of each replica."""
         return tuple(tuple(r * partitions + p for p in range(partitions)) for r in range(replicas))
 
-    def _check(self, module: Module, options: CompileOptions) -> None:
-        counts = options.participants(module)
-        rows = options.device_assignment
-        if rows is not None and (len(rows), len(rows[0])) != counts:
+    def check(self, name: str, counts: tuple[int, int], options: CompileOptions) -> None:
+        """InvalidArgument where a program of so many replicas and partitions has not got its devices."""
+        rows = options.device_assignment or self.default_device_assignment(*counts)
+        if (len(rows), len(rows[0])) != counts:
             raise InvalidArgument(
                 f"compile: device_assignment has {len(rows)} replicas of {len(rows[0])} partitions, "
-                f"{module.name} is for {counts[0]} of {counts[1]}"
+                f"{name} is for {counts[0]} of {counts[1]}"
             )
-        ids = [number for row in rows for number in row] if rows is not None else []
-        wanted = max(ids, default=counts[0] * counts[1] - 1) + 1
+        ids = [number for row in rows for number in row]
         if self._grows:
-            self._grow(counts[0] * counts[1])
-        if wanted > len(self._devices) or min(ids, default=0) < 0:
+            self._grow(len(ids))
+        first, last = min(0, *ids), max(ids)
+        if first < 0 or last >= len(self._devices):
             raise InvalidArgument(
-                f"compile: {module.name} needs devices 0 to {wanted - 1}, {self!r} has {len(self._devices)}"
+                f"compile: {name} needs devices {first} to {last}, {self!r} has {len(self._devices)}"
             )
 
     def _grow(self, count: int) -> None:

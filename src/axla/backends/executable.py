@@ -45,7 +45,10 @@ class Executable:
     for `serialize`, `stages` and `_text` for `as_text`.
     """
 
-    __slots__ = ("interface", "client", "options", "counts", "_module", "_version", "_counted", "__weakref__")
+    __slots__ = (
+        "interface", "client", "options", "counts", "device_ids", "_module", "_version", "_counted",
+        "__weakref__",
+    )  # fmt: skip
 
     stages: ClassVar[tuple[str, ...]] = ("hlo", "optimized")
     """What `as_text` shows: the module as it was given, after passes..."""
@@ -57,7 +60,8 @@ class Executable:
         self.interface = interface
         self.client = client
         self.options = options or CompileOptions()
-        self.counts = self.options.participants(module) if module is not None else (1, 1)
+        self.counts = interface.participants if module is None else self.options.participants(module)
+        self.device_ids = [device.id for device in self.devices] or [0]
         self._module, self._version = module, module.version if module is not None else 0
         self._counted: Run | None = None
 
@@ -109,7 +113,7 @@ class Executable:
         """
         if self.counts != _ONE:
             return self._execute_whole(list(inputs), ExecuteOptions(deadline, tuple(donate), asynchronous))
-        if deadline is None and not donate:
+        if deadline is None and not donate and self.device_ids == [0]:
             run = self._run if self._counted is None else partial(self._counted.measure, self._run)
             return run(list(inputs), _ASYNCHRONOUS if asynchronous else _PLAIN)
         return self._execute([list(inputs)], ExecuteOptions(deadline, tuple(donate), asynchronous))[0]
@@ -155,8 +159,10 @@ class Executable:
                 f"{self.name}: the deadline of {deadline} s had passed before the run", abi.DEADLINE
             )
         measure = self._counted.measure if self._counted is not None else call
+        if len(rows) > 1:
+            self._check_rows(rows, options.donate)
         try:
-            if len(rows) == 1:
+            if len(rows) == 1 and (self.counts != _ONE or self.device_ids == [0]):
                 return [measure(self._run, rows[0], options)]
             return measure(self._run_replicated, rows, options)
         except (InvalidArgument, OutOfMemory):
@@ -165,6 +171,14 @@ class Executable:
         finally:
             for array in donated:
                 array.delete()
+
+    def _check_rows(self, rows: list[list[Any]], donate: tuple[int, ...]) -> None:
+        """InvalidArgument for an array that one participant donates and another gets, too."""
+        count, donated = len(self.interface.parameters), {*donate} | self.interface.donated
+        for row in rows:
+            check_count(self.interface, len(row))
+        every = {k + count * n for n in range(len(rows)) for k in donated}
+        check_donation(self.interface, [a for row in rows for a in row], every)
 
     def profiling(self, profile: Profile | None) -> None:
         """Counts calls in a profile from now on, or no more. A backend that measures steps overrides it."""

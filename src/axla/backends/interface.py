@@ -58,7 +58,7 @@ class Client(Devices):
         with flags.override(**dict(told.flags)):
             module = prepared(module, told)
             self.backend.check(module, told)
-            self._check(module, told)
+            self.check(module.name, told.participants(module), told)
             self._check_order(module, told)
             made = self.backend.compile(self, module, told)
         watch(made)
@@ -68,9 +68,15 @@ class Client(Devices):
         """An executable from `Executable.serialize`. It may hold machine code: see `load`."""
         return load(data, self)
 
-    def device_put(self, array: Any, device: Device | None = None) -> Array:
-        """A copy of an array-like on a device, the first by default."""
-        return self.backend.device_put(array, device or self._devices[0])
+    def device_put(self, array: Any, device: Device | int | None = None) -> Array:
+        """A copy of an array-like on a device, or the one of an id; on the first of this process by default.
+        InvalidArgument for a device of another process.
+        """
+        given = self.local_devices[0] if device is None else device
+        place = given if isinstance(given, Device) else self.device(given)
+        if place.process_index != self.process_index:
+            raise InvalidArgument(f"device_put: {place} is of process {place.process_index}")
+        return self.backend.device_put(array, place)
 
     def _check_order(self, module: Module, options: CompileOptions) -> None:
         first = self.default_device_assignment(*options.participants(module))

@@ -34,6 +34,7 @@ from axla.runtime.array import Array, device_put
 class InterpreterBackend(Backend):
     name = "interpreter"
     about = "the reference: NumPy evaluates op by op, on as many devices as wanted"
+    any_devices = True
     capabilities = Capabilities(MOST, {"participants": f"each is a thread, and there are at most {MOST}"})
 
     def compile(self, client: Client, module: Module, options: CompileOptions) -> Executable:
@@ -141,12 +142,12 @@ class InterpretedExecutable(Executable):
     def _run_replicated(self, rows: list[list[Any]], options: ExecuteOptions) -> list[list[Array]]:
         values = self._taken(rows)
         with self._interpreter(options.deadline) as interpreter:
-            results = run_replicated(interpreter, self._work.entry, values, *self.counts)
-        return [self.results(result, device) for device, result in enumerate(results)]
+            results = run_replicated(interpreter, self._work.entry, values, *self.counts, self.device_ids)
+        return [self.results(result, n) for n, result in zip(self.device_ids, results, strict=True)]
 
     def _taken(self, rows: list[list[Any]]) -> list[list[Any]]:
         """The arguments as values; donated arrays are gone, whatever becomes of the run."""
-        values = [self.values(row) for row in rows]
+        values = [self.values(row, n) for n, row in enumerate(rows)]
         for array in [row[index] for row in rows for index in self.interface.donated]:
             if isinstance(array, Array):
                 array.delete()
@@ -164,13 +165,14 @@ class InterpretedExecutable(Executable):
         finally:
             del self._running[interpreter]
 
-    def values(self, inputs: list[Any]) -> list[Any]:
+    def values(self, inputs: list[Any], participant: int = 0) -> list[Any]:
         """The parameters' values: nested tuples of NumPy arrays, None for tokens."""
         interface = self.interface
         check_count(interface, len(inputs))
         check_donation(interface, inputs, interface.donated)
+        first = participant * len(inputs)
         given = (
-            np.asarray(convert(interface, index, spec, value))
+            np.asarray(convert(interface, first + index, spec, value))
             for index, (spec, value) in enumerate(zip(interface.parameters, inputs, strict=True))
         )
         return [_value(p.shape, given) for p in self._work.entry.parameters]

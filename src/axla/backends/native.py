@@ -31,10 +31,11 @@ def run_together(
     programs: Sequence[LoadedProgram], rows: Sequence[Sequence[Any]], grid: Grid, options: ExecuteOptions
 ) -> list[list[Array]]:
     """One run of programs by all participants of a grid, each with arguments of its own."""
-    tasks = []
-    for program, row in zip(programs, rows, strict=True):
-        given = converted(program.interface, row)
-        tasks.append(Task(program, [a if isinstance(a, Array) else device_put(a) for a in given], grid))
+    given = [converted(p.interface, row, n) for n, (p, row) in enumerate(zip(programs, rows, strict=True))]
+    tasks = [
+        Task(program, [a if isinstance(a, Array) else device_put(a) for a in row], grid)
+        for program, row in zip(programs, given, strict=True)
+    ]
     results = [task.results() for task in tasks]
     grid.awaited = not options.asynchronous
     with launch:
@@ -68,7 +69,7 @@ class NativeExecutable(Executable):
         self._native_call: Any = native().callable_new(self._loaded.address, self._loaded)
         if interface.is_dynamic:
             self._native_call = DynamicCall(self._native_call, interface)
-        self._flat = is_flat_call(interface) and self.counts == (1, 1)
+        self._flat = is_flat_call(interface) and self.device_ids == [0]
 
     def _join(self, code: Interface) -> int:
         """The address of the engine of collectives between processes, which all load the same program."""
@@ -84,7 +85,11 @@ class NativeExecutable(Executable):
         return nest(self.interface.result_tree, self.execute(flatten(self.interface, arguments)))
 
     def profiling(self, profile: Profile | None) -> None:
-        """Calls go to a program with clocks; without a profile, to the one without."""
+        """Calls go to a program with clocks; without a profile, to the one without. Runs of several
+        participants are counted.
+        """
+        if self.device_ids != [0]:
+            return super().profiling(profile)
         call = self._native_call
         self._native_call = call.plain if isinstance(call, ProfiledCall) else call
         if profile is not None:
@@ -114,7 +119,8 @@ class NativeExecutable(Executable):
 
     def _run_replicated(self, rows: list[list[Any]], options: ExecuteOptions) -> list[list[Array]]:
         """A task on the queue of each device, all handed over together."""
-        return run_together([self._loaded, *self._others], rows, Grid(*self.counts), options)
+        grid = Grid(*self.counts, self.device_ids)
+        return run_together([self._loaded, *self._others], rows, grid, options)
 
     def _run_until(self, deadline: float, inputs: list[Any]) -> Any:
         flags = (c.c_int32 * 2)()

@@ -54,7 +54,7 @@ class Programs:
 
     def run(self, arguments: Sequence[Sequence[Any]], deadline: float | None = None) -> list[list[Array]]:
         """The results of all."""
-        grid = Grid(*self.counts, self.first)
+        grid = Grid(*self.counts, range(self.first, self.first + len(self.programs)))
         return run_together(self.programs, arguments, grid, ExecuteOptions(deadline))
 
 

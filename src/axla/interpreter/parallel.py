@@ -25,14 +25,15 @@ MOST = 1024
 
 def run_replicated(
     interpreter: Interpreter, entry: Computation, values: Sequence[Sequence[Value]], replicas: int,
-    partitions: int,
+    partitions: int, devices: Sequence[int] = (),
 ) -> list[Value]:  # fmt: skip
     """The results of the entry computation on every device, by an interpreter whose limits hold for all.
-    Device n is partition n % partitions of replica n // partitions; `values[n]` are its arguments.
+    The n-th of `devices` is partition n % partitions of replica n // partitions; `values[n]` are its
+    arguments.
 
     CollectiveFailure when devices come to different collectives, or wait for each other for ever.
     """
-    return _run(interpreter, Grid(replicas, partitions), [entry] * len(values), values)
+    return _run(interpreter, Grid(replicas, partitions, devices=devices), [entry] * len(values), values)
 
 
 def run_programs(

@@ -30,6 +30,7 @@ class Process:
     def __init__(self, grid: Grid, number: int) -> None:
         self.grid = grid
         self.number = number
+        self.device = grid.devices[number]
         self.replica, self.partition = divmod(number, grid.partitions)
         self.result: Value = None
         self.waits = ""  # where, and for whom
@@ -114,9 +115,14 @@ class Meeting:
 
 
 class Grid:
-    """The processes of one run, and what they share. `infeed` stands for the queues of the devices."""
+    """The processes of one run, and what they share. Process p has the queues of the p-th of `devices`, the
+    first in order by default; `infeed` stands for all of them.
+    """
 
-    def __init__(self, replicas: int, partitions: int, infeed: deque[Value] | None = None) -> None:
+    def __init__(
+        self, replicas: int, partitions: int, infeed: deque[Value] | None = None, devices: Sequence[int] = ()
+    ) -> None:  # fmt: skip
+        self.devices = devices or range(replicas * partitions)
         self.replicas = replicas
         self.partitions = partitions
         self.infeed = infeed

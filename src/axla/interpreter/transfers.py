@@ -28,7 +28,7 @@ from axla.ir.verify.channels import channel_pairs
 def _infeed(interpreter: Interpreter, inst: Instruction, token: Value) -> Value:
     shape, process = tuple_of(inst).elements[0], interpreter.process
     if process is None or process.grid.infeed is None:
-        return take(feeds(process.number if process else 0).infeed, shape, interpreter.wait), None
+        return take(feeds(process.device if process else 0).infeed, shape, interpreter.wait), None
     if not list(shape.leaves()):
         return nest(shape, iter(())), None
     if not process.grid.infeed:
@@ -38,7 +38,7 @@ def _infeed(interpreter: Interpreter, inst: Instruction, token: Value) -> Value:
 
 
 def _outfeed(interpreter: Interpreter, inst: Instruction, data: Value, token: Value) -> None:
-    give(feeds(interpreter.process.number if interpreter.process else 0).outfeed, data)
+    give(feeds(interpreter.process.device if interpreter.process else 0).outfeed, data)
 
 
 def _send(interpreter: Interpreter, inst: Instruction[Send], data: Value, token: Value) -> Value:

@@ -99,7 +99,7 @@ class Interface:
     constants_bytes: int = 0
     messages: tuple[str, ...] = ()  # of the codes from abi.FIRST_MESSAGE on
     functions: tuple[Function, ...] = ()  # the function table, in order
-    participants: tuple[int, ...] = (1, 1)  # replicas, and partitions of each
+    participants: tuple[int, int] = (1, 1)  # replicas, and partitions of each
     meetings: tuple[Meeting, ...] = ()
     # True when a run may take more than some 20 us, may loop without a constant bound, or calls Python: it
     # then releases the interpreter lock and can be interrupted. A short run keeps the lock, which is faster.

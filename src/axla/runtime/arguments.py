@@ -62,12 +62,15 @@ def slow_call(
     return call.with_flag(flag, *given) if flag else call(*given)
 
 
-def converted(interface: Interface, arguments: Sequence[object]) -> list[Array | np.ndarray]:
-    """The arguments as native code takes them."""
+def converted(
+    interface: Interface, arguments: Sequence[object], participant: int = 0
+) -> list[Array | np.ndarray]:
+    """The arguments of a participant as native code takes them."""
     check_count(interface, len(arguments))
     check_donation(interface, arguments, interface.donated)
+    first = participant * len(arguments)
     return [
-        convert(interface, index, spec, argument)
+        convert(interface, first + index, spec, argument)
         for index, (spec, argument) in enumerate(zip(interface.parameters, arguments, strict=True))
     ]
 
@@ -144,7 +147,10 @@ def _fits(value: np.ndarray, wanted: np.dtype, kinds: str) -> bool:
 
 
 def _parameter(interface: Interface, index: int) -> str:
-    return f"parameter {index} ({interface.parameters[index].name})"
+    """A parameter's name; those of several participants are counted one behind the other."""
+    participant, number = divmod(index, len(interface.parameters))
+    of = f" of participant {participant}" if participant else ""
+    return f"parameter {number} ({interface.parameters[number].name}){of}"
 
 
 def _where(interface: Interface, index: int) -> str:

@@ -172,7 +172,7 @@ def _enter(frame: int) -> None:
         current.send, current.receive = mail.send, partial(_taken, mail)
         return
     number = current.participant = head.replica * grid.partitions + head.partition
-    current.device = grid.first + number
+    current.device = grid.devices[number]
     current.send = grid.mail.send
     current.receive = lambda address, where: grid.receive(number, address, where, check)
 

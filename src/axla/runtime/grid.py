@@ -27,12 +27,12 @@ launch = locks.new_lock()
 
 class Grid:
     """One run of several participants: of one program, or each of its own. Participant p is partition
-    p % partitions of replica p // partitions, and has the feeds of device `first` + p.
+    p % partitions of replica p // partitions, and has the feeds of the p-th of `devices`.
     """
 
-    def __init__(self, replicas: int, partitions: int, first: int = 0) -> None:
+    def __init__(self, replicas: int, partitions: int, devices: Sequence[int]) -> None:
         self.partitions = partitions
-        self.first = first
+        self.devices = devices
         self.number = next(_runs)
         self.mail = Mail()
         self.failure: BaseException | None = None
