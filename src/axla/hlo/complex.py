@@ -17,6 +17,12 @@ def joined(real: Array, imag: Array) -> Array:
     return result
 
 
+def multiply(x: Array, y: Array) -> Array:
+    """Each product of parts is rounded: NumPy's own bits depend on the vectors of the machine."""
+    a, b, c, d = x.real, x.imag, y.real, y.imag
+    return joined(a * c - b * d, a * d + b * c)
+
+
 def divide(x: Array, y: Array) -> Array:
     """As annex G of C11: infinities and zeros give infinities and zeros rather than NaN."""
     a, b, c, d = x.real, x.imag, y.real, y.imag

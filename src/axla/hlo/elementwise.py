@@ -98,7 +98,7 @@ Imag = unary("imag", numeric.imag, INEXACT, "The imaginary part; 0 for a real nu
 Add = symmetric("add", rounded(np.add), ANY, "x + y; integers wrap; of pred the logical or.", identity=0)
 Subtract = binary("subtract", rounded(np.subtract), ARITHMETIC, "x - y; integers wrap.")
 Multiply = symmetric(
-    "multiply", rounded(np.multiply), ANY, "x * y; integers wrap; of pred the logical and.", identity=1
+    "multiply", numeric.multiply, ANY, "x * y; integers wrap; of pred the logical and.", identity=1
 )
 Divide = binary(
     "divide",

@@ -129,6 +129,7 @@ def _remainder_integers(x: Array, y: Array) -> Array:
     return np.where(y == 0, x, np.where(y == -1, 0, np.fmod(x, safe))).astype(x.dtype)
 
 
+multiply = by_kind(complex=complex_functions.multiply, other=np.multiply)
 divide = by_kind(
     signed=_divide_integers, unsigned=_divide_integers, complex=complex_functions.divide, other=np.divide
 )

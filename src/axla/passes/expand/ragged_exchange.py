@@ -19,8 +19,9 @@ MOST_RUNS = 64
 
 
 def ragged_exchange(module: Module) -> None:
-    """Leaves exchanges between several members, for the code generator to refuse."""
-    expand(module, "ragged-all-to-all-expander", {RaggedAllToAll: _expanded})
+    """Leaves exchanges between several members: they are steps of the program, or refused."""
+    if module.config.replica_count * module.config.num_partitions == 1:
+        expand(module, "ragged-all-to-all-expander", {RaggedAllToAll: _expanded})
 
 
 def _expanded(inst: Instruction[RaggedAllToAll]) -> Instruction | None:
@@ -43,6 +44,7 @@ def _replaced(
     for number in range(len(flat(starts))):
         start, size, place = (typed(flat(x)[number], S32) for x in (starts, sizes, places))
         moved = ops.DynamicSliceInDim(wide, start - place + rows, rows, 0)
-        inside = (row >= place) & (row < place + size)
+        source = row - place + start
+        inside = (row >= place) & (row < place + size) & (source >= 0) & (source < data.dims[0])
         output = ops.Select(ops.BroadcastInDim(inside, dims, [0]), moved, output)
     return [output]

@@ -10,14 +10,16 @@ from collections.abc import Sequence
 from dataclasses import fields, replace
 
 import axla.hlo as hlo
+from axla.core.dtypes import S32, S64
 from axla.core.shape import AnyShape, Shape, TupleShape, array
 from axla.hlo.collective import Reducing, equal_addends, moves_one_slice
+from axla.hlo.family import joined
 from axla.ir.attributes import PaddingConfig, SliceDims
 from axla.ir.families import Grouped, Paired
 from axla.ir.graph import Instruction, Module
 from axla.ir.op import Op
 from axla.ir.typed import shape_of, tuple_of
-from axla.passes.expand.expander import Expansion, expand, full, packed, scalar
+from axla.passes.expand.expander import Expansion, converted, expand, full, packed, scalar
 
 
 def collectives_removal(module: Module) -> None:
@@ -189,15 +191,29 @@ def _begun(inst: Instruction, result: Instruction, contexts: Sequence[AnyShape])
 def _scattered_first(inst: Instruction[hlo.ReduceScatter]) -> Instruction | None:
     """A reduce-scatter along the first dimension, between transposes; None where it is so already."""
     at = inst.op.dimensions[0]
-    if at == 0 or isinstance(inst.shape, TupleShape):
+    if at == 0:
         return None
-    operand, shape = inst.operands[0], shape_of(inst)
-    order = (at, *(d for d in range(shape.rank) if d != at))
-    part = Shape(shape.dtype, [shape.dims[d] for d in order])
-    op = replace(inst.op, shape=part, dimensions=(0,))
-    turned = inst.computation.add(op, [hlo.Transpose(order)(operand)], extra=inst.extra)
-    back = tuple(order.index(d) for d in range(shape.rank))
-    return hlo.Transpose(back)(turned)
+    orders = [(at, *(d for d in range(shape_of(x).rank) if d != at)) for x in inst.operands]
+    turned = [hlo.Transpose(order)(x) for order, x in zip(orders, inst.operands, strict=True)]
+    parts = [
+        Shape(shape.dtype, [shape.dims[d] for d in order])
+        for order, shape in zip(orders, inst.shape.parts, strict=True)
+    ]
+    op = replace(inst.op, shape=joined(parts), dimensions=(0,))
+    found = inst.computation.add(op, turned, extra=inst.extra)
+    leaves = [found] if len(parts) == 1 else [hlo.GetTupleElement(n)(found) for n in range(len(parts))]
+    backs = [hlo.Transpose(tuple(map(order.index, range(len(order))))) for order in orders]
+    return packed(inst.shape, [back(leaf) for back, leaf in zip(backs, leaves, strict=True)])
+
+
+def _numbers_widened(inst: Instruction[hlo.RaggedAllToAll]) -> Instruction | None:
+    """A ragged-all-to-all whose starts, sizes and places are s64, unless all are s32."""
+    data, output, *numbers = inst.operands
+    kinds = {shape_of(x).dtype for x in numbers}
+    if len(kinds) == 1 and kinds <= {S32, S64}:
+        return None
+    wide = [converted(x, S64) for x in numbers]
+    return inst.computation.add(inst.op, [data, output, *wide], extra=inst.extra)
 
 
 _HALVES: dict[type[Op], Expansion] = {
@@ -211,6 +227,7 @@ _HALVES: dict[type[Op], Expansion] = {
 _TOGETHER: dict[type[Op], Expansion] = {
     **_HALVES,
     hlo.ReduceScatter: _scattered_first,
+    hlo.RaggedAllToAll: _numbers_widened,
     hlo.AllReduceStart: _reduce_begun,
     hlo.AllGatherStart: _gather_begun,
     hlo.CollectivePermuteStart: _permute_begun,
