@@ -15,7 +15,7 @@ from axla.hlo.signature import accepts, sample_reducer
 from axla.ir.attributes import OutputAlias
 from axla.ir.families import Beginning
 from axla.ir.graph import Computation
-from axla.ir.op import Op, attr, op
+from axla.ir.op import Op, attr, example, op
 
 MAIN = "main"
 """The thread of an entry."""
@@ -75,10 +75,7 @@ class _GoesOn(Op):
     async_execution_thread: str | None = None
     calls: Computation | None = None
 
-    @classmethod
-    def samples(cls):
-        x = Shape(F32)
-        return [(cls(), (TupleShape((TupleShape((x,)), x)),))]
+    examples = [example(TupleShape((TupleShape((Shape(F32),)), Shape(F32))))]
 
 
 @op("async-update", operands="operand")

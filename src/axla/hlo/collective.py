@@ -14,7 +14,7 @@ from axla.ir.collectives import Kind
 from axla.ir.devices import ReplicaGroups
 from axla.ir.families import Exchanging, Grouped, Paired, Resizing
 from axla.ir.graph import Computation, Instruction
-from axla.ir.op import Op, attr, op, reject
+from axla.ir.op import Op, attr, example, op, reject
 from axla.ir.structure import Constant
 
 ALL = ReplicaGroups()
@@ -151,9 +151,7 @@ class AllReduceDone(_Collective):
     def infer(self, operand: AnyShape) -> AnyShape:
         return operand.logical
 
-    @classmethod
-    def samples(cls):
-        return [(cls(), (Shape(F32, (3,)),))]
+    examples = [example(Shape(F32, (3,)))]
 
 
 @dataclass(frozen=True)
@@ -179,12 +177,12 @@ class AllGather(_AllGather):
         scaled(self, operands, self.shape, self.dimensions[0], grows=True)
         return self.shape
 
-    @classmethod
-    def samples(cls):
-        return [
-            (cls(Shape(F32, (3, 2)), 1, ReplicaGroups(((0,),))), (Shape(F32, (3, 2)),)),
-            (cls(Shape(F32, (3,))), (Shape(F32, (3,)),)),
-        ]
+    examples = [
+        example(
+            Shape(F32, (3, 2)), shape=Shape(F32, (3, 2)), channel_id=1, replica_groups=ReplicaGroups(((0,),))
+        ),
+        example(Shape(F32, (3,)), shape=Shape(F32, (3,))),
+    ]
 
 
 @op("all-gather-start", operands="*operands")
@@ -198,10 +196,7 @@ class AllGatherStart(_AllGather):
         scaled(self, operands, parts[1], self.dimensions[0], grows=True)
         return self.shape
 
-    @classmethod
-    def samples(cls):
-        small = Shape(F32, (3,))
-        return [(cls(TupleShape((small, small))), (small,))]
+    examples = [example(Shape(F32, (3,)), shape=TupleShape((Shape(F32, (3,)), Shape(F32, (3,)))))]
 
 
 class _Done(_Collective):
@@ -212,10 +207,7 @@ class _Done(_Collective):
     def infer(self, operand: AnyShape) -> AnyShape:
         return started(self, operand)
 
-    @classmethod
-    def samples(cls):
-        small = Shape(F32, (3,))
-        return [(cls(), (TupleShape((small, small)),))]
+    examples = [example(TupleShape((Shape(F32, (3,)), Shape(F32, (3,)))))]
 
 
 @op("all-gather-done", operands="operand", ends=AllGatherStart)
@@ -276,9 +268,7 @@ class AllToAll(_InGroups, Exchanging):
             self.reject("c2", f"dimension {at} of {show(shape)} must divide into groups of {size}")
         return joined(shapes)
 
-    @classmethod
-    def samples(cls):
-        return [(cls(dimensions=(0,)), (Shape(F32, (4,)),)), (cls(), (Shape(F32, (4,)),))]
+    examples = [example(Shape(F32, (4,)), dimensions=(0,)), example(Shape(F32, (4,)))]
 
 
 def rooted(self: Op, operands: Sequence[AnyShape], dynamic: bool) -> AnyShape:
@@ -305,9 +295,7 @@ class CollectiveBroadcast(_InGroups):
         group_size(self, self.replica_groups)
         return rooted(self, operands, self.has_dynamic_root)
 
-    @classmethod
-    def samples(cls):
-        return [(cls(), (Shape(F32, (4,)),))]
+    examples = [example(Shape(F32, (4,)))]
 
 
 @op("collective-reduce", operands="*operands", collective=Kind.ROOTED)
@@ -356,9 +344,7 @@ class CollectivePermute(_Collective, Paired):
         check_pairs(self, self.source_target_pairs.pairs, repeated=in_place)
         return operands[1].logical if in_place else joined(arrays(self, *operands))
 
-    @classmethod
-    def samples(cls):
-        return [(cls(1, SourceTargetPairs(((0, 0),))), (Shape(F32, (4,)),))]
+    examples = [example(Shape(F32, (4,)), channel_id=1, source_target_pairs=SourceTargetPairs(((0, 0),)))]
 
 
 def moves_one_slice(inst: Instruction[Paired]) -> bool:
@@ -400,11 +386,10 @@ class CollectivePermuteStart(_Collective, Paired):
                 self.reject("c2", f"element {number} of the shape must be {show(wanted)}, found {show(part)}")
         return self.shape
 
-    @classmethod
-    def samples(cls):
-        data = Shape(F32, (4,))
-        shape = TupleShape((data, data, Shape(U32), Shape(U32)))
-        return [(cls(shape, 1, SourceTargetPairs(((0, 0),))), (data,))]
+    examples = [
+        example(Shape(F32, (4,)), shape=TupleShape([Shape(F32, (4,))] * 2 + [Shape(U32)] * 2), channel_id=1,
+                source_target_pairs=SourceTargetPairs(((0, 0),))),
+    ]  # fmt: skip
 
 
 @op("collective-permute-done", operands="operand", ends=CollectivePermuteStart)
@@ -439,9 +424,7 @@ class RaggedAllToAll(_InGroups):
                 )
         return output.logical
 
-    @classmethod
-    def samples(cls):
-        return [(cls(), (Shape(F32, (4,)), Shape(F32, (4,)), *[Shape(S32, (1,))] * 4))]
+    examples = [example(Shape(F32, (4,)), Shape(F32, (4,)), *[Shape(S32, (1,))] * 4)]
 
 
 class _Id(Op):
@@ -452,9 +435,7 @@ class _Id(Op):
     def infer(self) -> AnyShape:
         return Shape(U32)
 
-    @classmethod
-    def samples(cls):
-        return [(cls(), ())]
+    examples = [example()]
 
 
 @op("replica-id")

@@ -21,7 +21,7 @@ from axla.ir.attributes import (
 )  # fmt: skip
 from axla.ir.families import Calling, Composite, External, Looping
 from axla.ir.graph import Computation, Instruction, Module
-from axla.ir.op import OPS, Op, attr, op
+from axla.ir.op import OPS, Op, attr, example, op
 from axla.ir.structure import Constant, Parameter
 from axla.ir.typed import op_of
 
@@ -196,9 +196,7 @@ class CustomCall(External):
                 f"{alias.index}, {show(operand)}",
             )
 
-    @classmethod
-    def samples(cls):
-        return [(cls(Shape(F32, (3,)), custom_call_target="sample"), (Shape(F32, (3,)), Shape(S32)))]
+    examples = [example(Shape(F32, (3,)), Shape(S32), shape=Shape(F32, (3,)), custom_call_target="sample")]
 
 
 def call_site(inst: Instruction) -> CallSite:
@@ -233,9 +231,7 @@ def call_site(inst: Instruction) -> CallSite:
 class OptBarrier(Same):
     """The operand itself, all its elements at once: no optimisation looks or moves anything across."""
 
-    @classmethod
-    def samples(cls):
-        return [(cls(), (Shape(F32, (3,)),)), (cls(), (TupleShape((Shape(F32), Shape(S32, (2,)))),))]
+    examples = [example(Shape(F32, (3,))), example(TupleShape((Shape(F32), Shape(S32, (2,)))))]
 
 
 @op("after-all", operands="*tokens", structural=True)
@@ -253,9 +249,7 @@ class AfterAll(Op):
     def evaluate(self, *tokens):
         return None
 
-    @classmethod
-    def samples(cls):
-        return [(cls(), ()), (cls(), (TOKEN, TOKEN))]
+    examples = [example(), example(TOKEN, TOKEN)]
 
 
 @op("add-dependency", operands="operand token", passes_on=True)
@@ -270,6 +264,4 @@ class AddDependency(Op):
     def evaluate(self, operand, token):
         return operand
 
-    @classmethod
-    def samples(cls):
-        return [(cls(), (Shape(F32, (3,)), TOKEN))]
+    examples = [example(Shape(F32, (3,)), TOKEN)]

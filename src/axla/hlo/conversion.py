@@ -10,7 +10,7 @@ from axla.core.dtypes import BF16, C64, F16, F32, F64, PRED, S4, S8, S32, S64, U
 from axla.core.shape import AnyShape, Shape, array
 from axla.hlo import casting
 from axla.hlo.family import Elementwise, arrays, show
-from axla.ir.op import Op, op
+from axla.ir.op import Op, example, op
 
 
 @op("convert", operands="operand")
@@ -36,21 +36,11 @@ class Convert(Elementwise):
     def evaluate(self, operand: np.ndarray) -> np.ndarray:
         return casting.convert(operand, self.shape.dtype)
 
-    @classmethod
-    def samples(cls):
-        pairs = [
-            (F32, S32),
-            (S32, F32),
-            (F32, BF16),
-            (F64, F16),
-            (F32, PRED),
-            (PRED, F32),
-            (F32, U8),
-            (S32, S8),
-            (F32, C64),
-            (S4, S64),
-        ]
-        return [(cls(Shape(to, (3, 4))), (Shape(of, (3, 4)),)) for of, to in pairs]
+    examples = [
+        example(Shape(of, (3, 4)), shape=Shape(to, (3, 4)))
+        for of, to in [(F32, S32), (S32, F32), (F32, BF16), (F64, F16), (F32, PRED), (PRED, F32), (F32, U8),
+                       (S32, S8), (F32, C64), (S4, S64)]
+    ]  # fmt: skip
 
 
 @op("bitcast-convert", operands="operand", moves=True, keeps_order=True, in_line=True)
@@ -81,18 +71,15 @@ class BitcastConvert(Op):
     def evaluate(self, operand: np.ndarray) -> np.ndarray:
         return casting.bitcast(operand, self.shape.dtype)
 
-    @classmethod
-    def samples(cls):
-        cases = [
-            (F32, (3,), S32, (3,)),
-            (F32, (2,), U16, (2, 2)),
-            (U8, (3, 4), F32, (3,)),
-            (BF16, (), U16, ()),
-            (S8, (3,), S4, (3, 2)),
-            (S4, (3, 2), U8, (3,)),
-            (F64, (2,), U32, (2, 2)),
-        ]
-        return [(cls(Shape(to, to_dims)), (Shape(of, of_dims),)) for of, of_dims, to, to_dims in cases]
+    examples = [
+        example(Shape(F32, (3,)), shape=Shape(S32, (3,))),
+        example(Shape(F32, (2,)), shape=Shape(U16, (2, 2))),
+        example(Shape(U8, (3, 4)), shape=Shape(F32, (3,))),
+        example(Shape(BF16), shape=Shape(U16)),
+        example(Shape(S8, (3,)), shape=Shape(S4, (3, 2))),
+        example(Shape(S4, (3, 2)), shape=Shape(U8, (3,))),
+        example(Shape(F64, (2,)), shape=Shape(U32, (2, 2))),
+    ]
 
 
 @op("bitcast", operands="operand", moves=True, passes_on=True, keeps_order=True, free=True)
@@ -119,12 +106,10 @@ class Bitcast(Op):
         """For default layouts on both sides; others need the operand's layout, which arrays do not have."""
         return casting.reinterpret(operand, array(self.shape))
 
-    @classmethod
-    def samples(cls):
-        return [
-            (cls(Shape(F32, (6,))), (Shape(F32, (2, 3)),)),
-            (cls(Shape(S32, (4,))), (Shape(F32, (2, 2)),)),
-        ]
+    examples = [
+        example(Shape(F32, (2, 3)), shape=Shape(F32, (6,))),
+        example(Shape(F32, (2, 2)), shape=Shape(S32, (4,))),
+    ]
 
 
 @op("reduce-precision", operands="operand")
@@ -150,14 +135,12 @@ class ReducePrecision(Elementwise):
     def evaluate(self, operand: np.ndarray) -> np.ndarray:
         return casting.reduce_precision(operand, self.exponent_bits, self.mantissa_bits)
 
-    @classmethod
-    def samples(cls):
-        return [
-            (cls(8, 7), (Shape(F32, (3, 4)),)),
-            (cls(5, 10), (Shape(F32, (7,)),)),
-            (cls(4, 3), (Shape(BF16, (5,)),)),
-            (cls(8, 23), (Shape(F64),)),
-        ]
+    examples = [
+        example(Shape(F32, (3, 4)), exponent_bits=8, mantissa_bits=7),
+        example(Shape(F32, (7,)), exponent_bits=5, mantissa_bits=10),
+        example(Shape(BF16, (5,)), exponent_bits=4, mantissa_bits=3),
+        example(Shape(F64), exponent_bits=8, mantissa_bits=23),
+    ]
 
 
 @op("stochastic-convert", operands="operand random", mixes_floats=True)
@@ -185,9 +168,7 @@ class StochasticConvert(Elementwise):
     def evaluate(self, operand: np.ndarray, random: np.ndarray) -> np.ndarray:
         return casting.stochastic_convert(operand, random, self.shape.dtype)
 
-    @classmethod
-    def samples(cls):
-        return [
-            (cls(Shape(S8, (3, 4))), (Shape(F32, (3, 4)), Shape(U32, (3, 4)))),
-            (cls(Shape(S32, (4,))), (Shape(F16, (4,)), Shape(U16, (4,)))),
-        ]
+    examples = [
+        example(Shape(F32, (3, 4)), Shape(U32, (3, 4)), shape=Shape(S8, (3, 4))),
+        example(Shape(F16, (4,)), Shape(U16, (4,)), shape=Shape(S32, (4,))),
+    ]

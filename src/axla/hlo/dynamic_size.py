@@ -7,7 +7,7 @@ import numpy as np
 from axla.core.dtypes import F32, S32
 from axla.core.shape import AnyShape, Shape
 from axla.hlo.family import arrays, show
-from axla.ir.op import Op, attr, op
+from axla.ir.op import Op, attr, example, op
 
 
 def _one_dimension(self: Op, dimensions: tuple[int, ...], source: Shape) -> int:
@@ -30,9 +30,7 @@ class GetDimensionSize(Op):
     def evaluate(self, operand: np.ndarray) -> np.ndarray:
         return np.asarray(operand.shape[self.dimensions[0]], np.int32)
 
-    @classmethod
-    def samples(cls):
-        return [(cls((1,)), (Shape(F32, (2, 3)),))]
+    examples = [example(Shape(F32, (2, 3)), dimensions=(1,))]
 
 
 @op("set-dimension-size", operands="operand size")
@@ -65,6 +63,6 @@ class SetDimensionSize(Op):
             return np.pad(operand, widths)
         return operand[(slice(None),) * at + (slice(0, count),)]
 
-    @classmethod
-    def samples(cls):
-        return [(cls(Shape(F32, (2, 3), (False, True)), (1,)), (Shape(F32, (2, 3)), Shape(S32)))]
+    examples = [
+        example(Shape(F32, (2, 3)), Shape(S32), shape=Shape(F32, (2, 3), (False, True)), dimensions=(1,))
+    ]

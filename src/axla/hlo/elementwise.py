@@ -30,7 +30,7 @@ from axla.hlo.family import (
 )  # fmt: skip
 from axla.hlo.numeric import rounded
 from axla.ir.attributes import CompareType, Direction
-from axla.ir.op import attr, op
+from axla.ir.op import attr, example, op
 
 
 def _real_of(dtype: DType) -> DType:
@@ -177,13 +177,11 @@ class Compare(Elementwise):
             lhs, rhs = numeric.total_order_key(lhs), numeric.total_order_key(rhs)
         return np.asarray(_COMPARE[self.direction](numeric.widened(lhs), numeric.widened(rhs)), np.bool_)
 
-    @classmethod
-    def samples(cls):
-        total = CompareType.TOTAL_ORDER
-        return [(cls(d), (Shape(F32, (3, 4)),) * 2) for d in Direction] + [
-            (cls(Direction.LT), (Shape(S32),) * 2),
-            *[(cls(d, total), (Shape(F64, (5,)),) * 2) for d in Direction],
-        ]
+    examples = [
+        *[example(Shape(F32, (3, 4)), Shape(F32, (3, 4)), direction=d) for d in Direction],
+        example(Shape(S32), Shape(S32), direction=Direction.LT),
+        *[example(*[Shape(F64, (5,))] * 2, direction=d, type=CompareType.TOTAL_ORDER) for d in Direction],
+    ]
 
 
 _COMPARE = {
@@ -216,11 +214,11 @@ class Select(Elementwise):
     def evaluate(self, pred: np.ndarray, on_true: np.ndarray, on_false: np.ndarray) -> np.ndarray:
         return np.where(pred, on_true, on_false)
 
-    @classmethod
-    def samples(cls):
-        data = Shape(F32, (3, 4))
-        return [(cls(), (Shape(PRED, (3, 4)), data, data)), (cls(), (Shape(PRED), data, data)),
-                (cls(), (Shape(PRED), Shape(S32), Shape(S32)))]  # fmt: skip
+    examples = [
+        example(Shape(PRED, (3, 4)), Shape(F32, (3, 4)), Shape(F32, (3, 4))),
+        example(Shape(PRED), Shape(F32, (3, 4)), Shape(F32, (3, 4))),
+        example(Shape(PRED), Shape(S32), Shape(S32)),
+    ]
 
 
 @op("clamp", operands="min operand max")
@@ -240,11 +238,8 @@ class Clamp(Elementwise):
     def evaluate(self, low: np.ndarray, operand: np.ndarray, high: np.ndarray) -> np.ndarray:
         return numeric.clamp(low, operand, high)
 
-    @classmethod
-    def samples(cls):
-        data = Shape(F32, (3, 4))
-        return [
-            (cls(), (data, data, data)),
-            (cls(), (Shape(F32), data, Shape(F32))),
-            (cls(), (Shape(S32),) * 3),
-        ]
+    examples = [
+        example(Shape(F32, (3, 4)), Shape(F32, (3, 4)), Shape(F32, (3, 4))),
+        example(Shape(F32), Shape(F32, (3, 4)), Shape(F32)),
+        example(*[Shape(S32)] * 3),
+    ]

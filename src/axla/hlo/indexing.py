@@ -13,7 +13,7 @@ from axla.core.shape import AnyShape, Shape
 from axla.hlo.family import Part, are_different, are_increasing, arrays, fits_in, joined, show
 from axla.hlo.signature import accepts_scalars, sample_reducer
 from axla.ir.graph import Computation
-from axla.ir.op import Op, attr, op
+from axla.ir.op import Op, attr, example, op
 
 T = TypeVar("T")
 
@@ -100,26 +100,17 @@ class Gather(Part):
         taken = taken.reshape([*batch, *[n for d, n in enumerate(sizes) if d not in self.dropped]])
         return np.moveaxis(taken, range(len(batch), taken.ndim), self.offset_dims)
 
-    @classmethod
-    def samples(cls):
-        return [
-            (
-                cls((1,), (0,), (0,), index_vector_dim=1, slice_sizes=(1, 4)),
-                (Shape(F32, (5, 4)), Shape(S32, (3, 1))),
-            ),
-            (
-                cls((0,), (0,), (0,), index_vector_dim=1, slice_sizes=(1, 4)),
-                (Shape(F32, (5, 4)), Shape(S32, (3,))),
-            ),
-            (
-                cls((1, 2), (), (0, 1), index_vector_dim=0, slice_sizes=(2, 3)),
-                (Shape(F32, (5, 4)), Shape(S32, (2, 7))),
-            ),
-            (
-                cls((2,), (1,), (1,), (0,), (0,), index_vector_dim=2, slice_sizes=(1, 1, 3)),
-                (Shape(F32, (2, 5, 3)), Shape(S32, (2, 4, 1))),
-            ),
-        ]
+    examples = [
+        example(Shape(F32, (5, 4)), Shape(S32, (3, 1)), offset_dims=(1,), collapsed_slice_dims=(0,),
+                start_index_map=(0,), index_vector_dim=1, slice_sizes=(1, 4)),
+        example(Shape(F32, (5, 4)), Shape(S32, (3,)), offset_dims=(0,), collapsed_slice_dims=(0,),
+                start_index_map=(0,), index_vector_dim=1, slice_sizes=(1, 4)),
+        example(Shape(F32, (5, 4)), Shape(S32, (2, 7)), offset_dims=(1, 2), collapsed_slice_dims=(),
+                start_index_map=(0, 1), index_vector_dim=0, slice_sizes=(2, 3)),
+        example(Shape(F32, (2, 5, 3)), Shape(S32, (2, 4, 1)), offset_dims=(2,), collapsed_slice_dims=(1,),
+                start_index_map=(1,), operand_batching_dims=(0,), start_indices_batching_dims=(0,),
+                index_vector_dim=2, slice_sizes=(1, 1, 3)),
+    ]  # fmt: skip
 
 
 @op("scatter", operands="*operands", expensive=True, message="scatter_dimension_numbers", updates=True)

@@ -13,7 +13,7 @@ from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.hlo.family import COMPLEX_OF, FLOAT, INEXACT, arrays, same_dtype, show
 from axla.hlo.numeric import widened
 from axla.ir.attributes import FftType, Single, TransposeA
-from axla.ir.op import Op, attr, op
+from axla.ir.op import Op, attr, example, op
 
 _PRODUCTS_OF_COMPLEX = 4
 
@@ -69,14 +69,12 @@ class Fft(Op):
         result = _FFT[self.fft_type](operand, self.fft_length, axes)
         return np.asarray(result).astype(wanted.dtype.numpy)
 
-    @classmethod
-    def samples(cls):
-        return [
-            (cls(FftType.FFT, (4,)), (Shape(C64, (2, 4)),)),
-            (cls(FftType.IFFT, (3, 4)), (Shape(C128, (3, 4)),)),
-            (cls(FftType.RFFT, (5,)), (Shape(F32, (2, 5)),)),
-            (cls(FftType.IRFFT, (3, 6)), (Shape(C64, (3, 4)),)),
-        ]
+    examples = [
+        example(Shape(C64, (2, 4)), fft_type=FftType.FFT, fft_length=(4,)),
+        example(Shape(C128, (3, 4)), fft_type=FftType.IFFT, fft_length=(3, 4)),
+        example(Shape(F32, (2, 5)), fft_type=FftType.RFFT, fft_length=(5,)),
+        example(Shape(C64, (3, 4)), fft_type=FftType.IRFFT, fft_length=(3, 6)),
+    ]
 
 
 _FFT = {
@@ -125,9 +123,7 @@ class Cholesky(Op):
                 result[at] = np.nan
         return (result if self.lower else np.conj(np.swapaxes(result, -1, -2))).astype(operand.dtype)
 
-    @classmethod
-    def samples(cls):
-        return [(cls(True), (Shape(F32, (3, 3)),)), (cls(), (Shape(F64, (2, 3, 3)),))]
+    examples = [example(Shape(F32, (3, 3)), lower=True), example(Shape(F64, (2, 3, 3)))]
 
 
 @op("triangular-solve", operands="a b", expensive=True, message="triangular_solve_options")
@@ -173,13 +169,13 @@ class TriangularSolve(Op):
         solved = substitute(np.swapaxes(matrix, -1, -2), np.swapaxes(right, -1, -2), not lower)
         return np.swapaxes(solved, -1, -2).astype(b.dtype)
 
-    @classmethod
-    def samples(cls):
-        return [
-            (cls(True, True), (Shape(F32, (3, 3)), Shape(F32, (3, 2)))),
-            (cls(False, False, True, TransposeA.TRANSPOSE), (Shape(F64, (2, 3, 3)), Shape(F64, (2, 4, 3)))),
-            (cls(True, False, False, TransposeA.ADJOINT), (Shape(C64, (3, 3)), Shape(C64, (3, 2)))),
-        ]
+    examples = [
+        example(Shape(F32, (3, 3)), Shape(F32, (3, 2)), left_side=True, lower=True),
+        example(Shape(F64, (2, 3, 3)), Shape(F64, (2, 4, 3)), left_side=False, lower=False,
+                unit_diagonal=True, transpose_a=TransposeA.TRANSPOSE),
+        example(Shape(C64, (3, 3)), Shape(C64, (3, 2)), left_side=True, lower=False, unit_diagonal=False,
+                transpose_a=TransposeA.ADJOINT),
+    ]  # fmt: skip
 
 
 def substitute(matrix: np.ndarray, b: np.ndarray, lower: bool) -> np.ndarray:
@@ -236,9 +232,7 @@ class BatchNormInference(_BatchNorm):
         epsilon = x.dtype.type(self.epsilon)
         return ((x - mean) / np.sqrt(variance + epsilon) * scale + offset).astype(operand.dtype)
 
-    @classmethod
-    def samples(cls):
-        return [(cls(Single(0.001), 1), (Shape(F32, (4, 3)), *[Shape(F32, (3,))] * 4))]
+    examples = [example(Shape(F32, (4, 3)), *[Shape(F32, (3,))] * 4, epsilon=Single(0.001), feature_index=1)]
 
 
 @op("batch-norm-training", operands="operand scale offset")
@@ -256,9 +250,9 @@ class BatchNormTraining(_BatchNorm):
         inference = BatchNormInference(self.epsilon, self.feature_index)
         return inference.evaluate(operand, scale, offset, mean, variance), mean, variance
 
-    @classmethod
-    def samples(cls):
-        return [(cls(Single(0.001), 1), (Shape(F32, (4, 3, 2)), *[Shape(F32, (3,))] * 2))]
+    examples = [
+        example(Shape(F32, (4, 3, 2)), *[Shape(F32, (3,))] * 2, epsilon=Single(0.001), feature_index=1)
+    ]
 
 
 @op("batch-norm-grad", operands="operand scale mean variance grad_output")
@@ -286,7 +280,7 @@ class BatchNormGrad(_BatchNorm):
         kind = rest[0].dtype
         return of_operand.astype(operand.dtype), of_scale.astype(kind), of_offset.astype(kind)
 
-    @classmethod
-    def samples(cls):
-        data = Shape(F32, (4, 3, 2))
-        return [(cls(Single(0.001), 1), (data, *[Shape(F32, (3,))] * 3, data))]
+    examples = [
+        example(Shape(F32, (4, 3, 2)), *[Shape(F32, (3,))] * 3, Shape(F32, (4, 3, 2)),
+                epsilon=Single(0.001), feature_index=1),
+    ]  # fmt: skip

@@ -16,7 +16,7 @@ from axla.core.dtypes import BF16, F32, F64, PRED, S8, S32
 from axla.core.errors import UnsupportedError
 from axla.core.shape import AnyShape, Shape, strides
 from axla.hlo.family import Same, are_different, arrays, show
-from axla.ir.op import Op, attr, op
+from axla.ir.op import Op, attr, example, op
 
 SMALL = 64
 """Elements of an array that is filled rather than viewed."""
@@ -64,14 +64,12 @@ class Broadcast(Op):
             sizes[self.dimensions[k]] = expanded[self.dimensions[k]] = operand.shape[k]
         return np.broadcast_to(operand.transpose(order).reshape(expanded), sizes)
 
-    @classmethod
-    def samples(cls):
-        return [
-            (cls(Shape(F32, (2, 3)), ()), (Shape(F32),)),
-            (cls(Shape(S32, (4, 2, 3)), (0, 2)), (Shape(S32, (4, 3)),)),
-            (cls(Shape(F32, (3, 2)), (1, 0)), (Shape(F32, (2, 3)),)),
-            (cls(Shape(PRED), ()), (Shape(PRED),)),
-        ]
+    examples = [
+        example(Shape(F32), shape=Shape(F32, (2, 3)), dimensions=()),
+        example(Shape(S32, (4, 3)), shape=Shape(S32, (4, 2, 3)), dimensions=(0, 2)),
+        example(Shape(F32, (2, 3)), shape=Shape(F32, (3, 2)), dimensions=(1, 0)),
+        example(Shape(PRED), shape=Shape(PRED), dimensions=()),
+    ]
 
 
 def regroup(
@@ -182,18 +180,15 @@ class Reshape(Op):
     def evaluate(self, operand: np.ndarray) -> np.ndarray:
         return operand.reshape(self.shape.dims)
 
-    @classmethod
-    def samples(cls):
-        cases = [
-            ((2, 3), (6,)),
-            ((6,), (3, 2)),
-            ((4, 6), (2, 12)),
-            ((2, 1, 3), (1, 6)),
-            ((), (1, 1)),
-            ((2, 3, 5), (6, 5)),
-            ((0, 3), (0,)),
-        ]
-        return [(cls(Shape(F32, to)), (Shape(F32, of),)) for of, to in cases]
+    examples = [
+        example(Shape(F32, (2, 3)), shape=Shape(F32, (6,))),
+        example(Shape(F32, (6,)), shape=Shape(F32, (3, 2))),
+        example(Shape(F32, (4, 6)), shape=Shape(F32, (2, 12))),
+        example(Shape(F32, (2, 1, 3)), shape=Shape(F32, (1, 6))),
+        example(Shape(F32), shape=Shape(F32, (1, 1))),
+        example(Shape(F32, (2, 3, 5)), shape=Shape(F32, (6, 5))),
+        example(Shape(F32, (0, 3)), shape=Shape(F32, (0,))),
+    ]
 
 
 @op("dynamic-reshape", operands="operand *sizes")
@@ -218,9 +213,7 @@ class DynamicReshape(Op):
         bounds = zip(sizes, self.shape.dims, self.shape.dynamic, strict=True)
         return refilled(operand, [max(0, min(int(s), n)) if dynamic else n for s, n, dynamic in bounds])
 
-    @classmethod
-    def samples(cls):
-        return [(cls(Shape(F32, (3, 2))), (Shape(F32, (6,)), Shape(S32), Shape(S32)))]
+    examples = [example(Shape(F32, (6,)), Shape(S32), Shape(S32), shape=Shape(F32, (3, 2)))]
 
 
 @op("transpose", operands="operand", moves=True)
@@ -247,13 +240,11 @@ class Transpose(Op):
     def evaluate(self, operand: np.ndarray) -> np.ndarray:
         return operand.transpose(self.dimensions)
 
-    @classmethod
-    def samples(cls):
-        return [
-            (cls((1, 0)), (Shape(F32, (2, 3)),)),
-            (cls((2, 0, 1)), (Shape(BF16, (2, 3, 4)),)),
-            (cls(()), (Shape(F32),)),
-        ]
+    examples = [
+        example(Shape(F32, (2, 3)), dimensions=(1, 0)),
+        example(Shape(BF16, (2, 3, 4)), dimensions=(2, 0, 1)),
+        example(Shape(F32), dimensions=()),
+    ]
 
 
 @op("reverse", operands="operand", moves=True)
@@ -274,13 +265,11 @@ class Reverse(Op):
     def evaluate(self, operand: np.ndarray) -> np.ndarray:
         return np.flip(operand, self.dimensions)
 
-    @classmethod
-    def samples(cls):
-        return [
-            (cls((0,)), (Shape(F32, (5,)),)),
-            (cls((0, 2)), (Shape(S8, (2, 3, 4)),)),
-            (cls(()), (Shape(F32, (2,)),)),
-        ]
+    examples = [
+        example(Shape(F32, (5,)), dimensions=(0,)),
+        example(Shape(S8, (2, 3, 4)), dimensions=(0, 2)),
+        example(Shape(F32, (2,)), dimensions=()),
+    ]
 
 
 @op("iota", free=True, in_line=True)
@@ -309,13 +298,11 @@ class Iota(Op):
         line = np.arange(dims[at]).astype(self.shape.dtype.numpy)
         return np.broadcast_to(line.reshape([-1 if d == at else 1 for d in range(len(dims))]), dims)
 
-    @classmethod
-    def samples(cls):
-        return [
-            (cls(Shape(S32, (5,)), 0), ()),
-            (cls(Shape(F32, (2, 3)), 1), ()),
-            (cls(Shape(S8, (3, 2)), 0), ()),
-        ]
+    examples = [
+        example(shape=Shape(S32, (5,)), iota_dimension=0),
+        example(shape=Shape(F32, (2, 3)), iota_dimension=1),
+        example(shape=Shape(S8, (3, 2)), iota_dimension=0),
+    ]
 
 
 @op("copy", operands="operand", keeps_order=True)
@@ -325,6 +312,4 @@ class Copy(Same):
     def source(self, index: Sequence[Any], operand: Shape) -> tuple[Any, ...]:
         return tuple(index)
 
-    @classmethod
-    def samples(cls):
-        return [(cls(), (Shape(F32, (2, 3)),)), (cls(), (Shape(F64),))]
+    examples = [example(Shape(F32, (2, 3))), example(Shape(F64))]

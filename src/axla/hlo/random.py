@@ -6,7 +6,7 @@ from axla.core.dtypes import F32, S32, U64
 from axla.core.shape import AnyShape, Shape
 from axla.hlo.family import arrays, show
 from axla.ir.attributes import RandomDistribution
-from axla.ir.op import Op, attr, op
+from axla.ir.op import Op, attr, example, op
 
 
 @op("rng", operands="first second", effect="random state", side_effect=True, expensive=True)
@@ -29,12 +29,10 @@ class Rng(Op):
             self.reject("c2", f"{self.distribution} has no numbers of {dtype}")
         return self.shape
 
-    @classmethod
-    def samples(cls):
-        return [
-            (cls(Shape(F32, (3,)), RandomDistribution.NORMAL), (Shape(F32), Shape(F32))),
-            (cls(Shape(S32, (3,))), (Shape(S32), Shape(S32))),
-        ]
+    examples = [
+        example(Shape(F32), Shape(F32), shape=Shape(F32, (3,)), distribution=RandomDistribution.NORMAL),
+        example(Shape(S32), Shape(S32), shape=Shape(S32, (3,))),
+    ]
 
 
 @op("rng-get-and-update-state", effect="random state", side_effect=True)
@@ -49,6 +47,4 @@ class RngGetAndUpdateState(Op):
             self.reject("c1", f"u64[2] is wanted, found {show(self.shape)}")
         return self.shape
 
-    @classmethod
-    def samples(cls):
-        return [(cls(Shape(U64, (2,)), 1), ())]
+    examples = [example(shape=Shape(U64, (2,)), delta=1)]

@@ -16,7 +16,7 @@ from axla.core.shape import AnyShape, Shape, TupleShape, array
 from axla.hlo.bits import as_type
 from axla.hlo.family import arrays, show
 from axla.ir.attributes import RandomAlgorithm
-from axla.ir.op import Op, attr, op
+from axla.ir.op import Op, attr, example, op
 
 Words = np.ndarray
 
@@ -85,16 +85,16 @@ class RngBitGenerator(Op):
             )
         return following, words.astype(f"u{data.dtype.bits // 8}").view(data.dtype.numpy)
 
-    @classmethod
-    def samples(cls):
-        x = Shape(U64, (2,))
-        return [
-            (cls(TupleShape((x, Shape(U32, (3, 5)))), RandomAlgorithm.THREE_FRY), (x,)),
-            (cls(TupleShape((x, Shape(F32, (4, 2)))), RandomAlgorithm.THREE_FRY), (x,)),
-            (cls(TupleShape((x, Shape(U64, (5,)))), RandomAlgorithm.PHILOX), (x,)),
-            (cls(TupleShape((Shape(U64, (3,)), Shape(S16, (7,))))), (Shape(U64, (3,)),)),
-            (cls(TupleShape((Shape(U64, (3,)), Shape(U8))), RandomAlgorithm.PHILOX), (Shape(U64, (3,)),)),
+    examples = [
+        example(Shape(U64, (words,)), shape=TupleShape((Shape(U64, (words,)), made)), algorithm=algorithm)
+        for algorithm, words, made in [
+            (RandomAlgorithm.THREE_FRY, 2, Shape(U32, (3, 5))),
+            (RandomAlgorithm.THREE_FRY, 2, Shape(F32, (4, 2))),
+            (RandomAlgorithm.PHILOX, 2, Shape(U64, (5,))),
+            (RandomAlgorithm.DEFAULT, 3, Shape(S16, (7,))),
+            (RandomAlgorithm.PHILOX, 3, Shape(U8)),
         ]
+    ]
 
 
 def halved_dimension(dims: tuple[int, ...]) -> int:

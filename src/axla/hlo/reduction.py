@@ -7,16 +7,9 @@ from math import ceil, log2
 
 from axla.core.dtypes import F32, PRED, S32
 from axla.core.shape import AnyShape, Shape, TupleShape
+from axla.hlo import signature
 from axla.hlo.elementwise import Compare
 from axla.hlo.family import are_different, arrays, joined, show
-from axla.hlo.signature import (
-    accepts,
-    accepts_scalars,
-    compatible,
-    require_computation,
-    returns,
-    sample_reducer,
-)
 from axla.ir.attributes import Direction
 from axla.ir.families import Applying
 from axla.ir.graph import Computation, Module
@@ -31,7 +24,7 @@ def data_and_inits(self: Op, operands: tuple[AnyShape, ...]) -> tuple[tuple[Shap
         self.reject("c1", f"n arrays and n initial values are wanted, found {len(shapes)} operands")
     data, inits = shapes[: len(shapes) // 2], shapes[len(shapes) // 2 :]
     for array, init in zip(data, inits, strict=True):
-        if init.rank or not compatible(init.dtype, array.dtype):
+        if init.rank or not signature.compatible(init.dtype, array.dtype):
             self.reject(
                 "c2", f"the initial value of {show(array)} must be a scalar of its type, found {show(init)}"
             )
@@ -57,7 +50,7 @@ class Reduce(Applying):
         first, dimensions = data[0], self.dimensions
         if not are_different(dimensions, first.rank):
             self.reject("c4", f"dimensions={dimensions} are not different dimensions of {show(first)}")
-        types = accepts_scalars(
+        types = signature.accepts_scalars(
             self, self.to_apply, [s.dtype for s in (*inits, *data)], [s.dtype for s in inits]
         )
         kept = [d for d in range(first.rank) if d not in dimensions]
@@ -71,7 +64,7 @@ class Reduce(Applying):
 
     @classmethod
     def samples(cls):
-        add, largest = sample_reducer("add", F32), sample_reducer("maximum", S32)
+        add, largest = signature.sample_reducer("add", F32), signature.sample_reducer("maximum", S32)
         return [
             (cls((1,), add), (Shape(F32, (3, 4)), Shape(F32))),
             (cls((0, 2), largest), (Shape(S32, (3, 4, 2)), Shape(S32))),
@@ -100,11 +93,11 @@ class Map(Op):
             self.reject(
                 "c3", f"dimensions={self.dimensions} must be all of {show(shapes[0])}, in order, or none"
             )
-        called = require_computation(self, self.to_apply)
+        called = signature.require_computation(self, self.to_apply)
         root = called.root.shape
         if not isinstance(root, Shape) or root.rank:
             self.reject("c4", f"to_apply {called.name} must return a scalar, found {show(root)}")
-        accepts(self, called, [Shape(s.dtype) for s in shapes])
+        signature.accepts(self, called, [Shape(s.dtype) for s in shapes])
         return Shape(root.dtype, shapes[0].dims, shapes[0].dynamic)
 
     def operations(self, operands: Sequence[AnyShape], result: AnyShape) -> int:
@@ -112,7 +105,7 @@ class Map(Op):
 
     @classmethod
     def samples(cls):
-        return [(cls((0, 1), sample_reducer("add", F32)), (Shape(F32, (3, 4)),) * 2)]
+        return [(cls((0, 1), signature.sample_reducer("add", F32)), (Shape(F32, (3, 4)),) * 2)]
 
 
 @op("scan", operands="*operands", expensive=True, reads_whole=True)
@@ -154,7 +147,7 @@ class Scan(Op):
         if any(s.dims[at] != shapes[0].dims[at] for s in shapes[:count]):
             self.reject("c3", f"inputs must have one size in dimension {at}, found {show(shapes[:count])}")
         slices = [s.with_dims((*s.dims[:at], *s.dims[at + 1 :])) for s in shapes[:count]]
-        called = accepts(self, self.to_apply, [*slices, *shapes[count:]])
+        called = signature.accepts(self, self.to_apply, [*slices, *shapes[count:]])
         root = called.root.shape
         parts = root.parts
         outputs, carries = parts[: len(parts) - self.num_carries], parts[len(parts) - self.num_carries :]
@@ -201,9 +194,9 @@ class Sort(Op):
             self.reject("c1", f"operands must have the same dimensions, found {show(shapes)}")
         if len(self.dimensions) != 1 or not 0 <= self.dimensions[0] < max(1, shapes[0].rank):
             self.reject("c2", f"dimensions={self.dimensions} must be one dimension of {show(shapes[0])}")
-        called = require_computation(self, self.to_apply)
-        accepts_scalars(self, called, [s.dtype for s in shapes for _ in range(2)], [PRED])
-        returns(self, called, Shape(PRED))
+        called = signature.require_computation(self, self.to_apply)
+        signature.accepts_scalars(self, called, [s.dtype for s in shapes for _ in range(2)], [PRED])
+        signature.returns(self, called, Shape(PRED))
         return joined(shapes)
 
     def operations(self, operands: Sequence[AnyShape], result: AnyShape) -> int:

@@ -11,7 +11,7 @@ from axla.core.dtypes import BF16, F32, S32
 from axla.core.shape import UNBOUNDED, AnyShape, Shape
 from axla.hlo.family import Part, arrays, fits_in, same_dtype, show
 from axla.ir.attributes import PaddingConfig, SliceDims
-from axla.ir.op import Op, attr, op
+from axla.ir.op import Op, attr, example, op
 
 
 @op("slice", operands="operand", moves=True)
@@ -50,13 +50,11 @@ class Slice(Part):
         ranges = zip(self.slice.starts, self.slice.limits, self.slice.strides, strict=True)
         return operand[tuple(slice(*r) for r in ranges)]
 
-    @classmethod
-    def samples(cls):
-        return [
-            (cls(SliceDims((1,), (5,))), (Shape(F32, (8,)),)),
-            (cls(SliceDims((0, 1), (2, 7), (1, 3))), (Shape(F32, (2, 7)),)),
-            (cls(SliceDims((3,), (3,))), (Shape(S32, (4,)),)),
-        ]
+    examples = [
+        example(Shape(F32, (8,)), slice=SliceDims((1,), (5,))),
+        example(Shape(F32, (2, 7)), slice=SliceDims((0, 1), (2, 7), (1, 3))),
+        example(Shape(S32, (4,)), slice=SliceDims((3,), (3,))),
+    ]
 
 
 def start_indices(self: Op, operand: Shape, indices: Sequence[AnyShape]) -> None:
@@ -106,13 +104,11 @@ class DynamicSlice(Part):
         starts = clamped_starts(indices, operand.shape, sizes)
         return operand[tuple(slice(s, s + n) for s, n in zip(starts, sizes, strict=True))]
 
-    @classmethod
-    def samples(cls):
-        return [
-            (cls((2,)), (Shape(F32, (5,)), Shape(S32))),
-            (cls((1, 3)), (Shape(F32, (4, 3)), Shape(S32), Shape(S32))),
-            (cls(()), (Shape(F32),)),
-        ]
+    examples = [
+        example(Shape(F32, (5,)), Shape(S32), dynamic_slice_sizes=(2,)),
+        example(Shape(F32, (4, 3)), Shape(S32), Shape(S32), dynamic_slice_sizes=(1, 3)),
+        example(Shape(F32), dynamic_slice_sizes=()),
+    ]
 
 
 @op("dynamic-update-slice", operands="operand update *start_indices", updates=True, in_line=True)
@@ -140,12 +136,10 @@ class DynamicUpdateSlice(Op):
         result[tuple(slice(s, s + n) for s, n in zip(starts, update.shape, strict=True))] = update
         return result
 
-    @classmethod
-    def samples(cls):
-        return [
-            (cls(), (Shape(F32, (5,)), Shape(F32, (2,)), Shape(S32))),
-            (cls(), (Shape(F32, (4, 3)), Shape(F32, (2, 3)), Shape(S32), Shape(S32))),
-        ]
+    examples = [
+        example(Shape(F32, (5,)), Shape(F32, (2,)), Shape(S32)),
+        example(Shape(F32, (4, 3)), Shape(F32, (2, 3)), Shape(S32), Shape(S32)),
+    ]
 
 
 @op("pad", operands="operand padding_value", moves=True, in_line=True)
@@ -198,18 +192,14 @@ class Pad(Op):
         result[tuple(to)] = operand[tuple(of)]
         return result
 
-    @classmethod
-    def samples(cls):
-        configs = [
-            ((1,), (2,), (0,)),
-            ((-1,), (-2,), (0,)),
-            ((1,), (-3,), (2,)),
-            ((-2,), (4,), (1,)),
-            ((0,), (-12,), (2,)),
-        ]
-        return [(cls(PaddingConfig(*c)), (Shape(F32, (5,)), Shape(F32))) for c in configs] + [
-            (cls(PaddingConfig((1, 0), (-1, 2), (1, 0))), (Shape(S32, (3, 4)), Shape(S32)))
-        ]
+    examples = [
+        example(Shape(F32, (5,)), Shape(F32), padding=PaddingConfig((1,), (2,))),
+        example(Shape(F32, (5,)), Shape(F32), padding=PaddingConfig((-1,), (-2,))),
+        example(Shape(F32, (5,)), Shape(F32), padding=PaddingConfig((1,), (-3,), (2,))),
+        example(Shape(F32, (5,)), Shape(F32), padding=PaddingConfig((-2,), (4,), (1,))),
+        example(Shape(F32, (5,)), Shape(F32), padding=PaddingConfig((0,), (-12,), (2,))),
+        example(Shape(S32, (3, 4)), Shape(S32), padding=PaddingConfig((1, 0), (-1, 2), (1, 0))),
+    ]
 
 
 @op("concatenate", operands="*operands", moves=True, in_line=True)
@@ -246,10 +236,8 @@ class Concatenate(Op):
     def evaluate(self, *operands: np.ndarray) -> np.ndarray:
         return np.concatenate(operands, self.dimensions[0])
 
-    @classmethod
-    def samples(cls):
-        return [
-            (cls((0,)), (Shape(F32, (2,)), Shape(F32, (3,)))),
-            (cls((1,)), (Shape(S32, (2, 1)), Shape(S32, (2, 0)), Shape(S32, (2, 4)))),
-            (cls((0,)), (Shape(BF16, (2, 2)),)),
-        ]
+    examples = [
+        example(Shape(F32, (2,)), Shape(F32, (3,)), dimensions=(0,)),
+        example(Shape(S32, (2, 1)), Shape(S32, (2, 0)), Shape(S32, (2, 4)), dimensions=(1,)),
+        example(Shape(BF16, (2, 2)), dimensions=(0,)),
+    ]

@@ -8,7 +8,7 @@ from axla.core.dtypes import F32, S32
 from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.hlo import numeric
 from axla.hlo.family import REAL, arrays, same_dtype, show
-from axla.ir.op import Op, attr, op
+from axla.ir.op import Op, attr, example, op
 
 
 def _key(x: np.ndarray) -> np.ndarray:
@@ -50,6 +50,4 @@ class TopK(Op):
         order = (largest_first if self.largest else smallest_first)(operand)[..., : self.k]
         return np.take_along_axis(operand, order, -1), order.astype(np.int32)
 
-    @classmethod
-    def samples(cls):
-        return [(cls(2), (Shape(F32, (3, 5)),)), (cls(3, False), (Shape(S32, (4,)),))]
+    examples = [example(Shape(F32, (3, 5)), k=2), example(Shape(S32, (4,)), k=3, largest=False)]

@@ -14,7 +14,7 @@ from axla.hlo.family import Same, show
 from axla.ir.attributes import RawText
 from axla.ir.families import Transfer
 from axla.ir.graph import Instruction
-from axla.ir.op import Op, attr, op
+from axla.ir.op import Op, attr, example, op
 
 
 @op("copy-start", operands="operand")
@@ -33,10 +33,7 @@ class CopyStart(Op):
     def evaluate(self, operand):
         return (operand, operand, np.zeros((), np.uint32))
 
-    @classmethod
-    def samples(cls):
-        x = Shape(F32, (3,))
-        return [(cls(TupleShape((x, x, Shape(U32)))), (x,))]
+    examples = [example(Shape(F32, (3,)), shape=TupleShape((Shape(F32, (3,)), Shape(F32, (3,)), Shape(U32))))]
 
 
 @op("copy-done", operands="operand", ends=CopyStart)
@@ -49,10 +46,7 @@ class CopyDone(Op):
     def evaluate(self, operand):
         return operand[0]
 
-    @classmethod
-    def samples(cls):
-        x = Shape(F32, (3,))
-        return [(cls(), (TupleShape((x, x, Shape(U32))),))]
+    examples = [example(TupleShape((Shape(F32, (3,)), Shape(F32, (3,)), Shape(U32))))]
 
 
 class _Transfer(Op):
@@ -80,10 +74,11 @@ class Send(_Transfer, Transfer):
             self.reject("c2", f"({show(data)}, u32[], token[]) is wanted, found {show(self.shape)}")
         return self.shape
 
-    @classmethod
-    def samples(cls):
-        x = Shape(F32, (3,))
-        return [(cls(TupleShape((x, Shape(U32), TOKEN)), 1), (x, TOKEN))]
+    examples = [
+        example(
+            Shape(F32, (3,)), TOKEN, shape=TupleShape((Shape(F32, (3,)), Shape(U32), TOKEN)), channel_id=1
+        )
+    ]
 
 
 @op("send-done", operands="operand", effect="transfers", ends=Send)
@@ -96,9 +91,7 @@ class SendDone(_Transfer, Transfer):
     def infer(self, operand: AnyShape) -> AnyShape:
         return started(self, operand, 2)
 
-    @classmethod
-    def samples(cls):
-        return [(cls(1), (TupleShape((Shape(F32, (3,)), Shape(U32), TOKEN)),))]
+    examples = [example(TupleShape((Shape(F32, (3,)), Shape(U32), TOKEN)), channel_id=1)]
 
 
 @op("recv", operands="token", effect="transfers")
@@ -116,9 +109,7 @@ class Recv(_Transfer, Transfer):
             self.reject("c2", f"(data, u32[], token[]) is wanted, found {show(self.shape)}")
         return self.shape
 
-    @classmethod
-    def samples(cls):
-        return [(cls(TupleShape((Shape(F32, (3,)), Shape(U32), TOKEN)), 1), (TOKEN,))]
+    examples = [example(TOKEN, shape=TupleShape((Shape(F32, (3,)), Shape(U32), TOKEN)), channel_id=1)]
 
 
 @op("recv-done", operands="operand", effect="transfers", ends=Recv, in_order=True)
@@ -133,9 +124,7 @@ class RecvDone(_Transfer, Transfer):
         parts = operand.parts
         return TupleShape((parts[0].logical, TOKEN))
 
-    @classmethod
-    def samples(cls):
-        return [(cls(1), (TupleShape((Shape(F32, (3,)), Shape(U32), TOKEN)),))]
+    examples = [example(TupleShape((Shape(F32, (3,)), Shape(U32), TOKEN)), channel_id=1)]
 
 
 @op("infeed", operands="token", effect="infeed", in_order=True)
@@ -154,9 +143,7 @@ class Infeed(_Transfer):
         self._token(token)
         return self.shape
 
-    @classmethod
-    def samples(cls):
-        return [(cls(TupleShape((Shape(F32, (3,)), TOKEN))), (TOKEN,))]
+    examples = [example(TOKEN, shape=TupleShape((Shape(F32, (3,)), TOKEN)))]
 
 
 @op("outfeed", operands="data token", effect="outfeed", mixes_floats=True, in_order=True)
@@ -174,9 +161,7 @@ class Outfeed(_Transfer):
             )
         return TOKEN
 
-    @classmethod
-    def samples(cls):
-        return [(cls(Shape(F32, (3,))), (Shape(F32, (3,)), TOKEN))]
+    examples = [example(Shape(F32, (3,)), TOKEN, outfeed_shape=Shape(F32, (3,)))]
 
 
 @op("domain", operands="operand")
@@ -190,10 +175,12 @@ class Domain(Same):
             if part not in self.domain.replace(" ", ""):
                 self.reject("c1", f"the attribute must have {part}, found {self.domain}")
 
-    @classmethod
-    def samples(cls):
-        text = RawText('{kind="sharding", entry={maximal device=0}, exit={maximal device=1}}')
-        return [(cls(text), (Shape(F32, (3,)),))]
+    examples = [
+        example(
+            Shape(F32, (3,)),
+            domain=RawText('{kind="sharding", entry={maximal device=0}, exit={maximal device=1}}'),
+        )
+    ]
 
 
 def receives_last(order: Sequence[Instruction]) -> Sequence[Instruction]:

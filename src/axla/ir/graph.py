@@ -31,6 +31,10 @@ class Attribute:
     proto: str  # where it is in the op's proto, a path of fields
 
 
+Example = tuple[dict[str, Any], tuple[AnyShape, ...]]
+"""A valid application of an op: attributes, and shapes of the operands."""
+
+
 class Op:
     """An opcode and its attributes. Subclasses are declarations, made by `@op`: see the top of `op.py`."""
 
@@ -71,6 +75,7 @@ class Op:
     message: ClassVar[str] = ""  # the part of its proto where attributes are looked for first
     ends: ClassVar[type[Op] | None] = None  # the op that begins what this one ends: copy-start for copy-done
     ended_by: ClassVar[type[Op] | None] = None  # the other way round; `@op` sets it
+    examples: ClassVar[Sequence[Example]] = ()  # what `samples` gives: `op.example` makes them
 
     def infer(self, *operands: AnyShape) -> AnyShape:
         """The result shape; raises ShapeError for operands that the op does not accept."""
@@ -120,7 +125,7 @@ class Op:
     @classmethod
     def samples(cls) -> list[tuple[Op, tuple[AnyShape, ...]]]:
         """Valid applications, for tests, fuzzers and docs: (op value, operand shapes)."""
-        return []
+        return [(cls(**attributes), operands) for attributes, operands in cls.examples]
 
 
 @dataclass(frozen=True, slots=True)

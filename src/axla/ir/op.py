@@ -11,6 +11,7 @@ op; parser, printer, builder, verifier, interpreter and code generator read the 
         def infer(self, operand): ...      # result shape, or ShapeError by self.reject()
         def source(self, index): ...       # pure data movement: index of the result -> index of the operand
         def evaluate(self, operand): ...   # NumPy arrays in and out
+        examples = [example(Shape(F32, (2, 3)), dimensions=(1, 0))]   # what tests and pages try
 
 An op whose result shape does not follow from operands and attributes has a first field `shape: Shape`, which
 the text form writes as the instruction's shape and not among the attributes.
@@ -28,8 +29,9 @@ from typing import Any, NoReturn
 
 from axla.core import locks, plugins
 from axla.core.errors import InvalidArgument, ShapeError, UnsupportedError, did_you_mean
+from axla.core.shape import AnyShape
 from axla.ir.codec import codec_of
-from axla.ir.graph import Attribute, Op
+from axla.ir.graph import Attribute, Example, Op
 from axla.ir.strings import pattern
 
 if typing.TYPE_CHECKING:
@@ -40,7 +42,7 @@ OPS: dict[str, type[Op]] = {}
 
 FACTS = frozenset(Op.__annotations__) - {
     "opcode", "operand_names", "variadic", "optional", "attributes", "holds_shape", "computation_fields",
-    "__dataclass_fields__", "ended_by",
+    "__dataclass_fields__", "ended_by", "examples",
 }  # fmt: skip
 """What a declaration may say of an op: see `Op`."""
 
@@ -105,6 +107,11 @@ def attr(text: str = "", *, always: bool = False, required: bool = False, proto:
     return dataclasses.field(
         metadata={"text": text, "always": always, "required": required, "proto": proto}, **kw
     )
+
+
+def example(*operands: AnyShape, **attributes: Any) -> Example:
+    """An entry of `Op.examples`: shapes of operands that an op with these attributes takes."""
+    return attributes, operands
 
 
 OpClass = typing.TypeVar("OpClass", bound=type[Op])

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from axla.core.dtypes import F32
 from axla.core.literal import Literal
 from axla.core.shape import AnyShape, Shape, TupleShape
-from axla.ir.op import Op, attr, op, reject
+from axla.ir.op import Op, attr, example, op, reject
 
 
 @op("parameter", structural=True, in_line=True)
@@ -20,9 +20,7 @@ class Parameter(Op):
     def infer(self) -> AnyShape:
         return self.shape
 
-    @classmethod
-    def samples(cls):
-        return [(cls(Shape(F32, (2, 3)), 0), ())]
+    examples = [example(shape=Shape(F32, (2, 3)), parameter_number=0)]
 
 
 @op("constant", free=True, in_line=True)
@@ -60,9 +58,7 @@ class Tuple(Op):
     def infer(self, *elements: AnyShape) -> TupleShape:
         return TupleShape(elements)
 
-    @classmethod
-    def samples(cls):
-        return [(cls(), (Shape(F32, (2,)), Shape(F32))), (cls(), ())]
+    examples = [example(Shape(F32, (2,)), Shape(F32)), example()]
 
 
 @op("get-tuple-element", operands="operand", structural=True, in_line=True)
@@ -80,6 +76,4 @@ class GetTupleElement(Op):
             self.reject("c2", f"index={self.index} is not one of the {found}")
         return operand.elements[self.index]
 
-    @classmethod
-    def samples(cls):
-        return [(cls(1), (TupleShape((Shape(F32, (2,)), Shape(F32))),))]
+    examples = [example(TupleShape((Shape(F32, (2,)), Shape(F32))), index=1)]
