@@ -18,19 +18,7 @@ import numpy as np
 
 from axla.core.errors import InvalidArgument, ShapeError
 from axla.core.shape import AnyShape, Shape
-from axla.ir.attributes import (
-    ConvDims,
-    OutputAlias,
-    PaddingConfig,
-    Precision,
-    RawText,
-    Single,
-    SliceDims,
-    SourceTargetPairs,
-    Sparsity,
-    Window,
-    Word,
-)
+from axla.ir import attributes
 from axla.ir.devices import Axis, Iota, IotaGroups, Mesh, MeshAxes, ReplicaGroups
 from axla.ir.graph import Computation
 from axla.ir.strings import named_values, pattern, quote
@@ -93,7 +81,7 @@ def _read_choice(reader: Reader, choices: type[enum.StrEnum]) -> enum.StrEnum:
     at = reader.skip()
     word = reader.word()
     try:
-        return choices(word.lower() if choices is Precision else word)
+        return choices(word.lower() if choices is attributes.Precision else word)
     except ValueError:
         reader.fail(f"expected one of {', '.join(choices)}, found '{word}'", at)
 
@@ -131,9 +119,9 @@ def _write_groups(groups: tuple[tuple[int, ...], ...]) -> str:
     return "{" + ",".join(map(write_integers, groups)) + "}"
 
 
-def _read_precisions(reader: Reader) -> tuple[Precision, ...]:
-    found = tuple(reader.listed("{", lambda: _read_choice(reader, Precision), "}"))
-    return found if any(p is not Precision.DEFAULT for p in found) else ()
+def _read_precisions(reader: Reader) -> tuple[attributes.Precision, ...]:
+    found = tuple(reader.listed("{", lambda: _read_choice(reader, attributes.Precision), "}"))
+    return found if any(p is not attributes.Precision.DEFAULT for p in found) else ()
 
 
 # Windows, padding, slices.
@@ -159,7 +147,7 @@ def _read_pads(reader: Reader) -> list[tuple[int, ...]]:
     ]
 
 
-def _read_window(reader: Reader) -> Window:
+def _read_window(reader: Reader) -> attributes.Window:
     start = reader.skip()
     reader.expect("{", "to begin the window")
     fields: dict[str, tuple] = {}
@@ -183,10 +171,10 @@ def _read_window(reader: Reader) -> Window:
         fields["reversal"] = tuple(map(bool, fields["reversal"])) + (False,) * missing
     if fields and "size" not in fields:
         reader.fail("the window has no size", start)
-    return _checked(reader, start, lambda: Window(fields.pop("size", ()), **fields))
+    return _checked(reader, start, lambda: attributes.Window(fields.pop("size", ()), **fields))
 
 
-def _write_window(window: Window) -> str:
+def _write_window(window: attributes.Window) -> str:
     def sizes(name: str, values: tuple[int, ...], default: int) -> str:
         return f"{name}={'x'.join(str(int(v)) for v in values)}" if any(v != default for v in values) else ""
 
@@ -210,24 +198,24 @@ def _checked(reader: Reader, at: int, make: Callable[[], Any]) -> Any:
         reader.fail(error.message, at)
 
 
-def _read_padding(reader: Reader) -> PaddingConfig:
+def _read_padding(reader: Reader) -> attributes.PaddingConfig:
     if reader.match(_NO_PADS):
-        return PaddingConfig((), ())
+        return attributes.PaddingConfig((), ())
     pads = _read_pads(reader)
     interior = tuple(p[2] if len(p) == 3 else 0 for p in pads)
-    return PaddingConfig(tuple(p[0] for p in pads), tuple(p[1] for p in pads), interior)
+    return attributes.PaddingConfig(tuple(p[0] for p in pads), tuple(p[1] for p in pads), interior)
 
 
 _NO_PADS = pattern(_BLANK + r'(?:""|\{\})')
 
 
-def _write_padding(padding: PaddingConfig) -> str:
+def _write_padding(padding: attributes.PaddingConfig) -> str:
     # XLA writes the interior of all dimensions or of none.
     columns = [padding.low, padding.high] + ([padding.interior] if any(padding.interior) else [])
     return "x".join("_".join(map(str, entry)) for entry in zip(*columns, strict=True))
 
 
-def _read_slice(reader: Reader) -> SliceDims:
+def _read_slice(reader: Reader) -> attributes.SliceDims:
     def one() -> tuple[int, int, int]:
         reader.expect("[")
         start = reader.integer()
@@ -238,10 +226,10 @@ def _read_slice(reader: Reader) -> SliceDims:
         return start, limit, stride
 
     ranges = reader.listed("{", one, "}")
-    return SliceDims(*(tuple(r[n] for r in ranges) for n in range(3)))
+    return attributes.SliceDims(*(tuple(r[n] for r in ranges) for n in range(3)))
 
 
-def _write_slice(dims: SliceDims) -> str:
+def _write_slice(dims: attributes.SliceDims) -> str:
     ranges = zip(dims.starts, dims.limits, dims.strides, strict=True)
     # The stride of one is left out where all strides are one.
     if all(stride == 1 for stride in dims.strides):
@@ -254,7 +242,7 @@ def _write_slice(dims: SliceDims) -> str:
 _CONV_DIMS = pattern(_BLANK + r"([0-9bf?]++)_([0-9io?]++)->([0-9bf?]++)")
 
 
-def _read_conv_dims(reader: Reader) -> ConvDims:
+def _read_conv_dims(reader: Reader) -> attributes.ConvDims:
     found = reader.take(_CONV_DIMS, "dimension labels such as b01f_01io->b01f")
     at = found.start(1)
     for labels, letters in ((found[1], "bf"), (found[2], "io"), (found[3], "bf")):
@@ -272,7 +260,7 @@ def _read_conv_dims(reader: Reader) -> ConvDims:
             "input, kernel and output must have the same number of spatial dimensions, "
             f"found {counts[0]}, {counts[1]} and {counts[2]}", at,
         )  # fmt: skip
-    return ConvDims(*(found[n].rstrip("?") for n in (1, 2, 3)))
+    return attributes.ConvDims(*(found[n].rstrip("?") for n in (1, 2, 3)))
 
 
 # Collectives.
@@ -359,21 +347,21 @@ def _read_replica_groups(reader: Reader) -> ReplicaGroups:
     reader.fail("expected groups: {{0,1},...}, [n,m]<=[...] or mesh['axis'=n,...] {'axis'}", at)
 
 
-def _read_pairs(reader: Reader) -> SourceTargetPairs:
+def _read_pairs(reader: Reader) -> attributes.SourceTargetPairs:
     if not reader.peek("{"):
-        return SourceTargetPairs((), reader.raw())
+        return attributes.SourceTargetPairs((), reader.raw())
     at = reader.skip()
     pairs = _read_groups(reader)
     if any(len(p) != 2 for p in pairs):
         reader.fail("source_target_pairs takes pairs {source,target}", at)
-    return SourceTargetPairs(tuple((source, target) for source, target in pairs))
+    return attributes.SourceTargetPairs(tuple((source, target) for source, target in pairs))
 
 
 # Calls out of the program.
 
 
-def _read_output_aliases(reader: Reader) -> tuple[OutputAlias, ...]:
-    def one() -> OutputAlias:
+def _read_output_aliases(reader: Reader) -> tuple[attributes.OutputAlias, ...]:
+    def one() -> attributes.OutputAlias:
         output = reader.integers()
         reader.expect(":")
         reader.expect("(")
@@ -381,12 +369,12 @@ def _read_output_aliases(reader: Reader) -> tuple[OutputAlias, ...]:
         reader.expect(",")
         index = reader.integers()
         reader.expect(")")
-        return OutputAlias(output, operand, index)
+        return attributes.OutputAlias(output, operand, index)
 
     return tuple(reader.listed("{", one, "}"))
 
 
-def _write_output_aliases(aliases: tuple[OutputAlias, ...]) -> str:
+def _write_output_aliases(aliases: tuple[attributes.OutputAlias, ...]) -> str:
     entries = (f"{write_integers(a.output)}: ({a.operand}, {write_integers(a.index)})" for a in aliases)
     return "{" + ", ".join(entries) + "}"
 
@@ -394,18 +382,18 @@ def _write_output_aliases(aliases: tuple[OutputAlias, ...]) -> str:
 _SPARSITY = pattern(_BLANK + r"([LR])\.(\d++)@(\d++):(\d++)")
 
 
-def _read_sparsity(reader: Reader) -> tuple[Sparsity, ...]:
-    found: list[Sparsity] = []
+def _read_sparsity(reader: Reader) -> tuple[attributes.Sparsity, ...]:
+    found: list[attributes.Sparsity] = []
     while not found or reader.match(_UNDERSCORE):
         one = reader.take(_SPARSITY, "a sparsity such as L.1@2:4")
-        found.append(Sparsity(one[1], *(reader.as_int64(one[n], one.start(n)) for n in (2, 3, 4))))
+        found.append(attributes.Sparsity(one[1], *(reader.as_int64(one[n], one.start(n)) for n in (2, 3, 4))))
     return tuple(found)
 
 
 _UNDERSCORE = pattern("_")
 
 
-def _write_sparsity(values: tuple[Sparsity, ...]) -> str:
+def _write_sparsity(values: tuple[attributes.Sparsity, ...]) -> str:
     return "_".join(f"{v.operand}.{v.dimension}@{v.kept}:{v.of}" for v in values)
 
 
@@ -416,28 +404,28 @@ _COMPUTATION = Codec(lambda r: r.computation(), lambda computation: f"%{computat
 CODECS: dict[Any, Codec] = {
     int: Codec(lambda r: r.integer(), str),
     float: Codec(lambda r: r.real(), _write_float),
-    Single: Codec(lambda r: r.real(), _write_single),
+    attributes.Single: Codec(lambda r: r.real(), _write_single),
     bool: _BOOLEAN,
     str: Codec(lambda r: r.quoted(), quote),
-    Word: Codec(lambda r: Word(r.word()), str),
-    RawText: Codec(lambda r: RawText(r.raw()), str),
+    attributes.Word: Codec(lambda r: attributes.Word(r.word()), str),
+    attributes.RawText: Codec(lambda r: attributes.RawText(r.raw()), str),
     tuple[int, ...]: Codec(lambda r: r.integers(), write_integers),
     tuple[bool, ...]: _list_of(_BOOLEAN, ","),
     tuple[tuple[int, ...], ...]: Codec(_read_groups, _write_groups),
-    tuple[Precision, ...]: Codec(_read_precisions, lambda values: "{" + ",".join(values) + "}"),
+    tuple[attributes.Precision, ...]: Codec(_read_precisions, lambda values: "{" + ",".join(values) + "}"),
     tuple[tuple[str, str], ...]: Codec(lambda r: r.named_values(), named_values),
     AnyShape: _SHAPE,
     Shape: _SHAPE,
     tuple[AnyShape, ...]: _list_of(_SHAPE, ", "),
     Computation: _COMPUTATION,
     tuple[Computation, ...]: _list_of(_COMPUTATION, ", "),
-    Window: Codec(_read_window, _write_window),
-    PaddingConfig: Codec(_read_padding, _write_padding),
-    SliceDims: Codec(_read_slice, _write_slice),
-    ConvDims: Codec(_read_conv_dims, lambda dims: f"{dims.input}_{dims.kernel}->{dims.output}"),
+    attributes.Window: Codec(_read_window, _write_window),
+    attributes.PaddingConfig: Codec(_read_padding, _write_padding),
+    attributes.SliceDims: Codec(_read_slice, _write_slice),
+    attributes.ConvDims: Codec(_read_conv_dims, lambda dims: f"{dims.input}_{dims.kernel}->{dims.output}"),
     ReplicaGroups: Codec(_read_replica_groups, str),
-    SourceTargetPairs: Codec(_read_pairs, lambda v: v.text or _write_groups(v.pairs)),
-    tuple[OutputAlias, ...]: Codec(_read_output_aliases, _write_output_aliases),
-    tuple[Sparsity, ...]: Codec(_read_sparsity, _write_sparsity),
+    attributes.SourceTargetPairs: Codec(_read_pairs, lambda v: v.text or _write_groups(v.pairs)),
+    tuple[attributes.OutputAlias, ...]: Codec(_read_output_aliases, _write_output_aliases),
+    tuple[attributes.Sparsity, ...]: Codec(_read_sparsity, _write_sparsity),
 }
 """Every type that an attribute of an op may have; enumerations are added when they are asked for."""

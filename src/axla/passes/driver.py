@@ -17,16 +17,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from graphlib import TopologicalSorter
 
+from axla.core import errors, trace
 from axla.core import flags as flag_values
-from axla.core import trace
-from axla.core.errors import (
-    AxlaError,
-    CompileError,
-    InternalError,
-    InvalidArgument,
-    UnsupportedError,
-    did_you_mean,
-)
 from axla.core.flags import Flags
 from axla.ir.graph import Instruction, Module
 from axla.passes import dump, rewrite
@@ -104,8 +96,8 @@ class _Runner:
             return
         known = {*PASSES, *rewrite.rules_by_name(), *(step.name for _, step in self.passes)}
         for name in sorted(named - known):
-            hint = did_you_mean(name, known) or "; `axla opt --list-passes` and --list-rules name them"
-            raise InvalidArgument(f"disable_hlo_passes: there is no pass or rule {name!r}{hint}")
+            hint = errors.did_you_mean(name, known) or "; `axla opt --list-passes` and --list-rules name them"
+            raise errors.InvalidArgument(f"disable_hlo_passes: there is no pass or rule {name!r}{hint}")
 
     def run_fixpoint(self, group: Fixpoint, number: int) -> None:
         settled: dict[Pass, int] = {}  # pass -> the last version it left unchanged
@@ -131,7 +123,7 @@ class _Runner:
         """The reason not to run an optional pass; InvalidArgument when a required one is disabled."""
         if step.name in self.flags.disable_hlo_passes:
             if step.required:
-                raise InvalidArgument(f"pass '{step.name}' cannot be disabled: {step.required}")
+                raise errors.InvalidArgument(f"pass '{step.name}' cannot be disabled: {step.required}")
             return "disabled"
         only = self.flags.enable_hlo_passes_only
         if only and step.name not in only and not step.required:
@@ -147,7 +139,9 @@ class _Runner:
         given = dict(step.options)
         if asks_for_target(step.function):
             if self.target is None:
-                raise InvalidArgument(f"pass '{step.name}' asks about a machine: driver.run wants a target")
+                raise errors.InvalidArgument(
+                    f"pass '{step.name}' asks about a machine: driver.run wants a target"
+                )
             given["target"] = self.target
         text = module.to_string() if self.dumping else ""
         size = instruction_count(module) if flags.timings or trace.enabled() else 0
@@ -191,11 +185,11 @@ class _Runner:
             )
             where += f" (before it: {path})" if path else ""
         # These two are refusals of a right program, for the user; all else that leaves a pass is our bug.
-        if isinstance(error, (UnsupportedError, CompileError)):
+        if isinstance(error, (errors.UnsupportedError, errors.CompileError)):
             error.add_note(where)
             raise error
-        what = str(error) if isinstance(error, AxlaError) else f"{type(error).__name__}: {error}"
-        raise InternalError(f"{where}: {what}") from error
+        what = str(error) if isinstance(error, errors.AxlaError) else f"{type(error).__name__}: {error}"
+        raise errors.InternalError(f"{where}: {what}") from error
 
     def dump(self, step: Pass, number: int, group: str, text: str, *, changed: bool) -> None:
         pattern = self.flags.dump_hlo_pass_re

@@ -11,19 +11,7 @@ from typing import Any
 from axla.core.errors import ParseError, UnsupportedError
 from axla.core.literal import Literal
 from axla.core.shape import AnyShape, Shape, TupleShape
-from axla.ir.attributes import (
-    CONVOLUTION_DIMENSIONS,
-    ConvDims,
-    OutputAlias,
-    PaddingConfig,
-    Precision,
-    RawText,
-    Single,
-    SliceDims,
-    SourceTargetPairs,
-    Window,
-    Word,
-)  # fmt: skip
+from axla.ir import attributes
 from axla.ir.devices import ReplicaGroups
 from axla.ir.graph import Instruction
 from axla.ir.literal_text import literal_text
@@ -94,36 +82,37 @@ def _rows(name: str, ours: tuple[str, ...], theirs: tuple[str, ...], cls: type) 
     return Codec(read, write)
 
 
-def _read_conv(value: Proto, around: Around) -> ConvDims:
+def _read_conv(value: Proto, around: Around) -> attributes.ConvDims:
     numbers: dict[str, Any] = {}
-    for name, label in CONVOLUTION_DIMENSIONS.items():
+    for name, label in attributes.CONVOLUTION_DIMENSIONS.items():
         several = name.endswith("dimensions")
         numbers[label] = value.get(name, [] if several else 0)
         if max(numbers[label] if several else [numbers[label]], default=0) > 63:
             raise ParseError(f"convolution_dimension_numbers name dimensions above 63: {value}")
-    return ConvDims.of(**numbers)
+    return attributes.ConvDims.of(**numbers)
 
 
-def _write_conv(value: ConvDims, around: Around) -> Proto:
+def _write_conv(value: attributes.ConvDims, around: Around) -> Proto:
     message: Proto = {}
-    for name, label in CONVOLUTION_DIMENSIONS.items():
+    for name, label in attributes.CONVOLUTION_DIMENSIONS.items():
         dims = getattr(value, label)
         message[name] = list(dims) if name.endswith("dimensions") else dims
     return message
 
 
-def _read_precisions(value: Any, around: Around) -> tuple[Precision, ...]:
-    found = tuple(Precision(str(name).lower()) for name in value)
-    return found if any(p is not Precision.DEFAULT for p in found) else ()
+def _read_precisions(value: Any, around: Around) -> tuple[attributes.Precision, ...]:
+    found = tuple(attributes.Precision(str(name).lower()) for name in value)
+    return found if any(p is not attributes.Precision.DEFAULT for p in found) else ()
 
 
 _ALIAS = ("output_shape_index", "operand_index", "operand_shape_index")
 
 
-def _read_aliases(value: Any, around: Around) -> tuple[OutputAlias, ...]:
+def _read_aliases(value: Any, around: Around) -> tuple[attributes.OutputAlias, ...]:
     output, operand, index = _ALIAS
     return tuple(
-        OutputAlias(tuple(a.get(output, ())), a.get(operand, 0), tuple(a.get(index, ()))) for a in value
+        attributes.OutputAlias(tuple(a.get(output, ())), a.get(operand, 0), tuple(a.get(index, ())))
+        for a in value
     )
 
 
@@ -131,13 +120,13 @@ def _write_aliases(value: Any, around: Around) -> list[Proto]:
     return [dict(zip(_ALIAS, (list(a.output), a.operand, list(a.index)), strict=True)) for a in value]
 
 
-def _read_literal(message: Proto, around: Around) -> RawText | None:
+def _read_literal(message: Proto, around: Around) -> attributes.RawText | None:
     if "literal" not in message:
         return None
     literal = read_literal(message["literal"], around.shapes.shape)
     parts = literal.elements if literal.shape.is_tuple else (literal,)
     texts = ", ".join(f"{p.shape} {literal_text(p)}" for p in parts)
-    return RawText(f"( {texts} )" if literal.shape.is_tuple else texts)
+    return attributes.RawText(f"( {texts} )" if literal.shape.is_tuple else texts)
 
 
 def _write_literal(value: str, message: Proto, around: Around) -> None:
@@ -154,11 +143,11 @@ _SIDE = re.compile(r"(lhs|rhs)=\{sparsity=(\d+)x(\d+) dimension=(\d+) stride=(\d
 _STORED = ("num_non_zero", "block_size", "dimension", "stride")
 
 
-def _read_sparsity(message: Proto, around: Around) -> RawText | None:
+def _read_sparsity(message: Proto, around: Around) -> attributes.RawText | None:
     found = message.get("sparsity_config", {})
     sides = [(s, *[found[s].get(name, 0) for name in _STORED]) for s in ("lhs", "rhs") if s in found]
     texts = [f"{s}={{sparsity={a}x{b} dimension={c} stride={d}}}" for s, a, b, c, d in sides]
-    return RawText("{" + " ".join(texts) + "}") if texts else None
+    return attributes.RawText("{" + " ".join(texts) + "}") if texts else None
 
 
 def _write_sparsity(value: str, message: Proto, around: Around) -> None:
@@ -186,38 +175,40 @@ def _read_slice_sizes(value: Any, around: Around) -> tuple[tuple[int, ...], ...]
 
 CODECS: dict[Any, Codec] = {
     int: Codec(_same, _same),
-    Single: Codec(_same, _same),
+    attributes.Single: Codec(_same, _same),
     bool: Codec(_same, _same),
     str: Codec(lambda v, a: v.decode("utf-8", "surrogateescape") if isinstance(v, bytes) else v, _same),
     tuple[int, ...]: Codec(_tuple, _list),
     tuple[tuple[int, ...], ...]: Codec(_read_slice_sizes, lambda v, a: [n for one in v for n in one]),
-    tuple[Precision, ...]: Codec(_read_precisions, lambda v, a: [p.upper() for p in v]),
+    tuple[attributes.Precision, ...]: Codec(_read_precisions, lambda v, a: [p.upper() for p in v]),
     AnyShape: Codec(lambda v, a: a.shapes.shape(v), lambda v, a: a.shapes.shape(v)),
     tuple[AnyShape, ...]: Codec(
         lambda v, a: tuple(map(a.shapes.shape, v)), lambda v, a: [a.shapes.shape(s) for s in v]
     ),
-    Window: _rows(
+    attributes.Window: _rows(
         "dimensions",
         ("size", "stride", "low", "high", "window_dilation", "base_dilation", "reversal"),
         (
             "size", "stride", "padding_low", "padding_high", "window_dilation", "base_dilation",
             "window_reversal",
         ),
-        Window,
+        attributes.Window,
     ),
-    PaddingConfig: _rows(
+    attributes.PaddingConfig: _rows(
         "dimensions", ("low", "high", "interior"),
-        ("edge_padding_low", "edge_padding_high", "interior_padding"), PaddingConfig,
+        ("edge_padding_low", "edge_padding_high", "interior_padding"), attributes.PaddingConfig,
     ),
-    SliceDims: _rows("", ("starts", "limits", "strides"), ("start", "limit", "stride"), SliceDims),
-    ConvDims: Codec(_read_conv, _write_conv),
-    tuple[OutputAlias, ...]: Codec(_read_aliases, _write_aliases),
+    attributes.SliceDims: _rows(
+        "", ("starts", "limits", "strides"), ("start", "limit", "stride"), attributes.SliceDims,
+    ),
+    attributes.ConvDims: Codec(_read_conv, _write_conv),
+    tuple[attributes.OutputAlias, ...]: Codec(_read_aliases, _write_aliases),
 }  # fmt: skip
 """By an attribute's type; enumerations and words are made when they are asked for."""
 
 WHOLE: dict[Any, Whole] = {
     ReplicaGroups: Whole(sharding.GROUP_FIELDS, sharding.read_groups, sharding.write_groups),
-    SourceTargetPairs: Whole(("source_target_pairs",), sharding.read_pairs, sharding.write_pairs),
+    attributes.SourceTargetPairs: Whole(("source_target_pairs",), sharding.read_pairs, sharding.write_pairs),
     "domain": Whole(sharding.DOMAIN_FIELDS, sharding.read_domain, sharding.write_domain),
     "literal": Whole(("literal",), _read_literal, _write_literal),
     "sparsity_config": Whole(("sparsity_config",), _read_sparsity, _write_sparsity),
@@ -232,7 +223,7 @@ def codec_of(type_: Any, field: Field) -> Codec:
     """The codec of an attribute of a type, for a field of the message."""
     if isinstance(type_, type) and issubclass(type_, enum.StrEnum):
         return _enum_codec(type_, field)
-    if type_ is Word:
+    if type_ is attributes.Word:
         return _word_codec(field)
     if type_ is bool and field.enum is not None:
         return Codec(lambda v, a: v == "TRI_STATE_TRUE", lambda v, a: f"TRI_STATE_{str(v).upper()}")
@@ -254,8 +245,8 @@ def _enum_codec(type_: type[enum.StrEnum], field: Field) -> Codec:
 def _word_codec(field: Field) -> Codec:
     prefix, numbers = PREFIXES.get(field.name, ""), field.enum.numbers if field.enum else {}
 
-    def read(value: Any, around: Around) -> Word | None:
-        return Word(str(value).removeprefix(prefix).lower()) if numbers.get(value) != 0 else None
+    def read(value: Any, around: Around) -> attributes.Word | None:
+        return attributes.Word(str(value).removeprefix(prefix).lower()) if numbers.get(value) != 0 else None
 
     def write(value: str, around: Around) -> str:
         name = prefix + value.upper()

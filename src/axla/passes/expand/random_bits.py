@@ -9,16 +9,7 @@ from axla.builder import ops
 from axla.builder.xla_builder import XlaOp
 from axla.core.dtypes import BY_NAME, U32, U64, DType
 from axla.core.errors import UnsupportedError
-from axla.hlo import Mulhi, RngBitGenerator
-from axla.hlo.random_bits import (
-    PARITY,
-    PHILOX_FACTORS,
-    PHILOX_ROUNDS,
-    PHILOX_STEPS,
-    ROTATIONS,
-    THREE_FRY_GROUPS,
-    halved_dimension,
-)
+from axla.hlo import Mulhi, RngBitGenerator, random_bits
 from axla.ir.attributes import RandomAlgorithm
 from axla.ir.graph import Instruction, Module
 from axla.ir.typed import op_of, shape_of
@@ -98,7 +89,7 @@ def three_fry_bits(state: XlaOp, dims: Sequence[int], wide: bool) -> tuple[XlaOp
     key, counter = state[0], state[1]
     half, at = list(dims) or [1], 0
     if not wide:
-        at = halved_dimension(tuple(half))
+        at = random_bits.halved_dimension(tuple(half))
         half[at] = -(-half[at] // 2)
     low, high = _three_fry(_counters(halves(counter), prod(half)), halves(key))
     following = _advanced(state, [1], prod(half))
@@ -112,10 +103,10 @@ def three_fry_bits(state: XlaOp, dims: Sequence[int], wide: bool) -> tuple[XlaOp
 
 def _three_fry(counter: Words, key: Words) -> Words:
     x, y = counter
-    keys = [ops.Broadcast(k, x.dims) for k in (*key, key[0] ^ key[1] ^ PARITY)]
+    keys = [ops.Broadcast(k, x.dims) for k in (*key, key[0] ^ key[1] ^ random_bits.PARITY)]
     x, y = x + keys[0], y + keys[1]
-    for group in range(THREE_FRY_GROUPS):
-        for by in ROTATIONS[group % 2]:
+    for group in range(random_bits.THREE_FRY_GROUPS):
+        for by in random_bits.ROTATIONS[group % 2]:
             x = x + y
             y = (y << by | ops.ShiftRightLogical(y, 32 - by)) ^ x
         x = x + keys[(group + 1) % 3]
@@ -150,13 +141,13 @@ def philox_line(counter: Words, key: Words, size: int, wide: bool) -> XlaOp:
 
 def _philox(words: Words, keys: Words) -> Words:
     builder, dims = words[0].builder, words[0].dims
-    factors = [ops.Broadcast(number(words[0], factor), dims) for factor in PHILOX_FACTORS]
-    for _ in range(PHILOX_ROUNDS):
+    factors = [ops.Broadcast(number(words[0], factor), dims) for factor in random_bits.PHILOX_FACTORS]
+    for _ in range(random_bits.PHILOX_ROUNDS):
         pairs = list(zip((words[0], words[2]), factors, strict=True))
         low = [x * f for x, f in pairs]
         high = [builder.add(Mulhi(), pair) for pair in pairs]
         words = (high[1] ^ words[1] ^ keys[0], low[1], high[0] ^ words[3] ^ keys[1], low[0])
-        keys = tuple(k + step for k, step in zip(keys, PHILOX_STEPS, strict=True))
+        keys = tuple(k + step for k, step in zip(keys, random_bits.PHILOX_STEPS, strict=True))
     return words
 
 
