@@ -18,7 +18,7 @@ from axla.program.packed import Packed
 from axla.runtime.arguments import converted
 from axla.runtime.array import Array, device_put
 from axla.runtime.dynamic import DynamicCall
-from axla.runtime.grid import Grid, launch
+from axla.runtime.grid import Grid, launch, watch
 from axla.runtime.native import native
 from axla.runtime.profiled import ProfiledCall
 from axla.runtime.program import LoadedProgram
@@ -38,11 +38,17 @@ def run_together(
     ]
     results = [task.results() for task in tasks]
     grid.awaited = not options.asynchronous
-    with launch:
-        for task in tasks:
-            task.loaded.queue.hand_over(task, options.deadline)
-    if not options.asynchronous:
-        grid.wait(tasks)
+    try:
+        with launch:
+            for task in tasks:
+                task.loaded.queue.hand_over(task, options.deadline)
+    except BaseException:
+        grid.stop(abi.INTERRUPTED)  # those that began
+        raise
+    if options.asynchronous:
+        watch(grid, tasks)
+    else:
+        grid.wait(tasks, programs[0].queue)
     return results
 
 

@@ -26,17 +26,18 @@ from axla.text.parser import parse_hlo
 
 Compiled = Callable[[Module, CompileOptions], Packed]
 """What makes the machine code of a module."""
-_devices = itertools.count(1 << 20)
+_devices = itertools.count(1 << 20, 1 << 10)
+"""The first of those of programs that a run calls, which keeps its own busy."""
 
 
 class Programs:
-    """Programs, by replica and partition, on cpu; each has a queue of its own."""
+    """Programs, by replica and partition, on cpu: on devices from `first` on."""
 
-    def __init__(self, rows: Sequence[Sequence[Module]], compiled: Compiled) -> None:
+    def __init__(self, rows: Sequence[Sequence[Module]], compiled: Compiled, first: int = 0) -> None:
         self.counts = len(rows), len(rows[0])
         options = CompileOptions(num_replicas=self.counts[0], num_partitions=self.counts[1])
         made = {module: compiled(module, options) for row in rows for module in row}
-        self.first = next(_devices)
+        self.first = first
         self.programs = []
         for number, module in enumerate(module for row in rows for module in row):
             packed = made[module]
@@ -50,7 +51,6 @@ class Programs:
                     number,
                 )
             )
-        next(itertools.islice(_devices, len(self.programs), None), None)
 
     def run(self, arguments: Sequence[Sequence[Any]], deadline: float | None = None) -> list[list[Array]]:
         """The results of all."""
@@ -77,4 +77,5 @@ def _programs(compiled: Compiled, config: str) -> tuple[Programs, list[Module]]:
     said = json.loads(config)
     modules = [parse_hlo(text) for text in said["texts"]]
     rows = [[modules[n] for n in row] for row in said["programs"]]
-    return Programs(rows, compiled), [modules[n] for n in said["infeed"]]
+    first = next(_devices)  # not those of the run that calls this
+    return Programs(rows, compiled, first), [modules[n] for n in said["infeed"]]

@@ -13,14 +13,9 @@ from typing import Any, NoReturn, Protocol
 import numpy as np
 
 from axla.core import status
-from axla.core.errors import (
-    AxlaError,
-    CustomCallFailure,
-    InternalError,
-    InvalidArgument,
-    RuntimeFailure,
-)
+from axla.core.errors import AxlaError, CustomCallFailure, InternalError, InvalidArgument, RuntimeFailure
 from axla.core.shape import Shape, show
+from axla.custom.site import COLLECTIVE
 from axla.program import abi
 from axla.program.interface import Interface, ValueSpec
 from axla.runtime.array import Array, device_put
@@ -164,8 +159,9 @@ def _raise_custom_call(loaded: LoadedProgram, code: int, step: int, detail: int,
         raised.code, raised.step, raised.detail = code, step, detail
     if raised is not None:
         raise raised
-    if code == abi.CUSTOM_CALL or status.class_of_frame(code) is RuntimeFailure:
-        function = loaded.interface.functions[step - 1]
+    function = loaded.interface.functions[step - 1]
+    said = code == abi.CUSTOM_CALL or status.class_of_frame(code) is RuntimeFailure
+    if said and function.api != COLLECTIVE:  # which stops with another participant
         what = str(function.site) if function.site is not None else f"custom-call {function.name!r}"
         message = f"{loaded.interface.name}: {what}: it returned the error code {code}"
         raise CustomCallFailure(message, code, step, detail)

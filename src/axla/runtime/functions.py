@@ -119,6 +119,9 @@ def _callback(function: Callable[[int, Any, Any], int]) -> tuple[int, Any]:
             return stopped.code
         except BaseException as error:  # noqa: BLE001  (C code cannot pass it on)
             raised[frame] = error
+            grid = grids.get(_FRAME.from_address(frame).run_id)
+            if grid is not None:  # before others are stopped
+                grid.failed(error)
             return abi.CUSTOM_CALL
 
     made = _CALLBACK(called)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import ctypes as c
 import itertools
+import os
+import threading
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,7 +19,7 @@ from axla.program import abi
 from axla.program.interface import Meeting
 from axla.runtime.functions import grids
 from axla.runtime.native import native
-from axla.runtime.queue import Task
+from axla.runtime.queue import Queue, Task, raised_again
 
 _SHOWN = 8
 """How many of those that wait for each other a message names."""
@@ -41,6 +44,7 @@ class Grid:
         self._meetings: dict[Meeting, tuple[Any, Any]] = {}
         self._waits: dict[int, tuple[Any, str]] = {}  # participant -> (address of its mail, where it waits)
         self._kept: list[Any] = []
+        self._seen: Any = None  # at the last look
         self.states = (c.c_int64 * (replicas * partitions))()
         self.struct: Any = GRID.ctypes()(
             partitions=partitions, run_id=self.number, states=c.addressof(self.states)
@@ -76,40 +80,39 @@ class Grid:
             self.failure = error
         return self.failure
 
-    def wait(self, tasks: Sequence[Task]) -> None:
-        """Waits until all have ended. Raises the failure of the run, when it has one."""
-        queue, seen = tasks[0].loaded.queue, None
+    def wait(self, tasks: Sequence[Task], queue: Queue) -> None:
+        """Waits until all have ended; `queue` is that of one. Raises the run's failure, if it has one."""
         try:
             while not all(task.struct.ended for task in tasks):
                 steps = queue.struct.steps
                 if not all(task.struct.ended for task in tasks):
                     native().sleep_briefly(queue.address + QUEUE.offset("steps"), steps)
-                seen = self._look(seen)
+                self.look()
         except BaseException:
             self.stop(abi.INTERRUPTED)
             for task in tasks:
                 task.stop(abi.INTERRUPTED)
             raise
         if self.failure is not None:
-            raise self.failure
+            raise raised_again(self.failure)
 
     # Who waits for whom.
 
-    def _look(self, seen: Any) -> Any:
+    def look(self) -> None:
         """Stops the run when nobody has moved since the last look, and all wait in vain or have ended."""
         states = tuple(self.states)
         visits = [slot.visits for _, slots in self._meetings.values() for slot in slots]
         now = states, visits, self.mail.moved
+        seen, self._seen = self._seen, now
         if now != seen or RUNS in states or set(states) == {ENDED} or self.struct.stop:
-            return now
+            return
         waiting = {p: state for p, state in enumerate(states) if state != ENDED}
         said = [self._in_vain(p, state) for p, state in waiting.items()]
         if not all(said):
-            return now
+            return
         shown = "; ".join(said[:_SHOWN]) + (f"; and {len(said) - _SHOWN} more" if len(said) > _SHOWN else "")
         self.failed(CollectiveFailure(f"participants wait for ever: {shown}", abi.COLLECTIVE))
         self.stop(abi.COLLECTIVE)
-        return now
 
     def _in_vain(self, participant: int, state: int) -> str:
         """What a participant waits for that is not there; "" when it is."""
@@ -138,3 +141,28 @@ class Grid:
             return self.mail.take(address, check)
         finally:
             self.states[participant] = RUNS
+
+
+# Runs that nobody waits for: one thread looks after all of them, as long as there are any.
+
+_watched: list[tuple[Grid, Sequence[Task]]] = []
+os.register_at_fork(after_in_child=_watched.clear)
+
+
+def watch(grid: Grid, tasks: Sequence[Task]) -> None:
+    """Looks after a run until it has ended."""
+    with launch:
+        _watched.append((grid, tasks))
+        if len(_watched) == 1:
+            threading.Thread(target=_watch, daemon=True, name="axla runs").start()
+
+
+def _watch() -> None:
+    while True:
+        time.sleep(0.02)
+        with launch:
+            _watched[:] = [row for row in _watched if not all(task.struct.ended for task in row[1])]
+            if not _watched:
+                return
+        for grid, _ in list(_watched):
+            grid.look()

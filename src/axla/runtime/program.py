@@ -35,21 +35,9 @@ class LoadedProgram:
     """Owns code and constants; freed with the last reference, which every call in progress holds."""
 
     __slots__ = (
-        "interface",
-        "native",
-        "address",
-        "_constants",
-        "_image",
-        "infos",
-        "block",
-        "queue",
-        "effects",
-        "_functions",
-        "_keep",
-        "_beside",
-        "_numbers",
-        "__weakref__",
-    )
+        "interface", "native", "address", "_constants", "_image", "infos", "block", "queue", "effects",
+        "_functions", "_keep", "_beside", "_numbers", "__weakref__",
+    )  # fmt: skip
 
     def __init__(
         self,

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import copy
 import ctypes as c
 import logging
 import math
@@ -59,7 +60,7 @@ class Failure:
 
     def __call__(self) -> NoReturn:
         self._unread = False
-        raise self.error
+        raise raised_again(self.error)
 
     def report(self) -> None:
         """Logs the error, if nobody has seen it."""
@@ -68,6 +69,17 @@ class Failure:
             _log.error("a run failed, and nobody read its results: %r", self.error)
 
     __del__ = report
+
+
+def raised_again(error: BaseException) -> BaseException:
+    """A copy of an error, for one that reads it. Raised itself, it would hold the frames of all its readers
+    and their arrays, which hold it: no garbage collector sees that.
+    """
+    with contextlib.suppress(Exception):  # of one that takes other arguments than those it keeps
+        found = copy.copy(error)
+        found.__cause__ = error.__cause__
+        return found.with_traceback(error.__traceback__)
+    return error
 
 
 class Task:
@@ -165,6 +177,8 @@ class Task:
     def stop(self, code: int) -> None:
         """Sets the cancel flag; a run that has not begun fails now."""
         self.flag.value = code
+        if self.grid is not None:
+            self.grid.stop(code)
         if self.loaded is not None and not native().task_claim(c.addressof(self.struct)):
             _failed_task(self, code, 0, 0, code, 0)
 
