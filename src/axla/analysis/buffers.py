@@ -99,10 +99,8 @@ def assign_buffers(module: Module, limits: Limits, pool: dict[Literal, int] | No
     places = coalesce(flow)
     if places.failed:
         edge = places.failed[0]
-        raise InternalError(
-            f"buffers: a copy is missing at {edge.at!r}, leaf {edge.leaf} ({edge.place.name}); "
-            "copy-insertion first"
-        )
+        where = f"{edge.at!r}, leaf {edge.leaf} ({edge.place.name})"
+        raise InternalError(f"buffers: a copy is missing at {where}; copy-insertion first")
     slices: dict[PlaceOf, BufferSlice] = {}
     parameters = tuple(None if v is None else _parameter(n, v, places) for n, v in enumerate(flow.parameters))
     results = tuple(None if v is None else _result(n, v, places) for n, v in enumerate(flow.slots))

@@ -82,10 +82,8 @@ def _several(programs: Mapping[Any, Any], args: Any, options: Options) -> tuple[
     if not programs:
         raise InvalidArgument("program: a mapping has suffixes of functions for keys, found nothing")
     if args is not None and not isinstance(args, Mapping):
-        raise InvalidArgument(
-            f"args: wanted a mapping with the keys of program, {', '.join(map(repr, programs))}; "
-            f"found {type(args).__name__}"
-        )
+        wanted = f"a mapping with the keys of program, {', '.join(map(repr, programs))}"
+        raise InvalidArgument(f"args: wanted {wanted}; found {type(args).__name__}")
     unknown = [key for key in args or () if key not in programs]
     if unknown:
         raise InvalidArgument(f"args: no program is called {unknown[0]!r}; there are {', '.join(programs)}")
@@ -170,10 +168,8 @@ def _of_jax(program: Any, args: Sequence[Any] | None, options: Options) -> Modul
     from axla.stablehlo.modules import DynamicModule
 
     if callable(program) and args is None:
-        raise InvalidArgument(
-            "args: a JAX function is compiled for arguments like these: arrays or jax.ShapeDtypeStruct; "
-            "found none"
-        )
+        wanted = "arguments like these: arrays or jax.ShapeDtypeStruct"
+        raise InvalidArgument(f"args: a JAX function is compiled for {wanted}; found none")
     # An export has its arguments; those given say what its open sizes are.
     found = lowered(program, args if callable(program) and args is not None else (), {})
     module = module_of(found)

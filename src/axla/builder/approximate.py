@@ -68,15 +68,11 @@ def ApproxTopKReductionOutputSize(
     if boolean(aggregate_to_topk, what):
         return top_k, -1
     if 0 <= input_size_override < input_size:
-        raise InvalidArgument(
-            f"ApproxTopKReductionOutputSize: input_size_override={input_size_override} is less than "
-            f"input_size={input_size}"
-        )
+        given = f"input_size_override={input_size_override}"
+        raise InvalidArgument(f"{what}: {given} is less than input_size={input_size}")
     if not 0 < recall_target <= 1:
-        raise InvalidArgument(
-            f"ApproxTopKReductionOutputSize: found recall_target={recall_target}, wanted more than 0 and at "
-            "most 1"
-        )
+        found = f"recall_target={recall_target}"
+        raise InvalidArgument(f"{what}: found {found}, wanted more than 0 and at most 1")
     tiling = _CHUNK if rank == 1 else _LANES
     logical = input_size if input_size_override < 0 else input_size_override
     if top_k == 1 and input_size > tiling:

@@ -65,36 +65,30 @@ def _expansion(a: Shape, b: Shape, broadcast_dimensions: Sequence[int] | None) -
     """Which dimension of the result each dimension of the lower-rank operand is."""
     low, high = (a, b) if a.rank <= b.rank else (b, a)
     found = tuple(broadcast_dimensions or ())
+    said = f"broadcast_dimensions={list(found)}"
     if low.rank == high.rank:
         if found and found != tuple(range(low.rank)):
+            own = list(range(low.rank))
             reject(
-                "broadcast_same_rank",
-                f"broadcast_dimensions={list(found)}: operands of the same rank {low.rank} take none "
-                f"(or {list(range(low.rank))})",
+                "broadcast_same_rank", f"{said}: operands of the same rank {low.rank} take none (or {own})"
             )
         return tuple(range(low.rank))
     if low.rank == 0:
         if found:
-            reject(
-                "broadcast_scalar",
-                f"broadcast_dimensions={list(found)}: a scalar has no dimensions, it takes none",
-            )
+            reject("broadcast_scalar", f"{said}: a scalar has no dimensions, it takes none")
         return ()
     if not found:
+        which = f"which dimensions of {show(high)} those of {show(low)} are"
         reject(
-            "broadcast_needed",
-            f"ranks {a.rank} and {b.rank} differ: broadcast_dimensions must say which dimensions of "
-            f"{show(high)} those of {show(low)} are",
+            "broadcast_needed", f"ranks {a.rank} and {b.rank} differ: broadcast_dimensions must say {which}"
         )
     check_places("broadcast", found, low, show(high), high.rank)
     for number, dim in enumerate(found):
         small, large = low.dims[number], high.dims[dim]
         if small != large and small != 1 and large != 1:
-            reject(
-                "broadcast_size",
-                f"broadcast_dimensions={list(found)}: dimension {number} of {show(low)} has size {small}, "
-                f"dimension {dim} of {show(high)} has size {large}",
-            )
+            one = f"dimension {number} of {show(low)} has size {small}"
+            other = f"dimension {dim} of {show(high)} has size {large}"
+            reject("broadcast_size", f"{said}: {one}, {other}")
     return found
 
 
@@ -122,12 +116,8 @@ def _common(a: Shape, b: Shape, expansion: Sequence[int]) -> Sizes:
         elif other == 1 and not other_dynamic:
             sizes[dim] = (size, dynamic)
         elif size != 1 or dynamic:
-            reject(
-                "broadcast_compatible",
-                f"{show(a)} and {show(b)} do not go together: dimension {dim} has sizes {size} and "
-                f"{other}; "
-                "they must be equal, or one of them 1",
-            )
+            why = f"dimension {dim} has sizes {size} and {other}; they must be equal, or one of them 1"
+            reject("broadcast_compatible", f"{show(a)} and {show(b)} do not go together: {why}")
     return tuple(sizes)
 
 

@@ -78,10 +78,8 @@ def number(what: str, builder: XlaBuilder, value: Any, like: DType | None) -> Xl
     if like is None:
         raise InvalidArgument(f"{what}: {value!r} needs an array beside it to take the element type from")
     if not _holds(like, value):
-        raise InvalidArgument(
-            f"{what}: the Python number {value!r} is not a value of {like}; "
-            "give a NumPy scalar or convert the array"
-        )
+        advice = "give a NumPy scalar or convert the array"
+        raise InvalidArgument(f"{what}: the Python number {value!r} is not a value of {like}; {advice}")
     return builder.constant(np.asarray(value).astype(like.numpy))
 
 

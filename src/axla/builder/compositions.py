@@ -240,11 +240,8 @@ def NextAfter(from_: object, to: object) -> XlaOp:
     x, y = operands("NextAfter", from_, to)
     dtype = array("NextAfter", x)[1].dtype
     if not dtype.is_float or dtype.bits not in (16, 32, 64) or array("NextAfter", y)[1].dtype is not dtype:
-        x.builder.fail(
-            "NextAfter",
-            (x, y),
-            f"NextAfter: wanted two arrays of one type f16, bf16, f32 or f64, found {x.dtype} and {y.dtype}",
-        )
+        wanted = "two arrays of one type f16, bf16, f32 or f64"
+        x.builder.fail("NextAfter", (x, y), f"NextAfter: wanted {wanted}, found {x.dtype} and {y.dtype}")
     integer = np.dtype(f"int{dtype.bits}")
     bits, sign_bit = e.BitcastConvertType(x, integer), np.array(1 << (dtype.bits - 1)).astype(integer)
     magnitude = bits & ~sign_bit

@@ -50,12 +50,9 @@ def ProductOfElementaryHouseholderReflectors(a: object, taus: object) -> XlaOp:
     shape = second.shape
     k = shape.dims[-1] if isinstance(shape, Shape) and shape.rank else -1
     if not (isinstance(shape, Shape) and shape.logical is Shape(dtype, (*batch, k)) and m >= n >= k):
-        value.builder.fail(
-            what,
-            (first, second),
-            f"{what}: wanted m x n matrices, m >= n, and vectors of at most n elements, found "
-            f"{show(first.shape)} and {show(shape)}",
-        )
+        wanted = "m x n matrices, m >= n, and vectors of at most n elements"
+        given = f"{show(first.shape)} and {show(shape)}"
+        value.builder.fail(what, (first, second), f"{what}: wanted {wanted}, found {given}")
     factors = _as(second, value.dtype)
     routine = "ungqr" if value.dtype.is_complex else "orgqr"
     (found,) = _call(routine, [value, factors], [(value.dtype, (*batch, m, n))], over=1)
@@ -146,11 +143,8 @@ def _matrices(what: str, a: object) -> tuple[XlaOp, DType]:
     if dtype in (F16, BF16):
         return e.ConvertElementType(value, F32), dtype
     if dtype not in _LETTERS:
-        value.builder.fail(
-            what,
-            (value,),
-            f"{what}: wanted matrices of f16, bf16, f32, f64, c64 or c128, found {show(shape)}",
-        )
+        message = f"{what}: wanted matrices of f16, bf16, f32, f64, c64 or c128, found {show(shape)}"
+        value.builder.fail(what, (value,), message)
     return value, dtype
 
 

@@ -165,11 +165,8 @@ def _select_tuple(pred: XlaOp, on_true: XlaOp, on_false: XlaOp) -> XlaOp:
     """HLO's select takes arrays: a tuple is chosen element by element."""
     builder = pred.builder
     if on_true.shape.logical is not on_false.shape.logical or getattr(pred.shape, "dims", None) != ():
-        builder.fail(
-            "select",
-            (pred, on_true, on_false),
-            "select of tuples: wanted a scalar pred and one shape  [select_tuple]",
-        )
+        message = "select of tuples: wanted a scalar pred and one shape  [select_tuple]"
+        builder.fail("select", (pred, on_true, on_false), message)
     elements = []
     for k in range(len(on_true)):
         a, b = on_true[k], on_false[k]

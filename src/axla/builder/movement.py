@@ -68,11 +68,9 @@ def _check_in_dim(source: Shape, dims: tuple[int, ...], places: tuple[int, ...])
     check_places("broadcast_in_dim", places, source, str(list(dims)), len(dims))
     for k, place in enumerate(places):
         if source.dims[k] not in (1, dims[place]):
-            reject(
-                "broadcast_in_dim_size",
-                f"dimension {k} has size {source.dims[k]}, dimension {place} of {list(dims)} has "
-                f"{dims[place]}: wanted the same size, or 1",
-            )
+            other = f"dimension {place} of {list(dims)} has {dims[place]}"
+            sizes = f"dimension {k} has size {source.dims[k]}, {other}"
+            reject("broadcast_in_dim_size", f"{sizes}: wanted the same size, or 1")
 
 
 def Reshape(
@@ -97,10 +95,8 @@ def _kept_dynamic(shape: Shape, dims: tuple[int, ...]) -> tuple[bool, ...]:
         before = prod(shape.dims[:d])
         found = [e for e in range(len(dims)) if dims[e] == shape.dims[d] and prod(dims[:e]) == before]
         if dynamic and not found:
-            reject(
-                "reshape_dynamic",
-                f"reshape: dynamic dimension {d} of {shape} must stay whole in {list(dims)}",
-            )
+            message = f"reshape: dynamic dimension {d} of {shape} must stay whole in {list(dims)}"
+            reject("reshape_dynamic", message)
         if dynamic:
             marks[found[-1]] = True
     return tuple(marks)
@@ -192,11 +188,8 @@ def _start_indices(what: str, operand: XlaOp, indices: Any) -> list[XlaOp]:
     if isinstance(indices, XlaOp):
         shape = indices.shape
         if not isinstance(shape, Shape) or shape.rank != 1:
-            builder.fail(
-                what,
-                (operand, indices),
-                f"{what}: start indices must be scalars or one vector  [start_indices]",
-            )
+            message = f"{what}: start indices must be scalars or one vector  [start_indices]"
+            builder.fail(what, (operand, indices), message)
         return [Reshape(Slice(indices, [k], [k + 1]), ()) for k in range(shape.dims[0])]
     found = items(indices, f"{what}: start_indices")
     types = [i.shape.dtype for i in found if isinstance(i, XlaOp) and isinstance(i.shape, Shape)]

@@ -324,10 +324,8 @@ class Values:
         if x.dtype is dtype:
             return x
         if x.dtype.bits != dtype.bits or x.dtype.is_complex or dtype.is_complex:
-            raise UnsupportedError(
-                f"bitcast-convert: {x.dtype} to {dtype} changes the width of elements; "
-                "only equal widths are elementwise"
-            )
+            why = "changes the width of elements; only equal widths are elementwise"
+            raise UnsupportedError(f"bitcast-convert: {x.dtype} to {dtype} {why}")
         raw = self.m.reg(self._to_memory(x))
         bits = raw.cast("bitcast", f"i{8 * x.dtype.itemsize}")
         return self._from_memory(dtype, bits.cast("bitcast", memory_element(dtype)).ssa)

@@ -92,10 +92,8 @@ def widths(shape: Shape, padding: Padding | None = None) -> tuple[int, ...]:
     if padding is None:
         return shape.dims
     if len(padding.widths) != shape.rank:
-        raise ShapeError(
-            f"padding of {shape}: found {len(padding.widths)} padded dimensions, "
-            f"wanted one per dimension, {shape.rank}"
-        )
+        found = f"{len(padding.widths)} padded dimensions"
+        raise ShapeError(f"padding of {shape}: found {found}, wanted one per dimension, {shape.rank}")
     for number, (size, width) in enumerate(zip(shape.dims, padding.widths, strict=True)):
         if width < size:
             raise ShapeError(
@@ -127,10 +125,8 @@ def unpack(memory: np.ndarray, shape: Shape, padding: Padding | None = None) -> 
     """The literal of `shape` whose elements lie in `memory` in the order of the shape's layout."""
     padded = widths(shape, padding)
     if memory.dtype != shape.dtype.numpy or memory.size != prod(padded):
-        raise ShapeError(
-            f"unpack {shape}: found {memory.size} elements of {memory.dtype}, "
-            f"wanted {prod(padded)} of {shape.dtype.numpy}"
-        )
+        found = f"{memory.size} elements of {memory.dtype}"
+        raise ShapeError(f"unpack {shape}: found {found}, wanted {prod(padded)} of {shape.dtype.numpy}")
     order = major_to_minor(shape)
     wide = memory.reshape(tuple(padded[d] for d in order))
     wide = wide.transpose([order.index(d) for d in range(len(order))])

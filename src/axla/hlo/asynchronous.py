@@ -40,11 +40,9 @@ class AsyncStart(Beginning):
             self.reject("c2", f"{show(parts[1])} is not {show(called)}, which calls gives")
         root = self.calls.root
         if len(self.calls.instructions) > 1 + len(self.calls.parameters) and not _is_group(self.calls):
-            self.reject(
-                "c3",
-                f"{self.calls.name} may have parameters and a root only, or a root marked "
-                f"_collectives_group; found {len(self.calls.instructions)} instructions up to {root!r}",
-            )
+            wanted = "a root only, or a root marked _collectives_group"
+            found = f"{len(self.calls.instructions)} instructions up to {root!r}"
+            self.reject("c3", f"{self.calls.name} may have parameters and {wanted}; found {found}")
         return self.shape
 
     @classmethod

@@ -417,11 +417,8 @@ class RaggedAllToAll(_InGroups):
         offsets = arrays(self, *numbers)
         for number, s in enumerate(offsets):
             if not s.dtype.is_integer or s.rank not in (1, 2) or s.dims != offsets[0].dims:
-                self.reject(
-                    "c1",
-                    f"operand {number + 2} must be integers of rank 1 or 2, all of the same sizes, found "
-                    f"{show(s)}",
-                )
+                wanted = "integers of rank 1 or 2, all of the same sizes"
+                self.reject("c1", f"operand {number + 2} must be {wanted}, found {show(s)}")
         return output.logical
 
     examples = [example(Shape(F32, (4,)), Shape(F32, (4,)), *[Shape(S32, (1,))] * 4)]

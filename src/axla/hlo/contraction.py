@@ -122,11 +122,8 @@ class Dot(Contraction):
     def infer(self, lhs: AnyShape, rhs: AnyShape, *metadata: AnyShape) -> Shape:
         left, right, *_ = arrays(self, lhs, rhs, *metadata)
         if len(metadata) != len(self.sparsity):
-            self.reject(
-                "c10",
-                f"an operand behind lhs and rhs for each of {len(self.sparsity)} entries of sparsity is "
-                f"wanted, found {len(metadata)}",
-            )
+            wanted = f"an operand behind lhs and rhs for each of {len(self.sparsity)} entries of sparsity"
+            self.reject("c10", f"{wanted} is wanted, found {len(metadata)}")
         self.check(left, right, self.sparsity)
         self.check_not_mixed(left, right, self.shape)
         return self.contracted(left, right, self.shape.dtype)

@@ -174,10 +174,8 @@ class CustomCall(External):
         if self.result_layout_constraints is None:
             for number, (shape, operand) in enumerate(zip(wanted or operands, operands, strict=True)):
                 if shape.logical is not operand.logical:
-                    self.reject(
-                        "c2",
-                        f"operand {number} is {show(operand)}, its layout constraint is of {show(shape)}",
-                    )
+                    found = f"operand {number} is {show(operand)}"
+                    self.reject("c2", f"{found}, its layout constraint is of {show(shape)}")
             for alias in self.output_to_operand_aliasing:
                 self._check_alias(alias, operands)
         return self.shape
@@ -190,11 +188,8 @@ class CustomCall(External):
         operand = subshape(operands[alias.operand], alias.index)
         places = [s.array if isinstance(s, BufferShape) else s for s in (result, operand)]
         if places[0].logical is not places[1].logical:
-            self.reject(
-                "c3",
-                f"result {alias.output} is {show(result)} and cannot lie in operand {alias.operand} "
-                f"{alias.index}, {show(operand)}",
-            )
+            place = f"operand {alias.operand} {alias.index}, {show(operand)}"
+            self.reject("c3", f"result {alias.output} is {show(result)} and cannot lie in {place}")
 
     examples = [example(Shape(F32, (3,)), Shape(S32), shape=Shape(F32, (3,)), custom_call_target="sample")]
 

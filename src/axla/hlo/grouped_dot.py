@@ -74,10 +74,8 @@ class RaggedDot(_Grouped):
             self.reject("c4", f"group sizes are integers, an array, found {show(sizes)}")
         wanted = tuple(left.dims[d] for d in self.prefix(left.rank))
         if sizes.rank > 1 and sizes.dims[:-1] != wanted:
-            self.reject(
-                "c5",
-                f"group sizes have the dimensions [groups] or {[*wanted]} and groups, found {show(sizes)}",
-            )
+            dims = f"[groups] or {[*wanted]} and groups"
+            self.reject("c5", f"group sizes have the dimensions {dims}, found {show(sizes)}")
         self._check_groups(right, sizes.dims[-1])
         rows = [left.dims[d] for d in (*self.lhs_batch_dims, *self.lhs_free(left.rank))]
         columns = [right.dims[d] for d in self.rhs_free(right.rank) if d not in self.rhs_group_dims]

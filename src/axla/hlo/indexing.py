@@ -82,11 +82,8 @@ class Gather(Part):
         rank = len(batch) + len(window)
         offsets = self.offset_dims
         if len(offsets) != len(window) or not are_increasing(offsets, rank):
-            self.reject(
-                "c5",
-                f"offset_dims={offsets} must be {len(window)} increasing dimensions of the {rank} of the "
-                "result",
-            )
+            wanted = f"{len(window)} increasing dimensions of the {rank} of the result"
+            self.reject("c5", f"offset_dims={offsets} must be {wanted}")
         inner = [(sizes[d], source.dynamic[d] and sizes[d] == source.dims[d]) for d in window]
         result = self.arranged(inner, [(indices.dims[d], indices.dynamic[d]) for d in batch])
         return source.with_dims([size for size, _ in result], [dynamic for _, dynamic in result])
@@ -181,10 +178,8 @@ class Scatter(Op):
             self.reject("c4", f"inserted_window_dims={self.inserted_window_dims} must be sorted")
         numbers = self.update_window_dims
         if len(numbers) != len(window) or not are_increasing(numbers, update.rank):
-            self.reject(
-                "c5",
-                f"update_window_dims={numbers} must be {len(window)} increasing dimensions of {show(update)}",
-            )
+            wanted = f"{len(window)} increasing dimensions of {show(update)}"
+            self.reject("c5", f"update_window_dims={numbers} must be {wanted}")
         if update.rank != len(window) + len(batch):
             self.reject("c6", f"updates {show(update)} must have {len(window) + len(batch)} dimensions")
         for number, d in zip(numbers, window, strict=True):
@@ -238,10 +233,8 @@ def _check_indices(self: Gather | Scatter, source: Shape, indices: Shape, places
         self.reject("i2", f"index_vector_dim={at} must be 0 to {indices.rank} for indices {show(indices)}")
     length = indices.dims[at] if at < indices.rank else 1
     if len(index_map) != length:
-        self.reject(
-            "i3",
-            f"index vectors of {show(indices)} have {length} components, mapped to dimensions {index_map}",
-        )
+        vectors = f"index vectors of {show(indices)} have {length} components"
+        self.reject("i3", f"{vectors}, mapped to dimensions {index_map}")
     mapped = (*index_map, *source_batch)
     if not are_different(mapped, source.rank):
         self.reject("i4", f"indexed dimensions {mapped} are not different dimensions of {show(source)}")
@@ -249,10 +242,8 @@ def _check_indices(self: Gather | Scatter, source: Shape, indices: Shape, places
         self.reject("i5", f"batching dimensions {source_batch} and {indices_batch} must pair up")
     for a, b in zip(source_batch, indices_batch, strict=True):
         if not 0 <= b < indices.rank or b == at or source.dims[a] != indices.dims[b]:
-            self.reject(
-                "i6",
-                f"batching dimension {a} of {show(source)} and {b} of {show(indices)} must have one size",
-            )
+            both = f"batching dimension {a} of {show(source)} and {b} of {show(indices)}"
+            self.reject("i6", f"{both} must have one size")
     return [d for d in range(indices.rank) if d != at]
 
 

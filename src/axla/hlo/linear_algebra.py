@@ -43,11 +43,8 @@ class Fft(Op):
         halved = (*lengths[:-1], lengths[-1] // 2 + 1 if lengths[-1] else 0)
         wanted = halved if self.fft_type is FftType.IRFFT else lengths
         if source.dims[source.rank - rank :] != wanted and source.size:
-            self.reject(
-                "c3",
-                f"{self.fft_type} of fft_length={lengths} takes last dimensions {wanted}, found "
-                f"{show(source)}",
-            )
+            given = f"{self.fft_type} of fft_length={lengths}"
+            self.reject("c3", f"{given} takes last dimensions {wanted}, found {show(source)}")
         dtype, dims = source.dtype, lengths
         if real:
             dtype, dims = COMPLEX_OF[dtype], halved

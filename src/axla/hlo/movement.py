@@ -225,11 +225,8 @@ class Transpose(Op):
     def infer(self, operand: AnyShape) -> Shape:
         (source,) = arrays(self, operand)
         if sorted(self.dimensions) != list(range(source.rank)):
-            self.reject(
-                "c1",
-                f"dimensions={self.dimensions} is not a permutation of the {source.rank} dimensions of "
-                f"{show(source)}",
-            )
+            wanted = f"the {source.rank} dimensions of {show(source)}"
+            self.reject("c1", f"dimensions={self.dimensions} is not a permutation of {wanted}")
         return source.with_dims(
             [source.dims[d] for d in self.dimensions], [source.dynamic[d] for d in self.dimensions]
         )

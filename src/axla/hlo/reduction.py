@@ -137,10 +137,8 @@ class Scan(Op):
         shapes = arrays(self, *operands)
         count = len(shapes) - self.num_carries
         if count < 1 or self.num_carries < 0:
-            self.reject(
-                "c1",
-                f"at least one input and {self.num_carries} carries are wanted, found {len(shapes)} operands",
-            )
+            wanted = f"at least one input and {self.num_carries} carries"
+            self.reject("c1", f"{wanted} are wanted, found {len(shapes)} operands")
         if len(self.dimensions) != 1 or not all(0 <= self.dimensions[0] < s.rank for s in shapes[:count]):
             self.reject("c2", f"dimensions={self.dimensions} must be one dimension of {show(shapes[:count])}")
         at = self.dimensions[0]

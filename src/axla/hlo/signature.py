@@ -38,10 +38,8 @@ def accepts(
     found, shapes = _with_parameters(self, called, len(parameters), what)
     for number, (shape, wanted) in enumerate(zip(shapes, parameters, strict=True)):
         if shape.logical is not wanted.logical:
-            self.reject(
-                "called",
-                f"parameter {number} of {what} {found.name} is {show(shape)}, {show(wanted)} is wanted",
-            )
+            message = f"parameter {number} of {what} {found.name} is {show(shape)}, {show(wanted)} is wanted"
+            self.reject("called", message)
     return found
 
 
@@ -68,10 +66,8 @@ def accepts_scalars(
     found, shapes = _with_parameters(self, called, len(parameters), "to_apply")
     for number, (shape, wanted) in enumerate(zip(shapes, parameters, strict=True)):
         if not isinstance(shape, Shape) or shape.rank or not compatible(shape.dtype, wanted):
-            self.reject(
-                "called",
-                f"parameter {number} of to_apply {found.name} is {show(shape)}, {wanted}[] is wanted",
-            )
+            message = f"parameter {number} of to_apply {found.name} is {show(shape)}, {wanted}[] is wanted"
+            self.reject("called", message)
     root = found.root.shape
     parts = list(root.elements) if root.is_tuple else [root]
     right = len(parts) == len(results) and all(

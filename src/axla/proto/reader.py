@@ -124,9 +124,9 @@ class _Reader:
             shape = self.shapes.program_shape(message["host_program_shape"])
             entry = self.module_.entry
             if len(shape.parameters) != len(entry.parameters):
+                found = f"{len(shape.parameters)} parameters"
                 raise ParseError(
-                    f"host_program_shape has {len(shape.parameters)} parameters, the entry computation "
-                    f"{len(entry.parameters)}"
+                    f"host_program_shape has {found}, the entry computation {len(entry.parameters)}"
                 )
             changes["entry_layout"] = shape
         return changes

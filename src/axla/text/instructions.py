@@ -373,10 +373,8 @@ class InstructionCursor(ShapeCursor):
                 self.fail(f"metadata have two '{key}'", at)
             kind = METADATA_KEYS[key]
             if kind is not None and (value[0] == '"') != (kind is str):
-                self.fail(
-                    f"{key} must be {'a string' if kind is str else 'a number'}, found {value[:40]}",
-                    found.start(2),
-                )
+                message = f"{key} must be {'a string' if kind is str else 'a number'}, found {value[:40]}"
+                self.fail(message, found.start(2))
             if key in _PLAIN_KEYS:
                 fields[key] = unescape(value[1:-1]) if kind is str else self.as_int64(value, found.start(2))
             elif key != "stack_frame_id" or self.has_stack_frames or self.exact:

@@ -123,10 +123,8 @@ def _read_elements(cursor: ShapeCursor, shape: Shape) -> tuple[list[str], tuple[
                 counts[-1] += 1
             counts.append(0)
             if len(counts) > rank:
-                cursor.fail(
-                    f"a literal of {show(shape)} has {rank} levels of braces, found more",
-                    pos,
-                )
+                message = f"a literal of {show(shape)} has {rank} levels of braces, found more"
+                cursor.fail(message, pos)
         elif token == "}":
             depth = len(counts)
             # An array without elements may be written {} whatever its sizes are.

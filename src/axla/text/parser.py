@@ -159,10 +159,8 @@ class Parser(InstructionCursor):
         self._check_parameters(computation, begin)
         if shape is not None and not compatible(shape.result, computation.root.shape):
             found = show(computation.root.shape)
-            self.fail(
-                f"computation {name} gives {show(shape.result)}, but its root is {found}",
-                shape_at,
-            )
+            message = f"computation {name} gives {show(shape.result)}, but its root is {found}"
+            self.fail(message, shape_at)
         return computation
 
     def _check_parameters(self, computation: Computation, at: int) -> None:

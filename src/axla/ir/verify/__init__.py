@@ -126,10 +126,8 @@ def _verify_computation(computation: Computation) -> None:
     uses = 0
     for inst in instructions:
         if inst.computation is not computation:
-            fail(
-                "instruction_place",
-                f"{inst!r} is held by {computation.name} but says {inst.computation.name}",
-            )
+            message = f"{inst!r} is held by {computation.name} but says {inst.computation.name}"
+            fail("instruction_place", message)
         if inst.name in names:
             fail("module_names", f"two instructions of {computation.name} are called {inst.name}")
         names.add(inst.name)

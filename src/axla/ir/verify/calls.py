@@ -46,20 +46,16 @@ def verify_called(module: Module, callers: Mapping[Computation, list[Instruction
             elif call.opcode in ("async-update", "async-done"):
                 continue
             if thread != wanted:
-                fail(
-                    "call_thread",
-                    f"{call!r}: {computation.name} runs on the thread {thread}, {wanted} is wanted",
-                )
+                message = f"{call!r}: {computation.name} runs on the thread {thread}, {wanted} is wanted"
+                fail("call_thread", message)
 
 
 def _verify_fused(module: Module, computation: Computation, calls: list[Instruction]) -> None:
     if computation is module.entry:
         fail("module_entry", f"{calls[0]!r} calls the entry computation {computation.name}")
     if len(calls) > 1:
-        fail(
-            "fusion_called",
-            f"{calls[1]!r}: what is fused, {computation.name}, is called by {calls[0]!r} too",
-        )
+        message = f"{calls[1]!r}: what is fused, {computation.name}, is called by {calls[0]!r} too"
+        fail("fusion_called", message)
     for inst in computation.instructions:
         if inst is computation.root:
             if inst.users:
@@ -139,10 +135,8 @@ def _verify_reduction(inst: Instruction[Applying]) -> None:
     for number, (parameter, operand) in enumerate(zip(called.parameters, inst.operands, strict=True)):
         if parameter.shape.dtype is not operand.shape.dtype:
             found, wanted = parameter.shape.to_string(layout=False), operand.shape.to_string(layout=False)
-            fail(
-                "call_precision",
-                f"{inst!r}: parameter {number} of {called.name} is {found}, the operand {wanted}",
-            )
+            message = f"{inst!r}: parameter {number} of {called.name} is {found}, the operand {wanted}"
+            fail("call_precision", message)
 
 
 RULES: dict[str, Callable[[Instruction[Any]], None]] = {

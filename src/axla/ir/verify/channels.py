@@ -35,11 +35,8 @@ def verify_channels(module: Module) -> None:
             if inst.opcode in ("all-reduce", "all-reduce-start"):
                 reduction = reduction or inst
                 if reduction.op.constrain_layout != inst.op.constrain_layout:  # type: ignore[attr-defined]
-                    fail(
-                        "module_constrained_layouts",
-                        f"{inst!r}: constrain_layout must be the same for all, found another in "
-                        f"{reduction!r}",
-                    )
+                    wanted = "constrain_layout must be the same for all"
+                    fail("module_constrained_layouts", f"{inst!r}: {wanted}, found another in {reduction!r}")
 
 
 def _is_transfer(inst: Instruction) -> bool:

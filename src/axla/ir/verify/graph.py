@@ -21,10 +21,8 @@ def verify_operands(inst: Instruction) -> None:
             fail("instruction_operands", f"{inst!r} is not among the users of its operand {operand!r}")
     for before in inst.extra.control_predecessors:
         if before.computation is not computation or before not in computation.instructions:
-            fail(
-                "instruction_control",
-                f"{inst!r}: control predecessor {before!r} is not in {computation.name}",
-            )
+            message = f"{inst!r}: control predecessor {before!r} is not in {computation.name}"
+            fail("instruction_control", message)
     op, count = inst.op, len(inst.operands)
     wanted = len(op.operand_names)
     least = wanted - op.optional - (1 if op.variadic else 0)
@@ -46,10 +44,8 @@ def verify_sizes(module: Module) -> None:
 
 
 def _fail_unbounded(what: str) -> None:
-    fail(
-        "unbounded_dynamism",
-        f"{what}: a program with sizes that are not known, [?], is not run; give it sizes, or bounds, [<=n]",
-    )
+    why = "a program with sizes that are not known, [?], is not run"
+    fail("unbounded_dynamism", f"{what}: {why}; give it sizes, or bounds, [<=n]")
 
 
 def wrong_user(computation: Computation) -> str:
@@ -66,10 +62,8 @@ def verify_parameters(computation: Computation) -> None:
     if set(found) != set(computation.parameters) or numbers != list(range(len(found))):
         pairs = zip(computation.parameters, numbers, strict=True)
         listed = ", ".join(f"{p.name}: {n}" for p, n in pairs)
-        fail(
-            "computation_parameters",
-            f"parameters of {computation.name} must be numbered from 0 without holes, found {listed}",
-        )
+        message = f"parameters of {computation.name} must be numbered from 0 without holes, found {listed}"
+        fail("computation_parameters", message)
 
 
 def predecessors(inst: Instruction) -> set[Instruction]:
@@ -95,10 +89,8 @@ def verify_acyclic(computation: Computation) -> None:
                 ready.append(after)
     if done != len(missing):
         stuck = [f"%{i.name}" for i, n in missing.items() if n > 0][:8]
-        fail(
-            "computation_acyclic",
-            f"computation {computation.name} has a cycle among or above {', '.join(stuck)}",
-        )
+        message = f"computation {computation.name} has a cycle among or above {', '.join(stuck)}"
+        fail("computation_acyclic", message)
 
 
 def _verify_precision(inst: Instruction) -> None:
@@ -165,8 +157,6 @@ def _called(computation: Computation) -> Iterator[Computation]:
         if inst.op.computation_fields:
             for called in inst.op.computations():
                 if called not in computations:
-                    fail(
-                        "module_calls",
-                        f"{inst!r} calls {called.name}, which is not in module {computation.module.name}",
-                    )
+                    call = f"{inst!r} calls {called.name}"
+                    fail("module_calls", f"{call}, which is not in module {computation.module.name}")
                 yield called

@@ -65,11 +65,9 @@ def _verify_parts(inst: Instruction[Resizing]) -> None:
     small, large = sorted((source.dims[at], target.dims[at]))
     count = -(-large // small) if small else size
     if size not in (1, count) and not (_is_open(inst) and count % size == 0):
-        fail(
-            "group_size",
-            f"{inst!r}: dimension {at} of {source.to_string(layout=False)} and "
-            f"{target.to_string(layout=False)} is for {count} members, found groups of {size}",
-        )
+        both = f"{source.to_string(layout=False)} and {target.to_string(layout=False)}"
+        found = f"dimension {at} of {both} is for {count} members"
+        fail("group_size", f"{inst!r}: {found}, found groups of {size}")
 
 
 def _verify_exchange(inst: Instruction[Exchanging]) -> None:

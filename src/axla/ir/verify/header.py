@@ -36,15 +36,11 @@ def verify_entry_layout(module: Module) -> None:
         fail("module_layout", f"{found}, {entry.name} has {len(entry.parameters)}")
     for number, (wanted, parameter) in enumerate(zip(layout.parameters, entry.parameters, strict=True)):
         if not _same_array(wanted, parameter.shape):
-            fail(
-                "module_layout",
-                f"entry_computation_layout: parameter {number} is {wanted}, {parameter!r} is not",
-            )
+            message = f"entry_computation_layout: parameter {number} is {wanted}, {parameter!r} is not"
+            fail("module_layout", message)
     if not _same_array(layout.result, entry.root.shape):
-        fail(
-            "module_layout",
-            f"entry_computation_layout: the result is {layout.result}, the root {entry.root!r} is not",
-        )
+        message = f"entry_computation_layout: the result is {layout.result}, the root {entry.root!r} is not"
+        fail("module_layout", message)
 
 
 def leaf(shape: AnyShape, index: tuple[int, ...]) -> AnyShape | None:

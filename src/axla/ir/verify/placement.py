@@ -47,11 +47,8 @@ def _verify_copy(inst: Instruction) -> None:
     wanted = inst.operands[0].shape
     for number, found in enumerate(tuple_of(inst).elements[:2]):
         if not same_order(found, wanted):
-            fail(
-                "layout_copy",
-                f"{inst!r}: element {number} is {found}, the operand {wanted}: copy-start keeps the order of "
-                "dimensions",
-            )
+            layouts = f"element {number} is {found}, the operand {wanted}"
+            fail("layout_copy", f"{inst!r}: {layouts}: copy-start keeps the order of dimensions")
 
 
 def _verify_memory_space(inst: Instruction) -> None:

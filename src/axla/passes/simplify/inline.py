@@ -131,7 +131,5 @@ def _check_copies(module: Module) -> None:
     if sizes[module.entry] - sum(len(c.instructions) for c in sizes) <= CLONES:
         return
     first = next((c for c, size in sizes.items() if size > CLONES), module.entry)
-    raise CompileError(
-        f"computation {first.name} calls others from so many places that copies of them take more than "
-        f"{CLONES} instructions"
-    )
+    why = f"copies of them take more than {CLONES} instructions"
+    raise CompileError(f"computation {first.name} calls others from so many places that {why}")
