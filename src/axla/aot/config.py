@@ -252,6 +252,5 @@ def _check_read_only(
 
 
 def _is_of(label: Label, wanted: str) -> bool:
-    return (
-        wanted in (label.name, label.label) or re.match(re.escape(wanted) + r"[\[.]", label.label) is not None
-    )
+    inside = re.match(re.escape(wanted) + r"[\[.]", label.label)
+    return wanted in (label.name, label.label) or inside is not None

@@ -21,11 +21,7 @@ def write(library: Library) -> dict[str, str | bytes]:
 def text(library: Library) -> str:
     """The header's text, which the header of C++ begins with."""
     guard = f"AXLA_{library.prefix}_H"
-    parts = [
-        _about(library),
-        f"#ifndef {guard}\n#define {guard}",
-        shared_block(),
-    ]
+    parts = [_about(library), f"#ifndef {guard}\n#define {guard}", shared_block()]
     if library.takes_weights:
         parts.append(
             f"/* Bytes of the constants in {library.prefix}.weights: the last argument of the functions. */\n"

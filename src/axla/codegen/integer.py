@@ -14,10 +14,6 @@ def _magnitude(x: Reg, dtype: DType) -> Reg:
     return x & ((1 << dtype.bits) - 1) if dtype.bits < 8 else x
 
 
-def _least(dtype: DType) -> int:
-    return -(1 << (dtype.bits - 1))
-
-
 def _quotient(a: Reg, b: Reg, dtype: DType) -> Reg:
     """a / b towards zero, for b not zero and no overflow."""
     if a.lanes > 1 and dtype.bits <= 32:
@@ -36,7 +32,7 @@ def divide(a: Reg, b: Reg, dtype: DType) -> Reg:
     zero = b.eq(0)
     special = zero
     if dtype.is_signed:
-        special = zero | (a.eq(_least(dtype)) & b.eq(-1))
+        special = zero | (a.eq(-(1 << (dtype.bits - 1))) & b.eq(-1))
     quotient = _quotient(a, m.select(special, 1, b), dtype)
     return m.select(zero, wrap(m.number(a, -1), dtype), quotient)
 

@@ -113,7 +113,7 @@ class Elements:
             if (
                 node in seen
                 or node in self.leaves
-                or not _plain_elementwise(node)
+                or not (node.op.elementwise and node.shape.is_array)
                 or self._known(node, index)
             ):
                 continue
@@ -293,10 +293,6 @@ def where_inside(
         return either(e, condition, lambda: side(inside), lambda: side(anywhere))
     finally:
         e.branched = False
-
-
-def _plain_elementwise(inst: Instruction) -> bool:
-    return inst.op.elementwise and inst.shape.is_array
 
 
 def dims_of(inst: Instruction) -> tuple[int, ...] | None:

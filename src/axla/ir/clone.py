@@ -10,7 +10,7 @@ from hashlib import blake2b
 from typing import Any
 
 from axla.core.literal import ElidedLiteral, Literal
-from axla.ir.graph import NO_EXTRA, Computation, Extra, Instruction, Module
+from axla.ir.graph import NO_EXTRA, Computation, Instruction, Module
 from axla.ir.structure import Parameter
 from axla.ir.traverse import computations_callees_first, needed_first, post_order
 
@@ -147,16 +147,12 @@ def _digest(computation: Computation, called: Mapping[Computation, str], limit: 
             text = texts[op] = op.opcode + _attributes_text(op, called, limit)
         extra = inst.extra
         if extra is not NO_EXTRA:
-            text += _extra_text(extra)
+            # What the back end reads; where an instruction comes from is not among it.
+            text += f"{extra.backend_config}{extra.sharding or ''}"
         operands = ",".join([str(numbers[o]) for o in inst.operands])
         lines.append(f"{text}({operands}){inst.shape}")
     lines.append(str(numbers[computation.root]))
     return blake2b("\n".join(lines).encode(), digest_size=16).hexdigest()
-
-
-def _extra_text(extra: Extra) -> str:
-    # What the back end reads; where an instruction comes from is not among it.
-    return f"{extra.backend_config}{extra.sharding or ''}"
 
 
 def _attributes_text(op: Any, called: Mapping[Computation, str], limit: int | None) -> str:

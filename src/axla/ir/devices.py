@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from math import prod
 
 import numpy as np
@@ -175,7 +176,7 @@ class MeshAxes:
             if end < 1 or names[axis.name] % end or axis.before < 1:
                 raise InvalidArgument(f"{self}: parts must divide the axis {axis.name} of {names[axis.name]}")
             cuts[axis.name] |= {axis.before, end}
-        parts = [(name, begin, end) for name in names for begin, end in _between(sorted(cuts[name]))]
+        parts = [(name, begin, end) for name in names for begin, end in pairwise(sorted(cuts[name]))]
         chosen = [
             number
             for axis in self.axes
@@ -194,10 +195,6 @@ class MeshAxes:
 
     def __str__(self) -> str:
         return f"{self.mesh} {{{','.join(map(str, self.axes))}}}"
-
-
-def _between(places: list[int]) -> Iterable[tuple[int, int]]:
-    return zip(places, places[1:], strict=False)
 
 
 @dataclass(frozen=True, slots=True)

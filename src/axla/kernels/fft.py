@@ -96,7 +96,6 @@ class FftPlan(Plan):
     dtype: DType  # of the parts
     inverse: bool
     axes: tuple[Axis, ...]
-    table_bytes: int
     middle: int  # where the array between the axes of a complex-to-real transform is
     buffers: int  # where the buffers of the pieces begin
     scale: float
@@ -191,6 +190,6 @@ def _placed(name: str, axes: list[Axis], tables: _Tables, dtype: DType, op: Fft,
     phases = [Phase(f"{name}.tables", 1, 1, False)] if tables.size else []
     phases += [Phase(f"{name}.axis{n}", axis.pieces, 1, axis.pieces > 1) for n, axis in enumerate(axes)]
     scale = 1.0 / prod(op.fft_length) if inverse else 1.0
-    found = FftPlan(dtype, inverse, tuple(axes), tables.size, middle, buffers, scale, phases=tuple(phases))
+    found = FftPlan(dtype, inverse, tuple(axes), middle, buffers, scale, phases=tuple(phases))
     most = max((axis.pieces * found.piece_bytes(axis) for axis in axes), default=0)
     return replace(found, scratch_bytes=buffers + most)

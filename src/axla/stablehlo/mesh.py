@@ -18,8 +18,8 @@ _DEVICES = re.compile(r"device_ids\s*=\s*\[([\d,\s]*)\]")
 def mesh_groups(source: mlir.Source, said: attr.Said, name: str) -> MeshAxes:
     """The groups that an attribute gives: devices that differ along the axes given only are together."""
     fields = attr.structure(said, name, "replica_group_mesh_axes")
-    mesh = _mesh(source, said, fields.get("mesh"))
     try:
+        mesh = _mesh(source, said, fields.get("mesh"))
         return MeshAxes(mesh, tuple(_axis(said, axis, mesh) for axis in fields.get("axes") or ()))
     except InvalidArgument as error:
         raise VerifyError(f"replica_groups: {error.message}") from None
@@ -44,10 +44,7 @@ def _mesh(source: mlir.Source, said: attr.Said, mesh: Any) -> Mesh:
         attr.reject(said, "replica_groups", "of a mesh")
     if prod(size for _, size in axes) > MOST_LISTED:
         raise VerifyError(f"replica_groups: meshes of at most {MOST_LISTED} devices are wanted, found {axes}")
-    try:
-        return Mesh(tuple(axes), None if listed is None else tuple(listed))
-    except InvalidArgument as error:
-        raise VerifyError(f"replica_groups: {error.message}") from None
+    return Mesh(tuple(axes), None if listed is None else tuple(listed))
 
 
 def _axis(said: attr.Said, axis: Any, mesh: Mesh) -> Axis:

@@ -168,11 +168,6 @@ def stored(element: Type) -> dtypes.DType:
     return found
 
 
-def numpy_type(element: Type) -> np.dtype:
-    """The NumPy type of `stored`."""
-    return stored(element).numpy
-
-
 CALL = "axla.custom_call"
 """The attribute of custom calls with what HLO says of them and StableHLO does not."""
 OP = "axla.op."
@@ -230,7 +225,7 @@ class DenseArray:
 @dataclass(frozen=True, slots=True, eq=False)
 class DenseElements:
     """`dense<...> : tensor<...>`. `values` has the tensor's shape, or () for a splat; its NumPy type is
-    `numpy_type` of the element (the storage type of a quantized one).
+    that of the element (the storage type of a quantized one).
     """
 
     type: TensorType

@@ -23,6 +23,12 @@ class Bounded(int):
     __sub__, __floordiv__ = _bounded(operator.sub), _bounded(operator.floordiv)
 
 
+UNKNOWN = (
+    "depends on what is known only when the program runs; give the types of the arguments (arg_types) and "
+    "the values of sizes (dim_args)"
+)
+"""What is said of a size that somebody has to give."""
+
 Sizes = tuple[int | None, ...]
 """Of each dimension a number, a Bounded, or None for `?`."""
 
@@ -76,10 +82,7 @@ def refined(written: mlir.Type, sizes: Sequence[int | None]) -> mlir.TensorType:
             raise VerifyError(f"the sizes [{text}] follow, none can be negative")
         found.append(size)
     if None in found:
-        raise UnsupportedError(
-            f"size {found.index(None)} of {type_text(written)} depends on what is known only when the "
-            "program runs; give the types of the arguments (arg_types) and the values of sizes (dim_args)"
-        )
+        raise UnsupportedError(f"size {found.index(None)} of {type_text(written)} {UNKNOWN}")
     return with_sizes(written, found)
 
 

@@ -19,7 +19,6 @@ class MathKnobs:
     """Machine instructions that vector math may use by the name of their intrinsic."""
 
     avx512: bool = False  # scalef, getexp, getmant, rsqrt14 on 128, 256 and 512 bits
-    gpu_approximations: bool = False  # NVPTX: ex2.approx, rsqrt.approx and their like
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +27,6 @@ class Caches:
 
     l1: int = 32 << 10
     l2: int = 1 << 20
-    l3: int = 16 << 20
 
 
 ALIGNMENT = 64  # one cache line, and what the widest vector store (AVX-512) needs
@@ -152,22 +150,22 @@ class CpuTarget(Target):
 
 LINUX_X86 = "x86_64-unknown-linux-gnu"
 
-_SSE = CpuTarget("x86-64", LINUX_X86, "x86-64", caches=Caches(32 << 10, 256 << 10, 8 << 20))
+_SSE = CpuTarget("x86-64", LINUX_X86, "x86-64", caches=Caches(32 << 10, 256 << 10))
 _SSE4 = replace(_SSE, name="x86-64-v2", cpu="x86-64-v2", has_rounding=True)
 _AVX2 = replace(
     _SSE4, name="x86-64-v3", cpu="x86-64-v3", vector_bytes=32, has_fma=True, has_half_conversion=True,
-    unroll=(2, 8), caches=Caches(32 << 10, 512 << 10, 16 << 20),
+    unroll=(2, 8), caches=Caches(32 << 10, 512 << 10),
 )  # fmt: skip
 _AVX512 = replace(
     _AVX2, name="x86-64-v4", cpu="x86-64-v4", features=frozenset({"-prefer-256-bit"}), vector_bytes=64,
-    has_fast_gather=True, has_masked=True, registers=32, caches=Caches(32 << 10, 1 << 20, 16 << 20),
+    has_fast_gather=True, has_masked=True, registers=32, caches=Caches(32 << 10, 1 << 20),
     math=MathKnobs(avx512=True),
 )  # fmt: skip
 X86_LEVELS = {target.cpu: target for target in (_SSE, _SSE4, _AVX2, _AVX512)}
 
 AARCH64 = CpuTarget(
     "aarch64", "aarch64-unknown-linux-gnu", "generic", has_fma=True, has_rounding=True,
-    has_half_conversion=True, unroll=(2, 8), registers=32, caches=Caches(64 << 10, 1 << 20, 16 << 20),
+    has_half_conversion=True, unroll=(2, 8), registers=32, caches=Caches(64 << 10, 1 << 20),
 )  # fmt: skip
 
 

@@ -21,7 +21,7 @@ _MACHO = ObjectForm("macho")
 
 _SMALL = CpuTarget(
     "small", "", "", index_type="i32", vector_bytes=4, max_lanes=1, has_wide_division=False,
-    blocks_products=False, unroll=(1, 2), registers=16, caches=Caches(16 << 10, 64 << 10, 64 << 10),
+    blocks_products=False, unroll=(1, 2), registers=16, caches=Caches(16 << 10, 64 << 10),
     form=_BARE,
 )  # fmt: skip
 
@@ -47,13 +47,13 @@ _CORTEX_M33 = replace(
 _ARMV7 = replace(
     _SMALL, name="armv7hf", triple="armv7-unknown-linux-gnueabihf", cpu="generic",
     features=frozenset({"+vfp3d16", "-neon"}), has_division=False,
-    caches=Caches(32 << 10, 512 << 10, 1 << 20), form=_POINTER32,
+    caches=Caches(32 << 10, 512 << 10), form=_POINTER32,
 )  # fmt: skip
 
 _RISCV64 = replace(
     _SMALL, name="riscv64gc", triple="riscv64-unknown-linux-gnu", cpu="generic-rv64", index_type="i64",
     features=frozenset({"+m", "+a", "+f", "+d", "+c"}), vector_bytes=8, has_fma=True, has_wide_division=True,
-    registers=32, caches=Caches(32 << 10, 1 << 20, 4 << 20),
+    registers=32, caches=Caches(32 << 10, 1 << 20),
     form=ObjectForm(abi="lp64d", code_model="medium"),
 )  # fmt: skip
 _RISCV32 = replace(

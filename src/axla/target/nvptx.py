@@ -13,6 +13,6 @@ def nvptx_target(cpu: str = "sm_90") -> Target:
         vector_bytes=4, max_lanes=1, threads=256, launched=True, blocks_products=False, registers=64,
         limits=Limits(step_cost=0),  # blocks cost nothing: a step has a few elements per thread
         has_fma=True, has_rounding=True, has_half_conversion=True,
-        caches=Caches(128 << 10, 32 << 20, 32 << 20),
+        caches=Caches(128 << 10, 32 << 20),
         intrinsics=frozenset({"nvvm.read.ptx.sreg", "nvvm.shfl.sync", "nvvm.barrier.cta.sync.aligned.all"}),
     )  # fmt: skip

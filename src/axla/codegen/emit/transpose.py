@@ -35,9 +35,6 @@ class _Transpose:
     def output_index(self, outer: Sequence[AnyIndex], p: AnyIndex, q: AnyIndex) -> tuple[AnyIndex, ...]:
         return placed(len(self.output_dims), (self.outer, outer), ((self.p, self.q), (p, q)))
 
-    def input_index(self, output: Sequence[AnyIndex]) -> tuple[AnyIndex, ...]:
-        return placed(len(output), (self.permutation, output))
-
     def emit(self) -> None:
         f, k, lanes, dims = self.f, self.k, self.lanes, self.output_dims
         rows, columns = dims[self.p], dims[self.q]
@@ -70,7 +67,8 @@ class _Transpose:
         for j in range(lanes):
             along_p = Index(f, p, 1, lanes, multiple=lanes, limit=dims[self.p])
             column = Index(f, f.add(q, j), limit=dims[self.q])
-            at = self.input_index(self.output_index(outer, along_p, column))
+            output = self.output_index(outer, along_p, column)
+            at = placed(len(output), (self.permutation, output))
             loaded.append([wide.values.splat(self.below(wide, hero, at), lanes) for hero in self.heroes])
         turned = [transposed(f, rows) for rows in zip(*loaded, strict=True)]
         for r in range(lanes):

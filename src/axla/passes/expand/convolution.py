@@ -106,13 +106,9 @@ def _groups_to_features(x: Instruction, groups: int) -> Instruction:
     return reshaped(moved, [batch // groups, *spatial, groups * features])
 
 
-def _is_dot(window: Window) -> bool:
-    return all(n == 1 for n in window.size)
-
-
 def _convolved(inst: Instruction, parts: _Parts) -> Instruction:
     sizes = shape_of(parts.x).dims[1:-1]
-    if _is_dot(parts.window):
+    if all(n == 1 for n in parts.window.size):
         inputs, outputs = shape_of(parts.kernel).dims[-2:]
         return _dot(parts, _places_of(parts), (inputs, outputs))
     whole = all(n == 1 for n in parts.places) and parts.window.size == sizes

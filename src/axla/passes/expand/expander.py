@@ -30,7 +30,7 @@ def expand(module: Module, name: str, kinds: Mapping[type[Op], Expansion]) -> No
     session = current_session()
     for computation in list(module.computations):
         found = [inst for inst in computation.instructions if type(inst.op) in kinds]
-        waiting = _waiting(computation) if found else {}
+        waiting = {p: dict.fromkeys(w) for p, w in control_successors(computation).items()} if found else {}
         for inst in found:
             count = len(computation.instructions)
             users = tuple(inst.users)
@@ -42,10 +42,6 @@ def expand(module: Module, name: str, kinds: Mapping[type[Op], Expansion]) -> No
             _move_control_edges(inst, new, made, waiting)
             computation.replace(inst, new, users)
             computation.remove(inst)
-
-
-def _waiting(computation: Computation) -> Waiting:
-    return {p: dict.fromkeys(found) for p, found in control_successors(computation).items()}
 
 
 def _describe(old: Instruction, made: Sequence[Instruction]) -> None:

@@ -43,7 +43,7 @@ def _rewritten(inst: Instruction) -> Instruction | None:
     op = op_of(inst, hlo.ReduceWindow)
     shape = inst.shape
     if not all(s.size for s in shape.arrays()):
-        return _empty(inst)
+        return packed(shape, [full(inst.computation, s.logical, 0) for s in shape.arrays()])
     found = combiner(op.to_apply)
     if len(inst.operands) != 2 or not isinstance(shape, Shape) or found is None:
         return None
@@ -55,7 +55,7 @@ def _rewritten(inst: Instruction) -> Instruction | None:
         return None
     starts_neutral = value is not None and bool(value == own)
     window = op.window
-    if _has_edges(window):
+    if any(window.low) or any(window.high) or any(n > 1 for n in window.base_dilation):
         x = _padded(x, window, own)
         window = Window(window.size, window.stride, window_dilation=window.window_dilation)
     elif prod(window.size) < LONG:
@@ -67,15 +67,6 @@ def _rewritten(inst: Instruction) -> Instruction | None:
         return hlo.ReduceWindow(window, op.to_apply)(x, init)
     total = _by_dimensions(_Window(x, window, found), shape)
     return total if starts_neutral else found()(spread(init, shape.logical), total)
-
-
-def _empty(inst: Instruction) -> Instruction:
-    """The results of a window that has no place."""
-    return packed(inst.shape, [full(inst.computation, s.logical, 0) for s in inst.shape.arrays()])
-
-
-def _has_edges(window: Window) -> bool:
-    return any(window.low) or any(window.high) or any(n > 1 for n in window.base_dilation)
 
 
 def _padded(x: Instruction, window: Window, fill: Any) -> Instruction:

@@ -67,7 +67,7 @@ def tridiagonal_solution(
         return [under, main, over, mx.with_part(b, mx.where(swap, one, two) - factor * kept, i + 1, 0), info]
 
     under, main, over, b, info = mx.repeat(n - 1, [under, main, over, b, info], forward)
-    end = mx.row(main, number_of(main, n - 1))
+    end = mx.row(main, main.builder.constant(np.int32(n - 1)))
     info = mx.where((info == 0) & (end == 0), np.int32(n), info)
 
     def backward(k: XlaOp, under: XlaOp, main: XlaOp, over: XlaOp, x: XlaOp) -> list[XlaOp]:
@@ -78,7 +78,3 @@ def tridiagonal_solution(
     wide = ops.PadInDim(b, ops.Zero(b.builder, b.dtype), 1, 0, 2)
     x = mx.repeat(n, [under, main, over, wide], backward)[3][:, :n]
     return mx.joined([lower[:, :1], under[:, : n - 1]], 1), main, mx.where(last, upper, over), x, info
-
-
-def number_of(x: XlaOp, value: int) -> XlaOp:
-    return x.builder.constant(np.int32(value))

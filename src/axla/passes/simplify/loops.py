@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, replace
 
 from axla.core.shape import TupleShape
@@ -253,7 +253,8 @@ def _return_less(inst: Instruction, unread: Iterable[int]) -> None:
     def smaller(branch: Computation) -> Computation:
         target = computation.module.add_computation(branch.name)
         copies = copy_instructions(branch, target, {})
-        target.set_root(target.add(Tuple(), _chosen(copies[branch.root].operands, kept)))
+        values = copies[branch.root].operands
+        target.set_root(target.add(Tuple(), [values[i] for i in kept]))
         rewrite.sweep(target, (copies[branch.root],))
         return target
 
@@ -263,7 +264,3 @@ def _return_less(inst: Instruction, unread: Iterable[int]) -> None:
         computation.replace(user, computation.add(GetTupleElement(kept.index(index)), (new,), user.shape))
         computation.remove(user)
     computation.remove(inst)
-
-
-def _chosen(values: Sequence[Instruction], places: Iterable[int]) -> list[Instruction]:
-    return [values[i] for i in places]

@@ -82,9 +82,8 @@ class _Reader:
         while self.place.at < len(self.data):
             kind, section = self.place.section()
             if kind in self.sections or kind > wire.PROPERTIES:
-                raise Malformed(
-                    f"section {kind}, which is " + ("not known" if kind > wire.PROPERTIES else "there twice")
-                )
+                why = "not known" if kind > wire.PROPERTIES else "there twice"
+                raise Malformed(f"section {kind}, which is {why}")
             self.sections[kind] = section
         for kind in (wire.STRINGS, wire.DIALECTS, wire.ENTRIES, wire.ENTRY_SIZES, wire.IR_SECTION):
             if kind not in self.sections:

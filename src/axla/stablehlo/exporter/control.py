@@ -54,10 +54,8 @@ def _conditional(scope: Scope, inst: Instruction, op: hlo.Conditional) -> Tree:
     index, *operands = inst.operands
     for operand in operands:  # what nothing gave must stand before the regions that see it
         scope.values[operand] = scope.tree(operand.shape, iter(scope.leaves(operand)))
-    regions = [
-        scope.branch(branch, scope.values[operand])
-        for branch, operand in zip(op.branches, operands, strict=True)
-    ]
+    pairs = zip(op.branches, operands, strict=True)
+    regions = [scope.branch(branch, scope.values[operand]) for branch, operand in pairs]
     name = "stablehlo.if" if array(index.shape).dtype.is_pred else "stablehlo.case"
     return scope.add(name, [scope.one(index)], inst.shape, None, regions)
 

@@ -8,20 +8,8 @@ package around sees to it); a source is changed by rewriting it, the import know
 
 from __future__ import annotations
 
-from axla.stablehlo.importer import (
-    arrays,
-    chlo,
-    control,
-    effects,
-    plain,
-)
+from axla.stablehlo.importer import arrays, chlo, control, effects, plain
 from axla.stablehlo.importer.scope import Rule
 
-RULES: dict[str, Rule] = {
-    **plain.RULES,
-    **arrays.RULES,
-    **control.RULES,
-    **effects.RULES,
-    **chlo.RULES,
-}
+RULES: dict[str, Rule] = {**plain.RULES, **arrays.RULES, **control.RULES, **effects.RULES, **chlo.RULES}
 """Operation name -> the function that imports it."""

@@ -102,10 +102,8 @@ def broadcast(scope: Scope, operand: Instruction, shape: Shape, dimensions: Sequ
     """The operand in a shape, its dimension k being dimension `dimensions[k]`; sizes 1 are repeated."""
     source = array(operand.shape)
     if len(dimensions) != source.rank or any(not 0 <= d < shape.rank for d in dimensions):
-        raise VerifyError(
-            f"broadcast_dimensions={list(dimensions)}: {source.rank} dimensions of "
-            f"{shape.to_string(layout=False)} are wanted"
-        )
+        wanted = f"{source.rank} dimensions of {shape.to_string(layout=False)}"
+        raise VerifyError(f"broadcast_dimensions={list(dimensions)}: {wanted} are wanted")
     target = Shape(source.dtype, shape.dims, shape.dynamic)
     if source.logical is target.logical and tuple(dimensions) == tuple(range(source.rank)):
         return operand

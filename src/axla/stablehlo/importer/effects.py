@@ -60,6 +60,7 @@ def _custom_call(scope: Scope, operation: mlir.Operation) -> Outcome:
     if isinstance(operation.attributes.get("mhlo.backend_config"), dict):
         # Typed calls as StableHLO's older versions carry them.
         config, version = operation.attributes["mhlo.backend_config"], 4
+    called = symbols(operation.attributes.get("called_computations"))
     op = hlo.CustomCall(
         whole(results),
         custom_call_target=target,
@@ -69,10 +70,7 @@ def _custom_call(scope: Scope, operation: mlir.Operation) -> Outcome:
         custom_call_has_side_effect=attr.flag(operation, "has_side_effect"),
         output_to_operand_aliasing=_aliases(operation),
         api_version=list(ApiVersion)[version],
-        called_computations=tuple(
-            scope.importer.computations[name]
-            for name in symbols(operation.attributes.get("called_computations"))
-        ),
+        called_computations=tuple(scope.importer.computations[name] for name in called),
         **_said_of_hlo(scope, attr.dictionary(operation, mlir.CALL)),
     )  # fmt: skip
     text = config if isinstance(config, str) else attribute_text(config)
@@ -220,9 +218,8 @@ def _manual_computation(scope: Scope, operation: mlir.Operation) -> Outcome:
     cut = [_border(scope, "Sharding", *one) for one in outside]
     entered = [_border(scope, "SPMDFullToShardShape", *one) for one in zip(cut, inside, strict=True)]
     scope.values.update(zip(block.arguments, entered, strict=True))
-    results = zip(
-        scope.fill(block), scope.shapes(operation), _shardings(operation, "out_shardings"), strict=True
-    )
+    shardings = _shardings(operation, "out_shardings")
+    results = zip(scope.fill(block), scope.shapes(operation), shardings, strict=True)
     return [_border(scope, "SPMDShardToFullShape", *one) for one in results]
 
 

@@ -266,9 +266,8 @@ class Import:
         for number, value in enumerate(block.arguments):
             extra, name = self.origins.of(places[number], said[number])
             shape = self.shape(value.type)
-            scope.values[value] = computation.add(
-                Parameter(shape, number), (), shape, stem=name or f"Arg_{number}", extra=extra
-            )
+            op, stem = Parameter(shape, number), name or f"Arg_{number}"
+            scope.values[value] = computation.add(op, (), shape, stem=stem, extra=extra)
         computation.set_root(scope.tuple(scope.fill(block), named=False))
         return computation
 

@@ -100,7 +100,7 @@ class Writer(Builder):
         array = self.known.get(key)
         if array is None:
             array = np.asarray(values, np.float64 if isinstance(element, mlir.FloatType) else np.int64)
-            array = array.astype(mlir.numpy_type(element))
+            array = array.astype(mlir.stored(element).numpy)
             if isinstance(values, tuple):
                 self.known[key] = array
         return array
@@ -157,7 +157,7 @@ class Writer(Builder):
             value = self.scaled("add", value, to.zero_points, to)
         type_ = mlir.tensor(value.type)
         scalar = mlir.TensorType((), type_.element)
-        limits = np.asarray([to.storage_min, to.storage_max]).astype(mlir.numpy_type(type_.element))
+        limits = np.asarray([to.storage_min, to.storage_max]).astype(mlir.stored(type_.element).numpy)
         low, high = [self._constant(limit, scalar) for limit in limits]
         value = self.make("clamp", (low, value, high), type_)
         if isinstance(type_.element, mlir.FloatType):

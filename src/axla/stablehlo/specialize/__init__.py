@@ -31,11 +31,9 @@ __all__ = ["specialize"]
 
 
 def specialize(
-    source: mlir.Source,
-    entry: str,
-    arg_types: Sequence[Any] | None = None,
+    source: mlir.Source, entry: str, arg_types: Sequence[Any] | None = None,
     dim_args: Sequence[int] | None = None,
-) -> mlir.Source:
+) -> mlir.Source:  # fmt: skip
     """The source for certain arguments of `entry`; itself where nothing in it is open.
 
     The first arguments get the values `dim_args` and are arguments no more; the others get `arg_types`: the
@@ -53,10 +51,8 @@ def specialize(
         raise InvalidArgument(f"arg_types: a sequence of types is wanted, found {arg_types!r}")
     rest = list(arg_types) if arg_types is not None else [None] * (len(types) - len(dims))
     if len(dims) + len(rest) != len(types):
-        raise InvalidArgument(
-            f"arg_types has {len(rest)} types; @{entry} takes {len(types)} arguments, {len(dims)} of which "
-            "dim_args gives"
-        )
+        taken = f"{len(types)} arguments, {len(dims)} of which dim_args gives"
+        raise InvalidArgument(f"arg_types has {len(rest)} types; @{entry} takes {taken}")
     known = [_dimension(n, d, types[n]) for n, d in enumerate(dims)]
     given = enumerate(zip(types[len(dims) :], rest, strict=True), len(dims))
     unknown = mlir.Block([_argument(number, type_, wanted) for number, (type_, wanted) in given])
@@ -113,10 +109,8 @@ def _read(number: int, given: Any, written: mlir.Type) -> mlir.Type:
             sizes = tuple(Bounded(d) if b else d for d, b in zip(sizes, given.dynamic, strict=True))
         found = dtype if isinstance(dtype, DType) else from_numpy(np.dtype(dtype))
     except (TypeError, ValueError, AxlaError):
-        raise InvalidArgument(
-            f"arg_types: for argument {number} the text of a type, a Shape or what has shape and dtype is "
-            f"wanted, found {given!r}"
-        ) from None
+        wanted = f"for argument {number} the text of a type, a Shape or what has shape and dtype"
+        raise InvalidArgument(f"arg_types: {wanted} is wanted, found {given!r}") from None
     element = written.element if isinstance(written, mlir.TensorType) else written
     type_ = with_sizes(mlir.TensorType((), element), sizes)
     if tensor_shape(type_).dtype is not found:

@@ -14,7 +14,7 @@ from axla.stablehlo import mlir
 from axla.stablehlo import reading as attr
 from axla.stablehlo.building import matrix, number, numbers, slice_of
 from axla.stablehlo.operations import OPERATIONS
-from axla.stablehlo.sizes import Sizes, is_open, sizes_of
+from axla.stablehlo.sizes import UNKNOWN, Sizes, is_open, sizes_of
 
 
 @dataclass(slots=True)
@@ -42,10 +42,7 @@ class Given:
         """The value of an operand, which has to be known."""
         found = self.values[number] if number < len(self.values) else None
         if found is None:
-            raise UnsupportedError(
-                f"{what} (operand {number}) depends on what is known only when the program runs; give the "
-                "types of the arguments (arg_types) and the values of sizes (dim_args)"
-            )
+            raise UnsupportedError(f"{what} (operand {number}) {UNKNOWN}")
         if found.dtype.kind not in "iu":
             raise VerifyError(f"{what} (operand {number}) must be integers, found {found.dtype}")
         return tuple(int(v) for v in found.reshape(-1))

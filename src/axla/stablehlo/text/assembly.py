@@ -304,9 +304,8 @@ def _loop(parser: Operations, draft: Draft) -> None:
     names, types = draft.names, draft.types
     if len(types) != len(names):
         parser.fail(f"{len(types)} types of {len(names)} arguments", draft.at)
-    arguments: list[Argument] = [
-        (name, at, kind, None) for (name, at), kind in zip(names, types, strict=True)
-    ]
+    pairs = zip(names, types, strict=True)
+    arguments: list[Argument] = [(name, at, kind, None) for (name, at), kind in pairs]
     draft.regions.append(parser.region(arguments=arguments))
 
 

@@ -102,9 +102,8 @@ def _numbers(flat: str, kind: DType, element: mlir.Type | None = None) -> np.nda
 def integers(flat: str, bits: int, sign: str) -> np.ndarray:
     """Integers of so many bits. Where a type has no sign, positive ones may use the sign bit: 255 : i8."""
     if not _INTEGERS.fullmatch(flat):
-        raise BadElements(
-            "expected integers as elements" if bits > 1 else "expected true or false as elements"
-        )
+        wanted = "integers" if bits > 1 else "true or false"
+        raise BadElements(f"expected {wanted} as elements")
     values = [int(item, 16 if "x" in item else 10) for item in flat.split(",")]
     low, high = mlir.limits(mlir.IntegerType(bits, sign))
     least, most = min(values), max(values)

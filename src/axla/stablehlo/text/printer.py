@@ -95,10 +95,8 @@ def _quantized(kind: mlir.QuantizedType) -> str:
         text += f":{{{', '.join(f'{axis}:{size}' for axis, size in pairs)}}}"
     elif kind.axes:
         text += f":{kind.axes[0]}"
-    values = [
-        _decimal(scale) + (f":{zero}" if zero else "")
-        for scale, zero in zip(kind.scales, kind.zero_points, strict=True)
-    ]
+    pairs = zip(kind.scales, kind.zero_points, strict=True)
+    values = [_decimal(scale) + (f":{zero}" if zero else "") for scale, zero in pairs]
     if not kind.axes:
         return f"!quant.uniform<{text}, {values[0]}>"
     shape = kind.blocks if kind.block_sizes else (len(values),)
@@ -196,7 +194,7 @@ def _dictionary(attributes: dict[str, Any]) -> str:
 
 def _array(value: mlir.DenseArray) -> str:
     if isinstance(value.element, mlir.FloatType):
-        kind = mlir.numpy_type(value.element)
+        kind = mlir.stored(value.element).numpy
         items = [_float(np.float64(item).astype(kind)) for item in value.values]
     else:
         items = [str(item).lower() for item in value.values]

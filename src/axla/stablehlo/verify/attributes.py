@@ -130,9 +130,8 @@ def _mesh_axes(value: mlir.StructAttr) -> None:
     require(whole or _is_symbol(mesh), rule, "a mesh is a symbol or a #stablehlo.mesh")
     names = {axis.fields["name"] for axis in mesh.fields["axes"]} if whole else set()
     for axis in axes if whole and isinstance(axes, tuple) else ():
-        require(
-            _is(mlir.StructAttr, mnemonic="axis_ref")(axis), rule, "axes are given as #stablehlo.axis_ref"
-        )
+        is_axis = _is(mlir.StructAttr, mnemonic="axis_ref")(axis)
+        require(is_axis, rule, "axes are given as #stablehlo.axis_ref")
         require(axis.fields["name"] in names, rule, f"axis {axis.fields['name']!r} is not in the mesh")
 
 

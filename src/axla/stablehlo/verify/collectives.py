@@ -113,8 +113,7 @@ def _data(s: Subject, few_rule: str, root_rule: str, count_rule: str) -> list[Fa
     """The operands with data, one for each result. With a dynamic root the last one says who sends each."""
     operands = s.operands
     dynamic = s.flag("has_dynamic_root")
-    least = 2 if dynamic else 1
-    rule = root_rule if dynamic else few_rule
+    rule, least = (root_rule, 2) if dynamic else (few_rule, 1)
     s.need(len(operands) >= least, rule, "at least {} operands, found {}", least, len(operands))
     if dynamic:
         *operands, root = operands

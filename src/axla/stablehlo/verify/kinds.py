@@ -155,7 +155,7 @@ def _check_bounds(kind: mlir.TensorType) -> None:
 def check_quantized(element: mlir.QuantizedType) -> None:
     """The rules of a quantized type that hold wherever it stands."""
     try:
-        finfo = ml_dtypes.finfo(mlir.numpy_type(element.expressed))
+        finfo = ml_dtypes.finfo(mlir.stored(element.expressed).numpy)
         smallest, largest = float(finfo.smallest_normal), float(finfo.max)
     except ValueError:
         smallest, largest = 0.0, math.inf

@@ -125,10 +125,8 @@ _FITS: dict[type[ast.cmpop], Callable[[int, int], bool]] = {
 
 def _compared(node: ast.Compare, record: Record) -> Term:
     first = _term(node.left, record)
-    others = [
-        (_FITS[type(sign)], _term(part, record))
-        for sign, part in zip(node.ops, node.comparators, strict=True)
-    ]
+    pairs = zip(node.ops, node.comparators, strict=True)
+    others = [(_FITS[type(sign)], _term(part, record)) for sign, part in pairs]
 
     def term(s: Subject, i: int) -> bool:
         left = first(s, i)

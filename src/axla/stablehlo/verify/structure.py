@@ -142,9 +142,8 @@ def _check_isolated(operation: mlir.Operation) -> None:
     """Nothing inside is used from outside."""
     inner = [found for found in operation.walk() if found is not operation]
     inside = {value for found in inner for value in found.results}
-    inside.update(
-        value for found in (operation, *inner) for block in found.blocks for value in block.arguments
-    )
+    blocks = [block for found in (operation, *inner) for block in found.blocks]
+    inside.update(value for block in blocks for value in block.arguments)
     for found in inner:
         text = f"{found.name} at {place(found)} uses a value from outside of the region"
         require(inside.issuperset(found.operands), "isolated", text)
