@@ -114,10 +114,6 @@ def test_jaxlibs_own_options():
         ({"parameter_is_tupled_arguments": True}, "parameter_is_tupled_arguments is set"),
         ({"executable_build_options": {"run_backend_only": True}}, "run_backend_only is set"),
         ({"executable_build_options": {"result_layout": {"element_type": "F32"}}}, "result_layout is set"),
-        (
-            {"executable_build_options": {"num_partitions": 2, "use_spmd_partitioning": True}},
-            "use_spmd_partitioning for 2 partitions",
-        ),
         ({"executable_build_options": {"process_count": 2}}, "process_count"),
         ({"env_option_overrides": [{"key": "xla_x", "value": {"bool_field": True}}]}, "no flag 'xla_x'"),
         (

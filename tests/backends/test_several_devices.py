@@ -260,3 +260,50 @@ def test_whole_arrays_are_cut_and_joined_by_shardings():
     for backend in ("cpu", "interpreter"):
         found = np.asarray(axla.compile(axla.parse(text), backend=backend)(x))
         np.testing.assert_array_equal(found, x + np.repeat([0, 1], 4)[:, None])
+
+
+SHARD_MAP = """
+module @m attributes {mhlo.num_partitions = 2 : i32, mhlo.num_replicas = 1 : i32} {
+  sdy.mesh @mesh = <["x"=2]>
+  func.func public @main(%a: tensor<4x3xf32>) -> tensor<4x3xf32> {
+    %i = stablehlo.iota dim = 0 : tensor<4x3xf32>
+    %0 = sdy.manual_computation(%a, %i) in_shardings=[<@mesh, [{"x"}, {}]>, <@mesh, [{"x"}, {}]>]
+        out_shardings=[<@mesh, [{"x"}, {}]>] manual_axes={"x"} (%b: tensor<2x3xf32>, %j: tensor<2x3xf32>) {
+      %1 = stablehlo.add %b, %j : tensor<2x3xf32>
+      sdy.return %1 : tensor<2x3xf32>
+    } : (tensor<4x3xf32>, tensor<4x3xf32>) -> tensor<4x3xf32>
+    return %0 : tensor<4x3xf32>
+  }
+}"""
+
+
+@pytest.mark.parametrize("backend", ["cpu", "interpreter"])
+def test_parameters_without_a_sharding_and_whole_arrays_are_cut_as_regions_want_them(backend):
+    x = np.arange(12, dtype=np.float32).reshape(4, 3)
+    program = axla.compile(axla.parse(SHARD_MAP), backend=backend)
+    np.testing.assert_array_equal(np.asarray(program(x)), x + np.arange(4, dtype=np.float32)[:, None])
+    rows = program.execute_replicated([[x[:2]], [x[2:]]])
+    np.testing.assert_array_equal(np.asarray(rows[1][0]), x[2:] + np.float32([[2], [3]]))
+
+
+AUTOMATIC = """
+module @m attributes {mhlo.num_partitions = 2 : i32, mhlo.num_replicas = 1 : i32} {
+  sdy.mesh @mesh = <["x"=2]>
+  func.func public @main(%a: tensor<4x3xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x"}, {}]>})
+      -> tensor<4x3xf32> {
+    %0 = stablehlo.negate %a : tensor<4x3xf32>
+    return %0 : tensor<4x3xf32>
+  }
+}"""
+
+
+def test_programs_for_a_partitioner_are_refused_by_name_on_several_devices():
+    of_gspmd = AUTOMATIC.replace('sdy.mesh @mesh = <["x"=2]>', "").replace(
+        'sdy.sharding = #sdy.sharding<@mesh, [{"x"}, {}]>', 'mhlo.sharding = "{devices=[2,1]<=[2]}"'
+    )
+    x = np.ones((4, 3), np.float32)
+    for text in (AUTOMATIC, of_gspmd):
+        module = axla.parse(text)
+        with pytest.raises(axla.UnsupportedError, match="negate.*cut over 2 partitions: there is no partiti"):
+            axla.compile(module)
+        assert (np.asarray(axla.compile(module, replicas="first")(x)) == -1).all()

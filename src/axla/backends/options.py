@@ -105,11 +105,6 @@ class CompileOptions:
                 if message[name]:
                     raise UnsupportedError(f"compile options: {name} is set, which axla does not do")
         partitions = build.get("num_partitions") or None
-        if build.get("use_spmd_partitioning") and (partitions or 1) > 1:
-            raise UnsupportedError(
-                f"compile options: use_spmd_partitioning for {partitions} partitions: axla does not "
-                "partition programs"
-            )
         if build.get("process_count", 1) > 1:
             raise UnsupportedError("compile options: process_count: axla runs in one process")
         debug = build.get("debug_options", {})

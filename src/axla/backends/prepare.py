@@ -9,7 +9,7 @@ from axla.core.errors import InvalidArgument
 from axla.ir.clone import clone_module
 from axla.ir.graph import Module
 from axla.ir.verify import verify
-from axla.passes.expand.manual import has_regions, manual_partitioning
+from axla.passes.expand.manual import has_whole_arrays, manual_partitioning
 from axla.passes.simplify.annotations import marker_removal
 
 
@@ -27,7 +27,7 @@ def prepared(module: Module, options: CompileOptions) -> Module:
         module = clone_module(module)
         module.set_config(replica_count=counts[0], num_partitions=counts[1])
     verify(module)
-    if has_regions(module):
+    if has_whole_arrays(module):
         module = clone_module(module)
         if options.participants(module)[1] > 1:
             manual_partitioning(module)

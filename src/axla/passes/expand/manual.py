@@ -11,17 +11,21 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from axla.core.dtypes import S32
 from axla.core.errors import UnsupportedError, VerifyError
+from axla.core.literal import Literal
 from axla.core.shape import AnyShape, Shape, TupleShape
-from axla.hlo import Call, CustomCall
+from axla.hlo import Call, Constant, CustomCall, DynamicSlice, PartitionId, Reshape
 from axla.ir.clone import called_first, inline
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.sharding import Sharding, Tiling, tiling
 from axla.ir.structure import GetTupleElement, Parameter, Tuple
 from axla.ir.traverse import post_order
-from axla.ir.typed import applies
+from axla.ir.typed import applies, shape_of
 from axla.text.sharding import read_sharding
 
+WHOLE_ARRAYS = "axla.whole_arrays"
+"""Frontend attribute of a module of several partitions whose shapes are whole arrays; else they are parts."""
 MANUAL = "manual"
 """A value inside of a region: a part, of which nothing needs to be known."""
 State = Tiling | str | tuple["State", ...]
@@ -29,13 +33,14 @@ State = Tiling | str | tuple["State", ...]
 _ENTER, _LEAVE = "SPMDFullToShardShape", "SPMDShardToFullShape"
 
 
-def has_regions(module: Module) -> bool:
-    """Whether there are manual regions."""
-    return bool(_marked(module))
+def has_whole_arrays(module: Module) -> bool:
+    """Whether it is for a partitioner: it says so, or has manual regions."""
+    return WHOLE_ARRAYS in dict(module.config.frontend_attributes) or bool(_marked(module))
 
 
 def manual_partitioning(module: Module) -> None:
     """Gives parameters and results the shapes of one partition's parts; their shardings say which parts.
+    A parameter without one is cut as the regions that it enters want it.
 
     UnsupportedError for what needs a partitioner.
     """
@@ -43,7 +48,8 @@ def manual_partitioning(module: Module) -> None:
     old, new = module.entry, _Partitioner(module).run()
     module.set_entry(new)
     module.remove_computation(old)
-    module.set_config(entry_layout=None)
+    frontend = [said for said in module.config.frontend_attributes if said[0] != WHOLE_ARRAYS]
+    module.set_config(entry_layout=None, frontend_attributes=tuple(frontend))
 
 
 def _marked(module: Module) -> set[Computation]:
@@ -52,6 +58,11 @@ def _marked(module: Module) -> set[Computation]:
 
 def _target(inst: Instruction) -> str:
     return inst.op.custom_call_target if isinstance(inst.op, CustomCall) else ""
+
+
+def _is_annotated(inst: Instruction) -> bool:
+    """Whether a sharding is said of an instruction, in XLA's way or in Shardy's."""
+    return inst.extra.sharding is not None or "xla.sdy.sharding" in dict(inst.extra.frontend_attributes)
 
 
 def _is_border(inst: Instruction) -> bool:
@@ -99,9 +110,15 @@ class _Partitioner:
         return self.new
 
     def _of_result(self, number: int, state: State) -> Sharding:
+        said = self.old.root.extra.sharding
         if not isinstance(state, Tiling):
             raise VerifyError(
                 f"{self.old.root!r}: result {number} is of a manual region, and not put together"
+            )
+        wanted = (said.parts or [said])[number] if said is not None else None
+        if wanted is not None and tiling(wanted, len(state.counts), self.partitions) != state:
+            raise UnsupportedError(
+                f"{self.old.root!r}: result {number} is wanted cut in another way; there is no partitioner"
             )
         return self.shardings.get(state, Sharding("replicated"))
 
@@ -138,7 +155,7 @@ class _Partitioner:
     def _parameter(self, inst: Instruction[Parameter]) -> tuple[Instruction, State]:
         if not isinstance(inst.shape, Shape):
             return self._copy(inst, [], inst.shape), self._whole(inst.shape)
-        state = self._tiling(inst)
+        state = self._tiling(inst) if _is_annotated(inst) else self._of_users(inst)
         dims = []
         for size, count in zip(inst.shape.dims, state.counts, strict=True):
             if size % count:
@@ -151,11 +168,30 @@ class _Partitioner:
         ), state
 
     def _annotated(self, inst: Instruction, operand: Instruction, state: State) -> tuple[Instruction, State]:
-        """A value with a sharding that it has already."""
+        """A value with a sharding that it has already; a whole one is cut."""
         wanted = self._tiling(inst)
-        if state != wanted:
+        if state == wanted:
+            return operand, state
+        if not isinstance(state, Tiling) or not state.is_whole:
             raise UnsupportedError(f"{inst!r}: its operand is cut in another way; there is no partitioner")
-        return operand, state
+        return self._cut(operand, wanted), wanted
+
+    def _of_users(self, inst: Instruction) -> Tiling:
+        """The sharding that all users of a parameter want, which XLA would give it; else it is whole."""
+        wanted = {self._tiling(user) if _target(user) == "Sharding" else None for user in inst.users}
+        found = wanted.pop() if len(wanted) == 1 else None
+        return found or self._tiling(inst)
+
+    def _cut(self, whole: Instruction, wanted: Tiling) -> Instruction:
+        """The part of a whole array that this partition has."""
+        shape = shape_of(whole)
+        parts = [wanted.part(shape.dims, partition) for partition in range(self.partitions)]
+        number, starts = self.new.add(PartitionId()), []
+        for column in zip(*parts, strict=True):
+            table = Literal.of([part.start for part in column], S32)
+            row = DynamicSlice((1,))(self.new.add(Constant(table.shape, table)), number)
+            starts.append(Reshape(Shape(S32))(row))
+        return DynamicSlice(tuple(part.stop - part.start for part in parts[0]))(whole, *starts)
 
     def _tiling(self, inst: Instruction) -> Tiling:
         """What is said of an instruction, as XLA says it or as Shardy does."""

@@ -14,6 +14,7 @@ from axla.ir.graph import Alias, Computation, Module
 from axla.ir.sharding import Sharding
 from axla.ir.structure import Parameter
 from axla.ir.traverse import computations_callees_first, run_nested
+from axla.passes.expand.manual import WHOLE_ARRAYS
 from axla.stablehlo import mlir
 from axla.stablehlo.importer.origin import frontend_attributes, sharding
 from axla.stablehlo.importer.scope import CONSTANT, Import, Rule, placed
@@ -168,11 +169,14 @@ def _describe(importer: Importer, function: mlir.Operation) -> None:
         frontend.setdefault(NAMES, Names(tuple(arguments), names).text)
     if meshes:
         frontend["xla.sdy.meshes"] = attribute_text({m.get("sym_name"): m.get("mesh") for m in meshes})
+    partitions = _count(attributes, "mhlo.num_partitions")
+    if partitions > 1 and (meshes or any(p.extra.sharding for p in entry.parameters)):
+        frontend[WHOLE_ARRAYS] = "true"
     module.set_config(
         aliases=tuple(aliases), buffer_donors=tuple(donors),
         frontend_attributes=tuple(sorted(frontend.items())),
         replica_count=_count(attributes, "mhlo.num_replicas"),
-        num_partitions=_count(attributes, "mhlo.num_partitions"),
+        num_partitions=partitions,
     )  # fmt: skip
     layouts += [None] * (len(entry.parameters) - len(layouts))
     modes = [said.get("mhlo.layout_mode") for said in results]
