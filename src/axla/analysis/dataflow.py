@@ -24,6 +24,7 @@ from axla.analysis.regions import is_tiny, is_tiny_store
 from axla.core.errors import InternalError
 from axla.core.shape import Shape
 from axla.custom.site import leaf_number
+from axla.ir.collectives import is_asynchronous
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.structure import Constant, GetTupleElement, Parameter, Tuple
 from axla.ir.traverse import run_nested, schedule_of
@@ -236,9 +237,10 @@ class _Walk:
                     self.use(value, now - 2 if number in guarded else now)
                     value.in_memory = value.in_memory or read_in_memory
         made = self.define(inst)
+        begun = max(map(flow.time.__getitem__, inst.operands)) if is_asynchronous(inst) else now
         for value in made:
             if value is not None and kernel:
-                value.in_memory = True
+                value.in_memory, value.start = True, begun
         for leaf, (number, source_leaf) in in_place.items():
             value, source = made[leaf], flow.leaves[inst.operands[number]][source_leaf]
             if value is None or source is None or not kernel:

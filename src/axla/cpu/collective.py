@@ -9,10 +9,12 @@ from __future__ import annotations
 import struct
 from math import prod
 
-from axla.codegen.native.collectives import COLLECTIVE, Part
-from axla.core.errors import UnsupportedError
+from axla.codegen.native.collectives import COLLECTIVE, Half, Part
+from axla.core.errors import UnsupportedError, VerifyError
+from axla.core.shape import Shape
 from axla.cpu.places import Places
 from axla.program import abi
+from axla.program.collectives import NUMBERS, check_collective
 from axla.program.interface import Meeting
 from axla.program.kernels import Kernel
 from axla.program.steps import CollectiveStep, Value
@@ -22,24 +24,28 @@ _PARTS = {
     "all-to-all": Part.EXCHANGE, "collective-permute": Part.TAKE, "collective-broadcast": Part.TAKE,
     "collective-reduce": Part.FOLD_ROOT, "ragged-all-to-all": Part.RAGGED,
 }  # fmt: skip
-_NUMBERS = {"replica-id": "replica", "partition-id": "partition"}
 
 
 def emit_collective(entry: Places, step: CollectiveStep) -> None:
     """The call; its results are in their slices then. Numbers of participants are read from the frame."""
     f = entry.f
-    if step.kind in _NUMBERS:
+    if step.kind in NUMBERS:
         (result,) = step.results
         array = entry.writable(result.memory, result.shape)
-        f.store(entry.field(_NUMBERS[step.kind], "i32"), array.pointer, 4)
+        f.store(entry.field(NUMBERS[step.kind], "i32"), array.pointer, 4)
         return
+    check_collective(step, entry.program.interface)
     operands = [entry.pointer(value.memory) for value in step.operands]
     results = [entry.pointer(value.memory) for value in step.results]
-    folds = [_fold(entry, name) for name in step.folds]
+    shapes = [value.shape for value in step.results]
+    each = [[s] for s in shapes] if len(step.folds) == len(shapes) else [shapes]
+    folds = [_fold(entry, *fold) for fold in zip(step.folds, each, strict=False)]
     symbols = [f.glob(kernel.symbols[0]) for kernel in folds]
     # Behind the kernels: room for the addresses of one call.
     room = [f.null()] * (len(step.results) - len(symbols) + 3 * len(step.results))
-    lists = (operands, 1), (results, 2), ([*symbols, *room], 4)
+    # Others read the lists of one in two halves, which has its meeting to itself, until it is done.
+    own = 5 + 2 * step.meetings[0] if step.meetings and (step.starts or step.begun) else 1
+    lists = (operands, own), (results, own + 1), ([*symbols, *room], 4)
     code = f.call_pointer(
         "i32", entry.function(step.function), f.params["frame"], f.data(description(entry, step, folds)),
         *(entry.pointers(values, slot) for values, slot in lists),
@@ -49,8 +55,15 @@ def emit_collective(entry: Places, step: CollectiveStep) -> None:
         f.ret(code)
 
 
-def _fold(entry: Places, name: str) -> Kernel:
-    kernel = next(kernel for kernel in entry.program.kernels if kernel.name == name)
+def _fold(entry: Places, name: str, shapes: list[Shape]) -> Kernel:
+    """The kernel that combines elements of arrays, and writes over the first ones."""
+    kernel, flat = (
+        next((kernel for kernel in entry.program.kernels if kernel.name == name), None),
+        [Shape(s.dtype, (max(s.size, 1),)) for s in shapes],
+    )
+    taken = [p.shape.logical for p in kernel.computation.parameters] if kernel is not None else []
+    if kernel is None or taken != flat * 2 or kernel.in_place != tuple((n, n) for n in range(len(flat))):
+        raise VerifyError(f"{entry.program.name}: no kernel {name} folds {', '.join(map(str, flat))}")
     if kernel.plan is None or kernel.plan.blocks is None or len(kernel.symbols) > 1:
         raise UnsupportedError(f"{name}: no collective is computed by a kernel of kind {kernel.kind}")
     return kernel
@@ -65,12 +78,14 @@ def description(entry: Places, step: CollectiveStep, folds: list[Kernel]) -> byt
         part = Part.TAKE_DYNAMIC
     together = len(folds) == 1 and len(step.results) > 1
     indices = step.operands[2].shape if part is Part.RAGGED else None
+    half = Half.START if step.starts else Half.DONE if step.begun else Half.BOTH
     head = {
-        "kind": part, "count": 2 if part is Part.RAGGED else len(step.results), "together": together,
+        "half": half, "kind": part, "count": 2 if part is Part.RAGGED else len(step.results),
+        "together": together,
         "rooted": step.dynamic_root, "index_bytes": indices.dtype.itemsize if indices else 0,
         "indices": indices.size if indices else 0,
     }  # fmt: skip
-    words = [head.get(field.name, 0) for field in COLLECTIVE.fields]
+    words = [head[field.name] for field in COLLECTIVE.fields]
     members = max((len(face.meetings[n].members) for n in step.meetings), default=1)
     for number, (operand, result) in enumerate(zip(step.operands, step.results, strict=False)):
         kernel = folds[0 if together else number] if folds else None

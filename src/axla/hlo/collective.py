@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from axla.core.dtypes import F32, S32, U32
+from axla.core.errors import UnsupportedError
 from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.hlo.family import arrays, joined, show
 from axla.hlo.signature import accepts_scalars, sample_reducer
@@ -328,7 +329,8 @@ def check_pairs(self: Op, pairs: Sequence[tuple[int, int]], *, repeated: bool) -
 class CollectivePermute(_Collective, Paired):
     """Each source's operands go to its target; who is no target gets zeros.
 
-    With `slice_sizes` the operands are input, output and their offsets: slices of the output are replaced.
+    With `slice_sizes` the operands are input, output and their offsets: slices of the output are replaced,
+    where a member is a target (`moved_slices`).
     """
 
     channel_id: int | None = None
@@ -347,22 +349,59 @@ class CollectivePermute(_Collective, Paired):
     examples = [example(Shape(F32, (4,)), channel_id=1, source_target_pairs=SourceTargetPairs(((0, 0),)))]
 
 
-def moves_one_slice(inst: Instruction[Paired]) -> bool:
-    """Whether a permutation in place is of one slice between two arrays, each offset a tuple of scalars."""
-    sizes = inst.op.slice_sizes
-    given, output, *starts = (o.shape for o in inst.operands)
-    if len(sizes) != 1 or not isinstance(given, Shape) or not isinstance(output, Shape):
+Path = tuple[int, ...]
+"""Indices of tuples in each other."""
+MovedSlice = tuple[Sequence[tuple[int, int]], Path, Path, tuple[int, ...]]
+"""Between which members a permutation in place moves a slice, where its buffers and offsets lie in the
+operands, and its sizes.
+"""
+
+
+def moved_slices(inst: Instruction[Paired]) -> list[MovedSlice]:
+    """The slices of a permutation in place. A source takes each at its own input offset, and a target puts it
+    at its own output offset.
+
+    Buffers are an array or a tuple of arrays; each has one offset (a tuple of integers) or a tuple of them.
+    The pairs are as many groups, one behind the other, as each buffer has slices. UnsupportedError where
+    operands, sizes and pairs do not fit each other so.
+    """
+    given, output, *starts = (o.shape.logical for o in inst.operands)
+    sizes, pairs = inst.op.slice_sizes, inst.op.source_target_pairs.pairs
+    whole = isinstance(given, Shape)
+    first = starts[0] if whole else next(iter(starts[0].parts), starts[0])
+    several = any(isinstance(s, TupleShape) for s in first.parts)
+    count = len(first.parts) if several else 1
+    each = len(pairs) // count
+    groups = [pairs[n * each : (n + 1) * each] for n in range(count)]
+    fit = len(sizes) == count * len(given.parts) > 0 and len(pairs) == count * each
+    fit &= all(len(set(side)) == each for group in groups for side in zip(*group, strict=True))
+    index, found, offsets = next(starts[0].leaves(), given), [], []
+    fit &= (
+        len(given.parts) == len(output.parts)
+        and isinstance(index, Shape)
+        and index.dtype.is_integer
+        and not index.rank
+    )
+    for number, (a, b) in enumerate(zip(given.parts, output.parts, strict=False)):
+        mine, at = sizes[number * count : (number + 1) * count], () if whole else (number,)
+        fit &= all(_within(size, a, b) for size in mine)
+        offset = TupleShape([index] * len(mine[0] if mine else ()))
+        offsets.append(TupleShape([offset] * count) if several else offset)
+        found += [(groups[n], at, (*at, n) if several else at, size) for n, size in enumerate(mine)]
+    wanted = offsets[0] if whole and offsets else TupleShape(offsets)
+    if not fit or any(s is not wanted for s in starts):
+        raise UnsupportedError(
+            f"{inst!r}: slices are moved between arrays, or tuples of them, each at one offset or a tuple of "
+            f"as many; found {len(sizes)} sizes and {len(pairs)} pairs for the offsets {show(starts[0])}"
+        )
+    return found
+
+
+def _within(sizes: Sequence[int], a: AnyShape, b: AnyShape) -> bool:
+    """Whether a slice of these sizes is part of both of two arrays of one element type."""
+    if not isinstance(a, Shape) or not isinstance(b, Shape) or not len(sizes) == a.rank == b.rank:
         return False
-    fit = all(
-        len(sizes[0]) == s.rank and all(0 <= n <= m for n, m in zip(sizes[0], s.dims, strict=True))
-        for s in (given, output)
-    )
-    return fit and all(
-        isinstance(s, TupleShape)
-        and len(s.elements) == output.rank
-        and all(isinstance(e, Shape) and e.dtype.is_integer and not e.rank for e in s.elements)
-        for s in starts
-    )
+    return a.dtype is b.dtype and all(0 <= n <= min(d) for n, *d in zip(sizes, a.dims, b.dims, strict=True))
 
 
 @op("collective-permute-start", operands="*operands", collective=Kind.PAIRED)

@@ -16,7 +16,7 @@ import numpy as np
 import axla.hlo as hlo
 from axla.core.errors import CollectiveFailure, UnsupportedError
 from axla.core.shape import Shape, TupleShape
-from axla.hlo.collective import Reducing, equal_addends, moves_one_slice
+from axla.hlo.collective import Reducing, equal_addends, moved_slices
 from axla.interpreter.evaluate import Interpreter, Value
 from axla.interpreter.members import group_of, pairs_of
 from axla.interpreter.processes import Process
@@ -207,10 +207,39 @@ def _broadcast(interpreter: Interpreter, inst: Instruction[Rooted], brought: Bro
 
 
 def _permuted(interpreter: Interpreter, inst: Instruction[Paired], operands: Values) -> Values:
+    """What a permutation gives this process."""
+    if not inst.op.slice_sizes:
+        return _sent(interpreter, inst, inst.op.source_target_pairs.pairs, operands)
+    data, output, *starts = operands
+    results: dict[tuple[int, ...], Value] = {}
+    for pairs, buffer, offset, sizes in moved_slices(inst):
+        own, old = _at(data, buffer), results.get(buffer, _at(output, buffer))
+        taken, place = (_window(x, _at(s, offset), sizes) for x, s in zip((own, old), starts, strict=True))
+        moved, here = _sent(interpreter, inst, pairs, [own[taken], np.array(True)])
+        results[buffer] = new = old.copy()
+        if here:
+            new[place] = moved
+    found = list(results.values())
+    return found if not isinstance(inst.operands[1].shape, TupleShape) else [tuple(found)]
+
+
+def _at(value: Value, path: Sequence[int]) -> Value:
+    for n in path:
+        value = value[n]
+    return value
+
+
+def _window(x: Value, start: Values, sizes: Sequence[int]) -> tuple[slice, ...]:
+    """A slice, moved so that it lies inside."""
+    first = [min(max(int(s), 0), n - size) for s, n, size in zip(start, x.shape, sizes, strict=True)]
+    return tuple(slice(s, s + size) for s, size in zip(first, sizes, strict=True))
+
+
+def _sent(
+    interpreter: Interpreter, inst: Instruction[Paired], pairs: Sequence[tuple[int, int]], operands: Values
+) -> Values:
     """The operands of the member that sends here, or zeros."""
-    if inst.op.slice_sizes:
-        return [_slice_moved(interpreter, inst, operands)]
-    process, pairs, own = interpreter.process, inst.op.source_target_pairs.pairs, 0
+    process, own = interpreter.process, 0
     if process is not None:
         pairs, own = pairs_of(inst, process, pairs, group_mode(inst.op)), process.number
     source_of = {target: source for source, target in pairs}
@@ -227,25 +256,9 @@ def _permuted(interpreter: Interpreter, inst: Instruction[Paired], operands: Val
     return _met(process, members, inst, operands, combine)
 
 
-def _slice_moved(interpreter: Interpreter, inst: Instruction[Paired], operands: Values) -> Value:
-    """The output of the only replica, where it sends to itself with its slice replaced."""
-    data, output, *starts = operands
-    if interpreter.process is None and (0, 0) not in inst.op.source_target_pairs.pairs:
-        return output
-    if interpreter.process is not None or not moves_one_slice(inst):
-        raise UnsupportedError(f"{inst!r}: of slices in place, only one replica moves one of an array")
-    (sizes,) = inst.op.slice_sizes
-    places = []
-    for x, start in zip((data, output), starts, strict=True):
-        first = [min(max(int(s), 0), n - size) for s, n, size in zip(start, x.shape, sizes, strict=True)]
-        places.append(tuple(slice(s, s + size) for s, size in zip(first, sizes, strict=True)))
-    output = output.copy()
-    output[places[1]] = data[places[0]]
-    return output
-
-
 def _permute(interpreter: Interpreter, inst: Instruction[Paired], *operands: Value) -> Value:
-    return joined(inst, _permuted(interpreter, inst, operands))
+    found = _permuted(interpreter, inst, operands)
+    return found[0] if inst.op.slice_sizes else joined(inst, found)
 
 
 def _permute_start(interpreter: Interpreter, inst: Instruction[Paired], *operands: Value) -> Value:

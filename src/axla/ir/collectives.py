@@ -8,6 +8,11 @@ from typing import Any
 
 from axla.core.errors import InvalidArgument
 
+ASYNCHRONOUS = ("axla_asynchronous", "true")
+"""The frontend attribute of a collective that was written in two halves: it may start as soon as its operands
+are there, and is done where it stands.
+"""
+
 
 class GroupMode(enum.StrEnum):
     """What the numbers in groups stand for; the names are XLA's."""
@@ -26,6 +31,11 @@ class Kind(enum.Enum):
     EXCHANGED = "a part of each, along a dimension or by operands; all are in groups"
     ROOTED = "what the root has or gets; who is in no group takes part all the same, and gets zeros"
     PAIRED = "what their source has: groups are pairs; who is no target gets zeros"
+
+
+def is_asynchronous(inst: Any) -> bool:
+    """Whether an instruction is a collective that starts before it is done."""
+    return inst.op.collective is not None and ASYNCHRONOUS in inst.extra.frontend_attributes
 
 
 def group_mode(op: Any) -> GroupMode:

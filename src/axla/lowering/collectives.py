@@ -9,7 +9,7 @@ import axla.hlo as hlo
 from axla.core.shape import Shape, array
 from axla.hlo.collective import Reducing
 from axla.ir.clone import clone_computation
-from axla.ir.collectives import Kind, group_mode, group_of, processes
+from axla.ir.collectives import Kind, group_mode, group_of, is_asynchronous, processes
 from axla.ir.families import Paired
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.structure import GetTupleElement, Parameter, Tuple
@@ -18,10 +18,23 @@ from axla.program.interface import Meeting
 
 Meetings = dict[Meeting, int]
 """Meetings with their numbers."""
-Pairs = tuple[tuple[int, ...], ...]
+Pairs = tuple[tuple[int, int], ...]
 
 
-def meetings_of(inst: Instruction, meetings: Meetings, participants: tuple[int, int]) -> tuple[int, ...]:
+def starts_of(order: Sequence[Instruction]) -> dict[Instruction, list[Instruction]]:
+    """The collectives of a computation that start before they are done, by the instruction that gives their
+    last operand.
+    """
+    place = {inst: n for n, inst in enumerate(order)}
+    found: dict[Instruction, list[Instruction]] = {}
+    for inst in filter(is_asynchronous, order):
+        found.setdefault(max(inst.operands, key=place.__getitem__), []).append(inst)
+    return found
+
+
+def meetings_of(
+    inst: Instruction, meetings: Meetings, participants: tuple[int, int], pair: int = 0
+) -> tuple[int, ...]:
     """The numbers of the meetings of a collective; new ones join `meetings`."""
     op: Any = inst.op
     rows: dict[tuple[int, ...] | None, None] = {}
@@ -31,14 +44,14 @@ def meetings_of(inst: Instruction, meetings: Meetings, participants: tuple[int, 
             rows[tuple(sorted({member for pair in pairs for member in pair}))] = None
         else:
             rows[group_of(op, number, *participants)] = None
-    return tuple(meetings.setdefault(Meeting(row, op.channel_id), len(meetings)) for row in rows if row)
+    return tuple(meetings.setdefault(Meeting(row, op.channel_id, pair), len(meetings)) for row in rows if row)
 
 
 def pairs_of(inst: Instruction, participants: tuple[int, int]) -> Pairs:
     """Sources and targets of a permute, as participants."""
-    found: dict[tuple[int, ...], None] = {}
+    found: dict[tuple[int, int], None] = {}
     for number in range(participants[0] * participants[1]):
-        found.update(dict.fromkeys(_pairs(inst, number, participants)))
+        found.update(((a, b), None) for a, b in _pairs(inst, number, participants))
     return tuple(found)
 
 

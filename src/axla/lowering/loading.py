@@ -51,8 +51,7 @@ def check_program(program: Program, target: Target) -> tuple[Kernel, ...]:
     called: set[int] = {-1}
     for step in all_steps(program):
         _check(program, step, target)
-        if isinstance(step, CustomCallStep):
-            called |= {step.function, step.report}
+        called |= {getattr(step, "function", -1), getattr(step, "report", -1)}
     if len(called) - 1 != len(program.interface.functions):
         raise VerifyError(f"program {program.name} has functions in its table that no step calls")
     return tuple(_planned(kernel, target) for kernel in program.kernels)

@@ -26,7 +26,7 @@ from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.op import Op
 from axla.ir.traverse import computations_callees_first, schedule_of
 from axla.ir.typed import applies
-from axla.lowering.collectives import Meetings, folds_of, meetings_of, pairs_of
+from axla.lowering.collectives import Meetings, folds_of, meetings_of, pairs_of, starts_of
 from axla.lowering.computations import single
 from axla.lowering.interface import interface_of
 from axla.lowering.registers import register_step
@@ -120,6 +120,7 @@ class _Lowering:
         self.kernels: dict[str, Kernel] = {}
         self.functions: dict[Function, int] = {}
         self.meetings: Meetings = {}
+        self.started: dict[Instruction, kinds.CollectiveStep] = {}
         self.participants = module.config.replica_count, module.config.num_partitions
         self.scratch = Scratch(buffers)
         self.users: dict[FlowValue, list[Instruction | None]] = {}  # None: whoever called the computation
@@ -180,15 +181,20 @@ class _Lowering:
         self._note_users(computation)
         found: list[Step] = []
         tiny: list[Instruction] = []
-        for inst in schedule_of(computation):
-            if not is_computed(inst.op):
-                continue
-            if is_tiny(inst, self.limits) or isinstance(inst.op, hlo.Constant):
+        order = schedule_of(computation)
+        starts = starts_of(order)
+        for inst in order:
+            computed = is_computed(inst.op)
+            if computed and (is_tiny(inst, self.limits) or isinstance(inst.op, hlo.Constant)):
                 tiny.append(inst)
-                continue
-            self.registers(tiny, found)
-            tiny = []
-            self.step(inst, found)
+            elif computed:
+                self.registers(tiny, found)
+                tiny = []
+                self.step(inst, found)
+            for collective in starts.get(inst, ()):
+                self.registers(tiny, found)
+                tiny = []
+                self.collective(collective, found, starts=True)
         self.registers(tiny, found)
         return found
 
@@ -312,25 +318,32 @@ class _Lowering:
             )
         )  # fmt: skip
 
-    def collective(self, inst: Instruction, steps: list[Step]) -> None:
+    def collective(self, inst: Instruction, steps: list[Step], *, starts: bool = False) -> None:
+        """A collective, its first half, or the second of one that was started."""
         op, participants = inst.op, self.participants
+        started = self.started.get(inst)
         operands = tuple(self.values.in_memory(o, 0, steps) for o in inst.operands)
         results = tuple(value for value in self.values.define_leaves(inst) if value is not None)
+        if started is not None:
+            steps.append(replace(started, results=results, starts=False, begun=started.results))
+            return
         meetings, pairs, folds, (dimension, *_) = (), (), (), getattr(op, "dimensions", None) or (None,)
         engine = -1
         if op.collective is not None:
             engine = self.function(Function("axla.collective", COLLECTIVE))
-            meetings = meetings_of(inst, self.meetings, participants)
+            pair = len(self.started) + 1 if starts else 0
+            meetings = meetings_of(inst, self.meetings, participants, pair)
         if op.collective is Kind.PAIRED:
             pairs = pairs_of(inst, participants)
         if applies(inst, Reducing):
             folds = tuple(self.fold(computation) for computation in folds_of(inst))
-        steps.append(
-            kinds.CollectiveStep(
-                inst.name, op.opcode, operands, results, meetings, pairs, dimension,
-                getattr(op, "has_dynamic_root", False), folds, engine, inst.extra.location,
-            )
+        step = kinds.CollectiveStep(
+            inst.name, op.opcode, operands, results, meetings, pairs, dimension,
+            getattr(op, "has_dynamic_root", False), folds, engine, starts, location=inst.extra.location,
         )  # fmt: skip
+        steps.append(step)
+        if starts:
+            self.started[inst] = step
 
     def fold(self, computation: Computation) -> str:
         """The kernel of a collective's reducer, which writes over its first operands."""

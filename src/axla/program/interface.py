@@ -71,14 +71,16 @@ def sizes_of(specs: Sequence[ValueSpec]) -> tuple[SizeOf, ...]:
 @dataclass(frozen=True, slots=True)
 class Meeting:
     """Who comes together in collectives: the participants (replica * partitions + partition) of a group, once
-    for each channel.
+    for each channel, and once more for each collective in two halves: several of them may be under way.
     """
 
     members: tuple[int, ...]
     channel: int | None = None
+    pair: int = 0  # 1, 2...: of the collectives in two halves
 
     def __str__(self) -> str:
-        return f"of {self.members}" + (f" on channel {self.channel}" if self.channel is not None else "")
+        of = f"of {self.members}" + (f" on channel {self.channel}" if self.channel is not None else "")
+        return of + (f", of pair {self.pair}" if self.pair else "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -166,6 +166,9 @@ class CollectiveStep:
     `meetings` are numbers of the interface's, of all groups; who is in none of them gets zeros. `folds` are
     kernels that combine two elements of each operand, over as many as a member has in its result: one for
     each operand, or one for all.
+
+    Of one in two halves both steps say all of it. The first one's results are the memory that will have them,
+    which nobody reads; they are `begun` in the second, at the same places.
     """
 
     name: str
@@ -173,11 +176,13 @@ class CollectiveStep:
     operands: tuple[Value, ...]
     results: tuple[Value, ...]
     meetings: tuple[int, ...] = ()
-    pairs: tuple[tuple[int, ...], ...] = ()  # of a permute: source and target, as participants
+    pairs: tuple[tuple[int, int], ...] = ()  # of a permute: source and target, as participants
     dimension: int | None = None  # that is gathered, scattered or split; None: operands are
     dynamic_root: bool = False  # the last operand says the position of each other one's root
     folds: tuple[str, ...] = ()
     function: int = -1  # the engine
+    starts: bool = False  # the first half
+    begun: tuple[Value, ...] = ()  # of the second half
     location: SourceLocation | None = None
 
 

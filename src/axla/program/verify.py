@@ -10,15 +10,17 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from axla.core.dtypes import S32
 from axla.core.shape import AnyShape, Shape
 from axla.core.shape_util import major_to_minor
-from axla.custom.site import REPORT
+from axla.custom.site import COLLECTIVE, REPORT
 from axla.ir.graph import Instruction
 from axla.ir.traverse import schedule_of
 from axla.program import steps as kinds
+from axla.program.collectives import NUMBERS
 from axla.program.contents import WORKSPACE, Contents, Memory
 from axla.program.interface import ValueSpec, array_numbers, tree_leaves
 from axla.program.memory import Allocation, AllocationKind, BufferSlice
@@ -40,6 +42,7 @@ class _Verifier(Contents):
         self.kernels = {kernel.name: kernel for kernel in program.kernels}
         self.written: dict[int, list[BufferSlice]] = {}  # by id of a step
         self.nesting = 0
+        self.started: dict[int, kinds.CollectiveStep] = {}  # and not yet done, by meetings
 
     def verify(self) -> None:
         program = self.program
@@ -72,9 +75,11 @@ class _Verifier(Contents):
     def steps(self, steps: Sequence[Step]) -> None:
         self.nesting += 1
         self.require(self.nesting <= MOST_NESTED, f"steps are nested more than {MOST_NESTED} deep")
+        started = dict(self.started)
         for step in steps:
             self.where = f"step {step.source.name if isinstance(step, kinds.CopyStep) else step.name}"
             _STEPS[type(step)](self, step)
+        self.require(self.started == started, "a collective is started here and not done here")
         self.nesting -= 1
 
     def kernel(self, step: kinds.KernelStep) -> None:
@@ -220,8 +225,20 @@ class _Verifier(Contents):
         self.write(results, [v.shape for v in results])
 
     def collective(self, step: kinds.CollectiveStep) -> None:
-        self.use(*step.operands)
-        self.write(step.results, [v.shape for v in step.results])
+        functions, shapes = self.program.interface.functions, [v.shape for v in step.results]
+        apis = [function.api for function in functions[max(step.function, 0) :][:1]]
+        right = step.kind in NUMBERS or step.function >= 0 and apis == [COLLECTIVE]
+        self.require(right, f"function {step.function} is no engine of collectives")
+        self.require(not _shared(step.results, step.operands), "results share memory with operands")
+        self.use(*step.operands, *step.begun)
+        if step.begun:  # the second half: of what, and where, the first one said
+            said = replace(step, starts=True, begun=(), results=step.begun)
+            same = [v.place for v in step.begun] == [v.place for v in step.results]
+            same &= all(self.started.pop(number, None) == said for number in step.meetings)
+            self.require(same, "it was not started so")
+        self.require(self.started.keys().isdisjoint(step.meetings), "another one has its meeting")
+        self.started.update(dict.fromkeys(step.meetings if step.starts else (), step))
+        self.write(step.results, shapes)
 
     # -- the interface -----------------------------------------------------------------------------------
 

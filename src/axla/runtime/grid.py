@@ -78,6 +78,7 @@ class Grid:
         """What a participant fails with: the first failure of the run."""
         if self.failure is None:
             self.failure = error
+        self.struct.culprit = -1
         return self.failure
 
     def wait(self, tasks: Sequence[Task], queue: Queue) -> None:
@@ -119,8 +120,9 @@ class Grid:
         if state == WAITS:
             address, where = self._waits.get(participant, (None, ""))
             return f"{self.name(participant)} {where}" if address and not self.mail.has(address) else ""
-        members = list(self._meetings)[state - 1].members
-        absent = [m for m in members if self.states[m] != state]
+        meeting, (_, slots) = list(self._meetings.items())[state - 1]
+        visits = {m: slot.visits for m, slot in zip(meeting.members, slots, strict=True)}
+        absent = [m for m in visits if visits[m] < visits[participant]]
         missing = " and ".join(f"({self.name(m)})" for m in absent[:_SHOWN])
         return f"{self.name(participant)} in a collective for {missing}" if absent else ""
 

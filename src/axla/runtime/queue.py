@@ -160,9 +160,9 @@ class Task:
         with _failing:  # who stopped it, and the thread whose turn came: they are not let go in between
             inputs = [record for record in map(_Record.from_address, self.inputs) if record.ready == FAILED]
             pending = [record for record in self.records if _Record.from_address(record).ready <= PENDING]
-            if not pending:  # it was stopped before its turn
-                return
             error = self.grid.failed(error) if self.grid is not None else error
+            if not pending:  # it was stopped before its turn, or has no results
+                return
             failure = c.cast(inputs[0].context, c.py_object).value if inputs else self._failure(error)
             for record in pending:
                 self.loaded.native.record_publish(record, FAILED, failure)

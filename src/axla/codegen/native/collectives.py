@@ -1,9 +1,15 @@
 """Collectives of one process, emitted: what the members of a group do together.
 
-The members of a group come to a *meeting*: each puts the addresses of its operands and results into its slot.
-When all are there, each does its part (folds or copies what is its own, from the others' memory), and leaves
-when all have done theirs. `GRID.stop` is set by the first that fails or is stopped: who waits leaves, as soon
-as nobody reads its memory any more.
+The members of a group come to a *meeting*, in round after round. Who starts a collective puts the addresses
+of its operands and results into its slot, and does not wait. Who wants it done waits until all have started,
+does its part (folds or copies what is its own, from the others' memory), then the parts of those that are
+elsewhere, and goes on when all parts are done. A collective that is not in two halves starts and ends at
+once.
+
+Each slot is written by its member before it arrives, and read by others in the round that the last to arrive
+opens; parts are taken by compare and swap. There are no locks here, so there is no order of locks.
+`GRID.stop` is set by the first that fails or is stopped: who waits leaves, and who leaves a run keeps its
+memory until nobody is busy in that of others (`grid_leave` of `call.py`).
 """
 
 from __future__ import annotations
@@ -20,28 +26,31 @@ from axla.program.abi import FRAME, Field, Struct
 MEETING = Struct(
     "axla_meeting",
     "Where the members of a group come together; for all collectives of the group on one channel.",
-    Field("arrived", "i32", "members that wait"),
-    Field("generation", "i32", "how often all were there"),
-    Field("busy", "i32", "members that read others' memory"),
+    Field("arrived", "i32", "members that have started this round"),
+    Field("opened", "i32", "rounds that all have started"),
+    Field("parts", "i32", "of the last of them, that are done"),
+    Field("finished", "i32", "rounds of which all parts are done"),
     Field("size", "i32", "members"),
+    Field("number", "i32", "in the grid"),
     Field("slots", "ptr", "SLOT array, in the order of the group"),
-    Field("number", "i64", "in the grid"),
 )
 
 SLOT = Struct(
     "axla_slot",
     "What a member brings.",
     Field("collective", "ptr", "COLLECTIVE"),
+    Field("seat", "ptr", "SEAT"),
     Field("operands", "ptr", "addresses"),
     Field("results", "ptr", "addresses"),
-    Field("visits", "i64", "how often it came"),
+    Field("visits", "i64", "rounds that it started"),
+    Field("taken", "i32", "rounds in which somebody does its part, or has done it"),
 )
 
 COLLECTIVE = Struct(
     "axla_collective",
     "A step of a program, the same for all participants. MOVED and SEAT arrays follow it.",
+    Field("half", "i64", "Half"),
     Field("kind", "i64", "Part"),
-    Field("number", "i64", "among the collectives of the program"),
     Field("count", "i64", "operands that are moved or folded"),
     Field("together", "i64", "1: one kernel folds all operands"),
     Field("rooted", "i64", "1: the operand behind the data has a root for each of them"),
@@ -64,6 +73,14 @@ SEAT = Struct(
     Field("position", "i64", "in the group"),
     Field("source", "i64", "position of whose operands it gets; -1: zeros"),
 )
+
+
+class Half(IntEnum):
+    """What a step does of a collective."""
+
+    BOTH = 0
+    START = 1
+    DONE = 2
 
 
 class Part(IntEnum):
@@ -96,21 +113,12 @@ def _grid_stop(f: Function, grid: Ssa, code: Ssa) -> None:
     grid.at(GRID.offset("stop")).exchange(f.i32(0), code)
 
 
-@_FUNCTIONS("meet", "i32", "frame:ptr, grid:ptr, meeting:ptr")
-def _meet(f: Function, frame: Ssa, grid: Ssa, meeting: Ssa) -> None:
-    """Waits until all members are here; not 0: the run is to stop."""
-    generation_at = meeting.at(MEETING.offset("generation"))
-    generation = generation_at.load("i32", "seq_cst")
-    arrived_at = meeting.at(MEETING.offset("arrived"))
-    last = arrived_at.atomic("add", f.i32(1)).eq(meeting.get(MEETING, "size") - 1)
-    with f.if_(last):
-        arrived_at.store(f.i32(0), "seq_cst")
-        generation_at.atomic("add", f.i32(1))
-        f.call("void", "futex_wake", generation_at, f.i64(1 << 30))
-        f.ret(f.i32(0))
+@_FUNCTIONS("await_round", "i32", "frame:ptr, grid:ptr, count:ptr, before:i32")
+def _await_round(f: Function, frame: Ssa, grid: Ssa, count: Ssa, before: Ssa) -> None:
+    """Waits until one more round counts than before; not 0: the run is to stop."""
     spins = f.slot(f.i64(0))
     with f.while_loop() as loop:
-        with f.if_(generation_at.load("i32", "seq_cst").ne(generation)):
+        with f.if_(count.load("i32", "seq_cst").ne(before)):
             f.ret(f.i32(0))
         stop = grid.at(GRID.offset("stop")).load("i32", "seq_cst")
         f.guard(stop.ne(0), stop)
@@ -122,17 +130,26 @@ def _meet(f: Function, frame: Ssa, grid: Ssa, meeting: Ssa) -> None:
         code = f.call("i32", "poll", frame)
         with f.if_(code.ne(0), likely=False):
             f.call("void", "grid_stop", grid, code)
-        f.call("void", "futex_wait_briefly", generation_at, generation)
+        f.call("void", "futex_wait_briefly", count, before)
     f.ret(f.i32(0))
 
 
-@_FUNCTIONS("leave_alone", "void", "meeting:ptr")
-def _leave_alone(f: Function, meeting: Ssa) -> None:
-    """Waits until nobody reads the members' memory: a moment, since who reads does not wait."""
-    with f.while_loop() as loop:
-        with f.if_(meeting.at(MEETING.offset("busy")).load("i32", "seq_cst").eq(0)):
-            loop.leave()
-        f.call("void", "pause")
+@_FUNCTIONS("start", "void", "meeting:ptr, slot:ptr, collective:ptr, seat:ptr, operands:ptr, results:ptr")
+def _start(f: Function, meeting: Ssa, slot: Ssa, *brought: Ssa) -> None:
+    """Puts what a member brings into its slot; the last opens the round."""
+    for name, value in zip(("collective", "seat", "operands", "results"), brought, strict=True):
+        slot.set(SLOT, name, value)
+    slot.set(SLOT, "visits", slot.get(SLOT, "visits") + 1)
+    arrived_at = meeting.at(MEETING.offset("arrived"))
+    with f.if_(arrived_at.atomic("add", f.i32(1)).eq(meeting.get(MEETING, "size") - 1)):
+        arrived_at.store(f.i32(0), "seq_cst")
+        _count(f, meeting.at(MEETING.offset("opened")))
+
+
+def _count(f: Function, at: Ssa) -> None:
+    """One more round, for all that wait for it."""
+    at.atomic("add", f.i32(1))
+    f.call("void", "futex_wake", at, f.i64(1 << 30))
 
 
 @_FUNCTIONS(
@@ -142,8 +159,8 @@ def _leave_alone(f: Function, meeting: Ssa) -> None:
     exported=True,
 )
 def _collective(f: Function, frame: Ssa, collective: Ssa, operands: Ssa, results: Ssa, kernels: Ssa) -> None:
-    """A collective of a participant, from its coming to its leaving."""
-    peers = frame.get(FRAME, "peers")
+    """A collective of a participant, or a half of it."""
+    peers, half = frame.get(FRAME, "peers"), collective.get(COLLECTIVE, "half")
     f.guard(peers.eq(0), f.i32(STOPPED))
     grid = peers.get(PEERS, "grid")
     number = frame.get(FRAME, "replica") * grid.get(GRID, "partitions") + frame.get(FRAME, "partition")
@@ -155,26 +172,48 @@ def _collective(f: Function, frame: Ssa, collective: Ssa, operands: Ssa, results
         f.ret(f.i32(0))
     meeting = peers.get(PEERS, "meetings").item(seat.get(SEAT, "meeting")).load("ptr")
     slot = meeting.get(MEETING, "slots").item(seat.get(SEAT, "position"), SLOT.size)
-    for name, value in (("collective", collective), ("operands", operands), ("results", results)):
-        slot.set(SLOT, name, value)
-    slot.set(SLOT, "visits", slot.get(SLOT, "visits") + 1)
+    with f.if_(half.ne(int(Half.DONE))):
+        f.call("void", "start", meeting, slot, collective, seat, operands, results)
+        f.guard(half.eq(int(Half.START)), f.i32(0))
+    before = (slot.get(SLOT, "visits") - 1).cast("i32")
     state = grid.get(GRID, "states").item(number.cast("i64"))
-    state.store(meeting.get(MEETING, "number") + 1, "seq_cst")
-    code = f.slot(f.call("i32", "meet", frame, grid, meeting))
+    state.store(meeting.get(MEETING, "number").cast("i64") + 1, "seq_cst")
+    opened, finished = (meeting.at(MEETING.offset(name)) for name in ("opened", "finished"))
+    code = f.slot(f.call("i32", "await_round", frame, grid, opened, before))
     state.store(f.i64(RUNS), "seq_cst")
     with f.if_(code.load("i32").eq(0), likely=True):
-        busy = meeting.at(MEETING.offset("busy"))
-        busy.atomic("add", f.i32(1))
-        code.store(grid.at(GRID.offset("stop")).load("i32", "seq_cst"))
-        with f.if_(code.load("i32").eq(0), likely=True):
-            code.store(f.call("i32", "do_part", frame, collective, seat, meeting, slot, kernels))
-        busy.atomic("sub", f.i32(1))
+        code.store(f.call("i32", "do_parts", frame, grid, collective, seat, meeting, kernels, before))
     with f.if_(code.load("i32").eq(0), likely=True):
-        code.store(f.call("i32", "meet", frame, grid, meeting))
-    with f.if_(code.load("i32").ne(0), likely=False):
-        f.call("void", "grid_stop", grid, code.load("i32"))
-        f.call("void", "leave_alone", meeting)
+        code.store(f.call("i32", "await_round", frame, grid, finished, before))
     f.ret(code.load("i32"))
+
+
+@_FUNCTIONS(
+    "do_parts", "i32",
+    "frame:ptr, grid:ptr, collective:ptr, seat:ptr, meeting:ptr, kernels:ptr, before:i32",
+)  # fmt: skip
+def _do_parts(f: Function, frame: Ssa, grid: Ssa, *given: Ssa) -> None:
+    """Does the part of this member, and then those that nobody has begun."""
+    collective, seat, meeting, kernels, before = given
+    size, busy = meeting.get(MEETING, "size").cast("i64"), grid.at(GRID.offset("busy"))
+    with f.loop(0, size) as loop:
+        at = seat.get(SEAT, "position") + loop.index
+        at = f.select(at.lt(size), at, at - size)
+        slot = meeting.get(MEETING, "slots").item(at, SLOT.size)
+        with f.if_(slot.at(SLOT.offset("taken")).exchange(before, before + 1) ^ 1):
+            loop.again()
+        busy.atomic("add", f.i32(1))
+        code = f.slot(grid.at(GRID.offset("stop")).load("i32", "seq_cst"))
+        with f.if_(code.load("i32").eq(0), likely=True):
+            part = frame, collective, slot.get(SLOT, "seat"), meeting, slot, kernels
+            code.store(f.call("i32", "do_part", *part))
+        busy.atomic("sub", f.i32(1))
+        f.guard(code.load("i32").ne(0), code.load("i32"))
+        done = meeting.at(MEETING.offset("parts"))
+        with f.if_(done.atomic("add", f.i32(1)).cast("i64").eq(size - 1)):
+            done.store(f.i32(0), "seq_cst")
+            _count(f, meeting.at(MEETING.offset("finished")))
+    f.ret(f.i32(0))
 
 
 @_FUNCTIONS("clear_results", "void", "collective:ptr, results:ptr")
@@ -186,23 +225,24 @@ def _clear_results(f: Function, collective: Ssa, results: Ssa) -> None:
 
 
 _PARTS = {
-    Part.FOLD: "fold_share", Part.FOLD_OWN: "fold_own", Part.GATHER: "gather", Part.EXCHANGE: "exchange",
-    Part.EXCHANGE_OPERANDS: "exchange_operands", Part.TAKE: "take", Part.TAKE_DYNAMIC: "take_dynamic",
-    Part.FOLD_ROOT: "fold_root", Part.RAGGED: "ragged",
+    Part.FOLD: "fold_share", Part.FOLD_OWN: "fold_own", Part.GATHER: "blocks", Part.EXCHANGE: "blocks",
+    Part.EXCHANGE_OPERANDS: "exchange_operands", Part.TAKE: "take", Part.TAKE_DYNAMIC: "take",
+    Part.FOLD_ROOT: "fold_own", Part.RAGGED: "ragged",
 }  # fmt: skip
 _SIGNATURE = "frame:ptr, collective:ptr, seat:ptr, meeting:ptr, slot:ptr, kernels:ptr"
 
 
 @_FUNCTIONS("do_part", "i32", _SIGNATURE)
 def _do_part(f: Function, *given: Ssa) -> None:
-    """What this member does, when all have come to the same collective."""
+    """What a member does, when all have come to the same collective."""
     _, collective, _, meeting, _, _ = given
     slots = meeting.get(MEETING, "slots")
     head = collective.get(COLLECTIVE, "count") * MOVED.size + COLLECTIVE.size
     with f.loop(0, meeting.get(MEETING, "size").cast("i64")) as loop:
         other = slots.item(loop.index, SLOT.size).get(SLOT, "collective")
         with f.if_(other.ne(collective), likely=False):
-            f.guard(f.call("i32", "memcmp", other, collective, head).ne(0), f.i32(STOPPED))
+            different = f.call("i32", "memcmp", other.at(8), collective.at(8), head - 8)  # not of the half
+            f.guard(different.ne(0), f.i32(STOPPED))
     kind = collective.get(COLLECTIVE, "kind")
     for part, name in _PARTS.items():
         with f.if_(kind.eq(int(part))):
@@ -255,7 +295,7 @@ def _block_length(f: Function, moved: Ssa, block: Ssa) -> None:
     f.ret(f.select(left.lt(size), left, size))
 
 
-def _count(f: Function, collective: Ssa) -> Ssa:
+def _folded(f: Function, collective: Ssa) -> Ssa:
     """How many operands are folded or moved one by one."""
     together = collective.get(COLLECTIVE, "together")
     return f.select(together.eq(0), collective.get(COLLECTIVE, "count"), f.i64(1))
@@ -274,7 +314,7 @@ def _fold_share(f: Function, *given: Ssa) -> None:
             f.call("i64", "share", rows, position, size),
             f.call("i64", "share", rows, position + 1, size),
         )
-        with f.if_(loop.index.lt(_count(f, collective))):
+        with f.if_(loop.index.lt(_folded(f, collective))):
             code = f.call("i32", "fold", *given, loop.index, low, high, f.i64(0))
             f.guard(code.ne(0), code)
         begin, end = low * moved.get(MOVED, "bytes"), high * moved.get(MOVED, "bytes")
@@ -297,43 +337,36 @@ def _share(f: Function, rows: Ssa, number: Ssa, parts: Ssa) -> None:
 
 @_FUNCTIONS("fold_own", "i32", _SIGNATURE)
 def _fold_own(f: Function, *given: Ssa) -> None:
-    _, collective, seat, _, _, _ = given
-    with f.loop(0, _count(f, collective)) as loop:
+    """Each member folds its part; or the root of each operand all of it, and the others get zeros."""
+    _, collective, seat, meeting, slot, _ = given
+    position, scattered = (
+        seat.get(SEAT, "position"),
+        collective.get(COLLECTIVE, "kind").eq(int(Part.FOLD_OWN)),
+    )
+    with f.loop(0, _folded(f, collective)) as loop:
         moved = collective.at(COLLECTIVE.size).item(loop.index, MOVED.size)
-        offset = seat.get(SEAT, "position") * moved.get(MOVED, "total")
+        root = f.call("i64", "root_of", collective, seat, meeting, slot, loop.index)
+        f.guard(root.lt(0), f.i32(STOPPED))
+        with f.if_((scattered | root.eq(position)) ^ 1):
+            result = slot.get(SLOT, "results").item(loop.index).load("ptr")
+            f.call("ptr", "memset", result, f.i32(0), moved.get(MOVED, "total"))
+            loop.again()
+        offset = f.select(scattered, position * moved.get(MOVED, "total"), f.i64(0))
         code = f.call("i32", "fold", *given, loop.index, f.i64(0), moved.get(MOVED, "rows"), offset)
         f.guard(code.ne(0), code)
     f.ret(f.i32(0))
 
 
-@_FUNCTIONS("fold_root", "i32", _SIGNATURE)
-def _fold_root(f: Function, *given: Ssa) -> None:
-    """The root of each operand folds it; the others get zeros."""
-    _, collective, seat, meeting, slot, _ = given
-    with f.loop(0, collective.get(COLLECTIVE, "count")) as loop:
-        moved = collective.at(COLLECTIVE.size).item(loop.index, MOVED.size)
-        root = f.call("i64", "root_of", collective, meeting, slot, loop.index)
-        f.guard(root.lt(0), f.i32(STOPPED))
-        mine = root.eq(seat.get(SEAT, "position"))
-        with f.if_(mine):
-            code = f.call("i32", "fold", *given, loop.index, f.i64(0), moved.get(MOVED, "rows"), f.i64(0))
-            f.guard(code.ne(0), code)
-        with f.if_(mine ^ 1):
-            result = slot.get(SLOT, "results").item(loop.index).load("ptr")
-            f.call("ptr", "memset", result, f.i32(0), moved.get(MOVED, "total"))
-    f.ret(f.i32(0))
-
-
-@_FUNCTIONS("root_of", "i64", "collective:ptr, meeting:ptr, slot:ptr, number:i64")
-def _root_of(f: Function, collective: Ssa, meeting: Ssa, slot: Ssa, number: Ssa) -> None:
-    """The position of the root of an operand, which the operand behind the data says, if there is one; -1:
-    it says one that is not there.
+@_FUNCTIONS("root_of", "i64", "collective:ptr, seat:ptr, meeting:ptr, slot:ptr, number:i64")
+def _root_of(f: Function, collective: Ssa, seat: Ssa, meeting: Ssa, slot: Ssa, number: Ssa) -> None:
+    """The position of the root of an operand, which the operand behind the data says, if there is one (-2: it
+    says one that is not there); else that of the source of this member.
     """
-    f.guard(collective.get(COLLECTIVE, "rooted").eq(0), f.i64(0))
+    f.guard(collective.get(COLLECTIVE, "rooted").eq(0), seat.get(SEAT, "source"))
     said = slot.get(SLOT, "operands").item(collective.get(COLLECTIVE, "count")).load("ptr")
     root = f.cast("sext", said.item(number, 4).load("i32"), "i64")
     outside = root.lt(0) | root.ge(meeting.get(MEETING, "size").cast("i64"))
-    f.ret(f.select(outside, f.i64(-1), root))
+    f.ret(f.select(outside, f.i64(-2), root))
 
 
 # Moving
@@ -345,30 +378,22 @@ def _others(f: Function, given: tuple[Ssa, ...]) -> tuple[Ssa, Ssa, Ssa]:
     return meeting.get(MEETING, "slots"), meeting.get(MEETING, "size").cast("i64"), seat.get(SEAT, "position")
 
 
-def _blocks(f: Function, given: tuple[Ssa, ...], *, exchanged: bool) -> None:
+@_FUNCTIONS("blocks", "i32", _SIGNATURE)
+def _blocks(f: Function, *given: Ssa) -> None:
     """Result row r: a block of each member's row r; all of it, or exchanged, the one for this member."""
     _, collective, _, _, slot, _ = given
     slots, size, position = _others(f, given)
+    exchanged = collective.get(COLLECTIVE, "kind").eq(int(Part.EXCHANGE))
     with f.loop(0, collective.get(COLLECTIVE, "count")) as loop:
         moved = collective.at(COLLECTIVE.size).item(loop.index, MOVED.size)
         result, block = slot.get(SLOT, "results").item(loop.index).load("ptr"), moved.get(MOVED, "bytes")
         with f.loop(0, size) as members:
             source = slots.item(members.index, SLOT.size).get(SLOT, "operands").item(loop.index).load("ptr")
             with f.loop(0, moved.get(MOVED, "rows")) as rows:
-                at = rows.index * size + position if exchanged else rows.index
+                at = f.select(exchanged, rows.index * size + position, rows.index)
                 target = result.at((rows.index * size + members.index) * block)
                 f.call("ptr", "memcpy", target, source.at(at * block), block)
     f.ret(f.i32(0))
-
-
-@_FUNCTIONS("gather", "i32", _SIGNATURE)
-def _gather(f: Function, *given: Ssa) -> None:
-    _blocks(f, given, exchanged=False)
-
-
-@_FUNCTIONS("exchange", "i32", _SIGNATURE)
-def _exchange(f: Function, *given: Ssa) -> None:
-    _blocks(f, given, exchanged=True)
 
 
 @_FUNCTIONS("exchange_operands", "i32", _SIGNATURE)
@@ -386,33 +411,19 @@ def _exchange_operands(f: Function, *given: Ssa) -> None:
 
 @_FUNCTIONS("take", "i32", _SIGNATURE)
 def _take(f: Function, *given: Ssa) -> None:
-    """The operands of the source of this member; zeros without one."""
+    """Every operand of its source, or root; zeros without one."""
     _, collective, seat, meeting, slot, _ = given
-    source = seat.get(SEAT, "source")
-    with f.if_(source.lt(0)):
-        f.call("void", "clear_results", collective, slot.get(SLOT, "results"))
-        f.ret(f.i32(0))
     with f.loop(0, collective.get(COLLECTIVE, "count")) as loop:
-        f.call("void", "copied_from", collective, meeting, slot, loop.index, source)
+        source = f.call("i64", "root_of", collective, seat, meeting, slot, loop.index)
+        f.guard(source.lt(-1), f.i32(STOPPED))
+        result = slot.get(SLOT, "results").item(loop.index).load("ptr")
+        total = collective.at(COLLECTIVE.size).item(loop.index, MOVED.size).get(MOVED, "total")
+        with f.if_(source.lt(0)):
+            f.call("ptr", "memset", result, f.i32(0), total)
+            loop.again()
+        operands = meeting.get(MEETING, "slots").item(source, SLOT.size).get(SLOT, "operands")
+        f.call("ptr", "memcpy", result, operands.item(loop.index).load("ptr"), total)
     f.ret(f.i32(0))
-
-
-@_FUNCTIONS("take_dynamic", "i32", _SIGNATURE)
-def _take_dynamic(f: Function, *given: Ssa) -> None:
-    _, collective, _, meeting, slot, _ = given
-    with f.loop(0, collective.get(COLLECTIVE, "count")) as loop:
-        root = f.call("i64", "root_of", collective, meeting, slot, loop.index)
-        f.guard(root.lt(0), f.i32(STOPPED))
-        f.call("void", "copied_from", collective, meeting, slot, loop.index, root)
-    f.ret(f.i32(0))
-
-
-@_FUNCTIONS("copied_from", "void", "collective:ptr, meeting:ptr, slot:ptr, number:i64, source:i64")
-def _copied_from(f: Function, collective: Ssa, meeting: Ssa, slot: Ssa, number: Ssa, source: Ssa) -> None:
-    other = meeting.get(MEETING, "slots").item(source, SLOT.size).get(SLOT, "operands")
-    result = slot.get(SLOT, "results").item(number).load("ptr")
-    total = collective.at(COLLECTIVE.size).item(number, MOVED.size).get(MOVED, "total")
-    f.call("ptr", "memcpy", result, other.item(number).load("ptr"), total)
 
 
 @_FUNCTIONS("ragged", "i32", _SIGNATURE)

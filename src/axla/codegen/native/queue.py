@@ -73,15 +73,19 @@ def _claim(f: Function, task: Ssa) -> None:
 
 @_FUNCTIONS("leave_grid", "void", "program:ptr, task:ptr, code:i32")
 def _leave_grid(f: Function, program: Ssa, task: Ssa, code: Ssa) -> None:
-    """A participant has ended; when it failed, all do."""
+    """A participant has ended; when it failed, all do, and wait until the failure of the first is known."""
     peers = task.get(TASK, "peers")
-    with f.if_(peers.ne(0), likely=False):
-        grid = peers.get(PEERS, "grid")
-        with f.if_(code.ne(0)):
-            grid.at(GRID.offset("stop")).exchange(f.i32(0), code)
-        row = program.get(PROGRAM, "replica") * grid.get(GRID, "partitions")
-        number = (row + program.get(PROGRAM, "partition")).cast("i64")
-        grid.get(GRID, "states").item(number).store(f.i64(ENDED), "seq_cst")
+    f.guard(peers.eq(0))
+    grid = peers.get(PEERS, "grid")
+    number, culprit = f.call("i32", "participant", program, grid), grid.at(GRID.offset("culprit"))
+    grid.get(GRID, "states").item(number.cast("i64")).store(f.i64(ENDED), "seq_cst")
+    f.guard(code.eq(0))
+    f.call("void", "grid_leave", program, grid, code)
+    with f.while_loop() as loop:
+        found = culprit.load("i32", "seq_cst")
+        with f.if_(found.lt(0) | found.eq(number + 1)):
+            loop.leave()
+        f.call("void", "futex_wait_briefly", culprit, found)
 
 
 @_FUNCTIONS("run_task", "i1", "queue:ptr, task:ptr")

@@ -131,6 +131,8 @@ GRID = Struct(
     Field("partitions", "i32", ""),
     Field("run_id", "i64", "of the frames of all"),
     Field("states", "ptr", "i64 for each participant: see RUNS, ENDED, WAITS"),
+    Field("busy", "i32", "parts of collectives that are being done, in the memory of others"),
+    Field("culprit", "i32", "1 + the participant whose failure ends the run; -1: Python knows it"),
 )
 
 # States of participants; n: it waits in meeting n - 1 of the grid.

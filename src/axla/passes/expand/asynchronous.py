@@ -1,17 +1,25 @@
-"""Asynchronous calls on a device that does one thing at a time: calls where they start."""
+"""Asynchronous calls: those of one collective of several participants start before they are done; all others
+become calls where they start, on a device that does one thing at a time.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+import axla.hlo as hlo
 from axla.core.shape import Shape
 from axla.hlo import AsyncDone, AsyncStart, AsyncUpdate, Call, GetTupleElement, Tuple
+from axla.ir.collectives import ASYNCHRONOUS
 from axla.ir.graph import Instruction, Module
+from axla.ir.op import OPS
 from axla.passes.expand.expander import expand, full
+from axla.passes.expand.single_replica import at_once
 
 
 def async_unwrapper(module: Module) -> None:
-    """Writes every asynchronous call as a call."""
+    """Writes every asynchronous call as a call, and collectives in two halves as one that is marked."""
+    if module.config.replica_count * module.config.num_partitions > 1:
+        _join_halves(module)
     kinds = {AsyncStart: _start, AsyncUpdate: _update, AsyncDone: _done}
     expand(module, "async-unwrapper", kinds)
     if any(_is_asynchronous(inst) for c in module.computations for inst in c.instructions):
@@ -20,6 +28,41 @@ def async_unwrapper(module: Module) -> None:
         if computation.extra.more:  # nothing runs on a thread of its own any more
             kept = tuple(item for item in computation.extra.more if item[0] != "execution_thread")
             computation.set_own_extra(replace(computation.extra, more=kept))
+
+
+def _join_halves(module: Module) -> None:
+    """Puts a collective where it is done, if nobody else wants its beginning."""
+    every = [inst for computation in module.computations for inst in computation.instructions]
+    awaited = {before for inst in every for before in inst.extra.control_predecessors}
+    joined: dict[Instruction, None] = {}
+
+    def done(inst: Instruction) -> Instruction | None:
+        chain = [inst.operands[0]]
+        while isinstance(chain[-1].op, AsyncUpdate):
+            chain.append(chain[-1].operands[0])
+        if any(len(one.users) > 1 or one.computation.root is one or one in awaited for one in chain):
+            return None
+        found = _collective(chain[-1])
+        joined.update(dict.fromkeys(chain if found is not None else ()))
+        return found
+
+    ends = AsyncDone, hlo.AllReduceDone, hlo.AllGatherDone, hlo.CollectivePermuteDone
+    expand(module, "async-unwrapper", dict.fromkeys(ends, done))
+    for inst in joined:
+        inst.computation.remove(inst)
+
+
+def _collective(start: Instruction) -> Instruction | None:
+    """The collective that an instruction begins, at once; None where it begins something else."""
+    op, marked = start.op, (*start.extra.frontend_attributes, ASYNCHRONOUS)
+    extra = replace(start.extra, frontend_attributes=marked, control_predecessors=())
+    if op.collective is not None:
+        shape = start.shape.elements[1] if isinstance(op, hlo.AllGatherStart) else None
+        return at_once(start, OPS[op.opcode.removesuffix("-start")], shape, extra)
+    root = op.calls.root if isinstance(op, AsyncStart) else start
+    if root.op.collective is None or root.operands != (*root.computation.parameters,):
+        return None
+    return start.computation.add(root.op, start.operands, extra=extra)
 
 
 def _start(inst: Instruction[AsyncStart]) -> Instruction | None:

@@ -10,23 +10,25 @@ from collections.abc import Sequence
 from dataclasses import fields, replace
 
 import axla.hlo as hlo
-from axla.core.dtypes import S32, S64
+from axla.core.dtypes import PRED, S32, S64
 from axla.core.shape import AnyShape, Shape, TupleShape, array
-from axla.hlo.collective import Reducing, equal_addends, moves_one_slice
+from axla.hlo.collective import Reducing, equal_addends, moved_slices
 from axla.hlo.family import joined
-from axla.ir.attributes import PaddingConfig, SliceDims
+from axla.ir.attributes import PaddingConfig, SliceDims, SourceTargetPairs
 from axla.ir.families import Grouped, Paired
-from axla.ir.graph import Instruction, Module
+from axla.ir.graph import Extra, Instruction, Module
 from axla.ir.op import Op
 from axla.ir.typed import shape_of, tuple_of
-from axla.passes.expand.expander import Expansion, converted, expand, full, packed, scalar
+from axla.passes.expand.expander import Expansion, converted, expand, full, packed, scalar, spread
 
 
 def collectives_removal(module: Module) -> None:
     """Leaves no copy in two steps, no domain; of one participant no collective, of several those that are
-    done at once, in place of their two halves.
+    done at once, in place of two halves that `async-unwrapper` has left.
     """
     alone = module.config.replica_count * module.config.num_partitions == 1
+    for in_place in ({hlo.CollectivePermuteStart: _in_place_begun}, {hlo.CollectivePermute: _slices_moved}):
+        expand(module, "single-replica-collectives", in_place)
     expand(module, "single-replica-collectives", _ALONE if alone else _TOGETHER)
 
 
@@ -100,8 +102,6 @@ def _gather_start(inst: Instruction) -> Instruction | None:
 
 
 def _permuted(inst: Instruction[hlo.CollectivePermute]) -> Instruction | None:
-    if inst.op.slice_sizes:
-        return _slice_moved(inst)
     return packed(inst.shape, [_sent(inst, x) for x in inst.operands])
 
 
@@ -113,27 +113,35 @@ def _sent(inst: Instruction[Paired], x: Instruction) -> Instruction:
 
 def _permute_start(inst: Instruction[hlo.CollectivePermuteStart]) -> Instruction | None:
     contexts = [full(inst.computation, s, 0) for s in tuple_of(inst).elements[2:] if isinstance(s, Shape)]
-    if inst.op.slice_sizes:
-        moved = _slice_moved(inst)
-        if moved is None:
-            return None
-        return inst.computation.add(hlo.Tuple(), [inst.operands[0], moved, *contexts])
     sent = [_sent(inst, x) for x in inst.operands]
     own = tuple_of(inst).elements[0]
     return inst.computation.add(hlo.Tuple(), [packed(own, inst.operands), packed(own, sent), *contexts])
 
 
-def _slice_moved(inst: Instruction[Paired]) -> Instruction | None:
-    """The output, its slice replaced where the only replica sends to itself; None for several slices."""
-    op, output = inst.op, inst.operands[1]
-    if (0, 0) not in op.source_target_pairs.pairs:
-        return output
-    if not moves_one_slice(inst):
+def _slices_moved(inst: Instruction[hlo.CollectivePermute]) -> Instruction | None:
+    """A permutation in place, slice by slice: each goes with a flag, which only targets get."""
+    if not inst.op.slice_sizes:
         return None
-    (sizes,) = op.slice_sizes
-    starts = [[hlo.GetTupleElement(d)(o) for d in range(len(sizes))] for o in inst.operands[2:]]
-    moved = hlo.DynamicSlice(tuple(sizes))(inst.operands[0], *starts[0])
-    return hlo.DynamicUpdateSlice()(output, moved, *starts[1])
+    computation, (data, output, *starts) = inst.computation, inst.operands
+    results: dict[tuple[int, ...], Instruction] = {}
+    for pairs, buffer, offset, sizes in moved_slices(inst):
+        here, old = scalar(computation, PRED, True), results.get(buffer) or _element(output, buffer)
+        taken, place = (
+            [hlo.GetTupleElement(d)(_element(s, offset)) for d in range(len(sizes))] for s in starts
+        )
+        part, kept = hlo.DynamicSlice(sizes), hlo.DynamicSlice(sizes)(old, *place)
+        op = hlo.CollectivePermute(inst.op.channel_id, SourceTargetPairs(tuple(pairs)))
+        sent = computation.add(op, [part(_element(data, buffer), *taken), here])
+        moved, flag = hlo.GetTupleElement(0)(sent), hlo.GetTupleElement(1)(sent)
+        new = hlo.Select()(spread(flag, shape_of(moved).with_dtype(PRED)), moved, kept)
+        results[buffer] = hlo.DynamicUpdateSlice()(old, new, *place)
+    return packed(inst.shape, list(results.values()))
+
+
+def _element(value: Instruction, path: Sequence[int]) -> Instruction:
+    for n in path:
+        value = hlo.GetTupleElement(n)(value)
+    return value
 
 
 def _copy_start(inst: Instruction) -> Instruction:
@@ -157,32 +165,38 @@ def _first(inst: Instruction) -> Instruction:
     return scalar(inst.computation, shape_of(inst).dtype, 0)
 
 
-def _at_once(inst: Instruction, kind: type[Op], shape: AnyShape | None = None) -> Instruction:
+def at_once(
+    inst: Instruction, kind: type[Op], shape: AnyShape | None = None, extra: Extra | None = None
+) -> Instruction:
     """The collective that an instruction begins."""
     names = {field.name for field in fields(kind)}
     given = {field.name: getattr(inst.op, field.name) for field in fields(inst.op) if field.name in names}
     if shape is not None:
         given["shape"] = shape
-    return inst.computation.add(kind(**given), inst.operands, extra=inst.extra)
+    return inst.computation.add(kind(**given), inst.operands, extra=extra or inst.extra)
 
 
 def _reduce_begun(inst: Instruction) -> Instruction:
-    return _at_once(inst, hlo.AllReduce)
+    return at_once(inst, hlo.AllReduce)
 
 
 def _gather_begun(inst: Instruction) -> Instruction:
     own, result, *rest = tuple_of(inst).elements
-    return _begun(inst, _at_once(inst, hlo.AllGather, result), rest)
+    return _begun(inst, at_once(inst, hlo.AllGather, result), rest)
 
 
 def _permute_begun(inst: Instruction) -> Instruction:
-    return _begun(inst, _at_once(inst, hlo.CollectivePermute), tuple_of(inst).elements[2:])
+    return _begun(inst, at_once(inst, hlo.CollectivePermute), tuple_of(inst).elements[2:])
+
+
+def _in_place_begun(inst: Instruction[hlo.CollectivePermuteStart]) -> Instruction | None:
+    return _permute_begun(inst) if inst.op.slice_sizes else None
 
 
 def _begun(inst: Instruction, result: Instruction, contexts: Sequence[AnyShape]) -> Instruction:
     """What a start gives: operands, results, and contexts."""
     computation, own = inst.computation, inst.operands[0]
-    if isinstance(tuple_of(inst).elements[0], TupleShape):
+    if isinstance(tuple_of(inst).elements[0], TupleShape) and not isinstance(own.shape, TupleShape):
         own = computation.add(hlo.Tuple(), inst.operands)
     zeros = [full(computation, s, 0) for s in contexts if isinstance(s, Shape)]
     return computation.add(hlo.Tuple(), [own, result, *zeros])

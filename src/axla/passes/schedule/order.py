@@ -5,14 +5,15 @@ overwriters.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import axla.hlo as hlo
 from axla.analysis.dataflow import in_place_operands
 from axla.core.shape import Shape
+from axla.ir.collectives import is_asynchronous
 from axla.ir.graph import Computation, Instruction, Module
-from axla.ir.traverse import computations_callees_first, post_order, text_order
+from axla.ir.traverse import below, computations_callees_first, post_order, text_order
 from axla.ir.typed import tuple_of
 from axla.passes.simplify.dce import effectful_computations, has_effect
 from axla.target.machine import Limits, Target
@@ -44,11 +45,16 @@ def running_computations(module: Module) -> list[Computation]:
 def order(
     comp: Computation, limits: Limits, effectful: Iterable[Computation] = ()
 ) -> tuple[Instruction, ...]:
-    """The order of one computation."""
-    graph = _graph(comp, limits, frozenset(effectful))
+    """The order of one computation. What collectives need that start before they are done comes first, and
+    the rest goes on meanwhile.
+    """
+    first = [operand for inst in filter(is_asynchronous, post_order(comp)) for operand in inst.operands]
+    done: set[Instruction] = set()
+    instructions = [one for root in (*first, *post_order(comp)) for one in below(root, done)]
+    graph = _graph(comp, limits, frozenset(effectful), instructions)
     small = _list_schedule(graph, lambda inst, bytes_: bytes_)
     plain = _list_schedule(graph, lambda inst, bytes_: 0)
-    return small if _peak(graph, small) < _peak(graph, plain) else plain
+    return small if not first and _peak(graph, small) < _peak(graph, plain) else plain
 
 
 @dataclass(slots=True)
@@ -72,10 +78,12 @@ class _Graph:
         return shape.byte_size if isinstance(shape, Shape) and shape.size > self.limits.tiny else 0
 
 
-def _graph(computation: Computation, limits: Limits, effectful: frozenset[Computation]) -> _Graph:
+def _graph(
+    computation: Computation, limits: Limits, effectful: frozenset[Computation],
+    instructions: Sequence[Instruction],
+) -> _Graph:  # fmt: skip
     graph = _Graph(limits)
     leaves: dict[Instruction, tuple[Leaf, ...]] = {}
-    instructions = post_order(computation)
     graph.position = {inst: n for n, inst in enumerate(instructions)}
     for inst in instructions:
         before = dict.fromkeys((*inst.operands, *inst.extra.control_predecessors))
@@ -152,19 +160,20 @@ def _overwriters(graph: _Graph) -> tuple[dict[Instruction, int], dict[Leaf, list
 def _list_schedule(graph: _Graph, weight: Callable[[Instruction, int], int]) -> tuple[Instruction, ...]:
     """Takes ready instructions by weight (of the bytes they take less those they free), then by position.
 
-    Who overwrites an array waits for its other readers, as long as anything else can run.
+    Who overwrites an array waits for its other readers, as long as anything else can run; so does a
+    collective that has started.
     """
     waiting = dict(graph.waiting)
     left = {leaf: len(readers) for leaf, readers in graph.readers.items()}
     blocked, overwriters = _overwriters(graph)
     done: set[Instruction] = set()
     ready: list[tuple[int, int, Instruction]] = []
-    held: list[tuple[int, Instruction]] = []
+    held: list[tuple[bool, int, Instruction]] = []
     result: list[Instruction] = []
 
     def push(inst: Instruction) -> None:
-        if blocked.get(inst, 0) > 0:
-            heapq.heappush(held, (graph.position[inst], inst))
+        if blocked.get(inst, 0) > 0 or is_asynchronous(inst):
+            heapq.heappush(held, (blocked.get(inst, 0) > 0, graph.position[inst], inst))
             return
         last = (leaf for leaf in graph.reads.get(inst, ()) if left[leaf] == 1 and leaf not in graph.kept)
         freed = sum(map(graph.bytes, last))
@@ -174,7 +183,7 @@ def _list_schedule(graph: _Graph, weight: Callable[[Instruction, int], int]) -> 
         if not count:
             push(inst)
     while ready or held:
-        inst = heapq.heappop(ready)[2] if ready else heapq.heappop(held)[1]
+        inst = heapq.heappop(ready)[2] if ready else heapq.heappop(held)[2]
         if inst in done:
             continue
         done.add(inst)
