@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import subprocess
 import sys
@@ -15,6 +16,8 @@ import native_programs as programs
 import numpy as np
 import pytest
 
+import axla
+from axla.codegen.native.pool import POOL
 from axla.core.errors import InvalidArgument, RuntimeFailure
 from axla.runtime import limits
 from axla.runtime.array import device_put
@@ -90,6 +93,42 @@ def test_calls_from_many_threads(threads):
     assert not errors and not any(worker.is_alive() for worker in workers)
 
 
+def test_runs_share_the_threads_fairly(threads):
+    """While n runs are under way, a loop of one has an n-th of the threads; one thread: it runs alone."""
+    sums = programs.parallel_sum(len(X), 100)
+    expected = np.asarray(sums(X)).copy()
+    runs = native().glue.variable("pool_runs", ctypes.c_int64)
+    pool = native().glue.variable("pools", POOL.ctypes())
+    assert runs.value == 0
+    threads(8)
+    for others, share in ((0, 8), (1, 4), (2, 2), (3, 2)):
+        runs.value += others
+        np.testing.assert_array_equal(np.asarray(sums(X)), expected)
+        runs.value -= others
+        assert pool.threads == share and pool.started >= share - 1 and pool.state & 0xFFFFFFFF == 0
+    before = pool.state
+    for count in (7, 1 << 40):
+        runs.value += count
+        np.testing.assert_array_equal(np.asarray(sums(X)), expected)
+        runs.value -= count
+    assert pool.state == before and runs.value == 0
+
+
+def test_every_run_is_counted_once(threads):
+    runs = native().glue.variable("pool_runs", ctypes.c_int64)
+    threads(4)
+    failing = programs.parallel_sum(2000, 10, fail_from=500)
+    for _ in range(3):
+        with pytest.raises(RuntimeFailure):
+            failing(X[:2000])
+    text = "HloModule m\nENTRY e { x = f32[100000] parameter(0)\n ROOT y = f32[100000] sine(x) }"
+    program = axla.compile(axla.parse(text), num_replicas=3)
+    for _ in range(3):
+        rows = program.execute_replicated([[np.ones(100_000, np.float32)]] * 3)
+        assert len({np.asarray(row[0]).tobytes() for row in rows}) == 1
+    assert runs.value == 0
+
+
 def test_an_array_deleted_during_a_run_stays_readable():
     n = native()
     spin = programs.increment(1 << 20, aliased=False, long_running=True)
@@ -108,6 +147,7 @@ def test_fork_rebuilds_the_pool():
     done = run_script("""
         import os, sys, threading, numpy as np
         import native_programs as programs
+        from axla.codegen.native.pool import POOL
         from axla.runtime.native import native
         sums = programs.parallel_sum(10_000, 10)
         x = np.ones(10_000, np.float32)
@@ -123,7 +163,8 @@ def test_fork_rebuilds_the_pool():
             child = os.fork()
             if child == 0:
                 good = all(np.asarray(sums(x)).sum() == 10_000 for _ in range(20))
-                started = native().glue.variable("pool_started", __import__("ctypes").c_int64).value
+                pool = native().glue.variable("pools", POOL.ctypes())
+                started = pool.started
                 os._exit(0 if good and started == 3 else 1)
             assert os.waitpid(child, 0)[1] == 0
         stop = True

@@ -48,7 +48,7 @@ def run_together(
     if options.asynchronous:
         watch(grid, tasks)
     else:
-        grid.wait(tasks, programs[0].queue)
+        grid.wait(tasks)
     return results
 
 

@@ -19,7 +19,7 @@ from axla.program import abi
 from axla.program.interface import Meeting
 from axla.runtime.functions import grids
 from axla.runtime.native import native
-from axla.runtime.queue import Queue, Task, raised_again
+from axla.runtime.queue import Task, raised_again
 
 _SHOWN = 8
 """How many of those that wait for each other a message names."""
@@ -81,14 +81,15 @@ class Grid:
         self.struct.culprit = -1
         return self.failure
 
-    def wait(self, tasks: Sequence[Task], queue: Queue) -> None:
-        """Waits until all have ended; `queue` is that of one. Raises the run's failure, if it has one."""
+    def wait(self, tasks: Sequence[Task]) -> None:
+        """Waits until all have ended. Raises the failure of the run, when it has one."""
         try:
-            while not all(task.struct.ended for task in tasks):
-                steps = queue.struct.steps
-                if not all(task.struct.ended for task in tasks):
-                    native().sleep_briefly(queue.address + QUEUE.offset("steps"), steps)
-                self.look()
+            for task in tasks:
+                while not task.struct.ended:
+                    steps = task.queue.struct.steps
+                    if not task.struct.ended:
+                        native().sleep_briefly(task.queue.address + QUEUE.offset("steps"), steps)
+                    self.look()
         except BaseException:
             self.stop(abi.INTERRUPTED)
             for task in tasks:

@@ -90,6 +90,7 @@ class Task:
 
     def __init__(self, loaded: Any, arguments: Sequence[Array], grid: Any = None) -> None:
         self.loaded: Any = loaded
+        self.queue: Queue = loaded.queue
         self.grid = grid
         self.inputs: list[int] = []
         self.records: list[int] = []

@@ -214,11 +214,13 @@ def _run_entry(f: Function, program: Ssa, frame: Ssa, flags: Ssa) -> None:
     first_at.store(run)
     state = f.call("ptr", "PyEval_SaveThread")
     run.set(RUN, "state", state)
+    f.glob("pool_runs").atomic("add", f.i64(1))
     f.call("void", "main_run_begin", run)
     code = f.call_pointer("i32", program.get(PROGRAM, "entry"), frame)
     f.call("void", "main_run_end", run)
     f.call("void", "PyEval_RestoreThread", state)
     f.guard(run.get(RUN, "forks").ne(f.glob("forks").load("i32")), code)
+    f.glob("pool_runs").atomic("sub", f.i64(1))
     after, before = run.get(RUN, "next"), run.get(RUN, "previous")
     with f.if_(after.ne(0)):
         after.set(RUN, "previous", before)

@@ -1,14 +1,15 @@
-"""The thread pool, emitted: `parallel_for` for Linux (futex).
+"""Thread pools, emitted: `parallel_for` for Linux (futex).
 
-One pool a process, one parallel loop at a time. Its caller takes part: caller and workers claim ranges by an
-atomic add, so the caller finishes alone when the other cores are busy elsewhere. A loop inside a loop, or
-beside one of another thread, finds the pool taken and runs its ranges in order itself: nothing ever waits for
+A parallel loop takes the first free pool. Its caller takes part: caller and workers claim ranges by an
+atomic add, so the caller finishes alone when the other cores are busy elsewhere. The threads are shared
+fairly: while n runs are under way (`pool_runs`), a loop has an n-th of them, its caller included. With a
+share of one, and where all pools are taken, a caller runs its ranges in order itself: nothing ever waits for
 a free pool.
 
-`pool_state` is one word: generation (high half), workers inside (from bit 1), open (bit 0). A worker enters
-only while it is open, by compare and swap; the caller closes it when no range is left and waits for those
-inside. So the job's fields, on the pool, are stable as long as somebody reads them, and a worker that comes
-late never sees them. Idle workers spin for a moment and then sleep on the generation.
+`POOL.state` is one word: generation (high half), workers inside (from bit 1), open (bit 0). A worker enters
+only while it is open and has room, by compare and swap; the caller closes it when no range is left and waits
+for those inside. So the job's fields are stable as long as somebody reads them, and a worker that comes late
+never sees them. Idle workers spin for a moment and then sleep on the generation.
 """
 
 from __future__ import annotations
@@ -16,13 +17,25 @@ from __future__ import annotations
 from axla.codegen.native.assembly import Function, Functions, Module
 from axla.codegen.native.structs import fields
 from axla.codegen.straight import Ssa
-from axla.program.abi import FRAME, Struct
+from axla.program.abi import FRAME, Field, Struct
 
-JOB = Struct(
-    "axla_job",
-    "The parallel loop that the pool works on.",
+POOL = Struct(
+    "axla_pool",
+    "Threads, and the parallel loop that they work on. What many write has a cache line of its own.",
+    Field("state", "i64", "see above"),
+    Field("apart", "u64", "", count=7),
+    Field("next", "i64", "the next range to claim"),
+    Field("owner", "i32", "1: a loop is running"),
+    Field("sleepers", "i32", "workers that sleep"),
+    Field("waiting", "i32", "1: the caller sleeps until the workers have left"),
+    Field("started", "i32", "workers that exist"),
+    Field("apart_too", "u64", "", count=5),
     *fields("frame:ptr, kernel:ptr, args:ptr, count:i64, grain:i64, ranges:i64"),
+    Field("threads", "i64", "that may work on the loop, the caller included"),
+    Field("error", "i64", "(range << 32 | code) of the lowest range that failed"),
 )
+_JOB = ("frame", "kernel", "args", "count", "grain", "ranges", "threads")
+_POOLS = 32
 
 # About 20 us on current cores: a wake-up through the kernel costs twice that, and spinning longer takes a
 # core from somebody else on a busy machine.
@@ -43,16 +56,10 @@ def emit_waiting(m: Module) -> None:
 
 
 def emit(m: Module) -> None:
-    """Adds the pool to the module."""
-    m.variable("pool_state", "i64")  # see above
-    m.variable("pool_owner", "i32")  # 1: a parallel loop is running
-    m.variable("pool_sleepers", "i32")
-    m.variable("pool_waiting", "i32")  # 1: the caller sleeps until the workers have left
-    m.variable("pool_next", "i64")  # the next range to claim
-    m.variable("pool_error", "i64")  # (range << 32 | code) of the lowest range that failed
-    m.variable("pool_job", f"[{JOB.size} x i8]")
-    m.variable("pool_threads", "i64", "1")  # the caller included
-    m.variable("pool_started", "i64")  # workers that exist
+    """Adds the pools to the module."""
+    m.variable("pools", f"[{_POOLS * POOL.size} x i8]")
+    m.variable("pool_threads", "i64", "1")  # of all pools together, callers included
+    m.variable("pool_runs", "i64")  # runs without the interpreter lock that are under way
     emit_waiting(m)
     _FUNCTIONS.emit(m)
 
@@ -115,29 +122,28 @@ def _thread_start(f: Function, routine: Ssa, argument: Ssa) -> None:
     f.ret(status)
 
 
-@_FUNCTIONS("pool_work", "void")
-def _work(f: Function) -> None:
+@_FUNCTIONS("pool_work", "void", "pool:ptr")
+def _work(f: Function, pool: Ssa) -> None:
     """Claims and runs ranges until none is left or one has failed."""
-    job = f.glob("pool_job")
-    frame, kernel, args, count, grain, ranges = (job.get(JOB, field.name) for field in JOB.fields)
+    frame, kernel, args, count, grain, ranges, _ = (pool.get(POOL, name) for name in _JOB)
+    error_at = pool.at(POOL.offset("error"))
     with f.while_loop() as loop:
-        with f.if_(f.glob("pool_error").load("i64", "monotonic").ne(_NO_ERROR), likely=False):
+        with f.if_(error_at.load("i64", "monotonic").ne(_NO_ERROR), likely=False):
             loop.leave()
-        index = f.glob("pool_next").atomic("add", f.i64(1), "monotonic")
+        index = pool.at(POOL.offset("next")).atomic("add", f.i64(1), "monotonic")
         with f.if_(index.ge(ranges)):
             loop.leave()
         code = _range(f, frame, kernel, args, index, grain, count)
         with f.if_(code.ne(0), likely=False):
             # Ranges are claimed in order, so all below a failed one run to their end: the lowest is always
             # found.
-            f.glob("pool_error").atomic("umin", (index << 32) | code.cast("i64"))
+            error_at.atomic("umin", (index << 32) | code.cast("i64"))
 
 
-@_FUNCTIONS("pool_worker", "ptr", "index:ptr")
-def _worker(f: Function, number: Ssa) -> None:
-    """The life of a worker thread; `index` counts from 0."""
-    index = number.cast("i64")
-    state_at = f.glob("pool_state")
+@_FUNCTIONS("pool_worker", "ptr", "pool:ptr")
+def _worker(f: Function, pool: Ssa) -> None:
+    """The life of a worker thread."""
+    state_at, sleepers_at = pool, pool.at(POOL.offset("sleepers"))
     generation_at = state_at.at(4)  # both supported machines are little endian
     seen = f.slot(f.i64(0))
     spins = f.slot(f.i64(0))
@@ -147,15 +153,14 @@ def _worker(f: Function, number: Ssa) -> None:
         fresh = generation.ne(seen.load("i64"))
         with f.if_(fresh):
             spins.store(f.i64(0))
-            wanted = (index + 1).lt(f.glob("pool_threads").load("i64", "monotonic"))
-            enter = (state & 1).ne(0) & wanted
-            with f.if_(enter):
+            inside = (state & 0xFFFFFFFF) >> 1
+            with f.if_((state & 1).ne(0) & (inside + 1).lt(pool.get(POOL, "threads"))):
                 with f.if_(state_at.exchange(state, state + 2)):
                     seen.store(generation)
-                    f.call("void", "pool_work")
+                    f.call("void", "pool_work", pool)
                     before = state_at.atomic("sub", f.i64(2))
                     last = before.cast("i32").eq(2)  # closed, and no other worker inside
-                    sleeping = f.glob("pool_waiting").load("i32", "seq_cst").ne(0)
+                    sleeping = pool.at(POOL.offset("waiting")).load("i32", "seq_cst").ne(0)
                     with f.if_(last & sleeping):
                         f.call("void", "futex_wake", state_at, f.i64(1))
                 loop.again()
@@ -168,30 +173,32 @@ def _worker(f: Function, number: Ssa) -> None:
             loop.again()
         # The opener raises the generation before it looks at `sleepers`, a sleeper does it the other way
         # round: one of the two sees the other.
-        f.glob("pool_sleepers").atomic("add", f.i32(1))
+        sleepers_at.atomic("add", f.i32(1))
         f.call("void", "futex_wait", generation_at, generation.cast("i32"))
-        f.glob("pool_sleepers").atomic("sub", f.i32(1))
+        sleepers_at.atomic("sub", f.i32(1))
         spins.store(f.i64(0))
     f.ret(f.null())
 
 
-@_FUNCTIONS("pool_start", "void")
-def _start(f: Function) -> None:
+@_FUNCTIONS("pool_start", "void", "pool:ptr, threads:i64")
+def _start(f: Function, pool: Ssa, threads: Ssa) -> None:
     """Makes the workers that are missing."""
-    started_at = f.glob("pool_started")
     with f.while_loop() as loop:
-        started = started_at.load("i64")
-        with f.if_((started + 1).ge(f.glob("pool_threads").load("i64"))):
+        started = pool.get(POOL, "started")
+        with f.if_((started + 1).cast("i64").ge(threads)):
             loop.leave()
-        status = f.call("i32", "thread_start", f.glob("pool_worker"), started.cast("ptr"))
+        status = f.call("i32", "thread_start", f.glob("pool_worker"), pool)
         with f.if_(status.ne(0), likely=False):
             # No more threads to be had: go on with those there are, and do not ask again at every loop.
-            f.glob("pool_threads").store(started + 1)
+            f.glob("pool_threads").store((started + 1).cast("i64"))
             loop.leave()
-        started_at.store(started + 1)
+        pool.set(POOL, "started", started + 1)
 
 
-@_FUNCTIONS("pool_serial", "i32", "frame:ptr, kernel:ptr, args:ptr, count:i64, grain:i64, ranges:i64")
+_SERIAL = "frame:ptr, kernel:ptr, args:ptr, count:i64, grain:i64, ranges:i64"
+
+
+@_FUNCTIONS("pool_serial", "i32", _SERIAL)
 def _serial(f: Function, frame: Ssa, kernel: Ssa, args: Ssa, count: Ssa, grain: Ssa, ranges: Ssa) -> None:
     with f.loop(0, ranges) as loop:
         code = _range(f, frame, kernel, args, loop.index, grain, count)
@@ -209,39 +216,45 @@ def _parallel_for(f: Function, frame: Ssa, kernel: Ssa, args: Ssa, count: Ssa, a
     grain = f.select(whole, count, asked)
     ranges = (count - 1).udiv(grain) + 1
     serial = [frame, kernel, args, count, grain, ranges]
-    alone = ranges.le(1) | f.glob("pool_threads").load("i64", "monotonic").le(1)
-    with f.if_(alone):
-        f.ret(f.call("i32", "pool_serial", *serial))
-    with f.unless(f.glob("pool_owner").exchange(f.i32(0), f.i32(1))):
-        f.ret(f.call("i32", "pool_serial", *serial))
-    threads = f.glob("pool_threads").load("i64")
-    with f.if_((f.glob("pool_started").load("i64") + 1).lt(threads), likely=False):
-        f.call("void", "pool_start")
-    for field, value in zip(JOB.fields, serial, strict=True):
-        f.glob("pool_job").set(JOB, field.name, value)
-    f.glob("pool_next").store(f.i64(0), "monotonic")
-    f.glob("pool_error").store(f.i64(_NO_ERROR), "monotonic")
-    _open(f, ranges, threads)
-    f.call("void", "pool_work")
-    _close(f)
-    error = f.glob("pool_error").load("i64", "monotonic")
-    f.glob("pool_owner").store(f.i32(0), "release")
+    runs = f.smax(f.glob("pool_runs").load("i64", "monotonic"), f.i64(1))
+    threads = f.glob("pool_threads").load("i64", "monotonic").udiv(runs)
+    with f.if_(ranges.gt(1) & threads.gt(1)), f.loop(0, _POOLS) as loop:
+        pool = f.glob("pools").item(loop.index, POOL.size)
+        with f.if_(pool.at(POOL.offset("owner")).exchange(f.i32(0), f.i32(1))):
+            f.ret(f.call("i32", "pool_run", pool, *serial, threads))
+    f.ret(f.call("i32", "pool_serial", *serial))
+
+
+@_FUNCTIONS("pool_run", "i32", f"pool:ptr, {_SERIAL}, threads:i64")
+def _run(f: Function, pool: Ssa, *job: Ssa) -> None:
+    """A loop on a pool that the caller has taken."""
+    *_, ranges, threads = job
+    with f.if_((pool.get(POOL, "started") + 1).cast("i64").lt(threads), likely=False):
+        f.call("void", "pool_start", pool, threads)
+    for name, value in zip(_JOB, job, strict=True):
+        pool.set(POOL, name, value)
+    pool.set(POOL, "error", _NO_ERROR)
+    pool.at(POOL.offset("next")).store(f.i64(0), "monotonic")
+    _open(f, pool, ranges, threads)
+    f.call("void", "pool_work", pool)
+    _close(f, pool)
+    error = pool.at(POOL.offset("error")).load("i64", "monotonic")
+    pool.at(POOL.offset("owner")).store(f.i32(0), "release")
     f.ret(f.select(error.eq(_NO_ERROR), f.i32(0), error.cast("i32")))
 
 
-def _open(f: Function, ranges: Ssa, threads: Ssa) -> None:
+def _open(f: Function, state_at: Ssa, ranges: Ssa, threads: Ssa) -> None:
     """Lets workers in, and wakes as many sleepers as there is work for."""
-    state_at = f.glob("pool_state")
     generation = (state_at.load("i64") >> 32) + 1
     state_at.store((generation << 32) | 1, "seq_cst")
-    with f.if_(f.glob("pool_sleepers").load("i32", "seq_cst").gt(0)):
+    with f.if_(state_at.at(POOL.offset("sleepers")).load("i32", "seq_cst").gt(0)):
         wake = f.select(ranges.lt(threads), ranges, threads) - 1
         f.call("void", "futex_wake", state_at.at(4), wake)
 
 
-def _close(f: Function) -> None:
+def _close(f: Function, state_at: Ssa) -> None:
     """Lets nobody in any more and waits for those inside: a moment by spinning, then asleep."""
-    state_at = f.glob("pool_state")
+    waiting_at = state_at.at(POOL.offset("waiting"))
     state_at.atomic("and", f.i64(-2))
     spins = f.slot(f.i64(0))
     with f.while_loop() as loop:
@@ -253,15 +266,13 @@ def _close(f: Function) -> None:
             f.call("void", "pause")
             spins.store(tries + 1)
             loop.again()
-        f.glob("pool_waiting").store(f.i32(1), "seq_cst")
+        waiting_at.store(f.i32(1), "seq_cst")
         f.call("void", "futex_wait", state_at, inside)
-        f.glob("pool_waiting").store(f.i32(0), "seq_cst")
+        waiting_at.store(f.i32(0), "seq_cst")
 
 
 @_FUNCTIONS("pool_reset", "void")
 def _reset(f: Function) -> None:
     """In a forked child, where only the forking thread lives: no workers, nothing running."""
-    for name in ("pool_state", "pool_started"):
-        f.glob(name).store(f.i64(0))
-    for name in ("pool_owner", "pool_sleepers", "pool_waiting"):
-        f.glob(name).store(f.i32(0))
+    f.call("ptr", "memset", f.glob("pools"), f.i32(0), f.i64(_POOLS * POOL.size))
+    f.glob("pool_runs").store(f.i64(0))

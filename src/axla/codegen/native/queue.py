@@ -106,6 +106,7 @@ def _run_task(f: Function, queue: Ssa, task: Ssa) -> None:
     with f.if_(f.call("i32", "task_claim", task).ne(0), likely=False):
         code.store(flags.load("i32", "monotonic"))  # of who stopped it
     forks, begin = f.glob("forks").load("i32"), f.call("i64", "now")
+    f.glob("pool_runs").atomic("add", f.i64(1))
     with f.if_(code.load("i32").eq(0), likely=True):
         given = program, frame, arguments, results, flags, f.const("i1", 0), task.get(TASK, "peers")
         code.store(f.call("i32", "execute", *given))
@@ -113,6 +114,7 @@ def _run_task(f: Function, queue: Ssa, task: Ssa) -> None:
             program.set(PROGRAM, "nanoseconds", f.call("i64", "now") - begin)
     same = forks.eq(f.glob("forks").load("i32"))
     f.guard((same & queue.get(QUEUE, "closed").eq(0)) ^ 1, f.const("i1", 0))
+    f.glob("pool_runs").atomic("sub", f.i64(1))
     f.call("void", "leave_grid", program, task, code.load("i32"))
     program.set(PROGRAM, "ended", program.get(PROGRAM, "ended") + 1)
     good = code.load("i32").eq(0)
