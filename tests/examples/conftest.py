@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
+EXAMPLES = Path(__file__).parents[2] / "examples"
+sys.path[:0] = [str(Path(__file__).parent), str(EXAMPLES)]
 
 from worked import Document  # noqa: E402
-
-EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 @pytest.fixture(scope="session")
