@@ -18,6 +18,10 @@ CASES = {
         "UnsupportedError the LAPACK routine spotrf needs SciPy, which is not installed: "
         'pip install "axla[linalg]"',
     ),
+    "mpi4py": (
+        "import axla.distributed; axla.distributed.initialize()",
+        'UnsupportedError axla.distributed needs MPI, which is not installed: pip install "axla[mpi]"',
+    ),
     "flatbuffers": (
         "import axla.jax; axla.jax.to_module(b'bytes of an export')",
         "UnsupportedError to_module: a serialized export needs flatbuffers, which is not installed: "

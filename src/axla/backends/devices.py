@@ -78,7 +78,11 @@ class Devices:
         raise InvalidArgument(f"{self!r}: no device {number!r}; there are 0 to {len(self._devices) - 1}")
 
     def default_device_assignment(self, replicas: int, partitions: int = 1) -> tuple[tuple[int, ...], ...]:
-        """The first devices in order, for each partition of each replica."""
+        """The first devices in order, for each partition of each replica; for one alone, the first of this
+        process.
+        """
+        if replicas == partitions == 1:
+            return ((self.local_devices[0].id,),)
         return tuple(tuple(r * partitions + p for p in range(partitions)) for r in range(replicas))
 
     def check(self, name: str, counts: tuple[int, int], options: CompileOptions) -> None:

@@ -84,9 +84,10 @@ class Executable:
         """The devices that it runs on: device n is partition n % num_partitions of replica
         n // num_partitions.
         """
-        count = self.counts[0] * self.counts[1]
-        rows = self.options.device_assignment or (tuple(range(count)),)
-        return [self.client.device(n) for row in rows for n in row] if self.client is not None else []
+        if self.client is None:
+            return []
+        rows = self.options.device_assignment or self.client.default_device_assignment(*self.counts)
+        return [self.client.device(n) for row in rows for n in row]
 
     @property
     def local_participants(self) -> list[int]:
@@ -162,7 +163,7 @@ class Executable:
         if len(rows) > 1:
             self._check_rows(rows, options.donate)
         try:
-            if len(rows) == 1 and (self.counts != _ONE or self.device_ids == [0]):
+            if self.device_ids == [0]:
                 return [measure(self._run, rows[0], options)]
             return measure(self._run_replicated, rows, options)
         except (InvalidArgument, OutOfMemory):

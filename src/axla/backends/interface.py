@@ -144,7 +144,7 @@ class Backend:
 
     def device_put(self, array: Any, device: Device) -> Array:
         """A copy of an array-like on a device."""
-        return device_put(array, device.local_id)
+        return device_put(array, device.id)
 
     def check(self, module: Module, options: CompileOptions) -> None:
         """UnsupportedError for what the capabilities exclude; it names the op and says why."""

@@ -49,6 +49,7 @@ def run_together(
         watch(grid, tasks)
     else:
         grid.wait(tasks)
+        grid.mail.finish()
     return results
 
 
@@ -65,9 +66,10 @@ class NativeExecutable(Executable):
         self._images = (bytes(image),) if isinstance(image, bytes | bytearray | memoryview) else tuple(image)
         code, mine = interface.of_code(), self.local_participants
         devices = self.devices
-        if len(mine) < len(devices):
-            functions = {**(functions or {}), "axla.collective": self._join(code)}
-        places = [(devices[n].local_id if devices else 0, n) for n in mine] or [(0, 0)]
+        self._engine = self._join(code, constants) if len(mine) < len(devices) else None
+        if self._engine is not None:
+            functions = {**(functions or {}), "axla.collective": self._engine.address}
+        places = [(devices[n].id if devices else 0, n) for n in mine] or [(0, 0)]
         self._loaded = LoadedProgram(self._images, code, constants, functions, *places[0])
         self._others = [
             LoadedProgram((), code, constants, functions, *place, self._loaded) for place in places[1:]
@@ -77,12 +79,13 @@ class NativeExecutable(Executable):
             self._native_call = DynamicCall(self._native_call, interface)
         self._flat = is_flat_call(interface) and self.device_ids == [0]
 
-    def _join(self, code: Interface) -> int:
-        """The address of the engine of collectives between processes, which all load the same program."""
+    def _join(self, code: Interface, constants: bytes | memoryview | None) -> Any:
+        """The engine of collectives between processes, which all load the same program."""
         assert self.client is not None and self.client.job is not None
-        digest = blake2b(b"".join(self._images)).hexdigest()
-        self._engine = self.client.job.engine(code, [device.id for device in self.devices], digest)
-        return self._engine.address
+        digest = blake2b(code.to_text().encode(), digest_size=32)
+        for part in (*self._images, constants or b""):
+            digest.update(part)
+        return self.client.job.engine(code, self.device_ids, digest.digest())
 
     def __call__(self, *arguments: Any) -> Any:
         """Runs the program; arguments and result are nested as the program's parameters and result are."""
@@ -126,6 +129,8 @@ class NativeExecutable(Executable):
     def _run_replicated(self, rows: list[list[Any]], options: ExecuteOptions) -> list[list[Array]]:
         """A task on the queue of each device, all handed over together."""
         grid = Grid(*self.counts, self.device_ids)
+        if self._engine is not None:
+            grid.mail = self._engine.mail()
         return run_together([self._loaded, *self._others], rows, grid, options)
 
     def _run_until(self, deadline: float, inputs: list[Any]) -> Any:

@@ -28,8 +28,8 @@ from typing import Any
 
 from axla.core.errors import InvalidArgument, did_you_mean
 
-NOT_FLAGS = ("AXLA_CONFORMANCE",)
-"""Variables of scripts and tests."""
+NOT_FLAGS = ("AXLA_CONFORMANCE", "AXLA_LAUNCHER")
+"""Variables of scripts, tests and the launcher of `axla.distributed`."""
 
 ISAS = ("SSE4_2", "AVX", "AVX2", "AVX512", "AVX512_VNNI", "AVX512_BF16", "AMX", "AMX_FP16")
 
@@ -113,6 +113,10 @@ class Flags:
     host_device_count: int = flag(
         1, "xla_force_host_platform_device_count", check=_at_least(1, 4096),
         doc="How many devices the host shows.",
+    )  # fmt: skip
+    collective_timeout: int = flag(
+        40, "xla_cpu_collective_call_terminate_timeout_seconds", check=_at_least(1),
+        doc="Seconds that a collective, and compiling, waits for other processes.",
     )  # fmt: skip
     cpu_max_isa: str = flag(
         "", "xla_cpu_max_isa", check=_isa, doc=f"Use no instructions above this level: {', '.join(ISAS)}."

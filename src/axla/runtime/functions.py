@@ -71,14 +71,14 @@ def resolve_functions(
 
 
 @cache
-def engine() -> int:
-    """The address of the engine of collectives of this process."""
-    return native().glue.extended(collectives.emit)["axla_collective"]
+def engine_functions() -> dict[str, int]:
+    """The addresses of the engine of collectives of this process, `axla_collective`, and of its parts."""
+    return native().glue.extended(collectives.emit)
 
 
 def _resolve(function: Function, given: Mapping[str, int]) -> tuple[int, Any]:
     if function.api == COLLECTIVE:
-        return (given or {}).get(function.name) or engine(), None
+        return given.get(function.name) or engine_functions()["axla_collective"], None
     if function.api == LIBRARY:
         return routine_address(function.name), None
     if function.api == REPORT:

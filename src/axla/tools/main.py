@@ -50,6 +50,7 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; gives its exit code (argparse exits with 2 by itself when usage is wrong)."""
     options, unknown = parser().parse_known_args(arguments)
+    options.given = sys.argv[1:] if arguments is None else arguments
     if options.verb is None and not unknown:
         parser().print_help()
         return 0

@@ -9,14 +9,19 @@ the first output that differs is an error.
 from __future__ import annotations
 
 import argparse
+import os
 from contextlib import nullcontext
+from typing import Any
 
 import numpy as np
 
+from axla.api import compile
 from axla.comparison import compare, parameter_leaves, random_inputs, run_flat
 from axla.core.errors import InvalidArgument
 from axla.core.profile import profile
 from axla.core.shape import Shape, show
+from axla.distributed import initialize
+from axla.distributed.launch import LAUNCHER, launch
 from axla.ir.graph import Module
 from axla.tools.source import add_backend, add_file, add_replicas, feed, read_module
 
@@ -41,24 +46,47 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--profile", action="store_true", help="print the time, bytes and operations of each step"
     )
     parser.add_argument("--deadline", metavar="SECONDS", type=float, help="stop the run after this time")
+    parser.add_argument(
+        "--processes", metavar="N", type=int, default=0, help="run on devices of so many processes, over MPI"
+    )
 
 
 def execute(options: argparse.Namespace) -> int:
     module = read_module(options)
+    if options.processes and LAUNCHER not in os.environ:
+        return launch(options.processes, ["-m", "axla", *options.given])
     inputs = load_inputs(module, options.input) if options.input else random_inputs(module, options.random)
     with profile() if options.profile else nullcontext() as taken:
-        found = run_flat(module, inputs, options.backend, options.deadline, options.replicas, feed)
-    for number, array in enumerate(found):
-        print(f"output {number}: {array.dtype}{list(array.shape)}")
-        print(np.array2string(array, threshold=100, separator=", "))
+        rows = _rows(module, inputs, options)
+    texts = [
+        f"{where}output {number}: {array.dtype}{list(array.shape)}\n"
+        + f"{np.array2string(array, threshold=100, separator=', ')}\n"
+        for where, found in rows.items()
+        for number, array in enumerate(found)
+    ]
+    print("".join(texts), end="")  # at once: other processes print too
     if taken is not None:
         print(taken)
     if options.reference is not None:
+        found = rows.get("", [])
         wanted = run_flat(module, inputs, options.reference, options.deadline, options.replicas, feed)
         report = compare(module, found, wanted, options.backend, options.reference)
         report.raise_if_different()
         print(report)
     return 0
+
+
+def _rows(module: Module, inputs: list[Any], options: argparse.Namespace) -> dict[str, list[np.ndarray]]:
+    """The results, or in one of several processes those of its devices, which all have the same inputs."""
+    if not options.processes:
+        return {"": run_flat(module, inputs, options.backend, options.deadline, options.replicas, feed)}
+    count = module.config.replica_count * module.config.num_partitions
+    if count % options.processes:
+        raise InvalidArgument(f"--processes={options.processes}: wanted a divisor of {count} participants")
+    job = initialize(count // options.processes)
+    program = compile(module, backend=options.backend)
+    found = program.execute_replicated([inputs] * job.local, deadline=options.deadline)
+    return {f"device {n}, ": [*map(np.asarray, row)] for n, row in enumerate(found, job.index * job.local)}
 
 
 def load_inputs(module: Module, paths: list[str]) -> list[np.ndarray]:

@@ -232,9 +232,11 @@ _PARTS = {
 _SIGNATURE = "frame:ptr, collective:ptr, seat:ptr, meeting:ptr, slot:ptr, kernels:ptr"
 
 
-@_FUNCTIONS("do_part", "i32", _SIGNATURE)
+@_FUNCTIONS("do_part", "i32", _SIGNATURE, exported=True)
 def _do_part(f: Function, *given: Ssa) -> None:
-    """What a member does, when all have come to the same collective."""
+    """What a member does, when all have come to the same collective. Engines that bring the others' operands
+    from elsewhere call it too; what lies already where it belongs is not copied then.
+    """
     _, collective, _, meeting, _, _ = given
     slots = meeting.get(MEETING, "slots")
     head = collective.get(COLLECTIVE, "count") * MOVED.size + COLLECTIVE.size
@@ -322,10 +324,8 @@ def _fold_share(f: Function, *given: Ssa) -> None:
         end = f.select(end.lt(total), end, total)
         own = slot.get(SLOT, "results").item(loop.index).load("ptr").at(begin)
         with f.loop(0, size) as members:
-            with f.if_(members.index.eq(position)):
-                members.again()
             other = slots.item(members.index, SLOT.size).get(SLOT, "results").item(loop.index).load("ptr")
-            f.call("ptr", "memcpy", other.at(begin), own, end - begin)
+            f.call("void", "bring", other.at(begin), own, end - begin)
     f.ret(f.i32(0))
 
 
@@ -372,6 +372,12 @@ def _root_of(f: Function, collective: Ssa, seat: Ssa, meeting: Ssa, slot: Ssa, n
 # Moving
 
 
+@_FUNCTIONS("bring", "void", "target:ptr, source:ptr, length:i64")
+def _bring(f: Function, target: Ssa, source: Ssa, length: Ssa) -> None:
+    with f.if_(target.ne(source)):
+        f.call("ptr", "memcpy", target, source, length)
+
+
 def _others(f: Function, given: tuple[Ssa, ...]) -> tuple[Ssa, Ssa, Ssa]:
     """The slots of a meeting, how many, and the position of this member."""
     _, _, seat, meeting, _, _ = given
@@ -392,7 +398,7 @@ def _blocks(f: Function, *given: Ssa) -> None:
             with f.loop(0, moved.get(MOVED, "rows")) as rows:
                 at = f.select(exchanged, rows.index * size + position, rows.index)
                 target = result.at((rows.index * size + members.index) * block)
-                f.call("ptr", "memcpy", target, source.at(at * block), block)
+                f.call("void", "bring", target, source.at(at * block), block)
     f.ret(f.i32(0))
 
 
@@ -405,7 +411,7 @@ def _exchange_operands(f: Function, *given: Ssa) -> None:
         source = slots.item(loop.index, SLOT.size).get(SLOT, "operands").item(position).load("ptr")
         result = slot.get(SLOT, "results").item(loop.index).load("ptr")
         total = collective.at(COLLECTIVE.size).item(loop.index, MOVED.size).get(MOVED, "total")
-        f.call("ptr", "memcpy", result, source, total)
+        f.call("void", "bring", result, source, total)
     f.ret(f.i32(0))
 
 
@@ -422,7 +428,7 @@ def _take(f: Function, *given: Ssa) -> None:
             f.call("ptr", "memset", result, f.i32(0), total)
             loop.again()
         operands = meeting.get(MEETING, "slots").item(source, SLOT.size).get(SLOT, "operands")
-        f.call("ptr", "memcpy", result, operands.item(loop.index).load("ptr"), total)
+        f.call("void", "bring", result, operands.item(loop.index).load("ptr"), total)
     f.ret(f.i32(0))
 
 

@@ -1,0 +1,5 @@
+import sys
+
+from axla.distributed.launch import main
+
+sys.exit(main())

@@ -1,0 +1,261 @@
+"""The engine of collectives over MPI: it brings bytes, and native code folds and copies them.
+
+What a member of a group reads of the others' operands is sent to it: straight to its place in the results
+where it lies in one piece there, else into memory of the engine. Then it does its part as in one process
+(`codegen.native.collectives.do_part`). So the bits are the same, and MPI never adds anything up.
+"""
+
+from __future__ import annotations
+
+import ctypes as c
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from axla.codegen.native.collectives import COLLECTIVE, MEETING, MOVED, SEAT, SLOT, Half, Part
+from axla.codegen.native.structs import GRID
+from axla.core.errors import AxlaError, Cancelled, CollectiveFailure
+from axla.distributed.messages import Channel, Post, wait
+from axla.program import abi
+from axla.program.interface import Interface
+from axla.runtime.functions import engine_functions, grids, raised
+
+_ENGINE = c.CFUNCTYPE(c.c_int32, *[c.c_void_p] * 5)
+_DO_PART = c.CFUNCTYPE(c.c_int32, *[c.c_void_p] * 6)
+_STOP = GRID.offset("stop")
+_structs: Any = [struct.ctypes() for struct in (abi.FRAME, COLLECTIVE, MOVED, SEAT, MEETING, SLOT)]
+_Frame, _Head, _Moved, _Seat, _Meeting, _Slot = _structs
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What a member reads of an operand of another: `rows` blocks of `bytes` bytes, each `stride` behind the
+    one before, from `begin` on. It is put to `at` in result number `result`; -1: into memory of the engine.
+    """
+
+    begin: int
+    bytes: int
+    rows: int = 1
+    stride: int = 0
+    result: int = -1
+    at: int = 0
+
+    @property
+    def span(self) -> int:
+        """Bytes from the first to the last."""
+        return (self.rows - 1) * self.stride + self.bytes
+
+
+_NOTHING = Piece(0, 0, 0)
+
+
+def _share(step: Step, reader: int, owner: int, n: int) -> Piece:
+    moved = step.moved[n]
+    low, high = (moved.rows * k // step.size * moved.bytes for k in (reader, reader + 1))
+    return Piece(low, min(high, moved.total) - min(low, moved.total))
+
+
+def _folded(step: Step, reader: int, owner: int, n: int) -> Piece:
+    """The share of a result that its owner has folded."""
+    share = _share(step, owner, owner, n)
+    return Piece(share.begin, share.bytes, result=n, at=share.begin)
+
+
+def _own(step: Step, reader: int, owner: int, n: int) -> Piece:
+    return Piece(reader * step.moved[n].total, step.moved[n].total)
+
+
+def _all(step: Step, reader: int, owner: int, n: int) -> Piece:
+    rows, size = step.moved[n].rows, step.moved[n].bytes
+    return Piece(0, size, result=n, at=owner * size) if rows == 1 else Piece(0, rows * size)
+
+
+def _blocks(step: Step, reader: int, owner: int, n: int) -> Piece:
+    rows, size = step.moved[n].rows, step.moved[n].bytes
+    whole = rows == 1
+    return Piece(reader * size, size, rows, step.size * size, n if whole else -1, owner * size)
+
+
+def _operand(step: Step, reader: int, owner: int, n: int) -> Piece:
+    return Piece(0, step.moved[n].total, result=owner) if n == reader else _NOTHING
+
+
+def _of_source(step: Step, reader: int, owner: int, n: int) -> Piece:
+    source = step.seats[step.members[reader]].source
+    return Piece(0, step.moved[n].total, result=n) if source == owner else _NOTHING
+
+
+def _whole(step: Step, reader: int, owner: int, n: int) -> Piece:
+    return Piece(0, step.moved[n].total)
+
+
+def _rows(step: Step, reader: int, owner: int, n: int) -> Piece:
+    """Data of all, and where rows start, how many they are and where they go; not what they are put on."""
+    if n == 1:
+        return _NOTHING
+    return Piece(0, step.moved[0].total if n == 0 else step.head.indices * step.head.index_bytes)
+
+
+Rule = Callable[["Step", int, int, int], Piece]
+"""What the member at position `reader` reads of operand n of the one at `owner`."""
+
+_PIECES: dict[int, tuple[str, Rule]] = {
+    Part.FOLD: ("all-reduce", _share), Part.FOLD_OWN: ("reduce-scatter", _own),
+    Part.GATHER: ("all-gather", _all), Part.EXCHANGE: ("all-to-all", _blocks),
+    Part.EXCHANGE_OPERANDS: ("all-to-all", _operand), Part.RAGGED: ("ragged-all-to-all", _rows),
+    Part.TAKE: ("collective-permute or -broadcast", _of_source),
+    Part.TAKE_DYNAMIC: ("collective-broadcast", _whole), Part.FOLD_ROOT: ("collective-reduce", _whole),
+}  # fmt: skip
+
+
+class Step:
+    """A collective of a program as one participant sees it: what it gets and gives, and what visits share."""
+
+    def __init__(self, engine: MpiEngine, collective: int, participant: int) -> None:
+        self.engine, self.collective, self.me = engine, collective, participant
+        head = self.head = _Head.from_address(collective)
+        at = collective + COLLECTIVE.size
+        self.moved = (_Moved * head.count).from_address(at)
+        seats = at + MOVED.size * head.count
+        self.seats = (_Seat * len(engine.places)).from_address(seats)
+        self.seat = self.seats[participant]
+        self.channel = engine.channels.get(self.seat.meeting)
+        if self.channel is None:
+            return
+        meeting = engine.interface.meetings[self.seat.meeting]
+        self.members, self.size = meeting.members, len(meeting.members)
+        kind, pieces = _PIECES[head.kind]
+        self.about = f"{engine.interface.name}: {engine.names[participant]}, in an {kind} {meeting},"
+        self.salt = zlib.crc32(c.string_at(collective, seats - collective))
+        count = 5 if head.kind == Part.RAGGED else head.count
+        self.moves = self._plan(pieces, count)
+        self.shares = self._plan(_folded, count) if head.kind == Part.FOLD else []
+        self.room = sum(piece.span for _, _, piece, gives in self.moves if piece.result < 0 and not gives)
+        self.operands = [(c.c_void_p * count)() for _ in self.members]
+        self.slots = (_Slot * self.size)()
+        for slot, given in zip(self.slots, self.operands, strict=True):
+            slot.collective, slot.operands = collective, c.addressof(given)
+        self.meeting = _Meeting(size=self.size, slots=c.addressof(self.slots))
+
+    def _plan(self, pieces: Rule, count: int) -> list[tuple[int, int, Piece, bool]]:
+        """What comes from others and goes to them: whose position, which operand, what of it, if it goes."""
+        mine = self.seat.position
+        return [
+            (p, n, pieces(self, p, mine, n) if gives else pieces(self, mine, p, n), gives)
+            for gives in (False, True)
+            for p in range(self.size)
+            for n in range(count)
+            if p != mine
+        ]
+
+    def visit(self, frame: int, ins: int, outs: int, kernels: int) -> int:
+        """Brings what is read, does the part, and hands shares out: 0, or the code of native code."""
+        operands, results = (c.cast(p, c.POINTER(c.c_void_p)) for p in (ins, outs))
+        self._exchange(frame, self.moves, operands, results)
+        for slot in self.slots:
+            slot.results = outs
+        own = self.slots[self.seat.position]
+        own.operands = ins
+        addresses = [c.addressof(struct) for struct in (self.seat, self.meeting, own)]
+        code = self.engine.do_part(frame, self.collective, *addresses, kernels)
+        if code == abi.OK:
+            self._exchange(frame, self.shares, results, results)
+        return code
+
+    def _exchange(self, frame: int, plan: Sequence[Any], operands: Any, results: Any) -> None:
+        """Sends and receives what a plan says; waits until all is done."""
+        assert self.channel is not None
+        engine, pending, total = self.engine, [], 0
+        room = engine.room(self.me, self.room)
+        for position, n, piece, gives in plan:
+            if gives:
+                where = (operands[n] or 0) + piece.begin
+            elif piece.result >= 0:
+                where = (results[piece.result] or 0) + piece.at
+            else:
+                where, room = room, room + piece.span
+            if not gives:
+                self.operands[position][n] = where - piece.begin
+            if piece.bytes * piece.rows:
+                other = self.members[position]
+                devices = engine.places[self.me], engine.places[other]
+                request = self.channel.start(_buffer(where, piece), *devices, gives, self.salt)
+                pending.append((request, engine.names[other]))
+                total += piece.bytes * piece.rows
+        head = _Frame.from_address(frame)
+        wait(pending, self.about, total, [head.cancel, c.addressof(grids[head.run_id].struct) + _STOP])
+
+
+def _buffer(where: int, piece: Piece) -> list[Any]:
+    """The memory of a piece as MPI takes it; nothing is copied."""
+    memory = MPI.buffer.fromaddress(where, piece.span)
+    if piece.rows == 1:
+        return [memory, MPI.BYTE]
+    return [memory, 1, _spread(piece.rows, piece.bytes, piece.stride)]
+
+
+@cache
+def _spread(rows: int, size: int, stride: int) -> Any:
+    return MPI.BYTE.Create_vector(rows, size, stride).Commit()
+
+
+class MpiEngine:
+    """The engine of one program of which participant p runs on device places[p] of a job."""
+
+    def __init__(self, job: Any, interface: Interface, places: Sequence[int]) -> None:
+        self.job, self.interface, self.places = job, interface, places
+        self.partitions = interface.participants[1]
+        ranks, n = [job.names[place // job.local] for place in places], self.partitions
+        self.names = [f"replica {p // n}, partition {p % n} of {rank}" for p, rank in enumerate(ranks)]
+        self.channels: dict[int, Channel] = {}
+        for number, meeting in enumerate(interface.meetings):
+            ranks = sorted({places[member] // job.local for member in meeting.members})
+            if job.index in ranks and len(ranks) > 1:
+                self.channels[number] = job.channel(tuple(ranks))
+        functions = engine_functions()
+        self._in_process = _ENGINE(functions["axla_collective"])
+        self.do_part = _DO_PART(functions["do_part"])
+        self.number, self._runs = job.engines, 0
+        self._steps: dict[tuple[int, int], Step] = {}
+        self._rooms: dict[int, np.ndarray] = {}
+        self._callback = _ENGINE(self._run)
+        self.address = c.cast(self._callback, c.c_void_p).value
+
+    def mail(self) -> Post:
+        """The mail of the next run; all processes make as many."""
+        self._runs += 1
+        return Post(self, self._runs)
+
+    def _run(self, frame: int, collective: int, ins: int, outs: int, kernels: int) -> int:
+        head = _Frame.from_address(frame)
+        me = head.replica * self.partitions + head.partition
+        try:
+            if (collective, me) not in self._steps:
+                self._steps[collective, me] = Step(self, collective, me)
+            step = self._steps[collective, me]
+            if step.channel is None:
+                return self._in_process(frame, collective, ins, outs, kernels)
+            if step.head.half == Half.START:  # the other half says all of it again
+                return abi.OK
+            self.job.check()
+            return step.visit(frame, ins, outs, kernels)
+        except Cancelled as stopped:
+            self.job.broken = self.job.broken or f"a run of {self.interface.name} was stopped"
+            return stopped.code
+        except BaseException as error:  # noqa: BLE001  (C code cannot pass it on)
+            self.job.broken = self.job.broken or str(error)
+            known = isinstance(error, AxlaError)
+            raised[frame] = error if known else CollectiveFailure(f"{self.names[me]}: {error!r}")
+            return abi.COLLECTIVE
+
+    def room(self, participant: int, size: int) -> int:
+        """The address of memory in which a participant finds what others have sent; kept between visits."""
+        room = self._rooms.get(participant)
+        if room is None or room.size < size:
+            room = self._rooms[participant] = np.empty(size, np.uint8)
+        return room.ctypes.data

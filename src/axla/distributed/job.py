@@ -1,0 +1,153 @@
+"""This process and the others: ranks, devices, and that all run the same program."""
+
+from __future__ import annotations
+
+import atexit
+import faulthandler
+import itertools
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from axla.backends import devices
+from axla.core import flags
+from axla.core.errors import CollectiveFailure, InvalidArgument, UnsupportedError, missing
+from axla.distributed.worker import report
+from axla.program import abi
+from axla.program.interface import Interface
+from axla.runtime.queue import queue_of
+
+_LAST_WORDS = 0.5
+"""Seconds in which mpiexec reads what was said: it drops the rest when a process aborts."""
+_MOST = 64
+"""Devices of a process."""
+
+_job: Job | None = None
+
+
+class Job:
+    """The processes of a job. Device number d is device d % local of process d // local."""
+
+    def __init__(self, mpi: Any, local: int) -> None:
+        self._world = mpi.COMM_WORLD
+        self.messages = self._world.Dup()
+        self.index, self.count, self.local = self._world.Get_rank(), self._world.Get_size(), local
+        said = self._world.allgather((local, socket.gethostname()))
+        for mapped in Path("/proc/self/maps").read_text().splitlines():
+            if "/dev/shm/mpich_shm_" in mapped:  # all have it by now; nobody would remove it after a failure
+                Path(mapped.split()[5]).unlink(missing_ok=True)
+        self.names = [f"rank {rank} on {host}" for rank, (_, host) in enumerate(said)]
+        if len({number for number, _ in said}) > 1:
+            counts = ", ".join(f"{number} on rank {rank}" for rank, (number, _) in enumerate(said))
+            raise InvalidArgument(f"initialize: devices_per_process is to be the same everywhere: {counts}")
+        self.letters: dict[Any, Any] = {}
+        """What has come for participants here that they have not received yet, by run and address."""
+        self.engines = 0
+        self._groups: dict[tuple[int, ...], Any] = {}
+        self.broken = ""
+
+    def check(self) -> None:
+        """CollectiveFailure after a collective has failed: the others may wait in it still."""
+        if self.broken:
+            raise CollectiveFailure(f"a collective of this job failed before: {self.broken}", abi.COLLECTIVE)
+
+    def engine(self, interface: Interface, places: Sequence[int], digest: bytes) -> Any:
+        """The `MpiEngine` of a program whose participants are on the devices `places`, all of which load it.
+        CollectiveFailure on every process where they have different programs.
+        """
+        from axla.distributed.engine import MpiEngine
+
+        ranks = sorted({place // self.local for place in places})
+        self._compare(interface.name, ranks, digest)
+        self.engines += 1
+        return MpiEngine(self, interface, places)
+
+    def _compare(self, name: str, ranks: Sequence[int], digest: bytes) -> None:
+        from axla.distributed.messages import wait
+
+        said = np.zeros((self.count, len(digest)), np.uint8)
+        said[self.index] = np.frombuffer(digest, np.uint8)
+        pending = []
+        for rank in [rank for rank in ranks if rank != self.index]:
+            pending.append((self.messages.Irecv(said[rank], rank), self.names[rank]))
+            pending.append((self.messages.Isend(said[self.index], rank), self.names[rank]))
+        wait(pending, f"{name}: {self.names[self.index]}, which has compiled it,")
+        if len({said[rank].tobytes() for rank in ranks}) > 1:
+            listed = ", ".join(f"{self.names[rank]} has {said[rank].tobytes()[:4].hex()}" for rank in ranks)
+            raise CollectiveFailure(f"the processes have different programs: {listed}", abi.COLLECTIVE)
+
+    def channel(self, ranks: tuple[int, ...]) -> Any:
+        """A `Channel` between processes. Each of them makes its channels in the same order."""
+        from axla.distributed.messages import Channel
+
+        if ranks not in self._groups:
+            group = self._world.Get_group().Incl(ranks)
+            self._groups[ranks] = self._world.Create_group(group), itertools.count()
+        communicator, numbers = self._groups[ranks]
+        return Channel(communicator, ranks, self.local, next(numbers))
+
+    def abort(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        """Ends all processes, after a message: what `sys.excepthook` is without axla's launcher."""
+        traceback.print_exception(kind, error, trace)
+        said = f"axla.distributed: {self.names[self.index]}: {kind.__name__}: {error}"
+        print(said, file=sys.stderr, flush=True)
+        time.sleep(_LAST_WORDS)
+        self._world.Abort(1)
+
+
+def initialize(devices_per_process: int = 1) -> Job:
+    """Joins the other processes of the job; the same on all. Once is enough.
+
+    UnsupportedError without mpi4py or an MPI that takes calls from several threads.
+    """
+    global _job
+    if type(devices_per_process) is not int or not 1 <= devices_per_process <= _MOST:
+        raise InvalidArgument(f"initialize: devices_per_process={devices_per_process!r}, wanted 1 to {_MOST}")
+    if _job is None:
+        _job = Job(_mpi(), devices_per_process)
+        devices.job[:] = [_job]
+        sys.excepthook = _job.abort
+        atexit.register(finish)
+    return _job
+
+
+def _mpi() -> Any:
+    try:
+        import mpi4py
+
+        mpi4py.rc.thread_level = "multiple"
+        mpi4py.rc.finalize = False
+        limit = flags.current().collective_timeout
+        report(f"initialize: not all processes came within {limit} s")
+        faulthandler.dump_traceback_later(
+            limit, exit=True
+        )  # MPI waits for all of them, with the lock of Python
+        from mpi4py import MPI
+
+        faulthandler.cancel_dump_traceback_later()
+        report("")
+    except ImportError as error:
+        raise UnsupportedError(missing("axla.distributed", "MPI", "mpi")) from error
+    if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
+        raise UnsupportedError("this MPI takes calls from one thread only (MPI_THREAD_MULTIPLE is wanted)")
+    return MPI
+
+
+def finish() -> None:
+    """Leaves the job, when all runs have ended; the end of the process does it."""
+    global _job
+    if _job is not None:
+        for device in range(_job.index * _job.local, (_job.index + 1) * _job.local):
+            queue_of(device).drain()
+        _job = None
+        devices.job.clear()
+        mpi = _mpi()
+        if not mpi.Is_finalized():
+            mpi.Finalize()

@@ -1,0 +1,129 @@
+"""Starts a script in several processes, and ends all of them when one fails.
+
+    python -m axla.distributed -n 4 train.py --epochs 10
+    python -m axla.distributed -n 4 -m package.train
+    python -m axla.distributed -n 8 --hosts a,b train.py
+
+Each process is watched by another, which tells the launcher how it ended. When one raises, is killed or exits
+with a status, the others are stopped within two seconds, one message names its rank, host and cause, and the
+launcher's own status is 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from multiprocessing.connection import Connection, Listener
+from pathlib import Path
+
+from axla.core.errors import UnsupportedError, missing
+from axla.distributed.worker import LAUNCHER
+
+_LOOK = 0.05
+_GRACE = 0.5
+"""Seconds in which the others may end by themselves, when one has failed."""
+
+
+class _Launcher:
+    """What is known of a job: why processes failed, by rank and host, and what watches them."""
+
+    def __init__(self, hosts: str) -> None:
+        self.causes: dict[str, str] = {}
+        self.watchers: list[tuple[int, Connection]] = []
+        """Their numbers on this host, else 0, and the lines to them, which stay open."""
+        self.host, key = socket.gethostname(), secrets.token_bytes(16)
+        self.listener = Listener((self.host, 0) if hosts else None, authkey=key)
+        address = self.listener.address
+        place = f"{self.host}:{address[1]}" if hosts else address
+        self.environment = {**os.environ, LAUNCHER: f"{key.hex()}@{place}"}
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            with contextlib.suppress(Exception):  # whoever it was, it does not know the key, or is gone
+                threading.Thread(target=self._hear, args=[self.listener.accept()], daemon=True).start()
+
+    def _hear(self, line: Connection) -> None:
+        """Hears one process to its end."""
+        rank, host, pid = line.recv()
+        self.watchers.append((pid if host == self.host else 0, line))
+        said, why = "", ""
+        try:
+            while isinstance(said, str):
+                why, said = said, line.recv()
+        except (EOFError, OSError):
+            said, why = 1, "what watched it was killed"
+        if said:
+            killed = f"it was killed by {signal.Signals(-said).name}" if said < 0 else ""
+            self.causes[f"rank {rank} on {host}"] = killed or why or f"it ended with status {said}"
+
+    def first(self) -> str:
+        """The cause of all: of a process that waited for none that failed itself, the first."""
+        found = list(self.causes.items())
+        awaited = [any(other in why for other, _ in found if other != who) for who, why in found]
+        return ": ".join(found[awaited.index(False) if False in awaited else 0])
+
+    def end(self, process: subprocess.Popen) -> None:
+        """Ends what is left. On other hosts that is what mpiexec leaves behind there when it is gone."""
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+            for pid in [pid for pid, _ in self.watchers if pid]:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+
+def launch(count: int, command: Sequence[str], hosts: str = "") -> int:
+    """Runs a script, or -m and a module, with its arguments in `count` processes. Gives 0, or 1 after a
+    message to standard error. `hosts`: names of machines with commas between; "" for this one alone.
+    """
+    launcher = _Launcher(hosts)
+    begin = [_mpiexec(), "-n", str(count), *(["-hosts", hosts] if hosts else []), sys.executable]
+    worker = [*begin, "-c", "from axla.distributed.worker import main; main()", *command]
+    process = subprocess.Popen(worker, env=launcher.environment, start_new_session=True)
+    try:
+        while process.poll() is None and not launcher.causes:
+            time.sleep(_LOOK)
+        if launcher.causes:
+            time.sleep(_GRACE)
+        elif process.returncode:
+            launcher.causes["mpiexec"] = f"it ended with status {process.returncode}"
+    finally:
+        launcher.end(process)
+    if launcher.causes:
+        print(f"axla.distributed: {launcher.first()}", file=sys.stderr, flush=True)
+    return 1 if launcher.causes else 0
+
+
+def _mpiexec() -> str:
+    """The mpiexec beside this Python, or that of the path; UnsupportedError without one."""
+    beside = str(Path(sys.executable).with_name("mpiexec"))
+    found = shutil.which(beside) or shutil.which("mpiexec")
+    if found is None:
+        raise UnsupportedError(missing("axla.distributed", "mpiexec", "mpi"))
+    return found
+
+
+def main() -> int:
+    """The command line; gives the status."""
+    parser = argparse.ArgumentParser(
+        "python -m axla.distributed", None, __doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("-n", type=int, required=True, metavar="N", help="processes")
+    parser.add_argument("--hosts", default="", help="names of machines, with commas between")
+    parser.add_argument("script", nargs=argparse.REMAINDER, help="or -m and a module, and its arguments")
+    chosen = parser.parse_args()
+    if chosen.n < 1 or not chosen.script:
+        parser.error(f"-n {chosen.n} {' '.join(chosen.script)}: at least one process and a script are wanted")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    return launch(chosen.n, chosen.script, chosen.hosts)

@@ -1,0 +1,76 @@
+"""One process of a job: a child runs the script, and this one tells the launcher how that ended.
+
+So MPI's own launcher sees nobody die, and the one that failed is known before the others notice.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import runpy
+import signal
+import socket
+import sys
+import traceback
+from multiprocessing.connection import Client, Connection, wait
+
+LAUNCHER = "AXLA_LAUNCHER"
+"""The key and the place of the launcher, as key@path or key@host:port."""
+_RANKS = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
+_PR_SET_PDEATHSIG = 1
+
+_line: Connection | None = None
+"""To the launcher."""
+
+
+def report(cause: str) -> None:
+    """Tells the launcher why this process fails, if it does, in place of what was said before; "": for no
+    reason that is known yet.
+    """
+    if _line is not None:
+        _line.send(" ".join(cause.split()))
+
+
+def main() -> None:
+    """Runs `sys.argv[1:]`, a script or -m and a module, with its arguments."""
+    global _line
+    key, _, where = os.environ[LAUNCHER].partition("@")
+    host, _, port = where.rpartition(":")
+    _line = Client((host, int(port)) if port.isdigit() else where, authkey=bytes.fromhex(key))
+    rank = next((int(os.environ[name]) for name in _RANKS if name in os.environ), 0)
+    _line.send((rank, socket.gethostname(), os.getpid()))
+    child = os.fork()
+    if not child:
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        _run()
+        return
+    if _line in wait([os.pidfd_open(child), _line]):  # the launcher is gone
+        os.kill(child, signal.SIGKILL)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    _line.send(status)
+    if status:
+        wait([_line])  # until the launcher ends all
+
+
+def _run() -> None:
+    """Runs the script. A failure is reported, and ends this process at once: MPI would wait for others."""
+    sys.argv = sys.argv[1:]
+    try:
+        if sys.argv[0] == "-m":
+            sys.argv = sys.argv[1:]
+            runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+        else:
+            sys.path[0] = os.path.dirname(os.path.abspath(sys.argv[0]))
+            runpy.run_path(sys.argv[0], run_name="__main__")
+        return
+    except SystemExit as end:
+        if not end.code:
+            return
+        status = end.code if isinstance(end.code, int) else 1
+    except BaseException as error:  # noqa: BLE001  (whatever it is, the job ends)
+        traceback.print_exc()
+        report("".join(traceback.format_exception_only(error)))
+        status = 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
