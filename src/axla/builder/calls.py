@@ -131,9 +131,8 @@ def _map_with_arrays(
         builder.fail("map", values, "operands must be arrays of the same dimensions  [map_c2]")
     step = builder.sub_builder("map_step")
     elements = [Shape(s.dtype) for s in shapes if isinstance(s, Shape)]
-    given = [
-        step.parameter(n, shape, f"p{n}") for n, shape in enumerate([*elements, *[s.shape for s in statics]])
-    ]
+    types = [*elements, *[s.shape for s in statics]]
+    given = [step.parameter(n, shape, f"p{n}") for n, shape in enumerate(types)]
     found = Call(step, computation, given)
     body = step.build(Tuple(step, [found, *given[len(values) :]]))
     flat = [Reshape(v, [prod(dims[0] or ())]) for v in values]

@@ -210,9 +210,8 @@ def PadInDim(operand: object, padding_value: object, dimno: int, pad_lo: int, pa
     """Pads both ends of one dimension."""
     value, shape = array("PadInDim", operand)
     dim = dimension(shape, dimno, "PadInDim: dimno")
-    return Pad(
-        value, padding_value, [(pad_lo, pad_hi, 0) if d == dim else (0, 0, 0) for d in range(shape.rank)]
-    )
+    edges = [(pad_lo, pad_hi, 0) if d == dim else (0, 0, 0) for d in range(shape.rank)]
+    return Pad(value, padding_value, edges)
 
 
 def ConcatInDim(builder: XlaBuilder, operands: Sequence[object], dimension: int) -> XlaOp:

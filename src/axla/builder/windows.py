@@ -7,12 +7,7 @@ from typing import Any
 
 import axla.hlo as hlo
 from axla.builder.coerce import operands
-from axla.builder.records import (
-    ConvolutionDimensionNumbers,
-    PaddingType,
-    PrecisionConfig,
-    operand_precision,
-)
+from axla.builder.records import ConvolutionDimensionNumbers, PaddingType, PrecisionConfig, operand_precision
 from axla.builder.values import booleans, element_type, instance, integer, integers, member, tuples
 from axla.builder.xla_builder import XlaOp
 from axla.core.errors import InvalidArgument

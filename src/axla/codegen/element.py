@@ -303,10 +303,8 @@ def _conditional(e: Elements, inst: Instruction, index: Indices) -> tuple[Value,
     """
     selector = e(inst.operands[0], ())
     computations = inst.op.computations()
-    results = [
-        lambda c=c, o=o: e.inline(c, (o,)).results(c, index)
-        for c, o in zip(computations, inst.operands[1:], strict=True)
-    ]
+    branches = zip(computations, inst.operands[1:], strict=True)
+    results = [lambda c=c, o=o: e.inline(c, (o,)).results(c, index) for c, o in branches]
 
     def pick(condition: Value, a: Callable[[], tuple[Value, ...]], b: Callable[[], tuple[Value, ...]]):
         if condition.lanes == 1:

@@ -315,10 +315,8 @@ class Branch:
         f = self._function
         parent = f.region
         join = self._labels[2]
-        targets = [
-            label if side is not None else join
-            for label, side in zip(self._labels, self._sides, strict=False)
-        ]
+        sides = zip(self._labels, self._sides, strict=False)
+        targets = [label if side is not None else join for label, side in sides]
         out = parent.lines
         out.append(f"  br {self._condition!r}, label %{targets[0]}, label %{targets[1]}{self._weights}")
         sources = []

@@ -421,9 +421,8 @@ class Values:
                 raise UnsupportedError(
                     f"compare: direction {direction} is not defined for {dtype}; EQ and NE are"
                 )
-            re, im = (
-                self._ordered(direction, x, y, dtype.real) for x, y in zip(a.parts, b.parts, strict=True)
-            )
+            parts = zip(a.parts, b.parts, strict=True)
+            re, im = (self._ordered(direction, x, y, dtype.real) for x, y in parts)
             both = re & im if direction == "EQ" else re | im
             return Value(PRED, a.lanes, (both.ssa,))
         x, y = a.ssa, b.ssa

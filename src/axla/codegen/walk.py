@@ -180,10 +180,8 @@ class Elements:
                 found = here
                 continue
             condition = self.in_range(offset, number, number + 1)
-            found = tuple(
-                choose(self.values, condition, lambda a=a: a, lambda b=b: b)
-                for a, b in zip(here, found, strict=True)
-            )
+            pairs = zip(here, found, strict=True)
+            found = tuple(choose(self.values, condition, lambda a=a: a, lambda b=b: b) for a, b in pairs)
         assert found is not None
         return found
 

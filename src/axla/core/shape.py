@@ -232,10 +232,10 @@ class Shape(AnyShape):
 
     def admits(self, dims: Sequence[int]) -> bool:
         """Whether an array of these sizes is of this shape: at most the bound where a size is dynamic."""
-        return len(dims) == self.rank and all(
-            n <= bound if dynamic else n == bound
-            for n, bound, dynamic in zip(dims, self.dims, self.dynamic, strict=True)
-        )
+        if len(dims) != self.rank:
+            return False
+        bounds = zip(dims, self.dims, self.dynamic, strict=True)
+        return all(n <= bound if dynamic else n == bound for n, bound, dynamic in bounds)
 
     def with_dims(self, dims: Sequence[int], dynamic: Sequence[bool] = ()) -> Shape:
         """The same element type with other sizes, in the default layout."""
@@ -252,10 +252,8 @@ class Shape(AnyShape):
         return Shape(self.dtype, self.dims, self.dynamic, layout)
 
     def to_string(self, *, layout: bool = True) -> str:
-        sizes = ",".join(
-            ("?" if d == UNBOUNDED else f"<={d}") if dyn else str(d)
-            for d, dyn in zip(self.dims, self.dynamic, strict=True)
-        )
+        bounds = zip(self.dims, self.dynamic, strict=True)
+        sizes = ",".join(("?" if d == UNBOUNDED else f"<={d}") if dyn else str(d) for d, dyn in bounds)
         text = f"{self.dtype.name}[{sizes}]"
         if layout and (self.dims or not self.layout.is_default):
             text += str(self.layout)
@@ -416,9 +414,8 @@ class ProgramShape:
 
     def __str__(self) -> str:
         names = self.names or tuple(f"p{i}" for i in range(len(self.parameters)))
-        listed = ", ".join(
-            f"{n}: {s.to_string(layout=False)}" for n, s in zip(names, self.parameters, strict=True)
-        )
+        named = zip(names, self.parameters, strict=True)
+        listed = ", ".join(f"{n}: {s.to_string(layout=False)}" for n, s in named)
         return f"({listed}) -> {self.result.to_string(layout=False)}"
 
 

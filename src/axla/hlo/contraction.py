@@ -80,10 +80,8 @@ class Contraction(Op):
         """batch dimensions, free dimensions of lhs, free dimensions of rhs."""
         left, right = self.lhs_free(lhs.rank), self.rhs_free(rhs.rank)
         dims = [*(lhs.dims[d] for d in (*self.lhs_batch_dims, *left)), *(rhs.dims[d] for d in right)]
-        batch = [
-            lhs.dynamic[a] or rhs.dynamic[b]
-            for a, b in zip(self.lhs_batch_dims, self.rhs_batch_dims, strict=True)
-        ]
+        pairs = zip(self.lhs_batch_dims, self.rhs_batch_dims, strict=True)
+        batch = [lhs.dynamic[a] or rhs.dynamic[b] for a, b in pairs]
         free = (*(lhs.dynamic[d] for d in left), *(rhs.dynamic[d] for d in right))
         return Shape(dtype, dims, (*batch, *free) if lhs.is_dynamic or rhs.is_dynamic else ())
 

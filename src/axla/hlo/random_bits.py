@@ -166,10 +166,8 @@ def philox(counter: tuple[Words, ...], key: tuple[Words, ...]) -> tuple[Words, .
     """The random words of Philox 4x32 with 10 rounds."""
     words, keys = counter, key
     for _ in range(PHILOX_ROUNDS):
-        first, second = (
-            _halves(words[n].astype(np.uint64) * np.uint64(factor))
-            for n, factor in zip((0, 2), PHILOX_FACTORS, strict=True)
-        )
+        factors = zip((0, 2), PHILOX_FACTORS, strict=True)
+        first, second = (_halves(words[n].astype(np.uint64) * np.uint64(factor)) for n, factor in factors)
         words = (second[1] ^ words[1] ^ keys[0], second[0], first[1] ^ words[3] ^ keys[1], first[0])
         keys = tuple(k + np.uint32(step) for k, step in zip(keys, PHILOX_STEPS, strict=True))
     return words

@@ -85,10 +85,8 @@ def custom_call(interpreter: Interpreter, inst: Instruction[CustomCall], *operan
     physical = inst.op.result_layout_constraints is not None
     given: list[Value] = []
     for shape, operand in zip(site.operands, operands, strict=True):
-        given += [
-            _checked(site, s, v, physical)
-            for s, v in zip(shape.leaves(), flatten(shape, operand), strict=True)
-        ]
+        leaves = zip(shape.leaves(), flatten(shape, operand), strict=True)
+        given += [_checked(site, s, v, physical) for s, v in leaves]
     found = _run(site, target, given)
     results: Iterator[Value] = iter(
         in_memory_order(v, s) if physical and isinstance(s, Shape) else v
@@ -122,10 +120,8 @@ def _run(site: CallSite, target: Target, operands: list[Value]) -> list[Value]:
 
 def _run_native(site: CallSite, target: Target, operands: list[Value]) -> list[Value]:
     """Calls a function at an address with copies of the operands, which lie as it wants them."""
-    inputs = [
-        np.array(in_memory_order(v, s), order="C") if isinstance(s, Shape) else None
-        for s, v in zip(site.operand_leaves, operands, strict=True)
-    ]
+    given = zip(site.operand_leaves, operands, strict=True)
+    inputs = [np.array(in_memory_order(v, s), order="C") if isinstance(s, Shape) else None for s, v in given]
     outputs = [
         np.zeros([s.dims[d] for d in reversed(s.layout.minor_to_major)], s.dtype.numpy)
         if isinstance(s, Shape)
@@ -156,10 +152,8 @@ def _run_native(site: CallSite, target: Target, operands: list[Value]) -> list[V
         c.CFUNCTYPE(None, *[c.c_void_p] * types)(target.address)(*arguments)
         if status.failed:
             raise CustomCallFailure(f"{site}: {abi.status_message(c.addressof(status))}", abi.CUSTOM_CALL)
-    return [
-        from_memory_order(a, s) if isinstance(s, Shape) else None
-        for a, s in zip(outputs, site.result_leaves, strict=True)
-    ]
+    pairs = zip(outputs, site.result_leaves, strict=True)
+    return [from_memory_order(a, s) if isinstance(s, Shape) else None for a, s in pairs]
 
 
 def _pointers(arrays: list[np.ndarray | None]) -> Any:

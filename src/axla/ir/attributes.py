@@ -162,9 +162,8 @@ class Window:
     @property
     def dilated_size(self) -> tuple[int, ...]:
         """How far the window reaches per dimension, holes included."""
-        return tuple(
-            (s - 1) * d + 1 if s else 0 for s, d in zip(self.size, self.window_dilation, strict=True)
-        )
+        dilated = zip(self.size, self.window_dilation, strict=True)
+        return tuple((size - 1) * by + 1 if size else 0 for size, by in dilated)
 
 
 @dataclass(frozen=True, slots=True)

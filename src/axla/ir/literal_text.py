@@ -69,10 +69,8 @@ def _braced(texts: list[str], dims: tuple[int, ...]) -> str:
             # XLA numbers the planes of arrays of four and more dimensions.
             count = dims[level - 1]
             numbers = [f"/*i{level - 1}={n % count}*/" for n in range(len(rows))]
-            items = [
-                " ".join(("{", n, ", ".join(row), "}") if row else ("{", n, "}"))
-                for n, row in zip(numbers, rows, strict=True)
-            ]
+            numbered = zip(numbers, rows, strict=True)
+            items = [" ".join(("{", n, ", ".join(row), "}") if row else ("{", n, "}")) for n, row in numbered]
         else:
             items = ["{ " + ", ".join(row) + " }" for row in rows]
     return items[0]

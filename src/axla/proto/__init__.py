@@ -9,15 +9,7 @@ lose nothing. What axla has no place for in a Module - fields it does not know, 
 kept beside it, and written back by `to_proto` as long as the module is the one that was read.
 """
 
-from axla.proto.files import (
-    FORMS,
-    Snapshot,
-    looks_like_proto,
-    read,
-    read_snapshot,
-    to_proto,
-    to_text_proto,
-)
+from axla.proto.files import FORMS, Snapshot, looks_like_proto, read, read_snapshot, to_proto, to_text_proto
 from axla.proto.text_format import from_text, to_text
 from axla.proto.wire import decode, encode
 

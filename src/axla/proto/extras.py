@@ -193,10 +193,8 @@ def frame_tables(message: Proto) -> list[tuple[str, str]]:
         return "\n".join(f"{n} {entry}" for n, entry in enumerate(entries, 1))
 
     tables = [(title, lines(list(map(quote, message.get(key, ()))))) for title, key in _NAME_TABLES]
-    places = [
-        " ".join(f"{key}={place.get(key, 0)}" for key in _LOCATION_KEYS)
-        for place in message.get("file_locations", ())
-    ]
+    listed = message.get("file_locations", ())
+    places = [" ".join(f"{key}={place.get(key, 0)}" for key in _LOCATION_KEYS) for place in listed]
     frames = [
         f"file_location_id={f.get('file_location_id', 0)} parent_frame_id={f.get('parent_frame_id', 0) + 1}"
         for f in message.get("stack_frames", ())

@@ -10,15 +10,7 @@ from weakref import WeakKeyDictionary
 from axla.core.errors import AxlaError, InternalError, ParseError, ShapeError, UnsupportedError
 from axla.core.literal import ElidedLiteral, Literal
 from axla.core.shape import AnyShape, Shape, TupleShape
-from axla.ir.graph import (
-    NO_EXTRA,
-    Alias,
-    Computation,
-    Extra,
-    Instruction,
-    Module,
-    SourceLocation,
-)
+from axla.ir.graph import NO_EXTRA, Alias, Computation, Extra, Instruction, Module, SourceLocation
 from axla.ir.op import Op, declared, unknown
 from axla.ir.structure import Constant, Parameter
 from axla.ir.typed import op_of

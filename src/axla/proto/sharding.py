@@ -174,10 +174,8 @@ def _axes(found: list[Proto], mesh: Mesh) -> tuple[Axis, ...]:
 
 def _mesh_tiles(message: Proto) -> MeshTiles:
     mesh = _mesh(message.get("mesh", {}))
-    dims = [
-        DimAxes(_axes(d.get("axes", []), mesh), d.get("is_closed", False))
-        for d in message.get("dim_shardings", ())
-    ]
+    said = message.get("dim_shardings", ())
+    dims = [DimAxes(_axes(d.get("axes", []), mesh), d.get("is_closed", False)) for d in said]
     named = ((kind, message.get(f"{kind}_axes")) for kind in ("replicated", "unreduced", "manual"))
     sets = ((kind, DimAxes(_axes(axes, mesh))) for kind, axes in named if axes is not None)
     return MeshTiles(mesh, tuple(dims), tuple(sets))

@@ -10,16 +10,7 @@ import numpy as np
 from axla.core.dtypes import BY_NAME, DType
 from axla.core.errors import ParseError, ShapeError, UnsupportedError
 from axla.core.literal import ElidedLiteral, Literal, why_no_array
-from axla.core.shape import (
-    OPAQUE,
-    TOKEN,
-    AnyShape,
-    BufferShape,
-    Layout,
-    ProgramShape,
-    Shape,
-    TupleShape,
-)
+from axla.core.shape import OPAQUE, TOKEN, AnyShape, BufferShape, Layout, ProgramShape, Shape, TupleShape
 from axla.text.shapes import parse_shape
 
 Proto = dict[str, Any]
@@ -96,10 +87,8 @@ class ShapeReader:
                 + "~" * (ordered[n : n + 1] == [False])
                 for n, level in enumerate(levels)
             )
-        fields["tiles"] = tuple(
-            tuple(None if d == COMBINED else d for d in tile.get("dimensions", ()))
-            for tile in message.get("tiles", ())
-        )
+        tiles = [tile.get("dimensions", ()) for tile in message.get("tiles", ())]
+        fields["tiles"] = tuple(tuple(None if d == COMBINED else d for d in tile) for tile in tiles)
         fields["split_configs"] = tuple(
             (c.get("dimension", 0), tuple(c.get("split_indices", ())))
             for c in message.get("split_configs", ())

@@ -144,10 +144,8 @@ class _Row:
         current = self._rest(e, reductions, (low, whole, aligned), self.k.walk, copies[0], stash)
         single = [r.across_lanes(e, v) for r, v in zip(reductions, current, strict=True)]
         e = self.elements(1)
-        single = [
-            share.combine(v, lambda a, b, r=r: r.combine(e, a, b))
-            for r, v in zip(reductions, single, strict=True)
-        ]
+        pairs = zip(reductions, single, strict=True)
+        single = [share.combine(v, lambda a, b, r=r: r.combine(e, a, b)) for r, v in pairs]
         return self._rest(self.elements(1), reductions, (low, aligned, size), f.loop, single, stash)
 
     def _unrolls(self, reductions: Sequence[Reduction]) -> tuple[int, ...]:

@@ -129,9 +129,8 @@ class _Sort:
                 return self.line(pointers, found.stride)
 
             source, target = whole(k.inputs), whole(k.outputs)
-            buffers = [
-                self.line([f.gep("i8", scratch, o) for o in offsets]) for offsets in found.buffer_offsets()
-            ]
+            places = found.buffer_offsets()
+            buffers = [self.line([f.gep("i8", scratch, o) for o in offsets]) for offsets in places]
             if found.stride == 1:
                 buffers.insert(0, target)
             if found.key is not None:

@@ -53,9 +53,8 @@ def _verify_custom_call(inst: Instruction[External]) -> None:
         if len(aliases) != 1 or len(inst.operands) != 1:
             fail("buffer_pin", f"{inst!r}: custom-call to {target} must have one output-to-operand aliasing")
         return
-    taken = [
-        (number, index) for number, operand in enumerate(inst.operands) for index in _places(operand.shape)
-    ]
+    places = enumerate(_places(operand.shape) for operand in inst.operands)
+    taken = [(number, index) for number, inside in places for index in inside]
     given = [(a.operand, tuple(a.index)) for a in aliases]
     for place in taken:
         if given.count(place) > 1:

@@ -43,6 +43,5 @@ def _scan(inst: Instruction, *given: XlaOp) -> Sequence[XlaOp]:
 def _put(x: XlaOp, value: XlaOp, at: int, place: XlaOp) -> XlaOp:
     """`x` with the slice at `place` of dimension `at` replaced."""
     starts = [place if d == at else ops.ZerosLike(place) for d in range(len(x.dims))]
-    return ops.DynamicUpdateSlice(
-        x, ops.Reshape(value, [1 if d == at else n for d, n in enumerate(x.dims)]), starts
-    )
+    sizes = [1 if d == at else n for d, n in enumerate(x.dims)]
+    return ops.DynamicUpdateSlice(x, ops.Reshape(value, sizes), starts)

@@ -85,10 +85,8 @@ def _approximate(inst: Instruction) -> Instruction | None:
     ordered = computation.add(Sort((dim,), True, before), values)
     alone = len(values) == 1
     found = [ordered] if alone else [GetTupleElement(n)(ordered) for n in range(len(values))]
-    parts = [
-        computation.add(Slice(SliceDims((0,) * s.rank, s.dims)), [x], s)
-        for x, s in zip(found, results, strict=True)
-    ]
+    pairs = zip(found, results, strict=True)
+    parts = [computation.add(Slice(SliceDims((0,) * s.rank, s.dims)), [x], s) for x, s in pairs]
     return packed(inst.shape, parts)
 
 

@@ -180,10 +180,8 @@ def _each(
     move: Callable[[Instruction, Shape], Instruction], leaves: Iterable[Instruction], shape: AnyShape
 ) -> list[Instruction]:
     """Every array among the leaves moved to, or from, how it lies in `shape`."""
-    return [
-        move(leaf, s) if isinstance(s, Shape) else leaf
-        for leaf, s in zip(leaves, shape.leaves(), strict=True)
-    ]
+    pairs = zip(leaves, shape.leaves(), strict=True)
+    return [move(leaf, s) if isinstance(s, Shape) else leaf for leaf, s in pairs]
 
 
 def _redirect(old: Instruction, users: Sequence[Instruction], was_root: bool, new: Instruction) -> None:

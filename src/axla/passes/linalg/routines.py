@@ -84,9 +84,8 @@ def _geev(given: Attributes, a: XlaOp) -> Results:
     values = eigenvalues(t)
     if any(wanted):
         t, z = complex_form(t, z)
-    vectors = [
-        eigenvectors(t, z, left=left) if w else None for left, w in zip((True, False), wanted, strict=True)
-    ]
+    sides = zip((True, False), wanted, strict=True)
+    vectors = [eigenvectors(t, z, left=left) if w else None for left, w in sides]
     if not a.dtype.is_complex:
         vectors = [v if v is None else of_real_matrix(v, values[1]) for v in vectors]
     found = [v if v is None else mx.where(fine, v, 0.0) for v in (*values, *vectors)]

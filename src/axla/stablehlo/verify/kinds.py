@@ -19,6 +19,7 @@ import ml_dtypes
 from axla.stablehlo import mlir
 from axla.stablehlo.sizes import Bounded, Sizes, sizes_of
 from axla.stablehlo.text.printer import type_text
+from axla.stablehlo.text.types import FLOATS
 
 _BITS = {letter: 1 << i for i, letter in enumerate("psufcqagxdnmtlbh")}
 _EXPANDED = {"i": "su", "T": "psufcq", "A": "psufcqa"}
@@ -30,17 +31,14 @@ _WORDS = {
     "A": "anything", "t": "a token", "l": "a tuple", "b": "a buffer", "h": "a future",
 }  # fmt: skip
 _TENSOR = sum(_BITS[letter] for letter in "psufcqagxdnm")
-_FLOATS = (
-    "f4E2M1FN f6E2M3FN f6E3M2FN f8E3M4 f8E4M3 f8E4M3FN f8E4M3FNUZ f8E4M3B11FNUZ f8E5M2 f8E5M2FNUZ f8E8M0FNU"
-    " f16 f32 f64 bf16"
-)
+_FOREIGN = ("tf32", "f80", "f128")  # floats of MLIR that tensors here cannot have
 _WIDE = (mlir.FloatType("f32"), mlir.FloatType("f64"))
 _WIDTHS = (2, 4, 8, 16, 32, 64)
 _ELEMENTS: dict[mlir.Type, str] = {
     mlir.IntegerType(1): "p", mlir.IndexType(): "x",
     **{mlir.IntegerType(width): "s" for width in _WIDTHS}, mlir.IntegerType(32): "sn",
     **{mlir.IntegerType(width, "u"): "u" for width in _WIDTHS}, mlir.IntegerType(32, "u"): "um",
-    **{mlir.FloatType(name): "f" for name in _FLOATS.split()}, **dict.fromkeys(_WIDE, "fd"),
+    **{mlir.FloatType(name): "f" for name in FLOATS if name not in _FOREIGN}, **dict.fromkeys(_WIDE, "fd"),
     **{mlir.ComplexType(element): "c" for element in _WIDE},
 }  # fmt: skip
 
