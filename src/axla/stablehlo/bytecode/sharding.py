@@ -48,10 +48,8 @@ def _dimension(axes: Parts, closed: int, priority: int) -> mlir.OpaqueAttr:
 def _sharding(
     mesh: Any, dimensions: Parts, replicated: Parts, unreduced: Parts = (), op: int = 0
 ) -> mlir.OpaqueAttr:
-    parts = [
-        f"@{mesh.root}" if isinstance(mesh, mlir.SymbolRef) else f"mesh{_body(mesh)}",
-        f"[{_bodies(dimensions)}]",
-    ]
+    of = f"@{mesh.root}" if isinstance(mesh, mlir.SymbolRef) else f"mesh{_body(mesh)}"
+    parts = [of, f"[{_bodies(dimensions)}]"]
     if replicated:
         parts.append(f"replicated={{{_bodies(replicated)}}}")
     if unreduced:

@@ -82,17 +82,16 @@ def _dimension(number: int, value: Any, type_: mlir.Type) -> Known:
 def _argument(number: int, written: mlir.Type, given: Any) -> mlir.Type:
     """The type of an argument: what is given, where it fits."""
     found = written if given is None else _read(number, given, written)
+    what = f"argument {number} is {type_text(written)}"
     if is_open(found):
         raise InvalidArgument(
-            f"argument {number} is {type_text(written)}: arg_types must say its sizes (--arg-types of a "
-            f"command), found {'nothing' if given is None else type_text(found)}"
+            f"{what}: arg_types must say its sizes (--arg-types of a command), found "
+            f"{'nothing' if given is None else type_text(found)}"
         )
     try:
         return refined_type(written, found)
     except AxlaError:
-        raise InvalidArgument(
-            f"arg_types: argument {number} is {type_text(written)}, found {type_text(found)}"
-        ) from None
+        raise InvalidArgument(f"arg_types: {what}, found {type_text(found)}") from None
 
 
 def _read(number: int, given: Any, written: mlir.Type) -> mlir.Type:
