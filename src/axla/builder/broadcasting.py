@@ -69,9 +69,8 @@ def _expansion(a: Shape, b: Shape, broadcast_dimensions: Sequence[int] | None) -
     if low.rank == high.rank:
         if found and found != tuple(range(low.rank)):
             own = list(range(low.rank))
-            reject(
-                "broadcast_same_rank", f"{said}: operands of the same rank {low.rank} take none (or {own})"
-            )
+            message = f"{said}: operands of the same rank {low.rank} take none (or {own})"
+            reject("broadcast_same_rank", message)
         return tuple(range(low.rank))
     if low.rank == 0:
         if found:
@@ -79,9 +78,8 @@ def _expansion(a: Shape, b: Shape, broadcast_dimensions: Sequence[int] | None) -
         return ()
     if not found:
         which = f"which dimensions of {show(high)} those of {show(low)} are"
-        reject(
-            "broadcast_needed", f"ranks {a.rank} and {b.rank} differ: broadcast_dimensions must say {which}"
-        )
+        message = f"ranks {a.rank} and {b.rank} differ: broadcast_dimensions must say {which}"
+        reject("broadcast_needed", message)
     check_places("broadcast", found, low, show(high), high.rank)
     for number, dim in enumerate(found):
         small, large = low.dims[number], high.dims[dim]

@@ -113,9 +113,8 @@ def ReduceScatter(
 
     def part(size: int) -> int:
         if shard_count < 1 or size % shard_count:
-            reject(
-                "reduce_scatter_count", f"reduce-scatter: {size} does not divide into {shard_count} shards"
-            )
+            message = f"reduce-scatter: {size} does not divide into {shard_count} shards"
+            reject("reduce_scatter_count", message)
         return size // shard_count
 
     with builder.checking("reduce-scatter", values):

@@ -30,9 +30,8 @@ def window_padding_type_to_pad_values(
     strides = integers(window_strides, "window_strides") or (1,) * len(rhs_dims)
     if not len(lhs_dims) == len(rhs_dims) == len(strides) or any(n < 1 for n in strides):
         found = f"window {list(rhs_dims)}, strides {list(strides)} for {list(lhs_dims)}"
-        reject(
-            "same_padding", f"SAME padding wants a size and a stride from 1 on per dimension, found {found}"
-        )
+        message = f"SAME padding wants a size and a stride from 1 on per dimension, found {found}"
+        reject("same_padding", message)
     pads = []
     for size, window, stride in zip(lhs_dims, rhs_dims, strides, strict=True):
         total = max((-(-size // stride) - 1) * stride + window - size, 0)
@@ -149,9 +148,8 @@ def _convolution(
         if not isinstance(a, Shape) or not isinstance(b, Shape):
             reject("convolution_array", "convolution: the operands must be arrays")
         if a.dtype is not b.dtype and dtype is None:
-            reject(
-                "convolution_types", f"convolution of {a.dtype} and {b.dtype} needs a preferred_element_type"
-            )
+            message = f"convolution of {a.dtype} and {b.dtype} needs a preferred_element_type"
+            reject("convolution_types", message)
         given: dict[str, Any] = {
             label: (integers if name.endswith("dimensions") else integer)(getattr(numbers, name), what)
             for name, label in CONVOLUTION_DIMENSIONS.items()

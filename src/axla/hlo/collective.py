@@ -340,9 +340,8 @@ class CollectivePermute(_Collective, Paired):
     def infer(self, *operands: AnyShape) -> AnyShape:
         in_place = bool(self.slice_sizes)
         if not operands or in_place and len(operands) != 4:
-            self.reject(
-                "c2", f"operands, or four of them with slice_sizes, are wanted, found {len(operands)}"
-            )
+            message = f"operands, or four of them with slice_sizes, are wanted, found {len(operands)}"
+            self.reject("c2", message)
         check_pairs(self, self.source_target_pairs.pairs, repeated=in_place)
         return operands[1].logical if in_place else joined(arrays(self, *operands))
 
@@ -450,9 +449,8 @@ class RaggedAllToAll(_InGroups):
         group_size(self, self.replica_groups)
         source, target = arrays(self, data, output)
         if not source.rank or source.dtype is not target.dtype or source.dims[1:] != target.dims[1:]:
-            self.reject(
-                "c2", f"input and output may differ in the first size only, found {show((source, target))}"
-            )
+            message = f"input and output may differ in the first size only, found {show((source, target))}"
+            self.reject("c2", message)
         offsets = arrays(self, *numbers)
         for number, s in enumerate(offsets):
             if not s.dtype.is_integer or s.rank not in (1, 2) or s.dims != offsets[0].dims:

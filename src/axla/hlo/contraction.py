@@ -63,9 +63,8 @@ class Contraction(Op):
             ("contracting", self.lhs_contracting_dims, self.rhs_contracting_dims),
         ):
             if len(left) != len(right):
-                self.reject(
-                    "c2", f"{len(left)} {what} dimensions of lhs, {len(right)} of rhs; there must be as many"
-                )
+                message = f"{len(left)} {what} dimensions of lhs, {len(right)} of rhs; there must be as many"
+                self.reject("c2", message)
             for a, b in zip(left, right, strict=True):
                 if _stored(lhs, "L", a, sparsity) != _stored(rhs, "R", b, sparsity):
                     found = f"{what} dimension {a} of {show(lhs)} and {b} of {show(rhs)}"

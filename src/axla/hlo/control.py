@@ -80,9 +80,8 @@ class Conditional(Op):
         if not by_pred and index.logical is not Shape(S32):
             self.reject("c1", f"the branch index must be pred[] or s32[], found {show(index)}")
         if not branches or (by_pred and len(branches) != 2):
-            self.reject(
-                "c2", f"{'two' if by_pred else 'one or more'} branches are wanted, found {len(branches)}"
-            )
+            message = f"{'two' if by_pred else 'one or more'} branches are wanted, found {len(branches)}"
+            self.reject("c2", message)
         if len(operands) != len(branches):
             self.reject("c3", f"{len(branches)} branches take as many operands, found {len(operands)}")
         for number, (branch, operand) in enumerate(zip(branches, operands, strict=True)):

@@ -28,9 +28,8 @@ class Convert(Elementwise):
         if source.dims != self.shape.dims:
             self.reject("c1", f"{show(source)} cannot become {show(self.shape)}: dimensions differ")
         if source.dtype.is_complex and not self.shape.dtype.is_complex:
-            self.reject(
-                "c2", f"complex {show(source)} cannot become {show(self.shape)}; take real or imag first"
-            )
+            message = f"complex {show(source)} cannot become {show(self.shape)}; take real or imag first"
+            self.reject("c2", message)
         return self.shape
 
     def evaluate(self, operand: np.ndarray) -> np.ndarray:
@@ -158,9 +157,8 @@ class StochasticConvert(Elementwise):
         if not source.dtype.is_float:
             self.reject("c1", f"floating-point is wanted, found {show(source)}")
         if not bits.dtype.is_unsigned or bits.dtype.bits != source.dtype.bits:
-            self.reject(
-                "c2", f"unsigned random bits as wide as {show(source)} are wanted, found {show(bits)}"
-            )
+            message = f"unsigned random bits as wide as {show(source)} are wanted, found {show(bits)}"
+            self.reject("c2", message)
         if not source.dims == bits.dims == self.shape.dims:
             self.reject("c3", f"dimensions must be the same, found {show((source, bits, self.shape))}")
         return self.shape

@@ -161,9 +161,8 @@ class Compare(Elementwise):
         shapes = arrays(self, lhs, rhs)
         dtype = same_dtype(self, shapes)
         if dtype.is_complex and self.direction not in (Direction.EQ, Direction.NE):
-            self.reject(
-                "c1", f"complex numbers have no order, found direction={self.direction} of {show(shapes)}"
-            )
+            message = f"complex numbers have no order, found direction={self.direction} of {show(shapes)}"
+            self.reject("c1", message)
         if self.type is not None and not _accepts_type(self.type, dtype):
             self.reject("c2", f"type={self.type} does not fit operands {show(shapes)}")
         return same_dims(self, shapes, PRED)

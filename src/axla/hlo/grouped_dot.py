@@ -92,9 +92,8 @@ class RaggedDot(_Grouped):
             self.reject("c6", f"{wanted} group dimension is wanted here, found {found}")
         for d in self.rhs_group_dims:
             if d not in free or rhs.dims[d] != groups:
-                self.reject(
-                    "c7", f"rhs_group_dims={{{d}}} must be a free dimension of {show(rhs)} of size {groups}"
-                )
+                message = f"rhs_group_dims={{{d}}} must be a free dimension of {show(rhs)} of size {groups}"
+                self.reject("c7", message)
 
     def evaluate(self, lhs: np.ndarray, rhs: np.ndarray, group_sizes: np.ndarray) -> np.ndarray:
         dtype = self.shape.dtype

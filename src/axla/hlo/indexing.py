@@ -69,13 +69,11 @@ class Gather(Part):
         if not fits_in(sizes, source.dims):
             self.reject("c1", f"slice_sizes={sizes} do not lie within {show(source)}")
         if not are_different(dropped, source.rank):
-            self.reject(
-                "c2", f"collapsed_slice_dims and operand_batching_dims {dropped} are not different dimensions"
-            )
+            message = f"collapsed_slice_dims and operand_batching_dims {dropped} are not different dimensions"
+            self.reject("c2", message)
         if any(sizes[d] > 1 for d in dropped):
-            self.reject(
-                "c3", f"slice_sizes={sizes} must be 1 in the collapsed and batching dimensions {dropped}"
-            )
+            message = f"slice_sizes={sizes} must be 1 in the collapsed and batching dimensions {dropped}"
+            self.reject("c3", message)
         if list(self.collapsed_slice_dims) != sorted(self.collapsed_slice_dims):
             self.reject("c4", f"collapsed_slice_dims={self.collapsed_slice_dims} must be sorted")
         window = [d for d in range(source.rank) if d not in dropped]
@@ -158,9 +156,8 @@ class Scatter(Op):
         for source, update in zip(sources, updates, strict=True):
             self._check_update(source, indices, update)
             if source.dims != sources[0].dims or update.dims != updates[0].dims:
-                self.reject(
-                    "c2", f"arrays and updates must have the same dimensions each, found {show(shapes)}"
-                )
+                message = f"arrays and updates must have the same dimensions each, found {show(shapes)}"
+                self.reject("c2", message)
         accepts_scalars(
             self, self.to_apply, [s.dtype for s in (*sources, *updates)], [s.dtype for s in sources]
         )
@@ -171,9 +168,8 @@ class Scatter(Op):
         batch = _check_indices(self, source, indices, self.places)
         window = [d for d in range(source.rank) if d not in dropped]
         if not are_different(dropped, source.rank):
-            self.reject(
-                "c3", f"inserted_window_dims and input_batching_dims {dropped} are not different dimensions"
-            )
+            message = f"inserted_window_dims and input_batching_dims {dropped} are not different dimensions"
+            self.reject("c3", message)
         if list(self.inserted_window_dims) != sorted(self.inserted_window_dims):
             self.reject("c4", f"inserted_window_dims={self.inserted_window_dims} must be sorted")
         numbers = self.update_window_dims
@@ -187,9 +183,8 @@ class Scatter(Op):
                 self.reject("c7", f"the window of updates {show(update)} does not fit in {show(source)}")
         outer = [n for d, n in enumerate(update.dims) if d not in numbers]
         if outer != [indices.dims[d] for d in batch]:
-            self.reject(
-                "c8", f"updates {show(update)} must have the batch dimensions of indices {show(indices)}"
-            )
+            message = f"updates {show(update)} must have the batch dimensions of indices {show(indices)}"
+            self.reject("c8", message)
 
     def operations(self, operands: Sequence[AnyShape], result: AnyShape) -> int:
         return operands[-1].size

@@ -37,9 +37,8 @@ class Fft(Op):
         if not 1 <= rank <= 3 or rank > source.rank or any(n < 0 for n in lengths):
             self.reject("c1", f"fft_length={lengths} must be one to three lengths of {show(source)}")
         if source.dtype not in ((F32, F64) if real else (C64, C128)):
-            self.reject(
-                "c2", f"{self.fft_type} takes {'f32 or f64' if real else 'c64 or c128'}, found {show(source)}"
-            )
+            message = f"{self.fft_type} takes {'f32 or f64' if real else 'c64 or c128'}, found {show(source)}"
+            self.reject("c2", message)
         halved = (*lengths[:-1], lengths[-1] // 2 + 1 if lengths[-1] else 0)
         wanted = halved if self.fft_type is FftType.IRFFT else lengths
         if source.dims[source.rank - rank :] != wanted and source.size:

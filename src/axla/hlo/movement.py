@@ -39,16 +39,14 @@ class Broadcast(Op):
         if source.dtype is not shape.dtype:
             self.reject("c1", f"{show(source)} cannot become {show(shape)}: element types differ")
         if len(dimensions) != source.rank:
-            self.reject(
-                "c2", f"dimensions={dimensions} must name one for each of the {source.rank} of {show(source)}"
-            )
+            message = f"dimensions={dimensions} must name one for each of the {source.rank} of {show(source)}"
+            self.reject("c2", message)
         if not are_different(dimensions, shape.rank):
             self.reject("c3", f"dimensions={dimensions} are not different dimensions of {show(shape)}")
         for at, size in zip(dimensions, source.dims, strict=True):
             if shape.dims[at] != size:
-                self.reject(
-                    "c4", f"dimension {at} of {show(shape)} must have the size {size} of {show(source)}"
-                )
+                message = f"dimension {at} of {show(shape)} must have the size {size} of {show(source)}"
+                self.reject("c4", message)
         return shape
 
     def source(self, index: Sequence[Any], operand: Shape) -> tuple[Any, ...]:
@@ -157,9 +155,8 @@ class Reshape(Op):
         if source.dtype is not self.shape.dtype:
             self.reject("c1", f"{show(source)} cannot become {show(self.shape)}: element types differ")
         if source.size != self.shape.size:
-            self.reject(
-                "c2", f"{show(source)} has {source.size} elements, {show(self.shape)} has {self.shape.size}"
-            )
+            message = f"{show(source)} has {source.size} elements, {show(self.shape)} has {self.shape.size}"
+            self.reject("c2", message)
         return self.shape
 
     def source(self, index: Sequence[Any], operand: Shape) -> tuple[Any, ...]:
@@ -281,9 +278,8 @@ class Iota(Op):
 
     def infer(self) -> Shape:
         if self.shape.rank and not 0 <= self.iota_dimension < self.shape.rank or not self.shape.rank:
-            self.reject(
-                "c1", f"iota_dimension={self.iota_dimension} is not a dimension of {show(self.shape)}"
-            )
+            message = f"iota_dimension={self.iota_dimension} is not a dimension of {show(self.shape)}"
+            self.reject("c1", message)
         if self.shape.dtype.is_pred:
             self.reject("c2", f"element types that hold numbers are wanted, found {show(self.shape)}")
         return self.shape

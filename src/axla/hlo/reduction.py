@@ -25,9 +25,8 @@ def data_and_inits(self: Op, operands: tuple[AnyShape, ...]) -> tuple[tuple[Shap
     data, inits = shapes[: len(shapes) // 2], shapes[len(shapes) // 2 :]
     for array, init in zip(data, inits, strict=True):
         if init.rank or not signature.compatible(init.dtype, array.dtype):
-            self.reject(
-                "c2", f"the initial value of {show(array)} must be a scalar of its type, found {show(init)}"
-            )
+            message = f"the initial value of {show(array)} must be a scalar of its type, found {show(init)}"
+            self.reject("c2", message)
         if array.dims != data[0].dims:
             self.reject("c3", f"arrays must have the same dimensions, found {show(data)}")
     return data, inits
@@ -90,9 +89,8 @@ class Map(Op):
         if any(s.dims != shapes[0].dims for s in shapes):
             self.reject("c2", f"operands must have the same dimensions, found {show(shapes)}")
         if self.dimensions and self.dimensions != tuple(range(shapes[0].rank)):
-            self.reject(
-                "c3", f"dimensions={self.dimensions} must be all of {show(shapes[0])}, in order, or none"
-            )
+            message = f"dimensions={self.dimensions} must be all of {show(shapes[0])}, in order, or none"
+            self.reject("c3", message)
         called = signature.require_computation(self, self.to_apply)
         root = called.root.shape
         if not isinstance(root, Shape) or root.rank:

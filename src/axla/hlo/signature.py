@@ -46,9 +46,8 @@ def accepts(
 def returns(self: Op, called: Computation, result: AnyShape, what: str = "to_apply") -> None:
     """Rejects a computation with another result, up to layout."""
     if called.root.shape.logical is not result.logical:
-        self.reject(
-            "called", f"{what} {called.name} returns {show(called.root.shape)}, {show(result)} is wanted"
-        )
+        message = f"{what} {called.name} returns {show(called.root.shape)}, {show(result)} is wanted"
+        self.reject("called", message)
 
 
 def compatible(a: DType, b: DType) -> bool:

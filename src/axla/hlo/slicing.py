@@ -64,9 +64,8 @@ def start_indices(self: Op, operand: Shape, indices: Sequence[AnyShape]) -> None
     shapes = arrays(self, *indices)
     vector = len(shapes) == 1 and shapes[0].rank == 1
     if not vector and len(shapes) != operand.rank or vector and shapes[0].dims != (operand.rank,):
-        self.reject(
-            "indices", f"{operand.rank} start indices are wanted for {show(operand)}, found {show(shapes)}"
-        )
+        message = f"{operand.rank} start indices are wanted for {show(operand)}, found {show(shapes)}"
+        self.reject("indices", message)
     for s in shapes:
         if not s.dtype.is_integer or (s.rank and not vector):
             self.reject("indices", f"start indices must be integer scalars, found {show(shapes)}")
@@ -163,9 +162,8 @@ class Pad(Op):
         dims = []
         for d, n in enumerate(source.dims):
             if config.interior[d] < 0:
-                self.reject(
-                    "c3", f"the interior padding of dimension {d} is {config.interior[d]}; it is at least 0"
-                )
+                message = f"the interior padding of dimension {d} is {config.interior[d]}; it is at least 0"
+                self.reject("c3", message)
             size = n + config.low[d] + config.high[d] + max(0, n - 1) * config.interior[d]
             if n == UNBOUNDED:
                 size = n

@@ -156,9 +156,8 @@ class Outfeed(_Transfer):
     def infer(self, data: AnyShape, token: AnyShape) -> AnyShape:
         self._token(token)
         if self.outfeed_shape.logical is not data.logical:
-            self.reject(
-                "c2", f"outfeed_shape={show(self.outfeed_shape)} must be that of the data, {show(data)}"
-            )
+            message = f"outfeed_shape={show(self.outfeed_shape)} must be that of the data, {show(data)}"
+            self.reject("c2", message)
         return TOKEN
 
     examples = [example(Shape(F32, (3,)), TOKEN, outfeed_shape=Shape(F32, (3,)))]

@@ -222,9 +222,8 @@ class Convolution(Op):
     def _result(self, lhs: Shape, rhs: Shape, dtype: DType) -> Shape:
         dims, labels = self._dims(lhs, rhs), self.dim_labels
         if not (keeps_values(lhs.dtype, rhs.dtype) or keeps_values(rhs.dtype, lhs.dtype)):
-            self.reject(
-                "c6", f"one operand's element type must hold the other's values, found {show((lhs, rhs))}"
-            )
+            message = f"one operand's element type must hold the other's values, found {show((lhs, rhs))}"
+            self.reject("c6", message)
         if len({lhs.dtype.is_complex, rhs.dtype.is_complex, dtype.is_complex}) > 1:
             self.reject("c8", f"complex and other element types cannot be mixed: {show((lhs, rhs))}, {dtype}")
         if rhs.dynamic[labels.kernel_output]:

@@ -249,9 +249,8 @@ def _read_conv_dims(reader: Reader) -> attributes.ConvDims:
         named = labels.replace("?", "")
         spatial = sorted(c for c in named if c.isdigit())
         if sorted(c for c in named if c.isalpha()) != sorted(letters):
-            reader.fail(
-                f"dimension labels '{labels}' must have each of {letters[0]} and {letters[1]} once", at
-            )
+            message = f"dimension labels '{labels}' must have each of {letters[0]} and {letters[1]} once"
+            reader.fail(message, at)
         if spatial != [str(n) for n in range(len(spatial))]:
             reader.fail(f"dimension labels '{labels}' must number the spatial dimensions 0, 1, 2, ...", at)
     counts = [sum(c.isdigit() for c in found[n]) for n in (1, 2, 3)]

@@ -60,9 +60,8 @@ def plain_later(
     """An update or done without what it repeats of the start, which must be the same."""
     start = start_of(operands[0])
     if start is None:
-        cursor.fail(
-            f"the operand of {op.opcode} must be an asynchronous call, found {operands[0].opcode}", at
-        )
+        message = f"the operand of {op.opcode} must be an asynchronous call, found {operands[0].opcode}"
+        cursor.fail(message, at)
     begun = start.op
     if op.calls is not None and op.calls is not begun.calls:
         cursor.fail(f"{op.opcode} calls {op.calls.name}, but its start calls {begun.calls.name}", at)

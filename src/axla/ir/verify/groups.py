@@ -74,9 +74,8 @@ def _verify_exchange(inst: Instruction[Exchanging]) -> None:
     _verify_groups(inst)
     size = _group_size(inst)
     if inst.op.dimensions is None and size not in (1, len(inst.operands)):
-        fail(
-            "group_size", f"{inst!r}: an operand per member is wanted, found {len(inst.operands)} for {size}"
-        )
+        message = f"{inst!r}: an operand per member is wanted, found {len(inst.operands)} for {size}"
+        fail("group_size", message)
 
 
 def _verify_permute(inst: Instruction[Paired]) -> None:

@@ -73,9 +73,8 @@ def verify_sharding(inst: Instruction) -> None:
             fail("sharding_shape", f"{inst!r}: one sharding is wanted, found {count}: {sharding}")
         leaves = max(1, shape.leaf_count)
         if count != leaves:
-            fail(
-                "sharding_shape", f"{inst!r}: {leaves} shardings, one per leaf, are wanted, found {sharding}"
-            )
+            message = f"{inst!r}: {leaves} shardings, one per leaf, are wanted, found {sharding}"
+            fail("sharding_shape", message)
     what = sharding.what
     if isinstance(what, int) and what < 0:
         fail("sharding_devices", f"{inst!r}: the device of a sharding is at least 0, found {{{sharding}}}")
