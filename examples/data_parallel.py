@@ -149,10 +149,9 @@ def train_over_processes(layers: Layers, data: Data, epochs: int, batch: int) ->
     """Trains on the devices of all processes; the first one gets the result."""
     import axla.distributed
 
-    axla.distributed.initialize()
-    count = axla.distributed.process_count()
-    found = train(layers, data, epochs, batch, count)
-    return {f"{count} processes": found} if axla.distributed.rank() == 0 else {}
+    job = axla.distributed.initialize()
+    found = train(layers, data, epochs, batch, job.count)
+    return {f"{job.count} processes": found} if job.index == 0 else {}
 
 
 # What came of it.

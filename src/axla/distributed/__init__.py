@@ -11,6 +11,6 @@ each, and `execute_replicated` takes and gives the arrays of this process's devi
 
 from __future__ import annotations
 
-from axla.distributed.job import Job, finish, initialize
+from axla.distributed.job import Job, initialize
 
-__all__ = ["Job", "finish", "initialize"]
+__all__ = ["Job", "initialize"]

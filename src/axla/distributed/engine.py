@@ -20,13 +20,15 @@ from mpi4py import MPI
 from axla.codegen.native.collectives import COLLECTIVE, MEETING, MOVED, SEAT, SLOT, Half, Part
 from axla.codegen.native.structs import GRID
 from axla.core.errors import AxlaError, Cancelled, CollectiveFailure
-from axla.distributed.messages import Channel, Post, wait
+from axla.distributed.messages import Post, wait
 from axla.program import abi
 from axla.program.interface import Interface
 from axla.runtime.functions import engine_functions, grids, raised
 
 _ENGINE = c.CFUNCTYPE(c.c_int32, *[c.c_void_p] * 5)
 _DO_PART = c.CFUNCTYPE(c.c_int32, *[c.c_void_p] * 6)
+_TAGS = 1 << 12
+"""Tags of the pairs of devices of two processes, for meetings that may be under way at the same time."""
 _STOP = GRID.offset("stop")
 _structs: Any = [struct.ctypes() for struct in (abi.FRAME, COLLECTIVE, MOVED, SEAT, MEETING, SLOT)]
 _Frame, _Head, _Moved, _Seat, _Meeting, _Slot = _structs
@@ -131,7 +133,10 @@ class Step:
         self.members, self.size = meeting.members, len(meeting.members)
         kind, pieces = _PIECES[head.kind]
         self.about = f"{engine.interface.name}: {engine.names[participant]}, in an {kind} {meeting},"
-        self.salt = zlib.crc32(c.string_at(collective, seats - collective))
+        self.communicator, self.ranks, first = self.channel
+        # Those who come to different collectives wait for each other in vain.
+        salt = zlib.crc32(c.string_at(collective, seats - collective))
+        self.tag = first + salt % (self.communicator.Get_attr(MPI.TAG_UB) // _TAGS) * _TAGS
         count = 5 if head.kind == Part.RAGGED else head.count
         self.moves = self._plan(pieces, count)
         self.shares = self._plan(_folded, count) if head.kind == Part.FOLD else []
@@ -169,8 +174,7 @@ class Step:
 
     def _exchange(self, frame: int, plan: Sequence[Any], operands: Any, results: Any) -> None:
         """Sends and receives what a plan says; waits until all is done."""
-        assert self.channel is not None
-        engine, pending, total = self.engine, [], 0
+        engine, local, pending, total = self.engine, self.engine.job.local, [], 0
         room = engine.room(self.me, self.room)
         for position, n, piece, gives in plan:
             if gives:
@@ -183,8 +187,11 @@ class Step:
                 self.operands[position][n] = where - piece.begin
             if piece.bytes * piece.rows:
                 other = self.members[position]
-                devices = engine.places[self.me], engine.places[other]
-                request = self.channel.start(_buffer(where, piece), *devices, gives, self.salt)
+                devices = [engine.places[p] for p in ((self.me, other) if gives else (other, self.me))]
+                source, target = (device % local for device in devices)
+                begin = self.communicator.Isend if gives else self.communicator.Irecv
+                rank = self.ranks.index(engine.places[other] // local)
+                request = begin(_buffer(where, piece), rank, self.tag + source * local + target)
                 pending.append((request, engine.names[other]))
                 total += piece.bytes * piece.rows
         head = _Frame.from_address(frame)
@@ -212,11 +219,14 @@ class MpiEngine:
         self.partitions = interface.participants[1]
         ranks, n = [job.names[place // job.local] for place in places], self.partitions
         self.names = [f"replica {p // n}, partition {p % n} of {rank}" for p, rank in enumerate(ranks)]
-        self.channels: dict[int, Channel] = {}
+        self.channels: dict[int, tuple[Any, list[int], int]] = {}
+        """By meetings between processes: a communicator, its processes, and the first tag of the meeting."""
         for number, meeting in enumerate(interface.meetings):
             ranks = sorted({places[member] // job.local for member in meeting.members})
             if job.index in ranks and len(ranks) > 1:
-                self.channels[number] = job.channel(tuple(ranks))
+                communicator, serial = job.channel(tuple(ranks))
+                pairs = job.local**2
+                self.channels[number] = communicator, ranks, serial % (_TAGS // pairs) * pairs
         functions = engine_functions()
         self._in_process = _ENGINE(functions["axla_collective"])
         self.do_part = _DO_PART(functions["do_part"])
@@ -244,11 +254,10 @@ class MpiEngine:
                 return abi.OK
             self.job.check()
             return step.visit(frame, ins, outs, kernels)
-        except Cancelled as stopped:
-            self.job.broken = self.job.broken or f"a run of {self.interface.name} was stopped"
-            return stopped.code
         except BaseException as error:  # noqa: BLE001  (C code cannot pass it on)
             self.job.broken = self.job.broken or str(error)
+            if isinstance(error, Cancelled):
+                return error.code
             known = isinstance(error, AxlaError)
             raised[frame] = error if known else CollectiveFailure(f"{self.names[me]}: {error!r}")
             return abi.COLLECTIVE

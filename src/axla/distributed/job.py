@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import faulthandler
 import itertools
 import socket
@@ -22,7 +21,6 @@ from axla.core.errors import CollectiveFailure, InvalidArgument, UnsupportedErro
 from axla.distributed.worker import report
 from axla.program import abi
 from axla.program.interface import Interface
-from axla.runtime.queue import queue_of
 
 _LAST_WORDS = 0.5
 """Seconds in which mpiexec reads what was said: it drops the rest when a process aborts."""
@@ -63,35 +61,31 @@ class Job:
         CollectiveFailure on every process where they have different programs.
         """
         from axla.distributed.engine import MpiEngine
+        from axla.distributed.messages import wait
 
-        ranks = sorted({place // self.local for place in places})
-        self._compare(interface.name, ranks, digest)
+        others = sorted({place // self.local for place in places} - {self.index})
+        said = np.frombuffer(digest * self.count, np.uint8).reshape(self.count, -1).copy()
+        pending = []
+        for rank in others:
+            pending.append((self.messages.Irecv(said[rank], rank, 0), self.names[rank]))
+            pending.append((self.messages.Isend(said[self.index], rank, 0), self.names[rank]))
+        wait(pending, f"{interface.name}: {self.names[self.index]}, which has compiled it,")
+        if len(set(map(bytes, said))) > 1:
+            ranks = sorted([self.index, *others])
+            listed = ", ".join(f"{self.names[rank]} has {bytes(said[rank])[:4].hex()}" for rank in ranks)
+            raise CollectiveFailure(f"the processes have different programs: {listed}", abi.COLLECTIVE)
         self.engines += 1
         return MpiEngine(self, interface, places)
 
-    def _compare(self, name: str, ranks: Sequence[int], digest: bytes) -> None:
-        from axla.distributed.messages import wait
-
-        said = np.zeros((self.count, len(digest)), np.uint8)
-        said[self.index] = np.frombuffer(digest, np.uint8)
-        pending = []
-        for rank in [rank for rank in ranks if rank != self.index]:
-            pending.append((self.messages.Irecv(said[rank], rank), self.names[rank]))
-            pending.append((self.messages.Isend(said[self.index], rank), self.names[rank]))
-        wait(pending, f"{name}: {self.names[self.index]}, which has compiled it,")
-        if len({said[rank].tobytes() for rank in ranks}) > 1:
-            listed = ", ".join(f"{self.names[rank]} has {said[rank].tobytes()[:4].hex()}" for rank in ranks)
-            raise CollectiveFailure(f"the processes have different programs: {listed}", abi.COLLECTIVE)
-
-    def channel(self, ranks: tuple[int, ...]) -> Any:
-        """A `Channel` between processes. Each of them makes its channels in the same order."""
-        from axla.distributed.messages import Channel
-
+    def channel(self, ranks: tuple[int, ...]) -> tuple[Any, int]:
+        """A communicator between processes, and a number of its own on it. Each of them asks for all that it
+        takes part in, in the same order.
+        """
         if ranks not in self._groups:
             group = self._world.Get_group().Incl(ranks)
             self._groups[ranks] = self._world.Create_group(group), itertools.count()
         communicator, numbers = self._groups[ranks]
-        return Channel(communicator, ranks, self.local, next(numbers))
+        return communicator, next(numbers)
 
     def abort(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         """Ends all processes, after a message: what `sys.excepthook` is without axla's launcher."""
@@ -114,7 +108,6 @@ def initialize(devices_per_process: int = 1) -> Job:
         _job = Job(_mpi(), devices_per_process)
         devices.job[:] = [_job]
         sys.excepthook = _job.abort
-        atexit.register(finish)
     return _job
 
 
@@ -123,12 +116,10 @@ def _mpi() -> Any:
         import mpi4py
 
         mpi4py.rc.thread_level = "multiple"
-        mpi4py.rc.finalize = False
         limit = flags.current().collective_timeout
         report(f"initialize: not all processes came within {limit} s")
-        faulthandler.dump_traceback_later(
-            limit, exit=True
-        )  # MPI waits for all of them, with the lock of Python
+        # MPI waits for all of them, with the lock of Python.
+        faulthandler.dump_traceback_later(limit, exit=True)
         from mpi4py import MPI
 
         faulthandler.cancel_dump_traceback_later()
@@ -138,16 +129,3 @@ def _mpi() -> Any:
     if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
         raise UnsupportedError("this MPI takes calls from one thread only (MPI_THREAD_MULTIPLE is wanted)")
     return MPI
-
-
-def finish() -> None:
-    """Leaves the job, when all runs have ended; the end of the process does it."""
-    global _job
-    if _job is not None:
-        for device in range(_job.index * _job.local, (_job.index + 1) * _job.local):
-            queue_of(device).drain()
-        _job = None
-        devices.job.clear()
-        mpi = _mpi()
-        if not mpi.Is_finalized():
-            mpi.Finalize()
